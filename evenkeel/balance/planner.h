@@ -1,0 +1,44 @@
+// A planner fills the step plan of one layer and step. Every rank runs it on the same counts and gets the
+// same plan: a plan depends on the arguments alone, never on time, threads or hash order.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "evenkeel/plan/counts.h"
+#include "evenkeel/plan/placement.h"
+#include "evenkeel/plan/step_plan.h"
+
+namespace evenkeel {
+
+class Planner {
+ public:
+  virtual ~Planner() = default;
+
+  // "ep", "least-loaded" or "level".
+  virtual std::string_view name() const = 0;
+
+  // Fills `plan` from the counts of all ranks and the experts' homes, which must agree in experts and ranks.
+  // `base_load`, by rank, is work that each rank has anyway (shared experts, a slower device), counted in
+  // assignments; empty means none. Reuses its own memory and the plan's: no allocation after the first call
+  // of a shape. Not for two threads at once.
+  virtual void plan(const Counts& counts, const LayerPlacement& placement, StepPlan& plan,
+                    std::span<const std::int64_t> base_load = {}) = 0;
+};
+
+// Parameters of all planners; each header says which it reads and how. Ratios are kept in thousandths, so
+// that every backend's planner computes with the same integers.
+struct PlannerOptions {
+  enum class Kind { ep, least_loaded, level };
+  Kind kind = Kind::least_loaded;
+  std::int64_t capacity_factor_thousandths = 1000;      // alpha
+  std::int64_t min_segment = 1024;                      // m, assignments
+  std::int64_t imbalance_threshold_thousandths = 1300;  // lambda; 0 always plans
+};
+
+// Throws InvalidArgument for a capacity factor below 1, a negative min_segment or a negative threshold.
+std::unique_ptr<Planner> make_planner(const PlannerOptions& options);
+
+}  // namespace evenkeel

@@ -1,0 +1,54 @@
+#include "evenkeel/base/error.h"
+
+#include <fmt/format.h>
+
+#include "evenkeel/base/bytes.h"
+
+namespace evenkeel {
+
+namespace {
+
+std::string with_allowed(const std::string& argument, const std::string& why, const std::string& allowed) {
+  return allowed.empty() ? fmt::format("{}: {}", argument, why)
+                         : fmt::format("{}: {}; allowed: {}", argument, why, allowed);
+}
+
+std::string located(const std::string& file, const std::string& where, const std::string& why) {
+  return where.empty() ? fmt::format("{}: {}", file, why) : fmt::format("{}: {}: {}", file, where, why);
+}
+
+std::string blamed(int peer, const std::string& operation, double seconds, const std::string& why) {
+  return peer < 0 ? fmt::format("{} failed after {:.3g} s: {}", operation, seconds, why)
+                  : fmt::format("rank {} in {}, after {:.3g} s: {}", peer, operation, seconds, why);
+}
+
+}  // namespace
+
+InvalidArgument::InvalidArgument(std::string argument, std::string why, std::string allowed)
+    : Error("InvalidArgument", with_allowed(argument, why, allowed),
+            {{"argument", argument}, {"why", why}, {"allowed", allowed}}) {}
+
+ParseError::ParseError(std::string file, std::string where, std::string why)
+    : Error("ParseError", located(file, where, why), {{"file", file}, {"where", where}, {"why", why}}) {}
+
+BudgetTooSmall::BudgetTooSmall(std::int64_t given_bytes, std::int64_t least_bytes, std::string shape)
+    : Error("BudgetTooSmall",
+            fmt::format("budget {} is below the least that runs every routing of this shape: {} ({})",
+                        format_bytes(given_bytes), format_bytes(least_bytes), shape),
+            {{"given_bytes", given_bytes}, {"least_bytes", least_bytes}, {"shape", shape}}) {}
+
+Infeasible::Infeasible(std::string why) : Error("Infeasible", why, {{"why", why}}) {}
+
+CommError::CommError(int peer, std::string operation, double after_seconds, std::string why)
+    : Error("CommError", blamed(peer, operation, after_seconds, why),
+            {{"peer", std::int64_t{peer}},
+             {"operation", operation},
+             {"after_seconds", after_seconds},
+             {"why", why}}),
+      peer_(peer),
+      operation_(std::move(operation)),
+      after_seconds_(after_seconds) {}
+
+Unsupported::Unsupported(std::string why) : Error("Unsupported", why, {{"why", why}}) {}
+
+}  // namespace evenkeel

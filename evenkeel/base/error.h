@@ -1,0 +1,78 @@
+// Every error a caller can meet. Few types, each with the data that is needed to act on it: as a sentence
+// (what) and by name (data), so that a program need not parse the sentence.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace evenkeel {
+
+class Error : public std::runtime_error {
+ public:
+  struct Field {
+    std::string name;
+    std::variant<std::int64_t, double, std::string> value;
+  };
+
+  // The name of the class, such as "ParseError".
+  const std::string& type() const { return type_; }
+  const std::vector<Field>& data() const { return data_; }
+
+ protected:
+  Error(std::string type, const std::string& message, std::vector<Field> data)
+      : std::runtime_error(message), type_(std::move(type)), data_(std::move(data)) {}
+
+ private:
+  std::string type_;
+  std::vector<Field> data_;
+};
+
+// An argument that no call can take: which one, why, and what would be taken.
+class InvalidArgument : public Error {
+ public:
+  InvalidArgument(std::string argument, std::string why, std::string allowed = "");
+};
+
+// A file or text that is not what it should be: which file, where in it (byte or key), why.
+class ParseError : public Error {
+ public:
+  ParseError(std::string file, std::string where, std::string why);
+};
+
+// A budget below the least that runs every routing of the shape.
+class BudgetTooSmall : public Error {
+ public:
+  BudgetTooSmall(std::int64_t given_bytes, std::int64_t least_bytes, std::string shape);
+};
+
+// What was asked for cannot exist.
+class Infeasible : public Error {
+ public:
+  explicit Infeasible(std::string why);
+};
+
+// A peer that failed, or did not answer in time. `peer` is -1 where no single rank is to blame.
+class CommError : public Error {
+ public:
+  CommError(int peer, std::string operation, double after_seconds, std::string why);
+  int peer() const { return peer_; }
+  const std::string& operation() const { return operation_; }
+  double after_seconds() const { return after_seconds_; }
+
+ private:
+  int peer_;
+  std::string operation_;
+  double after_seconds_;
+};
+
+// Something this build, machine or format cannot do, with the way out where there is one.
+class Unsupported : public Error {
+ public:
+  explicit Unsupported(std::string why);
+};
+
+}  // namespace evenkeel

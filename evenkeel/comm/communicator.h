@@ -1,0 +1,68 @@
+// How ranks talk: matched messages between pairs, and the few collectives that a layer needs.
+//
+// Order     Messages from rank a to rank b arrive in the order in which both issued them on one
+//           communicator; there are no tags. Every rank of a communicator issues collectives in one order.
+// Lifetime  An operation is posted when it is called and complete when its Event is. Until then source
+//           bytes must stay as they are and destination bytes belong to the operation. Source bytes must be
+//           ready when the operation is called.
+// Stream    Operations are carried out in the order of their stream. On the CPU a stream is drained by the
+//           rank's own thread, inside Event::wait() and Stream::synchronize(); what a peer reads from this
+//           rank needs no help from it, so peers proceed while this rank computes.
+// Deadline  A wait that outlasts options.deadline_seconds throws CommError on this rank, naming the peer
+//           that did not answer, and aborts.
+// Errors    After abort(), by anyone, every blocked and every later call on the communicator and on all that
+//           were split from the same root throws CommError with the first cause. There is no way back.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "evenkeel/base/index.h"
+#include "evenkeel/device/stream.h"
+
+namespace evenkeel {
+
+// One message of a grouped exchange. Peers must agree on its size; a message of no bytes is not sent, and
+// both sides leave it out alike.
+struct SendSlice {
+  RankId peer;
+  std::span<const std::byte> bytes;
+};
+struct ReceiveSlice {
+  RankId peer;
+  std::span<std::byte> bytes;
+};
+
+enum class Reduction { sum, min, max };
+
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual RankId rank() const = 0;
+  virtual int size() const = 0;
+
+  // Every rank's `mine` in rank order into `all`; mine.size() is the same on all ranks and
+  // all.size() == size() * mine.size(), or InvalidArgument.
+  virtual Event all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream& stream) = 0;
+
+  // Any number of messages to and from any peers, oneself included, as one operation. The slices may be
+  // temporary, their bytes not. `name` says in errors and records what is going on, such as "dispatch".
+  virtual Event send_receive(std::span<const SendSlice> sends, std::span<const ReceiveSlice> receives,
+                             Stream& stream, const char* name) = 0;
+
+  // Element-wise over all ranks, in rank order on every rank, so that all get the same bits. In place.
+  virtual Event all_reduce(std::span<std::int64_t> values, Reduction reduction, Stream& stream) = 0;
+  virtual Event all_reduce(std::span<double> values, Reduction reduction, Stream& stream) = 0;
+
+  // Ranks with the same color form a new communicator, ordered by their rank here. Collective.
+  virtual std::unique_ptr<Communicator> split(int color) = 0;
+
+  // Ends this communicator and all that share its root, for all ranks, with a cause.
+  virtual void abort(const std::string& cause) noexcept = 0;
+};
+
+}  // namespace evenkeel

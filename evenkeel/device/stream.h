@@ -1,0 +1,40 @@
+// Streams and events: work in order, and a point in that order to wait for.
+#pragma once
+
+#include <cstdint>
+
+namespace evenkeel {
+
+class Stream;
+
+// A point in a stream. Copies are cheap; a default event is complete.
+class Event {
+ public:
+  Event() = default;
+  Event(Stream& stream, std::uint64_t position) : stream_(&stream), position_(position) {}
+
+  // Returns when all work up to this point is done. Throws what that work throws.
+  void wait() const;
+  bool complete() const;
+
+ private:
+  Stream* stream_ = nullptr;
+  std::uint64_t position_ = 0;
+};
+
+// An in-order queue of work. Not for two threads at once.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  // Returns when all work up to `position` is done; throws what it throws, and is then empty.
+  virtual void wait(std::uint64_t position) = 0;
+  virtual bool complete(std::uint64_t position) const = 0;
+  virtual void synchronize() = 0;
+};
+
+inline void Event::wait() const {
+  if (stream_ != nullptr) stream_->wait(position_);
+}
+inline bool Event::complete() const { return stream_ == nullptr || stream_->complete(position_); }
+
+}  // namespace evenkeel

@@ -1,0 +1,85 @@
+#include "evenkeel/plan/placement.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "evenkeel/base/error.h"
+
+namespace evenkeel {
+
+namespace {
+
+void require_ranks(int num_experts, int num_ranks) {
+  if (num_ranks < 1) throw InvalidArgument("ranks", fmt::format("{} ranks", num_ranks), "1 or more");
+  if (num_experts < 1) throw InvalidArgument("experts", fmt::format("{} experts", num_experts), "1 or more");
+}
+
+void require_homes(const std::vector<int>& homes, std::size_t expert, int num_ranks) {
+  const std::string where = fmt::format("homes of expert {}", expert);
+  if (homes.empty()) throw InvalidArgument(where, "no rank", "at least one");
+  for (auto home = homes.begin(); home != homes.end(); ++home) {
+    if (*home < 0 || *home >= num_ranks)
+      throw InvalidArgument(where, fmt::format("no rank {}", *home), fmt::format("0..{}", num_ranks - 1));
+    if (std::find(homes.begin(), home, *home) != home)
+      throw InvalidArgument(where, fmt::format("rank {} twice", *home), "each rank at most once");
+  }
+}
+
+}  // namespace
+
+LayerPlacement LayerPlacement::contiguous(int num_experts, int num_ranks) {
+  require_ranks(num_experts, num_ranks);
+  std::vector<std::vector<int>> homes(static_cast<std::size_t>(num_experts));
+  for (std::int64_t rank = 0; rank < num_ranks; ++rank) {
+    const std::int64_t begin = rank * num_experts / num_ranks;
+    const std::int64_t end = (rank + 1) * num_experts / num_ranks;
+    for (std::int64_t e = begin; e < end; ++e) homes[static_cast<std::size_t>(e)] = {static_cast<int>(rank)};
+  }
+  return LayerPlacement(homes, num_ranks);
+}
+
+LayerPlacement::LayerPlacement(const std::vector<std::vector<int>>& homes, int num_ranks) {
+  require_ranks(static_cast<int>(homes.size()), num_ranks);
+  std::vector<std::vector<ExpertId>> natives(static_cast<std::size_t>(num_ranks));
+  home_begin_.push_back(0);
+  for (std::size_t e = 0; e < homes.size(); ++e) {
+    require_homes(homes[e], e, num_ranks);
+    for (int rank : homes[e]) {
+      homes_.emplace_back(rank);
+      natives[static_cast<std::size_t>(rank)].emplace_back(e);
+    }
+    home_begin_.push_back(homes_.size());
+  }
+  native_begin_.push_back(0);
+  for (const auto& on_rank : natives) {
+    natives_.insert(natives_.end(), on_rank.begin(), on_rank.end());
+    native_begin_.push_back(natives_.size());
+  }
+}
+
+bool LayerPlacement::is_home(ExpertId expert, RankId rank) const {
+  const auto all = homes(expert);
+  return std::find(all.begin(), all.end(), rank) != all.end();
+}
+
+Placement Placement::contiguous(int num_layers, int num_experts, int num_ranks) {
+  return Placement(std::vector<LayerPlacement>(static_cast<std::size_t>(std::max(num_layers, 0)),
+                                               LayerPlacement::contiguous(num_experts, num_ranks)));
+}
+
+Placement::Placement(std::vector<LayerPlacement> layers) : layers_(std::move(layers)) {
+  if (layers_.empty()) throw InvalidArgument("placement", "no layer", "at least one");
+  for (const LayerPlacement& layer : layers_) {
+    if (layer.num_experts() != num_experts() || layer.num_ranks() != num_ranks())
+      throw InvalidArgument("placement", "layers differ in their number of experts or ranks", "one of each");
+  }
+}
+
+const LayerPlacement& Placement::layer(int layer) const {
+  if (layer < 0 || layer >= num_layers())
+    throw InvalidArgument("layer", fmt::format("no layer {}", layer), fmt::format("0..{}", num_layers() - 1));
+  return layers_[static_cast<std::size_t>(layer)];
+}
+
+}  // namespace evenkeel

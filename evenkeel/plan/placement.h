@@ -1,0 +1,68 @@
+// Where experts live: the homes of every expert, for one layer and for all layers.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "evenkeel/base/index.h"
+
+namespace evenkeel {
+
+// The homes of the experts of one layer. An expert has at least one home; the first owns its gradient and
+// optimizer state, the others hold copies (redundant experts). Immutable.
+class LayerPlacement {
+ public:
+  // Without a placement, rank r is home to experts [floor(r E / P), floor((r + 1) E / P)).
+  // Throws InvalidArgument unless num_experts >= 1 and num_ranks >= 1.
+  static LayerPlacement contiguous(int num_experts, int num_ranks);
+
+  // homes[e] lists the ranks of expert e, its owner first. Throws InvalidArgument if a list is empty, repeats
+  // a rank, or names a rank outside 0..num_ranks-1.
+  LayerPlacement(const std::vector<std::vector<int>>& homes, int num_ranks);
+
+  int num_experts() const { return static_cast<int>(home_begin_.size()) - 1; }
+  int num_ranks() const { return static_cast<int>(native_begin_.size()) - 1; }
+
+  std::span<const RankId> homes(ExpertId expert) const {
+    return std::span(homes_).subspan(home_begin_[expert.offset()],
+                                     home_begin_[expert.offset() + 1] - home_begin_[expert.offset()]);
+  }
+  RankId owner(ExpertId expert) const { return homes_[home_begin_[expert.offset()]]; }
+  bool is_home(ExpertId expert, RankId rank) const;
+  // Every expert has one home only.
+  bool has_single_homes() const { return homes_.size() + 1 == home_begin_.size(); }
+
+  // The experts at home on a rank, ascending.
+  std::span<const ExpertId> natives(RankId rank) const {
+    return std::span(natives_).subspan(native_begin_[rank.offset()],
+                                       native_begin_[rank.offset() + 1] - native_begin_[rank.offset()]);
+  }
+
+  friend bool operator==(const LayerPlacement&, const LayerPlacement&) = default;
+
+ private:
+  std::vector<std::size_t> home_begin_;  // [E + 1] into homes_
+  std::vector<RankId> homes_;
+  std::vector<std::size_t> native_begin_;  // [P + 1] into natives_
+  std::vector<ExpertId> natives_;
+};
+
+// One LayerPlacement per MoE layer, all of the same experts and ranks.
+class Placement {
+ public:
+  static Placement contiguous(int num_layers, int num_experts, int num_ranks);
+  // Throws InvalidArgument if there is no layer or layers differ in experts or ranks.
+  explicit Placement(std::vector<LayerPlacement> layers);
+
+  int num_layers() const { return static_cast<int>(layers_.size()); }
+  int num_experts() const { return layers_.front().num_experts(); }
+  int num_ranks() const { return layers_.front().num_ranks(); }
+  // Throws InvalidArgument if there is no such layer.
+  const LayerPlacement& layer(int layer) const;
+
+ private:
+  std::vector<LayerPlacement> layers_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,45 @@
+#include "evenkeel/plan/step_plan.h"
+
+#include <algorithm>
+
+#include "evenkeel/base/check.h"
+
+namespace evenkeel {
+
+void StepPlan::begin(const LayerPlacement& placement) {
+  placement_ = &placement;
+  segments_.clear();
+  transfers_.clear();
+  first_.assign(static_cast<std::size_t>(placement.num_experts()), 0);
+  count_.assign(static_cast<std::size_t>(placement.num_experts()), 0);
+  rank_loads_.assign(static_cast<std::size_t>(placement.num_ranks()), 0);
+}
+
+void StepPlan::begin_expert(ExpertId expert) {
+  EVENKEEL_CHECK(count_[expert.offset()] == 0);
+  current_ = expert;
+  first_[expert.offset()] = segments_.size();
+}
+
+void StepPlan::give(RankId rank, std::int64_t count) {
+  EVENKEEL_CHECK(count > 0);
+  const auto earlier = segments(current_);
+  const std::int64_t begin = earlier.empty() ? 0 : earlier.back().end;
+  const bool first_here =
+      std::none_of(earlier.begin(), earlier.end(), [rank](const Segment& s) { return s.rank == rank; });
+  if (first_here && !placement_->is_home(current_, rank))
+    transfers_.push_back({current_, placement_->owner(current_), rank});
+  segments_.push_back({rank, begin, begin + count});
+  ++count_[current_.offset()];
+  rank_loads_[rank.offset()] += count;
+}
+
+bool operator==(const StepPlan& a, const StepPlan& b) {
+  if (a.num_experts() != b.num_experts() || a.transfers_ != b.transfers_ || a.rank_loads_ != b.rank_loads_)
+    return false;
+  for (ExpertId e : indices<ExpertId>(a.num_experts()))
+    if (!std::ranges::equal(a.segments(e), b.segments(e))) return false;
+  return true;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,75 @@
+// The step plan: which rank computes how many assignments of which expert, and whose weights travel.
+//
+// Numbering   The assignments of an expert are numbered 0..load-1. A segment [begin, end) of an expert is a
+//             quota: its rank computes end - begin of them. Which ones is the deal's business
+//             (exchange/deal.h), the same for every planner.
+// Example     Expert 5 has 1000 assignments and lives on rank 1. The plan
+//                 segments(5) = { rank 1 [0, 600), rank 3 [600, 1000) }
+//             lets rank 3 compute 400 of them, so transfers() holds {expert 5, from 1, to 3}.
+// Invariants  The segments of an expert are in order, not empty, and cover [0, load) exactly; an expert
+//             without assignments has none. One rank may hold two segments of an expert. transfers() lists
+//             each foreign (expert, rank) once, in the order the planner made them. check_plan()
+//             (plan/check.h) recomputes all of it from scratch.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "evenkeel/base/index.h"
+#include "evenkeel/plan/placement.h"
+
+namespace evenkeel {
+
+struct Segment {
+  RankId rank;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+
+  std::int64_t size() const { return end - begin; }
+  friend bool operator==(const Segment&, const Segment&) = default;
+};
+
+struct Transfer {
+  ExpertId expert;
+  RankId from;
+  RankId to;
+
+  friend bool operator==(const Transfer&, const Transfer&) = default;
+};
+
+// Flat arrays, reused from step to step: filling a plan of a shape seen before allocates nothing.
+class StepPlan {
+ public:
+  // Empties the plan. `placement` must outlive the filling only.
+  void begin(const LayerPlacement& placement);
+  // Turns to an expert; each expert at most once, in any order.
+  void begin_expert(ExpertId expert);
+  // Gives the next `count` > 0 assignments of the current expert to a rank.
+  void give(RankId rank, std::int64_t count);
+
+  int num_experts() const { return static_cast<int>(first_.size()); }
+  int num_ranks() const { return static_cast<int>(rank_loads_.size()); }
+
+  std::span<const Segment> segments(ExpertId expert) const {
+    return std::span(segments_).subspan(first_[expert.offset()], count_[expert.offset()]);
+  }
+  std::span<const Transfer> transfers() const { return transfers_; }
+  // Assignments that each rank computes.
+  std::span<const std::int64_t> rank_loads() const { return rank_loads_; }
+  // Some expert is computed away from its homes.
+  bool spilled() const { return !transfers_.empty(); }
+
+  friend bool operator==(const StepPlan& a, const StepPlan& b);
+
+ private:
+  const LayerPlacement* placement_ = nullptr;  // while filling
+  ExpertId current_;
+  std::vector<Segment> segments_;
+  std::vector<std::size_t> first_;  // [E] into segments_
+  std::vector<std::size_t> count_;  // [E]
+  std::vector<Transfer> transfers_;
+  std::vector<std::int64_t> rank_loads_;
+};
+
+}  // namespace evenkeel
