@@ -1,0 +1,25 @@
+// Element types of arrays in files, and their conversion to the few that the library computes with.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace evenkeel {
+
+enum class Dtype { b8, u8, i8, u16, i16, u32, i32, u64, i64, f16, bf16, f32, f64 };
+
+// Bytes of one element.
+std::int64_t item_size(Dtype type);
+// As messages call it: "int32", "float16".
+std::string_view name_of(Dtype type);
+bool is_integer(Dtype type);
+bool is_floating(Dtype type);
+
+// Little-endian elements to int64. A uint64 above 2^63-1 becomes 2^63-1, which no reader takes for valid.
+void to_int64(Dtype type, std::span<const std::byte> bytes, std::span<std::int64_t> out);
+// Little-endian elements of any type to float; exact for F16, BF16, F32, and for integers up to 2^24.
+void to_float(Dtype type, std::span<const std::byte> bytes, std::span<float> out);
+
+}  // namespace evenkeel

@@ -1,0 +1,70 @@
+// The routing profile: what a placement needs to know of a trace, in a size that does not grow with the
+// trace.
+//
+// loads        [L, E]: the assignments of each expert in each layer.
+// transitions  [L-1, E, E]: from expert a in layer l to b in l+1, over all tokens, the number of pairs (an
+//              assignment to a, an assignment to b) of the same token. A token with k experts in both layers
+//              contributes k x k pairs; one that is absent (-1) from a layer contributes none there.
+// Cost         time tokens x layers x k^2; memory one batch of the trace and the profile itself.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "evenkeel/base/index.h"
+#include "evenkeel/routing/trace.h"
+
+namespace evenkeel {
+
+class RoutingProfile {
+ public:
+  RoutingProfile() = default;
+  // All zero. Throws InvalidArgument unless there is a layer and an expert.
+  RoutingProfile(int num_layers, int num_experts, bool with_transitions = true);
+  // loads [L, E] and transitions [L-1, E, E], or no transitions. Throws InvalidArgument if sizes do not fit,
+  // a number is negative, or the loads or the transitions add up to more than 2^63-1.
+  RoutingProfile(int num_layers, int num_experts, std::vector<std::int64_t> loads,
+                 std::vector<std::int64_t> transitions);
+
+  int num_layers() const { return num_layers_; }
+  int num_experts() const { return num_experts_; }
+  bool has_transitions() const { return has_transitions_; }
+
+  // [L, E]; loads(layer) is [E].
+  std::span<const std::int64_t> loads() const { return loads_; }
+  std::span<const std::int64_t> loads(LayerId layer) const;
+  std::int64_t load(LayerId layer, ExpertId expert) const { return loads(layer)[expert.offset()]; }
+  std::int64_t total_load(LayerId layer) const;
+
+  // [L-1, E, E]; transitions(layer) is the [E, E] from `layer` to the next, row by expert of `layer`.
+  std::span<const std::int64_t> transitions() const { return transitions_; }
+  std::span<const std::int64_t> transitions(LayerId layer) const;
+
+  // Adds the profile of another trace of the same model. Throws InvalidArgument if layers, experts or the
+  // presence of transitions differ, or the sum is above 2^63-1; this profile is then unchanged.
+  void add(const RoutingProfile& other);
+  // Adds tokens: ids [tokens, layers, k], each in 0..E-1 or no_expert.
+  void add_tokens(std::span<const std::int32_t> ids, int top_k);
+
+  friend bool operator==(const RoutingProfile&, const RoutingProfile&) = default;
+
+ private:
+  int num_layers_ = 0;
+  int num_experts_ = 0;
+  bool has_transitions_ = false;
+  std::vector<std::int64_t> loads_;
+  std::vector<std::int64_t> transitions_;
+};
+
+struct ProfileOptions {
+  bool transitions = true;
+  // Transitions above this size are refused (Unsupported) rather than tried; 1,024 experts in 64 layers need
+  // 504 MiB.
+  std::int64_t max_transition_bytes = std::int64_t{4} << 30;
+};
+
+// Reads the whole trace once.
+RoutingProfile profile_trace(TraceReader& trace, const ProfileOptions& options = {});
+
+}  // namespace evenkeel

@@ -1,0 +1,141 @@
+// Routing traces: which experts every token chose in every layer, read in batches so that a trace of any
+// length needs the memory of one batch.
+//
+// A TraceReader knows the shape of its trace and reads any range of tokens. Where the bytes come from is the
+// business of who made it: a file (io/trace_file.h) or two vectors (MemoryTrace, for tests and small data).
+//
+//   std::unique_ptr<TraceReader> trace = open_trace("trace.safetensors");
+//   for (TraceBatches batches(*trace); batches.next();) count(batches.ids());      // [tokens, layers, k]
+//   LayerRouting routing = trace->read_layer(LayerId(4), {0, 4096});               // [tokens, k], one layer
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "evenkeel/base/index.h"
+
+namespace evenkeel {
+
+// No assignment in this place of a token's top-k.
+inline constexpr std::int32_t no_expert = -1;
+
+// Limits that keep a damaged file from asking for unbounded memory; far above every model known.
+inline constexpr std::int64_t max_trace_experts = 65536;
+inline constexpr std::int64_t max_trace_assignments_per_token = std::int64_t{1} << 20;  // layers x k
+
+struct TokenRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+
+  std::int64_t size() const { return end - begin; }
+  friend bool operator==(const TokenRange&, const TokenRange&) = default;
+};
+
+struct TraceInfo {
+  std::string name;  // how messages call it: the path of its file
+  std::int64_t num_tokens = 0;
+  int num_layers = 0;
+  int top_k = 0;
+  int num_experts = 0;  // 0 while nobody has said; open_trace() never leaves it at 0
+  bool has_weights = false;
+  // Sequence i is tokens [sequence_offsets[i], sequence_offsets[i + 1]); empty where the trace does not say.
+  std::vector<std::int64_t> sequence_offsets;
+  std::map<std::string, std::string> metadata;  // free keys of the file
+
+  std::int64_t assignments_per_token() const { return std::int64_t{num_layers} * top_k; }
+};
+
+// The top-k of a range of tokens in one layer.
+struct LayerRouting {
+  int top_k = 0;
+  std::vector<std::int32_t> ids;  // [tokens, k]; no_expert where there is no assignment
+  std::vector<float> weights;     // [tokens, k]; empty where the trace has none
+
+  std::int64_t num_tokens() const { return static_cast<std::int64_t>(ids.size()) / top_k; }
+};
+
+class TraceReader {
+ public:
+  virtual ~TraceReader() = default;
+  TraceReader(const TraceReader&) = delete;
+  TraceReader& operator=(const TraceReader&) = delete;
+
+  const TraceInfo& info() const { return info_; }
+
+  // Experts of the tokens in `range`, [tokens, layers, k]. Throws InvalidArgument if the range or the size of
+  // `ids` is wrong, ParseError if an id is neither no_expert nor in 0..num_experts-1.
+  void read_ids(TokenRange range, std::span<std::int32_t> ids);
+  // Top-k weights, the same way. Throws InvalidArgument where the trace has none, ParseError on one that is
+  // not finite.
+  void read_weights(TokenRange range, std::span<float> weights);
+  // One layer of a range of tokens; reads in batches, so only what is returned is held.
+  LayerRouting read_layer(LayerId layer, TokenRange range);
+
+  // How many experts ids are checked against from now on. Throws InvalidArgument unless in
+  // 1..max_trace_experts.
+  void set_num_experts(int num_experts);
+  // The largest id plus one (1 for a trace without assignments); reads the whole trace.
+  int largest_id_plus_one();
+
+ protected:
+  // Throws InvalidArgument or ParseError if the shape is impossible or above the limits at the top.
+  explicit TraceReader(TraceInfo info);
+
+  // Ids as they are stored; the caller checks them. `range` and the size of `ids` are right.
+  virtual void fetch_ids(TokenRange range, std::span<std::int64_t> ids) = 0;
+  virtual void fetch_weights(TokenRange range, std::span<float> weights) = 0;
+
+ private:
+  void require_range(TokenRange range, std::size_t size) const;
+  [[noreturn]] void refuse_id(std::int64_t id, TokenRange range, std::size_t at) const;
+
+  TraceInfo info_;
+  std::vector<std::int64_t> fetched_;
+};
+
+// Walks a trace from one end to the other.
+class TraceBatches {
+ public:
+  // tokens_per_batch 0 chooses one of about a million assignments. `reader` must outlive this.
+  explicit TraceBatches(TraceReader& reader, std::int64_t tokens_per_batch = 0);
+  TraceBatches(TraceReader& reader, TokenRange range, std::int64_t tokens_per_batch = 0);
+
+  // Turns to the next batch; false at the end.
+  bool next();
+  TokenRange range() const { return batch_; }
+  std::span<const std::int32_t> ids() const { return ids_; }  // [tokens, layers, k]
+  std::span<const float> weights();                           // the same; read when first asked for
+
+ private:
+  TraceReader* reader_;
+  TokenRange whole_;
+  std::int64_t tokens_per_batch_;
+  TokenRange batch_;
+  std::vector<std::int32_t> ids_;
+  std::vector<float> weights_;
+  bool weights_read_ = false;
+};
+
+// A trace held in memory: ids [tokens, layers, k], and weights of the same size or none.
+class MemoryTrace final : public TraceReader {
+ public:
+  struct Shape {
+    int num_layers = 1;
+    int top_k = 1;
+    int num_experts = 0;  // 0: the largest id plus one
+  };
+  MemoryTrace(Shape shape, std::vector<std::int32_t> ids, std::vector<float> weights = {},
+              std::vector<std::int64_t> sequence_offsets = {}, std::string name = "trace");
+
+ private:
+  void fetch_ids(TokenRange range, std::span<std::int64_t> ids) override;
+  void fetch_weights(TokenRange range, std::span<float> weights) override;
+
+  std::vector<std::int32_t> ids_;
+  std::vector<float> weights_;
+};
+
+}  // namespace evenkeel

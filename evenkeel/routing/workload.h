@@ -1,0 +1,90 @@
+// Synthetic routing: named workloads, each a pure function of (workload, seed, step) and of the shape asked
+// for.
+//
+//   name                         what the tokens choose
+//   balanced                     every expert equally often (loads differ by at most 1), in seeded order
+//   concentrated:F:N[:spread]    a share F of all assignments in N experts, evenly; the rest evenly over the
+//                                others. The N are experts 0..N-1, or seeded ones with :spread. Exact up to
+//                                rounding; an id may repeat within a token
+//   zipf:S                       the i-th most popular expert with weight i^-S; which is i-th follows the
+//   seed lognormal:SIGMA              expert popularity exp(SIGMA z), z standard normal, by the seed drift
+//   max(k, E/16) experts share half of the popularity, and move one place a step collapse popularity flows
+//   into max(k, E/32) experts: half of the rest at step 0, half
+//                                of what is left every two steps after
+//   w0 .. w7                     the eight of Megatron-LM pull request 7488; docs/formats.md#workloads
+//   defines them
+//
+// Except in concentrated, each token chooses k distinct experts. A token's choice depends on its number among
+// all tokens of the step, so the same routing is dealt to any number of ranks with the same total (not where
+// the ranks differ in tokens: w4). All draws are integer arithmetic on a counter: the same on every machine.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace evenkeel {
+
+struct Workload {
+  enum class Kind {
+    balanced,
+    concentrated,
+    zipf,
+    lognormal,
+    drift,
+    collapse,
+    w0_balanced,
+    w1_hot_expert_set,
+    w2_hot_rank,
+    w3_spread_hot_experts,
+    w4_source_ragged,
+    w5_zero_expert_rank,
+    w6_rotating_hotspot,
+    w7_burst,
+  };
+
+  Kind kind = Kind::balanced;
+  double share = 0;     // concentrated: F
+  int hot_experts = 0;  // concentrated: N
+  bool spread = false;  // concentrated: the N experts are seeded
+  double exponent = 0;  // zipf: S; lognormal: SIGMA
+
+  friend bool operator==(const Workload&, const Workload&) = default;
+};
+
+// Reads a name of the table above. Throws InvalidArgument that names the parameter and what it may be.
+Workload parse_workload(std::string_view text);
+std::string to_string(const Workload& workload);
+// One line a workload, for help texts.
+std::string_view workload_names();
+
+struct WorkloadShape {
+  int num_ranks = 8;
+  std::int64_t tokens_per_rank = 2048;  // the mean, where the workload gives ranks unequal numbers (w4)
+  int num_experts = 128;
+  int top_k = 4;
+};
+
+// The tokens of one rank.
+struct RankRouting {
+  std::vector<std::int32_t> ids;  // [tokens, k]
+  std::vector<float> weights;     // [tokens, k], positive, each token's descending and adding up to 1
+  std::int64_t num_tokens = 0;
+};
+
+struct Routing {
+  std::vector<RankRouting> ranks;
+
+  // The most tokens any rank has: what max_tokens of a layer must be at least.
+  std::int64_t max_tokens() const;
+  // Assignments of each expert over all ranks.
+  std::vector<std::int64_t> loads(int num_experts) const;
+};
+
+// Throws InvalidArgument if a number of the shape is below 1 (tokens: below 0), top_k is above num_experts
+// for a workload with distinct experts, or the workload does not fit the experts.
+Routing make_routing(const Workload& workload, const WorkloadShape& shape, std::uint64_t seed,
+                     std::uint64_t step);
+
+}  // namespace evenkeel
