@@ -8,11 +8,21 @@ namespace evenkeel {
 
 void StepPlan::begin(const LayerPlacement& placement) {
   placement_ = &placement;
+  reserve(placement);
   segments_.clear();
   transfers_.clear();
   first_.assign(static_cast<std::size_t>(placement.num_experts()), 0);
   count_.assign(static_cast<std::size_t>(placement.num_experts()), 0);
   rank_loads_.assign(static_cast<std::size_t>(placement.num_ranks()), 0);
+}
+
+// Room for any plan of this library's planners: each copy keeps a home part and ends one remainder, and every
+// other piece fills one rank for good.
+void StepPlan::reserve(const LayerPlacement& placement) {
+  std::size_t segments = static_cast<std::size_t>(placement.num_ranks());
+  for (RankId rank : indices<RankId>(placement.num_ranks())) segments += 2 * placement.natives(rank).size();
+  segments_.reserve(segments);
+  transfers_.reserve(segments);
 }
 
 void StepPlan::begin_expert(ExpertId expert) {

@@ -63,6 +63,8 @@ class StepPlan {
   friend bool operator==(const StepPlan& a, const StepPlan& b);
 
  private:
+  void reserve(const LayerPlacement& placement);
+
   const LayerPlacement* placement_ = nullptr;  // while filling
   ExpertId current_;
   std::vector<Segment> segments_;

@@ -1,0 +1,26 @@
+// Plain expert parallelism: every expert is computed where it lives.
+//
+// Problem     The plan without any balancing, which others are compared with and fall back on.
+// Method      One segment for each copy of an expert, the expert's assignments dealt evenly over its copies,
+//             the first copies taking one more where they do not divide.
+// Cost        O(E P') for P' homes an expert; no allocation after the first call of a shape.
+// Guarantee   No transfer. No bound on a rank's load.
+// Options     None is read; base_load is ignored.
+// Source      LLEP (arXiv 2601.17111), Algorithm 1; docs/algorithms.md#ep.
+#pragma once
+
+#include "evenkeel/balance/planner.h"
+
+namespace evenkeel {
+
+class Ep final : public Planner {
+ public:
+  std::string_view name() const override { return "ep"; }
+  void plan(const Counts& counts, const LayerPlacement& placement, StepPlan& plan,
+            std::span<const std::int64_t> base_load = {}) override;
+};
+
+// The same for planners that have decided not to spill: counts and placement agree.
+void keep_home(const Counts& counts, const LayerPlacement& placement, StepPlan& plan);
+
+}  // namespace evenkeel

@@ -1,0 +1,49 @@
+// Least-loaded assignment: splits the experts' assignments over ranks so that no rank holds more than its
+// capacity, moving as little as a greedy order allows.
+//
+// Problem     Given the experts' loads and homes, a plan whose ranks stay at or below
+//             capacity = floor(capacity_factor * total / P), with pieces of at least min_segment.
+// Method      Experts by decreasing load, equal ones by ascending id. Home takes what fits beside the home
+//             loads still to come; the rest goes, piece by piece, to the rank that is least loaded (work
+//             given and work to come, lowest rank first). A piece below min_segment is not made unless it is
+//             all that remains; where no piece can be made, the whole rest is forced on the least loaded
+//             rank, over its capacity. Everything stays home where the largest expert's load / the mean is
+//             below imbalance_threshold, where there are fewer assignments than ranks, and on one rank.
+// Cost        O(E B + S P) for S spilled pieces and B bytes in the largest load; no allocation after the
+//             first call of a shape. At most 2 E + P segments with one home an expert.
+// Guarantee   Every assignment in exactly one segment. A rank is above capacity only by a forced piece. No
+//             bound on transfers.
+// Options     capacity_factor, min_segment, imbalance_threshold. base_load counts as work already given, and
+//             in the total that capacity is made of; the imbalance test sees the experts' loads alone.
+// Copies      An expert with several homes is as many experts of an even share each, taken one after the
+//             other at the place of the largest share.
+// Source      LLEP (arXiv 2601.17111), Algorithms 2-4; readings: docs/algorithms.md#least-loaded.
+#pragma once
+
+#include "evenkeel/balance/expert_order.h"
+#include "evenkeel/balance/planner.h"
+
+namespace evenkeel {
+
+class LeastLoaded final : public Planner {
+ public:
+  explicit LeastLoaded(const PlannerOptions& options) : options_(options) {}
+
+  std::string_view name() const override { return "least-loaded"; }
+  void plan(const Counts& counts, const LayerPlacement& placement, StepPlan& plan,
+            std::span<const std::int64_t> base_load = {}) override;
+
+ private:
+  bool stays_home(const Counts& counts) const;
+  void begin(const Counts& counts, const LayerPlacement& placement, std::span<const std::int64_t> base_load);
+  void assign(std::int64_t share, RankId home, StepPlan& plan);
+  void spill(std::int64_t rest, RankId home, StepPlan& plan);
+  RankId least_loaded_other(RankId home) const;
+
+  PlannerOptions options_;
+  std::int64_t capacity_ = 0;
+  IndexedVector<RankId, std::int64_t> committed_;  // given so far, and home loads still to come
+  ExpertOrder order_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,24 @@
+// What every planner is given for a step: checked once, and the share of it that each copy of an expert gets.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "evenkeel/plan/counts.h"
+#include "evenkeel/plan/placement.h"
+
+namespace evenkeel {
+
+// Throws InvalidArgument unless counts and placement agree in experts and ranks, and base_load is empty or
+// names a load of 0 or more for every rank, all loads together at most 2^63-1.
+void require_step_input(const Counts& counts, const LayerPlacement& placement,
+                        std::span<const std::int64_t> base_load);
+
+// Assignments dealt evenly over an expert's copies, the first ones taking one more where they do not divide.
+constexpr std::int64_t copy_share(std::int64_t load, std::size_t copies, std::size_t copy) {
+  const auto n = static_cast<std::int64_t>(copies);
+  if (n == 1) return load;
+  return load / n + (static_cast<std::int64_t>(copy) < load % n ? 1 : 0);
+}
+
+}  // namespace evenkeel
