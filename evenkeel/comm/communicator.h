@@ -2,16 +2,24 @@
 //
 // Order     Messages from rank a to rank b arrive in the order in which both issued them on one
 //           communicator; there are no tags. Every rank of a communicator issues collectives in one order.
+//           Messages and collectives do not overtake their own kind, and are matched apart.
 // Lifetime  An operation is posted when it is called and complete when its Event is. Until then source
 //           bytes must stay as they are and destination bytes belong to the operation. Source bytes must be
 //           ready when the operation is called.
 // Stream    Operations are carried out in the order of their stream. On the CPU a stream is drained by the
 //           rank's own thread, inside Event::wait() and Stream::synchronize(); what a peer reads from this
-//           rank needs no help from it, so peers proceed while this rank computes.
-// Deadline  A wait that outlasts options.deadline_seconds throws CommError on this rank, naming the peer
-//           that did not answer, and aborts.
+//           rank needs no help from it, so peers proceed while this rank computes. An operation is complete
+//           only when its receivers have copied too: ranks that use several streams wait for them in one
+//           order, or they may wait for each other.
+// Deadline  A wait that outlasts the deadline given where the ranks were started throws CommError, naming
+//           the rank at the root of the delay (not one that itself waits for another), and aborts.
 // Errors    After abort(), by anyone, every blocked and every later call on the communicator and on all that
 //           were split from the same root throws CommError with the first cause. There is no way back.
+//           Ranks in errors are those of the root.
+// Unwinding When a call or a wait throws CommError, or abort() returns, no peer reads this rank's bytes any
+//           more, on any communicator of the root. Before any other exception lets posted bytes go away,
+//           call abort(). A stream that ends, or a communicator, withdraws what it had not finished; if a
+//           peer could still need that, the next call of this rank aborts.
 #pragma once
 
 #include <cstddef>
@@ -46,22 +54,31 @@ class Communicator {
   virtual int size() const = 0;
 
   // Every rank's `mine` in rank order into `all`; mine.size() is the same on all ranks and
-  // all.size() == size() * mine.size(), or InvalidArgument.
-  virtual Event all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream& stream) = 0;
+  // all.size() == size() * mine.size(), or InvalidArgument. `mine` may be its own place in `all`.
+  // Here and below, `name` says in errors and records what is going on, such as "dispatch"; a literal.
+  virtual Event all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream& stream,
+                           const char* name = "all_gather") = 0;
 
   // Any number of messages to and from any peers, oneself included, as one operation. The slices may be
-  // temporary, their bytes not. `name` says in errors and records what is going on, such as "dispatch".
+  // temporary, their bytes not.
   virtual Event send_receive(std::span<const SendSlice> sends, std::span<const ReceiveSlice> receives,
                              Stream& stream, const char* name) = 0;
 
-  // Element-wise over all ranks, in rank order on every rank, so that all get the same bits. In place.
-  virtual Event all_reduce(std::span<std::int64_t> values, Reduction reduction, Stream& stream) = 0;
-  virtual Event all_reduce(std::span<double> values, Reduction reduction, Stream& stream) = 0;
+  // Element-wise over all ranks, in rank order on every rank, so that all get the same bits. In place. Meant
+  // for a handful of values: may keep size() times their bytes.
+  virtual Event all_reduce(std::span<std::int64_t> values, Reduction reduction, Stream& stream,
+                           const char* name = "all_reduce") = 0;
+  virtual Event all_reduce(std::span<double> values, Reduction reduction, Stream& stream,
+                           const char* name = "all_reduce") = 0;
 
-  // Ranks with the same color form a new communicator, ordered by their rank here. Collective.
+  // Ranks with the same color form a new communicator, ordered by their rank here. Collective, and blocks.
   virtual std::unique_ptr<Communicator> split(int color) = 0;
 
-  // Ends this communicator and all that share its root, for all ranks, with a cause.
+  // For work that takes long without a call: throws if any rank has aborted.
+  virtual void throw_if_aborted(const char* name) = 0;
+
+  // Ends this communicator and all that share its root, for all ranks, with a cause. By the rank's own
+  // thread.
   virtual void abort(const std::string& cause) noexcept = 0;
 };
 

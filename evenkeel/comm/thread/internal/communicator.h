@@ -1,0 +1,48 @@
+// The communicator of one rank that is a thread: checks arguments, and turns calls into operations.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "evenkeel/comm/communicator.h"
+#include "evenkeel/comm/thread/internal/operation.h"
+
+namespace evenkeel::thread_comm {
+
+class ThreadCommunicator final : public Communicator {
+ public:
+  ThreadCommunicator(std::shared_ptr<Group> group, int me);
+
+  RankId rank() const override { return RankId(me_); }
+  int size() const override { return group_->size(); }
+  Event all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream& stream,
+                   const char* name) override;
+  Event send_receive(std::span<const SendSlice> sends, std::span<const ReceiveSlice> receives, Stream& stream,
+                     const char* name) override;
+  Event all_reduce(std::span<std::int64_t> values, Reduction reduction, Stream& stream,
+                   const char* name) override;
+  Event all_reduce(std::span<double> values, Reduction reduction, Stream& stream, const char* name) override;
+  std::unique_ptr<Communicator> split(int color) override;
+  void throw_if_aborted(const char* name) override;
+  void abort(const std::string& cause) noexcept override;
+
+ private:
+  Operation& begin(const char* name, Channel channel);
+  Event post(Operation& operation, CpuStream& stream);
+  template <class Value>
+  Event reduce(std::span<Value> values, Reduction reduction, Stream& stream, const char* name);
+  void check_peer(const char* argument, RankId peer) const;
+
+  World& world() const { return group_->world(); }
+  int world_rank() const { return group_->world_rank(me_); }
+
+  std::shared_ptr<Group> group_;
+  int me_;
+  std::uint64_t splits_ = 0;
+  std::vector<std::unique_ptr<Operation>> operations_;  // as many as were ever pending at once
+};
+
+}  // namespace evenkeel::thread_comm

@@ -1,0 +1,110 @@
+// Where a message meets the receive that awaits it: one lane per ordered pair of ranks, filled from both
+// ends in issue order. Whichever side comes second finds the other waiting, so a lane never holds both.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace evenkeel::thread_comm {
+
+class Operation;
+class World;
+struct Message;
+
+enum class Place : std::uint8_t {
+  nowhere,
+  lane,     // the other side has not come yet
+  arrived,  // matched, and not yet touched by the receiver
+  taken,    // the receiver copies it, or has
+};
+
+struct Receive {
+  std::span<std::byte> bytes;
+  int from = 0;
+  Operation* operation = nullptr;
+  Place place = Place::nowhere;  // this and the rest: guarded by the receiver's desk
+  Message* message = nullptr;
+  Receive* next = nullptr;
+};
+
+struct Message {
+  std::span<const std::byte> bytes;
+  int to = 0;
+  Operation* operation = nullptr;
+  bool acknowledged = false;     // guarded by the sender's desk
+  Place place = Place::nowhere;  // this and the rest: guarded by the receiver's desk
+  Receive* receive = nullptr;
+  Message* next = nullptr;
+};
+
+// A queue linked through its items, so that it never allocates.
+template <class Item>
+class Fifo {
+ public:
+  bool empty() const { return first_ == nullptr; }
+  Item* first() const { return first_; }
+
+  void push(Item& item) {
+    item.next = nullptr;
+    (first_ == nullptr ? first_ : last_->next) = &item;
+    last_ = &item;
+  }
+
+  Item& pop() {
+    Item& item = *first_;
+    first_ = item.next;
+    return item;
+  }
+
+  void remove(Item& item) {
+    Item* before = nullptr;
+    for (Item* at = first_; at != &item; at = at->next) before = at;
+    (before == nullptr ? first_ : before->next) = item.next;
+    if (last_ == &item) last_ = before;
+  }
+
+ private:
+  Item* first_ = nullptr;
+  Item* last_ = nullptr;  // meaningless while empty
+};
+
+struct Lane {
+  Fifo<Message> messages;
+  Fifo<Receive> receives;
+};
+
+// Collectives have lanes of their own: their order and that of messages are independent.
+enum class Channel : std::uint8_t { messages, collectives };
+
+// The ranks of one communicator, and all their lanes.
+class Group {
+ public:
+  Group(std::shared_ptr<World> world, std::vector<int> members)
+      : world_(std::move(world)),
+        members_(std::move(members)),
+        lanes_(2 * members_.size() * members_.size()) {}
+
+  int size() const { return static_cast<int>(members_.size()); }
+  World& world() const { return *world_; }
+  const std::shared_ptr<World>& shared_world() const { return world_; }
+
+  // The rank in the root communicator: the one that desks and errors go by.
+  int world_rank(int member) const { return members_[static_cast<std::size_t>(member)]; }
+
+  // Guarded by the desk of `to`.
+  Lane& lane(Channel channel, int from, int to) {
+    const auto row = static_cast<std::size_t>(to) + (channel == Channel::messages ? 0 : members_.size());
+    return lanes_[row * members_.size() + static_cast<std::size_t>(from)];
+  }
+
+ private:
+  std::shared_ptr<World> world_;
+  std::vector<int> members_;
+  std::vector<Lane> lanes_;
+};
+
+}  // namespace evenkeel::thread_comm

@@ -1,0 +1,301 @@
+#include "evenkeel/comm/thread/internal/operation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace evenkeel::thread_comm {
+
+namespace {
+
+// Above this, a receiver copies what has come while the rest is under way; below, one wake-up for all
+// messages costs less than the overlap gains.
+constexpr std::size_t overlap_bytes = 256 << 10;
+
+}  // namespace
+
+struct Operation::Clash {
+  bool found = false;
+  int from = 0;
+  int to = 0;
+  std::size_t sent = 0;
+  std::size_t expected = 0;
+  const char* send_name = "";
+  const char* receive_name = "";
+};
+
+Operation::Operation(Group& group, int me) : group_(group), me_(me), rank_(group.world_rank(me)) {}
+
+Operation::~Operation() {
+  if (in_use_) cancel();
+}
+
+void Operation::begin(const char* name, Channel channel) {
+  name_ = name;
+  channel_ = channel;
+  sends_.clear();
+  receives_.clear();
+  receive_bytes_ = 0;
+  finish_ = nullptr;
+}
+
+void Operation::send(int to, std::span<const std::byte> bytes) {
+  if (bytes.empty()) return;
+  sends_.emplace_back();
+  sends_.back().bytes = bytes;
+  sends_.back().to = to;
+  sends_.back().operation = this;
+}
+
+void Operation::receive(int from, std::span<std::byte> bytes) {
+  if (bytes.empty()) return;
+  receives_.emplace_back();
+  receives_.back().bytes = bytes;
+  receives_.back().from = from;
+  receives_.back().operation = this;
+  receive_bytes_ += bytes.size();
+}
+
+std::span<std::byte> Operation::gather_before(Finish finish, std::size_t bytes_per_rank) {
+  finish_ = finish;
+  gathered_.resize(bytes_per_rank * static_cast<std::size_t>(group_.size()));
+  return gathered_;
+}
+
+void Operation::publish() {
+  desk().pending.push_back(this);
+  in_use_ = true;
+  withdrawn_ = false;
+  Clash clash;
+  publish_receives(clash);
+  for (Message& message : sends_) {
+    if (clash.found) break;
+    publish_message(message, clash);
+  }
+  if (clash.found) refuse(clash);
+}
+
+void Operation::publish_receives(Clash& clash) {
+  const std::lock_guard lock(desk().mutex);
+  desk().last_name = name_;
+  desk().last_time = Clock::now();
+  ++desk().posted;
+  missing_ = untaken_ = receives_.size();
+  unacknowledged_ = sends_.size();
+  for (Receive& receive : receives_) {
+    Lane& lane = group_.lane(channel_, receive.from, me_);
+    if (lane.messages.empty()) {
+      lane.receives.push(receive);
+      receive.place = Place::lane;
+    } else if (!match(lane.messages.pop(), receive, clash)) {
+      return;
+    }
+  }
+}
+
+void Operation::publish_message(Message& message, Clash& clash) {
+  Desk& theirs = group_.world().desk(group_.world_rank(message.to));
+  bool wake = false;
+  {
+    const std::lock_guard lock(theirs.mutex);
+    Lane& lane = group_.lane(channel_, me_, message.to);
+    if (lane.receives.empty()) {
+      lane.messages.push(message);
+      message.place = Place::lane;
+      return;
+    }
+    Receive& receive = lane.receives.pop();
+    if (!match(message, receive, clash)) return;
+    const Operation& receiver = *receive.operation;
+    wake = theirs.awaited == &receiver && receiver.sleep_ == Sleep::for_messages &&
+           receiver.missing_ <= receiver.wake_at_missing_;
+  }
+  if (wake) theirs.bell.notify_one();
+}
+
+// Under the receiver's desk.
+bool Operation::match(Message& message, Receive& receive, Clash& clash) {
+  Operation& receiver = *receive.operation;
+  if (message.bytes.size() != receive.bytes.size()) {
+    message.place = receive.place = Place::nowhere;
+    const Operation& sender = *message.operation;
+    clash = {true,         sender.rank_,  receiver.rank_, message.bytes.size(), receive.bytes.size(),
+             sender.name_, receiver.name_};
+    return false;
+  }
+  message.receive = &receive;
+  receive.message = &message;
+  message.place = receive.place = Place::arrived;
+  receiver.arrived_.push(receive);
+  --receiver.missing_;
+  return true;
+}
+
+void Operation::refuse(const Clash& clash) {
+  group_.world().abort(
+      {clash.from, clash.to, rank_,
+       fmt::format("rank {} sends {} bytes in {}, where rank {} expects {} bytes in {}", clash.from,
+                   clash.sent, clash.send_name, clash.to, clash.expected, clash.receive_name)});
+  cancel();
+  group_.world().stop(rank_, name_, 0);
+}
+
+void Operation::carry_out() {
+  start_ = Clock::now();
+  copy_messages();
+  await_acknowledgements();
+  retire();
+  if (finish_ != nullptr) finish_(*this);
+}
+
+void Operation::copy_messages() {
+  while (untaken_ > 0) {
+    Fifo<Receive> taken = take_arrived();
+    while (!taken.empty()) {
+      const Receive& receive = taken.pop();
+      Message& message = *receive.message;
+      if (message.bytes.data() != receive.bytes.data()) {
+        std::memcpy(receive.bytes.data(), message.bytes.data(), receive.bytes.size());
+      }
+      acknowledge(message);
+    }
+  }
+}
+
+// Sleeps until half of what is missing has come, so that a rank with P peers wakes up log P times, not P.
+Fifo<Receive> Operation::take_arrived() {
+  std::unique_lock lock(desk().mutex);
+  const bool overlaps = receive_bytes_ >= overlap_bytes;
+  wake_at_missing_ = !overlaps ? 0 : arrived_.empty() ? missing_ / 2 : missing_;
+  sleep(lock, Sleep::for_messages, [this] { return missing_ <= wake_at_missing_; });
+  for (Receive* receive = arrived_.first(); receive != nullptr; receive = receive->next) {
+    receive->place = receive->message->place = Place::taken;
+    --untaken_;
+  }
+  return std::exchange(arrived_, {});
+}
+
+// The message belongs to its sender again, and may be gone, from here on.
+void Operation::acknowledge(Message& message) {
+  Operation& sender = *message.operation;
+  Desk& theirs = sender.desk();
+  bool wake = false;
+  {
+    const std::lock_guard lock(theirs.mutex);
+    message.acknowledged = true;
+    --sender.unacknowledged_;
+    wake = sender.unacknowledged_ == 0 && theirs.awaited == &sender &&
+           sender.sleep_ == Sleep::for_acknowledgements;
+  }
+  if (wake) theirs.bell.notify_one();
+}
+
+void Operation::await_acknowledgements() {
+  std::unique_lock lock(desk().mutex);
+  sleep(lock, Sleep::for_acknowledgements, [this] { return unacknowledged_ == 0; });
+}
+
+template <class Ready>
+void Operation::sleep(std::unique_lock<std::mutex>& lock, Sleep what, Ready ready) {
+  World& world = group_.world();
+  if (ready() && !world.aborted()) return;
+  sleep_ = what;
+  desk().awaited = this;
+  const auto deadline = start_ + std::chrono::duration_cast<Clock::duration>(
+                                     std::chrono::duration<double>(world.deadline_seconds()));
+  desk().bell.wait_until(lock, deadline, [&] { return ready() || world.aborted() || awaits_one_who_left(); });
+  if (!ready() || world.aborted()) {
+    lock.unlock();
+    fail();
+  }
+  desk().awaited = nullptr;
+}
+
+bool Operation::awaits_one_who_left() const {
+  const World& world = group_.world();
+  if (!world.anyone_left()) return false;
+  const auto left = [&](int member) { return world.has_left(group_.world_rank(member)); };
+  return std::any_of(receives_.begin(), receives_.end(),
+                     [&](const Receive& receive) { return is_absent(receive) && left(receive.from); }) ||
+         std::any_of(sends_.begin(), sends_.end(),
+                     [&](const Message& message) { return !message.acknowledged && left(message.to); });
+}
+
+bool Operation::is_absent(const Receive& receive) {
+  return receive.place == Place::lane || receive.place == Place::nowhere;
+}
+
+void Operation::list_absent(std::vector<int>& ranks) const {
+  for (const Receive& receive : receives_) {
+    if (is_absent(receive)) ranks.push_back(group_.world_rank(receive.from));
+  }
+  for (const Message& message : sends_) {
+    if (!message.acknowledged) ranks.push_back(group_.world_rank(message.to));
+  }
+}
+
+// The desk still names this operation as awaited while the blame is sought, so that a peer whose time runs
+// out at the same moment does not take this rank for one that is silent.
+void Operation::fail() {
+  World& world = group_.world();
+  const double seconds = seconds_since(start_);
+  if (!world.aborted()) world.abort(find_blame(world, rank_, *this));
+  {
+    const std::lock_guard lock(desk().mutex);
+    desk().awaited = nullptr;
+  }
+  world.stop(rank_, name_, seconds);
+}
+
+void Operation::withdraw() noexcept {
+  if (std::exchange(withdrawn_, true)) return;
+  std::size_t taken_back = 0;
+  for (Message& message : sends_) taken_back += take_back(message) ? 1 : 0;
+  std::unique_lock lock(desk().mutex);
+  unfinished_ = taken_back > 0;
+  unacknowledged_ -= taken_back;
+  sleep_ = Sleep::for_acknowledgements;
+  desk().awaited = this;
+  desk().bell.wait(lock, [this] { return unacknowledged_ == 0; });
+  desk().awaited = nullptr;
+}
+
+bool Operation::take_back(Message& message) noexcept {
+  const std::lock_guard lock(group_.world().desk(group_.world_rank(message.to)).mutex);
+  if (message.place == Place::taken) return false;
+  if (message.place == Place::lane) group_.lane(channel_, me_, message.to).messages.remove(message);
+  if (message.place == Place::arrived) {
+    Receive& receive = *message.receive;
+    receive.operation->arrived_.remove(receive);
+    ++receive.operation->missing_;
+    receive.place = Place::nowhere;
+  }
+  message.place = Place::nowhere;
+  return true;
+}
+
+void Operation::cancel() noexcept {
+  withdraw();
+  {
+    const std::lock_guard lock(desk().mutex);
+    for (Receive& receive : receives_) {
+      if (receive.place == Place::taken) continue;
+      unfinished_ = true;
+      if (receive.place == Place::lane) group_.lane(channel_, receive.from, me_).receives.remove(receive);
+      if (receive.place == Place::arrived) receive.message->place = Place::nowhere;
+    }
+    arrived_ = {};
+  }
+  if (unfinished_) desk().left_unfinished = name_;
+  retire();
+}
+
+void Operation::retire() noexcept {
+  std::vector<Operation*>& pending = desk().pending;
+  *std::find(pending.begin(), pending.end(), this) = pending.back();
+  pending.pop_back();
+  in_use_ = false;
+}
+
+}  // namespace evenkeel::thread_comm

@@ -1,0 +1,101 @@
+// One posted operation of a thread rank: messages out, messages in, and at the end perhaps a reduction.
+// Collectives are made of messages as well: an all_gather sends the same bytes to every rank.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "evenkeel/comm/communicator.h"
+#include "evenkeel/comm/thread/internal/lane.h"
+#include "evenkeel/comm/thread/internal/world.h"
+#include "evenkeel/device/cpu/stream.h"
+
+namespace evenkeel::thread_comm {
+
+class Operation final : public CpuOperation {
+ public:
+  Operation(Group& group, int me);
+  ~Operation() override;
+
+  // Filled between begin() and publish(), then posted to a stream.
+  void begin(const char* name, Channel channel);
+  void send(int to, std::span<const std::byte> bytes);
+  void receive(int from, std::span<std::byte> bytes);
+
+  // Where every rank's bytes are gathered before `finish` is called with this operation.
+  using Finish = void (*)(Operation&);
+  std::span<std::byte> gather_before(Finish finish, std::size_t bytes_per_rank);
+  std::span<const std::byte> gathered() const { return gathered_; }
+
+  // Offers everything to the peers. Throws, with everything withdrawn, if a peer disagrees on a size.
+  void publish();
+
+  // Takes back what no peer has taken, and waits until no peer copies from this operation. Own thread only.
+  void withdraw() noexcept;
+
+  bool in_use() const { return in_use_; }
+  const char* name() const { return name_; }
+  // Under the desk of the operation's rank: the peers it still waits for, by their rank in the root.
+  void list_absent(std::vector<int>& ranks) const;
+
+  // For whoever posts all_reduce: what finish() works on.
+  std::span<std::byte> reduced;
+  Reduction reduction = Reduction::sum;
+
+ private:
+  enum class Sleep : std::uint8_t { for_messages, for_acknowledgements };
+  struct Clash;
+
+  void carry_out() override;
+  void cancel() noexcept override;
+
+  void publish_receives(Clash& clash);
+  void publish_message(Message& message, Clash& clash);
+  static bool match(Message& message, Receive& receive, Clash& clash);
+  [[noreturn]] void refuse(const Clash& clash);
+
+  void copy_messages();
+  Fifo<Receive> take_arrived();
+  void acknowledge(Message& message);
+  void await_acknowledgements();
+  template <class Ready>
+  void sleep(std::unique_lock<std::mutex>& lock, Sleep what, Ready ready);
+  static bool is_absent(const Receive& receive);
+  bool awaits_one_who_left() const;
+  [[noreturn]] void fail();
+  bool take_back(Message& message) noexcept;
+  void retire() noexcept;
+
+  Desk& desk() { return group_.world().desk(rank_); }
+
+  Group& group_;
+  const int me_;    // in the group
+  const int rank_;  // in the root
+  const char* name_ = "";
+  Channel channel_ = Channel::messages;
+  bool in_use_ = false;
+  std::vector<Message> sends_;
+  std::vector<Receive> receives_;
+  std::size_t receive_bytes_ = 0;
+  Finish finish_ = nullptr;
+  std::vector<std::byte> gathered_;
+  bool withdrawn_ = false;
+  bool unfinished_ = false;  // a peer may still need what was withdrawn
+  std::size_t untaken_ = 0;  // receives that this thread has yet to take
+  Clock::time_point start_;
+
+  // Guarded by the desk.
+  Fifo<Receive> arrived_;
+  std::size_t missing_ = 0;  // receives without a message
+  std::size_t unacknowledged_ = 0;
+  std::size_t wake_at_missing_ = 0;
+  Sleep sleep_ = Sleep::for_messages;
+};
+
+// Who keeps `operation` waiting, and what to say about it. Called asleep, by the operation's own thread.
+Cause find_blame(World& world, int rank, const Operation& operation);
+
+}  // namespace evenkeel::thread_comm

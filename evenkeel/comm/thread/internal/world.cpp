@@ -1,0 +1,100 @@
+#include "evenkeel/comm/thread/internal/world.h"
+
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/comm/thread/internal/operation.h"
+
+namespace evenkeel::thread_comm {
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+World::World(int ranks, double deadline_seconds)
+    : deadline_seconds_(deadline_seconds),
+      desks_(static_cast<std::size_t>(ranks)),
+      left_(static_cast<std::size_t>(ranks)) {}
+
+std::shared_ptr<Group> World::root_group() {
+  std::vector<int> everyone(desks_.size());
+  std::iota(everyone.begin(), everyone.end(), 0);
+  return std::make_shared<Group>(shared_from_this(), std::move(everyone));
+}
+
+void World::abort(Cause cause) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    if (aborted()) return;
+    cause_ = std::move(cause);
+    aborted_.store(true, std::memory_order_release);
+  }
+  ring_all();
+}
+
+void World::abort_for(int rank, const char* deed, std::string_view why) noexcept {
+  Cause cause{rank, -1, rank, {}};
+  try {
+    cause.message = fmt::format("rank {} {}: {}", rank, deed, why);
+  } catch (const std::exception&) {  // no memory for words: the rank's number still gets through
+  }
+  abort(std::move(cause));
+}
+
+Cause World::cause() const {
+  const std::lock_guard lock(mutex_);
+  return cause_;
+}
+
+void World::stop(int rank, const char* operation, double after_seconds) {
+  withdraw_all(rank);
+  const Cause why = cause();
+  const int peer = why.peer == rank && why.other >= 0 ? why.other : why.peer;
+  throw CommError(peer, operation, after_seconds, why.message);
+}
+
+void World::check(int rank, const char* operation) {
+  if (const char* left = desk(rank).left_unfinished; left != nullptr && !aborted()) {
+    abort_for(rank, "went on, and left unfinished", left);
+  }
+  if (aborted()) stop(rank, operation, 0);
+}
+
+void World::withdraw_all(int rank) noexcept {
+  for (Operation* operation : desk(rank).pending) operation->withdraw();
+}
+
+void World::leave(int rank) noexcept {
+  left_[static_cast<std::size_t>(rank)].store(true, std::memory_order_release);
+  left_count_.fetch_add(1, std::memory_order_release);
+  ring_all();
+}
+
+void World::ring_all() noexcept {
+  for (Desk& each : desks_) {
+    {
+      // Whoever looked before the news is asleep by now, and hears the bell.
+      const std::lock_guard lock(each.mutex);
+      if (each.awaited == nullptr) continue;
+    }
+    each.bell.notify_one();
+  }
+}
+
+std::shared_ptr<Group> World::join(const Group* parent, std::uint64_t split_count, int color,
+                                   const std::vector<int>& members) {
+  const std::lock_guard lock(mutex_);
+  const SplitKey key(parent, split_count, color);
+  auto [found, is_new] = splits_.try_emplace(key);
+  Split& split = found->second;
+  if (is_new) {
+    split = {std::make_shared<Group>(shared_from_this(), members), static_cast<int>(members.size())};
+  }
+  std::shared_ptr<Group> group = split.group;
+  if (--split.missing == 0) splits_.erase(found);
+  return group;
+}
+
+}  // namespace evenkeel::thread_comm

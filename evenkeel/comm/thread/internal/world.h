@@ -1,0 +1,109 @@
+// What all thread ranks started together share: a desk for each rank, and the one cause that ends them all.
+//
+// Locks     Each desk has a mutex. A rank takes its own to look for messages or to sleep, and a peer's to
+// leave
+//           a message or an acknowledgement there. No thread ever holds two, so no order needs keeping.
+// Copies    The receiver's thread copies straight from the sender's bytes, outside any lock, between taking a
+//           message (under its own desk) and acknowledging it (under the sender's).
+// Withdraw  A rank whose bytes may go away takes back what nobody has taken yet, and waits for the
+//           acknowledgement of the rest. A copy under way always ends, so this needs no deadline.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "evenkeel/comm/thread/internal/lane.h"
+
+namespace evenkeel::thread_comm {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start);
+
+// Why the ranks stopped.
+struct Cause {
+  int peer = -1;      // the rank to blame
+  int other = -1;     // the one that `peer` itself blames, where two disagree
+  int found_by = -1;  // the rank that told the others
+  std::string message;
+};
+
+struct alignas(64) Desk {
+  std::mutex mutex;
+  std::condition_variable bell;
+
+  // Guarded by `mutex`.
+  Operation* awaited = nullptr;     // what the rank sleeps in
+  const char* last_name = nullptr;  // its latest operation
+  std::uint64_t posted = 0;
+  Clock::time_point last_time;
+
+  // Touched by the rank's own thread alone.
+  std::vector<Operation*> pending;        // on all its communicators
+  const char* left_unfinished = nullptr;  // an operation that was dropped while a peer could still need it
+};
+
+class World : public std::enable_shared_from_this<World> {
+ public:
+  World(int ranks, double deadline_seconds);
+
+  int size() const { return static_cast<int>(desks_.size()); }
+  double deadline_seconds() const { return deadline_seconds_; }
+  Desk& desk(int rank) { return desks_[static_cast<std::size_t>(rank)]; }
+  std::shared_ptr<Group> root_group();
+
+  // The first cause stays; all sleepers wake.
+  void abort(Cause cause) noexcept;
+  // "rank 2 failed: out of tokens".
+  void abort_for(int rank, const char* deed, std::string_view why) noexcept;
+  bool aborted() const noexcept { return aborted_.load(std::memory_order_acquire); }
+  Cause cause() const;
+
+  // The following are for the rank's own thread.
+  // What every call begins with: throws if the ranks have stopped.
+  void check(int rank, const char* operation);
+  // Withdraws everything, then throws the cause.
+  [[noreturn]] void stop(int rank, const char* operation, double after_seconds);
+  // After this, nobody reads any bytes that `rank` has sent.
+  void withdraw_all(int rank) noexcept;
+
+  // The rank will issue nothing more.
+  void leave(int rank) noexcept;
+  bool anyone_left() const { return left_count_.load(std::memory_order_acquire) > 0; }
+  bool has_left(int rank) const {
+    return left_[static_cast<std::size_t>(rank)].load(std::memory_order_acquire);
+  }
+
+  // The group that the split_count-th split of `parent` makes for `color`; each member asks once.
+  std::shared_ptr<Group> join(const Group* parent, std::uint64_t split_count, int color,
+                              const std::vector<int>& members);
+
+ private:
+  using SplitKey = std::tuple<const Group*, std::uint64_t, int>;
+  struct Split {
+    std::shared_ptr<Group> group;
+    int missing = 0;
+  };
+
+  void ring_all() noexcept;
+
+  double deadline_seconds_;
+  std::vector<Desk> desks_;
+  std::vector<std::atomic<bool>> left_;
+  std::atomic<int> left_count_{0};
+  std::atomic<bool> aborted_{false};
+  mutable std::mutex mutex_;  // guards what follows
+  Cause cause_;
+  std::map<SplitKey, Split> splits_;
+};
+
+}  // namespace evenkeel::thread_comm

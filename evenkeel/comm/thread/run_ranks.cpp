@@ -1,0 +1,96 @@
+#include "evenkeel/comm/thread/run_ranks.h"
+
+#include <fmt/format.h>
+
+#include <exception>
+#include <thread>
+#include <vector>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/comm/thread/internal/communicator.h"
+#include "evenkeel/comm/thread/internal/world.h"
+
+namespace evenkeel {
+
+namespace {
+
+using thread_comm::Group;
+using thread_comm::ThreadCommunicator;
+using thread_comm::World;
+
+constexpr int most_ranks = 1024;
+constexpr double longest_deadline_seconds = 1e8;
+
+void check(int ranks, const ThreadOptions& options) {
+  if (ranks < 1 || ranks > most_ranks) {
+    throw InvalidArgument("ranks", fmt::format("{} ranks cannot be started", ranks),
+                          fmt::format("1..{}", most_ranks));
+  }
+  if (!(options.deadline_seconds > 0 && options.deadline_seconds <= longest_deadline_seconds)) {
+    throw InvalidArgument("deadline_seconds", fmt::format("{} is no time to wait", options.deadline_seconds),
+                          fmt::format("above 0, at most {:g}", longest_deadline_seconds));
+  }
+}
+
+// Returns what the body threw, once everybody else knows.
+std::exception_ptr run_one(const std::shared_ptr<Group>& group, int rank,
+                           const std::function<void(Communicator&)>& body) {
+  World& world = group->world();
+  std::exception_ptr failure;
+  {
+    ThreadCommunicator communicator(group, rank);
+    try {
+      body(communicator);
+    } catch (const std::exception& error) {
+      failure = std::current_exception();
+      world.abort_for(rank, "failed", error.what());
+    } catch (...) {
+      failure = std::current_exception();
+      world.abort_for(rank, "failed", "with an exception of no known type");
+    }
+  }
+  if (const char* left = world.desk(rank).left_unfinished; left != nullptr && !world.aborted()) {
+    world.abort_for(rank, "ended, and left unfinished", left);
+    failure = std::make_exception_ptr(CommError(rank, left, 0, world.cause().message));
+  }
+  world.leave(rank);
+  return failure;
+}
+
+void rethrow_first(const World& world, const std::vector<std::exception_ptr>& failures) {
+  if (world.aborted()) {
+    const int first = world.cause().found_by;
+    if (first >= 0 && failures[static_cast<std::size_t>(first)]) {
+      std::rethrow_exception(failures[static_cast<std::size_t>(first)]);
+    }
+  }
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+}
+
+}  // namespace
+
+void run_ranks(int ranks, const std::function<void(Communicator&)>& body, const ThreadOptions& options) {
+  check(ranks, options);
+  const auto world = std::make_shared<World>(ranks, options.deadline_seconds);
+  const std::shared_ptr<Group> group = world->root_group();
+  std::vector<std::exception_ptr> failures(static_cast<std::size_t>(ranks));
+  std::vector<std::thread> threads;
+  threads.reserve(failures.size());
+  std::exception_ptr start_failure;
+  try {
+    for (int rank = 0; rank < ranks; ++rank) {
+      threads.emplace_back(
+          [&, rank] { failures[static_cast<std::size_t>(rank)] = run_one(group, rank, body); });
+    }
+  } catch (const std::exception& error) {
+    start_failure = std::current_exception();
+    world->abort_for(static_cast<int>(threads.size()), "could not be started", error.what());
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (start_failure) std::rethrow_exception(start_failure);
+  rethrow_first(*world, failures);
+}
+
+}  // namespace evenkeel
