@@ -17,11 +17,6 @@ std::string located(const std::string& file, const std::string& where, const std
   return where.empty() ? fmt::format("{}: {}", file, why) : fmt::format("{}: {}: {}", file, where, why);
 }
 
-std::string blamed(int peer, const std::string& operation, double seconds, const std::string& why) {
-  return peer < 0 ? fmt::format("{} failed after {:.3g} s: {}", operation, seconds, why)
-                  : fmt::format("rank {} in {}, after {:.3g} s: {}", peer, operation, seconds, why);
-}
-
 }  // namespace
 
 InvalidArgument::InvalidArgument(std::string argument, std::string why, std::string allowed)
@@ -39,8 +34,8 @@ BudgetTooSmall::BudgetTooSmall(std::int64_t given_bytes, std::int64_t least_byte
 
 Infeasible::Infeasible(std::string why) : Error("Infeasible", why, {{"why", why}}) {}
 
-CommError::CommError(int peer, std::string operation, double after_seconds, std::string why)
-    : Error("CommError", blamed(peer, operation, after_seconds, why),
+CommError::CommError(int peer, std::string operation, double after_seconds, const std::string& why)
+    : Error("CommError", why,
             {{"peer", std::int64_t{peer}},
              {"operation", operation},
              {"after_seconds", after_seconds},

@@ -55,10 +55,11 @@ class Infeasible : public Error {
   explicit Infeasible(std::string why);
 };
 
-// A peer that failed, or did not answer in time. `peer` is -1 where no single rank is to blame.
+// A peer that failed, or did not answer in time: `why` is the whole sentence, the same on every rank, and the
+// rest says where it met this rank. `peer` is -1 where no single rank is to blame.
 class CommError : public Error {
  public:
-  CommError(int peer, std::string operation, double after_seconds, std::string why);
+  CommError(int peer, std::string operation, double after_seconds, const std::string& why);
   int peer() const { return peer_; }
   const std::string& operation() const { return operation_; }
   double after_seconds() const { return after_seconds_; }

@@ -73,8 +73,8 @@ void rethrow_first(const World& world, const std::vector<std::exception_ptr>& fa
 
 void run_ranks(int ranks, const std::function<void(Communicator&)>& body, const ThreadOptions& options) {
   check(ranks, options);
-  const auto world = std::make_shared<World>(ranks, options.deadline_seconds);
-  const std::shared_ptr<Group> group = world->root_group();
+  World world(ranks, options.deadline_seconds);
+  const std::shared_ptr<Group> group = world.root_group();
   std::vector<std::exception_ptr> failures(static_cast<std::size_t>(ranks));
   std::vector<std::thread> threads;
   threads.reserve(failures.size());
@@ -86,11 +86,11 @@ void run_ranks(int ranks, const std::function<void(Communicator&)>& body, const 
     }
   } catch (const std::exception& error) {
     start_failure = std::current_exception();
-    world->abort_for(static_cast<int>(threads.size()), "could not be started", error.what());
+    world.abort_for(static_cast<int>(threads.size()), "could not be started", error.what());
   }
   for (std::thread& thread : threads) thread.join();
   if (start_failure) std::rethrow_exception(start_failure);
-  rethrow_first(*world, failures);
+  rethrow_first(world, failures);
 }
 
 }  // namespace evenkeel

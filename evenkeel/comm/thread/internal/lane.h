@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
@@ -83,14 +82,11 @@ enum class Channel : std::uint8_t { messages, collectives };
 // The ranks of one communicator, and all their lanes.
 class Group {
  public:
-  Group(std::shared_ptr<World> world, std::vector<int> members)
-      : world_(std::move(world)),
-        members_(std::move(members)),
-        lanes_(2 * members_.size() * members_.size()) {}
+  Group(World& world, std::vector<int> members)
+      : world_(world), members_(std::move(members)), lanes_(2 * members_.size() * members_.size()) {}
 
   int size() const { return static_cast<int>(members_.size()); }
-  World& world() const { return *world_; }
-  const std::shared_ptr<World>& shared_world() const { return world_; }
+  World& world() const { return world_; }
 
   // The rank in the root communicator: the one that desks and errors go by.
   int world_rank(int member) const { return members_[static_cast<std::size_t>(member)]; }
@@ -102,7 +98,7 @@ class Group {
   }
 
  private:
-  std::shared_ptr<World> world_;
+  World& world_;
   std::vector<int> members_;
   std::vector<Lane> lanes_;
 };

@@ -21,7 +21,7 @@ World::World(int ranks, double deadline_seconds)
 std::shared_ptr<Group> World::root_group() {
   std::vector<int> everyone(desks_.size());
   std::iota(everyone.begin(), everyone.end(), 0);
-  return std::make_shared<Group>(shared_from_this(), std::move(everyone));
+  return std::make_shared<Group>(*this, std::move(everyone));
 }
 
 void World::abort(Cause cause) noexcept {
@@ -90,7 +90,7 @@ std::shared_ptr<Group> World::join(const Group* parent, std::uint64_t split_coun
   auto [found, is_new] = splits_.try_emplace(key);
   Split& split = found->second;
   if (is_new) {
-    split = {std::make_shared<Group>(shared_from_this(), members), static_cast<int>(members.size())};
+    split = {std::make_shared<Group>(*this, members), static_cast<int>(members.size())};
   }
   std::shared_ptr<Group> group = split.group;
   if (--split.missing == 0) splits_.erase(found);

@@ -52,7 +52,7 @@ struct alignas(64) Desk {
   const char* left_unfinished = nullptr;  // an operation that was dropped while a peer could still need it
 };
 
-class World : public std::enable_shared_from_this<World> {
+class World {
  public:
   World(int ranks, double deadline_seconds);
 
