@@ -35,6 +35,8 @@ class Stream {
 inline void Event::wait() const {
   if (stream_ != nullptr) stream_->wait(position_);
 }
-inline bool Event::complete() const { return stream_ == nullptr || stream_->complete(position_); }
+inline bool Event::complete() const {
+  return stream_ == nullptr || stream_->complete(position_);
+}
 
 }  // namespace evenkeel

@@ -1,0 +1,35 @@
+#include "evenkeel/compute/cpu/internal/gradient_product.h"
+
+#include <algorithm>
+
+namespace evenkeel::internal {
+
+using dnnl::memory;
+
+GradientProduct::GradientProduct(std::int64_t m, std::int64_t n, DataType type)
+    : c_({m, n}, memory::data_type::f32, memory::format_tag::ab) {
+  const OneThread alone;
+  dnnl::post_ops add_to_destination;
+  add_to_destination.append_sum(1.0f);
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  attributes.set_post_ops(add_to_destination);
+  for (std::int64_t k = kStep; k <= kMaxRows; k += kStep) {
+    const memory::desc a({m, k}, dnnl_type(type), memory::format_tag::ba);
+    const memory::desc b({k, n}, dnnl_type(type), memory::format_tag::ab);
+    const dnnl::matmul::primitive_desc made(dnnl::matmul::desc(a, b, c_), attributes, cpu_engine());
+    rungs_.push_back({dnnl::matmul(made), a, b, made.scratchpad_desc()});
+    scratch_bytes_ = std::max(scratch_bytes_, static_cast<std::int64_t>(made.scratchpad_desc().get_size()));
+  }
+}
+
+void GradientProduct::add(std::int64_t k, const void* a, const void* b, float* c, std::byte* scratch) const {
+  const OneThread alone;
+  const Rung& rung = rungs_[static_cast<std::size_t>(padded(k) / kStep - 1)];
+  rung.product.execute(cpu_stream(), {{DNNL_ARG_SRC, view(rung.a, a)},
+                                      {DNNL_ARG_WEIGHTS, view(rung.b, b)},
+                                      {DNNL_ARG_DST, view(c_, c)},
+                                      {DNNL_ARG_SCRATCHPAD, view(rung.scratch, scratch)}});
+}
+
+}  // namespace evenkeel::internal

@@ -1,0 +1,37 @@
+// The product behind a weight gradient: C[M, N] += A[k, M]^T B[k, N], f32 C, for any k up to kMaxRows.
+//
+// Rows of zeros change nothing, so k is padded with them up to the next of 16, 32, ... 256, for each of which
+// there is a primitive.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "evenkeel/compute/cpu/internal/dnnl.h"
+
+namespace evenkeel::internal {
+
+class GradientProduct {
+ public:
+  static constexpr std::int64_t kMaxRows = 256;
+  static constexpr std::int64_t kStep = 16;
+  static constexpr std::int64_t padded(std::int64_t k) { return (k + kStep - 1) / kStep * kStep; }
+
+  GradientProduct(std::int64_t m, std::int64_t n, DataType type);
+
+  std::int64_t scratch_bytes() const { return scratch_bytes_; }
+  // `a` and `b` must hold zeros in rows k up to padded(k).
+  void add(std::int64_t k, const void* a, const void* b, float* c, std::byte* scratch) const;
+
+ private:
+  struct Rung {
+    dnnl::matmul product;
+    dnnl::memory::desc a, b, scratch;
+  };
+  dnnl::memory::desc c_;
+  std::vector<Rung> rungs_;  // by padded(k) / kStep - 1
+  std::int64_t scratch_bytes_ = 0;
+};
+
+}  // namespace evenkeel::internal

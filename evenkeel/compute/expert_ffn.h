@@ -1,0 +1,123 @@
+// An expert's feed-forward network, for groups of rows, forward and backward. The layer is given one: the
+// library's own for CPUs is in compute/cpu, and a user's kernels are another.
+//
+//   swiglu           h = silu(gate x) * (up x)                                y = down h
+//   clamped_swiglu   g = min(gate x, limit), u = clamp(up x, -limit, limit)
+//                    h = g sigmoid(alpha g) * (u + 1)                         y = down h     (gpt-oss)
+//   gelu             h = Phi(up x) * (up x), Phi exact                        y = down h
+//
+// Weights    gate_up [2 F, D], gate rows first, then up rows ([F, D] for gelu); down [D, F]; with biases
+//            gate_up_bias [2 F] and down_bias [D]. Row-major, of the layer's type.
+// Rounding   Products are accumulated in f32; an expert's output row is rounded once to the type.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "evenkeel/base/data_type.h"
+
+namespace evenkeel {
+
+enum class Activation { swiglu, clamped_swiglu, gelu };
+
+std::string_view name_of(Activation activation);
+// Throws InvalidArgument for a name that is none.
+Activation parse_activation(std::string_view name);
+
+struct ExpertShape {
+  std::int64_t hidden = 0;        // D
+  std::int64_t intermediate = 0;  // F
+  Activation activation = Activation::swiglu;
+  bool biases = false;
+  DataType type = DataType::f32;
+
+  // Rows of gate_up: 2 F for the gated activations, F for gelu.
+  std::int64_t gate_up_rows() const {
+    return activation == Activation::gelu ? intermediate : 2 * intermediate;
+  }
+  std::int64_t elements() const {
+    return (gate_up_rows() + intermediate) * hidden + (biases ? gate_up_rows() + hidden : 0);
+  }
+  std::int64_t weight_bytes() const { return elements() * bytes_of(type); }
+  friend bool operator==(const ExpertShape&, const ExpertShape&) = default;
+};
+
+// One expert's weights. Bias pointers are null without biases.
+struct ExpertWeights {
+  const void* gate_up = nullptr;
+  const void* down = nullptr;
+  const void* gate_up_bias = nullptr;
+  const void* down_bias = nullptr;
+};
+
+// One expert's gradients, f32, of the same layout; backward adds to them.
+struct ExpertGradients {
+  float* gate_up = nullptr;
+  float* down = nullptr;
+  float* gate_up_bias = nullptr;
+  float* down_bias = nullptr;
+};
+
+// The rows that one expert works on: positions [begin, end) of the batch.
+struct ExpertGroup {
+  ExpertWeights weights;
+  const std::byte* prepared = nullptr;  // what prepare() made of the weights; null: not prepared
+  ExpertGradients gradients;            // backward only
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+// Positions are assignments. Several may read one input row, each writes an output row of its own.
+struct ExpertBatch {
+  std::span<const ExpertGroup> groups;
+  std::span<const std::int32_t> input_row;   // by position
+  std::span<const std::int32_t> output_row;  // by position
+};
+
+enum class Pass { forward, backward };
+
+// Does the arithmetic of a machine keep the promise that a row's output bits do not depend on what else is
+// computed beside it?
+struct BitwiseReport {
+  bool holds = false;
+  std::string reason;             // why not
+  std::uint64_t fingerprint = 0;  // equal where two machines' bits are
+};
+
+class ExpertFfn {
+ public:
+  virtual ~ExpertFfn() = default;
+  virtual const ExpertShape& shape() const = 0;
+
+  // Prepared weights of one expert: a copy in the order in which the products want them.
+  virtual std::int64_t prepared_bytes(Pass pass) const = 0;
+  virtual void prepare(const ExpertWeights& weights, Pass pass, std::span<std::byte> prepared) const = 0;
+
+  // What a call needs beside its arguments; independent of the number of rows.
+  virtual std::int64_t workspace_bytes(Pass pass) const = 0;
+  // What forward keeps for backward, for each position.
+  virtual std::int64_t saved_bytes_per_position() const = 0;
+
+  // output[output_row[i]] = expert(input[input_row[i]]). `input` and `output` are rows of D elements of the
+  // shape's type. `saved` is empty or saved_bytes_per_position() for each position of all groups up to the
+  // last end.
+  virtual void forward(const ExpertBatch& batch, const void* input, void* output, std::span<std::byte> saved,
+                       std::span<std::byte> workspace) const = 0;
+
+  // With G = grad_output[input_row[i]], the gradient of the sum of weight[output_row[i]] * y_i over
+  // positions:
+  //   grad_input[input_row[i]]       += weight * d(y_i . G) / dx       f32 rows
+  //   grad_weight[output_row[i]]      = y_i . G
+  //   group.gradients                += weight * d(y_i . G) / dweights
+  virtual void backward(const ExpertBatch& batch, const void* input, const void* grad_output,
+                        std::span<const float> weight, std::span<const std::byte> saved, float* grad_input,
+                        std::span<float> grad_weight, std::span<std::byte> workspace) const = 0;
+
+  virtual const BitwiseReport& bitwise() const = 0;
+};
+
+}  // namespace evenkeel

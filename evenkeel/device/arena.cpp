@@ -1,0 +1,88 @@
+#include "evenkeel/device/arena.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+
+#include "evenkeel/base/bytes.h"
+#include "evenkeel/base/error.h"
+
+namespace evenkeel {
+
+namespace {
+
+constexpr std::int64_t rounded_up(std::int64_t bytes) {
+  return (bytes + Arena::kAlignment - 1) / Arena::kAlignment * Arena::kAlignment;
+}
+
+std::int64_t machine_memory() {
+  return std::int64_t{sysconf(_SC_PHYS_PAGES)} * std::int64_t{sysconf(_SC_PAGESIZE)};
+}
+
+}  // namespace
+
+Arena::Arena(Device, std::int64_t budget_bytes) {
+  if (budget_bytes < 0 && budget_bytes != kNoBudget)
+    throw InvalidArgument("budget", fmt::format("{} bytes", budget_bytes), "0 or more");
+  capacity_ = budget_bytes == kNoBudget ? machine_memory() : budget_bytes;
+  // At least one page, so that an empty budget is an ordinary one.
+  const auto reserved = static_cast<std::size_t>(std::max(capacity_, std::int64_t{4096}));
+  void* range =
+      mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (range == MAP_FAILED)
+    throw Unsupported(fmt::format("cannot reserve {} of addresses for an arena", format_bytes(capacity_)));
+  madvise(range, reserved, MADV_HUGEPAGE);
+  base_ = static_cast<std::byte*>(range);
+  gaps_.reserve(256);
+  if (capacity_ > 0) gaps_.push_back({0, capacity_});
+}
+
+Arena::~Arena() {
+  EVENKEEL_CHECK(in_use_ == 0);
+  munmap(base_, static_cast<std::size_t>(std::max(capacity_, std::int64_t{4096})));
+}
+
+Buffer Arena::allocate(std::int64_t bytes, const char* name) {
+  if (bytes == 0) return {};
+  const std::int64_t needed = rounded_up(bytes);
+  auto best = gaps_.end();
+  for (auto gap = gaps_.begin(); gap != gaps_.end(); ++gap)
+    if (gap->bytes >= needed && (best == gaps_.end() || gap->bytes < best->bytes)) best = gap;
+  if (best == gaps_.end())
+    throw BudgetTooSmall(capacity_, in_use_ + needed, std::string("allocating ") + name);
+
+  std::byte* const start = base_ + best->begin;
+  best->begin += needed;
+  best->bytes -= needed;
+  if (best->bytes == 0) gaps_.erase(best);
+  in_use_ += needed;
+  peak_ = std::max(peak_, in_use_);
+  return Buffer(this, {start, static_cast<std::size_t>(bytes)});
+}
+
+void Arena::give_back(std::span<std::byte> bytes) {
+  const std::int64_t begin = bytes.data() - base_;
+  const std::int64_t size = rounded_up(static_cast<std::int64_t>(bytes.size()));
+  in_use_ -= size;
+
+  auto next = std::lower_bound(gaps_.begin(), gaps_.end(), begin,
+                               [](const Gap& gap, std::int64_t at) { return gap.begin < at; });
+  const bool joins_next = next != gaps_.end() && begin + size == next->begin;
+  const auto before = next - 1;
+  const bool joins_before = next != gaps_.begin() && before->begin + before->bytes == begin;
+  if (joins_before && joins_next) {
+    before->bytes += size + next->bytes;
+    gaps_.erase(next);
+  } else if (joins_before) {
+    before->bytes += size;
+  } else if (joins_next) {
+    *next = {begin, size + next->bytes};
+  } else {
+    gaps_.insert(next, {begin, size});
+  }
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,37 @@
+// Loops over the elements of rows: conversions, sums, dot products. Each does the same to a row wherever the
+// row lies, which the promise of equal bits needs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "evenkeel/base/data_type.h"
+
+namespace evenkeel::rows {
+
+// Element `index` of an array of the type.
+inline const std::byte* at(const void* array, std::int64_t index, DataType type) {
+  return static_cast<const std::byte*>(array) + index * bytes_of(type);
+}
+inline std::byte* at(void* array, std::int64_t index, DataType type) {
+  return static_cast<std::byte*>(array) + index * bytes_of(type);
+}
+
+void to_f32(std::int64_t n, const void* from, DataType type, float* to);
+// Rounds to nearest, ties to even.
+void from_f32(std::int64_t n, const float* from, void* to, DataType type);
+// sum += factor * from
+void add_scaled(std::int64_t n, const float* from, float factor, float* sum);
+void add_scaled(std::int64_t n, const void* from, DataType type, float factor, float* sum);
+float dot(std::int64_t n, const float* a, const float* b);
+
+// out = sum over i of weight[i] * rows[slot[i]], in order, in f32, rounded once. Slots of -1 are left out;
+// null weights are ones.
+void weighted_sum(std::int64_t n, DataType type, int terms, const std::int32_t* slot, const float* weight,
+                  const void* rows, void* out);
+
+// out[i] = in[row[i]], rows of n elements.
+void gather(std::int64_t rows, const std::int32_t* row, std::int64_t n, const void* in, void* out,
+            DataType type);
+
+}  // namespace evenkeel::rows

@@ -1,0 +1,97 @@
+#include "evenkeel/exchange/deal.h"
+
+#include <algorithm>
+
+#include "evenkeel/base/check.h"
+
+namespace evenkeel {
+
+void Deal::make(const Counts& counts, const StepPlan& plan, RankId me) {
+  EVENKEEL_CHECK(counts.has_sources());
+  const auto ranks = static_cast<std::size_t>(counts.num_ranks());
+  me_ = me;
+  piece_begin_.clear();
+  pieces_.clear();
+  experts_here_.clear();
+  arrivals_.clear();
+  sent_.assign(ranks, 0);
+  received_.assign(ranks, 0);
+  open_quota_.assign(ranks, 0);
+  kept_.assign(ranks, 0);
+  for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {
+    piece_begin_.push_back(pieces_.size());
+    const auto segments = plan.segments(expert);
+    if (segments.size() == 1)
+      deal_whole(counts, expert, segments.front().rank);
+    else if (!segments.empty())
+      deal_split(counts, segments, expert);
+  }
+  piece_begin_.push_back(pieces_.size());
+}
+
+void Deal::move(RankId from, RankId to, std::int64_t count) {
+  if (count == 0) return;
+  if (from == me_) {
+    pieces_.push_back({to, count});
+    sent_[to.offset()] += count;
+  }
+  if (to == me_) {
+    current_arrivals_[from.offset()] += count;
+    received_[from.offset()] += count;
+  }
+}
+
+std::span<std::int64_t> Deal::open_arrivals(ExpertId expert) {
+  experts_here_.push_back(expert);
+  arrivals_.resize(arrivals_.size() + sent_.size(), 0);
+  return std::span(arrivals_).last(sent_.size());
+}
+
+void Deal::deal_whole(const Counts& counts, ExpertId expert, RankId home) {
+  if (home != me_) return move(me_, home, counts.at(me_, expert));
+  current_arrivals_ = open_arrivals(expert);
+  for (RankId source : indices<RankId>(counts.num_ranks())) move(source, home, counts.at(source, expert));
+}
+
+void Deal::keep_local(const Counts& counts, std::span<const Segment> segments, ExpertId expert) {
+  std::ranges::fill(open_quota_, 0);
+  for (const Segment& segment : segments) open_quota_[segment.rank.offset()] += segment.size();
+  if (open_quota_[me_.offset()] > 0) current_arrivals_ = open_arrivals(expert);
+  for (RankId rank : indices<RankId>(counts.num_ranks())) {
+    const std::int64_t kept = std::min(counts.at(rank, expert), open_quota_[rank.offset()]);
+    kept_[rank.offset()] = kept;
+    move(rank, rank, kept);
+  }
+}
+
+void Deal::deal_split(const Counts& counts, std::span<const Segment> segments, ExpertId expert) {
+  keep_local(counts, segments, expert);
+  // kept_ is taken from each rank's segments, earliest first, while the rest runs along both lines.
+  auto segment = segments.begin();
+  std::int64_t room = 0;
+  const auto open_next = [&] {
+    EVENKEEL_CHECK(segment != segments.end());
+    std::int64_t& filled = kept_[segment->rank.offset()];
+    const std::int64_t local = std::min(filled, segment->size());
+    filled -= local;
+    room = segment->size() - local;
+  };
+  for (RankId source : indices<RankId>(counts.num_ranks())) {
+    // What stayed here was min(count, quota); both are still known.
+    std::int64_t rest =
+        counts.at(source, expert) - std::min(counts.at(source, expert), open_quota_[source.offset()]);
+    while (rest > 0) {
+      while (room == 0) {
+        open_next();
+        if (room == 0) ++segment;
+      }
+      const std::int64_t count = std::min(rest, room);
+      move(source, segment->rank, count);
+      rest -= count;
+      room -= count;
+      if (room == 0) ++segment;
+    }
+  }
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,67 @@
+// What dispatch leaves behind: the rows that came to this rank, and the tables by which results and
+// gradients find their way back. Lives from dispatch to the last use, forward or backward.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "evenkeel/base/index.h"
+#include "evenkeel/device/arena.h"
+
+namespace evenkeel {
+
+// Numbering. "Here" is what this rank computes, of all source ranks, itself included. A row is a token's
+// hidden state on a rank, once for however many experts; a position is an assignment.
+//   rows here        in order of source rank; rows() holds them
+//   positions here   two orders: by expert, then source (what ExpertGroup and input_row use), and by source,
+//                    then expert (output_row: the order in which results are sent back)
+//   elsewhere        this rank's rows and positions on other ranks, in order of destination; they follow the
+//                    rows and positions here, so that one buffer holds what is computed and what is received
+class Dispatched {
+ public:
+  struct Group {
+    ExpertId expert;
+    std::int64_t begin = 0;  // positions, by expert
+    std::int64_t end = 0;
+  };
+  // Where a peer's part begins and how long it is. The part of this rank itself is counted under "in".
+  struct Peer {
+    std::int64_t in_row = 0, in_rows = 0;
+    std::int64_t in_position = 0, in_positions = 0;
+    std::int64_t out_row = 0, out_rows = 0;  // among rows elsewhere
+    std::int64_t out_position = 0, out_positions = 0;
+  };
+
+  std::int64_t tokens = 0;
+  int k = 0;
+  std::int64_t rows_here = 0;
+  std::int64_t rows_elsewhere = 0;
+  std::int64_t positions_here = 0;
+  std::int64_t positions_elsewhere = 0;
+
+  std::span<const Group> groups() const { return groups_.as<const Group>(); }
+  std::span<const Peer> peers() const { return peers_.as<const Peer>(); }
+  // By position here, by expert.
+  std::span<const std::int32_t> input_row() const { return input_row_.as<const std::int32_t>(); }
+  std::span<const std::int32_t> output_row() const { return output_row_.as<const std::int32_t>(); }
+  // By assignment (token, k) of this rank: where its result is, and where its token's row is on that rank,
+  // said by the first of the token's assignments there only. -1: nowhere.
+  std::span<const std::int32_t> result_slot() const { return result_slot_.as<const std::int32_t>(); }
+  std::span<const std::int32_t> row_slot() const { return row_slot_.as<const std::int32_t>(); }
+  // The token of each row elsewhere, and of each of this rank's own rows here.
+  std::span<const std::int32_t> token_elsewhere() const {
+    return token_elsewhere_.as<const std::int32_t>().first(static_cast<std::size_t>(rows_elsewhere));
+  }
+  std::span<const std::int32_t> token_here() const { return token_here_.as<const std::int32_t>(); }
+  // The rows here, in the layer's type.
+  const Buffer& rows() const { return rows_; }
+  void release_rows() { rows_.release(); }
+
+ private:
+  friend class Exchange;
+  friend class RouteBuilder;
+  Buffer groups_, peers_, input_row_, output_row_, result_slot_, row_slot_, token_elsewhere_, token_here_,
+      rows_;
+};
+
+}  // namespace evenkeel

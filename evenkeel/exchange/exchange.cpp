@@ -1,0 +1,170 @@
+#include "evenkeel/exchange/exchange.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "evenkeel/device/cpu/rows.h"
+#include "evenkeel/exchange/internal/routes.h"
+
+namespace evenkeel {
+
+namespace {
+
+std::span<std::byte> part(std::span<std::byte> all, std::int64_t begin, std::int64_t count,
+                          std::int64_t bytes_each) {
+  return all.subspan(static_cast<std::size_t>(begin * bytes_each),
+                     static_cast<std::size_t>(count * bytes_each));
+}
+
+}  // namespace
+
+Exchange::Exchange(Communicator& comm, Stream& stream, Arena& arena, std::int64_t hidden, DataType type)
+    : comm_(comm), stream_(stream), arena_(arena), hidden_(hidden), type_(type) {
+  sends_.reserve(2 * static_cast<std::size_t>(comm.size()));
+  receives_.reserve(2 * static_cast<std::size_t>(comm.size()));
+}
+
+// Carries out the collected sends and receives and waits for them.
+void Exchange::finish(const char* name) {
+  comm_.send_receive(sends_, receives_, stream_, name).wait();
+  sends_.clear();
+  receives_.clear();
+}
+
+Dispatched Exchange::dispatch(const void* hidden, const TopK& top_k, const Counts& counts,
+                              const StepPlan& plan) {
+  const RankId me = comm_.rank();
+  deal_.make(counts, plan, me);
+  Dispatched dispatched;
+  {
+    RouteBuilder routes(arena_, deal_, me, dispatched);
+    routes.outward(top_k, plan.num_experts());
+    for (RankId rank : indices<RankId>(comm_.size())) {
+      if (rank == me) continue;
+      sends_.push_back({rank, std::as_bytes(routes.message_to(rank))});
+      receives_.push_back({rank, std::as_writable_bytes(routes.message_from(rank))});
+    }
+    std::ranges::copy(routes.message_to(me), routes.message_from(me).begin());
+    finish("dispatch indices");
+    routes.inward();
+  }
+  dispatched.rows_ = arena_.allocate(dispatched.rows_here * row_bytes(), "dispatched rows");
+  exchange_rows(dispatched, hidden, dispatched.rows_.bytes(), "dispatch");
+  return dispatched;
+}
+
+// Sends each rank the rows of the tokens that it computes for this one, and fills the rows here.
+void Exchange::exchange_rows(const Dispatched& dispatched, const void* by_token,
+                             std::span<std::byte> rows_here, const char* name) {
+  const Buffer packed = arena_.allocate(dispatched.rows_elsewhere * row_bytes(), "rows to send");
+  rows::gather(dispatched.rows_elsewhere, dispatched.token_elsewhere().data(), hidden_, by_token,
+               packed.data(), type_);
+  for (RankId rank : indices<RankId>(comm_.size())) {
+    const Dispatched::Peer& peer = dispatched.peers()[rank.offset()];
+    if (rank == comm_.rank()) continue;
+    sends_.push_back({rank, part(packed.bytes(), peer.out_row, peer.out_rows, row_bytes())});
+    receives_.push_back({rank, part(rows_here, peer.in_row, peer.in_rows, row_bytes())});
+  }
+  const Event exchanged = comm_.send_receive(sends_, receives_, stream_, name);
+  sends_.clear();
+  receives_.clear();
+  const Dispatched::Peer& own = dispatched.peers()[comm_.rank().offset()];
+  rows::gather(own.in_rows, dispatched.token_here().data(), hidden_, by_token,
+               part(rows_here, own.in_row, own.in_rows, row_bytes()).data(), type_);
+  exchanged.wait();
+}
+
+Buffer Exchange::result_buffer(const Dispatched& dispatched) {
+  return arena_.allocate((dispatched.positions_here + dispatched.positions_elsewhere) * row_bytes(),
+                         "results");
+}
+
+// Queues what was computed here for others to go home, and what others computed for this rank to come.
+void Exchange::send_home(const Dispatched& dispatched, std::span<std::byte> all, std::int64_t bytes_each,
+                         Unit unit) {
+  const std::int64_t here = unit == Unit::row ? dispatched.rows_here : dispatched.positions_here;
+  for (RankId rank : indices<RankId>(comm_.size())) {
+    if (rank == comm_.rank()) continue;
+    const Dispatched::Peer& peer = dispatched.peers()[rank.offset()];
+    if (unit == Unit::row) {
+      sends_.push_back({rank, part(all, peer.in_row, peer.in_rows, bytes_each)});
+      receives_.push_back({rank, part(all, here + peer.out_row, peer.out_rows, bytes_each)});
+    } else {
+      sends_.push_back({rank, part(all, peer.in_position, peer.in_positions, bytes_each)});
+      receives_.push_back({rank, part(all, here + peer.out_position, peer.out_positions, bytes_each)});
+    }
+  }
+}
+
+void Exchange::combine(const Dispatched& dispatched, const Buffer& results, std::span<const float> weights,
+                       void* output) {
+  send_home(dispatched, results.bytes(), row_bytes(), Unit::position);
+  finish("combine");
+  const auto k = static_cast<std::size_t>(dispatched.k);
+  for (std::size_t t = 0; t < static_cast<std::size_t>(dispatched.tokens); ++t)
+    rows::weighted_sum(hidden_, type_, dispatched.k, &dispatched.result_slot()[t * k], &weights[t * k],
+                       results.data(), rows::at(output, static_cast<std::int64_t>(t) * hidden_, type_));
+}
+
+Exchange::GradientRows Exchange::dispatch_gradients(const Dispatched& dispatched, const void* grad_output,
+                                                    std::span<const float> weights) {
+  GradientRows here{arena_.allocate(dispatched.rows_here * row_bytes(), "dispatched gradients"),
+                    arena_.allocate_for<float>(dispatched.positions_here, "dispatched router weights")};
+  const Buffer elsewhere =
+      arena_.allocate_for<float>(dispatched.positions_elsewhere, "router weights to send");
+  const auto slots = dispatched.result_slot();
+  for (std::size_t a = 0; a < slots.size(); ++a) {
+    if (slots[a] < 0) continue;
+    const std::int64_t beyond = slots[a] - dispatched.positions_here;
+    if (beyond < 0)
+      here.weights.as<float>()[static_cast<std::size_t>(slots[a])] = weights[a];
+    else
+      elsewhere.as<float>()[static_cast<std::size_t>(beyond)] = weights[a];
+  }
+  for (RankId rank : indices<RankId>(comm_.size())) {
+    if (rank == comm_.rank()) continue;
+    const Dispatched::Peer& peer = dispatched.peers()[rank.offset()];
+    sends_.push_back({rank, part(elsewhere.bytes(), peer.out_position, peer.out_positions, sizeof(float))});
+    receives_.push_back(
+        {rank, part(here.weights.bytes(), peer.in_position, peer.in_positions, sizeof(float))});
+  }
+  finish("dispatch router weights");
+  exchange_rows(dispatched, grad_output, here.rows.bytes(), "dispatch gradients");
+  return here;
+}
+
+Exchange::ComputedGradients Exchange::gradient_buffer(const Dispatched& dispatched) {
+  const std::int64_t all_rows = dispatched.rows_here + dispatched.rows_elsewhere;
+  ComputedGradients gradients{
+      arena_.allocate_for<float>((type_ == DataType::f32 ? all_rows : dispatched.rows_here) * hidden_,
+                                 "row gradients"),
+      arena_.allocate_for<float>(dispatched.positions_here + dispatched.positions_elsewhere,
+                                 "router weight gradients")};
+  std::ranges::fill(
+      gradients.rows.as<float>().first(static_cast<std::size_t>(dispatched.rows_here * hidden_)), 0.0f);
+  return gradients;
+}
+
+void Exchange::combine_gradients(const Dispatched& dispatched, ComputedGradients gradients, void* grad_hidden,
+                                 std::span<float> grad_weights) {
+  Buffer rows = std::move(gradients.rows);
+  if (type_ != DataType::f32) {
+    Buffer rounded = arena_.allocate((dispatched.rows_here + dispatched.rows_elsewhere) * row_bytes(),
+                                     "rounded row gradients");
+    rows::from_f32(dispatched.rows_here * hidden_, rows.as<float>().data(), rounded.data(), type_);
+    rows = std::move(rounded);
+  }
+  send_home(dispatched, rows.bytes(), row_bytes(), Unit::row);
+  send_home(dispatched, gradients.weights.bytes(), sizeof(float), Unit::position);
+  finish("combine gradients");
+
+  const auto k = static_cast<std::size_t>(dispatched.k);
+  for (std::size_t t = 0; t < static_cast<std::size_t>(dispatched.tokens); ++t)
+    rows::weighted_sum(hidden_, type_, dispatched.k, &dispatched.row_slot()[t * k], nullptr, rows.data(),
+                       rows::at(grad_hidden, static_cast<std::int64_t>(t) * hidden_, type_));
+  const auto slots = dispatched.result_slot();
+  for (std::size_t a = 0; a < slots.size(); ++a)
+    grad_weights[a] = slots[a] < 0 ? 0.0f : gradients.weights.as<float>()[static_cast<std::size_t>(slots[a])];
+}
+
+}  // namespace evenkeel

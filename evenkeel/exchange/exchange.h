@@ -1,0 +1,77 @@
+// A step plan carried out: rows go to the ranks that compute them, results come back, and the same for
+// gradients. Public, for users who bring their own products: between dispatch() and combine() they compute
+// outputs[output_row[i]] = expert(rows[input_row[i]]) for the groups of the Dispatched.
+//
+// Bytes    A row that goes to one rank for several experts is sent once. Results come back unsummed, k rows a
+//          token, so that a token's sum does not depend on the plan.
+// Order    Collective: every rank of the communicator makes the same calls.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "evenkeel/base/data_type.h"
+#include "evenkeel/comm/communicator.h"
+#include "evenkeel/device/arena.h"
+#include "evenkeel/exchange/deal.h"
+#include "evenkeel/exchange/dispatched.h"
+#include "evenkeel/exchange/top_k.h"
+
+namespace evenkeel {
+
+class Exchange {
+ public:
+  // `hidden` elements a row. Communicator, stream and arena must outlive the exchange and what it dispatches.
+  Exchange(Communicator& comm, Stream& stream, Arena& arena, std::int64_t hidden, DataType type);
+
+  // Sends this rank's rows, [tokens, hidden], to where the plan has them computed, and takes in those that
+  // this rank computes. `counts` are the all-gathered counts from which `plan` was made.
+  Dispatched dispatch(const void* hidden, const TopK& top_k, const Counts& counts, const StepPlan& plan);
+
+  // Room for results: those computed here, and behind them those to be received.
+  Buffer result_buffer(const Dispatched& dispatched);
+  // Sends results home and writes each token's weighted sum, in top-k order, in f32, rounded once.
+  void combine(const Dispatched& dispatched, const Buffer& results, std::span<const float> weights,
+               void* output);
+
+  // The gradient rows of the tokens computed here, and each position's router weight (by output_row).
+  struct GradientRows {
+    Buffer rows;
+    Buffer weights;
+  };
+  GradientRows dispatch_gradients(const Dispatched& dispatched, const void* grad_output,
+                                  std::span<const float> weights);
+
+  // Gradients computed here, f32: of the rows here [rows_here, hidden], zeros to add to, and of router
+  // weights [positions_here + positions_elsewhere], whose latter part is to be received.
+  struct ComputedGradients {
+    Buffer rows;
+    Buffer weights;
+  };
+  ComputedGradients gradient_buffer(const Dispatched& dispatched);
+  // Sends gradients home and writes grad_hidden [tokens, hidden] and grad_weights [tokens * k].
+  void combine_gradients(const Dispatched& dispatched, ComputedGradients gradients, void* grad_hidden,
+                         std::span<float> grad_weights);
+
+ private:
+  enum class Unit { row, position };
+
+  void exchange_rows(const Dispatched& dispatched, const void* by_token, std::span<std::byte> rows_here,
+                     const char* name);
+  void send_home(const Dispatched& dispatched, std::span<std::byte> all, std::int64_t bytes_each, Unit unit);
+  void finish(const char* name);
+
+  std::int64_t row_bytes() const { return hidden_ * bytes_of(type_); }
+
+  Communicator& comm_;
+  Stream& stream_;
+  Arena& arena_;
+  std::int64_t hidden_;
+  DataType type_;
+  Deal deal_;
+  std::vector<SendSlice> sends_;
+  std::vector<ReceiveSlice> receives_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,209 @@
+#include "evenkeel/exchange/internal/routes.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "evenkeel/base/check.h"
+
+namespace evenkeel {
+
+namespace {
+
+std::int64_t sum(std::span<const std::int64_t> values) {
+  return std::accumulate(values.begin(), values.end(), std::int64_t{0});
+}
+
+// While the number of rows here is unknown, this rank's own row r is held as kOwnRow - r.
+constexpr std::int32_t kOwnRow = -2;
+
+}  // namespace
+
+std::span<std::int32_t> RouteBuilder::message(const Buffer& all, RankId rank,
+                                              std::span<const std::int64_t> counts) {
+  const auto own = static_cast<std::size_t>(counts[rank.offset()]);
+  if (own == 0) return {};
+  const auto before = static_cast<std::size_t>(sum(counts.first(rank.offset()))) + rank.offset();
+  return all.as<std::int32_t>().subspan(before, own + 1);
+}
+
+void RouteBuilder::size_peers() {
+  const auto ranks = static_cast<std::int64_t>(deal_.sent().size());
+  routes_.peers_ = arena_.allocate_for<Dispatched::Peer>(ranks, "peer table");
+  std::int64_t in = 0;
+  std::int64_t out = 0;
+  for (RankId rank : indices<RankId>(ranks)) {
+    Dispatched::Peer& at = peer(rank) = {};
+    at.in_position = in;
+    at.in_positions = deal_.received()[rank.offset()];
+    at.out_position = out;
+    at.out_positions = rank == me_ ? 0 : deal_.sent()[rank.offset()];
+    in += at.in_positions;
+    out += at.out_positions;
+  }
+  routes_.positions_here = in;
+  routes_.positions_elsewhere = out;
+  received_ = arena_.allocate_for<std::int32_t>(in + ranks, "index messages");
+  sent_ = arena_.allocate_for<std::int32_t>(sum(deal_.sent()) + ranks, "index messages");
+}
+
+// This rank's assignments by expert; within one, by token and place in the top-k.
+Buffer RouteBuilder::sorted_by_expert(const TopK& top_k, std::span<std::int32_t> expert_begin) {
+  std::ranges::fill(expert_begin, 0);
+  for (std::int32_t expert : top_k.experts)
+    if (expert >= 0) ++expert_begin[static_cast<std::size_t>(expert) + 1];
+  std::partial_sum(expert_begin.begin(), expert_begin.end(), expert_begin.begin());
+  Buffer sorted = arena_.allocate_for<std::int32_t>(expert_begin.back(), "assignment order");
+  const auto order = sorted.as<std::int32_t>();
+  // Each begin moves to its end while filling; the shift back costs less than a second table.
+  for (std::size_t a = 0; a < top_k.experts.size(); ++a)
+    if (top_k.experts[a] >= 0)
+      order[static_cast<std::size_t>(expert_begin[static_cast<std::size_t>(top_k.experts[a])]++)] =
+          static_cast<std::int32_t>(a);
+  std::shift_right(expert_begin.begin(), expert_begin.end(), 1);
+  expert_begin.front() = 0;
+  return sorted;
+}
+
+// This rank's assignments by the rank that computes them; within one, by expert, then token.
+Buffer RouteBuilder::sorted_by_destination(const TopK& top_k, int num_experts) {
+  const Buffer begins = arena_.allocate_for<std::int32_t>(num_experts + 1, "expert begins");
+  const auto expert_begin = begins.as<std::int32_t>();
+  const Buffer by_expert = sorted_by_expert(top_k, expert_begin);
+  const auto order = by_expert.as<std::int32_t>();
+  Buffer by_destination = arena_.allocate_for<std::int32_t>(sum(deal_.sent()), "assignment order");
+  const auto sorted = by_destination.as<std::int32_t>();
+
+  const Buffer cursors =
+      arena_.allocate_for<std::int64_t>(static_cast<std::int64_t>(deal_.sent().size()), "cursors");
+  const auto next = cursors.as<std::int64_t>();
+  std::exclusive_scan(deal_.sent().begin(), deal_.sent().end(), next.begin(), std::int64_t{0});
+  for (ExpertId expert : indices<ExpertId>(num_experts)) {
+    auto assignment = order.begin() + expert_begin[expert.offset()];
+    for (const Deal::Piece& piece : deal_.pieces(expert)) {
+      std::copy_n(assignment, piece.count, sorted.begin() + next[piece.rank.offset()]);
+      next[piece.rank.offset()] += piece.count;
+      assignment += piece.count;
+    }
+    EVENKEEL_CHECK(assignment == order.begin() + expert_begin[expert.offset() + 1]);
+  }
+  return by_destination;
+}
+
+// Gives the tokens that go to one rank their row numbers there, in order of first use.
+void RouteBuilder::number_rows(RankId rank, std::span<const std::int32_t> assignments,
+                               std::span<std::int32_t> row_of) {
+  if (assignments.empty()) return;
+  Dispatched::Peer& at = peer(rank);
+  const auto message = message_to(rank);
+  const auto row_slot = routes_.row_slot_.as<std::int32_t>();
+  const auto result_slot = routes_.result_slot_.as<std::int32_t>();
+  const auto tokens = (rank == me_ ? routes_.token_here_ : routes_.token_elsewhere_).as<std::int32_t>();
+  const std::int64_t first_row = rank == me_ ? 0 : at.out_row;
+  const std::int64_t first_result = rank == me_ ? at.in_position : routes_.positions_here + at.out_position;
+  std::int32_t rows = 0;
+  for (std::size_t j = 0; j < assignments.size(); ++j) {
+    const auto a = static_cast<std::size_t>(assignments[j]);
+    const auto token = a / static_cast<std::size_t>(routes_.k);
+    if (row_of[token] < 0) {
+      row_of[token] = rows++;
+      tokens[static_cast<std::size_t>(first_row + row_of[token])] = static_cast<std::int32_t>(token);
+      row_slot[a] =
+          rank == me_ ? kOwnRow - row_of[token] : static_cast<std::int32_t>(first_row) + row_of[token];
+    }
+    message[j + 1] = row_of[token];
+    result_slot[a] = static_cast<std::int32_t>(first_result + static_cast<std::int64_t>(j));
+  }
+  message[0] = rows;
+  for (std::int32_t a : assignments) row_of[static_cast<std::size_t>(a / routes_.k)] = -1;
+  (rank == me_ ? at.in_rows : at.out_rows) = rows;
+}
+
+void RouteBuilder::outward(const TopK& top_k, int num_experts) {
+  routes_.tokens = top_k.tokens;
+  routes_.k = top_k.k;
+  size_peers();
+  const auto choices = static_cast<std::int64_t>(top_k.experts.size());
+  routes_.result_slot_ = arena_.allocate_for<std::int32_t>(choices, "result slots");
+  routes_.row_slot_ = arena_.allocate_for<std::int32_t>(choices, "row slots");
+  routes_.token_elsewhere_ = arena_.allocate_for<std::int32_t>(routes_.positions_elsewhere, "sent tokens");
+  routes_.token_here_ = arena_.allocate_for<std::int32_t>(deal_.sent()[me_.offset()], "own tokens");
+  std::ranges::fill(routes_.result_slot_.as<std::int32_t>(), -1);
+  std::ranges::fill(routes_.row_slot_.as<std::int32_t>(), -1);
+
+  const Buffer by_destination = sorted_by_destination(top_k, num_experts);
+  const Buffer rows = arena_.allocate_for<std::int32_t>(top_k.tokens, "row numbers");
+  std::ranges::fill(rows.as<std::int32_t>(), -1);
+  std::span<const std::int32_t> rest = by_destination.as<const std::int32_t>();
+  std::int64_t rows_elsewhere = 0;
+  for (RankId rank : indices<RankId>(deal_.sent().size())) {
+    const auto count = static_cast<std::size_t>(deal_.sent()[rank.offset()]);
+    peer(rank).out_row = rows_elsewhere;
+    number_rows(rank, rest.first(count), rows.as<std::int32_t>());
+    rest = rest.subspan(count);
+    rows_elsewhere += peer(rank).out_rows;
+  }
+  routes_.rows_elsewhere = rows_elsewhere;
+}
+
+void RouteBuilder::inward() {
+  number_rows_here();
+  rebase_row_slots();
+  fill_groups();
+}
+
+void RouteBuilder::number_rows_here() {
+  std::int64_t rows = 0;
+  for (RankId rank : indices<RankId>(deal_.received().size())) {
+    Dispatched::Peer& at = peer(rank);
+    const auto message = message_from(rank);
+    at.in_row = rows;
+    at.in_rows = message.empty() ? 0 : message[0];
+    EVENKEEL_CHECK(at.in_rows >= 0 && at.in_rows <= at.in_positions);
+    rows += at.in_rows;
+  }
+  routes_.rows_here = rows;
+}
+
+void RouteBuilder::rebase_row_slots() {
+  const auto own = static_cast<std::int32_t>(peer(me_).in_row);
+  const auto elsewhere = static_cast<std::int32_t>(routes_.rows_here);
+  for (std::int32_t& slot : routes_.row_slot_.as<std::int32_t>()) {
+    if (slot >= 0)
+      slot += elsewhere;
+    else if (slot <= kOwnRow)
+      slot = own + (kOwnRow - slot);
+  }
+}
+
+void RouteBuilder::fill_groups() {
+  const auto experts = deal_.experts_here();
+  routes_.groups_ =
+      arena_.allocate_for<Dispatched::Group>(static_cast<std::int64_t>(experts.size()), "expert groups");
+  routes_.input_row_ = arena_.allocate_for<std::int32_t>(routes_.positions_here, "input rows");
+  routes_.output_row_ = arena_.allocate_for<std::int32_t>(routes_.positions_here, "output rows");
+  const auto groups = routes_.groups_.as<Dispatched::Group>();
+  const auto input_row = routes_.input_row_.as<std::int32_t>();
+  const auto output_row = routes_.output_row_.as<std::int32_t>();
+  const Buffer cursors =
+      arena_.allocate_for<std::int64_t>(static_cast<std::int64_t>(deal_.received().size()), "cursors");
+  const auto taken = cursors.as<std::int64_t>();
+  std::ranges::fill(taken, 0);
+  std::size_t position = 0;
+  for (std::size_t g = 0; g < experts.size(); ++g) {
+    groups[g] = {experts[g], static_cast<std::int64_t>(position), 0};
+    for (RankId source : indices<RankId>(deal_.received().size())) {
+      const Dispatched::Peer& from = peer(source);
+      const auto message = message_from(source);
+      for (std::int64_t n = deal_.arrivals(g)[source.offset()]; n > 0; --n, ++position) {
+        const std::int64_t j = taken[source.offset()]++;
+        input_row[position] =
+            static_cast<std::int32_t>(from.in_row) + message[static_cast<std::size_t>(j) + 1];
+        output_row[position] = static_cast<std::int32_t>(from.in_position + j);
+      }
+    }
+    groups[g].end = static_cast<std::int64_t>(position);
+  }
+  EVENKEEL_CHECK(static_cast<std::int64_t>(position) == routes_.positions_here);
+}
+
+}  // namespace evenkeel

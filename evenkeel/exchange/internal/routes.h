@@ -1,0 +1,51 @@
+// The tables of a Dispatched, made in two halves: outward from the deal and this rank's choices, inward from
+// the index messages that the other ranks made in their outward half.
+//
+// An index message from s to r holds the number of rows that s sends to r, and then, for each assignment of s
+// that r computes, by expert and in the deal's order, which of those rows it reads.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "evenkeel/exchange/deal.h"
+#include "evenkeel/exchange/dispatched.h"
+#include "evenkeel/exchange/top_k.h"
+
+namespace evenkeel {
+
+class RouteBuilder {
+ public:
+  RouteBuilder(Arena& arena, const Deal& deal, RankId me, Dispatched& routes)
+      : arena_(arena), deal_(deal), me_(me), routes_(routes) {}
+
+  // Fills the sizes, result_slot, the tokens of rows elsewhere, and row_slot up to what only inward() knows.
+  void outward(const TopK& top_k, int num_experts);
+  // Fills the rest from the messages of all ranks.
+  void inward();
+
+  // The message to / from a peer: its header and positions. Empty where nothing goes.
+  std::span<std::int32_t> message_to(RankId rank) { return message(sent_, rank, deal_.sent()); }
+  std::span<std::int32_t> message_from(RankId rank) { return message(received_, rank, deal_.received()); }
+
+ private:
+  static std::span<std::int32_t> message(const Buffer& all, RankId rank,
+                                         std::span<const std::int64_t> counts);
+  Dispatched::Peer& peer(RankId rank) { return routes_.peers_.as<Dispatched::Peer>()[rank.offset()]; }
+  void size_peers();
+  Buffer sorted_by_expert(const TopK& top_k, std::span<std::int32_t> expert_begin);
+  Buffer sorted_by_destination(const TopK& top_k, int num_experts);
+  void number_rows(RankId rank, std::span<const std::int32_t> assignments, std::span<std::int32_t> row_of);
+  void number_rows_here();
+  void fill_groups();
+  void rebase_row_slots();
+
+  Arena& arena_;
+  const Deal& deal_;
+  RankId me_;
+  Dispatched& routes_;
+  Buffer sent_;
+  Buffer received_;
+};
+
+}  // namespace evenkeel

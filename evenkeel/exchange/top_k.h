@@ -1,0 +1,18 @@
+// What a router says about the tokens of one rank.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace evenkeel {
+
+// The k choices of each token: expert ids, -1 for none (no assignment), and router weights. A repeated id
+// makes two assignments. Views; both [tokens * k], token by token.
+struct TopK {
+  std::int64_t tokens = 0;
+  int k = 0;
+  std::span<const std::int32_t> experts;
+  std::span<const float> weights;
+};
+
+}  // namespace evenkeel

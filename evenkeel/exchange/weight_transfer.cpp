@@ -1,0 +1,103 @@
+#include "evenkeel/exchange/weight_transfer.h"
+
+#include <algorithm>
+
+#include "evenkeel/device/cpu/rows.h"
+
+namespace evenkeel {
+
+WeightTransfer::WeightTransfer(Communicator& comm, Arena& arena,
+                               const std::array<std::int64_t, kExpertParts>& elements,
+                               std::int64_t bytes_per_element)
+    : comm_(comm), arena_(arena), bytes_per_element_(bytes_per_element) {
+  for (std::size_t part = 0; part < kExpertParts; ++part)
+    part_begin_[part + 1] = part_begin_[part] + elements[part];
+}
+
+// Cuts a block into parts; `unit` is what one element takes of the span.
+template <class Part>
+std::array<Part, kExpertParts> WeightTransfer::parts_of(Part block, std::int64_t unit) const {
+  std::array<Part, kExpertParts> parts;
+  for (std::size_t part = 0; part < kExpertParts; ++part)
+    parts[part] = block.subspan(static_cast<std::size_t>(part_begin_[part] * unit),
+                                static_cast<std::size_t>((part_begin_[part + 1] - part_begin_[part]) * unit));
+  return parts;
+}
+
+void WeightTransfer::start(const StepPlan& plan, std::span<const ExpertParts> natives) {
+  const RankId me = comm_.rank();
+  const std::int64_t block = block_elements() * bytes_per_element_;
+  const auto mine = std::ranges::count(plan.transfers(), me, &Transfer::to);
+  weights_ = arena_.allocate(mine * block, "borrowed weights");
+  borrowed_.clear();
+  sends_.clear();
+  receives_.clear();
+  for (const Transfer& transfer : plan.transfers()) {
+    if (transfer.from == me)
+      for (const auto& part : natives[transfer.expert.offset()]) sends_.push_back({transfer.to, part});
+    if (transfer.to != me) continue;
+    const auto bytes = weights_.bytes().subspan(borrowed_.size() * static_cast<std::size_t>(block),
+                                                static_cast<std::size_t>(block));
+    for (const auto& part : parts_of(bytes, bytes_per_element_)) receives_.push_back({transfer.from, part});
+    borrowed_.push_back({transfer.expert, parts_of(std::span<const std::byte>(bytes), bytes_per_element_)});
+  }
+  comm_.send_receive({}, receives_, receiving_, "weight transfer");
+  comm_.send_receive(sends_, {}, sending_, "weight transfer");
+}
+
+void WeightTransfer::receive() {
+  receiving_.synchronize();
+}
+
+void WeightTransfer::finish() {
+  sending_.synchronize();
+  borrowed_.clear();
+  weights_.release();
+}
+
+void WeightTransfer::open_gradients(const StepPlan& plan, const LayerPlacement& placement) {
+  const RankId me = comm_.rank();
+  away_.clear();
+  returns_.clear();
+  for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {
+    const RankId owner = placement.owner(expert);
+    const auto segments = plan.segments(expert);
+    for (auto segment = segments.begin(); segment != segments.end(); ++segment) {
+      const bool seen =
+          std::any_of(segments.begin(), segment, [&](const Segment& s) { return s.rank == segment->rank; });
+      if (segment->rank == owner || seen) continue;
+      if (segment->rank == me) away_.push_back({expert, owner, {}});
+      if (owner == me) returns_.push_back({expert, segment->rank});
+    }
+  }
+  const auto block = static_cast<std::size_t>(block_elements());
+  gradients_ =
+      arena_.allocate_for<float>(static_cast<std::int64_t>(away_.size() * block), "foreign weight gradients");
+  std::ranges::fill(gradients_.as<float>(), 0.0f);
+  for (std::size_t i = 0; i < away_.size(); ++i)
+    away_[i].parts = parts_of(gradients_.as<float>().subspan(i * block, block), 1);
+}
+
+void WeightTransfer::return_gradients(std::span<const GradientParts> owned) {
+  const auto block = static_cast<std::size_t>(block_elements());
+  sends_.clear();
+  for (std::size_t i = 0; i < away_.size(); ++i)
+    sends_.push_back({away_[i].owner, std::as_bytes(gradients_.as<float>().subspan(i * block, block))});
+  const Event sent = comm_.send_receive(sends_, {}, sending_, "return gradients");
+
+  const Buffer arrived =
+      arena_.allocate_for<float>(returns_.empty() ? 0 : block_elements(), "returned gradient");
+  for (const Return& home : returns_) {
+    const ReceiveSlice slice{home.from, arrived.bytes()};
+    comm_.send_receive({}, {&slice, 1}, receiving_, "return gradients").wait();
+    const auto parts = parts_of(arrived.as<float>(), 1);
+    for (std::size_t part = 0; part < kExpertParts; ++part)
+      rows::add_scaled(static_cast<std::int64_t>(parts[part].size()), parts[part].data(), 1.0f,
+                       owned[home.expert.offset()][part].data());
+  }
+  sent.wait();
+  away_.clear();
+  gradients_.release();
+}
+
+}  // namespace evenkeel

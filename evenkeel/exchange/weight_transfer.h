@@ -1,0 +1,88 @@
+// Weights for the experts that a step plan has computed away from home, and the way back for their gradients.
+//
+// Forward    start() posts everything at once, so that weights travel while native experts compute; receive()
+//            waits for what this rank borrows, finish() for what it lends.
+// Backward   Every rank other than an expert's owner that computed some of it sends its f32 gradient to the
+//            owner, who adds the parts in the plan's order, one block in memory at a time.
+// Memory     Borrowed weights and gradients are copies in the borrower's arena.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "evenkeel/comm/communicator.h"
+#include "evenkeel/device/arena.h"
+#include "evenkeel/device/cpu/stream.h"
+#include "evenkeel/plan/placement.h"
+#include "evenkeel/plan/step_plan.h"
+
+namespace evenkeel {
+
+// One expert's tensors as bytes; unused parts are empty.
+inline constexpr std::size_t kExpertParts = 4;
+using ExpertParts = std::array<std::span<const std::byte>, kExpertParts>;
+// The same for f32 gradients to add to.
+using GradientParts = std::array<std::span<float>, kExpertParts>;
+
+class WeightTransfer {
+ public:
+  // `comm` is for weights alone, so that they never queue behind tokens. `elements` is the size of each part.
+  WeightTransfer(Communicator& comm, Arena& arena, const std::array<std::int64_t, kExpertParts>& elements,
+                 std::int64_t bytes_per_element);
+
+  // Posts the plan's transfers. `natives[e]` are the weights of expert e where it is at home here.
+  void start(const StepPlan& plan, std::span<const ExpertParts> natives);
+  // Waits for the borrowed weights.
+  void receive();
+  // Waits until what was lent has been read, and gives the borrowed weights back.
+  void finish();
+
+  // Borrowed weights, once received: experts and their parts, in the plan's order.
+  struct Borrowed {
+    ExpertId expert;
+    ExpertParts parts;
+  };
+  std::span<const Borrowed> borrowed() const { return borrowed_; }
+
+  // Zeros for the gradients that this rank will send away: of experts that it computes and does not own.
+  void open_gradients(const StepPlan& plan, const LayerPlacement& placement);
+  struct Away {
+    ExpertId expert;
+    RankId owner;
+    GradientParts parts;
+  };
+  std::span<const Away> away() const { return away_; }
+  // Sends them to their owners, and adds what comes to `owned[e]`. Collective; gives the memory back.
+  void return_gradients(std::span<const GradientParts> owned);
+
+ private:
+  struct Return {
+    ExpertId expert;
+    RankId from;
+  };
+
+  std::int64_t block_elements() const { return part_begin_.back(); }
+  template <class Part>
+  std::array<Part, kExpertParts> parts_of(Part block, std::int64_t unit) const;
+
+  Communicator& comm_;
+  Arena& arena_;
+  std::array<std::int64_t, kExpertParts + 1> part_begin_{};  // elements, within a block
+  std::int64_t bytes_per_element_;
+  std::vector<Borrowed> borrowed_;
+  std::vector<Away> away_;
+  std::vector<Return> returns_;  // gradients that come to this rank
+  std::vector<SendSlice> sends_;
+  std::vector<ReceiveSlice> receives_;
+  Buffer weights_;
+  Buffer gradients_;
+  // Apart, since a lender's sends are complete only when borrowers have got to them. Last, so that what is
+  // unfinished is withdrawn before the buffers go.
+  CpuStream receiving_;
+  CpuStream sending_;
+};
+
+}  // namespace evenkeel

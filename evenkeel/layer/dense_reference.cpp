@@ -1,0 +1,256 @@
+#include "evenkeel/layer/dense_reference.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <mutex>
+#include <numbers>
+#include <thread>
+
+#include "evenkeel/device/cpu/target_clones.h"
+
+namespace evenkeel {
+
+namespace {
+
+using Matrix = std::vector<double>;
+
+std::size_t area(std::int64_t rows, std::int64_t columns) { return static_cast<std::size_t>(rows * columns); }
+
+double element(const void* data, std::int64_t index, DataType type) {
+  if (type == DataType::f32) return static_cast<double>(static_cast<const float*>(data)[index]);
+  return static_cast<double>(static_cast<float>(static_cast<const bf16*>(data)[index]));
+}
+
+Matrix widen(const void* data, std::int64_t count, DataType type) {
+  Matrix wide(area(count, 1));
+  for (std::int64_t i = 0; i < count; ++i) wide[area(i, 1)] = element(data, i, type);
+  return wide;
+}
+
+Matrix transposed(const Matrix& in, std::int64_t rows, std::int64_t columns) {
+  Matrix out(in.size());
+  for (std::int64_t r = 0; r < rows; ++r)
+    for (std::int64_t c = 0; c < columns; ++c) out[area(c, rows) + area(r, 1)] = in[area(r, columns) + area(c, 1)];
+  return out;
+}
+
+constexpr std::int64_t kRows = 4;
+constexpr std::int64_t kColumns = 32;
+
+// A block of kRows x kColumns of c += a b, with the sums in registers.
+EVENKEEL_VECTOR_CLONES void multiply_block(std::int64_t K, std::int64_t N, const double* a, const double* b,
+                                           double* c) {
+  double sum[kRows][kColumns] = {};
+  for (std::int64_t k = 0; k < K; ++k)
+    for (std::int64_t i = 0; i < kRows; ++i)
+      for (std::int64_t j = 0; j < kColumns; ++j) sum[i][j] += a[i * K + k] * b[k * N + j];
+  for (std::int64_t i = 0; i < kRows; ++i)
+    for (std::int64_t j = 0; j < kColumns; ++j) c[i * N + j] += sum[i][j];
+}
+
+void multiply_edge(std::int64_t rows, std::int64_t columns, std::int64_t K, std::int64_t N, const double* a,
+                   const double* b, double* c) {
+  for (std::int64_t i = 0; i < rows; ++i)
+    for (std::int64_t j = 0; j < columns; ++j) {
+      double sum = 0;
+      for (std::int64_t k = 0; k < K; ++k) sum += a[i * K + k] * b[k * N + j];
+      c[i * N + j] += sum;
+    }
+}
+
+// c[M, N] += a[M, K] b[K, N]
+void multiply(std::int64_t M, std::int64_t N, std::int64_t K, const Matrix& a, const Matrix& b, Matrix& c) {
+  for (std::int64_t j = 0; j < N; j += kColumns)
+    for (std::int64_t i = 0; i < M; i += kRows) {
+      const double* a_rows = a.data() + i * K;
+      double* block = c.data() + i * N + j;
+      if (i + kRows <= M && j + kColumns <= N)
+        multiply_block(K, N, a_rows, b.data() + j, block);
+      else
+        multiply_edge(std::min(kRows, M - i), std::min(kColumns, N - j), K, N, a_rows, b.data() + j, block);
+    }
+}
+
+// h, and its derivatives by gate and up.
+struct Activated {
+  double h, by_gate, by_up;
+};
+
+Activated activate(Activation activation, double gate, double up) {
+  const auto sigmoid = [](double x) { return 1.0 / (1.0 + std::exp(-x)); };
+  switch (activation) {
+    case Activation::swiglu: {
+      const double s = sigmoid(gate);
+      return {gate * s * up, up * s * (1.0 + gate * (1.0 - s)), gate * s};
+    }
+    case Activation::clamped_swiglu: {
+      constexpr double kLimit = 7.0;
+      constexpr double kAlpha = 1.702f;  // the model's own constant is the f32 number
+      const double g = std::min(gate, kLimit);
+      const double u = std::clamp(up, -kLimit, kLimit);
+      const double s = sigmoid(kAlpha * g);
+      return {g * s * (u + 1.0), gate <= kLimit ? (u + 1.0) * s * (1.0 + kAlpha * g * (1.0 - s)) : 0.0,
+              std::abs(up) <= kLimit ? g * s : 0.0};
+    }
+    case Activation::gelu: {
+      const double phi = 0.5 * std::erfc(-up / std::numbers::sqrt2);
+      const double density = std::exp(-0.5 * up * up) / std::sqrt(2.0 * std::numbers::pi);
+      return {up * phi, 0.0, phi + up * density};
+    }
+  }
+  return {};
+}
+
+class Evaluation {
+ public:
+  Evaluation(const ExpertShape& shape, std::span<const ExpertWeights> weights, ConstRows hidden, const TopK& top_k,
+             ConstRows grad_output)
+      : shape_(shape), weights_(weights), hidden_(hidden), top_k_(top_k), grad_output_(grad_output) {
+    result_.output.resize(area(top_k.tokens, D()));
+    if (!backward()) return;
+    result_.grad_hidden.resize(area(top_k.tokens, D()));
+    result_.grad_router_weights.resize(top_k.experts.size());
+    result_.grad_experts.resize(weights.size());
+  }
+
+  DenseResult run() {
+    std::vector<std::thread> threads;
+    for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i)
+      threads.emplace_back([this] {
+        for (std::size_t expert = next_++; expert < weights_.size(); expert = next_++) evaluate(expert);
+      });
+    for (std::thread& thread : threads) thread.join();
+    return std::move(result_);
+  }
+
+ private:
+  std::int64_t D() const { return shape_.hidden; }
+  std::int64_t F() const { return shape_.intermediate; }
+  std::int64_t W() const { return shape_.gate_up_rows(); }
+  bool backward() const { return grad_output_.data != nullptr; }
+
+  // One expert's rows, one an assignment.
+  struct Batch {
+    std::int64_t rows = 0;
+    std::vector<std::size_t> assignments;
+    Matrix x, pre, h, y;
+  };
+
+  std::int64_t token_of(const Batch& batch, std::int64_t row) const {
+    return static_cast<std::int64_t>(batch.assignments[area(row, 1)]) / top_k_.k;
+  }
+  double weight_of(const Batch& batch, std::int64_t row) const {
+    return static_cast<double>(top_k_.weights[batch.assignments[area(row, 1)]]);
+  }
+  Matrix rows_of(const Batch& batch, ConstRows by_token) const {
+    Matrix rows(area(batch.rows, D()));
+    for (std::int64_t r = 0; r < batch.rows; ++r)
+      for (std::int64_t d = 0; d < D(); ++d)
+        rows[area(r, D()) + area(d, 1)] = element(by_token.data, token_of(batch, r) * D() + d, by_token.type);
+    return rows;
+  }
+
+  Activated activated(const Batch& batch, std::int64_t row, std::int64_t f) const {
+    const double* pre = batch.pre.data() + row * W();
+    return activate(shape_.activation, pre[f], shape_.activation == Activation::gelu ? pre[f] : pre[F() + f]);
+  }
+
+  void evaluate(std::size_t expert) {
+    Batch batch;
+    for (std::size_t a = 0; a < top_k_.experts.size(); ++a)
+      if (top_k_.experts[a] == static_cast<std::int32_t>(expert)) batch.assignments.push_back(a);
+    batch.rows = static_cast<std::int64_t>(batch.assignments.size());
+    forward(expert, batch);
+    if (backward()) differentiate(expert, batch);
+  }
+
+  void start_at_bias(Matrix& rows, std::int64_t count, std::int64_t width, const void* bias) const {
+    rows.assign(area(count, width), 0.0);
+    if (!shape_.biases) return;
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      rows[i] = element(bias, static_cast<std::int64_t>(i) % width, shape_.type);
+  }
+
+  void forward(std::size_t expert, Batch& batch) {
+    const ExpertWeights& weights = weights_[expert];
+    const Matrix gate_up = transposed(widen(weights.gate_up, W() * D(), shape_.type), W(), D());
+    const Matrix down = transposed(widen(weights.down, D() * F(), shape_.type), D(), F());
+    batch.x = rows_of(batch, hidden_);
+    start_at_bias(batch.pre, batch.rows, W(), weights.gate_up_bias);
+    multiply(batch.rows, W(), D(), batch.x, gate_up, batch.pre);
+    batch.h.resize(area(batch.rows, F()));
+    for (std::int64_t r = 0; r < batch.rows; ++r)
+      for (std::int64_t f = 0; f < F(); ++f) batch.h[area(r, F()) + area(f, 1)] = activated(batch, r, f).h;
+    start_at_bias(batch.y, batch.rows, D(), weights.down_bias);
+    multiply(batch.rows, D(), F(), batch.h, down, batch.y);
+
+    const std::lock_guard lock(mutex_);
+    for (std::int64_t r = 0; r < batch.rows; ++r)
+      for (std::int64_t d = 0; d < D(); ++d)
+        result_.output[area(token_of(batch, r), D()) + area(d, 1)] +=
+            weight_of(batch, r) * batch.y[area(r, D()) + area(d, 1)];
+  }
+
+  void differentiate(std::size_t expert, const Batch& batch) {
+    DenseResult::Expert& grad = result_.grad_experts[expert];
+    Matrix grad_y = rows_of(batch, grad_output_);
+    for (std::int64_t r = 0; r < batch.rows; ++r) {
+      double dot = 0;
+      for (std::int64_t d = 0; d < D(); ++d) {
+        double& g = grad_y[area(r, D()) + area(d, 1)];
+        dot += g * batch.y[area(r, D()) + area(d, 1)];
+        g *= weight_of(batch, r);
+      }
+      result_.grad_router_weights[batch.assignments[area(r, 1)]] = dot;
+    }
+    Matrix grad_h(area(batch.rows, F()));
+    multiply(batch.rows, F(), D(), grad_y, widen(weights_[expert].down, D() * F(), shape_.type), grad_h);
+    Matrix grad_pre(area(batch.rows, W()));
+    for (std::int64_t r = 0; r < batch.rows; ++r)
+      for (std::int64_t f = 0; f < F(); ++f) {
+        const Activated slope = activated(batch, r, f);
+        const double g = grad_h[area(r, F()) + area(f, 1)];
+        double* pre = grad_pre.data() + r * W();
+        if (shape_.activation != Activation::gelu) pre[f] = g * slope.by_gate;
+        pre[W() - F() + f] = g * slope.by_up;
+      }
+    Matrix grad_x(area(batch.rows, D()));
+    multiply(batch.rows, D(), W(), grad_pre, widen(weights_[expert].gate_up, W() * D(), shape_.type), grad_x);
+    grad.gate_up.resize(area(W(), D()));
+    multiply(W(), D(), batch.rows, transposed(grad_pre, batch.rows, W()), batch.x, grad.gate_up);
+    grad.down.resize(area(D(), F()));
+    multiply(D(), F(), batch.rows, transposed(grad_y, batch.rows, D()), batch.h, grad.down);
+    if (shape_.biases) {
+      add_columns(grad_pre, W(), grad.gate_up_bias);
+      add_columns(grad_y, D(), grad.down_bias);
+    }
+    const std::lock_guard lock(mutex_);
+    for (std::int64_t r = 0; r < batch.rows; ++r)
+      for (std::int64_t d = 0; d < D(); ++d)
+        result_.grad_hidden[area(token_of(batch, r), D()) + area(d, 1)] += grad_x[area(r, D()) + area(d, 1)];
+  }
+
+  static void add_columns(const Matrix& rows, std::int64_t width, Matrix& sums) {
+    sums.assign(area(width, 1), 0.0);
+    for (std::size_t i = 0; i < rows.size(); ++i) sums[i % sums.size()] += rows[i];
+  }
+
+  ExpertShape shape_;
+  std::span<const ExpertWeights> weights_;
+  ConstRows hidden_;
+  TopK top_k_;
+  ConstRows grad_output_;
+  DenseResult result_;
+  std::mutex mutex_;  // over sums of several experts
+  std::atomic<std::size_t> next_ = 0;
+};
+
+}  // namespace
+
+DenseResult evaluate_dense(const ExpertShape& shape, std::span<const ExpertWeights> weights, ConstRows hidden,
+                           const TopK& top_k, ConstRows grad_output) {
+  return Evaluation(shape, weights, hidden, top_k, grad_output).run();
+}
+
+}  // namespace evenkeel

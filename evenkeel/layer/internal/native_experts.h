@@ -1,0 +1,55 @@
+// The weights at home on a rank: the caller's tensors, and the order in which the products want them.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "evenkeel/compute/expert_ffn.h"
+#include "evenkeel/exchange/weight_transfer.h"
+#include "evenkeel/plan/placement.h"
+
+namespace evenkeel::internal {
+
+// Elements of each of an expert's tensors: gate_up, down, gate_up_bias, down_bias.
+std::array<std::int64_t, kExpertParts> part_elements(const ExpertShape& shape);
+ExpertWeights weights_of(const ExpertParts& parts);
+ExpertGradients gradients_of(const GradientParts& parts);
+GradientParts parts_of(const ExpertGradients& gradients, const ExpertShape& shape);
+
+class NativeExperts {
+ public:
+  NativeExperts(const ExpertFfn& ffn, const LayerPlacement& placement, RankId me, bool with_backward);
+
+  // `weights` in the order of placement.natives(me); the tensors must stay as they are until the next call.
+  // Throws InvalidArgument for another number or a null tensor.
+  void set(std::span<const ExpertWeights> weights);
+  bool are_set() const { return set_; }
+
+  bool is_native(ExpertId expert) const { return index_[expert.offset()] >= 0; }
+  // Position among placement.natives(me).
+  std::size_t index(ExpertId expert) const { return static_cast<std::size_t>(index_[expert.offset()]); }
+  ExpertWeights weights(ExpertId expert) const { return weights_of(parts_[expert.offset()]); }
+  const std::byte* prepared(ExpertId expert, Pass pass) const;
+  // By expert; empty where foreign.
+  std::span<const ExpertParts> parts() const { return parts_; }
+
+ private:
+  void require(const ExpertWeights& weights, ExpertId expert) const;
+
+  const ExpertFfn& ffn_;
+  std::vector<ExpertId> experts_;
+  std::vector<int> index_;          // [E], -1 where foreign
+  std::vector<ExpertParts> parts_;  // [E]
+  bool with_backward_;
+  bool set_ = false;
+  // Prepared forms, one expert behind the other, each on a boundary of 64 bytes.
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
+  std::vector<Line> forward_;
+  std::vector<Line> backward_;
+};
+
+}  // namespace evenkeel::internal

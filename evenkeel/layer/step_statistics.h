@@ -1,0 +1,30 @@
+// What a step cost a rank, for those who ask.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace evenkeel {
+
+// The phases of a step, forward or backward. The gathering of counts belongs to plan.
+enum class Phase { plan, dispatch, transfer, compute, combine };
+inline constexpr std::size_t kPhases = 5;
+constexpr std::string_view name_of(Phase phase) {
+  constexpr std::array<std::string_view, kPhases> names = {"plan", "dispatch", "transfer", "compute",
+                                                           "combine"};
+  return names[static_cast<std::size_t>(phase)];
+}
+
+struct StepStatistics {
+  bool backward = false;
+  // CPU time of this rank's thread, by phase, in seconds; waiting costs none.
+  std::array<double, kPhases> cpu_seconds{};
+  double wall_seconds = 0;
+  // The planner alone, within Phase::plan. 0 in backward, which reuses the plan.
+  double planning_seconds = 0;
+  std::int64_t assignments = 0;  // computed on this rank
+};
+
+}  // namespace evenkeel
