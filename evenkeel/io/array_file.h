@@ -47,6 +47,7 @@ class ArrayReader {
 
  private:
   virtual void fetch(std::int64_t first_byte, std::span<std::byte> out) = 0;
+  void require_inside(std::int64_t first, std::size_t count) const;
   void fetch_block(std::int64_t first, std::size_t count);
 
   ArrayInfo info_;

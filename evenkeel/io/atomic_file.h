@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <cstdio>
 #include <span>
 #include <string>
@@ -10,25 +9,42 @@
 
 namespace evenkeel {
 
+// A name beside a file that is to be written, for whoever writes it.
+class AtomicPath {
+ public:
+  // Throws InvalidArgument if no file can be made there.
+  explicit AtomicPath(std::string path);
+  // Without commit() nothing is left behind, and what was at path() stays.
+  ~AtomicPath();
+  AtomicPath(const AtomicPath&) = delete;
+  AtomicPath& operator=(const AtomicPath&) = delete;
+
+  const std::string& path() const { return path_; }
+  const std::string& beside() const { return beside_; }
+  // Gives the finished file its name.
+  void commit();
+
+ private:
+  std::string path_;
+  std::string beside_;
+  bool committed_ = false;
+};
+
+// The same for one that is written from front to back.
 class AtomicFile {
  public:
-  // Throws InvalidArgument if nothing can be written there.
   explicit AtomicFile(std::string path);
-  // Without commit() nothing is left behind, and what was at `path` stays.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
+  // Throw InvalidArgument if the bytes cannot be written, as when the disk is full.
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
-  // Brings the bytes to the disk and gives the file its name. Throws InvalidArgument if the disk is full.
   void commit();
 
  private:
-  [[noreturn]] void fail(const char* what) const;
-
-  std::string path_;
-  std::string beside_;
+  AtomicPath place_;
   std::FILE* file_ = nullptr;
 };
 

@@ -8,6 +8,7 @@
 // Cost         time tokens x layers x k^2; memory one batch of the trace and the profile itself.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -50,9 +51,14 @@ class RoutingProfile {
   friend bool operator==(const RoutingProfile&, const RoutingProfile&) = default;
 
  private:
+  void add_loads(std::span<const std::int32_t> of_token, std::size_t top_k);
+  void add_transitions(std::span<const std::int32_t> of_token, std::size_t top_k);
+
   int num_layers_ = 0;
   int num_experts_ = 0;
   bool has_transitions_ = false;
+  std::int64_t total_load_ = 0;         // over all layers
+  std::int64_t total_transitions_ = 0;  // the same
   std::vector<std::int64_t> loads_;
   std::vector<std::int64_t> transitions_;
 };

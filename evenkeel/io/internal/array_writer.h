@@ -1,0 +1,35 @@
+// Writing named arrays in any of the formats, each a piece at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "evenkeel/io/array_file.h"
+
+namespace evenkeel::internal {
+
+// Puts the next bytes of the array into `piece`; false when there are no more.
+using NextPiece = std::function<bool(std::vector<std::byte>& piece)>;
+
+struct ArrayToWrite {
+  std::string name;
+  Dtype dtype = Dtype::i64;
+  std::vector<std::int64_t> shape;
+  // Makes a walk through the array's bytes, from its start.
+  std::function<NextPiece()> pieces;
+};
+
+// An array that is in memory; it must stay there until written.
+ArrayToWrite integers_to_write(std::string name, std::vector<std::int64_t> shape,
+                               std::span<const std::int64_t> values);
+
+// `format` is safetensors or npz (which has no place for metadata), or npy, for exactly one array.
+void write_arrays(const std::vector<ArrayToWrite>& arrays, const std::map<std::string, std::string>& metadata,
+                  const std::string& path, FileFormat format);
+
+}  // namespace evenkeel::internal

@@ -1,0 +1,237 @@
+// npy: a magic string, a version, and a Python dictionary that describes the elements after it.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <optional>
+#include <utility>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/formats.h"
+#include "evenkeel/io/internal/shape.h"
+
+namespace evenkeel::internal {
+
+namespace {
+
+constexpr std::int64_t max_header_bytes = std::int64_t{1} << 16;
+constexpr std::size_t max_dimensions = 32;
+
+constexpr std::array<std::pair<std::string_view, Dtype>, 12> dtypes{{
+    {"b1", Dtype::b8},
+    {"u1", Dtype::u8},
+    {"i1", Dtype::i8},
+    {"u2", Dtype::u16},
+    {"i2", Dtype::i16},
+    {"u4", Dtype::u32},
+    {"i4", Dtype::i32},
+    {"u8", Dtype::u64},
+    {"i8", Dtype::i64},
+    {"f2", Dtype::f16},
+    {"f4", Dtype::f32},
+    {"f8", Dtype::f64},
+}};
+
+// Reads the few Python literals a header may hold: {'descr': '<i4', 'fortran_order': False, 'shape': (3, 4),
+// }.
+class HeaderText {
+ public:
+  HeaderText(std::string_view text, const std::string& file, const std::string& where)
+      : text_(text), file_(file), where_(where) {}
+
+  void parse(ArrayInfo& array) {
+    expect('{');
+    while (!accept('}')) {
+      const std::string_view key = quoted();
+      expect(':');
+      if (key == "descr") {
+        take_descr(array);
+      } else if (key == "fortran_order") {
+        fortran_order_ = boolean();
+      } else if (key == "shape") {
+        take_shape(array);
+      } else {
+        fail(fmt::format("unknown key '{}'", key));
+      }
+      if (!accept(',')) {
+        expect('}');
+        break;
+      }
+    }
+    if (!has_descr_ || !has_shape_ || !fortran_order_) fail("needs descr, fortran_order and shape");
+    const auto longer =
+        std::count_if(array.shape.begin(), array.shape.end(), [](auto length) { return length > 1; });
+    if (*fortran_order_ && longer > 1) fail("is in Fortran order; save it with numpy.ascontiguousarray()");
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& why) const { throw ParseError(file_, where_ + "header", why); }
+
+  void skip_space() {
+    while (!text_.empty() && (text_.front() == ' ' || text_.front() == '\n')) text_.remove_prefix(1);
+  }
+  bool accept(char wanted) {
+    skip_space();
+    if (text_.empty() || text_.front() != wanted) return false;
+    text_.remove_prefix(1);
+    return true;
+  }
+  void expect(char wanted) {
+    if (!accept(wanted)) fail(fmt::format("'{}' expected before '{}'", wanted, text_.substr(0, 16)));
+  }
+  std::string_view quoted() {
+    skip_space();
+    const char quote = text_.empty() ? '\0' : text_.front();
+    if (quote != '\'' && quote != '"')
+      fail(fmt::format("a string expected before '{}'", text_.substr(0, 16)));
+    const std::size_t end = text_.find(quote, 1);
+    if (end == std::string_view::npos) fail("a string does not end");
+    const std::string_view inside = text_.substr(1, end - 1);
+    text_.remove_prefix(end + 1);
+    return inside;
+  }
+  bool boolean() {
+    skip_space();
+    for (const auto& [word, value] :
+         {std::pair{std::string_view("True"), true}, {std::string_view("False"), false}}) {
+      if (!text_.starts_with(word)) continue;
+      text_.remove_prefix(word.size());
+      return value;
+    }
+    fail("fortran_order is neither True nor False");
+  }
+
+  void take_descr(ArrayInfo& array) {
+    skip_space();
+    if (text_.starts_with('[')) fail("holds records, not one element type");
+    const std::string_view descr = quoted();
+    const bool ordered =
+        !descr.empty() && std::string_view("<>|=").find(descr.front()) != std::string_view::npos;
+    const std::string_view kind = ordered ? descr.substr(1) : descr;
+    if (kind.starts_with('O'))
+      fail("holds Python objects, which are never read; save an integer or float array");
+    const auto found =
+        std::find_if(dtypes.begin(), dtypes.end(), [&](const auto& known) { return known.first == kind; });
+    if (found == dtypes.end()) fail(fmt::format("element type '{}' is not one this reads", descr));
+    if (descr.front() == '>' && item_size(found->second) > 1)
+      fail(fmt::format("element type '{}' is big-endian; save it with astype('<{}')", descr, kind));
+    array.dtype = found->second;
+    has_descr_ = true;
+  }
+
+  void take_shape(ArrayInfo& array) {
+    expect('(');
+    array.shape.clear();
+    while (!accept(')')) {
+      skip_space();
+      std::int64_t length = 0;
+      const auto [end, error] = std::from_chars(text_.data(), text_.data() + text_.size(), length);
+      if (error != std::errc() || length < 0 || array.shape.size() == max_dimensions)
+        fail(fmt::format("a length of the shape expected before '{}'", text_.substr(0, 24)));
+      text_.remove_prefix(static_cast<std::size_t>(end - text_.data()));
+      array.shape.push_back(length);
+      if (!accept(',')) {
+        expect(')');
+        break;
+      }
+    }
+    has_shape_ = true;
+  }
+
+  std::string_view text_;
+  const std::string& file_;
+  const std::string& where_;
+  bool has_descr_ = false;
+  bool has_shape_ = false;
+  std::optional<bool> fortran_order_;
+};
+
+class NpyFile final : public ArrayFile {
+ public:
+  explicit NpyFile(std::shared_ptr<const ByteSource> source)
+      : ArrayFile(source->name(), FileFormat::npy), source_(std::move(source)) {
+    const auto read = [this](std::int64_t offset, std::span<std::byte> out) { source_->read(offset, out); };
+    NpyHeader header = read_npy_header(read, source_->size(), name(), "");
+    data_begin_ = header.data_begin;
+    arrays_.push_back(std::move(header.array));
+  }
+
+  std::int64_t max_whole_bytes() const override { return source_->size(); }
+
+ private:
+  std::unique_ptr<ArrayReader> open(const ArrayInfo& array) const override {
+    return std::make_unique<PlainArrayReader>(source_, array, data_begin_);
+  }
+
+  std::shared_ptr<const ByteSource> source_;
+  std::int64_t data_begin_ = 0;
+};
+
+std::int64_t little_endian(std::span<const std::byte> bytes) {
+  std::int64_t number = 0;
+  for (std::size_t i = bytes.size(); i-- > 0;) number = number << 8 | std::to_integer<std::int64_t>(bytes[i]);
+  return number;
+}
+
+}  // namespace
+
+NpyHeader read_npy_header(const ReadBytes& read, std::int64_t size, const std::string& file,
+                          const std::string& where) {
+  std::array<std::byte, 12> begin{};
+  const auto prefix = [&](std::int64_t count) {
+    if (size < count) throw ParseError(file, where + "header", "ends before its length");
+    read(0, std::span(begin).first(static_cast<std::size_t>(count)));
+  };
+  prefix(10);
+  const std::string_view magic(reinterpret_cast<const char*>(begin.data()), 6);
+  if (magic != "\x93NUMPY") throw ParseError(file, where + "byte 0", "does not begin like npy");
+  const int version = std::to_integer<int>(begin[6]);
+  if (version < 1 || version > 3)
+    throw ParseError(file, where + "byte 6", fmt::format("npy version {}; 1..3 are read", version));
+  const std::int64_t length_end = version == 1 ? 10 : 12;
+  prefix(length_end);
+  const std::int64_t length =
+      little_endian(std::span(begin).subspan(8, static_cast<std::size_t>(length_end - 8)));
+  if (length > max_header_bytes || length > size - length_end)
+    throw ParseError(file, where + "byte 8",
+                     fmt::format("a header of {} bytes is claimed in {}", length, size));
+  std::vector<std::byte> bytes(static_cast<std::size_t>(length_end + length));
+  read(0, bytes);
+
+  NpyHeader header;
+  header.data_begin = length_end + length;
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  HeaderText(text.substr(static_cast<std::size_t>(length_end)), file, where).parse(header.array);
+  const auto elements = count_elements(header.array.shape, item_size(header.array.dtype));
+  if (!elements || *elements * item_size(header.array.dtype) != size - header.data_begin)
+    throw ParseError(file, where + "shape",
+                     fmt::format("{} of {} does not fit the {} bytes there are", to_text(header.array.shape),
+                                 name_of(header.array.dtype), size - header.data_begin));
+  header.array.num_elements = *elements;
+  return header;
+}
+
+std::unique_ptr<ArrayFile> open_npy(std::shared_ptr<const ByteSource> source) {
+  return std::make_unique<NpyFile>(std::move(source));
+}
+
+std::string npy_header_text(Dtype type, std::span<const std::int64_t> shape) {
+  const auto known =
+      std::find_if(dtypes.begin(), dtypes.end(), [&](const auto& d) { return d.second == type; });
+  std::string dictionary = fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': ({}{}), }}",
+                                       item_size(type) == 1 ? '|' : '<', known->first, fmt::join(shape, ", "),
+                                       shape.size() == 1 ? "," : "");
+  // The elements begin at a multiple of 64, after a line end.
+  constexpr std::size_t before = 10;
+  dictionary.append(63 - (before + dictionary.size()) % 64, ' ');
+  dictionary.push_back('\n');
+  std::string text("\x93NUMPY\x01\x00", 8);
+  text.push_back(static_cast<char>(dictionary.size() & 0xff));
+  text.push_back(static_cast<char>(dictionary.size() >> 8));
+  return text + dictionary;
+}
+
+}  // namespace evenkeel::internal

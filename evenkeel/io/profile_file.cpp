@@ -1,0 +1,157 @@
+#include "evenkeel/io/profile_file.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/atomic_file.h"
+#include "evenkeel/io/internal/array_writer.h"
+#include "evenkeel/io/internal/profile_json.h"
+#include "evenkeel/io/internal/shape.h"
+
+namespace evenkeel {
+
+namespace {
+
+constexpr std::string_view profile_format = "evenkeel.profile.v1";
+
+void require_format(const ArrayFile& file) {
+  const auto format = file.metadata().find("format");
+  if (format != file.metadata().end() && format->second.starts_with("evenkeel.") &&
+      format->second != profile_format)
+    throw ParseError(file.name(), "format", fmt::format("is {}, not {}", format->second, profile_format));
+}
+
+RoutingProfile profile_of_arrays(const ArrayFile& file) {
+  require_format(file);
+  IntArray loads = read_integers(file, "loads");
+  if (loads.shape.size() != 2 || loads.shape[0] < 1 || loads.shape[1] < 1 ||
+      loads.shape[1] > max_trace_experts || loads.shape[0] > max_trace_assignments_per_token)
+    throw ParseError(file.name(), "loads",
+                     fmt::format("shape {} is not [layers, experts]", internal::to_text(loads.shape)));
+  internal::require_loads(loads.values, file.name(), "loads");
+  const std::int64_t layers = loads.shape[0];
+  const std::int64_t experts = loads.shape[1];
+  if (file.find("transitions") == nullptr)
+    return internal::make_profile(file.name(), std::move(loads), std::nullopt);
+  IntArray transitions = read_integers(file, "transitions");
+  if (transitions.shape != std::vector<std::int64_t>{layers - 1, experts, experts})
+    throw ParseError(file.name(), "transitions",
+                     fmt::format("shape {} is not [layers - 1, experts, experts], {}",
+                                 internal::to_text(transitions.shape),
+                                 internal::to_text(std::vector<std::int64_t>{layers - 1, experts, experts})));
+  return internal::make_profile(file.name(), std::move(loads), std::move(transitions));
+}
+
+internal::Json rows(std::span<const std::int64_t> values, std::size_t width) {
+  internal::Json list = internal::Json::array();
+  for (std::size_t at = 0; at < values.size(); at += width) list.push_back(values.subspan(at, width));
+  return list;
+}
+
+void write_profile_json(const RoutingProfile& profile, const std::string& path) {
+  const std::size_t experts = static_cast<std::size_t>(profile.num_experts());
+  internal::Json json{{"format", profile_format},
+                      {"num_layers", profile.num_layers()},
+                      {"num_experts", profile.num_experts()},
+                      {"loads", rows(profile.loads(), experts)}};
+  if (profile.has_transitions()) {
+    json["transitions"] = internal::Json::array();
+    for (int layer = 0; layer + 1 < profile.num_layers(); ++layer)
+      json["transitions"].push_back(rows(profile.transitions(LayerId(layer)), experts));
+  }
+  AtomicFile file(path);
+  file.write(json.dump() + "\n");
+  file.commit();
+}
+
+}  // namespace
+
+namespace internal {
+
+RoutingProfile make_profile(const std::string& file, IntArray loads, std::optional<IntArray> transitions) {
+  require_loads(loads.values, file, "loads");
+  if (transitions) require_loads(transitions->values, file, "transitions");
+  const int layers = static_cast<int>(loads.shape[0]);
+  const int experts = static_cast<int>(loads.shape[1]);
+  return RoutingProfile(layers, experts, std::move(loads.values),
+                        transitions ? std::move(transitions->values) : std::vector<std::int64_t>{});
+}
+
+namespace {
+
+// A list of `depth` levels of equal lengths, the last of whole numbers, appended flat.
+void flatten(const Json& list, std::size_t level, IntArray& out, const std::string& file,
+             const std::string& key) {
+  if (!list.is_array())
+    throw ParseError(file, key, fmt::format("is a JSON {}, not a list", list.type_name()));
+  if (out.shape[level] < 0) out.shape[level] = std::ssize(list);
+  if (out.shape[level] != std::ssize(list))
+    throw ParseError(file, key,
+                     fmt::format("has {} elements where the first had {}", list.size(), out.shape[level]));
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const std::string at = fmt::format("{}[{}]", key, i);
+    if (level + 1 == out.shape.size()) {
+      out.values.push_back(integer(list[i], file, at));
+    } else {
+      flatten(list[i], level + 1, out, file, at);
+    }
+  }
+}
+
+}  // namespace
+
+IntArray nested_integers(const Json& list, std::size_t levels, const std::string& file,
+                         const std::string& key) {
+  IntArray array;
+  array.shape.assign(levels, -1);
+  flatten(list, 0, array, file, key);
+  for (std::int64_t& length : array.shape)
+    if (length < 0) length = 0;
+  return array;
+}
+
+RoutingProfile profile_of_json(const Json& json, const std::string& file) {
+  IntArray loads = nested_integers(member(json, "loads", file), 2, file, "loads");
+  if (loads.shape[0] < 1 || loads.shape[1] < 1)
+    throw ParseError(file, "loads", "is empty; it is a list by layer of lists by expert");
+  const auto found = json.find("transitions");
+  if (found == json.end() || found->is_null()) return make_profile(file, std::move(loads), std::nullopt);
+  IntArray transitions = nested_integers(*found, 3, file, "transitions");
+  const bool one_layer = loads.shape[0] == 1 && transitions.values.empty();
+  if (!one_layer &&
+      transitions.shape != std::vector<std::int64_t>{loads.shape[0] - 1, loads.shape[1], loads.shape[1]})
+    throw ParseError(
+        file, "transitions",
+        fmt::format("lengths {} are not [layers - 1, experts, experts]", to_text(transitions.shape)));
+  return make_profile(file, std::move(loads), std::move(transitions));
+}
+
+}  // namespace internal
+
+RoutingProfile read_profile(const std::string& path) {
+  return read_profile(open_source(path));
+}
+
+RoutingProfile read_profile(std::shared_ptr<const ByteSource> source) {
+  if (detect_format(*source) == FileFormat::json)
+    return internal::profile_of_json(internal::read_json(*source), source->name());
+  return profile_of_arrays(*open_array_file(std::move(source)));
+}
+
+void write_profile(const RoutingProfile& profile, const std::string& path, FileFormat format) {
+  if (format == FileFormat::json) return write_profile_json(profile, path);
+  if (format == FileFormat::npy)
+    throw InvalidArgument(path, "a profile is not written as npy", "safetensors, npz or json");
+  const std::int64_t layers = profile.num_layers();
+  const std::int64_t experts = profile.num_experts();
+  std::vector<internal::ArrayToWrite> arrays{
+      internal::integers_to_write("loads", {layers, experts}, profile.loads())};
+  if (profile.has_transitions())
+    arrays.push_back(
+        internal::integers_to_write("transitions", {layers - 1, experts, experts}, profile.transitions()));
+  internal::write_arrays(arrays, {{"format", std::string(profile_format)}}, path, format);
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,83 @@
+#include "evenkeel/io/trained_layer.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/array_file.h"
+#include "evenkeel/io/internal/shape.h"
+
+namespace evenkeel {
+
+namespace {
+
+constexpr std::int64_t max_length = std::int64_t{1} << 24;
+
+// Reads arrays and holds their shapes against each other.
+class LayerArrays {
+ public:
+  explicit LayerArrays(const std::string& path) : file_(open_array_file(path)) {}
+
+  // A length that other shapes are then measured by.
+  int length(const char* array, std::size_t dimension, std::size_t dimensions) const {
+    const ArrayInfo& info = file_->at(array);
+    if (info.shape.size() != dimensions || info.shape[dimension] < 1 || info.shape[dimension] > max_length)
+      throw ParseError(file_->name(), array,
+                       fmt::format("shape {}; {} dimensions of 1 or more are needed",
+                                   internal::to_text(info.shape), dimensions));
+    return static_cast<int>(info.shape[dimension]);
+  }
+  std::vector<float> floats(const char* array, const std::vector<std::int64_t>& shape) const {
+    require_shape(array, shape);
+    return read_floats(*file_, array).values;
+  }
+  std::vector<std::int32_t> ids(const char* array, const std::vector<std::int64_t>& shape,
+                                int num_experts) const {
+    require_shape(array, shape);
+    std::vector<std::int32_t> ids;
+    for (std::int64_t id : read_integers(*file_, array).values) {
+      if (id < 0 || id >= num_experts)
+        throw ParseError(file_->name(), array,
+                         fmt::format("expert id {} is outside 0..{}", id, num_experts - 1));
+      ids.push_back(static_cast<std::int32_t>(id));
+    }
+    return ids;
+  }
+
+ private:
+  void require_shape(const char* array, const std::vector<std::int64_t>& shape) const {
+    const ArrayInfo& info = file_->at(array);
+    if (info.shape != shape)
+      throw ParseError(file_->name(), array,
+                       fmt::format("shape {} does not fit the other arrays; {} would",
+                                   internal::to_text(info.shape), internal::to_text(shape)));
+  }
+
+  std::unique_ptr<ArrayFile> file_;
+};
+
+}  // namespace
+
+TrainedLayer read_trained_layer(const std::string& path) {
+  const LayerArrays arrays(path);
+  TrainedLayer layer;
+  layer.num_experts = arrays.length("experts.down.weight", 0, 3);
+  layer.hidden = arrays.length("experts.down.weight", 1, 3);
+  layer.intermediate = arrays.length("experts.down.weight", 2, 3);
+  layer.num_tokens = arrays.length("topk_ids", 0, 2);
+  layer.top_k = arrays.length("topk_ids", 1, 2);
+  const std::int64_t experts = layer.num_experts;
+  const std::int64_t hidden = layer.hidden;
+  const std::int64_t intermediate = layer.intermediate;
+  layer.down = arrays.floats("experts.down.weight", {experts, hidden, intermediate});
+  layer.gate_up = arrays.floats("experts.gate_up.weight", {experts, 2 * intermediate, hidden});
+  layer.router = arrays.floats("router.weight", {experts, hidden});
+  layer.input = arrays.floats("input", {layer.num_tokens, hidden});
+  layer.output = arrays.floats("output", {layer.num_tokens, hidden});
+  layer.topk_ids = arrays.ids("topk_ids", {layer.num_tokens, layer.top_k}, layer.num_experts);
+  layer.topk_weights = arrays.floats("topk_weights", {layer.num_tokens, layer.top_k});
+  return layer;
+}
+
+}  // namespace evenkeel

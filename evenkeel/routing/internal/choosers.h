@@ -1,0 +1,19 @@
+// What each synthetic workload lets a token choose.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "evenkeel/routing/workload.h"
+
+namespace evenkeel::internal {
+
+// Fills the top-k of one token, given its number among all tokens of the step.
+using Chooser = std::function<void(std::int64_t token, std::span<std::int32_t> ids)>;
+
+// The shape has been checked; throws InvalidArgument if the workload does not fit the experts.
+Chooser make_chooser(const Workload& workload, const WorkloadShape& shape, std::uint64_t seed,
+                     std::uint64_t step);
+
+}  // namespace evenkeel::internal
