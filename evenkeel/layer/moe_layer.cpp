@@ -117,6 +117,8 @@ void MoeLayer::set_weights(std::span<const ExpertWeights> natives) {
   natives_->set(natives);
 }
 
+void MoeLayer::set_planner(const PlannerOptions& options) { planner_ = make_planner(options); }
+
 template <class Body>
 auto MoeLayer::abort_on_error(const Body& body) {
   try {

@@ -79,6 +79,10 @@ class MoeLayer {
   // alive and unchanged until the next call.
   void set_weights(std::span<const ExpertWeights> natives);
 
+  // Plans later steps by other options. Collective in effect: every rank must be given the same before the
+  // same step.
+  void set_planner(const PlannerOptions& options);
+
   // hidden and output: [tokens, D] of the shape's type. Returns what backward needs.
   // Throws InvalidArgument for views of another shape, more than max_tokens tokens, or an expert id outside
   // -1..E-1, naming the token.
