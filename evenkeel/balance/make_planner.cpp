@@ -3,6 +3,7 @@
 
 #include "evenkeel/balance/ep.h"
 #include "evenkeel/balance/least_loaded.h"
+#include "evenkeel/balance/level.h"
 #include "evenkeel/balance/planner.h"
 #include "evenkeel/base/check.h"
 #include "evenkeel/base/error.h"
@@ -26,7 +27,7 @@ std::unique_ptr<Planner> make_planner(const PlannerOptions& options) {
     case PlannerOptions::Kind::least_loaded:
       return std::make_unique<LeastLoaded>(options);
     case PlannerOptions::Kind::level:
-      break;
+      return std::make_unique<Level>(options);
   }
   EVENKEEL_CHECK(false);
 }

@@ -1,0 +1,45 @@
+// What lives where: every copy of an expert is a slot of its rank, with its share of the expert's load.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "evenkeel/base/index.h"
+#include "evenkeel/plan/counts.h"
+#include "evenkeel/plan/placement.h"
+
+namespace evenkeel {
+
+using SlotId = Index<struct SlotTag>;
+
+// Slots are numbered by rank, within a rank by expert. Reusable: a shape seen before allocates nothing.
+class HomeSlots {
+ public:
+  struct Slot {
+    ExpertId expert;
+    RankId rank;
+    std::int64_t share = 0;  // assignments dealt to this copy
+    std::int64_t least = 0;  // the fewest that may leave for a rank without a copy
+  };
+
+  // An expert's assignments are dealt evenly over its copies. A piece on a rank without a copy has at least
+  // min_segment assignments, or all that the expert has.
+  void reset(const Counts& counts, const LayerPlacement& placement, std::int64_t min_segment);
+
+  std::size_t size() const { return slots_.size(); }
+  const Slot& operator[](SlotId slot) const { return slots_[slot.offset()]; }
+  Slot& operator[](SlotId slot) { return slots_[slot.offset()]; }
+  std::span<const Slot> all() const { return slots_; }
+
+  // The slots of a rank are begin(rank) <= slot < end(rank).
+  SlotId begin(RankId rank) const { return begin_[rank.offset()]; }
+  SlotId end(RankId rank) const { return begin_[rank.offset() + 1]; }
+
+ private:
+  std::vector<Slot> slots_;
+  std::vector<SlotId> begin_;  // [P + 1]
+  std::vector<SlotId> next_;   // [P], while filling
+};
+
+}  // namespace evenkeel

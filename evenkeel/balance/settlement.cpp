@@ -1,0 +1,260 @@
+#include "evenkeel/balance/settlement.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+
+namespace evenkeel {
+
+namespace {
+
+__extension__ using Wide = __int128;  // sums of room over many ranks
+
+}  // namespace
+
+void Settlement::reset(const HomeSlots& slots, std::span<const std::int64_t> balance,
+                       std::int64_t min_segment) {
+  slots_ = &slots;
+  min_segment_ = std::max<std::int64_t>(min_segment, 1);
+  balance_.resize(balance.size());
+  std::ranges::copy(balance, balance_.begin());
+  rest_.resize(slots.size());
+  for (SlotId s : indices<SlotId>(slots.size())) rest_[s] = slots[s].share;
+  moves_.clear();
+}
+
+bool Settlement::settle(std::span<const RankId> ranks) {
+  open_.assign(ranks.begin(), ranks.end());
+  drop_settled();
+  settle_equal_pairs();
+  while (true) {
+    drop_settled();
+    const bool done = std::ranges::none_of(open_, [this](RankId r) { return excess(r) > 0; });
+    if (done) return true;
+    if (!step()) return mend();
+  }
+}
+
+void Settlement::drop_settled() {
+  std::erase_if(open_, [this](RankId r) { return balance_[r] == 0; });
+}
+
+bool Settlement::step() {
+  if (min_segment_ > 1 && absorb_small()) return true;
+  const auto less = [this](RankId a, RankId b) { return balance_[a] < balance_[b]; };
+  const RankId from = *std::ranges::max_element(open_, less);
+  const RankId to = *std::ranges::min_element(open_, less);
+  const std::int64_t amount = std::min(excess(from), room(to));
+  if (amount <= 0) return false;
+  if (amount >= min_segment_ && try_flow(from, to, amount)) return true;
+  return close_receiver(from) || close_sender(to) || split(from, to) || overshoot(from, to);
+}
+
+bool Settlement::settle_equal_pairs() {
+  Wide room_left = 0;
+  for (RankId r : open_) room_left -= balance_[r];
+  auto slack = static_cast<std::int64_t>(std::min<Wide>(room_left, std::numeric_limits<std::int64_t>::max()));
+  for (RankId from : open_) {
+    if (excess(from) < min_segment_) continue;
+    RankId best = from;
+    for (RankId to : open_) {
+      const std::int64_t left = room(to) - excess(from);
+      if (room(to) > 0 && left >= 0 && left <= slack && (best == from || room(to) < room(best))) best = to;
+    }
+    if (best == from) continue;
+    const std::int64_t left = room(best) - excess(from);
+    if (try_flow(from, best, excess(from))) slack -= left;
+  }
+  return true;
+}
+
+bool Settlement::absorb_small() {
+  for (RankId r : open_)
+    if (is_small(balance_[r]) && absorb_into(r)) return true;
+  return false;
+}
+
+bool Settlement::absorb_into(RankId small) {
+  RankId best = small;
+  for (RankId r : open_) {
+    const std::int64_t after = balance_[r] + balance_[small];
+    const std::int64_t size = std::abs(balance_[r]);
+    if (r == small || size < min_segment_ || is_small(after)) continue;
+    if (best != small && std::abs(balance_[best]) <= size) continue;
+    if (excess(r) > 0 ? slot_for(r, size) && slot_for(small, after) : slot_for(small, size).has_value())
+      best = r;
+  }
+  if (best == small) return false;
+  return excess(best) > 0 ? try_flow(best, small, excess(best)) : try_flow(small, best, room(best));
+}
+
+bool Settlement::close_receiver(RankId from) {
+  RankId best = from;
+  for (RankId r : open_) {
+    if (room(r) < min_segment_ || room(r) > excess(from)) continue;
+    if (best != from && room(best) >= room(r)) continue;
+    if (slot_for(from, room(r))) best = r;
+  }
+  return best != from && try_flow(from, best, room(best));
+}
+
+bool Settlement::close_sender(RankId to) {
+  RankId best = to;
+  for (RankId r : open_) {
+    if (excess(r) < min_segment_ || excess(r) > room(to)) continue;
+    if (best != to && excess(best) >= excess(r)) continue;
+    if (slot_for(r, excess(r))) best = r;
+  }
+  return best != to && try_flow(best, to, excess(best));
+}
+
+// No single slot closes either side: the slot with the most to give gives it, to a rank that gets nothing
+// from `from` yet if possible. What is left to move stays large enough to be moved.
+bool Settlement::split(RankId from, RankId to) {
+  const std::int64_t wanted = std::min(excess(from), room(to));
+  std::optional<SlotId> best;
+  std::int64_t amount = 0;
+  for (SlotId s = slots_->begin(from); s < slots_->end(from); ++s) {
+    std::int64_t piece = std::min(rest_[s], wanted);
+    if (is_small(wanted - piece)) piece = wanted - min_segment_;
+    if (piece >= (*slots_)[s].least && piece > amount) best = s, amount = piece;
+  }
+  if (!best) return false;
+  RankId target = to;
+  for (RankId r : open_)
+    if (room(r) >= amount && !is_small(room(r) - amount) && !sends_to(from, r) &&
+        (sends_to(from, target) || room(r) > room(target)))
+      target = r;
+  flow(*best, target, amount);
+  return true;
+}
+
+// A piece larger than the excess, where that is too small to be moved, to the rank with the most room.
+bool Settlement::overshoot(RankId from, RankId to) {
+  std::optional<SlotId> best;
+  std::int64_t amount = room(to) + 1;
+  for (SlotId s = slots_->begin(from); s < slots_->end(from); ++s) {
+    const std::int64_t piece = std::max(excess(from), (*slots_)[s].least);
+    if (piece <= rest_[s] && piece < amount) best = s, amount = piece;
+  }
+  if (best) flow(*best, to, amount);
+  return best.has_value();
+}
+
+bool Settlement::mend() {
+  for (RankId from : open_) {
+    while (excess(from) > 0) {
+      const bool mended = std::ranges::any_of(
+          open_, [&](RankId to) { return room(to) > 0 && (lengthen(from, to) || detour(from, to)); });
+      if (!mended && std::ranges::none_of(open_, [&](RankId to) { return room(to) > 0 && swap(from, to); }))
+        return false;
+    }
+  }
+  return true;
+}
+
+// By moving more, or less, along a transfer that there is; or by one more transfer beside it.
+bool Settlement::lengthen(RankId from, RankId to) {
+  const std::int64_t amount = std::min(excess(from), room(to));
+  for (const Move& m : moves_) {
+    const auto& slot = (*slots_)[m.slot];
+    if (slot.rank == from && m.to == to && rest_[m.slot] >= amount) return flow(m.slot, to, amount), true;
+    if (slot.rank == to && m.to == from && m.amount - amount >= slot.least)
+      return flow(m.slot, from, -amount), true;
+  }
+  for (const Move& m : moves_) {
+    const auto& slot = (*slots_)[m.slot];
+    if (slot.rank != from || m.to != to) continue;
+    const std::int64_t back = min_segment_ - amount;
+    if (back <= 0 || m.amount - back < slot.least) continue;
+    const auto other = slot_for(from, min_segment_, m.slot);
+    if (!other) continue;
+    flow(m.slot, to, -back);
+    flow(*other, to, min_segment_);
+    return true;
+  }
+  return false;
+}
+
+// By leading a transfer that ends or begins at one of the two ranks through the other: each of the two pieces
+// is then large, and their difference is the amount. The smallest such transfer is taken.
+bool Settlement::detour(RankId from, RankId to) {
+  const std::int64_t amount = std::min(excess(from), room(to));
+  const auto none = moves_.size();
+  std::size_t best = none;
+  for (std::size_t i = 0; i < moves_.size(); ++i) {
+    if (best != none && moves_[i].amount >= moves_[best].amount) continue;
+    if (can_detour(moves_[i], from, to, amount)) best = i;
+  }
+  if (best == none) return false;
+  const Move m = moves_[best];
+  const RankId sender = (*slots_)[m.slot].rank;
+  const RankId through = sender == to || m.to == to ? from : to;
+  const std::int64_t in = m.amount + (sender == to ? -amount : sender == from ? amount : 0);
+  const std::int64_t out = m.amount + (m.to == to ? amount : m.to == from ? -amount : 0);
+  flow(m.slot, m.to, -m.amount);
+  flow(m.slot, through, in);
+  flow(*slot_for(through, out), m.to, out);
+  return true;
+}
+
+bool Settlement::can_detour(const Move& m, RankId from, RankId to, std::int64_t amount) const {
+  const RankId sender = (*slots_)[m.slot].rank;
+  const bool at_to = sender == to || m.to == to;
+  const bool at_from = sender == from || m.to == from;
+  if (at_to == at_from) return false;
+  const RankId through = at_to ? from : to;
+  const std::int64_t in = m.amount + (sender == to ? -amount : sender == from ? amount : 0);
+  const std::int64_t out = m.amount + (m.to == to ? amount : m.to == from ? -amount : 0);
+  return in >= (*slots_)[m.slot].least && in - m.amount <= rest_[m.slot] &&
+         slot_for(through, out).has_value();
+}
+
+// By a piece each way, whose difference is the amount.
+bool Settlement::swap(RankId from, RankId to) {
+  const std::int64_t amount = std::min(excess(from), room(to));
+  for (SlotId s = slots_->begin(to); s < slots_->end(to); ++s) {
+    const std::int64_t back = (*slots_)[s].least;
+    if (back <= 0 || rest_[s] < back) continue;
+    const auto forth = slot_for(from, back + amount);
+    if (!forth) continue;
+    flow(*forth, to, back + amount);
+    flow(s, from, back);
+    return true;
+  }
+  return false;
+}
+
+std::optional<SlotId> Settlement::slot_for(RankId from, std::int64_t amount, SlotId except) const {
+  std::optional<SlotId> best;
+  for (SlotId s = slots_->begin(from); s < slots_->end(from); ++s)
+    if (s != except && rest_[s] >= amount && amount >= (*slots_)[s].least &&
+        (!best || rest_[s] < rest_[*best]))
+      best = s;
+  return best;
+}
+
+bool Settlement::sends_to(RankId from, RankId to) const {
+  return std::ranges::any_of(moves_,
+                             [&](const Move& m) { return m.to == to && (*slots_)[m.slot].rank == from; });
+}
+
+bool Settlement::try_flow(RankId from, RankId to, std::int64_t amount) {
+  const auto slot = slot_for(from, amount);
+  if (!slot) return false;
+  flow(*slot, to, amount);
+  return true;
+}
+
+void Settlement::flow(SlotId slot, RankId to, std::int64_t amount) {
+  rest_[slot] -= amount;
+  balance_[(*slots_)[slot].rank] -= amount;
+  balance_[to] += amount;
+  const auto same = std::ranges::find_if(moves_, [=](const Move& m) { return m.slot == slot && m.to == to; });
+  if (same == moves_.end())
+    moves_.push_back({slot, to, amount});
+  else if ((same->amount += amount) == 0)
+    moves_.erase(same);
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,66 @@
+// Settles excess against room, as debts are settled: with few payments, each of them one expert to one rank.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "evenkeel/balance/home_slots.h"
+
+namespace evenkeel {
+
+// `amount` assignments of a slot's expert to a rank that is not its home: one transfer.
+struct Move {
+  SlotId slot;
+  RankId to;
+  std::int64_t amount = 0;
+};
+
+class Settlement {
+ public:
+  void reset(const HomeSlots& slots, std::span<const std::int64_t> balance, std::int64_t min_segment);
+
+  // Moves pieces until no rank of `ranks` has a positive balance; false where it got stuck.
+  bool settle(std::span<const RankId> ranks);
+
+  std::span<const Move> moves() const { return moves_; }
+  std::span<const std::int64_t> balance() const { return balance_.span(); }
+  std::int64_t rest(SlotId slot) const { return rest_[slot]; }
+  std::span<const std::int64_t> rests() const { return rest_.span(); }
+
+ private:
+  void drop_settled();
+  bool step();
+  bool settle_equal_pairs();
+  bool absorb_small();
+  bool absorb_into(RankId small);
+  bool close_receiver(RankId from);
+  bool close_sender(RankId to);
+  bool split(RankId from, RankId to);
+  bool overshoot(RankId from, RankId to);
+  bool mend();
+  bool lengthen(RankId from, RankId to);
+  bool detour(RankId from, RankId to);
+  bool can_detour(const Move& m, RankId from, RankId to, std::int64_t amount) const;
+  bool swap(RankId from, RankId to);
+
+  std::int64_t excess(RankId r) const { return balance_[r]; }
+  std::int64_t room(RankId r) const { return -balance_[r]; }
+  bool is_small(std::int64_t amount) const {
+    return amount != 0 && amount < min_segment_ && amount > -min_segment_;
+  }
+  std::optional<SlotId> slot_for(RankId from, std::int64_t amount, SlotId except = SlotId(-1)) const;
+  bool sends_to(RankId from, RankId to) const;
+  bool try_flow(RankId from, RankId to, std::int64_t amount);
+  void flow(SlotId slot, RankId to, std::int64_t amount);
+
+  const HomeSlots* slots_ = nullptr;
+  std::int64_t min_segment_ = 0;
+  IndexedVector<RankId, std::int64_t> balance_;  // above 0: excess; below: room
+  IndexedVector<SlotId, std::int64_t> rest_;
+  std::vector<RankId> open_;
+  std::vector<Move> moves_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,162 @@
+#include "evenkeel/balance/small_search.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace evenkeel {
+
+namespace {
+
+template <class Visit>
+void for_each_rank(std::uint64_t set, Visit visit) {
+  for (; set != 0; set &= set - 1) visit(static_cast<std::size_t>(std::countr_zero(set)));
+}
+
+std::uint64_t only(std::size_t rank) {
+  return std::uint64_t{1} << rank;
+}
+
+}  // namespace
+
+bool SmallSearch::is_small(const LayerPlacement& placement) {
+  return std::int64_t{placement.num_experts()} * (placement.num_ranks() - 1) <= kMostPairs;
+}
+
+bool SmallSearch::improve(const Counts& counts, const LayerPlacement& placement,
+                          std::span<const std::int64_t> base_load, std::int64_t min_segment,
+                          std::int64_t ideal, Goal known, StepPlan& plan) {
+  begin(counts, placement, base_load, min_segment);
+  const std::int64_t last = std::min(known.worst, ideal + kMostWorstLoads);
+  for (worst_ = ideal; worst_ <= last; ++worst_) {
+    find_pairs(worst_);
+    Ranks over = 0;
+    for (std::size_t r = 0; r < ranks_; ++r)
+      if (placement.has_single_homes() && home_load_[r] > worst_) over |= only(r);
+    const auto most = static_cast<std::int64_t>(pairs_.size());
+    flows_left_ = kMostFlows;
+    for (std::int64_t transfers = 0; transfers <= (worst_ < known.worst ? most : known.transfers - 1);
+         ++transfers) {
+      if (!choose(0, transfers, over)) continue;
+      write(placement, plan);
+      return true;
+    }
+  }
+  return false;
+}
+
+void SmallSearch::begin(const Counts& counts, const LayerPlacement& placement,
+                        std::span<const std::int64_t> base_load, std::int64_t min_segment) {
+  ranks_ = static_cast<std::size_t>(counts.num_ranks());
+  const auto experts = static_cast<std::size_t>(counts.num_experts());
+  load_.assign(counts.loads().begin(), counts.loads().end());
+  least_.assign(experts, 0);
+  homes_.assign(experts, 0);
+  base_.assign(ranks_, 0);
+  std::ranges::copy(base_load, base_.begin());
+  home_load_ = base_;
+  given_.assign(experts * ranks_, 0);
+  pairs_.reserve(experts * ranks_);
+  chosen_.reserve(experts * ranks_);
+  for (std::size_t e = 0; e < experts; ++e) {
+    least_[e] = std::min(load_[e], std::max<std::int64_t>(min_segment, 1));
+    for (RankId home : placement.homes(ExpertId(e))) {
+      homes_[e] |= only(home.offset());
+      home_load_[home.offset()] += load_[e];
+    }
+  }
+}
+
+void SmallSearch::find_pairs(std::int64_t worst) {
+  pairs_.clear();
+  chosen_.clear();
+  for (std::size_t e = 0; e < load_.size(); ++e)
+    for (std::size_t r = 0; r < ranks_; ++r)
+      if (load_[e] > 0 && (homes_[e] & only(r)) == 0 && least_[e] <= worst - base_[r])
+        pairs_.push_back({e, r});
+}
+
+// `left` more pairs, from number `first` on; `unhelped`: ranks over the worst load that nothing leaves yet.
+bool SmallSearch::choose(std::size_t first, std::int64_t left, Ranks unhelped) {
+  if (std::popcount(unhelped) > left) return false;
+  if (left == 0) return flows_left_-- > 0 && loads_fit();
+  for (std::size_t i = first; i + static_cast<std::size_t>(left) <= pairs_.size() && flows_left_ > 0; ++i) {
+    chosen_.push_back(pairs_[i]);
+    if (choose(i + 1, left - 1, unhelped & ~homes_[pairs_[i].expert])) return true;
+    chosen_.pop_back();
+  }
+  return false;
+}
+
+// A maximum flow: every chosen pair gets the least it may have, the rest goes where there is space, and what
+// does not fit makes room by moving others.
+bool SmallSearch::loads_fit() {
+  std::ranges::fill(given_, 0);
+  allowed_ = homes_;
+  for (std::size_t r = 0; r < ranks_; ++r) space_.resize(ranks_), space_[r] = worst_ - base_[r];
+  for (const Pair& pair : chosen_) {
+    given(pair.expert, pair.rank) = least_[pair.expert];
+    space_[pair.rank] -= least_[pair.expert];
+    allowed_[pair.expert] |= only(pair.rank);
+  }
+  if (std::ranges::any_of(space_, [](std::int64_t space) { return space < 0; })) return false;
+  for (std::size_t e = 0; e < load_.size(); ++e) {
+    std::int64_t rest = load_[e];
+    for (const Pair& pair : chosen_) rest -= pair.expert == e ? least_[e] : 0;
+    if (rest < 0 || !place_rest(e, rest)) return false;
+  }
+  return true;
+}
+
+bool SmallSearch::place_rest(std::size_t expert, std::int64_t rest) {
+  bool moved = true;
+  while (rest > 0 && moved) {
+    moved = false;
+    for_each_rank(allowed_[expert], [&](std::size_t rank) {
+      std::int64_t amount = rest;
+      if (amount == 0 || !make_room(rank, amount, 0)) return;
+      given(expert, rank) += amount;
+      rest -= amount;
+      moved = true;
+    });
+  }
+  return rest == 0;
+}
+
+// Takes `amount`, or less, of a rank's space, after moving other experts' pieces on if there is none.
+bool SmallSearch::make_room(std::size_t rank, std::int64_t& amount, Ranks seen) {
+  if (space_[rank] > 0) {
+    amount = std::min(amount, space_[rank]);
+    space_[rank] -= amount;
+    return true;
+  }
+  seen |= only(rank);
+  for (std::size_t e = 0; e < load_.size(); ++e) {
+    const std::int64_t fixed = (homes_[e] & only(rank)) != 0 ? 0 : least_[e];
+    std::int64_t movable = std::min(amount, given(e, rank) - fixed);
+    if ((allowed_[e] & only(rank)) == 0 || movable <= 0) continue;
+    bool made = false;
+    for_each_rank(allowed_[e] & ~seen, [&](std::size_t other) {
+      if (made || !make_room(other, movable, seen)) return;
+      given(e, rank) -= movable;
+      given(e, other) += movable;
+      made = true;
+    });
+    if (made) return amount = movable, true;
+  }
+  return false;
+}
+
+void SmallSearch::write(const LayerPlacement& placement, StepPlan& plan) const {
+  plan.begin(placement);
+  for (std::size_t e = 0; e < load_.size(); ++e) {
+    if (load_[e] == 0) continue;
+    plan.begin_expert(ExpertId(e));
+    const auto give = [&](std::size_t rank) {
+      if (given_[e * ranks_ + rank] > 0) plan.give(RankId(rank), given_[e * ranks_ + rank]);
+    };
+    for (RankId home : placement.homes(ExpertId(e))) give(home.offset());
+    for_each_rank(allowed_[e] & ~homes_[e], give);
+  }
+}
+
+}  // namespace evenkeel
