@@ -1,8 +1,7 @@
-# One target a folder: evenkeel_library(NAME SOURCES ... [PUBLIC ...] [PRIVATE ...]) makes evenkeel::NAME.
+# The kinds of target there are; every CMakeLists.txt of the tree speaks in these.
 include(GNUInstallDirs)
 
 set(EVENKEEL_WARNINGS -Wall -Wextra -Wshadow -Wconversion)
-option(EVENKEEL_WERROR "Treat warnings as errors" ${PROJECT_IS_TOP_LEVEL})
 
 function(evenkeel_options target)
   target_compile_features(${target} PUBLIC cxx_std_20)
@@ -10,6 +9,8 @@ function(evenkeel_options target)
   target_compile_options(${target} PRIVATE ${EVENKEEL_WARNINGS} $<$<BOOL:${EVENKEEL_WERROR}>:-Werror>)
 endfunction()
 
+# evenkeel_library(NAME SOURCES ... [PUBLIC ...] [PRIVATE ...]): the library of one folder, evenkeel::NAME.
+# PRIVATE libraries that are only headers are needed to build it, never to link an installed copy.
 function(evenkeel_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   set(target evenkeel_${name})
@@ -18,19 +19,43 @@ function(evenkeel_library name)
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
                                               $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  list(TRANSFORM arg_PRIVATE REPLACE "^(fmt::fmt-header-only|nlohmann_json::nlohmann_json)$" "$<BUILD_INTERFACE:\\1>")
   target_link_libraries(${target} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE})
   evenkeel_options(${target})
-  set_property(GLOBAL APPEND PROPERTY EVENKEEL_LIBRARIES ${target})
+  set_property(GLOBAL APPEND PROPERTY EVENKEEL_LIBRARIES ${name})
+  if(EVENKEEL_INSTALL)
+    install(TARGETS ${target} EXPORT evenkeelTargets)
+    install(DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}/" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/evenkeel/${name}
+            FILES_MATCHING PATTERN "*.h" PATTERN internal EXCLUDE)
+  endif()
 endfunction()
 
-# evenkeel_test(NAME SOURCES ... LINK ...): a GoogleTest program, one ctest entry.
+# evenkeel_test(NAME SOURCES ... LINK ... [LABELS ...]): a GoogleTest program, one ctest entry.
+# Labels choose what the sanitizers run: `concurrent` under ThreadSanitizer, `parsing` under ASan and UBSan. The
+# target tests_<label> builds exactly the programs of a label.
 function(evenkeel_test name)
-  cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK;LABELS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_LINK} GTest::gmock GTest::gtest_main)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
   target_compile_definitions(${name} PRIVATE EVENKEEL_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   evenkeel_options(${name})
   add_test(NAME ${name} COMMAND ${name})
-  set_tests_properties(${name} PROPERTIES TIMEOUT 300)
+  set_tests_properties(${name} PROPERTIES TIMEOUT 300 LABELS "${arg_LABELS}")
+  foreach(label ${arg_LABELS})
+    if(NOT TARGET tests_${label})
+      add_custom_target(tests_${label})
+    endif()
+    add_dependencies(tests_${label} ${name})
+  endforeach()
+endfunction()
+
+# evenkeel_benchmark(NAME SOURCES ... LINK ...): a Google Benchmark program; `make bench` runs all of them.
+function(evenkeel_benchmark name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ${arg_LINK} benchmark::benchmark_main)
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin/benchmarks)
+  evenkeel_options(${name})
 endfunction()

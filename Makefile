@@ -1,0 +1,59 @@
+# The thin front: every target is one call that can be made by hand. CMake presets do the work.
+SHELL := /bin/bash
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := build
+.PHONY: build demo test bench lint format sanitize clean help
+
+BUILD := build/release
+COMMAND := $(BUILD)/bin/evenkeel
+# CMake's own test runner and Ninja take all cores; a smaller machine says JOBS=1.
+JOBS ?= $(shell nproc)
+
+help:
+	@echo "make build     the command, at $(COMMAND)"
+	@echo "make demo      what balancing buys, on a real routing trace"
+	@echo "make test      builds everything and runs the tests"
+	@echo "make bench     the benchmarks, each beside its rival or its limit"
+	@echo "make lint      formatting, include directions, clang-tidy, ruff"
+	@echo "make format    rewrites the sources as .clang-format and ruff say"
+	@echo "make sanitize  the concurrent tests under ThreadSanitizer, the parsing ones under ASan and UBSan"
+	@echo "make clean     removes build/"
+
+# Set-up runs once, and again when the script changes.
+build/.setup-%: tools/setup.sh
+	@mkdir -p build
+	@tools/setup.sh $*
+	@touch $@
+
+$(BUILD)/build.ninja: build/.setup-build
+	@cmake --preset release
+	@touch $@
+
+build: $(BUILD)/build.ninja
+	@cmake --build --preset release --parallel $(JOBS) --target bin/evenkeel
+
+demo: build
+	@tools/demo.sh $(COMMAND)
+
+test: $(BUILD)/build.ninja
+	@cmake --build --preset release --parallel $(JOBS)
+	@ctest --preset release --parallel $(JOBS)
+
+# Configured again, since OpenBLAS is found only once it is there. Rows without it still have their other rival.
+bench: $(BUILD)/build.ninja build/.setup-bench
+	@cmake --preset release >/dev/null
+	@cmake --build --preset release --parallel $(JOBS)
+	@for program in $(BUILD)/bin/benchmarks/*; do echo "== $$program"; "$$program" || exit; done
+	@$(COMMAND) bench
+
+lint: $(BUILD)/build.ninja build/.setup-lint
+	@tools/lint.sh
+
+format: build/.setup-lint
+	@tools/lint.sh --fix
+
+sanitize: build/.setup-build
+	@tools/sanitize.sh
+
+clean:
+	rm -rf build

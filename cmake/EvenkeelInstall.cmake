@@ -1,0 +1,15 @@
+# Makes find_package(evenkeel) work for an installed copy. The libraries install themselves (EvenkeelTargets.cmake).
+include(CMakePackageConfigHelpers)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/evenkeel)
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/evenkeelConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/evenkeelConfig.cmake INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/evenkeelConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/evenkeelConfig.cmake ${PROJECT_BINARY_DIR}/evenkeelConfigVersion.cmake
+        DESTINATION ${package_dir})
+install(EXPORT evenkeelTargets NAMESPACE evenkeel:: DESTINATION ${package_dir})
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+
+if(TARGET evenkeel_cli)
+  install(TARGETS evenkeel_cli)
+endif()

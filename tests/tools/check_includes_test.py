@@ -1,0 +1,96 @@
+"""The include check finds each kind of wrong include, and nothing in a tree that is right."""
+
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+import check_includes
+
+
+class CheckIncludes(unittest.TestCase):
+    def problems(self, files):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in files.items():
+                path = Path(folder, name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+            return check_includes.Finder(Path(folder)).run()
+
+    def assert_one_problem(self, files, words):
+        found = self.problems(files)
+        self.assertEqual(len(found), 1, found)
+        self.assertIn(words, found[0])
+
+    def test_accepts_what_the_table_permits_directly_and_through_others(self):
+        self.assertEqual(
+            self.problems(
+                {
+                    "evenkeel/base/error.h": "#pragma once\n",
+                    "evenkeel/plan/plan.h": '#pragma once\n#include "evenkeel/base/error.h"\n',
+                    "evenkeel/balance/ep.cpp": '#include "evenkeel/base/error.h"\n#include <fmt/format.h>\n',
+                    "evenkeel/exchange/deal.h": '#pragma once\n#include "evenkeel/plan/plan.h"\n',
+                    "cli/plan.cpp": '#include "evenkeel/exchange/deal.h"\n#include <CLI/CLI.hpp>\n',
+                }
+            ),
+            [],
+        )
+
+    def test_refuses_an_include_against_the_direction_and_says_what_is_allowed(self):
+        self.assert_one_problem(
+            {
+                "evenkeel/balance/ep.h": "#pragma once\n",
+                "evenkeel/plan/plan.h": '#pragma once\n#include "evenkeel/balance/ep.h"\n',
+            },
+            "evenkeel/plan/plan.h:2: plan may not include balance (it may include base, routing, topology)",
+        )
+
+    def test_refuses_an_include_between_folders_side_by_side(self):
+        self.assert_one_problem(
+            {
+                "evenkeel/device/arena.h": "#pragma once\n",
+                "evenkeel/io/file.cpp": '  #  include "evenkeel/device/arena.h"\n',
+            },
+            "io may not include device",
+        )
+
+    def test_refuses_internal_headers_from_outside_their_folder(self):
+        internal = {"evenkeel/comm/thread/internal/world.h": "#pragma once\n"}
+        include = '#include "evenkeel/comm/thread/internal/world.h"\n'
+        self.assertEqual(self.problems(internal | {"evenkeel/comm/thread/run.cpp": include}), [])
+        self.assert_one_problem(internal | {"evenkeel/comm/faulty.cpp": include}, "is for evenkeel/comm/thread alone")
+        self.assert_one_problem(internal | {"cli/run.cpp": include}, "is for evenkeel/comm/thread alone")
+
+    def test_refuses_an_internal_header_in_a_public_one(self):
+        self.assert_one_problem(
+            {
+                "evenkeel/io/internal/json.h": "#pragma once\n",
+                "evenkeel/io/file.h": '#pragma once\n#include "evenkeel/io/internal/json.h"\n',
+            },
+            "which is not installed",
+        )
+
+    def test_refuses_third_party_types_in_public_headers_alone(self):
+        for header in ["fmt/format.h", "nlohmann/json.hpp", "oneapi/dnnl/dnnl.hpp", "dnnl.hpp", "zip.h", "CLI/CLI.hpp"]:
+            text = f"#pragma once\n#include <{header}>\n"
+            self.assert_one_problem({"evenkeel/io/file.h": text}, f"<{header}>")
+            self.assertEqual(self.problems({"evenkeel/io/internal/file.h": text, "evenkeel/io/file.cpp": text}), [])
+
+    def test_refuses_a_header_that_may_be_included_twice(self):
+        self.assert_one_problem({"evenkeel/io/internal/file.h": "int f();\n"}, "without #pragma once")
+
+    def test_refuses_an_include_of_a_file_that_is_not_there(self):
+        self.assert_one_problem({"evenkeel/io/file.cpp": '#include "evenkeel/io/lost.h"\n'}, "there is no")
+
+    def test_refuses_a_folder_that_the_table_does_not_know(self):
+        self.assert_one_problem({"evenkeel/utils/all.cpp": "\n"}, "evenkeel/utils")
+
+    def test_refuses_long_files_of_every_kind(self):
+        self.assertEqual(self.problems({"evenkeel/io/a.cpp": "\n" * 600}), [])
+        for name in ["evenkeel/io/a.cpp", "tests/io/a_test.cpp", "tools/a.py"]:
+            self.assert_one_problem({name: "\n" * 601}, "601 lines")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+"""Checks what the compiler does not: who includes whom, what public headers show, and how long files are.
+
+usage: tools/check_includes.py [ROOT]
+"""
+
+import re
+import sys
+from pathlib import Path
+
+# A folder of evenkeel/ may include the folders on its right, and all that those may include.
+MAY_INCLUDE = {
+    "base": "",
+    "device": "base",
+    "routing": "base",
+    "topology": "base",
+    "model": "base",
+    "plan": "routing topology",
+    "placement": "plan",
+    "balance": "plan",
+    "memory": "plan balance model",
+    "io": "routing topology model plan",
+    "comm": "device",
+    "exchange": "plan comm",
+    "compute": "device",
+    "layer": "exchange compute memory balance",
+    "sim": "layer io placement",
+    "report": "sim",
+}
+
+# Public headers name none of these; sources may.
+THIRD_PARTY = re.compile(r"(fmt/|nlohmann/|oneapi/|dnnl|zip\.h|zlib\.h|CLI/|mpi\.h|omp\.h|gtest/|gmock/|benchmark/)")
+
+MOST_LINES = 600
+
+INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]')
+
+
+def permitted(folder):
+    """All folders that `folder` may include, itself among them."""
+    reach, open_ends = set(), [folder]
+    while open_ends:
+        name = open_ends.pop()
+        if name not in reach:
+            reach.add(name)
+            open_ends += MAY_INCLUDE[name].split()
+    return reach
+
+
+def sources(root, *folders):
+    for folder in folders:
+        yield from sorted(path for path in (root / folder).rglob("*") if path.suffix in {".h", ".cpp", ".py", ".cu"})
+
+
+def is_internal(path):
+    return "internal" in Path(path).parts
+
+
+class Finder:
+    """Collects what is wrong with a tree, each as `file:line: sentence`."""
+
+    def __init__(self, root):
+        self.root = root
+        self.problems = []
+
+    def run(self):
+        for path in sources(self.root, "evenkeel", "cli", "examples"):
+            self.check_source(path.relative_to(self.root), path.read_text(encoding="utf-8").splitlines())
+        for path in sources(self.root, "evenkeel", "cli", "examples", "tests", "benchmarks", "python", "tools"):
+            self.check_length(path.relative_to(self.root), len(path.read_text(encoding="utf-8").splitlines()))
+        return self.problems
+
+    def report(self, path, line, sentence):
+        self.problems.append(f"{path}:{line}: {sentence}")
+
+    def check_length(self, path, lines):
+        if lines > MOST_LINES:
+            self.report(path, lines, f"{lines} lines, and {MOST_LINES} is the most; split it by concept")
+
+    def check_source(self, path, lines):
+        if path.parts[0] == "evenkeel" and path.parts[1] not in MAY_INCLUDE:
+            self.report(path, 1, f"tools/check_includes.py does not say what evenkeel/{path.parts[1]} may include")
+            return
+        is_header = path.suffix == ".h"
+        if is_header and not any(line.strip() == "#pragma once" for line in lines):
+            self.report(path, 1, "a header without #pragma once")
+        for number, line in enumerate(lines, 1):
+            found = INCLUDE.match(line)
+            if found:
+                self.check_include(path, number, found[1])
+
+    def check_include(self, path, number, included):
+        is_public = path.parts[0] == "evenkeel" and path.suffix == ".h" and not is_internal(path)
+        if is_public and THIRD_PARTY.match(included):
+            self.report(path, number, f"a public header includes <{included}>; third-party types stay in sources")
+        if not included.startswith("evenkeel/"):
+            return
+        if not (self.root / included).exists():
+            self.report(path, number, f"there is no {included}")
+        self.check_direction(path, number, included)
+        if is_internal(included):
+            self.check_internal(path, number, Path(included), is_public)
+
+    def check_direction(self, path, number, included):
+        if path.parts[0] != "evenkeel":
+            return
+        folder, other = path.parts[1], Path(included).parts[1]
+        if other not in permitted(folder):
+            allowed = ", ".join(sorted(permitted(folder) - {folder})) or "nothing"
+            self.report(path, number, f"{folder} may not include {other} (it may include {allowed})")
+
+    def check_internal(self, path, number, included, is_public):
+        owner = Path(*included.parts[: included.parts.index("internal")])
+        if owner not in path.parents:
+            self.report(path, number, f"{included} is for {owner} alone")
+        elif is_public:
+            self.report(path, number, f"a public header includes {included}, which is not installed")
+
+
+def main():
+    root = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).resolve().parent.parent
+    problems = Finder(root).run()
+    for problem in problems:
+        print(problem)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

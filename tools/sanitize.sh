@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Runs the concurrent tests under ThreadSanitizer and the parsing ones under AddressSanitizer and UBSan.
+# usage: tools/sanitize.sh [tsan|asan]...      (default: both)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+# ThreadSanitizer needs its own part of the address space, which a kernel may have given away.
+fixed_addresses=()
+if setarch "$(uname -m)" -R true 2>/dev/null; then fixed_addresses=(setarch "$(uname -m)" -R); fi
+
+run() {
+  local preset=$1 label=$2
+  shift 2
+  cmake --preset "$preset" "$@" >/dev/null
+  # The target exists once a test carries the label.
+  cmake --build --preset "$preset" --target "tests_$label"
+  "${fixed_addresses[@]}" ctest --preset "$preset" --parallel "$(nproc)"
+}
+
+[ $# -gt 0 ] || set -- tsan asan
+for preset in "$@"; do
+  case $preset in
+    tsan) run tsan concurrent ;;
+    asan) run asan parsing ;;
+    *) echo "tools/sanitize.sh: unknown sanitizer '$preset'; tsan or asan" >&2; exit 2 ;;
+  esac
+done
