@@ -8,9 +8,8 @@
 //           ready when the operation is called.
 // Stream    Operations are carried out in the order of their stream. On the CPU a stream is drained by the
 //           rank's own thread, inside Event::wait() and Stream::synchronize(); what a peer reads from this
-//           rank needs no help from it, so peers proceed while this rank computes. An operation is complete
-//           only when its receivers have copied too: ranks that use several streams wait for them in one
-//           order, or they may wait for each other.
+//           rank needs no help from it, so peers proceed while this rank computes. A rank that waits for
+//           one operation serves all that it has posted, so ranks may wait in different orders.
 // Deadline  A wait that outlasts the deadline given where the ranks were started throws CommError, naming
 //           the rank at the root of the delay (not one that itself waits for another), and aborts.
 // Errors    After abort(), by anyone, every blocked and every later call on the communicator and on all that

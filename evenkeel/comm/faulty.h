@@ -23,9 +23,9 @@ struct Fault {
     delay,    // sleep `seconds`, then post it
   };
   Kind kind = Kind::fail;
-  std::string operation;  // the name it strikes at: "dispatch", "split"; empty: any
-  int at = 1;             // strikes at the at-th operation of that name, counted from 1; 0: at each
-  double seconds = 60;    // of delay; of silence, before it ends with InjectedFault
+  std::string operation{};  // the name it strikes at: "dispatch", "split"; empty: any
+  int at = 1;               // strikes at the at-th operation of that name, counted from 1; 0: at each
+  double seconds = 60;      // of delay; of silence, before it ends with InjectedFault
 };
 
 class FaultyCommunicator final : public Communicator {
@@ -37,12 +37,13 @@ class FaultyCommunicator final : public Communicator {
   RankId rank() const override { return inner_.rank(); }
   int size() const override { return inner_.size(); }
   Event all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream& stream,
-                   const char* name) override;
+                   const char* name = "all_gather") override;
   Event send_receive(std::span<const SendSlice> sends, std::span<const ReceiveSlice> receives, Stream& stream,
                      const char* name) override;
   Event all_reduce(std::span<std::int64_t> values, Reduction reduction, Stream& stream,
-                   const char* name) override;
-  Event all_reduce(std::span<double> values, Reduction reduction, Stream& stream, const char* name) override;
+                   const char* name = "all_reduce") override;
+  Event all_reduce(std::span<double> values, Reduction reduction, Stream& stream,
+                   const char* name = "all_reduce") override;
   std::unique_ptr<Communicator> split(int color) override;
   void throw_if_aborted(const char* name) override { inner_.throw_if_aborted(name); }
   void abort(const std::string& cause) noexcept override { inner_.abort(cause); }

@@ -1,28 +1,279 @@
+// Messages between thread ranks: what arrives, in which order, whatever the graph of an exchange.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <random>
+#include <thread>
+
+#include "evenkeel/base/error.h"
 #include "evenkeel/comm/thread/run_ranks.h"
 #include "evenkeel/device/cpu/stream.h"
 
 namespace evenkeel {
 namespace {
 
-TEST(Smoke, Ring) {
-  for (int ranks : {1, 2, 3, 8, 64, 128}) {
+using Bytes = std::vector<std::byte>;
+
+// Bytes that no other message of a test has.
+Bytes payload(int from, int to, int number, std::size_t size) {
+  std::mt19937_64 random(static_cast<std::uint64_t>((from * 1000 + to) * 100000 + number));
+  Bytes bytes(size);
+  for (std::byte& each : bytes) each = static_cast<std::byte>(random());
+  return bytes;
+}
+
+struct PlannedMessage {
+  int from;
+  int to;
+  std::size_t size;
+};
+
+// The messages of one step, which every rank draws alike. A pair may have several, or none.
+std::vector<PlannedMessage> random_step(int ranks, std::mt19937_64& random) {
+  std::uniform_int_distribution<int> any_rank(0, ranks - 1);
+  std::uniform_int_distribution<int> count(0, 3 * ranks);
+  std::uniform_int_distribution<int> exponent(0, 17);
+  std::vector<PlannedMessage> step(static_cast<std::size_t>(count(random)));
+  for (PlannedMessage& message : step) {
+    std::uniform_int_distribution<std::size_t> size(0, std::size_t{1} << exponent(random));
+    message = {any_rank(random), any_rank(random), size(random)};
+  }
+  return step;
+}
+
+// One posted step of one rank: its buffers, and what the receive buffers must hold in the end.
+struct PostedStep {
+  std::vector<Bytes> sent;
+  std::vector<Bytes> received;
+  std::vector<Bytes> expected;
+  Event event;
+};
+
+PostedStep post_step(Communicator& comm, Stream& stream, const std::vector<PlannedMessage>& step,
+                     int number) {
+  const int me = comm.rank().value();
+  PostedStep posted;
+  std::vector<SendSlice> sends;
+  std::vector<ReceiveSlice> receives;
+  posted.sent.reserve(step.size());
+  posted.received.reserve(step.size());
+  for (std::size_t i = 0; i < step.size(); ++i) {
+    const PlannedMessage& message = step[i];
+    const Bytes bytes = payload(message.from, message.to, number * 1000 + static_cast<int>(i), message.size);
+    if (message.from == me) {
+      posted.sent.push_back(bytes);
+      sends.push_back({RankId(message.to), posted.sent.back()});
+    }
+    if (message.to == me) {
+      posted.received.emplace_back(message.size);
+      posted.expected.push_back(bytes);
+      receives.push_back({RankId(message.from), posted.received.back()});
+    }
+  }
+  posted.event = comm.send_receive(sends, receives, stream, "step");
+  return posted;
+}
+
+TEST(SendReceive, DeliversEveryRandomGraphOfMessages) {
+  for (int ranks = 1; ranks <= 16; ++ranks) {
+    const auto seed = static_cast<std::uint64_t>(7000 + ranks);
     run_ranks(ranks, [&](Communicator& comm) {
-      std::vector<int> in(100), out(100, comm.rank().value());
-      std::vector<int> all(static_cast<std::size_t>(ranks) * 100);
+      std::mt19937_64 random(seed);
       CpuStream stream;
-      for (int i = 0; i < 20; ++i) {
-        const SendSlice send{RankId((comm.rank().value() + 1) % ranks), std::as_bytes(std::span(out))};
-        const ReceiveSlice receive{RankId((comm.rank().value() + ranks - 1) % ranks),
-                                   std::as_writable_bytes(std::span(in))};
-        comm.send_receive(std::span(&send, 1), std::span(&receive, 1), stream, "ring").wait();
-        EXPECT_EQ(in[99], receive.peer.value());
-        comm.all_gather(std::as_bytes(std::span(out)), std::as_writable_bytes(std::span(all)), stream).wait();
-        for (int r = 0; r < ranks; ++r) EXPECT_EQ(all[static_cast<std::size_t>(r) * 100 + 7], r);
+      for (int number = 0; number < 12; ++number) {
+        PostedStep step = post_step(comm, stream, random_step(ranks, random), number);
+        step.event.wait();
+        EXPECT_EQ(step.received, step.expected) << "seed " << seed << ", step " << number;
       }
     });
   }
+}
+
+TEST(SendReceive, DeliversStepsThatAreAllPostedBeforeAnyIsAwaited) {
+  constexpr int ranks = 5;
+  run_ranks(ranks, [&](Communicator& comm) {
+    std::mt19937_64 random(11);
+    std::vector<PostedStep> steps;
+    CpuStream stream;
+    for (int number = 0; number < 40; ++number) {
+      steps.push_back(post_step(comm, stream, random_step(ranks, random), number));
+    }
+    stream.synchronize();
+    for (const PostedStep& step : steps) {
+      EXPECT_TRUE(step.event.complete());
+      EXPECT_EQ(step.received, step.expected);
+    }
+  });
+}
+
+TEST(SendReceive, SurvivesThousandsOfStepsWithRandomDelays) {
+  constexpr int ranks = 6;
+  run_ranks(ranks, [&](Communicator& comm) {
+    std::mt19937_64 shared(23);
+    std::mt19937_64 own(static_cast<std::uint64_t>(comm.rank().value()));
+    std::uniform_int_distribution<int> delay(0, 400);
+    CpuStream stream;
+    for (int number = 0; number < 2000; ++number) {
+      std::vector<PlannedMessage> graph = random_step(ranks, shared);
+      for (PlannedMessage& message : graph) message.size %= 200;
+      if (const int draw = delay(own); draw < 20)
+        std::this_thread::sleep_for(std::chrono::microseconds(draw * 10));
+      PostedStep step = post_step(comm, stream, graph, number);
+      step.event.wait();
+      ASSERT_EQ(step.received, step.expected) << "step " << number;
+    }
+  });
+}
+
+TEST(SendReceive, MatchesMessagesOfAPairInIssueOrderEvenWhenReceivesWaitInAnother) {
+  run_ranks(2, [](Communicator& comm) {
+    constexpr int count = 6;
+    int values[count] = {};
+    CpuStream streams[count];
+    Event events[count];
+    if (comm.rank() == RankId(0)) {
+      for (int i = 0; i < count; ++i) {
+        values[i] = 100 + i;
+        const SendSlice send{RankId(1), std::as_bytes(std::span(&values[i], 1))};
+        events[i] = comm.send_receive({&send, 1}, {}, streams[i], "ordered");
+      }
+    } else {
+      for (int i = 0; i < count; ++i) {
+        const ReceiveSlice receive{RankId(0), std::as_writable_bytes(std::span(&values[i], 1))};
+        events[i] = comm.send_receive({}, {&receive, 1}, streams[i], "ordered");
+      }
+    }
+    for (int i = count - 1; i >= 0; --i) events[i].wait();
+    for (int i = 0; i < count; ++i) EXPECT_EQ(values[i], 100 + i);
+  });
+}
+
+TEST(SendReceive, NeedsNoAgreementOnTheOrderOfWaiting) {
+  constexpr int ranks = 4;
+  run_ranks(ranks, [](Communicator& comm) {
+    const std::unique_ptr<Communicator> weights = comm.split(0);
+    const int me = comm.rank().value();
+    const Bytes out(20'000, static_cast<std::byte>(me));
+    std::vector<Bytes> in(2 * ranks, Bytes(out.size()));
+    CpuStream streams[2];
+    std::vector<SendSlice> sends;
+    for (int peer = 0; peer < ranks; ++peer) sends.push_back({RankId(peer), out});
+    Communicator* const communicators[] = {&comm, weights.get()};
+    // All sends stand before all receives, and half of the ranks wait for the second stream first.
+    for (std::size_t i : {0U, 1U}) communicators[i]->send_receive(sends, {}, streams[i], "out");
+    for (std::size_t i : {0U, 1U}) {
+      for (std::size_t peer = 0; peer < ranks; ++peer) {
+        const ReceiveSlice receive{RankId(peer), in[i * ranks + peer]};
+        communicators[i]->send_receive({}, {&receive, 1}, streams[i], "in");
+      }
+    }
+    streams[me % 2].synchronize();
+    streams[1 - me % 2].synchronize();
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      EXPECT_EQ(in[i], Bytes(out.size(), static_cast<std::byte>(i % ranks)));
+    }
+  });
+}
+
+TEST(SendReceive, DeliversAnySize) {
+  run_ranks(2, [](Communicator& comm) {
+    CpuStream stream;
+    const int other = 1 - comm.rank().value();
+    for (std::size_t size :
+         {1, 2, 3, 7, 63, 64, 65, 4095, 4096, 4097, 262'143, 262'144, 1'000'003, 5'000'000}) {
+      const Bytes sent = payload(comm.rank().value(), other, 0, size);
+      Bytes received(size);
+      const SendSlice send{RankId(other), sent};
+      const ReceiveSlice receive{RankId(other), received};
+      comm.send_receive({&send, 1}, {&receive, 1}, stream, "sized").wait();
+      EXPECT_EQ(received, payload(other, comm.rank().value(), 0, size)) << size;
+    }
+  });
+}
+
+TEST(SendReceive, LeavesOutMessagesOfNoBytes) {
+  run_ranks(3, [](Communicator& comm) {
+    CpuStream stream;
+    // Only one side names an empty message: it must not take the place of the next real one.
+    const std::byte out{42};
+    std::byte in{};
+    std::vector<SendSlice> sends;
+    std::vector<ReceiveSlice> receives;
+    for (int peer = 0; peer < 3; ++peer) sends.push_back({RankId(peer), {}});
+    if (comm.rank() == RankId(0)) sends.push_back({RankId(1), {&out, 1}});
+    if (comm.rank() == RankId(1)) receives.push_back({RankId(0), {&in, 1}});
+    comm.send_receive(sends, receives, stream, "empty").wait();
+    EXPECT_EQ(in, comm.rank() == RankId(1) ? out : std::byte{});
+    comm.send_receive({}, {}, stream, "nothing").wait();
+  });
+}
+
+TEST(SendReceive, DeliversToOneself) {
+  run_ranks(1, [](Communicator& comm) {
+    CpuStream stream;
+    const Bytes first = payload(0, 0, 1, 1000);
+    const Bytes second = payload(0, 0, 2, 1000);
+    Bytes in_first(1000);
+    Bytes in_second(1000);
+    const SendSlice sends[] = {{RankId(0), first}, {RankId(0), second}};
+    const ReceiveSlice receives[] = {{RankId(0), in_first}, {RankId(0), in_second}};
+    comm.send_receive(sends, receives, stream, "self").wait();
+    EXPECT_EQ(in_first, first);
+    EXPECT_EQ(in_second, second);
+  });
+}
+
+TEST(SendReceive, CopiesSoThatASenderMayOverwriteAfterItsEvent) {
+  run_ranks(2, [](Communicator& comm) {
+    CpuStream stream;
+    Bytes buffer(100'000);
+    for (int number = 0; number < 50; ++number) {
+      if (comm.rank() == RankId(0)) {
+        std::fill(buffer.begin(), buffer.end(), static_cast<std::byte>(number));
+        const SendSlice send{RankId(1), buffer};
+        comm.send_receive({&send, 1}, {}, stream, "overwritten").wait();
+      } else {
+        const ReceiveSlice receive{RankId(0), buffer};
+        comm.send_receive({}, {&receive, 1}, stream, "overwritten").wait();
+        EXPECT_EQ(buffer, Bytes(buffer.size(), static_cast<std::byte>(number)));
+      }
+    }
+  });
+}
+
+TEST(SendReceive, NeedsNoHelpFromASenderThatComputes) {
+  std::atomic<bool> received = false;
+  run_ranks(2, [&](Communicator& comm) {
+    std::byte value{7};
+    CpuStream stream;
+    if (comm.rank() == RankId(0)) {
+      const SendSlice send{RankId(1), {&value, 1}};
+      const Event sent = comm.send_receive({&send, 1}, {}, stream, "unaided");
+      while (!received) std::this_thread::sleep_for(std::chrono::milliseconds(1));  // computes, calls nothing
+      sent.wait();
+    } else {
+      const ReceiveSlice receive{RankId(0), {&value, 1}};
+      comm.send_receive({}, {&receive, 1}, stream, "unaided").wait();
+      received = true;
+    }
+  });
+  EXPECT_TRUE(received);
+}
+
+TEST(SendReceive, RefusesAPeerThatDoesNotExist) {
+  run_ranks(2, [](Communicator& comm) {
+    CpuStream stream;
+    std::byte value{};
+    const SendSlice send{RankId(2), {&value, 1}};
+    const ReceiveSlice receive{RankId(-1), {&value, 1}};
+    EXPECT_THROW(comm.send_receive({&send, 1}, {}, stream, "wrong"), InvalidArgument);
+    try {
+      comm.send_receive({}, {&receive, 1}, stream, "wrong");
+      FAIL() << "took rank -1";
+    } catch (const InvalidArgument& error) {
+      EXPECT_STREQ(error.what(), "receives: rank -1 does not exist; allowed: 0..1");
+    }
+  });
 }
 
 }  // namespace

@@ -108,8 +108,7 @@ void Operation::publish_message(Message& message, Clash& clash) {
     Receive& receive = lane.receives.pop();
     if (!match(message, receive, clash)) return;
     const Operation& receiver = *receive.operation;
-    wake = theirs.awaited == &receiver && receiver.sleep_ == Sleep::for_messages &&
-           receiver.missing_ <= receiver.wake_at_missing_;
+    wake = theirs.awaited == &receiver && receiver.may_go_on();
   }
   if (wake) theirs.bell.notify_one();
 }
@@ -143,32 +142,57 @@ void Operation::refuse(const Clash& clash) {
 
 void Operation::carry_out() {
   start_ = Clock::now();
-  copy_messages();
-  await_acknowledgements();
+  wait_until_done();
   retire();
   if (finish_ != nullptr) finish_(*this);
 }
 
-void Operation::copy_messages() {
-  while (untaken_ > 0) {
-    Fifo<Receive> taken = take_arrived();
-    while (!taken.empty()) {
-      const Receive& receive = taken.pop();
-      Message& message = *receive.message;
-      if (message.bytes.data() != receive.bytes.data()) {
-        std::memcpy(receive.bytes.data(), message.bytes.data(), receive.bytes.size());
-      }
-      acknowledge(message);
+void Operation::wait_until_done() {
+  bool has_nudged = false;
+  std::unique_lock lock(desk().mutex);
+  for (;;) {
+    if (group_.world().aborted()) {
+      lock.unlock();
+      fail();
     }
+    if (untaken_ == 0 && unacknowledged_ == 0) return;
+    if (copy_what_has_come(lock)) continue;
+    if (untaken_ == 0 && !std::exchange(has_nudged, true)) {
+      lock.unlock();
+      nudge_receivers();
+      lock.lock();
+      continue;
+    }
+    sleep(lock);
   }
 }
 
-// Sleeps until half of what is missing has come, so that a rank with P peers wakes up log P times, not P.
+// Serves every pending operation of the rank, this one first: whatever two ranks wait for, in whichever
+// order, neither keeps the other's bytes from moving.
+bool Operation::copy_what_has_come(std::unique_lock<std::mutex>& lock) {
+  Operation* served = this;
+  if (arrived_.empty()) {
+    const std::vector<Operation*>& pending = desk().pending;
+    const auto found = std::find_if(pending.begin(), pending.end(),
+                                    [](const Operation* each) { return !each->arrived_.empty(); });
+    if (found == pending.end()) return false;
+    served = *found;
+  }
+  Fifo<Receive> taken = served->take_arrived();
+  lock.unlock();
+  while (!taken.empty()) {
+    const Receive& receive = taken.pop();
+    Message& message = *receive.message;
+    if (message.bytes.data() != receive.bytes.data()) {
+      std::memcpy(receive.bytes.data(), message.bytes.data(), receive.bytes.size());
+    }
+    acknowledge(message);
+  }
+  lock.lock();
+  return true;
+}
+
 Fifo<Receive> Operation::take_arrived() {
-  std::unique_lock lock(desk().mutex);
-  const bool overlaps = receive_bytes_ >= overlap_bytes;
-  wake_at_missing_ = !overlaps ? 0 : arrived_.empty() ? missing_ / 2 : missing_;
-  sleep(lock, Sleep::for_messages, [this] { return missing_ <= wake_at_missing_; });
   for (Receive* receive = arrived_.first(); receive != nullptr; receive = receive->next) {
     receive->place = receive->message->place = Place::taken;
     --untaken_;
@@ -185,31 +209,45 @@ void Operation::acknowledge(Message& message) {
     const std::lock_guard lock(theirs.mutex);
     message.acknowledged = true;
     --sender.unacknowledged_;
-    wake = sender.unacknowledged_ == 0 && theirs.awaited == &sender &&
-           sender.sleep_ == Sleep::for_acknowledgements;
+    wake = theirs.awaited == &sender && sender.may_go_on();
   }
   if (wake) theirs.bell.notify_one();
 }
 
-void Operation::await_acknowledgements() {
-  std::unique_lock lock(desk().mutex);
-  sleep(lock, Sleep::for_acknowledgements, [this] { return unacknowledged_ == 0; });
+// Wakes receivers that sleep on other news although a message of this operation lies ready for them.
+void Operation::nudge_receivers() {
+  for (const Message& message : sends_) {
+    Desk& theirs = group_.world().desk(group_.world_rank(message.to));
+    {
+      const std::lock_guard lock(theirs.mutex);
+      if (message.place != Place::arrived || theirs.awaited == nullptr) continue;
+      theirs.nudged = true;
+    }
+    theirs.bell.notify_one();
+  }
 }
 
-template <class Ready>
-void Operation::sleep(std::unique_lock<std::mutex>& lock, Sleep what, Ready ready) {
-  World& world = group_.world();
-  if (ready() && !world.aborted()) return;
-  sleep_ = what;
+// Until half of what is missing has come, so that a rank with P peers wakes up log P times rather than P.
+void Operation::sleep(std::unique_lock<std::mutex>& lock) {
+  const World& world = group_.world();
+  sleep_ = untaken_ > 0 ? Sleep::for_messages : Sleep::for_acknowledgements;
+  wake_at_missing_ = receive_bytes_ >= overlap_bytes ? missing_ / 2 : 0;
+  desk().nudged = false;
   desk().awaited = this;
   const auto deadline = start_ + std::chrono::duration_cast<Clock::duration>(
                                      std::chrono::duration<double>(world.deadline_seconds()));
-  desk().bell.wait_until(lock, deadline, [&] { return ready() || world.aborted() || awaits_one_who_left(); });
-  if (!ready() || world.aborted()) {
+  desk().bell.wait_until(lock, deadline, [&] {
+    return may_go_on() || desk().nudged || world.aborted() || awaits_one_who_left();
+  });
+  if (world.aborted() || !(may_go_on() || desk().nudged)) {
     lock.unlock();
     fail();
   }
   desk().awaited = nullptr;
+}
+
+bool Operation::may_go_on() const {
+  return sleep_ == Sleep::for_messages ? missing_ <= wake_at_missing_ : unacknowledged_ == 0;
 }
 
 bool Operation::awaits_one_who_left() const {

@@ -57,12 +57,13 @@ class Operation final : public CpuOperation {
   static bool match(Message& message, Receive& receive, Clash& clash);
   [[noreturn]] void refuse(const Clash& clash);
 
-  void copy_messages();
+  void wait_until_done();
+  bool copy_what_has_come(std::unique_lock<std::mutex>& lock);
   Fifo<Receive> take_arrived();
-  void acknowledge(Message& message);
-  void await_acknowledgements();
-  template <class Ready>
-  void sleep(std::unique_lock<std::mutex>& lock, Sleep what, Ready ready);
+  static void acknowledge(Message& message);
+  void nudge_receivers();
+  void sleep(std::unique_lock<std::mutex>& lock);
+  bool may_go_on() const;
   static bool is_absent(const Receive& receive);
   bool awaits_one_who_left() const;
   [[noreturn]] void fail();

@@ -43,6 +43,7 @@ struct alignas(64) Desk {
 
   // Guarded by `mutex`.
   Operation* awaited = nullptr;     // what the rank sleeps in
+  bool nudged = false;              // a peer sleeps until this rank copies something else
   const char* last_name = nullptr;  // its latest operation
   std::uint64_t posted = 0;
   Clock::time_point last_time;
