@@ -16,6 +16,10 @@ void HomeSlots::reset(const Counts& counts, const LayerPlacement& placement, std
   begin_.emplace_back(count);
   next_.assign(begin_.begin(), begin_.end() - 1);
   slots_.resize(count);
+  copies_.resize(count);
+  copies_begin_.assign(1, 0);
+  copies_begin_.reserve(static_cast<std::size_t>(counts.num_experts()) + 1);
+  std::size_t at = 0;
   for (ExpertId expert : indices<ExpertId>(counts.num_experts())) {
     const std::int64_t load = counts.load(expert);
     const auto homes = placement.homes(expert);
@@ -23,8 +27,10 @@ void HomeSlots::reset(const Counts& counts, const LayerPlacement& placement, std
       SlotId& next = next_[homes[copy].offset()];
       slots_[next.offset()] = {expert, homes[copy], copy_share(load, homes.size(), copy),
                                std::min(load, min_segment)};
+      copies_[at++] = next;
       ++next;
     }
+    copies_begin_.push_back(at);
   }
 }
 

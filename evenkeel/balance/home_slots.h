@@ -35,11 +35,18 @@ class HomeSlots {
   // The slots of a rank are begin(rank) <= slot < end(rank).
   SlotId begin(RankId rank) const { return begin_[rank.offset()]; }
   SlotId end(RankId rank) const { return begin_[rank.offset() + 1]; }
+  // The slots of an expert, its owner's first.
+  std::span<const SlotId> copies(ExpertId expert) const {
+    return std::span(copies_).subspan(copies_begin_[expert.offset()],
+                                      copies_begin_[expert.offset() + 1] - copies_begin_[expert.offset()]);
+  }
 
  private:
   std::vector<Slot> slots_;
-  std::vector<SlotId> begin_;  // [P + 1]
-  std::vector<SlotId> next_;   // [P], while filling
+  std::vector<SlotId> begin_;              // [P + 1]
+  std::vector<SlotId> next_;               // [P], while filling
+  std::vector<std::size_t> copies_begin_;  // [E + 1] into copies_
+  std::vector<SlotId> copies_;
 };
 
 }  // namespace evenkeel

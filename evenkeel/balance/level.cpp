@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "evenkeel/balance/ep.h"
+#include "evenkeel/balance/local_rows.h"
 #include "evenkeel/balance/step_input.h"
-#include "evenkeel/balance/transfer_bound.h"
 
 namespace evenkeel {
 
@@ -40,35 +41,39 @@ void Level::plan(const Counts& counts, const LayerPlacement& placement, StepPlan
                  std::span<const std::int64_t> base_load) {
   require_step_input(counts, placement, base_load);
   slots_.reset(counts, placement, options_.min_segment);
-  home_load_.assign(static_cast<std::size_t>(counts.num_ranks()), 0);
-  add_home_loads(base_load);
+  add_home_loads(placement.num_ranks(), base_load);
   const std::int64_t total = std::accumulate(base_load.begin(), base_load.end(), counts.total());
   if (within_threshold(total)) return keep_home(counts, placement, plan);
 
   const std::int64_t ideal = ideal_worst(total, home_load_.size(), base_load);
+  if (!placement.has_single_homes()) free_moves_.level(slots_, home_load_, ideal);
   const std::int64_t worst = search_worst(ideal);
-  write(counts, placement, plan);
-  if (worst > ideal) take_least_loaded_if_lower(counts, placement, plan, base_load);
+  if (worst == ideal || !least_loaded_is_lower(worst, counts, placement, plan, base_load)) {
+    settle_rests();
+    keep_rows_local(counts, slots_, rest_, moves_);
+    write(counts, placement, plan);
+  }
   if (SmallSearch::is_small(placement)) search_all(counts, placement, plan, base_load, ideal);
 }
 
-void Level::take_least_loaded_if_lower(const Counts& counts, const LayerPlacement& placement, StepPlan& plan,
-                                       std::span<const std::int64_t> base_load) {
-  const std::int64_t worst = worst_load(plan, base_load);
+// Its last piece of an expert may be smaller than min_segment, so it can be lower where pieces are large.
+bool Level::least_loaded_is_lower(std::int64_t worst, const Counts& counts, const LayerPlacement& placement,
+                                  StepPlan& plan, std::span<const std::int64_t> base_load) {
   least_loaded_.plan(counts, placement, plan, base_load);
-  if (worst_load(plan, base_load) >= worst) write(counts, placement, plan);
+  return worst_load(plan, base_load) < worst;
 }
 
 void Level::search_all(const Counts& counts, const LayerPlacement& placement, StepPlan& plan,
                        std::span<const std::int64_t> base_load, std::int64_t ideal) {
   const SmallSearch::Goal known{worst_load(plan, base_load),
                                 static_cast<std::int64_t>(plan.transfers().size())};
-  if (known.worst == ideal && known.transfers == transfer_lower_bound(counts, placement, ideal, base_load))
-    return;
+  const std::int64_t fewest = transfer_bound_.of(counts, placement, ideal, base_load);
+  if (known.worst == ideal && known.transfers == fewest) return;
   small_search_.improve(counts, placement, base_load, options_.min_segment, ideal, known, plan);
 }
 
-void Level::add_home_loads(std::span<const std::int64_t> base_load) {
+void Level::add_home_loads(int num_ranks, std::span<const std::int64_t> base_load) {
+  home_load_.assign(static_cast<std::size_t>(num_ranks), 0);
   std::ranges::copy(base_load, home_load_.begin());
   for (const auto& slot : slots_.all()) home_load_[slot.rank.offset()] += slot.share;
   ranks_.clear();
@@ -97,7 +102,7 @@ std::int64_t Level::search_worst(std::int64_t ideal) {
     moves_.assign(settlement_.moves().begin(), settlement_.moves().end());
     return ideal;
   }
-  std::int64_t best = *std::ranges::max_element(home_load_);
+  std::int64_t best = *std::ranges::max_element(home_load_);  // with no move at all
   moves_.clear();
   const auto keep = [&](std::int64_t target) {
     const std::int64_t worst = settled_worst(target);
@@ -115,29 +120,31 @@ std::int64_t Level::search_worst(std::int64_t ideal) {
   return best;
 }
 
+void Level::settle_rests() {
+  rest_.resize(slots_.size());
+  std::ranges::transform(slots_.all(), rest_.begin(), &HomeSlots::Slot::share);
+  for (const Move& m : moves_) rest_[m.slot.offset()] -= m.amount;
+}
+
 void Level::write(const Counts& counts, const LayerPlacement& placement, StepPlan& plan) {
-  first_move_.assign(static_cast<std::size_t>(counts.num_experts()), -1);
-  next_move_.assign(moves_.size(), -1);
-  for (int i = static_cast<int>(moves_.size()) - 1; i >= 0; --i) {
-    int& first = first_move_[slots_[moves_[static_cast<std::size_t>(i)].slot].expert.offset()];
-    next_move_[static_cast<std::size_t>(i)] = std::exchange(first, i);
-  }
+  group_moves(counts.num_experts());
   plan.begin(placement);
   for (ExpertId expert : indices<ExpertId>(counts.num_experts())) {
     if (counts.load(expert) == 0) continue;
     plan.begin_expert(expert);
-    const auto homes = placement.homes(expert);
-    for (std::size_t copy = 0; copy < homes.size(); ++copy) {
-      std::int64_t rest = copy_share(counts.load(expert), homes.size(), copy);
-      for (int i = first_move_[expert.offset()]; i >= 0; i = next_move_[static_cast<std::size_t>(i)]) {
-        const Move& m = moves_[static_cast<std::size_t>(i)];
-        if (slots_[m.slot].rank == homes[copy]) rest -= m.amount;
-      }
-      if (rest > 0) plan.give(homes[copy], rest);
-    }
-    for (int i = first_move_[expert.offset()]; i >= 0; i = next_move_[static_cast<std::size_t>(i)])
-      plan.give(moves_[static_cast<std::size_t>(i)].to, moves_[static_cast<std::size_t>(i)].amount);
+    for (SlotId slot : slots_.copies(expert))
+      if (rest_[slot.offset()] > 0) plan.give(slots_[slot].rank, rest_[slot.offset()]);
+    for (std::size_t i = first_move_[expert.offset()]; i < moves_.size(); i = next_move_[i])
+      plan.give(moves_[i].to, moves_[i].amount);
   }
+}
+
+// Lists of an expert's moves, in the order they were made.
+void Level::group_moves(int num_experts) {
+  first_move_.assign(static_cast<std::size_t>(num_experts), moves_.size());
+  next_move_.resize(moves_.size());
+  for (std::size_t i = moves_.size(); i-- > 0;)
+    next_move_[i] = std::exchange(first_move_[slots_[moves_[i].slot].expert.offset()], i);
 }
 
 }  // namespace evenkeel

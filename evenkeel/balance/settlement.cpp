@@ -21,6 +21,7 @@ void Settlement::reset(const HomeSlots& slots, std::span<const std::int64_t> bal
   rest_.resize(slots.size());
   for (SlotId s : indices<SlotId>(slots.size())) rest_[s] = slots[s].share;
   moves_.clear();
+  moves_.reserve(slots.size() + 8 * balance.size());
 }
 
 bool Settlement::settle(std::span<const RankId> ranks) {

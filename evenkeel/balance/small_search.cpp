@@ -92,7 +92,8 @@ bool SmallSearch::choose(std::size_t first, std::int64_t left, Ranks unhelped) {
 bool SmallSearch::loads_fit() {
   std::ranges::fill(given_, 0);
   allowed_ = homes_;
-  for (std::size_t r = 0; r < ranks_; ++r) space_.resize(ranks_), space_[r] = worst_ - base_[r];
+  space_.resize(ranks_);
+  std::ranges::transform(base_, space_.begin(), [this](std::int64_t base) { return worst_ - base; });
   for (const Pair& pair : chosen_) {
     given(pair.expert, pair.rank) = least_[pair.expert];
     space_[pair.rank] -= least_[pair.expert];

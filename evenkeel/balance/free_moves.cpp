@@ -1,0 +1,50 @@
+#include "evenkeel/balance/free_moves.h"
+
+#include <algorithm>
+
+namespace evenkeel {
+
+void FreeMoves::level(HomeSlots& slots, std::span<std::int64_t> load, std::int64_t target) {
+  reached_by_.resize(load.size());
+  queue_.reserve(load.size());
+  for (RankId rank : indices<RankId>(load.size()))
+    while (load[rank.offset()] > target && find_path(slots, load, target, rank))
+      push(slots, load, target, rank);
+}
+
+bool FreeMoves::find_path(const HomeSlots& slots, std::span<const std::int64_t> load, std::int64_t target,
+                          RankId from) {
+  reached_.assign(load.size(), false);
+  reached_[from.offset()] = true;
+  queue_.assign(1, from);
+  for (std::size_t i = 0; i < queue_.size(); ++i) {
+    const RankId rank = queue_[i];
+    for (SlotId s = slots.begin(rank); s < slots.end(rank); ++s) {
+      if (slots[s].share == 0) continue;
+      for (SlotId copy : slots.copies(slots[s].expert)) {
+        const RankId to = slots[copy].rank;
+        if (reached_[to.offset()]) continue;
+        reached_[to.offset()] = true;
+        reached_by_[to.offset()] = {s, copy};
+        queue_.push_back(to);
+        if (load[to.offset()] < target) return true;
+      }
+    }
+  }
+  return false;
+}
+
+void FreeMoves::push(HomeSlots& slots, std::span<std::int64_t> load, std::int64_t target, RankId from) {
+  const RankId last = queue_.back();
+  std::int64_t amount = std::min(load[from.offset()] - target, target - load[last.offset()]);
+  for (RankId at = last; at != from; at = slots[reached_by_[at.offset()].from].rank)
+    amount = std::min(amount, slots[reached_by_[at.offset()].from].share);
+  for (RankId at = last; at != from; at = slots[reached_by_[at.offset()].from].rank) {
+    slots[reached_by_[at.offset()].from].share -= amount;
+    slots[reached_by_[at.offset()].to].share += amount;
+  }
+  load[from.offset()] -= amount;
+  load[last.offset()] += amount;
+}
+
+}  // namespace evenkeel

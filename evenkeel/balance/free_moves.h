@@ -1,0 +1,38 @@
+// Work that changes ranks without a transfer: from one copy of an expert to another.
+//
+// Problem     With several homes an expert, take as much as possible off ranks above a target load, on
+// copies. Method      Shortest augmenting paths over ranks: a rank passes work of an expert to another of its
+// homes,
+//             which may pass on another expert's.
+// Cost        O(P S) a path for S slots; nothing where every expert has one home.
+// Guarantee   What stays above the target cannot be moved between copies to ranks below it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "evenkeel/balance/home_slots.h"
+
+namespace evenkeel {
+
+class FreeMoves {
+ public:
+  // Changes the slots' shares, and `load` by rank with them.
+  void level(HomeSlots& slots, std::span<std::int64_t> load, std::int64_t target);
+
+ private:
+  bool find_path(const HomeSlots& slots, std::span<const std::int64_t> load, std::int64_t target,
+                 RankId from);
+  void push(HomeSlots& slots, std::span<std::int64_t> load, std::int64_t target, RankId from);
+
+  struct Step {
+    SlotId from;
+    SlotId to;
+  };
+  std::vector<Step> reached_by_;  // [P]
+  std::vector<bool> reached_;     // [P]
+  std::vector<RankId> queue_;     // the last one found has room
+};
+
+}  // namespace evenkeel
