@@ -1,0 +1,112 @@
+#!/usr/bin/env python3
+"""Compiles and runs what a Markdown page shows in fenced blocks, so that the page cannot grow wrong.
+
+usage: readme_snippets.py extract PAGE FOLDER    writes each ```cpp block as a program, prints the files' names
+       readme_snippets.py run PAGE BIN           runs all ```sh blocks in order, in one empty folder beside the
+                                                 repository's data/, with BIN first on PATH
+
+A block whose last words before it are `<!-- not run: why -->` is left out. ```text blocks show output. Any other
+language is an error, as is a block without one: nothing is shown that nobody checks.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+NOT_RUN = re.compile(r"<!--\s*not run: \S.*-->\s*\Z")
+FENCE = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
+
+
+class PageError(Exception):
+    pass
+
+
+@dataclass
+class Block:
+    language: str
+    text: str
+    line: int  # of its first line of code
+
+
+def blocks(page):
+    """The blocks of a page that are to be checked, in order."""
+    found = []
+    for match in FENCE.finditer(page):
+        language, text = match.groups()
+        line = page.count("\n", 0, match.start(2)) + 1
+        if NOT_RUN.search(page[: match.start()]):
+            continue
+        if language not in {"cpp", "sh", "text"}:
+            raise PageError(f"line {line - 1}: a block of language '{language}'; known are cpp, sh and text")
+        found.append(Block(language, text, line))
+    return found
+
+
+def program(block, page_name):
+    """A cpp block as a whole program: without a main of its own, its statements become one."""
+    location = f'#line {block.line} "{page_name}"\n'
+    if "int main(" in block.text:
+        return location + block.text
+    lines = block.text.splitlines(keepends=True)
+    body = next((i for i, line in enumerate(lines) if line.strip() and not line.startswith("#include")), len(lines))
+    return (
+        location
+        + "".join(lines[:body])
+        + "using namespace evenkeel;\nint main() {\n"
+        + f'#line {block.line + body} "{page_name}"\n'
+        + "".join(lines[body:])
+        + "}\n"
+    )
+
+
+def write_if_changed(path, text):
+    if not path.exists() or path.read_text(encoding="utf-8") != text:
+        path.write_text(text, encoding="utf-8")
+
+
+def extract(page_path, folder):
+    folder.mkdir(parents=True, exist_ok=True)
+    number = 0
+    for block in blocks(page_path.read_text(encoding="utf-8")):
+        if block.language == "cpp":
+            number += 1
+            path = folder / f"readme_program_{number}.cpp"
+            write_if_changed(path, program(block, page_path.as_posix()))
+            print(path.as_posix())
+
+
+def run(page_path, bin_folder):
+    environment = os.environ | {"PATH": f"{bin_folder}:{os.environ['PATH']}"}
+    with tempfile.TemporaryDirectory() as scratch:
+        data = page_path.resolve().parent / "data"
+        if data.exists():
+            Path(scratch, "data").symlink_to(data)
+        for block in blocks(page_path.read_text(encoding="utf-8")):
+            if block.language != "sh":
+                continue
+            done = subprocess.run(
+                ["bash", "-euo", "pipefail", "-c", block.text], cwd=scratch, env=environment, stdin=subprocess.DEVNULL
+            )
+            if done.returncode != 0:
+                raise PageError(f"line {block.line}: the block ended with {done.returncode}:\n{block.text}")
+
+
+def main(arguments):
+    actions = {"extract": extract, "run": run}
+    if len(arguments) != 3 or arguments[0] not in actions:
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        actions[arguments[0]](Path(arguments[1]), Path(arguments[2]).resolve())
+    except PageError as error:
+        print(f"{arguments[1]}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,23 @@
+# Configures, builds and runs the consumer from nothing (cmake -P; see CMakeLists.txt for the variables).
+function(step)
+  execute_process(COMMAND ${ARGN} COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+
+file(REMOVE_RECURSE ${WORK_DIR})
+set(consumer ${CMAKE_CURRENT_LIST_DIR}/consumer)
+if(WAY STREQUAL "installed")
+  step(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${WORK_DIR}/prefix)
+  # What users must not depend on is not there for them.
+  file(GLOB_RECURSE internal ${WORK_DIR}/prefix/include/*/internal/*)
+  if(internal)
+    message(FATAL_ERROR "internal headers were installed: ${internal}")
+  endif()
+  set(where -DCMAKE_PREFIX_PATH=${WORK_DIR}/prefix)
+else()
+  set(where -DEVENKEEL_SOURCES=${SOURCE_DIR})
+endif()
+
+step(${CMAKE_COMMAND} -S ${consumer} -B ${WORK_DIR}/build -G ${GENERATOR} -DCMAKE_BUILD_TYPE=Release
+     -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} -DEVENKEEL_WERROR=${WERROR} ${where})
+step(${CMAKE_COMMAND} --build ${WORK_DIR}/build)
+step(${WORK_DIR}/build/consumer)
