@@ -42,6 +42,8 @@ want_build() {
               nlohmann-json3-dev zlib1g-dev; do
     package "$name"
   done
+  # Debian's oneDNN looks for OpenCL wherever it is used, on the CPU as well, and does not depend on it.
+  package ocl-icd-opencl-dev
 }
 
 want_bench() { package libopenblas-dev; }
