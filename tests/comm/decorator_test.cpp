@@ -2,8 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
-#include <random>
 #include <thread>
 
 #include "evenkeel/base/error.h"
@@ -75,16 +75,21 @@ TEST(RecordingCommunicator, CountsOperationsOfSplitCommunicatorsInTheSameRecords
 }
 
 TEST(RecordingCommunicator, SeparatesWaitingFromCopying) {
-  run_ranks(2, [](Communicator& comm) {
+  std::atomic<bool> waits = false;
+  run_ranks(2, [&](Communicator& comm) {
     RecordingCommunicator recorded(comm);
     CpuStream stream;
-    if (comm.rank() == RankId(0)) std::this_thread::sleep_for(std::chrono::milliseconds(60));
+    if (comm.rank() == RankId(0)) {
+      while (!waits) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    }
     std::int64_t value = 1;
     recorded.all_reduce(std::span(&value, 1), Reduction::sum, stream, "late");
+    if (comm.rank() == RankId(1)) waits = true;
     stream.synchronize();  // timed wherever the stream is drained, not at the event alone
     const OperationRecord late = recorded.record("late");
-    EXPECT_GE(late.wait_seconds(), comm.rank() == RankId(1) ? 0.04 : 0.0);
-    EXPECT_LT(late.cpu_seconds, 0.04);
+    EXPECT_GE(late.wait_seconds(), comm.rank() == RankId(1) ? 0.05 : 0.0);
+    EXPECT_LT(late.cpu_seconds, 0.05);
   });
 }
 

@@ -1,6 +1,7 @@
 // Messages between thread ranks: what arrives, in which order, whatever the graph of an exchange.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <random>
 #include <thread>
