@@ -1,0 +1,23 @@
+// How an error leaves the command: one line on stderr, with --json an object on stdout, and the exit status.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "evenkeel/base/error.h"
+
+namespace evenkeel::cli {
+
+// The argument of an InvalidArgument that is about the command line as a whole.
+inline constexpr const char* kCommandLine = "command line";
+
+enum class Exit { success = 0, usage = 2, input = 3, impossible = 4, communication = 5 };
+
+// `subcommand` is the one that ran, or null: an InvalidArgument about one of its options is a matter of
+// usage.
+int report(const Error& error, const CLI::App* subcommand, bool json);
+int report_usage(const CLI::ParseError& error, const CLI::App* subcommand, bool json);
+// Any other exception: of the system or of the standard library.
+int report_other(const std::exception& error, bool json);
+
+}  // namespace evenkeel::cli

@@ -1,0 +1,83 @@
+// The command `evenkeel`: reads the command line, hands over to a subcommand, and turns errors into an exit
+// status.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <string_view>
+#include <vector>
+
+#include "cli/error_report.h"
+#include "cli/subcommand.h"
+
+namespace evenkeel::cli {
+
+namespace {
+
+constexpr const char* kExamples = R"(Examples:
+  evenkeel plan loads.json --ranks 8 --planner level
+  evenkeel run --scenario concentrated:0.95:1 --ranks 8 --tokens 512 --min-segment 64
+  evenkeel SUBCOMMAND --help
+
+Exit status: 0 done, 2 usage, 3 an input is wrong, 4 cannot be done as asked, 5 communication.)";
+
+// A full disk or a closed pipe must not look like success.
+void require_printed() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    throw InvalidArgument("standard output", "cannot be written");
+}
+
+const CLI::App* chosen(const std::vector<Subcommand>& subcommands) {
+  for (const Subcommand& each : subcommands)
+    if (each.app->parsed()) return each.app;
+  return nullptr;
+}
+
+// CLI11 says only that a subcommand is missing.
+void require_subcommand(const std::vector<Subcommand>& subcommands, int argc, char** argv) {
+  const auto word = std::find_if(argv + 1, argv + argc, [](const char* w) { return *w != '-'; });
+  if (word == argv + argc) return;
+  std::vector<std::string> names;
+  for (const Subcommand& each : subcommands) names.push_back(each.app->get_name());
+  if (std::ranges::find(names, *word) != names.end()) return;
+  throw InvalidArgument(kCommandLine, fmt::format("there is no subcommand '{}'", *word),
+                        fmt::format("{}", fmt::join(names, ", ")));
+}
+
+int run(int argc, char** argv) {
+  CLI::App command("Keeps Mixture-of-Experts models balanced across devices.", "evenkeel");
+  command.set_version_flag("--version", "evenkeel " EVENKEEL_VERSION);
+  command.require_subcommand(1);
+  command.footer(kExamples);
+  const std::vector<Subcommand> subcommands = {add_profile(command), add_convert(command), add_plan(command),
+#ifdef EVENKEEL_WITH_LAYER
+                                               add_run(command), add_bench(command)
+#endif
+  };
+  const bool json =
+      std::any_of(argv, argv + argc, [](const char* word) { return std::string_view(word) == "--json"; });
+  try {
+    require_subcommand(subcommands, argc, argv);
+    command.parse(argc, argv);
+    for (const Subcommand& each : subcommands)
+      if (each.app->parsed()) each.run();
+    require_printed();
+    return static_cast<int>(Exit::success);
+  } catch (const CLI::Success& asked) {
+    return command.exit(asked);
+  } catch (const CLI::ParseError& error) {
+    return report_usage(error, chosen(subcommands), json);
+  } catch (const Error& error) {
+    return report(error, chosen(subcommands), json);
+  } catch (const std::exception& error) {
+    return report_other(error, json);
+  }
+}
+
+}  // namespace
+
+}  // namespace evenkeel::cli
+
+int main(int argc, char** argv) {
+  return evenkeel::cli::run(argc, argv);
+}

@@ -1,0 +1,155 @@
+#include "cli/options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <utility>
+
+#include "evenkeel/base/error.h"
+
+namespace evenkeel::cli {
+
+namespace {
+
+using Kind = PlannerOptions::Kind;
+
+constexpr std::array<std::pair<std::string_view, Kind>, 3> kPlanners = {
+    {{"ep", Kind::ep}, {"least-loaded", Kind::least_loaded}, {"level", Kind::level}}};
+
+std::string range(std::int64_t least, std::int64_t most) {
+  return most == kAnySize ? fmt::format("a whole number, {} or more", least)
+                          : fmt::format("a whole number in {}..{}", least, most);
+}
+
+template <class Numbers>
+std::string joined(const Numbers& numbers) {
+  return fmt::format("{}", fmt::join(numbers, ","));
+}
+
+}  // namespace
+
+std::vector<std::string> split(std::string_view text, char separator) {
+  std::vector<std::string> parts;
+  for (std::size_t at; (at = text.find(separator)) != std::string_view::npos; text.remove_prefix(at + 1))
+    parts.emplace_back(text.substr(0, at));
+  parts.emplace_back(text);
+  return parts;
+}
+
+std::int64_t parse_whole(const std::string& option, std::string_view text, std::int64_t least,
+                         std::int64_t most) {
+  std::int64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stop != end || value < least || value > most)
+    throw InvalidArgument(option, fmt::format("'{}'", text), range(least, most));
+  return value;
+}
+
+std::int64_t parse_thousandths(const std::string& option, std::string_view text, std::int64_t least) {
+  const std::size_t point = text.find('.');
+  const std::string_view whole = text.substr(0, point);
+  const std::string_view places = point == std::string_view::npos ? "" : text.substr(point + 1);
+  const auto digits = [](std::string_view part) {
+    return std::ranges::all_of(part, [](char c) { return c >= '0' && c <= '9'; });
+  };
+  const std::string allowed =
+      fmt::format("{} or more, with at most three decimals, such as 1.25", format_thousandths(least));
+  const bool well_formed = !whole.empty() && whole.size() <= 12 && places.size() <= 3 && digits(whole) &&
+                           digits(places) && (point == std::string_view::npos || !places.empty());
+  if (!well_formed) throw InvalidArgument(option, fmt::format("'{}'", text), allowed);
+  const std::int64_t value =
+      std::stoll(std::string(whole)) * 1000 + std::stoll((std::string(places) + "000").substr(0, 3));
+  if (value < least) throw InvalidArgument(option, fmt::format("'{}'", text), allowed);
+  return value;
+}
+
+std::string format_thousandths(std::int64_t thousandths) {
+  std::string text = fmt::format("{}.{:03}", thousandths / 1000, thousandths % 1000);
+  while (text.ends_with('0') && !text.ends_with(".0")) text.pop_back();
+  return text;
+}
+
+CLI::Option* add_whole(CLI::App& app, const std::string& name, std::int64_t& value, std::int64_t least,
+                       std::int64_t most, const std::string& help) {
+  const auto read = [&value, name, least, most](const CLI::results_t& given) {
+    value = parse_whole(name, given.front(), least, most);
+    return true;
+  };
+  return app.add_option(name, read, help)->type_name("N")->default_str(fmt::format("{}", value));
+}
+
+CLI::Option* add_wholes(CLI::App& app, const std::string& name, std::vector<std::int64_t>& values,
+                        std::int64_t least, std::int64_t most, const std::string& help) {
+  const auto read = [&values, name, least, most](const CLI::results_t& given) {
+    values.clear();
+    for (const std::string& part : split(given.front(), ','))
+      values.push_back(parse_whole(name, part, least, most));
+    return true;
+  };
+  return app.add_option(name, read, help)->type_name("N,...")->default_str(joined(values));
+}
+
+CLI::Option* add_thousandths(CLI::App& app, const std::string& name, std::int64_t& value, std::int64_t least,
+                             const std::string& help) {
+  const auto read = [&value, name, least](const CLI::results_t& given) {
+    value = parse_thousandths(name, given.front(), least);
+    return true;
+  };
+  return app.add_option(name, read, help)->type_name("X")->default_str(format_thousandths(value));
+}
+
+CLI::Option* add_json(CLI::App& app, bool& json) {
+  return app.add_flag("--json", json, "Print one JSON object on stdout");
+}
+
+void add_planner_parameters(CLI::App& app, PlannerOptions& options) {
+  add_thousandths(app, "--capacity-factor", options.capacity_factor_thousandths, 1000,
+                  "least-loaded: a rank holds at most this times the mean (alpha)");
+  add_whole(app, "--min-segment", options.min_segment, 0, kAnySize,
+            "No piece of an expert on a foreign rank is smaller than this (m)");
+  add_thousandths(app, "--imbalance-threshold", options.imbalance_threshold_thousandths, 0,
+                  "Below this max/mean nothing is moved (lambda); 0 always plans");
+}
+
+Kind parse_planner(std::string_view name) {
+  for (const auto& [known, kind] : kPlanners)
+    if (known == name) return kind;
+  throw InvalidArgument("--planner", fmt::format("'{}' is no planner", name), "ep, least-loaded, level");
+}
+
+std::string_view name_of(Kind kind) {
+  return std::ranges::find(kPlanners, kind, &std::pair<std::string_view, Kind>::second)->first;
+}
+
+void add_planners(CLI::App& app, std::vector<Kind>& kinds, std::size_t most) {
+  const auto read = [&kinds, most](const CLI::results_t& given) {
+    kinds.clear();
+    for (const std::string& name : split(given.front(), ',')) {
+      const Kind kind = parse_planner(name);
+      if (std::ranges::find(kinds, kind) != kinds.end())
+        throw InvalidArgument("--planner", fmt::format("'{}' twice", name), "each planner once");
+      kinds.push_back(kind);
+    }
+    if (kinds.size() > most)
+      throw InvalidArgument("--planner", fmt::format("'{}'", given.front()), "one planner");
+    return true;
+  };
+  std::vector<std::string_view> names;
+  for (Kind kind : kinds) names.push_back(name_of(kind));
+  app.add_option("--planner", read, "ep (no balancing), least-loaded (LLEP) or level")
+      ->type_name(most == 1 ? "NAME" : "A,B,...")
+      ->default_str(joined(names));
+}
+
+bool is_given(const CLI::App& app, const std::string& option) {
+  return app.count(option) > 0;
+}
+
+void refuse_if_given(const CLI::App& app, const std::string& option, const std::string& why) {
+  if (is_given(app, option)) throw InvalidArgument(option, why, "to leave it out");
+}
+
+}  // namespace evenkeel::cli

@@ -1,0 +1,47 @@
+// Options whose values are checked as they are read: what is refused names the option, what it was given and
+// what it takes (InvalidArgument).
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "evenkeel/balance/planner.h"
+
+namespace evenkeel::cli {
+
+inline constexpr std::int64_t kAnySize = std::numeric_limits<std::int64_t>::max();
+
+// A whole number in least..most; `value` holds the default.
+CLI::Option* add_whole(CLI::App& app, const std::string& name, std::int64_t& value, std::int64_t least,
+                       std::int64_t most, const std::string& help);
+// The same, several separated by commas.
+CLI::Option* add_wholes(CLI::App& app, const std::string& name, std::vector<std::int64_t>& values,
+                        std::int64_t least, std::int64_t most, const std::string& help);
+// A decimal with at most three places, kept in thousandths without rounding.
+CLI::Option* add_thousandths(CLI::App& app, const std::string& name, std::int64_t& value, std::int64_t least,
+                             const std::string& help);
+CLI::Option* add_json(CLI::App& app, bool& json);
+
+std::int64_t parse_whole(const std::string& option, std::string_view text, std::int64_t least,
+                         std::int64_t most);
+std::int64_t parse_thousandths(const std::string& option, std::string_view text, std::int64_t least);
+std::string format_thousandths(std::int64_t thousandths);
+std::vector<std::string> split(std::string_view text, char separator);
+
+// --capacity-factor, --min-segment and --imbalance-threshold, which every planner is given.
+void add_planner_parameters(CLI::App& app, PlannerOptions& options);
+// --planner A[,B...]; `most` is how many it takes.
+void add_planners(CLI::App& app, std::vector<PlannerOptions::Kind>& kinds, std::size_t most);
+
+PlannerOptions::Kind parse_planner(std::string_view name);
+std::string_view name_of(PlannerOptions::Kind kind);
+
+// Refuses an option that was given where `why` says that it has no meaning.
+void refuse_if_given(const CLI::App& app, const std::string& option, const std::string& why);
+bool is_given(const CLI::App& app, const std::string& option);
+
+}  // namespace evenkeel::cli

@@ -1,0 +1,29 @@
+#include "cli/placement_option.h"
+
+#include <fmt/format.h>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/placement_file.h"
+
+namespace evenkeel::cli {
+
+Placement read_placement_file(const std::string& path) {
+  return read_placement(path).placement;
+}
+
+LayerPlacement layer_of(const Placement& placement, std::optional<std::int64_t> layer, int num_experts,
+                        int num_ranks) {
+  if (placement.num_experts() != num_experts || placement.num_ranks() != num_ranks)
+    throw InvalidArgument(
+        "--placement",
+        fmt::format("is for {} experts on {} ranks", placement.num_experts(), placement.num_ranks()),
+        fmt::format("one for {} experts on {} ranks", num_experts, num_ranks));
+  if (!layer && placement.num_layers() > 1)
+    throw InvalidArgument("--layer", fmt::format("the placement has {} layers", placement.num_layers()),
+                          fmt::format("0..{}", placement.num_layers() - 1));
+  // A placement of one layer serves whichever layer of the loads was asked for.
+  if (placement.num_layers() == 1) return placement.layer(0);
+  return placement.layer(static_cast<int>(*layer));
+}
+
+}  // namespace evenkeel::cli

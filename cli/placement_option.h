@@ -1,0 +1,19 @@
+// --placement FILE: the homes of the experts of one layer.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "evenkeel/plan/placement.h"
+
+namespace evenkeel::cli {
+
+Placement read_placement_file(const std::string& path);
+
+// The layer asked for, or the only one. Throws InvalidArgument if there is none such, or if it is for other
+// experts or ranks.
+LayerPlacement layer_of(const Placement& placement, std::optional<std::int64_t> layer, int num_experts,
+                        int num_ranks);
+
+}  // namespace evenkeel::cli

@@ -1,0 +1,21 @@
+// What a subcommand is: its options, and what it does once they are read.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+namespace evenkeel::cli {
+
+struct Subcommand {
+  CLI::App* app = nullptr;
+  std::function<void()> run;
+};
+
+// Each adds itself to the command.
+Subcommand add_profile(CLI::App& command);
+Subcommand add_convert(CLI::App& command);
+Subcommand add_plan(CLI::App& command);
+Subcommand add_run(CLI::App& command);
+Subcommand add_bench(CLI::App& command);
+
+}  // namespace evenkeel::cli
