@@ -71,7 +71,7 @@ class ArrayFile {
   std::unique_ptr<ArrayReader> reader(std::string_view array) const;
 
   // What of an array is held in memory whole may have this many bytes: its own size in an uncompressed file,
-  // and in a compressed one 16 MiB + 64 times the size of the file, so that a small file cannot ask for a big
+  // and in a compressed one 1 MiB + 64 times the size of the file, so that a small file cannot ask for a big
   // buffer.
   virtual std::int64_t max_whole_bytes() const = 0;
 

@@ -192,7 +192,7 @@ class NpzFile final : public ArrayFile {
   }
 
   std::int64_t max_whole_bytes() const override {
-    return (std::int64_t{16} << 20) + 64 * std::min(archive_->file_size(), std::int64_t{1} << 50);
+    return (std::int64_t{1} << 20) + 64 * std::min(archive_->file_size(), std::int64_t{1} << 50);
   }
 
  private:

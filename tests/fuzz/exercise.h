@@ -1,0 +1,23 @@
+// What each fuzz target does with bytes, and what the replay test does with the corpus: read all that can be
+// read. Every refusal must be a ParseError (or, of a profile too big for its transitions, Unsupported);
+// anything else that is thrown gets out.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+namespace evenkeel::fuzz {
+
+enum class Outcome { read, refused };
+
+Outcome exercise_safetensors(std::span<const std::byte> bytes);
+Outcome exercise_npy(std::span<const std::byte> bytes);
+Outcome exercise_npz(std::span<const std::byte> bytes);
+Outcome exercise_json(std::span<const std::byte> bytes);
+Outcome exercise_trace(std::span<const std::byte> bytes);
+
+// By the name of a target: "safetensors", "npy", "npz", "json", "trace".
+Outcome exercise(std::string_view target, std::span<const std::byte> bytes);
+
+}  // namespace evenkeel::fuzz

@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""Makes the seeds in corpus/: small files of every kind the readers know, whole and damaged.
+
+    python3 tests/fuzz/make_corpus.py
+
+What a fuzzer found is added by hand as corpus/<target>/found-*; this script leaves those alone.
+"""
+import io
+import json
+import pathlib
+import struct
+import zipfile
+
+import numpy as np
+
+CORPUS = pathlib.Path(__file__).parent / "corpus"
+IDS = np.arange(24, dtype=np.int16).reshape(4, 3, 2) % 5
+WEIGHTS = (np.arange(24).reshape(4, 3, 2) / 32).astype(np.float32)
+OFFSETS = np.array([0, 1, 4], dtype=np.int64)
+LOADS = np.arange(6, dtype=np.int64).reshape(2, 3)
+NAMES = {"int8": "I8", "int16": "I16", "int32": "I32", "int64": "I64", "uint8": "U8", "float16": "F16",
+         "float32": "F32", "float64": "F64", "bool": "BOOL"}
+
+
+def put(target, name, content):
+    folder = CORPUS / target
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def safetensors(arrays, metadata=None, change=lambda header: header, tail=b""):
+    header, data = {}, b""
+    if metadata:
+        header["__metadata__"] = metadata
+    for name, array in arrays.items():
+        header[name] = {"dtype": NAMES[str(array.dtype)], "shape": list(array.shape),
+                        "data_offsets": [len(data), len(data) + array.nbytes]}
+        data += array.tobytes()
+    text = json.dumps(change(header)).encode()
+    return struct.pack("<Q", len(text)) + text + data + tail
+
+
+def npy(array, version=(1, 0)):
+    out = io.BytesIO()
+    np.lib.format.write_array(out, array, version=version)
+    return out.getvalue()
+
+
+def npy_text(dictionary, data=b"", length=None):
+    text = dictionary.encode() + b"\n"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(text) if length is None else length) + text + data
+
+
+def npz(members, method=zipfile.ZIP_DEFLATED):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", method) as archive:
+        for name, content in members:
+            archive.writestr(zipfile.ZipInfo(name), content, compress_type=method)
+    return out.getvalue()
+
+
+def changed(name, key, value):
+    def change(header):
+        header[name][key] = value
+        return header
+    return change
+
+
+TRACE = {"topk_ids": IDS, "topk_weights": WEIGHTS, "sequence_offsets": OFFSETS}
+META = {"format": "evenkeel.trace.v1", "num_experts": "8", "note": "free"}
+WHOLE = safetensors(TRACE, META)
+PROFILE = safetensors({"loads": LOADS, "transitions": np.ones((1, 3, 3), np.int64)}, {"format": "evenkeel.profile.v1"})
+
+put("safetensors", "trace", WHOLE)
+put("safetensors", "profile", PROFILE)
+put("safetensors", "empty-array", safetensors({"a": np.zeros((0, 7), np.int8)}))
+put("safetensors", "types", safetensors({n: np.ones(2, n) for n in NAMES}))
+put("safetensors", "no-arrays", safetensors({}))
+put("safetensors", "short", WHOLE[:-5])
+put("safetensors", "long", WHOLE + b"?????")
+put("safetensors", "only-length", WHOLE[:8])
+put("safetensors", "length-too-big", struct.pack("<Q", 2**63) + WHOLE[8:])
+put("safetensors", "length-past-end", struct.pack("<Q", 10**6) + WHOLE[8:])
+put("safetensors", "overlap", safetensors(TRACE, META, changed("topk_ids", "data_offsets", [8, 56])))
+put("safetensors", "offset-2-to-63", safetensors(TRACE, META, changed("topk_ids", "data_offsets", [0, 2**63])))
+put("safetensors", "offset-negative", safetensors(TRACE, META, changed("topk_ids", "data_offsets", [-48, 0])))
+put("safetensors", "shape-overflow", safetensors(TRACE, META, changed("topk_ids", "shape", [2**32, 2**32, 2**32])))
+put("safetensors", "shape-negative", safetensors(TRACE, META, changed("topk_ids", "shape", [-4, -3, 2])))
+put("safetensors", "dtype-unknown", safetensors(TRACE, META, changed("topk_ids", "dtype", "Q7")))
+put("safetensors", "not-an-object", struct.pack("<Q", 4) + b"[{}]")
+put("safetensors", "deep", struct.pack("<Q", 4000) + b'{"a":' + b"[" * 3995)
+
+put("npy", "ids", npy(IDS))
+put("npy", "version2", npy(IDS, (2, 0)))
+put("npy", "version3", npy(IDS, (3, 0)))
+put("npy", "scalar", npy(np.array(3.5)))
+put("npy", "bool", npy(np.array([True, False])))
+put("npy", "fortran", npy(np.asfortranarray(IDS)))
+put("npy", "big-endian", npy(IDS.astype(">i4")))
+put("npy", "records", npy(np.zeros(2, dtype=[("a", "<i4")])))
+put("npy", "short", npy(IDS)[:-3])
+put("npy", "header-past-end", npy_text("{", length=65535))
+put("npy", "shape-overflow", npy_text("{'descr': '<i8', 'fortran_order': False, 'shape': (4294967296, 4294967296, 2), }"))
+put("npy", "shape-huge", npy_text("{'descr': '<i8', 'fortran_order': False, 'shape': (1000000000000,), }", b"12345678"))
+put("npy", "shape-negative", npy_text("{'descr': '<i8', 'fortran_order': False, 'shape': (-1,), }"))
+put("npy", "shape-odd", npy_text("{'descr': '|u1', 'fortran_order': False, 'shape': (2,2,), }", b"1234"))
+put("npy", "many-dimensions", npy_text("{'descr': '|u1', 'fortran_order': False, 'shape': (" + "1," * 200 + ") }", b"1"))
+put("npy", "quotes", npy_text("{'descr': '<i8"))
+put("npy", "object", npy_text("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", b"cos\nsystem\n."))
+
+MEMBERS = [("topk_ids.npy", npy(IDS)), ("weights.npy", npy(WEIGHTS)), ("sequence_offsets.npy", npy(OFFSETS)),
+           ("num_experts.npy", npy(np.int64(8)))]
+for name, method in [("stored", zipfile.ZIP_STORED), ("deflated", zipfile.ZIP_DEFLATED)]:
+    put("npz", name, npz(MEMBERS, method))
+put("npz", "bzip2", npz(MEMBERS, zipfile.ZIP_BZIP2))
+put("npz", "empty", npz([]))
+put("npz", "other-member", npz(MEMBERS[:1] + [("readme.txt", b"not an array")]))
+put("npz", "short", npz(MEMBERS)[:-30])
+put("npz", "damaged", npz(MEMBERS).replace(b"NUMPY", b"NUMPX"))
+flipped = bytearray(npz(MEMBERS[:1]))
+flipped[60] ^= 0x55
+put("npz", "bits-flipped", bytes(flipped))
+put("npz", "claims-more", npz([("a.npy", npy_text("{'descr': '|u1', 'fortran_order': False, 'shape': (1000000000000,), }"))]))
+put("npz", "bomb", npz([("sequence_offsets.npy", npy(np.zeros(200_000, np.int64))), ("topk_ids.npy", npy(IDS))]))
+put("npz", "wide-row", npz([("topk_ids.npy", npy(np.zeros((1, 1000, 1000), np.uint8)))]))
+
+put("json", "loads", '{"loads": [3, 0, 12, 5]}')
+put("json", "counts", '{"counts": [[1, 2], [3, 4], [0, 0]]}')
+put("json", "profile", '{"format": "evenkeel.profile.v1", "num_layers": 2, "num_experts": 2, '
+    '"loads": [[1, 2], [3, 0]], "transitions": [[[1, 0], [2, 0]]]}')
+PLACEMENT = {"format": "evenkeel.placement.v1", "num_layers": 2, "num_experts": 4, "num_ranks": 2,
+             "physical_to_logical": [[0, 1, 2, 3], [3, 1, 0, 2]], "objective": 12.5, "bound": 12,
+             "provenance": {"solver": "fast", "seed": 1}}
+put("json", "placement", json.dumps(PLACEMENT))
+put("json", "placement-unequal", json.dumps(PLACEMENT | {"rank_offsets": [[0, 1, 4], [0, 3, 4]]}))
+put("json", "placement-owners", json.dumps(PLACEMENT | {"physical_to_logical": [[0, 1, 2, 2, 3, 0]] * 2,
+                                                        "owners": [[1, 0, 1, 1]] * 2}))
+put("json", "placement-huge-ranks", json.dumps(PLACEMENT | {"num_ranks": 60000}))
+put("json", "placement-huge-layers", json.dumps(PLACEMENT | {"num_layers": 2**62}))
+put("json", "placement-twice", json.dumps(PLACEMENT | {"physical_to_logical": [[0, 0, 2, 3], [3, 1, 0, 2]]}))
+put("json", "placement-homeless", json.dumps(PLACEMENT | {"physical_to_logical": [[0, 1, 2, 1], [3, 1, 0, 2]]}))
+put("json", "overflow", '{"loads": [9223372036854775807, 1]}')
+put("json", "too-big", '{"loads": [9223372036854775808, 1e400, 1e300]}')
+put("json", "negative", '{"counts": [[-1]]}')
+put("json", "ragged", '{"counts": [[1, 2], [3]]}')
+put("json", "deep", '{"loads": ' + "[" * 2000 + "]" * 2000 + "}")
+put("json", "not-utf8", b'{"loads": "\xff\xfe"}')
+put("json", "short", '{"loads": [1, 2')
+
+put("trace", "safetensors", WHOLE)
+put("trace", "npy", npy(IDS))
+put("trace", "npy-one-layer", npy(IDS[:, 0, :]))
+put("trace", "npz", npz(MEMBERS))
+put("trace", "npz-stored", npz(MEMBERS, zipfile.ZIP_STORED))
+put("trace", "absent", npy(np.where(IDS == 2, -1, IDS).astype(np.int8)))
+put("trace", "id-too-big", safetensors({"topk_ids": IDS * 3}, META))
+put("trace", "id-negative", npy(-IDS))
+put("trace", "id-2-to-63", npy(np.full((1, 1, 1), 2**63, np.uint64)))
+put("trace", "no-tokens", npy(np.zeros((0, 3, 2), np.int8)))
+put("trace", "no-layers", npy(np.zeros((3, 0, 2), np.int8)))
+put("trace", "row-too-wide", npy_text("{'descr': '|u1', 'fortran_order': False, 'shape': (0, 1000000000000, 8), }"))
+put("trace", "experts-absurd", safetensors(TRACE, META | {"num_experts": "99999999999999999999"}))
+put("trace", "experts-many", safetensors(TRACE, META | {"num_experts": "65536"}))
+put("trace", "offsets-descend", safetensors(TRACE | {"sequence_offsets": OFFSETS[::-1].copy()}, META))
+put("trace", "offsets-past-end", safetensors(TRACE | {"sequence_offsets": OFFSETS * 5}, META))
+put("trace", "weights-other-shape", safetensors(TRACE | {"topk_weights": WEIGHTS[:2]}, META))
+put("trace", "weights-nan", safetensors(TRACE | {"topk_weights": WEIGHTS * np.nan}, META))
+put("trace", "profile", PROFILE)
+put("trace", "wide-row", npz([("topk_ids.npy", npy(np.zeros((1, 1000, 1000), np.uint8)))]))
