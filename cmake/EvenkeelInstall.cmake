@@ -9,7 +9,3 @@ install(FILES ${PROJECT_BINARY_DIR}/evenkeelConfig.cmake ${PROJECT_BINARY_DIR}/e
         DESTINATION ${package_dir})
 install(EXPORT evenkeelTargets NAMESPACE evenkeel:: DESTINATION ${package_dir})
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
-
-if(TARGET evenkeel_cli)
-  install(TARGETS evenkeel_cli)
-endif()

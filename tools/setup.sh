@@ -4,7 +4,7 @@
 # usage: tools/setup.sh [build|bench|lint|fuzz|all]...      (default: build)
 #   build   compiler, CMake, Ninja and the libraries that `make build`, `demo` and `test` need
 #   bench   what `make bench` needs besides
-#   lint    clang-format, clang-tidy and ruff
+#   lint    clang-format, clang-tidy (with clang's omp.h) and ruff
 #   fuzz    clang with its sanitizer runtime
 # Running it again takes a moment and changes nothing.
 set -euo pipefail
@@ -51,6 +51,7 @@ want_bench() { package libopenblas-dev; }
 want_lint() {
   tool clang-format-$clang clang-format-$clang clang-format
   tool clang-tidy-$clang clang-tidy-$clang clang-tidy
+  package libomp-$clang-dev  # clang's own omp.h; g++'s is not for it
   has_ruff || python3 -c 'import ensurepip, venv' 2>/dev/null || package python3-venv
 }
 
