@@ -4,9 +4,14 @@
 
 namespace evenkeel {
 
+void FreeMoves::reserve(std::size_t ranks) {
+  reached_by_.resize(ranks);
+  reached_.resize(ranks);
+  queue_.reserve(ranks);
+}
+
 void FreeMoves::level(HomeSlots& slots, std::span<std::int64_t> load, std::int64_t target) {
-  reached_by_.resize(load.size());
-  queue_.reserve(load.size());
+  reserve(load.size());
   for (RankId rank : indices<RankId>(load.size()))
     while (load[rank.offset()] > target && find_path(slots, load, target, rank))
       push(slots, load, target, rank);

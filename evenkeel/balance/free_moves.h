@@ -18,6 +18,8 @@ namespace evenkeel {
 
 class FreeMoves {
  public:
+  void reserve(std::size_t ranks);
+
   // Changes the slots' shares, and `load` by rank with them.
   void level(HomeSlots& slots, std::span<std::int64_t> load, std::int64_t target);
 

@@ -20,6 +20,7 @@ constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
 void LeastLoaded::plan(const Counts& counts, const LayerPlacement& placement, StepPlan& plan,
                        std::span<const std::int64_t> base_load) {
   require_step_input(counts, placement, base_load);
+  reserve(counts.num_experts(), counts.num_ranks());
   if (stays_home(counts)) return keep_home(counts, placement, plan);
   begin(counts, placement, base_load);
   plan.begin(placement);
@@ -29,6 +30,11 @@ void LeastLoaded::plan(const Counts& counts, const LayerPlacement& placement, St
     for (std::size_t copy = 0; copy < homes.size(); ++copy)
       assign(copy_share(counts.load(expert), homes.size(), copy), homes[copy], plan);
   }
+}
+
+void LeastLoaded::reserve(int num_experts, int num_ranks) {
+  order_.reserve(static_cast<std::size_t>(num_experts));
+  committed_.resize(static_cast<std::size_t>(num_ranks));
 }
 
 bool LeastLoaded::stays_home(const Counts& counts) const {
@@ -49,7 +55,6 @@ void LeastLoaded::begin(const Counts& counts, const LayerPlacement& placement,
   committed_.assign(static_cast<std::size_t>(counts.num_ranks()), 0);
   std::ranges::copy(base_load, committed_.begin());
   order_.clear();
-  order_.reserve(static_cast<std::size_t>(counts.num_experts()));
   for (ExpertId expert : indices<ExpertId>(counts.num_experts())) {
     const std::int64_t load = counts.load(expert);
     if (load == 0) continue;

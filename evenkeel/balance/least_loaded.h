@@ -33,6 +33,9 @@ class LeastLoaded final : public Planner {
   void plan(const Counts& counts, const LayerPlacement& placement, StepPlan& plan,
             std::span<const std::int64_t> base_load = {}) override;
 
+  // Takes all memory that planning needs for a shape; plan() does so itself.
+  void reserve(int num_experts, int num_ranks);
+
  private:
   bool stays_home(const Counts& counts) const;
   void begin(const Counts& counts, const LayerPlacement& placement, std::span<const std::int64_t> base_load);

@@ -41,6 +41,7 @@ void Level::plan(const Counts& counts, const LayerPlacement& placement, StepPlan
                  std::span<const std::int64_t> base_load) {
   require_step_input(counts, placement, base_load);
   slots_.reset(counts, placement, options_.min_segment);
+  reserve(placement);
   add_home_loads(placement.num_ranks(), base_load);
   const std::int64_t total = std::accumulate(base_load.begin(), base_load.end(), counts.total());
   if (within_threshold(total)) return keep_home(counts, placement, plan);
@@ -54,6 +55,23 @@ void Level::plan(const Counts& counts, const LayerPlacement& placement, StepPlan
     write(counts, placement, plan);
   }
   if (SmallSearch::is_small(placement)) search_all(counts, placement, plan, base_load, ideal);
+}
+
+// All memory of a shape is taken at its first step, whichever path that takes.
+void Level::reserve(const LayerPlacement& placement) {
+  const auto experts = static_cast<std::size_t>(placement.num_experts());
+  const auto ranks = static_cast<std::size_t>(placement.num_ranks());
+  settlement_.reserve(slots_.size(), ranks);
+  least_loaded_.reserve(placement.num_experts(), placement.num_ranks());
+  if (!placement.has_single_homes()) free_moves_.reserve(ranks);
+  balance_.resize(ranks);
+  rest_.reserve(slots_.size());
+  moves_.reserve(Settlement::most_moves(slots_.size(), ranks));
+  first_move_.reserve(experts);
+  next_move_.reserve(moves_.capacity());
+  if (!SmallSearch::is_small(placement)) return;
+  transfer_bound_.reserve(placement);
+  small_search_.reserve(placement);
 }
 
 // Its last piece of an expert may be smaller than min_segment, so it can be lower where pieces are large.

@@ -47,6 +47,7 @@ class Level final : public Planner {
             std::span<const std::int64_t> base_load = {}) override;
 
  private:
+  void reserve(const LayerPlacement& placement);
   void add_home_loads(int num_ranks, std::span<const std::int64_t> base_load);
   bool within_threshold(std::int64_t total) const;
   std::int64_t search_worst(std::int64_t ideal);

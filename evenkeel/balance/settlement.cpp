@@ -12,16 +12,21 @@ __extension__ using Wide = __int128;  // sums of room over many ranks
 
 }  // namespace
 
+void Settlement::reserve(std::size_t slots, std::size_t ranks) {
+  balance_.resize(ranks);
+  rest_.resize(slots);
+  open_.reserve(ranks);
+  moves_.reserve(most_moves(slots, ranks));
+}
+
 void Settlement::reset(const HomeSlots& slots, std::span<const std::int64_t> balance,
                        std::int64_t min_segment) {
   slots_ = &slots;
   min_segment_ = std::max<std::int64_t>(min_segment, 1);
-  balance_.resize(balance.size());
+  reserve(slots.size(), balance.size());
   std::ranges::copy(balance, balance_.begin());
-  rest_.resize(slots.size());
   for (SlotId s : indices<SlotId>(slots.size())) rest_[s] = slots[s].share;
   moves_.clear();
-  moves_.reserve(slots.size() + 8 * balance.size());
 }
 
 bool Settlement::settle(std::span<const RankId> ranks) {

@@ -19,6 +19,9 @@ struct Move {
 
 class Settlement {
  public:
+  // A move ends a slot, or closes or turns the account of a rank, which few steps do to it.
+  static constexpr std::size_t most_moves(std::size_t slots, std::size_t ranks) { return slots + 8 * ranks; }
+  void reserve(std::size_t slots, std::size_t ranks);
   void reset(const HomeSlots& slots, std::span<const std::int64_t> balance, std::int64_t min_segment);
 
   // Moves pieces until no rank of `ranks` has a positive balance; false where it got stuck.

@@ -44,6 +44,16 @@ bool SmallSearch::improve(const Counts& counts, const LayerPlacement& placement,
   return false;
 }
 
+void SmallSearch::reserve(const LayerPlacement& placement) {
+  const auto experts = static_cast<std::size_t>(placement.num_experts());
+  const auto ranks = static_cast<std::size_t>(placement.num_ranks());
+  for (auto* by_expert : {&load_, &least_}) by_expert->reserve(experts);
+  for (auto* sets : {&homes_, &allowed_}) sets->reserve(experts);
+  for (auto* by_rank : {&base_, &home_load_, &space_}) by_rank->reserve(ranks);
+  given_.reserve(experts * ranks);
+  for (auto* pairs : {&pairs_, &chosen_}) pairs->reserve(experts * ranks);
+}
+
 void SmallSearch::begin(const Counts& counts, const LayerPlacement& placement,
                         std::span<const std::int64_t> base_load, std::int64_t min_segment) {
   ranks_ = static_cast<std::size_t>(counts.num_ranks());
@@ -55,8 +65,6 @@ void SmallSearch::begin(const Counts& counts, const LayerPlacement& placement,
   std::ranges::copy(base_load, base_.begin());
   home_load_ = base_;
   given_.assign(experts * ranks_, 0);
-  pairs_.reserve(experts * ranks_);
-  chosen_.reserve(experts * ranks_);
   for (std::size_t e = 0; e < experts; ++e) {
     least_[e] = std::min(load_[e], std::max<std::int64_t>(min_segment, 1));
     for (RankId home : placement.homes(ExpertId(e))) {

@@ -34,6 +34,8 @@ class SmallSearch {
 
   static bool is_small(const LayerPlacement& placement);
 
+  void reserve(const LayerPlacement& placement);
+
   // Looks for a plan better than `known`, whose worst load is at least `ideal`. Writes it to `plan` if found.
   bool improve(const Counts& counts, const LayerPlacement& placement, std::span<const std::int64_t> base_load,
                std::int64_t min_segment, std::int64_t ideal, Goal known, StepPlan& plan);

@@ -30,6 +30,16 @@ std::int64_t TransferBound::of(const Counts& counts, const LayerPlacement& place
   return std::max({static_cast<std::int64_t>(open_.size()) - most_groups, senders(), receivers()});
 }
 
+void TransferBound::reserve(const LayerPlacement& placement) {
+  const auto experts = static_cast<std::size_t>(placement.num_experts());
+  const auto ranks = static_cast<std::size_t>(placement.num_ranks());
+  for (auto* by_rank : {&space_, &native_, &open_, &excess_, &room_}) by_rank->reserve(ranks);
+  sum_.reserve(std::size_t{1} << std::min(ranks, kMostForSubsets));
+  most_.reserve(std::size_t{1} << std::min(ranks, kMostForSubsets));
+  pieces_.reserve(experts * ranks + ranks);
+  by_load_.reserve(experts);
+}
+
 void TransferBound::begin(std::int64_t worst_load, std::span<const std::int64_t> base_load) {
   space_.assign(ranks(), worst_load);
   for (std::size_t r = 0; r < base_load.size(); ++r) space_[r] = std::max(Wide{0}, space_[r] - base_load[r]);

@@ -34,6 +34,8 @@ class TransferBound {
   std::int64_t of(const Counts& counts, const LayerPlacement& placement, std::int64_t worst_load,
                   std::span<const std::int64_t> base_load);
 
+  void reserve(const LayerPlacement& placement);
+
  private:
   __extension__ using Wide = __int128;  // sums of balances over many ranks
 

@@ -35,4 +35,15 @@ std::int64_t draw(std::mt19937_64& random, std::int64_t least, std::int64_t most
 // some ranks without any.
 Case random_case(std::mt19937_64& random, const CaseLimits& limits);
 
+// Small enough to try every plan: at most 4 ranks, 6 experts, 30 assignments.
+Case tiny_case(std::mt19937_64& random, bool copies);
+
+// Counts with sources: every load dealt at random over the source ranks, one rank's tokens liking some
+// experts.
+Counts with_random_sources(std::mt19937_64& random, const Case& c);
+
+// "Share of the assignments into some experts", the rest drawn evenly over the others.
+std::vector<std::int64_t> concentrated(std::mt19937_64& random, int experts, std::int64_t assignments,
+                                       double share, int hot, bool spread);
+
 }  // namespace evenkeel

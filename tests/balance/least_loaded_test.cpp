@@ -129,6 +129,7 @@ TEST(MakePlanner, NamesThePlannerAndRefusesOptionsOutOfRange) {
   using Kind = PlannerOptions::Kind;
   EXPECT_EQ(make_planner({.kind = Kind::ep})->name(), "ep");
   EXPECT_EQ(make_planner({.kind = Kind::least_loaded})->name(), "least-loaded");
+  EXPECT_EQ(make_planner({.kind = Kind::level})->name(), "level");
   EXPECT_THROW(make_planner({.capacity_factor_thousandths = 999}), InvalidArgument);
   EXPECT_THROW(make_planner({.min_segment = -1}), InvalidArgument);
   EXPECT_THROW(make_planner({.imbalance_threshold_thousandths = -1}), InvalidArgument);

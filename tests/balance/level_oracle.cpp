@@ -1,0 +1,69 @@
+#include "tests/balance/level_oracle.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <map>
+#include <vector>
+
+namespace evenkeel {
+
+namespace {
+
+using Loads = std::vector<std::int64_t>;  // by rank
+using Reached = std::map<Loads, int>;     // rank loads -> fewest transfers that lead there
+
+// All ways to split what is left of an expert over ranks r, r + 1, ...
+void split(const Case& c, std::size_t expert, std::int64_t least, std::size_t rank, std::int64_t rest,
+           int transfers, Loads& loads, const std::function<void(int)>& found) {
+  if (rank == loads.size()) {
+    if (rest == 0) found(transfers);
+    return;
+  }
+  const auto& homes = c.homes[expert];
+  const bool home = std::ranges::find(homes, static_cast<int>(rank)) != homes.end();
+  for (std::int64_t piece = 0; piece <= rest; ++piece) {
+    if (!home && piece > 0 && piece < least) continue;
+    loads[rank] += piece;
+    split(c, expert, least, rank + 1, rest - piece, transfers + (!home && piece > 0), loads, found);
+    loads[rank] -= piece;
+  }
+}
+
+Reached reach_all(const Case& c, std::int64_t min_segment) {
+  Loads start(static_cast<std::size_t>(c.num_ranks), 0);
+  std::ranges::copy(c.base_load, start.begin());
+  Reached reached{{start, 0}};
+  for (std::size_t e = 0; e < c.loads.size(); ++e) {
+    Reached next;
+    for (const auto& [from, transfers] : reached) {
+      Loads loads = from;
+      split(c, e, std::min(min_segment, c.loads[e]), 0, c.loads[e], transfers, loads, [&](int count) {
+        const auto [at, added] = next.try_emplace(loads, count);
+        if (!added) at->second = std::min(at->second, count);
+      });
+    }
+    reached = std::move(next);
+  }
+  return reached;
+}
+
+}  // namespace
+
+BestPlan best_plan(const Case& c, std::int64_t min_segment) {
+  BestPlan best{std::numeric_limits<std::int64_t>::max(), 0};
+  for (const auto& [loads, transfers] : reach_all(c, min_segment)) {
+    const std::int64_t worst = std::ranges::max(loads);
+    if (worst < best.worst || (worst == best.worst && transfers < best.transfers)) best = {worst, transfers};
+  }
+  return best;
+}
+
+std::int64_t fewest_transfers(const Case& c, std::int64_t min_segment, std::int64_t worst) {
+  std::int64_t fewest = std::numeric_limits<std::int64_t>::max();
+  for (const auto& [loads, transfers] : reach_all(c, min_segment))
+    if (std::ranges::max(loads) <= worst) fewest = std::min<std::int64_t>(fewest, transfers);
+  return fewest;
+}
+
+}  // namespace evenkeel
