@@ -8,7 +8,7 @@ namespace evenkeel {
 
 struct ConvertOptions {
   // For a trace that does not say it.
-  std::optional<int> num_experts;
+  std::optional<int> num_experts = {};
 };
 
 struct Converted {

@@ -13,9 +13,9 @@ namespace evenkeel {
 
 struct LoadsOptions {
   // Needed unless the file has counts by rank, whose number of rows it must then equal.
-  std::optional<int> num_ranks;
+  std::optional<int> num_ranks = {};
   // Needed where the file has loads of several layers.
-  std::optional<int> layer;
+  std::optional<int> layer = {};
 };
 
 // Throws ParseError if the file is none of the above, a number is negative or not whole, or the total is

@@ -13,9 +13,9 @@ namespace evenkeel {
 
 struct PlacementFile {
   Placement placement;
-  std::optional<double> objective;                // what the solver reached
-  std::optional<double> bound;                    // and what nobody can go below
-  std::map<std::string, std::string> provenance;  // who made it from what; free keys
+  std::optional<double> objective = {};                // what the solver reached
+  std::optional<double> bound = {};                    // and what nobody can go below
+  std::map<std::string, std::string> provenance = {};  // who made it from what; free keys
 };
 
 // Throws ParseError: not this format, wrong lengths, an expert without a home or twice on one rank.

@@ -13,7 +13,7 @@ namespace evenkeel {
 struct TraceOptions {
   // Instead of what the file says. Where neither says it, open_trace() reads the trace once to find the
   // largest id.
-  std::optional<int> num_experts;
+  std::optional<int> num_experts = {};
 };
 
 // Throws ParseError if the file is not a trace, InvalidArgument if an option is wrong. Ids are checked as

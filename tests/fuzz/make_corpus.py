@@ -116,7 +116,7 @@ put("npz", "bzip2", npz(MEMBERS, zipfile.ZIP_BZIP2))
 put("npz", "empty", npz([]))
 put("npz", "other-member", npz(MEMBERS[:1] + [("readme.txt", b"not an array")]))
 put("npz", "short", npz(MEMBERS)[:-30])
-put("npz", "damaged", npz(MEMBERS).replace(b"NUMPY", b"NUMPX"))
+put("npz", "damaged", npz(MEMBERS, zipfile.ZIP_STORED).replace(b"NUMPY", b"NUMPX"))
 flipped = bytearray(npz(MEMBERS[:1]))
 flipped[60] ^= 0x55
 put("npz", "bits-flipped", bytes(flipped))

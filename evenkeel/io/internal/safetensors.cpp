@@ -102,12 +102,11 @@ void require_gapless(std::vector<Placed> arrays, std::int64_t data_bytes, const 
   for (const Placed& placed : arrays) {
     if (placed.begin != at)
       throw ParseError(file, placed.array.name + ".data_offsets",
-                       fmt::format("begins at {}, {} the end of the array before it, {}", placed.begin,
-                                   placed.begin < at ? "inside" : "after", at));
+                       fmt::format("begins at {}, but the array before it ends at {}", placed.begin, at));
     at = placed.end;
   }
   if (at != data_bytes)
-    throw ParseError(file, "", fmt::format("{} bytes follow the last array", data_bytes - at));
+    throw ParseError(file, "", fmt::format("the arrays end at {} of {} bytes of data", at, data_bytes));
 }
 
 class SafetensorsFile final : public ArrayFile {

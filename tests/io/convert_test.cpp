@@ -1,0 +1,100 @@
+#include "evenkeel/io/convert.h"
+
+#include <gtest/gtest.h>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/loads_file.h"
+#include "evenkeel/io/placement_file.h"
+#include "evenkeel/io/profile_file.h"
+#include "evenkeel/io/trace_file.h"
+#include "tests/io/support.h"
+#include "tests/routing/message.h"
+
+namespace evenkeel {
+namespace {
+
+RoutingProfile profile_of(const std::string& path) {
+  return profile_trace(*open_trace(path));
+}
+
+TEST(Convert, TakesATraceThroughEveryFormatWithoutChange) {
+  TempFolder folder;
+  convert_file(test_data("deflated.npz"), folder / "1.safetensors");
+  convert_file(folder / "1.safetensors", folder / "2.npz");
+  convert_file(folder / "2.npz", folder / "3.npy");
+  const Converted last = convert_file(folder / "3.npy", folder / "4.safetensors", {.num_experts = 64});
+  EXPECT_EQ(last.what, "trace");
+  EXPECT_EQ(last.from, "npy");
+  EXPECT_EQ(last.to, "safetensors");
+  const RoutingProfile first = profile_of(test_data("deflated.npz"));
+  for (const char* name : {"1.safetensors", "2.npz", "4.safetensors"})
+    EXPECT_EQ(profile_of(folder / name), first) << name;
+  const LayerRouting routing = open_trace(folder / "2.npz")->read_layer(LayerId(1), {0, 11});
+  EXPECT_EQ(routing.weights, open_trace(test_data("deflated.npz"))->read_layer(LayerId(1), {0, 11}).weights);
+}
+
+TEST(Convert, MayWriteOverItsOwnInput) {
+  TempFolder folder;
+  std::filesystem::copy(test_data("stored.npz"), folder / "t.npz");
+  const RoutingProfile before = profile_of(folder / "t.npz");
+  convert_file(folder / "t.npz", folder / "t.npz");
+  EXPECT_EQ(profile_of(folder / "t.npz"), before);
+}
+
+TEST(Convert, TakesAProfileThroughEveryFormatWithoutChange) {
+  TempFolder folder;
+  EXPECT_EQ(convert_file(test_data("profile.safetensors"), folder / "1.json").what, "profile");
+  EXPECT_EQ(convert_file(folder / "1.json", folder / "2.npz").what, "profile");
+  EXPECT_EQ(convert_file(folder / "2.npz", folder / "3.safetensors").what, "profile");
+  EXPECT_EQ(read_profile(folder / "3.safetensors"), read_profile(test_data("profile.safetensors")));
+}
+
+TEST(Convert, MakesLoadsAProfileOfOneLayer) {
+  TempFolder folder;
+  write_text(folder / "loads.json", R"({"loads": [3, 4]})");
+  write_text(folder / "counts.json", R"({"counts": [[1, 2], [3, 4]]})");
+  EXPECT_EQ(convert_file(folder / "loads.json", folder / "l.safetensors").what, "loads");
+  EXPECT_EQ(read_profile(folder / "l.safetensors"), RoutingProfile(1, 2, {3, 4}, {}));
+  convert_file(folder / "counts.json", folder / "c.npz");
+  EXPECT_EQ(read_profile(folder / "c.npz"), RoutingProfile(1, 2, {4, 6}, {}));
+  convert_file(folder / "counts.json", folder / "again.json");
+  EXPECT_EQ(read_text(folder / "again.json"), "{\"counts\":[[1,2],[3,4]]}\n");
+  convert_file(folder / "loads.json", folder / "again.json");
+  EXPECT_EQ(read_text(folder / "again.json"), "{\"loads\":[3,4]}\n");
+}
+
+TEST(Convert, RewritesAPlacement) {
+  TempFolder folder;
+  write_placement(
+      {.placement = Placement::contiguous(2, 5, 2), .objective = {}, .bound = {}, .provenance = {}},
+      folder / "a.json");
+  EXPECT_EQ(convert_file(folder / "a.json", folder / "b.json").what, "placement");
+  EXPECT_EQ(read_text(folder / "a.json"), read_text(folder / "b.json"));
+}
+
+TEST(Convert, SaysWhichExtensionsFit) {
+  TempFolder folder;
+  const auto refusal = [&](const std::string& in, const char* out) {
+    return message_of<InvalidArgument>([&] { convert_file(in, folder / out); });
+  };
+  EXPECT_EQ(refusal(test_data("stored.npz"), "t.txt"),
+            "output: the extension of '" + (folder / "t.txt") +
+                "' names no format; allowed: .safetensors, .npz, .npy, .json");
+  EXPECT_EQ(refusal(test_data("stored.npz"), "t.json"),
+            "output: a trace cannot be written as json; allowed: .safetensors, .npz, .npy");
+  EXPECT_EQ(refusal(test_data("profile.safetensors"), "p.npy"),
+            "output: a profile cannot be written as npy; allowed: .safetensors, .npz, .json");
+  EXPECT_TRUE(folder.names().empty());
+}
+
+TEST(Convert, OfSomethingElseSaysWhatItIsNot) {
+  TempFolder folder;
+  write_text(folder / "other.json", "{\"a\": 1}");
+  EXPECT_EQ(message_of<ParseError>([&] { convert_file(folder / "other.json", folder / "o.json"); }),
+            (folder / "other.json") + ": is JSON, but neither a placement nor a profile, loads or counts");
+  EXPECT_EQ(message_of<ParseError>([&] { convert_file(folder / "none.npz", folder / "o.npz"); }),
+            (folder / "none.npz") + ": cannot be opened: No such file or directory");
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,52 @@
+// Every seed of the fuzz targets, and every input they ever failed on, through the readers.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "tests/fuzz/exercise.h"
+#include "tests/io/counted_memory.h"
+#include "tests/io/support.h"
+
+namespace evenkeel {
+namespace {
+
+class Corpus : public testing::TestWithParam<const char*> {};
+
+// What any file may cost, whatever it claims: the widest token row (2^20 assignments as int64, int32 and
+// float), and for what is held whole a multiple of the file (compressed int8 become int64: 64 x 8, of 1 MiB +
+// the file).
+std::int64_t allowed_bytes(std::size_t file_bytes) {
+  return (32 << 20) + 512 * static_cast<std::int64_t>(file_bytes);
+}
+
+TEST_P(Corpus, IsReadOrRefusedInMemoryInProportionToTheFile) {
+  std::size_t files = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(repository_file("tests/fuzz/corpus/") + GetParam())) {
+    const auto bytes = bytes_of(read_text(entry.path()));
+    SCOPED_TRACE(entry.path());
+    const PeakMemory peak;
+    EXPECT_NO_THROW(fuzz::exercise(GetParam(), bytes));
+    EXPECT_LT(peak.bytes(), allowed_bytes(bytes.size()));
+    ++files;
+  }
+  EXPECT_GE(files, 10U);
+}
+
+// A truncated file is refused or read, never more: no prefix of a good file may crash.
+TEST_P(Corpus, MayEndAnywhere) {
+  for (const auto& entry :
+       std::filesystem::directory_iterator(repository_file("tests/fuzz/corpus/") + GetParam())) {
+    const auto bytes = bytes_of(read_text(entry.path()));
+    if (bytes.size() > 2000) continue;
+    SCOPED_TRACE(entry.path());
+    for (std::size_t size = 0; size < bytes.size(); ++size)
+      EXPECT_NO_THROW(fuzz::exercise(GetParam(), std::span(bytes).first(size))) << "cut at " << size;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Readers, Corpus, testing::Values("safetensors", "npy", "npz", "json", "trace"),
+                         [](const auto& target) { return std::string(target.param); });
+
+}  // namespace
+}  // namespace evenkeel

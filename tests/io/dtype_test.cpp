@@ -1,0 +1,86 @@
+#include "evenkeel/io/dtype.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+namespace evenkeel {
+namespace {
+
+float half(std::uint16_t bits) {
+  float value = 0;
+  to_float(Dtype::f16, std::as_bytes(std::span(&bits, 1)), std::span(&value, 1));
+  return value;
+}
+
+// From the definition of binary16: sign, 5 bits of exponent (bias 15), 10 of fraction.
+TEST(Dtype, EveryFloat16BecomesTheFloatOfItsDefinition) {
+  for (int bits = 0; bits < 65536; ++bits) {
+    const int exponent = bits >> 10 & 31;
+    const int fraction = bits & 1023;
+    const double sign = bits >= 32768 ? -1 : 1;
+    const float value = half(static_cast<std::uint16_t>(bits));
+    if (exponent == 31) {
+      EXPECT_EQ(std::isnan(value), fraction != 0) << bits;
+      EXPECT_EQ(std::isinf(value), fraction == 0) << bits;
+    } else {
+      const double expected =
+          exponent == 0 ? std::ldexp(fraction, -24) : std::ldexp(1024 + fraction, exponent - 25);
+      ASSERT_EQ(value, static_cast<float>(sign * expected)) << bits;
+    }
+    EXPECT_EQ(std::signbit(value), bits >= 32768) << bits;
+  }
+}
+
+TEST(Dtype, Bfloat16IsTheUpperHalfOfAFloat) {
+  for (float value : {0.0F, -1.0F, 1.5F, 3.0e38F, -1.0e-40F}) {
+    const std::uint32_t upper = std::bit_cast<std::uint32_t>(value) & 0xffff0000u;
+    const auto bits = static_cast<std::uint16_t>(upper >> 16);
+    float read = 0;
+    to_float(Dtype::bf16, std::as_bytes(std::span(&bits, 1)), std::span(&read, 1));
+    EXPECT_EQ(std::bit_cast<std::uint32_t>(read), upper);
+  }
+}
+
+template <class Stored>
+void expect_extremes(Dtype type) {
+  const std::vector<Stored> stored{std::numeric_limits<Stored>::min(), 0, 7,
+                                   std::numeric_limits<Stored>::max()};
+  std::vector<std::int64_t> read(stored.size());
+  to_int64(type, std::as_bytes(std::span(stored)), read);
+  for (std::size_t i = 0; i < stored.size(); ++i)
+    EXPECT_EQ(read[i], static_cast<std::int64_t>(stored[i])) << name_of(type);
+  EXPECT_EQ(item_size(type), static_cast<std::int64_t>(sizeof(Stored)));
+  EXPECT_TRUE(is_integer(type));
+}
+
+TEST(Dtype, IntegersKeepTheirValues) {
+  expect_extremes<std::int8_t>(Dtype::i8);
+  expect_extremes<std::uint8_t>(Dtype::u8);
+  expect_extremes<std::int16_t>(Dtype::i16);
+  expect_extremes<std::uint16_t>(Dtype::u16);
+  expect_extremes<std::int32_t>(Dtype::i32);
+  expect_extremes<std::uint32_t>(Dtype::u32);
+  expect_extremes<std::int64_t>(Dtype::i64);
+}
+
+TEST(Dtype, AnUnsignedNumberTooBigForInt64BecomesTheBiggest) {
+  const std::vector<std::uint64_t> stored{std::uint64_t{1} << 63, 5};
+  std::vector<std::int64_t> read(2);
+  to_int64(Dtype::u64, std::as_bytes(std::span(stored)), read);
+  EXPECT_EQ(read, (std::vector<std::int64_t>{std::numeric_limits<std::int64_t>::max(), 5}));
+}
+
+TEST(Dtype, DoublesAreRoundedToFloat) {
+  const double stored = 0.1;
+  float read = 0;
+  to_float(Dtype::f64, std::as_bytes(std::span(&stored, 1)), std::span(&read, 1));
+  EXPECT_EQ(read, 0.1F);
+}
+
+}  // namespace
+}  // namespace evenkeel

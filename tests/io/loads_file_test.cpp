@@ -1,0 +1,77 @@
+#include "evenkeel/io/loads_file.h"
+
+#include <gtest/gtest.h>
+
+#include "evenkeel/base/error.h"
+#include "tests/io/support.h"
+#include "tests/routing/message.h"
+
+namespace evenkeel {
+namespace {
+
+using Loads = std::vector<std::int64_t>;
+
+Counts read(std::string_view json, LoadsOptions options = {}) {
+  return read_loads(source_of(json), options);
+}
+
+TEST(LoadsFile, OfLoadsByExpertHasNoSources) {
+  const Counts counts = read(R"({"loads": [3, 0, 12.0]})", {.num_ranks = 4});
+  EXPECT_TRUE(std::ranges::equal(counts.loads(), Loads{3, 0, 12}));
+  EXPECT_EQ(counts.num_ranks(), 4);
+  EXPECT_FALSE(counts.has_sources());
+}
+
+TEST(LoadsFile, OfCountsHasItsRanks) {
+  const Counts counts = read(R"({"counts": [[1, 2], [3, 4], [0, 0]]})");
+  EXPECT_EQ(counts.num_ranks(), 3);
+  EXPECT_EQ(counts.at(RankId(1), ExpertId(0)), 3);
+  EXPECT_TRUE(std::ranges::equal(counts.loads(), Loads{4, 6}));
+  EXPECT_EQ(counts.total(), 10);
+}
+
+TEST(LoadsFile, OfAProfileGivesTheLayerAskedFor) {
+  const Counts counts = read_loads(test_data("profile.safetensors"), {.num_ranks = 2, .layer = 1});
+  EXPECT_TRUE(std::ranges::equal(counts.loads(), Loads{3, 4, 5}));
+  const std::string json = R"({"loads": [[1, 2], [3, 4]], "transitions": [[[1, 1], [1, 1]]]})";
+  EXPECT_TRUE(std::ranges::equal(read(json, {.num_ranks = 2, .layer = 1}).loads(), Loads{3, 4}));
+  EXPECT_TRUE(std::ranges::equal(read(R"({"loads": [[1, 2]]})", {.num_ranks = 2}).loads(), Loads{1, 2}));
+}
+
+TEST(LoadsFile, AsksForTheOptionsItNeeds) {
+  EXPECT_EQ(message_of<InvalidArgument>([] { read(R"({"loads": [1]})"); }),
+            "ranks: f does not say how many there are; allowed: 1 or more");
+  EXPECT_EQ(message_of<InvalidArgument>([] { read(R"({"loads": [1]})", {.num_ranks = 0}); }),
+            "ranks: 0 ranks; allowed: 1 or more");
+  EXPECT_EQ(message_of<InvalidArgument>([] { read(R"({"loads": [[1], [2]]})", {.num_ranks = 1}); }),
+            "layer: f has 2 layers, and loads of one are needed; allowed: 0..1");
+  EXPECT_EQ(
+      message_of<InvalidArgument>([] { read(R"({"loads": [[1], [2]]})", {.num_ranks = 1, .layer = 2}); }),
+      "layer: no layer 2; allowed: 0..1");
+  EXPECT_EQ(message_of<InvalidArgument>([] { read(R"({"counts": [[1], [2]]})", {.num_ranks = 3}); }),
+            "ranks: 3 ranks, but f has counts of 2; allowed: 2, or leave it out");
+}
+
+TEST(LoadsFile, ThatCannotBeLoadsSaysWhy) {
+  const auto refusal = [](std::string_view json) {
+    return message_of<ParseError>([&] { read(json, {.num_ranks = 2}); });
+  };
+  EXPECT_EQ(refusal("[1, 2]"), "f: is not a JSON object with \"loads\" or \"counts\"");
+  EXPECT_EQ(refusal("{\"load\": [1]}"), "f: has neither \"loads\" nor \"counts\"");
+  EXPECT_EQ(refusal(R"({"loads": []})"), "f: loads: is empty");
+  EXPECT_EQ(refusal(R"({"loads": [1, 2.5]})"), "f: loads[1]: 2.5 is not a whole number");
+  EXPECT_EQ(refusal(R"({"loads": [1, "2"]})"), "f: loads[1]: is a JSON string, not a whole number");
+  EXPECT_EQ(refusal(R"({"loads": [1, -2]})"), "f: loads: element 1 is -2; a load is 0 or more");
+  EXPECT_EQ(refusal(R"({"loads": [9223372036854775807, 1]})"),
+            "f: loads: the total of loads is above 2^63-1");
+  EXPECT_EQ(refusal(R"({"loads": [9223372036854775808]})"),
+            "f: loads[0]: 9223372036854775808 is above 2^63-1");
+  EXPECT_EQ(refusal(R"({"loads": [1e300]})"), "f: loads[0]: 1e+300 is not a whole number that is exact");
+  EXPECT_EQ(refusal(R"({"counts": []})"),
+            "f: counts: is empty; it is a list by source rank of lists by expert");
+  EXPECT_EQ(refusal(R"({"counts": [[1, 2], [3]]})"), "f: counts[1]: has 1 elements where the first had 2");
+  EXPECT_EQ(refusal(R"({"loads": [1, 2)").substr(0, 14), "f: byte 16: pa");
+}
+
+}  // namespace
+}  // namespace evenkeel

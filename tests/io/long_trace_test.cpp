@@ -1,0 +1,56 @@
+// A trace of 100 million tokens is read in the memory of a batch, from every format.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "evenkeel/io/convert.h"
+#include "evenkeel/io/trace_file.h"
+#include "evenkeel/routing/profile.h"
+#include "tests/io/counted_memory.h"
+#include "tests/io/support.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::int64_t tokens = 100'000'000;
+// Ids of a batch and of a block of it as read: 4 + 8 + 1 bytes for each of about a million assignments, and
+// some.
+constexpr std::int64_t allowed_bytes = 16 << 20;
+
+// All zeros, and a hole in the file system.
+std::string sparse_npy(const TempFolder& folder) {
+  const std::string path = folder / "long.npy";
+  const std::string head =
+      npy_text("{'descr': '|u1', 'fortran_order': False, 'shape': (100000000, 1, 1), }\n");
+  write_text(path, head);
+  std::filesystem::resize_file(path, head.size() + static_cast<std::uintmax_t>(tokens));
+  return path;
+}
+
+TEST(LongTrace, IsProfiledAndConvertedInTheMemoryOfABatch) {
+  const TempFolder folder;
+  const std::string npy = sparse_npy(folder);
+  for (const char* name : {"long.npz", "long.safetensors"}) {
+    const PeakMemory peak;
+    convert_file(npy, folder / name, {.num_experts = 2});
+    EXPECT_LT(peak.bytes(), allowed_bytes) << name;
+  }
+  for (const char* name : {"long.npy", "long.npz", "long.safetensors"}) {
+    const PeakMemory peak;
+    const auto trace = open_trace(folder / name, {.num_experts = 2});
+    const RoutingProfile profile = profile_trace(*trace);
+    EXPECT_EQ(profile.load(LayerId(0), ExpertId(0)), tokens) << name;
+    EXPECT_LT(peak.bytes(), allowed_bytes) << name;
+  }
+}
+
+TEST(LongTrace, GivesAWindowAtItsEndInTheMemoryOfTheWindow) {
+  const TempFolder folder;
+  const auto trace = open_trace(sparse_npy(folder), {.num_experts = 2});
+  const PeakMemory peak;
+  EXPECT_EQ(trace->read_layer(LayerId(0), {tokens - 10, tokens}).ids, std::vector<std::int32_t>(10, 0));
+  EXPECT_LT(peak.bytes(), 4096);
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,84 @@
+// The npy reader, and the headers it refuses.
+#include <gtest/gtest.h>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/array_file.h"
+#include "tests/io/support.h"
+#include "tests/routing/message.h"
+
+namespace evenkeel {
+namespace {
+
+std::string refusal(std::string_view dictionary, std::string_view data = "") {
+  return message_of<ParseError>([&] { open_array_file(source_of(npy_text(dictionary, data))); });
+}
+
+TEST(Npy, HeadersMayBeWrittenInAnyOrderAndSpacing) {
+  for (const char* header : {"{'descr': '<i2', 'fortran_order': False, 'shape': (2,), }",
+                             "{ \"shape\":(2),'fortran_order':False,\"descr\":'<i2'}  \n",
+                             "{'fortran_order': True, 'descr': 'i2', 'shape': (1, 2, 1)}"}) {
+    const auto file = open_array_file(source_of(npy_text(header, std::string("\x05\0\x07\0", 4))));
+    EXPECT_EQ(read_integers(*file, "").values, (std::vector<std::int64_t>{5, 7})) << header;
+  }
+}
+
+TEST(Npy, AScalarHasNoDimensions) {
+  const auto file =
+      open_array_file(source_of(npy_text("{'descr': '|u1', 'fortran_order': False, 'shape': ()}", "A")));
+  EXPECT_TRUE(file->at("").shape.empty());
+  EXPECT_EQ(read_integers(*file, "").values, std::vector<std::int64_t>{65});
+}
+
+TEST(Npy, WhatNumpySavesAndWeDoNotReadSaysWhatToDo) {
+  const auto of_file = [](const char* name) {
+    const std::string path = test_data(name);
+    return message_of<ParseError>([&] { open_array_file(path); }).substr(path.size());
+  };
+  EXPECT_EQ(of_file("fortran.npy"), ": header: is in Fortran order; save it with numpy.ascontiguousarray()");
+  EXPECT_EQ(of_file("big_endian.npy"),
+            ": header: element type '>i4' is big-endian; save it with astype('<i4')");
+  EXPECT_EQ(of_file("objects.npy"),
+            ": header: holds Python objects, which are never read; save an integer or float array");
+  EXPECT_EQ(of_file("records.npy"), ": header: holds records, not one element type");
+}
+
+TEST(Npy, HeadersThatAreDamagedSayWhere) {
+  EXPECT_EQ(refusal("{'descr': '<i4', 'fortran_order': False}"),
+            "f: header: needs descr, fortran_order and shape");
+  EXPECT_EQ(refusal("{'descr: 3"), "f: header: a string does not end");
+  EXPECT_EQ(refusal("{descr: 3"), "f: header: a string expected before 'descr: 3'");
+  EXPECT_EQ(refusal("'descr'"), "f: header: '{' expected before ''descr''");
+  EXPECT_EQ(refusal("{'descr': '<c8'"), "f: header: element type '<c8' is not one this reads");
+  EXPECT_EQ(refusal("{'color': 'red'}"), "f: header: unknown key 'color'");
+  EXPECT_EQ(refusal("{'fortran_order': maybe}"), "f: header: fortran_order is neither True nor False");
+  EXPECT_EQ(refusal("{'shape': (-1,)}"), "f: header: a length of the shape expected before '-1,)}'");
+  EXPECT_EQ(refusal("{'shape': (99999999999999999999,)}"),
+            "f: header: a length of the shape expected before '99999999999999999999,)}'");
+  EXPECT_EQ(refusal("{'shape': (1 1)}"), "f: header: ')' expected before '1)}'");
+}
+
+TEST(Npy, ShapesThatDoNotFitTheBytesAreRefused) {
+  const auto with = [](std::string_view shape, std::string_view data) {
+    return refusal("{'descr': '<i8', 'fortran_order': False, 'shape': " + std::string(shape) + "}", data);
+  };
+  EXPECT_EQ(with("(2,)", "12345678"), "f: shape: [2] of int64 does not fit the 8 bytes there are");
+  EXPECT_EQ(with("(1,)", "123456789"), "f: shape: [1] of int64 does not fit the 9 bytes there are");
+  EXPECT_EQ(with("(4294967296, 4294967296)", ""),
+            "f: shape: [4294967296, 4294967296] of int64 does not fit the 0 bytes there are");
+  EXPECT_EQ(with("(1152921504606846976, 2)", ""),
+            "f: shape: [1152921504606846976, 2] of int64 does not fit the 0 bytes there are");
+}
+
+TEST(Npy, LengthsAndVersionsAreChecked) {
+  EXPECT_EQ(message_of<ParseError>(
+                [] { open_array_file(source_of(std::string("\x93NUMPY\x01\x00\xff\xff{}", 12))); }),
+            "f: byte 8: a header of 65535 bytes is claimed in 12");
+  EXPECT_EQ(message_of<ParseError>(
+                [] { open_array_file(source_of(std::string("\x93NUMPY\x09\x00\x02\x00{}", 12))); }),
+            "f: byte 6: npy version 9; 1..3 are read");
+  EXPECT_EQ(message_of<ParseError>([] { open_array_file(source_of(std::string("\x93NUMPY\x02", 7))); }),
+            "f: header: ends before its length");
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,64 @@
+// The npz reader, and archives that lie. The archives are seeds of the fuzz targets
+// (tests/fuzz/make_corpus.py).
+#include <gtest/gtest.h>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/array_file.h"
+#include "evenkeel/io/trace_file.h"
+#include "tests/io/support.h"
+#include "tests/routing/message.h"
+
+namespace evenkeel {
+namespace {
+
+std::shared_ptr<const ByteSource> seed(std::string_view name) {
+  return source_of(read_text(repository_file("tests/fuzz/corpus/npz/") + std::string(name)));
+}
+
+std::string refusal(std::string_view name) {
+  return message_of<ParseError>([&] {
+    const auto file = open_array_file(seed(name));
+    for (const ArrayInfo& array : file->arrays()) read_floats(*file, array.name);
+  });
+}
+
+TEST(Npz, StoredAndDeflatedMembersReadTheSame) {
+  const auto stored = open_array_file(seed("stored"));
+  const auto deflated = open_array_file(seed("deflated"));
+  for (const char* array : {"topk_ids", "weights", "sequence_offsets", "num_experts"})
+    EXPECT_EQ(read_floats(*stored, array).values, read_floats(*deflated, array).values) << array;
+  EXPECT_EQ(stored->at("topk_ids").shape, (std::vector<std::int64_t>{4, 3, 2}));
+}
+
+TEST(Npz, MembersThatAreNoArraysAreSkipped) {
+  const auto file = open_array_file(seed("other-member"));
+  ASSERT_EQ(file->arrays().size(), 1U);
+  EXPECT_EQ(file->arrays().front().name, "topk_ids");
+}
+
+TEST(Npz, AnArchiveWithoutMembersHasNoArrays) {
+  EXPECT_TRUE(open_array_file(seed("empty"))->arrays().empty());
+}
+
+TEST(Npz, ArchivesThatAreDamagedAreRefused) {
+  EXPECT_EQ(refusal("short").substr(0, 37), "f: is not a readable zip archive: Not");
+  EXPECT_EQ(refusal("bits-flipped").substr(0, 31), "f: topk_ids: cannot be unpacked");
+  EXPECT_EQ(refusal("bzip2"), "f: topk_ids: is compressed by zip method 12; stored and deflated are read");
+  EXPECT_EQ(refusal("damaged"), "f: topk_ids.byte 0: does not begin like npy");
+}
+
+TEST(Npz, AMemberShorterThanItsArrayIsRefused) {
+  EXPECT_EQ(refusal("claims-more"),
+            "f: a.shape: [1000000000000] of uint8 does not fit the 0 bytes there are");
+}
+
+TEST(Npz, ABombIsNotUnpackedIntoMemory) {
+  // 1.6 MB of offsets in a few kB of file: more than 1 MiB + 64 x the file.
+  const auto source = seed("bomb");
+  EXPECT_LT(source->size(), 4000);
+  EXPECT_EQ(message_of<ParseError>([&] { open_trace(source); }),
+            "f: sequence_offsets: [200000] of int64 take more memory than a file of this size may ask for");
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,117 @@
+// Files that numpy and the safetensors package made (tests/io/data/make_files.py), against that script's
+// formulas.
+#include <gtest/gtest.h>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/trace_file.h"
+#include "tests/io/support.h"
+#include "tests/routing/message.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr int tokens = 11;
+constexpr int layers = 3;
+constexpr int k = 2;
+
+std::int32_t formula_id(int t, int l, int j) {
+  return (7 * t + 3 * l + 5 * j) % 13;
+}
+float formula_weight(int t, int l, int j) {
+  return static_cast<float>(1 + t + 2 * l + 4 * j) / 64;
+}
+
+void expect_formula(TraceReader& trace, const std::string& name) {
+  const TraceInfo& info = trace.info();
+  ASSERT_EQ(info.num_tokens, tokens) << name;
+  ASSERT_EQ(info.num_layers, layers) << name;
+  ASSERT_EQ(info.top_k, k) << name;
+  TraceBatches batches(trace);
+  ASSERT_TRUE(batches.next());
+  for (int t = 0; t < tokens; ++t) {
+    for (int l = 0; l < layers; ++l) {
+      for (int j = 0; j < k; ++j) {
+        const auto at = static_cast<std::size_t>((t * layers + l) * k + j);
+        EXPECT_EQ(batches.ids()[at], formula_id(t, l, j)) << name;
+        if (info.has_weights) {
+          EXPECT_EQ(batches.weights()[at], formula_weight(t, l, j)) << name;
+        }
+      }
+    }
+  }
+}
+
+TEST(NumpyFiles, OfEveryIntegerTypeAndVersionGiveTheSameTrace) {
+  for (const char* type :
+       {"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "version2", "version3"}) {
+    const auto trace = open_trace(test_data(std::string("ids_") + type + ".npy"));
+    expect_formula(*trace, type);
+    EXPECT_EQ(trace->info().num_experts, 13) << type;
+    EXPECT_FALSE(trace->info().has_weights) << type;
+    EXPECT_TRUE(trace->info().sequence_offsets.empty()) << type;
+  }
+}
+
+TEST(NumpyFiles, WithWeightsAndSequencesGiveThemToo) {
+  const auto stored = open_trace(test_data("stored.npz"));
+  expect_formula(*stored, "stored");
+  EXPECT_TRUE(stored->info().has_weights);
+  EXPECT_EQ(stored->info().num_experts, 13);
+  EXPECT_EQ(stored->info().sequence_offsets, (std::vector<std::int64_t>{0, 4, 4, 11}));
+}
+
+TEST(NumpyFiles, ThatListOnlyWhereSequencesBeginEndTheLastAtTheLastToken) {
+  const auto deflated = open_trace(test_data("deflated.npz"));
+  expect_formula(*deflated, "deflated");
+  EXPECT_EQ(deflated->info().sequence_offsets, (std::vector<std::int64_t>{0, 4, 4, 11}));
+  EXPECT_EQ(deflated->info().num_experts, 64);
+}
+
+TEST(NumpyFiles, OfSafetensorsSayTheirExpertsAndKeepFreeKeys) {
+  const auto trace = open_trace(test_data("trace.safetensors"));
+  expect_formula(*trace, "safetensors");
+  EXPECT_EQ(trace->info().num_experts, 16);
+  EXPECT_EQ(trace->info().metadata.at("model"), "none, made by a formula");
+}
+
+TEST(NumpyFiles, FromServingEnginesAreKnownByTheirArray) {
+  const auto trace = open_trace(test_data("routed_experts.npz"));
+  expect_formula(*trace, "routed_experts");
+}
+
+TEST(NumpyFiles, OfTwoDimensionsAreOneLayer) {
+  const auto trace = open_trace(test_data("one_layer.npy"));
+  EXPECT_EQ(trace->info().num_layers, 1);
+  const LayerRouting routing = trace->read_layer(LayerId(0), {0, tokens});
+  for (int t = 0; t < tokens; ++t)
+    EXPECT_EQ(routing.ids[static_cast<std::size_t>(t * k + 1)], formula_id(t, 0, 1));
+}
+
+TEST(NumpyFiles, MayLeaveAssignmentsOut) {
+  const auto trace = open_trace(test_data("absent.npy"));
+  TraceBatches batches(*trace);
+  ASSERT_TRUE(batches.next());
+  for (int t = 0; t < tokens; ++t) {
+    for (int l = 0; l < layers; ++l) {
+      for (int j = 0; j < k; ++j) {
+        const bool absent = (t == 2 && l == 1) || (t == 5 && l == 0 && j == 1);
+        const auto at = static_cast<std::size_t>((t * layers + l) * k + j);
+        EXPECT_EQ(batches.ids()[at], absent ? no_expert : formula_id(t, l, j));
+      }
+    }
+  }
+}
+
+TEST(NumpyFiles, ThatAreNoTraceSayWhy) {
+  const auto refusal = [](const char* name) {
+    const std::string path = test_data(name);
+    return message_of<ParseError>([&] { open_trace(path); }).substr(path.size());
+  };
+  EXPECT_EQ(refusal("floats.npy"), ": is float32; expert ids are integers");
+  EXPECT_EQ(refusal("four_dimensions.npy"),
+            ": shape [1, 11, 3, 2] is neither [tokens, layers, k] nor, of one layer, [tokens, k]");
+  EXPECT_EQ(refusal("profile.safetensors"), ": format: is evenkeel.profile.v1, not evenkeel.trace.v1");
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,119 @@
+#include "evenkeel/io/placement_file.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "evenkeel/base/error.h"
+#include "tests/io/support.h"
+#include "tests/routing/message.h"
+
+namespace evenkeel {
+namespace {
+
+using Json = nlohmann::json;
+
+void expect_round_trip(const Placement& placement) {
+  TempFolder folder;
+  write_placement(
+      {.placement = placement, .objective = 3.5, .bound = 3.0, .provenance = {{"solver", "fast"}}},
+      folder / "p.json");
+  const PlacementFile read = read_placement(folder / "p.json");
+  ASSERT_EQ(read.placement.num_layers(), placement.num_layers());
+  for (int l = 0; l < placement.num_layers(); ++l) EXPECT_EQ(read.placement.layer(l), placement.layer(l));
+  EXPECT_EQ(read.objective, 3.5);
+  EXPECT_EQ(read.bound, 3.0);
+  EXPECT_EQ(read.provenance, (std::map<std::string, std::string>{{"solver", "fast"}}));
+}
+
+TEST(PlacementFile, OfContiguousHomesReadsBack) {
+  expect_round_trip(Placement::contiguous(3, 16, 4));
+  expect_round_trip(Placement::contiguous(1, 7, 3));
+  expect_round_trip(Placement::contiguous(2, 3, 5));
+}
+
+TEST(PlacementFile, OfRandomHomesWithCopiesReadsBackOwnersIncluded) {
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    std::mt19937_64 random(seed);
+    const int ranks = 1 + static_cast<int>(random() % 6);
+    const std::size_t experts = 1 + random() % 10;
+    std::vector<LayerPlacement> layers;
+    for (int l = 0; l < 2; ++l) {
+      std::vector<std::vector<int>> homes(experts);
+      for (auto& of_expert : homes) {
+        const int owner = static_cast<int>(random() % static_cast<unsigned>(ranks));
+        of_expert = {owner};
+        for (int rank = 0; rank < ranks; ++rank)
+          if (rank != owner && random() % 3 == 0) of_expert.push_back(rank);
+      }
+      layers.emplace_back(homes, ranks);
+    }
+    SCOPED_TRACE(seed);
+    expect_round_trip(Placement(layers));
+  }
+}
+
+TEST(PlacementFile, IsRankMajorWithTheFieldsOfItsFormat) {
+  TempFolder folder;
+  write_placement(
+      {.placement = Placement::contiguous(2, 4, 2), .objective = {}, .bound = {}, .provenance = {}},
+      folder / "p.json");
+  EXPECT_EQ(
+      Json::parse(read_text(folder / "p.json")),
+      Json::parse(R"({"format": "evenkeel.placement.v1", "num_layers": 2, "num_experts": 4, "num_ranks": 2,
+                            "physical_to_logical": [[0, 1, 2, 3], [0, 1, 2, 3]], "provenance": {}})"));
+  write_placement(
+      {.placement = Placement::contiguous(1, 5, 2), .objective = {}, .bound = {}, .provenance = {}},
+      folder / "p.json");
+  EXPECT_EQ(Json::parse(read_text(folder / "p.json"))["rank_offsets"], Json::parse("[[0, 2, 5]]"));
+}
+
+const Json whole =
+    Json::parse(R"({"format": "evenkeel.placement.v1", "num_layers": 2, "num_experts": 4, "num_ranks": 2,
+                                   "physical_to_logical": [[0, 1, 2, 3], [3, 1, 0, 2]]})");
+
+std::string refusal(const char* key, const Json& value) {
+  Json changed = whole;
+  changed[key] = value;
+  return message_of<ParseError>([&] { read_placement(source_of(changed.dump())); });
+}
+
+TEST(PlacementFile, ReadsWhatAnotherProgramWrote) {
+  const PlacementFile file = read_placement(source_of(whole.dump()));
+  EXPECT_EQ(file.placement.layer(1).owner(ExpertId(3)), RankId(0));
+  EXPECT_EQ(file.placement.layer(1).owner(ExpertId(2)), RankId(1));
+  EXPECT_FALSE(file.objective.has_value());
+}
+
+TEST(PlacementFile, ThatCannotBeAPlacementSaysWhy) {
+  EXPECT_EQ(refusal("format", "sglang"), "f: format: is \"sglang\", not \"evenkeel.placement.v1\"");
+  EXPECT_EQ(refusal("num_ranks", 0), "f: num_ranks: is 0; allowed: 1..65536");
+  EXPECT_EQ(refusal("num_experts", "4"), "f: num_experts: is a JSON string, not a whole number");
+  EXPECT_EQ(refusal("num_layers", 3), "f: physical_to_logical: is not a list of 3 layers");
+  EXPECT_EQ(refusal("num_experts", 60000),
+            "f: physical_to_logical[0]: is not a list of at least 60000 experts");
+  EXPECT_EQ(refusal("num_ranks", 3),
+            "f: physical_to_logical[0]: 4 physical experts are not equally many on 3 ranks, "
+            "and there are no rank_offsets");
+  EXPECT_EQ(refusal("physical_to_logical", Json::parse("[[0, 1, 2, 4], [3, 1, 0, 2]]")),
+            "f: physical_to_logical[0][3]: expert 4 is outside 0..3");
+  EXPECT_EQ(refusal("physical_to_logical", Json::parse("[[0, 1, 2, 3], [3, 1, 0, 1]]")),
+            "f: physical_to_logical[1]: expert 2 is on no rank");
+  EXPECT_EQ(refusal("physical_to_logical", Json::parse("[[0, 0, 2, 3], [3, 1, 0, 2]]")),
+            "f: physical_to_logical[0][1]: rank 0 holds expert 0 twice");
+  EXPECT_EQ(refusal("rank_offsets", Json::parse("[[0, 2, 4]]")),
+            "f: rank_offsets: is not a list of 2 layers");
+  EXPECT_EQ(refusal("rank_offsets", Json::parse("[[0, 2, 4], [0, 5, 4]]")),
+            "f: rank_offsets[1]: is not 3 ascending offsets from 0 to 4");
+  EXPECT_EQ(refusal("owners", Json::parse("[[0, 0, 1, 1], [0, 0, 0, 1]]")),
+            "f: owners[1]: rank 0 owns expert 0 but has no copy of it");
+  EXPECT_EQ(refusal("owners", Json::parse("[[0], [0]]")), "f: owners[0]: has 1 ranks for 4 experts");
+  EXPECT_EQ(refusal("objective", "low"), "f: objective: is a JSON string, not a number");
+  EXPECT_EQ(refusal("provenance", 1), "f: provenance: is not a JSON object");
+  EXPECT_EQ(message_of<ParseError>([] { read_placement(test_data("ids_int8.npy")); }),
+            test_data("ids_int8.npy") + ": is npy; a placement is JSON");
+}
+
+}  // namespace
+}  // namespace evenkeel

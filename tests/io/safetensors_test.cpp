@@ -1,0 +1,103 @@
+// The safetensors reader, and everything a damaged header can claim.
+#include <gtest/gtest.h>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/array_file.h"
+#include "tests/io/support.h"
+#include "tests/routing/message.h"
+
+namespace evenkeel {
+namespace {
+
+std::string refusal(std::string_view header, std::string_view data = "") {
+  return message_of<ParseError>([&] { open_array_file(source_of(safetensors_text(header, data))); });
+}
+
+TEST(Safetensors, WrittenByItsOwnPackageIsRead) {
+  const auto file = open_array_file(test_data("trace.safetensors"));
+  EXPECT_EQ(file->metadata().at("model"), "none, made by a formula");
+  EXPECT_EQ(file->at("topk_ids").shape, (std::vector<std::int64_t>{11, 3, 2}));
+  EXPECT_EQ(file->at("topk_ids").dtype, Dtype::i16);
+  EXPECT_EQ(read_integers(*file, "sequence_offsets").values, (std::vector<std::int64_t>{0, 4, 4, 11}));
+  EXPECT_EQ(read_floats(*file, "topk_weights").values[0], 1.0F / 64);
+}
+
+TEST(Safetensors, WithoutArraysOrWithEmptyOnesIsWhole) {
+  EXPECT_TRUE(open_array_file(source_of(safetensors_text("{}")))->arrays().empty());
+  const auto file = open_array_file(
+      source_of(safetensors_text(R"({"a":{"dtype":"F32","shape":[0,9],"data_offsets":[0,0]}})")));
+  EXPECT_EQ(file->at("a").num_elements, 0);
+  EXPECT_TRUE(read_floats(*file, "a").values.empty());
+}
+
+TEST(Safetensors, HeadersThatAreNotThereAreRefused) {
+  const std::string whole = safetensors_text("{}");
+  EXPECT_EQ(
+      message_of<ParseError>([&] { open_array_file(source_of(std::string("\x09\0\0\0\0\0\0\0{}", 10))); }),
+      "f: byte 0: a header of 9 bytes is claimed in a file of 10");
+  EXPECT_EQ(message_of<ParseError>(
+                [&] { open_array_file(source_of(std::string("\xff\xff\xff\xff\0\0\0\0{}", 10))); }),
+            "f: byte 0: a header of 4294967295 bytes is claimed in a file of 10");
+}
+
+TEST(Safetensors, HeadersThatAreNotJsonNameTheByte) {
+  EXPECT_EQ(refusal("{\"a\":}").substr(0, 60),
+            "f: byte 14: parse error at line 1, column 6: syntax error wh");
+  EXPECT_EQ(refusal("{\"a\":" + std::string(100, '[')), "f: nested deeper than 16");
+}
+
+TEST(Safetensors, ArraysThatAreNotDescribedAreRefused) {
+  EXPECT_EQ(refusal(R"({"a":1})"), "f: a: is not described by a JSON object");
+  EXPECT_EQ(refusal(R"({"a":{"shape":[1],"data_offsets":[0,1]}})", "x"), "f: a: has no dtype");
+  EXPECT_EQ(refusal(R"({"a":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1]}})", "x"),
+            "f: a: dtype F8_E4M3 is not one this reads");
+  EXPECT_EQ(refusal(R"({"a":{"dtype":"U8","data_offsets":[0,1]}})", "x"),
+            "f: a: has no shape or no data_offsets");
+  EXPECT_EQ(refusal(R"({"a":{"dtype":"U8","shape":"1","data_offsets":[0,1]}})", "x"),
+            "f: a.shape: is a JSON string, not a list");
+  EXPECT_EQ(refusal(R"({"a":{"dtype":"U8","shape":[1.5],"data_offsets":[0,1]}})", "x"),
+            "f: a.shape[0]: 1.5 is not a whole number");
+}
+
+TEST(Safetensors, OffsetsAreNeverTrusted) {
+  const auto with = [](std::string_view offsets) {
+    return refusal(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":)" + std::string(offsets) + "}}", "wxyz");
+  };
+  EXPECT_EQ(with("[0,5]"), "f: a.data_offsets: [0, 5] is not a range of the 4 bytes of data");
+  EXPECT_EQ(with("[-4,0]"), "f: a.data_offsets: [-4, 0] is not a range of the 4 bytes of data");
+  EXPECT_EQ(with("[4,0]"), "f: a.data_offsets: [4, 0] is not a range of the 4 bytes of data");
+  EXPECT_EQ(with("[0]"), "f: a.data_offsets: [0] is not a range of the 4 bytes of data");
+  EXPECT_EQ(with("[0,9223372036854775808]"), "f: a.data_offsets[1]: 9223372036854775808 is above 2^63-1");
+  EXPECT_EQ(with("[0,3]"), "f: a: shape [4] of uint8 does not fit its 3 bytes");
+}
+
+TEST(Safetensors, ShapesThatOverflowAreRefused) {
+  const auto with = [](std::string_view shape) {
+    return refusal(R"({"a":{"dtype":"F64","data_offsets":[0,0],"shape":)" + std::string(shape) + "}}");
+  };
+  EXPECT_EQ(with("[4294967296,4294967296]"),
+            "f: a: shape [4294967296, 4294967296] of float64 does not fit its 0 bytes");
+  EXPECT_EQ(with("[2305843009213693952]"),
+            "f: a: shape [2305843009213693952] of float64 does not fit its 0 bytes");
+  EXPECT_EQ(with("[-1,-1]"), "f: a: shape [-1, -1] of float64 does not fit its 0 bytes");
+}
+
+TEST(Safetensors, GapsOverlapsAndLeftoversAreRefused) {
+  const auto two = [](std::string_view b, std::string_view data) {
+    return refusal(
+        R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":)" +
+            std::string(b) + "}}",
+        data);
+  };
+  EXPECT_EQ(two("[1,3]", "xyz"), "f: b.data_offsets: begins at 1, but the array before it ends at 2");
+  EXPECT_EQ(two("[3,5]", "xyzuv"), "f: b.data_offsets: begins at 3, but the array before it ends at 2");
+  EXPECT_EQ(two("[2,4]", "xyzuv"), "f: the arrays end at 4 of 5 bytes of data");
+}
+
+TEST(Safetensors, MetadataIsText) {
+  EXPECT_EQ(refusal(R"({"__metadata__":[]})"), "f: __metadata__: is not a JSON object");
+  EXPECT_EQ(refusal(R"({"__metadata__":{"num_experts":4}})"), "f: __metadata__.num_experts: is not a string");
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,135 @@
+#include "evenkeel/io/trace_file.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "evenkeel/base/error.h"
+#include "tests/io/support.h"
+#include "tests/routing/message.h"
+
+namespace evenkeel {
+namespace {
+
+MemoryTrace random_trace(int experts, std::uint64_t seed, bool with_weights) {
+  std::mt19937_64 random(seed);
+  std::vector<std::int32_t> ids(60 * 3 * 2);
+  for (auto& id : ids) id = static_cast<std::int32_t>(random() % static_cast<unsigned>(experts + 1)) - 1;
+  std::vector<float> weights(with_weights ? ids.size() : 0);
+  for (auto& weight : weights) weight = static_cast<float>(random() % 1000) / 999;
+  return MemoryTrace({.num_layers = 3, .top_k = 2, .num_experts = experts}, ids, weights, {0, 10, 60});
+}
+
+void expect_equal(TraceReader& a, TraceReader& b) {
+  ASSERT_EQ(a.info().num_tokens, b.info().num_tokens);
+  TraceBatches of_a(a, 7);
+  TraceBatches of_b(b, 7);
+  while (of_a.next() && of_b.next()) {
+    EXPECT_TRUE(std::ranges::equal(of_a.ids(), of_b.ids()));
+    if (a.info().has_weights && b.info().has_weights) {
+      EXPECT_TRUE(std::ranges::equal(of_a.weights(), of_b.weights()));
+    }
+  }
+}
+
+TEST(TraceFile, WrittenInAnyFormatReadsBackTheSame) {
+  TempFolder folder;
+  for (FileFormat format : {FileFormat::safetensors, FileFormat::npz, FileFormat::npy}) {
+    for (int experts : {1, 128, 129, 32768, 32769}) {
+      for (bool with_weights : {false, true}) {
+        MemoryTrace written = random_trace(experts, static_cast<std::uint64_t>(experts), with_weights);
+        write_trace(written, folder / "trace", format);
+        const bool whole = format != FileFormat::npy;
+        const auto read =
+            open_trace(folder / "trace", whole ? TraceOptions{} : TraceOptions{.num_experts = experts});
+        expect_equal(*read, written);
+        EXPECT_EQ(read->info().num_experts, experts);
+        EXPECT_EQ(read->info().has_weights, whole && with_weights);
+        EXPECT_EQ(read->info().sequence_offsets,
+                  whole ? written.info().sequence_offsets : std::vector<std::int64_t>{});
+        EXPECT_EQ(open_array_file(folder / "trace")->format(), format);
+      }
+    }
+  }
+  EXPECT_EQ(folder.names(), std::vector<std::string>{"trace"});
+}
+
+TEST(TraceFile, WithoutTokensReadsBack) {
+  TempFolder folder;
+  MemoryTrace none({.num_layers = 2, .top_k = 1, .num_experts = 4}, {});
+  for (FileFormat format : {FileFormat::safetensors, FileFormat::npz, FileFormat::npy}) {
+    write_trace(none, folder / "trace", format);
+    const auto read = open_trace(folder / "trace");
+    EXPECT_EQ(read->info().num_tokens, 0);
+    EXPECT_EQ(read->info().num_layers, 2);
+  }
+}
+
+TEST(TraceFile, KeepsFreeMetadata) {
+  TempFolder folder;
+  const auto trace = open_trace(test_data("trace.safetensors"));
+  write_trace(*trace, folder / "again.safetensors");
+  const auto again = open_trace(folder / "again.safetensors");
+  EXPECT_EQ(again->info().metadata, trace->info().metadata);
+}
+
+TEST(TraceFile, IsCheckedAgainstTheExpertsTheCallerStates) {
+  const auto trace = open_trace(test_data("ids_uint8.npy"), {.num_experts = 12});
+  EXPECT_EQ(
+      message_of<ParseError>([&] {
+        trace->read_layer(LayerId(0), {0, 11});
+      }),
+      test_data("ids_uint8.npy") +
+          ": topk_ids: expert id 12 at token 1, layer 0 is outside 0..11; was num_experts meant to be 16?");
+  EXPECT_THROW(open_trace(test_data("ids_uint8.npy"), {.num_experts = 0}), InvalidArgument);
+}
+
+TEST(TraceFile, ThatIsDamagedIsNotLeftHalfWritten) {
+  TempFolder folder;
+  const auto trace = open_trace(test_data("ids_uint8.npy"), {.num_experts = 12});
+  for (FileFormat format : {FileFormat::safetensors, FileFormat::npz, FileFormat::npy}) {
+    write_text(folder / "kept", "before");
+    EXPECT_THROW(write_trace(*trace, folder / "kept", format), ParseError);
+    EXPECT_EQ(read_text(folder / "kept"), "before");
+    EXPECT_EQ(folder.names(), std::vector<std::string>{"kept"});
+  }
+}
+
+std::string refusal_of_seed(const char* name) {
+  const auto source = source_of(read_text(repository_file("tests/fuzz/corpus/trace/") + name));
+  return message_of<ParseError>([&] {
+    const auto trace = open_trace(source);
+    for (TraceBatches batches(*trace); batches.next();)
+      if (trace->info().has_weights) batches.weights();
+  });
+}
+
+TEST(TraceFile, ThatCannotBeATraceSaysWhy) {
+  EXPECT_EQ(refusal_of_seed("id-too-big"),
+            "f: topk_ids: expert id 9 at token 0, layer 1 is outside 0..7; was num_experts meant to be 16?");
+  EXPECT_EQ(refusal_of_seed("id-negative"),
+            "f: topk_ids: expert id -2 at token 0, layer 1 is outside 0..65535; -1 means no expert");
+  EXPECT_EQ(refusal_of_seed("id-2-to-63"),
+            "f: topk_ids: expert id 9223372036854775807 at token 0, layer 0 is outside 0..65535");
+  EXPECT_EQ(refusal_of_seed("no-layers"),
+            "f: topk_ids: shape [3, 0, 2] is not [tokens, layers, k] with at least one layer and k >= 1");
+  EXPECT_EQ(refusal_of_seed("row-too-wide"),
+            "f: shape [0, 1000000000000, 8]: more than 1048576 assignments a token");
+  EXPECT_EQ(refusal_of_seed("experts-absurd"),
+            "f: num_experts: '99999999999999999999' is not a whole number in 1..65536");
+  EXPECT_EQ(refusal_of_seed("offsets-descend"), "f: sequence_offsets: begin at 4, not at 0");
+  EXPECT_EQ(refusal_of_seed("offsets-past-end"), "f: sequence_offsets: end at 20 in a trace of 4 tokens");
+  EXPECT_EQ(
+      refusal_of_seed("weights-other-shape"),
+      "f: topk_weights: is float32 [2, 3, 2]; weights are floating, of the shape of the ids, [4, 3, 2]");
+  EXPECT_EQ(refusal_of_seed("weights-nan"), "f: topk_weights: weight nan at token 0, layer 0 is not finite");
+}
+
+TEST(TraceFile, IsNotWrittenAsJson) {
+  MemoryTrace trace = random_trace(4, 1, false);
+  EXPECT_EQ(message_of<InvalidArgument>([&] { write_trace(trace, "t.json", FileFormat::json); }),
+            "t.json: a trace is not written as JSON; allowed: safetensors, npz or npy");
+}
+
+}  // namespace
+}  // namespace evenkeel
