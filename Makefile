@@ -43,7 +43,7 @@ test: $(BUILD)/build.ninja
 bench: $(BUILD)/build.ninja build/.setup-bench
 	@cmake --preset release >/dev/null
 	@cmake --build --preset release --parallel $(JOBS)
-	@for program in $(BUILD)/bin/benchmarks/*; do echo "== $$program"; "$$program" || exit; done
+	@for program in $(BUILD)/bin/*_benchmark; do echo "== $$program"; "$$program" || exit; done
 	@$(COMMAND) bench
 
 lint: $(BUILD)/build.ninja build/.setup-lint

@@ -50,12 +50,12 @@ function(evenkeel_test name)
   endforeach()
 endfunction()
 
-# evenkeel_benchmark(NAME SOURCES ... LINK ...): a Google Benchmark program; `make bench` runs all of them.
+# evenkeel_benchmark(NAME SOURCES ... LINK ...): a Google Benchmark program, with a main of its own or without; `make
+# bench` runs each whose name ends in _benchmark.
 function(evenkeel_benchmark name)
   cmake_parse_arguments(arg "" "" "SOURCES;LINK" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_LINK} benchmark::benchmark_main)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin/benchmarks)
   evenkeel_options(${name})
 endfunction()
