@@ -176,6 +176,30 @@ TEST(SendReceive, NeedsNoAgreementOnTheOrderOfWaiting) {
   });
 }
 
+TEST(SendReceive, IsServedByARankThatSleepsOnAnotherMessage) {
+  const auto body = [](Communicator& comm) {
+    const std::unique_ptr<Communicator> weights = comm.split(0);
+    std::byte token{1};
+    std::byte weight{2};
+    CpuStream streams[2];
+    if (comm.rank() == RankId(0)) {
+      const ReceiveSlice receives[] = {{RankId(1), {&token, 1}}, {RankId(1), {&weight, 1}}};
+      const Event token_came = comm.send_receive({}, {&receives[0], 1}, streams[0], "token");
+      weights->send_receive({}, {&receives[1], 1}, streams[1], "weight");
+      token_came.wait();
+      streams[1].synchronize();
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));  // rank 0 sleeps by now
+      const SendSlice sends[] = {{RankId(0), {&token, 1}}, {RankId(0), {&weight, 1}}};
+      weights->send_receive({&sends[1], 1}, {}, streams[1], "weight").wait();
+      comm.send_receive({&sends[0], 1}, {}, streams[0], "token").wait();
+    }
+    EXPECT_EQ(token, std::byte{1});
+    EXPECT_EQ(weight, std::byte{2});
+  };
+  run_ranks(2, body, {.deadline_seconds = 5});
+}
+
 TEST(SendReceive, DeliversAnySize) {
   run_ranks(2, [](Communicator& comm) {
     CpuStream stream;
