@@ -144,6 +144,7 @@ put("json", "too-big", '{"loads": [9223372036854775808, 1e400, 1e300]}')
 put("json", "negative", '{"counts": [[-1]]}')
 put("json", "ragged", '{"counts": [[1, 2], [3]]}')
 put("json", "deep", '{"loads": ' + "[" * 2000 + "]" * 2000 + "}")
+put("json", "twice", '{"loads": [1], "loads": [2]}')
 put("json", "not-utf8", b'{"loads": "\xff\xfe"}')
 put("json", "short", '{"loads": [1, 2')
 

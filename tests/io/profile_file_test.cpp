@@ -37,6 +37,14 @@ TEST(ProfileFile, WrittenInAnyFormatReadsBackTheSame) {
   EXPECT_EQ(folder.names(), std::vector<std::string>{"p"});
 }
 
+TEST(ProfileFile, OfFewTokensAndManyExpertsReadsBackFromNpz) {
+  TempFolder folder;
+  RoutingProfile sparse(4, 384);
+  sparse.add_tokens(std::vector<std::int32_t>{1, 2, 3, 4}, 1);
+  write_profile(sparse, folder / "p", FileFormat::npz);
+  EXPECT_EQ(read_profile(folder / "p"), sparse);
+}
+
 TEST(ProfileFile, SaysItsFormat) {
   TempFolder folder;
   write_profile(random_profile(2, 3, true), folder / "p");

@@ -46,6 +46,13 @@ TEST(Safetensors, HeadersThatAreNotJsonNameTheByte) {
   EXPECT_EQ(refusal("{\"a\":" + std::string(100, '[')), "f: nested deeper than 16");
 }
 
+TEST(Safetensors, AnArrayGivenTwiceIsRefused) {
+  EXPECT_EQ(refusal(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+                    R"("a":{"dtype":"I8","shape":[1],"data_offsets":[0,1]}})",
+                    "x"),
+            "f: a: is given twice");
+}
+
 TEST(Safetensors, ArraysThatAreNotDescribedAreRefused) {
   EXPECT_EQ(refusal(R"({"a":1})"), "f: a: is not described by a JSON object");
   EXPECT_EQ(refusal(R"({"a":{"shape":[1],"data_offsets":[0,1]}})", "x"), "f: a: has no dtype");

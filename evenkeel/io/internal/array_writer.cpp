@@ -171,7 +171,9 @@ void add_member(zip_t* archive, Pull& pull, const std::string& path) {
     zip_discard(archive);
     throw InvalidArgument(path, "cannot be written: " + why);
   }
-  zip_set_file_compression(archive, static_cast<zip_uint64_t>(index), ZIP_CM_DEFLATE, 6);
+  // Counts are mostly zeros and would shrink more than a reader may allow (ArrayFile::max_whole_bytes).
+  const zip_int32_t method = pull.array->dtype == Dtype::i64 ? ZIP_CM_STORE : ZIP_CM_DEFLATE;
+  zip_set_file_compression(archive, static_cast<zip_uint64_t>(index), method, 6);
 }
 
 void write_npz(const std::vector<ArrayToWrite>& arrays, const std::string& path) {

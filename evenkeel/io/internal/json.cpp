@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <set>
 
 #include "evenkeel/base/error.h"
 
@@ -21,13 +22,19 @@ std::string plain(const Json::exception& error) {
 }  // namespace
 
 Json parse_json(std::string_view text, const std::string& file, std::int64_t begin) {
-  const auto watch_depth = [&](int depth, Json::parse_event_t, Json&) {
+  // Of a key given twice a parser keeps one; another program might keep the other.
+  std::vector<std::set<std::string>> keys;
+  const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
     if (depth > max_json_depth)
       throw ParseError(file, "", fmt::format("nested deeper than {}", max_json_depth));
+    if (event == Json::parse_event_t::object_start) keys.emplace_back();
+    if (event == Json::parse_event_t::object_end) keys.pop_back();
+    if (event == Json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second)
+      throw ParseError(file, parsed.get<std::string>(), "is given twice");
     return true;
   };
   try {
-    return Json::parse(text, watch_depth);
+    return Json::parse(text, watch);
   } catch (const Json::parse_error& error) {
     throw ParseError(file, fmt::format("byte {}", begin + static_cast<std::int64_t>(error.byte)),
                      plain(error));
