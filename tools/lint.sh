@@ -20,7 +20,14 @@ clang_tidy=$(newest clang-tidy)
 ruff=build/tools/bin/ruff
 [ -x "$ruff" ] || ruff=ruff
 
-cpp_files() { git ls-files -z --cached --others --exclude-standard -- "$@"; }
+# What git knows or would add, and is there.
+cpp_files() {
+  local file
+  git ls-files -z --cached --others --exclude-standard -- "$@" |
+    while IFS= read -r -d '' file; do
+      if [ -e "$file" ]; then printf '%s\0' "$file"; fi
+    done
+}
 
 if [ "${1:-}" = --fix ]; then
   cpp_files '*.h' '*.cpp' | xargs -0 -r "$clang_format" -i

@@ -1,12 +1,12 @@
 // Plans one uneven step and checks what came out, with nothing but evenkeel's public headers.
-#include <cstdint>
-#include <cstdio>
-#include <vector>
-
 #include <evenkeel/balance/planner.h>
 #include <evenkeel/plan/counts.h>
 #include <evenkeel/plan/placement.h>
 #include <evenkeel/plan/step_plan.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <vector>
 
 int main() {
   // 4 ranks with 2 experts each; 7 in 8 assignments are for expert 0.
