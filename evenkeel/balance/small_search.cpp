@@ -26,21 +26,24 @@ bool SmallSearch::improve(const Counts& counts, const LayerPlacement& placement,
                           std::span<const std::int64_t> base_load, std::int64_t min_segment,
                           std::int64_t ideal, Goal known, StepPlan& plan) {
   begin(counts, placement, base_load, min_segment);
-  const std::int64_t last = std::min(known.worst, ideal + kMostWorstLoads);
-  for (worst_ = ideal; worst_ <= last; ++worst_) {
-    find_pairs(worst_);
-    Ranks over = 0;
-    for (std::size_t r = 0; r < ranks_; ++r)
-      if (placement.has_single_homes() && home_load_[r] > worst_) over |= only(r);
-    const auto most = static_cast<std::int64_t>(pairs_.size());
-    flows_left_ = kMostFlows;
-    for (std::int64_t transfers = 0; transfers <= (worst_ < known.worst ? most : known.transfers - 1);
-         ++transfers) {
-      if (!choose(0, transfers, over)) continue;
-      write(placement, plan);
-      return true;
-    }
-  }
+  const bool single_homes = placement.has_single_homes();
+  const std::int64_t lower_end = std::min(known.worst, ideal + kMostLowerLoads);
+  for (std::int64_t worst = ideal; worst < lower_end; ++worst)
+    if (search(worst, static_cast<std::int64_t>(load_.size() * ranks_), single_homes))
+      return write(placement, plan);
+  return search(known.worst, known.transfers - 1, single_homes) && write(placement, plan);
+}
+
+bool SmallSearch::search(std::int64_t worst, std::int64_t most_transfers, bool single_homes) {
+  worst_ = worst;
+  steps_left_ = kMostSteps;
+  find_pairs(worst);
+  Ranks over = 0;
+  for (std::size_t r = 0; r < ranks_; ++r)
+    if (single_homes && home_load_[r] > worst) over |= only(r);
+  most_transfers = std::min(most_transfers, static_cast<std::int64_t>(pairs_.size()));
+  for (std::int64_t transfers = 0; transfers <= most_transfers && steps_left_ > 0; ++transfers)
+    if (choose(0, transfers, over)) return true;
   return false;
 }
 
@@ -85,9 +88,9 @@ void SmallSearch::find_pairs(std::int64_t worst) {
 
 // `left` more pairs, from number `first` on; `unhelped`: ranks over the worst load that nothing leaves yet.
 bool SmallSearch::choose(std::size_t first, std::int64_t left, Ranks unhelped) {
-  if (std::popcount(unhelped) > left) return false;
-  if (left == 0) return flows_left_-- > 0 && loads_fit();
-  for (std::size_t i = first; i + static_cast<std::size_t>(left) <= pairs_.size() && flows_left_ > 0; ++i) {
+  if (--steps_left_ < 0 || std::popcount(unhelped) > left) return false;
+  if (left == 0) return loads_fit();
+  for (std::size_t i = first; i + static_cast<std::size_t>(left) <= pairs_.size() && steps_left_ > 0; ++i) {
     chosen_.push_back(pairs_[i]);
     if (choose(i + 1, left - 1, unhelped & ~homes_[pairs_[i].expert])) return true;
     chosen_.pop_back();
@@ -155,7 +158,7 @@ bool SmallSearch::make_room(std::size_t rank, std::int64_t& amount, Ranks seen) 
   return false;
 }
 
-void SmallSearch::write(const LayerPlacement& placement, StepPlan& plan) const {
+bool SmallSearch::write(const LayerPlacement& placement, StepPlan& plan) const {
   plan.begin(placement);
   for (std::size_t e = 0; e < load_.size(); ++e) {
     if (load_[e] == 0) continue;
@@ -166,6 +169,7 @@ void SmallSearch::write(const LayerPlacement& placement, StepPlan& plan) const {
     for (RankId home : placement.homes(ExpertId(e))) give(home.offset());
     for_each_rank(allowed_[e] & ~homes_[e], give);
   }
+  return true;
 }
 
 }  // namespace evenkeel

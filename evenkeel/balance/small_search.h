@@ -7,8 +7,8 @@
 // up:
 //             each set of (expert, rank) pairs of that size, and a maximum flow that says whether the loads
 //             fit with these transfers. Ranks above the worst load at home must be in the set.
-// Cost        At most kMostFlows flows a worst load; used where there are at most kMostPairs pairs.
-// Guarantee   Where it answers before its limits, nothing better exists.
+// Cost        At most kMostSteps sets are begun or tried, a millisecond or two; used where there are at most
+// kMostPairs pairs. Guarantee   Where it answers before its limits, nothing better exists.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ namespace evenkeel {
 class SmallSearch {
  public:
   static constexpr int kMostPairs = 32;
-  static constexpr int kMostFlows = 4000;
-  static constexpr int kMostWorstLoads = 64;
+  static constexpr int kMostSteps = 5000;
+  static constexpr int kMostLowerLoads = 8;
 
   struct Goal {
     std::int64_t worst = 0;
@@ -49,12 +49,13 @@ class SmallSearch {
 
   void begin(const Counts& counts, const LayerPlacement& placement, std::span<const std::int64_t> base_load,
              std::int64_t min_segment);
+  bool search(std::int64_t worst, std::int64_t most_transfers, bool single_homes);
   void find_pairs(std::int64_t worst);
   bool choose(std::size_t first, std::int64_t left, Ranks unhelped);
   bool loads_fit();
   bool place_rest(std::size_t expert, std::int64_t rest);
   bool make_room(std::size_t rank, std::int64_t& amount, Ranks seen);
-  void write(const LayerPlacement& placement, StepPlan& plan) const;
+  bool write(const LayerPlacement& placement, StepPlan& plan) const;
 
   std::int64_t& given(std::size_t expert, std::size_t rank) { return given_[expert * ranks_ + rank]; }
 
@@ -70,7 +71,7 @@ class SmallSearch {
   std::vector<Pair> pairs_;
   std::vector<Pair> chosen_;
   std::int64_t worst_ = 0;
-  int flows_left_ = 0;
+  int steps_left_ = 0;
 };
 
 }  // namespace evenkeel
