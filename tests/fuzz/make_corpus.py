@@ -121,6 +121,9 @@ flipped = bytearray(npz(MEMBERS[:1]))
 flipped[60] ^= 0x55
 put("npz", "bits-flipped", bytes(flipped))
 put("npz", "claims-more", npz([("a.npy", npy_text("{'descr': '|u1', 'fortran_order': False, 'shape': (1000000000000,), }"))]))
+lying = npz([("a.npy", npy_text("{'descr': '|u1', 'fortran_order': False, 'shape': (1000000,), }"))])
+honest = zipfile.ZipFile(io.BytesIO(lying)).getinfo("a.npy").file_size
+put("npz", "size-lies", lying.replace(struct.pack("<I", honest), struct.pack("<I", honest + 1_000_000)))
 put("npz", "bomb", npz([("sequence_offsets.npy", npy(np.zeros(200_000, np.int64))), ("topk_ids.npy", npy(IDS))]))
 put("npz", "wide-row", npz([("topk_ids.npy", npy(np.zeros((1, 1000, 1000), np.uint8)))]))
 

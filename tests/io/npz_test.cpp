@@ -4,6 +4,7 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/array_file.h"
+#include "evenkeel/io/internal/array_writer.h"
 #include "evenkeel/io/trace_file.h"
 #include "tests/io/support.h"
 #include "tests/routing/message.h"
@@ -50,6 +51,21 @@ TEST(Npz, ArchivesThatAreDamagedAreRefused) {
 TEST(Npz, AMemberShorterThanItsArrayIsRefused) {
   EXPECT_EQ(refusal("claims-more"),
             "f: a.shape: [1000000000000] of uint8 does not fit the 0 bytes there are");
+}
+
+TEST(Npz, AMemberThatIsShorterThanTheArchiveClaimsIsRefused) {
+  EXPECT_EQ(refusal("size-lies"), "f: a: ends at byte 74, before its own size");
+}
+
+TEST(Npz, AnArchiveOfThousandsOfMembersIsRefused) {
+  const TempFolder folder;
+  std::vector<internal::ArrayToWrite> arrays;
+  const std::int64_t one = 1;
+  for (int i = 0; i < 1025; ++i)
+    arrays.push_back(internal::integers_to_write(std::to_string(i), {1}, std::span(&one, 1)));
+  internal::write_arrays(arrays, {}, folder / "many.npz", FileFormat::npz);
+  EXPECT_EQ(message_of<ParseError>([&] { open_array_file(folder / "many.npz"); }),
+            (folder / "many.npz") + ": has 1025 members; at most 1024 are read");
 }
 
 TEST(Npz, ABombIsNotUnpackedIntoMemory) {

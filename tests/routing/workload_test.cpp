@@ -88,7 +88,7 @@ TEST(Workload, GivesTheSameTokensToAnyNumberOfRanks) {
 TEST(Workload, GivesEveryTokenDistinctExpertsInRange) {
   for (const char* name : all_workloads) {
     const bool may_repeat = std::string(name).starts_with("concentrated");
-    for (std::uint64_t step : {0, 3, 50}) {
+    for (std::uint64_t step : {0U, 3U, 50U}) {
       const auto ids = all_ids(routing_of(name, shape, 2, step));
       for (std::size_t at = 0; at < ids.size(); at += 4) {
         const std::set<std::int32_t> token(ids.begin() + static_cast<std::ptrdiff_t>(at),
@@ -263,7 +263,7 @@ TEST(Workload, DriftMovesItsHotSetOnePlaceAStep) {
 
 TEST(Workload, CollapseEndsWithEveryTokenOnTheSameExperts) {
   double before = 1;
-  for (std::uint64_t step : {0, 2, 4, 8, 16}) {
+  for (std::uint64_t step : {0U, 2U, 4U, 8U, 16U}) {
     const double now = max_over_mean(loads_of("collapse", shape, 1, step));
     EXPECT_GT(now, before) << step;
     before = now;
