@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 namespace evenkeel::cli {
 
@@ -33,7 +34,7 @@ std::string bar(std::int64_t value, std::int64_t whole, int width) {
   constexpr std::array<std::string_view, 8> parts = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
   if (whole <= 0 || value <= 0) return "";
   const double share = static_cast<double>(value) / static_cast<double>(whole);
-  const int eighths = std::clamp(static_cast<int>(share * width * 8 + 0.5), 1, width * 8);
+  const int eighths = std::clamp(static_cast<int>(std::lround(share * width * 8)), 1, width * 8);
   std::string text;
   for (int i = 0; i < eighths / 8; ++i) text += "█";
   return text += parts[static_cast<std::size_t>(eighths % 8)];

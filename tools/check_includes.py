@@ -49,7 +49,7 @@ def permitted(folder):
 
 def sources(root, *folders):
     for folder in folders:
-        yield from sorted(path for path in (root / folder).rglob("*") if path.suffix in {".h", ".cpp", ".py", ".cu"})
+        yield from sorted(path for path in (root / folder).rglob("*") if path.suffix in {".h", ".inl", ".cpp", ".cu", ".py"})
 
 
 def is_internal(path):

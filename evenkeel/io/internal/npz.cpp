@@ -168,7 +168,7 @@ class Member {
 
 class MemberArrayReader final : public ArrayReader {
  public:
-  MemberArrayReader(std::shared_ptr<const Archive> archive, zip_uint64_t index, ArrayInfo info,
+  MemberArrayReader(std::shared_ptr<const Archive> archive, zip_uint64_t index, const ArrayInfo& info,
                     std::int64_t data_begin)
       : ArrayReader(archive->name(), info), member_(archive, index, info.name), data_begin_(data_begin) {}
 
