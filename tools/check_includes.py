@@ -49,7 +49,9 @@ def permitted(folder):
 
 def sources(root, *folders):
     for folder in folders:
-        yield from sorted(path for path in (root / folder).rglob("*") if path.suffix in {".h", ".inl", ".cpp", ".cu", ".py"})
+        yield from sorted(
+            path for path in (root / folder).rglob("*") if path.suffix in {".h", ".inl", ".cpp", ".cu", ".py"}
+        )
 
 
 def is_internal(path):
