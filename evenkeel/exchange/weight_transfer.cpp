@@ -6,12 +6,20 @@
 
 namespace evenkeel {
 
+namespace {
+// Elements: parts begin on boundaries of a cache line, without which products lose a quarter of their speed.
+constexpr std::int64_t kPartAlignment = 32;
+}  // namespace
+
 WeightTransfer::WeightTransfer(Communicator& comm, Arena& arena,
                                const std::array<std::int64_t, kExpertParts>& elements,
                                std::int64_t bytes_per_element)
     : comm_(comm), arena_(arena), bytes_per_element_(bytes_per_element) {
-  for (std::size_t part = 0; part < kExpertParts; ++part)
-    part_begin_[part + 1] = part_begin_[part] + elements[part];
+  for (std::size_t part = 0; part < kExpertParts; ++part) {
+    elements_[part] = elements[part];
+    const std::int64_t lines = (elements[part] + kPartAlignment - 1) / kPartAlignment;
+    part_begin_[part + 1] = part_begin_[part] + lines * kPartAlignment;
+  }
 }
 
 // Cuts a block into parts; `unit` is what one element takes of the span.
@@ -20,7 +28,7 @@ std::array<Part, kExpertParts> WeightTransfer::parts_of(Part block, std::int64_t
   std::array<Part, kExpertParts> parts;
   for (std::size_t part = 0; part < kExpertParts; ++part)
     parts[part] = block.subspan(static_cast<std::size_t>(part_begin_[part] * unit),
-                                static_cast<std::size_t>((part_begin_[part + 1] - part_begin_[part]) * unit));
+                                static_cast<std::size_t>(elements_[part] * unit));
   return parts;
 }
 

@@ -70,7 +70,8 @@ class WeightTransfer {
 
   Communicator& comm_;
   Arena& arena_;
-  std::array<std::int64_t, kExpertParts + 1> part_begin_{};  // elements, within a block
+  std::array<std::int64_t, kExpertParts> elements_{};
+  std::array<std::int64_t, kExpertParts + 1> part_begin_{};  // elements, within a block, padding included
   std::int64_t bytes_per_element_;
   std::vector<Borrowed> borrowed_;
   std::vector<Away> away_;

@@ -7,15 +7,15 @@
 #include <numbers>
 #include <thread>
 
-#include "evenkeel/device/cpu/target_clones.h"
-
 namespace evenkeel {
 
 namespace {
 
 using Matrix = std::vector<double>;
 
-std::size_t area(std::int64_t rows, std::int64_t columns) { return static_cast<std::size_t>(rows * columns); }
+std::size_t area(std::int64_t rows, std::int64_t columns) {
+  return static_cast<std::size_t>(rows * columns);
+}
 
 double element(const void* data, std::int64_t index, DataType type) {
   if (type == DataType::f32) return static_cast<double>(static_cast<const float*>(data)[index]);
@@ -31,7 +31,8 @@ Matrix widen(const void* data, std::int64_t count, DataType type) {
 Matrix transposed(const Matrix& in, std::int64_t rows, std::int64_t columns) {
   Matrix out(in.size());
   for (std::int64_t r = 0; r < rows; ++r)
-    for (std::int64_t c = 0; c < columns; ++c) out[area(c, rows) + area(r, 1)] = in[area(r, columns) + area(c, 1)];
+    for (std::int64_t c = 0; c < columns; ++c)
+      out[area(c, rows) + area(r, 1)] = in[area(r, columns) + area(c, 1)];
   return out;
 }
 
@@ -39,8 +40,7 @@ constexpr std::int64_t kRows = 4;
 constexpr std::int64_t kColumns = 32;
 
 // A block of kRows x kColumns of c += a b, with the sums in registers.
-EVENKEEL_VECTOR_CLONES void multiply_block(std::int64_t K, std::int64_t N, const double* a, const double* b,
-                                           double* c) {
+void multiply_block(std::int64_t K, std::int64_t N, const double* a, const double* b, double* c) {
   double sum[kRows][kColumns] = {};
   for (std::int64_t k = 0; k < K; ++k)
     for (std::int64_t i = 0; i < kRows; ++i)
@@ -104,8 +104,8 @@ Activated activate(Activation activation, double gate, double up) {
 
 class Evaluation {
  public:
-  Evaluation(const ExpertShape& shape, std::span<const ExpertWeights> weights, ConstRows hidden, const TopK& top_k,
-             ConstRows grad_output)
+  Evaluation(const ExpertShape& shape, std::span<const ExpertWeights> weights, ConstRows hidden,
+             const TopK& top_k, ConstRows grad_output)
       : shape_(shape), weights_(weights), hidden_(hidden), top_k_(top_k), grad_output_(grad_output) {
     result_.output.resize(area(top_k.tokens, D()));
     if (!backward()) return;

@@ -1,5 +1,5 @@
-// A mixture of experts evaluated the plain way: one process, every token by every expert it chose, fp64. Shares
-// no arithmetic with the layer, and is what its errors are measured against.
+// A mixture of experts evaluated the plain way: one process, every token by every expert it chose, fp64.
+// Shares no arithmetic with the layer, and is what its errors are measured against.
 //
 // Cost   6 T k D F multiply-adds forward, three times that with backward, on all cores of the machine.
 #pragma once

@@ -86,7 +86,8 @@ MoeLayer::MoeLayer(Communicator& comm, Arena& arena, const MoeShape& shape, Laye
       on_step_(std::move(options.on_step)),
       ffn_((require_layer(shape, placement_, options, comm.size()), given_or_cpu(options, shape))),
       planner_(make_planner(options.planner)),
-      weights_comm_((agree(options), comm.split(0))),
+      bitwise_(agree(options)),
+      weights_comm_(comm.split(0)),
       natives_(std::make_unique<internal::NativeExperts>(*ffn_, placement_, comm.rank(), with_backward_)),
       clock_(std::make_unique<internal::PhaseClock>()),
       counts_(comm.size(), shape.num_experts),
@@ -99,25 +100,29 @@ MoeLayer::MoeLayer(Communicator& comm, Arena& arena, const MoeShape& shape, Laye
 
 MoeLayer::~MoeLayer() = default;
 
-void MoeLayer::agree(const MoeOptions& options) {
+// What must be equal is required; unlike CPUs only cost the promise of equal bits.
+BitwiseReport MoeLayer::agree(const MoeOptions& options) const {
   const std::vector<internal::Digest> required = {{"version", kLayerVersion},
                                                   {"shape", hash_of(shape_)},
                                                   {"options", hash_of(options)},
                                                   {"placement", hash_of(placement_)}};
   internal::require_agreement(comm_, required);
-  bitwise_ = ffn_->bitwise();
-  const internal::Digest arithmetic[] = {{"arithmetic", bitwise_.holds ? bitwise_.fingerprint : 0}};
+  BitwiseReport report = ffn_->bitwise();
+  const internal::Digest arithmetic[] = {{"arithmetic", report.holds ? report.fingerprint : 0}};
   if (const int rank = internal::first_to_differ(comm_, arithmetic).front(); rank >= 0) {
-    bitwise_.holds = false;
-    bitwise_.reason = fmt::format("the CPU of rank {} multiplies to other bits than that of rank 0", rank);
+    report.holds = false;
+    report.reason = fmt::format("the CPU of rank {} multiplies to other bits than that of rank 0", rank);
   }
+  return report;
 }
 
 void MoeLayer::set_weights(std::span<const ExpertWeights> natives) {
   natives_->set(natives);
 }
 
-void MoeLayer::set_planner(const PlannerOptions& options) { planner_ = make_planner(options); }
+void MoeLayer::set_planner(const PlannerOptions& options) {
+  planner_ = make_planner(options);
+}
 
 template <class Body>
 auto MoeLayer::abort_on_error(const Body& body) {

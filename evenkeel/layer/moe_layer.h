@@ -95,7 +95,7 @@ class MoeLayer {
   const BitwiseReport& bitwise() const { return bitwise_; }
 
  private:
-  void agree(const MoeOptions& options);
+  BitwiseReport agree(const MoeOptions& options) const;
   void require_input(ConstRows hidden, const TopK& top_k, ConstRows output) const;
   void require_rows(const char* name, ConstRows rows, std::int64_t tokens) const;
   void gather_counts(const TopK& top_k);
@@ -120,10 +120,10 @@ class MoeLayer {
   std::function<void(const StepStatistics&)> on_step_;
   std::shared_ptr<const ExpertFfn> ffn_;
   std::unique_ptr<Planner> planner_;
+  BitwiseReport bitwise_;
   std::unique_ptr<Communicator> weights_comm_;
   std::unique_ptr<internal::NativeExperts> natives_;
   std::unique_ptr<internal::PhaseClock> clock_;
-  BitwiseReport bitwise_;
   Counts counts_;
   ForwardState::Pool pool_;
   std::vector<ExpertGroup> groups_;

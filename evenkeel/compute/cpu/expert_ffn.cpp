@@ -238,15 +238,25 @@ class CpuExpertFfn final : public ExpertFfn {
 
   void activate_tile(Span span, const ForwardTile& tile, std::span<std::byte> saved) const {
     const std::int64_t width = shape_.gate_up_rows();
+    const std::int64_t inner = shape_.intermediate;
     for (std::int64_t i = 0; i < span.rows; ++i) {
       float* pre = tile.pre + i * width;
       if (shape_.biases) rows::add_scaled(width, tile.gate_up_bias, 1.0f, pre);
-      if (!saved.empty())
-        rows::from_f32(width, pre, at(saved.data(), (span.begin + i) * width, shape_.type), shape_.type);
-      internal::activate(shape_.activation, shape_.intermediate, pre, tile.h_row);
-      rows::from_f32(shape_.intermediate, tile.h_row, at(tile.h, i * shape_.intermediate, shape_.type),
-                     shape_.type);
+      if (!saved.empty()) save(pre, at(saved.data(), (span.begin + i) * width, shape_.type));
+      std::byte* h = at(tile.h, i * inner, shape_.type);
+      const bool direct = shape_.type == DataType::f32;
+      internal::activate(shape_.activation, inner, pre, direct ? reinterpret_cast<float*>(h) : tile.h_row);
+      if (!direct) rows::from_f32(inner, tile.h_row, h, shape_.type);
     }
+  }
+
+  // Rounds a row of pre-activations for backward. Rounding must not carry one over the clamp's limit, where
+  // the derivative jumps.
+  void save(float* pre, std::byte* saved) const {
+    const std::int64_t width = shape_.gate_up_rows();
+    if (shape_.type == DataType::bf16 && shape_.activation == Activation::clamped_swiglu)
+      internal::keep_beyond_limit(shape_.intermediate, pre);
+    rows::from_f32(width, pre, saved, shape_.type);
   }
 
   void write_output(const ExpertBatch& batch, Span span, const ForwardTile& tile, void* output) const {
@@ -271,8 +281,8 @@ class CpuExpertFfn final : public ExpertFfn {
       internal::activate_backward(shape_.activation, inner, tile.pre_row, grad_h, tile.h_row,
                                   tile.grad_pre_row);
       grad_weight[row] = rows::dot(inner, tile.h_row, grad_h);
-      scale(inner, weight[row], tile.h_row);
-      scale(width, weight[row], tile.grad_pre_row);
+      rows::scale(inner, weight[row], tile.h_row);
+      rows::scale(width, weight[row], tile.grad_pre_row);
       rows::from_f32(inner, tile.h_row, at(tile.weighted_h, i * inner, shape_.type), shape_.type);
       rows::from_f32(width, tile.grad_pre_row, at(tile.grad_pre, i * width, shape_.type), shape_.type);
       if (shape_.biases) {
@@ -282,10 +292,6 @@ class CpuExpertFfn final : public ExpertFfn {
         rows::add_scaled(width, tile.grad_pre_row, 1.0f, group.gradients.gate_up_bias);
       }
     }
-  }
-
-  static void scale(std::int64_t n, float factor, float* row) {
-    for (std::int64_t i = 0; i < n; ++i) row[i] *= factor;
   }
 
   void add_weight_gradients(const ExpertGroup& group, Span span, const BackwardTile& tile) const {

@@ -3,44 +3,26 @@
 #include <algorithm>
 #include <cstring>
 
-#include "evenkeel/device/cpu/target_clones.h"
+#include "evenkeel/device/cpu/internal/row_kernels.h"
+#include "evenkeel/device/cpu/vector_isa.h"
 
 namespace evenkeel::rows {
 
+namespace baseline {
+extern const RowKernels kernels;
+}
+namespace avx2 {
+extern const RowKernels kernels;
+}
+namespace avx512 {
+extern const RowKernels kernels;
+}
+
 namespace {
 
-EVENKEEL_VECTOR_CLONES void widen(std::int64_t n, const std::uint16_t* from, std::uint32_t* to) {
-  for (std::int64_t i = 0; i < n; ++i) to[i] = std::uint32_t{from[i]} << 16;
-}
-
-EVENKEEL_VECTOR_CLONES void narrow(std::int64_t n, const std::uint32_t* from, std::uint16_t* to) {
-  for (std::int64_t i = 0; i < n; ++i) {
-    const std::uint32_t word = from[i];
-    const std::uint32_t rounded = (word + 0x7fffu + ((word >> 16) & 1u)) >> 16;
-    const std::uint32_t quiet_nan = (word >> 16) | 0x40u;
-    to[i] = static_cast<std::uint16_t>((word & 0x7fffffffu) > 0x7f800000u ? quiet_nan : rounded);
-  }
-}
-
-EVENKEEL_VECTOR_CLONES void add_scaled_f32(std::int64_t n, const float* from, float factor, float* sum) {
-  for (std::int64_t i = 0; i < n; ++i) sum[i] += factor * from[i];
-}
-
-EVENKEEL_VECTOR_CLONES void add_scaled_bf16(std::int64_t n, const bf16* from, float factor, float* sum) {
-  for (std::int64_t i = 0; i < n; ++i) sum[i] += factor * static_cast<float>(from[i]);
-}
-
-constexpr std::int64_t kLanes = 32;
-
-EVENKEEL_VECTOR_CLONES float dot_f32(std::int64_t n, const float* a, const float* b) {
-  float lanes[kLanes] = {};
-  std::int64_t i = 0;
-  for (; i + kLanes <= n; i += kLanes)
-    for (std::int64_t l = 0; l < kLanes; ++l) lanes[l] += a[i + l] * b[i + l];
-  float sum = 0;
-  for (; i < n; ++i) sum += a[i] * b[i];
-  for (float lane : lanes) sum += lane;
-  return sum;
+const RowKernels& best() {
+  static const RowKernels& kernels = vector::best_of(baseline::kernels, avx2::kernels, avx512::kernels);
+  return kernels;
 }
 
 }  // namespace
@@ -49,29 +31,33 @@ void to_f32(std::int64_t n, const void* from, DataType type, float* to) {
   if (type == DataType::f32)
     std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(float));
   else
-    widen(n, static_cast<const std::uint16_t*>(from), reinterpret_cast<std::uint32_t*>(to));
+    best().widen(n, static_cast<const std::uint16_t*>(from), reinterpret_cast<std::uint32_t*>(to));
 }
 
 void from_f32(std::int64_t n, const float* from, void* to, DataType type) {
   if (type == DataType::f32)
     std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(float));
   else
-    narrow(n, reinterpret_cast<const std::uint32_t*>(from), static_cast<std::uint16_t*>(to));
+    best().narrow(n, reinterpret_cast<const std::uint32_t*>(from), static_cast<std::uint16_t*>(to));
+}
+
+void scale(std::int64_t n, float factor, float* row) {
+  best().scale(n, factor, row);
 }
 
 void add_scaled(std::int64_t n, const float* from, float factor, float* sum) {
-  add_scaled_f32(n, from, factor, sum);
+  best().add_scaled_f32(n, from, factor, sum);
 }
 
 void add_scaled(std::int64_t n, const void* from, DataType type, float factor, float* sum) {
   if (type == DataType::f32)
-    add_scaled_f32(n, static_cast<const float*>(from), factor, sum);
+    best().add_scaled_f32(n, static_cast<const float*>(from), factor, sum);
   else
-    add_scaled_bf16(n, static_cast<const bf16*>(from), factor, sum);
+    best().add_scaled_bf16(n, static_cast<const std::uint16_t*>(from), factor, sum);
 }
 
 float dot(std::int64_t n, const float* a, const float* b) {
-  return dot_f32(n, a, b);
+  return best().dot(n, a, b);
 }
 
 void weighted_sum(std::int64_t n, DataType type, int terms, const std::int32_t* slot, const float* weight,

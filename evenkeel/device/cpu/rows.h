@@ -20,6 +20,7 @@ inline std::byte* at(void* array, std::int64_t index, DataType type) {
 void to_f32(std::int64_t n, const void* from, DataType type, float* to);
 // Rounds to nearest, ties to even.
 void from_f32(std::int64_t n, const float* from, void* to, DataType type);
+void scale(std::int64_t n, float factor, float* row);
 // sum += factor * from
 void add_scaled(std::int64_t n, const float* from, float factor, float* sum);
 void add_scaled(std::int64_t n, const void* from, DataType type, float factor, float* sum);

@@ -18,4 +18,8 @@ void activate(Activation activation, std::int64_t F, const float* pre, float* h)
 void activate_backward(Activation activation, std::int64_t F, const float* pre, const float* grad_h, float* h,
                        float* grad_pre);
 
+// Moves clamped_swiglu's pre-activations that are beyond the limit by less than bf16 can tell to the next
+// bf16 number beyond it. Changes nothing that activate() computes of them.
+void keep_beyond_limit(std::int64_t F, float* pre);
+
 }  // namespace evenkeel::internal

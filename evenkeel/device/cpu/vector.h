@@ -1,0 +1,76 @@
+// As many floats at once as the vector unit of this translation unit takes, in the compiler's own vector
+// type. Each lane is computed alike, and the last, shorter piece of a row like every other.
+//
+// Include it only where everything is static or always inlined: a file that is compiled once for each kind of
+// vector unit (evenkeel_vector_sources in CMake) must not leave functions that others could be given instead.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#define EVENKEEL_INLINE inline __attribute__((always_inline))
+
+namespace evenkeel::vector {
+
+#if defined(__AVX512F__)
+inline constexpr std::int64_t kLanes = 16;
+#elif defined(__AVX2__)
+inline constexpr std::int64_t kLanes = 8;
+#else
+inline constexpr std::int64_t kLanes = 4;
+#endif
+using Floats = float __attribute__((vector_size(kLanes * 4)));
+using Ints = std::int32_t __attribute__((vector_size(kLanes * 4)));
+
+// Of up to kLanes floats; the lanes beyond are zeros, and are not stored.
+EVENKEEL_INLINE Floats load(const float* from, std::int64_t count) {
+  Floats lanes{};
+  if (count >= kLanes)
+    std::memcpy(&lanes, from, sizeof(lanes));
+  else
+    std::memcpy(&lanes, from, static_cast<std::size_t>(count) * sizeof(float));
+  return lanes;
+}
+EVENKEEL_INLINE void store(Floats lanes, float* to, std::int64_t count) {
+  if (count >= kLanes)
+    std::memcpy(to, &lanes, sizeof(lanes));
+  else
+    std::memcpy(to, &lanes, static_cast<std::size_t>(count) * sizeof(float));
+}
+
+EVENKEEL_INLINE Floats all(float value) {
+  return value - Floats{};
+}
+// A lane that is not a number stays one.
+EVENKEEL_INLINE Floats least(Floats lanes, float limit) {
+  return all(limit) < lanes ? all(limit) : lanes;
+}
+EVENKEEL_INLINE Floats most(Floats lanes, float limit) {
+  return all(limit) > lanes ? all(limit) : lanes;
+}
+
+// e^x to about one unit in the last place, x bounded to [-87, 88]: x = n ln 2 + r, a polynomial in |r| <= ln
+// 2 / 2 (the Taylor series to the 7th power), and 2^n made from its bits.
+EVENKEEL_INLINE Floats exp(Floats x) {
+  constexpr float kLog2e = 1.44269504088896341f;
+  constexpr float kLn2High = 0.693359375f;
+  constexpr float kLn2Low = -2.12194440e-4f;
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+  const Floats bounded = least(most(x, -87.0f), 88.0f);
+  const Floats n = (bounded * kLog2e + kRound) - kRound;
+  const Floats r = (bounded - n * kLn2High) - n * kLn2Low;
+  Floats p = r * (1.0f / 5040.0f) + 1.0f / 720.0f;
+  p = p * r + 1.0f / 120.0f;
+  p = p * r + 1.0f / 24.0f;
+  p = p * r + 1.0f / 6.0f;
+  p = p * r + 0.5f;
+  p = p * r + 1.0f;
+  p = p * r + 1.0f;
+  const Ints power = (__builtin_convertvector(n, Ints) + 127) << 23;
+  Floats scale;
+  std::memcpy(&scale, &power, sizeof(scale));
+  return p * scale;
+}
+
+}  // namespace evenkeel::vector
