@@ -1,8 +1,10 @@
-// Level on the loads it was made for: LLEP's twelve concentrated scenarios, and windows of a real trace.
+// Level on the loads it was made for: LLEP's twelve concentrated scenarios, and loads of a real trace.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "evenkeel/balance/planner.h"
 #include "evenkeel/balance/transfer_bound.h"
@@ -89,6 +91,23 @@ TEST_P(LevelScenarios, TakeThreePercentMoreThanTheBoundAtMostWhereTheTotalIsAMul
   const Transfers sum = sum_transfers(scenarios(262144, GetParam(), 10));
   EXPECT_LT(sum.level, sum.least_loaded);
   EXPECT_LE(sum.level * 100, sum.bound * 103);
+}
+
+TEST(LevelOnRealLoads, MeetsTheMeanWithOneTransferMoreThanRanksOrTheBoundWhereThatIsLarger) {
+  const auto file =
+      nlohmann::json::parse(std::ifstream(EVENKEEL_SOURCE_DIR "/tests/data/llep_assignment.json"));
+  int windows = 0;
+  for (const auto& c : file.at("cases")) {
+    if (!c.at("name").get<std::string>().starts_with("gptoss20b")) continue;
+    ++windows;
+    const Counts counts = Counts::of_loads(c.at("loads").get<std::vector<std::int64_t>>(), kRanks);
+    const LayerPlacement placement = LayerPlacement::contiguous(counts.num_experts(), kRanks);
+    const Outcome level = outcome(PlannerOptions::Kind::level, counts, placement);
+    EXPECT_EQ(level.worst, (counts.total() + kRanks - 1) / kRanks) << c.at("name");
+    const std::int64_t bound = transfer_lower_bound(counts, placement, level.worst);
+    EXPECT_LE(level.transfers, std::max<std::int64_t>(kRanks + 1, bound)) << c.at("name");
+  }
+  EXPECT_EQ(windows, 9);
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, LevelScenarios, testing::Bool(),
