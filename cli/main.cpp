@@ -51,7 +51,7 @@ int run(int argc, char** argv) {
   command.footer(kExamples);
   const std::vector<Subcommand> subcommands = {add_profile(command), add_convert(command), add_plan(command),
 #ifdef EVENKEEL_WITH_LAYER
-                                               add_run(command), add_bench(command)
+                                               add_run(command)
 #endif
   };
   const bool json =

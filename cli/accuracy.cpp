@@ -1,0 +1,124 @@
+#include "cli/accuracy.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <span>
+
+#include "evenkeel/layer/dense_reference.h"
+
+namespace evenkeel::cli {
+
+namespace {
+
+class Comparison {
+ public:
+  // A tensor's worth of elements; `measured(i)` beside reference[i]. Several calls may make up one tensor.
+  template <class Measured>
+  void add(std::span<const double> reference, const Measured& measured) {
+    for (std::size_t i = 0; i < reference.size(); ++i) see(reference[i], measured(i));
+  }
+  void add_zeros(std::span<const float> measured) {
+    for (float value : measured) see(0, static_cast<double>(value));
+  }
+  void end_tensor() {
+    worst_.max_abs_error = std::max(worst_.max_abs_error, error_);
+    if (error_ > 0) worst_.max_rel_error = std::max(worst_.max_rel_error, error_ / magnitude_);
+    error_ = magnitude_ = 0;
+  }
+  const Accuracy& worst() const { return worst_; }
+
+ private:
+  void see(double reference, double measured) {
+    const double error = std::abs(measured - reference);
+    // A result that is no number is as wrong as can be.
+    error_ = std::isnan(error) ? HUGE_VAL : std::max(error_, error);
+    magnitude_ = std::max(magnitude_, std::abs(reference));
+  }
+
+  Accuracy worst_;
+  double error_ = 0;
+  double magnitude_ = 0;
+};
+
+using Part = std::vector<double> DenseResult::Expert::*;
+
+// One tensor of all experts' gradients; experts without tokens have no reference, and must have zeros.
+void compare_part(const DenseResult& reference, Part part, const Tensor& measured, Comparison& comparison) {
+  const auto experts = std::ssize(reference.grad_experts);
+  const std::int64_t each = measured.count() / experts;
+  for (std::int64_t e = 0; e < experts; ++e) {
+    const std::vector<double>& expected = reference.grad_experts[static_cast<std::size_t>(e)].*part;
+    const std::span values(reinterpret_cast<const float*>(measured.at(e * each)),
+                           static_cast<std::size_t>(each));
+    if (expected.empty())
+      comparison.add_zeros(values);
+    else
+      comparison.add(expected, [&](std::size_t i) { return static_cast<double>(values[i]); });
+  }
+  comparison.end_tensor();
+}
+
+Accuracy compare(const DenseResult& reference, const StepResults& results, bool backward) {
+  Comparison comparison;
+  const auto compare_rows = [&](std::span<const double> expected, const Tensor& rows) {
+    comparison.add(expected, [&](std::size_t i) { return rows.value(static_cast<std::int64_t>(i)); });
+    comparison.end_tensor();
+  };
+  compare_rows(reference.output, results.output);
+  if (!backward) return comparison.worst();
+  compare_rows(reference.grad_hidden, results.grad_hidden);
+  comparison.add(reference.grad_router_weights,
+                 [&](std::size_t i) { return static_cast<double>(results.grad_router_weights[i]); });
+  comparison.end_tensor();
+  const ExpertModel& gradients = results.grad_experts;
+  compare_part(reference, &DenseResult::Expert::gate_up, gradients.gate_up, comparison);
+  compare_part(reference, &DenseResult::Expert::down, gradients.down, comparison);
+  if (gradients.shape.biases) {
+    compare_part(reference, &DenseResult::Expert::gate_up_bias, gradients.gate_up_bias, comparison);
+    compare_part(reference, &DenseResult::Expert::down_bias, gradients.down_bias, comparison);
+  }
+  return comparison.worst();
+}
+
+DenseResult evaluate(const ExperimentSetup& setup, const Batch& batch) {
+  const ExpertShape& shape = setup.shape.expert;
+  const auto rows = [&](const Tensor& all) {
+    return ConstRows{all.at(0), batch.num_tokens(), shape.hidden, shape.type};
+  };
+  return evaluate_dense(shape, setup.experts->all(), rows(*setup.hidden), batch.all(),
+                        setup.backward ? rows(*setup.grad_output) : ConstRows{});
+}
+
+// Output of the same layer on one rank, under ep.
+std::vector<std::byte> one_rank_output(const ExperimentSetup& setup, const Batch& batch) {
+  ExperimentSetup alone = setup;
+  alone.placement = LayerPlacement::contiguous(setup.shape.num_experts, 1);
+  alone.backward = false;
+  alone.rounds = 0;
+  alone.planners.resize(1);
+  alone.planners.front().kind = PlannerOptions::Kind::ep;
+  std::vector<std::byte> output;
+  measure(alone, {batch.on_one_rank()}, [&](std::size_t, const StepResults& results, bool) {
+    output.assign(results.output.bytes().begin(), results.output.bytes().end());
+  });
+  return output;
+}
+
+}  // namespace
+
+CheckedFigures measure_and_check(const ExperimentSetup& setup, const Batch& batch, const Progress& progress) {
+  const DenseResult reference = evaluate(setup, batch);
+  const std::vector<std::byte> expected = one_rank_output(setup, batch);
+  CheckedFigures checked;
+  checked.accuracy.resize(setup.planners.size());
+  const auto inspect = [&](std::size_t planner, const StepResults& results, bool bitwise) {
+    Accuracy& accuracy = checked.accuracy[planner];
+    accuracy = compare(reference, results, setup.backward);
+    if (bitwise) accuracy.bitwise_equal = std::ranges::equal(results.output.bytes(), expected);
+  };
+  checked.figures = std::move(measure(setup, {batch}, inspect, progress).front());
+  return checked;
+}
+
+}  // namespace evenkeel::cli

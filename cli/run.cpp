@@ -1,0 +1,182 @@
+// evenkeel run: one layer on one batch of tokens, under several planners.
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+
+#include "cli/accuracy.h"
+#include "cli/batch.h"
+#include "cli/layer_options.h"
+#include "cli/options.h"
+#include "cli/placement_option.h"
+#include "cli/progress.h"
+#include "cli/run_report.h"
+#include "cli/subcommand.h"
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/trace_file.h"
+#include "evenkeel/io/trained_layer.h"
+
+namespace evenkeel::cli {
+
+namespace {
+
+using Kind = PlannerOptions::Kind;
+
+struct Options {
+  std::string scenario;
+  std::string trace;
+  std::string sequences;
+  std::string weights;
+  std::string placement;
+  std::int64_t trace_layer = 0;
+  std::int64_t tokens = kTokensPerRank;
+  std::int64_t ranks = 8;
+  LayerOptions layer;
+  std::vector<Kind> planners = {Kind::ep, Kind::least_loaded, Kind::level};
+  PlannerOptions parameters;
+  std::int64_t repeat = 5;
+  bool backward = false;
+  bool json = false;
+};
+
+// What a file says about the layer; an option must not say otherwise.
+void take_from_file(const CLI::App& app, const char* option, const std::string& file, std::int64_t in_file,
+                    std::int64_t& value) {
+  if (is_given(app, option) && value != in_file)
+    throw InvalidArgument(option, fmt::format("{}, but {} has {}", value, file, in_file),
+                          fmt::format("{}, or to leave it out", in_file));
+  value = in_file;
+}
+
+void require_sense(const CLI::App& app) {
+  if (is_given(app, "--trace") == is_given(app, "--scenario"))
+    throw InvalidArgument("--scenario",
+                          is_given(app, "--trace") ? "excludes --trace" : "neither it nor --trace is given",
+                          "one of --scenario NAME and --trace FILE");
+  if (!is_given(app, "--trace"))
+    for (const char* option : {"--layer", "--sequences"})
+      refuse_if_given(app, option, "is about a trace, and there is none");
+}
+
+Batch traced_batch(const CLI::App& app, Options& options) {
+  TraceOptions how;
+  if (is_given(app, "--experts")) how.num_experts = static_cast<int>(options.layer.experts);
+  const auto trace = open_trace(options.trace, how);
+  const TraceInfo& info = trace->info();
+  options.layer.experts = info.num_experts;
+  take_from_file(app, "--top-k", options.trace, info.top_k, options.layer.top_k);
+  if (!is_given(app, "--layer") && info.num_layers > 1)
+    throw InvalidArgument("--layer", fmt::format("{} has {} layers", options.trace, info.num_layers),
+                          fmt::format("0..{}", info.num_layers - 1));
+  TraceWindow window;
+  window.layer = LayerId(options.trace_layer);
+  if (is_given(app, "--sequences")) window.sequences = parse_sequences(options.sequences);
+  if (is_given(app, "--tokens")) window.tokens_per_rank = options.tokens;
+  return batch_of_trace(*trace, window, static_cast<int>(options.ranks));
+}
+
+Batch scenario_batch(const Options& options) {
+  const WorkloadShape shape = {static_cast<int>(options.ranks), options.tokens,
+                               static_cast<int>(options.layer.experts),
+                               static_cast<int>(options.layer.top_k)};
+  return batch_of_workload(parse_workload(options.scenario), shape,
+                           static_cast<std::uint64_t>(options.layer.seed));
+}
+
+// The trained layer's experts, in the type asked for.
+ExpertModel experts_of(const TrainedLayer& trained, const ExpertShape& shape) {
+  ExpertModel model{shape, trained.num_experts, {}, {}, {}, {}};
+  model.gate_up = repeated(shape.type, std::ssize(trained.gate_up), trained.gate_up);
+  model.down = repeated(shape.type, std::ssize(trained.down), trained.down);
+  return model;
+}
+
+TrainedLayer read_trained(const CLI::App& app, Options& options) {
+  if (options.layer.activation != Activation::swiglu)
+    throw InvalidArgument("--activation", "trained layers are swiglu", "swiglu, or to leave it out");
+  TrainedLayer trained = read_trained_layer(options.weights);
+  take_from_file(app, "--hidden", options.weights, trained.hidden, options.layer.hidden);
+  take_from_file(app, "--intermediate", options.weights, trained.intermediate, options.layer.intermediate);
+  if (is_given(app, "--trace") && options.layer.experts != trained.num_experts)
+    throw InvalidArgument("--weights",
+                          fmt::format("{} has {} experts, the trace {}", options.weights, trained.num_experts,
+                                      options.layer.experts),
+                          "a layer with as many experts");
+  if (!is_given(app, "--trace"))
+    take_from_file(app, "--experts", options.weights, trained.num_experts, options.layer.experts);
+  return trained;
+}
+
+void run(const CLI::App& app, Options& options) {
+  require_sense(app);
+  std::optional<Batch> batch;
+  if (is_given(app, "--trace")) batch = traced_batch(app, options);
+  std::optional<TrainedLayer> trained;
+  if (is_given(app, "--weights")) trained = read_trained(app, options);
+  if (!batch) batch = scenario_batch(options);
+
+  const int ranks = static_cast<int>(options.ranks);
+  const MoeShape shape = options.layer.shape();
+  LayerPlacement placement = LayerPlacement::contiguous(shape.num_experts, ranks);
+  if (is_given(app, "--placement"))
+    placement = layer_of(read_placement_file(options.placement),
+                         is_given(app, "--layer") ? std::optional(options.trace_layer) : std::nullopt,
+                         shape.num_experts, ranks);
+
+  const std::int64_t tokens = batch->num_tokens();
+  const ExpertModel experts = trained ? experts_of(*trained, shape.expert)
+                                      : seeded_experts(shape.expert, shape.num_experts,
+                                                       static_cast<std::uint64_t>(options.layer.seed));
+  const Tensor hidden = trained && !trained->input.empty()
+                            ? repeated(shape.expert.type, tokens * shape.expert.hidden, trained->input)
+                            : seeded_hidden(options.layer, tokens);
+  Tensor grad_output;
+  if (options.backward) grad_output = seeded_grad_output(options.layer, tokens);
+
+  ExperimentSetup setup{
+      shape, placement, &experts, &hidden, &grad_output, options.backward, static_cast<int>(options.repeat),
+      {}};
+  for (Kind kind : options.planners) {
+    setup.planners.push_back(options.parameters);
+    setup.planners.back().kind = kind;
+  }
+  const CheckedFigures checked = measure_and_check(setup, *batch, progress_line("run"));
+  if (options.json)
+    print_json(setup, *batch, checked);
+  else
+    print_table(setup, *batch, checked);
+}
+
+}  // namespace
+
+Subcommand add_run(CLI::App& command) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app = command.add_subcommand("run", "Run one layer under several planners, and compare");
+  app->add_option("--scenario", options->scenario,
+                  "Synthetic routing: balanced, concentrated:F:N[:spread], zipf:S, lognormal:SIGMA, drift, "
+                  "collapse, w0..w7")
+      ->type_name("NAME");
+  app->add_option("--trace", options->trace, "Real routing: a trace file")->type_name("FILE");
+  add_whole(*app, "--layer", options->trace_layer, 0, 1 << 20, "Of the trace")->default_str("");
+  app->add_option("--sequences", options->sequences, "Of the trace: from A to before B, every STEP-th")
+      ->type_name("A:B[:STEP]");
+  add_whole(*app, "--tokens", options->tokens, 0, std::int64_t{1} << 30, "For each rank");
+  add_whole(*app, "--ranks", options->ranks, 1, 1024, "Threads, each with its share of experts and tokens");
+  add_layer_options(*app, options->layer);
+  app->add_option("--weights", options->weights, "A trained layer: its experts and recorded inputs")
+      ->type_name("FILE");
+  app->add_option("--placement", options->placement, "The experts' homes; without, rank r has the r-th part")
+      ->type_name("FILE");
+  add_planners(*app, options->planners, 3);
+  add_planner_parameters(*app, options->parameters);
+  app->add_flag("--backward", options->backward, "Gradients as well");
+  add_whole(*app, "--repeat", options->repeat, 1, 1000000, "Steps of each planner that are measured");
+  add_json(*app, options->json);
+  app->footer(
+      "Example:\n  evenkeel run --scenario concentrated:0.95:1 --ranks 8 --tokens 512 --min-segment 64\n"
+      "  evenkeel run --trace data/tiny-moe/routing_step1563.npz --layer 4 --sequences 128:160 \\\n"
+      "    --weights data/tiny-moe/layer.safetensors --backward --min-segment 64");
+  return {app, [app, options] { run(*app, *options); }};
+}
+
+}  // namespace evenkeel::cli

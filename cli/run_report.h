@@ -1,0 +1,18 @@
+// What `evenkeel run` found, for people and for programs.
+#pragma once
+
+#include "cli/accuracy.h"
+#include "cli/batch.h"
+#include "cli/experiment.h"
+
+namespace evenkeel::cli {
+
+void print_json(const ExperimentSetup& setup, const Batch& batch, const CheckedFigures& checked);
+void print_table(const ExperimentSetup& setup, const Batch& batch, const CheckedFigures& checked);
+
+// One line on what the layer is: "8 ranks, 4096 tokens, 32 experts, top-4, 256 x 160 swiglu f32, forward".
+std::string describe(const ExperimentSetup& setup);
+// What the critical path is, for under every table that shows it.
+extern const char* const kCriticalPath;
+
+}  // namespace evenkeel::cli

@@ -1,0 +1,78 @@
+#include "cli/step_samples.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace evenkeel::cli {
+
+double quantile(const std::vector<double>& ascending, double share) {
+  if (ascending.empty()) return 0;
+  const double place = share * static_cast<double>(ascending.size() - 1);
+  const auto below = static_cast<std::size_t>(place);
+  const std::size_t above = std::min(below + 1, ascending.size() - 1);
+  return std::lerp(ascending[below], ascending[above], place - static_cast<double>(below));
+}
+
+double StepSamples::phase_seconds(int round, std::size_t slot, std::size_t phase) const {
+  double sum = 0;
+  for (std::size_t pass : {0u, 1u}) {
+    double largest = 0;
+    for (int rank = 0; rank < ranks_; ++rank)
+      largest = std::max(largest, at(round, slot, rank).cpu_seconds[pass][phase]);
+    sum += largest;
+  }
+  return sum;
+}
+
+double StepSamples::critical_seconds(int round, std::size_t slot) const {
+  double sum = 0;
+  for (std::size_t phase = 0; phase < kPhases; ++phase) sum += phase_seconds(round, slot, phase);
+  return sum;
+}
+
+template <class Figure>
+double StepSamples::median_over_rounds(const Figure& of_round) const {
+  std::vector<double> figures;
+  for (int round = 0; round < rounds_; ++round) figures.push_back(of_round(round));
+  std::ranges::sort(figures);
+  return quantile(figures, 0.5);
+}
+
+void StepSamples::summarize(std::size_t slot, PlannerFigures& figures) const {
+  const auto largest = [&](int round, const auto& of_rank) {
+    double most = of_rank(at(round, slot, 0));
+    for (int rank = 1; rank < ranks_; ++rank) most = std::max(most, of_rank(at(round, slot, rank)));
+    return most;
+  };
+  figures.critical_ms = 1e3 * median_over_rounds([&](int round) { return critical_seconds(round, slot); });
+  figures.wall_ms = 1e3 * median_over_rounds([&](int round) {
+                      return largest(round, [](const RankSample& s) { return s.end; }) +
+                             largest(round, [](const RankSample& s) { return -s.begin; });
+                    });
+  figures.plan_us = 1e6 * median_over_rounds([&](int round) {
+                      return largest(round, [](const RankSample& s) { return s.planning_seconds; });
+                    });
+  for (std::size_t phase = 0; phase < kPhases; ++phase)
+    figures.phases_ms[phase] =
+        1e3 * median_over_rounds([&](int round) { return phase_seconds(round, slot, phase); });
+
+  figures.peak_bytes.assign(size(ranks_), 0);
+  for (int rank = 0; rank < ranks_; ++rank) {
+    std::int64_t& peak = figures.peak_bytes[size(rank)];
+    for (int round = 0; round < rounds_; ++round) peak = std::max(peak, at(round, slot, rank).peak_bytes);
+    const RankSample& last = at(rounds_ - 1, slot, rank);  // the bytes of every step are the same
+    figures.dispatch_bytes += last.dispatch_bytes;
+    figures.combine_bytes += last.combine_bytes;
+    figures.transfer_bytes += last.transfer_bytes;
+  }
+}
+
+std::vector<double> StepSamples::ratios(std::size_t slot, std::size_t to) const {
+  std::vector<double> ratios;
+  for (int round = 0; round < rounds_; ++round)
+    ratios.push_back(critical_seconds(round, slot) / critical_seconds(round, to));
+  std::ranges::sort(ratios);
+  return ratios;
+}
+
+}  // namespace evenkeel::cli

@@ -1,0 +1,57 @@
+// Numbers for layers to compute with: seeded, the same on every machine and for any number of ranks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "evenkeel/base/matrix_view.h"
+#include "evenkeel/compute/expert_ffn.h"
+
+namespace evenkeel::cli {
+
+// Numbers of a type that is known at run time.
+class Tensor {
+ public:
+  Tensor() = default;
+  // Not initialised.
+  Tensor(DataType type, std::int64_t count);
+
+  DataType type() const { return type_; }
+  std::int64_t count() const { return count_; }
+  std::span<std::byte> bytes() const {
+    return {data_.get(), static_cast<std::size_t>(count_ * bytes_of(type_))};
+  }
+  std::byte* at(std::int64_t element) const { return data_.get() + element * bytes_of(type_); }
+  double value(std::int64_t element) const;
+  void set(std::int64_t element, float value) const;
+
+ private:
+  DataType type_ = DataType::f32;
+  std::int64_t count_ = 0;
+  std::unique_ptr<std::byte[]> data_;
+};
+
+// Uniform in (-amplitude, amplitude); element i depends on (seed, i) alone.
+Tensor seeded(DataType type, std::int64_t count, std::uint64_t seed, double amplitude);
+// `values` over and over, rounded to the type.
+Tensor repeated(DataType type, std::int64_t count, std::span<const float> values);
+
+// The weights of all experts of a layer, shared by the ranks.
+struct ExpertModel {
+  ExpertShape shape;
+  int num_experts = 0;
+  Tensor gate_up, down, gate_up_bias, down_bias;
+
+  ExpertWeights weights(std::int64_t expert) const;
+  std::vector<ExpertWeights> all() const;
+};
+
+ExpertModel zero_experts(const ExpertShape& shape, int num_experts);
+// Scaled so that inputs of variance 1 give outputs of about that size.
+ExpertModel seeded_experts(const ExpertShape& shape, int num_experts, std::uint64_t seed);
+
+}  // namespace evenkeel::cli
