@@ -85,9 +85,10 @@ def run(page_path, bin_folder):
         data = page_path.resolve().parent / "data"
         if data.exists():
             Path(scratch, "data").symlink_to(data)
-        for block in blocks(page_path.read_text(encoding="utf-8")):
-            if block.language != "sh":
-                continue
+        shell_blocks = [b for b in blocks(page_path.read_text(encoding="utf-8")) if b.language == "sh"]
+        if not shell_blocks:
+            raise PageError("there is no shell block to run")
+        for block in shell_blocks:
             done = subprocess.run(
                 ["bash", "-euo", "pipefail", "-c", block.text], cwd=scratch, env=environment, stdin=subprocess.DEVNULL
             )

@@ -25,6 +25,10 @@ class ReadmeSnippets(unittest.TestCase):
         with self.assertRaises(readme_snippets.PageError):
             self.run_page("```sh\nfalse | cat\n```\n")
 
+    def test_fails_where_nothing_would_be_run(self):
+        with self.assertRaisesRegex(readme_snippets.PageError, "no shell block"):
+            self.run_page("<!-- not run: reason -->\n```sh\ntrue\n```\n")
+
     def test_leaves_out_only_the_block_that_follows_the_mark(self):
         page = "<!-- not run: takes long -->\n```sh\nfalse\n```\n```sh\ntrue\n```\n"
         self.assertEqual([block.text for block in readme_snippets.blocks(page)], ["true\n"])
