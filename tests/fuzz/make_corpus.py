@@ -5,6 +5,7 @@
 
 What a fuzzer found is added by hand as corpus/<target>/found-*; this script leaves those alone.
 """
+
 import io
 import json
 import pathlib
@@ -18,8 +19,17 @@ IDS = np.arange(24, dtype=np.int16).reshape(4, 3, 2) % 5
 WEIGHTS = (np.arange(24).reshape(4, 3, 2) / 32).astype(np.float32)
 OFFSETS = np.array([0, 1, 4], dtype=np.int64)
 LOADS = np.arange(6, dtype=np.int64).reshape(2, 3)
-NAMES = {"int8": "I8", "int16": "I16", "int32": "I32", "int64": "I64", "uint8": "U8", "float16": "F16",
-         "float32": "F32", "float64": "F64", "bool": "BOOL"}
+NAMES = {
+    "int8": "I8",
+    "int16": "I16",
+    "int32": "I32",
+    "int64": "I64",
+    "uint8": "U8",
+    "float16": "F16",
+    "float32": "F32",
+    "float64": "F64",
+    "bool": "BOOL",
+}
 
 
 def put(target, name, content):
@@ -33,8 +43,11 @@ def safetensors(arrays, metadata=None, change=lambda header: header, tail=b""):
     if metadata:
         header["__metadata__"] = metadata
     for name, array in arrays.items():
-        header[name] = {"dtype": NAMES[str(array.dtype)], "shape": list(array.shape),
-                        "data_offsets": [len(data), len(data) + array.nbytes]}
+        header[name] = {
+            "dtype": NAMES[str(array.dtype)],
+            "shape": list(array.shape),
+            "data_offsets": [len(data), len(data) + array.nbytes],
+        }
         data += array.tobytes()
     text = json.dumps(change(header)).encode()
     return struct.pack("<Q", len(text)) + text + data + tail
@@ -63,6 +76,7 @@ def changed(name, key, value):
     def change(header):
         header[name][key] = value
         return header
+
     return change
 
 
@@ -100,16 +114,26 @@ put("npy", "big-endian", npy(IDS.astype(">i4")))
 put("npy", "records", npy(np.zeros(2, dtype=[("a", "<i4")])))
 put("npy", "short", npy(IDS)[:-3])
 put("npy", "header-past-end", npy_text("{", length=65535))
-put("npy", "shape-overflow", npy_text("{'descr': '<i8', 'fortran_order': False, 'shape': (4294967296, 4294967296, 2), }"))
+put(
+    "npy",
+    "shape-overflow",
+    npy_text("{'descr': '<i8', 'fortran_order': False, 'shape': (4294967296, 4294967296, 2), }"),
+)
 put("npy", "shape-huge", npy_text("{'descr': '<i8', 'fortran_order': False, 'shape': (1000000000000,), }", b"12345678"))
 put("npy", "shape-negative", npy_text("{'descr': '<i8', 'fortran_order': False, 'shape': (-1,), }"))
 put("npy", "shape-odd", npy_text("{'descr': '|u1', 'fortran_order': False, 'shape': (2,2,), }", b"1234"))
-put("npy", "many-dimensions", npy_text("{'descr': '|u1', 'fortran_order': False, 'shape': (" + "1," * 200 + ") }", b"1"))
+put(
+    "npy", "many-dimensions", npy_text("{'descr': '|u1', 'fortran_order': False, 'shape': (" + "1," * 200 + ") }", b"1")
+)
 put("npy", "quotes", npy_text("{'descr': '<i8"))
 put("npy", "object", npy_text("{'descr': '|O', 'fortran_order': False, 'shape': (1,), }", b"cos\nsystem\n."))
 
-MEMBERS = [("topk_ids.npy", npy(IDS)), ("weights.npy", npy(WEIGHTS)), ("sequence_offsets.npy", npy(OFFSETS)),
-           ("num_experts.npy", npy(np.int64(8)))]
+MEMBERS = [
+    ("topk_ids.npy", npy(IDS)),
+    ("weights.npy", npy(WEIGHTS)),
+    ("sequence_offsets.npy", npy(OFFSETS)),
+    ("num_experts.npy", npy(np.int64(8))),
+]
 for name, method in [("stored", zipfile.ZIP_STORED), ("deflated", zipfile.ZIP_DEFLATED)]:
     put("npz", name, npz(MEMBERS, method))
 put("npz", "bzip2", npz(MEMBERS, zipfile.ZIP_BZIP2))
@@ -120,7 +144,11 @@ put("npz", "damaged", npz(MEMBERS, zipfile.ZIP_STORED).replace(b"NUMPY", b"NUMPX
 flipped = bytearray(npz(MEMBERS[:1]))
 flipped[60] ^= 0x55
 put("npz", "bits-flipped", bytes(flipped))
-put("npz", "claims-more", npz([("a.npy", npy_text("{'descr': '|u1', 'fortran_order': False, 'shape': (1000000000000,), }"))]))
+put(
+    "npz",
+    "claims-more",
+    npz([("a.npy", npy_text("{'descr': '|u1', 'fortran_order': False, 'shape': (1000000000000,), }"))]),
+)
 lying = npz([("a.npy", npy_text("{'descr': '|u1', 'fortran_order': False, 'shape': (1000000,), }"))])
 honest = zipfile.ZipFile(io.BytesIO(lying)).getinfo("a.npy").file_size
 put("npz", "size-lies", lying.replace(struct.pack("<I", honest), struct.pack("<I", honest + 1_000_000)))
@@ -129,15 +157,29 @@ put("npz", "wide-row", npz([("topk_ids.npy", npy(np.zeros((1, 1000, 1000), np.ui
 
 put("json", "loads", '{"loads": [3, 0, 12, 5]}')
 put("json", "counts", '{"counts": [[1, 2], [3, 4], [0, 0]]}')
-put("json", "profile", '{"format": "evenkeel.profile.v1", "num_layers": 2, "num_experts": 2, '
-    '"loads": [[1, 2], [3, 0]], "transitions": [[[1, 0], [2, 0]]]}')
-PLACEMENT = {"format": "evenkeel.placement.v1", "num_layers": 2, "num_experts": 4, "num_ranks": 2,
-             "physical_to_logical": [[0, 1, 2, 3], [3, 1, 0, 2]], "objective": 12.5, "bound": 12,
-             "provenance": {"solver": "fast", "seed": 1}}
+put(
+    "json",
+    "profile",
+    '{"format": "evenkeel.profile.v1", "num_layers": 2, "num_experts": 2, '
+    '"loads": [[1, 2], [3, 0]], "transitions": [[[1, 0], [2, 0]]]}',
+)
+PLACEMENT = {
+    "format": "evenkeel.placement.v1",
+    "num_layers": 2,
+    "num_experts": 4,
+    "num_ranks": 2,
+    "physical_to_logical": [[0, 1, 2, 3], [3, 1, 0, 2]],
+    "objective": 12.5,
+    "bound": 12,
+    "provenance": {"solver": "fast", "seed": 1},
+}
 put("json", "placement", json.dumps(PLACEMENT))
 put("json", "placement-unequal", json.dumps(PLACEMENT | {"rank_offsets": [[0, 1, 4], [0, 3, 4]]}))
-put("json", "placement-owners", json.dumps(PLACEMENT | {"physical_to_logical": [[0, 1, 2, 2, 3, 0]] * 2,
-                                                        "owners": [[1, 0, 1, 1]] * 2}))
+put(
+    "json",
+    "placement-owners",
+    json.dumps(PLACEMENT | {"physical_to_logical": [[0, 1, 2, 2, 3, 0]] * 2, "owners": [[1, 0, 1, 1]] * 2}),
+)
 put("json", "placement-huge-ranks", json.dumps(PLACEMENT | {"num_ranks": 60000}))
 put("json", "placement-huge-layers", json.dumps(PLACEMENT | {"num_layers": 2**62}))
 put("json", "placement-twice", json.dumps(PLACEMENT | {"physical_to_logical": [[0, 0, 2, 3], [3, 1, 0, 2]]}))

@@ -5,6 +5,7 @@ The tests recompute every number from the formulas below; nothing here is random
 
     python3 tests/io/data/make_files.py
 """
+
 import pathlib
 
 import numpy as np
@@ -43,16 +44,25 @@ for version in [(2, 0), (3, 0)]:
         npy_format.write_array(out, ids(np.int32), version=version)
 
 np.savez(HERE / "stored.npz", topk_ids=ids(np.uint8), weights=weights(np.float16), sequence_offsets=OFFSETS)
-np.savez_compressed(HERE / "deflated.npz", topk_ids=ids(np.int16), topk_weights=weights(np.float32),
-                    sequence_offsets=OFFSETS[:-1], num_experts=np.int64(64))
+np.savez_compressed(
+    HERE / "deflated.npz",
+    topk_ids=ids(np.int16),
+    topk_weights=weights(np.float32),
+    sequence_offsets=OFFSETS[:-1],
+    num_experts=np.int64(64),
+)
 np.savez(HERE / "routed_experts.npz", routed_experts=ids(np.int32), other=np.arange(3))
 
-save_file({"topk_ids": ids(np.int16), "topk_weights": weights(np.float16), "sequence_offsets": OFFSETS},
-          HERE / "trace.safetensors",
-          metadata={"format": "evenkeel.trace.v1", "num_experts": "16", "model": "none, made by a formula"})
-save_file({"loads": np.arange(6, dtype=np.int64).reshape(2, 3),
-           "transitions": np.arange(9, dtype=np.int64).reshape(1, 3, 3)},
-          HERE / "profile.safetensors", metadata={"format": "evenkeel.profile.v1"})
+save_file(
+    {"topk_ids": ids(np.int16), "topk_weights": weights(np.float16), "sequence_offsets": OFFSETS},
+    HERE / "trace.safetensors",
+    metadata={"format": "evenkeel.trace.v1", "num_experts": "16", "model": "none, made by a formula"},
+)
+save_file(
+    {"loads": np.arange(6, dtype=np.int64).reshape(2, 3), "transitions": np.arange(9, dtype=np.int64).reshape(1, 3, 3)},
+    HERE / "profile.safetensors",
+    metadata={"format": "evenkeel.profile.v1"},
+)
 
 # What is refused.
 np.save(HERE / "fortran.npy", np.asfortranarray(ids(np.int32)))
