@@ -6,8 +6,8 @@ namespace evenkeel {
 [[noreturn]] void invariant_broken(const char* condition, const char* file, int line);
 }
 
-#define EVENKEEL_CHECK(condition)                                           \
-  do {                                                                      \
-    if (!(condition)) [[unlikely]]                                          \
-      ::evenkeel::invariant_broken(#condition, __FILE__, __LINE__);         \
+#define EVENKEEL_CHECK(condition)                                   \
+  do {                                                              \
+    if (!(condition)) [[unlikely]]                                  \
+      ::evenkeel::invariant_broken(#condition, __FILE__, __LINE__); \
   } while (false)

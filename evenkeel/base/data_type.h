@@ -9,8 +9,12 @@ namespace evenkeel {
 
 enum class DataType { f32, bf16 };
 
-constexpr std::int64_t bytes_of(DataType type) { return type == DataType::f32 ? 4 : 2; }
-constexpr std::string_view name_of(DataType type) { return type == DataType::f32 ? "f32" : "bf16"; }
+constexpr std::int64_t bytes_of(DataType type) {
+  return type == DataType::f32 ? 4 : 2;
+}
+constexpr std::string_view name_of(DataType type) {
+  return type == DataType::f32 ? "f32" : "bf16";
+}
 
 // The upper half of a float; the lower half is rounded away, ties to even.
 struct bf16 {

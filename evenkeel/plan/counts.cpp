@@ -11,7 +11,8 @@ namespace evenkeel {
 namespace {
 
 void add_checked(std::int64_t& sum, std::int64_t count, std::size_t expert) {
-  if (count < 0) throw InvalidArgument("counts", fmt::format("expert {} has count {}", expert, count), "0 or more");
+  if (count < 0)
+    throw InvalidArgument("counts", fmt::format("expert {} has count {}", expert, count), "0 or more");
   if (__builtin_add_overflow(sum, count, &sum))
     throw InvalidArgument("counts", "the total of loads is above 2^63-1", "at most 2^63-1");
 }

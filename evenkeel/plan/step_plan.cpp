@@ -19,10 +19,11 @@ void StepPlan::begin(const LayerPlacement& placement) {
 // Room for any plan of this library's planners: each copy keeps a home part and ends one remainder, and every
 // other piece fills one rank for good.
 void StepPlan::reserve(const LayerPlacement& placement) {
-  std::size_t segments = static_cast<std::size_t>(placement.num_ranks());
-  for (RankId rank : indices<RankId>(placement.num_ranks())) segments += 2 * placement.natives(rank).size();
-  segments_.reserve(segments);
-  transfers_.reserve(segments);
+  most_segments_ = static_cast<std::size_t>(placement.num_ranks());
+  for (RankId rank : indices<RankId>(placement.num_ranks()))
+    most_segments_ += 2 * placement.natives(rank).size();
+  segments_.reserve(most_segments_);
+  transfers_.reserve(most_segments_);
 }
 
 void StepPlan::begin_expert(ExpertId expert) {

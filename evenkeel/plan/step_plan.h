@@ -59,6 +59,8 @@ class StepPlan {
   std::span<const std::int64_t> rank_loads() const { return rank_loads_; }
   // Some expert is computed away from its homes.
   bool spilled() const { return !transfers_.empty(); }
+  // No plan for this placement has more: what others that keep one item a segment make room for.
+  std::size_t most_segments() const { return most_segments_; }
 
   friend bool operator==(const StepPlan& a, const StepPlan& b);
 
@@ -67,6 +69,7 @@ class StepPlan {
 
   const LayerPlacement* placement_ = nullptr;  // while filling
   ExpertId current_;
+  std::size_t most_segments_ = 0;
   std::vector<Segment> segments_;
   std::vector<std::size_t> first_;  // [E] into segments_
   std::vector<std::size_t> count_;  // [E]

@@ -51,8 +51,8 @@ class Carver {
 // What a backward pass multiplies, beside forward's two products.
 struct BackwardProducts {
   BackwardProducts(const ExpertShape& s)
-      : grad_h(s.hidden, s.intermediate, s.type, RowLadder::Plain::in_by_out),
-        grad_x(s.gate_up_rows(), s.hidden, s.type, RowLadder::Plain::in_by_out),
+      : grad_h(s.hidden, s.intermediate, s.type, RowLadder::Plain::in_by_out, RowLadder::Bits::any),
+        grad_x(s.gate_up_rows(), s.hidden, s.type, RowLadder::Plain::in_by_out, RowLadder::Bits::any),
         grad_gate_up(s.gate_up_rows(), s.hidden, s.type),
         grad_down(s.hidden, s.intermediate, s.type) {}
 
@@ -125,8 +125,10 @@ class CpuExpertFfn final : public ExpertFfn {
  public:
   CpuExpertFfn(const ExpertShape& shape, bool with_backward)
       : shape_(shape),
-        gate_up_(shape.hidden, shape.gate_up_rows(), shape.type, RowLadder::Plain::out_by_in),
-        down_(shape.intermediate, shape.hidden, shape.type, RowLadder::Plain::out_by_in) {
+        gate_up_(shape.hidden, shape.gate_up_rows(), shape.type, RowLadder::Plain::out_by_in,
+                 RowLadder::Bits::of_the_row_alone),
+        down_(shape.intermediate, shape.hidden, shape.type, RowLadder::Plain::out_by_in,
+              RowLadder::Bits::of_the_row_alone) {
     if (with_backward) backward_.emplace(shape);
     bitwise_.holds = gate_up_.bitwise() && down_.bitwise();
     if (!bitwise_.holds)

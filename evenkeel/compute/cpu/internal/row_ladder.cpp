@@ -12,9 +12,9 @@ using dnnl::memory;
 namespace {
 
 std::vector<std::int64_t> ladder() {
-  std::vector<std::int64_t> rows = {1, 2, 4};
-  for (std::int64_t m = 8; m < 128; m += 8) rows.push_back(m);
-  for (std::int64_t m = 128; m <= RowLadder::kMaxRows; m += 16) rows.push_back(m);
+  std::vector<std::int64_t> rows = {1, 2};
+  for (std::int64_t m = 4; m < 128; m += 4) rows.push_back(m);
+  for (std::int64_t m = 128; m <= RowLadder::kMaxRows; m += 8) rows.push_back(m);
   return rows;
 }
 
@@ -53,7 +53,7 @@ struct RowLadder::Sample {
   std::vector<float> expected, actual;
 };
 
-RowLadder::RowLadder(std::int64_t in, std::int64_t out, DataType type, Plain plain)
+RowLadder::RowLadder(std::int64_t in, std::int64_t out, DataType type, Plain plain, Bits bits)
     : in_(in),
       out_(out),
       type_(type),
@@ -66,7 +66,9 @@ RowLadder::RowLadder(std::int64_t in, std::int64_t out, DataType type, Plain pla
   packed_ =
       dnnl::matmul::primitive_desc(dnnl::matmul::desc(a, b, c), own_scratch(), cpu_engine()).weights_desc();
   for (std::int64_t rows : ladder()) rungs_.push_back(make_rung(rows));
-  keep_agreeing_rungs();
+  for (const Rung& rung : rungs_)
+    scratch_bytes_ = std::max(scratch_bytes_, static_cast<std::int64_t>(rung.scratch.get_size()));
+  if (bits == Bits::of_the_row_alone) keep_agreeing_rungs();
 }
 
 RowLadder::Rung RowLadder::make_rung(std::int64_t rows) const {
@@ -104,8 +106,6 @@ void RowLadder::run(std::int64_t m, const void* a, const std::byte* packed, floa
 }
 
 void RowLadder::keep_agreeing_rungs() {
-  for (const Rung& rung : rungs_)
-    scratch_bytes_ = std::max(scratch_bytes_, static_cast<std::int64_t>(rung.scratch.get_size()));
   Sample sample;
   sample.a.resize(static_cast<std::size_t>(kMaxRows * in_ * bytes_of(type_)));
   sample.plain.resize(static_cast<std::size_t>(in_ * out_ * bytes_of(type_)));

@@ -6,8 +6,8 @@
 // Method     Primitives for a ladder of row counts, made once. m rows run on the next rung, over rows of
 //            padding whose results are thrown away. A self-test multiplies the same rows on every rung, at
 //            two positions, and keeps the rungs that agree bit by bit with a reference rung.
-// Guarantee  Where bitwise() holds, a row of C depends on that row of A and on B alone.
-// Cost       Padding of at most 7 rows up to 128 and 15 above; construction runs each rung twice.
+// Guarantee  With Bits::of_the_row_alone, and where bitwise() holds, a row of C depends on that row of A and
+// on B alone. Cost       Padding of at most 3 rows up to 128 and 7 above; the self-test runs each rung twice.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,10 @@ class RowLadder {
   // How the plain weight matrix lies in memory.
   enum class Plain { out_by_in, in_by_out };  // B[n][k], B[k][n]
 
-  RowLadder(std::int64_t in, std::int64_t out, DataType type, Plain plain);
+  // Whether a row's bits may depend on more than the row; only forward's may not.
+  enum class Bits { any, of_the_row_alone };
+
+  RowLadder(std::int64_t in, std::int64_t out, DataType type, Plain plain, Bits bits);
 
   static constexpr std::int64_t kMaxRows = 256;
 

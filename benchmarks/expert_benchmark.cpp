@@ -1,0 +1,151 @@
+// The expert feed-forward network as the layer runs it (gather, two products, activation, scatter; row counts
+// that no primitive was made for) beside its two products alone: oneDNN with a primitive made for just that
+// row count, and OpenBLAS. One thread, CPU time, medians of interleaved runs.
+//
+//   expert_benchmark [hidden intermediate]
+#include <dlfcn.h>
+#include <time.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <vector>
+
+#include "evenkeel/compute/cpu/expert_ffn.h"
+#include "evenkeel/compute/cpu/internal/dnnl.h"
+#include "evenkeel/device/arena.h"
+
+namespace evenkeel {
+namespace {
+
+double cpu_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+Buffer filled(Arena& arena, std::int64_t count, DataType type) {
+  Buffer buffer = arena.allocate(count * bytes_of(type), "benchmark");
+  std::uint32_t state = 1;
+  for (std::int64_t i = 0; i < count; ++i) {
+    state = state * 1664525u + 1013904223u;
+    const float value = (static_cast<float>(state >> 8) * 0x1p-23f - 1.0f) * 0.1f;
+    if (type == DataType::f32)
+      buffer.as<float>()[static_cast<std::size_t>(i)] = value;
+    else
+      buffer.as<bf16>()[static_cast<std::size_t>(i)] = bf16(value);
+  }
+  return buffer;
+}
+
+// C[m, n] = A[m, k] B[n, k]^T, with B packed and a primitive made for this m.
+std::function<void()> onednn_alone(std::int64_t m, std::int64_t n, std::int64_t k, DataType type,
+                                   const Buffer& a, const Buffer& b, const Buffer& c) {
+  using dnnl::memory;
+  const auto& engine = internal::cpu_engine();
+  const memory::desc a_desc({m, k}, internal::dnnl_type(type), memory::format_tag::ab);
+  const memory::desc any({k, n}, internal::dnnl_type(type), memory::format_tag::any);
+  const memory::desc c_desc({m, n}, memory::data_type::f32, memory::format_tag::ab);
+  const dnnl::matmul::primitive_desc made(dnnl::matmul::desc(a_desc, any, c_desc), engine);
+  const memory plain({{k, n}, internal::dnnl_type(type), memory::format_tag::ba}, engine, b.data());
+  memory packed(made.weights_desc(), engine);
+  dnnl::reorder(plain, packed).execute(internal::cpu_stream(), const_cast<memory&>(plain), packed);
+  return [product = dnnl::matmul(made), packed, a_memory = memory(a_desc, engine, a.data()),
+          c_memory = memory(c_desc, engine, c.data())] {
+    product.execute(internal::cpu_stream(),
+                    {{DNNL_ARG_SRC, a_memory}, {DNNL_ARG_WEIGHTS, packed}, {DNNL_ARG_DST, c_memory}});
+  };
+}
+
+using Sgemm = void (*)(int, int, int, int, int, int, float, const float*, int, const float*, int, float,
+                       float*, int);
+
+// OpenBLAS takes new CPUs for old ones unless told; null where it is not installed.
+Sgemm openblas() {
+  setenv("OPENBLAS_CORETYPE", "SkylakeX", 0);
+  setenv("OPENBLAS_NUM_THREADS", "1", 1);
+  void* library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
+  return library == nullptr ? nullptr : reinterpret_cast<Sgemm>(dlsym(library, "cblas_sgemm"));
+}
+
+// Medians of interleaved runs; every run of a contender follows one of each other.
+std::vector<double> medians(const std::vector<std::function<void()>>& contenders, int runs) {
+  std::vector<std::vector<double>> seconds(contenders.size());
+  for (int run = -2; run < runs; ++run)
+    for (std::size_t i = 0; i < contenders.size(); ++i) {
+      const double start = cpu_seconds();
+      contenders[i]();
+      if (run >= 0) seconds[i].push_back(cpu_seconds() - start);
+    }
+  std::vector<double> result;
+  for (auto& each : seconds) {
+    std::nth_element(each.begin(), each.begin() + static_cast<std::ptrdiff_t>(each.size() / 2), each.end());
+    result.push_back(each[each.size() / 2]);
+  }
+  return result;
+}
+
+void table(std::int64_t D, std::int64_t F, DataType type, Sgemm sgemm) {
+  constexpr std::int64_t kMost = 1024;
+  Arena arena(Device::cpu());
+  const auto ffn = make_cpu_expert_ffn({D, F, Activation::swiglu, false, type}, false);
+  const Buffer x = filled(arena, kMost * D, type), gate_up = filled(arena, 2 * F * D, type);
+  const Buffer down = filled(arena, D * F, type), h = filled(arena, kMost * F, type);
+  const Buffer y = filled(arena, kMost * D, type), wide = filled(arena, kMost * 2 * F, DataType::f32);
+  const Buffer prepared = arena.allocate(ffn->prepared_bytes(Pass::forward), "benchmark");
+  const Buffer workspace = arena.allocate(ffn->workspace_bytes(Pass::forward), "benchmark");
+  const ExpertWeights weights{gate_up.data(), down.data()};
+  ffn->prepare(weights, Pass::forward, prepared.bytes());
+  std::vector<std::int32_t> from(kMost), to(kMost);
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::int32_t>(i * 389 % kMost);
+  for (std::size_t i = 0; i < to.size(); ++i) to[i] = static_cast<std::int32_t>(i * 227 % kMost);
+
+  std::printf("%s, %lld x %lld swiglu, GFLOP/s\n%6s %10s %10s %10s %10s %10s\n",
+              std::string(name_of(type)).c_str(), static_cast<long long>(D), static_cast<long long>(F),
+              "rows", "evenkeel", "oneDNN", "OpenBLAS", "of oneDNN", "x OpenBLAS");
+  for (const int m : {1, 2, 4, 8, 16, 33, 64, 65, 71, 100, 129, 200, 255, 257, 300, 511, 777, 1024}) {
+    const ExpertGroup group{weights, prepared.data(), {}, 0, m};
+    const auto first = onednn_alone(m, 2 * F, D, type, x, gate_up, wide);
+    const auto second = onednn_alone(m, D, F, type, h, down, wide);
+    std::vector<std::function<void()>> contenders = {
+        [&] {
+          ffn->forward({{&group, 1}, from, to}, x.data(), y.data(), {}, workspace.bytes());
+        },
+        [&] {
+          first();
+          second();
+        }};
+    if (sgemm != nullptr && type == DataType::f32)
+      contenders.emplace_back([&] {
+        const auto product = [&](std::int64_t n, std::int64_t k, const Buffer& a, const Buffer& b) {
+          sgemm(101, 111, 112, m, static_cast<int>(n), static_cast<int>(k), 1.0f, a.as<float>().data(),
+                static_cast<int>(k), b.as<float>().data(), static_cast<int>(k), 0.0f, wide.as<float>().data(),
+                static_cast<int>(n));
+        };
+        product(2 * F, D, x, gate_up);
+        product(D, F, h, down);
+      });
+    const auto seconds = medians(contenders, m > 256 ? 15 : 41);
+    const double work = 6e-9 * static_cast<double>(m * D * F);
+    std::printf("%6d %10.1f %10.1f", m, work / seconds[0], work / seconds[1]);
+    if (seconds.size() > 2)
+      std::printf(" %10.1f %9.0f%% %10.2f\n", work / seconds[2], 100 * seconds[1] / seconds[0],
+                  seconds[2] / seconds[0]);
+    else
+      std::printf(" %10s %9.0f%% %10s\n", "-", 100 * seconds[1] / seconds[0], "-");
+  }
+}
+
+}  // namespace
+}  // namespace evenkeel
+
+int main(int argc, char** argv) {
+  const evenkeel::internal::OneThread alone;
+  const std::int64_t hidden = argc > 2 ? std::atoll(argv[1]) : 768;
+  const std::int64_t intermediate = argc > 2 ? std::atoll(argv[2]) : 768;
+  const auto sgemm = evenkeel::openblas();
+  evenkeel::table(hidden, intermediate, evenkeel::DataType::f32, sgemm);
+  evenkeel::table(hidden, intermediate, evenkeel::DataType::bf16, sgemm);
+}
