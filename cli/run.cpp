@@ -83,14 +83,6 @@ Batch scenario_batch(const Options& options) {
                            static_cast<std::uint64_t>(options.layer.seed));
 }
 
-// The trained layer's experts, in the type asked for.
-ExpertModel experts_of(const TrainedLayer& trained, const ExpertShape& shape) {
-  ExpertModel model{shape, trained.num_experts, {}, {}, {}, {}};
-  model.gate_up = repeated(shape.type, std::ssize(trained.gate_up), trained.gate_up);
-  model.down = repeated(shape.type, std::ssize(trained.down), trained.down);
-  return model;
-}
-
 TrainedLayer read_trained(const CLI::App& app, Options& options) {
   if (options.layer.activation != Activation::swiglu)
     throw InvalidArgument("--activation", "trained layers are swiglu", "swiglu, or to leave it out");
@@ -124,7 +116,7 @@ void run(const CLI::App& app, Options& options) {
                          shape.num_experts, ranks);
 
   const std::int64_t tokens = batch->num_tokens();
-  const ExpertModel experts = trained ? experts_of(*trained, shape.expert)
+  const ExpertModel experts = trained ? trained_experts(*trained, shape.expert.type)
                                       : seeded_experts(shape.expert, shape.num_experts,
                                                        static_cast<std::uint64_t>(options.layer.seed));
   const Tensor hidden = trained && !trained->input.empty()

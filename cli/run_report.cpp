@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "cli/options.h"
@@ -62,19 +63,22 @@ std::string name(const PlannerFigures& of) {
   return std::string(name_of(of.planner.kind));
 }
 
-void print_times(const CheckedFigures& checked) {
-  const double ideal = checked.figures.ideal_speedup();
-  Table table({"planner", "speed-up", "of ideal", "critical path", "wall clock", "max/mean", "worst peak",
-               "max error", "bits equal"});
-  for (std::size_t i = 0; i < checked.accuracy.size(); ++i) {
-    const PlannerFigures& of = checked.figures.planners[i];
-    table.add({name(of), fmt::format("{:.2f}x", of.speedup),
-               fmt::format("{:.0f} %", 100 * of.speedup / ideal), ms(of.critical_ms), ms(of.wall_ms),
-               fmt::format("{:.3f}", of.balance.max_over_mean), format_bytes(of.worst_peak_bytes()),
-               fmt::format("{:.1e}", checked.accuracy[i].max_rel_error),
-               yes_or_no(checked.accuracy[i].bitwise_equal)});
+// One figure of every planner of every comparison.
+using Cell = std::function<std::string(const PlannerFigures&, const Accuracy&, double ideal)>;
+
+std::vector<std::string> line(const std::string& figure, const std::vector<Comparison>& comparisons,
+                              const Cell& cell) {
+  std::vector<std::string> row = {figure};
+  for (const Comparison& each : comparisons) {
+    const Figures& figures = each.checked.figures;
+    for (std::size_t i = 0; i < figures.planners.size(); ++i)
+      row.push_back(cell(figures.planners[i], each.checked.accuracy[i], figures.ideal_speedup()));
   }
-  fmt::print("{}", table.text());
+  return row;
+}
+
+bool is_plain(const PlannerFigures& of) {
+  return of.planner.kind == PlannerOptions::Kind::ep;
 }
 
 void print_phases(const Figures& figures) {
@@ -92,15 +96,51 @@ void print_phases(const Figures& figures) {
   fmt::print("\n{}", table.text());
 }
 
-void print_bytes(const Figures& figures) {
-  Table table({"bytes between ranks", "dispatch", "combine", "weights", "transfers"});
-  for (const PlannerFigures& of : figures.planners)
-    table.add({name(of), format_bytes(of.dispatch_bytes), format_bytes(of.combine_bytes),
-               format_bytes(of.transfer_bytes), fmt::format("{}", of.transfers)});
-  fmt::print("\n{}", table.text());
+}  // namespace
+
+void print_comparisons(const std::vector<Comparison>& comparisons) {
+  std::vector<std::string> names = {""};
+  for (const Comparison& each : comparisons) {
+    names.push_back(each.name);
+    names.resize(names.size() + each.checked.accuracy.size() - 1);
+  }
+  Table table(names);
+  const auto add = [&](const char* figure, const Cell& cell) { table.add(line(figure, comparisons, cell)); };
+  using F = PlannerFigures;
+  using A = Accuracy;
+  add("planner", [](const F& of, const A&, double) { return name(of); });
+  add("speed-up", [](const F& of, const A&, double) { return fmt::format("{:.2f}x", of.speedup); });
+  add("of the ideal", [](const F& of, const A&, double ideal) {
+    return is_plain(of) ? "-" : fmt::format("{:.0f} %", 100 * of.speedup / ideal);
+  });
+  add("critical path", [](const F& of, const A&, double) { return ms(of.critical_ms); });
+  add("wall clock", [](const F& of, const A&, double) { return ms(of.wall_ms); });
+  add("max/mean load",
+      [](const F& of, const A&, double) { return fmt::format("{:.3f}", of.balance.max_over_mean); });
+  add("worst rank's peak", [](const F& of, const A&, double) { return format_bytes(of.worst_peak_bytes()); });
+  add("dispatched", [](const F& of, const A&, double) { return format_bytes(of.dispatch_bytes); });
+  add("combined", [](const F& of, const A&, double) { return format_bytes(of.combine_bytes); });
+  add("weights moved", [](const F& of, const A&, double) { return format_bytes(of.transfer_bytes); });
+  add("weight transfers", [](const F& of, const A&, double) { return fmt::format("{}", of.transfers); });
+  add("planning", [](const F& of, const A&, double) { return fmt::format("{:.1f} us", of.plan_us); });
+  add("largest error", [](const F&, const A& of, double) { return fmt::format("{:.1e}", of.max_rel_error); });
+  add("bits equal", [](const F&, const A& of, double) { return yes_or_no(of.bitwise_equal); });
+  fmt::print("{}  {}\n", table.text(), kCriticalPath);
+  for (const Comparison& each : comparisons)
+    fmt::print("  {}: ideal {:.2f}x; ep against itself {:.3f}x +- {:.3f}\n", each.name,
+               each.checked.figures.ideal_speedup(), each.checked.figures.control_ratio,
+               each.checked.figures.control_spread);
+  fmt::print(
+      "  error: against dense fp64, of the worst tensor; bits: of the output, against one rank under ep\n");
 }
 
-}  // namespace
+void print_picture(const Comparison& comparison) {
+  const Figures& figures = comparison.checked.figures;
+  const PlannerFigures& last = figures.planners.back();
+  fmt::print("\n  {}\n{}", comparison.name,
+             load_picture(figures.ep.rank_loads, last.rank_loads, "load under ep",
+                          fmt::format("load under {}", name(last))));
+}
 
 std::string describe(const ExperimentSetup& setup) {
   const ExpertShape& expert = setup.shape.expert;
@@ -127,17 +167,11 @@ void print_json(const ExperimentSetup& setup, const Batch& batch, const CheckedF
 }
 
 void print_table(const ExperimentSetup& setup, const Batch& batch, const CheckedFigures& checked) {
-  const Figures& figures = checked.figures;
-  fmt::print("{}: {} tokens\n{}\n\n", batch.name, batch.num_tokens(), describe(setup));
-  print_times(checked);
-  fmt::print("  ideal {:.2f}x; ep against itself {:.3f}x +- {:.3f}; medians of {} steps\n  {}\n",
-             figures.ideal_speedup(), figures.control_ratio, figures.control_spread, setup.rounds,
-             kCriticalPath);
-  print_phases(figures);
-  print_bytes(figures);
-  const PlannerFigures& last = figures.planners.back();
-  fmt::print("\n{}", load_picture(figures.ep.rank_loads, last.rank_loads, "load under ep",
-                                  fmt::format("load under {}", name(last))));
+  const Comparison only = {fmt::format("{} tokens", batch.num_tokens()), checked};
+  fmt::print("{}\n{}; medians of {} steps\n\n", batch.name, describe(setup), setup.rounds);
+  print_comparisons({only});
+  print_phases(checked.figures);
+  print_picture(only);
 }
 
 }  // namespace evenkeel::cli

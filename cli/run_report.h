@@ -1,6 +1,9 @@
 // What `evenkeel run` found, for people and for programs.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "cli/accuracy.h"
 #include "cli/batch.h"
 #include "cli/experiment.h"
@@ -9,6 +12,15 @@ namespace evenkeel::cli {
 
 void print_json(const ExperimentSetup& setup, const Batch& batch, const CheckedFigures& checked);
 void print_table(const ExperimentSetup& setup, const Batch& batch, const CheckedFigures& checked);
+
+// Planners beside each other, for one batch or several.
+struct Comparison {
+  std::string name;
+  CheckedFigures checked;
+};
+void print_comparisons(const std::vector<Comparison>& comparisons);
+// The load of each rank under ep, and under the last planner.
+void print_picture(const Comparison& comparison);
 
 // One line on what the layer is: "8 ranks, 4096 tokens, 32 experts, top-4, 256 x 160 swiglu f32, forward".
 std::string describe(const ExperimentSetup& setup);

@@ -17,5 +17,6 @@ Subcommand add_convert(CLI::App& command);
 Subcommand add_plan(CLI::App& command);
 Subcommand add_run(CLI::App& command);
 Subcommand add_bench(CLI::App& command);
+Subcommand add_demo(CLI::App& command);
 
 }  // namespace evenkeel::cli

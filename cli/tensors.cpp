@@ -124,4 +124,13 @@ ExpertModel zero_experts(const ExpertShape& shape, int num_experts) {
   });
 }
 
+ExpertModel trained_experts(const TrainedLayer& trained, DataType type) {
+  ExpertModel model;
+  model.shape = {.hidden = trained.hidden, .intermediate = trained.intermediate, .type = type};
+  model.num_experts = trained.num_experts;
+  model.gate_up = repeated(type, std::ssize(trained.gate_up), trained.gate_up);
+  model.down = repeated(type, std::ssize(trained.down), trained.down);
+  return model;
+}
+
 }  // namespace evenkeel::cli

@@ -10,6 +10,7 @@
 
 #include "evenkeel/base/matrix_view.h"
 #include "evenkeel/compute/expert_ffn.h"
+#include "evenkeel/io/trained_layer.h"
 
 namespace evenkeel::cli {
 
@@ -53,5 +54,8 @@ struct ExpertModel {
 ExpertModel zero_experts(const ExpertShape& shape, int num_experts);
 // Scaled so that inputs of variance 1 give outputs of about that size.
 ExpertModel seeded_experts(const ExpertShape& shape, int num_experts, std::uint64_t seed);
+
+// Those of a file, rounded to the type.
+ExpertModel trained_experts(const TrainedLayer& trained, DataType type);
 
 }  // namespace evenkeel::cli

@@ -1,0 +1,118 @@
+#include "cli/bench_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "cli/options.h"
+#include "cli/run_report.h"
+#include "cli/table.h"
+
+namespace evenkeel::cli {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string layer_of_point(const BenchPoint& point) {
+  const BenchSetup& setup = point.setup;
+  const MoeShape shape = setup.layer.shape();
+  return describe({shape,
+                   LayerPlacement::contiguous(shape.num_experts, static_cast<int>(setup.ranks)),
+                   nullptr,
+                   nullptr,
+                   nullptr,
+                   setup.backward,
+                   0,
+                   {}});
+}
+
+std::string ratio(double value) {
+  return value > 0 ? fmt::format("{:.2f}", value) : "-";
+}
+
+std::string planner_name(const PlannerFigures& of) {
+  return std::string(name_of(of.planner.kind));
+}
+
+// "concentrated:" is the same in nearly every row.
+std::string short_name(const BenchRow& row) {
+  constexpr std::string_view common = "concentrated:";
+  const std::string name =
+      row.scenario.starts_with(common) ? row.scenario.substr(common.size()) : row.scenario;
+  return row.value.empty() ? name : fmt::format("{}  {}", row.value, name);
+}
+
+Json json_of(const PlannerFigures& of, double ideal, double peak_ratio) {
+  return {{"planner", name_of(of.planner.kind)},
+          {"critical_ms", of.critical_ms},
+          {"wall_ms", of.wall_ms},
+          {"speedup", of.speedup},
+          {"share_of_ideal", of.speedup / ideal},
+          {"max_over_mean", of.balance.max_over_mean},
+          {"plan_us", of.plan_us},
+          {"peak_bytes", of.peak_bytes},
+          {"peak_ratio", peak_ratio > 0 ? Json(peak_ratio) : Json(nullptr)},
+          {"transfers", of.transfers}};
+}
+
+}  // namespace
+
+void print_bench_head(const BenchPoint& point) {
+  fmt::print("{}; {} tokens a rank, {} interleaved pairs, min-segment {}\n{}\n\n", layer_of_point(point),
+             point.setup.tokens, point.setup.pairs, point.setup.parameters.min_segment, kCriticalPath);
+}
+
+void print_bench_table(const std::vector<BenchRow>& rows) {
+  std::vector<std::string> head = {
+      rows.front().parameter.empty() ? "share:experts" : rows.front().parameter + "  share:experts", "ideal",
+      "A/A", "peak ep"};
+  for (const PlannerFigures& of : rows.front().figures.planners) {
+    head.insert(head.end(), {planner_name(of), "share", "peak", "moves"});
+  }
+  Table table(head);
+  for (const BenchRow& row : rows) {
+    const double ideal = row.figures.ideal_speedup();
+    std::vector<std::string> cells = {short_name(row), fmt::format("{:.2f}x", ideal),
+                                      fmt::format("+-{:.3f}", row.figures.control_spread),
+                                      ratio(row.ep_peak_ratio)};
+    for (std::size_t i = 0; i < row.figures.planners.size(); ++i) {
+      const PlannerFigures& of = row.figures.planners[i];
+      cells.insert(cells.end(),
+                   {fmt::format("{:.2f}x", of.speedup), fmt::format("{:.0f} %", 100 * of.speedup / ideal),
+                    ratio(row.peak_ratios[i]), fmt::format("{}", of.transfers)});
+    }
+    table.add(std::move(cells));
+  }
+  fmt::print("{}", table.text());
+  fmt::print(
+      "  under a planner's name its speed-up over ep; share: of the ideal; A/A: spread of ep over itself\n"
+      "  peak: the worst rank's bytes / the same planner's when balanced; moves: weight transfers\n");
+}
+
+void print_bench_json(const BenchPoint& point, const std::vector<BenchRow>& rows) {
+  Json list = Json::array();
+  for (const BenchRow& row : rows) {
+    const double ideal = row.figures.ideal_speedup();
+    Json planners = Json::array();
+    for (std::size_t i = 0; i < row.figures.planners.size(); ++i)
+      planners.push_back(json_of(row.figures.planners[i], ideal, row.peak_ratios[i]));
+    Json one = {{"scenario", row.scenario}};
+    if (!row.parameter.empty()) one[row.parameter] = row.value;
+    one.update({{"ideal_speedup", ideal},
+                {"control_ratio", row.figures.control_ratio},
+                {"control_spread", row.figures.control_spread},
+                {"ep", json_of(row.figures.ep, ideal, row.ep_peak_ratio)},
+                {"planners", std::move(planners)}});
+    list.push_back(std::move(one));
+  }
+  const Json json = {{"ranks", point.setup.ranks},
+                     {"tokens_per_rank", point.setup.tokens},
+                     {"layer", layer_of_point(point)},
+                     {"pairs", point.setup.pairs},
+                     {"rows", std::move(list)}};
+  fmt::print("{}\n", json.dump());
+}
+
+}  // namespace evenkeel::cli

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Shows on the shipped trace and trained layer what balancing buys; under a minute.
+#
+# usage: tools/demo.sh [COMMAND]      (default: build/release/bin/evenkeel)
+set -euo pipefail
+command=$(realpath "${1:-build/release/bin/evenkeel}")
+cd "$(dirname "$0")/.."
+
+show() {
+  echo "\$ evenkeel $*"
+  "$command" "$@"
+  echo
+}
+
+# How uneven the routing is, in every layer.
+show profile data/tiny-moe/routing_step1563.npz --ranks 8
+# One layer, forward and backward, under three planners.
+show demo --data data/tiny-moe
