@@ -145,8 +145,7 @@ Subcommand add_run(CLI::App& command) {
   auto options = std::make_shared<Options>();
   CLI::App* app = command.add_subcommand("run", "Run one layer under several planners, and compare");
   app->add_option("--scenario", options->scenario,
-                  "Synthetic routing: balanced, concentrated:F:N[:spread], zipf:S, lognormal:SIGMA, drift, "
-                  "collapse, w0..w7")
+                  "balanced, concentrated:F:N[:spread], zipf:S, lognormal:SIGMA, drift, collapse, w0..w7")
       ->type_name("NAME");
   app->add_option("--trace", options->trace, "Real routing: a trace file")->type_name("FILE");
   add_whole(*app, "--layer", options->trace_layer, 0, 1 << 20, "Of the trace")->default_str("");

@@ -1,0 +1,101 @@
+"""Whatever is wrong: one line on stderr, an object on stdout with --json, and the exit status of its kind."""
+
+import unittest
+
+from command import CommandTest
+
+
+class Errors(CommandTest):
+    def setUp(self):
+        super().setUp()
+        self.loads = self.write("loads.json", {"loads": [9000, 500, 300, 200]})
+
+    def assert_usage(self, words, *parts):
+        return self.assert_refused(words, 2, "InvalidArgument", *parts)
+
+    def test_an_unknown_option_or_word_is_named(self):
+        self.assert_usage(["plan", self.loads, "--ranks", 2, "--foo"], "'--foo' not expected", "evenkeel plan --help")
+        self.assert_usage(["plan", self.loads, "more", "--ranks", 2], "'more' not expected")
+        self.assert_usage(["frob"], "no subcommand 'frob'", "plan")
+        self.assert_usage([], "subcommand")
+
+    def test_numbers_that_are_none_or_out_of_range_name_the_option_and_what_it_takes(self):
+        for option, value in [
+            ("--ranks", "0"),
+            ("--ranks", "2x"),
+            ("--ranks", "99999999999999999999"),
+            ("--min-segment", "-1"),
+            ("--capacity-factor", "0.9"),
+            ("--capacity-factor", "1.0001"),
+            ("--imbalance-threshold", "-1"),
+            ("--imbalance-threshold", "nan"),
+            ("--planner", "best"),
+            ("--planner", "ep,level"),
+        ]:
+            words = ["plan", self.loads, option, value]
+            if option != "--ranks":
+                words += ["--ranks", 2]
+            error = self.assert_usage(words, f"{option}: '{value}'", "allowed: ")
+            self.assertEqual(error["argument"], option)
+
+    def test_an_option_given_twice_is_refused(self):
+        self.assert_usage(["plan", self.loads, "--ranks", 2, "--ranks", 3], "--ranks")
+
+    def test_options_that_would_be_ignored_are_refused(self):
+        self.assert_usage(["plan", self.loads, "--ranks", 2, "--layer", 3], "--layer: 3", "one layer")
+        small = ["--ranks", 2, "--tokens", 4, "--hidden", 16, "--intermediate", 16, "--experts", 4]
+        self.assert_usage(["run", "--scenario", "balanced", "--layer", 0, *small], "--layer", "no")
+        self.assert_usage(["run", "--scenario", "balanced", "--sequences", "0:1", *small], "--sequences")
+        self.assert_usage(["run", "--scenario", "balanced", "--trace", "t.npz", *small], "excludes --trace")
+        self.assert_usage(["run", *small], "--scenario", "--trace")
+        self.assert_usage(["run", "--scenario", "balanced", "--planner", "level,level", *small], "'level' twice")
+        self.assert_usage(["bench", "--ablation", "tokens", "--scenarios", "balanced"], "--scenarios")
+
+    def test_what_the_library_refuses_about_an_option_is_usage_in_the_words_typed(self):
+        small = ["--ranks", 2, "--tokens", 4, "--hidden", 16, "--intermediate", 16]
+        self.assert_usage(["run", "--scenario", "frob", *small], "--scenario: ", "no such workload")
+        self.assert_usage(["run", "--scenario", "balanced", "--experts", 2, "--top-k", 3, *small], "--top-k")
+        self.assert_usage(["run", "--scenario", "balanced", "--activation", "relu", *small], "--activation", "swiglu")
+        self.assert_usage(["run", "--scenario", "balanced", "--dtype", "f16", *small], "--dtype: 'f16'", "bf16")
+        self.assert_usage(["convert", self.loads, "loads.txt"], "output", ".safetensors")
+        self.assert_usage(["plan", self.loads], "--ranks")
+
+    def test_inputs_that_are_wrong_name_the_file(self):
+        error = self.assert_refused(["plan", "nowhere.json", "--ranks", 2], 3, "ParseError", "nowhere.json")
+        self.assertEqual(error["file"], "nowhere.json")
+        self.write("negative.json", {"loads": [1, -1]})
+        self.assert_refused(["plan", "negative.json", "--ranks", 2], 3, "ParseError", "negative.json: loads")
+        self.assert_refused(["profile", self.loads], 3, "ParseError", self.loads)
+        self.assert_refused(["run", "--trace", self.loads, "--ranks", 2], 3, "ParseError", self.loads)
+
+    def test_what_cannot_be_written_cannot_be_done(self):
+        self.assert_refused(["convert", self.loads, "nowhere/x.json"], 4, "InvalidArgument", "nowhere/x.json")
+
+    def test_standard_output_that_cannot_be_written_is_no_success(self):
+        import subprocess
+
+        from command import COMMAND
+
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = subprocess.run(
+                [COMMAND, "plan", self.loads, "--ranks", "2"],
+                cwd=self.folder,
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                check=False,
+            )
+        self.assertEqual(done.returncode, 4)
+        self.assertIn("standard output", done.stderr)
+
+    def test_help_and_version_succeed_and_help_shows_a_command_to_paste(self):
+        self.assertRegex(self.call("--version").stdout, r"\Aevenkeel \d+\.\d+\.\d+\n\Z")
+        for subcommand in ["profile", "convert", "plan", "run", "bench", "demo"]:
+            done = self.call(subcommand, "--help")
+            self.assertEqual(done.returncode, 0)
+            self.assertIn(f"  evenkeel {subcommand} ", done.stdout)
+            self.assertLessEqual(max(map(len, done.stdout.splitlines())), 120)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,58 @@
+"""evenkeel profile, convert, and run on the shipped trace."""
+
+import unittest
+from pathlib import Path
+
+from command import CommandTest
+
+DATA = Path(__file__).resolve().parents[2] / "data" / "tiny-moe"
+TRACE = DATA / "routing_step1563.npz"
+LAYER = DATA / "layer.safetensors"
+
+
+class Files(CommandTest):
+    def test_a_profile_knows_the_imbalance_that_the_data_s_readme_states(self):
+        profile = self.json("profile", TRACE, "--ranks", 8, "-o", "p.safetensors")
+        self.assertEqual((profile["num_layers"], profile["num_experts"], profile["tokens"]), (8, 32, 40960))
+        experts = [round(layer["experts"]["max_over_mean"], 2) for layer in profile["layers"]]
+        self.assertEqual(experts, [2.22, 2.21, 1.89, 1.41, 1.53, 1.91, 1.64, 2.36])
+        ranks = [round(layer["ranks"]["max_over_mean"], 2) for layer in profile["layers"]]
+        self.assertEqual(ranks, [1.24, 1.50, 1.27, 1.15, 1.15, 1.20, 1.13, 1.30])
+        plan = self.json("plan", "p.safetensors", "--layer", 4, "--ranks", 8, "--planner", "ep")
+        self.assertEqual(round(plan["max_over_mean"], 2), 1.15)
+        self.assert_refused(["plan", "p.safetensors", "--ranks", 8], 2, "InvalidArgument", "--layer", "0..7")
+
+    def test_two_traces_add_up(self):
+        once = self.json("profile", TRACE, "--no-transitions")
+        twice = self.json("profile", TRACE, TRACE, "--no-transitions")
+        for one, two in zip(once["layers"], twice["layers"], strict=True):
+            self.assertEqual(2 * one["assignments"], two["assignments"])
+
+    def test_a_converted_trace_has_the_same_profile(self):
+        converted = self.json("convert", TRACE, "trace.safetensors")
+        self.assertEqual((converted["what"], converted["from"], converted["to"]), ("trace", "npz", "safetensors"))
+        before, after = (self.json("profile", path)["layers"] for path in [TRACE, "trace.safetensors"])
+        self.assertEqual(before, after)
+
+    def test_the_trained_layer_runs_on_the_trace_it_was_recorded_with(self):
+        result = self.json("run", "--trace", TRACE, "--layer", 4, "--sequences", "128:160:8", "--weights", LAYER,
+                           "--ranks", 4, "--backward", "--min-segment", 32, "--repeat", 1)  # fmt: skip
+        self.assertEqual(result["tokens_per_rank"], 256)
+        for planner in result["planners"]:
+            self.assertEqual(sum(planner["rank_loads"]), 1024 * 4)
+            self.assertLessEqual(planner["max_rel_error"], 1e-5)
+            self.assertIn(planner["bitwise_equal"], [True, None])
+
+    def test_options_that_contradict_a_file_are_refused(self):
+        words = ["run", "--trace", TRACE, "--ranks", 2]
+        self.assert_refused(words, 2, "InvalidArgument", "--layer", "0..7")
+        self.assert_refused([*words, "--layer", 8], 2, "InvalidArgument", "--layer: 8", "0..7")
+        self.assert_refused([*words, "--layer", 4, "--top-k", 2], 2, "InvalidArgument", "--top-k: 2")
+        self.assert_refused([*words, "--layer", 4, "--weights", LAYER, "--hidden", 64], 2, "InvalidArgument", "--hidden: 64")
+        self.assert_refused([*words, "--layer", 4, "--tokens", 100000], 2, "InvalidArgument", "--tokens", "0..20480")
+        self.assert_refused([*words, "--layer", 4, "--sequences", "0:161"], 2, "InvalidArgument", "160 sequences")
+        self.assert_refused([*words, "--layer", 4, "--experts", 16], 3, "ParseError", "expert id")
+
+
+if __name__ == "__main__":
+    unittest.main()

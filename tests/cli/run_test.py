@@ -1,0 +1,74 @@
+"""evenkeel run: its keys, and results that are right under every planner and in every edge case."""
+
+import unittest
+
+from command import CommandTest
+
+KEYS = {
+    "planner", "critical_ms", "wall_ms", "phases_ms", "plan_us", "max_over_mean", "ideal_speedup", "speedup",
+    "rank_loads", "peak_bytes", "dispatch_bytes", "combine_bytes", "transfer_bytes", "transfers", "max_abs_error",
+    "max_rel_error", "bitwise_equal",
+}  # fmt: skip
+
+SMALL = ["--hidden", 48, "--intermediate", 40, "--min-segment", 4, "--repeat", 2]
+
+
+class Run(CommandTest):
+    def run_small(self, scenario, *words, most_error=1e-5):
+        result = self.json("run", "--scenario", scenario, *SMALL, *words)
+        for planner in result["planners"]:
+            with self.subTest(scenario=scenario, words=words, planner=planner["planner"]):
+                self.assertLessEqual(planner["max_rel_error"], most_error)
+                self.assertIn(planner["bitwise_equal"], [True, None])
+                self.assertEqual(len(planner["rank_loads"]), result["ranks"])
+                self.assertEqual(len(planner["peak_bytes"]), result["ranks"])
+        self.assertEqual(len({sum(planner["rank_loads"]) for planner in result["planners"]}), 1)
+        return result
+
+    def test_prints_the_promised_keys(self):
+        result = self.run_small("zipf:1", "--ranks", 4, "--tokens", 32, "--experts", 10, "--top-k", 2)
+        self.assertLessEqual({"ranks", "tokens_per_rank", "control_spread", "planners"}, set(result))
+        self.assertEqual((result["ranks"], result["tokens_per_rank"]), (4, 32))
+        self.assertEqual([p["planner"] for p in result["planners"]], ["ep", "least-loaded", "level"])
+        for planner in result["planners"]:
+            self.assertLessEqual(KEYS, set(planner))
+            self.assertEqual(list(planner["phases_ms"]), ["plan", "dispatch", "transfer", "compute", "combine"])
+            self.assertIs(type(planner["transfers"]), int)
+
+    def test_balancing_moves_weights_and_levels_the_ranks(self):
+        result = self.run_small("concentrated:0.9:1", "--ranks", 4, "--tokens", 64, "--experts", 8)
+        ep, level = result["planners"][0], result["planners"][2]
+        self.assertEqual((ep["speedup"], ep["transfers"], ep["transfer_bytes"]), (1, 0, 0))
+        self.assertEqual(ep["max_over_mean"], ep["ideal_speedup"])
+        self.assertLess(level["max_over_mean"], 1.1)
+        # gate_up and down of one expert, f32, for each transfer
+        self.assertEqual(level["transfer_bytes"], level["transfers"] * 3 * 48 * 40 * 4)
+
+    def test_backward_is_right_for_every_activation_and_type(self):
+        for activation in ["swiglu", "clamped-swiglu", "gelu"]:
+            for dtype, most in [("f32", 1e-5), ("bf16", 3e-2)]:
+                self.run_small("lognormal:1", "--ranks", 3, "--tokens", 40, "--experts", 7, "--top-k", 3, "--backward",
+                               "--activation", activation, "--dtype", dtype, most_error=most)  # fmt: skip
+
+    def test_the_unusual_is_ordinary(self):
+        self.run_small("balanced", "--ranks", 1, "--tokens", 16, "--experts", 4, "--backward")
+        self.run_small("balanced", "--ranks", 3, "--tokens", 0, "--experts", 4, "--backward")
+        self.run_small("balanced", "--ranks", 5, "--tokens", 1, "--experts", 3, "--top-k", 1, "--backward")
+        self.run_small("concentrated:0.95:1", "--ranks", 2, "--tokens", 20, "--experts", 2, "--top-k", 4, "--backward")
+        self.run_small("w4", "--ranks", 4, "--tokens", 24, "--experts", 8, "--backward")
+        self.run_small("w5", "--ranks", 4, "--tokens", 24, "--experts", 8, "--backward")
+        self.run_small("collapse", "--ranks", 16, "--tokens", 9, "--experts", 16, "--backward")
+
+    def test_the_planners_asked_for_come_in_the_order_asked(self):
+        result = self.run_small("zipf:1", "--ranks", 2, "--tokens", 16, "--experts", 8, "--planner", "level,ep")
+        self.assertEqual([p["planner"] for p in result["planners"]], ["level", "ep"])
+
+    def test_people_get_tables_of_at_most_100_columns(self):
+        done = self.call("run", "--scenario", "zipf:1", "--ranks", 4, "--tokens", 32, "--experts", 8, *SMALL)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("critical path: the largest CPU time of any rank in each phase", done.stdout)
+        self.assertLessEqual(max(map(len, done.stdout.splitlines())), 100)
+
+
+if __name__ == "__main__":
+    unittest.main()
