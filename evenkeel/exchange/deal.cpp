@@ -10,6 +10,7 @@ void Deal::make(const Counts& counts, const StepPlan& plan, RankId me) {
   EVENKEEL_CHECK(counts.has_sources());
   const auto ranks = static_cast<std::size_t>(counts.num_ranks());
   me_ = me;
+  reserve(plan);
   piece_begin_.clear();
   pieces_.clear();
   experts_here_.clear();
@@ -27,6 +28,15 @@ void Deal::make(const Counts& counts, const StepPlan& plan, RankId me) {
       deal_split(counts, segments, expert);
   }
   piece_begin_.push_back(pieces_.size());
+}
+
+// Room for the deal of any plan: an expert's pieces are its segments and what stays here.
+void Deal::reserve(const StepPlan& plan) {
+  const auto experts = static_cast<std::size_t>(plan.num_experts());
+  piece_begin_.reserve(experts + 1);
+  pieces_.reserve(experts + plan.most_segments());
+  experts_here_.reserve(experts);
+  arrivals_.reserve(experts * static_cast<std::size_t>(plan.num_ranks()));
 }
 
 void Deal::move(RankId from, RankId to, std::int64_t count) {

@@ -43,6 +43,7 @@ class Deal {
   std::span<const std::int64_t> received() const { return received_; }
 
  private:
+  void reserve(const StepPlan& plan);
   void deal_whole(const Counts& counts, ExpertId expert, RankId home);
   void deal_split(const Counts& counts, std::span<const Segment> segments, ExpertId expert);
   void keep_local(const Counts& counts, std::span<const Segment> segments, ExpertId expert);

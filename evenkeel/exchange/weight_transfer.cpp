@@ -32,7 +32,18 @@ std::array<Part, kExpertParts> WeightTransfer::parts_of(Part block, std::int64_t
   return parts;
 }
 
+// Room for any plan, so that no later one allocates.
+void WeightTransfer::reserve(const StepPlan& plan) {
+  const std::size_t most = plan.most_segments();
+  borrowed_.reserve(most);
+  away_.reserve(most);
+  returns_.reserve(most);
+  sends_.reserve(kExpertParts * most);
+  receives_.reserve(kExpertParts * most);
+}
+
 void WeightTransfer::start(const StepPlan& plan, std::span<const ExpertParts> natives) {
+  reserve(plan);
   const RankId me = comm_.rank();
   const std::int64_t block = block_elements() * bytes_per_element_;
   const auto mine = std::ranges::count(plan.transfers(), me, &Transfer::to);

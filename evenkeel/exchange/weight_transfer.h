@@ -64,6 +64,7 @@ class WeightTransfer {
     RankId from;
   };
 
+  void reserve(const StepPlan& plan);
   std::int64_t block_elements() const { return part_begin_.back(); }
   template <class Part>
   std::array<Part, kExpertParts> parts_of(Part block, std::int64_t unit) const;

@@ -169,6 +169,11 @@ void MoeLayer::backward(ForwardState state, ConstRows grad_output, const MoeGrad
     if (gradients.experts.size() != natives().size())
       throw InvalidArgument("gradients", fmt::format("of {} experts", gradients.experts.size()),
                             fmt::format("of the {} at home on this rank", natives().size()));
+    const auto choices = step.dispatched.result_slot().size();
+    if (gradients.router_weights.size() != choices)
+      throw InvalidArgument("gradient of router weights",
+                            fmt::format("{} numbers", gradients.router_weights.size()),
+                            fmt::format("{}, one for each of the top-k", choices));
 
     clock_->enter(Phase::transfer);
     transfer_.start(step.plan, natives_->parts());

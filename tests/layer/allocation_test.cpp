@@ -1,0 +1,109 @@
+// A warm layer allocates nothing on its rank's thread, whatever the routing; only the products' library does,
+// for the arguments of its calls.
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "evenkeel/comm/thread/run_ranks.h"
+#include "evenkeel/compute/cpu/expert_ffn.h"
+#include "tests/layer/heap_use.h"
+#include "tests/layer/rank_layer.h"
+
+namespace evenkeel::testing {
+namespace {
+
+// The CPU's experts, whose own allocations are counted apart.
+class CountedApart final : public ExpertFfn {
+ public:
+  CountedApart(const ExpertShape& shape, bool with_backward)
+      : inner_(make_cpu_expert_ffn(shape, with_backward)) {}
+
+  std::int64_t allocations() const { return allocations_; }
+
+  const ExpertShape& shape() const override { return inner_->shape(); }
+  std::int64_t prepared_bytes(Pass pass) const override { return inner_->prepared_bytes(pass); }
+  void prepare(const ExpertWeights& weights, Pass pass, std::span<std::byte> prepared) const override {
+    inner_->prepare(weights, pass, prepared);
+  }
+  std::int64_t workspace_bytes(Pass pass) const override { return inner_->workspace_bytes(pass); }
+  std::int64_t saved_bytes_per_position() const override { return inner_->saved_bytes_per_position(); }
+  void forward(const ExpertBatch& batch, const void* input, void* output, std::span<std::byte> saved,
+               std::span<std::byte> workspace) const override {
+    apart([&] { inner_->forward(batch, input, output, saved, workspace); });
+  }
+  void backward(const ExpertBatch& batch, const void* input, const void* grad_output,
+                std::span<const float> weight, std::span<const std::byte> saved, float* grad_input,
+                std::span<float> grad_weight, std::span<std::byte> workspace) const override {
+    apart([&] {
+      inner_->backward(batch, input, grad_output, weight, saved, grad_input, grad_weight, workspace);
+    });
+  }
+  const BitwiseReport& bitwise() const override { return inner_->bitwise(); }
+
+ private:
+  template <class Call>
+  void apart(const Call& call) const {
+    const std::int64_t before = heap_use().allocations;
+    call();
+    allocations_ += heap_use().allocations - before;
+    heap_use().allocations = before;
+  }
+
+  std::shared_ptr<const ExpertFfn> inner_;
+  mutable std::atomic<std::int64_t> allocations_ = 0;
+};
+
+// Cases of one shape with other routings: even, hot, very hot, sparse.
+std::vector<MoeCase> routings(const ExpertShape& expert) {
+  std::vector<MoeCase> cases;
+  for (std::uint64_t seed = 0; seed < 120; ++seed)
+    cases.emplace_back(CaseShape{{20, 3, expert},
+                                 {90, 90, 90, 90, 90, 90},
+                                 static_cast<double>(seed % 4) * 1.5,
+                                 seed % 3 == 0 ? 0.4 : 0.0},
+                       seed);
+  return cases;
+}
+
+class Allocation : public ::testing::TestWithParam<std::tuple<PlannerOptions::Kind, DataType>> {};
+
+TEST_P(Allocation, NothingIsAllocatedByWarmStepsOfChangingRoutings) {
+  const auto [kind, type] = GetParam();
+  const ExpertShape expert{32, 24, Activation::clamped_swiglu, true, type};
+  const std::vector<MoeCase> cases = routings(expert);
+  const auto ffn = std::make_shared<CountedApart>(expert, true);
+  std::vector<std::int64_t> allocations(6, -1);
+  run_ranks(6, [&](Communicator& comm) {
+    Arena arena(Device::cpu());
+    MoeOptions options;
+    options.planner = {kind, 1000, 2, 0};
+    options.experts = ffn;
+    RankLayer rank(cases.front(), comm, arena, options);
+    const auto step = [&](std::size_t i) {
+      TopK top_k = cases[i].top_k_of(comm.rank().value());
+      const std::size_t fewer = i * 7 % 60;  // the number of tokens changes, too
+      top_k.tokens -= static_cast<std::int64_t>(fewer);
+      top_k.experts = top_k.experts.first(static_cast<std::size_t>(top_k.tokens) * 3);
+      top_k.weights = top_k.weights.first(top_k.experts.size());
+      rank.step(top_k);
+    };
+    for (std::size_t i = 0; i < 24; ++i) step(i);
+    {
+      const HeapCounting counting;
+      for (std::size_t i = 24; i < 120; ++i) step(i);
+    }
+    allocations[comm.rank().offset()] = heap_use().allocations;
+  });
+  for (std::int64_t count : allocations) EXPECT_EQ(count, 0);
+  EXPECT_GT(ffn->allocations(), 0) << "the count does not count";
+  RecordProperty("allocations_in_products_a_rank_and_step", std::to_string(ffn->allocations() / 96 / 6));
+}
+
+INSTANTIATE_TEST_SUITE_P(PlannersAndTypes, Allocation,
+                         ::testing::Combine(::testing::Values(PlannerOptions::Kind::ep,
+                                                              PlannerOptions::Kind::least_loaded,
+                                                              PlannerOptions::Kind::level),
+                                            ::testing::Values(DataType::f32, DataType::bf16)));
+
+}  // namespace
+}  // namespace evenkeel::testing

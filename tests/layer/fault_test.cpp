@@ -1,0 +1,188 @@
+// A rank that fails or falls silent anywhere in a step ends it on every rank, soon, with the error that names
+// it, and leaves nothing in any arena.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/comm/faulty.h"
+#include "evenkeel/comm/thread/run_ranks.h"
+#include "evenkeel/compute/cpu/expert_ffn.h"
+#include "tests/layer/rank_layer.h"
+
+namespace evenkeel::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int kRanks = 4;
+constexpr double kDeadline = 0.4;
+// What "soon" means on a machine that others use as well.
+constexpr double kSoon = 5;
+
+const ExpertShape kExpert{16, 8, Activation::swiglu, false, DataType::f32};
+
+// Skewed, so that every planner but ep lends weights.
+const MoeCase& problem() {
+  static const MoeCase made({{8, 2, kExpert}, {30, 20, 40, 10}, 2.0, 0.0}, 4);
+  return made;
+}
+
+MoeOptions lending() {
+  MoeOptions options;
+  options.planner = {PlannerOptions::Kind::level, 1000, 1, 0};
+  return options;
+}
+
+struct Ending {
+  int peer = -2;  // -2: the rank met no CommError
+  std::string what;
+  std::int64_t in_use_bytes = -1;
+};
+
+struct Outcome {
+  std::vector<Ending> endings{kRanks};
+  std::string thrown;
+  double seconds = 0;
+};
+
+// Steps until something ends them; `fault` is on one rank.
+Outcome outcome_of(const Fault& fault, int faulty_rank) {
+  static const auto kept = make_cpu_expert_ffn(kExpert, true);
+  Outcome outcome;
+  const auto body = [&](Communicator& comm) {
+    Fault mine = fault;
+    if (comm.rank() != RankId(faulty_rank)) mine.operation = "never";
+    FaultyCommunicator faulty(comm, mine);
+    Arena arena(Device::cpu());
+    Ending& ending = outcome.endings[comm.rank().offset()];
+    try {
+      RankLayer rank(problem(), faulty, arena, lending());
+      for (int step = 0; step < 1000; ++step) rank.step();
+    } catch (const CommError& error) {
+      ending = {error.peer(), error.what(), arena.in_use_bytes()};
+      throw;
+    } catch (const std::exception& error) {
+      ending = {-2, error.what(), arena.in_use_bytes()};
+      throw;
+    }
+  };
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    run_ranks(kRanks, body, {.deadline_seconds = kDeadline});
+  } catch (const std::exception& error) {
+    outcome.thrown = error.what();
+  }
+  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return outcome;
+}
+
+struct Place {
+  const char* operation;
+  int at;
+};
+
+std::ostream& operator<<(std::ostream& out, const Place& place) {
+  return out << place.operation << " number " << place.at;
+}
+
+// Weights are received, then sent: forward's operations are 1 and 2, backward's 3 and 4.
+constexpr Place kPlaces[] = {{"agreement", 1},
+                             {"split", 1},
+                             {"counts", 1},
+                             {"counts", 2},
+                             {"dispatch indices", 1},
+                             {"dispatch", 1},
+                             {"weight transfer", 1},
+                             {"weight transfer", 2},
+                             {"weight transfer", 3},
+                             {"weight transfer", 4},
+                             {"combine", 1},
+                             {"dispatch router weights", 1},
+                             {"dispatch gradients", 1},
+                             {"combine gradients", 1},
+                             {"return gradients", 1}};
+
+class ALayer : public ::testing::TestWithParam<Place> {};
+
+TEST_P(ALayer, EndsOnEveryRankWithTheMessageOfTheOneThatThrew) {
+  for (int failing = 0; failing < kRanks; ++failing) {
+    const Outcome outcome = outcome_of(
+        {.kind = Fault::Kind::fail, .operation = GetParam().operation, .at = GetParam().at}, failing);
+    const std::string message = std::string("injected failure at ") + GetParam().operation + " number " +
+                                std::to_string(GetParam().at);
+    EXPECT_EQ(outcome.thrown, message);
+    EXPECT_LT(outcome.seconds, kSoon);
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const Ending& ending = outcome.endings[static_cast<std::size_t>(rank)];
+      EXPECT_EQ(ending.in_use_bytes, 0) << "rank " << rank;
+      if (rank == failing) {
+        EXPECT_EQ(ending.what, message);
+      } else {
+        EXPECT_EQ(ending.peer, failing) << ending.what;
+        EXPECT_THAT(ending.what, HasSubstr(message));
+      }
+    }
+  }
+}
+
+TEST_P(ALayer, EndsOnEveryRankWithinTheDeadlineWhenOneFallsSilent) {
+  const int silent = 2;
+  const Outcome outcome = outcome_of(
+      {.kind = Fault::Kind::silence, .operation = GetParam().operation, .at = GetParam().at}, silent);
+  EXPECT_THAT(outcome.thrown, HasSubstr("rank 2 did not answer in "));
+  EXPECT_GE(outcome.seconds, kDeadline);
+  EXPECT_LT(outcome.seconds, kDeadline + kSoon);
+  for (const Ending& ending : outcome.endings) {
+    EXPECT_EQ(ending.peer, silent) << ending.what;
+    EXPECT_EQ(ending.what, outcome.thrown);
+    EXPECT_EQ(ending.in_use_bytes, 0);
+  }
+}
+
+TEST_P(ALayer, OutlastsADelayShorterThanTheDeadline) {
+  std::vector<Tensor> outputs(kRanks), expected(kRanks);
+  const auto steps = [&](Communicator& comm, std::vector<Tensor>& to) {
+    Arena arena(Device::cpu());
+    RankLayer rank(problem(), comm, arena, lending());
+    for (int step = 0; step < 2; ++step) rank.step();
+    to[comm.rank().offset()] = rank.grad_hidden();
+  };
+  run_ranks(kRanks, [&](Communicator& comm) { steps(comm, expected); });
+  run_ranks(kRanks, [&](Communicator& comm) {
+    FaultyCommunicator faulty(comm, {.kind = Fault::Kind::delay,
+                                     .operation = comm.rank() == RankId(1) ? GetParam().operation : "never",
+                                     .at = GetParam().at,
+                                     .seconds = 0.02});
+    steps(faulty, outputs);
+  });
+  EXPECT_TRUE(outputs == expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(Faults, ALayer, ::testing::ValuesIn(kPlaces));
+
+TEST(ALayerAfterAnError, RefusesEveryFurtherCallWithTheFirstCause) {
+  std::vector<std::string> later(kRanks);
+  const auto body = [&](Communicator& comm) {
+    FaultyCommunicator faulty(comm, {.operation = comm.rank() == RankId(3) ? "combine" : "never"});
+    Arena arena(Device::cpu());
+    RankLayer rank(problem(), faulty, arena);
+    try {
+      for (int step = 0; step < 1000; ++step) rank.step();
+    } catch (const std::exception&) {
+      EXPECT_THROW(rank.forward(), CommError);
+      try {
+        rank.forward();
+      } catch (const CommError& error) {
+        later[comm.rank().offset()] = error.what();
+      }
+      throw;
+    }
+  };
+  EXPECT_THROW(run_ranks(kRanks, body, {.deadline_seconds = kDeadline}), InjectedFault);
+  for (const std::string& what : later) EXPECT_THAT(what, HasSubstr("injected failure at combine number 1"));
+}
+
+}  // namespace
+}  // namespace evenkeel::testing

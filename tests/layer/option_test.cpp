@@ -1,0 +1,281 @@
+// What a layer refuses, with which words, and that its states may be used in any order or not at all.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/comm/thread/run_ranks.h"
+#include "tests/layer/rank_layer.h"
+
+namespace evenkeel::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+const ExpertShape kExpert{16, 8, Activation::swiglu, false, DataType::f32};
+const MoeShape kShape{6, 2, kExpert};
+
+const MoeCase& problem() {
+  static const MoeCase made({kShape, {12, 9, 10}, 1.0, 0.1}, 1);
+  return made;
+}
+
+// What each rank threw, by rank, after its type's name.
+std::vector<std::string> errors_of(const std::function<void(Communicator&)>& body) {
+  std::vector<std::string> errors(3);
+  const auto noting = [&](Communicator& comm) {
+    try {
+      body(comm);
+    } catch (const Error& error) {
+      errors[comm.rank().offset()] = error.type() + ": " + error.what();
+      throw;
+    }
+  };
+  EXPECT_THROW(run_ranks(3, noting, {.deadline_seconds = 10}), Error);
+  return errors;
+}
+
+std::vector<std::string> construction_errors(
+    const std::function<void(int rank, MoeShape&, std::vector<std::vector<int>>&, MoeOptions&)>& change) {
+  return errors_of([&](Communicator& comm) {
+    MoeShape shape = kShape;
+    std::vector<std::vector<int>> homes = {{0}, {0}, {1}, {1}, {2}, {2}};
+    MoeOptions options;
+    change(comm.rank().value(), shape, homes, options);
+    Arena arena(Device::cpu());
+    MoeLayer(comm, arena, shape, LayerPlacement(homes, comm.size()), options);
+  });
+}
+
+// All ranks see the same, but the first to throw may end the others before they do.
+auto is_mismatch(const char* what, int rank) {
+  const std::string why = std::string(what) + ": rank " + std::to_string(rank) + " has another than rank 0";
+  return AllOf(Contains(HasSubstr("InvalidArgument: " + why)), Each(HasSubstr(why)));
+}
+
+TEST(MoeLayerConstruction, NamesTheRankWhoseShapeDiffers) {
+  EXPECT_THAT(construction_errors([](int rank, MoeShape& shape, auto&, auto&) {
+                if (rank == 2) shape.expert.hidden = 32;
+              }),
+              is_mismatch("shape", 2));
+  EXPECT_THAT(construction_errors([](int rank, MoeShape& shape, auto&, auto&) {
+                if (rank == 1) shape.top_k = 3;
+              }),
+              is_mismatch("shape", 1));
+}
+
+TEST(MoeLayerConstruction, NamesTheRankWhosePlacementDiffers) {
+  EXPECT_THAT(construction_errors([](int rank, auto&, auto& homes, auto&) {
+                if (rank == 1) homes[4] = {2, 0};
+              }),
+              is_mismatch("placement", 1));
+}
+
+TEST(MoeLayerConstruction, NamesTheRankWhoseOptionsDiffer) {
+  const std::function<void(MoeOptions&)> changes[] = {
+      [](MoeOptions& o) { o.planner.kind = PlannerOptions::Kind::ep; },
+      [](MoeOptions& o) { o.planner.capacity_factor_thousandths = 1100; },
+      [](MoeOptions& o) { o.planner.min_segment = 1; },
+      [](MoeOptions& o) { o.planner.imbalance_threshold_thousandths = 0; },
+      [](MoeOptions& o) { o.max_tokens = 17; },
+      [](MoeOptions& o) { o.with_backward = false; }};
+  for (const auto& change : changes)
+    EXPECT_THAT(construction_errors([&](int rank, auto&, auto&, MoeOptions& options) {
+                  if (rank == 2) change(options);
+                }),
+                is_mismatch("options", 2));
+}
+
+TEST(MoeLayerConstruction, RefusesWhatNoLayerCanBe) {
+  EXPECT_THAT(construction_errors([](int, MoeShape& shape, auto&, auto&) { shape.num_experts = 7; }),
+              Each(HasSubstr("6 experts on 3 ranks")));
+  EXPECT_THAT(construction_errors([](int, MoeShape& shape, auto&, auto&) { shape.top_k = 0; }),
+              Each(HasSubstr("top_k")));
+  EXPECT_THAT(construction_errors([](int, auto&, auto&, MoeOptions& o) { o.max_tokens = 0; }),
+              Each(HasSubstr("max_tokens")));
+  EXPECT_THAT(construction_errors([](int, MoeShape& shape, auto&, auto&) { shape.expert.hidden = 0; }),
+              Each(HasSubstr("hidden")));
+}
+
+// One rank does something wrong with its layer; its own error, and that the others hear of it, is returned.
+std::string error_of_rank_1(const std::function<void(RankLayer&)>& wrong, MoeOptions options = {}) {
+  const std::vector<std::string> errors = errors_of([&](Communicator& comm) {
+    Arena arena(Device::cpu());
+    RankLayer rank(problem(), comm, arena, options);
+    rank.forward();
+    if (comm.rank() == RankId(1)) wrong(rank);
+    for (int step = 0; step < 100; ++step) rank.forward();
+  });
+  const std::string own = errors[1].substr(errors[1].find(": ") + 2);
+  for (int other : {0, 2})
+    EXPECT_THAT(errors[static_cast<std::size_t>(other)],
+                AllOf(HasSubstr("CommError: rank 1 "), HasSubstr(own)));
+  return errors[1];
+}
+
+TEST(MoeLayerForward, NamesTheTokenWithABadExpertId) {
+  for (std::int32_t bad : {6, -2, 1 << 30})
+    EXPECT_THAT(error_of_rank_1([&](RankLayer& rank) {
+                  TopK top_k = rank.top_k();
+                  std::vector<std::int32_t> ids(top_k.experts.begin(), top_k.experts.end());
+                  ids[11] = bad;
+                  top_k.experts = ids;
+                  rank.forward(top_k);
+                }),
+                AllOf(HasSubstr("InvalidArgument"),
+                      HasSubstr("expert id " + std::to_string(bad) + " at token 5"), HasSubstr("-1..5")));
+}
+
+TEST(MoeLayerForward, RefusesMoreTokensThanItWasMadeFor) {
+  const std::vector<std::int32_t> ids(26, 0);
+  const std::vector<float> weights(26, 1.0f);
+  const Tensor rows(13 * 16, DataType::f32);
+  EXPECT_THAT(error_of_rank_1([&](RankLayer& rank) {
+                Tensor output = rows;
+                rank.layer().forward({rows.data(), 13, 16, DataType::f32}, {13, 2, ids, weights},
+                                     {output.data(), 13, 16, DataType::f32});
+              }),
+              AllOf(HasSubstr("13 tokens"), HasSubstr("0..12")));
+}
+
+TEST(MoeLayerForward, RefusesViewsOfAnotherShape) {
+  EXPECT_THAT(error_of_rank_1([](RankLayer& rank) {
+                ConstRows hidden = rank.hidden(9);
+                hidden.columns = 17;
+                rank.layer().forward(hidden, rank.top_k(), rank.output(9));
+              }),
+              AllOf(HasSubstr("hidden"), HasSubstr("[9, 17] f32"), HasSubstr("[9, 16] f32")));
+  EXPECT_THAT(error_of_rank_1([](RankLayer& rank) {
+                rank.layer().forward(rank.hidden(9), rank.top_k(), rank.output(8));
+              }),
+              AllOf(HasSubstr("output"), HasSubstr("[8, 16] f32")));
+  EXPECT_THAT(error_of_rank_1([](RankLayer& rank) {
+                Rows output = rank.output(9);
+                output.type = DataType::bf16;
+                rank.layer().forward(rank.hidden(9), rank.top_k(), output);
+              }),
+              AllOf(HasSubstr("output"), HasSubstr("bf16")));
+  EXPECT_THAT(error_of_rank_1([](RankLayer& rank) {
+                TopK top_k = rank.top_k();
+                top_k.weights = top_k.weights.first(3);
+                rank.forward(top_k);
+              }),
+              AllOf(HasSubstr("top_k"), HasSubstr("3 weights")));
+  EXPECT_THAT(error_of_rank_1([](RankLayer& rank) {
+                ConstRows hidden = rank.hidden(9);
+                hidden.data = nullptr;
+                rank.layer().forward(hidden, rank.top_k(), rank.output(9));
+              }),
+              AllOf(HasSubstr("hidden"), HasSubstr("null")));
+}
+
+TEST(MoeLayerForward, RefusesToRunWithoutWeights) {
+  EXPECT_THAT(
+      errors_of([](Communicator& comm) {
+        Arena arena(Device::cpu());
+        MoeLayer layer(comm, arena, kShape, LayerPlacement::contiguous(6, 3));
+        layer.forward({nullptr, 0, 16, DataType::f32}, {0, 2, {}, {}}, {nullptr, 0, 16, DataType::f32});
+      }),
+      Contains(HasSubstr("set_weights before forward")));
+}
+
+TEST(MoeLayerWeights, AreRefusedInAnotherNumberOrWithAMissingTensor) {
+  EXPECT_THAT(error_of_rank_1([](RankLayer& rank) {
+                rank.layer().set_weights(problem().weights_of(std::vector{ExpertId(2)}));
+              }),
+              AllOf(HasSubstr("1 experts"), HasSubstr("the 2 at home on this rank")));
+  EXPECT_THAT(error_of_rank_1([](RankLayer& rank) {
+                auto weights = problem().weights_of(rank.layer().natives());
+                weights[1].down = nullptr;
+                rank.layer().set_weights(weights);
+              }),
+              AllOf(HasSubstr("weights of expert 3"), HasSubstr("missing")));
+}
+
+TEST(MoeLayerBackward, RefusesAStateThatHoldsNoStep) {
+  EXPECT_THAT(error_of_rank_1([](RankLayer& rank) { rank.backward(ForwardState()); }),
+              HasSubstr("holds no forward step"));
+}
+
+TEST(MoeLayerBackward, RefusesAStateForTheSecondTime) {
+  const std::vector<std::string> errors = errors_of([](Communicator& comm) {
+    Arena arena(Device::cpu());
+    RankLayer rank(problem(), comm, arena);
+    ForwardState state = rank.forward();
+    rank.backward(std::move(state));
+    EXPECT_FALSE(state);  // NOLINT(bugprone-use-after-move): what is left is defined
+    rank.backward(std::move(state));
+  });
+  EXPECT_THAT(errors, Contains(HasSubstr("holds no forward step")));
+}
+
+TEST(MoeLayerBackward, RefusesGradientsOfAnotherShape) {
+  EXPECT_THAT(error_of_rank_1([](RankLayer& rank) {
+                rank.layer().backward(rank.forward(), rank.grad_output(8), rank.gradients(9));
+              }),
+              HasSubstr("grad_output"));
+  EXPECT_THAT(error_of_rank_1([](RankLayer& rank) {
+                MoeGradients gradients = rank.gradients(9);
+                gradients.experts = gradients.experts.first(1);
+                rank.layer().backward(rank.forward(), rank.grad_output(9), gradients);
+              }),
+              HasSubstr("of 1 experts"));
+  EXPECT_THAT(error_of_rank_1([](RankLayer& rank) {
+                MoeGradients gradients = rank.gradients(9);
+                gradients.router_weights = gradients.router_weights.first(5);
+                rank.layer().backward(rank.forward(), rank.grad_output(9), gradients);
+              }),
+              AllOf(HasSubstr("gradient of router weights"), HasSubstr("5 numbers")));
+}
+
+TEST(MoeLayerBackward, IsRefusedByALayerThatWasMadeWithoutIt) {
+  MoeOptions options;
+  options.with_backward = false;
+  EXPECT_THAT(error_of_rank_1([](RankLayer& rank) { rank.backward(rank.forward()); }, options),
+              AllOf(HasSubstr("made without it"), HasSubstr("with_backward")));
+}
+
+TEST(ForwardStates, MayBeDroppedWithoutBackward) {
+  run_ranks(3, [](Communicator& comm) {
+    Arena arena(Device::cpu());
+    RankLayer rank(problem(), comm, arena);
+    for (int i = 0; i < 3; ++i) {
+      const ForwardState dropped = rank.forward();
+      EXPECT_GT(arena.in_use_bytes(), 0);
+    }
+    EXPECT_EQ(arena.in_use_bytes(), 0);
+    rank.step();
+    EXPECT_EQ(arena.in_use_bytes(), 0);
+  });
+}
+
+// Several in flight, consumed in another order: each must give the gradients that its own step gives alone.
+TEST(ForwardStates, InFlightKeepTheirOwnStepWhateverTheOrderOfBackward) {
+  std::vector<MoeCase> cases;
+  for (std::uint64_t seed = 0; seed < 4; ++seed)
+    cases.emplace_back(CaseShape{kShape, {12, 9, 10}, 2.0, 0.1}, seed);
+  run_ranks(3, [&](Communicator& comm) {
+    Arena arena(Device::cpu());
+    MoeOptions options;
+    options.planner = {PlannerOptions::Kind::level, 1000, 1, 0};
+    RankLayer rank(problem(), comm, arena, options);
+    const auto top_k = [&](std::size_t i) { return cases[i].top_k_of(comm.rank().value()); };
+    std::vector<Tensor> alone(4);
+    for (std::size_t i = 0; i < 4; ++i) {
+      rank.step(top_k(i));
+      alone[i] = rank.grad_hidden();
+    }
+    std::vector<ForwardState> states(4);
+    for (std::size_t i = 0; i < 4; ++i) states[i] = rank.forward(top_k(i));
+    for (std::size_t i : {2u, 0u, 3u, 1u}) {
+      rank.backward(std::move(states[i]), top_k(i));
+      EXPECT_TRUE(rank.grad_hidden() == alone[i]) << "state " << i;
+    }
+    EXPECT_EQ(arena.in_use_bytes(), 0);
+  });
+}
+
+}  // namespace
+}  // namespace evenkeel::testing
