@@ -1,0 +1,214 @@
+// Dispatch, an expert that multiplies by its number, and combine give weighted sums; each row crosses once
+// for each rank that needs it; gradients find their way back. All numbers are small integers or powers of
+// two, so that nothing rounds.
+#include "evenkeel/exchange/exchange.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "evenkeel/balance/planner.h"
+#include "evenkeel/comm/recording.h"
+#include "evenkeel/comm/thread/run_ranks.h"
+#include "evenkeel/device/cpu/rows.h"
+#include "evenkeel/device/cpu/stream.h"
+#include "tests/exchange/deal_oracle.h"
+
+namespace evenkeel::testing {
+namespace {
+
+constexpr std::int64_t kHidden = 5;
+
+float scale_of(std::int32_t expert) {
+  return static_cast<float>(expert % 7 + 1);
+}
+
+// Of a token's row on a rank.
+float element(int rank, std::size_t token, std::int64_t column) {
+  return static_cast<float>(
+      (static_cast<std::size_t>(rank) * 31 + token * 7 + static_cast<std::size_t>(column)) % 16);
+}
+
+struct Step {
+  Choices choices;
+  StepPlan plan;
+};
+
+Step random_step(unsigned seed) {
+  std::mt19937 random(seed);
+  Step step;
+  const int ranks = static_cast<int>(random() % 6) + 1;
+  step.choices = random_choices(random, ranks);
+  const LayerPlacement placement = random_placement(random, step.choices.num_experts, ranks, seed % 2 == 0);
+  if (seed % 4 == 3)
+    fill_random_plan(random, step.choices.counts(), placement, step.plan);
+  else
+    make_planner({static_cast<PlannerOptions::Kind>(seed % 4), 1000, 3, 0})
+        ->plan(step.choices.counts(), placement, step.plan);
+  return step;
+}
+
+// One rank: its tokens, and the expert's arithmetic on whatever is here.
+class Rank {
+ public:
+  Rank(const Step& step, Communicator& comm, DataType type)
+      : step_(step),
+        me_(comm.rank().value()),
+        type_(type),
+        ids_(step.choices.ids[comm.rank().offset()]),
+        tokens_(static_cast<std::int64_t>(ids_.size()) / step.choices.k) {
+    std::vector<float> exact;
+    for (std::size_t t = 0; t < static_cast<std::size_t>(tokens_); ++t)
+      for (std::int64_t c = 0; c < kHidden; ++c) exact.push_back(element(me_, t, c));
+    rows_.resize(exact.size() * static_cast<std::size_t>(bytes_of(type)));
+    rows::from_f32(static_cast<std::int64_t>(exact.size()), exact.data(), rows_.data(), type);
+    for (std::size_t a = 0; a < ids_.size(); ++a)
+      weights_.push_back(a % 3 == 0 ? 0.5f : a % 3 == 1 ? 1.0f : 2.0f);
+  }
+
+  TopK top_k() const { return {tokens_, step_.choices.k, ids_, weights_}; }
+  const void* rows() const { return rows_.data(); }
+  const std::vector<float>& weights() const { return weights_; }
+  std::vector<std::byte> room() const { return std::vector<std::byte>(rows_.size()); }
+
+  void run_experts(const Dispatched& dispatched, const Buffer& results) const {
+    for_each_position(dispatched, [&](std::size_t in, std::size_t out, float scale) {
+      std::vector<float> row = row_at(dispatched.rows(), in);
+      for (float& value : row) value *= scale;
+      rows::from_f32(kHidden, row.data(),
+                     rows::at(results.data(), static_cast<std::int64_t>(out) * kHidden, type_), type_);
+    });
+  }
+
+  void run_experts_backward(const Dispatched& dispatched, const Exchange::GradientRows& incoming,
+                            const Exchange::ComputedGradients& computed) const {
+    for_each_position(dispatched, [&](std::size_t in, std::size_t out, float scale) {
+      const std::vector<float> row = row_at(incoming.rows, in);
+      const float weight = incoming.weights.as<float>()[out];
+      for (std::size_t c = 0; c < static_cast<std::size_t>(kHidden); ++c)
+        computed.rows.as<float>()[in * static_cast<std::size_t>(kHidden) + c] += weight * scale * row[c];
+      computed.weights.as<float>()[out] = scale * row[1];
+    });
+  }
+
+  // Both output and gradient of hidden, since the expert is linear and the gradient that comes is the row.
+  void expect_weighted_sums(const std::vector<std::byte>& actual, const std::string& what) const {
+    std::vector<float> sums(static_cast<std::size_t>(tokens_ * kHidden));
+    rows::to_f32(tokens_ * kHidden, actual.data(), type_, sums.data());
+    const auto k = static_cast<std::size_t>(step_.choices.k);
+    for (std::size_t t = 0; t < static_cast<std::size_t>(tokens_); ++t)
+      for (std::int64_t c = 0; c < kHidden; ++c) {
+        float expected = 0;
+        for (std::size_t i = t * k; i < (t + 1) * k; ++i)
+          if (ids_[i] >= 0) expected += weights_[i] * scale_of(ids_[i]) * element(me_, t, c);
+        if (type_ == DataType::bf16) expected = static_cast<float>(bf16(expected));
+        ASSERT_EQ(sums[t * static_cast<std::size_t>(kHidden) + static_cast<std::size_t>(c)], expected)
+            << what;
+      }
+  }
+
+  void expect_weight_gradients(const std::vector<float>& actual, const std::string& what) const {
+    for (std::size_t a = 0; a < ids_.size(); ++a) {
+      const auto token = a / static_cast<std::size_t>(step_.choices.k);
+      ASSERT_EQ(actual[a], ids_[a] < 0 ? 0.0f : scale_of(ids_[a]) * element(me_, token, 1)) << what;
+    }
+  }
+
+ private:
+  std::vector<float> row_at(const Buffer& rows, std::size_t row) const {
+    std::vector<float> wide(static_cast<std::size_t>(kHidden));
+    rows::to_f32(kHidden, rows::at(rows.data(), static_cast<std::int64_t>(row) * kHidden, type_), type_,
+                 wide.data());
+    return wide;
+  }
+  template <class Body>
+  static void for_each_position(const Dispatched& dispatched, const Body& body) {
+    for (const Dispatched::Group& group : dispatched.groups())
+      for (auto i = static_cast<std::size_t>(group.begin); i < static_cast<std::size_t>(group.end); ++i)
+        body(static_cast<std::size_t>(dispatched.input_row()[i]),
+             static_cast<std::size_t>(dispatched.output_row()[i]), scale_of(group.expert.value()));
+  }
+
+  const Step& step_;
+  int me_;
+  DataType type_;
+  const std::vector<std::int32_t>& ids_;
+  std::int64_t tokens_;
+  std::vector<std::byte> rows_;
+  std::vector<float> weights_;
+};
+
+// What a rank sends to others, from the listed deal.
+struct Sent {
+  std::int64_t rows = 0;
+  std::int64_t positions = 0;
+  std::int64_t peers = 0;
+};
+
+Sent sent_by(const Step& step, int rank) {
+  const auto to = destinations(step.choices, step.plan)[static_cast<std::size_t>(rank)];
+  std::set<std::pair<std::size_t, int>> rows;
+  std::set<int> peers;
+  Sent sent;
+  for (std::size_t a = 0; a < to.size(); ++a) {
+    if (to[a] < 0 || to[a] == rank) continue;
+    rows.insert({a / static_cast<std::size_t>(step.choices.k), to[a]});
+    peers.insert(to[a]);
+    ++sent.positions;
+  }
+  sent.rows = static_cast<std::int64_t>(rows.size());
+  sent.peers = static_cast<std::int64_t>(peers.size());
+  return sent;
+}
+
+void expect_bytes(const RecordingCommunicator& recorded, const Sent& sent, std::int64_t row_bytes) {
+  EXPECT_EQ(recorded.record("dispatch indices").bytes_sent, 4 * (sent.positions + sent.peers));
+  EXPECT_EQ(recorded.record("dispatch").bytes_sent, sent.rows * row_bytes);
+  EXPECT_EQ(recorded.record("combine").bytes_received, sent.positions * row_bytes);
+  EXPECT_EQ(recorded.record("dispatch router weights").bytes_sent, 4 * sent.positions);
+  EXPECT_EQ(recorded.record("dispatch gradients").bytes_sent, sent.rows * row_bytes);
+  EXPECT_EQ(recorded.record("combine gradients").bytes_received, sent.rows * row_bytes + 4 * sent.positions);
+}
+
+class Exchanged : public ::testing::TestWithParam<DataType> {};
+
+TEST_P(Exchanged, RowsComeBackAsWeightedSumsAndGradientsLikewiseWithNoRowSentTwice) {
+  const DataType type = GetParam();
+  for (unsigned seed = 0; seed < 40; ++seed) {
+    const Step step = random_step(seed);
+    const std::string what = "seed " + std::to_string(seed);
+    run_ranks(step.choices.num_ranks(), [&](Communicator& comm) {
+      RecordingCommunicator recorded(comm);
+      Arena arena(Device::cpu());
+      CpuStream stream;
+      Exchange exchange(recorded, stream, arena, kHidden, type);
+      const Rank rank(step, comm, type);
+      std::vector<std::byte> output = rank.room(), grad_hidden = rank.room();
+      std::vector<float> grad_weights(rank.weights().size());
+      {
+        const Dispatched dispatched =
+            exchange.dispatch(rank.rows(), rank.top_k(), step.choices.counts(), step.plan);
+        {
+          const Buffer results = exchange.result_buffer(dispatched);
+          rank.run_experts(dispatched, results);
+          exchange.combine(dispatched, results, rank.weights(), output.data());
+        }
+        const Exchange::GradientRows incoming =
+            exchange.dispatch_gradients(dispatched, rank.rows(), rank.weights());
+        Exchange::ComputedGradients computed = exchange.gradient_buffer(dispatched);
+        rank.run_experts_backward(dispatched, incoming, computed);
+        exchange.combine_gradients(dispatched, std::move(computed), grad_hidden.data(), grad_weights);
+      }
+      rank.expect_weighted_sums(output, what + ", output");
+      if (type == DataType::f32) rank.expect_weighted_sums(grad_hidden, what + ", gradient");
+      rank.expect_weight_gradients(grad_weights, what);
+      expect_bytes(recorded, sent_by(step, comm.rank().value()), kHidden * bytes_of(type));
+      EXPECT_EQ(arena.in_use_bytes(), 0);
+    });
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, Exchanged, ::testing::Values(DataType::f32, DataType::bf16));
+
+}  // namespace
+}  // namespace evenkeel::testing

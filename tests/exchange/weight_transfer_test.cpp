@@ -1,0 +1,132 @@
+// Weights arrive as they were sent, and gradients of what was lent are added at the owner.
+#include "evenkeel/exchange/weight_transfer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "evenkeel/comm/thread/run_ranks.h"
+
+namespace evenkeel::testing {
+namespace {
+
+constexpr std::array<std::int64_t, kExpertParts> kElements = {70, 33, 0, 5};
+constexpr std::int64_t kAll = 70 + 33 + 5;
+
+// `segments[e]` are the ranks that compute expert e, one assignment each.
+StepPlan plan_of(const LayerPlacement& placement, const std::vector<std::vector<int>>& segments) {
+  StepPlan plan;
+  plan.begin(placement);
+  for (std::size_t e = 0; e < segments.size(); ++e) {
+    plan.begin_expert(ExpertId(e));
+    for (int rank : segments[e]) plan.give(RankId(rank), 1);
+  }
+  return plan;
+}
+
+template <class Part, class Number>
+std::array<Part, kExpertParts> cut(std::vector<Number>& all) {
+  std::array<Part, kExpertParts> parts;
+  std::size_t begin = 0;
+  for (std::size_t p = 0; p < kExpertParts; ++p) {
+    const auto part = std::span(all).subspan(begin, static_cast<std::size_t>(kElements[p]));
+    if constexpr (std::is_same_v<Part, std::span<const std::byte>>)
+      parts[p] = std::as_bytes(part);
+    else
+      parts[p] = part;
+    begin += part.size();
+  }
+  return parts;
+}
+
+float weight(std::size_t expert, std::size_t i) {
+  return static_cast<float>(expert * 1000 + i);
+}
+float gradient(int rank, std::size_t expert, std::size_t i) {
+  return static_cast<float>((rank + 1) * 1000) + weight(expert, i);
+}
+
+// Lends what the plan says, and sends gradients back twice; every rank checks what it gets.
+void expect_lending(const LayerPlacement& placement, const std::vector<std::vector<int>>& segments) {
+  const StepPlan plan = plan_of(placement, segments);
+  run_ranks(placement.num_ranks(), [&](Communicator& comm) {
+    const RankId me = comm.rank();
+    Arena arena(Device::cpu());
+    std::vector<std::vector<float>> weights(segments.size()), owned(segments.size());
+    std::vector<ExpertParts> natives(segments.size());
+    std::vector<GradientParts> owned_parts(segments.size());
+    for (ExpertId expert : placement.natives(me)) {
+      const std::size_t e = expert.offset();
+      for (std::size_t i = 0; i < kAll; ++i) weights[e].push_back(weight(e, i));
+      natives[e] = cut<std::span<const std::byte>>(weights[e]);
+      owned[e].assign(kAll, 0.25f);
+      if (placement.owner(expert) == me) owned_parts[e] = cut<std::span<float>>(owned[e]);
+    }
+    WeightTransfer transfer(comm, arena, kElements, sizeof(float));
+    transfer.start(plan, natives);
+    transfer.receive();
+    std::vector<ExpertId> expected;
+    for (const Transfer& each : plan.transfers())
+      if (each.to == me) expected.push_back(each.expert);
+    ASSERT_EQ(transfer.borrowed().size(), expected.size());
+    for (std::size_t b = 0; b < expected.size(); ++b) {
+      const WeightTransfer::Borrowed& borrowed = transfer.borrowed()[b];
+      EXPECT_EQ(borrowed.expert, expected[b]);
+      std::size_t i = 0;
+      for (const auto& part : borrowed.parts) {
+        EXPECT_EQ(reinterpret_cast<std::uintptr_t>(part.data()) % 64, 0u);
+        for (std::size_t n = 0; n < part.size() / 4; ++n, ++i)
+          ASSERT_EQ(reinterpret_cast<const float*>(part.data())[n], weight(borrowed.expert.offset(), i));
+      }
+      EXPECT_EQ(i, static_cast<std::size_t>(kAll));
+    }
+    for (int step = 0; step < 2; ++step) {
+      transfer.open_gradients(plan, placement);
+      for (const WeightTransfer::Away& away : transfer.away()) {
+        std::size_t i = 0;
+        for (const auto& part : away.parts)
+          for (float& value : part) {
+            ASSERT_EQ(value, 0.0f);
+            value += gradient(me.value(), away.expert.offset(), i++);
+          }
+      }
+      transfer.return_gradients(owned_parts);
+    }
+    transfer.finish();
+    EXPECT_EQ(arena.in_use_bytes(), 0);
+    for (ExpertId expert : placement.natives(me)) {
+      const std::size_t e = expert.offset();
+      for (std::size_t i = 0; i < kAll; ++i) {
+        float sum = 0.25f;
+        for (int rank = 0; rank < placement.num_ranks(); ++rank)
+          if (rank != me.value() && std::ranges::count(segments[e], rank) > 0 &&
+              placement.owner(expert) == me)
+            sum += 2 * gradient(rank, e, i);
+        ASSERT_EQ(owned[e][i], sum) << "expert " << e << " at rank " << me.value();
+      }
+    }
+  });
+}
+
+TEST(WeightTransfer, ServesRanksThatLendToEachOther) {
+  expect_lending(LayerPlacement({{0}, {1}}, 2), {{0, 1}, {1, 0}});
+}
+
+TEST(WeightTransfer, ServesACircleOfLenders) {
+  expect_lending(LayerPlacement({{0}, {1}, {2}, {3}}, 4), {{0, 1}, {1, 2}, {2, 3}, {3, 0}});
+}
+
+TEST(WeightTransfer, LendsOneExpertToManyAndManyToOne) {
+  expect_lending(LayerPlacement({{0}, {0}, {1}, {2}}, 4), {{0, 1, 2, 3}, {3}, {1, 3}, {3, 2, 3}});
+}
+
+TEST(WeightTransfer, TakesGradientsOfCopiesHomeWithoutLendingThem) {
+  expect_lending(LayerPlacement({{1, 0}, {2, 1, 0}}, 3), {{0, 1, 2}, {0, 1, 0}});
+}
+
+TEST(WeightTransfer, HasNothingToDoWhereEverythingStaysAtHome) {
+  expect_lending(LayerPlacement({{0}, {1}}, 2), {{0}, {1}});
+}
+
+}  // namespace
+}  // namespace evenkeel::testing
