@@ -133,7 +133,7 @@ void RowLadder::keep_agreeing_rungs() {
   rungs_ = std::move(agreeing_rungs);
 }
 
-// The rungs that compute the sample's rows, at two positions, to the reference's bits; none if even the
+// The rungs that compute the sample's rows, at other positions, to the reference's bits; none if even the
 // reference's own bits depend on a row's position.
 std::vector<std::size_t> RowLadder::agreeing(const Rung& reference, Sample& sample) const {
   const auto row = [&](std::int64_t r) { return sample.a.data() + r * in_ * bytes_of(type_); };
@@ -149,8 +149,7 @@ std::vector<std::size_t> RowLadder::agreeing(const Rung& reference, Sample& samp
   std::vector<std::size_t> kept;
   if (reference.rows < kMaxRows && !agrees_at(reference, 7)) return kept;
   for (std::size_t i = 0; i < rungs_.size(); ++i)
-    if (agrees_at(rungs_[i], 0) && agrees_at(rungs_[i], std::min<std::int64_t>(5, kMaxRows - rungs_[i].rows)))
-      kept.push_back(i);
+    if (agrees_at(rungs_[i], std::min<std::int64_t>(5, kMaxRows - rungs_[i].rows))) kept.push_back(i);
   return kept;
 }
 

@@ -5,9 +5,9 @@
 //            products take; and primitives of different m may round differently.
 // Method     Primitives for a ladder of row counts, made once. m rows run on the next rung, over rows of
 //            padding whose results are thrown away. A self-test multiplies the same rows on every rung, at
-//            two positions, and keeps the rungs that agree bit by bit with a reference rung.
+//            another position than the reference rung did, and keeps those that agree bit by bit.
 // Guarantee  With Bits::of_the_row_alone, and where bitwise() holds, a row of C depends on that row of A and
-// on B alone. Cost       Padding of at most 3 rows up to 128 and 7 above; the self-test runs each rung twice.
+// on B alone. Cost       Padding of at most 3 rows up to 128 and 7 above; the self-test runs each rung once.
 #pragma once
 
 #include <cstddef>
