@@ -1,0 +1,130 @@
+// The products: equal bits for every row count where that is promised, padding that means nothing, gradients
+// that add.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "evenkeel/compute/cpu/internal/gradient_product.h"
+#include "evenkeel/compute/cpu/internal/row_ladder.h"
+#include "evenkeel/device/cpu/rows.h"
+
+namespace evenkeel::internal {
+namespace {
+
+// Numbers of a type, on a boundary of a cache line.
+class Numbers {
+ public:
+  Numbers(std::int64_t count, DataType type, float scale, unsigned seed)
+      : type_(type), lines_(size(count, type)) {
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal(0, scale);
+    std::vector<float> values(static_cast<std::size_t>(count));
+    for (float& value : values) value = scale == 0 ? 0.0f : normal(random);
+    rows::from_f32(count, values.data(), data(), type);
+  }
+  std::byte* data(std::int64_t i = 0) { return rows::at(lines_.data(), i, type_); }
+  double operator[](std::int64_t i) {
+    float value = 0;
+    rows::to_f32(1, data(i), type_, &value);
+    return static_cast<double>(value);
+  }
+
+ private:
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
+  static std::size_t size(std::int64_t count, DataType type) {
+    return static_cast<std::size_t>((count * bytes_of(type) + 63) / 64 + 1);
+  }
+  DataType type_;
+  std::vector<Line> lines_;
+};
+
+class Products : public ::testing::TestWithParam<DataType> {};
+
+TEST_P(Products, OfARowAreTheSameBitsForEveryRowCountWherePromised) {
+  const DataType type = GetParam();
+  // The last is one where primitives of some CPUs disagree with each other.
+  const std::pair<std::int64_t, std::int64_t> shapes[] = {{17, 31}, {64, 96}, {200, 48}, {2880, 128}};
+  for (const auto& [in, out] : shapes) {
+    const RowLadder ladder(in, out, type, RowLadder::Plain::out_by_in, RowLadder::Bits::of_the_row_alone);
+    if (!ladder.bitwise()) continue;  // the layer then says so
+    Numbers a(RowLadder::kMaxRows * in, type, 1, 1), plain(in * out, type, 0.1f, 2);
+    Numbers packed(ladder.packed_bytes(), DataType::f32, 0, 0),
+        scratch(ladder.scratch_bytes() + 64, DataType::f32, 0, 0);
+    ladder.pack(plain.data(), packed.data());
+    Numbers single(RowLadder::kMaxRows * out, DataType::f32, 0, 0),
+        many(RowLadder::kMaxRows * out, DataType::f32, 0, 0);
+    Numbers row(RowLadder::kMaxRows * in, type, 0, 0);
+    std::vector<float> expected(static_cast<std::size_t>(RowLadder::kMaxRows * out));
+    for (std::int64_t r = 0; r < RowLadder::kMaxRows; ++r) {
+      std::memcpy(row.data(), a.data(r * in), static_cast<std::size_t>(in * bytes_of(type)));
+      ladder.run(1, row.data(), packed.data(), reinterpret_cast<float*>(single.data()), scratch.data());
+      std::memcpy(&expected[static_cast<std::size_t>(r * out)], single.data(),
+                  static_cast<std::size_t>(out) * 4);
+    }
+    for (std::int64_t m = 1; m <= ladder.max_rows(); m += in > 1000 ? 9 : 1) {
+      ladder.run(m, a.data(), packed.data(), reinterpret_cast<float*>(many.data()), scratch.data());
+      ASSERT_EQ(std::memcmp(many.data(), expected.data(), static_cast<std::size_t>(m * out) * 4), 0)
+          << in << " x " << out << ", " << m << " rows";
+    }
+  }
+}
+
+TEST_P(Products, AreTheSumsOfProductsForBothLayoutsOfTheWeights) {
+  const DataType type = GetParam();
+  constexpr std::int64_t in = 37, out = 21, m = 19;
+  for (auto layout : {RowLadder::Plain::out_by_in, RowLadder::Plain::in_by_out}) {
+    const RowLadder ladder(in, out, type, layout, RowLadder::Bits::any);
+    Numbers a(RowLadder::kMaxRows * in, type, 1, 1), plain(in * out, type, 1, 2),
+        c(RowLadder::kMaxRows * out, DataType::f32, 0, 0);
+    Numbers packed(ladder.packed_bytes(), DataType::f32, 0, 0),
+        scratch(ladder.scratch_bytes() + 64, DataType::f32, 0, 0);
+    ladder.pack(plain.data(), packed.data());
+    ladder.run(m, a.data(), packed.data(), reinterpret_cast<float*>(c.data()), scratch.data());
+    for (std::int64_t r = 0; r < m; ++r)
+      for (std::int64_t n = 0; n < out; ++n) {
+        double sum = 0, magnitude = 0;
+        for (std::int64_t k = 0; k < in; ++k) {
+          const double term =
+              a[r * in + k] * plain[layout == RowLadder::Plain::out_by_in ? n * in + k : k * out + n];
+          sum += term;
+          magnitude += std::abs(term);
+        }
+        ASSERT_NEAR(c[r * out + n], sum, 0x1p-24 * in * magnitude);
+      }
+  }
+}
+
+TEST_P(Products, OfGradientsAreAddedAndPaddingChangesNothing) {
+  const DataType type = GetParam();
+  constexpr std::int64_t M = 13, N = 22;
+  const GradientProduct product(M, N, type);
+  Numbers scratch(product.scratch_bytes() + 64, DataType::f32, 0, 0);
+  for (std::int64_t k : {1, 2, 15, 16, 17, 100, 255, 256}) {
+    const std::int64_t padded = GradientProduct::padded(k);
+    ASSERT_EQ(padded % 16, 0);
+    Numbers a(padded * M, type, 1, 3), b(padded * N, type, 1, 4), c(M * N, DataType::f32, 1, 5),
+        before(M * N, DataType::f32, 1, 5);
+    std::memset(a.data(k * M), 0, static_cast<std::size_t>((padded - k) * M * bytes_of(type)));
+    std::memset(b.data(k * N), 0, static_cast<std::size_t>((padded - k) * N * bytes_of(type)));
+    product.add(k, a.data(), b.data(), reinterpret_cast<float*>(c.data()), scratch.data());
+    for (std::int64_t i = 0; i < M; ++i)
+      for (std::int64_t j = 0; j < N; ++j) {
+        double sum = before[i * N + j], magnitude = std::abs(sum);
+        for (std::int64_t r = 0; r < k; ++r) {
+          sum += a[r * M + i] * b[r * N + j];
+          magnitude += std::abs(a[r * M + i] * b[r * N + j]);
+        }
+        ASSERT_NEAR(c[i * N + j], sum, 0x1p-24 * static_cast<double>(k + 1) * magnitude) << k;
+      }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, Products, ::testing::Values(DataType::f32, DataType::bf16));
+
+}  // namespace
+}  // namespace evenkeel::internal
