@@ -177,6 +177,8 @@ TEST(MakeCpuExpertFfn, SharesOneObjectAndRefusesShapesWithoutRowsOrColumns) {
   EXPECT_NE(make_cpu_expert_ffn(shape, false), first);
   EXPECT_THROW(make_cpu_expert_ffn({0, 8, Activation::swiglu, false, DataType::f32}, true), InvalidArgument);
   EXPECT_THROW(make_cpu_expert_ffn({8, -1, Activation::swiglu, false, DataType::f32}, true), InvalidArgument);
+  EXPECT_THROW(make_cpu_expert_ffn({63, 8, Activation::swiglu, false, DataType::bf16}, true), Unsupported);
+  EXPECT_THROW(make_cpu_expert_ffn({8, 63, Activation::gelu, false, DataType::bf16}, true), Unsupported);
 }
 
 }  // namespace

@@ -323,6 +323,11 @@ void require_shape(const ExpertShape& shape) {
     throw InvalidArgument("hidden", fmt::format("{}", shape.hidden), fmt::format("1..{}", kMost));
   if (shape.intermediate < 1 || shape.intermediate > kMost)
     throw InvalidArgument("intermediate", fmt::format("{}", shape.intermediate), fmt::format("1..{}", kMost));
+  // oneDNN 2.6 makes such products with an AMX instruction that the CPU refuses (SIGILL).
+  constexpr std::int64_t kFatalInner = 63;
+  if (shape.type == DataType::bf16 && (shape.hidden == kFatalInner || shape.intermediate == kFatalInner))
+    throw Unsupported(
+        "oneDNN cannot multiply bf16 rows of 63 elements; take another hidden or intermediate size");
 }
 
 }  // namespace

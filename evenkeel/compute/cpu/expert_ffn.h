@@ -14,7 +14,8 @@ namespace evenkeel {
 
 // The feed-forward network of a shape; immutable, for any number of threads at once. Calls with equal
 // arguments share one object. `with_backward` also makes what backward needs.
-// Throws InvalidArgument for a shape without rows or columns, Unsupported where the CPU lacks the type.
+// Throws InvalidArgument for a shape without rows or columns, Unsupported where oneDNN or the CPU cannot
+// multiply the type.
 std::shared_ptr<const ExpertFfn> make_cpu_expert_ffn(const ExpertShape& shape, bool with_backward);
 
 }  // namespace evenkeel

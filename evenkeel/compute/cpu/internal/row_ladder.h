@@ -7,7 +7,8 @@
 //            padding whose results are thrown away. A self-test multiplies the same rows on every rung, at
 //            another position than the reference rung did, and keeps those that agree bit by bit.
 // Guarantee  With Bits::of_the_row_alone, and where bitwise() holds, a row of C depends on that row of A and
-// on B alone. Cost       Padding of at most 3 rows up to 128 and 7 above; the self-test runs each rung once.
+//            on B alone.
+// Cost       Padding of at most 3 rows up to 128 and 7 above; the self-test runs each rung once.
 #pragma once
 
 #include <cstddef>
