@@ -5,10 +5,13 @@
 #include <functional>
 #include <iterator>
 #include <string_view>
+#include <thread>
 
 #include "cli/step_samples.h"
+#include "cli/turns.h"
 #include "evenkeel/comm/recording.h"
 #include "evenkeel/comm/thread/run_ranks.h"
+#include "evenkeel/compute/cpu/expert_ffn.h"
 
 namespace evenkeel::cli {
 
@@ -33,6 +36,7 @@ struct Shared {
   const std::vector<Batch>& batches;
   const Inspect& inspect;
   const Progress& progress;
+  std::shared_ptr<std::counting_semaphore<>> cores;  // for ranks that must share them
   std::vector<PlannerOptions> slots;
   std::vector<StepSamples> samples;  // by batch
   std::vector<Figures> figures;      // by batch; rank 0 writes plans into them
@@ -73,6 +77,9 @@ MoeOptions layer_options(const Shared& shared, std::function<void(const StepStat
   for (const Batch& batch : shared.batches)
     options.max_tokens = std::max(options.max_tokens, batch.most_tokens());
   options.with_backward = shared.setup.backward;
+  if (shared.cores != nullptr)
+    options.experts =
+        in_turns(make_cpu_expert_ffn(shared.setup.shape.expert, options.with_backward), shared.cores);
   options.on_step = std::move(on_step);
   return options;
 }
@@ -253,7 +260,9 @@ std::int64_t PlannerFigures::worst_peak_bytes() const {
 std::vector<Figures> measure(const ExperimentSetup& setup, const std::vector<Batch>& batches,
                              const Inspect& inspect, const Progress& progress) {
   const int ranks = setup.placement.num_ranks();
-  Shared shared{setup, batches, inspect, progress, {}, {}, {}, room_for_results(setup, batches)};
+  Shared shared{setup, batches, inspect, progress, nullptr, {}, {}, {}, room_for_results(setup, batches)};
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  if (cores > 0 && ranks > cores) shared.cores = std::make_shared<std::counting_semaphore<>>(cores);
   PlannerOptions plain;
   plain.kind = PlannerOptions::Kind::ep;
   shared.slots = {plain, plain};

@@ -1,0 +1,58 @@
+#include "cli/turns.h"
+
+#include <utility>
+
+namespace evenkeel::cli {
+
+namespace {
+
+class Turn {
+ public:
+  explicit Turn(std::counting_semaphore<>& slots) : slots_(slots) { slots_.acquire(); }
+  ~Turn() { slots_.release(); }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  std::counting_semaphore<>& slots_;
+};
+
+class InTurns final : public ExpertFfn {
+ public:
+  InTurns(std::shared_ptr<const ExpertFfn> inner, std::shared_ptr<std::counting_semaphore<>> slots)
+      : inner_(std::move(inner)), slots_(std::move(slots)) {}
+
+  const ExpertShape& shape() const override { return inner_->shape(); }
+  const BitwiseReport& bitwise() const override { return inner_->bitwise(); }
+  std::int64_t prepared_bytes(Pass pass) const override { return inner_->prepared_bytes(pass); }
+  std::int64_t workspace_bytes(Pass pass) const override { return inner_->workspace_bytes(pass); }
+  std::int64_t saved_bytes_per_position() const override { return inner_->saved_bytes_per_position(); }
+  void prepare(const ExpertWeights& weights, Pass pass, std::span<std::byte> prepared) const override {
+    inner_->prepare(weights, pass, prepared);
+  }
+
+  void forward(const ExpertBatch& batch, const void* input, void* output, std::span<std::byte> saved,
+               std::span<std::byte> workspace) const override {
+    const Turn turn(*slots_);
+    inner_->forward(batch, input, output, saved, workspace);
+  }
+  void backward(const ExpertBatch& batch, const void* input, const void* grad_output,
+                std::span<const float> weight, std::span<const std::byte> saved, float* grad_input,
+                std::span<float> grad_weight, std::span<std::byte> workspace) const override {
+    const Turn turn(*slots_);
+    inner_->backward(batch, input, grad_output, weight, saved, grad_input, grad_weight, workspace);
+  }
+
+ private:
+  std::shared_ptr<const ExpertFfn> inner_;
+  std::shared_ptr<std::counting_semaphore<>> slots_;
+};
+
+}  // namespace
+
+std::shared_ptr<const ExpertFfn> in_turns(std::shared_ptr<const ExpertFfn> inner,
+                                          std::shared_ptr<std::counting_semaphore<>> slots) {
+  return std::make_shared<InTurns>(std::move(inner), std::move(slots));
+}
+
+}  // namespace evenkeel::cli
