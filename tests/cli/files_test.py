@@ -48,7 +48,9 @@ class Files(CommandTest):
         self.assert_refused(words, 2, "InvalidArgument", "--layer", "0..7")
         self.assert_refused([*words, "--layer", 8], 2, "InvalidArgument", "--layer: 8", "0..7")
         self.assert_refused([*words, "--layer", 4, "--top-k", 2], 2, "InvalidArgument", "--top-k: 2")
-        self.assert_refused([*words, "--layer", 4, "--weights", LAYER, "--hidden", 64], 2, "InvalidArgument", "--hidden: 64")
+        self.assert_refused(
+            [*words, "--layer", 4, "--weights", LAYER, "--hidden", 64], 2, "InvalidArgument", "--hidden: 64"
+        )
         self.assert_refused([*words, "--layer", 4, "--tokens", 100000], 2, "InvalidArgument", "--tokens", "0..20480")
         self.assert_refused([*words, "--layer", 4, "--sequences", "0:161"], 2, "InvalidArgument", "160 sequences")
         self.assert_refused([*words, "--layer", 4, "--experts", 16], 3, "ParseError", "expert id")
