@@ -24,11 +24,12 @@ Exchange::Exchange(Communicator& comm, Stream& stream, Arena& arena, std::int64_
   receives_.reserve(2 * static_cast<std::size_t>(comm.size()));
 }
 
-// Carries out the collected sends and receives and waits for them.
-void Exchange::finish(const char* name) {
-  comm_.send_receive(sends_, receives_, stream_, name).wait();
+// Posts the collected sends and receives as one operation.
+Event Exchange::post(const char* name) {
+  const Event event = comm_.send_receive(sends_, receives_, stream_, name);
   sends_.clear();
   receives_.clear();
+  return event;
 }
 
 Dispatched Exchange::dispatch(const void* hidden, const TopK& top_k, const Counts& counts,
@@ -45,7 +46,7 @@ Dispatched Exchange::dispatch(const void* hidden, const TopK& top_k, const Count
       receives_.push_back({rank, std::as_writable_bytes(routes.message_from(rank))});
     }
     std::ranges::copy(routes.message_to(me), routes.message_from(me).begin());
-    finish("dispatch indices");
+    post("dispatch indices").wait();
     routes.inward();
   }
   dispatched.rows_ = arena_.allocate(dispatched.rows_here * row_bytes(), "dispatched rows");
@@ -65,9 +66,7 @@ void Exchange::exchange_rows(const Dispatched& dispatched, const void* by_token,
     sends_.push_back({rank, part(packed.bytes(), peer.out_row, peer.out_rows, row_bytes())});
     receives_.push_back({rank, part(rows_here, peer.in_row, peer.in_rows, row_bytes())});
   }
-  const Event exchanged = comm_.send_receive(sends_, receives_, stream_, name);
-  sends_.clear();
-  receives_.clear();
+  const Event exchanged = post(name);
   const Dispatched::Peer& own = dispatched.peers()[comm_.rank().offset()];
   rows::gather(own.in_rows, dispatched.token_here().data(), hidden_, by_token,
                part(rows_here, own.in_row, own.in_rows, row_bytes()).data(), type_);
@@ -99,7 +98,7 @@ void Exchange::send_home(const Dispatched& dispatched, std::span<std::byte> all,
 void Exchange::combine(const Dispatched& dispatched, const Buffer& results, std::span<const float> weights,
                        void* output) {
   send_home(dispatched, results.bytes(), row_bytes(), Unit::position);
-  finish("combine");
+  post("combine").wait();
   const auto k = static_cast<std::size_t>(dispatched.k);
   for (std::size_t t = 0; t < static_cast<std::size_t>(dispatched.tokens); ++t)
     rows::weighted_sum(hidden_, type_, dispatched.k, &dispatched.result_slot()[t * k], &weights[t * k],
@@ -128,7 +127,7 @@ Exchange::GradientRows Exchange::dispatch_gradients(const Dispatched& dispatched
     receives_.push_back(
         {rank, part(here.weights.bytes(), peer.in_position, peer.in_positions, sizeof(float))});
   }
-  finish("dispatch router weights");
+  post("dispatch router weights").wait();
   exchange_rows(dispatched, grad_output, here.rows.bytes(), "dispatch gradients");
   return here;
 }
@@ -156,7 +155,7 @@ void Exchange::combine_gradients(const Dispatched& dispatched, ComputedGradients
   }
   send_home(dispatched, rows.bytes(), row_bytes(), Unit::row);
   send_home(dispatched, gradients.weights.bytes(), sizeof(float), Unit::position);
-  finish("combine gradients");
+  post("combine gradients").wait();
 
   const auto k = static_cast<std::size_t>(dispatched.k);
   for (std::size_t t = 0; t < static_cast<std::size_t>(dispatched.tokens); ++t)

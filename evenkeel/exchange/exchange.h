@@ -60,7 +60,7 @@ class Exchange {
   void exchange_rows(const Dispatched& dispatched, const void* by_token, std::span<std::byte> rows_here,
                      const char* name);
   void send_home(const Dispatched& dispatched, std::span<std::byte> all, std::int64_t bytes_each, Unit unit);
-  void finish(const char* name);
+  Event post(const char* name);
 
   std::int64_t row_bytes() const { return hidden_ * bytes_of(type_); }
 

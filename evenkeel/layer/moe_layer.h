@@ -6,7 +6,8 @@
 // Exact        Output and gradients are those of a dense evaluation, whatever the plan; no assignment is
 //              dropped. The output's bits are the same for every plan and rank count where bitwise() holds.
 // Memory       Rows, results, saved activations, borrowed weights and tables live in the arena; native
-//              weights and the caller's tensors do not. A warm layer allocates nothing elsewhere.
+//              weights and the caller's tensors do not. A warm layer allocates nothing elsewhere, but for
+//              what its ExpertFfn does: oneDNN makes a small argument map for every product.
 // Errors       An exception on one rank ends the communicator for all, with its message as the cause.
 // Source       LLEP (arXiv 2601.17111), Algorithms 1 and 4.
 #pragma once
@@ -65,7 +66,8 @@ struct MoeGradients {
 class MoeLayer {
  public:
   // Collective: ranks compare version, shape, options and placement. Throws InvalidArgument, naming a rank,
-  // if they differ, or for a shape that cannot be. `comm` and `arena` must outlive the layer.
+  // if they differ (a rank that is still waiting when another throws gets its message as a CommError), or for
+  // a shape that cannot be. `comm` and `arena` must outlive the layer.
   MoeLayer(Communicator& comm, Arena& arena, const MoeShape& shape, LayerPlacement placement,
            MoeOptions options = {});
   ~MoeLayer();
