@@ -1,0 +1,50 @@
+// place(): from a routing profile to the home of every expert, by the solver that is asked for.
+//
+//   RoutingProfile profile = profile_trace(*open_trace("trace.safetensors"));
+//   PlaceResult placed = place(profile, Topology::uniform(/*num_nodes=*/2, /*ranks_per_node=*/4));
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "evenkeel/placement/problem.h"
+#include "evenkeel/placement/quality.h"
+
+namespace evenkeel {
+
+struct PlaceOptions {
+  enum class Solver { fast, exact };
+  enum class Objective { two_stage, joint };
+
+  Solver solver = Solver::fast;
+  Objective objective = Objective::two_stage;
+  ClusterSizes sizes = ClusterSizes::equal;
+  TrafficModel traffic = TrafficModel::layer_to_layer;
+  PairObjective pairs = PairObjective::worst_pair;
+  PlacementCost cost = {};
+  int redundant_experts = 0;  // copies beyond E, in each layer
+  int num_groups = 1;         // expert groups that stay in a node, with redundant experts
+  // Incremental: the best placement that gives at most max_moves experts (over all layers) another home.
+  std::optional<Placement> from = {};
+  int max_moves = 0;
+  SolveLimits limits = {};
+  SourceCounts sources = {};  // dispatch_combine; empty: tokens spread evenly, and the result says so
+};
+
+struct PlaceResult {
+  Placement placement;
+  std::map<std::string, double> objective;      // by name: "balance", "traffic", "joint_ms", "max_over_mean"
+  std::map<std::string, double> bound;          // the same names
+  std::map<std::string, std::string> bound_of;  // of what problem each bound is, in words
+  bool proven_optimal = false;
+  double solve_ms = 0;
+  PlacementQuality before;  // contiguous homes, or `from`
+  PlacementQuality after;
+};
+
+// Throws InvalidArgument (options that contradict each other or the profile), Infeasible (room for fewer
+// experts than there are), Unsupported (exact without its solver).
+PlaceResult place(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options = {});
+
+}  // namespace evenkeel

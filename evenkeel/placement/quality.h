@@ -1,0 +1,35 @@
+// How good a placement is on a profile: balance three ways, and what crosses each level of the topology.
+#pragma once
+
+#include <vector>
+
+#include "evenkeel/placement/problem.h"
+#include "evenkeel/routing/imbalance.h"
+
+namespace evenkeel {
+
+// Traffic in transitions (layer_to_layer) or assignments one way (dispatch_combine), over all layers.
+struct PlacementQuality {
+  std::vector<double> max_over_mean;  // [L] of the ranks' loads, by speed where ranks differ
+  double max_over_mean_mean = 1;      // over layers
+  double max_over_mean_worst = 1;
+  double mean_over_max_mean = 1;
+  double relative_excess_mean = 0;
+  double crossing = 0;          // all that leaves its rank
+  double crossing_within = 0;   // of it, between ranks of a node
+  double crossing_across = 0;   // of it, between nodes
+  double total = 0;             // what stays included
+  double worst_pair = 0;        // over layers, the sum of each layer's largest ordered pair of ranks
+  std::vector<double> traffic;  // [P, P] over all layers, row by sender
+};
+
+PlacementQuality placement_quality(const PlacementProblem& problem, const Placement& placement);
+
+// Eq. 8 of a placement (traffic / bandwidth), by the problem's PairObjective.
+double pair_objective(const PlacementProblem& problem, const Placement& placement);
+// Eq. 1 of a placement: over layers and ranks, |load - mean|.
+double balance_objective(const PlacementProblem& problem, const Placement& placement);
+// Predicted milliseconds of all layers: largest compute of a rank plus the slowest pair's traffic.
+double joint_objective_ms(const PlacementProblem& problem, const Placement& placement);
+
+}  // namespace evenkeel
