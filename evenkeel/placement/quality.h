@@ -25,11 +25,16 @@ struct PlacementQuality {
 
 PlacementQuality placement_quality(const PlacementProblem& problem, const Placement& placement);
 
-// Eq. 8 of a placement (traffic / bandwidth), by the problem's PairObjective.
+// Eq. 8 of a placement: over layers, traffic / bandwidth in GB/s of the most expensive ordered pair of ranks,
+// or of all pairs together, as the problem's PairObjective says. Under dispatch_combine the way out counts.
 double pair_objective(const PlacementProblem& problem, const Placement& placement);
 // Eq. 1 of a placement: over layers and ranks, |load - mean|.
 double balance_objective(const PlacementProblem& problem, const Placement& placement);
-// Predicted milliseconds of all layers: largest compute of a rank plus the slowest pair's traffic.
+// Predicted milliseconds, over all layers: the compute of the slowest rank, assignment_us x load / speed,
+// plus the traffic of the slowest ordered pair of ranks, latency + assignment_bytes x traffic / bandwidth. An
+// exchange waits for a message of every pair, empty ones too, so the latency always counts. Under
+// layer_to_layer there is an exchange between each layer and the next; under dispatch_combine two in each
+// layer, out and back. The problem's PairObjective plays no part.
 double joint_objective_ms(const PlacementProblem& problem, const Placement& placement);
 
 }  // namespace evenkeel
