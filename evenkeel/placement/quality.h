@@ -21,6 +21,8 @@ struct PlacementQuality {
   double total = 0;             // what stays included
   double worst_pair = 0;        // over layers, the sum of each layer's largest ordered pair of ranks
   std::vector<double> traffic;  // [P, P] over all layers, row by sender
+  // False where layer_to_layer is asked of a profile without transitions: all traffic is then 0.
+  bool traffic_known = true;
 };
 
 PlacementQuality placement_quality(const PlacementProblem& problem, const Placement& placement);
