@@ -72,16 +72,25 @@ void require_ranks(const Topology::Description& description) {
                           "1 or more");
 }
 
+bool all_links_alike(const Topology::Description& description, int num_nodes) {
+  const std::size_t ranks = description.node_of_rank.size();
+  if (description.links.empty()) {
+    const bool some_within = static_cast<std::size_t>(num_nodes) < ranks;
+    const bool some_across = num_nodes > 1;
+    return !some_within || !some_across || description.within == description.across;
+  }
+  for (std::size_t pair = 0; pair < description.links.size(); ++pair)
+    if (pair / ranks != pair % ranks && description.links[pair] != description.links[1]) return false;
+  return true;
+}
+
 }  // namespace
 
 Topology::Topology(Description description) : description_(std::move(description)) {
   num_nodes_ = count_nodes(description_.node_of_rank);
   require_links(description_);
   require_ranks(description_);
-  uniform_links_ = true;
-  for (RankId from : indices<RankId>(num_ranks()))
-    for (RankId to : indices<RankId>(num_ranks()))
-      if (from != to && link(from, to) != link(RankId(0), RankId(1))) uniform_links_ = false;
+  uniform_links_ = all_links_alike(description_, num_nodes_);
 }
 
 Topology Topology::uniform(int num_nodes, int ranks_per_node, Link within, Link across) {

@@ -1,8 +1,7 @@
 // The machine that experts are placed on: ranks in nodes, the links between them, what fits on a rank.
 //
-//   Topology flat = Topology::uniform(1, 8);                               // one node, all links alike
-//   Topology two = Topology::uniform(2, 4, {450, 1.0}, {50, 5.0});         // NVLink inside, InfiniBand
-//   across
+//   Topology flat = Topology::uniform(1, 8);                        // one node, all links alike
+//   Topology two = Topology::uniform(2, 4, {450, 1.0}, {50, 5.0});  // NVLink inside, InfiniBand across
 //
 // A rank may stand for a tensor-parallel group of devices (`devices_per_rank`): it then holds each of its
 // experts once, shared by the group, and its links are those of the group.

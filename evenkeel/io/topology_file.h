@@ -1,0 +1,19 @@
+// Topologies in JSON files, format evenkeel.topology.v1 (docs/formats.md#topology).
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "evenkeel/io/byte_source.h"
+#include "evenkeel/topology/topology.h"
+
+namespace evenkeel {
+
+// Throws ParseError: not this format, an unknown key, sizes that do not fit, a bandwidth, speed or room that
+// no machine has.
+Topology read_topology(const std::string& path);
+Topology read_topology(std::shared_ptr<const ByteSource> source);
+
+void write_topology(const Topology& topology, const std::string& path);
+
+}  // namespace evenkeel
