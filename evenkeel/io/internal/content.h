@@ -1,0 +1,25 @@
+// What a file is, by its content alone: which reader it is for.
+#pragma once
+
+#include "evenkeel/io/byte_source.h"
+
+namespace evenkeel::internal {
+
+enum class Content {
+  unknown,
+  arrays,     // safetensors, npy or npz: what is in it decides
+  loads,      // JSON with "loads" or "counts": a profile, or one step of one layer
+  counts,     // JSON or CSV: counts by layer and expert
+  placement,  // our own
+  sglang_placement,
+  sglang_recording,
+  vllm_placement,
+  vllm_ascend_placement,
+  trtllm_placement,
+  megatron_trace
+};
+
+// Throws ParseError only if the file is empty, or a damaged zip archive.
+Content detect_content(const ByteSource& source);
+
+}  // namespace evenkeel::internal

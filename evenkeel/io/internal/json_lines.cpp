@@ -1,0 +1,74 @@
+#include "evenkeel/io/internal/json_lines.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "evenkeel/base/error.h"
+
+namespace evenkeel::internal {
+
+namespace {
+
+constexpr std::int64_t block_bytes = std::int64_t{1} << 20;
+
+// Lines out of blocks of a source.
+class Lines {
+ public:
+  explicit Lines(const ByteSource& source) : source_(source) {}
+
+  // The next line without its end; false when there is none.
+  bool next(std::string_view& line) {
+    text_.erase(0, taken_);
+    begin_ += static_cast<std::int64_t>(taken_);
+    taken_ = 0;
+    std::size_t end = text_.find('\n');
+    while (end == std::string::npos && read_ < source_.size()) {
+      const std::size_t searched = text_.size();
+      if (std::ssize(text_) > max_json_bytes)
+        throw ParseError(source_.name(), fmt::format("byte {}", begin_),
+                         fmt::format("a line of more than {} bytes", max_json_bytes));
+      fill();
+      end = text_.find('\n', searched);
+    }
+    if (end == std::string::npos && text_.empty()) return false;
+    taken_ = end == std::string::npos ? text_.size() : end + 1;
+    line = std::string_view(text_).substr(0, end == std::string::npos ? text_.size() : end);
+    return true;
+  }
+
+  std::int64_t begin() const { return begin_; }
+
+ private:
+  void fill() {
+    const std::int64_t count = std::min(block_bytes, source_.size() - read_);
+    const std::size_t before = text_.size();
+    text_.resize(before + static_cast<std::size_t>(count));
+    source_.read(read_, std::as_writable_bytes(std::span(text_)).subspan(before));
+    read_ += count;
+  }
+
+  const ByteSource& source_;
+  std::string text_;       // from the line now on
+  std::size_t taken_ = 0;  // of it, the line that was given out last
+  std::int64_t begin_ = 0;
+  std::int64_t read_ = 0;
+};
+
+}  // namespace
+
+void for_each_json_line(const ByteSource& source, const std::function<void(Json&&, std::int64_t)>& take) {
+  Lines lines(source);
+  std::string_view line;
+  for (std::int64_t number = 1; lines.next(line); ++number) {
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    take(parse_json(line, fmt::format("{}: line {}", source.name(), number), lines.begin()), number);
+  }
+}
+
+}  // namespace evenkeel::internal

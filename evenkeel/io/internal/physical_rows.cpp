@@ -1,0 +1,105 @@
+#include "evenkeel/io/internal/physical_rows.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "evenkeel/base/error.h"
+
+namespace evenkeel::internal {
+
+namespace {
+
+constexpr std::int64_t max_experts = 65536;
+
+PhysicalRow row_of(const LayerPlacement& layer, int index, std::string_view format) {
+  PhysicalRow row;
+  const std::size_t on_first = layer.natives(RankId(0)).size();
+  for (RankId rank : indices<RankId>(layer.num_ranks())) {
+    const auto natives = layer.natives(rank);
+    if (natives.size() != on_first)
+      throw Unsupported(
+          fmt::format("{} gives every rank equally many physical experts, but in layer {} rank "
+                      "0 has {} and rank {} has {}; place with equal sizes",
+                      format, index, on_first, rank.value(), natives.size()));
+    for (ExpertId expert : natives) row.push_back(expert.value());
+  }
+  return row;
+}
+
+int experts_in(const std::vector<PhysicalRow>& rows, const std::vector<std::string>& keys,
+               const RowsShape& shape) {
+  std::int64_t largest = -1;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    for (std::int64_t expert : rows[i]) {
+      const std::int64_t most = shape.num_experts.value_or(static_cast<int>(max_experts)) - 1;
+      if (expert < 0 || expert > most)
+        throw ParseError(shape.file, keys[i], fmt::format("expert {} is outside 0..{}", expert, most));
+      largest = std::max(largest, expert);
+    }
+  }
+  return shape.num_experts.value_or(static_cast<int>(largest + 1));
+}
+
+LayerPlacement layer_of(const PhysicalRow& row, const std::string& key, const RowsShape& shape,
+                        int num_experts) {
+  const std::size_t ranks = static_cast<std::size_t>(shape.num_ranks);
+  if (row.size() % ranks != 0)
+    throw ParseError(shape.file, key,
+                     fmt::format("{} physical experts are not equally many on {} ranks", row.size(), ranks));
+  const std::size_t on_rank = row.size() / ranks;
+  std::vector<std::vector<int>> homes(static_cast<std::size_t>(num_experts));
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    const int rank = static_cast<int>(i / on_rank);
+    auto& of_expert = homes[static_cast<std::size_t>(row[i])];
+    if (!of_expert.empty() && of_expert.back() == rank)
+      throw ParseError(shape.file, key,
+                       fmt::format("rank {} holds expert {} twice; a placement has an expert once on a rank",
+                                   rank, row[i]));
+    of_expert.push_back(rank);
+  }
+  const auto homeless = std::find_if(homes.begin(), homes.end(), [](const auto& of) { return of.empty(); });
+  if (homeless != homes.end())
+    throw ParseError(shape.file, key,
+                     fmt::format("expert {} of {} is on no rank", homeless - homes.begin(), num_experts));
+  return LayerPlacement(homes, shape.num_ranks);
+}
+
+}  // namespace
+
+std::vector<PhysicalRow> physical_rows(const Placement& placement, std::string_view format) {
+  std::vector<PhysicalRow> rows;
+  for (int layer = 0; layer < placement.num_layers(); ++layer) {
+    rows.push_back(row_of(placement.layer(layer), layer, format));
+    if (rows.back().size() != rows.front().size())
+      throw Unsupported(
+          fmt::format("{} has equally many physical experts in every layer, but layer 0 has {} and "
+                      "layer {} has {}",
+                      format, rows.front().size(), layer, rows.back().size()));
+  }
+  return rows;
+}
+
+std::string row_text(std::span<const std::int64_t> row) {
+  return fmt::format("[{}]", fmt::join(row, ", "));
+}
+
+Placement placement_of_rows(const std::vector<PhysicalRow>& rows, const std::vector<std::string>& keys,
+                            const RowsShape& shape) {
+  if (rows.empty()) throw ParseError(shape.file, "", "has no layer");
+  const int num_experts = experts_in(rows, keys, shape);
+  if (num_experts < 1) throw ParseError(shape.file, keys.front(), "is empty");
+  std::vector<LayerPlacement> layers;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    // Before anything is made of the number of experts.
+    if (rows[i].size() < static_cast<std::size_t>(num_experts))
+      throw ParseError(shape.file, keys[i],
+                       fmt::format("{} physical experts cannot be {} experts", rows[i].size(), num_experts));
+    layers.push_back(layer_of(rows[i], keys[i], shape, num_experts));
+  }
+  return Placement(std::move(layers));
+}
+
+}  // namespace evenkeel::internal

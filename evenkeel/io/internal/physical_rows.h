@@ -1,0 +1,36 @@
+// A placement as other systems write it: in each layer the expert that each physical expert is, the first
+// rank's first, equally many on every rank and in every layer.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "evenkeel/plan/placement.h"
+
+namespace evenkeel::internal {
+
+using PhysicalRow = std::vector<std::int64_t>;
+
+// Throws Unsupported, beginning with `format`, where ranks or layers hold unequal numbers.
+std::vector<PhysicalRow> physical_rows(const Placement& placement, std::string_view format);
+// "[0, 2, 1, 3]"
+std::string row_text(std::span<const std::int64_t> row);
+
+// What a file of such rows leaves to be known.
+struct RowsShape {
+  std::string file;
+  int num_ranks = 0;
+  // Where neither caller nor file says it: the largest id plus one.
+  std::optional<int> num_experts = {};
+};
+
+// `keys[i]` is how messages call row i. Throws ParseError: an expert outside the range, without a home, or
+// twice on one rank; a row that is not equally long for all ranks.
+Placement placement_of_rows(const std::vector<PhysicalRow>& rows, const std::vector<std::string>& keys,
+                            const RowsShape& shape);
+
+}  // namespace evenkeel::internal

@@ -1,0 +1,139 @@
+#include "evenkeel/io/placement_format.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <utility>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/content.h"
+#include "evenkeel/io/sglang.h"
+#include "evenkeel/io/trtllm.h"
+#include "evenkeel/io/vllm.h"
+#include "evenkeel/io/vllm_ascend.h"
+
+namespace evenkeel {
+
+namespace {
+
+using enum PlacementFormat;
+
+constexpr std::array all_formats = {evenkeel, sglang, vllm, vllm_ascend, trtllm};
+constexpr int most_layers = 65536;
+
+int layer_number(const std::string& option, std::string_view text) {
+  int number = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || end != text.data() + text.size() || number < 0 || number >= most_layers)
+    throw InvalidArgument(option, fmt::format("'{}' is not a layer", text),
+                          "numbers and ranges, as in 3-60 or 0,2,4-6");
+  return number;
+}
+
+}  // namespace
+
+std::string_view name_of(PlacementFormat format) {
+  switch (format) {
+    case evenkeel:
+      return "evenkeel";
+    case sglang:
+      return "sglang";
+    case vllm:
+      return "vllm";
+    case vllm_ascend:
+      return "vllm-ascend";
+    case trtllm:
+      return "trtllm";
+  }
+  return "unknown";
+}
+
+PlacementFormat parse_placement_format(std::string_view name) {
+  std::string names;
+  for (PlacementFormat format : all_formats) {
+    if (name == name_of(format)) return format;
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(format));
+  }
+  throw InvalidArgument("format", fmt::format("'{}' is no format of placements", name), names);
+}
+
+std::vector<int> parse_layers(const std::string& option, std::string_view text) {
+  std::vector<int> layers;
+  while (true) {
+    const std::string_view part = text.substr(0, text.find(','));
+    const std::size_t dash = part.find('-');
+    const int first = layer_number(option, part.substr(0, dash));
+    const int last = dash == std::string_view::npos ? first : layer_number(option, part.substr(dash + 1));
+    if (last < first || (!layers.empty() && first <= layers.back()))
+      throw InvalidArgument(option, fmt::format("'{}' does not ascend", part),
+                            "ascending numbers and ranges, as in 3-60 or 0,2,4-6");
+    for (int layer = first; layer <= last; ++layer) layers.push_back(layer);
+    if (part.size() == text.size()) return layers;
+    text.remove_prefix(part.size() + 1);
+  }
+}
+
+void write_placement_as(PlacementFormat format, const PlacementFile& file,
+                        const PlacementFormatOptions& options, const std::string& path) {
+  switch (format) {
+    case evenkeel:
+      return write_placement(file, path);
+    case sglang:
+      return write_sglang_placement(file.placement, options, path);
+    case vllm:
+      return write_vllm_placement(file.placement, path);
+    case vllm_ascend:
+      return write_vllm_ascend_placement(file.placement, path);
+    case trtllm:
+      return write_trtllm_placement(file.placement, options, path);
+  }
+}
+
+std::optional<PlacementFormat> detect_placement_format(const ByteSource& source) {
+  switch (internal::detect_content(source)) {
+    case internal::Content::placement:
+      return evenkeel;
+    case internal::Content::sglang_placement:
+      return sglang;
+    case internal::Content::vllm_placement:
+      return vllm;
+    case internal::Content::vllm_ascend_placement:
+      return vllm_ascend;
+    case internal::Content::trtllm_placement:
+      return trtllm;
+    default:
+      return std::nullopt;
+  }
+}
+
+PlacementFile read_placement_as(const std::string& path, const PlacementFormatOptions& options) {
+  return read_placement_as(open_source(path), options);
+}
+
+PlacementFile read_placement_as(std::shared_ptr<const ByteSource> source,
+                                const PlacementFormatOptions& options) {
+  const auto format = detect_placement_format(*source);
+  const auto file_of = [&](Placement placement) {
+    return PlacementFile{.placement = std::move(placement),
+                         .objective = {},
+                         .bound = {},
+                         .provenance = {{"read_from", std::string(name_of(*format))}}};
+  };
+  // What is none of them is refused by our own reader, which says what is missing.
+  switch (format.value_or(evenkeel)) {
+    case evenkeel:
+      return read_placement(std::move(source));
+    case sglang:
+      return file_of(read_sglang_placement(*source, options));
+    case vllm:
+      return file_of(read_vllm_placement(*source, options));
+    case vllm_ascend:
+      return file_of(read_vllm_ascend_placement(*source, options));
+    case trtllm:
+      return file_of(read_trtllm_placement(*source, options));
+  }
+  return read_placement(std::move(source));
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,55 @@
+// Placements in the files of other systems: SGLang, vLLM, vLLM-Ascend, TensorRT-LLM, and our own. What each
+// holds, and the public source it was read from: docs/formats.md#placements-of-other-systems.
+//
+//   write_placement_as(PlacementFormat::sglang, file, {.layers = {{3, 4, 5}}, .num_hidden_layers = 6}, path);
+//   PlacementFile again = read_placement_as(path, {.num_ranks = 32});
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "evenkeel/io/byte_source.h"
+#include "evenkeel/io/placement_file.h"
+
+namespace evenkeel {
+
+enum class PlacementFormat { evenkeel, sglang, vllm, vllm_ascend, trtllm };
+
+// "evenkeel", "sglang", "vllm", "vllm-ascend", "trtllm".
+std::string_view name_of(PlacementFormat format);
+// Throws InvalidArgument naming those there are.
+PlacementFormat parse_placement_format(std::string_view name);
+
+struct PlacementFormatOptions {
+  // Which of the model's layers, counted from 0 with the dense ones, each layer of the placement is;
+  // ascending. Left out, the model has MoE layers only. Used by SGLang and TensorRT-LLM, which count all.
+  std::optional<std::vector<int>> layers = {};
+  // Of the model, dense ones too. Left out, the last of `layers` is the model's last.
+  std::optional<int> num_hidden_layers = {};
+  // TensorRT-LLM: how many layers it may rearrange itself in each iteration.
+  int layer_updates_per_iter = 0;
+  // For reading formats that do not say them. The number of experts is else the largest id plus one.
+  std::optional<int> num_ranks = {};
+  std::optional<int> num_experts = {};
+};
+
+// "3-60" or "0,2,4-6". Throws InvalidArgument, which calls it `option`.
+std::vector<int> parse_layers(const std::string& option, std::string_view text);
+
+// Throws Unsupported where the format cannot express the placement, saying which layer and why;
+// InvalidArgument if the options do not fit it.
+void write_placement_as(PlacementFormat format, const PlacementFile& file,
+                        const PlacementFormatOptions& options, const std::string& path);
+
+// The format whose content the file has; none if it is not a placement.
+std::optional<PlacementFormat> detect_placement_format(const ByteSource& source);
+// Any of the formats, by content. Of `options.layers` only those layers are taken, where the file counts the
+// model's layers. Throws ParseError; InvalidArgument if an option is missing or does not fit the file.
+PlacementFile read_placement_as(const std::string& path, const PlacementFormatOptions& options = {});
+PlacementFile read_placement_as(std::shared_ptr<const ByteSource> source,
+                                const PlacementFormatOptions& options = {});
+
+}  // namespace evenkeel

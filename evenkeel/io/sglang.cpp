@@ -1,0 +1,62 @@
+#include "evenkeel/io/sglang.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+#include <vector>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/atomic_file.h"
+#include "evenkeel/io/internal/json.h"
+#include "evenkeel/io/internal/layer_numbers.h"
+#include "evenkeel/io/internal/physical_rows.h"
+#include "evenkeel/io/internal/profile_json.h"
+
+namespace evenkeel {
+
+namespace {
+
+using internal::PhysicalRow;
+
+// Without a map, physical expert i is expert i mod E in every layer.
+PhysicalRow trivial_row(std::size_t num_physical, int num_experts) {
+  PhysicalRow row(num_physical);
+  for (std::size_t i = 0; i < num_physical; ++i)
+    row[i] = static_cast<std::int64_t>(i % static_cast<std::size_t>(num_experts));
+  return row;
+}
+
+}  // namespace
+
+void write_sglang_placement(const Placement& placement, const PlacementFormatOptions& options,
+                            const std::string& path) {
+  const auto rows = internal::physical_rows(placement, "SGLang");
+  const auto numbers = internal::layer_numbers(placement.num_layers(), options);
+  const std::size_t hidden = static_cast<std::size_t>(internal::num_hidden_layers(numbers, options));
+  std::vector<PhysicalRow> all(hidden, trivial_row(rows.front().size(), placement.num_experts()));
+  for (std::size_t i = 0; i < rows.size(); ++i) all[static_cast<std::size_t>(numbers[i])] = rows[i];
+  AtomicFile file(path);
+  file.write("{\"physical_to_logical_map\": [\n");
+  for (std::size_t i = 0; i < all.size(); ++i)
+    file.write(fmt::format("  {}{}\n", internal::row_text(all[i]), i + 1 < all.size() ? "," : ""));
+  file.write("]}\n");
+  file.commit();
+}
+
+Placement read_sglang_placement(const ByteSource& source, const PlacementFormatOptions& options) {
+  const std::string& file = source.name();
+  const char* key = "physical_to_logical_map";
+  const auto json = internal::read_json(source);
+  const IntArray map = internal::nested_integers(internal::member(json, key, file), 2, file, key);
+  const std::size_t columns = static_cast<std::size_t>(map.shape[1]);
+  std::vector<PhysicalRow> rows;
+  std::vector<std::string> keys;
+  for (int layer : internal::chosen_layers(static_cast<int>(map.shape[0]), options, file)) {
+    const auto begin = map.values.begin() + static_cast<std::ptrdiff_t>(columns) * layer;
+    rows.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(columns));
+    keys.push_back(fmt::format("{}[{}]", key, layer));
+  }
+  return internal::placement_of_rows(rows, keys, internal::rows_shape(file, options));
+}
+
+}  // namespace evenkeel

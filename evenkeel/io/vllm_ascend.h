@@ -1,0 +1,15 @@
+// vLLM-Ascend's static expert map (docs/formats.md#vllm-ascend): JSON with the experts of each device in each
+// MoE layer; dense layers are not counted.
+#pragma once
+
+#include <string>
+
+#include "evenkeel/io/byte_source.h"
+#include "evenkeel/io/placement_format.h"
+
+namespace evenkeel {
+
+void write_vllm_ascend_placement(const Placement& placement, const std::string& path);
+Placement read_vllm_ascend_placement(const ByteSource& source, const PlacementFormatOptions& options);
+
+}  // namespace evenkeel

@@ -1,0 +1,310 @@
+#include "evenkeel/io/placement_format.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <random>
+
+#include "evenkeel/base/error.h"
+#include "tests/io/support.h"
+#include "tests/routing/message.h"
+
+namespace evenkeel {
+namespace {
+
+using Json = nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr std::array foreign = {PlacementFormat::sglang, PlacementFormat::vllm, PlacementFormat::vllm_ascend,
+                                PlacementFormat::trtllm};
+
+LayerPlacement layer(const std::vector<std::vector<int>>& homes, int ranks) {
+  return LayerPlacement(homes, ranks);
+}
+
+// Two layers of 4 experts on 2 ranks; layer 1 has copies of experts 0 and 3.
+PlacementFile with_copies() {
+  return {
+      .placement = Placement({layer({{0, 1}, {1}, {0}, {0, 1}}, 2), layer({{1, 0}, {0}, {1}, {1, 0}}, 2)}),
+      .objective = {},
+      .bound = {},
+      .provenance = {}};
+}
+
+PlacementFile file_of(Placement placement) {
+  return {.placement = std::move(placement), .objective = {}, .bound = {}, .provenance = {}};
+}
+
+// Every expert in each layer on a rank drawn by seed, equally many on each; then copies where there is room.
+PlacementFile random_placement(int layers, int experts, int ranks, int on_rank, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<LayerPlacement> made;
+  for (int l = 0; l < layers; ++l) {
+    std::vector<std::vector<int>> homes(static_cast<std::size_t>(experts));
+    std::vector<std::size_t> order(homes.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::shuffle(order.begin(), order.end(), random);
+    std::vector<int> used(static_cast<std::size_t>(ranks), 0);
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      const int rank = static_cast<int>(i) % ranks;
+      homes[order[i]].push_back(rank);
+      ++used[static_cast<std::size_t>(rank)];
+    }
+    for (int rank = 0; rank < ranks; ++rank) {
+      for (std::size_t e : order) {
+        if (used[static_cast<std::size_t>(rank)] == on_rank) break;
+        if (std::find(homes[e].begin(), homes[e].end(), rank) != homes[e].end()) continue;
+        homes[e].push_back(rank);
+        ++used[static_cast<std::size_t>(rank)];
+      }
+    }
+    for (auto& of_expert : homes) std::sort(of_expert.begin(), of_expert.end());
+    made.emplace_back(homes, ranks);
+  }
+  return file_of(Placement(std::move(made)));
+}
+
+void expect_same(const Placement& a, const Placement& b) {
+  ASSERT_EQ(a.num_layers(), b.num_layers());
+  for (int l = 0; l < a.num_layers(); ++l) EXPECT_EQ(a.layer(l), b.layer(l)) << "layer " << l;
+}
+
+class EveryFormat : public testing::TestWithParam<PlacementFormat> {};
+class ForeignFormat : public testing::TestWithParam<PlacementFormat> {};
+
+TEST_P(EveryFormat, GivesBackWhatWasWritten) {
+  TempFolder folder;
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    const int ranks = 1 + static_cast<int>(seed % 5);
+    const int experts = ranks * (1 + static_cast<int>(seed % 4));
+    const int on_rank = std::min(experts, experts / ranks + static_cast<int>(seed % 3));
+    const PlacementFile file = random_placement(3, experts, ranks, on_rank, seed);
+    const std::string path = folder / "p";
+    write_placement_as(GetParam(), file, {}, path);
+    SCOPED_TRACE(testing::Message() << "seed " << seed << "\n" << read_text(path));
+    EXPECT_EQ(detect_placement_format(*open_source(path)), GetParam());
+    const PlacementFile again = read_placement_as(path, {.num_ranks = ranks});
+    expect_same(again.placement, file.placement);
+  }
+}
+
+TEST_P(ForeignFormat, RefusesRanksOfUnequalSizesAndLeavesNoFile) {
+  TempFolder folder;
+  const auto refusal = [&](Placement placement) {
+    return message_of<Unsupported>(
+        [&] { write_placement_as(GetParam(), file_of(std::move(placement)), {}, folder / "p"); });
+  };
+  EXPECT_THAT(
+      refusal(Placement({layer({{0}, {1}, {1}}, 2)})),
+      HasSubstr("gives every rank equally many physical experts, but in layer 0 rank 0 has 1 and rank "
+                "1 has 2; place with equal sizes"));
+  EXPECT_THAT(refusal(Placement({layer({{0}, {1}}, 2), layer({{0, 1}, {1, 0}}, 2)})),
+              HasSubstr("has equally many physical experts in every layer, but layer 0 has 2 and layer 1 has "
+                        "4"));
+  EXPECT_TRUE(folder.names().empty());
+}
+
+std::string format_name(const testing::TestParamInfo<PlacementFormat>& format) {
+  std::string name(name_of(format.param));
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, ForeignFormat, testing::ValuesIn(foreign), format_name);
+INSTANTIATE_TEST_SUITE_P(Formats, EveryFormat,
+                         testing::Values(PlacementFormat::evenkeel, PlacementFormat::sglang,
+                                         PlacementFormat::vllm, PlacementFormat::vllm_ascend,
+                                         PlacementFormat::trtllm),
+                         format_name);
+
+TEST(SglangPlacement, HasOneKeyAndARowForEveryHiddenLayer) {
+  TempFolder folder;
+  write_placement_as(PlacementFormat::sglang, with_copies(), {.layers = {{1, 3}}, .num_hidden_layers = 5},
+                     folder / "p.json");
+  const Json json = Json::parse(read_text(folder / "p.json"));
+  ASSERT_EQ(json.size(), 1U);
+  const Json dense = {0, 1, 2, 3, 0, 1};
+  EXPECT_EQ(json["physical_to_logical_map"],
+            Json({dense, {0, 2, 3, 0, 1, 3}, dense, {0, 1, 3, 0, 2, 3}, dense}));
+  expect_same(read_placement_as(folder / "p.json", {.layers = {{1, 3}}, .num_ranks = 2}).placement,
+              Placement({layer({{0, 1}, {1}, {0}, {0, 1}}, 2), layer({{0, 1}, {0}, {1}, {0, 1}}, 2)}));
+}
+
+TEST(VllmPlacement, IsOneLineThatCountsMoeLayersOnly) {
+  TempFolder folder;
+  write_placement_as(PlacementFormat::vllm, with_copies(), {.layers = {{1, 3}}}, folder / "p.jsonl");
+  const std::string text = read_text(folder / "p.jsonl");
+  EXPECT_EQ(text.find('\n'), text.size() - 1);
+  EXPECT_EQ(Json::parse(text), Json::parse(R"({"record_type": "eplb_initial_mapping", "version": 1,
+      "num_redundant_experts": 2, "num_slots": 6,
+      "initial_global_assignments": {"0": [0, 2, 3, 0, 1, 3], "1": [0, 1, 3, 0, 2, 3]}})"));
+}
+
+TEST(VllmPlacement, TakesTheLastRecordAndSkipsOthers) {
+  const auto source = source_of(
+      "{\"record_type\": \"eplb_initial_mapping\", \"version\": 1, \"num_redundant_experts\": 0, "
+      "\"num_slots\": 2, \"initial_global_assignments\": {\"0\": [0, 1]}}\n\n"
+      "{\"record_type\": \"eplb_load_stats\", \"step\": 1}\n"
+      "{\"record_type\": \"eplb_initial_mapping\", \"version\": 1, \"num_redundant_experts\": 0, "
+      "\"num_slots\": 2, \"initial_global_assignments\": {\"0\": [1, 0]}}");
+  const PlacementFile file = read_placement_as(source, {.num_ranks = 2});
+  EXPECT_EQ(file.placement.layer(0).owner(ExpertId(0)), RankId(1));
+}
+
+TEST(VllmAscendPlacement, ListsTheExpertsOfEachDevice) {
+  TempFolder folder;
+  write_placement_as(PlacementFormat::vllm_ascend, with_copies(), {}, folder / "p.json");
+  EXPECT_EQ(Json::parse(read_text(folder / "p.json")), Json::parse(R"({"moe_layer_count": 2, "layer_list": [
+      {"layer_id": 0, "device_count": 2, "device_list": [
+        {"device_id": 0, "device_expert": [0, 2, 3]}, {"device_id": 1, "device_expert": [0, 1, 3]}]},
+      {"layer_id": 1, "device_count": 2, "device_list": [
+        {"device_id": 0, "device_expert": [0, 1, 3]}, {"device_id": 1, "device_expert": [0, 2, 3]}]}]})"));
+}
+
+TEST(TrtllmPlacement, NamesLayersByTheModelsNumbers) {
+  TempFolder folder;
+  write_placement_as(PlacementFormat::trtllm, with_copies(),
+                     {.layers = {{3, 4}}, .layer_updates_per_iter = 2}, folder / "p.yaml");
+  EXPECT_EQ(read_text(folder / "p.yaml"),
+            "initial_global_assignments:\n"
+            "  3: [0, 2, 3, 0, 1, 3]\n"
+            "  4: [0, 1, 3, 0, 2, 3]\n"
+            "layer_updates_per_iter: 2\n"
+            "num_slots: 6\n");
+}
+
+TEST(TrtllmPlacement, IsReadWithListsOverSeveralLinesAndWithDashes) {
+  const PlacementFile file = read_placement_as(source_of("# made by hand\n---\nnum_slots: 4\n"
+                                                         "initial_global_assignments:\n"
+                                                         "  7: [3, 1,\n      2, 0]  # the hot ones first\n"
+                                                         "  8:\n  - 0\n  - 1\n  - 2\n  - 3\n"),
+                                               {.num_ranks = 2});
+  expect_same(file.placement, Placement({layer({{1}, {0}, {1}, {0}}, 2), layer({{0}, {0}, {1}, {1}}, 2)}));
+}
+
+TEST(PlacementFormats, SayWhichOptionDoesNotFit) {
+  TempFolder folder;
+  const auto refusal = [&](PlacementFormat format, const PlacementFormatOptions& options) {
+    return message_of<InvalidArgument>(
+        [&] { write_placement_as(format, with_copies(), options, folder / "p"); });
+  };
+  for (PlacementFormat format : {PlacementFormat::sglang, PlacementFormat::trtllm}) {
+    EXPECT_EQ(refusal(format, {.layers = {{3, 4, 5}}}),
+              "layers: 3 layers are named, but the placement has 2; allowed: 2 layers");
+    EXPECT_EQ(refusal(format, {.layers = {{4, 3}}}),
+              "layers: layer 3 after layer 4; allowed: ascending numbers in 0..65535");
+    EXPECT_EQ(refusal(format, {.layers = {{3, 4}}, .num_hidden_layers = 4}),
+              "num_hidden_layers: 4, but the placement's last layer is number 4 of the model; allowed: "
+              "5..65536");
+  }
+  EXPECT_EQ(refusal(PlacementFormat::trtllm, {.layer_updates_per_iter = -1}),
+            "layer_updates_per_iter: -1; allowed: 0 or more");
+  EXPECT_TRUE(folder.names().empty());
+}
+
+TEST(PlacementFormats, NeedTheNumberOfRanksWhereTheFileDoesNotSayIt) {
+  TempFolder folder;
+  for (PlacementFormat format : foreign) {
+    const std::string path = folder / name_of(format);
+    write_placement_as(format, with_copies(), {}, path);
+    if (format == PlacementFormat::vllm_ascend) {
+      EXPECT_EQ(read_placement_as(path).placement.num_ranks(), 2);
+      EXPECT_EQ(message_of<InvalidArgument>([&] { read_placement_as(path, {.num_ranks = 3}); }),
+                "ranks: 3, but " + path + " has 2 devices; allowed: 2, or leave it out");
+      continue;
+    }
+    EXPECT_EQ(message_of<InvalidArgument>([&] { read_placement_as(path); }),
+              "ranks: " + path + " does not say how many there are; allowed: 1 or more");
+    EXPECT_THAT(message_of<ParseError>([&] { read_placement_as(path, {.num_ranks = 4}); }),
+                HasSubstr("6 physical experts are not equally many on 4 ranks"));
+  }
+}
+
+TEST(PlacementFormats, AreKnownByName) {
+  for (PlacementFormat format : foreign) EXPECT_EQ(parse_placement_format(name_of(format)), format);
+  EXPECT_EQ(message_of<InvalidArgument>([] { parse_placement_format("deepspeed"); }),
+            "format: 'deepspeed' is no format of placements; allowed: evenkeel, sglang, vllm, vllm-ascend, "
+            "trtllm");
+}
+
+TEST(Layers, AreNumbersAndRanges) {
+  EXPECT_THAT(parse_layers("--moe-layers", "0,2,4-6"), ElementsAre(0, 2, 4, 5, 6));
+  for (const char* text : {"", "3-", "-3", "a", "1,,2", "99999", "1-2-3", "1 "})
+    EXPECT_EQ(message_of<InvalidArgument>([&] { parse_layers("--moe-layers", text); }).substr(0, 14),
+              "--moe-layers: ")
+        << text;
+  for (const char* text : {"3-2", "4,4", "1-5,5"})
+    EXPECT_THAT(message_of<InvalidArgument>([&] { parse_layers("--moe-layers", text); }),
+                HasSubstr("does not ascend"));
+}
+
+struct Damaged {
+  const char* text;
+  const char* message;
+};
+
+class DamagedPlacement : public testing::TestWithParam<Damaged> {};
+
+TEST_P(DamagedPlacement, IsRefusedWithItsPlace) {
+  EXPECT_EQ(message_of<ParseError>(
+                [] { read_placement_as(source_of(GetParam().text), {.num_ranks = 2, .num_experts = 4}); }),
+            GetParam().message);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Texts, DamagedPlacement,
+    testing::Values(
+        Damaged{R"({"physical_to_logical_map": [[0, 1, 2, 4]]})",
+                "f: physical_to_logical_map[0]: expert 4 is outside 0..3"},
+        Damaged{R"({"physical_to_logical_map": [[0, 1, 2, -1]]})",
+                "f: physical_to_logical_map[0]: expert -1 is outside 0..3"},
+        Damaged{
+            R"({"physical_to_logical_map": [[0, 1, 2, 3, 2, 2]]})",
+            "f: physical_to_logical_map[0]: rank 1 holds expert 2 twice; a placement has an expert once on "
+            "a rank"},
+        Damaged{R"({"physical_to_logical_map": [[0, 1, 2, 3], [0, 1]]})",
+                "f: physical_to_logical_map[1]: has 2 elements where the first had 4"},
+        Damaged{R"({"physical_to_logical_map": [[0, 1, 2, 0]]})",
+                "f: physical_to_logical_map[0]: expert 3 of 4 is on no rank"},
+        Damaged{R"({"physical_to_logical_map": [[0, 1]]})",
+                "f: physical_to_logical_map[0]: 2 physical experts cannot be 4 experts"},
+        Damaged{R"({"physical_to_logical_map": []})", "f: has no layer"},
+        Damaged{R"({"physical_to_logical_map": [[0, 1.5]]})",
+                "f: physical_to_logical_map[0][1]: 1.5 is not a whole number"},
+        Damaged{R"({"moe_layer_count": 2, "layer_list": []})",
+                "f: layer_list: is not a list of moe_layer_count = 2 layers"},
+        Damaged{R"({"moe_layer_count": 1, "layer_list": [{}]})",
+                "f: layer_list[0].device_list: is not a list of devices"},
+        Damaged{R"({"moe_layer_count": 1, "layer_list": [{"device_list": [{"device_expert": [0, 1]}, {}]}]})",
+                "f: layer_list[0].device_list[1].device_expert: is missing"},
+        Damaged{R"({"moe_layer_count": 1,
+                    "layer_list": [{"device_list": [{"device_expert": [0, 1, 2]}, {"device_expert": [3]}]}]})",
+                "f: layer_list[0].device_list[1].device_expert: has 1 experts where device 0 has 3"},
+        Damaged{R"({"record_type": "eplb_load_stats"})",
+                "f: record_type: no line has \"eplb_initial_mapping\""},
+        Damaged{R"({"record_type": "eplb_initial_mapping", "version": 2})", "f: version: is not 1"},
+        Damaged{
+            R"({"record_type": "eplb_initial_mapping", "version": 1, "num_slots": 4, "num_redundant_experts": 4})",
+            "f: num_redundant_experts: leaves no expert"},
+        Damaged{"num_slots: 4\n", "f: initial_global_assignments: is missing, or has no layer"},
+        Damaged{"initial_global_assignments:\n  0: [0, 1]\n", "f: num_slots: is missing"},
+        Damaged{"num_slots: 4\ninitial_global_assignments:\n  0: [0, 1]\n",
+                "f: initial_global_assignments.0: has 2 slots, but num_slots is 4"},
+        Damaged{"num_slots: 4\ninitial_global_assignments:\n  0: [0, 1,\n",
+                "f: line 3: the list does not end"},
+        Damaged{"num_slots: 4\ninitial_global_assignments:\n  0: [0, 1x]\n",
+                "f: line 3: '1x' is not an expert"},
+        Damaged{"num_slots: 4\ninitial_global_assignments:\n  a: [0, 1]\n",
+                "f: line 3: 'a' is not the number of a layer"},
+        Damaged{"num_slots: 4\ninitial_global_assignments:\n  1: [0]\n  1: [0]\n",
+                "f: line 4: layer 1 is given twice"},
+        Damaged{"num_slots: 4\nslots: 5\n", "f: line 2: 'slots' is no key of a TensorRT-LLM load balancer"},
+        Damaged{"num_slots: four\n", "f: line 1: num_slots: 'four' is not a whole number"}));
+
+}  // namespace
+}  // namespace evenkeel
