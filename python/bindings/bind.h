@@ -1,0 +1,13 @@
+// The parts of the Python module, each of which adds its names to it.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace evenkeel::python {
+
+void translate_errors();
+void bind_profile(nanobind::module_& module);
+void bind_placement(nanobind::module_& module);
+void bind_plan(nanobind::module_& module);
+
+}  // namespace evenkeel::python

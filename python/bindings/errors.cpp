@@ -1,0 +1,51 @@
+// Errors of the library become the exceptions of the same name in evenkeel/errors.py, with their data.
+#include <nanobind/nanobind.h>
+
+#include <exception>
+#include <string>
+#include <variant>
+
+#include "evenkeel/base/error.h"
+#include "python/bindings/bind.h"
+
+namespace nb = nanobind;
+
+namespace evenkeel::python {
+
+namespace {
+
+// What came out of a file or a path need not be UTF-8.
+nb::object text(const std::string& bytes) {
+  return nb::steal(PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "replace"));
+}
+
+nb::dict data_of(const Error& error) {
+  nb::dict data;
+  for (const Error::Field& field : error.data()) {
+    const nb::object name = text(field.name);
+    if (const auto* words = std::get_if<std::string>(&field.value)) data[name] = text(*words);
+    if (const auto* whole = std::get_if<std::int64_t>(&field.value)) data[name] = nb::int_(*whole);
+    if (const auto* number = std::get_if<double>(&field.value)) data[name] = nb::float_(*number);
+  }
+  return data;
+}
+
+void raise(const Error& error) {
+  const nb::object type = nb::module_::import_("evenkeel.errors").attr(error.type().c_str());
+  const nb::object raised = type(text(error.what()), data_of(error));
+  PyErr_SetObject(type.ptr(), raised.ptr());
+}
+
+}  // namespace
+
+void translate_errors() {
+  nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const Error& error) {
+      raise(error);
+    }
+  });
+}
+
+}  // namespace evenkeel::python

@@ -1,0 +1,11 @@
+// The Python module evenkeel._native. The package beside it (python/evenkeel) holds what people call: it
+// turns their arrays, paths and words into what is taken here.
+#include "python/bindings/bind.h"
+
+NB_MODULE(_native, module) {
+  using namespace evenkeel::python;
+  translate_errors();
+  bind_profile(module);
+  bind_placement(module);
+  bind_plan(module);
+}

@@ -1,0 +1,128 @@
+// _native.Placement: homes of every expert of every layer, from lists or files.
+#include "evenkeel/plan/placement.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/placement_file.h"
+#include "python/bindings/arrays.h"
+#include "python/bindings/bind.h"
+
+namespace nb = nanobind;
+
+namespace evenkeel::python {
+
+namespace {
+
+using Homes = std::vector<std::vector<std::vector<int>>>;  // [L][E][copies]
+using Provenance = std::map<std::string, std::string>;
+
+Placement of_homes(const Homes& homes, int num_ranks) {
+  std::vector<LayerPlacement> layers;
+  for (const auto& of_layer : homes) layers.emplace_back(of_layer, num_ranks);
+  return Placement(std::move(layers));
+}
+
+std::vector<int> homes_of(const Placement& placement, int layer, int expert) {
+  const LayerPlacement& of_layer = placement.layer(layer);
+  if (expert < 0 || expert >= placement.num_experts())
+    throw InvalidArgument("expert", "no expert " + std::to_string(expert),
+                          "0.." + std::to_string(placement.num_experts() - 1));
+  std::vector<int> ranks;
+  for (RankId rank : of_layer.homes(ExpertId(expert))) ranks.push_back(rank.value());
+  return ranks;
+}
+
+OutArray<std::int64_t> owners_of(const Placement& placement) {
+  std::vector<std::int64_t> owners;
+  for (int l = 0; l < placement.num_layers(); ++l)
+    for (ExpertId expert : indices<ExpertId>(placement.num_experts()))
+      owners.push_back(placement.layer(l).owner(expert).value());
+  return to_array(std::move(owners), {static_cast<std::size_t>(placement.num_layers()),
+                                      static_cast<std::size_t>(placement.num_experts())});
+}
+
+bool has_single_homes(const Placement& placement) {
+  for (int l = 0; l < placement.num_layers(); ++l)
+    if (!placement.layer(l).has_single_homes()) return false;
+  return true;
+}
+
+// [L, most physical experts of a layer], rank after rank, -1 where a layer has fewer; and [L, P + 1] offsets.
+std::tuple<OutArray<std::int64_t>, OutArray<std::int64_t>> physical_of(const Placement& placement) {
+  std::vector<std::vector<std::int64_t>> physical(static_cast<std::size_t>(placement.num_layers()));
+  std::vector<std::int64_t> offsets;
+  std::size_t most = 0;
+  for (std::size_t l = 0; l < physical.size(); ++l) {
+    offsets.push_back(0);
+    for (RankId rank : indices<RankId>(placement.num_ranks())) {
+      for (ExpertId expert : placement.layer(static_cast<int>(l)).natives(rank))
+        physical[l].push_back(expert.value());
+      offsets.push_back(static_cast<std::int64_t>(physical[l].size()));
+    }
+    most = std::max(most, physical[l].size());
+  }
+  std::vector<std::int64_t> flat;
+  for (auto& of_layer : physical) {
+    of_layer.resize(most, -1);
+    flat.insert(flat.end(), of_layer.begin(), of_layer.end());
+  }
+  return {
+      to_array(std::move(flat), {physical.size(), most}),
+      to_array(std::move(offsets), {physical.size(), static_cast<std::size_t>(placement.num_ranks()) + 1})};
+}
+
+bool same(const Placement& a, const Placement& b) {
+  if (a.num_layers() != b.num_layers()) return false;
+  for (int l = 0; l < a.num_layers(); ++l)
+    if (a.layer(l) != b.layer(l)) return false;
+  return true;
+}
+
+std::tuple<Placement, std::optional<double>, std::optional<double>, Provenance> read(
+    const std::filesystem::path& path) {
+  PlacementFile file = read_placement(path.string());
+  return {std::move(file.placement), file.objective, file.bound, std::move(file.provenance)};
+}
+
+void write(const Placement& placement, const std::filesystem::path& path, std::optional<double> objective,
+           std::optional<double> bound, const Provenance& provenance) {
+  write_placement({placement, objective, bound, provenance}, path.string());
+}
+
+}  // namespace
+
+void bind_placement(nb::module_& module) {
+  const auto release = nb::call_guard<nb::gil_scoped_release>();
+  nb::class_<Placement>(module, "Placement")
+      .def_static("contiguous", &Placement::contiguous, nb::arg("num_layers"), nb::arg("num_experts"),
+                  nb::arg("num_ranks"))
+      .def_static("of_homes", &of_homes, nb::arg("homes"), nb::arg("num_ranks"), release)
+      .def_static("read", &read, nb::arg("path"), release)
+      .def("write", &write, nb::arg("path"), nb::arg("objective").none(), nb::arg("bound").none(),
+           nb::arg("provenance"), release)
+      .def_prop_ro("num_layers", &Placement::num_layers)
+      .def_prop_ro("num_experts", &Placement::num_experts)
+      .def_prop_ro("num_ranks", &Placement::num_ranks)
+      .def_prop_ro("has_single_homes", &has_single_homes)
+      .def("homes", &homes_of, nb::arg("layer"), nb::arg("expert"))
+      .def("owners", &owners_of)
+      .def("physical", &physical_of)
+      .def("same", &same);
+}
+
+}  // namespace evenkeel::python

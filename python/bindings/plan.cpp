@@ -1,0 +1,128 @@
+// _native.plan: one step plan, written out.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "evenkeel/balance/planner.h"
+#include "evenkeel/balance/transfer_bound.h"
+#include "evenkeel/base/error.h"
+#include "evenkeel/routing/imbalance.h"
+#include "python/bindings/arrays.h"
+#include "python/bindings/bind.h"
+
+namespace nb = nanobind;
+
+namespace evenkeel::python {
+
+namespace {
+
+struct PlanResult {
+  StepPlan plan;
+  Imbalance even;
+  std::int64_t transfer_lower_bound = 0;
+  double plan_us = 0;
+};
+
+using Numbers = std::tuple<int, std::int64_t, std::int64_t>;
+
+PlannerOptions::Kind kind_of(const std::string& planner) {
+  using Kind = PlannerOptions::Kind;
+  if (planner == "ep") return Kind::ep;
+  if (planner == "least-loaded") return Kind::least_loaded;
+  if (planner == "level") return Kind::level;
+  throw InvalidArgument("planner", "'" + planner + "' is no planner", "ep, least-loaded, level");
+}
+
+Counts counts_of(const InArray<std::int64_t, 2>& counts) {
+  Counts all(static_cast<int>(counts.shape(0)), static_cast<int>(counts.shape(1)));
+  std::ranges::copy(values_of(counts), all.rows().begin());
+  all.sum_loads();
+  return all;
+}
+
+PlanResult make_plan(const Counts& counts, const Placement* placement, int layer,
+                     const PlannerOptions& options, const std::vector<std::int64_t>& base_load) {
+  const LayerPlacement homes = placement != nullptr
+                                   ? placement->layer(layer)
+                                   : LayerPlacement::contiguous(counts.num_experts(), counts.num_ranks());
+  const auto planner = make_planner(options);
+  PlanResult result;
+  const auto start = std::chrono::steady_clock::now();
+  planner->plan(counts, homes, result.plan, base_load);
+  result.plan_us =
+      std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - start).count();
+  result.even = imbalance(result.plan.rank_loads());
+  std::vector<std::int64_t> rank_loads(result.plan.rank_loads().begin(), result.plan.rank_loads().end());
+  for (std::size_t r = 0; r < base_load.size(); ++r) rank_loads[r] += base_load[r];
+  result.transfer_lower_bound = transfer_lower_bound(counts, homes, std::ranges::max(rank_loads), base_load);
+  return result;
+}
+
+std::vector<std::vector<Numbers>> segments_of(const PlanResult& result) {
+  std::vector<std::vector<Numbers>> segments;
+  for (ExpertId expert : indices<ExpertId>(result.plan.num_experts())) {
+    auto& of_expert = segments.emplace_back();
+    for (const Segment& s : result.plan.segments(expert))
+      of_expert.emplace_back(s.rank.value(), s.begin, s.end);
+  }
+  return segments;
+}
+
+std::vector<std::tuple<int, int, int>> transfers_of(const PlanResult& result) {
+  std::vector<std::tuple<int, int, int>> transfers;
+  for (const Transfer& t : result.plan.transfers())
+    transfers.emplace_back(t.expert.value(), t.from.value(), t.to.value());
+  return transfers;
+}
+
+OutArray<std::int64_t> rank_loads_of(const PlanResult& result) {
+  return to_array(result.plan.rank_loads(), {static_cast<std::size_t>(result.plan.num_ranks())});
+}
+
+}  // namespace
+
+void bind_plan(nb::module_& module) {
+  nb::class_<Counts>(module, "Counts")
+      .def_static("of_loads", [](const InArray<std::int64_t, 1>& loads,
+                                 int num_ranks) { return Counts::of_loads(values_of(loads), num_ranks); })
+      .def_static("of_sources", &counts_of);
+  nb::class_<PlanResult>(module, "PlanResult")
+      .def_prop_ro("num_experts", [](const PlanResult& result) { return result.plan.num_experts(); })
+      .def_prop_ro("num_ranks", [](const PlanResult& result) { return result.plan.num_ranks(); })
+      .def_prop_ro("spilled", [](const PlanResult& result) { return result.plan.spilled(); })
+      .def_prop_ro("max_over_mean", [](const PlanResult& result) { return result.even.max_over_mean; })
+      .def_prop_ro("mean_over_max", [](const PlanResult& result) { return result.even.mean_over_max; })
+      .def_prop_ro("relative_excess", [](const PlanResult& result) { return result.even.relative_excess; })
+      .def_ro("transfer_lower_bound", &PlanResult::transfer_lower_bound)
+      .def_ro("plan_us", &PlanResult::plan_us)
+      .def("segments", &segments_of)
+      .def("transfers", &transfers_of)
+      .def("rank_loads", &rank_loads_of);
+  module.def(
+      "plan",
+      [](const Counts& counts, const Placement* placement, int layer, const std::string& planner,
+         std::int64_t capacity_factor, std::int64_t min_segment, std::int64_t imbalance_threshold,
+         const std::vector<std::int64_t>& base_load) {
+        return make_plan(counts, placement, layer,
+                         {.kind = kind_of(planner),
+                          .capacity_factor_thousandths = capacity_factor,
+                          .min_segment = min_segment,
+                          .imbalance_threshold_thousandths = imbalance_threshold},
+                         base_load);
+      },
+      nb::arg("counts"), nb::arg("placement").none(), nb::arg("layer"), nb::arg("planner"),
+      nb::arg("capacity_factor_thousandths"), nb::arg("min_segment"),
+      nb::arg("imbalance_threshold_thousandths"), nb::arg("base_load"),
+      nb::call_guard<nb::gil_scoped_release>());
+}
+
+}  // namespace evenkeel::python

@@ -1,0 +1,102 @@
+"""What callers pass, made what the native module takes: arrays of numpy, torch or lists; ratios; words."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .errors import InvalidArgument
+
+# A numpy array, a torch tensor on any device, or nested lists.
+ArrayLike: TypeAlias = Any
+Integers: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
+
+
+def invalid(argument: str, why: str, allowed: str) -> InvalidArgument:
+    """The same message and data that the library would give."""
+    return InvalidArgument(
+        f"{argument}: {why}; allowed: {allowed}", {"argument": argument, "why": why, "allowed": allowed}
+    )
+
+
+def is_tensor(values: object) -> bool:
+    """Whether this is a torch tensor; torch is never imported for it."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(values, torch.Tensor)
+
+
+def as_numpy(values: ArrayLike, name: str) -> NDArray[Any]:
+    """Whatever was given as a numpy array of numbers."""
+    if is_tensor(values):
+        tensor = values.detach().cpu()
+        if tensor.is_floating_point():
+            tensor = tensor.double()  # numpy knows no bfloat16
+        return tensor.numpy()  # type: ignore[no-any-return]
+    try:
+        array = np.asarray(values)
+    except ValueError as error:
+        raise invalid(name, "lists of unequal lengths", "an array of numbers") from error
+    if array.dtype.kind not in "iuf" and array.size > 0:
+        raise invalid(name, f"an array of {array.dtype}", "an array of numbers")
+    return array
+
+
+def integers(values: ArrayLike, name: str, dimensions: int, shape: str) -> Integers:
+    """Row-major int64; whole floats are taken, anything else is refused rather than rounded."""
+    array = as_numpy(values, name)
+    require_dimensions(array, name, dimensions, shape)
+    if array.dtype.kind == "f":
+        whole = np.isfinite(array) & (np.floor(array) == array) & (np.abs(array) < 2.0**63)
+        if not whole.all():
+            raise invalid(name, f"{array[~whole].flat[0]} is not a whole number", "whole numbers")
+    if array.dtype.kind == "u" and array.size > 0 and int(array.max()) >= 2**63:
+        raise invalid(name, f"{array.max()} is above 2^63-1", "whole numbers up to 2^63-1")
+    return np.ascontiguousarray(array, dtype=np.int64)
+
+
+def floats(values: ArrayLike, name: str, dimensions: int, shape: str) -> Floats:
+    """Row-major float64."""
+    array = as_numpy(values, name)
+    require_dimensions(array, name, dimensions, shape)
+    return np.ascontiguousarray(array, dtype=np.float64)
+
+
+def require_dimensions(array: NDArray[Any], name: str, dimensions: int, shape: str) -> None:
+    """Refuses an array of other dimensions; `shape` is what its message asks for."""
+    if array.ndim != dimensions:
+        raise invalid(name, f"shape {list(array.shape)}", shape)
+
+
+def thousandths(value: float, name: str) -> int:
+    """A ratio in the unit that planners compute with, which every decimal of three places has exactly."""
+    try:
+        scaled = Decimal(str(value)) * 1000
+    except ArithmeticError as error:
+        raise invalid(name, repr(value), "a number with at most three decimals") from error
+    if not scaled.is_finite() or scaled != scaled.to_integral_value() or abs(scaled) >= 10**15:
+        raise invalid(name, str(value), "a number with at most three decimals, such as 1.25")
+    return int(scaled)
+
+
+def number(value: int, name: str, least: int, most: int = 2**31 - 1) -> int:
+    """A whole number in a range."""
+    try:
+        whole = value.__index__()
+    except AttributeError as error:
+        raise invalid(name, repr(value), "a whole number") from error
+    if not least <= whole <= most:
+        raise invalid(name, str(whole), f"{least}..{most}")
+    return whole
+
+
+def choice(value: str, name: str, allowed: Sequence[str]) -> str:
+    """One of a few words."""
+    if value not in allowed:
+        raise invalid(name, f"'{value}'", ", ".join(allowed))
+    return value

@@ -1,0 +1,46 @@
+"""Every error that evenkeel raises of its own: what is wrong as a sentence, and by name in `data`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+class Error(Exception):
+    """Any error of evenkeel.
+
+    Attributes:
+        data: what the sentence says, by name: numbers and words that a program can act on.
+    """
+
+    data: dict[str, int | float | str]
+
+    def __init__(self, message: str, data: Mapping[str, int | float | str] | None = None) -> None:
+        super().__init__(message)
+        self.data = dict(data or {})
+
+
+class InvalidArgument(Error, ValueError):
+    """An argument that no call can take. `data`: `argument`, `why`, `allowed`."""
+
+
+class ParseError(Error, ValueError):
+    """A file that is not what it should be. `data`: `file`, `where` (byte or key), `why`."""
+
+
+class Infeasible(Error):
+    """What was asked for cannot exist. `data`: `why`."""
+
+
+class Unsupported(Error):
+    """Something this build, machine or format cannot do. `data`: `why`."""
+
+
+class BudgetTooSmall(Error):
+    """A budget below the least that runs every routing. `data`: `given_bytes`, `least_bytes`, `shape`."""
+
+
+class CommError(Error):
+    """A peer that failed, or did not answer in time. `data`: `peer`, `operation`, `after_seconds`, `why`."""
+
+
+__all__ = ["BudgetTooSmall", "CommError", "Error", "Infeasible", "InvalidArgument", "ParseError", "Unsupported"]

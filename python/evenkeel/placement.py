@@ -1,0 +1,166 @@
+"""Where experts live: the home ranks of every expert in every layer."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _native
+from ._arguments import ArrayLike, as_numpy, integers, invalid, number
+from .mapping_file import write_mapping
+
+
+class Placement:
+    """The homes of every expert of every layer. Immutable.
+
+    Args:
+        homes: `[L, E]` ranks, or for experts with copies (redundant experts) nested lists `[L][E]` of ranks, the
+            owner of the expert's gradient first. numpy, torch or lists.
+        num_ranks: P; by default one more than the highest rank.
+
+    Raises:
+        InvalidArgument: an expert without a home or twice on a rank, or a rank outside 0..P-1.
+    """
+
+    __slots__ = ("_native", "_objective", "_bound", "_provenance")
+
+    def __init__(self, homes: ArrayLike | Sequence[Sequence[Sequence[int]]], num_ranks: int | None = None) -> None:
+        lists = _homes_as_lists(homes)
+        highest = max((rank for layer in lists for ranks in layer for rank in ranks), default=0)
+        ranks = number(highest + 1 if num_ranks is None else num_ranks, "num_ranks", 1)
+        self._take(_native.Placement.of_homes(lists, ranks))
+
+    def _take(
+        self,
+        native: _native.Placement,
+        objective: float | None = None,
+        bound: float | None = None,
+        provenance: dict[str, str] | None = None,
+    ) -> None:
+        self._native = native
+        self._objective = objective
+        self._bound = bound
+        self._provenance = provenance or {}
+
+    @classmethod
+    def contiguous(cls, num_layers: int, num_experts: int, num_ranks: int) -> Placement:
+        """What there is without a placement: rank r is home to experts `[r E // P, (r + 1) E // P)`."""
+        placement = cls.__new__(cls)
+        placement._take(
+            _native.Placement.contiguous(
+                number(num_layers, "num_layers", 1),
+                number(num_experts, "num_experts", 1),
+                number(num_ranks, "num_ranks", 1),
+            )
+        )
+        return placement
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Placement:
+        """Reads a placement file.
+
+        Raises:
+            ParseError: the file is no placement, or an expert has no home in it; says where.
+        """
+        placement = cls.__new__(cls)
+        placement._take(*_native.Placement.read(path))
+        return placement
+
+    @property
+    def num_layers(self) -> int:
+        """L, the MoE layers."""
+        return self._native.num_layers
+
+    @property
+    def num_experts(self) -> int:
+        """E, the logical experts of each layer."""
+        return self._native.num_experts
+
+    @property
+    def num_ranks(self) -> int:
+        """P, the ranks."""
+        return self._native.num_ranks
+
+    @property
+    def has_copies(self) -> bool:
+        """Some expert lives on several ranks."""
+        return not self._native.has_single_homes
+
+    @property
+    def physical_to_logical(self) -> NDArray[np.int64]:
+        """`[L, physical experts]`: the expert that each physical expert (one copy on one rank) is, rank after rank
+        and ascending within a rank. Where layers have unequal numbers of them, the shorter ones end in -1."""
+        return self._native.physical()[0]
+
+    @property
+    def rank_offsets(self) -> NDArray[np.int64]:
+        """`[L, P + 1]`: rank r holds physical experts `[offsets[l, r], offsets[l, r + 1])` of layer l."""
+        return self._native.physical()[1]
+
+    @property
+    def owners(self) -> NDArray[np.int64]:
+        """`[L, E]`: the first home of each expert, which owns its gradient and optimizer state."""
+        return self._native.owners()
+
+    @property
+    def provenance(self) -> dict[str, str]:
+        """Who made it from what: the free words that its file holds."""
+        return dict(self._provenance)
+
+    def homes(self, layer: int, expert: int) -> list[int]:
+        """The ranks where an expert lives, its owner first.
+
+        Raises:
+            InvalidArgument: there is no such layer or expert.
+        """
+        return self._native.homes(
+            number(layer, "layer", 0, self.num_layers - 1), number(expert, "expert", 0, self.num_experts - 1)
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes a file that `load` and the command `evenkeel` read; it appears whole or not at all."""
+        self._native.write(path, self._objective, self._bound, self._provenance)
+
+    def save_mapping(self, path: str | os.PathLike[str]) -> None:
+        """Writes the ranks by layer and expert as a tensor file: one int64 tensor `[L, E]`, the owners.
+
+        A path that ends in `.pt` or `.pth` becomes a PyTorch file of the bare tensor (needs torch), as MoETuner
+        saves it; any other a safetensors file with the tensor `expert_to_rank`.
+
+        Raises:
+            Unsupported: an expert has several homes, which one rank an expert cannot say; or torch is missing.
+            InvalidArgument: the file cannot be written.
+        """
+        write_mapping(self, path)
+
+    def __eq__(self, other: object) -> bool:
+        return self._native.same(other._native) if isinstance(other, Placement) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash((self.num_layers, self.num_ranks, self.owners.tobytes()))
+
+    def __repr__(self) -> str:
+        copies = int(self.rank_offsets[:, -1].max()) - self.num_experts
+        extra = f", {copies} redundant" if copies else ""
+        return f"{type(self).__name__}({self.num_layers} layers, {self.num_experts} experts{extra}, {self.num_ranks} ranks)"
+
+
+def _homes_as_lists(homes: ArrayLike) -> list[list[list[int]]]:
+    """[L][E][copies], from one rank an expert or a list of them."""
+    if isinstance(homes, list | tuple):
+        try:
+            return [[[*map(int, ranks)] for ranks in layer] for layer in homes]
+        except TypeError:
+            pass  # ranks rather than lists of them
+    array = as_numpy(homes, "homes")
+    if array.ndim not in (2, 3):
+        raise invalid("homes", f"shape {list(array.shape)}", "[layers, experts], or a list of ranks for each")
+    whole = integers(array, "homes", array.ndim, "")
+    lists: list[list[list[int]]] = (whole if array.ndim == 3 else whole[:, :, None]).tolist()
+    return lists
+
+
+__all__ = ["Placement"]

@@ -1,0 +1,134 @@
+"""The routing profile: loads and transitions, in a size that does not grow with the trace."""
+
+from __future__ import annotations
+
+import os
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _native
+from ._arguments import ArrayLike, choice, integers, invalid, number
+
+Format = Literal["safetensors", "npz", "json"]
+
+
+class Imbalance(NamedTuple):
+    """How uneven loads are, said three ways; perfectly even ones have 1, 1 and 0. One number a layer."""
+
+    max_over_mean: NDArray[np.float64]
+    """`[L]`, max / mean."""
+    mean_over_max: NDArray[np.float64]
+    """`[L]`, mean / max."""
+    relative_excess: NDArray[np.float64]
+    """`[L]`, (max - mean) / mean."""
+
+
+class RoutingProfile:
+    """What a placement needs to know of a model's routing.
+
+    From a file, known by its content: a profile (safetensors, npz, JSON) or a routing trace (safetensors, npz, npy),
+    which is counted in bounded memory. Or from arrays:
+
+        RoutingProfile("trace.safetensors")
+        RoutingProfile(loads=loads, transitions=transitions)
+
+    Args:
+        path: a file.
+        loads: `[L, E]` whole numbers, the assignments of each expert in each layer. numpy, torch or lists.
+        transitions: `[L - 1, E, E]`: from expert a in layer l to b in l + 1, over all tokens, the number of pairs (an
+            assignment to a, an assignment to b) of the same token. Without them a placement balances loads alone.
+        num_experts: E, for a trace that does not say it and whose highest expert may never be chosen.
+
+    Raises:
+        ParseError: the file is not one of these; says where and why.
+        InvalidArgument: shapes do not fit, a number is negative, or the total is above 2^63 - 1.
+    """
+
+    __slots__ = ("_native",)
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        loads: ArrayLike | None = None,
+        transitions: ArrayLike | None = None,
+        num_experts: int | None = None,
+    ) -> None:
+        if (path is None) == (loads is None):
+            raise invalid("path", "a profile comes from a file or from loads", "one of the two")
+        if path is not None:
+            if transitions is not None:
+                raise invalid("transitions", "the file has its own", "to leave it out")
+            experts = None if num_experts is None else number(num_experts, "num_experts", 1)
+            self._native = _native.RoutingProfile.read(path, experts)
+            return
+        counted = integers(loads, "loads", 2, "[layers, experts]")
+        pairs = (
+            None if transitions is None else integers(transitions, "transitions", 3, "[layers - 1, experts, experts]")
+        )
+        if num_experts is not None and num_experts != counted.shape[1]:
+            raise invalid("num_experts", str(num_experts), f"{counted.shape[1]}, as loads say, or to leave it out")
+        self._native = _native.RoutingProfile.of_arrays(counted, pairs)
+
+    @property
+    def num_layers(self) -> int:
+        """L, the MoE layers."""
+        return self._native.num_layers
+
+    @property
+    def num_experts(self) -> int:
+        """E, the experts of each layer."""
+        return self._native.num_experts
+
+    @property
+    def loads(self) -> NDArray[np.int64]:
+        """`[L, E]`, a copy: assignments of each expert in each layer."""
+        return self._native.loads()
+
+    @property
+    def transitions(self) -> NDArray[np.int64] | None:
+        """`[L - 1, E, E]`, a copy, or None where nobody counted them."""
+        return self._native.transitions()
+
+    @property
+    def imbalance(self) -> Imbalance:
+        """Of the experts' loads, layer by layer."""
+        return Imbalance(*self._native.imbalance())
+
+    def add(self, other: RoutingProfile) -> None:
+        """Adds the profile of another trace of the same model.
+
+        Raises:
+            InvalidArgument: layers, experts or the presence of transitions differ; nothing is then changed.
+        """
+        self._native.add(other._native)
+
+    def save(self, path: str | os.PathLike[str], format: Format | None = None) -> None:
+        """Writes the profile; the file appears whole or not at all.
+
+        Args:
+            format: "safetensors", "npz" or "json"; by default what the name ends in.
+
+        Raises:
+            InvalidArgument: there is no such format, or the file cannot be written.
+        """
+        ending = os.fspath(path).rpartition(".")[2] if format is None else format
+        self._native.write(path, choice(ending, "format", ("safetensors", "npz", "json")))
+
+    def __eq__(self, other: object) -> bool:
+        return self._native.same(other._native) if isinstance(other, RoutingProfile) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]  # it can grow
+
+    def __repr__(self) -> str:
+        worst = self.imbalance.max_over_mean.max()
+        pairs = "" if self._native.has_transitions else ", no transitions"
+        return (
+            f"RoutingProfile({self.num_layers} layers, {self.num_experts} experts{pairs}, "
+            f"worst expert {worst:.3g}x the mean)"
+        )
+
+
+__all__ = ["Imbalance", "RoutingProfile"]

@@ -1,0 +1,154 @@
+"""One step's plan: who computes how many assignments of which expert, and whose weights travel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _native
+from ._arguments import ArrayLike, as_numpy, choice, integers, invalid, number, thousandths
+from .placement import Placement
+from .profile import RoutingProfile
+
+Planner = Literal["ep", "least-loaded", "level"]
+
+
+class Segment(NamedTuple):
+    """Assignments `[begin, end)` of an expert, which `rank` computes."""
+
+    rank: int
+    begin: int
+    end: int
+
+
+class Transfer(NamedTuple):
+    """The weights of an expert, sent for one step."""
+
+    expert: int
+    sender: int
+    receiver: int
+
+
+@dataclass(frozen=True)
+class StepPlan:
+    """A plan for one step of one layer, as `evenkeel plan --json` prints it."""
+
+    num_experts: int
+    num_ranks: int
+    planner: Planner
+    spilled: bool
+    """Some expert is computed away from its homes."""
+    segments: list[list[Segment]]
+    """`[E]` lists: each covers its expert's assignments 0..load-1 exactly, in order."""
+    rank_loads: NDArray[np.int64]
+    """`[P]`, the assignments that each rank computes."""
+    transfers: list[Transfer]
+    """The weights that travel, each (expert, receiver) once."""
+    max_over_mean: float
+    mean_over_max: float
+    relative_excess: float
+    """(max - mean) / mean of `rank_loads`."""
+    transfer_lower_bound: int
+    """No plan with this worst rank takes fewer transfers."""
+    plan_us: float
+    """What this one call of the planner took, in microseconds; a planner that is kept and reused takes less."""
+
+
+def plan(
+    loads: ArrayLike | RoutingProfile,
+    ranks: int | None = None,
+    *,
+    planner: Planner = "level",
+    placement: Placement | None = None,
+    layer: int | None = None,
+    capacity_factor: float = 1.0,
+    min_segment: int = 1024,
+    imbalance_threshold: float = 1.3,
+    base_load: ArrayLike | None = None,
+) -> StepPlan:
+    """Plans one step of one layer.
+
+    Args:
+        loads: `[E]` the loads of the experts, or `[P, E]` how many of them come from each rank's tokens (which lets
+            planners move few rows), or a profile, of which `layer` is taken. numpy, torch or lists.
+        ranks: P; needed unless counts by rank or the placement say it.
+        planner: "ep" (nothing moves), "least-loaded" (LLEP) or "level" (the lowest possible worst rank, then few
+            transfers).
+        placement: the experts' homes; without one, rank r has the r-th part of the experts.
+        layer: which layer of the placement and of the profile; needed where they have several.
+        capacity_factor: least-loaded: a rank holds at most this times the mean (alpha), 1 or more.
+        min_segment: no piece of an expert on a foreign rank is smaller than this many assignments (m).
+        imbalance_threshold: below this max/mean nothing is moved (lambda); 0 always plans.
+        base_load: `[P]` work that each rank has anyway, counted in assignments.
+
+    Raises:
+        InvalidArgument: a load is negative or the total above 2^63 - 1, shapes do not fit, or a parameter is out
+            of range. Ratios have at most three decimals, since planners count in thousandths.
+    """
+    chosen = choice(planner, "planner", ("ep", "least-loaded", "level"))
+    counts, experts, num_ranks = _counts(loads, ranks, placement, layer)
+    if placement is not None and (placement.num_experts, placement.num_ranks) != (experts, num_ranks):
+        raise invalid(
+            "placement",
+            f"is for {placement.num_experts} experts on {placement.num_ranks} ranks",
+            f"one for {experts} experts on {num_ranks} ranks",
+        )
+    base = [] if base_load is None else integers(base_load, "base_load", 1, "[ranks]").tolist()
+    made = _native.plan(
+        counts,
+        None if placement is None else placement._native,
+        0 if placement is None else _layer_of("placement", placement.num_layers, layer),
+        chosen,
+        thousandths(capacity_factor, "capacity_factor"),
+        number(min_segment, "min_segment", 0, 2**63 - 1),
+        thousandths(imbalance_threshold, "imbalance_threshold"),
+        base,
+    )
+    return StepPlan(
+        num_experts=made.num_experts,
+        num_ranks=made.num_ranks,
+        planner=planner,
+        spilled=made.spilled,
+        segments=[[Segment(*segment) for segment in of_expert] for of_expert in made.segments()],
+        rank_loads=made.rank_loads(),
+        transfers=[Transfer(*transfer) for transfer in made.transfers()],
+        max_over_mean=made.max_over_mean,
+        mean_over_max=made.mean_over_max,
+        relative_excess=made.relative_excess,
+        transfer_lower_bound=made.transfer_lower_bound,
+        plan_us=made.plan_us,
+    )
+
+
+def _counts(
+    loads: ArrayLike | RoutingProfile, ranks: int | None, placement: Placement | None, layer: int | None
+) -> tuple[_native.Counts, int, int]:
+    """The counts, and how many experts and ranks they are for."""
+    if isinstance(loads, RoutingProfile):
+        loads = loads.loads[_layer_of("profile", loads.num_layers, layer)]
+    array = as_numpy(loads, "loads")
+    if array.ndim == 2:
+        counts = integers(array, "loads", 2, "")
+        if ranks is not None and ranks != counts.shape[0]:
+            raise invalid("ranks", f"{ranks} ranks, but there are counts of {counts.shape[0]}", "as many as rows")
+        return _native.Counts.of_sources(counts), counts.shape[1], counts.shape[0]
+    if ranks is None and placement is None:
+        raise invalid("ranks", "loads by expert do not say how many there are", "1 or more")
+    by_expert = integers(array, "loads", 1, "[experts], or counts [ranks, experts]")
+    num_ranks = number(ranks, "ranks", 1) if ranks is not None else placement.num_ranks if placement else 0
+    return _native.Counts.of_loads(by_expert, num_ranks), by_expert.shape[0], num_ranks
+
+
+def _layer_of(what: str, layers: int, layer: int | None) -> int:
+    """The layer asked for; one that is alone need not be, and serves any."""
+    if layers == 1:
+        return 0
+    if layer is None:
+        raise invalid("layer", f"the {what} has {layers} layers", f"0..{layers - 1}")
+    return number(layer, "layer", 0, layers - 1)
+
+
+__all__ = ["Segment", "StepPlan", "Transfer", "plan"]

@@ -1,0 +1,113 @@
+"""Placements hold the homes they were given, in every file."""
+
+import json
+import unittest
+from unittest import mock
+
+import numpy as np
+from support import PackageTest
+
+import evenkeel as ek
+
+
+class Placements(PackageTest):
+    def test_contiguous_homes_follow_the_formula(self):
+        placement = ek.Placement.contiguous(2, 10, 4)
+        for expert in range(10):
+            (home,) = placement.homes(1, expert)
+            self.assertLessEqual(home * 10 // 4, expert)
+            self.assertLess(expert, (home + 1) * 10 // 4)
+
+    def test_homes_and_physical_experts_say_the_same(self):
+        draw = np.random.default_rng(5)
+        homes = [[draw.permutation(4)[: draw.integers(1, 4)].tolist() for _expert in range(6)] for _layer in range(3)]
+        placement = ek.Placement(homes, num_ranks=4)
+        for layer in range(3):
+            offsets, physical = placement.rank_offsets[layer], placement.physical_to_logical[layer]
+            for rank in range(4):
+                here = [expert for expert in range(6) if rank in homes[layer][expert]]
+                self.assertEqual(physical[offsets[rank] : offsets[rank + 1]].tolist(), here)
+            self.assertTrue((physical[offsets[-1] :] == -1).all())
+            for expert in range(6):
+                self.assertEqual(placement.homes(layer, expert), homes[layer][expert])
+                self.assertEqual(placement.owners[layer, expert], homes[layer][expert][0])
+
+    def test_one_rank_an_expert_may_be_an_array(self):
+        ranks = np.array([[0, 1, 1, 0], [1, 0, 1, 0]])
+        placement = ek.Placement(ranks)
+        np.testing.assert_array_equal(placement.owners, ranks)
+        self.assertEqual(placement, ek.Placement(ranks.tolist()))
+        self.assertEqual(placement, ek.Placement(ranks[:, :, None].tolist()))
+        self.assertFalse(placement.has_copies)
+
+    def test_is_equal_to_one_with_the_same_homes_alone(self):
+        placement = ek.Placement([[0, 1, 1]])
+        self.assertEqual(placement, ek.Placement([[[0], [1], [1]]]))
+        self.assertEqual(hash(placement), hash(ek.Placement([[[0], [1], [1]]])))
+        self.assertNotEqual(placement, ek.Placement([[0, 1, 0]]))
+        self.assertNotEqual(placement, ek.Placement([[0, 1, 1]], num_ranks=3))
+        self.assertNotEqual(placement, ek.Placement([[[0], [1], [1, 0]]]))
+        self.assertNotEqual(ek.Placement([[[0, 1]]]), ek.Placement([[[1, 0]]]))
+        self.assertNotEqual(placement, 7)
+
+    def test_is_the_same_after_a_file(self):
+        for homes in [[[0, 1, 1]], [[[1, 0], [1], [0]], [[0], [1], [0, 1]]]]:
+            placement = ek.Placement(homes)
+            placement.save(self.folder / "placement.json")
+            self.assertEqual(ek.Placement.load(self.folder / "placement.json"), placement)
+
+    def test_a_file_keeps_its_provenance(self):
+        ek.Placement([[0, 1]]).save(self.folder / "a.json")
+        text = json.loads((self.folder / "a.json").read_text())
+        (self.folder / "a.json").write_text(json.dumps(text | {"provenance": {"solver": "by hand"}}))
+        placement = ek.Placement.load(self.folder / "a.json")
+        self.assertEqual(placement.provenance, {"solver": "by hand"})
+
+    def test_a_mapping_is_a_safetensors_file_of_ranks(self):
+        ranks = np.array([[0, 1, 2], [2, 1, 0]])
+        ek.Placement(ranks).save_mapping(self.folder / "ranks.safetensors")
+        content = (self.folder / "ranks.safetensors").read_bytes()
+        length = int.from_bytes(content[:8], "little")
+        tensor = json.loads(content[8 : 8 + length])["expert_to_rank"]
+        self.assertEqual((tensor["dtype"], tensor["shape"], tensor["data_offsets"]), ("I64", [2, 3], [0, 48]))
+        np.testing.assert_array_equal(np.frombuffer(content[8 + length :], "<i8").reshape(2, 3), ranks)
+
+    def test_a_mapping_without_torch_says_what_to_do(self):
+        placement = ek.Placement([[0, 1]])
+        with mock.patch.dict("sys.modules", {"torch": None}):
+            self.assert_raises(ek.Unsupported, "needs torch", placement.save_mapping, self.folder / "ranks.pt")
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_a_mapping_refuses_copies(self):
+        placement = ek.Placement([[[0, 1], [1]]])
+        self.assertTrue(placement.has_copies)
+        self.assert_raises(ek.Unsupported, "redundant experts", placement.save_mapping, self.folder / "r.safetensors")
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_refuses_homes_that_are_none(self):
+        for homes, ranks, message in [
+            ([[[0], []]], None, "homes of expert 1: no rank"),
+            ([[[0, 0]]], None, "rank 0 twice"),
+            ([[0, 5]], 2, "no rank 5; allowed: 0..1"),
+            ([[0, -1]], None, "no rank -1"),
+            ([], 2, "no layer"),
+            ([[0, 1], [0]], None, "unequal lengths"),
+            ([[0.5, 1]], None, "0.5 is not a whole number"),
+            ([[0, 1]], 0, "num_ranks: 0"),
+        ]:
+            with self.subTest(message=message):
+                self.assert_raises(ek.InvalidArgument, message, ek.Placement, homes, ranks)
+        placement = ek.Placement([[0, 1]])
+        self.assert_raises(ek.InvalidArgument, "layer: 1; allowed: 0..0", placement.homes, 1, 0)
+        self.assert_raises(ek.InvalidArgument, "expert: 2; allowed: 0..1", placement.homes, 0, 2)
+
+    def test_a_file_that_is_no_placement_says_where(self):
+        path = self.folder / "p.json"
+        path.write_text('{"format": "evenkeel.placement.v1", "num_layers": 1, "num_experts": 2, "num_ranks": 1, '
+                        '"physical_to_logical": [[0, 0]]}')  # fmt: skip
+        error = self.assert_raises(ek.ParseError, "holds expert 0 twice", ek.Placement.load, path)
+        self.assertEqual(error.data["where"], "physical_to_logical[0][1]")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,118 @@
+"""plan() gives what the command `evenkeel plan --json` prints, where the command is there, and plans that add up."""
+
+import json
+import os
+import subprocess
+import unittest
+
+import numpy as np
+from support import PackageTest
+
+import evenkeel as ek
+
+COMMAND = os.environ.get("EVENKEEL_COMMAND", "")
+
+
+def random_loads(seed):
+    draw = np.random.default_rng(seed)
+    experts, ranks = int(draw.integers(1, 24)), int(draw.integers(1, 9))
+    return draw.integers(0, [50, 2000, 20000][seed % 3], experts), ranks
+
+
+class Plan(PackageTest):
+    def check(self, plan, loads, owners):
+        """Recomputes what a plan claims from its segments."""
+        rank_loads, foreign = np.zeros(plan.num_ranks, np.int64), set()
+        for expert, (segments, load) in enumerate(zip(plan.segments, loads, strict=True)):
+            end = 0
+            for segment in segments:
+                self.assertEqual(segment.begin, end)
+                self.assertGreater(segment.end, segment.begin)
+                rank_loads[segment.rank] += segment.end - segment.begin
+                end = segment.end
+                if segment.rank != owners[expert]:
+                    foreign.add((expert, int(owners[expert]), segment.rank))
+            self.assertEqual(end, load)
+        np.testing.assert_array_equal(plan.rank_loads, rank_loads)
+        self.assertEqual(sorted(plan.transfers), sorted(foreign))
+        self.assertEqual(plan.spilled, bool(foreign))
+        self.assertLessEqual(plan.transfer_lower_bound, len(foreign))
+        if loads.sum():
+            self.assertAlmostEqual(plan.max_over_mean, rank_loads.max() / rank_loads.mean())
+
+    def test_plans_add_up_for_every_planner(self):
+        for seed in range(30):
+            loads, ranks = random_loads(seed)
+            owners = np.random.default_rng(seed).integers(0, ranks, len(loads))
+            placement = ek.Placement(owners[None], num_ranks=ranks)
+            for planner in ["ep", "least-loaded", "level"]:
+                with self.subTest(seed=seed, planner=planner):
+                    plan = ek.plan(loads, planner=planner, placement=placement, min_segment=16, imbalance_threshold=0)
+                    self.assertEqual(plan.planner, planner)
+                    self.check(plan, loads, owners)
+
+    @unittest.skipUnless(COMMAND, "EVENKEEL_COMMAND does not name the command")
+    def test_says_the_same_numbers_as_the_command(self):
+        for seed in range(12):
+            loads, ranks = random_loads(seed)
+            (self.folder / "loads.json").write_text(json.dumps({"loads": loads.tolist()}))
+            for planner in ["ep", "least-loaded", "level"]:
+                words = [COMMAND, "plan", self.folder / "loads.json", "--ranks", str(ranks), "--planner", planner,
+                         "--min-segment", "16", "--imbalance-threshold", "1.05", "--capacity-factor", "1.125", "--json"]  # fmt: skip
+                printed = json.loads(subprocess.run(words, capture_output=True, check=True, text=True).stdout)
+                plan = ek.plan(loads, ranks, planner=planner, min_segment=16, imbalance_threshold=1.05,
+                               capacity_factor=1.125)  # fmt: skip
+                with self.subTest(seed=seed, planner=planner):
+                    for key in set(printed) - {"plan_us", "segments", "transfers", "rank_loads"}:
+                        self.assertEqual(getattr(plan, key), printed[key], key)
+                    self.assertEqual([[list(s) for s in each] for each in plan.segments], printed["segments"])
+                    self.assertEqual([list(t) for t in plan.transfers], printed["transfers"])
+                    self.assertEqual(plan.rank_loads.tolist(), printed["rank_loads"])
+
+    def test_the_readmes_loads_come_out_level(self):
+        plan = ek.plan([49000, 1000, 1000, 1000, 1000, 1000, 1000, 1000], ranks=4)
+        self.assertEqual(plan.rank_loads.tolist(), [14000] * 4)
+        self.assertEqual(len(plan.transfers), 3)
+        self.assertEqual(plan.max_over_mean, 1)
+
+    def test_counts_by_rank_sum_to_the_loads(self):
+        counts = np.random.default_rng(3).integers(0, 500, (4, 9))
+        plan = ek.plan(counts, min_segment=1, imbalance_threshold=0)
+        self.assertEqual(plan.num_ranks, 4)
+        homes = ek.Placement.contiguous(1, 9, 4).owners[0]
+        self.check(plan, counts.sum(axis=0), homes)
+        self.assert_raises(ek.InvalidArgument, "ranks: 3 ranks, but there are counts of 4", ek.plan, counts, 3)
+
+    def test_takes_the_layer_of_a_profile_and_of_a_placement(self):
+        profile = ek.RoutingProfile(loads=[[10, 20, 30], [7, 8, 9]])
+        placement = ek.Placement([[0, 0, 1], [1, 1, 0]])
+        plan = ek.plan(profile, planner="ep", placement=placement, layer=1)
+        self.assertEqual(plan.rank_loads.tolist(), [9, 15])
+        for arguments in [{"placement": placement}, {"ranks": 2}]:
+            self.assert_raises(ek.InvalidArgument, "has 2 layers; allowed: 0..1", ek.plan, profile, **arguments)
+        self.assert_raises(ek.InvalidArgument, "layer: 2", ek.plan, profile, 2, layer=2)
+
+    def test_work_that_ranks_have_anyway_counts(self):
+        plan = ek.plan([100, 100], 2, base_load=[100, 0], min_segment=1, imbalance_threshold=0)
+        self.assertEqual(plan.rank_loads.tolist(), [50, 150])
+
+    def test_refuses_what_is_out_of_range(self):
+        for named, message in [
+            ({"planner": "best"}, "planner: 'best'; allowed: ep, least-loaded, level"),
+            ({"capacity_factor": 0.5}, "capacity_factor"),
+            ({"capacity_factor": 1.0005}, "at most three decimals"),
+            ({"imbalance_threshold": float("nan")}, "imbalance_threshold"),
+            ({"min_segment": -1}, "min_segment: -1"),
+            ({"min_segment": 1.5}, "min_segment: 1.5; allowed: a whole number"),
+            ({"ranks": 0}, "ranks: 0"),
+            ({"base_load": [1]}, "base_load"),
+            ({"placement": ek.Placement([[0, 1, 1]])}, "placement: is for 3 experts on 2 ranks"),
+        ]:
+            with self.subTest(message=message):
+                self.assert_raises(ek.InvalidArgument, message, ek.plan, [5, 6], **({"ranks": 2} | named))
+        self.assert_raises(ek.InvalidArgument, "ranks: loads by expert do not say", ek.plan, [5, 6])
+        self.assert_raises(ek.InvalidArgument, "-1", ek.plan, [5, -1], 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,124 @@
+"""Profiles from arrays and files hold what was counted."""
+
+import json
+import pickle
+import unittest
+
+import numpy as np
+from support import TRACE, PackageTest
+
+import evenkeel as ek
+
+
+def random_profile(seed, layers=3, experts=5):
+    draw = np.random.default_rng(seed)
+    loads = draw.integers(0, 1000, (layers, experts))
+    transitions = draw.integers(0, 1000, (layers - 1, experts, experts))
+    return loads, transitions
+
+
+class Profile(PackageTest):
+    def test_holds_the_arrays_it_was_made_from(self):
+        loads, transitions = random_profile(1)
+        profile = ek.RoutingProfile(loads=loads, transitions=transitions)
+        np.testing.assert_array_equal(profile.loads, loads)
+        np.testing.assert_array_equal(profile.transitions, transitions)
+        self.assertEqual((profile.num_layers, profile.num_experts), (3, 5))
+        self.assertEqual(profile.loads.dtype, np.int64)
+
+    def test_takes_any_integer_type_lists_and_whole_floats_alike(self):
+        loads, _ = random_profile(2)
+        expected = ek.RoutingProfile(loads=loads)
+        for given in [loads.astype(np.int32), loads.astype(np.uint16), loads.astype(np.float32), loads.tolist(),
+                      np.asfortranarray(loads), np.repeat(loads, 2, axis=1)[:, ::2]]:  # fmt: skip
+            self.assertEqual(ek.RoutingProfile(loads=given), expected)
+
+    def test_counts_a_trace_as_numpy_does(self):
+        profile = ek.RoutingProfile(TRACE)
+        with np.load(TRACE) as trace:
+            ids = trace["topk_ids"].astype(np.int64)
+        experts = profile.num_experts
+        for layer in range(profile.num_layers):
+            counted = np.bincount(ids[:, layer].ravel(), minlength=experts)
+            np.testing.assert_array_equal(profile.loads[layer], counted)
+        pairs = np.zeros((experts, experts), np.int64)
+        for a in range(ids.shape[2]):
+            for b in range(ids.shape[2]):
+                np.add.at(pairs, (ids[:, 0, a], ids[:, 1, b]), 1)
+        np.testing.assert_array_equal(profile.transitions[0], pairs)
+
+    def test_is_the_same_after_every_format_of_file(self):
+        loads, transitions = random_profile(3)
+        for profile in [ek.RoutingProfile(loads=loads, transitions=transitions), ek.RoutingProfile(loads=loads)]:
+            for ending in ["safetensors", "npz", "json"]:
+                path = self.folder / f"profile.{ending}"
+                profile.save(path)
+                self.assertEqual(ek.RoutingProfile(path), profile)
+                self.assertEqual(ek.RoutingProfile(str(path)), profile)
+        profile.save(self.folder / "no-ending", format="json")
+        self.assertEqual(json.loads((self.folder / "no-ending").read_text())["loads"], loads.tolist())
+
+    def test_adds_other_traces_of_the_model(self):
+        loads, transitions = random_profile(4)
+        profile = ek.RoutingProfile(loads=loads, transitions=transitions)
+        profile.add(profile)
+        self.assertEqual(profile, ek.RoutingProfile(loads=2 * loads, transitions=2 * transitions))
+        self.assert_raises(ek.InvalidArgument, "", profile.add, ek.RoutingProfile(loads=loads))
+
+    def test_says_imbalance_three_ways(self):
+        uneven = ek.RoutingProfile(loads=[[4, 1, 1, 2], [0, 0, 0, 0]]).imbalance
+        np.testing.assert_array_equal(uneven.max_over_mean, [2, 1])
+        np.testing.assert_array_equal(uneven.mean_over_max, [0.5, 1])
+        np.testing.assert_array_equal(uneven.relative_excess, [1, 0])
+
+    def test_arrays_that_it_gives_are_copies(self):
+        profile = ek.RoutingProfile(loads=[[1, 2]])
+        profile.loads[:] = 7
+        np.testing.assert_array_equal(profile.loads, [[1, 2]])
+
+    def test_refuses_arrays_that_are_no_profile(self):
+        for loads, message in [
+            ([1, 2], "loads: shape [2]; allowed: [layers, experts]"),
+            ([[1.5, 2]], "loads: 1.5 is not a whole number"),
+            ([[float("nan"), 2]], "loads: nan is not a whole number"),
+            ([[1], [2, 3]], "loads: lists of unequal lengths"),
+            ([["a"]], "loads: an array of"),
+            ([[1, -2]], "-2"),
+            ([[2**62, 2**62]], "2^63-1"),
+            (np.array([[2**63]], np.uint64), "above 2^63-1"),
+            ([[]], "experts"),
+        ]:
+            with self.subTest(message=message):
+                self.assert_raises(ek.InvalidArgument, message, ek.RoutingProfile, loads=loads)
+        error = self.assert_raises(
+            ek.InvalidArgument, "[L - 1, E, E]", ek.RoutingProfile, loads=[[1, 2]], transitions=[[[1, 2], [3, 4]]]
+        )
+        self.assertEqual(error.data["argument"], "transitions")
+        self.assertIsInstance(error, ValueError)
+
+    def test_comes_from_a_file_or_from_arrays_never_both(self):
+        self.assert_raises(ek.InvalidArgument, "one of the two", ek.RoutingProfile)
+        self.assert_raises(ek.InvalidArgument, "one of the two", ek.RoutingProfile, TRACE, loads=[[1]])
+
+    def test_a_file_that_is_none_says_where_and_why(self):
+        path = self.folder / "cut.npz"
+        path.write_bytes(TRACE.read_bytes()[:1000])
+        error = self.assert_raises(ek.ParseError, str(path), ek.RoutingProfile, path)
+        self.assertEqual(error.data["file"], str(path))
+        self.assertIsInstance(error, ValueError)
+        self.assert_raises(ek.ParseError, "missing", ek.RoutingProfile, self.folder / "missing")
+
+    def test_errors_survive_pickling(self):
+        error = self.assert_raises(ek.ParseError, "missing", ek.RoutingProfile, self.folder / "missing")
+        again = pickle.loads(pickle.dumps(error))
+        self.assertEqual((type(again), str(again), again.data), (ek.ParseError, str(error), error.data))
+
+    def test_a_file_that_cannot_be_written_leaves_nothing(self):
+        profile = ek.RoutingProfile(loads=[[1, 2]])
+        self.assert_raises(ek.InvalidArgument, "none/p.npz", profile.save, self.folder / "none" / "p.npz")
+        self.assert_raises(ek.InvalidArgument, "format: 'txt'", profile.save, self.folder / "p.txt")
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
