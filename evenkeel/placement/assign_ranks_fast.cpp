@@ -1,0 +1,87 @@
+// Program 2 without an integer-program solver: exact where it falls apart, by a dynamic program for few
+// ranks, else by local search from a start that is best layer by layer.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/placement/fast.h"
+#include "evenkeel/placement/internal/deadline.h"
+#include "evenkeel/placement/internal/problem_check.h"
+#include "evenkeel/placement/internal/rank_bound.h"
+#include "evenkeel/placement/internal/rank_chain.h"
+#include "evenkeel/placement/internal/rank_program.h"
+#include "evenkeel/placement/internal/rank_search.h"
+
+namespace evenkeel {
+
+namespace {
+
+using internal::ClusterTraffic;
+using internal::RankRule;
+using internal::Ranks;
+
+double cost_of(const PlacementProblem& problem, const ClusterTraffic& traffic,
+               const std::vector<Ranks>& ranks) {
+  return internal::RankSearch::cost_of(traffic, problem.traffic, ranks);
+}
+
+struct Answer {
+  std::vector<Ranks> ranks;
+  bool optimal = false;  // but for totals of free sizes, where the ranks do not hold them
+};
+
+std::vector<Ranks> layer_by_layer(const ClusterTraffic& traffic, const RankRule& rule, std::size_t num_layers,
+                                  const Ranks& first) {
+  std::vector<Ranks> ranks(1, first);
+  for (std::size_t layer = 1; layer < num_layers; ++layer)
+    ranks.push_back(best_receivers(traffic, rule, layer - 1, layer, ranks.back()));
+  return ranks;
+}
+
+// Without the totals of free sizes.
+Answer without_totals(const PlacementProblem& problem, const ClusterTraffic& traffic, const RankRule& rule,
+                      const Ranks& first, std::size_t num_layers) {
+  if (problem.traffic == TrafficModel::dispatch_combine) return {best_dispatch(traffic, rule), true};
+  if (problem.topology.has_uniform_links() && rule.fits_everywhere())
+    return {chain_of_pairings(traffic, num_layers), true};
+  if (traffic.num_ranks() <= internal::kMostRanksOfProgram)
+    return {best_ranks(traffic, rule, num_layers), true};
+  return {layer_by_layer(traffic, rule, num_layers, first), false};
+}
+
+double bound_of(const PlacementProblem& problem, const ClusterTraffic& traffic, const Answer& answer) {
+  if (answer.optimal) return cost_of(problem, traffic, answer.ranks);
+  double bound = 0;
+  for (std::size_t exchange = 0; exchange < traffic.num_exchanges(); ++exchange)
+    bound += exchange_bound(traffic, problem.topology, exchange);
+  return bound;
+}
+
+}  // namespace
+
+RankAssignment assign_ranks_fast(const PlacementProblem& problem, const Clustering& clustering,
+                                 const SolveLimits& limits) {
+  internal::require_clusters(problem, clustering.cluster_of);
+  internal::require_traffic(problem);
+  const internal::Deadline deadline(limits);
+  const ClusterTraffic traffic(problem, clustering.cluster_of);
+  const RankRule rule(problem, clustering.cluster_of);
+  const std::vector<Ranks> start = rule.any(clustering.cluster_of);
+  Answer answer = without_totals(problem, traffic, rule, start.front(), start.size());
+  const double bound = bound_of(problem, traffic, answer);
+  if (!answer.optimal || !rule.holds(answer.ranks)) {
+    const bool allowed = rule.holds(answer.ranks);
+    internal::RankSearch search(traffic, rule, problem.traffic, allowed ? answer.ranks : start);
+    search.run(deadline);
+    answer.ranks = search.ranks();
+  }
+  const double objective = cost_of(problem, traffic, answer.ranks);
+  deadline.report(objective, std::min(bound, objective));
+  return {.rank_of = std::move(answer.ranks),
+          .objective = objective,
+          .bound = std::min(bound, objective),
+          .proven_optimal = objective <= bound};
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,109 @@
+// Program 1 without an integer-program solver: layer by layer, then the totals of Eq. 13 where sizes are
+// free.
+#include <algorithm>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/placement/fast.h"
+#include "evenkeel/placement/internal/deadline.h"
+#include "evenkeel/placement/internal/equal_totals.h"
+#include "evenkeel/placement/internal/partition.h"
+#include "evenkeel/placement/internal/partition_exchange.h"
+#include "evenkeel/placement/internal/size_rule.h"
+
+namespace evenkeel {
+
+namespace {
+
+using internal::Clusters;
+using internal::Partition;
+using internal::PartitionTask;
+using internal::SizeRule;
+using internal::Wide;
+
+constexpr std::int64_t kSearchSteps = std::int64_t{1} << 26;  // over all layers: a quarter of a second
+
+std::vector<PartitionTask> tasks_of(const PlacementProblem& problem, const std::vector<int>& least,
+                                    const std::vector<int>& most) {
+  std::vector<PartitionTask> tasks;
+  for (LayerId layer : indices<LayerId>(problem.profile.num_layers()))
+    tasks.push_back({.loads = problem.profile.loads(layer), .least = least, .most = most});
+  return tasks;
+}
+
+// Layers apart from each other: Eq. 13 is not asked here.
+struct Layers {
+  std::vector<Clusters> clusters;
+  Wide bound = 0;
+};
+
+Layers split_layers(const std::vector<PartitionTask>& tasks, const internal::Deadline& deadline) {
+  Layers layers;
+  const std::int64_t steps = kSearchSteps / static_cast<std::int64_t>(tasks.size());
+  for (const PartitionTask& task : tasks) {
+    if (deadline.passed()) {
+      layers.clusters.push_back(largest_first(task));
+      layers.bound += deviation_bound(task);
+      continue;
+    }
+    Partition partition = best_partition(task, steps);
+    layers.clusters.push_back(std::move(partition.clusters));
+    layers.bound += partition.bound;
+  }
+  return layers;
+}
+
+Wide deviation_of(const std::vector<PartitionTask>& tasks, const std::vector<Clusters>& layers) {
+  Wide sum = 0;
+  for (std::size_t layer = 0; layer < tasks.size(); ++layer) sum += deviation(tasks[layer], layers[layer]);
+  return sum;
+}
+
+// Sizes of the layers in turn, so that totals come out as they should whatever the loads.
+std::vector<Clusters> even_sizes(const PlacementProblem& problem, const SizeRule& rule,
+                                 const internal::Deadline& deadline) {
+  std::vector<int> left = rule.total;
+  std::vector<PartitionTask> tasks;
+  const int layers = problem.profile.num_layers();
+  for (LayerId layer : indices<LayerId>(layers)) {
+    const int later = layers - 1 - layer.value();
+    std::vector<int> sizes;
+    int extra = problem.profile.num_experts();
+    for (int of_rank : left) extra -= sizes.emplace_back(of_rank / (later + 1));
+    for (std::size_t rank = 0; extra > 0; ++rank)
+      if (left[rank] > sizes[rank] * (later + 1)) {
+        ++sizes[rank];
+        --extra;
+      }
+    for (std::size_t rank = 0; rank < left.size(); ++rank) left[rank] -= sizes[rank];
+    tasks.push_back({.loads = problem.profile.loads(layer), .least = sizes, .most = sizes});
+  }
+  return split_layers(tasks, deadline).clusters;
+}
+
+Clustering clustering_of(const std::vector<PartitionTask>& tasks, std::vector<Clusters> layers, Wide bound) {
+  const Wide objective = deviation_of(tasks, layers);
+  const double clusters = tasks.front().num_clusters();
+  return {.cluster_of = std::move(layers),
+          .objective = static_cast<double>(objective) / clusters,
+          .bound = static_cast<double>(bound) / clusters,
+          .proven_optimal = objective == bound};
+}
+
+}  // namespace
+
+Clustering cluster_fast(const PlacementProblem& problem, const SolveLimits& limits) {
+  const internal::Deadline deadline(limits);
+  const SizeRule rule = internal::size_rule(problem);
+  const std::vector<PartitionTask> tasks = tasks_of(problem, rule.least, rule.most);
+  Layers layers = split_layers(tasks, deadline);
+  if (problem.sizes == ClusterSizes::free) {
+    const bool found = resize_to_totals(tasks, rule.total, layers.clusters);
+    std::vector<Clusters> even = even_sizes(problem, rule, deadline);
+    if (!found || deviation_of(tasks, even) < deviation_of(tasks, layers.clusters)) layers.clusters = even;
+  }
+  const Clustering clustering = clustering_of(tasks, std::move(layers.clusters), layers.bound);
+  deadline.report(clustering.objective, clustering.bound);
+  return clustering;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,29 @@
+// When a solver must end: its time limit, and whoever asks it to stop.
+#pragma once
+
+#include <chrono>
+
+#include "evenkeel/placement/problem.h"
+
+namespace evenkeel::internal {
+
+class Deadline {
+ public:
+  explicit Deadline(const SolveLimits& limits) : limits_(limits), start_(Clock::now()) {}
+
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  bool passed() const { return limits_.stop.stop_requested() || seconds() >= limits_.time_limit_s; }
+  void report(double objective, double bound) const {
+    if (limits_.progress) limits_.progress(objective, bound, seconds());
+  }
+  bool close_enough(double objective, double bound) const {
+    return objective - bound <= limits_.relative_gap * objective;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  const SolveLimits& limits_;
+  Clock::time_point start_;
+};
+
+}  // namespace evenkeel::internal

@@ -1,0 +1,18 @@
+// Each of n rows to one of n columns, all different, at the least total cost.
+//
+// Method      Shortest augmenting paths with potentials, row by row (the Hungarian method).
+// Cost        O(n^3) time at worst, O(n) memory beside the costs.
+// Guarantee   Least total, exact while the costs and their sums of n are integers below 2^53.
+// Source      H. W. Kuhn, The Hungarian method for the assignment problem (1955); paths as in R. Jonker and
+//             A. Volgenant (1987).
+#pragma once
+
+#include <span>
+#include <vector>
+
+namespace evenkeel::internal {
+
+// costs [n, n], finite. The column of each row.
+std::vector<int> least_total_assignment(std::span<const double> costs, int n);
+
+}  // namespace evenkeel::internal

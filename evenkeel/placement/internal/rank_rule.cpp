@@ -1,0 +1,89 @@
+#include "evenkeel/placement/internal/rank_rule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/placement/internal/equal_totals.h"
+
+namespace evenkeel::internal {
+
+RankRule::RankRule(const PlacementProblem& problem, const std::vector<std::vector<int>>& cluster_of)
+    : total_(size_rule(problem).total) {
+  for (RankId rank : indices<RankId>(problem.topology.num_ranks())) rooms_.push_back(room_of(problem, rank));
+  for (const std::vector<int>& layer : cluster_of)
+    sizes_.push_back(cluster_sizes(layer, problem.topology.num_ranks()));
+}
+
+bool RankRule::fits_everywhere() const {
+  const int room = std::ranges::min(rooms_);
+  return std::ranges::all_of(sizes_, [&](const auto& sizes) { return std::ranges::max(sizes) <= room; });
+}
+
+// Where rooms are alike it does not matter which rank has the one more of totals that cannot be equal.
+bool RankRule::totals_hold(const std::vector<Ranks>& ranks) const {
+  std::vector<int> totals(rooms_.size(), 0);
+  for (std::size_t layer = 0; layer < ranks.size(); ++layer)
+    for (std::size_t c = 0; c < totals.size(); ++c)
+      totals[static_cast<std::size_t>(ranks[layer][c])] += sizes_[layer][c];
+  if (fits_everywhere()) {
+    std::vector<int> wanted = total_;
+    std::ranges::sort(wanted);
+    std::ranges::sort(totals);
+    return totals == wanted;
+  }
+  return totals == total_;
+}
+
+bool RankRule::holds(const std::vector<Ranks>& ranks) const {
+  for (std::size_t layer = 0; layer < ranks.size(); ++layer)
+    for (std::size_t c = 0; c < rooms_.size(); ++c)
+      if (!fits(layer, c, static_cast<std::size_t>(ranks[layer][c]))) return false;
+  return !has_totals() || totals_hold(ranks);
+}
+
+std::vector<Ranks> RankRule::any(const std::vector<std::vector<int>>& cluster_of) const {
+  Ranks in_order(rooms_.size());
+  std::iota(in_order.begin(), in_order.end(), 0);
+  std::vector<Ranks> ranks(cluster_of.size(), in_order);
+  if (holds(ranks)) return ranks;
+  ranks = has_totals() ? numbered(cluster_of) : by_size();
+  if (holds(ranks)) return ranks;
+  throw Infeasible(
+      has_totals() ? "no ranks were found for these clusters that give every rank the same number of experts "
+                     "over all layers (Eq. 13)"
+                   : "a cluster has more experts than any rank left for it has room for");
+}
+
+std::vector<Ranks> RankRule::numbered(const std::vector<std::vector<int>>& cluster_of) const {
+  std::vector<PartitionTask> tasks;
+  for (const std::vector<int>& sizes : sizes_) tasks.push_back({.loads = {}, .least = sizes, .most = rooms_});
+  std::vector<std::vector<int>> numbered = cluster_of;
+  renumber_to_totals(tasks, total_, numbered);
+  std::vector<Ranks> ranks(cluster_of.size(), Ranks(rooms_.size(), 0));
+  for (std::size_t layer = 0; layer < ranks.size(); ++layer)
+    for (std::size_t e = 0; e < cluster_of[layer].size(); ++e)
+      ranks[layer][static_cast<std::size_t>(cluster_of[layer][e])] = numbered[layer][e];
+  return ranks;
+}
+
+// Large clusters to large rooms.
+std::vector<Ranks> RankRule::by_size() const {
+  std::vector<int> rooms_first(rooms_.size());
+  std::iota(rooms_first.begin(), rooms_first.end(), 0);
+  std::ranges::stable_sort(rooms_first, std::greater{},
+                           [&](int rank) { return rooms_[static_cast<std::size_t>(rank)]; });
+  std::vector<Ranks> ranks;
+  for (const std::vector<int>& sizes : sizes_) {
+    std::vector<std::size_t> large_first(sizes.size());
+    std::iota(large_first.begin(), large_first.end(), 0);
+    std::ranges::stable_sort(large_first, std::greater{}, [&](std::size_t c) { return sizes[c]; });
+    ranks.emplace_back(sizes.size());
+    for (std::size_t i = 0; i < sizes.size(); ++i) ranks.back()[large_first[i]] = rooms_first[i];
+  }
+  return ranks;
+}
+
+}  // namespace evenkeel::internal
