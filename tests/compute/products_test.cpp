@@ -43,18 +43,36 @@ class Numbers {
   std::vector<Line> lines_;
 };
 
+// All blocks of a product, side by side in rows of `out`.
+void run_whole(const RowLadder& ladder, std::int64_t out, std::int64_t m, const std::byte* a,
+               const std::byte* packed, float* c) {
+  Numbers block(RowLadder::kMaxRows * ladder.widest_block(), DataType::f32, 0, 0),
+      scratch(ladder.scratch_bytes() + 64, DataType::f32, 0, 0);
+  std::int64_t columns = 0;
+  for (std::int64_t i = 0; i < ladder.blocks(); ++i) {
+    const RowLadder::Block at = ladder.block(i);
+    ASSERT_EQ(at.begin, columns);
+    columns += at.columns;
+    ladder.run(i, m, a, packed, reinterpret_cast<float*>(block.data()), scratch.data());
+    for (std::int64_t r = 0; r < m; ++r)
+      std::memcpy(c + r * out + at.begin, block.data(r * at.columns),
+                  static_cast<std::size_t>(at.columns) * 4);
+  }
+  ASSERT_EQ(columns, out);
+}
+
 class Products : public ::testing::TestWithParam<DataType> {};
 
 TEST_P(Products, OfARowAreTheSameBitsForEveryRowCountWherePromised) {
   const DataType type = GetParam();
   // The last is one where primitives of some CPUs disagree with each other.
-  const std::pair<std::int64_t, std::int64_t> shapes[] = {{17, 31}, {64, 96}, {200, 48}, {2880, 128}};
+  const std::pair<std::int64_t, std::int64_t> shapes[] = {{17, 31},   {64, 96},  {200, 48},
+                                                          {48, 1000}, {32, 768}, {2880, 128}};
   for (const auto& [in, out] : shapes) {
     const RowLadder ladder(in, out, type, RowLadder::Plain::out_by_in, RowLadder::Bits::of_the_row_alone);
     if (!ladder.bitwise()) continue;  // the layer then says so
     Numbers a(RowLadder::kMaxRows * in, type, 1, 1), plain(in * out, type, 0.1f, 2);
-    Numbers packed(ladder.packed_bytes(), DataType::f32, 0, 0),
-        scratch(ladder.scratch_bytes() + 64, DataType::f32, 0, 0);
+    Numbers packed(ladder.packed_bytes(), DataType::f32, 0, 0);
     ladder.pack(plain.data(), packed.data());
     Numbers single(RowLadder::kMaxRows * out, DataType::f32, 0, 0),
         many(RowLadder::kMaxRows * out, DataType::f32, 0, 0);
@@ -62,12 +80,12 @@ TEST_P(Products, OfARowAreTheSameBitsForEveryRowCountWherePromised) {
     std::vector<float> expected(static_cast<std::size_t>(RowLadder::kMaxRows * out));
     for (std::int64_t r = 0; r < RowLadder::kMaxRows; ++r) {
       std::memcpy(row.data(), a.data(r * in), static_cast<std::size_t>(in * bytes_of(type)));
-      ladder.run(1, row.data(), packed.data(), reinterpret_cast<float*>(single.data()), scratch.data());
+      run_whole(ladder, out, 1, row.data(), packed.data(), reinterpret_cast<float*>(single.data()));
       std::memcpy(&expected[static_cast<std::size_t>(r * out)], single.data(),
                   static_cast<std::size_t>(out) * 4);
     }
     for (std::int64_t m = 1; m <= ladder.max_rows(); m += in > 1000 ? 9 : 1) {
-      ladder.run(m, a.data(), packed.data(), reinterpret_cast<float*>(many.data()), scratch.data());
+      run_whole(ladder, out, m, a.data(), packed.data(), reinterpret_cast<float*>(many.data()));
       ASSERT_EQ(std::memcmp(many.data(), expected.data(), static_cast<std::size_t>(m * out) * 4), 0)
           << in << " x " << out << ", " << m << " rows";
     }
@@ -76,15 +94,18 @@ TEST_P(Products, OfARowAreTheSameBitsForEveryRowCountWherePromised) {
 
 TEST_P(Products, AreTheSumsOfProductsForBothLayoutsOfTheWeights) {
   const DataType type = GetParam();
-  constexpr std::int64_t in = 37, out = 21, m = 19;
-  for (auto layout : {RowLadder::Plain::out_by_in, RowLadder::Plain::in_by_out}) {
+  constexpr std::int64_t in = 37, m = 19;
+  const std::pair<RowLadder::Plain, std::int64_t> cases[] = {{RowLadder::Plain::out_by_in, 21},
+                                                             {RowLadder::Plain::in_by_out, 21},
+                                                             {RowLadder::Plain::out_by_in, 700},
+                                                             {RowLadder::Plain::in_by_out, 700}};
+  for (const auto& [layout, out] : cases) {
     const RowLadder ladder(in, out, type, layout, RowLadder::Bits::any);
     Numbers a(RowLadder::kMaxRows * in, type, 1, 1), plain(in * out, type, 1, 2),
         c(RowLadder::kMaxRows * out, DataType::f32, 0, 0);
-    Numbers packed(ladder.packed_bytes(), DataType::f32, 0, 0),
-        scratch(ladder.scratch_bytes() + 64, DataType::f32, 0, 0);
+    Numbers packed(ladder.packed_bytes(), DataType::f32, 0, 0);
     ladder.pack(plain.data(), packed.data());
-    ladder.run(m, a.data(), packed.data(), reinterpret_cast<float*>(c.data()), scratch.data());
+    run_whole(ladder, out, m, a.data(), packed.data(), reinterpret_cast<float*>(c.data()));
     for (std::int64_t r = 0; r < m; ++r)
       for (std::int64_t n = 0; n < out; ++n) {
         double sum = 0, magnitude = 0;

@@ -48,7 +48,23 @@ class Carver {
   std::int64_t used_ = 0;
 };
 
-// What a backward pass multiplies, beside forward's two products.
+bool is_gated(Activation activation) {
+  return activation != Activation::gelu;
+}
+
+// What a forward pass multiplies. Gate and up are two runs of one product, so that both halves of a block of
+// pre-activations are in the cache together.
+struct ForwardProducts {
+  ForwardProducts(const ExpertShape& s)
+      : inner(s.hidden, s.intermediate, s.type, RowLadder::Plain::out_by_in,
+              RowLadder::Bits::of_the_row_alone),
+        down(s.intermediate, s.hidden, s.type, RowLadder::Plain::out_by_in,
+             RowLadder::Bits::of_the_row_alone) {}
+
+  RowLadder inner;  // x [m, D] gate^T, x up^T
+  RowLadder down;   // h [m, F] down^T
+};
+
 struct BackwardProducts {
   BackwardProducts(const ExpertShape& s)
       : grad_h(s.hidden, s.intermediate, s.type, RowLadder::Plain::in_by_out, RowLadder::Bits::any),
@@ -62,37 +78,43 @@ struct BackwardProducts {
   GradientProduct grad_down;
 };
 
+// What is held of the rows of a tile. f32 results of products are held for one block of columns.
 struct ForwardTile {
-  ForwardTile(Carver& carver, const ExpertShape& s, std::int64_t scratch_bytes, std::int64_t packed_bytes)
+  ForwardTile(Carver& carver, const ExpertShape& s, const ForwardProducts& products,
+              std::int64_t scratch_bytes, std::int64_t packed_bytes)
       : x(carver.bytes(kTileRows * s.hidden * bytes_of(s.type))),
-        pre(carver.floats(kTileRows * s.gate_up_rows())),
+        gate(carver.floats(is_gated(s.activation) ? kTileRows * products.inner.widest_block() : 0)),
+        up(carver.floats(kTileRows * products.inner.widest_block())),
         h(carver.bytes(kTileRows * s.intermediate * bytes_of(s.type))),
-        h_row(carver.floats(s.intermediate)),
+        h_row(carver.floats(products.inner.widest_block())),
+        y(carver.floats(kTileRows * products.down.widest_block())),
         gate_up_bias(carver.floats(s.biases ? s.gate_up_rows() : 0)),
         down_bias(carver.floats(s.biases ? s.hidden : 0)),
-        y(carver.floats(kTileRows * s.hidden)),
         scratch(carver.bytes(scratch_bytes)),
         packed(carver.bytes(packed_bytes)) {}
 
   std::byte* x;
-  float* pre;
+  float *gate, *up;
   std::byte* h;
-  float *h_row, *gate_up_bias, *down_bias, *y;
+  float *h_row, *y, *gate_up_bias, *down_bias;
   std::byte *scratch, *packed;
 };
 
 struct BackwardTile {
-  BackwardTile(Carver& carver, const ExpertShape& s, std::int64_t scratch_bytes, std::int64_t packed_bytes)
+  BackwardTile(Carver& carver, const ExpertShape& s, const BackwardProducts& products,
+               std::int64_t scratch_bytes, std::int64_t packed_bytes)
       : x(carver.bytes(kTileRows * s.hidden * bytes_of(s.type))),
         g(carver.bytes(kTileRows * s.hidden * bytes_of(s.type))),
-        grad_h(carver.floats(kTileRows * s.intermediate)),
+        grad_h(carver.floats(kTileRows * products.grad_h.widest_block())),
         weighted_h(carver.bytes(kTileRows * s.intermediate * bytes_of(s.type))),
         grad_pre(carver.bytes(kTileRows * s.gate_up_rows() * bytes_of(s.type))),
-        grad_x(carver.floats(kTileRows * s.hidden)),
-        pre_row(carver.floats(s.gate_up_rows())),
-        h_row(carver.floats(s.intermediate)),
-        grad_pre_row(carver.floats(s.gate_up_rows())),
-        g_row(carver.floats(s.hidden)),
+        grad_x(carver.floats(kTileRows * products.grad_x.widest_block())),
+        gate_row(carver.floats(products.grad_h.widest_block())),
+        up_row(carver.floats(products.grad_h.widest_block())),
+        h_row(carver.floats(products.grad_h.widest_block())),
+        grad_gate_row(carver.floats(products.grad_h.widest_block())),
+        grad_up_row(carver.floats(products.grad_h.widest_block())),
+        g_row(carver.floats(s.biases ? s.hidden : 0)),
         down_bias(carver.floats(s.biases ? s.hidden : 0)),
         scratch(carver.bytes(scratch_bytes)),
         packed(carver.bytes(packed_bytes)) {}
@@ -100,7 +122,7 @@ struct BackwardTile {
   std::byte *x, *g;
   float* grad_h;
   std::byte *weighted_h, *grad_pre;
-  float *grad_x, *pre_row, *h_row, *grad_pre_row, *g_row, *down_bias;
+  float *grad_x, *gate_row, *up_row, *h_row, *grad_gate_row, *grad_up_row, *g_row, *down_bias;
   std::byte *scratch, *packed;
 };
 
@@ -110,52 +132,62 @@ struct Span {
   std::int64_t rows;
 };
 
-// Cuts a group into equal tiles, so that no tile is a small remainder.
+// Cuts a group into tiles of about the same size, so that none is a small remainder. All but the last are of
+// whole vector-unit rows, so that the last alone is padded.
 template <class Body>
 void for_each_tile(const ExpertGroup& group, std::int64_t most, const Body& body) {
+  constexpr std::int64_t kStep = 16;
   const std::int64_t rows = group.end - group.begin;
   const std::int64_t tiles = (rows + most - 1) / most;
-  for (std::int64_t t = 0; t < tiles; ++t) {
-    const std::int64_t first = group.begin + rows * t / tiles;
-    body(Span{first, group.begin + rows * (t + 1) / tiles - first});
-  }
+  const std::int64_t equal = (rows + tiles - 1) / tiles;
+  const std::int64_t height = std::min(most, (equal + kStep - 1) / kStep * kStep);
+  for (std::int64_t begin = group.begin; begin < group.end; begin += height)
+    body(Span{begin, std::min(height, group.end - begin)});
 }
 
 class CpuExpertFfn final : public ExpertFfn {
  public:
-  CpuExpertFfn(const ExpertShape& shape, bool with_backward)
-      : shape_(shape),
-        gate_up_(shape.hidden, shape.gate_up_rows(), shape.type, RowLadder::Plain::out_by_in,
-                 RowLadder::Bits::of_the_row_alone),
-        down_(shape.intermediate, shape.hidden, shape.type, RowLadder::Plain::out_by_in,
-              RowLadder::Bits::of_the_row_alone) {
+  CpuExpertFfn(const ExpertShape& shape, bool with_backward) : shape_(shape), forward_(shape) {
     if (with_backward) backward_.emplace(shape);
-    bitwise_.holds = gate_up_.bitwise() && down_.bitwise();
+    bitwise_.holds = forward_.inner.bitwise() && forward_.down.bitwise();
     if (!bitwise_.holds)
       bitwise_.reason = "this CPU's products give a row other bits at another position or row count";
-    bitwise_.fingerprint = gate_up_.fingerprint() * 31 + down_.fingerprint();
+    bitwise_.fingerprint = forward_.inner.fingerprint() * 31 + forward_.down.fingerprint();
   }
 
   const ExpertShape& shape() const override { return shape_; }
   const BitwiseReport& bitwise() const override { return bitwise_; }
 
+  // Forward: gate, up, down. Backward: gate_up, down.
   std::int64_t prepared_bytes(Pass pass) const override {
-    const auto [first, second] = products(pass);
-    return aligned(first->packed_bytes()) + aligned(second->packed_bytes());
+    if (pass == Pass::backward) return products().grad_x.packed_bytes() + products().grad_h.packed_bytes();
+    return (is_gated(shape_.activation) ? 2 : 1) * forward_.inner.packed_bytes() +
+           forward_.down.packed_bytes();
   }
 
   void prepare(const ExpertWeights& weights, Pass pass, std::span<std::byte> prepared) const override {
-    const auto [gate_up, down] = products(pass);
-    gate_up->pack(weights.gate_up, prepared.data());
-    down->pack(weights.down, prepared.data() + aligned(gate_up->packed_bytes()));
+    std::byte* next = prepared.data();
+    const auto pack = [&](const RowLadder& product, const void* plain) {
+      product.pack(plain, next);
+      next += product.packed_bytes();
+    };
+    if (pass == Pass::backward) {
+      pack(products().grad_x, weights.gate_up);
+      pack(products().grad_h, weights.down);
+      return;
+    }
+    const std::int64_t half = shape_.intermediate * shape_.hidden;
+    pack(forward_.inner, weights.gate_up);
+    if (is_gated(shape_.activation)) pack(forward_.inner, at(weights.gate_up, half, shape_.type));
+    pack(forward_.down, weights.down);
   }
 
   std::int64_t workspace_bytes(Pass pass) const override {
     Carver carver(nullptr);
     if (pass == Pass::forward)
-      ForwardTile(carver, shape_, scratch_bytes(pass), prepared_bytes(pass));
+      ForwardTile(carver, shape_, forward_, scratch_bytes(pass), prepared_bytes(pass));
     else
-      BackwardTile(carver, shape_, scratch_bytes(pass), prepared_bytes(pass));
+      BackwardTile(carver, shape_, products(), scratch_bytes(pass), prepared_bytes(pass));
     return carver.used();
   }
 
@@ -166,19 +198,18 @@ class CpuExpertFfn final : public ExpertFfn {
   void forward(const ExpertBatch& batch, const void* input, void* output, std::span<std::byte> saved,
                std::span<std::byte> workspace) const override {
     Carver carver(workspace.data());
-    const ForwardTile tile(carver, shape_, scratch_bytes(Pass::forward), prepared_bytes(Pass::forward));
+    const ForwardTile tile(carver, shape_, forward_, scratch_bytes(Pass::forward),
+                           prepared_bytes(Pass::forward));
     EVENKEEL_CHECK(carver.used() <= static_cast<std::int64_t>(workspace.size()));
     for (const ExpertGroup& group : batch.groups) {
       if (group.begin == group.end) continue;
       const std::byte* prepared = prepared_or_pack(group, Pass::forward, tile.packed);
       load_biases(group.weights, tile.gate_up_bias, tile.down_bias);
-      for_each_tile(group, std::min(gate_up_.max_rows(), down_.max_rows()), [&](Span span) {
+      for_each_tile(group, std::min(forward_.inner.max_rows(), forward_.down.max_rows()), [&](Span span) {
         rows::gather(span.rows, &batch.input_row[static_cast<std::size_t>(span.begin)], shape_.hidden, input,
                      tile.x, shape_.type);
-        gate_up_.run(span.rows, tile.x, prepared, tile.pre, tile.scratch);
-        activate_tile(span, tile, saved);
-        down_.run(span.rows, tile.h, prepared + aligned(gate_up_.packed_bytes()), tile.y, tile.scratch);
-        write_output(batch, span, tile, output);
+        const std::byte* down = fill_h(span, prepared, tile, saved);
+        fill_output(batch, span, down, tile, output);
       });
     }
   }
@@ -186,43 +217,38 @@ class CpuExpertFfn final : public ExpertFfn {
   void backward(const ExpertBatch& batch, const void* input, const void* grad_output,
                 std::span<const float> weight, std::span<const std::byte> saved, float* grad_input,
                 std::span<float> grad_weight, std::span<std::byte> workspace) const override {
-    EVENKEEL_CHECK(backward_.has_value());
     Carver carver(workspace.data());
-    const BackwardTile tile(carver, shape_, scratch_bytes(Pass::backward), prepared_bytes(Pass::backward));
+    const BackwardTile tile(carver, shape_, products(), scratch_bytes(Pass::backward),
+                            prepared_bytes(Pass::backward));
     EVENKEEL_CHECK(carver.used() <= static_cast<std::int64_t>(workspace.size()));
     for (const ExpertGroup& group : batch.groups) {
       if (group.begin == group.end) continue;
       const std::byte* prepared = prepared_or_pack(group, Pass::backward, tile.packed);
       load_biases(group.weights, nullptr, tile.down_bias);
-      for_each_tile(
-          group, std::min(backward_->grad_h.max_rows(), backward_->grad_x.max_rows()), [&](Span span) {
-            const auto* from = &batch.input_row[static_cast<std::size_t>(span.begin)];
-            rows::gather(span.rows, from, shape_.hidden, input, tile.x, shape_.type);
-            rows::gather(span.rows, from, shape_.hidden, grad_output, tile.g, shape_.type);
-            backward_->grad_h.run(span.rows, tile.g, prepared + aligned(backward_->grad_x.packed_bytes()),
-                                  tile.grad_h, tile.scratch);
-            differentiate_tile(batch, group, span, tile, weight, saved, grad_weight);
-            backward_->grad_x.run(span.rows, tile.grad_pre, prepared, tile.grad_x, tile.scratch);
-            for (std::int64_t i = 0; i < span.rows; ++i)
-              rows::add_scaled(shape_.hidden, tile.grad_x + i * shape_.hidden, 1.0f,
-                               grad_input + from[i] * shape_.hidden);
-            add_weight_gradients(group, span, tile);
-          });
+      const std::int64_t most = std::min(products().grad_h.max_rows(), products().grad_x.max_rows());
+      for_each_tile(group, most, [&](Span span) {
+        const auto* from = &batch.input_row[static_cast<std::size_t>(span.begin)];
+        rows::gather(span.rows, from, shape_.hidden, input, tile.x, shape_.type);
+        rows::gather(span.rows, from, shape_.hidden, grad_output, tile.g, shape_.type);
+        differentiate_output(batch, group, span, tile, weight, grad_weight);
+        differentiate_h(batch, group, span, prepared + products().grad_x.packed_bytes(), tile, weight, saved,
+                        grad_weight);
+        add_input_gradients(span, from, prepared, tile, grad_input);
+        add_weight_gradients(group, span, tile);
+      });
     }
   }
 
  private:
-  // gate_up's product, then down's, as prepared weights are ordered.
-  std::pair<const RowLadder*, const RowLadder*> products(Pass pass) const {
-    if (pass == Pass::forward) return {&gate_up_, &down_};
+  const BackwardProducts& products() const {
     EVENKEEL_CHECK(backward_.has_value());
-    return {&backward_->grad_x, &backward_->grad_h};
+    return *backward_;
   }
 
   std::int64_t scratch_bytes(Pass pass) const {
-    if (pass == Pass::forward) return std::max(gate_up_.scratch_bytes(), down_.scratch_bytes());
-    return std::max({backward_->grad_h.scratch_bytes(), backward_->grad_x.scratch_bytes(),
-                     backward_->grad_gate_up.scratch_bytes(), backward_->grad_down.scratch_bytes()});
+    if (pass == Pass::forward) return std::max(forward_.inner.scratch_bytes(), forward_.down.scratch_bytes());
+    return std::max({products().grad_h.scratch_bytes(), products().grad_x.scratch_bytes(),
+                     products().grad_gate_up.scratch_bytes(), products().grad_down.scratch_bytes()});
   }
 
   const std::byte* prepared_or_pack(const ExpertGroup& group, Pass pass, std::byte* packed) const {
@@ -238,61 +264,135 @@ class CpuExpertFfn final : public ExpertFfn {
     rows::to_f32(shape_.hidden, weights.down_bias, shape_.type, down_bias);
   }
 
-  void activate_tile(Span span, const ForwardTile& tile, std::span<std::byte> saved) const {
-    const std::int64_t width = shape_.gate_up_rows();
-    const std::int64_t inner = shape_.intermediate;
+  // Where the up half of a row of pre-activations begins.
+  std::int64_t up_begin() const { return is_gated(shape_.activation) ? shape_.intermediate : 0; }
+
+  // h of a tile, block by block. Returns where down's prepared weights are.
+  const std::byte* fill_h(Span span, const std::byte* prepared, const ForwardTile& tile,
+                          std::span<std::byte> saved) const {
+    const RowLadder& inner = forward_.inner;
+    const std::byte* up = prepared + (is_gated(shape_.activation) ? inner.packed_bytes() : 0);
+    for (std::int64_t i = 0; i < inner.blocks(); ++i) {
+      if (is_gated(shape_.activation)) inner.run(i, span.rows, tile.x, prepared, tile.gate, tile.scratch);
+      inner.run(i, span.rows, tile.x, up, tile.up, tile.scratch);
+      activate_block(span, inner.block(i), tile, saved);
+    }
+    return up + inner.packed_bytes();
+  }
+
+  void activate_block(Span span, RowLadder::Block block, const ForwardTile& tile,
+                      std::span<std::byte> saved) const {
+    const bool gated = is_gated(shape_.activation);
     for (std::int64_t i = 0; i < span.rows; ++i) {
-      float* pre = tile.pre + i * width;
-      if (shape_.biases) rows::add_scaled(width, tile.gate_up_bias, 1.0f, pre);
-      if (!saved.empty()) save(pre, at(saved.data(), (span.begin + i) * width, shape_.type));
-      std::byte* h = at(tile.h, i * inner, shape_.type);
+      float* gate = gated ? tile.gate + i * block.columns : nullptr;
+      float* up = tile.up + i * block.columns;
+      if (shape_.biases) {
+        if (gated) rows::add_scaled(block.columns, tile.gate_up_bias + block.begin, 1.0f, gate);
+        rows::add_scaled(block.columns, tile.gate_up_bias + up_begin() + block.begin, 1.0f, up);
+      }
+      if (!saved.empty()) save(span.begin + i, block, gate, up, saved);
+      std::byte* h = at(tile.h, i * shape_.intermediate + block.begin, shape_.type);
       const bool direct = shape_.type == DataType::f32;
-      internal::activate(shape_.activation, inner, pre, direct ? reinterpret_cast<float*>(h) : tile.h_row);
-      if (!direct) rows::from_f32(inner, tile.h_row, h, shape_.type);
+      internal::activate(shape_.activation, block.columns, gate, up,
+                         direct ? reinterpret_cast<float*>(h) : tile.h_row);
+      if (!direct) rows::from_f32(block.columns, tile.h_row, h, shape_.type);
     }
   }
 
-  // Rounds a row of pre-activations for backward. Rounding must not carry one over the clamp's limit, where
-  // the derivative jumps.
-  void save(float* pre, std::byte* saved) const {
-    const std::int64_t width = shape_.gate_up_rows();
+  // Rounds pre-activations for backward. Rounding must not carry one over the clamp's limit, where the
+  // derivative jumps.
+  void save(std::int64_t position, RowLadder::Block block, float* gate, float* up,
+            std::span<std::byte> saved) const {
     if (shape_.type == DataType::bf16 && shape_.activation == Activation::clamped_swiglu)
-      internal::keep_beyond_limit(shape_.intermediate, pre);
-    rows::from_f32(width, pre, saved, shape_.type);
+      internal::keep_beyond_limit(block.columns, gate, up);
+    const std::int64_t row = position * shape_.gate_up_rows() + block.begin;
+    if (gate != nullptr) rows::from_f32(block.columns, gate, at(saved.data(), row, shape_.type), shape_.type);
+    rows::from_f32(block.columns, up, at(saved.data(), row + up_begin(), shape_.type), shape_.type);
   }
 
-  void write_output(const ExpertBatch& batch, Span span, const ForwardTile& tile, void* output) const {
-    for (std::int64_t i = 0; i < span.rows; ++i) {
-      float* y = tile.y + i * shape_.hidden;
-      if (shape_.biases) rows::add_scaled(shape_.hidden, tile.down_bias, 1.0f, y);
-      const std::int64_t row = batch.output_row[static_cast<std::size_t>(span.begin + i)];
-      rows::from_f32(shape_.hidden, y, at(output, row * shape_.hidden, shape_.type), shape_.type);
+  void fill_output(const ExpertBatch& batch, Span span, const std::byte* prepared, const ForwardTile& tile,
+                   void* output) const {
+    for (std::int64_t b = 0; b < forward_.down.blocks(); ++b) {
+      const RowLadder::Block block = forward_.down.block(b);
+      forward_.down.run(b, span.rows, tile.h, prepared, tile.y, tile.scratch);
+      for (std::int64_t i = 0; i < span.rows; ++i) {
+        float* y = tile.y + i * block.columns;
+        if (shape_.biases) rows::add_scaled(block.columns, tile.down_bias + block.begin, 1.0f, y);
+        const std::int64_t row = batch.output_row[static_cast<std::size_t>(span.begin + i)];
+        rows::from_f32(block.columns, y, at(output, row * shape_.hidden + block.begin, shape_.type),
+                       shape_.type);
+      }
     }
   }
 
-  // From G and d(y . G)/dh: the gradient of the pre-activations and of the row's weight, and weight * h.
-  void differentiate_tile(const ExpertBatch& batch, const ExpertGroup& group, Span span,
-                          const BackwardTile& tile, std::span<const float> weight,
-                          std::span<const std::byte> saved, std::span<float> grad_weight) const {
-    const std::int64_t width = shape_.gate_up_rows();
-    const std::int64_t inner = shape_.intermediate;
+  // What y's own gradient gives: that of down's bias, and the bias's share of the weight's.
+  void differentiate_output(const ExpertBatch& batch, const ExpertGroup& group, Span span,
+                            const BackwardTile& tile, std::span<const float> weight,
+                            std::span<float> grad_weight) const {
     for (std::int64_t i = 0; i < span.rows; ++i) {
       const auto row = static_cast<std::size_t>(batch.output_row[static_cast<std::size_t>(span.begin + i)]);
-      float* grad_h = tile.grad_h + i * inner;
-      rows::to_f32(width, at(saved.data(), (span.begin + i) * width, shape_.type), shape_.type, tile.pre_row);
-      internal::activate_backward(shape_.activation, inner, tile.pre_row, grad_h, tile.h_row,
-                                  tile.grad_pre_row);
-      grad_weight[row] = rows::dot(inner, tile.h_row, grad_h);
-      rows::scale(inner, weight[row], tile.h_row);
-      rows::scale(width, weight[row], tile.grad_pre_row);
-      rows::from_f32(inner, tile.h_row, at(tile.weighted_h, i * inner, shape_.type), shape_.type);
-      rows::from_f32(width, tile.grad_pre_row, at(tile.grad_pre, i * width, shape_.type), shape_.type);
-      if (shape_.biases) {
-        rows::to_f32(shape_.hidden, at(tile.g, i * shape_.hidden, shape_.type), shape_.type, tile.g_row);
-        grad_weight[row] += rows::dot(shape_.hidden, tile.down_bias, tile.g_row);
-        rows::add_scaled(shape_.hidden, tile.g_row, weight[row], group.gradients.down_bias);
-        rows::add_scaled(width, tile.grad_pre_row, 1.0f, group.gradients.gate_up_bias);
+      grad_weight[row] = 0;
+      if (!shape_.biases) continue;
+      rows::to_f32(shape_.hidden, at(tile.g, i * shape_.hidden, shape_.type), shape_.type, tile.g_row);
+      grad_weight[row] = rows::dot(shape_.hidden, tile.down_bias, tile.g_row);
+      rows::add_scaled(shape_.hidden, tile.g_row, weight[row], group.gradients.down_bias);
+    }
+  }
+
+  // The gradient of the pre-activations and of the row's weight, and weight * h, block by block.
+  void differentiate_h(const ExpertBatch& batch, const ExpertGroup& group, Span span,
+                       const std::byte* prepared, const BackwardTile& tile, std::span<const float> weight,
+                       std::span<const std::byte> saved, std::span<float> grad_weight) const {
+    for (std::int64_t b = 0; b < products().grad_h.blocks(); ++b) {
+      const RowLadder::Block block = products().grad_h.block(b);
+      products().grad_h.run(b, span.rows, tile.g, prepared, tile.grad_h, tile.scratch);
+      for (std::int64_t i = 0; i < span.rows; ++i) {
+        const auto row = static_cast<std::size_t>(batch.output_row[static_cast<std::size_t>(span.begin + i)]);
+        grad_weight[row] += differentiate_row(span.begin + i, i, block, tile, weight[row], saved);
+        if (shape_.biases) add_pre_bias_gradients(group, block, tile);
       }
+    }
+  }
+
+  // One row's share of a block; returns h . d(y . G)/dh over it.
+  float differentiate_row(std::int64_t position, std::int64_t i, RowLadder::Block block,
+                          const BackwardTile& tile, float weight, std::span<const std::byte> saved) const {
+    const std::int64_t n = block.columns;
+    const float* grad_h = tile.grad_h + i * n;
+    const auto widen = [&](std::int64_t begin, float* to) {
+      const std::int64_t from = position * shape_.gate_up_rows() + begin + block.begin;
+      rows::to_f32(n, at(saved.data(), from, shape_.type), shape_.type, to);
+    };
+    const auto weigh = [&](float* values, std::byte* to, std::int64_t index) {
+      rows::scale(n, weight, values);
+      rows::from_f32(n, values, at(to, index, shape_.type), shape_.type);
+    };
+    const std::int64_t pre = i * shape_.gate_up_rows() + block.begin;
+    if (is_gated(shape_.activation)) widen(0, tile.gate_row);
+    widen(up_begin(), tile.up_row);
+    internal::activate_backward(shape_.activation, n, tile.gate_row, tile.up_row, grad_h, tile.h_row,
+                                tile.grad_gate_row, tile.grad_up_row);
+    const float product = rows::dot(n, tile.h_row, grad_h);
+    weigh(tile.h_row, tile.weighted_h, i * shape_.intermediate + block.begin);
+    if (is_gated(shape_.activation)) weigh(tile.grad_gate_row, tile.grad_pre, pre);
+    weigh(tile.grad_up_row, tile.grad_pre, pre + up_begin());
+    return product;
+  }
+  void add_pre_bias_gradients(const ExpertGroup& group, RowLadder::Block block,
+                              const BackwardTile& tile) const {
+    float* const sums = group.gradients.gate_up_bias + block.begin;
+    if (is_gated(shape_.activation)) rows::add_scaled(block.columns, tile.grad_gate_row, 1.0f, sums);
+    rows::add_scaled(block.columns, tile.grad_up_row, 1.0f, sums + up_begin());
+  }
+
+  void add_input_gradients(Span span, const std::int32_t* row, const std::byte* prepared,
+                           const BackwardTile& tile, float* grad_input) const {
+    for (std::int64_t b = 0; b < products().grad_x.blocks(); ++b) {
+      const RowLadder::Block block = products().grad_x.block(b);
+      products().grad_x.run(b, span.rows, tile.grad_pre, prepared, tile.grad_x, tile.scratch);
+      for (std::int64_t i = 0; i < span.rows; ++i)
+        rows::add_scaled(block.columns, tile.grad_x + i * block.columns, 1.0f,
+                         grad_input + row[i] * shape_.hidden + block.begin);
     }
   }
 
@@ -306,13 +406,12 @@ class CpuExpertFfn final : public ExpertFfn {
     clear_padding(tile.g, shape_.hidden);
     clear_padding(tile.weighted_h, shape_.intermediate);
     clear_padding(tile.grad_pre, shape_.gate_up_rows());
-    backward_->grad_down.add(span.rows, tile.g, tile.weighted_h, group.gradients.down, tile.scratch);
-    backward_->grad_gate_up.add(span.rows, tile.grad_pre, tile.x, group.gradients.gate_up, tile.scratch);
+    products().grad_down.add(span.rows, tile.g, tile.weighted_h, group.gradients.down, tile.scratch);
+    products().grad_gate_up.add(span.rows, tile.grad_pre, tile.x, group.gradients.gate_up, tile.scratch);
   }
 
   ExpertShape shape_;
-  RowLadder gate_up_;
-  RowLadder down_;
+  ForwardProducts forward_;
   std::optional<BackwardProducts> backward_;
   BitwiseReport bitwise_;
 };

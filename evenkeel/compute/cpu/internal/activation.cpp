@@ -25,35 +25,35 @@ const ActivationKernels& best() {
 
 }  // namespace
 
-void activate(Activation activation, std::int64_t F, const float* pre, float* h) {
+void activate(Activation activation, std::int64_t n, const float* gate, const float* up, float* h) {
   switch (activation) {
     case Activation::swiglu:
-      return best().swiglu(F, pre, pre + F, h);
+      return best().swiglu(n, gate, up, h);
     case Activation::clamped_swiglu:
-      return best().clamped_swiglu(F, pre, pre + F, h);
+      return best().clamped_swiglu(n, gate, up, h);
     case Activation::gelu:
-      return best().gelu(F, pre, h);
+      return best().gelu(n, up, h);
   }
 }
 
-void activate_backward(Activation activation, std::int64_t F, const float* pre, const float* grad_h, float* h,
-                       float* grad_pre) {
+void activate_backward(Activation activation, std::int64_t n, const float* gate, const float* up,
+                       const float* grad_h, float* h, float* grad_gate, float* grad_up) {
   switch (activation) {
     case Activation::swiglu:
-      return best().swiglu_backward(F, pre, pre + F, grad_h, h, grad_pre, grad_pre + F);
+      return best().swiglu_backward(n, gate, up, grad_h, h, grad_gate, grad_up);
     case Activation::clamped_swiglu:
-      return best().clamped_swiglu_backward(F, pre, pre + F, grad_h, h, grad_pre, grad_pre + F);
+      return best().clamped_swiglu_backward(n, gate, up, grad_h, h, grad_gate, grad_up);
     case Activation::gelu:
-      return best().gelu_backward(F, pre, grad_h, h, grad_pre);
+      return best().gelu_backward(n, up, grad_h, h, grad_up);
   }
 }
 
-void keep_beyond_limit(std::int64_t F, float* pre) {
+void keep_beyond_limit(std::int64_t n, float* gate, float* up) {
   constexpr float kNextBeyond = kClampLimit + 0x1p-5f;
-  for (std::int64_t i = 0; i < 2 * F; ++i) {
-    const bool is_up = i >= F;
-    if (pre[i] > kClampLimit && pre[i] < kNextBeyond) pre[i] = kNextBeyond;
-    if (is_up && pre[i] < -kClampLimit && pre[i] > -kNextBeyond) pre[i] = -kNextBeyond;
+  const auto beyond = [](float x) { return x > kClampLimit && x < kNextBeyond ? kNextBeyond : x; };
+  for (std::int64_t i = 0; i < n; ++i) {
+    gate[i] = beyond(gate[i]);
+    up[i] = -beyond(-beyond(up[i]));
   }
 }
 

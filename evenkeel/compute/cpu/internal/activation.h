@@ -11,15 +11,15 @@ namespace evenkeel::internal {
 inline constexpr float kClampLimit = 7.0f;
 inline constexpr float kClampAlpha = 1.702f;
 
-// h[F] of one row of pre-activations: gate then up, or up alone for gelu.
-void activate(Activation activation, std::int64_t F, const float* pre, float* h);
+// h[n] of n pre-activations of one row; gelu has no gate and does not read it.
+void activate(Activation activation, std::int64_t n, const float* gate, const float* up, float* h);
 
-// Given d loss / dh: h again, and d loss / d pre.
-void activate_backward(Activation activation, std::int64_t F, const float* pre, const float* grad_h, float* h,
-                       float* grad_pre);
+// Given d loss / dh: h again, d loss / d gate and d loss / d up.
+void activate_backward(Activation activation, std::int64_t n, const float* gate, const float* up,
+                       const float* grad_h, float* h, float* grad_gate, float* grad_up);
 
 // Moves clamped_swiglu's pre-activations that are beyond the limit by less than bf16 can tell to the next
 // bf16 number beyond it. Changes nothing that activate() computes of them.
-void keep_beyond_limit(std::int64_t F, float* pre);
+void keep_beyond_limit(std::int64_t n, float* gate, float* up);
 
 }  // namespace evenkeel::internal

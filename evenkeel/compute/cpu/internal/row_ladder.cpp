@@ -11,11 +11,24 @@ using dnnl::memory;
 
 namespace {
 
-std::vector<std::int64_t> ladder() {
+// Finer where a row of padding costs as much as a row; AMX multiplies 16 rows at once, and for row counts
+// with few divisors oneDNN then takes several times as long.
+std::vector<std::int64_t> ladder(DataType type) {
   std::vector<std::int64_t> rows = {1, 2};
-  for (std::int64_t m = 4; m < 128; m += 4) rows.push_back(m);
-  for (std::int64_t m = 128; m <= RowLadder::kMaxRows; m += 8) rows.push_back(m);
+  while (rows.back() < RowLadder::kMaxRows) {
+    const bool coarse = type == DataType::bf16 || rows.back() >= 128;
+    rows.push_back(rows.back() == 2 ? 4 : rows.back() + (coarse ? 4 : 2));
+  }
   return rows;
+}
+
+// Wide enough that a call's own cost does not show, narrow enough that a tile of rows of C stays in the
+// second-level cache.
+std::int64_t block_columns(std::int64_t out) {
+  if (out <= 384) return out;
+  for (std::int64_t columns : {256, 320, 384, 192, 128})
+    if (out % columns == 0) return columns;
+  return 256;
 }
 
 dnnl::primitive_attr own_scratch() {
@@ -54,102 +67,152 @@ struct RowLadder::Sample {
 };
 
 RowLadder::RowLadder(std::int64_t in, std::int64_t out, DataType type, Plain plain, Bits bits)
-    : in_(in),
-      out_(out),
-      type_(type),
-      plain_({in, out}, dnnl_type(type),
-             plain == Plain::out_by_in ? memory::format_tag::ba : memory::format_tag::ab) {
+    : in_(in), out_(out), type_(type), plain_(plain) {
   const OneThread alone;
-  const memory::desc a({kMaxRows, in}, dnnl_type(type), memory::format_tag::ab);
-  const memory::desc b({in, out}, dnnl_type(type), memory::format_tag::any);
-  const memory::desc c({kMaxRows, out}, memory::data_type::f32, memory::format_tag::ab);
-  packed_ =
-      dnnl::matmul::primitive_desc(dnnl::matmul::desc(a, b, c), own_scratch(), cpu_engine()).weights_desc();
-  for (std::int64_t rows : ladder()) rungs_.push_back(make_rung(rows));
-  for (const Rung& rung : rungs_)
-    scratch_bytes_ = std::max(scratch_bytes_, static_cast<std::int64_t>(rung.scratch.get_size()));
-  if (bits == Bits::of_the_row_alone) keep_agreeing_rungs();
+  const std::int64_t columns = block_columns(out);
+  blocks_ = (out + columns - 1) / columns;
+  widths_.push_back(make_width(columns));
+  if (out % columns != 0) widths_.push_back(make_width(out % columns));
+  for (std::int64_t i = 0; i < blocks_; ++i) packed_bytes_ += width_of(i).packed_bytes();
+  for (const Width& width : widths_)
+    for (const Rung& rung : width.rungs)
+      scratch_bytes_ = std::max(scratch_bytes_, static_cast<std::int64_t>(rung.scratch.get_size()));
+  if (bits == Bits::any) return;
+  bitwise_ = true;
+  for (Width& width : widths_) keep_agreeing_rungs(width);
 }
 
-RowLadder::Rung RowLadder::make_rung(std::int64_t rows) const {
+RowLadder::Width RowLadder::make_width(std::int64_t columns) const {
+  Width width;
+  width.columns = columns;
+  const memory::dims strides = plain_ == Plain::out_by_in ? memory::dims{1, in_} : memory::dims{out_, 1};
+  width.plain = memory::desc({in_, columns}, dnnl_type(type_), strides);
+  const memory::desc a({kMaxRows, in_}, dnnl_type(type_), memory::format_tag::ab);
+  const memory::desc b({in_, columns}, dnnl_type(type_), memory::format_tag::any);
+  const memory::desc c({kMaxRows, columns}, memory::data_type::f32, memory::format_tag::ab);
+  width.packed =
+      dnnl::matmul::primitive_desc(dnnl::matmul::desc(a, b, c), own_scratch(), cpu_engine()).weights_desc();
+  for (std::int64_t rows : ladder(type_)) width.rungs.push_back(make_rung(width, rows));
+  return width;
+}
+
+RowLadder::Rung RowLadder::make_rung(const Width& width, std::int64_t rows) const {
   const memory::desc a({rows, in_}, dnnl_type(type_), memory::format_tag::ab);
-  const memory::desc c({rows, out_}, memory::data_type::f32, memory::format_tag::ab);
-  const dnnl::matmul::primitive_desc made(dnnl::matmul::desc(a, packed_, c), own_scratch(), cpu_engine());
+  const memory::desc c({rows, width.columns}, memory::data_type::f32, memory::format_tag::ab);
+  const dnnl::matmul::primitive_desc made(dnnl::matmul::desc(a, width.packed, c), own_scratch(),
+                                          cpu_engine());
   return {rows, dnnl::matmul(made), a, c, made.scratchpad_desc()};
 }
 
-void RowLadder::pack(const void* plain, std::byte* packed) const {
+std::int64_t RowLadder::max_rows() const {
+  std::int64_t rows = kMaxRows;
+  for (const Width& width : widths_) rows = std::min(rows, width.rungs.back().rows);
+  return rows;
+}
+
+RowLadder::Block RowLadder::block(std::int64_t index) const {
+  const std::int64_t begin = index * widest_block();
+  return {begin, std::min(widest_block(), out_ - begin)};
+}
+
+const RowLadder::Width& RowLadder::width_of(std::int64_t block) const {
+  return block + 1 < blocks_ ? widths_.front() : widths_.back();
+}
+
+// A multiple of a cache line.
+std::int64_t RowLadder::Width::packed_bytes() const {
+  return (static_cast<std::int64_t>(packed.get_size()) + 63) / 64 * 64;
+}
+
+const RowLadder::Rung& RowLadder::Width::rung_for(std::int64_t m) const {
+  const auto rung = std::ranges::lower_bound(rungs, m, {}, &Rung::rows);
+  EVENKEEL_CHECK(rung != rungs.end());
+  return *rung;
+}
+
+void RowLadder::pack_block(const Width& width, const std::byte* plain, std::byte* packed) {
   const OneThread alone;
-  const memory from = view(plain_, plain);
-  const memory to = view(packed_, packed);
+  const memory from = view(width.plain, plain);
+  const memory to = view(width.packed, packed);
   dnnl::reorder(from, to).execute(cpu_stream(), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
 }
 
-void RowLadder::run_rung(const Rung& rung, const void* a, const std::byte* packed, float* c,
-                         std::byte* scratch) const {
+void RowLadder::pack(const void* plain, std::byte* packed) const {
+  const std::int64_t stride = plain_ == Plain::out_by_in ? in_ : 1;
+  for (std::int64_t i = 0; i < blocks_; ++i) {
+    const Width& width = width_of(i);
+    const auto* columns = static_cast<const std::byte*>(plain) + block(i).begin * stride * bytes_of(type_);
+    pack_block(width, columns, packed);
+    packed += width.packed_bytes();
+  }
+}
+
+void RowLadder::run_rung(const Rung& rung, const memory::desc& b, const void* a, const std::byte* packed,
+                         float* c, std::byte* scratch) {
   const OneThread alone;
   rung.product.execute(cpu_stream(), {{DNNL_ARG_SRC, view(rung.a, a)},
-                                      {DNNL_ARG_WEIGHTS, view(packed_, packed)},
+                                      {DNNL_ARG_WEIGHTS, view(b, packed)},
                                       {DNNL_ARG_DST, view(rung.c, c)},
                                       {DNNL_ARG_SCRATCHPAD, view(rung.scratch, scratch)}});
 }
 
-const RowLadder::Rung& RowLadder::rung_for(std::int64_t m) const {
-  const auto rung = std::ranges::lower_bound(rungs_, m, {}, &Rung::rows);
-  EVENKEEL_CHECK(rung != rungs_.end());
-  return *rung;
-}
-
-void RowLadder::run(std::int64_t m, const void* a, const std::byte* packed, float* c,
+void RowLadder::run(std::int64_t block, std::int64_t m, const void* a, const std::byte* packed, float* c,
                     std::byte* scratch) const {
-  run_rung(rung_for(m), a, packed, c, scratch);
+  const Width& width = width_of(block);
+  run_rung(width.rung_for(m), width.packed, a, packed + block * widths_.front().packed_bytes(), c, scratch);
 }
 
-void RowLadder::keep_agreeing_rungs() {
+void RowLadder::keep_agreeing_rungs(Width& width) {
   Sample sample;
   sample.a.resize(static_cast<std::size_t>(kMaxRows * in_ * bytes_of(type_)));
   sample.plain.resize(static_cast<std::size_t>(in_ * out_ * bytes_of(type_)));
-  sample.packed.resize(static_cast<std::size_t>(packed_bytes()));
+  sample.packed.resize(width.packed.get_size());
   sample.scratch.resize(static_cast<std::size_t>(scratch_bytes_));
-  sample.expected.resize(static_cast<std::size_t>(kMaxRows * out_));
+  sample.expected.resize(static_cast<std::size_t>(kMaxRows * width.columns));
   sample.actual.resize(sample.expected.size());
   fill_sample(sample.a, type_, 1.0f);
   fill_sample(sample.plain, type_, 0.05f);
-  pack(sample.plain.data(), sample.packed.data());
+  pack_block(width, sample.plain.data(), sample.packed.data());
 
   std::vector<std::size_t> kept;
+  std::uint64_t bits = 0;
   for (std::int64_t reference : {64, 256, 16}) {
-    std::vector<std::size_t> agree = agreeing(rung_for(reference), sample);
+    std::vector<std::size_t> agree = agreeing(width, width.rung_for(reference), sample);
     if (agree.size() > kept.size()) {
       kept = std::move(agree);
-      fingerprint_ = fnv1a(sample.expected);
+      bits = fnv1a(sample.expected);
     }
-    if (2 * kept.size() >= rungs_.size()) break;
+    if (2 * kept.size() >= width.rungs.size()) break;
   }
-  bitwise_ = !kept.empty();
-  if (!bitwise_) return;
+  fingerprint_ = fingerprint_ * 31 + bits;
+  bitwise_ = bitwise_ && !kept.empty();
+  if (kept.empty()) return;
   std::vector<Rung> agreeing_rungs;
-  for (std::size_t rung : kept) agreeing_rungs.push_back(std::move(rungs_[rung]));
-  rungs_ = std::move(agreeing_rungs);
+  for (std::size_t rung : kept) agreeing_rungs.push_back(std::move(width.rungs[rung]));
+  width.rungs = std::move(agreeing_rungs);
 }
 
 // The rungs that compute the sample's rows, at other positions, to the reference's bits; none if even the
 // reference's own bits depend on a row's position.
-std::vector<std::size_t> RowLadder::agreeing(const Rung& reference, Sample& sample) const {
+std::vector<std::size_t> RowLadder::agreeing(const Width& width, const Rung& reference,
+                                             Sample& sample) const {
   const auto row = [&](std::int64_t r) { return sample.a.data() + r * in_ * bytes_of(type_); };
+  const auto run = [&](const Rung& rung, std::int64_t first, float* c) {
+    run_rung(rung, width.packed, row(first), sample.packed.data(), c, sample.scratch.data());
+  };
   for (std::int64_t r = 0; r < kMaxRows; r += reference.rows)
-    run_rung(reference, row(r), sample.packed.data(), sample.expected.data() + r * out_,
-             sample.scratch.data());
+    run(reference, r, sample.expected.data() + r * width.columns);
 
   const auto agrees_at = [&](const Rung& rung, std::int64_t first) {
-    run_rung(rung, row(first), sample.packed.data(), sample.actual.data(), sample.scratch.data());
-    return std::memcmp(sample.actual.data(), sample.expected.data() + first * out_,
-                       static_cast<std::size_t>(rung.rows * out_) * sizeof(float)) == 0;
+    run(rung, first, sample.actual.data());
+    return std::memcmp(sample.actual.data(), sample.expected.data() + first * width.columns,
+                       static_cast<std::size_t>(rung.rows * width.columns) * sizeof(float)) == 0;
   };
   std::vector<std::size_t> kept;
   if (reference.rows < kMaxRows && !agrees_at(reference, 7)) return kept;
-  for (std::size_t i = 0; i < rungs_.size(); ++i)
-    if (agrees_at(rungs_[i], std::min<std::int64_t>(5, kMaxRows - rungs_[i].rows))) kept.push_back(i);
+  for (std::size_t i = 0; i < width.rungs.size(); ++i)
+    if (agrees_at(width.rungs[i], std::min<std::int64_t>(5, kMaxRows - width.rungs[i].rows)))
+      kept.push_back(i);
   return kept;
 }
 

@@ -1,14 +1,17 @@
 // Rows times one weight matrix, C[m, N] = A[m, K] B, for any m up to max_rows(), at the speed of a primitive
 // made for m and with bits that do not depend on m.
 //
-// Problem    A oneDNN primitive is made for one row count and takes 0.2-1 ms to make, longer than many
-//            products take; and primitives of different m may round differently.
+// Problem    A oneDNN primitive is made for one row count and takes 0.1-1 ms to make, longer than many
+//            products take; primitives of different m may round differently; and C in f32, made whole, has
+//            left the cache before it is used.
 // Method     Primitives for a ladder of row counts, made once. m rows run on the next rung, over rows of
-//            padding whose results are thrown away. A self-test multiplies the same rows on every rung, at
-//            another position than the reference rung did, and keeps those that agree bit by bit.
+//            padding whose results are thrown away. B's columns are cut into equal blocks, one product each,
+//            on the same primitives. A self-test multiplies the same rows on every rung, at another position
+//            than the reference rung did, and keeps those that agree bit by bit.
 // Guarantee  With Bits::of_the_row_alone, and where bitwise() holds, a row of C depends on that row of A and
 //            on B alone.
-// Cost       Padding of at most 3 rows up to 128 and 7 above; the self-test runs each rung once.
+// Cost       f32: padding of at most 1 row up to 128 and 3 above. bf16: of at most 3. The self-test runs each
+//            rung once, on one block.
 #pragma once
 
 #include <cstddef>
@@ -28,17 +31,28 @@ class RowLadder {
   // Whether a row's bits may depend on more than the row; only forward's may not.
   enum class Bits { any, of_the_row_alone };
 
+  // Columns [begin, begin + columns) of C.
+  struct Block {
+    std::int64_t begin;
+    std::int64_t columns;
+  };
+
   RowLadder(std::int64_t in, std::int64_t out, DataType type, Plain plain, Bits bits);
 
   static constexpr std::int64_t kMaxRows = 256;
 
-  std::int64_t max_rows() const { return rungs_.back().rows; }
-  std::int64_t packed_bytes() const { return static_cast<std::int64_t>(packed_.get_size()); }
+  std::int64_t max_rows() const;
+  std::int64_t blocks() const { return blocks_; }
+  Block block(std::int64_t index) const;
+  std::int64_t widest_block() const { return widths_.front().columns; }
+  std::int64_t packed_bytes() const { return packed_bytes_; }
   std::int64_t scratch_bytes() const { return scratch_bytes_; }
 
   void pack(const void* plain, std::byte* packed) const;
-  // `a` and `c` (f32) must have room for kMaxRows rows: rows above m are read and written, and mean nothing.
-  void run(std::int64_t m, const void* a, const std::byte* packed, float* c, std::byte* scratch) const;
+  // The columns of one block, in rows of that block's width. `a` and `c` (f32) must have room for kMaxRows
+  // rows: rows above m are read and written, and mean nothing.
+  void run(std::int64_t block, std::int64_t m, const void* a, const std::byte* packed, float* c,
+           std::byte* scratch) const;
 
   bool bitwise() const { return bitwise_; }
   std::uint64_t fingerprint() const { return fingerprint_; }
@@ -49,20 +63,33 @@ class RowLadder {
     dnnl::matmul product;
     dnnl::memory::desc a, c, scratch;
   };
+  // The ladder of the blocks of one width.
+  struct Width {
+    std::int64_t columns;
+    dnnl::memory::desc plain, packed;
+    std::vector<Rung> rungs;  // ascending
+
+    std::int64_t packed_bytes() const;
+    const Rung& rung_for(std::int64_t m) const;
+  };
   struct Sample;
 
-  Rung make_rung(std::int64_t rows) const;
-  void run_rung(const Rung& rung, const void* a, const std::byte* packed, float* c, std::byte* scratch) const;
-  const Rung& rung_for(std::int64_t m) const;
-  void keep_agreeing_rungs();
-  std::vector<std::size_t> agreeing(const Rung& reference, Sample& sample) const;
+  Width make_width(std::int64_t columns) const;
+  Rung make_rung(const Width& width, std::int64_t rows) const;
+  static void pack_block(const Width& width, const std::byte* plain, std::byte* packed);
+  static void run_rung(const Rung& rung, const dnnl::memory::desc& b, const void* a, const std::byte* packed,
+                       float* c, std::byte* scratch);
+  const Width& width_of(std::int64_t block) const;
+  void keep_agreeing_rungs(Width& width);
+  std::vector<std::size_t> agreeing(const Width& width, const Rung& reference, Sample& sample) const;
 
   std::int64_t in_;
   std::int64_t out_;
   DataType type_;
-  dnnl::memory::desc plain_;
-  dnnl::memory::desc packed_;
-  std::vector<Rung> rungs_;  // ascending
+  Plain plain_;
+  std::int64_t blocks_;
+  std::vector<Width> widths_;  // of all blocks but the last; of the last, where it is narrower
+  std::int64_t packed_bytes_ = 0;
   std::int64_t scratch_bytes_ = 0;
   bool bitwise_ = false;
   std::uint64_t fingerprint_ = 0;
