@@ -125,7 +125,7 @@ TEST_P(Products, OfGradientsAreAddedAndPaddingChangesNothing) {
   constexpr std::int64_t M = 13, N = 22;
   const GradientProduct product(M, N, type);
   Numbers scratch(product.scratch_bytes() + 64, DataType::f32, 0, 0);
-  for (std::int64_t k : {1, 2, 15, 16, 17, 100, 255, 256}) {
+  for (std::int64_t k : {1, 2, 15, 16, 17, 100, 255, 256, 383, 384}) {
     const std::int64_t padded = GradientProduct::padded(k);
     ASSERT_EQ(padded % 16, 0);
     Numbers a(padded * M, type, 1, 3), b(padded * N, type, 1, 4), c(M * N, DataType::f32, 1, 5),

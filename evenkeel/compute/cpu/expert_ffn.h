@@ -1,4 +1,4 @@
-// ExpertFfn for CPUs, on oneDNN: tiles of at most 256 rows are gathered, multiplied, activated and scattered
+// ExpertFfn for CPUs, on oneDNN: tiles of at most 384 rows are gathered, multiplied, activated and scattered
 // while they are in the cache.
 //
 // Products run on a fixed ladder of row counts, its primitives made once for a shape and shared by all ranks

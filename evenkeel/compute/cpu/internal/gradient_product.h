@@ -1,6 +1,6 @@
 // The product behind a weight gradient: C[M, N] += A[k, M]^T B[k, N], f32 C, for any k up to kMaxRows.
 //
-// Rows of zeros change nothing, so k is padded with them up to the next of 16, 32, ... 256, for each of which
+// Rows of zeros change nothing, so k is padded with them up to the next of 16, 32, ... 384, for each of which
 // there is a primitive.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace evenkeel::internal {
 
 class GradientProduct {
  public:
-  static constexpr std::int64_t kMaxRows = 256;
+  static constexpr std::int64_t kMaxRows = 384;
   static constexpr std::int64_t kStep = 16;
   static constexpr std::int64_t padded(std::int64_t k) { return (k + kStep - 1) / kStep * kStep; }
 

@@ -15,10 +15,10 @@ namespace {
 // with few divisors oneDNN then takes several times as long.
 std::vector<std::int64_t> ladder(DataType type) {
   std::vector<std::int64_t> rows = {1, 2};
-  while (rows.back() < RowLadder::kMaxRows) {
-    const bool coarse = type == DataType::bf16 || rows.back() >= 128;
-    rows.push_back(rows.back() == 2 ? 4 : rows.back() + (coarse ? 4 : 2));
-  }
+  const std::int64_t fine = type == DataType::f32 ? 2 : 4;
+  for (std::int64_t m = 4; m < 128; m += fine) rows.push_back(m);
+  for (std::int64_t m = 128; m < 256; m += 4) rows.push_back(m);
+  for (std::int64_t m = 256; m <= RowLadder::kMaxRows; m += 8) rows.push_back(m);
   return rows;
 }
 
@@ -176,7 +176,7 @@ void RowLadder::keep_agreeing_rungs(Width& width) {
 
   std::vector<std::size_t> kept;
   std::uint64_t bits = 0;
-  for (std::int64_t reference : {64, 256, 16}) {
+  for (std::int64_t reference : {64, 192, 16}) {  // divisors of kMaxRows
     std::vector<std::size_t> agree = agreeing(width, width.rung_for(reference), sample);
     if (agree.size() > kept.size()) {
       kept = std::move(agree);
