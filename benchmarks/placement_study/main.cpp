@@ -1,0 +1,167 @@
+// The tables of docs/placement-study.md: what placements do to routing that they were not made from.
+//
+//   placement_study halves TRACE [DROP]       every second sequence placed, the others judged
+//   placement_study tokens TRACE [DROP]       the same, from fewer and fewer tokens
+//   placement_study domains TRACE NAME...     as many equal parts as names, each placed and judged on each
+//   placement_study steps TRACE...            each trace placed and judged on each
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "benchmarks/placement_study/judge.h"
+#include "benchmarks/placement_study/methods.h"
+#include "benchmarks/placement_study/recording.h"
+#include "evenkeel/base/error.h"
+
+namespace evenkeel::study {
+
+namespace {
+
+constexpr std::int64_t kWindow = 4096;
+// A bf16 row of gpt-oss-20b, and its products at 400 TFLOP/s.
+constexpr PlacementCost kCost{.assignment_us = 0.124, .assignment_bytes = 5760};
+constexpr Link kNvlink{.gigabytes_per_s = 450, .latency_us = 0};
+constexpr Link kInfiniband{.gigabytes_per_s = 50, .latency_us = 0};
+
+Topology nodes_of(int ranks, int nodes) {
+  return Topology::uniform(nodes, ranks / nodes, kNvlink, kInfiniband);
+}
+
+// value, and how it differs from the first row's.
+std::string beside(double value, double first, int decimals) {
+  return fmt::format("{:.{}f} ({:+.0f} %)", value, decimals, 100 * (value / first - 1));
+}
+
+void print_verdicts(const std::vector<Method>& methods, const std::vector<Recording>& parts,
+                    const Setting& setting) {
+  fmt::print(
+      "| placement | max/mean | worst layer | crossing | across nodes | worst pair | ms a layer | spilled "
+      "| transfers |\n|---|---|---|---|---|---|---|---|---|\n");
+  Verdict first;
+  for (const Method& method : methods) {
+    const Verdict v = judge(parts, method.placement, setting);
+    if (&method == &methods.front()) first = v;
+    fmt::print("| {} | {} | {:.2f} | {:.1f} % | {:.1f} % | {} | {} | {:.1f} % | {:.1f} |\n", method.name,
+               beside(v.max_over_mean, first.max_over_mean, 3), v.worst_layer, 100 * v.crossing,
+               100 * v.across_nodes, beside(100 * v.worst_pair, 100 * first.worst_pair, 2),
+               beside(v.predicted_ms, first.predicted_ms, 3), 100 * v.spilled, v.transfers);
+  }
+  fmt::print("\n");
+}
+
+void study_halves(const Recording& recording) {
+  const Recording seen = every(recording, 0, 2, recording.num_sequences());
+  const Recording other = every(recording, 1, 2, recording.num_sequences());
+  const std::vector<Recording> parts = windows(other, kWindow);
+  for (int ranks : {4, 8})
+    for (int nodes : {1, 2})
+      for (TrafficModel traffic : {TrafficModel::layer_to_layer, TrafficModel::dispatch_combine}) {
+        const Topology topology = nodes_of(ranks, nodes);
+        const Setting setting{topology, traffic, kCost};
+        const std::vector<Method> methods = all_methods(seen, setting);
+        const std::string title =
+            fmt::format("{} ranks, {} node{}, {}", ranks, nodes, nodes > 1 ? "s" : "",
+                        traffic == TrafficModel::layer_to_layer ? "layer-to-layer" : "dispatch-combine");
+        fmt::print("### {}, the other half ({} tokens)\n\n", title, other.num_tokens());
+        print_verdicts(methods, {other}, setting);
+        fmt::print("### {}, {} windows of {} tokens\n\n", title, parts.size(), kWindow);
+        print_verdicts(methods, parts, setting);
+      }
+}
+
+void study_tokens(const Recording& recording) {
+  const Recording seen = every(recording, 0, 2, recording.num_sequences());
+  const Recording other = every(recording, 1, 2, recording.num_sequences());
+  const Topology topology = nodes_of(8, 1);
+  const Setting setting{topology, TrafficModel::layer_to_layer, kCost};
+  std::vector<Method> methods = {
+      {"contiguous", Placement::contiguous(seen.num_layers, seen.num_experts, topology.num_ranks())}};
+  for (std::int64_t tokens = 256; tokens < 2 * seen.num_tokens(); tokens *= 2) {
+    const std::int64_t taken = std::min(tokens, seen.num_tokens());
+    methods.push_back({fmt::format("{} tokens", taken), place_two_stage(first_tokens(seen, taken), setting)});
+  }
+  print_verdicts(methods, {other}, setting);
+}
+
+struct Part {
+  std::string name;
+  Recording seen;
+  Recording judged;
+};
+
+// Even sequences are placed, odd ones judged, so that a part is no easier to judge on itself.
+Part halved(std::string name, const Recording& recording) {
+  return {std::move(name), every(recording, 0, 2, recording.num_sequences()),
+          every(recording, 1, 2, recording.num_sequences())};
+}
+
+void study_parts(const std::vector<Part>& parts) {
+  const Topology topology = nodes_of(8, 1);
+  const Setting setting{topology, TrafficModel::layer_to_layer, kCost};
+  for (const bool balance : {true, false}) {
+    fmt::print("{}\n\n| placed from \\ judged on |", balance ? "Max/mean" : "Crossing, %");
+    for (const Part& part : parts) fmt::print(" {} |", part.name);
+    fmt::print("\n|---|");
+    for (std::size_t i = 0; i < parts.size(); ++i) fmt::print("---|");
+    const auto row = [&](const std::string& name, const Placement& placement) {
+      fmt::print("\n| {} |", name);
+      for (const Part& part : parts) {
+        const Verdict v = judge({part.judged}, placement, setting);
+        fmt::print(" {:.{}f} |", balance ? v.max_over_mean : 100 * v.crossing, balance ? 3 : 1);
+      }
+    };
+    row("contiguous",
+        Placement::contiguous(parts[0].seen.num_layers, parts[0].seen.num_experts, topology.num_ranks()));
+    for (const Part& part : parts) row(part.name, place_two_stage(part.seen, setting));
+    fmt::print("\n\n");
+  }
+}
+
+void study_domains(const Recording& recording, const std::vector<std::string>& names) {
+  std::vector<Part> parts;
+  const int each = recording.num_sequences() / static_cast<int>(names.size());
+  for (int i = 0; i < static_cast<int>(names.size()); ++i)
+    parts.push_back(
+        halved(names[static_cast<std::size_t>(i)], every(recording, i * each, 1, (i + 1) * each)));
+  parts.push_back(halved("all", recording));
+  study_parts(parts);
+}
+
+void study_steps(const std::vector<std::string>& traces) {
+  std::vector<Part> parts;
+  for (const std::string& path : traces)
+    parts.push_back(halved(std::filesystem::path(path).stem(), read_recording(path, 0)));
+  study_parts(parts);
+}
+
+int run(const std::vector<std::string>& words) {
+  if (words.size() < 2) {
+    fmt::print(stderr,
+               "usage: placement_study halves|tokens TRACE [DROP] | domains TRACE NAME... | "
+               "steps TRACE...\n");
+    return 2;
+  }
+  const std::vector<std::string> rest(words.begin() + 2, words.end());
+  const std::int64_t dropped = rest.empty() ? 0 : std::atoll(rest[0].c_str());
+  if (words[0] == "halves") study_halves(read_recording(words[1], dropped));
+  if (words[0] == "tokens") study_tokens(read_recording(words[1], dropped));
+  if (words[0] == "domains") study_domains(read_recording(words[1], 0), rest);
+  if (words[0] == "steps") study_steps({words.begin() + 1, words.end()});
+  return 0;
+}
+
+}  // namespace
+
+}  // namespace evenkeel::study
+
+int main(int argc, char** argv) {
+  try {
+    return evenkeel::study::run({argv + 1, argv + argc});
+  } catch (const evenkeel::Error& error) {
+    fmt::print(stderr, "placement_study: {}\n", error.what());
+    return 3;
+  }
+}

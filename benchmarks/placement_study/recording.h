@@ -1,0 +1,39 @@
+// A recorded trace held in memory, and the parts of it that a study compares.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "evenkeel/plan/counts.h"
+#include "evenkeel/routing/trace.h"
+
+namespace evenkeel::study {
+
+// Some sequences of a trace, one behind the other.
+struct Recording {
+  int num_layers = 0;
+  int top_k = 0;
+  int num_experts = 0;
+  std::vector<std::int32_t> ids;               // [tokens, layers, k]
+  std::vector<std::int64_t> sequence_offsets;  // [sequences + 1]
+
+  std::int64_t num_tokens() const { return sequence_offsets.back(); }
+  int num_sequences() const { return static_cast<int>(sequence_offsets.size()) - 1; }
+  MemoryTrace trace() const;
+};
+
+// Reads a trace and leaves out the first `dropped` tokens of every sequence.
+Recording read_recording(const std::string& path, std::int64_t dropped);
+// The sequences that `chosen` lists, in that order.
+Recording sequences(const Recording& recording, const std::vector<int>& chosen);
+// first, first + stride, ... below end.
+Recording every(const Recording& recording, int first, int stride, int end);
+Recording first_tokens(const Recording& recording, std::int64_t tokens);
+// Consecutive windows of `tokens`; what is left at the end is left out. Sequences are cut where a window
+// ends.
+std::vector<Recording> windows(const Recording& recording, std::int64_t tokens);
+// counts[rank][expert] of one layer, sequence i at home on rank i mod P.
+Counts counts_of(const Recording& recording, LayerId layer, int num_ranks);
+
+}  // namespace evenkeel::study
