@@ -1,0 +1,66 @@
+// Level on every window of a recorded trace that is too large to ship: gpt-oss-20b, from the folder that
+// EVENKEEL_SHARED names. Skipped where it is absent.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include "evenkeel/balance/planner.h"
+#include "evenkeel/balance/transfer_bound.h"
+#include "evenkeel/io/trace_file.h"
+#include "evenkeel/plan/check.h"
+
+namespace evenkeel {
+namespace {
+
+using ::testing::IsEmpty;
+
+constexpr int kRanks = 8;
+constexpr std::int64_t kWindowTokens = 8192;  // 32,768 assignments at top-4
+
+std::string recorded_trace() {
+  const char* shared = std::getenv("EVENKEEL_SHARED");
+  return shared == nullptr ? "" : std::string(shared) + "/data/gpt-oss-20b/topk_ids.npz";
+}
+
+Counts counts_of(const LayerRouting& routing, int num_experts) {
+  std::vector<std::int64_t> loads(static_cast<std::size_t>(num_experts));
+  for (std::int32_t id : routing.ids)
+    if (id != no_expert) ++loads[static_cast<std::size_t>(id)];
+  return Counts::of_loads(loads, kRanks);
+}
+
+StepPlan planned(PlannerOptions::Kind kind, const Counts& counts, const LayerPlacement& homes) {
+  StepPlan plan;
+  make_planner({.kind = kind, .min_segment = 64, .imbalance_threshold_thousandths = 0})
+      ->plan(counts, homes, plan);
+  EXPECT_THAT(check_plan(counts, homes, plan), IsEmpty());
+  return plan;
+}
+
+TEST(LevelOnRecordedWindows, MeetsTheMeanWithOneTransferMoreThanRanksOrTheBoundAndIsNeverAboveLeastLoaded) {
+  const std::string path = recorded_trace();
+  if (path.empty() || !std::filesystem::exists(path))
+    GTEST_SKIP() << "EVENKEEL_SHARED does not name a folder with data/gpt-oss-20b/topk_ids.npz";
+  const auto trace = open_trace(path);
+  const LayerPlacement homes = LayerPlacement::contiguous(trace->info().num_experts, kRanks);
+  for (LayerId layer : indices<LayerId>(trace->info().num_layers)) {
+    for (std::int64_t begin = 0; begin + kWindowTokens <= trace->info().num_tokens; begin += kWindowTokens) {
+      const Counts counts =
+          counts_of(trace->read_layer(layer, {begin, begin + kWindowTokens}), trace->info().num_experts);
+      const StepPlan level = planned(PlannerOptions::Kind::level, counts, homes);
+      const StepPlan least_loaded = planned(PlannerOptions::Kind::least_loaded, counts, homes);
+      const std::int64_t worst = *std::ranges::max_element(level.rank_loads());
+      EXPECT_LE(worst * kRanks * 100, counts.total() * 101)
+          << "layer " << layer.value() << ", from " << begin;
+      EXPECT_LE(worst, *std::ranges::max_element(least_loaded.rank_loads()));
+      EXPECT_LE(static_cast<std::int64_t>(level.transfers().size()),
+                std::max<std::int64_t>(kRanks + 1, transfer_lower_bound(counts, homes, worst)))
+          << "layer " << layer.value() << ", from " << begin;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace evenkeel
