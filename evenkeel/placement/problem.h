@@ -71,6 +71,9 @@ struct Clustering {
   double objective = 0;                      // Eq. 1: over layers and clusters, |load - mean|
   double bound = 0;                          // nobody goes below, for these sizes
   bool proven_optimal = false;
+  // Free sizes where the best of each layer alone would leave ranks unequal totals (Eq. 13): all layers were
+  // solved as one.
+  bool sizes_chosen_together = false;
 };
 
 // The rank of each cluster, for one given Clustering.

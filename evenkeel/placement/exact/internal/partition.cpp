@@ -1,0 +1,79 @@
+#include "evenkeel/placement/exact/internal/partition.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "evenkeel/placement/exact/internal/cluster_program.h"
+#include "evenkeel/placement/exact/internal/solve.h"
+
+namespace evenkeel::exact {
+
+namespace {
+
+double total_of(std::span<const std::int64_t> loads) {
+  return static_cast<double>(std::accumulate(loads.begin(), loads.end(), std::int64_t{0}));
+}
+
+}  // namespace
+
+double deviation_of(std::span<const std::int64_t> loads, const std::vector<int>& cluster_of,
+                    int num_clusters) {
+  std::vector<double> sums(static_cast<std::size_t>(num_clusters), 0.0);
+  for (std::size_t e = 0; e < loads.size(); ++e)
+    sums[static_cast<std::size_t>(cluster_of[e])] += static_cast<double>(loads[e]);
+  double deviation = 0;
+  for (double sum : sums) deviation += std::abs(num_clusters * sum - total_of(loads));
+  return deviation;
+}
+
+double deviation_floor(std::span<const std::int64_t> loads, const SizeRule& rule) {
+  const double ranks = rule.num_ranks;
+  const double total = total_of(loads);
+  // P load is a multiple of P, so each cluster misses the total by the remainder at least, on one side or the
+  // other.
+  const double remainder = std::fmod(total, ranks);
+  double floor = 2 * remainder * (ranks - remainder);
+  // What is above the mean is above it in any company; what is too much somewhere lacks elsewhere, hence
+  // twice.
+  double excess = 0;
+  for (std::int64_t load : loads) excess += std::max(0.0, ranks * static_cast<double>(load) - total);
+  floor = std::max(floor, 2 * excess);
+  // The heaviest expert has company, if only of the lightest.
+  std::vector<std::int64_t> sorted(loads.begin(), loads.end());
+  std::sort(sorted.begin(), sorted.end());
+  const int company = *std::min_element(rule.least.begin(), rule.least.end()) - 1;
+  if (company > 0) {
+    const double lightest =
+        static_cast<double>(std::accumulate(sorted.begin(), sorted.begin() + company, sorted.back()));
+    floor = std::max(floor, 2 * (ranks * lightest - total));
+  }
+  return floor;
+}
+
+void partition_by_program(std::span<const std::int64_t> loads, const SizeRule& rule, double seconds,
+                          const Monitor& monitor, Partition& partition) {
+  const ClusterProgram program({loads}, rule, /*tied=*/false, {partition.bound});
+  const std::vector<double> start = program.start_of({partition.cluster_of});
+  const ProgramAnswer answer = solve(program.program(),
+                                     {.seconds = seconds,
+                                      .relative_gap = monitor.relative_gap(),
+                                      .absolute_gap = 0.99 / program.unit(),
+                                      .start = start,
+                                      .unit = program.unit() / rule.num_ranks},
+                                     monitor);
+  if (!answer.values.empty()) {
+    const std::vector<int> found = program.clusters_of(answer.values).front();
+    const double deviation = deviation_of(loads, found, rule.num_ranks);
+    if (deviation < partition.deviation) {
+      partition.cluster_of = found;
+      partition.deviation = deviation;
+    }
+  }
+  // Deviations are whole numbers: a bound between two of them is the upper one.
+  const double slack = 1e-6 * std::max(1.0, partition.deviation);
+  const double bound = std::ceil(answer.bound * program.unit() - slack);
+  partition.bound = std::min(partition.deviation, std::max(partition.bound, bound));
+}
+
+}  // namespace evenkeel::exact

@@ -1,0 +1,44 @@
+// One layer of program 1: its experts in P clusters of nearly equal load.
+//
+// Problem     minimise sum over clusters of |P load - total| (P times Eq. 1), cluster c having
+// least[c]..most[c]
+//             experts.
+// Method      a dynamic program over subsets of experts where it is small; HiGHS otherwise. Number
+// partitioning is what
+//             branch and bound does worst, since the relaxation is 0: the dynamic program is the faster by
+//             far up to some 18 experts.
+// Cost        subsets: at most P 3^E / 2 steps and 2^E P numbers.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "evenkeel/placement/exact/internal/monitor.h"
+#include "evenkeel/placement/exact/internal/sizes.h"
+
+namespace evenkeel::exact {
+
+struct Partition {
+  std::vector<int> cluster_of;  // [E]
+  double deviation = 0;         // sum over clusters of |P load - total|
+  double bound = 0;
+};
+
+double deviation_of(std::span<const std::int64_t> loads, const std::vector<int>& cluster_of,
+                    int num_clusters);
+
+// What no partition into clusters of these sizes goes below: from divisibility, and from experts above the
+// mean.
+double deviation_floor(std::span<const std::int64_t> loads, const SizeRule& rule);
+
+// Steps that the dynamic program would take.
+double subset_steps(const SizeRule& rule);
+// Both improve `partition`, which is feasible, and raise its bound. Ended early, they leave it as it was, or
+// better.
+void partition_by_subsets(std::span<const std::int64_t> loads, const SizeRule& rule, const Monitor& monitor,
+                          Partition& partition);
+void partition_by_program(std::span<const std::int64_t> loads, const SizeRule& rule, double seconds,
+                          const Monitor& monitor, Partition& partition);
+
+}  // namespace evenkeel::exact
