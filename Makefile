@@ -25,7 +25,7 @@ build/.setup-%: tools/setup.sh
 	@tools/setup.sh $*
 	@touch $@
 
-$(BUILD)/build.ninja: build/.setup-build
+$(BUILD)/build.ninja: build/.setup-build build/.setup-highs
 	@cmake --preset release
 	@touch $@
 

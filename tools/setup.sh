@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Installs what is missing to build, test and check evenkeel on Debian 12, Ubuntu 24.04 and later.
 #
-# usage: tools/setup.sh [build|bench|lint|fuzz|all]...      (default: build)
+# usage: tools/setup.sh [build|highs|bench|lint|fuzz|all]...      (default: build highs)
 #   build   compiler, CMake, Ninja and the libraries that `make build`, `demo` and `test` need
+#   highs   the integer-program solver of `place --solver exact`, built from source into build/highs; what cannot be had
+#           is left out with a message, since evenkeel builds without it
 #   bench   what `make bench` needs besides
 #   lint    clang-format, clang-tidy (with clang's omp.h) and ruff
 #   fuzz    clang with its sanitizer runtime
@@ -13,6 +15,10 @@ cd "$(dirname "$0")/.."
 readonly clang=16
 readonly ruff=0.17.6
 readonly tools_dir=build/tools
+readonly highs=1.11.0
+readonly highs_sha256=771e58c076122d207ff1b19759c21d3227f0da5b80dfd89a4145681524969cef
+readonly highs_packer=1.1.2  # of scikit-build-core, which pip wants before it hands over the archive
+readonly highs_dir=${EVENKEEL_HIGHS_ROOT:-build/highs}
 
 say() { echo "setup: $*"; }
 fail() { say "$@" >&2; exit 1; }
@@ -44,6 +50,11 @@ want_build() {
   done
   # Debian's oneDNN looks for OpenCL wherever it is used, on the CPU as well, and does not depend on it.
   package ocl-icd-opencl-dev
+}
+
+want_highs() {
+  want_build
+  has_highs || python3 -c 'import ensurepip, venv' 2>/dev/null || package python3-venv
 }
 
 want_bench() { package libopenblas-dev; }
@@ -112,6 +123,51 @@ install_ruff() {
   did=1
 }
 
+has_highs() {
+  grep -qs "PACKAGE_VERSION \"$highs\"" "$highs_dir"/lib*/cmake/highs/highs-config-version.cmake
+}
+
+# Everything goes to files of its own, so that a failure leaves its log and nothing half made.
+install_highs() {
+  has_highs && return
+  local work=build/highs-work start=$SECONDS
+  rm -rf "$work" && mkdir -p "$work"
+  if ! fetch_highs "$work" >"$work/log" 2>&1; then
+    say "HiGHS $highs could not be fetched (see $work/log); going on without exact placement. Try again later with:
+  tools/setup.sh highs"
+    return
+  fi
+  say "building HiGHS $highs into $highs_dir, some minutes"
+  build_highs "$work" >>"$work/log" 2>&1 || fail "HiGHS could not be built; see $work/log"
+  rm -rf "$work"
+  say "HiGHS took $((SECONDS - start)) s"
+  did=1
+}
+
+# The C++ sources travel in the archive of the Python package, which pip checks against the hash.
+fetch_highs() {
+  local work=$1
+  python3 -m venv "$work/pip" &&
+    "$work/pip/bin/pip" install --disable-pip-version-check "scikit-build-core==$highs_packer" &&
+    echo "highspy==$highs --hash=sha256:$highs_sha256" >"$work/requirements" &&
+    "$work/pip/bin/pip" download --disable-pip-version-check --no-deps --no-binary highspy --no-build-isolation \
+      --require-hashes --requirement "$work/requirements" --dest "$work" &&
+    tar -xzf "$work/highspy-$highs.tar.gz" -C "$work"
+}
+
+build_highs() {
+  local sources=$1/highspy-$highs
+  # What the archive leaves out and the build asks for.
+  mkdir -p "$sources/app" "$sources/check" && touch "$sources/app/CMakeLists.txt" "$sources/check/CMakeLists.txt"
+  [ -e "$sources/highs.pc.in" ] || touch "$sources/highs.pc.in"
+  cmake -S "$sources" -B "$1/build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_POSITION_INDEPENDENT_CODE=ON \
+    -DCMAKE_C_COMPILER_LAUNCHER=ccache -DCMAKE_CXX_COMPILER_LAUNCHER=ccache -DCMAKE_INSTALL_PREFIX="$1/prefix" \
+    -DBUILD_SHARED_LIBS=OFF -DBUILD_TESTING=OFF -DBUILD_CXX_EXE=OFF -DBUILD_EXAMPLES=OFF -DZLIB=OFF &&
+    cmake --build "$1/build" && cmake --install "$1/build" &&
+    install -Dm644 "$sources/LICENSE.txt" "$1/prefix/share/doc/highs/LICENSE.txt" &&
+    rm -rf "$highs_dir" && mkdir -p "$(dirname "$highs_dir")" && mv "$1/prefix" "$highs_dir"
+}
+
 check_cmake() {
   local version
   version=$(cmake --version | sed -n '1s/[^0-9]*//p')
@@ -119,18 +175,19 @@ check_cmake() {
     fail "CMake 3.25 or later is needed, and this is $version (a newer one: pip install cmake)"
 }
 
-[ $# -gt 0 ] || set -- build
-[ "$*" != all ] || set -- build bench lint fuzz
+[ $# -gt 0 ] || set -- build highs
+[ "$*" != all ] || set -- build highs bench lint fuzz
 did=
 for part in "$@"; do
   case $part in
-    build | bench | lint | fuzz) "want_$part" ;;
-    *) fail "unknown part '$part'; one of build, bench, lint, fuzz, all" ;;
+    build | highs | bench | lint | fuzz) "want_$part" ;;
+    *) fail "unknown part '$part'; one of build, highs, bench, lint, fuzz, all" ;;
   esac
 done
 install_missing
 for part in "$@"; do
-  [ "$part" != build ] || check_cmake
+  [[ $part != build && $part != highs ]] || check_cmake
+  [ "$part" != highs ] || install_highs
   [ "$part" != lint ] || install_ruff
 done
 say "$* ready${did:+, new packages installed}"

@@ -9,6 +9,7 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/placement/exact.h"
 #include "evenkeel/placement/exact/internal/exchange.h"
+#include "evenkeel/placement/exact/internal/methods.h"
 #include "evenkeel/placement/exact/internal/monitor.h"
 #include "evenkeel/placement/exact/internal/permutation_search.h"
 #include "evenkeel/placement/exact/internal/rank_program.h"
@@ -25,8 +26,9 @@ constexpr double most_permutation_steps = 2e9;  // some seconds
 class RankSolve {
  public:
   RankSolve(const PlacementProblem& problem, const Clustering& clustering, const RankAssignment& start,
-            const SolveLimits& limits)
-      : rule_(size_rule(problem)),
+            const SolveLimits& limits, const Methods& methods)
+      : methods_(methods),
+        rule_(size_rule(problem)),
         sizes_(sizes_of(clustering.cluster_of, rule_)),
         exchanges_(cluster_exchanges(problem, clustering.cluster_of)),
         costs_(PairCosts::of_bandwidth(problem.topology, problem.pairs)),
@@ -38,9 +40,10 @@ class RankSolve {
 
   RankAssignment run() {
     bool solved = false;
-    if (every_exchange_alone()) {
+    if (methods_.alone && every_exchange_alone()) {
       solve_each_alone(/*keep=*/true);
-    } else if (!tied_ && permutation_steps(rule_.num_ranks, rule_.num_layers) <= most_permutation_steps) {
+    } else if (methods_.permutations && may_permute() &&
+               permutation_steps(rule_.num_ranks, rule_.num_layers) <= most_permutation_steps) {
       const auto found = best_permutations(exchanges_, costs_, may_lie_, monitor_);
       solved = !found.empty();
       if (solved) best_ = found;
@@ -136,6 +139,9 @@ class RankSolve {
     if (tied_) return false;
     return !sent_from_layer_before() || (costs_.all_alike() && !rooms_bind_);
   }
+
+  // Permutations are of exchanges from layer to layer whose sizes do not matter.
+  bool may_permute() const { return !tied_ && sent_from_layer_before(); }
 
   // Solves each exchange without the others, the layer before lying as it may: its clusters are the ranks.
   // Where that is not the whole truth (`keep` is false) all links are as the cheapest one, and what comes out
@@ -243,6 +249,7 @@ class RankSolve {
     return answer.end == ProgramAnswer::End::optimal && monitor_.relative_gap() == 0;
   }
 
+  Methods methods_;
   SizeRule rule_;
   std::vector<std::vector<int>> sizes_;  // [L][cluster]
   std::vector<Exchange> exchanges_;      // between clusters
@@ -257,12 +264,18 @@ class RankSolve {
 };
 
 }  // namespace
+
+RankAssignment assign_ranks(const PlacementProblem& problem, const Clustering& clustering,
+                            const RankAssignment& start, const SolveLimits& limits, const Methods& methods) {
+  require_solver();
+  return RankSolve(problem, clustering, start, limits, methods).run();
+}
+
 }  // namespace exact
 
 RankAssignment assign_ranks_exact(const PlacementProblem& problem, const Clustering& clustering,
                                   const RankAssignment& start, const SolveLimits& limits) {
-  exact::require_solver();
-  return exact::RankSolve(problem, clustering, start, limits).run();
+  return exact::assign_ranks(problem, clustering, start, limits, {});
 }
 
 }  // namespace evenkeel

@@ -6,6 +6,7 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/placement/exact.h"
 #include "evenkeel/placement/exact/internal/cluster_program.h"
+#include "evenkeel/placement/exact/internal/methods.h"
 #include "evenkeel/placement/exact/internal/monitor.h"
 #include "evenkeel/placement/exact/internal/partition.h"
 #include "evenkeel/placement/exact/internal/rank_program.h"
@@ -24,8 +25,14 @@ using Clusters = std::vector<std::vector<int>>;
 
 class ClusterSolve {
  public:
-  ClusterSolve(const PlacementProblem& problem, const Clustering& start, const SolveLimits& limits)
-      : problem_(problem), rule_(size_rule(problem)), given_(start.cluster_of), monitor_(limits) {
+  ClusterSolve(const PlacementProblem& problem, const Clustering& start, const SolveLimits& limits,
+               const Methods& methods)
+      : problem_(problem),
+        rule_(size_rule(problem)),
+        given_(start.cluster_of),
+        monitor_(limits),
+        by_subsets_(methods.subsets && rule_.num_experts <= most_subset_experts &&
+                    subset_steps(rule_) <= most_subset_steps) {
     const Clusters own = contiguous_clusters(rule_);
     for (int layer = 0; layer < rule_.num_layers; ++layer)
       layers_.push_back(begin(layer, start, own[static_cast<std::size_t>(layer)]));
@@ -61,7 +68,7 @@ class ClusterSolve {
     if (partition.deviation <= partition.bound || monitor_.must_end()) return;
     monitor_.set_rest((total_deviation() - partition.deviation) / rule_.num_ranks,
                       (total_bound() - partition.bound) / rule_.num_ranks);
-    if (rule_.num_experts <= most_subset_experts && subset_steps(rule_) <= most_subset_steps)
+    if (by_subsets_)
       partition_by_subsets(loads(layer), rule_, monitor_, partition);
     else
       partition_by_program(loads(layer), rule_, monitor_.seconds_left() / (rule_.num_layers - layer),
@@ -164,16 +171,23 @@ class ClusterSolve {
   SizeRule rule_;
   Clusters given_;
   Monitor monitor_;
+  bool by_subsets_ = true;
   std::vector<Partition> layers_;
 };
 
 }  // namespace
+
+Clustering cluster(const PlacementProblem& problem, const Clustering& start, const SolveLimits& limits,
+                   const Methods& methods) {
+  require_solver();
+  return ClusterSolve(problem, start, limits, methods).run();
+}
+
 }  // namespace exact
 
 Clustering cluster_exact(const PlacementProblem& problem, const Clustering& start,
                          const SolveLimits& limits) {
-  exact::require_solver();
-  return exact::ClusterSolve(problem, start, limits).run();
+  return exact::cluster(problem, start, limits, {});
 }
 
 }  // namespace evenkeel

@@ -31,7 +31,7 @@ class Monitor {
   }
 
  private:
-  const SolveLimits& limits_;
+  SolveLimits limits_;
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
   double rest_objective_ = 0;
   double rest_bound_ = 0;

@@ -11,10 +11,10 @@ struct SizeRule {
   int num_layers = 0;
   int num_experts = 0;
   int num_ranks = 0;
-  std::vector<int> least = {};     // [P] in one layer
-  std::vector<int> most = {};      // [P] in one layer, room counted
-  bool ranks_alike = true;    // all of the same room
-  bool equal_totals = false;  // Eq. 13: over all layers between total_least and total_most
+  std::vector<int> least = {};  // [P] in one layer
+  std::vector<int> most = {};   // [P] in one layer, room counted
+  bool ranks_alike = true;      // all of the same room
+  bool equal_totals = false;    // Eq. 13: over all layers between total_least and total_most
   int total_least = 0;
   int total_most = 0;
 };

@@ -1,0 +1,222 @@
+// What ends an exact solve early, what it says on the way, and what it refuses.
+#include <gmock/gmock.h>
+
+#include <chrono>
+#include <thread>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/placement/exact.h"
+#include "evenkeel/placement/quality.h"
+#include "tests/placement/exact_oracle.h"
+
+namespace evenkeel {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+const SourceCounts no_sources;
+
+// Large enough that no method ends within a test.
+RoutingProfile large_profile(int layers, int experts) {
+  std::mt19937_64 random(7);
+  std::lognormal_distribution<double> draw(6.0, 1.0);
+  std::vector<std::int64_t> loads;
+  for (int i = 0; i < layers * experts; ++i) loads.push_back(static_cast<std::int64_t>(draw(random)) * 8 + 1);
+  std::vector<std::int64_t> transitions;
+  for (int i = 0; i < (layers - 1) * experts * experts; ++i)
+    transitions.push_back(static_cast<std::int64_t>(draw(random)));
+  return {layers, experts, std::move(loads), std::move(transitions)};
+}
+
+Clustering contiguous(int layers, int experts, int ranks) {
+  Clustering clustering;
+  for (int layer = 0; layer < layers; ++layer) {
+    auto& of_layer = clustering.cluster_of.emplace_back();
+    for (int e = 0; e < experts; ++e) of_layer.push_back(e * ranks / experts);
+  }
+  return clustering;
+}
+
+RankAssignment identity(int layers, int ranks) {
+  RankAssignment assignment;
+  for (int layer = 0; layer < layers; ++layer) {
+    auto& of_layer = assignment.rank_of.emplace_back();
+    for (int rank = 0; rank < ranks; ++rank) of_layer.push_back(rank);
+  }
+  return assignment;
+}
+
+class ExactLimits : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_exact_solver()) GTEST_SKIP() << "built without HiGHS";
+  }
+
+  const RoutingProfile profile_ = large_profile(3, 32);
+  const Topology topology_ = Topology::uniform(2, 4, {.gigabytes_per_s = 4}, {.gigabytes_per_s = 1});
+  const PlacementProblem problem_{.profile = profile_, .topology = topology_, .sources = no_sources};
+  const Clustering start_ = contiguous(3, 32, 8);
+};
+
+double seconds_of(const std::function<void()>& f) {
+  const auto begin = std::chrono::steady_clock::now();
+  f();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+TEST_F(ExactLimits, ATimeLimitGivesTheBestSoFarAndABoundBelowIt) {
+  const double before = balance_objective(problem_, placement_of(start_, identity(3, 8), 8));
+  Clustering found;
+  EXPECT_LT(seconds_of([&] { found = cluster_exact(problem_, start_, {.time_limit_s = 0.6}); }), 5);
+  EXPECT_LE(found.objective, before);
+  EXPECT_LE(found.bound, found.objective);
+  EXPECT_GE(found.bound, 0);
+  EXPECT_NEAR(found.objective, balance_objective(problem_, placement_of(found, identity(3, 8), 8)), 1e-6);
+}
+
+TEST_F(ExactLimits, ATimeLimitKeepsTheRanksThatWereGiven) {
+  const RankAssignment given = identity(3, 8);
+  const double before = pair_objective(problem_, placement_of(start_, given, 8));
+  RankAssignment found;
+  EXPECT_LT(seconds_of([&] { found = assign_ranks_exact(problem_, start_, given, {.time_limit_s = 0.6}); }),
+            5);
+  EXPECT_LE(found.objective, before);
+  EXPECT_LE(found.bound, found.objective);
+  EXPECT_GT(found.bound, 0);
+}
+
+TEST_F(ExactLimits, ATimeLimitKeepsTheHomesThatWereGiven) {
+  const double before = joint_objective_ms(problem_, placement_of(start_, identity(3, 8), 8));
+  JointSolution found;
+  EXPECT_LT(seconds_of([&] {
+              found =
+                  place_jointly_exact(problem_, {.rank_of_expert = start_.cluster_of}, {.time_limit_s = 0.6});
+            }),
+            6);
+  EXPECT_LE(found.objective_ms, before * (1 + 1e-12));
+  EXPECT_LE(found.bound_ms, found.objective_ms);
+  EXPECT_GT(found.bound_ms, 0);
+}
+
+TEST_F(ExactLimits, AStopThatWasAskedForBeforeReturnsTheStart) {
+  std::stop_source stop;
+  stop.request_stop();
+  const Clustering found = cluster_exact(problem_, start_, {.stop = stop.get_token()});
+  EXPECT_EQ(found.cluster_of, start_.cluster_of);
+  EXPECT_FALSE(found.proven_optimal);
+  EXPECT_LE(found.bound, found.objective);
+}
+
+TEST_F(ExactLimits, AStopEndsARunningSolve) {
+  std::stop_source stop;
+  RankAssignment found;
+  const double seconds = seconds_of([&] {
+    std::jthread later([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(400));
+      stop.request_stop();
+    });
+    found =
+        assign_ranks_exact(problem_, start_, identity(3, 8), {.time_limit_s = 60, .stop = stop.get_token()});
+  });
+  EXPECT_LT(seconds, 6);
+  EXPECT_LE(found.bound, found.objective);
+}
+
+TEST_F(ExactLimits, ProgressNeverPassesTheAnswer) {
+  double best = std::numeric_limits<double>::infinity();
+  double highest_bound = 0;
+  int calls = 0;
+  const auto watch = [&](double objective, double bound, double seconds) {
+    best = std::min(best, objective);
+    highest_bound = std::max(highest_bound, bound);
+    EXPECT_GE(seconds, 0);
+    ++calls;
+  };
+  const Clustering found = cluster_exact(problem_, start_, {.time_limit_s = 0.9, .progress = watch});
+  EXPECT_GT(calls, 0);
+  EXPECT_GE(best, found.objective - 1e-3);
+  EXPECT_LE(highest_bound, found.objective + 1e-3);
+}
+
+TEST_F(ExactLimits, AGapEndsTheSolveWithinIt) {
+  std::mt19937_64 random(11);
+  for (int i = 0; i < 20; ++i) {
+    const SmallProblem small(random, {});
+    const PlacementProblem problem = small.problem();
+    try {
+      const Clustering found = cluster_exact(problem, {}, {.relative_gap = 0.025});
+      const RankAssignment ranks = assign_ranks_exact(problem, found, {}, {.relative_gap = 0.025});
+      EXPECT_LE(ranks.objective - ranks.bound, 0.0251 * ranks.objective + 1e-9) << small.text();
+    } catch (const Infeasible&) {
+    }
+  }
+}
+
+TEST_F(ExactLimits, RoomsThatHoldTooFewExpertsAreInfeasible) {
+  const RoutingProfile profile = large_profile(2, 8);
+  const Topology small({.node_of_rank = {0, 0}, .rooms = {3, 3}});
+  const PlacementProblem free{
+      .profile = profile, .topology = small, .sizes = ClusterSizes::free, .sources = no_sources};
+  EXPECT_THAT(
+      [&] { cluster_exact(free, {}, {}); },
+      ThrowsMessage<Infeasible>(HasSubstr("room for 6 experts of a layer in these sizes, and there are 8")));
+  const Topology uneven({.node_of_rank = {0, 0}, .rooms = {3, 8}});
+  const PlacementProblem equal{.profile = profile, .topology = uneven, .sources = no_sources};
+  EXPECT_THAT([&] { place_jointly_exact(equal, {}, {}); },
+              ThrowsMessage<Infeasible>(HasSubstr("rank 0 has room for 3 experts of a layer")));
+  const PlacementProblem tied{
+      .profile = profile, .topology = uneven, .sizes = ClusterSizes::free, .sources = no_sources};
+  EXPECT_THAT([&] { cluster_exact(tied, {}, {}); }, ThrowsMessage<Infeasible>(HasSubstr("Eq. 13")));
+}
+
+TEST_F(ExactLimits, ClustersThatNoRanksSuitAreInfeasible) {
+  const RoutingProfile profile = large_profile(1, 4);
+  const Topology topology = Topology::uniform(1, 2);
+  const PlacementProblem problem{
+      .profile = profile, .topology = topology, .sizes = ClusterSizes::free, .sources = no_sources};
+  EXPECT_THAT(
+      [&] {
+        assign_ranks_exact(problem, {.cluster_of = {{0, 1, 1, 1}}}, {}, {});
+      },
+      ThrowsMessage<Infeasible>(HasSubstr("choose the sizes together")));
+}
+
+TEST_F(ExactLimits, WhatDoesNotFitTheProfileIsNamed) {
+  EXPECT_THAT([&] { cluster_exact(problem_, contiguous(2, 32, 8), {}); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("has 2 layers")));
+  EXPECT_THAT([&] { cluster_exact(problem_, contiguous(3, 31, 8), {}); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("has 31 experts in layer 0")));
+  EXPECT_THAT([&] { cluster_exact(problem_, contiguous(3, 32, 9), {}); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("names cluster 8")));
+  EXPECT_THAT([&] { assign_ranks_exact(problem_, start_, identity(2, 8), {}); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("has 2 layers")));
+  RankAssignment twice = identity(3, 8);
+  twice.rank_of[1][0] = 1;
+  EXPECT_THAT([&] { assign_ranks_exact(problem_, start_, twice, {}); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("one cluster in layer 1")));
+  const RoutingProfile bare(3, 32, /*with_transitions=*/false);
+  const PlacementProblem no_transitions{.profile = bare, .topology = topology_, .sources = no_sources};
+  EXPECT_THAT([&] { assign_ranks_exact(no_transitions, start_, {}, {}); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("no transitions")));
+  const PlacementProblem no_counts{.profile = profile_,
+                                   .topology = topology_,
+                                   .traffic = TrafficModel::dispatch_combine,
+                                   .sources = no_sources};
+  EXPECT_THAT([&] { assign_ranks_exact(no_counts, start_, {}, {}); },
+              ThrowsMessage<InvalidArgument>(HasSubstr("3, 8 and 32")));
+}
+
+TEST(ExactWithoutSolver, SaysHowToGetIt) {
+  if (has_exact_solver()) GTEST_SKIP() << "built with HiGHS";
+  const RoutingProfile profile = large_profile(2, 4);
+  const Topology topology = Topology::uniform(1, 2);
+  const PlacementProblem problem{.profile = profile, .topology = topology, .sources = no_sources};
+  const auto says = ThrowsMessage<Unsupported>(HasSubstr("tools/setup.sh highs"));
+  EXPECT_THAT([&] { cluster_exact(problem, {}, {}); }, says);
+  EXPECT_THAT([&] { assign_ranks_exact(problem, contiguous(2, 4, 2), {}, {}); }, says);
+  EXPECT_THAT([&] { place_jointly_exact(problem, {}, {}); }, says);
+}
+
+}  // namespace
+}  // namespace evenkeel

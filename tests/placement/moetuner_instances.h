@@ -1,0 +1,31 @@
+// The instances of tests/data/moetuner.json, as problems and their proven optima.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "evenkeel/placement/problem.h"
+
+namespace evenkeel {
+
+struct MoetunerInstance {
+  std::string name;
+  RoutingProfile profile;
+  int num_ranks = 0;
+  double equal_optimum = 0;  // program 1, E/G experts in each cluster
+  double free_optimum = 0;   // program 1, at least one
+  std::vector<double> equal_by_layer;
+  std::vector<double> free_by_layer;
+  Clustering clusters;                 // optimal and equal; what program 2 starts from
+  bool equal_totals_possible = false;  // with the stored optimal clusters of free sizes
+  Clustering free_clusters;
+  nlohmann::json ranks;  // ["uniform" | "two_level"]["max" | "sum"]["optimum"]
+
+  Topology topology(const std::string& links) const;
+  double rank_optimum(const std::string& links, PairObjective pairs) const;
+};
+
+const std::vector<MoetunerInstance>& moetuner_instances();
+
+}  // namespace evenkeel
