@@ -1,4 +1,17 @@
-// Placement by integer programming: MoETuner's two programs and their joint form, to a proven gap, on HiGHS.
+// Placement by integer programming: MoETuner's two programs and their joint form, solved to a proven gap.
+//
+// Problem     as in problem.h: clusters of nearly equal load (Eq. 1-7), a rank for every cluster (Eq. 8-15),
+// or
+//             both at once in predicted milliseconds.
+// Method      HiGHS, on linear programs written down term by term (exact/internal/*_program.h). Where a
+// method of our own
+//             ends sooner with a proof, it is used instead: subsets for up to some 18 experts, permutations
+//             for up to 6 ranks, each exchange alone where links are alike.
+// Cost        exponential at worst; one thread. What a program does not finish in time comes back as it is.
+// Guarantee   never worse than `start`; objective recomputed from the answer itself; nobody goes below the
+// bound (within
+//             1e-6 of it, the solver's tolerance); proven_optimal where the two meet.
+// Source      MoETuner (arXiv 2502.06643), Section 4.2; readings and departures: docs/placement.md.
 #pragma once
 
 #include "evenkeel/placement/problem.h"
@@ -8,10 +21,17 @@ namespace evenkeel {
 // Whether this build has the integer-program solver; without it the functions below throw Unsupported.
 bool has_exact_solver();
 
-// `start` is a feasible answer to begin from (the fast solver's).
+// `start` is an answer to begin from, such as the fast solver's, or empty. One that breaks the sizes or rooms
+// asked for is not used; one of another shape than the profile is an InvalidArgument. All throw Infeasible
+// where rooms and Eq. 13 leave no answer, or none was found in time.
+
+// With free sizes the layers are solved one by one, and together only if the sizes that come out cannot give
+// every rank the same total (Eq. 13); `sizes_chosen_together` says so.
 Clustering cluster_exact(const PlacementProblem& problem, const Clustering& start, const SolveLimits& limits);
 RankAssignment assign_ranks_exact(const PlacementProblem& problem, const Clustering& clustering,
                                   const RankAssignment& start, const SolveLimits& limits);
+// For few experts and ranks: E P^2 variables a layer. Above 300,000 in all the start comes back, with the
+// bound that compute and latency alone give.
 JointSolution place_jointly_exact(const PlacementProblem& problem, const JointSolution& start,
                                   const SolveLimits& limits);
 

@@ -227,6 +227,7 @@ class RankSolve {
 
   // True: proven to be the best.
   bool solve_together() {
+    if (monitor_.must_end()) return false;
     RankProgram program(rule_.num_layers, rule_.num_ranks, rule_.num_ranks, Units::of(exchanges_, costs_));
     for (int layer = 0; layer < rule_.num_layers; ++layer)
       for (int rank = 0; rank < rule_.num_ranks; ++rank) {
