@@ -156,18 +156,22 @@ TEST_F(ExactLimits, AGapEndsTheSolveWithinIt) {
 TEST_F(ExactLimits, RoomsThatHoldTooFewExpertsAreInfeasible) {
   const RoutingProfile profile = large_profile(2, 8);
   const Topology small({.node_of_rank = {0, 0}, .rooms = {3, 3}});
-  const PlacementProblem free{
-      .profile = profile, .topology = small, .sizes = ClusterSizes::free, .sources = no_sources};
-  EXPECT_THAT(
-      [&] { cluster_exact(free, {}, {}); },
-      ThrowsMessage<Infeasible>(HasSubstr("room for 6 experts of a layer in these sizes, and there are 8")));
-  const Topology uneven({.node_of_rank = {0, 0}, .rooms = {3, 8}});
-  const PlacementProblem equal{.profile = profile, .topology = uneven, .sources = no_sources};
-  EXPECT_THAT([&] { place_jointly_exact(equal, {}, {}); },
-              ThrowsMessage<Infeasible>(HasSubstr("rank 0 has room for 3 experts of a layer")));
-  const PlacementProblem tied{
-      .profile = profile, .topology = uneven, .sizes = ClusterSizes::free, .sources = no_sources};
-  EXPECT_THAT([&] { cluster_exact(tied, {}, {}); }, ThrowsMessage<Infeasible>(HasSubstr("Eq. 13")));
+  for (ClusterSizes sizes : {ClusterSizes::equal, ClusterSizes::free}) {
+    const PlacementProblem problem{
+        .profile = profile, .topology = small, .sizes = sizes, .sources = no_sources};
+    const auto says = ThrowsMessage<Infeasible>(HasSubstr("2 ranks have room for 6 experts a layer"));
+    EXPECT_THAT([&] { cluster_exact(problem, {}, {}); }, says);
+    EXPECT_THAT([&] { place_jointly_exact(problem, {}, {}); }, says);
+  }
+}
+
+TEST_F(ExactLimits, FewerExpertsThanRanksLeaveNoFreeSizes) {
+  const RoutingProfile profile = large_profile(2, 3);
+  const Topology four = Topology::uniform(1, 4);
+  const PlacementProblem problem{
+      .profile = profile, .topology = four, .sizes = ClusterSizes::free, .sources = no_sources};
+  EXPECT_THAT([&] { cluster_exact(problem, {}, {}); },
+              ThrowsMessage<Infeasible>(HasSubstr("3 experts are too few for 4 ranks")));
 }
 
 TEST_F(ExactLimits, ClustersThatNoRanksSuitAreInfeasible) {
@@ -188,7 +192,7 @@ TEST_F(ExactLimits, WhatDoesNotFitTheProfileIsNamed) {
   EXPECT_THAT([&] { cluster_exact(problem_, contiguous(3, 31, 8), {}); },
               ThrowsMessage<InvalidArgument>(HasSubstr("has 31 experts in layer 0")));
   EXPECT_THAT([&] { cluster_exact(problem_, contiguous(3, 32, 9), {}); },
-              ThrowsMessage<InvalidArgument>(HasSubstr("names cluster 8")));
+              ThrowsMessage<InvalidArgument>(HasSubstr("has cluster 8 in layer 0")));
   EXPECT_THAT([&] { assign_ranks_exact(problem_, start_, identity(2, 8), {}); },
               ThrowsMessage<InvalidArgument>(HasSubstr("has 2 layers")));
   RankAssignment twice = identity(3, 8);

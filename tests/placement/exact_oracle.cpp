@@ -69,27 +69,29 @@ std::vector<int> held(const std::vector<int>& homes, int ranks) {
   return count;
 }
 
-bool layer_keeps_the_rules(const PlacementProblem& problem, const std::vector<int>& homes) {
-  const int ranks = problem.topology.num_ranks();
-  const int experts = problem.profile.num_experts();
-  const std::vector<int> count = held(homes, ranks);
-  for (RankId rank : indices<RankId>(ranks)) {
-    const int size = count[rank.offset()];
-    if (size > problem.topology.room(rank).value_or(experts)) return false;
-    if (problem.sizes == ClusterSizes::free && size < 1) return false;
-    if (problem.sizes == ClusterSizes::equal &&
-        (size < experts / ranks || size > (experts + ranks - 1) / ranks))
-      return false;
-  }
+// Nobody could give one to somebody with two fewer who has room for it.
+bool as_even_as_rooms_allow(const std::vector<int>& count, const PlacementProblem& problem, int times) {
+  for (RankId more : indices<RankId>(count.size()))
+    for (RankId fewer : indices<RankId>(count.size())) {
+      const int room = times * problem.topology.room(fewer).value_or(problem.profile.num_experts());
+      if (count[fewer.offset()] < room && count[more.offset()] > count[fewer.offset()] + 1) return false;
+    }
   return true;
 }
 
+bool layer_keeps_the_rules(const PlacementProblem& problem, const std::vector<int>& homes) {
+  const std::vector<int> count = held(homes, problem.topology.num_ranks());
+  for (RankId rank : indices<RankId>(count.size())) {
+    if (count[rank.offset()] > problem.topology.room(rank).value_or(problem.profile.num_experts()))
+      return false;
+    if (problem.sizes == ClusterSizes::free && count[rank.offset()] < 1) return false;
+  }
+  return problem.sizes == ClusterSizes::free || as_even_as_rooms_allow(count, problem, 1);
+}
+
 bool totals_keep_the_rules(const PlacementProblem& problem, const std::vector<int>& totals) {
-  if (problem.sizes == ClusterSizes::equal) return true;
-  const int ranks = problem.topology.num_ranks();
-  const int all = problem.profile.num_experts() * problem.profile.num_layers();
-  return std::all_of(totals.begin(), totals.end(),
-                     [&](int total) { return total >= all / ranks && total <= (all + ranks - 1) / ranks; });
+  return problem.sizes == ClusterSizes::equal ||
+         as_even_as_rooms_allow(totals, problem, problem.profile.num_layers());
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "evenkeel/placement/exact/internal/rank_program.h"
 #include "evenkeel/placement/exact/internal/sizes.h"
 #include "evenkeel/placement/exact/internal/solve.h"
+#include "evenkeel/placement/internal/problem_check.h"
 
 namespace evenkeel {
 
@@ -29,7 +30,7 @@ class RankSolve {
             const SolveLimits& limits, const Methods& methods)
       : methods_(methods),
         rule_(size_rule(problem)),
-        sizes_(sizes_of(clustering.cluster_of, rule_)),
+        sizes_(sizes_of(checked(problem, clustering.cluster_of), rule_)),
         exchanges_(cluster_exchanges(problem, clustering.cluster_of)),
         costs_(PairCosts::of_bandwidth(problem.topology, problem.pairs)),
         monitor_(limits) {
@@ -58,6 +59,13 @@ class RankSolve {
   }
 
  private:
+  using Clusters = std::vector<std::vector<int>>;
+
+  static const Clusters& checked(const PlacementProblem& problem, const Clusters& cluster_of) {
+    internal::require_clusters(problem, cluster_of);
+    return cluster_of;
+  }
+
   bool sent_from_layer_before() const { return !exchanges_.empty() && exchanges_.front().from_layer_before; }
 
   void note_what_fits(const Topology& topology) {
@@ -73,7 +81,7 @@ class RankSolve {
         all_sizes_alike = all_sizes_alike && size == sizes_.front().front();
       }
     }
-    tied_ = rule_.equal_totals && !all_sizes_alike;
+    tied_ = rule_.has_totals() && !all_sizes_alike;
   }
 
   bool is_feasible(const std::vector<Ranks>& ranks) const {
@@ -115,7 +123,7 @@ class RankSolve {
     ranks = ranks_with_equal_totals(sizes_, rule_, monitor_);
     if (!ranks.empty()) return ranks;
     throw Infeasible(
-        rule_.equal_totals
+        rule_.has_totals()
             ? "no ranks for clusters of these sizes give every rank the same total of experts over all "
               "layers (Eq. 13) within its room; choose the sizes together"
             : "clusters of these sizes do not fit the ranks' room for experts");
@@ -237,7 +245,7 @@ class RankSolve {
                        [static_cast<std::size_t>(rank)])
             program.forbid(layer, cluster, rank);
       }
-    if (tied_) program.limit_totals(sizes_, rule_.total_least, rule_.total_most);
+    if (tied_) program.limit_totals(sizes_, rule_);
     for (std::size_t i = 0; i < exchanges_.size(); ++i)
       program.add_exchange(exchanges_[i], costs_, floors_[i] * (1 - 1e-6));
     monitor_.set_rest(0, 0);

@@ -12,6 +12,7 @@
 #include "evenkeel/placement/exact/internal/rank_program.h"
 #include "evenkeel/placement/exact/internal/sizes.h"
 #include "evenkeel/placement/exact/internal/solve.h"
+#include "evenkeel/placement/internal/problem_check.h"
 
 namespace evenkeel {
 
@@ -33,28 +34,29 @@ class ClusterSolve {
         monitor_(limits),
         by_subsets_(methods.subsets && rule_.num_experts <= most_subset_experts &&
                     subset_steps(rule_) <= most_subset_steps) {
+    if (!given_.empty()) internal::require_clusters(problem, given_);
     const Clusters own = contiguous_clusters(rule_);
     for (int layer = 0; layer < rule_.num_layers; ++layer)
-      layers_.push_back(begin(layer, start, own[static_cast<std::size_t>(layer)]));
+      layers_.push_back(begin(layer, own[static_cast<std::size_t>(layer)]));
   }
 
   Clustering run() {
     for (int layer = 0; layer < rule_.num_layers; ++layer) solve_layer(layer);
-    if (rule_.equal_totals && !may_have_equal_totals()) return solve_together();
+    if (rule_.has_totals() && !may_have_equal_totals()) return solve_together();
     return answer(false);
   }
 
  private:
   std::span<const std::int64_t> loads(int layer) const { return problem_.profile.loads(LayerId(layer)); }
 
-  Partition begin(int layer, const Clustering& start, const std::vector<int>& own) const {
+  Partition begin(int layer, const std::vector<int>& own) const {
     Partition partition{.cluster_of = own, .bound = deviation_floor(loads(layer), rule_)};
     partition.deviation = deviation_of(loads(layer), own, rule_.num_ranks);
-    if (start.cluster_of.empty()) return partition;
-    const auto sizes = sizes_of(start.cluster_of, rule_)[static_cast<std::size_t>(layer)];
+    if (given_.empty()) return partition;
+    const auto sizes = sizes_of(given_, rule_)[static_cast<std::size_t>(layer)];
     const std::vector<int> name = fit_to_ranks(sizes, rule_);
     if (name.empty()) return partition;
-    std::vector<int> given = start.cluster_of[static_cast<std::size_t>(layer)];
+    std::vector<int> given = given_[static_cast<std::size_t>(layer)];
     for (int& cluster : given) cluster = name[static_cast<std::size_t>(cluster)];
     const double deviation = deviation_of(loads(layer), given, rule_.num_ranks);
     if (deviation > partition.deviation) return partition;

@@ -20,6 +20,7 @@
 #include "evenkeel/placement/exact/internal/rank_program.h"
 #include "evenkeel/placement/exact/internal/sizes.h"
 #include "evenkeel/placement/exact/internal/solve.h"
+#include "evenkeel/placement/internal/problem_check.h"
 
 namespace evenkeel {
 
@@ -79,7 +80,7 @@ class JointSolve {
   }
 
   bool separate_layers() const {
-    return problem_.traffic == TrafficModel::dispatch_combine && !rule_.equal_totals;
+    return problem_.traffic == TrafficModel::dispatch_combine && !rule_.has_totals();
   }
   std::vector<Part> one_part_a_layer() const {
     std::vector<Part> parts;
@@ -89,6 +90,7 @@ class JointSolve {
   }
 
   std::vector<Ranks> begin(const JointSolution& start) const {
+    if (!start.rank_of_expert.empty()) internal::require_clusters(problem_, start.rank_of_expert);
     if (!start.rank_of_expert.empty() && lie_as_named(sizes_of(start.rank_of_expert, rule_), rule_))
       return start.rank_of_expert;
     std::vector<Ranks> own = contiguous_clusters(rule_);
@@ -169,11 +171,11 @@ class JointSolve {
       program.add_compute(i, loads(part.first_layer + i), cost_per_load_,
                           compute_floor(part.first_layer + i));
     }
-    if (rule_.equal_totals)
+    if (rule_.has_totals())
       program.limit_totals(
           std::vector<std::vector<int>>(static_cast<std::size_t>(rule_.num_layers),
                                         std::vector<int>(static_cast<std::size_t>(rule_.num_experts), 1)),
-          rule_.total_least, rule_.total_most);
+          rule_);
     for_exchanges(part, [&](Exchange exchange) {
       exchange.to_layer -= part.first_layer;
       program.add_exchange(exchange, costs_, exchange_floor());

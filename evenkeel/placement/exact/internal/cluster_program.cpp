@@ -97,7 +97,9 @@ void ClusterProgram::tie_layers() {
     std::vector<Term> row;
     for (std::size_t layer = 0; layer < first_x_.size(); ++layer)
       for (int expert = 0; expert < rule_.num_experts; ++expert) row.push_back({x(layer, cluster, expert)});
-    program_.add_row({static_cast<double>(rule_.total_least), static_cast<double>(rule_.total_most)}, row);
+    const auto c = static_cast<std::size_t>(cluster);
+    program_.add_row({static_cast<double>(rule_.total_least[c]), static_cast<double>(rule_.total_most[c])},
+                     row);
   }
 }
 

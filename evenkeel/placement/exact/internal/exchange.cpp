@@ -1,12 +1,10 @@
 #include "evenkeel/placement/exact/internal/exchange.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <limits>
 #include <utility>
 
-#include "evenkeel/base/error.h"
+#include "evenkeel/placement/internal/problem_check.h"
 
 namespace evenkeel::exact {
 
@@ -27,8 +25,6 @@ PairCosts no_costs(const Topology& topology) {
 }
 
 std::vector<Exchange> layer_to_layer(const RoutingProfile& profile) {
-  if (!profile.has_transitions())
-    throw InvalidArgument("profile", "has no transitions", "a profile with them for layer-to-layer traffic");
   const auto experts = static_cast<std::size_t>(profile.num_experts());
   std::vector<Exchange> exchanges;
   for (int layer = 0; layer + 1 < profile.num_layers(); ++layer) {
@@ -41,16 +37,7 @@ std::vector<Exchange> layer_to_layer(const RoutingProfile& profile) {
   return exchanges;
 }
 
-std::vector<Exchange> dispatch(const SourceCounts& sources, const PlacementProblem& problem) {
-  if (sources.num_layers != problem.profile.num_layers() ||
-      sources.num_experts != problem.profile.num_experts() ||
-      sources.num_ranks != problem.topology.num_ranks())
-    throw InvalidArgument(
-        "sources",
-        fmt::format("are of {} layers, {} ranks and {} experts", sources.num_layers, sources.num_ranks,
-                    sources.num_experts),
-        fmt::format("{}, {} and {}, as profile and topology have", problem.profile.num_layers(),
-                    problem.topology.num_ranks(), problem.profile.num_experts()));
+std::vector<Exchange> dispatch(const SourceCounts& sources) {
   const auto ranks = static_cast<std::size_t>(sources.num_ranks);
   const auto experts = static_cast<std::size_t>(sources.num_experts);
   std::vector<Exchange> exchanges;
@@ -128,8 +115,9 @@ double cost_of(const Exchange& exchange, const PairCosts& costs, const Ranks& be
 }
 
 std::vector<Exchange> expert_exchanges(const PlacementProblem& problem) {
+  internal::require_traffic(problem);
   return problem.traffic == TrafficModel::layer_to_layer ? layer_to_layer(problem.profile)
-                                                         : dispatch(problem.sources, problem);
+                                                         : dispatch(problem.sources);
 }
 
 std::vector<Exchange> cluster_exchanges(const PlacementProblem& problem,

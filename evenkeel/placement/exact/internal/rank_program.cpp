@@ -37,7 +37,7 @@ void RankProgram::forbid(int layer, int item, int rank) {
   program_.columns[static_cast<std::size_t>(y(layer, item, rank))].upper = 0;
 }
 
-void RankProgram::limit_totals(const std::vector<std::vector<int>>& weights, int least, int most) {
+void RankProgram::limit_totals(const std::vector<std::vector<int>>& weights, const SizeRule& rule) {
   for (int rank = 0; rank < num_ranks_; ++rank) {
     std::vector<Term> row;
     for (int layer = 0; layer < num_layers_; ++layer)
@@ -45,7 +45,9 @@ void RankProgram::limit_totals(const std::vector<std::vector<int>>& weights, int
         row.push_back(
             {y(layer, item, rank),
              static_cast<double>(weights[static_cast<std::size_t>(layer)][static_cast<std::size_t>(item)])});
-    program_.add_row({static_cast<double>(least), static_cast<double>(most)}, row);
+    const auto r = static_cast<std::size_t>(rank);
+    program_.add_row({static_cast<double>(rule.total_least[r]), static_cast<double>(rule.total_most[r])},
+                     row);
   }
 }
 
@@ -177,7 +179,7 @@ std::vector<Ranks> ranks_with_equal_totals(const std::vector<std::vector<int>>& 
             rule.most[static_cast<std::size_t>(rank)])
           program.forbid(layer, cluster, rank);
     }
-  program.limit_totals(sizes, rule.total_least, rule.total_most);
+  if (rule.has_totals()) program.limit_totals(sizes, rule);
   const ProgramAnswer answer = program.solve_from({}, monitor.seconds_left(), monitor);
   return answer.values.empty() ? std::vector<Ranks>{} : program.ranks_of(answer);
 }

@@ -43,8 +43,8 @@ class RankProgram {
   // Items of one layer on one rank.
   void limit_items(int layer, int rank, int least, int most);
   void forbid(int layer, int item, int rank);
-  // Over all layers, the weights [L][items] on each rank.
-  void limit_totals(const std::vector<std::vector<int>>& weights, int least, int most);
+  // Eq. 13 of the rule: over all layers, the weights [L][items] on each rank.
+  void limit_totals(const std::vector<std::vector<int>>& weights, const SizeRule& rule);
   // Nobody's exchange is cheaper than `floor`.
   void add_exchange(const Exchange& exchange, const PairCosts& costs, double floor);
   // The slowest rank of a layer: cost_per_load[g] x the loads on g.

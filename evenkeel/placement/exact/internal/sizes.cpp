@@ -1,86 +1,72 @@
 #include "evenkeel/placement/exact/internal/sizes.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <numeric>
 
-#include "evenkeel/base/error.h"
+#include "evenkeel/placement/internal/size_rule.h"
 
 namespace evenkeel::exact {
 
 namespace {
 
-void require_rooms(const SizeRule& rule, const PlacementProblem& problem) {
-  for (RankId rank : indices<RankId>(rule.num_ranks)) {
-    const auto room = problem.topology.room(rank);
-    if (room && *room < rule.least[rank.offset()])
-      throw Infeasible(
-          fmt::format("rank {} has room for {} experts of a layer, and equal sizes need {}; "
-                      "free sizes may fit",
-                      rank.value(), *room, rule.least[rank.offset()]));
+// Between how many and how many each rank gets where `count` is dealt as evenly as rooms allow.
+void deal_evenly(int count, const std::vector<int>& rooms, std::vector<int>& least, std::vector<int>& most) {
+  const auto dealt_at = [&](int level) {
+    int sum = 0;
+    for (int room : rooms) sum += std::min(room, level);
+    return sum;
+  };
+  int level = 0;
+  while (dealt_at(level + 1) <= count && dealt_at(level + 1) > dealt_at(level)) ++level;
+  const bool some_get_more = dealt_at(level) < count;
+  for (int room : rooms) {
+    least.push_back(std::min(room, level));
+    most.push_back(std::min(room, level + (some_get_more ? 1 : 0)));
   }
-  const int places = std::accumulate(rule.most.begin(), rule.most.end(), 0);
-  if (places < rule.num_experts)
-    throw Infeasible(
-        fmt::format("the ranks have room for {} experts of a layer in these sizes, and there are {}", places,
-                    rule.num_experts));
+}
+
+bool all_the_same(const std::vector<int>& numbers) {
+  return std::all_of(numbers.begin(), numbers.end(), [&](int each) { return each == numbers.front(); });
 }
 
 }  // namespace
 
 SizeRule size_rule(const PlacementProblem& problem) {
-  const bool equal = problem.sizes == ClusterSizes::equal;
+  internal::size_rule(problem);  // for what it throws
   SizeRule rule{.num_layers = problem.profile.num_layers(),
                 .num_experts = problem.profile.num_experts(),
                 .num_ranks = problem.topology.num_ranks()};
-  if (!equal && rule.num_experts < rule.num_ranks)
-    throw Infeasible(fmt::format("{} experts cannot give each of {} ranks at least one (Eq. 7)",
-                                 rule.num_experts, rule.num_ranks));
-  const int most = equal ? (rule.num_experts + rule.num_ranks - 1) / rule.num_ranks
-                         : rule.num_experts - rule.num_ranks + 1;
-  for (RankId rank : indices<RankId>(rule.num_ranks)) {
-    rule.least.push_back(equal ? rule.num_experts / rule.num_ranks : 1);
-    rule.most.push_back(std::min(most, problem.topology.room(rank).value_or(most)));
-    rule.ranks_alike = rule.ranks_alike && rule.most.back() == rule.most.front();
+  std::vector<int> rooms;
+  for (RankId rank : indices<RankId>(rule.num_ranks)) rooms.push_back(internal::room_of(problem, rank));
+  if (problem.sizes == ClusterSizes::equal) {
+    deal_evenly(rule.num_experts, rooms, rule.least, rule.most);
+  } else {
+    rule.least.assign(rooms.size(), 1);
+    for (int room : rooms) rule.most.push_back(std::min(room, rule.num_experts - rule.num_ranks + 1));
+    for (int& room : rooms) room *= rule.num_layers;
+    deal_evenly(rule.num_experts * rule.num_layers, rooms, rule.total_least, rule.total_most);
   }
-  require_rooms(rule, problem);
-  rule.equal_totals = !equal;
-  const std::int64_t all = std::int64_t{rule.num_experts} * rule.num_layers;
-  rule.total_least = static_cast<int>(all / rule.num_ranks);
-  rule.total_most = static_cast<int>((all + rule.num_ranks - 1) / rule.num_ranks);
+  rule.ranks_alike = all_the_same(rule.least) && all_the_same(rule.most) && all_the_same(rule.total_least) &&
+                     all_the_same(rule.total_most);
   return rule;
 }
 
 std::vector<std::vector<int>> sizes_of(const std::vector<std::vector<int>>& cluster_of,
                                        const SizeRule& rule) {
-  if (cluster_of.size() != static_cast<std::size_t>(rule.num_layers))
-    throw InvalidArgument("clustering", fmt::format("has {} layers", cluster_of.size()),
-                          fmt::format("{}, as the profile has", rule.num_layers));
   std::vector<std::vector<int>> sizes;
   for (const std::vector<int>& layer : cluster_of) {
-    if (layer.size() != static_cast<std::size_t>(rule.num_experts))
-      throw InvalidArgument("clustering",
-                            fmt::format("has {} experts in layer {}", layer.size(), sizes.size()),
-                            fmt::format("{}, as the profile has", rule.num_experts));
     std::vector<int>& of_layer = sizes.emplace_back(static_cast<std::size_t>(rule.num_ranks));
-    for (int cluster : layer) {
-      if (cluster < 0 || cluster >= rule.num_ranks)
-        throw InvalidArgument("clustering",
-                              fmt::format("names cluster {} in layer {}", cluster, sizes.size() - 1),
-                              fmt::format("0..{}", rule.num_ranks - 1));
-      ++of_layer[static_cast<std::size_t>(cluster)];
-    }
+    for (int cluster : layer) ++of_layer[static_cast<std::size_t>(cluster)];
   }
   return sizes;
 }
 
 bool totals_fit(const std::vector<std::vector<int>>& sizes, const SizeRule& rule) {
-  if (!rule.equal_totals) return true;
+  if (!rule.has_totals()) return true;
   for (std::size_t rank = 0; rank < rule.least.size(); ++rank) {
     int total = 0;
     for (const std::vector<int>& layer : sizes) total += layer[rank];
-    if (total < rule.total_least || total > rule.total_most) return false;
+    if (total < rule.total_least[rank] || total > rule.total_most[rank]) return false;
   }
   return true;
 }

@@ -7,22 +7,25 @@
 
 namespace evenkeel::exact {
 
+// The rule of internal/size_rule.h, without its choice of who holds one more: sizes are as even as rooms
+// allow, and any rank with room for it may be the one. Whatever the fast solvers may answer, this allows.
 struct SizeRule {
   int num_layers = 0;
   int num_experts = 0;
   int num_ranks = 0;
-  std::vector<int> least = {};  // [P] in one layer
-  std::vector<int> most = {};   // [P] in one layer, room counted
-  bool ranks_alike = true;      // all of the same room
-  bool equal_totals = false;    // Eq. 13: over all layers between total_least and total_most
-  int total_least = 0;
-  int total_most = 0;
+  std::vector<int> least = {};        // [P] in one layer
+  std::vector<int> most = {};         // [P] in one layer
+  std::vector<int> total_least = {};  // [P] over all layers (Eq. 13); empty: whatever least and most say
+  std::vector<int> total_most = {};
+  bool ranks_alike = true;
+
+  bool has_totals() const { return !total_least.empty(); }
 };
 
-// Throws Infeasible if the rooms cannot hold the experts in such sizes.
+// Throws Infeasible: more experts than room; with free sizes, more ranks than experts.
 SizeRule size_rule(const PlacementProblem& problem);
 
-// The sizes of clusters, [L][P]. Throws InvalidArgument unless every expert has a cluster of 0..P-1.
+// [L][P] of clusters 0..P-1.
 std::vector<std::vector<int>> sizes_of(const std::vector<std::vector<int>>& cluster_of, const SizeRule& rule);
 
 // Whether each rank's total is what the rule allows, cluster c lying on rank c.
