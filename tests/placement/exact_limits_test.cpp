@@ -208,7 +208,7 @@ TEST_F(ExactLimits, WhatDoesNotFitTheProfileIsNamed) {
                                    .traffic = TrafficModel::dispatch_combine,
                                    .sources = no_sources};
   EXPECT_THAT([&] { assign_ranks_exact(no_counts, start_, {}, {}); },
-              ThrowsMessage<InvalidArgument>(HasSubstr("3, 8 and 32")));
+              ThrowsMessage<InvalidArgument>(HasSubstr("3 layers, 8 ranks and 32 experts")));
 }
 
 TEST(ExactWithoutSolver, SaysHowToGetIt) {
