@@ -49,11 +49,10 @@ int run(int argc, char** argv) {
   command.set_version_flag("--version", "evenkeel " EVENKEEL_VERSION);
   command.require_subcommand(1);
   command.footer(kExamples);
-  const std::vector<Subcommand> subcommands = {add_profile(command), add_convert(command),
-                                               add_plan(command),
+  const std::vector<Subcommand> subcommands = {
+      add_profile(command), add_convert(command), add_permute(command), add_plan(command),
 #ifdef EVENKEEL_WITH_LAYER
-                                               add_run(command),     add_bench(command),
-                                               add_demo(command)
+      add_run(command),     add_bench(command),   add_demo(command)
 #endif
   };
   const bool json =

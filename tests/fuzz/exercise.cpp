@@ -7,6 +7,11 @@
 #include <vector>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/expert_map_file.h"
+#include "evenkeel/io/internal/checkpoint/family.h"
+#include "evenkeel/io/internal/checkpoint/moe_layers.h"
+#include "evenkeel/io/internal/checkpoint/renumbering.h"
+#include "evenkeel/io/internal/checkpoint/tensors.h"
 #include "evenkeel/io/internal/formats.h"
 #include "evenkeel/io/loads_file.h"
 #include "evenkeel/io/placement_file.h"
@@ -48,6 +53,36 @@ void read_all_arrays(const ArrayFile& file) {
     reader->read(count / 2, std::span(integers));
     reader->read(0, std::span(integers).first(static_cast<std::size_t>(count / 2)));
   }
+}
+
+// A checkpoint of one file under the names of one family, turned round and planned to the last byte.
+void plan_reversal(const internal::CheckpointTensors& checkpoint, const internal::Family& family) {
+  constexpr int experts = 8;
+  const internal::ModelConfig model{.family = &family, .num_layers = 2, .num_experts = experts, .groups = {}};
+  const auto layers = internal::find_moe_layers(checkpoint, model, "input");
+  std::vector<ExpertId> order;
+  for (int id = 0; id < experts; ++id) order.emplace_back(experts - 1 - id);
+  internal::Renumbering renumbering(checkpoint);
+  for (const internal::MoeLayer& layer : layers) renumbering.renumber(layer, order);
+  std::int64_t bytes = 0;
+  for (const internal::ByteRange& range : renumbering.ranges(0)) bytes += range.bytes;
+  std::int64_t expected = checkpoint.files.front().data_begin;
+  for (const internal::StoredTensor& tensor : checkpoint.tensors) expected += tensor.at.bytes();
+  if (bytes != expected) throw std::logic_error("a file would change its size");
+}
+
+Outcome exercise_tensors(const std::shared_ptr<const ByteSource>& source) {
+  internal::CheckpointTensors checkpoint;
+  const Outcome header = outcome_of([&] {
+    auto read = internal::read_safetensors_header(*source);
+    internal::require_gapless(read, *source);
+    checkpoint.files.push_back({.name = "input", .data_begin = read.data_begin});
+    for (auto& tensor : read.tensors) checkpoint.tensors.push_back({.at = std::move(tensor), .file = 0});
+  });
+  if (header == Outcome::refused) return header;
+  for (const internal::Family& family : internal::known_families())
+    outcome_of([&] { plan_reversal(checkpoint, family); });
+  return header;
 }
 
 }  // namespace
@@ -93,12 +128,24 @@ Outcome exercise_trace(std::span<const std::byte> bytes) {
   });
 }
 
+Outcome exercise_checkpoint(std::span<const std::byte> bytes) {
+  const auto source = source_of(bytes);
+  const Outcome config = outcome_of([&] { internal::read_model_config(*source); });
+  const Outcome index = outcome_of([&] { internal::read_checkpoint_index(*source); });
+  const Outcome map = outcome_of([&] { read_expert_map(source); });
+  const Outcome tensors = exercise_tensors(source);
+  const bool read =
+      config == Outcome::read || index == Outcome::read || map == Outcome::read || tensors == Outcome::read;
+  return read ? Outcome::read : Outcome::refused;
+}
+
 Outcome exercise(std::string_view target, std::span<const std::byte> bytes) {
   if (target == "safetensors") return exercise_safetensors(bytes);
   if (target == "npy") return exercise_npy(bytes);
   if (target == "npz") return exercise_npz(bytes);
   if (target == "json") return exercise_json(bytes);
   if (target == "trace") return exercise_trace(bytes);
+  if (target == "checkpoint") return exercise_checkpoint(bytes);
   throw std::invalid_argument("no fuzz target " + std::string(target));
 }
 

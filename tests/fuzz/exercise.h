@@ -16,8 +16,11 @@ Outcome exercise_npy(std::span<const std::byte> bytes);
 Outcome exercise_npz(std::span<const std::byte> bytes);
 Outcome exercise_json(std::span<const std::byte> bytes);
 Outcome exercise_trace(std::span<const std::byte> bytes);
+// As each of the files of a checkpoint that are parsed: config.json, the index, the map, a safetensors
+// header.
+Outcome exercise_checkpoint(std::span<const std::byte> bytes);
 
-// By the name of a target: "safetensors", "npy", "npz", "json", "trace".
+// By the name of a target: "safetensors", "npy", "npz", "json", "trace", "checkpoint".
 Outcome exercise(std::string_view target, std::span<const std::byte> bytes);
 
 }  // namespace evenkeel::fuzz

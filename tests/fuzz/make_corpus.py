@@ -213,3 +213,29 @@ put("trace", "weights-other-shape", safetensors(TRACE | {"topk_weights": WEIGHTS
 put("trace", "weights-nan", safetensors(TRACE | {"topk_weights": WEIGHTS * np.nan}, META))
 put("trace", "profile", PROFILE)
 put("trace", "wide-row", npz([("topk_ids.npy", npy(np.zeros((1, 1000, 1000), np.uint8)))]))
+
+CONFIG = {"model_type": "deepseek_v3", "architectures": ["DeepseekV3ForCausalLM"], "num_hidden_layers": 2}
+CONFIG |= {"n_routed_experts": 8, "n_group": 4, "topk_group": 2}
+MAP = {"format": "evenkeel.expert_map.v1", "num_experts": 3, "num_ranks": 3}
+put("checkpoint", "config", json.dumps(CONFIG))
+put("checkpoint", "config-mixtral", '{"model_type": "mixtral", "num_hidden_layers": 1, "num_local_experts": 8}')
+put("checkpoint", "config-unknown", json.dumps(CONFIG | {"model_type": "x", "architectures": [1]}))
+put("checkpoint", "config-groups", json.dumps(CONFIG | {"n_group": 3}))
+put("checkpoint", "config-experts", json.dumps(CONFIG | {"n_routed_experts": 2**62}))
+put("checkpoint", "config-numbered", json.dumps(CONFIG | {"ignore": {"experts.": ["a.experts.7.b"]}}))
+put("checkpoint", "index", '{"metadata": {"total_size": 1}, "weight_map": {"a": "b.safetensors", "c": "d"}}')
+put("checkpoint", "index-outside", '{"weight_map": {"a": "../b.safetensors"}}')
+put("checkpoint", "index-null", '{"weight_map": {"a": "b\\u0000c"}}')
+put("checkpoint", "map", json.dumps(MAP | {"model_layers": [3, 1], "old_to_new": [[2, 0, 1], [0, 1, 2]]}))
+put("checkpoint", "map-twice", json.dumps(MAP | {"model_layers": [1, 1], "old_to_new": [[2, 0, 1], [0, 1, 2]]}))
+put("checkpoint", "map-outside", json.dumps(MAP | {"model_layers": [1], "old_to_new": [[2, 0, 3]]}))
+ROWS = {"model.layers.0.mlp.gate.weight": np.ones((8, 1), np.uint8)}
+EACH = {f"model.layers.0.mlp.experts.{e}.up_proj.weight": np.full(2, e, np.uint8) for e in range(8)}
+STACKED = {"layers.1.mlp.experts.gate_up_proj": np.ones((8, 2), np.uint8)}
+put("checkpoint", "experts", safetensors(ROWS | EACH))
+put("checkpoint", "experts-missing", safetensors(ROWS | dict(list(EACH.items())[:7])))
+put("checkpoint", "experts-unknown", safetensors(ROWS | EACH | {"experts": np.ones(1, np.uint8)}))
+put("checkpoint", "stacked", safetensors(STACKED | {"layers.1.mlp.router.weight": np.ones((8, 1), np.uint8)}))
+put("checkpoint", "no-shape", safetensors({"layers.1.mlp.gate.weight": np.ones((), np.uint8)}))
+put("checkpoint", "any-type", safetensors(ROWS | EACH, {}, changed("model.layers.0.mlp.gate.weight", "dtype", "F4")))
+put("checkpoint", "layer-huge", safetensors({"model.layers.99999999999.mlp.gate.weight": np.ones((8, 1), np.uint8)}))

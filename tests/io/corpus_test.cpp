@@ -45,7 +45,8 @@ TEST_P(Corpus, MayEndAnywhere) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Readers, Corpus, testing::Values("safetensors", "npy", "npz", "json", "trace"),
+INSTANTIATE_TEST_SUITE_P(Readers, Corpus,
+                         testing::Values("safetensors", "npy", "npz", "json", "trace", "checkpoint"),
                          [](const auto& target) { return std::string(target.param); });
 
 }  // namespace

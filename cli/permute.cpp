@@ -1,0 +1,122 @@
+// evenkeel permute: a placement built into a checkpoint.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cli/options.h"
+#include "cli/placement_option.h"
+#include "cli/subcommand.h"
+#include "cli/termination.h"
+#include "evenkeel/base/bytes.h"
+#include "evenkeel/io/expert_map_file.h"
+#include "evenkeel/io/permute_checkpoint.h"
+
+namespace evenkeel::cli {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  std::string checkpoint;
+  std::string placement;
+  std::string output;
+  bool json = false;
+};
+
+constexpr const char* wipe = "\r\033[K";
+
+PermuteOptions watched_by(const TerminationWatch& watch, bool terminal) {
+  return {.progress = [&watch, terminal](std::int64_t done, std::int64_t of) {
+    watch.check();
+    if (!terminal) return;
+    fmt::print(stderr, "{}permuting {} of {}", wipe, format_bytes(done), format_bytes(of));
+    std::fflush(stderr);
+  }};
+}
+
+PermutedCheckpoint permuted(const Options& options, const Placement& placement) {
+  const TerminationWatch watch;
+  const bool terminal = isatty(STDERR_FILENO) != 0;
+  try {
+    PermutedCheckpoint done =
+        permute_checkpoint(options.checkpoint, placement, options.output, watched_by(watch, terminal));
+    if (terminal) fmt::print(stderr, "{}", wipe);
+    return done;
+  } catch (const Terminated&) {
+    fmt::print(stderr, "{}evenkeel: interrupted; {} was not made\n", terminal ? wipe : "", options.output);
+    watch.die();
+  }
+}
+
+void print_notes(const PermutedCheckpoint& done) {
+  if (!done.kept_layers.empty())
+    fmt::print(stderr,
+               "note: layer {} (multi-token prediction) keeps its order; the placement is not for it\n",
+               fmt::join(done.kept_layers, ", "));
+  if (!done.other_weights.empty())
+    fmt::print(stderr, "note: copied as they are; if they hold weights, then in the old order: {}\n",
+               fmt::join(done.other_weights, ", "));
+  if (!done.leftovers.empty())
+    fmt::print(stderr, "note: left by runs that were killed, unless one is at work; can be deleted: {}\n",
+               fmt::join(done.leftovers, ", "));
+}
+
+void print_json(const Options& options, const Placement& placement, const PermutedCheckpoint& done) {
+  const Json json = {{"checkpoint", options.checkpoint},
+                     {"output", options.output},
+                     {"family", done.family},
+                     {"layers", done.layers},
+                     {"kept_layers", done.kept_layers},
+                     {"num_experts", placement.num_experts()},
+                     {"num_ranks", placement.num_ranks()},
+                     {"files", done.num_files},
+                     {"bytes", done.total_bytes},
+                     {"tensors",
+                      {{"permuted", done.tensors_permuted},
+                       {"renamed", done.tensors_renamed},
+                       {"copied", done.tensors_copied}}},
+                     {"other_weights", done.other_weights},
+                     {"leftovers", done.leftovers}};
+  fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+void run(const Options& options) {
+  const Placement placement = read_placement_file(options.placement);
+  const PermutedCheckpoint done = permuted(options, placement);
+  if (options.json) return print_json(options, placement, done);
+  fmt::print("{}: {}, {} experts on {} ranks, {} MoE layers; {} in {} files\n", options.output, done.family,
+             placement.num_experts(), placement.num_ranks(), done.layers.size(),
+             format_bytes(done.total_bytes), done.num_files);
+  fmt::print("tensors: {} renamed, {} with rows permuted, {} as they were; the map is in {}\n",
+             done.tensors_renamed, done.tensors_permuted, done.tensors_copied, expert_map_name);
+  print_notes(done);
+}
+
+}  // namespace
+
+Subcommand add_permute(CLI::App& command) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app = command.add_subcommand(
+      "permute", "Renumber a checkpoint's experts so that contiguous EP is a placement");
+  app->add_option("CHECKPOINT", options->checkpoint,
+                  "A folder with config.json and safetensors, as Hugging Face has it")
+      ->required()
+      ->type_name("DIR");
+  app->add_option("--placement", options->placement, "Of equal sizes, without copies")
+      ->required()
+      ->type_name("FILE");
+  app->add_option("-o,--output", options->output, "A folder that is empty or not there yet")
+      ->required()
+      ->type_name("DIR");
+  add_json(*app, options->json);
+  app->footer(
+      "Example:\n  evenkeel permute Mixtral-8x7B-v0.1 --placement placement.json -o Mixtral-8x7B-placed");
+  return {app, [options] { run(*options); }};
+}
+
+}  // namespace evenkeel::cli

@@ -1,0 +1,110 @@
+#include "evenkeel/io/expert_map_file.h"
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <utility>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/atomic_file.h"
+#include "evenkeel/io/internal/json.h"
+
+namespace evenkeel {
+
+namespace {
+
+using internal::Json;
+
+constexpr std::string_view expert_map_format = "evenkeel.expert_map.v1";
+constexpr std::int64_t max_layers = 65536;
+constexpr std::int64_t max_experts = 65536;
+constexpr std::int64_t max_ranks = 65536;
+
+std::vector<ExpertId> read_ids(const Json& list, int num_experts, const std::string& file,
+                               const std::string& key) {
+  const auto numbers = internal::integers(list, file, key);
+  if (std::ssize(numbers) != num_experts)
+    throw ParseError(file, key,
+                     fmt::format("is a list of {}, not of {} experts", numbers.size(), num_experts));
+  std::vector<bool> seen(numbers.size(), false);
+  std::vector<ExpertId> ids;
+  for (const std::int64_t id : numbers) {
+    if (id < 0 || id >= num_experts || seen[static_cast<std::size_t>(id)])
+      throw ParseError(file, key, fmt::format("id {} is outside 0..{} or there twice", id, num_experts - 1));
+    seen[static_cast<std::size_t>(id)] = true;
+    ids.emplace_back(id);
+  }
+  return ids;
+}
+
+// The numbers of the layers and their lists go side by side.
+std::map<int, std::vector<ExpertId>> read_layers(const Json& json, int num_experts, const std::string& file) {
+  const auto layers = internal::integers(internal::member(json, "model_layers", file), file, "model_layers");
+  const Json& lists = internal::member(json, "old_to_new", file);
+  if (!lists.is_array() || lists.size() != layers.size())
+    throw ParseError(file, "old_to_new", fmt::format("is not a list of {} layers", layers.size()));
+  std::map<int, std::vector<ExpertId>> ids;
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    if (layers[i] < 0 || layers[i] >= max_layers || ids.contains(static_cast<int>(layers[i])))
+      throw ParseError(file, "model_layers",
+                       fmt::format("layer {} is outside 0..{} or there twice", layers[i], max_layers - 1));
+    ids.emplace(static_cast<int>(layers[i]),
+                read_ids(lists[i], num_experts, file, fmt::format("old_to_new[{}]", i)));
+  }
+  return ids;
+}
+
+}  // namespace
+
+ExpertMap read_expert_map(const std::string& path) {
+  return read_expert_map(open_source(path));
+}
+
+ExpertMap read_expert_map(std::shared_ptr<const ByteSource> source) {
+  const std::string& file = source->name();
+  const Json json = internal::read_json(*source);
+  const Json& format = internal::member(json, "format", file);
+  if (format != expert_map_format)
+    throw ParseError(
+        file, "format",
+        fmt::format("is {}, not \"{}\"", format.dump(-1, ' ', false, Json::error_handler_t::replace),
+                    expert_map_format));
+  const auto count = [&](const char* key, std::int64_t most) {
+    return internal::small_integer(internal::member(json, key, file), 1, most, file, key);
+  };
+  ExpertMap map{.num_experts = count("num_experts", max_experts), .num_ranks = count("num_ranks", max_ranks)};
+  map.new_ids = read_layers(json, map.num_experts, file);
+  return map;
+}
+
+void write_expert_map(const ExpertMap& map, const std::string& path) {
+  nlohmann::ordered_json json{{"format", expert_map_format},
+                              {"num_experts", map.num_experts},
+                              {"num_ranks", map.num_ranks},
+                              {"model_layers", Json::array()},
+                              {"old_to_new", Json::array()}};
+  for (const auto& [layer, ids] : map.new_ids) {
+    json["model_layers"].push_back(layer);
+    auto& list = json["old_to_new"].emplace_back(Json::array());
+    for (const ExpertId id : ids) list.push_back(id.value());
+  }
+  AtomicFile out(path);
+  out.write(json.dump() + "\n");
+  out.commit();
+}
+
+ExpertMap composed(const ExpertMap& first, const ExpertMap& then) {
+  if (first.num_experts != then.num_experts)
+    throw InvalidArgument("expert map",
+                          fmt::format("{} experts before, {} now", first.num_experts, then.num_experts),
+                          "the same number");
+  ExpertMap both{.num_experts = then.num_experts, .num_ranks = then.num_ranks, .new_ids = first.new_ids};
+  for (const auto& [layer, ids] : then.new_ids) {
+    const auto [at, is_new] = both.new_ids.emplace(layer, ids);
+    if (is_new) continue;
+    for (ExpertId& id : at->second) id = ids[id.offset()];
+  }
+  return both;
+}
+
+}  // namespace evenkeel

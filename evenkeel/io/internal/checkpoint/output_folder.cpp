@@ -1,0 +1,101 @@
+#include "evenkeel/io/internal/checkpoint/output_folder.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <system_error>
+
+#include "evenkeel/base/error.h"
+
+namespace evenkeel::internal {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+[[noreturn]] void refuse(const fs::path& path, const std::string& why, const std::string& allowed = "") {
+  throw InvalidArgument("output", fmt::format("{} {}", path.string(), why), allowed);
+}
+
+// Absolute, with links in what exists resolved.
+fs::path resolved(const std::string& path) {
+  std::error_code error;
+  fs::path full = fs::weakly_canonical(fs::absolute(path, error), error);
+  if (error) refuse(path, "cannot be written: " + error.message());
+  if (!full.has_filename()) full = full.parent_path();  // "out/"
+  return full;
+}
+
+// Only a folder's own file system can rename another into its place.
+void require_free(const fs::path& place) {
+  struct stat here {};
+  if (::lstat(place.c_str(), &here) != 0) return;
+  if (!S_ISDIR(here.st_mode))
+    refuse(place, "exists and is not a folder", "a folder that is empty or not there yet");
+  std::error_code error;
+  if (!fs::is_empty(place, error) || error)
+    refuse(place, "is not empty", "a folder that is empty or not there yet");
+  struct stat above {};
+  if (::stat(place.parent_path().c_str(), &above) == 0 &&
+      (above.st_dev != here.st_dev || above.st_ino == here.st_ino))
+    refuse(place, "is where a file system is mounted", "a new folder inside it");
+}
+
+void require_outside(const fs::path& place, const fs::path& input) {
+  const auto [in_input, in_place] = std::mismatch(input.begin(), input.end(), place.begin(), place.end());
+  if (in_input == input.end()) refuse(place, "is the input or inside it", "a folder elsewhere");
+}
+
+void flush_folder(const fs::path& path) {
+  const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return;
+  ::fsync(folder);
+  ::close(folder);
+}
+
+}  // namespace
+
+OutputFolder::OutputFolder(const std::string& path, const std::string& input) : place_(resolved(path)) {
+  require_outside(place_, resolved(input));
+  require_free(place_);
+  static std::atomic<unsigned> counter{0};
+  for (;;) {
+    beside_ = fmt::format("{}.{}-{}.part", place_.string(), ::getpid(), counter++);
+    if (::mkdir(beside_.c_str(), 0777) == 0) return;
+    if (errno != EEXIST) refuse(place_, "cannot be made: " + std::generic_category().message(errno));
+  }
+}
+
+OutputFolder::~OutputFolder() {
+  std::error_code ignored;
+  if (!committed_) fs::remove_all(beside_, ignored);
+}
+
+std::vector<std::string> OutputFolder::leftovers() const {
+  std::vector<std::string> found;
+  const std::string begin = place_.filename().string() + ".";
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(place_.parent_path(), error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(begin) && name.ends_with(".part") && entry.path() != beside_ &&
+        entry.is_directory(error))
+      found.push_back(entry.path().string());
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+void OutputFolder::commit() {
+  flush_folder(beside_);
+  if (::rename(beside_.c_str(), place_.c_str()) != 0)
+    refuse(place_, "cannot be made: " + std::generic_category().message(errno));
+  committed_ = true;
+  flush_folder(place_.parent_path());
+}
+
+}  // namespace evenkeel::internal

@@ -1,0 +1,39 @@
+// The tensors of an HF safetensors checkpoint: which file holds which, and where in it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "evenkeel/io/byte_source.h"
+#include "evenkeel/io/internal/safetensors_header.h"
+
+namespace evenkeel::internal {
+
+inline constexpr const char* checkpoint_index = "model.safetensors.index.json";
+inline constexpr const char* whole_checkpoint = "model.safetensors";
+
+struct StoredTensor {
+  SafetensorsTensor at;
+  std::size_t file = 0;
+};
+
+struct WeightFile {
+  std::string name;             // in the checkpoint's folder
+  std::int64_t data_begin = 0;  // in the file
+};
+
+struct CheckpointTensors {
+  std::vector<WeightFile> files;
+  std::vector<StoredTensor> tensors;
+};
+
+// The file of each tensor, as an index has it: pairs of tensor and file, by tensor. Throws ParseError: not an
+// index, or a file that is not plainly in the same folder.
+std::vector<std::pair<std::string, std::string>> read_checkpoint_index(const ByteSource& source);
+
+// Reads the index, if there is one, and the header of every file. Throws ParseError if the folder has neither
+// an index nor model.safetensors, or both; if a tensor is not where the index says, or not in the index.
+CheckpointTensors read_checkpoint_tensors(const std::string& folder);
+
+}  // namespace evenkeel::internal

@@ -1,0 +1,236 @@
+#include "evenkeel/io/permute_checkpoint.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <utility>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/atomic_file.h"
+#include "evenkeel/io/byte_source.h"
+#include "evenkeel/io/expert_map_file.h"
+#include "evenkeel/io/internal/checkpoint/expert_groups.h"
+#include "evenkeel/io/internal/checkpoint/family.h"
+#include "evenkeel/io/internal/checkpoint/folder_files.h"
+#include "evenkeel/io/internal/checkpoint/moe_layers.h"
+#include "evenkeel/io/internal/checkpoint/output_folder.h"
+#include "evenkeel/io/internal/checkpoint/renumbering.h"
+#include "evenkeel/io/internal/checkpoint/tensors.h"
+#include "evenkeel/plan/contiguous_order.h"
+
+namespace evenkeel {
+
+namespace {
+
+namespace fs = std::filesystem;
+using namespace internal;
+
+constexpr std::size_t buffer_bytes = std::size_t{4} << 20;
+// Shards that are open at once; the experts of a layer lie in a few.
+constexpr std::size_t most_open = 64;
+
+// A checkpoint as far as its names tell.
+struct Model {
+  std::string folder;
+  ModelConfig config;
+  CheckpointTensors tensors;
+  std::vector<MoeLayer> layers;
+  FolderFiles files;
+};
+
+Model read_model(const std::string& folder) {
+  Model model{.folder = folder, .config = {}, .tensors = {}, .layers = {}, .files = list_files(folder)};
+  model.config = read_model_config(*open_source((fs::path(folder) / "config.json").string()));
+  model.tensors = read_checkpoint_tensors(folder);
+  model.layers = find_moe_layers(model.tensors, model.config, folder);
+  return model;
+}
+
+std::string listed(std::span<const int> layers) {
+  if (layers.size() > 1 && layers.back() - layers.front() + 1 == std::ssize(layers))
+    return fmt::format("{}..{}", layers.front(), layers.back());
+  return fmt::format("{}", fmt::join(layers, ", "));
+}
+
+// How many of the MoE layers the placement is for: all within the model's hidden layers, or also those for
+// multi-token prediction, which come after.
+std::size_t count_placed(const Model& model, const Placement& placement) {
+  std::vector<int> hidden;
+  std::vector<int> extra;
+  for (const MoeLayer& layer : model.layers)
+    (layer.layer < model.config.num_layers ? hidden : extra).push_back(layer.layer);
+  const auto layers = static_cast<std::size_t>(placement.num_layers());
+  if (layers == hidden.size() || layers == model.layers.size()) return layers;
+  std::string why = fmt::format("{} layers, where the checkpoint has {} MoE layers ({})", layers,
+                                hidden.size(), listed(hidden));
+  std::string allowed = fmt::format("{} layers", hidden.size());
+  if (!extra.empty()) {
+    why += fmt::format(" and {} for multi-token prediction ({})", extra.size(), listed(extra));
+    allowed += fmt::format(", or {}", model.layers.size());
+  }
+  throw InvalidArgument("placement", why, allowed + "; dense layers have none");
+}
+
+// [placed layer][new id]
+std::vector<std::vector<ExpertId>> orders_of(const Model& model, const Placement& placement) {
+  if (placement.num_experts() != model.config.num_experts)
+    throw InvalidArgument("placement", fmt::format("is for {} experts", placement.num_experts()),
+                          fmt::format("one for the {} of the checkpoint", model.config.num_experts));
+  std::vector<std::vector<ExpertId>> orders(count_placed(model, placement));
+  for (std::size_t i = 0; i < orders.size(); ++i) {
+    orders[i] = contiguous_order(placement, static_cast<int>(i));
+    require_whole_groups(orders[i], model.config.groups,
+                         fmt::format("layer {} (layer {} of the model)", i, model.layers[i].layer));
+  }
+  return orders;
+}
+
+// The order that a run before this one has left beside the checkpoint goes on in the new one.
+ExpertMap map_of(const Model& model, const Placement& placement,
+                 std::span<const std::vector<ExpertId>> orders) {
+  ExpertMap map{.num_experts = placement.num_experts(), .num_ranks = placement.num_ranks()};
+  for (std::size_t i = 0; i < orders.size(); ++i)
+    map.new_ids.emplace(model.layers[i].layer, new_ids(orders[i]));
+  const fs::path earlier = fs::path(model.folder) / expert_map_name;
+  if (std::ranges::find(model.files.files, expert_map_name) == model.files.files.end()) return map;
+  const ExpertMap before = read_expert_map(earlier.string());
+  if (before.num_experts != map.num_experts)
+    throw ParseError(earlier.string(), "num_experts",
+                     fmt::format("is {}, and config.json says {}", before.num_experts, map.num_experts));
+  return composed(before, map);
+}
+
+// Writes files from ranges of others, and counts.
+class Writer {
+ public:
+  Writer(const Model& model, const fs::path& output, const PermuteOptions& options)
+      : model_(model), output_(output), options_(options), buffer_(buffer_bytes) {
+    for (const std::string& file : model.files.files)
+      if (file != expert_map_name) total_ += open_source(path_of(file))->size();
+  }
+
+  void make_folders() const {
+    for (const std::string& folder : model_.files.folders) {
+      std::error_code error;
+      if (!fs::create_directory(output_ / folder, error))
+        throw InvalidArgument((output_ / folder).string(), "cannot be made: " + error.message());
+    }
+  }
+
+  void write_weights(const Renumbering& renumbering, std::size_t file) {
+    AtomicFile out((output_ / model_.tensors.files[file].name).string());
+    for (const ByteRange& range : renumbering.ranges(file))
+      copy(source(range.file), range.begin, range.bytes, out);
+    finish(out);
+  }
+
+  void write_copy(const std::string& file) {
+    const auto whole = open_source(path_of(file));
+    AtomicFile out((output_ / file).string());
+    copy(*whole, 0, whole->size(), out);
+    finish(out);
+  }
+
+  std::int64_t num_files() const { return num_files_; }
+  std::int64_t written() const { return written_; }
+
+ private:
+  std::string path_of(const std::string& file) const { return (fs::path(model_.folder) / file).string(); }
+
+  const ByteSource& source(std::size_t file) {
+    if (open_.size() >= most_open && !open_.contains(file)) open_.clear();
+    auto& source = open_[file];
+    if (!source) source = open_source(path_of(model_.tensors.files[file].name));
+    return *source;
+  }
+
+  void copy(const ByteSource& from, std::int64_t begin, std::int64_t bytes, AtomicFile& out) {
+    while (bytes > 0) {
+      const auto piece = std::span(buffer_).first(
+          static_cast<std::size_t>(std::min<std::int64_t>(bytes, std::ssize(buffer_))));
+      from.read(begin, piece);
+      out.write(piece);
+      begin += std::ssize(piece);
+      bytes -= std::ssize(piece);
+      written_ += std::ssize(piece);
+      unreported_ += std::ssize(piece);
+      if (unreported_ >= std::ssize(buffer_)) report();
+    }
+  }
+
+  void report() {
+    unreported_ = 0;
+    if (options_.progress) options_.progress(written_, total_);
+  }
+
+  void finish(AtomicFile& out) {
+    out.commit();
+    ++num_files_;
+    report();
+  }
+
+  const Model& model_;
+  const fs::path& output_;
+  const PermuteOptions& options_;
+  std::vector<std::byte> buffer_;
+  std::map<std::size_t, std::shared_ptr<const ByteSource>> open_;
+  std::int64_t total_ = 0;
+  std::int64_t written_ = 0;
+  std::int64_t unreported_ = 0;
+  std::int64_t num_files_ = 0;
+};
+
+PermutedCheckpoint summary(const Model& model, const Renumbering& renumbering, std::size_t num_placed) {
+  PermutedCheckpoint done;
+  done.family = model.config.family->model_type;
+  for (std::size_t i = 0; i < model.layers.size(); ++i)
+    (i < num_placed ? done.layers : done.kept_layers).push_back(model.layers[i].layer);
+  done.tensors_permuted = renumbering.count_permuted();
+  done.tensors_renamed = renumbering.count_renamed();
+  done.tensors_copied = std::ssize(model.tensors.tensors) - done.tensors_permuted - done.tensors_renamed;
+  return done;
+}
+
+void write_all(const Model& model, const Renumbering& renumbering, const fs::path& output,
+               const PermuteOptions& options, PermutedCheckpoint& done) {
+  std::set<std::string> weights;
+  for (const WeightFile& file : model.tensors.files) weights.insert(file.name);
+  Writer writer(model, output, options);
+  writer.make_folders();
+  for (const std::string& file : model.files.files) {
+    if (weights.contains(file) || file == expert_map_name) continue;
+    writer.write_copy(file);
+    if (may_be_weights(file)) done.other_weights.push_back(file);
+  }
+  for (std::size_t file = 0; file < model.tensors.files.size(); ++file)
+    writer.write_weights(renumbering, file);
+  done.num_files = writer.num_files();
+  done.total_bytes = writer.written();
+}
+
+}  // namespace
+
+PermutedCheckpoint permute_checkpoint(const std::string& checkpoint, const Placement& placement,
+                                      const std::string& output, const PermuteOptions& options) {
+  const Model model = read_model(checkpoint);
+  const auto orders = orders_of(model, placement);
+  const ExpertMap map = map_of(model, placement, orders);
+  Renumbering renumbering(model.tensors);
+  for (std::size_t i = 0; i < orders.size(); ++i) renumbering.renumber(model.layers[i], orders[i]);
+
+  OutputFolder folder(output, checkpoint);
+  PermutedCheckpoint done = summary(model, renumbering, orders.size());
+  done.leftovers = folder.leftovers();
+  write_all(model, renumbering, folder.beside(), options, done);
+  write_expert_map(map, (folder.beside() / expert_map_name).string());
+  folder.commit();
+  return done;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,26 @@
+// A placement as an order of experts: renumber the experts so, and plain contiguous expert parallelism, where
+// rank r is home to ids [r E / P, (r + 1) E / P), is the placement.
+//
+//   experts 0..5 on 2 ranks, rank 0 home to {1, 2, 5}, rank 1 to {0, 3, 4}:
+//   contiguous_order   {1, 2, 5, 0, 3, 4}    what was expert 1 becomes expert 0, ...
+//   new_ids of it      {3, 0, 1, 4, 5, 2}    expert 0 becomes expert 3, ...
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "evenkeel/base/index.h"
+#include "evenkeel/plan/placement.h"
+
+namespace evenkeel {
+
+// [new id] the expert that gets it: the natives of rank 0 ascending, then those of rank 1, ... Throws
+// InvalidArgument ("placement") unless every expert has one home and all ranks have equally many.
+std::vector<ExpertId> contiguous_order(const LayerPlacement& layer);
+// Of one layer of several, which the error names.
+std::vector<ExpertId> contiguous_order(const Placement& placement, int layer);
+
+// [expert] its new id: the inverse. `order` must hold each of 0..size-1 once.
+std::vector<ExpertId> new_ids(std::span<const ExpertId> order);
+
+}  // namespace evenkeel

@@ -1,0 +1,125 @@
+"""evenkeel permute: what it prints, what it holds in memory, and what is left when it is killed."""
+
+import json
+import os
+import random
+import signal
+import struct
+import subprocess
+import time
+import unittest
+
+from command import COMMAND, CommandTest
+
+EXPERTS = 8
+
+
+def write_checkpoint(folder, layers, expert_bytes=32, stacked_bytes=0):
+    """OLMoE with one name an expert, or stacked; the numbers are random bytes, or a hole in the file."""
+    folder.mkdir(parents=True)
+    config = {"model_type": "olmoe", "num_hidden_layers": layers, "num_experts": EXPERTS}
+    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    header, at = {"__metadata__": {"format": "pt"}}, 0
+
+    def add(name, shape):
+        nonlocal at
+        size = shape[0] * (shape[1] if len(shape) > 1 else 1)
+        header[name] = {"dtype": "U8", "shape": shape, "data_offsets": [at, at + size]}
+        at += size
+
+    for layer in range(layers):
+        module = f"model.layers.{layer}.mlp."
+        add(module + "gate.weight", [EXPERTS, 4])
+        if stacked_bytes:
+            add(module + "experts.down_proj", [EXPERTS, stacked_bytes // EXPERTS])
+        else:
+            for expert in range(EXPERTS):
+                add(module + f"experts.{expert}.down_proj.weight", [1, expert_bytes])
+    text = json.dumps(header).encode()
+    with open(folder / "model.safetensors", "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        if at < 1 << 20:
+            file.write(random.Random(layers).randbytes(at))
+        else:
+            file.truncate(8 + len(text) + at)
+
+
+def write_placement(path, layers, seed=1):
+    rows = [random.Random(seed + layer).sample(range(EXPERTS), EXPERTS) for layer in range(layers)]
+    placement = {"format": "evenkeel.placement.v1", "num_layers": layers, "num_experts": EXPERTS, "num_ranks": 4}
+    path.write_text(json.dumps(placement | {"physical_to_logical": rows}), encoding="utf-8")
+
+
+class Permute(CommandTest):
+    def prepare(self, layers=3, **sizes):
+        write_checkpoint(self.folder / "in", layers, **sizes)
+        write_placement(self.folder / "placement.json", layers)
+
+    WORDS = ["permute", "in", "--placement", "placement.json", "-o", "out"]
+
+    def test_the_result_as_an_object_and_as_two_lines(self):
+        self.prepare()
+        done = self.json(*self.WORDS)
+        self.assertEqual((done["family"], done["layers"], done["kept_layers"]), ("olmoe", [0, 1, 2], []))
+        self.assertEqual((done["num_experts"], done["num_ranks"], done["files"]), (EXPERTS, 4, 2))
+        self.assertEqual(done["tensors"]["permuted"], 3)
+        self.assertEqual(sum(done["tensors"].values()), 3 * (EXPERTS + 1))
+        self.assertEqual(done["bytes"], sum(path.stat().st_size for path in (self.folder / "in").iterdir()))
+        plain = self.call(*self.WORDS[:-1], "again")
+        self.assertEqual((plain.returncode, plain.stderr), (0, ""))
+        self.assertRegex(plain.stdout, r"\Aagain: olmoe, 8 experts on 4 ranks, 3 MoE layers; .*\ntensors: \d+ renamed")
+        for path in (self.folder / "out").iterdir():
+            self.assertEqual(path.read_bytes(), (self.folder / "again" / path.name).read_bytes())
+
+    def test_an_output_that_is_taken_and_a_placement_that_does_not_fit_are_usage(self):
+        self.prepare()
+        self.assertEqual(self.call(*self.WORDS).returncode, 0)
+        self.assert_refused(self.WORDS, 2, "InvalidArgument", "output: ", "out is not empty")
+        write_placement(self.folder / "placement.json", 2)
+        words = [*self.WORDS[:-1], "other"]
+        self.assert_refused(words, 2, "InvalidArgument", "--placement: 2 layers", "3 MoE layers (0..2)")
+        self.assert_refused(["permute", "nowhere", *words[2:]], 3, "ParseError", "nowhere: is not a folder")
+        self.assertFalse((self.folder / "other").exists())
+
+    def test_memory_stays_far_below_the_largest_tensor(self):
+        self.prepare(layers=2, stacked_bytes=256 << 20)
+        process = subprocess.Popen([COMMAND, *self.WORDS], cwd=self.folder, stdout=subprocess.DEVNULL)
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        self.assertEqual(process.returncode, 0)
+        # Of a process that this one starts the kernel counts the starter's own pages too, until it runs.
+        self.assertLess(usage.ru_maxrss * 1024, 64 << 20)
+
+    def begin_and_stop(self, sign):
+        """Starts on a checkpoint of 1 GiB and sends the signal once the folder beside is being filled."""
+        self.prepare(layers=4, stacked_bytes=256 << 20)
+        process = subprocess.Popen(
+            [COMMAND, *self.WORDS], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        while not list(self.folder.glob("out.*.part/model.safetensors*")):
+            self.assertIsNone(process.poll())
+            time.sleep(0.001)
+        process.send_signal(sign)
+        _, errors = process.communicate()
+        self.assertEqual(process.returncode, -sign)
+        self.assertFalse((self.folder / "out").exists())
+        return errors
+
+    def test_an_interrupt_leaves_nothing(self):
+        for sign in [signal.SIGINT, signal.SIGTERM]:
+            with self.subTest(sign=sign):
+                self.assertEqual(self.begin_and_stop(sign), "evenkeel: interrupted; out was not made\n")
+                self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["in", "placement.json"])
+            self.doCleanups()
+            self.setUp()
+
+    def test_a_kill_leaves_one_folder_beside_and_the_next_run_names_it(self):
+        self.begin_and_stop(signal.SIGKILL)
+        (left,) = self.folder.glob("out.*.part")
+        done = self.json(*self.WORDS)
+        self.assertEqual(done["leftovers"], [str(left.resolve())])
+        self.assertTrue((self.folder / "out" / "model.safetensors").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()

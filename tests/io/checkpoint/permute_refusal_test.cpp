@@ -1,0 +1,354 @@
+// What permuting a checkpoint refuses, in which words, and that nothing is left behind.
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <regex>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/permute_checkpoint.h"
+#include "tests/io/checkpoint/tiny_checkpoint.h"
+#include "tests/io/support.h"
+#include "tests/routing/message.h"
+
+namespace evenkeel {
+namespace {
+
+// A checkpoint that something is wrong with.
+class Refusal : public testing::Test {
+ protected:
+  void write(const TinyCheckpoint& checkpoint) { write_checkpoint(checkpoint, in()); }
+  std::string in() const { return folder_ / "in"; }
+  std::string out() const { return folder_ / "out"; }
+
+  // The message, with the folder's name cut out. Nothing may be left but what was there.
+  template <class Expected>
+  std::string refused(const Placement& placement = shuffled_placement(2, 8, 4, 1)) {
+    const auto before = folder_.names();
+    std::string message = message_of<Expected>([&] { permute_checkpoint(in(), placement, out()); });
+    EXPECT_EQ(folder_.names(), before);
+    const std::string folder = std::filesystem::path(in()).parent_path().string() + "/";
+    for (std::size_t at = message.find(folder); at != std::string::npos; at = message.find(folder))
+      message.erase(at, folder.size());
+    return message;
+  }
+
+  TempFolder folder_;
+};
+
+TinyTensor& find(TinyCheckpoint& checkpoint, const std::string& name) {
+  for (TinyTensor& tensor : checkpoint.tensors)
+    if (tensor.name == name) return tensor;
+  throw std::invalid_argument(name);
+}
+
+TEST_F(Refusal, OfAFamilyThatIsNotKnownListsThose) {
+  TinyCheckpoint checkpoint = tiny_checkpoint("olmoe");
+  checkpoint.config =
+      R"({"model_type": "dbrx", "architectures": ["DbrxForCausalLM"], "num_hidden_layers": 2})";
+  write(checkpoint);
+  EXPECT_EQ(
+      refused<Unsupported>(),
+      "in/config.json: model_type 'dbrx' (architectures: DbrxForCausalLM) is not one whose experts this can "
+      "permute; known: mixtral, qwen3_moe, olmoe, deepseek_v3, gpt_oss");
+}
+
+TEST_F(Refusal, OfAConfigNamesTheKey) {
+  TinyCheckpoint checkpoint = tiny_checkpoint("olmoe");
+  const auto with = [&](const std::string& config) {
+    checkpoint.config = config;
+    write(checkpoint);
+    return refused<ParseError>();
+  };
+  EXPECT_EQ(with("[]"), "in/config.json: is not a JSON object");
+  EXPECT_EQ(with(R"({"model_type": "olmoe", "num_experts": 8})"),
+            "in/config.json: num_hidden_layers: is missing");
+  EXPECT_EQ(with(R"({"model_type": "olmoe", "num_hidden_layers": 2})"),
+            "in/config.json: has none of num_local_experts, num_experts, n_routed_experts");
+  EXPECT_EQ(with(R"({"model_type": "olmoe", "num_hidden_layers": 2, "num_experts": 0})"),
+            "in/config.json: num_experts: is 0; allowed: 1..65536");
+  EXPECT_EQ(
+      with(R"({"model_type": "olmoe", "num_hidden_layers": 2, "num_experts": 8, "num_local_experts": 4})"),
+      "in/config.json: num_experts: is 8, where another key says 4");
+  EXPECT_EQ(with(R"({"model_type": 3})"), "in/config.json: model_type: is not a name");
+  EXPECT_EQ(with(R"({"architectures": "x"})"), "in/config.json: architectures: is not a list");
+  EXPECT_EQ(
+      with(R"({"model_type": "deepseek_v3", "num_hidden_layers": 2, "n_routed_experts": 8, "n_group": 3})"),
+      "in/config.json: n_group: 8 experts are not equally many in 3 groups");
+  std::filesystem::remove(in() + "/config.json");
+  EXPECT_EQ(refused<ParseError>(), "in/config.json: cannot be opened: No such file or directory");
+}
+
+TEST_F(Refusal, OfAConfigForOtherTensorsNamesOne) {
+  TinyCheckpoint checkpoint = tiny_checkpoint("olmoe");
+  checkpoint.config = std::regex_replace(checkpoint.config, std::regex("8"), "4");
+  write(checkpoint);
+  EXPECT_EQ(refused<ParseError>(),
+            "in/model-00001.safetensors: model.layers.0.mlp.experts.4.down_proj.weight: expert 4 is outside "
+            "0..3 of "
+            "config.json");
+  std::filesystem::remove_all(in());
+  checkpoint = tiny_checkpoint("gpt_oss");
+  checkpoint.config = std::regex_replace(checkpoint.config, std::regex("8"), "4");
+  write(checkpoint);
+  EXPECT_EQ(refused<ParseError>(),
+            "in/model.safetensors: model.layers.0.mlp.experts.down_proj: shape [8, 4, 3] of 192 bytes has "
+            "not a row for "
+            "each of the 4 experts of config.json");
+}
+
+TEST_F(Refusal, OfAConfigThatSpeaksOfSingleExpertsQuotesIt) {
+  TinyCheckpoint checkpoint = tiny_checkpoint("olmoe");
+  checkpoint.config = R"({"model_type": "olmoe", "num_hidden_layers": 2, "num_experts": 8,
+      "quantization_config": {"ignore": ["lm_head", "model.layers.1.mlp.experts.3.up_proj"]}})";
+  write(checkpoint);
+  EXPECT_EQ(
+      refused<Unsupported>(),
+      "in/config.json: 'model.layers.1.mlp.experts.3.up_proj' speaks of one expert by its number, which this "
+      "cannot renumber");
+}
+
+TEST_F(Refusal, OfAFolderThatIsNoCheckpointSaysWhatIsMissing) {
+  EXPECT_EQ(refused<ParseError>(), "in: is not a folder");
+  std::filesystem::create_directories(in());
+  write_text(in() + "/config.json", tiny_checkpoint("olmoe").config);
+  EXPECT_EQ(refused<ParseError>(),
+            "in: has neither model.safetensors.index.json nor model.safetensors; a safetensors checkpoint is "
+            "needed");
+  write_text(in() + "/model.safetensors", "");
+  write_text(in() + "/model.safetensors.index.json", "");
+  EXPECT_EQ(
+      refused<ParseError>(),
+      "in: has both model.safetensors.index.json and model.safetensors; which is the model cannot be told");
+}
+
+TEST_F(Refusal, OfAnIndexThatDoesNotFitNamesTheTensor) {
+  write(tiny_checkpoint("olmoe"));
+  const std::string path = in() + "/model.safetensors.index.json";
+  const std::string index = read_text(path);
+  const auto with = [&](const std::string& from, const std::string& to) {
+    write_text(path,
+               std::regex_replace(index, std::regex(from), to, std::regex_constants::format_first_only));
+    return refused<ParseError>();
+  };
+  const std::string where = "in/model.safetensors.index.json: ";
+  EXPECT_EQ(with("\"weight_map\"", "\"other\""), where + "weight_map: is missing");
+  EXPECT_EQ(with(R"("lm_head.weight": "model-00002)", R"("lm_head.weight": "model-00001)"),
+            where +
+                "weight_map.lm_head.weight: says model-00001.safetensors, but model-00002.safetensors has "
+                "this tensor");
+  EXPECT_EQ(
+      with(R"("lm_head.weight")", R"("lm_foot.weight")"),
+      where +
+          "weight_map.lm_head.weight: is missing or stands for another file, but model-00002.safetensors has "
+          "this tensor");
+  EXPECT_EQ(with(R"("weight_map": \{)", R"("weight_map": {"x": "model-00001.safetensors",)"),
+            where + "weight_map.x: says model-00001.safetensors, which has no such tensor");
+  EXPECT_EQ(
+      with(R"("weight_map": \{)", R"("weight_map": {"x": "../model-00001.safetensors",)"),
+      where + "weight_map.x: \"../model-00001.safetensors\" is not the name of a file in the same folder");
+  EXPECT_EQ(with(R"("weight_map": \{)", R"("weight_map": {"x": "gone.safetensors",)"),
+            "in/gone.safetensors: cannot be opened: No such file or directory");
+}
+
+TEST_F(Refusal, OfAShardThatWasCutShortIsAnError) {
+  write(tiny_checkpoint("olmoe"));
+  const std::string path = in() + "/model-00002.safetensors";
+  std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
+  EXPECT_NE(refused<ParseError>().find("is not a range of the"), std::string::npos);
+}
+
+TEST_F(Refusal, OfTensorsThatAreNotKnownNamesThem) {
+  const auto with = [&](const std::string& name) {
+    TinyCheckpoint checkpoint = tiny_checkpoint("olmoe");
+    checkpoint.tensors.push_back({name, "U8", {8}, "12345678"});
+    write(checkpoint);
+    return refused<Unsupported>();
+  };
+  for (const char* name :
+       {"model.layers.0.mlp.experts.bias", "model.layers.0.mlp.gate.extra", "model.layers.0.mlp.other",
+        "model.layers.0.mlp.experts.01.up_proj.weight", "model.layers.0.mlp.shared_experts.up.weight",
+        "model.layers.0.attention.experts.0.weight", "mtp.layers.0.mlp.experts.0.up_proj.weight",
+        "model.layers.0.mlp.experts", "model.layers.0.mlp.gate_proj.weight"}) {
+    EXPECT_EQ(with(name),
+              std::string("in: tensor ") + name +
+                  " is not one that olmoe is known to have; whether it goes by expert cannot be told");
+  }
+}
+
+TEST_F(Refusal, OfExpertsThatAreNotAllThereNamesTheFirstGap) {
+  TinyCheckpoint checkpoint = tiny_checkpoint("olmoe");
+  const std::string name = "model.layers.1.mlp.experts.5.up_proj.weight";
+  std::erase_if(checkpoint.tensors, [&](const TinyTensor& tensor) { return tensor.name == name; });
+  write(checkpoint);
+  EXPECT_EQ(refused<ParseError>(), "in: layer 1: expert 5 has no up_proj.weight, which others have");
+  checkpoint.tensors.push_back(
+      {"model.layers.1.mlp.experts.8.up_proj.weight", "BF16", {4, 3}, std::string(24, 'x')});
+  write(checkpoint);
+  EXPECT_EQ(
+      refused<ParseError>(),
+      "in/model-00002.safetensors: model.layers.1.mlp.experts.8.up_proj.weight: expert 8 is outside 0..7 of "
+      "config.json");
+}
+
+TEST_F(Refusal, OfExpertsThatDifferNamesTwo) {
+  TinyCheckpoint checkpoint = tiny_checkpoint("olmoe");
+  TinyTensor& odd = find(checkpoint, "model.layers.1.mlp.experts.5.up_proj.weight");
+  odd.dtype = "F8_E4M3";
+  odd.data.resize(12);
+  write(checkpoint);
+  EXPECT_EQ(refused<Unsupported>(),
+            "in: model.layers.1.mlp.experts.0.up_proj.weight is BF16 [4, 3] and "
+            "model.layers.1.mlp.experts.5.up_proj.weight is F8_E4M3 [4, 3]: experts of a layer must be of "
+            "one type and "
+            "shape to change places");
+}
+
+TEST_F(Refusal, OfALayerWithoutRouterOrExpertsSaysWhich) {
+  TinyCheckpoint checkpoint = tiny_checkpoint("olmoe");
+  std::erase_if(checkpoint.tensors,
+                [](const auto& tensor) { return tensor.name == "model.layers.1.mlp.gate.weight"; });
+  write(checkpoint);
+  EXPECT_EQ(refused<ParseError>(), "in: layer 1: has experts, but no gate.weight to choose them");
+  checkpoint = tiny_checkpoint("olmoe");
+  std::erase_if(checkpoint.tensors,
+                [](const auto& tensor) { return tensor.name.starts_with("model.layers.1.mlp.ex"); });
+  write(checkpoint);
+  EXPECT_EQ(refused<ParseError>(), "in: layer 1: has a gate, but no experts");
+  std::erase_if(checkpoint.tensors,
+                [](const auto& tensor) { return tensor.name.find(".mlp.") != std::string::npos; });
+  write(checkpoint);
+  EXPECT_EQ(refused<ParseError>(), "in: has no tensor of experts by the names of olmoe");
+}
+
+TEST_F(Refusal, OfLayersByTwoNamesIsAnError) {
+  TinyCheckpoint checkpoint = tiny_checkpoint("olmoe");
+  find(checkpoint, "model.layers.1.mlp.gate.weight").name = "layers.1.mlp.gate.weight";
+  write(checkpoint);
+  EXPECT_NE(refused<ParseError>().find("is named without or with the 'model.' before"), std::string::npos);
+}
+
+TEST_F(Refusal, OfAPlacementForOtherLayersCountsThem) {
+  write(tiny_checkpoint("olmoe"));
+  EXPECT_EQ(refused<InvalidArgument>(shuffled_placement(3, 8, 4, 1)),
+            "placement: 3 layers, where the checkpoint has 2 MoE layers (0..1); allowed: 2 layers; dense "
+            "layers have "
+            "none");
+  write(tiny_checkpoint("qwen3_moe"));
+  EXPECT_EQ(
+      refused<InvalidArgument>(),
+      "placement: 2 layers, where the checkpoint has 1 MoE layers (0); allowed: 1 layers; dense layers have "
+      "none");
+  std::filesystem::remove_all(in());
+  write(tiny_checkpoint("deepseek_v3"));
+  EXPECT_EQ(refused<InvalidArgument>(shuffled_placement(4, 8, 4, 1, 4)),
+            "placement: 4 layers, where the checkpoint has 2 MoE layers (1..2) and 1 for multi-token "
+            "prediction (3); "
+            "allowed: 2 layers, or 3; dense layers have none");
+}
+
+TEST_F(Refusal, OfAPlacementForOtherExpertsSaysHowMany) {
+  write(tiny_checkpoint("olmoe"));
+  EXPECT_EQ(refused<InvalidArgument>(shuffled_placement(2, 12, 4, 1)),
+            "placement: is for 12 experts; allowed: one for the 8 of the checkpoint");
+}
+
+TEST_F(Refusal, OfCopiesAndUnequalSizesNamesTheLayer) {
+  write(tiny_checkpoint("olmoe"));
+  const LayerPlacement fine = LayerPlacement::contiguous(8, 2);
+  EXPECT_EQ(refused<InvalidArgument>(
+                Placement({fine, LayerPlacement({{0}, {1, 0}, {0}, {0}, {1}, {1}, {1}, {1}}, 2)})),
+            "placement: layer 1: expert 1 has copies on ranks 1, 0, and an order of experts has one place "
+            "for each; "
+            "allowed: one home an expert (no redundant experts)");
+  EXPECT_EQ(refused<InvalidArgument>(
+                Placement({fine, LayerPlacement({{0}, {1}, {0}, {0}, {1}, {1}, {1}, {1}}, 2)})),
+            "placement: layer 1: rank 0 is home to 3 experts, and contiguous expert parallelism gives it 4; "
+            "allowed: "
+            "as many experts on every rank (--sizes equal)");
+}
+
+TEST_F(Refusal, OfGroupsTakenApartNamesLayerExpertsAndGroups) {
+  write(tiny_checkpoint("deepseek_v3"));
+  const Placement apart = placement_by_ids({{0, 1, 2, 3, 4, 5, 6, 7}, {0, 2, 1, 3, 4, 5, 6, 7}});
+  EXPECT_EQ(refused<Infeasible>(apart),
+            "layer 1 (layer 2 of the model): the placement would put expert 0 of group 0 and expert 2 of "
+            "group 1 into "
+            "one group (new ids 0..1), and the model, which chooses 2 of 4 groups of 2 experts first, would "
+            "compute "
+            "something else; keep the experts of a group together: whole groups on a rank, or each group on "
+            "ranks of "
+            "its own");
+}
+
+TEST_F(Refusal, OfGroupsEndsWhereAllAreChosen) {
+  TinyCheckpoint checkpoint = tiny_checkpoint("deepseek_v3");
+  checkpoint.config =
+      std::regex_replace(checkpoint.config, std::regex(R"("topk_group": 2)"), R"("topk_group": 4)");
+  write(checkpoint);
+  EXPECT_NO_THROW(permute_checkpoint(in(), shuffled_placement(2, 8, 4, 1), out()));
+}
+
+TEST_F(Refusal, OfAPlaceThatIsTakenLeavesIt) {
+  write(tiny_checkpoint("olmoe"));
+  std::filesystem::create_directories(out());
+  write_text(out() + "/mine", "mine");
+  EXPECT_EQ(refused<InvalidArgument>(),
+            "output: out is not empty; allowed: a folder that is empty or not there yet");
+  EXPECT_EQ(read_text(out() + "/mine"), "mine");
+  std::filesystem::remove_all(out());
+  write_text(out(), "mine");
+  EXPECT_EQ(refused<InvalidArgument>(),
+            "output: out exists and is not a folder; allowed: a folder that is empty or not there yet");
+  std::filesystem::remove(out());
+  std::filesystem::create_directories(out());
+  EXPECT_NO_THROW(permute_checkpoint(in(), shuffled_placement(2, 8, 4, 1), out() + "/"));
+  EXPECT_TRUE(std::filesystem::exists(out() + "/config.json"));
+}
+
+TEST_F(Refusal, OfAPlaceInTheCheckpointOrNowhereLeavesNothing) {
+  write(tiny_checkpoint("olmoe"));
+  const Placement placement = shuffled_placement(2, 8, 4, 1);
+  for (const std::string& place : {in(), in() + "/sub", in() + "/../in/sub"}) {
+    const auto message = message_of<InvalidArgument>([&] { permute_checkpoint(in(), placement, place); });
+    EXPECT_NE(message.find("is the input or inside it; allowed: a folder elsewhere"), std::string::npos)
+        << message;
+  }
+  const auto message =
+      message_of<InvalidArgument>([&] { permute_checkpoint(in(), placement, folder_ / "no/such"); });
+  EXPECT_NE(message.find("no/such cannot be made: No such file or directory"), std::string::npos) << message;
+  EXPECT_EQ(folder_.names(), std::vector<std::string>{"in"});
+  EXPECT_FALSE(std::filesystem::exists(in() + "/sub"));
+}
+
+TEST_F(Refusal, OfWhatIsNoFileNamesIt) {
+  write(tiny_checkpoint("olmoe"));
+  ASSERT_EQ(::mkfifo((in() + "/pipe").c_str(), 0600), 0);
+  EXPECT_EQ(refused<Unsupported>(),
+            "in/pipe: is neither a file nor a folder nor a link to a file; such cannot be copied");
+}
+
+TEST_F(Refusal, OfAMapThatIsNotForThisCheckpointNamesIt) {
+  write(tiny_checkpoint("olmoe"));
+  write_text(
+      in() + "/evenkeel_placement.json",
+      R"({"format": "evenkeel.expert_map.v1", "num_experts": 4, "num_ranks": 2, "model_layers": [], "old_to_new": []})");
+  EXPECT_EQ(refused<ParseError>(), "in/evenkeel_placement.json: num_experts: is 4, and config.json says 8");
+}
+
+TEST_F(Refusal, ByTheCallerHalfWayLeavesNothing) {
+  write(tiny_checkpoint("deepseek_v3"));
+  struct Enough {};
+  int calls = 0;
+  const PermuteOptions options{.progress = [&](std::int64_t done, std::int64_t of) {
+    EXPECT_LE(done, of);
+    EXPECT_FALSE(std::filesystem::exists(out()));
+    if (++calls == 3) throw Enough{};
+  }};
+  EXPECT_THROW(permute_checkpoint(in(), shuffled_placement(2, 8, 4, 1, 4), out(), options), Enough);
+  EXPECT_EQ(folder_.names(), std::vector<std::string>{"in"});
+  EXPECT_NO_THROW(permute_checkpoint(in(), shuffled_placement(2, 8, 4, 1, 4), out()));
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,52 @@
+// Checkpoints of every family with a few bytes a tensor, for the tests of permuting; and what a folder holds,
+// read without the library.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "evenkeel/plan/placement.h"
+
+namespace evenkeel {
+
+struct TinyTensor {
+  std::string name;
+  std::string dtype;
+  std::vector<std::int64_t> shape;
+  std::string data;
+};
+
+struct TinyCheckpoint {
+  std::string config;               // config.json
+  std::vector<TinyTensor> tensors;  // in the order of the files
+  int num_files = 1;                // 1: model.safetensors without an index
+};
+
+// Eight experts a layer. `stacked`: as newer transformers can save them. DeepSeek-V3 has a dense layer 0, MoE
+// layers 1 and 2, and layer 3 for multi-token prediction; the others have layers 0 and 1, of which Qwen3's
+// layer 1 is dense.
+TinyCheckpoint tiny_checkpoint(const std::string& family, bool stacked = false);
+std::vector<std::string> tiny_families();
+// Of the MoE layers that are not for multi-token prediction.
+int tiny_moe_layers(const std::string& family);
+
+void write_checkpoint(const TinyCheckpoint& checkpoint, const std::string& folder);
+
+struct ReadTensor {
+  std::string dtype;
+  std::vector<std::int64_t> shape;
+  std::string data;
+};
+// Every tensor of every safetensors file of the folder.
+std::map<std::string, ReadTensor> read_tensors(const std::string& folder);
+// The first bytes of a safetensors file, up to its data.
+std::string read_header_bytes(const std::string& path);
+
+// Shuffled, equally many a rank. With groups > 1, whole groups go to whole groups.
+Placement shuffled_placement(int layers, int experts, int ranks, unsigned seed, int groups = 1);
+// Experts so placed that expert e becomes ids[e].
+Placement placement_by_ids(const std::vector<std::vector<int>>& ids);
+
+}  // namespace evenkeel

@@ -1,0 +1,88 @@
+// Orders of experts that make contiguous expert parallelism a placement, and placements that have none.
+#include "evenkeel/plan/contiguous_order.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include "evenkeel/base/error.h"
+#include "tests/routing/message.h"
+
+namespace evenkeel {
+namespace {
+
+std::vector<int> values(const std::vector<ExpertId>& ids) {
+  std::vector<int> numbers;
+  for (const ExpertId id : ids) numbers.push_back(id.value());
+  return numbers;
+}
+
+LayerPlacement random_placement(int experts, int ranks, std::mt19937& random) {
+  std::vector<std::vector<int>> homes;
+  for (int expert = 0; expert < experts; ++expert) homes.push_back({expert % ranks});
+  std::ranges::shuffle(homes, random);
+  return LayerPlacement(homes, ranks);
+}
+
+TEST(ContiguousOrder, NumbersTheNativesOfOneRankAfterThoseOfTheOneBefore) {
+  const LayerPlacement layer({{1}, {0}, {0}, {1}, {1}, {0}}, 2);
+  EXPECT_EQ(values(contiguous_order(layer)), (std::vector<int>{1, 2, 5, 0, 3, 4}));
+  EXPECT_EQ(values(new_ids(contiguous_order(layer))), (std::vector<int>{3, 0, 1, 4, 5, 2}));
+}
+
+TEST(ContiguousOrder, OfAContiguousPlacementChangesNothing) {
+  const auto order = contiguous_order(LayerPlacement::contiguous(12, 3));
+  for (std::size_t id = 0; id < order.size(); ++id) EXPECT_EQ(order[id].offset(), id);
+}
+
+TEST(ContiguousOrder, MakesContiguousParallelismThePlacement) {
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    const int ranks = 1 + static_cast<int>(random() % 8);
+    const int experts = ranks * (1 + static_cast<int>(random() % 6));
+    const LayerPlacement layer = random_placement(experts, ranks, random);
+    const auto order = contiguous_order(layer);
+    for (int id = 0; id < experts; ++id) {
+      const int rank_under_contiguous = id / (experts / ranks);
+      EXPECT_EQ(layer.owner(order[static_cast<std::size_t>(id)]).value(), rank_under_contiguous);
+    }
+    const auto ids = new_ids(order);
+    for (std::size_t id = 0; id < order.size(); ++id) EXPECT_EQ(ids[order[id].offset()].offset(), id);
+  }
+}
+
+TEST(ContiguousOrder, RefusesCopies) {
+  const LayerPlacement layer({{0}, {1, 0}}, 2);
+  EXPECT_EQ(message_of<InvalidArgument>([&] { contiguous_order(layer); }),
+            "placement: expert 1 has copies on ranks 1, 0, and an order of experts has one place for each; "
+            "allowed: "
+            "one home an expert (no redundant experts)");
+}
+
+TEST(ContiguousOrder, RefusesUnequalSizes) {
+  const LayerPlacement layer({{0}, {1}, {1}, {1}}, 2);
+  EXPECT_EQ(message_of<InvalidArgument>([&] { contiguous_order(layer); }),
+            "placement: rank 0 is home to 1 experts, and contiguous expert parallelism gives it 2; allowed: "
+            "as many "
+            "experts on every rank (--sizes equal)");
+}
+
+TEST(ContiguousOrder, RefusesRanksThatDoNotDivideTheExperts) {
+  EXPECT_EQ(
+      message_of<InvalidArgument>([&] { contiguous_order(LayerPlacement::contiguous(8, 3)); }),
+      "placement: 8 experts are not equally many on 3 ranks, and systems differ in which ranks then get one "
+      "more; allowed: a number of ranks that divides the experts");
+}
+
+TEST(ContiguousOrder, NamesTheLayerThatHasNone) {
+  const Placement placement({LayerPlacement::contiguous(2, 2), LayerPlacement({{0}, {0, 1}}, 2)});
+  EXPECT_EQ(values(contiguous_order(placement, 0)), (std::vector<int>{0, 1}));
+  EXPECT_EQ(message_of<InvalidArgument>([&] { contiguous_order(placement, 1); }).substr(0, 31),
+            "placement: layer 1: expert 1 ha");
+}
+
+}  // namespace
+}  // namespace evenkeel
