@@ -1,0 +1,42 @@
+// rebalance_experts() with the arguments, shapes and meaning of deepseek-ai/EPLB, so that it drops in.
+//
+// Policy      hierarchical where num_groups is a multiple of num_nodes (the experts of a group stay on one
+//             node), else global: all ranks alike, groups and nodes unused. As the original chooses.
+// Differs     which of several placements comes back: replicate() looks further, so max/mean is lower in
+//             nearly every layer. A node may get more groups than another where its slots hold them.
+// Source      deepseek-ai/EPLB@d52c72d5b2f2fb4c41afbf8eb21366820239913d, eplb.py (read, not copied).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace evenkeel {
+
+struct EplbProblem {
+  int num_layers = 0;
+  int num_experts = 0;
+  std::span<const double> weight;  // [L, E] loads, 0 or more
+  int num_replicas = 0;            // physical experts of a layer, a multiple of num_gpus
+  int num_groups = 1;
+  int num_nodes = 1;
+  int num_gpus = 1;  // a multiple of num_nodes under the hierarchical policy
+
+  bool is_hierarchical() const { return num_nodes > 0 && num_groups % num_nodes == 0; }
+};
+
+// Physical expert s of a layer is on GPU s / (num_replicas / num_gpus).
+struct EplbMaps {
+  std::vector<std::int64_t> physical_to_logical;  // [L, num_replicas]
+  std::vector<std::int64_t> logical_to_physical;  // [L, E, max_count], ascending, then -1
+  std::vector<std::int64_t> expert_count;         // [L, E] copies of each expert
+  int max_count = 0;                              // the most copies of an expert in any layer
+  std::vector<double> max_over_mean;              // [L] of the GPUs' loads
+  std::vector<double> bound;                      // [L] nobody goes below, under the same policy
+};
+
+// Throws InvalidArgument where the original's assertions fail, and for weights that are negative or not
+// finite; Infeasible for fewer replicas than experts.
+EplbMaps rebalance_experts(const EplbProblem& problem);
+
+}  // namespace evenkeel

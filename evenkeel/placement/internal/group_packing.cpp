@@ -1,0 +1,116 @@
+#include "evenkeel/placement/internal/group_packing.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "evenkeel/base/error.h"
+
+namespace evenkeel {
+
+namespace {
+
+constexpr std::int64_t kMostSteps = 20000;
+
+}  // namespace
+
+void GroupPacking::solve(std::span<const FixedLoad> group_loads, std::span<const Node> nodes) {
+  group_loads_ = group_loads;
+  nodes_ = nodes;
+  load_.assign(nodes.size(), 0);
+  held_.assign(nodes.size(), 0);
+  node_of_.assign(group_loads.size(), -1);
+  best_node_of_.assign(group_loads.size(), -1);
+  empty_nodes_ =
+      static_cast<int>(std::ranges::count_if(nodes, [](const Node& n) { return n.most_groups > 0; }));
+  keep_order();
+  by_load_.resize(group_loads.size() * nodes.size());
+  best_ = std::numeric_limits<double>::infinity();
+  bound_ = lowest_conceivable();
+  steps_left_ = kMostSteps;
+  descend(0);
+  if (best_node_of_[0] < 0)
+    throw Infeasible(
+        fmt::format("{} groups of experts do not fill {} nodes, each with a group or more and no more "
+                    "than its slots hold",
+                    group_loads.size(), nodes.size()));
+  if (steps_left_ > 0) bound_ = best_;
+}
+
+void GroupPacking::keep_order() {
+  order_.resize(group_loads_.size());
+  std::iota(order_.begin(), order_.end(), 0);
+  const auto load = [&](std::int32_t g) { return group_loads_[static_cast<std::size_t>(g)]; };
+  std::ranges::sort(
+      order_, [&](std::int32_t a, std::int32_t b) { return load(a) != load(b) ? load(a) > load(b) : a < b; });
+  rest_.assign(order_.size() + 1, 0);
+  for (std::size_t i = order_.size(); i-- > 0;) rest_[i] = rest_[i + 1] + load(order_[i]);
+}
+
+double GroupPacking::lowest_conceivable() const {
+  std::int64_t ranks = 0;
+  std::int32_t most = 1;
+  for (const Node& node : nodes_) {
+    if (node.most_groups > 0) ranks += node.num_ranks, most = std::max(most, node.num_ranks);
+  }
+  const FixedLoad largest = order_.empty() ? 0 : group_loads_[static_cast<std::size_t>(order_.front())];
+  return std::max(static_cast<double>(rest_[0]) / static_cast<double>(std::max<std::int64_t>(ranks, 1)),
+                  static_cast<double>(largest) / most);
+}
+
+bool GroupPacking::rest_fits(std::size_t depth) const {
+  if (order_.size() - depth < static_cast<std::size_t>(empty_nodes_)) return false;
+  std::int64_t room = 0;
+  double slack = 0;
+  for (std::size_t n = 0; n < nodes_.size(); ++n) {
+    room += nodes_[n].most_groups - held_[n];
+    if (held_[n] < nodes_[n].most_groups)
+      slack += best_ * nodes_[n].num_ranks - static_cast<double>(load_[n]);
+  }
+  return room >= static_cast<std::int64_t>(order_.size() - depth) &&
+         slack > static_cast<double>(rest_[depth]);
+}
+
+void GroupPacking::descend(std::size_t depth) {
+  if (--steps_left_ <= 0 || best_ <= bound_) return;
+  if (depth == order_.size()) {
+    if (empty_nodes_ > 0) return;
+    best_ = 0;
+    for (std::size_t n = 0; n < nodes_.size(); ++n)
+      if (nodes_[n].num_ranks > 0) best_ = std::max(best_, load_after(n, 0));
+    best_node_of_ = node_of_;
+    return;
+  }
+  if (!rest_fits(depth)) return;
+  const auto group = static_cast<std::size_t>(order_[depth]);
+  const std::span<std::int32_t> tries = std::span(by_load_).subspan(depth * nodes_.size(), nodes_.size());
+  std::iota(tries.begin(), tries.end(), 0);
+  const auto after = [&](std::int32_t n) {
+    return load_after(static_cast<std::size_t>(n), group_loads_[group]);
+  };
+  std::ranges::sort(tries, [&](std::int32_t a, std::int32_t b) {
+    return after(a) != after(b) ? after(a) < after(b) : a < b;
+  });
+  for (std::size_t t = 0; t < tries.size(); ++t) {
+    const auto n = static_cast<std::size_t>(tries[t]);
+    if (after(tries[t]) >= best_) break;
+    if (held_[n] == nodes_[n].most_groups) continue;
+    const bool alike = t > 0 && [&] {
+      const auto before = static_cast<std::size_t>(tries[t - 1]);
+      return load_[before] == load_[n] && held_[before] == held_[n] &&
+             nodes_[before].num_ranks == nodes_[n].num_ranks &&
+             nodes_[before].most_groups == nodes_[n].most_groups;
+    }();
+    if (alike) continue;
+    node_of_[group] = tries[t];
+    load_[n] += group_loads_[group];
+    empty_nodes_ -= held_[n]++ == 0;
+    descend(depth + 1);
+    empty_nodes_ += --held_[n] == 0;
+    load_[n] -= group_loads_[group];
+  }
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,59 @@
+// Groups of experts onto nodes, so that the node with the most load per rank has as little as possible.
+//
+// Method      branch and bound over the groups by decreasing load; each goes to the nodes with room, the
+//             lightest first, nodes that are alike only once. What is left must fit below the best so far.
+// Cost        few groups: all that matter of their partitions; otherwise cut off after a number of steps.
+// Guarantee   optimal, and `bound()` is its value, unless cut off; then `bound()` is the mean or the largest
+//             group's.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "evenkeel/placement/internal/fixed_load.h"
+
+namespace evenkeel {
+
+class GroupPacking {
+ public:
+  struct Node {
+    std::int32_t num_ranks = 0;
+    std::int32_t most_groups = 0;  // for whose experts it has slots
+  };
+
+  // Every node that has slots gets a group or more. Throws Infeasible where that, or room for all, cannot be.
+  void solve(std::span<const FixedLoad> group_loads, std::span<const Node> nodes);
+
+  std::span<const std::int32_t> node_of_group() const { return best_node_of_; }
+  // Of the largest load per rank of a node, in FixedLoad; nobody goes below.
+  double bound() const { return bound_; }
+  double load_per_rank() const { return best_; }
+
+ private:
+  double lowest_conceivable() const;
+  void keep_order();
+  bool in_order_is_optimal() const;
+  void descend(std::size_t depth);
+  bool rest_fits(std::size_t depth) const;
+  bool seen_alike(std::size_t position) const;
+  double load_after(std::size_t node, FixedLoad added) const {
+    return static_cast<double>(load_[node] + added) / nodes_[node].num_ranks;
+  }
+
+  std::span<const FixedLoad> group_loads_;
+  std::span<const Node> nodes_;
+  std::vector<std::int32_t> order_;    // groups by decreasing load
+  std::vector<FixedLoad> rest_;        // [groups + 1] load of order_[i..]
+  std::vector<FixedLoad> load_;        // [nodes]
+  std::vector<std::int32_t> held_;     // [nodes] groups
+  std::vector<std::int32_t> node_of_;  // [groups]
+  std::vector<std::int32_t> best_node_of_;
+  std::vector<std::int32_t> by_load_;  // [depth, nodes] scratch
+  std::int64_t steps_left_ = 0;
+  int empty_nodes_ = 0;  // that must have a group
+  double best_ = 0;
+  double bound_ = 0;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,125 @@
+#include "evenkeel/placement/internal/layer_replicas.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace evenkeel {
+
+namespace {
+
+// What rounding to FixedLoad can add to a bound, at most.
+constexpr double kRounding = 1e-9;
+
+}  // namespace
+
+LayerReplicas::LayerReplicas(const ReplicaProblem& problem)
+    : num_groups_(static_cast<std::size_t>(problem.num_groups)),
+      group_size_(static_cast<std::size_t>(problem.num_experts / problem.num_groups)) {
+  const std::int64_t ranks = problem.num_ranks;
+  for (std::int64_t r = 0; r < ranks; ++r)
+    rooms_.push_back(
+        static_cast<std::int32_t>((r + 1) * problem.num_physical / ranks - r * problem.num_physical / ranks));
+  lay_out_nodes(problem);
+  const auto experts = static_cast<std::size_t>(problem.num_experts);
+  fixed_.resize(experts);
+  counts_.resize(experts);
+  share_.resize(experts);
+  group_loads_.resize(num_groups_);
+  node_load_.resize(nodes_.size());
+  by_load_.resize(nodes_.size());
+}
+
+void LayerReplicas::lay_out_nodes(const ReplicaProblem& problem) {
+  const std::int64_t ranks = problem.num_ranks;
+  const std::int64_t nodes = num_groups_ > 1 ? problem.num_nodes : 1;
+  std::size_t slot = 0;
+  for (std::int64_t n = 0; n < nodes; ++n) {
+    Node node{.first_rank = static_cast<std::size_t>(n * ranks / nodes), .first_slot = slot};
+    node.num_ranks = static_cast<std::size_t>((n + 1) * ranks / nodes) - node.first_rank;
+    for (std::size_t r = 0; r < node.num_ranks; ++r)
+      node.num_slots += static_cast<std::size_t>(rooms_[node.first_rank + r]);
+    slot += node.num_slots;
+    nodes_.push_back(node);
+    group_nodes_.push_back({.num_ranks = static_cast<std::int32_t>(node.num_ranks),
+                            .most_groups = static_cast<std::int32_t>(node.num_slots / group_size_)});
+  }
+}
+
+LayerQuality LayerReplicas::solve(std::span<const double> loads, double total,
+                                  std::span<std::int32_t> expert_in_slot) {
+  to_fixed(loads, total, fixed_);
+  const FixedLoad bound = nodes_.size() == 1 ? solve_flat(expert_in_slot) : solve_groups(expert_in_slot);
+  LayerQuality quality;
+  if (total <= 0) return quality;
+  quality.max_over_mean = max_over_mean(loads, total, expert_in_slot);
+  const double mean = static_cast<double>(kFixedTotal) / static_cast<double>(rooms_.size());
+  const double fixed_bound = static_cast<double>(bound) / mean * (1 - kRounding);
+  quality.bound = std::min(std::max(fixed_bound, 1.0), quality.max_over_mean);
+  return quality;
+}
+
+FixedLoad LayerReplicas::solve_flat(std::span<std::int32_t> expert_in_slot) {
+  const Pool pool{fixed_, rooms_, static_cast<int>(expert_in_slot.size())};
+  pool_.solve(pool, 0, true);
+  for (std::size_t slot = 0; slot < expert_in_slot.size(); ++slot)
+    expert_in_slot[slot] = pool_.expert_in(slot);
+  std::ranges::copy(pool_.counts(), counts_.begin());
+  return pool_.bound();
+}
+
+FixedLoad LayerReplicas::solve_groups(std::span<std::int32_t> expert_in_slot) {
+  for (std::size_t g = 0; g < num_groups_; ++g)
+    group_loads_[g] =
+        std::reduce(fixed_.begin() + static_cast<std::ptrdiff_t>(g * group_size_),
+                    fixed_.begin() + static_cast<std::ptrdiff_t>((g + 1) * group_size_), FixedLoad{0});
+  packing_.solve(group_loads_, group_nodes_);
+  std::ranges::fill(node_load_, 0);
+  for (std::size_t g = 0; g < num_groups_; ++g)
+    node_load_[static_cast<std::size_t>(packing_.node_of_group()[g])] += group_loads_[g];
+  std::iota(by_load_.begin(), by_load_.end(), std::size_t{0});
+  std::ranges::sort(by_load_, [&](std::size_t a, std::size_t b) {
+    const auto per_rank = [&](std::size_t n) {
+      return static_cast<double>(node_load_[n]) / static_cast<double>(nodes_[n].num_ranks);
+    };
+    return per_rank(a) != per_rank(b) ? per_rank(a) > per_rank(b) : a < b;
+  });
+  const auto bound = static_cast<FixedLoad>(packing_.bound());
+  FixedLoad target = bound;
+  for (std::size_t node : by_load_) target = std::max(target, solve_node(node, target, expert_in_slot));
+  return bound;
+}
+
+FixedLoad LayerReplicas::solve_node(std::size_t n, FixedLoad target, std::span<std::int32_t> expert_in_slot) {
+  const Node& node = nodes_[n];
+  local_.clear();
+  global_.clear();
+  for (std::size_t e = 0; e < fixed_.size(); ++e)
+    if (packing_.node_of_group()[e / group_size_] == static_cast<std::int32_t>(n)) {
+      local_.push_back(fixed_[e]);
+      global_.push_back(static_cast<std::int32_t>(e));
+    }
+  if (local_.empty()) return 0;
+  const Pool pool{local_, std::span(rooms_).subspan(node.first_rank, node.num_ranks),
+                  static_cast<int>(node.num_slots)};
+  const FixedLoad heaviest = pool_.solve(pool, target, true);
+  for (std::size_t slot = 0; slot < node.num_slots; ++slot)
+    expert_in_slot[node.first_slot + slot] = global_[static_cast<std::size_t>(pool_.expert_in(slot))];
+  for (std::size_t e = 0; e < global_.size(); ++e)
+    counts_[static_cast<std::size_t>(global_[e])] = pool_.counts()[e];
+  return heaviest;
+}
+
+double LayerReplicas::max_over_mean(std::span<const double> loads, double total,
+                                    std::span<const std::int32_t> expert_in_slot) {
+  for (std::size_t e = 0; e < loads.size(); ++e) share_[e] = loads[e] / counts_[e];
+  double heaviest = 0;
+  std::size_t slot = 0;
+  for (std::int32_t room : rooms_) {
+    double load = 0;
+    for (std::int32_t k = 0; k < room; ++k) load += share_[static_cast<std::size_t>(expert_in_slot[slot++])];
+    heaviest = std::max(heaviest, load);
+  }
+  return heaviest / total * static_cast<double>(rooms_.size());
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,63 @@
+// One layer of replicate(): groups to nodes, copies and ranks within each node, and what comes out in the
+// caller's loads. Its memory is that of the largest layer so far.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "evenkeel/placement/internal/group_packing.h"
+#include "evenkeel/placement/internal/pool_solver.h"
+#include "evenkeel/placement/replicas.h"
+
+namespace evenkeel {
+
+struct LayerQuality {
+  double max_over_mean = 1;
+  double bound = 1;
+};
+
+class LayerReplicas {
+ public:
+  // Sizes alone are read here. Throws Infeasible where groups cannot be packed to nodes.
+  explicit LayerReplicas(const ReplicaProblem& problem);
+
+  // The slots of each rank: floor((r + 1) S / P) - floor(r S / P).
+  std::span<const std::int32_t> rooms() const { return rooms_; }
+
+  LayerQuality solve(std::span<const double> loads, double total, std::span<std::int32_t> expert_in_slot);
+
+ private:
+  struct Node {
+    std::size_t first_rank = 0;
+    std::size_t num_ranks = 0;
+    std::size_t first_slot = 0;
+    std::size_t num_slots = 0;
+  };
+
+  void lay_out_nodes(const ReplicaProblem& problem);
+  FixedLoad solve_flat(std::span<std::int32_t> expert_in_slot);
+  FixedLoad solve_groups(std::span<std::int32_t> expert_in_slot);
+  FixedLoad solve_node(std::size_t node, FixedLoad target, std::span<std::int32_t> expert_in_slot);
+  double max_over_mean(std::span<const double> loads, double total,
+                       std::span<const std::int32_t> expert_in_slot);
+
+  std::size_t num_groups_;
+  std::size_t group_size_;
+  std::vector<std::int32_t> rooms_;
+  std::vector<Node> nodes_;
+  std::vector<GroupPacking::Node> group_nodes_;
+
+  std::vector<FixedLoad> fixed_;        // [E]
+  std::vector<FixedLoad> group_loads_;  // [groups]
+  std::vector<std::size_t> by_load_;    // nodes
+  std::vector<FixedLoad> node_load_;    // [nodes]
+  std::vector<FixedLoad> local_;        // loads of a node's experts
+  std::vector<std::int32_t> global_;    // and their ids
+  std::vector<std::int32_t> counts_;    // [E]
+  std::vector<double> share_;           // [E] the load of one copy
+  GroupPacking packing_;
+  PoolSolver pool_;
+};
+
+}  // namespace evenkeel
