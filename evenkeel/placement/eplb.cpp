@@ -33,7 +33,8 @@ ReplicaProblem replica_problem(const EplbProblem& p) {
           .num_physical = p.num_replicas,
           .num_ranks = p.num_gpus,
           .num_nodes = hierarchical ? p.num_nodes : 1,
-          .num_groups = hierarchical ? p.num_groups : 1};
+          .num_groups = hierarchical ? p.num_groups : 1,
+          .repeats = true};
 }
 
 void count_copies(const EplbProblem& problem, EplbMaps& maps) {

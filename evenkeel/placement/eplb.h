@@ -3,7 +3,8 @@
 // Policy      hierarchical where num_groups is a multiple of num_nodes (the experts of a group stay on one
 //             node), else global: all ranks alike, groups and nodes unused. As the original chooses.
 // Differs     which of several placements comes back: replicate() looks further, so max/mean is lower in
-//             nearly every layer. A node may get more groups than another where its slots hold them.
+//             nearly every layer. A node may get more groups than another where its slots hold them. As
+//             there, an expert may be on a GPU twice, but only where nothing lighter was found.
 // Source      deepseek-ai/EPLB@d52c72d5b2f2fb4c41afbf8eb21366820239913d, eplb.py (read, not copied).
 #pragma once
 

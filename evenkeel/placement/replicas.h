@@ -1,4 +1,17 @@
 // Placement with redundant experts: which experts get copies, and on which ranks all copies live.
+//
+// Problem     fill the slots of all ranks, each expert at least once, so that the heaviest rank is lightest;
+// the
+//             load of an expert is split evenly over its copies. Flat: any slot. Grouped: the experts of a
+//             group, copies included, stay on one node.
+// Method      groups to nodes by branch and bound; in each node copies to whichever expert has the largest,
+// then
+//             largest first onto ranks, then exchanges of one copy for one and of two for two; where little
+//             is to be placed, every way.
+// Cost        a layer: E log E + S log P + exchanges; measured in docs/placement.md#redundant-experts.
+// Guarantee   `bound`: no placement of the same kind (flat or grouped, same slots) has a lower max/mean. The
+// same
+//             input gives the same placement on every machine.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +29,10 @@ struct ReplicaProblem {
   int num_physical = 0;           // slots over all ranks, at least E
   int num_ranks = 0;
   int num_nodes = 1;   // ranks of a node are consecutive
-  int num_groups = 1;  // above 1: the experts of a group stay on one node (hierarchical)
+  int num_groups = 1;  // above 1: groups of consecutive experts, equally many in each, stay on one node
+  // An expert may be on a rank twice where that is found to be lighter. Else only in a pool (all ranks, or a
+  // grouped node) with fewer experts than a rank has slots.
+  bool repeats = false;
 };
 
 struct ReplicaSolution {

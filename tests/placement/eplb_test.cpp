@@ -74,7 +74,7 @@ TEST(RebalanceExperts, IsGlobalWhereGroupsAreNotAMultipleOfNodes) {
   EplbProblem problem{1, 6, weight, 8, 3, 2, 4};
   EXPECT_FALSE(problem.is_hierarchical());
   const EplbMaps global = rebalance_experts(problem);
-  EXPECT_LT(global.max_over_mean[0], 1.3);  // copies of expert 0 on ranks of both nodes
+  EXPECT_LT(global.max_over_mean[0], 1.4);  // copies of expert 0 on ranks of both nodes
   problem.num_groups = 2;
   EXPECT_TRUE(problem.is_hierarchical());
   EXPECT_GT(rebalance_experts(problem).max_over_mean[0], 1.9);  // one node has to bear it

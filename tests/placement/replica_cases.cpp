@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <sstream>
 
 namespace evenkeel {
 
@@ -89,12 +90,11 @@ class Exhaustion {
 }  // namespace
 
 std::string ReplicaCase::text() const {
-  std::string text = std::to_string(num_layers) + " x " + std::to_string(num_experts) + " into " +
-                     std::to_string(num_physical) + " on " + std::to_string(num_ranks) + " ranks, " +
-                     std::to_string(num_nodes) + " nodes, " + std::to_string(num_groups) + " groups:";
-  for (std::size_t i = 0; i < std::min<std::size_t>(loads.size(), 40); ++i)
-    text += " " + std::to_string(loads[i]);
-  return text;
+  std::ostringstream text;
+  text << num_layers << " x " << num_experts << " into " << num_physical << " on " << num_ranks << " ranks, "
+       << num_nodes << " nodes, " << num_groups << " groups:";
+  for (std::size_t i = 0; i < std::min<std::size_t>(loads.size(), 40); ++i) text << " " << loads[i];
+  return text.str();
 }
 
 std::vector<double> replica_loads(std::mt19937_64& random, int count) {

@@ -13,6 +13,7 @@ namespace evenkeel {
 namespace {
 
 constexpr std::int64_t kMostSteps = 20000;
+constexpr int kMostVisits = 120;
 
 }  // namespace
 
@@ -27,6 +28,10 @@ void GroupPacking::solve(std::span<const FixedLoad> group_loads, std::span<const
       static_cast<int>(std::ranges::count_if(nodes, [](const Node& n) { return n.most_groups > 0; }));
   keep_order();
   by_load_.resize(group_loads.size() * nodes.size());
+  nodes_alike_ = std::ranges::all_of(nodes, [&](const Node& n) {
+    return n.num_ranks == nodes[0].num_ranks && n.most_groups == nodes[0].most_groups;
+  });
+  judge_ = nullptr;
   best_ = std::numeric_limits<double>::infinity();
   bound_ = lowest_conceivable();
   steps_left_ = kMostSteps;
@@ -37,6 +42,15 @@ void GroupPacking::solve(std::span<const FixedLoad> group_loads, std::span<const
                     "than its slots hold",
                     group_loads.size(), nodes.size()));
   if (steps_left_ > 0) bound_ = best_;
+}
+
+bool GroupPacking::visit_below(double limit, const Judge& judge) {
+  judge_ = &judge;
+  best_ = limit;
+  steps_left_ = kMostSteps;
+  visits_left_ = kMostVisits;
+  descend(0);
+  return steps_left_ > 0 && visits_left_ > 0;
 }
 
 void GroupPacking::keep_order() {
@@ -74,15 +88,8 @@ bool GroupPacking::rest_fits(std::size_t depth) const {
 }
 
 void GroupPacking::descend(std::size_t depth) {
-  if (--steps_left_ <= 0 || best_ <= bound_) return;
-  if (depth == order_.size()) {
-    if (empty_nodes_ > 0) return;
-    best_ = 0;
-    for (std::size_t n = 0; n < nodes_.size(); ++n)
-      if (nodes_[n].num_ranks > 0) best_ = std::max(best_, load_after(n, 0));
-    best_node_of_ = node_of_;
-    return;
-  }
+  if (--steps_left_ <= 0 || (judge_ == nullptr && best_ <= bound_)) return;
+  if (depth == order_.size()) return arrive();
   if (!rest_fits(depth)) return;
   const auto group = static_cast<std::size_t>(order_[depth]);
   const std::span<std::int32_t> tries = std::span(by_load_).subspan(depth * nodes_.size(), nodes_.size());
@@ -93,23 +100,48 @@ void GroupPacking::descend(std::size_t depth) {
   std::ranges::sort(tries, [&](std::int32_t a, std::int32_t b) {
     return after(a) != after(b) ? after(a) < after(b) : a < b;
   });
-  for (std::size_t t = 0; t < tries.size(); ++t) {
+  for (std::size_t t = 0; t < tries.size() && after(tries[t]) < best_; ++t) {
     const auto n = static_cast<std::size_t>(tries[t]);
-    if (after(tries[t]) >= best_) break;
     if (held_[n] == nodes_[n].most_groups) continue;
-    const bool alike = t > 0 && [&] {
-      const auto before = static_cast<std::size_t>(tries[t - 1]);
-      return load_[before] == load_[n] && held_[before] == held_[n] &&
-             nodes_[before].num_ranks == nodes_[n].num_ranks &&
-             nodes_[before].most_groups == nodes_[n].most_groups;
-    }();
-    if (alike) continue;
+    if (t > 0 && alike(static_cast<std::size_t>(tries[t - 1]), n)) continue;
     node_of_[group] = tries[t];
     load_[n] += group_loads_[group];
     empty_nodes_ -= held_[n]++ == 0;
     descend(depth + 1);
     empty_nodes_ += --held_[n] == 0;
     load_[n] -= group_loads_[group];
+  }
+}
+
+bool GroupPacking::alike(std::size_t a, std::size_t b) const {
+  return load_[a] == load_[b] && held_[a] == held_[b] && nodes_[a].num_ranks == nodes_[b].num_ranks &&
+         nodes_[a].most_groups == nodes_[b].most_groups;
+}
+
+void GroupPacking::arrive() {
+  if (empty_nodes_ > 0) return;
+  number_nodes();
+  if (judge_ != nullptr) {
+    best_ = --visits_left_ > 0 ? (*judge_)(numbered_) : 0;
+    return;
+  }
+  best_ = 0;
+  for (std::size_t n = 0; n < nodes_.size(); ++n)
+    if (nodes_[n].most_groups > 0) best_ = std::max(best_, load_after(n, 0));
+  best_node_of_ = numbered_;
+}
+
+// Nodes that are alike are numbered by the first group they hold, so that little moves from one placement to
+// the next, and nothing where each has one group.
+void GroupPacking::number_nodes() {
+  numbered_ = node_of_;
+  if (!nodes_alike_) return;
+  number_.assign(nodes_.size(), -1);
+  std::int32_t next = 0;
+  for (std::int32_t& node : numbered_) {
+    std::int32_t& number = number_[static_cast<std::size_t>(node)];
+    if (number < 0) number = next++;
+    node = number;
   }
 }
 

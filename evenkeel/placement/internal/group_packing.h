@@ -5,9 +5,13 @@
 // Cost        few groups: all that matter of their partitions; otherwise cut off after a number of steps.
 // Guarantee   optimal, and `bound()` is its value, unless cut off; then `bound()` is the mean or the largest
 //             group's.
+//
+// What a node's ranks bear can be more than the mean of the node: visit_below() lists all packings for
+// somebody who knows.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -25,18 +29,23 @@ class GroupPacking {
   // Every node that has slots gets a group or more. Throws Infeasible where that, or room for all, cannot be.
   void solve(std::span<const FixedLoad> group_loads, std::span<const Node> nodes);
 
+  // After solve(): shows every packing (one of those that are alike) whose nodes are all below `limit` per
+  // rank. `judge` returns the limit from there on. False: cut off, some were not shown.
+  using Judge = std::function<double(std::span<const std::int32_t> node_of_group)>;
+  bool visit_below(double limit, const Judge& judge);
+
   std::span<const std::int32_t> node_of_group() const { return best_node_of_; }
   // Of the largest load per rank of a node, in FixedLoad; nobody goes below.
   double bound() const { return bound_; }
-  double load_per_rank() const { return best_; }
 
  private:
   double lowest_conceivable() const;
   void keep_order();
-  bool in_order_is_optimal() const;
   void descend(std::size_t depth);
+  void arrive();
+  void number_nodes();
   bool rest_fits(std::size_t depth) const;
-  bool seen_alike(std::size_t position) const;
+  bool alike(std::size_t a, std::size_t b) const;
   double load_after(std::size_t node, FixedLoad added) const {
     return static_cast<double>(load_[node] + added) / nodes_[node].num_ranks;
   }
@@ -49,8 +58,13 @@ class GroupPacking {
   std::vector<std::int32_t> held_;     // [nodes] groups
   std::vector<std::int32_t> node_of_;  // [groups]
   std::vector<std::int32_t> best_node_of_;
-  std::vector<std::int32_t> by_load_;  // [depth, nodes] scratch
+  std::vector<std::int32_t> by_load_;   // [depth, nodes] scratch
+  std::vector<std::int32_t> number_;    // [nodes]
+  std::vector<std::int32_t> numbered_;  // [groups]
+  const Judge* judge_ = nullptr;
+  bool nodes_alike_ = false;
   std::int64_t steps_left_ = 0;
+  int visits_left_ = 0;
   int empty_nodes_ = 0;  // that must have a group
   double best_ = 0;
   double bound_ = 0;

@@ -1,12 +1,19 @@
 #include "evenkeel/placement/internal/layer_replicas.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
+
+#include "evenkeel/base/error.h"
 
 namespace evenkeel {
 
 namespace {
 
+// Another grouping is worth its time where ranks are further above the bound of their node than this: 1 part
+// in 2^10.
+constexpr int kGroupingToleranceBits = 10;
 // What rounding to FixedLoad can add to a bound, at most.
 constexpr double kRounding = 1e-9;
 
@@ -14,7 +21,8 @@ constexpr double kRounding = 1e-9;
 
 LayerReplicas::LayerReplicas(const ReplicaProblem& problem)
     : num_groups_(static_cast<std::size_t>(problem.num_groups)),
-      group_size_(static_cast<std::size_t>(problem.num_experts / problem.num_groups)) {
+      group_size_(static_cast<std::size_t>(problem.num_experts / problem.num_groups)),
+      repeats_(problem.repeats) {
   const std::int64_t ranks = problem.num_ranks;
   for (std::int64_t r = 0; r < ranks; ++r)
     rooms_.push_back(
@@ -39,6 +47,10 @@ void LayerReplicas::lay_out_nodes(const ReplicaProblem& problem) {
     for (std::size_t r = 0; r < node.num_ranks; ++r)
       node.num_slots += static_cast<std::size_t>(rooms_[node.first_rank + r]);
     slot += node.num_slots;
+    if (num_groups_ > 1 && node.num_slots > 0 && node.num_slots < group_size_)
+      throw Infeasible(
+          fmt::format("node {} has {} slots, fewer than the {} experts of a group, which stay together", n,
+                      node.num_slots, group_size_));
     nodes_.push_back(node);
     group_nodes_.push_back({.num_ranks = static_cast<std::int32_t>(node.num_ranks),
                             .most_groups = static_cast<std::int32_t>(node.num_slots / group_size_)});
@@ -60,10 +72,8 @@ LayerQuality LayerReplicas::solve(std::span<const double> loads, double total,
 
 FixedLoad LayerReplicas::solve_flat(std::span<std::int32_t> expert_in_slot) {
   const Pool pool{fixed_, rooms_, static_cast<int>(expert_in_slot.size())};
-  pool_.solve(pool, 0, true);
-  for (std::size_t slot = 0; slot < expert_in_slot.size(); ++slot)
-    expert_in_slot[slot] = pool_.expert_in(slot);
-  std::ranges::copy(pool_.counts(), counts_.begin());
+  pool_.solve(pool, 0, repeats_);
+  std::ranges::copy(pool_.expert_in(), expert_in_slot.begin());
   return pool_.bound();
 }
 
@@ -73,9 +83,33 @@ FixedLoad LayerReplicas::solve_groups(std::span<std::int32_t> expert_in_slot) {
         std::reduce(fixed_.begin() + static_cast<std::ptrdiff_t>(g * group_size_),
                     fixed_.begin() + static_cast<std::ptrdiff_t>((g + 1) * group_size_), FixedLoad{0});
   packing_.solve(group_loads_, group_nodes_);
+  const auto node_bound = static_cast<FixedLoad>(packing_.bound());
+  const Outcome first = solve_nodes(packing_.node_of_group(), expert_in_slot);
+  if (first.heaviest <= node_bound + (node_bound >> kGroupingToleranceBits)) return node_bound;
+  return std::max(node_bound, try_other_groupings(first, expert_in_slot));
+}
+
+FixedLoad LayerReplicas::try_other_groupings(Outcome best, std::span<std::int32_t> expert_in_slot) {
+  other_.resize(expert_in_slot.size());
+  FixedLoad bound = best.heaviest;  // of all groupings; those not shown cannot be below it
+  const bool all = packing_.visit_below(static_cast<double>(best.heaviest),
+                                        [&](std::span<const std::int32_t> node_of_group) {
+                                          const Outcome outcome = solve_nodes(node_of_group, other_);
+                                          bound = std::min(bound, outcome.bound);
+                                          if (outcome.heaviest < best.heaviest) {
+                                            best = outcome;
+                                            std::ranges::copy(other_, expert_in_slot.begin());
+                                          }
+                                          return static_cast<double>(best.heaviest);
+                                        });
+  return all ? std::min(bound, best.heaviest) : 0;
+}
+
+LayerReplicas::Outcome LayerReplicas::solve_nodes(std::span<const std::int32_t> node_of_group,
+                                                  std::span<std::int32_t> expert_in_slot) {
   std::ranges::fill(node_load_, 0);
   for (std::size_t g = 0; g < num_groups_; ++g)
-    node_load_[static_cast<std::size_t>(packing_.node_of_group()[g])] += group_loads_[g];
+    node_load_[static_cast<std::size_t>(node_of_group[g])] += group_loads_[g];
   std::iota(by_load_.begin(), by_load_.end(), std::size_t{0});
   std::ranges::sort(by_load_, [&](std::size_t a, std::size_t b) {
     const auto per_rank = [&](std::size_t n) {
@@ -83,34 +117,40 @@ FixedLoad LayerReplicas::solve_groups(std::span<std::int32_t> expert_in_slot) {
     };
     return per_rank(a) != per_rank(b) ? per_rank(a) > per_rank(b) : a < b;
   });
-  const auto bound = static_cast<FixedLoad>(packing_.bound());
-  FixedLoad target = bound;
-  for (std::size_t node : by_load_) target = std::max(target, solve_node(node, target, expert_in_slot));
-  return bound;
+  Outcome outcome;
+  for (std::size_t node : by_load_) {
+    if (nodes_[node].num_slots == 0) continue;
+    const FixedLoad heaviest = solve_node(node, node_of_group, outcome.heaviest, expert_in_slot);
+    outcome.heaviest = std::max(outcome.heaviest, heaviest);
+    outcome.bound = std::max(outcome.bound, pool_.bound());
+  }
+  return outcome;
 }
 
-FixedLoad LayerReplicas::solve_node(std::size_t n, FixedLoad target, std::span<std::int32_t> expert_in_slot) {
+FixedLoad LayerReplicas::solve_node(std::size_t n, std::span<const std::int32_t> node_of_group,
+                                    FixedLoad target, std::span<std::int32_t> expert_in_slot) {
   const Node& node = nodes_[n];
   local_.clear();
   global_.clear();
-  for (std::size_t e = 0; e < fixed_.size(); ++e)
-    if (packing_.node_of_group()[e / group_size_] == static_cast<std::int32_t>(n)) {
+  for (std::size_t g = 0; g < num_groups_; ++g) {
+    if (node_of_group[g] != static_cast<std::int32_t>(n)) continue;
+    for (std::size_t e = g * group_size_; e < (g + 1) * group_size_; ++e) {
       local_.push_back(fixed_[e]);
       global_.push_back(static_cast<std::int32_t>(e));
     }
-  if (local_.empty()) return 0;
+  }
   const Pool pool{local_, std::span(rooms_).subspan(node.first_rank, node.num_ranks),
                   static_cast<int>(node.num_slots)};
-  const FixedLoad heaviest = pool_.solve(pool, target, true);
+  const FixedLoad heaviest = pool_.solve(pool, target, repeats_);
   for (std::size_t slot = 0; slot < node.num_slots; ++slot)
-    expert_in_slot[node.first_slot + slot] = global_[static_cast<std::size_t>(pool_.expert_in(slot))];
-  for (std::size_t e = 0; e < global_.size(); ++e)
-    counts_[static_cast<std::size_t>(global_[e])] = pool_.counts()[e];
+    expert_in_slot[node.first_slot + slot] = global_[static_cast<std::size_t>(pool_.expert_in()[slot])];
   return heaviest;
 }
 
 double LayerReplicas::max_over_mean(std::span<const double> loads, double total,
                                     std::span<const std::int32_t> expert_in_slot) {
+  std::ranges::fill(counts_, 0);
+  for (std::int32_t e : expert_in_slot) ++counts_[static_cast<std::size_t>(e)];
   for (std::size_t e = 0; e < loads.size(); ++e) share_[e] = loads[e] / counts_[e];
   double heaviest = 0;
   std::size_t slot = 0;

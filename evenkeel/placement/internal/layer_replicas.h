@@ -35,15 +35,25 @@ class LayerReplicas {
     std::size_t num_slots = 0;
   };
 
+  struct Outcome {
+    FixedLoad heaviest = 0;
+    FixedLoad bound = 0;
+  };
+
   void lay_out_nodes(const ReplicaProblem& problem);
   FixedLoad solve_flat(std::span<std::int32_t> expert_in_slot);
   FixedLoad solve_groups(std::span<std::int32_t> expert_in_slot);
-  FixedLoad solve_node(std::size_t node, FixedLoad target, std::span<std::int32_t> expert_in_slot);
+  // All nodes, the most loaded first, each only as far as it would be the heaviest.
+  Outcome solve_nodes(std::span<const std::int32_t> node_of_group, std::span<std::int32_t> expert_in_slot);
+  FixedLoad try_other_groupings(Outcome best, std::span<std::int32_t> expert_in_slot);
+  FixedLoad solve_node(std::size_t node, std::span<const std::int32_t> node_of_group, FixedLoad target,
+                       std::span<std::int32_t> expert_in_slot);
   double max_over_mean(std::span<const double> loads, double total,
                        std::span<const std::int32_t> expert_in_slot);
 
   std::size_t num_groups_;
   std::size_t group_size_;
+  bool repeats_;
   std::vector<std::int32_t> rooms_;
   std::vector<Node> nodes_;
   std::vector<GroupPacking::Node> group_nodes_;
@@ -54,6 +64,7 @@ class LayerReplicas {
   std::vector<FixedLoad> node_load_;    // [nodes]
   std::vector<FixedLoad> local_;        // loads of a node's experts
   std::vector<std::int32_t> global_;    // and their ids
+  std::vector<std::int32_t> other_;     // [S] another grouping's slots
   std::vector<std::int32_t> counts_;    // [E]
   std::vector<double> share_;           // [E] the load of one copy
   GroupPacking packing_;

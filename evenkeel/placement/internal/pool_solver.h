@@ -1,7 +1,10 @@
 // Redundant experts in one pool: the ranks that share their experts, all ranks (flat) or those of one node.
 //
-// Method      counts that make the largest copy smallest (CopyCounts), then RankPacking.
-// Bound       no rank is below the mean, nor below the smallest possible largest copy.
+// Method      counts that make the largest copy smallest (CopyCounts), then RankPacking: single exchanges,
+//             then pairs while they pay and a limit of work lasts. A small pool is searched whole
+//             (SmallPool).
+// Bound       no rank is below the mean, nor below the smallest possible largest copy; a small pool's is its
+//             optimum.
 #pragma once
 
 #include <cstdint>
@@ -10,29 +13,31 @@
 
 #include "evenkeel/placement/internal/copy_counts.h"
 #include "evenkeel/placement/internal/rank_packing.h"
+#include "evenkeel/placement/internal/small_pool.h"
 
 namespace evenkeel {
 
-struct Pool {
-  std::span<const FixedLoad> loads;     // of its experts, [0, E)
-  std::span<const std::int32_t> rooms;  // slots of its ranks; together at least E
-  int num_slots = 0;                    // the sum of rooms
-};
-
 class PoolSolver {
  public:
-  // Until no rank is above `target`, or as far as the search goes. Returns the heaviest rank's load.
-  FixedLoad solve(const Pool& pool, FixedLoad target, bool distinct);
+  // Until no rank is above `target`, or as far as the search goes. Returns the heaviest rank's load. An
+  // expert is on a rank once only, if the pool has as many experts as a rank has slots; with `repeats`, twice
+  // where that is found to be lighter.
+  FixedLoad solve(const Pool& pool, FixedLoad target, bool repeats);
   // Of the pool last solved: no placement of its experts has a lighter heaviest rank (but for rounding).
   FixedLoad bound() const { return bound_; }
   // The expert in each slot, rank after rank.
-  std::int32_t expert_in(std::size_t slot) const { return packing_.expert_in(slot); }
-  std::span<const std::int32_t> counts() const { return counts_.counts(); }
+  std::span<const std::int32_t> expert_in() const { return expert_in_; }
 
  private:
+  FixedLoad attempt(const Pool& pool, FixedLoad target, int most_copies, bool distinct);
+  bool search_whole(const Pool& pool, FixedLoad& heaviest, bool distinct);
+  void keep();
+
   CopyCounts counts_;
   RankPacking packing_;
+  SmallPool small_;
   FixedLoad bound_ = 0;
+  std::vector<std::int32_t> expert_in_;
 };
 
 }  // namespace evenkeel

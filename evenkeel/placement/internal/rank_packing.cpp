@@ -63,8 +63,8 @@ void RankPacking::largest_first() {
              experts_[item_in_[begin_[rank] + filled_[rank] - 1]] == experts_[item];
     };
     aside_.clear();
+    stepped_aside_ |= distinct_ && has_copy(heap_.front() & kRankMask);
     while (distinct_ && heap_.size() > 1 && has_copy(heap_.front() & kRankMask)) {
-      stepped_aside_ = true;
       aside_.push_back(heap_.front());
       std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
       heap_.pop_back();
@@ -92,9 +92,19 @@ bool RankPacking::holds(std::size_t rank, std::int32_t expert, std::size_t excep
 void RankPacking::separate_copies() {
   for (std::size_t item = 0; item < loads_.size(); ++item)
     if (several_[item] != 0 && holds(rank_of_[item], experts_[item], item) && !separate(item)) {
-      deal_in_turn();
+      if (rooms_differ_by_one()) deal_in_turn();
       return;
     }
+}
+
+bool RankPacking::rooms_differ_by_one() const {
+  std::size_t least = items_of(0).size();
+  std::size_t most = least;
+  for (std::size_t rank = 1; rank < rank_load_.size(); ++rank) {
+    least = std::min(least, items_of(rank).size());
+    most = std::max(most, items_of(rank).size());
+  }
+  return most - least <= 1;
 }
 
 bool RankPacking::separate(std::size_t item) {
@@ -174,6 +184,54 @@ FixedLoad RankPacking::exchange(FixedLoad target) {
     if (swap.heavier >= rank_load_[rank]) return rank_load_[rank];
     swap_items(swap.mine, swap.other);
   }
+}
+
+bool RankPacking::may_swap_pairs(const Pair& mine, const Pair& other) const {
+  if (!distinct_) return true;
+  const auto stays_away = [&](const Pair& moved, const Pair& leaving, std::uint32_t item) {
+    if (several_[item] == 0) return true;
+    for (std::uint32_t held : items_of(rank_of_[leaving.first]))
+      if (held != leaving.first && held != leaving.second && experts_[held] == experts_[item]) return false;
+    return experts_[moved.first] != experts_[moved.second];
+  };
+  return stays_away(mine, other, mine.first) && stays_away(mine, other, mine.second) &&
+         stays_away(other, mine, other.first) && stays_away(other, mine, other.second);
+}
+
+void RankPacking::list_pairs(std::size_t rank, std::vector<Pair>& pairs) const {
+  pairs.clear();
+  const auto items = items_of(rank);
+  for (std::size_t a = 0; a < items.size(); ++a)
+    for (std::size_t b = a + 1; b < items.size(); ++b)
+      pairs.push_back({loads_[items[a]] + loads_[items[b]], items[a], items[b]});
+}
+
+bool RankPacking::exchange_pair(FixedLoad target) {
+  const std::size_t rank = heaviest();
+  const FixedLoad load = rank_load_[rank];
+  list_pairs(rank, my_pairs_);
+  Pair mine;
+  Pair theirs;
+  FixedLoad best = load;
+  for (std::size_t other = 0; other < rank_load_.size() && best > target; ++other) {
+    const FixedLoad apart = load - rank_load_[other];
+    if (apart <= 0) continue;
+    list_pairs(other, other_pairs_);
+    for (const Pair& b : other_pairs_)
+      for (const Pair& a : my_pairs_) {
+        const FixedLoad moved = a.load - b.load;
+        if (moved <= load - best || moved >= apart) continue;
+        const FixedLoad heavier = std::max(load - moved, rank_load_[other] + moved);
+        if (heavier >= best || !may_swap_pairs(a, b)) continue;
+        best = heavier;
+        mine = a;
+        theirs = b;
+      }
+  }
+  if (best >= load) return false;
+  swap_items(mine.first, theirs.first);
+  swap_items(mine.second, theirs.second);
+  return true;
 }
 
 }  // namespace evenkeel

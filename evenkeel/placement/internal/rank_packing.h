@@ -4,10 +4,13 @@
 // Method      largest first onto the lightest rank with room, never beside a copy of the same expert where
 //             that can be avoided; then exchanges of one copy of the heaviest rank for one of another.
 //             The copies stay listed by load, so the partners of a useful exchange stand beside the copy
-//             that leaves, and are found by walking the list until the difference is too large.
-// Cost        S log P to fill; an exchange walks the few copies whose load is within the spread of the ranks.
-// Guarantee   every slot filled, experts on distinct ranks when `distinct` can be had; no exchange makes the
-//             heavier of its two ranks heavier.
+//             that leaves, and are found by walking the list until the difference is too large. On request
+//             two copies for two.
+// Cost        S log P to fill; an exchange walks the few copies whose load is within the spread of the ranks;
+//             of pairs, P (S / P)^4 / 4.
+// Guarantee   every slot filled; with `distinct`, experts on distinct ranks, if ranks differ by a slot at
+// most
+//             (else where exchanges find a way); no exchange makes the heavier of its two ranks heavier.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +29,9 @@ class RankPacking {
             std::span<const std::int32_t> rooms, bool distinct);
   // Exchanges until no rank is above `target` or none helps. Returns the load of the heaviest rank.
   FixedLoad exchange(FixedLoad target);
+  // Exchanges two copies of the heaviest rank for two of another, the best such; false where none helps.
+  // For ranks where single exchanges have come to an end.
+  bool exchange_pair(FixedLoad target);
 
   FixedLoad heaviest_load() const { return rank_load_[heaviest()]; }
   // The largest-first filling met a rank that held the expert already.
@@ -41,6 +47,12 @@ class RankPacking {
     FixedLoad heavier = 0;  // of the two ranks, afterwards
   };
 
+  struct Pair {
+    FixedLoad load = 0;
+    std::uint32_t first = 0;
+    std::uint32_t second = 0;
+  };
+
   std::size_t heaviest() const;
   std::span<const std::uint32_t> items_of(std::size_t rank) const {
     return std::span(item_in_).subspan(begin_[rank], begin_[rank + 1] - begin_[rank]);
@@ -50,10 +62,13 @@ class RankPacking {
   void largest_first();
   void deal_in_turn();
   void separate_copies();
+  bool rooms_differ_by_one() const;
   bool separate(std::size_t item);
   bool holds(std::size_t rank, std::int32_t expert, std::size_t except_item) const;
   bool may_swap(std::size_t a, std::size_t b) const;
   void swap_items(std::size_t a, std::size_t b);
+  void list_pairs(std::size_t rank, std::vector<Pair>& pairs) const;
+  bool may_swap_pairs(const Pair& mine, const Pair& other) const;
   Swap best_swap(std::size_t rank, FixedLoad target) const;
 
   std::span<const FixedLoad> loads_;
@@ -69,6 +84,8 @@ class RankPacking {
   std::vector<FixedLoad> rank_load_;    // [ranks]
   std::vector<std::uint64_t> heap_;     // ranks with room, the lightest first
   std::vector<std::uint64_t> aside_;
+  std::vector<Pair> my_pairs_;
+  std::vector<Pair> other_pairs_;
 };
 
 }  // namespace evenkeel

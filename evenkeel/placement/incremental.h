@@ -1,0 +1,50 @@
+// Moving few experts: from the placement that is live, the best one that needs no more than some number of
+// weight transfers.
+//
+// Problem     minimise the sum over layers of max/mean of the ranks' loads (an expert's load split evenly
+// over its
+//             copies), where at most max_moves pairs (layer, expert and rank) are homes that were none
+//             before: each is one expert's weights to send. Dropping a copy is free. A rank keeps as many
+//             slots as it has.
+// Method      each layer by itself: a path of steps that relieve its heaviest rank, each with its cost and
+// what it
+//             leaves. Steps: an exchange of two copies (2 moves), a copy given up for one of another expert
+//             (1), a copy into a free slot (1). Beside it the placement that replicate()'s search finds
+//             without regard to moves, its ranks numbered to keep what they can. Then moves go to the layers
+//             in the order of benefit per move along the lower hulls of what each layer offers.
+// Cost        a step of a layer: slots x experts of the heaviest rank, a few microseconds to a few tens.
+// Guarantee   never more moves than allowed, never a layer worse than it was; with moves enough every layer
+// is at
+//             least as balanced as the search without regard to moves makes it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "evenkeel/plan/placement.h"
+
+namespace evenkeel {
+
+struct IncrementalProblem {
+  const Placement& current;
+  std::span<const double> loads;  // [L, E], 0 or more, finite
+  int max_moves = 0;
+  // Above 1: ranks of a node are consecutive, and copies stay on the nodes where their expert has one now.
+  int num_nodes = 1;
+  // [P] slots of a rank in each layer; empty: as many as it has homes in that layer.
+  std::vector<std::int32_t> slots_per_rank = {};
+};
+
+struct IncrementalResult {
+  Placement placement;
+  int moves = 0;
+  std::vector<int> moves_of_layer;           // [L]
+  std::vector<double> max_over_mean_before;  // [L]
+  std::vector<double> max_over_mean;         // [L]
+};
+
+// Throws InvalidArgument: loads that do not fit or are negative, max_moves below 0, fewer slots than homes.
+IncrementalResult place_incrementally(const IncrementalProblem& problem);
+
+}  // namespace evenkeel

@@ -1,0 +1,23 @@
+// A layer placed without regard to moves, then its ranks numbered so that as many homes as possible stay.
+//
+// Method      PoolSolver on the slots that there are, node by node; of ranks with as many slots in a node,
+// pairs
+//             (new, old) are matched by decreasing number of experts in common.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "evenkeel/plan/placement.h"
+
+namespace evenkeel {
+
+// [E] ranks of each expert; empty where an expert is at home on several nodes, so that nodes cannot be placed
+// one by one, or where ranks have so unlike slots that no packing was found.
+std::vector<std::vector<std::int32_t>> fresh_homes(const LayerPlacement& before,
+                                                   std::span<const double> loads,
+                                                   std::span<const std::int32_t> slots_per_rank,
+                                                   std::span<const std::int32_t> node_of_rank);
+
+}  // namespace evenkeel
