@@ -5,7 +5,7 @@ set_property(CACHE EVENKEEL_HIGHS PROPERTY STRINGS AUTO ON OFF)
 
 set(EVENKEEL_HAS_HIGHS OFF)
 if(NOT EVENKEEL_HIGHS STREQUAL "OFF")
-  find_package(highs 1.11 CONFIG QUIET
+  find_package(highs 1.11 CONFIG QUIET GLOBAL  # embedded, evenkeel is linked from other folders too
                HINTS "$ENV{EVENKEEL_HIGHS_ROOT}" "${CMAKE_CURRENT_LIST_DIR}/../build/highs")
   if(TARGET highs::highs)
     set(EVENKEEL_HAS_HIGHS ON)
