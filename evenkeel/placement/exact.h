@@ -1,17 +1,15 @@
 // Placement by integer programming: MoETuner's two programs and their joint form, solved to a proven gap.
 //
-// Problem     as in problem.h: clusters of nearly equal load (Eq. 1-7), a rank for every cluster (Eq. 8-15),
-// or
-//             both at once in predicted milliseconds.
-// Method      HiGHS, on linear programs written down term by term (exact/internal/*_program.h). Where a
-// method of our own
-//             ends sooner with a proof, it is used instead: subsets for up to some 18 experts, permutations
-//             for up to 6 ranks, each exchange alone where links are alike.
-// Cost        exponential at worst; one thread. What a program does not finish in time comes back as it is.
-// Guarantee   never worse than `start`; objective recomputed from the answer itself; nobody goes below the
-// bound (within
-//             1e-6 of it, the solver's tolerance); proven_optimal where the two meet.
-// Source      MoETuner (arXiv 2502.06643), Section 4.2; readings and departures: docs/placement.md.
+// Problem     as in problem.h: clusters of nearly equal load (Eq. 1-7), a rank for every cluster
+//             (Eq. 8-15), or both at once in predicted milliseconds.
+// Method      HiGHS, on linear programs written down term by term (exact/internal/*_program.h). Where
+//             a method of our own ends with a proof sooner, it is used: subsets for up to some 18
+//             experts, permutations for up to 6 ranks, each exchange alone where links are alike.
+// Cost        exponential at worst; one thread. What does not end in time comes back as it is.
+// Guarantee   never worse than `start`; the objective is recomputed from the answer itself; nobody
+//             goes below the bound (within 1e-6 of it, the solver's tolerance); proven_optimal where
+//             the two meet.
+// Source      MoETuner (arXiv 2502.06643), Section 4.2; readings: docs/placement.md.
 #pragma once
 
 #include "evenkeel/placement/problem.h"

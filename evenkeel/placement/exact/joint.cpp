@@ -1,12 +1,10 @@
 // Balance and traffic in one linear program, in predicted milliseconds: experts directly on ranks.
 //
-// Method      rank_program.h with experts as items: E P binaries a layer, E P^2 flows a step, each layer's
-// slowest rank
-//             and slowest pair of ranks as its cost. Under dispatch_combine with equal sizes, layers are
-//             independent and solved one by one.
-// Limits      for small E P. Above `most_columns` the program is not tried: the start comes back, with the
-// bound that
-//             compute and latency alone give.
+// Method      rank_program.h with experts as items: E P binaries a layer, E P^2 flows a step, each
+//             layer's slowest rank and slowest pair of ranks as its cost. Under dispatch_combine with
+//             equal sizes, layers are independent and solved one by one.
+// Limits      for small E P. Above `most_columns` the program is not tried: the start comes back, with
+//             the bound that compute and latency alone give.
 #include <fmt/format.h>
 
 #include <algorithm>

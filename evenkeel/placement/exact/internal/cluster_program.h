@@ -1,12 +1,17 @@
 // MoETuner's first program, term by term, for some of the layers at once.
 //
-//   x[c,e,l] in {0,1}                 expert e of layer l is in cluster c
-//   d[c,l] >= +-(P T[c,l] - total)    the absolute value of Eq. 1, times P so that all numbers are whole; Eq.
-//   3 T[c,l] = sum_e load[e,l] x[c,e,l] Eq. 6, and Eq. 2 without its sum over t min sum d Eq. 4, 5 least <=
-//   sum_e x[c,e,l] <= most   Eq. 7, or equal sizes sum_c x[c,e,l] = 1                not in the paper, and
-//   needed
-// Clusters of one layer have no names. Unless layers are tied, cluster c may be taken to begin after cluster
-// c-1 in the order of experts, which cuts P! copies of every answer down to one.
+//   x[c,e,l] in {0,1}                    expert e of layer l is in cluster c
+//   T[c,l] = sum_e load[e,l] x[c,e,l]    Eq. 6, and Eq. 2 without its sum over t
+//
+//   d[c,l] >= +-(P T[c,l] - total)       the absolute value of Eq. 1 with the mean of Eq. 3, times P
+//                                        so that all numbers are whole
+//
+//   min sum d                            Eq. 4, 5
+//   least <= sum_e x[c,e,l] <= most      Eq. 7, or equal sizes
+//   sum_c x[c,e,l] = 1                   not in the paper, and needed
+//
+// Clusters of one layer have no names. Unless layers are tied, cluster c may be taken to begin after
+// cluster c-1 in the order of experts, which cuts P! copies of every answer down to one.
 #pragma once
 
 #include <cstdint>

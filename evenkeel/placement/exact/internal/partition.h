@@ -1,11 +1,9 @@
 // One layer of program 1: its experts in P clusters of nearly equal load.
 //
-// Problem     minimise sum over clusters of |P load - total| (P times Eq. 1), cluster c having
-// least[c]..most[c]
-//             experts.
-// Method      a dynamic program over subsets where it is small; HiGHS otherwise. On 16 experts in 4 clusters
-// the first
-//             takes 0.02 s, the second 0.3 s.
+// Problem     minimise the sum over clusters of |P load - total| (P times Eq. 1), cluster c having
+//             least[c]..most[c] experts.
+// Method      a dynamic program over subsets where it is small; HiGHS otherwise. On 16 experts in 4
+//             clusters the first takes 0.02 s, the second 0.3 s.
 // Cost        subsets: at most P 3^E / 2 steps and 2^E P numbers.
 #pragma once
 

@@ -1,19 +1,23 @@
-// Items on ranks, layer by layer, as a linear program: MoETuner's second program, where items are clusters,
-// and the joint one, where they are experts.
+// Items on ranks, layer by layer, as a linear program: MoETuner's second program, where items are
+// clusters, and the joint one, where they are experts.
 //
-//   y[i,g,l] in {0,1}                            item i of layer l is on rank g
-//   sum_g y[i,g,l] = 1                           Eq. 14
-//   least <= sum_i y[i,g,l] <= most              Eq. 15 (1 and 1), or how many experts a rank may hold
-//   total <= sum_{i,l} weight[i,l] y[i,g,l]      Eq. 13, where sizes differ
-//   flow[i,g1,g2]: what item i sends from g1 to g2, linear though Eq. 8 is a product of two y:
-//     sum_g2 flow[i,g1,g2] = (all that i sends) y[i,g1,l]
-//     sum_g1 flow[i,g1,g2] = sum_j amount[i,j] y[j,g2,l+1]
-//   With y whole, the first makes all flow but that from i's own rank zero, and then the second says it
-//   exactly. t[l] >= fixed[g1,g2] + per_unit[g1,g2] sum_i flow[i,g1,g2], min sum t           Eq. 8, its worst
-//   pair min sum of all per_unit x flow                                                  Eq. 8 to the letter
-// Cost   I P^2 flows for each step of I items: 512 at P = 8 in the second program. One variable for each
-// product would
-//        be I^2 P^2.
+//   y[i,g,l] in {0,1}                          item i of layer l is on rank g
+//   sum_g y[i,g,l] = 1                         Eq. 14
+//   least <= sum_i y[i,g,l] <= most            Eq. 15 (1 and 1), or how many experts a rank may hold
+//   total <= sum_{i,l} weight[i,l] y[i,g,l]    Eq. 13, where sizes differ
+//
+//   flow[i,g1,g2], what item i sends from g1 to g2, is linear though Eq. 8 is a product of two y:
+//   sum_g2 flow[i,g1,g2] = (all that i sends) y[i,g1,l]
+//   sum_g1 flow[i,g1,g2] = sum_j amount[i,j] y[j,g2,l+1]
+//
+//   t[l] >= fixed[g1,g2] + per_unit[g1,g2] sum_i flow[i,g1,g2]
+//   min sum_l t[l]                             Eq. 8, its worst pair
+//   min sum of per_unit x flow                 Eq. 8 to the letter
+//
+// With y whole, the first flow equation leaves only what i sends from its own rank, and the second
+// then says how much.
+// Cost   I P^2 flows for each step of I items: 512 at P = 8 in the second program, where one variable
+//        for each product would be I^2 P^2.
 #pragma once
 
 #include <span>
