@@ -1,6 +1,7 @@
 // Program 1 without an integer-program solver: layer by layer, then the totals of Eq. 13 where sizes are
 // free.
 #include <algorithm>
+#include <numeric>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/placement/fast.h"
@@ -8,6 +9,8 @@
 #include "evenkeel/placement/internal/equal_totals.h"
 #include "evenkeel/placement/internal/partition.h"
 #include "evenkeel/placement/internal/partition_exchange.h"
+#include "evenkeel/placement/internal/partition_search.h"
+#include "evenkeel/placement/internal/size_program.h"
 #include "evenkeel/placement/internal/size_rule.h"
 
 namespace evenkeel {
@@ -33,7 +36,9 @@ std::vector<PartitionTask> tasks_of(const PlacementProblem& problem, const std::
 // Layers apart from each other: Eq. 13 is not asked here.
 struct Layers {
   std::vector<Clusters> clusters;
-  Wide bound = 0;
+  std::vector<Wide> bounds;
+
+  Wide bound() const { return std::accumulate(bounds.begin(), bounds.end(), Wide{0}); }
 };
 
 Layers split_layers(const std::vector<PartitionTask>& tasks, const internal::Deadline& deadline) {
@@ -42,12 +47,12 @@ Layers split_layers(const std::vector<PartitionTask>& tasks, const internal::Dea
   for (const PartitionTask& task : tasks) {
     if (deadline.passed()) {
       layers.clusters.push_back(largest_first(task));
-      layers.bound += deviation_bound(task);
+      layers.bounds.push_back(deviation_bound(task));
       continue;
     }
     Partition partition = best_partition(task, steps);
     layers.clusters.push_back(std::move(partition.clusters));
-    layers.bound += partition.bound;
+    layers.bounds.push_back(partition.bound);
   }
   return layers;
 }
@@ -80,6 +85,24 @@ std::vector<Clusters> even_sizes(const PlacementProblem& problem, const SizeRule
   return split_layers(tasks, deadline).clusters;
 }
 
+// Sizes chosen together, so that Eq. 13 holds. Returns a bound of the problem with Eq. 13.
+Wide even_totals(const PlacementProblem& problem, const SizeRule& rule,
+                 const std::vector<PartitionTask>& tasks, const internal::Deadline& deadline,
+                 Layers& layers) {
+  const bool found = resize_to_totals(tasks, rule.total, layers.clusters);
+  if (found && deviation_of(tasks, layers.clusters) == layers.bound()) return layers.bound();
+  std::vector<Clusters> even = even_sizes(problem, rule, deadline);
+  if (!found || deviation_of(tasks, even) < deviation_of(tasks, layers.clusters)) layers.clusters = even;
+  const Wide known = deviation_of(tasks, layers.clusters);
+  const bool is_small = problem.profile.num_experts() <= internal::PartitionSearch::kMostExperts &&
+                        tasks.front().num_clusters() <= internal::SizeProgram::kMostClusters &&
+                        rule.ranks_alike();
+  if (known == layers.bound() || !is_small || deadline.passed()) return layers.bound();
+  internal::SizeProgram program(tasks, rule.total, layers.bounds, kSearchSteps / 64);
+  program.improve(known, layers.clusters);
+  return program.finished() ? deviation_of(tasks, layers.clusters) : layers.bound();
+}
+
 Clustering clustering_of(const std::vector<PartitionTask>& tasks, std::vector<Clusters> layers, Wide bound) {
   const Wide objective = deviation_of(tasks, layers);
   const double clusters = tasks.front().num_clusters();
@@ -96,12 +119,9 @@ Clustering cluster_fast(const PlacementProblem& problem, const SolveLimits& limi
   const SizeRule rule = internal::size_rule(problem);
   const std::vector<PartitionTask> tasks = tasks_of(problem, rule.least, rule.most);
   Layers layers = split_layers(tasks, deadline);
-  if (problem.sizes == ClusterSizes::free) {
-    const bool found = resize_to_totals(tasks, rule.total, layers.clusters);
-    std::vector<Clusters> even = even_sizes(problem, rule, deadline);
-    if (!found || deviation_of(tasks, even) < deviation_of(tasks, layers.clusters)) layers.clusters = even;
-  }
-  const Clustering clustering = clustering_of(tasks, std::move(layers.clusters), layers.bound);
+  Wide bound = layers.bound();
+  if (problem.sizes == ClusterSizes::free) bound = even_totals(problem, rule, tasks, deadline, layers);
+  Clustering clustering = clustering_of(tasks, std::move(layers.clusters), bound);
   deadline.report(clustering.objective, clustering.bound);
   return clustering;
 }

@@ -66,7 +66,7 @@ class JointCost {
   }
 
   const PlacementProblem& problem_;
-  std::size_t L_, E_, P_;
+  std::size_t num_layers_, num_experts_, num_ranks_;
   bool dispatch_;
   Homes homes_;
   std::vector<double> latency_ms_;         // [P, P]

@@ -16,16 +16,16 @@ RankSearch::RankSearch(const ClusterTraffic& traffic, const RankRule& rule, Traf
                        std::vector<Ranks> start)
     : traffic_(traffic),
       rule_(rule),
-      P_(static_cast<std::size_t>(traffic.num_ranks())),
+      num_ranks_(static_cast<std::size_t>(traffic.num_ranks())),
       dispatch_(model == TrafficModel::dispatch_combine),
       worst_(traffic.pairs() == PairObjective::worst_pair),
-      sources_(P_),
+      sources_(num_ranks_),
       ranks_(std::move(start)),
       lines_(traffic.num_exchanges()) {
   std::iota(sources_.begin(), sources_.end(), 0);
   for (const Ranks& ranks : ranks_) {
-    cluster_on_.emplace_back(P_);
-    for (std::size_t c = 0; c < P_; ++c) cluster_on_.back()[static_cast<std::size_t>(ranks[c])] = c;
+    cluster_on_.emplace_back(num_ranks_);
+    for (std::size_t c = 0; c < num_ranks_; ++c) cluster_on_.back()[static_cast<std::size_t>(ranks[c])] = c;
   }
   for (std::size_t exchange = 0; exchange < lines_.size(); ++exchange) refresh(exchange);
 }
@@ -56,8 +56,8 @@ void RankSearch::run(const Deadline& deadline) {
       improved |= swap_clusters(layer);
     }
     if (dispatch_) continue;
-    for (std::size_t one = 0; one < P_; ++one)
-      for (std::size_t other = one + 1; other < P_; ++other) {
+    for (std::size_t one = 0; one < num_ranks_; ++one)
+      for (std::size_t other = one + 1; other < num_ranks_; ++other) {
         if (deadline.passed()) return;
         improved |= swap_runs(one, other);
       }
@@ -66,8 +66,8 @@ void RankSearch::run(const Deadline& deadline) {
 
 bool RankSearch::swap_clusters(std::size_t layer) {
   bool improved = false;
-  for (std::size_t a = 0; a < P_; ++a)
-    for (std::size_t b = a + 1; b < P_; ++b) {
+  for (std::size_t a = 0; a < num_ranks_; ++a)
+    for (std::size_t b = a + 1; b < num_ranks_; ++b) {
       if (!may_swap(layer, a, b)) continue;
       const double change = receiving_change(layer, a, b) + sending_change(layer, a, b);
       if (change >= -kLeastGain * (1 + cost())) continue;
@@ -119,7 +119,7 @@ bool RankSearch::swap_balanced_runs(std::size_t one, std::size_t other) {
 }
 
 bool RankSearch::interchangeable(std::size_t one, std::size_t other) const {
-  for (std::size_t rank = 0; rank < P_; ++rank) {
+  for (std::size_t rank = 0; rank < num_ranks_; ++rank) {
     if (rank == one || rank == other) continue;
     if (traffic_.bandwidth(rank, one) != traffic_.bandwidth(rank, other)) return false;
     if (traffic_.bandwidth(one, rank) != traffic_.bandwidth(other, rank)) return false;
@@ -134,7 +134,7 @@ double RankSearch::receiving_change(std::size_t layer, std::size_t a, std::size_
   const std::size_t to_a = rank_of(layer, b);
   const std::size_t to_b = rank_of(layer, a);
   double cost = 0;
-  for (std::size_t c = 0; c < P_; ++c) {
+  for (std::size_t c = 0; c < num_ranks_; ++c) {
     const auto from = static_cast<std::size_t>(senders[c]);
     cost = join(cost, traffic_.at(exchange, c, a) / traffic_.bandwidth(from, to_a));
     cost = join(cost, traffic_.at(exchange, c, b) / traffic_.bandwidth(from, to_b));
@@ -148,7 +148,7 @@ double RankSearch::sending_change(std::size_t layer, std::size_t a, std::size_t 
   const std::size_t from_a = rank_of(layer, b);
   const std::size_t from_b = rank_of(layer, a);
   double cost = 0;
-  for (std::size_t c = 0; c < P_; ++c) {
+  for (std::size_t c = 0; c < num_ranks_; ++c) {
     const std::size_t to = rank_of(layer + 1, c);
     cost = join(cost, traffic_.at(layer, a, c) / traffic_.bandwidth(from_a, to));
     cost = join(cost, traffic_.at(layer, b, c) / traffic_.bandwidth(from_b, to));
@@ -176,11 +176,11 @@ void RankSearch::swap_ranks(std::size_t layer, std::size_t one, std::size_t othe
 
 void RankSearch::refresh(std::size_t exchange) {
   Lines& lines = lines_[exchange];
-  lines = {std::vector<double>(P_, 0.0), std::vector<double>(P_, 0.0), 0};
+  lines = {std::vector<double>(num_ranks_, 0.0), std::vector<double>(num_ranks_, 0.0), 0};
   const Ranks& senders = senders_of(exchange);
   const Ranks& receivers = ranks_[receiving_layer(exchange)];
-  for (std::size_t c1 = 0; c1 < P_; ++c1)
-    for (std::size_t c2 = 0; c2 < P_; ++c2) {
+  for (std::size_t c1 = 0; c1 < num_ranks_; ++c1)
+    for (std::size_t c2 = 0; c2 < num_ranks_; ++c2) {
       const double cost =
           traffic_.at(exchange, c1, c2) /
           traffic_.bandwidth(static_cast<std::size_t>(senders[c1]), static_cast<std::size_t>(receivers[c2]));

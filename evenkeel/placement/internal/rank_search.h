@@ -58,7 +58,7 @@ class RankSearch {
 
   const ClusterTraffic& traffic_;
   const RankRule& rule_;
-  std::size_t P_;
+  std::size_t num_ranks_;
   bool dispatch_;
   bool worst_;
   Ranks sources_;  // rank of each source under dispatch_combine: its own

@@ -1,0 +1,125 @@
+// Milliseconds to place all layers, by solver and by size: how cost grows with layers, experts and ranks.
+// Beside the time stands how good the answer is and what nobody can undercut: `objective` and `bound` of the
+// solver, and `gap_of_load`, their difference over all load (clusters) or over the objective (ranks, joint).
+//   build/release/bin/place_benchmark --benchmark_repetitions=5 --benchmark_report_aggregates_only=true
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "evenkeel/placement/fast.h"
+
+namespace evenkeel {
+namespace {
+
+struct Shape {
+  int layers;
+  int experts;
+  int ranks;
+};
+
+constexpr Shape kShapes[] = {{24, 32, 8},   {24, 128, 8},  {94, 128, 8},   {58, 256, 8},
+                             {58, 256, 16}, {58, 256, 32}, {116, 256, 32}, {61, 384, 64}};
+
+// Loads lognormal(0, 1), about 20,000 an expert; transitions as if layers were independent, but that some
+// pairs of experts meet more often than others.
+RoutingProfile make_profile(Shape shape, bool with_transitions) {
+  std::mt19937_64 random(1);
+  std::normal_distribution<> normal;
+  const auto L = static_cast<std::size_t>(shape.layers);
+  const auto E = static_cast<std::size_t>(shape.experts);
+  std::vector<double> weights(L * E);
+  for (double& weight : weights) weight = std::exp(normal(random));
+  std::vector<std::int64_t> loads;
+  for (double weight : weights) loads.push_back(std::llround(2e4 * weight));
+  std::vector<std::int64_t> transitions;
+  if (with_transitions) {
+    transitions.reserve((L - 1) * E * E);
+    for (std::size_t layer = 0; layer + 1 < L; ++layer)
+      for (std::size_t a = 0; a < E; ++a)
+        for (std::size_t b = 0; b < E; ++b) {
+          const bool often = random() % 16 == 0;
+          transitions.push_back(
+              std::llround(50 * weights[layer * E + a] * weights[(layer + 1) * E + b] * (often ? 8 : 1)));
+        }
+  }
+  return {shape.layers, shape.experts, std::move(loads), std::move(transitions)};
+}
+
+void report(benchmark::State& state, double objective, double bound, double scale) {
+  state.counters["objective"] = objective;
+  state.counters["bound"] = bound;
+  state.counters["gap_of_load"] = scale > 0 ? (objective - bound) / scale : 0;
+}
+
+const SourceCounts no_sources;
+
+void cluster(benchmark::State& state, Shape shape, ClusterSizes sizes) {
+  const RoutingProfile profile = make_profile(shape, false);
+  const Topology topology = Topology::uniform(1, shape.ranks);
+  const PlacementProblem problem{
+      .profile = profile, .topology = topology, .sizes = sizes, .sources = no_sources};
+  Clustering found;
+  for (auto _ : state) found = cluster_fast(problem);
+  const auto loads = profile.loads();
+  const auto all = std::accumulate(loads.begin(), loads.end(), std::int64_t{0});
+  report(state, found.objective, found.bound, static_cast<double>(all));
+}
+
+void assign(benchmark::State& state, Shape shape, bool two_level, PairObjective pairs) {
+  const RoutingProfile profile = make_profile(shape, true);
+  const Topology topology =
+      two_level ? Topology::uniform(2, shape.ranks / 2, {4, 0}, {1, 0}) : Topology::uniform(1, shape.ranks);
+  const PlacementProblem problem{
+      .profile = profile, .topology = topology, .pairs = pairs, .sources = no_sources};
+  const Clustering clustering = cluster_fast(problem);
+  RankAssignment found;
+  for (auto _ : state) found = assign_ranks_fast(problem, clustering);
+  report(state, found.objective, found.bound, found.objective);
+}
+
+void joint(benchmark::State& state, Shape shape, bool two_level) {
+  const RoutingProfile profile = make_profile(shape, true);
+  const Topology topology = two_level ? Topology::uniform(2, shape.ranks / 2, {400, 1}, {50, 5})
+                                      : Topology::uniform(1, shape.ranks, {400, 1});
+  const PlacementProblem problem{.profile = profile, .topology = topology, .sources = no_sources};
+  JointSolution found;
+  for (auto _ : state) found = place_jointly_fast(problem);
+  report(state, found.objective_ms, found.bound_ms, found.objective_ms);
+}
+
+template <class F>
+void add(const std::string& what, Shape shape, F run) {
+  const std::string name = what + "/layers:" + std::to_string(shape.layers) +
+                           "/experts:" + std::to_string(shape.experts) +
+                           "/ranks:" + std::to_string(shape.ranks);
+  benchmark::RegisterBenchmark(name.c_str(), run)->Unit(benchmark::kMillisecond)->MinTime(0.02);
+}
+
+void register_all() {
+  for (const Shape shape : kShapes) {
+    add("clusters/equal", shape, [=](auto& state) { cluster(state, shape, ClusterSizes::equal); });
+    add("clusters/free", shape, [=](auto& state) { cluster(state, shape, ClusterSizes::free); });
+    for (bool two_level : {false, true}) {
+      const std::string links = two_level ? "/two_level" : "/uniform";
+      add("ranks/worst_pair" + links, shape,
+          [=](auto& state) { assign(state, shape, two_level, PairObjective::worst_pair); });
+      add("ranks/total" + links, shape,
+          [=](auto& state) { assign(state, shape, two_level, PairObjective::total); });
+      add("joint" + links, shape, [=](auto& state) { joint(state, shape, two_level); });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace evenkeel
+
+int main(int argc, char** argv) {
+  evenkeel::register_all();
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+}
