@@ -27,7 +27,7 @@ constexpr Shape kShapes[] = {{24, 32, 8},   {24, 128, 8},  {94, 128, 8},   {58, 
 
 // Loads lognormal(0, 1), about 20,000 an expert; transitions as if layers were independent, but that some
 // pairs of experts meet more often than others.
-RoutingProfile make_profile(Shape shape, bool with_transitions) {
+RoutingProfile make_profile(Shape shape) {
   std::mt19937_64 random(1);
   std::normal_distribution<> normal;
   const auto L = static_cast<std::size_t>(shape.layers);
@@ -37,16 +37,14 @@ RoutingProfile make_profile(Shape shape, bool with_transitions) {
   std::vector<std::int64_t> loads;
   for (double weight : weights) loads.push_back(std::llround(2e4 * weight));
   std::vector<std::int64_t> transitions;
-  if (with_transitions) {
-    transitions.reserve((L - 1) * E * E);
-    for (std::size_t layer = 0; layer + 1 < L; ++layer)
-      for (std::size_t a = 0; a < E; ++a)
-        for (std::size_t b = 0; b < E; ++b) {
-          const bool often = random() % 16 == 0;
-          transitions.push_back(
-              std::llround(50 * weights[layer * E + a] * weights[(layer + 1) * E + b] * (often ? 8 : 1)));
-        }
-  }
+  transitions.reserve((L - 1) * E * E);
+  for (std::size_t layer = 0; layer + 1 < L; ++layer)
+    for (std::size_t a = 0; a < E; ++a)
+      for (std::size_t b = 0; b < E; ++b) {
+        const bool often = random() % 16 == 0;
+        transitions.push_back(
+            std::llround(50 * weights[layer * E + a] * weights[(layer + 1) * E + b] * (often ? 8 : 1)));
+      }
   return {shape.layers, shape.experts, std::move(loads), std::move(transitions)};
 }
 
@@ -58,8 +56,17 @@ void report(benchmark::State& state, double objective, double bound, double scal
 
 const SourceCounts no_sources;
 
+// The profile of a shape, made once for the rows that follow each other.
+const RoutingProfile& profile_of(Shape shape) {
+  static Shape made{};
+  static RoutingProfile profile;
+  if (made.layers != shape.layers || made.experts != shape.experts) profile = make_profile(shape);
+  made = shape;
+  return profile;
+}
+
 void cluster(benchmark::State& state, Shape shape, ClusterSizes sizes) {
-  const RoutingProfile profile = make_profile(shape, false);
+  const RoutingProfile& profile = profile_of(shape);
   const Topology topology = Topology::uniform(1, shape.ranks);
   const PlacementProblem problem{
       .profile = profile, .topology = topology, .sizes = sizes, .sources = no_sources};
@@ -71,7 +78,7 @@ void cluster(benchmark::State& state, Shape shape, ClusterSizes sizes) {
 }
 
 void assign(benchmark::State& state, Shape shape, bool two_level, PairObjective pairs) {
-  const RoutingProfile profile = make_profile(shape, true);
+  const RoutingProfile& profile = profile_of(shape);
   const Topology topology =
       two_level ? Topology::uniform(2, shape.ranks / 2, {4, 0}, {1, 0}) : Topology::uniform(1, shape.ranks);
   const PlacementProblem problem{
@@ -83,7 +90,7 @@ void assign(benchmark::State& state, Shape shape, bool two_level, PairObjective 
 }
 
 void joint(benchmark::State& state, Shape shape, bool two_level) {
-  const RoutingProfile profile = make_profile(shape, true);
+  const RoutingProfile& profile = profile_of(shape);
   const Topology topology = two_level ? Topology::uniform(2, shape.ranks / 2, {400, 1}, {50, 5})
                                       : Topology::uniform(1, shape.ranks, {400, 1});
   const PlacementProblem problem{.profile = profile, .topology = topology, .sources = no_sources};
@@ -93,24 +100,26 @@ void joint(benchmark::State& state, Shape shape, bool two_level) {
 }
 
 template <class F>
-void add(const std::string& what, Shape shape, F run) {
-  const std::string name = what + "/layers:" + std::to_string(shape.layers) +
-                           "/experts:" + std::to_string(shape.experts) +
-                           "/ranks:" + std::to_string(shape.ranks);
+void add(const std::string& what, const std::string& links, Shape shape, F run) {
+  std::string name = what;
+  name += links;
+  for (const auto& [key, value] : {std::pair("/layers:", shape.layers), std::pair("/experts:", shape.experts),
+                                   std::pair("/ranks:", shape.ranks)})
+    name.append(key).append(std::to_string(value));
   benchmark::RegisterBenchmark(name.c_str(), run)->Unit(benchmark::kMillisecond)->MinTime(0.02);
 }
 
 void register_all() {
   for (const Shape shape : kShapes) {
-    add("clusters/equal", shape, [=](auto& state) { cluster(state, shape, ClusterSizes::equal); });
-    add("clusters/free", shape, [=](auto& state) { cluster(state, shape, ClusterSizes::free); });
+    add("clusters/equal", "", shape, [=](auto& state) { cluster(state, shape, ClusterSizes::equal); });
+    add("clusters/free", "", shape, [=](auto& state) { cluster(state, shape, ClusterSizes::free); });
     for (bool two_level : {false, true}) {
       const std::string links = two_level ? "/two_level" : "/uniform";
-      add("ranks/worst_pair" + links, shape,
+      add("ranks/worst_pair", links, shape,
           [=](auto& state) { assign(state, shape, two_level, PairObjective::worst_pair); });
-      add("ranks/total" + links, shape,
+      add("ranks/total", links, shape,
           [=](auto& state) { assign(state, shape, two_level, PairObjective::total); });
-      add("joint" + links, shape, [=](auto& state) { joint(state, shape, two_level); });
+      add("joint", links, shape, [=](auto& state) { joint(state, shape, two_level); });
     }
   }
 }
