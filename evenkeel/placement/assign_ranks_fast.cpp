@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/placement/fast.h"
@@ -70,9 +71,9 @@ RankAssignment assign_ranks_fast(const PlacementProblem& problem, const Clusteri
   const std::vector<Ranks> start = rule.any(clustering.cluster_of);
   Answer answer = without_totals(problem, traffic, rule, start.front(), start.size());
   const double bound = bound_of(problem, traffic, answer);
-  if (!answer.optimal || !rule.holds(answer.ranks)) {
-    const bool allowed = rule.holds(answer.ranks);
-    internal::RankSearch search(traffic, rule, problem.traffic, allowed ? answer.ranks : start);
+  if (!rule.holds(answer.ranks)) answer.ranks = start;
+  if (!deadline.close_enough(cost_of(problem, traffic, answer.ranks), bound)) {
+    internal::RankSearch search(traffic, rule, problem.traffic, std::move(answer.ranks));
     search.run(deadline);
     answer.ranks = search.ranks();
   }

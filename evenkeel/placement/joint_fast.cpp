@@ -51,20 +51,29 @@ class LayerSearch {
   }
 
  private:
+  // Each expert on a rank that decides takes its best change at once.
   bool improve_once() {
-    best_.reset();
-    best_ms_ = cost_.layer_ms() * (1 - kLeastGain);
-    const std::vector<std::size_t> critical = cost_.critical_ranks();
-    const std::vector<int>& homes = cost_.homes()[layer_];
-    for (std::size_t x = 0; x < homes.size(); ++x)
-      if (std::ranges::binary_search(critical, static_cast<std::size_t>(homes[x]))) try_expert(x);
-    if (!best_) return false;
-    if (!best_->y) {
-      --sizes_[static_cast<std::size_t>(homes[best_->x])];
-      ++sizes_[best_->to];
+    bool improved = false;
+    for (std::size_t x = 0; x < cost_.homes()[layer_].size(); ++x) {
+      const std::vector<std::size_t> critical = cost_.critical_ranks();
+      const auto home = static_cast<std::size_t>(cost_.homes()[layer_][x]);
+      if (!std::ranges::binary_search(critical, home)) continue;
+      best_.reset();
+      best_ms_ = cost_.layer_ms() * (1 - kLeastGain);
+      try_expert(x);
+      if (!best_) continue;
+      carry_out(*best_);
+      improved = true;
     }
-    cost_.carry_out(*best_);
-    return true;
+    return improved;
+  }
+
+  void carry_out(const JointCost::Change& change) {
+    if (!change.y) {
+      --sizes_[static_cast<std::size_t>(cost_.homes()[layer_][change.x])];
+      ++sizes_[change.to];
+    }
+    cost_.carry_out(change);
   }
 
   void try_expert(std::size_t x) {
@@ -76,7 +85,7 @@ class LayerSearch {
   }
 
   void try_change(const JointCost::Change& change) {
-    const double ms = cost_.layer_ms_after(change);
+    const double ms = cost_.layer_ms_after(change, best_ms_);
     if (ms >= best_ms_) return;
     best_ms_ = ms;
     best_ = change;

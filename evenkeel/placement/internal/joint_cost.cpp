@@ -134,8 +134,26 @@ double JointCost::layer_ms() const {
   return sum;
 }
 
-double JointCost::layer_ms_after(const Change& change) const {
-  return compute_ms_after(change) + receiving_ms_after(change) + sending_ms_after(change);
+// What other ranks cost is a bound that most changes fail.
+double JointCost::layer_ms_after(const Change& change, double limit) const {
+  const std::size_t a = home(layer_, change.x);
+  const auto receiving = receiving_exchange();
+  const auto sending = sending_exchange();
+  double rest = 0;
+  if (sending) rest = largest_without(exchanges_[*sending].senders, a, change.to);
+  double ms = compute_ms_after(change);
+  if (receiving && ms + rest + largest_without(exchanges_[*receiving].receivers, a, change.to) >= limit)
+    return limit;
+  ms += receiving_ms_after(change);
+  if (ms + rest >= limit) return limit;
+  return ms + sending_ms_after(change);
+}
+
+double JointCost::largest_without(const std::vector<double>& of_ranks, std::size_t a, std::size_t b) {
+  double largest = 0;
+  for (std::size_t rank = 0; rank < of_ranks.size(); ++rank)
+    if (rank != a && rank != b) largest = std::max(largest, of_ranks[rank]);
+  return largest;
 }
 
 double JointCost::compute_ms_after(const Change& change) const {

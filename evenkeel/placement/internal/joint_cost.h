@@ -33,7 +33,8 @@ class JointCost {
   // Changes are of one layer at a time.
   void enter(std::size_t layer);
   double layer_ms() const;  // of what a change in this layer can change
-  double layer_ms_after(const Change& change) const;
+  // Exact where it is below `limit`, else some number that is not.
+  double layer_ms_after(const Change& change, double limit) const;
   void carry_out(const Change& change);
   // Ranks that something has to leave for layer_ms to fall.
   std::vector<std::size_t> critical_ranks() const;
@@ -54,6 +55,7 @@ class JointCost {
   void refresh(Exchange& exchange) const;
   void fill_flows();
   double compute_ms(std::size_t layer) const;
+  static double largest_without(const std::vector<double>& of_ranks, std::size_t a, std::size_t b);
   double compute_ms_after(const Change& change) const;
   double receiving_ms_after(const Change& change) const;
   double sending_ms_after(const Change& change) const;

@@ -24,6 +24,7 @@ struct Exchange {
   std::int64_t distance = 0;
 };
 
+constexpr int kFewExperts = 64;                  // up to here precision is worth any time
 constexpr std::size_t kMostExpertsOfPairs = 48;  // in a cluster: beyond, its pairs are too many to sort
 
 class Exchanger {
@@ -33,6 +34,8 @@ class Exchanger {
     for (std::size_t expert = 0; expert < clusters.size(); ++expert)
       members_[at(clusters[expert])].push_back(static_cast<int>(expert));
     loads_ = cluster_loads(task, clusters);
+    mean_ = std::accumulate(loads_.begin(), loads_.end(), std::int64_t{0}) / task.num_clusters();
+    narrow_ = task.num_experts() > kFewExperts ? std::max<std::int64_t>(1, mean_ / 50'000) : 1;
     bundles_.resize(3 * members_.size());
     fresh_.assign(3 * members_.size(), false);
     version_.assign(members_.size(), 1);
@@ -67,7 +70,7 @@ class Exchanger {
 
   bool improve(std::size_t a, std::size_t b) {
     if (loads_[a] < loads_[b]) std::swap(a, b);
-    if (loads_[a] - loads_[b] < 2) return false;
+    if (loads_[a] - loads_[b] <= narrow_ || loads_[a] <= mean_) return false;
     std::int64_t& tried = tried_[std::min(a, b) * members_.size() + std::max(a, b)];
     const std::int64_t versions = version_[a] + version_[b];
     if (tried == versions) return false;
@@ -164,6 +167,8 @@ class Exchanger {
   std::vector<char> fresh_;                   // [P][3]
   std::vector<std::int64_t> version_;         // [P], raised by every change
   std::vector<std::int64_t> tried_;           // [P, P] versions of both when nothing was found
+  std::int64_t mean_ = 0;
+  std::int64_t narrow_ = 1;  // clusters nearer to each other than this are left
   int widest_ = 1;
 };
 
@@ -177,7 +182,7 @@ void shake(std::mt19937_64& random, Clusters& clusters) {
 }
 
 int restarts(const PartitionTask& task) {
-  return task.num_experts() <= 64 ? 8 : 0;
+  return task.num_experts() <= kFewExperts ? 8 : 0;
 }
 
 }  // namespace

@@ -8,7 +8,9 @@ namespace evenkeel::internal {
 
 namespace {
 
-constexpr double kLeastGain = 1e-12;  // of the cost: less is rounding
+constexpr double kLeastGain = 1e-12;      // of the cost at the start
+constexpr std::size_t kShakes = 4096;     // of a layer, times P^2
+constexpr std::size_t kMostShakes = 100;  // of a layer
 
 }  // namespace
 
@@ -28,6 +30,7 @@ RankSearch::RankSearch(const ClusterTraffic& traffic, const RankRule& rule, Traf
     for (std::size_t c = 0; c < num_ranks_; ++c) cluster_on_.back()[static_cast<std::size_t>(ranks[c])] = c;
   }
   for (std::size_t exchange = 0; exchange < lines_.size(); ++exchange) refresh(exchange);
+  least_gain_ = kLeastGain * (1 + cost());
 }
 
 double RankSearch::cost() const {
@@ -49,6 +52,12 @@ double RankSearch::cost_of(const ClusterTraffic& traffic, TrafficModel model,
 }
 
 void RankSearch::run(const Deadline& deadline) {
+  descend(deadline);
+  if (num_ranks_ > 1) shake(deadline);
+  descend(deadline);
+}
+
+void RankSearch::descend(const Deadline& deadline) {
   for (bool improved = true; improved;) {
     improved = false;
     for (std::size_t layer = 0; layer < ranks_.size(); ++layer) {
@@ -64,13 +73,46 @@ void RankSearch::run(const Deadline& deadline) {
   }
 }
 
+void RankSearch::shake(const Deadline& deadline) {
+  std::mt19937_64 random(1);
+  const std::size_t times = std::min(kMostShakes, kShakes / (num_ranks_ * num_ranks_));
+  for (std::size_t time = 0; time < times; ++time)
+    for (std::size_t layer = 0; layer < ranks_.size(); ++layer) {
+      if (deadline.passed()) return;
+      shake_layer(layer, random);
+    }
+}
+
+void RankSearch::shake_layer(std::size_t layer, std::mt19937_64& random) {
+  const std::size_t first = layer == 0 ? 0 : layer - 1;
+  const std::size_t last = std::min(layer + 1, ranks_.size() - 1);
+  const double before = cost();
+  const std::vector<Ranks> kept(ranks_.begin() + static_cast<std::ptrdiff_t>(first),
+                                ranks_.begin() + static_cast<std::ptrdiff_t>(last) + 1);
+  for (int swap = 0; swap < 3; ++swap) {
+    const std::size_t a = random() % num_ranks_;
+    const std::size_t b = random() % num_ranks_;
+    if (a != b && may_swap(layer, a, b)) swap_ranks(layer, rank_of(layer, a), rank_of(layer, b));
+  }
+  for (bool improved = true; improved;) {
+    improved = swap_clusters(layer);
+    for (std::size_t near = first; near <= last; ++near)
+      if (near != layer) improved |= swap_clusters(near);
+  }
+  if (cost() <= before) return;
+  for (std::size_t near = first; near <= last; ++near)
+    for (std::size_t c = 0; c < num_ranks_; ++c)
+      if (ranks_[near][c] != kept[near - first][c])
+        swap_ranks(near, rank_of(near, c), static_cast<std::size_t>(kept[near - first][c]));
+}
+
 bool RankSearch::swap_clusters(std::size_t layer) {
   bool improved = false;
   for (std::size_t a = 0; a < num_ranks_; ++a)
     for (std::size_t b = a + 1; b < num_ranks_; ++b) {
       if (!may_swap(layer, a, b)) continue;
       const double change = receiving_change(layer, a, b) + sending_change(layer, a, b);
-      if (change >= -kLeastGain * (1 + cost())) continue;
+      if (change >= -least_gain_) continue;
       swap_ranks(layer, rank_of(layer, a), rank_of(layer, b));
       improved = true;
     }
@@ -91,8 +133,9 @@ bool RankSearch::swap_runs(std::size_t one, std::size_t other) {
 bool RankSearch::swap_suffixes(std::size_t one, std::size_t other) {
   bool improved = false;
   for (std::size_t exchange = 0; exchange < lines_.size(); ++exchange) {
-    if (run_change(exchange, one, other) >= -kLeastGain * (1 + cost())) continue;
-    for (std::size_t layer = exchange + 1; layer < ranks_.size(); ++layer) swap_ranks(layer, one, other);
+    if (run_change(exchange, one, other) >= -least_gain_) continue;
+    for (std::size_t layer = exchange + 1; layer < ranks_.size(); ++layer) rename(layer, one, other);
+    refresh(exchange);
     improved = true;
   }
   return improved;
@@ -103,7 +146,7 @@ bool RankSearch::swap_balanced_runs(std::size_t one, std::size_t other) {
   std::vector<double> change(ranks_.size() + 1, 0.0);  // at the start of each layer, and behind the last
   for (std::size_t exchange = 0; exchange < lines_.size(); ++exchange)
     change[exchange + 1] = run_change(exchange, one, other);
-  double best = -kLeastGain * (1 + cost());
+  double best = -least_gain_;
   std::pair<std::size_t, std::size_t> run(0, 0);
   for (std::size_t first = 0; first < ranks_.size(); ++first) {
     int surplus = 0;
@@ -114,7 +157,9 @@ bool RankSearch::swap_balanced_runs(std::size_t one, std::size_t other) {
       run = {first, last + 1};
     }
   }
-  for (std::size_t layer = run.first; layer < run.second; ++layer) swap_ranks(layer, one, other);
+  for (std::size_t layer = run.first; layer < run.second; ++layer) rename(layer, one, other);
+  if (run.first > 0) refresh(run.first - 1);
+  if (run.second > run.first && run.second < ranks_.size()) refresh(run.second - 1);
   return run.second > run.first;
 }
 
@@ -162,10 +207,14 @@ double RankSearch::run_change(std::size_t exchange, std::size_t one, std::size_t
   return receiving_change(layer, cluster_on(layer, one), cluster_on(layer, other));
 }
 
-void RankSearch::swap_ranks(std::size_t layer, std::size_t one, std::size_t other) {
+void RankSearch::rename(std::size_t layer, std::size_t one, std::size_t other) {
   std::swap(cluster_on_[layer][one], cluster_on_[layer][other]);
   ranks_[layer][cluster_on_[layer][one]] = static_cast<int>(one);
   ranks_[layer][cluster_on_[layer][other]] = static_cast<int>(other);
+}
+
+void RankSearch::swap_ranks(std::size_t layer, std::size_t one, std::size_t other) {
+  rename(layer, one, other);
   if (dispatch_) {
     refresh(layer);
     return;

@@ -9,6 +9,8 @@
 // Guarantee   Never worse than the start; the rule holds.
 #pragma once
 
+#include <random>
+
 #include "evenkeel/placement/internal/deadline.h"
 #include "evenkeel/placement/internal/rank_rule.h"
 
@@ -33,6 +35,9 @@ class RankSearch {
     double cost = 0;
   };
 
+  void descend(const Deadline& deadline);
+  void shake(const Deadline& deadline);
+  void shake_layer(std::size_t layer, std::mt19937_64& random);
   bool swap_clusters(std::size_t layer);
   bool swap_runs(std::size_t one, std::size_t other);
   bool swap_suffixes(std::size_t one, std::size_t other);
@@ -46,6 +51,9 @@ class RankSearch {
   double sending_change(std::size_t layer, std::size_t a, std::size_t b) const;
   double run_change(std::size_t exchange, std::size_t one, std::size_t other) const;
 
+  // Swaps what is on two ranks; the costs of the layer's exchanges are then to be refreshed, as swap_ranks
+  // does.
+  void rename(std::size_t layer, std::size_t one, std::size_t other);
   void swap_ranks(std::size_t layer, std::size_t one, std::size_t other);
   void refresh(std::size_t exchange);
   double join(double a, double b) const { return worst_ ? std::max(a, b) : a + b; }
@@ -59,6 +67,7 @@ class RankSearch {
   const ClusterTraffic& traffic_;
   const RankRule& rule_;
   std::size_t num_ranks_;
+  double least_gain_ = 0;  // less is rounding
   bool dispatch_;
   bool worst_;
   Ranks sources_;  // rank of each source under dispatch_combine: its own

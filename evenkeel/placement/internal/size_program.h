@@ -41,11 +41,11 @@ class SizeProgram {
     Wide deviation;
   };
   struct State {
-    Sizes totals;  // by rank
+    Sizes totals = {};  // by rank
     Wide deviation = 0;
     std::size_t parent = 0;
     std::size_t cut = 0;
-    Sizes sizes;  // of this layer, by rank
+    Sizes sizes = {};  // of this layer, by rank
   };
   using States = std::vector<State>;
 
