@@ -2,11 +2,18 @@
 //
 //   RoutingProfile profile = profile_trace(*open_trace("trace.safetensors"));
 //   PlaceResult placed = place(profile, Topology::uniform(/*num_nodes=*/2, /*ranks_per_node=*/4));
+//
+// Without copies, two_stage first splits the experts of each layer into clusters of nearly equal load and
+// then gives every cluster a rank, so that little is sent over slow links; joint weighs both in milliseconds.
+// With redundant experts, balance alone decides who gets copies and which rank holds what; ranks are then
+// renamed in each layer to send less. `from` starts at a placement and moves few experts. Ranks of unlike
+// speed count in joint alone.
 #pragma once
 
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "evenkeel/placement/problem.h"
 #include "evenkeel/placement/quality.h"
@@ -24,11 +31,11 @@ struct PlaceOptions {
   PairObjective pairs = PairObjective::worst_pair;
   PlacementCost cost = {};
   int redundant_experts = 0;  // copies beyond E, in each layer
-  int num_groups = 1;         // expert groups that stay in a node, with redundant experts
+  int num_groups = 1;         // expert groups, each of which stays in one node
   // Incremental: the best placement that gives at most max_moves experts (over all layers) another home.
   std::optional<Placement> from = {};
   int max_moves = 0;
-  SolveLimits limits = {};
+  SolveLimits limits = {};    // of all stages together
   SourceCounts sources = {};  // dispatch_combine; empty: tokens spread evenly, and the result says so
 };
 
@@ -41,6 +48,7 @@ struct PlaceResult {
   double solve_ms = 0;
   PlacementQuality before;  // contiguous homes, or `from`
   PlacementQuality after;
+  std::vector<std::string> notes;  // what a reader of the figures must know, a sentence each
 };
 
 // Throws InvalidArgument (options that contradict each other or the profile), Infeasible (room for fewer

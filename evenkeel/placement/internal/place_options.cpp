@@ -1,0 +1,148 @@
+#include "evenkeel/placement/internal/place_options.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+
+#include "evenkeel/base/error.h"
+
+namespace evenkeel::internal {
+
+namespace {
+
+using Solver = PlaceOptions::Solver;
+using Objective = PlaceOptions::Objective;
+
+void require_numbers(const PlaceOptions& options) {
+  if (options.redundant_experts < 0)
+    throw InvalidArgument("redundant_experts", fmt::format("is {}", options.redundant_experts), "0 or more");
+  if (options.num_groups < 1)
+    throw InvalidArgument("groups", fmt::format("is {}", options.num_groups), "1 or more");
+  const SolveLimits& limits = options.limits;
+  if (!(limits.time_limit_s > 0))
+    throw InvalidArgument("time_limit", fmt::format("is {} s", limits.time_limit_s), "above 0");
+  if (!(limits.relative_gap >= 0 && limits.relative_gap < 1))
+    throw InvalidArgument("gap", fmt::format("is {}", limits.relative_gap), "0 or more, below 1");
+  const PlacementCost& cost = options.cost;
+  if (!(cost.assignment_us >= 0 && std::isfinite(cost.assignment_us)))
+    throw InvalidArgument("cost", fmt::format("an assignment of {} us", cost.assignment_us), "0 or more");
+  if (!(cost.assignment_bytes >= 0 && std::isfinite(cost.assignment_bytes)))
+    throw InvalidArgument("cost", fmt::format("an assignment of {} bytes", cost.assignment_bytes),
+                          "0 or more");
+}
+
+// What balances copies takes neither the paper's free sizes, nor milliseconds, nor an integer program.
+void require_plain(const PlaceOptions& options, const char* beside) {
+  if (options.sizes == ClusterSizes::free)
+    throw InvalidArgument("sizes", fmt::format("free has no meaning beside {}", beside), "equal");
+  if (options.objective == Objective::joint)
+    throw InvalidArgument("objective", fmt::format("joint has no meaning beside {}", beside), "two-stage");
+  if (options.solver == Solver::exact)
+    throw InvalidArgument("solver", fmt::format("exact does not solve {}", beside), "fast");
+}
+
+void require_replicas(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options) {
+  require_plain(options, options.redundant_experts > 0 ? "redundant experts" : "expert groups");
+  const int experts = profile.num_experts();
+  if (options.redundant_experts > std::numeric_limits<int>::max() / 2 - experts)
+    throw InvalidArgument("redundant_experts", fmt::format("is {}", options.redundant_experts),
+                          fmt::format("at most {}", std::numeric_limits<int>::max() / 2 - experts));
+  if (options.num_groups > 1 && experts % options.num_groups != 0)
+    throw InvalidArgument(
+        "groups", fmt::format("{} experts do not make {} groups of one size", experts, options.num_groups),
+        "a divisor of the number of experts");
+  if (options.num_groups == 1) return;
+  const std::vector<int>& nodes = topology.description().node_of_rank;
+  if (topology.num_ranks() % topology.num_nodes() != 0)
+    throw InvalidArgument("topology", "has nodes of unlike size, and expert groups stay in a node",
+                          "nodes of one size");
+  const int ranks_per_node = topology.num_ranks() / topology.num_nodes();
+  for (int rank = 0; rank < topology.num_ranks(); ++rank)
+    if (nodes[static_cast<std::size_t>(rank)] != rank / ranks_per_node)
+      throw InvalidArgument(
+          "topology", "has nodes of unlike size or ranks out of order, and expert groups stay in a node",
+          "nodes of one size, filled in order");
+}
+
+void require_from(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options) {
+  if (!options.from) {
+    if (options.max_moves != 0)
+      throw InvalidArgument("max_moves",
+                            fmt::format("{}, and there is no placement to move from", options.max_moves),
+                            "from, with a placement, beside it");
+    return;
+  }
+  if (options.max_moves < 1)
+    throw InvalidArgument("max_moves", fmt::format("is {} beside from", options.max_moves),
+                          "1 or more: how many experts may get another home");
+  require_plain(options, "a placement to start from");
+  const Placement& from = *options.from;
+  if (from.num_layers() != profile.num_layers() || from.num_experts() != profile.num_experts() ||
+      from.num_ranks() != topology.num_ranks())
+    throw InvalidArgument("from",
+                          fmt::format("has {} layers of {} experts on {} ranks", from.num_layers(),
+                                      from.num_experts(), from.num_ranks()),
+                          fmt::format("{} layers of {} experts on {} ranks", profile.num_layers(),
+                                      profile.num_experts(), topology.num_ranks()));
+}
+
+void require_traffic(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options) {
+  const bool needed = !has_replicas(options) && !options.from && profile.num_layers() > 1;
+  if (options.traffic == TrafficModel::layer_to_layer) {
+    if (!options.sources.empty())
+      throw InvalidArgument("sources", "have no meaning under layer_to_layer", "traffic dispatch_combine");
+    if (needed && !profile.has_transitions())
+      throw InvalidArgument(
+          "traffic",
+          "layer-to-layer needs transitions, and the profile has none (it was made without, or "
+          "from counts)",
+          "a profile with transitions, or dispatch-combine, where loads alone decide");
+    return;
+  }
+  const SourceCounts& sources = options.sources;
+  if (sources.empty()) return;
+  if (sources.num_layers != profile.num_layers() || sources.num_ranks != topology.num_ranks() ||
+      sources.num_experts != profile.num_experts())
+    throw InvalidArgument("sources",
+                          fmt::format("are of {} layers, {} ranks and {} experts", sources.num_layers,
+                                      sources.num_ranks, sources.num_experts),
+                          fmt::format("{} layers, {} ranks and {} experts", profile.num_layers(),
+                                      topology.num_ranks(), profile.num_experts()));
+}
+
+void require_places(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options) {
+  const std::int64_t physical = std::int64_t{profile.num_experts()} + options.redundant_experts;
+  if (physical < topology.num_ranks())
+    throw InvalidArgument("ranks",
+                          fmt::format("{} ranks are more than {} physical experts: some rank would have none",
+                                      topology.num_ranks(), physical),
+                          fmt::format("up to {}, or redundant experts", physical));
+  std::int64_t places = 0;
+  bool limited = true;
+  for (RankId rank : indices<RankId>(topology.num_ranks())) {
+    const std::optional<int> room = topology.room(rank);
+    limited = limited && room.has_value();
+    places += room.value_or(0);
+  }
+  if (limited && places < physical)
+    throw Infeasible(
+        fmt::format("{} physical experts a layer, but the ranks have room for {}", physical, places));
+}
+
+}  // namespace
+
+bool has_replicas(const PlaceOptions& options) {
+  return options.redundant_experts > 0 || options.num_groups > 1;
+}
+
+void require_sense(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options) {
+  require_numbers(options);
+  if (profile.num_layers() < 1) throw InvalidArgument("profile", "has no layers", "1 or more");
+  require_from(profile, topology, options);
+  if (has_replicas(options)) require_replicas(profile, topology, options);
+  require_places(profile, topology, options);
+  require_traffic(profile, topology, options);
+}
+
+}  // namespace evenkeel::internal

@@ -1,0 +1,14 @@
+// Which options of place() make sense together, and with this profile and topology.
+#pragma once
+
+#include "evenkeel/placement/place.h"
+
+namespace evenkeel::internal {
+
+// Copies or groups: balance is then the business of replicate().
+bool has_replicas(const PlaceOptions& options);
+
+// Throws InvalidArgument naming the option, or Infeasible.
+void require_sense(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options);
+
+}  // namespace evenkeel::internal

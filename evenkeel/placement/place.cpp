@@ -1,0 +1,231 @@
+#include "evenkeel/placement/place.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <utility>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/placement/exact.h"
+#include "evenkeel/placement/fast.h"
+#include "evenkeel/placement/incremental.h"
+#include "evenkeel/placement/internal/place_options.h"
+#include "evenkeel/placement/internal/relabel.h"
+#include "evenkeel/placement/replicas.h"
+#include "evenkeel/placement/traffic.h"
+
+namespace evenkeel {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// What a solver of this facade hands back; before and after are measured on top.
+struct Solved {
+  Placement placement;
+  std::map<std::string, double> objective = {};
+  std::map<std::string, double> bound = {};
+  std::map<std::string, std::string> bound_of = {};
+  bool proven_optimal = false;
+  std::vector<std::string> notes = {};
+};
+
+class Solve {
+ public:
+  Solve(const PlacementProblem& problem, const PlaceOptions& options)
+      : problem_(problem), options_(options), begin_(Clock::now()) {}
+
+  Solved run() const {
+    if (options_.from) return incrementally();
+    if (internal::has_replicas(options_)) return with_replicas();
+    if (options_.objective == PlaceOptions::Objective::joint) return jointly();
+    return in_two_stages();
+  }
+
+ private:
+  bool exact() const { return options_.solver == PlaceOptions::Solver::exact; }
+
+  // What is left of the time for `stages_left` stages of which the next may take its share.
+  SolveLimits limits(int stages_left = 1) const {
+    SolveLimits limits = options_.limits;
+    const double spent = std::chrono::duration<double>(Clock::now() - begin_).count();
+    limits.time_limit_s = std::max((limits.time_limit_s - spent) / stages_left, 1e-3);
+    return limits;
+  }
+
+  Solved in_two_stages() const {
+    Clustering clusters = cluster_fast(problem_, limits(2));
+    if (exact()) clusters = cluster_exact(problem_, clusters, limits(2));
+    RankAssignment ranks = assign_ranks_fast(problem_, clusters, limits());
+    if (exact()) ranks = assign_ranks_exact(problem_, clusters, ranks, limits());
+
+    Solved solved{.placement = placement_of(clusters, ranks, problem_.topology.num_ranks())};
+    add(solved, "balance", balance_objective(problem_, solved.placement), clusters.bound,
+        problem_.sizes == ClusterSizes::equal
+            ? "all placements with as many experts on each rank, rounded up or down"
+            : "all placements with an expert or more on each rank in each layer");
+    add(solved, "traffic", pair_objective(problem_, solved.placement), ranks.bound,
+        "all ways to give these clusters of experts ranks");
+    solved.proven_optimal = clusters.proven_optimal && ranks.proven_optimal;
+    if (clusters.sizes_chosen_together)
+      solved.notes.emplace_back(
+          "the best sizes of each layer alone would leave ranks unequal totals (Eq. 13): sizes of all layers "
+          "were "
+          "chosen together");
+    return solved;
+  }
+
+  Solved jointly() const {
+    JointSolution joint = place_jointly_fast(problem_, limits(exact() ? 2 : 1));
+    if (exact()) joint = place_jointly_exact(problem_, joint, limits());
+    std::vector<LayerPlacement> layers;
+    for (const std::vector<int>& rank_of_expert : joint.rank_of_expert) {
+      std::vector<std::vector<int>> homes;
+      for (int rank : rank_of_expert) homes.push_back({rank});
+      layers.emplace_back(homes, problem_.topology.num_ranks());
+    }
+    Solved solved{.placement = Placement(std::move(layers))};
+    add(solved, "joint_ms", joint_objective_ms(problem_, solved.placement), joint.bound_ms,
+        "all placements with these sizes");
+    solved.proven_optimal = joint.proven_optimal;
+    return solved;
+  }
+
+  bool grouped() const { return options_.num_groups > 1; }
+  std::vector<double> loads() const {
+    const auto counted = problem_.profile.loads();
+    return {counted.begin(), counted.end()};
+  }
+
+  ReplicaSolution replicas_of(int num_physical) const {
+    const std::vector<double> all = loads();
+    return replicate({.num_layers = problem_.profile.num_layers(),
+                      .num_experts = problem_.profile.num_experts(),
+                      .loads = all,
+                      .num_physical = num_physical,
+                      .num_ranks = problem_.topology.num_ranks(),
+                      .num_nodes = grouped() ? problem_.topology.num_nodes() : 1,
+                      .num_groups = options_.num_groups});
+  }
+
+  Solved with_replicas() const {
+    const RoutingProfile& profile = problem_.profile;
+    const ReplicaSolution replicas = replicas_of(profile.num_experts() + options_.redundant_experts);
+    require_room(replicas.slots_per_rank);
+    Solved solved{.placement = placement_of(replicas, profile.num_experts())};
+    const bool traffic_known = problem_.traffic == TrafficModel::dispatch_combine
+                                   ? !problem_.sources.estimated
+                                   : profile.has_transitions();
+    if (traffic_known)
+      solved.placement = internal::relabel_ranks(problem_, solved.placement, grouped(), limits());
+    add(solved, "max_over_mean", mean(replicas.max_over_mean), mean(replicas.bound),
+        grouped() ? "all ways to copy and place, groups staying in a node; mean over layers"
+                  : "all ways to copy and place; mean over layers");
+    solved.proven_optimal = solved.bound["max_over_mean"] >= solved.objective["max_over_mean"] * (1 - 1e-12);
+    return solved;
+  }
+
+  // Moves count homes that were none before, over all layers.
+  Solved incrementally() const {
+    const Placement& from = *options_.from;
+    const std::vector<double> all = loads();
+    std::vector<std::int32_t> slots;
+    if (options_.redundant_experts > 0) {
+      const int physical = problem_.profile.num_experts() + options_.redundant_experts;
+      for (int rank = 0; rank < from.num_ranks(); ++rank)
+        slots.push_back(physical / from.num_ranks() + (rank < physical % from.num_ranks() ? 1 : 0));
+      require_room(slots);
+    }
+    IncrementalResult moved = place_incrementally({.current = from,
+                                                   .loads = all,
+                                                   .max_moves = options_.max_moves,
+                                                   .num_nodes = grouped() ? problem_.topology.num_nodes() : 1,
+                                                   .slots_per_rank = slots});
+    Solved solved{.placement = std::move(moved.placement)};
+    add(solved, "max_over_mean", mean(moved.max_over_mean), 1, "any placement");
+    solved.proven_optimal = solved.objective["max_over_mean"] <= 1;
+    solved.notes.push_back(fmt::format("{} experts are where they were not before; {} were allowed",
+                                       moved.moves, options_.max_moves));
+    return solved;
+  }
+
+  void require_room(const std::vector<std::int32_t>& slots_per_rank) const {
+    for (RankId rank : indices<RankId>(problem_.topology.num_ranks())) {
+      const std::optional<int> room = problem_.topology.room(rank);
+      const int slots = slots_per_rank[rank.offset()];
+      if (room && *room < slots)
+        throw Infeasible(fmt::format(
+            "rank {} has room for {} physical experts a layer; copies are placed evenly, {} on each rank",
+            rank.value(), *room, slots));
+    }
+  }
+
+  static double mean(const std::vector<double>& values) {
+    return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  }
+
+  // A bound that rounding has put above what was reached is what was reached.
+  static void add(Solved& solved, const std::string& name, double objective, double bound,
+                  std::string bound_of) {
+    solved.objective[name] = objective;
+    solved.bound[name] = std::min(bound, objective);
+    solved.bound_of[name] = std::move(bound_of);
+  }
+
+  const PlacementProblem& problem_;
+  const PlaceOptions& options_;
+  Clock::time_point begin_;
+};
+
+Placement placement_before(const RoutingProfile& profile, const Topology& topology,
+                           const PlaceOptions& options) {
+  if (options.from) return *options.from;
+  return Placement::contiguous(profile.num_layers(), profile.num_experts(), topology.num_ranks());
+}
+
+std::vector<std::string> notes_of(const PlacementProblem& problem) {
+  std::vector<std::string> notes;
+  if (problem.sources.estimated)
+    notes.emplace_back(
+        "where tokens live is not known: each rank is taken to send an equal part of every expert's load");
+  if (problem.traffic == TrafficModel::layer_to_layer && problem.profile.num_layers() > 1 &&
+      !problem.profile.has_transitions())
+    notes.emplace_back("the profile has no transitions: traffic is not known, and balance alone decides");
+  return notes;
+}
+
+}  // namespace
+
+PlaceResult place(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options) {
+  internal::require_sense(profile, topology, options);
+  SourceCounts even;
+  if (options.traffic == TrafficModel::dispatch_combine && options.sources.empty())
+    even = even_source_counts(profile, topology.num_ranks());
+  const PlacementProblem problem{.profile = profile,
+                                 .topology = topology,
+                                 .sizes = options.sizes,
+                                 .traffic = options.traffic,
+                                 .pairs = options.pairs,
+                                 .sources = even.empty() ? options.sources : even,
+                                 .cost = options.cost};
+  const auto begin = Clock::now();
+  Solved solved = Solve(problem, options).run();
+  const double solve_ms = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+  PlacementQuality before = placement_quality(problem, placement_before(profile, topology, options));
+  PlacementQuality after = placement_quality(problem, solved.placement);
+  std::vector<std::string> notes = notes_of(problem);
+  notes.insert(notes.end(), solved.notes.begin(), solved.notes.end());
+  return {.placement = std::move(solved.placement),
+          .objective = std::move(solved.objective),
+          .bound = std::move(solved.bound),
+          .bound_of = std::move(solved.bound_of),
+          .proven_optimal = solved.proven_optimal,
+          .solve_ms = solve_ms,
+          .before = std::move(before),
+          .after = std::move(after),
+          .notes = std::move(notes)};
+}
+
+}  // namespace evenkeel

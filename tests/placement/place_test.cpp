@@ -1,0 +1,314 @@
+// place(): every option reaches the solver it is for, and what comes back is what the evaluator says.
+#include "evenkeel/placement/place.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/placement/exact.h"
+#include "evenkeel/placement/traffic.h"
+#include "tests/placement/small_cases.h"
+#include "tests/routing/message.h"
+
+namespace evenkeel {
+namespace {
+
+using Solver = PlaceOptions::Solver;
+using Objective = PlaceOptions::Objective;
+
+RoutingProfile random_profile(std::uint64_t seed, int layers, int experts, int tokens = 300) {
+  std::mt19937_64 random(seed);
+  RoutingProfile profile(layers, experts);
+  std::vector<std::int32_t> ids;
+  for (int i = 0; i < tokens * layers * 2; ++i) {
+    // Squared, so that some experts are hot.
+    const double draw = std::uniform_real_distribution<double>(0, 1)(random);
+    ids.push_back(static_cast<std::int32_t>(draw * draw * experts));
+  }
+  profile.add_tokens(ids, 2);
+  return profile;
+}
+
+PlacementProblem problem_of(const RoutingProfile& profile, const Topology& topology,
+                            const PlaceOptions& options) {
+  return {.profile = profile,
+          .topology = topology,
+          .sizes = options.sizes,
+          .traffic = options.traffic,
+          .pairs = options.pairs,
+          .sources = options.sources,
+          .cost = options.cost};
+}
+
+std::vector<std::size_t> sizes_of(const LayerPlacement& layer) {
+  std::vector<std::size_t> sizes;
+  for (RankId rank : indices<RankId>(layer.num_ranks())) sizes.push_back(layer.natives(rank).size());
+  return sizes;
+}
+
+TEST(Place, ByDefaultGivesEveryRankAsManyExpertsAndReportsWhatTheEvaluatorFinds) {
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    SCOPED_TRACE(seed);
+    const RoutingProfile profile = random_profile(seed, 4, 16);
+    const Topology topology = Topology::uniform(1 + static_cast<int>(seed % 2), 4);
+    const PlaceOptions options{.pairs = seed % 3 == 0 ? PairObjective::total : PairObjective::worst_pair};
+    const PlaceResult placed = place(profile, topology, options);
+    const PlacementProblem problem = problem_of(profile, topology, options);
+    for (int layer = 0; layer < 4; ++layer)
+      EXPECT_EQ(sizes_of(placed.placement.layer(layer)),
+                std::vector<std::size_t>(static_cast<std::size_t>(topology.num_ranks()),
+                                         static_cast<std::size_t>(16 / topology.num_ranks())));
+    EXPECT_DOUBLE_EQ(placed.objective.at("balance"), balance_objective(problem, placed.placement));
+    EXPECT_DOUBLE_EQ(placed.objective.at("traffic"), pair_objective(problem, placed.placement));
+    for (const auto& [name, value] : placed.objective) {
+      EXPECT_LE(placed.bound.at(name), value) << name;
+      EXPECT_FALSE(placed.bound_of.at(name).empty()) << name;
+    }
+    EXPECT_LT(placed.after.max_over_mean_mean, placed.before.max_over_mean_mean);
+    EXPECT_GT(placed.solve_ms, 0);
+    EXPECT_TRUE(placed.notes.empty());
+  }
+}
+
+TEST(Place, WithFreeSizesGivesEveryRankTheSameTotalAndBalancesNoWorse) {
+  const RoutingProfile profile = random_profile(5, 4, 16);
+  const Topology topology = Topology::uniform(1, 4);
+  const PlaceResult equal = place(profile, topology);
+  const PlaceResult free = place(profile, topology, {.sizes = ClusterSizes::free});
+  std::vector<std::size_t> totals(4, 0);
+  for (int layer = 0; layer < 4; ++layer) {
+    const auto sizes = sizes_of(free.placement.layer(layer));
+    for (std::size_t rank = 0; rank < 4; ++rank) {
+      EXPECT_GE(sizes[rank], 1u);
+      totals[rank] += sizes[rank];
+    }
+  }
+  EXPECT_EQ(totals, std::vector<std::size_t>(4, 16));
+  EXPECT_LE(free.objective.at("balance"), equal.objective.at("balance"));
+}
+
+TEST(Place, JointlyIsNoWorseInMillisecondsThanInTwoStages) {
+  for (std::uint64_t seed = 0; seed < 6; ++seed) {
+    SCOPED_TRACE(seed);
+    const RoutingProfile profile = random_profile(seed, 3, 12);
+    const Topology topology = Topology::uniform(2, 2, {100, 1}, {10, 3});
+    const PlaceOptions joint{.objective = Objective::joint};
+    const PlaceResult placed = place(profile, topology, joint);
+    const PlacementProblem problem = problem_of(profile, topology, joint);
+    EXPECT_DOUBLE_EQ(placed.objective.at("joint_ms"), joint_objective_ms(problem, placed.placement));
+    EXPECT_LE(placed.bound.at("joint_ms"), placed.objective.at("joint_ms"));
+    EXPECT_LE(placed.objective.at("joint_ms"),
+              joint_objective_ms(problem, place(profile, topology).placement) * (1 + 1e-9));
+  }
+}
+
+TEST(Place, WithRedundantExpertsReachesTheBalanceItReports) {
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    SCOPED_TRACE(seed);
+    const RoutingProfile profile = random_profile(seed, 3, 16);
+    const Topology topology = Topology::uniform(2, 4);
+    const PlaceResult placed = place(profile, topology, {.redundant_experts = 8});
+    EXPECT_NEAR(placed.objective.at("max_over_mean"), placed.after.max_over_mean_mean, 1e-9);
+    EXPECT_LE(placed.bound.at("max_over_mean"), placed.objective.at("max_over_mean"));
+    for (int layer = 0; layer < 3; ++layer)
+      EXPECT_EQ(sizes_of(placed.placement.layer(layer)), std::vector<std::size_t>(8, 3));
+  }
+}
+
+TEST(Place, WithGroupsKeepsEachGroupInANodeWhateverRanksAreCalled) {
+  for (std::uint64_t seed = 0; seed < 8; ++seed) {
+    SCOPED_TRACE(seed);
+    const RoutingProfile profile = random_profile(seed, 3, 16);
+    const Topology topology = Topology::uniform(2, 4, {450, 0}, {50, 0});
+    const PlaceResult placed = place(profile, topology, {.redundant_experts = 8, .num_groups = 4});
+    for (int layer = 0; layer < 3; ++layer)
+      for (int group = 0; group < 4; ++group) {
+        const LayerPlacement& homes = placed.placement.layer(layer);
+        const NodeId node = topology.node_of(homes.owner(ExpertId(4 * group)));
+        for (int expert = 4 * group; expert < 4 * group + 4; ++expert)
+          for (RankId rank : homes.homes(ExpertId(expert))) EXPECT_EQ(topology.node_of(rank), node);
+      }
+  }
+}
+
+// Each token keeps its expert from layer to layer, so that a placement alike in all layers crosses nothing.
+RoutingProfile faithful_profile(int layers, int experts) {
+  RoutingProfile profile(layers, experts);
+  std::vector<std::int32_t> ids;
+  for (int expert = 0; expert < experts; ++expert)
+    for (int token = 0; token < 10 * (expert % 5 + 1); ++token)
+      ids.insert(ids.end(), static_cast<std::size_t>(layers), expert);
+  profile.add_tokens(ids, 1);
+  return profile;
+}
+
+TEST(Place, WithRedundantExpertsSendsLessThanRanksNamedAnyhow) {
+  const RoutingProfile profile = faithful_profile(6, 16);
+  const Topology topology = Topology::uniform(1, 4);
+  const PlaceResult placed = place(profile, topology, {.redundant_experts = 4});
+  // The same contents of ranks, the names turned round in every other layer.
+  std::vector<LayerPlacement> turned;
+  for (int layer = 0; layer < 6; ++layer) {
+    std::vector<std::vector<int>> homes;
+    for (ExpertId expert : indices<ExpertId>(16)) {
+      auto& of_expert = homes.emplace_back();
+      for (RankId rank : placed.placement.layer(layer).homes(expert))
+        of_expert.push_back((rank.value() + layer) % 4);
+    }
+    turned.emplace_back(homes, 4);
+  }
+  const PlacementProblem problem = problem_of(profile, topology, {});
+  EXPECT_LT(pair_objective(problem, placed.placement), pair_objective(problem, Placement(turned)));
+}
+
+TEST(Place, FromAProfileAloneSaysThatTokensAreSpreadEvenly) {
+  const RoutingProfile profile = random_profile(1, 2, 8);
+  const PlaceResult placed =
+      place(profile, Topology::uniform(1, 4), {.traffic = TrafficModel::dispatch_combine});
+  ASSERT_EQ(placed.notes.size(), 1u);
+  EXPECT_NE(placed.notes[0].find("where tokens live is not known"), std::string::npos);
+  EXPECT_NEAR(placed.after.crossing, placed.after.total * 3 / 4, 1e-6);
+}
+
+TEST(Place, TakesWhereTokensLive) {
+  const RoutingProfile profile(1, 4, {10, 10, 10, 10}, {});
+  SourceCounts sources{
+      .num_layers = 1, .num_ranks = 2, .num_experts = 4, .counts = {10, 0, 0, 10, 0, 10, 10, 0}};
+  const PlaceResult placed = place(profile, Topology::uniform(1, 2),
+                                   {.traffic = TrafficModel::dispatch_combine, .sources = sources});
+  EXPECT_EQ(placed.before.crossing, 20);
+  EXPECT_LE(placed.after.crossing, 20);
+  EXPECT_TRUE(placed.notes.empty());
+}
+
+TEST(Place, WithoutTransitionsBalancesCopiesAndSaysThatTrafficIsUnknown) {
+  const RoutingProfile profile(2, 4, {90, 1, 2, 3, 4, 5, 80, 7}, {});
+  const PlaceResult placed = place(profile, Topology::uniform(1, 4), {.redundant_experts = 4});
+  EXPECT_FALSE(placed.after.traffic_known);
+  ASSERT_EQ(placed.notes.size(), 1u);
+  EXPECT_NE(placed.notes[0].find("no transitions"), std::string::npos);
+}
+
+TEST(Place, FromAPlacementMovesNoMoreExpertsThanAllowedAndMakesNoLayerWorse) {
+  const RoutingProfile profile = random_profile(2, 3, 16);
+  const Topology topology = Topology::uniform(1, 4);
+  for (int moves : {1, 4, 100}) {
+    SCOPED_TRACE(moves);
+    const Placement from = Placement::contiguous(3, 16, 4);
+    const PlaceResult placed = place(profile, topology, {.from = from, .max_moves = moves});
+    int moved = 0;
+    for (int layer = 0; layer < 3; ++layer)
+      for (ExpertId expert : indices<ExpertId>(16))
+        for (RankId rank : placed.placement.layer(layer).homes(expert))
+          moved += from.layer(layer).is_home(expert, rank) ? 0 : 1;
+    EXPECT_LE(moved, moves);
+    for (std::size_t layer = 0; layer < 3; ++layer)
+      EXPECT_LE(placed.after.max_over_mean[layer], placed.before.max_over_mean[layer] + 1e-12);
+    EXPECT_NEAR(placed.objective.at("max_over_mean"), placed.after.max_over_mean_mean, 1e-9);
+    ASSERT_EQ(placed.notes.size(), 1u);
+    EXPECT_NE(placed.notes[0].find(std::to_string(moved) + " experts are where they were not before"),
+              std::string::npos);
+    if (moves > 1) {
+      EXPECT_LT(placed.after.max_over_mean_mean, placed.before.max_over_mean_mean);
+    }
+  }
+}
+
+TEST(Place, ExactIsNoWorseThanFastAndItsBoundHolds) {
+  if (!has_exact_solver()) GTEST_SKIP() << "built without the integer-program solver";
+  const RoutingProfile profile = random_profile(3, 2, 8);
+  const Topology topology = Topology::uniform(1, 4);
+  const PlaceResult fast = place(profile, topology);
+  const PlaceResult exact =
+      place(profile, topology, {.solver = Solver::exact, .limits = {.time_limit_s = 10}});
+  EXPECT_LE(exact.objective.at("balance"), fast.objective.at("balance") + 1e-9);
+  EXPECT_GE(exact.objective.at("balance"), fast.bound.at("balance") - 1e-9);
+  EXPECT_TRUE(exact.proven_optimal);
+}
+
+TEST(Place, WithoutTheExactSolverSaysSo) {
+  if (has_exact_solver()) GTEST_SKIP() << "built with the integer-program solver";
+  EXPECT_FALSE(message_of<Unsupported>([] {
+                 place(random_profile(3, 2, 8), Topology::uniform(1, 4), {.solver = Solver::exact});
+               }).empty());
+}
+
+std::string refusal(const PlaceOptions& options, const Topology& topology = Topology::uniform(1, 4)) {
+  return message_of<InvalidArgument>([&] { place(random_profile(0, 2, 8), topology, options); });
+}
+
+TEST(Place, RefusesOptionsThatContradictEachOther) {
+  EXPECT_EQ(refusal({.sizes = ClusterSizes::free, .redundant_experts = 4}),
+            "sizes: free has no meaning beside redundant experts; allowed: equal");
+  EXPECT_EQ(refusal({.objective = Objective::joint, .redundant_experts = 4}),
+            "objective: joint has no meaning beside redundant experts; allowed: two-stage");
+  EXPECT_EQ(refusal({.solver = Solver::exact, .num_groups = 2}),
+            "solver: exact does not solve expert groups; allowed: fast");
+  EXPECT_EQ(
+      refusal({.max_moves = 3}),
+      "max_moves: 3, and there is no placement to move from; allowed: from, with a placement, beside it");
+  EXPECT_EQ(refusal({.from = Placement::contiguous(2, 8, 4)}),
+            "max_moves: is 0 beside from; allowed: 1 or more: how many experts may get another home");
+  EXPECT_EQ(refusal({.solver = Solver::exact, .from = Placement::contiguous(2, 8, 4), .max_moves = 1}),
+            "solver: exact does not solve a placement to start from; allowed: fast");
+  EXPECT_EQ(refusal({.from = Placement::contiguous(2, 8, 2), .max_moves = 1}),
+            "from: has 2 layers of 8 experts on 2 ranks; allowed: 2 layers of 8 experts on 4 ranks");
+}
+
+TEST(Place, RefusesNumbersThatMakeNoSense) {
+  EXPECT_EQ(refusal({.redundant_experts = -1}), "redundant_experts: is -1; allowed: 0 or more");
+  EXPECT_EQ(refusal({.num_groups = 0}), "groups: is 0; allowed: 1 or more");
+  EXPECT_EQ(
+      refusal({.num_groups = 3}),
+      "groups: 8 experts do not make 3 groups of one size; allowed: a divisor of the number of experts");
+  EXPECT_EQ(refusal({.limits = {.time_limit_s = 0}}), "time_limit: is 0 s; allowed: above 0");
+  EXPECT_EQ(refusal({.limits = {.relative_gap = 1}}), "gap: is 1; allowed: 0 or more, below 1");
+  EXPECT_EQ(refusal({.cost = {.assignment_us = -1}}), "cost: an assignment of -1 us; allowed: 0 or more");
+}
+
+TEST(Place, RefusesATopologyThatTheExpertsDoNotFit) {
+  EXPECT_EQ(
+      refusal({}, Topology::uniform(1, 9)),
+      "ranks: 9 ranks are more than 8 physical experts: some rank would have none; allowed: up to 8, or "
+      "redundant experts");
+  EXPECT_EQ(message_of<Infeasible>([] {
+              place(random_profile(0, 2, 8), Topology({.node_of_rank = {0, 0}, .rooms = {3, 4}}));
+            }),
+            "8 physical experts a layer, but the ranks have room for 7");
+  EXPECT_EQ(message_of<Infeasible>([] {
+              place(random_profile(0, 2, 8), Topology({.node_of_rank = {0, 0}, .rooms = {4, 20}}),
+                    {.redundant_experts = 4});
+            }),
+            "rank 0 has room for 4 physical experts a layer; copies are placed evenly, 6 on each rank");
+  EXPECT_EQ(
+      refusal({.num_groups = 2}, Topology({.node_of_rank = {0, 1, 0, 1}})),
+      "topology: has nodes of unlike size or ranks out of order, and expert groups stay in a node; allowed: "
+      "nodes of one size, filled in order");
+}
+
+TEST(Place, RefusesAProfileThatDoesNotSayWhatTheModelNeeds) {
+  const RoutingProfile counts(2, 4, {1, 2, 3, 4, 5, 6, 7, 8}, {});
+  EXPECT_EQ(
+      message_of<InvalidArgument>([&] { place(counts, Topology::uniform(1, 2)); }),
+      "traffic: layer-to-layer needs transitions, and the profile has none (it was made without, or from "
+      "counts); allowed: a profile with transitions, or dispatch-combine, where loads alone decide");
+  const SourceCounts sources = even_source_counts(counts, 2);
+  EXPECT_EQ(
+      message_of<InvalidArgument>([&] { place(counts, Topology::uniform(1, 2), {.sources = sources}); }),
+      "sources: have no meaning under layer_to_layer; allowed: traffic dispatch_combine");
+  EXPECT_EQ(message_of<InvalidArgument>([&] {
+              place(counts, Topology::uniform(1, 4),
+                    {.traffic = TrafficModel::dispatch_combine, .sources = sources});
+            }),
+            "sources: are of 2 layers, 2 ranks and 4 experts; allowed: 2 layers, 4 ranks and 4 experts");
+}
+
+TEST(Place, OfOneLayerNeedsNoTransitions) {
+  const PlaceResult placed = place(RoutingProfile(1, 4, {9, 1, 1, 9}, {}), Topology::uniform(1, 2));
+  EXPECT_EQ(placed.objective.at("balance"), 0);
+  EXPECT_TRUE(placed.proven_optimal);
+}
+
+}  // namespace
+}  // namespace evenkeel
