@@ -6,6 +6,7 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/placement/exact.h"
 #include "evenkeel/placement/exact/internal/methods.h"
+#include "evenkeel/placement/fast.h"
 #include "evenkeel/placement/quality.h"
 #include "tests/placement/exact_oracle.h"
 
@@ -103,6 +104,29 @@ TEST_F(ExactOnSmallProblems, HomesByPredictedTimeAreTheBestThereAre) {
         found.objective_ms,
         joint_objective_ms(problem, placement_of_homes(found.rank_of_expert, problem.topology.num_ranks())),
         tolerance(optimum));
+  }
+}
+
+// Two certificates, found in different ways, of the same problem.
+TEST_F(ExactOnSmallProblems, LieBetweenTheBoundAndTheAnswerOfTheFastSolvers) {
+  for (int seed = 5000; seed < 5150; ++seed) {
+    std::mt19937_64 random(static_cast<std::uint64_t>(seed));
+    const SmallProblem small(random, {});
+    SCOPED_TRACE("seed " + std::to_string(seed) + ": " + small.text());
+    const PlacementProblem problem = small.problem();
+    if (std::isinf(least_balance_objective(problem))) continue;
+    const Clustering fast = cluster_fast(problem);
+    const Clustering exact = cluster_exact(problem, fast, {});
+    EXPECT_LE(exact.objective, fast.objective + tolerance(fast.objective));
+    EXPECT_GE(exact.objective, fast.bound - tolerance(fast.bound));
+    const RankAssignment fast_ranks = assign_ranks_fast(problem, exact);
+    const RankAssignment exact_ranks = assign_ranks_exact(problem, exact, fast_ranks, {});
+    EXPECT_LE(exact_ranks.objective, fast_ranks.objective + tolerance(fast_ranks.objective));
+    EXPECT_GE(exact_ranks.objective, fast_ranks.bound - tolerance(fast_ranks.bound));
+    const JointSolution fast_homes = place_jointly_fast(problem);
+    const JointSolution exact_homes = place_jointly_exact(problem, fast_homes, {});
+    EXPECT_LE(exact_homes.objective_ms, fast_homes.objective_ms + tolerance(fast_homes.objective_ms));
+    EXPECT_GE(exact_homes.objective_ms, fast_homes.bound_ms - tolerance(fast_homes.bound_ms));
   }
 }
 
