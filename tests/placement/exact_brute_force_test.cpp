@@ -109,7 +109,7 @@ TEST_F(ExactOnSmallProblems, HomesByPredictedTimeAreTheBestThereAre) {
 
 // Two certificates, found in different ways, of the same problem.
 TEST_F(ExactOnSmallProblems, LieBetweenTheBoundAndTheAnswerOfTheFastSolvers) {
-  for (int seed = 5000; seed < 5150; ++seed) {
+  for (int seed = 5000; seed < 5030; ++seed) {
     std::mt19937_64 random(static_cast<std::uint64_t>(seed));
     const SmallProblem small(random, {});
     SCOPED_TRACE("seed " + std::to_string(seed) + ": " + small.text());
