@@ -35,7 +35,11 @@ build: $(BUILD)/build.ninja
 demo: build
 	@tools/demo.sh $(COMMAND)
 
+# Without nanobind the Python package is not tested, and everything else is. Configured again, since it is found only
+# once it is there.
 test: $(BUILD)/build.ninja
+	@$(MAKE) --no-print-directory build/.setup-python || echo "make: going on without the tests of the Python package"
+	@cmake --preset release >/dev/null
 	@cmake --build --preset release --parallel $(JOBS)
 	@ctest --preset release --parallel $(JOBS)
 

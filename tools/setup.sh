@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Installs what is missing to build, test and check evenkeel on Debian 12, Ubuntu 24.04 and later.
 #
-# usage: tools/setup.sh [build|highs|bench|lint|fuzz|all]...      (default: build highs)
+# usage: tools/setup.sh [build|highs|bench|lint|fuzz|python|all]...      (default: build highs)
 #   build   compiler, CMake, Ninja and the libraries that `make build`, `demo` and `test` need
 #   highs   the integer-program solver of `place --solver exact`, built from source into build/highs; what cannot be had
 #           is left out with a message, since evenkeel builds without it
 #   bench   what `make bench` needs besides
 #   lint    clang-format, clang-tidy (with clang's omp.h) and ruff
 #   fuzz    clang with its sanitizer runtime
+#   python  Python's headers, and nanobind and numpy in build/python, for the package's tests
 # Running it again takes a moment and changes nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,6 +20,7 @@ readonly highs=1.11.0
 readonly highs_sha256=771e58c076122d207ff1b19759c21d3227f0da5b80dfd89a4145681524969cef
 readonly highs_packer=1.1.2  # of scikit-build-core, which pip wants before it hands over the archive
 readonly highs_dir=${EVENKEEL_HIGHS_ROOT:-build/highs}
+readonly python_dir=build/python
 
 say() { echo "setup: $*"; }
 fail() { say "$@" >&2; exit 1; }
@@ -69,6 +71,12 @@ want_lint() {
 want_fuzz() {
   tool clang-$clang clang++-$clang clang++
   package libclang-rt-$clang-dev
+}
+
+want_python() {
+  tool python3 python3
+  python3 -c 'import ensurepip, venv' 2>/dev/null || package python3-venv
+  python3 -c 'import sysconfig; open(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null || package python3-dev
 }
 
 # Sets `as_root` to what makes a command run as root, or explains what to ask an administrator for.
@@ -168,6 +176,15 @@ build_highs() {
     rm -rf "$highs_dir" && mkdir -p "$(dirname "$highs_dir")" && mv "$1/prefix" "$highs_dir"
 }
 
+install_python() {
+  "$python_dir/bin/python" -c 'import nanobind, numpy' 2>/dev/null && return
+  say "installing nanobind and numpy into $python_dir"
+  [ -x "$python_dir/bin/pip" ] || python3 -m venv "$python_dir"
+  "$python_dir/bin/pip" install --quiet --disable-pip-version-check "nanobind>=2.4" "numpy>=1.24" ||
+    fail "pip could not install nanobind and numpy"
+  did=1
+}
+
 check_cmake() {
   local version
   version=$(cmake --version | sed -n '1s/[^0-9]*//p')
@@ -176,12 +193,12 @@ check_cmake() {
 }
 
 [ $# -gt 0 ] || set -- build highs
-[ "$*" != all ] || set -- build highs bench lint fuzz
+[ "$*" != all ] || set -- build highs bench lint fuzz python
 did=
 for part in "$@"; do
   case $part in
-    build | highs | bench | lint | fuzz) "want_$part" ;;
-    *) fail "unknown part '$part'; one of build, highs, bench, lint, fuzz, all" ;;
+    build | highs | bench | lint | fuzz | python) "want_$part" ;;
+    *) fail "unknown part '$part'; one of build, highs, bench, lint, fuzz, python, all" ;;
   esac
 done
 install_missing
@@ -189,5 +206,6 @@ for part in "$@"; do
   [[ $part != build && $part != highs ]] || check_cmake
   [ "$part" != highs ] || install_highs
   [ "$part" != lint ] || install_ruff
+  [ "$part" != python ] || install_python
 done
 say "$* ready${did:+, new packages installed}"

@@ -9,5 +9,7 @@ void translate_errors();
 void bind_profile(nanobind::module_& module);
 void bind_placement(nanobind::module_& module);
 void bind_plan(nanobind::module_& module);
+void bind_place(nanobind::module_& module);
+void bind_rebalance(nanobind::module_& module);
 
 }  // namespace evenkeel::python

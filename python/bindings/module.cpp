@@ -8,4 +8,6 @@ NB_MODULE(_native, module) {
   bind_profile(module);
   bind_placement(module);
   bind_plan(module);
+  bind_place(module);
+  bind_rebalance(module);
 }

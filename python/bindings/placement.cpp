@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/placement_file.h"
+#include "evenkeel/io/placement_format.h"
 #include "python/bindings/arrays.h"
 #include "python/bindings/bind.h"
 
@@ -94,14 +94,18 @@ bool same(const Placement& a, const Placement& b) {
 }
 
 std::tuple<Placement, std::optional<double>, std::optional<double>, Provenance> read(
-    const std::filesystem::path& path) {
-  PlacementFile file = read_placement(path.string());
+    const std::filesystem::path& path, std::optional<int> num_ranks, std::optional<int> num_experts,
+    std::optional<std::vector<int>> layers) {
+  PlacementFile file = read_placement_as(
+      path.string(), {.layers = std::move(layers), .num_ranks = num_ranks, .num_experts = num_experts});
   return {std::move(file.placement), file.objective, file.bound, std::move(file.provenance)};
 }
 
-void write(const Placement& placement, const std::filesystem::path& path, std::optional<double> objective,
-           std::optional<double> bound, const Provenance& provenance) {
-  write_placement({placement, objective, bound, provenance}, path.string());
+void write(const Placement& placement, const std::filesystem::path& path, const std::string& format,
+           std::optional<double> objective, std::optional<double> bound, const Provenance& provenance,
+           std::optional<std::vector<int>> layers, std::optional<int> num_hidden_layers) {
+  write_placement_as(parse_placement_format(format), {placement, objective, bound, provenance},
+                     {.layers = std::move(layers), .num_hidden_layers = num_hidden_layers}, path.string());
 }
 
 }  // namespace
@@ -112,9 +116,11 @@ void bind_placement(nb::module_& module) {
       .def_static("contiguous", &Placement::contiguous, nb::arg("num_layers"), nb::arg("num_experts"),
                   nb::arg("num_ranks"))
       .def_static("of_homes", &of_homes, nb::arg("homes"), nb::arg("num_ranks"), release)
-      .def_static("read", &read, nb::arg("path"), release)
-      .def("write", &write, nb::arg("path"), nb::arg("objective").none(), nb::arg("bound").none(),
-           nb::arg("provenance"), release)
+      .def_static("read", &read, nb::arg("path"), nb::arg("num_ranks").none(), nb::arg("num_experts").none(),
+                  nb::arg("layers").none(), release)
+      .def("write", &write, nb::arg("path"), nb::arg("format"), nb::arg("objective").none(),
+           nb::arg("bound").none(), nb::arg("provenance"), nb::arg("layers").none(),
+           nb::arg("num_hidden_layers").none(), release)
       .def_prop_ro("num_layers", &Placement::num_layers)
       .def_prop_ro("num_experts", &Placement::num_experts)
       .def_prop_ro("num_ranks", &Placement::num_ranks)

@@ -2,15 +2,19 @@
 
     import evenkeel as ek
 
-    profile = ek.RoutingProfile("trace.safetensors")
-    step = ek.plan([49000, 1000, 1000, 1000], ranks=4, planner="level")
+    placement = ek.place(ek.RoutingProfile("trace.safetensors"), ranks=8, nodes=2)
+    placement.save("init_expert_location.json", format="sglang")
 
-Arrays go in as numpy arrays, torch tensors or lists and come out as numpy arrays. Every error is an `evenkeel.Error`
-with its data by name.
+    step = ek.plan([49000, 1000, 1000, 1000], ranks=4)
+
+Arrays go in as numpy arrays, torch tensors or lists and come out as numpy arrays (`rebalance_experts` gives tensors
+for a tensor, as EPLB does). Every error is an `evenkeel.Error` with its data by name.
 """
 
+from .eplb import rebalance_experts
 from .errors import BudgetTooSmall, CommError, Error, Infeasible, InvalidArgument, ParseError, Unsupported
 from .placement import Placement
+from .placing import PlacementQuality, PlaceResult, has_exact_solver, place, source_counts
 from .profile import Imbalance, RoutingProfile
 from .step_plan import Segment, StepPlan, Transfer, plan
 
@@ -22,11 +26,17 @@ __all__ = [
     "Infeasible",
     "InvalidArgument",
     "ParseError",
+    "PlaceResult",
     "Placement",
+    "PlacementQuality",
     "RoutingProfile",
     "Segment",
     "StepPlan",
     "Transfer",
     "Unsupported",
+    "has_exact_solver",
+    "place",
     "plan",
+    "rebalance_experts",
+    "source_counts",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from decimal import Decimal
@@ -93,6 +94,17 @@ def number(value: int, name: str, least: int, most: int = 2**31 - 1) -> int:
     if not least <= whole <= most:
         raise invalid(name, str(whole), f"{least}..{most}")
     return whole
+
+
+def real(value: float, name: str, least: float, most: float = math.inf) -> float:
+    """A number in a range, never NaN."""
+    try:
+        given = float(value)
+    except (TypeError, ValueError) as error:
+        raise invalid(name, repr(value), "a number") from error
+    if not least <= given <= most:
+        raise invalid(name, str(given), f"{least:g} or more" if most == math.inf else f"{least:g}..{most:g}")
+    return given
 
 
 def choice(value: str, name: str, allowed: Sequence[str]) -> str:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import _native
-from ._arguments import ArrayLike, as_numpy, integers, invalid, number
+from ._arguments import ArrayLike, as_numpy, choice, integers, invalid, number
 from .mapping_file import write_mapping
+
+Format = Literal["evenkeel", "sglang", "vllm", "vllm-ascend", "trtllm"]
+FORMATS = ("evenkeel", "sglang", "vllm", "vllm-ascend", "trtllm")
 
 
 class Placement:
@@ -59,14 +63,34 @@ class Placement:
         return placement
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Placement:
-        """Reads a placement file.
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        num_ranks: int | None = None,
+        num_experts: int | None = None,
+        layers: Sequence[int] | None = None,
+    ) -> Placement:
+        """Reads a placement file, ours or one that `save` wrote for another system, known by its content.
+
+        Args:
+            num_ranks: P, for formats that do not say it.
+            num_experts: E, the same; else the highest id plus one.
+            layers: of a file that counts all layers of a model, which of them to take.
 
         Raises:
             ParseError: the file is no placement, or an expert has no home in it; says where.
+            InvalidArgument: an argument is needed, or does not fit the file.
         """
         placement = cls.__new__(cls)
-        placement._take(*_native.Placement.read(path))
+        placement._take(
+            *_native.Placement.read(
+                path,
+                None if num_ranks is None else number(num_ranks, "num_ranks", 1),
+                None if num_experts is None else number(num_experts, "num_experts", 1),
+                _layer_list(layers),
+            )
+        )
         return placement
 
     @property
@@ -120,9 +144,40 @@ class Placement:
             number(layer, "layer", 0, self.num_layers - 1), number(expert, "expert", 0, self.num_experts - 1)
         )
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes a file that `load` and the command `evenkeel` read; it appears whole or not at all."""
-        self._native.write(path, self._objective, self._bound, self._provenance)
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        format: Format = "evenkeel",
+        *,
+        layers: Sequence[int] | None = None,
+        num_hidden_layers: int | None = None,
+    ) -> None:
+        """Writes a file that a server or trainer loads; it appears whole or not at all.
+
+        Args:
+            format: "evenkeel" (what `load` and the command `evenkeel` read), "sglang" (`--init-expert-location`),
+                "vllm", "vllm-ascend" (expert maps) or "trtllm" (YAML).
+            layers: sglang, trtllm: which of the model's layers these are, counted from 0 with the dense ones;
+                without it the model has MoE layers only.
+            num_hidden_layers: sglang, trtllm: all layers of the model; without it, the last of `layers` is the last.
+
+        Raises:
+            Unsupported: the format cannot express this placement; says which layer and why.
+            InvalidArgument: there is no such format, options do not fit, or the file cannot be written.
+        """
+        if format not in ("sglang", "trtllm"):
+            for name, value in (("layers", layers), ("num_hidden_layers", num_hidden_layers)):
+                if value is not None:
+                    raise invalid(name, "is for formats that count the model's layers", "sglang, trtllm")
+        self._native.write(
+            path,
+            choice(format, "format", FORMATS),
+            self._objective,
+            self._bound,
+            self._provenance,
+            _layer_list(layers),
+            None if num_hidden_layers is None else number(num_hidden_layers, "num_hidden_layers", 1),
+        )
 
     def save_mapping(self, path: str | os.PathLike[str]) -> None:
         """Writes the ranks by layer and expert as a tensor file: one int64 tensor `[L, E]`, the owners.
@@ -148,6 +203,10 @@ class Placement:
         return f"{type(self).__name__}({self.num_layers} layers, {self.num_experts} experts{extra}, {self.num_ranks} ranks)"
 
 
+def _layer_list(layers: Sequence[int] | None) -> list[int] | None:
+    return None if layers is None else [number(layer, "layers", 0) for layer in layers]
+
+
 def _homes_as_lists(homes: ArrayLike) -> list[list[list[int]]]:
     """[L][E][copies], from one rank an expert or a list of them."""
     if isinstance(homes, list | tuple):
@@ -163,4 +222,4 @@ def _homes_as_lists(homes: ArrayLike) -> list[list[list[int]]]:
     return lists
 
 
-__all__ = ["Placement"]
+__all__ = ["Format", "Placement"]

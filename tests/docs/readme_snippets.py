@@ -4,6 +4,8 @@
 usage: readme_snippets.py extract PAGE FOLDER    writes each ```cpp block as a program, prints the files' names
        readme_snippets.py run PAGE BIN           runs all ```sh blocks in order, in one empty folder beside the
                                                  repository's data/, with BIN first on PATH
+       readme_snippets.py run-python PAGE PYTHON runs all ```python blocks in order, as one program of that
+                                                 interpreter, in such a folder
 
 A block whose last words before it are `<!-- not run: why -->` is left out. ```text blocks show output. Any other
 language is an error, as is a block without one: nothing is shown that nobody checks.
@@ -14,11 +16,14 @@ import re
 import subprocess
 import sys
 import tempfile
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 NOT_RUN = re.compile(r"<!--\s*not run: \S.*-->\s*\Z")
 FENCE = re.compile(r"^```(\S*)[^\n]*\n(.*?)^```\s*$", re.MULTILINE | re.DOTALL)
+
+LANGUAGES = ("cpp", "python", "sh", "text")
 
 
 class PageError(Exception):
@@ -40,8 +45,8 @@ def blocks(page):
         line = page.count("\n", 0, match.start(2)) + 1
         if NOT_RUN.search(page[: match.start()]):
             continue
-        if language not in {"cpp", "sh", "text"}:
-            raise PageError(f"line {line - 1}: a block of language '{language}'; known are cpp, sh and text")
+        if language not in LANGUAGES:
+            raise PageError(f"line {line - 1}: a block of language '{language}'; known are {', '.join(LANGUAGES)}")
         found.append(Block(language, text, line))
     return found
 
@@ -79,16 +84,28 @@ def extract(page_path, folder):
             print(path.as_posix())
 
 
-def run(page_path, bin_folder):
-    environment = os.environ | {"PATH": f"{bin_folder}:{os.environ['PATH']}"}
+def chosen(page_path, language):
+    """The blocks of one language, of which there must be some."""
+    found = [b for b in blocks(page_path.read_text(encoding="utf-8")) if b.language == language]
+    if not found:
+        raise PageError(f"there is no {language} block to run")
+    return found
+
+
+@contextmanager
+def scratch_folder(page_path):
+    """An empty folder, but for the data that the page's repository ships."""
     with tempfile.TemporaryDirectory() as scratch:
         data = page_path.resolve().parent / "data"
         if data.exists():
             Path(scratch, "data").symlink_to(data)
-        shell_blocks = [b for b in blocks(page_path.read_text(encoding="utf-8")) if b.language == "sh"]
-        if not shell_blocks:
-            raise PageError("there is no shell block to run")
-        for block in shell_blocks:
+        yield scratch
+
+
+def run(page_path, bin_folder):
+    environment = os.environ | {"PATH": f"{bin_folder}:{os.environ['PATH']}"}
+    with scratch_folder(page_path) as scratch:
+        for block in chosen(page_path, "sh"):
             done = subprocess.run(
                 ["bash", "-euo", "pipefail", "-c", block.text], cwd=scratch, env=environment, stdin=subprocess.DEVNULL
             )
@@ -96,13 +113,24 @@ def run(page_path, bin_folder):
                 raise PageError(f"line {block.line}: the block ended with {done.returncode}:\n{block.text}")
 
 
+def run_python(page_path, python):
+    source = ""
+    for block in chosen(page_path, "python"):
+        source += "\n" * (block.line - 1 - source.count("\n")) + block.text  # lines are the page's
+    with scratch_folder(page_path) as scratch:
+        Path(scratch, page_path.name).write_text(source, encoding="utf-8")
+        done = subprocess.run([python, page_path.name], cwd=scratch, stdin=subprocess.DEVNULL)
+        if done.returncode != 0:
+            raise PageError(f"the python blocks ended with {done.returncode}")
+
+
 def main(arguments):
-    actions = {"extract": extract, "run": run}
+    actions = {"extract": extract, "run": run, "run-python": run_python}
     if len(arguments) != 3 or arguments[0] not in actions:
         print(__doc__, file=sys.stderr)
         return 2
     try:
-        actions[arguments[0]](Path(arguments[1]), Path(arguments[2]).resolve())
+        actions[arguments[0]](Path(arguments[1]), Path(arguments[2]).absolute())
     except PageError as error:
         print(f"{arguments[1]}: {error}", file=sys.stderr)
         return 1

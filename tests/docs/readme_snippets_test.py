@@ -1,5 +1,6 @@
 """What a page shows is what is checked, and what fails is found at its line."""
 
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -26,8 +27,21 @@ class ReadmeSnippets(unittest.TestCase):
             self.run_page("```sh\nfalse | cat\n```\n")
 
     def test_fails_where_nothing_would_be_run(self):
-        with self.assertRaisesRegex(readme_snippets.PageError, "no shell block"):
+        with self.assertRaisesRegex(readme_snippets.PageError, "no sh block"):
             self.run_page("<!-- not run: reason -->\n```sh\ntrue\n```\n")
+
+    def run_python(self, text):
+        with tempfile.TemporaryDirectory() as folder:
+            page = Path(folder, "PAGE.md")
+            page.write_text(text, encoding="utf-8")
+            readme_snippets.run_python(page, sys.executable)
+
+    def test_runs_python_blocks_as_one_program_whose_lines_are_the_pages(self):
+        self.run_python("```python\nimport sys\n```\nthen\n```python\nassert sys._getframe().f_lineno == 6\n```\n")
+
+    def test_fails_where_python_does(self):
+        with self.assertRaisesRegex(readme_snippets.PageError, "python blocks ended with 1"):
+            self.run_python("```python\nassert False\n```\n")
 
     def test_leaves_out_only_the_block_that_follows_the_mark(self):
         page = "<!-- not run: takes long -->\n```sh\nfalse\n```\n```sh\ntrue\n```\n"
@@ -35,7 +49,7 @@ class ReadmeSnippets(unittest.TestCase):
 
     def test_refuses_languages_that_nobody_checks(self):
         for fence in ["```", "```rust"]:
-            with self.assertRaisesRegex(readme_snippets.PageError, "known are cpp, sh and text"):
+            with self.assertRaisesRegex(readme_snippets.PageError, "known are cpp, python, sh, text"):
                 readme_snippets.blocks(f"{fence}\ncode\n```\n")
 
     def test_makes_statements_a_program_whose_lines_are_the_pages(self):

@@ -56,6 +56,30 @@ class Placements(PackageTest):
             placement.save(self.folder / "placement.json")
             self.assertEqual(ek.Placement.load(self.folder / "placement.json"), placement)
 
+    def test_is_the_same_after_the_files_of_other_systems(self):
+        placement = ek.Placement(np.random.default_rng(8).permuted(np.tile(np.arange(8) // 2, (3, 1)), axis=1))
+        for name in ["sglang", "vllm", "vllm-ascend", "trtllm"]:
+            path = self.folder / name
+            placement.save(path, format=name)
+            with self.subTest(format=name):
+                self.assertEqual(ek.Placement.load(path, num_ranks=4, num_experts=8), placement)
+
+    def test_a_file_for_sglang_has_a_row_for_every_layer_of_the_model(self):
+        placement = ek.Placement([[0, 1, 1, 0], [1, 1, 0, 0]])
+        path = self.folder / "init_expert_location.json"
+        placement.save(path, format="sglang", layers=[1, 2], num_hidden_layers=4)
+        rows = json.loads(path.read_text())["physical_to_logical_map"]
+        self.assertEqual(rows[1:3], placement.physical_to_logical.tolist())
+        self.assertEqual(len(rows), 4)
+        self.assertEqual(ek.Placement.load(path, num_ranks=2, layers=[1, 2]), placement)
+
+    def test_refuses_formats_that_are_none_or_cannot_say_it(self):
+        uneven, path = ek.Placement([[0, 0, 0, 1]]), self.folder / "file"
+        self.assert_raises(ek.InvalidArgument, "format: 'deepspeed'", uneven.save, path, "deepspeed")
+        self.assert_raises(ek.InvalidArgument, "layers: is for formats", uneven.save, path, layers=[0])
+        self.assert_raises(ek.Unsupported, "layer 0", uneven.save, path, "sglang")
+        self.assertEqual(list(self.folder.iterdir()), [])
+
     def test_a_file_keeps_its_provenance(self):
         ek.Placement([[0, 1]]).save(self.folder / "a.json")
         text = json.loads((self.folder / "a.json").read_text())

@@ -1,0 +1,36 @@
+// Long work that Ctrl-C stops: it runs on a thread of its own, without the GIL, while the calling thread
+// looks for signals.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <chrono>
+#include <future>
+#include <optional>
+#include <stop_token>
+#include <utility>
+
+namespace evenkeel::python {
+
+// work(std::stop_token) should end soon once it is asked to stop. A signal handler's exception
+// (KeyboardInterrupt) is thrown when it has.
+template <class Work>
+auto interruptible(Work work) {
+  std::stop_source stop;
+  auto result = std::async(std::launch::async, std::move(work), stop.get_token());
+  std::optional<nanobind::python_error> interrupted;
+  {
+    const nanobind::gil_scoped_release released;
+    while (result.wait_for(std::chrono::milliseconds(50)) != std::future_status::ready) {
+      if (interrupted) continue;
+      const nanobind::gil_scoped_acquire acquired;
+      if (PyErr_CheckSignals() == 0) continue;
+      interrupted.emplace();  // takes the pending exception
+      stop.request_stop();
+    }
+  }
+  if (interrupted) throw nanobind::python_error(*interrupted);
+  return result.get();
+}
+
+}  // namespace evenkeel::python

@@ -1,0 +1,168 @@
+// _native.place: from a profile to a placement with what its solver says of it.
+#include "evenkeel/placement/place.h"
+
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/filesystem.h>
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/topology_file.h"
+#include "evenkeel/io/trace_file.h"
+#include "evenkeel/placement/exact.h"
+#include "evenkeel/placement/traffic.h"
+#include "evenkeel/topology/presets.h"
+#include "python/bindings/arrays.h"
+#include "python/bindings/bind.h"
+#include "python/bindings/interruptible.h"
+
+namespace nb = nanobind;
+
+namespace evenkeel::python {
+
+namespace {
+
+Topology uniform(int num_ranks, int num_nodes) {
+  if (num_ranks % num_nodes != 0)
+    throw InvalidArgument(
+        "nodes",
+        std::to_string(num_ranks) + " ranks are not equally many in " + std::to_string(num_nodes) + " nodes",
+        "a divisor of ranks, or a topology that says who is where");
+  return Topology::uniform(num_nodes, num_ranks / num_nodes);
+}
+
+SourceCounts sources_of(const InArray<double, 3>& counts) {
+  const auto values = values_of(counts);
+  return {.num_layers = static_cast<int>(counts.shape(0)),
+          .num_ranks = static_cast<int>(counts.shape(1)),
+          .num_experts = static_cast<int>(counts.shape(2)),
+          .counts = {values.begin(), values.end()}};
+}
+
+OutArray<double> array_of(const SourceCounts& sources) {
+  const auto size = [](int n) { return static_cast<std::size_t>(n); };
+  return to_array(sources.counts,
+                  {size(sources.num_layers), size(sources.num_ranks), size(sources.num_experts)});
+}
+
+SourceCounts read_sources(const std::filesystem::path& path, int num_ranks, std::optional<int> num_experts) {
+  return source_counts(*open_trace(path.string(), {.num_experts = num_experts}), num_ranks);
+}
+
+PlaceResult place_interruptibly(const RoutingProfile& profile, const Topology& topology,
+                                const PlaceOptions& options) {
+  return interruptible([&](std::stop_token stop) {
+    PlaceOptions stoppable = options;
+    stoppable.limits.stop = std::move(stop);
+    return place(profile, topology, stoppable);
+  });
+}
+
+void bind_quality(nb::module_& module) {
+  using Quality = PlacementQuality;
+  nb::class_<Quality>(module, "PlacementQuality")
+      .def("max_over_mean",
+           [](const Quality& quality) {
+             return to_array(quality.max_over_mean, {quality.max_over_mean.size()});
+           })
+      .def_ro("max_over_mean_mean", &Quality::max_over_mean_mean)
+      .def_ro("max_over_mean_worst", &Quality::max_over_mean_worst)
+      .def_ro("mean_over_max_mean", &Quality::mean_over_max_mean)
+      .def_ro("relative_excess_mean", &Quality::relative_excess_mean)
+      .def_ro("traffic_known", &Quality::traffic_known)
+      .def_ro("crossing", &Quality::crossing)
+      .def_ro("crossing_within_nodes", &Quality::crossing_within)
+      .def_ro("crossing_between_nodes", &Quality::crossing_across)
+      .def_ro("total", &Quality::total)
+      .def_ro("worst_pair", &Quality::worst_pair)
+      .def("traffic", [](const Quality& quality, std::size_t num_ranks) {
+        return to_array(quality.traffic, {num_ranks, num_ranks});
+      });
+}
+
+// Enumerators by the words that they are called by.
+void bind_options(nb::module_& module) {
+  nb::class_<PlaceOptions>(module, "PlaceOptions")
+      .def(nb::init<>())
+      .def("set_solver",
+           [](PlaceOptions& options, bool exact) {
+             options.solver = exact ? PlaceOptions::Solver::exact : PlaceOptions::Solver::fast;
+           })
+      .def("set_objective",
+           [](PlaceOptions& options, bool joint) {
+             options.objective = joint ? PlaceOptions::Objective::joint : PlaceOptions::Objective::two_stage;
+           })
+      .def("set_sizes", [](PlaceOptions& options,
+                           bool free) { options.sizes = free ? ClusterSizes::free : ClusterSizes::equal; })
+      .def("set_traffic",
+           [](PlaceOptions& options, bool dispatch_combine) {
+             options.traffic =
+                 dispatch_combine ? TrafficModel::dispatch_combine : TrafficModel::layer_to_layer;
+           })
+      .def("set_pairs",
+           [](PlaceOptions& options, bool total) {
+             options.pairs = total ? PairObjective::total : PairObjective::worst_pair;
+           })
+      .def("set_cost",
+           [](PlaceOptions& options, double assignment_us, double assignment_bytes) {
+             options.cost = {.assignment_us = assignment_us, .assignment_bytes = assignment_bytes};
+           })
+      .def("set_limits",
+           [](PlaceOptions& options, double time_limit_s, double relative_gap) {
+             options.limits.time_limit_s = time_limit_s;
+             options.limits.relative_gap = relative_gap;
+           })
+      .def("set_sources", [](PlaceOptions& options,
+                             const InArray<double, 3>& counts) { options.sources = sources_of(counts); })
+      .def("start_from",
+           [](PlaceOptions& options, const Placement& from, int max_moves) {
+             options.from = from;
+             options.max_moves = max_moves;
+           })
+      .def_rw("redundant_experts", &PlaceOptions::redundant_experts)
+      .def_rw("num_groups", &PlaceOptions::num_groups);
+}
+
+}  // namespace
+
+void bind_place(nb::module_& module) {
+  nb::class_<Topology>(module, "Topology")
+      .def_static("uniform", &uniform, nb::arg("num_ranks"), nb::arg("num_nodes"))
+      .def_static("preset", &preset_topology, nb::arg("name"))
+      .def_static("is_preset", [](const std::string& name) { return is_topology_preset(name); })
+      .def_static("read", [](const std::filesystem::path& path) { return read_topology(path.string()); })
+      .def_prop_ro("num_ranks", &Topology::num_ranks);
+  bind_quality(module);
+  bind_options(module);
+  nb::class_<PlaceResult>(module, "PlaceResult")
+      .def_ro("placement", &PlaceResult::placement)
+      .def_ro("objective", &PlaceResult::objective)
+      .def_ro("bound", &PlaceResult::bound)
+      .def_ro("bound_of", &PlaceResult::bound_of)
+      .def_ro("proven_optimal", &PlaceResult::proven_optimal)
+      .def_ro("solve_ms", &PlaceResult::solve_ms)
+      .def_ro("before", &PlaceResult::before)
+      .def_ro("after", &PlaceResult::after)
+      .def_ro("notes", &PlaceResult::notes);
+  module.def("place", &place_interruptibly, nb::arg("profile"), nb::arg("topology"), nb::arg("options"));
+  module.def(
+      "source_counts",
+      [](const std::filesystem::path& path, int num_ranks, std::optional<int> num_experts) {
+        const SourceCounts counted = [&] {
+          const nb::gil_scoped_release released;
+          return read_sources(path, num_ranks, num_experts);
+        }();
+        return array_of(counted);
+      },
+      nb::arg("path"), nb::arg("num_ranks"), nb::arg("num_experts").none());
+  module.def("has_exact_solver", &has_exact_solver);
+}
+
+}  // namespace evenkeel::python

@@ -1,0 +1,68 @@
+"""EPLB's call: redundant experts and where all copies go, as deepseek-ai/EPLB returns them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _native
+from ._arguments import ArrayLike, floats, is_tensor, number
+
+if TYPE_CHECKING:
+    import torch
+
+Maps = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+
+
+@overload
+def rebalance_experts(
+    weight: NDArray[Any], num_replicas: int, num_groups: int, num_nodes: int, num_gpus: int
+) -> Maps: ...
+@overload
+def rebalance_experts(
+    weight: list[list[float]], num_replicas: int, num_groups: int, num_nodes: int, num_gpus: int
+) -> Maps: ...
+@overload
+def rebalance_experts(
+    weight: torch.Tensor, num_replicas: int, num_groups: int, num_nodes: int, num_gpus: int
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]: ...
+def rebalance_experts(weight: ArrayLike, num_replicas: int, num_groups: int, num_nodes: int, num_gpus: int) -> Any:
+    """Copies the busiest experts and places all copies on GPUs, as evenly as it can.
+
+    Arguments, shapes and meaning are those of `eplb.rebalance_experts` (deepseek-ai/EPLB), so that it takes its
+    place; which of many good placements comes back is another. Where `num_nodes` divides `num_groups`, the experts
+    of a group stay on one node (hierarchical); else groups and nodes count for nothing (global).
+
+    Args:
+        weight: `[L, E]` loads of the logical experts, 0 or more, of any number type; torch, numpy or lists.
+        num_replicas: physical experts of each layer, copies and all; a multiple of num_gpus, at least E.
+        num_groups: expert groups.
+        num_nodes: nodes; GPU g is in node `g // (num_gpus // num_nodes)`.
+        num_gpus: GPUs; physical expert s is on GPU `s // (num_replicas // num_gpus)`.
+
+    Returns:
+        `(phy2log, log2phy, logcnt)`, int64 and in host memory; torch tensors for a tensor, else numpy arrays:
+        `[L, num_replicas]` the logical expert of each physical one; `[L, E, X]` the physical experts of each logical
+        one, then -1, where X is the most copies that any expert has; `[L, E]` how many copies each has.
+
+    Raises:
+        InvalidArgument: sizes that do not divide each other, or a weight that is negative or not finite.
+        Infeasible: fewer replicas than experts.
+    """
+    maps: Maps = _native.rebalance_experts(
+        floats(weight, "weight", 2, "[layers, experts]"),
+        number(num_replicas, "num_replicas", 1),
+        number(num_groups, "num_groups", 1),
+        number(num_nodes, "num_nodes", 1),
+        number(num_gpus, "num_gpus", 1),
+    )
+    if not is_tensor(weight):
+        return maps
+    import torch
+
+    return tuple(torch.from_numpy(each) for each in maps)
+
+
+__all__ = ["rebalance_experts"]

@@ -1,0 +1,251 @@
+"""place(): from a routing profile to the home of every expert, with a proof of how good it is."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _native
+from ._arguments import ArrayLike, choice, floats, invalid, number, real
+from .placement import Placement
+from .profile import RoutingProfile
+
+Solver = Literal["fast", "exact"]
+Sizes = Literal["equal", "free"]
+Objective = Literal["two-stage", "joint"]
+Traffic = Literal["layer-to-layer", "dispatch-combine"]
+Pairs = Literal["worst", "total"]
+
+
+@dataclass(frozen=True)
+class PlacementQuality:
+    """How good a placement is on a profile. Ratios are of the ranks' loads, 1 is even.
+
+    Traffic is in transitions of the profile (layer-to-layer) or in assignments sent one way (dispatch-combine),
+    summed over all layers; None where the profile has no transitions.
+    """
+
+    max_over_mean: NDArray[np.float64]
+    """`[L]`, by layer."""
+    max_over_mean_mean: float
+    """Mean over layers."""
+    max_over_mean_worst: float
+    """The worst layer's."""
+    mean_over_max_mean: float
+    relative_excess_mean: float
+    crossing: float | None
+    """All that leaves its rank."""
+    crossing_within_nodes: float | None
+    crossing_between_nodes: float | None
+    total: float | None
+    """With what stays."""
+    worst_pair: float | None
+    """Of each layer, what its busiest pair of ranks sends; summed."""
+    traffic: NDArray[np.float64] | None
+    """`[P, P]`, row by sender; the diagonal is what stays."""
+
+
+class PlaceResult(Placement):
+    """A placement, with what its solver says of it."""
+
+    __slots__ = ("_result",)
+    _result: _native.PlaceResult
+
+    @property
+    def objective(self) -> dict[str, float]:
+        """What was reached, by name: "balance" (sum over layers and ranks of |load - mean|) and "traffic" (worst or
+        all pairs of ranks, over GB/s) for two-stage; "joint_ms" for joint; "max_over_mean" with redundant experts."""
+        return dict(self._result.objective)
+
+    @property
+    def bound(self) -> dict[str, float]:
+        """By the same names, what nobody goes below; `bound_of` says of what problem."""
+        return dict(self._result.bound)
+
+    @property
+    def bound_of(self) -> dict[str, str]:
+        """By the same names, the placements that the bound holds for, in words."""
+        return dict(self._result.bound_of)
+
+    @property
+    def proven_optimal(self) -> bool:
+        """Every objective is at its bound, within the gap that was asked for."""
+        return self._result.proven_optimal
+
+    @property
+    def solve_ms(self) -> float:
+        """Milliseconds that the solver took."""
+        return self._result.solve_ms
+
+    @property
+    def before(self) -> PlacementQuality:
+        """Of contiguous homes, or of `from_`."""
+        return _quality(self._result.before, self.num_ranks)
+
+    @property
+    def after(self) -> PlacementQuality:
+        """Of this placement."""
+        return _quality(self._result.after, self.num_ranks)
+
+    @property
+    def notes(self) -> list[str]:
+        """What a reader of the figures must know, a sentence each."""
+        return list(self._result.notes)
+
+    def __repr__(self) -> str:
+        before, after = self._result.before.max_over_mean_mean, self._result.after.max_over_mean_mean
+        proven = ", proven optimal" if self.proven_optimal else ""
+        return f"{super().__repr__()[:-1]}, max/mean {before:.3f} -> {after:.3f}{proven})"
+
+
+def place(
+    profile: RoutingProfile,
+    ranks: int | None = None,
+    nodes: int = 1,
+    *,
+    topology: str | os.PathLike[str] | None = None,
+    redundant_experts: int = 0,
+    num_groups: int = 1,
+    solver: Solver = "fast",
+    sizes: Sizes = "equal",
+    objective: Objective = "two-stage",
+    traffic: Traffic = "layer-to-layer",
+    pairs: Pairs = "worst",
+    gap: float = 0.0,
+    time_limit: float = 60.0,
+    from_: Placement | None = None,
+    max_moves: int | None = None,
+    sources: ArrayLike | None = None,
+    assignment_us: float = 0.1,
+    assignment_bytes: float = 8192.0,
+) -> PlaceResult:
+    """Chooses a home for every expert of every layer.
+
+    Args:
+        profile: the routing to place for.
+        ranks: P; needed unless `topology` says it.
+        nodes: nodes, which the ranks fill in order, with links all alike.
+        topology: the machine instead: a file (format evenkeel.topology.v1), or a name: 8xh100, 8xh200, 2x8xh100,
+            2x8xh200, gb200-nvl72.
+        redundant_experts: copies beyond one of each, in each layer.
+        num_groups: expert groups, each of which stays in one node.
+        solver: "fast" (milliseconds, with a bound) or "exact" (integer programs; needs a build with HiGHS).
+        sizes: "equal" (as many experts on each rank, as servers need) or "free".
+        objective: "two-stage" (first balance, then traffic) or "joint" (both in predicted milliseconds).
+        traffic: what is sent: "layer-to-layer" (from the rank of a token's expert to that of its next) or
+            "dispatch-combine" (in each layer from the rank where the token lives, and back).
+        pairs: the "worst" pair of ranks of each layer counts, or the "total" of all.
+        gap: good enough: this far from the bound, as a fraction of the objective.
+        time_limit: seconds for all stages; the best so far is kept.
+        from_: start at this placement, and give at most `max_moves` experts (over all layers) another home.
+        max_moves: beside `from_`.
+        sources: dispatch-combine: `[L, P, E]`, how the assignments of each layer come from the tokens of each rank,
+            as `source_counts` counts them in a trace; without them, evenly, and `notes` says so.
+        assignment_us: joint: microseconds to compute one assignment.
+        assignment_bytes: joint: bytes sent with one assignment, one way.
+
+    Returns:
+        A Placement that also has `objective`, `bound`, `proven_optimal`, `solve_ms`, `before` and `after`.
+
+    Raises:
+        InvalidArgument: options contradict each other or the profile.
+        Infeasible: there is no such placement: fewer places than experts, groups that do not fit nodes.
+        Unsupported: "exact" in a build without HiGHS.
+        KeyboardInterrupt: Ctrl-C ends a long solve; what it had is dropped.
+    """
+    options = _native.PlaceOptions()
+    options.set_solver(choice(solver, "solver", ("fast", "exact")) == "exact")
+    options.set_sizes(choice(sizes, "sizes", ("equal", "free")) == "free")
+    options.set_objective(choice(objective, "objective", ("two-stage", "joint")) == "joint")
+    options.set_traffic(choice(traffic, "traffic", ("layer-to-layer", "dispatch-combine")) == "dispatch-combine")
+    options.set_pairs(choice(pairs, "pairs", ("worst", "total")) == "total")
+    options.set_cost(real(assignment_us, "assignment_us", 0), real(assignment_bytes, "assignment_bytes", 0))
+    options.set_limits(real(time_limit, "time_limit", 0), real(gap, "gap", 0, 1))
+    options.redundant_experts = number(redundant_experts, "redundant_experts", 0)
+    options.num_groups = number(num_groups, "num_groups", 1)
+    if (from_ is None) != (max_moves is None):
+        raise invalid("from_", "goes with max_moves", "both: a placement, and how many experts may move")
+    if from_ is not None and max_moves is not None:
+        options.start_from(from_._native, number(max_moves, "max_moves", 0))
+    if sources is not None:
+        if traffic != "dispatch-combine":
+            raise invalid("sources", "are for dispatch-combine", 'to leave them out, or traffic="dispatch-combine"')
+        options.set_sources(floats(sources, "sources", 3, "[layers, ranks, experts]"))
+    result = _native.place(profile._native, _topology(ranks, nodes, topology), options)
+    return _with_provenance(result, solver)
+
+
+def source_counts(path: str | os.PathLike[str], ranks: int, num_experts: int | None = None) -> NDArray[np.float64]:
+    """`[L, P, E]`: how the assignments of a trace come from ranks, if its sequences are dealt to ranks in turn.
+
+    Sequence i lives on rank i mod P; the tokens of a trace without sequences in P equal blocks.
+
+    Raises:
+        ParseError: the file is not a trace.
+    """
+    experts = None if num_experts is None else number(num_experts, "num_experts", 1)
+    return _native.source_counts(path, number(ranks, "ranks", 1), experts)
+
+
+def has_exact_solver() -> bool:
+    """Whether this build has HiGHS, for `solver="exact"`."""
+    return _native.has_exact_solver()
+
+
+def _topology(ranks: int | None, nodes: int, topology: str | os.PathLike[str] | None) -> _native.Topology:
+    if topology is None:
+        if ranks is None:
+            raise invalid("ranks", "is not given, nor is topology", "how many ranks there are")
+        return _native.Topology.uniform(number(ranks, "ranks", 1), number(nodes, "nodes", 1))
+    if nodes != 1:
+        raise invalid("nodes", "is what topology says", "to leave it out")
+    name = os.fspath(topology)
+    file_like = Path(name).exists() or "/" in name or name.endswith(".json")
+    machine = _native.Topology.read(name) if file_like else _native.Topology.preset(name)
+    if ranks is not None and ranks != machine.num_ranks:
+        raise invalid("ranks", f"{ranks}, but {name} has {machine.num_ranks}", "to leave it out")
+    return machine
+
+
+def _with_provenance(result: _native.PlaceResult, solver: str) -> PlaceResult:
+    names = result.objective.keys()
+    main = "traffic" if "traffic" in names else next(iter(names))
+    placed = PlaceResult.__new__(PlaceResult)
+    placed._result = result
+    placed._take(
+        result.placement,
+        result.objective[main],
+        result.bound[main],
+        {
+            "program": "evenkeel for Python",
+            "objective": main,
+            "solver": solver,
+            "max_over_mean": f"{result.after.max_over_mean_mean:.6f}",
+        },
+    )
+    return placed
+
+
+def _quality(quality: _native.PlacementQuality, num_ranks: int) -> PlacementQuality:
+    known = quality.traffic_known
+    return PlacementQuality(
+        max_over_mean=quality.max_over_mean(),
+        max_over_mean_mean=quality.max_over_mean_mean,
+        max_over_mean_worst=quality.max_over_mean_worst,
+        mean_over_max_mean=quality.mean_over_max_mean,
+        relative_excess_mean=quality.relative_excess_mean,
+        crossing=quality.crossing if known else None,
+        crossing_within_nodes=quality.crossing_within_nodes if known else None,
+        crossing_between_nodes=quality.crossing_between_nodes if known else None,
+        total=quality.total if known else None,
+        worst_pair=quality.worst_pair if known else None,
+        traffic=quality.traffic(num_ranks) if known else None,
+    )
+
+
+__all__ = ["PlaceResult", "PlacementQuality", "has_exact_solver", "place", "source_counts"]

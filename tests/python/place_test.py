@@ -1,0 +1,206 @@
+"""place() gives placements whose figures can be recomputed, never worse than contiguous homes, and refuses the rest."""
+
+import json
+import os
+import signal
+import subprocess
+import threading
+import time
+import unittest
+
+import numpy as np
+from support import TRACE, PackageTest
+
+import evenkeel as ek
+
+COMMAND = os.environ.get("EVENKEEL_COMMAND", "")
+
+
+def command_places():
+    return bool(COMMAND) and subprocess.run([COMMAND, "place", "--help"], capture_output=True).returncode == 0
+
+
+def random_profile(seed, layers=4, experts=16):
+    draw = np.random.default_rng(seed)
+    transitions = draw.integers(0, 200, (layers - 1, experts, experts)) ** 2
+    loads = draw.lognormal(5, 1, (layers, experts)).astype(int)
+    return ek.RoutingProfile(loads=loads, transitions=transitions)
+
+
+def rank_loads(profile, placement):
+    """[L, P], an expert's load split evenly over its copies."""
+    loads = np.zeros((profile.num_layers, placement.num_ranks))
+    for layer in range(profile.num_layers):
+        for expert in range(profile.num_experts):
+            homes = placement.homes(layer, expert)
+            loads[layer, homes] += profile.loads[layer, expert] / len(homes)
+    return loads
+
+
+def crossing(profile, placement):
+    """Transitions between experts whose owners differ."""
+    owners, total = placement.owners, 0
+    for layer in range(profile.num_layers - 1):
+        apart = owners[layer][:, None] != owners[layer + 1][None, :]
+        total += int(profile.transitions[layer][apart].sum())
+    return total
+
+
+class Place(PackageTest):
+    def test_figures_are_those_of_the_placement(self):
+        for seed in range(4):
+            profile = random_profile(seed)
+            placed = ek.place(profile, ranks=4)
+            loads = rank_loads(profile, placed)
+            worst = loads.max(axis=1) / loads.mean(axis=1)
+            np.testing.assert_allclose(placed.after.max_over_mean, worst)
+            self.assertAlmostEqual(placed.after.max_over_mean_mean, worst.mean())
+            self.assertAlmostEqual(placed.objective["balance"], np.abs(loads - loads.mean(axis=1, keepdims=True)).sum())
+            self.assertEqual(placed.after.crossing, crossing(profile, placed))
+            self.assertEqual(placed.after.traffic.sum(), profile.transitions.sum())
+            self.assertEqual(placed.before.crossing, crossing(profile, ek.Placement.contiguous(4, 16, 4)))
+
+    def test_never_balances_worse_than_contiguous_homes_and_never_beats_its_bound(self):
+        for seed in range(4):
+            for options in [{}, {"nodes": 2}, {"sizes": "free"}, {"redundant_experts": 4}, {"objective": "joint"},
+                            {"pairs": "total"}, {"traffic": "dispatch-combine"}]:  # fmt: skip
+                with self.subTest(seed=seed, **options):
+                    placed = ek.place(random_profile(seed), ranks=4, **options)
+                    self.assertEqual(placed.objective.keys(), placed.bound.keys())
+                    for name, reached in placed.objective.items():
+                        self.assertLessEqual(placed.bound[name], reached * (1 + 1e-9), name)
+                        self.assertTrue(placed.bound_of[name])
+                    if "joint_ms" not in placed.objective:
+                        self.assertLessEqual(placed.after.max_over_mean_mean, placed.before.max_over_mean_mean + 1e-9)
+                    self.assertGreater(placed.solve_ms, 0)
+
+    def test_equal_sizes_are_equal_and_copies_are_there(self):
+        profile = random_profile(1)
+        placed = ek.place(profile, 4)
+        self.assertTrue((np.diff(placed.rank_offsets, axis=1) == 4).all())
+        copied = ek.place(profile, 4, redundant_experts=8)
+        self.assertEqual(copied.physical_to_logical.shape, (4, 24))
+        self.assertTrue(copied.has_copies)
+
+    def test_groups_stay_in_a_node(self):
+        loads = 1000 + np.random.default_rng(2).integers(0, 100, (4, 16))
+        profile = ek.RoutingProfile(loads=loads, transitions=random_profile(2).transitions)
+        placed = ek.place(profile, ranks=4, nodes=2, redundant_experts=8, num_groups=4)
+        for layer in range(4):
+            for group in range(4):
+                nodes = {rank // 2 for e in range(4) for rank in placed.homes(layer, 4 * group + e)}
+                self.assertEqual(len(nodes), 1)
+
+    def test_few_experts_move_from_a_placement(self):
+        profile = random_profile(3)
+        start = ek.Placement.contiguous(4, 16, 4)
+        placed = ek.place(profile, 4, from_=start, max_moves=6)
+        moved = sum(placed.homes(layer, e) != start.homes(layer, e) for layer in range(4) for e in range(16))
+        self.assertLessEqual(moved, 6)
+        self.assertLessEqual(placed.after.max_over_mean_mean, placed.before.max_over_mean_mean)
+
+    def test_topologies_come_by_name_and_from_files(self):
+        profile = random_profile(0)
+        self.assertEqual(ek.place(profile, topology="8xh100").num_ranks, 8)
+        path = self.folder / "machine.json"
+        path.write_text('{"format": "evenkeel.topology.v1", "node_of_rank": [0, 0, 1, 1], '
+                        '"within": {"gigabytes_per_s": 450}, "across": {"gigabytes_per_s": 50}}')  # fmt: skip
+        placed = ek.place(profile, topology=path)
+        self.assertEqual(placed.num_ranks, 4)
+        between, within = placed.after.crossing_between_nodes, placed.after.crossing_within_nodes
+        self.assertEqual(between + within, placed.after.crossing)
+        self.assert_raises(ek.InvalidArgument, "8xh100", ek.place, profile, topology="8xh1000")
+        self.assert_raises(ek.ParseError, "none.json", ek.place, profile, topology=self.folder / "none.json")
+        self.assert_raises(ek.InvalidArgument, "ranks: 3", ek.place, profile, 3, topology="8xh100")
+
+    def test_sources_of_a_trace_are_counted_and_used(self):
+        profile = ek.RoutingProfile(TRACE)
+        sources = ek.source_counts(TRACE, 4)
+        np.testing.assert_array_equal(sources.sum(axis=1), profile.loads)
+        known = ek.place(profile, 4, traffic="dispatch-combine", sources=sources)
+        spread = ek.place(profile, 4, traffic="dispatch-combine")
+        self.assertEqual(known.notes, [])
+        self.assertEqual(len(spread.notes), 1)
+        self.assert_raises(
+            ek.InvalidArgument, "sources: are for dispatch-combine", ek.place, profile, 4, sources=sources
+        )
+
+    def test_a_result_is_a_placement_and_its_file_says_who_made_it(self):
+        profile = random_profile(1)
+        placed = ek.place(profile, ranks=4)
+        placed.save(self.folder / "placement.json")
+        loaded = ek.Placement.load(self.folder / "placement.json")
+        self.assertEqual(placed, loaded)
+        self.assertEqual(loaded.provenance["solver"], "fast")
+        text = json.loads((self.folder / "placement.json").read_text())
+        self.assertEqual(text["objective"], placed.objective["traffic"])
+        placed.save(self.folder / "location.json", format="sglang")
+        rows = json.loads((self.folder / "location.json").read_text())["physical_to_logical_map"]
+        self.assertEqual(rows, placed.physical_to_logical.tolist())
+
+    @unittest.skipUnless(command_places(), "EVENKEEL_COMMAND does not name a command that has `place`")
+    def test_says_the_same_as_the_command(self):
+        random_profile(7).save(self.folder / "profile.npz")
+        words = [COMMAND, "place", self.folder / "profile.npz", "--ranks", "4", "--nodes", "2", "--json"]
+        printed = json.loads(subprocess.run(words, capture_output=True, check=True, text=True).stdout)
+        placed = ek.place(random_profile(7), ranks=4, nodes=2)
+        for key in ["num_layers", "num_experts", "num_ranks", "objective", "bound", "proven_optimal"]:
+            self.assertEqual(getattr(placed, key), printed[key], key)
+        for which in ["before", "after"]:
+            for key in printed[which].keys() - {"notes"}:
+                self.assertEqual(getattr(getattr(placed, which), key), printed[which][key], key)
+
+    def test_loads_alone_are_balanced_where_nobody_asks_for_traffic(self):
+        loads_alone = ek.RoutingProfile(loads=random_profile(0).loads)
+        placed = ek.place(loads_alone, ranks=4, traffic="dispatch-combine")
+        self.assertLess(placed.after.max_over_mean_mean, placed.before.max_over_mean_mean)
+        self.assert_raises(ek.InvalidArgument, "traffic", ek.place, loads_alone, ranks=4)
+
+    def test_refuses_what_cannot_be(self):
+        profile = random_profile(0)
+        for named, error, message in [
+            ({"ranks": 0}, ek.InvalidArgument, "ranks: 0"),
+            ({}, ek.InvalidArgument, "ranks: is not given, nor is topology"),
+            ({"ranks": 4, "nodes": 3}, ek.InvalidArgument, "nodes: 4 ranks are not equally many in 3 nodes"),
+            ({"ranks": 4, "solver": "best"}, ek.InvalidArgument, "solver: 'best'; allowed: fast, exact"),
+            ({"ranks": 4, "gap": 2}, ek.InvalidArgument, "gap: 2.0; allowed: 0..1"),
+            ({"ranks": 4, "time_limit": float("nan")}, ek.InvalidArgument, "time_limit: nan"),
+            ({"ranks": 4, "redundant_experts": -1}, ek.InvalidArgument, "redundant_experts: -1"),
+            ({"ranks": 4, "max_moves": 3}, ek.InvalidArgument, "goes with max_moves"),
+            ({"ranks": 32}, ek.InvalidArgument, "ranks: 32"),
+        ]:
+            with self.subTest(message=message):
+                self.assert_raises(error, message, ek.place, profile, **named)
+
+    @unittest.skipIf(ek.has_exact_solver(), "this build has HiGHS")
+    def test_exact_without_its_solver_says_so(self):
+        self.assert_raises(ek.Unsupported, "no integer-program solver", ek.place, random_profile(0), 4, solver="exact")
+
+    @unittest.skipUnless(ek.has_exact_solver(), "this build has no HiGHS")
+    def test_exact_proves_what_it_finds(self):
+        placed = ek.place(random_profile(5, layers=2, experts=8), 2, solver="exact")
+        self.assertTrue(placed.proven_optimal)
+        for name, reached in placed.objective.items():
+            self.assertAlmostEqual(placed.bound[name], reached, delta=1e-6 * reached)
+
+    @unittest.skipUnless(ek.has_exact_solver(), "this build has no HiGHS")
+    def test_an_interrupt_ends_a_long_solve(self):
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        begin = time.monotonic()
+        with self.assertRaises(KeyboardInterrupt):
+            ek.place(random_profile(6, layers=12, experts=64), 8, solver="exact", objective="joint", time_limit=60)
+        self.assertLess(time.monotonic() - begin, 20)
+
+    def test_other_threads_run_while_it_solves(self):
+        profile, ticks = random_profile(8, layers=40, experts=128), []
+        stop = threading.Event()
+        thread = threading.Thread(target=lambda: [ticks.append(stop.wait(0.001)) for _ in iter(stop.is_set, True)])
+        thread.start()
+        placed = ek.place(profile, 16)
+        stop.set()
+        thread.join()
+        self.assertGreater(len(ticks), placed.solve_ms / 50)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,138 @@
+"""rebalance_experts() drops in for EPLB's: its shapes, types and meaning, recomputed from what comes back.
+
+With EVENKEEL_EPLB naming a checkout of deepseek-ai/EPLB (and torch at hand), the original runs beside it.
+"""
+
+import importlib
+import os
+import sys
+import unittest
+
+import numpy as np
+from support import PackageTest
+
+import evenkeel as ek
+
+try:
+    import torch
+except ImportError:
+    torch = None
+
+EPLB = os.environ.get("EVENKEEL_EPLB", "")
+
+# experts, replicas, groups, nodes, GPUs: hierarchical, global because of the groups, without copies.
+CASES = [(12, 16, 4, 2, 8), (64, 80, 8, 2, 16), (60, 64, 1, 2, 16), (32, 32, 4, 4, 8), (16, 40, 1, 1, 8)]
+
+
+def random_weight(seed, layers, experts):
+    return np.random.default_rng(seed).lognormal(3, 1.2, (layers, experts))
+
+
+def max_over_mean(weight, phy2log, logcnt, gpus):
+    each = np.take_along_axis(weight / logcnt, phy2log, axis=1)
+    of_gpu = each.reshape(len(weight), gpus, -1).sum(axis=2)
+    return of_gpu.max(axis=1) / of_gpu.mean(axis=1)
+
+
+class Rebalance(PackageTest):
+    def check(self, maps, weight, replicas, groups, nodes, gpus):
+        """That the three maps say the same, every expert is there, and groups stay in a node."""
+        phy2log, log2phy, logcnt = maps
+        layers, experts = weight.shape
+        self.assertEqual(phy2log.shape, (layers, replicas))
+        self.assertEqual(logcnt.shape, (layers, experts))
+        self.assertEqual(log2phy.shape, (layers, experts, logcnt.max()))
+        for layer in range(layers):
+            np.testing.assert_array_equal(np.bincount(phy2log[layer], minlength=experts), logcnt[layer])
+            self.assertGreaterEqual(logcnt[layer].min(), 1)
+            for expert in range(experts):
+                places = log2phy[layer, expert]
+                copies = int(logcnt[layer, expert])
+                self.assertEqual(sorted(places[:copies]), np.flatnonzero(phy2log[layer] == expert).tolist())
+                self.assertTrue((places[copies:] == -1).all())
+            if groups % nodes == 0:
+                node = np.arange(replicas) // (replicas // nodes)
+                group = phy2log[layer] // (experts // groups)
+                for one in range(groups):
+                    self.assertEqual(len(set(node[group == one])), 1)
+
+    def test_the_three_maps_agree_in_every_case(self):
+        for seed, (experts, replicas, groups, nodes, gpus) in enumerate(CASES):
+            with self.subTest(seed=seed):
+                weight = random_weight(seed, 3, experts)
+                maps = ek.rebalance_experts(weight, replicas, groups, nodes, gpus)
+                for each in maps:
+                    self.assertEqual(each.dtype, np.int64)
+                self.check(maps, weight, replicas, groups, nodes, gpus)
+
+    def test_takes_what_eplbs_readme_shows(self):
+        weight = np.array([[90, 132, 40, 61, 104, 165, 39, 4, 73, 56, 183, 86],
+                           [20, 107, 104, 64, 19, 197, 187, 157, 172, 86, 16, 27]])  # fmt: skip
+        # What the README prints for 16 replicas, 4 groups, 2 nodes, 8 GPUs.
+        theirs = np.array([[5, 6, 5, 7, 8, 4, 3, 4, 10, 9, 10, 2, 0, 1, 11, 1],
+                           [7, 10, 6, 8, 6, 11, 8, 9, 2, 4, 5, 1, 5, 0, 3, 1]])  # fmt: skip
+        counts = np.array([np.bincount(row, minlength=12) for row in theirs])
+        for given in [weight, weight.tolist(), weight.astype(np.float32), weight.astype(np.int32)]:
+            phy2log, log2phy, logcnt = ek.rebalance_experts(given, 16, 4, 2, 8)
+            self.check((phy2log, log2phy, logcnt), weight, 16, 4, 2, 8)
+            ours = max_over_mean(weight, phy2log, logcnt, 8)
+            self.assertTrue((ours <= max_over_mean(weight, theirs, counts, 8) + 1e-9).all())
+
+    def test_arguments_may_be_named_as_eplbs(self):
+        weight = random_weight(0, 2, 12)
+        positional = ek.rebalance_experts(weight, 16, 4, 2, 8)
+        named = ek.rebalance_experts(weight=weight, num_replicas=16, num_groups=4, num_nodes=2, num_gpus=8)
+        for a, b in zip(positional, named, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+    def test_refuses_what_eplb_asserts_against(self):
+        weight = random_weight(0, 2, 12)
+        for arguments, error in [
+            ((15, 4, 2, 8), ek.InvalidArgument),
+            ((16, 5, 5, 8), ek.InvalidArgument),
+            ((16, 4, 2, 0), ek.InvalidArgument),
+            ((8, 4, 2, 8), ek.Infeasible),
+        ]:
+            with self.subTest(arguments=arguments):
+                self.assert_raises(error, "", ek.rebalance_experts, weight, *arguments)
+        weight[1, 3] = -1
+        self.assert_raises(ek.InvalidArgument, "layer 1, expert 3: -1", ek.rebalance_experts, weight, 16, 4, 2, 8)
+        self.assert_raises(ek.InvalidArgument, "[layers, experts]", ek.rebalance_experts, weight[0], 16, 4, 2, 8)
+
+    @unittest.skipUnless(torch, "torch is not installed")
+    def test_gives_tensors_for_a_tensor(self):
+        weight = random_weight(3, 2, 64)
+        expected = ek.rebalance_experts(weight.astype(np.float32), 80, 8, 2, 16)
+        for given in [torch.from_numpy(weight).float(), torch.from_numpy(weight).float().requires_grad_()]:
+            maps = ek.rebalance_experts(given, 80, 8, 2, 16)
+            for ours, numpys in zip(maps, expected, strict=True):
+                self.assertEqual((ours.dtype, ours.device.type), (torch.int64, "cpu"))
+                np.testing.assert_array_equal(ours.numpy(), numpys)
+        ek.rebalance_experts(torch.from_numpy(weight).bfloat16(), 80, 8, 2, 16)
+
+    @unittest.skipUnless(
+        torch and EPLB, "EVENKEEL_EPLB does not name a checkout of deepseek-ai/EPLB, or there is no torch"
+    )
+    def test_has_the_originals_shapes_types_and_never_a_worse_gpu(self):
+        sys.path.insert(0, EPLB)
+        original = importlib.import_module("eplb")
+        for seed, (experts, replicas, groups, nodes, gpus) in enumerate(CASES):
+            weight = torch.from_numpy(random_weight(seed, 4, experts)).float()
+            theirs = original.rebalance_experts(weight, replicas, groups, nodes, gpus)
+            ours = ek.rebalance_experts(weight, replicas, groups, nodes, gpus)
+            with self.subTest(seed=seed):
+                for a, b in zip(ours, theirs, strict=True):
+                    self.assertEqual((a.dtype, a.device, a.dim()), (b.dtype, b.device, b.dim()))
+                self.assertEqual(ours[0].shape, theirs[0].shape)
+                self.assertEqual(ours[2].shape, theirs[2].shape)
+                arrays = [each.numpy() for each in theirs]
+                self.check(arrays, weight.numpy(), replicas, groups, nodes, gpus)  # what we check is what they mean
+                self.check([each.numpy() for each in ours], weight.numpy(), replicas, groups, nodes, gpus)
+                worst = [
+                    max_over_mean(weight.numpy(), each[0].numpy(), each[2].numpy(), gpus) for each in (ours, theirs)
+                ]
+                self.assertTrue((worst[0] <= worst[1] + 1e-6).all(), worst)
+
+
+if __name__ == "__main__":
+    unittest.main()

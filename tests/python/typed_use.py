@@ -1,0 +1,31 @@
+"""Not run but type-checked: what a caller with strict types may rely on."""
+
+from typing import assert_type
+
+import numpy as np
+from numpy.typing import NDArray
+
+import evenkeel as ek
+
+profile = ek.RoutingProfile(loads=[[1, 2]])
+assert_type(profile.loads, NDArray[np.int64])
+assert_type(profile.transitions, NDArray[np.int64] | None)
+assert_type(profile.imbalance.max_over_mean, NDArray[np.float64])
+
+placement = ek.Placement.load("placement.json")
+assert_type(placement.homes(0, 1), list[int])
+placement.save("location.json", format="sglang")
+
+step = ek.plan([1, 2], ranks=2, planner="level", placement=placement)
+assert_type(step.segments[0][0].rank, int)
+assert_type(step.rank_loads, NDArray[np.int64])
+
+placed = ek.place(profile, ranks=2, solver="exact")
+assert_type(placed.objective, dict[str, float])
+assert_type(placed.after.crossing, float | None)
+assert_type(ek.rebalance_experts(np.ones((2, 4)), 8, 1, 1, 4)[0], NDArray[np.int64])
+
+try:
+    ek.plan([1], ranks=0)
+except ek.InvalidArgument as error:
+    assert_type(error.data, dict[str, int | float | str])

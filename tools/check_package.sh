@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Whether the Python package installs and works where nothing is but a compiler and the libraries of tools/setup.sh:
+# a wheel is built with pip and installed into an empty environment, where the package's tests, the README's Python
+# and a strict type check run.
+# usage: tools/check_package.sh [PIP_OPTIONS...]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly most_bytes=5000000
+readonly dir=build/package
+readonly python=$dir/bin/python
+
+rm -rf "$dir"
+python3 -m venv "$dir"
+"$python" -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$dir/wheel" "$@" .
+"$python" -m pip install --quiet --disable-pip-version-check "$dir"/wheel/evenkeel-*.whl mypy
+
+bytes=$(stat -c %s "$dir"/wheel/evenkeel-*.whl)
+[ "$bytes" -lt $most_bytes ] || { echo "check_package: the wheel has $bytes bytes, $most_bytes at most" >&2; exit 1; }
+echo "check_package: the wheel has $bytes bytes"
+
+command=$PWD/build/release/bin/evenkeel
+[ -x "$command" ] || command=
+for test in tests/python/*_test.py; do
+  EVENKEEL_COMMAND=$command "$python" "$test"
+done
+"$python" tests/docs/readme_snippets.py run-python README.md "$python"
+"$python" -m mypy --strict --no-error-summary tests/python/typed_use.py
+"$python" -m mypy --no-error-summary -p evenkeel
