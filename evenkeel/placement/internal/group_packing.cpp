@@ -13,7 +13,6 @@ namespace evenkeel {
 namespace {
 
 constexpr std::int64_t kMostSteps = 20000;
-constexpr int kMostVisits = 120;
 
 }  // namespace
 
@@ -44,11 +43,11 @@ void GroupPacking::solve(std::span<const FixedLoad> group_loads, std::span<const
   if (steps_left_ > 0) bound_ = best_;
 }
 
-bool GroupPacking::visit_below(double limit, const Judge& judge) {
+bool GroupPacking::visit_below(double limit, const Judge& judge, int most) {
   judge_ = &judge;
   best_ = limit;
   steps_left_ = kMostSteps;
-  visits_left_ = kMostVisits;
+  visits_left_ = most + 1;
   descend(0);
   return steps_left_ > 0 && visits_left_ > 0;
 }

@@ -30,9 +30,10 @@ class GroupPacking {
   void solve(std::span<const FixedLoad> group_loads, std::span<const Node> nodes);
 
   // After solve(): shows every packing (one of those that are alike) whose nodes are all below `limit` per
-  // rank. `judge` returns the limit from there on. False: cut off, some were not shown.
+  // rank. `judge` returns the limit from there on. False: some were not shown, more than `most` or
+  // too many steps away.
   using Judge = std::function<double(std::span<const std::int32_t> node_of_group)>;
-  bool visit_below(double limit, const Judge& judge);
+  bool visit_below(double limit, const Judge& judge, int most);
 
   std::span<const std::int32_t> node_of_group() const { return best_node_of_; }
   // Of the largest load per rank of a node, in FixedLoad; nobody goes below.

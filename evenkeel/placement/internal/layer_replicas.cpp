@@ -14,6 +14,11 @@ namespace {
 // Another grouping is worth its time where ranks are further above the bound of their node than this: 1 part
 // in 2^10.
 constexpr int kGroupingToleranceBits = 10;
+// Layers of fewer slots are searched more thoroughly: their ranks hold so little that the plain way can be
+// percents off, and it takes microseconds.
+constexpr int kFewSlots = 40;
+constexpr int kMostGroupings = 120;
+constexpr int kFewGroupings = 6;
 // What rounding to FixedLoad can add to a bound, at most.
 constexpr double kRounding = 1e-9;
 
@@ -22,7 +27,7 @@ constexpr double kRounding = 1e-9;
 LayerReplicas::LayerReplicas(const ReplicaProblem& problem)
     : num_groups_(static_cast<std::size_t>(problem.num_groups)),
       group_size_(static_cast<std::size_t>(problem.num_experts / problem.num_groups)),
-      repeats_(problem.repeats) {
+      search_{problem.repeats, problem.num_physical < kFewSlots} {
   const std::int64_t ranks = problem.num_ranks;
   for (std::int64_t r = 0; r < ranks; ++r)
     rooms_.push_back(
@@ -72,7 +77,7 @@ LayerQuality LayerReplicas::solve(std::span<const double> loads, double total,
 
 FixedLoad LayerReplicas::solve_flat(std::span<std::int32_t> expert_in_slot) {
   const Pool pool{fixed_, rooms_, static_cast<int>(expert_in_slot.size())};
-  pool_.solve(pool, 0, repeats_);
+  pool_.solve(pool, 0, search_);
   std::ranges::copy(pool_.expert_in(), expert_in_slot.begin());
   return pool_.bound();
 }
@@ -92,16 +97,17 @@ FixedLoad LayerReplicas::solve_groups(std::span<std::int32_t> expert_in_slot) {
 FixedLoad LayerReplicas::try_other_groupings(Outcome best, std::span<std::int32_t> expert_in_slot) {
   other_.resize(expert_in_slot.size());
   FixedLoad bound = best.heaviest;  // of all groupings; those not shown cannot be below it
-  const bool all = packing_.visit_below(static_cast<double>(best.heaviest),
-                                        [&](std::span<const std::int32_t> node_of_group) {
-                                          const Outcome outcome = solve_nodes(node_of_group, other_);
-                                          bound = std::min(bound, outcome.bound);
-                                          if (outcome.heaviest < best.heaviest) {
-                                            best = outcome;
-                                            std::ranges::copy(other_, expert_in_slot.begin());
-                                          }
-                                          return static_cast<double>(best.heaviest);
-                                        });
+  const auto judge = [&](std::span<const std::int32_t> node_of_group) {
+    const Outcome outcome = solve_nodes(node_of_group, other_);
+    bound = std::min(bound, outcome.bound);
+    if (outcome.heaviest < best.heaviest) {
+      best = outcome;
+      std::ranges::copy(other_, expert_in_slot.begin());
+    }
+    return static_cast<double>(best.heaviest);
+  };
+  const bool all = packing_.visit_below(static_cast<double>(best.heaviest), judge,
+                                        search_.thorough ? kMostGroupings : kFewGroupings);
   return all ? std::min(bound, best.heaviest) : 0;
 }
 
@@ -141,7 +147,7 @@ FixedLoad LayerReplicas::solve_node(std::size_t n, std::span<const std::int32_t>
   }
   const Pool pool{local_, std::span(rooms_).subspan(node.first_rank, node.num_ranks),
                   static_cast<int>(node.num_slots)};
-  const FixedLoad heaviest = pool_.solve(pool, target, repeats_);
+  const FixedLoad heaviest = pool_.solve(pool, target, search_);
   for (std::size_t slot = 0; slot < node.num_slots; ++slot)
     expert_in_slot[node.first_slot + slot] = global_[static_cast<std::size_t>(pool_.expert_in()[slot])];
   return heaviest;

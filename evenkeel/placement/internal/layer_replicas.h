@@ -53,7 +53,7 @@ class LayerReplicas {
 
   std::size_t num_groups_;
   std::size_t group_size_;
-  bool repeats_;
+  PoolSolver::Search search_;
   std::vector<std::int32_t> rooms_;
   std::vector<Node> nodes_;
   std::vector<GroupPacking::Node> group_nodes_;

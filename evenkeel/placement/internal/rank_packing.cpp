@@ -210,28 +210,38 @@ bool RankPacking::exchange_pair(FixedLoad target) {
   const std::size_t rank = heaviest();
   const FixedLoad load = rank_load_[rank];
   list_pairs(rank, my_pairs_);
-  Pair mine;
-  Pair theirs;
-  FixedLoad best = load;
-  for (std::size_t other = 0; other < rank_load_.size() && best > target; ++other) {
-    const FixedLoad apart = load - rank_load_[other];
-    if (apart <= 0) continue;
+  std::ranges::sort(my_pairs_, {}, &Pair::load);
+  PairSwap best{{}, {}, load};
+  for (std::size_t other = 0; other < rank_load_.size() && best.heavier > target; ++other) {
+    if (rank_load_[other] >= load) continue;
     list_pairs(other, other_pairs_);
-    for (const Pair& b : other_pairs_)
-      for (const Pair& a : my_pairs_) {
-        const FixedLoad moved = a.load - b.load;
-        if (moved <= load - best || moved >= apart) continue;
-        const FixedLoad heavier = std::max(load - moved, rank_load_[other] + moved);
-        if (heavier >= best || !may_swap_pairs(a, b)) continue;
-        best = heavier;
-        mine = a;
-        theirs = b;
-      }
+    for (const Pair& theirs : other_pairs_) improve_pair_swap(rank, other, theirs, best);
   }
-  if (best >= load) return false;
-  swap_items(mine.first, theirs.first);
-  swap_items(mine.second, theirs.second);
+  if (best.heavier >= load) return false;
+  swap_items(best.mine.first, best.theirs.first);
+  swap_items(best.mine.second, best.theirs.second);
   return true;
+}
+
+// The best partner moves half of what the ranks differ by: it is looked for from there, up and down.
+void RankPacking::improve_pair_swap(std::size_t rank, std::size_t other, const Pair& theirs,
+                                    PairSwap& best) const {
+  const FixedLoad load = rank_load_[rank];
+  const auto heavier_with = [&](const Pair& mine) {
+    const FixedLoad moved = mine.load - theirs.load;
+    return std::max(load - moved, rank_load_[other] + moved);
+  };
+  const auto take_if_allowed = [&](const Pair& mine) {
+    if (!may_swap_pairs(mine, theirs)) return false;
+    best = {mine, theirs, heavier_with(mine)};
+    return true;
+  };
+  const auto middle =
+      std::ranges::lower_bound(my_pairs_, theirs.load + (load - rank_load_[other]) / 2, {}, &Pair::load);
+  for (auto up = middle; up != my_pairs_.end() && heavier_with(*up) < best.heavier; ++up)
+    if (take_if_allowed(*up)) break;
+  for (auto down = middle; down != my_pairs_.begin() && heavier_with(*(down - 1)) < best.heavier; --down)
+    if (take_if_allowed(*(down - 1))) break;
 }
 
 }  // namespace evenkeel

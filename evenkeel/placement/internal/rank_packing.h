@@ -7,7 +7,7 @@
 //             that leaves, and are found by walking the list until the difference is too large. On request
 //             two copies for two.
 // Cost        S log P to fill; an exchange walks the few copies whose load is within the spread of the ranks;
-//             of pairs, P (S / P)^4 / 4.
+//             of pairs, P (S / P)^2 log(S / P).
 // Guarantee   every slot filled; with `distinct`, experts on distinct ranks, if ranks differ by a slot at
 // most
 //             (else where exchanges find a way); no exchange makes the heavier of its two ranks heavier.
@@ -53,6 +53,12 @@ class RankPacking {
     std::uint32_t second = 0;
   };
 
+  struct PairSwap {
+    Pair mine;
+    Pair theirs;
+    FixedLoad heavier = 0;
+  };
+
   std::size_t heaviest() const;
   std::span<const std::uint32_t> items_of(std::size_t rank) const {
     return std::span(item_in_).subspan(begin_[rank], begin_[rank + 1] - begin_[rank]);
@@ -69,6 +75,7 @@ class RankPacking {
   void swap_items(std::size_t a, std::size_t b);
   void list_pairs(std::size_t rank, std::vector<Pair>& pairs) const;
   bool may_swap_pairs(const Pair& mine, const Pair& other) const;
+  void improve_pair_swap(std::size_t rank, std::size_t other, const Pair& theirs, PairSwap& best) const;
   Swap best_swap(std::size_t rank, FixedLoad target) const;
 
   std::span<const FixedLoad> loads_;
