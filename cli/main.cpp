@@ -15,6 +15,7 @@ namespace evenkeel::cli {
 namespace {
 
 constexpr const char* kExamples = R"(Examples:
+  evenkeel place profile.safetensors --ranks 8 -o placement.json
   evenkeel plan loads.json --ranks 8 --planner level
   evenkeel run --scenario concentrated:0.95:1 --ranks 8 --tokens 512 --min-segment 64
   evenkeel SUBCOMMAND --help
@@ -50,7 +51,7 @@ int run(int argc, char** argv) {
   command.require_subcommand(1);
   command.footer(kExamples);
   const std::vector<Subcommand> subcommands = {
-      add_profile(command), add_convert(command), add_permute(command), add_plan(command),
+      add_profile(command), add_convert(command), add_place(command), add_permute(command), add_plan(command),
 #ifdef EVENKEEL_WITH_LAYER
       add_run(command),     add_bench(command),   add_demo(command)
 #endif

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <utility>
 
 #include "evenkeel/base/error.h"
@@ -99,6 +100,38 @@ CLI::Option* add_thousandths(CLI::App& app, const std::string& name, std::int64_
     return true;
   };
   return app.add_option(name, read, help)->type_name("X")->default_str(format_thousandths(value));
+}
+
+CLI::Option* add_number(CLI::App& app, const std::string& name, double& value, double least, double below,
+                        const std::string& help) {
+  const auto read = [&value, name, least, below](const CLI::results_t& given) {
+    const std::string& text = given.front();
+    double number = 0;
+    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    if (error != std::errc() || stop != text.data() + text.size() || !(number >= least && number < below))
+      throw InvalidArgument(name, fmt::format("'{}'", text),
+                            std::isfinite(below)
+                                ? fmt::format("a number, {} or more and below {}", least, below)
+                                : fmt::format("a number, {} or more", least));
+    value = number;
+    return true;
+  };
+  return app.add_option(name, read, help)->type_name("X")->default_str(fmt::format("{}", value));
+}
+
+CLI::Option* add_word(CLI::App& app, const std::string& name, std::size_t& chosen,
+                      const std::vector<std::string>& words, const std::string& help) {
+  const auto read = [&chosen, name, words](const CLI::results_t& given) {
+    const auto found = std::ranges::find(words, given.front());
+    if (found == words.end())
+      throw InvalidArgument(name, fmt::format("'{}'", given.front()),
+                            fmt::format("{}", fmt::join(words, ", ")));
+    chosen = static_cast<std::size_t>(found - words.begin());
+    return true;
+  };
+  return app.add_option(name, read, help)
+      ->type_name(fmt::format("{}", fmt::join(words, "|")))
+      ->default_str(words[chosen]);
 }
 
 CLI::Option* add_json(CLI::App& app, bool& json) {

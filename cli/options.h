@@ -24,6 +24,12 @@ CLI::Option* add_wholes(CLI::App& app, const std::string& name, std::vector<std:
 // A decimal with at most three places, kept in thousandths without rounding.
 CLI::Option* add_thousandths(CLI::App& app, const std::string& name, std::int64_t& value, std::int64_t least,
                              const std::string& help);
+// A finite number, least or more and below `below`.
+CLI::Option* add_number(CLI::App& app, const std::string& name, double& value, double least, double below,
+                        const std::string& help);
+// One of several words.
+CLI::Option* add_word(CLI::App& app, const std::string& name, std::size_t& chosen,
+                      const std::vector<std::string>& words, const std::string& help);
 CLI::Option* add_json(CLI::App& app, bool& json);
 
 std::int64_t parse_whole(const std::string& option, std::string_view text, std::int64_t least,

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/placement_file.h"
+#include "evenkeel/io/placement_format.h"
 
 namespace evenkeel::cli {
 
-Placement read_placement_file(const std::string& path) {
-  return read_placement(path).placement;
+Placement read_placement_file(const std::string& path, std::optional<int> num_ranks) {
+  return read_placement_as(path, {.num_ranks = num_ranks}).placement;
 }
 
 LayerPlacement layer_of(const Placement& placement, std::optional<std::int64_t> layer, int num_experts,

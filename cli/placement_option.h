@@ -9,7 +9,8 @@
 
 namespace evenkeel::cli {
 
-Placement read_placement_file(const std::string& path);
+// Any format that is read (docs/formats.md), by content; some do not say how many ranks there are.
+Placement read_placement_file(const std::string& path, std::optional<int> num_ranks = {});
 
 // The layer asked for, or the only one. Throws InvalidArgument if there is none such, or if it is for other
 // experts or ranks.

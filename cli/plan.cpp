@@ -123,7 +123,9 @@ void print_table(const StepPlan& before, const StepPlan& plan, const Counts& cou
 
 void run(const Options& options) {
   std::optional<Placement> file;
-  if (options.has_placement) file = read_placement_file(options.placement);
+  if (options.has_placement)
+    file = read_placement_file(
+        options.placement, options.has_ranks ? std::optional(static_cast<int>(options.ranks)) : std::nullopt);
   const Counts counts = counts_of(options, file);
   const LayerPlacement placement =
       file ? layer_of(*file, options.has_layer ? std::optional(options.layer) : std::nullopt,

@@ -53,9 +53,10 @@ void require_sense(const CLI::App& app) {
     throw InvalidArgument("--scenario",
                           is_given(app, "--trace") ? "excludes --trace" : "neither it nor --trace is given",
                           "one of --scenario NAME and --trace FILE");
-  if (!is_given(app, "--trace"))
-    for (const char* option : {"--layer", "--sequences"})
-      refuse_if_given(app, option, "is about a trace, and there is none");
+  if (is_given(app, "--trace")) return;
+  refuse_if_given(app, "--sequences", "is about a trace, and there is none");
+  if (!is_given(app, "--placement"))
+    refuse_if_given(app, "--layer", "is about a trace or a placement, and there is neither");
 }
 
 Batch traced_batch(const CLI::App& app, Options& options) {
@@ -111,7 +112,7 @@ void run(const CLI::App& app, Options& options) {
   const MoeShape shape = options.layer.shape();
   LayerPlacement placement = LayerPlacement::contiguous(shape.num_experts, ranks);
   if (is_given(app, "--placement"))
-    placement = layer_of(read_placement_file(options.placement),
+    placement = layer_of(read_placement_file(options.placement, ranks),
                          is_given(app, "--layer") ? std::optional(options.trace_layer) : std::nullopt,
                          shape.num_experts, ranks);
 
@@ -148,7 +149,8 @@ Subcommand add_run(CLI::App& command) {
                   "balanced, concentrated:F:N[:spread], zipf:S, lognormal:SIGMA, drift, collapse, w0..w7")
       ->type_name("NAME");
   app->add_option("--trace", options->trace, "Real routing: a trace file")->type_name("FILE");
-  add_whole(*app, "--layer", options->trace_layer, 0, 1 << 20, "Of the trace")->default_str("");
+  add_whole(*app, "--layer", options->trace_layer, 0, 1 << 20, "Of the trace, and of the placement")
+      ->default_str("");
   app->add_option("--sequences", options->sequences, "Of the trace: from A to before B, every STEP-th")
       ->type_name("A:B[:STEP]");
   add_whole(*app, "--tokens", options->tokens, 0, std::int64_t{1} << 30, "For each rank");

@@ -15,6 +15,7 @@ struct Subcommand {
 Subcommand add_profile(CLI::App& command);
 Subcommand add_convert(CLI::App& command);
 Subcommand add_permute(CLI::App& command);
+Subcommand add_place(CLI::App& command);
 Subcommand add_plan(CLI::App& command);
 Subcommand add_run(CLI::App& command);
 Subcommand add_bench(CLI::App& command);

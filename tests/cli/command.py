@@ -8,6 +8,7 @@ import unittest
 from pathlib import Path
 
 COMMAND = Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else Path("build/release/bin/evenkeel").resolve()
+REPOSITORY = Path(__file__).resolve().parent.parent.parent
 
 
 class CommandTest(unittest.TestCase):

@@ -44,7 +44,7 @@ class Errors(CommandTest):
     def test_options_that_would_be_ignored_are_refused(self):
         self.assert_usage(["plan", self.loads, "--ranks", 2, "--layer", 3], "--layer: 3", "one layer")
         small = ["--ranks", 2, "--tokens", 4, "--hidden", 16, "--intermediate", 16, "--experts", 4]
-        self.assert_usage(["run", "--scenario", "balanced", "--layer", 0, *small], "--layer", "no")
+        self.assert_usage(["run", "--scenario", "balanced", "--layer", 0, *small], "--layer", "there is neither")
         self.assert_usage(["run", "--scenario", "balanced", "--sequences", "0:1", *small], "--sequences")
         self.assert_usage(["run", "--scenario", "balanced", "--trace", "t.npz", *small], "excludes --trace")
         self.assert_usage(["run", *small], "--scenario", "--trace")

@@ -1,8 +1,9 @@
 """evenkeel run: its keys, and results that are right under every planner and in every edge case."""
 
+import random
 import unittest
 
-from command import CommandTest
+from command import REPOSITORY, CommandTest
 
 KEYS = {
     "planner", "critical_ms", "wall_ms", "phases_ms", "plan_us", "max_over_mean", "ideal_speedup", "speedup",
@@ -58,6 +59,49 @@ class Run(CommandTest):
         self.run_small("w4", "--ranks", 4, "--tokens", 24, "--experts", 8, "--backward")
         self.run_small("w5", "--ranks", 4, "--tokens", 24, "--experts", 8, "--backward")
         self.run_small("collapse", "--ranks", 16, "--tokens", 9, "--experts", 16, "--backward")
+
+    def placement(self, name, layers, experts, ranks, copies=0):
+        """Seeded homes, other ones in each layer."""
+        draw = random.Random(name)
+        rows = []
+        for _ in range(layers):
+            row = list(range(experts)) + draw.sample(range(experts), copies)
+            while True:
+                draw.shuffle(row)
+                size = len(row) // ranks
+                parts = [row[rank * size : (rank + 1) * size] for rank in range(ranks)]
+                if all(len(set(part)) == size for part in parts):
+                    break
+            rows.append(row)
+        return self.write(name, {"format": "evenkeel.placement.v1", "num_layers": layers, "num_experts": experts,
+                                 "num_ranks": ranks, "physical_to_logical": rows})  # fmt: skip
+
+    def test_results_are_exact_wherever_experts_live(self):
+        small = ["--ranks", 4, "--tokens", 40, "--experts", 12, "--top-k", 3, "--backward"]
+        contiguous = self.run_small("zipf:1.2", *small)
+        one = self.placement("one.json", 1, 12, 4)
+        several = self.placement("several.json", 3, 12, 4, copies=4)
+        placed = self.run_small("zipf:1.2", *small, "--placement", one)
+        self.assertNotEqual(placed["planners"][0]["rank_loads"], contiguous["planners"][0]["rank_loads"])
+        self.run_small("zipf:1.2", *small, "--placement", several, "--layer", 2)
+
+    def test_a_placement_has_the_layer_that_is_asked_for(self):
+        small = ["--scenario", "balanced", "--ranks", 4, "--tokens", 4, "--experts", 12, *SMALL]
+        several = self.placement("several.json", 3, 12, 4)
+        self.assert_refused(["run", *small, "--placement", several], 2, "InvalidArgument", "--layer", "3 layers")
+        self.assert_refused(["run", *small, "--placement", several, "--layer", 3], 2, "InvalidArgument", "layer")
+        other = self.placement("other.json", 1, 8, 4)
+        self.assert_refused(["run", *small, "--placement", other], 2, "InvalidArgument", "--placement", "8 experts")
+
+    def test_the_homes_of_a_trace_are_those_of_its_layer(self):
+        trace = REPOSITORY / "data/tiny-moe/routing_step50.npz"
+        place = self.json("place", trace, "--ranks", 4, "-o", "p.json")
+        self.assertGreater(place["before"]["max_over_mean_mean"], place["after"]["max_over_mean_mean"])
+        words = ["run", "--trace", trace, "--layer", 5, "--ranks", 4, *SMALL, "--planner", "ep"]
+        before = self.json(*words)["planners"][0]
+        after = self.json(*words, "--placement", "p.json")["planners"][0]
+        self.assertLess(after["max_over_mean"], before["max_over_mean"])
+        self.assertIn(after["bitwise_equal"], [True, None])
 
     def test_the_planners_asked_for_come_in_the_order_asked(self):
         result = self.run_small("zipf:1", "--ranks", 2, "--tokens", 16, "--experts", 8, "--planner", "level,ep")

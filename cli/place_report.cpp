@@ -1,0 +1,140 @@
+#include "cli/place_report.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/heat_map.h"
+#include "cli/table.h"
+
+namespace evenkeel::cli {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+const char* solver_name(const PlaceOptions& options) {
+  return options.solver == PlaceOptions::Solver::exact ? "exact" : "fast";
+}
+
+Json json_of(const PlacementQuality& quality) {
+  const auto traffic = [&](double each) { return quality.traffic_known ? Json(each) : Json(nullptr); };
+  return {{"max_over_mean_mean", quality.max_over_mean_mean},
+          {"max_over_mean_worst", quality.max_over_mean_worst},
+          {"mean_over_max_mean", quality.mean_over_max_mean},
+          {"relative_excess_mean", quality.relative_excess_mean},
+          {"crossing", traffic(quality.crossing)},
+          {"crossing_within_nodes", traffic(quality.crossing_within)},
+          {"crossing_between_nodes", traffic(quality.crossing_across)},
+          {"total", traffic(quality.total)},
+          {"worst_pair", traffic(quality.worst_pair)}};
+}
+
+std::string percent(double part, double whole) {
+  return whole > 0 ? fmt::format(" ({:.1f} %)", 100 * part / whole) : "";
+}
+
+// Thousands apart; copies make fractions.
+std::string amount(double value) {
+  std::string digits = fmt::format("{:.0f}", value);
+  for (std::size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, 1, ',');
+  return digits;
+}
+
+void print_quality(const PlaceReport& report) {
+  const PlacementQuality& before = report.result.before;
+  const PlacementQuality& after = report.result.after;
+  Table table({"", report.options.from ? "from" : "contiguous", "placed"});
+  const auto ratio = [&](const char* name, double PlacementQuality::*figure) {
+    table.add({name, fmt::format("{:.3f}", before.*figure), fmt::format("{:.3f}", after.*figure)});
+  };
+  ratio("max/mean load, mean of layers", &PlacementQuality::max_over_mean_mean);
+  ratio("max/mean load, worst layer", &PlacementQuality::max_over_mean_worst);
+  ratio("mean/max load, mean of layers", &PlacementQuality::mean_over_max_mean);
+  ratio("(max-mean)/mean, mean of layers", &PlacementQuality::relative_excess_mean);
+  if (after.traffic_known) {
+    const auto part = [&](const std::string& name, double PlacementQuality::*figure) {
+      table.add({name, amount(before.*figure) + percent(before.*figure, before.total),
+                 amount(after.*figure) + percent(after.*figure, after.total)});
+    };
+    part("crosses ranks", &PlacementQuality::crossing);
+    if (report.topology.num_nodes() > 1) {
+      part("  within a node", &PlacementQuality::crossing_within);
+      part("  between nodes", &PlacementQuality::crossing_across);
+    }
+    table.add({"worst pair, summed over exchanges", amount(before.worst_pair), amount(after.worst_pair)});
+  }
+  fmt::print("{}\n", table.text());
+}
+
+const char* meaning_of(const std::string& objective, PairObjective pairs) {
+  if (objective == "balance") return "sum of |load - mean|";
+  if (objective == "joint_ms") return "predicted ms";
+  if (objective == "max_over_mean") return "max/mean load, mean of layers";
+  return pairs == PairObjective::worst_pair ? "worst pair / (GB/s), summed over layers"
+                                            : "all pairs / (GB/s), summed over layers";
+}
+
+void print_objectives(const PlaceReport& report) {
+  const PlaceResult& result = report.result;
+  Table table({"objective", "", "reached", "bound", "gap"});
+  for (const auto& [name, value] : result.objective) {
+    const double bound = result.bound.at(name);
+    table.add({name, meaning_of(name, report.options.pairs), fmt::format("{:.6g}", value),
+               fmt::format("{:.6g}", bound),
+               value > 0 ? fmt::format("{:.2f} %", 100 * (value - bound) / value) : "0.00 %"});
+  }
+  fmt::print("{}", table.text());
+  for (const auto& [name, problem] : result.bound_of) fmt::print("  bound of {}: {}\n", name, problem);
+}
+
+std::string shape_of(const PlaceReport& report) {
+  const Topology& topology = report.topology;
+  return fmt::format(
+      "{} layers of {} experts{} on {} rank{} in {} node{}", report.num_layers, report.num_experts,
+      report.options.redundant_experts > 0 ? fmt::format(" and {} copies", report.options.redundant_experts)
+                                           : "",
+      topology.num_ranks(), topology.num_ranks() == 1 ? "" : "s", topology.num_nodes(),
+      topology.num_nodes() == 1 ? "" : "s");
+}
+
+}  // namespace
+
+void print_json(const PlaceReport& report) {
+  const PlaceResult& result = report.result;
+  Json after = json_of(result.after);
+  after["notes"] = result.notes;
+  const Json json = {{"solver", solver_name(report.options)},   {"num_layers", report.num_layers},
+                     {"num_experts", report.num_experts},       {"num_ranks", report.topology.num_ranks()},
+                     {"objective", result.objective},           {"bound", result.bound},
+                     {"proven_optimal", result.proven_optimal}, {"solve_ms", result.solve_ms},
+                     {"before", json_of(result.before)},        {"after", std::move(after)}};
+  fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+void print_table(const PlaceReport& report) {
+  const PlaceResult& result = report.result;
+  fmt::print("max/mean load {:.3f} -> {:.3f}", result.before.max_over_mean_mean,
+             result.after.max_over_mean_mean);
+  if (result.after.traffic_known && result.before.crossing > 0)
+    fmt::print(", traffic that crosses ranks {:.1f} % {}",
+               100 * std::abs(1 - result.after.crossing / result.before.crossing),
+               result.after.crossing <= result.before.crossing ? "less" : "more");
+  const char* end = result.proven_optimal ? ", proven optimal" : "";
+  fmt::print("\n{}; solver {}, {:.1f} ms{}\n{}\n", shape_of(report), solver_name(report.options),
+             result.solve_ms, end,
+             report.output.empty() ? "" : fmt::format("written to {}\n", report.output));
+  print_quality(report);
+  print_objectives(report);
+  const bool layers = report.options.traffic == TrafficModel::layer_to_layer;
+  if (result.after.traffic_known) {
+    fmt::print("  traffic: {}\n", layers ? "transitions of the profile, from one layer to the next"
+                                         : "assignments of the profile, from the token's rank, one way");
+    if (report.topology.num_ranks() > 1)
+      fmt::print("\n{}", heat_maps(report.topology, result.before.traffic, result.after.traffic,
+                                   report.options.from ? "from" : "contiguous", "placed"));
+  }
+  for (const std::string& note : result.notes) fmt::print("  note: {}\n", note);
+}
+
+}  // namespace evenkeel::cli

@@ -1,0 +1,22 @@
+// What `evenkeel place` found, for people and for programs.
+#pragma once
+
+#include <string>
+
+#include "evenkeel/placement/place.h"
+
+namespace evenkeel::cli {
+
+struct PlaceReport {
+  const PlaceOptions& options;
+  const PlaceResult& result;
+  const Topology& topology;
+  int num_layers = 0;
+  int num_experts = 0;
+  std::string output;  // path of what was written, or nothing
+};
+
+void print_json(const PlaceReport& report);
+void print_table(const PlaceReport& report);
+
+}  // namespace evenkeel::cli

@@ -1,0 +1,25 @@
+// Routing for `evenkeel place`: a profile, or a trace that is profiled on the fly.
+#pragma once
+
+#include <string>
+
+#include "evenkeel/placement/problem.h"
+
+namespace evenkeel::cli {
+
+struct RoutingInput {
+  std::string what;  // "profile" or "trace", for people
+  RoutingProfile profile;
+  SourceCounts sources = {};  // of a trace, where tokens' ranks were asked for
+};
+
+struct InputNeeds {
+  TrafficModel traffic = TrafficModel::layer_to_layer;
+  int num_ranks = 1;
+  int num_experts = 0;  // instead of what a trace says; 0: as it says
+};
+
+// Recognised by content. Throws ParseError; InvalidArgument for num_experts beside a profile.
+RoutingInput read_input(const std::string& path, const InputNeeds& needs);
+
+}  // namespace evenkeel::cli
