@@ -1,5 +1,5 @@
-// evenkeel demo: what balancing buys on the shipped trace and trained layer, for mixed text and for one
-// domain.
+// evenkeel demo: what balancing and placing buy on the shipped trace and trained layer, for mixed text and
+// for one domain.
 #include <fmt/format.h>
 
 #include <memory>
@@ -9,7 +9,10 @@
 #include "cli/progress.h"
 #include "cli/run_report.h"
 #include "cli/subcommand.h"
+#include "cli/table.h"
+#include "evenkeel/base/bytes.h"
 #include "evenkeel/io/trace_file.h"
+#include "evenkeel/placement/place.h"
 
 namespace evenkeel::cli {
 
@@ -32,24 +35,79 @@ struct Selection {
 };
 constexpr Selection kSelections[] = {{"mixed text", {0, 160, 10}}, {"asm alone", {128, 160, 2}}};
 
+using Kind = PlannerOptions::Kind;
+
 ExperimentSetup setup_of(const Options& options, const MoeShape& shape) {
-  ExperimentSetup setup{shape,
-                        LayerPlacement::contiguous(shape.num_experts, static_cast<int>(options.ranks)),
-                        nullptr,
-                        nullptr,
-                        nullptr,
-                        true,
-                        static_cast<int>(options.repeat),
-                        {}};
-  for (PlannerOptions::Kind kind :
-       {PlannerOptions::Kind::ep, PlannerOptions::Kind::least_loaded, PlannerOptions::Kind::level}) {
-    setup.planners.emplace_back();
-    setup.planners.back().kind = kind;
-    setup.planners.back().min_segment = kMinSegment;
+  return {shape,
+          LayerPlacement::contiguous(shape.num_experts, static_cast<int>(options.ranks)),
+          nullptr,
+          nullptr,
+          nullptr,
+          true,
+          static_cast<int>(options.repeat),
+          {}};
+}
+
+std::vector<PlannerOptions> planners_of(std::initializer_list<Kind> kinds) {
+  std::vector<PlannerOptions> planners;
+  for (Kind kind : kinds) {
+    planners.emplace_back();
+    planners.back().kind = kind;
+    planners.back().min_segment = kMinSegment;
     // Small as the imbalance of mixed text is, it is to be levelled too.
-    setup.planners.back().imbalance_threshold_thousandths = 0;
+    planners.back().imbalance_threshold_thousandths = 0;
   }
-  return setup;
+  return planners;
+}
+
+RoutingProfile profile_of(TraceReader& trace, const TraceWindow::Sequences& sequences) {
+  const TraceInfo& info = trace.info();
+  RoutingProfile profile(info.num_layers, info.num_experts);
+  for (std::int64_t s = sequences.begin; s < sequences.end; s += sequences.step) {
+    const auto at = static_cast<std::size_t>(s);
+    const TokenRange range = {info.sequence_offsets[at], info.sequence_offsets[at + 1]};
+    for (TraceBatches batches(trace, range); batches.next();) profile.add_tokens(batches.ids(), info.top_k);
+  }
+  return profile;
+}
+
+// Homes from other sequences of the same text: those of odd number, while even ones run.
+struct Placed {
+  Placement placement;
+  PlacementQuality before;  // of contiguous homes, on what runs
+  PlacementQuality after;
+};
+
+Placed place_by_others(TraceReader& trace, const TraceWindow::Sequences& run, int num_ranks) {
+  const Topology topology = Topology::uniform(1, num_ranks);
+  const RoutingProfile others = profile_of(trace, {run.begin + 1, run.end, 2});
+  const RoutingProfile own = profile_of(trace, run);
+  const SourceCounts none;
+  const PlacementProblem judged{.profile = own, .topology = topology, .sources = none};
+  Placement placement = place(others, topology).placement;
+  const Placement contiguous = Placement::contiguous(own.num_layers(), own.num_experts(), num_ranks);
+  return {placement, placement_quality(judged, contiguous), placement_quality(judged, placement)};
+}
+
+void print_placements(const std::vector<Comparison>& contiguous, const std::vector<Comparison>& placed,
+                      const std::vector<Placed>& homes) {
+  Table table({"", "max/mean load", "all layers", "critical path", "weight transfers", "dispatched"});
+  for (std::size_t i = 0; i < contiguous.size(); ++i) {
+    const auto add = [&](const char* what, const PlannerFigures& of, const std::string& all_layers) {
+      table.add({fmt::format("{}, {}", contiguous[i].name, what),
+                 fmt::format("{:.3f}", of.balance.max_over_mean), all_layers,
+                 fmt::format("{:.1f} ms", of.critical_ms), fmt::format("{}", of.transfers),
+                 format_bytes(of.dispatch_bytes)});
+    };
+    add("contiguous", contiguous[i].checked.figures.ep,
+        fmt::format("{:.3f}", homes[i].before.max_over_mean_mean));
+    add("placed", placed[i].checked.figures.ep, fmt::format("{:.3f}", homes[i].after.max_over_mean_mean));
+    add("contiguous + level", contiguous[i].checked.figures.planners.back(), "");
+    add("placed + level", placed[i].checked.figures.planners.back(), "");
+  }
+  fmt::print("\n  homes chosen from other sequences of the same text (place, two-stage, fast)\n{}",
+             table.text());
+  fmt::print("  all layers: max/mean load of the same tokens, mean of all layers\n");
 }
 
 void run(const Options& options) {
@@ -59,21 +117,32 @@ void run(const Options& options) {
   const MoeShape shape = {experts.num_experts, trace->info().top_k, experts.shape};
   ExperimentSetup setup = setup_of(options, shape);
   setup.experts = &experts;
+  const int ranks = static_cast<int>(options.ranks);
+  const LayerPlacement contiguous = setup.placement;
 
   std::vector<Comparison> comparisons;
+  std::vector<Comparison> placed;
+  std::vector<Placed> homes;
   for (const Selection& selection : kSelections) {
     const TraceWindow window = {LayerId(kLayer), selection.sequences, {}};
-    const Batch batch = batch_of_trace(*trace, window, static_cast<int>(options.ranks));
+    const Batch batch = batch_of_trace(*trace, window, ranks);
     const std::int64_t elements = batch.num_tokens() * experts.shape.hidden;
     const Tensor hidden = repeated(DataType::f32, elements, trained.input);
     const Tensor grad_output = seeded(DataType::f32, elements, 1, 1.0);
     setup.hidden = &hidden;
     setup.grad_output = &grad_output;
+    setup.placement = contiguous;
+    setup.planners = planners_of({Kind::ep, Kind::least_loaded, Kind::level});
     comparisons.push_back({selection.name, measure_and_check(setup, batch, progress_line(selection.name))});
+    homes.push_back(place_by_others(*trace, selection.sequences, ranks));
+    setup.placement = homes.back().placement.layer(kLayer);
+    setup.planners = planners_of({Kind::level});
+    placed.push_back({selection.name, measure_and_check(setup, batch, progress_line(selection.name))});
   }
   fmt::print("layer {} of {}: {}\nmin-segment {}, imbalance-threshold 0; medians of {} steps\n\n", kLayer,
              trace->info().name, describe(setup), kMinSegment, options.repeat);
   print_comparisons(comparisons);
+  print_placements(comparisons, placed, homes);
   for (const Comparison& each : comparisons) print_picture(each);
 }
 
@@ -82,7 +151,7 @@ void run(const Options& options) {
 Subcommand add_demo(CLI::App& command) {
   auto options = std::make_shared<Options>();
   CLI::App* app =
-      command.add_subcommand("demo", "What balancing buys on the shipped trace and trained layer");
+      command.add_subcommand("demo", "What balancing and placing buy on the shipped trace and trained layer");
   app->add_option("--data", options->data, "The folder of tiny-moe")
       ->type_name("DIR")
       ->default_str(options->data);

@@ -14,5 +14,7 @@ show() {
 
 # How uneven the routing is, in every layer.
 show profile data/tiny-moe/routing_step1563.npz --ranks 8
-# One layer, forward and backward, under three planners.
+# Homes for the experts of every layer, from the whole trace.
+show place data/tiny-moe/routing_step1563.npz --ranks 8 --nodes 2
+# One layer, forward and backward, under three planners; and with homes placed by other sequences.
 show demo --data data/tiny-moe
