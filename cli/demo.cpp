@@ -91,7 +91,7 @@ Placed place_by_others(TraceReader& trace, const TraceWindow::Sequences& run, in
 
 void print_placements(const std::vector<Comparison>& contiguous, const std::vector<Comparison>& placed,
                       const std::vector<Placed>& homes) {
-  Table table({"", "max/mean load", "all layers", "critical path", "weight transfers", "dispatched"});
+  Table table({"", "max/mean load", "all layers", "critical path", "transfers", "dispatched"});
   for (std::size_t i = 0; i < contiguous.size(); ++i) {
     const auto add = [&](const char* what, const PlannerFigures& of, const std::string& all_layers) {
       table.add({fmt::format("{}, {}", contiguous[i].name, what),
