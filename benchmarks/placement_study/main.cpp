@@ -35,19 +35,36 @@ std::string beside(double value, double first, int decimals) {
   return fmt::format("{:.{}f} ({:+.0f} %)", value, decimals, 100 * (value / first - 1));
 }
 
-void print_verdicts(const std::vector<Method>& methods, const std::vector<Recording>& parts,
+// Each placement on two kinds of parts: numbers of the first, then of the second.
+void print_verdicts(const std::vector<Method>& methods, const std::vector<std::vector<Recording>>& kinds,
                     const Setting& setting) {
   fmt::print(
-      "| placement | max/mean | worst layer | crossing | across nodes | worst pair | ms a layer | spilled "
-      "| transfers |\n|---|---|---|---|---|---|---|---|---|\n");
-  Verdict first;
+      "| placement | max/mean | crossing | across nodes | worst pair | ms a layer | spilled | transfers |\n"
+      "|---|---|---|---|---|---|---|---|\n");
+  std::vector<Verdict> first;
   for (const Method& method : methods) {
-    const Verdict v = judge(parts, method.placement, setting);
-    if (&method == &methods.front()) first = v;
-    fmt::print("| {} | {} | {:.2f} | {:.1f} % | {:.1f} % | {} | {} | {:.1f} % | {:.1f} |\n", method.name,
-               beside(v.max_over_mean, first.max_over_mean, 3), v.worst_layer, 100 * v.crossing,
-               100 * v.across_nodes, beside(100 * v.worst_pair, 100 * first.worst_pair, 2),
-               beside(v.predicted_ms, first.predicted_ms, 3), 100 * v.spilled, v.transfers);
+    std::vector<Verdict> verdicts;
+    for (const auto& parts : kinds) verdicts.push_back(judge(parts, method.placement, setting));
+    if (first.empty()) first = verdicts;
+    const auto cell = [&](auto text) {
+      std::string both;
+      for (std::size_t i = 0; i < verdicts.size(); ++i)
+        both += (i > 0 ? "; " : "") + text(verdicts[i], first[i]);
+      return both;
+    };
+    const auto share = [&](double Verdict::*member) {
+      return cell([=](const Verdict& v, const Verdict&) { return fmt::format("{:.1f} %", 100 * v.*member); });
+    };
+    const auto change = [&](double Verdict::*member, double scale, int decimals) {
+      return cell([=](const Verdict& v, const Verdict& to) {
+        return beside(scale * v.*member, scale * to.*member, decimals);
+      });
+    };
+    fmt::print("| {} | {} | {} | {} | {} | {} | {} | {} |\n", method.name,
+               change(&Verdict::max_over_mean, 1, 2), share(&Verdict::crossing),
+               share(&Verdict::across_nodes), change(&Verdict::worst_pair, 100, 2),
+               change(&Verdict::predicted_ms, 1, 3), share(&Verdict::spilled),
+               cell([](const Verdict& v, const Verdict&) { return fmt::format("{:.1f}", v.transfers); }));
   }
   fmt::print("\n");
 }
@@ -65,25 +82,33 @@ void study_halves(const Recording& recording) {
         const std::string title =
             fmt::format("{} ranks, {} node{}, {}", ranks, nodes, nodes > 1 ? "s" : "",
                         traffic == TrafficModel::layer_to_layer ? "layer-to-layer" : "dispatch-combine");
-        fmt::print("### {}, the other half ({} tokens)\n\n", title, other.num_tokens());
-        print_verdicts(methods, {other}, setting);
-        fmt::print("### {}, {} windows of {} tokens\n\n", title, parts.size(), kWindow);
-        print_verdicts(methods, parts, setting);
+        fmt::print("### {}\n\n", title);
+        print_verdicts(methods, {{other}, parts}, setting);
       }
 }
 
 void study_tokens(const Recording& recording) {
   const Recording seen = every(recording, 0, 2, recording.num_sequences());
   const Recording other = every(recording, 1, 2, recording.num_sequences());
+  const Recording mixed = shuffled(seen, 1);
   const Topology topology = nodes_of(8, 1);
   const Setting setting{topology, TrafficModel::layer_to_layer, kCost};
-  std::vector<Method> methods = {
-      {"contiguous", Placement::contiguous(seen.num_layers, seen.num_experts, topology.num_ranks())}};
+  const auto verdict = [&](const Placement& placement) { return judge({other}, placement, setting); };
+  const auto print = [](const std::string& name, const Verdict& a, const Verdict& b) {
+    fmt::print("| {} | {:.3f} | {:.1f} % | {:.3f} | {:.1f} % |\n", name, a.max_over_mean, 100 * a.crossing,
+               b.max_over_mean, 100 * b.crossing);
+  };
+  fmt::print(
+      "| tokens | max/mean, as recorded | crossing | max/mean, sequences shuffled | crossing |\n"
+      "|---|---|---|---|---|\n");
+  const Verdict contiguous =
+      verdict(Placement::contiguous(seen.num_layers, seen.num_experts, topology.num_ranks()));
+  print("contiguous", contiguous, contiguous);
   for (std::int64_t tokens = 256; tokens < 2 * seen.num_tokens(); tokens *= 2) {
     const std::int64_t taken = std::min(tokens, seen.num_tokens());
-    methods.push_back({fmt::format("{} tokens", taken), place_two_stage(first_tokens(seen, taken), setting)});
+    print(fmt::format("{}", taken), verdict(place_two_stage(first_tokens(seen, taken), setting)),
+          verdict(place_two_stage(first_tokens(mixed, taken), setting)));
   }
-  print_verdicts(methods, {other}, setting);
 }
 
 struct Part {

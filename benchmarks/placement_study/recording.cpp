@@ -1,6 +1,9 @@
 #include "benchmarks/placement_study/recording.h"
 
 #include <algorithm>
+#include <numeric>
+#include <random>
+#include <utility>
 
 #include "evenkeel/io/trace_file.h"
 
@@ -67,6 +70,14 @@ Recording every(const Recording& recording, int first, int stride, int end) {
   std::vector<int> chosen;
   for (int s = first; s < std::min(end, recording.num_sequences()); s += stride) chosen.push_back(s);
   return sequences(recording, chosen);
+}
+
+Recording shuffled(const Recording& recording, std::uint64_t seed) {
+  std::vector<int> order(static_cast<std::size_t>(recording.num_sequences()));
+  std::iota(order.begin(), order.end(), 0);
+  std::mt19937_64 random(seed);
+  for (std::size_t i = order.size(); i > 1; --i) std::swap(order[i - 1], order[random() % i]);
+  return sequences(recording, order);
 }
 
 Recording first_tokens(const Recording& recording, std::int64_t tokens) {

@@ -29,6 +29,8 @@ Recording read_recording(const std::string& path, std::int64_t dropped);
 Recording sequences(const Recording& recording, const std::vector<int>& chosen);
 // first, first + stride, ... below end.
 Recording every(const Recording& recording, int first, int stride, int end);
+// The same sequences in a random order.
+Recording shuffled(const Recording& recording, std::uint64_t seed);
 Recording first_tokens(const Recording& recording, std::int64_t tokens);
 // Consecutive windows of `tokens`; what is left at the end is left out. Sequences are cut where a window
 // ends.
