@@ -1,17 +1,20 @@
 #include "evenkeel/placement/internal/fixed_load.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
+#include <limits>
 
 namespace evenkeel {
 
-void to_fixed(std::span<const double> loads, double total, std::span<FixedLoad> fixed) {
-  if (total <= 0) {
-    std::ranges::fill(fixed, FixedLoad{0});
-    return;
-  }
-  for (std::size_t i = 0; i < loads.size(); ++i)
-    fixed[i] = static_cast<FixedLoad>(loads[i] / total * static_cast<double>(kFixedTotal) + 0.5);
+double fixed_scale(double total) {
+  if (total <= 0) return 0;
+  const double scale = std::min(std::ldexp(1.0, kFixedTotalBits) / total, std::numeric_limits<double>::max());
+  return scale >= 1 ? std::floor(scale) : scale;
+}
+
+void to_fixed(std::span<const double> loads, double scale, std::span<FixedLoad> fixed) {
+  for (std::size_t i = 0; i < loads.size(); ++i) fixed[i] = static_cast<FixedLoad>(loads[i] * scale);
 }
 
 }  // namespace evenkeel

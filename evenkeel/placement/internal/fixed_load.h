@@ -1,7 +1,7 @@
 // Loads as integers: what the search for copies and ranks adds, compares and sorts, so that its decisions do
-// not depend on how a machine rounds. The loads of one layer are scaled to a total of 2^39, so a rank's load
-// is known to within a few parts in 2^39 of the layer's; what is reported is computed from the caller's
-// loads.
+// not depend on how a machine rounds. The loads of a layer are multiplied by one number, so that they add up
+// to nearly 2^39; whole numbers by a whole one, so that what is equal stays equal. Fractions are cut off:
+// what is never below a number of these is never below it in the caller's loads either.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,6 @@ namespace evenkeel {
 using FixedLoad = std::int64_t;
 
 constexpr int kFixedTotalBits = 39;
-constexpr FixedLoad kFixedTotal = FixedLoad{1} << kFixedTotalBits;
 // An index below 2^24 fits beside a load in one 64-bit key.
 constexpr int kKeyIndexBits = 24;
 constexpr std::int64_t kMostIndexed = std::int64_t{1} << kKeyIndexBits;
@@ -26,12 +25,13 @@ constexpr std::int32_t index_of_key(std::uint64_t key) {
   return static_cast<std::int32_t>(kMostIndexed - 1 - static_cast<std::int64_t>(key & (kMostIndexed - 1)));
 }
 
-// Scales loads to a total of kFixedTotal; all 0 stay 0.
-void to_fixed(std::span<const double> loads, double total, std::span<FixedLoad> fixed);
+// What the caller's loads are multiplied by; 0 where they are all 0.
+double fixed_scale(double total);
+void to_fixed(std::span<const double> loads, double scale, std::span<FixedLoad> fixed);
 
 // The load of one of `copies` copies.
 constexpr FixedLoad copy_load(FixedLoad load, std::int32_t copies) {
-  return (load + copies / 2) / copies;
+  return load / copies;
 }
 
 }  // namespace evenkeel

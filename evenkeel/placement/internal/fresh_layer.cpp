@@ -82,7 +82,7 @@ std::vector<std::vector<std::int32_t>> fresh_homes(const LayerPlacement& before,
                                                    std::span<const std::int32_t> slots_per_rank,
                                                    std::span<const std::int32_t> node_of_rank) {
   std::vector<FixedLoad> fixed(loads.size());
-  to_fixed(loads, std::reduce(loads.begin(), loads.end(), 0.0), fixed);
+  to_fixed(loads, fixed_scale(std::reduce(loads.begin(), loads.end(), 0.0)), fixed);
   std::vector<NodePool> pools;
   if (!list_pools(before, fixed, slots_per_rank, node_of_rank, pools)) return {};
   std::vector<std::vector<std::int32_t>> homes(loads.size());

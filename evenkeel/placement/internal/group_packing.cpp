@@ -52,6 +52,25 @@ bool GroupPacking::visit_below(double limit, const Judge& judge, int most) {
   return steps_left_ > 0 && visits_left_ > 0;
 }
 
+std::span<const std::int32_t> GroupPacking::largest_first() {
+  if (!nodes_alike_ || order_.size() % nodes_.size() != 0) return {};
+  const auto each = static_cast<std::int32_t>(order_.size() / nodes_.size());
+  std::ranges::fill(load_, 0);
+  std::ranges::fill(held_, 0);
+  for (std::int32_t group : order_) {
+    std::size_t lightest = nodes_.size();
+    for (std::size_t n = 0; n < nodes_.size(); ++n)
+      if (held_[n] < each && (lightest == nodes_.size() || load_[n] < load_[lightest])) lightest = n;
+    node_of_[static_cast<std::size_t>(group)] = static_cast<std::int32_t>(lightest);
+    load_[lightest] += group_loads_[static_cast<std::size_t>(group)];
+    ++held_[lightest];
+  }
+  number_nodes();
+  std::ranges::fill(load_, 0);
+  std::ranges::fill(held_, 0);
+  return numbered_;
+}
+
 void GroupPacking::keep_order() {
   order_.resize(group_loads_.size());
   std::iota(order_.begin(), order_.end(), 0);

@@ -35,7 +35,12 @@ class GroupPacking {
   using Judge = std::function<double(std::span<const std::int32_t> node_of_group)>;
   bool visit_below(double limit, const Judge& judge, int most);
 
+  // After solve(): the largest group first to the lightest node, nodes with equally many groups; empty where
+  // they are unlike or the groups do not divide.
+  std::span<const std::int32_t> largest_first();
+
   std::span<const std::int32_t> node_of_group() const { return best_node_of_; }
+  std::span<const std::int32_t> by_load() const { return order_; }  // groups, the largest first
   // Of the largest load per rank of a node, in FixedLoad; nobody goes below.
   double bound() const { return bound_; }
 

@@ -19,8 +19,8 @@ constexpr int kGroupingToleranceBits = 10;
 constexpr int kFewSlots = 40;
 constexpr int kMostGroupings = 120;
 constexpr int kFewGroupings = 6;
-// What rounding to FixedLoad can add to a bound, at most.
-constexpr double kRounding = 1e-9;
+// What rounding of floating point can add to a bound, at most.
+constexpr double kRounding = 1e-12;
 
 }  // namespace
 
@@ -64,12 +64,13 @@ void LayerReplicas::lay_out_nodes(const ReplicaProblem& problem) {
 
 LayerQuality LayerReplicas::solve(std::span<const double> loads, double total,
                                   std::span<std::int32_t> expert_in_slot) {
-  to_fixed(loads, total, fixed_);
+  const double scale = fixed_scale(total);
+  to_fixed(loads, scale, fixed_);
   const FixedLoad bound = nodes_.size() == 1 ? solve_flat(expert_in_slot) : solve_groups(expert_in_slot);
   LayerQuality quality;
   if (total <= 0) return quality;
   quality.max_over_mean = max_over_mean(loads, total, expert_in_slot);
-  const double mean = static_cast<double>(kFixedTotal) / static_cast<double>(rooms_.size());
+  const double mean = total * scale / static_cast<double>(rooms_.size());
   const double fixed_bound = static_cast<double>(bound) / mean * (1 - kRounding);
   quality.bound = std::min(std::max(fixed_bound, 1.0), quality.max_over_mean);
   return quality;
@@ -106,6 +107,8 @@ FixedLoad LayerReplicas::try_other_groupings(Outcome best, std::span<std::int32_
     }
     return static_cast<double>(best.heaviest);
   };
+  const auto even = packing_.largest_first();
+  if (!even.empty()) judge(even);
   const bool all = packing_.visit_below(static_cast<double>(best.heaviest), judge,
                                         search_.thorough ? kMostGroupings : kFewGroupings);
   return all ? std::min(bound, best.heaviest) : 0;
@@ -138,7 +141,8 @@ FixedLoad LayerReplicas::solve_node(std::size_t n, std::span<const std::int32_t>
   const Node& node = nodes_[n];
   local_.clear();
   global_.clear();
-  for (std::size_t g = 0; g < num_groups_; ++g) {
+  for (std::int32_t group : packing_.by_load()) {
+    const auto g = static_cast<std::size_t>(group);
     if (node_of_group[g] != static_cast<std::int32_t>(n)) continue;
     for (std::size_t e = g * group_size_; e < (g + 1) * group_size_; ++e) {
       local_.push_back(fixed_[e]);

@@ -51,6 +51,7 @@ FixedLoad PoolSolver::solve(const Pool& pool, FixedLoad target, Search search) {
   const FixedLoad total = std::reduce(pool.loads.begin(), pool.loads.end(), FixedLoad{0});
   fill(pool, distinct ? num_ranks : any, distinct);
   bound_ = std::max(total / num_ranks, counts_.largest_copy());
+  const bool plain = !packing_.stepped_aside() && std::ranges::max(counts_.counts()) < num_ranks;
   FixedLoad heaviest = exchange(pool, target);
   keep();
   const FixedLoad near = std::max(target, bound_ + (bound_ >> kPairToleranceBits));
@@ -66,7 +67,7 @@ FixedLoad PoolSolver::solve(const Pool& pool, FixedLoad target, Search search) {
   }
   if (search.thorough && heaviest > std::max(target, bound_ + (bound_ >> kVaryToleranceBits)))
     heaviest = vary_counts(pool, target, heaviest, distinct);
-  if (repeats && distinct && heaviest > near) {
+  if (repeats && distinct && !plain && heaviest > std::max(target, bound_)) {
     // Plain largest first, which others do: no worse than that.
     fill(pool, any, false);
     if (packing_.heaviest_load() < heaviest) {
