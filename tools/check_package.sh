@@ -10,6 +10,9 @@ readonly most_bytes=5000000
 readonly dir=build/package
 readonly python=$dir/bin/python
 
+# The name that CMake itself finds: ccache then knows what `make build` compiled.
+export CC=${CC:-cc} CXX=${CXX:-c++}
+
 rm -rf "$dir"
 python3 -m venv "$dir"
 "$python" -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$dir/wheel" "$@" .
@@ -27,3 +30,4 @@ done
 "$python" tests/docs/readme_snippets.py run-python README.md "$python"
 "$python" -m mypy --strict --no-error-summary tests/python/typed_use.py
 "$python" -m mypy --no-error-summary -p evenkeel
+echo "check_package: the package installs, works and is typed"
