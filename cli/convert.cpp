@@ -8,32 +8,59 @@
 
 #include "cli/options.h"
 #include "cli/subcommand.h"
+#include "evenkeel/base/error.h"
 #include "evenkeel/routing/trace.h"
 
 namespace evenkeel::cli {
 
 namespace {
 
+constexpr std::int64_t most_layers = 65536;
+
 struct Options {
   std::string in;
   std::string out;
+  std::string to;
+  std::string moe_layers;
+  std::string as;
+  std::int64_t num_hidden_layers = 0;
+  std::int64_t layer_updates_per_iter = 0;
+  std::int64_t ranks = 0;
   std::int64_t num_experts = 0;
   bool json = false;
 };
 
+std::optional<int> given(std::int64_t number) {
+  if (number == 0) return std::nullopt;
+  return static_cast<int>(number);
+}
+
+ConvertOptions convert_options(const Options& options) {
+  ConvertOptions how{.num_experts = given(options.num_experts),
+                     .bare = parse_bare("--as", options.as),
+                     .to = {},
+                     .placement = {.num_hidden_layers = given(options.num_hidden_layers),
+                                   .layer_updates_per_iter = static_cast<int>(options.layer_updates_per_iter),
+                                   .num_ranks = given(options.ranks)}};
+  if (!options.to.empty()) how.to = parse_placement_format(options.to, "--to");
+  if (!options.moe_layers.empty()) how.placement.layers = parse_layers("--moe-layers", options.moe_layers);
+  return how;
+}
+
 void run(const Options& options) {
-  ConvertOptions how;
-  if (options.num_experts > 0) how.num_experts = static_cast<int>(options.num_experts);
-  const Converted done = convert_file(options.in, options.out, how);
+  const Converted done = convert_file(options.in, options.out, convert_options(options));
   if (!options.json) {
     fmt::print("{}: {}, {} -> {}\n", options.out, done.what, done.from, done.to);
+    if (!done.layers.empty())
+      fmt::print("  {} MoE layers of the model: {}\n", done.layers.size(), layers_text(done.layers));
     return;
   }
-  const nlohmann::ordered_json json = {{"input", options.in},
-                                       {"output", options.out},
-                                       {"what", done.what},
-                                       {"from", done.from},
-                                       {"to", done.to}};
+  nlohmann::ordered_json json = {{"input", options.in},
+                                 {"output", options.out},
+                                 {"what", done.what},
+                                 {"from", done.from},
+                                 {"to", done.to}};
+  if (!done.layers.empty()) json["layers"] = done.layers;
   fmt::print("{}\n", json.dump());
 }
 
@@ -42,17 +69,35 @@ void run(const Options& options) {
 Subcommand add_convert(CLI::App& command) {
   auto options = std::make_shared<Options>();
   CLI::App* app = command.add_subcommand("convert", "Turn any readable file into any writable format");
-  app->add_option("IN", options->in, "Known by its content: a trace, profile, loads or placement")
+  app->add_option("IN", options->in, "Known by its content: routing or a placement, ours or another system's")
       ->required()
       ->type_name("FILE");
   app->add_option("OUT", options->out, "Its extension says the format: .safetensors, .npz, .npy or .json")
       ->required()
       ->type_name("FILE");
-  add_whole(*app, "--num-experts", options->num_experts, 1, max_trace_experts,
-            "Of a trace that does not say it")
+  app->add_option("--to", options->to,
+                  "A placement's format: evenkeel (default), sglang, vllm, vllm-ascend, trtllm")
+      ->type_name("FORMAT");
+  app->add_option("--moe-layers", options->moe_layers,
+                  "The model's layers that have experts, as in 3-60 or 1,3,5 (default: all)")
+      ->type_name("LAYERS");
+  add_whole(*app, "--num-hidden-layers", options->num_hidden_layers, 1, most_layers,
+            "Of the model, dense ones too (default: up to the last MoE layer)")
       ->default_str("");
+  add_whole(*app, "--layer-updates-per-iter", options->layer_updates_per_iter, 0, most_layers,
+            "TensorRT-LLM: layers it may rearrange itself in an iteration");
+  add_whole(*app, "--ranks", options->ranks, 1, most_layers, "Of a placement whose file does not say it")
+      ->default_str("");
+  add_whole(*app, "--num-experts", options->num_experts, 1, max_trace_experts,
+            "Of a file that does not say it")
+      ->default_str("");
+  app->add_option("--as", options->as, "What a bare array of two dimensions is: counts, or trace")
+      ->type_name("KIND");
   add_json(*app, options->json);
-  app->footer("Example:\n  evenkeel convert data/tiny-moe/routing_step50.npz trace.safetensors");
+  app->footer(
+      "Examples:\n"
+      "  evenkeel convert data/tiny-moe/routing_step50.npz trace.safetensors\n"
+      "  evenkeel convert placement.json init_expert_location.json --to sglang --moe-layers 3-60");
   return {app, [options] { run(*options); }};
 }
 

@@ -11,7 +11,7 @@
 #include "cli/table.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/profile_file.h"
-#include "evenkeel/io/trace_file.h"
+#include "evenkeel/io/routing_file.h"
 #include "evenkeel/plan/placement.h"
 #include "evenkeel/routing/imbalance.h"
 
@@ -24,6 +24,7 @@ using Json = nlohmann::ordered_json;
 struct Options {
   std::vector<std::string> traces;
   std::string output;
+  std::string as = "trace";
   std::int64_t num_experts = 0;
   std::int64_t ranks = 0;
   bool without_transitions = false;
@@ -39,21 +40,23 @@ FileFormat format_of(const std::string& output) {
 
 struct Profiled {
   RoutingProfile profile;
-  std::int64_t tokens = 0;
+  // None where a file holds counts alone.
+  std::optional<std::int64_t> tokens = 0;
 };
 
 Profiled profile_all(const Options& options) {
-  TraceOptions how;
+  RoutingOptions how{.bare = parse_bare("--as", options.as), .transitions = !options.without_transitions};
   if (options.num_experts > 0) how.num_experts = static_cast<int>(options.num_experts);
   std::optional<Profiled> all;
   for (const std::string& path : options.traces) {
-    const auto trace = open_trace(path, how);
-    RoutingProfile one = profile_trace(*trace, {.transitions = !options.without_transitions});
+    RoutingFile file = open_routing(path, how);
+    RoutingProfile one = profile_of(file, how);
     if (!all)
       all = Profiled{std::move(one), 0};
     else
       all->profile.add(one);
-    all->tokens += trace->info().num_tokens;
+    if (!file.trace) all->tokens.reset();
+    if (all->tokens) *all->tokens += file.trace->info().num_tokens;
   }
   return std::move(*all);
 }
@@ -83,7 +86,7 @@ void print_json(const Options& options, const Profiled& profiled) {
     layers.push_back(std::move(one));
   }
   Json json = {{"traces", options.traces},
-               {"tokens", profiled.tokens},
+               {"tokens", profiled.tokens ? Json(*profiled.tokens) : Json(nullptr)},
                {"num_layers", profile.num_layers()},
                {"num_experts", profile.num_experts()},
                {"transitions", profile.has_transitions()},
@@ -94,8 +97,9 @@ void print_json(const Options& options, const Profiled& profiled) {
 
 void print_table(const Options& options, const Profiled& profiled) {
   const RoutingProfile& profile = profiled.profile;
-  fmt::print("{} layers of {} experts, {} tokens{}\n\n", profile.num_layers(), profile.num_experts(),
-             profiled.tokens, options.output.empty() ? "" : fmt::format("; written to {}", options.output));
+  fmt::print("{} layers of {} experts{}{}\n\n", profile.num_layers(), profile.num_experts(),
+             profiled.tokens ? fmt::format(", {} tokens", *profiled.tokens) : "",
+             options.output.empty() ? "" : fmt::format("; written to {}", options.output));
   std::vector<std::string> head = {"layer", "assignments", "experts: max/mean", "mean/max", "excess"};
   if (options.ranks > 0)
     head.insert(head.end(), {fmt::format("{} ranks: max/mean", options.ranks), "mean/max", "excess"});
@@ -130,13 +134,17 @@ void run(const Options& options) {
 Subcommand add_profile(CLI::App& command) {
   auto options = std::make_shared<Options>();
   CLI::App* app = command.add_subcommand("profile", "Count a trace: loads, transitions, imbalance per layer");
-  app->add_option("TRACE", options->traces, "Traces of one model, added up")->required()->type_name("FILE");
+  app->add_option("TRACE", options->traces, "Traces, recordings or counts of one model, added up")
+      ->required()
+      ->type_name("FILE");
   app->add_option("-o,--output", options->output, "The profile: .safetensors, .npz or .json")
       ->type_name("FILE");
   add_whole(*app, "--num-experts", options->num_experts, 1, max_trace_experts, "Instead of what a trace says")
       ->default_str("");
   add_whole(*app, "--ranks", options->ranks, 1, 1 << 20, "Show the imbalance of so many ranks as well")
       ->default_str("");
+  app->add_option("--as", options->as, "What a bare array of two dimensions is: trace (default), or counts")
+      ->type_name("KIND");
   app->add_flag("--no-transitions", options->without_transitions, "Count loads alone");
   add_json(*app, options->json);
   app->footer(

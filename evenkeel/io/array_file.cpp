@@ -99,6 +99,20 @@ void ArrayReader::read(std::int64_t first, std::span<float> out) {
   }
 }
 
+void ArrayReader::read_whole(std::int64_t first, std::span<std::int64_t> out) {
+  require_inside(first, out.size());
+  while (!out.empty()) {
+    const std::size_t count = std::min(out.size(), block_elements);
+    fetch_block(first, count);
+    if (const auto broken = to_whole(info_.dtype, block_, out.first(count)))
+      throw ParseError(file_, info_.name,
+                       fmt::format("element {} is not a whole number that is exact",
+                                   first + static_cast<std::int64_t>(*broken)));
+    out = out.subspan(count);
+    first += static_cast<std::int64_t>(count);
+  }
+}
+
 const ArrayInfo* ArrayFile::find(std::string_view array) const {
   const auto found =
       std::find_if(arrays_.begin(), arrays_.end(), [&](const auto& a) { return a.name == array; });
@@ -143,8 +157,8 @@ std::unique_ptr<ArrayFile> open_array_file(std::shared_ptr<const ByteSource> sou
 
 namespace {
 
-template <class Array>
-Array read_whole(const ArrayFile& file, std::string_view name) {
+template <class Array, class Read>
+Array read_all(const ArrayFile& file, std::string_view name, Read read) {
   const ArrayInfo& info = file.at(name);
   if (info.num_elements > file.max_whole_bytes() / item_size(info.dtype))
     throw ParseError(file.name(), info.name,
@@ -153,18 +167,25 @@ Array read_whole(const ArrayFile& file, std::string_view name) {
   Array array;
   array.shape = info.shape;
   array.values.resize(static_cast<std::size_t>(info.num_elements));
-  file.reader(name)->read(0, std::span(array.values));
+  read(*file.reader(name), std::span(array.values));
   return array;
 }
 
 }  // namespace
 
 FloatArray read_floats(const ArrayFile& file, std::string_view array) {
-  return read_whole<FloatArray>(file, array);
+  return read_all<FloatArray>(file, array,
+                              [](ArrayReader& reader, std::span<float> out) { reader.read(0, out); });
 }
 
 IntArray read_integers(const ArrayFile& file, std::string_view array) {
-  return read_whole<IntArray>(file, array);
+  return read_all<IntArray>(file, array,
+                            [](ArrayReader& reader, std::span<std::int64_t> out) { reader.read(0, out); });
+}
+
+IntArray read_whole_numbers(const ArrayFile& file, std::string_view array) {
+  return read_all<IntArray>(
+      file, array, [](ArrayReader& reader, std::span<std::int64_t> out) { reader.read_whole(0, out); });
 }
 
 }  // namespace evenkeel

@@ -40,6 +40,9 @@ class ArrayReader {
   void read(std::int64_t first, std::span<std::int64_t> out);
   // The same as float, of any type.
   void read(std::int64_t first, std::span<float> out);
+  // The same as int64, of any type whose elements are whole numbers. Throws ParseError at the first that is
+  // not.
+  void read_whole(std::int64_t first, std::span<std::int64_t> out);
 
  protected:
   ArrayReader(std::string file, ArrayInfo info) : info_(std::move(info)), file_(std::move(file)) {}
@@ -103,5 +106,7 @@ struct IntArray {
 // Throw ParseError if there is no such array, or it is not of the kind.
 FloatArray read_floats(const ArrayFile& file, std::string_view array);
 IntArray read_integers(const ArrayFile& file, std::string_view array);
+// Of any type whose elements are whole numbers.
+IntArray read_whole_numbers(const ArrayFile& file, std::string_view array);
 
 }  // namespace evenkeel

@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/internal/json.h"
-#include "evenkeel/io/internal/profile_json.h"
 #include "evenkeel/io/loads_file.h"
-#include "evenkeel/io/placement_file.h"
 #include "evenkeel/io/profile_file.h"
 #include "evenkeel/io/trace_file.h"
 
@@ -34,21 +33,6 @@ void require_format(const char* what, FileFormat format, std::initializer_list<F
   throw InvalidArgument("output", fmt::format("{} cannot be written as {}", what, name_of(format)), names);
 }
 
-Converted convert_arrays(std::shared_ptr<const ByteSource> source, const std::string& out, FileFormat to,
-                         const ConvertOptions& options) {
-  const auto file = open_array_file(source);
-  const std::string from(name_of(file->format()));
-  if (file->find("loads") != nullptr) {
-    require_format("a profile", to, {FileFormat::safetensors, FileFormat::npz, FileFormat::json});
-    write_profile(read_profile(std::move(source)), out, to);
-    return {"profile", from, std::string(name_of(to))};
-  }
-  require_format("a trace", to, {FileFormat::safetensors, FileFormat::npz, FileFormat::npy});
-  const auto trace = open_trace(std::move(source), {.num_experts = options.num_experts});
-  write_trace(*trace, out, to);
-  return {"trace", from, std::string(name_of(to))};
-}
-
 void write_loads_json(const Counts& counts, const std::string& out) {
   Json json = Json::object();
   if (counts.has_sources()) {
@@ -61,49 +45,61 @@ void write_loads_json(const Counts& counts, const std::string& out) {
   file.commit();
 }
 
-Converted convert_loads(std::shared_ptr<const ByteSource> source, bool by_rank, const std::string& out,
-                        FileFormat to) {
+// Loads of one step stay what they are in JSON; elsewhere they are a profile of one layer.
+Converted convert_loads(std::shared_ptr<const ByteSource> source, const std::string& out, FileFormat to,
+                        const RoutingFile& routing) {
   require_format("loads", to, {FileFormat::json, FileFormat::safetensors, FileFormat::npz});
-  LoadsOptions options;
-  if (!by_rank) options.num_ranks = 1;  // of which nothing is written
-  const Counts counts = read_loads(std::move(source), options);
   if (to == FileFormat::json) {
-    write_loads_json(counts, out);
+    LoadsOptions options;
+    if (!internal::read_json(*source).contains("counts"))
+      options.num_ranks = 1;  // of which nothing is written
+    write_loads_json(read_loads(std::move(source), options), out);
   } else {
-    const auto loads = counts.loads();
-    write_profile(RoutingProfile(1, counts.num_experts(), {loads.begin(), loads.end()}, {}), out, to);
+    write_profile(*routing.profile, out, to);
   }
-  return {"loads", "json", std::string(name_of(to))};
+  return {"loads", "json", std::string(name_of(to)), {}};
 }
 
-Converted convert_json(std::shared_ptr<const ByteSource> source, const std::string& out, FileFormat to) {
-  const Json json = internal::read_json(*source);
-  const std::string file = source->name();
-  if (json.is_object() && json.contains("physical_to_logical")) {
-    require_format("a placement", to, {FileFormat::json});
-    write_placement(read_placement(std::move(source)), out);
-    return {"placement", "json", "json"};
-  }
-  const bool by_rank = json.is_object() && json.contains("counts");
-  const bool loads = json.is_object() && json.contains("loads");
-  if (!by_rank && !loads)
-    throw ParseError(file, "", "is JSON, but neither a placement nor a profile, loads or counts");
-  const Json* list = by_rank ? nullptr : &json["loads"];
-  if (list != nullptr && list->is_array() && !list->empty() && list->front().is_array()) {
+Converted convert_placement(std::shared_ptr<const ByteSource> source, PlacementFormat from,
+                            const std::string& out, const ConvertOptions& options) {
+  const PlacementFormat to = options.to.value_or(PlacementFormat::evenkeel);
+  if (to == PlacementFormat::evenkeel)
+    require_format("a placement", format_of_extension(out), {FileFormat::json});
+  PlacementFormatOptions how = options.placement;
+  if (!how.num_experts) how.num_experts = options.num_experts;
+  write_placement_as(to, read_placement_as(std::move(source), how), how, out);
+  return {"placement", std::string(name_of(from)), std::string(name_of(to)), {}};
+}
+
+Converted convert_routing(RoutingFile routing, const std::string& out, FileFormat to) {
+  if (routing.trace) {
+    require_format("a trace", to, {FileFormat::safetensors, FileFormat::npz, FileFormat::npy});
+    write_trace(*routing.trace, out, to);
+  } else {
     require_format("a profile", to, {FileFormat::safetensors, FileFormat::npz, FileFormat::json});
-    write_profile(internal::profile_of_json(json, file), out, to);
-    return {"profile", "json", std::string(name_of(to))};
+    write_profile(*routing.profile, out, to);
   }
-  return convert_loads(std::move(source), by_rank, out, to);
+  return {std::move(routing.what), std::move(routing.format), std::string(name_of(to)),
+          std::move(routing.layers)};
 }
 
 }  // namespace
 
 Converted convert_file(const std::string& in, const std::string& out, const ConvertOptions& options) {
-  const FileFormat to = format_of_extension(out);
+  const RoutingOptions how{.num_experts = options.num_experts, .bare = options.bare};
+  if (std::filesystem::is_directory(in))
+    return convert_routing(open_routing(in, how), out, format_of_extension(out));
   auto source = open_source(in);
-  if (detect_format(*source) == FileFormat::json) return convert_json(std::move(source), out, to);
-  return convert_arrays(std::move(source), out, to, options);
+  if (const auto from = detect_placement_format(source))
+    return convert_placement(std::move(source), *from, out, options);
+  if (options.to)
+    throw InvalidArgument(
+        "to", fmt::format("{} is a format of placements, and {} is none", name_of(*options.to), in),
+        "a placement, or leave it out");
+  const FileFormat to = format_of_extension(out);
+  RoutingFile routing = open_routing(source, how);
+  if (routing.what == "loads") return convert_loads(std::move(source), out, to, routing);
+  return convert_routing(std::move(routing), out, to);
 }
 
 }  // namespace evenkeel

@@ -1,9 +1,12 @@
 #include "evenkeel/io/dtype.h"
 
+#include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <limits>
 #include <type_traits>
+#include <vector>
 
 #include "evenkeel/base/check.h"
 
@@ -184,6 +187,27 @@ void to_float(Dtype type, std::span<const std::byte> bytes, std::span<float> out
     case Dtype::f64:
       return convert_all<double>(bytes, out, convert);
   }
+}
+
+std::optional<std::size_t> to_whole(Dtype type, std::span<const std::byte> bytes,
+                                    std::span<std::int64_t> out) {
+  if (is_integer(type)) {
+    to_int64(type, bytes, out);
+    return std::nullopt;
+  }
+  std::vector<double> numbers(out.size());
+  if (type == Dtype::f64) {
+    std::memcpy(numbers.data(), bytes.data(), bytes.size());
+  } else {
+    std::vector<float> floats(out.size());
+    to_float(type, bytes, floats);
+    std::copy(floats.begin(), floats.end(), numbers.begin());
+  }
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    if (!(std::abs(numbers[i]) <= 0x1p53) || numbers[i] != std::floor(numbers[i])) return i;
+    out[i] = static_cast<std::int64_t>(numbers[i]);
+  }
+  return std::nullopt;
 }
 
 }  // namespace evenkeel

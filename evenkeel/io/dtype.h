@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -21,5 +22,9 @@ bool is_floating(Dtype type);
 void to_int64(Dtype type, std::span<const std::byte> bytes, std::span<std::int64_t> out);
 // Little-endian elements of any type to float; exact for F16, BF16, F32, and for integers up to 2^24.
 void to_float(Dtype type, std::span<const std::byte> bytes, std::span<float> out);
+// Elements of any type to int64, as programs that count in floating point write whole numbers. Returns the
+// place of the first that is not whole, or so large that it need not be exact (2^53); none if all are.
+std::optional<std::size_t> to_whole(Dtype type, std::span<const std::byte> bytes,
+                                    std::span<std::int64_t> out);
 
 }  // namespace evenkeel

@@ -49,13 +49,13 @@ std::string_view name_of(PlacementFormat format) {
   return "unknown";
 }
 
-PlacementFormat parse_placement_format(std::string_view name) {
+PlacementFormat parse_placement_format(std::string_view name, const std::string& option) {
   std::string names;
   for (PlacementFormat format : all_formats) {
     if (name == name_of(format)) return format;
     names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(format));
   }
-  throw InvalidArgument("format", fmt::format("'{}' is no format of placements", name), names);
+  throw InvalidArgument(option, fmt::format("'{}' is no format of placements", name), names);
 }
 
 std::vector<int> parse_layers(const std::string& option, std::string_view text) {
@@ -74,8 +74,27 @@ std::vector<int> parse_layers(const std::string& option, std::string_view text) 
   }
 }
 
+std::string layers_text(const std::vector<int>& layers) {
+  std::string text;
+  for (std::size_t first = 0, last = 0; first < layers.size(); first = ++last) {
+    while (last + 1 < layers.size() && layers[last + 1] == layers[last] + 1) ++last;
+    text += fmt::format("{}{}", text.empty() ? "" : ",", layers[first]);
+    if (last > first) text += fmt::format("-{}", layers[last]);
+  }
+  return text;
+}
+
+void require_placement_name(PlacementFormat format, const std::string& path) {
+  // SGLang would take another path for JSON text, and vLLM-Ascend refuses it.
+  const bool json_only = format == sglang || format == vllm_ascend;
+  if (json_only && !path.ends_with(".json"))
+    throw InvalidArgument(path, fmt::format("{} loads no file of that name", name_of(format)),
+                          "a name that ends in .json");
+}
+
 void write_placement_as(PlacementFormat format, const PlacementFile& file,
                         const PlacementFormatOptions& options, const std::string& path) {
+  require_placement_name(format, path);
   switch (format) {
     case evenkeel:
       return write_placement(file, path);
@@ -90,7 +109,7 @@ void write_placement_as(PlacementFormat format, const PlacementFile& file,
   }
 }
 
-std::optional<PlacementFormat> detect_placement_format(const ByteSource& source) {
+std::optional<PlacementFormat> detect_placement_format(const std::shared_ptr<const ByteSource>& source) {
   switch (internal::detect_content(source)) {
     case internal::Content::placement:
       return evenkeel;
@@ -113,7 +132,7 @@ PlacementFile read_placement_as(const std::string& path, const PlacementFormatOp
 
 PlacementFile read_placement_as(std::shared_ptr<const ByteSource> source,
                                 const PlacementFormatOptions& options) {
-  const auto format = detect_placement_format(*source);
+  const auto format = detect_placement_format(source);
   const auto file_of = [&](Placement placement) {
     return PlacementFile{.placement = std::move(placement),
                          .objective = {},

@@ -20,8 +20,8 @@ enum class PlacementFormat { evenkeel, sglang, vllm, vllm_ascend, trtllm };
 
 // "evenkeel", "sglang", "vllm", "vllm-ascend", "trtllm".
 std::string_view name_of(PlacementFormat format);
-// Throws InvalidArgument naming those there are.
-PlacementFormat parse_placement_format(std::string_view name);
+// Throws InvalidArgument, which calls it `option` and names those there are.
+PlacementFormat parse_placement_format(std::string_view name, const std::string& option = "format");
 
 struct PlacementFormatOptions {
   // Which of the model's layers, counted from 0 with the dense ones, each layer of the placement is;
@@ -38,14 +38,19 @@ struct PlacementFormatOptions {
 
 // "3-60" or "0,2,4-6". Throws InvalidArgument, which calls it `option`.
 std::vector<int> parse_layers(const std::string& option, std::string_view text);
+// The same backwards.
+std::string layers_text(const std::vector<int>& layers);
 
 // Throws Unsupported where the format cannot express the placement, saying which layer and why;
 // InvalidArgument if the options do not fit it.
 void write_placement_as(PlacementFormat format, const PlacementFile& file,
                         const PlacementFormatOptions& options, const std::string& path);
 
+// Throws InvalidArgument where the system itself would not take a file of that name. Writing checks it too.
+void require_placement_name(PlacementFormat format, const std::string& path);
+
 // The format whose content the file has; none if it is not a placement.
-std::optional<PlacementFormat> detect_placement_format(const ByteSource& source);
+std::optional<PlacementFormat> detect_placement_format(const std::shared_ptr<const ByteSource>& source);
 // Any of the formats, by content. Of `options.layers` only those layers are taken, where the file counts the
 // model's layers. Throws ParseError; InvalidArgument if an option is missing or does not fit the file.
 PlacementFile read_placement_as(const std::string& path, const PlacementFormatOptions& options = {});

@@ -7,6 +7,7 @@
 
 #include "evenkeel/io/byte_source.h"
 #include "evenkeel/io/placement_format.h"
+#include "evenkeel/io/routing_file.h"
 
 namespace evenkeel {
 
@@ -16,5 +17,10 @@ void write_sglang_placement(const Placement& placement, const PlacementFormatOpt
                             const std::string& path);
 // Needs options.num_ranks; takes the rows of options.layers, or all.
 Placement read_sglang_placement(const ByteSource& source, const PlacementFormatOptions& options);
+
+// A recording (.pt) in any mode: `stat` and `stat_approx` count experts; `per_pass` and `per_token` record
+// physical experts, which are mapped by the map in the same file; per_token gives a trace. A bare tensor of
+// counts is read as well. Layers without any assignment are dense and left out.
+RoutingFile open_sglang_recording(std::shared_ptr<const ByteSource> source);
 
 }  // namespace evenkeel

@@ -25,7 +25,7 @@ std::vector<std::int64_t> layers_in(const TrtllmYaml& yaml, const PlacementForma
   if (options.layers) {
     for (int layer : *options.layers) {
       if (!yaml.assignments.contains(layer))
-        throw InvalidArgument("layers", fmt::format("{} has no layer {}", file, layer));
+        throw InvalidArgument("moe_layers", fmt::format("{} has no layer {}", file, layer));
       layers.push_back(layer);
     }
   } else {

@@ -2,10 +2,14 @@
 // every slot by the model's layer numbers, and the statistics it records.
 #pragma once
 
+#include <memory>
 #include <string>
+#include <vector>
 
+#include "evenkeel/io/array_file.h"
 #include "evenkeel/io/byte_source.h"
 #include "evenkeel/io/placement_format.h"
+#include "evenkeel/io/routing_file.h"
 
 namespace evenkeel {
 
@@ -14,5 +18,13 @@ void write_trtllm_placement(const Placement& placement, const PlacementFormatOpt
 // Needs options.num_ranks; takes options.layers, or all there are. Reads the YAML that TensorRT-LLM's own
 // scripts write, and lists over several lines; not every YAML.
 Placement read_trtllm_placement(const ByteSource& source, const PlacementFormatOptions& options);
+
+// Whether all arrays of a file are named as the statistics of a rank are.
+bool is_trtllm_statistics(const ArrayFile& file);
+// Counts by iteration and layer of one or several ranks, added up; `meta_info`, where there is one, says the
+// number of experts. Throws ParseError: a layer or iteration is missing, a shape differs, a count is
+// negative.
+RoutingFile open_trtllm_statistics(const std::vector<std::shared_ptr<const ByteSource>>& ranks,
+                                   const ByteSource* meta_info);
 
 }  // namespace evenkeel

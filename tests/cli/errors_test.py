@@ -65,7 +65,8 @@ class Errors(CommandTest):
         self.assertEqual(error["file"], "nowhere.json")
         self.write("negative.json", {"loads": [1, -1]})
         self.assert_refused(["plan", "negative.json", "--ranks", 2], 3, "ParseError", "negative.json: loads")
-        self.assert_refused(["profile", self.loads], 3, "ParseError", self.loads)
+        self.write("map.json", {"physical_to_logical_map": [[0]]})
+        self.assert_refused(["profile", "map.json"], 3, "ParseError", "map.json: is a placement")
         self.assert_refused(["run", "--trace", self.loads, "--ranks", 2], 3, "ParseError", self.loads)
 
     def test_what_cannot_be_written_cannot_be_done(self):

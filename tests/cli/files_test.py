@@ -34,6 +34,36 @@ class Files(CommandTest):
         before, after = (self.json("profile", path)["layers"] for path in [TRACE, "trace.safetensors"])
         self.assertEqual(before, after)
 
+    def test_recordings_of_other_systems_are_profiled_and_converted(self):
+        recordings = DATA.parents[1] / "tests" / "io" / "data"
+        tokens = self.json("profile", recordings / "sglang_per_token.pt")
+        self.assertEqual((tokens["tokens"], tokens["num_layers"], tokens["num_experts"]), (5, 3, 6))
+        counts = self.json("profile", recordings / "trtllm_statistics")
+        self.assertEqual((counts["tokens"], counts["transitions"]), (None, False))
+        converted = self.json("convert", recordings / "sglang_stat.pt", "p.npz")
+        self.assertEqual(
+            (converted["what"], converted["from"], converted["layers"]), ("recording", "sglang", [1, 2, 3])
+        )
+
+    def test_a_placement_is_converted_for_other_systems_and_back(self):
+        rows = [[0, 3, 1, 2], [2, 3, 0, 1]]
+        ours = {"format": "evenkeel.placement.v1", "num_layers": 2, "num_experts": 4, "num_ranks": 2}
+        self.write("ours.json", ours | {"physical_to_logical": rows})
+        layers = ["--moe-layers", "1-2", "--num-hidden-layers", 4]
+        self.json("convert", "ours.json", "s.json", "--to", "sglang", *layers)
+        back = self.json("convert", "s.json", "again.json", "--ranks", 2, "--moe-layers", "1,2")
+        self.assertEqual((back["what"], back["from"], back["to"]), ("placement", "sglang", "evenkeel"))
+        plan = self.json("plan", self.write("two.json", {"loads": [[9, 1, 1, 5], [1, 1, 1, 1]]}), "--placement", "again.json",
+                         "--layer", 0, "--ranks", 2, "--planner", "ep")  # fmt: skip
+        self.assertEqual(plan["rank_loads"], [14, 2])
+        for words, option in [
+            (["s.json", "--to", "sglang", "--moe-layers", "1-3"], "--moe-layers"),
+            (["s.json", "--to", "sglang", "--moe-layers", "2-1"], "--moe-layers"),
+            (["s.json", "--to", "nemo"], "--to"),
+        ]:
+            self.assert_refused(["convert", "ours.json", *words], 2, "InvalidArgument", option)
+        self.assert_refused(["convert", "s.json", "again.json"], 2, "InvalidArgument", "--ranks")
+
     def test_the_trained_layer_runs_on_the_trace_it_was_recorded_with(self):
         result = self.json("run", "--trace", TRACE, "--layer", 4, "--sequences", "128:160:8", "--weights", LAYER,
                            "--ranks", 4, "--backward", "--min-segment", 32, "--repeat", 1)  # fmt: skip

@@ -1,6 +1,7 @@
 #include "tests/fuzz/exercise.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -13,9 +14,12 @@
 #include "evenkeel/io/internal/checkpoint/renumbering.h"
 #include "evenkeel/io/internal/checkpoint/tensors.h"
 #include "evenkeel/io/internal/formats.h"
+#include "evenkeel/io/internal/pickle.h"
 #include "evenkeel/io/loads_file.h"
 #include "evenkeel/io/placement_file.h"
+#include "evenkeel/io/placement_format.h"
 #include "evenkeel/io/profile_file.h"
+#include "evenkeel/io/routing_file.h"
 #include "evenkeel/io/trace_file.h"
 
 namespace evenkeel::fuzz {
@@ -139,6 +143,39 @@ Outcome exercise_checkpoint(std::span<const std::byte> bytes) {
   return read ? Outcome::read : Outcome::refused;
 }
 
+Outcome exercise_pickle(std::span<const std::byte> bytes) {
+  return outcome_of([&] {
+    constexpr std::array<std::string_view, 3> names = {"torch._utils _rebuild_tensor_v2", "torch LongStorage",
+                                                       "collections OrderedDict"};
+    const internal::Pickle pickle(bytes, names, "input", "data.pkl");
+    pickle.kind_name(pickle.root());
+    pickle.find(pickle.root(), "records");
+  });
+}
+
+// Another system's file may also be refused because an option is missing.
+template <class Reading>
+Outcome outcome_with_options(Reading reading) {
+  return outcome_of([&] {
+    try {
+      reading();
+    } catch (const InvalidArgument& error) {
+      throw ParseError("input", "", error.what());
+    }
+  });
+}
+
+Outcome exercise_recording(std::span<const std::byte> bytes) {
+  return outcome_with_options([&] { open_routing(source_of(bytes)); });
+}
+
+Outcome exercise_foreign(std::span<const std::byte> bytes) {
+  const Outcome routing = exercise_recording(bytes);
+  const Outcome placement =
+      outcome_with_options([&] { read_placement_as(source_of(bytes), {.num_ranks = 2}); });
+  return routing == Outcome::read ? routing : placement;
+}
+
 Outcome exercise(std::string_view target, std::span<const std::byte> bytes) {
   if (target == "safetensors") return exercise_safetensors(bytes);
   if (target == "npy") return exercise_npy(bytes);
@@ -146,6 +183,9 @@ Outcome exercise(std::string_view target, std::span<const std::byte> bytes) {
   if (target == "json") return exercise_json(bytes);
   if (target == "trace") return exercise_trace(bytes);
   if (target == "checkpoint") return exercise_checkpoint(bytes);
+  if (target == "pickle") return exercise_pickle(bytes);
+  if (target == "recording") return exercise_recording(bytes);
+  if (target == "foreign") return exercise_foreign(bytes);
   throw std::invalid_argument("no fuzz target " + std::string(target));
 }
 

@@ -19,6 +19,9 @@ Outcome exercise_trace(std::span<const std::byte> bytes);
 // As each of the files of a checkpoint that are parsed: config.json, the index, the map, a safetensors
 // header.
 Outcome exercise_checkpoint(std::span<const std::byte> bytes);
+Outcome exercise_pickle(std::span<const std::byte> bytes);
+Outcome exercise_recording(std::span<const std::byte> bytes);
+Outcome exercise_foreign(std::span<const std::byte> bytes);
 
 // By the name of a target: "safetensors", "npy", "npz", "json", "trace", "checkpoint".
 Outcome exercise(std::string_view target, std::span<const std::byte> bytes);

@@ -239,3 +239,112 @@ put("checkpoint", "stacked", safetensors(STACKED | {"layers.1.mlp.router.weight"
 put("checkpoint", "no-shape", safetensors({"layers.1.mlp.gate.weight": np.ones((), np.uint8)}))
 put("checkpoint", "any-type", safetensors(ROWS | EACH, {}, changed("model.layers.0.mlp.gate.weight", "dtype", "F4")))
 put("checkpoint", "layer-huge", safetensors({"model.layers.99999999999.mlp.gate.weight": np.ones((8, 1), np.uint8)}))
+
+DATA = CORPUS.parent.parent / "io" / "data"
+STAT = (DATA / "sglang_stat.pt").read_bytes()
+
+
+def torch_file(pickle, storages=(), method=zipfile.ZIP_STORED, order=b"little"):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", method) as archive:
+        members = [("a/data.pkl", pickle), ("a/byteorder", order)]
+        for name, content in members + [(f"a/data/{i}", s) for i, s in enumerate(storages)]:
+            archive.writestr(zipfile.ZipInfo(name), content, compress_type=method)
+    return out.getvalue()
+
+
+def text(value):
+    return b"X" + struct.pack("<I", len(value)) + value.encode()
+
+
+def number(value):
+    return b"J" + struct.pack("<i", value)
+
+
+def tensor(shape, strides, numel, offset=0, storage="0", kind="torch\nLongStorage"):
+    """The instructions that torch.save writes for a tensor, without those that remember values."""
+    place = b"(" + text("storage") + b"c" + kind.encode() + b"\n" + text(storage) + text("cpu") + number(numel) + b"tQ"
+    lengths = b"".join(b"(" + b"".join(number(n) for n in part) + b"t" for part in (shape, strides))
+    return (
+        b"ctorch._utils\n_rebuild_tensor_v2\n("
+        + place
+        + number(offset)
+        + lengths
+        + b"\x89ccollections\nOrderedDict\n)RtR"
+    )
+
+
+def pickled(instructions):
+    return b"\x80\x02" + instructions + b"."
+
+
+def counts_pickle(*args, **more):
+    return pickled(b"}" + text("logical_count") + tensor(*args, **more) + b"s")
+
+
+EIGHT = np.arange(8, dtype=np.int64).tobytes()
+put("pickle", "counts", counts_pickle((2, 4), (4, 1), 8))
+put("pickle", "torch", zipfile.ZipFile(io.BytesIO(STAT)).read("sglang_stat/data.pkl"))
+put("pickle", "itself", pickled(b"]q\x00h\x00a"))
+put("pickle", "deep", pickled(b"]" * 2000 + b"a" * 1999))
+put("pickle", "marks", pickled(b"(" * 2000 + b"t" * 2000))
+put("pickle", "system", pickled(b"cposix\nsystem\n" + text("true") + b"\x85R"))
+put("pickle", "protocol4", b"\x80\x04\x95\x02\x00\x00\x00\x00\x00\x00\x00N.")
+put("pickle", "long", pickled(b"\x8a\xff" + b"\x7f" * 255))
+put("pickle", "text-past-end", pickled(b"X\xff\xff\xff\x7f"))
+put("pickle", "memo-far", pickled(b"Nr\xff\xff\xff\xff"))
+put("pickle", "empty", pickled(b""))
+put("pickle", "ordered-dict", pickled(b"ccollections\nOrderedDict\n)R" + text("a") + b"K\x01s"))
+put("pickle", "name-without-end", pickled(b"c" + b"a" * 300))
+
+put("recording", "stat", STAT)
+for mode in ("per_pass", "per_token", "without_map"):
+    put("recording", mode, (DATA / f"sglang_{mode}.pt").read_bytes())
+put("recording", "counts", (DATA / "counts.pt").read_bytes())
+put("recording", "halves", (DATA / "halves.pt").read_bytes())
+put("recording", "short", STAT[:-20])
+put("recording", "deflated", torch_file(counts_pickle((2, 4), (4, 1), 8), [EIGHT], zipfile.ZIP_DEFLATED))
+put("recording", "bomb", torch_file(pickled(b"N" + b"0" * 10_000_000), method=zipfile.ZIP_DEFLATED))
+put("recording", "big-endian", torch_file(counts_pickle((2, 4), (4, 1), 8), [EIGHT], order=b"big"))
+put("recording", "expanded", torch_file(counts_pickle((50, 4), (0, 1), 8), [EIGHT]))
+put("recording", "expanded-too-far", torch_file(counts_pickle((2**30, 4), (0, 1), 8), [EIGHT]))
+put("recording", "past-end", torch_file(counts_pickle((3, 4), (4, 1), 12), [EIGHT]))
+put("recording", "claims-more", torch_file(counts_pickle((2, 4), (4, 1), 2**30), [EIGHT]))
+put("recording", "stride-overflow", torch_file(counts_pickle((2, 4), (2**31 - 1, 2**31 - 1), 8), [EIGHT]))
+put("recording", "negative", torch_file(counts_pickle((2, 4), (4, 1), 8), [(-np.arange(8)).tobytes()]))
+put("recording", "no-storage", torch_file(counts_pickle((2, 4), (4, 1), 8, storage="7"), [EIGHT]))
+put("recording", "wrong-type", torch_file(counts_pickle((2, 4), (4, 1), 8, kind="torch\nFloatStorage"), [EIGHT]))
+put("recording", "empty-shape", torch_file(counts_pickle((0, 4), (4, 1), 8), [EIGHT]))
+TRACE_LINE = {
+    "step": 0, "stage": "pre_dispatch", "block": "decoder", "layer": 3, "rank": 0, "num_tokens": 2, "topk": 2,
+    "top_indices": [[0, 5], [2, 1]],
+}  # fmt: skip
+put("recording", "megatron", "\n".join(json.dumps(TRACE_LINE | {"layer": layer}) for layer in (3, 4, 3, 4)))
+put("recording", "megatron-tokens", json.dumps(TRACE_LINE | {"num_tokens": 2**40}))
+put("recording", "megatron-layer", json.dumps(TRACE_LINE | {"layer": 65535}) + "\n" + json.dumps(TRACE_LINE))
+put("recording", "trtllm", safetensors({"7_3": np.arange(4), "7_4": np.arange(4)}))
+put("recording", "trtllm-missing", safetensors({"7_3": np.arange(4), "8_4": np.arange(4)}))
+put("recording", "csv", "layer,e0,e1\n3,1,2\n4,0,6.0\n")
+put("recording", "csv-ragged", "1,2\n3\n")
+put("recording", "steps", "[[[1, 2], [3, 4]], [[5, 6], [7, 8]]]")
+
+PHYSICAL = [[0, 1, 2, 3], [3, 1, 0, 2]]
+MAPPING = {"record_type": "eplb_initial_mapping", "version": 1, "num_redundant_experts": 0, "num_slots": 4}
+LAYER = {"layer_id": 0, "device_count": 2}
+DEVICES = [{"device_id": r, "device_expert": PHYSICAL[0][2 * r : 2 * r + 2]} for r in range(2)]
+put("foreign", "sglang", json.dumps({"physical_to_logical_map": PHYSICAL}))
+put("foreign", "sglang-counts", json.dumps({"logical_count": PHYSICAL}))
+put("foreign", "sglang-huge", json.dumps({"physical_to_logical_map": [[65535, 0], [0, 1]]}))
+put("foreign", "vllm", json.dumps(MAPPING | {"initial_global_assignments": {"0": PHYSICAL[0], "1": PHYSICAL[1]}}))
+put(
+    "foreign",
+    "vllm-missing",
+    json.dumps(MAPPING | {"initial_global_assignments": {"0": PHYSICAL[0], "2": PHYSICAL[1]}}),
+)
+put("foreign", "vllm-lines", '{"record_type": "other"}\n' * 3)
+put("foreign", "ascend", json.dumps({"moe_layer_count": 1, "layer_list": [LAYER | {"device_list": DEVICES}]}))
+put("foreign", "ascend-empty", json.dumps({"moe_layer_count": 1, "layer_list": [LAYER | {"device_list": []}]}))
+put("foreign", "trtllm", "initial_global_assignments:\n  3: [0, 1, 2, 3]\nlayer_updates_per_iter: 0\nnum_slots: 4\n")
+put("foreign", "trtllm-lines", "num_slots: 4\ninitial_global_assignments:\n  3: [0, 1,\n  2, 3]\n  4:\n  - 3\n  - 2\n")
+put("foreign", "trtllm-open", "num_slots: 4\ninitial_global_assignments:\n  3: [0, 1")
+put("foreign", "trtllm-key", "num_slots: 4\nnum_slots: 4\n")

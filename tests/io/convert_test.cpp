@@ -6,6 +6,7 @@
 #include "evenkeel/io/loads_file.h"
 #include "evenkeel/io/placement_file.h"
 #include "evenkeel/io/profile_file.h"
+#include "evenkeel/io/routing_file.h"
 #include "evenkeel/io/trace_file.h"
 #include "tests/io/support.h"
 #include "tests/routing/message.h"
@@ -70,6 +71,52 @@ TEST(Convert, RewritesAPlacement) {
       folder / "a.json");
   EXPECT_EQ(convert_file(folder / "a.json", folder / "b.json").what, "placement");
   EXPECT_EQ(read_text(folder / "a.json"), read_text(folder / "b.json"));
+}
+
+TEST(Convert, MakesOtherSystemsRecordingsTracesAndProfiles) {
+  TempFolder folder;
+  const Converted trace = convert_file(test_data("sglang_per_token.pt"), folder / "t.safetensors");
+  EXPECT_EQ(trace.what, "recording");
+  EXPECT_EQ(trace.from, "sglang");
+  EXPECT_EQ(trace.layers, (std::vector<int>{1, 2, 3}));
+  EXPECT_EQ(profile_of(folder / "t.safetensors"), read_routing(test_data("sglang_per_token.pt")));
+  EXPECT_EQ(convert_file(test_data("sglang_stat.pt"), folder / "s.json").what, "recording");
+  EXPECT_EQ(read_profile(folder / "s.json"), read_routing(test_data("sglang_stat.pt")));
+  EXPECT_EQ(convert_file(test_data("trtllm_statistics"), folder / "x.npz").what, "statistics");
+  EXPECT_EQ(read_profile(folder / "x.npz"), read_routing(test_data("trtllm_statistics")));
+}
+
+TEST(Convert, TakesAPlacementThroughEverySystemWithoutChange) {
+  TempFolder folder;
+  write_placement(
+      {.placement = Placement::contiguous(2, 6, 3), .objective = {}, .bound = {}, .provenance = {}},
+      folder / "a.json");
+  std::string from = folder / "a.json";
+  for (const auto& [format, name] :
+       {std::pair{PlacementFormat::sglang, "s.json"}, std::pair{PlacementFormat::trtllm, "t.yaml"},
+        std::pair{PlacementFormat::vllm, "v.jsonl"}, std::pair{PlacementFormat::vllm_ascend, "w.json"},
+        std::pair{PlacementFormat::evenkeel, "e.json"}}) {
+    EXPECT_EQ(convert_file(from, folder / name, {.to = format, .placement = {.num_ranks = 3}}).what,
+              "placement");
+    from = folder / name;
+  }
+  for (int layer : {0, 1})
+    EXPECT_EQ(read_placement(from).placement.layer(layer), LayerPlacement::contiguous(6, 3));
+}
+
+TEST(Convert, WritesOnlyPlacementsForOtherSystems) {
+  TempFolder folder;
+  const std::string in = test_data("stored.npz");
+  EXPECT_EQ(
+      message_of<InvalidArgument>(
+          [&] { convert_file(in, folder / "t.json", {.to = PlacementFormat::sglang}); }),
+      "to: sglang is a format of placements, and " + in + " is none; allowed: a placement, or leave it out");
+  write_placement(
+      {.placement = Placement::contiguous(1, 2, 2), .objective = {}, .bound = {}, .provenance = {}},
+      folder / "a.json");
+  EXPECT_EQ(message_of<InvalidArgument>(
+                [&] { convert_file(folder / "a.json", folder / "s", {.to = PlacementFormat::sglang}); }),
+            (folder / "s") + ": sglang loads no file of that name; allowed: a name that ends in .json");
 }
 
 TEST(Convert, SaysWhichExtensionsFit) {

@@ -46,7 +46,8 @@ TEST_P(Corpus, MayEndAnywhere) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Readers, Corpus,
-                         testing::Values("safetensors", "npy", "npz", "json", "trace", "checkpoint"),
+                         testing::Values("safetensors", "npy", "npz", "json", "trace", "checkpoint", "pickle",
+                                         "recording", "foreign"),
                          [](const auto& target) { return std::string(target.param); });
 
 }  // namespace

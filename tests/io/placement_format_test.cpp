@@ -84,10 +84,10 @@ TEST_P(EveryFormat, GivesBackWhatWasWritten) {
     const int experts = ranks * (1 + static_cast<int>(seed % 4));
     const int on_rank = std::min(experts, experts / ranks + static_cast<int>(seed % 3));
     const PlacementFile file = random_placement(3, experts, ranks, on_rank, seed);
-    const std::string path = folder / "p";
+    const std::string path = folder / "p.json";
     write_placement_as(GetParam(), file, {}, path);
     SCOPED_TRACE(testing::Message() << "seed " << seed << "\n" << read_text(path));
-    EXPECT_EQ(detect_placement_format(*open_source(path)), GetParam());
+    EXPECT_EQ(detect_placement_format(open_source(path)), GetParam());
     const PlacementFile again = read_placement_as(path, {.num_ranks = ranks});
     expect_same(again.placement, file.placement);
   }
@@ -97,7 +97,7 @@ TEST_P(ForeignFormat, RefusesRanksOfUnequalSizesAndLeavesNoFile) {
   TempFolder folder;
   const auto refusal = [&](Placement placement) {
     return message_of<Unsupported>(
-        [&] { write_placement_as(GetParam(), file_of(std::move(placement)), {}, folder / "p"); });
+        [&] { write_placement_as(GetParam(), file_of(std::move(placement)), {}, folder / "p.json"); });
   };
   EXPECT_THAT(
       refusal(Placement({layer({{0}, {1}, {1}}, 2)})),
@@ -191,13 +191,13 @@ TEST(PlacementFormats, SayWhichOptionDoesNotFit) {
   TempFolder folder;
   const auto refusal = [&](PlacementFormat format, const PlacementFormatOptions& options) {
     return message_of<InvalidArgument>(
-        [&] { write_placement_as(format, with_copies(), options, folder / "p"); });
+        [&] { write_placement_as(format, with_copies(), options, folder / "p.json"); });
   };
   for (PlacementFormat format : {PlacementFormat::sglang, PlacementFormat::trtllm}) {
     EXPECT_EQ(refusal(format, {.layers = {{3, 4, 5}}}),
-              "layers: 3 layers are named, but the placement has 2; allowed: 2 layers");
+              "moe_layers: 3 layers are named, but the placement has 2; allowed: 2 layers");
     EXPECT_EQ(refusal(format, {.layers = {{4, 3}}}),
-              "layers: layer 3 after layer 4; allowed: ascending numbers in 0..65535");
+              "moe_layers: layer 3 after layer 4; allowed: ascending numbers in 0..65535");
     EXPECT_EQ(refusal(format, {.layers = {{3, 4}}, .num_hidden_layers = 4}),
               "num_hidden_layers: 4, but the placement's last layer is number 4 of the model; allowed: "
               "5..65536");
@@ -210,7 +210,7 @@ TEST(PlacementFormats, SayWhichOptionDoesNotFit) {
 TEST(PlacementFormats, NeedTheNumberOfRanksWhereTheFileDoesNotSayIt) {
   TempFolder folder;
   for (PlacementFormat format : foreign) {
-    const std::string path = folder / name_of(format);
+    const std::string path = (folder / name_of(format)) + ".json";
     write_placement_as(format, with_copies(), {}, path);
     if (format == PlacementFormat::vllm_ascend) {
       EXPECT_EQ(read_placement_as(path).placement.num_ranks(), 2);

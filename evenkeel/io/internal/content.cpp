@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/json.h"
+#include "evenkeel/io/internal/torch_file.h"
 #include "evenkeel/io/internal/trtllm_yaml.h"
 
 namespace evenkeel::internal {
@@ -77,17 +79,32 @@ Content content_of_json(const ByteSource& source) {
   return Content::unknown;
 }
 
+// Lines of numbers between commas or spaces, of which the first may be names.
+bool begins_like_numbers(std::string_view text, std::size_t first) {
+  const auto is_text = [](char c) {
+    return static_cast<unsigned char>(c) >= ' ' || c == '\t' || c == '\r' || c == '\n';
+  };
+  if (!std::all_of(text.begin(), text.end(), is_text)) return false;
+  const char begin = text[first];
+  if (begin == '-' || begin == '#' || (begin >= '0' && begin <= '9')) return true;
+  return text.substr(0, text.find('\n')).find(',') != std::string_view::npos;
+}
+
 }  // namespace
 
-Content detect_content(const ByteSource& source) {
-  if (source.size() == 0) throw ParseError(source.name(), "", "is empty");
-  const std::string head = beginning_of(source, 4096);
+Content detect_content(const std::shared_ptr<const ByteSource>& source) {
+  if (source->size() == 0) throw ParseError(source->name(), "", "is empty");
+  const std::string head = beginning_of(*source, 4096);
+  if (head.starts_with("PK\x03\x04") || head.starts_with("PK\x05\x06")) {
+    return is_torch_file(source) ? Content::sglang_recording : Content::arrays;
+  }
   const std::string_view text = std::string_view(head).substr(head.starts_with("\xef\xbb\xbf") ? 3 : 0);
   const std::size_t first = text.find_first_not_of(" \t\r\n");
-  if (first != std::string_view::npos && text[first] == '{') return content_of_json(source);
-  if (first != std::string_view::npos && text[first] == '[') return Content::counts;
+  if (first == std::string_view::npos) return Content::unknown;
+  if (text[first] == '{') return content_of_json(*source);
+  if (text[first] == '[') return Content::counts;
   if (begins_like_trtllm_yaml(text)) return Content::trtllm_placement;
-  return Content::unknown;
+  return begins_like_numbers(text, first) ? Content::counts : Content::unknown;
 }
 
 }  // namespace evenkeel::internal

@@ -1,6 +1,8 @@
 // What a file is, by its content alone: which reader it is for.
 #pragma once
 
+#include <memory>
+
 #include "evenkeel/io/byte_source.h"
 
 namespace evenkeel::internal {
@@ -20,6 +22,6 @@ enum class Content {
 };
 
 // Throws ParseError only if the file is empty, or a damaged zip archive.
-Content detect_content(const ByteSource& source);
+Content detect_content(const std::shared_ptr<const ByteSource>& source);
 
 }  // namespace evenkeel::internal

@@ -16,7 +16,7 @@ void require_ascending(const std::vector<int>& layers) {
   int before = -1;
   for (int layer : layers) {
     if (layer <= before || layer >= max_layers)
-      throw InvalidArgument("layers", fmt::format("layer {} after layer {}", layer, before),
+      throw InvalidArgument("moe_layers", fmt::format("layer {} after layer {}", layer, before),
                             fmt::format("ascending numbers in 0..{}", max_layers - 1));
     before = layer;
   }
@@ -35,7 +35,7 @@ std::vector<int> layer_numbers(int num_layers, const PlacementFormatOptions& opt
   require_ascending(*options.layers);
   if (std::ssize(*options.layers) != num_layers)
     throw InvalidArgument(
-        "layers",
+        "moe_layers",
         fmt::format("{} layers are named, but the placement has {}", options.layers->size(), num_layers),
         fmt::format("{} layers", num_layers));
   return *options.layers;
@@ -56,7 +56,7 @@ std::vector<int> chosen_layers(int num_rows, const PlacementFormatOptions& optio
   if (!options.layers) return all_layers(num_rows);
   require_ascending(*options.layers);
   if (!options.layers->empty() && options.layers->back() >= num_rows)
-    throw InvalidArgument("layers", fmt::format("{} has no layer {}", file, options.layers->back()),
+    throw InvalidArgument("moe_layers", fmt::format("{} has no layer {}", file, options.layers->back()),
                           fmt::format("0..{}", num_rows - 1));
   return *options.layers;
 }

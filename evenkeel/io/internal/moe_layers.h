@@ -1,0 +1,28 @@
+// Recordings that count every hidden layer: dense ones have no assignment, and are left out.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "evenkeel/io/array_file.h"
+#include "evenkeel/io/routing_file.h"
+
+namespace evenkeel::internal {
+
+// Counts [layers, E], or [steps, layers, E], which are added up. Rows without any assignment are left out if
+// `drop_dense`. Throws ParseError: another shape, a negative number, no assignment at all, or a total above
+// 2^63-1.
+RoutingFile routing_of_counts(IntArray counts, const std::string& file, const std::string& key,
+                              bool drop_dense);
+
+// Ids [tokens, layers, k] of the model's layers `layers`, -1 where there is none.
+struct TokenIds {
+  std::vector<std::int32_t> ids;
+  std::vector<int> layers;
+  int top_k = 1;
+};
+// Leaves out layers and places of the top-k that hold no id at all. `num_experts` 0: the largest id plus one.
+RoutingFile routing_of_tokens(TokenIds tokens, int num_experts, const std::string& file);
+
+}  // namespace evenkeel::internal

@@ -1,0 +1,204 @@
+#include "evenkeel/io/internal/torch_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/shape.h"
+
+namespace evenkeel::internal {
+
+namespace {
+
+constexpr int max_members = 1 << 20;
+constexpr std::int64_t max_pickle_bytes = std::int64_t{256} << 20;
+constexpr std::string_view pickle_member = "data.pkl";
+constexpr std::string_view rebuild_tensor = "torch._utils _rebuild_tensor_v2";
+constexpr std::string_view rebuild_parameter = "torch._utils _rebuild_parameter";
+
+constexpr std::array<std::pair<std::string_view, Dtype>, 10> storages = {{
+    {"torch LongStorage", Dtype::i64},
+    {"torch IntStorage", Dtype::i32},
+    {"torch ShortStorage", Dtype::i16},
+    {"torch CharStorage", Dtype::i8},
+    {"torch ByteStorage", Dtype::u8},
+    {"torch BoolStorage", Dtype::b8},
+    {"torch HalfStorage", Dtype::f16},
+    {"torch BFloat16Storage", Dtype::bf16},
+    {"torch FloatStorage", Dtype::f32},
+    {"torch DoubleStorage", Dtype::f64},
+}};
+
+std::vector<std::string_view> allowed_names() {
+  std::vector<std::string_view> names = {rebuild_tensor, rebuild_parameter, "collections OrderedDict"};
+  for (const auto& [name, type] : storages) names.push_back(name);
+  return names;
+}
+
+bool is_pickle_member(std::string_view name) {
+  return name == pickle_member ||
+         (name.ends_with(pickle_member) && name[name.size() - pickle_member.size() - 1] == '/');
+}
+
+}  // namespace
+
+struct TorchFile::Tensor {
+  Dtype dtype = Dtype::i64;
+  std::string storage;            // the member's name
+  std::int64_t storage_size = 0;  // elements
+  std::int64_t offset = 0;
+  std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> strides;
+};
+
+bool is_torch_file(std::shared_ptr<const ByteSource> source) {
+  const auto archive = ZipArchive::open(std::move(source), max_members);
+  return std::any_of(archive->members().begin(), archive->members().end(),
+                     [](const auto& member) { return is_pickle_member(member.name); });
+}
+
+TorchFile::TorchFile(std::shared_ptr<const ByteSource> source)
+    : archive_(ZipArchive::open(std::move(source), max_members)),
+      budget_((std::int64_t{1} << 20) + 4 * std::min(archive_->file_size(), std::int64_t{1} << 50)) {
+  const auto& members = archive_->members();
+  const auto found = std::find_if(members.begin(), members.end(),
+                                  [](const auto& member) { return is_pickle_member(member.name); });
+  if (found == members.end()) throw ParseError(name(), "", "is no file of torch.save: it has no data.pkl");
+  prefix_ = found->name.substr(0, found->name.size() - pickle_member.size());
+  const bool says_order = std::any_of(members.begin(), members.end(), [&](const auto& member) {
+    return member.name == prefix_ + "byteorder";
+  });
+  if (says_order) {
+    const auto order = bytes_of(prefix_ + "byteorder");
+    if (std::string_view(reinterpret_cast<const char*>(order.data()), order.size()) != "little")
+      throw ParseError(name(), prefix_ + "byteorder",
+                       "is not little-endian; save it again on such a machine");
+  }
+  if (found->size > max_pickle_bytes)
+    throw ParseError(name(), found->name,
+                     fmt::format("has {} bytes; at most {} are read", found->size, max_pickle_bytes));
+  const std::vector<std::string_view> allowed = allowed_names();
+  pickle_ = std::make_unique<Pickle>(bytes_of(found->name), allowed, name(), found->name);
+}
+
+const ZipArchive::Member& TorchFile::member(const std::string& member_name) const {
+  const auto& members = archive_->members();
+  const auto found = std::find_if(members.begin(), members.end(),
+                                  [&](const auto& member) { return member.name == member_name; });
+  if (found == members.end()) throw ParseError(name(), member_name, "is not in the archive");
+  // torch.save never compresses; so the file is as long as what it asks memory for.
+  if (!found->stored() || found->encrypted || found->size > archive_->file_size())
+    throw ParseError(name(), member_name, "is not stored plainly, as torch.save stores it");
+  return *found;
+}
+
+std::vector<std::byte> TorchFile::bytes_of(const std::string& member_name) const {
+  const ZipArchive::Member& found = member(member_name);
+  std::vector<std::byte> bytes(static_cast<std::size_t>(found.size));
+  ZipMemberReader(archive_, found.index, member_name).read(0, bytes);
+  return bytes;
+}
+
+void TorchFile::charge(std::int64_t elements, const std::string& key) {
+  if (elements > budget_)
+    throw ParseError(name(), key, "takes more memory than a file of this size may ask for");
+  budget_ -= elements;
+}
+
+std::vector<std::int64_t> TorchFile::sizes(Id tuple, const std::string& key) const {
+  std::vector<std::int64_t> numbers;
+  if (pickle_->kind(tuple) != Pickle::Kind::tuple || pickle_->items(tuple).size() > 8)
+    throw ParseError(name(), key, "has a shape that is no tuple of at most 8 lengths");
+  for (Id item : pickle_->items(tuple)) {
+    if (pickle_->kind(item) != Pickle::Kind::integer || pickle_->integer(item) < 0)
+      throw ParseError(name(), key, "has a shape that is not made of lengths");
+    numbers.push_back(pickle_->integer(item));
+  }
+  return numbers;
+}
+
+// A call of rebuild_tensor: (storage, offset, shape, strides, requires_grad, hooks), and the storage
+// ("storage", type, name, device, elements).
+TorchFile::Tensor TorchFile::describe(Id id, const std::string& key) const {
+  const auto refuse = [&](const char* why) -> void { throw ParseError(name(), key, why); };
+  if (!is_tensor(id))
+    throw ParseError(name(), key, fmt::format("is {}, not a tensor", pickle_->kind_name(id)));
+  auto arguments = pickle_->items(pickle_->items(id)[1]);
+  if (pickle_->text(pickle_->items(id)[0]) == rebuild_parameter) {
+    if (arguments.empty() || !is_tensor(arguments[0])) refuse("is a parameter without a tensor");
+    const Id inner = arguments[0];
+    if (pickle_->text(pickle_->items(inner)[0]) != rebuild_tensor) refuse("is a parameter of a parameter");
+    arguments = pickle_->items(pickle_->items(inner)[1]);
+  } else if (pickle_->text(pickle_->items(id)[0]) != rebuild_tensor) {
+    refuse("is called for what is no tensor");
+  }
+  using Kind = Pickle::Kind;
+  if (arguments.size() < 4 || pickle_->kind(arguments[0]) != Kind::persistent ||
+      pickle_->kind(arguments[1]) != Kind::integer)
+    refuse("is a tensor without storage and offset");
+  const Id place = pickle_->items(arguments[0])[0];
+  if (pickle_->kind(place) != Kind::tuple || pickle_->items(place).size() < 5)
+    refuse("has a storage that is not named as torch.save names it");
+  const auto parts = pickle_->items(place);
+  if (pickle_->kind(parts[1]) != Kind::name || pickle_->kind(parts[2]) != Kind::text ||
+      pickle_->kind(parts[4]) != Kind::integer)
+    refuse("has a storage that is not named as torch.save names it");
+  const auto* type = std::find_if(storages.begin(), storages.end(),
+                                  [&](const auto& pair) { return pair.first == pickle_->text(parts[1]); });
+  if (type == storages.end()) refuse("has a storage of no known type");
+  return {.dtype = type->second,
+          .storage = prefix_ + "data/" + pickle_->text(parts[2]),
+          .storage_size = pickle_->integer(parts[4]),
+          .offset = pickle_->integer(arguments[1]),
+          .shape = sizes(arguments[2], key),
+          .strides = sizes(arguments[3], key)};
+}
+
+IntArray TorchFile::integers(Id id, const std::string& key) {
+  const Tensor tensor = describe(id, key);
+  const auto elements = count_elements(tensor.shape, 8);
+  if (!elements || tensor.strides.size() != tensor.shape.size())
+    throw ParseError(name(), key, fmt::format("shape {} is impossible", to_text(tensor.shape)));
+  charge(*elements, key);
+  IntArray array{.shape = tensor.shape, .values = {}};
+  if (*elements == 0) return array;
+  // The last element of the storage that is asked for.
+  std::int64_t last = tensor.offset;
+  for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
+    std::int64_t step = 0;
+    if (__builtin_mul_overflow(tensor.shape[i] - 1, tensor.strides[i], &step) ||
+        __builtin_add_overflow(last, step, &last))
+      throw ParseError(name(), key, "has strides that lead beyond its storage");
+  }
+  const std::int64_t bytes = member(tensor.storage).size;
+  if (tensor.offset < 0 || last >= bytes / item_size(tensor.dtype) || last >= tensor.storage_size)
+    throw ParseError(name(), key,
+                     fmt::format("reaches element {} of {}, which has {}", last, tensor.storage,
+                                 std::min(tensor.storage_size, bytes / item_size(tensor.dtype))));
+  const std::int64_t span = last - tensor.offset + 1;
+  charge(span, key);
+  std::vector<std::byte> raw(static_cast<std::size_t>(span * item_size(tensor.dtype)));
+  ZipMemberReader(archive_, member(tensor.storage).index, tensor.storage)
+      .read(tensor.offset * item_size(tensor.dtype), raw);
+  std::vector<std::int64_t> stored(static_cast<std::size_t>(span));
+  if (const auto broken = to_whole(tensor.dtype, raw, stored))
+    throw ParseError(name(), key, fmt::format("element {} is not a whole number that is exact", *broken));
+  array.values.reserve(static_cast<std::size_t>(*elements));
+  std::vector<std::int64_t> at(tensor.shape.size(), 0);
+  for (std::int64_t from = 0; std::ssize(array.values) < *elements;) {
+    array.values.push_back(stored[static_cast<std::size_t>(from)]);
+    for (std::size_t i = at.size(); i-- > 0;) {
+      from += tensor.strides[i];
+      if (++at[i] < tensor.shape[i]) break;
+      from -= tensor.strides[i] * tensor.shape[i];
+      at[i] = 0;
+    }
+  }
+  return array;
+}
+
+}  // namespace evenkeel::internal

@@ -1,0 +1,47 @@
+// Files of torch.save: a zip archive with a pickle and the bytes of the tensors in it (docs/formats.md#pt).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "evenkeel/io/array_file.h"
+#include "evenkeel/io/internal/pickle.h"
+#include "evenkeel/io/internal/zip_archive.h"
+
+namespace evenkeel::internal {
+
+// Whether a zip archive is one of torch.save. Throws ParseError if it is a damaged archive.
+bool is_torch_file(std::shared_ptr<const ByteSource> source);
+
+class TorchFile {
+ public:
+  using Id = Pickle::Id;
+
+  // Throws ParseError: no such file, compressed members, another byte order, a pickle that is not plain data.
+  explicit TorchFile(std::shared_ptr<const ByteSource> source);
+
+  const std::string& name() const { return archive_->name(); }
+  const Pickle& pickle() const { return *pickle_; }
+  bool is_tensor(Id id) const { return pickle_->kind(id) == Pickle::Kind::call; }
+
+  // A tensor of whole numbers, of any type and strides. `key` is how messages call it. All that is read of a
+  // file together may not be much more than there is in it: tensors can overlap, and be read twice.
+  IntArray integers(Id tensor, const std::string& key);
+
+ private:
+  struct Tensor;
+  Tensor describe(Id tensor, const std::string& key) const;
+  std::vector<std::int64_t> sizes(Id tuple, const std::string& key) const;
+  const ZipArchive::Member& member(const std::string& name) const;
+  std::vector<std::byte> bytes_of(const std::string& name) const;
+  void charge(std::int64_t elements, const std::string& key);
+
+  std::shared_ptr<const ZipArchive> archive_;
+  std::string prefix_;  // "recording/" before "data.pkl"
+  std::unique_ptr<Pickle> pickle_;
+  std::int64_t budget_;  // elements that may still be read
+};
+
+}  // namespace evenkeel::internal

@@ -1,0 +1,213 @@
+#include "evenkeel/io/internal/zip_archive.h"
+
+#include <fmt/format.h>
+#include <zip.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "evenkeel/base/error.h"
+
+namespace evenkeel::internal {
+
+namespace {
+
+// libzip's view of a ByteSource.
+struct Input {
+  std::shared_ptr<const ByteSource> source;
+  std::int64_t at = 0;
+  zip_error_t error{};
+};
+
+zip_int64_t fill_stat(const Input& input, void* data, zip_uint64_t length) {
+  if (length < sizeof(zip_stat_t)) return -1;
+  zip_stat_t stat;
+  zip_stat_init(&stat);
+  stat.size = static_cast<zip_uint64_t>(input.source->size());
+  stat.valid = ZIP_STAT_SIZE;
+  std::memcpy(data, &stat, sizeof(stat));
+  return sizeof(stat);
+}
+
+zip_int64_t read_some(Input& input, void* data, zip_uint64_t length) {
+  const auto count = std::min(static_cast<std::int64_t>(length), input.source->size() - input.at);
+  try {
+    input.source->read(input.at, {static_cast<std::byte*>(data), static_cast<std::size_t>(count)});
+  } catch (const ParseError&) {
+    zip_error_set(&input.error, ZIP_ER_READ, 0);
+    return -1;
+  }
+  input.at += count;
+  return count;
+}
+
+zip_int64_t serve(void* state, void* data, zip_uint64_t length, zip_source_cmd_t command) {
+  Input& input = *static_cast<Input*>(state);
+  switch (command) {
+    case ZIP_SOURCE_OPEN:
+      input.at = 0;
+      return 0;
+    case ZIP_SOURCE_CLOSE:
+      return 0;
+    case ZIP_SOURCE_STAT:
+      return fill_stat(input, data, length);
+    case ZIP_SOURCE_READ:
+      return read_some(input, data, length);
+    case ZIP_SOURCE_TELL:
+      return input.at;
+    case ZIP_SOURCE_SEEK: {
+      const zip_int64_t to = zip_source_seek_compute_offset(static_cast<zip_uint64_t>(input.at),
+                                                            static_cast<zip_uint64_t>(input.source->size()),
+                                                            data, length, &input.error);
+      if (to < 0) return -1;
+      input.at = to;
+      return 0;
+    }
+    case ZIP_SOURCE_ERROR:
+      return zip_error_to_data(&input.error, data, length);
+    case ZIP_SOURCE_FREE:
+      return 0;
+    case ZIP_SOURCE_SUPPORTS:
+      return zip_source_make_command_bitmap(ZIP_SOURCE_OPEN, ZIP_SOURCE_READ, ZIP_SOURCE_CLOSE,
+                                            ZIP_SOURCE_STAT, ZIP_SOURCE_ERROR, ZIP_SOURCE_FREE,
+                                            ZIP_SOURCE_SEEK, ZIP_SOURCE_TELL, ZIP_SOURCE_SUPPORTS, -1);
+    default:
+      zip_error_set(&input.error, ZIP_ER_OPNOTSUPP, 0);
+      return -1;
+  }
+}
+
+}  // namespace
+
+struct ZipArchive::Handle {
+  explicit Handle(std::shared_ptr<const ByteSource> source)
+      : input{.source = std::move(source), .at = 0, .error = {}} {
+    zip_error_init(&input.error);
+  }
+  ~Handle() {
+    zip_discard(archive);
+    zip_error_fini(&input.error);
+  }
+  Handle(const Handle&) = delete;
+  Handle& operator=(const Handle&) = delete;
+
+  Input input;
+  zip_t* archive = nullptr;
+};
+
+bool ZipArchive::Member::stored() const {
+  return method == ZIP_CM_STORE;
+}
+
+bool ZipArchive::Member::deflated() const {
+  return method == ZIP_CM_DEFLATE;
+}
+
+std::shared_ptr<const ZipArchive> ZipArchive::open(std::shared_ptr<const ByteSource> source,
+                                                   int max_members) {
+  return std::shared_ptr<const ZipArchive>(new ZipArchive(std::move(source), max_members));
+}
+
+ZipArchive::ZipArchive(std::shared_ptr<const ByteSource> source, int max_members)
+    : handle_(std::make_unique<Handle>(std::move(source))) {
+  zip_error_t error;
+  zip_error_init(&error);
+  zip_source_t* served = zip_source_function_create(serve, &handle_->input, &error);
+  if (served != nullptr) handle_->archive = zip_open_from_source(served, ZIP_RDONLY, &error);
+  if (handle_->archive == nullptr) {
+    const std::string why = zip_error_strerror(&error);
+    zip_source_free(served);
+    zip_error_fini(&error);
+    throw ParseError(name(), "", "is not a readable zip archive: " + why);
+  }
+  zip_error_fini(&error);
+  list_members(max_members);
+}
+
+ZipArchive::~ZipArchive() = default;
+
+const std::string& ZipArchive::name() const {
+  return handle_->input.source->name();
+}
+
+std::int64_t ZipArchive::file_size() const {
+  return handle_->input.source->size();
+}
+
+void ZipArchive::list_members(int max_members) {
+  const zip_int64_t count = zip_get_num_entries(handle_->archive, 0);
+  if (count > max_members)
+    throw ParseError(name(), "", fmt::format("has {} members; at most {} are read", count, max_members));
+  for (zip_int64_t i = 0; i < count; ++i) {
+    zip_stat_t stat;
+    zip_stat_init(&stat);
+    constexpr zip_uint64_t needed =
+        ZIP_STAT_NAME | ZIP_STAT_SIZE | ZIP_STAT_COMP_METHOD | ZIP_STAT_ENCRYPTION_METHOD;
+    if (zip_stat_index(handle_->archive, static_cast<zip_uint64_t>(i), 0, &stat) != 0 ||
+        (stat.valid & needed) != needed)
+      throw ParseError(name(), fmt::format("member {}", i), "has no readable directory entry");
+    if (stat.size > static_cast<zip_uint64_t>(std::int64_t{1} << 62))
+      throw ParseError(name(), stat.name, fmt::format("claims {} bytes", stat.size));
+    members_.push_back({.name = stat.name,
+                        .index = static_cast<std::uint64_t>(i),
+                        .size = static_cast<std::int64_t>(stat.size),
+                        .method = stat.comp_method,
+                        .encrypted = stat.encryption_method != ZIP_EM_NONE});
+  }
+}
+
+ZipMemberReader::ZipMemberReader(std::shared_ptr<const ZipArchive> archive, std::uint64_t index,
+                                 std::string where)
+    : archive_(std::move(archive)), index_(index), where_(std::move(where)) {}
+
+ZipMemberReader::ZipMemberReader(ZipMemberReader&& other) noexcept
+    : archive_(std::move(other.archive_)),
+      index_(other.index_),
+      where_(std::move(other.where_)),
+      file_(std::exchange(other.file_, nullptr)),
+      at_(other.at_) {}
+
+ZipMemberReader::~ZipMemberReader() {
+  close();
+}
+
+void ZipMemberReader::close() {
+  if (file_ != nullptr) zip_fclose(static_cast<zip_file_t*>(file_));
+  file_ = nullptr;
+}
+
+void ZipMemberReader::read(std::int64_t offset, std::span<std::byte> out) {
+  if (file_ == nullptr || offset < at_) reopen();
+  std::array<std::byte, 1 << 15> skipped;
+  while (at_ < offset)
+    take(std::span(skipped).first(static_cast<std::size_t>(std::min(offset - at_, std::ssize(skipped)))));
+  take(out);
+}
+
+void ZipMemberReader::reopen() {
+  close();
+  zip_t* archive = archive_->handle_->archive;
+  file_ = zip_fopen_index(archive, index_, 0);
+  if (file_ == nullptr)
+    throw ParseError(archive_->name(), where_, std::string("cannot be unpacked: ") + zip_strerror(archive));
+  at_ = 0;
+}
+
+void ZipMemberReader::take(std::span<std::byte> out) {
+  zip_file_t* file = static_cast<zip_file_t*>(file_);
+  while (!out.empty()) {
+    const zip_int64_t got = zip_fread(file, out.data(), out.size());
+    if (got <= 0) {
+      const std::string why = got < 0 ? fmt::format("cannot be unpacked: {}", zip_file_strerror(file))
+                                      : fmt::format("ends at byte {}, before its own size", at_);
+      close();
+      throw ParseError(archive_->name(), where_, why);
+    }
+    at_ += got;
+    out = out.subspan(static_cast<std::size_t>(got));
+  }
+}
+
+}  // namespace evenkeel::internal

@@ -1,0 +1,75 @@
+// Zip archives as readers meet them: the members there are, and their bytes from front to back. Nothing that
+// an archive says of its sizes is believed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "evenkeel/io/byte_source.h"
+
+namespace evenkeel::internal {
+
+class ZipArchive {
+ public:
+  struct Member {
+    std::string name;
+    std::uint64_t index = 0;
+    std::int64_t size = 0;  // unpacked, as the archive claims
+    int method = 0;
+    bool encrypted = false;
+
+    bool stored() const;
+    bool deflated() const;
+  };
+
+  // Throws ParseError if it is no zip archive, has more members than `max_members`, or one claims an
+  // impossible size.
+  static std::shared_ptr<const ZipArchive> open(std::shared_ptr<const ByteSource> source, int max_members);
+  ~ZipArchive();
+  ZipArchive(const ZipArchive&) = delete;
+  ZipArchive& operator=(const ZipArchive&) = delete;
+
+  const std::string& name() const;
+  std::int64_t file_size() const;
+  const std::vector<Member>& members() const { return members_; }
+
+ private:
+  friend class ZipMemberReader;
+  struct Handle;
+
+  ZipArchive(std::shared_ptr<const ByteSource> source, int max_members);
+  void list_members(int max_members);
+
+  std::unique_ptr<Handle> handle_;
+  std::vector<Member> members_;
+};
+
+// The bytes of one member, in order; going back starts over.
+class ZipMemberReader {
+ public:
+  // `where` is how messages call the member.
+  ZipMemberReader(std::shared_ptr<const ZipArchive> archive, std::uint64_t index, std::string where);
+  ~ZipMemberReader();
+  ZipMemberReader(ZipMemberReader&& other) noexcept;
+  ZipMemberReader& operator=(ZipMemberReader&&) = delete;
+
+  // Throws ParseError if the bytes are not there.
+  void read(std::int64_t offset, std::span<std::byte> out);
+
+ private:
+  void close();
+  void reopen();
+  void take(std::span<std::byte> out);
+
+  std::shared_ptr<const ZipArchive> archive_;
+  std::uint64_t index_;
+  std::string where_;
+  void* file_ = nullptr;  // zip_file_t
+  std::int64_t at_ = 0;
+};
+
+}  // namespace evenkeel::internal

@@ -1,0 +1,202 @@
+#include "evenkeel/io/routing_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <span>
+#include <utility>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/array_file.h"
+#include "evenkeel/io/count_matrix.h"
+#include "evenkeel/io/internal/content.h"
+#include "evenkeel/io/internal/json.h"
+#include "evenkeel/io/internal/profile_json.h"
+#include "evenkeel/io/internal/shape.h"
+#include "evenkeel/io/loads_file.h"
+#include "evenkeel/io/megatron.h"
+#include "evenkeel/io/profile_file.h"
+#include "evenkeel/io/sglang.h"
+#include "evenkeel/io/trace_file.h"
+#include "evenkeel/io/trtllm.h"
+
+namespace evenkeel {
+
+namespace {
+
+using internal::Content;
+using Sources = std::vector<std::shared_ptr<const ByteSource>>;
+
+// No router chooses more; a row of more numbers is counts.
+constexpr std::int64_t most_top_k = 64;
+
+// Whether an array that nobody named holds counts rather than ids.
+bool holds_counts(const ArrayFile& file, const ArrayInfo& array, const RoutingOptions& options) {
+  if (options.bare != RoutingOptions::Bare::ask) return options.bare == RoutingOptions::Bare::counts;
+  if (is_floating(array.dtype)) return true;
+  if (array.shape.size() != 2) return false;
+  if (array.shape[1] > most_top_k) return true;
+  const IntArray numbers = read_integers(file, array.name);
+  const auto [least, most] = std::minmax_element(numbers.values.begin(), numbers.values.end());
+  if (numbers.values.empty() || *least < 0) return false;
+  if (*most >= max_trace_experts) return true;
+  throw InvalidArgument(
+      "as",
+      fmt::format("{}: {} numbers may be counts of {} layers, or the expert ids of {} tokens in one layer",
+                  file.name(), internal::to_text(array.shape), array.shape[0], array.shape[0]),
+      "say which (counts or trace), or name the array 'counts' or 'topk_ids' in an npz");
+}
+
+RoutingFile open_arrays(std::shared_ptr<const ByteSource> source, const RoutingOptions& options) {
+  const auto file = open_array_file(source);
+  RoutingFile routing{
+      .what = "trace", .format = std::string(name_of(file->format())), .trace = nullptr, .profile = {}};
+  if (file->find("loads") != nullptr) {
+    routing.what = "profile";
+    routing.profile = read_profile(std::move(source));
+    return routing;
+  }
+  const bool named = file->find("topk_ids") != nullptr || file->find("routed_experts") != nullptr;
+  if (!named) {
+    if (is_trtllm_statistics(*file)) return open_trtllm_statistics({source}, nullptr);
+    if (const ArrayInfo* counts = find_counts(*file)) return open_count_array(*file, counts->name);
+    if (file->arrays().size() == 1 && holds_counts(*file, file->arrays().front(), options))
+      return open_count_array(*file, file->arrays().front().name);
+  }
+  routing.trace = open_trace(std::move(source), {.num_experts = options.num_experts});
+  return routing;
+}
+
+// A profile in JSON, or the loads of one step, which are a profile of one layer.
+RoutingFile open_loads(std::shared_ptr<const ByteSource> source) {
+  const internal::Json json = internal::read_json(*source);
+  RoutingFile routing{.what = "loads", .format = "json", .trace = nullptr, .profile = {}};
+  const auto loads = json.find("loads");
+  if (loads != json.end() && loads->is_array() && !loads->empty() && loads->front().is_array()) {
+    routing.what = "profile";
+    routing.profile = internal::profile_of_json(json, source->name());
+    return routing;
+  }
+  LoadsOptions options;
+  if (loads != json.end())
+    options.num_ranks = 1;  // of which nothing is kept; counts by rank say it themselves
+  const Counts counts = read_loads(std::move(source), options);
+  routing.profile =
+      RoutingProfile(1, counts.num_experts(), {counts.loads().begin(), counts.loads().end()}, {});
+  return routing;
+}
+
+RoutingFile open_by_content(std::shared_ptr<const ByteSource> source, const RoutingOptions& options) {
+  const int num_experts = options.num_experts.value_or(0);
+  switch (internal::detect_content(source)) {
+    case Content::sglang_recording:
+      return open_sglang_recording(std::move(source));
+    case Content::megatron_trace:
+      return open_megatron_trace({std::move(source)}, num_experts);
+    case Content::counts:
+      return open_count_text(*source);
+    case Content::loads:
+      return open_loads(std::move(source));
+    case Content::placement:
+    case Content::sglang_placement:
+    case Content::vllm_placement:
+    case Content::vllm_ascend_placement:
+    case Content::trtllm_placement:
+      throw ParseError(source->name(), "", "is a placement, not routing");
+    case Content::unknown:
+      if (detect_format(*source) == FileFormat::json)
+        throw ParseError(source->name(), "",
+                         "is JSON, but neither a placement nor a profile, loads or counts");
+      break;
+    case Content::arrays:
+      break;
+  }
+  return open_arrays(std::move(source), options);
+}
+
+Sources sources_in(const std::string& folder, std::string_view prefix, std::string_view suffix) {
+  std::vector<std::string> paths;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(prefix) && name.ends_with(suffix)) paths.push_back(entry.path().string());
+  }
+  std::sort(paths.begin(), paths.end());
+  Sources sources;
+  for (const std::string& path : paths) sources.push_back(open_source(path));
+  return sources;
+}
+
+// The recordings of several ranks or dumps of the same model.
+RoutingFile add_recordings(const Sources& sources, const RoutingOptions& options) {
+  if (sources.size() == 1) return open_sglang_recording(sources.front());
+  RoutingFile sum;
+  for (const auto& source : sources) {
+    RoutingFile one = open_sglang_recording(source);
+    if (sum.profile && one.layers != sum.layers)
+      throw ParseError(source->name(), "",
+                       fmt::format("has other MoE layers than {}", sources.front()->name()));
+    RoutingProfile profile = profile_of(one, options);
+    if (sum.profile) {
+      sum.profile->add(profile);
+    } else {
+      sum = {.what = "recording", .format = "sglang", .trace = nullptr, .profile = {}, .layers = one.layers};
+      sum.profile = std::move(profile);
+    }
+  }
+  return sum;
+}
+
+RoutingFile open_folder(const std::string& folder, const RoutingOptions& options) {
+  if (const Sources ranks = sources_in(folder, "router_trace_rank", ".jsonl"); !ranks.empty())
+    return open_megatron_trace(ranks, options.num_experts.value_or(0));
+  if (const Sources ranks = sources_in(folder, "rank", ".safetensors"); !ranks.empty()) {
+    const Sources meta_info = sources_in(folder, "meta_info", ".json");
+    return open_trtllm_statistics(ranks, meta_info.empty() ? nullptr : meta_info.front().get());
+  }
+  if (const Sources recordings = sources_in(folder, "expert_distribution_recorder_", ".pt");
+      !recordings.empty())
+    return add_recordings(recordings, options);
+  throw ParseError(folder, "",
+                   "is a folder without rank*.safetensors (TensorRT-LLM), router_trace_rank*.jsonl "
+                   "(Megatron-LM) or expert_distribution_recorder_*.pt (SGLang)");
+}
+
+}  // namespace
+
+RoutingOptions::Bare parse_bare(const std::string& option, const std::string& text) {
+  if (text.empty()) return RoutingOptions::Bare::ask;
+  if (text == "counts") return RoutingOptions::Bare::counts;
+  if (text == "trace") return RoutingOptions::Bare::trace;
+  throw InvalidArgument(option, fmt::format("'{}'", text), "counts, trace");
+}
+
+RoutingFile open_routing(const std::string& path, const RoutingOptions& options) {
+  if (std::filesystem::is_directory(path)) return open_folder(path, options);
+  return open_routing(open_source(path), options);
+}
+
+RoutingFile open_routing(std::shared_ptr<const ByteSource> source, const RoutingOptions& options) {
+  RoutingFile routing = open_by_content(std::move(source), options);
+  if (routing.profile && options.num_experts && *options.num_experts != routing.profile->num_experts())
+    throw InvalidArgument("num_experts",
+                          fmt::format("{}, but the file has counts of {}", *options.num_experts,
+                                      routing.profile->num_experts()),
+                          fmt::format("{}, or leave it out", routing.profile->num_experts()));
+  return routing;
+}
+
+RoutingProfile profile_of(RoutingFile& file, const RoutingOptions& options) {
+  if (file.profile && options.transitions) return *file.profile;
+  if (file.profile)
+    return RoutingProfile(file.profile->num_layers(), file.profile->num_experts(),
+                          {file.profile->loads().begin(), file.profile->loads().end()}, {});
+  return profile_trace(*file.trace, {.transitions = options.transitions});
+}
+
+RoutingProfile read_routing(const std::string& path, const RoutingOptions& options) {
+  RoutingFile file = open_routing(path, options);
+  return profile_of(file, options);
+}
+
+}  // namespace evenkeel

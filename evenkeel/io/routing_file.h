@@ -1,0 +1,53 @@
+// Routing from any file that holds it, ours or another system's, known by content: what `place` and `profile`
+// start from. The formats, and the public source each was read from: docs/formats.md.
+//
+//   RoutingProfile profile = read_routing("expert_distribution_recorder_1763.pt");
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "evenkeel/io/byte_source.h"
+#include "evenkeel/routing/profile.h"
+#include "evenkeel/routing/trace.h"
+
+namespace evenkeel {
+
+struct RoutingOptions {
+  // For files that do not say it; else the largest id plus one.
+  std::optional<int> num_experts = {};
+  // Of a bare array of two dimensions, which may be either.
+  enum class Bare { ask, trace, counts };
+  Bare bare = Bare::ask;
+  // Transitions are not counted where they are not wanted.
+  bool transitions = true;
+};
+
+// "counts", "trace", or nothing, which asks. Throws InvalidArgument, which calls it `option`.
+RoutingOptions::Bare parse_bare(const std::string& option, const std::string& text);
+
+// What a file holds: a trace, where tokens were recorded one by one, else a profile (which only files of ours
+// have transitions in).
+struct RoutingFile {
+  std::string what;    // "trace", "profile", "loads", "counts", "recording", "statistics"
+  std::string format;  // "safetensors", "npz", "npy", "json", "csv", "sglang", "megatron", "trtllm"
+  std::unique_ptr<TraceReader> trace;
+  std::optional<RoutingProfile> profile;
+  // Which of the model's layers (from 0, dense ones counted) these are; empty where the file does not say.
+  std::vector<int> layers = {};
+};
+
+// `path` may also be a folder: TensorRT-LLM's recorded statistics, Megatron's traces of all ranks, or
+// SGLang's recordings, which are added up. Throws ParseError if it holds no routing, or is damaged;
+// InvalidArgument if an option is missing or wrong.
+RoutingFile open_routing(const std::string& path, const RoutingOptions& options = {});
+RoutingFile open_routing(std::shared_ptr<const ByteSource> source, const RoutingOptions& options = {});
+
+// The same as a profile; a trace is counted.
+RoutingProfile read_routing(const std::string& path, const RoutingOptions& options = {});
+// The same of an opened file.
+RoutingProfile profile_of(RoutingFile& file, const RoutingOptions& options = {});
+
+}  // namespace evenkeel

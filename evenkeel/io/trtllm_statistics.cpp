@@ -1,0 +1,116 @@
+// The expert statistics that TensorRT-LLM records: counts by iteration and layer, one file a rank.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <set>
+#include <span>
+#include <utility>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/array_file.h"
+#include "evenkeel/io/internal/json.h"
+#include "evenkeel/io/internal/moe_layers.h"
+#include "evenkeel/io/internal/shape.h"
+#include "evenkeel/io/trtllm.h"
+
+namespace evenkeel {
+
+namespace {
+
+struct Key {
+  int iteration = 0;
+  int layer = 0;
+};
+
+// "104_3": iteration 104, layer 3.
+std::optional<Key> key_of(std::string_view name) {
+  const auto number = [](std::string_view text, int& value) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return error == std::errc() && end == text.data() + text.size() && value >= 0;
+  };
+  Key key;
+  const std::size_t middle = name.find('_');
+  if (middle == std::string_view::npos || !number(name.substr(0, middle), key.iteration) ||
+      !number(name.substr(middle + 1), key.layer))
+    return std::nullopt;
+  return key;
+}
+
+struct Statistics {
+  std::int64_t num_experts = 0;
+  std::map<int, std::vector<std::int64_t>> loads;  // by layer
+  std::map<int, std::set<int>> layers_of;          // by iteration
+};
+
+void add_rank(const ArrayFile& file, Statistics& all) {
+  for (const ArrayInfo& info : file.arrays()) {
+    const auto key = key_of(info.name);
+    if (!key) throw ParseError(file.name(), info.name, "is not named ITERATION_LAYER");
+    if (key->layer > 65535) throw ParseError(file.name(), info.name, "has a layer above 65535");
+    if (all.num_experts == 0 && info.shape.size() == 1) all.num_experts = info.shape[0];
+    if (info.shape.size() != 1 || info.shape[0] != all.num_experts || info.shape[0] < 1)
+      throw ParseError(
+          file.name(), info.name,
+          fmt::format("shape {} is not [{} experts]", internal::to_text(info.shape), all.num_experts));
+    const IntArray counts = read_whole_numbers(file, info.name);
+    auto& loads = all.loads[key->layer];
+    loads.resize(counts.values.size(), 0);
+    for (std::size_t e = 0; e < loads.size(); ++e)
+      if (counts.values[e] < 0 || __builtin_add_overflow(loads[e], counts.values[e], &loads[e]))
+        throw ParseError(file.name(), info.name,
+                         fmt::format("expert {} has {} tokens; counts are 0 or more, with a sum below 2^63",
+                                     e, counts.values[e]));
+    all.layers_of[key->iteration].insert(key->layer);
+  }
+}
+
+// As TensorRT-LLM's own reader demands: all iterations from the first to the last, with all layers each.
+void require_complete(const Statistics& all, const std::string& file) {
+  int expected = all.layers_of.begin()->first;
+  for (const auto& [iteration, layers] : all.layers_of) {
+    if (iteration != expected)
+      throw ParseError(file, "", fmt::format("iteration {} is missing before {}", expected, iteration));
+    for (const auto& [layer, loads] : all.loads)
+      if (!layers.contains(layer))
+        throw ParseError(file, "", fmt::format("iteration {} has no layer {}", iteration, layer));
+    ++expected;
+  }
+}
+
+}  // namespace
+
+bool is_trtllm_statistics(const ArrayFile& file) {
+  const auto& arrays = file.arrays();
+  return file.format() == FileFormat::safetensors && !arrays.empty() &&
+         std::all_of(arrays.begin(), arrays.end(),
+                     [](const ArrayInfo& info) { return key_of(info.name).has_value(); });
+}
+
+RoutingFile open_trtllm_statistics(const std::vector<std::shared_ptr<const ByteSource>>& ranks,
+                                   const ByteSource* meta_info) {
+  if (ranks.empty()) throw InvalidArgument("ranks", "no file", "one or more");
+  Statistics all;
+  if (meta_info != nullptr) {
+    const auto json = internal::read_json(*meta_info);
+    all.num_experts = internal::small_integer(internal::member(json, "num_experts", meta_info->name()), 1,
+                                              max_trace_experts, meta_info->name(), "num_experts");
+  }
+  for (const auto& source : ranks) add_rank(*open_array_file(source), all);
+  const std::string& file = ranks.front()->name();
+  if (all.loads.empty()) throw ParseError(file, "", "has no counts");
+  require_complete(all, file);
+  RoutingFile routing;
+  IntArray counts{.shape = {std::ssize(all.loads), all.num_experts}, .values = {}};
+  for (const auto& [layer, loads] : all.loads) {
+    routing.layers.push_back(layer);
+    counts.values.insert(counts.values.end(), loads.begin(), loads.end());
+  }
+  routing.profile = internal::routing_of_counts(std::move(counts), file, "counts", false).profile;
+  routing.what = "statistics";
+  routing.format = "trtllm";
+  return routing;
+}
+
+}  // namespace evenkeel

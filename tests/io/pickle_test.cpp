@@ -1,0 +1,122 @@
+#include "evenkeel/io/internal/pickle.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <limits>
+#include <string>
+
+#include "evenkeel/base/error.h"
+#include "tests/io/support.h"
+#include "tests/routing/message.h"
+
+namespace evenkeel::internal {
+namespace {
+
+using namespace std::string_literals;
+using Kind = Pickle::Kind;
+
+constexpr std::array<std::string_view, 2> allowed = {"torch LongStorage", "collections OrderedDict"};
+
+Pickle read(const std::string& instructions) {
+  return {bytes_of("\x80\x02"s + instructions), allowed, "f", "data.pkl"};
+}
+
+std::string refusal(const std::string& instructions) {
+  return message_of<ParseError>([&] { read(instructions); });
+}
+
+TEST(Pickle, HasNumbersAsPythonWritesThem) {
+  const auto integer = [](const std::string& instructions) {
+    const Pickle pickle = read(instructions + ".");
+    EXPECT_EQ(pickle.kind(pickle.root()), Kind::integer);
+    return pickle.integer(pickle.root());
+  };
+  EXPECT_EQ(integer("K\xff"), 255);
+  EXPECT_EQ(integer("M\x01\x02"), 513);
+  EXPECT_EQ(integer("J\xfb\xff\xff\xff"), -5);
+  EXPECT_EQ(integer("J\x70\x11\x01\x00"s), 70000);
+  EXPECT_EQ(integer("\x8a\x00"s), 0);
+  EXPECT_EQ(integer("\x8a\x01\xff"), -1);
+  EXPECT_EQ(integer("\x8a\x06\x00\x00\x00\x00\x00\x01"s), std::int64_t{1} << 40);
+  EXPECT_EQ(integer("\x8a\x08\x00\x00\x00\x00\x00\x00\x00\x80"s), std::numeric_limits<std::int64_t>::min());
+}
+
+TEST(Pickle, HasListsTuplesAndDictsOfThem) {
+  // {"a": [1, None], "b": (True,)}, and "a" again by what was remembered of it.
+  const Pickle pickle =
+      read("}q\x00(X\x01\x00\x00\x00"s + "aq\x01](K\x01Ne"s + "X\x01\x00\x00\x00"s + "b\x88\x85uh\x01\x86."s);
+  const auto pair = pickle.items(pickle.root());
+  ASSERT_EQ(pickle.kind(pickle.root()), Kind::tuple);
+  ASSERT_EQ(pair.size(), 2U);
+  EXPECT_EQ(pickle.text(pair[1]), "a");
+  const auto list = pickle.find(pair[0], "a");
+  ASSERT_TRUE(list);
+  ASSERT_EQ(pickle.items(*list).size(), 2U);
+  EXPECT_EQ(pickle.integer(pickle.items(*list)[0]), 1);
+  EXPECT_EQ(pickle.kind(pickle.items(*list)[1]), Kind::none);
+  EXPECT_EQ(pickle.kind(*pickle.find(pair[0], "b")), Kind::tuple);
+  EXPECT_FALSE(pickle.find(pair[0], "c"));
+}
+
+TEST(Pickle, TakesAnOrderedDictForADict) {
+  const Pickle pickle = read("ccollections\nOrderedDict\n)RX\x01\x00\x00\x00"s + "aK\x07s."s);
+  EXPECT_EQ(pickle.integer(*pickle.find(pickle.root(), "a")), 7);
+}
+
+TEST(Pickle, MayContainItselfWithoutHarm) {
+  const Pickle pickle = read("]q\x00h\x00"s + "a.");
+  EXPECT_EQ(pickle.items(pickle.root())[0], pickle.root());
+}
+
+TEST(Pickle, MayBeNestedAsDeepAsItLikes) {
+  std::string deep;
+  for (int i = 0; i < 100000; ++i) deep += "](";
+  EXPECT_EQ(refusal(deep), "f: data.pkl byte 200002: ends 1 bytes too early");
+  deep = std::string(100000, ']') + std::string(99999, 'a') + ".";
+  EXPECT_EQ(read(deep).items(read(deep).root()).size(), 1U);
+}
+
+TEST(Pickle, RunsNothing) {
+  EXPECT_EQ(
+      refusal("cposix\nsystem\nX\x02\x00\x00\x00"s + "ls\x85R."),
+      "f: data.pkl byte 16: refers to Python's 'posix system', which plain tensors do not need; nothing "
+      "was run");
+  EXPECT_EQ(
+      refusal("cbuiltins\neval\n."),
+      "f: data.pkl byte 17: refers to Python's 'builtins eval', which plain tensors do not need; nothing "
+      "was run");
+}
+
+TEST(Pickle, RefusesInstructionsThatPlainDataDoesNotNeed) {
+  // Objects, extension codes, protocol 4's frames and names from the stack, persistent ids in text.
+  for (char instruction : "oib\x81\x82\x92\x93\x94\x95PdlS\xff"s) {
+    EXPECT_THAT(refusal(std::string{'N', instruction, '.'}),
+                testing::HasSubstr("is none of those that plain data needs"))
+        << int{instruction};
+  }
+}
+
+TEST(Pickle, RefusesProgramsThatMakeNoSense) {
+  EXPECT_EQ(refusal("."), "f: data.pkl byte 3: takes more from its stack than is there");
+  EXPECT_EQ(refusal("t"), "f: data.pkl byte 3: takes more from its stack than is there");
+  EXPECT_EQ(refusal("N(a."), "f: data.pkl byte 5: takes more from its stack than is there");
+  EXPECT_EQ(refusal("K\x01K\x02"s + "a."), "f: data.pkl byte 7: adds to an integer");
+  EXPECT_EQ(refusal("}(NNNu."), "f: data.pkl byte 8: a key without a value");
+  EXPECT_EQ(refusal("Nq\x02."), "f: data.pkl byte 5: remembers a value in place 2 of 0");
+  EXPECT_EQ(refusal("h\x00."s), "f: data.pkl byte 4: recalls value 0 of 0");
+  EXPECT_EQ(refusal("NNR."), "f: data.pkl byte 5: calls None with None");
+  EXPECT_EQ(refusal("ccollections\nOrderedDict\nN\x85R."),
+            "f: data.pkl byte 30: an OrderedDict made of something");
+  EXPECT_EQ(refusal("\x8a\x09"s), "f: data.pkl byte 4: an integer of 9 bytes; at most 8 are read");
+  EXPECT_EQ(refusal("X\xff\xff\xff\xff"), "f: data.pkl byte 7: ends 4294967295 bytes too early");
+  EXPECT_EQ(refusal("c" + std::string(1000, 'x')), "f: data.pkl byte 3: a name does not end");
+  EXPECT_EQ(message_of<ParseError>([] { Pickle(bytes_of("\x80\x04."), allowed, "f", "p"); }),
+            "f: p byte 2: does not begin as a pickle of protocol 2");
+  EXPECT_EQ(message_of<ParseError>([] { Pickle({}, allowed, "f", "p"); }),
+            "f: p byte 0: ends 1 bytes too early");
+}
+
+}  // namespace
+}  // namespace evenkeel::internal

@@ -1,0 +1,244 @@
+#include "evenkeel/io/routing_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/array_writer.h"
+#include "evenkeel/io/profile_file.h"
+#include "evenkeel/io/trace_file.h"
+#include "tests/io/support.h"
+#include "tests/routing/message.h"
+
+namespace evenkeel {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+RoutingProfile counts_of(std::string_view text) {
+  RoutingFile file = open_routing(source_of(text));
+  EXPECT_EQ(file.what, "counts");
+  return profile_of(file);
+}
+
+std::string refusal(std::string_view text, const RoutingOptions& options = {}) {
+  return message_of<ParseError>([&] { open_routing(source_of(text), options); });
+}
+
+// One array of int64 in a file of the format that `name` ends in.
+std::string array_file(const TempFolder& folder, const std::string& name, const std::string& array,
+                       std::vector<std::int64_t> shape, std::vector<std::int64_t> values) {
+  const FileFormat format = name.ends_with("npy")   ? FileFormat::npy
+                            : name.ends_with("npz") ? FileFormat::npz
+                                                    : FileFormat::safetensors;
+  internal::write_arrays({internal::integers_to_write(array, std::move(shape), values)}, {}, folder / name,
+                         format);
+  return folder / name;
+}
+
+TEST(CountMatrix, IsReadFromLinesOfNumbers) {
+  const RoutingProfile expected(2, 3, {1, 2, 3, 4, 0, 6}, {});
+  EXPECT_EQ(counts_of("1,2,3\n4,0,6\n"), expected);
+  EXPECT_EQ(counts_of("e0,e1,e2\n1, 2, 3\r\n4.0,0,6e0"), expected);
+  EXPECT_EQ(counts_of("layer,e0,e1,e2\n3,1,2,3\n4,4,0,6\n"), expected);
+  EXPECT_EQ(counts_of("# by savetxt\n1.0e+00 2.0e+00 3.0e+00\n4 0 6\n\n"), expected);
+  EXPECT_EQ(counts_of("1;2;3\n4;0;6\n"), expected);
+}
+
+TEST(CountMatrix, IsReadFromJsonLists) {
+  EXPECT_EQ(counts_of("[[1, 2], [3, 4]]"), RoutingProfile(2, 2, {1, 2, 3, 4}, {}));
+  EXPECT_EQ(counts_of("[[[1, 2], [3, 4]], [[10, 20], [30, 40]]]"),
+            RoutingProfile(2, 2, {11, 22, 33, 44}, {}));
+}
+
+TEST(CountMatrix, OfSglangInJsonLeavesDenseLayersOut) {
+  const RoutingFile file = open_routing(source_of(R"({"logical_count": [[0, 0], [3, 4], [0, 0], [1, 0]]})"));
+  EXPECT_THAT(file.layers, ElementsAre(1, 3));
+  EXPECT_EQ(*file.profile, RoutingProfile(2, 2, {3, 4, 1, 0}, {}));
+}
+
+TEST(CountMatrix, IsReadFromArraysByName) {
+  TempFolder folder;
+  for (const char* name : {"counts", "logical_count", "expert_load", "tokens_per_expert", "weight"})
+    for (const char* extension : {".npz", ".safetensors"})
+      EXPECT_EQ(read_routing(array_file(folder, std::string("a") + extension, name, {2, 2}, {1, 2, 3, 4})),
+                RoutingProfile(2, 2, {1, 2, 3, 4}, {}))
+          << name << extension;
+}
+
+TEST(CountMatrix, KeepsLayersWithoutLoadWhereRowsAreNotTheModelsLayers) {
+  EXPECT_EQ(counts_of("1,2\n0,0\n"), RoutingProfile(2, 2, {1, 2, 0, 0}, {}));
+}
+
+TEST(BareArray, IsCountsWhereNoTraceCouldBeSo) {
+  TempFolder folder;
+  EXPECT_EQ(open_routing(array_file(folder, "wide.npy", "", {1, 65}, std::vector<std::int64_t>(65, 3))).what,
+            "counts");
+  EXPECT_EQ(open_routing(array_file(folder, "large.npy", "", {1, 2}, {65536, 1})).what, "counts");
+  EXPECT_EQ(open_routing(array_file(folder, "absent.npy", "", {1, 2}, {-1, 1})).what, "trace");
+  EXPECT_EQ(open_routing(array_file(folder, "three.npy", "", {1, 1, 2}, {0, 1})).what, "trace");
+}
+
+TEST(BareArray, ThatMayBeEitherIsAskedFor) {
+  TempFolder folder;
+  const std::string path = array_file(folder, "a.npy", "", {2, 2}, {3, 1, 0, 2});
+  EXPECT_EQ(message_of<InvalidArgument>([&] { open_routing(path); }),
+            "as: " + path +
+                ": [2, 2] numbers may be counts of 2 layers, or the expert ids of 2 tokens in one layer; "
+                "allowed: say which (counts or trace), or name the array 'counts' or 'topk_ids' in an npz");
+  EXPECT_EQ(read_routing(path, {.bare = RoutingOptions::Bare::counts}),
+            RoutingProfile(2, 2, {3, 1, 0, 2}, {}));
+  EXPECT_EQ(read_routing(path, {.bare = RoutingOptions::Bare::trace}).loads(LayerId(0)).size(), 4U);
+  EXPECT_EQ(parse_bare("--as", "counts"), RoutingOptions::Bare::counts);
+  EXPECT_EQ(message_of<InvalidArgument>([] { parse_bare("--as", "ids"); }),
+            "--as: 'ids'; allowed: counts, trace");
+}
+
+TEST(RoutingFile, TakesOurOwnFilesToo) {
+  EXPECT_EQ(read_routing(test_data("profile.safetensors")), read_profile(test_data("profile.safetensors")));
+  EXPECT_EQ(read_routing(test_data("trace.safetensors")),
+            profile_trace(*open_trace(test_data("trace.safetensors"))));
+  RoutingFile loads = open_routing(source_of(R"({"counts": [[1, 2], [3, 4]]})"));
+  EXPECT_EQ(loads.what, "loads");
+  EXPECT_EQ(profile_of(loads), RoutingProfile(1, 2, {4, 6}, {}));
+}
+
+TEST(RoutingFile, SaysWhatItIsNot) {
+  EXPECT_EQ(refusal("{\"a\": 1}"), "f: is JSON, but neither a placement nor a profile, loads or counts");
+  EXPECT_EQ(refusal("{\"physical_to_logical_map\": [[0]]}"), "f: is a placement, not routing");
+  EXPECT_EQ(refusal("num_slots: 3\n"), "f: is a placement, not routing");
+  EXPECT_EQ(refusal(std::string("\x00\x01\x02", 3)), "f: byte 0: is neither safetensors, npz, npy nor JSON");
+  EXPECT_EQ(refusal(""), "f: is empty");
+  TempFolder folder;
+  EXPECT_THAT(message_of<ParseError>([&] { open_routing(folder / ""); }), HasSubstr("is a folder without"));
+  EXPECT_EQ(message_of<InvalidArgument>([] { open_routing(source_of("[[1, 2]]"), {.num_experts = 3}); }),
+            "num_experts: 3, but the file has counts of 2; allowed: 2, or leave it out");
+}
+
+TEST(CountMatrix, RefusesNumbersThatAreNoCounts) {
+  EXPECT_EQ(refusal("1,2\n3,-4\n"), "f: element 3 is -4; a load is 0 or more");
+  EXPECT_EQ(refusal("1,2\n3\n"), "f: line 2: has 1 numbers where the first had 2");
+  EXPECT_EQ(refusal("1,2\n3,x\n"), "f: line 2, column 2: 'x' is not a whole number");
+  EXPECT_EQ(refusal("1,2.5\n"), "f: line 1, column 2: '2.5' is not a whole number");
+  EXPECT_EQ(refusal("1,nan\n"), "f: line 1, column 2: 'nan' is not a whole number");
+  EXPECT_EQ(refusal("0,0\n0,0\n"), "f: has no assignment in any layer");
+  EXPECT_EQ(refusal("9223372036854775807,1\n"), "f: the total of loads is above 2^63-1");
+  EXPECT_EQ(refusal("a,b\n"), "f: is text, but neither JSON nor lines of numbers");
+  EXPECT_EQ(refusal("[[1, 2], [3]]"), "f: counts[1]: has 1 elements where the first had 2");
+  EXPECT_EQ(refusal("[[[[1]]]]"), "f: counts[0][0][0]: is a JSON array, not a whole number");
+  EXPECT_EQ(refusal("[]"), "f: counts: shape [0, 0] is not of 1..65536 layers of 1..65536 experts");
+  EXPECT_EQ(refusal("[1, 2]"), "f: counts[0]: is a JSON number, not a list");
+  EXPECT_EQ(refusal(R"({"logical_count": [[-1]]})"),
+            "f: logical_count: element 0 is -1; a load is 0 or more");
+}
+
+constexpr std::string_view step0 =
+    R"({"step": 0, "stage": "pre_dispatch", "block": "decoder", "layer": 3, "rank": 0, "num_tokens": 2, "topk": 2, "top_indices": [[0, 5], [2, 1]]})"
+    "\n"
+    R"({"step": 0, "stage": "pre_dispatch", "block": "decoder", "layer": 4, "rank": 0, "num_tokens": 2, "topk": 2, "top_indices": [[4, 3], [1, 0]]})"
+    "\n";
+
+std::vector<std::int32_t> ids_of(const RoutingFile& file) {
+  const TraceInfo& info = file.trace->info();
+  std::vector<std::int32_t> ids(static_cast<std::size_t>(info.num_tokens * info.assignments_per_token()));
+  file.trace->read_ids({0, info.num_tokens}, ids);
+  return ids;
+}
+
+TEST(MegatronTrace, PutsTheLayersOfAStepTogether) {
+  const RoutingFile file = open_routing(source_of(step0));
+  EXPECT_EQ(file.format, "megatron");
+  EXPECT_EQ(file.what, "trace");
+  EXPECT_THAT(file.layers, ElementsAre(3, 4));
+  EXPECT_EQ(file.trace->info().num_experts, 6);
+  EXPECT_THAT(ids_of(file), ElementsAre(0, 5, 4, 3, 2, 1, 1, 0));
+}
+
+TEST(MegatronTrace, PairsTheMicroBatchesOfAStepInOrder) {
+  const std::string text = std::string(step0) + std::string(step0);
+  EXPECT_THAT(ids_of(open_routing(source_of(text))),
+              ElementsAre(0, 5, 4, 3, 2, 1, 1, 0, 0, 5, 4, 3, 2, 1, 1, 0));
+}
+
+TEST(MegatronTrace, LeavesMultiTokenPredictionOutAndHolesWhereALayerWasNotRecorded) {
+  const std::string text =
+      std::string(step0) +
+      R"({"step": 1, "block": "decoder", "layer": 4, "rank": 0, "num_tokens": 1, "topk": 1, "top_indices": [[5]]})"
+      "\n\n"
+      R"({"step": 1, "block": "mtp", "mtp_idx": 0, "layer": 0, "rank": 0, "num_tokens": 1, "topk": 1, "top_indices": [[9]]})";
+  EXPECT_THAT(ids_of(open_routing(source_of(text))), ElementsAre(0, 5, 4, 3, 2, 1, 1, 0, -1, -1, 5, -1));
+}
+
+TEST(MegatronTrace, OfAllRanksInAFolderIsOneTrace) {
+  TempFolder folder;
+  write_text(folder / "router_trace_rank0.jsonl", step0);
+  std::string other(step0);
+  for (std::size_t at = 0; (at = other.find("\"rank\": 0", at)) != std::string::npos;) other[at + 8] = '1';
+  write_text(folder / "router_trace_rank1.jsonl", other);
+  const RoutingFile file = open_routing(folder / ".", {.num_experts = 8});
+  EXPECT_EQ(file.trace->info().num_tokens, 4);
+  EXPECT_EQ(file.trace->info().num_experts, 8);
+}
+
+TEST(MegatronTrace, RefusesDamagedLinesByNumber) {
+  const std::string good(step0);
+  EXPECT_THAT(refusal(good + "{\"step\": 1"), HasSubstr("f: line 3: byte "));
+  EXPECT_EQ(refusal(good + "{\"step\": 1}"), "f: line 3: rank: is missing");
+  const auto line = [&](std::string_view tokens, std::string_view topk, std::string_view ids) {
+    return refusal(good + R"({"step": 0, "layer": 5, "rank": 0, "num_tokens": )" + std::string(tokens) +
+                   ", \"topk\": " + std::string(topk) + ", \"top_indices\": " + std::string(ids) + "}");
+  };
+  EXPECT_EQ(line("2", "1", "[[1]]"), "f: line 3: top_indices: is not a list of num_tokens = 2 rows");
+  EXPECT_EQ(line("1", "2", "[[1]]"), "f: line 3: top_indices[0]: has 1 experts, but topk is 2");
+  EXPECT_EQ(line("1", "1", "[[70000]]"), "f: line 3: top_indices[0]: expert 70000 is outside -1..65535");
+  EXPECT_EQ(line("1", "1", "[[1]]"),
+            "f: line 3: num_tokens: layer 5 has 1 tokens where another layer of the same step has 2");
+  EXPECT_EQ(line("-1", "1", "[]"), "f: line 3: num_tokens: is -1; allowed: 0..4611686018427387904");
+}
+
+TEST(TrtllmStatistics, OfAFolderAddUpRanksAndIterations) {
+  const RoutingFile file = open_routing(test_data("trtllm_statistics"));
+  EXPECT_EQ(file.what, "statistics");
+  EXPECT_EQ(file.format, "trtllm");
+  EXPECT_THAT(file.layers, ElementsAre(3, 4));
+  std::vector<std::int64_t> expected;
+  for (int layer : {3, 4})
+    for (int e = 0; e < 5; ++e) {
+      std::int64_t sum = 0;
+      for (int iteration : {100, 101})
+        for (int rank : {0, 1}) sum += 2 * e + iteration + 10 * layer + 100 * rank;
+      expected.push_back(sum);
+    }
+  EXPECT_EQ(*file.profile, RoutingProfile(2, 5, expected, {}));
+}
+
+TEST(TrtllmStatistics, OfOneRankAreReadAsAFile) {
+  const RoutingFile file = open_routing(test_data("trtllm_statistics/rank1.safetensors"));
+  EXPECT_EQ(file.what, "statistics");
+  EXPECT_EQ(file.profile->load(LayerId(0), ExpertId(1)), 2 * (2 + 30 + 100) + 201);
+}
+
+TEST(TrtllmStatistics, MustBeComplete) {
+  TempFolder folder;
+  const std::string path = folder / "rank0.safetensors";
+  const auto refused = [&](const std::vector<std::pair<std::string, std::vector<std::int64_t>>>& arrays) {
+    std::vector<internal::ArrayToWrite> all;
+    for (const auto& [name, counts] : arrays)
+      all.push_back(internal::integers_to_write(name, {std::ssize(counts)}, counts));
+    internal::write_arrays(all, {}, path, FileFormat::safetensors);
+    return message_of<ParseError>([&] { open_routing(folder / ""); });
+  };
+  EXPECT_EQ(refused({{"1_3", {1, 2}}, {"1_4", {1, 2}}, {"2_3", {1, 2}}}),
+            path + ": iteration 2 has no layer 4");
+  EXPECT_EQ(refused({{"1_3", {1, 2}}, {"3_3", {1, 2}}}), path + ": iteration 2 is missing before 3");
+  EXPECT_EQ(refused({{"1_3", {1, 2}}, {"1_4", {1, 2, 3}}}), path + ": 1_4: shape [3] is not [2 experts]");
+  EXPECT_EQ(refused({{"1_3", {1, -2}}}),
+            path + ": 1_3: expert 1 has -2 tokens; counts are 0 or more, with a sum below 2^63");
+  EXPECT_EQ(refused({{"1_3", {1, 2}}, {"x", {1}}}), path + ": x: is not named ITERATION_LAYER");
+  write_text(folder / "meta_info.json", "{\"num_experts\": 3}");
+  EXPECT_EQ(refused({{"1_3", {1, 2}}}), path + ": 1_3: shape [2] is not [3 experts]");
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,165 @@
+// SGLang's recordings, saved by torch itself (data/make_recordings.py has the formulas that are recomputed
+// here).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/routing_file.h"
+#include "tests/io/support.h"
+#include "tests/routing/message.h"
+
+namespace evenkeel {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr int layers = 3;  // 1, 2 and 3 of the model; layer 0 is dense
+constexpr int experts = 6;
+constexpr int physical = 8;
+
+int expert_of(int layer, int p) {
+  return (layer + p) % experts;
+}
+
+TEST(SglangRecording, OfModeStatAddsUpItsStepsWithoutDenseLayers) {
+  const RoutingFile file = open_routing(test_data("sglang_stat.pt"));
+  EXPECT_EQ(file.what, "recording");
+  EXPECT_EQ(file.format, "sglang");
+  EXPECT_THAT(file.layers, ElementsAre(1, 2, 3));
+  ASSERT_TRUE(file.profile);
+  EXPECT_FALSE(file.profile->has_transitions());
+  std::vector<std::int64_t> expected;
+  for (int l = 1; l <= layers; ++l)
+    for (int e = 0; e < experts; ++e) {
+      std::int64_t sum = 0;
+      for (int s = 0; s < 3; ++s) sum += (7 * s + 5 * l + 3 * e) % 11;
+      expected.push_back(sum);
+    }
+  EXPECT_EQ(*file.profile, RoutingProfile(layers, experts, expected, {}));
+}
+
+TEST(SglangRecording, OfModePerPassMapsPhysicalExperts) {
+  const RoutingFile file = open_routing(test_data("sglang_per_pass.pt"));
+  EXPECT_THAT(file.layers, ElementsAre(1, 2, 3));
+  std::vector<std::int64_t> expected(layers * experts, 0);
+  for (int n = 0; n < 3; ++n)
+    for (int l = 1; l <= layers; ++l)
+      for (int p = 0; p < physical; ++p)
+        expected[static_cast<std::size_t>((l - 1) * experts + expert_of(l, p))] += (5 * n + 3 * l + p) % 7;
+  ASSERT_TRUE(file.profile);
+  EXPECT_EQ(*file.profile, RoutingProfile(layers, experts, expected, {}));
+}
+
+TEST(SglangRecording, OfModePerTokenIsATraceOfExperts) {
+  const RoutingFile file = open_routing(test_data("sglang_per_token.pt"));
+  EXPECT_THAT(file.layers, ElementsAre(1, 2, 3));
+  ASSERT_TRUE(file.trace);
+  const TraceInfo& info = file.trace->info();
+  EXPECT_EQ(info.num_tokens, 5);
+  EXPECT_EQ(info.num_layers, layers);
+  EXPECT_EQ(info.top_k, 2);
+  EXPECT_EQ(info.num_experts, experts);
+  std::vector<std::int32_t> expected;
+  for (int n = 0; n < 2; ++n)
+    for (int t = 0; t < 3 - n; ++t)
+      for (int l = 1; l <= layers; ++l)
+        for (int j = 0; j < 2; ++j) expected.push_back(expert_of(l, (3 * t + l + 5 * j + n) % physical));
+  std::vector<std::int32_t> ids(expected.size());
+  file.trace->read_ids({0, 5}, ids);
+  EXPECT_EQ(ids, expected);
+}
+
+TEST(SglangRecording, ByTokenHasTransitions) {
+  const RoutingProfile profile = read_routing(test_data("sglang_per_token.pt"));
+  EXPECT_TRUE(profile.has_transitions());
+  EXPECT_EQ(profile.total_load(LayerId(0)), 10);
+  EXPECT_FALSE(read_routing(test_data("sglang_per_token.pt"), {.transitions = false}).has_transitions());
+}
+
+TEST(SglangRecording, OfPhysicalExpertsNeedsTheirMap) {
+  EXPECT_EQ(
+      message_of<ParseError>([] { open_routing(test_data("sglang_without_map.pt")); }),
+      test_data("sglang_without_map.pt") +
+          ": last_physical_to_logical_map: is missing; the records count physical experts, and without it "
+          "nobody knows which experts those are");
+}
+
+TEST(SglangRecording, OfSeveralRanksInAFolderIsAddedUp) {
+  TempFolder folder;
+  std::filesystem::copy(test_data("sglang_per_pass.pt"), folder / "expert_distribution_recorder_1.5_0.pt");
+  std::filesystem::copy(test_data("sglang_per_pass.pt"), folder / "expert_distribution_recorder_1.5_1.pt");
+  RoutingProfile expected = read_routing(test_data("sglang_per_pass.pt"));
+  expected.add(read_routing(test_data("sglang_per_pass.pt")));
+  EXPECT_EQ(read_routing(folder / "."), expected);
+}
+
+TEST(TorchFile, MayHoldABareMatrixOfCountsWithAnyStrides) {
+  const RoutingFile file = open_routing(test_data("counts.pt"));
+  EXPECT_EQ(file.what, "counts");
+  EXPECT_EQ(*file.profile, RoutingProfile(2, 3, {0, 2, 4, 1, 3, 5}, {}));
+}
+
+TEST(TorchFile, RefusesWhatIsNoWholeNumberOrNoRecording) {
+  EXPECT_EQ(message_of<ParseError>([] { open_routing(test_data("halves.pt")); }),
+            test_data("halves.pt") + ": tensor: element 1 is not a whole number that is exact");
+  EXPECT_EQ(message_of<ParseError>([] { open_routing(test_data("checkpoint.pt")); }),
+            test_data("checkpoint.pt") +
+                ": data.pkl: is a dict without 'logical_count' or 'records', and no tensor of counts: no "
+                "recording of SGLang");
+}
+
+TEST(TorchFile, MayRepeatItsElementsByStridesOfZero) {
+  const RoutingProfile profile = read_routing(repository_file("tests/fuzz/corpus/recording/expanded"));
+  EXPECT_EQ(profile.num_layers(), 50);
+  EXPECT_THAT(profile.loads(LayerId(49)), ElementsAre(0, 1, 2, 3));
+}
+
+TEST(TorchFile, AsksForNoMoreThanItHas) {
+  const auto refusal = [](const std::string& name) {
+    const std::string path = repository_file("tests/fuzz/corpus/recording/") + name;
+    const std::string message = message_of<ParseError>([&] { open_routing(path); });
+    EXPECT_EQ(message.substr(0, path.size()), path);
+    return message.substr(path.size() + 2);
+  };
+  EXPECT_EQ(refusal("bomb"), "a/byteorder: is not stored plainly, as torch.save stores it");
+  EXPECT_EQ(refusal("big-endian"), "a/byteorder: is not little-endian; save it again on such a machine");
+  EXPECT_EQ(refusal("expanded-too-far"),
+            "logical_count: takes more memory than a file of this size may ask for");
+  EXPECT_EQ(refusal("past-end"), "logical_count: reaches element 11 of a/data/0, which has 8");
+  EXPECT_EQ(refusal("stride-overflow"), "logical_count: reaches element 8589934588 of a/data/0, which has 8");
+  EXPECT_EQ(refusal("no-storage"), "a/data/7: is not in the archive");
+  EXPECT_EQ(refusal("negative"), "logical_count: element 1 is -1; a load is 0 or more");
+  EXPECT_EQ(refusal("empty-shape"),
+            "logical_count: shape [0, 4] is not of 1..65536 layers of 1..65536 experts");
+}
+
+TEST(TorchFile, CutAtAnyByteIsRefused) {
+  for (const char* name : {"sglang_stat.pt", "sglang_per_token.pt"}) {
+    const std::string whole = read_text(test_data(name));
+    for (std::size_t size = 1; size < whole.size(); ++size) {
+      SCOPED_TRACE(testing::Message() << name << " cut at " << size);
+      EXPECT_THROW(open_routing(source_of(std::string_view(whole).substr(0, size))), ParseError);
+    }
+  }
+}
+
+TEST(TorchFile, WithAnyByteChangedIsReadOrRefused) {
+  const std::string whole = read_text(test_data("sglang_per_token.pt"));
+  std::size_t refused = 0;
+  for (std::size_t at = 0; at < whole.size(); ++at) {
+    std::string changed = whole;
+    changed[at] = static_cast<char>(changed[at] ^ 0x15);
+    try {
+      open_routing(source_of(changed));
+    } catch (const Error&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, whole.size() / 3);
+}
+
+}  // namespace
+}  // namespace evenkeel
