@@ -13,9 +13,8 @@
 #include <tuple>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/array_file.h"
 #include "evenkeel/io/profile_file.h"
-#include "evenkeel/io/trace_file.h"
+#include "evenkeel/io/routing_file.h"
 #include "evenkeel/routing/imbalance.h"
 #include "python/bindings/arrays.h"
 #include "python/bindings/bind.h"
@@ -34,11 +33,7 @@ std::size_t experts(const RoutingProfile& profile) {
 }
 
 RoutingProfile read(const std::filesystem::path& path, std::optional<int> num_experts) {
-  const auto source = open_source(path.string());
-  const bool is_profile =
-      detect_format(*source) == FileFormat::json || open_array_file(source)->find("loads") != nullptr;
-  if (is_profile) return read_profile(source);
-  return profile_trace(*open_trace(source, {.num_experts = num_experts}));
+  return read_routing(path.string(), {.num_experts = num_experts});
 }
 
 RoutingProfile of_arrays(const InArray<std::int64_t, 2>& loads,

@@ -163,7 +163,8 @@ class Placement:
 
         Raises:
             Unsupported: the format cannot express this placement; says which layer and why.
-            InvalidArgument: there is no such format, options do not fit, or the file cannot be written.
+            InvalidArgument: there is no such format, it loads no file of that name (a server goes by the ending),
+                options do not fit, or the file cannot be written.
         """
         if format not in ("sglang", "trtllm"):
             for name, value in (("layers", layers), ("num_hidden_layers", num_hidden_layers)):

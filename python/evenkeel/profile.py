@@ -28,18 +28,19 @@ class Imbalance(NamedTuple):
 class RoutingProfile:
     """What a placement needs to know of a model's routing.
 
-    From a file, known by its content: a profile (safetensors, npz, JSON) or a routing trace (safetensors, npz, npy),
-    which is counted in bounded memory. Or from arrays:
+    From a file, known by its content: a profile (safetensors, npz, JSON); a routing trace (safetensors, npz, npy), which
+    is counted in bounded memory; or what other systems record: SGLang's expert distribution (.pt), TensorRT-LLM's
+    statistics, Megatron-LM's router traces, matrices of counts. Or from arrays:
 
         RoutingProfile("trace.safetensors")
         RoutingProfile(loads=loads, transitions=transitions)
 
     Args:
-        path: a file.
+        path: a file, or the folder that holds a recording in several.
         loads: `[L, E]` whole numbers, the assignments of each expert in each layer. numpy, torch or lists.
         transitions: `[L - 1, E, E]`: from expert a in layer l to b in l + 1, over all tokens, the number of pairs (an
             assignment to a, an assignment to b) of the same token. Without them a placement balances loads alone.
-        num_experts: E, for a trace that does not say it and whose highest expert may never be chosen.
+        num_experts: E, for a file that does not say it and whose highest expert may never be chosen.
 
     Raises:
         ParseError: the file is not one of these; says where and why.

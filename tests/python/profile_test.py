@@ -5,7 +5,7 @@ import pickle
 import unittest
 
 import numpy as np
-from support import TRACE, PackageTest
+from support import RECORDINGS, TRACE, PackageTest
 
 import evenkeel as ek
 
@@ -46,6 +46,16 @@ class Profile(PackageTest):
             for b in range(ids.shape[2]):
                 np.add.at(pairs, (ids[:, 0, a], ids[:, 1, b]), 1)
         np.testing.assert_array_equal(profile.transitions[0], pairs)
+
+    def test_reads_what_sglang_and_tensorrt_llm_record(self):
+        # The formulas are those of tests/io/data/make_recordings.py; layer 0 is dense.
+        step, layer, expert = np.mgrid[0:3, 1:4, 0:6]
+        counted = ((7 * step + 5 * layer + 3 * expert) % 11).sum(axis=0)
+        np.testing.assert_array_equal(ek.RoutingProfile(RECORDINGS / "sglang_stat.pt").loads, counted)
+        rank, iteration, layer, expert = np.mgrid[0:2, 100:102, 3:5, 0:5]
+        counted = (expert * 2 + iteration + 10 * layer + 100 * rank).sum(axis=(0, 1))
+        np.testing.assert_array_equal(ek.RoutingProfile(RECORDINGS / "trtllm_statistics").loads, counted)
+        self.assert_raises(ek.ParseError, "checkpoint.pt", ek.RoutingProfile, RECORDINGS / "checkpoint.pt")
 
     def test_is_the_same_after_every_format_of_file(self):
         loads, transitions = random_profile(3)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 TRACE = REPOSITORY / "data" / "tiny-moe" / "routing_step1563.npz"
+RECORDINGS = REPOSITORY / "tests" / "io" / "data"
 
 
 class PackageTest(unittest.TestCase):
