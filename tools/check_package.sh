@@ -27,7 +27,9 @@ command=$PWD/build/release/bin/evenkeel
 for test in tests/python/*_test.py; do
   EVENKEEL_COMMAND=$command "$python" "$test"
 done
-"$python" tests/docs/readme_snippets.py run-python README.md "$python"
+for page in README.md docs/python.md; do
+  "$python" tests/docs/readme_snippets.py run-python $page "$python"
+done
 "$python" -m mypy --strict --no-error-summary tests/python/typed_use.py
 "$python" -m mypy --no-error-summary -p evenkeel
 echo "check_package: the package installs, works and is typed"

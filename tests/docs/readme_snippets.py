@@ -93,10 +93,10 @@ def chosen(page_path, language):
 
 
 @contextmanager
-def scratch_folder(page_path):
-    """An empty folder, but for the data that the page's repository ships."""
+def scratch_folder():
+    """An empty folder, but for the data that the repository ships."""
     with tempfile.TemporaryDirectory() as scratch:
-        data = page_path.resolve().parent / "data"
+        data = Path(__file__).resolve().parents[2] / "data"
         if data.exists():
             Path(scratch, "data").symlink_to(data)
         yield scratch
@@ -104,7 +104,7 @@ def scratch_folder(page_path):
 
 def run(page_path, bin_folder):
     environment = os.environ | {"PATH": f"{bin_folder}:{os.environ['PATH']}"}
-    with scratch_folder(page_path) as scratch:
+    with scratch_folder() as scratch:
         for block in chosen(page_path, "sh"):
             done = subprocess.run(
                 ["bash", "-euo", "pipefail", "-c", block.text], cwd=scratch, env=environment, stdin=subprocess.DEVNULL
@@ -117,7 +117,7 @@ def run_python(page_path, python):
     source = ""
     for block in chosen(page_path, "python"):
         source += "\n" * (block.line - 1 - source.count("\n")) + block.text  # lines are the page's
-    with scratch_folder(page_path) as scratch:
+    with scratch_folder() as scratch:
         Path(scratch, page_path.name).write_text(source, encoding="utf-8")
         done = subprocess.run([python, page_path.name], cwd=scratch, stdin=subprocess.DEVNULL)
         if done.returncode != 0:
