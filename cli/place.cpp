@@ -29,6 +29,7 @@ struct Options {
   std::string from;
   std::string output;
   std::string moe_layers;
+  std::string as;
   std::int64_t ranks = 0;
   std::int64_t nodes = 1;
   std::int64_t redundant_experts = 0;
@@ -132,9 +133,12 @@ void run(const CLI::App& app, const Options& options) {
   require_sense(app, options);
   const Topology topology = topology_of(app, options);
   const PlacementFormatOptions format = format_options(app, options, topology.num_ranks());
+  if (is_given(app, "--output"))
+    require_placement_name(static_cast<PlacementFormat>(options.format), options.output);
   RoutingInput input = read_input(options.input, {.traffic = static_cast<TrafficModel>(options.traffic),
                                                   .num_ranks = topology.num_ranks(),
-                                                  .num_experts = static_cast<int>(options.num_experts)});
+                                                  .num_experts = static_cast<int>(options.num_experts),
+                                                  .as = options.as});
   PlaceOptions how = place_options(app, options, topology.num_ranks(), std::move(input.sources));
 
   bool interrupted = false;
@@ -174,6 +178,8 @@ void add_machine(CLI::App& app, Options& options) {
 void add_problem(CLI::App& app, Options& options) {
   add_whole(app, "--num-experts", options.num_experts, 1, max_trace_experts, "Instead of what a trace says")
       ->default_str("");
+  app.add_option("--as", options.as, "What a bare array of two dimensions is: counts, or trace")
+      ->type_name("KIND");
   add_whole(app, "--redundant-experts", options.redundant_experts, 0, 1 << 24,
             "Copies beyond one of each, a layer");
   add_whole(app, "--groups", options.groups, 1, 65536, "Expert groups, each of which stays in one node");
@@ -223,7 +229,7 @@ void add_output(CLI::App& app, Options& options) {
 Subcommand add_place(CLI::App& command) {
   auto options = std::make_shared<Options>();
   CLI::App* app = command.add_subcommand("place", "Choose a home for every expert from a routing profile");
-  app->add_option("PROFILE", options->input, "A profile, or a trace, which is profiled on the fly")
+  app->add_option("PROFILE", options->input, "A profile, trace, counts, or another system's recording")
       ->required()
       ->type_name("FILE");
   add_machine(*app, *options);

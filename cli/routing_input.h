@@ -1,4 +1,5 @@
-// Routing for `evenkeel place`: a profile, or a trace that is profiled on the fly.
+// Routing for `evenkeel place`: a profile, counts, another system's recording, or a trace that is profiled on
+// the fly.
 #pragma once
 
 #include <string>
@@ -8,7 +9,7 @@
 namespace evenkeel::cli {
 
 struct RoutingInput {
-  std::string what;  // "profile" or "trace", for people
+  std::string what;  // "profile", "trace", "recording"..., for people
   RoutingProfile profile;
   SourceCounts sources = {};  // of a trace, where tokens' ranks were asked for
 };
@@ -17,9 +18,10 @@ struct InputNeeds {
   TrafficModel traffic = TrafficModel::layer_to_layer;
   int num_ranks = 1;
   int num_experts = 0;  // instead of what a trace says; 0: as it says
+  std::string as = {};  // of a bare array of two dimensions: "counts" or "trace"
 };
 
-// Recognised by content. Throws ParseError; InvalidArgument for num_experts beside a profile.
+// Recognised by content. Throws ParseError; InvalidArgument for another num_experts than counts have.
 RoutingInput read_input(const std::string& path, const InputNeeds& needs);
 
 }  // namespace evenkeel::cli

@@ -86,7 +86,7 @@ Placement read_vllm_ascend_placement(const ByteSource& source, const PlacementFo
     keys.push_back(fmt::format("layer_list[{}]", i));
     rows.push_back(row_of(layers[i], file, keys.back(), num_ranks));
   }
-  if (options.num_ranks && rows.size() > 0 && *options.num_ranks != num_ranks)
+  if (options.num_ranks && !rows.empty() && *options.num_ranks != num_ranks)
     throw InvalidArgument("ranks",
                           fmt::format("{}, but {} has {} devices", *options.num_ranks, file, num_ranks),
                           fmt::format("{}, or leave it out", num_ranks));

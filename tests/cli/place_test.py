@@ -256,14 +256,30 @@ class Place(CommandTest):
         self.assertEqual(len(self.homes("p.json", 8)), 6)
 
     def test_formats_of_servers_are_written_and_what_they_cannot_say_is_refused(self):
+        place = ["place", "profile.json", "--ranks", 4]
         for form in ["sglang", "vllm", "vllm-ascend", "trtllm"]:
             with self.subTest(format=form):
-                self.json("place", "profile.json", "--ranks", 4, "--redundant-experts", 4, "--format", form, "-o", "p")
-                self.assertGreater((self.folder / "p").stat().st_size, 0)
-        (self.folder / "p").unlink()
-        words = ["place", "profile.json", "--ranks", 4, "--sizes", "free", "--format", "sglang", "-o", "p"]
-        self.assert_refused(words, 4, "Unsupported")
-        self.assertFalse((self.folder / "p").exists())
+                self.json(*place, "--redundant-experts", 4, "--format", form, "-o", "p.json")
+                self.assertGreater((self.folder / "p.json").stat().st_size, 0)
+        (self.folder / "p.json").unlink()
+        self.assert_refused([*place, "--sizes", "free", "--format", "sglang", "-o", "p.json"], 4, "Unsupported")
+        self.assert_refused([*place, "--format", "sglang", "-o", "p"], 4, "InvalidArgument", "p: ", ".json")
+        self.assertFalse((self.folder / "p.json").exists())
+
+    def test_counts_and_recordings_of_other_systems_are_placed(self):
+        recordings = REPOSITORY / "tests" / "io" / "data"
+        traffic = ["--traffic", "dispatch-combine"]  # most record no transitions
+        for name, layers, experts in [
+            ("sglang_stat.pt", 3, 6),
+            ("sglang_per_token.pt", 3, 6),
+            ("trtllm_statistics", 2, 5),
+        ]:
+            with self.subTest(recording=name):
+                result = self.json("place", recordings / name, "--ranks", 1, *traffic, "-o", "r.json")
+                self.assertEqual((result["num_layers"], result["num_experts"]), (layers, experts))
+        (self.folder / "counts.csv").write_text("5,1,1,5\n2,2,9,9\n", encoding="utf-8")
+        result = self.json("place", "counts.csv", "--ranks", 2, *traffic, "-o", "c.json")
+        self.assertEqual(result["num_layers"], 2)
 
 
 if __name__ == "__main__":
