@@ -20,7 +20,7 @@ Interrupt::Interrupt() {
   interrupted = 0;
   struct sigaction action = {};
   action.sa_handler = note_interrupt;
-  action.sa_flags = SA_RESETHAND;  // the second one kills
+  action.sa_flags = static_cast<int>(SA_RESETHAND);  // the second one kills
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, &before_);
   watch_ = std::jthread([this](const std::stop_token& done) {
