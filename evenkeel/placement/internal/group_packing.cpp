@@ -23,12 +23,14 @@ void GroupPacking::solve(std::span<const FixedLoad> group_loads, std::span<const
   held_.assign(nodes.size(), 0);
   node_of_.assign(group_loads.size(), -1);
   best_node_of_.assign(group_loads.size(), -1);
-  empty_nodes_ =
-      static_cast<int>(std::ranges::count_if(nodes, [](const Node& n) { return n.most_groups > 0; }));
+  missing_ = 0;
+  for (const Node& node : nodes)
+    if (node.most_groups > 0) missing_ += node.fewest_groups;
   keep_order();
   by_load_.resize(group_loads.size() * nodes.size());
   nodes_alike_ = std::ranges::all_of(nodes, [&](const Node& n) {
-    return n.num_ranks == nodes[0].num_ranks && n.most_groups == nodes[0].most_groups;
+    return n.num_ranks == nodes[0].num_ranks && n.fewest_groups == nodes[0].fewest_groups &&
+           n.most_groups == nodes[0].most_groups;
   });
   judge_ = nullptr;
   best_ = std::numeric_limits<double>::infinity();
@@ -37,7 +39,7 @@ void GroupPacking::solve(std::span<const FixedLoad> group_loads, std::span<const
   descend(0);
   if (best_node_of_[0] < 0)
     throw Infeasible(
-        fmt::format("{} groups of experts do not fill {} nodes, each with a group or more and no more "
+        fmt::format("{} groups of experts do not fill {} nodes, each with enough for its ranks and no more "
                     "than its slots hold",
                     group_loads.size(), nodes.size()));
   if (steps_left_ > 0) bound_ = best_;
@@ -93,7 +95,7 @@ double GroupPacking::lowest_conceivable() const {
 }
 
 bool GroupPacking::rest_fits(std::size_t depth) const {
-  if (order_.size() - depth < static_cast<std::size_t>(empty_nodes_)) return false;
+  if (order_.size() - depth < static_cast<std::size_t>(missing_)) return false;
   std::int64_t room = 0;
   double slack = 0;
   for (std::size_t n = 0; n < nodes_.size(); ++n) {
@@ -124,20 +126,20 @@ void GroupPacking::descend(std::size_t depth) {
     if (t > 0 && alike(static_cast<std::size_t>(tries[t - 1]), n)) continue;
     node_of_[group] = tries[t];
     load_[n] += group_loads_[group];
-    empty_nodes_ -= held_[n]++ == 0;
+    missing_ -= held_[n]++ < nodes_[n].fewest_groups;
     descend(depth + 1);
-    empty_nodes_ += --held_[n] == 0;
+    missing_ += --held_[n] < nodes_[n].fewest_groups;
     load_[n] -= group_loads_[group];
   }
 }
 
 bool GroupPacking::alike(std::size_t a, std::size_t b) const {
   return load_[a] == load_[b] && held_[a] == held_[b] && nodes_[a].num_ranks == nodes_[b].num_ranks &&
-         nodes_[a].most_groups == nodes_[b].most_groups;
+         nodes_[a].fewest_groups == nodes_[b].fewest_groups && nodes_[a].most_groups == nodes_[b].most_groups;
 }
 
 void GroupPacking::arrive() {
-  if (empty_nodes_ > 0) return;
+  if (missing_ > 0) return;
   number_nodes();
   if (judge_ != nullptr) {
     best_ = --visits_left_ > 0 ? (*judge_)(numbered_) : 0;

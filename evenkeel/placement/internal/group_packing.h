@@ -23,10 +23,12 @@ class GroupPacking {
  public:
   struct Node {
     std::int32_t num_ranks = 0;
-    std::int32_t most_groups = 0;  // for whose experts it has slots
+    std::int32_t fewest_groups = 1;  // with which a rank need not hold an expert twice
+    std::int32_t most_groups = 0;    // for whose experts it has slots
   };
 
-  // Every node that has slots gets a group or more. Throws Infeasible where that, or room for all, cannot be.
+  // Every node that has slots gets its fewest groups or more. Throws Infeasible where that, or room for all,
+  // cannot be.
   void solve(std::span<const FixedLoad> group_loads, std::span<const Node> nodes);
 
   // After solve(): shows every packing (one of those that are alike) whose nodes are all below `limit` per
@@ -71,7 +73,7 @@ class GroupPacking {
   bool nodes_alike_ = false;
   std::int64_t steps_left_ = 0;
   int visits_left_ = 0;
-  int empty_nodes_ = 0;  // that must have a group
+  std::int32_t missing_ = 0;  // groups that nodes must still get
   double best_ = 0;
   double bound_ = 0;
 };

@@ -60,6 +60,21 @@ void LayerReplicas::lay_out_nodes(const ReplicaProblem& problem) {
     group_nodes_.push_back({.num_ranks = static_cast<std::int32_t>(node.num_ranks),
                             .most_groups = static_cast<std::int32_t>(node.num_slots / group_size_)});
   }
+  if (!problem.repeats) ask_for_distinct_experts();
+}
+
+// A node needs as many experts as its fullest rank has slots, or that rank holds one twice. Where the groups
+// are too few for that on every node, nothing is asked.
+void LayerReplicas::ask_for_distinct_experts() {
+  std::vector<std::int32_t> fewest;
+  for (std::size_t n = 0; n < nodes_.size(); ++n) {
+    const auto rooms = std::span(rooms_).subspan(nodes_[n].first_rank, nodes_[n].num_ranks);
+    const auto fullest = static_cast<std::size_t>(*std::ranges::max_element(rooms));
+    const auto groups = static_cast<std::int32_t>((fullest + group_size_ - 1) / group_size_);
+    fewest.push_back(std::clamp(groups, 1, std::max(group_nodes_[n].most_groups, 1)));
+  }
+  if (std::reduce(fewest.begin(), fewest.end()) > static_cast<std::int32_t>(num_groups_)) return;
+  for (std::size_t n = 0; n < nodes_.size(); ++n) group_nodes_[n].fewest_groups = fewest[n];
 }
 
 LayerQuality LayerReplicas::solve(std::span<const double> loads, double total,

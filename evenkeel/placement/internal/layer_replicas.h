@@ -41,6 +41,7 @@ class LayerReplicas {
   };
 
   void lay_out_nodes(const ReplicaProblem& problem);
+  void ask_for_distinct_experts();
   FixedLoad solve_flat(std::span<std::int32_t> expert_in_slot);
   FixedLoad solve_groups(std::span<std::int32_t> expert_in_slot);
   // All nodes, the most loaded first, each only as far as it would be the heaviest.
