@@ -32,7 +32,7 @@ class SubsetProgram {
 
   // False: it had to end.
   bool run() {
-    best_.assign(1, std::vector<double>(deviation_.size(), infinity_));
+    best_.assign(1, std::vector<double>(deviation_.size(), kInfinity));
     best_[0][0] = 0;
     for (int clusters = 1; clusters <= rule_.num_ranks; ++clusters)
       if (!add_cluster(clusters)) return false;
@@ -58,7 +58,7 @@ class SubsetProgram {
 
  private:
   bool add_cluster(int clusters) {
-    best_.emplace_back(deviation_.size(), infinity_);
+    best_.emplace_back(deviation_.size(), kInfinity);
     const auto k = static_cast<std::size_t>(clusters);
     const auto least = std::accumulate(rule_.least.begin(), rule_.least.begin() + clusters, 0);
     const auto most = std::accumulate(rule_.most.begin(), rule_.most.begin() + clusters, 0);
@@ -67,7 +67,7 @@ class SubsetProgram {
       if ((s & 0xfff) == 0 && monitor_.must_end()) return false;
       const int size = std::popcount(s);
       if (size < least || size > most) continue;
-      double lowest = infinity_;
+      double lowest = kInfinity;
       for_choices(clusters, s, [&](Subset choice) { lowest = std::min(lowest, value(clusters, s, choice)); });
       best_[k][s] = lowest;
     }
@@ -93,7 +93,7 @@ class SubsetProgram {
     }
   }
 
-  static constexpr double infinity_ = std::numeric_limits<double>::infinity();
+  static constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const SizeRule& rule_;
   const Monitor& monitor_;
   Subset all_;
