@@ -5,6 +5,7 @@
 #include "evenkeel/balance/planner.h"
 #include "evenkeel/placement/quality.h"
 #include "evenkeel/placement/traffic.h"
+#include "evenkeel/plan/counts.h"
 
 namespace evenkeel::study {
 
@@ -15,15 +16,25 @@ struct Spill {
   double transfers = 0;
 };
 
+Counts counts_of(const SourceCounts& sources, LayerId layer) {
+  Counts counts(sources.num_ranks, sources.num_experts);
+  std::size_t at = 0;
+  for (RankId rank : indices<RankId>(sources.num_ranks))
+    for (ExpertId expert : indices<ExpertId>(sources.num_experts))
+      counts.rows()[at++] = static_cast<std::int64_t>(sources.at(layer, rank, expert));
+  counts.sum_loads();
+  return counts;
+}
+
 // What `level` moves to bring every rank to the mean, always planning.
-Spill spill_of(const Recording& part, const Placement& placement) {
+Spill spill_of(const SourceCounts& sources, const Placement& placement) {
   const auto planner = make_planner(
       {.kind = PlannerOptions::Kind::level, .min_segment = 64, .imbalance_threshold_thousandths = 0});
   Spill mean;
   StepPlan plan;
-  for (LayerId layer : indices<LayerId>(part.num_layers)) {
+  for (LayerId layer : indices<LayerId>(sources.num_layers)) {
     const LayerPlacement& homes = placement.layer(layer.value());
-    const Counts counts = counts_of(part, layer, homes.num_ranks());
+    const Counts counts = counts_of(sources, layer);
     planner->plan(counts, homes, plan);
     std::int64_t away = 0;
     for (ExpertId expert : indices<ExpertId>(homes.num_experts()))
@@ -32,22 +43,22 @@ Spill spill_of(const Recording& part, const Placement& placement) {
     mean.share += static_cast<double>(away) / static_cast<double>(std::max<std::int64_t>(counts.total(), 1));
     mean.transfers += static_cast<double>(plan.transfers().size());
   }
-  return {mean.share / part.num_layers, mean.transfers / part.num_layers};
+  return {mean.share / sources.num_layers, mean.transfers / sources.num_layers};
 }
 
 Verdict judge_one(const Recording& part, const Placement& placement, const Setting& setting) {
   MemoryTrace trace = part.trace();
   const RoutingProfile profile = profile_trace(trace);
+  const SourceCounts none;
   const bool dispatches = setting.traffic == TrafficModel::dispatch_combine;
-  const SourceCounts sources =
-      dispatches ? source_counts(trace, setting.topology.num_ranks()) : SourceCounts{};
+  const SourceCounts sources = source_counts(trace, setting.topology.num_ranks());
   const PlacementProblem problem{.profile = profile,
                                  .topology = setting.topology,
                                  .traffic = setting.traffic,
-                                 .sources = sources,
+                                 .sources = dispatches ? sources : none,
                                  .cost = setting.cost};
   const PlacementQuality quality = placement_quality(problem, placement);
-  const Spill spill = spill_of(part, placement);
+  const Spill spill = spill_of(sources, placement);
   return {.max_over_mean = quality.max_over_mean_mean,
           .worst_layer = quality.max_over_mean_worst,
           .crossing = quality.crossing / quality.total,

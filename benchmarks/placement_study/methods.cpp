@@ -50,16 +50,6 @@ RankAssignment identity(int num_layers, int num_ranks) {
   return ranks;
 }
 
-Placement jointly(const PlacementProblem& problem) {
-  std::vector<LayerPlacement> layers;
-  for (const std::vector<int>& ranks : place_jointly_fast(problem).rank_of_expert) {
-    std::vector<std::vector<int>> homes;
-    for (int rank : ranks) homes.push_back({rank});
-    layers.emplace_back(homes, problem.topology.num_ranks());
-  }
-  return Placement(std::move(layers));
-}
-
 }  // namespace
 
 std::vector<Method> all_methods(const Recording& recording, const Setting& setting) {
@@ -73,7 +63,7 @@ std::vector<Method> all_methods(const Recording& recording, const Setting& setti
       {"EPLB-style, a copy a rank", balanced_by_load(seen.profile, ranks, ranks)},
       {"ILP 1 only", placement_of(clusters, identity(recording.num_layers, ranks), ranks)},
       {"ILP 1 + 2", placement_of(clusters, assign_ranks_fast(problem, clusters), ranks)},
-      {"joint", jointly(problem)},
+      {"joint", placement_of(place_jointly_fast(problem), ranks)},
   };
 }
 

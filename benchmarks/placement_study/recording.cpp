@@ -105,23 +105,4 @@ std::vector<Recording> windows(const Recording& recording, std::int64_t tokens) 
   return all;
 }
 
-Counts counts_of(const Recording& recording, LayerId layer, int num_ranks) {
-  Counts counts(num_ranks, recording.num_experts);
-  const auto k = static_cast<std::size_t>(recording.top_k);
-  for (int s = 0; s < recording.num_sequences(); ++s) {
-    const auto row = counts.rows().subspan(
-        static_cast<std::size_t>(s % num_ranks) * static_cast<std::size_t>(recording.num_experts),
-        static_cast<std::size_t>(recording.num_experts));
-    for (std::int64_t t = recording.sequence_offsets[static_cast<std::size_t>(s)];
-         t < recording.sequence_offsets[static_cast<std::size_t>(s) + 1]; ++t) {
-      const std::size_t at = static_cast<std::size_t>(t) * ids_per_token(recording) + layer.offset() * k;
-      for (std::size_t i = 0; i < k; ++i)
-        if (const std::int32_t id = recording.ids[at + i]; id != no_expert)
-          ++row[static_cast<std::size_t>(id)];
-    }
-  }
-  counts.sum_loads();
-  return counts;
-}
-
 }  // namespace evenkeel::study

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "evenkeel/plan/counts.h"
 #include "evenkeel/routing/trace.h"
 
 namespace evenkeel::study {
@@ -35,7 +34,5 @@ Recording first_tokens(const Recording& recording, std::int64_t tokens);
 // Consecutive windows of `tokens`; what is left at the end is left out. Sequences are cut where a window
 // ends.
 std::vector<Recording> windows(const Recording& recording, std::int64_t tokens);
-// counts[rank][expert] of one layer, sequence i at home on rank i mod P.
-Counts counts_of(const Recording& recording, LayerId layer, int num_ranks);
 
 }  // namespace evenkeel::study

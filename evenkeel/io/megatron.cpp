@@ -10,6 +10,7 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/json_lines.h"
+#include "evenkeel/io/internal/limits.h"
 #include "evenkeel/io/internal/moe_layers.h"
 
 namespace evenkeel {
@@ -17,8 +18,6 @@ namespace evenkeel {
 namespace {
 
 using internal::Json;
-
-constexpr int max_layers = 65536;
 
 struct Record {
   std::int64_t rank = 0;
@@ -51,7 +50,7 @@ Record record_of(const Json& json, const std::string& file) {
   constexpr std::int64_t any = std::int64_t{1} << 62;
   Record record{.rank = number("rank", any),
                 .step = number("step", any),
-                .layer = static_cast<int>(number("layer", max_layers - 1)),
+                .layer = static_cast<int>(number("layer", internal::max_layers - 1)),
                 .num_tokens = number("num_tokens", any),
                 .top_k = static_cast<int>(number("topk", max_trace_assignments_per_token)),
                 .ids = {}};

@@ -10,6 +10,7 @@
 #include "evenkeel/io/array_file.h"
 #include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/internal/json.h"
+#include "evenkeel/io/internal/limits.h"
 
 namespace evenkeel {
 
@@ -18,9 +19,6 @@ namespace {
 using internal::Json;
 
 constexpr std::string_view placement_format = "evenkeel.placement.v1";
-constexpr std::int64_t max_layers = 65536;
-constexpr std::int64_t max_experts = 65536;
-constexpr std::int64_t max_ranks = 65536;
 
 // What the file says before its layers.
 struct Shape {
@@ -114,9 +112,9 @@ Shape read_shape(const Json& json, const std::string& file) {
     return internal::small_integer(internal::member(json, key, file), 1, most, file, key);
   };
   Shape shape{.file = file,
-              .num_layers = number("num_layers", max_layers),
-              .num_experts = number("num_experts", max_experts),
-              .num_ranks = number("num_ranks", max_ranks)};
+              .num_layers = number("num_layers", internal::max_layers),
+              .num_experts = number("num_experts", internal::max_experts),
+              .num_ranks = number("num_ranks", internal::max_ranks)};
   const Json& layers = internal::member(json, "physical_to_logical", file);
   if (!layers.is_array() || layers.size() != static_cast<std::size_t>(shape.num_layers))
     throw ParseError(file, "physical_to_logical",

@@ -8,6 +8,7 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/content.h"
+#include "evenkeel/io/internal/limits.h"
 #include "evenkeel/io/sglang.h"
 #include "evenkeel/io/trtllm.h"
 #include "evenkeel/io/vllm.h"
@@ -20,12 +21,12 @@ namespace {
 using enum PlacementFormat;
 
 constexpr std::array all_formats = {evenkeel, sglang, vllm, vllm_ascend, trtllm};
-constexpr int most_layers = 65536;
 
 int layer_number(const std::string& option, std::string_view text) {
   int number = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number < 0 || number >= most_layers)
+  if (error != std::errc() || end != text.data() + text.size() || number < 0 ||
+      number >= internal::max_layers)
     throw InvalidArgument(option, fmt::format("'{}' is not a layer", text),
                           "numbers and ranges, as in 3-60 or 0,2,4-6");
   return number;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/limits.h"
 #include "evenkeel/io/internal/moe_layers.h"
 #include "evenkeel/io/internal/shape.h"
 #include "evenkeel/io/internal/torch_file.h"
@@ -103,7 +104,8 @@ RoutingFile routing_of_records(TorchFile& file, Pickle::Id records) {
   if (pickle.kind(records) != Pickle::Kind::list || pickle.items(records).empty())
     throw ParseError(file.name(), "records", "is not a list of forward passes");
   const PhysicalMap map = read_map(file);
-  if (map.layers > 65536) throw ParseError(file.name(), map_key, "has more than 65536 layers");
+  if (map.layers > internal::max_layers)
+    throw ParseError(file.name(), map_key, fmt::format("has more than {} layers", internal::max_layers));
   internal::TokenIds tokens;
   for (int layer = 0; layer < map.layers; ++layer) tokens.layers.push_back(layer);
   // As large as the map has distinct experts, which may be far more than it has numbers.

@@ -71,22 +71,15 @@ class Solve {
     solved.proven_optimal = clusters.proven_optimal && ranks.proven_optimal;
     if (clusters.sizes_chosen_together)
       solved.notes.emplace_back(
-          "the best sizes of each layer alone would leave ranks unequal totals (Eq. 13): sizes of all layers "
-          "were "
-          "chosen together");
+          "the best sizes of each layer alone would leave ranks unequal totals (Eq. 13): sizes of all "
+          "layers were chosen together");
     return solved;
   }
 
   Solved jointly() const {
     JointSolution joint = place_jointly_fast(problem_, limits(exact() ? 2 : 1));
     if (exact()) joint = place_jointly_exact(problem_, joint, limits());
-    std::vector<LayerPlacement> layers;
-    for (const std::vector<int>& rank_of_expert : joint.rank_of_expert) {
-      std::vector<std::vector<int>> homes;
-      for (int rank : rank_of_expert) homes.push_back({rank});
-      layers.emplace_back(homes, problem_.topology.num_ranks());
-    }
-    Solved solved{.placement = Placement(std::move(layers))};
+    Solved solved{.placement = placement_of(joint, problem_.topology.num_ranks())};
     add(solved, "joint_ms", joint_objective_ms(problem_, solved.placement), joint.bound_ms,
         "all placements with these sizes");
     solved.proven_optimal = joint.proven_optimal;

@@ -100,7 +100,8 @@ struct SolveLimits {
   std::function<void(double objective, double bound, double seconds)> progress = {};  // may be called often
 };
 
-// The homes that a clustering and its rank assignment say.
+// The homes that a solution says.
 Placement placement_of(const Clustering& clustering, const RankAssignment& ranks, int num_ranks);
+Placement placement_of(const JointSolution& solution, int num_ranks);
 
 }  // namespace evenkeel

@@ -1,17 +1,14 @@
 // Placement with redundant experts: which experts get copies, and on which ranks all copies live.
 //
 // Problem     fill the slots of all ranks, each expert at least once, so that the heaviest rank is lightest;
-// the
-//             load of an expert is split evenly over its copies. Flat: any slot. Grouped: the experts of a
-//             group, copies included, stay on one node.
+//             the load of an expert is split evenly over its copies. Flat: any slot. Grouped: the experts of
+//             a group, copies included, stay on one node.
 // Method      groups to nodes by branch and bound; in each node copies to whichever expert has the largest,
-// then
-//             largest first onto ranks, then exchanges of one copy for one and of two for two; where little
-//             is to be placed, every way.
+//             then largest first onto ranks, then exchanges of one copy for one and of two for two; where
+//             little is to be placed, every way.
 // Cost        a layer: E log E + S log P + exchanges; measured in docs/placement.md#redundant-experts.
 // Guarantee   `bound`: no placement of the same kind (flat or grouped, same slots) has a lower max/mean. The
-// same
-//             input gives the same placement on every machine.
+//             result depends on the input alone.
 #pragma once
 
 #include <cstdint>

@@ -5,12 +5,11 @@
 #include <numeric>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/limits.h"
 
 namespace evenkeel::internal {
 
 namespace {
-
-constexpr int max_layers = 65536;
 
 void require_ascending(const std::vector<int>& layers) {
   int before = -1;

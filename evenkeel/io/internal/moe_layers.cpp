@@ -8,13 +8,12 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/json.h"
+#include "evenkeel/io/internal/limits.h"
 #include "evenkeel/io/internal/shape.h"
 
 namespace evenkeel::internal {
 
 namespace {
-
-constexpr std::int64_t max_layers = 65536;
 
 void require_shape(const IntArray& counts, const std::string& file, const std::string& key) {
   const std::size_t dimensions = counts.shape.size();

@@ -7,12 +7,11 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/limits.h"
 
 namespace evenkeel::internal {
 
 namespace {
-
-constexpr std::int64_t max_experts = 65536;
 
 PhysicalRow row_of(const LayerPlacement& layer, int index, std::string_view format) {
   PhysicalRow row;
@@ -34,7 +33,7 @@ int experts_in(const std::vector<PhysicalRow>& rows, const std::vector<std::stri
   std::int64_t largest = -1;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     for (std::int64_t expert : rows[i]) {
-      const std::int64_t most = shape.num_experts.value_or(static_cast<int>(max_experts)) - 1;
+      const std::int64_t most = shape.num_experts.value_or(max_experts) - 1;
       if (expert < 0 || expert > most)
         throw ParseError(shape.file, keys[i], fmt::format("expert {} is outside 0..{}", expert, most));
       largest = std::max(largest, expert);

@@ -1,13 +1,11 @@
 // Predicted milliseconds that no homes undercut.
 //
 // Compute     In each layer the loads over the speeds of all ranks, or the heaviest expert with as many of
-// the
-//             lightest as its rank must have, on the fastest rank.
+//             the lightest as its rank must have, on the fastest rank.
 // Traffic     What leaves ranks is at least all that is sent but, for each sending expert, its k largest
-// flows,
-//             k the most experts of a rank (or, for each receiving one, the same; under dispatch_combine, but
-//             the flow from one source). Spread over all pairs by bandwidth it takes some time; and the
-//             slowest latency always counts.
+//             flows, k the most experts of a rank (or, for each receiving one, the same; under
+//             dispatch_combine, but the flow from one source). Spread over all pairs by bandwidth it takes
+//             some time; and the slowest latency always counts.
 // Guarantee   The sum bounds the joint objective for every choice of sizes that the rule allows.
 #pragma once
 

@@ -2,10 +2,9 @@
 // is low and all moves together are within the budget.
 //
 // Method      along the lower convex hulls of the layers' offers, the steepest segment first; then, with what
-// is
-//             left, single offers by the most they gain.
+//             is left, single offers by the most they gain.
 // Guarantee   within the budget; the sum is the least there is for the number of moves spent on whole
-// segments.
+//             segments.
 #pragma once
 
 #include <cstddef>

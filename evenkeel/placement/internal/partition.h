@@ -5,11 +5,10 @@
 //             least least[c] and at most most[c] experts.
 // Deviation   sum over clusters of |P load - total|, P times Eq. 1: an integer, so that optimality is exact.
 // Bound       The larger of two. Integrality: with all loads multiples of g and total = g (q P + r), r
-// clusters
-//             at q + 1 and P - r at q deviate 2 g r (P - r), and nobody deviates less. Large experts: the u
-//             clusters that hold the j largest experts hold at least (least sizes of u clusters) - j others,
-//             which weigh no less than as many of the smallest; what that has above u means is deviation, and
-//             as much again is missing elsewhere. The best u for each j, the worst j.
+//             clusters at q + 1 and P - r at q deviate 2 g r (P - r), and nobody deviates less. Large
+//             experts: the u clusters that hold the j largest experts hold at least (least sizes of u
+//             clusters) - j others, which weigh no less than as many of the smallest; what that has above u
+//             means is deviation, and as much again is missing elsewhere. The best u for each j, the worst j.
 #pragma once
 
 #include <cstdint>

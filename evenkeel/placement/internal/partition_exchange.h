@@ -2,16 +2,14 @@
 //
 // Problem     PartitionTask.
 // Method      Experts by decreasing load, each to the lightest cluster that may take it. Then, for two
-// clusters
-//             of unlike load, the exchange of at most two experts against at most two (one against none where
-//             sizes allow) that leaves their loads most alike, until no two clusters gain from one.
-//             Two clusters that are both below the mean are left, as exchanges between them change neither
-//             Eq. 1 nor the largest load; above 64 experts, so are two that differ by less than 1/50,000 of
-//             the mean.
+//             clusters of unlike load, the exchange of at most two experts against at most two (one against
+//             none where sizes allow) that leaves their loads most alike, until no two clusters gain from
+//             one. Two clusters that are both below the mean are left, as exchanges between them change
+//             neither Eq. 1 nor the largest load; above 64 experts, so are two that differ by less than
+//             1/50,000 of the mean.
 // Cost        Per pair of clusters of k experts O(k), and O(k^2) once only exchanges of two are left.
 // Guarantee   Sizes hold. An exchange narrows the distance of two loads whose sum stays, so no exchange
-// raises
-//             Eq. 1 or the larger load.
+//             raises Eq. 1 or the larger load.
 #pragma once
 
 #include "evenkeel/placement/internal/partition.h"

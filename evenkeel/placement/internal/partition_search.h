@@ -2,13 +2,13 @@
 //
 // Problem     PartitionTask of at most 16 experts.
 // Method      The clusters are halved: every subset of the experts that can be the load of one half, judged
-// by
-//             how far the halves are from their means (the clusters inside deviate at least as much
+//             by how far the halves are from their means (the clusters inside deviate at least as much
 //             together), then each half the same way, down to single clusters. An odd number of clusters
 //             splits off the one that holds the first expert.
 // Cost        At most the steps given; a step looks at one subset. 16 experts, 4 clusters: a million or
-// fewer. Guarantee   Where it finishes, nothing better exists. Source      The idea of halving with bounds is
-// that of sequential number partitioning.
+//             fewer.
+// Guarantee   Where it finishes, nothing better exists.
+// Source      The idea of halving with bounds is that of sequential number partitioning.
 #pragma once
 
 #include <cstdint>

@@ -1,13 +1,11 @@
 // What no assignment of ranks to given clusters undercuts, exchange by exchange.
 //
 // Worst pair  Every row and every column of an exchange has at most one pair on a rank of its own, so the
-// second
-//             largest of each crosses, at best on the fastest link. And clusters joined by traffic above t x
-//             the fastest link between nodes share a node; where more are joined than a node has ranks, some
-//             such traffic crosses nodes.
+//             second largest of each crosses, at best on the fastest link. And clusters joined by traffic
+//             above t x the fastest link between nodes share a node; where more are joined than a node has
+//             ranks, some such traffic crosses nodes.
 // Total       What stays on a rank is at most the best matching of senders to receivers; what stays in a node
-// at
-//             most the m largest of each row, or of each column, for nodes of up to m ranks.
+//             at most the m largest of each row, or of each column, for nodes of up to m ranks.
 // Guarantee   A bound of each exchange alone; the sum over exchanges is one of Eq. 8.
 #pragma once
 

@@ -2,15 +2,14 @@
 // slots of each rank are given, and each is filled.
 //
 // Method      largest first onto the lightest rank with room, never beside a copy of the same expert where
-//             that can be avoided; then exchanges of one copy of the heaviest rank for one of another.
-//             The copies stay listed by load, so the partners of a useful exchange stand beside the copy
-//             that leaves, and are found by walking the list until the difference is too large. On request
-//             two copies for two.
+//             that can be avoided; then exchanges of one copy of the heaviest rank for one of another. The
+//             copies stay listed by load, so the partners of a useful exchange stand beside the copy that
+//             leaves, and are found by walking the list until the difference is too large. On request two
+//             copies for two.
 // Cost        S log P to fill; an exchange walks the few copies whose load is within the spread of the ranks;
 //             of pairs, P (S / P)^2 log(S / P).
 // Guarantee   every slot filled; with `distinct`, experts on distinct ranks, if ranks differ by a slot at
-// most
-//             (else where exchanges find a way); no exchange makes the heavier of its two ranks heavier.
+//             most (else where exchanges find a way); no exchange makes the heavier of its two ranks heavier.
 #pragma once
 
 #include <cstdint>

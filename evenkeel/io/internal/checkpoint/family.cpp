@@ -10,13 +10,11 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/json.h"
+#include "evenkeel/io/internal/limits.h"
 
 namespace evenkeel::internal {
 
 namespace {
-
-constexpr std::int64_t max_experts = 65536;
-constexpr std::int64_t max_layers = 65536;
 
 // "MixtralForCausalLM" and the model without its head, "MixtralModel".
 bool is_architecture(const Family& family, std::string_view name) {

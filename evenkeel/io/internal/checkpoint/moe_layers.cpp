@@ -10,13 +10,12 @@
 #include <string_view>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/limits.h"
 #include "evenkeel/io/internal/shape.h"
 
 namespace evenkeel::internal {
 
 namespace {
-
-constexpr int max_layers = 65536;
 
 // The word before the next dot, which both are taken off `rest`.
 std::string_view take_word(std::string_view& rest) {
