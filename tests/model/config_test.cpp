@@ -1,0 +1,155 @@
+// What a config says and what it may not say: each refusal names the key.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/model_config.h"
+#include "tests/io/support.h"
+
+namespace evenkeel {
+namespace {
+
+using Json = nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+
+Json config(const std::string& name) {
+  return Json::parse(read_text(repository_file("tests/data/configs/" + name + ".json")));
+}
+
+ModelDescription read(const Json& json) {
+  return read_model_description(source_of(json.dump()));
+}
+
+template <class Matcher>
+void expect_refused(const Json& json, const std::string& where, const Matcher& message) {
+  try {
+    read(json);
+    FAIL() << "was read: " << where;
+  } catch (const ParseError& error) {
+    EXPECT_THAT(error.what(), message);
+    EXPECT_EQ(std::get<std::string>(error.data()[1].value), where) << error.what();
+  }
+}
+
+TEST(ModelConfig, KeysThatAFamilyNeedsAreNamedWhenTheyAreMissing) {
+  const std::vector<std::pair<std::string, std::vector<std::string>>> needed = {
+      {"mixtral-8x7b", {"intermediate_size", "num_key_value_heads", "num_local_experts"}},
+      {"qwen3-30b-a3b", {"moe_intermediate_size", "num_experts", "num_key_value_heads"}},
+      {"olmoe-1b-7b", {"intermediate_size", "num_experts"}},
+      {"deepseek-v3",
+       {"moe_intermediate_size", "n_routed_experts", "first_k_dense_replace", "q_lora_rank", "kv_lora_rank",
+        "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "intermediate_size"}},
+      {"gpt-oss-20b", {"num_local_experts", "intermediate_size"}}};
+  for (const auto& [name, keys] : needed) {
+    std::vector<std::string> all = keys;
+    for (const char* key : {"model_type", "num_hidden_layers", "hidden_size", "vocab_size",
+                            "num_attention_heads", "num_experts_per_tok"})
+      all.emplace_back(key);
+    for (const std::string& key : all) {
+      Json json = config(name);
+      json.erase(key);
+      expect_refused(json, key, HasSubstr(key + ": is missing"));
+    }
+  }
+}
+
+TEST(ModelConfig, NumbersThatNoModelHasAreRefused) {
+  const std::vector<std::pair<std::string, Json>> wrong = {
+      {"hidden_size", 0},       {"hidden_size", "4096"},      {"num_hidden_layers", -1},
+      {"vocab_size", 1.5},      {"num_experts_per_tok", 129}, {"num_experts", 0},
+      {"head_dim", 1 << 30},    {"decoder_sparse_step", 0},   {"mlp_only_layers", {48}},
+      {"mlp_only_layers", {-1}}};
+  for (const auto& [key, value] : wrong) {
+    Json json = config("qwen3-30b-a3b");
+    json[key] = value;
+    expect_refused(json, key == "mlp_only_layers" ? key : key, HasSubstr(key + ": "));
+  }
+  Json uneven = config("qwen3-30b-a3b");
+  uneven["num_key_value_heads"] = 5;
+  expect_refused(uneven, "num_key_value_heads", HasSubstr("is 5, which does not divide the 32 heads"));
+  Json headless = config("mixtral-8x7b");
+  headless["num_attention_heads"] = 24;
+  expect_refused(headless, "head_dim", HasSubstr("24 heads do not divide the hidden size 4096"));
+  Json flag = config("mixtral-8x7b");
+  flag["tie_word_embeddings"] = 1;
+  expect_refused(flag, "tie_word_embeddings", HasSubstr("is a JSON number, not true or false"));
+}
+
+TEST(ModelConfig, DamagedNumbersThatWouldOverflowASumAreRefused) {
+  Json json = config("deepseek-v3");
+  json["num_hidden_layers"] = 65536;
+  json["n_routed_experts"] = 65536;
+  json["moe_intermediate_size"] = 1 << 24;
+  expect_refused(json, "", HasSubstr("makes more weights than any machine holds"));
+}
+
+TEST(ModelConfig, AFamilyThatIsNotKnownIsRefusedWithThoseThatAre) {
+  Json json = config("mixtral-8x7b");
+  json["model_type"] = "llama";
+  expect_refused(json, "model_type", AllOf(HasSubstr("is 'llama'"), HasSubstr("mixtral, qwen3_moe, olmoe")));
+  expect_refused(Json::array(), "", HasSubstr("is not a JSON object"));
+  EXPECT_THROW(read_model_description(source_of("PK\3\4")), ParseError);
+}
+
+TEST(ModelConfig, TwoNamesOfOneNumberMustAgree) {
+  Json json = config("mixtral-8x7b");
+  json["num_experts"] = 8;
+  EXPECT_EQ(read(json).experts.count, 8);
+  json["num_experts"] = 9;
+  expect_refused(json, "num_experts", HasSubstr("is 9, where another key says 8"));
+}
+
+TEST(ModelConfig, ALanguageModelInsideAnotherModelIsTheSameAsAlone) {
+  const ModelDescription alone = read(config("kimi-k2"));
+  const ModelDescription inside = read(config("kimi-k2.5"));
+  EXPECT_EQ(inside.family, "kimi_k2");
+  EXPECT_EQ(inside.experts.count, alone.experts.count);
+  EXPECT_EQ(inside.has_experts, alone.has_experts);
+  EXPECT_EQ(inside.dtype, "bfloat16");
+  Json json = config("kimi-k2.5");
+  json["text_config"].erase("kv_lora_rank");
+  expect_refused(json, "text_config.kv_lora_rank", HasSubstr("text_config.kv_lora_rank: is missing"));
+}
+
+TEST(ModelConfig, SaysWhichLayersAreDense) {
+  const auto dense_layers = [](const ModelDescription& model) {
+    std::vector<int> dense;
+    for (int layer = 0; layer < model.num_layers; ++layer)
+      if (!model.has_experts[static_cast<std::size_t>(layer)]) dense.push_back(layer);
+    return dense;
+  };
+  EXPECT_THAT(dense_layers(read(config("deepseek-v3"))), testing::ElementsAre(0, 1, 2));
+  EXPECT_THAT(dense_layers(read(config("mixtral-8x7b"))), testing::IsEmpty());
+  Json qwen = config("qwen3-30b-a3b");
+  qwen["num_hidden_layers"] = 7;
+  qwen["decoder_sparse_step"] = 2;
+  qwen["mlp_only_layers"] = {5};
+  EXPECT_THAT(dense_layers(read(qwen)), testing::ElementsAre(0, 2, 4, 5, 6));
+  Json every_other = config("deepseek-v2-lite");
+  every_other["num_hidden_layers"] = 6;
+  every_other["moe_layer_freq"] = 2;
+  EXPECT_THAT(dense_layers(read(every_other)), testing::ElementsAre(0, 1, 3, 5));
+}
+
+TEST(ModelConfig, ReadsTheTypeByEitherName) {
+  Json json = config("mixtral-8x7b");
+  EXPECT_EQ(read(json).dtype_bytes, 2);
+  json.erase("torch_dtype");
+  EXPECT_EQ(read(json).dtype_bytes, 0);
+  json["dtype"] = "float32";
+  EXPECT_EQ(read(json).dtype_bytes, 4);
+  json["dtype"] = "int3";
+  expect_refused(json, "dtype", HasSubstr("is 'int3'; known: bfloat16, float16, float32"));
+}
+
+TEST(ModelConfig, BiasesOfNetworksThatVersionsDisagreeOnAreRefused) {
+  Json json = config("deepseek-v2");
+  json["mlp_bias"] = true;
+  expect_refused(json, "mlp_bias", HasSubstr("differs between versions of transformers"));
+}
+
+}  // namespace
+}  // namespace evenkeel
