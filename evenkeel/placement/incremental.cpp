@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/placement/internal/deadline.h"
 #include "evenkeel/placement/internal/fresh_layer.h"
 #include "evenkeel/placement/internal/layer_homes.h"
 #include "evenkeel/placement/internal/move_budget.h"
@@ -39,25 +40,31 @@ void require_sizes(const IncrementalProblem& p) {
   if (p.num_nodes < 1 || p.num_nodes > current.num_ranks())
     throw InvalidArgument("num_nodes", fmt::format("{} nodes of {} ranks", p.num_nodes, current.num_ranks()),
                           "1..ranks");
-  if (!p.slots_per_rank.empty() && p.slots_per_rank.size() != static_cast<std::size_t>(current.num_ranks()))
+  if (!p.slots_per_rank.empty() &&
+      p.slots_per_rank.size() !=
+          static_cast<std::size_t>(current.num_layers()) * static_cast<std::size_t>(current.num_ranks()))
     throw InvalidArgument("slots_per_rank", fmt::format("{} numbers", p.slots_per_rank.size()),
-                          fmt::format("{}, one a rank", current.num_ranks()));
+                          fmt::format("{} layers x {} ranks", current.num_layers(), current.num_ranks()));
 }
 
 // What one layer can become, and how it gets there.
 class LayerChoices {
  public:
-  LayerChoices(const IncrementalProblem& problem, int layer, std::span<const std::int32_t> node_of_rank)
+  LayerChoices(const IncrementalProblem& problem, int layer, std::span<const std::int32_t> node_of_rank,
+               const internal::Deadline& deadline)
       : before_(problem.current.layer(layer)),
         loads_(problem.loads.subspan(
             static_cast<std::size_t>(layer) * static_cast<std::size_t>(before_.num_experts()),
             static_cast<std::size_t>(before_.num_experts()))),
         total_(std::reduce(loads_.begin(), loads_.end(), 0.0)) {
+    if (!std::isfinite(total_))
+      throw InvalidArgument("loads", fmt::format("those of layer {} add up to {}", layer, total_),
+                            "a finite total");
     read_slots(problem, layer);
     offers_.push_back({0, max_over_mean(LayerHomes(before_, loads_)), 0});
-    if (problem.max_moves == 0 || offers_[0].value <= kEvenEnough) return;
-    walk(problem.max_moves, node_of_rank);
-    offer_fresh(node_of_rank);
+    if (problem.max_moves == 0 || offers_[0].value <= kEvenEnough || deadline.passed()) return;
+    walk(problem.max_moves, node_of_rank, deadline);
+    if (!deadline.passed()) offer_fresh(node_of_rank);
     keep_useful(offers_);
   }
 
@@ -77,10 +84,13 @@ class LayerChoices {
   }
 
   void read_slots(const IncrementalProblem& problem, int layer) {
-    for (RankId rank : indices<RankId>(before_.num_ranks())) {
+    const auto ranks = static_cast<std::size_t>(before_.num_ranks());
+    for (RankId rank : indices<RankId>(ranks)) {
       const auto held = static_cast<std::int32_t>(before_.natives(rank).size());
       const std::int32_t slots =
-          problem.slots_per_rank.empty() ? held : problem.slots_per_rank[rank.offset()];
+          problem.slots_per_rank.empty()
+              ? held
+              : problem.slots_per_rank[static_cast<std::size_t>(layer) * ranks + rank.offset()];
       if (slots < held)
         throw InvalidArgument(
             "slots_per_rank",
@@ -91,11 +101,11 @@ class LayerChoices {
     }
   }
 
-  void walk(int max_moves, std::span<const std::int32_t> node_of_rank) {
+  void walk(int max_moves, std::span<const std::int32_t> node_of_rank, const internal::Deadline& deadline) {
     LayerHomes homes(before_, loads_);
     Relief relief(homes, node_of_rank, free_);
     const std::size_t most_steps = 4 * loads_.size() + 4 * slots_.size();
-    while (steps_.size() < most_steps && max_over_mean(homes) > kEvenEnough &&
+    while (steps_.size() < most_steps && max_over_mean(homes) > kEvenEnough && !deadline.passed() &&
            relief.step(max_moves - homes.moves())) {
       steps_.push_back(relief.last());
       offers_.push_back({homes.moves(), max_over_mean(homes), steps_.size()});
@@ -139,10 +149,11 @@ std::vector<std::int32_t> nodes_of_ranks(int num_ranks, int num_nodes) {
 IncrementalResult place_incrementally(const IncrementalProblem& problem) {
   require_sizes(problem);
   const auto node_of_rank = nodes_of_ranks(problem.current.num_ranks(), problem.num_nodes);
+  const internal::Deadline deadline(problem.limits);
   std::vector<LayerChoices> choices;
   std::vector<std::vector<MoveOffer>> offers;
   for (int l = 0; l < problem.current.num_layers(); ++l) {
-    choices.emplace_back(problem, l, node_of_rank);
+    choices.emplace_back(problem, l, node_of_rank, deadline);
     offers.push_back(choices.back().offers());
   }
   const std::vector<std::size_t> taken = spend_moves(offers, problem.max_moves);

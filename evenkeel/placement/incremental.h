@@ -2,26 +2,25 @@
 // weight transfers.
 //
 // Problem     minimise the sum over layers of max/mean of the ranks' loads (an expert's load split evenly
-// over its
-//             copies), where at most max_moves pairs (layer, expert and rank) are homes that were none
-//             before: each is one expert's weights to send. Dropping a copy is free. A rank keeps as many
-//             slots as it has.
+//             over its copies), where at most max_moves pairs (layer, expert and rank) are homes that were
+//             none before: each is one expert's weights to send. Dropping a copy is free. A rank never holds
+//             more than its slots.
 // Method      each layer by itself: a path of steps that relieve its heaviest rank, each with its cost and
-// what it
-//             leaves. Steps: an exchange of two copies (2 moves), a copy given up for one of another expert
-//             (1), a copy into a free slot (1). Beside it the placement that replicate()'s search finds
-//             without regard to moves, its ranks numbered to keep what they can. Then moves go to the layers
-//             in the order of benefit per move along the lower hulls of what each layer offers.
+//             what it leaves. Steps: an exchange of two copies (2 moves), a copy given up for one of another
+//             expert (1), a copy into a free slot (1). Beside it the placement that replicate()'s search
+//             finds without regard to moves, its ranks numbered to keep what they can. Then moves go to the
+//             layers in the order of benefit per move along the lower hulls of what each layer offers.
 // Cost        a step of a layer: slots x experts of the heaviest rank, a few microseconds to a few tens.
-// Guarantee   never more moves than allowed, never a layer worse than it was; with moves enough every layer
-// is at
-//             least as balanced as the search without regard to moves makes it.
+// Guarantee   never more moves than allowed, never a layer worse than it was. With moves and time enough,
+//             where every expert's copies are on one node, a layer is as balanced as that search makes it, or
+//             within 1e-4 of even.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "evenkeel/placement/problem.h"
 #include "evenkeel/plan/placement.h"
 
 namespace evenkeel {
@@ -32,8 +31,10 @@ struct IncrementalProblem {
   int max_moves = 0;
   // Above 1: ranks of a node are consecutive, and copies stay on the nodes where their expert has one now.
   int num_nodes = 1;
-  // [P] slots of a rank in each layer; empty: as many as it has homes in that layer.
+  // [L, P] slots of each rank; empty: as many as it has homes in that layer.
   std::vector<std::int32_t> slots_per_rank = {};
+  // Of these, time and stop: layers that are not reached stay as they are.
+  SolveLimits limits = {};
 };
 
 struct IncrementalResult {
@@ -44,7 +45,8 @@ struct IncrementalResult {
   std::vector<double> max_over_mean;         // [L]
 };
 
-// Throws InvalidArgument: loads that do not fit or are negative, max_moves below 0, fewer slots than homes.
+// Throws InvalidArgument: loads that do not fit, are negative or add up to no finite total, max_moves below
+// 0, fewer slots than homes.
 IncrementalResult place_incrementally(const IncrementalProblem& problem);
 
 }  // namespace evenkeel

@@ -24,9 +24,9 @@ using internal::JointCost;
 
 constexpr double kLeastGain = 1e-12;  // of the cost: less is rounding
 
-Homes two_stage_homes(const PlacementProblem& problem, const SolveLimits& limits) {
-  const Clustering clustering = cluster_fast(problem, limits);
-  const RankAssignment ranks = assign_ranks_fast(problem, clustering, limits);
+Homes two_stage_homes(const PlacementProblem& problem, const internal::Deadline& deadline) {
+  const Clustering clustering = cluster_fast(problem, deadline.left());
+  const RankAssignment ranks = assign_ranks_fast(problem, clustering, deadline.left());
   Homes homes = clustering.cluster_of;
   for (std::size_t layer = 0; layer < homes.size(); ++layer)
     for (int& home : homes[layer]) home = ranks.rank_of[layer][static_cast<std::size_t>(home)];
@@ -111,10 +111,10 @@ JointSolution place_jointly_fast(const PlacementProblem& problem, const SolveLim
   internal::require_traffic(problem);
   const internal::Deadline deadline(limits);
   const double bound = joint_bound_ms(problem, internal::size_rule(problem));
-  Homes start = two_stage_homes(problem, limits);
+  Homes start = two_stage_homes(problem, deadline);
   JointCost cost(problem, start);
   const double start_ms = cost.ms();
-  for (bool improved = true; improved && !deadline.passed();) {
+  for (bool improved = true; improved && !deadline.passed() && !deadline.close_enough(cost.ms(), bound);) {
     improved = false;
     for (std::size_t layer = 0; layer < start.size(); ++layer)
       improved |= LayerSearch(problem, cost, layer).run(deadline);

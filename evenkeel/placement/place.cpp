@@ -47,11 +47,17 @@ class Solve {
  private:
   bool exact() const { return options_.solver == PlaceOptions::Solver::exact; }
 
-  // What is left of the time for `stages_left` stages of which the next may take its share.
+  // What is left of the time for `stages_left` stages of which the next may take its share. Seconds are told
+  // since the first stage began.
   SolveLimits limits(int stages_left = 1) const {
     SolveLimits limits = options_.limits;
     const double spent = std::chrono::duration<double>(Clock::now() - begin_).count();
-    limits.time_limit_s = std::max((limits.time_limit_s - spent) / stages_left, 1e-3);
+    limits.time_limit_s = std::max(0.0, (limits.time_limit_s - spent) / stages_left);
+    if (limits.progress)
+      limits.progress = [&tell = options_.limits.progress, spent](double objective, double bound,
+                                                                  double seconds) {
+        tell(objective, bound, spent + seconds);
+      };
     return limits;
   }
 
@@ -112,7 +118,8 @@ class Solve {
                                    ? !problem_.sources.estimated
                                    : profile.has_transitions();
     if (traffic_known)
-      solved.placement = internal::relabel_ranks(problem_, solved.placement, grouped(), limits());
+      solved.placement =
+          internal::relabel_ranks(problem_, solved.placement, replicas.slots_per_rank, grouped(), limits());
     add(solved, "max_over_mean", mean(replicas.max_over_mean), mean(replicas.bound),
         grouped() ? "all ways to copy and place, groups staying in a node; mean over layers"
                   : "all ways to copy and place; mean over layers");
@@ -124,24 +131,50 @@ class Solve {
   Solved incrementally() const {
     const Placement& from = *options_.from;
     const std::vector<double> all = loads();
-    std::vector<std::int32_t> slots;
-    if (options_.redundant_experts > 0) {
-      const int physical = problem_.profile.num_experts() + options_.redundant_experts;
-      for (int rank = 0; rank < from.num_ranks(); ++rank)
-        slots.push_back(physical / from.num_ranks() + (rank < physical % from.num_ranks() ? 1 : 0));
-      require_room(slots);
-    }
     IncrementalResult moved = place_incrementally({.current = from,
                                                    .loads = all,
                                                    .max_moves = options_.max_moves,
                                                    .num_nodes = grouped() ? problem_.topology.num_nodes() : 1,
-                                                   .slots_per_rank = slots});
+                                                   .slots_per_rank = slots_from(from),
+                                                   .limits = limits()});
     Solved solved{.placement = std::move(moved.placement)};
     add(solved, "max_over_mean", mean(moved.max_over_mean), 1, "any placement");
     solved.proven_optimal = solved.objective["max_over_mean"] <= 1;
     solved.notes.push_back(fmt::format("{} experts are where they were not before; {} were allowed",
                                        moved.moves, options_.max_moves));
     return solved;
+  }
+
+  // [L, P]: the homes that there are, and with redundant experts as many free slots as make E + R, each on
+  // the rank that has fewest slots and room for one more.
+  std::vector<std::int32_t> slots_from(const Placement& from) const {
+    std::vector<std::int32_t> slots;
+    for (int layer = 0; layer < from.num_layers(); ++layer) {
+      std::vector<std::int32_t> of_layer;
+      for (RankId rank : indices<RankId>(from.num_ranks()))
+        of_layer.push_back(static_cast<std::int32_t>(from.layer(layer).natives(rank).size()));
+      if (options_.redundant_experts > 0) add_free_slots(of_layer, layer);
+      slots.insert(slots.end(), of_layer.begin(), of_layer.end());
+    }
+    return slots;
+  }
+
+  void add_free_slots(std::vector<std::int32_t>& slots, int layer) const {
+    const int experts = problem_.profile.num_experts();
+    const int held = std::reduce(slots.begin(), slots.end());
+    if (held > experts + options_.redundant_experts)
+      throw InvalidArgument(
+          "from", fmt::format("has {} physical experts in layer {}", held, layer),
+          fmt::format("at most {} experts and {} copies", experts, options_.redundant_experts));
+    for (int free = experts + options_.redundant_experts - held; free > 0; --free) {
+      std::optional<std::size_t> fewest;
+      for (RankId rank : indices<RankId>(slots.size()))
+        if (slots[rank.offset()] < std::min(experts, problem_.topology.room(rank).value_or(experts)) &&
+            (!fewest || slots[rank.offset()] < slots[*fewest]))
+          fewest = rank.offset();
+      if (!fewest) return;
+      ++slots[*fewest];
+    }
   }
 
   void require_room(const std::vector<std::int32_t>& slots_per_rank) const {

@@ -135,6 +135,20 @@ TEST(Incremental, WithoutMovesNothingChanges) {
   for (int l = 0; l < c.live.num_layers(); ++l) EXPECT_EQ(result.placement.layer(l), c.live.layer(l));
 }
 
+TEST(Incremental, LayersNotReachedInTimeStayAsTheyAre) {
+  const Placement live = Placement::contiguous(2, 4, 2);
+  const std::vector<double> loads = {9, 9, 1, 1, 9, 9, 1, 1};
+  std::stop_source stop;
+  stop.request_stop();
+  EXPECT_GT(place_incrementally({live, loads, 8}).moves, 0);
+  for (const SolveLimits& limits : {SolveLimits{.time_limit_s = 0}, SolveLimits{.stop = stop.get_token()}}) {
+    const IncrementalResult result =
+        place_incrementally({.current = live, .loads = loads, .max_moves = 8, .limits = limits});
+    EXPECT_EQ(result.moves, 0);
+    for (int l = 0; l < 2; ++l) EXPECT_EQ(result.placement.layer(l), live.layer(l));
+  }
+}
+
 // Every exchange of two experts, tried.
 double best_exchange(const LayerPlacement& live, std::span<const double> loads) {
   std::vector<std::vector<int>> homes;
@@ -206,7 +220,9 @@ TEST(Incremental, SaysWhatIsWrong) {
   const std::vector<double> negative = {1, 2, -3, 4};
   EXPECT_THAT(message({live, negative, 1}), testing::HasSubstr("layer 0, expert 2: -3"));
   EXPECT_THAT(message({live, loads, 1, 3}), testing::HasSubstr("3 nodes of 2 ranks"));
-  EXPECT_THAT(message({live, loads, 1, 1, {2}}), testing::HasSubstr("2, one a rank"));
+  EXPECT_THAT(message({live, loads, 1, 1, {2}}), testing::HasSubstr("1 layers x 2 ranks"));
+  const std::vector<double> huge(4, 1e308);
+  EXPECT_EQ(message({live, huge, 1}), "loads: those of layer 0 add up to inf; allowed: a finite total");
   EXPECT_THAT(message({live, loads, 1, 1, {2, 1}}), testing::HasSubstr("rank 1 holds 2 experts in 1 slots"));
 }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "evenkeel/base/error.h"
@@ -171,15 +172,21 @@ TEST(Place, FromAProfileAloneSaysThatTokensAreSpreadEvenly) {
   EXPECT_NEAR(placed.after.crossing, placed.after.total * 3 / 4, 1e-6);
 }
 
-TEST(Place, TakesWhereTokensLive) {
-  const RoutingProfile profile(1, 4, {10, 10, 10, 10}, {});
-  SourceCounts sources{
-      .num_layers = 1, .num_ranks = 2, .num_experts = 4, .counts = {10, 0, 0, 10, 0, 10, 10, 0}};
-  const PlaceResult placed = place(profile, Topology::uniform(1, 2),
-                                   {.traffic = TrafficModel::dispatch_combine, .sources = sources});
-  EXPECT_EQ(placed.before.crossing, 20);
-  EXPECT_LE(placed.after.crossing, 20);
-  EXPECT_TRUE(placed.notes.empty());
+// Balance puts experts 0 and 1 together, 2 and 3 together; tokens say which pair is at home where.
+TEST(Place, PutsExpertsWhereTheirTokensLive) {
+  const RoutingProfile profile(1, 4, {9, 1, 6, 4}, {});
+  const SourceCounts here{
+      .num_layers = 1, .num_ranks = 2, .num_experts = 4, .counts = {9, 1, 0, 0, 0, 0, 6, 4}};
+  const SourceCounts there{
+      .num_layers = 1, .num_ranks = 2, .num_experts = 4, .counts = {0, 0, 6, 4, 9, 1, 0, 0}};
+  for (const auto& [sources, crossing_before] : {std::pair{here, 0.0}, std::pair{there, 20.0}}) {
+    const PlaceResult placed = place(profile, Topology::uniform(1, 2),
+                                     {.traffic = TrafficModel::dispatch_combine, .sources = sources});
+    EXPECT_EQ(placed.before.crossing, crossing_before);
+    EXPECT_EQ(placed.after.crossing, 0);
+    EXPECT_EQ(placed.objective.at("balance"), 0);
+    EXPECT_TRUE(placed.notes.empty());
+  }
 }
 
 TEST(Place, WithoutTransitionsBalancesCopiesAndSaysThatTrafficIsUnknown) {
@@ -213,6 +220,128 @@ TEST(Place, FromAPlacementMovesNoMoreExpertsThanAllowedAndMakesNoLayerWorse) {
       EXPECT_LT(placed.after.max_over_mean_mean, placed.before.max_over_mean_mean);
     }
   }
+}
+
+int num_homes(const LayerPlacement& layer) {
+  const auto sizes = sizes_of(layer);
+  return static_cast<int>(std::reduce(sizes.begin(), sizes.end()));
+}
+
+TEST(Place, WithCopiesGivesARankAsManySlotsInEveryLayerAndCanBeMovedOnFrom) {
+  for (int experts = 4; experts <= 9; ++experts)
+    for (int copies = 1; copies <= 6; ++copies)
+      for (int ranks = 2; ranks <= 5; ++ranks) {
+        if (experts + copies > experts * ranks) continue;  // no rank holds an expert twice
+        SCOPED_TRACE(testing::Message() << experts << " + " << copies << " on " << ranks);
+        const Topology topology = Topology::uniform(1, ranks);
+        const auto seed = static_cast<std::uint64_t>(100 * experts + 10 * copies + ranks);
+        const PlaceResult placed =
+            place(random_profile(seed, 3, experts), topology, {.redundant_experts = copies});
+        for (int layer = 1; layer < 3; ++layer)
+          ASSERT_EQ(sizes_of(placed.placement.layer(layer)), sizes_of(placed.placement.layer(0)));
+        const PlaceResult moved =
+            place(random_profile(seed + 7777, 3, experts), topology,
+                  {.redundant_experts = copies, .from = placed.placement, .max_moves = 3});
+        for (int layer = 0; layer < 3; ++layer)
+          ASSERT_EQ(sizes_of(moved.placement.layer(layer)), sizes_of(placed.placement.layer(layer)));
+      }
+}
+
+TEST(Place, WithGroupsAndSlotsThatNodesDoNotShareEvenlyKeepsSlotsAndCanBeMovedOnFrom) {
+  for (int copies = 1; copies <= 7; ++copies) {
+    SCOPED_TRACE(copies);
+    const Topology topology = Topology::uniform(2, 2, {450, 0}, {50, 0});
+    const PlaceResult placed =
+        place(random_profile(3, 4, 12), topology, {.redundant_experts = copies, .num_groups = 4});
+    for (int layer = 1; layer < 4; ++layer)
+      EXPECT_EQ(sizes_of(placed.placement.layer(layer)), sizes_of(placed.placement.layer(0)));
+    const PlaceResult moved =
+        place(random_profile(4, 4, 12), topology,
+              {.redundant_experts = copies, .num_groups = 4, .from = placed.placement, .max_moves = 6});
+    for (int layer = 0; layer < 4; ++layer)
+      for (ExpertId expert : indices<ExpertId>(12))
+        for (RankId rank : moved.placement.layer(layer).homes(expert))
+          EXPECT_EQ(topology.node_of(rank),
+                    topology.node_of(placed.placement.layer(layer).owner(ExpertId(expert.value() / 3 * 3))));
+  }
+}
+
+TEST(Place, FromAPlacementWithoutCopiesFillsTheFreeSlotsThatRoomsAllow) {
+  const RoutingProfile profile = random_profile(2, 3, 7);
+  const Topology topology({.node_of_rank = {0, 0, 0, 0, 0}, .rooms = {1, 2, 2, 2, 3}});
+  const PlaceResult placed = place(
+      profile, topology, {.redundant_experts = 2, .from = Placement::contiguous(3, 7, 5), .max_moves = 100});
+  for (int layer = 0; layer < 3; ++layer) {
+    EXPECT_GT(num_homes(placed.placement.layer(layer)), 7);
+    EXPECT_LE(num_homes(placed.placement.layer(layer)), 9);
+    for (RankId rank : indices<RankId>(5))
+      EXPECT_LE(sizes_of(placed.placement.layer(layer))[rank.offset()],
+                static_cast<std::size_t>(*topology.room(rank)));
+  }
+}
+
+TEST(Place, RefusesToStartFromWhatRoomsGroupsOrCopiesForbid) {
+  const RoutingProfile profile = random_profile(0, 2, 8);
+  const Placement from = Placement::contiguous(2, 8, 4);
+  EXPECT_EQ(message_of<InvalidArgument>([&] {
+              place(profile, Topology({.node_of_rank = {0, 0, 0, 0}, .rooms = {4, 4, 1, 4}}),
+                    {.from = from, .max_moves = 1});
+            }),
+            "from: has 2 experts on rank 2 in layer 0; allowed: at most 1, as the rank has room for");
+  const Placement turned(
+      std::vector<LayerPlacement>(2, LayerPlacement({{0}, {2}, {1}, {3}, {0}, {2}, {1}, {3}}, 4)));
+  EXPECT_EQ(message_of<InvalidArgument>([&] {
+              place(profile, Topology::uniform(2, 2), {.num_groups = 4, .from = turned, .max_moves = 1});
+            }),
+            "from: has experts of group 0 on nodes 0 and 1 in layer 0; allowed: a placement whose groups are "
+            "each on one node");
+  const PlaceResult copies = place(profile, Topology::uniform(1, 4), {.redundant_experts = 4});
+  EXPECT_EQ(message_of<InvalidArgument>([&] {
+              place(profile, Topology::uniform(1, 4),
+                    {.redundant_experts = 3, .from = copies.placement, .max_moves = 1});
+            }),
+            "from: has 12 physical experts in layer 0; allowed: at most 8 experts and 3 copies");
+}
+
+struct Told {
+  std::vector<double> objectives;
+  std::vector<double> bounds;
+  std::vector<double> seconds;
+
+  PlaceResult place_and_listen(const RoutingProfile& profile, const Topology& topology,
+                               PlaceOptions options) {
+    options.limits.progress = [this](double objective, double bound, double second) {
+      objectives.push_back(objective);
+      bounds.push_back(bound);
+      seconds.push_back(second);
+    };
+    return place(profile, topology, options);
+  }
+};
+
+TEST(Place, JointlyTellsMillisecondsAlone) {
+  const RoutingProfile profile = random_profile(4, 3, 12);
+  Told told;
+  const PlaceResult placed = told.place_and_listen(profile, Topology::uniform(2, 2, {100, 1}, {10, 3}),
+                                                   {.objective = Objective::joint});
+  ASSERT_FALSE(told.objectives.empty());
+  EXPECT_NEAR(told.objectives.back(), placed.objective.at("joint_ms"), 1e-9);
+  for (double objective : told.objectives) EXPECT_LT(objective, 2 * placed.objective.at("joint_ms"));
+}
+
+TEST(Place, WithCopiesTellsNothingOfTheProblemsThatRenameRanks) {
+  Told told;
+  const Topology topology = Topology::uniform(2, 4, {450, 0}, {50, 0});
+  told.place_and_listen(random_profile(1, 3, 16), topology, {.redundant_experts = 8});
+  EXPECT_TRUE(told.objectives.empty());
+}
+
+// Clusters take much longer than the ranks that follow.
+TEST(Place, TellsSecondsSinceTheFirstStageBegan) {
+  Told told;
+  told.place_and_listen(random_profile(1, 12, 64), Topology::uniform(1, 8), {});
+  ASSERT_EQ(told.seconds.size(), 2u);
+  EXPECT_GT(told.seconds[1], told.seconds[0]);
 }
 
 TEST(Place, ExactIsNoWorseThanFastAndItsBoundHolds) {

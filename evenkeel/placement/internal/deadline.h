@@ -1,6 +1,7 @@
 // When a solver must end: its time limit, and whoever asks it to stop.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 
 #include "evenkeel/placement/problem.h"
@@ -13,6 +14,11 @@ class Deadline {
 
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   bool passed() const { return limits_.stop.stop_requested() || seconds() >= limits_.time_limit_s; }
+  // For a solver that is a step of this one: what is left of the time. It tells nobody, as its figures are of
+  // another problem, and it is not to stop at the gap of this one.
+  SolveLimits left() const {
+    return {.time_limit_s = std::max(0.0, limits_.time_limit_s - seconds()), .stop = limits_.stop};
+  }
   void report(double objective, double bound) const {
     if (limits_.progress) limits_.progress(objective, bound, seconds());
   }

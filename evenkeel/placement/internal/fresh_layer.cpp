@@ -9,9 +9,6 @@ namespace evenkeel {
 
 namespace {
 
-// As replicate() searches.
-constexpr int kFewSlots = 40;
-
 struct NodePool {
   std::size_t first_rank = 0;
   std::vector<std::int32_t> experts;
@@ -90,7 +87,8 @@ std::vector<std::vector<std::int32_t>> fresh_homes(const LayerPlacement& before,
   for (const NodePool& pool : pools) {
     if (pool.experts.empty()) continue;
     const int slots = std::reduce(pool.rooms.begin(), pool.rooms.end());
-    solver.solve({pool.loads, pool.rooms, slots}, 0, {.repeats = false, .thorough = slots < kFewSlots});
+    solver.solve({pool.loads, pool.rooms, slots}, 0,
+                 {.repeats = false, .thorough = slots < PoolSolver::kFewSlots});
     const std::vector<std::size_t> rank_of = match_ranks(before, pool, solver.expert_in());
     std::size_t slot = 0;
     for (std::size_t made = 0; made < pool.rooms.size(); ++made)

@@ -14,9 +14,6 @@ namespace {
 // Another grouping is worth its time where ranks are further above the bound of their node than this: 1 part
 // in 2^10.
 constexpr int kGroupingToleranceBits = 10;
-// Layers of fewer slots are searched more thoroughly: their ranks hold so little that the plain way can be
-// percents off, and it takes microseconds.
-constexpr int kFewSlots = 40;
 constexpr int kMostGroupings = 120;
 constexpr int kFewGroupings = 6;
 // What rounding of floating point can add to a bound, at most.
@@ -27,7 +24,7 @@ constexpr double kRounding = 1e-12;
 LayerReplicas::LayerReplicas(const ReplicaProblem& problem)
     : num_groups_(static_cast<std::size_t>(problem.num_groups)),
       group_size_(static_cast<std::size_t>(problem.num_experts / problem.num_groups)),
-      search_{problem.repeats, problem.num_physical < kFewSlots} {
+      search_{problem.repeats, problem.num_physical < PoolSolver::kFewSlots} {
   const std::int64_t ranks = problem.num_ranks;
   for (std::int64_t r = 0; r < ranks; ++r)
     rooms_.push_back(

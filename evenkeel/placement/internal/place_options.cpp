@@ -65,6 +65,30 @@ void require_replicas(const RoutingProfile& profile, const Topology& topology, c
           "nodes of one size, filled in order");
 }
 
+void require_from_in_rooms(const LayerPlacement& from, int layer, const Topology& topology) {
+  for (RankId rank : indices<RankId>(topology.num_ranks()))
+    if (const auto held = from.natives(rank).size();
+        topology.room(rank) && held > static_cast<std::size_t>(*topology.room(rank)))
+      throw InvalidArgument("from",
+                            fmt::format("has {} experts on rank {} in layer {}", held, rank.value(), layer),
+                            fmt::format("at most {}, as the rank has room for", *topology.room(rank)));
+}
+
+// Experts do not leave their nodes, so groups stay together if they are.
+void require_from_in_groups(const LayerPlacement& from, int layer, const Topology& topology, int num_groups) {
+  const int group_size = from.num_experts() / num_groups;
+  for (ExpertId expert : indices<ExpertId>(from.num_experts())) {
+    const int group = expert.value() / group_size;
+    const NodeId node = topology.node_of(from.owner(ExpertId(group * group_size)));
+    for (RankId rank : from.homes(expert))
+      if (topology.node_of(rank) != node)
+        throw InvalidArgument("from",
+                              fmt::format("has experts of group {} on nodes {} and {} in layer {}", group,
+                                          node.value(), topology.node_of(rank).value(), layer),
+                              "a placement whose groups are each on one node");
+  }
+}
+
 void require_from(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options) {
   if (!options.from) {
     if (options.max_moves != 0)
@@ -85,6 +109,11 @@ void require_from(const RoutingProfile& profile, const Topology& topology, const
                                       from.num_experts(), from.num_ranks()),
                           fmt::format("{} layers of {} experts on {} ranks", profile.num_layers(),
                                       profile.num_experts(), topology.num_ranks()));
+  for (int layer = 0; layer < from.num_layers(); ++layer) {
+    require_from_in_rooms(from.layer(layer), layer, topology);
+    if (options.num_groups > 1)
+      require_from_in_groups(from.layer(layer), layer, topology, options.num_groups);
+  }
 }
 
 void require_traffic(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options) {
@@ -113,7 +142,7 @@ void require_traffic(const RoutingProfile& profile, const Topology& topology, co
 
 void require_places(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options) {
   const std::int64_t physical = std::int64_t{profile.num_experts()} + options.redundant_experts;
-  if (physical < topology.num_ranks())
+  if (physical < topology.num_ranks() && !options.from)
     throw InvalidArgument("ranks",
                           fmt::format("{} ranks are more than {} physical experts: some rank would have none",
                                       topology.num_ranks(), physical),
@@ -139,8 +168,8 @@ bool has_replicas(const PlaceOptions& options) {
 void require_sense(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options) {
   require_numbers(options);
   if (profile.num_layers() < 1) throw InvalidArgument("profile", "has no layers", "1 or more");
-  require_from(profile, topology, options);
   if (has_replicas(options)) require_replicas(profile, topology, options);
+  require_from(profile, topology, options);
   require_places(profile, topology, options);
   require_traffic(profile, topology, options);
 }

@@ -20,9 +20,13 @@ namespace evenkeel {
 
 class PoolSolver {
  public:
+  // Fewer slots are worth a thorough search: their ranks hold so little that the plain way can be percents
+  // off, and it takes microseconds.
+  static constexpr int kFewSlots = 40;
+
   struct Search {
     bool repeats = false;
-    bool thorough = false;  // for layers of few slots, where it takes microseconds
+    bool thorough = false;
   };
 
   // Until no rank is above `target`, or as far as the search goes. Returns the heaviest rank's load. An
