@@ -216,6 +216,20 @@ class Place(CommandTest):
         self.assert_quality(result["after"], new, 4)
         self.assertLessEqual(result["after"]["max_over_mean_mean"], result["before"]["max_over_mean_mean"])
 
+    def test_few_experts_are_moved_from_a_placement_with_copies_whatever_divides_what(self):
+        for copies, ranks, more in [(5, 4, []), (3, 5, []), (1, 3, []), (5, 4, ["--groups", 4, "--nodes", 2])]:
+            with self.subTest(copies=copies, ranks=ranks, more=more):
+                words = ["--ranks", ranks, "--redundant-experts", copies, *more]
+                self.json("place", "profile.json", *words, "-o", "a.json")
+                self.write("later.json", random_profile(2, 4, 16))
+                self.json("place", "later.json", *words, "--from", "a.json", "--max-moves", 5, "-o", "b.json")
+                old, new = self.homes("a.json", ranks), self.homes("b.json", ranks)
+                moved = 0
+                for before, after in zip(old, new, strict=True):
+                    self.assertEqual(sum(map(len, after)), 16 + copies)
+                    moved += sum(rank not in before[expert] for expert in range(16) for rank in after[expert])
+                self.assertLessEqual(moved, 5)
+
     def require_exact(self):
         done = self.call("place", "profile.json", "--ranks", 2, "--solver", "exact", "--time-limit", 5)
         if (
