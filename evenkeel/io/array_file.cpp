@@ -10,6 +10,7 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/formats.h"
 #include "evenkeel/io/internal/shape.h"
+#include "evenkeel/io/internal/text.h"
 
 namespace evenkeel {
 
@@ -28,7 +29,7 @@ bool begins_like_safetensors(std::string_view head) {
 }
 
 bool begins_like_json(std::string_view head) {
-  if (head.starts_with("\xef\xbb\xbf")) head.remove_prefix(3);
+  head = internal::without_mark(head);
   const std::size_t first = head.find_first_not_of(" \t\r\n");
   return first != std::string_view::npos && (head[first] == '{' || head[first] == '[');
 }

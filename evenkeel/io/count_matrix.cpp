@@ -7,7 +7,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <utility>
 
@@ -15,6 +14,7 @@
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/moe_layers.h"
 #include "evenkeel/io/internal/profile_json.h"
+#include "evenkeel/io/internal/text.h"
 
 namespace evenkeel {
 
@@ -125,17 +125,13 @@ RoutingFile open_count_array(const ArrayFile& file, std::string_view array) {
 }
 
 RoutingFile open_count_text(const ByteSource& source) {
-  if (source.size() > internal::max_json_bytes)
-    throw ParseError(
-        source.name(), "",
-        fmt::format("is text of {} bytes; at most {} are read", source.size(), internal::max_json_bytes));
-  std::string text(static_cast<std::size_t>(source.size()), '\0');
-  source.read(0, std::as_writable_bytes(std::span(text)));
-  const std::size_t first = text.find_first_not_of(" \t\r\n\xef\xbb\xbf");
-  const bool is_json = first != std::string::npos && (text[first] == '{' || text[first] == '[');
+  const std::string whole = internal::read_text(source, "text");
+  const std::string_view text = internal::without_mark(whole);
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  const bool is_json = first != std::string_view::npos && (text[first] == '{' || text[first] == '[');
   RoutingFile routing;
   if (is_json) {
-    const Json json = internal::parse_json(text, source.name());
+    const Json json = internal::parse_json(text, source.name(), std::ssize(whole) - std::ssize(text));
     const std::string key = json.is_object() ? "logical_count" : "counts";
     const Json& list = json.is_object() ? internal::member(json, "logical_count", source.name()) : json;
     const std::size_t depth = std::clamp(depth_of(list), std::size_t{2}, std::size_t{3});

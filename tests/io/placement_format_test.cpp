@@ -187,6 +187,14 @@ TEST(TrtllmPlacement, IsReadWithListsOverSeveralLinesAndWithDashes) {
   expect_same(file.placement, Placement({layer({{1}, {0}, {1}, {0}}, 2), layer({{0}, {0}, {1}, {1}}, 2)}));
 }
 
+TEST(TrtllmPlacement, IsReadAsEditorsOfOtherMachinesSaveIt) {
+  const PlacementFile file = read_placement_as(
+      source_of("\xef\xbb\xbfnum_slots: 2\r\n\r\ninitial_global_assignments:\r\n  7:\r\n  - 1\r\n  - 0\r\n"
+                "  8: [1,\r\n  0]\r\n"),
+      {.num_ranks = 2});
+  expect_same(file.placement, Placement({layer({{1}, {0}}, 2), layer({{1}, {0}}, 2)}));
+}
+
 TEST(PlacementFormats, SayWhichOptionDoesNotFit) {
   TempFolder folder;
   const auto refusal = [&](PlacementFormat format, const PlacementFormatOptions& options) {

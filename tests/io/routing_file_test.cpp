@@ -46,6 +46,16 @@ TEST(CountMatrix, IsReadFromLinesOfNumbers) {
   EXPECT_EQ(counts_of("1;2;3\n4;0;6\n"), expected);
 }
 
+TEST(CountMatrix, OfAProgramThatMarksItsUtf8LosesNoRow) {
+  const RoutingProfile expected(2, 3, {1, 2, 3, 4, 0, 6}, {});
+  EXPECT_EQ(counts_of("\xef\xbb\xbf"
+                      "1,2,3\r\n4,0,6\r\n"),
+            expected);
+  EXPECT_EQ(counts_of("\xef\xbb\xbflayer,e0,e1,e2\r\n3,1,2,3\r\n4,4,0,6\r\n"), expected);
+  EXPECT_EQ(counts_of("\xef\xbb\xbf# by hand\n1 2 3\n4 0 6\n"), expected);
+  EXPECT_EQ(counts_of("\xef\xbb\xbf[[1, 2, 3], [4, 0, 6]]"), expected);
+}
+
 TEST(CountMatrix, IsReadFromJsonLists) {
   EXPECT_EQ(counts_of("[[1, 2], [3, 4]]"), RoutingProfile(2, 2, {1, 2, 3, 4}, {}));
   EXPECT_EQ(counts_of("[[[1, 2], [3, 4]], [[10, 20], [30, 40]]]"),
@@ -131,6 +141,13 @@ TEST(CountMatrix, RefusesNumbersThatAreNoCounts) {
   EXPECT_EQ(refusal("[1, 2]"), "f: counts[0]: is a JSON number, not a list");
   EXPECT_EQ(refusal(R"({"logical_count": [[-1]]})"),
             "f: logical_count: element 0 is -1; a load is 0 or more");
+}
+
+TEST(NumExperts, OfCountsInAFolderMustBeTheirs) {
+  const std::string folder = test_data("trtllm_statistics");
+  EXPECT_EQ(message_of<InvalidArgument>([&] { open_routing(folder, {.num_experts = 6}); }),
+            "num_experts: 6, but the file has counts of 5; allowed: 5, or leave it out");
+  EXPECT_EQ(open_routing(folder, {.num_experts = 5}).profile->num_experts(), 5);
 }
 
 constexpr std::string_view step0 =

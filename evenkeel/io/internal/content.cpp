@@ -10,6 +10,7 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/json.h"
+#include "evenkeel/io/internal/text.h"
 #include "evenkeel/io/internal/torch_file.h"
 #include "evenkeel/io/internal/trtllm_yaml.h"
 
@@ -71,7 +72,7 @@ std::string beginning_of(const ByteSource& source, std::int64_t most) {
 
 // Of JSON lines the first is looked at.
 Content content_of_json(const ByteSource& source) {
-  for (std::int64_t most : {std::int64_t{1} << 20, max_json_bytes}) {
+  for (std::int64_t most : {std::int64_t{1} << 20, max_text_bytes}) {
     KeyWatch watch;
     Json::sax_parse(beginning_of(source, most), &watch, nlohmann::detail::input_format_t::json, false);
     if (watch.found != Content::unknown || source.size() <= most) return watch.found;
@@ -98,7 +99,7 @@ Content detect_content(const std::shared_ptr<const ByteSource>& source) {
   if (head.starts_with("PK\x03\x04") || head.starts_with("PK\x05\x06")) {
     return is_torch_file(source) ? Content::sglang_recording : Content::arrays;
   }
-  const std::string_view text = std::string_view(head).substr(head.starts_with("\xef\xbb\xbf") ? 3 : 0);
+  const std::string_view text = without_mark(head);
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos) return Content::unknown;
   if (text[first] == '{') return content_of_json(*source);

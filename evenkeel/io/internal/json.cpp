@@ -44,12 +44,7 @@ Json parse_json(std::string_view text, const std::string& file, std::int64_t beg
 }
 
 Json read_json(const ByteSource& source) {
-  if (source.size() > max_json_bytes)
-    throw ParseError(source.name(), "",
-                     fmt::format("is JSON of {} bytes; at most {} are read", source.size(), max_json_bytes));
-  std::string text(static_cast<std::size_t>(source.size()), '\0');
-  source.read(0, std::as_writable_bytes(std::span(text)));
-  return parse_json(text, source.name());
+  return parse_json(read_text(source, "JSON"), source.name());
 }
 
 const Json& member(const Json& object, const char* key, const std::string& file) {

@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "evenkeel/io/byte_source.h"
+#include "evenkeel/io/internal/text.h"
 
 namespace evenkeel::internal {
 
 using Json = nlohmann::json;
 
-inline constexpr std::int64_t max_json_bytes = std::int64_t{256} << 20;
 inline constexpr int max_json_depth = 16;
 
 // Parses text that stands at byte `begin` of the file.

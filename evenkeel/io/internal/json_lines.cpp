@@ -30,9 +30,9 @@ class Lines {
     std::size_t end = text_.find('\n');
     while (end == std::string::npos && read_ < source_.size()) {
       const std::size_t searched = text_.size();
-      if (std::ssize(text_) > max_json_bytes)
+      if (std::ssize(text_) > max_text_bytes)
         throw ParseError(source_.name(), fmt::format("byte {}", begin_),
-                         fmt::format("a line of more than {} bytes", max_json_bytes));
+                         fmt::format("a line of more than {} bytes", max_text_bytes));
       fill();
       end = text_.find('\n', searched);
     }

@@ -6,12 +6,11 @@
 #include <array>
 #include <charconv>
 #include <optional>
-#include <span>
 #include <utility>
 #include <vector>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/internal/json.h"
+#include "evenkeel/io/internal/text.h"
 
 namespace evenkeel::internal {
 
@@ -169,12 +168,8 @@ bool begins_like_trtllm_yaml(std::string_view head) {
 }
 
 TrtllmYaml parse_trtllm_yaml(const ByteSource& source) {
-  if (source.size() > max_json_bytes)
-    throw ParseError(source.name(), "",
-                     fmt::format("is YAML of {} bytes; at most {} are read", source.size(), max_json_bytes));
-  std::string text(static_cast<std::size_t>(source.size()), '\0');
-  source.read(0, std::as_writable_bytes(std::span(text)));
-  return Parser(source.name(), text).parse();
+  const std::string text = read_text(source, "YAML");
+  return Parser(source.name(), without_mark(text)).parse();
 }
 
 }  // namespace evenkeel::internal
