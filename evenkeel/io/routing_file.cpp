@@ -91,7 +91,7 @@ RoutingFile open_by_content(std::shared_ptr<const ByteSource> source, const Rout
   const int num_experts = options.num_experts.value_or(0);
   switch (internal::detect_content(source)) {
     case Content::sglang_recording:
-      return open_sglang_recording(std::move(source));
+      return open_sglang_recording(std::move(source), options.num_experts);
     case Content::megatron_trace:
       return open_megatron_trace({std::move(source)}, num_experts);
     case Content::counts:
@@ -129,10 +129,10 @@ Sources sources_in(const std::string& folder, std::string_view prefix, std::stri
 
 // The recordings of several ranks or dumps of the same model.
 RoutingFile add_recordings(const Sources& sources, const RoutingOptions& options) {
-  if (sources.size() == 1) return open_sglang_recording(sources.front());
+  if (sources.size() == 1) return open_sglang_recording(sources.front(), options.num_experts);
   RoutingFile sum;
   for (const auto& source : sources) {
-    RoutingFile one = open_sglang_recording(source);
+    RoutingFile one = open_sglang_recording(source, options.num_experts);
     if (sum.profile && one.layers != sum.layers)
       throw ParseError(source->name(), "",
                        fmt::format("has other MoE layers than {}", sources.front()->name()));
@@ -162,6 +162,21 @@ RoutingFile open_folder(const std::string& folder, const RoutingOptions& options
                    "(Megatron-LM) or expert_distribution_recorder_*.pt (SGLang)");
 }
 
+void require_possible(const RoutingOptions& options) {
+  if (options.num_experts && (*options.num_experts < 1 || *options.num_experts > max_trace_experts))
+    throw InvalidArgument("num_experts", fmt::format("{} experts", *options.num_experts),
+                          fmt::format("1..{}", max_trace_experts));
+}
+
+// Counts say themselves how many experts there are.
+void require_num_experts(const RoutingFile& routing, const RoutingOptions& options) {
+  if (routing.profile && options.num_experts && *options.num_experts != routing.profile->num_experts())
+    throw InvalidArgument("num_experts",
+                          fmt::format("{}, but the file has counts of {}", *options.num_experts,
+                                      routing.profile->num_experts()),
+                          fmt::format("{}, or leave it out", routing.profile->num_experts()));
+}
+
 }  // namespace
 
 RoutingOptions::Bare parse_bare(const std::string& option, const std::string& text) {
@@ -172,17 +187,17 @@ RoutingOptions::Bare parse_bare(const std::string& option, const std::string& te
 }
 
 RoutingFile open_routing(const std::string& path, const RoutingOptions& options) {
-  if (std::filesystem::is_directory(path)) return open_folder(path, options);
-  return open_routing(open_source(path), options);
+  require_possible(options);
+  if (!std::filesystem::is_directory(path)) return open_routing(open_source(path), options);
+  RoutingFile routing = open_folder(path, options);
+  require_num_experts(routing, options);
+  return routing;
 }
 
 RoutingFile open_routing(std::shared_ptr<const ByteSource> source, const RoutingOptions& options) {
+  require_possible(options);
   RoutingFile routing = open_by_content(std::move(source), options);
-  if (routing.profile && options.num_experts && *options.num_experts != routing.profile->num_experts())
-    throw InvalidArgument("num_experts",
-                          fmt::format("{}, but the file has counts of {}", *options.num_experts,
-                                      routing.profile->num_experts()),
-                          fmt::format("{}, or leave it out", routing.profile->num_experts()));
+  require_num_experts(routing, options);
   return routing;
 }
 

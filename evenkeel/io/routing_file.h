@@ -16,7 +16,7 @@
 namespace evenkeel {
 
 struct RoutingOptions {
-  // For files that do not say it; else the largest id plus one.
+  // Instead of what a trace says, where nobody does the largest id plus one. Counts say it, and must agree.
   std::optional<int> num_experts = {};
   // Of a bare array of two dimensions, which may be either.
   enum class Bare { ask, trace, counts };

@@ -32,7 +32,7 @@ struct PhysicalMap {
   }
 };
 
-PhysicalMap read_map(TorchFile& file) {
+PhysicalMap read_map(TorchFile& file, std::optional<int> num_experts) {
   const auto found = file.pickle().find(file.pickle().root(), map_key);
   if (!found)
     throw ParseError(file.name(), map_key,
@@ -44,13 +44,13 @@ PhysicalMap read_map(TorchFile& file) {
                      fmt::format("shape {} is not [layers, physical experts]", internal::to_text(map.shape)));
   const std::int64_t largest = *std::max_element(map.values.begin(), map.values.end());
   const std::int64_t smallest = *std::min_element(map.values.begin(), map.values.end());
-  if (smallest < 0 || largest >= max_trace_experts)
+  const std::int64_t most = num_experts.value_or(max_trace_experts) - 1;
+  if (smallest < 0 || largest > most)
     throw ParseError(file.name(), map_key,
-                     fmt::format("names expert {}, outside 0..{}", smallest < 0 ? smallest : largest,
-                                 max_trace_experts - 1));
+                     fmt::format("names expert {}, outside 0..{}", smallest < 0 ? smallest : largest, most));
   return {.layers = map.shape[0],
           .physical = map.shape[1],
-          .num_experts = static_cast<int>(largest) + 1,
+          .num_experts = num_experts.value_or(static_cast<int>(largest) + 1),
           .experts = std::move(map.values)};
 }
 
@@ -99,18 +99,18 @@ void add_tokens(const IntArray& of_pass, const PhysicalMap& map, const std::stri
   }
 }
 
-RoutingFile routing_of_records(TorchFile& file, Pickle::Id records) {
+RoutingFile routing_of_records(TorchFile& file, Pickle::Id records, std::optional<int> num_experts) {
   const Pickle& pickle = file.pickle();
   if (pickle.kind(records) != Pickle::Kind::list || pickle.items(records).empty())
     throw ParseError(file.name(), "records", "is not a list of forward passes");
-  const PhysicalMap map = read_map(file);
+  const PhysicalMap map = read_map(file, num_experts);
   if (map.layers > internal::max_layers)
     throw ParseError(file.name(), map_key, fmt::format("has more than {} layers", internal::max_layers));
   internal::TokenIds tokens;
   for (int layer = 0; layer < map.layers; ++layer) tokens.layers.push_back(layer);
-  // As large as the map has distinct experts, which may be far more than it has numbers.
+  // As large as there are experts, which may be far more than the map has numbers.
   if (map.layers * map.num_experts > (std::int64_t{1} << 20) + 16 * map.layers * map.physical)
-    throw ParseError(file.name(), map_key, "names experts far beyond those it has room for");
+    throw ParseError(file.name(), map_key, fmt::format("has room for few of {} experts", map.num_experts));
   IntArray sum{
       .shape = {map.layers, map.num_experts},
       .values = std::vector<std::int64_t>(static_cast<std::size_t>(map.layers * map.num_experts), 0)};
@@ -131,7 +131,7 @@ RoutingFile routing_of_records(TorchFile& file, Pickle::Id records) {
   return internal::routing_of_counts(std::move(sum), file.name(), "records", true);
 }
 
-RoutingFile routing_of_root(TorchFile& file) {
+RoutingFile routing_of_root(TorchFile& file, std::optional<int> num_experts) {
   const Pickle& pickle = file.pickle();
   const Pickle::Id root = pickle.root();
   if (file.is_tensor(root)) {
@@ -140,7 +140,8 @@ RoutingFile routing_of_root(TorchFile& file) {
     counts.what = "counts";
     return counts;
   }
-  if (const auto records = pickle.find(root, "records")) return routing_of_records(file, *records);
+  if (const auto records = pickle.find(root, "records"))
+    return routing_of_records(file, *records, num_experts);
   if (const auto counts = pickle.find(root, "logical_count"))
     return internal::routing_of_counts(file.integers(*counts, "logical_count"), file.name(), "logical_count",
                                        true);
@@ -152,9 +153,9 @@ RoutingFile routing_of_root(TorchFile& file) {
 
 }  // namespace
 
-RoutingFile open_sglang_recording(std::shared_ptr<const ByteSource> source) {
+RoutingFile open_sglang_recording(std::shared_ptr<const ByteSource> source, std::optional<int> num_experts) {
   TorchFile file(std::move(source));
-  RoutingFile routing = routing_of_root(file);
+  RoutingFile routing = routing_of_root(file, num_experts);
   routing.format = "sglang";
   if (!file.is_tensor(file.pickle().root())) routing.what = "recording";
   return routing;

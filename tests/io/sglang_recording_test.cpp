@@ -79,6 +79,29 @@ TEST(SglangRecording, ByTokenHasTransitions) {
   EXPECT_FALSE(read_routing(test_data("sglang_per_token.pt"), {.transitions = false}).has_transitions());
 }
 
+TEST(SglangRecording, OfPhysicalExpertsHasAsManyAsItIsTold) {
+  for (const char* name : {"sglang_per_token.pt", "sglang_per_pass.pt"}) {
+    const RoutingProfile told = read_routing(test_data(name), {.num_experts = 9});
+    const RoutingProfile found = read_routing(test_data(name));
+    EXPECT_EQ(told.num_experts(), 9) << name;
+    for (int l = 0; l < layers; ++l)
+      for (int e = 0; e < 9; ++e)
+        EXPECT_EQ(told.load(LayerId(l), ExpertId(e)), e < experts ? found.load(LayerId(l), ExpertId(e)) : 0);
+    EXPECT_EQ(message_of<ParseError>([&] { open_routing(test_data(name), {.num_experts = 5}); }),
+              test_data(name) + ": last_physical_to_logical_map: names expert 5, outside 0..4");
+  }
+  EXPECT_EQ(
+      message_of<InvalidArgument>([] { open_routing(test_data("sglang_stat.pt"), {.num_experts = 5}); }),
+      "num_experts: 5, but the file has counts of 6; allowed: 6, or leave it out");
+}
+
+TEST(SglangRecording, HasAPossibleNumberOfExperts) {
+  for (int impossible : {-5, 0, 65537})
+    EXPECT_EQ(message_of<InvalidArgument>(
+                  [&] { open_routing(test_data("sglang_stat.pt"), {.num_experts = impossible}); }),
+              "num_experts: " + std::to_string(impossible) + " experts; allowed: 1..65536");
+}
+
 TEST(SglangRecording, OfPhysicalExpertsNeedsTheirMap) {
   EXPECT_EQ(
       message_of<ParseError>([] { open_routing(test_data("sglang_without_map.pt")); }),
@@ -94,6 +117,7 @@ TEST(SglangRecording, OfSeveralRanksInAFolderIsAddedUp) {
   RoutingProfile expected = read_routing(test_data("sglang_per_pass.pt"));
   expected.add(read_routing(test_data("sglang_per_pass.pt")));
   EXPECT_EQ(read_routing(folder / "."), expected);
+  EXPECT_EQ(read_routing(folder / ".", {.num_experts = 9}).num_experts(), 9);
 }
 
 TEST(TorchFile, MayHoldABareMatrixOfCountsWithAnyStrides) {
