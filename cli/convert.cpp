@@ -35,20 +35,21 @@ std::optional<int> given(std::int64_t number) {
   return static_cast<int>(number);
 }
 
-ConvertOptions convert_options(const Options& options) {
+ConvertOptions convert_options(const CLI::App& app, const Options& options) {
   ConvertOptions how{.num_experts = given(options.num_experts),
                      .bare = parse_bare("--as", options.as),
                      .to = {},
                      .placement = {.num_hidden_layers = given(options.num_hidden_layers),
-                                   .layer_updates_per_iter = static_cast<int>(options.layer_updates_per_iter),
                                    .num_ranks = given(options.ranks)}};
+  if (is_given(app, "--layer-updates-per-iter"))
+    how.placement.layer_updates_per_iter = static_cast<int>(options.layer_updates_per_iter);
   if (!options.to.empty()) how.to = parse_placement_format(options.to, "--to");
   if (!options.moe_layers.empty()) how.placement.layers = parse_layers("--moe-layers", options.moe_layers);
   return how;
 }
 
-void run(const Options& options) {
-  const Converted done = convert_file(options.in, options.out, convert_options(options));
+void run(const CLI::App& app, const Options& options) {
+  const Converted done = convert_file(options.in, options.out, convert_options(app, options));
   if (!options.json) {
     fmt::print("{}: {}, {} -> {}\n", options.out, done.what, done.from, done.to);
     if (!done.layers.empty())
@@ -85,11 +86,12 @@ Subcommand add_convert(CLI::App& command) {
             "Of the model, dense ones too (default: up to the last MoE layer)")
       ->default_str("");
   add_whole(*app, "--layer-updates-per-iter", options->layer_updates_per_iter, 0, most_layers,
-            "TensorRT-LLM: layers it may rearrange itself in an iteration");
-  add_whole(*app, "--ranks", options->ranks, 1, most_layers, "Of a placement whose file does not say it")
+            "TensorRT-LLM: layers it may rearrange itself in an iteration (default: as IN says)")
+      ->default_str("");
+  add_whole(*app, "--ranks", options->ranks, 1, most_layers, "Of a placement, whose file may not say it")
       ->default_str("");
   add_whole(*app, "--num-experts", options->num_experts, 1, max_trace_experts,
-            "Of a file that does not say it")
+            "Where the file does not say it, and of a trace instead")
       ->default_str("");
   app->add_option("--as", options->as, "What a bare array of two dimensions is: counts, or trace")
       ->type_name("KIND");
@@ -98,7 +100,7 @@ Subcommand add_convert(CLI::App& command) {
       "Examples:\n"
       "  evenkeel convert data/tiny-moe/routing_step50.npz trace.safetensors\n"
       "  evenkeel convert placement.json init_expert_location.json --to sglang --moe-layers 3-60");
-  return {app, [options] { run(*options); }};
+  return {app, [app, options] { run(*app, *options); }};
 }
 
 }  // namespace evenkeel::cli

@@ -69,8 +69,9 @@ Topology topology_of(const CLI::App& app, const Options& options) {
 }
 
 PlacementFormatOptions format_options(const CLI::App& app, const Options& options, int num_ranks) {
-  PlacementFormatOptions how{.layer_updates_per_iter = static_cast<int>(options.layer_updates_per_iter),
-                             .num_ranks = num_ranks};
+  PlacementFormatOptions how{.num_ranks = num_ranks};
+  if (is_given(app, "--layer-updates-per-iter"))
+    how.layer_updates_per_iter = static_cast<int>(options.layer_updates_per_iter);
   if (is_given(app, "--moe-layers")) how.layers = parse_layers("--moe-layers", options.moe_layers);
   if (is_given(app, "--num-hidden-layers"))
     how.num_hidden_layers = static_cast<int>(options.num_hidden_layers);

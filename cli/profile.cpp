@@ -24,7 +24,7 @@ using Json = nlohmann::ordered_json;
 struct Options {
   std::vector<std::string> traces;
   std::string output;
-  std::string as = "trace";
+  std::string as;
   std::int64_t num_experts = 0;
   std::int64_t ranks = 0;
   bool without_transitions = false;
@@ -45,11 +45,14 @@ struct Profiled {
 };
 
 Profiled profile_all(const Options& options) {
-  RoutingOptions how{.bare = parse_bare("--as", options.as), .transitions = !options.without_transitions};
+  const RoutingOptions::Bare told = parse_bare("--as", options.as);
+  RoutingOptions how{.bare = options.as.empty() ? RoutingOptions::Bare::trace : told,
+                     .transitions = !options.without_transitions};
   if (options.num_experts > 0) how.num_experts = static_cast<int>(options.num_experts);
   std::optional<Profiled> all;
   for (const std::string& path : options.traces) {
     RoutingFile file = open_routing(path, how);
+    require_bare(file, told);
     RoutingProfile one = profile_of(file, how);
     if (!all)
       all = Profiled{std::move(one), 0};

@@ -9,7 +9,7 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/internal/json.h"
-#include "evenkeel/io/loads_file.h"
+#include "evenkeel/io/internal/known_content.h"
 #include "evenkeel/io/profile_file.h"
 #include "evenkeel/io/trace_file.h"
 
@@ -46,35 +46,20 @@ void write_loads_json(const Counts& counts, const std::string& out) {
 }
 
 // Loads of one step stay what they are in JSON; elsewhere they are a profile of one layer.
-Converted convert_loads(std::shared_ptr<const ByteSource> source, const std::string& out, FileFormat to,
-                        const RoutingFile& routing) {
+void write_loads(const RoutingFile& routing, const std::string& out, FileFormat to) {
   require_format("loads", to, {FileFormat::json, FileFormat::safetensors, FileFormat::npz});
-  if (to == FileFormat::json) {
-    LoadsOptions options;
-    if (!internal::read_json(*source).contains("counts"))
-      options.num_ranks = 1;  // of which nothing is written
-    write_loads_json(read_loads(std::move(source), options), out);
-  } else {
+  if (to == FileFormat::json)
+    write_loads_json(*routing.step, out);
+  else
     write_profile(*routing.profile, out, to);
-  }
-  return {"loads", "json", std::string(name_of(to)), {}};
-}
-
-Converted convert_placement(std::shared_ptr<const ByteSource> source, PlacementFormat from,
-                            const std::string& out, const ConvertOptions& options) {
-  const PlacementFormat to = options.to.value_or(PlacementFormat::evenkeel);
-  if (to == PlacementFormat::evenkeel)
-    require_format("a placement", format_of_extension(out), {FileFormat::json});
-  PlacementFormatOptions how = options.placement;
-  if (!how.num_experts) how.num_experts = options.num_experts;
-  write_placement_as(to, read_placement_as(std::move(source), how), how, out);
-  return {"placement", std::string(name_of(from)), std::string(name_of(to)), {}};
 }
 
 Converted convert_routing(RoutingFile routing, const std::string& out, FileFormat to) {
   if (routing.trace) {
     require_format("a trace", to, {FileFormat::safetensors, FileFormat::npz, FileFormat::npy});
     write_trace(*routing.trace, out, to);
+  } else if (routing.step) {
+    write_loads(routing, out, to);
   } else {
     require_format("a profile", to, {FileFormat::safetensors, FileFormat::npz, FileFormat::json});
     write_profile(*routing.profile, out, to);
@@ -83,22 +68,69 @@ Converted convert_routing(RoutingFile routing, const std::string& out, FileForma
           std::move(routing.layers)};
 }
 
-}  // namespace
+void refuse(bool given, const char* option, const std::string& why) {
+  if (given) throw InvalidArgument(option, why, "to leave it out");
+}
 
-Converted convert_file(const std::string& in, const std::string& out, const ConvertOptions& options) {
-  const RoutingOptions how{.num_experts = options.num_experts, .bare = options.bare};
-  if (std::filesystem::is_directory(in))
-    return convert_routing(open_routing(in, how), out, format_of_extension(out));
-  auto source = open_source(in);
-  if (const auto from = detect_placement_format(source))
-    return convert_placement(std::move(source), *from, out, options);
+// No option is ignored: what means nothing for routing is refused,
+void require_routing_options(const ConvertOptions& options, const std::string& in) {
   if (options.to)
     throw InvalidArgument(
         "to", fmt::format("{} is a format of placements, and {} is none", name_of(*options.to), in),
         "a placement, or leave it out");
+  const std::string why = fmt::format("is for placements, and {} is none", in);
+  refuse(options.placement.num_ranks.has_value(), "ranks", why);
+  refuse(options.placement.layers.has_value(), "moe_layers", why);
+  refuse(options.placement.num_hidden_layers.has_value(), "num_hidden_layers", why);
+  refuse(options.placement.layer_updates_per_iter.has_value(), "layer_updates_per_iter", why);
+}
+
+// and so is what neither of two formats of placements knows.
+void require_placement_options(const ConvertOptions& options, PlacementFormat from, PlacementFormat to,
+                               const std::string& in) {
+  const char* counting = "is for formats that count the model's layers, sglang and trtllm";
+  refuse(options.bare != RoutingOptions::Bare::ask, "as",
+         fmt::format("is for arrays, and {} is a placement", in));
+  refuse(options.placement.layers && !counts_model_layers(from) && !counts_model_layers(to), "moe_layers",
+         fmt::format("{}; {} and {} do not", counting, name_of(from), name_of(to)));
+  refuse(options.placement.num_hidden_layers && !counts_model_layers(to), "num_hidden_layers",
+         fmt::format("{}; {} does not", counting, name_of(to)));
+  refuse(options.placement.layer_updates_per_iter && to != PlacementFormat::trtllm, "layer_updates_per_iter",
+         fmt::format("is for trtllm, not for {}", name_of(to)));
+}
+
+Converted convert_placement(std::shared_ptr<const ByteSource> source, PlacementFormat from,
+                            const std::string& out, const ConvertOptions& options) {
+  const std::string in = source->name();
+  const PlacementFormat to = options.to.value_or(PlacementFormat::evenkeel);
+  require_placement_options(options, from, to, in);
+  if (to == PlacementFormat::evenkeel)
+    require_format("a placement", format_of_extension(out), {FileFormat::json});
+  PlacementFormatOptions how = options.placement;
+  if (!how.num_experts) how.num_experts = options.num_experts;
+  const PlacementFile file = internal::read_placement_known(from, std::move(source), how);
+  if (how.layers && !file.layers.empty() && *how.layers != file.layers)
+    throw InvalidArgument("moe_layers",
+                          fmt::format("{}, but {} is of the model's layers {}", layers_text(*how.layers), in,
+                                      layers_text(file.layers)),
+                          fmt::format("{}, or leave it out", layers_text(file.layers)));
+  write_placement_as(to, file, how, out);
+  return {"placement", std::string(name_of(from)), std::string(name_of(to)), file.layers};
+}
+
+}  // namespace
+
+Converted convert_file(const std::string& in, const std::string& out, const ConvertOptions& options) {
+  const bool folder = std::filesystem::is_directory(in);
+  const auto source = folder ? nullptr : open_source(in);
+  const auto content = folder ? internal::Content::unknown : internal::detect_content(source);
+  if (const auto from = internal::placement_format_of(content))
+    return convert_placement(source, *from, out, options);
+  require_routing_options(options, in);
   const FileFormat to = format_of_extension(out);
-  RoutingFile routing = open_routing(source, how);
-  if (routing.what == "loads") return convert_loads(std::move(source), out, to, routing);
+  const RoutingOptions how{.num_experts = options.num_experts, .bare = options.bare};
+  RoutingFile routing = folder ? open_routing(in, how) : internal::open_routing_known(content, source, how);
+  require_bare(routing, options.bare);
   return convert_routing(std::move(routing), out, to);
 }
 

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/internal/json.h"
+#include "evenkeel/io/internal/loads_json.h"
 #include "evenkeel/io/internal/profile_json.h"
 #include "evenkeel/io/profile_file.h"
 
@@ -53,7 +53,9 @@ Counts counts_of_rows(const internal::Json& rows, const LoadsOptions& options, c
   return made;
 }
 
-Counts counts_of_json(const internal::Json& json, const LoadsOptions& options, const std::string& file) {
+}  // namespace
+
+Counts internal::counts_of_json(const Json& json, const LoadsOptions& options, const std::string& file) {
   if (!json.is_object()) throw ParseError(file, "", "is not a JSON object with \"loads\" or \"counts\"");
   if (const auto rows = json.find("counts"); rows != json.end()) return counts_of_rows(*rows, options, file);
   const auto loads = json.find("loads");
@@ -63,8 +65,6 @@ Counts counts_of_json(const internal::Json& json, const LoadsOptions& options, c
   return counts_of_loads(internal::integers(*loads, file, "loads"), options, file);
 }
 
-}  // namespace
-
 Counts read_loads(const std::string& path, const LoadsOptions& options) {
   return read_loads(open_source(path), options);
 }
@@ -72,7 +72,7 @@ Counts read_loads(const std::string& path, const LoadsOptions& options) {
 Counts read_loads(std::shared_ptr<const ByteSource> source, const LoadsOptions& options) {
   const std::string file = source->name();
   if (detect_format(*source) == FileFormat::json)
-    return counts_of_json(internal::read_json(*source), options, file);
+    return internal::counts_of_json(internal::read_json(*source), options, file);
   return counts_of_profile(read_profile(std::move(source)), options, file);
 }
 

@@ -151,6 +151,30 @@ std::map<std::string, std::string> read_provenance(const Json& json, const std::
   return provenance;
 }
 
+std::vector<int> read_layer_numbers(const Json& json, const Shape& shape) {
+  const auto found = json.find("layers");
+  if (found == json.end() || found->is_null()) return {};
+  std::vector<int> layers;
+  for (std::int64_t layer : internal::integers(*found, shape.file, "layers")) {
+    if (layer <= (layers.empty() ? -1 : layers.back()) || layer >= internal::max_layers)
+      throw ParseError(
+          shape.file, "layers",
+          fmt::format("{} is not above the layer before, in 0..{}", layer, internal::max_layers - 1));
+    layers.push_back(static_cast<int>(layer));
+  }
+  if (std::ssize(layers) != shape.num_layers)
+    throw ParseError(shape.file, "layers",
+                     fmt::format("has {} numbers for {} layers", layers.size(), shape.num_layers));
+  return layers;
+}
+
+std::optional<int> read_layer_updates(const Json& json, const std::string& file) {
+  const char* key = "layer_updates_per_iter";
+  const auto found = json.find(key);
+  if (found == json.end() || found->is_null()) return std::nullopt;
+  return internal::small_integer(*found, 0, internal::max_layers, file, key);
+}
+
 // The physical experts of one layer, rank after rank; true if all ranks have equally many.
 bool append_layer(const LayerPlacement& layer, Json& physical, Json& offsets) {
   physical = Json::array();
@@ -188,6 +212,8 @@ Json placement_json(const PlacementFile& file) {
             {"provenance", file.provenance}};
   if (file.objective) json["objective"] = *file.objective;
   if (file.bound) json["bound"] = *file.bound;
+  if (!file.layers.empty()) json["layers"] = file.layers;
+  if (file.layer_updates_per_iter) json["layer_updates_per_iter"] = *file.layer_updates_per_iter;
   bool equal = true;
   bool first = true;
   Json offsets = Json::array();
@@ -222,7 +248,9 @@ PlacementFile read_placement(std::shared_ptr<const ByteSource> source) {
   return {.placement = Placement(std::move(layers)),
           .objective = optional_number(json, "objective", file),
           .bound = optional_number(json, "bound", file),
-          .provenance = read_provenance(json, file)};
+          .provenance = read_provenance(json, file),
+          .layers = read_layer_numbers(json, shape),
+          .layer_updates_per_iter = read_layer_updates(json, file)};
 }
 
 void write_placement(const PlacementFile& file, const std::string& path) {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "evenkeel/io/byte_source.h"
 #include "evenkeel/plan/placement.h"
@@ -16,6 +17,10 @@ struct PlacementFile {
   std::optional<double> objective = {};                // what the solver reached
   std::optional<double> bound = {};                    // and what nobody can go below
   std::map<std::string, std::string> provenance = {};  // who made it from what; free keys
+  // What other systems' files say besides. Which of the model's layers these are, counted from 0 with the
+  // dense ones, ascending; empty where they are all of them, or nobody said.
+  std::vector<int> layers = {};
+  std::optional<int> layer_updates_per_iter = {};  // TensorRT-LLM's
 };
 
 // Throws ParseError: not this format, wrong lengths, an expert without a home or twice on one rank.

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/internal/content.h"
+#include "evenkeel/io/internal/known_content.h"
 #include "evenkeel/io/internal/limits.h"
 #include "evenkeel/io/sglang.h"
 #include "evenkeel/io/trtllm.h"
@@ -22,6 +22,41 @@ using enum PlacementFormat;
 
 constexpr std::array all_formats = {evenkeel, sglang, vllm, vllm_ascend, trtllm};
 
+// Beside what the caller says: what the file did from which the placement was read.
+PlacementFormatOptions completed(PlacementFormatOptions options, const PlacementFile& file) {
+  if (!options.layers && !file.layers.empty()) options.layers = file.layers;
+  if (!options.layer_updates_per_iter) options.layer_updates_per_iter = file.layer_updates_per_iter;
+  return options;
+}
+
+void require_agreement(const PlacementFile& file, const PlacementFormatOptions& options,
+                       const std::string& name) {
+  const auto require = [&](const char* option, const char* things, std::optional<int> given, int there) {
+    if (given.value_or(there) != there)
+      throw InvalidArgument(option, fmt::format("{}, but {} is for {} {}", *given, name, there, things),
+                            fmt::format("{}, or leave it out", there));
+  };
+  require("ranks", "ranks", options.num_ranks, file.placement.num_ranks());
+  require("num_experts", "experts", options.num_experts, file.placement.num_experts());
+}
+
+PlacementFile read_as(PlacementFormat format, std::shared_ptr<const ByteSource> source,
+                      const PlacementFormatOptions& options) {
+  switch (format) {
+    case sglang:
+      return read_sglang_placement(*source, options);
+    case vllm:
+      return {.placement = read_vllm_placement(*source, options)};
+    case vllm_ascend:
+      return {.placement = read_vllm_ascend_placement(*source, options)};
+    case trtllm:
+      return read_trtllm_placement(*source, options);
+    case evenkeel:
+      break;
+  }
+  return read_placement(std::move(source));
+}
+
 int layer_number(const std::string& option, std::string_view text) {
   int number = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -33,6 +68,14 @@ int layer_number(const std::string& option, std::string_view text) {
 }
 
 }  // namespace
+
+std::span<const PlacementFormat> placement_formats() {
+  return all_formats;
+}
+
+bool counts_model_layers(PlacementFormat format) {
+  return format == sglang || format == trtllm;
+}
 
 std::string_view name_of(PlacementFormat format) {
   switch (format) {
@@ -100,31 +143,18 @@ void write_placement_as(PlacementFormat format, const PlacementFile& file,
     case evenkeel:
       return write_placement(file, path);
     case sglang:
-      return write_sglang_placement(file.placement, options, path);
+      return write_sglang_placement(file.placement, completed(options, file), path);
     case vllm:
       return write_vllm_placement(file.placement, path);
     case vllm_ascend:
       return write_vllm_ascend_placement(file.placement, path);
     case trtllm:
-      return write_trtllm_placement(file.placement, options, path);
+      return write_trtllm_placement(file.placement, completed(options, file), path);
   }
 }
 
 std::optional<PlacementFormat> detect_placement_format(const std::shared_ptr<const ByteSource>& source) {
-  switch (internal::detect_content(source)) {
-    case internal::Content::placement:
-      return evenkeel;
-    case internal::Content::sglang_placement:
-      return sglang;
-    case internal::Content::vllm_placement:
-      return vllm;
-    case internal::Content::vllm_ascend_placement:
-      return vllm_ascend;
-    case internal::Content::trtllm_placement:
-      return trtllm;
-    default:
-      return std::nullopt;
-  }
+  return internal::placement_format_of(internal::detect_content(source));
 }
 
 PlacementFile read_placement_as(const std::string& path, const PlacementFormatOptions& options) {
@@ -133,27 +163,39 @@ PlacementFile read_placement_as(const std::string& path, const PlacementFormatOp
 
 PlacementFile read_placement_as(std::shared_ptr<const ByteSource> source,
                                 const PlacementFormatOptions& options) {
-  const auto format = detect_placement_format(source);
-  const auto file_of = [&](Placement placement) {
-    return PlacementFile{.placement = std::move(placement),
-                         .objective = {},
-                         .bound = {},
-                         .provenance = {{"read_from", std::string(name_of(*format))}}};
-  };
   // What is none of them is refused by our own reader, which says what is missing.
-  switch (format.value_or(evenkeel)) {
-    case evenkeel:
-      return read_placement(std::move(source));
-    case sglang:
-      return file_of(read_sglang_placement(*source, options));
-    case vllm:
-      return file_of(read_vllm_placement(*source, options));
-    case vllm_ascend:
-      return file_of(read_vllm_ascend_placement(*source, options));
-    case trtllm:
-      return file_of(read_trtllm_placement(*source, options));
-  }
-  return read_placement(std::move(source));
+  const PlacementFormat format = detect_placement_format(source).value_or(evenkeel);
+  return internal::read_placement_known(format, std::move(source), options);
 }
+
+namespace internal {
+
+std::optional<PlacementFormat> placement_format_of(Content content) {
+  switch (content) {
+    case Content::placement:
+      return evenkeel;
+    case Content::sglang_placement:
+      return sglang;
+    case Content::vllm_placement:
+      return vllm;
+    case Content::vllm_ascend_placement:
+      return vllm_ascend;
+    case Content::trtllm_placement:
+      return trtllm;
+    default:
+      return std::nullopt;
+  }
+}
+
+PlacementFile read_placement_known(PlacementFormat format, std::shared_ptr<const ByteSource> source,
+                                   const PlacementFormatOptions& options) {
+  const std::string name = source->name();
+  PlacementFile file = read_as(format, std::move(source), options);
+  if (format != evenkeel) file.provenance["read_from"] = name_of(format);
+  require_agreement(file, options, name);
+  return file;
+}
+
+}  // namespace internal
 
 }  // namespace evenkeel

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,20 +19,28 @@ namespace evenkeel {
 
 enum class PlacementFormat { evenkeel, sglang, vllm, vllm_ascend, trtllm };
 
+// All of them, in the order of the enumeration.
+std::span<const PlacementFormat> placement_formats();
 // "evenkeel", "sglang", "vllm", "vllm-ascend", "trtllm".
 std::string_view name_of(PlacementFormat format);
 // Throws InvalidArgument, which calls it `option` and names those there are.
 PlacementFormat parse_placement_format(std::string_view name, const std::string& option = "format");
 
+// SGLang's and TensorRT-LLM's number the model's layers, dense ones too; the others MoE layers alone.
+bool counts_model_layers(PlacementFormat format);
+
 struct PlacementFormatOptions {
   // Which of the model's layers, counted from 0 with the dense ones, each layer of the placement is;
-  // ascending. Left out, the model has MoE layers only. Used by SGLang and TensorRT-LLM, which count all.
+  // ascending. Left out, those that the placement's file says, or the model has MoE layers only. For formats
+  // that count the model's layers.
   std::optional<std::vector<int>> layers = {};
   // Of the model, dense ones too. Left out, the last of `layers` is the model's last.
   std::optional<int> num_hidden_layers = {};
-  // TensorRT-LLM: how many layers it may rearrange itself in each iteration.
-  int layer_updates_per_iter = 0;
-  // For reading formats that do not say them. The number of experts is else the largest id plus one.
+  // TensorRT-LLM: how many layers it may rearrange itself in each iteration. Left out, what the placement's
+  // file says, or 0.
+  std::optional<int> layer_updates_per_iter = {};
+  // For reading formats that do not say them; what a file says must agree. The number of experts is else the
+  // largest id plus one.
   std::optional<int> num_ranks = {};
   std::optional<int> num_experts = {};
 };

@@ -10,8 +10,9 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/array_file.h"
 #include "evenkeel/io/count_matrix.h"
-#include "evenkeel/io/internal/content.h"
 #include "evenkeel/io/internal/json.h"
+#include "evenkeel/io/internal/known_content.h"
+#include "evenkeel/io/internal/loads_json.h"
 #include "evenkeel/io/internal/profile_json.h"
 #include "evenkeel/io/internal/shape.h"
 #include "evenkeel/io/loads_file.h"
@@ -69,7 +70,7 @@ RoutingFile open_arrays(std::shared_ptr<const ByteSource> source, const RoutingO
 }
 
 // A profile in JSON, or the loads of one step, which are a profile of one layer.
-RoutingFile open_loads(std::shared_ptr<const ByteSource> source) {
+RoutingFile open_loads(const std::shared_ptr<const ByteSource>& source) {
   const internal::Json json = internal::read_json(*source);
   RoutingFile routing{.what = "loads", .format = "json", .trace = nullptr, .profile = {}};
   const auto loads = json.find("loads");
@@ -79,17 +80,16 @@ RoutingFile open_loads(std::shared_ptr<const ByteSource> source) {
     return routing;
   }
   LoadsOptions options;
-  if (loads != json.end())
-    options.num_ranks = 1;  // of which nothing is kept; counts by rank say it themselves
-  const Counts counts = read_loads(std::move(source), options);
-  routing.profile =
-      RoutingProfile(1, counts.num_experts(), {counts.loads().begin(), counts.loads().end()}, {});
+  if (!json.contains("counts")) options.num_ranks = 1;  // of which nothing is kept; counts say it themselves
+  const Counts& step = routing.step.emplace(internal::counts_of_json(json, options, source->name()));
+  routing.profile = RoutingProfile(1, step.num_experts(), {step.loads().begin(), step.loads().end()}, {});
   return routing;
 }
 
-RoutingFile open_by_content(std::shared_ptr<const ByteSource> source, const RoutingOptions& options) {
+RoutingFile open_by_content(Content content, std::shared_ptr<const ByteSource> source,
+                            const RoutingOptions& options) {
   const int num_experts = options.num_experts.value_or(0);
-  switch (internal::detect_content(source)) {
+  switch (content) {
     case Content::sglang_recording:
       return open_sglang_recording(std::move(source), options.num_experts);
     case Content::megatron_trace:
@@ -97,7 +97,7 @@ RoutingFile open_by_content(std::shared_ptr<const ByteSource> source, const Rout
     case Content::counts:
       return open_count_text(*source);
     case Content::loads:
-      return open_loads(std::move(source));
+      return open_loads(source);
     case Content::placement:
     case Content::sglang_placement:
     case Content::vllm_placement:
@@ -195,11 +195,29 @@ RoutingFile open_routing(const std::string& path, const RoutingOptions& options)
 }
 
 RoutingFile open_routing(std::shared_ptr<const ByteSource> source, const RoutingOptions& options) {
+  const Content content = internal::detect_content(source);
+  return internal::open_routing_known(content, std::move(source), options);
+}
+
+void require_bare(const RoutingFile& file, RoutingOptions::Bare told) {
+  if (told == (file.trace ? RoutingOptions::Bare::counts : RoutingOptions::Bare::trace))
+    throw InvalidArgument(
+        "as",
+        file.trace ? "counts, but the file has the tokens of a trace" : "trace, but the file has counts",
+        "to leave it out");
+}
+
+namespace internal {
+
+RoutingFile open_routing_known(Content content, std::shared_ptr<const ByteSource> source,
+                               const RoutingOptions& options) {
   require_possible(options);
-  RoutingFile routing = open_by_content(std::move(source), options);
+  RoutingFile routing = open_by_content(content, std::move(source), options);
   require_num_experts(routing, options);
   return routing;
 }
+
+}  // namespace internal
 
 RoutingProfile profile_of(RoutingFile& file, const RoutingOptions& options) {
   if (file.profile && options.transitions) return *file.profile;

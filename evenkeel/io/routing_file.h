@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "evenkeel/io/byte_source.h"
+#include "evenkeel/plan/counts.h"
 #include "evenkeel/routing/profile.h"
 #include "evenkeel/routing/trace.h"
 
@@ -37,6 +38,8 @@ struct RoutingFile {
   std::optional<RoutingProfile> profile;
   // Which of the model's layers (from 0, dense ones counted) these are; empty where the file does not say.
   std::vector<int> layers = {};
+  // Of "loads": the step that they are of, by source rank where the file says it.
+  std::optional<Counts> step = {};
 };
 
 // `path` may also be a folder: TensorRT-LLM's recorded statistics, Megatron's traces of all ranks, or
@@ -44,6 +47,10 @@ struct RoutingFile {
 // InvalidArgument if an option is missing or wrong.
 RoutingFile open_routing(const std::string& path, const RoutingOptions& options = {});
 RoutingFile open_routing(std::shared_ptr<const ByteSource> source, const RoutingOptions& options = {});
+
+// Throws InvalidArgument if the file holds counts where its reader was told of a trace, or the other way
+// round.
+void require_bare(const RoutingFile& file, RoutingOptions::Bare told);
 
 // The same as a profile; a trace is counted.
 RoutingProfile read_routing(const std::string& path, const RoutingOptions& options = {});

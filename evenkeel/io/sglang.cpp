@@ -43,7 +43,7 @@ void write_sglang_placement(const Placement& placement, const PlacementFormatOpt
   file.commit();
 }
 
-Placement read_sglang_placement(const ByteSource& source, const PlacementFormatOptions& options) {
+PlacementFile read_sglang_placement(const ByteSource& source, const PlacementFormatOptions& options) {
   const std::string& file = source.name();
   const char* key = "physical_to_logical_map";
   const auto json = internal::read_json(source);
@@ -56,7 +56,8 @@ Placement read_sglang_placement(const ByteSource& source, const PlacementFormatO
     rows.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(columns));
     keys.push_back(fmt::format("{}[{}]", key, layer));
   }
-  return internal::placement_of_rows(rows, keys, internal::rows_shape(file, options));
+  return {.placement = internal::placement_of_rows(rows, keys, internal::rows_shape(file, options)),
+          .layers = options.layers.value_or(std::vector<int>{})};
 }
 
 }  // namespace evenkeel

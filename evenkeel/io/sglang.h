@@ -17,7 +17,7 @@ namespace evenkeel {
 void write_sglang_placement(const Placement& placement, const PlacementFormatOptions& options,
                             const std::string& path);
 // Needs options.num_ranks; takes the rows of options.layers, or all.
-Placement read_sglang_placement(const ByteSource& source, const PlacementFormatOptions& options);
+PlacementFile read_sglang_placement(const ByteSource& source, const PlacementFormatOptions& options);
 
 // A recording (.pt) in any mode: `stat` and `stat_approx` count experts; `per_pass` and `per_token` record
 // physical experts, which are mapped by the map in the same file; per_token gives a trace. A bare tensor of

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/internal/layer_numbers.h"
+#include "evenkeel/io/internal/limits.h"
 #include "evenkeel/io/internal/physical_rows.h"
 #include "evenkeel/io/internal/trtllm_yaml.h"
 
@@ -19,9 +22,9 @@ using internal::TrtllmYaml;
 constexpr const char* assignments_key = "initial_global_assignments";
 
 // The layers to take: those asked for, or all, ascending.
-std::vector<std::int64_t> layers_in(const TrtllmYaml& yaml, const PlacementFormatOptions& options,
-                                    const std::string& file) {
-  std::vector<std::int64_t> layers;
+std::vector<int> layers_in(const TrtllmYaml& yaml, const PlacementFormatOptions& options,
+                           const std::string& file) {
+  std::vector<int> layers;
   if (options.layers) {
     for (int layer : *options.layers) {
       if (!yaml.assignments.contains(layer))
@@ -29,9 +32,32 @@ std::vector<std::int64_t> layers_in(const TrtllmYaml& yaml, const PlacementForma
       layers.push_back(layer);
     }
   } else {
-    for (const auto& [layer, row] : yaml.assignments) layers.push_back(layer);
+    for (const auto& [layer, row] : yaml.assignments) layers.push_back(static_cast<int>(layer));
   }
   return layers;
+}
+
+// A number of the file, if it has it.
+std::optional<int> number_in(const TrtllmYaml& yaml, const char* key, int least, int most,
+                             const std::string& file) {
+  const auto found = yaml.numbers.find(key);
+  if (found == yaml.numbers.end()) return std::nullopt;
+  if (found->second < least || found->second > most)
+    throw ParseError(file, key, fmt::format("is {}; allowed: {}..{}", found->second, least, most));
+  return static_cast<int>(found->second);
+}
+
+// Beside what the caller says: the file's own number of ranks, where it has one.
+internal::RowsShape shape_of(const TrtllmYaml& yaml, PlacementFormatOptions options,
+                             const std::string& file) {
+  if (const auto ep_size = number_in(yaml, "ep_size", 1, internal::max_ranks, file)) {
+    if (options.num_ranks.value_or(*ep_size) != *ep_size)
+      throw InvalidArgument("ranks",
+                            fmt::format("{}, but {} has ep_size {}", *options.num_ranks, file, *ep_size),
+                            fmt::format("{}, or leave it out", *ep_size));
+    options.num_ranks = ep_size;
+  }
+  return internal::rows_shape(file, options);
 }
 
 }  // namespace
@@ -41,19 +67,18 @@ void write_trtllm_placement(const Placement& placement, const PlacementFormatOpt
   const auto rows = internal::physical_rows(placement, "TensorRT-LLM");
   const auto numbers = internal::layer_numbers(placement.num_layers(), options);
   if (options.num_hidden_layers) internal::num_hidden_layers(numbers, options);
-  if (options.layer_updates_per_iter < 0)
-    throw InvalidArgument("layer_updates_per_iter", fmt::format("{}", options.layer_updates_per_iter),
-                          "0 or more");
+  const int layer_updates = options.layer_updates_per_iter.value_or(0);
+  if (layer_updates < 0)
+    throw InvalidArgument("layer_updates_per_iter", fmt::format("{}", layer_updates), "0 or more");
   AtomicFile file(path);
   file.write(fmt::format("{}:\n", assignments_key));
   for (std::size_t i = 0; i < rows.size(); ++i)
     file.write(fmt::format("  {}: {}\n", numbers[i], internal::row_text(rows[i])));
-  file.write(fmt::format("layer_updates_per_iter: {}\nnum_slots: {}\n", options.layer_updates_per_iter,
-                         rows.front().size()));
+  file.write(fmt::format("layer_updates_per_iter: {}\nnum_slots: {}\n", layer_updates, rows.front().size()));
   file.commit();
 }
 
-Placement read_trtllm_placement(const ByteSource& source, const PlacementFormatOptions& options) {
+PlacementFile read_trtllm_placement(const ByteSource& source, const PlacementFormatOptions& options) {
   const std::string& file = source.name();
   const TrtllmYaml yaml = internal::parse_trtllm_yaml(source);
   const auto num_slots = yaml.numbers.find("num_slots");
@@ -61,7 +86,8 @@ Placement read_trtllm_placement(const ByteSource& source, const PlacementFormatO
   if (yaml.assignments.empty()) throw ParseError(file, assignments_key, "is missing, or has no layer");
   std::vector<internal::PhysicalRow> rows;
   std::vector<std::string> keys;
-  for (std::int64_t layer : layers_in(yaml, options, file)) {
+  std::vector<int> layers = layers_in(yaml, options, file);
+  for (int layer : layers) {
     rows.push_back(yaml.assignments.at(layer));
     keys.push_back(fmt::format("{}.{}", assignments_key, layer));
     if (std::ssize(rows.back()) != num_slots->second)
@@ -69,7 +95,9 @@ Placement read_trtllm_placement(const ByteSource& source, const PlacementFormatO
           file, keys.back(),
           fmt::format("has {} slots, but num_slots is {}", rows.back().size(), num_slots->second));
   }
-  return internal::placement_of_rows(rows, keys, internal::rows_shape(file, options));
+  return {.placement = internal::placement_of_rows(rows, keys, shape_of(yaml, options, file)),
+          .layers = std::move(layers),
+          .layer_updates_per_iter = number_in(yaml, "layer_updates_per_iter", 0, internal::max_layers, file)};
 }
 
 }  // namespace evenkeel

@@ -15,9 +15,9 @@ namespace evenkeel {
 
 void write_trtllm_placement(const Placement& placement, const PlacementFormatOptions& options,
                             const std::string& path);
-// Needs options.num_ranks; takes options.layers, or all there are. Reads the YAML that TensorRT-LLM's own
-// scripts write, and lists over several lines; not every YAML.
-Placement read_trtllm_placement(const ByteSource& source, const PlacementFormatOptions& options);
+// Needs options.num_ranks unless the file has an ep_size; takes options.layers, or all there are. Reads the
+// YAML that TensorRT-LLM's own scripts write, and lists over several lines; not every YAML.
+PlacementFile read_trtllm_placement(const ByteSource& source, const PlacementFormatOptions& options);
 
 // Whether all arrays of a file are named as the statistics of a rank are.
 bool is_trtllm_statistics(const ArrayFile& file);

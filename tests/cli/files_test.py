@@ -64,6 +64,27 @@ class Files(CommandTest):
             self.assert_refused(["convert", "ours.json", *words], 2, "InvalidArgument", option)
         self.assert_refused(["convert", "s.json", "again.json"], 2, "InvalidArgument", "--ranks")
 
+    def test_convert_refuses_what_means_nothing_for_its_input(self):
+        recordings = DATA.parents[1] / "tests" / "io" / "data"
+        for source in [TRACE, recordings / "trtllm_statistics"]:
+            for option, value in [
+                ("--moe-layers", "3-60"),
+                ("--ranks", 8),
+                ("--num-hidden-layers", 61),
+                ("--layer-updates-per-iter", 0),
+                ("--to", "sglang"),
+            ]:
+                self.assert_refused(["convert", source, "o.npz", option, value], 2, "InvalidArgument", f"{option}: ")
+        words = ["profile", recordings / "trtllm_statistics", "--as", "trace"]
+        self.assert_refused(words, 2, "InvalidArgument", "--as: trace, but the file has counts")
+        self.assert_refused(["place", TRACE, "--ranks", 2, "--as", "counts"], 2, "InvalidArgument", "--as: counts, but")
+
+    def test_the_number_of_experts_that_is_given_holds_for_every_input(self):
+        recordings = DATA.parents[1] / "tests" / "io" / "data"
+        self.assertEqual(self.json("profile", recordings / "sglang_per_token.pt", "--num-experts", 9)["num_experts"], 9)
+        words = ["place", recordings / "trtllm_statistics", "--ranks", 1, "--num-experts", 6]
+        self.assert_refused(words, 2, "InvalidArgument", "--num-experts: 6, but the file has counts of 5")
+
     def test_the_trained_layer_runs_on_the_trace_it_was_recorded_with(self):
         result = self.json("run", "--trace", TRACE, "--layer", 4, "--sequences", "128:160:8", "--weights", LAYER,
                            "--ranks", 4, "--backward", "--min-segment", 32, "--repeat", 1)  # fmt: skip

@@ -104,6 +104,19 @@ TEST(Convert, TakesAPlacementThroughEverySystemWithoutChange) {
     EXPECT_EQ(read_placement(from).placement.layer(layer), LayerPlacement::contiguous(6, 3));
 }
 
+TEST(Convert, KeepsWhatTheYamlSaysBesideItsRows) {
+  TempFolder folder;
+  const std::string yaml =
+      "initial_global_assignments:\n  3: [1, 0]\n  5: [0, 1]\nlayer_updates_per_iter: 4\nnum_slots: 2\n";
+  write_text(folder / "t.yaml", yaml);
+  const ConvertOptions trtllm{.to = PlacementFormat::trtllm, .placement = {.num_ranks = 2}};
+  convert_file(folder / "t.yaml", folder / "again.yaml", trtllm);
+  EXPECT_EQ(read_text(folder / "again.yaml"), yaml);
+  convert_file(folder / "t.yaml", folder / "ours.json", {.placement = {.num_ranks = 2}});
+  convert_file(folder / "ours.json", folder / "back.yaml", trtllm);
+  EXPECT_EQ(read_text(folder / "back.yaml"), yaml);
+}
+
 TEST(Convert, WritesOnlyPlacementsForOtherSystems) {
   TempFolder folder;
   const std::string in = test_data("stored.npz");
@@ -119,17 +132,98 @@ TEST(Convert, WritesOnlyPlacementsForOtherSystems) {
             (folder / "s") + ": sglang loads no file of that name; allowed: a name that ends in .json");
 }
 
+std::string refusal(const std::string& in, const std::string& out, const ConvertOptions& options) {
+  return message_of<InvalidArgument>([&] { convert_file(in, out, options); });
+}
+
+TEST(Convert, OfRoutingRefusesWhatIsForPlacements) {
+  TempFolder folder;
+  const std::string out = folder / "o.npz";
+  for (const std::string& in :
+       {test_data("stored.npz"), test_data("trtllm_statistics"), test_data("sglang_stat.pt")}) {
+    const std::string why = ": is for placements, and " + in + " is none; allowed: to leave it out";
+    EXPECT_EQ(refusal(in, out, {.placement = {.layers = {{1, 2}}}}), "moe_layers" + why);
+    EXPECT_EQ(refusal(in, out, {.placement = {.num_hidden_layers = 6}}), "num_hidden_layers" + why);
+    EXPECT_EQ(refusal(in, out, {.placement = {.layer_updates_per_iter = 0}}), "layer_updates_per_iter" + why);
+    EXPECT_EQ(refusal(in, out, {.placement = {.num_ranks = 2}}), "ranks" + why);
+    EXPECT_EQ(refusal(in, out, {.to = PlacementFormat::trtllm}),
+              "to: trtllm is a format of placements, and " + in +
+                  " is none; allowed: a placement, or leave it out");
+  }
+  EXPECT_TRUE(folder.names().empty());
+}
+
+TEST(Convert, OfRoutingRefusesToTakeATraceForCountsAndCountsForATrace) {
+  TempFolder folder;
+  EXPECT_EQ(refusal(test_data("stored.npz"), folder / "o.npz", {.bare = RoutingOptions::Bare::counts}),
+            "as: counts, but the file has the tokens of a trace; allowed: to leave it out");
+  EXPECT_EQ(refusal(test_data("trtllm_statistics"), folder / "o.npz", {.bare = RoutingOptions::Bare::trace}),
+            "as: trace, but the file has counts; allowed: to leave it out");
+  EXPECT_EQ(
+      convert_file(test_data("stored.npz"), folder / "o.npz", {.bare = RoutingOptions::Bare::trace}).what,
+      "trace");
+}
+
+TEST(Convert, OfPlacementsRefusesWhatNeitherFormatKnows) {
+  TempFolder folder;
+  const std::string in = folder / "a.json";
+  const std::string out = folder / "b.json";
+  write_placement({.placement = Placement::contiguous(2, 4, 2), .layers = {3, 5}}, in);
+  using enum PlacementFormat;
+  EXPECT_EQ(refusal(in, out, {.bare = RoutingOptions::Bare::counts}),
+            "as: is for arrays, and " + in + " is a placement; allowed: to leave it out");
+  EXPECT_EQ(
+      refusal(in, out, {.to = vllm, .placement = {.layers = {{3, 5}}}}),
+      "moe_layers: is for formats that count the model's layers, sglang and trtllm; evenkeel and vllm do "
+      "not; allowed: to leave it out");
+  EXPECT_EQ(
+      refusal(in, out, {.placement = {.num_hidden_layers = 6}}),
+      "num_hidden_layers: is for formats that count the model's layers, sglang and trtllm; evenkeel does "
+      "not; allowed: to leave it out");
+  EXPECT_EQ(refusal(in, out, {.to = sglang, .placement = {.layer_updates_per_iter = 2}}),
+            "layer_updates_per_iter: is for trtllm, not for sglang; allowed: to leave it out");
+  EXPECT_EQ(refusal(in, out, {.placement = {.num_ranks = 4}}),
+            "ranks: 4, but " + in + " is for 2 ranks; allowed: 2, or leave it out");
+  EXPECT_EQ(refusal(in, out, {.num_experts = 8}),
+            "num_experts: 8, but " + in + " is for 4 experts; allowed: 4, or leave it out");
+  EXPECT_EQ(refusal(in, out, {.to = sglang, .placement = {.layers = {{3, 4}}}}),
+            "moe_layers: 3-4, but " + in + " is of the model's layers 3,5; allowed: 3,5, or leave it out");
+  EXPECT_EQ(folder.names(), std::vector<std::string>{"a.json"});
+}
+
+// Bytes that this process has read from files so far.
+std::int64_t bytes_read() {
+  const std::string text = read_text("/proc/self/io");
+  return std::stoll(text.substr(text.find("rchar: ") + 7));
+}
+
+TEST(Convert, ReadsAFileOnce) {
+  TempFolder folder;
+  std::string rows;
+  for (int e = 0; e < 400000; ++e) {
+    if (e > 0) rows += ',';
+    rows += std::to_string(1000 + e % 10);
+  }
+  write_text(folder / "step.json", "{\"counts\": [[" + rows + "]]}");
+  write_text(folder / "loads.json", "{\"loads\": [" + rows + "]}");
+  for (const char* name : {"step.json", "loads.json"}) {
+    const auto size = static_cast<std::int64_t>(std::filesystem::file_size(folder / name));
+    const std::int64_t before = bytes_read();
+    convert_file(folder / name, folder / "again.json");
+    // Beside the whole, the first MiB says what the file is.
+    EXPECT_LT(bytes_read() - before, size + (std::int64_t{1} << 20) + 65536) << name << " has " << size;
+  }
+}
+
 TEST(Convert, SaysWhichExtensionsFit) {
   TempFolder folder;
-  const auto refusal = [&](const std::string& in, const char* out) {
-    return message_of<InvalidArgument>([&] { convert_file(in, folder / out); });
-  };
-  EXPECT_EQ(refusal(test_data("stored.npz"), "t.txt"),
+  const auto refused = [&](const std::string& in, const char* out) { return refusal(in, folder / out, {}); };
+  EXPECT_EQ(refused(test_data("stored.npz"), "t.txt"),
             "output: the extension of '" + (folder / "t.txt") +
                 "' names no format; allowed: .safetensors, .npz, .npy, .json");
-  EXPECT_EQ(refusal(test_data("stored.npz"), "t.json"),
+  EXPECT_EQ(refused(test_data("stored.npz"), "t.json"),
             "output: a trace cannot be written as json; allowed: .safetensors, .npz, .npy");
-  EXPECT_EQ(refusal(test_data("profile.safetensors"), "p.npy"),
+  EXPECT_EQ(refused(test_data("profile.safetensors"), "p.npy"),
             "output: a profile cannot be written as npy; allowed: .safetensors, .npz, .json");
   EXPECT_TRUE(folder.names().empty());
 }

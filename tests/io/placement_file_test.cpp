@@ -79,6 +79,19 @@ std::string refusal(const char* key, const Json& value) {
   return message_of<ParseError>([&] { read_placement(source_of(changed.dump())); });
 }
 
+TEST(PlacementFile, KeepsTheModelsLayerNumbersAndTheUpdatesThatOthersSay) {
+  TempFolder folder;
+  write_placement(
+      {.placement = Placement::contiguous(2, 4, 2), .layers = {3, 5}, .layer_updates_per_iter = 0},
+      folder / "p.json");
+  const PlacementFile file = read_placement(folder / "p.json");
+  EXPECT_EQ(file.layers, (std::vector<int>{3, 5}));
+  EXPECT_EQ(file.layer_updates_per_iter, 0);
+  write_placement({.placement = Placement::contiguous(2, 4, 2)}, folder / "p.json");
+  EXPECT_TRUE(read_placement(folder / "p.json").layers.empty());
+  EXPECT_EQ(read_placement(folder / "p.json").layer_updates_per_iter, std::nullopt);
+}
+
 TEST(PlacementFile, ReadsWhatAnotherProgramWrote) {
   const PlacementFile file = read_placement(source_of(whole.dump()));
   EXPECT_EQ(file.placement.layer(1).owner(ExpertId(3)), RankId(0));
@@ -110,6 +123,12 @@ TEST(PlacementFile, ThatCannotBeAPlacementSaysWhy) {
             "f: owners[1]: rank 0 owns expert 0 but has no copy of it");
   EXPECT_EQ(refusal("owners", Json::parse("[[0], [0]]")), "f: owners[0]: has 1 ranks for 4 experts");
   EXPECT_EQ(refusal("objective", "low"), "f: objective: is a JSON string, not a number");
+  EXPECT_EQ(refusal("layers", Json::parse("[3]")), "f: layers: has 1 numbers for 2 layers");
+  EXPECT_EQ(refusal("layers", Json::parse("[3, 3]")),
+            "f: layers: 3 is not above the layer before, in 0..65535");
+  EXPECT_EQ(refusal("layers", Json::parse("[3, 65536]")),
+            "f: layers: 65536 is not above the layer before, in 0..65535");
+  EXPECT_EQ(refusal("layer_updates_per_iter", -1), "f: layer_updates_per_iter: is -1; allowed: 0..65536");
   EXPECT_EQ(refusal("provenance", 1), "f: provenance: is not a JSON object");
   EXPECT_EQ(message_of<ParseError>([] { read_placement(test_data("ids_int8.npy")); }),
             test_data("ids_int8.npy") + ": is npy; a placement is JSON");

@@ -195,6 +195,19 @@ TEST(TrtllmPlacement, IsReadAsEditorsOfOtherMachinesSaveIt) {
   expect_same(file.placement, Placement({layer({{1}, {0}}, 2), layer({{1}, {0}}, 2)}));
 }
 
+TEST(TrtllmPlacement, ThatSaysItsRanksIsForThoseAlone) {
+  const auto source = source_of("ep_size: 2\nnum_slots: 4\ninitial_global_assignments:\n  3: [0, 1, 2, 3]\n");
+  EXPECT_EQ(read_placement_as(source).placement.num_ranks(), 2);
+  EXPECT_EQ(read_placement_as(source, {.num_ranks = 2}).placement.num_ranks(), 2);
+  EXPECT_EQ(message_of<InvalidArgument>([&] { read_placement_as(source, {.num_ranks = 4}); }),
+            "ranks: 4, but f has ep_size 2; allowed: 2, or leave it out");
+  EXPECT_EQ(
+      message_of<ParseError>([] {
+        read_placement_as(source_of("ep_size: 0\nnum_slots: 1\ninitial_global_assignments:\n  0: [0]\n"));
+      }),
+      "f: ep_size: is 0; allowed: 1..65536");
+}
+
 TEST(PlacementFormats, SayWhichOptionDoesNotFit) {
   TempFolder folder;
   const auto refusal = [&](PlacementFormat format, const PlacementFormatOptions& options) {
