@@ -1,0 +1,146 @@
+// What one device holds while a Mixture-of-Experts model trains: MemFine's memory model, row for row, and
+// beside it what the paper leaves out.
+//
+// Problem    given a model, how it is spread over devices, and how many rows a device's experts receive:
+// bytes of weights, gradients
+//            and optimizer states (static), bytes of what forward keeps for backward (active), for every
+//            pipeline stage.
+// Static     Eq. 1: (D_para + D_grad + 4 D_opt) / t times the weights of the stage's layers. The paper does
+// not say how
+//            experts, dense layers and embeddings enter; here a device has ceil(E / e) experts of every MoE
+//            layer, the first stage the embedding, the last the final norm and the head.
+// Active     Eq. 2: (m_g / (t c)) D_t b (s (5 h + a h_d + 2 k_a h_d + e_n) + s' (2 h + 2 g_e)), one item for
+// each row of
+//            Table 2; of one MoE layer, as the paper has it. With chunks, s' is that of a chunk: ceil(s' /
+//            chunks).
+// m_g        v p + p - 2 r - 1 on stage r, and 1 with full recomputation.
+// More       ExtraTerms, all off by default: with them off every number is the paper's.
+// Source     MemFine (arXiv 2511.21431v4), section 3; which of its printed numbers follow: docs/memory.md.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "evenkeel/model/model_description.h"
+
+namespace evenkeel {
+
+// Over how many devices each dimension is spread: t, p, e, d, v (pieces of the pipeline a device has) and c.
+struct Parallelism {
+  std::int64_t tensor = 1;
+  std::int64_t pipeline = 1;
+  std::int64_t expert = 1;
+  std::int64_t data = 1;
+  std::int64_t virtual_stages = 1;
+  std::int64_t context = 1;
+};
+
+struct BytesPerNumber {
+  std::int64_t activation = 2;  // D_t
+  std::int64_t weight = 2;      // D_para
+  std::int64_t gradient = 4;    // D_grad
+  std::int64_t optimizer = 12;  // 4 D_opt, all states of a weight: Adam's two and the weight itself, in f32
+};
+
+// What the paper leaves out and frameworks hold. docs/memory.md says where each comes from.
+struct ExtraTerms {
+  // Static. Norms, routers and the low-rank parts of latent attention are whole on each tensor-parallel
+  // device.
+  bool replicated = false;
+  // Static. A weight's optimizer states are spread over the devices that have the same weight: d c of them,
+  // of an expert d c / e.
+  bool sharded_optimizer = false;
+  // Active. Without recomputation every layer of a stage keeps its rows, not one; with it, its input. Counts
+  // the micro-batches that a schedule really has in flight: p - r where v is 1, else m_g.
+  bool every_layer = false;
+  // Active. What shared experts keep between their two products.
+  bool shared_experts = false;
+  // Active, last stage. The scores over the vocabulary, in the activations' type and in f32.
+  bool logits = false;
+  // Active. Rows packed to be sent in dispatch, and rows as they come back in combine, of one chunk.
+  bool communication_buffers = false;
+  // Active. Experts of other devices whose weights, and f32 gradients of them, are here for a step.
+  std::int64_t borrowed_experts = 0;
+  // Each tensor takes a multiple of this many bytes of the allocator; 0: just its own.
+  std::int64_t allocation_granule = 0;
+};
+
+struct MemorySetup {
+  Parallelism parallel = {};
+  std::int64_t sequence = 4096;  // s
+  std::int64_t micro_batch = 1;  // b
+  bool full_recompute = true;
+  BytesPerNumber bytes = {};
+  ExtraTerms extra = {};
+};
+
+// Bytes above this are said to be this, and so are rows: no device comes near, and sums stay far from
+// overflow.
+inline constexpr std::int64_t most_bytes = std::int64_t{1} << 56;
+inline constexpr std::int64_t most_rows = most_bytes;
+
+// Weights of one kind on one device, with what training them needs.
+struct StaticItem {
+  std::string_view name;
+  std::int64_t weights = 0;  // how many
+  std::int64_t weight_bytes = 0;
+  std::int64_t gradient_bytes = 0;
+  std::int64_t optimizer_bytes = 0;
+
+  std::int64_t total_bytes() const { return weight_bytes + gradient_bytes + optimizer_bytes; }
+};
+
+struct ActiveItem {
+  std::string_view name;
+  std::string_view source;  // "row 3" of Table 2, or the extra term
+  std::int64_t bytes = 0;
+};
+
+std::int64_t total_bytes(const std::vector<StaticItem>& items);
+std::int64_t total_bytes(const std::vector<ActiveItem>& items);
+
+class MemoryModel {
+ public:
+  // Throws InvalidArgument: a number below 1, more stages than layers, more expert-parallel devices than
+  // experts; with a sharded optimizer, e that does not divide d c.
+  MemoryModel(ModelDescription model, MemorySetup setup);
+
+  const ModelDescription& model() const { return model_; }
+  const MemorySetup& setup() const { return setup_; }
+  int num_stages() const { return static_cast<int>(setup_.parallel.pipeline); }
+  // The stage's layers, in the order of the model; with virtual stages they are not consecutive.
+  const std::vector<std::int64_t>& layers(int stage) const {
+    return layers_[static_cast<std::size_t>(stage)];
+  }
+  bool has_experts(int stage) const;
+
+  // v p + p - 2 r - 1.
+  std::int64_t schedule_copies(int stage) const;
+  // m_g of the stage: that, or 1.
+  std::int64_t stored_copies(int stage) const;
+
+  std::vector<StaticItem> static_items(int stage) const;
+  // `received` is s', in the paper's unit: rows for each sequence of the micro-batch, before t and c divide
+  // them.
+  std::vector<ActiveItem> active_items(int stage, std::int64_t received, std::int64_t chunks) const;
+
+  // Eq. 8: the most rows that leave static and active memory within `available_bytes` (alpha M_GPU) in one
+  // chunk; 0 if not one does, and most_rows on a stage without experts.
+  std::int64_t most_received(int stage, std::int64_t available_bytes, std::int64_t static_bytes) const;
+
+  // Experts of a MoE layer that a device is home to, at most.
+  std::int64_t local_experts() const;
+  // The most rows that routing can send to one device: every token of the e devices to min(k, local experts)
+  // of its experts.
+  std::int64_t worst_received() const;
+  // The rows of a device under even routing: k s.
+  std::int64_t even_received() const;
+
+ private:
+  ModelDescription model_;
+  MemorySetup setup_;
+  std::vector<std::vector<std::int64_t>> layers_;
+};
+
+}  // namespace evenkeel
