@@ -68,8 +68,8 @@ Topology topology_of(const CLI::App& app, const Options& options) {
   return topology;
 }
 
-PlacementFormatOptions format_options(const CLI::App& app, const Options& options, int num_ranks) {
-  PlacementFormatOptions how{.num_ranks = num_ranks};
+PlacementFormatOptions format_options(const CLI::App& app, const Options& options) {
+  PlacementFormatOptions how;
   if (is_given(app, "--layer-updates-per-iter"))
     how.layer_updates_per_iter = static_cast<int>(options.layer_updates_per_iter);
   if (is_given(app, "--moe-layers")) how.layers = parse_layers("--moe-layers", options.moe_layers);
@@ -85,6 +85,10 @@ void require_sense(const CLI::App& app, const Options& options) {
     for (const char* option : {"--moe-layers", "--num-hidden-layers"})
       refuse_if_given(app, option, "is for formats that count the model's layers: sglang and trtllm");
   if (format != PlacementFormat::trtllm) refuse_if_given(app, "--layer-updates-per-iter", "is for trtllm");
+  if (format != PlacementFormat::evenkeel && static_cast<ClusterSizes>(options.sizes) == ClusterSizes::free)
+    throw InvalidArgument("--sizes",
+                          fmt::format("free, but {} gives every rank equally many experts", name_of(format)),
+                          "equal, or --format evenkeel");
   if (!is_given(app, "--output")) refuse_if_given(app, "--format", "has no meaning without --output");
   if (static_cast<PlaceOptions::Objective>(options.objective) != PlaceOptions::Objective::joint)
     for (const char* option : {"--assignment-us", "--assignment-bytes"})
@@ -133,14 +137,18 @@ PlacementFile file_of(const Options& options, const PlaceOptions& how, const Pla
 void run(const CLI::App& app, const Options& options) {
   require_sense(app, options);
   const Topology topology = topology_of(app, options);
-  const PlacementFormatOptions format = format_options(app, options, topology.num_ranks());
-  if (is_given(app, "--output"))
-    require_placement_name(static_cast<PlacementFormat>(options.format), options.output);
+  const PlacementFormatOptions format = format_options(app, options);
   RoutingInput input = read_input(options.input, {.traffic = static_cast<TrafficModel>(options.traffic),
                                                   .num_ranks = topology.num_ranks(),
                                                   .num_experts = static_cast<int>(options.num_experts),
                                                   .as = options.as});
   PlaceOptions how = place_options(app, options, topology.num_ranks(), std::move(input.sources));
+  if (is_given(app, "--output"))
+    require_placement_writable(static_cast<PlacementFormat>(options.format),
+                               {.num_layers = input.profile.num_layers(),
+                                .physical_experts = input.profile.num_experts() + how.redundant_experts,
+                                .num_ranks = topology.num_ranks()},
+                               format, options.output);
 
   bool interrupted = false;
   PlaceResult result = [&] {

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <filesystem>
 #include <system_error>
 #include <utility>
 
@@ -20,6 +21,11 @@ namespace {
 }
 
 }  // namespace
+
+void require_writable(const std::string& path) {
+  if (std::filesystem::is_directory(path)) refuse(path, EISDIR);
+  const AtomicPath place(path);
+}
 
 AtomicPath::AtomicPath(std::string path) : path_(std::move(path)) {
   static std::atomic<unsigned> counter{0};

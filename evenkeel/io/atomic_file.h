@@ -9,6 +9,9 @@
 
 namespace evenkeel {
 
+// Throws InvalidArgument if no file can be made at `path`: for whoever would learn it only after long work.
+void require_writable(const std::string& path);
+
 // A name beside a file that is to be written, for whoever writes it.
 class AtomicPath {
  public:

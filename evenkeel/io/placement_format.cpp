@@ -7,7 +7,9 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/internal/known_content.h"
+#include "evenkeel/io/internal/layer_numbers.h"
 #include "evenkeel/io/internal/limits.h"
 #include "evenkeel/io/sglang.h"
 #include "evenkeel/io/trtllm.h"
@@ -65,6 +67,14 @@ int layer_number(const std::string& option, std::string_view text) {
     throw InvalidArgument(option, fmt::format("'{}' is not a layer", text),
                           "numbers and ranges, as in 3-60 or 0,2,4-6");
   return number;
+}
+
+void require_name(PlacementFormat format, const std::string& path) {
+  // SGLang would take another path for JSON text, and vLLM-Ascend refuses it.
+  const bool json_only = format == sglang || format == vllm_ascend;
+  if (json_only && !path.ends_with(".json"))
+    throw InvalidArgument(path, fmt::format("{} loads no file of that name", name_of(format)),
+                          "a name that ends in .json");
 }
 
 }  // namespace
@@ -128,17 +138,22 @@ std::string layers_text(const std::vector<int>& layers) {
   return text;
 }
 
-void require_placement_name(PlacementFormat format, const std::string& path) {
-  // SGLang would take another path for JSON text, and vLLM-Ascend refuses it.
-  const bool json_only = format == sglang || format == vllm_ascend;
-  if (json_only && !path.ends_with(".json"))
-    throw InvalidArgument(path, fmt::format("{} loads no file of that name", name_of(format)),
-                          "a name that ends in .json");
+void require_placement_writable(PlacementFormat format, const PlacementShape& shape,
+                                const PlacementFormatOptions& options, const std::string& path) {
+  require_name(format, path);
+  if (counts_model_layers(format))
+    internal::num_hidden_layers(internal::layer_numbers(shape.num_layers, options), options);
+  if (format != evenkeel && shape.physical_experts % shape.num_ranks != 0)
+    throw Unsupported(
+        fmt::format("{} gives every rank equally many physical experts, and {} physical experts are not "
+                    "equally many on {} ranks",
+                    name_of(format), shape.physical_experts, shape.num_ranks));
+  require_writable(path);
 }
 
 void write_placement_as(PlacementFormat format, const PlacementFile& file,
                         const PlacementFormatOptions& options, const std::string& path) {
-  require_placement_name(format, path);
+  require_name(format, path);
   switch (format) {
     case evenkeel:
       return write_placement(file, path);

@@ -55,8 +55,18 @@ std::string layers_text(const std::vector<int>& layers);
 void write_placement_as(PlacementFormat format, const PlacementFile& file,
                         const PlacementFormatOptions& options, const std::string& path);
 
-// Throws InvalidArgument where the system itself would not take a file of that name. Writing checks it too.
-void require_placement_name(PlacementFormat format, const std::string& path);
+// What is known of a placement of equal sizes before it is made.
+struct PlacementShape {
+  int num_layers = 0;
+  int physical_experts = 0;  // of a layer, copies counted
+  int num_ranks = 0;
+};
+
+// Throws what writing any such placement would: no file can be made there, the system itself would not take
+// one of that name, the format cannot express it, or an option does not fit. For whoever would learn it only
+// after a long solve.
+void require_placement_writable(PlacementFormat format, const PlacementShape& shape,
+                                const PlacementFormatOptions& options, const std::string& path);
 
 // The format whose content the file has; none if it is not a placement.
 std::optional<PlacementFormat> detect_placement_format(const std::shared_ptr<const ByteSource>& source);

@@ -276,9 +276,43 @@ class Place(CommandTest):
                 self.json(*place, "--redundant-experts", 4, "--format", form, "-o", "p.json")
                 self.assertGreater((self.folder / "p.json").stat().st_size, 0)
         (self.folder / "p.json").unlink()
-        self.assert_refused([*place, "--sizes", "free", "--format", "sglang", "-o", "p.json"], 4, "Unsupported")
+        words = [*place, "--sizes", "free", "--format", "sglang", "-o", "p.json"]
+        self.assert_refused(words, 2, "InvalidArgument", "--sizes: free, but sglang")
         self.assert_refused([*place, "--format", "sglang", "-o", "p"], 4, "InvalidArgument", "p: ", ".json")
         self.assertFalse((self.folder / "p.json").exists())
+
+    def test_what_cannot_be_written_is_known_before_a_long_solve(self):
+        self.require_exact()
+        self.write("big.json", random_profile(3, 6, 48, tokens=3000))
+        self.write("t.json", {"format": "evenkeel.topology.v1", "num_nodes": 2, "ranks_per_node": 4,
+                              "within": {"gigabytes_per_s": 450}, "across": {"gigabytes_per_s": 50}})  # fmt: skip
+        (self.folder / "folder").mkdir()
+        solve = ["place", "big.json", "--topology", "t.json", "--solver", "exact", "--time-limit", 8]
+        before = sorted(self.folder.iterdir())
+        for words, status, error, part in [
+            (["-o", "nowhere/p.json"], 4, "InvalidArgument", "nowhere/p.json: cannot be written"),
+            (["-o", "folder"], 4, "InvalidArgument", "folder: cannot be written: Is a directory"),
+            (
+                ["--format", "trtllm", "--moe-layers", "3-5", "-o", "p"],
+                2,
+                "InvalidArgument",
+                "--moe-layers: 3 layers are",
+            ),
+            (
+                ["--format", "sglang", "--num-hidden-layers", 5, "-o", "p.json"],
+                2,
+                "InvalidArgument",
+                "hidden-layers: 5",
+            ),
+            (["--format", "vllm", "--sizes", "free", "-o", "p"], 2, "InvalidArgument", "--sizes: free, but vllm"),
+        ]:
+            with self.subTest(words=words):
+                begin = time.monotonic()
+                self.assert_refused([*solve, *words], status, error, part)
+                self.assertLess(time.monotonic() - begin, 6)
+        words = ["place", "big.json", "--ranks", 8, "--redundant-experts", 2, "--format", "vllm", "-o", "p"]
+        self.assert_refused(words, 4, "Unsupported", "50 physical experts are not equally many on 8 ranks")
+        self.assertEqual(sorted(self.folder.iterdir()), before)
 
     def test_counts_and_recordings_of_other_systems_are_placed(self):
         recordings = REPOSITORY / "tests" / "io" / "data"
