@@ -2,20 +2,21 @@
 #include "evenkeel/io/convert.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "cli/options.h"
+#include "cli/placement_option.h"
 #include "cli/subcommand.h"
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/limits.h"
 #include "evenkeel/routing/trace.h"
 
 namespace evenkeel::cli {
 
 namespace {
-
-constexpr std::int64_t most_layers = 65536;
 
 struct Options {
   std::string in;
@@ -76,19 +77,18 @@ Subcommand add_convert(CLI::App& command) {
   app->add_option("OUT", options->out, "Its extension says the format: .safetensors, .npz, .npy or .json")
       ->required()
       ->type_name("FILE");
-  app->add_option("--to", options->to,
-                  "A placement's format: evenkeel (default), sglang, vllm, vllm-ascend, trtllm")
-      ->type_name("FORMAT");
+  app->add_option("--to", options->to, "A placement's format, ours where nothing is said")
+      ->type_name(fmt::format("{}", fmt::join(placement_format_names(), "|")));
   app->add_option("--moe-layers", options->moe_layers,
                   "The model's layers that have experts, as in 3-60 or 1,3,5 (default: all)")
       ->type_name("LAYERS");
-  add_whole(*app, "--num-hidden-layers", options->num_hidden_layers, 1, most_layers,
+  add_whole(*app, "--num-hidden-layers", options->num_hidden_layers, 1, max_layers,
             "Of the model, dense ones too (default: up to the last MoE layer)")
       ->default_str("");
-  add_whole(*app, "--layer-updates-per-iter", options->layer_updates_per_iter, 0, most_layers,
+  add_whole(*app, "--layer-updates-per-iter", options->layer_updates_per_iter, 0, max_layers,
             "TensorRT-LLM: layers it may rearrange itself in an iteration (default: as IN says)")
       ->default_str("");
-  add_whole(*app, "--ranks", options->ranks, 1, most_layers, "Of a placement, whose file may not say it")
+  add_whole(*app, "--ranks", options->ranks, 1, max_ranks, "Of a placement, whose file may not say it")
       ->default_str("");
   add_whole(*app, "--num-experts", options->num_experts, 1, max_trace_experts,
             "Where the file does not say it, and of a trace instead")

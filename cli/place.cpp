@@ -15,6 +15,7 @@
 #include "cli/routing_input.h"
 #include "cli/subcommand.h"
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/limits.h"
 #include "evenkeel/io/placement_format.h"
 #include "evenkeel/io/topology_file.h"
 #include "evenkeel/topology/presets.h"
@@ -46,6 +47,10 @@ struct Options {
   std::size_t solver = 0, sizes = 0, objective = 0, traffic = 0, pairs = 0, format = 0;
   bool json = false;
 };
+
+PlacementFormat format_of(const Options& options) {
+  return placement_formats()[options.format];
+}
 
 Topology topology_of(const CLI::App& app, const Options& options) {
   if (!is_given(app, "--topology")) {
@@ -80,7 +85,7 @@ PlacementFormatOptions format_options(const CLI::App& app, const Options& option
 
 // Options that the rest makes meaningless.
 void require_sense(const CLI::App& app, const Options& options) {
-  const auto format = static_cast<PlacementFormat>(options.format);
+  const auto format = format_of(options);
   if (format != PlacementFormat::sglang && format != PlacementFormat::trtllm)
     for (const char* option : {"--moe-layers", "--num-hidden-layers"})
       refuse_if_given(app, option, "is for formats that count the model's layers: sglang and trtllm");
@@ -144,7 +149,7 @@ void run(const CLI::App& app, const Options& options) {
                                                   .as = options.as});
   PlaceOptions how = place_options(app, options, topology.num_ranks(), std::move(input.sources));
   if (is_given(app, "--output"))
-    require_placement_writable(static_cast<PlacementFormat>(options.format),
+    require_placement_writable(format_of(options),
                                {.num_layers = input.profile.num_layers(),
                                 .physical_experts = input.profile.num_experts() + how.redundant_experts,
                                 .num_ranks = topology.num_ranks()},
@@ -162,8 +167,7 @@ void run(const CLI::App& app, const Options& options) {
   wipe_line();
   if (interrupted) result.notes.emplace_back("interrupted: this is the best so far");
   if (is_given(app, "--output"))
-    write_placement_as(static_cast<PlacementFormat>(options.format), file_of(options, how, result), format,
-                       options.output);
+    write_placement_as(format_of(options), file_of(options, how, result), format, options.output);
   const PlaceReport report{.options = how,
                            .result = result,
                            .topology = topology,
@@ -177,8 +181,8 @@ void run(const CLI::App& app, const Options& options) {
 }
 
 void add_machine(CLI::App& app, Options& options) {
-  add_whole(app, "--ranks", options.ranks, 1, 65536, "Ranks that share the experts")->default_str("");
-  add_whole(app, "--nodes", options.nodes, 1, 65536, "Nodes that the ranks fill in order");
+  add_whole(app, "--ranks", options.ranks, 1, max_ranks, "Ranks that share the experts")->default_str("");
+  add_whole(app, "--nodes", options.nodes, 1, max_ranks, "Nodes that the ranks fill in order");
   app.add_option("--topology", options.topology,
                  "The machine: a file, or 8xh100, 8xh200, 2x8xh100, 2x8xh200, gb200-nvl72")
       ->type_name("FILE|NAME");
@@ -191,7 +195,8 @@ void add_problem(CLI::App& app, Options& options) {
       ->type_name("KIND");
   add_whole(app, "--redundant-experts", options.redundant_experts, 0, 1 << 24,
             "Copies beyond one of each, a layer");
-  add_whole(app, "--groups", options.groups, 1, 65536, "Expert groups, each of which stays in one node");
+  add_whole(app, "--groups", options.groups, 1, max_experts,
+            "Expert groups, each of which stays in one node");
   add_word(app, "--sizes", options.sizes, {"equal", "free"},
            "Experts of a rank and layer: as many on each, or any");
   add_word(app, "--objective", options.objective, {"two-stage", "joint"},
@@ -218,16 +223,15 @@ void add_solving(CLI::App& app, Options& options) {
 }
 
 void add_output(CLI::App& app, Options& options) {
-  add_word(app, "--format", options.format, {"evenkeel", "sglang", "vllm", "vllm-ascend", "trtllm"},
-           "Who shall load the file");
+  add_word(app, "--format", options.format, placement_format_names(), "Who shall load the file");
   app.add_option(
          "--moe-layers", options.moe_layers,
          "sglang, trtllm: the model's layers that these are, counted with the dense ones, such as 3-60")
       ->type_name("LIST");
-  add_whole(app, "--num-hidden-layers", options.num_hidden_layers, 1, 1 << 20,
+  add_whole(app, "--num-hidden-layers", options.num_hidden_layers, 1, max_layers,
             "sglang, trtllm: all layers of the model")
       ->default_str("");
-  add_whole(app, "--layer-updates-per-iter", options.layer_updates_per_iter, 0, 1 << 20,
+  add_whole(app, "--layer-updates-per-iter", options.layer_updates_per_iter, 0, max_layers,
             "trtllm: layers that it may rearrange itself in an iteration");
   app.add_option("-o,--output", options.output, "The placement")->type_name("FILE");
   add_json(app, options.json);

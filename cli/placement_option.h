@@ -4,10 +4,14 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "evenkeel/plan/placement.h"
 
 namespace evenkeel::cli {
+
+// "evenkeel", "sglang"...: what --format and --to take, in the order of placement_formats().
+std::vector<std::string> placement_format_names();
 
 // Any format that is read (docs/formats.md), by content; some do not say how many ranks there are.
 Placement read_placement_file(const std::string& path, std::optional<int> num_ranks = {});

@@ -13,8 +13,10 @@
 #include "cli/table.h"
 #include "evenkeel/balance/transfer_bound.h"
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/limits.h"
 #include "evenkeel/io/loads_file.h"
 #include "evenkeel/routing/imbalance.h"
+#include "evenkeel/routing/trace.h"
 
 namespace evenkeel::cli {
 
@@ -166,9 +168,10 @@ Subcommand add_plan(CLI::App& command) {
                   "A profile; or JSON {\"loads\": [by expert]}; or {\"counts\": [[by rank, by expert]]}")
       ->required()
       ->type_name("FILE");
-  add_whole(*app, "--ranks", options->ranks, 1, 1 << 20, "Needed unless LOADS or --placement says it")
+  add_whole(*app, "--ranks", options->ranks, 1, max_ranks, "Needed unless LOADS or --placement says it")
       ->default_str("");
-  add_whole(*app, "--layer", options->layer, 0, 1 << 20, "Which layer of a file with several")
+  add_whole(*app, "--layer", options->layer, 0, max_trace_assignments_per_token,
+            "Which layer of a file with several")
       ->default_str("");
   app->add_option("--placement", options->placement, "The experts' homes; without, rank r has the r-th part")
       ->type_name("FILE");

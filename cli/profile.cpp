@@ -10,6 +10,7 @@
 #include "cli/subcommand.h"
 #include "cli/table.h"
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/limits.h"
 #include "evenkeel/io/profile_file.h"
 #include "evenkeel/io/routing_file.h"
 #include "evenkeel/plan/placement.h"
@@ -144,7 +145,7 @@ Subcommand add_profile(CLI::App& command) {
       ->type_name("FILE");
   add_whole(*app, "--num-experts", options->num_experts, 1, max_trace_experts, "Instead of what a trace says")
       ->default_str("");
-  add_whole(*app, "--ranks", options->ranks, 1, 1 << 20, "Show the imbalance of so many ranks as well")
+  add_whole(*app, "--ranks", options->ranks, 1, max_ranks, "Show the imbalance of so many ranks as well")
       ->default_str("");
   app->add_option("--as", options->as, "What a bare array of two dimensions is: trace (default), or counts")
       ->type_name("KIND");

@@ -12,7 +12,7 @@ RoutingInput read_input(const std::string& path, const InputNeeds& needs) {
   RoutingFile file = open_routing(path, how);
   require_bare(file, how.bare);
   // A profile's own transitions cost nothing and are kept.
-  RoutingInput input{.what = file.what, .profile = file.profile ? *file.profile : profile_of(file, how)};
+  RoutingInput input{.profile = file.profile ? *file.profile : profile_of(file, how)};
   if (file.trace && !layer_to_layer) input.sources = source_counts(*file.trace, needs.num_ranks);
   return input;
 }

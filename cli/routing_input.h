@@ -9,7 +9,6 @@
 namespace evenkeel::cli {
 
 struct RoutingInput {
-  std::string what;  // "profile", "trace", "recording"..., for people
   RoutingProfile profile;
   SourceCounts sources = {};  // of a trace, where tokens' ranks were asked for
 };

@@ -15,6 +15,7 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/trace_file.h"
 #include "evenkeel/io/trained_layer.h"
+#include "evenkeel/routing/trace.h"
 
 namespace evenkeel::cli {
 
@@ -149,7 +150,8 @@ Subcommand add_run(CLI::App& command) {
                   "balanced, concentrated:F:N[:spread], zipf:S, lognormal:SIGMA, drift, collapse, w0..w7")
       ->type_name("NAME");
   app->add_option("--trace", options->trace, "Real routing: a trace file")->type_name("FILE");
-  add_whole(*app, "--layer", options->trace_layer, 0, 1 << 20, "Of the trace, and of the placement")
+  add_whole(*app, "--layer", options->trace_layer, 0, max_trace_assignments_per_token,
+            "Of the trace, and of the placement")
       ->default_str("");
   app->add_option("--sequences", options->sequences, "Of the trace: from A to before B, every STEP-th")
       ->type_name("A:B[:STEP]");

@@ -20,6 +20,7 @@ namespace evenkeel {
 
 namespace {
 
+using internal::CountRows;
 using internal::Json;
 
 constexpr std::array<std::string_view, 6> names = {"counts",      "logical_count",     "expert_counts",
@@ -117,10 +118,9 @@ const ArrayInfo* find_counts(const ArrayFile& file) {
 }
 
 RoutingFile open_count_array(const ArrayFile& file, std::string_view array) {
-  RoutingFile routing =
-      internal::routing_of_counts(read_whole_numbers(file, array), file.name(), std::string(array), false);
+  RoutingFile routing = internal::routing_of_counts(read_whole_numbers(file, array), file.name(),
+                                                    std::string(array), CountRows::moe_layers);
   routing.format = name_of(file.format());
-  routing.layers.clear();
   return routing;
 }
 
@@ -136,15 +136,14 @@ RoutingFile open_count_text(const ByteSource& source) {
     const Json& list = json.is_object() ? internal::member(json, "logical_count", source.name()) : json;
     const std::size_t depth = std::clamp(depth_of(list), std::size_t{2}, std::size_t{3});
     // SGLang's have a row for every hidden layer.
-    routing = internal::routing_of_counts(internal::nested_integers(list, depth, source.name(), key),
-                                          source.name(), key, json.is_object());
-    if (!json.is_object()) routing.layers.clear();
+    routing =
+        internal::routing_of_counts(internal::nested_integers(list, depth, source.name(), key), source.name(),
+                                    key, json.is_object() ? CountRows::hidden_layers : CountRows::moe_layers);
   } else {
     IntArray matrix = matrix_of_lines(text, source.name());
     if (matrix.shape[0] == 0)
       throw ParseError(source.name(), "", "is text, but neither JSON nor lines of numbers");
-    routing = internal::routing_of_counts(std::move(matrix), source.name(), "", false);
-    routing.layers.clear();
+    routing = internal::routing_of_counts(std::move(matrix), source.name(), "", CountRows::moe_layers);
   }
   routing.format = is_json ? "json" : "csv";
   return routing;

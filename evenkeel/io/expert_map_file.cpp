@@ -8,7 +8,7 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/internal/json.h"
-#include "evenkeel/io/internal/limits.h"
+#include "evenkeel/io/limits.h"
 
 namespace evenkeel {
 
@@ -43,10 +43,9 @@ std::map<int, std::vector<ExpertId>> read_layers(const Json& json, int num_exper
     throw ParseError(file, "old_to_new", fmt::format("is not a list of {} layers", layers.size()));
   std::map<int, std::vector<ExpertId>> ids;
   for (std::size_t i = 0; i < layers.size(); ++i) {
-    if (layers[i] < 0 || layers[i] >= internal::max_layers || ids.contains(static_cast<int>(layers[i])))
-      throw ParseError(
-          file, "model_layers",
-          fmt::format("layer {} is outside 0..{} or there twice", layers[i], internal::max_layers - 1));
+    if (layers[i] < 0 || layers[i] >= max_layers || ids.contains(static_cast<int>(layers[i])))
+      throw ParseError(file, "model_layers",
+                       fmt::format("layer {} is outside 0..{} or there twice", layers[i], max_layers - 1));
     ids.emplace(static_cast<int>(layers[i]),
                 read_ids(lists[i], num_experts, file, fmt::format("old_to_new[{}]", i)));
   }
@@ -71,8 +70,7 @@ ExpertMap read_expert_map(std::shared_ptr<const ByteSource> source) {
   const auto count = [&](const char* key, std::int64_t most) {
     return internal::small_integer(internal::member(json, key, file), 1, most, file, key);
   };
-  ExpertMap map{.num_experts = count("num_experts", internal::max_experts),
-                .num_ranks = count("num_ranks", internal::max_ranks)};
+  ExpertMap map{.num_experts = count("num_experts", max_experts), .num_ranks = count("num_ranks", max_ranks)};
   map.new_ids = read_layers(json, map.num_experts, file);
   return map;
 }

@@ -10,8 +10,8 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/json_lines.h"
-#include "evenkeel/io/internal/limits.h"
 #include "evenkeel/io/internal/moe_layers.h"
+#include "evenkeel/io/limits.h"
 
 namespace evenkeel {
 
@@ -50,7 +50,7 @@ Record record_of(const Json& json, const std::string& file) {
   constexpr std::int64_t any = std::int64_t{1} << 62;
   Record record{.rank = number("rank", any),
                 .step = number("step", any),
-                .layer = static_cast<int>(number("layer", internal::max_layers - 1)),
+                .layer = static_cast<int>(number("layer", max_layers - 1)),
                 .num_tokens = number("num_tokens", any),
                 .top_k = static_cast<int>(number("topk", max_trace_assignments_per_token)),
                 .ids = {}};

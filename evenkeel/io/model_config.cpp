@@ -11,7 +11,7 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/array_file.h"
 #include "evenkeel/io/internal/json.h"
-#include "evenkeel/io/internal/limits.h"
+#include "evenkeel/io/limits.h"
 #include "evenkeel/model/parameters.h"
 
 namespace evenkeel {
@@ -79,7 +79,7 @@ std::int64_t num_experts(const Config& config, std::initializer_list<const char*
   std::int64_t experts = 0;
   for (const char* key : keys) {
     if (config.find(key) == nullptr) continue;
-    const std::int64_t stated = config.count(key, 1, internal::max_experts);
+    const std::int64_t stated = config.count(key, 1, max_experts);
     if (experts != 0 && stated != experts)
       config.fail(key, fmt::format("is {}, where another key says {}", stated, experts));
     experts = stated;
@@ -136,7 +136,7 @@ void read_qwen3_moe(const Config& config, ModelDescription& model) {
   model.attention.query_key_norm = AttentionShape::QueryKeyNorm::per_head;
   model.experts.count = num_experts(config, {"num_experts", "num_local_experts"});
   model.experts.intermediate = width(config, "moe_intermediate_size");
-  const std::int64_t step = config.count_or("decoder_sparse_step", 1, internal::max_layers, 1);
+  const std::int64_t step = config.count_or("decoder_sparse_step", 1, max_layers, 1);
   for (std::int64_t layer = 0; layer < model.num_layers; ++layer)
     model.has_experts[static_cast<std::size_t>(layer)] = (layer + 1) % step == 0;
   for (const std::int64_t dense : config.list("mlp_only_layers")) {
@@ -158,12 +158,12 @@ void read_deepseek(const Config& config, ModelDescription& model) {
   model.attention = latent_attention(config);
   model.experts.count = num_experts(config, {"n_routed_experts", "num_local_experts", "num_experts"});
   model.experts.intermediate = width(config, "moe_intermediate_size");
-  model.experts.shared_count = config.count_or("n_shared_experts", 0, internal::max_experts, 0);
-  const std::int64_t first = config.count("first_k_dense_replace", 0, internal::max_layers);
-  const std::int64_t every = config.count_or("moe_layer_freq", 1, internal::max_layers, 1);
+  model.experts.shared_count = config.count_or("n_shared_experts", 0, max_experts, 0);
+  const std::int64_t first = config.count("first_k_dense_replace", 0, max_layers);
+  const std::int64_t every = config.count_or("moe_layer_freq", 1, max_layers, 1);
   for (std::int64_t layer = 0; layer < model.num_layers; ++layer)
     model.has_experts[static_cast<std::size_t>(layer)] = layer >= first && layer % every == 0;
-  model.extra_prediction_layers = config.count_or("num_nextn_predict_layers", 0, internal::max_layers, 0);
+  model.extra_prediction_layers = config.count_or("num_nextn_predict_layers", 0, max_layers, 0);
 }
 
 void read_deepseek_v2(const Config& config, ModelDescription& model) {
@@ -247,7 +247,7 @@ ModelDescription model_of(const Config& config) {
   const Family& family = family_of(config);
   ModelDescription model;
   model.family = family.model_type;
-  model.num_layers = config.count("num_hidden_layers", 1, internal::max_layers);
+  model.num_layers = config.count("num_hidden_layers", 1, max_layers);
   model.hidden = width(config, "hidden_size");
   model.vocabulary = config.count("vocab_size", 1, max_vocabulary);
   model.tied_embeddings = config.flag("tie_word_embeddings", false);

@@ -1,7 +1,6 @@
 #include "evenkeel/io/permute_checkpoint.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -22,6 +21,7 @@
 #include "evenkeel/io/internal/checkpoint/output_folder.h"
 #include "evenkeel/io/internal/checkpoint/renumbering.h"
 #include "evenkeel/io/internal/checkpoint/tensors.h"
+#include "evenkeel/io/placement_format.h"
 #include "evenkeel/plan/contiguous_order.h"
 
 namespace evenkeel {
@@ -52,12 +52,6 @@ Model read_model(const std::string& folder) {
   return model;
 }
 
-std::string listed(std::span<const int> layers) {
-  if (layers.size() > 1 && layers.back() - layers.front() + 1 == std::ssize(layers))
-    return fmt::format("{}..{}", layers.front(), layers.back());
-  return fmt::format("{}", fmt::join(layers, ", "));
-}
-
 // How many of the MoE layers the placement is for: all within the model's hidden layers, or also those for
 // multi-token prediction, which come after.
 std::size_t count_placed(const Model& model, const Placement& placement) {
@@ -68,10 +62,10 @@ std::size_t count_placed(const Model& model, const Placement& placement) {
   const auto layers = static_cast<std::size_t>(placement.num_layers());
   if (layers == hidden.size() || layers == model.layers.size()) return layers;
   std::string why = fmt::format("{} layers, where the checkpoint has {} MoE layers ({})", layers,
-                                hidden.size(), listed(hidden));
+                                hidden.size(), layers_text(hidden));
   std::string allowed = fmt::format("{} layers", hidden.size());
   if (!extra.empty()) {
-    why += fmt::format(" and {} for multi-token prediction ({})", extra.size(), listed(extra));
+    why += fmt::format(" and {} for multi-token prediction ({})", extra.size(), layers_text(extra));
     allowed += fmt::format(", or {}", model.layers.size());
   }
   throw InvalidArgument("placement", why, allowed + "; dense layers have none");

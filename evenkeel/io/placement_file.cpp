@@ -10,7 +10,7 @@
 #include "evenkeel/io/array_file.h"
 #include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/internal/json.h"
-#include "evenkeel/io/internal/limits.h"
+#include "evenkeel/io/limits.h"
 
 namespace evenkeel {
 
@@ -112,9 +112,9 @@ Shape read_shape(const Json& json, const std::string& file) {
     return internal::small_integer(internal::member(json, key, file), 1, most, file, key);
   };
   Shape shape{.file = file,
-              .num_layers = number("num_layers", internal::max_layers),
-              .num_experts = number("num_experts", internal::max_experts),
-              .num_ranks = number("num_ranks", internal::max_ranks)};
+              .num_layers = number("num_layers", max_layers),
+              .num_experts = number("num_experts", max_experts),
+              .num_ranks = number("num_ranks", max_ranks)};
   const Json& layers = internal::member(json, "physical_to_logical", file);
   if (!layers.is_array() || layers.size() != static_cast<std::size_t>(shape.num_layers))
     throw ParseError(file, "physical_to_logical",
@@ -156,10 +156,9 @@ std::vector<int> read_layer_numbers(const Json& json, const Shape& shape) {
   if (found == json.end() || found->is_null()) return {};
   std::vector<int> layers;
   for (std::int64_t layer : internal::integers(*found, shape.file, "layers")) {
-    if (layer <= (layers.empty() ? -1 : layers.back()) || layer >= internal::max_layers)
-      throw ParseError(
-          shape.file, "layers",
-          fmt::format("{} is not above the layer before, in 0..{}", layer, internal::max_layers - 1));
+    if (layer <= (layers.empty() ? -1 : layers.back()) || layer >= max_layers)
+      throw ParseError(shape.file, "layers",
+                       fmt::format("{} is not above the layer before, in 0..{}", layer, max_layers - 1));
     layers.push_back(static_cast<int>(layer));
   }
   if (std::ssize(layers) != shape.num_layers)
@@ -172,7 +171,7 @@ std::optional<int> read_layer_updates(const Json& json, const std::string& file)
   const char* key = "layer_updates_per_iter";
   const auto found = json.find(key);
   if (found == json.end() || found->is_null()) return std::nullopt;
-  return internal::small_integer(*found, 0, internal::max_layers, file, key);
+  return internal::small_integer(*found, 0, max_layers, file, key);
 }
 
 // The physical experts of one layer, rank after rank; true if all ranks have equally many.

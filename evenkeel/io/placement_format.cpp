@@ -10,7 +10,7 @@
 #include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/internal/known_content.h"
 #include "evenkeel/io/internal/layer_numbers.h"
-#include "evenkeel/io/internal/limits.h"
+#include "evenkeel/io/limits.h"
 #include "evenkeel/io/sglang.h"
 #include "evenkeel/io/trtllm.h"
 #include "evenkeel/io/vllm.h"
@@ -62,8 +62,7 @@ PlacementFile read_as(PlacementFormat format, std::shared_ptr<const ByteSource> 
 int layer_number(const std::string& option, std::string_view text) {
   int number = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number < 0 ||
-      number >= internal::max_layers)
+  if (error != std::errc() || end != text.data() + text.size() || number < 0 || number >= max_layers)
     throw InvalidArgument(option, fmt::format("'{}' is not a layer", text),
                           "numbers and ranges, as in 3-60 or 0,2,4-6");
   return number;

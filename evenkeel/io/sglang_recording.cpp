@@ -5,10 +5,10 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/internal/limits.h"
 #include "evenkeel/io/internal/moe_layers.h"
 #include "evenkeel/io/internal/shape.h"
 #include "evenkeel/io/internal/torch_file.h"
+#include "evenkeel/io/limits.h"
 #include "evenkeel/io/sglang.h"
 
 namespace evenkeel {
@@ -104,8 +104,8 @@ RoutingFile routing_of_records(TorchFile& file, Pickle::Id records, std::optiona
   if (pickle.kind(records) != Pickle::Kind::list || pickle.items(records).empty())
     throw ParseError(file.name(), "records", "is not a list of forward passes");
   const PhysicalMap map = read_map(file, num_experts);
-  if (map.layers > internal::max_layers)
-    throw ParseError(file.name(), map_key, fmt::format("has more than {} layers", internal::max_layers));
+  if (map.layers > max_layers)
+    throw ParseError(file.name(), map_key, fmt::format("has more than {} layers", max_layers));
   internal::TokenIds tokens;
   for (int layer = 0; layer < map.layers; ++layer) tokens.layers.push_back(layer);
   // As large as there are experts, which may be far more than the map has numbers.
@@ -128,23 +128,21 @@ RoutingFile routing_of_records(TorchFile& file, Pickle::Id records, std::optiona
       add_counts(of_pass, map, file.name(), key, sum);
   }
   if (by_token) return internal::routing_of_tokens(std::move(tokens), map.num_experts, file.name());
-  return internal::routing_of_counts(std::move(sum), file.name(), "records", true);
+  return internal::routing_of_counts(std::move(sum), file.name(), "records",
+                                     internal::CountRows::hidden_layers);
 }
 
 RoutingFile routing_of_root(TorchFile& file, std::optional<int> num_experts) {
   const Pickle& pickle = file.pickle();
   const Pickle::Id root = pickle.root();
-  if (file.is_tensor(root)) {
-    RoutingFile counts =
-        internal::routing_of_counts(file.integers(root, "tensor"), file.name(), "tensor", true);
-    counts.what = "counts";
-    return counts;
-  }
+  if (file.is_tensor(root))
+    return internal::routing_of_counts(file.integers(root, "tensor"), file.name(), "tensor",
+                                       internal::CountRows::hidden_layers);
   if (const auto records = pickle.find(root, "records"))
     return routing_of_records(file, *records, num_experts);
   if (const auto counts = pickle.find(root, "logical_count"))
     return internal::routing_of_counts(file.integers(*counts, "logical_count"), file.name(), "logical_count",
-                                       true);
+                                       internal::CountRows::hidden_layers);
   throw ParseError(file.name(), "data.pkl",
                    fmt::format("is {} without 'logical_count' or 'records', and no tensor of counts: no "
                                "recording of SGLang",

@@ -10,7 +10,7 @@
 #include "evenkeel/io/array_file.h"
 #include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/internal/json.h"
-#include "evenkeel/io/internal/limits.h"
+#include "evenkeel/io/limits.h"
 
 namespace evenkeel {
 
@@ -66,20 +66,20 @@ std::vector<int> read_nodes(const Json& json, const std::string& file) {
                        "stands beside num_nodes and ranks_per_node; give one of the two");
     std::vector<int> nodes;
     const std::vector<std::int64_t> listed = internal::integers(*stated, file, "node_of_rank");
-    if (listed.empty() || listed.size() > static_cast<std::size_t>(internal::max_ranks))
+    if (listed.empty() || listed.size() > static_cast<std::size_t>(max_ranks))
       throw ParseError(file, "node_of_rank",
-                       fmt::format("has {} ranks; allowed: 1..{}", listed.size(), internal::max_ranks));
+                       fmt::format("has {} ranks; allowed: 1..{}", listed.size(), max_ranks));
     for (std::int64_t node : listed)
-      nodes.push_back(static_cast<int>(std::clamp<std::int64_t>(node, -1, internal::max_ranks)));
+      nodes.push_back(static_cast<int>(std::clamp<std::int64_t>(node, -1, max_ranks)));
     return nodes;
   }
   const auto count = [&](const char* key) {
-    return internal::small_integer(internal::member(json, key, file), 1, internal::max_ranks, file, key);
+    return internal::small_integer(internal::member(json, key, file), 1, max_ranks, file, key);
   };
   const int num_nodes = count("num_nodes");
   const int ranks_per_node = count("ranks_per_node");
-  if (std::int64_t{num_nodes} * ranks_per_node > internal::max_ranks)
-    throw ParseError(file, "ranks_per_node", fmt::format("makes more than {} ranks", internal::max_ranks));
+  if (std::int64_t{num_nodes} * ranks_per_node > max_ranks)
+    throw ParseError(file, "ranks_per_node", fmt::format("makes more than {} ranks", max_ranks));
   std::vector<int> nodes;
   for (int rank = 0; rank < num_nodes * ranks_per_node; ++rank) nodes.push_back(rank / ranks_per_node);
   return nodes;
@@ -162,8 +162,7 @@ Topology topology_of(const Json& json, const std::string& file) {
   read_links(json, file, description);
   read_rank_lists(json, file, description);
   if (const auto devices = json.find("devices_per_rank"); devices != json.end())
-    description.devices_per_rank =
-        internal::small_integer(*devices, 1, internal::max_ranks, file, "devices_per_rank");
+    description.devices_per_rank = internal::small_integer(*devices, 1, max_ranks, file, "devices_per_rank");
   try {
     return Topology(std::move(description));
   } catch (const InvalidArgument& error) {

@@ -9,9 +9,9 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/internal/layer_numbers.h"
-#include "evenkeel/io/internal/limits.h"
 #include "evenkeel/io/internal/physical_rows.h"
 #include "evenkeel/io/internal/trtllm_yaml.h"
+#include "evenkeel/io/limits.h"
 
 namespace evenkeel {
 
@@ -50,7 +50,7 @@ std::optional<int> number_in(const TrtllmYaml& yaml, const char* key, int least,
 // Beside what the caller says: the file's own number of ranks, where it has one.
 internal::RowsShape shape_of(const TrtllmYaml& yaml, PlacementFormatOptions options,
                              const std::string& file) {
-  if (const auto ep_size = number_in(yaml, "ep_size", 1, internal::max_ranks, file)) {
+  if (const auto ep_size = number_in(yaml, "ep_size", 1, max_ranks, file)) {
     if (options.num_ranks.value_or(*ep_size) != *ep_size)
       throw InvalidArgument("ranks",
                             fmt::format("{}, but {} has ep_size {}", *options.num_ranks, file, *ep_size),
@@ -97,7 +97,7 @@ PlacementFile read_trtllm_placement(const ByteSource& source, const PlacementFor
   }
   return {.placement = internal::placement_of_rows(rows, keys, shape_of(yaml, options, file)),
           .layers = std::move(layers),
-          .layer_updates_per_iter = number_in(yaml, "layer_updates_per_iter", 0, internal::max_layers, file)};
+          .layer_updates_per_iter = number_in(yaml, "layer_updates_per_iter", 0, max_layers, file)};
 }
 
 }  // namespace evenkeel

@@ -13,6 +13,7 @@
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/moe_layers.h"
 #include "evenkeel/io/internal/shape.h"
+#include "evenkeel/io/limits.h"
 #include "evenkeel/io/trtllm.h"
 
 namespace evenkeel {
@@ -48,7 +49,8 @@ void add_rank(const ArrayFile& file, Statistics& all) {
   for (const ArrayInfo& info : file.arrays()) {
     const auto key = key_of(info.name);
     if (!key) throw ParseError(file.name(), info.name, "is not named ITERATION_LAYER");
-    if (key->layer > 65535) throw ParseError(file.name(), info.name, "has a layer above 65535");
+    if (key->layer >= max_layers)
+      throw ParseError(file.name(), info.name, fmt::format("has a layer above {}", max_layers - 1));
     if (all.num_experts == 0 && info.shape.size() == 1) all.num_experts = info.shape[0];
     if (info.shape.size() != 1 || info.shape[0] != all.num_experts || info.shape[0] < 1)
       throw ParseError(
@@ -107,7 +109,8 @@ RoutingFile open_trtllm_statistics(const std::vector<std::shared_ptr<const ByteS
     routing.layers.push_back(layer);
     counts.values.insert(counts.values.end(), loads.begin(), loads.end());
   }
-  routing.profile = internal::routing_of_counts(std::move(counts), file, "counts", false).profile;
+  routing.profile =
+      internal::routing_of_counts(std::move(counts), file, "counts", internal::CountRows::moe_layers).profile;
   routing.what = "statistics";
   routing.format = "trtllm";
   return routing;

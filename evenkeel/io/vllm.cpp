@@ -11,8 +11,8 @@
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/json_lines.h"
 #include "evenkeel/io/internal/layer_numbers.h"
-#include "evenkeel/io/internal/limits.h"
 #include "evenkeel/io/internal/physical_rows.h"
+#include "evenkeel/io/limits.h"
 
 namespace evenkeel {
 
@@ -55,7 +55,7 @@ Placement read_vllm_placement(const ByteSource& source, const PlacementFormatOpt
   if (internal::integer(internal::member(record, "version", file), file, "version") != 1)
     throw ParseError(file, "version", "is not 1");
   const auto number = [&](const char* key) {
-    return internal::small_integer(internal::member(record, key, file), 0, internal::max_experts, file, key);
+    return internal::small_integer(internal::member(record, key, file), 0, max_experts, file, key);
   };
   const int num_slots = number("num_slots");
   const int num_experts = num_slots - number("num_redundant_experts");

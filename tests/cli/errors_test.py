@@ -38,6 +38,15 @@ class Errors(CommandTest):
             error = self.assert_usage(words, f"{option}: '{value}'", "allowed: ")
             self.assertEqual(error["argument"], option)
 
+    def test_every_subcommand_takes_as_many_ranks_as_a_file_may_have(self):
+        for words in (
+            ["plan", self.loads],
+            ["place", self.loads],
+            ["profile", self.loads],
+            ["convert", self.loads, "o"],
+        ):
+            self.assert_usage([*words, "--ranks", 65537], "--ranks: '65537'", "allowed: a whole number in 1..65536")
+
     def test_an_option_given_twice_is_refused(self):
         self.assert_usage(["plan", self.loads, "--ranks", 2, "--ranks", 3], "--ranks")
 

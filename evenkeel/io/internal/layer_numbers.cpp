@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/internal/limits.h"
+#include "evenkeel/io/limits.h"
 
 namespace evenkeel::internal {
 

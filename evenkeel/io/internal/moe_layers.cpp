@@ -8,8 +8,8 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/json.h"
-#include "evenkeel/io/internal/limits.h"
 #include "evenkeel/io/internal/shape.h"
+#include "evenkeel/io/limits.h"
 
 namespace evenkeel::internal {
 
@@ -29,6 +29,10 @@ void require_shape(const IntArray& counts, const std::string& file, const std::s
                                  max_layers, max_trace_experts));
 }
 
+bool without_load(std::span<const std::int64_t> loads) {
+  return std::all_of(loads.begin(), loads.end(), [](std::int64_t load) { return load == 0; });
+}
+
 // All steps added to the first. The total was checked, so no sum overflows.
 void add_steps(IntArray& counts) {
   if (counts.shape.size() == 2) return;
@@ -42,24 +46,25 @@ void add_steps(IntArray& counts) {
 }  // namespace
 
 RoutingFile routing_of_counts(IntArray counts, const std::string& file, const std::string& key,
-                              bool drop_dense) {
+                              CountRows rows) {
   require_shape(counts, file, key);
   require_loads(counts.values, file, key);
   add_steps(counts);
   const std::size_t experts = static_cast<std::size_t>(counts.shape[1]);
   RoutingFile made{.what = "counts", .format = {}, .trace = nullptr, .profile = {}, .layers = {}};
   std::vector<std::int64_t> loads;
+  int num_layers = 0;
   for (int layer = 0; layer < counts.shape[0]; ++layer) {
     const auto row = std::span(counts.values).subspan(static_cast<std::size_t>(layer) * experts, experts);
-    const bool dense = std::all_of(row.begin(), row.end(), [](std::int64_t load) { return load == 0; });
-    if (dense && drop_dense) continue;
+    if (rows == CountRows::hidden_layers) {
+      if (without_load(row)) continue;
+      made.layers.push_back(layer);
+    }
     loads.insert(loads.end(), row.begin(), row.end());
-    made.layers.push_back(layer);
+    ++num_layers;
   }
-  if (std::all_of(loads.begin(), loads.end(), [](std::int64_t load) { return load == 0; }))
-    throw ParseError(file, key, "has no assignment in any layer");
-  made.profile =
-      RoutingProfile(static_cast<int>(made.layers.size()), static_cast<int>(experts), std::move(loads), {});
+  if (without_load(loads)) throw ParseError(file, key, "has no assignment in any layer");
+  made.profile = RoutingProfile(num_layers, static_cast<int>(experts), std::move(loads), {});
   return made;
 }
 

@@ -10,11 +10,15 @@
 
 namespace evenkeel::internal {
 
-// Counts [layers, E], or [steps, layers, E], which are added up. Rows without any assignment are left out if
-// `drop_dense`. Throws ParseError: another shape, a negative number, no assignment at all, or a total above
-// 2^63-1.
+// What the rows of counts are: MoE layers, of which nobody says the number, or all hidden layers of the
+// model.
+enum class CountRows { moe_layers, hidden_layers };
+
+// Counts [layers, E], or [steps, layers, E], which are added up. Of hidden layers those without any
+// assignment are dense: left out, and the numbers of the others said. Throws ParseError: another shape, a
+// negative number, no assignment at all, or a total above 2^63-1.
 RoutingFile routing_of_counts(IntArray counts, const std::string& file, const std::string& key,
-                              bool drop_dense);
+                              CountRows rows);
 
 // Ids [tokens, layers, k] of the model's layers `layers`, -1 where there is none.
 struct TokenIds {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/internal/limits.h"
+#include "evenkeel/io/limits.h"
 
 namespace evenkeel::internal {
 

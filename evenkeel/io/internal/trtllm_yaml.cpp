@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/internal/limits.h"
 #include "evenkeel/io/internal/text.h"
+#include "evenkeel/io/limits.h"
 
 namespace evenkeel::internal {
 
@@ -103,7 +103,8 @@ class Parser {
   void take_layer(TrtllmYaml& yaml) {
     const auto [key, value] = key_and_value(lines_[at_]);
     const auto layer = whole_number(key);
-    if (!layer || *layer < 0 || *layer >= max_layers) refuse(fmt::format("'{}' is not the number of a layer", key));
+    if (!layer || *layer < 0 || *layer >= max_layers)
+      refuse(fmt::format("'{}' is not the number of a layer", key));
     const auto [row, fresh] = yaml.assignments.try_emplace(*layer);
     if (!fresh) refuse(fmt::format("layer {} is given twice", *layer));
     if (value.empty())

@@ -162,13 +162,6 @@ ZipMemberReader::ZipMemberReader(std::shared_ptr<const ZipArchive> archive, std:
                                  std::string where)
     : archive_(std::move(archive)), index_(index), where_(std::move(where)) {}
 
-ZipMemberReader::ZipMemberReader(ZipMemberReader&& other) noexcept
-    : archive_(std::move(other.archive_)),
-      index_(other.index_),
-      where_(std::move(other.where_)),
-      file_(std::exchange(other.file_, nullptr)),
-      at_(other.at_) {}
-
 ZipMemberReader::~ZipMemberReader() {
   close();
 }

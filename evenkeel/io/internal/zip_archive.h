@@ -54,8 +54,8 @@ class ZipMemberReader {
   // `where` is how messages call the member.
   ZipMemberReader(std::shared_ptr<const ZipArchive> archive, std::uint64_t index, std::string where);
   ~ZipMemberReader();
-  ZipMemberReader(ZipMemberReader&& other) noexcept;
-  ZipMemberReader& operator=(ZipMemberReader&&) = delete;
+  ZipMemberReader(const ZipMemberReader&) = delete;
+  ZipMemberReader& operator=(const ZipMemberReader&) = delete;
 
   // Throws ParseError if the bytes are not there.
   void read(std::int64_t offset, std::span<std::byte> out);

@@ -231,7 +231,7 @@ TEST_F(Refusal, OfLayersByTwoNamesIsAnError) {
 TEST_F(Refusal, OfAPlacementForOtherLayersCountsThem) {
   write(tiny_checkpoint("olmoe"));
   EXPECT_EQ(refused<InvalidArgument>(shuffled_placement(3, 8, 4, 1)),
-            "placement: 3 layers, where the checkpoint has 2 MoE layers (0..1); allowed: 2 layers; dense "
+            "placement: 3 layers, where the checkpoint has 2 MoE layers (0-1); allowed: 2 layers; dense "
             "layers have "
             "none");
   write(tiny_checkpoint("qwen3_moe"));
@@ -242,7 +242,7 @@ TEST_F(Refusal, OfAPlacementForOtherLayersCountsThem) {
   std::filesystem::remove_all(in());
   write(tiny_checkpoint("deepseek_v3"));
   EXPECT_EQ(refused<InvalidArgument>(shuffled_placement(4, 8, 4, 1, 4)),
-            "placement: 4 layers, where the checkpoint has 2 MoE layers (1..2) and 1 for multi-token "
+            "placement: 4 layers, where the checkpoint has 2 MoE layers (1-2) and 1 for multi-token "
             "prediction (3); "
             "allowed: 2 layers, or 3; dense layers have none");
 }

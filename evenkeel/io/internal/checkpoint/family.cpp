@@ -10,7 +10,7 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/json.h"
-#include "evenkeel/io/internal/limits.h"
+#include "evenkeel/io/limits.h"
 
 namespace evenkeel::internal {
 

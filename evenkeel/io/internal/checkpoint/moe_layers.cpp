@@ -10,8 +10,8 @@
 #include <string_view>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/internal/limits.h"
 #include "evenkeel/io/internal/shape.h"
+#include "evenkeel/io/limits.h"
 
 namespace evenkeel::internal {
 
