@@ -1,0 +1,131 @@
+#include "evenkeel/memory/advice.h"
+
+#include <algorithm>
+
+#include "evenkeel/base/error.h"
+
+namespace evenkeel {
+
+namespace {
+
+using Change = Advice::Change;
+
+constexpr std::int64_t most_devices = 1024;
+
+class Adviser {
+ public:
+  Adviser(const MemoryModel& memory, ReceivedRows received, const DeviceMemory& device)
+      : memory_(memory), received_(received), device_(device), bound_(fit(memory, received, device)) {}
+
+  std::vector<Advice> ask() {
+    ask_for_chunks();
+    ask_for_switches();
+    ask_for_a_smaller_batch();
+    if (!device_.static_bytes) {
+      ask_for_devices(Change::tensor, &Parallelism::tensor);
+      ask_for_devices(Change::pipeline, &Parallelism::pipeline);
+      ask_for_devices(Change::expert, &Parallelism::expert);
+      ask_for_devices(Change::context, &Parallelism::context);
+    }
+    ask_for_memory();
+    return std::move(found_);
+  }
+
+ private:
+  bool fits(const MemorySetup& setup) const {
+    try {
+      return fit(MemoryModel(memory_.model(), setup), received_, device_).fits;
+    } catch (const InvalidArgument&) {
+      return false;  // a set-up that cannot be
+    }
+  }
+  void add(Change change, std::int64_t value) { found_.push_back({change, value}); }
+
+  void ask_for_chunks() {
+    std::int64_t most = 0;
+    for (const StageFit& stage : bound_.stages) {
+      if (stage.choice.least_chunks == 0) return;
+      most = std::max(most, stage.choice.least_chunks);
+    }
+    if (most <= device_.bins.back()) return;
+    DeviceMemory device = device_;
+    device.bins = {most};
+    if (fit(memory_, received_, device).fits) add(Change::chunks, most);
+  }
+
+  void ask_for_switches() {
+    MemorySetup setup = memory_.setup();
+    setup.full_recompute = true;
+    if (!memory_.setup().full_recompute && fits(setup)) add(Change::full_recompute, 1);
+    setup = memory_.setup();
+    setup.extra.sharded_optimizer = true;
+    if (!device_.static_bytes && !memory_.setup().extra.sharded_optimizer && fits(setup))
+      add(Change::sharded_optimizer, 1);
+  }
+
+  void ask_for_a_smaller_batch() {
+    MemorySetup setup = memory_.setup();
+    while (--setup.micro_batch > 0)
+      if (fits(setup)) {
+        add(Change::micro_batch, setup.micro_batch);
+        break;
+      }
+    if (const std::int64_t sequence = longest_sequence(memory_, received_, device_); sequence > 0)
+      add(Change::sequence, sequence);
+  }
+
+  void ask_for_devices(Change change, std::int64_t Parallelism::*degree) {
+    MemorySetup setup = memory_.setup();
+    while ((setup.parallel.*degree *= 2) <= most_devices)
+      if (fits(setup)) return add(change, setup.parallel.*degree);
+  }
+
+  void ask_for_memory() {
+    std::int64_t needed = 0;
+    for (const StageFit& stage : bound_.stages)
+      needed = std::max(needed, stage.static_bytes + total_bytes(memory_.active_items(
+                                                         stage.stage, stage.received, device_.bins.back())));
+    add(Change::available_bytes, needed);
+  }
+
+  const MemoryModel& memory_;
+  ReceivedRows received_;
+  const DeviceMemory& device_;
+  Fit bound_;
+  std::vector<Advice> found_;
+};
+
+}  // namespace
+
+std::string_view name_of(Change change) {
+  switch (change) {
+    case Change::chunks:
+      return "chunks";
+    case Change::full_recompute:
+      return "full_recompute";
+    case Change::sharded_optimizer:
+      return "sharded_optimizer";
+    case Change::micro_batch:
+      return "micro_batch";
+    case Change::sequence:
+      return "sequence";
+    case Change::tensor:
+      return "tensor";
+    case Change::pipeline:
+      return "pipeline";
+    case Change::expert:
+      return "expert";
+    case Change::context:
+      return "context";
+    case Change::available_bytes:
+      return "available_bytes";
+  }
+  return "";
+}
+
+std::vector<Advice> what_would_fit(const MemoryModel& memory, ReceivedRows received,
+                                   const DeviceMemory& device) {
+  return Adviser(memory, received, device).ask();
+}
+
+}  // namespace evenkeel
