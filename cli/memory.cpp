@@ -1,0 +1,225 @@
+// evenkeel memory: what one device holds while a model trains, what fits, and with how many chunks.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <numeric>
+#include <optional>
+
+#include "cli/memory_history.h"
+#include "cli/memory_report.h"
+#include "cli/options.h"
+#include "cli/subcommand.h"
+#include "evenkeel/base/bytes.h"
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/model_config.h"
+
+namespace evenkeel::cli {
+
+namespace {
+
+constexpr std::int64_t most_degree = 1 << 20;
+constexpr std::int64_t longest_sequence_given = std::int64_t{1} << 32;
+
+struct Options {
+  std::string model;
+  std::string counts;
+  std::string steps;
+  MemorySetup setup;
+  bool dp_given = false;
+  std::int64_t device_bytes = 80'000'000'000;
+  std::int64_t ratio_thousandths = 900;
+  std::int64_t static_bytes = 0;
+  std::int64_t received = 0;
+  std::vector<std::int64_t> bins = {1, 2, 4, 8};
+  std::vector<std::string> terms;
+  std::size_t recompute = 1;  // none, full
+  bool bytes_given = false;
+  bool json = false;
+};
+
+// "tp=2,pp=4": numbers by name, each at most once.
+template <std::size_t N>
+void read_named(const std::string& option, const std::string& text,
+                const std::array<std::pair<std::string_view, std::int64_t*>, N>& names, std::int64_t most) {
+  std::vector<std::string_view> given;
+  for (const std::string& part : split(text, ',')) {
+    const std::size_t sign = part.find('=');
+    const std::string name = part.substr(0, sign);
+    const auto known = std::ranges::find(names, name, [](const auto& pair) { return pair.first; });
+    if (known == names.end() || sign == std::string::npos) {
+      std::vector<std::string_view> all;
+      for (const auto& [each, number] : names) all.push_back(each);
+      throw InvalidArgument(option, fmt::format("'{}'", part), fmt::format("{}=N", fmt::join(all, "=N, ")));
+    }
+    if (std::ranges::find(given, known->first) != given.end())
+      throw InvalidArgument(option, fmt::format("'{}' twice", name), "each once");
+    given.push_back(known->first);
+    *known->second = parse_whole(option, std::string_view(part).substr(sign + 1), 1, most);
+  }
+}
+
+void read_parallel(const std::string& text, Options& options) {
+  Parallelism& parallel = options.setup.parallel;
+  std::int64_t data = 0;
+  read_named<6>("--parallel", text,
+                {{{"tp", &parallel.tensor},
+                  {"pp", &parallel.pipeline},
+                  {"ep", &parallel.expert},
+                  {"dp", &data},
+                  {"vp", &parallel.virtual_stages},
+                  {"cp", &parallel.context}}},
+                most_degree);
+  // The fewest that ep divides, where it is not said.
+  parallel.data = data > 0 ? data : parallel.expert / std::gcd(parallel.expert, parallel.context);
+}
+
+void read_bytes(const std::string& text, Options& options) {
+  BytesPerNumber& bytes = options.setup.bytes;
+  std::int64_t activation = 0;
+  read_named<4>("--bytes", text,
+                {{{"activation", &activation},
+                  {"weight", &bytes.weight},
+                  {"gradient", &bytes.gradient},
+                  {"optimizer", &bytes.optimizer}}},
+                64);
+  options.bytes_given = activation > 0;
+  if (activation > 0) bytes.activation = activation;
+}
+
+void read_terms(const std::string& text, Options& options) {
+  ExtraTerms& extra = options.setup.extra;
+  const std::array<std::pair<std::string, bool*>, 6> known = {
+      {{"replicated", &extra.replicated},
+       {"sharded-optimizer", &extra.sharded_optimizer},
+       {"every-layer", &extra.every_layer},
+       {"shared-experts", &extra.shared_experts},
+       {"logits", &extra.logits},
+       {"buffers", &extra.communication_buffers}}};
+  std::vector<std::string> names = {"all"};
+  for (const auto& [name, on] : known) names.push_back(name);
+  for (const std::string& name : split(text, ',')) {
+    if (std::ranges::find(names, name) == names.end())
+      throw InvalidArgument("--with", fmt::format("'{}'", name), fmt::format("{}", fmt::join(names, ", ")));
+    for (const auto& [each, on] : known) *on = *on || name == each || name == "all";
+  }
+  options.terms.clear();
+  for (const auto& [name, on] : known)
+    if (*on) options.terms.push_back(name);
+}
+
+// The layer's own promise (docs/memory.md#the-layers-budget).
+std::optional<std::int64_t> least_budget_of(const MemoryModel&) {
+  return std::nullopt;
+}
+
+void run(const CLI::App& app, const Options& options) {
+  if (options.ratio_thousandths > 1000)
+    throw InvalidArgument("--available-ratio", format_thousandths(options.ratio_thousandths),
+                          "a share of the device, above 0 and at most 1");
+  if (!is_given(app, "--counts")) refuse_if_given(app, "--steps", "has no meaning without --counts");
+  MemorySetup setup = options.setup;
+  setup.full_recompute = options.recompute == 1;
+  ModelDescription description = read_model_description(options.model);
+  if (!options.bytes_given && description.dtype_bytes > 0) setup.bytes.activation = description.dtype_bytes;
+  const MemoryModel memory(std::move(description), setup);
+
+  DeviceMemory device;
+  device.available_bytes =
+      static_cast<std::int64_t>(static_cast<long double>(options.device_bytes) *
+                                static_cast<long double>(options.ratio_thousandths) / 1000);
+  device.bins = options.bins;
+  if (is_given(app, "--static-bytes")) device.static_bytes = options.static_bytes;
+  const ReceivedRows received = is_given(app, "--received") ? ReceivedRows(options.received) : std::nullopt;
+
+  MemoryReport report{.memory = memory,
+                      .device = device,
+                      .given_received = received,
+                      .device_bytes = options.device_bytes,
+                      .ratio_thousandths = options.ratio_thousandths,
+                      .terms = options.terms,
+                      .fit = fit(memory, received, device),
+                      .longest_sequence = longest_sequence(memory, received, device),
+                      .advice = {},
+                      .least_budget = least_budget_of(memory),
+                      .history = {}};
+  if (!report.fit.fits) report.advice = what_would_fit(memory, received, device);
+  if (is_given(app, "--counts")) {
+    ReceivedHistory history = read_history(options.counts, memory);
+    if (is_given(app, "--steps")) {
+      history = cut(std::move(history), options.steps);
+      report.first_step = parse_whole("--steps", split(options.steps, ':')[0], 0, kAnySize);
+    }
+    report.history = choose_chunks(history, memory, report.fit, device);
+  }
+  options.json ? print_json(report) : print_table(report);
+}
+
+CLI::Option* add_text(CLI::App& app, const std::string& name, const std::string& type,
+                      const std::string& help, std::function<void(const std::string&)> read) {
+  const auto parse = [read = std::move(read)](const CLI::results_t& given) {
+    read(given.front());
+    return true;
+  };
+  return app.add_option(name, parse, help)->type_name(type);
+}
+
+void add_size(CLI::App& app, const std::string& name, std::int64_t& value, const std::string& help) {
+  add_text(app, name, "SIZE", help,
+           [&value, name](const std::string& text) { value = parse_bytes(text, name); });
+}
+
+void add_setup(CLI::App& app, Options& options) {
+  add_text(app, "--parallel", "tp=N,...", "Devices by dimension: tp, pp, ep, dp, vp and cp; 1 where not said",
+           [&](const std::string& text) { read_parallel(text, options); });
+  add_whole(app, "--seq", options.setup.sequence, 1, longest_sequence_given, "Tokens of a sequence (s)");
+  add_whole(app, "--micro-batch", options.setup.micro_batch, 1, 4096, "Sequences of a micro-batch (b)");
+  add_word(app, "--recompute", options.recompute, {"none", "full"}, "What backward computes again");
+  add_text(app, "--bytes", "activation=N,...",
+           "Of a number: activation, weight, gradient, optimizer (all states); else 2, 2, 4, 12",
+           [&](const std::string& text) { read_bytes(text, options); });
+  add_text(app, "--with", "TERM,...",
+           "What the paper leaves out: replicated, sharded-optimizer, every-layer, shared-experts, logits, "
+           "buffers, all",
+           [&](const std::string& text) { read_terms(text, options); });
+  add_whole(app, "--borrowed-experts", options.setup.extra.borrowed_experts, 0, 1 << 16,
+            "Experts whose weights and gradients visit for a step");
+  add_size(app, "--allocation-granule", options.setup.extra.allocation_granule,
+           "Each tensor takes a multiple of this");
+}
+
+void add_device(CLI::App& app, Options& options) {
+  add_size(app, "--device-memory", options.device_bytes, "Of one device (M_GPU)");
+  app.get_option("--device-memory")->default_str("80GB");
+  add_thousandths(app, "--available-ratio", options.ratio_thousandths, 1,
+                  "The share that may be used (alpha)");
+  add_size(app, "--static-bytes", options.static_bytes, "Static memory as measured, instead of Eq. 1");
+  add_whole(app, "--received", options.received, 0, longest_sequence_given << 8,
+            "Rows that the fullest device receives (s'); else what the worst routing sends")
+      ->default_str("");
+  add_wholes(app, "--bins", options.bins, 1, 1 << 20, "Chunk counts to choose from, ascending");
+}
+
+}  // namespace
+
+Subcommand add_memory(CLI::App& command) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app =
+      command.add_subcommand("memory", "What a device holds in training, what fits, and in how many chunks");
+  app->add_option("--model", options->model, "The model's config.json")->required()->type_name("FILE");
+  add_setup(*app, *options);
+  add_device(*app, *options);
+  app->add_option("--counts", options->counts,
+                  "Chunks by step and layer, from [steps, layers] rows or [steps, layers, experts] loads")
+      ->type_name("FILE");
+  app->add_option("--steps", options->steps, "Of --counts: these")->type_name("A:B");
+  add_json(*app, options->json);
+  app->footer(
+      "Example:\n  evenkeel memory --model config.json --parallel pp=4,ep=32 --seq 4096 --device-memory "
+      "64GB");
+  return {app, [app, options] { run(*app, *options); }};
+}
+
+}  // namespace evenkeel::cli

@@ -1,0 +1,129 @@
+#include "cli/memory_history.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/options.h"
+#include "cli/table.h"
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/array_file.h"
+
+namespace evenkeel::cli {
+
+namespace {
+
+// Numbers of the model's layers that a history has columns for.
+std::vector<std::int64_t> layers_of(const ModelDescription& model, std::int64_t columns) {
+  std::vector<std::int64_t> numbers;
+  for (std::int64_t layer = 0; layer < model.num_layers; ++layer)
+    if (columns == model.num_layers || model.has_experts[static_cast<std::size_t>(layer)])
+      numbers.push_back(layer);
+  return numbers;
+}
+
+int stage_of(const MemoryModel& memory, std::int64_t layer) {
+  for (int stage = 0; stage < memory.num_stages(); ++stage)
+    if (std::ranges::binary_search(memory.layers(stage), layer)) return stage;
+  return 0;
+}
+
+std::string name_of_array(const ArrayFile& file) {
+  if (file.find("counts") != nullptr) return "counts";
+  if (file.arrays().size() == 1) return file.arrays().front().name;
+  throw ParseError(file.name(), "counts", "is missing, and there is more than one array");
+}
+
+// The rank that has the most, of ranks with contiguous experts.
+std::int64_t fullest(const std::int64_t* counts, std::int64_t experts, std::int64_t ranks) {
+  std::int64_t most = 0;
+  for (std::int64_t rank = 0; rank < ranks; ++rank) {
+    std::int64_t sum = 0;
+    for (std::int64_t e = rank * experts / ranks; e < (rank + 1) * experts / ranks; ++e) sum += counts[e];
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
+}  // namespace
+
+ReceivedHistory read_history(const std::string& path, const MemoryModel& memory) {
+  const auto file = open_array_file(path);
+  const std::string name = name_of_array(*file);
+  const IntArray array = read_integers(*file, name);
+  const auto fail = [&](const std::string& why) { throw ParseError(path, name, why); };
+  if (array.shape.size() != 2 && array.shape.size() != 3)
+    fail("is not [steps, layers] of rows, nor [steps, layers, experts] of assignments");
+  const ModelDescription& model = memory.model();
+  const std::int64_t layers = array.shape[1];
+  if (layers != model.num_layers && layers != model.num_moe_layers())
+    fail(fmt::format("is of {} layers; the model has {}, {} of them with experts", layers, model.num_layers,
+                     model.num_moe_layers()));
+  if (array.shape.size() == 3 && array.shape[2] != model.experts.count)
+    fail(fmt::format("is of {} experts; the model has {}", array.shape[2], model.experts.count));
+  constexpr std::int64_t most_rows_read = std::int64_t{1} << 32;
+  for (const std::int64_t count : array.values)
+    if (count < 0 || count > most_rows_read) fail(fmt::format("has {}, which is no number of rows", count));
+
+  ReceivedHistory history{.layers = layers, .rows = {}};
+  const std::int64_t width = array.shape.size() == 3 ? array.shape[2] : 1;
+  const std::int64_t ranks = array.shape.size() == 3 ? memory.setup().parallel.expert : 1;
+  for (std::int64_t at = 0; at < array.shape[0] * layers; ++at)
+    history.rows.push_back(fullest(array.values.data() + at * width, width, ranks));
+  return history;
+}
+
+ReceivedHistory cut(ReceivedHistory history, const std::string& steps) {
+  const std::vector<std::string> ends = split(steps, ':');
+  if (ends.size() != 2)
+    throw InvalidArgument("--steps", fmt::format("'{}'", steps), "A:B, the first and the end");
+  const std::int64_t begin = parse_whole("--steps", ends[0], 0, history.steps() - 1);
+  const std::int64_t end = parse_whole("--steps", ends[1], begin + 1, history.steps());
+  const auto at = history.rows.begin();
+  history.rows = std::vector<std::int64_t>(at + begin * history.layers, at + end * history.layers);
+  return history;
+}
+
+ChunkHistory choose_chunks(const ReceivedHistory& history, const MemoryModel& memory, const Fit& fit,
+                           const DeviceMemory& device) {
+  const Parallelism& parallel = memory.setup().parallel;
+  std::vector<std::int64_t> most_received;
+  for (const std::int64_t layer : layers_of(memory.model(), history.layers))
+    most_received.push_back(fit.stages[static_cast<std::size_t>(stage_of(memory, layer))].most_received);
+  ChunkHistory chosen{.layers = history.layers, .choices = {}};
+  for (std::size_t at = 0; at < history.rows.size(); ++at) {
+    // In the paper's unit: for each sequence of the micro-batch, before t and c divide.
+    const std::int64_t shares = parallel.tensor * parallel.context;
+    const std::int64_t shared = history.rows[at] > most_rows / shares ? most_rows : history.rows[at] * shares;
+    const std::int64_t received = (shared + memory.setup().micro_batch - 1) / memory.setup().micro_batch;
+    chosen.choices.push_back(
+        mact(received, most_received[at % static_cast<std::size_t>(history.layers)], device.bins));
+  }
+  return chosen;
+}
+
+std::string picture(const ChunkHistory& history, std::int64_t first_step) {
+  constexpr std::int64_t most_columns = 20;
+  const std::int64_t columns = std::min(history.steps(), most_columns);
+  const auto begin_of = [&](std::int64_t column) { return column * history.steps() / columns; };
+  std::vector<std::string> head = {"layer"};
+  for (std::int64_t column = 0; column < columns; ++column)
+    head.push_back(fmt::format("{}", first_step + begin_of(column)));
+  Table table(std::move(head));
+  for (std::int64_t layer = 0; layer < history.layers; ++layer) {
+    std::vector<std::string> row = {fmt::format("{}", layer)};
+    for (std::int64_t column = 0; column < columns; ++column) {
+      const std::int64_t begin = begin_of(column);
+      const std::int64_t end = begin_of(column + 1);
+      std::int64_t sum = 0;
+      for (std::int64_t step = begin; step < end; ++step) sum += history.at(step, layer).chunks;
+      row.push_back(columns == history.steps()
+                        ? fmt::format("{}", sum)
+                        : fmt::format("{:.1f}", static_cast<double>(sum) / static_cast<double>(end - begin)));
+    }
+    table.add(std::move(row));
+  }
+  return table.text();
+}
+
+}  // namespace evenkeel::cli

@@ -1,0 +1,257 @@
+#include "cli/memory_report.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/options.h"
+#include "cli/table.h"
+#include "evenkeel/base/bytes.h"
+#include "evenkeel/model/parameters.h"
+
+namespace evenkeel::cli {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string grouped(std::int64_t number) {
+  std::string digits = fmt::format("{}", number);
+  for (std::size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, 1, ',');
+  return digits;
+}
+
+std::string rows_text(std::int64_t rows) {
+  return rows >= most_rows ? "-" : grouped(rows);
+}
+
+std::string billions(std::int64_t weights) {
+  return weights >= 100'000'000 ? fmt::format("{:.1f} B", static_cast<double>(weights) / 1e9)
+                                : fmt::format("{:.1f} M", static_cast<double>(weights) / 1e6);
+}
+
+std::int64_t device_bytes_for(std::int64_t available, std::int64_t ratio_thousandths) {
+  return (available * 1000 + ratio_thousandths - 1) / ratio_thousandths;
+}
+
+// One change, as something to type.
+std::string sentence(const Advice& advice, const MemoryReport& report) {
+  using Change = Advice::Change;
+  switch (advice.change) {
+    case Change::chunks:
+      return fmt::format("a bin of {} chunks (--bins)", advice.value);
+    case Change::full_recompute:
+      return "--recompute full";
+    case Change::sharded_optimizer:
+      return "optimizer states sharded over the data-parallel devices (--with sharded-optimizer)";
+    case Change::micro_batch:
+      return fmt::format("--micro-batch {}", advice.value);
+    case Change::sequence:
+      return fmt::format("--seq {}, and rows received in proportion", advice.value);
+    case Change::tensor:
+      return fmt::format("--parallel tp={}", advice.value);
+    case Change::pipeline:
+      return fmt::format("--parallel pp={}", advice.value);
+    case Change::expert:
+      return fmt::format("--parallel ep={}", advice.value);
+    case Change::context:
+      return fmt::format("--parallel cp={}", advice.value);
+    case Change::available_bytes:
+      return fmt::format("a device of {}, with the largest bin",
+                         format_bytes(device_bytes_for(advice.value, report.ratio_thousandths)));
+  }
+  return "";
+}
+
+std::vector<StaticItem> static_items(const MemoryReport& report, int stage) {
+  if (!report.device.static_bytes) return report.memory.static_items(stage);
+  return {{.name = "given", .weight_bytes = *report.device.static_bytes}};
+}
+
+Json json_of(const StageFit& stage, const MemoryReport& report) {
+  return {{"stage", stage.stage},
+          {"layers", report.memory.layers(stage.stage)},
+          {"stored_copies", report.memory.stored_copies(stage.stage)},
+          {"static_total", stage.static_bytes},
+          {"active_total", stage.active_bytes},
+          {"s_prime", stage.received},
+          {"s_prime_max", stage.most_received >= most_rows ? Json(nullptr) : Json(stage.most_received)},
+          {"least_chunks", stage.choice.least_chunks},
+          {"chunks", stage.choice.chunks},
+          {"fits", stage.fits}};
+}
+
+Json json_of(const ChunkHistory& history) {
+  Json steps = Json::array();
+  std::int64_t beyond = 0;
+  for (std::int64_t step = 0; step < history.steps(); ++step) {
+    Json layers = Json::array();
+    for (std::int64_t layer = 0; layer < history.layers; ++layer) {
+      layers.push_back(history.at(step, layer).chunks);
+      beyond += history.at(step, layer).promised ? 0 : 1;
+    }
+    steps.push_back(std::move(layers));
+  }
+  return {{"chunks", std::move(steps)}, {"not_promised", beyond}};
+}
+
+Json json_of_model(const MemoryReport& report) {
+  const ModelDescription& model = report.memory.model();
+  return {{"family", model.family},         {"parameters", model_parameters(model).total()},
+          {"layers", model.num_layers},     {"moe_layers", model.num_moe_layers()},
+          {"experts", model.experts.count}, {"top_k", model.experts.top_k}};
+}
+
+Json json_of(const Parallelism& parallel) {
+  return {{"tp", parallel.tensor}, {"pp", parallel.pipeline},       {"ep", parallel.expert},
+          {"dp", parallel.data},   {"vp", parallel.virtual_stages}, {"cp", parallel.context}};
+}
+
+Json json_of_setup(const MemoryReport& report) {
+  const MemorySetup& setup = report.memory.setup();
+  return {{"parallel", json_of(setup.parallel)},
+          {"sequence", setup.sequence},
+          {"micro_batch", setup.micro_batch},
+          {"recompute", setup.full_recompute ? "full" : "none"},
+          {"bytes",
+           {{"activation", setup.bytes.activation},
+            {"weight", setup.bytes.weight},
+            {"gradient", setup.bytes.gradient},
+            {"optimizer", setup.bytes.optimizer}}},
+          {"terms", report.terms},
+          {"borrowed_experts", setup.extra.borrowed_experts},
+          {"allocation_granule", setup.extra.allocation_granule}};
+}
+
+void print_components(const MemoryReport& report) {
+  const StageFit& stage = report.fit.tightest_stage();
+  const auto share = [&](std::int64_t bytes) {
+    return fmt::format("{:.1f} %", 100 * static_cast<double>(bytes) /
+                                       static_cast<double>(std::max<std::int64_t>(stage.total_bytes(), 1)));
+  };
+  Table table({"", "from", "weights", "bytes", "share"});
+  for (const StaticItem& item : static_items(report, stage.stage))
+    table.add({std::string(item.name), report.device.static_bytes ? "--static-bytes" : "Eq. 1",
+               item.weights == 0 ? "" : billions(item.weights), format_bytes(item.total_bytes()),
+               share(item.total_bytes())});
+  table.add({"static", "", "", format_bytes(stage.static_bytes), share(stage.static_bytes)});
+  for (const ActiveItem& item : report.memory.active_items(stage.stage, stage.received, stage.choice.chunks))
+    table.add(
+        {std::string(item.name), std::string(item.source), "", format_bytes(item.bytes), share(item.bytes)});
+  table.add({"active", "", "", format_bytes(stage.active_bytes), share(stage.active_bytes)});
+  fmt::print("  stage {}, {} of one MoE layer kept, {} rows received in {}\n{}", stage.stage,
+             report.memory.stored_copies(stage.stage) == 1
+                 ? "one copy"
+                 : fmt::format("{} copies", report.memory.stored_copies(stage.stage)),
+             grouped(stage.received),
+             stage.choice.chunks == 1 ? "one chunk" : fmt::format("{} chunks", stage.choice.chunks),
+             table.text());
+}
+
+bool alike(const StageFit& a, const StageFit& b) {
+  return a.static_bytes == b.static_bytes && a.active_bytes == b.active_bytes && a.fits == b.fits &&
+         a.most_received == b.most_received && a.choice == b.choice;
+}
+
+void print_stages(const MemoryReport& report) {
+  const std::vector<StageFit>& stages = report.fit.stages;
+  Table table({"stages", "static", "active", "together", "rows that fit", "chunks", ""});
+  for (std::size_t begin = 0, end = 0; begin < stages.size(); begin = end) {
+    while (end < stages.size() && alike(stages[begin], stages[end])) ++end;
+    const StageFit& stage = stages[begin];
+    table.add({end - begin == 1 ? fmt::format("{}", begin) : fmt::format("{}-{}", begin, end - 1),
+               format_bytes(stage.static_bytes), format_bytes(stage.active_bytes),
+               format_bytes(stage.total_bytes()), rows_text(stage.most_received),
+               fmt::format("{}", stage.choice.chunks),
+               stage.fits                       ? "fits"
+               : stage.choice.least_chunks == 0 ? "not one row fits"
+                                                : fmt::format("needs {}", stage.choice.least_chunks)});
+  }
+  fmt::print("\n{}", table.text());
+}
+
+void print_headline(const MemoryReport& report) {
+  const StageFit& stage = report.fit.tightest_stage();
+  fmt::print("{}: {} of {} ({} of {}) on stage {} with {}\n", report.fit.fits ? "fits" : "does not fit",
+             format_bytes(stage.total_bytes()), format_bytes(report.device.available_bytes),
+             format_thousandths(report.ratio_thousandths), format_bytes(report.device_bytes), stage.stage,
+             stage.choice.chunks == 1 ? "one chunk" : fmt::format("{} chunks", stage.choice.chunks));
+  const ModelDescription& model = report.memory.model();
+  fmt::print("{}: {} weights, {} layers ({} with {} experts, top-{})\n", model.family,
+             billions(model_parameters(model).total()), model.num_layers, model.num_moe_layers(),
+             model.experts.count, model.experts.top_k);
+  fmt::print("rows received by the fullest device: {} ({}); even routing {}, worst {}\n\n",
+             grouped(stage.received), report.given_received ? "as given" : "the worst routing",
+             grouped(report.memory.even_received()), grouped(report.memory.worst_received()));
+}
+
+}  // namespace
+
+void print_json(const MemoryReport& report) {
+  const StageFit& stage = report.fit.tightest_stage();
+  Json fixed = Json::object();
+  Json states = {{"weights", 0}, {"gradients", 0}, {"optimizer", 0}};
+  std::int64_t weights = 0, gradients = 0, optimizer = 0;
+  for (const StaticItem& item : static_items(report, stage.stage)) {
+    fixed[std::string(item.name)] = item.total_bytes();
+    weights += item.weight_bytes;
+    gradients += item.gradient_bytes;
+    optimizer += item.optimizer_bytes;
+  }
+  Json active = Json::object();
+  for (const ActiveItem& item : report.memory.active_items(stage.stage, stage.received, stage.choice.chunks))
+    active[std::string(item.name)] = item.bytes;
+  Json stages = Json::array();
+  for (const StageFit& each : report.fit.stages) stages.push_back(json_of(each, report));
+  Json advice = Json::array();
+  for (const Advice& each : report.advice)
+    advice.push_back({{"change", name_of(each.change)}, {"value", each.value}});
+
+  Json json = {{"static_bytes", std::move(fixed)},
+               {"active_bytes", std::move(active)},
+               {"static_total", stage.static_bytes},
+               {"active_total", stage.active_bytes},
+               {"s_prime_max", stage.most_received >= most_rows ? Json(nullptr) : Json(stage.most_received)},
+               {"chunks", stage.choice.chunks},
+               {"fits", report.fit.fits},
+               {"least_budget", report.least_budget ? Json(*report.least_budget) : Json(nullptr)},
+               {"stage", stage.stage},
+               {"s_prime", stage.received},
+               {"s_prime_even", report.memory.even_received()},
+               {"s_prime_worst", report.memory.worst_received()},
+               {"least_chunks", stage.choice.least_chunks},
+               {"promised", stage.choice.promised},
+               {"available", report.device.available_bytes},
+               {"longest_sequence", report.longest_sequence},
+               {"advice", std::move(advice)},
+               {"stages", std::move(stages)},
+               {"static_by_state",
+                report.device.static_bytes
+                    ? Json(nullptr)
+                    : Json{{"weights", weights}, {"gradients", gradients}, {"optimizer", optimizer}}},
+               {"model", json_of_model(report)},
+               {"setup", json_of_setup(report)}};
+  if (report.history) json["history"] = json_of(*report.history);
+  fmt::print("{}\n", json.dump());
+}
+
+void print_table(const MemoryReport& report) {
+  print_headline(report);
+  print_components(report);
+  print_stages(report);
+  if (report.longest_sequence > 0)
+    fmt::print("\nlongest sequence that fits: {}\n", grouped(report.longest_sequence));
+  else
+    fmt::print("\nno sequence fits\n");
+  if (report.least_budget)
+    fmt::print("least budget of the layer's arena for this shape: {}\n", format_bytes(*report.least_budget));
+  if (!report.advice.empty()) {
+    fmt::print("\nany one of these makes it fit:\n");
+    for (const Advice& each : report.advice) fmt::print("  {}\n", sentence(each, report));
+  }
+  if (report.history)
+    fmt::print("\nchunks by layer and step\n{}", picture(*report.history, report.first_step));
+}
+
+}  // namespace evenkeel::cli

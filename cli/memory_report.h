@@ -1,0 +1,33 @@
+// What `evenkeel memory` found, for people and for programs.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/memory_history.h"
+#include "evenkeel/memory/advice.h"
+#include "evenkeel/memory/fit.h"
+
+namespace evenkeel::cli {
+
+struct MemoryReport {
+  const MemoryModel& memory;
+  const DeviceMemory& device;
+  ReceivedRows given_received;
+  std::int64_t device_bytes = 0;       // M_GPU
+  std::int64_t ratio_thousandths = 0;  // alpha
+  std::vector<std::string> terms;      // beyond the paper's
+  Fit fit;
+  std::int64_t longest_sequence = 0;
+  std::vector<Advice> advice;  // where it does not fit
+  // Of the layer's arena, for this shape; null where the layer cannot run it.
+  std::optional<std::int64_t> least_budget;
+  std::optional<ChunkHistory> history;
+  std::int64_t first_step = 0;
+};
+
+void print_json(const MemoryReport& report);
+void print_table(const MemoryReport& report);
+
+}  // namespace evenkeel::cli
