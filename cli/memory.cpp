@@ -178,11 +178,9 @@ void add_setup(CLI::App& app, Options& options) {
   add_whole(app, "--micro-batch", options.setup.micro_batch, 1, 4096, "Sequences of a micro-batch (b)");
   add_word(app, "--recompute", options.recompute, {"none", "full"}, "What backward computes again");
   add_text(app, "--bytes", "activation=N,...",
-           "Of a number: activation, weight, gradient, optimizer (all states); else 2, 2, 4, 12",
+           "Of a number: activation 2, weight 2, gradient 4, optimizer 12 (all states)",
            [&](const std::string& text) { read_bytes(text, options); });
-  add_text(app, "--with", "TERM,...",
-           "What the paper leaves out: replicated, sharded-optimizer, every-layer, shared-experts, logits, "
-           "buffers, all",
+  add_text(app, "--with", "TERM,...", "all, or some of what the paper leaves out (docs/memory.md)",
            [&](const std::string& text) { read_terms(text, options); });
   add_whole(app, "--borrowed-experts", options.setup.extra.borrowed_experts, 0, 1 << 16,
             "Experts whose weights and gradients visit for a step");
@@ -197,7 +195,7 @@ void add_device(CLI::App& app, Options& options) {
                   "The share that may be used (alpha)");
   add_size(app, "--static-bytes", options.static_bytes, "Static memory as measured, instead of Eq. 1");
   add_whole(app, "--received", options.received, 0, longest_sequence_given << 8,
-            "Rows that the fullest device receives (s'); else what the worst routing sends")
+            "Rows of the fullest device (s'); without, the worst routing's")
       ->default_str("");
   add_wholes(app, "--bins", options.bins, 1, 1 << 20, "Chunk counts to choose from, ascending");
 }
@@ -212,7 +210,7 @@ Subcommand add_memory(CLI::App& command) {
   add_setup(*app, *options);
   add_device(*app, *options);
   app->add_option("--counts", options->counts,
-                  "Chunks by step and layer, from [steps, layers] rows or [steps, layers, experts] loads")
+                  "Chunks for each of [steps, layers] rows, or [steps, layers, experts] loads")
       ->type_name("FILE");
   app->add_option("--steps", options->steps, "Of --counts: these")->type_name("A:B");
   add_json(*app, options->json);

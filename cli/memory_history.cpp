@@ -45,6 +45,25 @@ std::int64_t fullest(const std::int64_t* counts, std::int64_t experts, std::int6
   return most;
 }
 
+// Each step by itself where there are few, else blocks of steps, as many as a hundred columns hold.
+std::vector<std::int64_t> block_begins(std::int64_t steps, std::int64_t first_step) {
+  constexpr std::int64_t few = 18;  // of at most three characters, beside the layers' names
+  const std::int64_t digits = std::ssize(fmt::format("{}", first_step + steps - 1));
+  const std::int64_t blocks =
+      steps <= few ? steps : std::min(few, 91 / (2 + std::max<std::int64_t>(digits, 3)));
+  std::vector<std::int64_t> begins;
+  for (std::int64_t block = 0; block <= blocks; ++block) begins.push_back(block * steps / blocks);
+  return begins;
+}
+
+double mean_chunks(const ChunkHistory& history, std::int64_t begin, std::int64_t end,
+                   std::int64_t begin_layer, std::int64_t end_layer) {
+  std::int64_t sum = 0;
+  for (std::int64_t step = begin; step < end; ++step)
+    for (std::int64_t layer = begin_layer; layer < end_layer; ++layer) sum += history.at(step, layer).chunks;
+  return static_cast<double>(sum) / static_cast<double>((end - begin) * (end_layer - begin_layer));
+}
+
 }  // namespace
 
 ReceivedHistory read_history(const std::string& path, const MemoryModel& memory) {
@@ -103,26 +122,24 @@ ChunkHistory choose_chunks(const ReceivedHistory& history, const MemoryModel& me
 }
 
 std::string picture(const ChunkHistory& history, std::int64_t first_step) {
-  constexpr std::int64_t most_columns = 20;
-  const std::int64_t columns = std::min(history.steps(), most_columns);
-  const auto begin_of = [&](std::int64_t column) { return column * history.steps() / columns; };
+  const std::vector<std::int64_t> begins = block_begins(history.steps(), first_step);
+  const bool single = std::ssize(begins) - 1 == history.steps();
   std::vector<std::string> head = {"layer"};
-  for (std::int64_t column = 0; column < columns; ++column)
-    head.push_back(fmt::format("{}", first_step + begin_of(column)));
+  for (std::size_t block = 0; block + 1 < begins.size(); ++block)
+    head.push_back(fmt::format("{}", first_step + begins[block]));
   Table table(std::move(head));
-  for (std::int64_t layer = 0; layer < history.layers; ++layer) {
-    std::vector<std::string> row = {fmt::format("{}", layer)};
-    for (std::int64_t column = 0; column < columns; ++column) {
-      const std::int64_t begin = begin_of(column);
-      const std::int64_t end = begin_of(column + 1);
-      std::int64_t sum = 0;
-      for (std::int64_t step = begin; step < end; ++step) sum += history.at(step, layer).chunks;
-      row.push_back(columns == history.steps()
-                        ? fmt::format("{}", sum)
-                        : fmt::format("{:.1f}", static_cast<double>(sum) / static_cast<double>(end - begin)));
-    }
+  const auto add = [&](const std::string& name, std::int64_t begin_layer, std::int64_t end_layer,
+                       bool whole) {
+    std::vector<std::string> row = {name};
+    for (std::size_t block = 0; block + 1 < begins.size(); ++block)
+      row.push_back(fmt::format(
+          "{:.{}f}", mean_chunks(history, begins[block], begins[block + 1], begin_layer, end_layer),
+          whole ? 0 : 1));
     table.add(std::move(row));
-  }
+  };
+  for (std::int64_t layer = 0; layer < history.layers; ++layer)
+    add(fmt::format("{}", layer), layer, layer + 1, single);
+  add("mean", 0, history.layers, false);
   return table.text();
 }
 

@@ -181,8 +181,8 @@ void print_headline(const MemoryReport& report) {
   fmt::print("{}: {} weights, {} layers ({} with {} experts, top-{})\n", model.family,
              billions(model_parameters(model).total()), model.num_layers, model.num_moe_layers(),
              model.experts.count, model.experts.top_k);
-  fmt::print("rows received by the fullest device: {} ({}); even routing {}, worst {}\n\n",
-             grouped(stage.received), report.given_received ? "as given" : "the worst routing",
+  fmt::print("rows received by the fullest device: {} ({}); evenly {}, at worst {}\n\n",
+             grouped(stage.received), report.given_received ? "as given" : "the worst",
              grouped(report.memory.even_received()), grouped(report.memory.worst_received()));
 }
 

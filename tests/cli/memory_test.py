@@ -1,0 +1,189 @@
+"""evenkeel memory: its keys, MemFine's numbers from a config, what fits, and chunks over a training run."""
+
+import io
+import json
+import struct
+import unittest
+import zipfile
+
+from command import REPOSITORY, CommandTest
+
+CONFIGS = REPOSITORY / "tests" / "data" / "configs"
+MEMFINE = [
+    "memory", "--model", CONFIGS / "memfine-model-1.json", "--parallel", "pp=4,ep=32", "--seq", 4096,
+    "--device-memory", "64GB", "--static-bytes", "43GB",
+]  # fmt: skip
+# Fitted to the paper's table 4, which does not give it.
+CALIBRATED = ["--received", 596797]
+TINY = [
+    "memory", "--model", REPOSITORY / "data" / "tiny-moe" / "config.json", "--parallel", "ep=8", "--seq", 512,
+    "--static-bytes", 0, "--available-ratio", 1, "--device-memory", "7.3MB", "--received", 2048,
+]  # fmt: skip
+ROWS = REPOSITORY / "data" / "tiny-moe" / "train_rank_rows.npz"
+KEYS = [
+    "static_bytes", "active_bytes", "static_total", "active_total", "s_prime_max", "chunks", "fits", "least_budget",
+    "stage", "s_prime", "s_prime_even", "s_prime_worst", "least_chunks", "promised", "available", "longest_sequence",
+    "advice", "stages", "static_by_state", "model", "setup",
+]  # fmt: skip
+
+
+def npz(name, shape, values):
+    """An npz of one int64 array, by hand."""
+    header = f"{{'descr': '<i8', 'fortran_order': False, 'shape': {tuple(shape)}, }}"
+    header += " " * (-(len(header) + 11) % 64) + "\n"
+    array = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode()
+    array += struct.pack(f"<{len(values)}q", *values)
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr(f"{name}.npy", array)
+    return buffer.getvalue()
+
+
+class Memory(CommandTest):
+    def test_prints_exactly_the_promised_keys_and_sums_that_add_up(self):
+        for words in [[], ["--with", "all"], ["--recompute", "none"], ["--device-memory", "1TB"]]:
+            report = self.json("memory", "--model", CONFIGS / "deepseek-v2-lite.json", "--parallel", "pp=3,ep=8", *words)
+            self.assertEqual(list(report), KEYS)
+            self.assertEqual(sum(report["static_bytes"].values()), report["static_total"])
+            self.assertEqual(sum(report["active_bytes"].values()), report["active_total"])
+            self.assertEqual(sum(report["static_by_state"].values()), report["static_total"])
+            self.assertEqual(len(report["stages"]), 3)
+            stage = report["stages"][report["stage"]]
+            for key in ["static_total", "active_total", "s_prime_max", "chunks", "s_prime", "least_chunks"]:
+                self.assertEqual(stage[key], report[key], key)
+            self.assertEqual(report["fits"], all(each["fits"] for each in report["stages"]))
+            fits = report["static_total"] + report["active_total"] <= report["available"]
+            self.assertEqual(stage["fits"], fits)
+            self.assertEqual(report["advice"] == [], report["fits"])
+
+    def test_table_four_of_the_paper_follows_from_one_calibrated_number(self):
+        for bins, printed in [("1", 22.9), ("8", 3.7), ("1,2,4,8", 11.9)]:
+            report = self.json(*MEMFINE, *CALIBRATED, "--bins", bins)
+            self.assertLess(abs(report["active_total"] / 1e9 - printed), 0.015 * printed)
+        self.assertEqual(report["chunks"], 2)
+        self.assertEqual(report["s_prime_max"], 371645)
+        self.assertTrue(report["fits"])
+
+    def test_beyond_the_largest_bin_it_says_that_it_cannot_promise(self):
+        report = self.json(*MEMFINE, "--received", 10**7)
+        self.assertEqual((report["chunks"], report["least_chunks"], report["promised"]), (8, 27, False))
+        self.assertFalse(report["fits"])
+        self.assertEqual(report["advice"][0], {"change": "chunks", "value": 27})
+        self.assertTrue(self.json(*MEMFINE, "--received", 10**7, "--bins", 27)["fits"])
+
+    def test_the_longest_sequence_fits_and_one_token_more_does_not(self):
+        words = ["memory", "--model", CONFIGS / "qwen3-30b-a3b.json", "--parallel", "ep=16,pp=4", "--device-memory"]
+        longest = self.json(*words, "60GB")["longest_sequence"]
+        self.assertGreater(longest, 0)
+        self.assertTrue(self.json(*words, "60GB", "--seq", longest)["fits"])
+        self.assertFalse(self.json(*words, "60GB", "--seq", longest + 1)["fits"])
+
+    def test_what_to_change_is_said_when_nothing_fits(self):
+        words = ["memory", "--model", CONFIGS / "kimi-k2.json", "--parallel", "ep=8", "--device-memory", "80GB"]
+        text = self.call(*words).stdout
+        self.assertTrue(text.startswith("does not fit: "), text)
+        self.assertIn("any one of these makes it fit:\n", text)
+        needed = self.json(*words)["advice"][-1]
+        self.assertEqual(needed["change"], "available_bytes")
+        fits = self.json(*words[:-2], "--device-memory", needed["value"], "--available-ratio", 1)
+        self.assertTrue(fits["fits"])
+
+    def test_terms_that_the_paper_leaves_out_are_off_unless_named(self):
+        words = ["memory", "--model", CONFIGS / "mixtral-8x7b.json", "--parallel", "tp=2,ep=4,dp=8"]
+        paper = self.json(*words)
+        self.assertEqual(paper["setup"]["terms"], [])
+        self.assertEqual(len(paper["active_bytes"]), 12)
+        more = self.json(*words, "--with", "buffers,logits,sharded-optimizer", "--borrowed-experts", 2)
+        added = set(more["active_bytes"]) - set(paper["active_bytes"])
+        self.assertEqual(added, {"dispatch_buffer", "combine_buffer", "logits", "borrowed_experts"})
+        self.assertLess(more["static_by_state"]["optimizer"], paper["static_by_state"]["optimizer"])
+        self.assertEqual(more["setup"]["terms"], ["sharded-optimizer", "logits", "buffers"])
+
+    def test_chunks_rise_and_fall_over_the_steps_of_a_real_training_run(self):
+        chunks = self.json(*TINY, "--counts", ROWS)["history"]["chunks"]
+        self.assertEqual((len(chunks), len(chunks[0])), (1563, 8))
+
+        def mean(begin, end, layers=range(8)):
+            return sum(chunks[s][layer] for s in range(begin, end) for layer in layers) / ((end - begin) * len(layers))
+
+        self.assertLess(mean(0, 5), mean(7, 17))
+        self.assertGreater(mean(7, 17), mean(50, 100))
+        self.assertGreater(mean(50, 100), mean(1463, 1563))
+        self.assertGreater(mean(0, 100, [6, 7]), mean(0, 100, [0, 1]))
+        self.assertEqual(self.json(*TINY, "--counts", ROWS, "--steps", "7:17")["history"]["chunks"], chunks[7:17])
+
+    def test_loads_by_expert_are_added_up_by_rank(self):
+        # Two ranks of two experts: 4 + 5 and 1 + 0 rows, then 0 + 0 and 9 + 9.
+        config = json.loads((REPOSITORY / "data" / "tiny-moe" / "config.json").read_text(encoding="utf-8"))
+        config |= {"num_hidden_layers": 1, "num_local_experts": 4}
+        model = self.write("config.json", config)
+        (self.folder / "loads.npz").write_bytes(npz("counts", [2, 1, 4], [4, 5, 1, 0, 0, 0, 9, 9]))
+        (self.folder / "rows.npz").write_bytes(npz("rows", [2, 1], [9, 18]))
+        words = ["memory", "--model", model, "--parallel", "ep=2", "--seq", 8, "--static-bytes", 0]
+        words += ["--available-ratio", 1, "--device-memory", 8 * 2 * (5 * 256 + 3 * 256 + 4) + 6 * 1664, "--received", 1]
+        by_expert = self.json(*words, "--counts", "loads.npz")
+        self.assertEqual(by_expert["s_prime_max"], 6)
+        self.assertEqual(by_expert["history"], {"chunks": [[2], [4]], "not_promised": 0})
+        self.assertEqual(self.json(*words, "--counts", "rows.npz")["history"], by_expert["history"])
+        beyond = self.json(*words, "--counts", "rows.npz", "--bins", "1,2")["history"]
+        self.assertEqual(beyond, {"chunks": [[2], [2]], "not_promised": 1})
+
+    def test_people_get_tables_of_at_most_100_columns(self):
+        for words in [
+            MEMFINE + CALIBRATED,
+            TINY + ["--counts", ROWS],
+            TINY + ["--counts", ROWS, "--steps", "0:18"],
+            ["memory", "--model", CONFIGS / "deepseek-v3.json", "--parallel", "pp=16,ep=64", "--with", "all"],
+            ["memory", "--model", CONFIGS / "kimi-k2.5.json", "--device-memory", "1GiB"],
+        ]:
+            done = self.call(*words)
+            self.assertEqual((done.returncode, done.stderr), (0, ""))
+            self.assertLessEqual(max(map(len, done.stdout.splitlines())), 100)
+
+    def test_what_is_wrong_is_refused_with_its_kind(self):
+        model = ["memory", "--model", CONFIGS / "mixtral-8x7b.json"]
+        for option, value, part in [
+            ("--parallel", "tp=0", "1..1048576"),
+            ("--parallel", "tp=2,tp=4", "'tp' twice"),
+            ("--parallel", "xp=2", "allowed: tp=N, pp=N, ep=N"),
+            ("--parallel", "ep", "'ep'"),
+            ("--parallel", "ep=9", "the model has 8 experts"),
+            ("--parallel", "pp=64", "more stages than the model has layers, 32"),
+            ("--available-ratio", "1.001", "at most 1"),
+            ("--available-ratio", "0", "0.001"),
+            ("--device-memory", "big", "--device-memory"),
+            ("--bins", "2,1", "ascending"),
+            ("--with", "more", "allowed: all, replicated"),
+            ("--recompute", "some", "none, full"),
+            ("--bytes", "weight=2,weights=4", "activation=N"),
+            ("--steps", "0:1", "without --counts"),
+            ("--micro-batch", "0", "1..4096"),
+        ]:
+            with self.subTest(option=option, value=value):
+                error = self.assert_refused([*model, option, value], 2, "InvalidArgument", option, part)
+                self.assertEqual(error["argument"], option)
+        sharded = ["--parallel", "ep=8,dp=4", "--with", "sharded-optimizer"]
+        self.assert_refused([*model, *sharded], 2, "InvalidArgument", "--parallel: ep=8 does not divide dp x cp = 4")
+        self.assert_refused(["memory"], 2, "InvalidArgument", "--model")
+
+    def test_a_config_or_history_that_is_none_is_an_input_error(self):
+        lacking = self.write("lacking.json", {"model_type": "mixtral", "num_hidden_layers": 2})
+        error = self.assert_refused(["memory", "--model", lacking], 3, "ParseError", "hidden_size: is missing")
+        self.assertEqual((error["file"], error["where"]), ("lacking.json", "hidden_size"))
+        other = self.write("other.json", {"model_type": "llama"})
+        self.assert_refused(["memory", "--model", other], 3, "ParseError", "model_type: is 'llama'; known: mixtral")
+        self.assert_refused(["memory", "--model", "absent.json"], 3, "ParseError", "absent.json")
+        (self.folder / "rows.npz").write_bytes(npz("rows", [2, 3], [1] * 6))
+        self.assert_refused([*TINY, "--counts", "rows.npz"], 3, "ParseError", "is of 3 layers; the model has 8")
+        (self.folder / "rows.npz").write_bytes(npz("rows", [1, 8], [-1] * 8))
+        self.assert_refused([*TINY, "--counts", "rows.npz"], 3, "ParseError", "has -1, which is no number of rows")
+        (self.folder / "rows.npz").write_bytes(npz("rows", [1, 8, 4], [1] * 32))
+        self.assert_refused([*TINY, "--counts", "rows.npz"], 3, "ParseError", "is of 4 experts; the model has 32")
+        (self.folder / "rows.npz").write_bytes(npz("rows", [8], [1] * 8))
+        self.assert_refused([*TINY, "--counts", "rows.npz"], 3, "ParseError", "[steps, layers]")
+        self.assert_refused([*TINY, "--counts", ROWS, "--steps", "5:5"], 2, "InvalidArgument", "--steps")
+        self.assert_refused([*TINY, "--counts", ROWS, "--steps", "0:1564"], 2, "InvalidArgument", "--steps")
+
+
+if __name__ == "__main__":
+    unittest.main()
