@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := build
-.PHONY: build demo test bench lint format sanitize clean help
+.PHONY: build demo test bench lint format sanitize clean help FORCE
 
 BUILD := build/release
 COMMAND := $(BUILD)/bin/evenkeel
@@ -25,7 +25,13 @@ build/.setup-%: tools/setup.sh
 	@tools/setup.sh $*
 	@touch $@
 
-$(BUILD)/build.ninja: build/.setup-build build/.setup-highs
+# Says where HiGHS is, and is new only when that has changed: set-up may have to do without it and get it later.
+build/.highs: build/.setup-highs FORCE
+	@ls $${EVENKEEL_HIGHS_ROOT:-build/highs}/lib*/cmake/highs/highs-config-version.cmake >$@.now 2>/dev/null || true
+	@if cmp -s $@.now $@; then rm $@.now; else mv $@.now $@; fi
+FORCE:
+
+$(BUILD)/build.ninja: build/.setup-build build/.highs
 	@cmake --preset release
 	@touch $@
 

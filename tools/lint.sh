@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that is checked without running: formatting, include directions, clang-tidy, ruff.
 # usage: tools/lint.sh [--fix]      (--fix rewrites what can be rewritten and checks nothing else)
-# clang-tidy reads build/release/compile_commands.json, which `make lint` provides.
+# clang-tidy reads build/release/compile_commands.json, which `make lint` provides; without it lint is not clean.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -54,6 +54,11 @@ compiled() {
 
 # clang counts the warnings it suppressed in headers of others; those counts are not findings.
 tidy_is_clean() {
+  if [ ! -e build/release/compile_commands.json ]; then
+    echo "lint: build/release/compile_commands.json is missing, which says how sources are compiled;" \
+      "\`cmake --preset release\` makes it" >&2
+    return 1
+  fi
   cpp_files 'evenkeel/*.cpp' 'cli/*.cpp' | compiled |
     xargs -0 -r -n 1 -P "$(nproc)" "$clang_tidy" --quiet -p build/release 2> >(grep -v 'warnings generated' >&2)
 }

@@ -17,7 +17,12 @@ else()
   set(where -DEVENKEEL_SOURCES=${SOURCE_DIR})
 endif()
 
-step(${CMAKE_COMMAND} -S ${consumer} -B ${WORK_DIR}/build -G ${GENERATOR} -DCMAKE_BUILD_TYPE=Release
-     -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} -DEVENKEEL_WERROR=${WERROR} ${where})
+set(with -G ${GENERATOR} -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER=${COMPILER}
+         -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} -DEVENKEEL_WERROR=${WERROR} ${where})
+if(WAY STREQUAL "installed")
+  step(${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR}/part -B ${WORK_DIR}/part ${with})
+  step(${CMAKE_COMMAND} --build ${WORK_DIR}/part)
+endif()
+step(${CMAKE_COMMAND} -S ${consumer} -B ${WORK_DIR}/build ${with})
 step(${CMAKE_COMMAND} --build ${WORK_DIR}/build)
 step(${WORK_DIR}/build/consumer)

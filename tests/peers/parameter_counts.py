@@ -22,7 +22,10 @@ SIZES = {"vocab_size": 97, "num_attention_heads": 4, "num_key_value_heads": 2, "
 LATENT = {"kv_lora_rank": 12, "qk_rope_head_dim": 8, "qk_nope_head_dim": 10, "v_head_dim": 14}
 # No two sizes of a model are equal, so that no term can stand in for another.
 MODELS = {
-    "mixtral": ("Mixtral", {"hidden_size": 32, "intermediate_size": 44, "num_hidden_layers": 3, "num_local_experts": 5}),
+    "mixtral": (
+        "Mixtral",
+        {"hidden_size": 32, "intermediate_size": 44, "num_hidden_layers": 3, "num_local_experts": 5},
+    ),
     "mixtral, head_dim, tied": (
         "Mixtral",
         {"hidden_size": 36, "head_dim": 10, "intermediate_size": 20, "num_hidden_layers": 2, "num_local_experts": 6}
