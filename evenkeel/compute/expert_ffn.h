@@ -24,6 +24,10 @@ namespace evenkeel {
 
 enum class Activation { swiglu, clamped_swiglu, gelu };
 
+// Whether there is a gate beside up.
+constexpr bool is_gated(Activation activation) {
+  return activation != Activation::gelu;
+}
 std::string_view name_of(Activation activation);
 // Throws InvalidArgument for a name that is none.
 Activation parse_activation(std::string_view name);
@@ -36,9 +40,7 @@ struct ExpertShape {
   DataType type = DataType::f32;
 
   // Rows of gate_up: 2 F for the gated activations, F for gelu.
-  std::int64_t gate_up_rows() const {
-    return activation == Activation::gelu ? intermediate : 2 * intermediate;
-  }
+  std::int64_t gate_up_rows() const { return is_gated(activation) ? 2 * intermediate : intermediate; }
   std::int64_t elements() const {
     return (gate_up_rows() + intermediate) * hidden + (biases ? gate_up_rows() + hidden : 0);
   }

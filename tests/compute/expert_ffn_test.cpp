@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/compute/cpu/internal/row_ladder.h"
 #include "tests/layer/error_bound.h"
 #include "tests/layer/moe_case.h"
 
@@ -140,6 +141,11 @@ void expect_dense(const MoeCase& problem, const Outcome& outcome, const std::str
   }
 }
 
+std::int64_t blocks_of(std::int64_t columns, DataType type) {
+  using Ladder = internal::RowLadder;
+  return Ladder(1, columns, type, Ladder::Plain::out_by_in, Ladder::Bits::any).blocks();
+}
+
 class Experts : public ::testing::TestWithParam<std::tuple<DataType, Activation, bool>> {};
 
 TEST_P(Experts, AreDenseOnesForOddShapesAndAnyNumbersOfRows) {
@@ -149,7 +155,8 @@ TEST_P(Experts, AreDenseOnesForOddShapesAndAnyNumbersOfRows) {
     return std::uniform_int_distribution<int>(low, high)(random);
   };
   for (int round = 0; round < 4; ++round) {
-    // Not 63: on CPUs with AMX, oneDNN 2.6's bf16 products of 63 columns end in an illegal instruction.
+    // Not 63: on CPUs with AMX, oneDNN 2.6's bf16 products of rows of 63 elements end in an illegal
+    // instruction.
     const ExpertShape expert{between(1, 62), between(1, 50), activation, biases, type};
     // Skewed, so that some experts have no rows and others more than a tile.
     const MoeCase problem({{between(1, 7), between(1, 4), expert}, {between(1, 300)}, 3.0, 0.1}, random());
@@ -169,6 +176,20 @@ INSTANTIATE_TEST_SUITE_P(TypesActivationsBiases, Experts,
                                             ::testing::Values(Activation::swiglu, Activation::clamped_swiglu,
                                                               Activation::gelu),
                                             ::testing::Bool()));
+
+TEST(ExpertsInBlocks, AreDenseOnesWhereEveryProductIsMadeInBlocksOfColumns) {
+  for (DataType type : {DataType::f32, DataType::bf16})
+    for (Activation activation : {Activation::swiglu, Activation::clamped_swiglu, Activation::gelu}) {
+      // 450 = 256 + 194; 575 = 256 + 256 + 63: only rows of 63 elements are refused, not blocks of 63
+      // columns.
+      const ExpertShape expert{575, 450, activation, true, type};
+      for (std::int64_t columns : {expert.hidden, expert.intermediate})
+        ASSERT_GT(blocks_of(columns, type), 1);
+      const MoeCase problem({{3, 2, expert}, {9}, 1.0, 0.0}, 7);
+      const Outcome outcome = Batch(problem).run(true);
+      expect_dense(problem, outcome, std::string(name_of(type)) + " " + std::string(name_of(activation)));
+    }
+}
 
 TEST(MakeCpuExpertFfn, SharesOneObjectAndRefusesShapesWithoutRowsOrColumns) {
   const ExpertShape shape{8, 8, Activation::swiglu, false, DataType::f32};

@@ -22,14 +22,9 @@ namespace evenkeel {
 namespace {
 
 using internal::GradientProduct;
+using internal::kTileRows;
 using internal::RowLadder;
 using rows::at;
-
-constexpr std::int64_t kTileRows = RowLadder::kMaxRows;
-
-constexpr std::int64_t aligned(std::int64_t bytes) {
-  return (bytes + 63) / 64 * 64;
-}
 
 // Cuts a workspace into pieces, or only adds them up.
 class Carver {
@@ -37,7 +32,7 @@ class Carver {
   explicit Carver(std::byte* base) : base_(base) {}
   std::byte* bytes(std::int64_t count) {
     std::byte* piece = base_ == nullptr ? nullptr : base_ + used_;
-    used_ += aligned(count);
+    used_ += internal::whole_lines(count);
     return piece;
   }
   float* floats(std::int64_t count) { return reinterpret_cast<float*>(bytes(count * 4)); }
@@ -47,10 +42,6 @@ class Carver {
   std::byte* base_;
   std::int64_t used_ = 0;
 };
-
-bool is_gated(Activation activation) {
-  return activation != Activation::gelu;
-}
 
 // What a forward pass multiplies. Gate and up are two runs of one product, so that both halves of a block of
 // pre-activations are in the cache together.
@@ -136,11 +127,10 @@ struct Span {
 // whole vector-unit rows, so that the last alone is padded.
 template <class Body>
 void for_each_tile(const ExpertGroup& group, std::int64_t most, const Body& body) {
-  constexpr std::int64_t kStep = 16;
   const std::int64_t rows = group.end - group.begin;
   const std::int64_t tiles = (rows + most - 1) / most;
   const std::int64_t equal = (rows + tiles - 1) / tiles;
-  const std::int64_t height = std::min(most, (equal + kStep - 1) / kStep * kStep);
+  const std::int64_t height = std::min(most, internal::whole_vector_rows(equal));
   for (std::int64_t begin = group.begin; begin < group.end; begin += height)
     body(Span{begin, std::min(height, group.end - begin)});
 }
@@ -397,7 +387,7 @@ class CpuExpertFfn final : public ExpertFfn {
   }
 
   void add_weight_gradients(const ExpertGroup& group, Span span, const BackwardTile& tile) const {
-    const std::int64_t padded = GradientProduct::padded(span.rows);
+    const std::int64_t padded = internal::whole_vector_rows(span.rows);
     const auto clear_padding = [&](std::byte* rows, std::int64_t width) {
       std::memset(at(rows, span.rows * width, shape_.type), 0,
                   static_cast<std::size_t>((padded - span.rows) * width * bytes_of(shape_.type)));

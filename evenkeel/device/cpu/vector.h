@@ -9,6 +9,10 @@
 #include <cstdint>
 #include <cstring>
 
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
 #define EVENKEEL_INLINE inline __attribute__((always_inline))
 
 namespace evenkeel::vector {
@@ -25,11 +29,13 @@ using Ints = std::int32_t __attribute__((vector_size(kLanes * 4)));
 
 // Of up to kLanes floats; the lanes beyond are zeros, and are not stored.
 EVENKEEL_INLINE Floats load(const float* from, std::int64_t count) {
-  Floats lanes{};
-  if (count >= kLanes)
+  if (count >= kLanes) {
+    Floats lanes;
     std::memcpy(&lanes, from, sizeof(lanes));
-  else
-    std::memcpy(&lanes, from, static_cast<std::size_t>(count) * sizeof(float));
+    return lanes;
+  }
+  Floats lanes{};
+  std::memcpy(&lanes, from, static_cast<std::size_t>(count) * sizeof(float));
   return lanes;
 }
 EVENKEEL_INLINE void store(Floats lanes, float* to, std::int64_t count) {
@@ -42,12 +48,24 @@ EVENKEEL_INLINE void store(Floats lanes, float* to, std::int64_t count) {
 EVENKEEL_INLINE Floats all(float value) {
   return value - Floats{};
 }
-// A lane that is not a number stays one.
+// A lane that is not a number stays one: both instructions return their second operand then.
 EVENKEEL_INLINE Floats least(Floats lanes, float limit) {
+#if defined(__AVX512F__)
+  return _mm512_maskz_min_ps(0xffff, all(limit), lanes);
+#elif defined(__AVX2__)
+  return _mm256_min_ps(all(limit), lanes);
+#else
   return all(limit) < lanes ? all(limit) : lanes;
+#endif
 }
 EVENKEEL_INLINE Floats most(Floats lanes, float limit) {
+#if defined(__AVX512F__)
+  return _mm512_maskz_max_ps(0xffff, all(limit), lanes);
+#elif defined(__AVX2__)
+  return _mm256_max_ps(all(limit), lanes);
+#else
   return all(limit) > lanes ? all(limit) : lanes;
+#endif
 }
 
 // e^x to about one unit in the last place, x bounded to [-87, 88]: x = n ln 2 + r, a polynomial in |r| <= ln
@@ -56,9 +74,10 @@ EVENKEEL_INLINE Floats exp(Floats x) {
   constexpr float kLog2e = 1.44269504088896341f;
   constexpr float kLn2High = 0.693359375f;
   constexpr float kLn2Low = -2.12194440e-4f;
-  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
+  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer, in the lowest bits
   const Floats bounded = least(most(x, -87.0f), 88.0f);
-  const Floats n = (bounded * kLog2e + kRound) - kRound;
+  const Floats rounded = bounded * kLog2e + kRound;
+  const Floats n = rounded - kRound;
   const Floats r = (bounded - n * kLn2High) - n * kLn2Low;
   Floats p = r * (1.0f / 5040.0f) + 1.0f / 720.0f;
   p = p * r + 1.0f / 120.0f;
@@ -67,7 +86,9 @@ EVENKEEL_INLINE Floats exp(Floats x) {
   p = p * r + 0.5f;
   p = p * r + 1.0f;
   p = p * r + 1.0f;
-  const Ints power = (__builtin_convertvector(n, Ints) + 127) << 23;
+  Ints power;
+  std::memcpy(&power, &rounded, sizeof(power));
+  power = (power + 127) << 23;
   Floats scale;
   std::memcpy(&scale, &power, sizeof(scale));
   return p * scale;

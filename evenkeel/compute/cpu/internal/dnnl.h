@@ -1,11 +1,26 @@
-// The little of oneDNN that every product here shares.
+// What every product here shares: a little of oneDNN, and how much is computed at once.
 #pragma once
 
+#include <cstdint>
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include "evenkeel/base/data_type.h"
 
 namespace evenkeel::internal {
+
+// The most rows that one product multiplies.
+inline constexpr std::int64_t kTileRows = 384;
+
+// Rows come in steps of what AMX multiplies at once.
+inline constexpr std::int64_t kVectorRows = 16;
+constexpr std::int64_t whole_vector_rows(std::int64_t rows) {
+  return (rows + kVectorRows - 1) / kVectorRows * kVectorRows;
+}
+
+// Whole cache lines, so that what lies behind begins on one.
+constexpr std::int64_t whole_lines(std::int64_t bytes) {
+  return (bytes + 63) / 64 * 64;
+}
 
 inline dnnl::memory::data_type dnnl_type(DataType type) {
   return type == DataType::f32 ? dnnl::memory::data_type::f32 : dnnl::memory::data_type::bf16;

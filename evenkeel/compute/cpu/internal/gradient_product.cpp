@@ -14,7 +14,7 @@ GradientProduct::GradientProduct(std::int64_t m, std::int64_t n, DataType type)
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   attributes.set_post_ops(add_to_destination);
-  for (std::int64_t k = kStep; k <= kMaxRows; k += kStep) {
+  for (std::int64_t k = kVectorRows; k <= kTileRows; k += kVectorRows) {
     const memory::desc a({m, k}, dnnl_type(type), memory::format_tag::ba);
     const memory::desc b({k, n}, dnnl_type(type), memory::format_tag::ab);
     const dnnl::matmul::primitive_desc made(dnnl::matmul::desc(a, b, c_), attributes, cpu_engine());
@@ -25,7 +25,7 @@ GradientProduct::GradientProduct(std::int64_t m, std::int64_t n, DataType type)
 
 void GradientProduct::add(std::int64_t k, const void* a, const void* b, float* c, std::byte* scratch) const {
   const OneThread alone;
-  const Rung& rung = rungs_[static_cast<std::size_t>(padded(k) / kStep - 1)];
+  const Rung& rung = rungs_[static_cast<std::size_t>(whole_vector_rows(k) / kVectorRows - 1)];
   rung.product.execute(cpu_stream(), {{DNNL_ARG_SRC, view(rung.a, a)},
                                       {DNNL_ARG_WEIGHTS, view(rung.b, b)},
                                       {DNNL_ARG_DST, view(c_, c)},

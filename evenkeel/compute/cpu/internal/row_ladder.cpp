@@ -18,7 +18,7 @@ std::vector<std::int64_t> ladder(DataType type) {
   const std::int64_t fine = type == DataType::f32 ? 2 : 4;
   for (std::int64_t m = 4; m < 128; m += fine) rows.push_back(m);
   for (std::int64_t m = 128; m < 256; m += 4) rows.push_back(m);
-  for (std::int64_t m = 256; m <= RowLadder::kMaxRows; m += 8) rows.push_back(m);
+  for (std::int64_t m = 256; m <= kTileRows; m += 8) rows.push_back(m);
   return rows;
 }
 
@@ -87,9 +87,9 @@ RowLadder::Width RowLadder::make_width(std::int64_t columns) const {
   width.columns = columns;
   const memory::dims strides = plain_ == Plain::out_by_in ? memory::dims{1, in_} : memory::dims{out_, 1};
   width.plain = memory::desc({in_, columns}, dnnl_type(type_), strides);
-  const memory::desc a({kMaxRows, in_}, dnnl_type(type_), memory::format_tag::ab);
+  const memory::desc a({kTileRows, in_}, dnnl_type(type_), memory::format_tag::ab);
   const memory::desc b({in_, columns}, dnnl_type(type_), memory::format_tag::any);
-  const memory::desc c({kMaxRows, columns}, memory::data_type::f32, memory::format_tag::ab);
+  const memory::desc c({kTileRows, columns}, memory::data_type::f32, memory::format_tag::ab);
   width.packed =
       dnnl::matmul::primitive_desc(dnnl::matmul::desc(a, b, c), own_scratch(), cpu_engine()).weights_desc();
   for (std::int64_t rows : ladder(type_)) width.rungs.push_back(make_rung(width, rows));
@@ -105,7 +105,7 @@ RowLadder::Rung RowLadder::make_rung(const Width& width, std::int64_t rows) cons
 }
 
 std::int64_t RowLadder::max_rows() const {
-  std::int64_t rows = kMaxRows;
+  std::int64_t rows = kTileRows;
   for (const Width& width : widths_) rows = std::min(rows, width.rungs.back().rows);
   return rows;
 }
@@ -119,9 +119,8 @@ const RowLadder::Width& RowLadder::width_of(std::int64_t block) const {
   return block + 1 < blocks_ ? widths_.front() : widths_.back();
 }
 
-// A multiple of a cache line.
 std::int64_t RowLadder::Width::packed_bytes() const {
-  return (static_cast<std::int64_t>(packed.get_size()) + 63) / 64 * 64;
+  return whole_lines(static_cast<std::int64_t>(packed.get_size()));
 }
 
 const RowLadder::Rung& RowLadder::Width::rung_for(std::int64_t m) const {
@@ -164,11 +163,11 @@ void RowLadder::run(std::int64_t block, std::int64_t m, const void* a, const std
 
 void RowLadder::keep_agreeing_rungs(Width& width) {
   Sample sample;
-  sample.a.resize(static_cast<std::size_t>(kMaxRows * in_ * bytes_of(type_)));
-  sample.plain.resize(static_cast<std::size_t>(in_ * out_ * bytes_of(type_)));
+  sample.a.resize(static_cast<std::size_t>(kTileRows * in_ * bytes_of(type_)));
+  sample.plain.resize(width.plain.get_size());
   sample.packed.resize(width.packed.get_size());
   sample.scratch.resize(static_cast<std::size_t>(scratch_bytes_));
-  sample.expected.resize(static_cast<std::size_t>(kMaxRows * width.columns));
+  sample.expected.resize(static_cast<std::size_t>(kTileRows * width.columns));
   sample.actual.resize(sample.expected.size());
   fill_sample(sample.a, type_, 1.0f);
   fill_sample(sample.plain, type_, 0.05f);
@@ -176,7 +175,7 @@ void RowLadder::keep_agreeing_rungs(Width& width) {
 
   std::vector<std::size_t> kept;
   std::uint64_t bits = 0;
-  for (std::int64_t reference : {64, 192, 16}) {  // divisors of kMaxRows
+  for (std::int64_t reference : {64, 192, 16}) {  // divisors of kTileRows
     std::vector<std::size_t> agree = agreeing(width, width.rung_for(reference), sample);
     if (agree.size() > kept.size()) {
       kept = std::move(agree);
@@ -200,7 +199,7 @@ std::vector<std::size_t> RowLadder::agreeing(const Width& width, const Rung& ref
   const auto run = [&](const Rung& rung, std::int64_t first, float* c) {
     run_rung(rung, width.packed, row(first), sample.packed.data(), c, sample.scratch.data());
   };
-  for (std::int64_t r = 0; r < kMaxRows; r += reference.rows)
+  for (std::int64_t r = 0; r < kTileRows; r += reference.rows)
     run(reference, r, sample.expected.data() + r * width.columns);
 
   const auto agrees_at = [&](const Rung& rung, std::int64_t first) {
@@ -209,9 +208,9 @@ std::vector<std::size_t> RowLadder::agreeing(const Width& width, const Rung& ref
                        static_cast<std::size_t>(rung.rows * width.columns) * sizeof(float)) == 0;
   };
   std::vector<std::size_t> kept;
-  if (reference.rows < kMaxRows && !agrees_at(reference, 7)) return kept;
+  if (!agrees_at(reference, 7)) return kept;
   for (std::size_t i = 0; i < width.rungs.size(); ++i)
-    if (agrees_at(width.rungs[i], std::min<std::int64_t>(5, kMaxRows - width.rungs[i].rows)))
+    if (agrees_at(width.rungs[i], std::min<std::int64_t>(5, kTileRows - width.rungs[i].rows)))
       kept.push_back(i);
   return kept;
 }

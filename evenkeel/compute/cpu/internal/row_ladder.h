@@ -5,13 +5,15 @@
 //            products take; primitives of different m may round differently; and C in f32, made whole, has
 //            left the cache before it is used.
 // Method     Primitives for a ladder of row counts, made once. m rows run on the next rung, over rows of
-//            padding whose results are thrown away. B's columns are cut into equal blocks, one product each,
-//            on the same primitives. A self-test multiplies the same rows on every rung, at another position
-//            than the reference rung did, and keeps those that agree bit by bit.
+//            padding whose results are thrown away. B's columns are cut into blocks of one width, the last
+//            perhaps narrower, one product each, with a ladder for each width. A self-test multiplies the
+//            same rows on every rung, at another position than a reference rung did, and keeps those that
+//            agree bit by bit.
 // Guarantee  With Bits::of_the_row_alone, and where bitwise() holds, a row of C depends on that row of A and
 //            on B alone.
-// Cost       Padding of at most 1 row up to 128 rows (bf16: 3), 3 up to 256, 7 above. The self-test runs each
-//            rung once, on one block.
+// Cost       Padding of at most 1 row up to 128 rows (bf16: 3), 3 up to 256, 7 above; more where rungs were
+//            dropped. The self-test runs each rung once for a width and a reference, on one block: where
+//            most agree with the first reference, once in all.
 #pragma once
 
 #include <cstddef>
@@ -39,8 +41,7 @@ class RowLadder {
 
   RowLadder(std::int64_t in, std::int64_t out, DataType type, Plain plain, Bits bits);
 
-  static constexpr std::int64_t kMaxRows = 384;
-
+  // kTileRows, or fewer where rungs disagree.
   std::int64_t max_rows() const;
   std::int64_t blocks() const { return blocks_; }
   Block block(std::int64_t index) const;
@@ -49,7 +50,7 @@ class RowLadder {
   std::int64_t scratch_bytes() const { return scratch_bytes_; }
 
   void pack(const void* plain, std::byte* packed) const;
-  // The columns of one block, in rows of that block's width. `a` and `c` (f32) must have room for kMaxRows
+  // The columns of one block, in rows of that block's width. `a` and `c` (f32) must have room for kTileRows
   // rows: rows above m are read and written, and mean nothing.
   void run(std::int64_t block, std::int64_t m, const void* a, const std::byte* packed, float* c,
            std::byte* scratch) const;
