@@ -9,11 +9,9 @@ import time
 import unittest
 
 import numpy as np
-from support import TRACE, PackageTest
+from support import COMMAND, TRACE, PackageTest, random_arrays
 
 import evenkeel as ek
-
-COMMAND = os.environ.get("EVENKEEL_COMMAND", "")
 
 
 def command_places():
@@ -21,9 +19,7 @@ def command_places():
 
 
 def random_profile(seed, layers=4, experts=16):
-    draw = np.random.default_rng(seed)
-    transitions = draw.integers(0, 200, (layers - 1, experts, experts)) ** 2
-    loads = draw.lognormal(5, 1, (layers, experts)).astype(int)
+    loads, transitions = random_arrays(seed, layers, experts)
     return ek.RoutingProfile(loads=loads, transitions=transitions)
 
 

@@ -1,16 +1,13 @@
 """plan() gives what the command `evenkeel plan --json` prints, where the command is there, and plans that add up."""
 
 import json
-import os
 import subprocess
 import unittest
 
 import numpy as np
-from support import PackageTest
+from support import COMMAND, PackageTest
 
 import evenkeel as ek
-
-COMMAND = os.environ.get("EVENKEEL_COMMAND", "")
 
 
 def random_loads(seed):

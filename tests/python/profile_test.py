@@ -5,21 +5,14 @@ import pickle
 import unittest
 
 import numpy as np
-from support import RECORDINGS, TRACE, PackageTest
+from support import RECORDINGS, TRACE, PackageTest, random_arrays
 
 import evenkeel as ek
 
 
-def random_profile(seed, layers=3, experts=5):
-    draw = np.random.default_rng(seed)
-    loads = draw.integers(0, 1000, (layers, experts))
-    transitions = draw.integers(0, 1000, (layers - 1, experts, experts))
-    return loads, transitions
-
-
 class Profile(PackageTest):
     def test_holds_the_arrays_it_was_made_from(self):
-        loads, transitions = random_profile(1)
+        loads, transitions = random_arrays(1, layers=3, experts=5)
         profile = ek.RoutingProfile(loads=loads, transitions=transitions)
         np.testing.assert_array_equal(profile.loads, loads)
         np.testing.assert_array_equal(profile.transitions, transitions)
@@ -27,7 +20,7 @@ class Profile(PackageTest):
         self.assertEqual(profile.loads.dtype, np.int64)
 
     def test_takes_any_integer_type_lists_and_whole_floats_alike(self):
-        loads, _ = random_profile(2)
+        loads, _ = random_arrays(2, layers=3, experts=5)
         expected = ek.RoutingProfile(loads=loads)
         for given in [loads.astype(np.int32), loads.astype(np.uint16), loads.astype(np.float32), loads.tolist(),
                       np.asfortranarray(loads), np.repeat(loads, 2, axis=1)[:, ::2]]:  # fmt: skip
@@ -58,7 +51,7 @@ class Profile(PackageTest):
         self.assert_raises(ek.ParseError, "checkpoint.pt", ek.RoutingProfile, RECORDINGS / "checkpoint.pt")
 
     def test_is_the_same_after_every_format_of_file(self):
-        loads, transitions = random_profile(3)
+        loads, transitions = random_arrays(3, layers=3, experts=5)
         for profile in [ek.RoutingProfile(loads=loads, transitions=transitions), ek.RoutingProfile(loads=loads)]:
             for ending in ["safetensors", "npz", "json"]:
                 path = self.folder / f"profile.{ending}"
@@ -69,7 +62,7 @@ class Profile(PackageTest):
         self.assertEqual(json.loads((self.folder / "no-ending").read_text())["loads"], loads.tolist())
 
     def test_adds_other_traces_of_the_model(self):
-        loads, transitions = random_profile(4)
+        loads, transitions = random_arrays(4, layers=3, experts=5)
         profile = ek.RoutingProfile(loads=loads, transitions=transitions)
         profile.add(profile)
         self.assertEqual(profile, ek.RoutingProfile(loads=2 * loads, transitions=2 * transitions))
