@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <variant>
 
+#include "cli/progress.h"
+
 namespace evenkeel::cli {
 
 namespace {
@@ -24,6 +26,7 @@ std::string one_line(std::string text) {
 int print(const std::string& type, const std::string& message, const std::vector<Error::Field>& data,
           Exit exit, bool json) {
   const std::string line = one_line(message);
+  wipe_line();
   fmt::print(stderr, "evenkeel: {}\n", line);
   if (json) {
     Json error = {{"type", type}, {"message", line}};

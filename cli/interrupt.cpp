@@ -2,33 +2,37 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <mutex>
 
 namespace evenkeel::cli {
 
 namespace {
 
-volatile std::sig_atomic_t interrupted = 0;
+volatile std::sig_atomic_t signal_raised = 0;
 
-extern "C" void note_interrupt(int) {
-  interrupted = 1;
+extern "C" void note_signal(int signal) {
+  signal_raised = signal;
 }
 
 }  // namespace
 
-Interrupt::Interrupt() {
-  interrupted = 0;
+Interrupt::Interrupt(std::vector<int> signals) {
+  signal_raised = 0;
   struct sigaction action = {};
-  action.sa_handler = note_interrupt;
+  action.sa_handler = note_signal;
   action.sa_flags = static_cast<int>(SA_RESETHAND);  // the second one kills
   sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, &before_);
+  for (int signal : signals) {
+    before_.emplace_back(signal, decltype(action){});
+    sigaction(signal, &action, &before_.back().second);
+  }
   watch_ = std::jthread([this](const std::stop_token& done) {
     std::mutex mutex;
     std::condition_variable_any wake;
     std::unique_lock lock(mutex);
     while (!done.stop_requested())
-      if (wake.wait_for(lock, done, std::chrono::milliseconds(20), [] { return interrupted != 0; })) {
+      if (wake.wait_for(lock, done, std::chrono::milliseconds(20), [] { return signal_raised != 0; })) {
         source_.request_stop();
         return;
       }
@@ -36,7 +40,18 @@ Interrupt::Interrupt() {
 }
 
 Interrupt::~Interrupt() {
-  sigaction(SIGINT, &before_, nullptr);
+  for (const auto& [signal, action] : before_) sigaction(signal, &action, nullptr);
+}
+
+void Interrupt::check() const {
+  if (signal_raised != 0) throw Interrupted{};
+}
+
+void Interrupt::die() const {
+  const int signal = signal_raised;
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+  std::abort();
 }
 
 }  // namespace evenkeel::cli

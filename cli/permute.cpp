@@ -1,16 +1,16 @@
 // evenkeel permute: a placement built into a checkpoint.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/placement_option.h"
+#include "cli/progress.h"
 #include "cli/subcommand.h"
-#include "cli/termination.h"
 #include "evenkeel/base/bytes.h"
 #include "evenkeel/io/expert_map_file.h"
 #include "evenkeel/io/permute_checkpoint.h"
@@ -28,28 +28,24 @@ struct Options {
   bool json = false;
 };
 
-constexpr const char* wipe = "\r\033[K";
-
-PermuteOptions watched_by(const TerminationWatch& watch, bool terminal) {
-  return {.progress = [&watch, terminal](std::int64_t done, std::int64_t of) {
-    watch.check();
-    if (!terminal) return;
-    fmt::print(stderr, "{}permuting {} of {}", wipe, format_bytes(done), format_bytes(of));
-    std::fflush(stderr);
+PermuteOptions watched_by(const Interrupt& interrupt) {
+  return {.progress = [&interrupt](std::int64_t done, std::int64_t of) {
+    interrupt.check();
+    show_line(fmt::format("permuting {} of {}", format_bytes(done), format_bytes(of)));
   }};
 }
 
 PermutedCheckpoint permuted(const Options& options, const Placement& placement) {
-  const TerminationWatch watch;
-  const bool terminal = isatty(STDERR_FILENO) != 0;
+  const Interrupt interrupt({SIGINT, SIGTERM});
   try {
     PermutedCheckpoint done =
-        permute_checkpoint(options.checkpoint, placement, options.output, watched_by(watch, terminal));
-    if (terminal) fmt::print(stderr, "{}", wipe);
+        permute_checkpoint(options.checkpoint, placement, options.output, watched_by(interrupt));
+    wipe_line();
     return done;
-  } catch (const Terminated&) {
-    fmt::print(stderr, "{}evenkeel: interrupted; {} was not made\n", terminal ? wipe : "", options.output);
-    watch.die();
+  } catch (const Interrupted&) {
+    wipe_line();
+    fmt::print(stderr, "evenkeel: interrupted; {} was not made\n", options.output);
+    interrupt.die();
   }
 }
 

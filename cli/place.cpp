@@ -157,7 +157,7 @@ void run(const CLI::App& app, const Options& options) {
 
   bool interrupted = false;
   PlaceResult result = [&] {
-    const Interrupt interrupt;
+    const Interrupt interrupt({SIGINT});
     how.limits.stop = interrupt.token();
     if (!options.json) how.limits.progress = gap_line("place");
     PlaceResult solved = place(input.profile, topology, how);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <utility>
@@ -12,6 +13,8 @@ namespace evenkeel::cli {
 namespace {
 
 constexpr const char* kWipe = "\r\033[K";
+
+std::atomic<bool> shown = false;
 
 bool on_terminal() {
   return isatty(STDERR_FILENO) != 0;
@@ -23,10 +26,9 @@ std::function<void(int, int)> progress_line(std::string what) {
   if (!on_terminal()) return {};
   return [what = std::move(what)](int done, int of) {
     if (done < of)
-      fmt::print(stderr, "{}{} {}/{}", kWipe, what, done, of);
+      show_line(fmt::format("{} {}/{}", what, done, of));
     else
-      fmt::print(stderr, "{}", kWipe);
-    std::fflush(stderr);
+      wipe_line();
   };
 }
 
@@ -38,14 +40,20 @@ std::function<void(double, double, double)> gap_line(std::string what) {
     if (Clock::now() - last < std::chrono::milliseconds(200)) return;
     last = Clock::now();
     const double gap = objective > 0 ? 100 * (objective - bound) / objective : 0;
-    fmt::print(stderr, "{}{}: best {:.6g}, bound {:.6g}, gap {:.2f} %, {:.0f} s", kWipe, what, objective,
-               bound, gap, seconds);
-    std::fflush(stderr);
+    show_line(fmt::format("{}: best {:.6g}, bound {:.6g}, gap {:.2f} %, {:.0f} s", what, objective, bound,
+                          gap, seconds));
   };
 }
 
-void wipe_line() {
+void show_line(std::string_view text) {
   if (!on_terminal()) return;
+  fmt::print(stderr, "{}{}", kWipe, text);
+  std::fflush(stderr);
+  shown = true;
+}
+
+void wipe_line() {
+  if (!shown.exchange(false)) return;
   fmt::print(stderr, "{}", kWipe);
   std::fflush(stderr);
 }

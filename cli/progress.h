@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 
 namespace evenkeel::cli {
 
@@ -11,7 +12,10 @@ std::function<void(int done, int of)> progress_line(std::string what);
 
 // Writes "what: best 123, bound 120, gap 2.4 %, 7 s" over itself, a few times a second.
 std::function<void(double objective, double bound, double seconds)> gap_line(std::string what);
-// Wipes what gap_line has left.
+
+// Writes over what was shown before.
+void show_line(std::string_view text);
+// Wipes away what is shown, if anything is: at the end of the work, and before an error is printed.
 void wipe_line();
 
 }  // namespace evenkeel::cli

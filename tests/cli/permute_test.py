@@ -1,8 +1,11 @@
 """evenkeel permute: what it prints, what it holds in memory, and what is left when it is killed."""
 
+import contextlib
 import json
 import os
+import pty
 import random
+import resource
 import signal
 import struct
 import subprocess
@@ -77,7 +80,7 @@ class Permute(CommandTest):
         self.assert_refused(self.WORDS, 2, "InvalidArgument", "output: ", "out is not empty")
         write_placement(self.folder / "placement.json", 2)
         words = [*self.WORDS[:-1], "other"]
-        self.assert_refused(words, 2, "InvalidArgument", "--placement: 2 layers", "3 MoE layers (0..2)")
+        self.assert_refused(words, 2, "InvalidArgument", "--placement: 2 layers", "3 MoE layers (0-2)")
         self.assert_refused(["permute", "nowhere", *words[2:]], 3, "ParseError", "nowhere: is not a folder")
         self.assertFalse((self.folder / "other").exists())
 
@@ -112,6 +115,29 @@ class Permute(CommandTest):
                 self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["in", "placement.json"])
             self.doCleanups()
             self.setUp()
+
+    def test_an_error_on_a_terminal_does_not_stand_behind_the_progress(self):
+        """The disk is full for files above 64 KiB, which is known only when some was written."""
+        self.prepare(expert_bytes=1 << 16)
+
+        def small_files():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
+
+        terminal, errors = pty.openpty()
+        done = subprocess.run(
+            [COMMAND, *self.WORDS], cwd=self.folder, preexec_fn=small_files, stdout=subprocess.PIPE, stderr=errors,
+            check=False,
+        )  # fmt: skip
+        os.close(errors)
+        text = b""
+        with contextlib.suppress(OSError):  # the end of a terminal
+            while piece := os.read(terminal, 1 << 16):
+                text += piece
+        os.close(terminal)
+        self.assertEqual((done.returncode, done.stdout), (4, b""))
+        self.assertIn(b"permuting", text)
+        self.assertRegex(text, rb"\r\x1b\[Kevenkeel: [^\r\n]+File too large\r\n\Z")
 
     def test_a_kill_leaves_one_folder_beside_and_the_next_run_names_it(self):
         self.begin_and_stop(signal.SIGKILL)
