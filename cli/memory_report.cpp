@@ -35,6 +35,24 @@ std::int64_t device_bytes_for(std::int64_t available, std::int64_t ratio_thousan
   return (available * 1000 + ratio_thousandths - 1) / ratio_thousandths;
 }
 
+// As it is typed, without what is 1.
+std::string text_of(const Parallelism& parallel) {
+  std::string text;
+  for (const auto& [name, number] :
+       {std::pair("tp", parallel.tensor), std::pair("pp", parallel.pipeline),
+        std::pair("ep", parallel.expert), std::pair("dp", parallel.data),
+        std::pair("vp", parallel.virtual_stages), std::pair("cp", parallel.context)})
+    if (number > 1) text += fmt::format("{}{}={}", text.empty() ? "--parallel " : ",", name, number);
+  return text;
+}
+
+bool is_of_devices(const Advice& advice) {
+  using Change = Advice::Change;
+  return advice.change == Change::tensor || advice.change == Change::pipeline ||
+         advice.change == Change::expert || advice.change == Change::context ||
+         advice.change == Change::devices;
+}
+
 // One change, as something to type.
 std::string sentence(const Advice& advice, const MemoryReport& report) {
   using Change = Advice::Change;
@@ -50,13 +68,11 @@ std::string sentence(const Advice& advice, const MemoryReport& report) {
     case Change::sequence:
       return fmt::format("--seq {}, and rows received in proportion", advice.value);
     case Change::tensor:
-      return fmt::format("--parallel tp={}", advice.value);
     case Change::pipeline:
-      return fmt::format("--parallel pp={}", advice.value);
     case Change::expert:
-      return fmt::format("--parallel ep={}", advice.value);
     case Change::context:
-      return fmt::format("--parallel cp={}", advice.value);
+    case Change::devices:
+      return text_of(advice.parallel);
     case Change::available_bytes:
       return fmt::format("a device of {}, with the largest bin",
                          format_bytes(device_bytes_for(advice.value, report.ratio_thousandths)));
@@ -205,8 +221,10 @@ void print_json(const MemoryReport& report) {
   Json stages = Json::array();
   for (const StageFit& each : report.fit.stages) stages.push_back(json_of(each, report));
   Json advice = Json::array();
-  for (const Advice& each : report.advice)
+  for (const Advice& each : report.advice) {
     advice.push_back({{"change", name_of(each.change)}, {"value", each.value}});
+    if (is_of_devices(each)) advice.back()["parallel"] = json_of(each.parallel);
+  }
 
   Json json = {{"static_bytes", std::move(fixed)},
                {"active_bytes", std::move(active)},

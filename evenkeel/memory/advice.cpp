@@ -1,6 +1,10 @@
 #include "evenkeel/memory/advice.h"
 
 #include <algorithm>
+#include <array>
+#include <numeric>
+#include <optional>
+#include <utility>
 
 #include "evenkeel/base/error.h"
 
@@ -10,7 +14,8 @@ namespace {
 
 using Change = Advice::Change;
 
-constexpr std::int64_t most_devices = 1024;
+constexpr std::int64_t most_times = 1024;  // as many devices
+constexpr std::int64_t most_tensor = 8;    // tensor parallelism stays within a node
 
 class Adviser {
  public:
@@ -21,12 +26,7 @@ class Adviser {
     ask_for_chunks();
     ask_for_switches();
     ask_for_a_smaller_batch();
-    if (!device_.static_bytes) {
-      ask_for_devices(Change::tensor, &Parallelism::tensor);
-      ask_for_devices(Change::pipeline, &Parallelism::pipeline);
-      ask_for_devices(Change::expert, &Parallelism::expert);
-      ask_for_devices(Change::context, &Parallelism::context);
-    }
+    if (!device_.static_bytes) ask_for_devices();
     ask_for_memory();
     return std::move(found_);
   }
@@ -39,7 +39,7 @@ class Adviser {
       return false;  // a set-up that cannot be
     }
   }
-  void add(Change change, std::int64_t value) { found_.push_back({change, value}); }
+  void add(Change change, std::int64_t value) { found_.push_back({change, value, {}}); }
 
   void ask_for_chunks() {
     std::int64_t most = 0;
@@ -74,10 +74,45 @@ class Adviser {
       add(Change::sequence, sequence);
   }
 
-  void ask_for_devices(Change change, std::int64_t Parallelism::*degree) {
+  // The set-up with these many times the devices, if it fits.
+  std::optional<Parallelism> fits_with(Parallelism times) const {
     MemorySetup setup = memory_.setup();
-    while ((setup.parallel.*degree *= 2) <= most_devices)
-      if (fits(setup)) return add(change, setup.parallel.*degree);
+    Parallelism& parallel = setup.parallel;
+    parallel.tensor *= times.tensor;
+    parallel.pipeline *= times.pipeline;
+    parallel.expert *= times.expert;
+    parallel.context *= times.context;
+    if (times.tensor > 1 &&
+        (parallel.tensor > most_tensor || memory_.model().attention.heads % parallel.tensor != 0))
+      return std::nullopt;
+    if (parallel.data * parallel.context % parallel.expert != 0)
+      parallel.data = parallel.expert / std::gcd(parallel.expert, parallel.context);
+    return fits(setup) ? std::optional(parallel) : std::nullopt;
+  }
+
+  void ask_for_devices() {
+    const std::array<std::pair<Change, std::int64_t Parallelism::*>, 4> single = {
+        {{Change::tensor, &Parallelism::tensor},
+         {Change::pipeline, &Parallelism::pipeline},
+         {Change::expert, &Parallelism::expert},
+         {Change::context, &Parallelism::context}}};
+    const std::size_t before = found_.size();
+    for (const auto& [change, degree] : single)
+      for (Parallelism times{}; (times.*degree *= 2) <= most_times;)
+        if (const auto parallel = fits_with(times)) {
+          found_.push_back({change, (*parallel).*degree, *parallel});
+          break;
+        }
+    if (found_.size() == before) ask_for_devices_together();
+  }
+
+  void ask_for_devices_together() {
+    for (std::int64_t devices = 4; devices <= most_times; devices *= 2)
+      for (std::int64_t tensor = 1; tensor <= std::min(devices, most_tensor); tensor *= 2)
+        for (std::int64_t expert = 1; expert <= devices / tensor; expert *= 2)
+          if (const auto parallel =
+                  fits_with({.tensor = tensor, .pipeline = devices / tensor / expert, .expert = expert}))
+            return found_.push_back({Change::devices, devices, *parallel});
   }
 
   void ask_for_memory() {
@@ -117,6 +152,8 @@ std::string_view name_of(Change change) {
       return "expert";
     case Change::context:
       return "context";
+    case Change::devices:
+      return "devices";
     case Change::available_bytes:
       return "available_bytes";
   }

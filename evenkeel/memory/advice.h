@@ -1,4 +1,4 @@
-// What would make a step fit that does not: each change by itself, found by asking the model again.
+// What would make a step fit that does not: each piece enough by itself, found by asking the model again.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,12 @@ struct Advice {
     pipeline,
     expert,
     context,
-    available_bytes
+    devices,         // tensor, pipeline and expert together: this many times as many devices
+    available_bytes  // alpha M_GPU, with the largest bin
   };
   Change change = Change::available_bytes;
   std::int64_t value = 0;
+  Parallelism parallel = {};  // of a change of devices: all of it
 
   friend bool operator==(const Advice&, const Advice&) = default;
 };
@@ -32,8 +34,9 @@ struct Advice {
 std::string_view name_of(Advice::Change change);
 
 // The least of each change that is enough, with all else as it is; a change that cannot be enough is left
-// out. Degrees of parallelism are doubled up to 1024, and not asked about where static bytes are given, since
-// those would change. Never empty: enough memory always fits.
+// out. Degrees of parallelism are doubled (tensor up to 8), several together only where none is enough by
+// itself, and not asked about where static bytes are given, since those would change. Never empty: enough
+// memory always fits.
 std::vector<Advice> what_would_fit(const MemoryModel& memory, ReceivedRows received,
                                    const DeviceMemory& device);
 

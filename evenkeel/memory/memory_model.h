@@ -34,6 +34,8 @@ struct Parallelism {
   std::int64_t data = 1;
   std::int64_t virtual_stages = 1;
   std::int64_t context = 1;
+
+  friend bool operator==(const Parallelism&, const Parallelism&) = default;
 };
 
 struct BytesPerNumber {

@@ -1,4 +1,6 @@
 // Eq. 1, by what the weights are for.
+#include <algorithm>
+
 #include "evenkeel/memory/internal/bytes_math.h"
 #include "evenkeel/memory/memory_model.h"
 #include "evenkeel/model/parameters.h"

@@ -16,11 +16,13 @@
 #include "evenkeel/io/internal/formats.h"
 #include "evenkeel/io/internal/pickle.h"
 #include "evenkeel/io/loads_file.h"
+#include "evenkeel/io/model_config.h"
 #include "evenkeel/io/placement_file.h"
 #include "evenkeel/io/placement_format.h"
 #include "evenkeel/io/profile_file.h"
 #include "evenkeel/io/routing_file.h"
 #include "evenkeel/io/trace_file.h"
+#include "evenkeel/model/parameters.h"
 
 namespace evenkeel::fuzz {
 
@@ -89,6 +91,11 @@ Outcome exercise_tensors(const std::shared_ptr<const ByteSource>& source) {
   return header;
 }
 
+// Sums that a damaged number might take out of 63 bits.
+void count_weights(const ModelDescription& model) {
+  if (model_parameters(model).total() <= 0) throw std::logic_error("a model without weights");
+}
+
 }  // namespace
 
 Outcome exercise_safetensors(std::span<const std::byte> bytes) {
@@ -135,11 +142,12 @@ Outcome exercise_trace(std::span<const std::byte> bytes) {
 Outcome exercise_checkpoint(std::span<const std::byte> bytes) {
   const auto source = source_of(bytes);
   const Outcome config = outcome_of([&] { internal::read_model_config(*source); });
+  const Outcome model = outcome_of([&] { count_weights(read_model_description(source)); });
   const Outcome index = outcome_of([&] { internal::read_checkpoint_index(*source); });
   const Outcome map = outcome_of([&] { read_expert_map(source); });
   const Outcome tensors = exercise_tensors(source);
-  const bool read =
-      config == Outcome::read || index == Outcome::read || map == Outcome::read || tensors == Outcome::read;
+  const bool read = config == Outcome::read || model == Outcome::read || index == Outcome::read ||
+                    map == Outcome::read || tensors == Outcome::read;
   return read ? Outcome::read : Outcome::refused;
 }
 

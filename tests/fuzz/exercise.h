@@ -16,8 +16,8 @@ Outcome exercise_npy(std::span<const std::byte> bytes);
 Outcome exercise_npz(std::span<const std::byte> bytes);
 Outcome exercise_json(std::span<const std::byte> bytes);
 Outcome exercise_trace(std::span<const std::byte> bytes);
-// As each of the files of a checkpoint that are parsed: config.json, the index, the map, a safetensors
-// header.
+// As each of the files of a checkpoint that are parsed: config.json (for its experts and for its sizes), the
+// index, the map, a safetensors header.
 Outcome exercise_checkpoint(std::span<const std::byte> bytes);
 Outcome exercise_pickle(std::span<const std::byte> bytes);
 Outcome exercise_recording(std::span<const std::byte> bytes);

@@ -223,6 +223,18 @@ put("checkpoint", "config-unknown", json.dumps(CONFIG | {"model_type": "x", "arc
 put("checkpoint", "config-groups", json.dumps(CONFIG | {"n_group": 3}))
 put("checkpoint", "config-experts", json.dumps(CONFIG | {"n_routed_experts": 2**62}))
 put("checkpoint", "config-numbered", json.dumps(CONFIG | {"ignore": {"experts.": ["a.experts.7.b"]}}))
+SIZES = {"hidden_size": 8, "vocab_size": 9, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 6}
+SIZES |= {"num_hidden_layers": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 5, "tie_word_embeddings": True}
+LATENT = {"q_lora_rank": None, "kv_lora_rank": 4, "qk_nope_head_dim": 3, "qk_rope_head_dim": 2, "v_head_dim": 5}
+LATENT |= {"n_routed_experts": 4, "n_shared_experts": 1, "first_k_dense_replace": 1}
+QWEN = SIZES | {"model_type": "qwen3_moe", "num_experts": 4, "mlp_only_layers": [1], "decoder_sparse_step": 1}
+put("checkpoint", "sizes-qwen", json.dumps(QWEN))
+put("checkpoint", "sizes-layers", json.dumps(QWEN | {"mlp_only_layers": [3], "num_hidden_layers": 65536}))
+put("checkpoint", "sizes-latent", json.dumps(SIZES | LATENT | {"model_type": "deepseek_v3", "dtype": "bfloat16"}))
+put("checkpoint", "sizes-inside", json.dumps({"text_config": SIZES | LATENT | {"model_type": "kimi_k2"}}))
+put("checkpoint", "sizes-gpt-oss", json.dumps(SIZES | {"model_type": "gpt_oss", "num_local_experts": 4, "head_dim": 2}))
+HUGE = {"hidden_size": 1 << 24, "moe_intermediate_size": 1 << 24, "num_experts": 65536, "num_hidden_layers": 65536}
+put("checkpoint", "sizes-huge", json.dumps(QWEN | HUGE))
 put("checkpoint", "index", '{"metadata": {"total_size": 1}, "weight_map": {"a": "b.safetensors", "c": "d"}}')
 put("checkpoint", "index-outside", '{"weight_map": {"a": "../b.safetensors"}}')
 put("checkpoint", "index-null", '{"weight_map": {"a": "b\\u0000c"}}')

@@ -107,16 +107,11 @@ bool enough(const MemoryModel& memory, ReceivedRows received, DeviceMemory devic
       setup.sequence = advice.value;
       break;
     case Change::tensor:
-      setup.parallel.tensor = advice.value;
-      break;
     case Change::pipeline:
-      setup.parallel.pipeline = advice.value;
-      break;
     case Change::expert:
-      setup.parallel.expert = advice.value;
-      break;
     case Change::context:
-      setup.parallel.context = advice.value;
+    case Change::devices:
+      setup.parallel = advice.parallel;
       break;
     case Change::available_bytes:
       device.available_bytes = advice.value;
@@ -160,14 +155,38 @@ TEST(Advice, EachPieceIsEnoughByItselfAndLessOfItIsNot) {
   EXPECT_GE(seen.size(), 7U);
 }
 
+TEST(Advice, DevicesAreDoubledTogetherOnlyWhereNoneIsEnoughByItself) {
+  MemorySetup setup;
+  setup.parallel.expert = setup.parallel.data = 8;
+  const MemoryModel memory(model_named("kimi-k2"), setup);
+  DeviceMemory device;
+  device.available_bytes = gigabytes(72);
+  const auto advice = what_would_fit(memory, std::nullopt, device);
+  ASSERT_EQ(advice.size(), 2U);
+  EXPECT_EQ(advice.front().change, Advice::Change::devices);
+  EXPECT_TRUE(enough(memory, std::nullopt, device, advice.front()));
+  const Parallelism& found = advice.front().parallel;
+  EXPECT_EQ(found.tensor * found.pipeline * found.expert, 8 * advice.front().value);
+  // None with half the devices does.
+  for (std::int64_t tensor = 1; tensor <= 8; tensor *= 2)
+    for (std::int64_t pipeline = 1; pipeline <= 32; pipeline *= 2) {
+      setup.parallel = {.tensor = tensor, .pipeline = pipeline};
+      setup.parallel.expert = 8 * advice.front().value / 2 / tensor / pipeline;
+      if (setup.parallel.expert < 8 || setup.parallel.expert > 384) continue;
+      EXPECT_FALSE(fit(MemoryModel(memory.model(), setup), std::nullopt, device).fits)
+          << tensor << " x " << pipeline << " x " << setup.parallel.expert;
+    }
+}
+
 TEST(Advice, GivenStaticBytesNoParallelismIsProposed) {
   const MemoryModel memory(model_named("memfine-model-1"), memfine_setup());
   DeviceMemory device = memfine_device(0.9, 43);
   device.bins = {1};
   using Change = Advice::Change;
   const auto advice = what_would_fit(memory, calibrated_received, device);
-  EXPECT_THAT(advice, testing::ElementsAre(Advice{Change::chunks, 2}, Advice{Change::sequence, 2611},
-                                           Advice{Change::available_bytes, 43'000'000'000 + 22'900'002'816}));
+  EXPECT_THAT(advice,
+              testing::ElementsAre(Advice{Change::chunks, 2, {}}, Advice{Change::sequence, 2611, {}},
+                                   Advice{Change::available_bytes, 43'000'000'000 + 22'900'002'816, {}}));
 }
 
 }  // namespace
