@@ -21,6 +21,7 @@
 #include "evenkeel/io/placement_format.h"
 #include "evenkeel/io/profile_file.h"
 #include "evenkeel/io/routing_file.h"
+#include "evenkeel/io/topology_file.h"
 #include "evenkeel/io/trace_file.h"
 #include "evenkeel/model/parameters.h"
 
@@ -184,6 +185,16 @@ Outcome exercise_foreign(std::span<const std::byte> bytes) {
   return routing == Outcome::read ? routing : placement;
 }
 
+Outcome exercise_topology(std::span<const std::byte> bytes) {
+  return outcome_of([&] {
+    const Topology topology = read_topology(source_of(bytes));
+    for (RankId from : indices<RankId>(std::min(topology.num_ranks(), 16)))
+      for (RankId to : indices<RankId>(std::min(topology.num_ranks(), 16)))
+        if (from != to && !(topology.link(from, to).gigabytes_per_s > 0))
+          throw std::logic_error("nothing can be sent over a link");
+  });
+}
+
 Outcome exercise(std::string_view target, std::span<const std::byte> bytes) {
   if (target == "safetensors") return exercise_safetensors(bytes);
   if (target == "npy") return exercise_npy(bytes);
@@ -194,6 +205,7 @@ Outcome exercise(std::string_view target, std::span<const std::byte> bytes) {
   if (target == "pickle") return exercise_pickle(bytes);
   if (target == "recording") return exercise_recording(bytes);
   if (target == "foreign") return exercise_foreign(bytes);
+  if (target == "topology") return exercise_topology(bytes);
   throw std::invalid_argument("no fuzz target " + std::string(target));
 }
 

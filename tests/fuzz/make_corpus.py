@@ -360,3 +360,35 @@ put("foreign", "trtllm", "initial_global_assignments:\n  3: [0, 1, 2, 3]\nlayer_
 put("foreign", "trtllm-lines", "num_slots: 4\ninitial_global_assignments:\n  3: [0, 1,\n  2, 3]\n  4:\n  - 3\n  - 2\n")
 put("foreign", "trtllm-open", "num_slots: 4\ninitial_global_assignments:\n  3: [0, 1")
 put("foreign", "trtllm-key", "num_slots: 4\nnum_slots: 4\n")
+
+TOPOLOGY = {"format": "evenkeel.topology.v1", "num_nodes": 2, "ranks_per_node": 2}
+LEVELS = {"within": {"gigabytes_per_s": 450}, "across": {"gigabytes_per_s": 50.5, "latency_us": 5}}
+MATRIX = [[0, 2, 3, 4], [1, 0, 3, 4], [1, 2, 0, 4], [1, 2, 3, 0]]
+NODES = {"format": "evenkeel.topology.v1", "node_of_rank": [0, 0, 1, 1]}
+for name, content in {
+    "levels": TOPOLOGY | LEVELS,
+    "alike": TOPOLOGY | {"name": "two nodes", "source": "nobody", "devices_per_rank": 2},
+    "one-node": {
+        "format": "evenkeel.topology.v1",
+        "num_nodes": 1,
+        "ranks_per_node": 3,
+        "within": {"gigabytes_per_s": 1},
+    },
+    "matrix": NODES | {"gigabytes_per_s": MATRIX, "latency_us": MATRIX},
+    "lists": NODES | {"speeds": [1, 0.5, 2, 1e3], "rooms": [1, 2, 3, 1 << 30]},
+    "both": NODES | TOPOLOGY,
+    "gap": NODES | {"node_of_rank": [0, 2]},
+    "negative-node": NODES | {"node_of_rank": [-(2**63), 0]},
+    "no-node": NODES | {"node_of_rank": []},
+    "huge": TOPOLOGY | {"num_nodes": 65536, "ranks_per_node": 65536},
+    "ragged": NODES | {"gigabytes_per_s": MATRIX[:3] + [[1]]},
+    "no-bandwidth": TOPOLOGY | {"within": {"gigabytes_per_s": 0}, "across": {"gigabytes_per_s": 1e308}},
+    "no-across": TOPOLOGY | {"within": {"gigabytes_per_s": 1}},
+    "unknown-key": TOPOLOGY | {"bandwidth": 3},
+    "no-room": NODES | {"rooms": [0, 1, 1, 1]},
+}.items():
+    put("topology", name, json.dumps(content))
+put("topology", "cut", json.dumps(TOPOLOGY | LEVELS)[:-9])
+put(
+    "topology", "infinite", '{"format": "evenkeel.topology.v1", "num_nodes": 1, "ranks_per_node": 1, "speeds": [1e999]}'
+)

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.."
 seconds=${1:-60}
 shift
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(safetensors npy npz json trace checkpoint pickle recording foreign)
+[ ${#targets[@]} -gt 0 ] || targets=(safetensors npy npz json trace checkpoint pickle recording foreign topology)
 status=0
 printf '%-12s %14s %9s %9s %9s %9s\n' target executions seconds per_sec edges crashes
 for target in "${targets[@]}"; do
