@@ -30,7 +30,7 @@ BudgetTooSmall::BudgetTooSmall(std::int64_t given_bytes, std::int64_t least_byte
     : Error("BudgetTooSmall",
             fmt::format("budget {} is below the least that runs every routing of this shape: {} ({})",
                         format_bytes(given_bytes), format_bytes(least_bytes), shape),
-            {{"given_bytes", given_bytes}, {"least_bytes", least_bytes}, {"shape", shape}}) {}
+            {{"given", given_bytes}, {"least", least_bytes}, {"shape", shape}}) {}
 
 Infeasible::Infeasible(std::string why) : Error("Infeasible", why, {{"why", why}}) {}
 

@@ -71,6 +71,7 @@ struct ExpertGroup {
   ExpertGradients gradients;            // backward only
   std::int64_t begin = 0;
   std::int64_t end = 0;
+  const std::byte* prepared_forward = nullptr;  // for Pass::recompute; null: not prepared
 };
 
 // Positions are assignments. Several may read one input row, each writes an output row of its own.
@@ -80,7 +81,8 @@ struct ExpertBatch {
   std::span<const std::int32_t> output_row;  // by position
 };
 
-enum class Pass { forward, backward };
+// recompute: a backward pass for which nothing was saved.
+enum class Pass { forward, backward, recompute };
 
 // Does the arithmetic of a machine keep the promise that a row's output bits do not depend on what else is
 // computed beside it?
@@ -95,7 +97,8 @@ class ExpertFfn {
   virtual ~ExpertFfn() = default;
   virtual const ExpertShape& shape() const = 0;
 
-  // Prepared weights of one expert: a copy in the order in which the products want them.
+  // Prepared weights of one expert, for forward or backward: a copy in the order in which the products want
+  // them.
   virtual std::int64_t prepared_bytes(Pass pass) const = 0;
   virtual void prepare(const ExpertWeights& weights, Pass pass, std::span<std::byte> prepared) const = 0;
 
@@ -115,6 +118,8 @@ class ExpertFfn {
   //   grad_input[input_row[i]]       += weight * d(y_i . G) / dx       f32 rows
   //   grad_weight[output_row[i]]      = y_i . G
   //   group.gradients                += weight * d(y_i . G) / dweights
+  // Where `saved` is empty, what forward would have saved is computed again, tile by tile, to the same bits;
+  // `workspace` is that of Pass::recompute then.
   virtual void backward(const ExpertBatch& batch, const void* input, const void* grad_output,
                         std::span<const float> weight, std::span<const std::byte> saved, float* grad_input,
                         std::span<float> grad_weight, std::span<std::byte> workspace) const = 0;

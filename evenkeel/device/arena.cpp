@@ -14,17 +14,13 @@ namespace evenkeel {
 
 namespace {
 
-constexpr std::int64_t rounded_up(std::int64_t bytes) {
-  return (bytes + Arena::kAlignment - 1) / Arena::kAlignment * Arena::kAlignment;
-}
-
 std::int64_t machine_memory() {
   return std::int64_t{sysconf(_SC_PHYS_PAGES)} * std::int64_t{sysconf(_SC_PAGESIZE)};
 }
 
 }  // namespace
 
-Arena::Arena(Device, std::int64_t budget_bytes) {
+Arena::Arena(Device, std::int64_t budget_bytes) : bounded_(budget_bytes != kNoBudget) {
   if (budget_bytes < 0 && budget_bytes != kNoBudget)
     throw InvalidArgument("budget", fmt::format("{} bytes", budget_bytes), "0 or more");
   capacity_ = budget_bytes == kNoBudget ? machine_memory() : budget_bytes;
@@ -45,27 +41,47 @@ Arena::~Arena() {
   munmap(base_, static_cast<std::size_t>(std::max(capacity_, std::int64_t{4096})));
 }
 
-Buffer Arena::allocate(std::int64_t bytes, const char* name) {
+Buffer Arena::allocate(std::int64_t bytes, const char* name, Lifetime lifetime) {
   if (bytes == 0) return {};
-  const std::int64_t needed = rounded_up(bytes);
+  const std::int64_t needed = rounded(bytes);
   auto best = gaps_.end();
   for (auto gap = gaps_.begin(); gap != gaps_.end(); ++gap)
     if (gap->bytes >= needed && (best == gaps_.end() || gap->bytes < best->bytes)) best = gap;
   if (best == gaps_.end())
     throw BudgetTooSmall(capacity_, in_use_ + needed, std::string("allocating ") + name);
 
-  std::byte* const start = base_ + best->begin;
-  best->begin += needed;
   best->bytes -= needed;
+  std::byte* const start = base_ + best->begin + (lifetime == Lifetime::step ? best->bytes : 0);
+  if (lifetime == Lifetime::held) best->begin += needed;
   if (best->bytes == 0) gaps_.erase(best);
   in_use_ += needed;
   peak_ = std::max(peak_, in_use_);
   return Buffer(this, {start, static_cast<std::size_t>(bytes)});
 }
 
+std::int64_t Arena::largest_gap_bytes() const {
+  std::int64_t largest = 0;
+  for (const Gap& gap : gaps_) largest = std::max(largest, gap.bytes);
+  return largest;
+}
+
+void Arena::claim(std::int64_t step_bytes, std::int64_t state_bytes, int states) {
+  const std::int64_t step = std::max(claimed_step_, step_bytes);
+  const std::int64_t all_states = claimed_state_bytes_ + state_bytes * states;
+  if (step + all_states > capacity_)
+    throw BudgetTooSmall(capacity_, step + all_states, "the steps of a layer");
+  claimed_step_ = step;
+  claimed_state_bytes_ = all_states;
+  claimed_states_ += states;
+}
+
+std::int64_t Arena::spare_state_bytes() const {
+  return (capacity_ - claimed_step_ - claimed_state_bytes_) / std::max(claimed_states_, 1);
+}
+
 void Arena::give_back(std::span<std::byte> bytes) {
   const std::int64_t begin = bytes.data() - base_;
-  const std::int64_t size = rounded_up(static_cast<std::int64_t>(bytes.size()));
+  const std::int64_t size = rounded(static_cast<std::int64_t>(bytes.size()));
   in_use_ -= size;
 
   auto next = std::lower_bound(gaps_.begin(), gaps_.end(), begin,

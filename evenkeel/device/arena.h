@@ -1,7 +1,9 @@
 // The one owner of MoE memory on a rank. Everything a step holds, for all layers of the rank, is lent by an
 // Arena as Buffers and given back when they go; nothing else on the step's path allocates.
 //
-// Method   One reserved range of addresses, best fit among the gaps, neighbours joined when given back.
+// Method   One reserved range of addresses, best fit among the gaps, neighbours joined when given back. What
+//          stays beyond a step is cut from a gap's low end, what goes with the step from its high end:
+//          buffers of a step that go in the reverse order of their coming need no more room than their sum.
 // Cost     O(gaps) a call; the list of gaps keeps its capacity, so a warm arena allocates nothing itself.
 // Counts   Bytes in use are those lent, each rounded up to kAlignment; peak_bytes() is their largest value.
 #pragma once
@@ -26,6 +28,9 @@ class Device {
 };
 
 class Arena;
+
+// Until when bytes are wanted: within the step, or beyond it (saved for backward).
+enum class Lifetime { step, held };
 
 // Bytes lent by an arena, aligned to Arena::kAlignment and not initialised. Move-only; must go before the
 // arena.
@@ -76,13 +81,31 @@ class Arena {
   Arena& operator=(const Arena&) = delete;
 
   // `name` says what the bytes are for. Throws BudgetTooSmall when no gap is large enough.
-  Buffer allocate(std::int64_t bytes, const char* name);
+  Buffer allocate(std::int64_t bytes, const char* name, Lifetime lifetime = Lifetime::step);
   template <class T>
-  Buffer allocate_for(std::int64_t count, const char* name) {
-    return allocate(count * static_cast<std::int64_t>(sizeof(T)), name);
+  Buffer allocate_for(std::int64_t count, const char* name, Lifetime lifetime = Lifetime::step) {
+    return allocate(count * static_cast<std::int64_t>(sizeof(T)), name, lifetime);
+  }
+  // What allocate() takes for so many bytes.
+  static constexpr std::int64_t rounded(std::int64_t bytes) {
+    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
 
+  // Whether a budget was given.
+  bool is_bounded() const { return bounded_; }
   std::int64_t budget_bytes() const { return capacity_; }
+  // The most that one allocation, or the buffers of one step together, can have now.
+  std::int64_t largest_gap_bytes() const;
+
+  // A layer's claim for as long as the arena lives: a step of it must always find `step_bytes` in one gap,
+  // and up to so many of its states wait for backward, each with `state_bytes` at least. Who keeps bytes
+  // beyond a step leaves the largest step free. Throws BudgetTooSmall, claiming nothing, where all claims
+  // together exceed the budget.
+  void claim(std::int64_t step_bytes, std::int64_t state_bytes, int states);
+  std::int64_t claimed_step_bytes() const { return claimed_step_; }
+  // What a state can keep beyond what was claimed for it, if all states keep the same.
+  std::int64_t spare_state_bytes() const;
+
   std::int64_t in_use_bytes() const { return in_use_; }
   std::int64_t peak_bytes() const { return peak_; }
   // Forgets the peak: it becomes what is in use now.
@@ -98,7 +121,11 @@ class Arena {
   void give_back(std::span<std::byte> bytes);
 
   std::byte* base_ = nullptr;
+  bool bounded_;
   std::int64_t capacity_ = 0;
+  std::int64_t claimed_step_ = 0;
+  std::int64_t claimed_state_bytes_ = 0;
+  int claimed_states_ = 0;
   std::int64_t in_use_ = 0;
   std::int64_t peak_ = 0;
   std::vector<Gap> gaps_;  // by address, never touching

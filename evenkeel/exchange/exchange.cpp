@@ -1,6 +1,7 @@
 #include "evenkeel/exchange/exchange.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "evenkeel/device/cpu/rows.h"
@@ -33,12 +34,12 @@ Event Exchange::post(const char* name) {
 }
 
 Dispatched Exchange::dispatch(const void* hidden, const TopK& top_k, const Counts& counts,
-                              const StepPlan& plan) {
+                              const StepPlan& plan, Lifetime lifetime) {
   const RankId me = comm_.rank();
   deal_.make(counts, plan, me);
   Dispatched dispatched;
   {
-    RouteBuilder routes(arena_, deal_, me, dispatched);
+    RouteBuilder routes(arena_, deal_, me, dispatched, lifetime);
     routes.outward(top_k, plan.num_experts());
     for (RankId rank : indices<RankId>(comm_.size())) {
       if (rank == me) continue;
@@ -49,7 +50,7 @@ Dispatched Exchange::dispatch(const void* hidden, const TopK& top_k, const Count
     post("dispatch indices").wait();
     routes.inward();
   }
-  dispatched.rows_ = arena_.allocate(dispatched.rows_here * row_bytes(), "dispatched rows");
+  dispatched.rows_ = arena_.allocate(dispatched.rows_here * row_bytes(), "dispatched rows", lifetime);
   exchange_rows(dispatched, hidden, dispatched.rows_.bytes(), "dispatch");
   return dispatched;
 }
@@ -133,10 +134,10 @@ Exchange::GradientRows Exchange::dispatch_gradients(const Dispatched& dispatched
 }
 
 Exchange::ComputedGradients Exchange::gradient_buffer(const Dispatched& dispatched) {
-  const std::int64_t all_rows = dispatched.rows_here + dispatched.rows_elsewhere;
+  const std::int64_t computed = dispatched.rows_here * hidden_ * std::int64_t{sizeof(float)};
+  const std::int64_t travelling = (dispatched.rows_here + dispatched.rows_elsewhere) * row_bytes();
   ComputedGradients gradients{
-      arena_.allocate_for<float>((type_ == DataType::f32 ? all_rows : dispatched.rows_here) * hidden_,
-                                 "row gradients"),
+      arena_.allocate(std::max(computed, travelling), "row gradients"),
       arena_.allocate_for<float>(dispatched.positions_here + dispatched.positions_elsewhere,
                                  "router weight gradients")};
   std::ranges::fill(
@@ -144,15 +145,23 @@ Exchange::ComputedGradients Exchange::gradient_buffer(const Dispatched& dispatch
   return gradients;
 }
 
+// Rounds f32 numbers to the type where they stand, so that they take half the room.
+void Exchange::round_in_place(std::int64_t count, std::byte* numbers) const {
+  constexpr std::int64_t kPiece = 512;
+  std::array<std::byte, kPiece * sizeof(float)> rounded;
+  for (std::int64_t begin = 0; begin < count; begin += kPiece) {
+    const std::int64_t piece = std::min(kPiece, count - begin);
+    const auto* from = reinterpret_cast<const float*>(numbers) + begin;
+    rows::from_f32(piece, from, rounded.data(), type_);
+    std::memcpy(rows::at(numbers, begin, type_), rounded.data(),
+                static_cast<std::size_t>(piece * bytes_of(type_)));
+  }
+}
+
 void Exchange::combine_gradients(const Dispatched& dispatched, ComputedGradients gradients, void* grad_hidden,
                                  std::span<float> grad_weights) {
-  Buffer rows = std::move(gradients.rows);
-  if (type_ != DataType::f32) {
-    Buffer rounded = arena_.allocate((dispatched.rows_here + dispatched.rows_elsewhere) * row_bytes(),
-                                     "rounded row gradients");
-    rows::from_f32(dispatched.rows_here * hidden_, rows.as<float>().data(), rounded.data(), type_);
-    rows = std::move(rounded);
-  }
+  const Buffer& rows = gradients.rows;
+  if (type_ != DataType::f32) round_in_place(dispatched.rows_here * hidden_, rows.data());
   send_home(dispatched, rows.bytes(), row_bytes(), Unit::row);
   send_home(dispatched, gradients.weights.bytes(), sizeof(float), Unit::position);
   post("combine gradients").wait();

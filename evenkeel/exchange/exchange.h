@@ -26,8 +26,10 @@ class Exchange {
   Exchange(Communicator& comm, Stream& stream, Arena& arena, std::int64_t hidden, DataType type);
 
   // Sends this rank's rows, [tokens, hidden], to where the plan has them computed, and takes in those that
-  // this rank computes. `counts` are the all-gathered counts from which `plan` was made.
-  Dispatched dispatch(const void* hidden, const TopK& top_k, const Counts& counts, const StepPlan& plan);
+  // this rank computes. `counts` are the all-gathered counts from which `plan` was made; `lifetime` says
+  // until when the result is wanted.
+  Dispatched dispatch(const void* hidden, const TopK& top_k, const Counts& counts, const StepPlan& plan,
+                      Lifetime lifetime = Lifetime::step);
 
   // Room for results: those computed here, and behind them those to be received.
   Buffer result_buffer(const Dispatched& dispatched);
@@ -43,8 +45,8 @@ class Exchange {
   GradientRows dispatch_gradients(const Dispatched& dispatched, const void* grad_output,
                                   std::span<const float> weights);
 
-  // Gradients computed here, f32: of the rows here [rows_here, hidden], zeros to add to, and of router
-  // weights [positions_here + positions_elsewhere], whose latter part is to be received.
+  // Gradients computed here, f32: of the rows here [rows_here, hidden], zeros to add to, with room for those
+  // to be received, in the layer's type; and of router weights [positions_here + positions_elsewhere].
   struct ComputedGradients {
     Buffer rows;
     Buffer weights;
@@ -61,6 +63,7 @@ class Exchange {
                      const char* name);
   void send_home(const Dispatched& dispatched, std::span<std::byte> all, std::int64_t bytes_each, Unit unit);
   Event post(const char* name);
+  void round_in_place(std::int64_t count, std::byte* numbers) const;
 
   std::int64_t row_bytes() const { return hidden_ * bytes_of(type_); }
 

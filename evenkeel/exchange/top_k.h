@@ -13,6 +13,13 @@ struct TopK {
   int k = 0;
   std::span<const std::int32_t> experts;
   std::span<const float> weights;
+
+  // Tokens [first, first + count).
+  TopK part(std::int64_t first, std::int64_t count) const {
+    const auto begin = static_cast<std::size_t>(first * k);
+    const auto size = static_cast<std::size_t>(count * k);
+    return {count, k, experts.subspan(begin, size), weights.subspan(begin, size)};
+  }
 };
 
 }  // namespace evenkeel

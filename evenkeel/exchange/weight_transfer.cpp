@@ -42,6 +42,18 @@ void WeightTransfer::reserve(const StepPlan& plan) {
   receives_.reserve(kExpertParts * most);
 }
 
+std::int64_t WeightTransfer::backward_bytes(const StepPlan& plan, const LayerPlacement& placement) const {
+  const RankId me = comm_.rank();
+  const std::int64_t borrowed = std::ranges::count(plan.transfers(), me, &Transfer::to);
+  std::int64_t away = 0;
+  for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {
+    const auto segments = plan.segments(expert);
+    if (placement.owner(expert) != me && std::ranges::find(segments, me, &Segment::rank) != segments.end())
+      ++away;
+  }
+  return borrowed * weight_bytes() + away * gradient_bytes();
+}
+
 void WeightTransfer::start(const StepPlan& plan, std::span<const ExpertParts> natives) {
   reserve(plan);
   const RankId me = comm_.rank();

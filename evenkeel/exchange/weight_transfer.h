@@ -33,9 +33,16 @@ class WeightTransfer {
   WeightTransfer(Communicator& comm, Arena& arena, const std::array<std::int64_t, kExpertParts>& elements,
                  std::int64_t bytes_per_element);
 
+  // What a borrowed expert takes, and the f32 gradient of one.
+  std::int64_t weight_bytes() const { return block_elements() * bytes_per_element_; }
+  std::int64_t gradient_bytes() const { return block_elements() * std::int64_t{sizeof(float)}; }
+
+  // What this rank holds of other ranks' experts through a backward pass under a plan.
+  std::int64_t backward_bytes(const StepPlan& plan, const LayerPlacement& placement) const;
+
   // Posts the plan's transfers. `natives[e]` are the weights of expert e where it is at home here.
   void start(const StepPlan& plan, std::span<const ExpertParts> natives);
-  // Waits for the borrowed weights.
+  // Waits for the borrowed weights; again does nothing.
   void receive();
   // Waits until what was lent has been read, and gives the borrowed weights back.
   void finish();

@@ -2,6 +2,13 @@
 
 namespace evenkeel {
 
+void ForwardState::Recycle::operator()(Body* body) const noexcept {
+  body->kept.clear();
+  body->own_choices = {};
+  if (body->choices != nullptr) pool->free_choices.push_back(std::exchange(body->choices, nullptr));
+  pool->free.emplace_back(body);
+}
+
 ForwardState ForwardState::take(Pool& pool) {
   ForwardState state;
   if (pool.free.empty()) {

@@ -1,11 +1,16 @@
-// What forward leaves for backward: the step's plan, the routes of its rows, and saved activations.
+// What forward leaves for backward: the step's plan, its tokens' choices, and the chunks that were kept.
 #pragma once
 
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
+#include "evenkeel/base/matrix_view.h"
 #include "evenkeel/device/arena.h"
 #include "evenkeel/exchange/dispatched.h"
+#include "evenkeel/exchange/top_k.h"
+#include "evenkeel/memory/chunk_planner.h"
 #include "evenkeel/plan/step_plan.h"
 
 namespace evenkeel {
@@ -19,29 +24,36 @@ class ForwardState {
   // Holds a step that backward can still consume.
   explicit operator bool() const { return body_ != nullptr; }
   const StepPlan& plan() const { return body_->plan; }
+  // The chunks in which the step was carried out.
+  std::span<const Chunk> chunks() const { return body_->chunks; }
 
  private:
   friend class MoeLayer;
 
+  // A chunk of which backward computes nothing again.
+  struct Kept {
+    std::int64_t first_token = 0;
+    Dispatched dispatched;
+    Buffer saved;  // activations, by position
+  };
   struct Body {
     StepPlan plan;
-    Dispatched dispatched;
-    Buffer saved;           // activations, by position
-    Buffer router_weights;  // f32, by assignment
+    std::vector<Chunk> chunks;
+    std::vector<Kept> kept;  // the first of them
+    ConstRows hidden;
+    TopK top_k;          // in `choices`
+    Buffer own_choices;  // where the layer has no room set aside for them
+    std::byte* choices = nullptr;
   };
   // Bodies go back to the layer's pool, so that the vectors inside are used again.
   struct Pool {
     std::vector<std::unique_ptr<Body>> free;  // has room for every body there is
     std::size_t bodies = 0;
+    std::vector<std::byte*> free_choices;  // rooms set aside; never more than at the beginning
   };
   struct Recycle {
     Pool* pool;  // set by take()
-    void operator()(Body* body) const noexcept {
-      body->dispatched = {};
-      body->saved = {};
-      body->router_weights = {};
-      pool->free.emplace_back(body);
-    }
+    void operator()(Body* body) const noexcept;
   };
   static ForwardState take(Pool& pool);
 

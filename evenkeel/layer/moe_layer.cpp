@@ -8,9 +8,11 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/compute/cpu/expert_ffn.h"
+#include "evenkeel/device/cpu/rows.h"
 #include "evenkeel/layer/internal/agreement.h"
 #include "evenkeel/layer/internal/native_experts.h"
 #include "evenkeel/layer/internal/phase_clock.h"
+#include "evenkeel/layer/internal/step_schedule.h"
 
 namespace evenkeel {
 
@@ -50,6 +52,7 @@ std::uint64_t hash_of(const MoeOptions& options) {
       .add(p.imbalance_threshold_thousandths)
       .add(options.max_tokens)
       .add(options.with_backward)
+      .add(options.memory.recompute)
       .value();
 }
 
@@ -90,12 +93,60 @@ MoeLayer::MoeLayer(Communicator& comm, Arena& arena, const MoeShape& shape, Laye
       weights_comm_(comm.split(0)),
       natives_(std::make_unique<internal::NativeExperts>(*ffn_, placement_, comm.rank(), with_backward_)),
       clock_(std::make_unique<internal::PhaseClock>()),
-      counts_(comm.size(), shape.num_experts),
       owned_gradients_(static_cast<std::size_t>(shape.num_experts)),
       exchange_(comm, stream_, arena, shape.expert.hidden, shape.expert.type),
-      transfer_(*weights_comm_, arena, internal::part_elements(shape.expert), bytes_of(shape.expert.type)) {
+      transfer_(*weights_comm_, arena, internal::part_elements(shape.expert), bytes_of(shape.expert.type)),
+      budget_(budget_shape(options)),
+      recompute_(options.memory.recompute) {
   groups_.reserve(static_cast<std::size_t>(shape.num_experts));
   group_experts_.reserve(groups_.capacity());
+  const bool cuts = arena.is_bounded() || recompute_ == Recompute::whole || recompute_ == Recompute::chunk;
+  schedule_ =
+      std::make_unique<internal::StepSchedule>(comm, arena, placement_, budget_, options.memory, cuts);
+  if (arena.is_bounded()) set_room_aside(options.states_in_flight);
+}
+
+// The promise of a budget: what every step needs is claimed, and the choices of states have their places.
+void MoeLayer::set_room_aside(int states) {
+  const std::int64_t state = least_state_bytes(budget_) / states;
+  arena_.claim(least_step_bytes(budget_), state, states);
+  if (!with_backward_) return;
+  const std::int64_t choices = state_bytes(budget_.chunk, max_tokens_);
+  choices_ = arena_.allocate(choices * states, "choices of states", Lifetime::held);
+  for (int i = 0; i < states; ++i) pool_.free_choices.push_back(choices_.data() + i * choices);
+}
+
+BudgetShape MoeLayer::budget_shape(const MoeOptions& options) const {
+  BudgetShape budget;
+  ChunkShape& chunk = budget.chunk;
+  chunk.num_ranks = comm_.size();
+  chunk.num_experts = shape_.num_experts;
+  chunk.top_k = shape_.top_k;
+  chunk.hidden = shape_.expert.hidden;
+  chunk.element_bytes = bytes_of(shape_.expert.type);
+  chunk.weight_bytes = transfer_.weight_bytes();
+  chunk.gradient_bytes = transfer_.gradient_bytes();
+  chunk.forward_workspace_bytes = ffn_->workspace_bytes(Pass::forward);
+  chunk.with_backward = with_backward_;
+  if (with_backward_) {
+    chunk.saved_bytes = ffn_->saved_bytes_per_position();
+    chunk.backward_workspace_bytes = ffn_->workspace_bytes(Pass::backward);
+    chunk.recompute_workspace_bytes = ffn_->workspace_bytes(Pass::recompute);
+  }
+  budget.max_tokens = max_tokens_;
+  budget.states_in_flight = options.states_in_flight;
+  budget.recompute = options.memory.recompute;
+  for (RankId rank : indices<RankId>(comm_.size())) {
+    const auto natives = placement_.natives(rank);
+    budget.copies = std::max<std::int64_t>(
+        budget.copies,
+        std::ranges::count_if(natives, [&](ExpertId expert) { return placement_.owner(expert) != rank; }));
+  }
+  return budget;
+}
+
+std::int64_t MoeLayer::least_budget() const {
+  return evenkeel::least_budget(budget_);
 }
 
 MoeLayer::~MoeLayer() = default;
@@ -134,23 +185,23 @@ auto MoeLayer::abort_on_error(const Body& body) {
   }
 }
 
+const void* MoeLayer::row(ConstRows rows, std::int64_t first) const {
+  return rows::at(rows.data, first * shape_.expert.hidden, shape_.expert.type);
+}
+
+void* MoeLayer::row(Rows rows, std::int64_t first) const {
+  return rows::at(rows.data, first * shape_.expert.hidden, shape_.expert.type);
+}
+
 ForwardState MoeLayer::forward(ConstRows hidden, const TopK& top_k, Rows output) {
   return abort_on_error([&] {
     clock_->start(false);
     require_input(hidden, top_k, output);
-    ForwardState state = begin(top_k);  // the only agreement between ranks
+    ForwardState state = begin(hidden, top_k);
     ForwardState::Body& step = *state.body_;
-
     clock_->enter(Phase::transfer);
     transfer_.start(step.plan, natives_->parts());  // travels while native experts compute
-    clock_->enter(Phase::dispatch);
-    step.dispatched = exchange_.dispatch(hidden.data, top_k, counts_, step.plan);
-    save_for_backward(step, top_k);
-    const Buffer results = exchange_.result_buffer(step.dispatched);
-    run_experts(step, results);
-    if (!with_backward_) step.dispatched.release_rows();
-    clock_->enter(Phase::combine);
-    exchange_.combine(step.dispatched, results, top_k.weights, output.data);
+    for (const Chunk& chunk : step.chunks) forward_chunk(step, chunk, top_k, output);
     clock_->enter(Phase::transfer);
     transfer_.finish();
     finish_step();
@@ -158,115 +209,217 @@ ForwardState MoeLayer::forward(ConstRows hidden, const TopK& top_k, Rows output)
   });
 }
 
+// The ranks' agreement on a step: its plan and its chunks.
+ForwardState MoeLayer::begin(ConstRows hidden, const TopK& top_k) {
+  ForwardState state = ForwardState::take(pool_);
+  ForwardState::Body& step = *state.body_;
+  schedule_->plan_forward(top_k, *planner_, step.plan);
+  clock_->statistics().planning_seconds = schedule_->planning_seconds();
+  step.chunks.assign(schedule_->chunks().begin(), schedule_->chunks().end());
+  step.hidden = hidden;
+  if (with_backward_) save_choices(step, top_k);
+  return state;
+}
+
+void MoeLayer::save_choices(ForwardState::Body& step, const TopK& top_k) {
+  const auto bytes = static_cast<std::int64_t>(top_k.experts.size_bytes());
+  std::byte* at = nullptr;
+  if (arena_.is_bounded()) {
+    if (pool_.free_choices.empty())
+      throw InvalidArgument("forward", "more states are alive than the layer was made for",
+                            "a larger states_in_flight, or backward before the next forward");
+    at = step.choices = pool_.free_choices.back();
+    pool_.free_choices.pop_back();
+  } else {
+    step.own_choices = arena_.allocate(2 * Arena::rounded(bytes), "choices", Lifetime::held);
+    at = step.own_choices.data();
+  }
+  const std::span experts(reinterpret_cast<std::int32_t*>(at), top_k.experts.size());
+  const std::span weights(reinterpret_cast<float*>(at + Arena::rounded(bytes)), top_k.weights.size());
+  std::ranges::copy(top_k.experts, experts.begin());
+  std::ranges::copy(top_k.weights, weights.begin());
+  step.top_k = {top_k.tokens, top_k.k, experts, weights};
+}
+
+void MoeLayer::forward_chunk(ForwardState::Body& step, const Chunk& chunk, const TopK& top_k, Rows output) {
+  clock_->enter(Phase::plan);
+  const std::int64_t first = chunk.first_token(top_k.tokens, schedule_->units());
+  const TopK part = top_k.part(first, chunk.end_token(top_k.tokens, schedule_->units()) - first);
+  const StepPlan& plan = schedule_->next_chunk(part, step.plan);
+  clock_->enter(Phase::dispatch);
+  const Lifetime lifetime = chunk.kept ? Lifetime::held : Lifetime::step;
+  Dispatched dispatched =
+      exchange_.dispatch(row(step.hidden, first), part, schedule_->counts(), plan, lifetime);
+  clock_->statistics().assignments += dispatched.positions_here;
+  Buffer saved;
+  if (chunk.kept)
+    saved = arena_.allocate(dispatched.positions_here * ffn_->saved_bytes_per_position(), "saved activations",
+                            Lifetime::held);
+  const Buffer results = exchange_.result_buffer(dispatched);
+  run_experts(dispatched, saved.bytes(), results);
+  if (!chunk.kept) dispatched.release_rows();
+  clock_->enter(Phase::combine);
+  exchange_.combine(dispatched, results, part.weights, row(output, first));
+  if (chunk.kept) step.kept.push_back({first, std::move(dispatched), std::move(saved)});
+}
+
+// Native experts first: foreign weights are on their way meanwhile.
+void MoeLayer::run_experts(const Dispatched& dispatched, std::span<std::byte> saved, const Buffer& results) {
+  clock_->enter(Phase::compute);
+  const Buffer workspace = arena_.allocate(ffn_->workspace_bytes(Pass::forward), "products");
+  const auto run = [&] {
+    ffn_->forward({groups_, dispatched.input_row(), dispatched.output_row()}, dispatched.rows().data(),
+                  results.data(), saved, workspace.bytes());
+  };
+  collect_native_groups(dispatched, Pass::forward);
+  run();
+  clock_->enter(Phase::transfer);
+  transfer_.receive();
+  clock_->enter(Phase::compute);
+  collect_foreign_groups(dispatched);
+  run();
+}
+
 void MoeLayer::backward(ForwardState state, ConstRows grad_output, const MoeGradients& gradients) {
   abort_on_error([&] {
     clock_->start(true);
-    if (!with_backward_) throw InvalidArgument("backward", "the layer was made without it", "with_backward");
-    if (!state) throw InvalidArgument("state", "holds no forward step", "what forward returned, once");
+    require_backward(state, grad_output, gradients);
     ForwardState::Body& step = *state.body_;
-    require_rows("grad_output", grad_output, step.dispatched.tokens);
-    require_rows("gradient of hidden", gradients.hidden, step.dispatched.tokens);
-    if (gradients.experts.size() != natives().size())
-      throw InvalidArgument("gradients", fmt::format("of {} experts", gradients.experts.size()),
-                            fmt::format("of the {} at home on this rank", natives().size()));
-    const auto choices = step.dispatched.result_slot().size();
-    if (gradients.router_weights.size() != choices)
-      throw InvalidArgument("gradient of router weights",
-                            fmt::format("{} numbers", gradients.router_weights.size()),
-                            fmt::format("{}, one for each of the top-k", choices));
-
-    clock_->enter(Phase::transfer);
-    transfer_.start(step.plan, natives_->parts());
-    transfer_.open_gradients(step.plan, placement_);
-    clock_->enter(Phase::dispatch);
-    const auto weights = step.router_weights.as<const float>();
-    Exchange::GradientRows incoming =
-        exchange_.dispatch_gradients(step.dispatched, grad_output.data, weights);
-    Exchange::ComputedGradients computed = exchange_.gradient_buffer(step.dispatched);
-    run_experts_backward(step, incoming, computed, gradients);
-    incoming = {};
-    step.saved.release();
-    step.dispatched.release_rows();
-    clock_->enter(Phase::combine);
-    exchange_.combine_gradients(step.dispatched, std::move(computed), gradients.hidden.data,
-                                gradients.router_weights);
-    clock_->enter(Phase::transfer);
-    transfer_.return_gradients(owned_gradients_);
-    transfer_.finish();
+    drop_what_has_no_room(step);
+    backward_kept(step, grad_output, gradients);
+    backward_rest(step, grad_output, gradients);
+    return_what_was_borrowed();
     finish_step();
   });
 }
 
-ForwardState MoeLayer::begin(const TopK& top_k) {
-  gather_counts(top_k);
-  ForwardState state = ForwardState::take(pool_);
-  const double before = internal::seconds_of(CLOCK_THREAD_CPUTIME_ID);
-  planner_->plan(counts_, placement_, state.body_->plan);
-  clock_->statistics().planning_seconds = internal::seconds_of(CLOCK_THREAD_CPUTIME_ID) - before;
-  return state;
+ChunkLoad MoeLayer::load_of(const Dispatched& dispatched) const {
+  ChunkLoad load;
+  load.tokens = dispatched.tokens;
+  load.assignments_kept = dispatched.peers()[comm_.rank().offset()].in_positions;
+  load.assignments = load.assignments_kept + dispatched.positions_elsewhere;
+  load.positions_here = dispatched.positions_here;
+  load.rows_here = dispatched.rows_here;
+  load.rows_elsewhere = dispatched.rows_elsewhere;
+  load.groups = static_cast<std::int64_t>(dispatched.groups().size());
+  return load;
 }
 
-void MoeLayer::gather_counts(const TopK& top_k) {
-  counts_.resize(comm_.size(), shape_.num_experts);
-  const auto experts = static_cast<std::size_t>(shape_.num_experts);
-  const auto mine = counts_.rows().subspan(comm_.rank().offset() * experts, experts);
-  for (std::size_t a = 0; a < top_k.experts.size(); ++a) {
-    const std::int32_t expert = top_k.experts[a];
-    if (expert < -1 || expert >= shape_.num_experts)
-      throw InvalidArgument(
-          "top_k", fmt::format("expert id {} at token {}", expert, a / static_cast<std::size_t>(top_k.k)),
-          fmt::format("-1..{}", shape_.num_experts - 1));
-    if (expert >= 0) ++mine[static_cast<std::size_t>(expert)];
-  }
-  comm_.all_gather(std::as_bytes(mine), std::as_writable_bytes(counts_.rows()), stream_, "counts").wait();
-  counts_.sum_loads();
+// What was kept is let go where its backward pass does not fit beside what other steps hold now, or for want
+// of room for what the plan borrows.
+void MoeLayer::drop_what_has_no_room(ForwardState::Body& step) {
+  if (!arena_.is_bounded() || step.chunks.empty() || !step.chunks.front().kept) return;
+  std::int64_t most = transfer_.backward_bytes(step.plan, placement_);
+  std::int64_t pass = transfer_.gradient_bytes();
+  for (const ForwardState::Kept& kept : step.kept)
+    pass = std::max(pass, backward_bytes(budget_.chunk, load_of(kept.dispatched), true) -
+                              held_bytes(budget_.chunk, load_of(kept.dispatched)));
+  most += pass;
+  if (schedule_->fits_everywhere(most)) return;
+  step.kept.clear();
+  for (Chunk& chunk : step.chunks) chunk.kept = false;
 }
 
-void MoeLayer::save_for_backward(ForwardState::Body& step, const TopK& top_k) {
-  clock_->statistics().assignments = step.dispatched.positions_here;
-  if (!with_backward_) return;
-  step.saved =
-      arena_.allocate(step.dispatched.positions_here * ffn_->saved_bytes_per_position(), "saved activations");
-  step.router_weights =
-      arena_.allocate(static_cast<std::int64_t>(top_k.weights.size_bytes()), "router weights");
-  std::ranges::copy(top_k.weights, step.router_weights.as<float>().begin());
-}
-
-// Native experts first: foreign weights are on their way meanwhile.
-void MoeLayer::run_experts(ForwardState::Body& step, const Buffer& results) {
-  clock_->enter(Phase::compute);
-  const Buffer workspace = arena_.allocate(ffn_->workspace_bytes(Pass::forward), "products");
-  const auto run = [&] {
-    ffn_->forward({groups_, step.dispatched.input_row(), step.dispatched.output_row()},
-                  step.dispatched.rows().data(), results.data(), step.saved.bytes(), workspace.bytes());
-  };
-  collect_native_groups(step.dispatched, Pass::forward);
-  run();
+void MoeLayer::borrow_for_backward(const StepPlan& plan) {
   clock_->enter(Phase::transfer);
-  transfer_.receive();
-  clock_->enter(Phase::compute);
-  collect_foreign_groups(step.dispatched);
-  run();
+  transfer_.start(plan, natives_->parts());
+  transfer_.open_gradients(plan, placement_);
+  borrowing_ = true;
 }
 
-void MoeLayer::run_experts_backward(ForwardState::Body& step, const Exchange::GradientRows& incoming,
+void MoeLayer::return_what_was_borrowed() {
+  if (!borrowing_) return;
+  clock_->enter(Phase::transfer);
+  transfer_.return_gradients(owned_gradients_);
+  transfer_.finish();
+  borrowing_ = false;
+}
+
+void MoeLayer::backward_kept(ForwardState::Body& step, ConstRows grad_output, const MoeGradients& gradients) {
+  if (step.chunks.empty() || !step.chunks.front().kept) return;
+  borrow_for_backward(step.plan);
+  for (; !step.kept.empty(); step.kept.pop_back()) {
+    ForwardState::Kept& kept = step.kept.back();
+    backward_chunk(kept.dispatched, std::move(kept.saved),
+                   step.top_k.part(kept.first_token, kept.dispatched.tokens), kept.first_token, grad_output,
+                   gradients);
+  }
+}
+
+// The tokens behind those that were kept are dispatched again, in chunks for which there is room now.
+void MoeLayer::backward_rest(ForwardState::Body& step, ConstRows grad_output, const MoeGradients& gradients) {
+  const auto rest_begin = std::ranges::find_if(step.chunks, [](const Chunk& chunk) { return !chunk.kept; });
+  if (rest_begin == step.chunks.end()) return;
+  clock_->enter(Phase::plan);
+  const std::int64_t units = schedule_->units();
+  const std::int64_t before = rest_begin->first_token(step.top_k.tokens, units);
+  const TopK rest = step.top_k.part(before, step.top_k.tokens - before);
+  if (borrowing_ && !schedule_->plan_rest(rest, transfer_.backward_bytes(step.plan, placement_), step.plan))
+    return_what_was_borrowed();
+  if (!borrowing_) {
+    clock_->enter(Phase::plan);
+    schedule_->plan_backward(rest, step.plan);
+    borrow_for_backward(step.plan);
+  }
+  for (const Chunk& chunk : schedule_->chunks()) {
+    clock_->enter(Phase::plan);
+    const std::int64_t first = chunk.first_token(rest.tokens, units);
+    const TopK part = rest.part(first, chunk.end_token(rest.tokens, units) - first);
+    const StepPlan& plan = schedule_->next_chunk(part, step.plan);
+    clock_->enter(Phase::dispatch);
+    Dispatched dispatched =
+        exchange_.dispatch(row(step.hidden, before + first), part, schedule_->counts(), plan);
+    Buffer saved;
+    if (recompute_ == Recompute::whole) saved = forward_again(dispatched);
+    backward_chunk(dispatched, std::move(saved), part, before + first, grad_output, gradients);
+  }
+}
+
+// All that forward computed, as frameworks do that know nothing of the experts within.
+Buffer MoeLayer::forward_again(const Dispatched& dispatched) {
+  Buffer saved =
+      arena_.allocate(dispatched.positions_here * ffn_->saved_bytes_per_position(), "saved activations");
+  const Buffer results = exchange_.result_buffer(dispatched);
+  run_experts(dispatched, saved.bytes(), results);
+  return saved;
+}
+
+void MoeLayer::backward_chunk(Dispatched& dispatched, Buffer saved, const TopK& part,
+                              std::int64_t first_token, ConstRows grad_output,
+                              const MoeGradients& gradients) {
+  clock_->enter(Phase::dispatch);
+  Exchange::GradientRows incoming =
+      exchange_.dispatch_gradients(dispatched, row(grad_output, first_token), part.weights);
+  Exchange::ComputedGradients computed = exchange_.gradient_buffer(dispatched);
+  run_experts_backward(dispatched, saved.bytes(), incoming, computed, gradients);
+  incoming = {};
+  saved.release();
+  dispatched.release_rows();
+  clock_->enter(Phase::combine);
+  exchange_.combine_gradients(dispatched, std::move(computed), row(gradients.hidden, first_token),
+                              gradients.router_weights.subspan(
+                                  static_cast<std::size_t>(first_token * shape_.top_k), part.weights.size()));
+}
+
+void MoeLayer::run_experts_backward(const Dispatched& dispatched, std::span<const std::byte> saved,
+                                    const Exchange::GradientRows& incoming,
                                     const Exchange::ComputedGradients& computed,
                                     const MoeGradients& gradients) {
   clock_->enter(Phase::compute);
-  const Buffer workspace = arena_.allocate(ffn_->workspace_bytes(Pass::backward), "products");
+  const Pass pass = saved.empty() ? Pass::recompute : Pass::backward;
+  const Buffer workspace = arena_.allocate(ffn_->workspace_bytes(pass), "products");
   const auto run = [&] {
     attach_gradients(gradients);
-    ffn_->backward({groups_, step.dispatched.input_row(), step.dispatched.output_row()},
-                   step.dispatched.rows().data(), incoming.rows.data(), incoming.weights.as<const float>(),
-                   step.saved.bytes(), computed.rows.as<float>().data(), computed.weights.as<float>(),
-                   workspace.bytes());
+    ffn_->backward({groups_, dispatched.input_row(), dispatched.output_row()}, dispatched.rows().data(),
+                   incoming.rows.data(), incoming.weights.as<const float>(), saved,
+                   computed.rows.as<float>().data(), computed.weights.as<float>(), workspace.bytes());
   };
-  collect_native_groups(step.dispatched, Pass::backward);
+  collect_native_groups(dispatched, Pass::backward);
   run();
   clock_->enter(Phase::transfer);
   transfer_.receive();
   clock_->enter(Phase::compute);
-  collect_foreign_groups(step.dispatched);
+  collect_foreign_groups(dispatched);
   run();
 }
 
@@ -275,11 +428,12 @@ void MoeLayer::collect_native_groups(const Dispatched& dispatched, Pass pass) {
   group_experts_.clear();
   for (const Dispatched::Group& group : dispatched.groups()) {
     if (!natives_->is_native(group.expert)) continue;
-    groups_.push_back({natives_->weights(group.expert),
-                       natives_->prepared(group.expert, pass),
-                       {},
-                       group.begin,
-                       group.end});
+    groups_.push_back({.weights = natives_->weights(group.expert),
+                       .prepared = natives_->prepared(group.expert, pass),
+                       .gradients = {},
+                       .begin = group.begin,
+                       .end = group.end,
+                       .prepared_forward = natives_->prepared(group.expert, Pass::forward)});
     group_experts_.push_back(group.expert);
   }
 }
@@ -292,7 +446,12 @@ void MoeLayer::collect_foreign_groups(const Dispatched& dispatched) {
     const auto borrowed =
         std::ranges::find(transfer_.borrowed(), group.expert, &WeightTransfer::Borrowed::expert);
     EVENKEEL_CHECK(borrowed != transfer_.borrowed().end());
-    groups_.push_back({internal::weights_of(borrowed->parts), nullptr, {}, group.begin, group.end});
+    groups_.push_back({.weights = internal::weights_of(borrowed->parts),
+                       .prepared = nullptr,
+                       .gradients = {},
+                       .begin = group.begin,
+                       .end = group.end,
+                       .prepared_forward = nullptr});
     group_experts_.push_back(group.expert);
   }
 }
@@ -314,6 +473,22 @@ void MoeLayer::attach_gradients(const MoeGradients& gradients) {
 void MoeLayer::finish_step() {
   const StepStatistics statistics = clock_->stop();
   if (on_step_) on_step_(statistics);
+}
+
+void MoeLayer::require_backward(const ForwardState& state, ConstRows grad_output,
+                                const MoeGradients& gradients) const {
+  if (!with_backward_) throw InvalidArgument("backward", "the layer was made without it", "with_backward");
+  if (!state) throw InvalidArgument("state", "holds no forward step", "what forward returned, once");
+  const TopK& top_k = state.body_->top_k;
+  require_rows("grad_output", grad_output, top_k.tokens);
+  require_rows("gradient of hidden", gradients.hidden, top_k.tokens);
+  if (gradients.experts.size() != natives().size())
+    throw InvalidArgument("gradients", fmt::format("of {} experts", gradients.experts.size()),
+                          fmt::format("of the {} at home on this rank", natives().size()));
+  if (gradients.router_weights.size() != top_k.weights.size())
+    throw InvalidArgument("gradient of router weights",
+                          fmt::format("{} numbers", gradients.router_weights.size()),
+                          fmt::format("{}, one for each of the top-k", top_k.weights.size()));
 }
 
 void MoeLayer::require_rows(const char* name, ConstRows rows, std::int64_t tokens) const {

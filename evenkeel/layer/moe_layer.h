@@ -7,7 +7,10 @@
 //              dropped. The output's bits are the same for every plan and rank count where bitwise() holds.
 // Memory       Rows, results, saved activations, borrowed weights and tables live in the arena; native
 //              weights and the caller's tensors do not. A warm layer allocates nothing elsewhere, but for
-//              what its ExpertFfn does: oneDNN makes a small argument map for every product.
+//              what its ExpertFfn does: oneDNN makes a small argument map for every product. Where the arena
+//              has a budget, no step exceeds it, whatever the routing: a step is cut into chunks of tokens,
+//              one dispatched, computed and combined after the other, and what cannot be kept for backward is
+//              computed again there (MemFine, arXiv 2511.21431).
 // Errors       An exception on one rank ends the communicator for all, with its message as the cause.
 // Source       LLEP (arXiv 2601.17111), Algorithms 1 and 4.
 #pragma once
@@ -28,6 +31,7 @@
 #include "evenkeel/exchange/weight_transfer.h"
 #include "evenkeel/layer/forward_state.h"
 #include "evenkeel/layer/step_statistics.h"
+#include "evenkeel/memory/least_budget.h"
 #include "evenkeel/plan/placement.h"
 
 namespace evenkeel {
@@ -35,6 +39,7 @@ namespace evenkeel {
 namespace internal {
 class NativeExperts;
 class PhaseClock;
+class StepSchedule;
 }  // namespace internal
 
 struct MoeShape {
@@ -49,6 +54,10 @@ struct MoeOptions {
   std::int64_t max_tokens = 4096;
   // Without backward nothing is saved, and less is made at construction.
   bool with_backward = true;
+  // In an arena with a budget: how many states of this layer are alive at one time, at most.
+  int states_in_flight = 1;
+  // What backward computes again. `automatic` is none of it without a budget.
+  MemoryOptions memory;
   // The experts' arithmetic; null: the library's own for this CPU.
   std::shared_ptr<const ExpertFfn> experts;
   // Called at the end of each forward and backward, on the rank's thread.
@@ -67,7 +76,8 @@ class MoeLayer {
  public:
   // Collective: ranks compare version, shape, options and placement. Throws InvalidArgument, naming a rank,
   // if they differ (a rank that is still waiting when another throws gets its message as a CommError), or for
-  // a shape that cannot be. `comm` and `arena` must outlive the layer.
+  // a shape that cannot be; BudgetTooSmall where the arena's budget is below what its layers need whatever
+  // the routing. `comm` and `arena` must outlive the layer.
   MoeLayer(Communicator& comm, Arena& arena, const MoeShape& shape, LayerPlacement placement,
            MoeOptions options = {});
   ~MoeLayer();
@@ -85,7 +95,8 @@ class MoeLayer {
   // same step.
   void set_planner(const PlannerOptions& options);
 
-  // hidden and output: [tokens, D] of the shape's type. Returns what backward needs.
+  // hidden and output: [tokens, D] of the shape's type. Returns what backward needs; unless all is kept,
+  // which without a budget it is by default, `hidden` must stay as it is until then.
   // Throws InvalidArgument for views of another shape, more than max_tokens tokens, or an expert id outside
   // -1..E-1, naming the token.
   ForwardState forward(ConstRows hidden, const TopK& top_k, Rows output);
@@ -96,18 +107,37 @@ class MoeLayer {
   // Whether output bits are the same for every plan and rank count, on all ranks, and if not, why.
   const BitwiseReport& bitwise() const { return bitwise_; }
 
+  // The least budget of an arena that has this layer alone.
+  std::int64_t least_budget() const;
+
  private:
   BitwiseReport agree(const MoeOptions& options) const;
+  BudgetShape budget_shape(const MoeOptions& options) const;
+  void set_room_aside(int states);
   void require_input(ConstRows hidden, const TopK& top_k, ConstRows output) const;
   void require_rows(const char* name, ConstRows rows, std::int64_t tokens) const;
-  void gather_counts(const TopK& top_k);
-  ForwardState begin(const TopK& top_k);
-  void save_for_backward(ForwardState::Body& step, const TopK& top_k);
-  void run_experts(ForwardState::Body& step, const Buffer& results);
-  void run_experts_backward(ForwardState::Body& step, const Exchange::GradientRows& incoming,
+  ForwardState begin(ConstRows hidden, const TopK& top_k);
+  void save_choices(ForwardState::Body& step, const TopK& top_k);
+  void forward_chunk(ForwardState::Body& step, const Chunk& chunk, const TopK& top_k, Rows output);
+  void run_experts(const Dispatched& dispatched, std::span<std::byte> saved, const Buffer& results);
+  void require_backward(const ForwardState& state, ConstRows grad_output,
+                        const MoeGradients& gradients) const;
+  void drop_what_has_no_room(ForwardState::Body& step);
+  void borrow_for_backward(const StepPlan& plan);
+  void return_what_was_borrowed();
+  void backward_kept(ForwardState::Body& step, ConstRows grad_output, const MoeGradients& gradients);
+  void backward_rest(ForwardState::Body& step, ConstRows grad_output, const MoeGradients& gradients);
+  Buffer forward_again(const Dispatched& dispatched);
+  void backward_chunk(Dispatched& dispatched, Buffer saved, const TopK& part, std::int64_t first_token,
+                      ConstRows grad_output, const MoeGradients& gradients);
+  void run_experts_backward(const Dispatched& dispatched, std::span<const std::byte> saved,
+                            const Exchange::GradientRows& incoming,
                             const Exchange::ComputedGradients& computed, const MoeGradients& gradients);
   void collect_native_groups(const Dispatched& dispatched, Pass pass);
   void collect_foreign_groups(const Dispatched& dispatched);
+  ChunkLoad load_of(const Dispatched& dispatched) const;
+  const void* row(ConstRows rows, std::int64_t first) const;
+  void* row(Rows rows, std::int64_t first) const;
   void attach_gradients(const MoeGradients& gradients);
   void finish_step();
   template <class Body>
@@ -126,7 +156,7 @@ class MoeLayer {
   std::unique_ptr<Communicator> weights_comm_;
   std::unique_ptr<internal::NativeExperts> natives_;
   std::unique_ptr<internal::PhaseClock> clock_;
-  Counts counts_;
+  Buffer choices_;  // of states in flight, where the arena has a budget
   ForwardState::Pool pool_;
   std::vector<ExpertGroup> groups_;
   std::vector<ExpertId> group_experts_;  // of groups_
@@ -134,6 +164,10 @@ class MoeLayer {
   CpuStream stream_;
   Exchange exchange_;
   WeightTransfer transfer_;
+  BudgetShape budget_;
+  Recompute recompute_;
+  std::unique_ptr<internal::StepSchedule> schedule_;
+  bool borrowing_ = false;  // transfer_ is at work for a backward pass
 };
 
 }  // namespace evenkeel

@@ -36,7 +36,7 @@ class Unsupported(Error):
 
 
 class BudgetTooSmall(Error):
-    """A budget below the least that runs every routing. `data`: `given_bytes`, `least_bytes`, `shape`."""
+    """A budget below the least that runs every routing. `data`: `given`, `least`, `shape`."""
 
 
 class CommError(Error):

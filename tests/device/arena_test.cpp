@@ -90,6 +90,38 @@ TEST(Arena, MayHaveAnEmptyBudgetButNotANegativeOne) {
   EXPECT_THROW(Arena(Device::cpu(), -2), InvalidArgument);
 }
 
+TEST(Arena, NeedsNoMoreForBuffersThatGoInTheReverseOrderOfTheirComingThanTheirSum) {
+  Arena arena(Device::cpu(), 8 * kLine);
+  Buffer held = arena.allocate(kLine, "held", Lifetime::held);
+  for (int round = 0; round < 3; ++round) {
+    const Buffer first = arena.allocate(2 * kLine, "first");
+    Buffer second = arena.allocate(3 * kLine, "second");
+    EXPECT_LT(held.data(), second.data());
+    EXPECT_LT(second.data(), first.data());
+    second.release();
+    EXPECT_EQ(arena.largest_gap_bytes(), 5 * kLine);
+    const Buffer instead = arena.allocate(4 * kLine, "instead");
+    const Buffer more = arena.allocate(kLine, "more", Lifetime::held);
+    EXPECT_EQ(arena.largest_gap_bytes(), 0);
+  }
+  EXPECT_EQ(arena.largest_gap_bytes(), 7 * kLine);
+}
+
+TEST(Arena, RefusesClaimsThatTogetherExceedItsBudget) {
+  Arena arena(Device::cpu(), 100 * kLine);
+  arena.claim(40 * kLine, 10 * kLine, 2);
+  EXPECT_EQ(arena.spare_state_bytes(), 20 * kLine);
+  arena.claim(60 * kLine, 5 * kLine, 4);
+  EXPECT_EQ(arena.claimed_step_bytes(), 60 * kLine);
+  EXPECT_EQ(arena.spare_state_bytes(), 0);
+  try {
+    arena.claim(60 * kLine, 1, 1);
+    FAIL() << "was accepted";
+  } catch (const BudgetTooSmall& error) {
+    EXPECT_EQ(std::get<std::int64_t>(error.data()[1].value), 100 * kLine + 1);
+  }
+}
+
 TEST(Buffer, GivesItsBytesBackOnceHoweverItIsMoved) {
   Arena arena(Device::cpu(), 1 << 16);
   Buffer a = arena.allocate(100, "a");
@@ -109,7 +141,7 @@ TEST(Arena, NeverLendsBytesTwiceAndRefusesOnlyWhatDoesNotFit) {
   for (unsigned seed = 0; seed < 20; ++seed) {
     std::mt19937 random(seed);
     Arena arena(Device::cpu(), kLines * kLine);
-    const Buffer probe = arena.allocate(1, "origin");
+    const Buffer probe = arena.allocate(1, "origin", Lifetime::held);
     const std::byte* const origin = probe.data();
     std::map<std::int64_t, std::pair<std::int64_t, Buffer>> live;  // begin -> lines, buffer
     int refused = 0;
@@ -132,7 +164,7 @@ TEST(Arena, NeverLendsBytesTwiceAndRefusesOnlyWhatDoesNotFit) {
       largest = std::max(largest, kLines - end);
       ASSERT_EQ(arena.in_use_bytes(), in_use * kLine);
       try {
-        Buffer buffer = arena.allocate(bytes, "some");
+        Buffer buffer = arena.allocate(bytes, "some", random() % 2 == 0 ? Lifetime::held : Lifetime::step);
         const std::int64_t begin = (buffer.data() - origin) / kLine;
         const auto next = live.lower_bound(begin);
         ASSERT_TRUE(next == live.end() || begin + lines <= next->first) << "seed " << seed;

@@ -144,7 +144,7 @@ MoeResult run(const MoeCase& problem, const RunOptions& options) {
     const int rank = comm.rank().value();
     const std::int64_t first = problem.first_token(rank);
     const TopK top_k = problem.top_k_of(rank);
-    Arena arena(Device::cpu());
+    Arena arena(Device::cpu(), options.budget);
     LayerPlacement placement = options.homes.empty()
                                    ? LayerPlacement::contiguous(moe.num_experts, comm.size())
                                    : LayerPlacement(options.homes, comm.size());
@@ -152,6 +152,7 @@ MoeResult run(const MoeCase& problem, const RunOptions& options) {
                    {.planner = options.planner,
                     .max_tokens = std::max<std::int64_t>(1, std::ranges::max(problem.shape().tokens)),
                     .with_backward = options.backward,
+                    .memory = options.memory,
                     .experts = nullptr,
                     .on_step = nullptr});
     layer.set_weights(problem.weights_of(layer.natives()));
@@ -167,7 +168,11 @@ MoeResult run(const MoeCase& problem, const RunOptions& options) {
       ForwardState state =
           layer.forward(problem.hidden(first, top_k.tokens), top_k,
                         {result.output.data(first * shape.hidden), top_k.tokens, shape.hidden, shape.type});
-      if (rank == 0) result.transfers = static_cast<std::int64_t>(state.plan().transfers().size());
+      if (rank == 0) {
+        result.transfers = static_cast<std::int64_t>(state.plan().transfers().size());
+        result.chunks = state.chunks().size();
+        result.least_budget = layer.least_budget();
+      }
       if (options.backward)
         layer.backward(
             std::move(state), problem.grad_output(first, top_k.tokens),

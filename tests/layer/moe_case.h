@@ -87,6 +87,8 @@ struct MoeResult {
   std::vector<std::vector<float>> gate_up, down, gate_up_bias, down_bias;  // gradients, by expert
   std::vector<std::int64_t> peak_bytes;                                    // by rank
   std::int64_t transfers = 0;
+  std::size_t chunks = 0;
+  std::int64_t least_budget = 0;
 };
 
 struct RunOptions {
@@ -94,6 +96,8 @@ struct RunOptions {
   bool backward = false;
   int steps = 1;                        // the same step again; gradients of weights are those of one
   std::vector<std::vector<int>> homes;  // empty: contiguous
+  std::int64_t budget = Arena::kNoBudget;
+  MemoryOptions memory = {};
 };
 
 // Runs the case on its ranks as threads.

@@ -91,6 +91,21 @@ struct ForwardTile {
   std::byte *scratch, *packed;
 };
 
+// What a backward pass holds besides where it computes the pre-activations again.
+struct RecomputeTile {
+  RecomputeTile(Carver& carver, const ExpertShape& s, const RowLadder& inner)
+      : gate(carver.floats(is_gated(s.activation) ? kTileRows * inner.widest_block() : 0)),
+        up(carver.floats(kTileRows * inner.widest_block())),
+        pre(carver.bytes(kTileRows * s.gate_up_rows() * bytes_of(s.type))),
+        gate_up_bias(carver.floats(s.biases ? s.gate_up_rows() : 0)),
+        packed(carver.bytes((is_gated(s.activation) ? 2 : 1) * inner.packed_bytes())) {}
+
+  float *gate, *up;
+  std::byte* pre;
+  float* gate_up_bias;
+  std::byte* packed;
+};
+
 struct BackwardTile {
   BackwardTile(Carver& carver, const ExpertShape& s, const BackwardProducts& products,
                std::int64_t scratch_bytes, std::int64_t packed_bytes)
@@ -151,11 +166,11 @@ class CpuExpertFfn final : public ExpertFfn {
   // Forward: gate, up, down. Backward: gate_up, down.
   std::int64_t prepared_bytes(Pass pass) const override {
     if (pass == Pass::backward) return products().grad_x.packed_bytes() + products().grad_h.packed_bytes();
-    return (is_gated(shape_.activation) ? 2 : 1) * forward_.inner.packed_bytes() +
-           forward_.down.packed_bytes();
+    return inner_bytes() + forward_.down.packed_bytes();
   }
 
   void prepare(const ExpertWeights& weights, Pass pass, std::span<std::byte> prepared) const override {
+    EVENKEEL_CHECK(pass != Pass::recompute);
     std::byte* next = prepared.data();
     const auto pack = [&](const RowLadder& product, const void* plain) {
       product.pack(plain, next);
@@ -166,10 +181,8 @@ class CpuExpertFfn final : public ExpertFfn {
       pack(products().grad_h, weights.down);
       return;
     }
-    const std::int64_t half = shape_.intermediate * shape_.hidden;
-    pack(forward_.inner, weights.gate_up);
-    if (is_gated(shape_.activation)) pack(forward_.inner, at(weights.gate_up, half, shape_.type));
-    pack(forward_.down, weights.down);
+    pack_inner(weights, next);
+    forward_.down.pack(weights.down, next + inner_bytes());
   }
 
   std::int64_t workspace_bytes(Pass pass) const override {
@@ -177,7 +190,8 @@ class CpuExpertFfn final : public ExpertFfn {
     if (pass == Pass::forward)
       ForwardTile(carver, shape_, forward_, scratch_bytes(pass), prepared_bytes(pass));
     else
-      BackwardTile(carver, shape_, products(), scratch_bytes(pass), prepared_bytes(pass));
+      BackwardTile(carver, shape_, products(), scratch_bytes(pass), prepared_bytes(Pass::backward));
+    if (pass == Pass::recompute) RecomputeTile(carver, shape_, forward_.inner);
     return carver.used();
   }
 
@@ -208,21 +222,28 @@ class CpuExpertFfn final : public ExpertFfn {
                 std::span<const float> weight, std::span<const std::byte> saved, float* grad_input,
                 std::span<float> grad_weight, std::span<std::byte> workspace) const override {
     Carver carver(workspace.data());
-    const BackwardTile tile(carver, shape_, products(), scratch_bytes(Pass::backward),
-                            prepared_bytes(Pass::backward));
+    const Pass pass = saved.empty() ? Pass::recompute : Pass::backward;
+    const BackwardTile tile(carver, shape_, products(), scratch_bytes(pass), prepared_bytes(Pass::backward));
+    std::optional<RecomputeTile> again;
+    if (pass == Pass::recompute) again.emplace(carver, shape_, forward_.inner);
     EVENKEEL_CHECK(carver.used() <= static_cast<std::int64_t>(workspace.size()));
+    std::int64_t most = std::min(products().grad_h.max_rows(), products().grad_x.max_rows());
+    if (again) most = std::min(most, forward_.inner.max_rows());
     for (const ExpertGroup& group : batch.groups) {
       if (group.begin == group.end) continue;
       const std::byte* prepared = prepared_or_pack(group, Pass::backward, tile.packed);
-      load_biases(group.weights, nullptr, tile.down_bias);
-      const std::int64_t most = std::min(products().grad_h.max_rows(), products().grad_x.max_rows());
+      load_biases(group.weights, again ? again->gate_up_bias : nullptr, tile.down_bias);
+      const std::byte* inner = again ? inner_or_pack(group, again->packed) : nullptr;
       for_each_tile(group, most, [&](Span span) {
         const auto* from = &batch.input_row[static_cast<std::size_t>(span.begin)];
         rows::gather(span.rows, from, shape_.hidden, input, tile.x, shape_.type);
         rows::gather(span.rows, from, shape_.hidden, grad_output, tile.g, shape_.type);
         differentiate_output(batch, group, span, tile, weight, grad_weight);
-        differentiate_h(batch, group, span, prepared + products().grad_x.packed_bytes(), tile, weight, saved,
-                        grad_weight);
+        if (again) recompute(span, inner, tile.x, *again, tile.scratch);
+        differentiate_h(
+            batch, group, span, prepared + products().grad_x.packed_bytes(), tile, weight,
+            again ? again->pre : at(saved.data(), span.begin * shape_.gate_up_rows(), shape_.type),
+            grad_weight);
         add_input_gradients(span, from, prepared, tile, grad_input);
         add_weight_gradients(group, span, tile);
       });
@@ -238,7 +259,26 @@ class CpuExpertFfn final : public ExpertFfn {
   std::int64_t scratch_bytes(Pass pass) const {
     if (pass == Pass::forward) return std::max(forward_.inner.scratch_bytes(), forward_.down.scratch_bytes());
     return std::max({products().grad_h.scratch_bytes(), products().grad_x.scratch_bytes(),
-                     products().grad_gate_up.scratch_bytes(), products().grad_down.scratch_bytes()});
+                     products().grad_gate_up.scratch_bytes(), products().grad_down.scratch_bytes(),
+                     pass == Pass::recompute ? forward_.inner.scratch_bytes() : 0});
+  }
+
+  // Gate and up, of a forward pass's prepared weights.
+  std::int64_t inner_bytes() const {
+    return (is_gated(shape_.activation) ? 2 : 1) * forward_.inner.packed_bytes();
+  }
+
+  void pack_inner(const ExpertWeights& weights, std::byte* packed) const {
+    forward_.inner.pack(weights.gate_up, packed);
+    if (is_gated(shape_.activation))
+      forward_.inner.pack(at(weights.gate_up, shape_.intermediate * shape_.hidden, shape_.type),
+                          packed + forward_.inner.packed_bytes());
+  }
+
+  const std::byte* inner_or_pack(const ExpertGroup& group, std::byte* packed) const {
+    if (group.prepared_forward != nullptr) return group.prepared_forward;
+    pack_inner(group.weights, packed);
+    return packed;
   }
 
   const std::byte* prepared_or_pack(const ExpertGroup& group, Pass pass, std::byte* packed) const {
@@ -260,44 +300,62 @@ class CpuExpertFfn final : public ExpertFfn {
   // h of a tile, block by block. Returns where down's prepared weights are.
   const std::byte* fill_h(Span span, const std::byte* prepared, const ForwardTile& tile,
                           std::span<std::byte> saved) const {
-    const RowLadder& inner = forward_.inner;
-    const std::byte* up = prepared + (is_gated(shape_.activation) ? inner.packed_bytes() : 0);
-    for (std::int64_t i = 0; i < inner.blocks(); ++i) {
-      if (is_gated(shape_.activation)) inner.run(i, span.rows, tile.x, prepared, tile.gate, tile.scratch);
-      inner.run(i, span.rows, tile.x, up, tile.up, tile.scratch);
-      activate_block(span, inner.block(i), tile, saved);
+    for (std::int64_t i = 0; i < forward_.inner.blocks(); ++i) {
+      const RowLadder::Block block = forward_.inner.block(i);
+      multiply_inner(i, span.rows, prepared, tile.x, tile.gate, tile.up, tile.gate_up_bias, tile.scratch);
+      for (std::int64_t row = 0; row < span.rows; ++row) {
+        float* gate = tile.gate + row * block.columns;
+        float* up = tile.up + row * block.columns;
+        if (!saved.empty()) save(block, gate, up, saved.data(), span.begin + row);
+        activate_row(block, gate, up, tile, row);
+      }
     }
-    return up + inner.packed_bytes();
+    return prepared + inner_bytes();
   }
 
-  void activate_block(Span span, RowLadder::Block block, const ForwardTile& tile,
-                      std::span<std::byte> saved) const {
+  // One block of the pre-activations of a tile's rows, biases added. Without a gate, `gate` is not touched.
+  void multiply_inner(std::int64_t index, std::int64_t rows, const std::byte* prepared, const std::byte* x,
+                      float* gate, float* up, const float* biases, std::byte* scratch) const {
+    const RowLadder& inner = forward_.inner;
+    const RowLadder::Block block = inner.block(index);
     const bool gated = is_gated(shape_.activation);
-    for (std::int64_t i = 0; i < span.rows; ++i) {
-      float* gate = gated ? tile.gate + i * block.columns : nullptr;
-      float* up = tile.up + i * block.columns;
-      if (shape_.biases) {
-        if (gated) rows::add_scaled(block.columns, tile.gate_up_bias + block.begin, 1.0f, gate);
-        rows::add_scaled(block.columns, tile.gate_up_bias + up_begin() + block.begin, 1.0f, up);
-      }
-      if (!saved.empty()) save(span.begin + i, block, gate, up, saved);
-      std::byte* h = at(tile.h, i * shape_.intermediate + block.begin, shape_.type);
-      const bool direct = shape_.type == DataType::f32;
-      internal::activate(shape_.activation, block.columns, gate, up,
-                         direct ? reinterpret_cast<float*>(h) : tile.h_row);
-      if (!direct) rows::from_f32(block.columns, tile.h_row, h, shape_.type);
+    if (gated) inner.run(index, rows, x, prepared, gate, scratch);
+    inner.run(index, rows, x, prepared + (gated ? inner.packed_bytes() : 0), up, scratch);
+    for (std::int64_t i = 0; shape_.biases && i < rows; ++i) {
+      if (gated) rows::add_scaled(block.columns, biases + block.begin, 1.0f, gate + i * block.columns);
+      rows::add_scaled(block.columns, biases + up_begin() + block.begin, 1.0f, up + i * block.columns);
+    }
+  }
+
+  void activate_row(RowLadder::Block block, const float* gate, const float* up, const ForwardTile& tile,
+                    std::int64_t row) const {
+    std::byte* h = at(tile.h, row * shape_.intermediate + block.begin, shape_.type);
+    const bool direct = shape_.type == DataType::f32;
+    internal::activate(shape_.activation, block.columns, gate, up,
+                       direct ? reinterpret_cast<float*>(h) : tile.h_row);
+    if (!direct) rows::from_f32(block.columns, tile.h_row, h, shape_.type);
+  }
+
+  // What forward saved of a tile's rows, or would have.
+  void recompute(Span span, const std::byte* prepared, const std::byte* x, const RecomputeTile& tile,
+                 std::byte* scratch) const {
+    for (std::int64_t i = 0; i < forward_.inner.blocks(); ++i) {
+      const RowLadder::Block block = forward_.inner.block(i);
+      multiply_inner(i, span.rows, prepared, x, tile.gate, tile.up, tile.gate_up_bias, scratch);
+      for (std::int64_t row = 0; row < span.rows; ++row)
+        save(block, tile.gate + row * block.columns, tile.up + row * block.columns, tile.pre, row);
     }
   }
 
   // Rounds pre-activations for backward. Rounding must not carry one over the clamp's limit, where the
   // derivative jumps.
-  void save(std::int64_t position, RowLadder::Block block, float* gate, float* up,
-            std::span<std::byte> saved) const {
+  void save(RowLadder::Block block, float* gate, float* up, std::byte* saved, std::int64_t position) const {
     if (shape_.type == DataType::bf16 && shape_.activation == Activation::clamped_swiglu)
       internal::keep_beyond_limit(block.columns, gate, up);
     const std::int64_t row = position * shape_.gate_up_rows() + block.begin;
-    if (gate != nullptr) rows::from_f32(block.columns, gate, at(saved.data(), row, shape_.type), shape_.type);
-    rows::from_f32(block.columns, up, at(saved.data(), row + up_begin(), shape_.type), shape_.type);
+    if (is_gated(shape_.activation))
+      rows::from_f32(block.columns, gate, at(saved, row, shape_.type), shape_.type);
+    rows::from_f32(block.columns, up, at(saved, row + up_begin(), shape_.type), shape_.type);
   }
 
   void fill_output(const ExpertBatch& batch, Span span, const std::byte* prepared, const ForwardTile& tile,
@@ -332,26 +390,27 @@ class CpuExpertFfn final : public ExpertFfn {
   // The gradient of the pre-activations and of the row's weight, and weight * h, block by block.
   void differentiate_h(const ExpertBatch& batch, const ExpertGroup& group, Span span,
                        const std::byte* prepared, const BackwardTile& tile, std::span<const float> weight,
-                       std::span<const std::byte> saved, std::span<float> grad_weight) const {
+                       const std::byte* pre, std::span<float> grad_weight) const {
     for (std::int64_t b = 0; b < products().grad_h.blocks(); ++b) {
       const RowLadder::Block block = products().grad_h.block(b);
       products().grad_h.run(b, span.rows, tile.g, prepared, tile.grad_h, tile.scratch);
       for (std::int64_t i = 0; i < span.rows; ++i) {
         const auto row = static_cast<std::size_t>(batch.output_row[static_cast<std::size_t>(span.begin + i)]);
-        grad_weight[row] += differentiate_row(span.begin + i, i, block, tile, weight[row], saved);
+        grad_weight[row] += differentiate_row(i, block, tile, weight[row], pre);
         if (shape_.biases) add_pre_bias_gradients(group, block, tile);
       }
     }
   }
 
-  // One row's share of a block; returns h . d(y . G)/dh over it.
-  float differentiate_row(std::int64_t position, std::int64_t i, RowLadder::Block block,
-                          const BackwardTile& tile, float weight, std::span<const std::byte> saved) const {
+  // One row's share of a block; returns h . d(y . G)/dh over it. `activations` are the tile's
+  // pre-activations.
+  float differentiate_row(std::int64_t i, RowLadder::Block block, const BackwardTile& tile, float weight,
+                          const std::byte* activations) const {
     const std::int64_t n = block.columns;
     const float* grad_h = tile.grad_h + i * n;
     const auto widen = [&](std::int64_t begin, float* to) {
-      const std::int64_t from = position * shape_.gate_up_rows() + begin + block.begin;
-      rows::to_f32(n, at(saved.data(), from, shape_.type), shape_.type, to);
+      const std::int64_t from = i * shape_.gate_up_rows() + begin + block.begin;
+      rows::to_f32(n, at(activations, from, shape_.type), shape_.type, to);
     };
     const auto weigh = [&](float* values, std::byte* to, std::int64_t index) {
       rows::scale(n, weight, values);

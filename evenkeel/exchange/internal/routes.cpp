@@ -28,7 +28,7 @@ std::span<std::int32_t> RouteBuilder::message(const Buffer& all, RankId rank,
 
 void RouteBuilder::size_peers() {
   const auto ranks = static_cast<std::int64_t>(deal_.sent().size());
-  routes_.peers_ = arena_.allocate_for<Dispatched::Peer>(ranks, "peer table");
+  routes_.peers_ = arena_.allocate_for<Dispatched::Peer>(ranks, "peer table", lifetime_);
   std::int64_t in = 0;
   std::int64_t out = 0;
   for (RankId rank : indices<RankId>(ranks)) {
@@ -42,36 +42,52 @@ void RouteBuilder::size_peers() {
   }
   routes_.positions_here = in;
   routes_.positions_elsewhere = out;
-  received_ = arena_.allocate_for<std::int32_t>(in + ranks, "index messages");
+}
+
+// All that stays comes first, so that what goes again leaves no gap behind. memory/chunk_bytes.cpp adds it
+// up.
+void RouteBuilder::open_tables(const TopK& top_k) {
+  const auto table = [&](std::int64_t count, const char* name) {
+    return arena_.allocate_for<std::int32_t>(count, name, lifetime_);
+  };
+  const auto choices = static_cast<std::int64_t>(top_k.experts.size());
+  const auto groups = static_cast<std::int64_t>(deal_.experts_here().size());
+  routes_.result_slot_ = table(choices, "result slots");
+  routes_.row_slot_ = table(choices, "row slots");
+  routes_.token_elsewhere_ = table(routes_.positions_elsewhere, "sent tokens");
+  routes_.token_here_ = table(deal_.sent()[me_.offset()], "own tokens");
+  routes_.groups_ = arena_.allocate_for<Dispatched::Group>(groups, "expert groups", lifetime_);
+  routes_.input_row_ = table(routes_.positions_here, "input rows");
+  routes_.output_row_ = table(routes_.positions_here, "output rows");
+  const auto ranks = static_cast<std::int64_t>(deal_.sent().size());
+  received_ = arena_.allocate_for<std::int32_t>(routes_.positions_here + ranks, "index messages");
   sent_ = arena_.allocate_for<std::int32_t>(sum(deal_.sent()) + ranks, "index messages");
 }
 
 // This rank's assignments by expert; within one, by token and place in the top-k.
-Buffer RouteBuilder::sorted_by_expert(const TopK& top_k, std::span<std::int32_t> expert_begin) {
+void RouteBuilder::sort_by_expert(const TopK& top_k, std::span<std::int32_t> expert_begin,
+                                  std::span<std::int32_t> sorted) const {
   std::ranges::fill(expert_begin, 0);
   for (std::int32_t expert : top_k.experts)
     if (expert >= 0) ++expert_begin[static_cast<std::size_t>(expert) + 1];
   std::partial_sum(expert_begin.begin(), expert_begin.end(), expert_begin.begin());
-  Buffer sorted = arena_.allocate_for<std::int32_t>(expert_begin.back(), "assignment order");
-  const auto order = sorted.as<std::int32_t>();
   // Each begin moves to its end while filling; the shift back costs less than a second table.
   for (std::size_t a = 0; a < top_k.experts.size(); ++a)
     if (top_k.experts[a] >= 0)
-      order[static_cast<std::size_t>(expert_begin[static_cast<std::size_t>(top_k.experts[a])]++)] =
+      sorted[static_cast<std::size_t>(expert_begin[static_cast<std::size_t>(top_k.experts[a])]++)] =
           static_cast<std::int32_t>(a);
   std::shift_right(expert_begin.begin(), expert_begin.end(), 1);
   expert_begin.front() = 0;
-  return sorted;
 }
 
 // This rank's assignments by the rank that computes them; within one, by expert, then token.
-Buffer RouteBuilder::sorted_by_destination(const TopK& top_k, int num_experts) {
+void RouteBuilder::sort_by_destination(const TopK& top_k, int num_experts, std::span<std::int32_t> sorted) {
   const Buffer begins = arena_.allocate_for<std::int32_t>(num_experts + 1, "expert begins");
   const auto expert_begin = begins.as<std::int32_t>();
-  const Buffer by_expert = sorted_by_expert(top_k, expert_begin);
+  const Buffer by_expert =
+      arena_.allocate_for<std::int32_t>(static_cast<std::int64_t>(sorted.size()), "assignment order");
   const auto order = by_expert.as<std::int32_t>();
-  Buffer by_destination = arena_.allocate_for<std::int32_t>(sum(deal_.sent()), "assignment order");
-  const auto sorted = by_destination.as<std::int32_t>();
+  sort_by_expert(top_k, expert_begin, order);
 
   const Buffer cursors =
       arena_.allocate_for<std::int64_t>(static_cast<std::int64_t>(deal_.sent().size()), "cursors");
@@ -86,7 +102,6 @@ Buffer RouteBuilder::sorted_by_destination(const TopK& top_k, int num_experts) {
     }
     EVENKEEL_CHECK(assignment == order.begin() + expert_begin[expert.offset() + 1]);
   }
-  return by_destination;
 }
 
 // Gives the tokens that go to one rank their row numbers there, in order of first use.
@@ -122,17 +137,14 @@ void RouteBuilder::outward(const TopK& top_k, int num_experts) {
   routes_.tokens = top_k.tokens;
   routes_.k = top_k.k;
   size_peers();
-  const auto choices = static_cast<std::int64_t>(top_k.experts.size());
-  routes_.result_slot_ = arena_.allocate_for<std::int32_t>(choices, "result slots");
-  routes_.row_slot_ = arena_.allocate_for<std::int32_t>(choices, "row slots");
-  routes_.token_elsewhere_ = arena_.allocate_for<std::int32_t>(routes_.positions_elsewhere, "sent tokens");
-  routes_.token_here_ = arena_.allocate_for<std::int32_t>(deal_.sent()[me_.offset()], "own tokens");
+  open_tables(top_k);
   std::ranges::fill(routes_.result_slot_.as<std::int32_t>(), -1);
   std::ranges::fill(routes_.row_slot_.as<std::int32_t>(), -1);
 
-  const Buffer by_destination = sorted_by_destination(top_k, num_experts);
   const Buffer rows = arena_.allocate_for<std::int32_t>(top_k.tokens, "row numbers");
   std::ranges::fill(rows.as<std::int32_t>(), -1);
+  const Buffer by_destination = arena_.allocate_for<std::int32_t>(sum(deal_.sent()), "assignment order");
+  sort_by_destination(top_k, num_experts, by_destination.as<std::int32_t>());
   std::span<const std::int32_t> rest = by_destination.as<const std::int32_t>();
   std::int64_t rows_elsewhere = 0;
   for (RankId rank : indices<RankId>(deal_.sent().size())) {
@@ -177,10 +189,6 @@ void RouteBuilder::rebase_row_slots() {
 
 void RouteBuilder::fill_groups() {
   const auto experts = deal_.experts_here();
-  routes_.groups_ =
-      arena_.allocate_for<Dispatched::Group>(static_cast<std::int64_t>(experts.size()), "expert groups");
-  routes_.input_row_ = arena_.allocate_for<std::int32_t>(routes_.positions_here, "input rows");
-  routes_.output_row_ = arena_.allocate_for<std::int32_t>(routes_.positions_here, "output rows");
   const auto groups = routes_.groups_.as<Dispatched::Group>();
   const auto input_row = routes_.input_row_.as<std::int32_t>();
   const auto output_row = routes_.output_row_.as<std::int32_t>();

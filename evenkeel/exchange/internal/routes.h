@@ -16,8 +16,9 @@ namespace evenkeel {
 
 class RouteBuilder {
  public:
-  RouteBuilder(Arena& arena, const Deal& deal, RankId me, Dispatched& routes)
-      : arena_(arena), deal_(deal), me_(me), routes_(routes) {}
+  // The tables have the given lifetime; what only making them needs goes with the builder.
+  RouteBuilder(Arena& arena, const Deal& deal, RankId me, Dispatched& routes, Lifetime lifetime)
+      : arena_(arena), deal_(deal), me_(me), routes_(routes), lifetime_(lifetime) {}
 
   // Fills the sizes, result_slot, the tokens of rows elsewhere, and row_slot up to what only inward() knows.
   void outward(const TopK& top_k, int num_experts);
@@ -33,8 +34,10 @@ class RouteBuilder {
                                          std::span<const std::int64_t> counts);
   Dispatched::Peer& peer(RankId rank) { return routes_.peers_.as<Dispatched::Peer>()[rank.offset()]; }
   void size_peers();
-  Buffer sorted_by_expert(const TopK& top_k, std::span<std::int32_t> expert_begin);
-  Buffer sorted_by_destination(const TopK& top_k, int num_experts);
+  void open_tables(const TopK& top_k);
+  void sort_by_expert(const TopK& top_k, std::span<std::int32_t> expert_begin,
+                      std::span<std::int32_t> sorted) const;
+  void sort_by_destination(const TopK& top_k, int num_experts, std::span<std::int32_t> sorted);
   void number_rows(RankId rank, std::span<const std::int32_t> assignments, std::span<std::int32_t> row_of);
   void number_rows_here();
   void fill_groups();
@@ -44,6 +47,7 @@ class RouteBuilder {
   const Deal& deal_;
   RankId me_;
   Dispatched& routes_;
+  Lifetime lifetime_;
   Buffer sent_;
   Buffer received_;
 };

@@ -1,0 +1,145 @@
+#include "evenkeel/layer/internal/step_schedule.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <numeric>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/layer/internal/phase_clock.h"
+
+namespace evenkeel::internal {
+
+namespace {
+
+// The smallest multiple of the number of blocks in which a unit is at most one token of a rank.
+std::int64_t units_of(const BudgetShape& shape, bool cuts) {
+  if (!cuts) return 1;
+  return (shape.max_tokens + kStepBlocks - 1) / kStepBlocks * kStepBlocks;
+}
+
+void require_experts(const TopK& top_k, int num_experts) {
+  for (std::size_t a = 0; a < top_k.experts.size(); ++a)
+    if (const std::int32_t expert = top_k.experts[a]; expert < -1 || expert >= num_experts)
+      throw InvalidArgument(
+          "top_k", fmt::format("expert id {} at token {}", expert, a / static_cast<std::size_t>(top_k.k)),
+          fmt::format("-1..{}", num_experts - 1));
+}
+
+}  // namespace
+
+StepSchedule::StepSchedule(Communicator& comm, Arena& arena, const LayerPlacement& placement,
+                           const BudgetShape& shape, const MemoryOptions& options, bool cuts)
+    : comm_(comm),
+      arena_(arena),
+      placement_(placement),
+      shape_(shape),
+      cuts_(cuts),
+      units_(units_of(shape, cuts)),
+      memory_(shape.chunk, options, units_),
+      rooms_(static_cast<std::size_t>(comm.size())),
+      counts_(comm.size(), placement.num_experts()) {
+  chunks_.reserve(kStepBlocks);
+}
+
+void StepSchedule::plan_forward(const TopK& top_k, Planner& planner, StepPlan& plan) {
+  require_experts(top_k, placement_.num_experts());
+  const auto timed = [&](const auto& work) {
+    const double before = seconds_of(CLOCK_THREAD_CPUTIME_ID);
+    work();
+    planning_seconds_ = seconds_of(CLOCK_THREAD_CPUTIME_ID) - before;
+  };
+  if (!cuts_) {
+    gather_counts(top_k);
+    timed([&] { planner.plan(counts_, placement_, plan); });
+    chunks_.assign(1, {0, 1, shape_.chunk.with_backward});
+    return;
+  }
+  gather_rooms(top_k, 0);
+  with_table(top_k, [&](const BlockTable& table) {
+    timed([&] {
+      table.sum(counts_);
+      planner.plan(counts_, placement_, plan);
+      memory_.choose_forward(table, rooms_, placement_, plan);
+    });
+  });
+  take_chunks(plan);
+}
+
+bool StepSchedule::fits_everywhere(std::int64_t bytes) {
+  std::int64_t misfits[] = {bytes <= arena_.largest_gap_bytes() ? 0 : 1};
+  comm_.all_reduce(misfits, Reduction::sum, stream_, "room for backward").wait();
+  return misfits[0] == 0;
+}
+
+void StepSchedule::plan_backward(const TopK& rest, StepPlan& plan) {
+  gather_rooms(rest, 0);
+  with_table(rest, [&](const BlockTable& table) {
+    table.sum(counts_);
+    memory_.choose_backward(table, rooms_, placement_, plan);
+  });
+  take_chunks(plan);
+}
+
+bool StepSchedule::plan_rest(const TopK& rest, std::int64_t borrowed, const StepPlan& plan) {
+  gather_rooms(rest, borrowed);
+  bool fits = false;
+  with_table(rest, [&](const BlockTable& table) {
+    table.sum(counts_);
+    fits = memory_.cut_backward(table, rooms_, placement_, plan);
+  });
+  if (fits) take_chunks(plan);
+  return fits;
+}
+
+void StepSchedule::take_chunks(const StepPlan& plan) {
+  chunks_.assign(memory_.chunks().begin(), memory_.chunks().end());
+  shares_.begin(plan);
+  const auto loads = plan.rank_loads();
+  covered_ = std::accumulate(loads.begin(), loads.end(), std::int64_t{0}) == counts_.total();
+}
+
+void StepSchedule::gather_rooms(const TopK& top_k, std::int64_t borrowed) {
+  RankRoom& mine = rooms_[comm_.rank().offset()];
+  mine.tokens = top_k.tokens;
+  mine.gap = arena_.largest_gap_bytes() + borrowed;
+  mine.least = arena_.claimed_step_bytes();
+  mine.held = shape_.recompute == Recompute::none ? std::numeric_limits<std::int64_t>::max()
+                                                  : arena_.spare_state_bytes();
+  comm_
+      .all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(rooms_)), stream_,
+                  "room")
+      .wait();
+}
+
+template <class Use>
+void StepSchedule::with_table(const TopK& top_k, const Use& use) {
+  const int experts = placement_.num_experts();
+  const Buffer numbers = arena_.allocate_for<std::int32_t>(
+      BlockTable::count(comm_.size(), experts, kStepBlocks), "table of blocks");
+  const BlockTable table(numbers.as<std::int32_t>(), comm_.size(), experts, kStepBlocks);
+  table.fill(comm_.rank(), top_k.experts, top_k.k, placement_);
+  comm_.all_gather(std::as_bytes(table.part(comm_.rank())), numbers.bytes(), stream_, "counts").wait();
+  use(table);
+}
+
+void StepSchedule::gather_counts(const TopK& top_k) {
+  counts_.resize(comm_.size(), placement_.num_experts());
+  const auto experts = static_cast<std::size_t>(placement_.num_experts());
+  const auto mine = counts_.rows().subspan(comm_.rank().offset() * experts, experts);
+  for (const std::int32_t expert : top_k.experts)
+    if (expert >= 0) ++mine[static_cast<std::size_t>(expert)];
+  comm_.all_gather(std::as_bytes(mine), std::as_writable_bytes(counts_.rows()), stream_, "counts").wait();
+  counts_.sum_loads();
+}
+
+const StepPlan& StepSchedule::next_chunk(const TopK& part, const StepPlan& step) {
+  if (chunks_.size() > 1)
+    gather_counts(part);
+  else if (covered_)
+    return step;  // whose counts are at hand
+  shares_.next(counts_, placement_, chunk_plan_);
+  return chunk_plan_;
+}
+
+}  // namespace evenkeel::internal

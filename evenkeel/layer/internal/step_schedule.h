@@ -1,0 +1,74 @@
+// What the ranks agree on before a step's tokens move: its plan, its chunks, and what of them is kept.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "evenkeel/balance/planner.h"
+#include "evenkeel/comm/communicator.h"
+#include "evenkeel/device/arena.h"
+#include "evenkeel/device/cpu/stream.h"
+#include "evenkeel/exchange/top_k.h"
+#include "evenkeel/memory/block_table.h"
+#include "evenkeel/memory/least_budget.h"
+#include "evenkeel/memory/shares.h"
+#include "evenkeel/memory/step_memory.h"
+#include "evenkeel/plan/counts.h"
+#include "evenkeel/plan/placement.h"
+#include "evenkeel/plan/step_plan.h"
+
+namespace evenkeel::internal {
+
+class StepSchedule {
+ public:
+  // Chunks are cut only where `cuts`; otherwise a step is one chunk. What is passed by reference must stay.
+  StepSchedule(Communicator& comm, Arena& arena, const LayerPlacement& placement, const BudgetShape& shape,
+               const MemoryOptions& options, bool cuts);
+
+  // Collective. Gathers counts, has the step planned and cuts it.
+  void plan_forward(const TopK& top_k, Planner& planner, StepPlan& plan);
+  // Collective. Whether on every rank so many bytes can be had at once.
+  bool fits_everywhere(std::int64_t bytes);
+  // Collective. Cuts what backward has to compute again, under the step's plan or, where it is better, under
+  // plain EP, which `plan` becomes.
+  void plan_backward(const TopK& rest, StepPlan& plan);
+  // The same under the step's plan, for which this rank holds so many bytes already. False if it does not
+  // fit.
+  bool plan_rest(const TopK& rest, std::int64_t borrowed, const StepPlan& plan);
+
+  std::span<const Chunk> chunks() const { return chunks_; }
+  std::int64_t units() const { return units_; }
+  // Of the planner and the choice of chunks, in the last plan_forward().
+  double planning_seconds() const { return planning_seconds_; }
+
+  // Collective. The plan of the next chunk and, in counts(), its counts; chunks in order, `part` this rank's
+  // tokens in it.
+  const StepPlan& next_chunk(const TopK& part, const StepPlan& step);
+  const Counts& counts() const { return counts_; }
+
+ private:
+  void gather_counts(const TopK& top_k);
+  void take_chunks(const StepPlan& plan);
+  void gather_rooms(const TopK& top_k, std::int64_t borrowed);
+  template <class Use>
+  void with_table(const TopK& top_k, const Use& use);
+
+  Communicator& comm_;
+  Arena& arena_;
+  const LayerPlacement& placement_;
+  BudgetShape shape_;
+  bool cuts_;
+  std::int64_t units_;
+  StepMemory memory_;
+  CpuStream stream_;
+  std::vector<RankRoom> rooms_;
+  std::vector<Chunk> chunks_;
+  bool covered_ = true;  // the step's plan is that of what is cut, no more
+  Counts counts_;
+  ChunkShares shares_;
+  StepPlan chunk_plan_;
+  double planning_seconds_ = 0;
+};
+
+}  // namespace evenkeel::internal

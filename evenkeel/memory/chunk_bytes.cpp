@@ -1,0 +1,96 @@
+#include "evenkeel/memory/chunk_bytes.h"
+
+#include <algorithm>
+
+namespace evenkeel {
+
+namespace {
+
+constexpr std::int64_t kIndex = 4;   // bytes of a row, slot or token number
+constexpr std::int64_t kNumber = 4;  // of a router weight or its gradient, f32
+
+// Whole cache lines, as an arena lends them.
+constexpr std::int64_t lines(std::int64_t bytes) {
+  return (bytes + kArenaLine - 1) / kArenaLine * kArenaLine;
+}
+
+// Dispatched, but for its rows.
+std::int64_t table_bytes(const ChunkShape& shape, const ChunkLoad& load) {
+  constexpr std::int64_t kPeer = 64;
+  constexpr std::int64_t kGroup = 24;
+  const std::int64_t choices = load.tokens * shape.top_k;
+  return lines(kPeer * shape.num_ranks) + 2 * lines(kIndex * choices) +
+         lines(kIndex * load.positions_elsewhere()) + lines(kIndex * load.assignments_kept) +
+         lines(kGroup * load.groups) + 2 * lines(kIndex * load.positions_here);
+}
+
+// What making the tables needs besides.
+std::int64_t routing_bytes(const ChunkShape& shape, const ChunkLoad& load) {
+  const std::int64_t messages = lines(kIndex * (load.positions_here + shape.num_ranks)) +
+                                lines(kIndex * (load.assignments + shape.num_ranks));
+  const std::int64_t cursors = lines(8 * shape.num_ranks);
+  const std::int64_t sorting = lines(kIndex * load.tokens) + 2 * lines(kIndex * load.assignments) +
+                               lines(kIndex * (shape.num_experts + 1)) + cursors;
+  return messages + std::max(sorting, cursors);
+}
+
+std::int64_t rows_here_bytes(const ChunkShape& shape, const ChunkLoad& load) {
+  return lines(load.rows_here * shape.row_bytes());
+}
+
+// From the tables being made to the rows being here.
+std::int64_t dispatch_bytes(const ChunkShape& shape, const ChunkLoad& load) {
+  return table_bytes(shape, load) +
+         std::max(routing_bytes(shape, load),
+                  rows_here_bytes(shape, load) + lines(load.rows_elsewhere * shape.row_bytes()));
+}
+
+}  // namespace
+
+// An assignment is here or elsewhere, so positions here and elsewhere together are the assignments of all; a
+// token whose row is here has at most k - 1 rows elsewhere.
+ChunkLoad largest_load(const ChunkShape& shape, std::int64_t tokens) {
+  ChunkLoad load;
+  load.tokens = tokens;
+  load.assignments = tokens * shape.top_k;
+  load.assignments_kept = load.assignments;
+  load.positions_here = shape.num_ranks * load.assignments;
+  load.rows_here = shape.num_ranks * tokens;
+  load.rows_elsewhere = std::min<std::int64_t>(shape.top_k - 1, shape.num_ranks - 1) * tokens;
+  load.groups = std::min<std::int64_t>(shape.num_experts, load.positions_here);
+  return load;
+}
+
+std::int64_t held_bytes(const ChunkShape& shape, const ChunkLoad& load) {
+  return table_bytes(shape, load) + rows_here_bytes(shape, load) +
+         lines(load.positions_here * shape.saved_bytes);
+}
+
+std::int64_t forward_bytes(const ChunkShape& shape, const ChunkLoad& load, bool kept) {
+  const std::int64_t results = (load.positions_here + load.positions_elsewhere()) * shape.row_bytes();
+  const std::int64_t compute = table_bytes(shape, load) + rows_here_bytes(shape, load) +
+                               (kept ? lines(load.positions_here * shape.saved_bytes) : 0) + lines(results) +
+                               lines(shape.forward_workspace_bytes);
+  return std::max(dispatch_bytes(shape, load), compute);
+}
+
+std::int64_t backward_bytes(const ChunkShape& shape, const ChunkLoad& load, bool kept) {
+  const std::int64_t here =
+      kept ? held_bytes(shape, load) : table_bytes(shape, load) + rows_here_bytes(shape, load);
+  const std::int64_t gradients = rows_here_bytes(shape, load) + lines(kNumber * load.positions_here);
+  const std::int64_t sending =
+      lines(kNumber * load.positions_elsewhere()) + lines(load.rows_elsewhere * shape.row_bytes());
+  const std::int64_t computed = lines(std::max(load.rows_here * shape.hidden * 4,
+                                               (load.rows_here + load.rows_elsewhere) * shape.row_bytes())) +
+                                lines(kNumber * (load.positions_here + load.positions_elsewhere()));
+  const std::int64_t workspace =
+      lines(kept ? shape.backward_workspace_bytes : shape.recompute_workspace_bytes);
+  const std::int64_t pass = here + gradients + std::max(sending, computed + workspace);
+  return kept ? pass : std::max(dispatch_bytes(shape, load), pass);
+}
+
+std::int64_t state_bytes(const ChunkShape& shape, std::int64_t max_tokens) {
+  return 2 * lines(max_tokens * shape.top_k * 4);
+}
+
+}  // namespace evenkeel

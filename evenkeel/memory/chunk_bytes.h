@@ -1,0 +1,61 @@
+// The bytes that a chunk takes of a rank's arena, to the byte: what exchange/ and layer/ allocate, added up.
+//
+// A chunk is dispatched, computed and combined on its own. Its buffers come and go in stack order, so that
+// what it needs is the largest sum that stands at one time, each buffer rounded up to whole cache lines.
+#pragma once
+
+#include <cstdint>
+
+namespace evenkeel {
+
+// An arena lends whole cache lines.
+inline constexpr std::int64_t kArenaLine = 64;
+
+// What the bytes depend on besides the routing.
+struct ChunkShape {
+  int num_ranks = 1;
+  int num_experts = 1;
+  int top_k = 1;
+  std::int64_t hidden = 0;                     // elements of a row
+  std::int64_t element_bytes = 4;              // of the layer's type
+  std::int64_t saved_bytes = 0;                // activations that backward wants, a position
+  std::int64_t weight_bytes = 0;               // a borrowed expert's, in its layout
+  std::int64_t gradient_bytes = 0;             // f32, of an expert that is another rank's
+  std::int64_t forward_workspace_bytes = 0;    // of the products
+  std::int64_t backward_workspace_bytes = 0;   // the same, activations saved
+  std::int64_t recompute_workspace_bytes = 0;  // the same, nothing saved
+  bool with_backward = true;
+
+  std::int64_t row_bytes() const { return hidden * element_bytes; }
+};
+
+// What a rank sends and receives in a chunk. Positions are assignments; "here" is computed on the rank,
+// "elsewhere" are its own tokens' on other ranks. Rows are tokens, once for each rank that they go to.
+struct ChunkLoad {
+  std::int64_t tokens = 0;
+  std::int64_t assignments = 0;       // of its tokens, those to an expert
+  std::int64_t assignments_kept = 0;  // of these, computed here
+  std::int64_t positions_here = 0;
+  std::int64_t rows_here = 0;
+  std::int64_t rows_elsewhere = 0;
+  std::int64_t groups = 0;  // experts that it computes
+
+  std::int64_t positions_elsewhere() const { return assignments - assignments_kept; }
+};
+
+// The largest load that any routing can put on a rank when each rank brings at most `tokens`.
+ChunkLoad largest_load(const ChunkShape& shape, std::int64_t tokens);
+
+// What stays until backward where the chunk is kept: its tables, rows and saved activations.
+std::int64_t held_bytes(const ChunkShape& shape, const ChunkLoad& load);
+// The peak of a forward pass, whatever is held of the chunk included.
+std::int64_t forward_bytes(const ChunkShape& shape, const ChunkLoad& load, bool kept);
+// The peak of a backward pass: of a kept chunk, what is held of it included; of another, with its second
+// dispatch and the pre-activations computed again.
+std::int64_t backward_bytes(const ChunkShape& shape, const ChunkLoad& load, bool kept);
+
+// What a step that waits for backward holds whether chunks are kept or not: its tokens' experts and router
+// weights.
+std::int64_t state_bytes(const ChunkShape& shape, std::int64_t max_tokens);
+
+}  // namespace evenkeel

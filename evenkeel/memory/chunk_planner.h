@@ -1,0 +1,44 @@
+// Where a step is cut into chunks, so that each fits every rank.
+//
+// Problem    Given what fits each rank, cut the step's tokens into the fewest chunks, the same for all ranks.
+// Method     From the left, each chunk as long as it fits: a part of what fits fits, so no cut later on
+// helps.
+//            A chunk is a run of blocks; a block that does not fit whole is cut into equal parts that fit
+//            under any routing.
+// Guarantee  Every chunk fits, whatever the routing, if one token a rank does. No cut into whole blocks that
+//            fit has fewer chunks.
+// Source     Fine-grained chunk distribution: MemFine (arXiv 2511.21431), Eq. 6 and 7; the choice is ours.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "evenkeel/memory/block_loads.h"
+#include "evenkeel/memory/chunk_bytes.h"
+
+namespace evenkeel {
+
+// Of each rank's tokens, a step's chunk is the part from `begin` / units to `end` / units.
+struct Chunk {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  bool kept = false;  // tables, rows and activations stay for backward
+
+  std::int64_t first_token(std::int64_t tokens, std::int64_t units) const { return tokens * begin / units; }
+  std::int64_t end_token(std::int64_t tokens, std::int64_t units) const { return tokens * end / units; }
+  friend bool operator==(const Chunk&, const Chunk&) = default;
+};
+
+// Bytes of a load, as compared with a rank's limit.
+using LoadBytes = std::int64_t (*)(const ChunkShape&, const ChunkLoad&);
+
+// Cuts blocks [begin, num_blocks) into chunks whose bytes are within `limits`, by rank; appends them.
+// `units` is a whole multiple of the number of blocks, and no less than the most tokens of a rank. False,
+// with nothing appended, if not even one token a rank fits.
+bool cut_into_chunks(const ChunkShape& shape, const BlockLoads& loads, LoadBytes bytes,
+                     std::span<const std::int64_t> limits, int begin, std::int64_t units,
+                     std::vector<Chunk>& chunks);
+
+}  // namespace evenkeel

@@ -1,0 +1,93 @@
+// How a step is carried out in the memory there is: spilled or not, in which chunks, and what of it is kept.
+//
+// Problem    Of the ways that fit every rank, take the one predicted to be fastest. Spilling evens out work
+//            and memory, and pays with borrowed weights; chunks need less at a time, and pay with smaller
+//            products and more messages; what is not kept is computed again in backward.
+// Method     For the planner's plan and for plain EP: chunks as long as they fit into a share of the room,
+// the
+//            first of them kept as far as the rest of the room goes, for some shares; the predicted times
+//            decide (step_cost.h). Where one kept chunk fits, nothing else is looked at.
+// Guarantee  Plain EP cut down to a token a rank always fits where each rank has its least room.
+//            Same arguments, same result, on every rank.
+// Cost       O(P B E), and for each way O(chunks P log B).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "evenkeel/balance/planner.h"
+#include "evenkeel/memory/block_loads.h"
+#include "evenkeel/memory/chunk_planner.h"
+#include "evenkeel/memory/step_cost.h"
+
+namespace evenkeel {
+
+// What of a step's forward pass is computed again in backward. `whole`: all of it, at once, as frameworks do;
+// `chunk`: all, chunk by chunk; `automatic`: what there is no room for.
+enum class Recompute { none, whole, chunk, automatic };
+
+// What a rank says of its memory before a step.
+struct RankRoom {
+  std::int64_t tokens = 0;
+  std::int64_t gap = 0;    // bytes that the step can have
+  std::int64_t least = 0;  // of these, what must be left to other steps when this one waits for backward
+  std::int64_t held = 0;   // the most that it may keep until then
+};
+
+struct MemoryOptions {
+  Recompute recompute = Recompute::automatic;
+  CostModel cost;
+};
+
+class StepMemory {
+ public:
+  // `units` as for cut_into_chunks().
+  StepMemory(const ChunkShape& shape, const MemoryOptions& options, std::int64_t units);
+
+  // Chooses for a forward pass: `plan` is the planner's, and becomes plain EP where that is better.
+  void choose_forward(const BlockTable& table, std::span<const RankRoom> rooms,
+                      const LayerPlacement& placement, StepPlan& plan);
+  // Chooses chunks for the backward pass of what was not kept, which the table is of; `plan`, the step's,
+  // becomes plain EP where that is better.
+  void choose_backward(const BlockTable& table, std::span<const RankRoom> rooms,
+                       const LayerPlacement& placement, StepPlan& plan);
+  // The same under one plan. False if it does not fit.
+  bool cut_backward(const BlockTable& table, std::span<const RankRoom> rooms, const LayerPlacement& placement,
+                    const StepPlan& plan);
+
+  std::span<const Chunk> chunks() const { return chunks_; }
+
+ private:
+  struct Way {
+    std::vector<Chunk> chunks;
+    double seconds = 0;
+  };
+  void borrow(const StepPlan& plan, const LayerPlacement& placement);
+  void load_blocks(const BlockTable& table, std::span<const RankRoom> rooms, const LayerPlacement& placement,
+                   const StepPlan& plan);
+  void consider_forward(std::span<const RankRoom> rooms);
+  bool keeps_all(std::span<const RankRoom> rooms) const;
+  void keep_what_fits(std::span<const RankRoom> rooms);
+  void consider_backward(std::span<const RankRoom> rooms);
+  void forget_best();
+  void take_if_faster();
+  void take_best();
+
+  ChunkShape shape_;
+  MemoryOptions options_;
+  std::int64_t units_;
+  std::unique_ptr<Planner> plain_;
+  Counts counts_;
+  StepPlan plain_plan_;
+  BlockLoads loads_;
+  std::vector<std::int64_t> tokens_, limits_, kept_;
+  std::vector<std::int64_t> forward_fixed_, backward_fixed_;  // by rank: borrowed weights and gradients
+  std::int64_t transfers_ = 0;                                // the most that a rank borrows
+  bool returns_gradients_ = false;                            // some rank works for another's expert
+  Way way_, best_;                                            // the one looked at, and the best so far
+  std::vector<Chunk> chunks_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,192 @@
+// Thousands of routings through layers that share one arena, with several states alive: the budget is kept
+// every time, outputs are those of an arena without one, to the bit, and gradients are to rounding.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <deque>
+#include <random>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/comm/thread/run_ranks.h"
+#include "tests/layer/rank_layer.h"
+
+namespace evenkeel::testing {
+namespace {
+
+constexpr int kRanks = 4;
+constexpr int kLayers = 2;
+constexpr int kStates = 2;  // of each layer
+constexpr int kExperts = 10;
+constexpr int kTopK = 3;
+constexpr std::int64_t kMaxTokens = 1200;
+
+// One step's routing: of each rank, its tokens' choices.
+struct Choices {
+  std::vector<std::int32_t> ids;
+  std::vector<float> weights;
+};
+using StepRouting = std::vector<Choices>;
+
+// What an adversary would send: all to one expert or one rank, repeated ids, empty and ragged ranks, hot
+// spots that move from token to token.
+StepRouting adversarial(std::mt19937& random) {
+  const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  const int kind = below(7);
+  const int hot = below(kExperts);
+  StepRouting routing(kRanks);
+  for (Choices& rank : routing) {
+    const int shape = below(4);
+    const std::int64_t tokens = shape == 0   ? 0
+                                : shape == 1 ? kMaxTokens
+                                             : below(static_cast<int>(kMaxTokens) + 1);
+    for (std::int64_t token = 0; token < tokens; ++token)
+      for (int i = 0; i < kTopK; ++i) {
+        std::int32_t id = below(kExperts);
+        if (kind == 0) id = hot;                                                       // repeated ids
+        if (kind == 1) id = (hot + i) % kExperts;                                      // the same experts
+        if (kind == 2) id = hot * kRanks / kExperts * 2 % kExperts + i % 2;            // about one rank
+        if (kind == 3) id = static_cast<std::int32_t>(token * kExperts / kMaxTokens);  // moves
+        if (kind == 4 && below(3) > 0) id = -1;
+        if (kind == 5 && below(20) > 0) id = hot;
+        rank.ids.push_back(id);
+        rank.weights.push_back(0.05f + static_cast<float>(below(100)) / 100);
+      }
+  }
+  return routing;
+}
+
+// What all ranks' layers computed in a run of steps, in order.
+struct Recorded {
+  std::vector<std::vector<Tensor>> outputs{kRanks};
+  std::vector<std::vector<Tensor>> grads{kRanks};
+  std::vector<std::vector<std::vector<float>>> grad_experts{kRanks};  // of each layer's natives, at the end
+  std::int64_t peak = 0;
+  std::size_t chunks = 0;  // of all steps
+};
+
+// Steps go to the layers in turn; backward takes the oldest or the newest state, or one is dropped.
+Recorded run_all(const std::vector<StepRouting>& steps, const MoeCase& problem, std::int64_t budget,
+                 Recompute recompute, unsigned seed) {
+  Recorded result;
+  std::vector<std::int64_t> peaks(kRanks);
+  run_ranks(kRanks, [&](Communicator& comm) {
+    const auto rank = static_cast<std::size_t>(comm.rank().value());
+    std::mt19937 random(seed);  // the same on every rank
+    Arena arena(Device::cpu(), budget);
+    MoeOptions options;
+    options.planner = {PlannerOptions::Kind::level, 1000, 4, 1000};
+    options.states_in_flight = kStates;
+    options.memory.recompute = recompute;
+    std::vector<std::unique_ptr<RankLayer>> layers;
+    for (int i = 0; i < kLayers; ++i)
+      layers.push_back(std::make_unique<RankLayer>(problem, comm, arena, options));
+    struct Waiting {
+      int layer;
+      std::size_t step;
+      ForwardState state;
+    };
+    std::deque<Waiting> waiting;
+    for (std::size_t step = 0; step < steps.size(); ++step) {
+      const int layer = static_cast<int>(step) % kLayers;
+      const auto of = [&](std::size_t at) {
+        const Choices& mine = steps[at][rank];
+        return TopK{static_cast<std::int64_t>(mine.ids.size()) / kTopK, kTopK, mine.ids, mine.weights};
+      };
+      waiting.push_back({layer, step, layers[static_cast<std::size_t>(layer)]->forward(of(step))});
+      if (rank == 0) result.chunks += waiting.back().state.chunks().size();
+      result.outputs[rank].push_back(layers[static_cast<std::size_t>(layer)]->output());
+      if (waiting.size() < kStates * kLayers) continue;
+      // One of each layer goes, so that both have room again.
+      for (int i = 0; i < kLayers; ++i) {
+        auto at = waiting.begin();
+        if (random() % 2 == 0) {
+          at = waiting.end();
+          do --at;
+          while (at->layer != i);
+        } else {
+          while (at->layer != i) ++at;
+        }
+        Waiting taken = std::move(*at);
+        waiting.erase(at);
+        if (random() % 5 == 0) continue;  // dropped
+        RankLayer& its = *layers[static_cast<std::size_t>(taken.layer)];
+        its.backward(std::move(taken.state), of(taken.step));
+        result.grads[rank].push_back(its.grad_hidden());
+      }
+    }
+    waiting.clear();
+    for (const auto& layer : layers)
+      for (const auto& grads : layer->grad_experts()) result.grad_experts[rank].push_back(grads);
+    peaks[rank] = arena.peak_bytes();
+  });
+  result.peak = std::ranges::max(peaks);
+  return result;
+}
+
+// The least budget of all layers together: what the last of them is refused for with one byte less.
+std::int64_t least_of_all(const MoeCase& problem, Recompute recompute) {
+  std::int64_t enough = 1;
+  for (int layer = 0; layer < kLayers; ++layer) try {
+      run_all({}, problem, enough, recompute, 0);
+    } catch (const BudgetTooSmall& error) {
+      enough = std::get<std::int64_t>(error.data()[1].value);
+    }
+  EXPECT_THROW(run_all({}, problem, enough - 1, recompute, 0), BudgetTooSmall);
+  return enough;
+}
+
+void expect_close(const std::vector<float>& a, const std::vector<float>& b) {
+  float largest = 0;
+  for (float value : b) largest = std::max(largest, std::abs(value));
+  for (std::size_t i = 0; i < b.size(); ++i) ASSERT_LE(std::abs(a[i] - b[i]), 2e-5f * largest) << i;
+}
+
+// EVENKEEL_STORM=50 lets it blow longer.
+unsigned seeds() {
+  const char* const given = std::getenv("EVENKEEL_STORM");
+  return given == nullptr ? 1 : static_cast<unsigned>(std::stoul(given));
+}
+
+std::vector<float> numbers(const Tensor& tensor) {
+  std::vector<float> all;
+  for (std::int64_t i = 0; i < tensor.size(); ++i) all.push_back(tensor[i]);
+  return all;
+}
+
+class Storm : public ::testing::TestWithParam<Recompute> {};
+
+TEST_P(Storm, StaysWithinEveryBudgetAndChangesNoNumber) {
+  const ExpertShape expert{8, 8, Activation::swiglu, false, DataType::f32};
+  const MoeCase problem({{kExperts, kTopK, expert}, std::vector<std::int64_t>(kRanks, kMaxTokens), 0.0, 0.0},
+                        1);
+  for (unsigned seed = 0; seed < seeds(); ++seed) {
+    std::mt19937 random(seed);
+    std::vector<StepRouting> steps;
+    for (int step = 0; step < 40; ++step) steps.push_back(adversarial(random));
+    const Recorded free = run_all(steps, problem, Arena::kNoBudget, Recompute::none, seed);
+    const std::int64_t least = least_of_all(problem, GetParam());
+    for (int budget = 0; budget < 4; ++budget) {
+      const std::int64_t bytes = least + least * budget * budget / 2;
+      const Recorded bounded = run_all(steps, problem, bytes, GetParam(), seed);
+      ASSERT_LE(bounded.peak, bytes);
+      if (budget == 0) {
+        ASSERT_GT(bounded.chunks, 2 * steps.size());
+      }
+      ASSERT_EQ(bounded.outputs, free.outputs) << "seed " << seed << ", budget " << bytes;
+      for (std::size_t rank = 0; rank < kRanks; ++rank) {
+        ASSERT_EQ(bounded.grads[rank].size(), free.grads[rank].size());
+        for (std::size_t i = 0; i < free.grads[rank].size(); ++i)
+          expect_close(numbers(bounded.grads[rank][i]), numbers(free.grads[rank][i]));
+        for (std::size_t i = 0; i < free.grad_experts[rank].size(); ++i)
+          expect_close(bounded.grad_experts[rank][i], free.grad_experts[rank][i]);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Policies, Storm, ::testing::Values(Recompute::automatic, Recompute::chunk));
+
+}  // namespace
+}  // namespace evenkeel::testing

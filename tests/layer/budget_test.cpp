@@ -1,0 +1,95 @@
+// A budget is kept whatever the routing, and changes no number: outputs to the bit, gradients to rounding.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "evenkeel/base/error.h"
+#include "tests/layer/error_bound.h"
+#include "tests/layer/moe_case.h"
+
+namespace evenkeel::testing {
+namespace {
+
+constexpr std::int64_t kGenerous = std::int64_t{1} << 30;
+
+MoeCase small_case(std::uint64_t seed, DataType type,
+                   std::vector<std::int64_t> tokens = {2500, 900, 0, 1600}) {
+  const ExpertShape expert{16, 8, Activation::swiglu, false, type};
+  return MoeCase({{16, 3, expert}, std::move(tokens), 2.0, 0.1}, seed);
+}
+
+RunOptions options_of(std::int64_t budget, bool backward, Recompute recompute = Recompute::automatic) {
+  RunOptions options;
+  options.planner = {PlannerOptions::Kind::level, 1000, 8, 1000};
+  options.backward = backward;
+  options.budget = budget;
+  options.memory.recompute = recompute;
+  return options;
+}
+
+void expect_same_gradients(const MoeCase& problem, const MoeResult& a, const MoeResult& b) {
+  const DenseResult bound = error_bound(problem, true);
+  for (std::int64_t i = 0; i < a.grad_hidden.size(); ++i)
+    ASSERT_LE(std::abs(static_cast<double>(a.grad_hidden[i]) - static_cast<double>(b.grad_hidden[i])),
+              2 * bound.grad_hidden[static_cast<std::size_t>(i)]);
+  for (std::size_t i = 0; i < a.grad_router_weights.size(); ++i)
+    ASSERT_LE(std::abs(static_cast<double>(a.grad_router_weights[i]) -
+                       static_cast<double>(b.grad_router_weights[i])),
+              2 * bound.grad_router_weights[i]);
+  for (std::size_t e = 0; e < a.gate_up.size(); ++e)
+    for (std::size_t i = 0; i < a.gate_up[e].size(); ++i)
+      ASSERT_LE(std::abs(static_cast<double>(a.gate_up[e][i]) - static_cast<double>(b.gate_up[e][i])),
+                2 * bound.grad_experts[e].gate_up[i])
+          << "expert " << e;
+}
+
+TEST(Budget, AtTheLeastRunsInManyChunksToTheSameBits) {
+  for (DataType type : {DataType::f32, DataType::bf16}) {
+    const MoeCase problem = small_case(1, type);
+    const MoeResult whole = run(problem, options_of(Arena::kNoBudget, true));
+    const std::int64_t least = run(problem, options_of(kGenerous, true)).least_budget;
+    ASSERT_GT(least, 0);
+    const MoeResult tight = run(problem, options_of(least, true));
+    EXPECT_GT(tight.chunks, 1u);
+    for (std::int64_t peak : tight.peak_bytes) EXPECT_LE(peak, least);
+    EXPECT_EQ(tight.output, whole.output);
+    expect_same_gradients(problem, tight, whole);
+  }
+}
+
+TEST(Budget, OneByteBelowTheLeastIsRefusedAtConstructionWithTheLeast) {
+  const MoeCase problem = small_case(1, DataType::f32);
+  const std::int64_t least = run(problem, options_of(kGenerous, true)).least_budget;
+  try {
+    run(problem, options_of(least - 1, true));
+    FAIL() << "was accepted";
+  } catch (const BudgetTooSmall& error) {
+    EXPECT_EQ(std::get<std::int64_t>(error.data()[0].value), least - 1);
+    EXPECT_EQ(std::get<std::int64_t>(error.data()[1].value), least);
+  }
+}
+
+TEST(Budget, OfEverySizeIsKeptUnderEveryPolicy) {
+  const MoeCase problem = small_case(2, DataType::f32, {1300, 700, 0, 900});
+  const MoeResult whole = run(problem, options_of(Arena::kNoBudget, true));
+  for (Recompute recompute : {Recompute::automatic, Recompute::chunk, Recompute::whole, Recompute::none}) {
+    const std::int64_t least = run(problem, options_of(kGenerous, true, recompute)).least_budget;
+    for (int step = 0; step < 12; ++step) {
+      const std::int64_t budget = least + least * step * step / 40;
+      const MoeResult bounded = run(problem, options_of(budget, true, recompute));
+      for (std::int64_t peak : bounded.peak_bytes) EXPECT_LE(peak, budget);
+      EXPECT_EQ(bounded.output, whole.output);
+      expect_same_gradients(problem, bounded, whole);
+    }
+  }
+}
+
+TEST(Budget, ThatIsAmpleMeansOneChunkOfWhichAllIsKept) {
+  const MoeCase problem = small_case(3, DataType::f32);
+  const MoeResult ample = run(problem, options_of(kGenerous, true));
+  EXPECT_EQ(ample.chunks, 1u);
+}
+
+}  // namespace
+}  // namespace evenkeel::testing
