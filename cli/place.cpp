@@ -125,7 +125,7 @@ PlaceOptions place_options(const CLI::App& app, const Options& options, int num_
   return how;
 }
 
-PlacementFile file_of(const Options& options, const PlaceOptions& how, const PlaceResult& result) {
+PlacementFile file_of(const Options& options, const PlaceResult& result) {
   const bool two_stage = result.objective.contains("traffic");
   const std::string main = two_stage ? "traffic" : result.objective.begin()->first;
   PlacementFile file{
@@ -133,7 +133,7 @@ PlacementFile file_of(const Options& options, const PlaceOptions& how, const Pla
   file.provenance = {{"program", "evenkeel " EVENKEEL_VERSION},
                      {"input", options.input},
                      {"objective", main},
-                     {"solver", how.solver == PlaceOptions::Solver::exact ? "exact" : "fast"},
+                     {"solver", result.solver == PlaceOptions::Solver::exact ? "exact" : "fast"},
                      {"max_over_mean", fmt::format("{:.6f}", result.after.max_over_mean_mean)}};
   if (!options.topology.empty()) file.provenance["topology"] = options.topology;
   return file;
@@ -167,7 +167,7 @@ void run(const CLI::App& app, const Options& options) {
   wipe_line();
   if (interrupted) result.notes.emplace_back("interrupted: this is the best so far");
   if (is_given(app, "--output"))
-    write_placement_as(format_of(options), file_of(options, how, result), format, options.output);
+    write_placement_as(format_of(options), file_of(options, result), format, options.output);
   const PlaceReport report{.options = how,
                            .result = result,
                            .topology = topology,

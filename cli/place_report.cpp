@@ -13,8 +13,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-const char* solver_name(const PlaceOptions& options) {
-  return options.solver == PlaceOptions::Solver::exact ? "exact" : "fast";
+const char* solver_name(const PlaceResult& result) {
+  return result.solver == PlaceOptions::Solver::exact ? "exact" : "fast";
 }
 
 Json json_of(const PlacementQuality& quality) {
@@ -104,7 +104,7 @@ void print_json(const PlaceReport& report) {
   const PlaceResult& result = report.result;
   Json after = json_of(result.after);
   after["notes"] = result.notes;
-  const Json json = {{"solver", solver_name(report.options)},   {"num_layers", report.num_layers},
+  const Json json = {{"solver", solver_name(result)},           {"num_layers", report.num_layers},
                      {"num_experts", report.num_experts},       {"num_ranks", report.topology.num_ranks()},
                      {"objective", result.objective},           {"bound", result.bound},
                      {"proven_optimal", result.proven_optimal}, {"solve_ms", result.solve_ms},
@@ -121,9 +121,8 @@ void print_table(const PlaceReport& report) {
                100 * std::abs(1 - result.after.crossing / result.before.crossing),
                result.after.crossing <= result.before.crossing ? "less" : "more");
   const char* end = result.proven_optimal ? ", proven optimal" : "";
-  fmt::print("\n{}; solver {}, {:.1f} ms{}\n{}\n", shape_of(report), solver_name(report.options),
-             result.solve_ms, end,
-             report.output.empty() ? "" : fmt::format("written to {}\n", report.output));
+  fmt::print("\n{}; solver {}, {:.1f} ms{}\n{}\n", shape_of(report), solver_name(result), result.solve_ms,
+             end, report.output.empty() ? "" : fmt::format("written to {}\n", report.output));
   print_quality(report);
   print_objectives(report);
   const bool layers = report.options.traffic == TrafficModel::layer_to_layer;

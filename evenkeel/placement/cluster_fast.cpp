@@ -85,22 +85,34 @@ std::vector<Clusters> even_sizes(const PlacementProblem& problem, const SizeRule
   return split_layers(tasks, deadline).clusters;
 }
 
-// Sizes chosen together, so that Eq. 13 holds. Returns a bound of the problem with Eq. 13.
-Wide even_totals(const PlacementProblem& problem, const SizeRule& rule,
-                 const std::vector<PartitionTask>& tasks, const internal::Deadline& deadline,
-                 Layers& layers) {
+// What layers with Eq. 13 come to.
+struct Totals {
+  Wide bound = 0;
+  bool bound_has_totals = false;
+  bool sizes_chosen_together = false;
+};
+
+// Clusters renumbered, or sizes chosen together, so that Eq. 13 holds.
+Totals even_totals(const PlacementProblem& problem, const SizeRule& rule,
+                   const std::vector<PartitionTask>& tasks, const internal::Deadline& deadline,
+                   Layers& layers) {
+  if (renumber_to_totals(tasks, rule.total, layers.clusters)) return {.bound = layers.bound()};
   const bool found = resize_to_totals(tasks, rule.total, layers.clusters);
-  if (found && deviation_of(tasks, layers.clusters) == layers.bound()) return layers.bound();
+  Totals totals{.bound = layers.bound(), .sizes_chosen_together = true};
+  if (found && deviation_of(tasks, layers.clusters) == layers.bound()) return totals;
   std::vector<Clusters> even = even_sizes(problem, rule, deadline);
   if (!found || deviation_of(tasks, even) < deviation_of(tasks, layers.clusters)) layers.clusters = even;
   const Wide known = deviation_of(tasks, layers.clusters);
   const bool is_small = problem.profile.num_experts() <= internal::PartitionSearch::kMostExperts &&
                         tasks.front().num_clusters() <= internal::SizeProgram::kMostClusters &&
                         rule.ranks_alike();
-  if (known == layers.bound() || !is_small || deadline.passed()) return layers.bound();
+  if (known == layers.bound() || !is_small || deadline.passed()) return totals;
   internal::SizeProgram program(tasks, rule.total, layers.bounds, kSearchSteps / 64);
   program.improve(known, layers.clusters);
-  return program.finished() ? deviation_of(tasks, layers.clusters) : layers.bound();
+  if (!program.finished()) return totals;
+  totals.bound = deviation_of(tasks, layers.clusters);
+  totals.bound_has_totals = true;
+  return totals;
 }
 
 Clustering clustering_of(const std::vector<PartitionTask>& tasks, std::vector<Clusters> layers, Wide bound) {
@@ -119,9 +131,11 @@ Clustering cluster_fast(const PlacementProblem& problem, const SolveLimits& limi
   const SizeRule rule = internal::size_rule(problem);
   const std::vector<PartitionTask> tasks = tasks_of(problem, rule.least, rule.most);
   Layers layers = split_layers(tasks, deadline);
-  Wide bound = layers.bound();
-  if (problem.sizes == ClusterSizes::free) bound = even_totals(problem, rule, tasks, deadline, layers);
-  Clustering clustering = clustering_of(tasks, std::move(layers.clusters), bound);
+  Totals totals{.bound = layers.bound()};
+  if (problem.sizes == ClusterSizes::free) totals = even_totals(problem, rule, tasks, deadline, layers);
+  Clustering clustering = clustering_of(tasks, std::move(layers.clusters), totals.bound);
+  clustering.sizes_chosen_together = totals.sizes_chosen_together;
+  clustering.bound_has_totals = totals.bound_has_totals;
   deadline.report(clustering.objective, clustering.bound);
   return clustering;
 }

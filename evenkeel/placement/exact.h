@@ -20,16 +20,21 @@ namespace evenkeel {
 bool has_exact_solver();
 
 // `start` is an answer to begin from, such as the fast solver's, or empty. One that breaks the sizes or rooms
-// asked for is not used; one of another shape than the profile is an InvalidArgument. All throw Infeasible
-// where rooms and Eq. 13 leave no answer, or none was found in time.
+// asked for is not used; one of another shape than the profile is an InvalidArgument. Its bound is taken as
+// proven, and what comes back has no lower one. All throw Infeasible where rooms and Eq. 13 leave no answer,
+// or none was found in time.
+//
+// A program of more than 300,000 variables is not tried: the start comes back, and `program_tried` says so;
+// without a start, Unsupported. E P^2 variables a layer for the joint one, P^3 for ranks of unlike links, E P
+// for free sizes that are chosen together.
 
 // With free sizes the layers are solved one by one, and together only if the sizes that come out cannot give
-// every rank the same total (Eq. 13); `sizes_chosen_together` says so.
+// every rank the same total (Eq. 13); `sizes_chosen_together` says so. Cluster c of every layer then goes to
+// rank c.
 Clustering cluster_exact(const PlacementProblem& problem, const Clustering& start, const SolveLimits& limits);
 RankAssignment assign_ranks_exact(const PlacementProblem& problem, const Clustering& clustering,
                                   const RankAssignment& start, const SolveLimits& limits);
-// For few experts and ranks: E P^2 variables a layer. Above 300,000 in all the start comes back, with the
-// bound that compute and latency alone give.
+// For few experts and ranks.
 JointSolution place_jointly_exact(const PlacementProblem& problem, const JointSolution& start,
                                   const SolveLimits& limits);
 

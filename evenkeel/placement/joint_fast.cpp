@@ -110,7 +110,7 @@ class LayerSearch {
 JointSolution place_jointly_fast(const PlacementProblem& problem, const SolveLimits& limits) {
   internal::require_traffic(problem);
   const internal::Deadline deadline(limits);
-  const double bound = joint_bound_ms(problem, internal::size_rule(problem));
+  const double bound = internal::joint_bound(problem).total_ms;
   Homes start = two_stage_homes(problem, deadline);
   JointCost cost(problem, start);
   const double start_ms = cost.ms();

@@ -29,6 +29,7 @@ struct Solved {
   std::map<std::string, double> bound = {};
   std::map<std::string, std::string> bound_of = {};
   bool proven_optimal = false;
+  PlaceOptions::Solver solver = PlaceOptions::Solver::fast;
   std::vector<std::string> notes = {};
 };
 
@@ -69,9 +70,7 @@ class Solve {
 
     Solved solved{.placement = placement_of(clusters, ranks, problem_.topology.num_ranks())};
     add(solved, "balance", balance_objective(problem_, solved.placement), clusters.bound,
-        problem_.sizes == ClusterSizes::equal
-            ? "all placements with as many experts on each rank, rounded up or down"
-            : "all placements with an expert or more on each rank in each layer");
+        balance_bound_of(clusters));
     add(solved, "traffic", pair_objective(problem_, solved.placement), ranks.bound,
         "all ways to give these clusters of experts ranks");
     solved.proven_optimal = clusters.proven_optimal && ranks.proven_optimal;
@@ -79,7 +78,25 @@ class Solve {
       solved.notes.emplace_back(
           "the best sizes of each layer alone would leave ranks unequal totals (Eq. 13): sizes of all "
           "layers were chosen together");
+    solved.solver = options_.solver;
+    if (!clusters.program_tried)
+      solved.notes.emplace_back(
+          "solver exact took each layer by itself: the program of all layers has too many variables, so that "
+          "sizes with equal totals (Eq. 13) are the fast solver's");
+    if (!ranks.program_tried)
+      solved.notes.emplace_back(
+          "solver exact: the program of ranks has too many variables and was not tried; ranks are the fast "
+          "solver's");
     return solved;
+  }
+
+  std::string balance_bound_of(const Clustering& clusters) const {
+    if (problem_.sizes == ClusterSizes::equal)
+      return "all placements with as many experts on each rank, rounded up or down";
+    const std::string each = "all placements with an expert or more on each rank in each layer";
+    if (clusters.bound_has_totals || clusters.proven_optimal)
+      return each + ", and as many on each rank over all layers (Eq. 13)";
+    return each + ", whether or not each rank has as many over all layers (Eq. 13)";
   }
 
   Solved jointly() const {
@@ -89,6 +106,12 @@ class Solve {
     add(solved, "joint_ms", joint_objective_ms(problem_, solved.placement), joint.bound_ms,
         "all placements with these sizes");
     solved.proven_optimal = joint.proven_optimal;
+    if (joint.program_tried)
+      solved.solver = options_.solver;
+    else
+      solved.notes.emplace_back(
+          "solver exact: the joint program has too many variables and was not tried; homes and bound are the "
+          "fast solver's");
     return solved;
   }
 
@@ -248,6 +271,7 @@ PlaceResult place(const RoutingProfile& profile, const Topology& topology, const
           .bound = std::move(solved.bound),
           .bound_of = std::move(solved.bound_of),
           .proven_optimal = solved.proven_optimal,
+          .solver = solved.solver,
           .solve_ms = solve_ms,
           .before = std::move(before),
           .after = std::move(after),

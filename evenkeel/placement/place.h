@@ -6,8 +6,21 @@
 // Without copies, two_stage first splits the experts of each layer into clusters of nearly equal load and
 // then gives every cluster a rank, so that little is sent over slow links; joint weighs both in milliseconds.
 // With redundant experts, balance alone decides who gets copies and which rank holds what; ranks are then
-// renamed in each layer to send less. `from` starts at a placement and moves few experts. Ranks of unlike
-// speed count in joint alone.
+// renamed in each layer to send less, each keeping its number of slots. `from` starts at a placement and
+// moves few experts for balance alone.
+//
+// What steers which of them, beside limits and, in the figures before and after, traffic and sources:
+//
+//   two_stage               solver, sizes, traffic, pairs, sources, rooms
+//   joint                   solver, sizes, traffic, sources, rooms, cost, speeds of ranks
+//   redundant or grouped    traffic, pairs, sources (names of ranks alone); rooms that do not hold the slots
+//   are
+//                           refused
+//   from                    redundant_experts (free slots to fill), num_groups (experts stay on their nodes),
+//                           rooms
+//
+// Solver exact, free sizes and joint are refused beside copies, groups and from; what else is not named in a
+// line has no effect there.
 #pragma once
 
 #include <map>
@@ -35,7 +48,8 @@ struct PlaceOptions {
   // Incremental: the best placement that gives at most max_moves experts (over all layers) another home.
   std::optional<Placement> from = {};
   int max_moves = 0;
-  SolveLimits limits = {};    // of all stages together
+  // The time is that of the whole call. Placing copies takes milliseconds and does not look at it.
+  SolveLimits limits = {};
   SourceCounts sources = {};  // dispatch_combine; empty: tokens spread evenly, and the result says so
 };
 
@@ -45,6 +59,9 @@ struct PlaceResult {
   std::map<std::string, double> bound;          // the same names
   std::map<std::string, std::string> bound_of;  // of what problem each bound is, in words
   bool proven_optimal = false;
+  // Whose answer and bounds these are: fast also where exact was asked for and could not be tried (notes say
+  // why).
+  PlaceOptions::Solver solver = PlaceOptions::Solver::fast;
   double solve_ms = 0;
   PlacementQuality before;  // contiguous homes, or `from`
   PlacementQuality after;

@@ -74,6 +74,11 @@ struct Clustering {
   // Free sizes where the best of each layer alone would leave ranks unequal totals (Eq. 13): all layers were
   // solved as one.
   bool sizes_chosen_together = false;
+  // Free sizes: the bound is of all layers together, with Eq. 13; else of each layer by itself, below which
+  // all together do not go either.
+  bool bound_has_totals = false;
+  // Exact: false where all layers together have too many variables.
+  bool program_tried = true;
 };
 
 // The rank of each cluster, for one given Clustering.
@@ -82,6 +87,7 @@ struct RankAssignment {
   double objective = 0;                   // Eq. 8 (PairObjective), traffic / bandwidth
   double bound = 0;                       // nobody goes below with these clusters
   bool proven_optimal = false;
+  bool program_tried = true;  // exact: false where it has too many variables
 };
 
 // Homes chosen without the two stages, by predicted milliseconds.
@@ -90,6 +96,7 @@ struct JointSolution {
   double objective_ms = 0;
   double bound_ms = 0;
   bool proven_optimal = false;
+  bool program_tried = true;  // exact: false where it has too many variables
 };
 
 // How long and how far a solver may go, and whom it tells.
@@ -97,7 +104,8 @@ struct SolveLimits {
   double time_limit_s = 60;
   double relative_gap = 0;    // stop when (objective - bound) / objective is at most this
   std::stop_token stop = {};  // asked to stop: return the best so far
-  std::function<void(double objective, double bound, double seconds)> progress = {};  // may be called often
+  // May be called often. Objective and bound are of the stage that is being solved.
+  std::function<void(double objective, double bound, double seconds)> progress = {};
 };
 
 // The homes that a solution says.

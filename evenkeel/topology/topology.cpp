@@ -104,13 +104,6 @@ Topology Topology::uniform(int num_nodes, int ranks_per_node, Link within, Link 
   return Topology(std::move(description));
 }
 
-std::vector<RankId> Topology::ranks_of(NodeId node) const {
-  std::vector<RankId> ranks;
-  for (RankId rank : indices<RankId>(num_ranks()))
-    if (node_of(rank) == node) ranks.push_back(rank);
-  return ranks;
-}
-
 Link Topology::link(RankId from, RankId to) const {
   if (!description_.links.empty())
     return description_.links[from.offset() * static_cast<std::size_t>(num_ranks()) + to.offset()];

@@ -51,7 +51,6 @@ class Topology {
   int num_ranks() const { return static_cast<int>(description_.node_of_rank.size()); }
   int num_nodes() const { return num_nodes_; }
   NodeId node_of(RankId rank) const { return NodeId(description_.node_of_rank[rank.offset()]); }
-  std::vector<RankId> ranks_of(NodeId node) const;
   bool same_node(RankId a, RankId b) const { return node_of(a) == node_of(b); }
 
   // From one rank to another one.

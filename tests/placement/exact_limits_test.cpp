@@ -6,8 +6,9 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/placement/exact.h"
+#include "evenkeel/placement/fast.h"
 #include "evenkeel/placement/quality.h"
-#include "tests/placement/exact_oracle.h"
+#include "tests/placement/exact_cases.h"
 
 namespace evenkeel {
 namespace {
@@ -108,6 +109,92 @@ TEST_F(ExactLimits, AStopThatWasAskedForBeforeReturnsTheStart) {
   EXPECT_LE(found.bound, found.objective);
 }
 
+std::stop_token stopped() {
+  std::stop_source stop;
+  stop.request_stop();
+  return stop.get_token();
+}
+
+// The answer itself is not looked for: what is proven is what was given.
+TEST_F(ExactLimits, WhatTheStartHasProvenStaysProven) {
+  const RoutingProfile profile = large_profile(3, 10);
+  const Topology topology = Topology::uniform(2, 2, {.gigabytes_per_s = 4}, {.gigabytes_per_s = 1});
+  for (ClusterSizes sizes : {ClusterSizes::equal, ClusterSizes::free}) {
+    const PlacementProblem problem{
+        .profile = profile, .topology = topology, .sizes = sizes, .sources = no_sources};
+    const Clustering clusters = cluster_fast(problem);
+    ASSERT_TRUE(clusters.proven_optimal);
+    const Clustering same = cluster_exact(problem, clusters, {.stop = stopped()});
+    EXPECT_EQ(same.objective, clusters.objective);
+    EXPECT_TRUE(same.proven_optimal);
+    EXPECT_EQ(same.sizes_chosen_together, clusters.sizes_chosen_together);
+  }
+  const PlacementProblem problem{.profile = profile, .topology = topology, .sources = no_sources};
+  const Clustering clusters = cluster_fast(problem);
+  const RankAssignment ranks = assign_ranks_fast(problem, clusters);
+  ASSERT_TRUE(ranks.proven_optimal);
+  EXPECT_TRUE(assign_ranks_exact(problem, clusters, ranks, {.stop = stopped()}).proven_optimal);
+}
+
+TEST_F(ExactLimits, BoundsAreNeverBelowTheFastSolvers) {
+  const Clustering clusters = cluster_fast(problem_);
+  EXPECT_GE(cluster_exact(problem_, clusters, {.stop = stopped()}).bound, clusters.bound);
+  const RankAssignment ranks = assign_ranks_fast(problem_, clusters);
+  EXPECT_GE(assign_ranks_exact(problem_, clusters, ranks, {.stop = stopped()}).bound, ranks.bound);
+  // Found without a start too.
+  EXPECT_GE(assign_ranks_exact(problem_, clusters, {}, {.stop = stopped()}).bound, ranks.bound * (1 - 1e-9));
+  const JointSolution homes = place_jointly_fast(problem_);
+  EXPECT_GE(place_jointly_exact(problem_, homes, {.stop = stopped()}).bound_ms, homes.bound_ms);
+  EXPECT_GE(place_jointly_exact(problem_, {}, {.stop = stopped()}).bound_ms, homes.bound_ms * (1 - 1e-9));
+}
+
+TEST_F(ExactLimits, NothingIsProvenForBeingSmall) {
+  const PlacementProblem small{.profile = profile_,
+                               .topology = topology_,
+                               .sources = no_sources,
+                               .cost = {.assignment_us = 1e-12, .assignment_bytes = 1e-12}};
+  const JointSolution found =
+      place_jointly_exact(small, {.rank_of_expert = start_.cluster_of}, {.stop = stopped()});
+  EXPECT_LT(found.objective_ms, 1e-6);
+  EXPECT_LT(found.bound_ms, found.objective_ms * 0.99);
+  EXPECT_FALSE(found.proven_optimal);
+}
+
+TEST_F(ExactLimits, AProgramOfTooManyVariablesIsNotTriedAndTheAnswerSaysSo) {
+  const RoutingProfile profile = large_profile(3, 80);
+  const Topology topology = Topology::uniform(2, 40, {.gigabytes_per_s = 4}, {.gigabytes_per_s = 1});
+  const PlacementProblem problem{.profile = profile, .topology = topology, .sources = no_sources};
+  const Clustering clusters = contiguous(3, 80, 80);
+  const JointSolution homes =
+      place_jointly_exact(problem, {.rank_of_expert = clusters.cluster_of}, {.stop = stopped()});
+  EXPECT_FALSE(homes.program_tried);
+  EXPECT_EQ(homes.rank_of_expert, clusters.cluster_of);
+  EXPECT_TRUE(place_jointly_exact(problem_, {.rank_of_expert = start_.cluster_of}, {.stop = stopped()})
+                  .program_tried);
+  const RankAssignment ranks = assign_ranks_exact(problem, clusters, {}, {.stop = stopped()});
+  EXPECT_FALSE(ranks.program_tried);
+}
+
+// Clusters of a layer may have any names: which rank they are on is not said yet.
+Clustering with_names_turned(Clustering clustering, int ranks) {
+  for (std::size_t layer = 0; layer < clustering.cluster_of.size(); ++layer)
+    for (int& cluster : clustering.cluster_of[layer])
+      cluster = (cluster + 3 * static_cast<int>(layer)) % ranks;
+  return clustering;
+}
+
+TEST_F(ExactLimits, FreeSizesBeginAtTheClustersGivenWhateverTheirNames) {
+  const PlacementProblem free{
+      .profile = profile_, .topology = topology_, .sizes = ClusterSizes::free, .sources = no_sources};
+  const Clustering clusters = cluster_fast(free);
+  ASSERT_LT(clusters.objective, balance_objective(free, placement_of(start_, identity(3, 8), 8)));
+  for (const SolveLimits& limits : {SolveLimits{.stop = stopped()}, SolveLimits{.time_limit_s = 0.5}}) {
+    const Clustering found = cluster_exact(free, with_names_turned(clusters, 8), limits);
+    EXPECT_LE(found.objective, clusters.objective);
+    EXPECT_EQ(found.sizes_chosen_together, clusters.sizes_chosen_together);
+  }
+}
+
 TEST_F(ExactLimits, AStopEndsARunningSolve) {
   std::stop_source stop;
   RankAssignment found;
@@ -142,12 +229,12 @@ TEST_F(ExactLimits, ProgressNeverPassesTheAnswer) {
 TEST_F(ExactLimits, AGapEndsTheSolveWithinIt) {
   std::mt19937_64 random(11);
   for (int i = 0; i < 20; ++i) {
-    const SmallProblem small(random, {});
+    const SmallProblem small = random_case(random);
     const PlacementProblem problem = small.problem();
     try {
       const Clustering found = cluster_exact(problem, {}, {.relative_gap = 0.025});
       const RankAssignment ranks = assign_ranks_exact(problem, found, {}, {.relative_gap = 0.025});
-      EXPECT_LE(ranks.objective - ranks.bound, 0.0251 * ranks.objective + 1e-9) << small.text();
+      EXPECT_LE(ranks.objective - ranks.bound, 0.0251 * ranks.objective + 1e-9) << text_of(small);
     } catch (const Infeasible&) {
     }
   }

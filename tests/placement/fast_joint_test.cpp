@@ -5,7 +5,7 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/placement/fast.h"
-#include "tests/placement/fast_oracle.h"
+#include "tests/placement/oracle.h"
 
 namespace evenkeel {
 namespace {

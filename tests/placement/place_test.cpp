@@ -356,6 +356,43 @@ TEST(Place, ExactIsNoWorseThanFastAndItsBoundHolds) {
   EXPECT_TRUE(exact.proven_optimal);
 }
 
+TEST(Place, SaysOfWhichProblemTheBoundOfFreeSizesIs) {
+  // In each of three layers one expert weighs as much as all others: alone on a rank it is best, and then the
+  // totals of two ranks are not the same.
+  const auto bound_of = [](int experts) {
+    std::vector<std::int64_t> loads;
+    for (int i = 0; i < 3 * experts; ++i) loads.push_back(i % experts == 0 ? 10 * (experts - 1) : 10);
+    const auto square = static_cast<std::size_t>(experts) * static_cast<std::size_t>(experts);
+    const RoutingProfile profile(3, experts, loads, std::vector<std::int64_t>(2 * square, 1));
+    const PlaceResult placed = place(profile, Topology::uniform(1, 2), {.sizes = ClusterSizes::free});
+    EXPECT_EQ(placed.notes.size(), 1u);
+    EXPECT_NE(placed.notes[0].find("sizes of all layers were chosen together"), std::string::npos);
+    return placed.bound_of.at("balance");
+  };
+  const std::string each = "all placements with an expert or more on each rank in each layer, ";
+  EXPECT_EQ(bound_of(4), each + "and as many on each rank over all layers (Eq. 13)");
+  EXPECT_EQ(bound_of(18), each + "whether or not each rank has as many over all layers (Eq. 13)");
+}
+
+TEST(Place, ExactSaysWhereTheAnswerIsTheFastSolvers) {
+  if (!has_exact_solver()) GTEST_SKIP() << "built without the integer-program solver";
+  const RoutingProfile profile = random_profile(3, 4, 64);
+  const Topology topology = Topology::uniform(2, 20, {100, 1}, {10, 3});
+  const PlaceOptions options{.objective = Objective::joint, .limits = {.time_limit_s = 5}};
+  PlaceOptions exactly = options;
+  exactly.solver = Solver::exact;
+  const PlaceResult fast = place(profile, topology, options);
+  const PlaceResult placed = place(profile, topology, exactly);
+  EXPECT_EQ(placed.solver, Solver::fast);
+  ASSERT_EQ(placed.notes.size(), 1u);
+  EXPECT_NE(placed.notes[0].find("homes and bound are the fast solver's"), std::string::npos);
+  EXPECT_EQ(placed.objective, fast.objective);
+  EXPECT_EQ(placed.bound, fast.bound);
+  const PlaceResult small = place(random_profile(3, 2, 8), Topology::uniform(1, 2), exactly);
+  EXPECT_EQ(small.solver, Solver::exact);
+  EXPECT_TRUE(small.notes.empty());
+}
+
 TEST(Place, WithoutTheExactSolverSaysSo) {
   if (has_exact_solver()) GTEST_SKIP() << "built with the integer-program solver";
   EXPECT_FALSE(message_of<Unsupported>([] {

@@ -16,6 +16,7 @@
 #include "evenkeel/placement/exact/internal/sizes.h"
 #include "evenkeel/placement/exact/internal/solve.h"
 #include "evenkeel/placement/internal/problem_check.h"
+#include "evenkeel/placement/internal/rank_bound.h"
 
 namespace evenkeel {
 
@@ -36,7 +37,12 @@ class RankSolve {
         monitor_(limits) {
     note_what_fits(problem.topology);
     best_ = begin(start);
+    bound_ = start.rank_of.empty() ? 0 : start.bound;
     floors_.assign(exchanges_.size(), 0.0);
+    if (!sent_from_layer_before()) return;
+    const internal::ClusterTraffic traffic(problem, clustering.cluster_of);
+    for (std::size_t i = 0; i < floors_.size(); ++i)
+      floors_[i] = internal::exchange_bound(traffic, problem.topology, i);
   }
 
   RankAssignment run() {
@@ -53,7 +59,8 @@ class RankSolve {
       solved = solve_together();
     }
     RankAssignment answer{.rank_of = best_, .objective = objective(best_)};
-    answer.bound = std::max(bound_, std::accumulate(floors_.begin(), floors_.end(), 0.0));
+    answer.bound = std::max(bound_, all_floors());
+    answer.program_tried = program_tried_;
     settle(answer, answer.objective, answer.bound, solved);
     return answer;
   }
@@ -65,6 +72,8 @@ class RankSolve {
     internal::require_clusters(problem, cluster_of);
     return cluster_of;
   }
+
+  double all_floors() const { return std::accumulate(floors_.begin(), floors_.end(), 0.0); }
 
   bool sent_from_layer_before() const { return !exchanges_.empty() && exchanges_.front().from_layer_before; }
 
@@ -120,7 +129,7 @@ class RankSolve {
     std::iota(identity.begin(), identity.end(), 0);
     std::vector<Ranks> ranks(may_lie_.size(), identity);
     if (is_feasible(ranks)) return ranks;
-    ranks = ranks_with_equal_totals(sizes_, rule_, monitor_);
+    ranks = ranks_with_equal_totals(sizes_, rule_, monitor_).ranks;
     if (!ranks.empty()) return ranks;
     throw Infeasible(
         rule_.has_totals()
@@ -167,7 +176,7 @@ class RankSolve {
       const double budget =
           monitor_.seconds_left() / static_cast<double>(exchanges_.size() - i + (keep ? 0 : 1));
       const auto [found, bound] = solve_alone(alone, costs, layer, given, budget);
-      floors_[i] = bound;
+      floors_[i] = std::max(floors_[i], bound);
       if (keep) place(layer, found);
     }
   }
@@ -233,9 +242,19 @@ class RankSolve {
     monitor_.set_rest(others, bounds);
   }
 
+  std::int64_t columns_together() const {
+    const std::int64_t ranks = rule_.num_ranks;
+    std::int64_t columns = rule_.num_layers * ranks * ranks;
+    if (sent_from_layer_before())
+      columns += static_cast<std::int64_t>(exchanges_.size()) * ranks * ranks * ranks;
+    return columns;
+  }
+
   // True: proven to be the best.
   bool solve_together() {
-    if (monitor_.must_end()) return false;
+    if (objective(best_) <= std::max(bound_, all_floors())) return false;
+    program_tried_ = columns_together() <= most_columns;
+    if (!program_tried_ || monitor_.must_end()) return false;
     RankProgram program(rule_.num_layers, rule_.num_ranks, rule_.num_ranks, Units::of(exchanges_, costs_));
     for (int layer = 0; layer < rule_.num_layers; ++layer)
       for (int rank = 0; rank < rule_.num_ranks; ++rank) {
@@ -254,7 +273,7 @@ class RankSolve {
       const std::vector<Ranks> found = program.ranks_of(answer);
       if (objective(found) < objective(best_)) best_ = found;
     }
-    bound_ = answer.bound;
+    bound_ = std::max(bound_, answer.bound);
     return answer.end == ProgramAnswer::End::optimal && monitor_.relative_gap() == 0;
   }
 
@@ -270,6 +289,7 @@ class RankSolve {
   std::vector<Ranks> best_;
   std::vector<double> floors_;  // of each exchange
   double bound_ = 0;
+  bool program_tried_ = true;
 };
 
 }  // namespace

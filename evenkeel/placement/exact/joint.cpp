@@ -3,8 +3,7 @@
 // Method      rank_program.h with experts as items: E P binaries a layer, E P^2 flows a step, each
 //             layer's slowest rank and slowest pair of ranks as its cost. Under dispatch_combine with
 //             equal sizes, layers are independent and solved one by one.
-// Limits      for small E P. Above `most_columns` the program is not tried: the start comes back, with
-//             the bound that compute and latency alone give.
+// Limits      for small E P. Above `most_columns` the program is not tried: the start comes back.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,9 +14,11 @@
 #include "evenkeel/placement/exact.h"
 #include "evenkeel/placement/exact/internal/exchange.h"
 #include "evenkeel/placement/exact/internal/monitor.h"
+#include "evenkeel/placement/exact/internal/program.h"
 #include "evenkeel/placement/exact/internal/rank_program.h"
 #include "evenkeel/placement/exact/internal/sizes.h"
 #include "evenkeel/placement/exact/internal/solve.h"
+#include "evenkeel/placement/internal/joint_bound.h"
 #include "evenkeel/placement/internal/problem_check.h"
 
 namespace evenkeel {
@@ -25,7 +26,8 @@ namespace evenkeel {
 namespace exact {
 namespace {
 
-constexpr std::int64_t most_columns = 300'000;
+// A floor that the program takes for granted is not to be above the truth by rounding.
+constexpr double kSafely = 1 - 1e-9;
 
 class JointSolve {
  public:
@@ -34,11 +36,13 @@ class JointSolve {
         rule_(size_rule(problem)),
         exchanges_(expert_exchanges(problem)),
         costs_(PairCosts::of_time(problem.topology, problem.cost)),
+        floors_(internal::joint_bound(problem)),
         monitor_(limits) {
     if (problem.traffic == TrafficModel::dispatch_combine) add_ways_back();
     for (RankId rank : indices<RankId>(rule_.num_ranks))
       cost_per_load_.push_back(problem.cost.assignment_us * 1e-3 / problem.topology.speed(rank));
     best_ = begin(start);
+    given_bound_ = start.rank_of_expert.empty() ? 0 : start.bound_ms;
     parts_ = separate_layers() ? one_part_a_layer() : std::vector<Part>{{.num_layers = rule_.num_layers}};
     for (Part& part : parts_) {
       part.objective = objective(part);
@@ -49,11 +53,12 @@ class JointSolve {
   JointSolution run() {
     bool solved = true;
     for (std::size_t i = 0; i < parts_.size(); ++i) solved = solve_part(i) && solved;
-    JointSolution answer{.rank_of_expert = best_};
+    JointSolution answer{.rank_of_expert = best_, .program_tried = program_tried_};
     for (const Part& part : parts_) {
       answer.objective_ms += part.objective;
       answer.bound_ms += part.bound;
     }
+    answer.bound_ms = std::max(answer.bound_ms, given_bound_);
     settle(answer, answer.objective_ms, answer.bound_ms, solved);
     return answer;
   }
@@ -127,22 +132,17 @@ class JointSolve {
     return sum;
   }
 
-  // No rank is slower than all together at full speed, nor than the fastest with the heaviest expert alone.
-  double compute_floor(int layer) const {
-    const std::vector<double> load = loads(layer);
-    double per_ms = 0;
-    for (double cost : cost_per_load_) per_ms += cost > 0 ? 1 / cost : infinity;
-    const double all = std::accumulate(load.begin(), load.end(), 0.0);
-    return std::max(all / per_ms, *std::max_element(load.begin(), load.end()) *
-                                      *std::min_element(cost_per_load_.begin(), cost_per_load_.end()));
+  double compute_floor(int layer) const { return floors_.compute_ms[static_cast<std::size_t>(layer)]; }
+  double exchange_floor(const Exchange& exchange) const {
+    const int index = exchange.to_layer - (exchange.from_layer_before ? 1 : 0);
+    return floors_.exchange_ms[static_cast<std::size_t>(index)];
   }
-  double exchange_floor() const { return *std::max_element(costs_.fixed.begin(), costs_.fixed.end()); }
 
   double floor(const Part& part) const {
     double sum = 0;
     for (int layer = part.first_layer; layer < part.first_layer + part.num_layers; ++layer)
       sum += compute_floor(layer);
-    for_exchanges(part, [&](const Exchange&) { sum += exchange_floor(); });
+    for_exchanges(part, [&](const Exchange& exchange) { sum += exchange_floor(exchange); });
     return sum;
   }
 
@@ -167,7 +167,7 @@ class JointSolve {
         program.limit_items(i, rank, rule_.least[static_cast<std::size_t>(rank)],
                             rule_.most[static_cast<std::size_t>(rank)]);
       program.add_compute(i, loads(part.first_layer + i), cost_per_load_,
-                          compute_floor(part.first_layer + i));
+                          compute_floor(part.first_layer + i) * kSafely);
     }
     if (rule_.has_totals())
       program.limit_totals(
@@ -175,8 +175,9 @@ class JointSolve {
                                         std::vector<int>(static_cast<std::size_t>(rule_.num_experts), 1)),
           rule_);
     for_exchanges(part, [&](Exchange exchange) {
+      const double floor = exchange_floor(exchange) * kSafely;
       exchange.to_layer -= part.first_layer;
-      program.add_exchange(exchange, costs_, exchange_floor());
+      program.add_exchange(exchange, costs_, floor);
     });
     return program;
   }
@@ -185,8 +186,9 @@ class JointSolve {
   bool solve_part(std::size_t at) {
     Part& part = parts_[at];
     if (part.objective <= part.bound) return true;
-    if (columns(part) > most_columns && !best_.empty()) return false;
-    if (columns(part) > most_columns)
+    program_tried_ = program_tried_ && columns(part) <= most_columns;
+    if (!program_tried_ && !best_.empty()) return false;
+    if (!program_tried_)
       throw Unsupported(fmt::format("the joint program has {} variables, and at most {} are tried",
                                     columns(part), most_columns));
     if (monitor_.must_end() && !best_.empty()) return false;
@@ -235,10 +237,13 @@ class JointSolve {
   SizeRule rule_;
   std::vector<Exchange> exchanges_;  // between experts
   PairCosts costs_;
+  internal::JointBound floors_;
   std::vector<double> cost_per_load_;  // [P] ms
   Monitor monitor_;
   std::vector<Ranks> best_;  // empty: no feasible one is known
   std::vector<Part> parts_;
+  double given_bound_ = 0;
+  bool program_tried_ = true;
 };
 
 }  // namespace

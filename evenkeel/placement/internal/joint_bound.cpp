@@ -4,15 +4,17 @@
 #include <functional>
 #include <numeric>
 
+#include "evenkeel/placement/internal/size_rule.h"
+
 namespace evenkeel::internal {
 
 namespace {
 
-double compute_bound_ms(const PlacementProblem& problem, const SizeRule& rule, LayerId layer) {
+double compute_bound_ms(const PlacementProblem& problem, int least_size, LayerId layer) {
   const auto loads = problem.profile.loads(layer);
   std::vector<std::int64_t> ascending(loads.begin(), loads.end());
   std::ranges::sort(ascending);
-  const int others = std::max(0, std::ranges::min(rule.least) - 1);
+  const int others = std::max(0, least_size - 1);
   double heaviest = static_cast<double>(ascending.back());
   for (int i = 0; i < others; ++i) heaviest += static_cast<double>(ascending[static_cast<std::size_t>(i)]);
   double speed = 0;
@@ -36,16 +38,15 @@ double largest_sum(const std::int64_t* first, std::size_t stride, std::size_t n,
       std::accumulate(scratch.begin(), scratch.begin() + static_cast<std::ptrdiff_t>(k), std::int64_t{0}));
 }
 
-double leaving_transitions(const PlacementProblem& problem, const SizeRule& rule, LayerId layer) {
+double leaving_transitions(const PlacementProblem& problem, std::size_t most_size, LayerId layer) {
   const auto counts = problem.profile.transitions(layer);
   const auto E = static_cast<std::size_t>(problem.profile.num_experts());
-  const auto k = static_cast<std::size_t>(std::ranges::max(rule.most));
   double by_senders = 0;
   double by_receivers = 0;
   std::vector<std::int64_t> scratch;
   for (std::size_t e = 0; e < E; ++e) {
-    by_senders += largest_sum(&counts[e * E], 1, E, k, scratch);
-    by_receivers += largest_sum(&counts[e], E, E, k, scratch);
+    by_senders += largest_sum(&counts[e * E], 1, E, most_size, scratch);
+    by_receivers += largest_sum(&counts[e], E, E, most_size, scratch);
   }
   const double all = static_cast<double>(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}));
   return std::max(0.0, all - std::min(by_senders, by_receivers));
@@ -87,17 +88,26 @@ double exchange_bound_ms(const PlacementProblem& problem, double leaving) {
 
 }  // namespace
 
-double joint_bound_ms(const PlacementProblem& problem, const SizeRule& rule) {
-  double bound = 0;
+JointBound joint_bound(const PlacementProblem& problem) {
+  const SizeRule rule = size_rule(problem);
+  const int least_size = std::ranges::min(rule.least);
+  // Others have the least at least.
+  const int left = problem.profile.num_experts() - std::reduce(rule.least.begin(), rule.least.end());
+  const int most_size = std::min(std::ranges::max(rule.most), left + std::ranges::max(rule.least));
+  const bool dispatch = problem.traffic == TrafficModel::dispatch_combine;
   const int layers = problem.profile.num_layers();
-  for (LayerId layer : indices<LayerId>(layers)) bound += compute_bound_ms(problem, rule, layer);
-  if (problem.traffic == TrafficModel::dispatch_combine) {
-    for (LayerId layer : indices<LayerId>(layers))
-      bound += 2 * exchange_bound_ms(problem, leaving_assignments(problem, layer));
-    return bound;
+  JointBound bound;
+  for (LayerId layer : indices<LayerId>(layers)) {
+    bound.compute_ms.push_back(compute_bound_ms(problem, least_size, layer));
+    bound.total_ms += bound.compute_ms.back();
   }
-  for (LayerId layer : indices<LayerId>(layers - 1))
-    bound += exchange_bound_ms(problem, leaving_transitions(problem, rule, layer));
+  for (LayerId layer : indices<LayerId>(dispatch ? layers : layers - 1)) {
+    const double leaving = dispatch
+                               ? leaving_assignments(problem, layer)
+                               : leaving_transitions(problem, static_cast<std::size_t>(most_size), layer);
+    bound.exchange_ms.push_back(exchange_bound_ms(problem, leaving));
+    bound.total_ms += (dispatch ? 2 : 1) * bound.exchange_ms.back();
+  }
   return bound;
 }
 

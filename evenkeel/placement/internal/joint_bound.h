@@ -9,10 +9,19 @@
 // Guarantee   The sum bounds the joint objective for every choice of sizes that the rule allows.
 #pragma once
 
-#include "evenkeel/placement/internal/size_rule.h"
+#include <vector>
+
+#include "evenkeel/placement/problem.h"
 
 namespace evenkeel::internal {
 
-double joint_bound_ms(const PlacementProblem& problem, const SizeRule& rule);
+struct JointBound {
+  std::vector<double> compute_ms;   // [L]
+  std::vector<double> exchange_ms;  // of each exchange, one way; under dispatch_combine there is a way back
+  double total_ms = 0;
+};
+
+// Throws Infeasible as size_rule() does.
+JointBound joint_bound(const PlacementProblem& problem);
 
 }  // namespace evenkeel::internal

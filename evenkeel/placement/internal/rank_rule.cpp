@@ -15,6 +15,10 @@ RankRule::RankRule(const PlacementProblem& problem, const std::vector<std::vecto
   for (RankId rank : indices<RankId>(problem.topology.num_ranks())) rooms_.push_back(room_of(problem, rank));
   for (const std::vector<int>& layer : cluster_of)
     sizes_.push_back(cluster_sizes(layer, problem.topology.num_ranks()));
+  if (!has_totals()) return;
+  std::vector<int> rooms_of_all = rooms_;
+  for (int& room : rooms_of_all) room *= problem.profile.num_layers();
+  totals_ = even_shares(problem.profile.num_experts() * problem.profile.num_layers(), rooms_of_all);
 }
 
 bool RankRule::fits_everywhere() const {
@@ -22,19 +26,15 @@ bool RankRule::fits_everywhere() const {
   return std::ranges::all_of(sizes_, [&](const auto& sizes) { return std::ranges::max(sizes) <= room; });
 }
 
-// Where rooms are alike it does not matter which rank has the one more of totals that cannot be equal.
+// It does not matter which rank has the one more of totals that cannot be equal.
 bool RankRule::totals_hold(const std::vector<Ranks>& ranks) const {
   std::vector<int> totals(rooms_.size(), 0);
   for (std::size_t layer = 0; layer < ranks.size(); ++layer)
     for (std::size_t c = 0; c < totals.size(); ++c)
       totals[static_cast<std::size_t>(ranks[layer][c])] += sizes_[layer][c];
-  if (fits_everywhere()) {
-    std::vector<int> wanted = total_;
-    std::ranges::sort(wanted);
-    std::ranges::sort(totals);
-    return totals == wanted;
-  }
-  return totals == total_;
+  for (std::size_t rank = 0; rank < totals.size(); ++rank)
+    if (totals[rank] < totals_.least[rank] || totals[rank] > totals_.most[rank]) return false;
+  return true;
 }
 
 bool RankRule::holds(const std::vector<Ranks>& ranks) const {
@@ -44,13 +44,18 @@ bool RankRule::holds(const std::vector<Ranks>& ranks) const {
   return !has_totals() || totals_hold(ranks);
 }
 
-std::vector<Ranks> RankRule::any(const std::vector<std::vector<int>>& cluster_of) const {
+std::optional<std::vector<Ranks>> RankRule::find(const std::vector<std::vector<int>>& cluster_of) const {
   Ranks in_order(rooms_.size());
   std::iota(in_order.begin(), in_order.end(), 0);
   std::vector<Ranks> ranks(cluster_of.size(), in_order);
   if (holds(ranks)) return ranks;
   ranks = has_totals() ? numbered(cluster_of) : by_size();
   if (holds(ranks)) return ranks;
+  return std::nullopt;
+}
+
+std::vector<Ranks> RankRule::any(const std::vector<std::vector<int>>& cluster_of) const {
+  if (auto ranks = find(cluster_of)) return *std::move(ranks);
   throw Infeasible(
       has_totals() ? "no ranks were found for these clusters that give every rank the same number of experts "
                      "over all layers (Eq. 13)"

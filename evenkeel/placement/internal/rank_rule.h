@@ -2,6 +2,7 @@
 // Eq. 13.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "evenkeel/placement/internal/cluster_traffic.h"
@@ -23,7 +24,9 @@ class RankRule {
   bool has_totals() const { return !total_.empty(); }
   bool holds(const std::vector<Ranks>& ranks) const;
 
-  // Some ranks that the rule allows: cluster c on rank c if that is so. Throws Infeasible if none are found.
+  // Some ranks that the rule allows: cluster c on rank c if that is so; nothing: none were found, which is
+  // not to say that there are none. `any` throws Infeasible then.
+  std::optional<std::vector<Ranks>> find(const std::vector<std::vector<int>>& cluster_of) const;
   std::vector<Ranks> any(const std::vector<std::vector<int>>& cluster_of) const;
 
  private:
@@ -33,7 +36,8 @@ class RankRule {
 
   std::vector<std::vector<int>> sizes_;  // [L][P]
   std::vector<int> rooms_;               // [P]
-  std::vector<int> total_;               // [P]; empty: any
+  std::vector<int> total_;               // [P] that renumbering aims at; empty: any
+  EvenShares totals_;                    // that hold
 };
 
 }  // namespace evenkeel::internal

@@ -43,6 +43,23 @@ int room_of(const PlacementProblem& problem, RankId rank) {
   return std::min(experts, problem.topology.room(rank).value_or(experts));
 }
 
+EvenShares even_shares(int count, const std::vector<int>& rooms) {
+  const auto dealt_at = [&](int level) {
+    int sum = 0;
+    for (int room : rooms) sum += std::min(room, level);
+    return sum;
+  };
+  int level = 0;
+  while (dealt_at(level + 1) <= count && dealt_at(level + 1) > dealt_at(level)) ++level;
+  const bool some_get_more = dealt_at(level) < count;
+  EvenShares shares;
+  for (int room : rooms) {
+    shares.least.push_back(std::min(room, level));
+    shares.most.push_back(std::min(room, level + (some_get_more ? 1 : 0)));
+  }
+  return shares;
+}
+
 bool SizeRule::ranks_alike() const {
   return std::ranges::all_of(most, [&](int size) { return size == most.front(); }) &&
          std::ranges::all_of(least, [&](int size) { return size == least.front(); });

@@ -23,6 +23,14 @@ struct SizeRule {
 // Throws Infeasible: more experts than room; with `free`, more ranks than experts.
 SizeRule size_rule(const PlacementProblem& problem);
 
+// Between how many and how many each rank gets where `count` is dealt as evenly as rooms allow, whoever gets
+// one more.
+struct EvenShares {
+  std::vector<int> least;  // [P]
+  std::vector<int> most;   // [P]
+};
+EvenShares even_shares(int count, const std::vector<int>& rooms);
+
 // The experts a rank can hold in one layer, at most E.
 int room_of(const PlacementProblem& problem, RankId rank);
 

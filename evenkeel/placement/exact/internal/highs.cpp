@@ -102,10 +102,7 @@ ProgramAnswer solve(const Program& program, const ProgramOptions& options, const
   if (status == HighsModelStatus::kInfeasible || status == HighsModelStatus::kUnboundedOrInfeasible)
     answer.end = ProgramAnswer::End::infeasible;
   const HighsInfo& info = highs.getInfo();
-  if (info.primal_solution_status == kSolutionStatusFeasible) {
-    answer.values = highs.getSolution().col_value;
-    answer.objective = info.objective_function_value;
-  }
+  if (info.primal_solution_status == kSolutionStatusFeasible) answer.values = highs.getSolution().col_value;
   if (answer.end != ProgramAnswer::End::infeasible) answer.bound = info.mip_dual_bound;
   return answer;
 }

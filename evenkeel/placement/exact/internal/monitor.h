@@ -41,7 +41,7 @@ class Monitor {
 template <class Answer>
 void settle(Answer& answer, double& objective, double& bound, bool solved_to_the_end) {
   bound = std::min(bound, objective);
-  if (solved_to_the_end || objective - bound <= 1e-9 * std::max(1.0, objective)) bound = objective;
+  if (solved_to_the_end || objective - bound <= 1e-9 * objective) bound = objective;
   answer.proven_optimal = bound == objective;
 }
 

@@ -27,30 +27,6 @@ double deviation_of(std::span<const std::int64_t> loads, const std::vector<int>&
   return deviation;
 }
 
-double deviation_floor(std::span<const std::int64_t> loads, const SizeRule& rule) {
-  const double ranks = rule.num_ranks;
-  const double total = total_of(loads);
-  // P load is a multiple of P, so each cluster misses the total by the remainder at least, on one side or the
-  // other.
-  const double remainder = std::fmod(total, ranks);
-  double floor = 2 * remainder * (ranks - remainder);
-  // What is above the mean is above it in any company; what is too much somewhere lacks elsewhere, hence
-  // twice.
-  double excess = 0;
-  for (std::int64_t load : loads) excess += std::max(0.0, ranks * static_cast<double>(load) - total);
-  floor = std::max(floor, 2 * excess);
-  // The heaviest expert has company, if only of the lightest.
-  std::vector<std::int64_t> sorted(loads.begin(), loads.end());
-  std::sort(sorted.begin(), sorted.end());
-  const int company = *std::min_element(rule.least.begin(), rule.least.end()) - 1;
-  if (company > 0) {
-    const double lightest =
-        static_cast<double>(std::accumulate(sorted.begin(), sorted.begin() + company, sorted.back()));
-    floor = std::max(floor, 2 * (ranks * lightest - total));
-  }
-  return floor;
-}
-
 void partition_by_program(std::span<const std::int64_t> loads, const SizeRule& rule, double seconds,
                           const Monitor& monitor, Partition& partition) {
   const ClusterProgram program({loads}, rule, /*tied=*/false, {partition.bound});

@@ -25,10 +25,6 @@ struct Partition {
 double deviation_of(std::span<const std::int64_t> loads, const std::vector<int>& cluster_of,
                     int num_clusters);
 
-// What no partition into clusters of these sizes goes below: from divisibility, and from experts above the
-// mean.
-double deviation_floor(std::span<const std::int64_t> loads, const SizeRule& rule);
-
 // Steps that the dynamic program would take.
 double subset_steps(const SizeRule& rule);
 // Both improve `partition`, which is feasible, and raise its bound. Ended early, they leave it as it was, or

@@ -2,6 +2,7 @@
 // solver's types: minimise cost x over column and row bounds, some columns integer.
 #pragma once
 
+#include <cstdint>
 #include <limits>
 #include <span>
 #include <vector>
@@ -9,6 +10,9 @@
 namespace evenkeel::exact {
 
 inline constexpr double infinity = std::numeric_limits<double>::infinity();
+
+// A program of more variables is not tried: it would end neither in time nor in memory.
+inline constexpr std::int64_t most_columns = 300'000;
 
 struct Term {
   int column = 0;

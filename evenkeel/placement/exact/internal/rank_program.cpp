@@ -150,7 +150,6 @@ ProgramAnswer RankProgram::solve_from(const std::vector<Ranks>& start, double se
       program_,
       {.seconds = seconds, .relative_gap = monitor.relative_gap(), .start = values, .unit = units_.cost},
       monitor);
-  answer.objective *= units_.cost;
   answer.bound *= units_.cost;
   // The solver's tolerances: what it says nobody goes below, somebody may by that much.
   answer.bound -= 1e-6 * std::abs(answer.bound);
@@ -168,8 +167,8 @@ std::vector<Ranks> RankProgram::ranks_of(const ProgramAnswer& answer) const {
   return ranks;
 }
 
-std::vector<Ranks> ranks_with_equal_totals(const std::vector<std::vector<int>>& sizes, const SizeRule& rule,
-                                           const Monitor& monitor) {
+RanksFound ranks_with_equal_totals(const std::vector<std::vector<int>>& sizes, const SizeRule& rule,
+                                   const Monitor& monitor) {
   RankProgram program(rule.num_layers, rule.num_ranks, rule.num_ranks, Units{});
   for (int layer = 0; layer < rule.num_layers; ++layer)
     for (int rank = 0; rank < rule.num_ranks; ++rank) {
@@ -181,7 +180,8 @@ std::vector<Ranks> ranks_with_equal_totals(const std::vector<std::vector<int>>& 
     }
   if (rule.has_totals()) program.limit_totals(sizes, rule);
   const ProgramAnswer answer = program.solve_from({}, monitor.seconds_left(), monitor);
-  return answer.values.empty() ? std::vector<Ranks>{} : program.ranks_of(answer);
+  if (answer.values.empty()) return {.ranks = {}, .impossible = answer.end == ProgramAnswer::End::infeasible};
+  return {.ranks = program.ranks_of(answer)};
 }
 
 }  // namespace evenkeel::exact

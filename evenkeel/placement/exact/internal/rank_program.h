@@ -55,7 +55,6 @@ class RankProgram {
   void add_compute(int layer, std::span<const double> loads, std::span<const double> cost_per_load,
                    double floor);
 
-  int num_columns() const { return program_.num_columns(); }
   ProgramAnswer solve_from(const std::vector<Ranks>& start, double seconds, const Monitor& monitor) const;
   std::vector<Ranks> ranks_of(const ProgramAnswer& answer) const;
 
@@ -76,9 +75,13 @@ class RankProgram {
   Units units_;
 };
 
-// Ranks for clusters of such sizes [L][P], so that Eq. 13 and the rooms hold; empty: there are none, or none
-// were found in time.
-std::vector<Ranks> ranks_with_equal_totals(const std::vector<std::vector<int>>& sizes, const SizeRule& rule,
-                                           const Monitor& monitor);
+struct RanksFound {
+  std::vector<Ranks> ranks;  // empty: there are none, or none were found in time
+  bool impossible = false;
+};
+
+// Ranks for clusters of such sizes [L][P], so that Eq. 13 and the rooms hold.
+RanksFound ranks_with_equal_totals(const std::vector<std::vector<int>>& sizes, const SizeRule& rule,
+                                   const Monitor& monitor);
 
 }  // namespace evenkeel::exact

@@ -2,28 +2,13 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "evenkeel/placement/internal/size_rule.h"
 
 namespace evenkeel::exact {
 
 namespace {
-
-// Between how many and how many each rank gets where `count` is dealt as evenly as rooms allow.
-void deal_evenly(int count, const std::vector<int>& rooms, std::vector<int>& least, std::vector<int>& most) {
-  const auto dealt_at = [&](int level) {
-    int sum = 0;
-    for (int room : rooms) sum += std::min(room, level);
-    return sum;
-  };
-  int level = 0;
-  while (dealt_at(level + 1) <= count && dealt_at(level + 1) > dealt_at(level)) ++level;
-  const bool some_get_more = dealt_at(level) < count;
-  for (int room : rooms) {
-    least.push_back(std::min(room, level));
-    most.push_back(std::min(room, level + (some_get_more ? 1 : 0)));
-  }
-}
 
 bool all_the_same(const std::vector<int>& numbers) {
   return std::all_of(numbers.begin(), numbers.end(), [&](int each) { return each == numbers.front(); });
@@ -39,12 +24,16 @@ SizeRule size_rule(const PlacementProblem& problem) {
   std::vector<int> rooms;
   for (RankId rank : indices<RankId>(rule.num_ranks)) rooms.push_back(internal::room_of(problem, rank));
   if (problem.sizes == ClusterSizes::equal) {
-    deal_evenly(rule.num_experts, rooms, rule.least, rule.most);
+    internal::EvenShares shares = internal::even_shares(rule.num_experts, rooms);
+    rule.least = std::move(shares.least);
+    rule.most = std::move(shares.most);
   } else {
     rule.least.assign(rooms.size(), 1);
     for (int room : rooms) rule.most.push_back(std::min(room, rule.num_experts - rule.num_ranks + 1));
     for (int& room : rooms) room *= rule.num_layers;
-    deal_evenly(rule.num_experts * rule.num_layers, rooms, rule.total_least, rule.total_most);
+    internal::EvenShares shares = internal::even_shares(rule.num_experts * rule.num_layers, rooms);
+    rule.total_least = std::move(shares.least);
+    rule.total_most = std::move(shares.most);
   }
   rule.ranks_alike = all_the_same(rule.least) && all_the_same(rule.most) && all_the_same(rule.total_least) &&
                      all_the_same(rule.total_most);

@@ -23,7 +23,6 @@ struct ProgramAnswer {
 
   End end = End::interrupted;
   std::vector<double> values;  // of the best answer; empty: none was found
-  double objective = infinity;
   double bound = -infinity;
 
   bool is_set(int column) const { return values[static_cast<std::size_t>(column)] > 0.5; }

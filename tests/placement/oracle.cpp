@@ -1,4 +1,4 @@
-#include "tests/placement/fast_oracle.h"
+#include "tests/placement/oracle.h"
 
 #include <algorithm>
 #include <cmath>
