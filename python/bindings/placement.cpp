@@ -93,19 +93,28 @@ bool same(const Placement& a, const Placement& b) {
   return true;
 }
 
-std::tuple<Placement, std::optional<double>, std::optional<double>, Provenance> read(
-    const std::filesystem::path& path, std::optional<int> num_ranks, std::optional<int> num_experts,
-    std::optional<std::vector<int>> layers) {
+using Read = std::tuple<Placement, std::optional<double>, std::optional<double>, Provenance, std::vector<int>,
+                        std::optional<int>>;
+
+Read read(const std::filesystem::path& path, std::optional<int> num_ranks, std::optional<int> num_experts,
+          std::optional<std::vector<int>> layers) {
   PlacementFile file = read_placement_as(
       path.string(), {.layers = std::move(layers), .num_ranks = num_ranks, .num_experts = num_experts});
-  return {std::move(file.placement), file.objective, file.bound, std::move(file.provenance)};
+  return {std::move(file.placement),  file.objective,         file.bound,
+          std::move(file.provenance), std::move(file.layers), file.layer_updates_per_iter};
 }
 
 void write(const Placement& placement, const std::filesystem::path& path, const std::string& format,
            std::optional<double> objective, std::optional<double> bound, const Provenance& provenance,
-           std::optional<std::vector<int>> layers, std::optional<int> num_hidden_layers) {
-  write_placement_as(parse_placement_format(format), {placement, objective, bound, provenance},
-                     {.layers = std::move(layers), .num_hidden_layers = num_hidden_layers}, path.string());
+           std::vector<int> read_layers, std::optional<int> read_layer_updates,
+           std::optional<std::vector<int>> layers, std::optional<int> num_hidden_layers,
+           std::optional<int> layer_updates_per_iter) {
+  write_placement_as(parse_placement_format(format),
+                     {placement, objective, bound, provenance, std::move(read_layers), read_layer_updates},
+                     {.layers = std::move(layers),
+                      .num_hidden_layers = num_hidden_layers,
+                      .layer_updates_per_iter = layer_updates_per_iter},
+                     path.string());
 }
 
 }  // namespace
@@ -119,8 +128,9 @@ void bind_placement(nb::module_& module) {
       .def_static("read", &read, nb::arg("path"), nb::arg("num_ranks").none(), nb::arg("num_experts").none(),
                   nb::arg("layers").none(), release)
       .def("write", &write, nb::arg("path"), nb::arg("format"), nb::arg("objective").none(),
-           nb::arg("bound").none(), nb::arg("provenance"), nb::arg("layers").none(),
-           nb::arg("num_hidden_layers").none(), release)
+           nb::arg("bound").none(), nb::arg("provenance"), nb::arg("read_layers"),
+           nb::arg("read_layer_updates").none(), nb::arg("layers").none(),
+           nb::arg("num_hidden_layers").none(), nb::arg("layer_updates_per_iter").none(), release)
       .def_prop_ro("num_layers", &Placement::num_layers)
       .def_prop_ro("num_experts", &Placement::num_experts)
       .def_prop_ro("num_ranks", &Placement::num_ranks)

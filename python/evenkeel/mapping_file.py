@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
-import tempfile
 from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -55,22 +55,28 @@ def _safetensors(placement: Placement, file: BinaryIO) -> None:
 def _write_beside(path: str, write: Callable[[BinaryIO], None]) -> None:
     """The file appears whole or not at all."""
     try:
-        handle, beside = tempfile.mkstemp(dir=os.path.dirname(path) or ".", prefix=os.path.basename(path))
+        handle, beside = _open_beside(path)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                write(file)
+            os.replace(beside, path)
+        except BaseException:
+            os.unlink(beside)
+            raise
     except OSError as error:
         raise invalid(
             "path", f"'{path}' cannot be written: {error.strerror}", "a file in a folder that exists"
         ) from error
-    try:
-        with os.fdopen(handle, "wb") as file:
-            write(file)
-        os.chmod(beside, 0o666 & ~_umask())
-        os.replace(beside, path)
-    except BaseException:
-        os.unlink(beside)
-        raise
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _open_beside(path: str) -> tuple[int, str]:
+    """A new file beside the path, with the rights that any new file gets; tempfile's are for its owner alone."""
+    while True:
+        beside = f"{path}.{os.getpid()}-{next(_numbers)}.part"
+        try:
+            return os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666), beside
+        except FileExistsError:
+            pass
+
+
+_numbers = itertools.count()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,6 @@ from ._arguments import ArrayLike, as_numpy, choice, integers, invalid, number
 from .mapping_file import write_mapping
 
 Format = Literal["evenkeel", "sglang", "vllm", "vllm-ascend", "trtllm"]
-FORMATS = ("evenkeel", "sglang", "vllm", "vllm-ascend", "trtllm")
 
 
 class Placement:
@@ -29,7 +28,7 @@ class Placement:
         InvalidArgument: an expert without a home or twice on a rank, or a rank outside 0..P-1.
     """
 
-    __slots__ = ("_native", "_objective", "_bound", "_provenance")
+    __slots__ = ("_native", "_objective", "_bound", "_provenance", "_layers", "_layer_updates")
 
     def __init__(self, homes: ArrayLike | Sequence[Sequence[Sequence[int]]], num_ranks: int | None = None) -> None:
         lists = _homes_as_lists(homes)
@@ -43,11 +42,15 @@ class Placement:
         objective: float | None = None,
         bound: float | None = None,
         provenance: dict[str, str] | None = None,
+        layers: list[int] | None = None,
+        layer_updates: int | None = None,
     ) -> None:
         self._native = native
         self._objective = objective
         self._bound = bound
         self._provenance = provenance or {}
+        self._layers = layers or []  # of the model, as its file says
+        self._layer_updates = layer_updates
 
     @classmethod
     def contiguous(cls, num_layers: int, num_experts: int, num_ranks: int) -> Placement:
@@ -151,6 +154,7 @@ class Placement:
         *,
         layers: Sequence[int] | None = None,
         num_hidden_layers: int | None = None,
+        layer_updates_per_iter: int | None = None,
     ) -> None:
         """Writes a file that a server or trainer loads; it appears whole or not at all.
 
@@ -158,8 +162,10 @@ class Placement:
             format: "evenkeel" (what `load` and the command `evenkeel` read), "sglang" (`--init-expert-location`),
                 "vllm", "vllm-ascend" (expert maps) or "trtllm" (YAML).
             layers: sglang, trtllm: which of the model's layers these are, counted from 0 with the dense ones;
-                without it the model has MoE layers only.
+                without it those that the file said which this was loaded from, or the model has MoE layers only.
             num_hidden_layers: sglang, trtllm: all layers of the model; without it, the last of `layers` is the last.
+            layer_updates_per_iter: trtllm: how many layers it may rearrange itself in an iteration; without it what
+                the file said which this was loaded from, or 0.
 
         Raises:
             Unsupported: the format cannot express this placement; says which layer and why.
@@ -170,14 +176,19 @@ class Placement:
             for name, value in (("layers", layers), ("num_hidden_layers", num_hidden_layers)):
                 if value is not None:
                     raise invalid(name, "is for formats that count the model's layers", "sglang, trtllm")
+        if format != "trtllm" and layer_updates_per_iter is not None:
+            raise invalid("layer_updates_per_iter", "is for TensorRT-LLM", "trtllm")
         self._native.write(
             path,
-            choice(format, "format", FORMATS),
+            choice(format, "format", get_args(Format)),
             self._objective,
             self._bound,
             self._provenance,
+            self._layers,
+            self._layer_updates,
             _layer_list(layers),
             None if num_hidden_layers is None else number(num_hidden_layers, "num_hidden_layers", 1),
+            None if layer_updates_per_iter is None else number(layer_updates_per_iter, "layer_updates_per_iter", 0),
         )
 
     def save_mapping(self, path: str | os.PathLike[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -159,11 +159,11 @@ def place(
         KeyboardInterrupt: Ctrl-C ends a long solve; what it had is dropped.
     """
     options = _native.PlaceOptions()
-    options.set_solver(choice(solver, "solver", ("fast", "exact")) == "exact")
-    options.set_sizes(choice(sizes, "sizes", ("equal", "free")) == "free")
-    options.set_objective(choice(objective, "objective", ("two-stage", "joint")) == "joint")
-    options.set_traffic(choice(traffic, "traffic", ("layer-to-layer", "dispatch-combine")) == "dispatch-combine")
-    options.set_pairs(choice(pairs, "pairs", ("worst", "total")) == "total")
+    options.set_solver(choice(solver, "solver", get_args(Solver)) == "exact")
+    options.set_sizes(choice(sizes, "sizes", get_args(Sizes)) == "free")
+    options.set_objective(choice(objective, "objective", get_args(Objective)) == "joint")
+    options.set_traffic(choice(traffic, "traffic", get_args(Traffic)) == "dispatch-combine")
+    options.set_pairs(choice(pairs, "pairs", get_args(Pairs)) == "total")
     options.set_cost(real(assignment_us, "assignment_us", 0), real(assignment_bytes, "assignment_bytes", 0))
     options.set_limits(real(time_limit, "time_limit", 0), real(gap, "gap", 0, 1))
     options.redundant_experts = number(redundant_experts, "redundant_experts", 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -116,7 +116,7 @@ class RoutingProfile:
             InvalidArgument: there is no such format, or the file cannot be written.
         """
         ending = os.fspath(path).rpartition(".")[2] if format is None else format
-        self._native.write(path, choice(ending, "format", ("safetensors", "npz", "json")))
+        self._native.write(path, choice(ending, "format", get_args(Format)))
 
     def __eq__(self, other: object) -> bool:
         return self._native.same(other._native) if isinstance(other, RoutingProfile) else NotImplemented

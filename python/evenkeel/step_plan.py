@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,7 +88,7 @@ def plan(
         InvalidArgument: a load is negative or the total above 2^63 - 1, shapes do not fit, or a parameter is out
             of range. Ratios have at most three decimals, since planners count in thousandths.
     """
-    chosen = choice(planner, "planner", ("ep", "least-loaded", "level"))
+    chosen = choice(planner, "planner", get_args(Planner))
     counts, experts, num_ranks = _counts(loads, ranks, placement, layer)
     if placement is not None and (placement.num_experts, placement.num_ranks) != (experts, num_ranks):
         raise invalid(

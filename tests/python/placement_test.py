@@ -1,6 +1,7 @@
 """Placements hold the homes they were given, in every file."""
 
 import json
+import os
 import unittest
 from unittest import mock
 
@@ -73,6 +74,18 @@ class Placements(PackageTest):
         self.assertEqual(len(rows), 4)
         self.assertEqual(ek.Placement.load(path, num_ranks=2, layers=[1, 2]), placement)
 
+    def test_a_file_for_tensorrt_llm_says_how_many_layers_it_may_rearrange(self):
+        placement, path = ek.Placement([[0, 1], [1, 0]]), self.folder / "placement.yaml"
+        placement.save(path, format="trtllm", layers=[3, 5], layer_updates_per_iter=2)
+        text = "initial_global_assignments:\n  3: [0, 1]\n  5: [1, 0]\nlayer_updates_per_iter: 2\nnum_slots: 2\n"
+        self.assertEqual(path.read_text(), text)
+        ek.Placement.load(path, num_ranks=2).save(self.folder / "again.yaml", format="trtllm")
+        self.assertEqual((self.folder / "again.yaml").read_text(), text)
+        wrong = {"format": "sglang", "layer_updates_per_iter": 2}
+        self.assert_raises(ek.InvalidArgument, "layer_updates_per_iter: is for", placement.save, path, **wrong)
+        wrong = {"format": "trtllm", "layer_updates_per_iter": -1}
+        self.assert_raises(ek.InvalidArgument, "layer_updates_per_iter: -1", placement.save, path, **wrong)
+
     def test_refuses_formats_that_are_none_or_cannot_say_it(self):
         uneven, path = ek.Placement([[0, 0, 0, 1]]), self.folder / "file.json"
         self.assert_raises(ek.InvalidArgument, "format: 'deepspeed'", uneven.save, path, "deepspeed")
@@ -96,6 +109,23 @@ class Placements(PackageTest):
         tensor = json.loads(content[8 : 8 + length])["expert_to_rank"]
         self.assertEqual((tensor["dtype"], tensor["shape"], tensor["data_offsets"]), ("I64", [2, 3], [0, 48]))
         np.testing.assert_array_equal(np.frombuffer(content[8 + length :], "<i8").reshape(2, 3), ranks)
+
+    def test_a_mapping_has_the_rights_of_any_new_file_and_the_umask_is_not_touched(self):
+        """The umask is the process's: between two calls of os.umask, files of other threads would be open to all."""
+        before = os.umask(0o027)
+        self.addCleanup(os.umask, before)
+        (self.folder / "any").write_text("")
+        with mock.patch("os.umask", side_effect=AssertionError("the umask is touched")):
+            ek.Placement([[0, 1]]).save_mapping(self.folder / "ranks.safetensors")
+        modes = [(self.folder / name).stat().st_mode & 0o777 for name in ("any", "ranks.safetensors")]
+        self.assertEqual(modes, [0o640, 0o640])
+
+    def test_a_mapping_that_cannot_be_written_says_so_and_leaves_nothing(self):
+        (self.folder / "taken").mkdir()
+        for path, why in [("taken", "Is a directory"), ("nowhere/ranks", "No such file")]:
+            save = ek.Placement([[0, 1]]).save_mapping
+            self.assert_raises(ek.InvalidArgument, f"cannot be written: {why}", save, self.folder / path)
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["taken"])
 
     def test_a_mapping_without_torch_says_what_to_do(self):
         placement = ek.Placement([[0, 1]])
