@@ -21,8 +21,8 @@ TEST_P(Bitwise, OutputBitsAreThoseOfOneRankForEveryPlannerAndRankCount) {
   for (int round = 0; round < 4; ++round) {
     const ExpertShape expert{between(1, 12) * 16, between(1, 10) * 8 + round, activation,
                              activation == Activation::clamped_swiglu, type};
-    if (!make_cpu_expert_ffn(expert, false)->bitwise().holds)
-      GTEST_SKIP() << make_cpu_expert_ffn(expert, false)->bitwise().reason;
+    const auto kept = make_cpu_expert_ffn(expert, false);  // for all runs of the round
+    if (!kept->bitwise().holds) GTEST_SKIP() << kept->bitwise().reason;
     const MoeCase problem({{between(4, 40), between(1, 6), expert}, {between(60, 700)}, 2.0, 0.05}, random());
     const MoeResult expected = run(problem, {});
     for (int ranks = 1; ranks <= 16; ++ranks)
@@ -39,8 +39,8 @@ TEST_P(Bitwise, OutputBitsAreThoseOfOneRankForEveryPlannerAndRankCount) {
 TEST_P(Bitwise, HoldsWhereProductsAreMadeInBlocksOfColumns) {
   const auto [type, activation] = GetParam();
   const ExpertShape expert{400, 450, activation, activation == Activation::clamped_swiglu, type};
-  if (!make_cpu_expert_ffn(expert, false)->bitwise().holds)
-    GTEST_SKIP() << make_cpu_expert_ffn(expert, false)->bitwise().reason;
+  const auto kept = make_cpu_expert_ffn(expert, false);
+  if (!kept->bitwise().holds) GTEST_SKIP() << kept->bitwise().reason;
   const MoeCase problem({{6, 2, expert}, {150}, 2.0, 0.0}, 11);
   const MoeResult expected = run(problem, {});
   for (int ranks : {2, 5})

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "evenkeel/compute/cpu/expert_ffn.h"
 #include "tests/layer/error_bound.h"
 #include "tests/layer/moe_case.h"
 
@@ -60,6 +61,7 @@ TEST_P(Exactness, OutputAndGradientsAreDenseOnesForEveryPlanner) {
     std::vector<std::int64_t> tokens(static_cast<std::size_t>(between(2, 6)));
     for (auto& count : tokens) count = between(0, 120);
     const MoeCase problem({{between(3, 20), between(1, 5), expert}, tokens, 2.0, 0.05}, random());
+    const auto kept = make_cpu_expert_ffn(expert, true);  // for all runs of the round
     for (PlannerOptions::Kind kind : kKinds)
       expect_exact(problem, run(problem, {{kind, 1000, between(1, 20), 0}, true, 2, {}}), true,
                    "round " + std::to_string(round) + ", planner " + std::to_string(static_cast<int>(kind)));
@@ -89,6 +91,7 @@ TEST(Exactness, EveryOrdinaryStepIsExact) {
       {"every id is none", {{4, 2, expert}, {10, 10}, 1.0, 1.0}},
       {"everything on few experts, ids repeated", {{16, 4, expert}, {64, 64, 64, 64}, 6.0, 0.1}},
   };
+  const auto kept = make_cpu_expert_ffn(expert, true);
   for (const Ordinary& each : cases) {
     const MoeCase problem(each.shape, 99);
     for (PlannerOptions::Kind kind : kKinds)

@@ -2,6 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
 
 #include "evenkeel/comm/thread/run_ranks.h"
 #include "evenkeel/routing/workload.h"
@@ -31,7 +34,7 @@ struct Peak {
   std::int64_t heap = 0;  // during the first step, outside the arena
 };
 
-std::vector<Peak> peaks_of(const char* workload, PlannerOptions::Kind kind, bool backward) {
+std::vector<Peak> measure(const char* workload, PlannerOptions::Kind kind, bool backward) {
   const MoeCase problem = case_of(workload);
   std::vector<Peak> peaks(8);
   run_ranks(8, [&](Communicator& comm) {
@@ -49,6 +52,14 @@ std::vector<Peak> peaks_of(const char* workload, PlannerOptions::Kind kind, bool
     }
     peaks[comm.rank().offset()] = {arena.peak_bytes(), heap_use().peak_bytes};
   });
+  return peaks;
+}
+
+// By rank; each is measured once.
+const std::vector<Peak>& peaks_of(const std::string& workload, PlannerOptions::Kind kind, bool backward) {
+  static std::map<std::tuple<std::string, PlannerOptions::Kind, bool>, std::vector<Peak>> measured;
+  std::vector<Peak>& peaks = measured[{workload, kind, backward}];
+  if (peaks.empty()) peaks = measure(workload.c_str(), kind, backward);
   return peaks;
 }
 
