@@ -53,6 +53,8 @@ std::uint64_t hash_of(const MoeOptions& options) {
       .add(options.max_tokens)
       .add(options.with_backward)
       .add(options.memory.recompute)
+      .add(options.memory.rule.kind)
+      .add(options.memory.rule.count)
       .value();
 }
 
@@ -100,7 +102,8 @@ MoeLayer::MoeLayer(Communicator& comm, Arena& arena, const MoeShape& shape, Laye
       recompute_(options.memory.recompute) {
   groups_.reserve(static_cast<std::size_t>(shape.num_experts));
   group_experts_.reserve(groups_.capacity());
-  const bool cuts = arena.is_bounded() || recompute_ == Recompute::whole || recompute_ == Recompute::chunk;
+  const bool cuts = arena.is_bounded() || recompute_ == Recompute::whole || recompute_ == Recompute::chunk ||
+                    options.memory.rule.kind != ChunkRule::Kind::exact;
   schedule_ =
       std::make_unique<internal::StepSchedule>(comm, arena, placement_, budget_, options.memory, cuts);
   if (arena.is_bounded()) set_room_aside(options.states_in_flight);

@@ -1,17 +1,15 @@
 // Memory-aware chunk tuning: how many chunks a step's received rows need so that one chunk fits.
 //
 // Problem    rows a rank may hold at once (s'_max, Eq. 8), rows that the fullest rank received (s'', Eq. 9),
-// and a list of chunk
-//            counts that an implementation is prepared for (the bins). Which count to run with?
+// and
+//            a list of chunk counts that an implementation is prepared for (the bins). Which count?
 // Method     c = ceil(s'' / s'_max), then the least bin that is c or more. The paper's words, "the large bin
-// that is closest to
-//            c", are read so; a smaller bin would not fit.
+//            that is closest to c", are read so; a smaller bin would not fit.
 // Cost       O(bins).
-// Guarantee  where `promised`, a chunk of ceil(s'' / chunks) rows is at most s'_max, *if chunks are of equal
-// size on every rank*. The paper
-//            cuts a rank's own tokens into equal parts, which does not cut what other ranks send into equal
-//            parts; and beyond the largest bin nothing is promised: then the largest bin is chosen, and the
-//            flag says no.
+// Guarantee  Where `promised`, a chunk of ceil(s'' / chunks) rows is at most s'_max, *if chunks are of equal
+//            size on every rank*. The paper cuts a rank's own tokens into equal parts, which does not cut
+//            what other ranks send into equal parts; and beyond the largest bin nothing is promised: then the
+//            largest bin is chosen, and the flag says no.
 // Source     MemFine (arXiv 2511.21431v4), section 4.2, equations 8 and 9.
 #pragma once
 

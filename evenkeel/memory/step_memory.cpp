@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "evenkeel/base/check.h"
+#include "evenkeel/memory/mact.h"
 
 namespace evenkeel {
 
@@ -75,23 +76,75 @@ void StepMemory::choose_forward(const BlockTable& table, std::span<const RankRoo
 }
 
 void StepMemory::consider_forward(std::span<const RankRoom> rooms) {
-  const bool keeps = shape_.with_backward &&
-                     (options_.recompute == Recompute::none || options_.recompute == Recompute::automatic);
-  if (keeps && keeps_all(rooms)) {
+  const bool none = options_.recompute == Recompute::none;
+  const bool keeps = shape_.with_backward && (none || options_.recompute == Recompute::automatic);
+  const bool exact = options_.rule.kind == ChunkRule::Kind::exact;
+  const auto take_whole = [&] {
     way_.chunks.assign(1, {0, units_, true});
-    return take_if_faster();
-  }
-  if (options_.recompute == Recompute::none) return;
+    take_if_faster();
+  };
+  if (exact && keeps && keeps_all(rooms)) return take_whole();
+  if (exact && none && keeps) return;
   for (int share : kShares) {
     limits_.clear();
     for (std::size_t rank = 0; rank < rooms.size(); ++rank)
       limits_.push_back((rooms[rank].gap - forward_fixed_[rank]) * share / kShareUnit);
-    way_.chunks.clear();
-    if (!cut_into_chunks(shape_, loads_, passing_forward, limits_, 0, units_, way_.chunks)) return;
+    if (!cut(passing_forward)) break;
     if (keeps) keep_what_fits(rooms);
-    take_if_faster();
-    if (!keeps) return;
+    if (!none || !keeps || way_.chunks.back().kept) take_if_faster();
+    if (!keeps || !exact) break;
   }
+  if (none && keeps && best_.chunks.empty() && keeps_all(rooms)) take_whole();
+}
+
+// Cuts by the rule, or where its parts do not fit, as long as fits. False if nothing fits.
+bool StepMemory::cut(LoadBytes bytes) {
+  way_.chunks.clear();
+  return cut_by_rule(bytes) || cut_into_chunks(shape_, loads_, bytes, limits_, 0, units_, way_.chunks);
+}
+
+// Lowers the limits to what the parts need, so that more can be kept.
+bool StepMemory::cut_by_rule(LoadBytes bytes) {
+  if (options_.rule.kind == ChunkRule::Kind::exact) return false;
+  const std::int64_t count = count_by_rule(bytes);
+  for (std::int64_t i = 0; i < count; ++i)
+    way_.chunks.push_back({units_ * i / count, units_ * (i + 1) / count});
+  kept_.assign(limits_.size(), 0);
+  for (const Chunk& chunk : way_.chunks)
+    for (RankId rank : indices<RankId>(loads_.num_ranks())) {
+      std::int64_t& most = kept_[rank.offset()];
+      most = std::max(most, bytes(shape_, covering_load(rank, chunk)));
+      if (most > limits_[rank.offset()]) {
+        way_.chunks.clear();
+        return false;
+      }
+    }
+  limits_ = kept_;
+  return true;
+}
+
+// Eq. 8 and 9 of MemFine, with what a received row takes on the rank with the most of them.
+std::int64_t StepMemory::count_by_rule(LoadBytes bytes) const {
+  if (options_.rule.kind == ChunkRule::Kind::equal)
+    return std::clamp<std::int64_t>(options_.rule.count, 1, units_);
+  std::int64_t count = 1;
+  for (RankId rank : indices<RankId>(loads_.num_ranks())) {
+    const ChunkLoad load = loads_.load(rank, 0, loads_.num_blocks());
+    const std::int64_t fixed = bytes(shape_, ChunkLoad{});
+    const std::int64_t moving = std::max<std::int64_t>(bytes(shape_, load) - fixed, 1);
+    const std::int64_t room = std::max<std::int64_t>(limits_[rank.offset()] - fixed, 0);
+    const auto most_received =
+        static_cast<std::int64_t>(static_cast<__int128>(load.positions_here) * room / moving);
+    count = std::max(count, mact(load.positions_here, most_received, options_.rule.bins).chunks);
+  }
+  return std::min(count, units_);
+}
+
+// Of the blocks that a chunk touches.
+ChunkLoad StepMemory::covering_load(RankId rank, const Chunk& chunk) const {
+  const std::int64_t block_units = units_ / loads_.num_blocks();
+  return loads_.load(rank, static_cast<int>(chunk.begin / block_units),
+                     static_cast<int>((chunk.end + block_units - 1) / block_units));
 }
 
 // Whether the whole step fits as one kept chunk.
@@ -109,15 +162,11 @@ bool StepMemory::keeps_all(std::span<const RankRoom> rooms) const {
 
 // Keeps the first chunks, as long as those behind them have their room, and so has their own backward.
 void StepMemory::keep_what_fits(std::span<const RankRoom> rooms) {
-  const std::int64_t block_units = units_ / loads_.num_blocks();
   kept_.assign(rooms.size(), 0);
   for (Chunk& chunk : way_.chunks) {
-    if (chunk.begin % block_units != 0 || chunk.end % block_units != 0) return;
-    const auto begin = static_cast<int>(chunk.begin / block_units);
-    const auto end = static_cast<int>(chunk.end / block_units);
     for (RankId rank : indices<RankId>(loads_.num_ranks())) {
       const RankRoom& room = rooms[rank.offset()];
-      const ChunkLoad load = loads_.load(rank, begin, end);
+      const ChunkLoad load = covering_load(rank, chunk);
       const std::int64_t before = kept_[rank.offset()];
       const std::int64_t forward_room = room.gap - forward_fixed_[rank.offset()];
       const std::int64_t most_held =
@@ -128,7 +177,7 @@ void StepMemory::keep_what_fits(std::span<const RankRoom> rooms) {
         return;
     }
     for (RankId rank : indices<RankId>(loads_.num_ranks()))
-      kept_[rank.offset()] += held_bytes(shape_, loads_.load(rank, begin, end));
+      kept_[rank.offset()] += held_bytes(shape_, covering_load(rank, chunk));
     chunk.kept = true;
   }
 }
@@ -167,8 +216,7 @@ void StepMemory::consider_backward(std::span<const RankRoom> rooms) {
     if (returns_gradients_ && limits_.back() < shape_.gradient_bytes) return;
   }
   const LoadBytes bytes = options_.recompute == Recompute::whole ? recomputing_whole : recomputing;
-  way_.chunks.clear();
-  if (cut_into_chunks(shape_, loads_, bytes, limits_, 0, units_, way_.chunks)) take_if_faster();
+  if (cut(bytes)) take_if_faster();
 }
 
 void StepMemory::forget_best() {

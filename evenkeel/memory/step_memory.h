@@ -36,8 +36,19 @@ struct RankRoom {
   std::int64_t held = 0;   // the most that it may keep until then
 };
 
+// How many chunks. `exact`: the fewest that fit; `equal`: `count` of equal parts of every rank's tokens;
+// `mact`: equal parts too, as many as MemFine's tuning takes of `bins` (mact.h). Where an equal part would
+// not fit, the step is cut as under `exact`: a rule is a wish, the budget is a promise.
+struct ChunkRule {
+  enum class Kind { exact, equal, mact };
+  Kind kind = Kind::exact;
+  std::int64_t count = 1;
+  std::vector<std::int64_t> bins = {1, 2, 4, 8};
+};
+
 struct MemoryOptions {
   Recompute recompute = Recompute::automatic;
+  ChunkRule rule;
   CostModel cost;
 };
 
@@ -71,6 +82,10 @@ class StepMemory {
   bool keeps_all(std::span<const RankRoom> rooms) const;
   void keep_what_fits(std::span<const RankRoom> rooms);
   void consider_backward(std::span<const RankRoom> rooms);
+  bool cut(LoadBytes bytes);
+  bool cut_by_rule(LoadBytes bytes);
+  std::int64_t count_by_rule(LoadBytes bytes) const;
+  ChunkLoad covering_load(RankId rank, const Chunk& chunk) const;
   void forget_best();
   void take_if_faster();
   void take_best();

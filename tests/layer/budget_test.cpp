@@ -91,5 +91,45 @@ TEST(Budget, ThatIsAmpleMeansOneChunkOfWhichAllIsKept) {
   EXPECT_EQ(ample.chunks, 1u);
 }
 
+TEST(ChunkRule, IsFollowedWhereItFitsAndChangesNoNumber) {
+  const MoeCase problem = small_case(4, DataType::f32);
+  const MoeResult whole = run(problem, options_of(Arena::kNoBudget, true));
+  for (std::int64_t budget : {Arena::kNoBudget, kGenerous})
+    for (Recompute recompute : {Recompute::automatic, Recompute::chunk, Recompute::whole, Recompute::none})
+      for (std::int64_t count : {1, 3, 8, 50}) {
+        RunOptions options = options_of(budget, true, recompute);
+        options.memory.rule = {ChunkRule::Kind::equal, count, {}};
+        const MoeResult cut = run(problem, options);
+        EXPECT_EQ(cut.chunks, static_cast<std::size_t>(count));
+        EXPECT_EQ(cut.output, whole.output);
+        expect_same_gradients(problem, cut, whole);
+      }
+}
+
+TEST(ChunkRule, GivesWayToTheBudget) {
+  const MoeCase problem = small_case(4, DataType::f32);
+  const std::int64_t least = run(problem, options_of(kGenerous, true)).least_budget;
+  RunOptions options = options_of(least, true);
+  options.memory.rule = {ChunkRule::Kind::equal, 1, {}};
+  const MoeResult tight = run(problem, options);
+  EXPECT_GT(tight.chunks, 1u);
+  for (std::int64_t peak : tight.peak_bytes) EXPECT_LE(peak, least);
+}
+
+// As MemFine's tuning: more chunks the smaller the budget, always one of the bins while a bin is enough.
+TEST(ChunkRule, OfMactTakesTheLeastBinThatIsEnough) {
+  const MoeCase problem = small_case(5, DataType::f32);
+  const std::int64_t least = run(problem, options_of(kGenerous, true)).least_budget;
+  std::size_t before = 1000;
+  for (std::int64_t times : {2, 4, 8, 64}) {
+    RunOptions options = options_of(times * least, true, Recompute::chunk);
+    options.memory.rule = {ChunkRule::Kind::mact, 1, {1, 2, 4, 8, 16}};
+    const MoeResult tuned = run(problem, options);
+    EXPECT_LE(tuned.chunks, before);
+    before = tuned.chunks;
+  }
+  EXPECT_EQ(before, 1u);
+}
+
 }  // namespace
 }  // namespace evenkeel::testing
