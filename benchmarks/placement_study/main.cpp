@@ -6,9 +6,11 @@
 //   placement_study steps TRACE...            each trace placed and judged on each
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "benchmarks/placement_study/judge.h"
@@ -30,17 +32,20 @@ Topology nodes_of(int ranks, int nodes) {
   return Topology::uniform(nodes, ranks / nodes, kNvlink, kInfiniband);
 }
 
-// value, and how it differs from the first row's.
+// value, and how it differs from the first row's, if it does.
 std::string beside(double value, double first, int decimals) {
-  return fmt::format("{:.{}f} ({:+.0f} %)", value, decimals, 100 * (value / first - 1));
+  const double change = std::round(100 * (value / first - 1));
+  return fmt::format("{:.{}f}", value, decimals) + (change == 0 ? "" : fmt::format(" ({:+.0f} %)", change));
 }
 
 // Each placement on two kinds of parts: numbers of the first, then of the second.
 void print_verdicts(const std::vector<Method>& methods, const std::vector<std::vector<Recording>>& kinds,
                     const Setting& setting) {
+  const bool has_nodes = setting.topology.num_nodes() > 1;
   fmt::print(
-      "| placement | max/mean | crossing | across nodes | worst pair | ms a layer | spilled | transfers |\n"
-      "|---|---|---|---|---|---|---|---|\n");
+      "| placement | max/mean | crossing |{} worst pair | ms a layer | spilled | transfers "
+      "|\n{}|---|---|---|---|---|---|---|\n",
+      has_nodes ? " across nodes |" : "", has_nodes ? "|---" : "");
   std::vector<Verdict> first;
   for (const Method& method : methods) {
     std::vector<Verdict> verdicts;
@@ -60,11 +65,11 @@ void print_verdicts(const std::vector<Method>& methods, const std::vector<std::v
         return beside(scale * v.*member, scale * to.*member, decimals);
       });
     };
-    fmt::print("| {} | {} | {} | {} | {} | {} | {} | {} |\n", method.name,
-               change(&Verdict::max_over_mean, 1, 2), share(&Verdict::crossing),
-               share(&Verdict::across_nodes), change(&Verdict::worst_pair, 100, 2),
-               change(&Verdict::predicted_ms, 1, 3), share(&Verdict::spilled),
-               cell([](const Verdict& v, const Verdict&) { return fmt::format("{:.1f}", v.transfers); }));
+    fmt::print(
+        "| {} | {} | {} |{} {} | {} | {} | {} |\n", method.name, change(&Verdict::max_over_mean, 1, 2),
+        share(&Verdict::crossing), has_nodes ? fmt::format(" {} |", share(&Verdict::across_nodes)) : "",
+        change(&Verdict::worst_pair, 100, 2), change(&Verdict::predicted_ms, 1, 3), share(&Verdict::spilled),
+        cell([](const Verdict& v, const Verdict&) { return fmt::format("{:.1f}", v.transfers); }));
   }
   fmt::print("\n");
 }
@@ -155,10 +160,16 @@ void study_domains(const Recording& recording, const std::vector<std::string>& n
   study_parts(parts);
 }
 
+// routing_step50.npz: step 50.
+std::string name_of(const std::string& path) {
+  const std::string stem = std::filesystem::path(path).stem();
+  const std::string_view prefix = "routing_step";
+  return stem.starts_with(prefix) ? "step " + stem.substr(prefix.size()) : stem;
+}
+
 void study_steps(const std::vector<std::string>& traces) {
   std::vector<Part> parts;
-  for (const std::string& path : traces)
-    parts.push_back(halved(std::filesystem::path(path).stem(), read_recording(path, 0)));
+  for (const std::string& path : traces) parts.push_back(halved(name_of(path), read_recording(path, 0)));
   study_parts(parts);
 }
 

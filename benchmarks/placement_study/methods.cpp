@@ -1,5 +1,6 @@
 #include "benchmarks/placement_study/methods.h"
 
+#include <limits>
 #include <utility>
 
 #include "evenkeel/placement/fast.h"
@@ -9,6 +10,9 @@
 namespace evenkeel::study {
 
 namespace {
+
+// No clock decides, so that tables repeat.
+const SolveLimits kNoClock{.time_limit_s = std::numeric_limits<double>::infinity()};
 
 // A problem with all that it refers to.
 struct Seen {
@@ -56,22 +60,22 @@ std::vector<Method> all_methods(const Recording& recording, const Setting& setti
   const Seen seen(recording, setting);
   const PlacementProblem problem = seen.problem();
   const int ranks = setting.topology.num_ranks();
-  const Clustering clusters = cluster_fast(problem);
+  const Clustering clusters = cluster_fast(problem, kNoClock);
   return {
       {"contiguous", Placement::contiguous(recording.num_layers, recording.num_experts, ranks)},
       {"EPLB-style, no copies", balanced_by_load(seen.profile, ranks, 0)},
       {"EPLB-style, a copy a rank", balanced_by_load(seen.profile, ranks, ranks)},
       {"ILP 1 only", placement_of(clusters, identity(recording.num_layers, ranks), ranks)},
-      {"ILP 1 + 2", placement_of(clusters, assign_ranks_fast(problem, clusters), ranks)},
-      {"joint", placement_of(place_jointly_fast(problem), ranks)},
+      {"ILP 1 + 2", placement_of(clusters, assign_ranks_fast(problem, clusters, kNoClock), ranks)},
+      {"joint", placement_of(place_jointly_fast(problem, kNoClock), ranks)},
   };
 }
 
 Placement place_two_stage(const Recording& recording, const Setting& setting) {
   const Seen seen(recording, setting);
   const PlacementProblem problem = seen.problem();
-  const Clustering clusters = cluster_fast(problem);
-  return placement_of(clusters, assign_ranks_fast(problem, clusters), setting.topology.num_ranks());
+  const Clustering clusters = cluster_fast(problem, kNoClock);
+  return placement_of(clusters, assign_ranks_fast(problem, clusters, kNoClock), setting.topology.num_ranks());
 }
 
 }  // namespace evenkeel::study
