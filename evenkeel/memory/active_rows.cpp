@@ -55,7 +55,7 @@ class Rows {
   }
 
   void add_experts() {
-    const ExpertShape& experts = model_.experts;
+    const RoutedExperts& experts = model_.experts;
     add("router_input", "row 9", model_.hidden);
     add("router_scores", "row 10", experts.count);
     add("expert_input", "row 11", 0, model_.hidden);

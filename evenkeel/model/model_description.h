@@ -41,7 +41,7 @@ struct AttentionShape {
   QueryKeyNorm query_key_norm = QueryKeyNorm::none;
 };
 
-struct ExpertShape {
+struct RoutedExperts {
   std::int64_t count = 0;  // of a layer
   std::int64_t top_k = 0;
   std::int64_t intermediate = 0;
@@ -59,7 +59,7 @@ struct ModelDescription {
   std::int64_t vocabulary = 0;
   bool tied_embeddings = false;  // the head is the embedding
   AttentionShape attention;
-  ExpertShape experts;
+  RoutedExperts experts;
   std::vector<bool> has_experts;        // by layer; the others are dense
   std::int64_t dense_intermediate = 0;  // 0 where no layer is dense
   // As the config states it ("bfloat16"), with its bytes; empty and 0 where it does not.

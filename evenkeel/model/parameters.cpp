@@ -79,7 +79,7 @@ LayerParameters layer_parameters(const ModelDescription& model, LayerId layer) {
   sum.norms = 2 * model.hidden;
   sum.attention = model.attention.latent ? latent_attention(model.hidden, model.attention)
                                          : grouped_attention(model.hidden, model.attention);
-  const ExpertShape& experts = model.experts;
+  const RoutedExperts& experts = model.experts;
   if (!model.has_experts[layer.offset()]) {
     sum.dense = feed_forward(model.hidden, model.dense_intermediate, false);
     return sum;
