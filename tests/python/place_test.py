@@ -188,14 +188,28 @@ class Place(PackageTest):
         self.assertLess(time.monotonic() - begin, 20)
 
     def test_other_threads_run_while_it_solves(self):
-        profile, ticks = random_profile(8, layers=40, experts=128), []
-        stop = threading.Event()
-        thread = threading.Thread(target=lambda: [ticks.append(stop.wait(0.001)) for _ in iter(stop.is_set, True)])
+        """Were the interpreter held, a thread that counts would stand still but for the moments around the solve."""
+        profile, count, stop = random_profile(8, layers=40, experts=128), [0], threading.Event()
+
+        def work():
+            while not stop.is_set():
+                count[0] += 1
+
+        def counted(wait):
+            before, begin = count[0], time.monotonic()
+            wait()
+            return (count[0] - before) / (time.monotonic() - begin)
+
+        thread = threading.Thread(target=work)
         thread.start()
-        placed = ek.place(profile, 16)
-        stop.set()
-        thread.join()
-        self.assertGreater(len(ticks), placed.solve_ms / 50)
+        self.addCleanup(thread.join)
+        self.addCleanup(stop.set)
+        # Another process may take the processor for a while, hence the best of some.
+        shares = []
+        for _ in range(4):
+            solving = counted(lambda: ek.place(profile, 16, objective="joint"))
+            shares.append(solving / counted(lambda: time.sleep(0.2)))
+        self.assertGreater(max(shares), 0.2)
 
 
 if __name__ == "__main__":
