@@ -62,7 +62,7 @@ lint: $(BUILD)/build.ninja build/.setup-lint
 format: build/.setup-lint
 	@tools/lint.sh --fix
 
-sanitize: build/.setup-build
+sanitize: build/.setup-build build/.setup-fuzz
 	@tools/sanitize.sh
 
 clean:

@@ -21,7 +21,8 @@ run() {
 for preset in "$@"; do
   case $preset in
     tsan) run tsan concurrent ;;
-    asan) run asan parsing ;;
+    # The fuzz build has both sanitizers, and its objects serve the fuzz targets as well.
+    asan) run fuzz parsing ;;
     *) echo "tools/sanitize.sh: unknown sanitizer '$preset'; tsan or asan" >&2; exit 2 ;;
   esac
 done

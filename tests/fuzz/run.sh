@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs every fuzz target for a while and prints a line each:
 #   tests/fuzz/run.sh [SECONDS each, 60] [TARGET...]
-# Needs `cmake --preset fuzz && cmake --build --preset fuzz`. Crashing inputs are left in build/fuzz/found/.
+# Needs `cmake --preset fuzz && cmake --build --preset fuzz --target fuzz_targets`. Crashing inputs are left in build/fuzz/found/.
 # A run fails on a crash, a hang (10 s), one allocation above 64 MiB or 512 MiB in all.
 set -u
 cd "$(dirname "$0")/../.."
