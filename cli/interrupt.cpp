@@ -17,7 +17,7 @@ extern "C" void note_signal(int signal) {
 
 }  // namespace
 
-Interrupt::Interrupt(std::vector<int> signals) {
+Interrupt::Interrupt(std::initializer_list<int> signals) {
   signal_raised = 0;
   struct sigaction action = {};
   action.sa_handler = note_signal;

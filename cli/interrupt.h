@@ -3,6 +3,7 @@
 #pragma once
 
 #include <csignal>
+#include <initializer_list>
 #include <stop_token>
 #include <thread>
 #include <utility>
@@ -16,7 +17,7 @@ struct Interrupted {};
 // While one lives, the first of these signals asks `token()` to stop. At most one at a time.
 class Interrupt {
  public:
-  explicit Interrupt(std::vector<int> signals);
+  explicit Interrupt(std::initializer_list<int> signals);
   ~Interrupt();
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
