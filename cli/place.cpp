@@ -212,7 +212,7 @@ void add_problem(CLI::App& app, Options& options) {
 
 void add_solving(CLI::App& app, Options& options) {
   add_word(app, "--solver", options.solver, {"fast", "exact"},
-           "Milliseconds, or integer programs to a proven gap");
+           "Milliseconds (joint: up to seconds), or integer programs to a proven gap");
   add_number(app, "--time-limit", options.time_limit_s, 0.001, std::numeric_limits<double>::infinity(),
              "Seconds for all stages; the best so far is kept");
   add_number(app, "--gap", options.gap, 0, 1, "Good enough: this far from the bound, as a fraction");

@@ -147,6 +147,8 @@ void bind_place(nb::module_& module) {
       .def_ro("bound", &PlaceResult::bound)
       .def_ro("bound_of", &PlaceResult::bound_of)
       .def_ro("proven_optimal", &PlaceResult::proven_optimal)
+      .def_prop_ro("is_exact",
+                   [](const PlaceResult& result) { return result.solver == PlaceOptions::Solver::exact; })
       .def_ro("solve_ms", &PlaceResult::solve_ms)
       .def_ro("before", &PlaceResult::before)
       .def_ro("after", &PlaceResult::after)

@@ -78,6 +78,11 @@ class PlaceResult(Placement):
         return self._result.proven_optimal
 
     @property
+    def solver(self) -> str:
+        """Whose answer and bounds these are: "fast" also where "exact" has too many variables (`notes` says so)."""
+        return "exact" if self._result.is_exact else "fast"
+
+    @property
     def solve_ms(self) -> float:
         """Milliseconds that the solver took."""
         return self._result.solve_ms
@@ -134,7 +139,8 @@ def place(
             2x8xh200, gb200-nvl72.
         redundant_experts: copies beyond one of each, in each layer.
         num_groups: expert groups, each of which stays in one node.
-        solver: "fast" (milliseconds, with a bound) or "exact" (integer programs; needs a build with HiGHS).
+        solver: "fast" (milliseconds, seconds for a large "joint"; with a bound) or "exact" (integer programs; needs a
+            build with HiGHS).
         sizes: "equal" (as many experts on each rank, as servers need) or "free".
         objective: "two-stage" (first balance, then traffic) or "joint" (both in predicted milliseconds).
         traffic: what is sent: "layer-to-layer" (from the rank of a token's expert to that of its next) or
@@ -150,7 +156,7 @@ def place(
         assignment_bytes: joint: bytes sent with one assignment, one way.
 
     Returns:
-        A Placement that also has `objective`, `bound`, `proven_optimal`, `solve_ms`, `before` and `after`.
+        A Placement that also has `objective`, `bound`, `proven_optimal`, `solver`, `solve_ms`, `before` and `after`.
 
     Raises:
         InvalidArgument: options contradict each other or the profile.
@@ -177,7 +183,7 @@ def place(
             raise invalid("sources", "are for dispatch-combine", 'to leave them out, or traffic="dispatch-combine"')
         options.set_sources(floats(sources, "sources", 3, "[layers, ranks, experts]"))
     result = _native.place(profile._native, _topology(ranks, nodes, topology), options)
-    return _with_provenance(result, solver)
+    return _with_provenance(result)
 
 
 def source_counts(path: str | os.PathLike[str], ranks: int, num_experts: int | None = None) -> NDArray[np.float64]:
@@ -212,7 +218,7 @@ def _topology(ranks: int | None, nodes: int, topology: str | os.PathLike[str] | 
     return machine
 
 
-def _with_provenance(result: _native.PlaceResult, solver: str) -> PlaceResult:
+def _with_provenance(result: _native.PlaceResult) -> PlaceResult:
     names = result.objective.keys()
     main = "traffic" if "traffic" in names else next(iter(names))
     placed = PlaceResult.__new__(PlaceResult)
@@ -224,7 +230,7 @@ def _with_provenance(result: _native.PlaceResult, solver: str) -> PlaceResult:
         {
             "program": "evenkeel for Python",
             "objective": main,
-            "solver": solver,
+            "solver": placed.solver,
             "max_over_mean": f"{result.after.max_over_mean_mean:.6f}",
         },
     )

@@ -140,7 +140,7 @@ class Place(PackageTest):
         words = [COMMAND, "place", self.folder / "profile.npz", "--ranks", "4", "--nodes", "2", "--json"]
         printed = json.loads(subprocess.run(words, capture_output=True, check=True, text=True).stdout)
         placed = ek.place(random_profile(7), ranks=4, nodes=2)
-        for key in ["num_layers", "num_experts", "num_ranks", "objective", "bound", "proven_optimal"]:
+        for key in ["solver", "num_layers", "num_experts", "num_ranks", "objective", "bound", "proven_optimal"]:
             self.assertEqual(getattr(placed, key), printed[key], key)
         for which in ["before", "after"]:
             for key in printed[which].keys() - {"notes"}:
