@@ -42,7 +42,9 @@ def npz(name, shape, values):
 class Memory(CommandTest):
     def test_prints_exactly_the_promised_keys_and_sums_that_add_up(self):
         for words in [[], ["--with", "all"], ["--recompute", "none"], ["--device-memory", "1TB"]]:
-            report = self.json("memory", "--model", CONFIGS / "deepseek-v2-lite.json", "--parallel", "pp=3,ep=8", *words)
+            report = self.json(
+                "memory", "--model", CONFIGS / "deepseek-v2-lite.json", "--parallel", "pp=3,ep=8", *words
+            )
             self.assertEqual(list(report), KEYS)
             self.assertEqual(sum(report["static_bytes"].values()), report["static_total"])
             self.assertEqual(sum(report["active_bytes"].values()), report["active_total"])
@@ -120,7 +122,8 @@ class Memory(CommandTest):
         (self.folder / "loads.npz").write_bytes(npz("counts", [2, 1, 4], [4, 5, 1, 0, 0, 0, 9, 9]))
         (self.folder / "rows.npz").write_bytes(npz("rows", [2, 1], [9, 18]))
         words = ["memory", "--model", model, "--parallel", "ep=2", "--seq", 8, "--static-bytes", 0]
-        words += ["--available-ratio", 1, "--device-memory", 8 * 2 * (5 * 256 + 3 * 256 + 4) + 6 * 1664, "--received", 1]
+        room = 8 * 2 * (5 * 256 + 3 * 256 + 4) + 6 * 1664  # for six rows
+        words += ["--available-ratio", 1, "--device-memory", room, "--received", 1]
         by_expert = self.json(*words, "--counts", "loads.npz")
         self.assertEqual(by_expert["s_prime_max"], 6)
         self.assertEqual(by_expert["history"], {"chunks": [[2], [4]], "not_promised": 0})
