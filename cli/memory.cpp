@@ -8,6 +8,7 @@
 #include <numeric>
 #include <optional>
 
+#include "cli/memory_budget.h"
 #include "cli/memory_history.h"
 #include "cli/memory_report.h"
 #include "cli/options.h"
@@ -110,11 +111,6 @@ void read_terms(const std::string& text, Options& options) {
     if (*on) options.terms.push_back(name);
 }
 
-// The layer's own promise (docs/memory.md#the-layers-budget).
-std::optional<std::int64_t> least_budget_of(const MemoryModel&) {
-  return std::nullopt;
-}
-
 void run(const CLI::App& app, const Options& options) {
   if (options.ratio_thousandths > 1000)
     throw InvalidArgument("--available-ratio", format_thousandths(options.ratio_thousandths),
@@ -143,8 +139,9 @@ void run(const CLI::App& app, const Options& options) {
                       .fit = fit(memory, received, device),
                       .longest_sequence = longest_sequence(memory, received, device),
                       .advice = {},
-                      .least_budget = least_budget_of(memory),
+                      .least_budget = {},
                       .history = {}};
+  report.least_budget = least_layer_budget(memory, report.fit.tightest);
   if (!report.fit.fits) report.advice = what_would_fit(memory, received, device);
   if (is_given(app, "--counts")) {
     ReceivedHistory history = read_history(options.counts, memory);

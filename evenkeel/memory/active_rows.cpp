@@ -74,8 +74,7 @@ class Rows {
   void keep_every_layer() {
     const std::int64_t pieces = setup_.parallel.virtual_stages;
     const std::int64_t layers = (std::ssize(memory_.layers(stage_)) + pieces - 1) / pieces;
-    const std::int64_t in_flight =
-        pieces == 1 ? setup_.parallel.pipeline - stage_ : memory_.schedule_copies(stage_);
+    const std::int64_t in_flight = memory_.micro_batches_in_flight(stage_);
     if (!setup_.full_recompute) {
       for (ActiveRow& row : rows_) row.copies = in_flight * layers;
       return;

@@ -68,6 +68,10 @@ std::int64_t MemoryModel::schedule_copies(int stage) const {
   return setup_.parallel.virtual_stages * setup_.parallel.pipeline + setup_.parallel.pipeline - 2 * stage - 1;
 }
 
+std::int64_t MemoryModel::micro_batches_in_flight(int stage) const {
+  return setup_.parallel.virtual_stages == 1 ? setup_.parallel.pipeline - stage : schedule_copies(stage);
+}
+
 std::int64_t MemoryModel::stored_copies(int stage) const {
   return setup_.full_recompute ? 1 : schedule_copies(stage);
 }

@@ -119,7 +119,9 @@ class MemoryModel {
 
   // v p + p - 2 r - 1.
   std::int64_t schedule_copies(int stage) const;
-  // m_g of the stage: that, or 1.
+  // What a schedule really has in flight: p - r with one piece a device (1F1B), else the above (interleaved).
+  std::int64_t micro_batches_in_flight(int stage) const;
+  // m_g of the stage: schedule_copies(), or 1.
   std::int64_t stored_copies(int stage) const;
 
   std::vector<StaticItem> static_items(int stage) const;

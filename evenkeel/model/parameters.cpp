@@ -50,6 +50,31 @@ std::int64_t latent_attention(std::int64_t hidden, const AttentionShape& shape) 
          linear(shape.heads * latent.value_dim, hidden, shape.biases);
 }
 
+LayerParameters times(LayerParameters layer, std::int64_t count) {
+  for (std::int64_t* number :
+       {&layer.norms, &layer.attention, &layer.router, &layer.experts, &layer.shared_experts, &layer.dense})
+    *number *= count;
+  return layer;
+}
+
+LayerParameters parameters_of(const ModelDescription& model, bool with_experts) {
+  LayerParameters sum;
+  sum.norms = 2 * model.hidden;
+  sum.attention = model.attention.latent ? latent_attention(model.hidden, model.attention)
+                                         : grouped_attention(model.hidden, model.attention);
+  const RoutedExperts& experts = model.experts;
+  if (!with_experts) {
+    sum.dense = feed_forward(model.hidden, model.dense_intermediate, false);
+    return sum;
+  }
+  sum.router = linear(model.hidden, experts.count, experts.router_bias) +
+               (experts.router_correction ? experts.count : 0);
+  sum.experts = experts.count * expert_parameters(model);
+  if (experts.shared_count > 0)
+    sum.shared_experts = feed_forward(model.hidden, experts.shared_count * experts.intermediate, false);
+  return sum;
+}
+
 }  // namespace
 
 std::int64_t ModelDescription::num_moe_layers() const {
@@ -75,27 +100,14 @@ std::int64_t shared_attention_parameters(const ModelDescription& model) {
 }
 
 LayerParameters layer_parameters(const ModelDescription& model, LayerId layer) {
-  LayerParameters sum;
-  sum.norms = 2 * model.hidden;
-  sum.attention = model.attention.latent ? latent_attention(model.hidden, model.attention)
-                                         : grouped_attention(model.hidden, model.attention);
-  const RoutedExperts& experts = model.experts;
-  if (!model.has_experts[layer.offset()]) {
-    sum.dense = feed_forward(model.hidden, model.dense_intermediate, false);
-    return sum;
-  }
-  sum.router = linear(model.hidden, experts.count, experts.router_bias) +
-               (experts.router_correction ? experts.count : 0);
-  sum.experts = experts.count * expert_parameters(model);
-  if (experts.shared_count > 0)
-    sum.shared_experts = feed_forward(model.hidden, experts.shared_count * experts.intermediate, false);
-  return sum;
+  return parameters_of(model, model.has_experts[layer.offset()]);
 }
 
 ModelParameters model_parameters(const ModelDescription& model) {
   ModelParameters sum;
   sum.embedding = model.vocabulary * model.hidden;
-  for (LayerId layer : indices<LayerId>(model.num_layers)) sum.layers += layer_parameters(model, layer);
+  sum.layers = times(parameters_of(model, true), model.num_moe_layers());
+  sum.layers += times(parameters_of(model, false), model.num_layers - model.num_moe_layers());
   sum.final_norm = model.hidden;
   sum.head = model.tied_embeddings ? 0 : sum.embedding;
   return sum;

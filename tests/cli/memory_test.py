@@ -15,8 +15,9 @@ MEMFINE = [
 ]  # fmt: skip
 # Fitted to the paper's table 4, which does not give it.
 CALIBRATED = ["--received", 596797]
+CONFIG = REPOSITORY / "data" / "tiny-moe" / "config.json"
 TINY = [
-    "memory", "--model", REPOSITORY / "data" / "tiny-moe" / "config.json", "--parallel", "ep=8", "--seq", 512,
+    "memory", "--model", CONFIG, "--parallel", "ep=8", "--seq", 512,
     "--static-bytes", 0, "--available-ratio", 1, "--device-memory", "7.3MB", "--received", 2048,
 ]  # fmt: skip
 ROWS = REPOSITORY / "data" / "tiny-moe" / "train_rank_rows.npz"
@@ -41,10 +42,8 @@ def npz(name, shape, values):
 
 class Memory(CommandTest):
     def test_prints_exactly_the_promised_keys_and_sums_that_add_up(self):
-        for words in [[], ["--with", "all"], ["--recompute", "none"], ["--device-memory", "1TB"]]:
-            report = self.json(
-                "memory", "--model", CONFIGS / "deepseek-v2-lite.json", "--parallel", "pp=3,ep=8", *words
-            )
+        for words in [[], ["--with", "all"], ["--recompute", "none"], ["--device-memory", "100MB"]]:
+            report = self.json("memory", "--model", CONFIG, "--parallel", "pp=3,ep=8", *words)
             self.assertEqual(list(report), KEYS)
             self.assertEqual(sum(report["static_bytes"].values()), report["static_total"])
             self.assertEqual(sum(report["active_bytes"].values()), report["active_total"])
@@ -67,21 +66,32 @@ class Memory(CommandTest):
         self.assertTrue(report["fits"])
 
     def test_beyond_the_largest_bin_it_says_that_it_cannot_promise(self):
-        report = self.json(*MEMFINE, "--received", 10**7)
-        self.assertEqual((report["chunks"], report["least_chunks"], report["promised"]), (8, 27, False))
+        words = [*TINY[:-1], 30000]
+        report = self.json(*words)
+        self.assertEqual((report["chunks"], report["least_chunks"], report["promised"]), (8, 10, False))
         self.assertFalse(report["fits"])
-        self.assertEqual(report["advice"][0], {"change": "chunks", "value": 27})
-        self.assertTrue(self.json(*MEMFINE, "--received", 10**7, "--bins", 27)["fits"])
+        self.assertEqual(report["advice"][0], {"change": "chunks", "value": 10})
+        self.assertTrue(self.json(*words, "--bins", 10)["fits"])
 
     def test_the_longest_sequence_fits_and_one_token_more_does_not(self):
-        words = ["memory", "--model", CONFIGS / "qwen3-30b-a3b.json", "--parallel", "ep=16,pp=4", "--device-memory"]
-        longest = self.json(*words, "60GB")["longest_sequence"]
+        words = ["memory", "--model", CONFIG, "--parallel", "ep=16,pp=4", "--device-memory", "300MB"]
+        longest = self.json(*words)["longest_sequence"]
         self.assertGreater(longest, 0)
-        self.assertTrue(self.json(*words, "60GB", "--seq", longest)["fits"])
-        self.assertFalse(self.json(*words, "60GB", "--seq", longest + 1)["fits"])
+        self.assertTrue(self.json(*words, "--seq", longest)["fits"])
+        self.assertFalse(self.json(*words, "--seq", longest + 1)["fits"])
+
+    def test_the_layers_least_budget_grows_with_tokens_and_states_and_needs_no_routing(self):
+        words = ["memory", "--model", CONFIG, "--parallel", "ep=8", "--seq"]
+        least = self.json(*words, 512)["least_budget"]
+        self.assertEqual(self.json(*words, 512, "--received", 3)["least_budget"], least)
+        # Of a token the ids and router weights of its four experts, four bytes each.
+        self.assertEqual(self.json(*words, 1536)["least_budget"], least + 1024 * 8 * 4)
+        kept = self.json(*words, 512, "--recompute", "none")["least_budget"]
+        self.assertEqual(kept, least + 7 * 512 * 8 * 4)
+        self.assertIsNone(self.json(*words, 512, "--bytes", "activation=1")["least_budget"])
 
     def test_what_to_change_is_said_when_nothing_fits(self):
-        words = ["memory", "--model", CONFIGS / "kimi-k2.json", "--parallel", "ep=8", "--device-memory", "80GB"]
+        words = ["memory", "--model", CONFIG, "--parallel", "ep=8", "--device-memory", "50MB"]
         text = self.call(*words).stdout
         self.assertTrue(text.startswith("does not fit: "), text)
         self.assertIn("any one of these makes it fit:\n", text)
@@ -91,7 +101,7 @@ class Memory(CommandTest):
         self.assertTrue(fits["fits"])
 
     def test_terms_that_the_paper_leaves_out_are_off_unless_named(self):
-        words = ["memory", "--model", CONFIGS / "mixtral-8x7b.json", "--parallel", "tp=2,ep=4,dp=8"]
+        words = ["memory", "--model", CONFIG, "--parallel", "tp=2,ep=4,dp=8"]
         paper = self.json(*words)
         self.assertEqual(paper["setup"]["terms"], [])
         self.assertEqual(len(paper["active_bytes"]), 12)
@@ -116,7 +126,7 @@ class Memory(CommandTest):
 
     def test_loads_by_expert_are_added_up_by_rank(self):
         # Two ranks of two experts: 4 + 5 and 1 + 0 rows, then 0 + 0 and 9 + 9.
-        config = json.loads((REPOSITORY / "data" / "tiny-moe" / "config.json").read_text(encoding="utf-8"))
+        config = json.loads(CONFIG.read_text(encoding="utf-8"))
         config |= {"num_hidden_layers": 1, "num_local_experts": 4}
         model = self.write("config.json", config)
         (self.folder / "loads.npz").write_bytes(npz("counts", [2, 1, 4], [4, 5, 1, 0, 0, 0, 9, 9]))

@@ -229,7 +229,7 @@ LATENT = {"q_lora_rank": None, "kv_lora_rank": 4, "qk_nope_head_dim": 3, "qk_rop
 LATENT |= {"n_routed_experts": 4, "n_shared_experts": 1, "first_k_dense_replace": 1}
 QWEN = SIZES | {"model_type": "qwen3_moe", "num_experts": 4, "mlp_only_layers": [1], "decoder_sparse_step": 1}
 put("checkpoint", "sizes-qwen", json.dumps(QWEN))
-put("checkpoint", "sizes-layers", json.dumps(QWEN | {"mlp_only_layers": [3], "num_hidden_layers": 65536}))
+put("checkpoint", "sizes-layers", json.dumps(QWEN | {"mlp_only_layers": [3], "num_hidden_layers": 300}))
 put("checkpoint", "sizes-latent", json.dumps(SIZES | LATENT | {"model_type": "deepseek_v3", "dtype": "bfloat16"}))
 put("checkpoint", "sizes-inside", json.dumps({"text_config": SIZES | LATENT | {"model_type": "kimi_k2"}}))
 put("checkpoint", "sizes-gpt-oss", json.dumps(SIZES | {"model_type": "gpt_oss", "num_local_experts": 4, "head_dim": 2}))

@@ -1,0 +1,89 @@
+#include "cli/memory_budget.h"
+
+#ifdef EVENKEEL_WITH_LAYER
+#include <algorithm>
+#include <limits>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/compute/cpu/expert_ffn.h"
+#include "evenkeel/memory/least_budget.h"
+#endif
+
+namespace evenkeel::cli {
+
+#ifdef EVENKEEL_WITH_LAYER
+
+namespace {
+
+std::int64_t divided(std::int64_t number, std::int64_t by) {
+  return (number + by - 1) / by;
+}
+
+ExpertShape expert_shape(const MemoryModel& memory) {
+  const ModelDescription& model = memory.model();
+  ExpertShape shape;
+  shape.hidden = model.hidden;
+  shape.intermediate = divided(model.experts.intermediate, memory.setup().parallel.tensor);
+  shape.biases = model.experts.biases;
+  shape.type = memory.setup().bytes.activation == 2 ? DataType::bf16 : DataType::f32;
+  return shape;
+}
+
+// Steps of all layers of the stage that wait for backward at once: with full recomputation only the one that
+// was just computed again.
+std::int64_t states_in_flight(const MemoryModel& memory, int stage) {
+  if (memory.setup().full_recompute) return 1;
+  const std::int64_t pieces = memory.setup().parallel.virtual_stages;
+  const auto moe_layers = std::ranges::count_if(memory.layers(stage), [&](std::int64_t layer) {
+    return memory.model().has_experts[static_cast<std::size_t>(layer)];
+  });
+  return memory.micro_batches_in_flight(stage) * divided(moe_layers, pieces);
+}
+
+std::optional<BudgetShape> budget_shape(const MemoryModel& memory, int stage) {
+  const MemorySetup& setup = memory.setup();
+  const ModelDescription& model = memory.model();
+  const ExpertShape expert = expert_shape(memory);
+  const auto products = make_cpu_expert_ffn(expert, /*with_backward=*/true);
+  const std::int64_t states = states_in_flight(memory, stage);
+  if (states > std::numeric_limits<int>::max()) return std::nullopt;
+  BudgetShape shape;
+  shape.chunk.num_ranks = static_cast<int>(setup.parallel.expert);
+  shape.chunk.num_experts = static_cast<int>(model.experts.count);
+  shape.chunk.top_k = static_cast<int>(model.experts.top_k);
+  shape.chunk.hidden = model.hidden;
+  shape.chunk.element_bytes = bytes_of(expert.type);
+  shape.chunk.saved_bytes = products->saved_bytes_per_position();
+  shape.chunk.weight_bytes = expert.weight_bytes();
+  shape.chunk.gradient_bytes = expert.elements() * std::int64_t{sizeof(float)};
+  shape.chunk.forward_workspace_bytes = products->workspace_bytes(Pass::forward);
+  shape.chunk.backward_workspace_bytes = products->workspace_bytes(Pass::backward);
+  shape.chunk.recompute_workspace_bytes = products->workspace_bytes(Pass::recompute);
+  shape.max_tokens =
+      divided(setup.micro_batch * setup.sequence, setup.parallel.tensor * setup.parallel.context);
+  shape.states_in_flight = static_cast<int>(states);
+  return shape;
+}
+
+}  // namespace
+
+std::optional<std::int64_t> least_layer_budget(const MemoryModel& memory, int stage) {
+  const std::int64_t bytes = memory.setup().bytes.activation;
+  if (!memory.has_experts(stage) || (bytes != 2 && bytes != 4)) return std::nullopt;
+  try {
+    const auto shape = budget_shape(memory, stage);
+    return shape ? std::optional(least_budget(*shape)) : std::nullopt;
+  } catch (const Unsupported&) {
+    return std::nullopt;  // of the type, on this CPU
+  }
+}
+
+#else
+
+std::optional<std::int64_t> least_layer_budget(const MemoryModel&, int) {
+  return std::nullopt;
+}
+
+#endif
+
+}  // namespace evenkeel::cli

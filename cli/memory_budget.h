@@ -1,0 +1,16 @@
+// What the layer's arena needs at least to run a model's steps, whatever the routing (docs/budget.md).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "evenkeel/memory/memory_model.h"
+
+namespace evenkeel::cli {
+
+// On one device of the stage, for the tokens that it brings to a step. The workspace of the products is a
+// part of it, so they are made for the shape, which takes up to about a second. Nothing where the layer was
+// not built, where it or this CPU cannot multiply the type, or where the stage has no experts.
+std::optional<std::int64_t> least_layer_budget(const MemoryModel& memory, int stage);
+
+}  // namespace evenkeel::cli
