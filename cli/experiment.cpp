@@ -61,7 +61,7 @@ class Rank {
   Shared& shared_;
   const ExperimentSetup& setup_;
   RecordingCommunicator comm_;
-  Arena arena_{Device::cpu()};
+  Arena arena_;
   CpuStream stream_;
   MoeLayer layer_;
   std::vector<ExpertGradients> gradients_;
@@ -77,6 +77,8 @@ MoeOptions layer_options(const Shared& shared, std::function<void(const StepStat
   for (const Batch& batch : shared.batches)
     options.max_tokens = std::max(options.max_tokens, batch.most_tokens());
   options.with_backward = shared.setup.backward;
+  options.memory = shared.setup.memory;
+  if (!options.with_backward) options.memory.recompute = Recompute::automatic;  // there is nothing to keep
   if (shared.cores != nullptr)
     options.experts =
         in_turns(make_cpu_expert_ffn(shared.setup.shape.expert, options.with_backward), shared.cores);
@@ -88,11 +90,15 @@ Rank::Rank(Communicator& comm, Shared& shared)
     : shared_(shared),
       setup_(shared.setup),
       comm_(comm),
+      arena_(Device::cpu(), setup_.budget_bytes),
       layer_(comm_, arena_, setup_.shape, setup_.placement,
              layer_options(shared, [this](const StepStatistics& step) {
                if (sample_ == nullptr) return;
                sample_->cpu_seconds[step.backward ? 1 : 0] = step.cpu_seconds;
                sample_->planning_seconds += step.planning_seconds;
+               sample_->assignments += step.assignments;
+               sample_->recomputed_assignments += step.recomputed_assignments;
+               if (!step.backward) sample_->chunks = step.chunks;
              })) {
   std::vector<ExpertWeights> natives;
   for (ExpertId expert : layer_.natives()) natives.push_back(setup_.experts->weights(expert.value()));
@@ -107,6 +113,8 @@ Rank::Rank(Communicator& comm, Shared& shared)
 }
 
 void Rank::run() {
+  if (comm_.rank().value() == 0)
+    for (Figures& figures : shared_.figures) figures.least_budget = layer_.least_budget();
   for (std::size_t batch = 0; batch < shared_.batches.size(); ++batch) {
     take_rounds(batch);
     if (shared_.inspect) show_results(shared_.batches[batch]);

@@ -33,7 +33,9 @@ struct ExperimentSetup {
   const Tensor* grad_output = nullptr;  // the same, with backward
   bool backward = false;
   int rounds = 5;
-  std::vector<PlannerOptions> planners;  // plain ep comes by itself
+  std::vector<PlannerOptions> planners;          // plain ep comes by itself
+  std::int64_t budget_bytes = Arena::kNoBudget;  // of each rank's arena, for every planner
+  MemoryOptions memory = {};
 };
 
 struct PlannerFigures {
@@ -51,6 +53,8 @@ struct PlannerFigures {
   std::int64_t combine_bytes = 0;
   std::int64_t transfer_bytes = 0;
   std::int64_t transfers = 0;
+  int chunks = 0;                  // of the forward pass
+  double recomputed_fraction = 0;  // of all assignments: forward was computed again in backward
 
   std::int64_t worst_peak_bytes() const;
 };
@@ -60,6 +64,7 @@ struct Figures {
   std::vector<PlannerFigures> planners;  // as asked for; ep's own stand here again if it is among them
   double control_ratio = 1;
   double control_spread = 0;
+  std::int64_t least_budget = 0;  // of the layer
   // Plain ep's largest rank load / mean.
   double ideal_speedup() const { return ep.balance.max_over_mean; }
 };

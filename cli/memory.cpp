@@ -163,11 +163,6 @@ CLI::Option* add_text(CLI::App& app, const std::string& name, const std::string&
   return app.add_option(name, parse, help)->type_name(type);
 }
 
-void add_size(CLI::App& app, const std::string& name, std::int64_t& value, const std::string& help) {
-  add_text(app, name, "SIZE", help,
-           [&value, name](const std::string& text) { value = parse_bytes(text, name); });
-}
-
 void add_setup(CLI::App& app, Options& options) {
   add_text(app, "--parallel", "tp=N,...", "Devices by dimension: tp, pp, ep, dp, vp and cp; 1 where not said",
            [&](const std::string& text) { read_parallel(text, options); });

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <utility>
 
+#include "evenkeel/base/bytes.h"
 #include "evenkeel/base/error.h"
 
 namespace evenkeel::cli {
@@ -91,6 +92,14 @@ CLI::Option* add_wholes(CLI::App& app, const std::string& name, std::vector<std:
     return true;
   };
   return app.add_option(name, read, help)->type_name("N,...")->default_str(joined(values));
+}
+
+CLI::Option* add_size(CLI::App& app, const std::string& name, std::int64_t& value, const std::string& help) {
+  const auto read = [&value, name](const CLI::results_t& given) {
+    value = parse_bytes(given.front(), name);
+    return true;
+  };
+  return app.add_option(name, read, help)->type_name("SIZE");
 }
 
 CLI::Option* add_thousandths(CLI::App& app, const std::string& name, std::int64_t& value, std::int64_t least,

@@ -21,6 +21,8 @@ CLI::Option* add_whole(CLI::App& app, const std::string& name, std::int64_t& val
 // The same, several separated by commas.
 CLI::Option* add_wholes(CLI::App& app, const std::string& name, std::vector<std::int64_t>& values,
                         std::int64_t least, std::int64_t most, const std::string& help);
+// Bytes, such as 512MiB.
+CLI::Option* add_size(CLI::App& app, const std::string& name, std::int64_t& value, const std::string& help);
 // A decimal with at most three places, kept in thousandths without rounding.
 CLI::Option* add_thousandths(CLI::App& app, const std::string& name, std::int64_t& value, std::int64_t least,
                              const std::string& help);

@@ -6,6 +6,7 @@
 
 #include "cli/accuracy.h"
 #include "cli/batch.h"
+#include "cli/budget_options.h"
 #include "cli/layer_options.h"
 #include "cli/options.h"
 #include "cli/placement_option.h"
@@ -33,6 +34,7 @@ struct Options {
   std::int64_t tokens = kTokensPerRank;
   std::int64_t ranks = 8;
   LayerOptions layer;
+  BudgetOptions budget;
   std::vector<Kind> planners = {Kind::ep, Kind::least_loaded, Kind::level};
   PlannerOptions parameters;
   std::int64_t repeat = 5;
@@ -130,6 +132,7 @@ void run(const CLI::App& app, Options& options) {
   ExperimentSetup setup{
       shape, placement, &experts, &hidden, &grad_output, options.backward, static_cast<int>(options.repeat),
       {}};
+  apply_budget(app, options.budget, setup);
   for (Kind kind : options.planners) {
     setup.planners.push_back(options.parameters);
     setup.planners.back().kind = kind;
@@ -165,12 +168,15 @@ Subcommand add_run(CLI::App& command) {
   add_planners(*app, options->planners, 3);
   add_planner_parameters(*app, options->parameters);
   app->add_flag("--backward", options->backward, "Gradients as well");
+  add_budget_options(*app, options->budget);
   add_whole(*app, "--repeat", options->repeat, 1, 1000000, "Steps of each planner that are measured");
   add_json(*app, options->json);
   app->footer(
       "Example:\n  evenkeel run --scenario concentrated:0.95:1 --ranks 8 --tokens 512 --min-segment 64\n"
       "  evenkeel run --trace data/tiny-moe/routing_step1563.npz --layer 4 --sequences 128:160 \\\n"
-      "    --weights data/tiny-moe/layer.safetensors --backward --min-segment 64");
+      "    --weights data/tiny-moe/layer.safetensors --backward --min-segment 64\n"
+      "  evenkeel run --scenario concentrated:0.95:1 --tokens 512 --min-segment 64 --backward --budget "
+      "64MiB");
   return {app, [app, options] { run(*app, *options); }};
 }
 

@@ -5,6 +5,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "cli/budget_options.h"
 #include "cli/options.h"
 #include "cli/table.h"
 #include "evenkeel/base/bytes.h"
@@ -45,6 +46,8 @@ Json json_of(const PlannerFigures& of, const Accuracy& accuracy, double ideal) {
           {"combine_bytes", of.combine_bytes},
           {"transfer_bytes", of.transfer_bytes},
           {"transfers", of.transfers},
+          {"chunks", of.chunks},
+          {"recomputed_fraction", of.recomputed_fraction},
           {"max_abs_error", accuracy.max_abs_error},
           {"max_rel_error", accuracy.max_rel_error},
           {"bitwise_equal", accuracy.bitwise_equal ? Json(*accuracy.bitwise_equal) : Json(nullptr)}};
@@ -98,7 +101,7 @@ void print_phases(const Figures& figures) {
 
 }  // namespace
 
-void print_comparisons(const std::vector<Comparison>& comparisons) {
+void print_comparisons(const std::vector<Comparison>& comparisons, bool in_chunks) {
   std::vector<std::string> names = {""};
   for (const Comparison& each : comparisons) {
     names.push_back(each.name);
@@ -118,6 +121,11 @@ void print_comparisons(const std::vector<Comparison>& comparisons) {
   add("max/mean load",
       [](const F& of, const A&, double) { return fmt::format("{:.3f}", of.balance.max_over_mean); });
   add("worst rank's peak", [](const F& of, const A&, double) { return format_bytes(of.worst_peak_bytes()); });
+  if (in_chunks) {
+    add("chunks", [](const F& of, const A&, double) { return fmt::format("{}", of.chunks); });
+    add("recomputed",
+        [](const F& of, const A&, double) { return fmt::format("{:.0f} %", 100 * of.recomputed_fraction); });
+  }
   add("dispatched", [](const F& of, const A&, double) { return format_bytes(of.dispatch_bytes); });
   add("combined", [](const F& of, const A&, double) { return format_bytes(of.combine_bytes); });
   add("weights moved", [](const F& of, const A&, double) { return format_bytes(of.transfer_bytes); });
@@ -155,21 +163,29 @@ void print_json(const ExperimentSetup& setup, const Batch& batch, const CheckedF
   for (std::size_t i = 0; i < checked.accuracy.size(); ++i)
     planners.push_back(
         json_of(checked.figures.planners[i], checked.accuracy[i], checked.figures.ideal_speedup()));
-  const Json json = {{"ranks", setup.placement.num_ranks()},
-                     {"tokens_per_rank", tokens_per_rank(batch)},
-                     {"batch", batch.name},
-                     {"layer", describe(setup)},
-                     {"repeat", setup.rounds},
-                     {"control_ratio", checked.figures.control_ratio},
-                     {"control_spread", checked.figures.control_spread},
-                     {"planners", std::move(planners)}};
+  const ChunkRule& rule = setup.memory.rule;
+  const Json json = {
+      {"ranks", setup.placement.num_ranks()},
+      {"tokens_per_rank", tokens_per_rank(batch)},
+      {"budget", setup.budget_bytes == Arena::kNoBudget ? Json(nullptr) : Json(setup.budget_bytes)},
+      {"least_budget", checked.figures.least_budget},
+      {"chunks", rule.kind == ChunkRule::Kind::equal ? Json(rule.count) : Json(name_of(rule))},
+      {"recompute", name_of(setup.memory.recompute)},
+      {"batch", batch.name},
+      {"layer", describe(setup)},
+      {"repeat", setup.rounds},
+      {"control_ratio", checked.figures.control_ratio},
+      {"control_spread", checked.figures.control_spread},
+      {"planners", std::move(planners)}};
   fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 void print_table(const ExperimentSetup& setup, const Batch& batch, const CheckedFigures& checked) {
   const Comparison only = {fmt::format("{} tokens", batch.num_tokens()), checked};
-  fmt::print("{}\n{}; medians of {} steps\n\n", batch.name, describe(setup), setup.rounds);
-  print_comparisons({only});
+  fmt::print("{}\n{}; medians of {} steps\n", batch.name, describe(setup), setup.rounds);
+  if (is_budgeted(setup)) fmt::print("{}\n", describe_budget(setup, checked.figures.least_budget));
+  fmt::print("\n");
+  print_comparisons({only}, is_budgeted(setup));
   print_phases(checked.figures);
   print_picture(only);
 }

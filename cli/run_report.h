@@ -18,7 +18,8 @@ struct Comparison {
   std::string name;
   CheckedFigures checked;
 };
-void print_comparisons(const std::vector<Comparison>& comparisons);
+// `in_chunks`: with what the cutting of steps came to.
+void print_comparisons(const std::vector<Comparison>& comparisons, bool in_chunks = false);
 // The load of each rank under ep, and under the last planner.
 void print_picture(const Comparison& comparison);
 

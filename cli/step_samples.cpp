@@ -56,6 +56,9 @@ void StepSamples::summarize(std::size_t slot, PlannerFigures& figures) const {
     figures.phases_ms[phase] =
         1e3 * median_over_rounds([&](int round) { return phase_seconds(round, slot, phase); });
 
+  std::int64_t assignments = 0;
+  std::int64_t recomputed = 0;
+  figures.chunks = at(rounds_ - 1, slot, 0).chunks;  // the same on every rank
   figures.peak_bytes.assign(size(ranks_), 0);
   for (int rank = 0; rank < ranks_; ++rank) {
     std::int64_t& peak = figures.peak_bytes[size(rank)];
@@ -64,7 +67,11 @@ void StepSamples::summarize(std::size_t slot, PlannerFigures& figures) const {
     figures.dispatch_bytes += last.dispatch_bytes;
     figures.combine_bytes += last.combine_bytes;
     figures.transfer_bytes += last.transfer_bytes;
+    assignments += last.assignments;
+    recomputed += last.recomputed_assignments;
   }
+  if (assignments > 0)
+    figures.recomputed_fraction = static_cast<double>(recomputed) / static_cast<double>(assignments);
 }
 
 std::vector<double> StepSamples::ratios(std::size_t slot, std::size_t to) const {

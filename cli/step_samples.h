@@ -14,6 +14,9 @@ namespace evenkeel::cli {
 struct RankSample {
   std::array<std::array<double, kPhases>, 2> cpu_seconds{};  // forward, backward
   double planning_seconds = 0;
+  int chunks = 0;  // of the forward pass
+  std::int64_t assignments = 0;
+  std::int64_t recomputed_assignments = 0;
   double begin = 0;  // by the clock
   double end = 0;
   std::int64_t peak_bytes = 0;

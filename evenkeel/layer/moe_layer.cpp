@@ -246,6 +246,7 @@ void MoeLayer::save_choices(ForwardState::Body& step, const TopK& top_k) {
 
 void MoeLayer::forward_chunk(ForwardState::Body& step, const Chunk& chunk, const TopK& top_k, Rows output) {
   clock_->enter(Phase::plan);
+  ++clock_->statistics().chunks;
   const std::int64_t first = chunk.first_token(top_k.tokens, schedule_->units());
   const TopK part = top_k.part(first, chunk.end_token(top_k.tokens, schedule_->units()) - first);
   const StepPlan& plan = schedule_->next_chunk(part, step.plan);
@@ -372,6 +373,7 @@ void MoeLayer::backward_rest(ForwardState::Body& step, ConstRows grad_output, co
     clock_->enter(Phase::dispatch);
     Dispatched dispatched =
         exchange_.dispatch(row(step.hidden, before + first), part, schedule_->counts(), plan);
+    clock_->statistics().recomputed_assignments += dispatched.positions_here;
     Buffer saved;
     if (recompute_ == Recompute::whole) saved = forward_again(dispatched);
     backward_chunk(dispatched, std::move(saved), part, before + first, grad_output, gradients);
@@ -391,6 +393,7 @@ void MoeLayer::backward_chunk(Dispatched& dispatched, Buffer saved, const TopK& 
                               std::int64_t first_token, ConstRows grad_output,
                               const MoeGradients& gradients) {
   clock_->enter(Phase::dispatch);
+  ++clock_->statistics().chunks;
   Exchange::GradientRows incoming =
       exchange_.dispatch_gradients(dispatched, row(grad_output, first_token), part.weights);
   Exchange::ComputedGradients computed = exchange_.gradient_buffer(dispatched);

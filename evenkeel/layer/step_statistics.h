@@ -24,7 +24,10 @@ struct StepStatistics {
   double wall_seconds = 0;
   // The planner alone, within Phase::plan. 0 in backward, which reuses the plan.
   double planning_seconds = 0;
-  std::int64_t assignments = 0;  // computed on this rank
+  std::int64_t assignments = 0;  // computed on this rank, forward
+  int chunks = 0;                // in which the tokens went through this pass
+  // Backward: assignments on this rank whose forward was computed again.
+  std::int64_t recomputed_assignments = 0;
 };
 
 }  // namespace evenkeel

@@ -1,0 +1,116 @@
+#include "cli/budget_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <utility>
+
+#include "cli/cost_file.h"
+#include "cli/options.h"
+#include "evenkeel/base/bytes.h"
+#include "evenkeel/base/error.h"
+
+namespace evenkeel::cli {
+
+namespace {
+
+constexpr std::array<std::pair<const char*, Recompute>, 4> kPolicies = {{{"none", Recompute::none},
+                                                                         {"whole", Recompute::whole},
+                                                                         {"chunk", Recompute::chunk},
+                                                                         {"auto", Recompute::automatic}}};
+constexpr std::int64_t kMostChunks = 1 << 20;
+
+Recompute parse_recompute(const std::string& text) {
+  for (const auto& [name, policy] : kPolicies)
+    if (text == name) return policy;
+  throw InvalidArgument("--recompute", fmt::format("'{}'", text), "none, whole, chunk, auto");
+}
+
+void read_rule(const std::string& text, ChunkRule& rule) {
+  if (text == "exact" || text == "mact") {
+    rule.kind = text == "exact" ? ChunkRule::Kind::exact : ChunkRule::Kind::mact;
+    return;
+  }
+  const bool number = !text.empty() && std::ranges::all_of(text, [](char c) { return c >= '0' && c <= '9'; });
+  if (!number)
+    throw InvalidArgument("--chunks", fmt::format("'{}'", text),
+                          fmt::format("exact, mact, or a whole number in 1..{}", kMostChunks));
+  rule.kind = ChunkRule::Kind::equal;
+  rule.count = parse_whole("--chunks", text, 1, kMostChunks);
+}
+
+void require_sense(const CLI::App& app, const BudgetOptions& options, bool backward) {
+  const ChunkRule& rule = options.memory.rule;
+  if (rule.kind != ChunkRule::Kind::mact) refuse_if_given(app, "--bins", "is about --chunks mact");
+  if (std::ranges::adjacent_find(rule.bins, std::ranges::greater_equal()) != rule.bins.end())
+    throw InvalidArgument("--bins", fmt::format("'{}'", fmt::join(rule.bins, ",")),
+                          "chunk counts in ascending order, such as 1,2,4,8");
+  const Recompute recompute = options.memory.recompute;
+  if (!backward && (recompute == Recompute::whole || recompute == Recompute::chunk))
+    throw InvalidArgument(
+        "--recompute",
+        fmt::format("'{}', but without --backward nothing is computed again", name_of(recompute)),
+        "--backward as well, or to leave it out");
+}
+
+}  // namespace
+
+void add_budget_options(CLI::App& app, BudgetOptions& options) {
+  add_size(app, "--budget", options.budget_bytes, "Of each rank's arena; without, what the machine has")
+      ->default_str("");
+  const auto read_recompute = [&options](const CLI::results_t& given) {
+    options.memory.recompute = parse_recompute(given.front());
+    return true;
+  };
+  app.add_option("--recompute", read_recompute,
+                 "What backward computes again: nothing, all at once, all by chunk, or what has no room")
+      ->type_name("none|whole|chunk|auto")
+      ->default_str("auto");
+  const auto read_chunks = [&options](const CLI::results_t& given) {
+    read_rule(given.front(), options.memory.rule);
+    return true;
+  };
+  app.add_option("--chunks", read_chunks, "The fewest that fit, MemFine's tuning, or so many equal parts")
+      ->type_name("exact|mact|N")
+      ->default_str("exact");
+  add_wholes(app, "--bins", options.memory.rule.bins, 1, kMostChunks, "Chunk counts that mact chooses from");
+  app.add_option("--cost", options.cost_file, "What bench --calibrate wrote, for the choice between ways")
+      ->type_name("FILE");
+}
+
+void apply_budget(const CLI::App& app, const BudgetOptions& options, ExperimentSetup& setup) {
+  require_sense(app, options, setup.backward);
+  setup.budget_bytes = options.budget_bytes;
+  setup.memory = options.memory;
+  if (!is_given(app, "--cost")) return;
+  if (!is_budgeted(setup))
+    refuse_if_given(app, "--cost", "is about steps that may be cut, and nothing cuts them");
+  setup.memory.cost = read_cost(options.cost_file);
+}
+
+std::string name_of(Recompute recompute) {
+  return std::ranges::find(kPolicies, recompute, &std::pair<const char*, Recompute>::second)->first;
+}
+
+std::string name_of(const ChunkRule& rule) {
+  if (rule.kind == ChunkRule::Kind::equal) return fmt::format("{}", rule.count);
+  return rule.kind == ChunkRule::Kind::exact ? "exact" : "mact";
+}
+
+bool is_budgeted(const ExperimentSetup& setup) {
+  const MemoryOptions& memory = setup.memory;
+  return setup.budget_bytes != Arena::kNoBudget || memory.rule.kind != ChunkRule::Kind::exact ||
+         memory.recompute == Recompute::whole || memory.recompute == Recompute::chunk;
+}
+
+std::string describe_budget(const ExperimentSetup& setup, std::int64_t least_budget) {
+  const std::string budget = setup.budget_bytes == Arena::kNoBudget
+                                 ? "no budget"
+                                 : fmt::format("budget {} a rank", format_bytes(setup.budget_bytes));
+  return fmt::format("{} (least budget {}), chunks {}, recompute {}", budget, format_bytes(least_budget),
+                     name_of(setup.memory.rule), name_of(setup.memory.recompute));
+}
+
+}  // namespace evenkeel::cli

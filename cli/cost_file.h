@@ -1,0 +1,23 @@
+// What a step's parts take on a machine, as a file (docs/formats.md#cost).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "evenkeel/memory/step_cost.h"
+
+namespace evenkeel::cli {
+
+// Throws ParseError, naming the key: one that is missing or not known, a number that is not above 0.
+CostModel read_cost(const std::string& path);
+
+// What was measured, for whoever reads the file: names and values.
+struct MeasuredOn {
+  std::string cpu;
+  int cores = 0;
+  int ranks = 0;
+  std::string layer;
+};
+void write_cost(const CostModel& cost, const MeasuredOn& on, const std::string& path);
+
+}  // namespace evenkeel::cli

@@ -1,0 +1,108 @@
+"""evenkeel run under a budget: it is kept by every planner, refused below the least, and changes no number."""
+
+import unittest
+
+from command import CommandTest
+
+SMALL = ["--hidden", 48, "--intermediate", 40, "--min-segment", 4, "--repeat", 1]
+SKEWED = ["run", "--scenario", "concentrated:0.95:1", "--ranks", 4, "--tokens", 192, "--experts", 16, *SMALL]
+
+
+class Budget(CommandTest):
+    def run_skewed(self, *words, most_error=1e-5):
+        result = self.json(*SKEWED, *words)
+        for planner in result["planners"]:
+            with self.subTest(words=words, planner=planner["planner"]):
+                self.assertLessEqual(planner["max_rel_error"], most_error)
+                self.assertIn(planner["bitwise_equal"], [True, None])
+                if result["budget"] is not None:
+                    self.assertLessEqual(max(planner["peak_bytes"]), result["budget"])
+        return result
+
+    def figures(self, result, name):
+        return [planner[name] for planner in result["planners"]]
+
+    def test_without_a_budget_a_step_is_one_chunk_and_nothing_is_computed_again(self):
+        for words in [[], ["--backward"], ["--backward", "--recompute", "none"], ["--chunks", "exact"]]:
+            result = self.run_skewed(*words)
+            self.assertIsNone(result["budget"])
+            self.assertGreater(result["least_budget"], 0)
+            self.assertEqual(result["chunks"], "exact")
+            self.assertEqual(self.figures(result, "chunks"), [1, 1, 1])
+            self.assertEqual(self.figures(result, "recomputed_fraction"), [0, 0, 0])
+
+    def test_the_least_budget_runs_every_planner_in_chunks_and_one_byte_less_is_refused(self):
+        for dtype, error in [("f32", 1e-5), ("bf16", 3e-2)]:
+            for backward in [[], ["--backward"]]:
+                words = ["--dtype", dtype, *backward]
+                least = self.run_skewed(*words, most_error=error)["least_budget"]
+                tight = self.run_skewed(*words, "--budget", least, most_error=error)
+                self.assertEqual((tight["budget"], tight["least_budget"]), (least, least))
+                if not backward:
+                    self.assertGreater(min(self.figures(tight, "chunks")), 1)
+                self.assertEqual(self.figures(tight, "recomputed_fraction"), [1 if backward else 0] * 3)
+                refused = [*SKEWED, *words, "--budget", least - 1]
+                error_object = self.assert_refused(refused, 4, "BudgetTooSmall")
+                self.assertEqual((error_object["given"], error_object["least"]), (least - 1, least))
+
+    def test_any_policy_and_rule_keeps_any_budget_from_its_least(self):
+        for policy in ["none", "whole", "chunk", "auto"]:
+            words = ["--backward", "--recompute", policy]
+            least = self.run_skewed(*words, "--planner", "ep")["least_budget"]
+            for rule, budget in [("exact", least), ("mact", least), (3, least + least // 3)]:
+                result = self.run_skewed(*words, "--chunks", rule, "--budget", budget)
+                self.assertEqual((result["recompute"], result["chunks"]), (policy, rule))
+                if policy in ("whole", "chunk"):
+                    self.assertEqual(self.figures(result, "recomputed_fraction"), [1, 1, 1])
+                if policy == "none":
+                    self.assertEqual(self.figures(result, "recomputed_fraction"), [0, 0, 0])
+
+    def test_an_ample_budget_keeps_everything(self):
+        result = self.run_skewed("--backward", "--budget", "1GiB")
+        self.assertEqual(result["budget"], 1 << 30)
+        self.assertEqual(self.figures(result, "chunks"), [1, 1, 1])
+        self.assertEqual(self.figures(result, "recomputed_fraction"), [0, 0, 0])
+
+    def test_with_more_room_less_is_computed_again(self):
+        least = self.run_skewed("--backward")["least_budget"]
+        fractions = [self.run_skewed("--backward", "--budget", budget)["planners"][0]["recomputed_fraction"]
+                     for budget in [least, 2 * least, 4 * least, 8 * least]]  # fmt: skip
+        self.assertEqual(fractions, sorted(fractions, reverse=True))
+        self.assertEqual((fractions[0], fractions[-1]), (1, 0))
+
+    def test_chunks_are_as_many_as_asked_for_or_one_of_the_bins(self):
+        for count in [1, 2, 7]:
+            result = self.run_skewed("--chunks", count)
+            self.assertEqual(result["chunks"], count)
+            self.assertEqual(self.figures(result, "chunks"), [count] * 3)
+        result = self.run_skewed("--chunks", "mact", "--bins", "1,5,25", "--budget", "600KiB")
+        self.assertEqual(result["chunks"], "mact")
+        self.assertEqual(self.figures(result, "chunks"), [5, 1, 1])
+
+    def test_what_has_no_meaning_is_refused(self):
+        def refused(*words):
+            return self.assert_refused([*SKEWED, *words[:-1]], 2, "InvalidArgument", words[-1])
+
+        refused("--bins", "1,2", "--bins: is about --chunks mact")
+        refused("--chunks", "mact", "--bins", "4,2", "--bins: '4,2'; allowed: chunk counts in ascending order")
+        refused("--chunks", "mact", "--bins", "0,2", "--bins: '0'")
+        refused("--chunks", "0", "--chunks: '0'")
+        refused("--chunks", "many", "--chunks: 'many'; allowed: exact, mact, or a whole number")
+        refused("--recompute", "some", "--recompute: 'some'; allowed: none, whole, chunk, auto")
+        refused("--recompute", "chunk", "--recompute: 'chunk', but without --backward nothing is computed again")
+        refused("--budget", "lots", '--budget: "lots" is not a size')
+        refused("--cost", "cost.json", "--cost: is about steps that may be cut")
+
+    def test_people_see_the_budget_the_least_the_chunks_and_what_was_computed_again(self):
+        done = self.call(*SKEWED, "--backward", "--budget", "1.5MiB")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertRegex(done.stdout, r"budget 1\.5 MiB a rank \(least budget .+ KiB\), chunks exact, recompute auto\n")
+        self.assertRegex(done.stdout, r"\n  chunks +\d+ +\d+ +\d+\n  recomputed +\d+ % +\d+ % +\d+ %\n")
+        self.assertLessEqual(max(map(len, done.stdout.splitlines())), 100)
+        plain = self.call(*SKEWED).stdout
+        self.assertNotIn("budget", plain)
+        self.assertNotIn("recomputed", plain)
+
+
+if __name__ == "__main__":
+    unittest.main()
