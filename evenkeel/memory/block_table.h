@@ -53,7 +53,9 @@ class BlockTable {
   void sum(Counts& counts) const;
 
  private:
-  std::size_t block_size() const { return static_cast<std::size_t>(2 * experts_ + ranks_); }
+  std::size_t block_size() const {
+    return 2 * static_cast<std::size_t>(experts_) + static_cast<std::size_t>(ranks_);
+  }
   std::span<std::int32_t> piece(RankId rank, int block, int begin, int size) const {
     return part(rank).subspan(
         static_cast<std::size_t>(block) * block_size() + static_cast<std::size_t>(begin),

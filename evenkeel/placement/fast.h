@@ -1,5 +1,5 @@
-// Placement in milliseconds, the joint form in up to some seconds: the two programs of MoETuner and their joint
-// form without an integer-program solver, each with a lower bound.
+// Placement in milliseconds, the joint form in up to some seconds: the two programs of MoETuner and their
+// joint form without an integer-program solver, each with a lower bound.
 #pragma once
 
 #include "evenkeel/placement/problem.h"
