@@ -43,6 +43,12 @@ std::uint64_t hash_of(const MoeShape& shape) {
       .value();
 }
 
+std::uint64_t hash_of(std::span<const std::int64_t> numbers) {
+  Hash hash;
+  for (std::int64_t number : numbers) hash.add(number);
+  return hash.value();
+}
+
 std::uint64_t hash_of(const MoeOptions& options) {
   const PlannerOptions& p = options.planner;
   return Hash()
@@ -52,9 +58,15 @@ std::uint64_t hash_of(const MoeOptions& options) {
       .add(p.imbalance_threshold_thousandths)
       .add(options.max_tokens)
       .add(options.with_backward)
+      .add(options.states_in_flight)
       .add(options.memory.recompute)
       .add(options.memory.rule.kind)
       .add(options.memory.rule.count)
+      .add(hash_of(options.memory.rule.bins))
+      .add(options.memory.cost.flops_per_second)
+      .add(options.memory.cost.weight_bytes_per_second)
+      .add(options.memory.cost.link_bytes_per_second)
+      .add(options.memory.cost.chunk_seconds)
       .value();
 }
 
@@ -76,6 +88,13 @@ void require_layer(const MoeShape& shape, const LayerPlacement& placement, const
   if (options.max_tokens < 1 || options.max_tokens > kMostAssignments / shape.top_k / ranks)
     throw InvalidArgument("max_tokens", fmt::format("{}", options.max_tokens),
                           fmt::format("1..{}", kMostAssignments / shape.top_k / ranks));
+  if (options.states_in_flight < 1)
+    throw InvalidArgument("states_in_flight", fmt::format("{}", options.states_in_flight), "1 or more");
+  const CostModel& cost = options.memory.cost;
+  for (double rate : {cost.flops_per_second, cost.weight_bytes_per_second, cost.link_bytes_per_second})
+    if (!(rate > 0)) throw InvalidArgument("cost", fmt::format("a rate of {}", rate), "rates above 0");
+  if (!(cost.chunk_seconds >= 0))
+    throw InvalidArgument("cost", fmt::format("{} s a chunk", cost.chunk_seconds), "0 or more");
 }
 
 }  // namespace
@@ -115,11 +134,14 @@ void MoeLayer::set_room_aside(int states) {
   arena_.claim(least_step_bytes(budget_), state, states);
   if (!with_backward_) return;
   const std::int64_t choices = state_bytes(budget_.chunk, max_tokens_);
+  if (arena_.largest_gap_bytes() < arena_.claimed_step_bytes() + choices * states)
+    throw InvalidArgument("arena", "states of its other layers keep what this layer needs",
+                          "all layers made before the first step");
   choices_ = arena_.allocate(choices * states, "choices of states", Lifetime::held);
   for (int i = 0; i < states; ++i) pool_.free_choices.push_back(choices_.data() + i * choices);
 }
 
-BudgetShape MoeLayer::budget_shape(const MoeOptions& options) const {
+BudgetShape MoeLayer::budget_shape(const MoeOptions& options) {
   BudgetShape budget;
   ChunkShape& chunk = budget.chunk;
   chunk.num_ranks = comm_.size();
@@ -136,6 +158,14 @@ BudgetShape MoeLayer::budget_shape(const MoeOptions& options) const {
     chunk.backward_workspace_bytes = ffn_->workspace_bytes(Pass::backward);
     chunk.recompute_workspace_bytes = ffn_->workspace_bytes(Pass::recompute);
   }
+  // Ranks with unlike CPUs may need unlike workspaces, but must choose alike.
+  std::int64_t most[] = {chunk.saved_bytes, chunk.forward_workspace_bytes, chunk.backward_workspace_bytes,
+                         chunk.recompute_workspace_bytes};
+  comm_.all_reduce(most, Reduction::max, stream_, "workspaces").wait();
+  chunk.saved_bytes = most[0];
+  chunk.forward_workspace_bytes = most[1];
+  chunk.backward_workspace_bytes = most[2];
+  chunk.recompute_workspace_bytes = most[3];
   budget.max_tokens = max_tokens_;
   budget.states_in_flight = options.states_in_flight;
   budget.recompute = options.memory.recompute;
@@ -159,6 +189,7 @@ BitwiseReport MoeLayer::agree(const MoeOptions& options) const {
   const std::vector<internal::Digest> required = {{"version", kLayerVersion},
                                                   {"shape", hash_of(shape_)},
                                                   {"options", hash_of(options)},
+                                                  {"whether the arena has a budget", arena_.is_bounded()},
                                                   {"placement", hash_of(placement_)}};
   internal::require_agreement(comm_, required);
   BitwiseReport report = ffn_->bitwise();
@@ -318,6 +349,8 @@ void MoeLayer::drop_what_has_no_room(ForwardState::Body& step) {
   for (const ForwardState::Kept& kept : step.kept)
     pass = std::max(pass, backward_bytes(budget_.chunk, load_of(kept.dispatched), true) -
                               held_bytes(budget_.chunk, load_of(kept.dispatched)));
+  // The rest is planned when the kept chunks are gone, but what they borrow is not.
+  if (!step.chunks.back().kept) pass = std::max(pass, block_table_bytes(budget_.chunk, 1));
   most += pass;
   if (schedule_->fits_everywhere(most)) return;
   step.kept.clear();

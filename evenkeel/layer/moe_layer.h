@@ -77,7 +77,8 @@ class MoeLayer {
   // Collective: ranks compare version, shape, options and placement. Throws InvalidArgument, naming a rank,
   // if they differ (a rank that is still waiting when another throws gets its message as a CommError), or for
   // a shape that cannot be; BudgetTooSmall where the arena's budget is below what its layers need whatever
-  // the routing. `comm` and `arena` must outlive the layer.
+  // the routing; InvalidArgument where states of its other layers, alive already, keep what this one needs.
+  // `comm` and `arena` must outlive the layer.
   MoeLayer(Communicator& comm, Arena& arena, const MoeShape& shape, LayerPlacement placement,
            MoeOptions options = {});
   ~MoeLayer();
@@ -112,7 +113,7 @@ class MoeLayer {
 
  private:
   BitwiseReport agree(const MoeOptions& options) const;
-  BudgetShape budget_shape(const MoeOptions& options) const;
+  BudgetShape budget_shape(const MoeOptions& options);
   void set_room_aside(int states);
   void require_input(ConstRows hidden, const TopK& top_k, ConstRows output) const;
   void require_rows(const char* name, ConstRows rows, std::int64_t tokens) const;

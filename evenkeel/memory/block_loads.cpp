@@ -87,6 +87,18 @@ std::int64_t BlockLoads::first_token(RankId rank, int block) const {
 }
 
 ChunkLoad BlockLoads::load(RankId rank, int begin, int end) const {
+  return load(rank, begin, end, Of::these);
+}
+
+ChunkLoad BlockLoads::bound(RankId rank, int begin, int end) const {
+  ChunkLoad load = this->load(rank, begin, end, Of::any_part);
+  load.slack_bytes = kSpreadBytes;
+  return load;
+}
+
+// In a part, less may be computed here than the rank has itself, so that more goes elsewhere, and of tokens
+// that chose an expert twice fewer may stay. Positions here and elsewhere together are never more.
+ChunkLoad BlockLoads::load(RankId rank, int begin, int end, Of of) const {
   const Sums& from = sums(rank, begin);
   const Sums& to = sums(rank, end);
   ChunkLoad load;
@@ -106,8 +118,9 @@ ChunkLoad BlockLoads::load(RankId rank, int begin, int end) const {
     const std::int64_t kept = std::min(own, share);
     load.assignments_kept += kept;
     load.positions_here += share;
-    sent_on += own - kept;
-    const std::int64_t rows = std::min(kept, b.choosers - a.choosers) + (share - kept);
+    const bool these = of == Of::these;
+    sent_on += these ? own - kept : own;
+    const std::int64_t rows = these ? std::min(kept, b.choosers - a.choosers) + (share - kept) : share;
     by_choosers += rows;
     if (at_home_[split * ranks_size() + rank.offset()] == 0) by_visitors += rows;
   }
@@ -115,7 +128,9 @@ ChunkLoad BlockLoads::load(RankId rank, int begin, int end) const {
   for (RankId other : indices<RankId>(ranks_))
     all_tokens += first_token(other, end) - first_token(other, begin);
   load.rows_here = std::min({by_visitors, by_choosers, all_tokens});
-  load.rows_elsewhere = std::min({load.positions_elsewhere(), to.leavers - from.leavers + sent_on,
+  const std::int64_t leaving =
+      of == Of::these ? load.positions_elsewhere() : load.assignments - (to.whole_kept - from.whole_kept);
+  load.rows_elsewhere = std::min({leaving, to.leavers - from.leavers + sent_on,
                                   load.tokens * std::min<std::int64_t>(top_k_, ranks_ - 1)});
   return load;
 }

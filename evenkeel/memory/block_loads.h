@@ -28,8 +28,13 @@ class BlockLoads {
   int num_blocks() const { return blocks_; }
   // Blocks [begin, end) of one rank.
   ChunkLoad load(RankId rank, int begin, int end) const;
+  // What no part of these blocks, run as a chunk, exceeds in bytes.
+  ChunkLoad bound(RankId rank, int begin, int end) const;
 
  private:
+  enum class Of { these, any_part };
+  ChunkLoad load(RankId rank, int begin, int end, Of of) const;
+
   // Of one rank, summed over the blocks before one.
   struct Sums {
     std::int64_t assignments = 0;     // of its tokens

@@ -58,12 +58,13 @@ ChunkLoad largest_load(const ChunkShape& shape, std::int64_t tokens) {
   load.rows_here = shape.num_ranks * tokens;
   load.rows_elsewhere = std::min<std::int64_t>(shape.top_k - 1, shape.num_ranks - 1) * tokens;
   load.groups = std::min<std::int64_t>(shape.num_experts, load.positions_here);
+  load.slack_bytes = kSpreadBytes;
   return load;
 }
 
 std::int64_t held_bytes(const ChunkShape& shape, const ChunkLoad& load) {
   return table_bytes(shape, load) + rows_here_bytes(shape, load) +
-         lines(load.positions_here * shape.saved_bytes);
+         lines(load.positions_here * shape.saved_bytes) + load.slack_bytes;
 }
 
 std::int64_t forward_bytes(const ChunkShape& shape, const ChunkLoad& load, bool kept) {
@@ -71,12 +72,12 @@ std::int64_t forward_bytes(const ChunkShape& shape, const ChunkLoad& load, bool 
   const std::int64_t compute = table_bytes(shape, load) + rows_here_bytes(shape, load) +
                                (kept ? lines(load.positions_here * shape.saved_bytes) : 0) + lines(results) +
                                lines(shape.forward_workspace_bytes);
-  return std::max(dispatch_bytes(shape, load), compute);
+  return std::max(dispatch_bytes(shape, load), compute) + load.slack_bytes;
 }
 
 std::int64_t backward_bytes(const ChunkShape& shape, const ChunkLoad& load, bool kept) {
-  const std::int64_t here =
-      kept ? held_bytes(shape, load) : table_bytes(shape, load) + rows_here_bytes(shape, load);
+  const std::int64_t here = table_bytes(shape, load) + rows_here_bytes(shape, load) +
+                            (kept ? lines(load.positions_here * shape.saved_bytes) : 0) + load.slack_bytes;
   const std::int64_t gradients = rows_here_bytes(shape, load) + lines(kNumber * load.positions_here);
   const std::int64_t sending =
       lines(kNumber * load.positions_elsewhere()) + lines(load.rows_elsewhere * shape.row_bytes());
@@ -86,7 +87,7 @@ std::int64_t backward_bytes(const ChunkShape& shape, const ChunkLoad& load, bool
   const std::int64_t workspace =
       lines(kept ? shape.backward_workspace_bytes : shape.recompute_workspace_bytes);
   const std::int64_t pass = here + gradients + std::max(sending, computed + workspace);
-  return kept ? pass : std::max(dispatch_bytes(shape, load), pass);
+  return kept ? pass : std::max(dispatch_bytes(shape, load) + load.slack_bytes, pass);
 }
 
 std::int64_t state_bytes(const ChunkShape& shape, std::int64_t max_tokens) {

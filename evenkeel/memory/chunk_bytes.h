@@ -10,6 +10,8 @@ namespace evenkeel {
 
 // An arena lends whole cache lines.
 inline constexpr std::int64_t kArenaLine = 64;
+// At most so many tables begin another line.
+inline constexpr std::int64_t kSpreadBytes = 4 * kArenaLine;
 
 // What the bytes depend on besides the routing.
 struct ChunkShape {
@@ -39,6 +41,9 @@ struct ChunkLoad {
   std::int64_t rows_here = 0;
   std::int64_t rows_elsewhere = 0;
   std::int64_t groups = 0;  // experts that it computes
+  // Of a bound: bytes that the same numbers take more when they are spread over several tables, each of which
+  // may begin another line.
+  std::int64_t slack_bytes = 0;
 
   std::int64_t positions_elsewhere() const { return assignments - assignments_kept; }
 };

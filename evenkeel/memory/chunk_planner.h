@@ -1,12 +1,12 @@
 // Where a step is cut into chunks, so that each fits every rank.
 //
 // Problem    Given what fits each rank, cut the step's tokens into the fewest chunks, the same for all ranks.
-// Method     From the left, each chunk as long as it fits: a part of what fits fits, so no cut later on
-// helps.
-//            A chunk is a run of blocks; a block that does not fit whole is cut into equal parts that fit
-//            under any routing.
+// Method     From the left, each chunk as long as it fits. A chunk is a run of blocks; a block that does not
+//            fit whole is cut into equal parts that fit under any routing.
 // Guarantee  Every chunk fits, whatever the routing, if one token a rank does. No cut into whole blocks that
-//            fit has fewer chunks.
+//            fit has fewer chunks, where the plan splits no expert: then a part of what fits fits. Where it
+//            does, a part may need a little more than the whole (assignments that stay come first, and a part
+//            may have too few of them); three of 82,100 random cases had a cut with fewer chunks.
 // Source     Fine-grained chunk distribution: MemFine (arXiv 2511.21431), Eq. 6 and 7; the choice is ours.
 #pragma once
 

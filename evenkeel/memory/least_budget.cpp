@@ -8,22 +8,17 @@ namespace evenkeel {
 
 namespace {
 
-// largest_load() takes all of a token's assignments to be here. Where they are spread over several tables,
-// each may begin another line.
-constexpr std::int64_t kRounding = 4 * kArenaLine;
-
 // Nothing is cut or given up: a step must fit whole.
 bool is_whole(Recompute recompute) {
   return recompute == Recompute::none || recompute == Recompute::whole;
 }
 
-std::int64_t gather_bytes(const BudgetShape& shape) {
-  const ChunkShape& chunk = shape.chunk;
-  const std::int64_t numbers = BlockTable::count(chunk.num_ranks, chunk.num_experts, kStepBlocks) * 4;
-  return numbers + chunk.num_ranks * std::int64_t{sizeof(RankRoom)} + 2 * kArenaLine;
-}
-
 }  // namespace
+
+std::int64_t block_table_bytes(const ChunkShape& shape, int blocks) {
+  const std::int64_t bytes = BlockTable::count(shape.num_ranks, shape.num_experts, blocks) * 4;
+  return (bytes + kArenaLine - 1) / kArenaLine * kArenaLine;
+}
 
 std::int64_t least_step_bytes(const BudgetShape& shape) {
   const bool whole = is_whole(shape.recompute);
@@ -35,14 +30,14 @@ std::int64_t least_step_bytes(const BudgetShape& shape) {
     step = std::max(step, gradients + std::max(backward_bytes(shape.chunk, load, kept),
                                                shape.copies > 0 ? shape.chunk.gradient_bytes : 0));
   }
-  return std::max(step + kRounding, gather_bytes(shape));
+  return std::max(step, block_table_bytes(shape.chunk, 1));
 }
 
 std::int64_t least_state_bytes(const BudgetShape& shape) {
   if (!shape.chunk.with_backward) return 0;
   std::int64_t state = state_bytes(shape.chunk, shape.max_tokens);
   if (shape.recompute == Recompute::none)
-    state += held_bytes(shape.chunk, largest_load(shape.chunk, shape.max_tokens)) + kRounding;
+    state += held_bytes(shape.chunk, largest_load(shape.chunk, shape.max_tokens));
   return state * shape.states_in_flight;
 }
 

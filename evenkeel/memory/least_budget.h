@@ -13,8 +13,12 @@
 
 namespace evenkeel {
 
-// Blocks into which a step's tokens are cut to be counted.
+// Blocks into which a step's tokens are cut to be counted: so many, or where the table of blocks has no room
+// for that, half as many, and so on; one at least.
 inline constexpr int kStepBlocks = 32;
+
+// Of an arena, for a table of so many blocks.
+std::int64_t block_table_bytes(const ChunkShape& shape, int blocks);
 
 struct BudgetShape {
   ChunkShape chunk;

@@ -62,22 +62,29 @@ void StepMemory::choose_forward(const BlockTable& table, std::span<const RankRoo
                                 const LayerPlacement& placement, StepPlan& plan) {
   forget_best();
   load_blocks(table, rooms, placement, plan);
-  consider_forward(rooms);
+  const bool all = options_.recompute == Recompute::none;
+  consider_forward(rooms, all);
   const bool is_best = best_.chunks.size() == 1 && best_.chunks.front().kept;
   if (plan.spilled() && !is_best) {
     const double spilled = best_.seconds;
     table.sum(counts_);
     plain_->plan(counts_, placement, plain_plan_);
     load_blocks(table, rooms, placement, plain_plan_);
-    consider_forward(rooms);
+    consider_forward(rooms, all);
     if (best_.seconds < spilled) std::swap(plan, plain_plan_);
+  }
+  // There may be room for all of this step between what is kept of others, but not in one piece.
+  if (all && best_.chunks.empty()) {
+    if (plan.spilled()) std::swap(plan, plain_plan_);
+    consider_forward(rooms, false);
   }
   take_best();
 }
 
-void StepMemory::consider_forward(std::span<const RankRoom> rooms) {
-  const bool none = options_.recompute == Recompute::none;
-  const bool keeps = shape_.with_backward && (none || options_.recompute == Recompute::automatic);
+// Where `none`, only what keeps all for backward.
+void StepMemory::consider_forward(std::span<const RankRoom> rooms, bool none) {
+  const bool keeps = shape_.with_backward &&
+                     (options_.recompute == Recompute::none || options_.recompute == Recompute::automatic);
   const bool exact = options_.rule.kind == ChunkRule::Kind::exact;
   const auto take_whole = [&] {
     way_.chunks.assign(1, {0, units_, true});
@@ -140,11 +147,13 @@ std::int64_t StepMemory::count_by_rule(LoadBytes bytes) const {
   return std::min(count, units_);
 }
 
-// Of the blocks that a chunk touches.
+// Of the blocks that a chunk touches; no less than the chunk's.
 ChunkLoad StepMemory::covering_load(RankId rank, const Chunk& chunk) const {
   const std::int64_t block_units = units_ / loads_.num_blocks();
-  return loads_.load(rank, static_cast<int>(chunk.begin / block_units),
-                     static_cast<int>((chunk.end + block_units - 1) / block_units));
+  const auto begin = static_cast<int>(chunk.begin / block_units);
+  const auto end = static_cast<int>((chunk.end + block_units - 1) / block_units);
+  const bool whole = chunk.begin % block_units == 0 && chunk.end % block_units == 0;
+  return whole ? loads_.load(rank, begin, end) : loads_.bound(rank, begin, end);
 }
 
 // Whether the whole step fits as one kept chunk.

@@ -24,8 +24,9 @@
 
 namespace evenkeel {
 
-// What of a step's forward pass is computed again in backward. `whole`: all of it, at once, as frameworks do;
-// `chunk`: all, chunk by chunk; `automatic`: what there is no room for.
+// What of a step's forward pass is computed again in backward. `none`: nothing, unless a budget has no room
+// in one piece between what other steps keep; `whole`: all of it, at once, as frameworks do; `chunk`: all,
+// chunk by chunk; `automatic`: what there is no room for.
 enum class Recompute { none, whole, chunk, automatic };
 
 // What a rank says of its memory before a step.
@@ -34,6 +35,7 @@ struct RankRoom {
   std::int64_t gap = 0;    // bytes that the step can have
   std::int64_t least = 0;  // of these, what must be left to other steps when this one waits for backward
   std::int64_t held = 0;   // the most that it may keep until then
+  std::int64_t table = 0;  // for the table of blocks, before anything is given back
 };
 
 // How many chunks. `exact`: the fewest that fit; `equal`: `count` of equal parts of every rank's tokens;
@@ -78,7 +80,7 @@ class StepMemory {
   void borrow(const StepPlan& plan, const LayerPlacement& placement);
   void load_blocks(const BlockTable& table, std::span<const RankRoom> rooms, const LayerPlacement& placement,
                    const StepPlan& plan);
-  void consider_forward(std::span<const RankRoom> rooms);
+  void consider_forward(std::span<const RankRoom> rooms, bool none);
   bool keeps_all(std::span<const RankRoom> rooms) const;
   void keep_what_fits(std::span<const RankRoom> rooms);
   void consider_backward(std::span<const RankRoom> rooms);

@@ -91,6 +91,68 @@ TEST(Budget, ThatIsAmpleMeansOneChunkOfWhichAllIsKept) {
   EXPECT_EQ(ample.chunks, 1u);
 }
 
+// Copies compute everywhere, and their gradients go to the owner: room for those is in the least budget.
+TEST(Budget, AtTheLeastRunsWhereExpertsHaveCopies) {
+  const MoeCase problem = small_case(6, DataType::f32, {700, 300, 0, 500});
+  std::vector<std::vector<int>> homes;
+  for (int e = 0; e < 16; ++e) {
+    homes.push_back({e % 4});
+    for (int copy = 1; copy <= e % 3; ++copy) homes.back().push_back((e + copy) % 4);
+  }
+  const auto with_copies = [&](std::int64_t budget, PlannerOptions::Kind kind) {
+    RunOptions options = options_of(budget, true);
+    options.planner.kind = kind;
+    options.homes = homes;
+    return run(problem, options);
+  };
+  for (PlannerOptions::Kind kind : {PlannerOptions::Kind::ep, PlannerOptions::Kind::level}) {
+    const MoeResult whole = with_copies(Arena::kNoBudget, kind);
+    const std::int64_t least = with_copies(kGenerous, kind).least_budget;
+    for (int step = 0; step < 8; ++step) {
+      const std::int64_t budget = least + least * step * step / 20;
+      const MoeResult bounded = with_copies(budget, kind);
+      for (std::int64_t peak : bounded.peak_bytes) EXPECT_LE(peak, budget);
+      EXPECT_EQ(bounded.output, whole.output);
+      expect_same_gradients(problem, bounded, whole);
+      if (step == 0) {
+        EXPECT_GT(bounded.chunks, 1u);
+      }
+    }
+  }
+}
+
+// The table of blocks is large here beside a chunk, and a borrowed expert small.
+TEST(Budget, IsKeptWithManyExpertsAndShortRows) {
+  const ExpertShape expert{8, 2, Activation::swiglu, false, DataType::f32};
+  const MoeCase problem({{96, 2, expert}, {260, 190, 220}, 2.5, 0.0}, 7);
+  RunOptions options = options_of(Arena::kNoBudget, true);
+  options.planner.min_segment = 1;
+  const MoeResult whole = run(problem, options);
+  options.budget = kGenerous;
+  const std::int64_t least = run(problem, options).least_budget;
+  for (int step = 0; step < 60; ++step) {
+    options.budget = least + least * step / 10;
+    const MoeResult bounded = run(problem, options);
+    for (std::int64_t peak : bounded.peak_bytes) EXPECT_LE(peak, options.budget);
+    EXPECT_EQ(bounded.output, whole.output);
+    expect_same_gradients(problem, bounded, whole);
+  }
+}
+
+// Equal parts do not end where blocks do, so that no rank knows exactly what is in them.
+TEST(Budget, IsKeptUnderARuleWhosePartsAreNoBlocks) {
+  const MoeCase problem = small_case(8, DataType::bf16, {900, 300, 0, 700});
+  RunOptions options = options_of(kGenerous, true);
+  options.planner.min_segment = 1;
+  const std::int64_t least = run(problem, options).least_budget;
+  for (std::int64_t count : {3, 7, 45})
+    for (int step = 0; step < 12; ++step) {
+      options.budget = least + least * step * step / 30;
+      options.memory.rule = {ChunkRule::Kind::equal, count, {}};
+      for (std::int64_t peak : run(problem, options).peak_bytes) EXPECT_LE(peak, options.budget);
+    }
+}
+
 TEST(ChunkRule, IsFollowedWhereItFitsAndChangesNoNumber) {
   const MoeCase problem = small_case(4, DataType::f32);
   const MoeResult whole = run(problem, options_of(Arena::kNoBudget, true));

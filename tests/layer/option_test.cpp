@@ -80,7 +80,13 @@ TEST(MoeLayerConstruction, NamesTheRankWhoseOptionsDiffer) {
       [](MoeOptions& o) { o.planner.min_segment = 1; },
       [](MoeOptions& o) { o.planner.imbalance_threshold_thousandths = 0; },
       [](MoeOptions& o) { o.max_tokens = 17; },
-      [](MoeOptions& o) { o.with_backward = false; }};
+      [](MoeOptions& o) { o.with_backward = false; },
+      [](MoeOptions& o) { o.states_in_flight = 2; },
+      [](MoeOptions& o) { o.memory.recompute = Recompute::chunk; },
+      [](MoeOptions& o) {
+        o.memory.rule.bins = {1, 3};
+      },
+      [](MoeOptions& o) { o.memory.cost.chunk_seconds = 0; }};
   for (const auto& change : changes)
     EXPECT_THAT(construction_errors([&](int rank, auto&, auto&, MoeOptions& options) {
                   if (rank == 2) change(options);
@@ -88,7 +94,37 @@ TEST(MoeLayerConstruction, NamesTheRankWhoseOptionsDiffer) {
                 is_mismatch("options", 2));
 }
 
+TEST(MoeLayerConstruction, NamesTheRankThatAloneHasABudget) {
+  EXPECT_THAT(errors_of([](Communicator& comm) {
+                Arena arena(Device::cpu(), comm.rank() == RankId(1) ? 1 << 20 : Arena::kNoBudget);
+                MoeLayer(comm, arena, kShape, LayerPlacement::contiguous(6, 3));
+              }),
+              is_mismatch("whether the arena has a budget", 1));
+}
+
+TEST(MoeLayerConstruction, IsRefusedWhereStatesOfOtherLayersKeepWhatItNeeds) {
+  EXPECT_THAT(errors_of([](Communicator& comm) {
+                constexpr std::int64_t kBudget = 1 << 19;
+                Arena arena(Device::cpu(), kBudget);
+                RankLayer first(problem(), comm, arena);
+                const ForwardState kept = first.forward();
+                // As many states as the budget has room for, but for what is kept.
+                constexpr std::int64_t kStateBytes = 2 * 128;
+                MoeOptions options;
+                options.states_in_flight =
+                    static_cast<int>((kBudget - first.layer().least_budget()) / kStateBytes);
+                RankLayer second(problem(), comm, arena, options);
+              }),
+              Contains(HasSubstr("all layers made before the first step")));
+}
+
 TEST(MoeLayerConstruction, RefusesWhatNoLayerCanBe) {
+  for (int states : {0, -1})
+    EXPECT_THAT(construction_errors([&](int, auto&, auto&, MoeOptions& o) { o.states_in_flight = states; }),
+                Each(HasSubstr("states_in_flight: " + std::to_string(states))));
+  EXPECT_THAT(
+      construction_errors([](int, auto&, auto&, MoeOptions& o) { o.memory.cost.link_bytes_per_second = 0; }),
+      Each(HasSubstr("rates above 0")));
   EXPECT_THAT(construction_errors([](int, MoeShape& shape, auto&, auto&) { shape.num_experts = 7; }),
               Each(HasSubstr("6 experts on 3 ranks")));
   EXPECT_THAT(construction_errors([](int, MoeShape& shape, auto&, auto&) { shape.top_k = 0; }),
@@ -274,6 +310,84 @@ TEST(ForwardStates, InFlightKeepTheirOwnStepWhateverTheOrderOfBackward) {
       EXPECT_TRUE(rank.grad_hidden() == alone[i]) << "state " << i;
     }
     EXPECT_EQ(arena.in_use_bytes(), 0);
+  });
+}
+
+// The first state goes when the second is there, so that what is left is in two pieces, neither of which
+// holds all of the third: it is computed again.
+TEST(ForwardStates, ThatAreToBeKeptWholeRunWhereRoomIsInPieces) {
+  const std::vector<std::int32_t> ids(2 * 400, 0);  // all to one expert
+  const std::vector<float> weights(ids.size(), 0.5f);
+  const MoeCase large({kShape, {400, 400, 400}, 0.0, 0.0}, 1);
+  const auto top_k = [&](std::int64_t tokens) { return TopK{400, 2, ids, weights}.part(0, tokens); };
+  run_ranks(3, [&](Communicator& comm) {
+    MoeOptions options;
+    options.planner.kind = PlannerOptions::Kind::ep;
+    options.states_in_flight = 2;
+    options.memory.recompute = Recompute::none;
+    Arena measuring(Device::cpu(), std::int64_t{1} << 30);
+    RankLayer free(large, comm, measuring, options);
+    free.step(top_k(400));
+    const std::int64_t least = free.layer().least_budget();
+    Arena arena(Device::cpu(), least);
+    RankLayer rank(large, comm, arena, options);
+    ForwardState first = rank.forward(top_k(250));
+    ForwardState second = rank.forward(top_k(400));
+    first = {};
+    ForwardState third = rank.forward(top_k(400));
+    EXPECT_TRUE(second.chunks().front().kept);
+    EXPECT_FALSE(third.chunks().back().kept);
+    for (ForwardState* state : {&second, &third}) {
+      rank.backward(std::move(*state), top_k(400));
+      EXPECT_EQ(rank.grad_hidden(), free.grad_hidden());
+    }
+    EXPECT_EQ(rank.output(), free.output());
+    EXPECT_LE(arena.peak_bytes(), least);
+  });
+}
+
+TEST(ForwardStates, OfLayersOfUnlikeShapesShareOneBudget) {
+  const ExpertShape wide{48, 16, Activation::swiglu, false, DataType::f32};
+  const MoeCase first_case({{6, 2, kExpert}, {700, 100, 300}, 2.0, 0.1}, 2);
+  const MoeCase second_case({{9, 3, wide}, {200, 600, 0}, 2.0, 0.1}, 3);
+  run_ranks(3, [&](Communicator& comm) {
+    const auto steps = [&](Arena& arena) {
+      RankLayer first(first_case, comm, arena);
+      RankLayer second(second_case, comm, arena);
+      std::vector<Tensor> seen;
+      for (int round = 0; round < 3; ++round) {
+        ForwardState one = first.forward();
+        ForwardState other = second.forward();
+        first.backward(std::move(one));
+        second.backward(std::move(other));
+        for (const RankLayer* layer : {&first, &second}) {
+          seen.push_back(layer->output());
+          seen.push_back(layer->grad_hidden());
+        }
+      }
+      return seen;
+    };
+    Arena unbounded(Device::cpu());
+    const std::vector<Tensor> expected = steps(unbounded);
+    std::int64_t least = 0;
+    try {
+      Arena small(Device::cpu(), RankLayer(first_case, comm, unbounded).layer().least_budget());
+      RankLayer first(first_case, comm, small);
+      MoeOptions options;
+      options.max_tokens = 600;
+      const LayerPlacement placement = LayerPlacement::contiguous(9, 3);
+      MoeLayer(comm, small, second_case.shape().moe, placement, options);
+    } catch (const BudgetTooSmall& error) {
+      least = std::get<std::int64_t>(error.data()[1].value);
+    }
+    ASSERT_GT(least, 0);
+    for (std::int64_t budget : {least, least + least / 3, 3 * least}) {
+      Arena arena(Device::cpu(), budget);
+      const std::vector<Tensor> bounded = steps(arena);
+      EXPECT_LE(arena.peak_bytes(), budget);
+      for (std::size_t i = 0; i < expected.size(); i += 2)
+        EXPECT_EQ(bounded[i], expected[i]) << "output " << i;
+    }
   });
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <bit>
 #include <limits>
 #include <numeric>
 
@@ -13,6 +15,7 @@ namespace evenkeel::internal {
 namespace {
 
 // The smallest multiple of the number of blocks in which a unit is at most one token of a rank.
+static_assert(std::has_single_bit(static_cast<unsigned>(kStepBlocks)), "fewer blocks are made by halving");
 std::int64_t units_of(const BudgetShape& shape, bool cuts) {
   if (!cuts) return 1;
   return (shape.max_tokens + kStepBlocks - 1) / kStepBlocks * kStepBlocks;
@@ -104,6 +107,7 @@ void StepSchedule::gather_rooms(const TopK& top_k, std::int64_t borrowed) {
   mine.tokens = top_k.tokens;
   mine.gap = arena_.largest_gap_bytes() + borrowed;
   mine.least = arena_.claimed_step_bytes();
+  mine.table = arena_.largest_gap_bytes();
   mine.held = shape_.recompute == Recompute::none ? std::numeric_limits<std::int64_t>::max()
                                                   : arena_.spare_state_bytes();
   comm_
@@ -112,12 +116,21 @@ void StepSchedule::gather_rooms(const TopK& top_k, std::int64_t borrowed) {
       .wait();
 }
 
+// As many as every rank has room to count.
+int StepSchedule::num_blocks() const {
+  const std::int64_t room = std::ranges::min(rooms_, {}, &RankRoom::table).table;
+  int blocks = kStepBlocks;
+  while (blocks > 1 && block_table_bytes(shape_.chunk, blocks) > room) blocks /= 2;
+  return blocks;
+}
+
 template <class Use>
 void StepSchedule::with_table(const TopK& top_k, const Use& use) {
   const int experts = placement_.num_experts();
-  const Buffer numbers = arena_.allocate_for<std::int32_t>(
-      BlockTable::count(comm_.size(), experts, kStepBlocks), "table of blocks");
-  const BlockTable table(numbers.as<std::int32_t>(), comm_.size(), experts, kStepBlocks);
+  const int blocks = num_blocks();
+  const Buffer numbers =
+      arena_.allocate_for<std::int32_t>(BlockTable::count(comm_.size(), experts, blocks), "table of blocks");
+  const BlockTable table(numbers.as<std::int32_t>(), comm_.size(), experts, blocks);
   table.fill(comm_.rank(), top_k.experts, top_k.k, placement_);
   comm_.all_gather(std::as_bytes(table.part(comm_.rank())), numbers.bytes(), stream_, "counts").wait();
   use(table);

@@ -51,6 +51,7 @@ class StepSchedule {
   void gather_counts(const TopK& top_k);
   void take_chunks(const StepPlan& plan);
   void gather_rooms(const TopK& top_k, std::int64_t borrowed);
+  int num_blocks() const;
   template <class Use>
   void with_table(const TopK& top_k, const Use& use);
 

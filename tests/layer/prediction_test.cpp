@@ -1,0 +1,259 @@
+// What a step takes of the arena is known to the byte before it runs: the model of its bytes, given what is
+// dealt to each rank, against the peak that the arena saw.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "evenkeel/comm/thread/run_ranks.h"
+#include "evenkeel/compute/cpu/expert_ffn.h"
+#include "tests/layer/rank_layer.h"
+#include "tests/memory/routed_step.h"
+
+namespace evenkeel::testing {
+namespace {
+
+struct StepSetup {
+  MoeCase problem;
+  MoeOptions options;
+  std::int64_t budget = Arena::kNoBudget;
+};
+
+struct Peaks {
+  std::int64_t forward = 0;
+  std::int64_t backward = 0;
+};
+
+struct Measured {
+  StepPlan plan;
+  std::vector<Chunk> chunks;
+  std::vector<Peaks> peaks;  // by rank
+};
+
+Measured measure(const StepSetup& setup) {
+  Measured measured;
+  measured.peaks.resize(static_cast<std::size_t>(setup.problem.ranks()));
+  run_ranks(setup.problem.ranks(), [&](Communicator& comm) {
+    Arena arena(Device::cpu(), setup.budget);
+    RankLayer rank(setup.problem, comm, arena, setup.options);
+    Peaks& peaks = measured.peaks[comm.rank().offset()];
+    ForwardState state = rank.forward();
+    peaks.forward = arena.peak_bytes();
+    if (comm.rank() == RankId(0)) {
+      measured.plan = state.plan();
+      measured.chunks.assign(state.chunks().begin(), state.chunks().end());
+    }
+    if (!setup.options.with_backward) return;
+    arena.reset_peak();
+    rank.backward(std::move(state));
+    peaks.backward = arena.peak_bytes();
+  });
+  return measured;
+}
+
+// One step's bytes, from its plan, its chunks and its tokens' choices.
+class Prediction {
+ public:
+  Prediction(const StepSetup& setup, const Measured& measured)
+      : setup_(setup), plan_(measured.plan), chunks_(measured.chunks), step_(step_of(setup.problem)) {
+    const MoeShape& moe = setup.problem.shape().moe;
+    const bool backward = setup.options.with_backward;
+    const auto products = make_cpu_expert_ffn(moe.expert, backward);
+    shape_.num_ranks = setup.problem.ranks();
+    shape_.num_experts = moe.num_experts;
+    shape_.top_k = moe.top_k;
+    shape_.hidden = moe.expert.hidden;
+    shape_.element_bytes = bytes_of(moe.expert.type);
+    shape_.weight_bytes = moe.expert.weight_bytes();
+    shape_.gradient_bytes = moe.expert.elements() * 4;
+    shape_.with_backward = backward;
+    shape_.forward_workspace_bytes = products->workspace_bytes(Pass::forward);
+    if (backward) {
+      shape_.saved_bytes = products->saved_bytes_per_position();
+      shape_.backward_workspace_bytes = products->workspace_bytes(Pass::backward);
+      shape_.recompute_workspace_bytes = products->workspace_bytes(Pass::recompute);
+    }
+    const MemoryOptions& memory = setup.options.memory;
+    cuts_ = setup.budget != Arena::kNoBudget || memory.recompute == Recompute::whole ||
+            memory.recompute == Recompute::chunk || memory.rule.kind == ChunkRule::Kind::equal;
+    units_ = cuts_ ? (max_tokens() + kStepBlocks - 1) / kStepBlocks * kStepBlocks : 1;
+  }
+
+  std::vector<Peaks> peaks() const {
+    std::vector<Peaks> all(step_.ids.size());
+    add_forward(all);
+    if (shape_.with_backward) add_backward(all);
+    return all;
+  }
+
+ private:
+  static RoutedStep step_of(const MoeCase& problem) {
+    const MoeShape& moe = problem.shape().moe;
+    RoutedStep step{moe.top_k, LayerPlacement::contiguous(moe.num_experts, problem.ranks()), {}};
+    for (int rank = 0; rank < problem.ranks(); ++rank) {
+      const TopK mine = problem.top_k_of(rank);
+      step.ids.emplace_back(mine.experts.begin(), mine.experts.end());
+    }
+    return step;
+  }
+
+  std::int64_t max_tokens() const { return std::ranges::max(setup_.problem.shape().tokens); }
+  std::int64_t table() const { return cuts_ ? block_table_bytes(shape_, kStepBlocks) : 0; }
+  // What the tokens' choices take until backward, and before it where room for them is set aside.
+  std::int64_t choices(std::size_t rank) const {
+    if (!shape_.with_backward) return 0;
+    if (setup_.budget != Arena::kNoBudget) return state_bytes(shape_, max_tokens());
+    return 2 * Arena::rounded(static_cast<std::int64_t>(step_.ids[rank].size()) * 4);
+  }
+  std::int64_t aside(std::size_t rank) const { return setup_.budget != Arena::kNoBudget ? choices(rank) : 0; }
+  std::int64_t borrowed(std::size_t rank) const {
+    return std::ranges::count(plan_.transfers(), RankId(static_cast<int>(rank)), &Transfer::to);
+  }
+  bool lends(std::size_t rank) const {
+    return std::ranges::count(plan_.transfers(), RankId(static_cast<int>(rank)), &Transfer::from) > 0;
+  }
+
+  void add_forward(std::vector<Peaks>& all) const {
+    const auto dealt = dealt_loads(step_, plan_, chunks_, units_);
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      std::int64_t held = choices(rank) + borrowed(rank) * shape_.weight_bytes;
+      std::int64_t most = aside(rank) + table();
+      for (std::size_t c = 0; c < chunks_.size(); ++c) {
+        most = std::max(most, held + forward_bytes(shape_, dealt[c][rank], chunks_[c].kept));
+        if (chunks_[c].kept) held += held_bytes(shape_, dealt[c][rank]);
+      }
+      all[rank].forward = most;
+    }
+  }
+
+  void add_backward(std::vector<Peaks>& all) const {
+    const auto dealt = dealt_loads(step_, plan_, chunks_, units_);
+    const auto rest_begin = std::ranges::find(chunks_, false, &Chunk::kept);
+    const auto kept = static_cast<std::size_t>(rest_begin - chunks_.begin());
+    std::vector<std::vector<ChunkLoad>> rest;
+    if (rest_begin != chunks_.end()) rest = rest_loads(*rest_begin);
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      const std::int64_t away = borrowed(rank) * (shape_.weight_bytes + shape_.gradient_bytes);
+      std::int64_t held = choices(rank);
+      for (std::size_t c = 0; c < kept; ++c) held += held_bytes(shape_, dealt[c][rank]);
+      std::int64_t most = held;
+      for (std::size_t c = kept; c-- > 0;) {
+        held -= held_bytes(shape_, dealt[c][rank]);
+        most = std::max(most, held + away + backward_bytes(shape_, dealt[c][rank], true));
+      }
+      if (!rest.empty()) most = std::max(most, held + (kept > 0 ? away : 0) + table());
+      for (const auto& loads : rest) most = std::max(most, held + away + again_bytes(loads[rank]));
+      if (lends(rank)) most = std::max(most, held + away + shape_.gradient_bytes);
+      all[rank].backward = most;
+    }
+  }
+
+  std::int64_t again_bytes(const ChunkLoad& load) const {
+    const std::int64_t again =
+        backward_bytes(shape_, load, setup_.options.memory.recompute == Recompute::whole);
+    return setup_.options.memory.recompute == Recompute::whole
+               ? std::max(again, forward_bytes(shape_, load, true))
+               : again;
+  }
+
+  // What is computed again, in as many equal parts as the rule says.
+  std::vector<std::vector<ChunkLoad>> rest_loads(const Chunk& first) const {
+    RoutedStep rest = step_;
+    for (auto& ids : rest.ids) {
+      const auto tokens = static_cast<std::int64_t>(ids.size()) / rest.k;
+      ids.erase(ids.begin(), ids.begin() + first.first_token(tokens, units_) * rest.k);
+    }
+    const ChunkRule& rule = setup_.options.memory.rule;
+    const std::int64_t count = rule.kind == ChunkRule::Kind::equal ? rule.count : 1;
+    std::vector<Chunk> parts;
+    for (std::int64_t i = 0; i < count; ++i) parts.push_back({units_ * i / count, units_ * (i + 1) / count});
+    return dealt_loads(rest, plan_, parts, units_);
+  }
+
+  const StepSetup& setup_;
+  const StepPlan& plan_;
+  const std::vector<Chunk>& chunks_;
+  RoutedStep step_;
+  ChunkShape shape_;
+  bool cuts_ = false;
+  std::int64_t units_ = 1;
+};
+
+MoeCase case_of(int ranks, DataType type, std::uint64_t seed) {
+  const ExpertShape expert{64, 32, Activation::swiglu, false, type};
+  std::vector<std::int64_t> tokens;
+  for (int rank = 0; rank < ranks; ++rank) tokens.push_back(rank % 3 == 2 ? 90 : 800 - 37 * rank);
+  return MoeCase({{16, 3, expert}, tokens, 1.5, 0.05}, seed);
+}
+
+MoeOptions options_of(PlannerOptions::Kind kind, Recompute recompute, std::int64_t chunks) {
+  MoeOptions options;
+  options.planner = {kind, 1000, 8, 1000};
+  options.memory.recompute = recompute;
+  if (chunks > 1) options.memory.rule = {ChunkRule::Kind::equal, chunks, {}};
+  // Transfers are taken to be free, so that no spilled plan is given up in backward unseen.
+  options.memory.cost.link_bytes_per_second = 1e30;
+  options.memory.cost.weight_bytes_per_second = 1e30;
+  return options;
+}
+
+void expect_predicted(const std::vector<Peaks>& measured, const std::vector<Peaks>& predicted) {
+  for (std::size_t rank = 0; rank < measured.size(); ++rank)
+    for (auto peak : {&Peaks::forward, &Peaks::backward}) {
+      const std::int64_t real = measured[rank].*peak;
+      const std::int64_t said = predicted[rank].*peak;
+      EXPECT_EQ(real, said) << "rank " << rank << (peak == &Peaks::forward ? ", forward" : ", backward");
+    }
+}
+
+using Kind = PlannerOptions::Kind;
+
+class Predicted : public ::testing::TestWithParam<std::tuple<int, DataType, Kind>> {};
+
+TEST_P(Predicted, PeakIsMetToTheByte) {
+  const auto [ranks, type, kind] = GetParam();
+  const auto products = make_cpu_expert_ffn(case_of(1, type, 1).shape().moe.expert, true);  // kept for all
+  for (bool backward : {true, false})
+    for (Recompute recompute : {Recompute::none, Recompute::whole, Recompute::chunk, Recompute::automatic})
+      for (std::int64_t chunks : {1, 4, 9}) {
+        if (!backward && recompute != Recompute::automatic) continue;
+        StepSetup setup{case_of(ranks, type, 3), options_of(kind, recompute, chunks)};
+        setup.options.with_backward = backward;
+        const Measured measured = measure(setup);
+        ASSERT_EQ(measured.chunks.size(), static_cast<std::size_t>(chunks));
+        SCOPED_TRACE("policy " + std::to_string(static_cast<int>(recompute)) + ", " + std::to_string(chunks) +
+                     " chunks, backward " + std::to_string(backward));
+        expect_predicted(measured.peaks, Prediction(setup, measured).peaks());
+      }
+}
+
+INSTANTIATE_TEST_SUITE_P(Steps, Predicted,
+                         ::testing::Combine(::testing::Values(1, 2, 5, 8),
+                                            ::testing::Values(DataType::f32, DataType::bf16),
+                                            ::testing::Values(Kind::ep, Kind::level)));
+
+// Some chunks are kept and the rest computed again, as a budget has it.
+TEST(PredictedUnderABudget, PeakIsMetToTheByteWhereSomeChunksAreKept) {
+  const MoeCase problem = case_of(3, DataType::f32, 5);
+  const auto products = make_cpu_expert_ffn(problem.shape().moe.expert, true);
+  int compared = 0;
+  for (std::int64_t kib = 900; kib <= 3300; kib += 150) {
+    StepSetup setup{problem, options_of(Kind::ep, Recompute::automatic, 8), kib * 1024};
+    const Measured measured = measure(setup);
+    const std::vector<Peaks> predicted = Prediction(setup, measured).peaks();
+    const auto kept = std::ranges::count(measured.chunks, true, &Chunk::kept);
+    const bool fits = std::ranges::all_of(predicted, [&](const Peaks& peaks) {
+      return std::max(peaks.forward, peaks.backward) <= setup.budget;
+    });
+    for (const Peaks& peaks : measured.peaks)
+      EXPECT_LE(std::max(peaks.forward, peaks.backward), setup.budget);
+    // Where a part does not fit, backward is cut otherwise, which nobody outside sees.
+    if (measured.chunks.size() != 8 || kept == 0 || kept == 8 || !fits) continue;
+    ++compared;
+    SCOPED_TRACE(std::to_string(kib) + " KiB, kept " + std::to_string(kept));
+    expect_predicted(measured.peaks, predicted);
+  }
+  EXPECT_GT(compared, 2);
+}
+
+}  // namespace
+}  // namespace evenkeel::testing

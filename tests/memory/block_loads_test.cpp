@@ -1,0 +1,215 @@
+// What is known of chunks before they are sent, against the same chunks dealt token by token.
+#include "evenkeel/memory/block_loads.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "tests/memory/routed_step.h"
+
+namespace evenkeel::testing {
+namespace {
+
+struct Gathered {
+  Gathered(const RoutedStep& step, int blocks)
+      : numbers(static_cast<std::size_t>(BlockTable::count(step.ranks(), step.experts(), blocks)), -7),
+        table(numbers, step.ranks(), step.experts(), blocks) {
+    for (RankId rank : indices<RankId>(step.ranks()))
+      table.fill(rank, step.ids[rank.offset()], step.k, step.placement);
+  }
+  std::vector<std::int32_t> numbers;
+  BlockTable table;
+};
+
+RoutedStep any_step(std::mt19937_64& random, bool copies) {
+  const auto between = [&](int low, int high) {
+    return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
+  };
+  const int ranks = between(1, 6);
+  return random_step(random, ranks, between(1, 12), between(1, 5), between(0, 60), copies);
+}
+
+bool ids_repeat(const RoutedStep& step) {
+  const auto k = static_cast<std::ptrdiff_t>(step.k);
+  for (const auto& ids : step.ids)
+    for (auto token = ids.begin(); token != ids.end(); token += k) {
+      std::multiset<std::int32_t> chosen(token, token + k);
+      chosen.erase(-1);
+      if (std::set<std::int32_t>(chosen.begin(), chosen.end()).size() != chosen.size()) return true;
+    }
+  return false;
+}
+
+TEST(BlockTable, HoldsWhatEachBlocksTokensChose) {
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 300; ++round) {
+    const RoutedStep step = any_step(random, round % 2 == 1);
+    const int blocks = 1 + static_cast<int>(random() % 9);
+    const Gathered gathered(step, blocks);
+    for (RankId rank : indices<RankId>(step.ranks())) {
+      const auto& ids = step.ids[rank.offset()];
+      const auto tokens = static_cast<std::int64_t>(ids.size()) / step.k;
+      for (int block = 0; block < blocks; ++block) {
+        std::vector<std::int32_t> assignments(static_cast<std::size_t>(step.experts()));
+        std::vector<std::int32_t> choosers = assignments;
+        std::vector<std::int32_t> visitors(static_cast<std::size_t>(step.ranks()));
+        for (std::int64_t t = tokens * block / blocks; t < tokens * (block + 1) / blocks; ++t) {
+          std::set<std::int32_t> chosen;
+          std::set<int> visited;
+          for (std::int64_t a = t * step.k; a < (t + 1) * step.k; ++a) {
+            const std::int32_t id = ids[static_cast<std::size_t>(a)];
+            if (id < 0) continue;
+            ++assignments[static_cast<std::size_t>(id)];
+            chosen.insert(id);
+            for (RankId home : step.placement.homes(ExpertId(id))) visited.insert(home.value());
+          }
+          for (std::int32_t id : chosen) ++choosers[static_cast<std::size_t>(id)];
+          for (int home : visited) ++visitors[static_cast<std::size_t>(home)];
+        }
+        ASSERT_TRUE(std::ranges::equal(gathered.table.assignments(rank, block), assignments));
+        ASSERT_TRUE(std::ranges::equal(gathered.table.choosers(rank, block), choosers));
+        ASSERT_TRUE(std::ranges::equal(gathered.table.visitors(rank, block), visitors));
+      }
+    }
+    Counts counts;
+    gathered.table.sum(counts);
+    ASSERT_TRUE(std::ranges::equal(counts.rows(), step.counts().rows()));
+    ASSERT_TRUE(std::ranges::equal(counts.loads(), step.counts().loads()));
+  }
+}
+
+// Chunks of whole blocks, cut at random.
+std::vector<Chunk> random_cut(int blocks, std::mt19937_64& random) {
+  std::vector<Chunk> chunks;
+  for (std::int64_t begin = 0; begin < blocks;) {
+    const auto end = begin + 1 + static_cast<std::int64_t>(random() % static_cast<unsigned>(blocks - begin));
+    chunks.push_back({begin, end});
+    begin = end;
+  }
+  return chunks;
+}
+
+// By rank and chunk; `where` says which case.
+template <class Check>
+void for_each_load(std::uint64_t seed, int rounds, const Check& check) {
+  std::mt19937_64 random(seed);
+  for (int round = 0; round < rounds; ++round) {
+    const RoutedStep step = any_step(random, round % 2 == 1);
+    const StepPlan plan = random_plan(step, random);
+    const int blocks = 1 + static_cast<int>(random() % 9);
+    const Gathered gathered(step, blocks);
+    BlockLoads loads;
+    loads.build(gathered.table, plan, step.placement, step.tokens(), step.k);
+    const std::vector<Chunk> chunks = random_cut(blocks, random);
+    const auto dealt = dealt_loads(step, plan, chunks, blocks);
+    for (std::size_t c = 0; c < chunks.size(); ++c)
+      for (RankId rank : indices<RankId>(step.ranks())) {
+        SCOPED_TRACE("seed " + std::to_string(seed) + ", round " + std::to_string(round) + ", chunk " +
+                     std::to_string(c) + ", rank " + std::to_string(rank.value()));
+        check(step, plan,
+              loads.load(rank, static_cast<int>(chunks[c].begin), static_cast<int>(chunks[c].end)),
+              dealt[c][rank.offset()]);
+        if (::testing::Test::HasFatalFailure()) return;
+      }
+  }
+}
+
+TEST(BlockLoads, KnowAssignmentsAndPositionsExactly) {
+  for_each_load(2, 1500, [](const auto&, const auto&, const ChunkLoad& known, const ChunkLoad& dealt) {
+    ASSERT_EQ(known.tokens, dealt.tokens);
+    ASSERT_EQ(known.assignments, dealt.assignments);
+    ASSERT_EQ(known.assignments_kept, dealt.assignments_kept);
+    ASSERT_EQ(known.positions_here, dealt.positions_here);
+  });
+}
+
+TEST(BlockLoads, BoundRowsAndGroupsFromAbove) {
+  for_each_load(3, 1500, [](const auto&, const auto&, const ChunkLoad& known, const ChunkLoad& dealt) {
+    ASSERT_GE(known.rows_here, dealt.rows_here);
+    ASSERT_GE(known.rows_elsewhere, dealt.rows_elsewhere);
+    ASSERT_GE(known.groups, dealt.groups);
+  });
+}
+
+TEST(BlockLoads, KnowRowsExactlyWhereNoExpertIsLentOrSplitAndNoIdRepeats) {
+  int seen = 0;
+  for_each_load(
+      4, 1500,
+      [&](const RoutedStep& step, const StepPlan& plan, const ChunkLoad& known, const ChunkLoad& dealt) {
+        if (plan.spilled() || !step.placement.has_single_homes() || ids_repeat(step)) return;
+        ++seen;
+        ASSERT_EQ(known.rows_here, dealt.rows_here);
+        ASSERT_EQ(known.rows_elsewhere, dealt.rows_elsewhere);
+      });
+  EXPECT_GT(seen, 500);
+}
+
+// A part of a chunk may be short of assignments that the chunk has, and yet never needs more bytes.
+TEST(BlockLoads, BoundTheBytesOfEveryPart) {
+  std::mt19937_64 random(5);
+  for (int round = 0; round < 1500; ++round) {
+    const RoutedStep step = any_step(random, round % 2 == 1);
+    const StepPlan plan = random_plan(step, random);
+    constexpr int kBlocks = 4;
+    constexpr std::int64_t kUnits = 64;
+    const Gathered gathered(step, kBlocks);
+    BlockLoads loads;
+    loads.build(gathered.table, plan, step.placement, step.tokens(), step.k);
+    ChunkShape shape;
+    shape.num_ranks = step.ranks();
+    shape.num_experts = step.experts();
+    shape.top_k = step.k;
+    shape.hidden = 1 + static_cast<std::int64_t>(random() % 40);
+    shape.element_bytes = random() % 2 == 0 ? 2 : 4;
+    shape.saved_bytes = 2 * shape.hidden;
+    const std::vector<Chunk> chunks = random_cut(kUnits, random);
+    const auto dealt = dealt_loads(step, plan, chunks, kUnits);
+    constexpr std::int64_t kBlockUnits = kUnits / kBlocks;
+    for (std::size_t c = 0; c < chunks.size(); ++c)
+      for (RankId rank : indices<RankId>(step.ranks())) {
+        const ChunkLoad bound =
+            loads.bound(rank, static_cast<int>(chunks[c].begin / kBlockUnits),
+                        static_cast<int>((chunks[c].end + kBlockUnits - 1) / kBlockUnits));
+        const ChunkLoad& part = dealt[c][rank.offset()];
+        for (bool kept : {false, true}) {
+          ASSERT_LE(forward_bytes(shape, part, kept), forward_bytes(shape, bound, kept)) << "round " << round;
+          ASSERT_LE(backward_bytes(shape, part, kept), backward_bytes(shape, bound, kept)) << round;
+        }
+        ASSERT_LE(held_bytes(shape, part), held_bytes(shape, bound)) << "round " << round;
+      }
+  }
+}
+
+TEST(LargestLoad, BoundsTheBytesOfEveryRoutingOfSoManyTokensUnderEveryPlan) {
+  std::mt19937_64 random(6);
+  for (int round = 0; round < 6000; ++round) {
+    const auto between = [&](int low, int high) {
+      return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
+    };
+    const int tokens = round % 3 == 0 ? 1 : between(1, 9);
+    const RoutedStep step =
+        random_step(random, between(1, 7), between(1, 9), between(1, 6), tokens, round % 2 == 1);
+    const StepPlan plan = random_plan(step, random);
+    ChunkShape shape;
+    shape.num_ranks = step.ranks();
+    shape.num_experts = step.experts();
+    shape.top_k = step.k;
+    shape.hidden = between(1, 40);
+    shape.element_bytes = between(1, 2) * 2;
+    shape.saved_bytes = between(0, 100);
+    const Chunk whole{0, 1};
+    const auto dealt = dealt_loads(step, plan, {&whole, 1}, 1);
+    for (const ChunkLoad& load : dealt.front()) {
+      const ChunkLoad largest = largest_load(shape, tokens);
+      for (bool kept : {false, true}) {
+        ASSERT_LE(forward_bytes(shape, load, kept), forward_bytes(shape, largest, kept)) << "round " << round;
+        ASSERT_LE(backward_bytes(shape, load, kept), backward_bytes(shape, largest, kept)) << round;
+      }
+      ASSERT_LE(held_bytes(shape, load), held_bytes(shape, largest)) << "round " << round;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace evenkeel::testing

@@ -1,0 +1,154 @@
+// Chunks fit, whatever is in them, and there are no more than necessary.
+#include "evenkeel/memory/chunk_planner.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "tests/memory/routed_step.h"
+
+namespace evenkeel::testing {
+namespace {
+
+std::int64_t forward(const ChunkShape& shape, const ChunkLoad& load) {
+  return forward_bytes(shape, load, false);
+}
+std::int64_t backward(const ChunkShape& shape, const ChunkLoad& load) {
+  return backward_bytes(shape, load, false);
+}
+
+constexpr int kBlocks = 8;
+
+// A step, its blocks, and limits from one token a rank to the whole step.
+struct Case {
+  Case(std::mt19937_64& random, bool plain) {
+    const auto between = [&](int low, int high) {
+      return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
+    };
+    step =
+        random_step(random, between(1, 5), between(1, 10), between(1, 4), 80, !plain && between(0, 3) == 0);
+    plan = plain ? plain_plan(step) : random_plan(step, random);
+    numbers.resize(static_cast<std::size_t>(BlockTable::count(step.ranks(), step.experts(), kBlocks)));
+    const BlockTable table(numbers, step.ranks(), step.experts(), kBlocks);
+    for (RankId rank : indices<RankId>(step.ranks()))
+      table.fill(rank, step.ids[rank.offset()], step.k, step.placement);
+    loads.build(table, plan, step.placement, step.tokens(), step.k);
+    shape.num_ranks = step.ranks();
+    shape.num_experts = step.experts();
+    shape.top_k = step.k;
+    shape.hidden = between(1, 64);
+    shape.element_bytes = 2 * between(1, 2);
+    bytes = between(0, 1) == 0 ? forward : backward;
+    const std::int64_t least = bytes(shape, largest_load(shape, 1));
+    for (RankId rank : indices<RankId>(step.ranks())) {
+      const std::int64_t all = bytes(shape, loads.load(rank, 0, kBlocks));
+      limits.push_back(least + static_cast<std::int64_t>(random() % 100) *
+                                   std::max<std::int64_t>(all - least, 100) / 99);
+    }
+  }
+  bool fits(int begin, int end) const {
+    for (RankId rank : indices<RankId>(step.ranks()))
+      if (bytes(shape, loads.load(rank, begin, end)) > limits[rank.offset()]) return false;
+    return true;
+  }
+
+  RoutedStep step;
+  StepPlan plan;
+  std::vector<std::int32_t> numbers;
+  BlockLoads loads;
+  ChunkShape shape;
+  LoadBytes bytes = nullptr;
+  std::vector<std::int64_t> limits;
+};
+
+constexpr std::int64_t kUnits = 80;  // a multiple of kBlocks, and no less than any rank's tokens
+
+std::vector<Chunk> cut(const Case& problem) {
+  std::vector<Chunk> chunks;
+  EXPECT_TRUE(
+      cut_into_chunks(problem.shape, problem.loads, problem.bytes, problem.limits, 0, kUnits, chunks));
+  return chunks;
+}
+
+// Of all cuts into whole blocks, by trying all; a large number where there is none.
+int fewest(const Case& problem) {
+  constexpr int kNever = std::numeric_limits<int>::max() / 2;
+  std::vector<int> least(kBlocks + 1, kNever);
+  least[0] = 0;
+  for (int end = 1; end <= kBlocks; ++end)
+    for (int begin = 0; begin < end; ++begin)
+      if (problem.fits(begin, end))
+        least[static_cast<std::size_t>(end)] =
+            std::min(least[static_cast<std::size_t>(end)], least[static_cast<std::size_t>(begin)] + 1);
+  return least[kBlocks] >= kNever ? kNever : least[kBlocks];
+}
+
+TEST(ChunkPlanner, CoversTheStepInOrderWithChunksThatFitOnceDealt) {
+  std::mt19937_64 random(1);
+  std::size_t parts = 0;
+  for (int round = 0; round < 4000; ++round) {
+    const Case problem(random, round % 2 == 0);
+    const std::vector<Chunk> chunks = cut(problem);
+    std::int64_t at = 0;
+    for (const Chunk& chunk : chunks) {
+      ASSERT_EQ(chunk.begin, at);
+      ASSERT_GT(chunk.end, chunk.begin);
+      parts += chunk.end % (kUnits / kBlocks) != 0 ? 1 : 0;
+      at = chunk.end;
+    }
+    ASSERT_EQ(at, kUnits);
+    const auto dealt = dealt_loads(problem.step, problem.plan, chunks, kUnits);
+    for (std::size_t c = 0; c < chunks.size(); ++c)
+      for (std::size_t rank = 0; rank < problem.limits.size(); ++rank)
+        ASSERT_LE(problem.bytes(problem.shape, dealt[c][rank]), problem.limits[rank])
+            << "round " << round << ", chunk " << c << ", rank " << rank;
+  }
+  EXPECT_GT(parts, 1000u) << "too few blocks were cut for the test to say anything of them";
+}
+
+TEST(ChunkPlanner, TakesTheFewestChunksWhereNoExpertIsSplit) {
+  std::mt19937_64 random(2);
+  int several = 0;
+  for (int round = 0; round < 5000; ++round) {
+    const Case problem(random, true);
+    const int least = fewest(problem);
+    if (least > kBlocks) continue;
+    several += least > 1 ? 1 : 0;
+    ASSERT_EQ(cut(problem).size(), static_cast<std::size_t>(least)) << "round " << round;
+  }
+  EXPECT_GT(several, 500);
+}
+
+TEST(ChunkPlanner, TakesTheFewestChunksAlmostAlwaysWhereExpertsAreSplit) {
+  std::mt19937_64 random(3);
+  int feasible = 0;
+  int more = 0;
+  for (int round = 0; round < 5000; ++round) {
+    const Case problem(random, false);
+    const int least = fewest(problem);
+    if (least > kBlocks) continue;
+    ++feasible;
+    const auto taken = static_cast<int>(cut(problem).size());
+    more += taken > least ? 1 : 0;
+  }
+  RecordProperty("feasible", feasible);
+  RecordProperty("more_than_fewest", more);
+  EXPECT_GT(feasible, 1000);
+  EXPECT_LE(more, feasible / 100);
+}
+
+TEST(ChunkPlanner, SaysNoWithNothingAppendedWhereNotEvenOneTokenFits) {
+  std::mt19937_64 random(4);
+  Case problem(random, true);
+  while (problem.step.counts().total() < 100) problem = Case(random, true);
+  problem.limits.assign(problem.limits.size(),
+                        problem.bytes(problem.shape, largest_load(problem.shape, 1)) - 1);
+  std::vector<Chunk> chunks = {{3, 4}};
+  EXPECT_FALSE(
+      cut_into_chunks(problem.shape, problem.loads, problem.bytes, problem.limits, 0, kUnits, chunks));
+  EXPECT_EQ(chunks, (std::vector<Chunk>{{3, 4}}));
+}
+
+}  // namespace
+}  // namespace evenkeel::testing
