@@ -95,8 +95,7 @@ std::vector<std::byte> one_rank_output(const ExperimentSetup& setup, const Batch
   ExperimentSetup alone = setup;
   alone.placement = LayerPlacement::contiguous(setup.shape.num_experts, 1);
   alone.backward = false;
-  alone.budget_bytes = Arena::kNoBudget;
-  alone.memory = {};
+  alone.budget = {};
   alone.rounds = 0;
   alone.planners.resize(1);
   alone.planners.front().kind = PlannerOptions::Kind::ep;

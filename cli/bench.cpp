@@ -6,11 +6,14 @@
 
 #include "cli/bench_report.h"
 #include "cli/bench_series.h"
+#include "cli/budget_options.h"
+#include "cli/calibrate.h"
 #include "cli/layer_options.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/subcommand.h"
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/atomic_file.h"
 
 namespace evenkeel::cli {
 
@@ -22,6 +25,8 @@ struct Options {
                                                 PlannerOptions::Kind::level};
   std::string scenarios;
   std::string ablation;
+  std::string calibrate;
+  BudgetOptions budget;
   bool json = false;
 };
 
@@ -34,7 +39,20 @@ std::vector<BenchRow> measure_all(const std::vector<BenchPoint>& points) {
   return rows;
 }
 
+void run_calibration(const CLI::App& app, const Options& options) {
+  const char* const why = "is about scenarios, and --calibrate runs none";
+  for (const char* option : {"--scenarios", "--ablation", "--tokens", "--planner", "--capacity-factor",
+                             "--min-segment", "--imbalance-threshold", "--backward", "--pairs"})
+    refuse_if_given(app, option, why);
+  refuse_budget_options(app, why);
+  require_writable(options.calibrate);
+  const Calibration calibration = calibrate(options.setup.layer, static_cast<int>(options.setup.ranks));
+  write_cost(calibration.cost, calibration.on, options.calibrate);
+  print_calibration(calibration, options.calibrate, options.json);
+}
+
 void run(const CLI::App& app, Options& options) {
+  if (is_given(app, "--calibrate")) return run_calibration(app, options);
   if (is_given(app, "--ablation"))
     refuse_if_given(app, "--scenarios", "an ablation has scenarios of its own");
   options.setup.planners.clear();
@@ -44,6 +62,7 @@ void run(const CLI::App& app, Options& options) {
     options.setup.planners.push_back(options.setup.parameters);
     options.setup.planners.back().kind = kind;
   }
+  options.setup.budget = budget_of(app, options.budget, options.setup.backward);
   const std::vector<BenchPoint> points = is_given(app, "--ablation")
                                              ? ablation_points(options.setup, options.ablation)
                                              : std::vector{scenario_point(options.setup, options.scenarios)};
@@ -52,7 +71,7 @@ void run(const CLI::App& app, Options& options) {
   if (options.json)
     print_bench_json(points.front(), rows);
   else
-    print_bench_table(rows);
+    print_bench_table(options.setup.budget, rows);
 }
 
 }  // namespace
@@ -65,6 +84,8 @@ Subcommand add_bench(CLI::App& command) {
       ->type_name("TEXT");
   app->add_option("--ablation", options->ablation, fmt::format("Instead, one of: {}", ablation_names()))
       ->type_name("NAME");
+  app->add_option("--calibrate", options->calibrate, "Instead, measure what steps are made of, for --cost")
+      ->type_name("FILE");
   BenchSetup& setup = options->setup;
   add_whole(*app, "--tokens", setup.tokens, 0, std::int64_t{1} << 30, "For each rank");
   add_whole(*app, "--ranks", setup.ranks, 1, 1024, "Threads, each with its share of experts and tokens");
@@ -72,11 +93,13 @@ Subcommand add_bench(CLI::App& command) {
   add_planners(*app, options->planners, 3);
   add_planner_parameters(*app, setup.parameters);
   app->add_flag("--backward", setup.backward, "Gradients as well");
+  add_budget_options(*app, options->budget);
   add_whole(*app, "--pairs", setup.pairs, 1, 1000000, "Interleaved pairs of ep and each planner");
   add_json(*app, options->json);
   app->footer(
       "Example (minutes rather than hours):\n"
-      "  evenkeel bench --scenarios concentrated:0.95 --tokens 256 --min-segment 128 --pairs 5");
+      "  evenkeel bench --scenarios concentrated:0.95 --tokens 256 --min-segment 128 --pairs 5\n"
+      "  evenkeel bench --calibrate cost.json --hidden 768 --intermediate 768");
   return {app, [app, options] { run(*app, *options); }};
 }
 

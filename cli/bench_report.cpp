@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "cli/budget_options.h"
 #include "cli/options.h"
 #include "cli/run_report.h"
 #include "cli/table.h"
@@ -54,7 +55,9 @@ Json json_of(const PlannerFigures& of, double ideal, double peak_ratio) {
           {"plan_us", of.plan_us},
           {"peak_bytes", of.peak_bytes},
           {"peak_ratio", peak_ratio > 0 ? Json(peak_ratio) : Json(nullptr)},
-          {"transfers", of.transfers}};
+          {"transfers", of.transfers},
+          {"chunks", of.chunks},
+          {"recomputed_fraction", of.recomputed_fraction}};
 }
 
 }  // namespace
@@ -64,7 +67,7 @@ void print_bench_head(const BenchPoint& point) {
              point.setup.tokens, point.setup.pairs, point.setup.parameters.min_segment, kCriticalPath);
 }
 
-void print_bench_table(const std::vector<BenchRow>& rows) {
+void print_bench_table(const Budget& budget, const std::vector<BenchRow>& rows) {
   std::vector<std::string> head = {
       rows.front().parameter.empty() ? "share:experts" : rows.front().parameter + "  share:experts", "ideal",
       "A/A", "peak ep"};
@@ -85,6 +88,7 @@ void print_bench_table(const std::vector<BenchRow>& rows) {
     }
     table.add(std::move(cells));
   }
+  if (budget.cuts()) fmt::print("{}\n\n", describe(budget, rows.front().figures.least_budget));
   fmt::print("{}", table.text());
   fmt::print(
       "  under a planner's name its speed-up over ep; share: of the ideal; A/A: spread of ep over itself\n"
@@ -107,12 +111,32 @@ void print_bench_json(const BenchPoint& point, const std::vector<BenchRow>& rows
                 {"planners", std::move(planners)}});
     list.push_back(std::move(one));
   }
-  const Json json = {{"ranks", point.setup.ranks},
-                     {"tokens_per_rank", point.setup.tokens},
-                     {"layer", layer_of_point(point)},
-                     {"pairs", point.setup.pairs},
-                     {"rows", std::move(list)}};
+  Json json = {{"ranks", point.setup.ranks}, {"tokens_per_rank", point.setup.tokens}};
+  json.update(json_of(point.setup.budget, rows.front().figures.least_budget));
+  json.update({{"layer", layer_of_point(point)}, {"pairs", point.setup.pairs}, {"rows", std::move(list)}});
   fmt::print("{}\n", json.dump());
+}
+
+void print_calibration(const Calibration& calibration, const std::string& file, bool json) {
+  const CostModel& cost = calibration.cost;
+  const MeasuredOn& on = calibration.on;
+  if (json) {
+    const Json all = {
+        {"output", file},
+        {"flops_per_second", cost.flops_per_second},
+        {"weight_bytes_per_second", cost.weight_bytes_per_second},
+        {"link_bytes_per_second", cost.link_bytes_per_second},
+        {"chunk_seconds", cost.chunk_seconds},
+        {"measured_on", {{"cpu", on.cpu}, {"cores", on.cores}, {"ranks", on.ranks}, {"layer", on.layer}}}};
+    fmt::print("{}\n", all.dump(-1, ' ', false, Json::error_handler_t::replace));
+    return;
+  }
+  fmt::print("{}\n{} ranks on {} cores of {}\n\n", on.layer, on.ranks, on.cores, on.cpu);
+  Table table({"products of many rows", fmt::format("{:.0f} GFLOP/s", 1e-9 * cost.flops_per_second)});
+  table.add({"weights, where rows are few", fmt::format("{:.1f} GB/s", 1e-9 * cost.weight_bytes_per_second)});
+  table.add({"weights from rank to rank", fmt::format("{:.1f} GB/s", 1e-9 * cost.link_bytes_per_second)});
+  table.add({"one chunk more", fmt::format("{:.0f} us", 1e6 * cost.chunk_seconds)});
+  fmt::print("{}written to {}\n", table.text(), file);
 }
 
 }  // namespace evenkeel::cli

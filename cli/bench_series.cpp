@@ -136,7 +136,8 @@ std::vector<BenchRow> measure_point(const BenchPoint& point, const Progress& pro
                                    &grad_output,
                                    setup.backward,
                                    static_cast<int>(setup.pairs),
-                                   setup.planners};
+                                   setup.planners,
+                                   setup.budget};
   std::vector<Figures> figures = measure(experiment, batches, {}, progress);
   std::vector<BenchRow> rows;
   for (std::size_t i = 0; i < batches.size(); ++i)

@@ -19,6 +19,7 @@ struct BenchSetup {
   bool backward = false;
   PlannerOptions parameters;
   std::vector<PlannerOptions> planners;
+  Budget budget;
 };
 
 // One layer and what is run on it.

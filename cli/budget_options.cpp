@@ -41,13 +41,13 @@ void read_rule(const std::string& text, ChunkRule& rule) {
   rule.count = parse_whole("--chunks", text, 1, kMostChunks);
 }
 
-void require_sense(const CLI::App& app, const BudgetOptions& options, bool backward) {
-  const ChunkRule& rule = options.memory.rule;
+void require_sense(const CLI::App& app, const MemoryOptions& memory, bool backward) {
+  const ChunkRule& rule = memory.rule;
   if (rule.kind != ChunkRule::Kind::mact) refuse_if_given(app, "--bins", "is about --chunks mact");
   if (std::ranges::adjacent_find(rule.bins, std::ranges::greater_equal()) != rule.bins.end())
     throw InvalidArgument("--bins", fmt::format("'{}'", fmt::join(rule.bins, ",")),
                           "chunk counts in ascending order, such as 1,2,4,8");
-  const Recompute recompute = options.memory.recompute;
+  const Recompute recompute = memory.recompute;
   if (!backward && (recompute == Recompute::whole || recompute == Recompute::chunk))
     throw InvalidArgument(
         "--recompute",
@@ -58,10 +58,10 @@ void require_sense(const CLI::App& app, const BudgetOptions& options, bool backw
 }  // namespace
 
 void add_budget_options(CLI::App& app, BudgetOptions& options) {
-  add_size(app, "--budget", options.budget_bytes, "Of each rank's arena; without, what the machine has")
+  add_size(app, "--budget", options.budget.bytes, "Of each rank's arena; without, what the machine has")
       ->default_str("");
   const auto read_recompute = [&options](const CLI::results_t& given) {
-    options.memory.recompute = parse_recompute(given.front());
+    options.budget.memory.recompute = parse_recompute(given.front());
     return true;
   };
   app.add_option("--recompute", read_recompute,
@@ -69,25 +69,30 @@ void add_budget_options(CLI::App& app, BudgetOptions& options) {
       ->type_name("none|whole|chunk|auto")
       ->default_str("auto");
   const auto read_chunks = [&options](const CLI::results_t& given) {
-    read_rule(given.front(), options.memory.rule);
+    read_rule(given.front(), options.budget.memory.rule);
     return true;
   };
   app.add_option("--chunks", read_chunks, "The fewest that fit, MemFine's tuning, or so many equal parts")
       ->type_name("exact|mact|N")
       ->default_str("exact");
-  add_wholes(app, "--bins", options.memory.rule.bins, 1, kMostChunks, "Chunk counts that mact chooses from");
+  add_wholes(app, "--bins", options.budget.memory.rule.bins, 1, kMostChunks,
+             "Chunk counts that mact chooses from");
   app.add_option("--cost", options.cost_file, "What bench --calibrate wrote, for the choice between ways")
       ->type_name("FILE");
 }
 
-void apply_budget(const CLI::App& app, const BudgetOptions& options, ExperimentSetup& setup) {
-  require_sense(app, options, setup.backward);
-  setup.budget_bytes = options.budget_bytes;
-  setup.memory = options.memory;
-  if (!is_given(app, "--cost")) return;
-  if (!is_budgeted(setup))
-    refuse_if_given(app, "--cost", "is about steps that may be cut, and nothing cuts them");
-  setup.memory.cost = read_cost(options.cost_file);
+Budget budget_of(const CLI::App& app, const BudgetOptions& options, bool backward) {
+  require_sense(app, options.budget.memory, backward);
+  Budget budget = options.budget;
+  if (!is_given(app, "--cost")) return budget;
+  if (!budget.cuts()) refuse_if_given(app, "--cost", "is about steps that may be cut, and nothing cuts them");
+  budget.memory.cost = read_cost(options.cost_file);
+  return budget;
+}
+
+void refuse_budget_options(const CLI::App& app, const std::string& why) {
+  for (const char* option : {"--budget", "--recompute", "--chunks", "--bins", "--cost"})
+    refuse_if_given(app, option, why);
 }
 
 std::string name_of(Recompute recompute) {
@@ -99,18 +104,11 @@ std::string name_of(const ChunkRule& rule) {
   return rule.kind == ChunkRule::Kind::exact ? "exact" : "mact";
 }
 
-bool is_budgeted(const ExperimentSetup& setup) {
-  const MemoryOptions& memory = setup.memory;
-  return setup.budget_bytes != Arena::kNoBudget || memory.rule.kind != ChunkRule::Kind::exact ||
-         memory.recompute == Recompute::whole || memory.recompute == Recompute::chunk;
-}
-
-std::string describe_budget(const ExperimentSetup& setup, std::int64_t least_budget) {
-  const std::string budget = setup.budget_bytes == Arena::kNoBudget
-                                 ? "no budget"
-                                 : fmt::format("budget {} a rank", format_bytes(setup.budget_bytes));
-  return fmt::format("{} (least budget {}), chunks {}, recompute {}", budget, format_bytes(least_budget),
-                     name_of(setup.memory.rule), name_of(setup.memory.recompute));
+std::string describe(const Budget& budget, std::int64_t least_budget) {
+  const std::string given =
+      budget.is_given() ? fmt::format("budget {} a rank", format_bytes(budget.bytes)) : "no budget";
+  return fmt::format("{} (least budget {}), chunks {}, recompute {}", given, format_bytes(least_budget),
+                     name_of(budget.memory.rule), name_of(budget.memory.recompute));
 }
 
 }  // namespace evenkeel::cli

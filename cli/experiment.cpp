@@ -77,7 +77,7 @@ MoeOptions layer_options(const Shared& shared, std::function<void(const StepStat
   for (const Batch& batch : shared.batches)
     options.max_tokens = std::max(options.max_tokens, batch.most_tokens());
   options.with_backward = shared.setup.backward;
-  options.memory = shared.setup.memory;
+  options.memory = shared.setup.budget.memory;
   if (!options.with_backward) options.memory.recompute = Recompute::automatic;  // there is nothing to keep
   if (shared.cores != nullptr)
     options.experts =
@@ -90,7 +90,7 @@ Rank::Rank(Communicator& comm, Shared& shared)
     : shared_(shared),
       setup_(shared.setup),
       comm_(comm),
-      arena_(Device::cpu(), setup_.budget_bytes),
+      arena_(Device::cpu(), setup_.budget.bytes),
       layer_(comm_, arena_, setup_.shape, setup_.placement,
              layer_options(shared, [this](const StepStatistics& step) {
                if (sample_ == nullptr) return;
@@ -260,6 +260,11 @@ void insert_plain(const std::vector<PlannerOptions>& planners, Figures& figures)
 }
 
 }  // namespace
+
+bool Budget::cuts() const {
+  return is_given() || memory.rule.kind != ChunkRule::Kind::exact || memory.recompute == Recompute::whole ||
+         memory.recompute == Recompute::chunk;
+}
 
 std::int64_t PlannerFigures::worst_peak_bytes() const {
   return peak_bytes.empty() ? 0 : std::ranges::max(peak_bytes);

@@ -24,6 +24,16 @@
 
 namespace evenkeel::cli {
 
+// The memory that a layer may take, and how it makes do with that.
+struct Budget {
+  std::int64_t bytes = Arena::kNoBudget;  // of each rank's arena
+  MemoryOptions memory;
+
+  bool is_given() const { return bytes != Arena::kNoBudget; }
+  // Whether steps may be cut or computed again at all.
+  bool cuts() const;
+};
+
 // Every batch fits the rows and the placement.
 struct ExperimentSetup {
   MoeShape shape;
@@ -33,9 +43,8 @@ struct ExperimentSetup {
   const Tensor* grad_output = nullptr;  // the same, with backward
   bool backward = false;
   int rounds = 5;
-  std::vector<PlannerOptions> planners;          // plain ep comes by itself
-  std::int64_t budget_bytes = Arena::kNoBudget;  // of each rank's arena, for every planner
-  MemoryOptions memory = {};
+  std::vector<PlannerOptions> planners;  // plain ep comes by itself
+  Budget budget = {};                    // of every planner
 };
 
 struct PlannerFigures {

@@ -132,7 +132,7 @@ void run(const CLI::App& app, Options& options) {
   ExperimentSetup setup{
       shape, placement, &experts, &hidden, &grad_output, options.backward, static_cast<int>(options.repeat),
       {}};
-  apply_budget(app, options.budget, setup);
+  setup.budget = budget_of(app, options.budget, options.backward);
   for (Kind kind : options.planners) {
     setup.planners.push_back(options.parameters);
     setup.planners.back().kind = kind;

@@ -158,34 +158,36 @@ std::string describe(const ExperimentSetup& setup) {
                      setup.backward ? "forward and backward" : "forward");
 }
 
+Json json_of(const Budget& budget, std::int64_t least_budget) {
+  const ChunkRule& rule = budget.memory.rule;
+  return {{"budget", budget.is_given() ? Json(budget.bytes) : Json(nullptr)},
+          {"least_budget", least_budget},
+          {"chunks", rule.kind == ChunkRule::Kind::equal ? Json(rule.count) : Json(name_of(rule))},
+          {"recompute", name_of(budget.memory.recompute)}};
+}
+
 void print_json(const ExperimentSetup& setup, const Batch& batch, const CheckedFigures& checked) {
   Json planners = Json::array();
   for (std::size_t i = 0; i < checked.accuracy.size(); ++i)
     planners.push_back(
         json_of(checked.figures.planners[i], checked.accuracy[i], checked.figures.ideal_speedup()));
-  const ChunkRule& rule = setup.memory.rule;
-  const Json json = {
-      {"ranks", setup.placement.num_ranks()},
-      {"tokens_per_rank", tokens_per_rank(batch)},
-      {"budget", setup.budget_bytes == Arena::kNoBudget ? Json(nullptr) : Json(setup.budget_bytes)},
-      {"least_budget", checked.figures.least_budget},
-      {"chunks", rule.kind == ChunkRule::Kind::equal ? Json(rule.count) : Json(name_of(rule))},
-      {"recompute", name_of(setup.memory.recompute)},
-      {"batch", batch.name},
-      {"layer", describe(setup)},
-      {"repeat", setup.rounds},
-      {"control_ratio", checked.figures.control_ratio},
-      {"control_spread", checked.figures.control_spread},
-      {"planners", std::move(planners)}};
+  Json json = {{"ranks", setup.placement.num_ranks()}, {"tokens_per_rank", tokens_per_rank(batch)}};
+  json.update(json_of(setup.budget, checked.figures.least_budget));
+  json.update({{"batch", batch.name},
+               {"layer", describe(setup)},
+               {"repeat", setup.rounds},
+               {"control_ratio", checked.figures.control_ratio},
+               {"control_spread", checked.figures.control_spread},
+               {"planners", std::move(planners)}});
   fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 void print_table(const ExperimentSetup& setup, const Batch& batch, const CheckedFigures& checked) {
   const Comparison only = {fmt::format("{} tokens", batch.num_tokens()), checked};
   fmt::print("{}\n{}; medians of {} steps\n", batch.name, describe(setup), setup.rounds);
-  if (is_budgeted(setup)) fmt::print("{}\n", describe_budget(setup, checked.figures.least_budget));
+  if (setup.budget.cuts()) fmt::print("{}\n", describe(setup.budget, checked.figures.least_budget));
   fmt::print("\n");
-  print_comparisons({only}, is_budgeted(setup));
+  print_comparisons({only}, setup.budget.cuts());
   print_phases(checked.figures);
   print_picture(only);
 }

@@ -6,6 +6,13 @@ from command import CommandTest
 
 SMALL = ["--hidden", 48, "--intermediate", 40, "--min-segment", 4, "--repeat", 1]
 SKEWED = ["run", "--scenario", "concentrated:0.95:1", "--ranks", 4, "--tokens", 192, "--experts", 16, *SMALL]
+COST = {
+    "format": "evenkeel.cost.v1",
+    "flops_per_second": 1e11,
+    "weight_bytes_per_second": 1e10,
+    "link_bytes_per_second": 5e9,
+    "chunk_seconds": 5e-5,
+}
 
 
 class Budget(CommandTest):
@@ -78,6 +85,36 @@ class Budget(CommandTest):
         result = self.run_skewed("--chunks", "mact", "--bins", "1,5,25", "--budget", "600KiB")
         self.assertEqual(result["chunks"], "mact")
         self.assertEqual(self.figures(result, "chunks"), [5, 1, 1])
+
+    def test_costs_change_the_way_but_no_number(self):
+        least = self.run_skewed("--backward", "--planner", "ep")["least_budget"]
+        words = ["--backward", "--budget", least + least // 20, "--cost", "cost.json", "--planner", "level"]
+        # Where links are slow nothing is borrowed, and chunks relieve the fullest rank; where fast, weights travel.
+        for link, borrows in [(1.0, False), (1e15, True)]:
+            self.write("cost.json", {**COST, "link_bytes_per_second": link})
+            self.assertEqual(self.run_skewed(*words)["planners"][0]["transfers"] > 0, borrows)
+
+    def test_a_file_of_costs_that_is_none_is_refused_with_the_key(self):
+        def refused(value, *parts):
+            self.write("cost.json", value)
+            words = [*SKEWED, "--budget", "1.5MiB", "--cost", "cost.json"]
+            return self.assert_refused(words, 3, "ParseError", "cost.json", *parts)
+
+        refused([1], "is a JSON array, not an object")
+        refused({"loads": [1, 2]}, "format", "is missing", "evenkeel bench --calibrate")
+        refused({**COST, "format": "evenkeel.cost.v2"}, "format", 'is "evenkeel.cost.v2"')
+        refused({**COST, "flops": 1}, "flops: is no key")
+        for key in list(COST)[1:]:
+            refused({k: v for k, v in COST.items() if k != key}, f"{key}: is missing")
+            error = refused({**COST, key: "fast"}, f"{key}: is a JSON string, not a number")
+            self.assertEqual((error["file"], error["where"]), ("cost.json", key))
+            refused({**COST, key: 0}, f"{key}: is 0; allowed: a number above 0")
+            refused({**COST, key: -1.5}, f"{key}: is -1.5")
+        for text, part in [("{", "is not JSON"), ('{"format": 1, "format": 2}', "is given twice"), ("1e999", "JSON")]:
+            (self.folder / "broken.json").write_text(text, encoding="utf-8")
+            words = [*SKEWED, "--budget", "1.5MiB", "--cost", "broken.json"]
+            self.assert_refused(words, 3, "ParseError", "broken.json", part)
+        self.assert_refused([*SKEWED, "--chunks", 2, "--cost", "nowhere.json"], 3, "ParseError", "nowhere.json")
 
     def test_what_has_no_meaning_is_refused(self):
         def refused(*words):

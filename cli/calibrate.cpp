@@ -1,0 +1,207 @@
+#include "cli/calibrate.h"
+
+#include <fmt/format.h>
+#include <time.h>
+
+#include <algorithm>
+#include <fstream>
+#include <thread>
+
+#include "cli/experiment.h"
+#include "cli/step_samples.h"
+#include "evenkeel/comm/thread/run_ranks.h"
+#include "evenkeel/compute/cpu/expert_ffn.h"
+#include "evenkeel/device/cpu/stream.h"
+
+namespace evenkeel::cli {
+
+namespace {
+
+constexpr int kRepeats = 9;
+constexpr std::int64_t kManyRows = 512;
+constexpr std::int64_t kWeightBytes = std::int64_t{256} << 20;
+constexpr int kManyChunks = 32;
+constexpr std::int64_t kChunkTokens = 2;
+constexpr std::int64_t kNarrow = 16;
+// A machine on which something takes no time at all would be a defect of the measurement.
+constexpr double kLeastSeconds = 1e-9;
+
+double thread_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// Of this thread's CPU time; the first call warms up.
+template <class Work>
+double median_seconds(const Work& work) {
+  std::vector<double> seconds;
+  for (int i = -1; i < kRepeats; ++i) {
+    const double before = thread_seconds();
+    work(i + 1);
+    if (i >= 0) seconds.push_back(thread_seconds() - before);
+  }
+  std::ranges::sort(seconds);
+  return quantile(seconds, 0.5);
+}
+
+int cores() {
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+// Weights beyond what caches hold, in the order in which the products want them.
+struct ManyExperts {
+  std::shared_ptr<const ExpertFfn> ffn;
+  ExpertModel model;
+  Arena arena{Device::cpu()};
+  std::vector<Buffer> prepared;
+
+  explicit ManyExperts(const LayerOptions& layer) : ffn(make_cpu_expert_ffn(layer.shape().expert, false)) {
+    const ExpertShape& shape = ffn->shape();
+    const std::int64_t count =
+        std::clamp<std::int64_t>(kWeightBytes / shape.weight_bytes(), 2, layer.experts);
+    model = seeded_experts(shape, static_cast<int>(count), 1);
+    for (std::int64_t e = 0; e < count; ++e) {
+      prepared.push_back(arena.allocate(ffn->prepared_bytes(Pass::forward), "prepared weights"));
+      ffn->prepare(model.weights(e), Pass::forward, prepared.back().bytes());
+    }
+  }
+  ExpertGroup group(std::int64_t expert, std::int64_t begin, std::int64_t end) const {
+    const std::int64_t e = expert % model.num_experts;
+    return {.weights = model.weights(e),
+            .prepared = prepared[static_cast<std::size_t>(e)].data(),
+            .gradients = {},
+            .begin = begin,
+            .end = end,
+            .prepared_forward = nullptr};
+  }
+};
+
+struct ExpertSeconds {
+  double many_rows = 0;  // kManyRows of one expert
+  double one_row = 0;    // one row of one expert
+};
+
+ExpertSeconds measure_experts(const ManyExperts& experts, int thread) {
+  const ExpertShape& shape = experts.ffn->shape();
+  const std::int64_t rows = std::max<std::int64_t>(kManyRows, experts.model.num_experts);
+  const Tensor input = seeded(shape.type, rows * shape.hidden, 1, 1.0);
+  const Tensor output(shape.type, rows * shape.hidden);
+  Arena arena(Device::cpu());
+  const Buffer workspace = arena.allocate(experts.ffn->workspace_bytes(Pass::forward), "products");
+  std::vector<std::int32_t> row;
+  for (std::int32_t i = 0; i < rows; ++i) row.push_back(i);
+  const auto forward = [&](std::span<const ExpertGroup> groups) {
+    experts.ffn->forward({groups, row, row}, input.at(0), output.at(0), {}, workspace.bytes());
+  };
+  ExpertSeconds seconds;
+  seconds.many_rows = median_seconds([&](int i) {
+    const ExpertGroup group = experts.group(i + thread * kRepeats, 0, kManyRows);
+    forward({&group, 1});
+  });
+  std::vector<ExpertGroup> each;
+  for (std::int64_t e = 0; e < experts.model.num_experts; ++e) each.push_back(experts.group(e, e, e + 1));
+  seconds.one_row = median_seconds([&](int) { forward(each); }) / experts.model.num_experts;
+  return seconds;
+}
+
+void calibrate_products(const LayerOptions& layer, int ranks, CostModel& cost) {
+  const ManyExperts experts(layer);
+  const int threads = std::min(ranks, cores());
+  std::vector<ExpertSeconds> by_thread(static_cast<std::size_t>(threads));
+  run_ranks(threads, [&](Communicator& comm) {
+    by_thread[comm.rank().offset()] = measure_experts(experts, comm.rank().value());
+  });
+  const auto slowest = [&](double ExpertSeconds::*field) {
+    return std::ranges::max(by_thread, {}, field).*field;
+  };
+  const double one = slowest(&ExpertSeconds::one_row);
+  const double row = std::max((slowest(&ExpertSeconds::many_rows) - one) / (kManyRows - 1), kLeastSeconds);
+  const ExpertShape& shape = experts.ffn->shape();
+  cost.flops_per_second = 2 * static_cast<double>(shape.elements()) / row;
+  cost.weight_bytes_per_second =
+      static_cast<double>(shape.weight_bytes()) / std::max(one - row, kLeastSeconds);
+}
+
+void calibrate_link(const LayerOptions& layer, CostModel& cost) {
+  const std::int64_t bytes = layer.shape().expert.weight_bytes();
+  const std::int64_t weights = std::clamp<std::int64_t>(kWeightBytes / bytes, 1, 1 + kRepeats);
+  const Tensor from = seeded(layer.type, weights * bytes / bytes_of(layer.type), 1, 1.0);
+  const Tensor to(layer.type, weights * bytes / bytes_of(layer.type));
+  std::ranges::fill(to.bytes(), std::byte{0});
+  double seconds = 0;
+  run_ranks(2, [&](Communicator& comm) {
+    CpuStream stream;
+    const double median = median_seconds([&](int i) {
+      const auto at = static_cast<std::size_t>(i % weights * bytes);
+      const SendSlice send{RankId(1), from.bytes().subspan(at, static_cast<std::size_t>(bytes))};
+      const ReceiveSlice receive{RankId(0), to.bytes().subspan(at, static_cast<std::size_t>(bytes))};
+      if (comm.rank().value() == 0)
+        comm.send_receive({&send, 1}, {}, stream, "weights").wait();
+      else
+        comm.send_receive({}, {&receive, 1}, stream, "weights").wait();
+    });
+    if (comm.rank().value() == 1) seconds = median;
+  });
+  cost.link_bytes_per_second = static_cast<double>(bytes) / std::max(seconds, kLeastSeconds);
+}
+
+// Tokens that spread over all ranks, at one expert each.
+Batch spread_batch(const LayerPlacement& placement, int top_k) {
+  const int ranks = placement.num_ranks();
+  std::vector<std::int32_t> first_native;
+  for (RankId rank : indices<RankId>(ranks))
+    if (const auto natives = placement.natives(rank); !natives.empty())
+      first_native.push_back(natives.front().value());
+  Batch batch;
+  batch.name = "spread";
+  batch.top_k = top_k;
+  for (int rank = 1; rank <= ranks; ++rank) batch.first_token.push_back(rank * kManyChunks * kChunkTokens);
+  for (std::int64_t i = 0; i < batch.num_tokens() * top_k; ++i)
+    batch.experts.push_back(first_native[static_cast<std::size_t>(i) % first_native.size()]);
+  batch.router_weights.assign(batch.experts.size(), 1.0f);
+  return batch;
+}
+
+void calibrate_chunk(const LayerOptions& layer, int ranks, CostModel& cost) {
+  LayerOptions narrow = layer;
+  narrow.hidden = narrow.intermediate = kNarrow;
+  const MoeShape shape = narrow.shape();
+  const LayerPlacement placement = LayerPlacement::contiguous(shape.num_experts, ranks);
+  const Batch batch = spread_batch(placement, shape.top_k);
+  const ExpertModel experts = seeded_experts(shape.expert, shape.num_experts, 1);
+  const Tensor hidden = seeded_hidden(narrow, batch.num_tokens());
+  const auto milliseconds = [&](int chunks) {
+    ExperimentSetup setup{shape, placement, &experts, &hidden, nullptr, false, kRepeats, {}};
+    setup.budget.memory.rule = {ChunkRule::Kind::equal, chunks};
+    return measure(setup, {batch}).front().ep.critical_ms;
+  };
+  const double more = 1e-3 * (milliseconds(kManyChunks) - milliseconds(1));
+  cost.chunk_seconds = std::max(more / (kManyChunks - 1), kLeastSeconds);
+}
+
+std::string cpu_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);)
+    if (line.starts_with("model name"))
+      if (const std::size_t colon = line.find(": "); colon != std::string::npos)
+        return line.substr(colon + 2);
+  return "unknown";
+}
+
+}  // namespace
+
+Calibration calibrate(const LayerOptions& layer, int ranks) {
+  const MoeShape shape = layer.shape();
+  Calibration calibration;
+  calibrate_products(layer, ranks, calibration.cost);
+  calibrate_link(layer, calibration.cost);
+  calibrate_chunk(layer, ranks, calibration.cost);
+  calibration.on = {cpu_name(), cores(), ranks,
+                    fmt::format("{} experts, top-{}, {} x {} {} {}", shape.num_experts, shape.top_k,
+                                shape.expert.hidden, shape.expert.intermediate,
+                                evenkeel::name_of(shape.expert.activation), evenkeel::name_of(layer.type))};
+  return calibration;
+}
+
+}  // namespace evenkeel::cli

@@ -1,0 +1,24 @@
+// What the parts of a step take on this machine, measured: the numbers of a CostModel.
+//
+// flops, weights   An expert's forward pass over 512 rows, and over one row each of many experts: a row costs
+//                  what each of the 511 more takes, a group of rows what one row takes beyond that. On as
+//                  many threads at a time as ranks that can compute at a time.
+// link             An expert's weights from one rank to another, in CPU time of the one that receives.
+// chunk            A layer of the same experts, ranks and top-k whose rows are a few bytes, in 32 chunks and
+//                  in one, on the critical path.
+#pragma once
+
+#include "cli/cost_file.h"
+#include "cli/layer_options.h"
+
+namespace evenkeel::cli {
+
+struct Calibration {
+  CostModel cost;
+  MeasuredOn on;
+};
+
+// Takes seconds, and up to about 1 GiB for weights, or four experts if they are larger.
+Calibration calibrate(const LayerOptions& layer, int ranks);
+
+}  // namespace evenkeel::cli
