@@ -3,8 +3,7 @@
 // Positions and assignments are exact. Rows are bounded from above: a token that goes to a rank for several
 // experts sends one row there, and how many do is known for experts at home, not for those lent out.
 // Method   Sums over blocks from the left, of everything that the plan leaves at one rank; the few experts
-// that
-//          it splits are looked at one by one.
+//          that it splits are looked at one by one.
 // Cost     O(P B E) to build, O(split experts) a question. Reuses its memory.
 #pragma once
 
@@ -20,7 +19,7 @@ namespace evenkeel {
 
 class BlockLoads {
  public:
-  // `tokens` by rank. The arguments may go after.
+  // `tokens` by rank; fewer than 2^31 assignments in all. The arguments may go after.
   void build(const BlockTable& table, const StepPlan& plan, const LayerPlacement& placement,
              std::span<const std::int64_t> tokens, int top_k);
 
@@ -37,6 +36,7 @@ class BlockLoads {
 
   // Of one rank, summed over the blocks before one.
   struct Sums {
+    std::int64_t tokens = 0;
     std::int64_t assignments = 0;     // of its tokens
     std::int64_t positions = 0;       // computed there
     std::int64_t whole_kept = 0;      // of its own, to experts whole there
@@ -46,9 +46,9 @@ class BlockLoads {
   };
   // The same of an expert that several ranks, or a foreign one, compute.
   struct SplitSums {
-    std::int64_t assignments = 0;
-    std::int64_t choosers = 0;
-    std::int64_t share = 0;  // positions at the rank
+    std::int32_t assignments = 0;
+    std::int32_t choosers = 0;
+    std::int32_t share = 0;  // positions at the rank
   };
 
   const Sums& sums(RankId rank, int block) const {
@@ -58,23 +58,25 @@ class BlockLoads {
     return sums_[static_cast<std::size_t>(block) * ranks_size() + rank.offset()];
   }
   std::size_t split_at(std::size_t split, RankId rank, int block) const {
-    return (static_cast<std::size_t>(block) * split_.size() + split) * ranks_size() + rank.offset();
+    return (static_cast<std::size_t>(block) * ranks_size() + rank.offset()) * split_.size() + split;
   }
   std::size_t ranks_size() const { return static_cast<std::size_t>(ranks_); }
   void sort_experts(const StepPlan& plan, const LayerPlacement& placement);
   void add_whole(const BlockTable& table, int block);
   void add_split(const BlockTable& table, const StepPlan& plan, int block);
-  std::int64_t first_token(RankId rank, int block) const;
 
   int ranks_ = 0;
   int blocks_ = 0;
   int top_k_ = 0;
-  std::vector<std::int64_t> tokens_;
-  std::vector<Sums> sums_;              // [blocks + 1][ranks]
-  std::vector<std::int32_t> whole_at_;  // by expert: the home that computes all of it, or -1
+  std::vector<Sums> sums_;                // [blocks + 1][ranks]
+  std::vector<std::int64_t> all_tokens_;  // [blocks + 1], of all ranks
+  // Experts of which a home computes all, by that home; and where each rank's begin.
+  std::vector<ExpertId> whole_;
+  std::vector<std::size_t> whole_begin_;
+  std::vector<std::int32_t> assigned_, chose_;  // of one block and all ranks, by expert
   std::vector<ExpertId> split_;
-  std::vector<SplitSums> split_sums_;  // [blocks + 1][split][ranks]
-  std::vector<std::uint8_t> at_home_;  // [split][ranks]
+  std::vector<SplitSums> split_sums_;  // [blocks + 1][ranks][split]
+  std::vector<std::uint8_t> at_home_;  // [ranks][split]
   std::vector<std::int64_t> groups_;   // by rank: experts that it computes some of
   std::vector<std::int64_t> segment_share_;
 };

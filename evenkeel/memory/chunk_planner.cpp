@@ -6,10 +6,18 @@ namespace evenkeel {
 
 namespace {
 
+// `fullest` is asked first: where the last run of blocks did not fit, this one probably does not either.
 bool fits(const ChunkShape& shape, const BlockLoads& loads, LoadBytes bytes,
-          std::span<const std::int64_t> limits, int begin, int end) {
+          std::span<const std::int64_t> limits, int begin, int end, RankId& fullest) {
+  const auto too_much = [&](RankId rank) {
+    return bytes(shape, loads.load(rank, begin, end)) > limits[rank.offset()];
+  };
+  if (too_much(fullest)) return false;
   for (RankId rank : indices<RankId>(loads.num_ranks()))
-    if (bytes(shape, loads.load(rank, begin, end)) > limits[rank.offset()]) return false;
+    if (rank != fullest && too_much(rank)) {
+      fullest = rank;
+      return false;
+    }
   return true;
 }
 
@@ -38,9 +46,10 @@ bool cut_into_chunks(const ChunkShape& shape, const BlockLoads& loads, LoadBytes
   const int blocks = loads.num_blocks();
   const std::int64_t block_units = units / blocks;
   const std::size_t before = chunks.size();
+  RankId fullest(0);
   std::int64_t part = 0;  // units that fit whatever the routing, once asked for
   while (begin < blocks) {
-    const auto fits_up_to = [&](int to) { return fits(shape, loads, bytes, limits, begin, to); };
+    const auto fits_up_to = [&](int to) { return fits(shape, loads, bytes, limits, begin, to, fullest); };
     // Mostly all that is left fits.
     const int end = fits_up_to(blocks) ? blocks : largest(begin, blocks - 1, fits_up_to);
     if (end > begin) {

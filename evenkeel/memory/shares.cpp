@@ -4,12 +4,23 @@
 
 namespace evenkeel {
 
+namespace {
+
+// n * size / behind, rounded down. n <= behind keeps it within size; 128 bits, which are slow, where loads
+// are large.
+std::int64_t proportion(std::int64_t n, std::int64_t size, std::int64_t behind) {
+  constexpr std::int64_t kSmall = std::int64_t{1} << 31;
+  if (behind < kSmall) return n * size / behind;
+  return static_cast<std::int64_t>(static_cast<__int128>(n) * size / behind);
+}
+
+}  // namespace
+
 void share_out(std::span<const Segment> segments, std::int64_t n, std::span<std::int64_t> shares) {
   std::int64_t behind = segments.empty() ? 0 : segments.back().end;
   for (std::size_t i = 0; i < segments.size(); ++i) {
     const std::int64_t size = segments[i].size();
-    // 128 bits: loads may be large, and n <= behind keeps the quotient within n.
-    shares[i] = static_cast<std::int64_t>(static_cast<__int128>(n) * size / behind);
+    shares[i] = proportion(n, size, behind);
     n -= shares[i];
     behind -= size;
   }

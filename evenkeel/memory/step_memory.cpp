@@ -90,6 +90,10 @@ void StepMemory::consider_forward(std::span<const RankRoom> rooms, bool none) {
     way_.chunks.assign(1, {0, units_, true});
     take_if_faster();
   };
+  const auto cannot_win = [&](std::size_t chunks) {
+    return least_seconds(shape_, options_.cost, loads_, units_, transfers_, chunks) >= best_.seconds;
+  };
+  if (cannot_win(1)) return;
   if (exact && keeps && keeps_all(rooms)) return take_whole();
   if (exact && none && keeps) return;
   for (int share : kShares) {
@@ -97,6 +101,7 @@ void StepMemory::consider_forward(std::span<const RankRoom> rooms, bool none) {
     for (std::size_t rank = 0; rank < rooms.size(); ++rank)
       limits_.push_back((rooms[rank].gap - forward_fixed_[rank]) * share / kShareUnit);
     if (!cut(passing_forward)) break;
+    if (cannot_win(way_.chunks.size())) break;  // nor can those of smaller shares, which have more chunks
     if (keeps) keep_what_fits(rooms);
     if (!none || !keeps || way_.chunks.back().kept) take_if_faster();
     if (!keeps || !exact) break;

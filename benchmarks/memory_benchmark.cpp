@@ -1,0 +1,108 @@
+// Microseconds to choose how a step is carried out in the memory there is: counts summed, spilled or not, in
+// which chunks, what is kept. Thread CPU time, warm; the planner's own time is in plan_benchmark.
+//   build/release/bin/memory_benchmark --benchmark_repetitions=9 --benchmark_report_aggregates_only=true
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "evenkeel/balance/planner.h"
+#include "evenkeel/memory/block_table.h"
+#include "evenkeel/memory/step_memory.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::int64_t kTokens = 2048;  // a rank
+constexpr int kTopK = 4;
+
+// Of hidden and intermediate size 768, bf16.
+ChunkShape chunk_shape(int experts, int ranks) {
+  ChunkShape shape;
+  shape.num_ranks = ranks;
+  shape.num_experts = experts;
+  shape.top_k = kTopK;
+  shape.hidden = 768;
+  shape.element_bytes = 2;
+  shape.saved_bytes = 2 * 768 * 2;
+  shape.weight_bytes = 3 * 768 * 768 * 2;
+  shape.gradient_bytes = 3 * 768 * 768 * 4;
+  shape.forward_workspace_bytes = 4 << 20;
+  shape.backward_workspace_bytes = 8 << 20;
+  shape.recompute_workspace_bytes = 8 << 20;
+  return shape;
+}
+
+// `hot` thousandths of the assignments go to the first expert, the others anywhere.
+std::vector<std::int32_t> choices(int experts, int hot, std::mt19937& random) {
+  std::vector<std::int32_t> ids(kTokens * kTopK);
+  for (auto& id : ids)
+    id = static_cast<int>(random() % 1000) < hot
+             ? 0
+             : static_cast<std::int32_t>(random() % static_cast<unsigned>(experts));
+  return ids;
+}
+
+// `room` is in thousandths of what plain EP would hold of the step, all kept, on its fullest rank; 0: ample.
+void choose_forward(benchmark::State& state, int experts, int ranks, int blocks, int hot, int room) {
+  std::mt19937 random(1);
+  const LayerPlacement placement = LayerPlacement::contiguous(experts, ranks);
+  std::vector<std::int32_t> numbers(static_cast<std::size_t>(BlockTable::count(ranks, experts, blocks)));
+  const BlockTable table(numbers, ranks, experts, blocks);
+  for (RankId rank : indices<RankId>(ranks))
+    table.fill(rank, choices(experts, hot, random), kTopK, placement);
+
+  const ChunkShape shape = chunk_shape(experts, ranks);
+  Counts counts;
+  table.sum(counts);
+  StepPlan plan;
+  make_planner({PlannerOptions::Kind::ep})->plan(counts, placement, plan);
+  const std::vector<std::int64_t> tokens(static_cast<std::size_t>(ranks), kTokens);
+  BlockLoads loads;
+  loads.build(table, plan, placement, tokens, kTopK);
+  const std::int64_t plain = backward_bytes(shape, loads.load(RankId(0), 0, blocks), true);
+  const std::int64_t bytes = room == 0 ? 4 * plain : plain * room / 1000;
+  const std::vector<RankRoom> rooms(static_cast<std::size_t>(ranks), {kTokens, bytes, 0, bytes, bytes});
+
+  make_planner({PlannerOptions::Kind::level, 1000, 64, 1000})->plan(counts, placement, plan);
+  StepMemory memory(shape, {}, kTokens);
+  StepPlan chosen = plan;
+  for (auto _ : state) {
+    table.sum(counts);
+    if (chosen.transfers().size() != plan.transfers().size()) chosen = plan;  // plain EP was taken
+    memory.choose_forward(table, rooms, placement, chosen);
+    benchmark::DoNotOptimize(memory.chunks().data());
+  }
+  state.counters["chunks"] = static_cast<double>(memory.chunks().size());
+  state.counters["transfers"] = static_cast<double>(chosen.transfers().size());
+}
+
+void register_all() {
+  struct Case {
+    int experts, ranks, blocks;
+  };
+  const Case cases[] = {{128, 8, 32},  {32, 8, 32}, {384, 8, 32}, {128, 2, 32},
+                        {128, 32, 32}, {128, 8, 8}, {128, 8, 16}, {384, 64, 32}};
+  const std::pair<const char*, int> rooms[] = {{"ample", 0}, {"half", 500}, {"tenth", 100}};
+  for (const auto& [experts, ranks, blocks] : cases)
+    for (const auto& [loads, hot] : {std::pair{"even", 0}, {"hot30", 300}, {"hot95", 950}})
+      for (const auto& [room, thousandths] : rooms) {
+        const std::string name = std::string("experts:") + std::to_string(experts) +
+                                 "/ranks:" + std::to_string(ranks) + "/blocks:" + std::to_string(blocks) +
+                                 "/" + loads + "/" + room;
+        benchmark::RegisterBenchmark(name.c_str(), choose_forward, experts, ranks, blocks, hot, thousandths)
+            ->Unit(benchmark::kMicrosecond)
+            ->MinTime(0.02);
+      }
+}
+
+}  // namespace
+}  // namespace evenkeel
+
+int main(int argc, char** argv) {
+  evenkeel::register_all();
+  benchmark::Initialize(&argc, argv);
+  benchmark::RunSpecifiedBenchmarks();
+}
