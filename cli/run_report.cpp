@@ -57,11 +57,6 @@ std::string ms(double milliseconds) {
   return milliseconds < 10 ? fmt::format("{:.2f} ms", milliseconds) : fmt::format("{:.1f} ms", milliseconds);
 }
 
-std::string yes_or_no(const std::optional<bool>& answer) {
-  if (!answer) return "-";
-  return *answer ? "yes" : "no";
-}
-
 std::string name(const PlannerFigures& of) {
   return std::string(name_of(of.planner.kind));
 }
@@ -100,6 +95,11 @@ void print_phases(const Figures& figures) {
 }
 
 }  // namespace
+
+std::string yes_or_no(const std::optional<bool>& answer) {
+  if (!answer) return "-";
+  return *answer ? "yes" : "no";
+}
 
 void print_comparisons(const std::vector<Comparison>& comparisons, bool in_chunks) {
   std::vector<std::string> names = {""};

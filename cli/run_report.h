@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,8 @@ void print_picture(const Comparison& comparison);
 
 // One line on what the layer is: "8 ranks, 4096 tokens, 32 experts, top-4, 256 x 160 swiglu f32, forward".
 std::string describe(const ExperimentSetup& setup);
+// "-" for no answer.
+std::string yes_or_no(const std::optional<bool>& answer);
 // budget, least_budget, chunks and recompute, as programs read them.
 nlohmann::ordered_json json_of(const Budget& budget, std::int64_t least_budget);
 // What the critical path is, for under every table that shows it.

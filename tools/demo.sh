@@ -16,5 +16,6 @@ show() {
 show profile data/tiny-moe/routing_step1563.npz --ranks 8
 # Homes for the experts of every layer, from the whole trace.
 show place data/tiny-moe/routing_step1563.npz --ranks 8 --nodes 2
-# One layer, forward and backward, under three planners; and with homes placed by other sequences.
+# One layer, forward and backward, under three planners; in half the memory that plain ep took; and
+# with homes placed by other sequences.
 show demo --data data/tiny-moe
