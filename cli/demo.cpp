@@ -135,9 +135,8 @@ void print_budgeted(const Comparison& free, const Comparison& budgeted, const Bu
     add(fmt::format("{} in {}", name_of(of.planner.kind), format_bytes(budget.bytes)), of,
         budgeted.checked.accuracy[i]);
   }
-  fmt::print(
-      "\n  {} in half the memory that ep took, where ep in one chunk could not run (least budget {})\n{}",
-      free.name, format_bytes(figures.least_budget), table.text());
+  fmt::print("\n  {} in half of ep's memory, where ep in one chunk could not run (least budget {})\n{}",
+             free.name, format_bytes(figures.least_budget), table.text());
   fmt::print("  recomputed: assignments whose forward is computed again in backward\n");
 }
 
