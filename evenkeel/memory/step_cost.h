@@ -14,7 +14,7 @@ struct CostModel {
   double flops_per_second = 1.5e11;         // products of many rows
   double weight_bytes_per_second = 1.0e10;  // products of few rows, which wait for their weights
   double link_bytes_per_second = 4.0e9;     // weights from rank to rank
-  double chunk_seconds = 2.0e-4;            // messages and bookkeeping of a chunk
+  double chunk_seconds = 6.0e-5;            // messages and bookkeeping of a chunk
 };
 
 // The time of the slowest rank in each chunk, summed; backward included where the shape has it. `transfers`

@@ -101,8 +101,10 @@ void StepMemory::consider_forward(std::span<const RankRoom> rooms, bool none) {
     for (std::size_t rank = 0; rank < rooms.size(); ++rank)
       limits_.push_back((rooms[rank].gap - forward_fixed_[rank]) * share / kShareUnit);
     if (!cut(passing_forward)) break;
-    if (cannot_win(way_.chunks.size())) break;  // nor can those of smaller shares, which have more chunks
-    if (keeps) keep_what_fits(rooms);
+    if (keeps) {
+      keep_what_fits(rooms);
+      if (exact) lengthen_the_rest(rooms);
+    }
     if (!none || !keeps || way_.chunks.back().kept) take_if_faster();
     if (!keeps || !exact) break;
   }
@@ -176,8 +178,11 @@ bool StepMemory::keeps_all(std::span<const RankRoom> rooms) const {
 
 // Keeps the first chunks, as long as those behind them have their room, and so has their own backward.
 void StepMemory::keep_what_fits(std::span<const RankRoom> rooms) {
+  const bool exact = options_.rule.kind == ChunkRule::Kind::exact;
+  const std::int64_t block_units = units_ / loads_.num_blocks();
   kept_.assign(rooms.size(), 0);
   for (Chunk& chunk : way_.chunks) {
+    if (exact && chunk.end % block_units != 0) return;
     for (RankId rank : indices<RankId>(loads_.num_ranks())) {
       const RankRoom& room = rooms[rank.offset()];
       const ChunkLoad load = covering_load(rank, chunk);
@@ -194,6 +199,18 @@ void StepMemory::keep_what_fits(std::span<const RankRoom> rooms) {
       kept_[rank.offset()] += held_bytes(shape_, covering_load(rank, chunk));
     chunk.kept = true;
   }
+}
+
+// The chunks behind those that are kept have all the room that these leave.
+void StepMemory::lengthen_the_rest(std::span<const RankRoom> rooms) {
+  const auto rest = std::ranges::find_if(way_.chunks, [](const Chunk& chunk) { return !chunk.kept; });
+  if (rest == way_.chunks.begin() || rest == way_.chunks.end()) return;
+  const auto block = static_cast<int>(rest->begin / (units_ / loads_.num_blocks()));
+  way_.chunks.erase(rest, way_.chunks.end());
+  for (std::size_t rank = 0; rank < rooms.size(); ++rank)
+    limits_[rank] = rooms[rank].gap - forward_fixed_[rank] - kept_[rank];
+  const bool fits = cut_into_chunks(shape_, loads_, passing_forward, limits_, block, units_, way_.chunks);
+  EVENKEEL_CHECK(fits);  // what fitted less room fits
 }
 
 void StepMemory::choose_backward(const BlockTable& table, std::span<const RankRoom> rooms,

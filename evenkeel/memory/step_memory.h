@@ -83,6 +83,7 @@ class StepMemory {
   void consider_forward(std::span<const RankRoom> rooms, bool none);
   bool keeps_all(std::span<const RankRoom> rooms) const;
   void keep_what_fits(std::span<const RankRoom> rooms);
+  void lengthen_the_rest(std::span<const RankRoom> rooms);
   void consider_backward(std::span<const RankRoom> rooms);
   bool cut(LoadBytes bytes);
   bool cut_by_rule(LoadBytes bytes);
