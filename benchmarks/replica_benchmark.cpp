@@ -108,11 +108,8 @@ void register_all() {
     add("incremental/moves:" + std::to_string(moves), improve, shapes[0], moves);
 }
 
+// Before the main() of benchmark_main begins.
+[[maybe_unused]] const bool registered = (register_all(), true);
+
 }  // namespace
 }  // namespace evenkeel
-
-int main(int argc, char** argv) {
-  evenkeel::register_all();
-  benchmark::Initialize(&argc, argv);
-  benchmark::RunSpecifiedBenchmarks();
-}

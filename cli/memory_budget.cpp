@@ -6,6 +6,7 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/compute/cpu/expert_ffn.h"
+#include "evenkeel/layer/chunk_shape.h"
 #include "evenkeel/memory/least_budget.h"
 #endif
 
@@ -44,21 +45,12 @@ std::optional<BudgetShape> budget_shape(const MemoryModel& memory, int stage) {
   const MemorySetup& setup = memory.setup();
   const ModelDescription& model = memory.model();
   const ExpertShape expert = expert_shape(memory);
-  const auto products = make_cpu_expert_ffn(expert, /*with_backward=*/true);
   const std::int64_t states = states_in_flight(memory, stage);
   if (states > std::numeric_limits<int>::max()) return std::nullopt;
   BudgetShape shape;
-  shape.chunk.num_ranks = static_cast<int>(setup.parallel.expert);
-  shape.chunk.num_experts = static_cast<int>(model.experts.count);
-  shape.chunk.top_k = static_cast<int>(model.experts.top_k);
-  shape.chunk.hidden = model.hidden;
-  shape.chunk.element_bytes = bytes_of(expert.type);
-  shape.chunk.saved_bytes = products->saved_bytes_per_position();
-  shape.chunk.weight_bytes = expert.weight_bytes();
-  shape.chunk.gradient_bytes = expert.elements() * std::int64_t{sizeof(float)};
-  shape.chunk.forward_workspace_bytes = products->workspace_bytes(Pass::forward);
-  shape.chunk.backward_workspace_bytes = products->workspace_bytes(Pass::backward);
-  shape.chunk.recompute_workspace_bytes = products->workspace_bytes(Pass::recompute);
+  shape.chunk = chunk_shape(
+      {static_cast<int>(model.experts.count), static_cast<int>(model.experts.top_k), expert},
+      static_cast<int>(setup.parallel.expert), *make_cpu_expert_ffn(expert, /*with_backward=*/true), true);
   shape.max_tokens =
       divided(setup.micro_batch * setup.sequence, setup.parallel.tensor * setup.parallel.context);
   shape.states_in_flight = static_cast<int>(states);

@@ -9,7 +9,17 @@ namespace evenkeel {
 namespace {
 // Elements: parts begin on boundaries of a cache line, without which products lose a quarter of their speed.
 constexpr std::int64_t kPartAlignment = 32;
+
+std::int64_t aligned(std::int64_t elements) {
+  return (elements + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
+}
 }  // namespace
+
+std::int64_t borrowed_elements(const std::array<std::int64_t, kExpertParts>& elements) {
+  std::int64_t all = 0;
+  for (const std::int64_t part : elements) all += aligned(part);
+  return all;
+}
 
 WeightTransfer::WeightTransfer(Communicator& comm, Arena& arena,
                                const std::array<std::int64_t, kExpertParts>& elements,
@@ -17,8 +27,7 @@ WeightTransfer::WeightTransfer(Communicator& comm, Arena& arena,
     : comm_(comm), arena_(arena), bytes_per_element_(bytes_per_element) {
   for (std::size_t part = 0; part < kExpertParts; ++part) {
     elements_[part] = elements[part];
-    const std::int64_t lines = (elements[part] + kPartAlignment - 1) / kPartAlignment;
-    part_begin_[part + 1] = part_begin_[part] + lines * kPartAlignment;
+    part_begin_[part + 1] = part_begin_[part] + aligned(elements[part]);
   }
 }
 
@@ -51,7 +60,7 @@ std::int64_t WeightTransfer::backward_bytes(const StepPlan& plan, const LayerPla
     if (placement.owner(expert) != me && std::ranges::find(segments, me, &Segment::rank) != segments.end())
       ++away;
   }
-  return borrowed * weight_bytes() + away * gradient_bytes();
+  return block_elements() * (borrowed * bytes_per_element_ + away * std::int64_t{sizeof(float)});
 }
 
 void WeightTransfer::start(const StepPlan& plan, std::span<const ExpertParts> natives) {

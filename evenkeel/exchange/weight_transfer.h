@@ -27,15 +27,14 @@ using ExpertParts = std::array<std::span<const std::byte>, kExpertParts>;
 // The same for f32 gradients to add to.
 using GradientParts = std::array<std::span<float>, kExpertParts>;
 
+// Elements that an expert takes where it is borrowed: its parts, each beginning on a cache line.
+std::int64_t borrowed_elements(const std::array<std::int64_t, kExpertParts>& elements);
+
 class WeightTransfer {
  public:
   // `comm` is for weights alone, so that they never queue behind tokens. `elements` is the size of each part.
   WeightTransfer(Communicator& comm, Arena& arena, const std::array<std::int64_t, kExpertParts>& elements,
                  std::int64_t bytes_per_element);
-
-  // What a borrowed expert takes, and the f32 gradient of one.
-  std::int64_t weight_bytes() const { return block_elements() * bytes_per_element_; }
-  std::int64_t gradient_bytes() const { return block_elements() * std::int64_t{sizeof(float)}; }
 
   // What this rank holds of other ranks' experts through a backward pass under a plan.
   std::int64_t backward_bytes(const StepPlan& plan, const LayerPlacement& placement) const;

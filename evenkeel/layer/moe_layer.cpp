@@ -9,6 +9,7 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/compute/cpu/expert_ffn.h"
 #include "evenkeel/device/cpu/rows.h"
+#include "evenkeel/layer/chunk_shape.h"
 #include "evenkeel/layer/internal/agreement.h"
 #include "evenkeel/layer/internal/native_experts.h"
 #include "evenkeel/layer/internal/phase_clock.h"
@@ -143,21 +144,7 @@ void MoeLayer::set_room_aside(int states) {
 
 BudgetShape MoeLayer::budget_shape(const MoeOptions& options) {
   BudgetShape budget;
-  ChunkShape& chunk = budget.chunk;
-  chunk.num_ranks = comm_.size();
-  chunk.num_experts = shape_.num_experts;
-  chunk.top_k = shape_.top_k;
-  chunk.hidden = shape_.expert.hidden;
-  chunk.element_bytes = bytes_of(shape_.expert.type);
-  chunk.weight_bytes = transfer_.weight_bytes();
-  chunk.gradient_bytes = transfer_.gradient_bytes();
-  chunk.forward_workspace_bytes = ffn_->workspace_bytes(Pass::forward);
-  chunk.with_backward = with_backward_;
-  if (with_backward_) {
-    chunk.saved_bytes = ffn_->saved_bytes_per_position();
-    chunk.backward_workspace_bytes = ffn_->workspace_bytes(Pass::backward);
-    chunk.recompute_workspace_bytes = ffn_->workspace_bytes(Pass::recompute);
-  }
+  ChunkShape& chunk = budget.chunk = chunk_shape(shape_, comm_.size(), *ffn_, with_backward_);
   // Ranks with unlike CPUs may need unlike workspaces, but must choose alike.
   std::int64_t most[] = {chunk.saved_bytes, chunk.forward_workspace_bytes, chunk.backward_workspace_bytes,
                          chunk.recompute_workspace_bytes};
@@ -345,7 +332,7 @@ ChunkLoad MoeLayer::load_of(const Dispatched& dispatched) const {
 void MoeLayer::drop_what_has_no_room(ForwardState::Body& step) {
   if (!arena_.is_bounded() || step.chunks.empty() || !step.chunks.front().kept) return;
   std::int64_t most = transfer_.backward_bytes(step.plan, placement_);
-  std::int64_t pass = transfer_.gradient_bytes();
+  std::int64_t pass = budget_.chunk.gradient_bytes;
   for (const ForwardState::Kept& kept : step.kept)
     pass = std::max(pass, backward_bytes(budget_.chunk, load_of(kept.dispatched), true) -
                               held_bytes(budget_.chunk, load_of(kept.dispatched)));

@@ -1,9 +1,8 @@
 // The promise: bytes with which a rank's arena carries out every step, whatever the routing.
 //
-// Why so many   A step always goes through as plain EP in chunks of one token a rank: such a chunk puts at
-// most
-//               P k assignments on a rank. Besides, the table of blocks must be gathered, and steps that wait
-//               for backward hold their tokens' choices. Nothing of it depends on the routing.
+// Why so many   A step always goes through as plain EP in chunks of one token a rank: such a chunk puts
+//               at most P k assignments on a rank. Besides, the table of blocks must be gathered, and steps
+//               that wait for backward hold their tokens' choices. Nothing of it depends on the routing.
 #pragma once
 
 #include <cstdint>

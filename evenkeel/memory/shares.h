@@ -1,9 +1,8 @@
 // A step plan carried out chunk by chunk: each chunk's assignments are shared out in the step's proportions.
 //
-// Rule     Of an expert's first n assignments, in the order of chunks, segment i gets floor(n q_i / Q) of
-// what
-//          the segments before it left, q_i its size and Q its size and that of all behind it. The share of
-//          every segment grows with n, and at n = load it is the segment.
+// Rule     Of an expert's first n assignments, in the order of chunks, segment i gets floor(n q_i / Q)
+//          of what the segments before it left, q_i its size and Q its size and that of all behind it. The
+//          share of every segment grows with n, and at n = load it is the segment.
 // So       the chunks' segments add up to the step's, and a part of a chunk never puts more on a rank than
 //          the chunk does.
 #pragma once

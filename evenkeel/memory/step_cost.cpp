@@ -6,10 +6,6 @@ namespace evenkeel {
 
 namespace {
 
-double messages_seconds(const ChunkShape& shape, const CostModel& cost) {
-  return cost.chunk_seconds * (shape.with_backward ? 2 : 1);
-}
-
 // A part of a block is taken to have its share of the block's load.
 double chunk_seconds(const ChunkShape& shape, const CostModel& cost, const BlockLoads& loads, Chunk chunk,
                      std::int64_t units) {
@@ -33,7 +29,7 @@ double chunk_seconds(const ChunkShape& shape, const CostModel& cost, const Block
     const double groups = std::min(positions, static_cast<double>(load.groups));
     slowest = std::max(slowest, positions * position * products + groups * group * passes);
   }
-  return slowest + messages_seconds(shape, cost);
+  return slowest + cost.chunk_seconds * (shape.with_backward ? 2 : 1);
 }
 
 }  // namespace
@@ -49,10 +45,9 @@ double step_seconds(const ChunkShape& shape, const CostModel& cost, const BlockL
 
 // One kept chunk computes nothing again, and its slowest rank is no slower than those of its parts together.
 double least_seconds(const ChunkShape& shape, const CostModel& cost, const BlockLoads& loads,
-                     std::int64_t units, std::int64_t transfers, std::size_t chunks) {
+                     std::int64_t units, std::int64_t transfers) {
   const Chunk whole{0, units, true};
-  return step_seconds(shape, cost, loads, {&whole, 1}, units, transfers) +
-         static_cast<double>(chunks - 1) * messages_seconds(shape, cost);
+  return step_seconds(shape, cost, loads, {&whole, 1}, units, transfers);
 }
 
 }  // namespace evenkeel

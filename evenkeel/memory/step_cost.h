@@ -22,8 +22,8 @@ struct CostModel {
 double step_seconds(const ChunkShape& shape, const CostModel& cost, const BlockLoads& loads,
                     std::span<const Chunk> chunks, std::int64_t units, std::int64_t transfers);
 
-// Less than which no way of the plan takes that has so many chunks.
+// Less than which no way of the plan takes.
 double least_seconds(const ChunkShape& shape, const CostModel& cost, const BlockLoads& loads,
-                     std::int64_t units, std::int64_t transfers, std::size_t chunks);
+                     std::int64_t units, std::int64_t transfers);
 
 }  // namespace evenkeel

@@ -58,21 +58,28 @@ void StepMemory::borrow(const StepPlan& plan, const LayerPlacement& placement) {
   }
 }
 
-void StepMemory::choose_forward(const BlockTable& table, std::span<const RankRoom> rooms,
-                                const LayerPlacement& placement, StepPlan& plan) {
+// `plan` becomes plain EP if that is faster than the best so far. `consider` looks at the ways of a plan.
+template <class Consider>
+void StepMemory::consider_plain(const BlockTable& table, const Counts& counts,
+                                std::span<const RankRoom> rooms, const LayerPlacement& placement,
+                                StepPlan& plan, const Consider& consider) {
+  const double spilled = best_.seconds;
+  plain_->plan(counts, placement, plain_plan_);
+  load_blocks(table, rooms, placement, plain_plan_);
+  consider();
+  if (best_.seconds < spilled) std::swap(plan, plain_plan_);
+}
+
+void StepMemory::choose_forward(const BlockTable& table, const Counts& counts,
+                                std::span<const RankRoom> rooms, const LayerPlacement& placement,
+                                StepPlan& plan) {
   forget_best();
   load_blocks(table, rooms, placement, plan);
   const bool all = options_.recompute == Recompute::none;
   consider_forward(rooms, all);
   const bool is_best = best_.chunks.size() == 1 && best_.chunks.front().kept;
-  if (plan.spilled() && !is_best) {
-    const double spilled = best_.seconds;
-    table.sum(counts_);
-    plain_->plan(counts_, placement, plain_plan_);
-    load_blocks(table, rooms, placement, plain_plan_);
-    consider_forward(rooms, all);
-    if (best_.seconds < spilled) std::swap(plan, plain_plan_);
-  }
+  if (plan.spilled() && !is_best)
+    consider_plain(table, counts, rooms, placement, plan, [&] { consider_forward(rooms, all); });
   // There may be room for all of this step between what is kept of others, but not in one piece.
   if (all && best_.chunks.empty()) {
     if (plan.spilled()) std::swap(plan, plain_plan_);
@@ -90,10 +97,7 @@ void StepMemory::consider_forward(std::span<const RankRoom> rooms, bool none) {
     way_.chunks.assign(1, {0, units_, true});
     take_if_faster();
   };
-  const auto cannot_win = [&](std::size_t chunks) {
-    return least_seconds(shape_, options_.cost, loads_, units_, transfers_, chunks) >= best_.seconds;
-  };
-  if (cannot_win(1)) return;
+  if (least_seconds(shape_, options_.cost, loads_, units_, transfers_) >= best_.seconds) return;
   if (exact && keeps && keeps_all(rooms)) return take_whole();
   if (exact && none && keeps) return;
   for (int share : kShares) {
@@ -101,10 +105,8 @@ void StepMemory::consider_forward(std::span<const RankRoom> rooms, bool none) {
     for (std::size_t rank = 0; rank < rooms.size(); ++rank)
       limits_.push_back((rooms[rank].gap - forward_fixed_[rank]) * share / kShareUnit);
     if (!cut(passing_forward)) break;
-    if (keeps) {
-      keep_what_fits(rooms);
-      if (exact) lengthen_the_rest(rooms);
-    }
+    if (keeps) keep_what_fits(rooms);
+    if (keeps && exact && !lengthen_the_rest(rooms)) continue;
     if (!none || !keeps || way_.chunks.back().kept) take_if_faster();
     if (!keeps || !exact) break;
   }
@@ -201,31 +203,26 @@ void StepMemory::keep_what_fits(std::span<const RankRoom> rooms) {
   }
 }
 
-// The chunks behind those that are kept have all the room that these leave.
-void StepMemory::lengthen_the_rest(std::span<const RankRoom> rooms) {
+// The chunks behind those that are kept have all the room that these leave. False if they fit no more, cut in
+// other places.
+bool StepMemory::lengthen_the_rest(std::span<const RankRoom> rooms) {
   const auto rest = std::ranges::find_if(way_.chunks, [](const Chunk& chunk) { return !chunk.kept; });
-  if (rest == way_.chunks.begin() || rest == way_.chunks.end()) return;
+  if (rest == way_.chunks.begin() || rest == way_.chunks.end()) return true;
   const auto block = static_cast<int>(rest->begin / (units_ / loads_.num_blocks()));
   way_.chunks.erase(rest, way_.chunks.end());
   for (std::size_t rank = 0; rank < rooms.size(); ++rank)
     limits_[rank] = rooms[rank].gap - forward_fixed_[rank] - kept_[rank];
-  const bool fits = cut_into_chunks(shape_, loads_, passing_forward, limits_, block, units_, way_.chunks);
-  EVENKEEL_CHECK(fits);  // what fitted less room fits
+  return cut_into_chunks(shape_, loads_, passing_forward, limits_, block, units_, way_.chunks);
 }
 
-void StepMemory::choose_backward(const BlockTable& table, std::span<const RankRoom> rooms,
-                                 const LayerPlacement& placement, StepPlan& plan) {
+void StepMemory::choose_backward(const BlockTable& table, const Counts& counts,
+                                 std::span<const RankRoom> rooms, const LayerPlacement& placement,
+                                 StepPlan& plan) {
   forget_best();
   load_blocks(table, rooms, placement, plan);
   consider_backward(rooms);
-  if (plan.spilled() && best_.chunks.size() != 1) {
-    const double spilled = best_.seconds;
-    table.sum(counts_);
-    plain_->plan(counts_, placement, plain_plan_);
-    load_blocks(table, rooms, placement, plain_plan_);
-    consider_backward(rooms);
-    if (best_.seconds < spilled) std::swap(plan, plain_plan_);
-  }
+  if (plan.spilled() && best_.chunks.size() != 1)
+    consider_plain(table, counts, rooms, placement, plan, [&] { consider_backward(rooms); });
   take_best();
 }
 

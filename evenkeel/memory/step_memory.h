@@ -59,12 +59,13 @@ class StepMemory {
   // `units` as for cut_into_chunks().
   StepMemory(const ChunkShape& shape, const MemoryOptions& options, std::int64_t units);
 
+  // `counts` are those that the table adds up to.
   // Chooses for a forward pass: `plan` is the planner's, and becomes plain EP where that is better.
-  void choose_forward(const BlockTable& table, std::span<const RankRoom> rooms,
+  void choose_forward(const BlockTable& table, const Counts& counts, std::span<const RankRoom> rooms,
                       const LayerPlacement& placement, StepPlan& plan);
   // Chooses chunks for the backward pass of what was not kept, which the table is of; `plan`, the step's,
   // becomes plain EP where that is better.
-  void choose_backward(const BlockTable& table, std::span<const RankRoom> rooms,
+  void choose_backward(const BlockTable& table, const Counts& counts, std::span<const RankRoom> rooms,
                        const LayerPlacement& placement, StepPlan& plan);
   // The same under one plan. False if it does not fit.
   bool cut_backward(const BlockTable& table, std::span<const RankRoom> rooms, const LayerPlacement& placement,
@@ -83,7 +84,10 @@ class StepMemory {
   void consider_forward(std::span<const RankRoom> rooms, bool none);
   bool keeps_all(std::span<const RankRoom> rooms) const;
   void keep_what_fits(std::span<const RankRoom> rooms);
-  void lengthen_the_rest(std::span<const RankRoom> rooms);
+  template <class Consider>
+  void consider_plain(const BlockTable& table, const Counts& counts, std::span<const RankRoom> rooms,
+                      const LayerPlacement& placement, StepPlan& plan, const Consider& consider);
+  bool lengthen_the_rest(std::span<const RankRoom> rooms);
   void consider_backward(std::span<const RankRoom> rooms);
   bool cut(LoadBytes bytes);
   bool cut_by_rule(LoadBytes bytes);
@@ -97,7 +101,6 @@ class StepMemory {
   MemoryOptions options_;
   std::int64_t units_;
   std::unique_ptr<Planner> plain_;
-  Counts counts_;
   StepPlan plain_plan_;
   BlockLoads loads_;
   std::vector<std::int64_t> tokens_, limits_, kept_;

@@ -13,9 +13,8 @@
 //
 //   two_stage               solver, sizes, traffic, pairs, sources, rooms
 //   joint                   solver, sizes, traffic, sources, rooms, cost, speeds of ranks
-//   redundant or grouped    traffic, pairs, sources (names of ranks alone); rooms that do not hold the slots
-//   are
-//                           refused
+//   redundant or grouped    traffic, pairs, sources (names of ranks alone); rooms that do not hold the
+//                           slots are refused
 //   from                    redundant_experts (free slots to fill), num_groups (experts stay on their nodes),
 //                           rooms
 //

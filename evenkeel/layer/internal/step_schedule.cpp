@@ -63,7 +63,7 @@ void StepSchedule::plan_forward(const TopK& top_k, Planner& planner, StepPlan& p
     timed([&] {
       table.sum(counts_);
       planner.plan(counts_, placement_, plan);
-      memory_.choose_forward(table, rooms_, placement_, plan);
+      memory_.choose_forward(table, counts_, rooms_, placement_, plan);
     });
   });
   take_chunks(plan);
@@ -79,7 +79,7 @@ void StepSchedule::plan_backward(const TopK& rest, StepPlan& plan) {
   gather_rooms(rest, 0);
   with_table(rest, [&](const BlockTable& table) {
     table.sum(counts_);
-    memory_.choose_backward(table, rooms_, placement_, plan);
+    memory_.choose_backward(table, counts_, rooms_, placement_, plan);
   });
   take_chunks(plan);
 }
