@@ -6,7 +6,11 @@ set(EVENKEEL_WARNINGS -Wall -Wextra -Wshadow -Wconversion)
 function(evenkeel_options target)
   target_compile_features(${target} PUBLIC cxx_std_20)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON)
-  target_compile_options(${target} PRIVATE ${EVENKEEL_WARNINGS} $<$<BOOL:${EVENKEEL_WERROR}>:-Werror>)
+  target_compile_options(${target} PRIVATE
+    $<$<COMPILE_LANGUAGE:CXX>:${EVENKEEL_WARNINGS}> $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${EVENKEEL_WERROR}>>:-Werror>)
+  if(EVENKEEL_HAS_CUDA)
+    evenkeel_cuda_options(${target})
+  endif()
 endfunction()
 
 # evenkeel_library(NAME SOURCES ... [PUBLIC ...] [PRIVATE ...]): the library of one folder, evenkeel::NAME.
@@ -48,6 +52,14 @@ function(evenkeel_test name)
     endif()
     add_dependencies(tests_${label} ${name})
   endforeach()
+endfunction()
+
+# evenkeel_gpu_test(NAME SOURCES ... LINK ... [LABELS ...]): the same with CUDA sources among them; it skips, saying so,
+# where there is no GPU. tools/gpu.sh runs those with the label `gpu`, also under compute-sanitizer.
+function(evenkeel_gpu_test name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LINK;LABELS" ${ARGN})
+  evenkeel_test(${name} SOURCES ${arg_SOURCES} LINK ${arg_LINK} CUDA::cudart_static LABELS gpu ${arg_LABELS})
+  evenkeel_cuda_chips(${name} ${EVENKEEL_CUDA_HOPPER} ${EVENKEEL_CUDA_GENERIC})
 endfunction()
 
 # evenkeel_benchmark(NAME SOURCES ... LINK ...): a Google Benchmark program, with a main of its own or without; `make

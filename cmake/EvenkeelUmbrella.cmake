@@ -1,7 +1,8 @@
-# Two names for several folders: evenkeel::evenkeel is everything that was built, evenkeel::planning what needs
-# neither device, BLAS nor threads.
+# Names for several folders: evenkeel::evenkeel is everything that was built for the CPU, evenkeel::planning what needs
+# neither device, BLAS nor threads, evenkeel::cuda what was built for NVIDIA GPUs (and all that this needs).
 set(EVENKEEL_PLANNING_FOLDERS base routing topology model plan placement balance memory io)
 get_property(EVENKEEL_BUILT_FOLDERS GLOBAL PROPERTY EVENKEEL_LIBRARIES)
+get_property(EVENKEEL_BUILT_CUDA GLOBAL PROPERTY EVENKEEL_CUDA_LIBRARIES)
 
 function(evenkeel_umbrella name)
   set(target evenkeel_umbrella_${name})
@@ -9,7 +10,7 @@ function(evenkeel_umbrella name)
   add_library(evenkeel::${name} ALIAS ${target})
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
   foreach(folder ${ARGN})
-    if(folder IN_LIST EVENKEEL_BUILT_FOLDERS)
+    if(TARGET evenkeel_${folder})
       target_link_libraries(${target} INTERFACE evenkeel_${folder})
     endif()
   endforeach()
@@ -20,3 +21,6 @@ endfunction()
 
 evenkeel_umbrella(planning ${EVENKEEL_PLANNING_FOLDERS})
 evenkeel_umbrella(evenkeel ${EVENKEEL_BUILT_FOLDERS})
+if(EVENKEEL_HAS_CUDA)
+  evenkeel_umbrella(cuda ${EVENKEEL_BUILT_CUDA})
+endif()

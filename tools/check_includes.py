@@ -28,8 +28,14 @@ MAY_INCLUDE = {
     "report": "sim",
 }
 
+# What a folder's cuda/ may include besides what the folder may: these and all that they may include, their cuda/ too.
+# So for comm/nccl. Outside of such folders, nothing includes what is inside.
+CUDA_MAY_INCLUDE = "device"
+
 # Public headers name none of these; sources may.
-THIRD_PARTY = re.compile(r"(fmt/|nlohmann/|oneapi/|dnnl|zip\.h|zlib\.h|CLI/|mpi\.h|omp\.h|gtest/|gmock/|benchmark/)")
+THIRD_PARTY = re.compile(
+    r"(fmt/|nlohmann/|oneapi/|dnnl|zip\.h|zlib\.h|CLI/|mpi\.h|omp\.h|gtest/|gmock/|benchmark/|cuda|nccl|cutlass/|cute/)"
+)
 
 MOST_LINES = 600
 
@@ -50,8 +56,12 @@ def permitted(folder):
 def sources(root, *folders):
     for folder in folders:
         yield from sorted(
-            path for path in (root / folder).rglob("*") if path.suffix in {".h", ".inl", ".cpp", ".cu", ".py"}
+            path for path in (root / folder).rglob("*") if path.suffix in {".h", ".inl", ".cpp", ".cu", ".cuh", ".py"}
         )
+
+
+def is_cuda(path):
+    return Path(path).parts[2:3] in {("cuda",), ("nccl",)}
 
 
 def is_internal(path):
@@ -83,7 +93,7 @@ class Finder:
         if path.parts[0] == "evenkeel" and path.parts[1] not in MAY_INCLUDE:
             self.report(path, 1, f"tools/check_includes.py does not say what evenkeel/{path.parts[1]} may include")
             return
-        is_header = path.suffix == ".h"
+        is_header = path.suffix in {".h", ".cuh"}
         if is_header and not any(line.strip() == "#pragma once" for line in lines):
             self.report(path, 1, "a header without #pragma once")
         for number, line in enumerate(lines, 1):
@@ -107,8 +117,13 @@ class Finder:
         if path.parts[0] != "evenkeel":
             return
         folder, other = path.parts[1], Path(included).parts[1]
-        if other not in permitted(folder):
-            allowed = ", ".join(sorted(permitted(folder) - {folder})) or "nothing"
+        reach = permitted(folder)
+        if is_cuda(path):
+            reach |= permitted(CUDA_MAY_INCLUDE)
+        elif is_cuda(included):
+            self.report(path, number, f"{included} is for what needs a GPU; {path} does not")
+        if other not in reach:
+            allowed = ", ".join(sorted(reach - {folder})) or "nothing"
             self.report(path, number, f"{folder} may not include {other} (it may include {allowed})")
 
     def check_internal(self, path, number, included, is_public):

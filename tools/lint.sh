@@ -30,7 +30,7 @@ cpp_files() {
 }
 
 if [ "${1:-}" = --fix ]; then
-  cpp_files '*.h' '*.cpp' '*.inl' | xargs -0 -r "$clang_format" -i
+  cpp_files '*.h' '*.cpp' '*.inl' '*.cu' '*.cuh' | xargs -0 -r "$clang_format" -i
   "$ruff" check --quiet --fix .
   exec "$ruff" format --quiet .
 fi
@@ -42,7 +42,7 @@ check() {
   if "$@"; then echo "lint: $name is clean ($((SECONDS - start)) s)"; else failed+=("$name"); fi
 }
 
-format_is_kept() { cpp_files '*.h' '*.cpp' '*.inl' | xargs -0 -r "$clang_format" --dry-run -Werror; }
+format_is_kept() { cpp_files '*.h' '*.cpp' '*.inl' '*.cu' '*.cuh' | xargs -0 -r "$clang_format" --dry-run -Werror; }
 python_is_clean() { "$ruff" check --quiet . && "$ruff" format --quiet --check .; }
 # Sources that this machine compiles: one of a pair is left out where a library is there or not.
 compiled() {

@@ -55,6 +55,17 @@ class CheckIncludes(unittest.TestCase):
             "io may not include device",
         )
 
+    def test_lets_what_needs_a_gpu_include_the_device_and_nothing_else_include_it(self):
+        device = {"evenkeel/device/arena.h": "#pragma once\n", "evenkeel/device/cuda/team.h": "#pragma once\n"}
+        both = '#include "evenkeel/device/arena.h"\n#include "evenkeel/device/cuda/team.h"\n'
+        self.assertEqual(self.problems(device | {"evenkeel/balance/cuda/plan.cu": both}), [])
+        self.assertEqual(self.problems(device | {"evenkeel/comm/nccl/ranks.cpp": both}), [])
+        team = '#include "evenkeel/device/cuda/team.h"\n'
+        self.assert_one_problem(device | {"evenkeel/comm/faulty.cpp": team}, "is for what needs a GPU")
+        header = "#pragma once\n#include <cuda_runtime.h>\n"
+        self.assert_one_problem({"evenkeel/device/cuda/stream.h": header}, "<cuda_runtime.h>")
+        self.assertEqual(self.problems({"evenkeel/device/cuda/check.cuh": header}), [])
+
     def test_refuses_internal_headers_from_outside_their_folder(self):
         internal = {"evenkeel/comm/thread/internal/world.h": "#pragma once\n"}
         include = '#include "evenkeel/comm/thread/internal/world.h"\n'

@@ -1,0 +1,55 @@
+#include "evenkeel/device/cuda/gpu.h"
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include "evenkeel/base/error.h"
+
+namespace evenkeel::cuda {
+
+namespace {
+
+struct Found {
+  int count = 0;
+  std::string why;
+};
+
+// GPUs are counted up to the first that is too old: an index then means the same to CUDA and to us.
+Found find() {
+  Found found;
+  const cudaError_t result = cudaGetDeviceCount(&found.count);
+  if (result != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return {0, fmt::format("no NVIDIA GPU can be used: {}", cudaGetErrorString(result))};
+  }
+  for (int index = 0; index < found.count; ++index) {
+    int major = 0;
+    if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, index) != cudaSuccess || major < 8)
+      return {index, index > 0 ? "" : "no NVIDIA GPU of compute capability 8.0 or newer is there"};
+  }
+  return found;
+}
+
+const Found& gpus() {
+  static const Found found = find();
+  return found;
+}
+
+}  // namespace
+
+int gpu_count() {
+  return gpus().count;
+}
+
+std::string why_no_gpu() {
+  return gpus().why;
+}
+
+void require_gpu(int index) {
+  if (gpu_count() == 0) throw Unsupported(why_no_gpu());
+  if (index < 0 || index >= gpu_count())
+    throw Unsupported(
+        fmt::format("there is no GPU {}; those that can be used are 0..{}", index, gpu_count() - 1));
+}
+
+}  // namespace evenkeel::cuda

@@ -1,0 +1,17 @@
+// Which NVIDIA GPUs this process can use.
+#pragma once
+
+#include <string>
+
+namespace evenkeel::cuda {
+
+// 0 where there is no driver, no GPU, or none that runs what was compiled (compute capability 8.0 and up).
+int gpu_count();
+
+// Why gpu_count() is 0: "no NVIDIA driver ...". Empty where it is not.
+std::string why_no_gpu();
+
+// Throws Unsupported, with the reason, where GPU `index` cannot be used.
+void require_gpu(int index);
+
+}  // namespace evenkeel::cuda

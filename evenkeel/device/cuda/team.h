@@ -1,0 +1,280 @@
+// Teams: one source for integer algorithms on the device and on the host.
+//
+// Problem    Plans, tables and offsets must be the same integers whoever makes them, and a GPU is not always
+// there
+//            to test on.
+// Method     An algorithm is written once, over a team of lanes: a sequence of for_each() and sync(), scans
+// and
+//            reductions. On the device a team is a block (BlockTeam) or a warp (WarpTeam); on the host it is
+//            a team of one lane (HostTeam), so that the same source is tested there against an oracle.
+// Contract   Every lane of a team makes the same calls in the same order. Integers only: a sum's order
+// differs from
+//            team to team. for_each() does not wait: what one lane writes, another reads only after sync().
+//            scan and reduce end in a sync(), and begin with one where they read what other lanes wrote.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#if defined(__CUDACC__)
+#define EVENKEEL_HOST_DEVICE __host__ __device__
+#else
+#define EVENKEEL_HOST_DEVICE
+#endif
+
+namespace evenkeel::cuda {
+
+// One lane that does all the work.
+class HostTeam {
+ public:
+  EVENKEEL_HOST_DEVICE int size() const { return 1; }
+  EVENKEEL_HOST_DEVICE int rank() const { return 0; }
+  EVENKEEL_HOST_DEVICE void sync() const {}
+
+  // f(0), ..., f(n - 1), shared out over the lanes.
+  template <class Index, class F>
+  EVENKEEL_HOST_DEVICE void for_each(Index n, F&& f) const {
+    for (Index i = 0; i < n; ++i) f(i);
+  }
+
+  // Over the lanes' values; all lanes get the result.
+  template <class T>
+  EVENKEEL_HOST_DEVICE T sum(T value) const {
+    return value;
+  }
+  template <class T>
+  EVENKEEL_HOST_DEVICE T min(T value) const {
+    return value;
+  }
+  template <class T>
+  EVENKEEL_HOST_DEVICE T max(T value) const {
+    return value;
+  }
+  // The sum over the lanes before this one; `total` gets that over all.
+  template <class T>
+  EVENKEEL_HOST_DEVICE T sum_before(T value, T& total) const {
+    total = value;
+    return 0;
+  }
+};
+
+#if defined(__CUDACC__)
+
+namespace internal {
+
+struct Plus {
+  template <class T>
+  EVENKEEL_HOST_DEVICE T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+struct Least {
+  template <class T>
+  EVENKEEL_HOST_DEVICE T operator()(T a, T b) const {
+    return b < a ? b : a;
+  }
+};
+struct Largest {
+  template <class T>
+  EVENKEEL_HOST_DEVICE T operator()(T a, T b) const {
+    return a < b ? b : a;
+  }
+};
+
+inline constexpr unsigned kAllLanes = 0xffffffffU;
+inline constexpr int kWarp = 32;
+
+}  // namespace internal
+
+// The 32 lanes of a warp; no shared memory needed. Each method works on the device alone; they are marked for
+// the host too, and do nothing there, so that templates over teams can be.
+class WarpTeam {
+ public:
+  EVENKEEL_HOST_DEVICE int size() const { return internal::kWarp; }
+  EVENKEEL_HOST_DEVICE int rank() const {
+#if defined(__CUDA_ARCH__)
+    return static_cast<int>(threadIdx.x) % internal::kWarp;
+#else
+    return 0;
+#endif
+  }
+  EVENKEEL_HOST_DEVICE void sync() const {
+#if defined(__CUDA_ARCH__)
+    __syncwarp();
+#endif
+  }
+
+  template <class Index, class F>
+  EVENKEEL_HOST_DEVICE void for_each(Index n, F&& f) const {
+    for (Index i = static_cast<Index>(rank()); i < n; i += internal::kWarp) f(i);
+  }
+
+  template <class T>
+  EVENKEEL_HOST_DEVICE T sum(T value) const {
+    return all(value, internal::Plus());
+  }
+  template <class T>
+  EVENKEEL_HOST_DEVICE T min(T value) const {
+    return all(value, internal::Least());
+  }
+  template <class T>
+  EVENKEEL_HOST_DEVICE T max(T value) const {
+    return all(value, internal::Largest());
+  }
+  template <class T>
+  EVENKEEL_HOST_DEVICE T sum_before(T value, T& total) const {
+    T through = value;
+#if defined(__CUDA_ARCH__)
+    for (int step = 1; step < internal::kWarp; step *= 2) {
+      const T other = __shfl_up_sync(internal::kAllLanes, through, static_cast<unsigned>(step));
+      if (rank() >= step) through += other;
+    }
+    total = __shfl_sync(internal::kAllLanes, through, internal::kWarp - 1);
+#else
+    total = value;
+#endif
+    return through - value;
+  }
+
+ private:
+  template <class T, class Combine>
+  EVENKEEL_HOST_DEVICE T all(T value, Combine combine) const {
+    static_assert(std::is_integral_v<T>);
+#if defined(__CUDA_ARCH__)
+    for (int step = internal::kWarp / 2; step > 0; step /= 2)
+      value = combine(value, __shfl_xor_sync(internal::kAllLanes, value, step));
+#endif
+    return value;
+  }
+};
+
+// All threads of a one-dimensional block whose size is a multiple of 32. `scratch` lies in shared memory and
+// is the team's alone: __shared__ BlockTeam::Scratch scratch; const BlockTeam team(scratch);
+class BlockTeam {
+ public:
+  struct Scratch {
+    std::int64_t slots[internal::kWarp + 1];
+  };
+
+  EVENKEEL_HOST_DEVICE explicit BlockTeam(Scratch& scratch) : slots_(scratch.slots) {}
+
+  EVENKEEL_HOST_DEVICE int size() const {
+#if defined(__CUDA_ARCH__)
+    return static_cast<int>(blockDim.x);
+#else
+    return 1;
+#endif
+  }
+  EVENKEEL_HOST_DEVICE int rank() const {
+#if defined(__CUDA_ARCH__)
+    return static_cast<int>(threadIdx.x);
+#else
+    return 0;
+#endif
+  }
+  EVENKEEL_HOST_DEVICE void sync() const {
+#if defined(__CUDA_ARCH__)
+    __syncthreads();
+#endif
+  }
+
+  template <class Index, class F>
+  EVENKEEL_HOST_DEVICE void for_each(Index n, F&& f) const {
+    for (Index i = static_cast<Index>(rank()); i < n; i += static_cast<Index>(size())) f(i);
+  }
+
+  template <class T>
+  EVENKEEL_HOST_DEVICE T sum(T value) const {
+    return all(WarpTeam().sum(value), internal::Plus());
+  }
+  template <class T>
+  EVENKEEL_HOST_DEVICE T min(T value) const {
+    return all(WarpTeam().min(value), internal::Least());
+  }
+  template <class T>
+  EVENKEEL_HOST_DEVICE T max(T value) const {
+    return all(WarpTeam().max(value), internal::Largest());
+  }
+  template <class T>
+  EVENKEEL_HOST_DEVICE T sum_before(T value, T& total) const {
+    T of_warp{};
+    const T before_in_warp = WarpTeam().sum_before(value, of_warp);
+    leave(of_warp);
+    if (warp() == 0) scan_slots();
+    sync();
+    const auto before_warp = static_cast<T>(slots_[warp()]);
+    total = static_cast<T>(slots_[internal::kWarp]);
+    sync();
+    return before_warp + before_in_warp;
+  }
+
+ private:
+  EVENKEEL_HOST_DEVICE int warp() const { return rank() / internal::kWarp; }
+  EVENKEEL_HOST_DEVICE int warps() const { return size() / internal::kWarp; }
+
+  template <class T>
+  EVENKEEL_HOST_DEVICE void leave(T of_warp) const {
+    if (rank() % internal::kWarp == 0) slots_[warp()] = static_cast<std::int64_t>(of_warp);
+    sync();
+  }
+  EVENKEEL_HOST_DEVICE void scan_slots() const {
+    const int lane = rank() % internal::kWarp;
+    std::int64_t total = 0;
+    const std::int64_t before = WarpTeam().sum_before(lane < warps() ? slots_[lane] : std::int64_t{0}, total);
+    slots_[lane] = before;
+    if (lane == 0) slots_[internal::kWarp] = total;
+  }
+  // A few slots read by every lane cost less than a second round of shuffles and a barrier.
+  template <class T, class Combine>
+  EVENKEEL_HOST_DEVICE T all(T of_warp, Combine combine) const {
+    leave(of_warp);
+    auto result = static_cast<T>(slots_[0]);
+    for (int i = 1; i < warps(); ++i) result = combine(result, static_cast<T>(slots_[i]));
+    sync();
+    return result;
+  }
+
+  std::int64_t* slots_;
+};
+
+#endif  // __CUDACC__
+
+namespace internal {
+
+// Each lane's run of neighbouring elements, so that one pass over the lanes' sums is enough.
+template <bool kInclusive, class Team, class T>
+EVENKEEL_HOST_DEVICE T scan(const Team& team, T* values, int n) {
+  static_assert(std::is_integral_v<T>);
+  const int per_lane = (n + team.size() - 1) / team.size();
+  const int first = per_lane * team.rank();
+  const int begin = first < n ? first : n;
+  const int end = n - begin < per_lane ? n : begin + per_lane;
+  team.sync();
+  T own = 0;
+  for (int i = begin; i < end; ++i) own += values[i];
+  T total = 0;
+  T running = team.sum_before(own, total);
+  for (int i = begin; i < end; ++i) {
+    const T value = values[i];
+    values[i] = kInclusive ? running + value : running;
+    running += value;
+  }
+  team.sync();
+  return total;
+}
+
+}  // namespace internal
+
+// Replaces values[i] by the sum of values[0..i); returns the sum of all.
+template <class Team, class T>
+EVENKEEL_HOST_DEVICE T exclusive_scan(const Team& team, T* values, int n) {
+  return internal::scan<false>(team, values, n);
+}
+
+// Replaces values[i] by the sum of values[0..i]; returns the sum of all.
+template <class Team, class T>
+EVENKEEL_HOST_DEVICE T inclusive_scan(const Team& team, T* values, int n) {
+  return internal::scan<true>(team, values, n);
+}
+
+}  // namespace evenkeel::cuda

@@ -1,0 +1,118 @@
+// Teams on the device beside the team of one lane on the host.
+#include <cuda_runtime.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <random>
+#include <vector>
+
+#include "evenkeel/device/cuda/team.h"
+#include "tests/support/gpu.h"
+
+namespace evenkeel::cuda {
+namespace {
+
+constexpr int kResults = 5;
+
+// Every method of a team: values are scanned in place, results are the same on all lanes.
+template <class Team>
+EVENKEEL_HOST_DEVICE void exercise(const Team& team, std::int64_t* before, int* through, int n,
+                                   std::int64_t* results) {
+  std::int64_t sum = 0;
+  std::int64_t least = INT64_MAX;
+  std::int64_t largest = INT64_MIN;
+  team.for_each(n, [&](int i) {
+    sum += before[i];
+    least = before[i] < least ? before[i] : least;
+    largest = largest < before[i] ? before[i] : largest;
+  });
+  sum = team.sum(sum);
+  least = team.min(least);
+  largest = team.max(largest);
+  const std::int64_t of_before = exclusive_scan(team, before, n);
+  const int of_through = inclusive_scan(team, through, n);
+  if (team.rank() == team.size() - 1) {
+    results[0] = sum;
+    results[1] = least;
+    results[2] = largest;
+    results[3] = of_before;
+    results[4] = of_through;
+  }
+}
+
+__global__ void exercise_block(std::int64_t* before, int* through, int n, std::int64_t* results) {
+  __shared__ BlockTeam::Scratch scratch;
+  exercise(BlockTeam(scratch), before, through, n, results);
+}
+
+__global__ void exercise_warp(std::int64_t* before, int* through, int n, std::int64_t* results) {
+  exercise(WarpTeam(), before, through, n, results);
+}
+
+struct Case {
+  std::vector<std::int64_t> before;
+  std::vector<int> through;
+  std::vector<std::int64_t> results = std::vector<std::int64_t>(kResults);
+  bool operator==(const Case&) const = default;
+};
+
+Case make_case(int n) {
+  std::mt19937_64 random(static_cast<std::uint64_t>(n));
+  Case made;
+  for (int i = 0; i < n; ++i) {
+    made.before.push_back(static_cast<std::int64_t>(random() >> 8) - (std::int64_t{1} << 55));
+    made.through.push_back(static_cast<int>(random() % 1000));
+  }
+  return made;
+}
+
+template <class T>
+class DeviceCopy {
+ public:
+  explicit DeviceCopy(std::vector<T>& host) : host_(host) {
+    EXPECT_EQ(cudaMalloc(&device_, host.size() * sizeof(T) + 1), cudaSuccess);
+    EXPECT_EQ(cudaMemcpy(device_, host.data(), host.size() * sizeof(T), cudaMemcpyDefault), cudaSuccess);
+  }
+  ~DeviceCopy() {
+    EXPECT_EQ(cudaMemcpy(host_.data(), device_, host_.size() * sizeof(T), cudaMemcpyDefault), cudaSuccess);
+    EXPECT_EQ(cudaFree(device_), cudaSuccess);
+  }
+  DeviceCopy(const DeviceCopy&) = delete;
+  DeviceCopy& operator=(const DeviceCopy&) = delete;
+  T* data() { return device_; }
+
+ private:
+  std::vector<T>& host_;
+  T* device_ = nullptr;
+};
+
+Case on_device(Case given, int threads) {
+  const int n = static_cast<int>(given.before.size());
+  DeviceCopy before(given.before);
+  DeviceCopy through(given.through);
+  DeviceCopy results(given.results);
+  if (threads == 0) {
+    exercise_warp<<<1, 32>>>(before.data(), through.data(), n, results.data());
+  } else {
+    exercise_block<<<1, static_cast<unsigned>(threads)>>>(before.data(), through.data(), n, results.data());
+  }
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+  return given;
+}
+
+TEST(DeviceTeams, GiveTheHostTeamsIntegers) {
+  SKIP_WITHOUT_GPU();
+  for (int n : {0, 1, 2, 31, 32, 33, 64, 100, 384, 1023, 1024, 1025, 5000}) {
+    const Case given = make_case(n);
+    Case expected = given;
+    exercise(HostTeam(), expected.before.data(), expected.through.data(), n, expected.results.data());
+    for (int threads : {0, 32, 64, 128, 256, 512, 1024}) {
+      const Case got = on_device(given, threads);
+      EXPECT_EQ(got, expected) << n << " elements, " << threads << " threads";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace evenkeel::cuda
