@@ -95,10 +95,9 @@ std::vector<std::byte> one_rank_output(const ExperimentSetup& setup, const Batch
   ExperimentSetup alone = setup;
   alone.placement = LayerPlacement::contiguous(setup.shape.num_experts, 1);
   alone.backward = false;
-  alone.budget = {};
   alone.rounds = 0;
-  alone.planners.resize(1);
-  alone.planners.front().kind = PlannerOptions::Kind::ep;
+  alone.reference = plain_ep({});
+  alone.ways = {alone.reference};
   std::vector<std::byte> output;
   measure(alone, {batch.on_one_rank()}, [&](std::size_t, const StepResults& results, bool) {
     output.assign(results.output.bytes().begin(), results.output.bytes().end());
@@ -112,9 +111,9 @@ CheckedFigures measure_and_check(const ExperimentSetup& setup, const Batch& batc
   const DenseResult reference = evaluate(setup, batch);
   const std::vector<std::byte> expected = one_rank_output(setup, batch);
   CheckedFigures checked;
-  checked.accuracy.resize(setup.planners.size());
-  const auto inspect = [&](std::size_t planner, const StepResults& results, bool bitwise) {
-    Accuracy& accuracy = checked.accuracy[planner];
+  checked.accuracy.resize(setup.ways.size());
+  const auto inspect = [&](std::size_t way, const StepResults& results, bool bitwise) {
+    Accuracy& accuracy = checked.accuracy[way];
     accuracy = compare(reference, results, setup.backward);
     if (bitwise) accuracy.bitwise_equal = std::ranges::equal(results.output.bytes(), expected);
   };

@@ -21,7 +21,7 @@ struct Accuracy {
 
 struct CheckedFigures {
   Figures figures;
-  std::vector<Accuracy> accuracy;  // by planner
+  std::vector<Accuracy> accuracy;  // by way
 };
 
 CheckedFigures measure_and_check(const ExperimentSetup& setup, const Batch& batch,

@@ -19,22 +19,16 @@ using Json = nlohmann::ordered_json;
 std::string layer_of_point(const BenchPoint& point) {
   const BenchSetup& setup = point.setup;
   const MoeShape shape = setup.layer.shape();
-  return describe({shape,
-                   LayerPlacement::contiguous(shape.num_experts, static_cast<int>(setup.ranks)),
-                   nullptr,
-                   nullptr,
-                   nullptr,
-                   setup.backward,
-                   0,
-                   {}});
+  return describe({shape, LayerPlacement::contiguous(shape.num_experts, static_cast<int>(setup.ranks)),
+                   nullptr, nullptr, nullptr, setup.backward, 0});
 }
 
 std::string ratio(double value) {
   return value > 0 ? fmt::format("{:.2f}", value) : "-";
 }
 
-std::string planner_name(const PlannerFigures& of) {
-  return std::string(name_of(of.planner.kind));
+std::string planner_name(const WayFigures& of) {
+  return std::string(name_of(of.way.planner.kind));
 }
 
 // "concentrated:" is the same in nearly every row.
@@ -45,8 +39,8 @@ std::string short_name(const BenchRow& row) {
   return row.value.empty() ? name : fmt::format("{}  {}", row.value, name);
 }
 
-Json json_of(const PlannerFigures& of, double ideal, double peak_ratio) {
-  return {{"planner", name_of(of.planner.kind)},
+Json json_of(const WayFigures& of, double ideal, double peak_ratio) {
+  return {{"planner", name_of(of.way.planner.kind)},
           {"critical_ms", of.critical_ms},
           {"wall_ms", of.wall_ms},
           {"speedup", of.speedup},
@@ -71,7 +65,7 @@ void print_bench_table(const Budget& budget, const std::vector<BenchRow>& rows) 
   std::vector<std::string> head = {
       rows.front().parameter.empty() ? "share:experts" : rows.front().parameter + "  share:experts", "ideal",
       "A/A", "peak ep"};
-  for (const PlannerFigures& of : rows.front().figures.planners) {
+  for (const WayFigures& of : rows.front().figures.ways) {
     head.insert(head.end(), {planner_name(of), "share", "peak", "moves"});
   }
   Table table(head);
@@ -80,15 +74,15 @@ void print_bench_table(const Budget& budget, const std::vector<BenchRow>& rows) 
     std::vector<std::string> cells = {short_name(row), fmt::format("{:.2f}x", ideal),
                                       fmt::format("+-{:.3f}", row.figures.control_spread),
                                       ratio(row.ep_peak_ratio)};
-    for (std::size_t i = 0; i < row.figures.planners.size(); ++i) {
-      const PlannerFigures& of = row.figures.planners[i];
+    for (std::size_t i = 0; i < row.figures.ways.size(); ++i) {
+      const WayFigures& of = row.figures.ways[i];
       cells.insert(cells.end(),
                    {fmt::format("{:.2f}x", of.speedup), fmt::format("{:.0f} %", 100 * of.speedup / ideal),
                     ratio(row.peak_ratios[i]), fmt::format("{}", of.transfers)});
     }
     table.add(std::move(cells));
   }
-  if (budget.cuts()) fmt::print("{}\n\n", describe(budget, rows.front().figures.least_budget));
+  if (budget.cuts()) fmt::print("{}\n\n", describe(budget, rows.front().figures.reference.least_budget));
   fmt::print("{}", table.text());
   fmt::print(
       "  under a planner's name its speed-up over ep; share: of the ideal; A/A: spread of ep over itself\n"
@@ -100,19 +94,19 @@ void print_bench_json(const BenchPoint& point, const std::vector<BenchRow>& rows
   for (const BenchRow& row : rows) {
     const double ideal = row.figures.ideal_speedup();
     Json planners = Json::array();
-    for (std::size_t i = 0; i < row.figures.planners.size(); ++i)
-      planners.push_back(json_of(row.figures.planners[i], ideal, row.peak_ratios[i]));
+    for (std::size_t i = 0; i < row.figures.ways.size(); ++i)
+      planners.push_back(json_of(row.figures.ways[i], ideal, row.peak_ratios[i]));
     Json one = {{"scenario", row.scenario}};
     if (!row.parameter.empty()) one[row.parameter] = row.value;
     one.update({{"ideal_speedup", ideal},
                 {"control_ratio", row.figures.control_ratio},
                 {"control_spread", row.figures.control_spread},
-                {"ep", json_of(row.figures.ep, ideal, row.ep_peak_ratio)},
+                {"ep", json_of(row.figures.reference, ideal, row.ep_peak_ratio)},
                 {"planners", std::move(planners)}});
     list.push_back(std::move(one));
   }
   Json json = {{"ranks", point.setup.ranks}, {"tokens_per_rank", point.setup.tokens}};
-  json.update(json_of(point.setup.budget, rows.front().figures.least_budget));
+  json.update(json_of(point.setup.budget, rows.front().figures.reference.least_budget));
   json.update({{"layer", layer_of_point(point)}, {"pairs", point.setup.pairs}, {"rows", std::move(list)}});
   fmt::print("{}\n", json.dump());
 }

@@ -64,14 +64,14 @@ std::vector<BenchPoint> ratio_series(const BenchSetup& setup, const std::string&
 void add_peak_ratios(std::vector<BenchRow>& rows) {
   if (rows.front().scenario != kBalanced) return;
   const Figures& even = rows.front().figures;
-  const auto ratio = [](const PlannerFigures& of, const PlannerFigures& to) {
+  const auto ratio = [](const WayFigures& of, const WayFigures& to) {
     const std::int64_t base = to.worst_peak_bytes();
     return base == 0 ? 0 : static_cast<double>(of.worst_peak_bytes()) / static_cast<double>(base);
   };
   for (BenchRow& row : rows) {
-    row.ep_peak_ratio = ratio(row.figures.ep, even.ep);
-    for (std::size_t i = 0; i < even.planners.size(); ++i)
-      row.peak_ratios[i] = ratio(row.figures.planners[i], even.planners[i]);
+    row.ep_peak_ratio = ratio(row.figures.reference, even.reference);
+    for (std::size_t i = 0; i < even.ways.size(); ++i)
+      row.peak_ratios[i] = ratio(row.figures.ways[i], even.ways[i]);
   }
 }
 
@@ -136,8 +136,8 @@ std::vector<BenchRow> measure_point(const BenchPoint& point, const Progress& pro
                                    &grad_output,
                                    setup.backward,
                                    static_cast<int>(setup.pairs),
-                                   setup.planners,
-                                   setup.budget};
+                                   plain_ep(setup.budget),
+                                   ways_of(setup.planners, setup.budget)};
   std::vector<Figures> figures = measure(experiment, batches, {}, progress);
   std::vector<BenchRow> rows;
   for (std::size_t i = 0; i < batches.size(); ++i)

@@ -172,9 +172,9 @@ void calibrate_chunk(const LayerOptions& layer, int ranks, CostModel& cost) {
   const ExpertModel experts = seeded_experts(shape.expert, shape.num_experts, 1);
   const Tensor hidden = seeded_hidden(narrow, batch.num_tokens());
   const auto milliseconds = [&](int chunks) {
-    ExperimentSetup setup{shape, placement, &experts, &hidden, nullptr, false, kRepeats, {}};
-    setup.budget.memory.rule = {ChunkRule::Kind::equal, chunks};
-    return measure(setup, {batch}).front().ep.critical_ms;
+    ExperimentSetup setup{shape, placement, &experts, &hidden, nullptr, false, kRepeats};
+    setup.reference.budget.memory.rule = {ChunkRule::Kind::equal, chunks};
+    return measure(setup, {batch}).front().reference.critical_ms;
   };
   const double more = 1e-3 * (milliseconds(kManyChunks) - milliseconds(1));
   cost.chunk_seconds = std::max(more / (kManyChunks - 1), kLeastSeconds);

@@ -49,8 +49,7 @@ ExperimentSetup setup_of(const Options& options, const MoeShape& shape) {
           nullptr,
           nullptr,
           true,
-          static_cast<int>(options.repeat),
-          {}};
+          static_cast<int>(options.repeat)};
 }
 
 std::vector<PlannerOptions> planners_of(std::initializer_list<Kind> kinds) {
@@ -98,17 +97,18 @@ void print_placements(const std::vector<Comparison>& contiguous, const std::vect
                       const std::vector<Placed>& homes) {
   Table table({"", "max/mean load", "all layers", "critical path", "transfers", "dispatched"});
   for (std::size_t i = 0; i < contiguous.size(); ++i) {
-    const auto add = [&](const char* what, const PlannerFigures& of, const std::string& all_layers) {
+    const auto add = [&](const char* what, const WayFigures& of, const std::string& all_layers) {
       table.add({fmt::format("{}, {}", contiguous[i].name, what),
                  fmt::format("{:.3f}", of.balance.max_over_mean), all_layers,
                  fmt::format("{:.1f} ms", of.critical_ms), fmt::format("{}", of.transfers),
                  format_bytes(of.dispatch_bytes)});
     };
-    add("contiguous", contiguous[i].checked.figures.ep,
+    add("contiguous", contiguous[i].checked.figures.reference,
         fmt::format("{:.3f}", homes[i].before.max_over_mean_mean));
-    add("placed", placed[i].checked.figures.ep, fmt::format("{:.3f}", homes[i].after.max_over_mean_mean));
-    add("contiguous + level", contiguous[i].checked.figures.planners.back(), "");
-    add("placed + level", placed[i].checked.figures.planners.back(), "");
+    add("placed", placed[i].checked.figures.reference,
+        fmt::format("{:.3f}", homes[i].after.max_over_mean_mean));
+    add("contiguous + level", contiguous[i].checked.figures.ways.back(), "");
+    add("placed + level", placed[i].checked.figures.ways.back(), "");
   }
   fmt::print("\n  homes chosen from other sequences of the same text (place, two-stage, fast)\n{}",
              table.text());
@@ -117,26 +117,26 @@ void print_placements(const std::vector<Comparison>& contiguous, const std::vect
 
 // Half of what plain ep took at its worst, in which ep in one chunk could not run.
 Budget half_of_plain(const Figures& free) {
-  return {std::max(free.ep.worst_peak_bytes() / 2, free.least_budget), {}};
+  return {std::max(free.reference.worst_peak_bytes() / 2, free.reference.least_budget), {}};
 }
 
 void print_budgeted(const Comparison& free, const Comparison& budgeted, const Budget& budget) {
   const Figures& figures = free.checked.figures;
   Table table({"", "worst rank's peak", "chunks", "recomputed", "critical path", "bits equal"});
-  const auto add = [&](const std::string& what, const PlannerFigures& of, const Accuracy& accuracy) {
+  const auto add = [&](const std::string& what, const WayFigures& of, const Accuracy& accuracy) {
     table.add({what, format_bytes(of.worst_peak_bytes()), fmt::format("{}", of.chunks),
                fmt::format("{:.0f} %", 100 * of.recomputed_fraction),
                fmt::format("{:.1f} ms", of.critical_ms), yes_or_no(accuracy.bitwise_equal)});
   };
-  add("ep, no budget", figures.planners.front(), free.checked.accuracy.front());
-  add("level, no budget", figures.planners.back(), free.checked.accuracy.back());
+  add("ep, no budget", figures.ways.front(), free.checked.accuracy.front());
+  add("level, no budget", figures.ways.back(), free.checked.accuracy.back());
   for (std::size_t i = 0; i < budgeted.checked.accuracy.size(); ++i) {
-    const PlannerFigures& of = budgeted.checked.figures.planners[i];
-    add(fmt::format("{} in {}", name_of(of.planner.kind), format_bytes(budget.bytes)), of,
+    const WayFigures& of = budgeted.checked.figures.ways[i];
+    add(fmt::format("{} in {}", name_of(of.way.planner.kind), format_bytes(budget.bytes)), of,
         budgeted.checked.accuracy[i]);
   }
   fmt::print("\n  {} in half of ep's memory, where ep in one chunk could not run (least budget {})\n{}",
-             free.name, format_bytes(figures.least_budget), table.text());
+             free.name, format_bytes(figures.reference.least_budget), table.text());
   fmt::print("  recomputed: assignments whose forward is computed again in backward\n");
 }
 
@@ -164,18 +164,18 @@ void run(const Options& options) {
     setup.hidden = &hidden;
     setup.grad_output = &grad_output;
     setup.placement = contiguous;
-    setup.planners = planners_of({Kind::ep, Kind::least_loaded, Kind::level});
+    setup.ways = ways_of(planners_of({Kind::ep, Kind::least_loaded, Kind::level}), {});
     comparisons.push_back({selection.name, measure_and_check(setup, batch, progress_line(selection.name))});
     homes.push_back(place_by_others(*trace, selection.sequences, ranks));
     setup.placement = homes.back().placement.layer(kLayer);
-    setup.planners = planners_of({Kind::level});
+    setup.ways = ways_of(planners_of({Kind::level}), {});
     placed.push_back({selection.name, measure_and_check(setup, batch, progress_line(selection.name))});
     if (&selection != std::prev(std::end(kSelections))) continue;
     budget = half_of_plain(comparisons.back().checked.figures);
     setup.placement = contiguous;
-    setup.planners = planners_of({Kind::ep, Kind::level});
+    setup.reference = plain_ep(budget);
+    setup.ways = ways_of(planners_of({Kind::ep, Kind::level}), budget);
     setup.rounds = std::min(setup.rounds, kBudgetRounds);
-    setup.budget = budget;
     budgeted = {selection.name, measure_and_check(setup, batch, progress_line("half the memory"))};
   }
   fmt::print("layer {} of {}: {}\nmin-segment {}, imbalance-threshold 0; medians of {} steps\n\n", kLayer,

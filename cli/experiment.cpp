@@ -4,9 +4,11 @@
 #include <chrono>
 #include <functional>
 #include <iterator>
+#include <memory>
 #include <string_view>
 #include <thread>
 
+#include "cli/rank_layer.h"
 #include "cli/step_samples.h"
 #include "cli/turns.h"
 #include "evenkeel/comm/recording.h"
@@ -25,10 +27,11 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Slots of a round: ep, ep again, then the planners; ep is not measured a third time.
-constexpr std::size_t kPlain = 0;
+// Slots of a round: the reference, the reference again, then the ways; where a way is the reference, it is
+// not measured a third time.
+constexpr std::size_t kReference = 0;
 constexpr std::size_t kControl = 1;
-constexpr std::size_t kFirstPlanner = 2;
+constexpr std::size_t kFirstWay = 2;
 
 // Shared by all ranks: results to write, each rank its own part, and what was measured.
 struct Shared {
@@ -37,7 +40,7 @@ struct Shared {
   const Inspect& inspect;
   const Progress& progress;
   std::shared_ptr<std::counting_semaphore<>> cores;  // for ranks that must share them
-  std::vector<PlannerOptions> slots;
+  std::vector<Way> slots;
   std::vector<StepSamples> samples;  // by batch
   std::vector<Figures> figures;      // by batch; rank 0 writes plans into them
   StepResults results;
@@ -49,11 +52,15 @@ class Rank {
   void run();
 
  private:
+  void make_layers();
+  void point_at_gradients();
+  RankLayer& layer_under(const Budget& budget);
+  void note_least_budgets();
   void take_rounds(std::size_t batch);
-  void take_step(const Batch& batch, std::size_t slot, RankSample& sample);
-  void compute(const Batch& batch);
+  void take_step(const Batch& batch, const Way& way, RankSample& sample);
+  void compute(const Batch& batch, MoeLayer& layer);
   void note_bytes(RankSample& sample) const;
-  void note_plan(PlannerFigures& figures) const;
+  void note_plan(WayFigures& figures) const;
   void show_results(const Batch& batch);
   void clear_gradients() const;
   void wait_for_all();
@@ -61,60 +68,63 @@ class Rank {
   Shared& shared_;
   const ExperimentSetup& setup_;
   RecordingCommunicator comm_;
-  Arena arena_;
   CpuStream stream_;
-  MoeLayer layer_;
+  struct BudgetedLayer {
+    Budget budget;
+    std::unique_ptr<RankLayer> layer;
+  };
+  std::vector<BudgetedLayer> layers_;
+  std::span<const ExpertId> natives_;
   std::vector<ExpertGradients> gradients_;
   std::vector<std::int64_t> rank_loads_;  // of the last plan
   std::int64_t transfers_ = 0;            // of the last plan
-  RankSample* sample_ = nullptr;
 };
 
-MoeOptions layer_options(const Shared& shared, std::function<void(const StepStatistics&)> on_step) {
-  MoeOptions options;
-  options.planner = shared.slots.front();
-  options.max_tokens = 1;
-  for (const Batch& batch : shared.batches)
-    options.max_tokens = std::max(options.max_tokens, batch.most_tokens());
-  options.with_backward = shared.setup.backward;
-  options.memory = shared.setup.budget.memory;
-  if (!options.with_backward) options.memory.recompute = Recompute::automatic;  // there is nothing to keep
-  if (shared.cores != nullptr)
-    options.experts =
-        in_turns(make_cpu_expert_ffn(shared.setup.shape.expert, options.with_backward), shared.cores);
-  options.on_step = std::move(on_step);
-  return options;
+Rank::Rank(Communicator& comm, Shared& shared)
+    : shared_(shared), setup_(shared.setup), comm_(comm), natives_(setup_.placement.natives(comm_.rank())) {
+  make_layers();
+  if (setup_.backward) point_at_gradients();
 }
 
-Rank::Rank(Communicator& comm, Shared& shared)
-    : shared_(shared),
-      setup_(shared.setup),
-      comm_(comm),
-      arena_(Device::cpu(), setup_.budget.bytes),
-      layer_(comm_, arena_, setup_.shape, setup_.placement,
-             layer_options(shared, [this](const StepStatistics& step) {
-               if (sample_ == nullptr) return;
-               sample_->cpu_seconds[step.backward ? 1 : 0] = step.cpu_seconds;
-               sample_->planning_seconds += step.planning_seconds;
-               sample_->assignments += step.assignments;
-               sample_->recomputed_assignments += step.recomputed_assignments;
-               if (!step.backward) sample_->chunks = step.chunks;
-             })) {
-  std::vector<ExpertWeights> natives;
-  for (ExpertId expert : layer_.natives()) natives.push_back(setup_.experts->weights(expert.value()));
-  layer_.set_weights(natives);
-  if (!setup_.backward) return;
+void Rank::make_layers() {
+  std::int64_t max_tokens = 1;
+  for (const Batch& batch : shared_.batches) max_tokens = std::max(max_tokens, batch.most_tokens());
+  std::shared_ptr<const ExpertFfn> experts;
+  if (shared_.cores != nullptr)
+    experts = in_turns(make_cpu_expert_ffn(setup_.shape.expert, setup_.backward), shared_.cores);
+  for (const Way& way : shared_.slots) {
+    if (std::ranges::find(layers_, way.budget, &BudgetedLayer::budget) != layers_.end()) continue;
+    layers_.push_back(
+        {way.budget, std::make_unique<RankLayer>(comm_, setup_, way.budget, max_tokens, experts)});
+  }
+  std::vector<ExpertWeights> weights;
+  for (ExpertId expert : natives_) weights.push_back(setup_.experts->weights(expert.value()));
+  for (BudgetedLayer& each : layers_) each.layer->layer().set_weights(weights);
+}
+
+void Rank::point_at_gradients() {
   const auto writable = [](const void* at) { return static_cast<float*>(const_cast<void*>(at)); };
-  for (ExpertId expert : layer_.natives()) {
+  for (ExpertId expert : natives_) {
     const ExpertWeights at = shared_.results.grad_experts.weights(expert.value());
     gradients_.push_back(
         {writable(at.gate_up), writable(at.down), writable(at.gate_up_bias), writable(at.down_bias)});
   }
 }
 
+RankLayer& Rank::layer_under(const Budget& budget) {
+  return *std::ranges::find(layers_, budget, &BudgetedLayer::budget)->layer;
+}
+
+void Rank::note_least_budgets() {
+  for (Figures& figures : shared_.figures) {
+    figures.reference.least_budget = layer_under(setup_.reference.budget).layer().least_budget();
+    for (std::size_t i = 0; i < figures.ways.size(); ++i)
+      figures.ways[i].least_budget = layer_under(shared_.slots[kFirstWay + i].budget).layer().least_budget();
+  }
+}
+
 void Rank::run() {
-  if (comm_.rank().value() == 0)
-    for (Figures& figures : shared_.figures) figures.least_budget = layer_.least_budget();
+  if (comm_.rank().value() == 0) note_least_budgets();
   for (std::size_t batch = 0; batch < shared_.batches.size(); ++batch) {
     take_rounds(batch);
     if (shared_.inspect) show_results(shared_.batches[batch]);
@@ -130,31 +140,32 @@ void Rank::take_rounds(std::size_t batch) {
     for (std::size_t step = 0; step < slots; ++step) {
       const std::size_t slot = (step + static_cast<std::size_t>(round + warm_ups)) % slots;
       RankSample unused;
-      take_step(shared_.batches[batch], slot,
+      take_step(shared_.batches[batch], shared_.slots[slot],
                 round < 0 ? unused : shared_.samples[batch].at(round, slot, comm_.rank().value()));
       if (comm_.rank().value() != 0 || round != setup_.rounds - 1 || slot == kControl) continue;
-      note_plan(slot == kPlain ? figures.ep : figures.planners[slot - kFirstPlanner]);
+      note_plan(slot == kReference ? figures.reference : figures.ways[slot - kFirstWay]);
     }
     if (comm_.rank().value() == 0 && round >= 0 && shared_.progress)
       shared_.progress(static_cast<int>(batch) * setup_.rounds + round + 1, all);
   }
 }
 
-void Rank::take_step(const Batch& batch, std::size_t slot, RankSample& sample) {
-  layer_.set_planner(shared_.slots[slot]);
-  arena_.reset_peak();
+void Rank::take_step(const Batch& batch, const Way& way, RankSample& sample) {
+  RankLayer& at = layer_under(way.budget);
+  at.layer().set_planner(way.planner);
+  at.arena().reset_peak();
   wait_for_all();
   comm_.reset();
-  sample_ = &sample;
+  at.note_in(&sample);
   sample.begin = seconds_now();
-  compute(batch);
+  compute(batch, at.layer());
   sample.end = seconds_now();
-  sample_ = nullptr;
-  sample.peak_bytes = arena_.peak_bytes();
+  at.note_in(nullptr);
+  sample.peak_bytes = at.arena().peak_bytes();
   note_bytes(sample);
 }
 
-void Rank::compute(const Batch& batch) {
+void Rank::compute(const Batch& batch, MoeLayer& layer) {
   const RankId me = comm_.rank();
   const std::int64_t first = batch.first_token[me.offset()];
   const std::int64_t tokens = batch.tokens_of(me);
@@ -163,7 +174,7 @@ void Rank::compute(const Batch& batch) {
   const auto rows = [&](const Tensor& all) { return Rows{all.at(first * width), tokens, width, type}; };
   const StepResults& results = shared_.results;
 
-  ForwardState state = layer_.forward(rows(*setup_.hidden), batch.top_k_of(me), rows(results.output));
+  ForwardState state = layer.forward(rows(*setup_.hidden), batch.top_k_of(me), rows(results.output));
   const auto loads = state.plan().rank_loads();
   rank_loads_.assign(loads.begin(), loads.end());
   transfers_ = std::ssize(state.plan().transfers());
@@ -171,8 +182,8 @@ void Rank::compute(const Batch& batch) {
   const auto router_weights = std::span(shared_.results.grad_router_weights)
                                   .subspan(static_cast<std::size_t>(first * batch.top_k),
                                            static_cast<std::size_t>(tokens * batch.top_k));
-  layer_.backward(std::move(state), rows(*setup_.grad_output),
-                  {rows(results.grad_hidden), router_weights, gradients_});
+  layer.backward(std::move(state), rows(*setup_.grad_output),
+                 {rows(results.grad_hidden), router_weights, gradients_});
 }
 
 void Rank::note_bytes(RankSample& sample) const {
@@ -184,20 +195,21 @@ void Rank::note_bytes(RankSample& sample) const {
   }
 }
 
-void Rank::note_plan(PlannerFigures& figures) const {
+void Rank::note_plan(WayFigures& figures) const {
   figures.rank_loads = rank_loads_;
   figures.balance = imbalance(rank_loads_);
   figures.transfers = transfers_;
 }
 
 void Rank::show_results(const Batch& batch) {
-  for (std::size_t planner = 0; planner < setup_.planners.size(); ++planner) {
-    layer_.set_planner(setup_.planners[planner]);
+  for (std::size_t way = 0; way < setup_.ways.size(); ++way) {
+    MoeLayer& layer = layer_under(setup_.ways[way].budget).layer();
+    layer.set_planner(setup_.ways[way].planner);
     clear_gradients();
     wait_for_all();
-    compute(batch);
+    compute(batch, layer);
     wait_for_all();
-    if (comm_.rank().value() == 0) shared_.inspect(planner, shared_.results, layer_.bitwise().holds);
+    if (comm_.rank().value() == 0) shared_.inspect(way, shared_.results, layer.bitwise().holds);
     wait_for_all();
   }
 }
@@ -206,7 +218,7 @@ void Rank::clear_gradients() const {
   if (!setup_.backward) return;
   const ExpertShape& shape = setup_.shape.expert;
   for (std::size_t i = 0; i < gradients_.size(); ++i) {
-    if (setup_.placement.owner(layer_.natives()[i]) != comm_.rank()) continue;
+    if (setup_.placement.owner(natives_[i]) != comm_.rank()) continue;
     std::fill_n(gradients_[i].gate_up, shape.gate_up_rows() * shape.hidden, 0.0f);
     std::fill_n(gradients_[i].down, shape.intermediate * shape.hidden, 0.0f);
     if (!shape.biases) continue;
@@ -234,39 +246,54 @@ StepResults room_for_results(const ExperimentSetup& setup, const std::vector<Bat
   return results;
 }
 
-void summarize(const StepSamples& samples, const std::vector<PlannerOptions>& slots, Figures& figures) {
-  samples.summarize(kPlain, figures.ep);
-  figures.ep.planner = slots[kPlain];
-  for (std::size_t slot = kFirstPlanner; slot < slots.size(); ++slot) {
-    PlannerFigures& of_planner = figures.planners[slot - kFirstPlanner];
-    of_planner.planner = slots[slot];
-    samples.summarize(slot, of_planner);
-    of_planner.speedup = quantile(samples.ratios(kPlain, slot), 0.5);
+void summarize(const StepSamples& samples, const std::vector<Way>& slots, Figures& figures) {
+  samples.summarize(kReference, figures.reference);
+  figures.reference.way = slots[kReference];
+  for (std::size_t slot = kFirstWay; slot < slots.size(); ++slot) {
+    WayFigures& of_way = figures.ways[slot - kFirstWay];
+    of_way.way = slots[slot];
+    samples.summarize(slot, of_way);
+    const std::vector<double> ratios = samples.ratios(kReference, slot);
+    of_way.speedup = quantile(ratios, 0.5);
+    of_way.speedup_spread = spread(ratios);
   }
-  const std::vector<double> control = samples.ratios(kPlain, kControl);
+  const std::vector<double> control = samples.ratios(kReference, kControl);
   figures.control_ratio = quantile(control, 0.5);
-  figures.control_spread = (quantile(control, 0.9) - quantile(control, 0.1)) / 2;
+  figures.control_spread = spread(control);
 }
 
-bool is_plain(const PlannerOptions& options) {
-  return options.kind == PlannerOptions::Kind::ep;
+// What plain ep is given besides its budget, it does not read.
+bool is_plain_reference(const ExperimentSetup& setup, const Way& way) {
+  return setup.reference.is_plain() && way.is_plain() && way.budget == setup.reference.budget;
 }
 
-// Puts ep's figures where it was asked for.
-void insert_plain(const std::vector<PlannerOptions>& planners, Figures& figures) {
-  for (std::size_t at = 0; at < planners.size(); ++at)
-    if (is_plain(planners[at]))
-      figures.planners.insert(figures.planners.begin() + static_cast<std::ptrdiff_t>(at), figures.ep);
+// Puts the reference's figures where it was asked for.
+void insert_reference(const ExperimentSetup& setup, Figures& figures) {
+  for (std::size_t at = 0; at < setup.ways.size(); ++at)
+    if (is_plain_reference(setup, setup.ways[at]))
+      figures.ways.insert(figures.ways.begin() + static_cast<std::ptrdiff_t>(at), figures.reference);
 }
 
 }  // namespace
+
+Way plain_ep(const Budget& budget) {
+  Way way{{}, budget};
+  way.planner.kind = PlannerOptions::Kind::ep;
+  return way;
+}
+
+std::vector<Way> ways_of(const std::vector<PlannerOptions>& planners, const Budget& budget) {
+  std::vector<Way> ways;
+  for (const PlannerOptions& planner : planners) ways.push_back({planner, budget});
+  return ways;
+}
 
 bool Budget::cuts() const {
   return is_given() || memory.rule.kind != ChunkRule::Kind::exact || memory.recompute == Recompute::whole ||
          memory.recompute == Recompute::chunk;
 }
 
-std::int64_t PlannerFigures::worst_peak_bytes() const {
+std::int64_t WayFigures::worst_peak_bytes() const {
   return peak_bytes.empty() ? 0 : std::ranges::max(peak_bytes);
 }
 
@@ -276,12 +303,11 @@ std::vector<Figures> measure(const ExperimentSetup& setup, const std::vector<Bat
   Shared shared{setup, batches, inspect, progress, nullptr, {}, {}, {}, room_for_results(setup, batches)};
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   if (cores > 0 && ranks > cores) shared.cores = std::make_shared<std::counting_semaphore<>>(cores);
-  PlannerOptions plain;
-  plain.kind = PlannerOptions::Kind::ep;
-  shared.slots = {plain, plain};
-  std::ranges::copy_if(setup.planners, std::back_inserter(shared.slots), std::not_fn(is_plain));
+  shared.slots = {setup.reference, setup.reference};
+  std::ranges::copy_if(setup.ways, std::back_inserter(shared.slots),
+                       [&](const Way& way) { return !is_plain_reference(setup, way); });
   shared.figures.resize(batches.size());
-  for (Figures& figures : shared.figures) figures.planners.resize(shared.slots.size() - kFirstPlanner);
+  for (Figures& figures : shared.figures) figures.ways.resize(shared.slots.size() - kFirstWay);
   shared.samples.assign(batches.size(), StepSamples(setup.rounds, shared.slots.size(), ranks));
 
   ThreadOptions threads;
@@ -291,7 +317,7 @@ std::vector<Figures> measure(const ExperimentSetup& setup, const std::vector<Bat
 
   for (std::size_t batch = 0; batch < batches.size() && setup.rounds > 0; ++batch) {
     summarize(shared.samples[batch], shared.slots, shared.figures[batch]);
-    insert_plain(setup.planners, shared.figures[batch]);
+    insert_reference(setup, shared.figures[batch]);
   }
   return std::move(shared.figures);
 }

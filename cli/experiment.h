@@ -1,14 +1,17 @@
-// One layer, several planners, measured side by side: ranks as threads, each with its layer and its arena.
+// One layer, several ways to carry out its steps, measured side by side: ranks as threads, each with a layer
+// and an arena for every budget among the ways.
 //
 // Step           forward, and backward where asked for.
-// Round          Every step of a round sees the same batch: plain ep, plain ep again (the control), then each
-//                planner. Where a round begins turns by one step from round to round, so that what drifts
-//                favours nobody. Two rounds warm up and are not counted.
+// Way            A planner, and the memory that the layer has.
+// Round          Every step of a round sees the same batch: the reference, the reference again (the control),
+//                then each way. Where a round begins turns by one step from round to round, so that what
+//                drifts favours nobody. Two rounds warm up and are not counted.
 // Critical path  For each phase of forward and of backward the largest CPU time of any rank, summed: what a
 //                step would take with a core a rank and no overlap.
-// Speed-up       The median over rounds of ep's critical path / the planner's, of the same round.
-// Control        The same ratio of ep to ep; its spread is half the distance from the 10th to the 90th
-//                percentile.
+// Speed-up       The median over rounds of the reference's critical path / the way's, of the same round.
+// Control        The same ratio of the reference to itself. Spreads are half the distance from the 10th to
+// the
+//                90th percentile.
 #pragma once
 
 #include <array>
@@ -32,7 +35,22 @@ struct Budget {
   bool is_given() const { return bytes != Arena::kNoBudget; }
   // Whether steps may be cut or computed again at all.
   bool cuts() const;
+
+  friend bool operator==(const Budget&, const Budget&) = default;
 };
+
+// How steps are carried out.
+struct Way {
+  PlannerOptions planner;
+  Budget budget;
+
+  bool is_plain() const { return planner.kind == PlannerOptions::Kind::ep; }
+};
+
+// Plain ep, which others are measured against.
+Way plain_ep(const Budget& budget);
+// Each planner under one budget.
+std::vector<Way> ways_of(const std::vector<PlannerOptions>& planners, const Budget& budget);
 
 // Every batch fits the rows and the placement.
 struct ExperimentSetup {
@@ -43,17 +61,19 @@ struct ExperimentSetup {
   const Tensor* grad_output = nullptr;  // the same, with backward
   bool backward = false;
   int rounds = 5;
-  std::vector<PlannerOptions> planners;  // plain ep comes by itself
-  Budget budget = {};                    // of every planner
+  Way reference = plain_ep({});
+  // Each budget among these and the reference's takes a layer, with its packed weights.
+  std::vector<Way> ways = {};
 };
 
-struct PlannerFigures {
-  PlannerOptions planner;
+struct WayFigures {
+  Way way;
   double critical_ms = 0;
   double wall_ms = 0;  // by the clock, from the start of the first rank to the end of the last
   std::array<double, kPhases> phases_ms{};
   double plan_us = 0;  // the planner alone, on the rank where it took longest
-  double speedup = 1;
+  double speedup = 1;  // over the reference
+  double speedup_spread = 0;
   std::vector<std::int64_t> rank_loads;
   Imbalance balance;                     // of rank_loads
   std::vector<std::int64_t> peak_bytes;  // by rank
@@ -64,18 +84,18 @@ struct PlannerFigures {
   std::int64_t transfers = 0;
   int chunks = 0;                  // of the forward pass
   double recomputed_fraction = 0;  // of all assignments: forward was computed again in backward
+  std::int64_t least_budget = 0;   // of the layer
 
   std::int64_t worst_peak_bytes() const;
 };
 
 struct Figures {
-  PlannerFigures ep;
-  std::vector<PlannerFigures> planners;  // as asked for; ep's own stand here again if it is among them
+  WayFigures reference;
+  std::vector<WayFigures> ways;  // as asked for; the reference's own stand here again if it is among them
   double control_ratio = 1;
   double control_spread = 0;
-  std::int64_t least_budget = 0;  // of the layer
-  // Plain ep's largest rank load / mean.
-  double ideal_speedup() const { return ep.balance.max_over_mean; }
+  // Where the reference is plain ep: its largest rank load / mean.
+  double ideal_speedup() const { return reference.balance.max_over_mean; }
 };
 
 // What a step computed, of all ranks.
@@ -87,13 +107,13 @@ struct StepResults {
   ExpertModel grad_experts;
 };
 
-// The planner's place among setup.planners, what its step gave, and whether the layer promises equal bits.
-using Inspect = std::function<void(std::size_t planner, const StepResults& results, bool bitwise)>;
+// The way's place among setup.ways, what its step gave, and whether the layer promises equal bits.
+using Inspect = std::function<void(std::size_t way, const StepResults& results, bool bitwise)>;
 // Rounds done of all.
 using Progress = std::function<void(int done, int of)>;
 
-// One layer for all batches; figures by batch. `inspect`, if any, is shown one step more of each planner on
-// each batch, while no rank works.
+// The same layers for all batches; figures by batch. `inspect`, if any, is shown one step more of each way on
+// each batch, while no rank works. Throws BudgetTooSmall, whatever is measured else, where a way's budget is.
 std::vector<Figures> measure(const ExperimentSetup& setup, const std::vector<Batch>& batches,
                              const Inspect& inspect = {}, const Progress& progress = {});
 

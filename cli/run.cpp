@@ -130,12 +130,12 @@ void run(const CLI::App& app, Options& options) {
   if (options.backward) grad_output = seeded_grad_output(options.layer, tokens);
 
   ExperimentSetup setup{
-      shape, placement, &experts, &hidden, &grad_output, options.backward, static_cast<int>(options.repeat),
-      {}};
-  setup.budget = budget_of(app, options.budget, options.backward);
+      shape, placement, &experts, &hidden, &grad_output, options.backward, static_cast<int>(options.repeat)};
+  const Budget budget = budget_of(app, options.budget, options.backward);
+  setup.reference = plain_ep(budget);
   for (Kind kind : options.planners) {
-    setup.planners.push_back(options.parameters);
-    setup.planners.back().kind = kind;
+    setup.ways.push_back({options.parameters, budget});
+    setup.ways.back().planner.kind = kind;
   }
   const CheckedFigures checked = measure_and_check(setup, *batch, progress_line("run"));
   if (options.json)

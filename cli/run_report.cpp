@@ -25,11 +25,11 @@ Json tokens_per_rank(const Batch& batch) {
   return static_cast<double>(batch.num_tokens()) / batch.num_ranks();
 }
 
-Json json_of(const PlannerFigures& of, const Accuracy& accuracy, double ideal) {
+Json json_of(const WayFigures& of, const Accuracy& accuracy, double ideal) {
   Json phases = Json::object();
   for (std::size_t phase = 0; phase < kPhases; ++phase)
     phases[std::string(evenkeel::name_of(static_cast<Phase>(phase)))] = of.phases_ms[phase];
-  return {{"planner", name_of(of.planner.kind)},
+  return {{"planner", name_of(of.way.planner.kind)},
           {"critical_ms", of.critical_ms},
           {"wall_ms", of.wall_ms},
           {"phases_ms", std::move(phases)},
@@ -57,26 +57,22 @@ std::string ms(double milliseconds) {
   return milliseconds < 10 ? fmt::format("{:.2f} ms", milliseconds) : fmt::format("{:.1f} ms", milliseconds);
 }
 
-std::string name(const PlannerFigures& of) {
-  return std::string(name_of(of.planner.kind));
+std::string name(const WayFigures& of) {
+  return std::string(name_of(of.way.planner.kind));
 }
 
 // One figure of every planner of every comparison.
-using Cell = std::function<std::string(const PlannerFigures&, const Accuracy&, double ideal)>;
+using Cell = std::function<std::string(const WayFigures&, const Accuracy&, double ideal)>;
 
 std::vector<std::string> line(const std::string& figure, const std::vector<Comparison>& comparisons,
                               const Cell& cell) {
   std::vector<std::string> row = {figure};
   for (const Comparison& each : comparisons) {
     const Figures& figures = each.checked.figures;
-    for (std::size_t i = 0; i < figures.planners.size(); ++i)
-      row.push_back(cell(figures.planners[i], each.checked.accuracy[i], figures.ideal_speedup()));
+    for (std::size_t i = 0; i < figures.ways.size(); ++i)
+      row.push_back(cell(figures.ways[i], each.checked.accuracy[i], figures.ideal_speedup()));
   }
   return row;
-}
-
-bool is_plain(const PlannerFigures& of) {
-  return of.planner.kind == PlannerOptions::Kind::ep;
 }
 
 void print_phases(const Figures& figures) {
@@ -85,7 +81,7 @@ void print_phases(const Figures& figures) {
     head.emplace_back(evenkeel::name_of(static_cast<Phase>(phase)));
   head.emplace_back("planner alone");
   Table table(head);
-  for (const PlannerFigures& of : figures.planners) {
+  for (const WayFigures& of : figures.ways) {
     std::vector<std::string> row = {name(of)};
     for (double each : of.phases_ms) row.push_back(ms(each));
     row.push_back(fmt::format("{:.1f} us", of.plan_us));
@@ -109,12 +105,12 @@ void print_comparisons(const std::vector<Comparison>& comparisons, bool in_chunk
   }
   Table table(names);
   const auto add = [&](const char* figure, const Cell& cell) { table.add(line(figure, comparisons, cell)); };
-  using F = PlannerFigures;
+  using F = WayFigures;
   using A = Accuracy;
   add("planner", [](const F& of, const A&, double) { return name(of); });
   add("speed-up", [](const F& of, const A&, double) { return fmt::format("{:.2f}x", of.speedup); });
   add("of the ideal", [](const F& of, const A&, double ideal) {
-    return is_plain(of) ? "-" : fmt::format("{:.0f} %", 100 * of.speedup / ideal);
+    return of.way.is_plain() ? "-" : fmt::format("{:.0f} %", 100 * of.speedup / ideal);
   });
   add("critical path", [](const F& of, const A&, double) { return ms(of.critical_ms); });
   add("wall clock", [](const F& of, const A&, double) { return ms(of.wall_ms); });
@@ -144,9 +140,9 @@ void print_comparisons(const std::vector<Comparison>& comparisons, bool in_chunk
 
 void print_picture(const Comparison& comparison) {
   const Figures& figures = comparison.checked.figures;
-  const PlannerFigures& last = figures.planners.back();
+  const WayFigures& last = figures.ways.back();
   fmt::print("\n  {}\n{}", comparison.name,
-             load_picture(figures.ep.rank_loads, last.rank_loads, "load under ep",
+             load_picture(figures.reference.rank_loads, last.rank_loads, "load under ep",
                           fmt::format("load under {}", name(last))));
 }
 
@@ -170,9 +166,9 @@ void print_json(const ExperimentSetup& setup, const Batch& batch, const CheckedF
   Json planners = Json::array();
   for (std::size_t i = 0; i < checked.accuracy.size(); ++i)
     planners.push_back(
-        json_of(checked.figures.planners[i], checked.accuracy[i], checked.figures.ideal_speedup()));
+        json_of(checked.figures.ways[i], checked.accuracy[i], checked.figures.ideal_speedup()));
   Json json = {{"ranks", setup.placement.num_ranks()}, {"tokens_per_rank", tokens_per_rank(batch)}};
-  json.update(json_of(setup.budget, checked.figures.least_budget));
+  json.update(json_of(setup.reference.budget, checked.figures.reference.least_budget));
   json.update({{"batch", batch.name},
                {"layer", describe(setup)},
                {"repeat", setup.rounds},
@@ -185,9 +181,10 @@ void print_json(const ExperimentSetup& setup, const Batch& batch, const CheckedF
 void print_table(const ExperimentSetup& setup, const Batch& batch, const CheckedFigures& checked) {
   const Comparison only = {fmt::format("{} tokens", batch.num_tokens()), checked};
   fmt::print("{}\n{}; medians of {} steps\n", batch.name, describe(setup), setup.rounds);
-  if (setup.budget.cuts()) fmt::print("{}\n", describe(setup.budget, checked.figures.least_budget));
+  if (setup.reference.budget.cuts())
+    fmt::print("{}\n", describe(setup.reference.budget, checked.figures.reference.least_budget));
   fmt::print("\n");
-  print_comparisons({only}, setup.budget.cuts());
+  print_comparisons({only}, setup.reference.budget.cuts());
   print_phases(checked.figures);
   print_picture(only);
 }

@@ -5,6 +5,10 @@
 
 namespace evenkeel::cli {
 
+double spread(const std::vector<double>& ascending) {
+  return (quantile(ascending, 0.9) - quantile(ascending, 0.1)) / 2;
+}
+
 double quantile(const std::vector<double>& ascending, double share) {
   if (ascending.empty()) return 0;
   const double place = share * static_cast<double>(ascending.size() - 1);
@@ -38,7 +42,7 @@ double StepSamples::median_over_rounds(const Figure& of_round) const {
   return quantile(figures, 0.5);
 }
 
-void StepSamples::summarize(std::size_t slot, PlannerFigures& figures) const {
+void StepSamples::summarize(std::size_t slot, WayFigures& figures) const {
   const auto largest = [&](int round, const auto& of_rank) {
     double most = of_rank(at(round, slot, 0));
     for (int rank = 1; rank < ranks_; ++rank) most = std::max(most, of_rank(at(round, slot, rank)));

@@ -40,7 +40,7 @@ class StepSamples {
 
   double critical_seconds(int round, std::size_t slot) const;
   // Medians over rounds of one slot; all but what the plan says.
-  void summarize(std::size_t slot, PlannerFigures& figures) const;
+  void summarize(std::size_t slot, WayFigures& figures) const;
   // The ratios of critical paths, one a round, ascending.
   std::vector<double> ratios(std::size_t slot, std::size_t to) const;
 
@@ -58,5 +58,7 @@ class StepSamples {
 
 // Of ascending values; 0 <= share <= 1, between neighbours by interpolation.
 double quantile(const std::vector<double>& ascending, double share);
+// Half the distance from the 10th to the 90th percentile.
+double spread(const std::vector<double>& ascending);
 
 }  // namespace evenkeel::cli

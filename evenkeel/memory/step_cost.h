@@ -15,6 +15,8 @@ struct CostModel {
   double weight_bytes_per_second = 1.0e10;  // products of few rows, which wait for their weights
   double link_bytes_per_second = 4.0e9;     // weights from rank to rank
   double chunk_seconds = 6.0e-5;            // messages and bookkeeping of a chunk
+
+  friend bool operator==(const CostModel&, const CostModel&) = default;
 };
 
 // The time of the slowest rank in each chunk, summed; backward included where the shape has it. `transfers`

@@ -46,12 +46,16 @@ struct ChunkRule {
   Kind kind = Kind::exact;
   std::int64_t count = 1;
   std::vector<std::int64_t> bins = {1, 2, 4, 8};
+
+  friend bool operator==(const ChunkRule&, const ChunkRule&) = default;
 };
 
 struct MemoryOptions {
   Recompute recompute = Recompute::automatic;
   ChunkRule rule;
   CostModel cost;
+
+  friend bool operator==(const MemoryOptions&, const MemoryOptions&) = default;
 };
 
 class StepMemory {

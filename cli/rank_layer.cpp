@@ -1,0 +1,35 @@
+#include "cli/rank_layer.h"
+
+#include <utility>
+
+namespace evenkeel::cli {
+
+RankLayer::RankLayer(Communicator& comm, const ExperimentSetup& setup, const Budget& budget,
+                     std::int64_t max_tokens, std::shared_ptr<const ExpertFfn> experts)
+    : arena_(Device::cpu(), budget.bytes),
+      layer_(comm, arena_, setup.shape, setup.placement,
+             options(setup, budget, max_tokens, std::move(experts))) {}
+
+MoeOptions RankLayer::options(const ExperimentSetup& setup, const Budget& budget, std::int64_t max_tokens,
+                              std::shared_ptr<const ExpertFfn> experts) {
+  MoeOptions options;
+  options.planner = setup.reference.planner;
+  options.max_tokens = max_tokens;
+  options.with_backward = setup.backward;
+  options.memory = budget.memory;
+  if (!setup.backward) options.memory.recompute = Recompute::automatic;  // there is nothing to keep
+  options.experts = std::move(experts);
+  options.on_step = [this](const StepStatistics& step) { note(step); };
+  return options;
+}
+
+void RankLayer::note(const StepStatistics& step) {
+  if (sample_ == nullptr) return;
+  sample_->cpu_seconds[step.backward ? 1 : 0] = step.cpu_seconds;
+  sample_->planning_seconds += step.planning_seconds;
+  sample_->assignments += step.assignments;
+  sample_->recomputed_assignments += step.recomputed_assignments;
+  if (!step.backward) sample_->chunks = step.chunks;
+}
+
+}  // namespace evenkeel::cli

@@ -1,0 +1,31 @@
+// The layer of one rank in an arena of its own, noting down what its steps cost.
+#pragma once
+
+#include "cli/experiment.h"
+#include "cli/step_samples.h"
+#include "evenkeel/layer/moe_layer.h"
+
+namespace evenkeel::cli {
+
+class RankLayer {
+ public:
+  // Collective. `experts` computes, or nothing for the library's own; `comm` must outlive this.
+  RankLayer(Communicator& comm, const ExperimentSetup& setup, const Budget& budget, std::int64_t max_tokens,
+            std::shared_ptr<const ExpertFfn> experts);
+
+  Arena& arena() { return arena_; }
+  MoeLayer& layer() { return layer_; }
+  // Where coming steps are noted; null for none.
+  void note_in(RankSample* sample) { sample_ = sample; }
+
+ private:
+  MoeOptions options(const ExperimentSetup& setup, const Budget& budget, std::int64_t max_tokens,
+                     std::shared_ptr<const ExpertFfn> experts);
+  void note(const StepStatistics& step);
+
+  RankSample* sample_ = nullptr;
+  Arena arena_;
+  MoeLayer layer_;
+};
+
+}  // namespace evenkeel::cli
