@@ -2,7 +2,7 @@
 # evenkeel_cuda_library() makes the library of a folder's cuda/.
 set(EVENKEEL_CUDA AUTO CACHE STRING "The parts for NVIDIA GPUs: AUTO (where nvcc is found), ON or OFF")
 set_property(CACHE EVENKEEL_CUDA PROPERTY STRINGS AUTO ON OFF)
-set(EVENKEEL_CUDA_LEAST_VERSION 12.3)  # knows sm_90a, and C++20 with the compilers that the rest needs
+set(EVENKEEL_CUDA_LEAST_VERSION 12.5)  # knows sm_90a, C++20, and cudaGetDriverEntryPointByVersion
 
 # Machine code for Hopper with all of its instructions; machine code for sm_80, which newer chips of its generation
 # run too, and PTX of it, which the driver compiles for every later chip.

@@ -44,6 +44,10 @@ CommError::CommError(int peer, std::string operation, double after_seconds, cons
       operation_(std::move(operation)),
       after_seconds_(after_seconds) {}
 
+DeviceError::DeviceError(std::string device, std::string call, std::string said)
+    : Error("DeviceError", fmt::format("{}: {} failed: {}", device, call, said),
+            {{"device", device}, {"call", call}, {"said", said}}) {}
+
 Unsupported::Unsupported(std::string why) : Error("Unsupported", why, {{"why", why}}) {}
 
 }  // namespace evenkeel

@@ -70,6 +70,13 @@ class CommError : public Error {
   double after_seconds_;
 };
 
+// A device that failed at its work: which, in which call, and what it said. What it was told to do may or may
+// not be done; for most of these, the process has no further use of the device.
+class DeviceError : public Error {
+ public:
+  DeviceError(std::string device, std::string call, std::string said);
+};
+
 // Something this build, machine or format cannot do, with the way out where there is one.
 class Unsupported : public Error {
  public:

@@ -28,6 +28,7 @@
 #include <string>
 
 #include "evenkeel/base/index.h"
+#include "evenkeel/device/reduction.h"
 #include "evenkeel/device/stream.h"
 
 namespace evenkeel {
@@ -42,8 +43,6 @@ struct ReceiveSlice {
   RankId peer;
   std::span<std::byte> bytes;
 };
-
-enum class Reduction { sum, min, max };
 
 class Communicator {
  public:

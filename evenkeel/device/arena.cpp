@@ -1,44 +1,35 @@
 #include "evenkeel/device/arena.h"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <string>
 
-#include "evenkeel/base/bytes.h"
 #include "evenkeel/base/error.h"
 
 namespace evenkeel {
 
 namespace {
 
-std::int64_t machine_memory() {
-  return std::int64_t{sysconf(_SC_PHYS_PAGES)} * std::int64_t{sysconf(_SC_PAGESIZE)};
+std::int64_t checked_capacity(const Device& device, std::int64_t budget_bytes) {
+  if (budget_bytes == Arena::kNoBudget) return device.memory().available_bytes();
+  if (budget_bytes < 0) throw InvalidArgument("budget", fmt::format("{} bytes", budget_bytes), "0 or more");
+  return budget_bytes;
 }
 
 }  // namespace
 
-Arena::Arena(Device, std::int64_t budget_bytes) : bounded_(budget_bytes != kNoBudget) {
-  if (budget_bytes < 0 && budget_bytes != kNoBudget)
-    throw InvalidArgument("budget", fmt::format("{} bytes", budget_bytes), "0 or more");
-  capacity_ = budget_bytes == kNoBudget ? machine_memory() : budget_bytes;
-  // At least one page, so that an empty budget is an ordinary one.
-  const auto reserved = static_cast<std::size_t>(std::max(capacity_, std::int64_t{4096}));
-  void* range =
-      mmap(nullptr, reserved, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (range == MAP_FAILED)
-    throw Unsupported(fmt::format("cannot reserve {} of addresses for an arena", format_bytes(capacity_)));
-  madvise(range, reserved, MADV_HUGEPAGE);
-  base_ = static_cast<std::byte*>(range);
+Arena::Arena(Device device, std::int64_t budget_bytes)
+    : bounded_(budget_bytes != kNoBudget),
+      capacity_(checked_capacity(device, budget_bytes)),
+      range_(device.memory().reserve(capacity_,
+                                     bounded_ ? MemorySource::Commit::now : MemorySource::Commit::later)) {
   gaps_.reserve(256);
   if (capacity_ > 0) gaps_.push_back({0, capacity_});
 }
 
 Arena::~Arena() {
   EVENKEEL_CHECK(in_use_ == 0);
-  munmap(base_, static_cast<std::size_t>(std::max(capacity_, std::int64_t{4096})));
 }
 
 Buffer Arena::allocate(std::int64_t bytes, const char* name, Lifetime lifetime) {
@@ -50,13 +41,14 @@ Buffer Arena::allocate(std::int64_t bytes, const char* name, Lifetime lifetime) 
   if (best == gaps_.end())
     throw BudgetTooSmall(capacity_, in_use_ + needed, std::string("allocating ") + name);
 
+  const std::int64_t begin = best->begin + (lifetime == Lifetime::step ? best->bytes - needed : 0);
+  if (!bounded_) range_->commit(begin, needed);
   best->bytes -= needed;
-  std::byte* const start = base_ + best->begin + (lifetime == Lifetime::step ? best->bytes : 0);
   if (lifetime == Lifetime::held) best->begin += needed;
   if (best->bytes == 0) gaps_.erase(best);
   in_use_ += needed;
   peak_ = std::max(peak_, in_use_);
-  return Buffer(this, {start, static_cast<std::size_t>(bytes)});
+  return Buffer(this, {range_->begin() + begin, static_cast<std::size_t>(bytes)});
 }
 
 std::int64_t Arena::largest_gap_bytes() const {
@@ -80,7 +72,7 @@ std::int64_t Arena::spare_state_bytes() const {
 }
 
 void Arena::give_back(std::span<std::byte> bytes) {
-  const std::int64_t begin = bytes.data() - base_;
+  const std::int64_t begin = bytes.data() - range_->begin();
   const std::int64_t size = rounded(static_cast<std::int64_t>(bytes.size()));
   in_use_ -= size;
 

@@ -5,27 +5,27 @@
 //          stays beyond a step is cut from a gap's low end, what goes with the step from its high end:
 //          buffers of a step that go in the reverse order of their coming need no more room than their sum.
 // Cost     O(gaps) a call; the list of gaps keeps its capacity, so a warm arena allocates nothing itself.
+// Device   The bytes may be a GPU's: an arena keeps its books on the host and never touches them. With a
+// budget all of
+//          it is taken from the GPU at once; without one, as it is first lent.
+// Streams  Bytes given back are lent again at once: on a DeviceStream, work of the new owner comes after that
+// of the
+//          old one in the order of the stream. Who used bytes on a second stream has the first one wait for
+//          it before they are given back (Fork in device_stream.h does).
 // Counts   Bytes in use are those lent, each rounded up to kAlignment; peak_bytes() is their largest value.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "evenkeel/base/check.h"
+#include "evenkeel/device/device.h"
 
 namespace evenkeel {
-
-// Where memory and work live.
-class Device {
- public:
-  static Device cpu() { return Device(); }
-
- private:
-  Device() = default;
-};
 
 class Arena;
 
@@ -73,14 +73,15 @@ class Arena {
   static constexpr std::int64_t kAlignment = 64;
   static constexpr std::int64_t kNoBudget = -1;
 
-  // `budget_bytes` is the most that may be lent at a time; without one, the machine's memory is.
-  // Throws InvalidArgument for another negative number, Unsupported if the addresses cannot be reserved.
+  // `budget_bytes` is the most that may be lent at a time; without one, the device's memory is.
+  // Throws InvalidArgument for another negative number, Unsupported if there is not so much.
   explicit Arena(Device device, std::int64_t budget_bytes = kNoBudget);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // `name` says what the bytes are for. Throws BudgetTooSmall when no gap is large enough.
+  // `name` says what the bytes are for. Throws BudgetTooSmall when no gap is large enough,
+  // and, without a budget only, Unsupported when the device has no more.
   Buffer allocate(std::int64_t bytes, const char* name, Lifetime lifetime = Lifetime::step);
   template <class T>
   Buffer allocate_for(std::int64_t count, const char* name, Lifetime lifetime = Lifetime::step) {
@@ -120,9 +121,9 @@ class Arena {
 
   void give_back(std::span<std::byte> bytes);
 
-  std::byte* base_ = nullptr;
   bool bounded_;
-  std::int64_t capacity_ = 0;
+  std::int64_t capacity_;
+  std::unique_ptr<MemoryRange> range_;
   std::int64_t claimed_step_ = 0;
   std::int64_t claimed_state_bytes_ = 0;
   int claimed_states_ = 0;

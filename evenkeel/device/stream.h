@@ -17,6 +17,10 @@ class Event {
   void wait() const;
   bool complete() const;
 
+  // Null for a default event.
+  Stream* stream() const { return stream_; }
+  std::uint64_t position() const { return position_; }
+
  private:
   Stream* stream_ = nullptr;
   std::uint64_t position_ = 0;

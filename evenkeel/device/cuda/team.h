@@ -16,11 +16,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#if defined(__CUDACC__)
-#define EVENKEEL_HOST_DEVICE __host__ __device__
-#else
-#define EVENKEEL_HOST_DEVICE
-#endif
+#include "evenkeel/base/host_device.h"
 
 namespace evenkeel::cuda {
 

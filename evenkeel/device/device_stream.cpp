@@ -1,0 +1,122 @@
+#include "evenkeel/device/device_stream.h"
+
+#include <algorithm>
+#include <exception>
+
+#include "evenkeel/base/check.h"
+
+namespace evenkeel {
+
+std::unique_ptr<DeviceEvent> EventPool::take() {
+  const std::lock_guard lock(mutex_);
+  if (idle_.empty()) return nullptr;
+  std::unique_ptr<DeviceEvent> event = std::move(idle_.back());
+  idle_.pop_back();
+  return event;
+}
+
+void EventPool::put(std::unique_ptr<DeviceEvent> event) noexcept {
+  const std::lock_guard lock(mutex_);
+  idle_.push_back(std::move(event));
+}
+
+DeviceStream::DeviceStream() : pool_(std::make_shared<EventPool>()), queue_(std::in_place) {}
+
+DeviceStream::~DeviceStream() = default;
+
+EventLease DeviceStream::record() {
+  std::unique_ptr<DeviceEvent> event = pool_->take();
+  if (event == nullptr) event = make_event();
+  record(*event);
+  return EventLease(pool_, std::move(event));
+}
+
+Event DeviceStream::mark() {
+  reserve();
+  const Event event = post(mark_);
+  flush();
+  return event;
+}
+
+void DeviceStream::wait_for(const Event& event) {
+  flush();
+  auto* other = dynamic_cast<DeviceStream*>(event.stream());
+  if (other == nullptr) return event.wait();
+  if (other == this) return;
+  other->flush_to(event.position());
+  other->queue_->wait(event.position());
+  if (const DeviceEvent* reached = other->reached(event.position())) return enqueue_wait(*reached);
+  enqueue_wait(*other->record());
+}
+
+void DeviceStream::reserve() {
+  flush();
+  queue_->reserve();
+}
+
+Event DeviceStream::post(CpuOperation& operation) {
+  queue_->post(operation);
+  return Event(*this, ++posted_);
+}
+
+void DeviceStream::flush_to(std::uint64_t position) {
+  EVENKEEL_CHECK(position <= posted_);
+  while (carried_ < position) {
+    try {
+      queue_->wait(carried_ + 1);
+    } catch (...) {
+      carried_ = posted_;
+      throw;
+    }
+    remember(++carried_);
+  }
+}
+
+// The event of a position long past gives way to a younger one: to wait for that is right as well.
+void DeviceStream::remember(std::uint64_t position) {
+  Reached& place = reached_[position % kRemembered];
+  place.event.release();
+  place = {position, record()};
+}
+
+const DeviceEvent* DeviceStream::reached(std::uint64_t position) const {
+  const std::uint64_t oldest = carried_ < kRemembered ? 1 : carried_ - kRemembered + 1;
+  for (std::uint64_t n = std::max(position, oldest); n <= carried_; ++n) {
+    const Reached& place = reached_[n % kRemembered];
+    if (place.position == n) return place.event.get();
+  }
+  return nullptr;
+}
+
+void DeviceStream::wait(std::uint64_t position) {
+  flush_to(position);
+  queue_->wait(position);
+  if (const DeviceEvent* event = reached(position)) return host_wait(*event);
+  host_wait_for_all();
+}
+
+bool DeviceStream::complete(std::uint64_t position) const {
+  if (position > carried_ || !queue_->complete(position)) return false;
+  const DeviceEvent* event = reached(position);
+  return event != nullptr && is_complete(*event);
+}
+
+void DeviceStream::synchronize() {
+  flush();
+  host_wait_for_all();
+}
+
+Fork::~Fork() {
+  try {
+    join();
+  } catch (const std::exception&) {  // the streams throw it again
+  }
+}
+
+void Fork::join() {
+  if (joined_) return;
+  joined_ = true;
+  main_.wait_for(side_.mark());
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,59 @@
+// Which pages of a range of addresses have bytes behind them: what an arena without a budget asks a device
+// for, page by page.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace evenkeel {
+
+class Pages {
+ public:
+  Pages() = default;
+  // As many as `bytes` need.
+  Pages(std::int64_t bytes, std::int64_t page_bytes)
+      : page_bytes_(page_bytes),
+        there_(static_cast<std::size_t>(std::max((bytes + page_bytes - 1) / page_bytes, std::int64_t{1}))) {}
+
+  // A multiple of what the device asks for, and not so small that a large arena has very many.
+  static std::int64_t usual_bytes(std::int64_t granularity) {
+    constexpr std::int64_t kLeast = std::int64_t{32} << 20;
+    return (kLeast + granularity - 1) / granularity * granularity;
+  }
+
+  std::int64_t count() const { return static_cast<std::int64_t>(there_.size()); }
+  std::int64_t page_bytes() const { return page_bytes_; }
+  std::int64_t bytes() const { return count() * page_bytes_; }
+  bool is_there(std::int64_t page) const { return there_[static_cast<std::size_t>(page)]; }
+
+  // Calls add(page) for each page of [offset, offset + bytes) that is not there. Where that throws, those
+  // added by this call are dropped again.
+  template <class Add, class Drop>
+  void commit(std::int64_t offset, std::int64_t bytes, Add add, Drop drop) {
+    if (bytes == 0) return;
+    const std::int64_t first = offset / page_bytes_;
+    const std::int64_t last = (offset + bytes - 1) / page_bytes_;
+    added_.clear();
+    added_.reserve(static_cast<std::size_t>(last - first + 1));
+    try {
+      for (std::int64_t page = first; page <= last; ++page) {
+        if (is_there(page)) continue;
+        add(page);
+        added_.push_back(page);
+      }
+    } catch (...) {
+      for (std::int64_t page : added_) drop(page);
+      throw;
+    }
+    for (std::int64_t page : added_) there_[static_cast<std::size_t>(page)] = true;
+  }
+
+ private:
+  std::int64_t page_bytes_ = 1;
+  std::vector<bool> there_;
+  std::vector<std::int64_t> added_;
+};
+
+}  // namespace evenkeel
