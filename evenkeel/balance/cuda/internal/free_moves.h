@@ -1,0 +1,79 @@
+// Free moves (balance/free_moves.h): work that changes ranks from copy to copy. Breadth-first searches in the
+// order of the host's, by one lane: only placements with redundant experts come here.
+#pragma once
+
+#include <cstdint>
+
+#include "evenkeel/balance/cuda/internal/planner_room.h"
+
+namespace evenkeel::cuda {
+
+class FreeMoves {
+ public:
+  // `queue` has 3 P places. Changes the slots' shares, and the loads of ranks with them.
+  EVENKEEL_HOST_DEVICE FreeMoves(const PlacementView& homes, std::int32_t* share, std::int32_t* load,
+                                 std::int32_t* queue, std::int32_t target)
+      : homes_(homes),
+        share_(share),
+        load_(load),
+        queue_(queue),
+        from_(queue + homes.num_ranks),
+        to_(queue + 2 * homes.num_ranks),
+        target_(target) {}
+
+  EVENKEEL_HOST_DEVICE void level() {
+    for (int rank = 0; rank < homes_.num_ranks; ++rank)
+      while (load_[rank] > target_ && find_path(rank)) push(rank);
+  }
+
+ private:
+  // from_[r] is the slot from which rank r was reached, -1 where it was not.
+  EVENKEEL_HOST_DEVICE bool find_path(int start) {
+    for (int r = 0; r < homes_.num_ranks; ++r) from_[r] = -1;
+    queue_[0] = start;
+    last_ = 1;
+    for (int i = 0; i < last_; ++i)
+      for (int s = homes_.slot_begin[queue_[i]]; s < homes_.slot_begin[queue_[i] + 1]; ++s)
+        if (share_[s] != 0 && reach_copies(start, s)) return true;
+    return false;
+  }
+
+  EVENKEEL_HOST_DEVICE bool reach_copies(int start, int slot) {
+    const int expert = homes_.slot_expert[slot];
+    for (int i = homes_.copies_begin[expert]; i < homes_.copies_begin[expert + 1]; ++i) {
+      const int copy = homes_.copies[i];
+      const int rank = homes_.slot_rank[copy];
+      if (rank == start || from_[rank] >= 0) continue;
+      from_[rank] = slot;
+      to_[rank] = copy;
+      queue_[last_++] = rank;
+      if (load_[rank] < target_) return true;
+    }
+    return false;
+  }
+
+  EVENKEEL_HOST_DEVICE void push(int start) {
+    const int last = queue_[last_ - 1];
+    std::int32_t amount = load_[start] - target_;
+    if (target_ - load_[last] < amount) amount = target_ - load_[last];
+    for (int at = last; at != start; at = homes_.slot_rank[from_[at]])
+      if (share_[from_[at]] < amount) amount = share_[from_[at]];
+    for (int at = last; at != start; at = homes_.slot_rank[from_[at]]) {
+      share_[from_[at]] -= amount;
+      share_[to_[at]] += amount;
+    }
+    load_[start] -= amount;
+    load_[last] += amount;
+  }
+
+  const PlacementView& homes_;
+  std::int32_t* share_;
+  std::int32_t* load_;
+  std::int32_t* queue_;
+  std::int32_t* from_;
+  std::int32_t* to_;
+  std::int32_t target_;
+  int last_ = 0;
+};
+
+}  // namespace evenkeel::cuda

@@ -1,0 +1,55 @@
+// The moves of a planner, in the order in which it made them: so much of a slot's share to another rank.
+#pragma once
+
+#include <cstdint>
+
+#include "evenkeel/balance/cuda/internal/lanes.h"
+#include "evenkeel/balance/cuda/step_view.h"
+#include "evenkeel/device/cuda/check.h"
+
+namespace evenkeel::cuda {
+
+// The arrays have `capacity` places and are shared by all lanes; the object is each lane's own, and the same.
+struct MoveList {
+  std::int32_t* slot = nullptr;
+  std::int32_t* to = nullptr;
+  std::int32_t* amount = nullptr;
+  int capacity = 0;
+  int count = 0;
+
+  template <class Lanes>
+  EVENKEEL_HOST_DEVICE void add(const Lanes& lanes, int from, int rank, std::int32_t size) {
+    EVENKEEL_DEVICE_CHECK(count < capacity);
+    lanes.once([&] {
+      slot[count] = from;
+      to[count] = rank;
+      amount[count] = size;
+    });
+    ++count;
+  }
+
+  // The others keep their order. Rare: what was moved went back.
+  template <class Lanes>
+  EVENKEEL_HOST_DEVICE void erase(const Lanes& lanes, int at) {
+    lanes.once([&] {
+      for (int i = at; i + 1 < count; ++i) {
+        slot[i] = slot[i + 1];
+        to[i] = to[i + 1];
+        amount[i] = amount[i + 1];
+      }
+    });
+    --count;
+  }
+
+  template <class Lanes>
+  EVENKEEL_HOST_DEVICE void assign(const Lanes& lanes, const MoveList& other) {
+    count = other.count;
+    lanes.for_each(count, [&](int i) {
+      slot[i] = other.slot[i];
+      to[i] = other.to[i];
+      amount[i] = other.amount[i];
+    });
+  }
+};
+
+}  // namespace evenkeel::cuda

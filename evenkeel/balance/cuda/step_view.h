@@ -1,0 +1,58 @@
+// What a planner on a device reads and writes: flat arrays of 32-bit integers, the same on host and device.
+//
+// Limit   A step's assignments and base loads together are fewer than 2^30, so that every sum that a planner
+//         makes fits 32 bits; only ratios need 64.
+#pragma once
+
+#include <cstdint>
+
+#include "evenkeel/balance/planner.h"
+
+namespace evenkeel::cuda {
+
+inline constexpr std::int32_t kMostLoad = std::int32_t{1} << 30;
+
+// Homes of a layer's experts. A slot is one copy of an expert on one rank; slots are numbered by rank, within
+// a rank by expert.
+struct PlacementView {
+  int num_experts = 0;
+  int num_ranks = 0;
+  int num_slots = 0;
+  const std::int32_t* slot_begin = nullptr;    // [P + 1]
+  const std::int32_t* slot_expert = nullptr;   // [S]
+  const std::int32_t* slot_rank = nullptr;     // [S]
+  const std::int32_t* slot_copy = nullptr;     // [S], which of its expert's copies: 0 is the owner's
+  const std::int32_t* copies_begin = nullptr;  // [E + 1]
+  const std::int32_t* copies = nullptr;        // [S], the slots of an expert, its owner's first
+};
+
+// PlannerOptions, cut down to 32 bits where more makes no difference.
+struct PlanRules {
+  PlannerOptions::Kind kind = PlannerOptions::Kind::least_loaded;
+  std::int64_t capacity_factor_thousandths = 1000;
+  std::int32_t min_segment = 1024;
+  std::int64_t imbalance_threshold_thousandths = 1300;
+};
+
+// A step plan (plan/step_plan.h): the segments of expert e are [segment_begin[e], segment_begin[e + 1]), each
+// ending at segment_end, counted within the expert.
+struct PlanView {
+  std::int32_t* segment_begin = nullptr;    // [E + 1]
+  std::int32_t* segment_rank = nullptr;     // [most_segments]
+  std::int32_t* segment_end = nullptr;      // [most_segments]
+  std::int32_t* transfer_expert = nullptr;  // [most_segments], in the planner's order
+  std::int32_t* transfer_from = nullptr;
+  std::int32_t* transfer_to = nullptr;
+  std::int32_t* num_transfers = nullptr;  // [1]
+  std::int32_t* rank_loads = nullptr;     // [P]
+};
+
+// No planner makes more moves away from slots, nor more segments.
+constexpr int most_moves(int slots, int ranks) {
+  return slots + 8 * ranks;
+}
+constexpr int most_segments(int slots, int ranks) {
+  return slots + most_moves(slots, ranks);
+}
+
+}  // namespace evenkeel::cuda
