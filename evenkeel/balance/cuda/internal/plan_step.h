@@ -1,5 +1,5 @@
-// A step planned by one team: from the counts of all ranks to the step plan, with the integers of the planners
-// of balance/ (ep, least_loaded, level).
+// A step planned by one team: from the counts of all ranks to the step plan, with the integers of the
+// planners of balance/ (ep, least_loaded, level).
 //
 // Method   What goes over experts, slots or moves is shared out over the team; the greedy decisions, each of
 //          which needs the one before, are made by its leading lanes.
@@ -112,9 +112,7 @@ class StepPlanning {
     team_.for_each(homes_.num_slots, [&](int s) { room_.kept[s] = even_share(s); });
     team_.sync();
     add_up(room_.kept, room_.committed);
-    const auto first_share = [&](int e) {
-      return share_of_copy(room_.load[e], copies_of(homes_, e), 0);
-    };
+    const auto first_share = [&](int e) { return share_of_copy(room_.load[e], copies_of(homes_, e), 0); };
     order_experts(team_, homes_.num_experts, first_share, room_.order);
     lead(team_, [&](const auto& lanes) {
       using Lanes = std::remove_cvref_t<decltype(lanes)>;
@@ -135,8 +133,8 @@ class StepPlanning {
     const std::int64_t most = largest(homes_.num_ranks, [&](int r) { return room_.home_load[r]; });
     if (most * homes_.num_ranks * 1000 < rules_.imbalance_threshold_thousandths * all_work_)
       return keep_home(plan);
-    const auto mean = static_cast<std::int32_t>(all_work_ / homes_.num_ranks +
-                                                (all_work_ % homes_.num_ranks != 0 ? 1 : 0));
+    const auto mean =
+        static_cast<std::int32_t>(all_work_ / homes_.num_ranks + (all_work_ % homes_.num_ranks != 0 ? 1 : 0));
     const std::int32_t base_most = largest(homes_.num_ranks, [&](int r) { return base(r); });
     const std::int32_t ideal = mean > base_most ? mean : base_most;
     const std::int32_t worst = settle(ideal);
@@ -150,10 +148,8 @@ class StepPlanning {
     lead(team_, [&](const auto& lanes) {
       using Lanes = std::remove_cvref_t<decltype(lanes)>;
       if (homes_.num_slots != homes_.num_experts)
-        lanes.once(
-            [&] { FreeMoves(homes_, room_.share, room_.home_load, room_.queue, ideal).level(); });
-      const std::int32_t worst =
-          Level<Lanes>(lanes, homes_, room_, rules_.min_segment).search_worst(ideal);
+        lanes.once([&] { FreeMoves(homes_, room_.share, room_.home_load, room_.queue, ideal).level(); });
+      const std::int32_t worst = Level<Lanes>(lanes, homes_, room_, rules_.min_segment).search_worst(ideal);
       lanes.once([&] {
         room_.verdict[1] = worst;
         room_.verdict[2] = room_.best.count;

@@ -42,7 +42,7 @@ class PlanWriter {
     int segments = 0;
     for (int i = homes_.copies_begin[expert]; i < homes_.copies_begin[expert + 1]; ++i)
       segments += rest_[homes_.copies[i]] > 0 ? 1 : 0;
-    for (int m = 0; m < moves_.count; ++m) segments += expert_of(m) == expert ? 1 : 0;
+    for (int m = 0; m < moves_.count; ++m) segments += is_real(m) && expert_of(m) == expert ? 1 : 0;
     return segments;
   }
 
@@ -67,13 +67,17 @@ class PlanWriter {
     if (order_ == GivingOrder::copies_first) give_moves([&](int m) { return expert_of(m) == expert; });
   }
 
+  // A move of nothing, as an expert without assignments can make, is none.
+  EVENKEEL_HOST_DEVICE bool is_real(int move) const { return moves_.amount[move] > 0; }
+
   // The first piece of an expert on a rank without a copy.
   EVENKEEL_HOST_DEVICE bool is_transfer(int move) const {
+    if (!is_real(move)) return false;
     const int expert = expert_of(move);
     for (int i = homes_.copies_begin[expert]; i < homes_.copies_begin[expert + 1]; ++i)
       if (homes_.slot_rank[homes_.copies[i]] == moves_.to[move]) return false;
     for (int m = 0; m < move; ++m)
-      if (moves_.to[m] == moves_.to[move] && expert_of(m) == expert) return false;
+      if (is_real(m) && moves_.to[m] == moves_.to[move] && expert_of(m) == expert) return false;
     return true;
   }
 

@@ -1,6 +1,7 @@
 // Settlement (balance/settlement.h) on lanes: the same moves in the same order.
 //
-// Method   Each scan over ranks, slots or moves is one best() or first() over lanes; a scan within a scan runs
+// Method   Each scan over ranks, slots or moves is one best() or first() over lanes; a scan within a scan
+// runs
 //          on its lane alone. Ranks with open accounts are flagged, not listed: the list is always ascending.
 #pragma once
 
@@ -21,8 +22,8 @@ class Settlement {
   };
 
   // `share` and `load` are those of slots and experts; `min_segment` is as the planner was given it.
-  EVENKEEL_HOST_DEVICE Settlement(const Lanes& lanes, const PlacementView& homes, const std::int32_t* load, Room room,
-                         MoveList& moves, std::int32_t min_segment)
+  EVENKEEL_HOST_DEVICE Settlement(const Lanes& lanes, const PlacementView& homes, const std::int32_t* load,
+                                  Room room, MoveList& moves, std::int32_t min_segment)
       : lanes_(lanes),
         homes_(homes),
         load_(load),
@@ -54,7 +55,9 @@ class Settlement {
     return amount != 0 && amount < small_ && amount > -small_;
   }
   // The fewest that may leave a slot for a rank without a copy.
-  EVENKEEL_HOST_DEVICE std::int32_t least(int slot) const { return lesser(load_[homes_.slot_expert[slot]], least_); }
+  EVENKEEL_HOST_DEVICE std::int32_t least(int slot) const {
+    return lesser(load_[homes_.slot_expert[slot]], least_);
+  }
 
   EVENKEEL_HOST_DEVICE void drop_settled() {
     lanes_.for_each(ranks(), [&](int r) {
@@ -265,8 +268,13 @@ class Settlement {
     const int sender = homes_.slot_rank[moves_.slot[m]];
     const bool at_to = sender == to || moves_.to[m] == to;
     const std::int32_t size = moves_.amount[m];
-    return {at_to ? from : to, size + (sender == to ? -amount : sender == from ? amount : 0),
-            size + (moves_.to[m] == to ? amount : moves_.to[m] == from ? -amount : 0)};
+    return {at_to ? from : to,
+            size + (sender == to     ? -amount
+                    : sender == from ? amount
+                                     : 0),
+            size + (moves_.to[m] == to     ? amount
+                    : moves_.to[m] == from ? -amount
+                                           : 0)};
   }
   EVENKEEL_HOST_DEVICE bool can_detour(int m, int from, int to, std::int32_t amount) const {
     const int slot = moves_.slot[m];
@@ -281,9 +289,8 @@ class Settlement {
 
   EVENKEEL_HOST_DEVICE bool detour(int from, int to) {
     const std::int32_t amount = lesser(excess(from), room(to));
-    const int m = lanes_.best(moves_.count, [&](int i) {
-      return can_detour(i, from, to, amount) ? moves_.amount[i] : kNoKey;
-    });
+    const int m = lanes_.best(
+        moves_.count, [&](int i) { return can_detour(i, from, to, amount) ? moves_.amount[i] : kNoKey; });
     if (m < 0) return false;
     const Detour way = detour_of(m, from, to, amount);
     const int slot = moves_.slot[m];

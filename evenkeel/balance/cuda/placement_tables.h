@@ -1,0 +1,91 @@
+// The homes of a layer's experts as flat arrays, for planners that run elsewhere.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "evenkeel/balance/cuda/step_view.h"
+#include "evenkeel/plan/placement.h"
+
+namespace evenkeel::cuda {
+
+class PlacementTables {
+ public:
+  explicit PlacementTables(const LayerPlacement& placement) {
+    homes_.num_experts = placement.num_experts();
+    homes_.num_ranks = placement.num_ranks();
+    for (RankId rank : indices<RankId>(homes_.num_ranks))
+      homes_.num_slots += static_cast<int>(placement.natives(rank).size());
+    integers_.resize(static_cast<std::size_t>(count(homes_)));
+    fill(placement);
+  }
+
+  // All arrays in one piece, to be copied elsewhere.
+  std::span<const std::int32_t> integers() const { return integers_; }
+  // The arrays, here or in a copy of integers().
+  PlacementView view() const { return view_at(integers_.data()); }
+  PlacementView view_at(const std::int32_t* copy) const {
+    PlacementView view = homes_;
+    const auto take = [&copy](int size) { return (copy += size) - size; };
+    view.slot_begin = take(homes_.num_ranks + 1);
+    view.slot_expert = take(homes_.num_slots);
+    view.slot_rank = take(homes_.num_slots);
+    view.slot_copy = take(homes_.num_slots);
+    view.copies_begin = take(homes_.num_experts + 1);
+    view.copies = take(homes_.num_slots);
+    return view;
+  }
+
+ private:
+  static int count(const PlacementView& homes) {
+    return homes.num_ranks + 1 + homes.num_experts + 1 + 4 * homes.num_slots;
+  }
+
+  void fill(const LayerPlacement& placement) {
+    const PlacementView view = this->view();
+    const auto at = [this](const std::int32_t* array, int i) -> std::int32_t& {
+      return integers_[static_cast<std::size_t>(array - integers_.data() + i)];
+    };
+    int slot = 0;
+    std::vector<std::vector<std::int32_t>> slots(static_cast<std::size_t>(homes_.num_experts));
+    for (RankId rank : indices<RankId>(homes_.num_ranks)) {
+      at(view.slot_begin, rank.value()) = slot;
+      for (ExpertId expert : placement.natives(rank)) {
+        at(view.slot_expert, slot) = expert.value();
+        at(view.slot_rank, slot) = rank.value();
+        slots[expert.offset()].push_back(slot++);
+      }
+    }
+    at(view.slot_begin, homes_.num_ranks) = slot;
+    int begin = 0;
+    for (ExpertId expert : indices<ExpertId>(homes_.num_experts)) {
+      at(view.copies_begin, expert.value()) = begin;
+      const auto homes = placement.homes(expert);
+      for (std::size_t copy = 0; copy < homes.size(); ++copy)
+        for (const std::int32_t candidate : slots[expert.offset()])
+          if (view.slot_rank[candidate] == homes[copy].value()) {
+            at(view.copies, begin++) = candidate;
+            at(view.slot_copy, candidate) = static_cast<std::int32_t>(copy);
+          }
+    }
+    at(view.copies_begin, homes_.num_experts) = begin;
+  }
+
+  PlacementView homes_;  // sizes alone
+  std::vector<std::int32_t> integers_;
+};
+
+// Options as a device planner reads them. What is cut off makes no difference below kMostLoad assignments.
+inline PlanRules rules_of(const PlannerOptions& options) {
+  constexpr std::int64_t kMostRatio = std::int64_t{1} << 31;
+  PlanRules rules;
+  rules.kind = options.kind;
+  rules.capacity_factor_thousandths = std::min(options.capacity_factor_thousandths, kMostRatio);
+  rules.min_segment = static_cast<std::int32_t>(std::min<std::int64_t>(options.min_segment, kMostLoad));
+  rules.imbalance_threshold_thousandths = std::min(options.imbalance_threshold_thousandths, kMostRatio);
+  return rules;
+}
+
+}  // namespace evenkeel::cuda

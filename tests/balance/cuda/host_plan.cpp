@@ -1,0 +1,64 @@
+#include "tests/balance/cuda/host_plan.h"
+
+namespace evenkeel::testing {
+
+namespace {
+std::size_t size(int n) {
+  return static_cast<std::size_t>(n);
+}
+}  // namespace
+
+FlatPlan::FlatPlan(int experts, int slots, int ranks)
+    : segment_begin(size(experts) + 1),
+      segment_rank(size(cuda::most_segments(slots, ranks))),
+      segment_end(segment_rank.size()),
+      transfer_expert(segment_rank.size()),
+      transfer_from(segment_rank.size()),
+      transfer_to(segment_rank.size()),
+      rank_loads(size(ranks)) {}
+
+cuda::PlanView FlatPlan::view() {
+  return {segment_begin.data(), segment_rank.data(), segment_end.data(), transfer_expert.data(),
+          transfer_from.data(), transfer_to.data(),  &num_transfers,     rank_loads.data()};
+}
+
+FlatPlan plan_on_host(const Counts& counts, const LayerPlacement& placement, const PlannerOptions& options,
+                      std::span<const std::int64_t> base_load) {
+  const cuda::PlacementTables tables(placement);
+  const cuda::PlacementView homes = tables.view();
+  const std::vector<std::int32_t> by_source(counts.rows().begin(), counts.rows().end());
+  const std::vector<std::int32_t> base(base_load.begin(), base_load.end());
+  std::vector<std::int32_t> room(
+      size(cuda::PlannerRoom::integers(homes.num_experts, homes.num_slots, homes.num_ranks)), -77);
+  FlatPlan plan(homes.num_experts, homes.num_slots, homes.num_ranks);
+  const cuda::HostTeam team;
+  const cuda::PlanRules rules = cuda::rules_of(options);
+  cuda::StepPlanning(team, homes, rules, by_source.data(), base.empty() ? nullptr : base.data(),
+                     cuda::PlannerRoom::carve(room.data(), homes))
+      .plan(plan.view());
+  return plan;
+}
+
+FlatPlan flat(const StepPlan& plan, const LayerPlacement& placement) {
+  const cuda::PlacementTables tables(placement);
+  FlatPlan all(plan.num_experts(), tables.view().num_slots, plan.num_ranks());
+  std::size_t at = 0;
+  for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {
+    for (const Segment& segment : plan.segments(expert)) {
+      all.segment_rank[at] = segment.rank.value();
+      all.segment_end[at++] = static_cast<std::int32_t>(segment.end);
+    }
+    all.segment_begin[expert.offset() + 1] = static_cast<std::int32_t>(at);
+  }
+  for (const Transfer& transfer : plan.transfers()) {
+    const auto i = static_cast<std::size_t>(all.num_transfers++);
+    all.transfer_expert[i] = transfer.expert.value();
+    all.transfer_from[i] = transfer.from.value();
+    all.transfer_to[i] = transfer.to.value();
+  }
+  for (std::size_t r = 0; r < all.rank_loads.size(); ++r)
+    all.rank_loads[r] = static_cast<std::int32_t>(plan.rank_loads()[r]);
+  return all;
+}
+
+}  // namespace evenkeel::testing
