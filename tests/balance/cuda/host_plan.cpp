@@ -44,11 +44,21 @@ FlatPlan flat(const StepPlan& plan, const LayerPlacement& placement) {
   FlatPlan all(plan.num_experts(), tables.view().num_slots, plan.num_ranks());
   std::size_t at = 0;
   for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {
+    const std::size_t needed = at + plan.segments(expert).size();
+    if (all.segment_rank.size() < needed) {
+      all.segment_rank.resize(2 * needed);
+      all.segment_end.resize(2 * needed);
+    }
     for (const Segment& segment : plan.segments(expert)) {
       all.segment_rank[at] = segment.rank.value();
       all.segment_end[at++] = static_cast<std::int32_t>(segment.end);
     }
     all.segment_begin[expert.offset() + 1] = static_cast<std::int32_t>(at);
+  }
+  if (all.transfer_to.size() < plan.transfers().size()) {
+    all.transfer_expert.resize(plan.transfers().size());
+    all.transfer_from.resize(plan.transfers().size());
+    all.transfer_to.resize(plan.transfers().size());
   }
   for (const Transfer& transfer : plan.transfers()) {
     const auto i = static_cast<std::size_t>(all.num_transfers++);

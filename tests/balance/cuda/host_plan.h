@@ -4,8 +4,9 @@
 #include <vector>
 
 #include "evenkeel/balance/cuda/internal/plan_step.h"
-#include "evenkeel/balance/cuda/placement_tables.h"
+#include "evenkeel/balance/cuda/rules.h"
 #include "evenkeel/plan/counts.h"
+#include "evenkeel/plan/cuda/placement_tables.h"
 #include "evenkeel/plan/step_plan.h"
 
 namespace evenkeel::testing {

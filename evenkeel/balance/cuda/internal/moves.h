@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "evenkeel/balance/cuda/internal/lanes.h"
-#include "evenkeel/balance/cuda/step_view.h"
 #include "evenkeel/device/cuda/check.h"
+#include "evenkeel/plan/cuda/step_view.h"
 
 namespace evenkeel::cuda {
 

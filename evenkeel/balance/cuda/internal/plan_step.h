@@ -13,6 +13,7 @@
 #include "evenkeel/balance/cuda/internal/level.h"
 #include "evenkeel/balance/cuda/internal/local_rows.h"
 #include "evenkeel/balance/cuda/internal/plan_writer.h"
+#include "evenkeel/balance/cuda/rules.h"
 
 namespace evenkeel::cuda {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "evenkeel/balance/cuda/internal/moves.h"
-#include "evenkeel/balance/cuda/step_view.h"
+#include "evenkeel/plan/cuda/step_view.h"
 
 namespace evenkeel::cuda {
 

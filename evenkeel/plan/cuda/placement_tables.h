@@ -1,12 +1,11 @@
 // The homes of a layer's experts as flat arrays, for planners that run elsewhere.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
 
-#include "evenkeel/balance/cuda/step_view.h"
+#include "evenkeel/plan/cuda/step_view.h"
 #include "evenkeel/plan/placement.h"
 
 namespace evenkeel::cuda {
@@ -76,16 +75,5 @@ class PlacementTables {
   PlacementView homes_;  // sizes alone
   std::vector<std::int32_t> integers_;
 };
-
-// Options as a device planner reads them. What is cut off makes no difference below kMostLoad assignments.
-inline PlanRules rules_of(const PlannerOptions& options) {
-  constexpr std::int64_t kMostRatio = std::int64_t{1} << 31;
-  PlanRules rules;
-  rules.kind = options.kind;
-  rules.capacity_factor_thousandths = std::min(options.capacity_factor_thousandths, kMostRatio);
-  rules.min_segment = static_cast<std::int32_t>(std::min<std::int64_t>(options.min_segment, kMostLoad));
-  rules.imbalance_threshold_thousandths = std::min(options.imbalance_threshold_thousandths, kMostRatio);
-  return rules;
-}
 
 }  // namespace evenkeel::cuda

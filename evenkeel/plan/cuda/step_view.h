@@ -1,12 +1,11 @@
-// What a planner on a device reads and writes: flat arrays of 32-bit integers, the same on host and device.
+// What a planner on a device reads and writes, and what carries its plan out reads: flat arrays of 32-bit
+// integers, the same on host and device.
 //
 // Limit   A step's assignments and base loads together are fewer than 2^30, so that every sum that a planner
 //         makes fits 32 bits; only ratios need 64.
 #pragma once
 
 #include <cstdint>
-
-#include "evenkeel/balance/planner.h"
 
 namespace evenkeel::cuda {
 
@@ -24,14 +23,6 @@ struct PlacementView {
   const std::int32_t* slot_copy = nullptr;     // [S], which of its expert's copies: 0 is the owner's
   const std::int32_t* copies_begin = nullptr;  // [E + 1]
   const std::int32_t* copies = nullptr;        // [S], the slots of an expert, its owner's first
-};
-
-// PlannerOptions, cut down to 32 bits where more makes no difference.
-struct PlanRules {
-  PlannerOptions::Kind kind = PlannerOptions::Kind::least_loaded;
-  std::int64_t capacity_factor_thousandths = 1000;
-  std::int32_t min_segment = 1024;
-  std::int64_t imbalance_threshold_thousandths = 1300;
 };
 
 // A step plan (plan/step_plan.h): the segments of expert e are [segment_begin[e], segment_begin[e + 1]), each

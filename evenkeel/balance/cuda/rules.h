@@ -1,0 +1,31 @@
+// Planner options as a device reads them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "evenkeel/balance/planner.h"
+#include "evenkeel/plan/cuda/step_view.h"
+
+namespace evenkeel::cuda {
+
+// PlannerOptions, cut down to 32 bits where more makes no difference.
+struct PlanRules {
+  PlannerOptions::Kind kind = PlannerOptions::Kind::least_loaded;
+  std::int64_t capacity_factor_thousandths = 1000;
+  std::int32_t min_segment = 1024;
+  std::int64_t imbalance_threshold_thousandths = 1300;
+};
+
+// Options as a device planner reads them. What is cut off makes no difference below kMostLoad assignments.
+inline PlanRules rules_of(const PlannerOptions& options) {
+  constexpr std::int64_t kMostRatio = std::int64_t{1} << 31;
+  PlanRules rules;
+  rules.kind = options.kind;
+  rules.capacity_factor_thousandths = std::min(options.capacity_factor_thousandths, kMostRatio);
+  rules.min_segment = static_cast<std::int32_t>(std::min<std::int64_t>(options.min_segment, kMostLoad));
+  rules.imbalance_threshold_thousandths = std::min(options.imbalance_threshold_thousandths, kMostRatio);
+  return rules;
+}
+
+}  // namespace evenkeel::cuda

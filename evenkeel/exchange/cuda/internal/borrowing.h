@@ -1,0 +1,45 @@
+// What each rank borrows under a plan, and in which of its places.
+#pragma once
+
+#include <cstdint>
+
+#include "evenkeel/exchange/cuda/routes.h"
+
+namespace evenkeel::cuda {
+
+// The most transfers that come to one rank.
+template <class Team>
+EVENKEEL_HOST_DEVICE std::int32_t most_borrowed(const Team& team, int num_ranks, const PlanView& plan) {
+  const int transfers = *plan.num_transfers;
+  std::int32_t own = 0;
+  team.for_each(num_ranks, [&](int r) {
+    std::int32_t count = 0;
+    for (int t = 0; t < transfers; ++t) count += plan.transfer_to[t] == r ? 1 : 0;
+    own = count > own ? count : own;
+  });
+  return team.max(own);
+}
+
+// Fills the step's tables of borrowed experts and of groups. No rank borrows more than most_borrowed().
+template <class Team>
+EVENKEEL_HOST_DEVICE void borrow(const Team& team, const RouteShape& shape, const PlacementView& homes,
+                                 const StepView& step) {
+  const int first_slot = homes.slot_begin[shape.me];
+  team.for_each(shape.most_borrowed(), [&](int b) { step.borrowed_expert[b] = -1; });
+  team.for_each(shape.num_experts, [&](int e) { step.group_of[e] = -1; });
+  team.sync();
+  team.for_each(shape.num_natives, [&](int n) { step.group_of[homes.slot_expert[first_slot + n]] = n; });
+  team.for_each(*step.plan.num_transfers, [&](int t) {
+    const std::int32_t to = step.plan.transfer_to[t];
+    int place = 0;
+    for (int earlier = 0; earlier < t; ++earlier) place += step.plan.transfer_to[earlier] == to ? 1 : 0;
+    step.transfer_place[t] = place;
+    if (to != shape.me) return;
+    step.borrowed_expert[place] = step.plan.transfer_expert[t];
+    step.borrowed_from[place] = step.plan.transfer_from[t];
+    step.group_of[step.plan.transfer_expert[t]] = shape.num_natives + place;
+  });
+  team.sync();
+}
+
+}  // namespace evenkeel::cuda

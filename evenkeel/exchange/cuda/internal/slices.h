@@ -1,0 +1,59 @@
+// Counts the assignments of one slice by expert, and ranks each among those before it to the same expert.
+//
+// Method   Each of a few lanes takes a run of neighbouring assignments and counts it into a row of its own;
+// the
+//          rows are summed across lanes; then each lane goes through its run once more. The ranks are those
+//          of one pass in order, whatever the number of lanes.
+#pragma once
+
+#include <cstdint>
+
+#include "evenkeel/device/cuda/team.h"
+
+namespace evenkeel::cuda {
+
+// A slice has fewer assignments than 2^16.
+inline constexpr int kMostInSlice = 65535;
+
+// `table` has lanes * experts places. `counts` [E] gets the slice's, `rank` [n] each assignment's.
+template <class Team>
+EVENKEEL_HOST_DEVICE void count_slice(const Team& team, const std::int32_t* experts, int n, int num_experts,
+                                      int lanes, std::uint16_t* table, std::int32_t* counts,
+                                      std::uint16_t* rank) {
+  const int run = (n + lanes - 1) / lanes;
+  const auto begin = [&](int lane) { return lane * run < n ? lane * run : n; };
+  team.for_each(lanes * num_experts, [&](int i) { table[i] = 0; });
+  team.sync();
+  team.for_each(lanes, [&](int lane) {
+    for (int a = begin(lane); a < begin(lane + 1); ++a)
+      if (experts[a] >= 0) ++table[lane * num_experts + experts[a]];
+  });
+  team.sync();
+  team.for_each(num_experts, [&](int e) {
+    int sum = 0;
+    for (int lane = 0; lane < lanes; ++lane) {
+      const int own = table[lane * num_experts + e];
+      table[lane * num_experts + e] = static_cast<std::uint16_t>(sum);
+      sum += own;
+    }
+    counts[e] = sum;
+  });
+  team.sync();
+  team.for_each(lanes, [&](int lane) {
+    for (int a = begin(lane); a < begin(lane + 1); ++a)
+      if (experts[a] >= 0) rank[a] = table[lane * num_experts + experts[a]]++;
+  });
+}
+
+// Turns counts, from the second row on, into sums over the slices before: before[0] becomes zero. By expert.
+EVENKEEL_HOST_DEVICE inline void sum_slices(int expert, int num_experts, int num_slices,
+                                            std::int32_t* before) {
+  std::int32_t sum = 0;
+  before[expert] = 0;
+  for (int slice = 1; slice <= num_slices; ++slice) {
+    sum += before[slice * num_experts + expert];
+    before[slice * num_experts + expert] = sum;
+  }
+}
+
+}  // namespace evenkeel::cuda
