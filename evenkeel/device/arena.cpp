@@ -6,6 +6,7 @@
 #include <string>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/device/arena_watcher.h"
 
 namespace evenkeel {
 
@@ -48,6 +49,7 @@ Buffer Arena::allocate(std::int64_t bytes, const char* name, Lifetime lifetime) 
   if (best->bytes == 0) gaps_.erase(best);
   in_use_ += needed;
   peak_ = std::max(peak_, in_use_);
+  if (watcher_ != nullptr) watcher_->lent({name, begin, needed, lifetime}, in_use_);
   return Buffer(this, {range_->begin() + begin, static_cast<std::size_t>(bytes)});
 }
 
@@ -75,6 +77,7 @@ void Arena::give_back(std::span<std::byte> bytes) {
   const std::int64_t begin = bytes.data() - range_->begin();
   const std::int64_t size = rounded(static_cast<std::int64_t>(bytes.size()));
   in_use_ -= size;
+  if (watcher_ != nullptr) watcher_->given_back(begin, in_use_);
 
   auto next = std::lower_bound(gaps_.begin(), gaps_.end(), begin,
                                [](const Gap& gap, std::int64_t at) { return gap.begin < at; });

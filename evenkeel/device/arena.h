@@ -28,6 +28,7 @@
 namespace evenkeel {
 
 class Arena;
+class ArenaWatcher;
 
 // Until when bytes are wanted: within the step, or beyond it (saved for backward).
 enum class Lifetime { step, held };
@@ -112,6 +113,10 @@ class Arena {
   // Forgets the peak: it becomes what is in use now.
   void reset_peak() { peak_ = in_use_; }
 
+  // Tells `watcher` of every buffer from now on, instead of who was told before; nobody if null. It must stay
+  // until it is replaced or the arena goes.
+  void watch(ArenaWatcher* watcher) { watcher_ = watcher; }
+
  private:
   friend class Buffer;
   struct Gap {
@@ -130,6 +135,7 @@ class Arena {
   std::int64_t in_use_ = 0;
   std::int64_t peak_ = 0;
   std::vector<Gap> gaps_;  // by address, never touching
+  ArenaWatcher* watcher_ = nullptr;
 };
 
 inline void Buffer::release() {

@@ -114,7 +114,7 @@ MoeLayer::MoeLayer(Communicator& comm, Arena& arena, const MoeShape& shape, Laye
       bitwise_(agree(options)),
       weights_comm_(comm.split(0)),
       natives_(std::make_unique<internal::NativeExperts>(*ffn_, placement_, comm.rank(), with_backward_)),
-      clock_(std::make_unique<internal::PhaseClock>()),
+      clock_(std::make_unique<internal::PhaseClock>(std::move(options.on_phase))),
       owned_gradients_(static_cast<std::size_t>(shape.num_experts)),
       exchange_(comm, stream_, arena, shape.expert.hidden, shape.expert.type),
       transfer_(*weights_comm_, arena, internal::part_elements(shape.expert), bytes_of(shape.expert.type)),
@@ -223,7 +223,7 @@ ForwardState MoeLayer::forward(ConstRows hidden, const TopK& top_k, Rows output)
     clock_->enter(Phase::transfer);
     transfer_.start(step.plan, natives_->parts());  // travels while native experts compute
     for (const Chunk& chunk : step.chunks) forward_chunk(step, chunk, top_k, output);
-    clock_->enter(Phase::transfer);
+    clock_->leave_chunk(Phase::transfer);
     transfer_.finish();
     finish_step();
     return state;
@@ -263,8 +263,7 @@ void MoeLayer::save_choices(ForwardState::Body& step, const TopK& top_k) {
 }
 
 void MoeLayer::forward_chunk(ForwardState::Body& step, const Chunk& chunk, const TopK& top_k, Rows output) {
-  clock_->enter(Phase::plan);
-  ++clock_->statistics().chunks;
+  clock_->enter_chunk(Phase::plan);
   const std::int64_t first = chunk.first_token(top_k.tokens, schedule_->units());
   const TopK part = top_k.part(first, chunk.end_token(top_k.tokens, schedule_->units()) - first);
   const StepPlan& plan = schedule_->next_chunk(part, step.plan);
@@ -353,7 +352,7 @@ void MoeLayer::borrow_for_backward(const StepPlan& plan) {
 
 void MoeLayer::return_what_was_borrowed() {
   if (!borrowing_) return;
-  clock_->enter(Phase::transfer);
+  clock_->leave_chunk(Phase::transfer);
   transfer_.return_gradients(owned_gradients_);
   transfer_.finish();
   borrowing_ = false;
@@ -364,6 +363,7 @@ void MoeLayer::backward_kept(ForwardState::Body& step, ConstRows grad_output, co
   borrow_for_backward(step.plan);
   for (; !step.kept.empty(); step.kept.pop_back()) {
     ForwardState::Kept& kept = step.kept.back();
+    clock_->enter_chunk(Phase::dispatch);
     backward_chunk(kept.dispatched, std::move(kept.saved),
                    step.top_k.part(kept.first_token, kept.dispatched.tokens), kept.first_token, grad_output,
                    gradients);
@@ -374,7 +374,7 @@ void MoeLayer::backward_kept(ForwardState::Body& step, ConstRows grad_output, co
 void MoeLayer::backward_rest(ForwardState::Body& step, ConstRows grad_output, const MoeGradients& gradients) {
   const auto rest_begin = std::ranges::find_if(step.chunks, [](const Chunk& chunk) { return !chunk.kept; });
   if (rest_begin == step.chunks.end()) return;
-  clock_->enter(Phase::plan);
+  clock_->leave_chunk(Phase::plan);
   const std::int64_t units = schedule_->units();
   const std::int64_t before = rest_begin->first_token(step.top_k.tokens, units);
   const TopK rest = step.top_k.part(before, step.top_k.tokens - before);
@@ -386,7 +386,7 @@ void MoeLayer::backward_rest(ForwardState::Body& step, ConstRows grad_output, co
     borrow_for_backward(step.plan);
   }
   for (const Chunk& chunk : schedule_->chunks()) {
-    clock_->enter(Phase::plan);
+    clock_->enter_chunk(Phase::plan);
     const std::int64_t first = chunk.first_token(rest.tokens, units);
     const TopK part = rest.part(first, chunk.end_token(rest.tokens, units) - first);
     const StepPlan& plan = schedule_->next_chunk(part, step.plan);
@@ -413,7 +413,6 @@ void MoeLayer::backward_chunk(Dispatched& dispatched, Buffer saved, const TopK& 
                               std::int64_t first_token, ConstRows grad_output,
                               const MoeGradients& gradients) {
   clock_->enter(Phase::dispatch);
-  ++clock_->statistics().chunks;
   Exchange::GradientRows incoming =
       exchange_.dispatch_gradients(dispatched, row(grad_output, first_token), part.weights);
   Exchange::ComputedGradients computed = exchange_.gradient_buffer(dispatched);

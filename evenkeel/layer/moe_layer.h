@@ -62,6 +62,8 @@ struct MoeOptions {
   std::shared_ptr<const ExpertFfn> experts;
   // Called at the end of each forward and backward, on the rank's thread.
   std::function<void(const StepStatistics&)> on_step;
+  // Called when a step enters a phase, on the rank's thread.
+  std::function<void(const StepMoment&)> on_phase = {};
 };
 
 // Where backward puts gradients: hidden [tokens, D] and router weights [tokens * k] are overwritten, those of

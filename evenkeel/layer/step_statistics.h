@@ -17,6 +17,15 @@ constexpr std::string_view name_of(Phase phase) {
   return names[static_cast<std::size_t>(phase)];
 }
 
+// Where in a step a rank is.
+struct StepMoment {
+  bool backward = false;
+  Phase phase = Phase::plan;
+  int chunk = -1;  // of those of this pass, in the order they are carried out; -1: of none of them
+
+  friend bool operator==(const StepMoment&, const StepMoment&) = default;
+};
+
 struct StepStatistics {
   bool backward = false;
   // CPU time of this rank's thread, by phase, in seconds; waiting costs none.

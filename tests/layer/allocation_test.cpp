@@ -6,6 +6,7 @@
 
 #include "evenkeel/comm/thread/run_ranks.h"
 #include "evenkeel/compute/cpu/expert_ffn.h"
+#include "evenkeel/layer/step_timeline.h"
 #include "tests/layer/heap_use.h"
 #include "tests/layer/rank_layer.h"
 
@@ -75,9 +76,11 @@ TEST_P(Allocation, NothingIsAllocatedByWarmStepsOfChangingRoutings) {
   std::vector<std::int64_t> allocations(6, -1);
   run_ranks(6, [&](Communicator& comm) {
     Arena arena(Device::cpu());
+    StepTimeline timeline(arena);  // watching allocates nothing either
     MoeOptions options;
     options.planner = {kind, 1000, 2, 0};
     options.experts = ffn;
+    options.on_phase = [&](const StepMoment& moment) { timeline.enter(moment); };
     RankLayer rank(cases.front(), comm, arena, options);
     const auto step = [&](std::size_t i) {
       TopK top_k = cases[i].top_k_of(comm.rank().value());
@@ -85,6 +88,7 @@ TEST_P(Allocation, NothingIsAllocatedByWarmStepsOfChangingRoutings) {
       top_k.tokens -= static_cast<std::int64_t>(fewer);
       top_k.experts = top_k.experts.first(static_cast<std::size_t>(top_k.tokens) * 3);
       top_k.weights = top_k.weights.first(top_k.experts.size());
+      timeline.restart();
       rank.step(top_k);
     };
     for (std::size_t i = 0; i < 24; ++i) step(i);
@@ -93,6 +97,7 @@ TEST_P(Allocation, NothingIsAllocatedByWarmStepsOfChangingRoutings) {
       for (std::size_t i = 24; i < 120; ++i) step(i);
     }
     allocations[comm.rank().offset()] = heap_use().allocations;
+    EXPECT_GT(timeline.record().in_use.size(), 1u);
   });
   for (std::int64_t count : allocations) EXPECT_EQ(count, 0);
   EXPECT_GT(ffn->allocations(), 0) << "the count does not count";

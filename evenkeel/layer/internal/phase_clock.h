@@ -1,9 +1,11 @@
-// Where a rank's CPU time goes within a step.
+// Where a rank is within a step, and where its CPU time goes.
 #pragma once
 
 #include <time.h>
 
 #include <array>
+#include <functional>
+#include <utility>
 
 #include "evenkeel/layer/step_statistics.h"
 
@@ -18,29 +20,53 @@ inline double seconds_of(clockid_t clock) {
 // Counts each stretch of the thread's CPU time to the phase entered last.
 class PhaseClock {
  public:
+  // `on_phase`, if any, is told of every phase when it begins.
+  explicit PhaseClock(std::function<void(const StepMoment&)> on_phase = {})
+      : on_phase_(std::move(on_phase)) {}
+
   void start(bool backward) {
     statistics_ = {};
     statistics_.backward = backward;
     wall_start_ = seconds_of(CLOCK_MONOTONIC);
     since_ = seconds_of(CLOCK_THREAD_CPUTIME_ID);
-    phase_ = Phase::plan;
+    moment_ = {.backward = backward};
+    tell();
   }
   void enter(Phase phase) {
-    const double now = seconds_of(CLOCK_THREAD_CPUTIME_ID);
-    statistics_.cpu_seconds[static_cast<std::size_t>(phase_)] += now - since_;
-    since_ = now;
-    phase_ = phase;
+    account();
+    moment_.phase = phase;
+    tell();
+  }
+  // The next chunk of the pass begins with this phase.
+  void enter_chunk(Phase phase) {
+    moment_.chunk = statistics_.chunks++;
+    enter(phase);
+  }
+  // A phase that is of no chunk.
+  void leave_chunk(Phase phase) {
+    moment_.chunk = -1;
+    enter(phase);
   }
   StepStatistics stop() {
-    enter(phase_);
+    account();
     statistics_.wall_seconds = seconds_of(CLOCK_MONOTONIC) - wall_start_;
     return statistics_;
   }
   StepStatistics& statistics() { return statistics_; }
 
  private:
+  void account() {
+    const double now = seconds_of(CLOCK_THREAD_CPUTIME_ID);
+    statistics_.cpu_seconds[static_cast<std::size_t>(moment_.phase)] += now - since_;
+    since_ = now;
+  }
+  void tell() const {
+    if (on_phase_) on_phase_(moment_);
+  }
+
+  std::function<void(const StepMoment&)> on_phase_;
   StepStatistics statistics_;
-  Phase phase_ = Phase::plan;
+  StepMoment moment_;
   double since_ = 0;
   double wall_start_ = 0;
 };

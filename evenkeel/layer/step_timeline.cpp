@@ -1,0 +1,82 @@
+#include "evenkeel/layer/step_timeline.h"
+
+#include <algorithm>
+
+#include "evenkeel/base/bytes.h"
+#include "evenkeel/base/check.h"
+#include "evenkeel/base/error.h"
+
+namespace evenkeel {
+
+std::int64_t StepRecord::peak_bytes() const {
+  return std::ranges::max(in_use);
+}
+
+std::size_t StepRecord::peak_point() const {
+  return static_cast<std::size_t>(std::ranges::max_element(in_use) - in_use.begin());
+}
+
+StepTimeline::StepTimeline(Arena& arena, std::size_t points) : arena_(arena) {
+  if (arena.in_use_bytes() > 0)
+    throw InvalidArgument("arena", "lends " + format_bytes(arena.in_use_bytes()) + " already",
+                          "a timeline made before anything is lent");
+  record_.in_use.reserve(points);
+  record_.stretches.reserve(points);
+  record_.buffers.reserve(points);
+  alive_.reserve(points);
+  record_.in_use.push_back(0);
+  arena.watch(this);
+}
+
+StepTimeline::~StepTimeline() {
+  arena_.watch(nullptr);
+}
+
+void StepTimeline::enter(const StepMoment& moment) {
+  moment_ = moment;
+}
+
+void StepTimeline::restart() {
+  for (std::size_t i = 0; i < alive_.size(); ++i) {
+    StepRecord::Lent& lent = record_.buffers[i] = record_.buffers[alive_[i]];
+    lent.moment.reset();
+    lent.begin = 0;
+    alive_[i] = i;
+  }
+  record_.buffers.resize(alive_.size());
+  record_.in_use.assign(1, arena_.in_use_bytes());
+  record_.stretches.clear();
+  moment_.reset();
+}
+
+StepRecord StepTimeline::record() const {
+  StepRecord record = record_;
+  for (const std::size_t alive : alive_) record.buffers[alive].end = record.in_use.size();
+  return record;
+}
+
+// A stretch begins with the first thing that happens in it.
+void StepTimeline::note(std::int64_t in_use) {
+  auto& stretches = record_.stretches;
+  if (moment_ && (stretches.empty() || stretches.back().moment != *moment_))
+    stretches.push_back({*moment_, record_.in_use.size()});
+  record_.in_use.push_back(in_use);
+}
+
+void StepTimeline::lent(const Loan& loan, std::int64_t in_use) noexcept {
+  alive_.push_back(record_.buffers.size());
+  record_.buffers.push_back({loan, moment_, record_.in_use.size(), 0});
+  note(in_use);
+}
+
+void StepTimeline::given_back(std::int64_t begin, std::int64_t in_use) noexcept {
+  // What was lent last mostly goes first.
+  const auto found = std::find_if(alive_.rbegin(), alive_.rend(),
+                                  [&](std::size_t at) { return record_.buffers[at].loan.begin == begin; });
+  EVENKEEL_CHECK(found != alive_.rend());
+  record_.buffers[*found].end = record_.in_use.size();
+  alive_.erase(std::next(found).base());
+  note(in_use);
+}
+
+}  // namespace evenkeel

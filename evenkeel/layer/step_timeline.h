@@ -1,0 +1,74 @@
+// What an arena lent during a step, when, and in which phase: where a peak comes from.
+//
+// Points   in_use[0] is what was lent when the record began; each buffer that is lent or given back adds one
+//          point, the sum after it. A buffer is alive at the points [begin, end), so that at every point the
+//          bytes of the buffers alive there are in_use, and the largest is the arena's peak.
+// Cost     Unless more happens than there is room for, noting something down allocates nothing.
+//
+//   Arena arena(Device::cpu());
+//   StepTimeline timeline(arena);
+//   MoeLayer layer(comm, arena, shape, placement, {.on_phase = [&](const StepMoment& m) { timeline.enter(m);
+//   }}); timeline.restart(); layer.backward(layer.forward(...), ...); const StepRecord record =
+//   timeline.record();
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "evenkeel/device/arena_watcher.h"
+#include "evenkeel/layer/step_statistics.h"
+
+namespace evenkeel {
+
+struct StepRecord {
+  struct Lent {
+    Loan loan;
+    std::optional<StepMoment> moment;  // when it was lent; none: before the record began, or outside a step
+    std::size_t begin = 0;
+    std::size_t end = 0;
+  };
+  // Points from `begin` to the next stretch's, or to the end.
+  struct Stretch {
+    StepMoment moment;
+    std::size_t begin = 0;
+  };
+
+  std::vector<std::int64_t> in_use;  // by point
+  std::vector<Stretch> stretches;    // those in which something was lent or given back
+  std::vector<Lent> buffers;         // in the order they were lent
+
+  std::int64_t peak_bytes() const;
+  // The first point with so much in use.
+  std::size_t peak_point() const;
+};
+
+// Watches an arena for as long as it lives; must go before the arena. Used on the arena's thread.
+class StepTimeline final : private ArenaWatcher {
+ public:
+  // With room for so many points and buffers. Throws InvalidArgument where the arena lends bytes already.
+  explicit StepTimeline(Arena& arena, std::size_t points = 4096);
+  ~StepTimeline();
+  StepTimeline(const StepTimeline&) = delete;
+  StepTimeline& operator=(const StepTimeline&) = delete;
+
+  // What happens from now on happens there.
+  void enter(const StepMoment& moment);
+  // Forgets all but the buffers that are still lent.
+  void restart();
+  // All since then. What is still lent ends with the last point.
+  StepRecord record() const;
+
+ private:
+  void lent(const Loan& loan, std::int64_t in_use) noexcept override;
+  void given_back(std::int64_t begin, std::int64_t in_use) noexcept override;
+  void note(std::int64_t in_use);
+
+  Arena& arena_;
+  std::optional<StepMoment> moment_;
+  StepRecord record_;
+  std::vector<std::size_t> alive_;  // places in record_.buffers, ascending
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,133 @@
+// Who watches an arena is told of every buffer, when it is lent and when it comes back.
+#include "evenkeel/device/arena_watcher.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "evenkeel/base/error.h"
+
+namespace evenkeel {
+namespace {
+
+constexpr std::int64_t kLine = Arena::kAlignment;
+
+// Keeps the books by itself.
+class Books final : public ArenaWatcher {
+ public:
+  void lent(const Loan& loan, std::int64_t in_use) noexcept override {
+    sum_ += loan.bytes;
+    EXPECT_EQ(in_use, sum_);
+    EXPECT_TRUE(alive.emplace(loan.begin, loan).second);
+    last = loan;
+    ++events;
+  }
+  void given_back(std::int64_t begin, std::int64_t in_use) noexcept override {
+    ASSERT_TRUE(alive.contains(begin));
+    sum_ -= alive.at(begin).bytes;
+    alive.erase(begin);
+    EXPECT_EQ(in_use, sum_);
+    ++events;
+  }
+
+  std::map<std::int64_t, Loan> alive;  // by begin
+  Loan last;
+  int events = 0;
+
+ private:
+  std::int64_t sum_ = 0;
+};
+
+TEST(ArenaWatcher, IsToldTheNameTheRoundedBytesAndThePlace) {
+  Arena arena(Device::cpu(), 10 * kLine);
+  Books books;
+  arena.watch(&books);
+  const Buffer held = arena.allocate(kLine + 1, "held rows", Lifetime::held);
+  EXPECT_EQ(books.last.name, std::string("held rows"));
+  EXPECT_EQ(books.last.begin, 0);
+  EXPECT_EQ(books.last.bytes, 2 * kLine);
+  EXPECT_EQ(books.last.lifetime, Lifetime::held);
+  const Buffer step = arena.allocate_for<float>(3, "weights of a step");
+  EXPECT_EQ(books.last.name, std::string("weights of a step"));
+  EXPECT_EQ(books.last.begin, 9 * kLine);
+  EXPECT_EQ(books.last.bytes, kLine);
+  EXPECT_EQ(books.last.lifetime, Lifetime::step);
+  EXPECT_EQ(step.data() - held.data(), books.last.begin);
+}
+
+TEST(ArenaWatcher, HearsNothingOfEmptyBuffersAndOfWhatIsRefused) {
+  Arena arena(Device::cpu(), kLine);
+  Books books;
+  arena.watch(&books);
+  EXPECT_TRUE(arena.allocate(0, "nothing").bytes().empty());
+  EXPECT_THROW(arena.allocate(2 * kLine, "too much"), BudgetTooSmall);
+  EXPECT_EQ(books.events, 0);
+}
+
+TEST(ArenaWatcher, IsToldOnceOfABufferHoweverItIsMoved) {
+  Arena arena(Device::cpu(), 10 * kLine);
+  Books books;
+  arena.watch(&books);
+  Buffer a = arena.allocate(1, "a");
+  Buffer b = std::move(a);
+  EXPECT_EQ(books.events, 1);
+  b = arena.allocate(1, "b");
+  EXPECT_EQ(books.events, 3);
+  EXPECT_EQ(books.alive.begin()->second.name, std::string("b"));
+  b.release();
+  b.release();
+  EXPECT_EQ(books.events, 4);
+}
+
+TEST(ArenaWatcher, IsToldUntilAnotherIsOrNobody) {
+  Arena arena(Device::cpu(), 10 * kLine);
+  Books first, second;
+  arena.watch(&first);
+  arena.allocate(1, "seen by the first");
+  arena.watch(&second);
+  arena.allocate(1, "seen by the second");
+  arena.watch(nullptr);
+  arena.allocate(1, "seen by nobody");
+  EXPECT_EQ(first.events, 2);
+  EXPECT_EQ(second.events, 2);
+}
+
+TEST(ArenaWatcher, HasBooksThatAgreeWithTheArenasWhateverIsLent) {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    std::mt19937 random(seed);
+    Arena arena(Device::cpu(), 200 * kLine);
+    Books books;
+    arena.watch(&books);
+    std::vector<Buffer> live;
+    for (int i = 0; i < 1000; ++i) {
+      if (random() % 2 == 0 && !live.empty()) {
+        std::swap(live[random() % live.size()], live.back());
+        live.pop_back();
+      } else {
+        const auto bytes = static_cast<std::int64_t>(random() % (9 * kLine) + 1);
+        try {
+          live.push_back(arena.allocate(bytes, "some", random() % 2 == 0 ? Lifetime::held : Lifetime::step));
+        } catch (const BudgetTooSmall&) {
+          continue;
+        }
+      }
+      ASSERT_EQ(books.alive.size(), live.size()) << "seed " << seed;
+      std::int64_t end = 0, sum = 0;
+      for (const auto& [begin, loan] : books.alive) {
+        ASSERT_GE(begin, end) << "seed " << seed;
+        end = begin + loan.bytes;
+        sum += loan.bytes;
+      }
+      ASSERT_LE(end, arena.budget_bytes());
+      ASSERT_EQ(sum, arena.in_use_bytes());
+    }
+    live.clear();
+    EXPECT_TRUE(books.alive.empty());
+  }
+}
+
+}  // namespace
+}  // namespace evenkeel

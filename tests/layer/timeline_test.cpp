@@ -1,0 +1,317 @@
+// A step's timeline accounts for every byte of the arena at every moment, and watching changes nothing.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <ranges>
+#include <set>
+#include <string>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/comm/thread/run_ranks.h"
+#include "evenkeel/layer/step_timeline.h"
+#include "tests/layer/rank_layer.h"
+
+namespace evenkeel::testing {
+namespace {
+
+using Kind = PlannerOptions::Kind;
+
+constexpr std::int64_t kAmple = std::int64_t{1} << 30;
+constexpr std::int64_t kLeast = 0;  // whatever the layer's least budget is
+
+// Under which it pays to keep what there is room for.
+constexpr CostModel kSlowProducts = {.flops_per_second = 1e7, .chunk_seconds = 0};
+
+struct Setting {
+  const char* name;
+  bool backward = true;
+  std::int64_t budget = Arena::kNoBudget;
+  Recompute recompute = Recompute::automatic;
+  ChunkRule rule = {};
+  CostModel cost = {};
+};
+
+MoeCase hot_case() {
+  return MoeCase({{16, 3, {16, 8, Activation::swiglu, false, DataType::f32}}, {600, 250, 0, 400}, 2.5, 0.1},
+                 5);
+}
+
+struct Watched {
+  StepRecord record;
+  std::int64_t peak = 0;
+  std::int64_t in_use_before = 0;
+  std::int64_t in_use_after = 0;
+  std::map<bool, int> chunks;  // by pass, as the layer's statistics say
+  std::int64_t least_budget = 0;
+};
+
+// The second step of each rank, with or without a timeline.
+std::vector<Watched> second_step(const MoeCase& problem, Kind kind, const Setting& setting,
+                                 bool with_timeline) {
+  std::vector<Watched> watched(static_cast<std::size_t>(problem.ranks()));
+  run_ranks(problem.ranks(), [&](Communicator& comm) {
+    Watched& mine = watched[comm.rank().offset()];
+    Arena arena(Device::cpu(), setting.budget);
+    std::unique_ptr<StepTimeline> timeline;
+    MoeOptions options;
+    options.planner = {kind, 1000, 4, 1000};
+    options.with_backward = setting.backward;
+    options.memory.recompute = setting.recompute;
+    options.memory.rule = setting.rule;
+    options.memory.cost = setting.cost;
+    options.on_step = [&](const StepStatistics& step) { mine.chunks[step.backward] = step.chunks; };
+    if (with_timeline) {
+      timeline = std::make_unique<StepTimeline>(arena);
+      options.on_phase = [&](const StepMoment& moment) { timeline->enter(moment); };
+    }
+    RankLayer rank(problem, comm, arena, options);
+    mine.least_budget = rank.layer().least_budget();
+    for (int step = 0; step < 2; ++step) {
+      arena.reset_peak();
+      if (timeline) timeline->restart();
+      mine.in_use_before = arena.in_use_bytes();
+      if (setting.backward)
+        rank.step();
+      else
+        rank.forward();
+    }
+    mine.peak = arena.peak_bytes();
+    mine.in_use_after = arena.in_use_bytes();
+    if (timeline) mine.record = timeline->record();
+  });
+  return watched;
+}
+
+Setting settled(const MoeCase& problem, Setting setting) {
+  if (setting.budget != kLeast) return setting;
+  setting.budget = kAmple;
+  setting.budget = second_step(problem, Kind::ep, setting, false).front().least_budget;
+  return setting;
+}
+
+// Each is run once.
+struct Case {
+  Setting setting;
+  std::vector<Watched> steps;  // by rank
+};
+const Case& case_of(const MoeCase& problem, Kind kind, const Setting& setting) {
+  static std::map<std::pair<Kind, std::string>, Case> cases;
+  const auto [at, is_new] = cases.try_emplace({kind, setting.name});
+  if (is_new) {
+    at->second.setting = settled(problem, setting);
+    at->second.steps = second_step(problem, kind, at->second.setting, true);
+  }
+  return at->second;
+}
+
+class Timeline : public ::testing::TestWithParam<std::tuple<Kind, Setting>> {
+ protected:
+  const MoeCase problem_ = hot_case();
+  const Case& case_ = case_of(problem_, std::get<0>(GetParam()), std::get<1>(GetParam()));
+  const Setting& setting_ = case_.setting;
+  const std::vector<Watched>& steps_ = case_.steps;
+};
+
+TEST_P(Timeline, AddsUpAtEveryPointAndReachesThePeak) {
+  for (const Watched& step : steps_) {
+    const StepRecord& record = step.record;
+    ASSERT_GT(record.in_use.size(), 10u);
+    std::vector<std::int64_t> sums(record.in_use.size(), 0);
+    for (const StepRecord::Lent& lent : record.buffers)
+      for (std::size_t point = lent.begin; point < lent.end; ++point) sums[point] += lent.loan.bytes;
+    EXPECT_EQ(sums, record.in_use);
+    EXPECT_EQ(record.peak_bytes(), step.peak);
+    EXPECT_EQ(record.in_use[record.peak_point()], step.peak);
+    EXPECT_EQ(record.in_use.front(), step.in_use_before);
+    EXPECT_EQ(record.in_use.back(), step.in_use_after);
+  }
+}
+
+TEST_P(Timeline, HasAPointForEachBufferThatComesOrGoesAndNoOther) {
+  for (const Watched& step : steps_) {
+    std::vector<int> happened(step.record.in_use.size(), 0);
+    for (const StepRecord::Lent& lent : step.record.buffers) {
+      ++happened[lent.begin];
+      if (lent.end < happened.size()) ++happened[lent.end];
+    }
+    EXPECT_EQ(std::ranges::count(happened | std::views::drop(1), 1), std::ssize(happened) - 1);
+  }
+}
+
+TEST_P(Timeline, KnowsWhatWasLentBeforeAndThatAllElseCameBack) {
+  for (const Watched& step : steps_) {
+    std::int64_t before = 0;
+    for (const StepRecord::Lent& lent : step.record.buffers) {
+      EXPECT_EQ(lent.moment.has_value(), lent.begin > 0);
+      EXPECT_EQ(lent.end == step.record.in_use.size(), lent.begin == 0) << lent.loan.name;
+      if (lent.begin > 0) continue;
+      before += lent.loan.bytes;
+      EXPECT_EQ(lent.loan.name, std::string("choices of states"));
+    }
+    EXPECT_EQ(before, step.in_use_before);
+    EXPECT_EQ(before > 0, setting_.backward && setting_.budget != Arena::kNoBudget);
+  }
+}
+
+TEST_P(Timeline, NeverHasTwoBuffersInOnePlace) {
+  for (const Watched& step : steps_)
+    for (const StepRecord::Lent& a : step.record.buffers)
+      for (const StepRecord::Lent& b : step.record.buffers) {
+        if (&a == &b || a.begin >= b.end || b.begin >= a.end) continue;
+        ASSERT_TRUE(a.loan.begin + a.loan.bytes <= b.loan.begin ||
+                    b.loan.begin + b.loan.bytes <= a.loan.begin)
+            << a.loan.name << " and " << b.loan.name;
+      }
+}
+
+TEST_P(Timeline, NamesThePhaseInWhichABufferIsLent) {
+  const std::map<std::string, Phase> phases = {
+      {"table of blocks", Phase::plan},         {"peer table", Phase::dispatch},
+      {"rows to send", Phase::dispatch},        {"dispatched rows", Phase::dispatch},
+      {"borrowed weights", Phase::transfer},    {"foreign weight gradients", Phase::transfer},
+      {"returned gradient", Phase::transfer},   {"products", Phase::compute},
+      {"dispatched gradients", Phase::dispatch}};
+  std::set<std::string> seen;
+  for (const Watched& step : steps_)
+    for (const StepRecord::Lent& lent : step.record.buffers) {
+      const auto expected = phases.find(lent.loan.name);
+      if (expected == phases.end()) continue;
+      seen.insert(lent.loan.name);
+      ASSERT_TRUE(lent.moment);
+      EXPECT_EQ(lent.moment->phase, expected->second) << lent.loan.name;
+      EXPECT_EQ(lent.moment->chunk < 0,
+                expected->second == Phase::plan || expected->second == Phase::transfer)
+          << lent.loan.name;
+    }
+  EXPECT_GE(seen.size(), setting_.backward ? 5u : 4u);
+}
+
+TEST_P(Timeline, GoesThroughPassesAndChunksInTheirOrder) {
+  for (const Watched& step : steps_) {
+    const auto& stretches = step.record.stretches;
+    ASSERT_FALSE(stretches.empty());
+    EXPECT_EQ(stretches.front().begin, 1u);
+    std::map<bool, int> chunks;
+    for (std::size_t i = 0; i < stretches.size(); ++i) {
+      const StepMoment& moment = stretches[i].moment;
+      if (i > 0) {
+        EXPECT_LT(stretches[i - 1].begin, stretches[i].begin);
+        EXPECT_NE(stretches[i - 1].moment, moment);
+        EXPECT_LE(stretches[i - 1].moment.backward, moment.backward);
+      }
+      if (moment.chunk < 0) continue;
+      EXPECT_TRUE(moment.chunk == chunks[moment.backward] || moment.chunk + 1 == chunks[moment.backward]);
+      chunks[moment.backward] = moment.chunk + 1;
+    }
+    EXPECT_EQ(chunks, step.chunks);
+  }
+}
+
+// Without which the cases would be fewer than they seem.
+TEST_P(Timeline, IsOfStepsThatAreCutWhereTheBudgetIsSmall) {
+  const Watched& step = steps_.front();
+  const bool small = setting_.budget == step.least_budget || setting_.name == std::string("some_kept");
+  if (small) {
+    EXPECT_GT(step.chunks.at(setting_.backward), 1);
+  }
+  if (setting_.name == std::string("three_chunks")) {
+    EXPECT_EQ(step.chunks.at(true), 3);
+  }
+  if (setting_.name == std::string("ample")) {
+    EXPECT_EQ(step.chunks.at(true), 1);
+  }
+  if (setting_.name != std::string("some_kept")) return;
+  const auto is_held = [](const StepRecord::Lent& lent) {
+    return lent.moment && !lent.moment->backward && lent.loan.lifetime == Lifetime::held;
+  };
+  const auto is_dispatched_again = [](const StepRecord::Lent& lent) {
+    return lent.moment && lent.moment->backward && lent.loan.name == std::string("dispatched rows");
+  };
+  EXPECT_TRUE(std::ranges::any_of(step.record.buffers, is_held));
+  EXPECT_TRUE(std::ranges::any_of(step.record.buffers, is_dispatched_again));
+}
+
+TEST_P(Timeline, ChangesNothingOfWhatItWatches) {
+  const std::vector<Watched> alone = second_step(problem_, std::get<0>(GetParam()), setting_, false);
+  for (std::size_t rank = 0; rank < alone.size(); ++rank) {
+    EXPECT_EQ(alone[rank].peak, steps_[rank].peak);
+    EXPECT_EQ(alone[rank].chunks, steps_[rank].chunks);
+    EXPECT_EQ(alone[rank].in_use_after, steps_[rank].in_use_after);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    PlannersAndMemory, Timeline,
+    ::testing::Combine(
+        ::testing::Values(Kind::ep, Kind::level),
+        ::testing::Values(Setting{"forward", false}, Setting{"backward"},
+                          Setting{"forward_at_the_least", false, kLeast},
+                          Setting{"backward_at_the_least", true, kLeast}, Setting{"ample", true, kAmple},
+                          Setting{.name = "some_kept", .budget = 300000, .cost = kSlowProducts},
+                          Setting{"whole", true, Arena::kNoBudget, Recompute::whole},
+                          Setting{"by_chunk", true, Arena::kNoBudget, Recompute::chunk},
+                          Setting{"three_chunks",
+                                  true,
+                                  Arena::kNoBudget,
+                                  Recompute::none,
+                                  {.kind = ChunkRule::Kind::equal, .count = 3}})),
+    [](const auto& at) {
+      return std::string(std::get<0>(at.param) == Kind::ep ? "ep_" : "level_") + std::get<1>(at.param).name;
+    });
+
+TEST(StepTimeline, KeepsWhatIsStillLentWhenItStartsAgain) {
+  Arena arena(Device::cpu(), 1 << 20);
+  StepTimeline timeline(arena);
+  timeline.enter({.phase = Phase::dispatch, .chunk = 2});
+  Buffer goes = arena.allocate(100, "goes");
+  const Buffer stays = arena.allocate(64, "stays");
+  goes.release();
+  EXPECT_EQ(timeline.record().in_use, (std::vector<std::int64_t>{0, 128, 192, 64}));
+  EXPECT_EQ(timeline.record().buffers.at(0).moment->chunk, 2);
+  timeline.restart();
+  const Buffer outside = arena.allocate(1, "of no step");
+  const StepRecord record = timeline.record();
+  EXPECT_EQ(record.in_use, (std::vector<std::int64_t>{64, 128}));
+  EXPECT_TRUE(record.stretches.empty());
+  ASSERT_EQ(record.buffers.size(), 2u);
+  EXPECT_EQ(record.buffers[0].loan.name, std::string("stays"));
+  EXPECT_FALSE(record.buffers[0].moment);
+  EXPECT_FALSE(record.buffers[1].moment);
+  EXPECT_EQ(record.peak_point(), 1u);
+}
+
+TEST(StepTimeline, HoldsMoreThanItsRoomWasMadeFor) {
+  Arena arena(Device::cpu(), 1 << 20);
+  StepTimeline timeline(arena, 2);
+  for (int i = 0; i < 100; ++i) arena.allocate(1, "some");
+  EXPECT_EQ(timeline.record().in_use.size(), 201u);
+  EXPECT_EQ(timeline.record().buffers.size(), 100u);
+}
+
+TEST(StepTimeline, MustBeThereBeforeAnythingIsLent) {
+  Arena arena(Device::cpu(), 1 << 20);
+  const Buffer early = arena.allocate(100, "early");
+  try {
+    StepTimeline timeline(arena);
+    FAIL() << "was accepted";
+  } catch (const InvalidArgument& error) {
+    EXPECT_STREQ(error.what(),
+                 "arena: lends 128 B already; allowed: a timeline made before anything is lent");
+  }
+}
+
+TEST(StepTimeline, LetsTheArenaGoOnWithoutIt) {
+  Arena arena(Device::cpu(), 1 << 20);
+  Buffer outlives;
+  {
+    StepTimeline timeline(arena);
+    outlives = arena.allocate(100, "outlives");
+  }
+  outlives.release();
+  EXPECT_EQ(arena.in_use_bytes(), 0);
+}
+
+}  // namespace
+}  // namespace evenkeel::testing
