@@ -4,10 +4,13 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/bench_curve.h"
+#include "cli/bench_curve_report.h"
 #include "cli/bench_report.h"
 #include "cli/bench_series.h"
 #include "cli/budget_options.h"
 #include "cli/calibrate.h"
+#include "cli/cost_file.h"
 #include "cli/layer_options.h"
 #include "cli/options.h"
 #include "cli/progress.h"
@@ -26,9 +29,14 @@ struct Options {
   std::string scenarios;
   std::string ablation;
   std::string calibrate;
+  std::vector<AskedBudget> over_budget;
   BudgetOptions budget;
   bool json = false;
 };
+
+// Without --scenarios and --pairs: a curve takes many layers.
+constexpr const char* kCurveScenario = "concentrated:0.95:1";
+constexpr std::int64_t kCurvePairs = 11;
 
 std::vector<BenchRow> measure_all(const std::vector<BenchPoint>& points) {
   std::vector<BenchRow> rows;
@@ -39,10 +47,19 @@ std::vector<BenchRow> measure_all(const std::vector<BenchPoint>& points) {
   return rows;
 }
 
+// What bench can do instead of the scenario table.
+constexpr const char* kModes[] = {"--ablation", "--calibrate", "--over-budget"};
+
+// Refuses other modes than this one.
+void require_only(const CLI::App& app, const std::string& mode) {
+  for (const char* other : kModes)
+    if (other != mode) refuse_if_given(app, other, fmt::format("excludes {}", mode));
+}
+
 void run_calibration(const CLI::App& app, const Options& options) {
   const char* const why = "is about scenarios, and --calibrate runs none";
-  for (const char* option : {"--scenarios", "--ablation", "--tokens", "--planner", "--capacity-factor",
-                             "--min-segment", "--imbalance-threshold", "--backward", "--pairs"})
+  for (const char* option : {"--scenarios", "--tokens", "--planner", "--capacity-factor", "--min-segment",
+                             "--imbalance-threshold", "--backward", "--pairs"})
     refuse_if_given(app, option, why);
   refuse_budget_options(app, why);
   require_writable(options.calibrate);
@@ -51,10 +68,43 @@ void run_calibration(const CLI::App& app, const Options& options) {
   print_calibration(calibration, options.calibrate, options.json);
 }
 
-void run(const CLI::App& app, Options& options) {
-  if (is_given(app, "--calibrate")) return run_calibration(app, options);
-  if (is_given(app, "--ablation"))
-    refuse_if_given(app, "--scenarios", "an ablation has scenarios of its own");
+// The one planner that is looked at; level where none is named.
+PlannerOptions one_planner(const CLI::App& app, const Options& options) {
+  PlannerOptions planner = options.setup.parameters;
+  planner.kind = PlannerOptions::Kind::level;
+  if (!is_given(app, "--planner")) return planner;
+  planner.kind = options.planners.front();
+  if (options.planners.size() > 1 || planner.kind == PlannerOptions::Kind::ep)
+    throw InvalidArgument("--planner", "one is looked at, and ep comes by itself", "least-loaded or level");
+  return planner;
+}
+
+// The budget options of a mode that has budgets, policies and rules of its own.
+CostModel only_cost(const CLI::App& app, const Options& options, const std::string& mode) {
+  for (const char* option : {"--budget", "--recompute", "--chunks", "--bins"})
+    refuse_if_given(app, option, fmt::format("is what {} varies", mode));
+  return is_given(app, "--cost") ? read_cost(options.budget.cost_file) : CostModel{};
+}
+
+NamedProgress named_progress() {
+  return [](const std::string& what) { return progress_line(what + ": round"); };
+}
+
+void run_curves(const CLI::App& app, Options& options) {
+  CurveSetup setup{options.setup, one_planner(app, options), options.over_budget,
+                   only_cost(app, options, "--over-budget")};
+  if (!is_given(app, "--pairs")) setup.bench.pairs = kCurvePairs;
+  const std::string filter = is_given(app, "--scenarios") ? options.scenarios : kCurveScenario;
+  std::vector<Curve> curves;
+  for (const std::string& scenario : scenario_point(setup.bench, filter).scenarios)
+    curves.push_back(measure_curve(setup, scenario, named_progress()));
+  if (options.json)
+    print_curves_json(setup, curves);
+  else
+    print_curves(setup, curves);
+}
+
+void run_table(const CLI::App& app, Options& options) {
   options.setup.planners.clear();
   for (PlannerOptions::Kind kind : options.planners) {
     if (kind == PlannerOptions::Kind::ep)
@@ -74,6 +124,26 @@ void run(const CLI::App& app, Options& options) {
     print_bench_table(options.setup.budget, rows);
 }
 
+void run(const CLI::App& app, Options& options) {
+  for (const char* mode : kModes)
+    if (is_given(app, mode)) require_only(app, mode);
+  if (is_given(app, "--ablation"))
+    refuse_if_given(app, "--scenarios", "an ablation has scenarios of its own");
+  if (is_given(app, "--calibrate")) return run_calibration(app, options);
+  if (is_given(app, "--over-budget")) return run_curves(app, options);
+  run_table(app, options);
+}
+
+CLI::Option* add_budgets(CLI::App& app, const std::string& name, std::vector<AskedBudget>& budgets,
+                         const std::string& help) {
+  const auto read = [&budgets, name](const CLI::results_t& given) {
+    budgets.clear();
+    for (const std::string& part : split(given.front(), ',')) budgets.push_back(parse_budget(name, part));
+    return true;
+  };
+  return app.add_option(name, read, help)->type_name("B,...");
+}
+
 }  // namespace
 
 Subcommand add_bench(CLI::App& command) {
@@ -86,6 +156,8 @@ Subcommand add_bench(CLI::App& command) {
       ->type_name("NAME");
   app->add_option("--calibrate", options->calibrate, "Instead, measure what steps are made of, for --cost")
       ->type_name("FILE");
+  add_budgets(*app, "--over-budget", options->over_budget,
+              "Instead, time over these budgets, such as 50%,16%,9%,64MiB: shares of ep's peak, or sizes");
   BenchSetup& setup = options->setup;
   add_whole(*app, "--tokens", setup.tokens, 0, std::int64_t{1} << 30, "For each rank");
   add_whole(*app, "--ranks", setup.ranks, 1, 1024, "Threads, each with its share of experts and tokens");
@@ -99,7 +171,8 @@ Subcommand add_bench(CLI::App& command) {
   app->footer(
       "Example (minutes rather than hours):\n"
       "  evenkeel bench --scenarios concentrated:0.95 --tokens 256 --min-segment 128 --pairs 5\n"
-      "  evenkeel bench --calibrate cost.json --hidden 768 --intermediate 768");
+      "  evenkeel bench --calibrate cost.json --hidden 768 --intermediate 768\n"
+      "  evenkeel bench --over-budget 50%,16%,9% --backward --tokens 256 --min-segment 128 --pairs 5");
   return {app, [app, options] { run(*app, *options); }};
 }
 

@@ -16,13 +16,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string layer_of_point(const BenchPoint& point) {
-  const BenchSetup& setup = point.setup;
-  const MoeShape shape = setup.layer.shape();
-  return describe({shape, LayerPlacement::contiguous(shape.num_experts, static_cast<int>(setup.ranks)),
-                   nullptr, nullptr, nullptr, setup.backward, 0});
-}
-
 std::string ratio(double value) {
   return value > 0 ? fmt::format("{:.2f}", value) : "-";
 }
@@ -56,8 +49,14 @@ Json json_of(const WayFigures& of, double ideal, double peak_ratio) {
 
 }  // namespace
 
+std::string layer_of(const BenchSetup& setup) {
+  const MoeShape shape = setup.layer.shape();
+  return describe({shape, LayerPlacement::contiguous(shape.num_experts, static_cast<int>(setup.ranks)),
+                   nullptr, nullptr, nullptr, setup.backward, 0});
+}
+
 void print_bench_head(const BenchPoint& point) {
-  fmt::print("{}; {} tokens a rank, {} interleaved pairs, min-segment {}\n{}\n\n", layer_of_point(point),
+  fmt::print("{}; {} tokens a rank, {} interleaved pairs, min-segment {}\n{}\n\n", layer_of(point.setup),
              point.setup.tokens, point.setup.pairs, point.setup.parameters.min_segment, kCriticalPath);
 }
 
@@ -107,7 +106,7 @@ void print_bench_json(const BenchPoint& point, const std::vector<BenchRow>& rows
   }
   Json json = {{"ranks", point.setup.ranks}, {"tokens_per_rank", point.setup.tokens}};
   json.update(json_of(point.setup.budget, rows.front().figures.reference.least_budget));
-  json.update({{"layer", layer_of_point(point)}, {"pairs", point.setup.pairs}, {"rows", std::move(list)}});
+  json.update({{"layer", layer_of(point.setup)}, {"pairs", point.setup.pairs}, {"rows", std::move(list)}});
   fmt::print("{}\n", json.dump());
 }
 

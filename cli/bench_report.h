@@ -9,6 +9,8 @@
 
 namespace evenkeel::cli {
 
+// One line on what the layer is.
+std::string layer_of(const BenchSetup& setup);
 void print_bench_head(const BenchPoint& point);
 void print_bench_table(const Budget& budget, const std::vector<BenchRow>& rows);
 void print_calibration(const Calibration& calibration, const std::string& file, bool json);

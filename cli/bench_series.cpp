@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cli/bench_layer.h"
 #include "cli/options.h"
 #include "evenkeel/base/error.h"
 
@@ -117,28 +118,14 @@ std::vector<BenchPoint> ablation_points(const BenchSetup& setup, const std::stri
 
 std::vector<BenchRow> measure_point(const BenchPoint& point, const Progress& progress) {
   const BenchSetup& setup = point.setup;
-  const MoeShape shape = setup.layer.shape();
   const int ranks = static_cast<int>(setup.ranks);
-  const auto seed = static_cast<std::uint64_t>(setup.layer.seed);
   std::vector<Batch> batches;
   for (const std::string& name : point.scenarios)
-    batches.push_back(
-        batch_of_workload(parse_workload(name), {ranks, setup.tokens, shape.num_experts, shape.top_k}, seed));
-
-  const std::int64_t tokens = setup.tokens * ranks;
-  const ExpertModel experts = seeded_experts(shape.expert, shape.num_experts, seed);
-  const Tensor hidden = seeded_hidden(setup.layer, tokens);
-  const Tensor grad_output = seeded_grad_output(setup.layer, setup.backward ? tokens : 0);
-  const ExperimentSetup experiment{shape,
-                                   LayerPlacement::contiguous(shape.num_experts, ranks),
-                                   &experts,
-                                   &hidden,
-                                   &grad_output,
-                                   setup.backward,
-                                   static_cast<int>(setup.pairs),
-                                   plain_ep(setup.budget),
-                                   ways_of(setup.planners, setup.budget)};
-  std::vector<Figures> figures = measure(experiment, batches, {}, progress);
+    batches.push_back(scenario_batch(name, setup.layer, ranks, setup.tokens));
+  const BenchLayer layer(setup.layer, ranks, setup.tokens * ranks, setup.backward);
+  std::vector<Figures> figures =
+      measure(layer.experiment(setup.pairs, plain_ep(setup.budget), ways_of(setup.planners, setup.budget)),
+              batches, {}, progress);
   std::vector<BenchRow> rows;
   for (std::size_t i = 0; i < batches.size(); ++i)
     rows.push_back({point.parameter, point.value, batches[i].name, std::move(figures[i]), 0,

@@ -253,9 +253,10 @@ void summarize(const StepSamples& samples, const std::vector<Way>& slots, Figure
     WayFigures& of_way = figures.ways[slot - kFirstWay];
     of_way.way = slots[slot];
     samples.summarize(slot, of_way);
-    const std::vector<double> ratios = samples.ratios(kReference, slot);
-    of_way.speedup = quantile(ratios, 0.5);
-    of_way.speedup_spread = spread(ratios);
+    of_way.speedup = quantile(samples.ratios(kReference, slot), 0.5);
+    const std::vector<double> times = samples.ratios(slot, kReference);
+    of_way.time_ratio = quantile(times, 0.5);
+    of_way.time_spread = spread(times);
   }
   const std::vector<double> control = samples.ratios(kReference, kControl);
   figures.control_ratio = quantile(control, 0.5);

@@ -8,7 +8,8 @@
 //                drifts favours nobody. Two rounds warm up and are not counted.
 // Critical path  For each phase of forward and of backward the largest CPU time of any rank, summed: what a
 //                step would take with a core a rank and no overlap.
-// Speed-up       The median over rounds of the reference's critical path / the way's, of the same round.
+// Speed-up       The median over rounds of the reference's critical path / the way's, of the same round; the
+//                time ratio is that of the inverse.
 // Control        The same ratio of the reference to itself. Spreads are half the distance from the 10th to
 // the
 //                90th percentile.
@@ -71,9 +72,10 @@ struct WayFigures {
   double critical_ms = 0;
   double wall_ms = 0;  // by the clock, from the start of the first rank to the end of the last
   std::array<double, kPhases> phases_ms{};
-  double plan_us = 0;  // the planner alone, on the rank where it took longest
-  double speedup = 1;  // over the reference
-  double speedup_spread = 0;
+  double plan_us = 0;     // the planner alone, on the rank where it took longest
+  double speedup = 1;     // over the reference
+  double time_ratio = 1;  // to the reference
+  double time_spread = 0;
   std::vector<std::int64_t> rank_loads;
   Imbalance balance;                     // of rank_loads
   std::vector<std::int64_t> peak_bytes;  // by rank

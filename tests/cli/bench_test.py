@@ -6,6 +6,8 @@ import unittest
 from command import CommandTest
 
 TINY = ["--ranks", 4, "--tokens", 16, "--hidden", 32, "--intermediate", 32, "--min-segment", 4, "--pairs", 2]
+CURVE = ["--ranks", 4, "--tokens", 128, "--experts", 16, "--hidden", 32, "--intermediate", 32, "--min-segment", 4,
+         "--pairs", 1, "--backward", "--scenarios", "0.95:1:spread"]  # fmt: skip
 
 
 class Bench(CommandTest):
@@ -36,6 +38,57 @@ class Bench(CommandTest):
                 self.assertGreaterEqual(planner["chunks"], 1)
         done = self.call("bench", *words, "--budget", least)
         self.assertIn("(least budget ", done.stdout)
+
+    def test_a_curve_has_the_planner_and_ep_in_every_budget(self):
+        words = [*CURVE, "--over-budget", "100%,60%,1%,16MiB"]
+        result = self.json("bench", *words)
+        self.assertEqual((result["ranks"], result["tokens_per_rank"], result["pairs"]), (4, 128, 1))
+        (curve,) = result["scenarios"]
+        self.assertEqual(curve["scenario"], "concentrated:0.95:1:spread")
+        whole = max(curve["ep_peak_bytes"])
+        self.assertEqual(curve["reference"]["planner"], "level")
+        rows = curve["rows"]
+        self.assertEqual([(r["planner"], r["recompute"], r["budget"]) for r in rows[:3]],
+                         [("ep", "auto", None), ("ep", "whole", None), ("level", "whole", None)])  # fmt: skip
+        self.assertEqual([row["recomputed_fraction"] for row in rows[:3]], [0, 1, 1])
+        ample = rows[3]
+        self.assertEqual((ample["budget"], ample["asked"]), (2 * max(curve["reference"]["peak_bytes"]), False))
+        self.assertEqual((ample["chunks"], ample["recomputed_fraction"]), (1, 0))
+        asked = [row for row in rows if row["asked"]]
+        self.assertEqual([row["planner"] for row in asked], ["level", "ep"] * 4)
+        self.assertEqual([row["budget"] for row in asked[::2]],
+                         [whole, round(0.6 * whole), round(0.01 * whole), 16 << 20])  # fmt: skip
+        for row in asked:
+            self.assertAlmostEqual(row["budget_share"], row["budget"] / whole)
+            self.assertEqual(row["fits"], row["budget"] >= row["least_budget"])
+            if row["fits"]:
+                self.assertLessEqual(max(row["peak_bytes"]), row["budget"])
+                self.assertGreater(row["time_ratio"], 0)
+                self.assertEqual(row["spilled"], row["transfers"] > 0)
+        self.assertEqual([row["fits"] for row in asked], [True] * 4 + [False] * 2 + [True] * 2)
+        self.assertGreater(asked[3]["recomputed_fraction"], 0)
+
+    def test_people_see_the_curve_as_a_table_and_a_picture(self):
+        done = self.call("bench", *CURVE, "--over-budget", "100%,60%,1%")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertRegex(done.stdout, r"\n  level +\S+ [KM]iB +100 % ")
+        self.assertIn("too small", done.stdout)
+        self.assertRegex(done.stdout, r"\n +60 %  █+\S* \d\.\d{3}\n")
+        self.assertLessEqual(max(map(len, done.stdout.splitlines())), 100)
+
+    def test_a_curve_refuses_what_it_would_ignore(self):
+        def refused(*words):
+            return self.assert_refused(["bench", *words[:-1]], 2, "InvalidArgument", words[-1])
+
+        refused("--over-budget", "x%", "--over-budget: 'x%'; allowed: a share")
+        refused("--over-budget", "0%", "--over-budget: '0%'; allowed: a share")
+        refused("--over-budget", "9%,many", '--over-budget: "many" is not a size')
+        refused("--over-budget", "9%", "--ablation", "tokens", "--over-budget: excludes --ablation")
+        refused("--over-budget", "9%", "--calibrate", "cost.json", "excludes --calibrate")
+        refused("--over-budget", "9%", "--budget", "1MiB", "--budget: is what --over-budget varies")
+        refused("--over-budget", "9%", "--recompute", "none", "--recompute: is what --over-budget varies")
+        refused("--over-budget", "9%", "--planner", "ep", "--planner: one is looked at")
+        refused("--over-budget", "9%", "--planner", "level,least-loaded", "--planner: one is looked at")
 
     def test_calibration_writes_what_run_and_bench_take(self):
         shape = ["--experts", 32, "--hidden", 64, "--intermediate", 64, "--ranks", 2]

@@ -1,0 +1,62 @@
+// What `evenkeel bench --over-budget` measures: the time that a step takes over the bytes that it may have.
+//
+// Reference  The planner without a budget; every time is a ratio to it, of the same round.
+// Rows       Without a budget: plain ep, and with backward also both recomputing the whole step at once,
+//            unchunked. In twice the bytes that the reference takes. Then in each budget: the planner, and
+//            plain ep, which chunks alone relieve.
+// Shares     Of the worst rank's peak under plain ep without a budget, on the same routing.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/bench_series.h"
+
+namespace evenkeel::cli {
+
+// A budget as it is asked for: bytes, or a share of what plain ep takes.
+struct AskedBudget {
+  std::int64_t bytes = 0;
+  std::int64_t share_thousandths_of_percent = 0;  // 0: bytes are given
+
+  // At least a byte.
+  std::int64_t bytes_of(std::int64_t whole) const;
+};
+// "25%" or "48MiB". Throws InvalidArgument, naming the option.
+AskedBudget parse_budget(const std::string& option, const std::string& text);
+
+struct CurveRow {
+  std::string name;
+  Way way;
+  // Nothing where the budget is below the least.
+  std::optional<WayFigures> figures;
+  std::int64_t least_budget = 0;
+  double control_ratio = 1;  // of the rounds that this row was measured in
+  double control_spread = 0;
+  bool asked = false;  // one of the budgets asked for
+};
+
+struct Curve {
+  std::string scenario;
+  WayFigures reference;
+  WayFigures ep;  // without a budget
+  std::vector<CurveRow> rows;
+};
+
+struct CurveSetup {
+  BenchSetup bench;
+  PlannerOptions planner;
+  std::vector<AskedBudget> budgets;
+  CostModel cost;
+};
+
+// What is being measured now, and rounds done of all.
+using NamedProgress = std::function<Progress(const std::string& what)>;
+
+Curve measure_curve(const CurveSetup& setup, const std::string& scenario, const NamedProgress& progress);
+
+}  // namespace evenkeel::cli

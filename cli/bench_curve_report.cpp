@@ -1,0 +1,153 @@
+#include "cli/bench_curve_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "cli/bench_report.h"
+#include "cli/budget_options.h"
+#include "cli/options.h"
+#include "cli/run_report.h"
+#include "cli/table.h"
+#include "evenkeel/base/bytes.h"
+
+namespace evenkeel::cli {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double share_of(std::int64_t bytes, const Curve& curve) {
+  return static_cast<double>(bytes) / static_cast<double>(curve.ep.worst_peak_bytes());
+}
+
+std::string percent(double share) {
+  return share < 0.0995 ? fmt::format("{:.1f} %", 100 * share) : fmt::format("{:.0f} %", 100 * share);
+}
+
+Json bytes_or_null(const Budget& budget) {
+  return budget.is_given() ? Json(budget.bytes) : Json(nullptr);
+}
+
+Json json_of(const CurveRow& row, const Curve& curve) {
+  const Budget& budget = row.way.budget;
+  Json json = {{"planner", name_of(row.way.planner.kind)},
+               {"budget", bytes_or_null(budget)},
+               {"budget_share", budget.is_given() ? Json(share_of(budget.bytes, curve)) : Json(nullptr)},
+               {"recompute", name_of(budget.memory.recompute)},
+               {"asked", row.asked},
+               {"least_budget", row.least_budget},
+               {"fits", row.figures.has_value()}};
+  if (!row.figures) return json;
+  const WayFigures& of = *row.figures;
+  json.update({{"time_ratio", of.time_ratio},
+               {"time_spread", of.time_spread},
+               {"control_ratio", row.control_ratio},
+               {"control_spread", row.control_spread},
+               {"critical_ms", of.critical_ms},
+               {"spilled", of.transfers > 0},
+               {"transfers", of.transfers},
+               {"chunks", of.chunks},
+               {"recomputed_fraction", of.recomputed_fraction},
+               {"peak_bytes", of.peak_bytes},
+               {"peak_share", share_of(of.worst_peak_bytes(), curve)}});
+  return json;
+}
+
+std::vector<std::string> cells_of(const CurveRow& row, const Curve& curve) {
+  const Budget& budget = row.way.budget;
+  std::vector<std::string> cells = {row.name, budget.is_given() ? format_bytes(budget.bytes) : "none",
+                                    budget.is_given() ? percent(share_of(budget.bytes, curve)) : ""};
+  if (!row.figures) {
+    cells.insert(cells.end(), {"-", "", "", "too small"});
+    return cells;
+  }
+  const WayFigures& of = *row.figures;
+  cells.insert(cells.end(),
+               {fmt::format("{:.3f}", of.time_ratio), fmt::format("+-{:.3f}", of.time_spread),
+                fmt::format("+-{:.3f}", row.control_spread), format_bytes(of.worst_peak_bytes()),
+                percent(share_of(of.worst_peak_bytes(), curve)), fmt::format("{}", of.chunks),
+                fmt::format("{:.0f} %", 100 * of.recomputed_fraction), fmt::format("{}", of.transfers)});
+  return cells;
+}
+
+// The planner's rows under the budgets asked for.
+void print_picture(const Curve& curve) {
+  constexpr int width = 60;
+  constexpr double precision = 1e6;
+  std::vector<const CurveRow*> rows;
+  double most = 1;
+  for (const CurveRow& row : curve.rows) {
+    if (!row.asked || !row.figures || row.way.is_plain()) continue;
+    rows.push_back(&row);
+    most = std::max(most, row.figures->time_ratio);
+  }
+  if (rows.empty()) return;
+  fmt::print("\n  {} in so much of ep's peak, and its time / its time without a budget\n",
+             name_of(curve.reference.way.planner.kind));
+  const auto in_parts = [&](double ratio) { return static_cast<std::int64_t>(ratio * precision); };
+  for (const CurveRow* row : rows) {
+    const double ratio = row->figures->time_ratio;
+    fmt::print("  {:>6}  {} {:.3f}\n", percent(share_of(row->way.budget.bytes, curve)),
+               bar(in_parts(ratio), in_parts(most), width), ratio);
+  }
+}
+
+void print_curve(const Curve& curve) {
+  fmt::print("{}: ideal {:.2f}x; ep takes {} without a budget; least budget {}\n", curve.scenario,
+             curve.ep.balance.max_over_mean, format_bytes(curve.ep.worst_peak_bytes()),
+             format_bytes(curve.reference.least_budget));
+  Table table({"", "budget", "of ep", "time", "spread", "A/A", "peak", "of ep", "chunks", "again", "moves"});
+  table.add({std::string(name_of(curve.reference.way.planner.kind)), "none", "", "1", "", "",
+             format_bytes(curve.reference.worst_peak_bytes()),
+             percent(share_of(curve.reference.worst_peak_bytes(), curve)), "1", "0 %",
+             fmt::format("{}", curve.reference.transfers)});
+  for (const CurveRow& row : curve.rows) table.add(cells_of(row, curve));
+  fmt::print("{}", table.text());
+  print_picture(curve);
+}
+
+}  // namespace
+
+void print_curves(const CurveSetup& setup, const std::vector<Curve>& curves) {
+  fmt::print("{}\n{} tokens a rank, {} rounds, min-segment {}\n{}\n", layer_of(setup.bench),
+             setup.bench.tokens, setup.bench.pairs, setup.planner.min_segment, kCriticalPath);
+  for (const Curve& curve : curves) {
+    fmt::print("\n");
+    print_curve(curve);
+  }
+  fmt::print(
+      "\n  time: critical path / that of the first row, medians of rounds; A/A: spread of that row over "
+      "itself\n"
+      "  of ep: of its worst rank's peak without a budget; again: assignments computed again in backward;\n"
+      "  whole again: all of the step at once, unchunked; moves: weight transfers\n");
+}
+
+void print_curves_json(const CurveSetup& setup, const std::vector<Curve>& curves) {
+  Json scenarios = Json::array();
+  for (const Curve& curve : curves) {
+    Json rows = Json::array();
+    for (const CurveRow& row : curve.rows) rows.push_back(json_of(row, curve));
+    scenarios.push_back({{"scenario", curve.scenario},
+                         {"ideal_speedup", curve.ep.balance.max_over_mean},
+                         {"ep_peak_bytes", curve.ep.peak_bytes},
+                         {"reference",
+                          {{"planner", name_of(curve.reference.way.planner.kind)},
+                           {"critical_ms", curve.reference.critical_ms},
+                           {"transfers", curve.reference.transfers},
+                           {"peak_bytes", curve.reference.peak_bytes},
+                           {"peak_share", share_of(curve.reference.worst_peak_bytes(), curve)}}},
+                         {"rows", std::move(rows)}});
+  }
+  const Json json = {{"ranks", setup.bench.ranks},
+                     {"tokens_per_rank", setup.bench.tokens},
+                     {"layer", layer_of(setup.bench)},
+                     {"pairs", setup.bench.pairs},
+                     {"least_budget", curves.front().reference.least_budget},
+                     {"scenarios", std::move(scenarios)}};
+  fmt::print("{}\n", json.dump());
+}
+
+}  // namespace evenkeel::cli
