@@ -49,8 +49,7 @@ void activate_backward(Activation activation, std::int64_t n, const float* gate,
 }
 
 void keep_beyond_limit(std::int64_t n, float* gate, float* up) {
-  constexpr float kNextBeyond = kClampLimit + 0x1p-5f;
-  const auto beyond = [](float x) { return x > kClampLimit && x < kNextBeyond ? kNextBeyond : x; };
+  const auto beyond = [](float x) { return x > kClampLimit && x < kNextBeyondLimit ? kNextBeyondLimit : x; };
   for (std::int64_t i = 0; i < n; ++i) {
     gate[i] = beyond(gate[i]);
     up[i] = -beyond(-beyond(up[i]));

@@ -4,12 +4,9 @@
 #include <cstdint>
 
 #include "evenkeel/compute/expert_ffn.h"
+#include "evenkeel/compute/internal/clamp.h"
 
 namespace evenkeel::internal {
-
-// gpt-oss's constants.
-inline constexpr float kClampLimit = 7.0f;
-inline constexpr float kClampAlpha = 1.702f;
 
 // h[n] of n pre-activations of one row; gelu has no gate and does not read it.
 void activate(Activation activation, std::int64_t n, const float* gate, const float* up, float* h);
