@@ -3,27 +3,13 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
-
 #include "evenkeel/base/error.h"
 #include "evenkeel/compute/cpu/internal/row_ladder.h"
-#include "tests/layer/error_bound.h"
+#include "tests/compute/ffn_outcome.h"
 #include "tests/layer/moe_case.h"
 
 namespace evenkeel::testing {
 namespace {
-
-struct Outcome {
-  std::vector<std::byte> results;  // by assignment
-  std::vector<float> grad_input, grad_weight;
-  std::vector<std::vector<float>> grad_experts;  // gate_up, down, gate_up_bias, down_bias in one
-  friend bool operator==(const Outcome&, const Outcome&) = default;
-};
-
-std::size_t number(std::int64_t count) {
-  return static_cast<std::size_t>(count);
-}
 
 // All assignments of a one-rank case as one batch; results are written in another order than they are
 // computed in, and tokens with several experts are read several times.
@@ -46,8 +32,8 @@ class Batch {
     }
   }
 
-  Outcome run(bool prepared) {
-    Outcome outcome;
+  FfnOutcome run(bool prepared) {
+    FfnOutcome outcome;
     const auto rows = number(problem_.all_tokens() * shape_.hidden);
     outcome.results.resize(top_k_.experts.size() * number(shape_.hidden * bytes_of(shape_.type)));
     outcome.grad_input.resize(rows);
@@ -75,7 +61,7 @@ class Batch {
   static std::vector<Line> lines(std::int64_t count) { return std::vector<Line>(number((count + 63) / 64)); }
   static std::span<std::byte> bytes(std::vector<Line>& all) { return {all.data()->bytes, all.size() * 64}; }
 
-  void attach(Outcome& outcome) {
+  void attach(FfnOutcome& outcome) {
     for (std::size_t e = 0; e < groups_.size(); ++e) {
       float* const gate_up = outcome.grad_experts[e].data();
       float* const down = gate_up + shape_.gate_up_rows() * shape_.hidden;
@@ -104,42 +90,6 @@ class Batch {
   std::vector<ExpertGroup> groups_;
   std::vector<std::int32_t> input_row_, output_row_;
 };
-
-template <class Actual>
-void expect_within(const Actual& actual, const std::vector<double>& expected,
-                   const std::vector<double>& bound, const std::string& what) {
-  for (std::size_t i = 0; i < expected.size(); ++i)
-    ASSERT_LE(std::abs(static_cast<double>(actual[i]) - expected[i]), bound[i]) << what << " " << i;
-}
-
-void expect_dense(const MoeCase& problem, const Outcome& outcome, const std::string& what) {
-  const ExpertShape& shape = problem.shape().moe.expert;
-  const DenseResult dense = problem.dense(true), bound = error_bound(problem, true);
-  const TopK top_k = problem.top_k();
-  std::vector<double> output(dense.output.size());
-  Tensor results(static_cast<std::int64_t>(top_k.experts.size()) * shape.hidden, shape.type);
-  std::ranges::copy(outcome.results, static_cast<std::byte*>(results.data()));
-  for (std::size_t a = 0; a < top_k.experts.size(); ++a)
-    for (std::size_t d = 0; top_k.experts[a] >= 0 && d < number(shape.hidden); ++d)
-      output[a / number(top_k.k) * number(shape.hidden) + d] +=
-          static_cast<double>(top_k.weights[a]) *
-          static_cast<double>(results[static_cast<std::int64_t>(a * number(shape.hidden) + d)]);
-  expect_within(output, dense.output, bound.output, what + ", output");
-  expect_within(outcome.grad_input, dense.grad_hidden, bound.grad_hidden, what + ", gradient of input");
-  expect_within(outcome.grad_weight, dense.grad_router_weights, bound.grad_router_weights,
-                what + ", of weights");
-  for (std::size_t e = 0; e < dense.grad_experts.size(); ++e) {
-    const auto& exact = dense.grad_experts[e];
-    const auto& limit = bound.grad_experts[e];
-    const float* actual = outcome.grad_experts[e].data();
-    const std::string of = what + ", gradients of expert " + std::to_string(e);
-    expect_within(actual, exact.gate_up, limit.gate_up, of);
-    expect_within(actual += exact.gate_up.size(), exact.down, limit.down, of);
-    if (!shape.biases) continue;
-    expect_within(actual += exact.down.size(), exact.gate_up_bias, limit.gate_up_bias, of);
-    expect_within(actual + exact.gate_up_bias.size(), exact.down_bias, limit.down_bias, of);
-  }
-}
 
 std::int64_t blocks_of(std::int64_t columns, DataType type) {
   using Ladder = internal::RowLadder;
@@ -186,7 +136,7 @@ TEST(ExpertsInBlocks, AreDenseOnesWhereEveryProductIsMadeInBlocksOfColumns) {
       for (std::int64_t columns : {expert.hidden, expert.intermediate})
         ASSERT_GT(blocks_of(columns, type), 1);
       const MoeCase problem({{3, 2, expert}, {9}, 1.0, 0.0}, 7);
-      const Outcome outcome = Batch(problem).run(true);
+      const FfnOutcome outcome = Batch(problem).run(true);
       expect_dense(problem, outcome, std::string(name_of(type)) + " " + std::string(name_of(activation)));
     }
 }

@@ -1,0 +1,34 @@
+// Every product's kernel for any chip since compute capability 8.0.
+#include "evenkeel/compute/cuda/internal/launch.h"
+#include "evenkeel/device/cuda/runtime.cuh"
+
+namespace evenkeel::cuda::generic {
+
+namespace {
+
+template <class Product>
+void allow_shared_memory() {
+  EVENKEEL_CUDA_CALL(cudaFuncSetAttribute, multiply_groups<Product>,
+                     cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
+}
+
+}  // namespace
+
+void prepare() {
+#define EVENKEEL_PREPARE(...) allow_shared_memory<__VA_ARGS__>();
+  EVENKEEL_FOR_EACH_PRODUCT(EVENKEEL_PREPARE)
+#undef EVENKEEL_PREPARE
+}
+
+template <class Product>
+void launch(const Call<Product>& call, const Chip& chip, cudaStream_t stream) {
+  // Two blocks where a multiprocessor has the shared memory; others wait, which costs nothing.
+  multiply_groups<<<static_cast<unsigned>(2 * chip.multiprocessors), kThreads, kSharedBytes, stream>>>(call);
+  EVENKEEL_CUDA_CHECK_LAUNCH("a grouped product");
+}
+
+#define EVENKEEL_LAUNCH(...) template void launch(const Call<__VA_ARGS__>&, const Chip&, cudaStream_t);
+EVENKEEL_FOR_EACH_PRODUCT(EVENKEEL_LAUNCH)
+#undef EVENKEEL_LAUNCH
+
+}  // namespace evenkeel::cuda::generic

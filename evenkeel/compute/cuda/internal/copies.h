@@ -1,0 +1,95 @@
+// Asynchronous copies into shared memory and the barriers that tell of them, as the hardware has them.
+#pragma once
+
+#include <cstdint>
+
+#include "evenkeel/compute/cuda/internal/boxes.h"
+
+#if defined(__CUDACC__)
+
+namespace evenkeel::cuda {
+
+__device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+// 16 bytes, those after the first `bytes` zero; compute capability 8.0.
+__device__ __forceinline__ void copy_async(std::uint32_t to, const void* from, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+}
+__device__ __forceinline__ void copy_async_commit() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+template <int kPending>
+__device__ __forceinline__ void copy_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+// For Rows::copy_line where every row is whole lines.
+struct CopyLines {
+  std::uint32_t base;
+  __device__ __forceinline__ void operator()(std::uint32_t to, const bf16* from, int numbers) const {
+    copy_async(base + to, from, 2 * numbers);
+  }
+};
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+// What this thread wrote to shared memory, cp.async's writes that it waited for among them, is seen by wgmma.
+__device__ __forceinline__ void publish_to_wgmma() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// A barrier in shared memory. Its phases are counted from zero; wait(p) returns when a phase of parity p is
+// over, and wait(1) at once on a fresh barrier.
+struct Barrier {
+  std::uint64_t state;
+
+  __device__ __forceinline__ void init(int arrivals) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(this)), "r"(arrivals)
+                 : "memory");
+  }
+  __device__ __forceinline__ void arrive() {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(this)) : "memory");
+  }
+  // Arrives, and keeps the phase until `bytes` of bulk copies have come.
+  __device__ __forceinline__ void arrive_expecting(int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(this)),
+                 "r"(bytes)
+                 : "memory");
+  }
+  __device__ __forceinline__ void wait(std::uint32_t parity) {
+    asm volatile(
+        "{\n.reg .pred done;\n"
+        "again:\n"
+        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+        "@!done bra again;\n}\n" ::"r"(shared_address(this)),
+        "r"(parity)
+        : "memory");
+  }
+};
+
+__device__ __forceinline__ void publish_barriers() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+// A tensor map in device memory that an earlier kernel wrote.
+__device__ __forceinline__ void acquire_map(const void* map) {
+  asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory");
+}
+
+// The box of a matrix at (row, column), zeros beyond the matrix.
+__device__ __forceinline__ void copy_box(std::uint32_t to, const void* map, int row, int column,
+                                         Barrier& barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], "
+      "[%2];" ::"r"(to),
+      "l"(map), "r"(shared_address(&barrier)), "r"(column), "r"(row)
+      : "memory");
+}
+
+#endif  // __CUDA_ARCH_FEAT_SM90_ALL
+
+}  // namespace evenkeel::cuda
+
+#endif  // __CUDACC__

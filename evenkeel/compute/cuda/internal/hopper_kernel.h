@@ -1,0 +1,244 @@
+// The kernel for compute capability 9.0.
+//
+// Method      A block stays on its multiprocessor and draws tiles until none is left. Its first warpgroup
+// copies the
+//             operands, kStages blocks of K ahead; the other two multiply, 64 of the tile's 128 rows each,
+//             and write the tile while the first already copies the next one's. Rows come by cp.async, so
+//             that a gather costs nothing but its indices; weights by bulk copies, through a tensor map for
+//             each group that tensor_maps.h makes.
+// Order       A stage is full when the copying warps have seen their own copies done (those of the block
+// before, so
+//             that two are always under way), made them visible to wgmma and arrived, and the bulk copies
+//             have come. It is empty when all multiplying warps have seen the instructions that read it done.
+#pragma once
+
+#include "evenkeel/compute/cuda/internal/copies.h"
+#include "evenkeel/compute/cuda/internal/hopper_tile.h"
+#include "evenkeel/compute/cuda/internal/tensor_map.h"
+#include "evenkeel/compute/cuda/internal/write_tile.h"
+
+namespace evenkeel::cuda::hopper {
+
+// Groups whose row tiles are copied to shared memory, where bisecting them is quick.
+inline constexpr int kCachedGroups = 1024;
+inline constexpr int kTileSlots = 2;
+
+template <class Product>
+struct Call {
+  Product product;
+  TileSchedule schedule;
+  int counter = 0;                  // of the schedule's
+  const TensorMap* maps = nullptr;  // by group, of the product's weights
+};
+
+#if defined(__CUDACC__)
+
+struct Shared;
+
+constexpr int kWarp = 32;
+constexpr int kCopyingWarps = kWarpgroup / kWarp;
+constexpr int kMultiplyingWarps = kMultiplying * kCopyingWarps;
+// Registers of a thread, 65536 for all. Copying rows of both operands takes more of them, writing sums alone
+// fewer.
+template <class Product>
+constexpr int kCopyingRegisters = Loader<Product>::kBulk ? 56 : 104;
+template <class Product>
+constexpr int kMultiplyingRegisters = Loader<Product>::kBulk ? 224 : 200;
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+struct Shared {
+  alignas(1024) std::byte stages[kStages][kStageBytes];
+  Barrier full[kStages], empty[kStages];
+  Barrier tile_full[kTileSlots], tile_empty[kTileSlots];
+  Tile tiles[kTileSlots];
+  std::int32_t row_tiles[kCachedGroups + 1];
+};
+
+// A place in a ring of kSize, and the parity of the round.
+template <int kSize>
+struct RingPlace {
+  std::uint32_t at = 0, parity = 0;
+
+  __device__ __forceinline__ void advance() {
+    if (++at == kSize) at = 0, parity ^= 1;
+  }
+};
+
+template <class Product>
+__device__ void start(const Call<Product>& call, Shared& shared) {
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < kStages; ++i) {
+      shared.full[i].init(kCopyingWarps + (Loader<Product>::kBulk ? 1 : 0));
+      shared.empty[i].init(kMultiplyingWarps);
+    }
+    for (int i = 0; i < kTileSlots; ++i) {
+      shared.tile_full[i].init(1);
+      shared.tile_empty[i].init(kThreads / kWarp);
+    }
+    publish_barriers();
+  }
+  if (call.schedule.num_groups <= kCachedGroups)
+    for (int i = static_cast<int>(threadIdx.x); i <= call.schedule.num_groups; i += kThreads)
+      shared.row_tiles[i] = call.schedule.row_tiles[i];
+  __syncthreads();
+}
+
+// The next tile that the block draws; all threads of the block come by here in step with one another.
+__device__ __forceinline__ Tile take_tile(Shared& shared, RingPlace<kTileSlots>& slot) {
+  shared.tile_full[slot.at].wait(slot.parity);
+  const Tile tile = shared.tiles[slot.at];
+  __syncwarp();
+  if (threadIdx.x % kWarp == 0) shared.tile_empty[slot.at].arrive();
+  slot.advance();
+  return tile;
+}
+
+// One thread draws; what it draws next is asked for early, and used late.
+template <class Product>
+struct Drawer {
+  std::int32_t drawn;  // of the counter; the blocks' first tiles are not counted
+
+  __device__ __forceinline__ void put(const Call<Product>& call, Shared& shared, RingPlace<kTileSlots> slot) {
+    shared.tile_empty[slot.at].wait(slot.parity ^ 1);
+    const std::int32_t* row_tiles =
+        call.schedule.num_groups <= kCachedGroups ? shared.row_tiles : call.schedule.row_tiles;
+    shared.tiles[slot.at] = call.product.template tile<kTileColumns>(call.schedule, row_tiles,
+                                                                     drawn + static_cast<int>(gridDim.x));
+    shared.tile_full[slot.at].arrive();
+    drawn = atomicAdd(call.schedule.drawn + call.counter, 1);
+  }
+};
+
+template <class Product>
+__device__ __forceinline__ void hand_over(Shared& shared, std::uint32_t stage) {
+  publish_to_wgmma();
+  __syncwarp();
+  if (threadIdx.x % kWarp == 0) shared.full[stage].arrive();
+}
+
+template <class Product>
+__device__ __forceinline__ void copy_tiles(const Call<Product>& call, Shared& shared) {
+  const int thread = static_cast<int>(threadIdx.x);
+  RingPlace<kTileSlots> slot;
+  RingPlace<kStages> stage;
+  Drawer<Product> drawer{static_cast<std::int32_t>(blockIdx.x) - static_cast<std::int32_t>(gridDim.x)};
+  int pending = -1;  // the stage copied last, not yet handed over
+  for (;;) {
+    if (thread == 0) drawer.put(call, shared, slot);
+    const Tile tile = take_tile(shared, slot);
+    if (tile.group < 0) break;
+    Loader<Product> loader;
+    loader.begin(call.product, tile, thread);
+    if constexpr (Loader<Product>::kBulk)
+      if (thread == 0) acquire_map(call.maps + tile.group);
+    const int blocks = depth_blocks(call.product, tile);
+    EVENKEEL_NO_UNROLL
+    for (int block = 0; block < blocks; ++block) {
+      shared.empty[stage.at].wait(stage.parity ^ 1);
+      const std::uint32_t base = shared_address(shared.stages[stage.at]);
+      if constexpr (Loader<Product>::kBulk) {
+        if (thread == 0) {
+          shared.full[stage.at].arrive_expecting(kBytesB);
+          Loader<Product>::copy_weights(
+              call.product, tile, block, [&](std::uint32_t to, int row, int column) {
+                copy_box(base + to, call.maps + tile.group, row, column, shared.full[stage.at]);
+              });
+        }
+        __syncwarp();
+      }
+      loader.copy(call.product, tile, thread, block, CopyLines{base});
+      copy_async_commit();
+      if (pending >= 0) {
+        copy_async_wait<1>();
+        hand_over<Product>(shared, static_cast<std::uint32_t>(pending));
+      }
+      pending = static_cast<int>(stage.at);
+      stage.advance();
+    }
+  }
+  copy_async_wait<0>();
+  if (pending >= 0) hand_over<Product>(shared, static_cast<std::uint32_t>(pending));
+}
+
+__device__ __forceinline__ void release(Shared& shared, std::uint32_t stage) {
+  __syncwarp();
+  if (threadIdx.x % kWarp == 0) shared.empty[stage].arrive();
+}
+
+// The sums of a tile's 64 rows.
+template <class Product>
+__device__ __forceinline__ void multiply(Shared& shared, RingPlace<kStages>& stage, int warpgroup, int blocks,
+                                         float (&sums)[128]) {
+  constexpr Major kA = Product::kMajorA;
+  constexpr Major kB = Product::kMajorB;
+  const std::uint64_t first = OperandDescriptor::at(shared_address(shared.stages[0]));
+  std::uint32_t before = 0;
+  EVENKEEL_NO_UNROLL
+  for (int block = 0; block < blocks; ++block) {
+    shared.full[stage.at].wait(stage.parity);
+    const std::uint64_t here = first + stage.at * (kStageBytes / kLineBytes);
+    const std::uint64_t a = here + operand_a(warpgroup) / kLineBytes;
+    const std::uint64_t b = here + kOperandB / kLineBytes;
+    wgmma_begin();
+    EVENKEEL_UNROLL
+    for (int step = 0; step < kDepth / kInstructionDepth; ++step)
+      wgmma<kA, kB>(sums, a + step * (depth_step(kA) / kLineBytes), b + step * (depth_step(kB) / kLineBytes),
+                    block > 0 || step > 0);
+    wgmma_commit();
+    wgmma_wait<1>();
+    if (block > 0) release(shared, before);
+    before = stage.at;
+    stage.advance();
+  }
+  wgmma_wait<0>();
+  keep_in_place(sums);
+  release(shared, before);
+}
+
+template <class Product>
+__device__ __forceinline__ void multiply_tiles(const Call<Product>& call, Shared& shared, int warpgroup) {
+  const int thread = static_cast<int>(threadIdx.x) % kWarpgroup;
+  RingPlace<kTileSlots> slot;
+  RingPlace<kStages> stage;
+  for (;;) {
+    const Tile tile = take_tile(shared, slot);
+    if (tile.group < 0) break;
+    float sums[128];
+    multiply<Product>(shared, stage, warpgroup, depth_blocks(call.product, tile), sums);
+    const std::int64_t first = std::int64_t{tile.col} * Product::template kOutputColumns<kTileColumns>;
+    write_rows<kSegments, kDotColumns>(call.product, tile, row_of(warpgroup, thread, 0), first,
+                                       thread % kWarp, sums);
+  }
+}
+
+#endif  // __CUDA_ARCH_FEAT_SM90_ALL
+
+// Stages, alignment, row tiles, barriers and tiles, in whole multiples of the alignment.
+inline constexpr int kSharedBytes =
+    1024 + kStages * kStageBytes + ((kCachedGroups + 1) * 4 + 512 + 1023) / 1024 * 1024;
+
+template <class Product>
+__global__ void __launch_bounds__(kThreads, 1) multiply_groups(const __grid_constant__ Call<Product> call) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ std::byte memory[];
+  static_assert(kWarpgroup * (kCopyingRegisters<Product> + kMultiplying * kMultiplyingRegisters<Product>) <=
+                65536);
+  static_assert(sizeof(Shared) + 1024 <= kSharedBytes);
+  const std::uint32_t address = shared_address(memory);
+  Shared& shared = *reinterpret_cast<Shared*>(memory + ((1024 - address % 1024) % 1024));
+  start(call, shared);
+  const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroup;
+  if (warpgroup == 0) {
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCopyingRegisters<Product>));
+    copy_tiles(call, shared);
+  } else {
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kMultiplyingRegisters<Product>));
+    multiply_tiles(call, shared, warpgroup - 1);
+  }
+#endif
+}
+
+#endif  // __CUDACC__
+
+}  // namespace evenkeel::cuda::hopper

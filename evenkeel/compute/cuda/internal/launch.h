@@ -1,0 +1,55 @@
+// The kernels, as the host calls them. Each call launches and returns.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "evenkeel/compute/cuda/internal/generic_kernel.h"
+#include "evenkeel/compute/cuda/internal/hopper_kernel.h"
+#include "evenkeel/compute/cuda/internal/passes.h"
+
+namespace evenkeel::cuda {
+
+// What a launch needs to know of the device.
+struct Chip {
+  int multiprocessors = 0;
+  int capability = 0;  // compute capability 9.0 is 90
+};
+
+void launch_schedule(const TileSchedule& schedule, cudaStream_t stream);
+void launch(const RowWeightGradient& sum, cudaStream_t stream);
+void launch(const BiasGradient& sum, cudaStream_t stream);
+void launch(const InputGradient& sum, cudaStream_t stream);
+
+namespace hopper {
+
+// Allows the kernels their shared memory on the current device.
+void prepare();
+// Points a map of every group at its gate_up, and one at its down: maps[0..G), maps[G..2 G).
+void launch_maps(int num_groups, const DeviceExpertWeights* weights, const TensorMap& gate_up,
+                 const TensorMap& down, TensorMap* maps, cudaStream_t stream);
+template <class Product>
+void launch(const Call<Product>& call, const Chip& chip, cudaStream_t stream);
+
+}  // namespace hopper
+
+namespace generic {
+
+void prepare();
+template <class Product>
+void launch(const Call<Product>& call, const Chip& chip, cudaStream_t stream);
+
+}  // namespace generic
+
+// Every product that passes.h makes.
+#define EVENKEEL_FOR_EACH_PRODUCT(DO)                                              \
+  DO(RowProduct<HiddenEpilogue<Activation::swiglu>, Major::k>)                     \
+  DO(RowProduct<HiddenEpilogue<Activation::clamped_swiglu>, Major::k>)             \
+  DO(RowProduct<HiddenEpilogue<Activation::gelu>, Major::k>)                       \
+  DO(RowProduct<OutputEpilogue, Major::k>)                                         \
+  DO(RowProduct<HiddenGradientEpilogue<Activation::swiglu>, Major::outer>)         \
+  DO(RowProduct<HiddenGradientEpilogue<Activation::clamped_swiglu>, Major::outer>) \
+  DO(RowProduct<HiddenGradientEpilogue<Activation::gelu>, Major::outer>)           \
+  DO(RowProduct<InputGradientEpilogue, Major::outer>)                              \
+  DO(WeightProduct)
+
+}  // namespace evenkeel::cuda

@@ -1,0 +1,105 @@
+// The products of a call, as the kernels and their emulation on the host see them: operands, tiles, epilogue.
+#pragma once
+
+#include <algorithm>
+
+#include "evenkeel/compute/cuda/internal/boxes.h"
+#include "evenkeel/compute/cuda/internal/epilogues.h"
+
+namespace evenkeel::cuda {
+
+// Which of an expert's matrices.
+enum class WeightMatrix { gate_up, down };
+
+EVENKEEL_HOST_DEVICE inline const bf16* matrix_of(const DeviceExpertWeights& weights, WeightMatrix which) {
+  return static_cast<const bf16*>(which == WeightMatrix::down ? weights.down : weights.gate_up);
+}
+
+// out[position, :] = epilogue(a[position, :] . B), a row for each position. With weights [columns, depth]
+// (Major::k) that is a . W^T, with weights [depth, columns] (Major::outer) it is a . W. For a gated epilogue
+// the weights are twice `columns` rows, and it is given both halves' sums of a column.
+template <class TheEpilogue, Major kWeightMajor>
+struct RowProduct {
+  using Epilogue = TheEpilogue;
+  static constexpr bool kByRows = true;
+  static constexpr Major kMajorA = Major::k;
+  static constexpr Major kMajorB = kWeightMajor;
+  static constexpr bool kGated = Epilogue::kGated;
+
+  Rows a;
+  const DeviceExpertWeights* weights = nullptr;
+  WeightMatrix matrix = WeightMatrix::gate_up;
+  std::int64_t depth = 0;
+  std::int64_t columns = 0;
+  Epilogue epilogue;
+
+  // Rows and columns of the matrix in memory.
+  EVENKEEL_HOST_DEVICE std::int64_t matrix_rows() const {
+    return kMajorB == Major::outer ? depth : (kGated ? 2 * columns : columns);
+  }
+  EVENKEEL_HOST_DEVICE std::int64_t matrix_columns() const {
+    return kMajorB == Major::outer ? columns : depth;
+  }
+  EVENKEEL_HOST_DEVICE Rows weight_rows(int group) const {
+    return {matrix_of(weights[group], matrix), matrix_columns(), nullptr};
+  }
+
+  // Columns of output in a tile kTileColumns wide.
+  template <int kTileColumns>
+  static constexpr int kOutputColumns = kGated ? kTileColumns / 2 : kTileColumns;
+
+  template <int kTileColumns>
+  EVENKEEL_HOST_DEVICE Tile tile(const TileSchedule& schedule, const std::int32_t* row_tiles,
+                                 std::int32_t index) const {
+    constexpr int kWide = kOutputColumns<kTileColumns>;
+    return row_tile(schedule, row_tiles, index, static_cast<int>((columns + kWide - 1) / kWide));
+  }
+  EVENKEEL_HOST_DEVICE std::int64_t depth_of(const Tile&) const { return depth; }
+  EVENKEEL_HOST_DEVICE bool has_row(const Tile& tile, int row) const { return row < tile.rows; }
+  // The row of memory behind row `row` of the tile of A.
+  EVENKEEL_HOST_DEVICE std::int32_t row_of_a(const Tile& tile, int row) const {
+    return row < tile.rows ? a.row_of(tile.begin + row) : kNoRow;
+  }
+  // With Major::k: the weights' row behind row `row` of a tile of B that begins with column `first`.
+  template <int kTileColumns>
+  EVENKEEL_HOST_DEVICE std::int64_t weight_row(std::int64_t first, int row) const {
+    if (!kGated || row < kTileColumns / 2) return first + row;
+    return columns + first + (row - kTileColumns / 2);
+  }
+};
+
+// gradient of a group's matrix += a^T . b over the group's positions; both have a row for each position.
+struct WeightProduct {
+  using Epilogue = WeightGradientEpilogue;
+  static constexpr bool kByRows = false;
+  static constexpr Major kMajorA = Major::outer;
+  static constexpr Major kMajorB = Major::outer;
+  static constexpr bool kGated = false;
+
+  Rows a;  // its columns are the matrix's rows
+  Rows b;  // its columns are the matrix's columns
+  Epilogue epilogue;
+
+  template <int kTileColumns>
+  static constexpr int kOutputColumns = kTileColumns;
+
+  template <int kTileColumns>
+  EVENKEEL_HOST_DEVICE Tile tile(const TileSchedule& schedule, const std::int32_t*,
+                                 std::int32_t index) const {
+    return matrix_tile(schedule, index, static_cast<int>((a.width + kTileRows - 1) / kTileRows),
+                       static_cast<int>((b.width + kTileColumns - 1) / kTileColumns));
+  }
+  EVENKEEL_HOST_DEVICE std::int64_t depth_of(const Tile& tile) const { return tile.rows; }
+  EVENKEEL_HOST_DEVICE bool has_row(const Tile& tile, int row) const { return tile.row + row < a.width; }
+  // The position that row `row` of K is, or kNoRow.
+  EVENKEEL_HOST_DEVICE std::int32_t position_of(const Tile& tile, int k) const {
+    return k < tile.rows ? tile.begin + k : kNoRow;
+  }
+};
+
+template <class Product>
+EVENKEEL_HOST_DEVICE int depth_blocks(const Product& product, const Tile& tile) {
+  return static_cast<int>((product.depth_of(tile) + kDepth - 1) / kDepth);
+}
+
+}  // namespace evenkeel::cuda

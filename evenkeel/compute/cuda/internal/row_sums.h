@@ -1,0 +1,147 @@
+// What backward sums beside its products: a row's own gradient, the biases' and, where it is asked for by
+// row, the input's. Every sum is made in an order that the input alone decides.
+#pragma once
+
+#include "evenkeel/compute/cuda/internal/boxes.h"
+#include "evenkeel/compute/cuda/internal/epilogues.h"
+
+namespace evenkeel::cuda {
+
+namespace internal {
+
+EVENKEEL_HOST_DEVICE inline std::int32_t fetch_add(std::int32_t* to, std::int32_t value) {
+#if defined(__CUDA_ARCH__)
+  return atomicAdd(to, value);
+#else
+  const std::int32_t before = *to;
+  *to += value;
+  return before;
+#endif
+}
+
+EVENKEEL_HOST_DEVICE inline void add_number(void* to, std::int64_t at, DataType type, float value) {
+  if (type == DataType::f32)
+    static_cast<float*>(to)[at] += value;
+  else {
+    bf16& number = static_cast<bf16*>(to)[at];
+    number.bits = static_cast<std::uint16_t>(round_two(widen_low(number.bits) + value, 0));
+  }
+}
+
+}  // namespace internal
+
+// grad_weight of a position's output row: y . G, of which the products left h . d(y . G)/dh by slot.
+struct RowWeightGradient {
+  const DeviceExpertWeights* weights = nullptr;  // null: no biases
+  const std::int32_t* begin = nullptr;
+  int num_groups = 0;
+  Rows grad_output;
+  const std::int32_t* output_row = nullptr;
+  const float* dots = nullptr;  // [slots, max_positions]
+  int slots = 0;
+  std::int64_t max_positions = 0;
+  float* grad_weight = nullptr;
+
+  EVENKEEL_HOST_DEVICE bool has(std::int64_t position) const {
+    return position >= begin[0] && position < begin[num_groups];
+  }
+
+  // A lane's part of the sum; the lanes' parts are added by the caller.
+  EVENKEEL_HOST_DEVICE float part(std::int32_t position, int lane, int lanes) const {
+    float sum = 0;
+    for (int slot = lane; slot < slots; slot += lanes) sum += dots[slot * max_positions + position];
+    if (weights == nullptr) return sum;
+    const auto* bias = static_cast<const bf16*>(weights[group_of_position(position)].down_bias);
+    const bf16* row = grad_output.data + grad_output.row_of(position) * grad_output.width;
+    for (std::int64_t d = lane; d < grad_output.width; d += lanes)
+      sum += internal::widen_low(bias[d].bits) * internal::widen_low(row[d].bits);
+    return sum;
+  }
+  EVENKEEL_HOST_DEVICE void write(std::int32_t position, float sum) const {
+    grad_weight[output_row[position]] = sum;
+  }
+
+ private:
+  EVENKEEL_HOST_DEVICE int group_of_position(std::int32_t position) const {
+    return internal::group_of(begin, num_groups, position);
+  }
+};
+
+// A bias's gradient: the sum over a group's positions of rows, each times its weight.
+struct BiasGradient {
+  const std::int32_t* begin = nullptr;
+  int num_groups = 0;
+  Rows rows;
+  const std::int32_t* output_row = nullptr;
+  const float* weight = nullptr;  // by output row; null: 1
+  const DeviceExpertGradients* gradients = nullptr;
+  bool of_down = false;
+  DataType type = DataType::f32;
+
+  // Positions first, first + step, ... of a group.
+  EVENKEEL_HOST_DEVICE float part(int group, std::int64_t column, int first, int step) const {
+    float sum = 0;
+    for (std::int32_t position = begin[group] + first; position < begin[group + 1]; position += step) {
+      const float value = internal::widen_low(rows.data[rows.row_of(position) * rows.width + column].bits);
+      sum += weight == nullptr ? value : weight[output_row[position]] * value;
+    }
+    return sum;
+  }
+  EVENKEEL_HOST_DEVICE void add(int group, std::int64_t column, float sum) const {
+    void* const bias = of_down ? gradients[group].down_bias : gradients[group].gate_up_bias;
+    internal::add_number(bias, column, type, sum);
+  }
+};
+
+// grad_input[row] += grad_position[i] for the positions i that read the row, in their order. Lists of
+// positions are made by counting; which part of `list` a row gets varies from run to run, what is in it does
+// not once it is sorted.
+struct InputGradient {
+  const std::int32_t* begin = nullptr;
+  int num_groups = 0;
+  const std::int32_t* input_row = nullptr;
+  std::int64_t num_rows = 0;
+  std::int64_t width = 0;
+  std::int64_t max_positions = 0;
+  const float* grad_position = nullptr;
+  float* grad_input = nullptr;
+  std::int32_t* counts = nullptr;  // [num_rows + 1], zero at first; the last: list entries given out
+  std::int32_t* ends = nullptr;    // [num_rows]: of the row's list
+  std::int32_t* list = nullptr;    // [max_positions]
+
+  static constexpr std::int64_t ints(std::int64_t rows, std::int64_t max_positions) {
+    return 2 * rows + 1 + max_positions;
+  }
+
+  EVENKEEL_HOST_DEVICE bool has(std::int64_t position) const {
+    return position >= begin[0] && position < begin[num_groups];
+  }
+  // Four passes, each over all positions or all rows.
+  EVENKEEL_HOST_DEVICE void count(std::int32_t position) const {
+    internal::fetch_add(counts + input_row[position], 1);
+  }
+  EVENKEEL_HOST_DEVICE void place(std::int64_t row) const {
+    ends[row] = counts[row] == 0 ? 0 : internal::fetch_add(counts + num_rows, counts[row]);
+  }
+  EVENKEEL_HOST_DEVICE void enter(std::int32_t position) const {
+    list[internal::fetch_add(ends + input_row[position], 1)] = position;
+  }
+  EVENKEEL_HOST_DEVICE void sort(std::int64_t row) const {
+    std::int32_t* const own = list + ends[row] - counts[row];
+    for (int i = 1; i < counts[row]; ++i) {
+      const std::int32_t position = own[i];
+      int to = i;
+      for (; to > 0 && own[to - 1] > position; --to) own[to] = own[to - 1];
+      own[to] = position;
+    }
+  }
+
+  EVENKEEL_HOST_DEVICE void add(std::int64_t row, std::int64_t column) const {
+    const std::int32_t* const own = list + ends[row] - counts[row];
+    float sum = grad_input[row * width + column];
+    for (int i = 0; i < counts[row]; ++i) sum += grad_position[own[i] * width + column];
+    grad_input[row * width + column] = sum;
+  }
+};
+
+}  // namespace evenkeel::cuda

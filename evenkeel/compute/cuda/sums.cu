@@ -1,0 +1,113 @@
+// The schedule and the sums beside the products.
+#include <algorithm>
+
+#include "evenkeel/compute/cuda/internal/launch.h"
+#include "evenkeel/device/cuda/runtime.cuh"
+
+namespace evenkeel::cuda {
+
+namespace {
+
+constexpr int kWarp = 32;
+
+unsigned blocks_of(std::int64_t count, int each) {
+  return static_cast<unsigned>(std::max<std::int64_t>(1, (count + each - 1) / each));
+}
+
+__global__ void make_schedule_kernel(TileSchedule schedule) {
+  __shared__ BlockTeam::Scratch scratch;
+  make_schedule(BlockTeam(scratch), schedule);
+}
+
+__device__ float sum_of_warp(float value) {
+  for (int step = kWarp / 2; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffffu, value, step);
+  return value;
+}
+
+// A warp for each position.
+__global__ void row_weight_kernel(const __grid_constant__ RowWeightGradient sum) {
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const std::int64_t position = (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / kWarp;
+  if (!sum.has(position)) return;
+  const auto at = static_cast<std::int32_t>(position);
+  const float total = sum_of_warp(sum.part(at, lane, kWarp));
+  if (lane == 0) sum.write(at, total);
+}
+
+// A block for 32 columns of one group: its warps share the positions, and the first adds what the others
+// found in their order.
+constexpr int kBiasWarps = 32;
+__global__ void bias_kernel(const __grid_constant__ BiasGradient sum) {
+  __shared__ float parts[kBiasWarps][kWarp];
+  const int lane = static_cast<int>(threadIdx.x) % kWarp;
+  const int warp = static_cast<int>(threadIdx.x) / kWarp;
+  const int group = static_cast<int>(blockIdx.y);
+  const std::int64_t column = std::int64_t{blockIdx.x} * kWarp + lane;
+  if (sum.begin[group] == sum.begin[group + 1]) return;
+  const bool has_column = column < sum.rows.width;
+  parts[warp][lane] = has_column ? sum.part(group, column, warp, kBiasWarps) : 0.0f;
+  __syncthreads();
+  if (warp != 0 || !has_column) return;
+  float total = 0;
+  for (int i = 0; i < kBiasWarps; ++i) total += parts[i][lane];
+  sum.add(group, column, total);
+}
+
+enum class ListPass { count, place, enter, sort };
+
+template <ListPass kPass>
+__global__ void list_kernel(const __grid_constant__ InputGradient sum) {
+  const std::int64_t at = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if constexpr (kPass == ListPass::count || kPass == ListPass::enter) {
+    if (!sum.has(at)) return;
+    kPass == ListPass::count ? sum.count(static_cast<std::int32_t>(at))
+                             : sum.enter(static_cast<std::int32_t>(at));
+  } else {
+    if (at >= sum.num_rows) return;
+    kPass == ListPass::place ? sum.place(at) : sum.sort(at);
+  }
+}
+
+// A block for each row.
+__global__ void input_kernel(const __grid_constant__ InputGradient sum) {
+  const std::int64_t row = blockIdx.x;
+  if (sum.counts[row] == 0) return;
+  for (std::int64_t column = threadIdx.x; column < sum.width; column += blockDim.x) sum.add(row, column);
+}
+
+}  // namespace
+
+void launch_schedule(const TileSchedule& schedule, cudaStream_t stream) {
+  make_schedule_kernel<<<1, 512, 0, stream>>>(schedule);
+  EVENKEEL_CUDA_CHECK_LAUNCH("the schedule of tiles");
+}
+
+void launch(const RowWeightGradient& sum, cudaStream_t stream) {
+  constexpr int kThreads = 256;
+  row_weight_kernel<<<blocks_of(sum.max_positions, kThreads / kWarp), kThreads, 0, stream>>>(sum);
+  EVENKEEL_CUDA_CHECK_LAUNCH("the gradient of row weights");
+}
+
+void launch(const BiasGradient& sum, cudaStream_t stream) {
+  if (sum.num_groups == 0) return;
+  const dim3 grid(blocks_of(sum.rows.width, kWarp), static_cast<unsigned>(sum.num_groups));
+  bias_kernel<<<grid, kBiasWarps * kWarp, 0, stream>>>(sum);
+  EVENKEEL_CUDA_CHECK_LAUNCH("the gradient of biases");
+}
+
+void launch(const InputGradient& sum, cudaStream_t stream) {
+  if (sum.num_rows == 0) return;
+  constexpr int kThreads = 256;
+  EVENKEEL_CUDA_CALL(cudaMemsetAsync, sum.counts, 0,
+                     sizeof(std::int32_t) * static_cast<std::size_t>(sum.num_rows + 1), stream);
+  const unsigned by_position = blocks_of(sum.max_positions, kThreads),
+                 by_row = blocks_of(sum.num_rows, kThreads);
+  list_kernel<ListPass::count><<<by_position, kThreads, 0, stream>>>(sum);
+  list_kernel<ListPass::place><<<by_row, kThreads, 0, stream>>>(sum);
+  list_kernel<ListPass::enter><<<by_position, kThreads, 0, stream>>>(sum);
+  list_kernel<ListPass::sort><<<by_row, kThreads, 0, stream>>>(sum);
+  input_kernel<<<static_cast<unsigned>(sum.num_rows), kThreads, 0, stream>>>(sum);
+  EVENKEEL_CUDA_CHECK_LAUNCH("the gradient of the input");
+}
+
+}  // namespace evenkeel::cuda
