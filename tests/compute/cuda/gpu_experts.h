@@ -1,0 +1,55 @@
+// A one-rank case's assignments run by the GPU's experts.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "evenkeel/compute/cuda/expert_ffn.h"
+#include "evenkeel/device/cuda/stream.h"
+#include "tests/compute/emulation/grouped_case.h"
+#include "tests/support/device_memory.h"
+
+namespace evenkeel::testing {
+
+struct GpuOptions {
+  CudaKernels kernels = CudaKernels::automatic;
+  DataType gradients = DataType::f32;
+  bool recompute = false;
+  std::uint64_t shuffle = 0;
+  int gap = 0;
+};
+
+class GpuExperts {
+ public:
+  GpuExperts(const MoeCase& problem, const GpuOptions& options);
+
+  // Forward and backward, out of poisoned memory.
+  FfnOutcome run();
+  // The same, captured in a graph that is then replayed `replays` times; gradients of weights are those of
+  // the last.
+  FfnOutcome replay(int replays);
+
+ private:
+  void clear();
+  void launch();
+  FfnOutcome read() const;
+
+  const MoeCase& problem_;
+  ExpertShape shape_;
+  GpuOptions options_;
+  GroupedCase grouped_;
+  std::shared_ptr<const CudaExpertFfn> ffn_;
+  CudaStream stream_;
+  std::vector<DeviceMemory<std::byte>> parts_;  // of weights
+  DeviceMemory<DeviceExpertWeights> weights_;
+  std::vector<DeviceMemory<std::byte>> gradient_blocks_;
+  DeviceMemory<DeviceExpertGradients> gradients_;
+  DeviceMemory<std::int32_t> begin_, input_row_, output_row_;
+  DeviceMemory<std::byte> input_, grad_output_, output_, saved_, forward_workspace_, backward_workspace_;
+  DeviceMemory<float> row_weight_, grad_weight_, grad_input_;
+  DeviceGroups groups_;
+  DeviceBackward backward_;
+};
+
+}  // namespace evenkeel::testing
