@@ -1,12 +1,12 @@
 #!/bin/sh
-# Runs a compile command and fails if ptxas says that it serialized wgmma (C7510): the kernel would be right, and
-# several times slower than it should be, and ptxas thinks that worth no warning.
+# Runs a compile command and fails if ptxas says that it serialized wgmma (C7510, or C7514 with another reason): the
+# kernel would be right, and several times slower than it should be, and ptxas thinks that worth no warning.
 said=$("$@" 2>&1)
 status=$?
 [ -z "$said" ] || printf '%s\n' "$said" >&2
 case $said in
-*C7510*)
-  echo "error: ptxas serialized wgmma instructions (C7510); see above for the kernel" >&2
+*C751[0-9]*)
+  echo "error: ptxas serialized wgmma instructions; see above for the kernel" >&2
   while [ $# -gt 1 ]; do
     [ "$1" != -o ] || rm -f "$2"
     shift
