@@ -8,6 +8,7 @@
 #include "cli/bench_curve_report.h"
 #include "cli/bench_report.h"
 #include "cli/bench_series.h"
+#include "cli/bench_training_report.h"
 #include "cli/budget_options.h"
 #include "cli/calibrate.h"
 #include "cli/cost_file.h"
@@ -30,6 +31,8 @@ struct Options {
   std::string ablation;
   std::string calibrate;
   std::vector<AskedBudget> over_budget;
+  std::string training;
+  std::int64_t every = 100;
   BudgetOptions budget;
   bool json = false;
 };
@@ -37,6 +40,7 @@ struct Options {
 // Without --scenarios and --pairs: a curve takes many layers.
 constexpr const char* kCurveScenario = "concentrated:0.95:1";
 constexpr std::int64_t kCurvePairs = 11;
+constexpr std::int64_t kTrainingPairs = 5;  // of each of many steps
 
 std::vector<BenchRow> measure_all(const std::vector<BenchPoint>& points) {
   std::vector<BenchRow> rows;
@@ -48,7 +52,7 @@ std::vector<BenchRow> measure_all(const std::vector<BenchPoint>& points) {
 }
 
 // What bench can do instead of the scenario table.
-constexpr const char* kModes[] = {"--ablation", "--calibrate", "--over-budget"};
+constexpr const char* kModes[] = {"--ablation", "--calibrate", "--over-budget", "--training"};
 
 // Refuses other modes than this one.
 void require_only(const CLI::App& app, const std::string& mode) {
@@ -81,7 +85,7 @@ PlannerOptions one_planner(const CLI::App& app, const Options& options) {
 
 // The budget options of a mode that has budgets, policies and rules of its own.
 CostModel only_cost(const CLI::App& app, const Options& options, const std::string& mode) {
-  for (const char* option : {"--budget", "--recompute", "--chunks", "--bins"})
+  for (const char* option : {"--recompute", "--chunks", "--bins"})
     refuse_if_given(app, option, fmt::format("is what {} varies", mode));
   return is_given(app, "--cost") ? read_cost(options.budget.cost_file) : CostModel{};
 }
@@ -91,6 +95,7 @@ NamedProgress named_progress() {
 }
 
 void run_curves(const CLI::App& app, Options& options) {
+  refuse_if_given(app, "--budget", "is what --over-budget varies");
   CurveSetup setup{options.setup, one_planner(app, options), options.over_budget,
                    only_cost(app, options, "--over-budget")};
   if (!is_given(app, "--pairs")) setup.bench.pairs = kCurvePairs;
@@ -102,6 +107,25 @@ void run_curves(const CLI::App& app, Options& options) {
     print_curves_json(setup, curves);
   else
     print_curves(setup, curves);
+}
+
+void run_training(const CLI::App& app, const Options& options) {
+  refuse_if_given(app, "--scenarios", "is not the routing of --training");
+  refuse_if_given(app, "--experts", "is what the file of --training says");
+  TrainingSetup setup{options.setup,
+                      one_planner(app, options),
+                      options.training,
+                      options.every,
+                      !is_given(app, "--tokens"),
+                      options.budget.budget.bytes,
+                      only_cost(app, options, "--training")};
+  setup.bench.backward = true;
+  if (!is_given(app, "--pairs")) setup.bench.pairs = kTrainingPairs;
+  const Training training = measure_training(setup, progress_line("round"));
+  if (options.json)
+    print_training_json(training);
+  else
+    print_training(training);
 }
 
 void run_table(const CLI::App& app, Options& options) {
@@ -131,6 +155,8 @@ void run(const CLI::App& app, Options& options) {
     refuse_if_given(app, "--scenarios", "an ablation has scenarios of its own");
   if (is_given(app, "--calibrate")) return run_calibration(app, options);
   if (is_given(app, "--over-budget")) return run_curves(app, options);
+  if (is_given(app, "--training")) return run_training(app, options);
+  refuse_if_given(app, "--every", "is about --training");
   run_table(app, options);
 }
 
@@ -158,6 +184,10 @@ Subcommand add_bench(CLI::App& command) {
       ->type_name("FILE");
   add_budgets(*app, "--over-budget", options->over_budget,
               "Instead, time over these budgets, such as 50%,16%,9%,64MiB: shares of ep's peak, or sizes");
+  app->add_option("--training", options->training,
+                  "Instead, MemFine's three methods and ours over a run: loads [steps, layers, experts]")
+      ->type_name("FILE");
+  add_whole(*app, "--every", options->every, 1, kAnySize, "With --training: every N-th step");
   BenchSetup& setup = options->setup;
   add_whole(*app, "--tokens", setup.tokens, 0, std::int64_t{1} << 30, "For each rank");
   add_whole(*app, "--ranks", setup.ranks, 1, 1024, "Threads, each with its share of experts and tokens");

@@ -73,8 +73,8 @@ class CurveMeasurement {
     curve_.ep = figures.ways.front();
     add("ep", figures, 0, false);
     if (!setup_.bench.backward) return;
-    add("ep, whole again", figures, 1, false);
-    add(planner_name() + ", whole again", figures, 2, false);
+    add("ep, whole", figures, 1, false);
+    add(planner_name() + ", whole", figures, 2, false);
   }
 
   void measure_in(const std::string& what, std::int64_t bytes, bool asked) {

@@ -119,10 +119,9 @@ void print_curves(const CurveSetup& setup, const std::vector<Curve>& curves) {
     print_curve(curve);
   }
   fmt::print(
-      "\n  time: critical path / that of the first row, medians of rounds; A/A: spread of that row over "
-      "itself\n"
-      "  of ep: of its worst rank's peak without a budget; again: assignments computed again in backward;\n"
-      "  whole again: all of the step at once, unchunked; moves: weight transfers\n");
+      "\n  time: critical path / that of the first row, medians; A/A: spread of that row over itself\n"
+      "  of ep: of its worst rank's peak without a budget; again: assignments computed again in backward\n"
+      "  whole: all of the step computed again at once, unchunked; moves: weight transfers\n");
 }
 
 void print_curves_json(const CurveSetup& setup, const std::vector<Curve>& curves) {

@@ -28,12 +28,6 @@ int stage_of(const MemoryModel& memory, std::int64_t layer) {
   return 0;
 }
 
-std::string name_of_array(const ArrayFile& file) {
-  if (file.find("counts") != nullptr) return "counts";
-  if (file.arrays().size() == 1) return file.arrays().front().name;
-  throw ParseError(file.name(), "counts", "is missing, and there is more than one array");
-}
-
 // The rank that has the most, of ranks with contiguous experts.
 std::int64_t fullest(const std::int64_t* counts, std::int64_t experts, std::int64_t ranks) {
   std::int64_t most = 0;
@@ -66,9 +60,15 @@ double mean_chunks(const ChunkHistory& history, std::int64_t begin, std::int64_t
 
 }  // namespace
 
+std::string name_of_counts(const ArrayFile& file) {
+  if (file.find("counts") != nullptr) return "counts";
+  if (file.arrays().size() == 1) return file.arrays().front().name;
+  throw ParseError(file.name(), "counts", "is missing, and there is more than one array");
+}
+
 ReceivedHistory read_history(const std::string& path, const MemoryModel& memory) {
   const auto file = open_array_file(path);
-  const std::string name = name_of_array(*file);
+  const std::string name = name_of_counts(*file);
   const IntArray array = read_integers(*file, name);
   const auto fail = [&](const std::string& why) { throw ParseError(path, name, why); };
   if (array.shape.size() != 2 && array.shape.size() != 3)

@@ -1,14 +1,29 @@
 """Runs the command under test, whose path is the first argument of the test program."""
 
+import io
 import json
+import struct
 import subprocess
 import sys
 import tempfile
 import unittest
+import zipfile
 from pathlib import Path
 
 COMMAND = Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else Path("build/release/bin/evenkeel").resolve()
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
+
+
+def npz(name, shape, values):
+    """An npz of one int64 array, by hand."""
+    header = f"{{'descr': '<i8', 'fortran_order': False, 'shape': {tuple(shape)}, }}"
+    header += " " * (-(len(header) + 11) % 64) + "\n"
+    array = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode()
+    array += struct.pack(f"<{len(values)}q", *values)
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr(f"{name}.npy", array)
+    return buffer.getvalue()
 
 
 class CommandTest(unittest.TestCase):

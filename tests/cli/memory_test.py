@@ -1,12 +1,9 @@
 """evenkeel memory: its keys, MemFine's numbers from a config, what fits, and chunks over a training run."""
 
-import io
 import json
-import struct
 import unittest
-import zipfile
 
-from command import REPOSITORY, CommandTest
+from command import REPOSITORY, CommandTest, npz
 
 CONFIGS = REPOSITORY / "tests" / "data" / "configs"
 MEMFINE = [
@@ -26,18 +23,6 @@ KEYS = [
     "stage", "s_prime", "s_prime_even", "s_prime_worst", "least_chunks", "promised", "available", "longest_sequence",
     "advice", "stages", "static_by_state", "model", "setup",
 ]  # fmt: skip
-
-
-def npz(name, shape, values):
-    """An npz of one int64 array, by hand."""
-    header = f"{{'descr': '<i8', 'fortran_order': False, 'shape': {tuple(shape)}, }}"
-    header += " " * (-(len(header) + 11) % 64) + "\n"
-    array = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode()
-    array += struct.pack(f"<{len(values)}q", *values)
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr(f"{name}.npy", array)
-    return buffer.getvalue()
 
 
 class Memory(CommandTest):

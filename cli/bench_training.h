@@ -1,0 +1,67 @@
+// What `evenkeel bench --training` measures: the paper's three methods (MemFine, arXiv 2511.21431) and the
+// joint plan over the steps of a training run, of which the loads of all experts were recorded.
+//
+// Of every n-th step the layer whose fullest rank has most is run, forward and backward, with a seeded
+// routing of exactly those loads, or of loads in proportion for another number of tokens.
+//
+//   whole   method 1   plain ep, unchunked; backward computes the whole forward pass again at once
+//   fixed   method 2   plain ep in 8 equal chunks, computed again chunk by chunk
+//   mact    method 3   plain ep in as many chunks as memory-aware tuning takes of 1, 2, 4, 8 for the budget
+//   joint   ours       spill, chunks and what is kept chosen together, under the same budget
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cli/bench_series.h"
+#include "cli/load_batch.h"
+
+namespace evenkeel::cli {
+
+inline constexpr std::size_t kMethods = 4;
+inline constexpr std::array<std::string_view, kMethods> kMethodNames = {"whole", "fixed", "mact", "joint"};
+
+struct TrainingSetup {
+  BenchSetup bench;  // experts are the file's
+  PlannerOptions planner;
+  std::string file;
+  std::int64_t every = 100;
+  bool as_recorded = true;                 // as many tokens as the file has, instead of the bench's
+  std::int64_t budget = Arena::kNoBudget;  // without: half of what method 1 takes at its worst
+  CostModel cost;
+};
+
+struct TrainingStep {
+  std::int64_t step = 0;
+  std::int64_t layer = 0;
+  std::int64_t tokens = 0;
+  Figures figures;  // the reference is method 1, the ways are the others
+
+  const WayFigures& of(std::size_t method) const {
+    return method == 0 ? figures.reference : figures.ways[method - 1];
+  }
+  double tokens_per_second(std::size_t method) const {
+    return static_cast<double>(tokens) / (1e-3 * of(method).critical_ms);
+  }
+};
+
+struct Training {
+  TrainingSetup setup;  // as measured: with the file's experts, and the budget
+  std::vector<TrainingStep> steps;
+
+  std::int64_t least_budget() const { return steps.front().of(kMethods - 1).least_budget; }
+  // Over all steps.
+  double tokens_per_second(std::size_t method) const;
+  std::int64_t worst_peak_bytes(std::size_t method) const;
+  double recomputed_fraction(std::size_t method) const;  // mean of the steps
+  // Steps whose peak is above the budget: there the method would have failed.
+  std::int64_t steps_beyond(std::size_t method) const;
+};
+
+// Throws ParseError for a file without loads [steps, layers, experts].
+Training measure_training(TrainingSetup setup, const Progress& progress);
+
+}  // namespace evenkeel::cli
