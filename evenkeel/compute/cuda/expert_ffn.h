@@ -2,17 +2,15 @@
 // foreign experts alike, with group sizes that only the device knows. What is computed is what
 // compute/expert_ffn.h says.
 //
-// Method      Grouped products over tiles of rows that a persistent grid draws from a schedule made on the
-// device. Rows
-//             are gathered by the first product's loads and the activation is in its epilogue, so the
-//             intermediate rows (h, and the saved pre-activations) are all that passes through memory between
-//             two products.
+// Method      Grouped products over tiles of rows, which a persistent grid draws from a schedule made on the
+//             device. The first product's loads gather rows and its epilogue activates, so the intermediate
+//             rows (h, and the saved pre-activations) are all that passes through memory between two
+//             products.
 // Kernels     hopper: wgmma and bulk tensor copies, compute capability 9.0, sizes that are multiples of 8.
 //             generic: mma.sync, 8.0 and later, any size. Chosen once, at construction.
 // Guarantee   No host synchronisation and no allocation: every call is a fixed list of launches and can be
-// captured in
-//             a graph. A row's results depend on neither its position nor the other rows. Sums over rows
-//             (gradients) are made in the order of positions: the same input gives the same bits.
+//             captured in a graph. A row's results depend on neither its position nor the other rows. Sums
+//             over rows (gradients) are made in the order of positions: the same input gives the same bits.
 // Memory      Everything is handed in; addresses are the device's, 16-byte aligned.
 #pragma once
 

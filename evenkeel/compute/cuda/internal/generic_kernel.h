@@ -116,6 +116,16 @@ __device__ __forceinline__ void multiply_tile(const Call<Product>& call, const T
   __syncthreads();
 }
 
+// Recursion, not a loop: see write_segments().
+template <int kFragment, class Product>
+__device__ __forceinline__ void write_fragments(const Product& product, const Tile& tile, int warp, int lane,
+                                                const Sums& sums) {
+  write_rows<kSegments, kDotColumns>(product, tile, row_of(warp, lane, kFragment),
+                                     first_column<Product>(tile, warp), lane, sums[kFragment]);
+  if constexpr (kFragment + 1 < kRowFragments)
+    write_fragments<kFragment + 1>(product, tile, warp, lane, sums);
+}
+
 template <class Product>
 __global__ void __launch_bounds__(kThreads) multiply_groups(const __grid_constant__ Call<Product> call) {
   extern __shared__ __align__(1024) std::byte stages[];
@@ -132,10 +142,7 @@ __global__ void __launch_bounds__(kThreads) multiply_groups(const __grid_constan
     Sums sums;
     multiply_tile(call, tile, stages, warp, lane,
                   sums);  // has barriers, so that `drawn` has been read by all
-    EVENKEEL_UNROLL
-    for (int i = 0; i < kRowFragments; ++i)
-      write_rows<kSegments, kDotColumns>(call.product, tile, row_of(warp, lane, i),
-                                         first_column<Product>(tile, warp), lane, sums[i]);
+    write_fragments<0>(call.product, tile, warp, lane, sums);
   }
 }
 

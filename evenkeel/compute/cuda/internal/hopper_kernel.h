@@ -1,20 +1,20 @@
 // The kernel for compute capability 9.0.
 //
 // Method      A block stays on its multiprocessor and draws tiles until none is left. Its first warpgroup
-// copies the
-//             operands, kStages blocks of K ahead; the other two multiply, 64 of the tile's 128 rows each,
-//             and write the tile while the first already copies the next one's. Rows come by cp.async, so
-//             that a gather costs nothing but its indices; weights by bulk copies, through a tensor map for
-//             each group that tensor_maps.h makes.
+//             copies the operands, kStages blocks of K ahead; the other two multiply, 64 of the tile's 128
+//             rows each, and write the tile while the first already copies the next one's.
+//             Rows come by cp.async, so that a gather costs nothing but its indices; weights by bulk copies,
+//             through a tensor map for each group that point_maps() makes.
 // Order       A stage is full when the copying warps have seen their own copies done (those of the block
-// before, so
-//             that two are always under way), made them visible to wgmma and arrived, and the bulk copies
-//             have come. It is empty when all multiplying warps have seen the instructions that read it done.
+//             before, so that two are always under way), made them visible to wgmma and arrived, and the
+//             bulk copies have come. It is empty when all multiplying warps have seen the instructions that
+//             read it done.
 #pragma once
 
 #include "evenkeel/compute/cuda/internal/copies.h"
 #include "evenkeel/compute/cuda/internal/hopper_tile.h"
 #include "evenkeel/compute/cuda/internal/tensor_map.h"
+#include "evenkeel/compute/cuda/internal/wgmma.h"
 #include "evenkeel/compute/cuda/internal/write_tile.h"
 
 namespace evenkeel::cuda::hopper {
@@ -228,7 +228,8 @@ __global__ void __launch_bounds__(kThreads, 1) multiply_groups(const __grid_cons
   const std::uint32_t address = shared_address(memory);
   Shared& shared = *reinterpret_cast<Shared*>(memory + ((1024 - address % 1024) % 1024));
   start(call, shared);
-  const int warpgroup = static_cast<int>(threadIdx.x) / kWarpgroup;
+  // The same in all lanes, and known to be, so that it is kept in registers of the warp.
+  const int warpgroup = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / kWarpgroup, 0);
   if (warpgroup == 0) {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCopyingRegisters<Product>));
     copy_tiles(call, shared);

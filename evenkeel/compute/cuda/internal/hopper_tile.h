@@ -3,9 +3,9 @@
 // go by this.
 #pragma once
 
+#include "evenkeel/compute/cuda/internal/operand.h"
 #include "evenkeel/compute/cuda/internal/products.h"
 #include "evenkeel/compute/cuda/internal/quad.h"
-#include "evenkeel/compute/cuda/internal/wgmma.h"
 
 namespace evenkeel::cuda::hopper {
 

@@ -17,20 +17,27 @@
 
 namespace evenkeel::cuda {
 
-// Cuts a workspace into pieces, or only adds them up.
+// Cuts a workspace into pieces, or only adds them up. Pieces are aligned whatever the workspace is: tensor
+// maps want 128 bytes.
 class Carver {
  public:
-  explicit Carver(std::byte* base) : base_(base) {}
+  explicit Carver(std::byte* base) : base_(base == nullptr ? nullptr : aligned(base)) {}
   template <class T>
   T* take(std::int64_t count) {
     std::byte* const piece = base_ == nullptr ? nullptr : base_ + used_;
     used_ += (count * static_cast<std::int64_t>(sizeof(T)) + kAlignment - 1) / kAlignment * kAlignment;
     return reinterpret_cast<T*>(piece);
   }
-  std::int64_t used() const { return used_; }
+  // What a workspace must have for the pieces, wherever it begins.
+  std::int64_t used() const { return used_ + kAlignment; }
 
  private:
   static constexpr std::int64_t kAlignment = 256;
+  static std::byte* aligned(std::byte* base) {
+    const auto beyond = reinterpret_cast<std::uintptr_t>(base) % kAlignment;
+    return beyond == 0 ? base : base + (kAlignment - static_cast<std::int64_t>(beyond));
+  }
+
   std::byte* base_;
   std::int64_t used_ = 0;
 };

@@ -2,14 +2,13 @@
 // sizes.
 //
 // Problem    Groups of any size, empty ones among them, known to the device alone; as many blocks as fit the
-// chip draw
-//            tiles until none is left.
+//            chip draw tiles until none is left.
 // Method     Products over rows: row tiles of kTileRows never cross a group; a running sum of them finds a
-// tile's group
-//            by bisection. Products of weight gradients: every group with rows has the same tiles, and their
-//            cost is the group's size, so the largest group comes first and the small ones fill the gaps it
-//            leaves. Within a group tiles are drawn in bands of kBand row tiles, columns slowest within a
-//            band, so that the blocks at work share rows and columns of their operands in the L2 cache.
+//            tile's group by bisection. Products of weight gradients: every group with rows has the same
+//            tiles, and their cost is the group's size, so the largest group comes first and the small ones
+//            fill the gaps it leaves. Within a group tiles are drawn in bands of kBand row tiles, columns
+//            slowest within a band, so that the blocks at work share rows and columns of their operands in
+//            the L2 cache.
 // Cost       O(G^2 / lanes) to make, O(log G) a tile.
 #pragma once
 

@@ -3,30 +3,9 @@
 
 #include <cstdint>
 
-#include "evenkeel/compute/cuda/internal/boxes.h"
+#include "evenkeel/compute/cuda/internal/operand.h"
 
 namespace evenkeel::cuda {
-
-// What the instruction is told of an operand, in multiples of 16 bytes: bits 0-13 where it begins, 16-29 the
-// stride from one box of 64 outer indices to the next (Major::outer), 32-45 the stride from eight rows of a
-// box to the next eight; bits 62-63: 1 for the swizzle of boxes.h.
-struct OperandDescriptor {
-  static constexpr std::uint64_t kSwizzle = std::uint64_t{1} << 62;
-  static constexpr std::uint64_t kEightRows = std::uint64_t{8 * kRowBytes / kLineBytes} << 32;
-  static constexpr std::uint64_t kNextBox = std::uint64_t{kBoxBytes / kLineBytes} << 16;
-
-  // `address` in shared memory.
-  EVENKEEL_HOST_DEVICE static constexpr std::uint64_t at(std::uint32_t address) {
-    return kSwizzle | kEightRows | kNextBox | ((address & 0x3ffffu) / kLineBytes);
-  }
-};
-
-inline constexpr int kInstructionDepth = 16;  // of K
-
-// How far into a tile of an operand each instruction's 16 of K begin: along a row, or 16 rows down.
-EVENKEEL_HOST_DEVICE constexpr std::uint32_t depth_step(Major major) {
-  return major == Major::k ? kInstructionDepth * 2 : kInstructionDepth * kRowBytes;
-}
 
 #if defined(__CUDACC__)
 
