@@ -165,7 +165,7 @@ struct HopperKernel {
   }
 
   template <std::uint32_t kOuter>
-  static std::array<std::array<double, 16>, kOuter> numbers_of(const WgmmaOperand& operand) {
+  static std::array<std::array<double, 16>, kOuter> numbers_of(const WgmmaOperand<SharedMemory>& operand) {
     std::array<std::array<double, 16>, kOuter> numbers;
     for (std::uint32_t outer = 0; outer < kOuter; ++outer)
       for (std::uint32_t k = 0; k < 16; ++k) numbers[outer][k] = static_cast<double>(operand.at(outer, k));

@@ -48,10 +48,11 @@ inline void bulk_copy_box(SharedMemory& memory, std::uint32_t to, const bf16* ma
     }
 }
 
-// An operand of wgmma in shared memory, by its descriptor.
+// An operand of wgmma in shared memory, by its descriptor. Memory has number(address).
+template <class Memory>
 class WgmmaOperand {
  public:
-  WgmmaOperand(const SharedMemory& memory, std::uint64_t descriptor, bool transposed)
+  WgmmaOperand(const Memory& memory, std::uint64_t descriptor, bool transposed)
       : memory_(memory),
         begin_(static_cast<std::uint32_t>(descriptor & 0x3fff) * 16),
         leading_(static_cast<std::uint32_t>(descriptor >> 16 & 0x3fff) * 16),
@@ -70,7 +71,7 @@ class WgmmaOperand {
   }
 
  private:
-  const SharedMemory& memory_;
+  const Memory& memory_;
   std::uint32_t begin_, leading_, stride_;
   int layout_;
   bool transposed_;

@@ -1,0 +1,67 @@
+// The Hopper kernel's own code, its barriers, rings and roles, run by a block of 384 threads of the host, and
+// held against dense fp64.
+#include "tests/compute/emulation/block.h"
+
+#include <gtest/gtest.h>
+// First the words of CUDA, then what is written in them.
+#include "evenkeel/compute/cuda/internal/hopper_kernel.h"
+#include "tests/compute/emulation/emulated_experts.h"
+#include "tests/compute/emulation/machines.h"
+
+namespace evenkeel::testing {
+namespace {
+
+class BlockMachine : public HostMachine<HopperKernel> {
+ public:
+  using HostMachine::run;
+
+  template <class Product>
+  void run(const Product& product, const cuda::TileSchedule& schedule, int counter) {
+    cuda::hopper::Call<Product> call{product, schedule, counter, nullptr};
+    std::vector<cuda::TensorMap> maps(static_cast<std::size_t>(schedule.num_groups));
+    if constexpr (Product::kByRows) {
+      for (std::size_t g = 0; g < maps.size(); ++g) {
+        const cuda::EmulatedMap map{product.weight_rows(static_cast<int>(g)).data, product.matrix_rows(),
+                                    product.matrix_columns()};
+        std::memcpy(&maps[g], &map, sizeof map);
+      }
+      call.maps = maps.data();
+    }
+    // Blocks that run one after another: the first draws whatever is not another's first tile.
+    gridDim.x = 2;
+    for (blockIdx.x = 0; blockIdx.x < gridDim.x; ++blockIdx.x) run_block(call);
+  }
+
+ private:
+  template <class Product>
+  static void run_block(const cuda::hopper::Call<Product>& call) {
+    namespace hopper = cuda::hopper;
+    const auto shared = std::make_unique<hopper::Shared>();
+    std::memset(shared->stages, 0xff, sizeof shared->stages);
+    EmulatedBlock block(hopper::kThreads, reinterpret_cast<std::byte*>(shared.get()));
+    block.run([&] {
+      hopper::start(call, *shared);
+      const int warpgroup = static_cast<int>(threadIdx.x) / hopper::kWarpgroup;
+      if (warpgroup == 0)
+        hopper::copy_tiles(call, *shared);
+      else
+        hopper::multiply_tiles(call, *shared, warpgroup - 1);
+    });
+  }
+};
+
+TEST(HopperBlock, MultipliesEveryProductOfForwardAndBackward) {
+  const ExpertShape expert{72, 136, Activation::swiglu, true, DataType::bf16};
+  const MoeCase problem({{3, 2, expert}, {70}, 1.0, 0.1}, 17);
+  expect_dense(problem, Emulation<BlockMachine>(problem, {}).run(), "swiglu");
+}
+
+TEST(HopperBlock, GoesRoundItsRingOfStagesManyTimesAndFromTileToTile) {
+  // 6 and 5 blocks of K in forward, 5 in backward; 2 or more tiles of rows and of columns.
+  const ExpertShape expert{328, 296, Activation::gelu, true, DataType::bf16};
+  const MoeCase problem({{2, 1, expert}, {150}, 1.5, 0.0}, 19);
+  expect_dense(problem, Emulation<BlockMachine>(problem, {.recompute = true}).run(), "ring");
+}
+
+}  // namespace
+}  // namespace evenkeel::testing

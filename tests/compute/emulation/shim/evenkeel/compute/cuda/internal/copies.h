@@ -1,0 +1,133 @@
+// The kernel's copies and barriers, on an emulated block; stands in for the header of this name.
+#pragma once
+
+#include "evenkeel/compute/cuda/internal/boxes.h"
+#include "evenkeel/compute/cuda/internal/tensor_map.h"
+#include "tests/compute/emulation/block.h"
+#include "tests/compute/emulation/shared_memory.h"
+
+namespace evenkeel::cuda {
+
+using evenkeel::testing::EmulatedBlock;
+
+inline std::uint32_t shared_address(const void* pointer) {
+  return EmulatedBlock::current()->address_of(pointer);
+}
+
+// A thread's cp.async: begun, done once waited for, seen by wgmma once published.
+struct PendingCopies {
+  struct Copy {
+    std::uint32_t to;
+    const void* from;
+    int bytes;
+  };
+  std::vector<Copy> open, done;
+  std::deque<std::vector<Copy>> groups;
+};
+inline thread_local PendingCopies pending_copies;
+
+inline void copy_async(std::uint32_t to, const void* from, int bytes) {
+  pending_copies.open.push_back({to, from, bytes});
+}
+inline void copy_async_commit() {
+  pending_copies.groups.push_back(std::exchange(pending_copies.open, {}));
+}
+template <int kPending>
+void copy_async_wait() {
+  for (auto& groups = pending_copies.groups; groups.size() > kPending; groups.pop_front())
+    pending_copies.done.insert(pending_copies.done.end(), groups.front().begin(), groups.front().end());
+}
+inline void publish_to_wgmma() {
+  for (const PendingCopies::Copy& copy : pending_copies.done) {
+    std::byte* const to = EmulatedBlock::current()->at(copy.to);
+    std::memset(to, 0, 16);
+    if (copy.bytes > 0) std::memcpy(to, copy.from, static_cast<std::size_t>(copy.bytes));
+  }
+  pending_copies.done.clear();
+}
+
+struct CopyLines {
+  std::uint32_t base;
+  void operator()(std::uint32_t to, const bf16* from, int numbers) const {
+    copy_async(base + to, from, 2 * numbers);
+  }
+};
+
+// As the PTX manual describes mbarrier; eight bytes, as that has.
+class Barrier {
+ public:
+  void init(int arrivals) {
+    state_ = std::make_unique<State>();
+    state_->arrivals = state_->missing = arrivals;
+  }
+  void arrive() {
+    const std::lock_guard lock(state_->mutex);
+    if (--state_->missing < 0) evenkeel::testing::give_up("more arrivals than a barrier's phase has");
+    state_->complete();
+  }
+  void arrive_expecting(int bytes) {
+    {
+      const std::lock_guard lock(state_->mutex);
+      state_->bytes += bytes;
+    }
+    arrive();
+  }
+  void deliver(int bytes) {
+    const std::lock_guard lock(state_->mutex);
+    state_->bytes -= bytes;
+    state_->complete();
+  }
+  void wait(std::uint32_t parity) {
+    std::unique_lock lock(state_->mutex);
+    if (!state_->changed.wait_for(lock, std::chrono::seconds(60),
+                                  [&] { return state_->phase % 2 != parity; }))
+      evenkeel::testing::give_up("a barrier's phase never ended");
+  }
+
+ private:
+  struct State {
+    void complete() {
+      if (missing > 0 || bytes != 0) return;
+      missing = arrivals;
+      ++phase;
+      changed.notify_all();
+    }
+    std::mutex mutex;
+    std::condition_variable changed;
+    int arrivals = 0, missing = 0, bytes = 0;
+    std::uint32_t phase = 0;
+  };
+  std::unique_ptr<State> state_;
+};
+static_assert(sizeof(Barrier) == 8);
+
+inline void publish_barriers() {}
+
+// What the test puts into a tensor map.
+struct EmulatedMap {
+  const bf16* matrix;
+  std::int64_t rows, columns;
+};
+
+inline thread_local const void* acquired_map = nullptr;
+inline void acquire_map(const void* map) {
+  acquired_map = map;
+}
+
+inline void copy_box(std::uint32_t to, const void* map, int row, int column, Barrier& barrier) {
+  if (map != acquired_map) evenkeel::testing::give_up("a tensor map was used that had not been acquired");
+  EmulatedMap matrix;
+  std::memcpy(&matrix, map, sizeof matrix);
+  EmulatedBlock* const block = EmulatedBlock::current();
+  block->enqueue([=, &barrier] {
+    for (std::uint32_t r = 0; r < 64; ++r)
+      for (std::uint32_t c = 0; c < 64; ++c) {
+        const bool inside = row + r < matrix.rows && column + c < matrix.columns;
+        const bf16 number = inside ? matrix.matrix[(row + r) * matrix.columns + column + c] : bf16(0.0f);
+        std::memcpy(block->at(evenkeel::testing::swizzled(to + r * 128 + c * 2)), &number, sizeof number);
+      }
+    barrier.deliver(64 * 128);
+  });
+}
+
+}  // namespace evenkeel::cuda
