@@ -1,0 +1,240 @@
+// The kernels that move rows: each reads other ranks' memory straight from where it is.
+//
+// Cost   Every byte once. A warp has a row, or a part of a token's columns, and reads 16 bytes a lane,
+// several of
+//        them before the first is used.
+#include <cuda_bf16.h>
+
+#include "evenkeel/exchange/cuda/device_exchange.h"
+#include "evenkeel/exchange/cuda/internal/inward.h"
+#include "evenkeel/exchange/cuda/internal/launch.cuh"
+
+namespace evenkeel::cuda {
+
+namespace {
+
+// Elements that a lane reads at once: 16 bytes where rows begin on such boundaries, else one.
+struct Eight {
+  static constexpr int kWidth = 8;
+  static __device__ void load(const __nv_bfloat16* from, float (&to)[8]) {
+    const uint4 bits = *reinterpret_cast<const uint4*>(from);
+    const unsigned words[4] = {bits.x, bits.y, bits.z, bits.w};
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      to[2 * i] = __uint_as_float(words[i] << 16);
+      to[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+    }
+  }
+  static __device__ void load(const float* from, float (&to)[8]) {
+    const float4 low = *reinterpret_cast<const float4*>(from);
+    const float4 high = *reinterpret_cast<const float4*>(from + 4);
+    const float all[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+    for (int i = 0; i < 8; ++i) to[i] = all[i];
+  }
+  static __device__ void store(__nv_bfloat16* to, const float (&from)[8]) {
+    unsigned words[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const __nv_bfloat162 pair = __floats2bfloat162_rn(from[2 * i], from[2 * i + 1]);
+      words[i] = *reinterpret_cast<const unsigned*>(&pair);
+    }
+    *reinterpret_cast<uint4*>(to) = make_uint4(words[0], words[1], words[2], words[3]);
+  }
+  static __device__ void copy(const __nv_bfloat16* from, __nv_bfloat16* to) {
+    *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
+  }
+};
+
+struct One {
+  static constexpr int kWidth = 1;
+  static __device__ void load(const __nv_bfloat16* from, float (&to)[1]) { to[0] = __bfloat162float(*from); }
+  static __device__ void load(const float* from, float (&to)[1]) { to[0] = *from; }
+  static __device__ void store(__nv_bfloat16* to, const float (&from)[1]) {
+    *to = __float2bfloat16_rn(from[0]);
+  }
+  static __device__ void copy(const __nv_bfloat16* from, __nv_bfloat16* to) { *to = *from; }
+};
+
+__device__ int lane_of_warp() {
+  return static_cast<int>(threadIdx.x) % 32;
+}
+
+__device__ const __nv_bfloat16* rows_of(const PeerView& peer, TokenRows which) {
+  const StepTensors& tensors = *peer.tensors;
+  return static_cast<const __nv_bfloat16*>(which == TokenRows::hidden ? tensors.hidden : tensors.grad_output);
+}
+
+template <class Unit>
+__global__ void __launch_bounds__(kThreads)
+    gather_rows_kernel(ChunkWork work, TokenRows which, std::int64_t hidden, __nv_bfloat16* rows) {
+  const Inward inward(work.shape, work.step, work.chunk, work.peers.outboxes);
+  for_warps(inward.rows(), [&](std::int64_t row) {
+    const Inward::Origin origin = inward.origin(static_cast<int>(row));
+    const __nv_bfloat16* const from = rows_of(work.peers.views[origin.rank], which) + origin.token * hidden;
+    __nv_bfloat16* const to = rows + row * hidden;
+#pragma unroll 4
+    for (std::int64_t c = lane_of_warp() * Unit::kWidth; c < hidden; c += 32 * Unit::kWidth)
+      Unit::copy(from + c, to + c);
+  });
+}
+
+__global__ void gather_weights_kernel(ChunkWork work, float* weights) {
+  const Inward inward(work.shape, work.step, work.chunk, work.peers.outboxes);
+  for_grid(inward.positions(), [&](std::int64_t i) {
+    const Inward::Origin origin = inward.assignment(static_cast<int>(i));
+    weights[i] = work.peers.views[origin.rank].tensors->weights[origin.token];
+  });
+}
+
+// The chunk's tokens in the step.
+struct Tokens {
+  std::int64_t first, count;
+};
+__device__ Tokens tokens_of(const ChunkWork& work) {
+  const ChunkRange range = slices_of(work.shape, work.index, *work.step.num_chunks);
+  const std::int64_t first = first_token(work.shape, work.slices.tokens, range.first);
+  return {first, first_token(work.shape, work.slices.tokens, range.end) - first};
+}
+
+// Columns that a warp takes of a token.
+template <class Unit>
+constexpr std::int64_t kPart = 32 * Unit::kWidth;
+
+template <class Unit>
+__device__ std::int64_t parts_of(std::int64_t hidden) {
+  return (hidden + kPart<Unit> - 1) / kPart<Unit>;
+}
+
+// f(token in the chunk, column), over warps and their lanes.
+template <class Unit, class F>
+__device__ void for_columns(const Tokens& tokens, std::int64_t hidden, const F& f) {
+  const std::int64_t parts = parts_of<Unit>(hidden);
+  for_warps(tokens.count * parts, [&](std::int64_t i) {
+    const std::int64_t column = i % parts * kPart<Unit> + lane_of_warp() * Unit::kWidth;
+    if (column < hidden) f(i / parts, column);
+  });
+}
+
+template <class Unit>
+__global__ void __launch_bounds__(kThreads)
+    combine_kernel(ChunkWork work, const float* weights, std::int64_t hidden, __nv_bfloat16* output) {
+  const Tokens tokens = tokens_of(work);
+  const int k = work.shape.top_k;
+  for_columns<Unit>(tokens, hidden, [&](std::int64_t token, std::int64_t column) {
+    float sum[Unit::kWidth] = {};
+#pragma unroll 4
+    for (int i = 0; i < k; ++i) {
+      const std::int64_t a = token * k + i;
+      const int rank = work.chunk.destination[a];
+      if (rank < 0) continue;
+      const std::int64_t result = work.peers.outboxes[rank].in_position[work.shape.me] +
+                                  (work.chunk.entry[a] - work.outbox.begin[rank]);
+      const auto* const row =
+          static_cast<const __nv_bfloat16*>(work.peers.views[rank].results) + result * hidden;
+      const float weight = weights[tokens.first * k + a];
+      float value[Unit::kWidth];
+      Unit::load(row + column, value);
+#pragma unroll
+      for (int c = 0; c < Unit::kWidth; ++c) sum[c] = fmaf(weight, value[c], sum[c]);
+    }
+    Unit::store(output + (tokens.first + token) * hidden + column, sum);
+  });
+}
+
+// A token's row has one gradient on each rank that it went to: that of its first entry there.
+template <class Unit>
+__global__ void __launch_bounds__(kThreads)
+    combine_gradients_kernel(ChunkWork work, std::int64_t hidden, __nv_bfloat16* grad_hidden) {
+  const Tokens tokens = tokens_of(work);
+  const int k = work.shape.top_k;
+  for_columns<Unit>(tokens, hidden, [&](std::int64_t token, std::int64_t column) {
+    float sum[Unit::kWidth] = {};
+    for (int i = 0; i < k; ++i) {
+      const std::int64_t a = token * k + i;
+      const int rank = work.chunk.destination[a];
+      bool is_first = rank >= 0;
+      for (int other = 0; other < k && is_first; ++other)
+        is_first = work.chunk.destination[token * k + other] != rank ||
+                   work.chunk.entry[token * k + other] >= work.chunk.entry[a];
+      if (!is_first) continue;
+      const std::int64_t row =
+          work.peers.outboxes[rank].in_row[work.shape.me] + work.outbox.row[work.chunk.entry[a]];
+      float value[Unit::kWidth];
+      Unit::load(work.peers.views[rank].row_gradients + row * hidden + column, value);
+#pragma unroll
+      for (int c = 0; c < Unit::kWidth; ++c) sum[c] += value[c];
+    }
+    Unit::store(grad_hidden + (tokens.first + token) * hidden + column, sum);
+  });
+}
+
+__global__ void combine_weight_gradients_kernel(ChunkWork work, float* grad_weights) {
+  const Tokens tokens = tokens_of(work);
+  const int k = work.shape.top_k;
+  for_grid(tokens.count * k, [&](std::int64_t a) {
+    const int rank = work.chunk.destination[a];
+    float gradient = 0;
+    if (rank >= 0)
+      gradient =
+          work.peers.views[rank].weight_gradients[work.peers.outboxes[rank].in_position[work.shape.me] +
+                                                  (work.chunk.entry[a] - work.outbox.begin[rank])];
+    grad_weights[tokens.first * k + a] = gradient;
+  });
+}
+
+// Calls launch(unit) with the widest unit that rows allow.
+template <class Launch>
+void by_width(std::int64_t hidden, const Launch& launch) {
+  hidden % Eight::kWidth == 0 ? launch(Eight()) : launch(One());
+}
+
+// For each warp a part of a token's columns.
+unsigned blocks_of_tokens(const RouteShape& shape, std::int64_t hidden, int width) {
+  const std::int64_t tokens = shape.most_assignments / shape.top_k;
+  return blocks_for(tokens * ((hidden + 32 * width - 1) / (32 * width)), kWarpsInBlock);
+}
+
+}  // namespace
+
+void gather_rows(const ChunkWork& work, TokenRows which, std::int64_t hidden, void* rows,
+                 CudaStream& stream) {
+  by_width(hidden, [&](auto unit) {
+    gather_rows_kernel<decltype(unit)>
+        <<<blocks_for(work.shape.most_positions, kWarpsInBlock), kThreads, 0, native(stream)>>>(
+            work, which, hidden, static_cast<__nv_bfloat16*>(rows));
+  });
+  EVENKEEL_CUDA_CHECK_LAUNCH("gather rows");
+}
+
+void gather_weights(const ChunkWork& work, float* weights, CudaStream& stream) {
+  gather_weights_kernel<<<blocks_for(work.shape.most_positions, kThreads), kThreads, 0, native(stream)>>>(
+      work, weights);
+  EVENKEEL_CUDA_CHECK_LAUNCH("gather router weights");
+}
+
+void combine(const ChunkWork& work, const float* weights, std::int64_t hidden, void* output,
+             CudaStream& stream) {
+  by_width(hidden, [&](auto unit) {
+    using Unit = decltype(unit);
+    combine_kernel<Unit><<<blocks_of_tokens(work.shape, hidden, Unit::kWidth), kThreads, 0, native(stream)>>>(
+        work, weights, hidden, static_cast<__nv_bfloat16*>(output));
+  });
+  EVENKEEL_CUDA_CHECK_LAUNCH("combine");
+}
+
+void combine_gradients(const ChunkWork& work, std::int64_t hidden, void* grad_hidden, float* grad_weights,
+                       CudaStream& stream) {
+  by_width(hidden, [&](auto unit) {
+    using Unit = decltype(unit);
+    combine_gradients_kernel<Unit>
+        <<<blocks_of_tokens(work.shape, hidden, Unit::kWidth), kThreads, 0, native(stream)>>>(
+            work, hidden, static_cast<__nv_bfloat16*>(grad_hidden));
+  });
+  EVENKEEL_CUDA_CHECK_LAUNCH("combine gradients");
+  combine_weight_gradients_kernel<<<blocks_for(work.shape.most_assignments, kThreads), kThreads, 0,
+                                    native(stream)>>>(work, grad_weights);
+  EVENKEEL_CUDA_CHECK_LAUNCH("combine gradients of router weights");
+}
+
+}  // namespace evenkeel::cuda

@@ -1,0 +1,70 @@
+// Weights to those who borrow them, and their gradients home.
+#include "evenkeel/exchange/cuda/device_exchange.h"
+#include "evenkeel/exchange/cuda/internal/launch.cuh"
+
+namespace evenkeel::cuda {
+
+namespace {
+
+// Blocks along an expert's elements; the other dimension of the grid is the expert.
+constexpr unsigned kBlocksAnExpert = 128;
+
+// Copies n elements of two bytes; 16 bytes at a time where both sides allow it.
+__device__ void copy_elements(const std::uint16_t* from, std::uint16_t* to, std::int64_t n) {
+  const auto bits = reinterpret_cast<std::uintptr_t>(from) | reinterpret_cast<std::uintptr_t>(to);
+  const std::int64_t wide = bits % sizeof(uint4) == 0 ? n / 8 : 0;
+  for_grid(wide, [&](std::int64_t i) {
+    reinterpret_cast<uint4*>(to)[i] = reinterpret_cast<const uint4*>(from)[i];
+  });
+  for_grid(n - 8 * wide, [&](std::int64_t i) { to[8 * wide + i] = from[8 * wide + i]; });
+}
+
+__global__ void __launch_bounds__(kThreads)
+    borrow_kernel(ChunkWork work, ExpertLayout layout, int round, std::uint16_t* places) {
+  const int place = static_cast<int>(blockIdx.y);
+  const int borrowed = round * work.shape.places + place;
+  const std::int32_t expert = work.step.borrowed_expert[borrowed];
+  if (expert < 0) return;
+  const ExpertTensors& weights = work.peers.views[work.step.borrowed_from[borrowed]].weights[expert];
+  for (int part = 0; part < 4; ++part)
+    copy_elements(static_cast<const std::uint16_t*>(weights.part[part]),
+                  places + place * layout.block() + layout.begin(part), layout.elements[part]);
+}
+
+__global__ void __launch_bounds__(kThreads)
+    return_kernel(ChunkWork work, PlacementView homes, ExpertLayout layout, const ExpertTensors* gradients) {
+  const int native = static_cast<int>(blockIdx.y);
+  const PlanView& plan = work.step.plan;
+  const std::int32_t expert = homes.slot_expert[homes.slot_begin[work.shape.me] + native];
+  for (int t = 0; t < *plan.num_transfers; ++t) {
+    if (plan.transfer_expert[t] != expert) continue;
+    const float* const block = work.peers.views[plan.transfer_to[t]].borrowed_gradients +
+                               work.step.transfer_place[t] * layout.block();
+    for (int part = 0; part < 4; ++part) {
+      auto* const own = static_cast<float*>(gradients[native].part[part]);
+      const float* const came = block + layout.begin(part);
+      for_grid(layout.elements[part], [&](std::int64_t i) { own[i] += came[i]; });
+    }
+  }
+}
+
+}  // namespace
+
+void borrow_weights(const ChunkWork& work, const ExpertLayout& layout, int round, void* places,
+                    CudaStream& stream) {
+  if (work.shape.places == 0) return;
+  const dim3 grid(kBlocksAnExpert, static_cast<unsigned>(work.shape.places));
+  borrow_kernel<<<grid, kThreads, 0, native(stream)>>>(work, layout, round,
+                                                       static_cast<std::uint16_t*>(places));
+  EVENKEEL_CUDA_CHECK_LAUNCH("borrow weights");
+}
+
+void return_gradients(const ChunkWork& work, const PlacementView& homes, const ExpertLayout& layout,
+                      const ExpertTensors* gradients, CudaStream& stream) {
+  if (work.shape.num_natives == 0) return;
+  const dim3 grid(kBlocksAnExpert, static_cast<unsigned>(work.shape.num_natives));
+  return_kernel<<<grid, kThreads, 0, native(stream)>>>(work, homes, layout, gradients);
+  EVENKEEL_CUDA_CHECK_LAUNCH("return gradients");
+}
+
+}  // namespace evenkeel::cuda
