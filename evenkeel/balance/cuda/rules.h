@@ -15,6 +15,8 @@ struct PlanRules {
   std::int64_t capacity_factor_thousandths = 1000;
   std::int32_t min_segment = 1024;
   std::int64_t imbalance_threshold_thousandths = 1300;
+  // A plan by which a rank would borrow more experts gives way to plain ep.
+  std::int32_t most_borrowed = kMostLoad;
 };
 
 // Options as a device planner reads them. What is cut off makes no difference below kMostLoad assignments.

@@ -74,6 +74,10 @@ void count_slices(const RouteShape& shape, const SliceView& slices, std::int32_t
 // block_counts of all ranks into `counts` [most_chunks][P][E].
 void gather_counts(const RouteShape& shape, const Peers& peers, std::int32_t* counts, CudaStream& stream);
 
+// After planning: what this rank borrows, and in how many chunks all go. `homes` lies in device memory.
+void prepare_step(const RouteShape& shape, const PlacementView& homes, const StepView& step,
+                  CudaStream& stream);
+
 // From the step's tables to this rank's outbox; for all ranks.
 void deal_and_send(const ChunkWork& work, CudaStream& stream);
 // From the outboxes of all ranks to input_row and output_row.
@@ -82,6 +86,8 @@ void receive(const ChunkWork& work, CudaStream& stream);
 // The rows here, [rows, D], from the hidden rows of all ranks; or from their gradients of outputs.
 enum class TokenRows { hidden, grad_output };
 void gather_rows(const ChunkWork& work, TokenRows which, std::int64_t hidden, void* rows, CudaStream& stream);
+// Zeros for as many rows of f32.
+void zero_rows(const ChunkWork& work, std::int64_t hidden, float* rows, CudaStream& stream);
 // Router weights by output_row.
 void gather_weights(const ChunkWork& work, float* weights, CudaStream& stream);
 

@@ -24,6 +24,9 @@ class Meeting {
   // The others' streams come after what `root` was given: the beginning of a capture, which only root begins.
   void follow(RankId root, CudaStream& stream);
 
+  // The host threads alone.
+  void gather() { show(EventLease()); }
+
  private:
   // Shows the events of those that have one, and keeps what it took two calls ago for no longer.
   void show(EventLease event);

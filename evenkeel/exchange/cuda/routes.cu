@@ -3,6 +3,7 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/exchange/cuda/device_exchange.h"
+#include "evenkeel/exchange/cuda/internal/borrowing.h"
 #include "evenkeel/exchange/cuda/internal/chunk_plan.h"
 #include "evenkeel/exchange/cuda/internal/deal.h"
 #include "evenkeel/exchange/cuda/internal/inward.h"
@@ -52,6 +53,15 @@ __global__ void gather_counts_kernel(RouteShape shape, Peers peers, std::int32_t
     const std::int64_t block = row / shape.num_ranks;
     counts[i] = peers.views[row % shape.num_ranks].block_counts[block * experts + i % experts];
   });
+}
+
+__global__ void __launch_bounds__(kOneBlock)
+    prepare_kernel(RouteShape shape, PlacementView homes, StepView step) {
+  extern __shared__ std::int32_t loads[];
+  __shared__ BlockTeam::Scratch scratch;
+  const BlockTeam team(scratch);
+  borrow(team, shape, homes, step);
+  choose_chunks(team, shape, step, loads);
 }
 
 __global__ void __launch_bounds__(kOneBlock) deal_kernel(ChunkWork work) {
@@ -138,6 +148,13 @@ void gather_counts(const RouteShape& shape, const Peers& peers, std::int32_t* co
   const std::int64_t all = std::int64_t{shape.most_chunks} * shape.num_ranks * shape.num_experts;
   gather_counts_kernel<<<blocks_for(all, kThreads), kThreads, 0, native(stream)>>>(shape, peers, counts);
   EVENKEEL_CUDA_CHECK_LAUNCH("gather counts");
+}
+
+void prepare_step(const RouteShape& shape, const PlacementView& homes, const StepView& step,
+                  CudaStream& stream) {
+  const std::size_t loads = static_cast<std::size_t>(shape.num_ranks) * sizeof(std::int32_t);
+  prepare_kernel<<<1, kOneBlock, loads, native(stream)>>>(shape, homes, step);
+  EVENKEEL_CUDA_CHECK_LAUNCH("prepare a step");
 }
 
 void deal_and_send(const ChunkWork& work, CudaStream& stream) {

@@ -79,6 +79,11 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
+__global__ void zero_rows_kernel(ChunkWork work, std::int64_t hidden, float* rows) {
+  const Inward inward(work.shape, work.step, work.chunk, work.peers.outboxes);
+  for_grid(inward.rows() * hidden, [&](std::int64_t i) { rows[i] = 0; });
+}
+
 __global__ void gather_weights_kernel(ChunkWork work, float* weights) {
   const Inward inward(work.shape, work.step, work.chunk, work.peers.outboxes);
   for_grid(inward.positions(), [&](std::int64_t i) {
@@ -205,6 +210,12 @@ void gather_rows(const ChunkWork& work, TokenRows which, std::int64_t hidden, vo
             work, which, hidden, static_cast<__nv_bfloat16*>(rows));
   });
   EVENKEEL_CUDA_CHECK_LAUNCH("gather rows");
+}
+
+void zero_rows(const ChunkWork& work, std::int64_t hidden, float* rows, CudaStream& stream) {
+  zero_rows_kernel<<<blocks_for(work.shape.most_positions * hidden, kThreads), kThreads, 0, native(stream)>>>(
+      work, hidden, rows);
+  EVENKEEL_CUDA_CHECK_LAUNCH("zero rows");
 }
 
 void gather_weights(const ChunkWork& work, float* weights, CudaStream& stream) {

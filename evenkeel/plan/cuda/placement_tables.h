@@ -17,7 +17,7 @@ class PlacementTables {
     homes_.num_ranks = placement.num_ranks();
     for (RankId rank : indices<RankId>(homes_.num_ranks))
       homes_.num_slots += static_cast<int>(placement.natives(rank).size());
-    integers_.resize(static_cast<std::size_t>(count(homes_)));
+    integers_.resize(static_cast<std::size_t>(placement_integers(homes_)));
     fill(placement);
   }
 
@@ -25,23 +25,9 @@ class PlacementTables {
   std::span<const std::int32_t> integers() const { return integers_; }
   // The arrays, here or in a copy of integers().
   PlacementView view() const { return view_at(integers_.data()); }
-  PlacementView view_at(const std::int32_t* copy) const {
-    PlacementView view = homes_;
-    const auto take = [&copy](int size) { return (copy += size) - size; };
-    view.slot_begin = take(homes_.num_ranks + 1);
-    view.slot_expert = take(homes_.num_slots);
-    view.slot_rank = take(homes_.num_slots);
-    view.slot_copy = take(homes_.num_slots);
-    view.copies_begin = take(homes_.num_experts + 1);
-    view.copies = take(homes_.num_slots);
-    return view;
-  }
+  PlacementView view_at(const std::int32_t* copy) const { return placement_at(homes_, copy); }
 
  private:
-  static int count(const PlacementView& homes) {
-    return homes.num_ranks + 1 + homes.num_experts + 1 + 4 * homes.num_slots;
-  }
-
   void fill(const LayerPlacement& placement) {
     const PlacementView view = this->view();
     const auto at = [this](const std::int32_t* array, int i) -> std::int32_t& {

@@ -7,6 +7,8 @@
 
 #include <cstdint>
 
+#include "evenkeel/base/host_device.h"
+
 namespace evenkeel::cuda {
 
 inline constexpr std::int32_t kMostLoad = std::int32_t{1} << 30;
@@ -25,6 +27,21 @@ struct PlacementView {
   const std::int32_t* copies = nullptr;        // [S], the slots of an expert, its owner's first
 };
 
+// The integers that a placement takes, in the order of PlacementView; and its view at a copy of them.
+EVENKEEL_HOST_DEVICE inline int placement_integers(const PlacementView& sizes) {
+  return sizes.num_ranks + 1 + sizes.num_experts + 1 + 4 * sizes.num_slots;
+}
+EVENKEEL_HOST_DEVICE inline PlacementView placement_at(const PlacementView& sizes, const std::int32_t* copy) {
+  PlacementView view = sizes;
+  view.slot_begin = copy;
+  view.slot_expert = view.slot_begin + sizes.num_ranks + 1;
+  view.slot_rank = view.slot_expert + sizes.num_slots;
+  view.slot_copy = view.slot_rank + sizes.num_slots;
+  view.copies_begin = view.slot_copy + sizes.num_slots;
+  view.copies = view.copies_begin + sizes.num_experts + 1;
+  return view;
+}
+
 // A step plan (plan/step_plan.h): the segments of expert e are [segment_begin[e], segment_begin[e + 1]), each
 // ending at segment_end, counted within the expert.
 struct PlanView {
@@ -36,13 +53,14 @@ struct PlanView {
   std::int32_t* transfer_to = nullptr;
   std::int32_t* num_transfers = nullptr;  // [1]
   std::int32_t* rank_loads = nullptr;     // [P]
+  std::int32_t* gave_way = nullptr;       // [1], whether a plan that borrows too much gave way to plain ep
 };
 
 // No planner makes more moves away from slots, nor more segments.
-constexpr int most_moves(int slots, int ranks) {
+EVENKEEL_HOST_DEVICE constexpr int most_moves(int slots, int ranks) {
   return slots + 8 * ranks;
 }
-constexpr int most_segments(int slots, int ranks) {
+EVENKEEL_HOST_DEVICE constexpr int most_segments(int slots, int ranks) {
   return slots + most_moves(slots, ranks);
 }
 

@@ -23,7 +23,7 @@ cuda::PlanView FlatPlan::view() {
 }
 
 FlatPlan plan_on_host(const Counts& counts, const LayerPlacement& placement, const PlannerOptions& options,
-                      std::span<const std::int64_t> base_load) {
+                      std::span<const std::int64_t> base_load, int most_borrowed) {
   const cuda::PlacementTables tables(placement);
   const cuda::PlacementView homes = tables.view();
   const std::vector<std::int32_t> by_source(counts.rows().begin(), counts.rows().end());
@@ -32,7 +32,8 @@ FlatPlan plan_on_host(const Counts& counts, const LayerPlacement& placement, con
       size(cuda::PlannerRoom::integers(homes.num_experts, homes.num_slots, homes.num_ranks)), -77);
   FlatPlan plan(homes.num_experts, homes.num_slots, homes.num_ranks);
   const cuda::HostTeam team;
-  const cuda::PlanRules rules = cuda::rules_of(options);
+  cuda::PlanRules rules = cuda::rules_of(options);
+  rules.most_borrowed = most_borrowed;
   cuda::StepPlanning(team, homes, rules, by_source.data(), base.empty() ? nullptr : base.data(),
                      cuda::PlannerRoom::carve(room.data(), homes))
       .plan(plan.view());

@@ -20,10 +20,11 @@ struct FlatPlan {
   std::vector<std::int32_t> segment_begin, segment_rank, segment_end, transfer_expert, transfer_from,
       transfer_to, rank_loads;
   std::int32_t num_transfers = 0;
+  std::int32_t gave_way = 0;
 };
 
 FlatPlan plan_on_host(const Counts& counts, const LayerPlacement& placement, const PlannerOptions& options,
-                      std::span<const std::int64_t> base_load = {});
+                      std::span<const std::int64_t> base_load = {}, int most_borrowed = cuda::kMostLoad);
 
 // The same arrays from a plan of balance/.
 FlatPlan flat(const StepPlan& plan, const LayerPlacement& placement);

@@ -1,6 +1,7 @@
 // The device's planner, run on the host, makes the integers of the planners of balance/.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -106,6 +107,34 @@ TEST(CudaPlan, HasTheIntegersOfTheHostsPlannersWhereLoadsAreConcentrated) {
     }
   }
   EXPECT_GT(tally.spilled, 2500);
+}
+
+TEST(CudaPlan, GivesWayToPlainEpWhereARankWouldBorrowMoreThanItHasPlacesFor) {
+  std::mt19937_64 random(6);
+  int ways[2] = {0, 0};
+  for (int i = 0; i < 3000; ++i) {
+    const Case c = small_enough(random_case(random, {.copies = i % 3 == 0}));
+    const Counts counts = with_random_sources(random, c);
+    const PlannerOptions options{i % 2 == 0 ? Kind::least_loaded : Kind::level, 1000, draw(random, 1, 9), 0};
+    const LayerPlacement placement = c.placement();
+    if (is_left_out(options, placement)) continue;
+    const auto places = static_cast<int>(draw(random, 0, 3));
+    const FlatPlan free = plan_on_host(counts, placement, options);
+    std::vector<int> borrowed(static_cast<std::size_t>(c.num_ranks));
+    for (int t = 0; t < free.num_transfers; ++t)
+      ++borrowed[static_cast<std::size_t>(free.transfer_to[static_cast<std::size_t>(t)])];
+    const bool too_many = *std::ranges::max_element(borrowed) > places;
+    FlatPlan expected = too_many ? plan_on_host(counts, placement, {Kind::ep}) : free;
+    expected.gave_way = too_many;
+    const FlatPlan plan = plan_on_host(counts, placement, options, {}, places);
+    ASSERT_EQ(plan.num_transfers, expected.num_transfers) << c.text();
+    ASSERT_EQ(plan.gave_way, expected.gave_way) << c.text();
+    ASSERT_EQ(plan.rank_loads, expected.rank_loads) << c.text();
+    ASSERT_EQ(plan.segment_begin, expected.segment_begin) << c.text();
+    ++ways[too_many];
+  }
+  EXPECT_GT(ways[0], 300);
+  EXPECT_GT(ways[1], 300);
 }
 
 TEST(CudaPlan, IsThatOfThePublishedCases) {

@@ -28,6 +28,16 @@ class StepPlanning {
 
   EVENKEEL_HOST_DEVICE void plan(const PlanView& plan) {
     sum_loads();
+    team_.for_each(1, [&](int) { *plan.gave_way = 0; });
+    plan_freely(plan);
+    if (rules_.kind == PlannerOptions::Kind::ep || most_borrowed(plan) <= rules_.most_borrowed) return;
+    keep_home(plan);
+    team_.for_each(1, [&](int) { *plan.gave_way = 1; });
+    team_.sync();
+  }
+
+ private:
+  EVENKEEL_HOST_DEVICE void plan_freely(const PlanView& plan) {
     switch (rules_.kind) {
       case PlannerOptions::Kind::ep:
         return keep_home(plan);
@@ -38,7 +48,15 @@ class StepPlanning {
     }
   }
 
- private:
+  // By any rank.
+  EVENKEEL_HOST_DEVICE std::int32_t most_borrowed(const PlanView& plan) const {
+    return largest(homes_.num_ranks, [&](int r) {
+      std::int32_t count = 0;
+      for (int t = 0; t < *plan.num_transfers; ++t) count += plan.transfer_to[t] == r ? 1 : 0;
+      return count;
+    });
+  }
+
   EVENKEEL_HOST_DEVICE std::int32_t base(int rank) const {
     return base_load_ == nullptr ? 0 : base_load_[rank];
   }
@@ -90,6 +108,8 @@ class StepPlanning {
 
   EVENKEEL_HOST_DEVICE void keep_home(const PlanView& plan) {
     room_.moves.count = 0;
+    team_.for_each(homes_.num_slots, [&](int s) { room_.share[s] = even_share(s); });
+    team_.sync();
     write(room_.share, room_.moves, GivingOrder::by_copy, room_.best.slot, plan);
   }
 

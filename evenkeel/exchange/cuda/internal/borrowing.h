@@ -7,19 +7,6 @@
 
 namespace evenkeel::cuda {
 
-// The most transfers that come to one rank.
-template <class Team>
-EVENKEEL_HOST_DEVICE std::int32_t most_borrowed(const Team& team, int num_ranks, const PlanView& plan) {
-  const int transfers = *plan.num_transfers;
-  std::int32_t own = 0;
-  team.for_each(num_ranks, [&](int r) {
-    std::int32_t count = 0;
-    for (int t = 0; t < transfers; ++t) count += plan.transfer_to[t] == r ? 1 : 0;
-    own = count > own ? count : own;
-  });
-  return team.max(own);
-}
-
 // Fills the step's tables of borrowed experts and of groups. No rank borrows more than most_borrowed().
 template <class Team>
 EVENKEEL_HOST_DEVICE void borrow(const Team& team, const RouteShape& shape, const PlacementView& homes,

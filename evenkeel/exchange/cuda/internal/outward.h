@@ -4,12 +4,10 @@
 
 #include <cstdint>
 
+#include "evenkeel/exchange/cuda/chunk_sizes.h"
 #include "evenkeel/exchange/cuda/routes.h"
 
 namespace evenkeel::cuda {
-
-// Entries that are scanned together.
-inline constexpr int kTile = 1024;
 
 class Outward {
  public:

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "evenkeel/device/cuda/check.h"
 #include "evenkeel/device/cuda/team.h"
 
 namespace evenkeel::cuda {
@@ -25,8 +26,10 @@ EVENKEEL_HOST_DEVICE void count_slice(const Team& team, const std::int32_t* expe
   team.for_each(lanes * num_experts, [&](int i) { table[i] = 0; });
   team.sync();
   team.for_each(lanes, [&](int lane) {
-    for (int a = begin(lane); a < begin(lane + 1); ++a)
+    for (int a = begin(lane); a < begin(lane + 1); ++a) {
+      EVENKEEL_DEVICE_CHECK(experts[a] >= -1 && experts[a] < num_experts);
       if (experts[a] >= 0) ++table[lane * num_experts + experts[a]];
+    }
   });
   team.sync();
   team.for_each(num_experts, [&](int e) {

@@ -1,0 +1,47 @@
+// Planning on a GPU: one launch turns the counts of all ranks into the step plan, with the integers of the
+// planners of balance/.
+//
+// Method    One block; counts, placement and all that is decided on lie in its shared memory. Work over
+// experts,
+//           slots and moves is shared by all its threads, greedy decisions are made by one warp.
+// Limits    Fewer than 2^30 assignments a step, base loads included. Of instances of at most 32 (expert,
+// other
+//           rank) pairs level does not look at every plan, as it does on the host; docs/cuda.md#planning.
+// Source    docs/algorithms.md.
+#pragma once
+
+#include <cstdint>
+
+#include "evenkeel/balance/cuda/rules.h"
+#include "evenkeel/plan/cuda/step_view.h"
+
+namespace evenkeel {
+class CudaStream;
+}
+
+namespace evenkeel::cuda {
+
+class CudaPlanner {
+ public:
+  // `homes` lies in device memory, in one piece (placement_integers()), and must stay. For the thread's
+  // current GPU. Throws Unsupported where a layer is too large for one block's shared memory.
+  CudaPlanner(const PlacementView& homes, const PlanRules& rules);
+
+  // Integers of device memory that plan() works in.
+  std::int64_t workspace_integers() const;
+
+  // `counts` [parts][P][E] add up to the step's; `base_load` [P] or null. No host synchronisation.
+  void plan(const std::int32_t* counts, int parts, const std::int32_t* base_load, std::int32_t* workspace,
+            const PlanView& plan, CudaStream& stream) const;
+
+  void set_rules(const PlanRules& rules) { rules_ = rules; }
+  const PlanRules& rules() const { return rules_; }
+
+ private:
+  PlacementView homes_;
+  PlanRules rules_;
+  int shared_bytes_ = 0;
+  bool counts_in_shared_ = false;
+};
+
+}  // namespace evenkeel::cuda

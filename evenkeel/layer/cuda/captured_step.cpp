@@ -1,0 +1,49 @@
+#include "evenkeel/layer/cuda/captured_step.h"
+
+#include "evenkeel/device/cuda/runtime.cuh"
+#include "evenkeel/exchange/cuda/meeting.h"
+
+namespace evenkeel {
+
+namespace {
+cudaStream_t native(CudaStream& stream) {
+  return static_cast<cudaStream_t>(stream.native());
+}
+}  // namespace
+
+CapturedStep::CapturedStep(Communicator& comm, CudaStream& stream, const std::function<void()>& step)
+    : comm_(comm), stream_(stream) {
+  const RankId root(0);
+  const bool leads = comm.rank() == root;
+  cuda::Meeting meeting(comm);
+  stream.synchronize();
+  // Relaxed: other threads hand over work meanwhile, each to its own stream.
+  if (leads) EVENKEEL_CUDA_CALL(cudaStreamBeginCapture, native(stream), cudaStreamCaptureModeRelaxed);
+  meeting.follow(root, stream);
+  step();
+  meeting.meet(stream);
+  meeting.gather();  // nobody ends the capture while another still hands over
+  if (!leads) return;
+  cudaGraph_t graph = nullptr;
+  EVENKEEL_CUDA_CALL(cudaStreamEndCapture, native(stream), &graph);
+  graph_ = graph;
+  cudaGraphExec_t executable = nullptr;
+  EVENKEEL_CUDA_CALL(cudaGraphInstantiate, &executable, graph, 0);
+  executable_ = executable;
+}
+
+CapturedStep::~CapturedStep() {
+  if (executable_ != nullptr)
+    static_cast<void>(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(executable_)));
+  if (graph_ != nullptr) static_cast<void>(cudaGraphDestroy(static_cast<cudaGraph_t>(graph_)));
+}
+
+void CapturedStep::replay() {
+  cuda::Meeting meeting(comm_);
+  meeting.meet(stream_);
+  if (executable_ != nullptr)
+    EVENKEEL_CUDA_CALL(cudaGraphLaunch, static_cast<cudaGraphExec_t>(executable_), native(stream_));
+  meeting.meet(stream_);
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,66 @@
+// How large the buffers of a chunk are, and into how many chunks a step may be cut, in the bytes there are.
+//
+// Problem    Launches, buffers and grids are fixed at construction, the routing is not known until the device
+//            runs. So the finest cut must fit whatever the routing.
+// Method     Cuts are into a power of two of equal chunks. In the finest, all assignments of all ranks may
+// come to
+//            one rank; that many positions must fit. The least cut whose worst chunk fits is allowed, and the
+//            buffers get all the positions that fit beside it, so that most steps need fewer chunks.
+// Guarantee  The bytes of the positions are within the budget; most_chunks of any routing fit the positions.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "evenkeel/base/error.h"
+
+namespace evenkeel::cuda {
+
+inline constexpr int kMostChunks = 64;
+// A slice is about so many tokens.
+inline constexpr std::int64_t kSliceTokens = 128;
+
+struct ChunkRoom {
+  int most_chunks = 1;
+  int num_slices = 1;
+  std::int64_t most_positions = 0;
+};
+
+// The most assignments that come to a rank in one of so many chunks, each of the ranks having `max_tokens`.
+constexpr std::int64_t worst_positions(int ranks, std::int64_t max_tokens, int top_k, int chunks) {
+  return ranks * ((max_tokens + chunks - 1) / chunks) * top_k;
+}
+
+// bytes(most_chunks, positions), growing with both; a negative budget is none. Throws BudgetTooSmall where
+// not even the finest cut fits.
+template <class Bytes>
+ChunkRoom fit_chunks(int ranks, std::int64_t max_tokens, int top_k, std::int64_t budget, const Bytes& bytes) {
+  const auto fits = [&](int chunks, std::int64_t positions) {
+    return budget < 0 || bytes(chunks, positions) <= budget;
+  };
+  ChunkRoom room;
+  while (!fits(room.most_chunks, worst_positions(ranks, max_tokens, top_k, room.most_chunks))) {
+    if (room.most_chunks == kMostChunks || room.most_chunks >= max_tokens)
+      throw BudgetTooSmall(
+          budget, bytes(room.most_chunks, worst_positions(ranks, max_tokens, top_k, room.most_chunks)),
+          "max_tokens " + std::to_string(max_tokens) + " on " + std::to_string(ranks) + " ranks of a GPU");
+    room.most_chunks *= 2;
+  }
+  std::int64_t low = worst_positions(ranks, max_tokens, top_k, room.most_chunks);
+  std::int64_t high = worst_positions(ranks, max_tokens, top_k, 1);
+  while (low < high) {
+    const std::int64_t middle = high - (high - low) / 2;
+    if (fits(room.most_chunks, middle))
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  room.most_positions = low;
+  const std::int64_t slices = (max_tokens + kSliceTokens - 1) / kSliceTokens;
+  room.num_slices = room.most_chunks * static_cast<int>(std::max<std::int64_t>(
+                                           (slices + room.most_chunks - 1) / room.most_chunks, 1));
+  return room;
+}
+
+}  // namespace evenkeel::cuda

@@ -1,0 +1,66 @@
+// Everything that a layer keeps on a device, in one piece of the arena.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "evenkeel/compute/cuda/expert_ffn.h"
+#include "evenkeel/exchange/cuda/device_exchange.h"
+#include "evenkeel/layer/cuda/internal/carver.h"
+
+namespace evenkeel::cuda {
+
+// What decides on the sizes.
+struct RoomShape {
+  RouteShape route;
+  int num_slots = 0;
+  int states = 1;
+  bool with_backward = true;
+  std::int64_t hidden = 0;
+  std::int64_t max_tokens = 0;
+  std::int64_t planner_integers = 0;
+  std::int64_t workspace_bytes = 0;  // of the experts' products
+  ExpertLayout layout;
+};
+
+// Of one step, until its backward pass: the counts and all that was decided.
+struct StateRoom {
+  std::int32_t* before = nullptr;
+  std::uint16_t* rank_in_slice = nullptr;
+  std::int32_t* counts = nullptr;
+  StepView step;
+};
+
+struct LayerRoom {
+  std::int32_t* homes = nullptr;  // PlacementView
+  std::int32_t* planner = nullptr;
+  std::int32_t* block_counts = nullptr;
+  std::vector<StateRoom> states;
+
+  ChunkView chunk;
+  // In turn: what one chunk left is read by others while the next is dealt.
+  std::array<OutboxView, 2> outbox;
+  std::array<OutboxView*, 2> outboxes{};  // of all ranks
+  PeerView* views = nullptr;
+  StepTensors* tensors = nullptr;
+
+  ExpertTensors* shown_weights = nullptr;        // [E]
+  DeviceExpertWeights* group_weights = nullptr;  // [groups]
+  DeviceExpertGradients* group_gradients = nullptr;
+  ExpertTensors* native_gradients = nullptr;  // [natives], the same as those of the first groups
+  std::uint16_t* places = nullptr;            // [places][block]
+  float* borrowed_gradients = nullptr;        // [most_borrowed][block]
+
+  std::uint16_t* rows = nullptr;       // [positions, D]
+  std::uint16_t* exchanged = nullptr;  // [positions, D]: results forward, gradients of outputs backward
+  float* row_gradients = nullptr;      // [positions, D]
+  float* weights = nullptr;            // [positions]
+  float* weight_gradients = nullptr;   // [positions]
+  std::byte* workspace = nullptr;
+  std::int64_t bytes = 0;
+};
+
+LayerRoom lay_out(const RoomShape& shape, std::byte* base);
+
+}  // namespace evenkeel::cuda

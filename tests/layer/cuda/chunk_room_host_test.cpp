@@ -1,0 +1,72 @@
+// Buffers and cuts of a layer on a GPU, whatever the budget: needs no GPU.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "evenkeel/layer/cuda/chunk_room.h"
+
+namespace evenkeel::cuda {
+namespace {
+
+// Of a layer that takes `fixed` bytes, `table` for each chunk it may be cut into, and `each` for a position.
+struct Bytes {
+  std::int64_t fixed, table, each;
+  std::int64_t operator()(int chunks, std::int64_t positions) const {
+    return fixed + table * chunks + each * positions;
+  }
+};
+
+struct Layer {
+  int ranks, top_k;
+  std::int64_t max_tokens;
+  Bytes bytes;
+};
+
+Layer random_layer(std::mt19937_64& random) {
+  const auto between = [&](std::int64_t low, std::int64_t high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(random);
+  };
+  return {static_cast<int>(between(1, 64)),
+          static_cast<int>(between(1, 8)),
+          between(1, 40000),
+          {between(0, 1 << 20), between(0, 1 << 14), between(1, 40000)}};
+}
+
+TEST(ChunkRoom, FitsAnyRoutingInsideTheBudgetOrSaysTheLeast) {
+  std::mt19937_64 random(1);
+  int cut = 0, refused = 0;
+  for (int i = 0; i < 5000; ++i) {
+    const Layer l = random_layer(random);
+    const std::int64_t worst = worst_positions(l.ranks, l.max_tokens, l.top_k, 1);
+    const std::int64_t budget =
+        std::uniform_int_distribution<std::int64_t>(1, 2 * l.bytes(1, worst))(random) >> (i % 8);
+    try {
+      const ChunkRoom room = fit_chunks(l.ranks, l.max_tokens, l.top_k, budget, l.bytes);
+      ASSERT_GE(room.most_positions, worst_positions(l.ranks, l.max_tokens, l.top_k, room.most_chunks));
+      ASSERT_LE(l.bytes(room.most_chunks, room.most_positions), budget);
+      ASSERT_TRUE(room.most_positions == worst ||
+                  l.bytes(room.most_chunks, room.most_positions + 1) > budget);
+      ASSERT_EQ(room.most_chunks & (room.most_chunks - 1), 0);
+      ASSERT_EQ(room.num_slices % room.most_chunks, 0);
+      ASSERT_LE((l.max_tokens + room.num_slices - 1) / room.num_slices * l.top_k, 65535);
+      cut += room.most_chunks > 1;
+    } catch (const BudgetTooSmall& error) {
+      ++refused;
+      ASSERT_GT(error.least_bytes(), budget);
+      const ChunkRoom least = fit_chunks(l.ranks, l.max_tokens, l.top_k, error.least_bytes(), l.bytes);
+      ASSERT_LE(l.bytes(least.most_chunks, least.most_positions), error.least_bytes());
+    }
+  }
+  EXPECT_GT(cut, 500);
+  EXPECT_GT(refused, 300);
+}
+
+TEST(ChunkRoom, IsOneChunkOfTheWorstRoutingWithoutABudget) {
+  const ChunkRoom room = fit_chunks(8, 16384, 8, -1, Bytes{1, 1, 1000});
+  EXPECT_EQ(room.most_chunks, 1);
+  EXPECT_EQ(room.most_positions, 8 * 16384 * 8);
+  EXPECT_EQ(room.num_slices, 128);
+}
+
+}  // namespace
+}  // namespace evenkeel::cuda

@@ -1,0 +1,40 @@
+// A MoeCase run by CudaMoeLayer: its ranks are threads that share GPU 0.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "evenkeel/layer/cuda/moe_layer.h"
+#include "tests/layer/moe_case.h"
+
+namespace evenkeel::testing {
+
+struct CudaRunOptions {
+  PlannerOptions planner{PlannerOptions::Kind::ep};
+  bool backward = false;
+  int steps = 1;
+  std::int64_t budget = Arena::kNoBudget;
+  int places = 0;
+  int rounds = 2;
+  std::vector<std::vector<int>> homes;  // empty: contiguous
+};
+
+struct CudaRun {
+  MoeResult numbers;
+  CudaStepReport report;  // of rank 0
+  std::int64_t peak_bytes = 0;
+};
+
+CudaRun run_on_gpu(const MoeCase& problem, const CudaRunOptions& options);
+
+// Captures a step of `first` and replays it with each of `cases`, which differ from it in choices and router
+// weights alone, by changing what the captured addresses hold. The outputs of the replays, and rank 0's
+// reports.
+std::vector<CudaRun> replay_on_gpu(const MoeCase& first, const std::vector<MoeCase>& cases,
+                                   const CudaRunOptions& options);
+
+// Numbers within the error bounds of the dense fp64 evaluation.
+void expect_dense_layer(const MoeCase& problem, const MoeResult& result, bool backward,
+                        const std::string& what);
+
+}  // namespace evenkeel::testing
