@@ -18,8 +18,9 @@ FlatPlan::FlatPlan(int experts, int slots, int ranks)
       rank_loads(size(ranks)) {}
 
 cuda::PlanView FlatPlan::view() {
-  return {segment_begin.data(), segment_rank.data(), segment_end.data(), transfer_expert.data(),
-          transfer_from.data(), transfer_to.data(),  &num_transfers,     rank_loads.data()};
+  return {segment_begin.data(),   segment_rank.data(),  segment_end.data(),
+          transfer_expert.data(), transfer_from.data(), transfer_to.data(),
+          &num_transfers,         rank_loads.data(),    &gave_way};
 }
 
 FlatPlan plan_on_host(const Counts& counts, const LayerPlacement& placement, const PlannerOptions& options,

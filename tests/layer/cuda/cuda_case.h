@@ -16,7 +16,7 @@ struct CudaRunOptions {
   std::int64_t budget = Arena::kNoBudget;
   int places = 0;
   int rounds = 2;
-  std::vector<std::vector<int>> homes;  // empty: contiguous
+  std::vector<std::vector<int>> homes = {};  // empty: contiguous
 };
 
 struct CudaRun {
