@@ -10,6 +10,11 @@
 //           rank's own thread, inside Event::wait() and Stream::synchronize(); what a peer reads from this
 //           rank needs no help from it, so peers proceed while this rank computes. A rank that waits for
 //           one operation serves all that it has posted, so ranks may wait in different orders.
+// Devices   On a DeviceStream all bytes are the device's, and both sides use such a stream. Source bytes are
+// ready, and
+//           destination bytes written, in the order of the stream, so that nothing needs Event::wait() but
+//           the host itself. Operations posted to one stream are matched in that order: the next one, or any
+//           other work for the stream, first takes the rank's thread through those before it.
 // Deadline  A wait that outlasts the deadline given where the ranks were started throws CommError, naming
 //           the rank at the root of the delay (not one that itself waits for another), and aborts.
 // Errors    After abort(), by anyone, every blocked and every later call on the communicator and on all that
@@ -68,6 +73,9 @@ class Communicator {
                            const char* name = "all_reduce") = 0;
   virtual Event all_reduce(std::span<double> values, Reduction reduction, Stream& stream,
                            const char* name = "all_reduce") = 0;
+
+  // What follows on `stream` comes after what every rank had on its stream before.
+  virtual Event barrier(Stream& stream, const char* name = "barrier") = 0;
 
   // Ranks with the same color form a new communicator, ordered by their rank here. Collective, and blocks.
   virtual std::unique_ptr<Communicator> split(int color) = 0;

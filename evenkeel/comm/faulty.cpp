@@ -48,6 +48,11 @@ Event FaultyCommunicator::all_reduce(std::span<double> values, Reduction reducti
   return inner_.all_reduce(values, reduction, stream, name);
 }
 
+Event FaultyCommunicator::barrier(Stream& stream, const char* name) {
+  strike(name);
+  return inner_.barrier(stream, name);
+}
+
 std::unique_ptr<Communicator> FaultyCommunicator::split(int color) {
   strike("split");
   return std::unique_ptr<Communicator>(new FaultyCommunicator(inner_.split(color), trap_));

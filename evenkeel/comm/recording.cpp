@@ -188,6 +188,10 @@ Event RecordingCommunicator::all_reduce(std::span<double> values, Reduction redu
                     [&] { return inner_.all_reduce(values, reduction, stream, name); });
 }
 
+Event RecordingCommunicator::barrier(Stream& stream, const char* name) {
+  return collective(name, 0, stream, [&] { return inner_.barrier(stream, name); });
+}
+
 Event RecordingCommunicator::send_receive(std::span<const SendSlice> sends,
                                           std::span<const ReceiveSlice> receives, Stream& stream,
                                           const char* name) {

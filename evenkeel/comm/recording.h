@@ -57,6 +57,7 @@ class RecordingCommunicator final : public Communicator {
                    const char* name = "all_reduce") override;
   Event all_reduce(std::span<double> values, Reduction reduction, Stream& stream,
                    const char* name = "all_reduce") override;
+  Event barrier(Stream& stream, const char* name = "barrier") override;
   std::unique_ptr<Communicator> split(int color) override;
   void throw_if_aborted(const char* name) override { inner_.throw_if_aborted(name); }
   void abort(const std::string& cause) noexcept override { inner_.abort(cause); }

@@ -12,10 +12,23 @@ namespace evenkeel::thread_comm {
 
 namespace {
 
-CpuStream& cpu_stream(Stream& stream) {
+// Null for the CPU's. What was posted to a device's stream goes first: it is matched in order.
+DeviceStream* prepare(Stream& stream) {
+  if (auto* device = dynamic_cast<DeviceStream*>(&stream)) {
+    device->reserve();
+    return device;
+  }
   auto* cpu = dynamic_cast<CpuStream*>(&stream);
-  if (cpu == nullptr) throw InvalidArgument("stream", "belongs to another device", "a CpuStream");
-  return *cpu;
+  if (cpu == nullptr)
+    throw InvalidArgument("stream", "is of a kind that ranks as threads do not know",
+                          "a CpuStream or a DeviceStream");
+  cpu->reserve();
+  return nullptr;
+}
+
+template <class Value>
+constexpr ValueType type_of() {
+  return std::is_integral_v<Value> ? ValueType::int64 : ValueType::float64;
 }
 
 template <class Value>
@@ -40,6 +53,11 @@ template <class Value>
 void finish_reduction(Operation& operation) {
   const std::span<const std::byte> gathered = operation.gathered();
   const std::span<std::byte> reduced = operation.reduced;
+  if (DeviceStream* device = operation.device()) {
+    return device->reduce(gathered.data(), operation.group_size(),
+                          static_cast<std::int64_t>(reduced.size() / sizeof(Value)), type_of<Value>(),
+                          operation.reduction, reduced.data());
+  }
   const auto value_at = [](const std::byte* bytes) {
     Value value;
     std::memcpy(&value, bytes, sizeof value);
@@ -66,25 +84,23 @@ Event ThreadCommunicator::all_gather(std::span<const std::byte> mine, std::span<
     throw InvalidArgument("all", fmt::format("has {} bytes in {}", all.size(), name),
                           fmt::format("{} ranks times {} bytes", ranks, mine.size()));
   }
-  CpuStream& cpu = cpu_stream(stream);
-  Operation& operation = begin(name, Channel::collectives);
+  Operation& operation = begin(name, Channel::collectives, stream);
   for (int peer = 0; peer < size(); ++peer) {
     operation.send(peer, mine);
     operation.receive(peer, all.subspan(static_cast<std::size_t>(peer) * mine.size(), mine.size()));
   }
-  return post(operation, cpu);
+  return post(operation, stream);
 }
 
 Event ThreadCommunicator::send_receive(std::span<const SendSlice> sends,
                                        std::span<const ReceiveSlice> receives, Stream& stream,
                                        const char* name) {
-  CpuStream& cpu = cpu_stream(stream);
   for (const SendSlice& slice : sends) check_peer("sends", slice.peer);
   for (const ReceiveSlice& slice : receives) check_peer("receives", slice.peer);
-  Operation& operation = begin(name, Channel::messages);
+  Operation& operation = begin(name, Channel::messages, stream);
   for (const SendSlice& slice : sends) operation.send(slice.peer.value(), slice.bytes);
   for (const ReceiveSlice& slice : receives) operation.receive(slice.peer.value(), slice.bytes);
-  return post(operation, cpu);
+  return post(operation, stream);
 }
 
 Event ThreadCommunicator::all_reduce(std::span<std::int64_t> values, Reduction reduction, Stream& stream,
@@ -100,8 +116,7 @@ Event ThreadCommunicator::all_reduce(std::span<double> values, Reduction reducti
 template <class Value>
 Event ThreadCommunicator::reduce(std::span<Value> values, Reduction reduction, Stream& stream,
                                  const char* name) {
-  CpuStream& cpu = cpu_stream(stream);
-  Operation& operation = begin(name, Channel::collectives);
+  Operation& operation = begin(name, Channel::collectives, stream);
   operation.reduced = std::as_writable_bytes(values);
   operation.reduction = reduction;
   const std::size_t bytes = values.size_bytes();
@@ -110,7 +125,13 @@ Event ThreadCommunicator::reduce(std::span<Value> values, Reduction reduction, S
     operation.send(peer, operation.reduced);
     operation.receive(peer, gathered.subspan(static_cast<std::size_t>(peer) * bytes, bytes));
   }
-  return post(operation, cpu);
+  return post(operation, stream);
+}
+
+Event ThreadCommunicator::barrier(Stream& stream, const char* name) {
+  Operation& operation = begin(name, Channel::collectives, stream);
+  for (int peer = 0; peer < size(); ++peer) operation.meet(peer);
+  return post(operation, stream);
 }
 
 std::unique_ptr<Communicator> ThreadCommunicator::split(int color) {
@@ -137,23 +158,22 @@ void ThreadCommunicator::abort(const std::string& cause) noexcept {
   world().withdraw_all(world_rank());
 }
 
-Operation& ThreadCommunicator::begin(const char* name, Channel channel) {
+Operation& ThreadCommunicator::begin(const char* name, Channel channel, Stream& stream) {
   world().check(world_rank(), name);
+  DeviceStream* const device = prepare(stream);
   const auto idle = std::find_if(operations_.begin(), operations_.end(),
                                  [](const auto& operation) { return !operation->in_use(); });
-  if (idle == operations_.end()) {
-    operations_.push_back(std::make_unique<Operation>(*group_, me_));
-    operations_.back()->begin(name, channel);
-    return *operations_.back();
-  }
-  (*idle)->begin(name, channel);
-  return **idle;
+  Operation& operation = idle != operations_.end()
+                             ? **idle
+                             : *operations_.emplace_back(std::make_unique<Operation>(*group_, me_));
+  operation.begin(name, channel, device);
+  return operation;
 }
 
-Event ThreadCommunicator::post(Operation& operation, CpuStream& stream) {
-  stream.reserve();
+Event ThreadCommunicator::post(Operation& operation, Stream& stream) {
   operation.publish();
-  return stream.post(operation);
+  if (DeviceStream* device = operation.device()) return device->post(operation);
+  return static_cast<CpuStream&>(stream).post(operation);
 }
 
 void ThreadCommunicator::check_peer(const char* argument, RankId peer) const {

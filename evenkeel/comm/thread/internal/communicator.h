@@ -25,13 +25,14 @@ class ThreadCommunicator final : public Communicator {
   Event all_reduce(std::span<std::int64_t> values, Reduction reduction, Stream& stream,
                    const char* name) override;
   Event all_reduce(std::span<double> values, Reduction reduction, Stream& stream, const char* name) override;
+  Event barrier(Stream& stream, const char* name) override;
   std::unique_ptr<Communicator> split(int color) override;
   void throw_if_aborted(const char* name) override;
   void abort(const std::string& cause) noexcept override;
 
  private:
-  Operation& begin(const char* name, Channel channel);
-  Event post(Operation& operation, CpuStream& stream);
+  Operation& begin(const char* name, Channel channel, Stream& stream);
+  Event post(Operation& operation, Stream& stream);
   template <class Value>
   Event reduce(std::span<Value> values, Reduction reduction, Stream& stream, const char* name);
   void check_peer(const char* argument, RankId peer) const;

@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "evenkeel/device/device_stream.h"
+
 namespace evenkeel::thread_comm {
 
 class Operation;
@@ -34,6 +36,8 @@ struct Message {
   std::span<const std::byte> bytes;
   int to = 0;
   Operation* operation = nullptr;
+  const DeviceEvent* ready = nullptr;  // on a device: what the bytes are ready after
+  EventLease copied;             // on a device: what the bytes are read before; guarded by the sender's desk
   bool acknowledged = false;     // guarded by the sender's desk
   Place place = Place::nowhere;  // this and the rest: guarded by the receiver's desk
   Receive* receive = nullptr;

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
+#include <string>
+#include <utility>
 
 namespace evenkeel::thread_comm {
 
@@ -23,6 +26,7 @@ struct Operation::Clash {
   std::size_t expected = 0;
   const char* send_name = "";
   const char* receive_name = "";
+  bool of_streams = false;  // one side is on a device, the other is not
 };
 
 Operation::Operation(Group& group, int me) : group_(group), me_(me), rank_(group.world_rank(me)) {
@@ -36,9 +40,10 @@ Operation::~Operation() {
   if (in_use_) cancel();
 }
 
-void Operation::begin(const char* name, Channel channel) {
+void Operation::begin(const char* name, Channel channel, DeviceStream* device) {
   name_ = name;
   channel_ = channel;
+  device_ = device;
   sends_.clear();
   receives_.clear();
   receive_bytes_ = 0;
@@ -62,13 +67,35 @@ void Operation::receive(int from, std::span<std::byte> bytes) {
   receive_bytes_ += bytes.size();
 }
 
+void Operation::meet(int peer) {
+  sends_.emplace_back();
+  sends_.back().to = peer;
+  sends_.back().operation = this;
+  receives_.emplace_back();
+  receives_.back().from = peer;
+  receives_.back().operation = this;
+}
+
 std::span<std::byte> Operation::gather_before(Finish finish, std::size_t bytes_per_rank) {
   finish_ = finish;
-  gathered_.resize(bytes_per_rank * static_cast<std::size_t>(group_.size()));
+  const std::size_t bytes = bytes_per_rank * static_cast<std::size_t>(group_.size());
+  if (device_ == nullptr) {
+    gathered_on_host_.resize(bytes);
+    gathered_ = gathered_on_host_;
+    return gathered_;
+  }
+  if (gathered_is_idle_) device_->enqueue_wait(*gathered_is_idle_);
+  if (gathered_on_device_ == nullptr || gathered_on_device_->bytes() < bytes)
+    gathered_on_device_ = device_->make_scratch(bytes);
+  gathered_ = {gathered_on_device_->data(), bytes};
   return gathered_;
 }
 
 void Operation::publish() {
+  if (device_ != nullptr && !sends_.empty()) {
+    ready_ = device_->record();
+    for (Message& message : sends_) message.ready = ready_.get();
+  }
   desk().pending.push_back(this);
   in_use_ = true;
   withdrawn_ = false;
@@ -121,11 +148,12 @@ void Operation::publish_message(Message& message, Clash& clash) {
 // Under the receiver's desk.
 bool Operation::match(Message& message, Receive& receive, Clash& clash) {
   Operation& receiver = *receive.operation;
-  if (message.bytes.size() != receive.bytes.size()) {
+  const Operation& sender = *message.operation;
+  const bool of_streams = (sender.device_ == nullptr) != (receiver.device_ == nullptr);
+  if (of_streams || message.bytes.size() != receive.bytes.size()) {
     message.place = receive.place = Place::nowhere;
-    const Operation& sender = *message.operation;
-    clash = {true,         sender.rank_,  receiver.rank_, message.bytes.size(), receive.bytes.size(),
-             sender.name_, receiver.name_};
+    clash = {true,         sender.rank_,   receiver.rank_, message.bytes.size(), receive.bytes.size(),
+             sender.name_, receiver.name_, of_streams};
     return false;
   }
   message.receive = &receive;
@@ -137,10 +165,16 @@ bool Operation::match(Message& message, Receive& receive, Clash& clash) {
 }
 
 void Operation::refuse(const Clash& clash) {
-  group_.world().abort(
-      {clash.from, clash.to, rank_,
-       fmt::format("rank {} sends {} bytes in {}, where rank {} expects {} bytes in {}", clash.from,
-                   clash.sent, clash.send_name, clash.to, clash.expected, clash.receive_name)});
+  const std::string why =
+      clash.of_streams
+          ? fmt::format(
+                "of ranks {} and {}, one sends and receives in {} on a device's stream, the other in {} on "
+                "the "
+                "CPU's",
+                clash.from, clash.to, clash.send_name, clash.receive_name)
+          : fmt::format("rank {} sends {} bytes in {}, where rank {} expects {} bytes in {}", clash.from,
+                        clash.sent, clash.send_name, clash.to, clash.expected, clash.receive_name);
+  group_.world().abort({clash.from, clash.to, rank_, why});
   cancel();
   group_.world().stop(rank_, name_, 0);
 }
@@ -148,8 +182,11 @@ void Operation::refuse(const Clash& clash) {
 void Operation::carry_out() {
   start_ = Clock::now();
   wait_until_done();
+  order_after_readers();
   retire();
-  if (finish_ != nullptr) finish_(*this);
+  if (finish_ == nullptr) return;
+  finish_(*this);
+  if (device_ != nullptr) gathered_is_idle_ = device_->record();
 }
 
 void Operation::wait_until_done() {
@@ -185,16 +222,49 @@ bool Operation::copy_what_has_come(std::unique_lock<std::mutex>& lock) {
   }
   Fifo<Receive> taken = served->take_arrived();
   lock.unlock();
+  std::exception_ptr failure;
   while (!taken.empty()) {
-    const Receive& receive = taken.pop();
-    Message& message = *receive.message;
-    if (message.bytes.data() != receive.bytes.data()) {
-      std::memcpy(receive.bytes.data(), message.bytes.data(), receive.bytes.size());
+    Receive& receive = taken.pop();
+    EventLease copied;
+    try {
+      if (failure == nullptr) served->take_over(receive, copied);
+    } catch (const std::exception& error) {
+      failure = std::current_exception();
+      group_.world().abort_for(rank_, "failed", error.what());
     }
-    acknowledge(message);
+    acknowledge(*receive.message, std::move(copied));
   }
+  if (failure != nullptr) std::rethrow_exception(failure);
   lock.lock();
   return true;
+}
+
+void Operation::take_over(Receive& receive, EventLease& copied) {
+  const Message& message = *receive.message;
+  if (device_ != nullptr) return copy_on_device(receive, copied);
+  if (message.bytes.data() != receive.bytes.data()) {
+    std::memcpy(receive.bytes.data(), message.bytes.data(), receive.bytes.size());
+  }
+}
+
+// A message to oneself is in the order of the one stream.
+void Operation::copy_on_device(const Receive& receive, EventLease& copied) {
+  const Message& message = *receive.message;
+  const bool from_elsewhere = message.operation->device_ != device_;
+  if (from_elsewhere) device_->enqueue_wait(*message.ready);
+  if (message.bytes.data() != receive.bytes.data())
+    device_->copy(receive.bytes.data(), message.bytes.data(), message.bytes.size());
+  if (from_elsewhere) copied = device_->record();
+}
+
+// What this rank's stream does next may overwrite what was sent.
+void Operation::order_after_readers() {
+  if (device_ == nullptr) return;
+  for (Message& message : sends_) {
+    if (message.copied) device_->enqueue_wait(*message.copied);
+    message.copied.release();
+  }
+  ready_.release();
 }
 
 Fifo<Receive> Operation::take_arrived() {
@@ -206,13 +276,14 @@ Fifo<Receive> Operation::take_arrived() {
 }
 
 // The message belongs to its sender again, and may be gone, from here on.
-void Operation::acknowledge(Message& message) {
+void Operation::acknowledge(Message& message, EventLease copied) {
   Operation& sender = *message.operation;
   Desk& theirs = sender.desk();
   bool wake = false;
   {
     const std::lock_guard lock(theirs.mutex);
     message.acknowledged = true;
+    message.copied = std::move(copied);
     --sender.unacknowledged_;
     wake = theirs.awaited == &sender && sender.may_go_on();
   }
@@ -302,6 +373,20 @@ void Operation::withdraw() noexcept {
   desk().awaited = this;
   desk().bell.wait(lock, [this] { return unacknowledged_ == 0; });
   desk().awaited = nullptr;
+  lock.unlock();
+  if (device_ != nullptr) wait_for_readers();
+}
+
+// On the host: the bytes may be gone next. A device that has failed reads nothing more.
+void Operation::wait_for_readers() noexcept {
+  for (Message& message : sends_) {
+    if (!message.copied) continue;
+    try {
+      device_->host_wait(*message.copied);
+    } catch (const std::exception&) {
+      continue;
+    }
+  }
 }
 
 bool Operation::take_back(Message& message) noexcept {

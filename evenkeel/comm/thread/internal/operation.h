@@ -1,9 +1,14 @@
 // One posted operation of a thread rank: messages out, messages in, and at the end perhaps a reduction.
 // Collectives are made of messages as well: an all_gather sends the same bytes to every rank.
+//
+// On a DeviceStream the ranks' threads tell each other events instead of bytes: a message says what its bytes
+// are ready after, and its acknowledgement what they were read before. The receiver's stream waits for the
+// first, copies, and records the second, for which the sender's stream waits. No thread waits for a device.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <span>
 #include <vector>
@@ -12,6 +17,7 @@
 #include "evenkeel/comm/thread/internal/lane.h"
 #include "evenkeel/comm/thread/internal/world.h"
 #include "evenkeel/device/cpu/stream.h"
+#include "evenkeel/device/device_stream.h"
 
 namespace evenkeel::thread_comm {
 
@@ -20,15 +26,20 @@ class Operation final : public CpuOperation {
   Operation(Group& group, int me);
   ~Operation() override;
 
-  // Filled between begin() and publish(), then posted to a stream.
-  void begin(const char* name, Channel channel);
+  // Filled between begin() and publish(), then posted to a stream. `device` is that stream where it is a
+  // device's.
+  void begin(const char* name, Channel channel, DeviceStream* device);
   void send(int to, std::span<const std::byte> bytes);
   void receive(int from, std::span<std::byte> bytes);
+  // A message both ways without bytes: each comes after what the other did before.
+  void meet(int peer);
 
   // Where every rank's bytes are gathered before `finish` is called with this operation.
   using Finish = void (*)(Operation&);
   std::span<std::byte> gather_before(Finish finish, std::size_t bytes_per_rank);
   std::span<const std::byte> gathered() const { return gathered_; }
+  DeviceStream* device() const { return device_; }
+  int group_size() const { return group_.size(); }
 
   // Offers everything to the peers. Throws, with everything withdrawn, if a peer disagrees on a size.
   void publish();
@@ -60,7 +71,11 @@ class Operation final : public CpuOperation {
   void wait_until_done();
   bool copy_what_has_come(std::unique_lock<std::mutex>& lock);
   Fifo<Receive> take_arrived();
-  static void acknowledge(Message& message);
+  void take_over(Receive& receive, EventLease& copied);
+  void copy_on_device(const Receive& receive, EventLease& copied);
+  static void acknowledge(Message& message, EventLease copied);
+  void order_after_readers();
+  void wait_for_readers() noexcept;
   void nudge_receivers();
   void sleep(std::unique_lock<std::mutex>& lock);
   bool may_go_on() const;
@@ -82,7 +97,12 @@ class Operation final : public CpuOperation {
   std::vector<Receive> receives_;
   std::size_t receive_bytes_ = 0;
   Finish finish_ = nullptr;
-  std::vector<std::byte> gathered_;
+  std::span<std::byte> gathered_;
+  std::vector<std::byte> gathered_on_host_;
+  std::unique_ptr<DeviceScratch> gathered_on_device_;
+  EventLease gathered_is_idle_;  // whichever stream has it next
+  DeviceStream* device_ = nullptr;
+  EventLease ready_;
   bool withdrawn_ = false;
   bool unfinished_ = false;  // a peer may still need what was withdrawn
   std::size_t untaken_ = 0;  // receives that this thread has yet to take
