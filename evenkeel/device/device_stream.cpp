@@ -1,7 +1,9 @@
 #include "evenkeel/device/device_stream.h"
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
+#include <thread>
 
 #include "evenkeel/base/check.h"
 
@@ -91,8 +93,8 @@ const DeviceEvent* DeviceStream::reached(std::uint64_t position) const {
 void DeviceStream::wait(std::uint64_t position) {
   flush_to(position);
   queue_->wait(position);
-  if (const DeviceEvent* event = reached(position)) return host_wait(*event);
-  host_wait_for_all();
+  const DeviceEvent* event = reached(position);
+  wait_on_host(event != nullptr ? *event : *record());
 }
 
 bool DeviceStream::complete(std::uint64_t position) const {
@@ -103,7 +105,41 @@ bool DeviceStream::complete(std::uint64_t position) const {
 
 void DeviceStream::synchronize() {
   flush();
+  if (is_watched()) wait_on_host(*record());
   host_wait_for_all();
+}
+
+void DeviceStream::abandon() noexcept {
+  queue_.reset();
+  try {
+    if (is_watched()) wait_on_host(*record());
+    host_wait_for_all();
+  } catch (const std::exception&) {  // it will not end, or the device has failed
+  }
+}
+
+void DeviceStream::watch(const std::shared_ptr<StreamWatch>& watch) {
+  const auto same = [&](const std::weak_ptr<StreamWatch>& each) { return each.lock() == watch; };
+  if (std::none_of(watches_.begin(), watches_.end(), same)) watches_.push_back(watch);
+}
+
+bool DeviceStream::is_watched() {
+  std::erase_if(watches_, [](const std::weak_ptr<StreamWatch>& each) { return each.expired(); });
+  return !watches_.empty();
+}
+
+// Polls at first without rest, since most waits are short, and then less and less often.
+void DeviceStream::wait_on_host(const DeviceEvent& event) {
+  using Clock = std::chrono::steady_clock;
+  if (!is_watched()) return host_wait(event);
+  const Clock::time_point start = Clock::now();
+  while (!is_complete(event)) {
+    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    for (const std::weak_ptr<StreamWatch>& each : watches_)
+      if (const std::shared_ptr<StreamWatch> watch = each.lock()) watch->look(seconds);
+    if (seconds > 50e-6)
+      std::this_thread::sleep_for(std::chrono::duration<double>(std::min(seconds / 8, 1e-3)));
+  }
 }
 
 Fork::~Fork() {

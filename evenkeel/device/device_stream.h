@@ -12,6 +12,9 @@
 // for it. Errors    A posted operation that fails throws from flush(), so from whatever comes next, and takes
 // those posted
 //           behind it along; an Event of it throws each time, as on a CpuStream.
+// Watches   Some work ends only if other ranks do their part on their devices. Who hands such work over has
+// the stream
+//           watched, and a thread that waits for it looks now and then whether it still may end.
 // Threads   A stream belongs to one thread; events to whoever holds them.
 #pragma once
 
@@ -84,6 +87,14 @@ class EventLease {
   std::unique_ptr<DeviceEvent> event_;
 };
 
+// Looks after work of a stream that may never end.
+class StreamWatch {
+ public:
+  virtual ~StreamWatch() = default;
+  // By the thread that waits, `seconds` after it began to. Throws where it would wait in vain.
+  virtual void look(double seconds) = 0;
+};
+
 class DeviceStream : public Stream {
  public:
   ~DeviceStream() override;
@@ -112,6 +123,9 @@ class DeviceStream : public Stream {
   virtual void enqueue_wait(const DeviceEvent& event) = 0;
   virtual void host_wait(const DeviceEvent& event) = 0;
 
+  // Every wait on the host looks from now on, for as long as the watch lives.
+  void watch(const std::shared_ptr<StreamWatch>& watch);
+
   // Positions count operations and marks.
   void wait(std::uint64_t position) override;
   bool complete(std::uint64_t position) const override;
@@ -119,8 +133,9 @@ class DeviceStream : public Stream {
 
  protected:
   DeviceStream();
-  // Derived streams end with this: cancels what was only posted.
-  void abandon() noexcept { queue_.reset(); }
+  // Derived streams end with this: cancels what was only posted, and waits for what was handed over and may
+  // still end.
+  void abandon() noexcept;
 
   virtual std::unique_ptr<DeviceEvent> make_event() = 0;
   virtual void record(DeviceEvent& event) = 0;
@@ -139,6 +154,8 @@ class DeviceStream : public Stream {
   };
   static constexpr std::uint64_t kRemembered = 64;
 
+  bool is_watched();
+  void wait_on_host(const DeviceEvent& event);
   void flush_to(std::uint64_t position);
   void remember(std::uint64_t position);
   // Null where it is not known any more, or nothing was carried out since.
@@ -148,6 +165,7 @@ class DeviceStream : public Stream {
   std::array<Reached, kRemembered> reached_;  // position n stands at n mod length
   Mark mark_;
   std::optional<CpuStream> queue_;
+  std::vector<std::weak_ptr<StreamWatch>> watches_;
   std::uint64_t posted_ = 0;
   std::uint64_t carried_ = 0;  // all positions up to here have left the queue
 };

@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <stdexcept>
 #include <vector>
 
@@ -162,6 +164,40 @@ TEST(DeviceStream, WaitsOnTheHostForTheEventOfACpuStream) {
   FakeStream stream(device);
   stream.wait_for(cpu.post(operation));
   EXPECT_EQ(operation.carried_out, 1);
+}
+
+class GivingUp final : public StreamWatch {
+ public:
+  int looks = 0;
+  void look(double seconds) override {
+    ++looks;
+    if (seconds > 0.02) throw std::runtime_error("in vain");
+  }
+};
+
+TEST(DeviceStream, LooksWhileItWaitsWhetherItDoesSoInVain) {
+  FakeDevice device(1);
+  const auto watch = std::make_shared<GivingUp>();
+  FakeStream stream(device);
+  const Event event = stream.mark();
+  stream.hang(std::make_shared<std::atomic<bool>>(false));
+  stream.watch(watch);
+  stream.watch(watch);
+  EXPECT_THROW(event.wait(), std::runtime_error);
+  EXPECT_GT(watch->looks, 1);
+  EXPECT_THROW(stream.synchronize(), std::runtime_error);
+}
+
+TEST(DeviceStream, WaitsOnUnderAWatchUntilItsWorkIsDone) {
+  FakeDevice device(1);
+  const auto watch = std::make_shared<GivingUp>();
+  FakeStream stream(device);
+  int value = 0;
+  stream.launch([&] { value = 1; });
+  stream.hang(std::make_shared<std::atomic<bool>>(true));
+  stream.watch(watch);
+  stream.mark().wait();
+  EXPECT_EQ(value, 1);
 }
 
 TEST(EventPool, LendsEachEventToOneHolderAtATime) {

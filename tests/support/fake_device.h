@@ -7,6 +7,7 @@
 // wait shows in the bytes.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -14,7 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
-#include <string>
+#include <stdexcept>
 #include <vector>
 
 #include "evenkeel/device/device_stream.h"
@@ -113,16 +114,15 @@ struct FakeEvent final : DeviceEvent {
 class FakeStream final : public DeviceStream {
  public:
   explicit FakeStream(FakeDevice& device) : device_(device) {}
-  ~FakeStream() override {
-    abandon();
-    device_.reach(last_);
-  }
+  ~FakeStream() override { abandon(); }
 
   // A kernel.
   void launch(FakeDevice::Work work) {
     flush();
     enqueue(std::move(work));
   }
+  // From now on nothing that is handed over ends before this says so.
+  void hang(std::shared_ptr<const std::atomic<bool>> until) { hangs_until_ = std::move(until); }
   // Where the n-th copy is to fail; 0: nowhere.
   void fail_at_copy(int n) { copies_to_failure_ = n; }
 
@@ -189,10 +189,14 @@ class FakeStream final : public DeviceStream {
     if (!waits_.empty()) enqueue(nullptr);
     static_cast<FakeEvent&>(event).task = last_;
   }
+  bool hangs() const { return hangs_until_ != nullptr && !*hangs_until_; }
+  // A device that is asked has got further by the next time.
   bool is_complete(const DeviceEvent& event) const override {
+    if (hangs_until_ != nullptr && *hangs_until_) device_.reach(static_cast<const FakeEvent&>(event).task);
     return device_.is_done(static_cast<const FakeEvent&>(event).task);
   }
   void host_wait_for_all() override {
+    if (hangs()) throw std::runtime_error("would wait for ever");
     if (!waits_.empty()) enqueue(nullptr);
     device_.reach(last_);
   }
@@ -201,6 +205,7 @@ class FakeStream final : public DeviceStream {
   std::size_t last_ = FakeDevice::kNothing;
   std::vector<std::size_t> waits_;
   int copies_to_failure_ = 0;
+  std::shared_ptr<const std::atomic<bool>> hangs_until_;
 };
 
 }  // namespace evenkeel::testing

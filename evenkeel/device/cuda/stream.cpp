@@ -64,7 +64,6 @@ CudaStream::CudaStream(int gpu, void* native) : gpu_(gpu), stream_(native), owne
 CudaStream::~CudaStream() {
   abandon();
   static_cast<void>(cudaSetDevice(gpu_));
-  static_cast<void>(cudaStreamSynchronize(native_of(stream_)));
   if (owned_) static_cast<void>(cudaStreamDestroy(native_of(stream_)));
 }
 

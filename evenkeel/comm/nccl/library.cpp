@@ -1,0 +1,60 @@
+#include "evenkeel/comm/nccl/internal/library.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "evenkeel/base/error.h"
+
+namespace evenkeel::nccl {
+
+namespace {
+
+void* open_library() {
+  const char* const wanted = std::getenv("EVENKEEL_NCCL_LIBRARY");
+  if (wanted != nullptr) {
+    if (void* library = dlopen(wanted, RTLD_NOW | RTLD_LOCAL)) return library;
+    throw Unsupported(fmt::format("EVENKEEL_NCCL_LIBRARY: {}", dlerror()));
+  }
+  for (const char* name : {"libnccl.so.2", EVENKEEL_NCCL_BUILT_WITH})
+    if (void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL)) return library;
+  throw Unsupported(
+      "NCCL (libnccl.so.2) was not found; `pip install nvidia-nccl-cu13` brings it, and "
+      "EVENKEEL_NCCL_LIBRARY says "
+      "where it is");
+}
+
+template <class Function>
+void find(void* library, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(dlsym(library, name));
+  if (function == nullptr) throw Unsupported(fmt::format("this NCCL is too old: it has no {}", name));
+}
+
+Library load() {
+  void* const nccl = open_library();
+  Library library{};
+  find(nccl, "ncclGetUniqueId", library.get_unique_id);
+  find(nccl, "ncclCommInitRankConfig", library.init_rank);
+  find(nccl, "ncclCommFinalize", library.finalize);
+  find(nccl, "ncclCommDestroy", library.destroy);
+  find(nccl, "ncclCommAbort", library.abort);
+  find(nccl, "ncclCommGetAsyncError", library.async_error);
+  find(nccl, "ncclGetErrorString", library.error_string);
+  find(nccl, "ncclGroupStart", library.group_start);
+  find(nccl, "ncclGroupEnd", library.group_end);
+  find(nccl, "ncclSend", library.send);
+  find(nccl, "ncclRecv", library.receive);
+  find(nccl, "ncclAllGather", library.all_gather);
+  return library;
+}
+
+}  // namespace
+
+const Library& Library::get() {
+  static const Library library = load();
+  return library;
+}
+
+}  // namespace evenkeel::nccl

@@ -1,0 +1,127 @@
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/comm/nccl/internal/communicator.h"
+#include "evenkeel/device/cpu/stream.h"
+#include "evenkeel/device/cuda/gpu.h"
+#include "evenkeel/device/cuda/runtime.cuh"
+
+namespace evenkeel::nccl {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+int usable(int gpu) {
+  cuda::require_gpu(gpu);
+  return gpu;
+}
+
+}  // namespace
+
+Root::Root(Communicator& control, int gpu, const NcclOptions& options)
+    : library_(Library::get()), control_(control), gpu_(usable(gpu)), options_(options), progress_(control) {}
+
+Root::~Root() {
+  if (!comms_.empty()) abort_all();
+}
+
+ncclComm_t Root::add(Communicator& control) {
+  EVENKEEL_CUDA_CALL(cudaSetDevice, gpu_);
+  ncclUniqueId id{};
+  if (control.rank().value() == 0 && library_.get_unique_id(&id) != ncclSuccess)
+    progress_.fail("NCCL has no address to meet at (ncclGetUniqueId)", 0);
+  std::vector<ncclUniqueId> ids(static_cast<std::size_t>(control.size()));
+  CpuStream stream;
+  control
+      .all_gather(std::as_bytes(std::span(&id, 1)), std::as_writable_bytes(std::span(ids)), stream,
+                  "set-up of NCCL")
+      .wait();
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;  // so that every call can be given up
+  ncclComm_t comm = nullptr;
+  const ncclResult_t result =
+      library_.init_rank(&comm, control.size(), ids.front(), control.rank().value(), &config);
+  if (comm != nullptr) comms_.push_back(comm);
+  handed_over(result, comm, "ncclCommInitRankConfig");
+  return comm;
+}
+
+void Root::remove(ncclComm_t comm) noexcept {
+  const auto found = std::find(comms_.begin(), comms_.end(), comm);
+  if (found == comms_.end()) return;  // aborted
+  try {
+    handed_over(library_.finalize(comm), comm, "ncclCommFinalize");
+  } catch (const std::exception&) {
+    return abort_all();
+  }
+  static_cast<void>(library_.destroy(comm));
+  comms_.erase(std::find(comms_.begin(), comms_.end(), comm));
+}
+
+void Root::begin(const char* name) {
+  progress_.handed_over(name);
+  look(0);
+}
+
+void Root::handed_over(ncclResult_t result, ncclComm_t comm, const char* call) {
+  if (result == ncclInProgress) return wait_for(comm, call);
+  if (result != ncclSuccess) fail(result, call);
+}
+
+void Root::wait_for(ncclComm_t comm, const char* call) {
+  const Clock::time_point start = Clock::now();
+  for (;;) {
+    ncclResult_t state = ncclSuccess;
+    const ncclResult_t asked = library_.async_error(comm, &state);
+    if (asked != ncclSuccess) fail(asked, call);
+    if (state == ncclSuccess) return;
+    if (state != ncclInProgress) fail(state, call);
+    look(seconds_since(start));
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+}
+
+// Whoever waits, for whatever: the ranks may have stopped, NCCL may have, or it takes too long.
+void Root::look(double seconds) {
+  try {
+    progress_.throw_if_aborted();
+    if (aborted_) progress_.fail("the ranks have stopped", seconds);
+    for (ncclComm_t comm : comms_) {
+      ncclResult_t state = ncclSuccess;
+      if (library_.async_error(comm, &state) == ncclSuccess && state != ncclSuccess &&
+          state != ncclInProgress)
+        fail(state, progress_.name());
+    }
+    if (seconds > options_.deadline_seconds) progress_.find_blame(seconds);
+  } catch (const Error&) {
+    abort_all();
+    throw;
+  }
+}
+
+void Root::fail(ncclResult_t result, const char* call) {
+  progress_.fail(fmt::format("NCCL failed in {}: {}", call, library_.error_string(result)), 0);
+}
+
+void Root::abort(const std::string& cause) noexcept {
+  control_.abort(cause);
+  abort_all();
+}
+
+void Root::abort_all() noexcept {
+  aborted_ = true;
+  for (ncclComm_t comm : comms_) static_cast<void>(library_.abort(comm));
+  comms_.clear();
+}
+
+}  // namespace evenkeel::nccl

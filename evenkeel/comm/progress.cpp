@@ -1,0 +1,58 @@
+#include "evenkeel/comm/progress.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/device/cpu/stream.h"
+
+namespace evenkeel {
+
+namespace {
+
+// The rank with the least, where another has more; -1 where all have the same.
+int least_of(const std::vector<std::int64_t>& counts) {
+  const auto [least, most] = std::minmax_element(counts.begin(), counts.end());
+  return *least == *most ? -1 : static_cast<int>(least - counts.begin());
+}
+
+}  // namespace
+
+void Progress::find_blame(double seconds) {
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(mine_->size()));
+  CpuStream stream;
+  mine_
+      ->all_gather(std::as_bytes(std::span(&count_, 1)), std::as_writable_bytes(std::span(counts)), stream,
+                   name_)
+      .wait();
+  const int blamed = least_of(counts);
+  const std::string why =
+      blamed < 0
+          ? fmt::format("{} did not end within {:.3g} s, though all ranks are in it; the links between them?",
+                        name_, seconds)
+          : fmt::format("{} did not end within {:.3g} s: rank {} has handed over {} operations, others {}",
+                        name_, seconds, blamed, counts[static_cast<std::size_t>(blamed)],
+                        *std::max_element(counts.begin(), counts.end()));
+  // All know the same, and nobody may go on: control ends as well, once all have the counts. Who has them is
+  // not to be told by another's abort what to say.
+  try {
+    CpuStream last;
+    mine_->barrier(last, name_).wait();
+  } catch (const CommError&) {
+    throw CommError(blamed, name_, seconds, why);
+  }
+  control_.abort(why);
+  throw CommError(blamed, name_, seconds, why);
+}
+
+void Progress::fail(const std::string& cause, double seconds) {
+  control_.abort(cause);
+  control_.throw_if_aborted(name_);
+  throw CommError(control_.rank().value(), name_, seconds, cause);
+}
+
+}  // namespace evenkeel
