@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/device/cuda/runtime.cuh"
 
 namespace evenkeel::cuda {
 
@@ -50,6 +51,23 @@ void require_gpu(int index) {
   if (index < 0 || index >= gpu_count())
     throw Unsupported(
         fmt::format("there is no GPU {}; those that can be used are 0..{}", index, gpu_count() - 1));
+}
+
+bool open_memory(int owner, int reader) {
+  require_gpu(owner);
+  require_gpu(reader);
+  if (owner == reader) return true;
+  int can = 0;
+  EVENKEEL_CUDA_CALL(cudaDeviceCanAccessPeer, &can, reader, owner);
+  if (can == 0) return false;
+  EVENKEEL_CUDA_CALL(cudaSetDevice, reader);
+  const cudaError_t result = cudaDeviceEnablePeerAccess(owner, 0);
+  if (result == cudaErrorPeerAccessAlreadyEnabled) {
+    static_cast<void>(cudaGetLastError());
+    return true;
+  }
+  check(result, "cudaDeviceEnablePeerAccess");
+  return true;
 }
 
 }  // namespace evenkeel::cuda

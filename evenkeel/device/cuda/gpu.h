@@ -14,4 +14,8 @@ std::string why_no_gpu();
 // Throws Unsupported, with the reason, where GPU `index` cannot be used.
 void require_gpu(int index);
 
+// Lets kernels of GPU `reader` use the memory of GPU `owner` from now on; false where these two GPUs cannot.
+// Copies between GPUs need no such permission.
+bool open_memory(int owner, int reader);
+
 }  // namespace evenkeel::cuda

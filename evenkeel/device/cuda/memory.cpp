@@ -118,6 +118,7 @@ std::vector<CUmemAccessDesc> readers_of(int gpu) {
 class PagedRange final : public MemoryRange {
  public:
   PagedRange(int gpu, std::int64_t bytes) : gpu_(gpu), driver_(Driver::get()), readers_(readers_of(gpu)) {
+    EVENKEEL_CUDA_CALL(cudaSetDevice, gpu);  // starts the driver
     const CUmemAllocationProp properties = properties_of(gpu);
     std::size_t granularity = 0;
     check(gpu, driver_.granularity(&granularity, &properties, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED),
