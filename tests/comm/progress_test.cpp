@@ -74,9 +74,9 @@ TEST(Progress, BlamesNobodyWhereAllAreAsFar) {
 
 TEST(Progress, EndsAllRanksWithTheCauseOfOne) {
   run_ranks(3, [&](Communicator& comm) {
-    Progress progress(comm);
-    progress.handed_over("dispatch");
     try {
+      Progress progress(comm);
+      progress.handed_over("dispatch");
       if (comm.rank().value() == 1) progress.fail("NCCL failed in ncclSend: unhandled system error", 0);
       while (true) progress.throw_if_aborted();
     } catch (const CommError& error) {

@@ -192,7 +192,8 @@ class FakeStream final : public DeviceStream {
   bool hangs() const { return hangs_until_ != nullptr && !*hangs_until_; }
   // A device that is asked has got further by the next time.
   bool is_complete(const DeviceEvent& event) const override {
-    if (hangs_until_ != nullptr && *hangs_until_) device_.reach(static_cast<const FakeEvent&>(event).task);
+    if (hangs()) return false;
+    if (hangs_until_ != nullptr) device_.reach(static_cast<const FakeEvent&>(event).task);
     return device_.is_done(static_cast<const FakeEvent&>(event).task);
   }
   void host_wait_for_all() override {

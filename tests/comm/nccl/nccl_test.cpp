@@ -1,6 +1,9 @@
 // One rank a GPU, through NCCL, as many as there are GPUs; and what is said where there is none.
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <string>
+
 #include "evenkeel/base/error.h"
 #include "evenkeel/comm/nccl/nccl_ranks.h"
 #include "evenkeel/comm/thread/run_ranks.h"
@@ -38,16 +41,18 @@ TEST(NcclRanks, RefuseAStreamOfTheCpu) {
 
 TEST(NcclRanks, StopWithTheCauseOnceAnyoneAborts) {
   SKIP_WITHOUT_GPU();
-  run_ranks(cuda::gpu_count(), [](Communicator& control) {
+  const auto body = [](Communicator& control) {
     const std::unique_ptr<Communicator> comm = make_nccl_communicator(control, control.rank().value());
     CudaStream stream(control.rank().value());
     if (control.rank().value() == 0) comm->abort("enough");
-    try {
-      while (true) comm->barrier(stream).wait();
-    } catch (const CommError& error) {
-      EXPECT_NE(std::string(error.what()).find("enough"), std::string::npos);
-    }
-  });
+    while (true) comm->barrier(stream).wait();
+  };
+  try {
+    run_ranks(cuda::gpu_count(), body);
+    FAIL() << "all ranks went on";
+  } catch (const CommError& error) {
+    EXPECT_NE(std::string(error.what()).find("enough"), std::string::npos);
+  }
 }
 
 TEST(NcclRanks, NameARankThatDoesNotAnswer) {
