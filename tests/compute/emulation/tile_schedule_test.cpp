@@ -26,6 +26,10 @@ struct Case {
   }
 };
 
+std::size_t at(std::int32_t index) {
+  return static_cast<std::size_t>(index);
+}
+
 std::vector<std::int32_t> random_sizes(std::mt19937_64& random) {
   std::vector<std::int32_t> sizes(std::uniform_int_distribution<std::size_t>(0, 40)(random));
   for (std::int32_t& size : sizes) {
@@ -40,8 +44,7 @@ TEST(RowTiles, CoverEveryPositionAndColumnOnceAndNeverCrossAGroup) {
   for (int round = 0; round < 200; ++round) {
     const Case made(random_sizes(random), round % 5);
     const int columns = 1 + round % 7;
-    const auto positions = static_cast<std::size_t>(made.begin.back());
-    std::vector<int> covered(positions * static_cast<std::size_t>(columns));
+    std::vector<int> covered(at(made.begin.back()) * at(columns));  // by position and column
     for (std::int32_t index = 0;; ++index) {
       const Tile tile = row_tile(made.schedule, made.schedule.row_tiles, index, columns);
       if (tile.group < 0) break;
@@ -50,10 +53,9 @@ TEST(RowTiles, CoverEveryPositionAndColumnOnceAndNeverCrossAGroup) {
       ASSERT_LE(tile.rows, kTileRows) << round;
       ASSERT_EQ(tile.begin, made.begin[g] + tile.row) << round;
       ASSERT_LE(tile.begin + tile.rows, made.begin[g + 1]) << round;
-      for (std::int32_t i = 0; i < tile.rows; ++i)
-        ++covered[static_cast<std::size_t>((tile.begin + i) * columns + tile.col)];
+      for (std::int32_t i = 0; i < tile.rows; ++i) ++covered[at(tile.begin + i) * at(columns) + at(tile.col)];
     }
-    const auto nobodys = static_cast<std::size_t>(made.begin.front() * columns);
+    const std::size_t nobodys = at(made.begin.front()) * at(columns);
     for (std::size_t i = 0; i < covered.size(); ++i)
       ASSERT_EQ(covered[i], i < nobodys ? 0 : 1) << round << " " << i;
   }

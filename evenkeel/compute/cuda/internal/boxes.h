@@ -73,11 +73,11 @@ struct BoxShare {
   // `chosen[i]` is the row of memory behind the box's row row(thread, i), or kNoRow.
   template <class Copy>
   EVENKEEL_HOST_DEVICE static void copy(int thread, const Rows& rows, const std::int32_t (&chosen)[kCount],
-                                        std::int64_t column, std::uint32_t box, const Copy& copy_one) {
+                                        std::int64_t column, int box, const Copy& copy_one) {
     EVENKEEL_UNROLL
     for (int i = 0; i < kCount; ++i)
       copy_line(rows, chosen[i], column + line(thread) * kLineNumbers,
-                box + line_offset(row(thread, i), line(thread)), copy_one);
+                static_cast<std::uint32_t>(box) + line_offset(row(thread, i), line(thread)), copy_one);
   }
 };
 

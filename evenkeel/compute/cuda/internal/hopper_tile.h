@@ -51,7 +51,7 @@ struct Loader {
     const std::int64_t first = std::int64_t{tile.col} * kWide;
     EVENKEEL_UNROLL
     for (int box = 0; box < kBoxesB; ++box) {
-      const std::uint32_t to = kBytesA + box * kBoxBytes;
+      const auto to = static_cast<std::uint32_t>(kBytesA + box * kBoxBytes);
       if constexpr (Product::kMajorB == Major::k)
         copy_box(to, static_cast<int>(product.template weight_row<kTileColumns>(first, box * kDepth)),
                  block * kDepth);
