@@ -106,7 +106,7 @@ void table(std::int64_t D, std::int64_t F, DataType type, Sgemm sgemm) {
               std::string(name_of(type)).c_str(), static_cast<long long>(D), static_cast<long long>(F),
               "rows", "evenkeel", "oneDNN", "OpenBLAS", "of oneDNN", "x OpenBLAS");
   for (const int m : {1, 2, 4, 8, 16, 33, 64, 65, 71, 100, 129, 200, 255, 257, 300, 511, 777, 1024}) {
-    const ExpertGroup group{weights, prepared.data(), {}, 0, m};
+    const ExpertGroup group{prepared.data(), {}, 0, m};
     const auto first = onednn_alone(m, 2 * F, D, type, x, gate_up, wide);
     const auto second = onednn_alone(m, D, F, type, h, down, wide);
     std::vector<std::function<void()>> contenders = {

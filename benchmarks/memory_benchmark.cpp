@@ -28,6 +28,8 @@ ChunkShape chunk_shape(int experts, int ranks) {
   shape.element_bytes = 2;
   shape.saved_bytes = 2 * 768 * 2;
   shape.weight_bytes = 3 * 768 * 768 * 2;
+  shape.forward_weight_bytes = shape.backward_weight_bytes = shape.weight_bytes;
+  shape.recompute_weight_bytes = 2 * 768 * 768 * 2;
   shape.gradient_bytes = 3 * 768 * 768 * 4;
   shape.forward_workspace_bytes = 4 << 20;
   shape.backward_workspace_bytes = 8 << 20;

@@ -68,12 +68,11 @@ struct ManyExperts {
   }
   ExpertGroup group(std::int64_t expert, std::int64_t begin, std::int64_t end) const {
     const std::int64_t e = expert % model.num_experts;
-    return {.weights = model.weights(e),
-            .prepared = prepared[static_cast<std::size_t>(e)].data(),
+    return {.prepared = prepared[static_cast<std::size_t>(e)].data(),
             .gradients = {},
             .begin = begin,
             .end = end,
-            .prepared_forward = nullptr};
+            .prepared_again = nullptr};
   }
 };
 

@@ -66,12 +66,11 @@ struct ExpertGradients {
 
 // The rows that one expert works on: positions [begin, end) of the batch.
 struct ExpertGroup {
-  ExpertWeights weights;
-  const std::byte* prepared = nullptr;  // what prepare() made of the weights; null: not prepared
+  const std::byte* prepared = nullptr;  // what prepare() made of the weights for forward or backward
   ExpertGradients gradients;            // backward only
   std::int64_t begin = 0;
   std::int64_t end = 0;
-  const std::byte* prepared_forward = nullptr;  // for Pass::recompute; null: not prepared
+  const std::byte* prepared_again = nullptr;  // the same for recompute; backward only, where nothing is saved
 };
 
 // Positions are assignments. Several may read one input row, each writes an output row of its own.
@@ -97,8 +96,9 @@ class ExpertFfn {
   virtual ~ExpertFfn() = default;
   virtual const ExpertShape& shape() const = 0;
 
-  // Prepared weights of one expert, for forward or backward: a copy in the order in which the products want
-  // them.
+  // Prepared weights of one expert: a copy of all that a pass needs of them, in the order in which its
+  // products want it. Recompute's is what computing the saved activations again needs beside backward's;
+  // forward's begins with the same bytes.
   virtual std::int64_t prepared_bytes(Pass pass) const = 0;
   virtual void prepare(const ExpertWeights& weights, Pass pass, std::span<std::byte> prepared) const = 0;
 

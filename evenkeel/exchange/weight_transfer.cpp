@@ -41,62 +41,49 @@ std::array<Part, kExpertParts> WeightTransfer::parts_of(Part block, std::int64_t
   return parts;
 }
 
-// Room for any plan, so that no later one allocates.
-void WeightTransfer::reserve(const StepPlan& plan) {
-  const std::size_t most = plan.most_segments();
-  borrowed_.reserve(most);
-  away_.reserve(most);
-  returns_.reserve(most);
-  sends_.reserve(kExpertParts * most);
-  receives_.reserve(kExpertParts * most);
+std::int64_t WeightTransfer::borrows(const StepPlan& plan) const {
+  return std::ranges::count(plan.transfers(), comm_.rank(), &Transfer::to);
 }
 
-std::int64_t WeightTransfer::backward_bytes(const StepPlan& plan, const LayerPlacement& placement) const {
+std::int64_t WeightTransfer::away_bytes(const StepPlan& plan, const LayerPlacement& placement) const {
   const RankId me = comm_.rank();
-  const std::int64_t borrowed = std::ranges::count(plan.transfers(), me, &Transfer::to);
   std::int64_t away = 0;
   for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {
     const auto segments = plan.segments(expert);
     if (placement.owner(expert) != me && std::ranges::find(segments, me, &Segment::rank) != segments.end())
       ++away;
   }
-  return block_elements() * (borrowed * bytes_per_element_ + away * std::int64_t{sizeof(float)});
+  return away * block_elements() * std::int64_t{sizeof(float)};
 }
 
-void WeightTransfer::start(const StepPlan& plan, std::span<const ExpertParts> natives) {
-  reserve(plan);
-  const RankId me = comm_.rank();
-  const std::int64_t block = block_elements() * bytes_per_element_;
-  const auto mine = std::ranges::count(plan.transfers(), me, &Transfer::to);
-  weights_ = arena_.allocate(mine * block, "borrowed weights");
-  borrowed_.clear();
+void WeightTransfer::lend(const StepPlan& plan, std::span<const ExpertParts> natives) {
+  const std::size_t most = plan.most_segments();  // room for any plan, so that no later one allocates
+  sends_.reserve(kExpertParts * most);
+  receives_.reserve(kExpertParts);
   sends_.clear();
-  receives_.clear();
-  for (const Transfer& transfer : plan.transfers()) {
-    if (transfer.from == me)
+  for (const Transfer& transfer : plan.transfers())
+    if (transfer.from == comm_.rank())
       for (const auto& part : natives[transfer.expert.offset()]) sends_.push_back({transfer.to, part});
-    if (transfer.to != me) continue;
-    const auto bytes = weights_.bytes().subspan(borrowed_.size() * static_cast<std::size_t>(block),
-                                                static_cast<std::size_t>(block));
-    for (const auto& part : parts_of(bytes, bytes_per_element_)) receives_.push_back({transfer.from, part});
-    borrowed_.push_back({transfer.expert, parts_of(std::span<const std::byte>(bytes), bytes_per_element_)});
-  }
-  comm_.send_receive({}, receives_, receiving_, "weight transfer");
   comm_.send_receive(sends_, {}, sending_, "weight transfer");
 }
 
-void WeightTransfer::receive() {
-  receiving_.synchronize();
+ExpertParts WeightTransfer::land(const Transfer& transfer, Buffer& landing) {
+  if (landing.data() == nullptr) landing = arena_.allocate(landing_bytes(), "arriving weights");
+  receives_.clear();
+  for (const auto& part : parts_of(landing.bytes(), bytes_per_element_))
+    receives_.push_back({transfer.from, part});
+  comm_.send_receive({}, receives_, receiving_, "weight transfer").wait();
+  return parts_of(std::span<const std::byte>(landing.bytes()), bytes_per_element_);
 }
 
 void WeightTransfer::finish() {
   sending_.synchronize();
-  borrowed_.clear();
-  weights_.release();
 }
 
 void WeightTransfer::open_gradients(const StepPlan& plan, const LayerPlacement& placement) {
   const RankId me = comm_.rank();
+  away_.reserve(plan.most_segments());
+  returns_.reserve(plan.most_segments());
   away_.clear();
   returns_.clear();
   for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {

@@ -1,10 +1,11 @@
 // Weights for the experts that a step plan has computed away from home, and the way back for their gradients.
 //
-// Forward    start() posts everything at once, so that weights travel while native experts compute; receive()
-//            waits for what this rank borrows, finish() for what it lends.
-// Backward   Every rank other than an expert's owner that computed some of it sends its f32 gradient to the
+// Weights    fetch() posts what this rank lends and takes what it borrows one expert after the other, through
+//            one block of memory: whoever computes packs them anyway, and keeps only that. finish() waits for
+//            those that borrow from this rank.
+// Gradients  Every rank other than an expert's owner that computed some of it sends its f32 gradient to the
 //            owner, who adds the parts in the plan's order, one block in memory at a time.
-// Memory     Borrowed weights and gradients are copies in the borrower's arena.
+// Memory     Weights that arrive and gradients that are to leave are in the borrower's arena.
 #pragma once
 
 #include <array>
@@ -36,22 +37,24 @@ class WeightTransfer {
   WeightTransfer(Communicator& comm, Arena& arena, const std::array<std::int64_t, kExpertParts>& elements,
                  std::int64_t bytes_per_element);
 
-  // What this rank holds of other ranks' experts through a backward pass under a plan.
-  std::int64_t backward_bytes(const StepPlan& plan, const LayerPlacement& placement) const;
+  // How many experts this rank borrows under a plan.
+  std::int64_t borrows(const StepPlan& plan) const;
+  // What a borrowed expert takes while it is shown to `take`.
+  std::int64_t landing_bytes() const { return block_elements() * bytes_per_element_; }
+  // The gradients that this rank holds for other ranks under a plan.
+  std::int64_t away_bytes(const StepPlan& plan, const LayerPlacement& placement) const;
 
-  // Posts the plan's transfers. `natives[e]` are the weights of expert e where it is at home here.
-  void start(const StepPlan& plan, std::span<const ExpertParts> natives);
-  // Waits for the borrowed weights; again does nothing.
-  void receive();
-  // Waits until what was lent has been read, and gives the borrowed weights back.
+  // Carries out the plan's transfers: take(expert, parts) for each borrowed expert, in the plan's order; the
+  // parts are gone when it returns. `natives[e]` are the weights of expert e where it is at home here.
+  template <class Take>
+  void fetch(const StepPlan& plan, std::span<const ExpertParts> natives, const Take& take) {
+    lend(plan, natives);
+    Buffer landing;
+    for (const Transfer& transfer : plan.transfers())
+      if (transfer.to == comm_.rank()) take(transfer.expert, land(transfer, landing));
+  }
+  // Waits until what was lent has been read.
   void finish();
-
-  // Borrowed weights, once received: experts and their parts, in the plan's order.
-  struct Borrowed {
-    ExpertId expert;
-    ExpertParts parts;
-  };
-  std::span<const Borrowed> borrowed() const { return borrowed_; }
 
   // Zeros for the gradients that this rank will send away: of experts that it computes and does not own.
   void open_gradients(const StepPlan& plan, const LayerPlacement& placement);
@@ -70,7 +73,8 @@ class WeightTransfer {
     RankId from;
   };
 
-  void reserve(const StepPlan& plan);
+  void lend(const StepPlan& plan, std::span<const ExpertParts> natives);
+  ExpertParts land(const Transfer& transfer, Buffer& landing);
   std::int64_t block_elements() const { return part_begin_.back(); }
   template <class Part>
   std::array<Part, kExpertParts> parts_of(Part block, std::int64_t unit) const;
@@ -80,12 +84,10 @@ class WeightTransfer {
   std::array<std::int64_t, kExpertParts> elements_{};
   std::array<std::int64_t, kExpertParts + 1> part_begin_{};  // elements, within a block, padding included
   std::int64_t bytes_per_element_;
-  std::vector<Borrowed> borrowed_;
   std::vector<Away> away_;
   std::vector<Return> returns_;  // gradients that come to this rank
   std::vector<SendSlice> sends_;
   std::vector<ReceiveSlice> receives_;
-  Buffer weights_;
   Buffer gradients_;
   // Apart, since a lender's sends are complete only when borrowers have got to them. Last, so that what is
   // unfinished is withdrawn before the buffers go.

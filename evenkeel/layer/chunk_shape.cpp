@@ -15,9 +15,13 @@ ChunkShape chunk_shape(const MoeShape& shape, int num_ranks, const ExpertFfn& ex
   chunk.element_bytes = bytes_of(shape.expert.type);
   chunk.weight_bytes = elements * bytes_of(shape.expert.type);
   chunk.gradient_bytes = elements * std::int64_t{sizeof(float)};
+  const auto prepared = [&](Pass pass) { return Arena::rounded(experts.prepared_bytes(pass)); };
+  chunk.forward_weight_bytes = prepared(Pass::forward);
   chunk.forward_workspace_bytes = experts.workspace_bytes(Pass::forward);
   chunk.with_backward = with_backward;
   if (!with_backward) return chunk;
+  chunk.backward_weight_bytes = prepared(Pass::backward);
+  chunk.recompute_weight_bytes = prepared(Pass::recompute);
   chunk.saved_bytes = experts.saved_bytes_per_position();
   chunk.backward_workspace_bytes = experts.workspace_bytes(Pass::backward);
   chunk.recompute_workspace_bytes = experts.workspace_bytes(Pass::recompute);

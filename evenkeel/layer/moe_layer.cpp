@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -11,6 +12,7 @@
 #include "evenkeel/device/cpu/rows.h"
 #include "evenkeel/layer/chunk_shape.h"
 #include "evenkeel/layer/internal/agreement.h"
+#include "evenkeel/layer/internal/borrowed_experts.h"
 #include "evenkeel/layer/internal/native_experts.h"
 #include "evenkeel/layer/internal/phase_clock.h"
 #include "evenkeel/layer/internal/step_schedule.h"
@@ -71,6 +73,12 @@ std::uint64_t hash_of(const MoeOptions& options) {
       .value();
 }
 
+// For what passes backward wants borrowed weights: with nothing to compute again, by chunk, or all at once.
+constexpr Pass kForward[] = {Pass::forward};
+constexpr Pass kBackward[] = {Pass::backward};
+constexpr Pass kBackwardAgain[] = {Pass::backward, Pass::recompute};
+constexpr Pass kBackwardWhole[] = {Pass::backward, Pass::forward};
+
 std::shared_ptr<const ExpertFfn> given_or_cpu(const MoeOptions& options, const MoeShape& shape) {
   if (options.experts == nullptr) return make_cpu_expert_ffn(shape.expert, options.with_backward);
   if (options.experts->shape() != shape.expert)
@@ -114,6 +122,7 @@ MoeLayer::MoeLayer(Communicator& comm, Arena& arena, const MoeShape& shape, Laye
       bitwise_(agree(options)),
       weights_comm_(comm.split(0)),
       natives_(std::make_unique<internal::NativeExperts>(*ffn_, placement_, comm.rank(), with_backward_)),
+      borrowed_(std::make_unique<internal::BorrowedExperts>(*ffn_, arena)),
       clock_(std::make_unique<internal::PhaseClock>(std::move(options.on_phase))),
       owned_gradients_(static_cast<std::size_t>(shape.num_experts)),
       exchange_(comm, stream_, arena, shape.expert.hidden, shape.expert.type),
@@ -145,14 +154,18 @@ void MoeLayer::set_room_aside(int states) {
 BudgetShape MoeLayer::budget_shape(const MoeOptions& options) {
   BudgetShape budget;
   ChunkShape& chunk = budget.chunk = chunk_shape(shape_, comm_.size(), *ffn_, with_backward_);
-  // Ranks with unlike CPUs may need unlike workspaces, but must choose alike.
-  std::int64_t most[] = {chunk.saved_bytes, chunk.forward_workspace_bytes, chunk.backward_workspace_bytes,
-                         chunk.recompute_workspace_bytes};
+  // Ranks with unlike CPUs may need unlike bytes, but must choose alike.
+  std::int64_t* const theirs[] = {&chunk.saved_bytes,
+                                  &chunk.forward_workspace_bytes,
+                                  &chunk.backward_workspace_bytes,
+                                  &chunk.recompute_workspace_bytes,
+                                  &chunk.forward_weight_bytes,
+                                  &chunk.backward_weight_bytes,
+                                  &chunk.recompute_weight_bytes};
+  std::array<std::int64_t, std::size(theirs)> most;
+  for (std::size_t i = 0; i < most.size(); ++i) most[i] = *theirs[i];
   comm_.all_reduce(most, Reduction::max, stream_, "workspaces").wait();
-  chunk.saved_bytes = most[0];
-  chunk.forward_workspace_bytes = most[1];
-  chunk.backward_workspace_bytes = most[2];
-  chunk.recompute_workspace_bytes = most[3];
+  for (std::size_t i = 0; i < most.size(); ++i) *theirs[i] = most[i];
   budget.max_tokens = max_tokens_;
   budget.states_in_flight = options.states_in_flight;
   budget.recompute = options.memory.recompute;
@@ -221,9 +234,10 @@ ForwardState MoeLayer::forward(ConstRows hidden, const TopK& top_k, Rows output)
     ForwardState state = begin(hidden, top_k);
     ForwardState::Body& step = *state.body_;
     clock_->enter(Phase::transfer);
-    transfer_.start(step.plan, natives_->parts());  // travels while native experts compute
+    borrowed_->fetch(step.plan, natives_->parts(), kForward, transfer_);
     for (const Chunk& chunk : step.chunks) forward_chunk(step, chunk, top_k, output);
     clock_->leave_chunk(Phase::transfer);
+    borrowed_->release();
     transfer_.finish();
     finish_step();
     return state;
@@ -284,21 +298,12 @@ void MoeLayer::forward_chunk(ForwardState::Body& step, const Chunk& chunk, const
   if (chunk.kept) step.kept.push_back({first, std::move(dispatched), std::move(saved)});
 }
 
-// Native experts first: foreign weights are on their way meanwhile.
 void MoeLayer::run_experts(const Dispatched& dispatched, std::span<std::byte> saved, const Buffer& results) {
   clock_->enter(Phase::compute);
   const Buffer workspace = arena_.allocate(ffn_->workspace_bytes(Pass::forward), "products");
-  const auto run = [&] {
-    ffn_->forward({groups_, dispatched.input_row(), dispatched.output_row()}, dispatched.rows().data(),
-                  results.data(), saved, workspace.bytes());
-  };
-  collect_native_groups(dispatched, Pass::forward);
-  run();
-  clock_->enter(Phase::transfer);
-  transfer_.receive();
-  clock_->enter(Phase::compute);
-  collect_foreign_groups(dispatched);
-  run();
+  collect_groups(dispatched, Pass::forward);
+  ffn_->forward({groups_, dispatched.input_row(), dispatched.output_row()}, dispatched.rows().data(),
+                results.data(), saved, workspace.bytes());
 }
 
 void MoeLayer::backward(ForwardState state, ConstRows grad_output, const MoeGradients& gradients) {
@@ -330,22 +335,33 @@ ChunkLoad MoeLayer::load_of(const Dispatched& dispatched) const {
 // of room for what the plan borrows.
 void MoeLayer::drop_what_has_no_room(ForwardState::Body& step) {
   if (!arena_.is_bounded() || step.chunks.empty() || !step.chunks.front().kept) return;
-  std::int64_t most = transfer_.backward_bytes(step.plan, placement_);
   std::int64_t pass = budget_.chunk.gradient_bytes;
   for (const ForwardState::Kept& kept : step.kept)
     pass = std::max(pass, backward_bytes(budget_.chunk, load_of(kept.dispatched), true) -
                               held_bytes(budget_.chunk, load_of(kept.dispatched)));
   // The rest is planned when the kept chunks are gone, but what they borrow is not.
-  if (!step.chunks.back().kept) pass = std::max(pass, block_table_bytes(budget_.chunk, 1));
-  most += pass;
+  const bool again = !step.chunks.back().kept;
+  if (again) pass = std::max(pass, block_table_bytes(budget_.chunk, 1));
+  const std::int64_t most = borrowing_bytes(step.plan, again) + pass;
   if (schedule_->fits_everywhere(most)) return;
   step.kept.clear();
   for (Chunk& chunk : step.chunks) chunk.kept = false;
 }
 
-void MoeLayer::borrow_for_backward(const StepPlan& plan) {
+// Wherever gradients are of borrowed experts, they take no less than the weights did on their arrival.
+std::int64_t MoeLayer::borrowing_bytes(const StepPlan& plan, bool again) const {
+  return transfer_.borrows(plan) * borrowed_->bytes_each(backward_passes(again)) +
+         transfer_.away_bytes(plan, placement_);
+}
+
+std::span<const Pass> MoeLayer::backward_passes(bool again) const {
+  if (!again) return kBackward;
+  return recompute_ == Recompute::whole ? kBackwardWhole : kBackwardAgain;
+}
+
+void MoeLayer::borrow_for_backward(const StepPlan& plan, bool again) {
   clock_->enter(Phase::transfer);
-  transfer_.start(plan, natives_->parts());
+  borrowed_->fetch(plan, natives_->parts(), backward_passes(again), transfer_);
   transfer_.open_gradients(plan, placement_);
   borrowing_ = true;
 }
@@ -353,6 +369,7 @@ void MoeLayer::borrow_for_backward(const StepPlan& plan) {
 void MoeLayer::return_what_was_borrowed() {
   if (!borrowing_) return;
   clock_->leave_chunk(Phase::transfer);
+  borrowed_->release();
   transfer_.return_gradients(owned_gradients_);
   transfer_.finish();
   borrowing_ = false;
@@ -360,7 +377,7 @@ void MoeLayer::return_what_was_borrowed() {
 
 void MoeLayer::backward_kept(ForwardState::Body& step, ConstRows grad_output, const MoeGradients& gradients) {
   if (step.chunks.empty() || !step.chunks.front().kept) return;
-  borrow_for_backward(step.plan);
+  borrow_for_backward(step.plan, !step.chunks.back().kept);
   for (; !step.kept.empty(); step.kept.pop_back()) {
     ForwardState::Kept& kept = step.kept.back();
     clock_->enter_chunk(Phase::dispatch);
@@ -378,12 +395,12 @@ void MoeLayer::backward_rest(ForwardState::Body& step, ConstRows grad_output, co
   const std::int64_t units = schedule_->units();
   const std::int64_t before = rest_begin->first_token(step.top_k.tokens, units);
   const TopK rest = step.top_k.part(before, step.top_k.tokens - before);
-  if (borrowing_ && !schedule_->plan_rest(rest, transfer_.backward_bytes(step.plan, placement_), step.plan))
+  if (borrowing_ && !schedule_->plan_rest(rest, borrowing_bytes(step.plan, true), step.plan))
     return_what_was_borrowed();
   if (!borrowing_) {
     clock_->enter(Phase::plan);
     schedule_->plan_backward(rest, step.plan);
-    borrow_for_backward(step.plan);
+    borrow_for_backward(step.plan, true);
   }
   for (const Chunk& chunk : schedule_->chunks()) {
     clock_->enter_chunk(Phase::plan);
@@ -433,51 +450,28 @@ void MoeLayer::run_experts_backward(const Dispatched& dispatched, std::span<cons
   clock_->enter(Phase::compute);
   const Pass pass = saved.empty() ? Pass::recompute : Pass::backward;
   const Buffer workspace = arena_.allocate(ffn_->workspace_bytes(pass), "products");
-  const auto run = [&] {
-    attach_gradients(gradients);
-    ffn_->backward({groups_, dispatched.input_row(), dispatched.output_row()}, dispatched.rows().data(),
-                   incoming.rows.data(), incoming.weights.as<const float>(), saved,
-                   computed.rows.as<float>().data(), computed.weights.as<float>(), workspace.bytes());
-  };
-  collect_native_groups(dispatched, Pass::backward);
-  run();
-  clock_->enter(Phase::transfer);
-  transfer_.receive();
-  clock_->enter(Phase::compute);
-  collect_foreign_groups(dispatched);
-  run();
+  collect_groups(dispatched, Pass::backward);
+  attach_gradients(gradients);
+  ffn_->backward({groups_, dispatched.input_row(), dispatched.output_row()}, dispatched.rows().data(),
+                 incoming.rows.data(), incoming.weights.as<const float>(), saved,
+                 computed.rows.as<float>().data(), computed.weights.as<float>(), workspace.bytes());
 }
 
-void MoeLayer::collect_native_groups(const Dispatched& dispatched, Pass pass) {
+void MoeLayer::collect_groups(const Dispatched& dispatched, Pass pass) {
   groups_.clear();
   group_experts_.clear();
   for (const Dispatched::Group& group : dispatched.groups()) {
-    if (!natives_->is_native(group.expert)) continue;
-    groups_.push_back({.weights = natives_->weights(group.expert),
-                       .prepared = natives_->prepared(group.expert, pass),
+    const ExpertId expert = group.expert;
+    const auto prepared = [&](Pass wanted) {
+      return natives_->is_native(expert) ? natives_->prepared(expert, wanted)
+                                         : borrowed_->prepared(expert, wanted);
+    };
+    groups_.push_back({.prepared = prepared(pass),
                        .gradients = {},
                        .begin = group.begin,
                        .end = group.end,
-                       .prepared_forward = natives_->prepared(group.expert, Pass::forward)});
-    group_experts_.push_back(group.expert);
-  }
-}
-
-void MoeLayer::collect_foreign_groups(const Dispatched& dispatched) {
-  groups_.clear();
-  group_experts_.clear();
-  for (const Dispatched::Group& group : dispatched.groups()) {
-    if (natives_->is_native(group.expert)) continue;
-    const auto borrowed =
-        std::ranges::find(transfer_.borrowed(), group.expert, &WeightTransfer::Borrowed::expert);
-    EVENKEEL_CHECK(borrowed != transfer_.borrowed().end());
-    groups_.push_back({.weights = internal::weights_of(borrowed->parts),
-                       .prepared = nullptr,
-                       .gradients = {},
-                       .begin = group.begin,
-                       .end = group.end,
-                       .prepared_forward = nullptr});
-    group_experts_.push_back(group.expert);
+                       .prepared_again = pass == Pass::backward ? prepared(Pass::recompute) : nullptr});
+    group_experts_.push_back(expert);
   }
 }
 

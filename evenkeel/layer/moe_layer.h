@@ -37,6 +37,7 @@
 namespace evenkeel {
 
 namespace internal {
+class BorrowedExperts;
 class NativeExperts;
 class PhaseClock;
 class StepSchedule;
@@ -126,7 +127,9 @@ class MoeLayer {
   void require_backward(const ForwardState& state, ConstRows grad_output,
                         const MoeGradients& gradients) const;
   void drop_what_has_no_room(ForwardState::Body& step);
-  void borrow_for_backward(const StepPlan& plan);
+  std::int64_t borrowing_bytes(const StepPlan& plan, bool again) const;
+  std::span<const Pass> backward_passes(bool again) const;
+  void borrow_for_backward(const StepPlan& plan, bool again);
   void return_what_was_borrowed();
   void backward_kept(ForwardState::Body& step, ConstRows grad_output, const MoeGradients& gradients);
   void backward_rest(ForwardState::Body& step, ConstRows grad_output, const MoeGradients& gradients);
@@ -136,8 +139,7 @@ class MoeLayer {
   void run_experts_backward(const Dispatched& dispatched, std::span<const std::byte> saved,
                             const Exchange::GradientRows& incoming,
                             const Exchange::ComputedGradients& computed, const MoeGradients& gradients);
-  void collect_native_groups(const Dispatched& dispatched, Pass pass);
-  void collect_foreign_groups(const Dispatched& dispatched);
+  void collect_groups(const Dispatched& dispatched, Pass pass);
   ChunkLoad load_of(const Dispatched& dispatched) const;
   const void* row(ConstRows rows, std::int64_t first) const;
   void* row(Rows rows, std::int64_t first) const;
@@ -158,6 +160,7 @@ class MoeLayer {
   BitwiseReport bitwise_;
   std::unique_ptr<Communicator> weights_comm_;
   std::unique_ptr<internal::NativeExperts> natives_;
+  std::unique_ptr<internal::BorrowedExperts> borrowed_;
   std::unique_ptr<internal::PhaseClock> clock_;
   Buffer choices_;  // of states in flight, where the arena has a budget
   ForwardState::Pool pool_;
@@ -170,7 +173,7 @@ class MoeLayer {
   BudgetShape budget_;
   Recompute recompute_;
   std::unique_ptr<internal::StepSchedule> schedule_;
-  bool borrowing_ = false;  // transfer_ is at work for a backward pass
+  bool borrowing_ = false;  // for a backward pass
 };
 
 }  // namespace evenkeel

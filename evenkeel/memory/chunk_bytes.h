@@ -18,10 +18,13 @@ struct ChunkShape {
   int num_ranks = 1;
   int num_experts = 1;
   int top_k = 1;
-  std::int64_t hidden = 0;                     // elements of a row
-  std::int64_t element_bytes = 4;              // of the layer's type
-  std::int64_t saved_bytes = 0;                // activations that backward wants, a position
-  std::int64_t weight_bytes = 0;               // a borrowed expert's, in its layout
+  std::int64_t hidden = 0;                // elements of a row
+  std::int64_t element_bytes = 4;         // of the layer's type
+  std::int64_t saved_bytes = 0;           // activations that backward wants, a position
+  std::int64_t weight_bytes = 0;          // a borrowed expert's, on its arrival
+  std::int64_t forward_weight_bytes = 0;  // the same, as a pass keeps it
+  std::int64_t backward_weight_bytes = 0;
+  std::int64_t recompute_weight_bytes = 0;     // besides backward's, where nothing was saved
   std::int64_t gradient_bytes = 0;             // f32, of an expert that is another rank's
   std::int64_t forward_workspace_bytes = 0;    // of the products
   std::int64_t backward_workspace_bytes = 0;   // the same, activations saved

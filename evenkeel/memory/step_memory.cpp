@@ -46,15 +46,21 @@ void StepMemory::borrow(const StepPlan& plan, const LayerPlacement& placement) {
   for (const Transfer& transfer : plan.transfers()) ++forward_fixed_[transfer.to.offset()];
   transfers_ = std::ranges::max(forward_fixed_);
   returns_gradients_ = plan.spilled() || !placement.has_single_homes();
-  backward_fixed_ = forward_fixed_;
+  kept_fixed_ = again_fixed_ = forward_fixed_;
+  const std::int64_t again =
+      options_.recompute == Recompute::whole ? shape_.forward_weight_bytes : shape_.recompute_weight_bytes;
   for (std::size_t rank = 0; rank < ranks; ++rank) {
-    forward_fixed_[rank] *= shape_.weight_bytes;
-    backward_fixed_[rank] *= shape_.weight_bytes + shape_.gradient_bytes;
+    forward_fixed_[rank] *= shape_.forward_weight_bytes;
+    kept_fixed_[rank] *= shape_.backward_weight_bytes + shape_.gradient_bytes;
+    again_fixed_[rank] *= shape_.backward_weight_bytes + again + shape_.gradient_bytes;
   }
   if (placement.has_single_homes()) return;
   for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {
     const auto homes = placement.homes(expert);
-    for (RankId home : homes.subspan(1)) backward_fixed_[home.offset()] += shape_.gradient_bytes;
+    for (RankId home : homes.subspan(1)) {
+      kept_fixed_[home.offset()] += shape_.gradient_bytes;
+      again_fixed_[home.offset()] += shape_.gradient_bytes;
+    }
   }
 }
 
@@ -98,6 +104,8 @@ void StepMemory::consider_forward(std::span<const RankRoom> rooms, bool none) {
     take_if_faster();
   };
   if (least_seconds(shape_, options_.cost, loads_, units_, transfers_) >= best_.seconds) return;
+  for (std::size_t rank = 0; rank < rooms.size(); ++rank)
+    if (forward_fixed_[rank] > 0 && rooms[rank].gap < forward_fixed_[rank] + shape_.weight_bytes) return;
   if (exact && keeps && keeps_all(rooms)) return take_whole();
   if (exact && none && keeps) return;
   for (int share : kShares) {
@@ -172,7 +180,7 @@ bool StepMemory::keeps_all(std::span<const RankRoom> rooms) const {
     const ChunkLoad load = loads_.load(rank, 0, loads_.num_blocks());
     if (held_bytes(shape_, load) > std::min(room.held, room.gap - room.least) ||
         forward_bytes(shape_, load, true) + forward_fixed_[rank.offset()] > room.gap ||
-        backward_bytes(shape_, load, true) + backward_fixed_[rank.offset()] > room.gap)
+        backward_bytes(shape_, load, true) + kept_fixed_[rank.offset()] > room.gap)
       return false;
   }
   return true;
@@ -194,7 +202,7 @@ void StepMemory::keep_what_fits(std::span<const RankRoom> rooms) {
           std::min({room.held, room.gap - room.least, forward_room - limits_[rank.offset()]});
       if (before + held_bytes(shape_, load) > most_held ||
           before + forward_bytes(shape_, load, true) > forward_room ||
-          before + backward_bytes(shape_, load, true) + backward_fixed_[rank.offset()] > room.gap)
+          before + backward_bytes(shape_, load, true) + again_fixed_[rank.offset()] > room.gap)
         return;
     }
     for (RankId rank : indices<RankId>(loads_.num_ranks()))
@@ -239,7 +247,7 @@ bool StepMemory::cut_backward(const BlockTable& table, std::span<const RankRoom>
 void StepMemory::consider_backward(std::span<const RankRoom> rooms) {
   limits_.clear();
   for (std::size_t rank = 0; rank < rooms.size(); ++rank) {
-    limits_.push_back(rooms[rank].gap - backward_fixed_[rank]);
+    limits_.push_back(rooms[rank].gap - again_fixed_[rank]);
     // Gradients that come home are added one at a time, when the chunks are gone.
     if (returns_gradients_ && limits_.back() < shape_.gradient_bytes) return;
   }

@@ -4,9 +4,8 @@
 //            and memory, and pays with borrowed weights; chunks need less at a time, and pay with smaller
 //            products and more messages; what is not kept is computed again in backward.
 // Method     For the planner's plan and for plain EP: chunks as long as they fit into a share of the room,
-// the
-//            first of them kept as far as the rest of the room goes, for some shares; the predicted times
-//            decide (step_cost.h). Where one kept chunk fits, nothing else is looked at.
+//            the first of them kept as far as the rest of the room goes, for some shares; the predicted
+//            times decide (step_cost.h). Where one kept chunk fits, nothing else is looked at.
 // Guarantee  Plain EP cut down to a token a rank always fits where each rank has its least room.
 //            Same arguments, same result, on every rank.
 // Cost       O(P B E), and for each way O(chunks P log B).
@@ -108,10 +107,11 @@ class StepMemory {
   StepPlan plain_plan_;
   BlockLoads loads_;
   std::vector<std::int64_t> tokens_, limits_, kept_;
-  std::vector<std::int64_t> forward_fixed_, backward_fixed_;  // by rank: borrowed weights and gradients
-  std::int64_t transfers_ = 0;                                // the most that a rank borrows
-  bool returns_gradients_ = false;                            // some rank works for another's expert
-  Way way_, best_;                                            // the one looked at, and the best so far
+  // By rank: borrowed weights and gradients in forward, in backward where all is kept, and where not.
+  std::vector<std::int64_t> forward_fixed_, kept_fixed_, again_fixed_;
+  std::int64_t transfers_ = 0;      // the most that a rank borrows
+  bool returns_gradients_ = false;  // some rank works for another's expert
+  Way way_, best_;                  // the one looked at, and the best so far
   std::vector<Chunk> chunks_;
 };
 

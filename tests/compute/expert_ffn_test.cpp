@@ -27,12 +27,12 @@ class Batch {
           input_row_.push_back(static_cast<std::int32_t>(a) / top_k_.k);
           output_row_.push_back(static_cast<std::int32_t>(a));
         }
-      groups_.push_back(
-          {problem.weights()[e], nullptr, {}, begin, static_cast<std::int64_t>(input_row_.size())});
+      groups_.push_back({nullptr, {}, begin, static_cast<std::int64_t>(input_row_.size())});
     }
   }
 
-  FfnOutcome run(bool prepared) {
+  // Computes again what forward would save where `again` says from which prepared weights.
+  FfnOutcome run(std::optional<Pass> again = {}) {
     FfnOutcome outcome;
     const auto rows = number(problem_.all_tokens() * shape_.hidden);
     outcome.results.resize(top_k_.experts.size() * number(shape_.hidden * bytes_of(shape_.type)));
@@ -42,12 +42,14 @@ class Batch {
     std::vector<std::byte> saved(input_row_.size() * number(ffn_->saved_bytes_per_position()));
     attach(outcome);
     const ExpertBatch batch{groups_, input_row_, output_row_};
-    const auto forward_weights = prepare(Pass::forward, prepared);
+    const auto forward_weights = prepare(Pass::forward, &ExpertGroup::prepared);
     auto workspace = lines(ffn_->workspace_bytes(Pass::forward));
     ffn_->forward(batch, problem_.hidden(0, problem_.all_tokens()).data, outcome.results.data(), saved,
                   bytes(workspace));
-    const auto backward_weights = prepare(Pass::backward, prepared);
-    workspace = lines(ffn_->workspace_bytes(Pass::backward));
+    const auto backward_weights = prepare(Pass::backward, &ExpertGroup::prepared);
+    const auto again_weights = prepare(again.value_or(Pass::recompute), &ExpertGroup::prepared_again);
+    workspace = lines(ffn_->workspace_bytes(again ? Pass::recompute : Pass::backward));
+    if (again) saved.clear();
     ffn_->backward(batch, problem_.hidden(0, problem_.all_tokens()).data,
                    problem_.grad_output(0, problem_.all_tokens()).data, top_k_.weights, saved,
                    outcome.grad_input.data(), outcome.grad_weight, bytes(workspace));
@@ -71,14 +73,12 @@ class Batch {
     }
   }
 
-  std::vector<std::vector<Line>> prepare(Pass pass, bool prepared) {
+  std::vector<std::vector<Line>> prepare(Pass pass, const std::byte* ExpertGroup::*where) {
     std::vector<std::vector<Line>> all;
-    for (ExpertGroup& group : groups_) {
-      group.prepared = nullptr;
-      if (!prepared) continue;
+    for (std::size_t e = 0; e < groups_.size(); ++e) {
       all.push_back(lines(ffn_->prepared_bytes(pass)));
-      ffn_->prepare(group.weights, pass, bytes(all.back()));
-      group.prepared = all.back().data()->bytes;
+      ffn_->prepare(problem_.weights()[e], pass, bytes(all.back()));
+      groups_[e].*where = all.back().data()->bytes;
     }
     return all;
   }
@@ -110,15 +110,17 @@ TEST_P(Experts, AreDenseOnesForOddShapesAndAnyNumbersOfRows) {
     const ExpertShape expert{between(1, 62), between(1, 50), activation, biases, type};
     // Skewed, so that some experts have no rows and others more than a tile.
     const MoeCase problem({{between(1, 7), between(1, 4), expert}, {between(1, 300)}, 3.0, 0.1}, random());
-    expect_dense(problem, Batch(problem).run(false), "round " + std::to_string(round));
+    expect_dense(problem, Batch(problem).run(), "round " + std::to_string(round));
   }
 }
 
-TEST_P(Experts, GiveTheSameBitsWithPreparedWeights) {
+TEST_P(Experts, GiveTheSameBitsWhereNothingWasSaved) {
   const auto [type, activation, biases] = GetParam();
   const ExpertShape expert{33, 19, activation, biases, type};
   const MoeCase problem({{5, 2, expert}, {120}, 1.0, 0.0}, 3);
-  EXPECT_TRUE(Batch(problem).run(true) == Batch(problem).run(false));
+  const FfnOutcome saved = Batch(problem).run();
+  EXPECT_TRUE(Batch(problem).run(Pass::recompute) == saved);
+  EXPECT_TRUE(Batch(problem).run(Pass::forward) == saved);
 }
 
 INSTANTIATE_TEST_SUITE_P(TypesActivationsBiases, Experts,
@@ -136,7 +138,7 @@ TEST(ExpertsInBlocks, AreDenseOnesWhereEveryProductIsMadeInBlocksOfColumns) {
       for (std::int64_t columns : {expert.hidden, expert.intermediate})
         ASSERT_GT(blocks_of(columns, type), 1);
       const MoeCase problem({{3, 2, expert}, {9}, 1.0, 0.0}, 7);
-      const FfnOutcome outcome = Batch(problem).run(true);
+      const FfnOutcome outcome = Batch(problem).run();
       expect_dense(problem, outcome, std::string(name_of(type)) + " " + std::string(name_of(activation)));
     }
 }

@@ -63,25 +63,26 @@ void expect_lending(const LayerPlacement& placement, const std::vector<std::vect
       if (placement.owner(expert) == me) owned_parts[e] = cut<std::span<float>>(owned[e]);
     }
     WeightTransfer transfer(comm, arena, kElements, sizeof(float));
-    transfer.start(plan, natives);
-    transfer.receive();
-    std::vector<ExpertId> expected;
+    std::vector<ExpertId> expected, borrowed;
     for (const Transfer& each : plan.transfers())
       if (each.to == me) expected.push_back(each.expert);
-    ASSERT_EQ(transfer.borrowed().size(), expected.size());
-    for (std::size_t b = 0; b < expected.size(); ++b) {
-      const WeightTransfer::Borrowed& borrowed = transfer.borrowed()[b];
-      EXPECT_EQ(borrowed.expert, expected[b]);
+    EXPECT_EQ(transfer.borrows(plan), std::ssize(expected));
+    transfer.fetch(plan, natives, [&](ExpertId expert, const ExpertParts& parts) {
+      EXPECT_EQ(arena.in_use_bytes(), Arena::rounded(transfer.landing_bytes()));
+      borrowed.push_back(expert);
       std::size_t i = 0;
-      for (const auto& part : borrowed.parts) {
+      for (const auto& part : parts) {
         EXPECT_EQ(reinterpret_cast<std::uintptr_t>(part.data()) % 64, 0u);
         for (std::size_t n = 0; n < part.size() / 4; ++n, ++i)
-          ASSERT_EQ(reinterpret_cast<const float*>(part.data())[n], weight(borrowed.expert.offset(), i));
+          ASSERT_EQ(reinterpret_cast<const float*>(part.data())[n], weight(expert.offset(), i));
       }
       EXPECT_EQ(i, static_cast<std::size_t>(kAll));
-    }
+    });
+    EXPECT_EQ(borrowed, expected);
+    EXPECT_EQ(arena.in_use_bytes(), 0);
     for (int step = 0; step < 2; ++step) {
       transfer.open_gradients(plan, placement);
+      EXPECT_EQ(arena.in_use_bytes(), Arena::rounded(transfer.away_bytes(plan, placement)));
       for (const WeightTransfer::Away& away : transfer.away()) {
         std::size_t i = 0;
         for (const auto& part : away.parts)

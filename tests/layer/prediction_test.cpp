@@ -66,8 +66,11 @@ class Prediction {
     shape_.weight_bytes = moe.expert.weight_bytes();
     shape_.gradient_bytes = moe.expert.elements() * 4;
     shape_.with_backward = backward;
+    shape_.forward_weight_bytes = Arena::rounded(products->prepared_bytes(Pass::forward));
     shape_.forward_workspace_bytes = products->workspace_bytes(Pass::forward);
     if (backward) {
+      shape_.backward_weight_bytes = Arena::rounded(products->prepared_bytes(Pass::backward));
+      shape_.recompute_weight_bytes = Arena::rounded(products->prepared_bytes(Pass::recompute));
       shape_.saved_bytes = products->saved_bytes_per_position();
       shape_.backward_workspace_bytes = products->workspace_bytes(Pass::backward);
       shape_.recompute_workspace_bytes = products->workspace_bytes(Pass::recompute);
@@ -108,6 +111,13 @@ class Prediction {
   std::int64_t borrowed(std::size_t rank) const {
     return std::ranges::count(plan_.transfers(), RankId(static_cast<int>(rank)), &Transfer::to);
   }
+  std::int64_t landing(std::size_t rank) const { return borrowed(rank) > 0 ? shape_.weight_bytes : 0; }
+  // What is borrowed in backward, where something is computed again and where nothing is.
+  std::int64_t backward_weights(std::size_t rank, bool again) const {
+    const bool whole = setup_.options.memory.recompute == Recompute::whole;
+    const std::int64_t besides = whole ? shape_.forward_weight_bytes : shape_.recompute_weight_bytes;
+    return borrowed(rank) * (shape_.backward_weight_bytes + (again ? besides : 0));
+  }
   bool lends(std::size_t rank) const {
     return std::ranges::count(plan_.transfers(), RankId(static_cast<int>(rank)), &Transfer::from) > 0;
   }
@@ -115,8 +125,8 @@ class Prediction {
   void add_forward(std::vector<Peaks>& all) const {
     const auto dealt = dealt_loads(step_, plan_, chunks_, units_);
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
-      std::int64_t held = choices(rank) + borrowed(rank) * shape_.weight_bytes;
-      std::int64_t most = aside(rank) + table();
+      std::int64_t held = choices(rank) + borrowed(rank) * shape_.forward_weight_bytes;
+      std::int64_t most = std::max(aside(rank) + table(), held + landing(rank));
       for (std::size_t c = 0; c < chunks_.size(); ++c) {
         most = std::max(most, held + forward_bytes(shape_, dealt[c][rank], chunks_[c].kept));
         if (chunks_[c].kept) held += held_bytes(shape_, dealt[c][rank]);
@@ -132,7 +142,8 @@ class Prediction {
     std::vector<std::vector<ChunkLoad>> rest;
     if (rest_begin != chunks_.end()) rest = rest_loads(*rest_begin);
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
-      const std::int64_t away = borrowed(rank) * (shape_.weight_bytes + shape_.gradient_bytes);
+      const std::int64_t gradients = borrowed(rank) * shape_.gradient_bytes;
+      const std::int64_t away = backward_weights(rank, !rest.empty()) + gradients;
       std::int64_t held = choices(rank);
       for (std::size_t c = 0; c < kept; ++c) held += held_bytes(shape_, dealt[c][rank]);
       std::int64_t most = held;
@@ -142,7 +153,7 @@ class Prediction {
       }
       if (!rest.empty()) most = std::max(most, held + (kept > 0 ? away : 0) + table());
       for (const auto& loads : rest) most = std::max(most, held + away + again_bytes(loads[rank]));
-      if (lends(rank)) most = std::max(most, held + away + shape_.gradient_bytes);
+      if (lends(rank)) most = std::max(most, held + gradients + shape_.gradient_bytes);
       all[rank].backward = most;
     }
   }

@@ -19,6 +19,8 @@ BudgetShape shape_of(std::int64_t hidden, int ranks, int experts, int k, std::in
   shape.chunk.element_bytes = 2;
   shape.chunk.saved_bytes = 4 * hidden;
   shape.chunk.weight_bytes = 6 * hidden * hidden;
+  shape.chunk.forward_weight_bytes = shape.chunk.backward_weight_bytes = shape.chunk.weight_bytes;
+  shape.chunk.recompute_weight_bytes = 4 * hidden * hidden;
   shape.chunk.gradient_bytes = 12 * hidden * hidden;
   shape.max_tokens = max_tokens;
   shape.states_in_flight = states;

@@ -72,43 +72,34 @@ struct BackwardProducts {
 // What is held of the rows of a tile. f32 results of products are held for one block of columns.
 struct ForwardTile {
   ForwardTile(Carver& carver, const ExpertShape& s, const ForwardProducts& products,
-              std::int64_t scratch_bytes, std::int64_t packed_bytes)
+              std::int64_t scratch_bytes)
       : x(carver.bytes(kTileRows * s.hidden * bytes_of(s.type))),
         gate(carver.floats(is_gated(s.activation) ? kTileRows * products.inner.widest_block() : 0)),
         up(carver.floats(kTileRows * products.inner.widest_block())),
         h(carver.bytes(kTileRows * s.intermediate * bytes_of(s.type))),
         h_row(carver.floats(products.inner.widest_block())),
         y(carver.floats(kTileRows * products.down.widest_block())),
-        gate_up_bias(carver.floats(s.biases ? s.gate_up_rows() : 0)),
-        down_bias(carver.floats(s.biases ? s.hidden : 0)),
-        scratch(carver.bytes(scratch_bytes)),
-        packed(carver.bytes(packed_bytes)) {}
+        scratch(carver.bytes(scratch_bytes)) {}
 
   std::byte* x;
   float *gate, *up;
   std::byte* h;
-  float *h_row, *y, *gate_up_bias, *down_bias;
-  std::byte *scratch, *packed;
+  float *h_row, *y;
+  std::byte* scratch;
 };
 
 // What a backward pass holds besides where it computes the pre-activations again.
 struct RecomputeTile {
   RecomputeTile(Carver& carver, const ExpertShape& s, const RowLadder& inner)
       : gate(carver.floats(is_gated(s.activation) ? kTileRows * inner.widest_block() : 0)),
-        up(carver.floats(kTileRows * inner.widest_block())),
-        pre(carver.bytes(kTileRows * s.gate_up_rows() * bytes_of(s.type))),
-        gate_up_bias(carver.floats(s.biases ? s.gate_up_rows() : 0)),
-        packed(carver.bytes((is_gated(s.activation) ? 2 : 1) * inner.packed_bytes())) {}
+        up(carver.floats(kTileRows * inner.widest_block())) {}
 
   float *gate, *up;
-  std::byte* pre;
-  float* gate_up_bias;
-  std::byte* packed;
 };
 
 struct BackwardTile {
   BackwardTile(Carver& carver, const ExpertShape& s, const BackwardProducts& products,
-               std::int64_t scratch_bytes, std::int64_t packed_bytes)
+               std::int64_t scratch_bytes)
       : x(carver.bytes(kTileRows * s.hidden * bytes_of(s.type))),
         g(carver.bytes(kTileRows * s.hidden * bytes_of(s.type))),
         grad_h(carver.floats(kTileRows * products.grad_h.widest_block())),
@@ -121,15 +112,24 @@ struct BackwardTile {
         grad_gate_row(carver.floats(products.grad_h.widest_block())),
         grad_up_row(carver.floats(products.grad_h.widest_block())),
         g_row(carver.floats(s.biases ? s.hidden : 0)),
-        down_bias(carver.floats(s.biases ? s.hidden : 0)),
-        scratch(carver.bytes(scratch_bytes)),
-        packed(carver.bytes(packed_bytes)) {}
+        scratch(carver.bytes(scratch_bytes)) {}
 
   std::byte *x, *g;
   float* grad_h;
   std::byte *weighted_h, *grad_pre;
-  float *grad_x, *gate_row, *up_row, *h_row, *grad_gate_row, *grad_up_row, *g_row, *down_bias;
-  std::byte *scratch, *packed;
+  float *grad_x, *gate_row, *up_row, *h_row, *grad_gate_row, *grad_up_row, *g_row;
+  std::byte* scratch;
+};
+
+// Where the parts of prepared weights begin; biases are f32.
+struct InnerParts {  // of Pass::recompute, and with `down` behind it of Pass::forward
+  const std::byte* products;
+  const float* biases;
+  const std::byte* end;
+};
+struct DownParts {
+  const std::byte* product;
+  const float* biases;
 };
 
 // Positions [begin, end) of a group, at most a tile.
@@ -163,34 +163,46 @@ class CpuExpertFfn final : public ExpertFfn {
   const ExpertShape& shape() const override { return shape_; }
   const BitwiseReport& bitwise() const override { return bitwise_; }
 
-  // Forward: gate, up, down. Backward: gate_up, down.
+  // Recompute: gate, up, their biases. Forward: the same, down, its biases. Backward: gate_up, down, its
+  // biases.
   std::int64_t prepared_bytes(Pass pass) const override {
-    if (pass == Pass::backward) return products().grad_x.packed_bytes() + products().grad_h.packed_bytes();
-    return inner_bytes() + forward_.down.packed_bytes();
+    if (pass == Pass::backward)
+      return products().grad_x.packed_bytes() + products().grad_h.packed_bytes() + bias_bytes(shape_.hidden);
+    const std::int64_t inner = inner_bytes() + bias_bytes(shape_.gate_up_rows());
+    return pass == Pass::recompute ? inner : inner + forward_.down.packed_bytes() + bias_bytes(shape_.hidden);
   }
 
   void prepare(const ExpertWeights& weights, Pass pass, std::span<std::byte> prepared) const override {
-    EVENKEEL_CHECK(pass != Pass::recompute);
+    EVENKEEL_CHECK(static_cast<std::int64_t>(prepared.size()) >= prepared_bytes(pass));
     std::byte* next = prepared.data();
     const auto pack = [&](const RowLadder& product, const void* plain) {
       product.pack(plain, next);
       next += product.packed_bytes();
     };
+    const auto widen = [&](std::int64_t count, const void* biases) {
+      if (shape_.biases) rows::to_f32(count, biases, shape_.type, reinterpret_cast<float*>(next));
+      next += bias_bytes(count);
+    };
     if (pass == Pass::backward) {
       pack(products().grad_x, weights.gate_up);
       pack(products().grad_h, weights.down);
-      return;
+      return widen(shape_.hidden, weights.down_bias);
     }
-    pack_inner(weights, next);
-    forward_.down.pack(weights.down, next + inner_bytes());
+    pack(forward_.inner, weights.gate_up);
+    if (is_gated(shape_.activation))
+      pack(forward_.inner, at(weights.gate_up, shape_.intermediate * shape_.hidden, shape_.type));
+    widen(shape_.gate_up_rows(), weights.gate_up_bias);
+    if (pass == Pass::recompute) return;
+    pack(forward_.down, weights.down);
+    widen(shape_.hidden, weights.down_bias);
   }
 
   std::int64_t workspace_bytes(Pass pass) const override {
     Carver carver(nullptr);
     if (pass == Pass::forward)
-      ForwardTile(carver, shape_, forward_, scratch_bytes(pass), prepared_bytes(pass));
+      ForwardTile(carver, shape_, forward_, scratch_bytes(pass));
     else
-      BackwardTile(carver, shape_, products(), scratch_bytes(pass), prepared_bytes(Pass::backward));
+      BackwardTile(carver, shape_, products(), scratch_bytes(pass));
     if (pass == Pass::recompute) RecomputeTile(carver, shape_, forward_.inner);
     return carver.used();
   }
@@ -202,17 +214,17 @@ class CpuExpertFfn final : public ExpertFfn {
   void forward(const ExpertBatch& batch, const void* input, void* output, std::span<std::byte> saved,
                std::span<std::byte> workspace) const override {
     Carver carver(workspace.data());
-    const ForwardTile tile(carver, shape_, forward_, scratch_bytes(Pass::forward),
-                           prepared_bytes(Pass::forward));
+    const ForwardTile tile(carver, shape_, forward_, scratch_bytes(Pass::forward));
     EVENKEEL_CHECK(carver.used() <= static_cast<std::int64_t>(workspace.size()));
     for (const ExpertGroup& group : batch.groups) {
       if (group.begin == group.end) continue;
-      const std::byte* prepared = prepared_or_pack(group, Pass::forward, tile.packed);
-      load_biases(group.weights, tile.gate_up_bias, tile.down_bias);
+      const InnerParts inner = inner_of(group.prepared);
+      const DownParts down{inner.end,
+                           reinterpret_cast<const float*>(inner.end + forward_.down.packed_bytes())};
       for_each_tile(group, std::min(forward_.inner.max_rows(), forward_.down.max_rows()), [&](Span span) {
         rows::gather(span.rows, &batch.input_row[static_cast<std::size_t>(span.begin)], shape_.hidden, input,
                      tile.x, shape_.type);
-        const std::byte* down = fill_h(span, prepared, tile, saved);
+        fill_h(span, inner, tile, saved);
         fill_output(batch, span, down, tile, output);
       });
     }
@@ -223,7 +235,7 @@ class CpuExpertFfn final : public ExpertFfn {
                 std::span<float> grad_weight, std::span<std::byte> workspace) const override {
     Carver carver(workspace.data());
     const Pass pass = saved.empty() ? Pass::recompute : Pass::backward;
-    const BackwardTile tile(carver, shape_, products(), scratch_bytes(pass), prepared_bytes(Pass::backward));
+    const BackwardTile tile(carver, shape_, products(), scratch_bytes(pass));
     std::optional<RecomputeTile> again;
     if (pass == Pass::recompute) again.emplace(carver, shape_, forward_.inner);
     EVENKEEL_CHECK(carver.used() <= static_cast<std::int64_t>(workspace.size()));
@@ -231,20 +243,19 @@ class CpuExpertFfn final : public ExpertFfn {
     if (again) most = std::min(most, forward_.inner.max_rows());
     for (const ExpertGroup& group : batch.groups) {
       if (group.begin == group.end) continue;
-      const std::byte* prepared = prepared_or_pack(group, Pass::backward, tile.packed);
-      load_biases(group.weights, again ? again->gate_up_bias : nullptr, tile.down_bias);
-      const std::byte* inner = again ? inner_or_pack(group, again->packed) : nullptr;
+      const std::byte* const down = group.prepared + products().grad_x.packed_bytes();
+      const auto* down_bias = reinterpret_cast<const float*>(down + products().grad_h.packed_bytes());
       for_each_tile(group, most, [&](Span span) {
         const auto* from = &batch.input_row[static_cast<std::size_t>(span.begin)];
         rows::gather(span.rows, from, shape_.hidden, input, tile.x, shape_.type);
         rows::gather(span.rows, from, shape_.hidden, grad_output, tile.g, shape_.type);
-        differentiate_output(batch, group, span, tile, weight, grad_weight);
-        if (again) recompute(span, inner, tile.x, *again, tile.scratch);
+        differentiate_output(batch, group, span, tile, down_bias, weight, grad_weight);
+        if (again) recompute(span, inner_of(group.prepared_again), *again, tile);
         differentiate_h(
-            batch, group, span, prepared + products().grad_x.packed_bytes(), tile, weight,
-            again ? again->pre : at(saved.data(), span.begin * shape_.gate_up_rows(), shape_.type),
+            batch, group, span, down, tile, weight,
+            again ? tile.grad_pre : at(saved.data(), span.begin * shape_.gate_up_rows(), shape_.type),
             grad_weight);
-        add_input_gradients(span, from, prepared, tile, grad_input);
+        add_input_gradients(span, from, group.prepared, tile, grad_input);
         add_weight_gradients(group, span, tile);
       });
     }
@@ -268,41 +279,23 @@ class CpuExpertFfn final : public ExpertFfn {
     return (is_gated(shape_.activation) ? 2 : 1) * forward_.inner.packed_bytes();
   }
 
-  void pack_inner(const ExpertWeights& weights, std::byte* packed) const {
-    forward_.inner.pack(weights.gate_up, packed);
-    if (is_gated(shape_.activation))
-      forward_.inner.pack(at(weights.gate_up, shape_.intermediate * shape_.hidden, shape_.type),
-                          packed + forward_.inner.packed_bytes());
+  std::int64_t bias_bytes(std::int64_t count) const {
+    return shape_.biases ? internal::whole_lines(count * std::int64_t{sizeof(float)}) : 0;
   }
 
-  const std::byte* inner_or_pack(const ExpertGroup& group, std::byte* packed) const {
-    if (group.prepared_forward != nullptr) return group.prepared_forward;
-    pack_inner(group.weights, packed);
-    return packed;
-  }
-
-  const std::byte* prepared_or_pack(const ExpertGroup& group, Pass pass, std::byte* packed) const {
-    if (group.prepared != nullptr) return group.prepared;
-    prepare(group.weights, pass, {packed, static_cast<std::size_t>(prepared_bytes(pass))});
-    return packed;
-  }
-
-  void load_biases(const ExpertWeights& weights, float* gate_up_bias, float* down_bias) const {
-    if (!shape_.biases) return;
-    if (gate_up_bias != nullptr)
-      rows::to_f32(shape_.gate_up_rows(), weights.gate_up_bias, shape_.type, gate_up_bias);
-    rows::to_f32(shape_.hidden, weights.down_bias, shape_.type, down_bias);
+  InnerParts inner_of(const std::byte* prepared) const {
+    const std::byte* const biases = prepared + inner_bytes();
+    return {prepared, reinterpret_cast<const float*>(biases), biases + bias_bytes(shape_.gate_up_rows())};
   }
 
   // Where the up half of a row of pre-activations begins.
   std::int64_t up_begin() const { return is_gated(shape_.activation) ? shape_.intermediate : 0; }
 
-  // h of a tile, block by block. Returns where down's prepared weights are.
-  const std::byte* fill_h(Span span, const std::byte* prepared, const ForwardTile& tile,
-                          std::span<std::byte> saved) const {
+  // h of a tile, block by block.
+  void fill_h(Span span, const InnerParts& inner, const ForwardTile& tile, std::span<std::byte> saved) const {
     for (std::int64_t i = 0; i < forward_.inner.blocks(); ++i) {
       const RowLadder::Block block = forward_.inner.block(i);
-      multiply_inner(i, span.rows, prepared, tile.x, tile.gate, tile.up, tile.gate_up_bias, tile.scratch);
+      multiply_inner(i, span.rows, inner, tile.x, tile.gate, tile.up, tile.scratch);
       for (std::int64_t row = 0; row < span.rows; ++row) {
         float* gate = tile.gate + row * block.columns;
         float* up = tile.up + row * block.columns;
@@ -310,20 +303,19 @@ class CpuExpertFfn final : public ExpertFfn {
         activate_row(block, gate, up, tile, row);
       }
     }
-    return prepared + inner_bytes();
   }
 
   // One block of the pre-activations of a tile's rows, biases added. Without a gate, `gate` is not touched.
-  void multiply_inner(std::int64_t index, std::int64_t rows, const std::byte* prepared, const std::byte* x,
-                      float* gate, float* up, const float* biases, std::byte* scratch) const {
+  void multiply_inner(std::int64_t index, std::int64_t rows, const InnerParts& parts, const std::byte* x,
+                      float* gate, float* up, std::byte* scratch) const {
     const RowLadder& inner = forward_.inner;
     const RowLadder::Block block = inner.block(index);
     const bool gated = is_gated(shape_.activation);
-    if (gated) inner.run(index, rows, x, prepared, gate, scratch);
-    inner.run(index, rows, x, prepared + (gated ? inner.packed_bytes() : 0), up, scratch);
+    if (gated) inner.run(index, rows, x, parts.products, gate, scratch);
+    inner.run(index, rows, x, parts.products + (gated ? inner.packed_bytes() : 0), up, scratch);
     for (std::int64_t i = 0; shape_.biases && i < rows; ++i) {
-      if (gated) rows::add_scaled(block.columns, biases + block.begin, 1.0f, gate + i * block.columns);
-      rows::add_scaled(block.columns, biases + up_begin() + block.begin, 1.0f, up + i * block.columns);
+      if (gated) rows::add_scaled(block.columns, parts.biases + block.begin, 1.0f, gate + i * block.columns);
+      rows::add_scaled(block.columns, parts.biases + up_begin() + block.begin, 1.0f, up + i * block.columns);
     }
   }
 
@@ -336,14 +328,14 @@ class CpuExpertFfn final : public ExpertFfn {
     if (!direct) rows::from_f32(block.columns, tile.h_row, h, shape_.type);
   }
 
-  // What forward saved of a tile's rows, or would have.
-  void recompute(Span span, const std::byte* prepared, const std::byte* x, const RecomputeTile& tile,
-                 std::byte* scratch) const {
+  // What forward would have saved of a tile's rows, put where its gradient will be written over it.
+  void recompute(Span span, const InnerParts& inner, const RecomputeTile& again,
+                 const BackwardTile& tile) const {
     for (std::int64_t i = 0; i < forward_.inner.blocks(); ++i) {
       const RowLadder::Block block = forward_.inner.block(i);
-      multiply_inner(i, span.rows, prepared, x, tile.gate, tile.up, tile.gate_up_bias, scratch);
+      multiply_inner(i, span.rows, inner, tile.x, again.gate, again.up, tile.scratch);
       for (std::int64_t row = 0; row < span.rows; ++row)
-        save(block, tile.gate + row * block.columns, tile.up + row * block.columns, tile.pre, row);
+        save(block, again.gate + row * block.columns, again.up + row * block.columns, tile.grad_pre, row);
     }
   }
 
@@ -358,14 +350,14 @@ class CpuExpertFfn final : public ExpertFfn {
     rows::from_f32(block.columns, up, at(saved, row + up_begin(), shape_.type), shape_.type);
   }
 
-  void fill_output(const ExpertBatch& batch, Span span, const std::byte* prepared, const ForwardTile& tile,
+  void fill_output(const ExpertBatch& batch, Span span, const DownParts& down, const ForwardTile& tile,
                    void* output) const {
     for (std::int64_t b = 0; b < forward_.down.blocks(); ++b) {
       const RowLadder::Block block = forward_.down.block(b);
-      forward_.down.run(b, span.rows, tile.h, prepared, tile.y, tile.scratch);
+      forward_.down.run(b, span.rows, tile.h, down.product, tile.y, tile.scratch);
       for (std::int64_t i = 0; i < span.rows; ++i) {
         float* y = tile.y + i * block.columns;
-        if (shape_.biases) rows::add_scaled(block.columns, tile.down_bias + block.begin, 1.0f, y);
+        if (shape_.biases) rows::add_scaled(block.columns, down.biases + block.begin, 1.0f, y);
         const std::int64_t row = batch.output_row[static_cast<std::size_t>(span.begin + i)];
         rows::from_f32(block.columns, y, at(output, row * shape_.hidden + block.begin, shape_.type),
                        shape_.type);
@@ -375,14 +367,14 @@ class CpuExpertFfn final : public ExpertFfn {
 
   // What y's own gradient gives: that of down's bias, and the bias's share of the weight's.
   void differentiate_output(const ExpertBatch& batch, const ExpertGroup& group, Span span,
-                            const BackwardTile& tile, std::span<const float> weight,
+                            const BackwardTile& tile, const float* down_bias, std::span<const float> weight,
                             std::span<float> grad_weight) const {
     for (std::int64_t i = 0; i < span.rows; ++i) {
       const auto row = static_cast<std::size_t>(batch.output_row[static_cast<std::size_t>(span.begin + i)]);
       grad_weight[row] = 0;
       if (!shape_.biases) continue;
       rows::to_f32(shape_.hidden, at(tile.g, i * shape_.hidden, shape_.type), shape_.type, tile.g_row);
-      grad_weight[row] = rows::dot(shape_.hidden, tile.down_bias, tile.g_row);
+      grad_weight[row] = rows::dot(shape_.hidden, down_bias, tile.g_row);
       rows::add_scaled(shape_.hidden, tile.g_row, weight[row], group.gradients.down_bias);
     }
   }

@@ -81,8 +81,9 @@ void NativeExperts::set(std::span<const ExpertWeights> weights) {
 }
 
 const std::byte* NativeExperts::prepared(ExpertId expert, Pass pass) const {
-  const std::vector<Line>& all = pass == Pass::forward ? forward_ : backward_;
-  return all[index(expert) * lines(ffn_.prepared_bytes(pass))].bytes;
+  const bool backward = pass == Pass::backward;
+  const std::size_t each = lines(ffn_.prepared_bytes(backward ? pass : Pass::forward));
+  return (backward ? backward_ : forward_)[index(expert) * each].bytes;
 }
 
 }  // namespace evenkeel::internal
