@@ -31,12 +31,12 @@ class InTurns final : public ExpertFfn {
     inner_->prepare(weights, pass, prepared);
   }
 
-  void forward(const ExpertBatch& batch, const void* input, void* output, std::span<std::byte> saved,
+  void forward(const ExpertBatch& batch, const SplitRows& input, void* output, std::span<std::byte> saved,
                std::span<std::byte> workspace) const override {
     const Turn turn(*slots_);
     inner_->forward(batch, input, output, saved, workspace);
   }
-  void backward(const ExpertBatch& batch, const void* input, const void* grad_output,
+  void backward(const ExpertBatch& batch, const SplitRows& input, const SplitRows& grad_output,
                 std::span<const float> weight, std::span<const std::byte> saved, float* grad_input,
                 std::span<float> grad_weight, std::span<std::byte> workspace) const override {
     const Turn turn(*slots_);

@@ -19,6 +19,7 @@
 #include <string_view>
 
 #include "evenkeel/base/data_type.h"
+#include "evenkeel/base/matrix_view.h"
 
 namespace evenkeel {
 
@@ -110,8 +111,8 @@ class ExpertFfn {
   // output[output_row[i]] = expert(input[input_row[i]]). `input` and `output` are rows of D elements of the
   // shape's type. `saved` is empty or saved_bytes_per_position() for each position of all groups up to the
   // last end.
-  virtual void forward(const ExpertBatch& batch, const void* input, void* output, std::span<std::byte> saved,
-                       std::span<std::byte> workspace) const = 0;
+  virtual void forward(const ExpertBatch& batch, const SplitRows& input, void* output,
+                       std::span<std::byte> saved, std::span<std::byte> workspace) const = 0;
 
   // With G = grad_output[input_row[i]], the gradient of the sum of weight[output_row[i]] * y_i over
   // positions:
@@ -120,7 +121,7 @@ class ExpertFfn {
   //   group.gradients                += weight * d(y_i . G) / dweights
   // Where `saved` is empty, what forward would have saved is computed again, tile by tile, to the same bits;
   // `workspace` is that of Pass::recompute then.
-  virtual void backward(const ExpertBatch& batch, const void* input, const void* grad_output,
+  virtual void backward(const ExpertBatch& batch, const SplitRows& input, const SplitRows& grad_output,
                         std::span<const float> weight, std::span<const std::byte> saved, float* grad_input,
                         std::span<float> grad_weight, std::span<std::byte> workspace) const = 0;
 

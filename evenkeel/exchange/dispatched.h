@@ -6,13 +6,15 @@
 #include <span>
 
 #include "evenkeel/base/index.h"
+#include "evenkeel/base/matrix_view.h"
 #include "evenkeel/device/arena.h"
 
 namespace evenkeel {
 
 // Numbering. "Here" is what this rank computes, of all source ranks, itself included. A row is a token's
 // hidden state on a rank, once for however many experts; a position is an assignment.
-//   rows here        in order of source rank; rows() holds them
+//   rows here        this rank's own first, which stay where the caller has them; then those received, in
+//                    order of source rank
 //   positions here   two orders: by expert, then source (what ExpertGroup and input_row use), and by source,
 //                    then expert (output_row: the order in which results are sent back)
 //   elsewhere        this rank's rows and positions on other ranks, in order of destination; they follow the
@@ -35,6 +37,7 @@ class Dispatched {
   std::int64_t tokens = 0;
   int k = 0;
   std::int64_t rows_here = 0;
+  std::int64_t own_rows = 0;  // of rows here
   std::int64_t rows_elsewhere = 0;
   std::int64_t positions_here = 0;
   std::int64_t positions_elsewhere = 0;
@@ -52,9 +55,15 @@ class Dispatched {
   std::span<const std::int32_t> token_elsewhere() const {
     return token_elsewhere_.as<const std::int32_t>().first(static_cast<std::size_t>(rows_elsewhere));
   }
-  std::span<const std::int32_t> token_here() const { return token_here_.as<const std::int32_t>(); }
-  // The rows here, in the layer's type.
-  const Buffer& rows() const { return rows_; }
+  std::span<const std::int32_t> token_here() const {
+    return token_here_.as<const std::int32_t>().first(static_cast<std::size_t>(own_rows));
+  }
+  // The rows here: of `by_token`, as it was given to dispatch(), and of what was received then.
+  SplitRows rows(const void* by_token) const { return rows(by_token, rows_); }
+  // The same of another table by token, of which `received` came here.
+  SplitRows rows(const void* by_token, const Buffer& received) const {
+    return {by_token, token_here(), received.data()};
+  }
   void release_rows() { rows_.release(); }
 
  private:

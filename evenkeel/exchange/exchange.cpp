@@ -50,14 +50,15 @@ Dispatched Exchange::dispatch(const void* hidden, const TopK& top_k, const Count
     post("dispatch indices").wait();
     routes.inward();
   }
-  dispatched.rows_ = arena_.allocate(dispatched.rows_here * row_bytes(), "dispatched rows", lifetime);
+  dispatched.rows_ = arena_.allocate((dispatched.rows_here - dispatched.own_rows) * row_bytes(),
+                                     "dispatched rows", lifetime);
   exchange_rows(dispatched, hidden, dispatched.rows_.bytes(), "dispatch");
   return dispatched;
 }
 
-// Sends each rank the rows of the tokens that it computes for this one, and fills the rows here.
+// Sends each rank the rows of the tokens that it computes for this one, and takes in the others' rows.
 void Exchange::exchange_rows(const Dispatched& dispatched, const void* by_token,
-                             std::span<std::byte> rows_here, const char* name) {
+                             std::span<std::byte> received, const char* name) {
   const Buffer packed = arena_.allocate(dispatched.rows_elsewhere * row_bytes(), "rows to send");
   rows::gather(dispatched.rows_elsewhere, dispatched.token_elsewhere().data(), hidden_, by_token,
                packed.data(), type_);
@@ -65,13 +66,9 @@ void Exchange::exchange_rows(const Dispatched& dispatched, const void* by_token,
     const Dispatched::Peer& peer = dispatched.peers()[rank.offset()];
     if (rank == comm_.rank()) continue;
     sends_.push_back({rank, part(packed.bytes(), peer.out_row, peer.out_rows, row_bytes())});
-    receives_.push_back({rank, part(rows_here, peer.in_row, peer.in_rows, row_bytes())});
+    receives_.push_back({rank, part(received, peer.in_row - dispatched.own_rows, peer.in_rows, row_bytes())});
   }
-  const Event exchanged = post(name);
-  const Dispatched::Peer& own = dispatched.peers()[comm_.rank().offset()];
-  rows::gather(own.in_rows, dispatched.token_here().data(), hidden_, by_token,
-               part(rows_here, own.in_row, own.in_rows, row_bytes()).data(), type_);
-  exchanged.wait();
+  post(name).wait();
 }
 
 Buffer Exchange::result_buffer(const Dispatched& dispatched) {
@@ -108,8 +105,9 @@ void Exchange::combine(const Dispatched& dispatched, const Buffer& results, std:
 
 Exchange::GradientRows Exchange::dispatch_gradients(const Dispatched& dispatched, const void* grad_output,
                                                     std::span<const float> weights) {
-  GradientRows here{arena_.allocate(dispatched.rows_here * row_bytes(), "dispatched gradients"),
-                    arena_.allocate_for<float>(dispatched.positions_here, "dispatched router weights")};
+  GradientRows here{
+      arena_.allocate((dispatched.rows_here - dispatched.own_rows) * row_bytes(), "dispatched gradients"),
+      arena_.allocate_for<float>(dispatched.positions_here, "dispatched router weights")};
   const Buffer elsewhere =
       arena_.allocate_for<float>(dispatched.positions_elsewhere, "router weights to send");
   const auto slots = dispatched.result_slot();

@@ -2,8 +2,9 @@
 // gradients. Public, for users who bring their own products: between dispatch() and combine() they compute
 // outputs[output_row[i]] = expert(rows[input_row[i]]) for the groups of the Dispatched.
 //
-// Bytes    A row that goes to one rank for several experts is sent once. Results come back unsummed, k rows a
-//          token, so that a token's sum does not depend on the plan.
+// Bytes    A row that goes to one rank for several experts is sent once; a row that is computed where it is
+//          is not copied, so that what was given to dispatch() must stay. Results come back unsummed, k rows
+//          a token, so that a token's sum does not depend on the plan.
 // Order    Collective: every rank of the communicator makes the same calls.
 #pragma once
 
@@ -37,7 +38,8 @@ class Exchange {
   void combine(const Dispatched& dispatched, const Buffer& results, std::span<const float> weights,
                void* output);
 
-  // The gradient rows of the tokens computed here, and each position's router weight (by output_row).
+  // The gradient rows received for tokens computed here (Dispatched::rows() finds this rank's own among
+  // grad_output), and each position's router weight (by output_row).
   struct GradientRows {
     Buffer rows;
     Buffer weights;
@@ -59,7 +61,7 @@ class Exchange {
  private:
   enum class Unit { row, position };
 
-  void exchange_rows(const Dispatched& dispatched, const void* by_token, std::span<std::byte> rows_here,
+  void exchange_rows(const Dispatched& dispatched, const void* by_token, std::span<std::byte> received,
                      const char* name);
   void send_home(const Dispatched& dispatched, std::span<std::byte> all, std::int64_t bytes_each, Unit unit);
   Event post(const char* name);

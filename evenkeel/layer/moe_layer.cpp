@@ -108,6 +108,15 @@ void require_layer(const MoeShape& shape, const LayerPlacement& placement, const
 
 }  // namespace
 
+// A chunk's tokens in the caller's tensors.
+struct MoeLayer::TokenRows {
+  TopK top_k;
+  const void* hidden;
+  const void* grad_output;
+  void* grad_hidden;
+  std::span<float> grad_router_weights;
+};
+
 MoeLayer::MoeLayer(Communicator& comm, Arena& arena, const MoeShape& shape, LayerPlacement placement,
                    MoeOptions options)
     : comm_(comm),
@@ -291,18 +300,19 @@ void MoeLayer::forward_chunk(ForwardState::Body& step, const Chunk& chunk, const
     saved = arena_.allocate(dispatched.positions_here * ffn_->saved_bytes_per_position(), "saved activations",
                             Lifetime::held);
   const Buffer results = exchange_.result_buffer(dispatched);
-  run_experts(dispatched, saved.bytes(), results);
+  run_experts(dispatched, row(step.hidden, first), saved.bytes(), results);
   if (!chunk.kept) dispatched.release_rows();
   clock_->enter(Phase::combine);
   exchange_.combine(dispatched, results, part.weights, row(output, first));
   if (chunk.kept) step.kept.push_back({first, std::move(dispatched), std::move(saved)});
 }
 
-void MoeLayer::run_experts(const Dispatched& dispatched, std::span<std::byte> saved, const Buffer& results) {
+void MoeLayer::run_experts(const Dispatched& dispatched, const void* hidden, std::span<std::byte> saved,
+                           const Buffer& results) {
   clock_->enter(Phase::compute);
   const Buffer workspace = arena_.allocate(ffn_->workspace_bytes(Pass::forward), "products");
   collect_groups(dispatched, Pass::forward);
-  ffn_->forward({groups_, dispatched.input_row(), dispatched.output_row()}, dispatched.rows().data(),
+  ffn_->forward({groups_, dispatched.input_row(), dispatched.output_row()}, dispatched.rows(hidden),
                 results.data(), saved, workspace.bytes());
 }
 
@@ -326,6 +336,7 @@ ChunkLoad MoeLayer::load_of(const Dispatched& dispatched) const {
   load.assignments = load.assignments_kept + dispatched.positions_elsewhere;
   load.positions_here = dispatched.positions_here;
   load.rows_here = dispatched.rows_here;
+  load.rows_received = dispatched.rows_here - dispatched.own_rows;
   load.rows_elsewhere = dispatched.rows_elsewhere;
   load.groups = static_cast<std::int64_t>(dispatched.groups().size());
   return load;
@@ -375,6 +386,15 @@ void MoeLayer::return_what_was_borrowed() {
   borrowing_ = false;
 }
 
+MoeLayer::TokenRows MoeLayer::token_rows(const ForwardState::Body& step, std::int64_t first,
+                                         std::int64_t tokens, ConstRows grad_output,
+                                         const MoeGradients& gradients) const {
+  const TopK part = step.top_k.part(first, tokens);
+  return {
+      part, row(step.hidden, first), row(grad_output, first), row(gradients.hidden, first),
+      gradients.router_weights.subspan(static_cast<std::size_t>(first * shape_.top_k), part.weights.size())};
+}
+
 void MoeLayer::backward_kept(ForwardState::Body& step, ConstRows grad_output, const MoeGradients& gradients) {
   if (step.chunks.empty() || !step.chunks.front().kept) return;
   borrow_for_backward(step.plan, !step.chunks.back().kept);
@@ -382,7 +402,7 @@ void MoeLayer::backward_kept(ForwardState::Body& step, ConstRows grad_output, co
     ForwardState::Kept& kept = step.kept.back();
     clock_->enter_chunk(Phase::dispatch);
     backward_chunk(kept.dispatched, std::move(kept.saved),
-                   step.top_k.part(kept.first_token, kept.dispatched.tokens), kept.first_token, grad_output,
+                   token_rows(step, kept.first_token, kept.dispatched.tokens, grad_output, gradients),
                    gradients);
   }
 }
@@ -405,46 +425,44 @@ void MoeLayer::backward_rest(ForwardState::Body& step, ConstRows grad_output, co
   for (const Chunk& chunk : schedule_->chunks()) {
     clock_->enter_chunk(Phase::plan);
     const std::int64_t first = chunk.first_token(rest.tokens, units);
-    const TopK part = rest.part(first, chunk.end_token(rest.tokens, units) - first);
-    const StepPlan& plan = schedule_->next_chunk(part, step.plan);
+    const TokenRows tokens =
+        token_rows(step, before + first, chunk.end_token(rest.tokens, units) - first, grad_output, gradients);
+    const StepPlan& plan = schedule_->next_chunk(tokens.top_k, step.plan);
     clock_->enter(Phase::dispatch);
-    Dispatched dispatched =
-        exchange_.dispatch(row(step.hidden, before + first), part, schedule_->counts(), plan);
+    Dispatched dispatched = exchange_.dispatch(tokens.hidden, tokens.top_k, schedule_->counts(), plan);
     clock_->statistics().recomputed_assignments += dispatched.positions_here;
     Buffer saved;
-    if (recompute_ == Recompute::whole) saved = forward_again(dispatched);
-    backward_chunk(dispatched, std::move(saved), part, before + first, grad_output, gradients);
+    if (recompute_ == Recompute::whole) saved = forward_again(dispatched, tokens.hidden);
+    backward_chunk(dispatched, std::move(saved), tokens, gradients);
   }
 }
 
 // All that forward computed, as frameworks do that know nothing of the experts within.
-Buffer MoeLayer::forward_again(const Dispatched& dispatched) {
+Buffer MoeLayer::forward_again(const Dispatched& dispatched, const void* hidden) {
   Buffer saved =
       arena_.allocate(dispatched.positions_here * ffn_->saved_bytes_per_position(), "saved activations");
   const Buffer results = exchange_.result_buffer(dispatched);
-  run_experts(dispatched, saved.bytes(), results);
+  run_experts(dispatched, hidden, saved.bytes(), results);
   return saved;
 }
 
-void MoeLayer::backward_chunk(Dispatched& dispatched, Buffer saved, const TopK& part,
-                              std::int64_t first_token, ConstRows grad_output,
+void MoeLayer::backward_chunk(Dispatched& dispatched, Buffer saved, const TokenRows& tokens,
                               const MoeGradients& gradients) {
   clock_->enter(Phase::dispatch);
   Exchange::GradientRows incoming =
-      exchange_.dispatch_gradients(dispatched, row(grad_output, first_token), part.weights);
+      exchange_.dispatch_gradients(dispatched, tokens.grad_output, tokens.top_k.weights);
   Exchange::ComputedGradients computed = exchange_.gradient_buffer(dispatched);
-  run_experts_backward(dispatched, saved.bytes(), incoming, computed, gradients);
+  run_experts_backward(dispatched, tokens, saved.bytes(), incoming, computed, gradients);
   incoming = {};
   saved.release();
   dispatched.release_rows();
   clock_->enter(Phase::combine);
-  exchange_.combine_gradients(dispatched, std::move(computed), row(gradients.hidden, first_token),
-                              gradients.router_weights.subspan(
-                                  static_cast<std::size_t>(first_token * shape_.top_k), part.weights.size()));
+  exchange_.combine_gradients(dispatched, std::move(computed), tokens.grad_hidden,
+                              tokens.grad_router_weights);
 }
 
-void MoeLayer::run_experts_backward(const Dispatched& dispatched, std::span<const std::byte> saved,
-                                    const Exchange::GradientRows& incoming,
+void MoeLayer::run_experts_backward(const Dispatched& dispatched, const TokenRows& tokens,
+                                    std::span<const std::byte> saved, const Exchange::GradientRows& incoming,
                                     const Exchange::ComputedGradients& computed,
                                     const MoeGradients& gradients) {
   clock_->enter(Phase::compute);
@@ -452,9 +470,9 @@ void MoeLayer::run_experts_backward(const Dispatched& dispatched, std::span<cons
   const Buffer workspace = arena_.allocate(ffn_->workspace_bytes(pass), "products");
   collect_groups(dispatched, Pass::backward);
   attach_gradients(gradients);
-  ffn_->backward({groups_, dispatched.input_row(), dispatched.output_row()}, dispatched.rows().data(),
-                 incoming.rows.data(), incoming.weights.as<const float>(), saved,
-                 computed.rows.as<float>().data(), computed.weights.as<float>(), workspace.bytes());
+  ffn_->backward({groups_, dispatched.input_row(), dispatched.output_row()}, dispatched.rows(tokens.hidden),
+                 dispatched.rows(tokens.grad_output, incoming.rows), incoming.weights.as<const float>(),
+                 saved, computed.rows.as<float>().data(), computed.weights.as<float>(), workspace.bytes());
 }
 
 void MoeLayer::collect_groups(const Dispatched& dispatched, Pass pass) {

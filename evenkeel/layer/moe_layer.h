@@ -99,8 +99,8 @@ class MoeLayer {
   // same step.
   void set_planner(const PlannerOptions& options);
 
-  // hidden and output: [tokens, D] of the shape's type. Returns what backward needs; unless all is kept,
-  // which without a budget it is by default, `hidden` must stay as it is until then.
+  // hidden and output: [tokens, D] of the shape's type. Returns what backward needs besides `hidden`, which
+  // must stay as it is until then.
   // Throws InvalidArgument for views of another shape, more than max_tokens tokens, or an expert id outside
   // -1..E-1, naming the token.
   ForwardState forward(ConstRows hidden, const TopK& top_k, Rows output);
@@ -123,7 +123,8 @@ class MoeLayer {
   ForwardState begin(ConstRows hidden, const TopK& top_k);
   void save_choices(ForwardState::Body& step, const TopK& top_k);
   void forward_chunk(ForwardState::Body& step, const Chunk& chunk, const TopK& top_k, Rows output);
-  void run_experts(const Dispatched& dispatched, std::span<std::byte> saved, const Buffer& results);
+  void run_experts(const Dispatched& dispatched, const void* hidden, std::span<std::byte> saved,
+                   const Buffer& results);
   void require_backward(const ForwardState& state, ConstRows grad_output,
                         const MoeGradients& gradients) const;
   void drop_what_has_no_room(ForwardState::Body& step);
@@ -133,11 +134,14 @@ class MoeLayer {
   void return_what_was_borrowed();
   void backward_kept(ForwardState::Body& step, ConstRows grad_output, const MoeGradients& gradients);
   void backward_rest(ForwardState::Body& step, ConstRows grad_output, const MoeGradients& gradients);
-  Buffer forward_again(const Dispatched& dispatched);
-  void backward_chunk(Dispatched& dispatched, Buffer saved, const TopK& part, std::int64_t first_token,
-                      ConstRows grad_output, const MoeGradients& gradients);
-  void run_experts_backward(const Dispatched& dispatched, std::span<const std::byte> saved,
-                            const Exchange::GradientRows& incoming,
+  Buffer forward_again(const Dispatched& dispatched, const void* hidden);
+  struct TokenRows;
+  TokenRows token_rows(const ForwardState::Body& step, std::int64_t first, std::int64_t tokens,
+                       ConstRows grad_output, const MoeGradients& gradients) const;
+  void backward_chunk(Dispatched& dispatched, Buffer saved, const TokenRows& tokens,
+                      const MoeGradients& gradients);
+  void run_experts_backward(const Dispatched& dispatched, const TokenRows& tokens,
+                            std::span<const std::byte> saved, const Exchange::GradientRows& incoming,
                             const Exchange::ComputedGradients& computed, const MoeGradients& gradients);
   void collect_groups(const Dispatched& dispatched, Pass pass);
   ChunkLoad load_of(const Dispatched& dispatched) const;

@@ -71,11 +71,14 @@ void BlockLoads::add_whole(const BlockTable& table, int block) {
       chose_[e] += chose[e];
     }
     own.assignments += all;
-    for (ExpertId expert : whole_of(source)) own.whole_kept += assigned[expert.offset()];
+    for (ExpertId expert : whole_of(source)) {
+      own.whole_kept += assigned[expert.offset()];
+      own.own_choosers += chose[expert.offset()];
+    }
     const auto visited = table.visitors(source, block);
     for (RankId rank : indices<RankId>(ranks_)) {
       sums(rank, block + 1).visitors += visited[rank.offset()];
-      if (rank != source) own.leavers += visited[rank.offset()];
+      (rank == source ? own.own_visitors : own.leavers) += visited[rank.offset()];
     }
   }
   for (RankId rank : indices<RankId>(ranks_)) {
@@ -129,6 +132,8 @@ ChunkLoad BlockLoads::load(RankId rank, int begin, int end, Of of) const {
   load.groups = groups_[rank.offset()];
   std::int64_t by_visitors = to.visitors - from.visitors;
   std::int64_t by_choosers = to.whole_choosers - from.whole_choosers;
+  std::int64_t received_by_visitors = by_visitors - (to.own_visitors - from.own_visitors);
+  std::int64_t received_by_choosers = by_choosers - (to.own_choosers - from.own_choosers);
   std::int64_t sent_on = 0;
   const SplitSums* const before = split_sums_.data() + split_at(0, rank, begin);
   const SplitSums* const after = split_sums_.data() + split_at(0, rank, end);
@@ -144,12 +149,17 @@ ChunkLoad BlockLoads::load(RankId rank, int begin, int end, Of of) const {
     sent_on += these ? own - kept : own;
     const std::int64_t choosers = b.choosers - a.choosers;
     const std::int64_t rows = these ? std::min(kept, choosers) + (share - kept) : share;
+    const std::int64_t received = these ? share - kept : share;
     by_choosers += rows;
-    if (at_home_[rank.offset() * split_.size() + split] == 0) by_visitors += rows;
+    received_by_choosers += received;
+    if (at_home_[rank.offset() * split_.size() + split] != 0) continue;
+    by_visitors += rows;
+    received_by_visitors += received;
   }
   const std::int64_t all_tokens =
       all_tokens_[static_cast<std::size_t>(end)] - all_tokens_[static_cast<std::size_t>(begin)];
   load.rows_here = std::min({by_visitors, by_choosers, all_tokens});
+  load.rows_received = std::min({received_by_visitors, received_by_choosers, all_tokens - load.tokens});
   const std::int64_t leaving =
       of == Of::these ? load.positions_elsewhere() : load.assignments - (to.whole_kept - from.whole_kept);
   load.rows_elsewhere = std::min({leaving, to.leavers - from.leavers + sent_on,

@@ -41,7 +41,9 @@ class BlockLoads {
     std::int64_t positions = 0;       // computed there
     std::int64_t whole_kept = 0;      // of its own, to experts whole there
     std::int64_t whole_choosers = 0;  // tokens of all ranks, once for each expert whole there
+    std::int64_t own_choosers = 0;    // of these, its own
     std::int64_t visitors = 0;        // tokens of all ranks that chose an expert at home there
+    std::int64_t own_visitors = 0;    // of these, its own
     std::int64_t leavers = 0;         // its own tokens, once for each other rank with a home that they chose
   };
   // The same of an expert that several ranks, or a foreign one, compute.

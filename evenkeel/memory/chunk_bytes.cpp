@@ -34,15 +34,15 @@ std::int64_t routing_bytes(const ChunkShape& shape, const ChunkLoad& load) {
   return messages + std::max(sorting, cursors);
 }
 
-std::int64_t rows_here_bytes(const ChunkShape& shape, const ChunkLoad& load) {
-  return lines(load.rows_here * shape.row_bytes());
+std::int64_t received_bytes(const ChunkShape& shape, const ChunkLoad& load) {
+  return lines(load.rows_received * shape.row_bytes());
 }
 
 // From the tables being made to the rows being here.
 std::int64_t dispatch_bytes(const ChunkShape& shape, const ChunkLoad& load) {
   return table_bytes(shape, load) +
          std::max(routing_bytes(shape, load),
-                  rows_here_bytes(shape, load) + lines(load.rows_elsewhere * shape.row_bytes()));
+                  received_bytes(shape, load) + lines(load.rows_elsewhere * shape.row_bytes()));
 }
 
 }  // namespace
@@ -56,6 +56,7 @@ ChunkLoad largest_load(const ChunkShape& shape, std::int64_t tokens) {
   load.assignments_kept = load.assignments;
   load.positions_here = shape.num_ranks * load.assignments;
   load.rows_here = shape.num_ranks * tokens;
+  load.rows_received = (shape.num_ranks - 1) * tokens;
   load.rows_elsewhere = std::min<std::int64_t>(shape.top_k - 1, shape.num_ranks - 1) * tokens;
   load.groups = std::min<std::int64_t>(shape.num_experts, load.positions_here);
   load.slack_bytes = kSpreadBytes;
@@ -63,22 +64,22 @@ ChunkLoad largest_load(const ChunkShape& shape, std::int64_t tokens) {
 }
 
 std::int64_t held_bytes(const ChunkShape& shape, const ChunkLoad& load) {
-  return table_bytes(shape, load) + rows_here_bytes(shape, load) +
+  return table_bytes(shape, load) + received_bytes(shape, load) +
          lines(load.positions_here * shape.saved_bytes) + load.slack_bytes;
 }
 
 std::int64_t forward_bytes(const ChunkShape& shape, const ChunkLoad& load, bool kept) {
   const std::int64_t results = (load.positions_here + load.positions_elsewhere()) * shape.row_bytes();
-  const std::int64_t compute = table_bytes(shape, load) + rows_here_bytes(shape, load) +
+  const std::int64_t compute = table_bytes(shape, load) + received_bytes(shape, load) +
                                (kept ? lines(load.positions_here * shape.saved_bytes) : 0) + lines(results) +
                                lines(shape.forward_workspace_bytes);
   return std::max(dispatch_bytes(shape, load), compute) + load.slack_bytes;
 }
 
 std::int64_t backward_bytes(const ChunkShape& shape, const ChunkLoad& load, bool kept) {
-  const std::int64_t here = table_bytes(shape, load) + rows_here_bytes(shape, load) +
+  const std::int64_t here = table_bytes(shape, load) + received_bytes(shape, load) +
                             (kept ? lines(load.positions_here * shape.saved_bytes) : 0) + load.slack_bytes;
-  const std::int64_t gradients = rows_here_bytes(shape, load) + lines(kNumber * load.positions_here);
+  const std::int64_t gradients = received_bytes(shape, load) + lines(kNumber * load.positions_here);
   const std::int64_t sending =
       lines(kNumber * load.positions_elsewhere()) + lines(load.rows_elsewhere * shape.row_bytes());
   const std::int64_t computed = lines(std::max(load.rows_here * shape.hidden * 4,

@@ -42,6 +42,7 @@ struct ChunkLoad {
   std::int64_t assignments_kept = 0;  // of these, computed here
   std::int64_t positions_here = 0;
   std::int64_t rows_here = 0;
+  std::int64_t rows_received = 0;  // of these, other ranks'; its own stay where the caller has them
   std::int64_t rows_elsewhere = 0;
   std::int64_t groups = 0;  // experts that it computes
   // Of a bound: bytes that the same numbers take more when they are spread over several tables, each of which

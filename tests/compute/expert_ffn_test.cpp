@@ -5,6 +5,7 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/compute/cpu/internal/row_ladder.h"
+#include "evenkeel/device/cpu/rows.h"
 #include "tests/compute/ffn_outcome.h"
 #include "tests/layer/moe_case.h"
 
@@ -42,17 +43,17 @@ class Batch {
     std::vector<std::byte> saved(input_row_.size() * number(ffn_->saved_bytes_per_position()));
     attach(outcome);
     const ExpertBatch batch{groups_, input_row_, output_row_};
+    const SplitRows hidden = split(problem_.hidden(0, problem_.all_tokens()));
+    const SplitRows grad_output = split(problem_.grad_output(0, problem_.all_tokens()));
     const auto forward_weights = prepare(Pass::forward, &ExpertGroup::prepared);
     auto workspace = lines(ffn_->workspace_bytes(Pass::forward));
-    ffn_->forward(batch, problem_.hidden(0, problem_.all_tokens()).data, outcome.results.data(), saved,
-                  bytes(workspace));
+    ffn_->forward(batch, hidden, outcome.results.data(), saved, bytes(workspace));
     const auto backward_weights = prepare(Pass::backward, &ExpertGroup::prepared);
     const auto again_weights = prepare(again.value_or(Pass::recompute), &ExpertGroup::prepared_again);
     workspace = lines(ffn_->workspace_bytes(again ? Pass::recompute : Pass::backward));
     if (again) saved.clear();
-    ffn_->backward(batch, problem_.hidden(0, problem_.all_tokens()).data,
-                   problem_.grad_output(0, problem_.all_tokens()).data, top_k_.weights, saved,
-                   outcome.grad_input.data(), outcome.grad_weight, bytes(workspace));
+    ffn_->backward(batch, hidden, grad_output, top_k_.weights, saved, outcome.grad_input.data(),
+                   outcome.grad_weight, bytes(workspace));
     return outcome;
   }
 
@@ -62,6 +63,14 @@ class Batch {
   };
   static std::vector<Line> lines(std::int64_t count) { return std::vector<Line>(number((count + 63) / 64)); }
   static std::span<std::byte> bytes(std::vector<Line>& all) { return {all.data()->bytes, all.size() * 64}; }
+
+  // The first half of the rows are in their places, the others behind them.
+  SplitRows split(ConstRows rows) {
+    if (own_index_.empty())
+      for (std::int32_t row = 0; row < rows.rows / 2; ++row) own_index_.push_back(row);
+    const std::int64_t begin = std::ssize(own_index_) * rows.columns;
+    return {rows.data, own_index_, rows::at(rows.data, begin, rows.type)};
+  }
 
   void attach(FfnOutcome& outcome) {
     for (std::size_t e = 0; e < groups_.size(); ++e) {
@@ -88,7 +97,7 @@ class Batch {
   TopK top_k_;
   std::shared_ptr<const ExpertFfn> ffn_;
   std::vector<ExpertGroup> groups_;
-  std::vector<std::int32_t> input_row_, output_row_;
+  std::vector<std::int32_t> input_row_, output_row_, own_index_;
 };
 
 std::int64_t blocks_of(std::int64_t columns, DataType type) {

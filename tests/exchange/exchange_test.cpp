@@ -73,7 +73,7 @@ class Rank {
 
   void run_experts(const Dispatched& dispatched, const Buffer& results) const {
     for_each_position(dispatched, [&](std::size_t in, std::size_t out, float scale) {
-      std::vector<float> row = row_at(dispatched.rows(), in);
+      std::vector<float> row = row_at(dispatched.rows(rows()), in);
       for (float& value : row) value *= scale;
       rows::from_f32(kHidden, row.data(),
                      rows::at(results.data(), static_cast<std::int64_t>(out) * kHidden, type_), type_);
@@ -83,7 +83,7 @@ class Rank {
   void run_experts_backward(const Dispatched& dispatched, const Exchange::GradientRows& incoming,
                             const Exchange::ComputedGradients& computed) const {
     for_each_position(dispatched, [&](std::size_t in, std::size_t out, float scale) {
-      const std::vector<float> row = row_at(incoming.rows, in);
+      const std::vector<float> row = row_at(dispatched.rows(rows(), incoming.rows), in);
       const float weight = incoming.weights.as<float>()[out];
       for (std::size_t c = 0; c < static_cast<std::size_t>(kHidden); ++c)
         computed.rows.as<float>()[in * static_cast<std::size_t>(kHidden) + c] += weight * scale * row[c];
@@ -115,9 +115,9 @@ class Rank {
   }
 
  private:
-  std::vector<float> row_at(const Buffer& rows, std::size_t row) const {
+  std::vector<float> row_at(const SplitRows& rows, std::size_t row) const {
     std::vector<float> wide(static_cast<std::size_t>(kHidden));
-    rows::to_f32(kHidden, rows::at(rows.data(), static_cast<std::int64_t>(row) * kHidden, type_), type_,
+    rows::to_f32(kHidden, rows.row(static_cast<std::int64_t>(row), kHidden * bytes_of(type_)), type_,
                  wide.data());
     return wide;
   }

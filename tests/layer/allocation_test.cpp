@@ -24,15 +24,15 @@ class CountedApart final : public ExpertFfn {
   const ExpertShape& shape() const override { return inner_->shape(); }
   std::int64_t prepared_bytes(Pass pass) const override { return inner_->prepared_bytes(pass); }
   void prepare(const ExpertWeights& weights, Pass pass, std::span<std::byte> prepared) const override {
-    inner_->prepare(weights, pass, prepared);
+    apart([&] { inner_->prepare(weights, pass, prepared); });
   }
   std::int64_t workspace_bytes(Pass pass) const override { return inner_->workspace_bytes(pass); }
   std::int64_t saved_bytes_per_position() const override { return inner_->saved_bytes_per_position(); }
-  void forward(const ExpertBatch& batch, const void* input, void* output, std::span<std::byte> saved,
+  void forward(const ExpertBatch& batch, const SplitRows& input, void* output, std::span<std::byte> saved,
                std::span<std::byte> workspace) const override {
     apart([&] { inner_->forward(batch, input, output, saved, workspace); });
   }
-  void backward(const ExpertBatch& batch, const void* input, const void* grad_output,
+  void backward(const ExpertBatch& batch, const SplitRows& input, const SplitRows& grad_output,
                 std::span<const float> weight, std::span<const std::byte> saved, float* grad_input,
                 std::span<float> grad_weight, std::span<std::byte> workspace) const override {
     apart([&] {

@@ -127,6 +127,7 @@ TEST(BlockLoads, KnowAssignmentsAndPositionsExactly) {
 TEST(BlockLoads, BoundRowsAndGroupsFromAbove) {
   for_each_load(3, 1500, [](const auto&, const auto&, const ChunkLoad& known, const ChunkLoad& dealt) {
     ASSERT_GE(known.rows_here, dealt.rows_here);
+    ASSERT_GE(known.rows_received, dealt.rows_received);
     ASSERT_GE(known.rows_elsewhere, dealt.rows_elsewhere);
     ASSERT_GE(known.groups, dealt.groups);
   });
@@ -140,6 +141,7 @@ TEST(BlockLoads, KnowRowsExactlyWhereNoExpertIsLentOrSplitAndNoIdRepeats) {
         if (plan.spilled() || !step.placement.has_single_homes() || ids_repeat(step)) return;
         ++seen;
         ASSERT_EQ(known.rows_here, dealt.rows_here);
+        ASSERT_EQ(known.rows_received, dealt.rows_received);
         ASSERT_EQ(known.rows_elsewhere, dealt.rows_elsewhere);
       });
   EXPECT_GT(seen, 500);

@@ -28,15 +28,16 @@ BudgetShape shape_of(std::int64_t hidden, int ranks, int experts, int k, std::in
 }
 
 // Chunks are common to all ranks and have a token of each at least, and all of them may go to one rank. That
-// rank then holds, forward, the tokens' rows and k results for each; backward, the rows, as many rows of
-// gradients, and those that it computes, in f32. States that wait hold their tokens' ids and router weights.
+// rank then holds, forward, the other ranks' rows and k results for each token; backward, those rows, as many
+// rows of gradients, and those that it computes, in f32. States that wait hold their tokens' ids and router
+// weights.
 // What products need besides is taken to be nothing, which makes the least budget look worse.
 std::int64_t lower_bound(const BudgetShape& shape) {
   const ChunkShape& chunk = shape.chunk;
   const std::int64_t tokens = chunk.num_ranks;
   const std::int64_t row = chunk.hidden * chunk.element_bytes;
-  const std::int64_t forward = tokens * row + tokens * chunk.top_k * row;
-  const std::int64_t backward = tokens * row + tokens * row + tokens * chunk.hidden * 4;
+  const std::int64_t forward = (tokens - 1) * row + tokens * chunk.top_k * row;
+  const std::int64_t backward = (tokens - 1) * row + (tokens - 1) * row + tokens * chunk.hidden * 4;
   const std::int64_t states = shape.states_in_flight * shape.max_tokens * chunk.top_k * (4 + 4);
   return std::max(forward, backward) + states;
 }

@@ -67,7 +67,9 @@ std::vector<ChunkLoad> chunk_loads(const RoutedStep& step, std::span<const Ids> 
       }
       for (int rank : visits) {
         ++loads[static_cast<std::size_t>(rank)].rows_here;
-        if (static_cast<std::size_t>(rank) != source) ++own.rows_elsewhere;
+        if (static_cast<std::size_t>(rank) == source) continue;
+        ++loads[static_cast<std::size_t>(rank)].rows_received;
+        ++own.rows_elsewhere;
       }
     }
   }

@@ -211,7 +211,7 @@ class CpuExpertFfn final : public ExpertFfn {
     return shape_.gate_up_rows() * bytes_of(shape_.type);
   }
 
-  void forward(const ExpertBatch& batch, const void* input, void* output, std::span<std::byte> saved,
+  void forward(const ExpertBatch& batch, const SplitRows& input, void* output, std::span<std::byte> saved,
                std::span<std::byte> workspace) const override {
     Carver carver(workspace.data());
     const ForwardTile tile(carver, shape_, forward_, scratch_bytes(Pass::forward));
@@ -230,7 +230,7 @@ class CpuExpertFfn final : public ExpertFfn {
     }
   }
 
-  void backward(const ExpertBatch& batch, const void* input, const void* grad_output,
+  void backward(const ExpertBatch& batch, const SplitRows& input, const SplitRows& grad_output,
                 std::span<const float> weight, std::span<const std::byte> saved, float* grad_input,
                 std::span<float> grad_weight, std::span<std::byte> workspace) const override {
     Carver carver(workspace.data());

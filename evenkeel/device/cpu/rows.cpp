@@ -81,4 +81,11 @@ void gather(std::int64_t rows, const std::int32_t* row, std::int64_t n, const vo
   for (std::int64_t i = 0; i < rows; ++i) std::memcpy(at(out, i * n, type), at(in, row[i] * n, type), bytes);
 }
 
+void gather(std::int64_t rows, const std::int32_t* row, std::int64_t n, const SplitRows& in, void* out,
+            DataType type) {
+  const std::int64_t bytes = n * bytes_of(type);
+  for (std::int64_t i = 0; i < rows; ++i)
+    std::memcpy(at(out, i * n, type), in.row(row[i], bytes), static_cast<std::size_t>(bytes));
+}
+
 }  // namespace evenkeel::rows

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "evenkeel/base/data_type.h"
+#include "evenkeel/base/matrix_view.h"
 
 namespace evenkeel::rows {
 
@@ -33,6 +34,8 @@ void weighted_sum(std::int64_t n, DataType type, int terms, const std::int32_t* 
 
 // out[i] = in[row[i]], rows of n elements.
 void gather(std::int64_t rows, const std::int32_t* row, std::int64_t n, const void* in, void* out,
+            DataType type);
+void gather(std::int64_t rows, const std::int32_t* row, std::int64_t n, const SplitRows& in, void* out,
             DataType type);
 
 }  // namespace evenkeel::rows
