@@ -13,8 +13,7 @@ namespace evenkeel {
 
 // Numbering. "Here" is what this rank computes, of all source ranks, itself included. A row is a token's
 // hidden state on a rank, once for however many experts; a position is an assignment.
-//   rows here        this rank's own first, which stay where the caller has them; then those received, in
-//                    order of source rank
+//   rows here        in order of source rank; this rank's own stay where the caller has them
 //   positions here   two orders: by expert, then source (what ExpertGroup and input_row use), and by source,
 //                    then expert (output_row: the order in which results are sent back)
 //   elsewhere        this rank's rows and positions on other ranks, in order of destination; they follow the
@@ -37,7 +36,8 @@ class Dispatched {
   std::int64_t tokens = 0;
   int k = 0;
   std::int64_t rows_here = 0;
-  std::int64_t own_rows = 0;  // of rows here
+  std::int64_t own_row = 0;   // where this rank's own begin among the rows here
+  std::int64_t own_rows = 0;  // and how many they are
   std::int64_t rows_elsewhere = 0;
   std::int64_t positions_here = 0;
   std::int64_t positions_elsewhere = 0;
@@ -62,7 +62,7 @@ class Dispatched {
   SplitRows rows(const void* by_token) const { return rows(by_token, rows_); }
   // The same of another table by token, of which `received` came here.
   SplitRows rows(const void* by_token, const Buffer& received) const {
-    return {by_token, token_here(), received.data()};
+    return {by_token, token_here(), own_row, received.data()};
   }
   void release_rows() { rows_.release(); }
 

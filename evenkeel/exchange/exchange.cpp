@@ -66,7 +66,8 @@ void Exchange::exchange_rows(const Dispatched& dispatched, const void* by_token,
     const Dispatched::Peer& peer = dispatched.peers()[rank.offset()];
     if (rank == comm_.rank()) continue;
     sends_.push_back({rank, part(packed.bytes(), peer.out_row, peer.out_rows, row_bytes())});
-    receives_.push_back({rank, part(received, peer.in_row - dispatched.own_rows, peer.in_rows, row_bytes())});
+    const std::int64_t between = rank > comm_.rank() ? dispatched.own_rows : 0;
+    receives_.push_back({rank, part(received, peer.in_row - between, peer.in_rows, row_bytes())});
   }
   post(name).wait();
 }

@@ -43,8 +43,9 @@ class Batch {
     std::vector<std::byte> saved(input_row_.size() * number(ffn_->saved_bytes_per_position()));
     attach(outcome);
     const ExpertBatch batch{groups_, input_row_, output_row_};
-    const SplitRows hidden = split(problem_.hidden(0, problem_.all_tokens()));
-    const SplitRows grad_output = split(problem_.grad_output(0, problem_.all_tokens()));
+    std::vector<std::byte> rest, grad_rest;
+    const SplitRows hidden = split(problem_.hidden(0, problem_.all_tokens()), rest);
+    const SplitRows grad_output = split(problem_.grad_output(0, problem_.all_tokens()), grad_rest);
     const auto forward_weights = prepare(Pass::forward, &ExpertGroup::prepared);
     auto workspace = lines(ffn_->workspace_bytes(Pass::forward));
     ffn_->forward(batch, hidden, outcome.results.data(), saved, bytes(workspace));
@@ -64,12 +65,18 @@ class Batch {
   static std::vector<Line> lines(std::int64_t count) { return std::vector<Line>(number((count + 63) / 64)); }
   static std::span<std::byte> bytes(std::vector<Line>& all) { return {all.data()->bytes, all.size() * 64}; }
 
-  // The first half of the rows are in their places, the others behind them.
-  SplitRows split(ConstRows rows) {
-    if (own_index_.empty())
-      for (std::int32_t row = 0; row < rows.rows / 2; ++row) own_index_.push_back(row);
-    const std::int64_t begin = std::ssize(own_index_) * rows.columns;
-    return {rows.data, own_index_, rows::at(rows.data, begin, rows.type)};
+  // A third of the rows, from one in the middle on, are taken from the table; the others lie together.
+  SplitRows split(ConstRows rows, std::vector<std::byte>& rest) {
+    own_index_.clear();
+    const std::int64_t begin = rows.rows / 3;
+    for (std::int64_t row = begin; row < 2 * begin; ++row)
+      own_index_.push_back(static_cast<std::int32_t>(row));
+    const auto bytes = [&](std::int64_t row) {
+      return static_cast<const std::byte*>(rows::at(rows.data, row * rows.columns, rows.type));
+    };
+    rest.assign(bytes(0), bytes(begin));
+    rest.insert(rest.end(), bytes(2 * begin), bytes(rows.rows));
+    return {rows.data, own_index_, begin, rest.data()};
   }
 
   void attach(FfnOutcome& outcome) {

@@ -164,10 +164,8 @@ void RouteBuilder::inward() {
 }
 
 void RouteBuilder::number_rows_here() {
-  std::int64_t rows = routes_.own_rows = peer(me_).in_rows;
-  peer(me_).in_row = 0;
+  std::int64_t rows = 0;
   for (RankId rank : indices<RankId>(deal_.received().size())) {
-    if (rank == me_) continue;
     Dispatched::Peer& at = peer(rank);
     const auto message = message_from(rank);
     at.in_row = rows;
@@ -176,15 +174,18 @@ void RouteBuilder::number_rows_here() {
     rows += at.in_rows;
   }
   routes_.rows_here = rows;
+  routes_.own_row = peer(me_).in_row;
+  routes_.own_rows = peer(me_).in_rows;
 }
 
 void RouteBuilder::rebase_row_slots() {
+  const auto own = static_cast<std::int32_t>(routes_.own_row);
   const auto elsewhere = static_cast<std::int32_t>(routes_.rows_here);
   for (std::int32_t& slot : routes_.row_slot_.as<std::int32_t>()) {
     if (slot >= 0)
       slot += elsewhere;
     else if (slot <= kOwnRow)
-      slot = kOwnRow - slot;
+      slot = own + (kOwnRow - slot);
   }
 }
 
