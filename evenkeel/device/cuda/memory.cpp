@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <mutex>
 #include <vector>
 
@@ -138,7 +139,7 @@ class PagedRange final : public MemoryRange {
     static_cast<void>(driver_.free(begin_, static_cast<std::size_t>(pages_.bytes())));
   }
 
-  std::byte* begin() const override { return reinterpret_cast<std::byte*>(begin_); }
+  std::byte* begin() const override { return std::bit_cast<std::byte*>(begin_); }
 
   void commit(std::int64_t offset, std::int64_t bytes) override {
     EVENKEEL_CUDA_CALL(cudaSetDevice, gpu_);
