@@ -33,8 +33,8 @@ benchmarks() {
 
 # The libraries that another machine may lack: all but those of the C and C++ run time.
 libraries_of() {
-  ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// {print $3}' | sort -u |
-    grep -Ev '/(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+|ld-linux[^/]*)\.so'
+  ldd "$@" | awk '$2 == "=>" && $3 ~ /^\// && $1 !~ /^(libc|libm|libdl|librt|libpthread|libgcc_s|libstdc\+\+)\.so/ {print $3}' |
+    sort -u
 }
 
 build() {
