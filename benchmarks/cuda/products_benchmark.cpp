@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <functional>
 #include <iostream>
@@ -54,7 +55,7 @@ struct Case {
     double running = 0;
     for (double share : shares) {
       running += share / all;
-      result.push_back(static_cast<std::int32_t>(static_cast<double>(positions) * running + 0.5));
+      result.push_back(static_cast<std::int32_t>(std::lround(static_cast<double>(positions) * running)));
     }
     result.back() = static_cast<std::int32_t>(positions);
     return result;

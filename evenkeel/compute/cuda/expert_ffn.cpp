@@ -17,8 +17,6 @@ using namespace cuda;
 // A stream of the GPU as passes.h wants it.
 class HopperMachine {
  public:
-  static constexpr int kDotColumns = hopper::kDotColumns;
-
   HopperMachine(const Chip& chip, cudaStream_t stream, const TensorMap* maps, int num_groups)
       : chip_(chip), stream_(stream), maps_(maps), num_groups_(num_groups) {}
 
@@ -43,8 +41,6 @@ class HopperMachine {
 
 class GenericMachine {
  public:
-  static constexpr int kDotColumns = generic::kDotColumns;
-
   GenericMachine(const Chip& chip, cudaStream_t stream, bool whole_lines)
       : chip_(chip), stream_(stream), whole_lines_(whole_lines) {}
 

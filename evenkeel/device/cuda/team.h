@@ -134,7 +134,7 @@ class WarpTeam {
 
  private:
   template <class T, class Combine>
-  EVENKEEL_HOST_DEVICE T all(T value, Combine combine) const {
+  EVENKEEL_HOST_DEVICE T all(T value, [[maybe_unused]] Combine combine) const {
     static_assert(std::is_integral_v<T>);
 #if defined(__CUDA_ARCH__)
     for (int step = internal::kWarp / 2; step > 0; step /= 2)

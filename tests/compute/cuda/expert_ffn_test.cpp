@@ -74,7 +74,7 @@ TEST_P(GpuExpertsTest, GiveTheSameBitsEveryTime) {
 TEST_P(GpuExpertsTest, GiveARowTheSameBitsWhereverItIs) {
   const MoeCase problem({{4, 3, {328, 296, Activation::swiglu, true, DataType::bf16}}, {600}, 2.0, 0.0}, 9);
   const FfnOutcome plain = GpuExperts(problem, options()).run();
-  for (std::uint64_t shuffle : {1, 2, 3}) {
+  for (std::uint64_t shuffle : {1u, 2u, 3u}) {
     GpuOptions moved = options();
     moved.shuffle = shuffle;
     moved.gap = static_cast<int>(37 * shuffle);

@@ -182,7 +182,7 @@ __device__ __forceinline__ void multiply(Shared& shared, RingPlace<kStages>& sta
     const std::uint64_t b = here + kOperandB / kLineBytes;
     wgmma_begin();
     EVENKEEL_UNROLL
-    for (int step = 0; step < kDepth / kInstructionDepth; ++step)
+    for (std::uint32_t step = 0; step < kDepth / kInstructionDepth; ++step)
       wgmma<kA, kB>(sums, a + step * (depth_step(kA) / kLineBytes), b + step * (depth_step(kB) / kLineBytes),
                     block > 0 || step > 0);
     wgmma_commit();

@@ -1,11 +1,9 @@
 // Forward and backward as lists of products and sums, for any machine that runs these: a GPU's stream, or the
-// host's emulation of it in the tests.
+// host's emulation of it in the tests. A machine has
 //
-// A machine has
-//   static constexpr int kDotColumns                       columns of h whose part of a row's dot product is
-//   kept as one void make_schedule(const TileSchedule&) template <class Product> void run(const Product&,
-//   const TileSchedule&, int counter) void run(const RowWeightGradient&), run(const BiasGradient&), run(const
-//   InputGradient&)
+//   void make_schedule(const TileSchedule&)
+//   template <class Product> void run(const Product&, const TileSchedule&, int counter)
+//   void run(const RowWeightGradient&), run(const BiasGradient&), run(const InputGradient&)
 #pragma once
 
 #include <cstddef>

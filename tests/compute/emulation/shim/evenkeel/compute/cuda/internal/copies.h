@@ -1,6 +1,8 @@
 // The kernel's copies and barriers, on an emulated block; stands in for the header of this name.
 #pragma once
 
+#include <chrono>
+
 #include "evenkeel/compute/cuda/internal/boxes.h"
 #include "evenkeel/compute/cuda/internal/tensor_map.h"
 #include "tests/compute/emulation/block.h"
@@ -53,6 +55,9 @@ struct CopyLines {
   }
 };
 
+// A busy machine may be slow; what never comes is not waited for.
+inline constexpr std::chrono::seconds kPatience{300};
+
 // As the PTX manual describes mbarrier; eight bytes, as that has.
 class Barrier {
  public:
@@ -79,8 +84,7 @@ class Barrier {
   }
   void wait(std::uint32_t parity) {
     std::unique_lock lock(state_->mutex);
-    if (!state_->changed.wait_for(lock, std::chrono::seconds(60),
-                                  [&] { return state_->phase % 2 != parity; }))
+    if (!state_->changed.wait_for(lock, kPatience, [&] { return state_->phase % 2 != parity; }))
       evenkeel::testing::give_up("a barrier's phase never ended");
   }
 
@@ -120,11 +124,12 @@ inline void copy_box(std::uint32_t to, const void* map, int row, int column, Bar
   std::memcpy(&matrix, map, sizeof matrix);
   EmulatedBlock* const block = EmulatedBlock::current();
   block->enqueue([=, &barrier] {
-    for (std::uint32_t r = 0; r < 64; ++r)
-      for (std::uint32_t c = 0; c < 64; ++c) {
+    for (int r = 0; r < 64; ++r)
+      for (int c = 0; c < 64; ++c) {
         const bool inside = row + r < matrix.rows && column + c < matrix.columns;
         const bf16 number = inside ? matrix.matrix[(row + r) * matrix.columns + column + c] : bf16(0.0f);
-        std::memcpy(block->at(evenkeel::testing::swizzled(to + r * 128 + c * 2)), &number, sizeof number);
+        const std::uint32_t plain = to + static_cast<std::uint32_t>(r * 128 + c * 2);
+        std::memcpy(block->at(evenkeel::testing::swizzled(plain)), &number, sizeof number);
       }
     barrier.deliver(64 * 128);
   });
