@@ -5,14 +5,14 @@
 # usage: tools/gpu.sh [all|build|run] [--out DIR] [--quick] [--tests|--benchmarks]
 #   all    build, then run, on one machine (the default)
 #   build  needs nvcc and no GPU: programs and the libraries they need go to build/gpu, and into one archive,
-#          build/gpu.tar.gz, which may be carried to a machine with a GPU and nothing else
+#          build/gpu.tar.gz, which may be carried to a machine with a GPU beside a checkout
 #   run    needs a GPU, python3 and build/gpu or the archive; compute-sanitizer and torch where they are there
 #   --out DIR      where figures go (build/gpu/figures): summary.json, figures.json, logs.tar.gz
 #   --quick        no compute-sanitizer
 #   --tests        no benchmarks; --benchmarks: no tests
 #
-# benchmarks/cuda/programs.txt says which benchmarks there are. The exit status is 0 if all went well, 1 if something
-# failed, 3 if there is no GPU.
+# benchmarks/cuda/programs.txt says which benchmarks there are, a line each: a name and a command. A program has 600 s. The
+# exit status is 0 if all went well, 1 if something failed, 3 if there is no GPU.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
