@@ -1,0 +1,62 @@
+// Times of work on a stream by the device's own events.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include "evenkeel/device/cuda/runtime.cuh"
+#include "evenkeel/device/cuda/stream.h"
+
+namespace evenkeel::benchmark {
+
+using Json = nlohmann::ordered_json;
+
+class EventTimer {
+ public:
+  explicit EventTimer(CudaStream& stream) : stream_(stream) {
+    EVENKEEL_CUDA_CALL(cudaEventCreate, &begin_);
+    EVENKEEL_CUDA_CALL(cudaEventCreate, &end_);
+  }
+  EventTimer(const EventTimer&) = delete;
+  EventTimer& operator=(const EventTimer&) = delete;
+  ~EventTimer() {
+    cudaEventDestroy(begin_);
+    cudaEventDestroy(end_);
+  }
+
+  // Of one run.
+  float milliseconds(const std::function<void()>& run) {
+    auto* const native = static_cast<cudaStream_t>(stream_.native());
+    float elapsed = 0;
+    EVENKEEL_CUDA_CALL(cudaEventRecord, begin_, native);
+    run();
+    EVENKEEL_CUDA_CALL(cudaEventRecord, end_, native);
+    EVENKEEL_CUDA_CALL(cudaEventSynchronize, end_);
+    EVENKEEL_CUDA_CALL(cudaEventElapsedTime, &elapsed, begin_, end_);
+    return elapsed;
+  }
+
+  // Median and spread of many; `inner` of them between two events, so that short work is not lost in gaps.
+  Json microseconds(int repeats, int inner, const std::function<void()>& run) {
+    for (int i = 0; i < 3; ++i) run();
+    std::vector<double> times;
+    for (int i = 0; i < repeats; ++i)
+      times.push_back(1e3 * static_cast<double>(milliseconds([&] {
+                        for (int j = 0; j < inner; ++j) run();
+                      })) /
+                      inner);
+    std::ranges::sort(times);
+    return {{"microseconds", times[times.size() / 2]}, {"least", times.front()}, {"most", times.back()}};
+  }
+
+ private:
+  CudaStream& stream_;
+  cudaEvent_t begin_ = nullptr;
+  cudaEvent_t end_ = nullptr;
+};
+
+}  // namespace evenkeel::benchmark

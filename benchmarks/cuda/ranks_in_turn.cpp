@@ -1,0 +1,305 @@
+#include "benchmarks/cuda/ranks_in_turn.h"
+
+#include <algorithm>
+#include <array>
+
+#include "evenkeel/plan/counts.h"
+
+namespace evenkeel::benchmark {
+
+using cuda::ExpertTensors;
+using cuda::OutboxView;
+using cuda::PeerView;
+using testing::DeviceMemory;
+
+namespace {
+
+// Random numbers, repeated: products of zeros would be faster than any others.
+void fill_with_numbers(const DeviceMemory<std::byte>& memory, float scale) {
+  constexpr std::size_t kPattern = 1 << 20;
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal(0, scale);
+  std::vector<bf16> pattern(kPattern);
+  for (bf16& number : pattern) number = bf16(normal(random));
+  const std::size_t bytes = pattern.size() * sizeof(bf16);
+  const std::size_t first = std::min(bytes, memory.size());
+  EVENKEEL_CUDA_CALL(cudaMemcpy, memory.data(), pattern.data(), first, cudaMemcpyDefault);
+  for (std::size_t at = first; at < memory.size();) {
+    const std::size_t piece = std::min(at, memory.size() - at);
+    EVENKEEL_CUDA_CALL(cudaMemcpy, memory.data() + at, memory.data(), piece, cudaMemcpyDefault);
+    at += piece;
+  }
+}
+
+std::size_t size(std::int64_t n) {
+  return static_cast<std::size_t>(n);
+}
+
+template <class T>
+void upload(const std::vector<T>& from, T* to) {
+  if (!from.empty())
+    EVENKEEL_CUDA_CALL(cudaMemcpy, to, from.data(), from.size() * sizeof(T), cudaMemcpyDefault);
+}
+template <class T>
+std::vector<T> download(const T* from, int count) {
+  std::vector<T> values(size(count));
+  EVENKEEL_CUDA_CALL(cudaMemcpy, values.data(), from, values.size() * sizeof(T), cudaMemcpyDefault);
+  return values;
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[values.size() / 2];
+}
+
+}  // namespace
+
+std::vector<std::int32_t> concentrated_ids(std::mt19937_64& random, const ModelCase& model, double share,
+                                           int hot) {
+  std::vector<std::int32_t> ids(size(model.tokens * model.moe.top_k));
+  std::uniform_real_distribution<double> chance;
+  std::uniform_int_distribution<std::int32_t> among_hot(0, std::max(hot, 1) - 1);
+  std::uniform_int_distribution<std::int32_t> among_rest(hot, model.moe.num_experts - 1);
+  for (std::int32_t& id : ids)
+    id = hot > 0 && chance(random) < share ? among_hot(random) : among_rest(random);
+  return ids;
+}
+
+// One routing under one planner.
+class TurnOfRanks {
+ public:
+  TurnOfRanks(RanksInTurn& all, const std::vector<std::vector<std::int32_t>>& ids,
+              const PlannerOptions& planner)
+      : all_(all), stream_(all.stream_), counts_(ranks(), experts()) {
+    for (int r = 0; r < ranks(); ++r) {
+      for (const std::int32_t id : ids[size(r)]) ++counts_.rows()[size(r * experts() + id)];
+      ids_.emplace_back(std::span<const std::int32_t>(ids[size(r)]));
+    }
+    counts_.sum_loads();
+    make_planner(planner)->plan(counts_, all.placement_, plan_);
+    open(planner);
+  }
+
+  void step(std::vector<std::vector<RankTimes>>& times) {
+    for (int r = 0; r < ranks(); ++r) cuda::count_slices(shape(r), slices(r), room(r).block_counts, stream_);
+    for (int r = 0; r < ranks(); ++r) times[size(r)].emplace_back();
+    for_ranks(times, &RankTimes::plan, [&](int r) {
+      cuda::count_slices(shape(r), slices(r), room(r).block_counts, stream_);
+      const cuda::StepView& step = room(r).states[0].step;
+      cuda::gather_counts(shape(r), {room(r).outboxes[0], room(r).views}, room(r).states[0].counts, stream_);
+      planners_[size(r)]->plan(step.counts, 1, nullptr, room(r).planner, step.plan, stream_);
+      cuda::prepare_step(shape(r), homes(r), step, stream_);
+    });
+    for_ranks(times, &RankTimes::tables, [&](int r) { cuda::deal_and_send(work(r), stream_); });
+    for_ranks(times, &RankTimes::tables, [&](int r) { cuda::receive(work(r), stream_); });
+    for_ranks(times, &RankTimes::gather, [&](int r) {
+      cuda::gather_rows(work(r), cuda::TokenRows::hidden, hidden(), room(r).rows, stream_);
+    });
+    for (int r = 0; r < ranks(); ++r)
+      cuda::borrow_weights(work(r), all_.layout(), 0, room(r).places, stream_);
+    for_ranks(times, &RankTimes::experts, [&](int r) {
+      all_.ffn_->forward(groups(r), room(r).rows, room(r).exchanged, nullptr,
+                         {room(r).workspace, size(shapes_[size(r)].workspace_bytes)}, stream_);
+    });
+    for_ranks(times, &RankTimes::combine, [&](int r) {
+      cuda::combine(work(r), all_.router_weights_.data(), hidden(), all_.output_.data(), stream_);
+    });
+    stream_.synchronize();
+  }
+
+  // What does not change from step to step.
+  RankTimes traffic(int me) const {
+    RankTimes t;
+    t.positions = plan_.rank_loads()[size(me)];
+    t.bytes = rooms_[size(me)].bytes;
+    for (int r = 0; r < ranks(); ++r) {
+      const auto begin = download(rooms_[size(r)].outbox[0].begin, ranks() + 1);
+      const auto rows = download(rooms_[size(r)].outbox[0].rows, ranks());
+      t.rows += rows[size(me)];
+      if (r == me) {
+        for (int d = 0; d < ranks(); ++d) {
+          if (d == me) continue;
+          t.rows_out += rows[size(d)];
+          t.results_in += begin[size(d) + 1] - begin[size(d)];
+        }
+      } else {
+        t.rows_in += rows[size(me)];
+        t.results_out += begin[size(me) + 1] - begin[size(me)];
+      }
+    }
+    for (const Transfer& transfer : plan_.transfers()) {
+      t.weights_in += transfer.to.value() == me;
+      t.weights_out += transfer.from.value() == me;
+    }
+    return t;
+  }
+
+ private:
+  int ranks() const { return all_.model_.ranks; }
+  int experts() const { return all_.model_.moe.num_experts; }
+  std::int64_t hidden() const { return all_.model_.moe.expert.hidden; }
+  const cuda::LayerRoom& room(int r) const { return rooms_[size(r)]; }
+  const cuda::RouteShape& shape(int r) const { return shapes_[size(r)].route; }
+  cuda::PlacementView homes(int r) const { return all_.tables_.view_at(room(r).homes); }
+  cuda::SliceView slices(int r) const {
+    const cuda::StateRoom& state = room(r).states[0];
+    return {ids_[size(r)].data(), all_.model_.tokens, state.before, state.rank_in_slice};
+  }
+  cuda::ChunkWork work(int r) const {
+    return {shape(r),
+            slices(r),
+            room(r).states[0].step,
+            room(r).chunk,
+            room(r).outbox[0],
+            {room(r).outboxes[0], room(r).views},
+            0};
+  }
+  DeviceGroups groups(int r) const {
+    DeviceGroups groups;
+    groups.num_groups = shape(r).num_groups();
+    groups.begin = room(r).chunk.group_begin;
+    groups.weights = room(r).group_weights;
+    groups.input_row = room(r).chunk.input_row;
+    groups.output_row = room(r).chunk.output_row;
+    groups.max_positions = shape(r).most_positions;
+    return groups;
+  }
+
+  template <class Work>
+  void for_ranks(std::vector<std::vector<RankTimes>>& times, double RankTimes::*phase, const Work& work) {
+    for (int r = 0; r < ranks(); ++r)
+      times[size(r)].back().*phase += static_cast<double>(all_.timer_.milliseconds([&] { work(r); }));
+  }
+
+  cuda::RoomShape shape_of(int r, int places) const {
+    const ModelCase& model = all_.model_;
+    cuda::RoomShape room;
+    room.route = {ranks(),
+                  experts(),
+                  r,
+                  model.moe.top_k,
+                  static_cast<int>((model.tokens + 127) / 128),
+                  1,
+                  static_cast<int>(all_.placement_.natives(RankId(r)).size()),
+                  places,
+                  1,
+                  static_cast<int>(model.tokens * model.moe.top_k),
+                  static_cast<std::int32_t>(std::max<std::int64_t>(plan_.rank_loads()[size(r)], 1))};
+    room.num_slots = all_.tables_.view().num_slots;
+    room.with_backward = false;
+    room.hidden = hidden();
+    room.max_tokens = model.tokens;
+    room.planner_integers = std::int64_t{ranks()} * experts();
+    room.layout = all_.layout();
+    room.workspace_bytes =
+        all_.ffn_->forward_workspace_bytes(room.route.num_groups(), room.route.most_positions);
+    return room;
+  }
+
+  // Buffers as large as this routing needs, since the plan is known.
+  void open(const PlannerOptions& options) {
+    std::vector<int> borrowed(size(ranks()));
+    for (const Transfer& transfer : plan_.transfers()) ++borrowed[transfer.to.offset()];
+    for (int r = 0; r < ranks(); ++r) {
+      shapes_.push_back(shape_of(r, borrowed[size(r)]));
+      memory_.emplace_back(size(cuda::lay_out(shapes_.back(), nullptr).bytes));
+      rooms_.push_back(cuda::lay_out(shapes_.back(), memory_.back().data()));
+    }
+    std::vector<OutboxView> outboxes;
+    std::vector<PeerView> views;
+    for (int r = 0; r < ranks(); ++r) {
+      outboxes.push_back(room(r).outbox[0]);
+      views.push_back({room(r).tensors, room(r).block_counts, room(r).exchanged, nullptr, nullptr,
+                       room(r).shown_weights, nullptr});
+    }
+    for (int r = 0; r < ranks(); ++r) {
+      upload(outboxes, room(r).outboxes[0]);
+      upload(views, room(r).views);
+      const auto integers = all_.tables_.integers();
+      upload(std::vector<std::int32_t>(integers.begin(), integers.end()), room(r).homes);
+      planners_.push_back(std::make_unique<cuda::CudaPlanner>(homes(r), cuda::rules_of(options)));
+      cuda::publish_tensors(room(r).tensors, {all_.hidden_.data(), all_.router_weights_.data(), nullptr},
+                            stream_);
+      show_weights(r);
+    }
+  }
+
+  DeviceExpertWeights tensors_in(std::byte* block) const {
+    const cuda::ExpertLayout layout = all_.layout();
+    std::array<void*, 4> parts{};
+    for (int part = 0; part < 4; ++part)
+      if (layout.elements[part] > 0) parts[size(part)] = block + 2 * layout.begin(part);
+    return {parts[0], parts[1], parts[2], parts[3]};
+  }
+
+  void show_weights(int r) {
+    const std::int64_t block = 2 * all_.layout().block();
+    std::vector<ExpertTensors> shown(size(experts()));
+    std::vector<DeviceExpertWeights> weights;
+    for (ExpertId expert : all_.placement_.natives(RankId(r))) {
+      const DeviceExpertWeights own = tensors_in(all_.weights_.data() + expert.value() * block);
+      weights.push_back(own);
+      shown[expert.offset()] = {{const_cast<void*>(own.gate_up), const_cast<void*>(own.down),
+                                 const_cast<void*>(own.gate_up_bias), const_cast<void*>(own.down_bias)}};
+    }
+    for (int b = 0; b < shape(r).places; ++b)
+      weights.push_back(tensors_in(reinterpret_cast<std::byte*>(room(r).places) + b * block));
+    upload(shown, room(r).shown_weights);
+    upload(weights, room(r).group_weights);
+  }
+
+  RanksInTurn& all_;
+  CudaStream& stream_;
+  Counts counts_;
+  StepPlan plan_;
+  std::vector<DeviceMemory<std::int32_t>> ids_;
+  std::vector<cuda::RoomShape> shapes_;
+  std::vector<DeviceMemory<std::byte>> memory_;
+  std::vector<cuda::LayerRoom> rooms_;
+  std::vector<std::unique_ptr<cuda::CudaPlanner>> planners_;
+};
+
+RanksInTurn::RanksInTurn(const ModelCase& model, CudaStream& stream)
+    : model_(model),
+      stream_(stream),
+      timer_(stream),
+      placement_(LayerPlacement::contiguous(model.moe.num_experts, model.ranks)),
+      tables_(placement_),
+      ffn_((static_cast<void>(stream.native()), make_cuda_expert_ffn(model.moe.expert))),
+      weights_(size(2 * layout().block() * model.moe.num_experts)),
+      hidden_(size(2 * model.tokens * model.moe.expert.hidden)),
+      output_(hidden_.size()),
+      router_weights_(
+          std::span<const float>(std::vector<float>(size(model.tokens * model.moe.top_k), 1.0f / 8))) {
+  fill_with_numbers(weights_, 0.02f);
+  fill_with_numbers(hidden_, 1.0f);
+}
+
+cuda::ExpertLayout RanksInTurn::layout() const {
+  const ExpertShape& e = model_.moe.expert;
+  return {{e.gate_up_rows() * e.hidden, e.intermediate * e.hidden, e.biases ? e.gate_up_rows() : 0,
+           e.biases ? e.hidden : 0}};
+}
+
+std::vector<RankTimes> RanksInTurn::run(const std::vector<std::vector<std::int32_t>>& ids,
+                                        const PlannerOptions& planner, int repeats) {
+  TurnOfRanks turn(*this, ids, planner);
+  std::vector<std::vector<RankTimes>> times(ids.size());
+  turn.step(times);
+  for (auto& of_rank : times) of_rank.clear();
+  for (int i = 0; i < repeats; ++i) turn.step(times);
+  std::vector<RankTimes> result;
+  for (std::size_t r = 0; r < ids.size(); ++r) {
+    RankTimes all = turn.traffic(static_cast<int>(r));
+    for (double RankTimes::*phase : {&RankTimes::plan, &RankTimes::tables, &RankTimes::gather,
+                                     &RankTimes::experts, &RankTimes::combine}) {
+      std::vector<double> values;
+      for (const RankTimes& step : times[r]) values.push_back(step.*phase);
+      all.*phase = median(values);
+    }
+    result.push_back(all);
+  }
+  return result;
+}
+
+}  // namespace evenkeel::benchmark

@@ -1,0 +1,71 @@
+// All ranks of a step on one GPU and one stream, one after the other: what each would do beside the others,
+// timed alone. Rows move within the GPU; what would cross a link is counted.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "benchmarks/cuda/event_timer.h"
+#include "evenkeel/balance/cuda/planner.h"
+#include "evenkeel/compute/cuda/expert_ffn.h"
+#include "evenkeel/device/arena.h"
+#include "evenkeel/layer/cuda/internal/layer_room.h"
+#include "evenkeel/layer/moe_layer.h"
+#include "evenkeel/plan/cuda/placement_tables.h"
+#include "tests/support/device_memory.h"
+
+namespace evenkeel::benchmark {
+
+struct ModelCase {
+  std::string name;
+  MoeShape moe;
+  int ranks = 8;
+  std::int64_t tokens = 0;  // a rank
+};
+
+// Expert ids of one rank's tokens: `share` of them into the first `hot` experts, the rest over the others.
+std::vector<std::int32_t> concentrated_ids(std::mt19937_64& random, const ModelCase& model, double share,
+                                           int hot);
+
+// What a rank did in a step, in milliseconds, and what of it would cross a link.
+struct RankTimes {
+  double plan = 0, tables = 0, gather = 0, experts = 0, combine = 0;
+  std::int64_t positions = 0;
+  std::int64_t rows = 0;  // here, those of its own tokens included
+  std::int64_t rows_in = 0, rows_out = 0, results_in = 0, results_out = 0;
+  std::int64_t weights_in = 0, weights_out = 0;  // experts
+  std::int64_t bytes = 0;  // of device memory, beside native weights and the caller's tensors
+
+  double alone() const { return plan + tables + gather + experts + combine; }
+};
+
+// The weights and tokens of a model, for any number of steps.
+class RanksInTurn {
+ public:
+  RanksInTurn(const ModelCase& model, CudaStream& stream);
+
+  // `ids` by rank. The medians of `repeats` steps.
+  std::vector<RankTimes> run(const std::vector<std::vector<std::int32_t>>& ids, const PlannerOptions& planner,
+                             int repeats);
+
+  const ModelCase& model() const { return model_; }
+  cuda::ExpertLayout layout() const;
+
+ private:
+  friend class TurnOfRanks;
+  using Bytes = testing::DeviceMemory<std::byte>;
+
+  ModelCase model_;
+  CudaStream& stream_;
+  EventTimer timer_;
+  LayerPlacement placement_;
+  cuda::PlacementTables tables_;
+  std::shared_ptr<const CudaExpertFfn> ffn_;
+  Bytes weights_, hidden_, output_;
+  testing::DeviceMemory<float> router_weights_;
+};
+
+}  // namespace evenkeel::benchmark
