@@ -1,5 +1,6 @@
-// The parts of a step around the experts on a GPU, one by one: the planner in microseconds, the gathering of
-// rows and the combining of results in GB/s beside a copy of as many bytes, and the arena's calls.
+// The parts of a step around the experts on a GPU, one by one: the planner in microseconds, the
+// gathering of rows and the combining of results in GB/s beside a copy of as many bytes, and the
+// arena's calls.
 //
 // usage: exchange_cuda_benchmark OUT.json
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-// All ranks of a step on one GPU and one stream, one after the other: what each would do beside the others,
-// timed alone. Rows move within the GPU; what would cross a link is counted.
+// All ranks of a step on one GPU and one stream, one after the other: what each would do beside the
+// others, timed alone. Rows move within the GPU; what would cross a link is counted.
 #pragma once
 
 #include <cstdint>

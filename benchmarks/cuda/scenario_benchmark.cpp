@@ -1,6 +1,7 @@
-// LLEP's scenarios at its models' shapes, on one GPU: each rank's work is run in turn and timed by events,
-// and a step is the slowest rank with what it would send and receive over a link of a *modelled* speed.
-// Forward pass. Beside it: LLEP's own 6.11 times at best and a fifth of the memory (arXiv 2601.17111).
+// LLEP's scenarios at its models' shapes, on one GPU: each rank's work is run in turn and timed by
+// events, and a step is the slowest rank with what it would send and receive over a link of a
+// *modelled* speed. Forward pass. Beside it: LLEP's own 6.11 times at best and a fifth of the memory
+// (arXiv 2601.17111).
 //
 // usage: scenario_cuda_benchmark OUT.json [MODEL...]
 #include <fmt/format.h>

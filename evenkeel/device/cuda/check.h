@@ -1,5 +1,5 @@
-// Invariants of code that runs on either side: as EVENKEEL_CHECK on the host; on a device the kernel ends,
-// and the next call that waits for it throws.
+// Invariants of code that runs on either side: as EVENKEEL_CHECK on the host; on a device the kernel
+// ends, and the next call that waits for it throws.
 #pragma once
 
 #include "evenkeel/base/check.h"

@@ -1,10 +1,11 @@
-// A point that the streams of all ranks pass together: what any of them was given before it is done before
-// any begins what it is given after. Neither the host nor a device waits for more than that.
+// A point that the streams of all ranks pass together: what any of them was given before it is done
+// before any begins what it is given after. Neither the host nor a device waits for more than that.
 //
-// Method   Each thread records an event in its stream, shows it to the others through the communicator, and
-// has
-//          its stream wait for theirs. The host threads meet; the host does not wait for a device.
-// Order    Collective. Under stream capture the events become edges of the graph, and replays need no thread.
+// Method  Each thread records an event in its stream, shows it to the others through the communicator,
+//         and has its stream wait for theirs. The host threads meet; the host does not wait for a
+//         device.
+// Order   Collective. Under stream capture the events become edges of the graph, and replays need no
+//         thread.
 #pragma once
 
 #include <vector>

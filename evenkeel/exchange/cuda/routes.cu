@@ -1,4 +1,5 @@
-// The kernels that make a step's tables: thin wrappers of internal/slices.h, deal.h, outward.h and inward.h.
+// The kernels that make a step's tables: thin wrappers of internal/slices.h, deal.h, outward.h and
+// inward.h.
 #include <algorithm>
 
 #include "evenkeel/base/error.h"

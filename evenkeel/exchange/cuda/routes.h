@@ -1,16 +1,14 @@
-// The tables by which a step's rows find their way on devices: what exchange/ makes on the host, in flat
-// arrays that kernels write and other ranks' kernels read.
+// The tables by which a step's rows find their way on devices: what exchange/ makes on the host, in
+// flat arrays that kernels write and other ranks' kernels read.
 //
-// Slices   A rank's tokens are cut, in order, into the same number of slices on every rank; a chunk is a run
-// of
-//          them. Assignments are counted and ranked slice by slice, once a step, so that a chunk needs no
-//          count of its own.
-// Messages Where the host sends index messages, a rank leaves them in its outbox, which the others read. Rows
-//          are read by those who compute them and results by those who wanted them: nothing is packed, and no
-//          size has to be known to the host.
-// Order    Of message entries, rows and positions within a group: that of exchange/. Groups come natives
-// first,
-//          then what is borrowed in the plan's order.
+// Slices    A rank's tokens are cut, in order, into the same number of slices on every rank; a chunk is a
+//           run of them. Assignments are counted and ranked slice by slice, once a step, so that a chunk
+//           needs no count of its own.
+// Messages  Where the host sends index messages, a rank leaves them in its outbox, which the others read.
+//           Rows are read by those who compute them and results by those who wanted them: nothing is
+//           packed, and no size has to be known to the host.
+// Order     Of message entries, rows and positions within a group: that of exchange/. Groups come natives
+//           first, then what is borrowed in the plan's order.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,7 @@
 // The kernels that move rows: each reads other ranks' memory straight from where it is.
 //
-// Cost   Every byte once. A warp has a row, or a part of a token's columns, and reads 16 bytes a lane,
-// several of
-//        them before the first is used.
+// Cost  Every byte once. A warp has a row, or a part of a token's columns, and reads 16 bytes a lane,
+//       several of them before the first is used.
 #include <cuda_bf16.h>
 
 #include "evenkeel/exchange/cuda/device_exchange.h"

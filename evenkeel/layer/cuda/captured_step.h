@@ -1,6 +1,6 @@
 // A step of all ranks as one CUDA graph, to be replayed without their threads.
 //
-// Why one    Ranks that share a GPU wait for each other's streams, and a graph's edges stay within it.
+// Why one Ranks that share a GPU wait for each other's streams, and a graph's edges stay within it.
 #pragma once
 
 #include <functional>

@@ -1,12 +1,14 @@
-// How large the buffers of a chunk are, and into how many chunks a step may be cut, in the bytes there are.
+// How large the buffers of a chunk are, and into how many chunks a step may be cut, in the bytes there
+// are.
 //
-// Problem    Launches, buffers and grids are fixed at construction, the routing is not known until the device
-//            runs. So the finest cut must fit whatever the routing.
-// Method     Cuts are into a power of two of equal chunks. In the finest, all assignments of all ranks may
-// come to
-//            one rank; that many positions must fit. The least cut whose worst chunk fits is allowed, and the
-//            buffers get all the positions that fit beside it, so that most steps need fewer chunks.
-// Guarantee  The bytes of the positions are within the budget; most_chunks of any routing fit the positions.
+// Problem    Launches, buffers and grids are fixed at construction, the routing is not known until the
+//            device runs. So the finest cut must fit whatever the routing.
+// Method     Cuts are into a power of two of equal chunks. In the finest, all assignments of all ranks
+//            may come to one rank; that many positions must fit. The least cut whose worst chunk fits
+//            is allowed, and the buffers get all the positions that fit beside it, so that most steps
+//            need fewer chunks.
+// Guarantee  The bytes of the positions are within the budget; most_chunks of any routing fit the
+//            positions.
 #pragma once
 
 #include <algorithm>

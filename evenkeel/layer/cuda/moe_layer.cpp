@@ -12,6 +12,7 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/compute/cuda/expert_ffn.h"
 #include "evenkeel/device/cpu/stream.h"
+#include "evenkeel/device/cuda/gpu.h"
 #include "evenkeel/device/cuda/runtime.cuh"
 #include "evenkeel/exchange/cuda/device_exchange.h"
 #include "evenkeel/exchange/cuda/meeting.h"
@@ -110,7 +111,7 @@ class CudaMoeLayer::Body {
   std::vector<T> gather(const T& mine);
   template <class T>
   void upload(const std::vector<T>& from, T* to);
-  void require_same_gpu();
+  void open_peers();
   void require_input(const void* hidden, const DeviceTopK& top_k) const;
 
   cuda::SliceView slices(const StateRoom& state, const DeviceTopK& top_k) const {
@@ -159,7 +160,7 @@ CudaMoeLayer::Body::Body(Communicator& comm, Arena& arena, CudaStream& stream, c
       tables_(placement_),
       side_(stream.gpu()),
       meeting_(comm) {
-  require_same_gpu();
+  open_peers();
   // Ranks must decide alike, so that the tightest decides for all.
   std::int64_t budget[] = {arena.is_bounded() ? arena.largest_gap_bytes() : std::int64_t{1} << 62};
   comm_.all_reduce(budget, Reduction::min, words_, "budget").wait();
@@ -171,12 +172,15 @@ CudaMoeLayer::Body::Body(Communicator& comm, Arena& arena, CudaStream& stream, c
   for (std::size_t slot = room_.states.size(); slot-- > 0;) free_slots_.push_back(slot);
 }
 
-void CudaMoeLayer::Body::require_same_gpu() {
+// Kernels of this rank's GPU read the memory of all others'.
+void CudaMoeLayer::Body::open_peers() {
   const std::vector<int> gpus = gather(stream_.gpu());
   for (std::size_t rank = 0; rank < gpus.size(); ++rank)
-    if (gpus[rank] != gpus.front())
-      throw Unsupported(fmt::format("a layer whose ranks are on several GPUs: rank 0 on {}, rank {} on {}",
-                                    gpus.front(), rank, gpus[rank]));
+    if (!cuda::open_memory(gpus[rank], stream_.gpu()))
+      throw Unsupported(
+          fmt::format("a layer across GPUs {} and {} (ranks {} and {}): neither reads the other's memory",
+                      gpus[rank], stream_.gpu(), rank, comm_.rank().value()));
+  static_cast<void>(stream_.native());
 }
 
 template <class T>

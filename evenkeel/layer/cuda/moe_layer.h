@@ -1,21 +1,20 @@
-// The expert-parallel MoE layer on GPUs: what layer/moe_layer.h promises, for ranks that are threads and
-// share a GPU. A step is a fixed list of launches on the rank's stream: plan, chunks and sizes stay on the
-// device.
+// The expert-parallel MoE layer on GPUs: what layer/moe_layer.h promises, for ranks that are threads of
+// one process, on one GPU or on several that read each other's memory. A step is a fixed list of
+// launches on the rank's stream: plan, chunks and sizes stay on the device.
 //
-// Steady state  forward() and backward() wait for no device and allocate nothing, and can be captured
-//               (captured_step.h); the host threads only meet, to pass events.
-// Memory        All of it is taken from the arena at construction. Where the arena has a budget, a step is
-// cut into
-//               as few chunks (a power of two, chosen on the device) as its routing needs; the finest cut
-//               fits any. Launches of chunks that a step does not need find nothing to do.
-// Borrowing     Weights are borrowed into `places`; what does not fit at once comes in further rounds, chunk
-// by
-//               chunk. A plan by which a rank would borrow more than places * rounds gives way to plain ep.
-// Backward      Computes again what forward did before its activations, from `hidden` and the router's
-// choices,
-//               which must stay as they are until then. Of experts with one home only.
-// Ids           An expert id outside -1..E-1 ends the kernel, and the next call that waits for the device
-// throws. Types         bf16 rows and weights; f32 router weights and gradients of weights.
+// Steady     forward() and backward() wait for no device and allocate nothing, and can be captured
+//            (captured_step.h); the host threads only meet, to pass events.
+// Memory     All of it is taken from the arena at construction. Where the arena has a budget, a step is
+//            cut into as few chunks (a power of two, chosen on the device) as its routing needs; the
+//            finest cut fits any. Launches of chunks that a step does not need find nothing to do.
+// Borrowing  Weights are borrowed into `places`; what does not fit at once comes in further rounds,
+//            chunk by chunk. A plan by which a rank would borrow more than places * rounds gives way to
+//            plain ep.
+// Backward   Computes again what forward did before its activations, from `hidden` and the router's
+//            choices, which must stay as they are until then. Of experts with one home only.
+// Ids        An expert id outside -1..E-1 ends the kernel, and the next call that waits for the device
+//            throws.
+// Types      bf16 rows and weights; f32 router weights and gradients of weights.
 #pragma once
 
 #include <cstdint>
@@ -80,10 +79,11 @@ struct CudaStepReport {
 
 class CudaMoeLayer {
  public:
-  // Collective. The communicator's ranks are threads, and their streams on one GPU. Throws Unsupported where
-  // they are not, or for a type, a shape or a placement that this layer has not; BudgetTooSmall where the
-  // arena's budget is below the least; InvalidArgument as MoeLayer does. All that is passed by reference must
-  // stay.
+  // Collective. The communicator's ranks are threads; arena, stream and the caller's tensors are of the
+  // rank's GPU, the tensors made by cudaMalloc where ranks are on several. Throws Unsupported where GPUs do
+  // not read each other's memory, or for a type, a shape or a placement that this layer has not;
+  // BudgetTooSmall where the arena's budget is below the least; InvalidArgument as MoeLayer does. All that is
+  // passed by reference must stay.
   CudaMoeLayer(Communicator& comm, Arena& arena, CudaStream& stream, const MoeShape& shape,
                LayerPlacement placement, const CudaMoeOptions& options = {});
   ~CudaMoeLayer();

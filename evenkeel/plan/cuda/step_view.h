@@ -1,8 +1,8 @@
-// What a planner on a device reads and writes, and what carries its plan out reads: flat arrays of 32-bit
-// integers, the same on host and device.
+// What a planner on a device reads and writes, and what carries its plan out reads: flat arrays of
+// 32-bit integers, the same on host and device.
 //
-// Limit   A step's assignments and base loads together are fewer than 2^30, so that every sum that a planner
-//         makes fits 32 bits; only ratios need 64.
+// Limit  A step's assignments and base loads together are fewer than 2^30, so that every sum that a
+//        planner makes fits 32 bits; only ratios need 64.
 #pragma once
 
 #include <cstdint>

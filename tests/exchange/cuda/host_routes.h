@@ -1,5 +1,5 @@
-// The device's tables of all ranks of a step, made on the host by a team of one lane, in the order in which
-// the kernels make them.
+// The device's tables of all ranks of a step, made on the host by a team of one lane, in the order in
+// which the kernels make them.
 #pragma once
 
 #include <cstdint>

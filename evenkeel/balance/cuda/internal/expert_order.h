@@ -1,6 +1,6 @@
 // Experts by decreasing load, equal loads by ascending id: each expert counts those before it.
 //
-// Cost   O(E^2 / lanes), a fraction of a microsecond for hundreds of experts on a block; no data moves.
+// Cost  O(E^2 / lanes), a fraction of a microsecond for hundreds of experts on a block; no data moves.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
-// Searches over the lanes of a small team, with which the greedy part of a planner is written: on a device by
-// one warp, whose every search ends in two or three of its instructions.
+// Searches over the lanes of a small team, with which the greedy part of a planner is written: on a
+// device by one warp, whose every search ends in two or three of its instructions.
 //
-// Contract   Control flow is the same on all lanes, and so is every value but those inside the functions that
-//            are handed over. once() and for_each() begin and end with a sync().
+// Contract  Control flow is the same on all lanes, and so is every value but those inside the functions
+//           that are handed over. once() and for_each() begin and end with a sync().
 #pragma once
 
 #include <cstdint>

@@ -1,10 +1,10 @@
 // Least-loaded assignment (balance/least_loaded.h) on lanes.
 //
-// Method   What a rank has been given and what of its home work is still to come is one sum, which changes
-//          only when work leaves home. So an expert whose home is within capacity stays whole, whatever its
-//          turn, and the lanes look for the next one whose home is not: the loop runs over experts that
-//          spill.
-// Cost     O((E / lanes + spilled pieces) P / lanes).
+// Method  What a rank has been given and what of its home work is still to come is one sum, which
+//         changes only when work leaves home. So an expert whose home is within capacity stays whole,
+//         whatever its turn, and the lanes look for the next one whose home is not: the loop runs over
+//         experts that spill.
+// Cost    O((E / lanes + spilled pieces) P / lanes).
 #pragma once
 
 #include <cstdint>

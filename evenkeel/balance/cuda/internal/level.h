@@ -1,8 +1,7 @@
 // Level (balance/level.h) on lanes: the target, its search, and the settlement behind it.
 //
-// Departure   Of small instances (SmallSearch::is_small) the host goes on to look at every plan there is.
-// That
-//             is not done here; docs/cuda.md#planning.
+// Departure  Of small instances (SmallSearch::is_small) the host goes on to look at every plan there
+//            is. That is not done here; docs/cuda.md#planning.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// The moves of a planner, in the order in which it made them: so much of a slot's share to another rank.
+// The moves of a planner, in the order in which it made them: so much of a slot's share to another
+// rank.
 #pragma once
 
 #include <cstdint>

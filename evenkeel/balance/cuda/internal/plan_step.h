@@ -1,8 +1,8 @@
 // A step planned by one team: from the counts of all ranks to the step plan, with the integers of the
 // planners of balance/ (ep, least_loaded, level).
 //
-// Method   What goes over experts, slots or moves is shared out over the team; the greedy decisions, each of
-//          which needs the one before, are made by its leading lanes.
+// Method  What goes over experts, slots or moves is shared out over the team; the greedy decisions,
+//         each of which needs the one before, are made by its leading lanes.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // From what stays on slots and what moves to a step plan: segments, transfers, rank loads.
 //
-// Cost   O((E + P + S) M / lanes) for M moves.
+// Cost  O((E + P + S) M / lanes) for M moves.
 #pragma once
 
 #include <cstdint>

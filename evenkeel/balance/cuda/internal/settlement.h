@@ -1,8 +1,8 @@
 // Settlement (balance/settlement.h) on lanes: the same moves in the same order.
 //
-// Method   Each scan over ranks, slots or moves is one best() or first() over lanes; a scan within a scan
-// runs
-//          on its lane alone. Ranks with open accounts are flagged, not listed: the list is always ascending.
+// Method  Each scan over ranks, slots or moves is one best() or first() over lanes; a scan within a
+//         scan runs on its lane alone. Ranks with open accounts are flagged, not listed: the list is
+//         always ascending.
 #pragma once
 
 #include <cstdint>

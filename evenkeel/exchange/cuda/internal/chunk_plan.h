@@ -1,8 +1,8 @@
-// In how many chunks a step goes, and what of its plan each chunk carries out: as memory/shares.h says, each
-// segment has its proportion of an expert's first n assignments.
+// In how many chunks a step goes, and what of its plan each chunk carries out: as memory/shares.h says,
+// each segment has its proportion of an expert's first n assignments.
 //
-// Problem    Find the fewest equal chunks, a power of two, of which none puts more on a rank than it has room
-//            for.
+// Problem    Find the fewest equal chunks, a power of two, of which none puts more on a rank than it
+//            has room for.
 // Guarantee  most_chunks always fit: they were chosen so that all assignments of a chunk fit one rank.
 #pragma once
 

@@ -1,10 +1,10 @@
-// The deal (exchange/deal.h) of a chunk, for one rank: which of its assignments go where, and what comes to
-// it.
+// The deal (exchange/deal.h) of a chunk, for one rank: which of its assignments go where, and what
+// comes to it.
 //
-// Method   Experts are dealt side by side, one by one lane: local assignments first, then sources in order
-//          along the segments in order. What has been filled of a segment by local assignments is found from
-//          the segments before it, so that a lane keeps nothing by rank.
-// Cost     O((P + S^2) E / lanes) for S segments an expert, and scans over P E numbers.
+// Method  Experts are dealt side by side, one by one lane: local assignments first, then sources in
+//         order along the segments in order. What has been filled of a segment by local assignments is
+//         found from the segments before it, so that a lane keeps nothing by rank.
+// Cost    O((P + S^2) E / lanes) for S segments an expert, and scans over P E numbers.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Sizes of grids that stay the same whatever the routing: what there is to do is read on the device, and the
-// blocks stride over it.
+// Sizes of grids that stay the same whatever the routing: what there is to do is read on the device,
+// and the blocks stride over it.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// From a rank's choices to its outbox: each function is for one assignment, entry or tile, in this order,
-// with everything of one kind done before the next.
+// From a rank's choices to its outbox: each function is for one assignment, entry or tile, in this
+// order, with everything of one kind done before the next.
 #pragma once
 
 #include <cstdint>

@@ -1,9 +1,9 @@
-// Counts the assignments of one slice by expert, and ranks each among those before it to the same expert.
+// Counts the assignments of one slice by expert, and ranks each among those before it to the same
+// expert.
 //
-// Method   Each of a few lanes takes a run of neighbouring assignments and counts it into a row of its own;
-// the
-//          rows are summed across lanes; then each lane goes through its run once more. The ranks are those
-//          of one pass in order, whatever the number of lanes.
+// Method  Each of a few lanes takes a run of neighbouring assignments and counts it into a row of its
+//         own; the rows are summed across lanes; then each lane goes through its run once more. The
+//         ranks are those of one pass in order, whatever the number of lanes.
 #pragma once
 
 #include <cstdint>
