@@ -16,7 +16,7 @@ void Meeting::show(EventLease event) {
   last_ = std::move(event);
 }
 
-void Meeting::meet(CudaStream& stream) {
+void Meeting::meet(DeviceStream& stream) {
   if (comm_.size() == 1) return;
   stream.flush();
   show(stream.record());
@@ -24,7 +24,7 @@ void Meeting::meet(CudaStream& stream) {
     if (rank != comm_.rank()) stream.enqueue_wait(*shown_[rank.offset()]);
 }
 
-void Meeting::follow(RankId root, CudaStream& stream) {
+void Meeting::follow(RankId root, DeviceStream& stream) {
   if (comm_.size() == 1) return;
   stream.flush();
   const bool leads = comm_.rank() == root;

@@ -12,7 +12,7 @@
 
 #include "evenkeel/comm/communicator.h"
 #include "evenkeel/device/cpu/stream.h"
-#include "evenkeel/device/cuda/stream.h"
+#include "evenkeel/device/device_stream.h"
 
 namespace evenkeel::cuda {
 
@@ -21,9 +21,9 @@ class Meeting {
   // The communicator's ranks are threads of one process. It must outlive this.
   explicit Meeting(Communicator& comm);
 
-  void meet(CudaStream& stream);
+  void meet(DeviceStream& stream);
   // The others' streams come after what `root` was given: the beginning of a capture, which only root begins.
-  void follow(RankId root, CudaStream& stream);
+  void follow(RankId root, DeviceStream& stream);
 
   // The host threads alone.
   void gather() { show(EventLease()); }

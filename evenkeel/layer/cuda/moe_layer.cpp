@@ -18,6 +18,7 @@
 #include "evenkeel/exchange/cuda/meeting.h"
 #include "evenkeel/layer/cuda/chunk_room.h"
 #include "evenkeel/layer/cuda/internal/layer_room.h"
+#include "evenkeel/layer/cuda/internal/step_order.h"
 #include "evenkeel/plan/cuda/placement_tables.h"
 
 namespace evenkeel {
@@ -103,6 +104,10 @@ class CudaMoeLayer::Body {
   const cuda::RouteShape& route() const { return room_shape_.route; }
 
  private:
+  class Step;
+  class ForwardStep;
+  class BackwardStep;
+
   RoomShape room_for(int places, int chunks, int slices, std::int64_t positions) const;
   void fit(std::int64_t budget);
   void upload_tables();
@@ -118,8 +123,6 @@ class CudaMoeLayer::Body {
     return {top_k.experts, top_k.tokens, state.before, state.rank_in_slice};
   }
   ChunkWork work(const StateRoom& state, const DeviceTopK& top_k, int chunk) const;
-  void plan(const StateRoom& state, const DeviceTopK& top_k);
-  void dispatch(const ChunkWork& chunk);
   // The groups whose weights are at hand in a round: natives and the first places, then the next places.
   DeviceGroups groups(int round) const;
   void borrow(const ChunkWork& any, Fork& side);
@@ -352,23 +355,6 @@ ChunkWork CudaMoeLayer::Body::work(const StateRoom& state, const DeviceTopK& top
   return work;
 }
 
-// The only agreement between ranks: counts gathered, plan made by each from the same.
-void CudaMoeLayer::Body::plan(const StateRoom& state, const DeviceTopK& top_k) {
-  const cuda::Peers peers{room_.outboxes[0], room_.views};
-  cuda::count_slices(route(), slices(state, top_k), room_.block_counts, stream_);
-  meeting_.meet(stream_);
-  cuda::gather_counts(route(), peers, state.counts, stream_);
-  planner_->plan(state.counts, route().most_chunks, nullptr, room_.planner, state.step.plan, stream_);
-  cuda::prepare_step(route(), homes_, state.step, stream_);
-}
-
-void CudaMoeLayer::Body::dispatch(const ChunkWork& chunk) {
-  cuda::deal_and_send(chunk, stream_);
-  meeting_.meet(stream_);
-  cuda::receive(chunk, stream_);
-  cuda::gather_rows(chunk, cuda::TokenRows::hidden, shape_.expert.hidden, room_.rows, stream_);
-}
-
 DeviceGroups CudaMoeLayer::Body::groups(int round) const {
   const cuda::RouteShape& shape = route();
   const int first = round == 0 ? 0 : shape.num_natives + round * shape.places;
@@ -388,26 +374,83 @@ void CudaMoeLayer::Body::borrow(const ChunkWork& any, Fork&) {
   cuda::borrow_weights(any, room_shape_.layout, 0, room_.places, side_);
 }
 
+// What order_forward() and order_backward() call, beside what is said below of either.
+class CudaMoeLayer::Body::Step {
+ public:
+  Step(Body& body, const DeviceTopK& top_k, std::size_t slot)
+      : body_(body), state_(body.room_.states[slot]), top_k_(top_k) {}
+
+  void meet() { body_.meeting_.meet(body_.stream_); }
+  void deal(int index) {
+    chunk_ = body_.work(state_, top_k_, index);
+    if (index == 0 || !body_.borrows_once())
+      body_.borrow(chunk_, weights_.emplace(body_.stream_, body_.side_));
+    cuda::deal_and_send(chunk_, body_.stream_);
+  }
+
+ protected:
+  void receive_rows() {
+    cuda::receive(chunk_, body_.stream_);
+    cuda::gather_rows(chunk_, cuda::TokenRows::hidden, columns(), body_.room_.rows, body_.stream_);
+  }
+  // Round by round, each after its weights are here.
+  template <class Run>
+  void run_rounds(const Run& run) {
+    weights_.reset();
+    for (int round = 0; round < body_.rounds(); ++round) {
+      if (round > 0)
+        cuda::borrow_weights(chunk_, body_.room_shape_.layout, round, body_.room_.places, body_.stream_);
+      const DeviceGroups groups = body_.groups(round);
+      if (groups.num_groups > 0) run(groups);
+    }
+  }
+  std::int64_t columns() const { return body_.shape_.expert.hidden; }
+
+  Body& body_;
+  const StateRoom& state_;
+  const DeviceTopK& top_k_;
+  ChunkWork chunk_;
+  std::optional<Fork> weights_;  // while they travel beside tokens
+};
+
+class CudaMoeLayer::Body::ForwardStep : public Step {
+ public:
+  ForwardStep(Body& body, const DeviceTopK& top_k, std::size_t slot, const void* hidden, void* output)
+      : Step(body, top_k, slot), hidden_(hidden), output_(output) {}
+
+  void publish() {
+    cuda::publish_tensors(body_.room_.tensors, {hidden_, top_k_.weights, nullptr}, body_.stream_);
+  }
+  void count() {
+    cuda::count_slices(body_.route(), body_.slices(state_, top_k_), body_.room_.block_counts, body_.stream_);
+  }
+  // The only agreement between ranks: counts gathered, plan made by each from the same.
+  void plan() {
+    const cuda::Peers peers{body_.room_.outboxes[0], body_.room_.views};
+    cuda::gather_counts(body_.route(), peers, state_.counts, body_.stream_);
+    body_.planner_->plan(state_.counts, body_.route().most_chunks, nullptr, body_.room_.planner,
+                         state_.step.plan, body_.stream_);
+    cuda::prepare_step(body_.route(), body_.homes_, state_.step, body_.stream_);
+  }
+  void receive(int) { receive_rows(); }
+  void run_experts(int) {
+    run_rounds([&](const DeviceGroups& groups) {
+      body_.ffn_->forward(groups, body_.room_.rows, body_.room_.exchanged, nullptr, body_.workspace(),
+                          body_.stream_);
+    });
+  }
+  void combine(int) { cuda::combine(chunk_, top_k_.weights, columns(), output_, body_.stream_); }
+
+ private:
+  const void* hidden_;
+  void* output_;
+};
+
 void CudaMoeLayer::Body::forward(const void* hidden, const DeviceTopK& top_k, void* output,
                                  std::size_t slot) {
   require_input(hidden, top_k);
-  const StateRoom& state = room_.states[slot];
-  cuda::publish_tensors(room_.tensors, {hidden, top_k.weights, nullptr}, stream_);
-  plan(state, top_k);
-  for (int index = 0; index < route().most_chunks; ++index) {
-    const ChunkWork chunk = work(state, top_k, index);
-    std::optional<Fork> weights;
-    if (index == 0 || !borrows_once()) borrow(chunk, weights.emplace(stream_, side_));
-    dispatch(chunk);
-    weights.reset();
-    for (int round = 0; round < rounds(); ++round) {
-      if (round > 0) cuda::borrow_weights(chunk, room_shape_.layout, round, room_.places, stream_);
-      if (groups(round).num_groups > 0)
-        ffn_->forward(groups(round), room_.rows, room_.exchanged, nullptr, workspace(), stream_);
-    }
-    meeting_.meet(stream_);
-    cuda::combine(chunk, top_k.weights, shape_.expert.hidden, output, stream_);
-  }
+  ForwardStep step(*this, top_k, slot, hidden, output);
+  cuda::order_forward(step, route().most_chunks);
 }
 
 DeviceBackward CudaMoeLayer::Body::backward_call() const {
@@ -421,35 +464,51 @@ DeviceBackward CudaMoeLayer::Body::backward_call() const {
   return call;
 }
 
+class CudaMoeLayer::Body::BackwardStep : public Step {
+ public:
+  BackwardStep(Body& body, const DeviceTopK& top_k, std::size_t slot, const cuda::StepTensors& tensors,
+               void* grad_hidden, float* grad_weights)
+      : Step(body, top_k, slot), tensors_(tensors), grad_hidden_(grad_hidden), grad_weights_(grad_weights) {}
+
+  void publish() { cuda::publish_tensors(body_.room_.tensors, tensors_, body_.stream_); }
+  void clear() {
+    const std::int64_t borrowed = body_.route().most_borrowed() * body_.room_shape_.layout.block();
+    EVENKEEL_CUDA_CALL(cudaMemsetAsync, body_.room_.borrowed_gradients, 0,
+                       static_cast<std::size_t>(borrowed) * sizeof(float),
+                       static_cast<cudaStream_t>(body_.stream_.native()));
+  }
+  void receive(int) {
+    receive_rows();
+    cuda::gather_rows(chunk_, cuda::TokenRows::grad_output, columns(), body_.room_.exchanged, body_.stream_);
+    cuda::gather_weights(chunk_, body_.room_.weights, body_.stream_);
+  }
+  void run_experts(int) {
+    cuda::zero_rows(chunk_, columns(), body_.room_.row_gradients, body_.stream_);
+    run_rounds([&](const DeviceGroups& groups) {
+      body_.ffn_->backward(groups, body_.backward_call(), body_.workspace(), body_.stream_);
+    });
+  }
+  void combine(int) {
+    cuda::combine_gradients(chunk_, columns(), grad_hidden_, grad_weights_, body_.stream_);
+  }
+  void return_gradients() {
+    cuda::return_gradients(chunk_, body_.homes_, body_.room_shape_.layout, body_.room_.native_gradients,
+                           body_.stream_);
+  }
+
+ private:
+  cuda::StepTensors tensors_;
+  void* grad_hidden_;
+  float* grad_weights_;
+};
+
 void CudaMoeLayer::Body::backward(const void* hidden, const DeviceTopK& top_k, std::size_t slot,
                                   const void* grad_output, void* grad_hidden, float* grad_router_weights) {
   if (!options_.with_backward)
     throw InvalidArgument("backward", "the layer was made without it", "with_backward");
-  const StateRoom& state = room_.states[slot];
-  const std::int64_t columns = shape_.expert.hidden;
-  cuda::publish_tensors(room_.tensors, {hidden, top_k.weights, grad_output}, stream_);
-  meeting_.meet(stream_);
-  const std::int64_t borrowed = route().most_borrowed() * room_shape_.layout.block();
-  EVENKEEL_CUDA_CALL(cudaMemsetAsync, room_.borrowed_gradients, 0,
-                     static_cast<std::size_t>(borrowed) * sizeof(float),
-                     static_cast<cudaStream_t>(stream_.native()));
-  for (int index = 0; index < route().most_chunks; ++index) {
-    const ChunkWork chunk = work(state, top_k, index);
-    std::optional<Fork> weights;
-    if (index == 0 || !borrows_once()) borrow(chunk, weights.emplace(stream_, side_));
-    dispatch(chunk);
-    cuda::gather_rows(chunk, cuda::TokenRows::grad_output, columns, room_.exchanged, stream_);
-    cuda::gather_weights(chunk, room_.weights, stream_);
-    cuda::zero_rows(chunk, columns, room_.row_gradients, stream_);
-    weights.reset();
-    for (int round = 0; round < rounds(); ++round) {
-      if (round > 0) cuda::borrow_weights(chunk, room_shape_.layout, round, room_.places, stream_);
-      if (groups(round).num_groups > 0) ffn_->backward(groups(round), backward_call(), workspace(), stream_);
-    }
-    meeting_.meet(stream_);
-    cuda::combine_gradients(chunk, columns, grad_hidden, grad_router_weights, stream_);
-  }
-  cuda::return_gradients(work(state, top_k, 0), homes_, room_shape_.layout, room_.native_gradients, stream_);
+  BackwardStep step(*this, top_k, slot, {hidden, top_k.weights, grad_output}, grad_hidden,
+                    grad_router_weights);
+  cuda::order_backward(step, route().most_chunks);
 }
 
 CudaStepReport CudaMoeLayer::Body::report(std::size_t slot) {

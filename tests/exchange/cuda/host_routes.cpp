@@ -124,23 +124,29 @@ std::vector<cuda::OutboxView> HostRoutes::outboxes() const {
 }
 
 void HostRoutes::make_chunk(int chunk) {
-  for (RankTables& t : ranks_) {
-    plan_chunk(kTeam, t.shape, t.step, chunk, t.chunk);
-    deal_chunk(kTeam, t.shape, t.step, t.chunk, t.outbox);
-    const cuda::Outward outward(t.shape, t.slices, t.step, t.chunk, t.outbox, chunk);
-    for (int a = 0; a < outward.assignments(); ++a) outward.place(a);
-    const int tiles = std::max(1, (outward.entries() + cuda::kTile - 1) / cuda::kTile);
-    for (int tile = 0; tile < tiles; ++tile) outward.count_firsts(kTeam, tile);
-    for (int tile = tiles; tile-- > 0;) outward.number_firsts(kTeam, tile);
-    for (int entry = 0; entry < outward.entries(); ++entry) outward.number_row(entry);
-    for (int r = 0; r < t.shape.num_ranks; ++r) outward.count_rows(r);
-  }
+  for (int r = 0; r < choices_.num_ranks(); ++r) send(r, chunk);
+  for (int r = 0; r < choices_.num_ranks(); ++r) receive(r);
+}
+
+void HostRoutes::send(int rank, int chunk) {
+  RankTables& t = ranks_[size(rank)];
+  plan_chunk(kTeam, t.shape, t.step, chunk, t.chunk);
+  deal_chunk(kTeam, t.shape, t.step, t.chunk, t.outbox);
+  const cuda::Outward outward(t.shape, t.slices, t.step, t.chunk, t.outbox, chunk);
+  for (int a = 0; a < outward.assignments(); ++a) outward.place(a);
+  const int tiles = std::max(1, (outward.entries() + cuda::kTile - 1) / cuda::kTile);
+  for (int tile = 0; tile < tiles; ++tile) outward.count_firsts(kTeam, tile);
+  for (int tile = tiles; tile-- > 0;) outward.number_firsts(kTeam, tile);
+  for (int entry = 0; entry < outward.entries(); ++entry) outward.number_row(entry);
+  for (int r = 0; r < t.shape.num_ranks; ++r) outward.count_rows(r);
+}
+
+void HostRoutes::receive(int rank) {
+  RankTables& t = ranks_[size(rank)];
   const std::vector<cuda::OutboxView> all = outboxes();
-  for (RankTables& t : ranks_) {
-    const cuda::Inward inward(t.shape, t.step, t.chunk, all.data());
-    inward.number_rows(kTeam);
-    for (int i = 0; i < inward.positions(); ++i) inward.fill(i);
-  }
+  const cuda::Inward inward(t.shape, t.step, t.chunk, all.data());
+  inward.number_rows(kTeam);
+  for (int i = 0; i < inward.positions(); ++i) inward.fill(i);
 }
 
 std::int64_t HostRoutes::first_token(int rank, int chunk) const {

@@ -41,6 +41,9 @@ class HostRoutes {
 
   int num_chunks() const { return ranks_.front().num_chunks; }
   void make_chunk(int chunk);
+  // A rank's part of it: from its choices to its outbox, and, when all have done that, from the outboxes.
+  void send(int rank, int chunk);
+  void receive(int rank);
   const RankTables& rank(int rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
   // The chunk's tokens of a rank: the first, and how many.
   std::int64_t first_token(int rank, int chunk) const;
