@@ -1,7 +1,7 @@
 // A thread block on the host: a thread for each of its threads, and the words of CUDA that the Hopper kernel
 // is written in. What is asynchronous happens as late as it may: copies when they are waited for and
 // published, products when their groups are waited for; bulk copies come from another thread. So a kernel
-// that reads too early or releases too soon computes something else.
+// that reads too early computes something else.
 #pragma once
 
 #include <array>
