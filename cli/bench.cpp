@@ -4,8 +4,8 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "cli/bench_curve.h"
 #include "cli/bench_curve_report.h"
+#include "cli/bench_joint_report.h"
 #include "cli/bench_report.h"
 #include "cli/bench_series.h"
 #include "cli/bench_training_report.h"
@@ -31,6 +31,7 @@ struct Options {
   std::string ablation;
   std::string calibrate;
   std::vector<AskedBudget> over_budget;
+  std::vector<AskedBudget> joint;
   std::string training;
   std::int64_t every = 100;
   BudgetOptions budget;
@@ -40,6 +41,7 @@ struct Options {
 // Without --scenarios and --pairs: a curve takes many layers.
 constexpr const char* kCurveScenario = "concentrated:0.95:1";
 constexpr std::int64_t kCurvePairs = 11;
+constexpr std::int64_t kJointPairs = 5;     // in each of many scenarios and budgets
 constexpr std::int64_t kTrainingPairs = 5;  // of each of many steps
 
 std::vector<BenchRow> measure_all(const std::vector<BenchPoint>& points) {
@@ -52,7 +54,7 @@ std::vector<BenchRow> measure_all(const std::vector<BenchPoint>& points) {
 }
 
 // What bench can do instead of the scenario table.
-constexpr const char* kModes[] = {"--ablation", "--calibrate", "--over-budget", "--training"};
+constexpr const char* kModes[] = {"--ablation", "--calibrate", "--joint", "--over-budget", "--training"};
 
 // Refuses other modes than this one.
 void require_only(const CLI::App& app, const std::string& mode) {
@@ -109,6 +111,19 @@ void run_curves(const CLI::App& app, Options& options) {
     print_curves(setup, curves);
 }
 
+void run_joint(const CLI::App& app, Options& options) {
+  refuse_if_given(app, "--budget", "is what --joint varies");
+  JointSetup setup{options.setup, one_planner(app, options), options.joint,
+                   only_cost(app, options, "--joint")};
+  if (!is_given(app, "--pairs")) setup.bench.pairs = kJointPairs;
+  const std::vector<JointRow> rows =
+      measure_joint(setup, scenario_point(setup.bench, options.scenarios).scenarios, named_progress());
+  if (options.json)
+    print_joint_json(setup, rows);
+  else
+    print_joint(setup, rows);
+}
+
 void run_training(const CLI::App& app, const Options& options) {
   refuse_if_given(app, "--scenarios", "is not the routing of --training");
   refuse_if_given(app, "--experts", "is what the file of --training says");
@@ -151,23 +166,14 @@ void run_table(const CLI::App& app, Options& options) {
 void run(const CLI::App& app, Options& options) {
   for (const char* mode : kModes)
     if (is_given(app, mode)) require_only(app, mode);
+  if (!is_given(app, "--training")) refuse_if_given(app, "--every", "is about --training");
   if (is_given(app, "--ablation"))
     refuse_if_given(app, "--scenarios", "an ablation has scenarios of its own");
   if (is_given(app, "--calibrate")) return run_calibration(app, options);
   if (is_given(app, "--over-budget")) return run_curves(app, options);
+  if (is_given(app, "--joint")) return run_joint(app, options);
   if (is_given(app, "--training")) return run_training(app, options);
-  refuse_if_given(app, "--every", "is about --training");
   run_table(app, options);
-}
-
-CLI::Option* add_budgets(CLI::App& app, const std::string& name, std::vector<AskedBudget>& budgets,
-                         const std::string& help) {
-  const auto read = [&budgets, name](const CLI::results_t& given) {
-    budgets.clear();
-    for (const std::string& part : split(given.front(), ',')) budgets.push_back(parse_budget(name, part));
-    return true;
-  };
-  return app.add_option(name, read, help)->type_name("B,...");
 }
 
 }  // namespace
@@ -184,6 +190,8 @@ Subcommand add_bench(CLI::App& command) {
       ->type_name("FILE");
   add_budgets(*app, "--over-budget", options->over_budget,
               "Instead, time over these budgets, such as 50%,16%,9%,64MiB: shares of ep's peak, or sizes");
+  add_budgets(*app, "--joint", options->joint,
+              "Instead, in these budgets, spill and chunks chosen together against either alone");
   app->add_option("--training", options->training,
                   "Instead, MemFine's three methods and ours over a run: loads [steps, layers, experts]")
       ->type_name("FILE");

@@ -8,26 +8,14 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "cli/asked_budget.h"
 #include "cli/bench_series.h"
 
 namespace evenkeel::cli {
-
-// A budget as it is asked for: bytes, or a share of what plain ep takes.
-struct AskedBudget {
-  std::int64_t bytes = 0;
-  std::int64_t share_thousandths_of_percent = 0;  // 0: bytes are given
-
-  // At least a byte.
-  std::int64_t bytes_of(std::int64_t whole) const;
-};
-// "25%" or "48MiB". Throws InvalidArgument, naming the option.
-AskedBudget parse_budget(const std::string& option, const std::string& text);
 
 struct CurveRow {
   std::string name;
@@ -53,9 +41,6 @@ struct CurveSetup {
   std::vector<AskedBudget> budgets;
   CostModel cost;
 };
-
-// What is being measured now, and rounds done of all.
-using NamedProgress = std::function<Progress(const std::string& what)>;
 
 Curve measure_curve(const CurveSetup& setup, const std::string& scenario, const NamedProgress& progress);
 

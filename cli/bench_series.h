@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,6 +22,9 @@ struct BenchSetup {
   std::vector<PlannerOptions> planners;
   Budget budget;
 };
+
+// What is being measured now, and rounds done of all.
+using NamedProgress = std::function<Progress(const std::string& what)>;
 
 // One layer and what is run on it.
 struct BenchPoint {

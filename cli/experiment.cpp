@@ -19,7 +19,6 @@ namespace evenkeel::cli {
 
 namespace {
 
-constexpr int kWarmUps = 2;
 // A rank may well wait for the others' work on a machine with few cores.
 constexpr double kDeadlineSeconds = 600;
 
@@ -134,7 +133,7 @@ void Rank::run() {
 void Rank::take_rounds(std::size_t batch) {
   Figures& figures = shared_.figures[batch];
   const std::size_t slots = shared_.slots.size();
-  const int warm_ups = setup_.rounds > 0 ? kWarmUps : 0;
+  const int warm_ups = setup_.rounds > 0 ? setup_.warm_ups : 0;
   const int all = static_cast<int>(shared_.batches.size()) * setup_.rounds;
   for (int round = -warm_ups; round < setup_.rounds; ++round) {
     for (std::size_t step = 0; step < slots; ++step) {

@@ -5,7 +5,7 @@
 // Way            A planner, and the memory that the layer has.
 // Round          Every step of a round sees the same batch: the reference, the reference again (the control),
 //                then each way. Where a round begins turns by one step from round to round, so that what
-//                drifts favours nobody. Two rounds warm up and are not counted.
+//                drifts favours nobody. Rounds that warm up are not counted.
 // Critical path  For each phase of forward and of backward the largest CPU time of any rank, summed: what a
 //                step would take with a core a rank and no overlap.
 // Speed-up       The median over rounds of the reference's critical path / the way's, of the same round; the
@@ -65,6 +65,7 @@ struct ExperimentSetup {
   Way reference = plain_ep({});
   // Each budget among these and the reference's takes a layer, with its packed weights.
   std::vector<Way> ways = {};
+  int warm_ups = 2;  // rounds; none are wanted where only bytes are
 };
 
 struct WayFigures {

@@ -70,6 +70,7 @@ std::uint64_t hash_of(const MoeOptions& options) {
       .add(options.memory.cost.weight_bytes_per_second)
       .add(options.memory.cost.link_bytes_per_second)
       .add(options.memory.cost.chunk_seconds)
+      .add(options.memory.keep_plan)
       .value();
 }
 

@@ -84,7 +84,7 @@ void StepMemory::choose_forward(const BlockTable& table, const Counts& counts,
   const bool all = options_.recompute == Recompute::none;
   consider_forward(rooms, all);
   const bool is_best = best_.chunks.size() == 1 && best_.chunks.front().kept;
-  if (plan.spilled() && !is_best)
+  if (plan.spilled() && !is_best && !is_settled())
     consider_plain(table, counts, rooms, placement, plan, [&] { consider_forward(rooms, all); });
   // There may be room for all of this step between what is kept of others, but not in one piece.
   if (all && best_.chunks.empty()) {
@@ -229,7 +229,7 @@ void StepMemory::choose_backward(const BlockTable& table, const Counts& counts,
   forget_best();
   load_blocks(table, rooms, placement, plan);
   consider_backward(rooms);
-  if (plan.spilled() && best_.chunks.size() != 1)
+  if (plan.spilled() && best_.chunks.size() != 1 && !is_settled())
     consider_plain(table, counts, rooms, placement, plan, [&] { consider_backward(rooms); });
   take_best();
 }
@@ -253,6 +253,11 @@ void StepMemory::consider_backward(std::span<const RankRoom> rooms) {
   }
   const LoadBytes bytes = options_.recompute == Recompute::whole ? recomputing_whole : recomputing;
   if (cut(bytes)) take_if_faster();
+}
+
+// Whether the planner's plan fits and is to be kept where it does.
+bool StepMemory::is_settled() const {
+  return options_.keep_plan && !best_.chunks.empty();
 }
 
 void StepMemory::forget_best() {

@@ -53,6 +53,9 @@ struct MemoryOptions {
   Recompute recompute = Recompute::automatic;
   ChunkRule rule;
   CostModel cost;
+  // Plain EP only where the planner's plan does not fit, however much faster it is predicted to be: for
+  // comparison, and for those who know better than the prediction.
+  bool keep_plan = false;
 
   friend bool operator==(const MemoryOptions&, const MemoryOptions&) = default;
 };
@@ -96,6 +99,7 @@ class StepMemory {
   bool cut_by_rule(LoadBytes bytes);
   std::int64_t count_by_rule(LoadBytes bytes) const;
   ChunkLoad covering_load(RankId rank, const Chunk& chunk) const;
+  bool is_settled() const;
   void forget_best();
   void take_if_faster();
   void take_best();

@@ -93,6 +93,41 @@ class Bench(CommandTest):
         refused("--over-budget", "9%", "--planner", "ep", "--planner: one is looked at")
         refused("--over-budget", "9%", "--planner", "level,least-loaded", "--planner: one is looked at")
 
+    def test_the_joint_choice_stands_beside_spill_kept_and_chunks_alone(self):
+        result = self.json("bench", *CURVE, "--joint", "100%,80%,1%")
+        self.assertEqual((result["ranks"], result["planner"]), (4, "level"))
+        rows = result["rows"]
+        self.assertEqual([row["budget_share"] > 0.5 for row in rows], [True, True, False])
+        for row in rows:
+            self.assertEqual(row["fits"], row["budget"] >= row["least_budget"])
+            if not row["fits"]:
+                continue
+            for way in ["joint", "spill", "chunks"]:
+                self.assertLessEqual(max(row[way]["peak_bytes"]), row["budget"])
+            self.assertEqual(row["chunks"]["transfers"], 0)
+            self.assertEqual(row["to_best"], max(row["to_spill"], row["to_chunks"]))
+        fit = [row["to_best"] for row in rows if row["fits"]]
+        self.assertEqual((len(fit), result["worst_to_best"]), (2, max(fit)))
+        done = self.call("bench", *CURVE, "--joint", "100%,80%,1%")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertRegex(done.stdout, r"\n  0\.95:1:spread +\S+ \w+ +100\.0 % ")
+        self.assertIn("too small", done.stdout)
+        self.assertLessEqual(max(map(len, done.stdout.splitlines())), 100)
+
+    def test_spill_is_kept_where_the_joint_choice_gives_it_up(self):
+        cost = {"format": "evenkeel.cost.v1", "flops_per_second": 1e11, "weight_bytes_per_second": 1e10,
+                "link_bytes_per_second": 1.0, "chunk_seconds": 5e-5}  # fmt: skip
+        self.write("cost.json", cost)  # links so slow that borrowing never pays
+        (row,) = self.json("bench", *CURVE, "--joint", "60%", "--cost", "cost.json")["rows"]
+        self.assertEqual(row["joint"]["transfers"], 0)
+        self.assertGreater(row["spill"]["transfers"], 0)
+        self.assertTrue(row["spill_fits"])
+
+    def test_the_joint_table_refuses_what_it_would_ignore(self):
+        for option in [["--budget", "1MiB"], ["--chunks", 2], ["--planner", "ep"]]:
+            self.assert_refused(["bench", "--joint", "9%", *option], 2, "InvalidArgument", f"{option[0]}: ")
+        self.assert_refused(["bench", "--joint", "9%", "--over-budget", "9%"], 2, "InvalidArgument", "excludes --joint")
+
     def write_loads(self, steps, layers, tokens, top_k=4):
         """Skewed loads of 8 experts, as a run would record them: no expert twice for a token."""
         seeded = random.Random(3)
