@@ -96,6 +96,7 @@ std::vector<std::byte> one_rank_output(const ExperimentSetup& setup, const Batch
   alone.placement = LayerPlacement::contiguous(setup.shape.num_experts, 1);
   alone.backward = false;
   alone.rounds = 0;
+  alone.timelines = false;
   alone.reference = plain_ep({});
   alone.ways = {alone.reference};
   std::vector<std::byte> output;

@@ -43,6 +43,7 @@ struct Shared {
   std::vector<StepSamples> samples;  // by batch
   std::vector<Figures> figures;      // by batch; rank 0 writes plans into them
   StepResults results;
+  std::vector<StepRecord> records;  // by rank
 };
 
 class Rank {
@@ -60,7 +61,8 @@ class Rank {
   void compute(const Batch& batch, MoeLayer& layer);
   void note_bytes(RankSample& sample) const;
   void note_plan(WayFigures& figures) const;
-  void show_results(const Batch& batch);
+  void show_results(std::size_t batch);
+  void keep_worst_timeline(Figures& figures) const;
   void clear_gradients() const;
   void wait_for_all();
 
@@ -126,7 +128,7 @@ void Rank::run() {
   if (comm_.rank().value() == 0) note_least_budgets();
   for (std::size_t batch = 0; batch < shared_.batches.size(); ++batch) {
     take_rounds(batch);
-    if (shared_.inspect) show_results(shared_.batches[batch]);
+    if (shared_.inspect) show_results(batch);
   }
 }
 
@@ -153,6 +155,7 @@ void Rank::take_step(const Batch& batch, const Way& way, RankSample& sample) {
   RankLayer& at = layer_under(way.budget);
   at.layer().set_planner(way.planner);
   at.arena().reset_peak();
+  at.restart_timeline();
   wait_for_all();
   comm_.reset();
   at.note_in(&sample);
@@ -200,17 +203,28 @@ void Rank::note_plan(WayFigures& figures) const {
   figures.transfers = transfers_;
 }
 
-void Rank::show_results(const Batch& batch) {
+void Rank::show_results(std::size_t batch) {
   for (std::size_t way = 0; way < setup_.ways.size(); ++way) {
-    MoeLayer& layer = layer_under(setup_.ways[way].budget).layer();
+    RankLayer& at = layer_under(setup_.ways[way].budget);
+    MoeLayer& layer = at.layer();
     layer.set_planner(setup_.ways[way].planner);
     clear_gradients();
     wait_for_all();
-    compute(batch, layer);
+    at.restart_timeline();
+    compute(shared_.batches[batch], layer);
+    if (setup_.timelines) shared_.records[comm_.rank().offset()] = at.timeline();
     wait_for_all();
-    if (comm_.rank().value() == 0) shared_.inspect(way, shared_.results, layer.bitwise().holds);
+    if (comm_.rank().value() == 0) {
+      shared_.inspect(way, shared_.results, layer.bitwise().holds);
+      if (setup_.timelines) keep_worst_timeline(shared_.figures[batch]);
+    }
     wait_for_all();
   }
+}
+
+void Rank::keep_worst_timeline(Figures& figures) const {
+  const auto worst = std::ranges::max_element(shared_.records, {}, &StepRecord::peak_bytes);
+  figures.timelines.push_back({static_cast<int>(worst - shared_.records.begin()), std::move(*worst)});
 }
 
 void Rank::clear_gradients() const {
@@ -300,7 +314,7 @@ std::int64_t WayFigures::worst_peak_bytes() const {
 std::vector<Figures> measure(const ExperimentSetup& setup, const std::vector<Batch>& batches,
                              const Inspect& inspect, const Progress& progress) {
   const int ranks = setup.placement.num_ranks();
-  Shared shared{setup, batches, inspect, progress, nullptr, {}, {}, {}, room_for_results(setup, batches)};
+  Shared shared{setup, batches, inspect, progress, nullptr, {}, {}, {}, room_for_results(setup, batches), {}};
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   if (cores > 0 && ranks > cores) shared.cores = std::make_shared<std::counting_semaphore<>>(cores);
   shared.slots = {setup.reference, setup.reference};
@@ -308,6 +322,7 @@ std::vector<Figures> measure(const ExperimentSetup& setup, const std::vector<Bat
                        [&](const Way& way) { return !is_plain_reference(setup, way); });
   shared.figures.resize(batches.size());
   for (Figures& figures : shared.figures) figures.ways.resize(shared.slots.size() - kFirstWay);
+  shared.records.resize(static_cast<std::size_t>(ranks));
   shared.samples.assign(batches.size(), StepSamples(setup.rounds, shared.slots.size(), ranks));
 
   ThreadOptions threads;

@@ -24,6 +24,7 @@
 #include "cli/batch.h"
 #include "cli/tensors.h"
 #include "evenkeel/layer/moe_layer.h"
+#include "evenkeel/layer/step_timeline.h"
 #include "evenkeel/routing/imbalance.h"
 
 namespace evenkeel::cli {
@@ -65,7 +66,8 @@ struct ExperimentSetup {
   Way reference = plain_ep({});
   // Each budget among these and the reference's takes a layer, with its packed weights.
   std::vector<Way> ways = {};
-  int warm_ups = 2;  // rounds; none are wanted where only bytes are
+  int warm_ups = 2;        // rounds; none are wanted where only bytes are
+  bool timelines = false;  // of the step that is shown to `inspect`
 };
 
 struct WayFigures {
@@ -92,9 +94,16 @@ struct WayFigures {
   std::int64_t worst_peak_bytes() const;
 };
 
+// What one rank's arena lent during one step.
+struct RankTimeline {
+  int rank = 0;
+  StepRecord record;
+};
+
 struct Figures {
   WayFigures reference;
   std::vector<WayFigures> ways;  // as asked for; the reference's own stand here again if it is among them
+  std::vector<RankTimeline> timelines;  // of each way's worst rank, where asked for
   double control_ratio = 1;
   double control_spread = 0;
   // Where the reference is plain ep: its largest rank load / mean.

@@ -20,7 +20,15 @@ MoeOptions RankLayer::options(const ExperimentSetup& setup, const Budget& budget
   if (!setup.backward) options.memory.recompute = Recompute::automatic;  // there is nothing to keep
   options.experts = std::move(experts);
   options.on_step = [this](const StepStatistics& step) { note(step); };
+  if (setup.timelines) {
+    timeline_.emplace(arena_);
+    options.on_phase = [this](const StepMoment& moment) { timeline_->enter(moment); };
+  }
   return options;
+}
+
+void RankLayer::restart_timeline() {
+  if (timeline_) timeline_->restart();
 }
 
 void RankLayer::note(const StepStatistics& step) {

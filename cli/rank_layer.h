@@ -1,6 +1,8 @@
 // The layer of one rank in an arena of its own, noting down what its steps cost.
 #pragma once
 
+#include <optional>
+
 #include "cli/experiment.h"
 #include "cli/step_samples.h"
 #include "evenkeel/layer/moe_layer.h"
@@ -15,6 +17,10 @@ class RankLayer {
 
   Arena& arena() { return arena_; }
   MoeLayer& layer() { return layer_; }
+  // Where the set-up asks for timelines, one begins anew; otherwise nothing happens.
+  void restart_timeline();
+  // Since then.
+  StepRecord timeline() const { return timeline_->record(); }
   // Where coming steps are noted; null for none.
   void note_in(RankSample* sample) { sample_ = sample; }
 
@@ -25,6 +31,7 @@ class RankLayer {
 
   RankSample* sample_ = nullptr;
   Arena arena_;
+  std::optional<StepTimeline> timeline_;
   MoeLayer layer_;
 };
 

@@ -39,6 +39,7 @@ struct Options {
   PlannerOptions parameters;
   std::int64_t repeat = 5;
   bool backward = false;
+  bool timeline = false;
   bool json = false;
 };
 
@@ -137,6 +138,7 @@ void run(const CLI::App& app, Options& options) {
     setup.ways.push_back({options.parameters, budget});
     setup.ways.back().planner.kind = kind;
   }
+  setup.timelines = options.timeline;
   const CheckedFigures checked = measure_and_check(setup, *batch, progress_line("run"));
   if (options.json)
     print_json(setup, *batch, checked);
@@ -169,6 +171,8 @@ Subcommand add_run(CLI::App& command) {
   add_planner_parameters(*app, options->parameters);
   app->add_flag("--backward", options->backward, "Gradients as well");
   add_budget_options(*app, options->budget);
+  app->add_flag("--timeline", options->timeline,
+                "What the fullest rank's memory holds during a step, and when");
   add_whole(*app, "--repeat", options->repeat, 1, 1000000, "Steps of each planner that are measured");
   add_json(*app, options->json);
   app->footer(

@@ -8,6 +8,7 @@
 #include "cli/budget_options.h"
 #include "cli/options.h"
 #include "cli/table.h"
+#include "cli/timeline_report.h"
 #include "evenkeel/base/bytes.h"
 
 namespace evenkeel::cli {
@@ -163,10 +164,12 @@ Json json_of(const Budget& budget, std::int64_t least_budget) {
 }
 
 void print_json(const ExperimentSetup& setup, const Batch& batch, const CheckedFigures& checked) {
+  const Figures& figures = checked.figures;
   Json planners = Json::array();
-  for (std::size_t i = 0; i < checked.accuracy.size(); ++i)
-    planners.push_back(
-        json_of(checked.figures.ways[i], checked.accuracy[i], checked.figures.ideal_speedup()));
+  for (std::size_t i = 0; i < checked.accuracy.size(); ++i) {
+    planners.push_back(json_of(figures.ways[i], checked.accuracy[i], figures.ideal_speedup()));
+    if (setup.timelines) planners.back()["timeline"] = json_of(figures.timelines[i]);
+  }
   Json json = {{"ranks", setup.placement.num_ranks()}, {"tokens_per_rank", tokens_per_rank(batch)}};
   json.update(json_of(setup.reference.budget, checked.figures.reference.least_budget));
   json.update({{"batch", batch.name},
@@ -187,6 +190,9 @@ void print_table(const ExperimentSetup& setup, const Batch& batch, const Checked
   print_comparisons({only}, setup.reference.budget.cuts());
   print_phases(checked.figures);
   print_picture(only);
+  for (std::size_t i = 0; i < checked.figures.timelines.size(); ++i)
+    fmt::print("\n{}", timeline_picture(checked.figures.timelines[i], name(checked.figures.ways[i]),
+                                        setup.ways[i].budget));
 }
 
 }  // namespace evenkeel::cli
