@@ -68,7 +68,7 @@ class Timeline(CommandTest):
     def test_it_changes_no_figure_of_the_steps_it_looks_at(self):
         for words in CASES:
             plain = self.json(*SKEWED, *words)["planners"]
-            for before, (planner, _) in zip(plain, list(self.timelines(*words))):
+            for before, (planner, _) in zip(plain, list(self.timelines(*words)), strict=True):
                 self.assertNotIn("timeline", before)
                 for key in ["peak_bytes", "chunks", "recomputed_fraction", "transfers", "rank_loads", "bitwise_equal"]:
                     self.assertEqual(planner[key], before[key])
@@ -84,7 +84,7 @@ class Timeline(CommandTest):
             timelines = list(self.timelines(*words))
             pictures = self.pictures(*words)
             self.assertEqual(len(pictures), len(timelines))
-            for picture, (planner, timeline) in zip(pictures, timelines):
+            for picture, (planner, timeline) in zip(pictures, timelines, strict=True):
                 peak = max(timeline["in_use"])
                 self.assertIn(f"memory of rank {timeline['rank']} under {planner['planner']} in one step", picture)
                 self.assertEqual(re.findall(r"together .*  (\d+) bytes$", picture, re.M), [str(peak)])
@@ -95,7 +95,9 @@ class Timeline(CommandTest):
                 marks = re.search(r"^ +phase  ?([pdtxc ]+)$", picture, re.M).group(1)
                 self.assertGreaterEqual(set(marks), set("pdxc") if "table of blocks" in str(timeline) else set("dxc"))
                 drawn = dict(re.findall(r"^ +(chunk|pass) +(.+)$", picture, re.M))
-                self.assertEqual(drawn["pass"].split(), ["forward", "backward"] if "--backward" in words else ["forward"])
+                self.assertEqual(
+                    drawn["pass"].split(), ["forward", "backward"] if "--backward" in words else ["forward"]
+                )
                 several = any((phase["chunk"] or 0) > 0 for phase in timeline["phases"])
                 self.assertEqual("chunk" in drawn, several)
 
