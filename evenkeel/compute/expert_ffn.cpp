@@ -1,5 +1,7 @@
 #include "evenkeel/compute/expert_ffn.h"
 
+#include <fmt/format.h>
+
 #include "evenkeel/base/error.h"
 
 namespace evenkeel {
@@ -25,6 +27,14 @@ Activation parse_activation(std::string_view name) {
     if (name == name_of(activation)) return activation;
   throw InvalidArgument("activation", "\"" + std::string(name) + "\" is none",
                         "swiglu, clamped-swiglu, gelu");
+}
+
+void require_sizes(const ExpertShape& shape) {
+  constexpr std::int64_t kMost = 1 << 20;
+  if (shape.hidden < 1 || shape.hidden > kMost)
+    throw InvalidArgument("hidden", fmt::format("{}", shape.hidden), fmt::format("1..{}", kMost));
+  if (shape.intermediate < 1 || shape.intermediate > kMost)
+    throw InvalidArgument("intermediate", fmt::format("{}", shape.intermediate), fmt::format("1..{}", kMost));
 }
 
 }  // namespace evenkeel

@@ -49,6 +49,9 @@ struct ExpertShape {
   friend bool operator==(const ExpertShape&, const ExpertShape&) = default;
 };
 
+// Throws InvalidArgument for a shape without rows or columns, or with more than 2^20 of them.
+void require_sizes(const ExpertShape& shape);
+
 // One expert's weights. Bias pointers are null without biases.
 struct ExpertWeights {
   const void* gate_up = nullptr;

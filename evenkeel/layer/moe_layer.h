@@ -7,10 +7,10 @@
 //              dropped. The output's bits are the same for every plan and rank count where bitwise() holds.
 // Memory       Rows, results, saved activations, borrowed weights and tables live in the arena; native
 //              weights and the caller's tensors do not. A warm layer allocates nothing elsewhere, but for
-//              what its ExpertFfn does: oneDNN makes a small argument map for every product. Where the arena
-//              has a budget, no step exceeds it, whatever the routing: a step is cut into chunks of tokens,
-//              one dispatched, computed and combined after the other, and what cannot be kept for backward is
-//              computed again there (MemFine, arXiv 2511.21431).
+//              what its ExpertFfn does: oneDNN makes a small argument map for every product and every packing
+//              of borrowed weights. Where the arena has a budget, no step exceeds it, whatever the routing: a
+//              step is cut into chunks of tokens, one dispatched, computed and combined after the other, and
+//              what cannot be kept for backward is computed again there (MemFine, arXiv 2511.21431).
 // Errors       An exception on one rank ends the communicator for all, with its message as the cause.
 // Source       LLEP (arXiv 2601.17111), Algorithms 1 and 4.
 #pragma once

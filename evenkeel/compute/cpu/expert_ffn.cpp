@@ -458,11 +458,7 @@ class CpuExpertFfn final : public ExpertFfn {
 };
 
 void require_shape(const ExpertShape& shape) {
-  constexpr std::int64_t kMost = 1 << 20;
-  if (shape.hidden < 1 || shape.hidden > kMost)
-    throw InvalidArgument("hidden", fmt::format("{}", shape.hidden), fmt::format("1..{}", kMost));
-  if (shape.intermediate < 1 || shape.intermediate > kMost)
-    throw InvalidArgument("intermediate", fmt::format("{}", shape.intermediate), fmt::format("1..{}", kMost));
+  require_sizes(shape);
   // oneDNN 2.6 makes such products with an AMX instruction that the CPU refuses (SIGILL).
   constexpr std::int64_t kFatalInner = 63;
   if (shape.type == DataType::bf16 && (shape.hidden == kFatalInner || shape.intermediate == kFatalInner))

@@ -72,11 +72,7 @@ Chip current_chip() {
 }
 
 void require_shape(const ExpertShape& shape) {
-  constexpr std::int64_t kMost = 1 << 20;
-  if (shape.hidden < 1 || shape.hidden > kMost)
-    throw InvalidArgument("hidden", fmt::format("{}", shape.hidden), fmt::format("1..{}", kMost));
-  if (shape.intermediate < 1 || shape.intermediate > kMost)
-    throw InvalidArgument("intermediate", fmt::format("{}", shape.intermediate), fmt::format("1..{}", kMost));
+  require_sizes(shape);
   if (shape.type != DataType::bf16)
     throw Unsupported(
         fmt::format("experts on a GPU take rows and weights of bf16, not {}", name_of(shape.type)));
