@@ -111,7 +111,7 @@ void table(std::int64_t D, std::int64_t F, DataType type, Sgemm sgemm) {
     const auto second = onednn_alone(m, D, F, type, h, down, wide);
     std::vector<std::function<void()>> contenders = {
         [&] {
-          ffn->forward({{&group, 1}, from, to}, {nullptr, {}, 0, x.data()}, y.data(), {}, workspace.bytes());
+          ffn->forward({{&group, 1}, from, to}, {nullptr, {}, 0, x.data()}, y.data(), workspace.bytes());
         },
         [&] {
           first();

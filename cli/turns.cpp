@@ -31,16 +31,16 @@ class InTurns final : public ExpertFfn {
     inner_->prepare(weights, pass, prepared);
   }
 
-  void forward(const ExpertBatch& batch, const SplitRows& input, void* output, std::span<std::byte> saved,
+  void forward(const ExpertBatch& batch, const SplitRows& input, void* output,
                std::span<std::byte> workspace) const override {
     const Turn turn(*slots_);
-    inner_->forward(batch, input, output, saved, workspace);
+    inner_->forward(batch, input, output, workspace);
   }
   void backward(const ExpertBatch& batch, const SplitRows& input, const SplitRows& grad_output,
-                std::span<const float> weight, std::span<const std::byte> saved, float* grad_input,
-                std::span<float> grad_weight, std::span<std::byte> workspace) const override {
+                std::span<const float> weight, const SplitSums& grad_input, std::span<float> grad_weight,
+                std::span<std::byte> workspace) const override {
     const Turn turn(*slots_);
-    inner_->backward(batch, input, grad_output, weight, saved, grad_input, grad_weight, workspace);
+    inner_->backward(batch, input, grad_output, weight, grad_input, grad_weight, workspace);
   }
 
  private:

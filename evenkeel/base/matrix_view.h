@@ -26,23 +26,27 @@ struct Rows {
   operator ConstRows() const { return {data, rows, columns, type}; }  // NOLINT: a view of the same
 };
 
-// Rows of one width and type under one numbering. Those from own_begin on are rows of a table of the
-// caller's, own[own_index[i]]; the others lie one behind the other in `rest`.
-struct SplitRows {
-  const void* own = nullptr;
+// Rows under one numbering of which those from own_begin on are rows of a table of the caller's,
+// own[own_index[i]]; the others lie one behind the other in `rest`.
+template <class Element>
+struct SplitTable {
+  Element* own = nullptr;
   std::span<const std::int32_t> own_index;
   std::int64_t own_begin = 0;
-  const void* rest = nullptr;
+  Element* rest = nullptr;
 
-  const void* row(std::int64_t index, std::int64_t row_bytes) const {
-    const auto at = [&](const void* rows, std::int64_t i) {
-      return static_cast<const std::byte*>(rows) + i * row_bytes;
-    };
+  // `width` elements a row.
+  Element* row(std::int64_t index, std::int64_t width) const {
     const std::int64_t after = index - own_begin;
-    if (after < 0) return at(rest, index);
+    if (after < 0) return rest + index * width;
     const std::int64_t owned = std::ssize(own_index);
-    return after < owned ? at(own, own_index[static_cast<std::size_t>(after)]) : at(rest, index - owned);
+    return after < owned ? own + own_index[static_cast<std::size_t>(after)] * width
+                         : rest + (index - owned) * width;
   }
 };
+// Rows to read, of bytes: `width` is that of a row of whatever type.
+using SplitRows = SplitTable<const std::byte>;
+// f32 rows to add to.
+using SplitSums = SplitTable<float>;
 
 }  // namespace evenkeel

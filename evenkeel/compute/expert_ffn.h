@@ -75,6 +75,8 @@ struct ExpertGroup {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   const std::byte* prepared_again = nullptr;  // the same for recompute; backward only, where nothing is saved
+  // saved_bytes_per_position() for each of the rows, or null: forward fills it, backward reads it.
+  std::byte* saved = nullptr;
 };
 
 // Positions are assignments. Several may read one input row, each writes an output row of its own.
@@ -84,7 +86,7 @@ struct ExpertBatch {
   std::span<const std::int32_t> output_row;  // by position
 };
 
-// recompute: a backward pass for which nothing was saved.
+// recompute: a backward pass of groups for which nothing was saved.
 enum class Pass { forward, backward, recompute };
 
 // Does the arithmetic of a machine keep the promise that a row's output bits do not depend on what else is
@@ -111,21 +113,20 @@ class ExpertFfn {
   // What forward keeps for backward, for each position.
   virtual std::int64_t saved_bytes_per_position() const = 0;
 
-  // output[output_row[i]] = expert(input[input_row[i]]). `input` and `output` are rows of D elements of the
-  // shape's type. `saved` is empty or saved_bytes_per_position() for each position of all groups up to the
-  // last end.
+  // output[output_row[i]] = expert(input[input_row[i]]) for the positions of the groups. `input` and `output`
+  // are rows of D elements of the shape's type.
   virtual void forward(const ExpertBatch& batch, const SplitRows& input, void* output,
-                       std::span<std::byte> saved, std::span<std::byte> workspace) const = 0;
+                       std::span<std::byte> workspace) const = 0;
 
   // With G = grad_output[input_row[i]], the gradient of the sum of weight[output_row[i]] * y_i over
   // positions:
   //   grad_input[input_row[i]]       += weight * d(y_i . G) / dx       f32 rows
   //   grad_weight[output_row[i]]      = y_i . G
   //   group.gradients                += weight * d(y_i . G) / dweights
-  // Where `saved` is empty, what forward would have saved is computed again, tile by tile, to the same bits;
-  // `workspace` is that of Pass::recompute then.
+  // Where a group has nothing saved, what forward would have saved is computed again, tile by tile, to the
+  // same bits; `workspace` is that of Pass::recompute then.
   virtual void backward(const ExpertBatch& batch, const SplitRows& input, const SplitRows& grad_output,
-                        std::span<const float> weight, std::span<const std::byte> saved, float* grad_input,
+                        std::span<const float> weight, const SplitSums& grad_input,
                         std::span<float> grad_weight, std::span<std::byte> workspace) const = 0;
 
   virtual const BitwiseReport& bitwise() const = 0;

@@ -59,6 +59,16 @@ std::int64_t Arena::largest_gap_bytes() const {
   return largest;
 }
 
+std::int64_t Arena::largest_gap_bytes_without(const Buffer& buffer) const {
+  if (buffer.bytes().empty()) return largest_gap_bytes();
+  const std::int64_t begin = buffer.data() - range_->begin();
+  std::int64_t joined = rounded(static_cast<std::int64_t>(buffer.bytes().size()));
+  const std::int64_t end = begin + joined;
+  for (const Gap& gap : gaps_)
+    if (gap.begin == end || gap.begin + gap.bytes == begin) joined += gap.bytes;
+  return std::max(joined, largest_gap_bytes());
+}
+
 void Arena::claim(std::int64_t step_bytes, std::int64_t state_bytes, int states) {
   const std::int64_t step = std::max(claimed_step_, step_bytes);
   const std::int64_t all_states = claimed_state_bytes_ + state_bytes * states;

@@ -62,7 +62,7 @@ class Dispatched {
   SplitRows rows(const void* by_token) const { return rows(by_token, rows_); }
   // The same of another table by token, of which `received` came here.
   SplitRows rows(const void* by_token, const Buffer& received) const {
-    return {by_token, token_here(), own_row, received.data()};
+    return {static_cast<const std::byte*>(by_token), token_here(), own_row, received.data()};
   }
   void release_rows() { rows_.release(); }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <functional>
 
 #include "evenkeel/device/cpu/rows.h"
 #include "evenkeel/exchange/internal/routes.h"
@@ -77,31 +78,53 @@ Buffer Exchange::result_buffer(const Dispatched& dispatched) {
                          "results");
 }
 
-// Queues what was computed here for others to go home, and what others computed for this rank to come.
-void Exchange::send_home(const Dispatched& dispatched, std::span<std::byte> all, std::int64_t bytes_each,
-                         Unit unit) {
-  const std::int64_t here = unit == Unit::row ? dispatched.rows_here : dispatched.positions_here;
+// Queues what was computed here for others to go home, and what others computed for this rank to come; `row_of`
+// says where a position's is, those elsewhere behind those here.
+template <class RowOf>
+void Exchange::send_positions_home(const Dispatched& dispatched, std::span<std::byte> all,
+                                   std::int64_t bytes_each, const RowOf& row_of) {
   for (RankId rank : indices<RankId>(comm_.size())) {
     if (rank == comm_.rank()) continue;
     const Dispatched::Peer& peer = dispatched.peers()[rank.offset()];
-    if (unit == Unit::row) {
-      sends_.push_back({rank, part(all, peer.in_row, peer.in_rows, bytes_each)});
-      receives_.push_back({rank, part(all, here + peer.out_row, peer.out_rows, bytes_each)});
-    } else {
-      sends_.push_back({rank, part(all, peer.in_position, peer.in_positions, bytes_each)});
-      receives_.push_back({rank, part(all, here + peer.out_position, peer.out_positions, bytes_each)});
-    }
+    sends_.push_back({rank, part(all, row_of(peer.in_position), peer.in_positions, bytes_each)});
+    const std::int64_t elsewhere = dispatched.positions_here + peer.out_position;
+    receives_.push_back({rank, part(all, row_of(elsewhere), peer.out_positions, bytes_each)});
   }
 }
 
 void Exchange::combine(const Dispatched& dispatched, const Buffer& results, std::span<const float> weights,
                        void* output) {
-  send_home(dispatched, results.bytes(), row_bytes(), Unit::position);
+  send_positions_home(dispatched, results.bytes(), row_bytes(), std::identity());
   post("combine").wait();
   const auto k = static_cast<std::size_t>(dispatched.k);
   for (std::size_t t = 0; t < static_cast<std::size_t>(dispatched.tokens); ++t)
     rows::weighted_sum(hidden_, type_, dispatched.k, &dispatched.result_slot()[t * k], &weights[t * k],
                        results.data(), rows::at(output, static_cast<std::int64_t>(t) * hidden_, type_));
+}
+
+Buffer Exchange::result_buffer(const ResultRows& rows) {
+  return arena_.allocate(rows.rows() * row_bytes(), "results");
+}
+
+Event Exchange::return_results(const Dispatched& dispatched, const Buffer& results, const ResultRows& rows) {
+  send_positions_home(dispatched, results.bytes(), row_bytes(),
+                      [&](std::int64_t slot) { return rows.waiting_row(slot); });
+  return post("combine");
+}
+
+void Exchange::sum_results(const Dispatched& dispatched, const Buffer& results, const ResultRows& rows,
+                           std::span<const float> weights, void* output) {
+  const auto k = static_cast<std::size_t>(dispatched.k);
+  token_rows_.resize(k);
+  for (std::int64_t token = rows.first_token(); token < rows.end_token(); ++token) {
+    const std::size_t first = static_cast<std::size_t>(token) * k;
+    std::ranges::transform(dispatched.result_slot().subspan(first, k), token_rows_.begin(),
+                           [&](std::int32_t slot) {
+                             return slot < 0 ? slot : static_cast<std::int32_t>(rows.row(slot));
+                           });
+    rows::weighted_sum(hidden_, type_, dispatched.k, token_rows_.data(), &weights[first], results.data(),
+                       rows::at(output, token * hidden_, type_));
+  }
 }
 
 Exchange::GradientRows Exchange::dispatch_gradients(const Dispatched& dispatched, const void* grad_output,
@@ -132,15 +155,25 @@ Exchange::GradientRows Exchange::dispatch_gradients(const Dispatched& dispatched
   return here;
 }
 
-Exchange::ComputedGradients Exchange::gradient_buffer(const Dispatched& dispatched) {
-  const std::int64_t computed = dispatched.rows_here * hidden_ * std::int64_t{sizeof(float)};
-  const std::int64_t travelling = (dispatched.rows_here + dispatched.rows_elsewhere) * row_bytes();
+// The rows of whom `rows` holds the gradients: received ones first, those to be received behind them.
+Exchange::ComputedGradients Exchange::gradient_buffer(const Dispatched& dispatched, void* grad_hidden) {
+  const std::int64_t summed = dispatched.rows_here - (adds_in_place() ? dispatched.own_rows : 0);
+  const std::int64_t computed = summed * hidden_ * std::int64_t{sizeof(float)};
+  const std::int64_t travelling = (summed + dispatched.rows_elsewhere) * row_bytes();
   ComputedGradients gradients{
       arena_.allocate(std::max(computed, travelling), "row gradients"),
       arena_.allocate_for<float>(dispatched.positions_here + dispatched.positions_elsewhere,
-                                 "router weight gradients")};
-  std::ranges::fill(
-      gradients.rows.as<float>().first(static_cast<std::size_t>(dispatched.rows_here * hidden_)), 0.0f);
+                                 "router weight gradients"),
+      {}};
+  const auto sums = gradients.rows.as<float>().first(static_cast<std::size_t>(summed * hidden_));
+  std::ranges::fill(sums, 0.0f);
+  gradients.sums.rest = sums.data();
+  if (adds_in_place()) {
+    gradients.sums.own = static_cast<float*>(grad_hidden);
+    gradients.sums.own_index = dispatched.token_here();
+    gradients.sums.own_begin = dispatched.own_row;
+    std::fill_n(gradients.sums.own, dispatched.tokens * hidden_, 0.0f);
+  }
   return gradients;
 }
 
@@ -157,21 +190,47 @@ void Exchange::round_in_place(std::int64_t count, std::byte* numbers) const {
   }
 }
 
+void Exchange::send_rows_home(const Dispatched& dispatched, std::span<std::byte> all) {
+  const std::int64_t own = adds_in_place() ? dispatched.own_rows : 0;
+  for (RankId rank : indices<RankId>(comm_.size())) {
+    if (rank == comm_.rank()) continue;
+    const Dispatched::Peer& peer = dispatched.peers()[rank.offset()];
+    const std::int64_t between = rank > comm_.rank() ? own : 0;
+    sends_.push_back({rank, part(all, peer.in_row - between, peer.in_rows, row_bytes())});
+    receives_.push_back(
+        {rank, part(all, dispatched.rows_here - own + peer.out_row, peer.out_rows, row_bytes())});
+  }
+}
+
 void Exchange::combine_gradients(const Dispatched& dispatched, ComputedGradients gradients, void* grad_hidden,
                                  std::span<float> grad_weights) {
   const Buffer& rows = gradients.rows;
-  if (type_ != DataType::f32) round_in_place(dispatched.rows_here * hidden_, rows.data());
-  send_home(dispatched, rows.bytes(), row_bytes(), Unit::row);
-  send_home(dispatched, gradients.weights.bytes(), sizeof(float), Unit::position);
+  if (!adds_in_place()) round_in_place(dispatched.rows_here * hidden_, rows.data());
+  send_rows_home(dispatched, rows.bytes());
+  send_positions_home(dispatched, gradients.weights.bytes(), sizeof(float), std::identity());
   post("combine gradients").wait();
 
   const auto k = static_cast<std::size_t>(dispatched.k);
-  for (std::size_t t = 0; t < static_cast<std::size_t>(dispatched.tokens); ++t)
-    rows::weighted_sum(hidden_, type_, dispatched.k, &dispatched.row_slot()[t * k], nullptr, rows.data(),
-                       rows::at(grad_hidden, static_cast<std::int64_t>(t) * hidden_, type_));
+  for (std::size_t t = 0; t < static_cast<std::size_t>(dispatched.tokens); ++t) {
+    const auto slots = dispatched.row_slot().subspan(t * k, k);
+    void* const sum = rows::at(grad_hidden, static_cast<std::int64_t>(t) * hidden_, type_);
+    if (adds_in_place())
+      add_rows_elsewhere(dispatched, slots, rows, static_cast<float*>(sum));
+    else
+      rows::weighted_sum(hidden_, type_, dispatched.k, slots.data(), nullptr, rows.data(), sum);
+  }
   const auto slots = dispatched.result_slot();
   for (std::size_t a = 0; a < slots.size(); ++a)
     grad_weights[a] = slots[a] < 0 ? 0.0f : gradients.weights.as<float>()[static_cast<std::size_t>(slots[a])];
+}
+
+// To what was computed here, in place.
+void Exchange::add_rows_elsewhere(const Dispatched& dispatched, std::span<const std::int32_t> slots,
+                                  const Buffer& rows, float* sum) const {
+  for (std::int32_t slot : slots)
+    if (slot >= dispatched.rows_here)
+      rows::add_scaled(hidden_, rows.as<const float>().data() + (slot - dispatched.own_rows) * hidden_, 1.0f,
+                       sum);
 }
 
 }  // namespace evenkeel

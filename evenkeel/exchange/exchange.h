@@ -17,6 +17,7 @@
 #include "evenkeel/device/arena.h"
 #include "evenkeel/exchange/deal.h"
 #include "evenkeel/exchange/dispatched.h"
+#include "evenkeel/exchange/result_rows.h"
 #include "evenkeel/exchange/top_k.h"
 
 namespace evenkeel {
@@ -38,6 +39,14 @@ class Exchange {
   void combine(const Dispatched& dispatched, const Buffer& results, std::span<const float> weights,
                void* output);
 
+  // The same in less room and in parts, with the results where `rows` has them: room; the results that wait,
+  // once they are there, sent home; and of the tokens of its present range, when those that came home are
+  // here and the range's own are, the sums.
+  Buffer result_buffer(const ResultRows& rows);
+  Event return_results(const Dispatched& dispatched, const Buffer& results, const ResultRows& rows);
+  void sum_results(const Dispatched& dispatched, const Buffer& results, const ResultRows& rows,
+                   std::span<const float> weights, void* output);
+
   // The gradient rows received for tokens computed here (Dispatched::rows() finds this rank's own among
   // grad_output), and each position's router weight (by output_row).
   struct GradientRows {
@@ -47,23 +56,29 @@ class Exchange {
   GradientRows dispatch_gradients(const Dispatched& dispatched, const void* grad_output,
                                   std::span<const float> weights);
 
-  // Gradients computed here, f32: of the rows here [rows_here, hidden], zeros to add to, with room for those
-  // to be received, in the layer's type; and of router weights [positions_here + positions_elsewhere].
+  // Gradients computed here: of the rows here, f32 zeros to add to, `sums`; and of router weights
+  // [positions_here + positions_elsewhere]. Where the layer's type is f32, the sums of this rank's own rows
+  // are those of grad_hidden [tokens, hidden]; the others are in `rows`, with room for those to be received.
   struct ComputedGradients {
     Buffer rows;
     Buffer weights;
+    SplitSums sums;
   };
-  ComputedGradients gradient_buffer(const Dispatched& dispatched);
+  ComputedGradients gradient_buffer(const Dispatched& dispatched, void* grad_hidden);
   // Sends gradients home and writes grad_hidden [tokens, hidden] and grad_weights [tokens * k].
   void combine_gradients(const Dispatched& dispatched, ComputedGradients gradients, void* grad_hidden,
                          std::span<float> grad_weights);
 
  private:
-  enum class Unit { row, position };
-
   void exchange_rows(const Dispatched& dispatched, const void* by_token, std::span<std::byte> received,
                      const char* name);
-  void send_home(const Dispatched& dispatched, std::span<std::byte> all, std::int64_t bytes_each, Unit unit);
+  void send_rows_home(const Dispatched& dispatched, std::span<std::byte> all);
+  template <class RowOf>
+  void send_positions_home(const Dispatched& dispatched, std::span<std::byte> all, std::int64_t bytes_each,
+                           const RowOf& row_of);
+  void add_rows_elsewhere(const Dispatched& dispatched, std::span<const std::int32_t> slots,
+                          const Buffer& rows, float* sum) const;
+  bool adds_in_place() const { return type_ == DataType::f32; }
   Event post(const char* name);
   void round_in_place(std::int64_t count, std::byte* numbers) const;
 
@@ -77,6 +92,7 @@ class Exchange {
   Deal deal_;
   std::vector<SendSlice> sends_;
   std::vector<ReceiveSlice> receives_;
+  std::vector<std::int32_t> token_rows_;  // of one token's results
 };
 
 }  // namespace evenkeel

@@ -10,6 +10,7 @@
 #include "evenkeel/device/arena.h"
 #include "evenkeel/exchange/dispatched.h"
 #include "evenkeel/exchange/top_k.h"
+#include "evenkeel/layer/saved_activations.h"
 #include "evenkeel/memory/chunk_planner.h"
 #include "evenkeel/plan/step_plan.h"
 
@@ -30,11 +31,12 @@ class ForwardState {
  private:
   friend class MoeLayer;
 
-  // A chunk of which backward computes nothing again.
+  // A chunk whose rows and tables stayed.
   struct Kept {
     std::int64_t first_token = 0;
+    bool partly = false;  // on some rank, not all activations were saved
     Dispatched dispatched;
-    Buffer saved;  // activations, by position
+    SavedActivations saved;
   };
   struct Body {
     StepPlan plan;

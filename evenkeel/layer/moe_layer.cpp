@@ -13,72 +13,24 @@
 #include "evenkeel/layer/chunk_shape.h"
 #include "evenkeel/layer/internal/agreement.h"
 #include "evenkeel/layer/internal/borrowed_experts.h"
+#include "evenkeel/layer/internal/expert_groups.h"
+#include "evenkeel/layer/internal/layer_digests.h"
 #include "evenkeel/layer/internal/native_experts.h"
 #include "evenkeel/layer/internal/phase_clock.h"
 #include "evenkeel/layer/internal/step_schedule.h"
+#include "evenkeel/layer/saved_activations.h"
 
 namespace evenkeel {
 
-using internal::Hash;
-
 namespace {
 
-constexpr std::uint64_t kLayerVersion = 1;
-
-std::uint64_t hash_of(const LayerPlacement& placement) {
-  Hash hash;
-  hash.add(placement.num_experts()).add(placement.num_ranks());
-  for (ExpertId expert : indices<ExpertId>(placement.num_experts()))
-    for (RankId home : placement.homes(expert)) hash.add(expert.value()).add(home.value());
-  return hash.value();
-}
-
-std::uint64_t hash_of(const MoeShape& shape) {
-  const ExpertShape& e = shape.expert;
-  return Hash()
-      .add(shape.num_experts)
-      .add(shape.top_k)
-      .add(e.hidden)
-      .add(e.intermediate)
-      .add(e.activation)
-      .add(e.biases)
-      .add(e.type)
-      .value();
-}
-
-std::uint64_t hash_of(std::span<const std::int64_t> numbers) {
-  Hash hash;
-  for (std::int64_t number : numbers) hash.add(number);
-  return hash.value();
-}
-
-std::uint64_t hash_of(const MoeOptions& options) {
-  const PlannerOptions& p = options.planner;
-  return Hash()
-      .add(p.kind)
-      .add(p.capacity_factor_thousandths)
-      .add(p.min_segment)
-      .add(p.imbalance_threshold_thousandths)
-      .add(options.max_tokens)
-      .add(options.with_backward)
-      .add(options.states_in_flight)
-      .add(options.memory.recompute)
-      .add(options.memory.rule.kind)
-      .add(options.memory.rule.count)
-      .add(hash_of(options.memory.rule.bins))
-      .add(options.memory.cost.flops_per_second)
-      .add(options.memory.cost.weight_bytes_per_second)
-      .add(options.memory.cost.link_bytes_per_second)
-      .add(options.memory.cost.chunk_seconds)
-      .add(options.memory.keep_plan)
-      .value();
-}
-
-// For what passes backward wants borrowed weights: with nothing to compute again, by chunk, or all at once.
+// For what passes backward wants borrowed weights: with nothing to compute again, by chunk, or all at once; and
+// where what was saved of a chunk comes first, for the others of its positions.
 constexpr Pass kForward[] = {Pass::forward};
 constexpr Pass kBackward[] = {Pass::backward};
 constexpr Pass kBackwardAgain[] = {Pass::backward, Pass::recompute};
 constexpr Pass kBackwardWhole[] = {Pass::backward, Pass::forward};
+constexpr Pass kAgain[] = {Pass::recompute};
 
 std::shared_ptr<const ExpertFfn> given_or_cpu(const MoeOptions& options, const MoeShape& shape) {
   if (options.experts == nullptr) return make_cpu_expert_ffn(shape.expert, options.with_backward);
@@ -107,7 +59,30 @@ void require_layer(const MoeShape& shape, const LayerPlacement& placement, const
     throw InvalidArgument("cost", fmt::format("{} s a chunk", cost.chunk_seconds), "0 or more");
 }
 
+// Messages read and write the buffers made before this, which must not go before they are done.
+class SettledAtEnd {
+ public:
+  explicit SettledAtEnd(Stream& stream) : stream_(stream) {}
+  SettledAtEnd(const SettledAtEnd&) = delete;
+  SettledAtEnd& operator=(const SettledAtEnd&) = delete;
+  ~SettledAtEnd() {
+    try {
+      stream_.synchronize();
+    } catch (...) {  // NOLINT(bugprone-empty-catch): on the way out of what failed first
+    }
+  }
+
+ private:
+  Stream& stream_;
+};
+
 }  // namespace
+
+// Where sums of results go; nowhere, if they are not wanted.
+struct MoeLayer::Sums {
+  std::span<const float> weights;
+  void* output = nullptr;
+};
 
 // A chunk's tokens in the caller's tensors.
 struct MoeLayer::TokenRows {
@@ -133,14 +108,16 @@ MoeLayer::MoeLayer(Communicator& comm, Arena& arena, const MoeShape& shape, Laye
       weights_comm_(comm.split(0)),
       natives_(std::make_unique<internal::NativeExperts>(*ffn_, placement_, comm.rank(), with_backward_)),
       borrowed_(std::make_unique<internal::BorrowedExperts>(*ffn_, arena)),
+      borrowed_again_(std::make_unique<internal::BorrowedExperts>(*ffn_, arena)),
+      groups_(std::make_unique<internal::ExpertGroups>(*natives_, *borrowed_, *borrowed_again_,
+                                                       shape.num_experts)),
       clock_(std::make_unique<internal::PhaseClock>(std::move(options.on_phase))),
       owned_gradients_(static_cast<std::size_t>(shape.num_experts)),
+      split_experts_(static_cast<std::size_t>(shape.num_experts)),
       exchange_(comm, stream_, arena, shape.expert.hidden, shape.expert.type),
       transfer_(*weights_comm_, arena, internal::part_elements(shape.expert), bytes_of(shape.expert.type)),
       budget_(budget_shape(options)),
       recompute_(options.memory.recompute) {
-  groups_.reserve(static_cast<std::size_t>(shape.num_experts));
-  group_experts_.reserve(groups_.capacity());
   const bool cuts = arena.is_bounded() || recompute_ == Recompute::whole || recompute_ == Recompute::chunk ||
                     options.memory.rule.kind != ChunkRule::Kind::exact;
   schedule_ =
@@ -196,12 +173,7 @@ MoeLayer::~MoeLayer() = default;
 
 // What must be equal is required; unlike CPUs only cost the promise of equal bits.
 BitwiseReport MoeLayer::agree(const MoeOptions& options) const {
-  const std::vector<internal::Digest> required = {{"version", kLayerVersion},
-                                                  {"shape", hash_of(shape_)},
-                                                  {"options", hash_of(options)},
-                                                  {"whether the arena has a budget", arena_.is_bounded()},
-                                                  {"placement", hash_of(placement_)}};
-  internal::require_agreement(comm_, required);
+  internal::require_agreement(comm_, internal::digests_of(shape_, options, placement_, arena_.is_bounded()));
   BitwiseReport report = ffn_->bitwise();
   const internal::Digest arithmetic[] = {{"arithmetic", report.holds ? report.fingerprint : 0}};
   if (const int rank = internal::first_to_differ(comm_, arithmetic).front(); rank >= 0) {
@@ -296,25 +268,75 @@ void MoeLayer::forward_chunk(ForwardState::Body& step, const Chunk& chunk, const
   Dispatched dispatched =
       exchange_.dispatch(row(step.hidden, first), part, schedule_->counts(), plan, lifetime);
   clock_->statistics().assignments += dispatched.positions_here;
-  Buffer saved;
+  open_results(dispatched, step.plan);
+  SavedActivations saved;
   if (chunk.kept)
-    saved = arena_.allocate(dispatched.positions_here * ffn_->saved_bytes_per_position(), "saved activations",
-                            Lifetime::held);
-  const Buffer results = exchange_.result_buffer(dispatched);
-  run_experts(dispatched, row(step.hidden, first), saved.bytes(), results);
-  if (!chunk.kept) dispatched.release_rows();
-  clock_->enter(Phase::combine);
-  exchange_.combine(dispatched, results, part.weights, row(output, first));
-  if (chunk.kept) step.kept.push_back({first, std::move(dispatched), std::move(saved)});
+    saved = {arena_, dispatched, positions_to_save(dispatched, chunk, step.plan), budget_.chunk.saved_bytes,
+             Lifetime::held};
+  run_experts(dispatched, row(step.hidden, first), saved, {part.weights, row(output, first)});
+  if (chunk.kept)
+    step.kept.push_back({first, chunk.partly_kept(), std::move(dispatched), std::move(saved)});
 }
 
-void MoeLayer::run_experts(const Dispatched& dispatched, const void* hidden, std::span<std::byte> saved,
-                           const Buffer& results) {
+// Of experts that the step's plan splits, results of this rank's own tokens are held a few at a time.
+void MoeLayer::open_results(const Dispatched& dispatched, const StepPlan& plan) {
+  for (ExpertId expert : indices<ExpertId>(shape_.num_experts))
+    split_experts_[expert.offset()] = plan.splits(expert, placement_) ? 1 : 0;
+  result_rows_.open(dispatched, comm_.rank(), split_experts_);
+  result_rows_.hold_at_once(results_at_once(budget_.chunk, result_rows_.positions_in_runs(),
+                                            std::ssize(result_rows_.runs())));
+}
+
+// As many as leave this pass and the backward pass their room.
+std::int64_t MoeLayer::positions_to_save(const Dispatched& dispatched, const Chunk& chunk,
+                                         const StepPlan& plan) const {
+  if (!chunk.partly_kept()) return dispatched.positions_here;
+  ChunkLoad load = load_of(dispatched);
+  load.own_split = result_rows_.positions_in_runs();
+  load.own_runs = std::ssize(result_rows_.runs());
+  const std::int64_t held = held_bytes(budget_.chunk, load, 0);
+  const std::int64_t gap = arena_.largest_gap_bytes();
+  const std::int64_t backward_gap = gap + transfer_.borrows(plan) * borrowed_->bytes_each(kForward);
+  const std::int64_t room = std::min(
+      {gap - (forward_bytes(budget_.chunk, load, 0) - held),
+       backward_gap - borrowing_bytes(plan, kBackward) - (backward_bytes(budget_.chunk, load, 0) - held),
+       backward_gap - arena_.claimed_step_bytes(), arena_.spare_state_bytes() - held});
+  const std::int64_t lines = std::max<std::int64_t>(room, 0) / Arena::kAlignment * Arena::kAlignment;
+  return std::min(lines / budget_.chunk.saved_bytes, dispatched.positions_here);
+}
+
+// The experts' forward pass over a chunk, and its sums where they are wanted.
+void MoeLayer::run_experts(const Dispatched& dispatched, const void* hidden,
+                           const SavedActivations& saved, const Sums& sums) {
   clock_->enter(Phase::compute);
+  const bool in_ranges = !result_rows_.runs().empty();
+  const Buffer own_rows =
+      arena_.allocate_for<std::int32_t>(in_ranges ? dispatched.positions_here : 0, "result rows");
+  const auto rows = own_rows.as<std::int32_t>();
+  if (in_ranges) result_rows_.fill(rows);
+  const Buffer results = exchange_.result_buffer(result_rows_);
   const Buffer workspace = arena_.allocate(ffn_->workspace_bytes(Pass::forward), "products");
-  collect_groups(dispatched, Pass::forward);
-  ffn_->forward({groups_, dispatched.input_row(), dispatched.output_row()}, dispatched.rows(hidden),
-                results.data(), saved, workspace.bytes());
+  const auto multiply = [&] {
+    if (groups_->groups().empty()) return;
+    ffn_->forward({groups_->groups(), dispatched.input_row(), in_ranges ? rows : dispatched.output_row()},
+                  dispatched.rows(hidden), results.data(), workspace.bytes());
+  };
+  groups_->collect_waiting(dispatched, result_rows_, saved);
+  multiply();
+  // What others wait for is on its way while this rank's own are computed.
+  clock_->enter(Phase::combine);
+  const SettledAtEnd settled(stream_);
+  if (sums.output != nullptr) exchange_.return_results(dispatched, results, result_rows_);
+  while (result_rows_.next_range(rows)) {
+    clock_->enter(Phase::compute);
+    groups_->collect_range(dispatched, result_rows_, saved);
+    multiply();
+    clock_->enter(Phase::combine);
+    stream_.synchronize();
+    if (sums.output != nullptr)
+      exchange_.sum_results(dispatched, results, result_rows_, sums.weights, sums.output);
+  }
+  stream_.synchronize();
 }
 
 void MoeLayer::backward(ForwardState state, ConstRows grad_output, const MoeGradients& gradients) {
@@ -347,33 +369,42 @@ ChunkLoad MoeLayer::load_of(const Dispatched& dispatched) const {
 // of room for what the plan borrows.
 void MoeLayer::drop_what_has_no_room(ForwardState::Body& step) {
   if (!arena_.is_bounded() || step.chunks.empty() || !step.chunks.front().kept) return;
-  std::int64_t pass = budget_.chunk.gradient_bytes;
-  for (const ForwardState::Kept& kept : step.kept)
-    pass = std::max(pass, backward_bytes(budget_.chunk, load_of(kept.dispatched), true) -
-                              held_bytes(budget_.chunk, load_of(kept.dispatched)));
-  // The rest is planned when the kept chunks are gone, but what they borrow is not.
-  const bool again = !step.chunks.back().kept;
-  if (again) pass = std::max(pass, block_table_bytes(budget_.chunk, 1));
-  const std::int64_t most = borrowing_bytes(step.plan, again) + pass;
-  if (schedule_->fits_everywhere(most)) return;
+  if (schedule_->fits_everywhere(kept_fits(step))) return;
   step.kept.clear();
   for (Chunk& chunk : step.chunks) chunk.kept = false;
 }
 
+bool MoeLayer::kept_fits(const ForwardState::Body& step) const {
+  // The rest is planned when the kept chunks are gone, but what they borrow is not.
+  const bool rest = !step.chunks.back().kept;
+  const std::int64_t borrowing = borrowing_bytes(step.plan, rest ? again_passes() : kBackward);
+  std::int64_t pass = rest ? std::max(budget_.chunk.gradient_bytes, block_table_bytes(budget_.chunk, 1))
+                           : budget_.chunk.gradient_bytes;
+  for (const ForwardState::Kept& kept : step.kept) {
+    const ChunkLoad load = load_of(kept.dispatched);
+    const std::int64_t saved = kept.saved.positions();
+    pass = std::max(pass, backward_bytes(budget_.chunk, load, saved) - held_bytes(budget_.chunk, load, saved));
+    if (!kept.partly) continue;
+    const std::int64_t again =
+        partly_again_bytes(budget_.chunk, load, transfer_.borrows(step.plan)) - held_bytes(budget_.chunk, load, 0);
+    if (arena_.largest_gap_bytes_without(kept.saved.bytes()) < borrowing + again) return false;
+  }
+  return borrowing + pass <= arena_.largest_gap_bytes();
+}
+
 // Wherever gradients are of borrowed experts, they take no less than the weights did on their arrival.
-std::int64_t MoeLayer::borrowing_bytes(const StepPlan& plan, bool again) const {
-  return transfer_.borrows(plan) * borrowed_->bytes_each(backward_passes(again)) +
-         transfer_.away_bytes(plan, placement_);
+std::int64_t MoeLayer::borrowing_bytes(const StepPlan& plan, std::span<const Pass> passes) const {
+  return transfer_.borrows(plan) * borrowed_->bytes_each(passes) + transfer_.away_bytes(plan, placement_);
 }
 
-std::span<const Pass> MoeLayer::backward_passes(bool again) const {
-  if (!again) return kBackward;
-  return recompute_ == Recompute::whole ? kBackwardWhole : kBackwardAgain;
+std::span<const Pass> MoeLayer::again_passes() const {
+  if (recompute_ == Recompute::whole) return kBackwardWhole;
+  return kBackwardAgain;
 }
 
-void MoeLayer::borrow_for_backward(const StepPlan& plan, bool again) {
+void MoeLayer::borrow_for_backward(const StepPlan& plan, std::span<const Pass> passes) {
   clock_->enter(Phase::transfer);
-  borrowed_->fetch(plan, natives_->parts(), backward_passes(again), transfer_);
+  borrowed_->fetch(plan, natives_->parts(), passes, transfer_);
   transfer_.open_gradients(plan, placement_);
   borrowing_ = true;
 }
@@ -398,13 +429,13 @@ MoeLayer::TokenRows MoeLayer::token_rows(const ForwardState::Body& step, std::in
 
 void MoeLayer::backward_kept(ForwardState::Body& step, ConstRows grad_output, const MoeGradients& gradients) {
   if (step.chunks.empty() || !step.chunks.front().kept) return;
-  borrow_for_backward(step.plan, !step.chunks.back().kept);
+  borrow_for_backward(step.plan, step.chunks.back().kept ? kBackward : again_passes());
   for (; !step.kept.empty(); step.kept.pop_back()) {
     ForwardState::Kept& kept = step.kept.back();
     clock_->enter_chunk(Phase::dispatch);
     backward_chunk(kept.dispatched, std::move(kept.saved),
                    token_rows(step, kept.first_token, kept.dispatched.tokens, grad_output, gradients),
-                   gradients);
+                   gradients, kept.partly ? &step.plan : nullptr);
   }
 }
 
@@ -416,12 +447,12 @@ void MoeLayer::backward_rest(ForwardState::Body& step, ConstRows grad_output, co
   const std::int64_t units = schedule_->units();
   const std::int64_t before = rest_begin->first_token(step.top_k.tokens, units);
   const TopK rest = step.top_k.part(before, step.top_k.tokens - before);
-  if (borrowing_ && !schedule_->plan_rest(rest, borrowing_bytes(step.plan, true), step.plan))
+  if (borrowing_ && !schedule_->plan_rest(rest, borrowing_bytes(step.plan, again_passes()), step.plan))
     return_what_was_borrowed();
   if (!borrowing_) {
     clock_->enter(Phase::plan);
     schedule_->plan_backward(rest, step.plan);
-    borrow_for_backward(step.plan, true);
+    borrow_for_backward(step.plan, again_passes());
   }
   for (const Chunk& chunk : schedule_->chunks()) {
     clock_->enter_chunk(Phase::plan);
@@ -431,67 +462,64 @@ void MoeLayer::backward_rest(ForwardState::Body& step, ConstRows grad_output, co
     const StepPlan& plan = schedule_->next_chunk(tokens.top_k, step.plan);
     clock_->enter(Phase::dispatch);
     Dispatched dispatched = exchange_.dispatch(tokens.hidden, tokens.top_k, schedule_->counts(), plan);
-    clock_->statistics().recomputed_assignments += dispatched.positions_here;
-    Buffer saved;
-    if (recompute_ == Recompute::whole) saved = forward_again(dispatched, tokens.hidden);
-    backward_chunk(dispatched, std::move(saved), tokens, gradients);
+    backward_chunk(dispatched, save_again(dispatched, tokens.hidden, step.plan), tokens, gradients, nullptr);
   }
 }
 
-// All that forward computed, as frameworks do that know nothing of the experts within.
-Buffer MoeLayer::forward_again(const Dispatched& dispatched, const void* hidden) {
-  Buffer saved =
-      arena_.allocate(dispatched.positions_here * ffn_->saved_bytes_per_position(), "saved activations");
-  const Buffer results = exchange_.result_buffer(dispatched);
-  run_experts(dispatched, hidden, saved.bytes(), results);
+// For `whole`, all that forward computed, as frameworks do that know nothing of the experts within.
+SavedActivations MoeLayer::save_again(const Dispatched& dispatched, const void* hidden,
+                                                const StepPlan& plan) {
+  const bool whole = recompute_ == Recompute::whole;
+  SavedActivations saved(arena_, dispatched, whole ? dispatched.positions_here : 0,
+                                   budget_.chunk.saved_bytes, Lifetime::step);
+  if (!whole) return saved;
+  open_results(dispatched, plan);
+  run_experts(dispatched, hidden, saved, {});
   return saved;
 }
 
-void MoeLayer::backward_chunk(Dispatched& dispatched, Buffer saved, const TokenRows& tokens,
-                              const MoeGradients& gradients) {
+// What was saved comes first, and makes room for what is computed again. Where some rank has both, all take
+// part in fetching what that wants of the weights that `borrowed_later` has travel.
+void MoeLayer::backward_chunk(Dispatched& dispatched, SavedActivations saved,
+                              const TokenRows& tokens, const MoeGradients& gradients,
+                              const StepPlan* borrowed_later) {
   clock_->enter(Phase::dispatch);
   Exchange::GradientRows incoming =
       exchange_.dispatch_gradients(dispatched, tokens.grad_output, tokens.top_k.weights);
-  Exchange::ComputedGradients computed = exchange_.gradient_buffer(dispatched);
-  run_experts_backward(dispatched, tokens, saved.bytes(), incoming, computed, gradients);
-  incoming = {};
+  Exchange::ComputedGradients computed = exchange_.gradient_buffer(dispatched, tokens.grad_hidden);
+  const auto multiply = [&](Pass pass) {
+    run_experts_backward(dispatched, pass, tokens, incoming, computed, gradients);
+  };
+  groups_->collect_saved(dispatched, saved);
+  multiply(Pass::backward);
   saved.release();
+  if (borrowed_later != nullptr) {
+    clock_->enter(Phase::transfer);
+    borrowed_again_->fetch(*borrowed_later, natives_->parts(), kAgain, transfer_);
+  }
+  groups_->collect_again(dispatched, saved);
+  clock_->statistics().recomputed_assignments += groups_->positions();
+  multiply(Pass::recompute);
+  borrowed_again_->release();
+  incoming = {};
   dispatched.release_rows();
   clock_->enter(Phase::combine);
   exchange_.combine_gradients(dispatched, std::move(computed), tokens.grad_hidden,
                               tokens.grad_router_weights);
 }
 
-void MoeLayer::run_experts_backward(const Dispatched& dispatched, const TokenRows& tokens,
-                                    std::span<const std::byte> saved, const Exchange::GradientRows& incoming,
+void MoeLayer::run_experts_backward(const Dispatched& dispatched, Pass pass, const TokenRows& tokens,
+                                    const Exchange::GradientRows& incoming,
                                     const Exchange::ComputedGradients& computed,
                                     const MoeGradients& gradients) {
+  if (groups_->groups().empty()) return;
   clock_->enter(Phase::compute);
-  const Pass pass = saved.empty() ? Pass::recompute : Pass::backward;
   const Buffer workspace = arena_.allocate(ffn_->workspace_bytes(pass), "products");
-  collect_groups(dispatched, Pass::backward);
   attach_gradients(gradients);
-  ffn_->backward({groups_, dispatched.input_row(), dispatched.output_row()}, dispatched.rows(tokens.hidden),
-                 dispatched.rows(tokens.grad_output, incoming.rows), incoming.weights.as<const float>(),
-                 saved, computed.rows.as<float>().data(), computed.weights.as<float>(), workspace.bytes());
-}
-
-void MoeLayer::collect_groups(const Dispatched& dispatched, Pass pass) {
-  groups_.clear();
-  group_experts_.clear();
-  for (const Dispatched::Group& group : dispatched.groups()) {
-    const ExpertId expert = group.expert;
-    const auto prepared = [&](Pass wanted) {
-      return natives_->is_native(expert) ? natives_->prepared(expert, wanted)
-                                         : borrowed_->prepared(expert, wanted);
-    };
-    groups_.push_back({.prepared = prepared(pass),
-                       .gradients = {},
-                       .begin = group.begin,
-                       .end = group.end,
-                       .prepared_again = pass == Pass::backward ? prepared(Pass::recompute) : nullptr});
-    group_experts_.push_back(expert);
-  }
+  ffn_->backward({groups_->groups(), dispatched.input_row(), dispatched.output_row()},
+                 dispatched.rows(tokens.hidden), dispatched.rows(tokens.grad_output, incoming.rows),
+                 incoming.weights.as<const float>(), computed.sums, computed.weights.as<float>(),
+                 workspace.bytes());
 }
 
 // Owners add to the caller's gradients, everyone else to what will be sent to the owner.
@@ -500,10 +528,10 @@ void MoeLayer::attach_gradients(const MoeGradients& gradients) {
     if (placement_.owner(expert) == comm_.rank())
       owned_gradients_[expert.offset()] =
           internal::parts_of(gradients.experts[natives_->index(expert)], shape_.expert);
-  for (std::size_t g = 0; g < groups_.size(); ++g) {
-    const ExpertId expert = group_experts_[g];
+  for (std::size_t g = 0; g < groups_->groups().size(); ++g) {
+    const ExpertId expert = groups_->experts()[g];
     const auto away = std::ranges::find(transfer_.away(), expert, &WeightTransfer::Away::expert);
-    groups_[g].gradients = internal::gradients_of(
+    groups_->groups()[g].gradients = internal::gradients_of(
         away == transfer_.away().end() ? owned_gradients_[expert.offset()] : away->parts);
   }
 }

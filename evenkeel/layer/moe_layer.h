@@ -28,6 +28,7 @@
 #include "evenkeel/device/arena.h"
 #include "evenkeel/device/cpu/stream.h"
 #include "evenkeel/exchange/exchange.h"
+#include "evenkeel/exchange/result_rows.h"
 #include "evenkeel/exchange/weight_transfer.h"
 #include "evenkeel/layer/forward_state.h"
 #include "evenkeel/layer/step_statistics.h"
@@ -38,6 +39,7 @@ namespace evenkeel {
 
 namespace internal {
 class BorrowedExperts;
+class ExpertGroups;
 class NativeExperts;
 class PhaseClock;
 class StepSchedule;
@@ -67,7 +69,7 @@ struct MoeOptions {
   std::function<void(const StepMoment&)> on_phase = {};
 };
 
-// Where backward puts gradients: hidden [tokens, D] and router weights [tokens * k] are overwritten, those of
+// Where backward puts gradients, apart from what it reads: hidden [tokens, D] and router weights [tokens * k] are overwritten, those of
 // the experts at home here, in the order of natives(), are added to (redundant copies: at the owner only).
 struct MoeGradients {
   Rows hidden;
@@ -123,27 +125,32 @@ class MoeLayer {
   ForwardState begin(ConstRows hidden, const TopK& top_k);
   void save_choices(ForwardState::Body& step, const TopK& top_k);
   void forward_chunk(ForwardState::Body& step, const Chunk& chunk, const TopK& top_k, Rows output);
-  void run_experts(const Dispatched& dispatched, const void* hidden, std::span<std::byte> saved,
-                   const Buffer& results);
+  void open_results(const Dispatched& dispatched, const StepPlan& plan);
+  std::int64_t positions_to_save(const Dispatched& dispatched, const Chunk& chunk,
+                                 const StepPlan& plan) const;
+  struct Sums;
+  void run_experts(const Dispatched& dispatched, const void* hidden, const SavedActivations& saved,
+                   const Sums& sums);
   void require_backward(const ForwardState& state, ConstRows grad_output,
                         const MoeGradients& gradients) const;
   void drop_what_has_no_room(ForwardState::Body& step);
-  std::int64_t borrowing_bytes(const StepPlan& plan, bool again) const;
-  std::span<const Pass> backward_passes(bool again) const;
-  void borrow_for_backward(const StepPlan& plan, bool again);
+  bool kept_fits(const ForwardState::Body& step) const;
+  std::int64_t borrowing_bytes(const StepPlan& plan, std::span<const Pass> passes) const;
+  std::span<const Pass> again_passes() const;
+  void borrow_for_backward(const StepPlan& plan, std::span<const Pass> passes);
   void return_what_was_borrowed();
   void backward_kept(ForwardState::Body& step, ConstRows grad_output, const MoeGradients& gradients);
   void backward_rest(ForwardState::Body& step, ConstRows grad_output, const MoeGradients& gradients);
-  Buffer forward_again(const Dispatched& dispatched, const void* hidden);
+  SavedActivations save_again(const Dispatched& dispatched, const void* hidden,
+                                        const StepPlan& plan);
   struct TokenRows;
   TokenRows token_rows(const ForwardState::Body& step, std::int64_t first, std::int64_t tokens,
                        ConstRows grad_output, const MoeGradients& gradients) const;
-  void backward_chunk(Dispatched& dispatched, Buffer saved, const TokenRows& tokens,
-                      const MoeGradients& gradients);
-  void run_experts_backward(const Dispatched& dispatched, const TokenRows& tokens,
-                            std::span<const std::byte> saved, const Exchange::GradientRows& incoming,
+  void backward_chunk(Dispatched& dispatched, SavedActivations saved, const TokenRows& tokens,
+                      const MoeGradients& gradients, const StepPlan* borrowed_later);
+  void run_experts_backward(const Dispatched& dispatched, Pass pass, const TokenRows& tokens,
+                            const Exchange::GradientRows& incoming,
                             const Exchange::ComputedGradients& computed, const MoeGradients& gradients);
-  void collect_groups(const Dispatched& dispatched, Pass pass);
   ChunkLoad load_of(const Dispatched& dispatched) const;
   const void* row(ConstRows rows, std::int64_t first) const;
   void* row(Rows rows, std::int64_t first) const;
@@ -165,12 +172,15 @@ class MoeLayer {
   std::unique_ptr<Communicator> weights_comm_;
   std::unique_ptr<internal::NativeExperts> natives_;
   std::unique_ptr<internal::BorrowedExperts> borrowed_;
+  // To compute activations again, when those that were saved are gone.
+  std::unique_ptr<internal::BorrowedExperts> borrowed_again_;
+  std::unique_ptr<internal::ExpertGroups> groups_;
   std::unique_ptr<internal::PhaseClock> clock_;
   Buffer choices_;  // of states in flight, where the arena has a budget
   ForwardState::Pool pool_;
-  std::vector<ExpertGroup> groups_;
-  std::vector<ExpertId> group_experts_;  // of groups_
   std::vector<GradientParts> owned_gradients_;
+  std::vector<std::uint8_t> split_experts_;  // by expert, of the present step's plan
+  ResultRows result_rows_;
   CpuStream stream_;
   Exchange exchange_;
   WeightTransfer transfer_;

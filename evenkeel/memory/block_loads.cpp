@@ -37,12 +37,11 @@ void BlockLoads::sort_experts(const StepPlan& plan, const LayerPlacement& placem
   at_home_.clear();
   groups_.assign(ranks_size(), 0);
   const auto is_whole = [&](ExpertId expert) {
-    const auto segments = plan.segments(expert);
-    return segments.size() == 1 && placement.is_home(expert, segments.front().rank);
+    return !plan.segments(expert).empty() && !plan.splits(expert, placement);
   };
   for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {
     for (const Segment& segment : plan.segments(expert)) ++groups_[segment.rank.offset()];
-    if (!plan.segments(expert).empty() && !is_whole(expert)) split_.push_back(expert);
+    if (plan.splits(expert, placement)) split_.push_back(expert);
   }
   for (RankId rank : indices<RankId>(ranks_)) {
     for (ExpertId expert : placement.natives(rank))
@@ -146,6 +145,9 @@ ChunkLoad BlockLoads::load(RankId rank, int begin, int end, Of of) const {
     load.assignments_kept += kept;
     load.positions_here += share;
     const bool these = of == Of::these;
+    // A part may have none of them.
+    if (these) load.own_split += kept;
+    if (!these || kept > 0) ++load.own_runs;
     sent_on += these ? own - kept : own;
     const std::int64_t choosers = b.choosers - a.choosers;
     const std::int64_t rows = these ? std::min(kept, choosers) + (share - kept) : share;

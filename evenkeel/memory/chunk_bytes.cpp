@@ -45,7 +45,33 @@ std::int64_t dispatch_bytes(const ChunkShape& shape, const ChunkLoad& load) {
                   received_bytes(shape, load) + lines(load.rows_elsewhere * shape.row_bytes()));
 }
 
+// The results of a forward pass, and where they are.
+std::int64_t result_bytes(const ChunkShape& shape, const ChunkLoad& load) {
+  const std::int64_t rows = load.positions_here - load.own_split + load.positions_elsewhere() +
+                            results_at_once(shape, load.own_split, load.own_runs);
+  return (load.own_runs > 0 ? lines(kIndex * load.positions_here) : 0) + lines(rows * shape.row_bytes());
+}
+
+// What a backward pass needs beside what was dispatched.
+std::int64_t gradient_bytes(const ChunkShape& shape, const ChunkLoad& load, std::int64_t workspace) {
+  const std::int64_t arrived = received_bytes(shape, load) + lines(kNumber * load.positions_here);
+  const std::int64_t sending =
+      lines(kNumber * load.positions_elsewhere()) + lines(load.rows_elsewhere * shape.row_bytes());
+  // In f32, the rank's own are added up where the caller wants them.
+  const std::int64_t summed = shape.element_bytes == kNumber ? load.rows_received : load.rows_here;
+  const std::int64_t computed = lines(std::max(summed * shape.hidden * kNumber,
+                                               (summed + load.rows_elsewhere) * shape.row_bytes())) +
+                                lines(kNumber * (load.positions_here + load.positions_elsewhere()));
+  return arrived + std::max(sending, computed + lines(workspace));
+}
+
 }  // namespace
+
+// Enough of an expert's rows that its products lose nothing by being cut there.
+std::int64_t results_at_once(const ChunkShape& shape, std::int64_t positions, std::int64_t runs) {
+  constexpr std::int64_t kRunRows = 768;
+  return std::min(positions, std::max<std::int64_t>(kRunRows * runs, shape.top_k));
+}
 
 // An assignment is here or elsewhere, so positions here and elsewhere together are the assignments of all; a
 // token whose row is here has at most k - 1 rows elsewhere.
@@ -59,36 +85,38 @@ ChunkLoad largest_load(const ChunkShape& shape, std::int64_t tokens) {
   load.rows_received = (shape.num_ranks - 1) * tokens;
   load.rows_elsewhere = std::min<std::int64_t>(shape.top_k - 1, shape.num_ranks - 1) * tokens;
   load.groups = std::min<std::int64_t>(shape.num_experts, load.positions_here);
+  load.own_runs = load.groups;
   load.slack_bytes = kSpreadBytes;
   return load;
 }
 
-std::int64_t held_bytes(const ChunkShape& shape, const ChunkLoad& load) {
-  return table_bytes(shape, load) + received_bytes(shape, load) +
-         lines(load.positions_here * shape.saved_bytes) + load.slack_bytes;
+std::int64_t held_bytes(const ChunkShape& shape, const ChunkLoad& load, std::int64_t saved_positions) {
+  return table_bytes(shape, load) + received_bytes(shape, load) + lines(saved_positions * shape.saved_bytes) +
+         load.slack_bytes;
 }
 
-std::int64_t forward_bytes(const ChunkShape& shape, const ChunkLoad& load, bool kept) {
-  const std::int64_t results = (load.positions_here + load.positions_elsewhere()) * shape.row_bytes();
-  const std::int64_t compute = table_bytes(shape, load) + received_bytes(shape, load) +
-                               (kept ? lines(load.positions_here * shape.saved_bytes) : 0) + lines(results) +
+std::int64_t forward_bytes(const ChunkShape& shape, const ChunkLoad& load, std::int64_t saved_positions) {
+  const std::int64_t compute = held_bytes(shape, load, saved_positions) + result_bytes(shape, load) +
                                lines(shape.forward_workspace_bytes);
-  return std::max(dispatch_bytes(shape, load), compute) + load.slack_bytes;
+  return std::max(dispatch_bytes(shape, load) + load.slack_bytes, compute);
 }
 
-std::int64_t backward_bytes(const ChunkShape& shape, const ChunkLoad& load, bool kept) {
-  const std::int64_t here = table_bytes(shape, load) + received_bytes(shape, load) +
-                            (kept ? lines(load.positions_here * shape.saved_bytes) : 0) + load.slack_bytes;
-  const std::int64_t gradients = received_bytes(shape, load) + lines(kNumber * load.positions_here);
-  const std::int64_t sending =
-      lines(kNumber * load.positions_elsewhere()) + lines(load.rows_elsewhere * shape.row_bytes());
-  const std::int64_t computed = lines(std::max(load.rows_here * shape.hidden * 4,
-                                               (load.rows_here + load.rows_elsewhere) * shape.row_bytes())) +
-                                lines(kNumber * (load.positions_here + load.positions_elsewhere()));
-  const std::int64_t workspace =
-      lines(kept ? shape.backward_workspace_bytes : shape.recompute_workspace_bytes);
-  const std::int64_t pass = here + gradients + std::max(sending, computed + workspace);
-  return kept ? pass : std::max(dispatch_bytes(shape, load) + load.slack_bytes, pass);
+std::int64_t backward_bytes(const ChunkShape& shape, const ChunkLoad& load, std::int64_t saved_positions) {
+  return held_bytes(shape, load, saved_positions) +
+         gradient_bytes(shape, load, shape.backward_workspace_bytes);
+}
+
+std::int64_t recompute_bytes(const ChunkShape& shape, const ChunkLoad& load) {
+  return std::max(
+      dispatch_bytes(shape, load) + load.slack_bytes,
+      held_bytes(shape, load, 0) + gradient_bytes(shape, load, shape.recompute_workspace_bytes));
+}
+
+std::int64_t partly_again_bytes(const ChunkShape& shape, const ChunkLoad& load, std::int64_t borrowed) {
+  const std::int64_t again = borrowed * shape.recompute_weight_bytes;
+  const std::int64_t during =
+      again + std::max(shape.recompute_workspace_bytes, borrowed > 0 ? shape.weight_bytes : 0);
+  return held_bytes(shape, load, 0) + gradient_bytes(shape, load, during);
 }
 
 std::int64_t state_bytes(const ChunkShape& shape, std::int64_t max_tokens) {

@@ -45,6 +45,9 @@ struct ChunkLoad {
   std::int64_t rows_received = 0;  // of these, other ranks'; its own stay where the caller has them
   std::int64_t rows_elsewhere = 0;
   std::int64_t groups = 0;  // experts that it computes
+  // Of the positions here, those of its own tokens at experts that the plan splits, and of how many of these.
+  std::int64_t own_split = 0;
+  std::int64_t own_runs = 0;
   // Of a bound: bytes that the same numbers take more when they are spread over several tables, each of which
   // may begin another line.
   std::int64_t slack_bytes = 0;
@@ -52,16 +55,26 @@ struct ChunkLoad {
   std::int64_t positions_elsewhere() const { return assignments - assignments_kept; }
 };
 
+// Of so many of a rank's own positions at experts that the plan splits, in so many runs, how many results are
+// held at a time.
+std::int64_t results_at_once(const ChunkShape& shape, std::int64_t positions, std::int64_t runs);
+
 // The largest load that any routing can put on a rank when each rank brings at most `tokens`.
 ChunkLoad largest_load(const ChunkShape& shape, std::int64_t tokens);
 
-// What stays until backward where the chunk is kept: its tables, rows and saved activations.
-std::int64_t held_bytes(const ChunkShape& shape, const ChunkLoad& load);
+// What stays until backward where the chunk is kept: its tables, its rows and the activations of so many
+// positions.
+std::int64_t held_bytes(const ChunkShape& shape, const ChunkLoad& load, std::int64_t saved_positions);
 // The peak of a forward pass, whatever is held of the chunk included.
-std::int64_t forward_bytes(const ChunkShape& shape, const ChunkLoad& load, bool kept);
-// The peak of a backward pass: of a kept chunk, what is held of it included; of another, with its second
-// dispatch and the pre-activations computed again.
-std::int64_t backward_bytes(const ChunkShape& shape, const ChunkLoad& load, bool kept);
+std::int64_t forward_bytes(const ChunkShape& shape, const ChunkLoad& load, std::int64_t saved_positions);
+// The peak of the backward pass of what was saved of a kept chunk, what is held of it included.
+std::int64_t backward_bytes(const ChunkShape& shape, const ChunkLoad& load, std::int64_t saved_positions);
+// The peak of the backward pass of what was not, with a second dispatch and the pre-activations computed
+// again.
+std::int64_t recompute_bytes(const ChunkShape& shape, const ChunkLoad& load);
+// The peak of the backward pass of those positions of a kept chunk that were not saved, when what was is gone:
+// where the rank borrows, the weights that this wants arrive one after the other. Without what is borrowed.
+std::int64_t partly_again_bytes(const ChunkShape& shape, const ChunkLoad& load, std::int64_t borrowed);
 
 // What a step that waits for backward holds whether chunks are kept or not: its tokens' experts and router
 // weights.

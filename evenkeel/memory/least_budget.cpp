@@ -24,10 +24,11 @@ std::int64_t least_step_bytes(const BudgetShape& shape) {
   const bool whole = is_whole(shape.recompute);
   const ChunkLoad load = largest_load(shape.chunk, whole ? shape.max_tokens : 1);
   const bool kept = whole && shape.chunk.with_backward;
-  std::int64_t step = forward_bytes(shape.chunk, load, kept);
+  const std::int64_t saved = kept ? load.positions_here : 0;
+  std::int64_t step = forward_bytes(shape.chunk, load, saved);
   if (shape.chunk.with_backward) {
     const std::int64_t gradients = shape.copies * shape.chunk.gradient_bytes;
-    step = std::max(step, gradients + std::max(backward_bytes(shape.chunk, load, kept),
+    step = std::max(step, gradients + std::max(kept ? backward_bytes(shape.chunk, load, saved) : recompute_bytes(shape.chunk, load),
                                                shape.copies > 0 ? shape.chunk.gradient_bytes : 0));
   }
   return std::max(step, block_table_bytes(shape.chunk, 1));
@@ -36,9 +37,11 @@ std::int64_t least_step_bytes(const BudgetShape& shape) {
 std::int64_t least_state_bytes(const BudgetShape& shape) {
   if (!shape.chunk.with_backward) return 0;
   std::int64_t state = state_bytes(shape.chunk, shape.max_tokens);
-  if (shape.recompute == Recompute::none)
-    state += held_bytes(shape.chunk, largest_load(shape.chunk, shape.max_tokens));
-  return state * shape.states_in_flight;
+  if (shape.recompute == Recompute::none) {
+    const ChunkLoad largest = largest_load(shape.chunk, shape.max_tokens);
+    state += held_bytes(shape.chunk, largest, largest.positions_here);
+  }
+ return state * shape.states_in_flight;
 }
 
 std::int64_t least_budget(const BudgetShape& shape) {

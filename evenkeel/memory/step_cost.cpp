@@ -19,7 +19,7 @@ double chunk_seconds(const ChunkShape& shape, const CostModel& cost, const Block
   const double group = static_cast<double>(shape.weight_bytes) / cost.weight_bytes_per_second;
   // Backward multiplies twice as much, and reads and writes f32 gradients; recomputing, two products of
   // three.
-  const double again = chunk.kept ? 0.0 : 2.0 / 3;
+  const double again = (chunk.kept ? chunk.recomputed : 1.0) * 2 / 3;
   const double products = shape.with_backward ? 3 + again : 1;
   const double passes = shape.with_backward ? 2 + again + 8.0 / static_cast<double>(shape.element_bytes) : 1;
   double slowest = 0;

@@ -13,17 +13,16 @@ namespace {
 // Shares of the room that chunks may use, the rest being kept, in eighths.
 constexpr int kShares[] = {8, 6, 4, 2, 1};
 constexpr int kShareUnit = 8;
+// One chunk of which no more than this is computed again is taken without a look at others.
+constexpr double kMostRecomputed = 0.5;
 
 std::int64_t passing_forward(const ChunkShape& shape, const ChunkLoad& load) {
-  return forward_bytes(shape, load, false);
-}
-
-std::int64_t recomputing(const ChunkShape& shape, const ChunkLoad& load) {
-  return backward_bytes(shape, load, false);
+  return forward_bytes(shape, load, 0);
 }
 
 std::int64_t recomputing_whole(const ChunkShape& shape, const ChunkLoad& load) {
-  return std::max(forward_bytes(shape, load, true), backward_bytes(shape, load, true));
+  return std::max(forward_bytes(shape, load, load.positions_here),
+                  backward_bytes(shape, load, load.positions_here));
 }
 
 }  // namespace
@@ -83,7 +82,7 @@ void StepMemory::choose_forward(const BlockTable& table, const Counts& counts,
   load_blocks(table, rooms, placement, plan);
   const bool all = options_.recompute == Recompute::none;
   consider_forward(rooms, all);
-  const bool is_best = best_.chunks.size() == 1 && best_.chunks.front().kept;
+  const bool is_best = best_.chunks.size() == 1 && best_.chunks.front().kept && !best_.chunks.front().partly_kept();
   if (plan.spilled() && !is_best && !is_settled())
     consider_plain(table, counts, rooms, placement, plan, [&] { consider_forward(rooms, all); });
   // There may be room for all of this step between what is kept of others, but not in one piece.
@@ -99,15 +98,13 @@ void StepMemory::consider_forward(std::span<const RankRoom> rooms, bool none) {
   const bool keeps = shape_.with_backward &&
                      (options_.recompute == Recompute::none || options_.recompute == Recompute::automatic);
   const bool exact = options_.rule.kind == ChunkRule::Kind::exact;
-  const auto take_whole = [&] {
-    way_.chunks.assign(1, {0, units_, true});
-    take_if_faster();
-  };
   if (least_seconds(shape_, options_.cost, loads_, units_, transfers_) >= best_.seconds) return;
   for (std::size_t rank = 0; rank < rooms.size(); ++rank)
     if (forward_fixed_[rank] > 0 && rooms[rank].gap < forward_fixed_[rank] + shape_.weight_bytes) return;
-  if (exact && keeps && keeps_all(rooms)) return take_whole();
-  if (exact && none && keeps) return;
+  if (exact && keeps) {
+    const double recomputed = keep_in_one_chunk(rooms, none ? 0 : 1);
+    if (none || recomputed <= kMostRecomputed) return;
+  }
   for (int share : kShares) {
     limits_.clear();
     for (std::size_t rank = 0; rank < rooms.size(); ++rank)
@@ -118,7 +115,7 @@ void StepMemory::consider_forward(std::span<const RankRoom> rooms, bool none) {
     if (!none || !keeps || way_.chunks.back().kept) take_if_faster();
     if (!keeps || !exact) break;
   }
-  if (none && keeps && best_.chunks.empty() && keeps_all(rooms)) take_whole();
+  if (none && keeps && best_.chunks.empty()) keep_in_one_chunk(rooms, 0);
 }
 
 // Cuts by the rule, or where its parts do not fit, as long as fits. False if nothing fits.
@@ -173,15 +170,45 @@ ChunkLoad StepMemory::covering_load(RankId rank, const Chunk& chunk) const {
   return whole ? loads_.load(rank, begin, end) : loads_.bound(rank, begin, end);
 }
 
-// Whether the whole step fits as one kept chunk.
-bool StepMemory::keeps_all(std::span<const RankRoom> rooms) const {
+// Looks at the whole step as one kept chunk, where no rank computes more than `most` of it again; returns the
+// largest share that one does, or more than 1 where it does not fit.
+double StepMemory::keep_in_one_chunk(std::span<const RankRoom> rooms, double most) {
+  constexpr double kNot = 2;
+  const double recomputed = recomputed_in_one_chunk(rooms).value_or(kNot);
+  if (recomputed > most) return recomputed;
+  way_.chunks.assign(1, {0, units_, true, recomputed});
+  take_if_faster();
+  return recomputed;
+}
+
+// Of the whole step as one kept chunk, the largest share of a rank's activations that do not stay; none where
+// it does not fit.
+std::optional<double> StepMemory::recomputed_in_one_chunk(std::span<const RankRoom> rooms) const {
+  double recomputed = 0;
   for (RankId rank : indices<RankId>(loads_.num_ranks())) {
     const RankRoom& room = rooms[rank.offset()];
     const ChunkLoad load = loads_.load(rank, 0, loads_.num_blocks());
-    if (held_bytes(shape_, load) > std::min(room.held, room.gap - room.least) ||
-        forward_bytes(shape_, load, true) + forward_fixed_[rank.offset()] > room.gap ||
-        backward_bytes(shape_, load, true) + kept_fixed_[rank.offset()] > room.gap)
-      return false;
+    const std::int64_t saves =
+        std::min({std::min(room.held, room.gap - room.least) - held_bytes(shape_, load, 0),
+                  room.gap - forward_fixed_[rank.offset()] - forward_bytes(shape_, load, 0),
+                  room.gap - kept_fixed_[rank.offset()] - backward_bytes(shape_, load, 0)});
+    if (saves < 0) return std::nullopt;
+    const std::int64_t positions = saves / kArenaLine * kArenaLine / std::max<std::int64_t>(shape_.saved_bytes, 1);
+    if (positions < load.positions_here)
+      recomputed = std::max(recomputed, 1 - static_cast<double>(positions) / static_cast<double>(load.positions_here));
+  }
+  if (recomputed > 0 && !has_room_for_the_rest(rooms)) return std::nullopt;
+  return recomputed;
+}
+
+// Whether those that do not stay can be computed again in one piece, when the others are gone.
+bool StepMemory::has_room_for_the_rest(std::span<const RankRoom> rooms) const {
+  for (RankId rank : indices<RankId>(loads_.num_ranks())) {
+    const std::int64_t borrowed = forward_fixed_[rank.offset()] / std::max<std::int64_t>(shape_.forward_weight_bytes, 1);
+    const ChunkLoad load = loads_.load(rank, 0, loads_.num_blocks());
+    const std::int64_t pass = partly_again_bytes(shape_, load, borrowed);
+    const std::int64_t most = returns_gradients_ ? std::max(pass, shape_.gradient_bytes) : pass;
+    if (most + kept_fixed_[rank.offset()] > rooms[rank.offset()].gap) return false;
   }
   return true;
 }
@@ -200,13 +227,15 @@ void StepMemory::keep_what_fits(std::span<const RankRoom> rooms) {
       const std::int64_t forward_room = room.gap - forward_fixed_[rank.offset()];
       const std::int64_t most_held =
           std::min({room.held, room.gap - room.least, forward_room - limits_[rank.offset()]});
-      if (before + held_bytes(shape_, load) > most_held ||
-          before + forward_bytes(shape_, load, true) > forward_room ||
-          before + backward_bytes(shape_, load, true) + again_fixed_[rank.offset()] > room.gap)
+      if (before + held_bytes(shape_, load, load.positions_here) > most_held ||
+          before + forward_bytes(shape_, load, load.positions_here) > forward_room ||
+          before + backward_bytes(shape_, load, load.positions_here) + again_fixed_[rank.offset()] > room.gap)
         return;
     }
-    for (RankId rank : indices<RankId>(loads_.num_ranks()))
-      kept_[rank.offset()] += held_bytes(shape_, covering_load(rank, chunk));
+    for (RankId rank : indices<RankId>(loads_.num_ranks())) {
+      const ChunkLoad load = covering_load(rank, chunk);
+      kept_[rank.offset()] += held_bytes(shape_, load, load.positions_here);
+    }
     chunk.kept = true;
   }
 }
@@ -251,7 +280,7 @@ void StepMemory::consider_backward(std::span<const RankRoom> rooms) {
     // Gradients that come home are added one at a time, when the chunks are gone.
     if (returns_gradients_ && limits_.back() < shape_.gradient_bytes) return;
   }
-  const LoadBytes bytes = options_.recompute == Recompute::whole ? recomputing_whole : recomputing;
+  const LoadBytes bytes = options_.recompute == Recompute::whole ? recomputing_whole : recompute_bytes;
   if (cut(bytes)) take_if_faster();
 }
 

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -88,7 +89,9 @@ class StepMemory {
   void load_blocks(const BlockTable& table, std::span<const RankRoom> rooms, const LayerPlacement& placement,
                    const StepPlan& plan);
   void consider_forward(std::span<const RankRoom> rooms, bool none);
-  bool keeps_all(std::span<const RankRoom> rooms) const;
+  double keep_in_one_chunk(std::span<const RankRoom> rooms, double most);
+  std::optional<double> recomputed_in_one_chunk(std::span<const RankRoom> rooms) const;
+  bool has_room_for_the_rest(std::span<const RankRoom> rooms) const;
   void keep_what_fits(std::span<const RankRoom> rooms);
   template <class Consider>
   void consider_plain(const BlockTable& table, const Counts& counts, std::span<const RankRoom> rooms,

@@ -57,6 +57,11 @@ class StepPlan {
   std::span<const Transfer> transfers() const { return transfers_; }
   // Assignments that each rank computes.
   std::span<const std::int64_t> rank_loads() const { return rank_loads_; }
+  // Several ranks compute the expert, or one that is none of its homes.
+  bool splits(ExpertId expert, const LayerPlacement& placement) const {
+    const auto all = segments(expert);
+    return all.size() > 1 || (all.size() == 1 && !placement.is_home(expert, all.front().rank));
+  }
   // Some expert is computed away from its homes.
   bool spilled() const { return !transfers_.empty(); }
   // No plan for this placement has more: what others that keep one item a segment make room for.

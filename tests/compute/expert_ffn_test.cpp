@@ -48,13 +48,19 @@ class Batch {
     const SplitRows grad_output = split(problem_.grad_output(0, problem_.all_tokens()), grad_rest);
     const auto forward_weights = prepare(Pass::forward, &ExpertGroup::prepared);
     auto workspace = lines(ffn_->workspace_bytes(Pass::forward));
-    ffn_->forward(batch, hidden, outcome.results.data(), saved, bytes(workspace));
+    const auto keep = [&](bool keeps) {
+      for (ExpertGroup& group : groups_)
+        group.saved = keeps ? saved.data() + group.begin * ffn_->saved_bytes_per_position() : nullptr;
+    };
+    keep(true);
+    ffn_->forward(batch, hidden, outcome.results.data(), bytes(workspace));
     const auto backward_weights = prepare(Pass::backward, &ExpertGroup::prepared);
     const auto again_weights = prepare(again.value_or(Pass::recompute), &ExpertGroup::prepared_again);
     workspace = lines(ffn_->workspace_bytes(again ? Pass::recompute : Pass::backward));
-    if (again) saved.clear();
-    ffn_->backward(batch, hidden, grad_output, top_k_.weights, saved, outcome.grad_input.data(),
-                   outcome.grad_weight, bytes(workspace));
+    if (again) keep(false);
+    const auto sums = split_sums(outcome.grad_input);
+    ffn_->backward(batch, hidden, grad_output, top_k_.weights, sums, outcome.grad_weight, bytes(workspace));
+    join_sums(outcome.grad_input);
     return outcome;
   }
 
@@ -76,7 +82,19 @@ class Batch {
     };
     rest.assign(bytes(0), bytes(begin));
     rest.insert(rest.end(), bytes(2 * begin), bytes(rows.rows));
-    return {rows.data, own_index_, begin, rest.data()};
+    return {static_cast<const std::byte*>(rows.data), own_index_, begin, rest.data()};
+  }
+  // The same rows to add to, and all of them in their places.
+  SplitSums split_sums(std::vector<float>& own) {
+    rest_sums_.assign(own.size(), 0.0f);
+    return {own.data(), own_index_, std::ssize(own_index_), rest_sums_.data()};
+  }
+  void join_sums(std::vector<float>& all) const {
+    const std::size_t third = own_index_.size() * number(shape_.hidden);
+    std::copy_n(rest_sums_.begin(), third, all.begin());
+    std::copy(rest_sums_.begin() + static_cast<std::ptrdiff_t>(third),
+              rest_sums_.end() - static_cast<std::ptrdiff_t>(third),
+              all.begin() + static_cast<std::ptrdiff_t>(2 * third));
   }
 
   void attach(FfnOutcome& outcome) {
@@ -105,6 +123,7 @@ class Batch {
   std::shared_ptr<const ExpertFfn> ffn_;
   std::vector<ExpertGroup> groups_;
   std::vector<std::int32_t> input_row_, output_row_, own_index_;
+  std::vector<float> rest_sums_;
 };
 
 std::int64_t blocks_of(std::int64_t columns, DataType type) {

@@ -5,6 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <atomic>
+#include <random>
 #include <set>
 
 #include "evenkeel/balance/planner.h"
@@ -80,13 +83,28 @@ class Rank {
     });
   }
 
+  // Of the positions that are `wanted`, with the results in these rows.
+  template <class Wanted>
+  void run_experts(const Dispatched& dispatched, const Buffer& results, std::span<const std::int32_t> row,
+                   const Wanted& wanted) const {
+    for (const Dispatched::Group& group : dispatched.groups())
+      for (std::int64_t i = group.begin; i < group.end; ++i) {
+        if (!wanted(i)) continue;
+        const auto position = static_cast<std::size_t>(i);
+        std::vector<float> values =
+            row_at(dispatched.rows(rows()), static_cast<std::size_t>(dispatched.input_row()[position]));
+        for (float& value : values) value *= scale_of(group.expert.value());
+        rows::from_f32(kHidden, values.data(), rows::at(results.data(), row[position] * kHidden, type_), type_);
+      }
+  }
+
   void run_experts_backward(const Dispatched& dispatched, const Exchange::GradientRows& incoming,
                             const Exchange::ComputedGradients& computed) const {
     for_each_position(dispatched, [&](std::size_t in, std::size_t out, float scale) {
       const std::vector<float> row = row_at(dispatched.rows(rows(), incoming.rows), in);
       const float weight = incoming.weights.as<float>()[out];
       for (std::size_t c = 0; c < static_cast<std::size_t>(kHidden); ++c)
-        computed.rows.as<float>()[in * static_cast<std::size_t>(kHidden) + c] += weight * scale * row[c];
+        computed.sums.row(static_cast<std::int64_t>(in), kHidden)[c] += weight * scale * row[c];
       computed.weights.as<float>()[out] = scale * row[1];
     });
   }
@@ -195,7 +213,7 @@ TEST_P(Exchanged, RowsComeBackAsWeightedSumsAndGradientsLikewiseWithNoRowSentTwi
         }
         const Exchange::GradientRows incoming =
             exchange.dispatch_gradients(dispatched, rank.rows(), rank.weights());
-        Exchange::ComputedGradients computed = exchange.gradient_buffer(dispatched);
+        Exchange::ComputedGradients computed = exchange.gradient_buffer(dispatched, grad_hidden.data());
         rank.run_experts_backward(dispatched, incoming, computed);
         exchange.combine_gradients(dispatched, std::move(computed), grad_hidden.data(), grad_weights);
       }
@@ -206,6 +224,56 @@ TEST_P(Exchanged, RowsComeBackAsWeightedSumsAndGradientsLikewiseWithNoRowSentTwi
       EXPECT_EQ(arena.in_use_bytes(), 0);
     });
   }
+}
+
+// Some experts' own results are computed and summed a few tokens at a time: fewer rows, the same bits.
+TEST_P(Exchanged, SumsTheSameFromResultsHeldInRanges) {
+  const DataType type = GetParam();
+  std::atomic<std::int64_t> ranges = 0;
+  for (unsigned seed = 0; seed < 60; ++seed) {
+    const Step step = random_step(seed);
+    run_ranks(step.choices.num_ranks(), [&](Communicator& comm) {
+      Arena arena(Device::cpu());
+      CpuStream stream;
+      Exchange exchange(comm, stream, arena, kHidden, type);
+      const Rank rank(step, comm, type);
+      std::vector<std::byte> output = rank.room(), by_range = rank.room();
+      const Dispatched dispatched =
+          exchange.dispatch(rank.rows(), rank.top_k(), step.choices.counts(), step.plan);
+      {
+        const Buffer results = exchange.result_buffer(dispatched);
+        rank.run_experts(dispatched, results);
+        exchange.combine(dispatched, results, rank.weights(), output.data());
+      }
+      std::mt19937 random(seed);
+      std::vector<std::uint8_t> in_ranges(static_cast<std::size_t>(step.plan.num_experts()));
+      for (std::uint8_t& in : in_ranges) in = random() % 2 == 0 ? 1 : 0;
+      ResultRows rows;
+      rows.open(dispatched, comm.rank(), in_ranges);
+      rows.hold_at_once(step.choices.k + static_cast<std::int64_t>(random() % 4));
+      EXPECT_LE(rows.rows(), dispatched.positions_here + dispatched.positions_elsewhere);
+      std::vector<std::int32_t> row(static_cast<std::size_t>(dispatched.positions_here));
+      rows.fill(row);
+      const Buffer results = exchange.result_buffer(rows);
+      std::ranges::fill(results.bytes(), std::byte{0xff});
+      const auto is_in_run = [&](std::int64_t i) {
+        return std::ranges::any_of(rows.runs(),
+                                   [&](const OwnRun& run) { return run.begin <= i && i < run.end; });
+      };
+      rank.run_experts(dispatched, results, row, [&](std::int64_t i) { return !is_in_run(i); });
+      exchange.return_results(dispatched, results, rows).wait();
+      while (rows.next_range(row)) {
+        ++ranges;
+        rank.run_experts(dispatched, results, row, [&](std::int64_t i) {
+          return std::ranges::any_of(
+              rows.runs(), [&](const OwnRun& run) { return run.range_begin <= i && i < run.range_end; });
+        });
+        exchange.sum_results(dispatched, results, rows, rank.weights(), by_range.data());
+      }
+      EXPECT_EQ(by_range, output) << "seed " << seed;
+    });
+  }
+  EXPECT_GT(ranges, 200);
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, Exchanged, ::testing::Values(DataType::f32, DataType::bf16));

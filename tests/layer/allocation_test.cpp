@@ -29,15 +29,15 @@ class CountedApart final : public ExpertFfn {
   }
   std::int64_t workspace_bytes(Pass pass) const override { return inner_->workspace_bytes(pass); }
   std::int64_t saved_bytes_per_position() const override { return inner_->saved_bytes_per_position(); }
-  void forward(const ExpertBatch& batch, const SplitRows& input, void* output, std::span<std::byte> saved,
+  void forward(const ExpertBatch& batch, const SplitRows& input, void* output,
                std::span<std::byte> workspace) const override {
-    apart([&] { inner_->forward(batch, input, output, saved, workspace); });
+    apart([&] { inner_->forward(batch, input, output, workspace); });
   }
   void backward(const ExpertBatch& batch, const SplitRows& input, const SplitRows& grad_output,
-                std::span<const float> weight, std::span<const std::byte> saved, float* grad_input,
-                std::span<float> grad_weight, std::span<std::byte> workspace) const override {
+                std::span<const float> weight, const SplitSums& grad_input, std::span<float> grad_weight,
+                std::span<std::byte> workspace) const override {
     apart([&] {
-      inner_->backward(batch, input, grad_output, weight, saved, grad_input, grad_weight, workspace);
+      inner_->backward(batch, input, grad_output, weight, grad_input, grad_weight, workspace);
     });
   }
   const BitwiseReport& bitwise() const override { return inner_->bitwise(); }

@@ -122,14 +122,19 @@ class Prediction {
     return std::ranges::count(plan_.transfers(), RankId(static_cast<int>(rank)), &Transfer::from) > 0;
   }
 
+  static std::int64_t saved(const Chunk& chunk, const ChunkLoad& load) {
+    return chunk.kept ? load.positions_here : 0;
+  }
+  std::int64_t all_held(const ChunkLoad& load) const { return held_bytes(shape_, load, load.positions_here); }
+
   void add_forward(std::vector<Peaks>& all) const {
     const auto dealt = dealt_loads(step_, plan_, chunks_, units_);
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
       std::int64_t held = choices(rank) + borrowed(rank) * shape_.forward_weight_bytes;
       std::int64_t most = std::max(aside(rank) + table(), held + landing(rank));
       for (std::size_t c = 0; c < chunks_.size(); ++c) {
-        most = std::max(most, held + forward_bytes(shape_, dealt[c][rank], chunks_[c].kept));
-        if (chunks_[c].kept) held += held_bytes(shape_, dealt[c][rank]);
+        most = std::max(most, held + forward_bytes(shape_, dealt[c][rank], saved(chunks_[c], dealt[c][rank])));
+        if (chunks_[c].kept) held += all_held(dealt[c][rank]);
       }
       all[rank].forward = most;
     }
@@ -145,11 +150,11 @@ class Prediction {
       const std::int64_t gradients = borrowed(rank) * shape_.gradient_bytes;
       const std::int64_t away = backward_weights(rank, !rest.empty()) + gradients;
       std::int64_t held = choices(rank);
-      for (std::size_t c = 0; c < kept; ++c) held += held_bytes(shape_, dealt[c][rank]);
+      for (std::size_t c = 0; c < kept; ++c) held += all_held(dealt[c][rank]);
       std::int64_t most = held;
       for (std::size_t c = kept; c-- > 0;) {
-        held -= held_bytes(shape_, dealt[c][rank]);
-        most = std::max(most, held + away + backward_bytes(shape_, dealt[c][rank], true));
+        held -= all_held(dealt[c][rank]);
+        most = std::max(most, held + away + backward_bytes(shape_, dealt[c][rank], dealt[c][rank].positions_here));
       }
       if (!rest.empty()) most = std::max(most, held + (kept > 0 ? away : 0) + table());
       for (const auto& loads : rest) most = std::max(most, held + away + again_bytes(loads[rank]));
@@ -159,11 +164,9 @@ class Prediction {
   }
 
   std::int64_t again_bytes(const ChunkLoad& load) const {
-    const std::int64_t again =
-        backward_bytes(shape_, load, setup_.options.memory.recompute == Recompute::whole);
-    return setup_.options.memory.recompute == Recompute::whole
-               ? std::max(again, forward_bytes(shape_, load, true))
-               : again;
+    if (setup_.options.memory.recompute != Recompute::whole) return recompute_bytes(shape_, load);
+    return std::max(backward_bytes(shape_, load, load.positions_here),
+                    forward_bytes(shape_, load, load.positions_here));
   }
 
   // What is computed again, in as many equal parts as the rule says.

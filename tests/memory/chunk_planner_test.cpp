@@ -12,10 +12,10 @@ namespace evenkeel::testing {
 namespace {
 
 std::int64_t forward(const ChunkShape& shape, const ChunkLoad& load) {
-  return forward_bytes(shape, load, false);
+  return forward_bytes(shape, load, 0);
 }
 std::int64_t backward(const ChunkShape& shape, const ChunkLoad& load) {
-  return backward_bytes(shape, load, false);
+  return recompute_bytes(shape, load);
 }
 
 constexpr int kBlocks = 8;

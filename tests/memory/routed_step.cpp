@@ -42,11 +42,12 @@ std::vector<int> destinations(int experts, Ids ids, const Deal& deal) {
   return to;
 }
 
+// `whole` is the plan of the step, `plan` that of the chunk.
 std::vector<ChunkLoad> chunk_loads(const RoutedStep& step, std::span<const Ids> ids, const Counts& counts,
-                                   const StepPlan& plan) {
+                                   const StepPlan& whole, const StepPlan& plan) {
   const auto ranks = static_cast<std::size_t>(step.ranks());
   std::vector<ChunkLoad> loads(ranks);
-  std::vector<std::set<int>> computes(ranks);
+  std::vector<std::set<int>> computes(ranks), own_runs(ranks);
   for (std::size_t source = 0; source < ranks; ++source) {
     Deal deal;
     deal.make(counts, plan, RankId(static_cast<int>(source)));
@@ -61,6 +62,10 @@ std::vector<ChunkLoad> chunk_loads(const RoutedStep& step, std::span<const Ids> 
         const auto there = static_cast<std::size_t>(to[a]);
         ++own.assignments;
         if (there == source) ++own.assignments_kept;
+        if (there == source && whole.splits(ExpertId(ids[source][a]), step.placement)) {
+          ++own.own_split;
+          own_runs[there].insert(ids[source][a]);
+        }
         ++loads[there].positions_here;
         computes[there].insert(ids[source][a]);
         visits.insert(to[a]);
@@ -73,8 +78,10 @@ std::vector<ChunkLoad> chunk_loads(const RoutedStep& step, std::span<const Ids> 
       }
     }
   }
-  for (std::size_t rank = 0; rank < ranks; ++rank)
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
     loads[rank].groups = static_cast<std::int64_t>(computes[rank].size());
+    loads[rank].own_runs = static_cast<std::int64_t>(own_runs[rank].size());
+  }
   return loads;
 }
 
@@ -135,7 +142,7 @@ std::vector<std::vector<ChunkLoad>> dealt_loads(const RoutedStep& step, const St
     }
     const Counts counts = counts_of(step.experts(), part);
     shares.next(counts, step.placement, chunk_plan);
-    loads.push_back(chunk_loads(step, part, counts, chunk_plan));
+    loads.push_back(chunk_loads(step, part, counts, plan, chunk_plan));
   }
   return loads;
 }

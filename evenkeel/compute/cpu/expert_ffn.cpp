@@ -211,7 +211,7 @@ class CpuExpertFfn final : public ExpertFfn {
     return shape_.gate_up_rows() * bytes_of(shape_.type);
   }
 
-  void forward(const ExpertBatch& batch, const SplitRows& input, void* output, std::span<std::byte> saved,
+  void forward(const ExpertBatch& batch, const SplitRows& input, void* output,
                std::span<std::byte> workspace) const override {
     Carver carver(workspace.data());
     const ForwardTile tile(carver, shape_, forward_, scratch_bytes(Pass::forward));
@@ -224,20 +224,21 @@ class CpuExpertFfn final : public ExpertFfn {
       for_each_tile(group, std::min(forward_.inner.max_rows(), forward_.down.max_rows()), [&](Span span) {
         rows::gather(span.rows, &batch.input_row[static_cast<std::size_t>(span.begin)], shape_.hidden, input,
                      tile.x, shape_.type);
-        fill_h(span, inner, tile, saved);
+        fill_h(span, inner, tile, saved_of(group, span));
         fill_output(batch, span, down, tile, output);
       });
     }
   }
 
   void backward(const ExpertBatch& batch, const SplitRows& input, const SplitRows& grad_output,
-                std::span<const float> weight, std::span<const std::byte> saved, float* grad_input,
-                std::span<float> grad_weight, std::span<std::byte> workspace) const override {
+                std::span<const float> weight, const SplitSums& grad_input, std::span<float> grad_weight,
+                std::span<std::byte> workspace) const override {
     Carver carver(workspace.data());
-    const Pass pass = saved.empty() ? Pass::recompute : Pass::backward;
-    const BackwardTile tile(carver, shape_, products(), scratch_bytes(pass));
+    const bool recomputes = std::ranges::count(batch.groups, nullptr, &ExpertGroup::saved) > 0;
+    const BackwardTile tile(carver, shape_, products(),
+                            scratch_bytes(recomputes ? Pass::recompute : Pass::backward));
     std::optional<RecomputeTile> again;
-    if (pass == Pass::recompute) again.emplace(carver, shape_, forward_.inner);
+    if (recomputes) again.emplace(carver, shape_, forward_.inner);
     EVENKEEL_CHECK(carver.used() <= static_cast<std::int64_t>(workspace.size()));
     std::int64_t most = std::min(products().grad_h.max_rows(), products().grad_x.max_rows());
     if (again) most = std::min(most, forward_.inner.max_rows());
@@ -250,11 +251,12 @@ class CpuExpertFfn final : public ExpertFfn {
         rows::gather(span.rows, from, shape_.hidden, input, tile.x, shape_.type);
         rows::gather(span.rows, from, shape_.hidden, grad_output, tile.g, shape_.type);
         differentiate_output(batch, group, span, tile, down_bias, weight, grad_weight);
-        if (again) recompute(span, inner_of(group.prepared_again), *again, tile);
-        differentiate_h(
-            batch, group, span, down, tile, weight,
-            again ? tile.grad_pre : at(saved.data(), span.begin * shape_.gate_up_rows(), shape_.type),
-            grad_weight);
+        const std::byte* pre = saved_of(group, span);
+        if (pre == nullptr) {
+          recompute(span, inner_of(group.prepared_again), *again, tile);
+          pre = tile.grad_pre;
+        }
+        differentiate_h(batch, group, span, down, tile, weight, pre, grad_weight);
         add_input_gradients(span, from, group.prepared, tile, grad_input);
         add_weight_gradients(group, span, tile);
       });
@@ -291,15 +293,22 @@ class CpuExpertFfn final : public ExpertFfn {
   // Where the up half of a row of pre-activations begins.
   std::int64_t up_begin() const { return is_gated(shape_.activation) ? shape_.intermediate : 0; }
 
+  // Where the pre-activations of a tile's rows are saved; null if they are not.
+  std::byte* saved_of(const ExpertGroup& group, Span span) const {
+    return group.saved == nullptr
+               ? nullptr
+               : at(group.saved, (span.begin - group.begin) * shape_.gate_up_rows(), shape_.type);
+  }
+
   // h of a tile, block by block.
-  void fill_h(Span span, const InnerParts& inner, const ForwardTile& tile, std::span<std::byte> saved) const {
+  void fill_h(Span span, const InnerParts& inner, const ForwardTile& tile, std::byte* saved) const {
     for (std::int64_t i = 0; i < forward_.inner.blocks(); ++i) {
       const RowLadder::Block block = forward_.inner.block(i);
       multiply_inner(i, span.rows, inner, tile.x, tile.gate, tile.up, tile.scratch);
       for (std::int64_t row = 0; row < span.rows; ++row) {
         float* gate = tile.gate + row * block.columns;
         float* up = tile.up + row * block.columns;
-        if (!saved.empty()) save(block, gate, up, saved.data(), span.begin + row);
+        if (saved != nullptr) save(block, gate, up, saved, row);
         activate_row(block, gate, up, tile, row);
       }
     }
@@ -341,10 +350,10 @@ class CpuExpertFfn final : public ExpertFfn {
 
   // Rounds pre-activations for backward. Rounding must not carry one over the clamp's limit, where the
   // derivative jumps.
-  void save(RowLadder::Block block, float* gate, float* up, std::byte* saved, std::int64_t position) const {
+  void save(RowLadder::Block block, float* gate, float* up, std::byte* saved, std::int64_t saved_row) const {
     if (shape_.type == DataType::bf16 && shape_.activation == Activation::clamped_swiglu)
       internal::keep_beyond_limit(block.columns, gate, up);
-    const std::int64_t row = position * shape_.gate_up_rows() + block.begin;
+    const std::int64_t row = saved_row * shape_.gate_up_rows() + block.begin;
     if (is_gated(shape_.activation))
       rows::from_f32(block.columns, gate, at(saved, row, shape_.type), shape_.type);
     rows::from_f32(block.columns, up, at(saved, row + up_begin(), shape_.type), shape_.type);
@@ -427,13 +436,13 @@ class CpuExpertFfn final : public ExpertFfn {
   }
 
   void add_input_gradients(Span span, const std::int32_t* row, const std::byte* prepared,
-                           const BackwardTile& tile, float* grad_input) const {
+                           const BackwardTile& tile, const SplitSums& grad_input) const {
     for (std::int64_t b = 0; b < products().grad_x.blocks(); ++b) {
       const RowLadder::Block block = products().grad_x.block(b);
       products().grad_x.run(b, span.rows, tile.grad_pre, prepared, tile.grad_x, tile.scratch);
       for (std::int64_t i = 0; i < span.rows; ++i)
         rows::add_scaled(block.columns, tile.grad_x + i * block.columns, 1.0f,
-                         grad_input + row[i] * shape_.hidden + block.begin);
+                         grad_input.row(row[i], shape_.hidden) + block.begin);
     }
   }
 

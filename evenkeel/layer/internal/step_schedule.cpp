@@ -69,8 +69,8 @@ void StepSchedule::plan_forward(const TopK& top_k, Planner& planner, StepPlan& p
   take_chunks(plan);
 }
 
-bool StepSchedule::fits_everywhere(std::int64_t bytes) {
-  std::int64_t misfits[] = {bytes <= arena_.largest_gap_bytes() ? 0 : 1};
+bool StepSchedule::fits_everywhere(bool fits_here) {
+  std::int64_t misfits[] = {fits_here ? 0 : 1};
   comm_.all_reduce(misfits, Reduction::sum, stream_, "room for backward").wait();
   return misfits[0] == 0;
 }

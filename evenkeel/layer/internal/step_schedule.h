@@ -28,8 +28,8 @@ class StepSchedule {
 
   // Collective. Gathers counts, has the step planned and cuts it.
   void plan_forward(const TopK& top_k, Planner& planner, StepPlan& plan);
-  // Collective. Whether on every rank so many bytes can be had at once.
-  bool fits_everywhere(std::int64_t bytes);
+  // Collective. Whether on every rank what it asks about fits.
+  bool fits_everywhere(bool fits_here);
   // Collective. Cuts what backward has to compute again, under the step's plan or, where it is better, under
   // plain EP, which `plan` becomes.
   void plan_backward(const TopK& rest, StepPlan& plan);

@@ -209,9 +209,17 @@ std::vector<std::size_t> RowLadder::agreeing(const Width& width, const Rung& ref
   };
   std::vector<std::size_t> kept;
   if (!agrees_at(reference, 7)) return kept;
+  // Of other orders of summation only some sums differ: a rung of few rows is tried on many.
+  constexpr std::int64_t kRows = 128;
+  const auto agrees = [&](const Rung& rung) {
+    const std::int64_t last = kTileRows - rung.rows;
+    for (std::int64_t first = std::min<std::int64_t>(5, last); first <= std::min(kRows, last);
+         first += rung.rows)
+      if (!agrees_at(rung, first)) return false;
+    return true;
+  };
   for (std::size_t i = 0; i < width.rungs.size(); ++i)
-    if (agrees_at(width.rungs[i], std::min<std::int64_t>(5, kTileRows - width.rungs[i].rows)))
-      kept.push_back(i);
+    if (agrees(width.rungs[i])) kept.push_back(i);
   return kept;
 }
 

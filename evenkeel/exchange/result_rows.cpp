@@ -1,0 +1,103 @@
+#include "evenkeel/exchange/result_rows.h"
+
+#include <algorithm>
+#include <ranges>
+
+#include "evenkeel/base/check.h"
+
+namespace evenkeel {
+
+void ResultRows::open(const Dispatched& dispatched, RankId me, std::span<const std::uint8_t> in_ranges) {
+  dispatched_ = &dispatched;
+  first_token_ = end_token_ = 0;
+  runs_.clear();
+  before_.assign(1, 0);
+  const Dispatched::Peer& own = dispatched.peers()[me.offset()];
+  const auto slots = dispatched.output_row();
+  for (std::size_t g = 0; g < dispatched.groups().size(); ++g) {
+    const Dispatched::Group& group = dispatched.groups()[g];
+    if (in_ranges[group.expert.offset()] == 0) continue;
+    const auto first = slots.begin() + group.begin;
+    const auto last = slots.begin() + group.end;
+    const auto begin = std::lower_bound(first, last, own.in_position);
+    const auto end = std::lower_bound(begin, last, own.in_position + own.in_positions);
+    if (begin == end) continue;
+    OwnRun& run = runs_.emplace_back();
+    run.group = g;
+    run.begin = run.range_begin = run.range_end = begin - slots.begin();
+    run.end = end - slots.begin();
+    run.slot = *begin;
+    before_.push_back(before_.back() + run.end - run.begin);
+  }
+  at_once_ = positions_in_runs();
+}
+
+void ResultRows::hold_at_once(std::int64_t positions) {
+  EVENKEEL_CHECK(positions >= std::min<std::int64_t>(dispatched_->k, positions_in_runs()));
+  at_once_ = std::min(positions, positions_in_runs());
+}
+
+std::int64_t ResultRows::rows() const {
+  return dispatched_->positions_here - before_.back() + dispatched_->positions_elsewhere + at_once_;
+}
+
+void ResultRows::fill(std::span<std::int32_t> row_of_position) const {
+  const auto slots = dispatched_->output_row();
+  for (std::size_t i = 0; i < slots.size(); ++i)
+    row_of_position[i] = static_cast<std::int32_t>(waiting_row(slots[i]));
+}
+
+std::int64_t ResultRows::token(std::int64_t position) const {
+  const std::int32_t row = dispatched_->input_row()[static_cast<std::size_t>(position)];
+  return dispatched_->token_here()[static_cast<std::size_t>(row - dispatched_->own_row)];
+}
+
+// The first position of a run, from the present range's end on, whose token is not before `token`.
+std::int64_t ResultRows::end_before(const OwnRun& run, std::int64_t token) const {
+  const auto positions = std::views::iota(run.range_end, run.end);
+  return *std::ranges::partition_point(positions, [&](std::int64_t i) { return this->token(i) < token; });
+}
+
+std::int64_t ResultRows::positions_before(std::int64_t token) const {
+  std::int64_t positions = 0;
+  for (const OwnRun& run : runs_) positions += end_before(run, token) - run.range_end;
+  return positions;
+}
+
+// As many tokens as have room; one always has.
+bool ResultRows::next_range(std::span<std::int32_t> row_of_position) {
+  first_token_ = end_token_;
+  if (first_token_ == dispatched_->tokens) return false;
+  const auto ends = std::views::iota(first_token_ + 1, dispatched_->tokens + 1);
+  const auto fits = [&](std::int64_t end) { return positions_before(end) <= at_once_; };
+  end_token_ = fits(dispatched_->tokens) ? dispatched_->tokens
+                                         : *std::ranges::partition_point(ends, fits) - 1;
+  EVENKEEL_CHECK(end_token_ > first_token_);
+  std::int64_t row = rows() - at_once_;
+  for (OwnRun& run : runs_) {
+    const std::int64_t end = end_before(run, end_token_);
+    run.range_begin = run.range_end;
+    run.range_end = end;
+    run.range_row = row;
+    for (std::int64_t i = run.range_begin; i < run.range_end; ++i)
+      row_of_position[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(row++);
+  }
+  return true;
+}
+
+std::int64_t ResultRows::row(std::int64_t slot) const {
+  const auto after = std::ranges::upper_bound(runs_, slot, {}, &OwnRun::slot);
+  if (after != runs_.begin()) {
+    const OwnRun& run = *(after - 1);
+    const std::int64_t position = run.begin + slot - run.slot;
+    if (position < run.end) return run.range_row + position - run.range_begin;
+  }
+  return waiting_row(slot);
+}
+
+std::int64_t ResultRows::waiting_row(std::int64_t slot) const {
+  const auto after = std::ranges::lower_bound(runs_, slot, {}, &OwnRun::slot);
+  return slot - before_[static_cast<std::size_t>(after - runs_.begin())];
+}
+
+}  // namespace evenkeel

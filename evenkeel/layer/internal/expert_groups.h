@@ -1,0 +1,50 @@
+// The groups of rows that one call of the experts is given: which positions of a chunk, with which weights, and
+// where their activations are.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "evenkeel/compute/expert_ffn.h"
+#include "evenkeel/exchange/dispatched.h"
+#include "evenkeel/exchange/result_rows.h"
+#include "evenkeel/layer/internal/borrowed_experts.h"
+#include "evenkeel/layer/internal/native_experts.h"
+#include "evenkeel/layer/saved_activations.h"
+
+namespace evenkeel::internal {
+
+class ExpertGroups {
+ public:
+  // Weights to compute activations again are looked for in `again` where `borrowed` does not have them.
+  ExpertGroups(const NativeExperts& natives, const BorrowedExperts& borrowed, const BorrowedExperts& again,
+               int num_experts);
+
+  // Forward: the positions whose results wait; those of the present range.
+  void collect_waiting(const Dispatched& dispatched, const ResultRows& rows, const SavedActivations& saved);
+  void collect_range(const Dispatched& dispatched, const ResultRows& rows, const SavedActivations& saved);
+  // Backward: the positions that were saved, or those that were not.
+  void collect_saved(const Dispatched& dispatched, const SavedActivations& saved);
+  void collect_again(const Dispatched& dispatched, const SavedActivations& saved);
+
+  std::span<ExpertGroup> groups() { return groups_; }
+  // Of each group.
+  std::span<const ExpertId> experts() const { return experts_; }
+  // Positions of all groups.
+  std::int64_t positions() const;
+
+ private:
+  void clear();
+  void add_forward(ExpertId expert, std::int64_t begin, std::int64_t end, const SavedActivations& saved);
+  void add(ExpertId expert, std::int64_t begin, std::int64_t end, Pass pass, std::byte* saved);
+  const std::byte* prepared(ExpertId expert, Pass pass) const;
+
+  const NativeExperts& natives_;
+  const BorrowedExperts& borrowed_;
+  const BorrowedExperts& again_;
+  std::vector<ExpertGroup> groups_;
+  std::vector<ExpertId> experts_;
+};
+
+}  // namespace evenkeel::internal
