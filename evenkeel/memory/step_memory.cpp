@@ -109,13 +109,23 @@ void StepMemory::consider_forward(std::span<const RankRoom> rooms, bool none) {
     limits_.clear();
     for (std::size_t rank = 0; rank < rooms.size(); ++rank)
       limits_.push_back((rooms[rank].gap - forward_fixed_[rank]) * share / kShareUnit);
-    if (!cut(passing_forward)) break;
+    if (!cut(passing_forward) || exceeds_best_if_kept()) break;
     if (keeps) keep_what_fits(rooms);
     if (keeps && exact && !lengthen_the_rest(rooms)) continue;
     if (!none || !keeps || way_.chunks.back().kept) take_if_faster();
     if (!keeps || !exact) break;
   }
   if (none && keeps && best_.chunks.empty()) keep_in_one_chunk(rooms, 0);
+}
+
+// Whether so many chunks take longer than the best way even if nothing of them is computed again. Of a smaller
+// share of the room there are no fewer.
+bool StepMemory::exceeds_best_if_kept() {
+  if (best_.chunks.empty()) return false;
+  for (Chunk& chunk : way_.chunks) chunk.kept = true;
+  const double seconds = step_seconds(shape_, options_.cost, loads_, way_.chunks, units_, transfers_);
+  for (Chunk& chunk : way_.chunks) chunk.kept = false;
+  return seconds >= best_.seconds;
 }
 
 // Cuts by the rule, or where its parts do not fit, as long as fits. False if nothing fits.

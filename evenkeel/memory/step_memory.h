@@ -98,6 +98,7 @@ class StepMemory {
                       const LayerPlacement& placement, StepPlan& plan, const Consider& consider);
   bool lengthen_the_rest(std::span<const RankRoom> rooms);
   void consider_backward(std::span<const RankRoom> rooms);
+  bool exceeds_best_if_kept();
   bool cut(LoadBytes bytes);
   bool cut_by_rule(LoadBytes bytes);
   std::int64_t count_by_rule(LoadBytes bytes) const;

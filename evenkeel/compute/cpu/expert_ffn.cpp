@@ -75,37 +75,32 @@ struct ForwardTile {
               std::int64_t scratch_bytes)
       : x(carver.bytes(kTileRows * s.hidden * bytes_of(s.type))),
         gate(carver.floats(is_gated(s.activation) ? kTileRows * products.inner.widest_block() : 0)),
-        up(carver.floats(kTileRows * products.inner.widest_block())),
+        up(carver.floats(kTileRows *
+                         std::max(products.inner.widest_block(), products.down.widest_block()))),
         h(carver.bytes(kTileRows * s.intermediate * bytes_of(s.type))),
         h_row(carver.floats(products.inner.widest_block())),
-        y(carver.floats(kTileRows * products.down.widest_block())),
         scratch(carver.bytes(scratch_bytes)) {}
 
   std::byte* x;
+  float* y() const { return up; }  // when h is whole
+
   float *gate, *up;
   std::byte* h;
-  float *h_row, *y;
+  float* h_row;
   std::byte* scratch;
 };
 
-// What a backward pass holds besides where it computes the pre-activations again.
-struct RecomputeTile {
-  RecomputeTile(Carver& carver, const ExpertShape& s, const RowLadder& inner)
-      : gate(carver.floats(is_gated(s.activation) ? kTileRows * inner.widest_block() : 0)),
-        up(carver.floats(kTileRows * inner.widest_block())) {}
-
-  float *gate, *up;
-};
-
+// Rows that are not wanted at the same time share their room: the input is gathered once to compute
+// pre-activations again, before there is an h, and once for the weights' gradient, when G is done with; f32
+// results of products are used up block by block.
 struct BackwardTile {
   BackwardTile(Carver& carver, const ExpertShape& s, const BackwardProducts& products,
-               std::int64_t scratch_bytes)
-      : x(carver.bytes(kTileRows * s.hidden * bytes_of(s.type))),
-        g(carver.bytes(kTileRows * s.hidden * bytes_of(s.type))),
-        grad_h(carver.floats(kTileRows * products.grad_h.widest_block())),
-        weighted_h(carver.bytes(kTileRows * s.intermediate * bytes_of(s.type))),
+               const RowLadder* again, std::int64_t scratch_bytes)
+      : g(carver.bytes(kTileRows * s.hidden * bytes_of(s.type))),
+        weighted_h(carver.bytes(kTileRows * std::max(s.intermediate, again ? s.hidden : 0) * bytes_of(s.type))),
         grad_pre(carver.bytes(kTileRows * s.gate_up_rows() * bytes_of(s.type))),
-        grad_x(carver.floats(kTileRows * products.grad_x.widest_block())),
+        block(carver.floats(kTileRows * widest(products, again))),
+        gate_block(carver.floats(again && is_gated(s.activation) ? kTileRows * again->widest_block() : 0)),
         gate_row(carver.floats(products.grad_h.widest_block())),
         up_row(carver.floats(products.grad_h.widest_block())),
         h_row(carver.floats(products.grad_h.widest_block())),
@@ -114,10 +109,15 @@ struct BackwardTile {
         g_row(carver.floats(s.biases ? s.hidden : 0)),
         scratch(carver.bytes(scratch_bytes)) {}
 
-  std::byte *x, *g;
-  float* grad_h;
-  std::byte *weighted_h, *grad_pre;
-  float *grad_x, *gate_row, *up_row, *h_row, *grad_gate_row, *grad_up_row, *g_row;
+  static std::int64_t widest(const BackwardProducts& products, const RowLadder* again) {
+    return std::max({products.grad_h.widest_block(), products.grad_x.widest_block(),
+                     again ? again->widest_block() : 0});
+  }
+  std::byte* x() const { return g; }
+  std::byte* x_again() const { return weighted_h; }
+
+  std::byte *g, *weighted_h, *grad_pre;
+  float *block, *gate_block, *gate_row, *up_row, *h_row, *grad_gate_row, *grad_up_row, *g_row;
   std::byte* scratch;
 };
 
@@ -202,8 +202,8 @@ class CpuExpertFfn final : public ExpertFfn {
     if (pass == Pass::forward)
       ForwardTile(carver, shape_, forward_, scratch_bytes(pass));
     else
-      BackwardTile(carver, shape_, products(), scratch_bytes(pass));
-    if (pass == Pass::recompute) RecomputeTile(carver, shape_, forward_.inner);
+      BackwardTile(carver, shape_, products(), pass == Pass::recompute ? &forward_.inner : nullptr,
+                   scratch_bytes(pass));
     return carver.used();
   }
 
@@ -235,30 +235,30 @@ class CpuExpertFfn final : public ExpertFfn {
                 std::span<std::byte> workspace) const override {
     Carver carver(workspace.data());
     const bool recomputes = std::ranges::count(batch.groups, nullptr, &ExpertGroup::saved) > 0;
-    const BackwardTile tile(carver, shape_, products(),
+    const BackwardTile tile(carver, shape_, products(), recomputes ? &forward_.inner : nullptr,
                             scratch_bytes(recomputes ? Pass::recompute : Pass::backward));
-    std::optional<RecomputeTile> again;
-    if (recomputes) again.emplace(carver, shape_, forward_.inner);
     EVENKEEL_CHECK(carver.used() <= static_cast<std::int64_t>(workspace.size()));
     std::int64_t most = std::min(products().grad_h.max_rows(), products().grad_x.max_rows());
-    if (again) most = std::min(most, forward_.inner.max_rows());
+    if (recomputes) most = std::min(most, forward_.inner.max_rows());
     for (const ExpertGroup& group : batch.groups) {
       if (group.begin == group.end) continue;
       const std::byte* const down = group.prepared + products().grad_x.packed_bytes();
       const auto* down_bias = reinterpret_cast<const float*>(down + products().grad_h.packed_bytes());
       for_each_tile(group, most, [&](Span span) {
         const auto* from = &batch.input_row[static_cast<std::size_t>(span.begin)];
-        rows::gather(span.rows, from, shape_.hidden, input, tile.x, shape_.type);
-        rows::gather(span.rows, from, shape_.hidden, grad_output, tile.g, shape_.type);
-        differentiate_output(batch, group, span, tile, down_bias, weight, grad_weight);
         const std::byte* pre = saved_of(group, span);
         if (pre == nullptr) {
-          recompute(span, inner_of(group.prepared_again), *again, tile);
+          rows::gather(span.rows, from, shape_.hidden, input, tile.x_again(), shape_.type);
+          recompute(span, inner_of(group.prepared_again), tile);
           pre = tile.grad_pre;
         }
+        rows::gather(span.rows, from, shape_.hidden, grad_output, tile.g, shape_.type);
+        differentiate_output(batch, group, span, tile, down_bias, weight, grad_weight);
         differentiate_h(batch, group, span, down, tile, weight, pre, grad_weight);
+        add_down_gradients(group, span, tile);
         add_input_gradients(span, from, group.prepared, tile, grad_input);
-        add_weight_gradients(group, span, tile);
+        rows::gather(span.rows, from, shape_.hidden, input, tile.x(), shape_.type);
+        add_gate_up_gradients(group, span, tile);
       });
     }
   }
@@ -338,13 +338,12 @@ class CpuExpertFfn final : public ExpertFfn {
   }
 
   // What forward would have saved of a tile's rows, put where its gradient will be written over it.
-  void recompute(Span span, const InnerParts& inner, const RecomputeTile& again,
-                 const BackwardTile& tile) const {
+  void recompute(Span span, const InnerParts& inner, const BackwardTile& tile) const {
     for (std::int64_t i = 0; i < forward_.inner.blocks(); ++i) {
       const RowLadder::Block block = forward_.inner.block(i);
-      multiply_inner(i, span.rows, inner, tile.x, again.gate, again.up, tile.scratch);
+      multiply_inner(i, span.rows, inner, tile.x_again(), tile.gate_block, tile.block, tile.scratch);
       for (std::int64_t row = 0; row < span.rows; ++row)
-        save(block, again.gate + row * block.columns, again.up + row * block.columns, tile.grad_pre, row);
+        save(block, tile.gate_block + row * block.columns, tile.block + row * block.columns, tile.grad_pre, row);
     }
   }
 
@@ -363,9 +362,9 @@ class CpuExpertFfn final : public ExpertFfn {
                    void* output) const {
     for (std::int64_t b = 0; b < forward_.down.blocks(); ++b) {
       const RowLadder::Block block = forward_.down.block(b);
-      forward_.down.run(b, span.rows, tile.h, down.product, tile.y, tile.scratch);
+      forward_.down.run(b, span.rows, tile.h, down.product, tile.y(), tile.scratch);
       for (std::int64_t i = 0; i < span.rows; ++i) {
-        float* y = tile.y + i * block.columns;
+        float* y = tile.y() + i * block.columns;
         if (shape_.biases) rows::add_scaled(block.columns, down.biases + block.begin, 1.0f, y);
         const std::int64_t row = batch.output_row[static_cast<std::size_t>(span.begin + i)];
         rows::from_f32(block.columns, y, at(output, row * shape_.hidden + block.begin, shape_.type),
@@ -394,7 +393,7 @@ class CpuExpertFfn final : public ExpertFfn {
                        const std::byte* pre, std::span<float> grad_weight) const {
     for (std::int64_t b = 0; b < products().grad_h.blocks(); ++b) {
       const RowLadder::Block block = products().grad_h.block(b);
-      products().grad_h.run(b, span.rows, tile.g, prepared, tile.grad_h, tile.scratch);
+      products().grad_h.run(b, span.rows, tile.g, prepared, tile.block, tile.scratch);
       for (std::int64_t i = 0; i < span.rows; ++i) {
         const auto row = static_cast<std::size_t>(batch.output_row[static_cast<std::size_t>(span.begin + i)]);
         grad_weight[row] += differentiate_row(i, block, tile, weight[row], pre);
@@ -408,7 +407,7 @@ class CpuExpertFfn final : public ExpertFfn {
   float differentiate_row(std::int64_t i, RowLadder::Block block, const BackwardTile& tile, float weight,
                           const std::byte* activations) const {
     const std::int64_t n = block.columns;
-    const float* grad_h = tile.grad_h + i * n;
+    const float* grad_h = tile.block + i * n;
     const auto widen = [&](std::int64_t begin, float* to) {
       const std::int64_t from = i * shape_.gate_up_rows() + begin + block.begin;
       rows::to_f32(n, at(activations, from, shape_.type), shape_.type, to);
@@ -439,25 +438,30 @@ class CpuExpertFfn final : public ExpertFfn {
                            const BackwardTile& tile, const SplitSums& grad_input) const {
     for (std::int64_t b = 0; b < products().grad_x.blocks(); ++b) {
       const RowLadder::Block block = products().grad_x.block(b);
-      products().grad_x.run(b, span.rows, tile.grad_pre, prepared, tile.grad_x, tile.scratch);
+      products().grad_x.run(b, span.rows, tile.grad_pre, prepared, tile.block, tile.scratch);
       for (std::int64_t i = 0; i < span.rows; ++i)
-        rows::add_scaled(block.columns, tile.grad_x + i * block.columns, 1.0f,
+        rows::add_scaled(block.columns, tile.block + i * block.columns, 1.0f,
                          grad_input.row(row[i], shape_.hidden) + block.begin);
     }
   }
 
-  void add_weight_gradients(const ExpertGroup& group, Span span, const BackwardTile& tile) const {
-    const std::int64_t padded = internal::whole_vector_rows(span.rows);
-    const auto clear_padding = [&](std::byte* rows, std::int64_t width) {
-      std::memset(at(rows, span.rows * width, shape_.type), 0,
-                  static_cast<std::size_t>((padded - span.rows) * width * bytes_of(shape_.type)));
-    };
-    clear_padding(tile.x, shape_.hidden);
-    clear_padding(tile.g, shape_.hidden);
-    clear_padding(tile.weighted_h, shape_.intermediate);
-    clear_padding(tile.grad_pre, shape_.gate_up_rows());
+  // The products behind weight gradients take whole vectors of rows.
+  void clear_padding(Span span, std::byte* rows, std::int64_t width) const {
+    const std::int64_t padding = internal::whole_vector_rows(span.rows) - span.rows;
+    std::memset(at(rows, span.rows * width, shape_.type), 0,
+                static_cast<std::size_t>(padding * width * bytes_of(shape_.type)));
+  }
+
+  void add_down_gradients(const ExpertGroup& group, Span span, const BackwardTile& tile) const {
+    clear_padding(span, tile.g, shape_.hidden);
+    clear_padding(span, tile.weighted_h, shape_.intermediate);
     products().grad_down.add(span.rows, tile.g, tile.weighted_h, group.gradients.down, tile.scratch);
-    products().grad_gate_up.add(span.rows, tile.grad_pre, tile.x, group.gradients.gate_up, tile.scratch);
+  }
+
+  void add_gate_up_gradients(const ExpertGroup& group, Span span, const BackwardTile& tile) const {
+    clear_padding(span, tile.x(), shape_.hidden);
+    clear_padding(span, tile.grad_pre, shape_.gate_up_rows());
+    products().grad_gate_up.add(span.rows, tile.grad_pre, tile.x(), group.gradients.gate_up, tile.scratch);
   }
 
   ExpertShape shape_;
