@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "cli/bench_layer.h"
@@ -13,6 +14,8 @@
 namespace evenkeel::cli {
 
 namespace {
+
+constexpr std::int64_t kPlainRounds = 3;
 
 class CurveMeasurement {
  public:
@@ -44,7 +47,14 @@ class CurveMeasurement {
   }
 
   Figures measured(const std::string& what, const std::vector<Way>& ways) const {
-    return std::move(measure(layer_.experiment(setup_.bench.pairs, reference_, ways), {batch_}, {},
+    return measured(what, ways, setup_.bench.pairs);
+  }
+  // Plain EP takes several times as long as the others and is far from them: few rounds say enough.
+  Figures measured_few(const std::string& what, const std::vector<Way>& ways) const {
+    return measured(what, ways, std::min<std::int64_t>(setup_.bench.pairs, kPlainRounds));
+  }
+  Figures measured(const std::string& what, const std::vector<Way>& ways, std::int64_t pairs) const {
+    return std::move(measure(layer_.experiment(pairs, reference_, ways), {batch_}, {},
                              progress_(fmt::format("{}, {}", curve_.scenario, what)))
                          .front());
   }
@@ -58,34 +68,37 @@ class CurveMeasurement {
   std::string planner_name() const { return std::string(name_of(setup_.planner.kind)); }
 
   void measure_free() {
+    const Budget whole = budget(Arena::kNoBudget, Recompute::whole);
     std::vector<Way> ways = {plain_ep(free_)};
-    if (setup_.bench.backward) {
-      const Budget whole = budget(Arena::kNoBudget, Recompute::whole);
-      ways.push_back(plain_ep(whole));
-      ways.push_back({setup_.planner, whole});
-    }
-    const Figures figures = measured("no budget", ways);
-    curve_.reference = figures.reference;
-    curve_.ep = figures.ways.front();
-    add("ep", figures, 0, false);
+    if (setup_.bench.backward) ways.push_back(plain_ep(whole));
+    const Figures plain = measured_few("ep, no budget", ways);
+    curve_.reference = plain.reference;
+    curve_.ep = plain.ways.front();
+    add("ep", plain, 0, false);
     if (!setup_.bench.backward) return;
-    add("ep, whole", figures, 1, false);
-    add(planner_name() + ", whole", figures, 2, false);
+    add("ep, whole", plain, 1, false);
+    const Figures figures = measured("no budget", {{setup_.planner, whole}});
+    curve_.reference = figures.reference;
+    add(planner_name() + ", whole", figures, 0, false);
   }
 
   void measure_in(const std::string& what, std::int64_t bytes, bool asked) {
     const Budget within = budget(bytes);
-    std::vector<Way> ways = {{setup_.planner, within}};
-    if (asked) ways.push_back(plain_ep(within));
-    const auto name = [&](const Way& way) {
-      return fmt::format("{}{}", name_of(way.planner.kind), asked ? "" : ", ample");
-    };
+    const std::string in = fmt::format("{} {}", what, format_bytes(bytes));
+    measure_or_refuse({setup_.planner, within}, asked ? "" : ", ample", asked,
+                      [&](const Way& way) { return measured(in, {way}); });
+    if (asked)
+      measure_or_refuse(plain_ep(within), "", asked,
+                        [&](const Way& way) { return measured_few("ep, " + in, {way}); });
+  }
+
+  template <class Measure>
+  void measure_or_refuse(const Way& way, const char* suffix, bool asked, const Measure& measure) {
+    const std::string name = fmt::format("{}{}", name_of(way.planner.kind), suffix);
     try {
-      const Figures figures = measured(fmt::format("{} {}", what, format_bytes(bytes)), ways);
-      for (std::size_t i = 0; i < ways.size(); ++i) add(name(ways[i]), figures, i, asked);
+      add(name, measure(way), 0, asked);
     } catch (const BudgetTooSmall&) {
-      for (const Way& way : ways)
-        curve_.rows.push_back({name(way), way, std::nullopt, curve_.reference.least_budget, 1, 0, asked});
+      curve_.rows.push_back({name, way, std::nullopt, curve_.reference.least_budget, 1, 0, asked});
     }
   }
 
