@@ -8,6 +8,8 @@ BUILD := build/release
 COMMAND := $(BUILD)/bin/evenkeel
 # CMake's own test runner and Ninja take all cores; a smaller machine says JOBS=1.
 JOBS ?= $(shell nproc)
+# Sources with precompiled headers are cached only if told that this is meant.
+export CCACHE_SLOPPINESS := pch_defines,time_macros
 
 help:
 	@echo "make build     the command, at $(COMMAND)"

@@ -91,8 +91,7 @@ ExpertSeconds measure_experts(const ManyExperts& experts, int thread) {
   std::vector<std::int32_t> row;
   for (std::int32_t i = 0; i < rows; ++i) row.push_back(i);
   const auto forward = [&](std::span<const ExpertGroup> groups) {
-    experts.ffn->forward({groups, row, row}, {nullptr, {}, 0, input.at(0)}, output.at(0),
-                         workspace.bytes());
+    experts.ffn->forward({groups, row, row}, {nullptr, {}, 0, input.at(0)}, output.at(0), workspace.bytes());
   };
   ExpertSeconds seconds;
   seconds.many_rows = median_seconds([&](int i) {

@@ -11,7 +11,6 @@ endif()
 if(NOT CMAKE_CXX_COMPILER_LAUNCHER)
   find_program(EVENKEEL_CCACHE ccache)
   if(EVENKEEL_CCACHE)
-    set(CMAKE_CXX_COMPILER_LAUNCHER
-      "${CMAKE_COMMAND}" -E env CCACHE_SLOPPINESS=pch_defines,time_macros "${EVENKEEL_CCACHE}")
+    set(CMAKE_CXX_COMPILER_LAUNCHER "${EVENKEEL_CCACHE}")
   endif()
 endif()

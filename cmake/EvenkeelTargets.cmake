@@ -14,7 +14,7 @@ function(evenkeel_options target)
 endfunction()
 
 # Half of what a source takes that reads JSON, the command line or GoogleTest is reading those headers. Sources still
-# include what they use: clang-tidy compiles them without. ccache takes part only if told that this is meant.
+# include what they use: clang-tidy compiles them without.
 function(evenkeel_precompile target)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     target_precompile_headers(${target} ${ARGN})

@@ -78,8 +78,8 @@ Buffer Exchange::result_buffer(const Dispatched& dispatched) {
                          "results");
 }
 
-// Queues what was computed here for others to go home, and what others computed for this rank to come; `row_of`
-// says where a position's is, those elsewhere behind those here.
+// Queues what was computed here for others to go home, and what others computed for this rank to come;
+// `row_of` says where a position's is, those elsewhere behind those here.
 template <class RowOf>
 void Exchange::send_positions_home(const Dispatched& dispatched, std::span<std::byte> all,
                                    std::int64_t bytes_each, const RowOf& row_of) {
@@ -118,10 +118,9 @@ void Exchange::sum_results(const Dispatched& dispatched, const Buffer& results, 
   token_rows_.resize(k);
   for (std::int64_t token = rows.first_token(); token < rows.end_token(); ++token) {
     const std::size_t first = static_cast<std::size_t>(token) * k;
-    std::ranges::transform(dispatched.result_slot().subspan(first, k), token_rows_.begin(),
-                           [&](std::int32_t slot) {
-                             return slot < 0 ? slot : static_cast<std::int32_t>(rows.row(slot));
-                           });
+    std::ranges::transform(
+        dispatched.result_slot().subspan(first, k), token_rows_.begin(),
+        [&](std::int32_t slot) { return slot < 0 ? slot : static_cast<std::int32_t>(rows.row(slot)); });
     rows::weighted_sum(hidden_, type_, dispatched.k, token_rows_.data(), &weights[first], results.data(),
                        rows::at(output, token * hidden_, type_));
   }

@@ -10,6 +10,8 @@ namespace evenkeel {
 void ResultRows::open(const Dispatched& dispatched, RankId me, std::span<const std::uint8_t> in_ranges) {
   dispatched_ = &dispatched;
   first_token_ = end_token_ = 0;
+  runs_.reserve(in_ranges.size());  // room for any routing, so that no later one allocates
+  before_.reserve(in_ranges.size() + 1);
   runs_.clear();
   before_.assign(1, 0);
   const Dispatched::Peer& own = dispatched.peers()[me.offset()];
@@ -70,8 +72,8 @@ bool ResultRows::next_range(std::span<std::int32_t> row_of_position) {
   if (first_token_ == dispatched_->tokens) return false;
   const auto ends = std::views::iota(first_token_ + 1, dispatched_->tokens + 1);
   const auto fits = [&](std::int64_t end) { return positions_before(end) <= at_once_; };
-  end_token_ = fits(dispatched_->tokens) ? dispatched_->tokens
-                                         : *std::ranges::partition_point(ends, fits) - 1;
+  end_token_ =
+      fits(dispatched_->tokens) ? dispatched_->tokens : *std::ranges::partition_point(ends, fits) - 1;
   EVENKEEL_CHECK(end_token_ > first_token_);
   std::int64_t row = rows() - at_once_;
   for (OwnRun& run : runs_) {

@@ -1,8 +1,8 @@
 // Where results are held until they are summed.
 //
 // Problem    A token's sum wants all its k results at once, so that its order does not depend on the plan: k
-//            rows a token. Under a plan that leaves rows where they are, most of them are a hot expert's and of
-//            the rank's own tokens, and wait for nobody.
+//            rows a token. Under a plan that leaves rows where they are, most of them are a hot expert's and
+//            of the rank's own tokens, and wait for nobody.
 // Method     Of the experts that the plan splits, results of the rank's own tokens are not held together with
 //            the others, but computed and summed for a range of tokens at a time, when all others are there.
 // Cost       O(log runs) a question, O(runs log^2 tokens) a range.

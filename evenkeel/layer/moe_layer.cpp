@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "evenkeel/base/error.h"
@@ -24,8 +25,8 @@ namespace evenkeel {
 
 namespace {
 
-// For what passes backward wants borrowed weights: with nothing to compute again, by chunk, or all at once; and
-// where what was saved of a chunk comes first, for the others of its positions.
+// For what passes backward wants borrowed weights: with nothing to compute again, by chunk, or all at once;
+// and where what was saved of a chunk comes first, for the others of its positions.
 constexpr Pass kForward[] = {Pass::forward};
 constexpr Pass kBackward[] = {Pass::backward};
 constexpr Pass kBackwardAgain[] = {Pass::backward, Pass::recompute};
@@ -78,10 +79,10 @@ class SettledAtEnd {
 
 }  // namespace
 
-// Where sums of results go; nowhere, if they are not wanted.
+// Where a chunk's sums of results go.
 struct MoeLayer::Sums {
   std::span<const float> weights;
-  void* output = nullptr;
+  void* output;
 };
 
 // A chunk's tokens in the caller's tensors.
@@ -273,9 +274,8 @@ void MoeLayer::forward_chunk(ForwardState::Body& step, const Chunk& chunk, const
   if (chunk.kept)
     saved = {arena_, dispatched, positions_to_save(dispatched, chunk, step.plan), budget_.chunk.saved_bytes,
              Lifetime::held};
-  run_experts(dispatched, row(step.hidden, first), saved, {part.weights, row(output, first)});
-  if (chunk.kept)
-    step.kept.push_back({first, chunk.partly_kept(), std::move(dispatched), std::move(saved)});
+  run_experts(dispatched, row(step.hidden, first), saved, Sums{part.weights, row(output, first)});
+  if (chunk.kept) step.kept.push_back({first, chunk.partly_kept(), std::move(dispatched), std::move(saved)});
 }
 
 // Of experts that the step's plan splits, results of this rank's own tokens are held a few at a time.
@@ -283,8 +283,8 @@ void MoeLayer::open_results(const Dispatched& dispatched, const StepPlan& plan) 
   for (ExpertId expert : indices<ExpertId>(shape_.num_experts))
     split_experts_[expert.offset()] = plan.splits(expert, placement_) ? 1 : 0;
   result_rows_.open(dispatched, comm_.rank(), split_experts_);
-  result_rows_.hold_at_once(results_at_once(budget_.chunk, result_rows_.positions_in_runs(),
-                                            std::ssize(result_rows_.runs())));
+  result_rows_.hold_at_once(
+      results_at_once(budget_.chunk, result_rows_.positions_in_runs(), std::ssize(result_rows_.runs())));
 }
 
 // As many as leave this pass and the backward pass their room.
@@ -306,8 +306,8 @@ std::int64_t MoeLayer::positions_to_save(const Dispatched& dispatched, const Chu
 }
 
 // The experts' forward pass over a chunk, and its sums where they are wanted.
-void MoeLayer::run_experts(const Dispatched& dispatched, const void* hidden,
-                           const SavedActivations& saved, const Sums& sums) {
+void MoeLayer::run_experts(const Dispatched& dispatched, const void* hidden, const SavedActivations& saved,
+                           const std::optional<Sums>& sums) {
   clock_->enter(Phase::compute);
   const bool in_ranges = !result_rows_.runs().empty();
   const Buffer own_rows =
@@ -326,15 +326,14 @@ void MoeLayer::run_experts(const Dispatched& dispatched, const void* hidden,
   // What others wait for is on its way while this rank's own are computed.
   clock_->enter(Phase::combine);
   const SettledAtEnd settled(stream_);
-  if (sums.output != nullptr) exchange_.return_results(dispatched, results, result_rows_);
+  if (sums) exchange_.return_results(dispatched, results, result_rows_);
   while (result_rows_.next_range(rows)) {
     clock_->enter(Phase::compute);
     groups_->collect_range(dispatched, result_rows_, saved);
     multiply();
     clock_->enter(Phase::combine);
     stream_.synchronize();
-    if (sums.output != nullptr)
-      exchange_.sum_results(dispatched, results, result_rows_, sums.weights, sums.output);
+    if (sums) exchange_.sum_results(dispatched, results, result_rows_, sums->weights, sums->output);
   }
   stream_.synchronize();
 }
@@ -383,10 +382,11 @@ bool MoeLayer::kept_fits(const ForwardState::Body& step) const {
   for (const ForwardState::Kept& kept : step.kept) {
     const ChunkLoad load = load_of(kept.dispatched);
     const std::int64_t saved = kept.saved.positions();
-    pass = std::max(pass, backward_bytes(budget_.chunk, load, saved) - held_bytes(budget_.chunk, load, saved));
+    pass =
+        std::max(pass, backward_bytes(budget_.chunk, load, saved) - held_bytes(budget_.chunk, load, saved));
     if (!kept.partly) continue;
-    const std::int64_t again =
-        partly_again_bytes(budget_.chunk, load, transfer_.borrows(step.plan)) - held_bytes(budget_.chunk, load, 0);
+    const std::int64_t again = partly_again_bytes(budget_.chunk, load, transfer_.borrows(step.plan)) -
+                               held_bytes(budget_.chunk, load, 0);
     if (arena_.largest_gap_bytes_without(kept.saved.bytes()) < borrowing + again) return false;
   }
   return borrowing + pass <= arena_.largest_gap_bytes();
@@ -468,21 +468,20 @@ void MoeLayer::backward_rest(ForwardState::Body& step, ConstRows grad_output, co
 
 // For `whole`, all that forward computed, as frameworks do that know nothing of the experts within.
 SavedActivations MoeLayer::save_again(const Dispatched& dispatched, const void* hidden,
-                                                const StepPlan& plan) {
+                                      const StepPlan& plan) {
   const bool whole = recompute_ == Recompute::whole;
-  SavedActivations saved(arena_, dispatched, whole ? dispatched.positions_here : 0,
-                                   budget_.chunk.saved_bytes, Lifetime::step);
+  SavedActivations saved(arena_, dispatched, whole ? dispatched.positions_here : 0, budget_.chunk.saved_bytes,
+                         Lifetime::step);
   if (!whole) return saved;
   open_results(dispatched, plan);
-  run_experts(dispatched, hidden, saved, {});
+  run_experts(dispatched, hidden, saved, std::nullopt);
   return saved;
 }
 
 // What was saved comes first, and makes room for what is computed again. Where some rank has both, all take
 // part in fetching what that wants of the weights that `borrowed_later` has travel.
-void MoeLayer::backward_chunk(Dispatched& dispatched, SavedActivations saved,
-                              const TokenRows& tokens, const MoeGradients& gradients,
-                              const StepPlan* borrowed_later) {
+void MoeLayer::backward_chunk(Dispatched& dispatched, SavedActivations saved, const TokenRows& tokens,
+                              const MoeGradients& gradients, const StepPlan* borrowed_later) {
   clock_->enter(Phase::dispatch);
   Exchange::GradientRows incoming =
       exchange_.dispatch_gradients(dispatched, tokens.grad_output, tokens.top_k.weights);

@@ -18,6 +18,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -69,8 +70,9 @@ struct MoeOptions {
   std::function<void(const StepMoment&)> on_phase = {};
 };
 
-// Where backward puts gradients, apart from what it reads: hidden [tokens, D] and router weights [tokens * k] are overwritten, those of
-// the experts at home here, in the order of natives(), are added to (redundant copies: at the owner only).
+// Where backward puts gradients, apart from what it reads: hidden [tokens, D] and router weights [tokens * k]
+// are overwritten, those of the experts at home here, in the order of natives(), are added to (redundant
+// copies: at the owner only).
 struct MoeGradients {
   Rows hidden;
   std::span<float> router_weights;
@@ -130,7 +132,7 @@ class MoeLayer {
                                  const StepPlan& plan) const;
   struct Sums;
   void run_experts(const Dispatched& dispatched, const void* hidden, const SavedActivations& saved,
-                   const Sums& sums);
+                   const std::optional<Sums>& sums);
   void require_backward(const ForwardState& state, ConstRows grad_output,
                         const MoeGradients& gradients) const;
   void drop_what_has_no_room(ForwardState::Body& step);
@@ -141,8 +143,7 @@ class MoeLayer {
   void return_what_was_borrowed();
   void backward_kept(ForwardState::Body& step, ConstRows grad_output, const MoeGradients& gradients);
   void backward_rest(ForwardState::Body& step, ConstRows grad_output, const MoeGradients& gradients);
-  SavedActivations save_again(const Dispatched& dispatched, const void* hidden,
-                                        const StepPlan& plan);
+  SavedActivations save_again(const Dispatched& dispatched, const void* hidden, const StepPlan& plan);
   struct TokenRows;
   TokenRows token_rows(const ForwardState::Body& step, std::int64_t first, std::int64_t tokens,
                        ConstRows grad_output, const MoeGradients& gradients) const;

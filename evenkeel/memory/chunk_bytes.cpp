@@ -59,9 +59,9 @@ std::int64_t gradient_bytes(const ChunkShape& shape, const ChunkLoad& load, std:
       lines(kNumber * load.positions_elsewhere()) + lines(load.rows_elsewhere * shape.row_bytes());
   // In f32, the rank's own are added up where the caller wants them.
   const std::int64_t summed = shape.element_bytes == kNumber ? load.rows_received : load.rows_here;
-  const std::int64_t computed = lines(std::max(summed * shape.hidden * kNumber,
-                                               (summed + load.rows_elsewhere) * shape.row_bytes())) +
-                                lines(kNumber * (load.positions_here + load.positions_elsewhere()));
+  const std::int64_t computed =
+      lines(std::max(summed * shape.hidden * kNumber, (summed + load.rows_elsewhere) * shape.row_bytes())) +
+      lines(kNumber * (load.positions_here + load.positions_elsewhere()));
   return arrived + std::max(sending, computed + lines(workspace));
 }
 
@@ -107,9 +107,8 @@ std::int64_t backward_bytes(const ChunkShape& shape, const ChunkLoad& load, std:
 }
 
 std::int64_t recompute_bytes(const ChunkShape& shape, const ChunkLoad& load) {
-  return std::max(
-      dispatch_bytes(shape, load) + load.slack_bytes,
-      held_bytes(shape, load, 0) + gradient_bytes(shape, load, shape.recompute_workspace_bytes));
+  return std::max(dispatch_bytes(shape, load) + load.slack_bytes,
+                  held_bytes(shape, load, 0) + gradient_bytes(shape, load, shape.recompute_workspace_bytes));
 }
 
 std::int64_t partly_again_bytes(const ChunkShape& shape, const ChunkLoad& load, std::int64_t borrowed) {

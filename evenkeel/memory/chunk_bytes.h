@@ -72,8 +72,9 @@ std::int64_t backward_bytes(const ChunkShape& shape, const ChunkLoad& load, std:
 // The peak of the backward pass of what was not, with a second dispatch and the pre-activations computed
 // again.
 std::int64_t recompute_bytes(const ChunkShape& shape, const ChunkLoad& load);
-// The peak of the backward pass of those positions of a kept chunk that were not saved, when what was is gone:
-// where the rank borrows, the weights that this wants arrive one after the other. Without what is borrowed.
+// The peak of the backward pass of those positions of a kept chunk that were not saved, when what was is
+// gone: where the rank borrows, the weights that this wants arrive one after the other. Without what is
+// borrowed.
 std::int64_t partly_again_bytes(const ChunkShape& shape, const ChunkLoad& load, std::int64_t borrowed);
 
 // What a step that waits for backward holds whether chunks are kept or not: its tokens' experts and router

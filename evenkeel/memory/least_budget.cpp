@@ -28,7 +28,8 @@ std::int64_t least_step_bytes(const BudgetShape& shape) {
   std::int64_t step = forward_bytes(shape.chunk, load, saved);
   if (shape.chunk.with_backward) {
     const std::int64_t gradients = shape.copies * shape.chunk.gradient_bytes;
-    step = std::max(step, gradients + std::max(kept ? backward_bytes(shape.chunk, load, saved) : recompute_bytes(shape.chunk, load),
+    step = std::max(step, gradients + std::max(kept ? backward_bytes(shape.chunk, load, saved)
+                                                    : recompute_bytes(shape.chunk, load),
                                                shape.copies > 0 ? shape.chunk.gradient_bytes : 0));
   }
   return std::max(step, block_table_bytes(shape.chunk, 1));
@@ -41,7 +42,7 @@ std::int64_t least_state_bytes(const BudgetShape& shape) {
     const ChunkLoad largest = largest_load(shape.chunk, shape.max_tokens);
     state += held_bytes(shape.chunk, largest, largest.positions_here);
   }
- return state * shape.states_in_flight;
+  return state * shape.states_in_flight;
 }
 
 std::int64_t least_budget(const BudgetShape& shape) {

@@ -82,7 +82,8 @@ void StepMemory::choose_forward(const BlockTable& table, const Counts& counts,
   load_blocks(table, rooms, placement, plan);
   const bool all = options_.recompute == Recompute::none;
   consider_forward(rooms, all);
-  const bool is_best = best_.chunks.size() == 1 && best_.chunks.front().kept && !best_.chunks.front().partly_kept();
+  const bool is_best =
+      best_.chunks.size() == 1 && best_.chunks.front().kept && !best_.chunks.front().partly_kept();
   if (plan.spilled() && !is_best && !is_settled())
     consider_plain(table, counts, rooms, placement, plan, [&] { consider_forward(rooms, all); });
   // There may be room for all of this step between what is kept of others, but not in one piece.
@@ -118,8 +119,8 @@ void StepMemory::consider_forward(std::span<const RankRoom> rooms, bool none) {
   if (none && keeps && best_.chunks.empty()) keep_in_one_chunk(rooms, 0);
 }
 
-// Whether so many chunks take longer than the best way even if nothing of them is computed again. Of a smaller
-// share of the room there are no fewer.
+// Whether so many chunks take longer than the best way even if nothing of them is computed again. Of a
+// smaller share of the room there are no fewer.
 bool StepMemory::exceeds_best_if_kept() {
   if (best_.chunks.empty()) return false;
   for (Chunk& chunk : way_.chunks) chunk.kept = true;
@@ -203,9 +204,11 @@ std::optional<double> StepMemory::recomputed_in_one_chunk(std::span<const RankRo
                   room.gap - forward_fixed_[rank.offset()] - forward_bytes(shape_, load, 0),
                   room.gap - kept_fixed_[rank.offset()] - backward_bytes(shape_, load, 0)});
     if (saves < 0) return std::nullopt;
-    const std::int64_t positions = saves / kArenaLine * kArenaLine / std::max<std::int64_t>(shape_.saved_bytes, 1);
+    const std::int64_t positions =
+        saves / kArenaLine * kArenaLine / std::max<std::int64_t>(shape_.saved_bytes, 1);
     if (positions < load.positions_here)
-      recomputed = std::max(recomputed, 1 - static_cast<double>(positions) / static_cast<double>(load.positions_here));
+      recomputed =
+          std::max(recomputed, 1 - static_cast<double>(positions) / static_cast<double>(load.positions_here));
   }
   if (recomputed > 0 && !has_room_for_the_rest(rooms)) return std::nullopt;
   return recomputed;
@@ -214,7 +217,8 @@ std::optional<double> StepMemory::recomputed_in_one_chunk(std::span<const RankRo
 // Whether those that do not stay can be computed again in one piece, when the others are gone.
 bool StepMemory::has_room_for_the_rest(std::span<const RankRoom> rooms) const {
   for (RankId rank : indices<RankId>(loads_.num_ranks())) {
-    const std::int64_t borrowed = forward_fixed_[rank.offset()] / std::max<std::int64_t>(shape_.forward_weight_bytes, 1);
+    const std::int64_t borrowed =
+        forward_fixed_[rank.offset()] / std::max<std::int64_t>(shape_.forward_weight_bytes, 1);
     const ChunkLoad load = loads_.load(rank, 0, loads_.num_blocks());
     const std::int64_t pass = partly_again_bytes(shape_, load, borrowed);
     const std::int64_t most = returns_gradients_ ? std::max(pass, shape_.gradient_bytes) : pass;

@@ -94,7 +94,8 @@ class Rank {
         std::vector<float> values =
             row_at(dispatched.rows(rows()), static_cast<std::size_t>(dispatched.input_row()[position]));
         for (float& value : values) value *= scale_of(group.expert.value());
-        rows::from_f32(kHidden, values.data(), rows::at(results.data(), row[position] * kHidden, type_), type_);
+        rows::from_f32(kHidden, values.data(), rows::at(results.data(), row[position] * kHidden, type_),
+                       type_);
       }
   }
 

@@ -36,9 +36,7 @@ class CountedApart final : public ExpertFfn {
   void backward(const ExpertBatch& batch, const SplitRows& input, const SplitRows& grad_output,
                 std::span<const float> weight, const SplitSums& grad_input, std::span<float> grad_weight,
                 std::span<std::byte> workspace) const override {
-    apart([&] {
-      inner_->backward(batch, input, grad_output, weight, grad_input, grad_weight, workspace);
-    });
+    apart([&] { inner_->backward(batch, input, grad_output, weight, grad_input, grad_weight, workspace); });
   }
   const BitwiseReport& bitwise() const override { return inner_->bitwise(); }
 

@@ -314,7 +314,7 @@ TEST(ForwardStates, InFlightKeepTheirOwnStepWhateverTheOrderOfBackward) {
 }
 
 // The first state goes when the second is there, so that what is left is in two pieces, neither of which
-// holds all of the third: it is computed again.
+// holds all of the third: some of it is computed again.
 TEST(ForwardStates, ThatAreToBeKeptWholeRunWhereRoomIsInPieces) {
   const std::vector<std::int32_t> ids(2 * 400, 0);  // all to one expert
   const std::vector<float> weights(ids.size(), 0.5f);
@@ -336,7 +336,8 @@ TEST(ForwardStates, ThatAreToBeKeptWholeRunWhereRoomIsInPieces) {
     first = {};
     ForwardState third = rank.forward(top_k(400));
     EXPECT_TRUE(second.chunks().front().kept);
-    EXPECT_FALSE(third.chunks().back().kept);
+    const Chunk& last = third.chunks().back();
+    EXPECT_TRUE(!last.kept || last.partly_kept());
     for (ForwardState* state : {&second, &third}) {
       rank.backward(std::move(*state), top_k(400));
       EXPECT_EQ(rank.grad_hidden(), free.grad_hidden());

@@ -249,7 +249,7 @@ INSTANTIATE_TEST_SUITE_P(
         ::testing::Values(Setting{"forward", false}, Setting{"backward"},
                           Setting{"forward_at_the_least", false, kLeast},
                           Setting{"backward_at_the_least", true, kLeast}, Setting{"ample", true, kAmple},
-                          Setting{.name = "some_kept", .budget = 300000, .cost = kSlowProducts},
+                          Setting{.name = "some_kept", .budget = 240000, .cost = kSlowProducts},
                           Setting{"whole", true, Arena::kNoBudget, Recompute::whole},
                           Setting{"by_chunk", true, Arena::kNoBudget, Recompute::chunk},
                           Setting{"three_chunks",

@@ -73,7 +73,7 @@ class Front(unittest.TestCase):
         commands.write_text(f'[{{"file": "{self.folder}/cli/main.cpp"}}]')
         done = self.call("tools/lint.sh")
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("clang-tidy-16 --quiet -p build/release cli/main.cpp", self.calls.read_text())
+        self.assertIn("clang-tidy-16 --quiet -p build/lint cli/main.cpp", self.calls.read_text())
 
 
 if __name__ == "__main__":

@@ -75,8 +75,7 @@ struct ForwardTile {
               std::int64_t scratch_bytes)
       : x(carver.bytes(kTileRows * s.hidden * bytes_of(s.type))),
         gate(carver.floats(is_gated(s.activation) ? kTileRows * products.inner.widest_block() : 0)),
-        up(carver.floats(kTileRows *
-                         std::max(products.inner.widest_block(), products.down.widest_block()))),
+        up(carver.floats(kTileRows * std::max(products.inner.widest_block(), products.down.widest_block()))),
         h(carver.bytes(kTileRows * s.intermediate * bytes_of(s.type))),
         h_row(carver.floats(products.inner.widest_block())),
         scratch(carver.bytes(scratch_bytes)) {}
@@ -94,10 +93,11 @@ struct ForwardTile {
 // pre-activations again, before there is an h, and once for the weights' gradient, when G is done with; f32
 // results of products are used up block by block.
 struct BackwardTile {
-  BackwardTile(Carver& carver, const ExpertShape& s, const BackwardProducts& products,
-               const RowLadder* again, std::int64_t scratch_bytes)
+  BackwardTile(Carver& carver, const ExpertShape& s, const BackwardProducts& products, const RowLadder* again,
+               std::int64_t scratch_bytes)
       : g(carver.bytes(kTileRows * s.hidden * bytes_of(s.type))),
-        weighted_h(carver.bytes(kTileRows * std::max(s.intermediate, again ? s.hidden : 0) * bytes_of(s.type))),
+        weighted_h(
+            carver.bytes(kTileRows * std::max(s.intermediate, again ? s.hidden : 0) * bytes_of(s.type))),
         grad_pre(carver.bytes(kTileRows * s.gate_up_rows() * bytes_of(s.type))),
         block(carver.floats(kTileRows * widest(products, again))),
         gate_block(carver.floats(again && is_gated(s.activation) ? kTileRows * again->widest_block() : 0)),
@@ -110,8 +110,8 @@ struct BackwardTile {
         scratch(carver.bytes(scratch_bytes)) {}
 
   static std::int64_t widest(const BackwardProducts& products, const RowLadder* again) {
-    return std::max({products.grad_h.widest_block(), products.grad_x.widest_block(),
-                     again ? again->widest_block() : 0});
+    return std::max(
+        {products.grad_h.widest_block(), products.grad_x.widest_block(), again ? again->widest_block() : 0});
   }
   std::byte* x() const { return g; }
   std::byte* x_again() const { return weighted_h; }
@@ -343,7 +343,8 @@ class CpuExpertFfn final : public ExpertFfn {
       const RowLadder::Block block = forward_.inner.block(i);
       multiply_inner(i, span.rows, inner, tile.x_again(), tile.gate_block, tile.block, tile.scratch);
       for (std::int64_t row = 0; row < span.rows; ++row)
-        save(block, tile.gate_block + row * block.columns, tile.block + row * block.columns, tile.grad_pre, row);
+        save(block, tile.gate_block + row * block.columns, tile.block + row * block.columns, tile.grad_pre,
+             row);
     }
   }
 

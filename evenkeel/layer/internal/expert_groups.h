@@ -1,5 +1,5 @@
-// The groups of rows that one call of the experts is given: which positions of a chunk, with which weights, and
-// where their activations are.
+// The groups of rows that one call of the experts is given: which positions of a chunk, with which weights,
+// and where their activations are.
 #pragma once
 
 #include <cstdint>
