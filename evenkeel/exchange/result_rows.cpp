@@ -25,7 +25,7 @@ void ResultRows::open(const Dispatched& dispatched, RankId me, std::span<const s
     const auto end = std::lower_bound(begin, last, own.in_position + own.in_positions);
     if (begin == end) continue;
     OwnRun& run = runs_.emplace_back();
-    run.group = g;
+    run.group = static_cast<std::int32_t>(g);
     run.begin = run.range_begin = run.range_end = begin - slots.begin();
     run.end = end - slots.begin();
     run.slot = *begin;
@@ -80,7 +80,7 @@ bool ResultRows::next_range(std::span<std::int32_t> row_of_position) {
     const std::int64_t end = end_before(run, end_token_);
     run.range_begin = run.range_end;
     run.range_end = end;
-    run.range_row = row;
+    run.range_row = static_cast<std::int32_t>(row);
     for (std::int64_t i = run.range_begin; i < run.range_end; ++i)
       row_of_position[static_cast<std::size_t>(i)] = static_cast<std::int32_t>(row++);
   }

@@ -18,14 +18,15 @@ namespace evenkeel {
 
 // Positions of one expert that this rank computes for its own tokens, in the order of the tokens.
 struct OwnRun {
-  std::size_t group = 0;   // among Dispatched::groups()
+  std::int32_t group = 0;  // among Dispatched::groups()
+  // The first row of the present range's results.
+  std::int32_t range_row = 0;
   std::int64_t begin = 0;  // positions
   std::int64_t end = 0;
   std::int64_t slot = 0;  // the first one's output_row; the others follow
-  // The part that belongs to the present range, and the rows of its results.
+  // The part that belongs to the present range.
   std::int64_t range_begin = 0;
   std::int64_t range_end = 0;
-  std::int64_t range_row = 0;
 };
 
 class ResultRows {

@@ -473,6 +473,7 @@ SavedActivations MoeLayer::save_again(const Dispatched& dispatched, const void* 
   SavedActivations saved(arena_, dispatched, whole ? dispatched.positions_here : 0, budget_.chunk.saved_bytes,
                          Lifetime::step);
   if (!whole) return saved;
+  clock_->statistics().recomputed_assignments += dispatched.positions_here;
   open_results(dispatched, plan);
   run_experts(dispatched, hidden, saved, std::nullopt);
   return saved;

@@ -25,7 +25,7 @@ void ExpertGroups::collect_waiting(const Dispatched& dispatched, const ResultRow
   auto run = rows.runs().begin();
   for (std::size_t g = 0; g < dispatched.groups().size(); ++g) {
     const Dispatched::Group& group = dispatched.groups()[g];
-    if (run == rows.runs().end() || run->group != g) {
+    if (run == rows.runs().end() || run->group != static_cast<std::int32_t>(g)) {
       add_forward(group.expert, group.begin, group.end, saved);
       continue;
     }
@@ -39,7 +39,7 @@ void ExpertGroups::collect_range(const Dispatched& dispatched, const ResultRows&
                                  const SavedActivations& saved) {
   clear();
   for (const OwnRun& run : rows.runs())
-    add_forward(dispatched.groups()[run.group].expert, run.range_begin, run.range_end, saved);
+    add_forward(dispatched.groups()[static_cast<std::size_t>(run.group)].expert, run.range_begin, run.range_end, saved);
 }
 
 void ExpertGroups::collect_saved(const Dispatched& dispatched, const SavedActivations& saved) {
