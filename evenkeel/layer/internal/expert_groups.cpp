@@ -39,7 +39,8 @@ void ExpertGroups::collect_range(const Dispatched& dispatched, const ResultRows&
                                  const SavedActivations& saved) {
   clear();
   for (const OwnRun& run : rows.runs())
-    add_forward(dispatched.groups()[static_cast<std::size_t>(run.group)].expert, run.range_begin, run.range_end, saved);
+    add_forward(dispatched.groups()[static_cast<std::size_t>(run.group)].expert, run.range_begin,
+                run.range_end, saved);
 }
 
 void ExpertGroups::collect_saved(const Dispatched& dispatched, const SavedActivations& saved) {
