@@ -26,7 +26,9 @@ Arena::Arena(Device device, std::int64_t budget_bytes)
       range_(device.memory().reserve(capacity_,
                                      bounded_ ? MemorySource::Commit::now : MemorySource::Commit::later)) {
   gaps_.reserve(256);
-  if (capacity_ > 0) gaps_.push_back({0, capacity_});
+  // Where a budget ends amid a line, buffers cut from the high end would begin amid one.
+  const std::int64_t whole_lines = capacity_ / kAlignment * kAlignment;
+  if (whole_lines > 0) gaps_.push_back({0, whole_lines});
 }
 
 Arena::~Arena() {

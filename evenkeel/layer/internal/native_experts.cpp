@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/device/arena.h"
 
 namespace evenkeel::internal {
 
@@ -28,12 +29,6 @@ GradientParts parts_of(const ExpertGradients& gradients, const ExpertShape& shap
   return parts;
 }
 
-namespace {
-std::size_t lines(std::int64_t bytes) {
-  return static_cast<std::size_t>((bytes + 63) / 64);
-}
-}  // namespace
-
 NativeExperts::NativeExperts(const ExpertFfn& ffn, const LayerPlacement& placement, RankId me,
                              bool with_backward)
     : ffn_(ffn),
@@ -42,6 +37,21 @@ NativeExperts::NativeExperts(const ExpertFfn& ffn, const LayerPlacement& placeme
       parts_(static_cast<std::size_t>(placement.num_experts())),
       with_backward_(with_backward) {
   for (std::size_t i = 0; i < experts_.size(); ++i) index_[experts_[i].offset()] = static_cast<int>(i);
+  const auto reserve = [&](Pass pass) {
+    return Device::cpu().memory().reserve(bytes_each(pass) * std::ssize(experts_), MemorySource::Commit::now);
+  };
+  forward_ = reserve(Pass::forward);
+  if (with_backward) backward_ = reserve(Pass::backward);
+}
+
+std::int64_t NativeExperts::bytes_each(Pass pass) const {
+  return Arena::rounded(ffn_.prepared_bytes(pass));
+}
+
+std::span<std::byte> NativeExperts::form(std::size_t index, Pass pass) const {
+  const std::int64_t bytes = bytes_each(pass);
+  const MemoryRange& range = *(pass == Pass::backward ? backward_ : forward_);
+  return {range.begin() + static_cast<std::int64_t>(index) * bytes, static_cast<std::size_t>(bytes)};
 }
 
 void NativeExperts::require(const ExpertWeights& weights, ExpertId expert) const {
@@ -61,10 +71,6 @@ void NativeExperts::set(std::span<const ExpertWeights> weights) {
 
   const auto elements = part_elements(ffn_.shape());
   const auto unit = static_cast<std::size_t>(bytes_of(ffn_.shape().type));
-  const std::size_t forward = lines(ffn_.prepared_bytes(Pass::forward));
-  const std::size_t backward = with_backward_ ? lines(ffn_.prepared_bytes(Pass::backward)) : 0;
-  forward_.resize(forward * experts_.size());
-  backward_.resize(backward * experts_.size());
   for (std::size_t i = 0; i < experts_.size(); ++i) {
     const void* const tensors[] = {weights[i].gate_up, weights[i].down, weights[i].gate_up_bias,
                                    weights[i].down_bias};
@@ -73,17 +79,14 @@ void NativeExperts::set(std::span<const ExpertWeights> weights) {
       if (elements[part] > 0)
         parts[part] = {static_cast<const std::byte*>(tensors[part]),
                        static_cast<std::size_t>(elements[part]) * unit};
-    ffn_.prepare(weights[i], Pass::forward, {forward_[i * forward].bytes, forward * sizeof(Line)});
-    if (with_backward_)
-      ffn_.prepare(weights[i], Pass::backward, {backward_[i * backward].bytes, backward * sizeof(Line)});
+    ffn_.prepare(weights[i], Pass::forward, form(i, Pass::forward));
+    if (with_backward_) ffn_.prepare(weights[i], Pass::backward, form(i, Pass::backward));
   }
   set_ = true;
 }
 
 const std::byte* NativeExperts::prepared(ExpertId expert, Pass pass) const {
-  const bool backward = pass == Pass::backward;
-  const std::size_t each = lines(ffn_.prepared_bytes(backward ? pass : Pass::forward));
-  return (backward ? backward_ : forward_)[index(expert) * each].bytes;
+  return form(index(expert), pass == Pass::backward ? pass : Pass::forward).data();
 }
 
 }  // namespace evenkeel::internal

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "evenkeel/compute/expert_ffn.h"
+#include "evenkeel/device/device.h"
 #include "evenkeel/exchange/weight_transfer.h"
 #include "evenkeel/plan/placement.h"
 
@@ -37,6 +39,9 @@ class NativeExperts {
 
  private:
   void require(const ExpertWeights& weights, ExpertId expert) const;
+  // Of one expert's form.
+  std::int64_t bytes_each(Pass pass) const;
+  std::span<std::byte> form(std::size_t index, Pass pass) const;
 
   const ExpertFfn& ffn_;
   std::vector<ExpertId> experts_;
@@ -45,11 +50,8 @@ class NativeExperts {
   bool with_backward_;
   bool set_ = false;
   // Prepared forms, one expert behind the other, each on a boundary of 64 bytes.
-  struct alignas(64) Line {
-    std::byte bytes[64];
-  };
-  std::vector<Line> forward_;
-  std::vector<Line> backward_;
+  std::unique_ptr<MemoryRange> forward_;
+  std::unique_ptr<MemoryRange> backward_;
 };
 
 }  // namespace evenkeel::internal
