@@ -75,7 +75,8 @@ struct ExpertGroup {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   const std::byte* prepared_again = nullptr;  // the same for recompute; backward only, where nothing is saved
-  // saved_bytes_per_position() for each of the rows, or null: forward fills it, backward reads it.
+  // saved_bytes_per_position() for each of the rows, and saved_margin_bytes() behind them; or null. Forward
+  // fills it, backward uses it up; what lies in the margin, another group's rows perhaps, stays as it is.
   std::byte* saved = nullptr;
 };
 
@@ -112,6 +113,7 @@ class ExpertFfn {
   virtual std::int64_t workspace_bytes(Pass pass) const = 0;
   // What forward keeps for backward, for each position.
   virtual std::int64_t saved_bytes_per_position() const = 0;
+  virtual std::int64_t saved_margin_bytes() const = 0;
 
   // output[output_row[i]] = expert(input[input_row[i]]) for the positions of the groups. `input` and `output`
   // are rows of D elements of the shape's type.

@@ -23,6 +23,7 @@ ChunkShape chunk_shape(const MoeShape& shape, int num_ranks, const ExpertFfn& ex
   chunk.backward_weight_bytes = prepared(Pass::backward);
   chunk.recompute_weight_bytes = prepared(Pass::recompute);
   chunk.saved_bytes = experts.saved_bytes_per_position();
+  chunk.saved_margin_bytes = experts.saved_margin_bytes();
   chunk.backward_workspace_bytes = experts.workspace_bytes(Pass::backward);
   chunk.recompute_workspace_bytes = experts.workspace_bytes(Pass::recompute);
   return chunk;

@@ -144,6 +144,7 @@ BudgetShape MoeLayer::budget_shape(const MoeOptions& options) {
   ChunkShape& chunk = budget.chunk = chunk_shape(shape_, comm_.size(), *ffn_, with_backward_);
   // Ranks with unlike CPUs may need unlike bytes, but must choose alike.
   std::int64_t* const theirs[] = {&chunk.saved_bytes,
+                                  &chunk.saved_margin_bytes,
                                   &chunk.forward_workspace_bytes,
                                   &chunk.backward_workspace_bytes,
                                   &chunk.recompute_workspace_bytes,
@@ -272,7 +273,7 @@ void MoeLayer::forward_chunk(ForwardState::Body& step, const Chunk& chunk, const
   open_results(dispatched, step.plan);
   SavedActivations saved;
   if (chunk.kept)
-    saved = {arena_, dispatched, positions_to_save(dispatched, chunk, step.plan), budget_.chunk.saved_bytes,
+    saved = {arena_, dispatched, positions_to_save(dispatched, chunk, step.plan), budget_.chunk,
              Lifetime::held};
   run_experts(dispatched, row(step.hidden, first), saved, Sums{part.weights, row(output, first)});
   if (chunk.kept) step.kept.push_back({first, chunk.partly_kept(), std::move(dispatched), std::move(saved)});
@@ -301,8 +302,7 @@ std::int64_t MoeLayer::positions_to_save(const Dispatched& dispatched, const Chu
       {gap - (forward_bytes(budget_.chunk, load, 0) - held),
        backward_gap - borrowing_bytes(plan, kBackward) - (backward_bytes(budget_.chunk, load, 0) - held),
        backward_gap - arena_.claimed_step_bytes(), arena_.spare_state_bytes() - held});
-  const std::int64_t lines = std::max<std::int64_t>(room, 0) / Arena::kAlignment * Arena::kAlignment;
-  return std::min(lines / budget_.chunk.saved_bytes, dispatched.positions_here);
+  return std::min(positions_saved_in(budget_.chunk, room), dispatched.positions_here);
 }
 
 // The experts' forward pass over a chunk, and its sums where they are wanted.
@@ -374,22 +374,26 @@ void MoeLayer::drop_what_has_no_room(ForwardState::Body& step) {
 }
 
 bool MoeLayer::kept_fits(const ForwardState::Body& step) const {
-  // The rest is planned when the kept chunks are gone, but what they borrow is not.
+  // The rest is planned, and gradients arrive, when the kept chunks are gone, but what they borrow is not.
   const bool rest = !step.chunks.back().kept;
   const std::int64_t borrowing = borrowing_bytes(step.plan, rest ? again_passes() : kBackward);
-  std::int64_t pass = rest ? std::max(budget_.chunk.gradient_bytes, block_table_bytes(budget_.chunk, 1))
-                           : budget_.chunk.gradient_bytes;
+  const std::int64_t gap = arena_.largest_gap_bytes();
+  std::int64_t gap_behind = gap;
   for (const ForwardState::Kept& kept : step.kept) {
     const ChunkLoad load = load_of(kept.dispatched);
     const std::int64_t saved = kept.saved.positions();
-    pass =
-        std::max(pass, backward_bytes(budget_.chunk, load, saved) - held_bytes(budget_.chunk, load, saved));
+    const std::int64_t held = held_bytes(budget_.chunk, load, saved);
+    if (borrowing + backward_bytes(budget_.chunk, load, saved) - held > gap) return false;
+    const std::int64_t gap_without = arena_.largest_gap_bytes_without(kept.saved.bytes());
+    gap_behind = std::max(gap_behind, gap_without);
     if (!kept.partly) continue;
-    const std::int64_t again = partly_again_bytes(budget_.chunk, load, transfer_.borrows(step.plan)) -
-                               held_bytes(budget_.chunk, load, 0);
-    if (arena_.largest_gap_bytes_without(kept.saved.bytes()) < borrowing + again) return false;
+    const std::int64_t again = partly_again_bytes(budget_.chunk, load, transfer_.borrows(step.plan));
+    if (borrowing + again - held_bytes(budget_.chunk, load, 0) > gap_without) return false;
   }
-  return borrowing + pass <= arena_.largest_gap_bytes();
+  const std::int64_t behind =
+      rest ? std::max(budget_.chunk.gradient_bytes, block_table_bytes(budget_.chunk, 1))
+           : budget_.chunk.gradient_bytes;
+  return borrowing + behind <= gap_behind;
 }
 
 // Wherever gradients are of borrowed experts, they take no less than the weights did on their arrival.
@@ -470,7 +474,7 @@ void MoeLayer::backward_rest(ForwardState::Body& step, ConstRows grad_output, co
 SavedActivations MoeLayer::save_again(const Dispatched& dispatched, const void* hidden,
                                       const StepPlan& plan) {
   const bool whole = recompute_ == Recompute::whole;
-  SavedActivations saved(arena_, dispatched, whole ? dispatched.positions_here : 0, budget_.chunk.saved_bytes,
+  SavedActivations saved(arena_, dispatched, whole ? dispatched.positions_here : 0, budget_.chunk,
                          Lifetime::step);
   if (!whole) return saved;
   clock_->statistics().recomputed_assignments += dispatched.positions_here;

@@ -5,15 +5,15 @@
 namespace evenkeel {
 
 SavedActivations::SavedActivations(Arena& arena, const Dispatched& dispatched, std::int64_t positions,
-                                   std::int64_t bytes_each, Lifetime lifetime)
-    : bytes_each_(bytes_each), positions_(positions) {
+                                   const ChunkShape& shape, Lifetime lifetime)
+    : bytes_each_(shape.saved_bytes), positions_(positions) {
   const std::int64_t again = dispatched.positions_here - positions;
   if (again > 0) {
     const auto rows = [](const Dispatched::Group& group) { return group.end - group.begin; };
     again_end_ = std::max(std::ranges::max(dispatched.groups(), {}, rows).end, again);
     again_begin_ = again_end_ - again;
   }
-  if (positions > 0) bytes_ = arena.allocate(positions * bytes_each, "saved activations", lifetime);
+  if (positions > 0) bytes_ = arena.allocate(saved_bytes(shape, positions), "saved activations", lifetime);
 }
 
 std::byte* SavedActivations::at(std::int64_t position) const {

@@ -6,6 +6,7 @@
 
 #include "evenkeel/device/arena.h"
 #include "evenkeel/exchange/dispatched.h"
+#include "evenkeel/memory/chunk_bytes.h"
 
 namespace evenkeel {
 
@@ -16,7 +17,7 @@ class SavedActivations {
   // Those of `positions` of the chunk's. The others are of the group with the most, as far as it has so many:
   // its products are the ones that lose least by being computed again.
   SavedActivations(Arena& arena, const Dispatched& dispatched, std::int64_t positions,
-                   std::int64_t bytes_each, Lifetime lifetime);
+                   const ChunkShape& shape, Lifetime lifetime);
 
   bool any() const { return bytes_.data() != nullptr; }
   std::int64_t positions() const { return positions_; }

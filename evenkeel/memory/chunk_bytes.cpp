@@ -67,6 +67,15 @@ std::int64_t gradient_bytes(const ChunkShape& shape, const ChunkLoad& load, std:
 
 }  // namespace
 
+std::int64_t saved_bytes(const ChunkShape& shape, std::int64_t positions) {
+  return positions > 0 ? lines(positions * shape.saved_bytes + shape.saved_margin_bytes) : 0;
+}
+
+std::int64_t positions_saved_in(const ChunkShape& shape, std::int64_t bytes) {
+  const std::int64_t room = bytes / kArenaLine * kArenaLine - shape.saved_margin_bytes;
+  return std::max<std::int64_t>(room, 0) / std::max<std::int64_t>(shape.saved_bytes, 1);
+}
+
 // Enough of an expert's rows that its products lose nothing by being cut there.
 std::int64_t results_at_once(const ChunkShape& shape, std::int64_t positions, std::int64_t runs) {
   constexpr std::int64_t kRunRows = 768;
@@ -91,7 +100,7 @@ ChunkLoad largest_load(const ChunkShape& shape, std::int64_t tokens) {
 }
 
 std::int64_t held_bytes(const ChunkShape& shape, const ChunkLoad& load, std::int64_t saved_positions) {
-  return table_bytes(shape, load) + received_bytes(shape, load) + lines(saved_positions * shape.saved_bytes) +
+  return table_bytes(shape, load) + received_bytes(shape, load) + saved_bytes(shape, saved_positions) +
          load.slack_bytes;
 }
 

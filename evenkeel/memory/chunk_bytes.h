@@ -21,6 +21,7 @@ struct ChunkShape {
   std::int64_t hidden = 0;                // elements of a row
   std::int64_t element_bytes = 4;         // of the layer's type
   std::int64_t saved_bytes = 0;           // activations that backward wants, a position
+  std::int64_t saved_margin_bytes = 0;    // behind those of a chunk
   std::int64_t weight_bytes = 0;          // a borrowed expert's, on its arrival
   std::int64_t forward_weight_bytes = 0;  // the same, as a pass keeps it
   std::int64_t backward_weight_bytes = 0;
@@ -54,6 +55,10 @@ struct ChunkLoad {
 
   std::int64_t positions_elsewhere() const { return assignments - assignments_kept; }
 };
+
+// The activations of so many positions of a chunk, and of how many there is room in so many bytes.
+std::int64_t saved_bytes(const ChunkShape& shape, std::int64_t positions);
+std::int64_t positions_saved_in(const ChunkShape& shape, std::int64_t bytes);
 
 // Of so many of a rank's own positions at experts that the plan splits, in so many runs, how many results are
 // held at a time.

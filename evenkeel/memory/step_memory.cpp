@@ -204,8 +204,7 @@ std::optional<double> StepMemory::recomputed_in_one_chunk(std::span<const RankRo
                   room.gap - forward_fixed_[rank.offset()] - forward_bytes(shape_, load, 0),
                   room.gap - kept_fixed_[rank.offset()] - backward_bytes(shape_, load, 0)});
     if (saves < 0) return std::nullopt;
-    const std::int64_t positions =
-        saves / kArenaLine * kArenaLine / std::max<std::int64_t>(shape_.saved_bytes, 1);
+    const std::int64_t positions = positions_saved_in(shape_, saves);
     if (positions < load.positions_here)
       recomputed =
           std::max(recomputed, 1 - static_cast<double>(positions) / static_cast<double>(load.positions_here));

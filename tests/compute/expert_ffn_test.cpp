@@ -40,7 +40,8 @@ class Batch {
     outcome.grad_input.resize(rows);
     outcome.grad_weight.resize(top_k_.experts.size());
     outcome.grad_experts.assign(groups_.size(), std::vector<float>(number(shape_.elements())));
-    std::vector<std::byte> saved(input_row_.size() * number(ffn_->saved_bytes_per_position()));
+    std::vector<std::byte> saved(input_row_.size() * number(ffn_->saved_bytes_per_position()) +
+                                 number(ffn_->saved_margin_bytes()));
     attach(outcome);
     const ExpertBatch batch{groups_, input_row_, output_row_};
     std::vector<std::byte> rest, grad_rest;

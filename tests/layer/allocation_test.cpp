@@ -29,6 +29,7 @@ class CountedApart final : public ExpertFfn {
   }
   std::int64_t workspace_bytes(Pass pass) const override { return inner_->workspace_bytes(pass); }
   std::int64_t saved_bytes_per_position() const override { return inner_->saved_bytes_per_position(); }
+  std::int64_t saved_margin_bytes() const override { return inner_->saved_margin_bytes(); }
   void forward(const ExpertBatch& batch, const SplitRows& input, void* output,
                std::span<std::byte> workspace) const override {
     apart([&] { inner_->forward(batch, input, output, workspace); });

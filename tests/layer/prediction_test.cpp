@@ -73,6 +73,7 @@ class Prediction {
       shape_.backward_weight_bytes = Arena::rounded(products->prepared_bytes(Pass::backward));
       shape_.recompute_weight_bytes = Arena::rounded(products->prepared_bytes(Pass::recompute));
       shape_.saved_bytes = products->saved_bytes_per_position();
+      shape_.saved_margin_bytes = products->saved_margin_bytes();
       shape_.backward_workspace_bytes = products->workspace_bytes(Pass::backward);
       shape_.recompute_workspace_bytes = products->workspace_bytes(Pass::recompute);
     }
@@ -139,8 +140,7 @@ class Prediction {
         std::min({room - borrowed(rank) * shape_.forward_weight_bytes - forward_bytes(shape_, load, 0),
                   room - weights - backward_bytes(shape_, load, 0), room - least_step_bytes(budget) - held,
                   setup_.budget - least_step_bytes(budget) - least_state_bytes(budget) - held});
-    return std::min(std::max<std::int64_t>(left, 0) / kArenaLine * kArenaLine / shape_.saved_bytes,
-                    load.positions_here);
+    return std::min(positions_saved_in(shape_, left), load.positions_here);
   }
   // In backward, of a chunk of which some rank computes a part again.
   std::int64_t partly_again(const ChunkLoad& load, std::size_t rank) const {

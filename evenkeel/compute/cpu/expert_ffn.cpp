@@ -69,6 +69,11 @@ struct BackwardProducts {
   GradientProduct grad_down;
 };
 
+// The products behind weight gradients take whole vectors of rows, of which the last may be beyond a group's.
+std::int64_t margin_bytes(const ExpertShape& shape) {
+  return (internal::kVectorRows - 1) * shape.gate_up_rows() * bytes_of(shape.type);
+}
+
 // What is held of the rows of a tile. f32 results of products are held for one block of columns.
 struct ForwardTile {
   ForwardTile(Carver& carver, const ExpertShape& s, const ForwardProducts& products,
@@ -91,14 +96,15 @@ struct ForwardTile {
 
 // Rows that are not wanted at the same time share their room: the input is gathered once to compute
 // pre-activations again, before there is an h, and once for the weights' gradient, when G is done with; f32
-// results of products are used up block by block.
+// results of products are used up block by block. The gradient of pre-activations is written over them.
 struct BackwardTile {
   BackwardTile(Carver& carver, const ExpertShape& s, const BackwardProducts& products, const RowLadder* again,
                std::int64_t scratch_bytes)
       : g(carver.bytes(kTileRows * s.hidden * bytes_of(s.type))),
         weighted_h(
             carver.bytes(kTileRows * std::max(s.intermediate, again ? s.hidden : 0) * bytes_of(s.type))),
-        grad_pre(carver.bytes(kTileRows * s.gate_up_rows() * bytes_of(s.type))),
+        pre_again(carver.bytes(again ? kTileRows * s.gate_up_rows() * bytes_of(s.type) : 0)),
+        aside(carver.bytes(margin_bytes(s))),
         block(carver.floats(kTileRows * widest(products, again))),
         gate_block(carver.floats(again && is_gated(s.activation) ? kTileRows * again->widest_block() : 0)),
         gate_row(carver.floats(products.grad_h.widest_block())),
@@ -116,7 +122,7 @@ struct BackwardTile {
   std::byte* x() const { return g; }
   std::byte* x_again() const { return weighted_h; }
 
-  std::byte *g, *weighted_h, *grad_pre;
+  std::byte *g, *weighted_h, *pre_again, *aside;
   float *block, *gate_block, *gate_row, *up_row, *h_row, *grad_gate_row, *grad_up_row, *g_row;
   std::byte* scratch;
 };
@@ -210,6 +216,7 @@ class CpuExpertFfn final : public ExpertFfn {
   std::int64_t saved_bytes_per_position() const override {
     return shape_.gate_up_rows() * bytes_of(shape_.type);
   }
+  std::int64_t saved_margin_bytes() const override { return margin_bytes(shape_); }
 
   void forward(const ExpertBatch& batch, const SplitRows& input, void* output,
                std::span<std::byte> workspace) const override {
@@ -246,19 +253,19 @@ class CpuExpertFfn final : public ExpertFfn {
       const auto* down_bias = reinterpret_cast<const float*>(down + products().grad_h.packed_bytes());
       for_each_tile(group, most, [&](Span span) {
         const auto* from = &batch.input_row[static_cast<std::size_t>(span.begin)];
-        const std::byte* pre = saved_of(group, span);
+        std::byte* pre = saved_of(group, span);
         if (pre == nullptr) {
           rows::gather(span.rows, from, shape_.hidden, input, tile.x_again(), shape_.type);
           recompute(span, inner_of(group.prepared_again), tile);
-          pre = tile.grad_pre;
+          pre = tile.pre_again;
         }
         rows::gather(span.rows, from, shape_.hidden, grad_output, tile.g, shape_.type);
         differentiate_output(batch, group, span, tile, down_bias, weight, grad_weight);
         differentiate_h(batch, group, span, down, tile, weight, pre, grad_weight);
         add_down_gradients(group, span, tile);
-        add_input_gradients(span, from, group.prepared, tile, grad_input);
+        add_input_gradients(span, from, group.prepared, tile, pre, grad_input);
         rows::gather(span.rows, from, shape_.hidden, input, tile.x(), shape_.type);
-        add_gate_up_gradients(group, span, tile);
+        add_gate_up_gradients(group, span, tile, pre);
       });
     }
   }
@@ -337,13 +344,13 @@ class CpuExpertFfn final : public ExpertFfn {
     if (!direct) rows::from_f32(block.columns, tile.h_row, h, shape_.type);
   }
 
-  // What forward would have saved of a tile's rows, put where its gradient will be written over it.
+  // What forward would have saved of a tile's rows.
   void recompute(Span span, const InnerParts& inner, const BackwardTile& tile) const {
     for (std::int64_t i = 0; i < forward_.inner.blocks(); ++i) {
       const RowLadder::Block block = forward_.inner.block(i);
       multiply_inner(i, span.rows, inner, tile.x_again(), tile.gate_block, tile.block, tile.scratch);
       for (std::int64_t row = 0; row < span.rows; ++row)
-        save(block, tile.gate_block + row * block.columns, tile.block + row * block.columns, tile.grad_pre,
+        save(block, tile.gate_block + row * block.columns, tile.block + row * block.columns, tile.pre_again,
              row);
     }
   }
@@ -388,10 +395,10 @@ class CpuExpertFfn final : public ExpertFfn {
     }
   }
 
-  // The gradient of the pre-activations and of the row's weight, and weight * h, block by block.
+  // The gradient of the pre-activations, over them, and of the row's weight, and weight * h, block by block.
   void differentiate_h(const ExpertBatch& batch, const ExpertGroup& group, Span span,
                        const std::byte* prepared, const BackwardTile& tile, std::span<const float> weight,
-                       const std::byte* pre, std::span<float> grad_weight) const {
+                       std::byte* pre, std::span<float> grad_weight) const {
     for (std::int64_t b = 0; b < products().grad_h.blocks(); ++b) {
       const RowLadder::Block block = products().grad_h.block(b);
       products().grad_h.run(b, span.rows, tile.g, prepared, tile.block, tile.scratch);
@@ -403,29 +410,27 @@ class CpuExpertFfn final : public ExpertFfn {
     }
   }
 
-  // One row's share of a block; returns h . d(y . G)/dh over it. `activations` are the tile's
-  // pre-activations.
+  // One row's share of a block; returns h . d(y . G)/dh over it.
   float differentiate_row(std::int64_t i, RowLadder::Block block, const BackwardTile& tile, float weight,
-                          const std::byte* activations) const {
+                          std::byte* pre) const {
     const std::int64_t n = block.columns;
     const float* grad_h = tile.block + i * n;
+    const std::int64_t first = i * shape_.gate_up_rows() + block.begin;
     const auto widen = [&](std::int64_t begin, float* to) {
-      const std::int64_t from = i * shape_.gate_up_rows() + begin + block.begin;
-      rows::to_f32(n, at(activations, from, shape_.type), shape_.type, to);
+      rows::to_f32(n, at(pre, first + begin, shape_.type), shape_.type, to);
     };
     const auto weigh = [&](float* values, std::byte* to, std::int64_t index) {
       rows::scale(n, weight, values);
       rows::from_f32(n, values, at(to, index, shape_.type), shape_.type);
     };
-    const std::int64_t pre = i * shape_.gate_up_rows() + block.begin;
     if (is_gated(shape_.activation)) widen(0, tile.gate_row);
     widen(up_begin(), tile.up_row);
     internal::activate_backward(shape_.activation, n, tile.gate_row, tile.up_row, grad_h, tile.h_row,
                                 tile.grad_gate_row, tile.grad_up_row);
     const float product = rows::dot(n, tile.h_row, grad_h);
     weigh(tile.h_row, tile.weighted_h, i * shape_.intermediate + block.begin);
-    if (is_gated(shape_.activation)) weigh(tile.grad_gate_row, tile.grad_pre, pre);
-    weigh(tile.grad_up_row, tile.grad_pre, pre + up_begin());
+    if (is_gated(shape_.activation)) weigh(tile.grad_gate_row, pre, first);
+    weigh(tile.grad_up_row, pre, first + up_begin());
     return product;
   }
   void add_pre_bias_gradients(const ExpertGroup& group, RowLadder::Block block,
@@ -436,10 +441,11 @@ class CpuExpertFfn final : public ExpertFfn {
   }
 
   void add_input_gradients(Span span, const std::int32_t* row, const std::byte* prepared,
-                           const BackwardTile& tile, const SplitSums& grad_input) const {
+                           const BackwardTile& tile, const std::byte* grad_pre,
+                           const SplitSums& grad_input) const {
     for (std::int64_t b = 0; b < products().grad_x.blocks(); ++b) {
       const RowLadder::Block block = products().grad_x.block(b);
-      products().grad_x.run(b, span.rows, tile.grad_pre, prepared, tile.block, tile.scratch);
+      products().grad_x.run(b, span.rows, grad_pre, prepared, tile.block, tile.scratch);
       for (std::int64_t i = 0; i < span.rows; ++i)
         rows::add_scaled(block.columns, tile.block + i * block.columns, 1.0f,
                          grad_input.row(row[i], shape_.hidden) + block.begin);
@@ -459,10 +465,17 @@ class CpuExpertFfn final : public ExpertFfn {
     products().grad_down.add(span.rows, tile.g, tile.weighted_h, group.gradients.down, tile.scratch);
   }
 
-  void add_gate_up_gradients(const ExpertGroup& group, Span span, const BackwardTile& tile) const {
+  // Another group's rows behind those of the tile stand aside meanwhile.
+  void add_gate_up_gradients(const ExpertGroup& group, Span span, const BackwardTile& tile,
+                             std::byte* grad_pre) const {
+    std::byte* const behind = at(grad_pre, span.rows * shape_.gate_up_rows(), shape_.type);
+    const std::int64_t padding = internal::whole_vector_rows(span.rows) - span.rows;
+    const auto bytes = static_cast<std::size_t>(padding * saved_bytes_per_position());
+    if (group.saved != nullptr) std::memcpy(tile.aside, behind, bytes);
     clear_padding(span, tile.x(), shape_.hidden);
-    clear_padding(span, tile.grad_pre, shape_.gate_up_rows());
-    products().grad_gate_up.add(span.rows, tile.grad_pre, tile.x(), group.gradients.gate_up, tile.scratch);
+    clear_padding(span, grad_pre, shape_.gate_up_rows());
+    products().grad_gate_up.add(span.rows, grad_pre, tile.x(), group.gradients.gate_up, tile.scratch);
+    if (group.saved != nullptr) std::memcpy(behind, tile.aside, bytes);
   }
 
   ExpertShape shape_;
