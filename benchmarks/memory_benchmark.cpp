@@ -63,7 +63,8 @@ void choose_forward(benchmark::State& state, int experts, int ranks, int blocks,
   make_planner({PlannerOptions::Kind::ep})->plan(counts, placement, plan);
   const std::vector<std::int64_t> tokens(static_cast<std::size_t>(ranks), kTokens);
   BlockLoads loads;
-  loads.build(table, plan, placement, tokens, kTopK);
+  loads.read(table, placement, tokens, kTopK);
+  loads.follow(plan);
   const ChunkLoad whole = loads.load(RankId(0), 0, blocks);
   const std::int64_t plain = backward_bytes(shape, whole, whole.positions_here);
   const std::int64_t bytes = room == 0 ? 4 * plain : plain * room / 1000;

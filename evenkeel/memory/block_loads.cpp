@@ -6,98 +6,134 @@
 
 namespace evenkeel {
 
-void BlockLoads::build(const BlockTable& table, const StepPlan& plan, const LayerPlacement& placement,
-                       std::span<const std::int64_t> tokens, int top_k) {
+void BlockLoads::read(const BlockTable& table, const LayerPlacement& placement,
+                      std::span<const std::int64_t> tokens, int top_k) {
+  table_ = table;
+  placement_ = &placement;
   ranks_ = table.num_ranks();
   blocks_ = table.num_blocks();
   top_k_ = top_k;
-  sort_experts(plan, placement);
+  find_single_homes();
   const auto boundaries = static_cast<std::size_t>(blocks_) + 1;
-  sums_.assign(boundaries * ranks_size(), {});
-  split_sums_.assign(boundaries * split_.size() * ranks_size(), {});
+  table_sums_.assign(boundaries * ranks_size(), {});
   all_tokens_.assign(boundaries, 0);
-  segment_share_.resize(plan.most_segments());
-  for (int block = 0; block < blocks_; ++block) {
-    add_whole(table, block);
-    add_split(table, plan, block);
-    for (RankId rank : indices<RankId>(ranks_)) {
-      sums(rank, block + 1).tokens = tokens[rank.offset()] * (block + 1) / blocks_;
-      all_tokens_[static_cast<std::size_t>(block) + 1] += sums(rank, block + 1).tokens;
-    }
+  assigned_.assign(static_cast<std::size_t>(blocks_) * static_cast<std::size_t>(table.num_experts()), 0);
+  chose_.assign(assigned_.size(), 0);
+  for (int block = 0; block < blocks_; ++block) add_block(block, tokens);
+}
+
+void BlockLoads::find_single_homes() {
+  alone_.clear();
+  alone_.reserve(static_cast<std::size_t>(placement_->num_experts()));
+  alone_begin_.assign(1, 0);
+  for (RankId rank : indices<RankId>(ranks_)) {
+    for (ExpertId expert : placement_->natives(rank))
+      if (placement_->homes(expert).size() == 1) alone_.push_back(expert);
+    alone_begin_.push_back(alone_.size());
   }
 }
 
-void BlockLoads::sort_experts(const StepPlan& plan, const LayerPlacement& placement) {
-  whole_.reserve(static_cast<std::size_t>(plan.num_experts()));
-  split_.reserve(whole_.capacity());
-  at_home_.reserve(whole_.capacity() * ranks_size());
-  whole_.clear();
-  whole_begin_.assign(1, 0);
+void BlockLoads::add_block(int block, std::span<const std::int64_t> tokens) {
+  const auto experts = static_cast<std::size_t>(table_->num_experts());
+  std::int32_t* const all_assigned = assigned_.data() + static_cast<std::size_t>(block) * experts;
+  std::int32_t* const all_chose = chose_.data() + static_cast<std::size_t>(block) * experts;
+  Sums* const after = table_sums_.data() + at(RankId(0), block + 1);
+  std::copy_n(table_sums_.data() + at(RankId(0), block), ranks_size(), after);
+  for (RankId source : indices<RankId>(ranks_)) {
+    Sums& own = after[source.offset()];
+    const auto assigned = table_->assignments(source, block);
+    const auto chose = table_->choosers(source, block);
+    std::int32_t all = 0;
+    for (std::size_t e = 0; e < experts; ++e) {
+      all += assigned[e];
+      all_assigned[e] += assigned[e];
+      all_chose[e] += chose[e];
+    }
+    std::int32_t kept = 0, choosers = 0;
+    for (ExpertId expert : alone_at(source)) {
+      kept += assigned[expert.offset()];
+      choosers += chose[expert.offset()];
+    }
+    own.assignments += all;
+    own.whole_kept += kept;
+    own.own_choosers += choosers;
+    const auto visited = table_->visitors(source, block);
+    for (RankId rank : indices<RankId>(ranks_)) {
+      after[rank.offset()].visitors += visited[rank.offset()];
+      (rank == source ? own.own_visitors : own.leavers) += visited[rank.offset()];
+    }
+    own.tokens = tokens[source.offset()] * (block + 1) / blocks_;
+    all_tokens_[static_cast<std::size_t>(block) + 1] += own.tokens;
+  }
+  for (RankId rank : indices<RankId>(ranks_)) {
+    std::int32_t positions = 0, choosers = 0;
+    for (ExpertId expert : alone_at(rank)) {
+      positions += all_assigned[expert.offset()];
+      choosers += all_chose[expert.offset()];
+    }
+    after[rank.offset()].positions += positions;
+    after[rank.offset()].whole_choosers += choosers;
+  }
+}
+
+void BlockLoads::follow(const StepPlan& plan) {
+  sort_experts(plan);
+  sums_ = table_sums_;
+  for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {
+    const auto homes = placement_->homes(expert);
+    const bool splits = plan.splits(expert, *placement_);
+    if (homes.size() == 1) {
+      if (splits) move(expert, homes.front(), -1);
+    } else if (!splits && !plan.segments(expert).empty()) {
+      move(expert, plan.segments(expert).front().rank, 1);
+    }
+  }
+  split_sums_.assign((static_cast<std::size_t>(blocks_) + 1) * split_.size() * ranks_size(), {});
+  segment_share_.resize(plan.most_segments());
+  for (int block = 0; block < blocks_; ++block) add_split(plan, block);
+}
+
+void BlockLoads::sort_experts(const StepPlan& plan) {
+  split_.reserve(static_cast<std::size_t>(plan.num_experts()));
+  at_home_.reserve(split_.capacity() * ranks_size());
   split_.clear();
   at_home_.clear();
   groups_.assign(ranks_size(), 0);
-  const auto is_whole = [&](ExpertId expert) {
-    return !plan.segments(expert).empty() && !plan.splits(expert, placement);
-  };
   for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {
     for (const Segment& segment : plan.segments(expert)) ++groups_[segment.rank.offset()];
-    if (plan.splits(expert, placement)) split_.push_back(expert);
+    if (plan.splits(expert, *placement_)) split_.push_back(expert);
   }
-  for (RankId rank : indices<RankId>(ranks_)) {
-    for (ExpertId expert : placement.natives(rank))
-      if (is_whole(expert) && plan.segments(expert).front().rank == rank) whole_.push_back(expert);
-    whole_begin_.push_back(whole_.size());
-    for (ExpertId expert : split_) at_home_.push_back(placement.is_home(expert, rank) ? 1 : 0);
+  for (RankId rank : indices<RankId>(ranks_))
+    for (ExpertId expert : split_) at_home_.push_back(placement_->is_home(expert, rank) ? 1 : 0);
+}
+
+// All of an expert's rows come to a home, or, -1 times, go from it.
+void BlockLoads::move(ExpertId expert, RankId home, std::int64_t times) {
+  const auto experts = static_cast<std::size_t>(table_->num_experts());
+  Sums moved;
+  for (int block = 0; block < blocks_; ++block) {
+    const std::size_t all = static_cast<std::size_t>(block) * experts + expert.offset();
+    moved.positions += times * assigned_[all];
+    moved.whole_choosers += times * chose_[all];
+    moved.whole_kept += times * table_->assignments(home, block)[expert.offset()];
+    moved.own_choosers += times * table_->choosers(home, block)[expert.offset()];
+    Sums& there = sums(home, block + 1);
+    there.positions += moved.positions;
+    there.whole_choosers += moved.whole_choosers;
+    there.whole_kept += moved.whole_kept;
+    there.own_choosers += moved.own_choosers;
   }
 }
 
-void BlockLoads::add_whole(const BlockTable& table, int block) {
-  assigned_.assign(static_cast<std::size_t>(table.num_experts()), 0);
-  chose_.assign(assigned_.size(), 0);
-  for (RankId rank : indices<RankId>(ranks_)) sums(rank, block + 1) = sums(rank, block);
-  const auto whole_of = [&](RankId rank) {
-    return std::span(whole_).subspan(whole_begin_[rank.offset()],
-                                     whole_begin_[rank.offset() + 1] - whole_begin_[rank.offset()]);
-  };
-  for (RankId source : indices<RankId>(ranks_)) {
-    Sums& own = sums(source, block + 1);
-    const auto assigned = table.assignments(source, block);
-    const auto chose = table.choosers(source, block);
-    std::int32_t all = 0;
-    for (std::size_t e = 0; e < assigned.size(); ++e) {
-      all += assigned[e];
-      assigned_[e] += assigned[e];
-      chose_[e] += chose[e];
-    }
-    own.assignments += all;
-    for (ExpertId expert : whole_of(source)) {
-      own.whole_kept += assigned[expert.offset()];
-      own.own_choosers += chose[expert.offset()];
-    }
-    const auto visited = table.visitors(source, block);
-    for (RankId rank : indices<RankId>(ranks_)) {
-      sums(rank, block + 1).visitors += visited[rank.offset()];
-      (rank == source ? own.own_visitors : own.leavers) += visited[rank.offset()];
-    }
-  }
-  for (RankId rank : indices<RankId>(ranks_)) {
-    Sums& there = sums(rank, block + 1);
-    for (ExpertId expert : whole_of(rank)) {
-      there.positions += assigned_[expert.offset()];
-      there.whole_choosers += chose_[expert.offset()];
-    }
-  }
-}
-
-void BlockLoads::add_split(const BlockTable& table, const StepPlan& plan, int block) {
+void BlockLoads::add_split(const StepPlan& plan, int block) {
   for (std::size_t split = 0; split < split_.size(); ++split) {
     const std::size_t e = split_[split].offset();
     std::int64_t all = 0;
     for (RankId rank : indices<RankId>(ranks_)) {
       const SplitSums& before = split_sums_[split_at(split, rank, block)];
       SplitSums& after = split_sums_[split_at(split, rank, block + 1)];
-      after.assignments = before.assignments + table.assignments(rank, block)[e];
-      after.choosers = before.choosers + table.choosers(rank, block)[e];
+      after.assignments = before.assignments + table_->assignments(rank, block)[e];
+      after.choosers = before.choosers + table_->choosers(rank, block)[e];
       all += after.assignments;
     }
     const auto segments = plan.segments(split_[split]);

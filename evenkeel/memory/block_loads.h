@@ -2,12 +2,14 @@
 //
 // Positions and assignments are exact. Rows are bounded from above: a token that goes to a rank for several
 // experts sends one row there, and how many do is known for experts at home, not for those lent out.
-// Method   Sums over blocks from the left, of everything that the plan leaves at one rank; the few experts
-//          that it splits are looked at one by one.
-// Cost     O(P B E) to build, O(split experts) a question. Reuses its memory.
+// Method   Sums over blocks from the left, as if each expert with one home were computed there: of the table
+//          alone, for any number of plans. A plan moves the few experts with which it does something else.
+// Cost     O(P B E) to read a table, O(P B) for a plan and each expert that it splits or that has several
+//          homes, O(split experts) a question. Reuses its memory.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,9 +21,12 @@ namespace evenkeel {
 
 class BlockLoads {
  public:
-  // `tokens` by rank; fewer than 2^31 assignments in all. The arguments may go after.
-  void build(const BlockTable& table, const StepPlan& plan, const LayerPlacement& placement,
-             std::span<const std::int64_t> tokens, int top_k);
+  // `tokens` by rank; fewer than 2^31 assignments in all. What the table and the placement view must stay as
+  // long as plans are followed.
+  void read(const BlockTable& table, const LayerPlacement& placement, std::span<const std::int64_t> tokens,
+            int top_k);
+  // Answers are of this plan from now on.
+  void follow(const StepPlan& plan);
 
   int num_ranks() const { return ranks_; }
   int num_blocks() const { return blocks_; }
@@ -53,29 +58,36 @@ class BlockLoads {
     std::int32_t share = 0;  // positions at the rank
   };
 
-  const Sums& sums(RankId rank, int block) const {
-    return sums_[static_cast<std::size_t>(block) * ranks_size() + rank.offset()];
-  }
-  Sums& sums(RankId rank, int block) {
-    return sums_[static_cast<std::size_t>(block) * ranks_size() + rank.offset()];
+  const Sums& sums(RankId rank, int block) const { return sums_[at(rank, block)]; }
+  Sums& sums(RankId rank, int block) { return sums_[at(rank, block)]; }
+  std::size_t at(RankId rank, int block) const {
+    return static_cast<std::size_t>(block) * ranks_size() + rank.offset();
   }
   std::size_t split_at(std::size_t split, RankId rank, int block) const {
-    return (static_cast<std::size_t>(block) * ranks_size() + rank.offset()) * split_.size() + split;
+    return at(rank, block) * split_.size() + split;
   }
   std::size_t ranks_size() const { return static_cast<std::size_t>(ranks_); }
-  void sort_experts(const StepPlan& plan, const LayerPlacement& placement);
-  void add_whole(const BlockTable& table, int block);
-  void add_split(const BlockTable& table, const StepPlan& plan, int block);
+  std::span<const ExpertId> alone_at(RankId rank) const {
+    return std::span(alone_).subspan(alone_begin_[rank.offset()],
+                                     alone_begin_[rank.offset() + 1] - alone_begin_[rank.offset()]);
+  }
+  void find_single_homes();
+  void add_block(int block, std::span<const std::int64_t> tokens);
+  void sort_experts(const StepPlan& plan);
+  void move(ExpertId expert, RankId home, std::int64_t times);
+  void add_split(const StepPlan& plan, int block);
 
   int ranks_ = 0;
   int blocks_ = 0;
   int top_k_ = 0;
-  std::vector<Sums> sums_;                // [blocks + 1][ranks]
+  std::optional<BlockTable> table_;
+  const LayerPlacement* placement_ = nullptr;
+  std::vector<Sums> table_sums_, sums_;   // [blocks + 1][ranks], before a plan and of one
   std::vector<std::int64_t> all_tokens_;  // [blocks + 1], of all ranks
-  // Experts of which a home computes all, by that home; and where each rank's begin.
-  std::vector<ExpertId> whole_;
-  std::vector<std::size_t> whole_begin_;
-  std::vector<std::int32_t> assigned_, chose_;  // of one block and all ranks, by expert
+  // Experts with one home, by that home; and where each rank's begin.
+  std::vector<ExpertId> alone_;
+  std::vector<std::size_t> alone_begin_;
+  std::vector<std::int32_t> assigned_, chose_;  // [blocks][experts], of all ranks
   std::vector<ExpertId> split_;
   std::vector<SplitSums> split_sums_;  // [blocks + 1][ranks][split]
   std::vector<std::uint8_t> at_home_;  // [ranks][split]

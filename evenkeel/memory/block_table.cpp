@@ -1,6 +1,7 @@
 #include "evenkeel/memory/block_table.h"
 
 #include <algorithm>
+#include <array>
 
 namespace evenkeel {
 
@@ -45,11 +46,18 @@ void BlockTable::fill(RankId rank, std::span<const std::int32_t> experts, int k,
 void BlockTable::sum(Counts& counts) const {
   counts.resize(ranks_, experts_);
   const auto experts = static_cast<std::size_t>(experts_);
+  // A step has fewer than 2^31 assignments: sums widen when they are whole, some experts at a time.
+  std::array<std::int32_t, 64> sums;
   for (RankId rank : indices<RankId>(ranks_)) {
     const auto row = counts.rows().subspan(rank.offset() * experts, experts);
-    for (int block = 0; block < blocks_; ++block) {
-      const auto assigned = assignments(rank, block);
-      for (std::size_t e = 0; e < experts; ++e) row[e] += assigned[e];
+    for (std::size_t first = 0; first < experts; first += sums.size()) {
+      const std::size_t some = std::min(sums.size(), experts - first);
+      sums.fill(0);
+      for (int block = 0; block < blocks_; ++block) {
+        const auto assigned = assignments(rank, block).subspan(first, some);
+        for (std::size_t e = 0; e < some; ++e) sums[e] += assigned[e];
+      }
+      std::copy_n(sums.begin(), some, row.begin() + static_cast<std::ptrdiff_t>(first));
     }
   }
   counts.sum_loads();

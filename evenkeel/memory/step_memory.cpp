@@ -30,11 +30,15 @@ std::int64_t recomputing_whole(const ChunkShape& shape, const ChunkLoad& load) {
 StepMemory::StepMemory(const ChunkShape& shape, const MemoryOptions& options, std::int64_t units)
     : shape_(shape), options_(options), units_(units), plain_(make_planner({PlannerOptions::Kind::ep})) {}
 
-void StepMemory::load_blocks(const BlockTable& table, std::span<const RankRoom> rooms,
-                             const LayerPlacement& placement, const StepPlan& plan) {
+void StepMemory::read_blocks(const BlockTable& table, std::span<const RankRoom> rooms,
+                             const LayerPlacement& placement) {
   tokens_.clear();
   for (const RankRoom& room : rooms) tokens_.push_back(room.tokens);
-  loads_.build(table, plan, placement, tokens_, shape_.top_k);
+  loads_.read(table, placement, tokens_, shape_.top_k);
+}
+
+void StepMemory::follow(const StepPlan& plan, const LayerPlacement& placement) {
+  loads_.follow(plan);
   borrow(plan, placement);
 }
 
@@ -65,12 +69,11 @@ void StepMemory::borrow(const StepPlan& plan, const LayerPlacement& placement) {
 
 // `plan` becomes plain EP if that is faster than the best so far. `consider` looks at the ways of a plan.
 template <class Consider>
-void StepMemory::consider_plain(const BlockTable& table, const Counts& counts,
-                                std::span<const RankRoom> rooms, const LayerPlacement& placement,
-                                StepPlan& plan, const Consider& consider) {
+void StepMemory::consider_plain(const Counts& counts, const LayerPlacement& placement, StepPlan& plan,
+                                const Consider& consider) {
   const double spilled = best_.seconds;
   plain_->plan(counts, placement, plain_plan_);
-  load_blocks(table, rooms, placement, plain_plan_);
+  follow(plain_plan_, placement);
   consider();
   if (best_.seconds < spilled) std::swap(plan, plain_plan_);
 }
@@ -79,13 +82,14 @@ void StepMemory::choose_forward(const BlockTable& table, const Counts& counts,
                                 std::span<const RankRoom> rooms, const LayerPlacement& placement,
                                 StepPlan& plan) {
   forget_best();
-  load_blocks(table, rooms, placement, plan);
+  read_blocks(table, rooms, placement);
+  follow(plan, placement);
   const bool all = options_.recompute == Recompute::none;
   consider_forward(rooms, all);
   const bool is_best =
       best_.chunks.size() == 1 && best_.chunks.front().kept && !best_.chunks.front().partly_kept();
   if (plan.spilled() && !is_best && !is_settled())
-    consider_plain(table, counts, rooms, placement, plan, [&] { consider_forward(rooms, all); });
+    consider_plain(counts, placement, plan, [&] { consider_forward(rooms, all); });
   // There may be room for all of this step between what is kept of others, but not in one piece.
   if (all && best_.chunks.empty()) {
     if (plan.spilled()) std::swap(plan, plain_plan_);
@@ -269,17 +273,19 @@ void StepMemory::choose_backward(const BlockTable& table, const Counts& counts,
                                  std::span<const RankRoom> rooms, const LayerPlacement& placement,
                                  StepPlan& plan) {
   forget_best();
-  load_blocks(table, rooms, placement, plan);
+  read_blocks(table, rooms, placement);
+  follow(plan, placement);
   consider_backward(rooms);
   if (plan.spilled() && best_.chunks.size() != 1 && !is_settled())
-    consider_plain(table, counts, rooms, placement, plan, [&] { consider_backward(rooms); });
+    consider_plain(counts, placement, plan, [&] { consider_backward(rooms); });
   take_best();
 }
 
 bool StepMemory::cut_backward(const BlockTable& table, std::span<const RankRoom> rooms,
                               const LayerPlacement& placement, const StepPlan& plan) {
   forget_best();
-  load_blocks(table, rooms, placement, plan);
+  read_blocks(table, rooms, placement);
+  follow(plan, placement);
   consider_backward(rooms);
   if (best_.seconds == std::numeric_limits<double>::infinity()) return false;
   take_best();

@@ -86,16 +86,16 @@ class StepMemory {
     double seconds = 0;
   };
   void borrow(const StepPlan& plan, const LayerPlacement& placement);
-  void load_blocks(const BlockTable& table, std::span<const RankRoom> rooms, const LayerPlacement& placement,
-                   const StepPlan& plan);
+  void read_blocks(const BlockTable& table, std::span<const RankRoom> rooms, const LayerPlacement& placement);
+  void follow(const StepPlan& plan, const LayerPlacement& placement);
   void consider_forward(std::span<const RankRoom> rooms, bool none);
   double keep_in_one_chunk(std::span<const RankRoom> rooms, double most);
   std::optional<double> recomputed_in_one_chunk(std::span<const RankRoom> rooms) const;
   bool has_room_for_the_rest(std::span<const RankRoom> rooms) const;
   void keep_what_fits(std::span<const RankRoom> rooms);
   template <class Consider>
-  void consider_plain(const BlockTable& table, const Counts& counts, std::span<const RankRoom> rooms,
-                      const LayerPlacement& placement, StepPlan& plan, const Consider& consider);
+  void consider_plain(const Counts& counts, const LayerPlacement& placement, StepPlan& plan,
+                      const Consider& consider);
   bool lengthen_the_rest(std::span<const RankRoom> rooms);
   void consider_backward(std::span<const RankRoom> rooms);
   bool exceeds_best_if_kept();

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "evenkeel/base/error.h"
 
@@ -40,13 +41,20 @@ std::span<const std::int64_t> Counts::row(RankId source) const {
 }
 
 void Counts::sum_loads() {
-  std::fill(loads_.begin(), loads_.end(), 0);
+  std::ranges::fill(loads_, 0);
   total_ = 0;
-  for (std::size_t i = 0; i < by_source_.size(); ++i) {
-    const std::size_t expert = i % loads_.size();
-    add_checked(total_, by_source_[i], expert);
-    loads_[expert] += by_source_[i];
-  }
+  // Counts of which none is negative or very large add up to no overflow, and need no check each.
+  constexpr std::int64_t kSmall = std::int64_t{1} << 32;
+  std::int64_t bits = 0;
+  for (std::int64_t count : by_source_) bits |= count;
+  const bool small = bits >= 0 && bits < kSmall && std::ssize(by_source_) < kSmall / 4;
+  for (std::size_t first = 0; first < by_source_.size(); first += loads_.size())
+    for (std::size_t expert = 0; expert < loads_.size(); ++expert) {
+      const std::int64_t count = by_source_[first + expert];
+      if (!small) add_checked(total_, count, expert);
+      loads_[expert] += count;
+    }
+  if (small) total_ = std::reduce(loads_.begin(), loads_.end());
 }
 
 }  // namespace evenkeel

@@ -100,7 +100,8 @@ void for_each_load(std::uint64_t seed, int rounds, const Check& check) {
     const int blocks = 1 + static_cast<int>(random() % 9);
     const Gathered gathered(step, blocks);
     BlockLoads loads;
-    loads.build(gathered.table, plan, step.placement, step.tokens(), step.k);
+    loads.read(gathered.table, step.placement, step.tokens(), step.k);
+    loads.follow(plan);
     const std::vector<Chunk> chunks = random_cut(blocks, random);
     const auto dealt = dealt_loads(step, plan, chunks, blocks);
     for (std::size_t c = 0; c < chunks.size(); ++c)
@@ -170,7 +171,8 @@ TEST(BlockLoads, BoundTheBytesOfEveryPart) {
     constexpr std::int64_t kUnits = 64;
     const Gathered gathered(step, kBlocks);
     BlockLoads loads;
-    loads.build(gathered.table, plan, step.placement, step.tokens(), step.k);
+    loads.read(gathered.table, step.placement, step.tokens(), step.k);
+    loads.follow(plan);
     ChunkShape shape;
     shape.num_ranks = step.ranks();
     shape.num_experts = step.experts();

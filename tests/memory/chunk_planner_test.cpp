@@ -33,7 +33,8 @@ struct Case {
     const BlockTable table(numbers, step.ranks(), step.experts(), kBlocks);
     for (RankId rank : indices<RankId>(step.ranks()))
       table.fill(rank, step.ids[rank.offset()], step.k, step.placement);
-    loads.build(table, plan, step.placement, step.tokens(), step.k);
+    loads.read(table, step.placement, step.tokens(), step.k);
+    loads.follow(plan);
     shape.num_ranks = step.ranks();
     shape.num_experts = step.experts();
     shape.top_k = step.k;
