@@ -67,7 +67,7 @@ std::vector<std::string> cells_of(const CurveRow& row, const Curve& curve) {
   const WayFigures& of = *row.figures;
   cells.insert(cells.end(),
                {fmt::format("{:.3f}", of.time_ratio), fmt::format("+-{:.3f}", of.time_spread),
-                fmt::format("+-{:.3f}", row.control_spread), format_bytes(of.worst_peak_bytes()),
+                fmt::format("{:.3f}", row.control_spread), format_bytes(of.worst_peak_bytes()),
                 percent(share_of(of.worst_peak_bytes(), curve)), fmt::format("{}", of.chunks),
                 fmt::format("{:.0f} %", 100 * of.recomputed_fraction), fmt::format("{}", of.transfers)});
   return cells;

@@ -17,7 +17,6 @@ void BorrowedExperts::fetch(const StepPlan& plan, std::span<const ExpertParts> n
                             std::span<const Pass> passes, WeightTransfer& transfer) {
   passes_ = passes;
   experts_.clear();
-  experts_.reserve(plan.most_segments());  // room for any plan, so that no later one allocates
   prepared_ = arena_.allocate(transfer.borrows(plan) * bytes_each(passes), "borrowed weights");
   std::span<std::byte> rest = prepared_.bytes();
   transfer.fetch(plan, natives, [&](ExpertId expert, const ExpertParts& parts) {

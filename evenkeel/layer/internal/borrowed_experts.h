@@ -17,7 +17,10 @@ namespace evenkeel::internal {
 
 class BorrowedExperts {
  public:
-  BorrowedExperts(const ExpertFfn& ffn, Arena& arena) : ffn_(ffn), arena_(arena) {}
+  // Room for all experts there are, so that no step allocates.
+  BorrowedExperts(const ExpertFfn& ffn, Arena& arena, int num_experts) : ffn_(ffn), arena_(arena) {
+    experts_.reserve(static_cast<std::size_t>(num_experts));
+  }
 
   // Collective. Carries out the plan's transfers and prepares what arrives for each of `passes`, which must
   // stay.
