@@ -7,10 +7,13 @@
 #include <numbers>
 #include <thread>
 
+#include "evenkeel/layer/internal/dense_product.h"
+
 namespace evenkeel {
 
 namespace {
 
+using internal::multiply_dense;
 using Matrix = std::vector<double>;
 
 std::size_t area(std::int64_t rows, std::int64_t columns) {
@@ -36,41 +39,8 @@ Matrix transposed(const Matrix& in, std::int64_t rows, std::int64_t columns) {
   return out;
 }
 
-constexpr std::int64_t kRows = 4;
-constexpr std::int64_t kColumns = 32;
-
-// A block of kRows x kColumns of c += a b, with the sums in registers.
-void multiply_block(std::int64_t K, std::int64_t N, const double* a, const double* b, double* c) {
-  double sum[kRows][kColumns] = {};
-  for (std::int64_t k = 0; k < K; ++k)
-    for (std::int64_t i = 0; i < kRows; ++i)
-      for (std::int64_t j = 0; j < kColumns; ++j) sum[i][j] += a[i * K + k] * b[k * N + j];
-  for (std::int64_t i = 0; i < kRows; ++i)
-    for (std::int64_t j = 0; j < kColumns; ++j) c[i * N + j] += sum[i][j];
-}
-
-void multiply_edge(std::int64_t rows, std::int64_t columns, std::int64_t K, std::int64_t N, const double* a,
-                   const double* b, double* c) {
-  for (std::int64_t i = 0; i < rows; ++i)
-    for (std::int64_t j = 0; j < columns; ++j) {
-      double sum = 0;
-      for (std::int64_t k = 0; k < K; ++k) sum += a[i * K + k] * b[k * N + j];
-      c[i * N + j] += sum;
-    }
-}
-
-// c[M, N] += a[M, K] b[K, N]
-void multiply(std::int64_t M, std::int64_t N, std::int64_t K, const Matrix& a, const Matrix& b, Matrix& c) {
-  for (std::int64_t j = 0; j < N; j += kColumns)
-    for (std::int64_t i = 0; i < M; i += kRows) {
-      const double* a_rows = a.data() + i * K;
-      double* block = c.data() + i * N + j;
-      if (i + kRows <= M && j + kColumns <= N)
-        multiply_block(K, N, a_rows, b.data() + j, block);
-      else
-        multiply_edge(std::min(kRows, M - i), std::min(kColumns, N - j), K, N, a_rows, b.data() + j, block);
-    }
-}
+// As many rows of an expert as are looked at together: enough work for a core, little enough for its cache.
+constexpr std::size_t kPieceRows = 1024;
 
 // h, and its derivatives by gate and up.
 struct Activated {
@@ -115,10 +85,11 @@ class Evaluation {
   }
 
   DenseResult run() {
+    cut_into_pieces();
     std::vector<std::thread> threads;
     for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i)
       threads.emplace_back([this] {
-        for (std::size_t expert = next_++; expert < weights_.size(); expert = next_++) evaluate(expert);
+        for (std::size_t piece = next_++; piece < pieces_.size(); piece = next_++) evaluate(pieces_[piece]);
       });
     for (std::thread& thread : threads) thread.join();
     return std::move(result_);
@@ -130,12 +101,28 @@ class Evaluation {
   std::int64_t W() const { return shape_.gate_up_rows(); }
   bool backward() const { return grad_output_.data != nullptr; }
 
-  // One expert's rows, one an assignment.
+  // Some of one expert's rows, one an assignment.
   struct Batch {
-    std::int64_t rows = 0;
+    std::size_t expert = 0;
     std::vector<std::size_t> assignments;
-    Matrix x, pre, h, y;
+    std::int64_t rows = 0;
+    Matrix x = {}, pre = {}, h = {}, y = {};
   };
+
+  void cut_into_pieces() {
+    std::vector<std::vector<std::size_t>> of_expert(weights_.size());
+    for (std::size_t a = 0; a < top_k_.experts.size(); ++a)
+      if (const std::int32_t id = top_k_.experts[a];
+          id >= 0 && static_cast<std::size_t>(id) < weights_.size())
+        of_expert[static_cast<std::size_t>(id)].push_back(a);
+    for (std::size_t expert = 0; expert < weights_.size(); ++expert) {
+      const std::span all(of_expert[expert]);
+      for (std::size_t first = 0; first < all.size(); first += kPieceRows) {
+        const auto some = all.subspan(first, std::min(kPieceRows, all.size() - first));
+        pieces_.push_back({expert, {some.begin(), some.end()}, std::ssize(some)});
+      }
+    }
+  }
 
   std::int64_t token_of(const Batch& batch, std::int64_t row) const {
     return static_cast<std::int64_t>(batch.assignments[area(row, 1)]) / top_k_.k;
@@ -156,13 +143,10 @@ class Evaluation {
     return activate(shape_.activation, pre[f], shape_.activation == Activation::gelu ? pre[f] : pre[F() + f]);
   }
 
-  void evaluate(std::size_t expert) {
-    Batch batch;
-    for (std::size_t a = 0; a < top_k_.experts.size(); ++a)
-      if (top_k_.experts[a] == static_cast<std::int32_t>(expert)) batch.assignments.push_back(a);
-    batch.rows = static_cast<std::int64_t>(batch.assignments.size());
-    forward(expert, batch);
-    if (backward()) differentiate(expert, batch);
+  void evaluate(Batch& batch) {
+    forward(batch);
+    if (backward()) differentiate(batch);
+    batch = {};
   }
 
   void start_at_bias(Matrix& rows, std::int64_t count, std::int64_t width, const void* bias) const {
@@ -172,18 +156,18 @@ class Evaluation {
       rows[i] = element(bias, static_cast<std::int64_t>(i) % width, shape_.type);
   }
 
-  void forward(std::size_t expert, Batch& batch) {
-    const ExpertWeights& weights = weights_[expert];
+  void forward(Batch& batch) {
+    const ExpertWeights& weights = weights_[batch.expert];
     const Matrix gate_up = transposed(widen(weights.gate_up, W() * D(), shape_.type), W(), D());
     const Matrix down = transposed(widen(weights.down, D() * F(), shape_.type), D(), F());
     batch.x = rows_of(batch, hidden_);
     start_at_bias(batch.pre, batch.rows, W(), weights.gate_up_bias);
-    multiply(batch.rows, W(), D(), batch.x, gate_up, batch.pre);
+    multiply_dense(batch.rows, W(), D(), batch.x, gate_up, batch.pre);
     batch.h.resize(area(batch.rows, F()));
     for (std::int64_t r = 0; r < batch.rows; ++r)
       for (std::int64_t f = 0; f < F(); ++f) batch.h[area(r, F()) + area(f, 1)] = activated(batch, r, f).h;
     start_at_bias(batch.y, batch.rows, D(), weights.down_bias);
-    multiply(batch.rows, D(), F(), batch.h, down, batch.y);
+    multiply_dense(batch.rows, D(), F(), batch.h, down, batch.y);
 
     const std::lock_guard lock(mutex_);
     for (std::int64_t r = 0; r < batch.rows; ++r)
@@ -192,8 +176,7 @@ class Evaluation {
             weight_of(batch, r) * batch.y[area(r, D()) + area(d, 1)];
   }
 
-  void differentiate(std::size_t expert, const Batch& batch) {
-    DenseResult::Expert& grad = result_.grad_experts[expert];
+  void differentiate(const Batch& batch) {
     Matrix grad_y = rows_of(batch, grad_output_);
     for (std::int64_t r = 0; r < batch.rows; ++r) {
       double dot = 0;
@@ -205,7 +188,8 @@ class Evaluation {
       result_.grad_router_weights[batch.assignments[area(r, 1)]] = dot;
     }
     Matrix grad_h(area(batch.rows, F()));
-    multiply(batch.rows, F(), D(), grad_y, widen(weights_[expert].down, D() * F(), shape_.type), grad_h);
+    multiply_dense(batch.rows, F(), D(), grad_y, widen(weights_[batch.expert].down, D() * F(), shape_.type),
+                   grad_h);
     Matrix grad_pre(area(batch.rows, W()));
     for (std::int64_t r = 0; r < batch.rows; ++r)
       for (std::int64_t f = 0; f < F(); ++f) {
@@ -216,11 +200,13 @@ class Evaluation {
         pre[W() - F() + f] = g * slope.by_up;
       }
     Matrix grad_x(area(batch.rows, D()));
-    multiply(batch.rows, D(), W(), grad_pre, widen(weights_[expert].gate_up, W() * D(), shape_.type), grad_x);
+    multiply_dense(batch.rows, D(), W(), grad_pre,
+                   widen(weights_[batch.expert].gate_up, W() * D(), shape_.type), grad_x);
+    DenseResult::Expert grad;
     grad.gate_up.resize(area(W(), D()));
-    multiply(W(), D(), batch.rows, transposed(grad_pre, batch.rows, W()), batch.x, grad.gate_up);
+    multiply_dense(W(), D(), batch.rows, transposed(grad_pre, batch.rows, W()), batch.x, grad.gate_up);
     grad.down.resize(area(D(), F()));
-    multiply(D(), F(), batch.rows, transposed(grad_y, batch.rows, D()), batch.h, grad.down);
+    multiply_dense(D(), F(), batch.rows, transposed(grad_y, batch.rows, D()), batch.h, grad.down);
     if (shape_.biases) {
       add_columns(grad_pre, W(), grad.gate_up_bias);
       add_columns(grad_y, D(), grad.down_bias);
@@ -229,8 +215,19 @@ class Evaluation {
     for (std::int64_t r = 0; r < batch.rows; ++r)
       for (std::int64_t d = 0; d < D(); ++d)
         result_.grad_hidden[area(token_of(batch, r), D()) + area(d, 1)] += grad_x[area(r, D()) + area(d, 1)];
+    DenseResult::Expert& sums = result_.grad_experts[batch.expert];
+    add(std::move(grad.gate_up), sums.gate_up);
+    add(std::move(grad.down), sums.down);
+    add(std::move(grad.gate_up_bias), sums.gate_up_bias);
+    add(std::move(grad.down_bias), sums.down_bias);
   }
 
+  static void add(Matrix values, Matrix& sums) {
+    if (sums.empty())
+      sums = std::move(values);
+    else
+      for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += values[i];
+  }
   static void add_columns(const Matrix& rows, std::int64_t width, Matrix& sums) {
     sums.assign(area(width, 1), 0.0);
     for (std::size_t i = 0; i < rows.size(); ++i) sums[i % sums.size()] += rows[i];
@@ -242,7 +239,8 @@ class Evaluation {
   TopK top_k_;
   ConstRows grad_output_;
   DenseResult result_;
-  std::mutex mutex_;  // over sums of several experts
+  std::vector<Batch> pieces_;
+  std::mutex mutex_;  // over sums of several pieces
   std::atomic<std::size_t> next_ = 0;
 };
 

@@ -1,7 +1,9 @@
 // A mixture of experts evaluated the plain way: one process, every token by every expert it chose, fp64.
 // Shares no arithmetic with the layer, and is what its errors are measured against.
 //
-// Cost   6 T k D F multiply-adds forward, three times that with backward, on all cores of the machine.
+// Cost   3 T k D F multiply-adds forward, three times that with backward, on all cores of the machine; sums
+// in
+//        any order.
 #pragma once
 
 #include <span>
@@ -21,7 +23,7 @@ struct DenseResult {
   struct Expert {
     std::vector<double> gate_up, down, gate_up_bias, down_bias;
   };
-  std::vector<Expert> grad_experts;  // [E]
+  std::vector<Expert> grad_experts;  // [E], with no numbers where an expert has no token: zeros
 };
 
 // `weights` of all experts; `hidden` and `top_k` of all tokens; `grad_output` [tokens, D], or null data for

@@ -104,8 +104,20 @@ std::vector<ExpertWeights> MoeCase::weights_of(std::span<const ExpertId> experts
 }
 
 DenseResult MoeCase::dense(bool backward) const {
-  return evaluate_dense(shape_.moe.expert, weights_, hidden(0, all_tokens()), top_k(),
-                        backward ? grad_output(0, all_tokens()) : ConstRows{});
+  DenseResult dense = evaluate_dense(shape_.moe.expert, weights_, hidden(0, all_tokens()), top_k(),
+                                     backward ? grad_output(0, all_tokens()) : ConstRows{});
+  // So that what should be zeros is compared as well.
+  const ExpertShape& expert = shape_.moe.expert;
+  const auto fill = [](std::vector<double>& numbers, std::int64_t count) {
+    if (numbers.empty()) numbers.resize(static_cast<std::size_t>(count));
+  };
+  for (DenseResult::Expert& grad : dense.grad_experts) {
+    fill(grad.gate_up, expert.gate_up_rows() * expert.hidden);
+    fill(grad.down, expert.hidden * expert.intermediate);
+    fill(grad.gate_up_bias, expert.biases ? expert.gate_up_rows() : 0);
+    fill(grad.down_bias, expert.biases ? expert.hidden : 0);
+  }
+  return dense;
 }
 
 namespace {

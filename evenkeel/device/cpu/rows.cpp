@@ -9,19 +9,20 @@
 namespace evenkeel::rows {
 
 namespace baseline {
-extern const RowKernels kernels;
+extern const RowKernels row_kernels;
 }
 namespace avx2 {
-extern const RowKernels kernels;
+extern const RowKernels row_kernels;
 }
 namespace avx512 {
-extern const RowKernels kernels;
+extern const RowKernels row_kernels;
 }
 
 namespace {
 
 const RowKernels& best() {
-  static const RowKernels& kernels = vector::best_of(baseline::kernels, avx2::kernels, avx512::kernels);
+  static const RowKernels& kernels =
+      vector::best_of(baseline::row_kernels, avx2::row_kernels, avx512::row_kernels);
   return kernels;
 }
 

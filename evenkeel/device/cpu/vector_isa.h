@@ -2,7 +2,7 @@
 //
 // A kernel file NAME.inl is compiled once for each kind (evenkeel_vector_sources in CMake), inside
 //   namespace EVENKEEL_VECTOR_ISA { ... }
-// and leaves there one table of functions; best_isa() says which table to use.
+// and leaves there one table of functions, under a name of its own; best_isa() says which table to use.
 #pragma once
 
 namespace evenkeel::vector {

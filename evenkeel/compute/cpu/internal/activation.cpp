@@ -6,20 +6,20 @@
 namespace evenkeel::internal {
 
 namespace baseline {
-extern const ActivationKernels kernels;
+extern const ActivationKernels activation_kernels;
 }
 namespace avx2 {
-extern const ActivationKernels kernels;
+extern const ActivationKernels activation_kernels;
 }
 namespace avx512 {
-extern const ActivationKernels kernels;
+extern const ActivationKernels activation_kernels;
 }
 
 namespace {
 
 const ActivationKernels& best() {
   static const ActivationKernels& kernels =
-      vector::best_of(baseline::kernels, avx2::kernels, avx512::kernels);
+      vector::best_of(baseline::activation_kernels, avx2::activation_kernels, avx512::activation_kernels);
   return kernels;
 }
 

@@ -105,8 +105,8 @@ void gelu_backward(std::int64_t F, const float* up, const float* grad_h, float* 
 
 }  // namespace
 
-extern const ActivationKernels kernels;
-const ActivationKernels kernels = {swiglu, swiglu_backward, clamped_swiglu, clamped_swiglu_backward,
-                                   gelu,   gelu_backward};
+extern const ActivationKernels activation_kernels;
+const ActivationKernels activation_kernels = {
+    swiglu, swiglu_backward, clamped_swiglu, clamped_swiglu_backward, gelu, gelu_backward};
 
 }  // namespace evenkeel::internal::EVENKEEL_VECTOR_ISA

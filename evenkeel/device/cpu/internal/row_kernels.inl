@@ -53,7 +53,7 @@ float dot(std::int64_t n, const float* a, const float* b) {
 
 }  // namespace
 
-extern const RowKernels kernels;
-const RowKernels kernels = {widen, narrow, scale, add_scaled_f32, add_scaled_bf16, dot};
+extern const RowKernels row_kernels;
+const RowKernels row_kernels = {widen, narrow, scale, add_scaled_f32, add_scaled_bf16, dot};
 
 }  // namespace evenkeel::rows::EVENKEEL_VECTOR_ISA
