@@ -96,7 +96,7 @@ void print_picture(const Curve& curve) {
 }
 
 void print_curve(const Curve& curve) {
-  fmt::print("{}: ideal {:.2f}x; ep takes {} without a budget; least budget {}\n", curve.scenario,
+  fmt::print("{}: ideal {:.2f}x; ep takes {} unbounded; least budget {}\n", curve.scenario,
              curve.ep.balance.max_over_mean, format_bytes(curve.ep.worst_peak_bytes()),
              format_bytes(curve.reference.least_budget));
   Table table({"", "budget", "of ep", "time", "spread", "A/A", "peak", "of ep", "chunks", "again", "moves"});

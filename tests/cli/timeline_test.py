@@ -109,7 +109,7 @@ class Timeline(CommandTest):
             self.assertRegex(picture, r"\n +[\d.]+ [KM]iB ┤.*\n")
 
     def test_the_budget_is_a_line_where_it_is_near_and_a_number_always(self):
-        for budget, near in [("1.5MiB", True), ("1GiB", False)]:
+        for budget, near in [("1.2MiB", True), ("1GiB", False)]:
             for picture in self.pictures("--backward", "--budget", budget):
                 number = budget.replace("MiB", " MiB").replace("1GiB", "1.0 GiB")
                 self.assertIn(f" of a budget of {number}\n", picture)
