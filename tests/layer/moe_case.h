@@ -13,6 +13,13 @@
 
 namespace evenkeel::testing {
 
+// ThreadSanitizer makes a step some ten times as long, and sees in one round what it would in several.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr bool kThreadsAreWatched = true;
+#else
+inline constexpr bool kThreadsAreWatched = false;
+#endif
+
 // Numbers in the layer's type.
 class Tensor {
  public:

@@ -302,7 +302,7 @@ TEST(PredictedUnderABudget, PeakIsMetToTheByteWhereSomeChunksAreKept) {
 TEST(PredictedUnderABudget, PeakIsMetToTheByteWhereAPartOfAChunkIsSaved) {
   for (Kind kind : {Kind::ep, Kind::level}) {
     int compared = 0;
-    for (std::int64_t kib = 2750; kib <= 9000; kib += 250) {
+    for (std::int64_t kib = 2750; kib <= 9000; kib += kThreadsAreWatched ? 1250 : 250) {
       StepSetup setup{case_of(3, DataType::f32, 5, 256), options_of(kind, Recompute::automatic, 1),
                       kib * 1024};
       std::atomic<std::int64_t> computed = 0, again = 0;
@@ -320,7 +320,7 @@ TEST(PredictedUnderABudget, PeakIsMetToTheByteWhereAPartOfAChunkIsSaved) {
       EXPECT_LE(again, computed);
       if (again > 0 && again < computed) ++compared;
     }
-    EXPECT_GT(compared, 3);
+    EXPECT_GT(compared, kThreadsAreWatched ? 0 : 3);
   }
 }
 
