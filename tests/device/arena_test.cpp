@@ -26,6 +26,23 @@ TEST(Arena, LendsAlignedBytesThatCanBeWritten) {
   }
 }
 
+TEST(Arena, LendsAlignedBytesWhereTheBudgetEndsAmidALine) {
+  for (std::int64_t beyond : {0, 1, 32, 63}) {
+    Arena arena(Device::cpu(), 10 * kLine + beyond);
+    EXPECT_EQ(arena.budget_bytes(), 10 * kLine + beyond);
+    EXPECT_EQ(arena.largest_gap_bytes(), 10 * kLine);
+    for (Lifetime lifetime : {Lifetime::step, Lifetime::held}) {
+      const Buffer first = arena.allocate(3 * kLine, "first", lifetime);
+      const Buffer rest = arena.allocate(7 * kLine, "rest", lifetime);
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(first.data()) % kLine, 0u);
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(rest.data()) % kLine, 0u);
+      EXPECT_THROW(arena.allocate(1, "more"), BudgetTooSmall);
+    }
+  }
+  Arena none(Device::cpu(), kLine - 1);
+  EXPECT_THROW(none.allocate(1, "some"), BudgetTooSmall);
+}
+
 TEST(Arena, CountsWholeLinesAndKeepsTheLargestCount) {
   Arena arena(Device::cpu(), 100 * kLine);
   EXPECT_EQ(arena.allocate(0, "nothing").bytes().size(), 0u);

@@ -16,8 +16,7 @@ namespace evenkeel {
 namespace {
 
 // Whole pages of the larger size, where there are any: a rank's rows and weights are too many for the pages
-// of 4 KiB that a CPU keeps in mind, and products over a range that begins amid a large page take a tenth
-// longer.
+// of 4 KiB that a CPU keeps in mind.
 class CpuRange final : public MemoryRange {
  public:
   explicit CpuRange(std::size_t bytes) : bytes_(bytes < kLargePage ? bytes : whole_pages(bytes)) {
@@ -46,8 +45,8 @@ class CpuRange final : public MemoryRange {
 
   // Gives back what lies before the first large page and behind the last.
   void align(std::size_t slack) {
-    const std::size_t before = whole_pages(reinterpret_cast<std::uintptr_t>(begin_)) -
-                               reinterpret_cast<std::uintptr_t>(begin_);
+    const std::size_t before =
+        whole_pages(reinterpret_cast<std::uintptr_t>(begin_)) - reinterpret_cast<std::uintptr_t>(begin_);
     if (before > 0) munmap(begin_, before);
     begin_ += before;
     if (slack > before) munmap(begin_ + bytes_, slack - before);
