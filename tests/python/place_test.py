@@ -181,6 +181,8 @@ class Place(PackageTest):
 
     @unittest.skipUnless(ek.has_exact_solver(), "this build has no HiGHS")
     def test_an_interrupt_ends_a_long_solve(self):
+        # A shell's background jobs begin with the signal ignored.
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
         threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
         begin = time.monotonic()
         with self.assertRaises(KeyboardInterrupt):
