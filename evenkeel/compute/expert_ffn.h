@@ -111,7 +111,7 @@ class ExpertFfn {
 
   // What a call needs beside its arguments; independent of the number of rows.
   virtual std::int64_t workspace_bytes(Pass pass) const = 0;
-  // What forward keeps for backward, for each position.
+  // What forward keeps for backward, for each position; and what must be there behind all of a batch's.
   virtual std::int64_t saved_bytes_per_position() const = 0;
   virtual std::int64_t saved_margin_bytes() const = 0;
 

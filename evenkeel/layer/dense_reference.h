@@ -1,9 +1,8 @@
 // A mixture of experts evaluated the plain way: one process, every token by every expert it chose, fp64.
 // Shares no arithmetic with the layer, and is what its errors are measured against.
 //
-// Cost   3 T k D F multiply-adds forward, three times that with backward, on all cores of the machine; sums
-// in
-//        any order.
+// Cost   3 T k D F multiply-adds forward, three times that with backward, on all cores of the machine.
+// Order  Tokens are added as they are done, so that the last bits of fp64 differ from run to run.
 #pragma once
 
 #include <span>

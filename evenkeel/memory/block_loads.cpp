@@ -77,22 +77,15 @@ void BlockLoads::add_block(int block, std::span<const std::int64_t> tokens) {
 }
 
 void BlockLoads::follow(const StepPlan& plan) {
-  sort_experts(plan);
   sums_ = table_sums_;
-  for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {
-    const auto homes = placement_->homes(expert);
-    const bool splits = plan.splits(expert, *placement_);
-    if (homes.size() == 1) {
-      if (splits) move(expert, homes.front(), -1);
-    } else if (!splits && !plan.segments(expert).empty()) {
-      move(expert, plan.segments(expert).front().rank, 1);
-    }
-  }
+  sort_experts(plan);
   split_sums_.assign((static_cast<std::size_t>(blocks_) + 1) * split_.size() * ranks_size(), {});
   segment_share_.resize(plan.most_segments());
   for (int block = 0; block < blocks_; ++block) add_split(plan, block);
 }
 
+// Experts that the plan splits go from their home; of several homes, the one that computes all gets the
+// expert.
 void BlockLoads::sort_experts(const StepPlan& plan) {
   split_.reserve(static_cast<std::size_t>(plan.num_experts()));
   at_home_.reserve(split_.capacity() * ranks_size());
@@ -100,8 +93,15 @@ void BlockLoads::sort_experts(const StepPlan& plan) {
   at_home_.clear();
   groups_.assign(ranks_size(), 0);
   for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {
-    for (const Segment& segment : plan.segments(expert)) ++groups_[segment.rank.offset()];
-    if (plan.splits(expert, *placement_)) split_.push_back(expert);
+    const auto segments = plan.segments(expert);
+    const auto homes = placement_->homes(expert);
+    for (const Segment& segment : segments) ++groups_[segment.rank.offset()];
+    if (plan.splits(expert, *placement_)) {
+      split_.push_back(expert);
+      if (homes.size() == 1) move(expert, homes.front(), -1);
+    } else if (homes.size() > 1 && !segments.empty()) {
+      move(expert, segments.front().rank, 1);
+    }
   }
   for (RankId rank : indices<RankId>(ranks_))
     for (ExpertId expert : split_) at_home_.push_back(placement_->is_home(expert, rank) ? 1 : 0);

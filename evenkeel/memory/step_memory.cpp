@@ -30,11 +30,12 @@ std::int64_t recomputing_whole(const ChunkShape& shape, const ChunkLoad& load) {
 StepMemory::StepMemory(const ChunkShape& shape, const MemoryOptions& options, std::int64_t units)
     : shape_(shape), options_(options), units_(units), plain_(make_planner({PlannerOptions::Kind::ep})) {}
 
-void StepMemory::read_blocks(const BlockTable& table, std::span<const RankRoom> rooms,
-                             const LayerPlacement& placement) {
+void StepMemory::load_blocks(const BlockTable& table, std::span<const RankRoom> rooms,
+                             const LayerPlacement& placement, const StepPlan& plan) {
   tokens_.clear();
   for (const RankRoom& room : rooms) tokens_.push_back(room.tokens);
   loads_.read(table, placement, tokens_, shape_.top_k);
+  follow(plan, placement);
 }
 
 void StepMemory::follow(const StepPlan& plan, const LayerPlacement& placement) {
@@ -82,8 +83,7 @@ void StepMemory::choose_forward(const BlockTable& table, const Counts& counts,
                                 std::span<const RankRoom> rooms, const LayerPlacement& placement,
                                 StepPlan& plan) {
   forget_best();
-  read_blocks(table, rooms, placement);
-  follow(plan, placement);
+  load_blocks(table, rooms, placement, plan);
   const bool all = options_.recompute == Recompute::none;
   consider_forward(rooms, all);
   const bool is_best =
@@ -273,8 +273,7 @@ void StepMemory::choose_backward(const BlockTable& table, const Counts& counts,
                                  std::span<const RankRoom> rooms, const LayerPlacement& placement,
                                  StepPlan& plan) {
   forget_best();
-  read_blocks(table, rooms, placement);
-  follow(plan, placement);
+  load_blocks(table, rooms, placement, plan);
   consider_backward(rooms);
   if (plan.spilled() && best_.chunks.size() != 1 && !is_settled())
     consider_plain(counts, placement, plan, [&] { consider_backward(rooms); });
@@ -284,8 +283,7 @@ void StepMemory::choose_backward(const BlockTable& table, const Counts& counts,
 bool StepMemory::cut_backward(const BlockTable& table, std::span<const RankRoom> rooms,
                               const LayerPlacement& placement, const StepPlan& plan) {
   forget_best();
-  read_blocks(table, rooms, placement);
-  follow(plan, placement);
+  load_blocks(table, rooms, placement, plan);
   consider_backward(rooms);
   if (best_.seconds == std::numeric_limits<double>::infinity()) return false;
   take_best();

@@ -86,7 +86,8 @@ class StepMemory {
     double seconds = 0;
   };
   void borrow(const StepPlan& plan, const LayerPlacement& placement);
-  void read_blocks(const BlockTable& table, std::span<const RankRoom> rooms, const LayerPlacement& placement);
+  void load_blocks(const BlockTable& table, std::span<const RankRoom> rooms, const LayerPlacement& placement,
+                   const StepPlan& plan);
   void follow(const StepPlan& plan, const LayerPlacement& placement);
   void consider_forward(std::span<const RankRoom> rooms, bool none);
   double keep_in_one_chunk(std::span<const RankRoom> rooms, double most);

@@ -13,7 +13,7 @@
 
 namespace evenkeel::testing {
 
-// ThreadSanitizer makes a step some ten times as long, and sees in one round what it would in several.
+// ThreadSanitizer makes a step some ten times as long, so that one round has to do there.
 #if defined(__SANITIZE_THREAD__)
 inline constexpr bool kThreadsAreWatched = true;
 #else

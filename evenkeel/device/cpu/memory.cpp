@@ -24,8 +24,8 @@ class CpuRange final : public MemoryRange {
     void* range = mmap(nullptr, bytes_ + slack, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (range == MAP_FAILED)
-      throw Unsupported(fmt::format("cannot reserve {} of addresses for an arena",
-                                    format_bytes(static_cast<std::int64_t>(bytes))));
+      throw Unsupported(
+          fmt::format("cannot reserve {} of addresses", format_bytes(static_cast<std::int64_t>(bytes))));
     begin_ = static_cast<std::byte*>(range);
     if (slack > 0) align(slack);
     madvise(begin_, bytes_, MADV_HUGEPAGE);
