@@ -11,7 +11,7 @@ namespace evenkeel::cli {
 
 namespace {
 
-class Comparison {
+class WorstError {
  public:
   // A tensor's worth of elements; `measured(i)` beside reference[i]. Several calls may make up one tensor.
   template <class Measured>
@@ -44,7 +44,7 @@ class Comparison {
 using Part = std::vector<double> DenseResult::Expert::*;
 
 // One tensor of all experts' gradients; experts without tokens have no reference, and must have zeros.
-void compare_part(const DenseResult& reference, Part part, const Tensor& measured, Comparison& comparison) {
+void compare_part(const DenseResult& reference, Part part, const Tensor& measured, WorstError& error) {
   const auto experts = std::ssize(reference.grad_experts);
   const std::int64_t each = measured.count() / experts;
   for (std::int64_t e = 0; e < experts; ++e) {
@@ -52,33 +52,33 @@ void compare_part(const DenseResult& reference, Part part, const Tensor& measure
     const std::span values(reinterpret_cast<const float*>(measured.at(e * each)),
                            static_cast<std::size_t>(each));
     if (expected.empty())
-      comparison.add_zeros(values);
+      error.add_zeros(values);
     else
-      comparison.add(expected, [&](std::size_t i) { return static_cast<double>(values[i]); });
+      error.add(expected, [&](std::size_t i) { return static_cast<double>(values[i]); });
   }
-  comparison.end_tensor();
+  error.end_tensor();
 }
 
 Accuracy compare(const DenseResult& reference, const StepResults& results, bool backward) {
-  Comparison comparison;
+  WorstError error;
   const auto compare_rows = [&](std::span<const double> expected, const Tensor& rows) {
-    comparison.add(expected, [&](std::size_t i) { return rows.value(static_cast<std::int64_t>(i)); });
-    comparison.end_tensor();
+    error.add(expected, [&](std::size_t i) { return rows.value(static_cast<std::int64_t>(i)); });
+    error.end_tensor();
   };
   compare_rows(reference.output, results.output);
-  if (!backward) return comparison.worst();
+  if (!backward) return error.worst();
   compare_rows(reference.grad_hidden, results.grad_hidden);
-  comparison.add(reference.grad_router_weights,
-                 [&](std::size_t i) { return static_cast<double>(results.grad_router_weights[i]); });
-  comparison.end_tensor();
+  error.add(reference.grad_router_weights,
+            [&](std::size_t i) { return static_cast<double>(results.grad_router_weights[i]); });
+  error.end_tensor();
   const ExpertModel& gradients = results.grad_experts;
-  compare_part(reference, &DenseResult::Expert::gate_up, gradients.gate_up, comparison);
-  compare_part(reference, &DenseResult::Expert::down, gradients.down, comparison);
+  compare_part(reference, &DenseResult::Expert::gate_up, gradients.gate_up, error);
+  compare_part(reference, &DenseResult::Expert::down, gradients.down, error);
   if (gradients.shape.biases) {
-    compare_part(reference, &DenseResult::Expert::gate_up_bias, gradients.gate_up_bias, comparison);
-    compare_part(reference, &DenseResult::Expert::down_bias, gradients.down_bias, comparison);
+    compare_part(reference, &DenseResult::Expert::gate_up_bias, gradients.gate_up_bias, error);
+    compare_part(reference, &DenseResult::Expert::down_bias, gradients.down_bias, error);
   }
-  return comparison.worst();
+  return error.worst();
 }
 
 DenseResult evaluate(const ExperimentSetup& setup, const Batch& batch) {

@@ -194,7 +194,7 @@ std::string timeline_picture(const RankTimeline& timeline, const std::string& pl
   std::string text = fmt::format("  memory of rank {} under {} in one step: at most {}", timeline.rank,
                                  planner, format_bytes(peak));
   if (budget.is_given()) text += fmt::format(" of a budget of {}", format_bytes(budget.bytes));
-  text += "\n";
+  text += '\n';
   if (peak == 0) return text;
 
   const std::vector<std::size_t> columns = columns_of(record);

@@ -5,20 +5,16 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# clang tools carry a version in their name on Debian; 16 is the one the configuration is written for.
-newest() {
-  local version
-  for version in -16 "" -17 -18 -19; do
-    command -v "$1$version" && return
-  done
+missing() {
   echo "lint: $1 is missing; tools/setup.sh lint installs it" >&2
-  return 1
+  exit 1
 }
 
-clang_format=$(newest clang-format)
-clang_tidy=$(newest clang-tidy)
+# clang-format carries a version in its name on Debian; 16 is the one the configuration is written for.
+clang_format=$(command -v clang-format-16 || command -v clang-format) || missing clang-format
+clang_tidy=build/tools/bin/clang-tidy
 ruff=build/tools/bin/ruff
-[ -x "$ruff" ] || ruff=ruff
+for tool in "$clang_tidy" "$ruff"; do [ -x "$tool" ] || missing "$tool"; done
 
 # What git knows or would add, and is there.
 cpp_files() {
@@ -44,31 +40,13 @@ check() {
 
 format_is_kept() { cpp_files '*.h' '*.cpp' '*.inl' '*.cu' '*.cuh' | xargs -0 -r "$clang_format" --dry-run -Werror; }
 python_is_clean() { "$ruff" check --quiet . && "$ruff" format --quiet --check .; }
-# How sources are compiled, without the compiler's own precompiled headers.
-database=build/lint
-plain_commands() {
-  mkdir -p "$database"
-  sed -E 's/ -Winvalid-pch -include [^ "]+//; s/ -fpch-preprocess//' build/release/compile_commands.json \
-    >"$database/compile_commands.json"
-}
-# Sources that this machine compiles: one of a pair is left out where a library is there or not.
-compiled() {
-  local file
-  while IFS= read -r -d '' file; do
-    if grep -qF "/$file\"" "$database/compile_commands.json"; then printf '%s\0' "$file"; fi
-  done
-}
-
-# clang counts the warnings it suppressed in headers of others; those counts are not findings.
 tidy_is_clean() {
-  if [ ! -e build/release/compile_commands.json ]; then
-    echo "lint: build/release/compile_commands.json is missing, which says how sources are compiled;" \
-      "\`cmake --preset release\` makes it" >&2
+  local commands=build/release/compile_commands.json
+  if [ ! -e "$commands" ]; then
+    echo "lint: $commands is missing, which says how sources are compiled; \`cmake --preset release\` makes it" >&2
     return 1
   fi
-  plain_commands
-  cpp_files 'evenkeel/*.cpp' 'cli/*.cpp' | compiled |
-    xargs -0 -r -n 1 -P "$(nproc)" "$clang_tidy" --quiet -p "$database" 2> >(grep -v 'warnings generated' >&2)
+  cpp_files 'evenkeel/*.cpp' 'cli/*.cpp' | xargs -0 -r tools/tidy.py "$clang_tidy" "$commands"
 }
 
 check clang-format format_is_kept

@@ -6,7 +6,7 @@
 #   highs   the integer-program solver of `place --solver exact`, built from source into build/highs; what cannot be had
 #           is left out with a message, since evenkeel builds without it
 #   bench   what `make bench` needs besides
-#   lint    clang-format, clang-tidy (with clang's omp.h) and ruff
+#   lint    clang-format, and in build/tools clang-tidy and ruff
 #   fuzz    clang with its sanitizer runtime
 #   python  Python's headers, and nanobind and numpy in build/python, for the package's tests
 # Running it again takes a moment and changes nothing.
@@ -15,6 +15,7 @@ cd "$(dirname "$0")/.."
 
 readonly clang=16
 readonly ruff=0.17.6
+readonly clang_tidy=23.1.4  # Debian's reads the standard library's headers as well, which takes twice the time
 readonly tools_dir=build/tools
 readonly highs=1.11.0
 readonly highs_sha256=771e58c076122d207ff1b19759c21d3227f0da5b80dfd89a4145681524969cef
@@ -63,9 +64,7 @@ want_bench() { package libopenblas-dev; }
 
 want_lint() {
   tool clang-format-$clang clang-format-$clang clang-format
-  tool clang-tidy-$clang clang-tidy-$clang clang-tidy
-  package libomp-$clang-dev  # clang's own omp.h; g++'s is not for it
-  has_ruff || python3 -c 'import ensurepip, venv' 2>/dev/null || package python3-venv
+  has_linters || python3 -c 'import ensurepip, venv' 2>/dev/null || package python3-venv
 }
 
 want_fuzz() {
@@ -114,20 +113,17 @@ install_missing() {
   did=1
 }
 
-has_ruff() {
-  local found
-  for found in "$tools_dir/bin/ruff" ruff; do
-    [ "$("$found" --version 2>/dev/null)" = "ruff $ruff" ] && return
-  done
-  return 1
+has_linters() {
+  "$tools_dir/bin/ruff" --version 2>/dev/null | grep -qF "ruff $ruff" &&
+    "$tools_dir/bin/clang-tidy" --version 2>/dev/null | grep -qF "version $clang_tidy"
 }
 
-install_ruff() {
-  has_ruff && return
-  say "installing ruff $ruff into $tools_dir"
+install_linters() {
+  has_linters && return
+  say "installing ruff $ruff and clang-tidy $clang_tidy into $tools_dir"
   [ -x "$tools_dir/bin/pip" ] || python3 -m venv "$tools_dir"
-  "$tools_dir/bin/pip" install --quiet --disable-pip-version-check "ruff==$ruff" ||
-    fail "pip could not install ruff $ruff; any other way to have that version on PATH will do"
+  "$tools_dir/bin/pip" install --quiet --disable-pip-version-check "ruff==$ruff" "clang-tidy==$clang_tidy" ||
+    fail "pip could not install ruff $ruff and clang-tidy $clang_tidy"
   did=1
 }
 
@@ -205,7 +201,7 @@ install_missing
 for part in "$@"; do
   [[ $part != build && $part != highs ]] || check_cmake
   [ "$part" != highs ] || install_highs
-  [ "$part" != lint ] || install_ruff
+  [ "$part" != lint ] || install_linters
   [ "$part" != python ] || install_python
 done
 say "$* ready${did:+, new packages installed}"

@@ -101,7 +101,8 @@ Totals even_totals(const PlacementProblem& problem, const SizeRule& rule,
   Totals totals{.bound = layers.bound(), .sizes_chosen_together = true};
   if (found && deviation_of(tasks, layers.clusters) == layers.bound()) return totals;
   std::vector<Clusters> even = even_sizes(problem, rule, deadline);
-  if (!found || deviation_of(tasks, even) < deviation_of(tasks, layers.clusters)) layers.clusters = even;
+  if (!found || deviation_of(tasks, even) < deviation_of(tasks, layers.clusters))
+    layers.clusters = std::move(even);
   const Wide known = deviation_of(tasks, layers.clusters);
   const bool is_small = problem.profile.num_experts() <= internal::PartitionSearch::kMostExperts &&
                         tasks.front().num_clusters() <= internal::SizeProgram::kMostClusters &&

@@ -20,7 +20,7 @@ namespace {
 constexpr std::int64_t max_header_bytes = std::int64_t{1} << 16;
 constexpr std::size_t max_dimensions = 32;
 
-constexpr std::array<std::pair<std::string_view, Dtype>, 12> dtypes{{
+constexpr std::array<std::pair<std::string_view, Dtype>, 12> kNpyDtypes{{
     {"b1", Dtype::b8},
     {"u1", Dtype::u8},
     {"i1", Dtype::i8},
@@ -113,9 +113,9 @@ class HeaderText {
     const std::string_view kind = ordered ? descr.substr(1) : descr;
     if (kind.starts_with('O'))
       fail("holds Python objects, which are never read; save an integer or float array");
-    const auto found =
-        std::find_if(dtypes.begin(), dtypes.end(), [&](const auto& known) { return known.first == kind; });
-    if (found == dtypes.end()) fail(fmt::format("element type '{}' is not one this reads", descr));
+    const auto found = std::find_if(kNpyDtypes.begin(), kNpyDtypes.end(),
+                                    [&](const auto& known) { return known.first == kind; });
+    if (found == kNpyDtypes.end()) fail(fmt::format("element type '{}' is not one this reads", descr));
     if (descr.front() == '>' && item_size(found->second) > 1)
       fail(fmt::format("element type '{}' is big-endian; save it with astype('<{}')", descr, kind));
     array.dtype = found->second;
@@ -220,7 +220,7 @@ std::unique_ptr<ArrayFile> open_npy(std::shared_ptr<const ByteSource> source) {
 
 std::string npy_header_text(Dtype type, std::span<const std::int64_t> shape) {
   const auto known =
-      std::find_if(dtypes.begin(), dtypes.end(), [&](const auto& d) { return d.second == type; });
+      std::find_if(kNpyDtypes.begin(), kNpyDtypes.end(), [&](const auto& d) { return d.second == type; });
   std::string dictionary = fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': ({}{}), }}",
                                        item_size(type) == 1 ? '|' : '<', known->first, fmt::join(shape, ", "),
                                        shape.size() == 1 ? "," : "");

@@ -14,7 +14,7 @@ namespace evenkeel::internal {
 
 namespace {
 
-constexpr std::array<std::pair<std::string_view, Dtype>, 13> dtypes{{
+constexpr std::array<std::pair<std::string_view, Dtype>, 13> kSafetensorsDtypes{{
     {"BOOL", Dtype::b8},
     {"U8", Dtype::u8},
     {"I8", Dtype::i8},
@@ -31,9 +31,9 @@ constexpr std::array<std::pair<std::string_view, Dtype>, 13> dtypes{{
 }};
 
 ArrayInfo array_of(const SafetensorsTensor& tensor, const std::string& file) {
-  const auto found = std::find_if(dtypes.begin(), dtypes.end(),
+  const auto found = std::find_if(kSafetensorsDtypes.begin(), kSafetensorsDtypes.end(),
                                   [&](const auto& known) { return known.first == tensor.dtype; });
-  if (found == dtypes.end())
+  if (found == kSafetensorsDtypes.end())
     throw ParseError(file, tensor.name, fmt::format("dtype {} is not one this reads", tensor.dtype));
   const Dtype dtype = found->second;
   const auto elements = count_elements(tensor.shape, item_size(dtype));

@@ -72,7 +72,7 @@ class ClusterSolve {
     for (int& cluster : given) cluster = name[static_cast<std::size_t>(cluster)];
     const double deviation = deviation_of(loads(layer), given, rule_.num_ranks);
     if (deviation > partition.deviation) return partition;
-    partition.cluster_of = given;
+    partition.cluster_of = std::move(given);
     partition.deviation = deviation;
     return partition;
   }
