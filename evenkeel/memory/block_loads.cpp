@@ -13,66 +13,33 @@ void BlockLoads::read(const BlockTable& table, const LayerPlacement& placement,
   ranks_ = table.num_ranks();
   blocks_ = table.num_blocks();
   top_k_ = top_k;
-  find_single_homes();
   const auto boundaries = static_cast<std::size_t>(blocks_) + 1;
   table_sums_.assign(boundaries * ranks_size(), {});
   all_tokens_.assign(boundaries, 0);
-  assigned_.assign(static_cast<std::size_t>(blocks_) * static_cast<std::size_t>(table.num_experts()), 0);
-  chose_.assign(assigned_.size(), 0);
   for (int block = 0; block < blocks_; ++block) add_block(block, tokens);
 }
 
-void BlockLoads::find_single_homes() {
-  alone_.clear();
-  alone_.reserve(static_cast<std::size_t>(placement_->num_experts()));
-  alone_begin_.assign(1, 0);
-  for (RankId rank : indices<RankId>(ranks_)) {
-    for (ExpertId expert : placement_->natives(rank))
-      if (placement_->homes(expert).size() == 1) alone_.push_back(expert);
-    alone_begin_.push_back(alone_.size());
-  }
-}
-
 void BlockLoads::add_block(int block, std::span<const std::int64_t> tokens) {
-  const auto experts = static_cast<std::size_t>(table_->num_experts());
-  std::int32_t* const all_assigned = assigned_.data() + static_cast<std::size_t>(block) * experts;
-  std::int32_t* const all_chose = chose_.data() + static_cast<std::size_t>(block) * experts;
   Sums* const after = table_sums_.data() + at(RankId(0), block + 1);
-  std::copy_n(table_sums_.data() + at(RankId(0), block), ranks_size(), after);
   for (RankId source : indices<RankId>(ranks_)) {
     Sums& own = after[source.offset()];
-    const auto assigned = table_->assignments(source, block);
-    const auto chose = table_->choosers(source, block);
-    std::int32_t all = 0;
-    for (std::size_t e = 0; e < experts; ++e) {
-      all += assigned[e];
-      all_assigned[e] += assigned[e];
-      all_chose[e] += chose[e];
-    }
-    std::int32_t kept = 0, choosers = 0;
-    for (ExpertId expert : alone_at(source)) {
-      kept += assigned[expert.offset()];
-      choosers += chose[expert.offset()];
-    }
-    own.assignments += all;
-    own.whole_kept += kept;
-    own.own_choosers += choosers;
     const auto visited = table_->visitors(source, block);
-    for (RankId rank : indices<RankId>(ranks_)) {
-      after[rank.offset()].visitors += visited[rank.offset()];
-      (rank == source ? own.own_visitors : own.leavers) += visited[rank.offset()];
+    const auto assigned = table_->home_assignments(source, block);
+    const auto chose = table_->home_choosers(source, block);
+    std::int64_t all_visited = 0;
+    for (std::size_t rank = 0; rank < ranks_size(); ++rank) {
+      after[rank].positions += assigned[rank];
+      after[rank].whole_choosers += chose[rank];
+      after[rank].visitors += visited[rank];
+      all_visited += visited[rank];
     }
+    own.assignments = table_->total(source, block);
+    own.whole_kept = assigned[source.offset()];
+    own.own_choosers = chose[source.offset()];
+    own.own_visitors = visited[source.offset()];
+    own.leavers = all_visited - own.own_visitors;
     own.tokens = tokens[source.offset()] * (block + 1) / blocks_;
     all_tokens_[static_cast<std::size_t>(block) + 1] += own.tokens;
-  }
-  for (RankId rank : indices<RankId>(ranks_)) {
-    std::int32_t positions = 0, choosers = 0;
-    for (ExpertId expert : alone_at(rank)) {
-      positions += all_assigned[expert.offset()];
-      choosers += all_chose[expert.offset()];
-    }
-    after[rank.offset()].positions += positions;
-    after[rank.offset()].whole_choosers += choosers;
   }
 }
 
@@ -98,46 +65,50 @@ void BlockLoads::sort_experts(const StepPlan& plan) {
     for (const Segment& segment : segments) ++groups_[segment.rank.offset()];
     if (plan.splits(expert, *placement_)) {
       split_.push_back(expert);
-      if (homes.size() == 1) move(expert, homes.front(), -1);
     } else if (homes.size() > 1 && !segments.empty()) {
-      move(expert, segments.front().rank, 1);
+      bring(expert, segments.front().rank);
     }
   }
   for (RankId rank : indices<RankId>(ranks_))
     for (ExpertId expert : split_) at_home_.push_back(placement_->is_home(expert, rank) ? 1 : 0);
 }
 
-// All of an expert's rows come to a home, or, -1 times, go from it.
-void BlockLoads::move(ExpertId expert, RankId home, std::int64_t times) {
-  const auto experts = static_cast<std::size_t>(table_->num_experts());
-  Sums moved;
-  for (int block = 0; block < blocks_; ++block) {
-    const std::size_t all = static_cast<std::size_t>(block) * experts + expert.offset();
-    moved.positions += times * assigned_[all];
-    moved.whole_choosers += times * chose_[all];
-    moved.whole_kept += times * table_->assignments(home, block)[expert.offset()];
-    moved.own_choosers += times * table_->choosers(home, block)[expert.offset()];
-    Sums& there = sums(home, block + 1);
-    there.positions += moved.positions;
-    there.whole_choosers += moved.whole_choosers;
-    there.whole_kept += moved.whole_kept;
-    there.own_choosers += moved.own_choosers;
+// All of an expert's rows come to one of its homes.
+void BlockLoads::bring(ExpertId expert, RankId home) {
+  for (int block = 0; block < blocks_; ++block) move(expert, home, block, of_all_ranks(expert, block), 1);
+}
+
+BlockLoads::Chosen BlockLoads::of_all_ranks(ExpertId expert, int block) const {
+  Chosen all;
+  for (RankId source : indices<RankId>(ranks_)) {
+    all.assignments += table_->assignments(source, block)[expert.offset()];
+    all.choosers += table_->choosers(source, block)[expert.offset()];
   }
+  return all;
+}
+
+// The rows of an expert up to a block come to a home, or, -1 times, go from it.
+void BlockLoads::move(ExpertId expert, RankId home, int block, const Chosen& all, int times) {
+  Sums& there = sums(home, block + 1);
+  there.positions += times * all.assignments;
+  there.whole_choosers += times * all.choosers;
+  there.whole_kept += times * table_->assignments(home, block)[expert.offset()];
+  there.own_choosers += times * table_->choosers(home, block)[expert.offset()];
 }
 
 void BlockLoads::add_split(const StepPlan& plan, int block) {
   for (std::size_t split = 0; split < split_.size(); ++split) {
-    const std::size_t e = split_[split].offset();
-    std::int64_t all = 0;
+    const ExpertId expert = split_[split];
+    Chosen all;
     for (RankId rank : indices<RankId>(ranks_)) {
-      const SplitSums& before = split_sums_[split_at(split, rank, block)];
       SplitSums& after = split_sums_[split_at(split, rank, block + 1)];
-      after.assignments = before.assignments + table_->assignments(rank, block)[e];
-      after.choosers = before.choosers + table_->choosers(rank, block)[e];
-      all += after.assignments;
+      all.assignments += after.assignments = table_->assignments(rank, block)[expert.offset()];
+      all.choosers += after.choosers = table_->choosers(rank, block)[expert.offset()];
     }
-    const auto segments = plan.segments(split_[split]);
-    share_out(segments, all, segment_share_);
+    if (const auto homes = placement_->homes(expert); homes.size() == 1)
+      move(expert, homes.front(), block, all, -1);
+    const auto segments = plan.segments(expert);
+    share_out(segments, all.assignments, segment_share_);
     for (std::size_t i = 0; i < segments.size(); ++i)
       split_sums_[split_at(split, segments[i].rank, block + 1)].share +=
           static_cast<std::int32_t>(segment_share_[i]);
@@ -146,6 +117,15 @@ void BlockLoads::add_split(const StepPlan& plan, int block) {
 
 ChunkLoad BlockLoads::load(RankId rank, int begin, int end) const {
   return load(rank, begin, end, Of::these);
+}
+
+std::int64_t BlockLoads::positions(RankId rank, int begin, int end) const {
+  std::int64_t positions = sums(rank, end).positions - sums(rank, begin).positions;
+  const SplitSums* const before = split_sums_.data() + split_at(0, rank, begin);
+  const SplitSums* const after = split_sums_.data() + split_at(0, rank, end);
+  for (std::size_t split = 0; split < split_.size(); ++split)
+    positions += after[split].share - before[split].share;
+  return positions;
 }
 
 ChunkLoad BlockLoads::bound(RankId rank, int begin, int end) const {

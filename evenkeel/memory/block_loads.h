@@ -4,7 +4,7 @@
 // experts sends one row there, and how many do is known for experts at home, not for those lent out.
 // Method   Sums over blocks from the left, as if each expert with one home were computed there: of the table
 //          alone, for any number of plans. A plan moves the few experts with which it does something else.
-// Cost     O(P B E) to read a table, O(P B) for a plan and each expert that it splits or that has several
+// Cost     O(P^2 B) to read a table, O(P B) for a plan and each expert that it splits or that has several
 //          homes, O(split experts) a question. Reuses its memory.
 #pragma once
 
@@ -32,6 +32,10 @@ class BlockLoads {
   int num_blocks() const { return blocks_; }
   // Blocks [begin, end) of one rank.
   ChunkLoad load(RankId rank, int begin, int end) const;
+  // Of these alone, the positions computed there.
+  std::int64_t positions(RankId rank, int begin, int end) const;
+  // Experts of which a rank computes some.
+  std::int64_t groups(RankId rank) const { return groups_[rank.offset()]; }
   // What no part of these blocks, run as a chunk, exceeds in bytes.
   ChunkLoad bound(RankId rank, int begin, int end) const;
 
@@ -58,6 +62,12 @@ class BlockLoads {
     std::int32_t share = 0;  // positions at the rank
   };
 
+  // Of an expert, by all ranks up to a block.
+  struct Chosen {
+    std::int64_t assignments = 0;
+    std::int64_t choosers = 0;
+  };
+
   const Sums& sums(RankId rank, int block) const { return sums_[at(rank, block)]; }
   Sums& sums(RankId rank, int block) { return sums_[at(rank, block)]; }
   std::size_t at(RankId rank, int block) const {
@@ -67,14 +77,11 @@ class BlockLoads {
     return at(rank, block) * split_.size() + split;
   }
   std::size_t ranks_size() const { return static_cast<std::size_t>(ranks_); }
-  std::span<const ExpertId> alone_at(RankId rank) const {
-    return std::span(alone_).subspan(alone_begin_[rank.offset()],
-                                     alone_begin_[rank.offset() + 1] - alone_begin_[rank.offset()]);
-  }
-  void find_single_homes();
   void add_block(int block, std::span<const std::int64_t> tokens);
   void sort_experts(const StepPlan& plan);
-  void move(ExpertId expert, RankId home, std::int64_t times);
+  void bring(ExpertId expert, RankId home);
+  Chosen of_all_ranks(ExpertId expert, int block) const;
+  void move(ExpertId expert, RankId home, int block, const Chosen& all, int times);
   void add_split(const StepPlan& plan, int block);
 
   int ranks_ = 0;
@@ -84,10 +91,6 @@ class BlockLoads {
   const LayerPlacement* placement_ = nullptr;
   std::vector<Sums> table_sums_, sums_;   // [blocks + 1][ranks], before a plan and of one
   std::vector<std::int64_t> all_tokens_;  // [blocks + 1], of all ranks
-  // Experts with one home, by that home; and where each rank's begin.
-  std::vector<ExpertId> alone_;
-  std::vector<std::size_t> alone_begin_;
-  std::vector<std::int32_t> assigned_, chose_;  // [blocks][experts], of all ranks
   std::vector<ExpertId> split_;
   std::vector<SplitSums> split_sums_;  // [blocks + 1][ranks][split]
   std::vector<std::uint8_t> at_home_;  // [ranks][split]

@@ -1,7 +1,6 @@
 #include "evenkeel/memory/block_table.h"
 
 #include <algorithm>
-#include <array>
 
 namespace evenkeel {
 
@@ -16,29 +15,41 @@ std::int64_t first_token(std::int64_t tokens, int block, int blocks) {
 
 void BlockTable::fill(RankId rank, std::span<const std::int32_t> experts, int k,
                       const LayerPlacement& placement) const {
-  std::ranges::fill(part(rank), 0);
   const auto tokens = static_cast<std::int64_t>(experts.size()) / k;
   for (int block = 0; block < blocks_; ++block) {
-    const auto assigned = assignments(rank, block);
-    const auto chose = choosers(rank, block);
-    const auto visited = visitors(rank, block);
+    const auto numbers = of_block(rank, block);
+    if (block == 0)
+      std::ranges::fill(numbers, 0);
+    else
+      std::ranges::copy(of_block(rank, block - 1), numbers.begin());
     for (std::int64_t token = first_token(tokens, block, blocks_);
-         token < first_token(tokens, block + 1, blocks_); ++token) {
-      const auto chosen = experts.subspan(static_cast<std::size_t>(token * k), static_cast<std::size_t>(k));
-      for (std::size_t i = 0; i < chosen.size(); ++i) {
-        if (chosen[i] < 0 || chosen[i] >= experts_) continue;
-        const ExpertId expert(chosen[i]);
-        ++assigned[expert.offset()];
-        const auto earlier = chosen.first(i);
-        if (std::ranges::find(earlier, chosen[i]) != earlier.end()) continue;
-        ++chose[expert.offset()];
-        for (RankId home : placement.homes(expert)) {
-          const bool seen = std::ranges::any_of(earlier, [&](std::int32_t other) {
-            return other >= 0 && other < experts_ && placement.is_home(ExpertId(other), home);
-          });
-          if (!seen) ++visited[home.offset()];
-        }
-      }
+         token < first_token(tokens, block + 1, blocks_); ++token)
+      count(rank, block, experts.subspan(static_cast<std::size_t>(token * k), static_cast<std::size_t>(k)),
+            placement);
+  }
+}
+
+// One token's choices.
+void BlockTable::count(RankId rank, int block, std::span<const std::int32_t> chosen,
+                       const LayerPlacement& placement) const {
+  const auto is_expert = [&](std::int32_t id) { return id >= 0 && id < experts_; };
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    if (!is_expert(chosen[i])) continue;
+    const ExpertId expert(chosen[i]);
+    const auto homes = placement.homes(expert);
+    const auto earlier = chosen.first(i);
+    const bool is_first = std::ranges::find(earlier, chosen[i]) == earlier.end();
+    ++total(rank, block);
+    ++assignments(rank, block)[expert.offset()];
+    if (homes.size() == 1) ++home_assignments(rank, block)[homes.front().offset()];
+    if (!is_first) continue;
+    ++choosers(rank, block)[expert.offset()];
+    if (homes.size() == 1) ++home_choosers(rank, block)[homes.front().offset()];
+    for (RankId home : homes) {
+      const bool seen = std::ranges::any_of(earlier, [&](std::int32_t other) {
+        return is_expert(other) && placement.is_home(ExpertId(other), home);
+      });
+      if (!seen) ++visitors(rank, block)[home.offset()];
     }
   }
 }
@@ -46,20 +57,8 @@ void BlockTable::fill(RankId rank, std::span<const std::int32_t> experts, int k,
 void BlockTable::sum(Counts& counts) const {
   counts.resize(ranks_, experts_);
   const auto experts = static_cast<std::size_t>(experts_);
-  // A step has fewer than 2^31 assignments: sums widen when they are whole, some experts at a time.
-  std::array<std::int32_t, 64> sums;
-  for (RankId rank : indices<RankId>(ranks_)) {
-    const auto row = counts.rows().subspan(rank.offset() * experts, experts);
-    for (std::size_t first = 0; first < experts; first += sums.size()) {
-      const std::size_t some = std::min(sums.size(), experts - first);
-      sums.fill(0);
-      for (int block = 0; block < blocks_; ++block) {
-        const auto assigned = assignments(rank, block).subspan(first, some);
-        for (std::size_t e = 0; e < some; ++e) sums[e] += assigned[e];
-      }
-      std::copy_n(sums.begin(), some, row.begin() + static_cast<std::ptrdiff_t>(first));
-    }
-  }
+  for (RankId rank : indices<RankId>(ranks_))
+    std::ranges::copy(assignments(rank, blocks_ - 1), counts.rows().subspan(rank.offset() * experts).begin());
   counts.sum_loads();
 }
 

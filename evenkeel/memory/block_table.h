@@ -1,9 +1,12 @@
 // What all ranks know of a step before it is planned: how the tokens of small blocks are routed.
 //
 // Blocks   Every rank cuts its tokens, in order, into the same number of blocks of about the same size.
-// Chunks
-//          are made of whole blocks, so that their bytes are known before anything is sent.
-// Bytes    num_ranks * num_blocks * (2 E + P) integers of 32 bits.
+// Chunks are
+//          made of whole blocks, so that their bytes are known before anything is sent.
+// Numbers  Each is of all blocks up to one, and summed over experts where it can be: who sends them has a Pth
+// of
+//          the work, who reads them all has little left.
+// Bytes    num_ranks * num_blocks * (2 E + 3 P + 1) integers of 32 bits.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +25,7 @@ class BlockTable {
       : numbers_(numbers), ranks_(num_ranks), experts_(num_experts), blocks_(num_blocks) {}
 
   static std::int64_t count(int num_ranks, int num_experts, int num_blocks) {
-    return std::int64_t{num_ranks} * num_blocks * (2 * std::int64_t{num_experts} + num_ranks);
+    return num_ranks * num_blocks * block_size(num_experts, num_ranks);
   }
 
   int num_ranks() const { return ranks_; }
@@ -34,16 +37,28 @@ class BlockTable {
     const std::size_t size = block_size() * static_cast<std::size_t>(blocks_);
     return numbers_.subspan(rank.offset() * size, size);
   }
-  // Of a block's tokens on a rank: assignments to each expert; tokens that chose each expert, once or more
-  // often; tokens that chose an expert that is at home on each rank.
+  // Of a rank's tokens, from the first to those of a block: assignments to each expert; tokens that chose
+  // each expert, once or more often.
   std::span<std::int32_t> assignments(RankId rank, int block) const {
     return piece(rank, block, 0, experts_);
   }
   std::span<std::int32_t> choosers(RankId rank, int block) const {
     return piece(rank, block, experts_, experts_);
   }
+  // By rank: tokens that chose an expert at home there; the two above, summed over experts at home there
+  // alone.
   std::span<std::int32_t> visitors(RankId rank, int block) const {
     return piece(rank, block, 2 * experts_, ranks_);
+  }
+  std::span<std::int32_t> home_assignments(RankId rank, int block) const {
+    return piece(rank, block, 2 * experts_ + ranks_, ranks_);
+  }
+  std::span<std::int32_t> home_choosers(RankId rank, int block) const {
+    return piece(rank, block, 2 * experts_ + 2 * ranks_, ranks_);
+  }
+  // Assignments to any expert.
+  std::int32_t& total(RankId rank, int block) const {
+    return piece(rank, block, 2 * experts_ + 3 * ranks_, 1).front();
   }
 
   // Fills one rank's part from its tokens' choices, [tokens * k]; ids outside 0..E-1 are no expert.
@@ -53,14 +68,19 @@ class BlockTable {
   void sum(Counts& counts) const;
 
  private:
-  std::size_t block_size() const {
-    return 2 * static_cast<std::size_t>(experts_) + static_cast<std::size_t>(ranks_);
+  static std::int64_t block_size(std::int64_t experts, std::int64_t ranks) {
+    return 2 * experts + 3 * ranks + 1;
+  }
+  std::size_t block_size() const { return static_cast<std::size_t>(block_size(experts_, ranks_)); }
+  std::span<std::int32_t> of_block(RankId rank, int block) const {
+    return part(rank).subspan(static_cast<std::size_t>(block) * block_size(), block_size());
   }
   std::span<std::int32_t> piece(RankId rank, int block, int begin, int size) const {
-    return part(rank).subspan(
-        static_cast<std::size_t>(block) * block_size() + static_cast<std::size_t>(begin),
-        static_cast<std::size_t>(size));
+    return of_block(rank, block).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(size));
   }
+
+  void count(RankId rank, int block, std::span<const std::int32_t> chosen,
+             const LayerPlacement& placement) const;
 
   std::span<std::int32_t> numbers_;
   int ranks_;

@@ -1,6 +1,7 @@
 #include "evenkeel/memory/chunk_bytes.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace evenkeel {
 
@@ -11,7 +12,8 @@ constexpr std::int64_t kNumber = 4;  // of a router weight or its gradient, f32
 
 // Whole cache lines, as an arena lends them.
 constexpr std::int64_t lines(std::int64_t bytes) {
-  return (bytes + kArenaLine - 1) / kArenaLine * kArenaLine;
+  static_assert(std::has_single_bit(static_cast<std::uint64_t>(kArenaLine)));
+  return (bytes + kArenaLine - 1) & -kArenaLine;
 }
 
 // Dispatched, but for its rows.
@@ -38,10 +40,9 @@ std::int64_t received_bytes(const ChunkShape& shape, const ChunkLoad& load) {
   return lines(load.rows_received * shape.row_bytes());
 }
 
-// From the tables being made to the rows being here.
+// From the tables being made to the rows being here, beside the tables.
 std::int64_t dispatch_bytes(const ChunkShape& shape, const ChunkLoad& load) {
-  return table_bytes(shape, load) +
-         std::max(routing_bytes(shape, load),
+  return std::max(routing_bytes(shape, load),
                   received_bytes(shape, load) + lines(load.rows_elsewhere * shape.row_bytes()));
 }
 
@@ -105,9 +106,9 @@ std::int64_t held_bytes(const ChunkShape& shape, const ChunkLoad& load, std::int
 }
 
 std::int64_t forward_bytes(const ChunkShape& shape, const ChunkLoad& load, std::int64_t saved_positions) {
-  const std::int64_t compute = held_bytes(shape, load, saved_positions) + result_bytes(shape, load) +
-                               lines(shape.forward_workspace_bytes);
-  return std::max(dispatch_bytes(shape, load) + load.slack_bytes, compute);
+  const std::int64_t compute = received_bytes(shape, load) + saved_bytes(shape, saved_positions) +
+                               result_bytes(shape, load) + lines(shape.forward_workspace_bytes);
+  return table_bytes(shape, load) + load.slack_bytes + std::max(dispatch_bytes(shape, load), compute);
 }
 
 std::int64_t backward_bytes(const ChunkShape& shape, const ChunkLoad& load, std::int64_t saved_positions) {
@@ -116,8 +117,9 @@ std::int64_t backward_bytes(const ChunkShape& shape, const ChunkLoad& load, std:
 }
 
 std::int64_t recompute_bytes(const ChunkShape& shape, const ChunkLoad& load) {
-  return std::max(dispatch_bytes(shape, load) + load.slack_bytes,
-                  held_bytes(shape, load, 0) + gradient_bytes(shape, load, shape.recompute_workspace_bytes));
+  const std::int64_t compute =
+      received_bytes(shape, load) + gradient_bytes(shape, load, shape.recompute_workspace_bytes);
+  return table_bytes(shape, load) + load.slack_bytes + std::max(dispatch_bytes(shape, load), compute);
 }
 
 std::int64_t partly_again_bytes(const ChunkShape& shape, const ChunkLoad& load, std::int64_t borrowed) {

@@ -6,33 +6,66 @@ namespace evenkeel {
 
 namespace {
 
-// `fullest` is asked first: where the last run of blocks did not fit, this one probably does not either.
-bool fits(const ChunkShape& shape, const BlockLoads& loads, LoadBytes bytes,
-          std::span<const std::int64_t> limits, int begin, int end, RankId& fullest) {
-  const auto too_much = [&](RankId rank) {
-    return bytes(shape, loads.load(rank, begin, end)) > limits[rank.offset()];
-  };
-  if (too_much(fullest)) return false;
-  for (RankId rank : indices<RankId>(loads.num_ranks()))
-    if (rank != fullest && too_much(rank)) {
-      fullest = rank;
-      return false;
-    }
-  return true;
-}
-
-// The largest value in [low, high] of which `holds`, and of all below it; of `low` nobody asks.
+// The largest value in [low, high] of which `holds`, and of all below it; of `low` nobody asks. Looks around
+// `guess`, which is in (low, high], in ever longer steps before it halves what is left.
 template <class Integer, class Predicate>
-Integer largest(Integer low, Integer high, const Predicate& holds) {
-  while (low < high) {
-    const Integer middle = high - (high - low) / 2;
-    if (holds(middle))
+Integer largest(Integer low, Integer high, Integer guess, const Predicate& holds) {
+  bool held = false, failed = false;
+  for (Integer step = 1; low < high; step *= 2) {
+    const Integer middle = held && failed ? high - (high - low) / 2 : std::clamp(guess, low + 1, high);
+    if (holds(middle)) {
+      held = true;
       low = middle;
-    else
+      guess = middle + step;
+    } else {
+      failed = true;
       high = middle - 1;
+      guess = middle - step;
+    }
   }
   return low;
 }
+
+// Cuts runs of blocks, as long as they fit on every rank.
+class Cutter {
+ public:
+  Cutter(const ChunkShape& shape, const BlockLoads& loads, LoadBytes bytes,
+         std::span<const std::int64_t> limits)
+      : shape_(shape), loads_(loads), bytes_(bytes), limits_(limits), length_((loads.num_blocks() + 1) / 2) {}
+
+  // The end of the longest run that begins there; `begin` where not even one block fits. The rank for which
+  // the last run was too long is asked first, since mostly it is the one again, and each rank once more after
+  // another has shortened the run: the bytes of a shorter one are mostly fewer, but need not be.
+  int end_of_run(int begin) {
+    int end = loads_.num_blocks();
+    int fit = 0;
+    for (int rank = fullest_; fit < loads_.num_ranks() && end > begin;
+         rank = (rank + 1) % loads_.num_ranks()) {
+      const auto fits_up_to = [&](int to) { return fits(RankId(rank), begin, to); };
+      if (fits_up_to(end)) {
+        ++fit;
+        continue;
+      }
+      end = largest(begin, end - 1, begin + length_, fits_up_to);
+      fullest_ = rank;
+      fit = 1;
+    }
+    length_ = std::max(end - begin, 1);
+    return end;
+  }
+
+ private:
+  bool fits(RankId rank, int begin, int end) const {
+    return bytes_(shape_, loads_.load(rank, begin, end)) <= limits_[rank.offset()];
+  }
+
+  const ChunkShape& shape_;
+  const BlockLoads& loads_;
+  LoadBytes bytes_;
+  std::span<const std::int64_t> limits_;
+  int length_;  // of the last run
+  int fullest_ = 0;
+};
 
 }  // namespace
 
@@ -46,12 +79,10 @@ bool cut_into_chunks(const ChunkShape& shape, const BlockLoads& loads, LoadBytes
   const int blocks = loads.num_blocks();
   const std::int64_t block_units = units / blocks;
   const std::size_t before = chunks.size();
-  RankId fullest(0);
+  Cutter cutter(shape, loads, bytes, limits);
   std::int64_t part = 0;  // units that fit whatever the routing, once asked for
   while (begin < blocks) {
-    const auto fits_up_to = [&](int to) { return fits(shape, loads, bytes, limits, begin, to, fullest); };
-    // Mostly all that is left fits.
-    const int end = fits_up_to(blocks) ? blocks : largest(begin, blocks - 1, fits_up_to);
+    const int end = cutter.end_of_run(begin);
     if (end > begin) {
       chunks.push_back({begin * block_units, end * block_units});
       begin = end;
@@ -62,7 +93,7 @@ bool cut_into_chunks(const ChunkShape& shape, const BlockLoads& loads, LoadBytes
         chunks.resize(before);
         return false;
       }
-      part = largest(std::int64_t{1}, block_units, any_routing_fits);
+      part = largest(std::int64_t{1}, block_units, block_units / 2, any_routing_fits);
     }
     const std::int64_t parts = (block_units + part - 1) / part;
     for (std::int64_t i = 0; i < parts; ++i)

@@ -9,6 +9,7 @@ namespace {
 // n * size / behind, rounded down. n <= behind keeps it within size; 128 bits, which are slow, where loads
 // are large.
 std::int64_t proportion(std::int64_t n, std::int64_t size, std::int64_t behind) {
+  if (size == behind) return n;
   constexpr std::int64_t kSmall = std::int64_t{1} << 31;
   if (behind < kSmall) return n * size / behind;
   return static_cast<std::int64_t>(static_cast<__int128>(n) * size / behind);

@@ -237,6 +237,7 @@ void StepMemory::keep_what_fits(std::span<const RankRoom> rooms) {
   kept_.assign(rooms.size(), 0);
   for (Chunk& chunk : way_.chunks) {
     if (exact && chunk.end % block_units != 0) return;
+    kept_with_ = kept_;
     for (RankId rank : indices<RankId>(loads_.num_ranks())) {
       const RankRoom& room = rooms[rank.offset()];
       const ChunkLoad load = covering_load(rank, chunk);
@@ -244,15 +245,13 @@ void StepMemory::keep_what_fits(std::span<const RankRoom> rooms) {
       const std::int64_t forward_room = room.gap - forward_fixed_[rank.offset()];
       const std::int64_t most_held =
           std::min({room.held, room.gap - room.least, forward_room - limits_[rank.offset()]});
-      if (before + held_bytes(shape_, load, load.positions_here) > most_held ||
+      kept_with_[rank.offset()] += held_bytes(shape_, load, load.positions_here);
+      if (kept_with_[rank.offset()] > most_held ||
           before + forward_bytes(shape_, load, load.positions_here) > forward_room ||
           before + backward_bytes(shape_, load, load.positions_here) + again_fixed_[rank.offset()] > room.gap)
         return;
     }
-    for (RankId rank : indices<RankId>(loads_.num_ranks())) {
-      const ChunkLoad load = covering_load(rank, chunk);
-      kept_[rank.offset()] += held_bytes(shape_, load, load.positions_here);
-    }
+    std::swap(kept_, kept_with_);
     chunk.kept = true;
   }
 }

@@ -115,7 +115,7 @@ class StepMemory {
   std::unique_ptr<Planner> plain_;
   StepPlan plain_plan_;
   BlockLoads loads_;
-  std::vector<std::int64_t> tokens_, limits_, kept_;
+  std::vector<std::int64_t> tokens_, limits_, kept_, kept_with_;
   // By rank: borrowed weights and gradients in forward, in backward where all is kept, and where not.
   std::vector<std::int64_t> forward_fixed_, kept_fixed_, again_fixed_;
   std::int64_t transfers_ = 0;      // the most that a rank borrows

@@ -41,7 +41,41 @@ bool ids_repeat(const RoutedStep& step) {
   return false;
 }
 
-TEST(BlockTable, HoldsWhatEachBlocksTokensChose) {
+// Counted token by token, of blocks up to `block`.
+struct Chosen {
+  Chosen(const RoutedStep& step, RankId rank, std::int64_t tokens)
+      : assignments(static_cast<std::size_t>(step.experts())),
+        choosers(assignments),
+        visitors(static_cast<std::size_t>(step.ranks())),
+        home_assignments(visitors),
+        home_choosers(visitors) {
+    for (std::int64_t t = 0; t < tokens; ++t) add_token(step, step.ids[rank.offset()], t);
+  }
+  void add_token(const RoutedStep& step, const std::vector<std::int32_t>& ids, std::int64_t token) {
+    std::set<std::int32_t> chosen;
+    std::set<std::size_t> visited;
+    for (std::int64_t a = token * step.k; a < (token + 1) * step.k; ++a) {
+      const std::int32_t id = ids[static_cast<std::size_t>(a)];
+      if (id < 0) continue;
+      const auto homes = step.placement.homes(ExpertId(id));
+      ++total;
+      ++assignments[static_cast<std::size_t>(id)];
+      if (homes.size() == 1) ++home_assignments[homes.front().offset()];
+      chosen.insert(id);
+      for (RankId home : homes) visited.insert(home.offset());
+    }
+    for (std::int32_t id : chosen) {
+      ++choosers[static_cast<std::size_t>(id)];
+      const auto homes = step.placement.homes(ExpertId(id));
+      if (homes.size() == 1) ++home_choosers[homes.front().offset()];
+    }
+    for (std::size_t home : visited) ++visitors[home];
+  }
+  std::vector<std::int32_t> assignments, choosers, visitors, home_assignments, home_choosers;
+  std::int32_t total = 0;
+};
+
+TEST(BlockTable, HoldsWhatTheTokensUpToEachBlockChose) {
   std::mt19937_64 random(1);
   for (int round = 0; round < 300; ++round) {
     const RoutedStep step = any_step(random, round % 2 == 1);
@@ -51,25 +85,14 @@ TEST(BlockTable, HoldsWhatEachBlocksTokensChose) {
       const auto& ids = step.ids[rank.offset()];
       const auto tokens = static_cast<std::int64_t>(ids.size()) / step.k;
       for (int block = 0; block < blocks; ++block) {
-        std::vector<std::int32_t> assignments(static_cast<std::size_t>(step.experts()));
-        std::vector<std::int32_t> choosers = assignments;
-        std::vector<std::int32_t> visitors(static_cast<std::size_t>(step.ranks()));
-        for (std::int64_t t = tokens * block / blocks; t < tokens * (block + 1) / blocks; ++t) {
-          std::set<std::int32_t> chosen;
-          std::set<int> visited;
-          for (std::int64_t a = t * step.k; a < (t + 1) * step.k; ++a) {
-            const std::int32_t id = ids[static_cast<std::size_t>(a)];
-            if (id < 0) continue;
-            ++assignments[static_cast<std::size_t>(id)];
-            chosen.insert(id);
-            for (RankId home : step.placement.homes(ExpertId(id))) visited.insert(home.value());
-          }
-          for (std::int32_t id : chosen) ++choosers[static_cast<std::size_t>(id)];
-          for (int home : visited) ++visitors[static_cast<std::size_t>(home)];
-        }
-        ASSERT_TRUE(std::ranges::equal(gathered.table.assignments(rank, block), assignments));
-        ASSERT_TRUE(std::ranges::equal(gathered.table.choosers(rank, block), choosers));
-        ASSERT_TRUE(std::ranges::equal(gathered.table.visitors(rank, block), visitors));
+        const Chosen expected(step, rank, tokens * (block + 1) / blocks);
+        const BlockTable& table = gathered.table;
+        ASSERT_TRUE(std::ranges::equal(table.assignments(rank, block), expected.assignments));
+        ASSERT_TRUE(std::ranges::equal(table.choosers(rank, block), expected.choosers));
+        ASSERT_TRUE(std::ranges::equal(table.visitors(rank, block), expected.visitors));
+        ASSERT_TRUE(std::ranges::equal(table.home_assignments(rank, block), expected.home_assignments));
+        ASSERT_TRUE(std::ranges::equal(table.home_choosers(rank, block), expected.home_choosers));
+        ASSERT_EQ(table.total(rank, block), expected.total);
       }
     }
     Counts counts;

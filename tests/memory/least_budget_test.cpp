@@ -102,7 +102,7 @@ TEST(LeastBudget, CountsTheGradientsOfCopies) {
 TEST(LeastBudget, HasRoomForATableOfOneBlock) {
   BudgetShape shape = shape_of(8, 64, 384, 1, 64, 1);
   EXPECT_EQ(least_step_bytes(shape), block_table_bytes(shape.chunk, 1));
-  EXPECT_EQ(block_table_bytes(shape.chunk, 1), 64 * (2 * 384 + 64) * 4);
+  EXPECT_EQ(block_table_bytes(shape.chunk, 1), 64 * (2 * 384 + 3 * 64 + 1) * 4);
 }
 
 }  // namespace
