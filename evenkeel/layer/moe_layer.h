@@ -16,6 +16,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -130,7 +131,11 @@ class MoeLayer {
   void open_results(const Dispatched& dispatched, const StepPlan& plan);
   std::int64_t positions_to_save(const Dispatched& dispatched, const Chunk& chunk,
                                  const StepPlan& plan) const;
-  struct Sums;
+  // Where a chunk's sums of results go.
+  struct Sums {
+    std::span<const float> weights;
+    void* output;
+  };
   void run_experts(const Dispatched& dispatched, const void* hidden, const SavedActivations& saved,
                    const std::optional<Sums>& sums);
   void require_backward(const ForwardState& state, ConstRows grad_output,
@@ -157,8 +162,16 @@ class MoeLayer {
   void* row(Rows rows, std::int64_t first) const;
   void attach_gradients(const MoeGradients& gradients);
   void finish_step();
+  // What fails here, fails on all ranks.
   template <class Body>
-  auto abort_on_error(const Body& body);
+  auto abort_on_error(const Body& body) {
+    try {
+      return body();
+    } catch (const std::exception& error) {
+      comm_.abort(error.what());
+      throw;
+    }
+  }
 
   Communicator& comm_;
   Arena& arena_;

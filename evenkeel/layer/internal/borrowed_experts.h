@@ -15,6 +15,14 @@
 
 namespace evenkeel::internal {
 
+// For what passes borrowed weights are wanted. In backward: with nothing to compute again, by chunk, or all
+// at once; and where what was saved of a chunk comes first, for the others of its positions.
+inline constexpr Pass kForward[] = {Pass::forward};
+inline constexpr Pass kBackward[] = {Pass::backward};
+inline constexpr Pass kBackwardAgain[] = {Pass::backward, Pass::recompute};
+inline constexpr Pass kBackwardWhole[] = {Pass::backward, Pass::forward};
+inline constexpr Pass kAgain[] = {Pass::recompute};
+
 class BorrowedExperts {
  public:
   // Room for all experts there are, so that no step allocates.
