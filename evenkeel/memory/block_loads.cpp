@@ -109,23 +109,16 @@ void BlockLoads::add_split(const StepPlan& plan, int block) {
       move(expert, homes.front(), block, all, -1);
     const auto segments = plan.segments(expert);
     share_out(segments, all.assignments, segment_share_);
-    for (std::size_t i = 0; i < segments.size(); ++i)
-      split_sums_[split_at(split, segments[i].rank, block + 1)].share +=
-          static_cast<std::int32_t>(segment_share_[i]);
+    for (std::size_t i = 0; i < segments.size(); ++i) {
+      const RankId rank = segments[i].rank;
+      split_sums_[split_at(split, rank, block + 1)].share += static_cast<std::int32_t>(segment_share_[i]);
+      sums(rank, block + 1).positions += segment_share_[i];
+    }
   }
 }
 
 ChunkLoad BlockLoads::load(RankId rank, int begin, int end) const {
   return load(rank, begin, end, Of::these);
-}
-
-std::int64_t BlockLoads::positions(RankId rank, int begin, int end) const {
-  std::int64_t positions = sums(rank, end).positions - sums(rank, begin).positions;
-  const SplitSums* const before = split_sums_.data() + split_at(0, rank, begin);
-  const SplitSums* const after = split_sums_.data() + split_at(0, rank, end);
-  for (std::size_t split = 0; split < split_.size(); ++split)
-    positions += after[split].share - before[split].share;
-  return positions;
 }
 
 ChunkLoad BlockLoads::bound(RankId rank, int begin, int end) const {
@@ -143,7 +136,7 @@ ChunkLoad BlockLoads::load(RankId rank, int begin, int end, Of of) const {
   load.tokens = to.tokens - from.tokens;
   load.assignments = to.assignments - from.assignments;
   load.assignments_kept = to.whole_kept - from.whole_kept;
-  load.positions_here = to.positions - from.positions;
+  load.positions_here = positions(rank, begin, end);
   load.groups = groups_[rank.offset()];
   std::int64_t by_visitors = to.visitors - from.visitors;
   std::int64_t by_choosers = to.whole_choosers - from.whole_choosers;
@@ -159,7 +152,6 @@ ChunkLoad BlockLoads::load(RankId rank, int begin, int end, Of of) const {
     const std::int64_t share = b.share - a.share;
     const std::int64_t kept = std::min(own, share);
     load.assignments_kept += kept;
-    load.positions_here += share;
     const bool these = of == Of::these;
     // A part may have none of them.
     if (these) load.own_split += kept;

@@ -33,7 +33,9 @@ class BlockLoads {
   // Blocks [begin, end) of one rank.
   ChunkLoad load(RankId rank, int begin, int end) const;
   // Of these alone, the positions computed there.
-  std::int64_t positions(RankId rank, int begin, int end) const;
+  std::int64_t positions(RankId rank, int begin, int end) const {
+    return sums(rank, end).positions - sums(rank, begin).positions;
+  }
   // Experts of which a rank computes some.
   std::int64_t groups(RankId rank) const { return groups_[rank.offset()]; }
   // What no part of these blocks, run as a chunk, exceeds in bytes.

@@ -58,11 +58,6 @@ LayerPlacement::LayerPlacement(const std::vector<std::vector<int>>& homes, int n
   }
 }
 
-bool LayerPlacement::is_home(ExpertId expert, RankId rank) const {
-  const auto all = homes(expert);
-  return std::find(all.begin(), all.end(), rank) != all.end();
-}
-
 Placement Placement::contiguous(int num_layers, int num_experts, int num_ranks) {
   return Placement(std::vector<LayerPlacement>(static_cast<std::size_t>(std::max(num_layers, 0)),
                                                LayerPlacement::contiguous(num_experts, num_ranks)));

@@ -1,6 +1,7 @@
 // Where experts live: the homes of every expert, for one layer and for all layers.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -29,7 +30,10 @@ class LayerPlacement {
                                      home_begin_[expert.offset() + 1] - home_begin_[expert.offset()]);
   }
   RankId owner(ExpertId expert) const { return homes_[home_begin_[expert.offset()]]; }
-  bool is_home(ExpertId expert, RankId rank) const;
+  bool is_home(ExpertId expert, RankId rank) const {
+    const auto all = homes(expert);
+    return std::find(all.begin(), all.end(), rank) != all.end();
+  }
   // Every expert has one home only.
   bool has_single_homes() const { return homes_.size() + 1 == home_begin_.size(); }
 
