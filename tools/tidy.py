@@ -53,7 +53,7 @@ def groups_of(database, wanted):
             yield flags, group
 
 
-TYPE = re.compile(r"^(?:struct|class|enum class) (\w+)[^;]*$", re.MULTILINE)
+TYPE = re.compile(r"^(?:struct|class|enum class) (\w+)[^;{]*(?:\{|$)", re.MULTILINE)
 
 
 def without_clashes(sources):

@@ -1,5 +1,6 @@
-"""The front that people call: make finds HiGHS when it comes later, and lint is not clean where it has not looked."""
+"""The front that people call: make finds HiGHS when it comes later, and lint looks at everything, and says what it saw."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -55,25 +56,69 @@ class Front(unittest.TestCase):
         self.assertTrue(self.configured())
         self.assertFalse(self.configured())
 
+    def lint(self):
+        return self.call("tools/lint.sh")
+
+    def sources(self, **texts):
+        """What is to be linted, by name, all compiled alike."""
+        for tool in ["lint.sh", "tidy.py"]:
+            shutil.copy(REPOSITORY / "tools" / tool, self.folder / "tools")
+        self.stand_in("tools/check_includes.py")
+        self.stand_in("stand-ins/clang-format-16")
+        (self.folder / "build" / "tools" / "bin").mkdir(parents=True)
+        (self.folder / "build" / "release").mkdir()
+        for tool in ["clang-tidy", "ruff"]:
+            self.stand_in(f"build/tools/bin/{tool}")
+        (self.folder / "cli").mkdir()
+        commands = []
+        for name, text in texts.items():
+            source = self.folder / "cli" / f"{name}.cpp"
+            source.write_text(text)
+            command = f"c++ -O2 -Werror -o {name}.o -c {source}"
+            commands.append({"directory": str(self.folder), "file": str(source), "command": command})
+        (self.folder / "build" / "release" / "compile_commands.json").write_text(json.dumps(commands))
+        self.call("git", "init", "--quiet")
+
+    def tidied(self):
+        """What clang-tidy was called with, sorted."""
+        calls = self.calls.read_text().splitlines()
+        return sorted(call.removeprefix("clang-tidy ") for call in calls if call.startswith("clang-tidy "))
+
     @unittest.skipUnless(shutil.which("git"), "git is missing")
     def test_lint_is_not_clean_where_nothing_says_how_sources_are_compiled(self):
-        shutil.copy(REPOSITORY / "tools" / "lint.sh", self.folder / "tools")
-        self.stand_in("tools/check_includes.py")
-        for name in ["clang-format-16", "clang-tidy-16", "ruff"]:
-            self.stand_in(f"stand-ins/{name}")
-        (self.folder / "cli").mkdir()
-        (self.folder / "cli" / "main.cpp").write_text("")
-        self.call("git", "init", "--quiet")
-        done = self.call("tools/lint.sh")
+        self.sources(main="")
+        (self.folder / "build" / "release" / "compile_commands.json").unlink()
+        done = self.lint()
         self.assertEqual(done.returncode, 1)
         self.assertIn("build/release/compile_commands.json is missing", done.stderr)
         self.assertIn("not clean: clang-tidy", done.stderr)
-        commands = self.folder / "build" / "release" / "compile_commands.json"
-        commands.parent.mkdir(parents=True)
-        commands.write_text(f'[{{"file": "{self.folder}/cli/main.cpp"}}]')
-        done = self.call("tools/lint.sh")
+
+    @unittest.skipUnless(shutil.which("git"), "git is missing")
+    def test_lint_names_the_tool_that_is_missing(self):
+        self.sources(main="")
+        (self.folder / "build" / "tools" / "bin" / "clang-tidy").unlink()
+        done = self.lint()
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("clang-tidy is missing; tools/setup.sh lint installs it", done.stderr)
+
+    @unittest.skipUnless(shutil.which("git"), "git is missing")
+    def test_sources_are_tidied_together_but_for_those_that_define_one_type(self):
+        self.sources(run="struct Options {};", plan="struct Options {};", main="struct Later;")
+        done = self.lint()
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("clang-tidy-16 --quiet -p build/lint cli/main.cpp", self.calls.read_text())
+        together, alone = self.tidied()
+        self.assertEqual(alone, "--quiet cli/run.cpp -- -O2")
+        self.assertRegex(together, r"--quiet build/\w+/group\d+\.cpp -- -O2")
+
+    @unittest.skipUnless(shutil.which("git"), "git is missing")
+    def test_lint_shows_a_finding_once_as_its_file_alone_has_it(self):
+        self.sources(first="", second="")
+        self.stand_in("build/tools/bin/clang-tidy", 'case "$2" in *first*) ;; *) echo "found in $2"; exit 1 ;; esac')
+        done = self.lint()
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("not clean: clang-tidy", done.stderr)
+        self.assertEqual(done.stdout.count("found in"), 1)
+        self.assertIn("found in cli/second.cpp", done.stdout)
 
 
 if __name__ == "__main__":
