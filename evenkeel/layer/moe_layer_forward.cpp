@@ -27,7 +27,7 @@ class SettledAtEnd {
   ~SettledAtEnd() {
     try {
       stream_.synchronize();
-    } catch (...) {  // NOLINT(bugprone-empty-catch): on the way out of what failed first
+    } catch (...) {  // on the way out of what failed first
     }
   }
 

@@ -24,14 +24,14 @@ void BlockTable::fill(RankId rank, std::span<const std::int32_t> experts, int k,
       std::ranges::copy(of_block(rank, block - 1), numbers.begin());
     for (std::int64_t token = first_token(tokens, block, blocks_);
          token < first_token(tokens, block + 1, blocks_); ++token)
-      count(rank, block, experts.subspan(static_cast<std::size_t>(token * k), static_cast<std::size_t>(k)),
-            placement);
+      add_token(rank, block,
+                experts.subspan(static_cast<std::size_t>(token * k), static_cast<std::size_t>(k)), placement);
   }
 }
 
 // One token's choices.
-void BlockTable::count(RankId rank, int block, std::span<const std::int32_t> chosen,
-                       const LayerPlacement& placement) const {
+void BlockTable::add_token(RankId rank, int block, std::span<const std::int32_t> chosen,
+                           const LayerPlacement& placement) const {
   const auto is_expert = [&](std::int32_t id) { return id >= 0 && id < experts_; };
   for (std::size_t i = 0; i < chosen.size(); ++i) {
     if (!is_expert(chosen[i])) continue;

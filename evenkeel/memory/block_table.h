@@ -79,8 +79,8 @@ class BlockTable {
     return of_block(rank, block).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(size));
   }
 
-  void count(RankId rank, int block, std::span<const std::int32_t> chosen,
-             const LayerPlacement& placement) const;
+  void add_token(RankId rank, int block, std::span<const std::int32_t> chosen,
+                 const LayerPlacement& placement) const;
 
   std::span<std::int32_t> numbers_;
   int ranks_;

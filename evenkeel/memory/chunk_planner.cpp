@@ -7,7 +7,7 @@ namespace evenkeel {
 namespace {
 
 // The largest value in [low, high] of which `holds`, and of all below it; of `low` nobody asks. Looks around
-// `guess`, which is in (low, high], in ever longer steps before it halves what is left.
+// `guess`, or what is nearest to it in (low, high], in ever longer steps before it halves what is left.
 template <class Integer, class Predicate>
 Integer largest(Integer low, Integer high, Integer guess, const Predicate& holds) {
   bool held = false, failed = false;
