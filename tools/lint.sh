@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Everything that is checked without running: formatting, include directions, clang-tidy, ruff.
 # usage: tools/lint.sh [--fix]      (--fix rewrites what can be rewritten and checks nothing else)
-# clang-tidy reads build/release/compile_commands.json, which `make lint` provides; without it lint is not clean.
+# clang-tidy reads how sources are compiled from build/lint, which is configured for that; without it lint is not clean.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -41,9 +41,11 @@ check() {
 format_is_kept() { cpp_files '*.h' '*.cpp' '*.inl' '*.cu' '*.cuh' | xargs -0 -r "$clang_format" --dry-run -Werror; }
 python_is_clean() { "$ruff" check --quiet . && "$ruff" format --quiet --check .; }
 tidy_is_clean() {
-  local commands=build/release/compile_commands.json
+  local commands=build/lint/compile_commands.json
+  # Each source on its own: where several are compiled as one, only that one is written down.
+  cmake --preset release -B build/lint -DEVENKEEL_UNITY=OFF >/dev/null || return 1
   if [ ! -e "$commands" ]; then
-    echo "lint: $commands is missing, which says how sources are compiled; \`cmake --preset release\` makes it" >&2
+    echo "lint: $commands is missing, which says how sources are compiled" >&2
     return 1
   fi
   cpp_files 'evenkeel/*.cpp' 'cli/*.cpp' | xargs -0 -r tools/tidy.py "$clang_tidy" "$commands"

@@ -87,7 +87,10 @@ def findings(program, folder, number, flags, sources):
 
 def main():
     program, database, *wanted = sys.argv[1:]
-    groups = list(groups_of(json.loads(Path(database).read_text()), set(wanted)))
+    entries = json.loads(Path(database).read_text())
+    if any("/Unity/" in entry["file"] for entry in entries):
+        sys.exit(f"tidy: {database} has sources compiled together; configure with -DEVENKEEL_UNITY=OFF")
+    groups = list(groups_of(entries, set(wanted)))
     # Inside build/, so that clang-tidy finds the project's configuration above it.
     with tempfile.TemporaryDirectory(dir="build") as folder, ThreadPoolExecutor(os.cpu_count()) as workers:
         runs = [workers.submit(findings, program, Path(folder), i, *group) for i, group in enumerate(groups)]

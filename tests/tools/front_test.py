@@ -65,8 +65,9 @@ class Front(unittest.TestCase):
             shutil.copy(REPOSITORY / "tools" / tool, self.folder / "tools")
         self.stand_in("tools/check_includes.py")
         self.stand_in("stand-ins/clang-format-16")
+        self.stand_in("stand-ins/cmake")
         (self.folder / "build" / "tools" / "bin").mkdir(parents=True)
-        (self.folder / "build" / "release").mkdir()
+        (self.folder / "build" / "lint").mkdir()
         for tool in ["clang-tidy", "ruff"]:
             self.stand_in(f"build/tools/bin/{tool}")
         (self.folder / "cli").mkdir()
@@ -76,7 +77,8 @@ class Front(unittest.TestCase):
             source.write_text(text)
             command = f"c++ -O2 -Werror -o {name}.o -c {source}"
             commands.append({"directory": str(self.folder), "file": str(source), "command": command})
-        (self.folder / "build" / "release" / "compile_commands.json").write_text(json.dumps(commands))
+        self.commands = self.folder / "build" / "lint" / "compile_commands.json"
+        self.commands.write_text(json.dumps(commands))
         self.call("git", "init", "--quiet")
 
     def tidied(self):
@@ -87,11 +89,20 @@ class Front(unittest.TestCase):
     @unittest.skipUnless(shutil.which("git"), "git is missing")
     def test_lint_is_not_clean_where_nothing_says_how_sources_are_compiled(self):
         self.sources(main="")
-        (self.folder / "build" / "release" / "compile_commands.json").unlink()
+        self.commands.unlink()
         done = self.lint()
         self.assertEqual(done.returncode, 1)
-        self.assertIn("build/release/compile_commands.json is missing", done.stderr)
+        self.assertIn("build/lint/compile_commands.json is missing", done.stderr)
         self.assertIn("not clean: clang-tidy", done.stderr)
+
+    @unittest.skipUnless(shutil.which("git"), "git is missing")
+    def test_lint_is_not_clean_where_sources_are_written_down_as_one(self):
+        self.sources(main="")
+        together = {"directory": str(self.folder), "file": "/any/Unity/unity_0_cxx.cxx", "command": "c++"}
+        self.commands.write_text(json.dumps([together]))
+        done = self.lint()
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("has sources compiled together", done.stderr)
 
     @unittest.skipUnless(shutil.which("git"), "git is missing")
     def test_lint_names_the_tool_that_is_missing(self):
