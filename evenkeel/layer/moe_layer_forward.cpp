@@ -123,7 +123,8 @@ std::int64_t MoeLayer::positions_to_save(const Dispatched& dispatched, const Chu
   load.own_runs = std::ssize(result_rows_.runs());
   const std::int64_t held = held_bytes(budget_.chunk, load, 0);
   const std::int64_t gap = arena_.largest_gap_bytes();
-  const std::int64_t backward_gap = gap + transfer_.borrows(plan) * borrowed_->bytes_each(internal::kForward);
+  // What is borrowed is given back before then; it need not lie beside the gap.
+  const std::int64_t backward_gap = arena_.largest_gap_bytes_without(borrowed_->buffer());
   const std::int64_t room =
       std::min({gap - (forward_bytes(budget_.chunk, load, 0) - held),
                 backward_gap - borrowing_bytes(plan, internal::kBackward) -

@@ -37,6 +37,8 @@ class BorrowedExperts {
   // Null for a pass that was not asked for.
   const std::byte* prepared(ExpertId expert, Pass pass) const;
   void release();
+  // Where all of it lies.
+  const Buffer& buffer() const { return prepared_; }
 
   // What one expert takes.
   std::int64_t bytes_each(std::span<const Pass> passes) const;
