@@ -197,8 +197,9 @@ void Operation::wait_until_done() {
       lock.unlock();
       fail();
     }
-    if (untaken_ == 0 && unacknowledged_ == 0) return;
+    // Others that wait for what this rank takes later need not wait until then.
     if (copy_what_has_come(lock)) continue;
+    if (untaken_ == 0 && unacknowledged_ == 0) return;
     if (untaken_ == 0 && !std::exchange(has_nudged, true)) {
       lock.unlock();
       nudge_receivers();
