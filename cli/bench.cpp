@@ -6,6 +6,7 @@
 
 #include "cli/bench_curve_report.h"
 #include "cli/bench_joint_report.h"
+#include "cli/bench_overlap_report.h"
 #include "cli/bench_report.h"
 #include "cli/bench_series.h"
 #include "cli/bench_training_report.h"
@@ -32,6 +33,7 @@ struct Options {
   std::string calibrate;
   std::vector<AskedBudget> over_budget;
   std::vector<AskedBudget> joint;
+  std::int64_t overlap = 4;
   std::string training;
   std::int64_t every = 100;
   BudgetOptions budget;
@@ -41,7 +43,8 @@ struct Options {
 // Without --scenarios and --pairs: a curve takes many layers.
 constexpr const char* kCurveScenario = "concentrated:0.95:1";
 constexpr std::int64_t kCurvePairs = 11;
-constexpr std::int64_t kJointPairs = 5;     // in each of many scenarios and budgets
+constexpr std::int64_t kJointPairs = 5;  // in each of many scenarios and budgets
+constexpr std::int64_t kOverlapPairs = 21;
 constexpr std::int64_t kTrainingPairs = 5;  // of each of many steps
 
 std::vector<BenchRow> measure_all(const std::vector<BenchPoint>& points) {
@@ -54,7 +57,8 @@ std::vector<BenchRow> measure_all(const std::vector<BenchPoint>& points) {
 }
 
 // What bench can do instead of the scenario table.
-constexpr const char* kModes[] = {"--ablation", "--calibrate", "--joint", "--over-budget", "--training"};
+constexpr const char* kModes[] = {"--ablation",    "--calibrate", "--joint",
+                                  "--over-budget", "--overlap",   "--training"};
 
 // Refuses other modes than this one.
 void require_only(const CLI::App& app, const std::string& mode) {
@@ -87,7 +91,7 @@ PlannerOptions one_planner(const CLI::App& app, const Options& options) {
 
 // The budget options of a mode that has budgets, policies and rules of its own.
 CostModel only_cost(const CLI::App& app, const Options& options, const std::string& mode) {
-  for (const char* option : {"--recompute", "--chunks", "--bins"})
+  for (const char* option : {"--recompute", "--chunks", "--bins", "--in-flight"})
     refuse_if_given(app, option, fmt::format("is what {} varies", mode));
   return is_given(app, "--cost") ? read_cost(options.budget.cost_file) : CostModel{};
 }
@@ -122,6 +126,18 @@ void run_joint(const CLI::App& app, Options& options) {
     print_joint_json(setup, rows);
   else
     print_joint(setup, rows);
+}
+
+void run_overlap(const CLI::App& app, Options& options) {
+  refuse_budget_options(app, "is not what --overlap is about");
+  OverlapSetup setup{options.setup, one_planner(app, options), options.overlap};
+  if (!is_given(app, "--pairs")) setup.bench.pairs = kOverlapPairs;
+  const std::vector<OverlapRow> rows =
+      measure_overlap(setup, scenario_point(setup.bench, options.scenarios).scenarios, named_progress());
+  if (options.json)
+    print_overlap_json(setup, rows);
+  else
+    print_overlap(setup, rows);
 }
 
 void run_training(const CLI::App& app, const Options& options) {
@@ -172,6 +188,7 @@ void run(const CLI::App& app, Options& options) {
   if (is_given(app, "--calibrate")) return run_calibration(app, options);
   if (is_given(app, "--over-budget")) return run_curves(app, options);
   if (is_given(app, "--joint")) return run_joint(app, options);
+  if (is_given(app, "--overlap")) return run_overlap(app, options);
   if (is_given(app, "--training")) return run_training(app, options);
   run_table(app, options);
 }
@@ -192,6 +209,8 @@ Subcommand add_bench(CLI::App& command) {
               "Instead, time over these budgets, such as 50%,16%,9%,64MiB: shares of ep's peak, or sizes");
   add_budgets(*app, "--joint", options->joint,
               "Instead, in these budgets, spill and chunks chosen together against either alone");
+  add_whole(*app, "--overlap", options->overlap, 2, 1024,
+            "Instead, the waiting that two chunks in flight hide, in steps of so many chunks");
   app->add_option("--training", options->training,
                   "Instead, MemFine's three methods and ours over a run: loads [steps, layers, experts]")
       ->type_name("FILE");

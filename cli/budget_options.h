@@ -10,10 +10,11 @@ namespace evenkeel::cli {
 
 struct BudgetOptions {
   Budget budget;
+  std::int64_t in_flight = 1;
   std::string cost_file;
 };
 
-// --budget --recompute --chunks --bins --cost
+// --budget --recompute --chunks --bins --in-flight --cost
 void add_budget_options(CLI::App& app, BudgetOptions& options);
 // What was asked for, with the file of costs read. Refuses what has no meaning together.
 Budget budget_of(const CLI::App& app, const BudgetOptions& options, bool backward);

@@ -193,6 +193,8 @@ void Rank::note_bytes(RankSample& sample) const {
     const std::string_view name = record.name;
     if (name.starts_with("dispatch")) sample.dispatch_bytes += record.bytes_sent;
     if (name.starts_with("combine")) sample.combine_bytes += record.bytes_sent;
+    if (name.starts_with("dispatch") || name.starts_with("combine") || name == "counts of a chunk")
+      sample.wait_seconds += record.wait_seconds();
     if (name == "weight transfer" || name == "return gradients") sample.transfer_bytes += record.bytes_sent;
   }
 }

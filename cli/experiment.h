@@ -74,6 +74,11 @@ struct WayFigures {
   Way way;
   double critical_ms = 0;
   double wall_ms = 0;  // by the clock, from the start of the first rank to the end of the last
+  // In which a rank waited for its peers, not copying, to know a chunk's counts, to have its rows and to have
+  // its results: the mean of the ranks, and of the rank that waited least. By the latter a step is longer
+  // than its slowest rank's work.
+  double wait_ms = 0;
+  double least_wait_ms = 0;
   std::array<double, kPhases> phases_ms{};
   double plan_us = 0;     // the planner alone, on the rank where it took longest
   double speedup = 1;     // over the reference

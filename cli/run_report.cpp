@@ -33,6 +33,8 @@ Json json_of(const WayFigures& of, const Accuracy& accuracy, double ideal) {
   return {{"planner", name_of(of.way.planner.kind)},
           {"critical_ms", of.critical_ms},
           {"wall_ms", of.wall_ms},
+          {"wait_ms", of.wait_ms},
+          {"least_wait_ms", of.least_wait_ms},
           {"phases_ms", std::move(phases)},
           {"plan_us", of.plan_us},
           {"max_over_mean", of.balance.max_over_mean},
@@ -160,7 +162,8 @@ Json json_of(const Budget& budget, std::int64_t least_budget) {
   return {{"budget", budget.is_given() ? Json(budget.bytes) : Json(nullptr)},
           {"least_budget", least_budget},
           {"chunks", rule.kind == ChunkRule::Kind::equal ? Json(rule.count) : Json(name_of(rule))},
-          {"recompute", name_of(budget.memory.recompute)}};
+          {"recompute", name_of(budget.memory.recompute)},
+          {"chunks_in_flight", budget.memory.chunks_in_flight}};
 }
 
 void print_json(const ExperimentSetup& setup, const Batch& batch, const CheckedFigures& checked) {

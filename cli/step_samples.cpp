@@ -34,6 +34,12 @@ double StepSamples::critical_seconds(int round, std::size_t slot) const {
   return sum;
 }
 
+double StepSamples::mean_wait_seconds(int round, std::size_t slot) const {
+  double sum = 0;
+  for (int rank = 0; rank < ranks_; ++rank) sum += at(round, slot, rank).wait_seconds;
+  return sum / ranks_;
+}
+
 template <class Figure>
 double StepSamples::median_over_rounds(const Figure& of_round) const {
   std::vector<double> figures;
@@ -56,6 +62,10 @@ void StepSamples::summarize(std::size_t slot, WayFigures& figures) const {
   figures.plan_us = 1e6 * median_over_rounds([&](int round) {
                       return largest(round, [](const RankSample& s) { return s.planning_seconds; });
                     });
+  figures.wait_ms = 1e3 * median_over_rounds([&](int round) { return mean_wait_seconds(round, slot); });
+  figures.least_wait_ms = -1e3 * median_over_rounds([&](int round) {
+    return largest(round, [](const RankSample& s) { return -s.wait_seconds; });
+  });
   for (std::size_t phase = 0; phase < kPhases; ++phase)
     figures.phases_ms[phase] =
         1e3 * median_over_rounds([&](int round) { return phase_seconds(round, slot, phase); });

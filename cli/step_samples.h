@@ -19,6 +19,7 @@ struct RankSample {
   std::int64_t recomputed_assignments = 0;
   double begin = 0;  // by the clock
   double end = 0;
+  double wait_seconds = 0;  // for peers, not copying, while chunks were on their way
   std::int64_t peak_bytes = 0;
   std::int64_t dispatch_bytes = 0;
   std::int64_t combine_bytes = 0;
@@ -46,6 +47,7 @@ class StepSamples {
 
  private:
   static std::size_t size(int count) { return static_cast<std::size_t>(count); }
+  double mean_wait_seconds(int round, std::size_t slot) const;
   double phase_seconds(int round, std::size_t slot, std::size_t phase) const;
   template <class Figure>
   double median_over_rounds(const Figure& of_round) const;

@@ -68,9 +68,17 @@ class Dispatched {
 
  private:
   friend class Exchange;
+  friend class OverlappedExchange;
   friend class RouteBuilder;
   Buffer groups_, peers_, input_row_, output_row_, result_slot_, row_slot_, token_elsewhere_, token_here_,
       rows_;
+};
+
+// What the ranks tell each other to make one, until it is made.
+struct IndexMessages {
+  Lifetime lifetime = Lifetime::step;
+  Buffer received;
+  Buffer sent;
 };
 
 }  // namespace evenkeel

@@ -7,32 +7,19 @@
 
 #include "evenkeel/device/cpu/rows.h"
 #include "evenkeel/exchange/internal/routes.h"
+#include "evenkeel/exchange/internal/slices.h"
 
 namespace evenkeel {
 
-namespace {
-
-std::span<std::byte> part(std::span<std::byte> all, std::int64_t begin, std::int64_t count,
-                          std::int64_t bytes_each) {
-  return all.subspan(static_cast<std::size_t>(begin * bytes_each),
-                     static_cast<std::size_t>(count * bytes_each));
-}
-
-}  // namespace
-
 Exchange::Exchange(Communicator& comm, Stream& stream, Arena& arena, std::int64_t hidden, DataType type)
-    : comm_(comm), stream_(stream), arena_(arena), hidden_(hidden), type_(type) {
-  sends_.reserve(2 * static_cast<std::size_t>(comm.size()));
-  receives_.reserve(2 * static_cast<std::size_t>(comm.size()));
-}
+    : comm_(comm),
+      stream_(stream),
+      arena_(arena),
+      hidden_(hidden),
+      type_(type),
+      slices_(std::make_unique<Slices>(comm)) {}
 
-// Posts the collected sends and receives as one operation.
-Event Exchange::post(const char* name) {
-  const Event event = comm_.send_receive(sends_, receives_, stream_, name);
-  sends_.clear();
-  receives_.clear();
-  return event;
-}
+Exchange::~Exchange() = default;
 
 Dispatched Exchange::dispatch(const void* hidden, const TopK& top_k, const Counts& counts,
                               const StepPlan& plan, Lifetime lifetime) {
@@ -40,15 +27,12 @@ Dispatched Exchange::dispatch(const void* hidden, const TopK& top_k, const Count
   deal_.make(counts, plan, me);
   Dispatched dispatched;
   {
-    RouteBuilder routes(arena_, deal_, me, dispatched, lifetime);
+    IndexMessages messages;
+    RouteBuilder routes(arena_, deal_, me, dispatched, lifetime, messages);
     routes.outward(top_k, plan.num_experts());
-    for (RankId rank : indices<RankId>(comm_.size())) {
-      if (rank == me) continue;
-      sends_.push_back({rank, std::as_bytes(routes.message_to(rank))});
-      receives_.push_back({rank, std::as_writable_bytes(routes.message_from(rank))});
-    }
-    std::ranges::copy(routes.message_to(me), routes.message_from(me).begin());
-    post("dispatch indices").wait();
+    routes.queue_messages_out(*slices_);
+    routes.queue_messages_in(*slices_);
+    slices_->post(stream_, "dispatch indices").wait();
     routes.inward();
   }
   dispatched.rows_ = arena_.allocate((dispatched.rows_here - dispatched.own_rows) * row_bytes(),
@@ -60,42 +44,34 @@ Dispatched Exchange::dispatch(const void* hidden, const TopK& top_k, const Count
 // Sends each rank the rows of the tokens that it computes for this one, and takes in the others' rows.
 void Exchange::exchange_rows(const Dispatched& dispatched, const void* by_token,
                              std::span<std::byte> received, const char* name) {
-  const Buffer packed = arena_.allocate(dispatched.rows_elsewhere * row_bytes(), "rows to send");
+  const Buffer packed = pack_rows(dispatched, by_token, Lifetime::step);
+  slices_->send_rows(dispatched, packed.bytes(), row_bytes());
+  slices_->receive_rows(dispatched, received, row_bytes());
+  slices_->post(stream_, name).wait();
+}
+
+Buffer Exchange::pack_rows(const Dispatched& dispatched, const void* by_token, Lifetime lifetime) const {
+  Buffer packed = arena_.allocate(dispatched.rows_elsewhere * row_bytes(), "rows to send", lifetime);
   rows::gather(dispatched.rows_elsewhere, dispatched.token_elsewhere().data(), hidden_, by_token,
                packed.data(), type_);
-  for (RankId rank : indices<RankId>(comm_.size())) {
-    const Dispatched::Peer& peer = dispatched.peers()[rank.offset()];
-    if (rank == comm_.rank()) continue;
-    sends_.push_back({rank, part(packed.bytes(), peer.out_row, peer.out_rows, row_bytes())});
-    const std::int64_t between = rank > comm_.rank() ? dispatched.own_rows : 0;
-    receives_.push_back({rank, part(received, peer.in_row - between, peer.in_rows, row_bytes())});
-  }
-  post(name).wait();
+  return packed;
 }
 
-Buffer Exchange::result_buffer(const Dispatched& dispatched) {
+Buffer Exchange::result_buffer(const Dispatched& dispatched, Lifetime lifetime) {
   return arena_.allocate((dispatched.positions_here + dispatched.positions_elsewhere) * row_bytes(),
-                         "results");
-}
-
-// Queues what was computed here for others to go home, and what others computed for this rank to come;
-// `row_of` says where a position's is, those elsewhere behind those here.
-template <class RowOf>
-void Exchange::send_positions_home(const Dispatched& dispatched, std::span<std::byte> all,
-                                   std::int64_t bytes_each, const RowOf& row_of) {
-  for (RankId rank : indices<RankId>(comm_.size())) {
-    if (rank == comm_.rank()) continue;
-    const Dispatched::Peer& peer = dispatched.peers()[rank.offset()];
-    sends_.push_back({rank, part(all, row_of(peer.in_position), peer.in_positions, bytes_each)});
-    const std::int64_t elsewhere = dispatched.positions_here + peer.out_position;
-    receives_.push_back({rank, part(all, row_of(elsewhere), peer.out_positions, bytes_each)});
-  }
+                         "results", lifetime);
 }
 
 void Exchange::combine(const Dispatched& dispatched, const Buffer& results, std::span<const float> weights,
                        void* output) {
-  send_positions_home(dispatched, results.bytes(), row_bytes(), std::identity());
-  post("combine").wait();
+  slices_->send_positions_home(dispatched, results.bytes(), row_bytes(), std::identity());
+  slices_->receive_positions_home(dispatched, results.bytes(), row_bytes(), std::identity());
+  slices_->post(stream_, "combine").wait();
+  sum_results(dispatched, results, weights, output);
+}
+
+void Exchange::sum_results(const Dispatched& dispatched, const Buffer& results,
+                           std::span<const float> weights, void* output) const {
   const auto k = static_cast<std::size_t>(dispatched.k);
   for (std::size_t t = 0; t < static_cast<std::size_t>(dispatched.tokens); ++t)
     rows::weighted_sum(hidden_, type_, dispatched.k, &dispatched.result_slot()[t * k], &weights[t * k],
@@ -107,9 +83,10 @@ Buffer Exchange::result_buffer(const ResultRows& rows) {
 }
 
 Event Exchange::return_results(const Dispatched& dispatched, const Buffer& results, const ResultRows& rows) {
-  send_positions_home(dispatched, results.bytes(), row_bytes(),
-                      [&](std::int64_t slot) { return rows.waiting_row(slot); });
-  return post("combine");
+  const auto row_of = [&](std::int64_t slot) { return rows.waiting_row(slot); };
+  slices_->send_positions_home(dispatched, results.bytes(), row_bytes(), row_of);
+  slices_->receive_positions_home(dispatched, results.bytes(), row_bytes(), row_of);
+  return slices_->post(stream_, "combine");
 }
 
 void Exchange::sum_results(const Dispatched& dispatched, const Buffer& results, const ResultRows& rows,
@@ -126,43 +103,50 @@ void Exchange::sum_results(const Dispatched& dispatched, const Buffer& results, 
   }
 }
 
+Exchange::GradientRows Exchange::gradient_rows(const Dispatched& dispatched, Lifetime lifetime) {
+  return {arena_.allocate((dispatched.rows_here - dispatched.own_rows) * row_bytes(), "dispatched gradients",
+                          lifetime),
+          arena_.allocate_for<float>(dispatched.positions_here, "dispatched router weights", lifetime)};
+}
+
 Exchange::GradientRows Exchange::dispatch_gradients(const Dispatched& dispatched, const void* grad_output,
                                                     std::span<const float> weights) {
-  GradientRows here{
-      arena_.allocate((dispatched.rows_here - dispatched.own_rows) * row_bytes(), "dispatched gradients"),
-      arena_.allocate_for<float>(dispatched.positions_here, "dispatched router weights")};
-  const Buffer elsewhere =
-      arena_.allocate_for<float>(dispatched.positions_elsewhere, "router weights to send");
+  GradientRows here = gradient_rows(dispatched);
+  const Buffer elsewhere = deal_weights(dispatched, weights, here.weights.as<float>(), Lifetime::step);
+  slices_->send_positions(dispatched, elsewhere.bytes(), sizeof(float));
+  slices_->receive_positions(dispatched, here.weights.bytes(), sizeof(float));
+  slices_->post(stream_, "dispatch router weights").wait();
+  exchange_rows(dispatched, grad_output, here.rows.bytes(), "dispatch gradients");
+  return here;
+}
+
+// Router weights of positions here into their places; returns those of positions elsewhere.
+Buffer Exchange::deal_weights(const Dispatched& dispatched, std::span<const float> weights,
+                              std::span<float> here, Lifetime lifetime) const {
+  Buffer elsewhere =
+      arena_.allocate_for<float>(dispatched.positions_elsewhere, "router weights to send", lifetime);
   const auto slots = dispatched.result_slot();
   for (std::size_t a = 0; a < slots.size(); ++a) {
     if (slots[a] < 0) continue;
     const std::int64_t beyond = slots[a] - dispatched.positions_here;
     if (beyond < 0)
-      here.weights.as<float>()[static_cast<std::size_t>(slots[a])] = weights[a];
+      here[static_cast<std::size_t>(slots[a])] = weights[a];
     else
       elsewhere.as<float>()[static_cast<std::size_t>(beyond)] = weights[a];
   }
-  for (RankId rank : indices<RankId>(comm_.size())) {
-    if (rank == comm_.rank()) continue;
-    const Dispatched::Peer& peer = dispatched.peers()[rank.offset()];
-    sends_.push_back({rank, part(elsewhere.bytes(), peer.out_position, peer.out_positions, sizeof(float))});
-    receives_.push_back(
-        {rank, part(here.weights.bytes(), peer.in_position, peer.in_positions, sizeof(float))});
-  }
-  post("dispatch router weights").wait();
-  exchange_rows(dispatched, grad_output, here.rows.bytes(), "dispatch gradients");
-  return here;
+  return elsewhere;
 }
 
 // The rows of whom `rows` holds the gradients: received ones first, those to be received behind them.
-Exchange::ComputedGradients Exchange::gradient_buffer(const Dispatched& dispatched, void* grad_hidden) {
-  const std::int64_t summed = dispatched.rows_here - (adds_in_place() ? dispatched.own_rows : 0);
+Exchange::ComputedGradients Exchange::gradient_buffer(const Dispatched& dispatched, void* grad_hidden,
+                                                      Lifetime lifetime) {
+  const std::int64_t summed = dispatched.rows_here - rows_in_place(dispatched);
   const std::int64_t computed = summed * hidden_ * std::int64_t{sizeof(float)};
   const std::int64_t travelling = (summed + dispatched.rows_elsewhere) * row_bytes();
   ComputedGradients gradients{
-      arena_.allocate(std::max(computed, travelling), "row gradients"),
+      arena_.allocate(std::max(computed, travelling), "row gradients", lifetime),
       arena_.allocate_for<float>(dispatched.positions_here + dispatched.positions_elsewhere,
-                                 "router weight gradients"),
+                                 "router weight gradients", lifetime),
       {}};
   const auto sums = gradients.rows.as<float>().first(static_cast<std::size_t>(summed * hidden_));
   std::ranges::fill(sums, 0.0f);
@@ -189,34 +173,42 @@ void Exchange::round_in_place(std::int64_t count, std::byte* numbers) const {
   }
 }
 
-void Exchange::send_rows_home(const Dispatched& dispatched, std::span<std::byte> all) {
-  const std::int64_t own = adds_in_place() ? dispatched.own_rows : 0;
-  for (RankId rank : indices<RankId>(comm_.size())) {
-    if (rank == comm_.rank()) continue;
-    const Dispatched::Peer& peer = dispatched.peers()[rank.offset()];
-    const std::int64_t between = rank > comm_.rank() ? own : 0;
-    sends_.push_back({rank, part(all, peer.in_row - between, peer.in_rows, row_bytes())});
-    receives_.push_back(
-        {rank, part(all, dispatched.rows_here - own + peer.out_row, peer.out_rows, row_bytes())});
-  }
-}
-
 void Exchange::combine_gradients(const Dispatched& dispatched, ComputedGradients gradients, void* grad_hidden,
                                  std::span<float> grad_weights) {
-  const Buffer& rows = gradients.rows;
-  if (!adds_in_place()) round_in_place(dispatched.rows_here * hidden_, rows.data());
-  send_rows_home(dispatched, rows.bytes());
-  send_positions_home(dispatched, gradients.weights.bytes(), sizeof(float), std::identity());
-  post("combine gradients").wait();
+  round_row_gradients(dispatched, gradients);
+  queue_gradients_out(dispatched, gradients, *slices_);
+  queue_gradients_in(dispatched, gradients, *slices_);
+  slices_->post(stream_, "combine gradients").wait();
+  sum_gradients(dispatched, gradients, grad_hidden, grad_weights);
+}
 
+void Exchange::round_row_gradients(const Dispatched& dispatched, const ComputedGradients& gradients) const {
+  if (!adds_in_place()) round_in_place(dispatched.rows_here * hidden_, gradients.rows.data());
+}
+
+void Exchange::queue_gradients_out(const Dispatched& dispatched, const ComputedGradients& gradients,
+                                   Slices& slices) const {
+  slices.send_rows_home(dispatched, rows_in_place(dispatched), gradients.rows.bytes(), row_bytes());
+  slices.send_positions_home(dispatched, gradients.weights.bytes(), sizeof(float), std::identity());
+}
+
+void Exchange::queue_gradients_in(const Dispatched& dispatched, const ComputedGradients& gradients,
+                                  Slices& slices) const {
+  slices.receive_rows_home(dispatched, rows_in_place(dispatched), gradients.rows.bytes(), row_bytes());
+  slices.receive_positions_home(dispatched, gradients.weights.bytes(), sizeof(float), std::identity());
+}
+
+// Each token's gradient, of those that are all here.
+void Exchange::sum_gradients(const Dispatched& dispatched, const ComputedGradients& gradients,
+                             void* grad_hidden, std::span<float> grad_weights) const {
   const auto k = static_cast<std::size_t>(dispatched.k);
   for (std::size_t t = 0; t < static_cast<std::size_t>(dispatched.tokens); ++t) {
     const auto slots = dispatched.row_slot().subspan(t * k, k);
     void* const sum = rows::at(grad_hidden, static_cast<std::int64_t>(t) * hidden_, type_);
     if (adds_in_place())
-      add_rows_elsewhere(dispatched, slots, rows, static_cast<float*>(sum));
+      add_rows_elsewhere(dispatched, slots, gradients.rows, static_cast<float*>(sum));
     else
-      rows::weighted_sum(hidden_, type_, dispatched.k, slots.data(), nullptr, rows.data(), sum);
+      rows::weighted_sum(hidden_, type_, dispatched.k, slots.data(), nullptr, gradients.rows.data(), sum);
   }
   const auto slots = dispatched.result_slot();
   for (std::size_t a = 0; a < slots.size(); ++a)

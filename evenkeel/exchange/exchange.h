@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -22,10 +23,13 @@
 
 namespace evenkeel {
 
+class Slices;
+
 class Exchange {
  public:
   // `hidden` elements a row. Communicator, stream and arena must outlive the exchange and what it dispatches.
   Exchange(Communicator& comm, Stream& stream, Arena& arena, std::int64_t hidden, DataType type);
+  ~Exchange();
 
   // Sends this rank's rows, [tokens, hidden], to where the plan has them computed, and takes in those that
   // this rank computes. `counts` are the all-gathered counts from which `plan` was made; `lifetime` says
@@ -34,10 +38,13 @@ class Exchange {
                       Lifetime lifetime = Lifetime::step);
 
   // Room for results: those computed here, and behind them those to be received.
-  Buffer result_buffer(const Dispatched& dispatched);
+  Buffer result_buffer(const Dispatched& dispatched, Lifetime lifetime = Lifetime::step);
   // Sends results home and writes each token's weighted sum, in top-k order, in f32, rounded once.
   void combine(const Dispatched& dispatched, const Buffer& results, std::span<const float> weights,
                void* output);
+  // The sums alone, of results that are all here.
+  void sum_results(const Dispatched& dispatched, const Buffer& results, std::span<const float> weights,
+                   void* output) const;
 
   // The same in less room and in parts, with the results where `rows` has them: room; the results that wait,
   // once they are there, sent home; and of the tokens of its present range, when those that came home are
@@ -53,6 +60,7 @@ class Exchange {
     Buffer rows;
     Buffer weights;
   };
+  GradientRows gradient_rows(const Dispatched& dispatched, Lifetime lifetime = Lifetime::step);
   GradientRows dispatch_gradients(const Dispatched& dispatched, const void* grad_output,
                                   std::span<const float> weights);
 
@@ -64,22 +72,33 @@ class Exchange {
     Buffer weights;
     SplitSums sums;
   };
-  ComputedGradients gradient_buffer(const Dispatched& dispatched, void* grad_hidden);
+  ComputedGradients gradient_buffer(const Dispatched& dispatched, void* grad_hidden,
+                                    Lifetime lifetime = Lifetime::step);
   // Sends gradients home and writes grad_hidden [tokens, hidden] and grad_weights [tokens * k].
   void combine_gradients(const Dispatched& dispatched, ComputedGradients gradients, void* grad_hidden,
                          std::span<float> grad_weights);
 
  private:
+  friend class OverlappedExchange;
   void exchange_rows(const Dispatched& dispatched, const void* by_token, std::span<std::byte> received,
                      const char* name);
-  void send_rows_home(const Dispatched& dispatched, std::span<std::byte> all);
-  template <class RowOf>
-  void send_positions_home(const Dispatched& dispatched, std::span<std::byte> all, std::int64_t bytes_each,
-                           const RowOf& row_of);
+  Buffer pack_rows(const Dispatched& dispatched, const void* by_token, Lifetime lifetime) const;
+  Buffer deal_weights(const Dispatched& dispatched, std::span<const float> weights, std::span<float> here,
+                      Lifetime lifetime) const;
+  void round_row_gradients(const Dispatched& dispatched, const ComputedGradients& gradients) const;
+  void queue_gradients_out(const Dispatched& dispatched, const ComputedGradients& gradients,
+                           Slices& slices) const;
+  void queue_gradients_in(const Dispatched& dispatched, const ComputedGradients& gradients,
+                          Slices& slices) const;
+  void sum_gradients(const Dispatched& dispatched, const ComputedGradients& gradients, void* grad_hidden,
+                     std::span<float> grad_weights) const;
   void add_rows_elsewhere(const Dispatched& dispatched, std::span<const std::int32_t> slots,
                           const Buffer& rows, float* sum) const;
   bool adds_in_place() const { return type_ == DataType::f32; }
-  Event post(const char* name);
+  // Of this rank's rows, those that gradient_buffer() has no room for.
+  std::int64_t rows_in_place(const Dispatched& dispatched) const {
+    return adds_in_place() ? dispatched.own_rows : 0;
+  }
   void round_in_place(std::int64_t count, std::byte* numbers) const;
 
   std::int64_t row_bytes() const { return hidden_ * bytes_of(type_); }
@@ -90,8 +109,7 @@ class Exchange {
   std::int64_t hidden_;
   DataType type_;
   Deal deal_;
-  std::vector<SendSlice> sends_;
-  std::vector<ReceiveSlice> receives_;
+  std::unique_ptr<Slices> slices_;
   std::vector<std::int32_t> token_rows_;  // of one token's results
 };
 

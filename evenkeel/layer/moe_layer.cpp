@@ -29,6 +29,14 @@ std::shared_ptr<const ExpertFfn> given_or_cpu(const MoeOptions& options, const M
   return options.experts;
 }
 
+// Two operations a weight of the layer's type.
+std::int64_t positions_a_group(const CostModel& cost, const ExpertShape& shape) {
+  const double positions =
+      cost.flops_per_second * static_cast<double>(bytes_of(shape.type)) / 2 / cost.weight_bytes_per_second;
+  constexpr double kMost = 1 << 20;
+  return static_cast<std::int64_t>(std::min(positions, kMost));
+}
+
 void require_layer(const MoeShape& shape, const LayerPlacement& placement, const MoeOptions& options,
                    int ranks) {
   if (placement.num_experts() != shape.num_experts || placement.num_ranks() != ranks)
@@ -42,6 +50,12 @@ void require_layer(const MoeShape& shape, const LayerPlacement& placement, const
                           fmt::format("1..{}", kMostAssignments / shape.top_k / ranks));
   if (options.states_in_flight < 1)
     throw InvalidArgument("states_in_flight", fmt::format("{}", options.states_in_flight), "1 or more");
+  const int in_flight = options.memory.chunks_in_flight;
+  if (in_flight < 1 || in_flight > 2)
+    throw InvalidArgument("chunks_in_flight", fmt::format("{}", in_flight), "1 or 2");
+  if (in_flight > 1 && options.memory.recompute == Recompute::whole)
+    throw InvalidArgument("chunks_in_flight", "2, where a whole layer is computed again at once",
+                          "1, or another recompute");
   const CostModel& cost = options.memory.cost;
   for (double rate : {cost.flops_per_second, cost.weight_bytes_per_second, cost.link_bytes_per_second})
     if (!(rate > 0)) throw InvalidArgument("cost", fmt::format("a rate of {}", rate), "rates above 0");
@@ -73,9 +87,12 @@ MoeLayer::MoeLayer(Communicator& comm, Arena& arena, const MoeShape& shape, Laye
       owned_gradients_(static_cast<std::size_t>(shape.num_experts)),
       split_experts_(static_cast<std::size_t>(shape.num_experts)),
       exchange_(comm, stream_, arena, shape.expert.hidden, shape.expert.type),
+      overlapped_(comm, exchange_),
       transfer_(*weights_comm_, arena, internal::part_elements(shape.expert), bytes_of(shape.expert.type)),
       budget_(budget_shape(options)),
-      recompute_(options.memory.recompute) {
+      recompute_(options.memory.recompute),
+      chunks_in_flight_(options.memory.chunks_in_flight),
+      positions_a_group_(positions_a_group(options.memory.cost, shape.expert)) {
   const bool cuts = arena.is_bounded() || recompute_ == Recompute::whole || recompute_ == Recompute::chunk ||
                     options.memory.rule.kind != ChunkRule::Kind::exact;
   schedule_ =
@@ -115,6 +132,7 @@ BudgetShape MoeLayer::budget_shape(const MoeOptions& options) {
   budget.max_tokens = max_tokens_;
   budget.states_in_flight = options.states_in_flight;
   budget.recompute = options.memory.recompute;
+  budget.chunks_in_flight = options.memory.chunks_in_flight;
   for (RankId rank : indices<RankId>(comm_.size())) {
     const auto natives = placement_.natives(rank);
     budget.copies = std::max<std::int64_t>(

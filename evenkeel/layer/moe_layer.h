@@ -30,6 +30,7 @@
 #include "evenkeel/device/arena.h"
 #include "evenkeel/device/cpu/stream.h"
 #include "evenkeel/exchange/exchange.h"
+#include "evenkeel/exchange/overlapped_exchange.h"
 #include "evenkeel/exchange/result_rows.h"
 #include "evenkeel/exchange/weight_transfer.h"
 #include "evenkeel/layer/forward_state.h"
@@ -127,7 +128,10 @@ class MoeLayer {
   void require_rows(const char* name, ConstRows rows, std::int64_t tokens) const;
   ForwardState begin(ConstRows hidden, const TopK& top_k);
   void save_choices(ForwardState::Body& step, const TopK& top_k);
+  bool overlaps(bool kept) const { return chunks_in_flight_ > 1 && !(kept && arena_.is_bounded()); }
   void forward_chunk(ForwardState::Body& step, const Chunk& chunk, const TopK& top_k, Rows output);
+  void forward_overlapped(ForwardState::Body& step, std::span<const Chunk> chunks, const TopK& top_k,
+                          Rows output);
   void open_results(const Dispatched& dispatched, const StepPlan& plan);
   std::int64_t positions_to_save(const Dispatched& dispatched, const Chunk& chunk,
                                  const StepPlan& plan) const;
@@ -149,7 +153,24 @@ class MoeLayer {
   void backward_kept(ForwardState::Body& step, ConstRows grad_output, const MoeGradients& gradients);
   void backward_rest(ForwardState::Body& step, ConstRows grad_output, const MoeGradients& gradients);
   SavedActivations save_again(const Dispatched& dispatched, const void* hidden, const StepPlan& plan);
-  struct TokenRows;
+  void backward_kept_overlapped(ForwardState::Body& step, ConstRows grad_output,
+                                const MoeGradients& gradients);
+  void backward_rest_overlapped(ForwardState::Body& step, std::int64_t before, ConstRows grad_output,
+                                const MoeGradients& gradients);
+  // A chunk's tokens in the caller's tensors.
+  struct TokenRows {
+    TopK top_k;
+    const void* hidden = nullptr;
+    const void* grad_output = nullptr;
+    void* grad_hidden = nullptr;
+    std::span<float> grad_router_weights;
+  };
+  // Passes with two chunks in flight.
+  class Overlapped;
+  class OverlappedForward;
+  class OverlappedBackward;
+  class OverlappedKept;
+  class OverlappedRest;
   TokenRows token_rows(const ForwardState::Body& step, std::int64_t first, std::int64_t tokens,
                        ConstRows grad_output, const MoeGradients& gradients) const;
   void backward_chunk(Dispatched& dispatched, SavedActivations saved, const TokenRows& tokens,
@@ -197,9 +218,12 @@ class MoeLayer {
   ResultRows result_rows_;
   CpuStream stream_;
   Exchange exchange_;
+  OverlappedExchange overlapped_;
   WeightTransfer transfer_;
   BudgetShape budget_;
   Recompute recompute_;
+  int chunks_in_flight_;
+  std::int64_t positions_a_group_;  // that take as long as reading an expert's weights
   std::unique_ptr<internal::StepSchedule> schedule_;
   bool borrowing_ = false;  // for a backward pass
 };

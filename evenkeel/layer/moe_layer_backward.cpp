@@ -17,15 +17,6 @@
 
 namespace evenkeel {
 
-// A chunk's tokens in the caller's tensors.
-struct MoeLayer::TokenRows {
-  TopK top_k;
-  const void* hidden;
-  const void* grad_output;
-  void* grad_hidden;
-  std::span<float> grad_router_weights;
-};
-
 void MoeLayer::backward(ForwardState state, ConstRows grad_output, const MoeGradients& gradients) {
   abort_on_error([&] {
     clock_->start(true);
@@ -122,6 +113,7 @@ MoeLayer::TokenRows MoeLayer::token_rows(const ForwardState::Body& step, std::in
 void MoeLayer::backward_kept(ForwardState::Body& step, ConstRows grad_output, const MoeGradients& gradients) {
   if (step.chunks.empty() || !step.chunks.front().kept) return;
   borrow_for_backward(step.plan, step.chunks.back().kept ? internal::kBackward : again_passes());
+  if (step.kept.size() > 1 && overlaps(true)) return backward_kept_overlapped(step, grad_output, gradients);
   for (; !step.kept.empty(); step.kept.pop_back()) {
     ForwardState::Kept& kept = step.kept.back();
     clock_->enter_chunk(Phase::dispatch);
@@ -146,12 +138,15 @@ void MoeLayer::backward_rest(ForwardState::Body& step, ConstRows grad_output, co
     schedule_->plan_backward(rest, step.plan);
     borrow_for_backward(step.plan, again_passes());
   }
+  if (schedule_->chunks().size() > 1 && overlaps(false))
+    return backward_rest_overlapped(step, before, grad_output, gradients);
   for (const Chunk& chunk : schedule_->chunks()) {
     clock_->enter_chunk(Phase::plan);
     const std::int64_t first = chunk.first_token(rest.tokens, units);
     const TokenRows tokens =
         token_rows(step, before + first, chunk.end_token(rest.tokens, units) - first, grad_output, gradients);
-    const StepPlan& plan = schedule_->next_chunk(tokens.top_k, step.plan);
+    schedule_->announce(tokens.top_k);
+    const StepPlan& plan = schedule_->next_chunk(step.plan);
     clock_->enter(Phase::dispatch);
     Dispatched dispatched = exchange_.dispatch(tokens.hidden, tokens.top_k, schedule_->counts(), plan);
     backward_chunk(dispatched, save_again(dispatched, tokens.hidden, step.plan), tokens, gradients, nullptr);
@@ -182,14 +177,14 @@ void MoeLayer::backward_chunk(Dispatched& dispatched, SavedActivations saved, co
   const auto multiply = [&](Pass pass) {
     run_experts_backward(dispatched, pass, tokens, incoming, computed, gradients);
   };
-  groups_->collect_saved(dispatched, saved);
+  groups_->collect_saved(dispatched, saved, 0, dispatched.positions_here);
   multiply(Pass::backward);
   saved.release();
   if (borrowed_later != nullptr) {
     clock_->enter(Phase::transfer);
     borrowed_again_->fetch(*borrowed_later, natives_->parts(), internal::kAgain, transfer_);
   }
-  groups_->collect_again(dispatched, saved);
+  groups_->collect_again(dispatched, saved, 0, dispatched.positions_here);
   clock_->statistics().recomputed_assignments += groups_->positions();
   multiply(Pass::recompute);
   borrowed_again_->release();

@@ -45,7 +45,12 @@ ForwardState MoeLayer::forward(ConstRows hidden, const TopK& top_k, Rows output)
     ForwardState::Body& step = *state.body_;
     clock_->enter(Phase::transfer);
     borrowed_->fetch(step.plan, natives_->parts(), internal::kForward, transfer_);
-    for (const Chunk& chunk : step.chunks) forward_chunk(step, chunk, top_k, output);
+    std::span<const Chunk> chunks = step.chunks;
+    while (!chunks.empty() && !(chunks.size() > 1 && overlaps(chunks.front().kept))) {
+      forward_chunk(step, chunks.front(), top_k, output);
+      chunks = chunks.subspan(1);
+    }
+    if (!chunks.empty()) forward_overlapped(step, chunks, top_k, output);
     clock_->leave_chunk(Phase::transfer);
     borrowed_->release();
     transfer_.finish();
@@ -90,7 +95,8 @@ void MoeLayer::forward_chunk(ForwardState::Body& step, const Chunk& chunk, const
   clock_->enter_chunk(Phase::plan);
   const std::int64_t first = chunk.first_token(top_k.tokens, schedule_->units());
   const TopK part = top_k.part(first, chunk.end_token(top_k.tokens, schedule_->units()) - first);
-  const StepPlan& plan = schedule_->next_chunk(part, step.plan);
+  schedule_->announce(part);
+  const StepPlan& plan = schedule_->next_chunk(step.plan);
   clock_->enter(Phase::dispatch);
   const Lifetime lifetime = chunk.kept ? Lifetime::held : Lifetime::step;
   Dispatched dispatched =

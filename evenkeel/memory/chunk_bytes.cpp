@@ -1,7 +1,6 @@
 #include "evenkeel/memory/chunk_bytes.h"
 
 #include <algorithm>
-#include <bit>
 
 namespace evenkeel {
 
@@ -10,66 +9,93 @@ namespace {
 constexpr std::int64_t kIndex = 4;   // bytes of a row, slot or token number
 constexpr std::int64_t kNumber = 4;  // of a router weight or its gradient, f32
 
-// Whole cache lines, as an arena lends them.
-constexpr std::int64_t lines(std::int64_t bytes) {
-  static_assert(std::has_single_bit(static_cast<std::uint64_t>(kArenaLine)));
-  return (bytes + kArenaLine - 1) & -kArenaLine;
-}
-
 // Dispatched, but for its rows.
 std::int64_t table_bytes(const ChunkShape& shape, const ChunkLoad& load) {
   constexpr std::int64_t kPeer = 64;
   constexpr std::int64_t kGroup = 24;
   const std::int64_t choices = load.tokens * shape.top_k;
-  return lines(kPeer * shape.num_ranks) + 2 * lines(kIndex * choices) +
-         lines(kIndex * load.positions_elsewhere()) + lines(kIndex * load.assignments_kept) +
-         lines(kGroup * load.groups) + 2 * lines(kIndex * load.positions_here);
+  return whole_lines(kPeer * shape.num_ranks) + 2 * whole_lines(kIndex * choices) +
+         whole_lines(kIndex * load.positions_elsewhere()) + whole_lines(kIndex * load.assignments_kept) +
+         whole_lines(kGroup * load.groups) + 2 * whole_lines(kIndex * load.positions_here);
+}
+
+// The ranks' messages from which they are made.
+std::int64_t message_bytes(const ChunkShape& shape, const ChunkLoad& load) {
+  return whole_lines(kIndex * (load.positions_here + shape.num_ranks)) +
+         whole_lines(kIndex * (load.assignments + shape.num_ranks));
 }
 
 // What making the tables needs besides.
 std::int64_t routing_bytes(const ChunkShape& shape, const ChunkLoad& load) {
-  const std::int64_t messages = lines(kIndex * (load.positions_here + shape.num_ranks)) +
-                                lines(kIndex * (load.assignments + shape.num_ranks));
-  const std::int64_t cursors = lines(8 * shape.num_ranks);
-  const std::int64_t sorting = lines(kIndex * load.tokens) + 2 * lines(kIndex * load.assignments) +
-                               lines(kIndex * (shape.num_experts + 1)) + cursors;
-  return messages + std::max(sorting, cursors);
+  const std::int64_t cursors = whole_lines(8 * shape.num_ranks);
+  const std::int64_t sorting = whole_lines(kIndex * load.tokens) +
+                               2 * whole_lines(kIndex * load.assignments) +
+                               whole_lines(kIndex * (shape.num_experts + 1)) + cursors;
+  return message_bytes(shape, load) + std::max(sorting, cursors);
 }
 
 std::int64_t received_bytes(const ChunkShape& shape, const ChunkLoad& load) {
-  return lines(load.rows_received * shape.row_bytes());
+  return whole_lines(load.rows_received * shape.row_bytes());
 }
 
 // From the tables being made to the rows being here, beside the tables.
 std::int64_t dispatch_bytes(const ChunkShape& shape, const ChunkLoad& load) {
   return std::max(routing_bytes(shape, load),
-                  received_bytes(shape, load) + lines(load.rows_elsewhere * shape.row_bytes()));
+                  received_bytes(shape, load) + whole_lines(load.rows_elsewhere * shape.row_bytes()));
 }
 
 // The results of a forward pass, and where they are.
 std::int64_t result_bytes(const ChunkShape& shape, const ChunkLoad& load) {
   const std::int64_t rows = load.positions_here - load.own_split + load.positions_elsewhere() +
                             results_at_once(shape, load.own_split, load.own_runs);
-  return (load.own_runs > 0 ? lines(kIndex * load.positions_here) : 0) + lines(rows * shape.row_bytes());
+  return (load.own_runs > 0 ? whole_lines(kIndex * load.positions_here) : 0) +
+         whole_lines(rows * shape.row_bytes());
+}
+
+// The gradients that arrive at positions here, and their router weights.
+std::int64_t arrived_gradient_bytes(const ChunkShape& shape, const ChunkLoad& load) {
+  return received_bytes(shape, load) + whole_lines(kNumber * load.positions_here);
+}
+
+// Those that a backward pass computes, with room for what comes home.
+std::int64_t computed_gradient_bytes(const ChunkShape& shape, const ChunkLoad& load,
+                                     std::int64_t rows_elsewhere) {
+  // In f32, the rank's own are added up where the caller wants them.
+  const std::int64_t summed = shape.element_bytes == kNumber ? load.rows_received : load.rows_here;
+  return whole_lines(
+             std::max(summed * shape.hidden * kNumber, (summed + rows_elsewhere) * shape.row_bytes())) +
+         whole_lines(kNumber * (load.positions_here + load.positions_elsewhere()));
 }
 
 // What a backward pass needs beside what was dispatched.
 std::int64_t gradient_bytes(const ChunkShape& shape, const ChunkLoad& load, std::int64_t workspace) {
-  const std::int64_t arrived = received_bytes(shape, load) + lines(kNumber * load.positions_here);
-  const std::int64_t sending =
-      lines(kNumber * load.positions_elsewhere()) + lines(load.rows_elsewhere * shape.row_bytes());
-  // In f32, the rank's own are added up where the caller wants them.
-  const std::int64_t summed = shape.element_bytes == kNumber ? load.rows_received : load.rows_here;
-  const std::int64_t computed =
-      lines(std::max(summed * shape.hidden * kNumber, (summed + load.rows_elsewhere) * shape.row_bytes())) +
-      lines(kNumber * (load.positions_here + load.positions_elsewhere()));
-  return arrived + std::max(sending, computed + lines(workspace));
+  const std::int64_t sending = whole_lines(kNumber * load.positions_elsewhere()) +
+                               whole_lines(load.rows_elsewhere * shape.row_bytes());
+  const std::int64_t computing =
+      computed_gradient_bytes(shape, load, load.rows_elsewhere) + whole_lines(workspace);
+  return arrived_gradient_bytes(shape, load) + std::max(sending, computing);
+}
+
+// A bound has the rows of a rank's own tokens here, which take nothing; on their way they take most.
+std::int64_t most_rows_elsewhere(const ChunkShape& shape, const ChunkLoad& load) {
+  if (load.slack_bytes == 0) return load.rows_elsewhere;
+  const std::int64_t own = load.rows_here - load.rows_received;
+  return std::min(load.rows_elsewhere + own,
+                  load.tokens * std::min<std::int64_t>(shape.top_k, shape.num_ranks - 1));
+}
+
+// One of two chunks in flight, beside its tables: what it sends and receives, and what it computes with.
+std::int64_t overlapped_bytes(const ChunkShape& shape, const ChunkLoad& load, std::int64_t computing) {
+  const std::int64_t rows =
+      whole_lines(most_rows_elsewhere(shape, load) * shape.row_bytes()) + received_bytes(shape, load);
+  return table_bytes(shape, load) + load.slack_bytes +
+         std::max(routing_bytes(shape, load), message_bytes(shape, load) + rows + computing);
 }
 
 }  // namespace
 
 std::int64_t saved_bytes(const ChunkShape& shape, std::int64_t positions) {
-  return positions > 0 ? lines(positions * shape.saved_bytes + shape.saved_margin_bytes) : 0;
+  return positions > 0 ? whole_lines(positions * shape.saved_bytes + shape.saved_margin_bytes) : 0;
 }
 
 std::int64_t positions_saved_in(const ChunkShape& shape, std::int64_t bytes) {
@@ -107,7 +133,7 @@ std::int64_t held_bytes(const ChunkShape& shape, const ChunkLoad& load, std::int
 
 std::int64_t forward_bytes(const ChunkShape& shape, const ChunkLoad& load, std::int64_t saved_positions) {
   const std::int64_t compute = received_bytes(shape, load) + saved_bytes(shape, saved_positions) +
-                               result_bytes(shape, load) + lines(shape.forward_workspace_bytes);
+                               result_bytes(shape, load) + whole_lines(shape.forward_workspace_bytes);
   return table_bytes(shape, load) + load.slack_bytes + std::max(dispatch_bytes(shape, load), compute);
 }
 
@@ -129,8 +155,22 @@ std::int64_t partly_again_bytes(const ChunkShape& shape, const ChunkLoad& load, 
   return held_bytes(shape, load, 0) + gradient_bytes(shape, load, during);
 }
 
+std::int64_t overlapped_forward_bytes(const ChunkShape& shape, const ChunkLoad& load) {
+  const std::int64_t results = load.positions_here + load.positions_elsewhere();
+  return overlapped_bytes(shape, load, whole_lines(results * shape.row_bytes()));
+}
+
+std::int64_t overlapped_recompute_bytes(const ChunkShape& shape, const ChunkLoad& load) {
+  const std::int64_t rows_elsewhere = most_rows_elsewhere(shape, load);
+  const std::int64_t sent =
+      whole_lines(kNumber * load.positions_elsewhere()) + whole_lines(rows_elsewhere * shape.row_bytes());
+  return overlapped_bytes(
+      shape, load,
+      arrived_gradient_bytes(shape, load) + sent + computed_gradient_bytes(shape, load, rows_elsewhere));
+}
+
 std::int64_t state_bytes(const ChunkShape& shape, std::int64_t max_tokens) {
-  return 2 * lines(max_tokens * shape.top_k * 4);
+  return 2 * whole_lines(max_tokens * shape.top_k * 4);
 }
 
 }  // namespace evenkeel

@@ -10,6 +10,9 @@ namespace evenkeel {
 
 // An arena lends whole cache lines.
 inline constexpr std::int64_t kArenaLine = 64;
+constexpr std::int64_t whole_lines(std::int64_t bytes) {
+  return (bytes + kArenaLine - 1) / kArenaLine * kArenaLine;
+}
 // At most so many tables begin another line.
 inline constexpr std::int64_t kSpreadBytes = 4 * kArenaLine;
 
@@ -81,6 +84,12 @@ std::int64_t recompute_bytes(const ChunkShape& shape, const ChunkLoad& load);
 // gone: where the rank borrows, the weights that this wants arrive one after the other. Without what is
 // borrowed.
 std::int64_t partly_again_bytes(const ChunkShape& shape, const ChunkLoad& load, std::int64_t borrowed);
+
+// The same of each of two chunks in flight, but for the products' workspace, which they share: what a chunk
+// sends stays until it is done, and all results are held together. Forward, and backward with everything
+// computed again; both chunks and one workspace need no more than the sum.
+std::int64_t overlapped_forward_bytes(const ChunkShape& shape, const ChunkLoad& load);
+std::int64_t overlapped_recompute_bytes(const ChunkShape& shape, const ChunkLoad& load);
 
 // What a step that waits for backward holds whether chunks are kept or not: its tokens' experts and router
 // weights.

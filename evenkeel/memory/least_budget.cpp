@@ -13,14 +13,29 @@ bool is_whole(Recompute recompute) {
   return recompute == Recompute::none || recompute == Recompute::whole;
 }
 
+// Two chunks of one token a rank.
+std::int64_t least_overlapped_bytes(const BudgetShape& shape) {
+  const ChunkLoad load = largest_load(shape.chunk, 1);
+  std::int64_t step =
+      2 * overlapped_forward_bytes(shape.chunk, load) + whole_lines(shape.chunk.forward_workspace_bytes);
+  if (shape.chunk.with_backward) {
+    const std::int64_t backward = std::max(2 * overlapped_recompute_bytes(shape.chunk, load) +
+                                               whole_lines(shape.chunk.recompute_workspace_bytes),
+                                           shape.copies > 0 ? shape.chunk.gradient_bytes : 0);
+    step = std::max(step, shape.copies * shape.chunk.gradient_bytes + backward);
+  }
+  return std::max(step, block_table_bytes(shape.chunk, 1));
+}
+
 }  // namespace
 
 std::int64_t block_table_bytes(const ChunkShape& shape, int blocks) {
   const std::int64_t bytes = BlockTable::count(shape.num_ranks, shape.num_experts, blocks) * 4;
-  return (bytes + kArenaLine - 1) / kArenaLine * kArenaLine;
+  return whole_lines(bytes);
 }
 
 std::int64_t least_step_bytes(const BudgetShape& shape) {
+  if (shape.chunks_in_flight > 1 && !is_whole(shape.recompute)) return least_overlapped_bytes(shape);
   const bool whole = is_whole(shape.recompute);
   const ChunkLoad load = largest_load(shape.chunk, whole ? shape.max_tokens : 1);
   const bool kept = whole && shape.chunk.with_backward;

@@ -1,8 +1,9 @@
 // The promise: bytes with which a rank's arena carries out every step, whatever the routing.
 //
 // Why so many   A step always goes through as plain EP in chunks of one token a rank: such a chunk puts
-//               at most P k assignments on a rank. Besides, the table of blocks must be gathered, and steps
-//               that wait for backward hold their tokens' choices. Nothing of it depends on the routing.
+//               at most P k assignments on a rank; with two chunks in flight there are two. Besides, the
+//               table of blocks must be gathered, and steps that wait for backward hold their tokens'
+//               choices. Nothing of it depends on the routing.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +29,7 @@ struct BudgetShape {
   // elsewhere.
   std::int64_t copies = 0;
   Recompute recompute = Recompute::automatic;
+  int chunks_in_flight = 1;
 };
 
 // What a step needs besides the states that wait.

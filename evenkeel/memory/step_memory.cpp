@@ -27,6 +27,13 @@ std::int64_t recomputing_whole(const ChunkShape& shape, const ChunkLoad& load) {
 
 }  // namespace
 
+const StepMemory::PassBytes StepMemory::kForwardBytes = {passing_forward, overlapped_forward_bytes,
+                                                         &ChunkShape::forward_workspace_bytes};
+const StepMemory::PassBytes StepMemory::kBackwardBytes = {recompute_bytes, overlapped_recompute_bytes,
+                                                          &ChunkShape::recompute_workspace_bytes};
+// Never two in flight.
+const StepMemory::PassBytes StepMemory::kWholeBytes = {recomputing_whole, nullptr, nullptr};
+
 StepMemory::StepMemory(const ChunkShape& shape, const MemoryOptions& options, std::int64_t units)
     : shape_(shape), options_(options), units_(units), plain_(make_planner({PlannerOptions::Kind::ep})) {}
 
@@ -114,7 +121,7 @@ void StepMemory::consider_forward(std::span<const RankRoom> rooms, bool none) {
     limits_.clear();
     for (std::size_t rank = 0; rank < rooms.size(); ++rank)
       limits_.push_back((rooms[rank].gap - forward_fixed_[rank]) * share / kShareUnit);
-    if (!cut(passing_forward) || exceeds_best_if_kept()) break;
+    if (!cut(kForwardBytes) || exceeds_best_if_kept()) break;
     if (keeps) keep_what_fits(rooms);
     if (keeps && exact && !lengthen_the_rest(rooms)) continue;
     if (!none || !keeps || way_.chunks.back().kept) take_if_faster();
@@ -134,22 +141,41 @@ bool StepMemory::exceeds_best_if_kept() {
 }
 
 // Cuts by the rule, or where its parts do not fit, as long as fits. False if nothing fits.
-bool StepMemory::cut(LoadBytes bytes) {
+bool StepMemory::cut(const PassBytes& bytes) {
   way_.chunks.clear();
-  return cut_by_rule(bytes) || cut_into_chunks(shape_, loads_, bytes, limits_, 0, units_, way_.chunks);
+  return cut_by_rule(bytes) || cut_exactly(bytes, 0);
+}
+
+// For one of two chunks in flight.
+std::int64_t StepMemory::half_of(std::int64_t limit, const PassBytes& bytes) const {
+  return (limit - whole_lines(shape_.*bytes.shared)) / 2;
+}
+
+// The blocks from `begin` on. A chunk that has no other behind it has all the room.
+bool StepMemory::cut_exactly(const PassBytes& bytes, int begin) {
+  const std::size_t before = way_.chunks.size();
+  if (!cut_into_chunks(shape_, loads_, bytes.alone, limits_, begin, units_, way_.chunks)) return false;
+  if (options_.chunks_in_flight == 1 || way_.chunks.size() - before <= 1) return true;
+  way_.chunks.erase(way_.chunks.begin() + static_cast<std::ptrdiff_t>(before), way_.chunks.end());
+  halves_.clear();
+  for (std::int64_t limit : limits_) halves_.push_back(half_of(limit, bytes));
+  return cut_into_chunks(shape_, loads_, bytes.overlapped, halves_, begin, units_, way_.chunks);
 }
 
 // Lowers the limits to what the parts need, so that more can be kept.
-bool StepMemory::cut_by_rule(LoadBytes bytes) {
+bool StepMemory::cut_by_rule(const PassBytes& bytes) {
   if (options_.rule.kind == ChunkRule::Kind::exact) return false;
   const std::int64_t count = count_by_rule(bytes);
+  const std::int64_t in_flight = std::min<std::int64_t>(count, options_.chunks_in_flight);
+  const LoadBytes bytes_of = in_flight > 1 ? bytes.overlapped : bytes.alone;
+  const std::int64_t shared = in_flight > 1 ? whole_lines(shape_.*bytes.shared) : 0;
   for (std::int64_t i = 0; i < count; ++i)
     way_.chunks.push_back({units_ * i / count, units_ * (i + 1) / count});
   kept_.assign(limits_.size(), 0);
   for (const Chunk& chunk : way_.chunks)
     for (RankId rank : indices<RankId>(loads_.num_ranks())) {
       std::int64_t& most = kept_[rank.offset()];
-      most = std::max(most, bytes(shape_, covering_load(rank, chunk)));
+      most = std::max(most, shared + in_flight * bytes_of(shape_, covering_load(rank, chunk)));
       if (most > limits_[rank.offset()]) {
         way_.chunks.clear();
         return false;
@@ -160,15 +186,18 @@ bool StepMemory::cut_by_rule(LoadBytes bytes) {
 }
 
 // Eq. 8 and 9 of MemFine, with what a received row takes on the rank with the most of them.
-std::int64_t StepMemory::count_by_rule(LoadBytes bytes) const {
+std::int64_t StepMemory::count_by_rule(const PassBytes& bytes) const {
   if (options_.rule.kind == ChunkRule::Kind::equal)
     return std::clamp<std::int64_t>(options_.rule.count, 1, units_);
+  const bool overlaps = options_.chunks_in_flight > 1;
+  const LoadBytes bytes_of = overlaps ? bytes.overlapped : bytes.alone;
   std::int64_t count = 1;
   for (RankId rank : indices<RankId>(loads_.num_ranks())) {
     const ChunkLoad load = loads_.load(rank, 0, loads_.num_blocks());
-    const std::int64_t fixed = bytes(shape_, ChunkLoad{});
-    const std::int64_t moving = std::max<std::int64_t>(bytes(shape_, load) - fixed, 1);
-    const std::int64_t room = std::max<std::int64_t>(limits_[rank.offset()] - fixed, 0);
+    const std::int64_t fixed = bytes_of(shape_, ChunkLoad{});
+    const std::int64_t moving = std::max<std::int64_t>(bytes_of(shape_, load) - fixed, 1);
+    const std::int64_t limit = limits_[rank.offset()];
+    const std::int64_t room = std::max<std::int64_t>((overlaps ? half_of(limit, bytes) : limit) - fixed, 0);
     const auto most_received =
         static_cast<std::int64_t>(static_cast<__int128>(load.positions_here) * room / moving);
     count = std::max(count, mact(load.positions_here, most_received, options_.rule.bins).chunks);
@@ -265,7 +294,7 @@ bool StepMemory::lengthen_the_rest(std::span<const RankRoom> rooms) {
   way_.chunks.erase(rest, way_.chunks.end());
   for (std::size_t rank = 0; rank < rooms.size(); ++rank)
     limits_[rank] = rooms[rank].gap - forward_fixed_[rank] - kept_[rank];
-  return cut_into_chunks(shape_, loads_, passing_forward, limits_, block, units_, way_.chunks);
+  return cut_exactly(kForwardBytes, block);
 }
 
 void StepMemory::choose_backward(const BlockTable& table, const Counts& counts,
@@ -296,8 +325,7 @@ void StepMemory::consider_backward(std::span<const RankRoom> rooms) {
     // Gradients that come home are added one at a time, when the chunks are gone.
     if (returns_gradients_ && limits_.back() < shape_.gradient_bytes) return;
   }
-  const LoadBytes bytes = options_.recompute == Recompute::whole ? recomputing_whole : recompute_bytes;
-  if (cut(bytes)) take_if_faster();
+  if (cut(options_.recompute == Recompute::whole ? kWholeBytes : kBackwardBytes)) take_if_faster();
 }
 
 // Whether the planner's plan fits and is to be kept where it does.

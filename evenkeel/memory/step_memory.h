@@ -54,6 +54,9 @@ struct MemoryOptions {
   Recompute recompute = Recompute::automatic;
   ChunkRule rule;
   CostModel cost;
+  // 2: while one chunk is computed, the next one is dispatched and the one before comes home, each of the two
+  // alive at a time in half of the room. What is kept under a budget goes one at a time. Not with `whole`.
+  int chunks_in_flight = 1;
   // Plain EP only where the planner's plan does not fit, however much faster it is predicted to be: for
   // comparison, and for those who know better than the prediction.
   bool keep_plan = false;
@@ -100,9 +103,18 @@ class StepMemory {
   bool lengthen_the_rest(std::span<const RankRoom> rooms);
   void consider_backward(std::span<const RankRoom> rooms);
   bool exceeds_best_if_kept();
-  bool cut(LoadBytes bytes);
-  bool cut_by_rule(LoadBytes bytes);
-  std::int64_t count_by_rule(LoadBytes bytes) const;
+  // Of a chunk that has all the room, of one of two in flight, and of what these share.
+  struct PassBytes {
+    LoadBytes alone;
+    LoadBytes overlapped;
+    std::int64_t ChunkShape::*shared;
+  };
+  static const PassBytes kForwardBytes, kBackwardBytes, kWholeBytes;
+  std::int64_t half_of(std::int64_t limit, const PassBytes& bytes) const;
+  bool cut(const PassBytes& bytes);
+  bool cut_exactly(const PassBytes& bytes, int begin);
+  bool cut_by_rule(const PassBytes& bytes);
+  std::int64_t count_by_rule(const PassBytes& bytes) const;
   ChunkLoad covering_load(RankId rank, const Chunk& chunk) const;
   bool is_settled() const;
   void forget_best();
@@ -115,7 +127,7 @@ class StepMemory {
   std::unique_ptr<Planner> plain_;
   StepPlan plain_plan_;
   BlockLoads loads_;
-  std::vector<std::int64_t> tokens_, limits_, kept_, kept_with_;
+  std::vector<std::int64_t> tokens_, limits_, halves_, kept_, kept_with_;
   // By rank: borrowed weights and gradients in forward, in backward where all is kept, and where not.
   std::vector<std::int64_t> forward_fixed_, kept_fixed_, again_fixed_;
   std::int64_t transfers_ = 0;      // the most that a rank borrows

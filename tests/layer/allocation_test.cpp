@@ -66,10 +66,10 @@ std::vector<MoeCase> routings(const ExpertShape& expert) {
   return cases;
 }
 
-class Allocation : public ::testing::TestWithParam<std::tuple<PlannerOptions::Kind, DataType, bool>> {};
+class Allocation : public ::testing::TestWithParam<std::tuple<PlannerOptions::Kind, DataType, bool, int>> {};
 
 TEST_P(Allocation, NothingIsAllocatedByWarmStepsOfChangingRoutings) {
-  const auto [kind, type, watched] = GetParam();
+  const auto [kind, type, watched, chunks_in_flight] = GetParam();
   const ExpertShape expert{32, 24, Activation::clamped_swiglu, true, type};
   const std::vector<MoeCase> cases = routings(expert);
   const auto ffn = std::make_shared<CountedApart>(expert, true);
@@ -81,6 +81,12 @@ TEST_P(Allocation, NothingIsAllocatedByWarmStepsOfChangingRoutings) {
     MoeOptions options;
     options.planner = {kind, 1000, 2, 0};
     options.experts = ffn;
+    options.memory.chunks_in_flight = chunks_in_flight;
+    if (chunks_in_flight > 1) {
+      options.memory.recompute = Recompute::chunk;
+      options.memory.rule = {ChunkRule::Kind::equal, 3, {}};
+      options.memory.keep_plan = true;  // so that steps that warm up lend weights
+    }
     if (watched) options.on_phase = [&](const StepMoment& moment) { timeline->enter(moment); };
     RankLayer rank(cases.front(), comm, arena, options);
     const auto step = [&](std::size_t i) {
@@ -112,7 +118,11 @@ INSTANTIATE_TEST_SUITE_P(PlannersTypesWatched, Allocation,
                                                               PlannerOptions::Kind::least_loaded,
                                                               PlannerOptions::Kind::level),
                                             ::testing::Values(DataType::f32, DataType::bf16),
-                                            ::testing::Bool()));
+                                            ::testing::Bool(), ::testing::Values(1)));
+INSTANTIATE_TEST_SUITE_P(TwoChunksInFlight, Allocation,
+                         ::testing::Combine(::testing::Values(PlannerOptions::Kind::level),
+                                            ::testing::Values(DataType::f32, DataType::bf16),
+                                            ::testing::Values(true), ::testing::Values(2)));
 
 }  // namespace
 }  // namespace evenkeel::testing

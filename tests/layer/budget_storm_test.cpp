@@ -66,9 +66,14 @@ struct Recorded {
   std::size_t chunks = 0;  // of all steps
 };
 
+struct Policy {
+  Recompute recompute = Recompute::automatic;
+  int chunks_in_flight = 1;
+};
+
 // Steps go to the layers in turn; backward takes the oldest or the newest state, or one is dropped.
 Recorded run_all(const std::vector<StepRouting>& steps, const MoeCase& problem, std::int64_t budget,
-                 Recompute recompute, unsigned seed) {
+                 const Policy& policy, unsigned seed) {
   Recorded result;
   std::vector<std::int64_t> peaks(kRanks);
   run_ranks(kRanks, [&](Communicator& comm) {
@@ -78,7 +83,8 @@ Recorded run_all(const std::vector<StepRouting>& steps, const MoeCase& problem, 
     MoeOptions options;
     options.planner = {PlannerOptions::Kind::level, 1000, 4, 1000};
     options.states_in_flight = kStates;
-    options.memory.recompute = recompute;
+    options.memory.recompute = policy.recompute;
+    options.memory.chunks_in_flight = policy.chunks_in_flight;
     std::vector<std::unique_ptr<RankLayer>> layers;
     for (int i = 0; i < kLayers; ++i)
       layers.push_back(std::make_unique<RankLayer>(problem, comm, arena, options));
@@ -126,14 +132,14 @@ Recorded run_all(const std::vector<StepRouting>& steps, const MoeCase& problem, 
 }
 
 // The least budget of all layers together: what the last of them is refused for with one byte less.
-std::int64_t least_of_all(const MoeCase& problem, Recompute recompute) {
+std::int64_t least_of_all(const MoeCase& problem, const Policy& policy) {
   std::int64_t enough = 1;
   for (int layer = 0; layer < kLayers; ++layer) try {
-      run_all({}, problem, enough, recompute, 0);
+      run_all({}, problem, enough, policy, 0);
     } catch (const BudgetTooSmall& error) {
       enough = std::get<std::int64_t>(error.data()[1].value);
     }
-  EXPECT_THROW(run_all({}, problem, enough - 1, recompute, 0), BudgetTooSmall);
+  EXPECT_THROW(run_all({}, problem, enough - 1, policy, 0), BudgetTooSmall);
   return enough;
 }
 
@@ -155,7 +161,7 @@ std::vector<float> numbers(const Tensor& tensor) {
   return all;
 }
 
-class Storm : public ::testing::TestWithParam<Recompute> {};
+class Storm : public ::testing::TestWithParam<Policy> {};
 
 TEST_P(Storm, StaysWithinEveryBudgetAndChangesNoNumber) {
   const ExpertShape expert{8, 8, Activation::swiglu, false, DataType::f32};
@@ -165,7 +171,7 @@ TEST_P(Storm, StaysWithinEveryBudgetAndChangesNoNumber) {
     std::mt19937 random(seed);
     std::vector<StepRouting> steps;
     for (int step = 0; step < 40; ++step) steps.push_back(adversarial(random));
-    const Recorded free = run_all(steps, problem, Arena::kNoBudget, Recompute::none, seed);
+    const Recorded free = run_all(steps, problem, Arena::kNoBudget, {Recompute::none}, seed);
     const std::int64_t least = least_of_all(problem, GetParam());
     for (int budget = 0; budget < 4; ++budget) {
       const std::int64_t bytes = least + least * budget * budget / 2;
@@ -186,7 +192,9 @@ TEST_P(Storm, StaysWithinEveryBudgetAndChangesNoNumber) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Policies, Storm, ::testing::Values(Recompute::automatic, Recompute::chunk));
+INSTANTIATE_TEST_SUITE_P(Policies, Storm,
+                         ::testing::Values(Policy{Recompute::automatic, 1}, Policy{Recompute::chunk, 1},
+                                           Policy{Recompute::automatic, 2}));
 
 }  // namespace
 }  // namespace evenkeel::testing

@@ -29,9 +29,14 @@ const MoeCase& problem() {
   return made;
 }
 
-MoeOptions lending() {
+MoeOptions lending(int chunks_in_flight) {
   MoeOptions options;
   options.planner = {PlannerOptions::Kind::level, 1000, 1, 0};
+  if (chunks_in_flight == 1) return options;
+  options.memory.recompute = Recompute::chunk;
+  options.memory.rule = {ChunkRule::Kind::equal, 4, {}};
+  options.memory.chunks_in_flight = chunks_in_flight;
+  options.memory.keep_plan = true;
   return options;
 }
 
@@ -48,7 +53,7 @@ struct Outcome {
 };
 
 // Steps until something ends them; `fault` is on one rank.
-Outcome outcome_of(const Fault& fault, int faulty_rank) {
+Outcome outcome_of(const Fault& fault, int faulty_rank, int chunks_in_flight) {
   static const auto kept = make_cpu_expert_ffn(kExpert, true);
   Outcome outcome;
   const auto body = [&](Communicator& comm) {
@@ -58,7 +63,7 @@ Outcome outcome_of(const Fault& fault, int faulty_rank) {
     Arena arena(Device::cpu());
     Ending& ending = outcome.endings[comm.rank().offset()];
     try {
-      RankLayer rank(problem(), faulty, arena, lending());
+      RankLayer rank(problem(), faulty, arena, lending(chunks_in_flight));
       for (int step = 0; step < 1000; ++step) rank.step();
     } catch (const CommError& error) {
       ending = {error.peer(), error.what(), arena.in_use_bytes()};
@@ -81,10 +86,11 @@ Outcome outcome_of(const Fault& fault, int faulty_rank) {
 struct Place {
   const char* operation;
   int at;
+  int chunks_in_flight = 1;
 };
 
 std::ostream& operator<<(std::ostream& out, const Place& place) {
-  return out << place.operation << " number " << place.at;
+  return out << place.operation << " number " << place.at << ", " << place.chunks_in_flight << " in flight";
 }
 
 // Weights are received, then sent: forward's operations are 1 and 2, backward's 3 and 4.
@@ -102,14 +108,23 @@ constexpr Place kPlaces[] = {{"agreement", 1},
                              {"dispatch router weights", 1},
                              {"dispatch gradients", 1},
                              {"combine gradients", 1},
-                             {"return gradients", 1}};
+                             {"return gradients", 1},
+                             {"counts of a chunk", 3, 2},
+                             {"dispatch indices", 3, 2},
+                             {"dispatch", 4, 2},
+                             {"combine", 2, 2},
+                             {"combine", 5, 2},
+                             {"dispatch gradients", 3, 2},
+                             {"combine gradients", 1, 2},
+                             {"combine gradients", 6, 2}};
 
 class ALayer : public ::testing::TestWithParam<Place> {};
 
 TEST_P(ALayer, EndsOnEveryRankWithTheMessageOfTheOneThatThrew) {
   for (int failing = 0; failing < kRanks; ++failing) {
-    const Outcome outcome = outcome_of(
-        {.kind = Fault::Kind::fail, .operation = GetParam().operation, .at = GetParam().at}, failing);
+    const Outcome outcome =
+        outcome_of({.kind = Fault::Kind::fail, .operation = GetParam().operation, .at = GetParam().at},
+                   failing, GetParam().chunks_in_flight);
     const std::string message = std::string("injected failure at ") + GetParam().operation + " number " +
                                 std::to_string(GetParam().at);
     EXPECT_EQ(outcome.thrown, message);
@@ -129,8 +144,9 @@ TEST_P(ALayer, EndsOnEveryRankWithTheMessageOfTheOneThatThrew) {
 
 TEST_P(ALayer, EndsOnEveryRankWithinTheDeadlineWhenOneFallsSilent) {
   const int silent = 2;
-  const Outcome outcome = outcome_of(
-      {.kind = Fault::Kind::silence, .operation = GetParam().operation, .at = GetParam().at}, silent);
+  const Outcome outcome =
+      outcome_of({.kind = Fault::Kind::silence, .operation = GetParam().operation, .at = GetParam().at},
+                 silent, GetParam().chunks_in_flight);
   EXPECT_THAT(outcome.thrown, HasSubstr("rank 2 did not answer in "));
   EXPECT_GE(outcome.seconds, kDeadline);
   EXPECT_LT(outcome.seconds, kDeadline + kSoon);
@@ -145,7 +161,7 @@ TEST_P(ALayer, OutlastsADelayShorterThanTheDeadline) {
   std::vector<Tensor> outputs(kRanks), expected(kRanks);
   const auto steps = [&](Communicator& comm, std::vector<Tensor>& to) {
     Arena arena(Device::cpu());
-    RankLayer rank(problem(), comm, arena, lending());
+    RankLayer rank(problem(), comm, arena, lending(GetParam().chunks_in_flight));
     for (int step = 0; step < 2; ++step) rank.step();
     to[comm.rank().offset()] = rank.grad_hidden();
   };

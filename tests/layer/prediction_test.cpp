@@ -157,6 +157,11 @@ class Prediction {
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
       std::int64_t held = choices(rank) + borrowed(rank) * shape_.forward_weight_bytes;
       std::int64_t most = std::max(aside(rank) + table(), held + landing(rank));
+      if (overlaps(chunks_.size())) {
+        all[rank].forward = std::max(most, held + overlapped_peak(dealt, rank, overlapped_forward_bytes,
+                                                                  shape_.forward_workspace_bytes));
+        continue;
+      }
       for (std::size_t c = 0; c < chunks_.size(); ++c) {
         most = std::max(
             most, held + forward_bytes(shape_, dealt[c][rank], saved(chunks_[c], dealt[c][rank], rank)));
@@ -186,10 +191,28 @@ class Prediction {
         if (chunks_[c].partly_kept()) most = std::max(most, held + away + partly_again(load, rank));
       }
       if (!rest.empty()) most = std::max(most, held + (kept > 0 ? away : 0) + table());
-      for (const auto& loads : rest) most = std::max(most, held + away + again_bytes(loads[rank]));
+      if (overlaps(rest.size()))
+        most = std::max(most, held + away +
+                                  overlapped_peak(rest, rank, overlapped_recompute_bytes,
+                                                  shape_.recompute_workspace_bytes));
+      else
+        for (const auto& loads : rest) most = std::max(most, held + away + again_bytes(loads[rank]));
       if (lends(rank)) most = std::max(most, held + gradients + shape_.gradient_bytes);
       all[rank].backward = most;
     }
+  }
+
+  bool overlaps(std::size_t chunks) const {
+    return setup_.options.memory.chunks_in_flight > 1 && chunks > 1 && !chunks_.front().kept;
+  }
+  // Each chunk is computed while the one before still has all that it has.
+  std::int64_t overlapped_peak(const std::vector<std::vector<ChunkLoad>>& chunks, std::size_t rank,
+                               std::int64_t (*bytes)(const ChunkShape&, const ChunkLoad&),
+                               std::int64_t workspace) const {
+    std::int64_t most = 0;
+    for (std::size_t c = 1; c < chunks.size(); ++c)
+      most = std::max(most, bytes(shape_, chunks[c - 1][rank]) + bytes(shape_, chunks[c][rank]));
+    return most + whole_lines(workspace);
   }
 
   std::int64_t again_bytes(const ChunkLoad& load) const {
@@ -239,12 +262,16 @@ MoeOptions options_of(PlannerOptions::Kind kind, Recompute recompute, std::int64
   return options;
 }
 
-void expect_predicted(const std::vector<Peaks>& measured, const std::vector<Peaks>& predicted) {
+// No less, and no more than `slack`, a share, above.
+void expect_predicted(const std::vector<Peaks>& measured, const std::vector<Peaks>& predicted,
+                      double slack = 0) {
   for (std::size_t rank = 0; rank < measured.size(); ++rank)
     for (auto peak : {&Peaks::forward, &Peaks::backward}) {
       const std::int64_t real = measured[rank].*peak;
       const std::int64_t said = predicted[rank].*peak;
-      EXPECT_EQ(real, said) << "rank " << rank << (peak == &Peaks::forward ? ", forward" : ", backward");
+      EXPECT_LE(real, said) << "rank " << rank << (peak == &Peaks::forward ? ", forward" : ", backward");
+      EXPECT_GE(static_cast<double>(real) * (1 + slack), static_cast<double>(said))
+          << "rank " << rank << (peak == &Peaks::forward ? ", forward" : ", backward");
     }
 }
 
@@ -267,6 +294,22 @@ TEST_P(Predicted, PeakIsMetToTheByte) {
                      " chunks, backward " + std::to_string(backward));
         expect_predicted(measured.peaks, Prediction(setup, measured).peaks());
       }
+}
+
+TEST_P(Predicted, PeakOfTwoChunksInFlightIsMet) {
+  const auto [ranks, type, kind] = GetParam();
+  const auto products = make_cpu_expert_ffn(case_of(1, type, 1).shape().moe.expert, true);
+  for (bool backward : {true, false})
+    for (std::int64_t chunks : {2, 4, 9}) {
+      StepSetup setup{case_of(ranks, type, 3),
+                      options_of(kind, backward ? Recompute::chunk : Recompute::automatic, chunks)};
+      setup.options.with_backward = backward;
+      setup.options.memory.chunks_in_flight = 2;
+      const Measured measured = measure(setup);
+      SCOPED_TRACE(std::to_string(chunks) + " chunks, backward " + std::to_string(backward));
+      // Where nothing travels, what a chunk still holds is less than making its tables took.
+      expect_predicted(measured.peaks, Prediction(setup, measured).peaks(), ranks == 1 ? 0.01 : 0);
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Steps, Predicted,

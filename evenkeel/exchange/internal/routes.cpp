@@ -60,8 +60,11 @@ void RouteBuilder::open_tables(const TopK& top_k) {
   routes_.input_row_ = table(routes_.positions_here, "input rows");
   routes_.output_row_ = table(routes_.positions_here, "output rows");
   const auto ranks = static_cast<std::int64_t>(deal_.sent().size());
-  received_ = arena_.allocate_for<std::int32_t>(routes_.positions_here + ranks, "index messages");
-  sent_ = arena_.allocate_for<std::int32_t>(sum(deal_.sent()) + ranks, "index messages");
+  const auto messages = [&](std::int64_t positions) {
+    return arena_.allocate_for<std::int32_t>(positions + ranks, "index messages", messages_.lifetime);
+  };
+  messages_.received = messages(routes_.positions_here);
+  messages_.sent = messages(sum(deal_.sent()));
 }
 
 // This rank's assignments by expert; within one, by token and place in the top-k.
@@ -157,7 +160,16 @@ void RouteBuilder::outward(const TopK& top_k, int num_experts) {
   routes_.rows_elsewhere = rows_elsewhere;
 }
 
+void RouteBuilder::queue_messages_out(Slices& slices) {
+  for (RankId rank : slices.others()) slices.send(rank, std::as_bytes(message_to(rank)));
+}
+
+void RouteBuilder::queue_messages_in(Slices& slices) {
+  for (RankId rank : slices.others()) slices.receive(rank, std::as_writable_bytes(message_from(rank)));
+}
+
 void RouteBuilder::inward() {
+  std::ranges::copy(message_to(me_), message_from(me_).begin());
   number_rows_here();
   rebase_row_slots();
   fill_groups();

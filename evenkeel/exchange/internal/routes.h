@@ -10,26 +10,33 @@
 
 #include "evenkeel/exchange/deal.h"
 #include "evenkeel/exchange/dispatched.h"
+#include "evenkeel/exchange/internal/slices.h"
 #include "evenkeel/exchange/top_k.h"
 
 namespace evenkeel {
 
 class RouteBuilder {
  public:
-  // The tables have the given lifetime; what only making them needs goes with the builder.
-  RouteBuilder(Arena& arena, const Deal& deal, RankId me, Dispatched& routes, Lifetime lifetime)
-      : arena_(arena), deal_(deal), me_(me), routes_(routes), lifetime_(lifetime) {}
+  // The tables have the given lifetime; the messages are opened by outward().
+  RouteBuilder(Arena& arena, const Deal& deal, RankId me, Dispatched& routes, Lifetime lifetime,
+               IndexMessages& messages)
+      : arena_(arena), deal_(deal), me_(me), routes_(routes), lifetime_(lifetime), messages_(messages) {}
 
   // Fills the sizes, result_slot, the tokens of rows elsewhere, and row_slot up to what only inward() knows.
   void outward(const TopK& top_k, int num_experts);
   // Fills the rest from the messages of all ranks.
   void inward();
 
-  // The message to / from a peer: its header and positions. Empty where nothing goes.
-  std::span<std::int32_t> message_to(RankId rank) { return message(sent_, rank, deal_.sent()); }
-  std::span<std::int32_t> message_from(RankId rank) { return message(received_, rank, deal_.received()); }
+  // The messages to all peers, and from them.
+  void queue_messages_out(Slices& slices);
+  void queue_messages_in(Slices& slices);
 
  private:
+  // The message to / from a rank: its header and positions. Empty where nothing goes.
+  std::span<std::int32_t> message_to(RankId rank) { return message(messages_.sent, rank, deal_.sent()); }
+  std::span<std::int32_t> message_from(RankId rank) {
+    return message(messages_.received, rank, deal_.received());
+  }
   static std::span<std::int32_t> message(const Buffer& all, RankId rank,
                                          std::span<const std::int64_t> counts);
   Dispatched::Peer& peer(RankId rank) { return routes_.peers_.as<Dispatched::Peer>()[rank.offset()]; }
@@ -48,8 +55,7 @@ class RouteBuilder {
   RankId me_;
   Dispatched& routes_;
   Lifetime lifetime_;
-  Buffer sent_;
-  Buffer received_;
+  IndexMessages& messages_;
 };
 
 }  // namespace evenkeel

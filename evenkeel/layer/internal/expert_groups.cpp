@@ -43,25 +43,38 @@ void ExpertGroups::collect_range(const Dispatched& dispatched, const ResultRows&
                 run.range_end, saved);
 }
 
-void ExpertGroups::collect_saved(const Dispatched& dispatched, const SavedActivations& saved) {
+void ExpertGroups::collect(const Dispatched& dispatched, const SavedActivations& saved, std::int64_t begin,
+                           std::int64_t end) {
+  clear();
+  for (const Dispatched::Group& group : dispatched.groups())
+    add_forward(group.expert, std::max(group.begin, begin), std::min(group.end, end), saved);
+}
+
+void ExpertGroups::collect_saved(const Dispatched& dispatched, const SavedActivations& saved,
+                                 std::int64_t begin, std::int64_t end) {
   clear();
   for (const Dispatched::Group& group : dispatched.groups()) {
-    const std::int64_t begin = std::clamp(saved.again_begin(), group.begin, group.end);
-    const std::int64_t end = std::clamp(saved.again_end(), group.begin, group.end);
-    add(group.expert, group.begin, begin, Pass::backward, saved.at(group.begin));
-    add(group.expert, end, group.end, Pass::backward, saved.at(end));
+    const std::int64_t first = std::max(group.begin, begin);
+    const std::int64_t last = std::min(group.end, end);
+    if (first >= last) continue;
+    const std::int64_t again_begin = std::clamp(saved.again_begin(), first, last);
+    const std::int64_t again_end = std::clamp(saved.again_end(), first, last);
+    add(group.expert, first, again_begin, Pass::backward, saved.at(first));
+    add(group.expert, again_end, last, Pass::backward, saved.at(again_end));
   }
 }
 
-void ExpertGroups::collect_again(const Dispatched& dispatched, const SavedActivations& saved) {
+void ExpertGroups::collect_again(const Dispatched& dispatched, const SavedActivations& saved,
+                                 std::int64_t begin, std::int64_t end) {
   clear();
   for (const Dispatched::Group& group : dispatched.groups())
-    add(group.expert, std::max(saved.again_begin(), group.begin), std::min(saved.again_end(), group.end),
-        Pass::backward, nullptr);
+    add(group.expert, std::max({saved.again_begin(), group.begin, begin}),
+        std::min({saved.again_end(), group.end, end}), Pass::backward, nullptr);
 }
 
 void ExpertGroups::add_forward(ExpertId expert, std::int64_t begin, std::int64_t end,
                                const SavedActivations& saved) {
+  if (begin >= end) return;
   const std::int64_t again_begin = std::clamp(saved.again_begin(), begin, end);
   const std::int64_t again_end = std::clamp(saved.again_end(), begin, end);
   add(expert, begin, again_begin, Pass::forward, saved.at(begin));

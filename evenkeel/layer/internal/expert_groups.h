@@ -24,9 +24,14 @@ class ExpertGroups {
   // Forward: the positions whose results wait; those of the present range.
   void collect_waiting(const Dispatched& dispatched, const ResultRows& rows, const SavedActivations& saved);
   void collect_range(const Dispatched& dispatched, const ResultRows& rows, const SavedActivations& saved);
-  // Backward: the positions that were saved, or those that were not.
-  void collect_saved(const Dispatched& dispatched, const SavedActivations& saved);
-  void collect_again(const Dispatched& dispatched, const SavedActivations& saved);
+  // Forward, of positions [begin, end) of a chunk.
+  void collect(const Dispatched& dispatched, const SavedActivations& saved, std::int64_t begin,
+               std::int64_t end);
+  // Backward: of these, the positions that were saved, or those that were not.
+  void collect_saved(const Dispatched& dispatched, const SavedActivations& saved, std::int64_t begin,
+                     std::int64_t end);
+  void collect_again(const Dispatched& dispatched, const SavedActivations& saved, std::int64_t begin,
+                     std::int64_t end);
 
   std::span<ExpertGroup> groups() { return groups_; }
   // Of each group.

@@ -3,6 +3,7 @@
 
 #include <time.h>
 
+#include <algorithm>
 #include <array>
 #include <functional>
 #include <utility>
@@ -40,6 +41,12 @@ class PhaseClock {
   // The next chunk of the pass begins with this phase.
   void enter_chunk(Phase phase) {
     moment_.chunk = statistics_.chunks++;
+    enter(phase);
+  }
+  // The same of any of the pass's chunks.
+  void enter(Phase phase, int chunk) {
+    moment_.chunk = chunk;
+    statistics_.chunks = std::max(statistics_.chunks, chunk + 1);
     enter(phase);
   }
   // A phase that is of no chunk.

@@ -43,6 +43,7 @@ StepSchedule::StepSchedule(Communicator& comm, Arena& arena, const LayerPlacemen
       rooms_(static_cast<std::size_t>(comm.size())),
       counts_(comm.size(), placement.num_experts()) {
   chunks_.reserve(kStepBlocks);
+  for (Announced& chunk : announced_) chunk.counts.resize(comm.size(), placement.num_experts());
 }
 
 void StepSchedule::plan_forward(const TopK& top_k, Planner& planner, StepPlan& plan) {
@@ -53,7 +54,8 @@ void StepSchedule::plan_forward(const TopK& top_k, Planner& planner, StepPlan& p
     planning_seconds_ = seconds_of(CLOCK_THREAD_CPUTIME_ID) - before;
   };
   if (!cuts_) {
-    gather_counts(top_k);
+    gather_counts(top_k, counts_, "counts").wait();
+    counts_.sum_loads();
     timed([&] { planner.plan(counts_, placement_, plan); });
     chunks_.assign(1, {0, 1, shape_.chunk.with_backward});
     return;
@@ -97,6 +99,7 @@ bool StepSchedule::plan_rest(const TopK& rest, std::int64_t borrowed, const Step
 
 void StepSchedule::take_chunks(const StepPlan& plan) {
   chunks_.assign(memory_.chunks().begin(), memory_.chunks().end());
+  announcements_ = taken_ = 0;
   shares_.begin(plan);
   const auto loads = plan.rank_loads();
   covered_ = std::accumulate(loads.begin(), loads.end(), std::int64_t{0}) == counts_.total();
@@ -136,22 +139,31 @@ void StepSchedule::with_table(const TopK& top_k, const Use& use) {
   use(table);
 }
 
-void StepSchedule::gather_counts(const TopK& top_k) {
-  counts_.resize(comm_.size(), placement_.num_experts());
+Event StepSchedule::gather_counts(const TopK& top_k, Counts& counts, const char* name) {
+  counts.resize(comm_.size(), placement_.num_experts());
   const auto experts = static_cast<std::size_t>(placement_.num_experts());
-  const auto mine = counts_.rows().subspan(comm_.rank().offset() * experts, experts);
+  const auto mine = counts.rows().subspan(comm_.rank().offset() * experts, experts);
   for (const std::int32_t expert : top_k.experts)
     if (expert >= 0) ++mine[static_cast<std::size_t>(expert)];
-  comm_.all_gather(std::as_bytes(mine), std::as_writable_bytes(counts_.rows()), stream_, "counts").wait();
-  counts_.sum_loads();
+  return comm_.all_gather(std::as_bytes(mine), std::as_writable_bytes(counts.rows()), stream_, name);
 }
 
-const StepPlan& StepSchedule::next_chunk(const TopK& part, const StepPlan& step) {
-  if (chunks_.size() > 1)
-    gather_counts(part);
-  else if (covered_)
-    return step;  // whose counts are at hand
-  shares_.next(counts_, placement_, chunk_plan_);
+// Of a step that is one chunk, the counts are at hand.
+void StepSchedule::announce(const TopK& part) {
+  if (chunks_.size() == 1) return;
+  Announced& chunk = announced_[announcements_++ % 2];
+  chunk.here = gather_counts(part, chunk.counts, "counts of a chunk");
+}
+
+const StepPlan& StepSchedule::next_chunk(const StepPlan& step) {
+  if (chunks_.size() > 1) {
+    Announced& chunk = announced_[taken_++ % 2];
+    chunk.here.wait();
+    chunk.counts.sum_loads();
+  } else if (covered_) {
+    return step;
+  }
+  shares_.next(counts(), placement_, chunk_plan_);
   return chunk_plan_;
 }
 

@@ -1,6 +1,7 @@
 // What the ranks agree on before a step's tokens move: its plan, its chunks, and what of them is kept.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -42,13 +43,15 @@ class StepSchedule {
   // Of the planner and the choice of chunks, in the last plan_forward().
   double planning_seconds() const { return planning_seconds_; }
 
-  // Collective. The plan of the next chunk and, in counts(), its counts; chunks in order, `part` this rank's
-  // tokens in it.
-  const StepPlan& next_chunk(const TopK& part, const StepPlan& step);
-  const Counts& counts() const { return counts_; }
+  // Collective, for the chunks in order, at most two of them ahead of next_chunk(): lets the others know of
+  // this rank's tokens in a chunk.
+  void announce(const TopK& part);
+  // The plan of the chunk that was announced first and, in counts(), its counts.
+  const StepPlan& next_chunk(const StepPlan& step);
+  const Counts& counts() const { return chunks_.size() > 1 ? announced_[(taken_ - 1) % 2].counts : counts_; }
 
  private:
-  void gather_counts(const TopK& top_k);
+  Event gather_counts(const TopK& top_k, Counts& counts, const char* name);
   void take_chunks(const StepPlan& plan);
   void gather_rooms(const TopK& top_k, std::int64_t borrowed);
   int num_blocks() const;
@@ -67,6 +70,14 @@ class StepSchedule {
   std::vector<Chunk> chunks_;
   bool covered_ = true;  // the step's plan is that of what is cut, no more
   Counts counts_;
+  // Counts of a chunk, on their way.
+  struct Announced {
+    Counts counts;
+    Event here;
+  };
+  std::array<Announced, 2> announced_;
+  unsigned announcements_ = 0;
+  unsigned taken_ = 0;  // of these, by next_chunk()
   ChunkShares shares_;
   StepPlan chunk_plan_;
   double planning_seconds_ = 0;
