@@ -11,8 +11,7 @@
 // Speed-up       The median over rounds of the reference's critical path / the way's, of the same round; the
 //                time ratio is that of the inverse.
 // Control        The same ratio of the reference to itself. Spreads are half the distance from the 10th to
-// the
-//                90th percentile.
+//                the 90th percentile.
 #pragma once
 
 #include <array>

@@ -1,8 +1,8 @@
 // Work that changes ranks without a transfer: from one copy of an expert to another.
 //
 // Problem     With several homes an expert, take as much as possible off ranks above a target load, on
-// copies. Method      Shortest augmenting paths over ranks: a rank passes work of an expert to another of its
-// homes,
+//             copies.
+// Method      Shortest augmenting paths over ranks: a rank passes work of an expert to another of its homes,
 //             which may pass on another expert's.
 // Cost        O(P S) a path for S slots; nothing where every expert has one home.
 // Guarantee   What stays above the target cannot be moved between copies to ranks below it.

@@ -3,12 +3,13 @@
 // Problem     Ranks have a balance, above 0 an excess of work, below 0 room. Move pieces of at least a slot's
 //             `least` until no balance is above 0, with few moves.
 // Method      Each move closes one rank's balance. Balances that match go first; ones below min_segment,
-// which no
-//             piece of their own can close, take over another rank's; then the largest excess and the largest
-//             room, by the tightest slot that is large enough. What stays is mended along moves there are.
+//             which no piece of their own can close, take over another rank's; then the largest excess and
+//             the largest room, by the tightest slot that is large enough. What stays is mended along moves
+//             there are.
 // Cost        O(P (P + N)) for N slots a rank, more where much is mended; no allocation once reserved.
 // Guarantee   Sound at every step: balances, rests and moves agree. May get stuck where another order would
-// not. Source      Ours; docs/algorithms.md#level.
+//             not.
+// Source      Ours; docs/algorithms.md#level.
 #pragma once
 
 #include <cstdint>

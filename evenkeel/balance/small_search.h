@@ -4,11 +4,11 @@
 //             min_segment assignments (or all of the expert's). Packing items into bins is a special case, so
 //             no fast exact method is to be expected.
 // Method      For a worst load, from the lowest conceivable up, and a number of transfers, from the fewest
-// up:
-//             each set of (expert, rank) pairs of that size, and a maximum flow that says whether the loads
-//             fit with these transfers. Ranks above the worst load at home must be in the set.
+//             up: each set of (expert, rank) pairs of that size, and a maximum flow that says whether the
+//             loads fit with these transfers. Ranks above the worst load at home must be in the set.
 // Cost        At most kMostSteps sets are begun or tried, a millisecond or two; used where there are at most
-// kMostPairs pairs. Guarantee   Where it answers before its limits, nothing better exists.
+//             kMostPairs pairs.
+// Guarantee   Where it answers before its limits, nothing better exists.
 #pragma once
 
 #include <cstdint>

@@ -1,25 +1,25 @@
 // How ranks talk: matched messages between pairs, and the few collectives that a layer needs.
 //
-// Order     Messages from rank a to rank b arrive in the order in which both issued them on one
-//           communicator; there are no tags. Every rank of a communicator issues collectives in one order.
-//           Messages and collectives do not overtake their own kind, and are matched apart.
-// Lifetime  An operation is posted when it is called and complete when its Event is. Until then source
-//           bytes must stay as they are and destination bytes belong to the operation. Source bytes must be
-//           ready when the operation is called.
+// Order     Messages from rank a to rank b arrive in the order in which both issued them on one communicator;
+//           there are no tags. Every rank of a communicator issues collectives in one order. Messages and
+//           collectives do not overtake their own kind, and are matched apart.
+// Lifetime  An operation is posted when it is called and complete when its Event is. Until then source bytes
+//           must stay as they are and destination bytes belong to the operation. Source bytes must be ready
+//           when the operation is called.
 // Stream    Operations are carried out in the order of their stream. On the CPU a stream is drained by the
 //           rank's own thread, inside Event::wait() and Stream::synchronize(); what a peer reads from this
-//           rank needs no help from it, so peers proceed while this rank computes. A rank that waits for
-//           one operation serves all that it has posted, so ranks may wait in different orders.
+//           rank needs no help from it, so peers proceed while this rank computes. A rank that waits for one
+//           operation serves all that it has posted, so ranks may wait in different orders.
 // Devices   On a DeviceStream all bytes are the device's, and both sides use such a stream. Source bytes are
-// ready, and
-//           destination bytes written, in the order of the stream, so that nothing needs Event::wait() but
-//           the host itself. Operations posted to one stream are matched in that order: the next one, or any
-//           other work for the stream, first takes the rank's thread through those before it.
-// Deadline  A wait that outlasts the deadline given where the ranks were started throws CommError, naming
-//           the rank at the root of the delay (not one that itself waits for another), and aborts.
+//           ready, and destination bytes written, in the order of the stream, so that nothing needs
+//           Event::wait() but the host itself. Operations posted to one stream are matched in that order: the
+//           next one, or any other work for the stream, first takes the rank's thread through those before
+//           it.
+// Deadline  A wait that outlasts the deadline given where the ranks were started throws CommError, naming the
+//           rank at the root of the delay (not one that itself waits for another), and aborts.
 // Errors    After abort(), by anyone, every blocked and every later call on the communicator and on all that
-//           were split from the same root throws CommError with the first cause. There is no way back.
-//           Ranks in errors are those of the root.
+//           were split from the same root throws CommError with the first cause. There is no way back. Ranks
+//           in errors are those of the root.
 // Unwinding When a call or a wait throws CommError, or abort() returns, no peer reads this rank's bytes any
 //           more, on any communicator of the root. Before any other exception lets posted bytes go away,
 //           call abort(). A stream that ends, or a communicator, withdraws what it had not finished; if a

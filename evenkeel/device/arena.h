@@ -6,12 +6,10 @@
 //          buffers of a step that go in the reverse order of their coming need no more room than their sum.
 // Cost     O(gaps) a call; the list of gaps keeps its capacity, so a warm arena allocates nothing itself.
 // Device   The bytes may be a GPU's: an arena keeps its books on the host and never touches them. With a
-// budget all of
-//          it is taken from the GPU at once; without one, as it is first lent.
+//          budget all of it is taken from the GPU at once; without one, as it is first lent.
 // Streams  Bytes given back are lent again at once: on a DeviceStream, work of the new owner comes after that
-// of the
-//          old one in the order of the stream. Who used bytes on a second stream has the first one wait for
-//          it before they are given back (Fork in device_stream.h does).
+//          of the old one in the order of the stream. Who used bytes on a second stream has the first one
+//          wait for it before they are given back (Fork in device_stream.h does).
 // Counts   Bytes in use are those lent, each rounded up to kAlignment; peak_bytes() is their largest value.
 #pragma once
 

@@ -1,20 +1,17 @@
 // A stream whose work a device carries out by itself: the host hands work over and goes on.
 //
 // Order     Work handed over is done in order. mark() is the point up to now; wait_for() holds later work
-// back until
-//           another stream has reached its point, and the host waits for neither.
+//           back until another stream has reached its point, and the host waits for neither.
 // Posted    Operations that first need a word from other ranks' threads (a communicator's) wait in a queue on
-// the host
-//           until then: flush(), which everything that hands over work calls first, takes the rank's own
-//           thread through them. So what is handed over after an operation was posted comes after it, and
+//           the host until then: flush(), which everything that hands over work calls first, takes the rank's
+//           own thread through them. So what is handed over after an operation was posted comes after it, and
 //           while it is only posted the host is free.
 // Peers     Device events pass between threads: one thread records an event, others have their streams wait
-// for it. Errors    A posted operation that fails throws from flush(), so from whatever comes next, and takes
-// those posted
-//           behind it along; an Event of it throws each time, as on a CpuStream.
+//           for it.
+// Errors    A posted operation that fails throws from flush(), so from whatever comes next, and takes those
+//           posted behind it along; an Event of it throws each time, as on a CpuStream.
 // Watches   Some work ends only if other ranks do their part on their devices. Who hands such work over has
-// the stream
-//           watched, and a thread that waits for it looks now and then whether it still may end.
+//           the stream watched, and a thread that waits for it looks now and then whether it still may end.
 // Threads   A stream belongs to one thread; events to whoever holds them.
 #pragma once
 

@@ -1,15 +1,12 @@
 // Places for borrowed weights: which expert lies where when, where fewer fit than a step borrows.
 //
 // Problem    A rank computes, chunk by chunk, with foreign experts whose weights it borrows. It has `places`
-// for them.
-//            An expert that is needed again and has lost its place is sent again.
+//            for them. An expert that is needed again and has lost its place is sent again.
 // Method     The step's uses are known beforehand, in their order. A use whose expert lies nowhere takes an
-// empty place,
-//            or that of the expert whose next use is farthest off (Belady, 1966).
+//            empty place, or that of the expert whose next use is farthest off (Belady, 1966).
 // Cost       O(uses x (uses + places)), no allocation: the caller gives the room. One thread; host or device.
 // Guarantee  No order of giving up places has fewer sendings for the same order of uses. Every rank that
-// knows the uses
-//            knows the sendings, so nothing need be agreed.
+//            knows the uses knows the sendings, so nothing need be agreed.
 #pragma once
 
 #include <cstdint>

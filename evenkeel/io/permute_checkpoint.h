@@ -5,16 +5,14 @@
 //             Qwen3-MoE, OLMoE, DeepSeek-V3 or gpt-oss, and a placement of equal sizes without copies; wanted
 //             is the same model with expert contiguous_order(layer)[n] as its expert n.
 // Method      Every output file is its input file with bytes of other places: an expert's tensors take those
-// of
-//             another expert, router rows and stacked experts are read in another order. Names, header,
+//             of another expert, router rows and stacked experts are read in another order. Names, header,
 //             index, metadata and file sizes stay as they are, and everything else is copied byte for byte.
 // Cost        One read and one write of the checkpoint; memory for the headers and a buffer of 4 MiB,
-// whatever
-//             the size of a tensor.
+//             whatever the size of a tensor.
 // Guarantee   The output folder appears whole or not at all. What is not known to be free of expert ids is
 //             refused before anything is written.
 // Source      The papers' custom initialisation: MoETuner (arXiv 2502.06643). Tensor names:
-// docs/checkpoints.md.
+//             docs/checkpoints.md.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,7 @@
 // Memory-aware chunk tuning: how many chunks a step's received rows need so that one chunk fits.
 //
 // Problem    rows a rank may hold at once (s'_max, Eq. 8), rows that the fullest rank received (s'', Eq. 9),
-// and
-//            a list of chunk counts that an implementation is prepared for (the bins). Which count?
+//            and a list of chunk counts that an implementation is prepared for (the bins). Which count?
 // Method     c = ceil(s'' / s'_max), then the least bin that is c or more. The paper's words, "the large bin
 //            that is closest to c", are read so; a smaller bin would not fit.
 // Cost       O(bins).

@@ -2,17 +2,14 @@
 // beside it what the paper leaves out.
 //
 // Problem    given a model, how it is spread over devices, and how many rows a device's experts receive:
-// bytes of weights, gradients
-//            and optimizer states (static), bytes of what forward keeps for backward (active), for every
-//            pipeline stage.
+//            bytes of weights, gradients and optimizer states (static), bytes of what forward keeps for
+//            backward (active), for every pipeline stage.
 // Static     Eq. 1: (D_para + D_grad + 4 D_opt) / t times the weights of the stage's layers. The paper does
-// not say how
-//            experts, dense layers and embeddings enter; here a device has ceil(E / e) experts of every MoE
-//            layer, the first stage the embedding, the last the final norm and the head.
+//            not say how experts, dense layers and embeddings enter; here a device has ceil(E / e) experts of
+//            every MoE layer, the first stage the embedding, the last the final norm and the head.
 // Active     Eq. 2: (m_g / (t c)) D_t b (s (5 h + a h_d + 2 k_a h_d + e_n) + s' (2 h + 2 g_e)), one item for
-// each row of
-//            Table 2; of one MoE layer, as the paper has it. With chunks, s' is that of a chunk: ceil(s' /
-//            chunks).
+//            each row of Table 2; of one MoE layer, as the paper has it. With chunks, s' is that of a chunk:
+//            ceil(s' / chunks).
 // m_g        v p + p - 2 r - 1 on stage r, and 1 with full recomputation.
 // More       ExtraTerms, all off by default: with them off every number is the paper's.
 // Source     MemFine (arXiv 2511.21431v4), section 3; which of its printed numbers follow: docs/memory.md.

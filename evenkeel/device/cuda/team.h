@@ -1,16 +1,14 @@
 // Teams: one source for integer algorithms on the device and on the host.
 //
 // Problem    Plans, tables and offsets must be the same integers whoever makes them, and a GPU is not always
-// there
-//            to test on.
+//            there to test on.
 // Method     An algorithm is written once, over a team of lanes: a sequence of for_each() and sync(), scans
-// and
-//            reductions. On the device a team is a block (BlockTeam) or a warp (WarpTeam); on the host it is
-//            a team of one lane (HostTeam), so that the same source is tested there against an oracle.
+//            and reductions. On the device a team is a block (BlockTeam) or a warp (WarpTeam); on the host it
+//            is a team of one lane (HostTeam), so that the same source is tested there against an oracle.
 // Contract   Every lane of a team makes the same calls in the same order. Integers only: a sum's order
-// differs from
-//            team to team. for_each() does not wait: what one lane writes, another reads only after sync().
-//            scan and reduce end in a sync(), and begin with one where they read what other lanes wrote.
+//            differs from team to team. for_each() does not wait: what one lane writes, another reads only
+//            after sync(). scan and reduce end in a sync(), and begin with one where they read what other
+//            lanes wrote.
 #pragma once
 
 #include <cstdint>

@@ -2,9 +2,8 @@
 //
 // Problem     Eq. 8 for given clusters, from ranks that the rule allows.
 // Method      Two clusters of a layer swap ranks; two ranks with the same links to all others, or two such
-// nodes,
-//             are swapped in a run of layers, which changes the cost only at the ends of the run. What lowers
-//             Eq. 8 stays, until nothing does. With totals to hold, swaps keep them.
+//             nodes, are swapped in a run of layers, which changes the cost only at the ends of the run. What
+//             lowers Eq. 8 stays, until nothing does. With totals to hold, swaps keep them.
 // Cost        Lines of each exchange keep their largest (or their sum), so a swap is judged in O(P).
 // Guarantee   Never worse than the start; the rule holds.
 #pragma once

@@ -1,8 +1,7 @@
 // What all thread ranks started together share: a desk for each rank, and the one cause that ends them all.
 //
 // Locks     Each desk has a mutex. A rank takes its own to look for messages or to sleep, and a peer's to
-// leave
-//           a message or an acknowledgement there. No thread ever holds two, so no order needs keeping.
+//           leave a message or an acknowledgement there. No thread ever holds two, so no order needs keeping.
 // Copies    The receiver's thread copies straight from the sender's bytes, outside any lock, between taking a
 //           message (under its own desk) and acknowledging it (under the sender's).
 // Withdraw  A rank whose bytes may go away takes back what nobody has taken yet, and waits for the
