@@ -129,8 +129,9 @@ void run_joint(const CLI::App& app, Options& options) {
 }
 
 void run_overlap(const CLI::App& app, Options& options) {
-  refuse_budget_options(app, "is not what --overlap is about");
-  OverlapSetup setup{options.setup, one_planner(app, options), options.overlap};
+  refuse_if_given(app, "--budget", "is not what --overlap is about");
+  OverlapSetup setup{options.setup, one_planner(app, options), options.overlap,
+                     only_cost(app, options, "--overlap")};
   if (!is_given(app, "--pairs")) setup.bench.pairs = kOverlapPairs;
   const std::vector<OverlapRow> rows =
       measure_overlap(setup, scenario_point(setup.bench, options.scenarios).scenarios, named_progress());

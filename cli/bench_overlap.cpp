@@ -14,6 +14,7 @@ Way way_of(const OverlapSetup& setup, int in_flight) {
   memory.recompute = Recompute::chunk;
   memory.rule = {ChunkRule::Kind::equal, setup.chunks, {}};
   memory.chunks_in_flight = in_flight;
+  memory.cost = setup.cost;
   memory.keep_plan = true;
   return way;
 }

@@ -12,6 +12,7 @@ struct OverlapSetup {
   BenchSetup bench;
   PlannerOptions planner;
   std::int64_t chunks = 4;
+  CostModel cost;
 };
 
 struct OverlapRow {

@@ -103,15 +103,11 @@ void Exchange::sum_results(const Dispatched& dispatched, const Buffer& results, 
   }
 }
 
-Exchange::GradientRows Exchange::gradient_rows(const Dispatched& dispatched, Lifetime lifetime) {
-  return {arena_.allocate((dispatched.rows_here - dispatched.own_rows) * row_bytes(), "dispatched gradients",
-                          lifetime),
-          arena_.allocate_for<float>(dispatched.positions_here, "dispatched router weights", lifetime)};
-}
-
 Exchange::GradientRows Exchange::dispatch_gradients(const Dispatched& dispatched, const void* grad_output,
                                                     std::span<const float> weights) {
-  GradientRows here = gradient_rows(dispatched);
+  GradientRows here{
+      arena_.allocate((dispatched.rows_here - dispatched.own_rows) * row_bytes(), "dispatched gradients"),
+      arena_.allocate_for<float>(dispatched.positions_here, "dispatched router weights")};
   const Buffer elsewhere = deal_weights(dispatched, weights, here.weights.as<float>(), Lifetime::step);
   slices_->send_positions(dispatched, elsewhere.bytes(), sizeof(float));
   slices_->receive_positions(dispatched, here.weights.bytes(), sizeof(float));

@@ -60,7 +60,6 @@ class Exchange {
     Buffer rows;
     Buffer weights;
   };
-  GradientRows gradient_rows(const Dispatched& dispatched, Lifetime lifetime = Lifetime::step);
   GradientRows dispatch_gradients(const Dispatched& dispatched, const void* grad_output,
                                   std::span<const float> weights);
 

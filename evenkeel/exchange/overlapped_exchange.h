@@ -2,17 +2,14 @@
 // what comes home.
 //
 // Problem    Between the dispatch of a chunk and its products, and again between these and its sums, a rank
-// waits
-//            for its slowest peer, although it has other chunks to compute.
+//            waits for its slowest peer, although it has other chunks to compute.
 // Method     A chunk departs, arrives, is sent home and is summed there; between one and the next a rank
-// computes
-//            something of this chunk or another, and what its peers send has that long to come. Only what is
-//            read next is waited for. What was sent stays until the end of the chunk, so that nobody waits
-//            for a peer to take it.
+//            computes something of this chunk or another, and what its peers send has that long to come. Only
+//            what is read next is waited for. What was sent stays until the end of the chunk, so that nobody
+//            waits for a peer to take it.
 // Memory     All buffers of a chunk are cut from one end of the arena's gap, in stack order: two chunks at a
-// time,
-//            one from either end, take no more than both need alone.
-// Order      Collective: every rank goes through the same stages of the same chunks in the same order.
+//            time, one from either end, take no more than both need alone.
+// Order      Collective: every rank makes the same calls for the same chunks in the same order.
 // Errors     A chunk must not go while its messages travel: let Communicator::abort() come before, where an
 //            exception passes.
 #pragma once
@@ -56,7 +53,8 @@ class OverlappedExchange {
 
   // Sends rows, as Exchange::dispatch() does; with depart_gradients(), which comes after it, also what
   // Exchange::dispatch_gradients() does. A chunk whose Dispatched is there already begins with the latter.
-  // No other chunk may depart before this one arrives.
+  // Until expect() of this chunk no other departs, and nothing of another is sent home: peers take messages
+  // in the order in which they were sent.
   void depart(TravellingChunk& chunk, const void* hidden, const TopK& top_k, const Counts& counts,
               const StepPlan& plan);
   void depart_gradients(TravellingChunk& chunk, const void* grad_output, std::span<const float> weights);

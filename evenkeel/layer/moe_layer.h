@@ -127,6 +127,7 @@ class MoeLayer {
   void require_input(ConstRows hidden, const TopK& top_k, ConstRows output) const;
   void require_rows(const char* name, ConstRows rows, std::int64_t tokens) const;
   ForwardState begin(ConstRows hidden, const TopK& top_k);
+  void borrow_for_forward(const StepPlan& plan);
   void save_choices(ForwardState::Body& step, const TopK& top_k);
   bool overlaps(bool kept) const { return chunks_in_flight_ > 1 && !(kept && arena_.is_bounded()); }
   void forward_chunk(ForwardState::Body& step, const Chunk& chunk, const TopK& top_k, Rows output);
@@ -225,7 +226,7 @@ class MoeLayer {
   int chunks_in_flight_;
   std::int64_t positions_a_group_;  // that take as long as reading an expert's weights
   std::unique_ptr<internal::StepSchedule> schedule_;
-  bool borrowing_ = false;  // for a backward pass
+  bool borrowing_ = false;  // for the present pass
 };
 
 }  // namespace evenkeel

@@ -112,8 +112,8 @@ MoeLayer::TokenRows MoeLayer::token_rows(const ForwardState::Body& step, std::in
 
 void MoeLayer::backward_kept(ForwardState::Body& step, ConstRows grad_output, const MoeGradients& gradients) {
   if (step.chunks.empty() || !step.chunks.front().kept) return;
-  borrow_for_backward(step.plan, step.chunks.back().kept ? internal::kBackward : again_passes());
   if (step.kept.size() > 1 && overlaps(true)) return backward_kept_overlapped(step, grad_output, gradients);
+  borrow_for_backward(step.plan, step.chunks.back().kept ? internal::kBackward : again_passes());
   for (; !step.kept.empty(); step.kept.pop_back()) {
     ForwardState::Kept& kept = step.kept.back();
     clock_->enter_chunk(Phase::dispatch);
@@ -136,10 +136,10 @@ void MoeLayer::backward_rest(ForwardState::Body& step, ConstRows grad_output, co
   if (!borrowing_) {
     clock_->enter(Phase::plan);
     schedule_->plan_backward(rest, step.plan);
-    borrow_for_backward(step.plan, again_passes());
   }
   if (schedule_->chunks().size() > 1 && overlaps(false))
     return backward_rest_overlapped(step, before, grad_output, gradients);
+  if (!borrowing_) borrow_for_backward(step.plan, again_passes());
   for (const Chunk& chunk : schedule_->chunks()) {
     clock_->enter_chunk(Phase::plan);
     const std::int64_t first = chunk.first_token(rest.tokens, units);

@@ -43,20 +43,27 @@ ForwardState MoeLayer::forward(ConstRows hidden, const TopK& top_k, Rows output)
     require_input(hidden, top_k, output);
     ForwardState state = begin(hidden, top_k);
     ForwardState::Body& step = *state.body_;
-    clock_->enter(Phase::transfer);
-    borrowed_->fetch(step.plan, natives_->parts(), internal::kForward, transfer_);
-    std::span<const Chunk> chunks = step.chunks;
-    while (!chunks.empty() && !(chunks.size() > 1 && overlaps(chunks.front().kept))) {
+    for (std::span<const Chunk> chunks = step.chunks; !chunks.empty(); chunks = chunks.subspan(1)) {
+      if (chunks.size() > 1 && overlaps(chunks.front().kept)) {
+        forward_overlapped(step, chunks, top_k, output);
+        break;
+      }
+      if (!borrowing_) borrow_for_forward(step.plan);
       forward_chunk(step, chunks.front(), top_k, output);
-      chunks = chunks.subspan(1);
     }
-    if (!chunks.empty()) forward_overlapped(step, chunks, top_k, output);
     clock_->leave_chunk(Phase::transfer);
     borrowed_->release();
     transfer_.finish();
+    borrowing_ = false;
     finish_step();
     return state;
   });
+}
+
+void MoeLayer::borrow_for_forward(const StepPlan& plan) {
+  clock_->enter(Phase::transfer);
+  borrowed_->fetch(plan, natives_->parts(), internal::kForward, transfer_);
+  borrowing_ = true;
 }
 
 // The ranks' agreement on a step: its plan and its chunks.

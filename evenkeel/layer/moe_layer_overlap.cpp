@@ -59,7 +59,8 @@ class MoeLayer::Overlapped {
 
  private:
   int first_chunk_;  // of the pass's
-  std::array<Flight, 2> flights_ = {Flight(Lifetime::step), Flight(Lifetime::held)};
+  // The first at the low end: what is borrowed while it travels stays beyond it, at the high one.
+  std::array<Flight, 2> flights_ = {Flight(Lifetime::held), Flight(Lifetime::step)};
 };
 
 class MoeLayer::OverlappedForward : public Overlapped {
@@ -239,19 +240,30 @@ class MoeLayer::OverlappedRest : public OverlappedBackward {
 void MoeLayer::forward_overlapped(ForwardState::Body& step, std::span<const Chunk> chunks, const TopK& top_k,
                                   Rows output) {
   OverlappedForward pass(*this, step, chunks, top_k, output);
-  abort_on_error([&] { internal::overlap_chunks(chunks.size(), pass); });
+  abort_on_error([&] {
+    internal::overlap_chunks(chunks.size(), pass, [&] {
+      if (!borrowing_) borrow_for_forward(step.plan);
+    });
+  });
 }
 
 void MoeLayer::backward_kept_overlapped(ForwardState::Body& step, ConstRows grad_output,
                                         const MoeGradients& gradients) {
   OverlappedKept pass(*this, step, grad_output, gradients);
-  abort_on_error([&] { internal::overlap_chunks(step.kept.size(), pass); });
+  const std::span<const Pass> passes = step.chunks.back().kept ? internal::kBackward : again_passes();
+  abort_on_error([&] {
+    internal::overlap_chunks(step.kept.size(), pass, [&] { borrow_for_backward(step.plan, passes); });
+  });
 }
 
 void MoeLayer::backward_rest_overlapped(ForwardState::Body& step, std::int64_t before, ConstRows grad_output,
                                         const MoeGradients& gradients) {
   OverlappedRest pass(*this, step, before, grad_output, gradients);
-  abort_on_error([&] { internal::overlap_chunks(schedule_->chunks().size(), pass); });
+  abort_on_error([&] {
+    internal::overlap_chunks(schedule_->chunks().size(), pass, [&] {
+      if (!borrowing_) borrow_for_backward(step.plan, again_passes());
+    });
+  });
 }
 
 }  // namespace evenkeel

@@ -111,8 +111,10 @@ void StepMemory::consider_forward(std::span<const RankRoom> rooms, bool none) {
                      (options_.recompute == Recompute::none || options_.recompute == Recompute::automatic);
   const bool exact = options_.rule.kind == ChunkRule::Kind::exact;
   if (least_seconds(shape_, options_.cost, loads_, units_, transfers_) >= best_.seconds) return;
+  // With two chunks in flight, the first departs before weights arrive, and has half of what they leave.
+  const std::int64_t arriving = shape_.weight_bytes * options_.chunks_in_flight;
   for (std::size_t rank = 0; rank < rooms.size(); ++rank)
-    if (forward_fixed_[rank] > 0 && rooms[rank].gap < forward_fixed_[rank] + shape_.weight_bytes) return;
+    if (forward_fixed_[rank] > 0 && rooms[rank].gap < forward_fixed_[rank] + arriving) return;
   if (exact && keeps) {
     const double recomputed = keep_in_one_chunk(rooms, none ? 0 : 1);
     if (none || recomputed <= kMostRecomputed) return;

@@ -43,7 +43,7 @@ class Bench(CommandTest):
         self.assertIn("(least budget ", done.stdout)
 
     def test_overlap_compares_one_chunk_in_flight_with_two(self):
-        words = ["--overlap", 3, "--ranks", 2, "--experts", 16, *TINY[2:], "--scenarios", "0.95:1"]
+        words = ["--overlap", 3, "--ranks", 2, "--experts", 32, *TINY[2:], "--scenarios", "0.95:1"]
         for backward in [[], ["--backward"]]:
             result = self.json("bench", *words, *backward)
             self.assertEqual((result["chunks"], result["planner"]), (3, "level"))

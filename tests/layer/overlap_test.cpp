@@ -44,9 +44,9 @@ struct Noted {
 // A half is computed between every departure and its arrival, and between what goes home and its sum.
 TEST(Overlap, ComputesAHalfWhileMessagesTravel) {
   Noted pass;
-  internal::overlap_chunks(3, pass);
+  internal::overlap_chunks(3, pass, [&] { pass.what += "meanwhile "; });
   EXPECT_EQ(pass.what,
-            "depart0 expect0 arrive0 first0 depart1 second0 expect1 home0 arrive1 "
+            "depart0 meanwhile expect0 arrive0 first0 depart1 second0 expect1 home0 arrive1 "
             "first1 finish0 depart2 second1 expect2 home1 arrive2 "
             "first2 finish1 second2 home2 finish2 ");
   EXPECT_TRUE(pass.alive.empty());
@@ -55,7 +55,7 @@ TEST(Overlap, ComputesAHalfWhileMessagesTravel) {
 TEST(Overlap, HasNoThirdChunkAlive) {
   for (std::size_t chunks = 1; chunks < 20; ++chunks) {
     Noted pass;
-    internal::overlap_chunks(chunks, pass);
+    internal::overlap_chunks(chunks, pass, [] {});
     EXPECT_EQ(pass.most_alive, std::min<std::size_t>(chunks, 2));
     EXPECT_TRUE(pass.alive.empty());
   }

@@ -1,8 +1,8 @@
 // The order of a pass with two chunks in flight.
 //
 // Problem    A rank should find what its peers send when it wants it, though no two ranks are at the same
-// place. Method     Each chunk is computed in two halves. Between them the chunk before comes to its end,
-// since its
+//            place.
+// Method     Each chunk is computed in two halves. Between them the chunk before comes to its end, since its
 //            results had a half to come home, and the next one departs, whose rows then have a half to come.
 //            So ranks that are less than half a chunk apart do not wait for each other, and no third chunk is
 //            alive.
@@ -31,11 +31,12 @@ inline std::int64_t middle_of(std::span<const Dispatched::Group> groups, std::in
   return positions;
 }
 
-// Pass: depart(i), expect(i), arrive(i), compute(i, half), send_home(i), finish(i) of chunk i; chunks i and i
-// + 2 may use the same memory.
-template <class Pass>
-void overlap_chunks(std::size_t chunks, Pass& pass) {
+// Pass: depart(i), expect(i), arrive(i), compute(i, half), send_home(i), finish(i) of chunk i; chunks i and
+// i + 2 may use the same memory. `meanwhile` is done while the first chunk travels.
+template <class Pass, class Meanwhile>
+void overlap_chunks(std::size_t chunks, Pass& pass, const Meanwhile& meanwhile) {
   pass.depart(0);
+  meanwhile();
   pass.expect(0);
   pass.arrive(0);
   for (std::size_t i = 0; i < chunks; ++i) {
