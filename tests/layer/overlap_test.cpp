@@ -78,7 +78,9 @@ TEST(Overlap, HalvesWorkRatherThanPositions) {
   EXPECT_EQ(internal::middle_of(one, 1, 50), 0);
 }
 
-MoeCase case_of(std::uint64_t seed, DataType type, std::vector<std::int64_t> tokens = {900, 500, 0, 700}) {
+MoeCase case_of(std::uint64_t seed, DataType type) {
+  std::vector<std::int64_t> tokens = {900, 500, 0, 700};
+  if (kThreadsAreWatched) tokens = {180, 100, 0, 140};
   const ExpertShape expert{16, 8, Activation::swiglu, false, type};
   return MoeCase({{16, 3, expert}, std::move(tokens), 2.0, 0.1}, seed);
 }
@@ -94,10 +96,10 @@ RunOptions options_of(Kind kind, std::int64_t budget, Recompute recompute, int i
   return options;
 }
 
-void expect_same(const MoeCase& problem, const MoeResult& a, const MoeResult& b, bool backward = true) {
+// Outputs to the bit, gradients to rounding.
+void expect_same(const MoeResult& a, const MoeResult& b, const DenseResult& bound, bool backward = true) {
   EXPECT_EQ(a.output, b.output);
   if (!backward) return;
-  const DenseResult bound = error_bound(problem, true);
   for (std::int64_t i = 0; i < a.grad_hidden.size(); ++i)
     ASSERT_LE(std::abs(static_cast<double>(a.grad_hidden[i]) - static_cast<double>(b.grad_hidden[i])),
               2 * bound.grad_hidden[static_cast<std::size_t>(i)]);
@@ -117,22 +119,25 @@ class TwoInFlight : public ::testing::TestWithParam<std::tuple<DataType, Kind>> 
 TEST_P(TwoInFlight, GiveTheNumbersOfOneWithoutABudget) {
   const auto [type, kind] = GetParam();
   const MoeCase problem = case_of(2, type);
+  const DenseResult bound = error_bound(problem, true);
   const MoeResult whole = run(problem, options_of(kind, Arena::kNoBudget, Recompute::automatic, 1));
   for (Recompute recompute : {Recompute::none, Recompute::chunk})
     for (std::int64_t chunks : {1, 2, 3, 9, 61}) {
+      if (kThreadsAreWatched && chunks != 3) continue;
       RunOptions options = options_of(kind, Arena::kNoBudget, recompute, 2);
       options.memory.rule = {ChunkRule::Kind::equal, chunks, {}};
       const MoeResult overlapped = run(problem, options);
       EXPECT_EQ(overlapped.chunks, static_cast<std::size_t>(chunks));
-      expect_same(problem, overlapped, whole);
+      expect_same(overlapped, whole, bound);
       options.backward = false;
-      expect_same(problem, run(problem, options), whole, false);
+      expect_same(run(problem, options), whole, bound, false);
     }
 }
 
 TEST_P(TwoInFlight, KeepEveryBudgetFromTheLeastOn) {
   const auto [type, kind] = GetParam();
   const MoeCase problem = case_of(3, type);
+  const DenseResult bound = error_bound(problem, true);
   const MoeResult whole = run(problem, options_of(kind, Arena::kNoBudget, Recompute::automatic, 1));
   for (Recompute recompute : {Recompute::automatic, Recompute::chunk})
     for (bool backward : {true, false}) {
@@ -148,10 +153,10 @@ TEST_P(TwoInFlight, KeepEveryBudgetFromTheLeastOn) {
         const std::int64_t budget = least + least * step * step / 4;
         const MoeResult overlapped = bounded(budget, 2);
         for (std::int64_t peak : overlapped.peak_bytes) EXPECT_LE(peak, budget);
-        if (step == 0 && backward) {
+        if (step == 0 && backward && !kThreadsAreWatched) {
           EXPECT_GT(overlapped.chunks, 2u);
         }
-        expect_same(problem, overlapped, whole, backward);
+        expect_same(overlapped, whole, bound, backward);
       }
     }
 }
