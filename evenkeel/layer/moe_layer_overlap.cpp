@@ -35,7 +35,6 @@ class MoeLayer::Overlapped {
 
     TravellingChunk travelling;
     SavedActivations saved;
-    std::int64_t first_token = 0;
     TokenRows tokens;
   };
   // Positions of a half.
