@@ -29,6 +29,7 @@ const RowKernels& best() {
 }  // namespace
 
 void to_f32(std::int64_t n, const void* from, DataType type, float* to) {
+  if (n == 0) return;  // rows that are nowhere
   if (type == DataType::f32)
     std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(float));
   else
@@ -36,6 +37,7 @@ void to_f32(std::int64_t n, const void* from, DataType type, float* to) {
 }
 
 void from_f32(std::int64_t n, const float* from, void* to, DataType type) {
+  if (n == 0) return;
   if (type == DataType::f32)
     std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(float));
   else
