@@ -115,30 +115,35 @@ void run_curves(const CLI::App& app, Options& options) {
     print_curves(setup, curves);
 }
 
-void run_joint(const CLI::App& app, Options& options) {
-  refuse_if_given(app, "--budget", "is what --joint varies");
-  JointSetup setup{options.setup, one_planner(app, options), options.joint,
-                   only_cost(app, options, "--joint")};
-  if (!is_given(app, "--pairs")) setup.bench.pairs = kJointPairs;
-  const std::vector<JointRow> rows =
-      measure_joint(setup, scenario_point(setup.bench, options.scenarios).scenarios, named_progress());
-  if (options.json)
-    print_joint_json(setup, rows);
-  else
-    print_joint(setup, rows);
+// A mode that has rows, one or more of each scenario.
+template <class Setup, class Row>
+struct RowsMode {
+  std::vector<Row> (*measure)(const Setup&, const std::vector<std::string>&, const NamedProgress&);
+  void (*print)(const Setup&, const std::vector<Row>&);
+  void (*print_json)(const Setup&, const std::vector<Row>&);
+  std::int64_t pairs;  // unless said otherwise
+};
+
+template <class Setup, class Row>
+void run_rows(const CLI::App& app, const Options& options, Setup setup, const RowsMode<Setup, Row>& mode) {
+  if (!is_given(app, "--pairs")) setup.bench.pairs = mode.pairs;
+  const std::vector<Row> rows =
+      mode.measure(setup, scenario_point(setup.bench, options.scenarios).scenarios, named_progress());
+  (options.json ? mode.print_json : mode.print)(setup, rows);
 }
 
-void run_overlap(const CLI::App& app, Options& options) {
+void run_joint(const CLI::App& app, const Options& options) {
+  refuse_if_given(app, "--budget", "is what --joint varies");
+  const JointSetup setup{options.setup, one_planner(app, options), options.joint,
+                         only_cost(app, options, "--joint")};
+  run_rows(app, options, setup, RowsMode{measure_joint, print_joint, print_joint_json, kJointPairs});
+}
+
+void run_overlap(const CLI::App& app, const Options& options) {
   refuse_if_given(app, "--budget", "is not what --overlap is about");
-  OverlapSetup setup{options.setup, one_planner(app, options), options.overlap,
-                     only_cost(app, options, "--overlap")};
-  if (!is_given(app, "--pairs")) setup.bench.pairs = kOverlapPairs;
-  const std::vector<OverlapRow> rows =
-      measure_overlap(setup, scenario_point(setup.bench, options.scenarios).scenarios, named_progress());
-  if (options.json)
-    print_overlap_json(setup, rows);
-  else
-    print_overlap(setup, rows);
+  const OverlapSetup setup{options.setup, one_planner(app, options), options.overlap,
+                           only_cost(app, options, "--overlap")};
+  run_rows(app, options, setup, RowsMode{measure_overlap, print_overlap, print_overlap_json, kOverlapPairs});
 }
 
 void run_training(const CLI::App& app, const Options& options) {

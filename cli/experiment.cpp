@@ -194,7 +194,7 @@ void Rank::note_bytes(RankSample& sample) const {
     if (name.starts_with("dispatch")) sample.dispatch_bytes += record.bytes_sent;
     if (name.starts_with("combine")) sample.combine_bytes += record.bytes_sent;
     if (name.starts_with("dispatch") || name.starts_with("combine") || name == "counts of a chunk")
-      sample.wait_seconds += record.wait_seconds();
+      sample.wait_seconds += std::max(0.0, record.wait_seconds());  // of two clocks
     if (name == "weight transfer" || name == "return gradients") sample.transfer_bytes += record.bytes_sent;
   }
 }

@@ -139,16 +139,15 @@ class MoeLayer::OverlappedBackward : public Overlapped {
     const Dispatched& dispatched = chunk.dispatched();
     if (half == 0) begin_compute(chunk);
     const auto [begin, end] = half_of(dispatched, half);
-    for (Pass pass : {Pass::backward, Pass::recompute}) {
-      if (pass == Pass::backward) {
-        layer_.groups_->collect_saved(dispatched, chunk.saved, begin, end);
-      } else {
-        layer_.groups_->collect_again(dispatched, chunk.saved, begin, end);
-        layer_.clock_->statistics().recomputed_assignments += layer_.groups_->positions();
-      }
+    const auto multiply = [&](Pass pass) {
       layer_.run_experts_backward(dispatched, pass, chunk.tokens, chunk.travelling.incoming,
                                   chunk.travelling.computed, gradients_);
-    }
+    };
+    layer_.groups_->collect_saved(dispatched, chunk.saved, begin, end);
+    multiply(Pass::backward);
+    layer_.groups_->collect_again(dispatched, chunk.saved, begin, end);
+    layer_.clock_->statistics().recomputed_assignments += layer_.groups_->positions();
+    multiply(Pass::recompute);
   }
   void send_home(std::size_t i) {
     enter(Phase::combine, i);

@@ -2,11 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "evenkeel/base/error.h"
 #include "tests/layer/error_bound.h"
 #include "tests/layer/moe_case.h"
+#include "tests/layer/same_gradients.h"
 
 namespace evenkeel::testing {
 namespace {
@@ -28,25 +28,10 @@ RunOptions options_of(std::int64_t budget, bool backward, Recompute recompute = 
   return options;
 }
 
-void expect_same_gradients(const MoeCase& problem, const MoeResult& a, const MoeResult& b) {
-  const DenseResult bound = error_bound(problem, true);
-  for (std::int64_t i = 0; i < a.grad_hidden.size(); ++i)
-    ASSERT_LE(std::abs(static_cast<double>(a.grad_hidden[i]) - static_cast<double>(b.grad_hidden[i])),
-              2 * bound.grad_hidden[static_cast<std::size_t>(i)]);
-  for (std::size_t i = 0; i < a.grad_router_weights.size(); ++i)
-    ASSERT_LE(std::abs(static_cast<double>(a.grad_router_weights[i]) -
-                       static_cast<double>(b.grad_router_weights[i])),
-              2 * bound.grad_router_weights[i]);
-  for (std::size_t e = 0; e < a.gate_up.size(); ++e)
-    for (std::size_t i = 0; i < a.gate_up[e].size(); ++i)
-      ASSERT_LE(std::abs(static_cast<double>(a.gate_up[e][i]) - static_cast<double>(b.gate_up[e][i])),
-                2 * bound.grad_experts[e].gate_up[i])
-          << "expert " << e;
-}
-
 TEST(Budget, AtTheLeastRunsInManyChunksToTheSameBits) {
   for (DataType type : {DataType::f32, DataType::bf16}) {
     const MoeCase problem = small_case(1, type);
+    const DenseResult bound = error_bound(problem, true);
     const MoeResult whole = run(problem, options_of(Arena::kNoBudget, true));
     const std::int64_t least = run(problem, options_of(kGenerous, true)).least_budget;
     ASSERT_GT(least, 0);
@@ -54,7 +39,7 @@ TEST(Budget, AtTheLeastRunsInManyChunksToTheSameBits) {
     EXPECT_GT(tight.chunks, 1u);
     for (std::int64_t peak : tight.peak_bytes) EXPECT_LE(peak, least);
     EXPECT_EQ(tight.output, whole.output);
-    expect_same_gradients(problem, tight, whole);
+    expect_same_gradients(tight, whole, bound);
   }
 }
 
@@ -72,6 +57,7 @@ TEST(Budget, OneByteBelowTheLeastIsRefusedAtConstructionWithTheLeast) {
 
 TEST(Budget, OfEverySizeIsKeptUnderEveryPolicy) {
   const MoeCase problem = small_case(2, DataType::f32, {1300, 700, 0, 900});
+  const DenseResult bound = error_bound(problem, true);
   const MoeResult whole = run(problem, options_of(Arena::kNoBudget, true));
   for (Recompute recompute : {Recompute::automatic, Recompute::chunk, Recompute::whole, Recompute::none}) {
     const std::int64_t least = run(problem, options_of(kGenerous, true, recompute)).least_budget;
@@ -80,7 +66,7 @@ TEST(Budget, OfEverySizeIsKeptUnderEveryPolicy) {
       const MoeResult bounded = run(problem, options_of(budget, true, recompute));
       for (std::int64_t peak : bounded.peak_bytes) EXPECT_LE(peak, budget);
       EXPECT_EQ(bounded.output, whole.output);
-      expect_same_gradients(problem, bounded, whole);
+      expect_same_gradients(bounded, whole, bound);
     }
   }
 }
@@ -94,6 +80,7 @@ TEST(Budget, ThatIsAmpleMeansOneChunkOfWhichAllIsKept) {
 // Copies compute everywhere, and their gradients go to the owner: room for those is in the least budget.
 TEST(Budget, AtTheLeastRunsWhereExpertsHaveCopies) {
   const MoeCase problem = small_case(6, DataType::f32, {700, 300, 0, 500});
+  const DenseResult bound = error_bound(problem, true);
   std::vector<std::vector<int>> homes;
   for (int e = 0; e < 16; ++e) {
     homes.push_back({e % 4});
@@ -113,7 +100,7 @@ TEST(Budget, AtTheLeastRunsWhereExpertsHaveCopies) {
       const MoeResult bounded = with_copies(budget, kind);
       for (std::int64_t peak : bounded.peak_bytes) EXPECT_LE(peak, budget);
       EXPECT_EQ(bounded.output, whole.output);
-      expect_same_gradients(problem, bounded, whole);
+      expect_same_gradients(bounded, whole, bound);
       if (step == 0) {
         EXPECT_GT(bounded.chunks, 1u);
       }
@@ -125,6 +112,7 @@ TEST(Budget, AtTheLeastRunsWhereExpertsHaveCopies) {
 TEST(Budget, IsKeptWithManyExpertsAndShortRows) {
   const ExpertShape expert{8, 2, Activation::swiglu, false, DataType::f32};
   const MoeCase problem({{96, 2, expert}, {260, 190, 220}, 2.5, 0.0}, 7);
+  const DenseResult bound = error_bound(problem, true);
   RunOptions options = options_of(Arena::kNoBudget, true);
   options.planner.min_segment = 1;
   const MoeResult whole = run(problem, options);
@@ -135,7 +123,7 @@ TEST(Budget, IsKeptWithManyExpertsAndShortRows) {
     const MoeResult bounded = run(problem, options);
     for (std::int64_t peak : bounded.peak_bytes) EXPECT_LE(peak, options.budget);
     EXPECT_EQ(bounded.output, whole.output);
-    expect_same_gradients(problem, bounded, whole);
+    expect_same_gradients(bounded, whole, bound);
   }
 }
 
@@ -155,6 +143,7 @@ TEST(Budget, IsKeptUnderARuleWhosePartsAreNoBlocks) {
 
 TEST(ChunkRule, IsFollowedWhereItFitsAndChangesNoNumber) {
   const MoeCase problem = small_case(4, DataType::f32);
+  const DenseResult bound = error_bound(problem, true);
   const MoeResult whole = run(problem, options_of(Arena::kNoBudget, true));
   for (std::int64_t budget : {Arena::kNoBudget, kGenerous})
     for (Recompute recompute : {Recompute::automatic, Recompute::chunk, Recompute::whole, Recompute::none})
@@ -164,7 +153,7 @@ TEST(ChunkRule, IsFollowedWhereItFitsAndChangesNoNumber) {
         const MoeResult cut = run(problem, options);
         EXPECT_EQ(cut.chunks, static_cast<std::size_t>(count));
         EXPECT_EQ(cut.output, whole.output);
-        expect_same_gradients(problem, cut, whole);
+        expect_same_gradients(cut, whole, bound);
       }
 }
 

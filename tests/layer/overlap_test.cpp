@@ -5,13 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 #include <string>
 
 #include "evenkeel/base/error.h"
 #include "tests/layer/error_bound.h"
 #include "tests/layer/moe_case.h"
+#include "tests/layer/same_gradients.h"
 
 namespace evenkeel::testing {
 namespace {
@@ -99,19 +99,7 @@ RunOptions options_of(Kind kind, std::int64_t budget, Recompute recompute, int i
 // Outputs to the bit, gradients to rounding.
 void expect_same(const MoeResult& a, const MoeResult& b, const DenseResult& bound, bool backward = true) {
   EXPECT_EQ(a.output, b.output);
-  if (!backward) return;
-  for (std::int64_t i = 0; i < a.grad_hidden.size(); ++i)
-    ASSERT_LE(std::abs(static_cast<double>(a.grad_hidden[i]) - static_cast<double>(b.grad_hidden[i])),
-              2 * bound.grad_hidden[static_cast<std::size_t>(i)]);
-  for (std::size_t i = 0; i < a.grad_router_weights.size(); ++i)
-    ASSERT_LE(std::abs(static_cast<double>(a.grad_router_weights[i]) -
-                       static_cast<double>(b.grad_router_weights[i])),
-              2 * bound.grad_router_weights[i]);
-  for (std::size_t e = 0; e < a.gate_up.size(); ++e)
-    for (std::size_t i = 0; i < a.gate_up[e].size(); ++i)
-      ASSERT_LE(std::abs(static_cast<double>(a.gate_up[e][i]) - static_cast<double>(b.gate_up[e][i])),
-                2 * bound.grad_experts[e].gate_up[i])
-          << "expert " << e;
+  if (backward) expect_same_gradients(a, b, bound);
 }
 
 class TwoInFlight : public ::testing::TestWithParam<std::tuple<DataType, Kind>> {};

@@ -27,52 +27,45 @@ Event Slices::post(Stream& stream, const char* name) {
 
 void Slices::send_rows(const Dispatched& dispatched, std::span<const std::byte> packed,
                        std::int64_t row_bytes) {
-  for (RankId rank : others()) {
-    const Dispatched::Peer& peer = dispatched.peers()[rank.offset()];
+  for_each_peer(dispatched, [&](RankId rank, const Dispatched::Peer& peer) {
     send(rank, slice(packed, peer.out_row, peer.out_rows, row_bytes));
-  }
+  });
 }
 
 void Slices::receive_rows(const Dispatched& dispatched, std::span<std::byte> received,
                           std::int64_t row_bytes) {
-  for (RankId rank : others()) {
-    const Dispatched::Peer& peer = dispatched.peers()[rank.offset()];
-    const std::int64_t between = rank > comm_.rank() ? dispatched.own_rows : 0;
-    receive(rank, slice(received, peer.in_row - between, peer.in_rows, row_bytes));
-  }
+  for_each_peer(dispatched, [&](RankId rank, const Dispatched::Peer& peer) {
+    const std::int64_t row = row_without(rank, peer, dispatched.own_rows);
+    receive(rank, slice(received, row, peer.in_rows, row_bytes));
+  });
 }
 
 void Slices::send_positions(const Dispatched& dispatched, std::span<const std::byte> elsewhere,
                             std::int64_t bytes_each) {
-  for (RankId rank : others()) {
-    const Dispatched::Peer& peer = dispatched.peers()[rank.offset()];
+  for_each_peer(dispatched, [&](RankId rank, const Dispatched::Peer& peer) {
     send(rank, slice(elsewhere, peer.out_position, peer.out_positions, bytes_each));
-  }
+  });
 }
 
 void Slices::receive_positions(const Dispatched& dispatched, std::span<std::byte> here,
                                std::int64_t bytes_each) {
-  for (RankId rank : others()) {
-    const Dispatched::Peer& peer = dispatched.peers()[rank.offset()];
+  for_each_peer(dispatched, [&](RankId rank, const Dispatched::Peer& peer) {
     receive(rank, slice(here, peer.in_position, peer.in_positions, bytes_each));
-  }
+  });
 }
 
 void Slices::send_rows_home(const Dispatched& dispatched, std::int64_t own, std::span<const std::byte> all,
                             std::int64_t row_bytes) {
-  for (RankId rank : others()) {
-    const Dispatched::Peer& peer = dispatched.peers()[rank.offset()];
-    const std::int64_t between = rank > comm_.rank() ? own : 0;
-    send(rank, slice(all, peer.in_row - between, peer.in_rows, row_bytes));
-  }
+  for_each_peer(dispatched, [&](RankId rank, const Dispatched::Peer& peer) {
+    send(rank, slice(all, row_without(rank, peer, own), peer.in_rows, row_bytes));
+  });
 }
 
 void Slices::receive_rows_home(const Dispatched& dispatched, std::int64_t own, std::span<std::byte> all,
                                std::int64_t row_bytes) {
-  for (RankId rank : others()) {
-    const Dispatched::Peer& peer = dispatched.peers()[rank.offset()];
+  for_each_peer(dispatched, [&](RankId rank, const Dispatched::Peer& peer) {
     receive(rank, slice(all, dispatched.rows_here - own + peer.out_row, peer.out_rows, row_bytes));
-  }
+  });
 }
 
 }  // namespace evenkeel

@@ -38,19 +38,17 @@ class Slices {
   template <class RowOf>
   void send_positions_home(const Dispatched& dispatched, std::span<const std::byte> all,
                            std::int64_t bytes_each, const RowOf& row_of) {
-    for (RankId rank : others()) {
-      const Dispatched::Peer& peer = dispatched.peers()[rank.offset()];
+    for_each_peer(dispatched, [&](RankId rank, const Dispatched::Peer& peer) {
       send(rank, slice(all, row_of(peer.in_position), peer.in_positions, bytes_each));
-    }
+    });
   }
   template <class RowOf>
   void receive_positions_home(const Dispatched& dispatched, std::span<std::byte> all, std::int64_t bytes_each,
                               const RowOf& row_of) {
-    for (RankId rank : others()) {
-      const Dispatched::Peer& peer = dispatched.peers()[rank.offset()];
+    for_each_peer(dispatched, [&](RankId rank, const Dispatched::Peer& peer) {
       const std::int64_t elsewhere = dispatched.positions_here + peer.out_position;
       receive(rank, slice(all, row_of(elsewhere), peer.out_positions, bytes_each));
-    }
+    });
   }
   // Rows on the way home: those here, of which `own` of this rank are left out of `all`, and behind them
   // those elsewhere.
@@ -65,6 +63,15 @@ class Slices {
   const std::vector<RankId>& others() const { return others_; }
 
  private:
+  template <class Body>
+  void for_each_peer(const Dispatched& dispatched, const Body& body) const {
+    for (RankId rank : others_) body(rank, dispatched.peers()[rank.offset()]);
+  }
+  // Where a peer's rows here begin in a table that leaves out `own` of this rank's.
+  std::int64_t row_without(RankId rank, const Dispatched::Peer& peer, std::int64_t own) const {
+    return peer.in_row - (rank > comm_.rank() ? own : 0);
+  }
+
   Communicator& comm_;
   std::vector<RankId> others_;  // all ranks but this one
   std::vector<SendSlice> sends_;

@@ -39,10 +39,7 @@ class PhaseClock {
     tell();
   }
   // The next chunk of the pass begins with this phase.
-  void enter_chunk(Phase phase) {
-    moment_.chunk = statistics_.chunks++;
-    enter(phase);
-  }
+  void enter_chunk(Phase phase) { enter(phase, statistics_.chunks); }
   // The same of any of the pass's chunks.
   void enter(Phase phase, int chunk) {
     moment_.chunk = chunk;

@@ -1,0 +1,28 @@
+// Gradients of two runs of a case, to rounding.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/layer/moe_case.h"
+
+namespace evenkeel::testing {
+
+// `bound` is error_bound() of the case, which each of both may be off.
+inline void expect_same_gradients(const MoeResult& a, const MoeResult& b, const DenseResult& bound) {
+  for (std::int64_t i = 0; i < a.grad_hidden.size(); ++i)
+    ASSERT_LE(std::abs(static_cast<double>(a.grad_hidden[i]) - static_cast<double>(b.grad_hidden[i])),
+              2 * bound.grad_hidden[static_cast<std::size_t>(i)]);
+  for (std::size_t i = 0; i < a.grad_router_weights.size(); ++i)
+    ASSERT_LE(std::abs(static_cast<double>(a.grad_router_weights[i]) -
+                       static_cast<double>(b.grad_router_weights[i])),
+              2 * bound.grad_router_weights[i]);
+  for (std::size_t e = 0; e < a.gate_up.size(); ++e)
+    for (std::size_t i = 0; i < a.gate_up[e].size(); ++i)
+      ASSERT_LE(std::abs(static_cast<double>(a.gate_up[e][i]) - static_cast<double>(b.gate_up[e][i])),
+                2 * bound.grad_experts[e].gate_up[i])
+          << "expert " << e;
+}
+
+}  // namespace evenkeel::testing
