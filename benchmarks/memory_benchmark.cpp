@@ -30,7 +30,9 @@ ChunkShape chunk_shape(int experts, int ranks) {
   shape.weight_bytes = 3 * 768 * 768 * 2;
   shape.forward_weight_bytes = shape.backward_weight_bytes = shape.weight_bytes;
   shape.recompute_weight_bytes = 2 * 768 * 768 * 2;
+  shape.landing_bytes = 2 * 768 * 768 * 2;
   shape.gradient_bytes = 3 * 768 * 768 * 4;
+  shape.gate_up_gradient_bytes = 2 * 768 * 768 * 4;
   shape.forward_workspace_bytes = 4 << 20;
   shape.backward_workspace_bytes = 8 << 20;
   shape.recompute_workspace_bytes = 8 << 20;

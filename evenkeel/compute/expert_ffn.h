@@ -60,7 +60,8 @@ struct ExpertWeights {
   const void* down_bias = nullptr;
 };
 
-// One expert's gradients, f32, of the same layout; backward adds to them.
+// One expert's gradients, f32, of the same layout; backward adds to them. Where gate_up is null, it is left
+// to add_gate_up_gradients().
 struct ExpertGradients {
   float* gate_up = nullptr;
   float* down = nullptr;
@@ -105,7 +106,8 @@ class ExpertFfn {
 
   // Prepared weights of one expert: a copy of all that a pass needs of them, in the order in which its
   // products want it. Recompute's is what computing the saved activations again needs beside backward's;
-  // forward's begins with the same bytes.
+  // forward's begins with the same bytes. What comes of a tensor that is null is left as it is: weights may
+  // arrive one tensor after the other.
   virtual std::int64_t prepared_bytes(Pass pass) const = 0;
   virtual void prepare(const ExpertWeights& weights, Pass pass, std::span<std::byte> prepared) const = 0;
 
@@ -130,6 +132,12 @@ class ExpertFfn {
   virtual void backward(const ExpertBatch& batch, const SplitRows& input, const SplitRows& grad_output,
                         std::span<const float> weight, const SplitSums& grad_input,
                         std::span<float> grad_weight, std::span<std::byte> workspace) const = 0;
+
+  // What backward() left for later of the groups whose gate_up gradient was null: by then their `saved` holds
+  // the gradients of the pre-activations, and no prepared weights are wanted. `workspace` is that of
+  // Pass::backward.
+  virtual void add_gate_up_gradients(const ExpertBatch& batch, const SplitRows& input,
+                                     std::span<std::byte> workspace) const = 0;
 
   virtual const BitwiseReport& bitwise() const = 0;
 };

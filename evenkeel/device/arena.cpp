@@ -61,14 +61,27 @@ std::int64_t Arena::largest_gap_bytes() const {
   return largest;
 }
 
-std::int64_t Arena::largest_gap_bytes_without(const Buffer& buffer) const {
-  if (buffer.bytes().empty()) return largest_gap_bytes();
-  const std::int64_t begin = buffer.data() - range_->begin();
-  std::int64_t joined = rounded(static_cast<std::int64_t>(buffer.bytes().size()));
-  const std::int64_t end = begin + joined;
-  for (const Gap& gap : gaps_)
-    if (gap.begin == end || gap.begin + gap.bytes == begin) joined += gap.bytes;
-  return std::max(joined, largest_gap_bytes());
+std::int64_t Arena::largest_gap_bytes_without(std::initializer_list<const Buffer*> buffers) const {
+  const auto begin_of = [&](const Buffer& buffer) { return buffer.data() - range_->begin(); };
+  // Of the gap or buffer that begins there; where none does, the same place.
+  const auto end_of = [&](std::int64_t begin) {
+    for (const Gap& gap : gaps_)
+      if (gap.begin == begin) return begin + gap.bytes;
+    for (const Buffer* buffer : buffers)
+      if (!buffer->bytes().empty() && begin_of(*buffer) == begin)
+        return begin + rounded(static_cast<std::int64_t>(buffer->bytes().size()));
+    return begin;
+  };
+  std::int64_t largest = 0;
+  const auto measure_from = [&](std::int64_t begin) {
+    std::int64_t end = begin;
+    for (std::int64_t next = end_of(end); next != end; next = end_of(end)) end = next;
+    largest = std::max(largest, end - begin);
+  };
+  for (const Gap& gap : gaps_) measure_from(gap.begin);
+  for (const Buffer* buffer : buffers)
+    if (!buffer->bytes().empty()) measure_from(begin_of(*buffer));
+  return largest;
 }
 
 void Arena::claim(std::int64_t step_bytes, std::int64_t state_bytes, int states) {

@@ -15,6 +15,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <utility>
@@ -96,8 +97,8 @@ class Arena {
   std::int64_t budget_bytes() const { return capacity_; }
   // The most that one allocation, or the buffers of one step together, can have now.
   std::int64_t largest_gap_bytes() const;
-  // The same when `buffer`, one of this arena's, will have been given back.
-  std::int64_t largest_gap_bytes_without(const Buffer& buffer) const;
+  // The same when these buffers of this arena will have been given back.
+  std::int64_t largest_gap_bytes_without(std::initializer_list<const Buffer*> buffers) const;
 
   // A layer's claim for as long as the arena lives: a step of it must always find `step_bytes` in one gap,
   // and up to so many of its states wait for backward, each with `state_bytes` at least. Who keeps bytes

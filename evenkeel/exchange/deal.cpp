@@ -28,6 +28,17 @@ void Deal::make(const Counts& counts, const StepPlan& plan, RankId me) {
       deal_split(counts, segments, expert);
   }
   piece_begin_.push_back(pieces_.size());
+  mark_borrowed(plan);
+}
+
+void Deal::mark_borrowed(const StepPlan& plan) {
+  borrowed_.assign(experts_here_.size(), 0);
+  for (const Transfer& transfer : plan.transfers()) {
+    if (transfer.to != me_) continue;
+    const auto here = std::ranges::lower_bound(experts_here_, transfer.expert);
+    if (here != experts_here_.end() && *here == transfer.expert)
+      borrowed_[static_cast<std::size_t>(here - experts_here_.begin())] = 1;
+  }
 }
 
 // Room for the deal of any plan: an expert's pieces are its segments and what stays here.
@@ -36,6 +47,7 @@ void Deal::reserve(const StepPlan& plan) {
   piece_begin_.reserve(experts + 1);
   pieces_.reserve(experts + plan.most_segments());
   experts_here_.reserve(experts);
+  borrowed_.reserve(experts);
   arrivals_.reserve(experts * static_cast<std::size_t>(plan.num_ranks()));
 }
 
@@ -46,12 +58,12 @@ void Deal::move(RankId from, RankId to, std::int64_t count) {
     sent_[to.offset()] += count;
   }
   if (to == me_) {
-    current_arrivals_[from.offset()] += count;
+    current_arrivals_[from.offset()] += static_cast<std::int32_t>(count);
     received_[from.offset()] += count;
   }
 }
 
-std::span<std::int64_t> Deal::open_arrivals(ExpertId expert) {
+std::span<std::int32_t> Deal::open_arrivals(ExpertId expert) {
   experts_here_.push_back(expert);
   arrivals_.resize(arrivals_.size() + sent_.size(), 0);
   return std::span(arrivals_).last(sent_.size());

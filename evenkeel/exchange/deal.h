@@ -24,7 +24,7 @@ class Deal {
     std::int64_t count;
   };
 
-  // `counts` must know its sources.
+  // `counts` must know its sources, and a rank compute fewer than 2^31 assignments.
   void make(const Counts& counts, const StepPlan& plan, RankId me);
 
   // Where this rank's assignments to an expert go, in their order.
@@ -34,8 +34,10 @@ class Deal {
   }
   // The experts that this rank computes, ascending.
   std::span<const ExpertId> experts_here() const { return experts_here_; }
+  // Whether experts_here()[index] is another rank's, and its weights are fetched.
+  bool borrows(std::size_t index) const { return borrowed_[index] != 0; }
   // How many assignments each source rank sends here for experts_here()[index].
-  std::span<const std::int64_t> arrivals(std::size_t index) const {
+  std::span<const std::int32_t> arrivals(std::size_t index) const {
     return std::span(arrivals_).subspan(index * sent_.size(), sent_.size());
   }
   // Assignments of this rank that each rank computes, and of each rank that this rank computes.
@@ -44,22 +46,24 @@ class Deal {
 
  private:
   void reserve(const StepPlan& plan);
+  void mark_borrowed(const StepPlan& plan);
   void deal_whole(const Counts& counts, ExpertId expert, RankId home);
   void deal_split(const Counts& counts, std::span<const Segment> segments, ExpertId expert);
   void keep_local(const Counts& counts, std::span<const Segment> segments, ExpertId expert);
   void move(RankId from, RankId to, std::int64_t count);
-  std::span<std::int64_t> open_arrivals(ExpertId expert);
+  std::span<std::int32_t> open_arrivals(ExpertId expert);
 
   RankId me_;
   std::vector<std::size_t> piece_begin_;  // [E + 1]
   std::vector<Piece> pieces_;
   std::vector<ExpertId> experts_here_;
-  std::vector<std::int64_t> arrivals_;  // [experts_here][P]
+  std::vector<std::uint8_t> borrowed_;  // [experts_here]
+  std::vector<std::int32_t> arrivals_;  // [experts_here][P]
   std::vector<std::int64_t> sent_;
   std::vector<std::int64_t> received_;
   std::vector<std::int64_t> open_quota_;  // [P], within one expert
   std::vector<std::int64_t> kept_;        // [P], within one expert
-  std::span<std::int64_t> current_arrivals_;
+  std::span<std::int32_t> current_arrivals_;
 };
 
 }  // namespace evenkeel

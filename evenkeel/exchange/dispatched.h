@@ -15,7 +15,9 @@ namespace evenkeel {
 // hidden state on a rank, once for however many experts; a position is an assignment.
 //   rows here        in order of source rank; this rank's own stay where the caller has them
 //   positions here   two orders: by expert, then source (what ExpertGroup and input_row use), and by source,
-//                    then expert (output_row: the order in which results are sent back)
+//                    then expert (output_row: the order in which results are sent back). In the first,
+//                    borrowed experts come before those at home, and of either, those with more positions
+//                    first
 //   elsewhere        this rank's rows and positions on other ranks, in order of destination; they follow the
 //                    rows and positions here, so that one buffer holds what is computed and what is received
 class Dispatched {
@@ -40,6 +42,7 @@ class Dispatched {
   std::int64_t own_rows = 0;  // and how many they are
   std::int64_t rows_elsewhere = 0;
   std::int64_t positions_here = 0;
+  std::int64_t positions_borrowed = 0;  // the first of them: of borrowed experts
   std::int64_t positions_elsewhere = 0;
 
   std::span<const Group> groups() const { return groups_.as<const Group>(); }

@@ -13,7 +13,6 @@ void ResultRows::open(const Dispatched& dispatched, RankId me, std::span<const s
   runs_.reserve(in_ranges.size());  // room for any routing, so that no later one allocates
   before_.reserve(in_ranges.size() + 1);
   runs_.clear();
-  before_.assign(1, 0);
   const Dispatched::Peer& own = dispatched.peers()[me.offset()];
   const auto slots = dispatched.output_row();
   for (std::size_t g = 0; g < dispatched.groups().size(); ++g) {
@@ -29,8 +28,10 @@ void ResultRows::open(const Dispatched& dispatched, RankId me, std::span<const s
     run.begin = run.range_begin = run.range_end = begin - slots.begin();
     run.end = end - slots.begin();
     run.slot = *begin;
-    before_.push_back(before_.back() + run.end - run.begin);
   }
+  std::ranges::sort(runs_, {}, &OwnRun::slot);
+  before_.assign(1, 0);
+  for (const OwnRun& run : runs_) before_.push_back(before_.back() + run.end - run.begin);
   at_once_ = positions_in_runs();
 }
 

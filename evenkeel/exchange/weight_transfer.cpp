@@ -15,29 +15,31 @@ std::int64_t aligned(std::int64_t elements) {
 }
 }  // namespace
 
-std::int64_t borrowed_elements(const std::array<std::int64_t, kExpertParts>& elements) {
-  std::int64_t all = 0;
-  for (const std::int64_t part : elements) all += aligned(part);
-  return all;
+BorrowedElements borrowed_elements(const std::array<std::int64_t, kExpertParts>& elements) {
+  BorrowedElements borrowed{aligned(elements.front()), 0};
+  for (const std::int64_t part : std::span(elements).subspan(1)) borrowed.rest += aligned(part);
+  return borrowed;
 }
 
 WeightTransfer::WeightTransfer(Communicator& comm, Arena& arena,
                                const std::array<std::int64_t, kExpertParts>& elements,
                                std::int64_t bytes_per_element)
-    : comm_(comm), arena_(arena), bytes_per_element_(bytes_per_element) {
-  for (std::size_t part = 0; part < kExpertParts; ++part) {
-    elements_[part] = elements[part];
-    part_begin_[part + 1] = part_begin_[part] + aligned(elements[part]);
-  }
-}
+    : comm_(comm),
+      arena_(arena),
+      elements_(elements),
+      borrowed_(borrowed_elements(elements)),
+      bytes_per_element_(bytes_per_element) {}
 
-// Cuts a block into parts; `unit` is what one element takes of the span.
 template <class Part>
-std::array<Part, kExpertParts> WeightTransfer::parts_of(Part block, std::int64_t unit) const {
+std::array<Part, kExpertParts> WeightTransfer::rest_parts(Part block, std::int64_t unit) const {
   std::array<Part, kExpertParts> parts;
-  for (std::size_t part = 0; part < kExpertParts; ++part)
-    parts[part] = block.subspan(static_cast<std::size_t>(part_begin_[part] * unit),
-                                static_cast<std::size_t>(elements_[part] * unit));
+  std::int64_t begin = 0;
+  for (std::size_t part = 1; part < kExpertParts; ++part) {
+    if (elements_[part] > 0)
+      parts[part] = block.subspan(static_cast<std::size_t>(begin * unit),
+                                  static_cast<std::size_t>(elements_[part] * unit));
+    begin += aligned(elements_[part]);
+  }
   return parts;
 }
 
@@ -53,34 +55,60 @@ std::int64_t WeightTransfer::away_bytes(const StepPlan& plan, const LayerPlaceme
     if (placement.owner(expert) != me && std::ranges::find(segments, me, &Segment::rank) != segments.end())
       ++away;
   }
-  return away * block_elements() * std::int64_t{sizeof(float)};
+  return away * borrowed_.all() * std::int64_t{sizeof(float)};
 }
 
 void WeightTransfer::lend(const StepPlan& plan, std::span<const ExpertParts> natives) {
-  const std::size_t most = plan.most_segments();  // room for any plan, so that no later one allocates
-  sends_.reserve(kExpertParts * most);
+  // Room for any plan, so that no later one allocates.
+  const auto parts = kExpertParts - static_cast<std::size_t>(std::ranges::count(elements_, 0));
+  sends_.reserve(parts * plan.most_segments());
   receives_.reserve(kExpertParts);
   sends_.clear();
   for (const Transfer& transfer : plan.transfers())
     if (transfer.from == comm_.rank())
-      for (const auto& part : natives[transfer.expert.offset()]) sends_.push_back({transfer.to, part});
+      for (const auto& part : natives[transfer.expert.offset()])
+        if (!part.empty()) sends_.push_back({transfer.to, part});
   comm_.send_receive(sends_, {}, sending_, "weight transfer");
 }
 
-ExpertParts WeightTransfer::land(const Transfer& transfer, Buffer& landing) {
+ExpertParts WeightTransfer::land(const Transfer& transfer, Landing which, Buffer& landing) {
   if (landing.data() == nullptr) landing = arena_.allocate(landing_bytes(), "arriving weights");
+  std::array<std::span<std::byte>, kExpertParts> parts;
+  if (which == Landing::gate_up)
+    parts.front() = landing.bytes().first(static_cast<std::size_t>(elements_.front() * bytes_per_element_));
+  else
+    parts = rest_parts(landing.bytes(), bytes_per_element_);
   receives_.clear();
-  for (const auto& part : parts_of(landing.bytes(), bytes_per_element_))
-    receives_.push_back({transfer.from, part});
+  for (const auto& part : parts)
+    if (!part.empty()) receives_.push_back({transfer.from, part});
   comm_.send_receive({}, receives_, receiving_, "weight transfer").wait();
-  return parts_of(std::span<const std::byte>(landing.bytes()), bytes_per_element_);
+  ExpertParts landed;
+  std::ranges::copy(parts, landed.begin());
+  return landed;
 }
 
 void WeightTransfer::finish() {
   sending_.synchronize();
 }
 
-void WeightTransfer::open_gradients(const StepPlan& plan, const LayerPlacement& placement) {
+void WeightTransfer::open_all_but_gate_up(const StepPlan& plan, const LayerPlacement& placement) {
+  list_gradients(plan, placement);
+  rest_gradients_ =
+      arena_.allocate_for<float>(std::ssize(away_) * borrowed_.rest, "foreign weight gradients");
+  std::ranges::fill(rest_gradients_.as<float>(), 0.0f);
+  for (std::size_t i = 0; i < away_.size(); ++i) away_[i].parts = rest_parts(rest_of(i), 1);
+}
+
+void WeightTransfer::open_gate_up() {
+  gate_up_gradients_ =
+      arena_.allocate_for<float>(std::ssize(away_) * borrowed_.gate_up, "foreign weight gradients");
+  std::ranges::fill(gate_up_gradients_.as<float>(), 0.0f);
+  for (std::size_t i = 0; i < away_.size(); ++i)
+    away_[i].parts.front() = gate_up_of(i).first(static_cast<std::size_t>(elements_.front()));
+}
+
+// Which gradients leave this rank, and which come to it.
+void WeightTransfer::list_gradients(const StepPlan& plan, const LayerPlacement& placement) {
   const RankId me = comm_.rank();
   away_.reserve(plan.most_segments());
   returns_.reserve(plan.most_segments());
@@ -97,34 +125,43 @@ void WeightTransfer::open_gradients(const StepPlan& plan, const LayerPlacement& 
       if (owner == me) returns_.push_back({expert, segment->rank});
     }
   }
-  const auto block = static_cast<std::size_t>(block_elements());
-  gradients_ =
-      arena_.allocate_for<float>(static_cast<std::int64_t>(away_.size() * block), "foreign weight gradients");
-  std::ranges::fill(gradients_.as<float>(), 0.0f);
-  for (std::size_t i = 0; i < away_.size(); ++i)
-    away_[i].parts = parts_of(gradients_.as<float>().subspan(i * block, block), 1);
+}
+
+std::span<float> WeightTransfer::gate_up_of(std::size_t away) const {
+  const auto each = static_cast<std::size_t>(borrowed_.gate_up);
+  return gate_up_gradients_.as<float>().subspan(away * each, each);
+}
+
+std::span<float> WeightTransfer::rest_of(std::size_t away) const {
+  const auto each = static_cast<std::size_t>(borrowed_.rest);
+  return rest_gradients_.as<float>().subspan(away * each, each);
 }
 
 void WeightTransfer::return_gradients(std::span<const GradientParts> owned) {
-  const auto block = static_cast<std::size_t>(block_elements());
   sends_.clear();
   for (std::size_t i = 0; i < away_.size(); ++i)
-    sends_.push_back({away_[i].owner, std::as_bytes(gradients_.as<float>().subspan(i * block, block))});
+    for (const auto block : {gate_up_of(i), rest_of(i)})
+      sends_.push_back({away_[i].owner, std::as_bytes(block)});
   const Event sent = comm_.send_receive(sends_, {}, sending_, "return gradients");
 
   const Buffer arrived =
-      arena_.allocate_for<float>(returns_.empty() ? 0 : block_elements(), "returned gradient");
+      arena_.allocate_for<float>(returns_.empty() ? 0 : borrowed_.all(), "returned gradient");
   for (const Return& home : returns_) {
-    const ReceiveSlice slice{home.from, arrived.bytes()};
-    comm_.send_receive({}, {&slice, 1}, receiving_, "return gradients").wait();
-    const auto parts = parts_of(arrived.as<float>(), 1);
+    const auto gate_up = arrived.as<float>().first(static_cast<std::size_t>(borrowed_.gate_up));
+    const auto rest = arrived.as<float>().subspan(gate_up.size());
+    receives_.clear();
+    for (const auto block : {gate_up, rest}) receives_.push_back({home.from, std::as_writable_bytes(block)});
+    comm_.send_receive({}, receives_, receiving_, "return gradients").wait();
+    GradientParts parts = rest_parts(rest, 1);
+    parts.front() = gate_up.first(static_cast<std::size_t>(elements_.front()));
     for (std::size_t part = 0; part < kExpertParts; ++part)
       rows::add_scaled(static_cast<std::int64_t>(parts[part].size()), parts[part].data(), 1.0f,
                        owned[home.expert.offset()][part].data());
   }
   sent.wait();
   away_.clear();
-  gradients_.release();
+  gate_up_gradients_.release();
+  rest_gradients_.release();
 }
 
 }  // namespace evenkeel

@@ -1,13 +1,15 @@
 // Weights for the experts that a step plan has computed away from home, and the way back for their gradients.
 //
-// Weights    fetch() posts what this rank lends and takes what it borrows one expert after the other, through
-//            one block of memory: whoever computes packs them anyway, and keeps only that. finish() waits for
-//            those that borrow from this rank.
+// Weights    fetch() posts what this rank lends and takes what it borrows one expert after the other, gate_up
+//            before the rest, through one block of memory: whoever computes packs them anyway, and keeps only
+//            that. finish() waits for those that borrow from this rank.
 // Gradients  Every rank other than an expert's owner that computed some of it sends its f32 gradient to the
-//            owner, who adds the parts in the plan's order, one block in memory at a time.
+//            owner, who adds the parts in the plan's order, one expert's in memory at a time. gate_up's is
+//            the larger, and may be opened later than the others.
 // Memory     Weights that arrive and gradients that are to leave are in the borrower's arena.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -22,14 +24,20 @@
 
 namespace evenkeel {
 
-// One expert's tensors as bytes; unused parts are empty.
+// One expert's tensors as bytes: gate_up, down and their biases; unused parts are empty.
 inline constexpr std::size_t kExpertParts = 4;
 using ExpertParts = std::array<std::span<const std::byte>, kExpertParts>;
 // The same for f32 gradients to add to.
 using GradientParts = std::array<std::span<float>, kExpertParts>;
 
 // Elements that an expert takes where it is borrowed: its parts, each beginning on a cache line.
-std::int64_t borrowed_elements(const std::array<std::int64_t, kExpertParts>& elements);
+struct BorrowedElements {
+  std::int64_t gate_up = 0;
+  std::int64_t rest = 0;
+  std::int64_t all() const { return gate_up + rest; }
+  std::int64_t larger() const { return std::max(gate_up, rest); }
+};
+BorrowedElements borrowed_elements(const std::array<std::int64_t, kExpertParts>& elements);
 
 class WeightTransfer {
  public:
@@ -40,24 +48,34 @@ class WeightTransfer {
   // How many experts this rank borrows under a plan.
   std::int64_t borrows(const StepPlan& plan) const;
   // What a borrowed expert takes while it is shown to `take`.
-  std::int64_t landing_bytes() const { return block_elements() * bytes_per_element_; }
+  std::int64_t landing_bytes() const { return borrowed_.larger() * bytes_per_element_; }
   // The gradients that this rank holds for other ranks under a plan.
   std::int64_t away_bytes(const StepPlan& plan, const LayerPlacement& placement) const;
 
-  // Carries out the plan's transfers: take(expert, parts) for each borrowed expert, in the plan's order; the
-  // parts are gone when it returns. `natives[e]` are the weights of expert e where it is at home here.
+  // Carries out the plan's transfers: take(expert, parts) twice for each borrowed expert, in the plan's
+  // order, first with gate_up alone and then with the other parts, which are gone when it returns.
+  // `natives[e]` are the weights of expert e where it is at home here.
   template <class Take>
   void fetch(const StepPlan& plan, std::span<const ExpertParts> natives, const Take& take) {
     lend(plan, natives);
     Buffer landing;
-    for (const Transfer& transfer : plan.transfers())
-      if (transfer.to == comm_.rank()) take(transfer.expert, land(transfer, landing));
+    for (const Transfer& transfer : plan.transfers()) {
+      if (transfer.to != comm_.rank()) continue;
+      for (const Landing part : {Landing::gate_up, Landing::rest})
+        take(transfer.expert, land(transfer, part, landing));
+    }
   }
   // Waits until what was lent has been read.
   void finish();
 
   // Zeros for the gradients that this rank will send away: of experts that it computes and does not own.
-  void open_gradients(const StepPlan& plan, const LayerPlacement& placement);
+  void open_gradients(const StepPlan& plan, const LayerPlacement& placement) {
+    open_all_but_gate_up(plan, placement);
+    open_gate_up();
+  }
+  // The same in two halves; until the second one, the parts of gate_up are empty.
+  void open_all_but_gate_up(const StepPlan& plan, const LayerPlacement& placement);
+  void open_gate_up();
   struct Away {
     ExpertId expert;
     RankId owner;
@@ -73,22 +91,28 @@ class WeightTransfer {
     RankId from;
   };
 
+  enum class Landing { gate_up, rest };
+
   void lend(const StepPlan& plan, std::span<const ExpertParts> natives);
-  ExpertParts land(const Transfer& transfer, Buffer& landing);
-  std::int64_t block_elements() const { return part_begin_.back(); }
+  ExpertParts land(const Transfer& transfer, Landing which, Buffer& landing);
+  void list_gradients(const StepPlan& plan, const LayerPlacement& placement);
+  // What one expert takes of the gradients held.
+  std::span<float> gate_up_of(std::size_t away) const;
+  std::span<float> rest_of(std::size_t away) const;
+  // The parts behind gate_up, within a block; `unit` is what one element takes of the span.
   template <class Part>
-  std::array<Part, kExpertParts> parts_of(Part block, std::int64_t unit) const;
+  std::array<Part, kExpertParts> rest_parts(Part block, std::int64_t unit) const;
 
   Communicator& comm_;
   Arena& arena_;
   std::array<std::int64_t, kExpertParts> elements_{};
-  std::array<std::int64_t, kExpertParts + 1> part_begin_{};  // elements, within a block, padding included
+  BorrowedElements borrowed_;
   std::int64_t bytes_per_element_;
   std::vector<Away> away_;
   std::vector<Return> returns_;  // gradients that come to this rank
   std::vector<SendSlice> sends_;
   std::vector<ReceiveSlice> receives_;
-  Buffer gradients_;
+  Buffer gate_up_gradients_, rest_gradients_;
   // Apart, since a lender's sends are complete only when borrowers have got to them. Last, so that what is
   // unfinished is withdrawn before the buffers go.
   CpuStream receiving_;

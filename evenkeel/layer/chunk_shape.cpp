@@ -6,15 +6,17 @@
 namespace evenkeel {
 
 ChunkShape chunk_shape(const MoeShape& shape, int num_ranks, const ExpertFfn& experts, bool with_backward) {
-  const std::int64_t elements = borrowed_elements(internal::part_elements(shape.expert));
+  const BorrowedElements elements = borrowed_elements(internal::part_elements(shape.expert));
   ChunkShape chunk;
   chunk.num_ranks = num_ranks;
   chunk.num_experts = shape.num_experts;
   chunk.top_k = shape.top_k;
   chunk.hidden = shape.expert.hidden;
   chunk.element_bytes = bytes_of(shape.expert.type);
-  chunk.weight_bytes = elements * bytes_of(shape.expert.type);
-  chunk.gradient_bytes = elements * std::int64_t{sizeof(float)};
+  chunk.weight_bytes = elements.all() * bytes_of(shape.expert.type);
+  chunk.landing_bytes = elements.larger() * bytes_of(shape.expert.type);
+  chunk.gradient_bytes = elements.all() * std::int64_t{sizeof(float)};
+  chunk.gate_up_gradient_bytes = elements.gate_up * std::int64_t{sizeof(float)};
   const auto prepared = [&](Pass pass) { return Arena::rounded(experts.prepared_bytes(pass)); };
   chunk.forward_weight_bytes = prepared(Pass::forward);
   chunk.forward_workspace_bytes = experts.workspace_bytes(Pass::forward);

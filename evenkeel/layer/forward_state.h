@@ -34,7 +34,7 @@ class ForwardState {
   // A chunk whose rows and tables stayed.
   struct Kept {
     std::int64_t first_token = 0;
-    bool partly = false;  // on some rank, not all activations were saved
+    Chunk chunk;
     Dispatched dispatched;
     SavedActivations saved;
   };

@@ -134,8 +134,8 @@ class MoeLayer {
   void forward_overlapped(ForwardState::Body& step, std::span<const Chunk> chunks, const TopK& top_k,
                           Rows output);
   void open_results(const Dispatched& dispatched, const StepPlan& plan);
-  std::int64_t positions_to_save(const Dispatched& dispatched, const Chunk& chunk,
-                                 const StepPlan& plan) const;
+  SavedPositions positions_to_save(const Dispatched& dispatched, const Chunk& chunk,
+                                   const StepPlan& plan) const;
   // Where a chunk's sums of results go.
   struct Sums {
     std::span<const float> weights;
@@ -147,6 +147,8 @@ class MoeLayer {
                         const MoeGradients& gradients) const;
   void drop_what_has_no_room(ForwardState::Body& step);
   bool kept_fits(const ForwardState::Body& step) const;
+  bool parts_fit(const ForwardState::Kept& kept, const StepPlan& plan) const;
+  ForeignLoad foreign_load(const Dispatched& dispatched, const StepPlan& plan) const;
   std::int64_t borrowing_bytes(const StepPlan& plan, std::span<const Pass> passes) const;
   std::span<const Pass> again_passes() const;
   void borrow_for_backward(const StepPlan& plan, std::span<const Pass> passes);
@@ -175,10 +177,24 @@ class MoeLayer {
   TokenRows token_rows(const ForwardState::Body& step, std::int64_t first, std::int64_t tokens,
                        ConstRows grad_output, const MoeGradients& gradients) const;
   void backward_chunk(Dispatched& dispatched, SavedActivations saved, const TokenRows& tokens,
-                      const MoeGradients& gradients, const StepPlan* borrowed_later);
-  void run_experts_backward(const Dispatched& dispatched, Pass pass, const TokenRows& tokens,
-                            const Exchange::GradientRows& incoming,
-                            const Exchange::ComputedGradients& computed, const MoeGradients& gradients);
+                      const MoeGradients& gradients);
+  void send_gradients_home(Dispatched& dispatched, Exchange::GradientRows incoming,
+                           Exchange::ComputedGradients computed, const TokenRows& tokens);
+  void backward_in_parts(ForwardState::Kept& kept, const StepPlan& plan, const TokenRows& tokens,
+                         const MoeGradients& gradients);
+  // What a chunk's products read and write in backward, besides its groups.
+  struct GradientFlow {
+    const Dispatched& dispatched;
+    const TokenRows& tokens;
+    const Exchange::GradientRows& incoming;
+    const Exchange::ComputedGradients& computed;
+    const MoeGradients& gradients;
+  };
+  void backward_own_part(SavedActivations& saved, const GradientFlow& flow);
+  void backward_foreign_part(SavedActivations& saved, const StepPlan& plan, const GradientFlow& flow);
+  void run_experts_backward(Pass pass, const GradientFlow& flow);
+  void add_gate_up_gradients(const GradientFlow& flow);
+  ExpertBatch batch_of(const Dispatched& dispatched) const;
   ChunkLoad load_of(const Dispatched& dispatched) const;
   const void* row(ConstRows rows, std::int64_t first) const;
   void* row(Rows rows, std::int64_t first) const;
@@ -208,8 +224,6 @@ class MoeLayer {
   std::unique_ptr<Communicator> weights_comm_;
   std::unique_ptr<internal::NativeExperts> natives_;
   std::unique_ptr<internal::BorrowedExperts> borrowed_;
-  // To compute activations again, when those that were saved are gone.
-  std::unique_ptr<internal::BorrowedExperts> borrowed_again_;
   std::unique_ptr<internal::ExpertGroups> groups_;
   std::unique_ptr<internal::PhaseClock> clock_;
   Buffer choices_;  // of states in flight, where the arena has a budget

@@ -53,6 +53,7 @@ void MoeLayer::drop_what_has_no_room(ForwardState::Body& step) {
 }
 
 bool MoeLayer::kept_fits(const ForwardState::Body& step) const {
+  if (step.chunks.front().in_parts) return parts_fit(step.kept.front(), step.plan);
   // The rest is planned, and gradients arrive, when the kept chunks are gone, but what they borrow is not.
   const bool rest = !step.chunks.back().kept;
   const std::int64_t borrowing = borrowing_bytes(step.plan, rest ? again_passes() : internal::kBackward);
@@ -60,14 +61,10 @@ bool MoeLayer::kept_fits(const ForwardState::Body& step) const {
   std::int64_t gap_behind = gap;
   for (const ForwardState::Kept& kept : step.kept) {
     const ChunkLoad load = load_of(kept.dispatched);
-    const std::int64_t saved = kept.saved.positions();
+    const std::int64_t saved = kept.saved.positions().all();
     const std::int64_t held = held_bytes(budget_.chunk, load, saved);
     if (borrowing + backward_bytes(budget_.chunk, load, saved) - held > gap) return false;
-    const std::int64_t gap_without = arena_.largest_gap_bytes_without(kept.saved.bytes());
-    gap_behind = std::max(gap_behind, gap_without);
-    if (!kept.partly) continue;
-    const std::int64_t again = partly_again_bytes(budget_.chunk, load, transfer_.borrows(step.plan));
-    if (borrowing + again - held_bytes(budget_.chunk, load, 0) > gap_without) return false;
+    gap_behind = std::max(gap_behind, arena_.largest_gap_bytes_without({&kept.saved.own()}));
   }
   const std::int64_t behind =
       rest ? std::max(budget_.chunk.gradient_bytes, block_table_bytes(budget_.chunk, 1))
@@ -113,13 +110,18 @@ MoeLayer::TokenRows MoeLayer::token_rows(const ForwardState::Body& step, std::in
 void MoeLayer::backward_kept(ForwardState::Body& step, ConstRows grad_output, const MoeGradients& gradients) {
   if (step.chunks.empty() || !step.chunks.front().kept) return;
   if (step.kept.size() > 1 && overlaps(true)) return backward_kept_overlapped(step, grad_output, gradients);
-  borrow_for_backward(step.plan, step.chunks.back().kept ? internal::kBackward : again_passes());
+  const bool in_parts = step.chunks.front().in_parts;
+  if (!in_parts)
+    borrow_for_backward(step.plan, step.chunks.back().kept ? internal::kBackward : again_passes());
   for (; !step.kept.empty(); step.kept.pop_back()) {
     ForwardState::Kept& kept = step.kept.back();
     clock_->enter_chunk(Phase::dispatch);
-    backward_chunk(kept.dispatched, std::move(kept.saved),
-                   token_rows(step, kept.first_token, kept.dispatched.tokens, grad_output, gradients),
-                   gradients, kept.partly ? &step.plan : nullptr);
+    const TokenRows tokens =
+        token_rows(step, kept.first_token, kept.dispatched.tokens, grad_output, gradients);
+    if (in_parts)
+      backward_in_parts(kept, step.plan, tokens, gradients);
+    else
+      backward_chunk(kept.dispatched, std::move(kept.saved), tokens, gradients);
   }
 }
 
@@ -149,7 +151,7 @@ void MoeLayer::backward_rest(ForwardState::Body& step, ConstRows grad_output, co
     const StepPlan& plan = schedule_->next_chunk(step.plan);
     clock_->enter(Phase::dispatch);
     Dispatched dispatched = exchange_.dispatch(tokens.hidden, tokens.top_k, schedule_->counts(), plan);
-    backward_chunk(dispatched, save_again(dispatched, tokens.hidden, step.plan), tokens, gradients, nullptr);
+    backward_chunk(dispatched, save_again(dispatched, tokens.hidden, step.plan), tokens, gradients);
   }
 }
 
@@ -157,7 +159,7 @@ void MoeLayer::backward_rest(ForwardState::Body& step, ConstRows grad_output, co
 SavedActivations MoeLayer::save_again(const Dispatched& dispatched, const void* hidden,
                                       const StepPlan& plan) {
   const bool whole = recompute_ == Recompute::whole;
-  SavedActivations saved(arena_, dispatched, whole ? dispatched.positions_here : 0, budget_.chunk,
+  SavedActivations saved(arena_, dispatched, {whole ? dispatched.positions_here : 0}, budget_.chunk,
                          Lifetime::step);
   if (!whole) return saved;
   clock_->statistics().recomputed_assignments += dispatched.positions_here;
@@ -166,28 +168,24 @@ SavedActivations MoeLayer::save_again(const Dispatched& dispatched, const void* 
   return saved;
 }
 
-// What was saved comes first, and makes room for what is computed again. Where some rank has both, all take
-// part in fetching what that wants of the weights that `borrowed_later` has travel.
+// What was saved comes first, and makes room for what is computed again.
 void MoeLayer::backward_chunk(Dispatched& dispatched, SavedActivations saved, const TokenRows& tokens,
-                              const MoeGradients& gradients, const StepPlan* borrowed_later) {
+                              const MoeGradients& gradients) {
   clock_->enter(Phase::dispatch);
   Exchange::GradientRows incoming =
       exchange_.dispatch_gradients(dispatched, tokens.grad_output, tokens.top_k.weights);
   Exchange::ComputedGradients computed = exchange_.gradient_buffer(dispatched, tokens.grad_hidden);
-  const auto multiply = [&](Pass pass) {
-    run_experts_backward(dispatched, pass, tokens, incoming, computed, gradients);
-  };
+  const GradientFlow flow{dispatched, tokens, incoming, computed, gradients};
   groups_->collect_saved(dispatched, saved, 0, dispatched.positions_here);
-  multiply(Pass::backward);
-  saved.release();
-  if (borrowed_later != nullptr) {
-    clock_->enter(Phase::transfer);
-    borrowed_again_->fetch(*borrowed_later, natives_->parts(), internal::kAgain, transfer_);
-  }
+  run_experts_backward(Pass::backward, flow);
+  saved.release_own();
   groups_->collect_again(dispatched, saved, 0, dispatched.positions_here);
-  clock_->statistics().recomputed_assignments += groups_->positions();
-  multiply(Pass::recompute);
-  borrowed_again_->release();
+  run_experts_backward(Pass::recompute, flow);
+  send_gradients_home(dispatched, std::move(incoming), std::move(computed), tokens);
+}
+
+void MoeLayer::send_gradients_home(Dispatched& dispatched, Exchange::GradientRows incoming,
+                                   Exchange::ComputedGradients computed, const TokenRows& tokens) {
   incoming = {};
   dispatched.release_rows();
   clock_->enter(Phase::combine);
@@ -195,18 +193,20 @@ void MoeLayer::backward_chunk(Dispatched& dispatched, SavedActivations saved, co
                               tokens.grad_router_weights);
 }
 
-void MoeLayer::run_experts_backward(const Dispatched& dispatched, Pass pass, const TokenRows& tokens,
-                                    const Exchange::GradientRows& incoming,
-                                    const Exchange::ComputedGradients& computed,
-                                    const MoeGradients& gradients) {
+void MoeLayer::run_experts_backward(Pass pass, const GradientFlow& flow) {
+  if (pass == Pass::recompute) clock_->statistics().recomputed_assignments += groups_->positions();
   if (groups_->groups().empty()) return;
   clock_->enter(Phase::compute);
   const Buffer workspace = arena_.allocate(ffn_->workspace_bytes(pass), "products");
-  attach_gradients(gradients);
-  ffn_->backward({groups_->groups(), dispatched.input_row(), dispatched.output_row()},
-                 dispatched.rows(tokens.hidden), dispatched.rows(tokens.grad_output, incoming.rows),
-                 incoming.weights.as<const float>(), computed.sums, computed.weights.as<float>(),
-                 workspace.bytes());
+  attach_gradients(flow.gradients);
+  ffn_->backward(batch_of(flow.dispatched), flow.dispatched.rows(flow.tokens.hidden),
+                 flow.dispatched.rows(flow.tokens.grad_output, flow.incoming.rows),
+                 flow.incoming.weights.as<const float>(), flow.computed.sums,
+                 flow.computed.weights.as<float>(), workspace.bytes());
+}
+
+ExpertBatch MoeLayer::batch_of(const Dispatched& dispatched) const {
+  return {groups_->groups(), dispatched.input_row(), dispatched.output_row()};
 }
 
 // Owners add to the caller's gradients, everyone else to what will be sent to the owner.

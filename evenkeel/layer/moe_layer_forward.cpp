@@ -115,7 +115,7 @@ void MoeLayer::forward_chunk(ForwardState::Body& step, const Chunk& chunk, const
     saved = {arena_, dispatched, positions_to_save(dispatched, chunk, step.plan), budget_.chunk,
              Lifetime::held};
   run_experts(dispatched, row(step.hidden, first), saved, Sums{part.weights, row(output, first)});
-  if (chunk.kept) step.kept.push_back({first, chunk.partly_kept(), std::move(dispatched), std::move(saved)});
+  if (chunk.kept) step.kept.push_back({first, chunk, std::move(dispatched), std::move(saved)});
 }
 
 // Of experts that the step's plan splits, results of this rank's own tokens are held a few at a time.
@@ -125,25 +125,6 @@ void MoeLayer::open_results(const Dispatched& dispatched, const StepPlan& plan) 
   result_rows_.open(dispatched, comm_.rank(), split_experts_);
   result_rows_.hold_at_once(
       results_at_once(budget_.chunk, result_rows_.positions_in_runs(), std::ssize(result_rows_.runs())));
-}
-
-// As many as leave this pass and the backward pass their room.
-std::int64_t MoeLayer::positions_to_save(const Dispatched& dispatched, const Chunk& chunk,
-                                         const StepPlan& plan) const {
-  if (!chunk.partly_kept()) return dispatched.positions_here;
-  ChunkLoad load = load_of(dispatched);
-  load.own_split = result_rows_.positions_in_runs();
-  load.own_runs = std::ssize(result_rows_.runs());
-  const std::int64_t held = held_bytes(budget_.chunk, load, 0);
-  const std::int64_t gap = arena_.largest_gap_bytes();
-  // What is borrowed is given back before then; it need not lie beside the gap.
-  const std::int64_t backward_gap = arena_.largest_gap_bytes_without(borrowed_->buffer());
-  const std::int64_t room =
-      std::min({gap - (forward_bytes(budget_.chunk, load, 0) - held),
-                backward_gap - borrowing_bytes(plan, internal::kBackward) -
-                    (backward_bytes(budget_.chunk, load, 0) - held),
-                backward_gap - arena_.claimed_step_bytes(), arena_.spare_state_bytes() - held});
-  return std::min(positions_saved_in(budget_.chunk, room), dispatched.positions_here);
 }
 
 // The experts' forward pass over a chunk, and its sums where they are wanted.

@@ -100,7 +100,7 @@ class MoeLayer::OverlappedForward : public Overlapped {
     layer_.overlapped_.end(chunk.travelling);
     if (chunks_[i].kept)
       step_.kept.push_back(
-          {first_token(i), false, std::move(chunk.travelling.dispatched), std::move(chunk.saved)});
+          {first_token(i), chunks_[i], std::move(chunk.travelling.dispatched), std::move(chunk.saved)});
     leave(i);
   }
 
@@ -117,7 +117,10 @@ class MoeLayer::OverlappedForward : public Overlapped {
     const Dispatched& dispatched = chunk.dispatched();
     layer_.clock_->statistics().assignments += dispatched.positions_here;
     if (kept)
-      chunk.saved = {layer_.arena_, dispatched, dispatched.positions_here, layer_.budget_.chunk,
+      chunk.saved = {layer_.arena_,
+                     dispatched,
+                     {dispatched.positions_here},
+                     layer_.budget_.chunk,
                      chunk.travelling.lifetime()};
     chunk.travelling.results = layer_.exchange_.result_buffer(dispatched, chunk.travelling.lifetime());
   }
@@ -139,15 +142,12 @@ class MoeLayer::OverlappedBackward : public Overlapped {
     const Dispatched& dispatched = chunk.dispatched();
     if (half == 0) begin_compute(chunk);
     const auto [begin, end] = half_of(dispatched, half);
-    const auto multiply = [&](Pass pass) {
-      layer_.run_experts_backward(dispatched, pass, chunk.tokens, chunk.travelling.incoming,
-                                  chunk.travelling.computed, gradients_);
-    };
+    const GradientFlow flow{dispatched, chunk.tokens, chunk.travelling.incoming, chunk.travelling.computed,
+                            gradients_};
     layer_.groups_->collect_saved(dispatched, chunk.saved, begin, end);
-    multiply(Pass::backward);
+    layer_.run_experts_backward(Pass::backward, flow);
     layer_.groups_->collect_again(dispatched, chunk.saved, begin, end);
-    layer_.clock_->statistics().recomputed_assignments += layer_.groups_->positions();
-    multiply(Pass::recompute);
+    layer_.run_experts_backward(Pass::recompute, flow);
   }
   void send_home(std::size_t i) {
     enter(Phase::combine, i);
@@ -176,7 +176,7 @@ class MoeLayer::OverlappedBackward : public Overlapped {
   void begin_compute(Flight& chunk) {
     const Dispatched& dispatched = chunk.dispatched();
     const Lifetime lifetime = chunk.travelling.lifetime();
-    if (!chunk.saved.any()) chunk.saved = {layer_.arena_, dispatched, 0, layer_.budget_.chunk, lifetime};
+    if (!chunk.saved.any()) chunk.saved = {layer_.arena_, dispatched, {}, layer_.budget_.chunk, lifetime};
     chunk.travelling.computed =
         layer_.exchange_.gradient_buffer(dispatched, chunk.tokens.grad_hidden, lifetime);
   }

@@ -1,4 +1,4 @@
-// What forward saved of a chunk's activations: those of all positions but one run of them.
+// What forward saved of a chunk's activations: those of all positions but the first of them.
 #pragma once
 
 #include <cstddef>
@@ -14,27 +14,28 @@ class SavedActivations {
  public:
   // Nothing.
   SavedActivations() = default;
-  // Those of `positions` of the chunk's. The others are of the group with the most, as far as it has so many:
-  // its products are the ones that lose least by being computed again.
-  SavedActivations(Arena& arena, const Dispatched& dispatched, std::int64_t positions,
+  // Those of the last `positions` of the chunk's. The first are of a group with many: its products are the
+  // ones that lose least by being computed again.
+  SavedActivations(Arena& arena, const Dispatched& dispatched, const SavedPositions& positions,
                    const ChunkShape& shape, Lifetime lifetime);
 
-  bool any() const { return bytes_.data() != nullptr; }
-  std::int64_t positions() const { return positions_; }
-  // Where the run that was not saved begins and ends.
-  std::int64_t again_begin() const { return again_begin_; }
-  std::int64_t again_end() const { return again_end_; }
-  // Of a position outside the run; null where nothing is saved.
+  const SavedPositions& positions() const { return positions_; }
+  bool any() const { return positions_.all() > 0; }
+  // Of the positions, those before `foreign_begin` were not saved, those from `own_begin` on go first.
+  std::int64_t foreign_begin() const { return foreign_begin_; }
+  std::int64_t own_begin() const { return foreign_begin_ + positions_.foreign; }
+  // Of a position that was saved; null for the others.
   std::byte* at(std::int64_t position) const;
-  const Buffer& bytes() const { return bytes_; }
-  void release() { bytes_.release(); }
+  const Buffer& own() const { return own_; }
+  const Buffer& foreign() const { return foreign_; }
+  void release_own() { own_.release(); }
+  void release_foreign() { foreign_.release(); }
 
  private:
-  Buffer bytes_;
+  Buffer own_, foreign_;
   std::int64_t bytes_each_ = 0;
-  std::int64_t positions_ = 0;
-  std::int64_t again_begin_ = 0;
-  std::int64_t again_end_ = 0;
+  SavedPositions positions_;
+  std::int64_t foreign_begin_ = 0;
 };
 
 }  // namespace evenkeel

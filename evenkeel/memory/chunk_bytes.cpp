@@ -76,6 +76,12 @@ std::int64_t gradient_bytes(const ChunkShape& shape, const ChunkLoad& load, std:
   return arrived_gradient_bytes(shape, load) + std::max(sending, computing);
 }
 
+// What stays through all parts of a kept chunk's backward pass.
+std::int64_t beside_parts_bytes(const ChunkShape& shape, const ChunkLoad& load) {
+  return held_bytes(shape, load, 0) + arrived_gradient_bytes(shape, load) +
+         computed_gradient_bytes(shape, load, load.rows_elsewhere);
+}
+
 // A bound has the rows of a rank's own tokens here, which take nothing; on their way they take most.
 std::int64_t most_rows_elsewhere(const ChunkShape& shape, const ChunkLoad& load) {
   if (load.slack_bytes == 0) return load.rows_elsewhere;
@@ -105,7 +111,7 @@ std::int64_t positions_saved_in(const ChunkShape& shape, std::int64_t bytes) {
 
 // Enough of an expert's rows that its products lose nothing by being cut there.
 std::int64_t results_at_once(const ChunkShape& shape, std::int64_t positions, std::int64_t runs) {
-  constexpr std::int64_t kRunRows = 768;
+  constexpr std::int64_t kRunRows = 384;
   return std::min(positions, std::max<std::int64_t>(kRunRows * runs, shape.top_k));
 }
 
@@ -148,11 +154,38 @@ std::int64_t recompute_bytes(const ChunkShape& shape, const ChunkLoad& load) {
   return table_bytes(shape, load) + load.slack_bytes + std::max(dispatch_bytes(shape, load), compute);
 }
 
-std::int64_t partly_again_bytes(const ChunkShape& shape, const ChunkLoad& load, std::int64_t borrowed) {
-  const std::int64_t again = borrowed * shape.recompute_weight_bytes;
-  const std::int64_t during =
-      again + std::max(shape.recompute_workspace_bytes, borrowed > 0 ? shape.weight_bytes : 0);
-  return held_bytes(shape, load, 0) + gradient_bytes(shape, load, during);
+std::int64_t own_part_bytes(const ChunkShape& shape, const ChunkLoad& load, const SavedPositions& saved) {
+  return backward_bytes(shape, load, 0) + saved_bytes(shape, saved.own) + saved_bytes(shape, saved.foreign);
+}
+
+std::int64_t foreign_part_bytes(const ChunkShape& shape, const ChunkLoad& load, const ForeignLoad& foreign,
+                                std::int64_t saved_foreign) {
+  const std::int64_t all_gradients = foreign.gradients * shape.gradient_bytes;
+  const std::int64_t gate_up = foreign.gradients * shape.gate_up_gradient_bytes;
+  const std::int64_t workspace = whole_lines(shape.backward_workspace_bytes);
+  const std::int64_t landing = foreign.weights > 0 ? shape.landing_bytes : 0;
+  const std::int64_t products =
+      foreign.weights * shape.backward_weight_bytes + std::max(landing, all_gradients - gate_up + workspace);
+  return beside_parts_bytes(shape, load) + saved_bytes(shape, saved_foreign) +
+         std::max(products, all_gradients + workspace);
+}
+
+std::int64_t again_part_bytes(const ChunkShape& shape, const ChunkLoad& load, const ForeignLoad& foreign) {
+  const std::int64_t landing = foreign.weights > 0 ? shape.landing_bytes : 0;
+  return beside_parts_bytes(shape, load) + foreign.gradients * shape.gradient_bytes +
+         foreign.weights * (shape.backward_weight_bytes + shape.recompute_weight_bytes) +
+         std::max(landing, whole_lines(shape.recompute_workspace_bytes));
+}
+
+SavedPositions saved_in_parts(const ChunkShape& shape, const ChunkLoad& load, const ForeignLoad& foreign,
+                              std::int64_t room, std::int64_t foreign_room) {
+  const std::int64_t own = load.positions_here - foreign.positions;
+  SavedPositions saved;
+  saved.own = std::min(own, positions_saved_in(shape, room));
+  if (saved.own < own) return saved;
+  saved.foreign = std::min({foreign.positions, positions_saved_in(shape, foreign_room),
+                            positions_saved_in(shape, room - saved_bytes(shape, saved.own))});
+  return saved;
 }
 
 std::int64_t overlapped_forward_bytes(const ChunkShape& shape, const ChunkLoad& load) {

@@ -11,7 +11,7 @@ namespace evenkeel {
 // An arena lends whole cache lines.
 inline constexpr std::int64_t kArenaLine = 64;
 constexpr std::int64_t whole_lines(std::int64_t bytes) {
-  return (bytes + kArenaLine - 1) / kArenaLine * kArenaLine;
+  return (bytes + kArenaLine - 1) & -kArenaLine;
 }
 // At most so many tables begin another line.
 inline constexpr std::int64_t kSpreadBytes = 4 * kArenaLine;
@@ -25,11 +25,13 @@ struct ChunkShape {
   std::int64_t element_bytes = 4;         // of the layer's type
   std::int64_t saved_bytes = 0;           // activations that backward wants, a position
   std::int64_t saved_margin_bytes = 0;    // behind those of a chunk
-  std::int64_t weight_bytes = 0;          // a borrowed expert's, on its arrival
+  std::int64_t weight_bytes = 0;          // an expert's
+  std::int64_t landing_bytes = 0;         // of a borrowed one's, what is there at a time on its arrival
   std::int64_t forward_weight_bytes = 0;  // the same, as a pass keeps it
   std::int64_t backward_weight_bytes = 0;
   std::int64_t recompute_weight_bytes = 0;     // besides backward's, where nothing was saved
   std::int64_t gradient_bytes = 0;             // f32, of an expert that is another rank's
+  std::int64_t gate_up_gradient_bytes = 0;     // of these, gate_up's
   std::int64_t forward_workspace_bytes = 0;    // of the products
   std::int64_t backward_workspace_bytes = 0;   // the same, activations saved
   std::int64_t recompute_workspace_bytes = 0;  // the same, nothing saved
@@ -59,6 +61,20 @@ struct ChunkLoad {
   std::int64_t positions_elsewhere() const { return assignments - assignments_kept; }
 };
 
+// What a rank holds in backward of experts that are not its own.
+struct ForeignLoad {
+  std::int64_t weights = 0;    // experts whose weights it borrows
+  std::int64_t gradients = 0;  // experts whose gradients it sends to their owners
+  std::int64_t positions = 0;  // those of its positions whose backward pass waits for either
+};
+
+// How many of a chunk's positions have their activations saved: of the rank's own experts, and of others.
+struct SavedPositions {
+  std::int64_t own = 0;
+  std::int64_t foreign = 0;
+  std::int64_t all() const { return own + foreign; }
+};
+
 // The activations of so many positions of a chunk, and of how many there is room in so many bytes.
 std::int64_t saved_bytes(const ChunkShape& shape, std::int64_t positions);
 std::int64_t positions_saved_in(const ChunkShape& shape, std::int64_t bytes);
@@ -80,10 +96,22 @@ std::int64_t backward_bytes(const ChunkShape& shape, const ChunkLoad& load, std:
 // The peak of the backward pass of what was not, with a second dispatch and the pre-activations computed
 // again.
 std::int64_t recompute_bytes(const ChunkShape& shape, const ChunkLoad& load);
-// The peak of the backward pass of those positions of a kept chunk that were not saved, when what was is
-// gone: where the rank borrows, the weights that this wants arrive one after the other. Without what is
-// borrowed.
-std::int64_t partly_again_bytes(const ChunkShape& shape, const ChunkLoad& load, std::int64_t borrowed);
+
+// A kept chunk for which there is little room has its backward pass in three parts. Each holds only what it
+// wants, and all of them the chunk's tables, rows and gradients:
+//   own       the saved positions of the rank's own experts; their activations go
+//   foreign   the saved positions of the others: weights are fetched, and all gradients made but that of
+//             gate_up; then the weights go, and gate_up's is made; the activations go
+//   again     what was not saved, with weights fetched again and all gradients
+// Peaks of the three, what is foreign included.
+std::int64_t own_part_bytes(const ChunkShape& shape, const ChunkLoad& load, const SavedPositions& saved);
+std::int64_t foreign_part_bytes(const ChunkShape& shape, const ChunkLoad& load, const ForeignLoad& foreign,
+                                std::int64_t saved_foreign);
+std::int64_t again_part_bytes(const ChunkShape& shape, const ChunkLoad& load, const ForeignLoad& foreign);
+// As many positions as there is room for: of all, and of the foreign ones while what they want is there.
+// Those of own experts come first, as the cheaper ones.
+SavedPositions saved_in_parts(const ChunkShape& shape, const ChunkLoad& load, const ForeignLoad& foreign,
+                              std::int64_t room, std::int64_t foreign_room);
 
 // The same of each of two chunks in flight, but for the products' workspace, which they share: what a chunk
 // sends stays until it is done, and all results are held together. Forward, and backward with everything

@@ -25,10 +25,10 @@ struct Chunk {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   bool kept = false;  // tables and rows stay for backward, and activations
-  // Of a kept one: of some rank's activations, the share that does not stay; no rank keeps less.
+  // Of a kept one: of some rank's activations, the share that does not stay; no rank keeps less. Its backward
+  // pass is in parts (chunk_bytes.h) where there is not room for all at once.
   double recomputed = 0;
-
-  bool partly_kept() const { return kept && recomputed > 0; }
+  bool in_parts = false;
 
   std::int64_t first_token(std::int64_t tokens, std::int64_t units) const { return tokens * begin / units; }
   std::int64_t end_token(std::int64_t tokens, std::int64_t units) const { return tokens * end / units; }

@@ -52,27 +52,38 @@ void StepMemory::follow(const StepPlan& plan, const LayerPlacement& placement) {
 
 // What the plan has each rank hold of other ranks' experts, whatever the chunks.
 void StepMemory::borrow(const StepPlan& plan, const LayerPlacement& placement) {
-  const auto ranks = static_cast<std::size_t>(plan.num_ranks());
-  forward_fixed_.assign(ranks, 0);
-  for (const Transfer& transfer : plan.transfers()) ++forward_fixed_[transfer.to.offset()];
-  transfers_ = std::ranges::max(forward_fixed_);
+  foreign_.assign(static_cast<std::size_t>(plan.num_ranks()), {});
+  for (const Transfer& transfer : plan.transfers()) {
+    ForeignLoad& foreign = foreign_[transfer.to.offset()];
+    ++foreign.weights;
+    ++foreign.gradients;
+    for (const Segment& segment : plan.segments(transfer.expert))
+      if (segment.rank == transfer.to) foreign.positions += segment.size();
+  }
   returns_gradients_ = plan.spilled() || !placement.has_single_homes();
-  kept_fixed_ = again_fixed_ = forward_fixed_;
+  if (!placement.has_single_homes()) add_copies(plan, placement);
+  transfers_ = std::ranges::max(foreign_, {}, &ForeignLoad::weights).weights;
   const std::int64_t again =
       options_.recompute == Recompute::whole ? shape_.forward_weight_bytes : shape_.recompute_weight_bytes;
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    forward_fixed_[rank] *= shape_.forward_weight_bytes;
-    kept_fixed_[rank] *= shape_.backward_weight_bytes + shape_.gradient_bytes;
-    again_fixed_[rank] *= shape_.backward_weight_bytes + again + shape_.gradient_bytes;
+  forward_fixed_.clear();
+  kept_fixed_.clear();
+  again_fixed_.clear();
+  for (const ForeignLoad& foreign : foreign_) {
+    const std::int64_t kept =
+        foreign.weights * shape_.backward_weight_bytes + foreign.gradients * shape_.gradient_bytes;
+    forward_fixed_.push_back(foreign.weights * shape_.forward_weight_bytes);
+    kept_fixed_.push_back(kept);
+    again_fixed_.push_back(kept + foreign.weights * again);
   }
-  if (placement.has_single_homes()) return;
-  for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {
-    const auto homes = placement.homes(expert);
-    for (RankId home : homes.subspan(1)) {
-      kept_fixed_[home.offset()] += shape_.gradient_bytes;
-      again_fixed_[home.offset()] += shape_.gradient_bytes;
-    }
-  }
+}
+
+// Of an expert at home with several, the first owns the gradient. Which positions wait for room for the
+// others' is not told apart.
+void StepMemory::add_copies(const StepPlan& plan, const LayerPlacement& placement) {
+  for (ExpertId expert : indices<ExpertId>(plan.num_experts()))
+    for (RankId home : placement.homes(expert).subspan(1)) ++foreign_[home.offset()].gradients;
+  for (RankId rank : indices<RankId>(plan.num_ranks()))
+    foreign_[rank.offset()].positions = loads_.positions(rank, 0, loads_.num_blocks());
 }
 
 // `plan` becomes plain EP if that is faster than the best so far. `consider` looks at the ways of a plan.
@@ -94,7 +105,7 @@ void StepMemory::choose_forward(const BlockTable& table, const Counts& counts,
   const bool all = options_.recompute == Recompute::none;
   consider_forward(rooms, all);
   const bool is_best =
-      best_.chunks.size() == 1 && best_.chunks.front().kept && !best_.chunks.front().partly_kept();
+      best_.chunks.size() == 1 && best_.chunks.front().kept && best_.chunks.front().recomputed == 0;
   if (plan.spilled() && !is_best && !is_settled())
     consider_plain(counts, placement, plan, [&] { consider_forward(rooms, all); });
   // There may be room for all of this step between what is kept of others, but not in one piece.
@@ -112,7 +123,7 @@ void StepMemory::consider_forward(std::span<const RankRoom> rooms, bool none) {
   const bool exact = options_.rule.kind == ChunkRule::Kind::exact;
   if (least_seconds(shape_, options_.cost, loads_, units_, transfers_) >= best_.seconds) return;
   // With two chunks in flight, the first departs before weights arrive, and has half of what they leave.
-  const std::int64_t arriving = shape_.weight_bytes * options_.chunks_in_flight;
+  const std::int64_t arriving = shape_.landing_bytes * options_.chunks_in_flight;
   for (std::size_t rank = 0; rank < rooms.size(); ++rank)
     if (forward_fixed_[rank] > 0 && rooms[rank].gap < forward_fixed_[rank] + arriving) return;
   if (exact && keeps) {
@@ -220,43 +231,56 @@ ChunkLoad StepMemory::covering_load(RankId rank, const Chunk& chunk) const {
 // largest share that one does, or more than 1 where it does not fit.
 double StepMemory::keep_in_one_chunk(std::span<const RankRoom> rooms, double most) {
   constexpr double kNot = 2;
-  const double recomputed = recomputed_in_one_chunk(rooms).value_or(kNot);
-  if (recomputed > most) return recomputed;
-  way_.chunks.assign(1, {0, units_, true, recomputed});
+  whole_.clear();
+  for (RankId rank : indices<RankId>(loads_.num_ranks()))
+    whole_.push_back(loads_.load(rank, 0, loads_.num_blocks()));
+  Chunk chunk{0, units_, true};
+  for (std::size_t rank = 0; rank < rooms.size() && !chunk.in_parts; ++rank)
+    chunk.in_parts = !fits_kept(rank, rooms[rank]);
+  for (std::size_t rank = 0; rank < rooms.size() && chunk.in_parts; ++rank)
+    chunk.recomputed = std::max(chunk.recomputed, recomputed_in_parts(rank, rooms[rank]).value_or(kNot));
+  if (chunk.recomputed > most) return chunk.recomputed;
+  if (chunk.recomputed > 0 && !has_room_for_the_rest(rooms)) return kNot;
+  way_.chunks.assign(1, chunk);
   take_if_faster();
-  return recomputed;
+  return chunk.recomputed;
 }
 
-// Of the whole step as one kept chunk, the largest share of a rank's activations that do not stay; none where
-// it does not fit.
-std::optional<double> StepMemory::recomputed_in_one_chunk(std::span<const RankRoom> rooms) const {
-  double recomputed = 0;
-  for (RankId rank : indices<RankId>(loads_.num_ranks())) {
-    const RankRoom& room = rooms[rank.offset()];
-    const ChunkLoad load = loads_.load(rank, 0, loads_.num_blocks());
-    const std::int64_t saves =
-        std::min({std::min(room.held, room.gap - room.least) - held_bytes(shape_, load, 0),
-                  room.gap - forward_fixed_[rank.offset()] - forward_bytes(shape_, load, 0),
-                  room.gap - kept_fixed_[rank.offset()] - backward_bytes(shape_, load, 0)});
-    if (saves < 0) return std::nullopt;
-    const std::int64_t positions = positions_saved_in(shape_, saves);
-    if (positions < load.positions_here)
-      recomputed =
-          std::max(recomputed, 1 - static_cast<double>(positions) / static_cast<double>(load.positions_here));
-  }
-  if (recomputed > 0 && !has_room_for_the_rest(rooms)) return std::nullopt;
-  return recomputed;
+// Whether a rank can keep all of the whole step, and have its backward pass at once.
+bool StepMemory::fits_kept(std::size_t rank, const RankRoom& room) const {
+  const ChunkLoad& load = whole_[rank];
+  const std::int64_t saved = saved_bytes(shape_, load.positions_here);
+  return saved <= room_to_keep(rank, room) &&
+         saved <= room.gap - kept_fixed_[rank] - backward_bytes(shape_, load, 0);
+}
+
+// Of the whole step as one kept chunk, whose backward pass is in parts, the share of a rank's activations
+// that does not stay; none where it does not fit.
+std::optional<double> StepMemory::recomputed_in_parts(std::size_t rank, const RankRoom& room) const {
+  const ChunkLoad& load = whole_[rank];
+  const std::int64_t own_room =
+      std::min(room_to_keep(rank, room), room.gap - own_part_bytes(shape_, load, {}));
+  const std::int64_t foreign_room = room.gap - foreign_part_bytes(shape_, load, foreign_[rank], 0);
+  if (own_room < 0 || foreign_room < 0) return std::nullopt;
+  const std::int64_t saved = saved_in_parts(shape_, load, foreign_[rank], own_room, foreign_room).all();
+  if (saved == load.positions_here) return 0.0;
+  return 1 - static_cast<double>(saved) / static_cast<double>(load.positions_here);
+}
+
+// For activations of the whole step as one kept chunk, beside what forward needs and other steps want.
+std::int64_t StepMemory::room_to_keep(std::size_t rank, const RankRoom& room) const {
+  const ChunkLoad& load = whole_[rank];
+  return std::min(std::min(room.held, room.gap - room.least) - held_bytes(shape_, load, 0),
+                  room.gap - forward_fixed_[rank] - forward_bytes(shape_, load, 0));
 }
 
 // Whether those that do not stay can be computed again in one piece, when the others are gone.
 bool StepMemory::has_room_for_the_rest(std::span<const RankRoom> rooms) const {
-  for (RankId rank : indices<RankId>(loads_.num_ranks())) {
-    const std::int64_t borrowed =
-        forward_fixed_[rank.offset()] / std::max<std::int64_t>(shape_.forward_weight_bytes, 1);
-    const ChunkLoad load = loads_.load(rank, 0, loads_.num_blocks());
-    const std::int64_t pass = partly_again_bytes(shape_, load, borrowed);
-    const std::int64_t most = returns_gradients_ ? std::max(pass, shape_.gradient_bytes) : pass;
-    if (most + kept_fixed_[rank.offset()] > rooms[rank.offset()].gap) return false;
+  for (std::size_t rank = 0; rank < rooms.size(); ++rank) {
+    const std::int64_t returning =
+        returns_gradients_ ? (foreign_[rank].gradients + 1) * shape_.gradient_bytes : 0;
+    const std::int64_t again = again_part_bytes(shape_, whole_[rank], foreign_[rank]);
+    if (std::max(again, returning) > rooms[rank].gap) return false;
   }
   return true;
 }

@@ -89,13 +89,16 @@ class StepMemory {
     double seconds = 0;
   };
   void borrow(const StepPlan& plan, const LayerPlacement& placement);
+  void add_copies(const StepPlan& plan, const LayerPlacement& placement);
   void load_blocks(const BlockTable& table, std::span<const RankRoom> rooms, const LayerPlacement& placement,
                    const StepPlan& plan);
   void follow(const StepPlan& plan, const LayerPlacement& placement);
   void consider_forward(std::span<const RankRoom> rooms, bool none);
   double keep_in_one_chunk(std::span<const RankRoom> rooms, double most);
-  std::optional<double> recomputed_in_one_chunk(std::span<const RankRoom> rooms) const;
+  bool fits_kept(std::size_t rank, const RankRoom& room) const;
+  std::optional<double> recomputed_in_parts(std::size_t rank, const RankRoom& room) const;
   bool has_room_for_the_rest(std::span<const RankRoom> rooms) const;
+  std::int64_t room_to_keep(std::size_t rank, const RankRoom& room) const;
   void keep_what_fits(std::span<const RankRoom> rooms);
   template <class Consider>
   void consider_plain(const Counts& counts, const LayerPlacement& placement, StepPlan& plan,
@@ -130,6 +133,9 @@ class StepMemory {
   std::vector<std::int64_t> tokens_, limits_, halves_, kept_, kept_with_;
   // By rank: borrowed weights and gradients in forward, in backward where all is kept, and where not.
   std::vector<std::int64_t> forward_fixed_, kept_fixed_, again_fixed_;
+  // By rank, of the plan looked at.
+  std::vector<ForeignLoad> foreign_;
+  std::vector<ChunkLoad> whole_;    // the whole step's
   std::int64_t transfers_ = 0;      // the most that a rank borrows
   bool returns_gradients_ = false;  // some rank works for another's expert
   Way way_, best_;                  // the one looked at, and the best so far

@@ -63,25 +63,36 @@ void expect_lending(const LayerPlacement& placement, const std::vector<std::vect
       if (placement.owner(expert) == me) owned_parts[e] = cut<std::span<float>>(owned[e]);
     }
     WeightTransfer transfer(comm, arena, kElements, sizeof(float));
-    std::vector<ExpertId> expected, borrowed;
+    std::vector<ExpertId> expected, borrowed, whole;
     for (const Transfer& each : plan.transfers())
       if (each.to == me) expected.push_back(each.expert);
     EXPECT_EQ(transfer.borrows(plan), std::ssize(expected));
     transfer.fetch(plan, natives, [&](ExpertId expert, const ExpertParts& parts) {
       EXPECT_EQ(arena.in_use_bytes(), Arena::rounded(transfer.landing_bytes()));
-      borrowed.push_back(expert);
-      std::size_t i = 0;
+      const bool gate_up = !parts.front().empty();
+      if (gate_up) borrowed.push_back(expert);
+      ASSERT_EQ(borrowed.back(), expert);
+      std::size_t i = gate_up ? 0 : kElements.front();
       for (const auto& part : parts) {
         EXPECT_EQ(reinterpret_cast<std::uintptr_t>(part.data()) % 64, 0u);
         for (std::size_t n = 0; n < part.size() / 4; ++n, ++i)
           ASSERT_EQ(reinterpret_cast<const float*>(part.data())[n], weight(expert.offset(), i));
       }
-      EXPECT_EQ(i, static_cast<std::size_t>(kAll));
+      EXPECT_EQ(i, static_cast<std::size_t>(gate_up ? kElements.front() : kAll));
+      if (!gate_up) whole.push_back(expert);
     });
     EXPECT_EQ(borrowed, expected);
+    EXPECT_EQ(whole, expected);
     EXPECT_EQ(arena.in_use_bytes(), 0);
     for (int step = 0; step < 2; ++step) {
-      transfer.open_gradients(plan, placement);
+      if (step == 0) {
+        transfer.open_gradients(plan, placement);
+      } else {
+        transfer.open_all_but_gate_up(plan, placement);
+        EXPECT_LE(2 * arena.in_use_bytes(), transfer.away_bytes(plan, placement));
+        for (const WeightTransfer::Away& away : transfer.away()) EXPECT_TRUE(away.parts.front().empty());
+        transfer.open_gate_up();
+      }
       EXPECT_EQ(arena.in_use_bytes(), Arena::rounded(transfer.away_bytes(plan, placement)));
       for (const WeightTransfer::Away& away : transfer.away()) {
         std::size_t i = 0;

@@ -39,6 +39,10 @@ class CountedApart final : public ExpertFfn {
                 std::span<std::byte> workspace) const override {
     apart([&] { inner_->backward(batch, input, grad_output, weight, grad_input, grad_weight, workspace); });
   }
+  void add_gate_up_gradients(const ExpertBatch& batch, const SplitRows& input,
+                             std::span<std::byte> workspace) const override {
+    apart([&] { inner_->add_gate_up_gradients(batch, input, workspace); });
+  }
   const BitwiseReport& bitwise() const override { return inner_->bitwise(); }
 
  private:

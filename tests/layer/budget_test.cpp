@@ -71,6 +71,36 @@ TEST(Budget, OfEverySizeIsKeptUnderEveryPolicy) {
   }
 }
 
+// Not enough to have the backward pass of all at once, but for one chunk.
+TEST(Budget, InWhichBackwardIsInPartsChangesNoNumber) {
+  int whole_kept = 0, partly_kept = 0;
+  for (const bool copies : {false, true})
+    for (DataType type : {DataType::f32, DataType::bf16}) {
+      const ExpertShape expert{48, 160, Activation::clamped_swiglu, true, type};
+      const MoeCase problem({{12, 3, expert}, {600, 240, 0, 450}, 2.0, 0.1}, 4);
+      const DenseResult bound = error_bound(problem, true);
+      RunOptions options = options_of(Arena::kNoBudget, true);
+      options.memory.keep_plan = true;
+      for (int e = 0; copies && e < 12; ++e)
+        options.homes.push_back(e % 3 == 0 ? std::vector{e % 4, (e + 1) % 4} : std::vector{e % 4});
+      const MoeResult ample = run(problem, options);
+      const std::int64_t most = std::ranges::max(ample.peak_bytes);
+      options.budget = kGenerous;
+      const std::int64_t least = run(problem, options).least_budget;
+      for (int percent = 60; percent <= 108; percent += kThreadsAreWatched ? 12 : 2) {
+        options.budget = std::max(least, most * percent / 100);
+        const MoeResult bounded = run(problem, options);
+        SCOPED_TRACE(std::to_string(percent) + " % of what it takes without");
+        for (std::int64_t peak : bounded.peak_bytes) EXPECT_LE(peak, options.budget);
+        EXPECT_EQ(bounded.output, ample.output);
+        expect_same_gradients(bounded, ample, bound);
+        if (bounded.first_chunk.in_parts) ++(bounded.first_chunk.recomputed > 0 ? partly_kept : whole_kept);
+      }
+    }
+  EXPECT_GT(whole_kept, kThreadsAreWatched ? 0 : 3);
+  EXPECT_GT(partly_kept, kThreadsAreWatched ? 0 : 3);
+}
+
 TEST(Budget, ThatIsAmpleMeansOneChunkOfWhichAllIsKept) {
   const MoeCase problem = small_case(3, DataType::f32);
   const MoeResult ample = run(problem, options_of(kGenerous, true));

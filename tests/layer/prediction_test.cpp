@@ -66,6 +66,8 @@ class Prediction {
     shape_.element_bytes = bytes_of(moe.expert.type);
     shape_.weight_bytes = moe.expert.weight_bytes();
     shape_.gradient_bytes = moe.expert.elements() * 4;
+    shape_.gate_up_gradient_bytes = moe.expert.gate_up_rows() * moe.expert.hidden * 4;
+    shape_.landing_bytes = moe.expert.gate_up_rows() * moe.expert.hidden * shape_.element_bytes;
     shape_.with_backward = backward;
     shape_.forward_weight_bytes = Arena::rounded(products->prepared_bytes(Pass::forward));
     shape_.forward_workspace_bytes = products->workspace_bytes(Pass::forward);
@@ -113,7 +115,7 @@ class Prediction {
   std::int64_t borrowed(std::size_t rank) const {
     return std::ranges::count(plan_.transfers(), RankId(static_cast<int>(rank)), &Transfer::to);
   }
-  std::int64_t landing(std::size_t rank) const { return borrowed(rank) > 0 ? shape_.weight_bytes : 0; }
+  std::int64_t landing(std::size_t rank) const { return borrowed(rank) > 0 ? shape_.landing_bytes : 0; }
   // What is borrowed in backward, where something is computed again and where nothing is.
   std::int64_t backward_weights(std::size_t rank, bool again) const {
     const bool whole = setup_.options.memory.recompute == Recompute::whole;
@@ -125,31 +127,53 @@ class Prediction {
   }
 
   std::int64_t saved(const Chunk& chunk, const ChunkLoad& load, std::size_t rank) const {
-    if (chunk.partly_kept()) return saved_in_part(load, rank);
+    if (chunk.in_parts) return saved_in_part(load, rank).all();
     return chunk.kept ? load.positions_here : 0;
   }
+  ForeignLoad foreign(std::size_t rank) const {
+    std::int64_t positions = 0;
+    for (const Transfer& transfer : plan_.transfers()) {
+      if (transfer.to.offset() != rank) continue;
+      for (const Segment& segment : plan_.segments(transfer.expert))
+        if (segment.rank == transfer.to) positions += segment.size();
+    }
+    return {borrowed(rank), borrowed(rank), positions};
+  }
   // Of a chunk that is the whole step: what leaves the passes, a later step and the other states their room.
-  std::int64_t saved_in_part(const ChunkLoad& load, std::size_t rank) const {
+  SavedPositions saved_in_part(const ChunkLoad& load, std::size_t rank) const {
     BudgetShape budget;
     budget.chunk = shape_;
     budget.max_tokens = max_tokens();
     const std::int64_t held = held_bytes(shape_, load, 0);
     const std::int64_t room = setup_.budget - choices(rank);
-    const std::int64_t weights = borrowed(rank) * (shape_.backward_weight_bytes + shape_.gradient_bytes);
     const std::int64_t left =
         std::min({room - borrowed(rank) * shape_.forward_weight_bytes - forward_bytes(shape_, load, 0),
-                  room - weights - backward_bytes(shape_, load, 0), room - least_step_bytes(budget) - held,
+                  room - own_part_bytes(shape_, load, {}), room - least_step_bytes(budget) - held,
                   setup_.budget - least_step_bytes(budget) - least_state_bytes(budget) - held});
-    return std::min(positions_saved_in(shape_, left), load.positions_here);
+    return saved_in_parts(shape_, load, foreign(rank), left,
+                          room - foreign_part_bytes(shape_, load, foreign(rank), 0));
   }
-  // In backward, of a chunk of which some rank computes a part again.
-  std::int64_t partly_again(const ChunkLoad& load, std::size_t rank) const {
+  std::int64_t parts_bytes(const Chunk& chunk, const ChunkLoad& load, std::size_t rank) const {
+    const SavedPositions saved = saved_in_part(load, rank);
+    std::int64_t most = 0;
+    if (saved.own > 0) most = own_part_bytes(shape_, load, saved);
+    if (saved.foreign > 0)
+      most = std::max(most, foreign_part_bytes(shape_, load, foreign(rank), saved.foreign));
     ChunkShape shape = shape_;
-    if (saved_in_part(load, rank) == load.positions_here) shape.recompute_workspace_bytes = 0;
-    return partly_again_bytes(shape, load, borrowed(rank));
+    if (saved.all() == load.positions_here) shape.recompute_workspace_bytes = 0;
+    return chunk.recomputed > 0 ? std::max(most, again_part_bytes(shape, load, foreign(rank))) : most;
   }
   std::int64_t held_of(std::size_t chunk, const ChunkLoad& load, std::size_t rank) const {
+    if (chunks_[chunk].in_parts) return held_bytes(shape_, load, 0) + saved_bytes_of(load, rank);
     return held_bytes(shape_, load, saved(chunks_[chunk], load, rank));
+  }
+  std::int64_t saved_bytes_of(const ChunkLoad& load, std::size_t rank) const {
+    const SavedPositions saved = saved_in_part(load, rank);
+    return saved_bytes(shape_, saved.own) + saved_bytes(shape_, saved.foreign);
+  }
+  std::int64_t forward_peak(const Chunk& chunk, const ChunkLoad& load, std::size_t rank) const {
+    if (!chunk.in_parts) return forward_bytes(shape_, load, saved(chunk, load, rank));
+    return forward_bytes(shape_, load, 0) + saved_bytes_of(load, rank);
   }
 
   void add_forward(std::vector<Peaks>& all) const {
@@ -163,8 +187,7 @@ class Prediction {
         continue;
       }
       for (std::size_t c = 0; c < chunks_.size(); ++c) {
-        most = std::max(
-            most, held + forward_bytes(shape_, dealt[c][rank], saved(chunks_[c], dealt[c][rank], rank)));
+        most = std::max(most, held + forward_peak(chunks_[c], dealt[c][rank], rank));
         if (chunks_[c].kept) held += held_of(c, dealt[c][rank], rank);
       }
       all[rank].forward = most;
@@ -187,8 +210,10 @@ class Prediction {
         const ChunkLoad& load = dealt[c][rank];
         held -= held_of(c, load, rank);
         const std::int64_t positions = saved(chunks_[c], load, rank);
-        if (positions > 0) most = std::max(most, held + away + backward_bytes(shape_, load, positions));
-        if (chunks_[c].partly_kept()) most = std::max(most, held + away + partly_again(load, rank));
+        if (chunks_[c].in_parts)
+          most = std::max(most, held + parts_bytes(chunks_[c], load, rank));
+        else if (positions > 0)
+          most = std::max(most, held + away + backward_bytes(shape_, load, positions));
       }
       if (!rest.empty()) most = std::max(most, held + (kept > 0 ? away : 0) + table());
       if (overlaps(rest.size()))
@@ -355,7 +380,7 @@ TEST(PredictedUnderABudget, PeakIsMetToTheByteWhereAPartOfAChunkIsSaved) {
       };
       setup.options.memory.keep_plan = true;
       const Measured measured = measure(setup);
-      if (measured.chunks.size() != 1 || !measured.chunks.front().partly_kept()) continue;
+      if (measured.chunks.size() != 1 || !measured.chunks.front().in_parts) continue;
       SCOPED_TRACE(std::to_string(kib) + " KiB");
       for (const Peaks& peaks : measured.peaks)
         EXPECT_LE(std::max(peaks.forward, peaks.backward), setup.budget);

@@ -18,11 +18,17 @@ inline void expect_same_gradients(const MoeResult& a, const MoeResult& b, const 
     ASSERT_LE(std::abs(static_cast<double>(a.grad_router_weights[i]) -
                        static_cast<double>(b.grad_router_weights[i])),
               2 * bound.grad_router_weights[i]);
-  for (std::size_t e = 0; e < a.gate_up.size(); ++e)
-    for (std::size_t i = 0; i < a.gate_up[e].size(); ++i)
-      ASSERT_LE(std::abs(static_cast<double>(a.gate_up[e][i]) - static_cast<double>(b.gate_up[e][i])),
-                2 * bound.grad_experts[e].gate_up[i])
-          << "expert " << e;
+  const auto expect_same = [&](auto MoeResult::*tensor, auto DenseResult::Expert::*limit) {
+    for (std::size_t e = 0; e < (a.*tensor).size(); ++e)
+      for (std::size_t i = 0; i < (a.*tensor)[e].size(); ++i)
+        ASSERT_LE(std::abs(static_cast<double>((a.*tensor)[e][i]) - static_cast<double>((b.*tensor)[e][i])),
+                  2 * (bound.grad_experts[e].*limit)[i])
+            << "expert " << e;
+  };
+  expect_same(&MoeResult::gate_up, &DenseResult::Expert::gate_up);
+  expect_same(&MoeResult::down, &DenseResult::Expert::down);
+  expect_same(&MoeResult::gate_up_bias, &DenseResult::Expert::gate_up_bias);
+  expect_same(&MoeResult::down_bias, &DenseResult::Expert::down_bias);
 }
 
 }  // namespace evenkeel::testing

@@ -182,11 +182,11 @@ class CpuExpertFfn final : public ExpertFfn {
     EVENKEEL_CHECK(static_cast<std::int64_t>(prepared.size()) >= prepared_bytes(pass));
     std::byte* next = prepared.data();
     const auto pack = [&](const RowLadder& product, const void* plain) {
-      product.pack(plain, next);
+      if (plain != nullptr) product.pack(plain, next);
       next += product.packed_bytes();
     };
     const auto widen = [&](std::int64_t count, const void* biases) {
-      if (shape_.biases) rows::to_f32(count, biases, shape_.type, reinterpret_cast<float*>(next));
+      if (biases != nullptr) rows::to_f32(count, biases, shape_.type, reinterpret_cast<float*>(next));
       next += bias_bytes(count);
     };
     if (pass == Pass::backward) {
@@ -195,8 +195,7 @@ class CpuExpertFfn final : public ExpertFfn {
       return widen(shape_.hidden, weights.down_bias);
     }
     pack(forward_.inner, weights.gate_up);
-    if (is_gated(shape_.activation))
-      pack(forward_.inner, at(weights.gate_up, shape_.intermediate * shape_.hidden, shape_.type));
+    if (is_gated(shape_.activation)) pack(forward_.inner, up_of(weights.gate_up));
     widen(shape_.gate_up_rows(), weights.gate_up_bias);
     if (pass == Pass::recompute) return;
     pack(forward_.down, weights.down);
@@ -264,8 +263,24 @@ class CpuExpertFfn final : public ExpertFfn {
         differentiate_h(batch, group, span, down, tile, weight, pre, grad_weight);
         add_down_gradients(group, span, tile);
         add_input_gradients(span, from, group.prepared, tile, pre, grad_input);
+        if (group.gradients.gate_up == nullptr) return;
         rows::gather(span.rows, from, shape_.hidden, input, tile.x(), shape_.type);
-        add_gate_up_gradients(group, span, tile, pre);
+        add_gate_up_product(group, span, tile, pre);
+      });
+    }
+  }
+
+  void add_gate_up_gradients(const ExpertBatch& batch, const SplitRows& input,
+                             std::span<std::byte> workspace) const override {
+    Carver carver(workspace.data());
+    const BackwardTile tile(carver, shape_, products(), nullptr, scratch_bytes(Pass::backward));
+    EVENKEEL_CHECK(carver.used() <= static_cast<std::int64_t>(workspace.size()));
+    for (const ExpertGroup& group : batch.groups) {
+      if (group.begin == group.end) continue;
+      for_each_tile(group, kTileRows, [&](Span span) {
+        rows::gather(span.rows, &batch.input_row[static_cast<std::size_t>(span.begin)], shape_.hidden, input,
+                     tile.x(), shape_.type);
+        add_gate_up_product(group, span, tile, saved_of(group, span));
       });
     }
   }
@@ -286,6 +301,10 @@ class CpuExpertFfn final : public ExpertFfn {
   // Gate and up, of a forward pass's prepared weights.
   std::int64_t inner_bytes() const {
     return (is_gated(shape_.activation) ? 2 : 1) * forward_.inner.packed_bytes();
+  }
+
+  const void* up_of(const void* gate_up) const {
+    return gate_up == nullptr ? nullptr : at(gate_up, shape_.intermediate * shape_.hidden, shape_.type);
   }
 
   std::int64_t bias_bytes(std::int64_t count) const {
@@ -466,8 +485,8 @@ class CpuExpertFfn final : public ExpertFfn {
   }
 
   // Another group's rows behind those of the tile stand aside meanwhile.
-  void add_gate_up_gradients(const ExpertGroup& group, Span span, const BackwardTile& tile,
-                             std::byte* grad_pre) const {
+  void add_gate_up_product(const ExpertGroup& group, Span span, const BackwardTile& tile,
+                           std::byte* grad_pre) const {
     std::byte* const behind = at(grad_pre, span.rows * shape_.gate_up_rows(), shape_.type);
     const std::int64_t padding = internal::whole_vector_rows(span.rows) - span.rows;
     const auto bytes = static_cast<std::size_t>(padding * saved_bytes_per_position());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 
 #include "evenkeel/base/check.h"
 
@@ -9,7 +10,7 @@ namespace evenkeel {
 
 namespace {
 
-std::int64_t sum(std::span<const std::int64_t> values) {
+std::int64_t sum(const auto& values) {
   return std::accumulate(values.begin(), values.end(), std::int64_t{0});
 }
 
@@ -201,8 +202,32 @@ void RouteBuilder::rebase_row_slots() {
   }
 }
 
-void RouteBuilder::fill_groups() {
+// Where each expert's positions begin; in the order of experts.
+void RouteBuilder::open_groups() {
   const auto experts = deal_.experts_here();
+  const auto groups = routes_.groups_.as<Dispatched::Group>();
+  // Until they have their places, `begin` is 1 for those that are borrowed, and `end` the number of
+  // positions.
+  for (std::size_t g = 0; g < experts.size(); ++g)
+    groups[g] = {experts[g], deal_.borrows(g) ? 1 : 0, sum(deal_.arrivals(g))};
+  std::ranges::sort(groups, [](const Dispatched::Group& a, const Dispatched::Group& b) {
+    return std::tuple(b.begin, b.end, a.expert) < std::tuple(a.begin, a.end, b.expert);
+  });
+  std::int64_t position = 0;
+  routes_.positions_borrowed = 0;
+  for (Dispatched::Group& group : groups) {
+    const std::int64_t positions = group.end;
+    if (group.begin == 1) routes_.positions_borrowed += positions;
+    group.begin = position;
+    group.end = position += positions;
+  }
+  EVENKEEL_CHECK(position == routes_.positions_here);
+  std::ranges::sort(groups, {}, &Dispatched::Group::expert);
+}
+
+// Messages are by expert.
+void RouteBuilder::fill_groups() {
+  open_groups();
   const auto groups = routes_.groups_.as<Dispatched::Group>();
   const auto input_row = routes_.input_row_.as<std::int32_t>();
   const auto output_row = routes_.output_row_.as<std::int32_t>();
@@ -210,9 +235,8 @@ void RouteBuilder::fill_groups() {
       arena_.allocate_for<std::int64_t>(static_cast<std::int64_t>(deal_.received().size()), "cursors");
   const auto taken = cursors.as<std::int64_t>();
   std::ranges::fill(taken, 0);
-  std::size_t position = 0;
-  for (std::size_t g = 0; g < experts.size(); ++g) {
-    groups[g] = {experts[g], static_cast<std::int64_t>(position), 0};
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    auto position = static_cast<std::size_t>(groups[g].begin);
     for (RankId source : indices<RankId>(deal_.received().size())) {
       const Dispatched::Peer& from = peer(source);
       const auto message = message_from(source);
@@ -223,9 +247,8 @@ void RouteBuilder::fill_groups() {
         output_row[position] = static_cast<std::int32_t>(from.in_position + j);
       }
     }
-    groups[g].end = static_cast<std::int64_t>(position);
   }
-  EVENKEEL_CHECK(static_cast<std::int64_t>(position) == routes_.positions_here);
+  std::ranges::sort(groups, {}, &Dispatched::Group::begin);
 }
 
 }  // namespace evenkeel

@@ -47,6 +47,7 @@ class RouteBuilder {
   void sort_by_destination(const TopK& top_k, int num_experts, std::span<std::int32_t> sorted);
   void number_rows(RankId rank, std::span<const std::int32_t> assignments, std::span<std::int32_t> row_of);
   void number_rows_here();
+  void open_groups();
   void fill_groups();
   void rebase_row_slots();
 

@@ -14,19 +14,24 @@ std::int64_t BorrowedExperts::bytes_each(std::span<const Pass> passes) const {
 }
 
 void BorrowedExperts::fetch(const StepPlan& plan, std::span<const ExpertParts> natives,
-                            std::span<const Pass> passes, WeightTransfer& transfer) {
+                            std::span<const Pass> passes, WeightTransfer& transfer, Lifetime lifetime) {
   passes_ = passes;
   experts_.clear();
-  prepared_ = arena_.allocate(transfer.borrows(plan) * bytes_each(passes), "borrowed weights");
-  std::span<std::byte> rest = prepared_.bytes();
+  prepared_ = arena_.allocate(transfer.borrows(plan) * bytes_each(passes), "borrowed weights", lifetime);
   transfer.fetch(plan, natives, [&](ExpertId expert, const ExpertParts& parts) {
-    experts_.push_back(expert);
-    for (Pass pass : passes_) {
-      const auto bytes = static_cast<std::size_t>(Arena::rounded(ffn_.prepared_bytes(pass)));
-      ffn_.prepare(weights_of(parts), pass, rest.first(bytes));
-      rest = rest.subspan(bytes);
-    }
+    if (!parts.front().empty()) experts_.push_back(expert);
+    for (std::size_t i = 0; i < passes_.size(); ++i)
+      ffn_.prepare(weights_of(parts), passes_[i], form(experts_.size() - 1, i));
   });
+}
+
+// Of one expert, for one of the passes.
+std::span<std::byte> BorrowedExperts::form(std::size_t expert, std::size_t pass) const {
+  const auto before =
+      static_cast<std::int64_t>(expert) * bytes_each(passes_) + bytes_each(passes_.first(pass));
+  return prepared_.bytes().subspan(
+      static_cast<std::size_t>(before),
+      static_cast<std::size_t>(Arena::rounded(ffn_.prepared_bytes(passes_[pass]))));
 }
 
 const std::byte* BorrowedExperts::prepared(ExpertId expert, Pass pass) const {
@@ -34,9 +39,9 @@ const std::byte* BorrowedExperts::prepared(ExpertId expert, Pass pass) const {
   const auto asked = std::ranges::find(passes_, pass);
   EVENKEEL_CHECK(borrowed != experts_.end());
   if (asked == passes_.end()) return nullptr;
-  const auto before = static_cast<std::size_t>(asked - passes_.begin());
-  return prepared_.data() + (borrowed - experts_.begin()) * bytes_each(passes_) +
-         bytes_each(passes_.first(before));
+  return form(static_cast<std::size_t>(borrowed - experts_.begin()),
+              static_cast<std::size_t>(asked - passes_.begin()))
+      .data();
 }
 
 void BorrowedExperts::release() {

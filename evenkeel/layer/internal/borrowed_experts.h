@@ -16,12 +16,11 @@
 namespace evenkeel::internal {
 
 // For what passes borrowed weights are wanted. In backward: with nothing to compute again, by chunk, or all
-// at once; and where what was saved of a chunk comes first, for the others of its positions.
+// at once.
 inline constexpr Pass kForward[] = {Pass::forward};
 inline constexpr Pass kBackward[] = {Pass::backward};
 inline constexpr Pass kBackwardAgain[] = {Pass::backward, Pass::recompute};
 inline constexpr Pass kBackwardWhole[] = {Pass::backward, Pass::forward};
-inline constexpr Pass kAgain[] = {Pass::recompute};
 
 class BorrowedExperts {
  public:
@@ -31,9 +30,9 @@ class BorrowedExperts {
   }
 
   // Collective. Carries out the plan's transfers and prepares what arrives for each of `passes`, which must
-  // stay.
+  // stay. `held`: it lies at the low end of the arena's gap, so that it can go before what is lent after it.
   void fetch(const StepPlan& plan, std::span<const ExpertParts> natives, std::span<const Pass> passes,
-             WeightTransfer& transfer);
+             WeightTransfer& transfer, Lifetime lifetime = Lifetime::step);
   // Null for a pass that was not asked for.
   const std::byte* prepared(ExpertId expert, Pass pass) const;
   void release();
@@ -44,6 +43,8 @@ class BorrowedExperts {
   std::int64_t bytes_each(std::span<const Pass> passes) const;
 
  private:
+  std::span<std::byte> form(std::size_t expert, std::size_t pass) const;
+
   const ExpertFfn& ffn_;
   Arena& arena_;
   Buffer prepared_;  // by expert, then by pass

@@ -4,12 +4,11 @@
 
 namespace evenkeel::internal {
 
-ExpertGroups::ExpertGroups(const NativeExperts& natives, const BorrowedExperts& borrowed,
-                           const BorrowedExperts& again, int num_experts)
-    : natives_(natives), borrowed_(borrowed), again_(again) {
-  // A group falls into two where its own run is left out, and one of them in three where something is not
+ExpertGroups::ExpertGroups(const NativeExperts& natives, const BorrowedExperts& borrowed, int num_experts)
+    : natives_(natives), borrowed_(borrowed) {
+  // A group falls into two where its own run is left out, and one of them in two where something is not
   // saved.
-  constexpr std::size_t kMorePieces = 2;
+  constexpr std::size_t kMorePieces = 1;
   groups_.reserve(2 * static_cast<std::size_t>(num_experts) + kMorePieces);
   experts_.reserve(groups_.capacity());
 }
@@ -22,16 +21,12 @@ void ExpertGroups::clear() {
 void ExpertGroups::collect_waiting(const Dispatched& dispatched, const ResultRows& rows,
                                    const SavedActivations& saved) {
   clear();
-  auto run = rows.runs().begin();
   for (std::size_t g = 0; g < dispatched.groups().size(); ++g) {
     const Dispatched::Group& group = dispatched.groups()[g];
-    if (run == rows.runs().end() || run->group != static_cast<std::int32_t>(g)) {
-      add_forward(group.expert, group.begin, group.end, saved);
-      continue;
-    }
-    add_forward(group.expert, group.begin, run->begin, saved);
-    add_forward(group.expert, run->end, group.end, saved);
-    ++run;
+    const auto run = std::ranges::find(rows.runs(), static_cast<std::int32_t>(g), &OwnRun::group);
+    const bool whole = run == rows.runs().end();
+    add_forward(group.expert, group.begin, whole ? group.end : run->begin, saved);
+    if (!whole) add_forward(group.expert, run->end, group.end, saved);
   }
 }
 
@@ -54,13 +49,8 @@ void ExpertGroups::collect_saved(const Dispatched& dispatched, const SavedActiva
                                  std::int64_t begin, std::int64_t end) {
   clear();
   for (const Dispatched::Group& group : dispatched.groups()) {
-    const std::int64_t first = std::max(group.begin, begin);
-    const std::int64_t last = std::min(group.end, end);
-    if (first >= last) continue;
-    const std::int64_t again_begin = std::clamp(saved.again_begin(), first, last);
-    const std::int64_t again_end = std::clamp(saved.again_end(), first, last);
-    add(group.expert, first, again_begin, Pass::backward, saved.at(first));
-    add(group.expert, again_end, last, Pass::backward, saved.at(again_end));
+    const std::int64_t first = std::max({saved.foreign_begin(), group.begin, begin});
+    add(group.expert, first, std::min(group.end, end), Pass::backward, saved.at(first));
   }
 }
 
@@ -68,18 +58,27 @@ void ExpertGroups::collect_again(const Dispatched& dispatched, const SavedActiva
                                  std::int64_t begin, std::int64_t end) {
   clear();
   for (const Dispatched::Group& group : dispatched.groups())
-    add(group.expert, std::max({saved.again_begin(), group.begin, begin}),
-        std::min({saved.again_end(), group.end, end}), Pass::backward, nullptr);
+    add(group.expert, std::max(group.begin, begin), std::min({saved.foreign_begin(), group.end, end}),
+        Pass::backward, nullptr);
+}
+
+void ExpertGroups::keep_without_gate_up() {
+  std::size_t kept = 0;
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    if (groups_[g].gradients.gate_up != nullptr) continue;
+    groups_[kept] = groups_[g];
+    experts_[kept++] = experts_[g];
+  }
+  groups_.resize(kept);
+  experts_.resize(kept);
 }
 
 void ExpertGroups::add_forward(ExpertId expert, std::int64_t begin, std::int64_t end,
                                const SavedActivations& saved) {
   if (begin >= end) return;
-  const std::int64_t again_begin = std::clamp(saved.again_begin(), begin, end);
-  const std::int64_t again_end = std::clamp(saved.again_end(), begin, end);
-  add(expert, begin, again_begin, Pass::forward, saved.at(begin));
-  add(expert, again_begin, again_end, Pass::forward, nullptr);
-  add(expert, again_end, end, Pass::forward, saved.at(again_end));
+  const std::int64_t saved_begin = std::clamp(saved.foreign_begin(), begin, end);
+  add(expert, begin, saved_begin, Pass::forward, nullptr);
+  add(expert, saved_begin, end, Pass::forward, saved.at(saved_begin));
 }
 
 void ExpertGroups::add(ExpertId expert, std::int64_t begin, std::int64_t end, Pass pass, std::byte* saved) {
@@ -94,9 +93,7 @@ void ExpertGroups::add(ExpertId expert, std::int64_t begin, std::int64_t end, Pa
 }
 
 const std::byte* ExpertGroups::prepared(ExpertId expert, Pass pass) const {
-  if (natives_.is_native(expert)) return natives_.prepared(expert, pass);
-  const std::byte* at_hand = borrowed_.prepared(expert, pass);
-  return at_hand != nullptr ? at_hand : again_.prepared(expert, pass);
+  return natives_.is_native(expert) ? natives_.prepared(expert, pass) : borrowed_.prepared(expert, pass);
 }
 
 std::int64_t ExpertGroups::positions() const {

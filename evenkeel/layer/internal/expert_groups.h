@@ -17,9 +17,7 @@ namespace evenkeel::internal {
 
 class ExpertGroups {
  public:
-  // Weights to compute activations again are looked for in `again` where `borrowed` does not have them.
-  ExpertGroups(const NativeExperts& natives, const BorrowedExperts& borrowed, const BorrowedExperts& again,
-               int num_experts);
+  ExpertGroups(const NativeExperts& natives, const BorrowedExperts& borrowed, int num_experts);
 
   // Forward: the positions whose results wait; those of the present range.
   void collect_waiting(const Dispatched& dispatched, const ResultRows& rows, const SavedActivations& saved);
@@ -32,6 +30,9 @@ class ExpertGroups {
                      std::int64_t end);
   void collect_again(const Dispatched& dispatched, const SavedActivations& saved, std::int64_t begin,
                      std::int64_t end);
+
+  // Of those at hand, the ones that had no room for the gradient of gate_up.
+  void keep_without_gate_up();
 
   std::span<ExpertGroup> groups() { return groups_; }
   // Of each group.
@@ -47,7 +48,6 @@ class ExpertGroups {
 
   const NativeExperts& natives_;
   const BorrowedExperts& borrowed_;
-  const BorrowedExperts& again_;
   std::vector<ExpertGroup> groups_;
   std::vector<ExpertId> experts_;
 };
