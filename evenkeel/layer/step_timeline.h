@@ -7,9 +7,12 @@
 //
 //   Arena arena(Device::cpu());
 //   StepTimeline timeline(arena);
-//   MoeLayer layer(comm, arena, shape, placement, {.on_phase = [&](const StepMoment& m) { timeline.enter(m);
-//   }}); timeline.restart(); layer.backward(layer.forward(...), ...); const StepRecord record =
-//   timeline.record();
+//   MoeOptions options;
+//   options.on_phase = [&](const StepMoment& moment) { timeline.enter(moment); };
+//   MoeLayer layer(comm, arena, shape, placement, options);
+//   timeline.restart();
+//   layer.backward(layer.forward(hidden, top_k, output), grad_output, gradients);
+//   const StepRecord record = timeline.record();
 #pragma once
 
 #include <cstddef>
