@@ -368,11 +368,13 @@ TEST(PredictedUnderABudget, PeakIsMetToTheByteWhereSomeChunksAreKept) {
 
 // The whole step is one chunk, of whose activations each rank saves what it has room for.
 TEST(PredictedUnderABudget, PeakIsMetToTheByteWhereAPartOfAChunkIsSaved) {
-  for (Kind kind : {Kind::ep, Kind::level}) {
+  using Case = std::tuple<Kind, DataType>;
+  for (const auto& [kind, type] :
+       {Case{Kind::ep, DataType::f32}, Case{Kind::level, DataType::f32}, Case{Kind::level, DataType::bf16}}) {
     int compared = 0;
-    for (std::int64_t kib = 2750; kib <= 9000; kib += kThreadsAreWatched ? 1250 : 250) {
-      StepSetup setup{case_of(3, DataType::f32, 5, 256), options_of(kind, Recompute::automatic, 1),
-                      kib * 1024};
+    const std::int64_t first = type == DataType::f32 ? 2750 : 2000;
+    for (std::int64_t kib = first; kib <= 3 * first; kib += kThreadsAreWatched ? 1250 : first / 16) {
+      StepSetup setup{case_of(3, type, 5, 256), options_of(kind, Recompute::automatic, 1), kib * 1024};
       std::atomic<std::int64_t> computed = 0, again = 0;
       setup.options.on_step = [&](const StepStatistics& step) {
         computed += step.assignments;
