@@ -373,7 +373,7 @@ TEST(PredictedUnderABudget, PeakIsMetToTheByteWhereAPartOfAChunkIsSaved) {
        {Case{Kind::ep, DataType::f32}, Case{Kind::level, DataType::f32}, Case{Kind::level, DataType::bf16}}) {
     int compared = 0;
     const std::int64_t first = type == DataType::f32 ? 2750 : 2000;
-    for (std::int64_t kib = first; kib <= 3 * first; kib += kThreadsAreWatched ? 1250 : first / 16) {
+    for (std::int64_t kib = first; kib <= 3 * first; kib += first / (kThreadsAreWatched ? 5 : 16)) {
       StepSetup setup{case_of(3, type, 5, 256), options_of(kind, Recompute::automatic, 1), kib * 1024};
       std::atomic<std::int64_t> computed = 0, again = 0;
       setup.options.on_step = [&](const StepStatistics& step) {
