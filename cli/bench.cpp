@@ -24,7 +24,7 @@ namespace evenkeel::cli {
 
 namespace {
 
-struct Options {
+struct BenchArguments {
   BenchSetup setup;
   std::vector<PlannerOptions::Kind> planners = {PlannerOptions::Kind::least_loaded,
                                                 PlannerOptions::Kind::level};
@@ -66,7 +66,7 @@ void require_only(const CLI::App& app, const std::string& mode) {
     if (other != mode) refuse_if_given(app, other, fmt::format("excludes {}", mode));
 }
 
-void run_calibration(const CLI::App& app, const Options& options) {
+void run_calibration(const CLI::App& app, const BenchArguments& options) {
   const char* const why = "is about scenarios, and --calibrate runs none";
   for (const char* option : {"--scenarios", "--tokens", "--planner", "--capacity-factor", "--min-segment",
                              "--imbalance-threshold", "--backward", "--pairs"})
@@ -79,7 +79,7 @@ void run_calibration(const CLI::App& app, const Options& options) {
 }
 
 // The one planner that is looked at; level where none is named.
-PlannerOptions one_planner(const CLI::App& app, const Options& options) {
+PlannerOptions one_planner(const CLI::App& app, const BenchArguments& options) {
   PlannerOptions planner = options.setup.parameters;
   planner.kind = PlannerOptions::Kind::level;
   if (!is_given(app, "--planner")) return planner;
@@ -90,7 +90,7 @@ PlannerOptions one_planner(const CLI::App& app, const Options& options) {
 }
 
 // The budget options of a mode that has budgets, policies and rules of its own.
-CostModel only_cost(const CLI::App& app, const Options& options, const std::string& mode) {
+CostModel only_cost(const CLI::App& app, const BenchArguments& options, const std::string& mode) {
   for (const char* option : {"--recompute", "--chunks", "--bins", "--in-flight"})
     refuse_if_given(app, option, fmt::format("is what {} varies", mode));
   return is_given(app, "--cost") ? read_cost(options.budget.cost_file) : CostModel{};
@@ -100,7 +100,7 @@ NamedProgress named_progress() {
   return [](const std::string& what) { return progress_line(what + ": round"); };
 }
 
-void run_curves(const CLI::App& app, Options& options) {
+void run_curves(const CLI::App& app, BenchArguments& options) {
   refuse_if_given(app, "--budget", "is what --over-budget varies");
   CurveSetup setup{options.setup, one_planner(app, options), options.over_budget,
                    only_cost(app, options, "--over-budget")};
@@ -125,28 +125,29 @@ struct RowsMode {
 };
 
 template <class Setup, class Row>
-void run_rows(const CLI::App& app, const Options& options, Setup setup, const RowsMode<Setup, Row>& mode) {
+void run_rows(const CLI::App& app, const BenchArguments& options, Setup setup,
+              const RowsMode<Setup, Row>& mode) {
   if (!is_given(app, "--pairs")) setup.bench.pairs = mode.pairs;
   const std::vector<Row> rows =
       mode.measure(setup, scenario_point(setup.bench, options.scenarios).scenarios, named_progress());
   (options.json ? mode.print_json : mode.print)(setup, rows);
 }
 
-void run_joint(const CLI::App& app, const Options& options) {
+void run_joint(const CLI::App& app, const BenchArguments& options) {
   refuse_if_given(app, "--budget", "is what --joint varies");
   const JointSetup setup{options.setup, one_planner(app, options), options.joint,
                          only_cost(app, options, "--joint")};
   run_rows(app, options, setup, RowsMode{measure_joint, print_joint, print_joint_json, kJointPairs});
 }
 
-void run_overlap(const CLI::App& app, const Options& options) {
+void run_overlap(const CLI::App& app, const BenchArguments& options) {
   refuse_if_given(app, "--budget", "is not what --overlap is about");
   const OverlapSetup setup{options.setup, one_planner(app, options), options.overlap,
                            only_cost(app, options, "--overlap")};
   run_rows(app, options, setup, RowsMode{measure_overlap, print_overlap, print_overlap_json, kOverlapPairs});
 }
 
-void run_training(const CLI::App& app, const Options& options) {
+void run_training(const CLI::App& app, const BenchArguments& options) {
   refuse_if_given(app, "--scenarios", "is not the routing of --training");
   refuse_if_given(app, "--experts", "is what the file of --training says");
   TrainingSetup setup{options.setup,
@@ -165,7 +166,7 @@ void run_training(const CLI::App& app, const Options& options) {
     print_training(training);
 }
 
-void run_table(const CLI::App& app, Options& options) {
+void run_table(const CLI::App& app, BenchArguments& options) {
   options.setup.planners.clear();
   for (PlannerOptions::Kind kind : options.planners) {
     if (kind == PlannerOptions::Kind::ep)
@@ -185,7 +186,7 @@ void run_table(const CLI::App& app, Options& options) {
     print_bench_table(options.setup.budget, rows);
 }
 
-void run(const CLI::App& app, Options& options) {
+void run(const CLI::App& app, BenchArguments& options) {
   for (const char* mode : kModes)
     if (is_given(app, mode)) require_only(app, mode);
   if (!is_given(app, "--training")) refuse_if_given(app, "--every", "is about --training");
@@ -202,7 +203,7 @@ void run(const CLI::App& app, Options& options) {
 }  // namespace
 
 Subcommand add_bench(CLI::App& command) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchArguments>();
   CLI::App* app = command.add_subcommand("bench", "The LLEP paper's scenario table and ablations, measured");
   app->add_option("--scenarios", options->scenarios,
                   "Only those whose name contains this, such as balanced or :1")

@@ -71,7 +71,7 @@ void print_steps(const Training& training) {
   fmt::print("{}", table.text());
 }
 
-Json json_of(const WayFigures& of) {
+Json method_json(const WayFigures& of) {
   return {{"critical_ms", of.critical_ms},
           {"time_ratio", of.time_ratio},
           {"time_spread", of.time_spread},
@@ -84,7 +84,7 @@ Json json_of(const WayFigures& of) {
 Json json_of(const TrainingStep& step) {
   Json methods = Json::object();
   for (std::size_t method = 0; method < kMethods; ++method) {
-    Json& one = methods[std::string(kMethodNames[method])] = json_of(step.of(method));
+    Json& one = methods[std::string(kMethodNames[method])] = method_json(step.of(method));
     one["tokens_per_second"] = step.tokens_per_second(method);
   }
   return {{"step", step.step},

@@ -18,7 +18,7 @@ namespace evenkeel::cli {
 
 namespace {
 
-struct Options {
+struct ConvertArguments {
   std::string in;
   std::string out;
   std::string to;
@@ -36,7 +36,7 @@ std::optional<int> given(std::int64_t number) {
   return static_cast<int>(number);
 }
 
-ConvertOptions convert_options(const CLI::App& app, const Options& options) {
+ConvertOptions convert_options(const CLI::App& app, const ConvertArguments& options) {
   ConvertOptions how{.num_experts = given(options.num_experts),
                      .bare = parse_bare("--as", options.as),
                      .to = {},
@@ -49,7 +49,7 @@ ConvertOptions convert_options(const CLI::App& app, const Options& options) {
   return how;
 }
 
-void run(const CLI::App& app, const Options& options) {
+void run(const CLI::App& app, const ConvertArguments& options) {
   const Converted done = convert_file(options.in, options.out, convert_options(app, options));
   if (!options.json) {
     fmt::print("{}: {}, {} -> {}\n", options.out, done.what, done.from, done.to);
@@ -69,7 +69,7 @@ void run(const CLI::App& app, const Options& options) {
 }  // namespace
 
 Subcommand add_convert(CLI::App& command) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ConvertArguments>();
   CLI::App* app = command.add_subcommand("convert", "Turn any readable file into any writable format");
   app->add_option("IN", options->in, "Known by its content: routing or a placement, ours or another system's")
       ->required()

@@ -27,7 +27,7 @@ constexpr std::int64_t kMinSegment = 64;
 // What is shown of a budget needs fewer rounds.
 constexpr int kBudgetRounds = 7;
 
-struct Options {
+struct DemoArguments {
   std::string data = "data/tiny-moe";
   std::int64_t ranks = 8;
   std::int64_t repeat = 21;
@@ -42,7 +42,7 @@ constexpr Selection kSelections[] = {{"mixed text", {0, 160, 10}}, {"asm alone",
 
 using Kind = PlannerOptions::Kind;
 
-ExperimentSetup setup_of(const Options& options, const MoeShape& shape) {
+ExperimentSetup setup_of(const DemoArguments& options, const MoeShape& shape) {
   return {shape,
           LayerPlacement::contiguous(shape.num_experts, static_cast<int>(options.ranks)),
           nullptr,
@@ -140,7 +140,7 @@ void print_budgeted(const Comparison& free, const Comparison& budgeted, const Bu
   fmt::print("  recomputed: assignments whose forward is computed again in backward\n");
 }
 
-void run(const Options& options) {
+void run(const DemoArguments& options) {
   const auto trace = open_trace(options.data + "/routing_step1563.npz");
   const TrainedLayer trained = read_trained_layer(options.data + "/layer.safetensors");
   const ExpertModel experts = trained_experts(trained, DataType::f32);
@@ -189,7 +189,7 @@ void run(const Options& options) {
 }  // namespace
 
 Subcommand add_demo(CLI::App& command) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<DemoArguments>();
   CLI::App* app =
       command.add_subcommand("demo", "What balancing and placing buy on the shipped trace and trained layer");
   app->add_option("--data", options->data, "The folder of tiny-moe")

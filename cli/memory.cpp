@@ -24,7 +24,7 @@ namespace {
 constexpr std::int64_t most_degree = 1 << 20;
 constexpr std::int64_t longest_sequence_given = std::int64_t{1} << 32;
 
-struct Options {
+struct MemoryArguments {
   std::string model;
   std::string counts;
   std::string steps;
@@ -62,7 +62,7 @@ void read_named(const std::string& option, const std::string& text,
   }
 }
 
-void read_parallel(const std::string& text, Options& options) {
+void read_parallel(const std::string& text, MemoryArguments& options) {
   Parallelism& parallel = options.setup.parallel;
   std::int64_t data = 0;
   read_named<6>("--parallel", text,
@@ -77,7 +77,7 @@ void read_parallel(const std::string& text, Options& options) {
   parallel.data = data > 0 ? data : parallel.expert / std::gcd(parallel.expert, parallel.context);
 }
 
-void read_bytes(const std::string& text, Options& options) {
+void read_bytes(const std::string& text, MemoryArguments& options) {
   BytesPerNumber& bytes = options.setup.bytes;
   std::int64_t activation = 0;
   read_named<4>("--bytes", text,
@@ -90,7 +90,7 @@ void read_bytes(const std::string& text, Options& options) {
   if (activation > 0) bytes.activation = activation;
 }
 
-void read_terms(const std::string& text, Options& options) {
+void read_terms(const std::string& text, MemoryArguments& options) {
   ExtraTerms& extra = options.setup.extra;
   const std::array<std::pair<std::string, bool*>, 6> known = {
       {{"replicated", &extra.replicated},
@@ -111,7 +111,7 @@ void read_terms(const std::string& text, Options& options) {
     if (*on) options.terms.push_back(name);
 }
 
-void run(const CLI::App& app, const Options& options) {
+void run(const CLI::App& app, const MemoryArguments& options) {
   if (options.ratio_thousandths > 1000)
     throw InvalidArgument("--available-ratio", format_thousandths(options.ratio_thousandths),
                           "a share of the device, above 0 and at most 1");
@@ -163,7 +163,7 @@ CLI::Option* add_text(CLI::App& app, const std::string& name, const std::string&
   return app.add_option(name, parse, help)->type_name(type);
 }
 
-void add_setup(CLI::App& app, Options& options) {
+void add_setup(CLI::App& app, MemoryArguments& options) {
   add_text(app, "--parallel", "tp=N,...", "Devices by dimension: tp, pp, ep, dp, vp and cp; 1 where not said",
            [&](const std::string& text) { read_parallel(text, options); });
   add_whole(app, "--seq", options.setup.sequence, 1, longest_sequence_given, "Tokens of a sequence (s)");
@@ -180,7 +180,7 @@ void add_setup(CLI::App& app, Options& options) {
            "Each tensor takes a multiple of this");
 }
 
-void add_device(CLI::App& app, Options& options) {
+void add_device(CLI::App& app, MemoryArguments& options) {
   add_size(app, "--device-memory", options.device_bytes, "Of one device (M_GPU)");
   app.get_option("--device-memory")->default_str("80GB");
   add_thousandths(app, "--available-ratio", options.ratio_thousandths, 1,
@@ -195,7 +195,7 @@ void add_device(CLI::App& app, Options& options) {
 }  // namespace
 
 Subcommand add_memory(CLI::App& command) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<MemoryArguments>();
   CLI::App* app =
       command.add_subcommand("memory", "What a device holds in training, what fits, and in how many chunks");
   app->add_option("--model", options->model, "The model's config.json")->required()->type_name("FILE");

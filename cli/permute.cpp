@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Options {
+struct PermuteArguments {
   std::string checkpoint;
   std::string placement;
   std::string output;
@@ -35,7 +35,7 @@ PermuteOptions watched_by(const Interrupt& interrupt) {
   }};
 }
 
-PermutedCheckpoint permuted(const Options& options, const Placement& placement) {
+PermutedCheckpoint permuted(const PermuteArguments& options, const Placement& placement) {
   const Interrupt interrupt({SIGINT, SIGTERM});
   try {
     PermutedCheckpoint done =
@@ -62,7 +62,7 @@ void print_notes(const PermutedCheckpoint& done) {
                fmt::join(done.leftovers, ", "));
 }
 
-void print_json(const Options& options, const Placement& placement, const PermutedCheckpoint& done) {
+void print_json(const PermuteArguments& options, const Placement& placement, const PermutedCheckpoint& done) {
   const Json json = {{"checkpoint", options.checkpoint},
                      {"output", options.output},
                      {"family", done.family},
@@ -81,7 +81,7 @@ void print_json(const Options& options, const Placement& placement, const Permut
   fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
-void run(const Options& options) {
+void run(const PermuteArguments& options) {
   const Placement placement = read_placement_file(options.placement);
   const PermutedCheckpoint done = permuted(options, placement);
   if (options.json) return print_json(options, placement, done);
@@ -96,7 +96,7 @@ void run(const Options& options) {
 }  // namespace
 
 Subcommand add_permute(CLI::App& command) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<PermuteArguments>();
   CLI::App* app = command.add_subcommand(
       "permute", "Renumber a checkpoint's experts so that contiguous EP is a placement");
   app->add_option("CHECKPOINT", options->checkpoint,

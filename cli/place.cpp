@@ -24,7 +24,7 @@ namespace evenkeel::cli {
 
 namespace {
 
-struct Options {
+struct PlaceArguments {
   std::string input;
   std::string topology;
   std::string from;
@@ -48,11 +48,11 @@ struct Options {
   bool json = false;
 };
 
-PlacementFormat format_of(const Options& options) {
+PlacementFormat format_of(const PlaceArguments& options) {
   return placement_formats()[options.format];
 }
 
-Topology topology_of(const CLI::App& app, const Options& options) {
+Topology topology_of(const CLI::App& app, const PlaceArguments& options) {
   if (!is_given(app, "--topology")) {
     if (!is_given(app, "--ranks"))
       throw InvalidArgument("--ranks", "is not given, nor is --topology", "how many ranks there are");
@@ -73,7 +73,7 @@ Topology topology_of(const CLI::App& app, const Options& options) {
   return topology;
 }
 
-PlacementFormatOptions format_options(const CLI::App& app, const Options& options) {
+PlacementFormatOptions format_options(const CLI::App& app, const PlaceArguments& options) {
   PlacementFormatOptions how;
   if (is_given(app, "--layer-updates-per-iter"))
     how.layer_updates_per_iter = static_cast<int>(options.layer_updates_per_iter);
@@ -83,8 +83,8 @@ PlacementFormatOptions format_options(const CLI::App& app, const Options& option
   return how;
 }
 
-// Options that the rest makes meaningless.
-void require_sense(const CLI::App& app, const Options& options) {
+// PlaceArguments that the rest makes meaningless.
+void require_sense(const CLI::App& app, const PlaceArguments& options) {
   const auto format = format_of(options);
   if (format != PlacementFormat::sglang && format != PlacementFormat::trtllm)
     for (const char* option : {"--moe-layers", "--num-hidden-layers"})
@@ -105,7 +105,8 @@ void require_sense(const CLI::App& app, const Options& options) {
         "both: a placement, and how many experts may get another home");
 }
 
-PlaceOptions place_options(const CLI::App& app, const Options& options, int num_ranks, SourceCounts sources) {
+PlaceOptions place_options(const CLI::App& app, const PlaceArguments& options, int num_ranks,
+                           SourceCounts sources) {
   PlaceOptions how;
   how.solver = static_cast<PlaceOptions::Solver>(options.solver);
   how.sizes = static_cast<ClusterSizes>(options.sizes);
@@ -125,7 +126,7 @@ PlaceOptions place_options(const CLI::App& app, const Options& options, int num_
   return how;
 }
 
-PlacementFile file_of(const Options& options, const PlaceResult& result) {
+PlacementFile file_of(const PlaceArguments& options, const PlaceResult& result) {
   const bool two_stage = result.objective.contains("traffic");
   const std::string main = two_stage ? "traffic" : result.objective.begin()->first;
   PlacementFile file{
@@ -139,7 +140,7 @@ PlacementFile file_of(const Options& options, const PlaceResult& result) {
   return file;
 }
 
-void run(const CLI::App& app, const Options& options) {
+void run(const CLI::App& app, const PlaceArguments& options) {
   require_sense(app, options);
   const Topology topology = topology_of(app, options);
   const PlacementFormatOptions format = format_options(app, options);
@@ -180,7 +181,7 @@ void run(const CLI::App& app, const Options& options) {
     print_table(report);
 }
 
-void add_machine(CLI::App& app, Options& options) {
+void add_machine(CLI::App& app, PlaceArguments& options) {
   add_whole(app, "--ranks", options.ranks, 1, max_ranks, "Ranks that share the experts")->default_str("");
   add_whole(app, "--nodes", options.nodes, 1, max_ranks, "Nodes that the ranks fill in order");
   app.add_option("--topology", options.topology,
@@ -188,7 +189,7 @@ void add_machine(CLI::App& app, Options& options) {
       ->type_name("FILE|NAME");
 }
 
-void add_problem(CLI::App& app, Options& options) {
+void add_problem(CLI::App& app, PlaceArguments& options) {
   add_whole(app, "--num-experts", options.num_experts, 1, max_trace_experts, "Instead of what a trace says")
       ->default_str("");
   app.add_option("--as", options.as, "What a bare array of two dimensions is: counts, or trace")
@@ -210,7 +211,7 @@ void add_problem(CLI::App& app, Options& options) {
              "joint: sent with one assignment, one way");
 }
 
-void add_solving(CLI::App& app, Options& options) {
+void add_solving(CLI::App& app, PlaceArguments& options) {
   add_word(app, "--solver", options.solver, {"fast", "exact"},
            "Milliseconds (joint: up to seconds), or integer programs to a proven gap");
   add_number(app, "--time-limit", options.time_limit_s, 0.001, std::numeric_limits<double>::infinity(),
@@ -222,7 +223,7 @@ void add_solving(CLI::App& app, Options& options) {
       ->default_str("");
 }
 
-void add_output(CLI::App& app, Options& options) {
+void add_output(CLI::App& app, PlaceArguments& options) {
   add_word(app, "--format", options.format, placement_format_names(), "Who shall load the file");
   app.add_option(
          "--moe-layers", options.moe_layers,
@@ -240,7 +241,7 @@ void add_output(CLI::App& app, Options& options) {
 }  // namespace
 
 Subcommand add_place(CLI::App& command) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<PlaceArguments>();
   CLI::App* app = command.add_subcommand("place", "Choose a home for every expert from a routing profile");
   app->add_option("PROFILE", options->input, "A profile, trace, counts, or another system's recording")
       ->required()

@@ -24,7 +24,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Options {
+struct PlanArguments {
   std::string loads;
   std::int64_t ranks = 0;
   std::int64_t layer = 0;
@@ -37,7 +37,7 @@ struct Options {
 };
 
 // A file of one layer has no layer but 0.
-void require_layer_to_choose_from(const Options& options, const LoadsOptions& how) {
+void require_layer_to_choose_from(const PlanArguments& options, const LoadsOptions& how) {
   if (!options.has_layer || options.layer == 0 || options.has_placement) return;
   try {
     read_loads(options.loads, {.num_ranks = how.num_ranks, .layer = std::nullopt});
@@ -49,7 +49,7 @@ void require_layer_to_choose_from(const Options& options, const LoadsOptions& ho
                         "0, or to leave it out");
 }
 
-Counts counts_of(const Options& options, const std::optional<Placement>& placement) {
+Counts counts_of(const PlanArguments& options, const std::optional<Placement>& placement) {
   LoadsOptions how;
   if (options.has_ranks)
     how.num_ranks = static_cast<int>(options.ranks);
@@ -123,7 +123,7 @@ void print_table(const StepPlan& before, const StepPlan& plan, const Counts& cou
   fmt::print("\n  weights that travel\n{}", table.text());
 }
 
-void run(const Options& options) {
+void run(const PlanArguments& options) {
   std::optional<Placement> file;
   if (options.has_placement)
     file = read_placement_file(
@@ -161,7 +161,7 @@ void run(const Options& options) {
 }  // namespace
 
 Subcommand add_plan(CLI::App& command) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<PlanArguments>();
   CLI::App* app =
       command.add_subcommand("plan", "Make one step plan: who computes what, whose weights travel");
   app->add_option("LOADS", options->loads,

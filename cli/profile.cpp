@@ -22,7 +22,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Options {
+struct ProfileArguments {
   std::vector<std::string> traces;
   std::string output;
   std::string as;
@@ -45,7 +45,7 @@ struct Profiled {
   std::optional<std::int64_t> tokens = 0;
 };
 
-Profiled profile_all(const Options& options) {
+Profiled profile_all(const ProfileArguments& options) {
   const RoutingOptions::Bare told = parse_bare("--as", options.as);
   RoutingOptions how{.bare = options.as.empty() ? RoutingOptions::Bare::trace : told,
                      .transitions = !options.without_transitions};
@@ -79,7 +79,7 @@ Json json_of(const Imbalance& each) {
           {"relative_excess", each.relative_excess}};
 }
 
-void print_json(const Options& options, const Profiled& profiled) {
+void print_json(const ProfileArguments& options, const Profiled& profiled) {
   const RoutingProfile& profile = profiled.profile;
   Json layers = Json::array();
   for (LayerId layer : indices<LayerId>(profile.num_layers())) {
@@ -99,7 +99,7 @@ void print_json(const Options& options, const Profiled& profiled) {
   fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
-void print_table(const Options& options, const Profiled& profiled) {
+void print_table(const ProfileArguments& options, const Profiled& profiled) {
   const RoutingProfile& profile = profiled.profile;
   fmt::print("{} layers of {} experts{}{}\n\n", profile.num_layers(), profile.num_experts(),
              profiled.tokens ? fmt::format(", {} tokens", *profiled.tokens) : "",
@@ -122,7 +122,7 @@ void print_table(const Options& options, const Profiled& profiled) {
   fmt::print("{}\n  excess: (max - mean) / mean\n", table.text());
 }
 
-void run(const Options& options) {
+void run(const ProfileArguments& options) {
   std::optional<FileFormat> format;
   if (!options.output.empty()) format = format_of(options.output);
   const Profiled profiled = profile_all(options);
@@ -136,7 +136,7 @@ void run(const Options& options) {
 }  // namespace
 
 Subcommand add_profile(CLI::App& command) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ProfileArguments>();
   CLI::App* app = command.add_subcommand("profile", "Count a trace: loads, transitions, imbalance per layer");
   app->add_option("TRACE", options->traces, "Traces, recordings or counts of one model, added up")
       ->required()

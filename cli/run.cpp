@@ -24,7 +24,7 @@ namespace {
 
 using Kind = PlannerOptions::Kind;
 
-struct Options {
+struct RunArguments {
   std::string scenario;
   std::string trace;
   std::string sequences;
@@ -63,7 +63,7 @@ void require_sense(const CLI::App& app) {
     refuse_if_given(app, "--layer", "is about a trace or a placement, and there is neither");
 }
 
-Batch traced_batch(const CLI::App& app, Options& options) {
+Batch traced_batch(const CLI::App& app, RunArguments& options) {
   TraceOptions how;
   if (is_given(app, "--experts")) how.num_experts = static_cast<int>(options.layer.experts);
   const auto trace = open_trace(options.trace, how);
@@ -80,7 +80,7 @@ Batch traced_batch(const CLI::App& app, Options& options) {
   return batch_of_trace(*trace, window, static_cast<int>(options.ranks));
 }
 
-Batch scenario_batch(const Options& options) {
+Batch scenario_batch(const RunArguments& options) {
   const WorkloadShape shape = {static_cast<int>(options.ranks), options.tokens,
                                static_cast<int>(options.layer.experts),
                                static_cast<int>(options.layer.top_k)};
@@ -88,7 +88,7 @@ Batch scenario_batch(const Options& options) {
                            static_cast<std::uint64_t>(options.layer.seed));
 }
 
-TrainedLayer read_trained(const CLI::App& app, Options& options) {
+TrainedLayer read_trained(const CLI::App& app, RunArguments& options) {
   if (options.layer.activation != Activation::swiglu)
     throw InvalidArgument("--activation", "trained layers are swiglu", "swiglu, or to leave it out");
   TrainedLayer trained = read_trained_layer(options.weights);
@@ -104,7 +104,7 @@ TrainedLayer read_trained(const CLI::App& app, Options& options) {
   return trained;
 }
 
-void run(const CLI::App& app, Options& options) {
+void run(const CLI::App& app, RunArguments& options) {
   require_sense(app);
   std::optional<Batch> batch;
   if (is_given(app, "--trace")) batch = traced_batch(app, options);
@@ -149,7 +149,7 @@ void run(const CLI::App& app, Options& options) {
 }  // namespace
 
 Subcommand add_run(CLI::App& command) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<RunArguments>();
   CLI::App* app = command.add_subcommand("run", "Run one layer under several planners, and compare");
   app->add_option("--scenario", options->scenario,
                   "balanced, concentrated:F:N[:spread], zipf:S, lognormal:SIGMA, drift, collapse, w0..w7")

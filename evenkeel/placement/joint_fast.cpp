@@ -22,7 +22,7 @@ namespace {
 using internal::Homes;
 using internal::JointCost;
 
-constexpr double kLeastGain = 1e-12;  // of the cost: less is rounding
+constexpr double kLeastJointGain = 1e-12;  // of the cost: less is rounding
 
 Homes two_stage_homes(const PlacementProblem& problem, const internal::Deadline& deadline) {
   const Clustering clustering = cluster_fast(problem, deadline.left());
@@ -59,7 +59,7 @@ class LayerSearch {
       const auto home = static_cast<std::size_t>(cost_.homes()[layer_][x]);
       if (!std::ranges::binary_search(critical, home)) continue;
       best_.reset();
-      best_ms_ = cost_.layer_ms() * (1 - kLeastGain);
+      best_ms_ = cost_.layer_ms() * (1 - kLeastJointGain);
       try_expert(x);
       if (!best_) continue;
       carry_out(*best_);

@@ -12,12 +12,13 @@ if(WAY STREQUAL "installed")
   if(internal)
     message(FATAL_ERROR "internal headers were installed: ${internal}")
   endif()
-  set(where -DCMAKE_PREFIX_PATH=${WORK_DIR}/prefix)
+  set(where -DCMAKE_PREFIX_PATH=${WORK_DIR}/prefix -DCMAKE_BUILD_TYPE=Release)
 else()
-  set(where -DEVENKEEL_SOURCES=${SOURCE_DIR})
+  # All of it is compiled again, which takes half the time without the optimiser.
+  set(where -DEVENKEEL_SOURCES=${SOURCE_DIR} -DCMAKE_BUILD_TYPE=Debug)
 endif()
 
-set(with -G ${GENERATOR} -DCMAKE_BUILD_TYPE=Release -DCMAKE_CXX_COMPILER=${COMPILER}
+set(with -G ${GENERATOR} -DCMAKE_CXX_COMPILER=${COMPILER}
          -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} -DEVENKEEL_WERROR=${WERROR} ${where})
 if(WAY STREQUAL "installed")
   step(${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR}/part -B ${WORK_DIR}/part ${with})

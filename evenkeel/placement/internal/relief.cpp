@@ -7,7 +7,7 @@ namespace evenkeel {
 namespace {
 
 // A relief below this part of the load is rounding, or not worth a transfer.
-constexpr double kLeastGain = 1e-6;
+constexpr double kLeastRelief = 1e-6;
 
 }  // namespace
 
@@ -90,7 +90,7 @@ void Relief::consider(std::initializer_list<Home> removed, std::initializer_list
     is_touched_[rank] = 0;
   }
   const double gain = heaviest_ - heaviest;
-  if (gain <= heaviest_ * kLeastGain) return;
+  if (gain <= heaviest_ * kLeastRelief) return;
   const double merit = gain / std::max(moves, 1);
   if (merit <= best_merit_) return;
   best_merit_ = merit;
