@@ -48,7 +48,7 @@ void BlockLoads::follow(const StepPlan& plan) {
   sort_experts(plan);
   split_sums_.assign((static_cast<std::size_t>(blocks_) + 1) * split_.size() * ranks_size(), {});
   segment_share_.resize(plan.most_segments());
-  for (int block = 0; block < blocks_; ++block) add_split(plan, block);
+  for (std::size_t split = 0; split < split_.size(); ++split) add_split(plan, split);
 }
 
 // Experts that the plan splits go from their home; of several homes, the one that computes all gets the
@@ -59,13 +59,14 @@ void BlockLoads::sort_experts(const StepPlan& plan) {
   split_.clear();
   at_home_.clear();
   groups_.assign(ranks_size(), 0);
+  const bool single_homes = placement_->has_single_homes();
   for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {
     const auto segments = plan.segments(expert);
-    const auto homes = placement_->homes(expert);
     for (const Segment& segment : segments) ++groups_[segment.rank.offset()];
+    if (segments.size() == 1 && segments.front().rank == placement_->owner(expert) && single_homes) continue;
     if (plan.splits(expert, *placement_)) {
       split_.push_back(expert);
-    } else if (homes.size() > 1 && !segments.empty()) {
+    } else if (!single_homes && placement_->homes(expert).size() > 1 && !segments.empty()) {
       bring(expert, segments.front().rank);
     }
   }
@@ -96,22 +97,23 @@ void BlockLoads::move(ExpertId expert, RankId home, int block, const Chosen& all
   there.own_choosers += times * table_->choosers(home, block)[expert.offset()];
 }
 
-void BlockLoads::add_split(const StepPlan& plan, int block) {
-  for (std::size_t split = 0; split < split_.size(); ++split) {
-    const ExpertId expert = split_[split];
+void BlockLoads::add_split(const StepPlan& plan, std::size_t split) {
+  const ExpertId expert = split_[split];
+  const auto homes = placement_->homes(expert);
+  const auto segments = plan.segments(expert);
+  for (int block = 0; block < blocks_; ++block) {
+    SplitSums* const after = split_sums_.data() + split_at(split, RankId(0), block + 1);
     Chosen all;
     for (RankId rank : indices<RankId>(ranks_)) {
-      SplitSums& after = split_sums_[split_at(split, rank, block + 1)];
-      all.assignments += after.assignments = table_->assignments(rank, block)[expert.offset()];
-      all.choosers += after.choosers = table_->choosers(rank, block)[expert.offset()];
+      SplitSums& of_rank = after[rank.offset() * split_.size()];
+      all.assignments += of_rank.assignments = table_->assignments(rank, block)[expert.offset()];
+      all.choosers += of_rank.choosers = table_->choosers(rank, block)[expert.offset()];
     }
-    if (const auto homes = placement_->homes(expert); homes.size() == 1)
-      move(expert, homes.front(), block, all, -1);
-    const auto segments = plan.segments(expert);
+    if (homes.size() == 1) move(expert, homes.front(), block, all, -1);
     share_out(segments, all.assignments, segment_share_);
     for (std::size_t i = 0; i < segments.size(); ++i) {
       const RankId rank = segments[i].rank;
-      split_sums_[split_at(split, rank, block + 1)].share += static_cast<std::int32_t>(segment_share_[i]);
+      after[rank.offset() * split_.size()].share += static_cast<std::int32_t>(segment_share_[i]);
       sums(rank, block + 1).positions += segment_share_[i];
     }
   }

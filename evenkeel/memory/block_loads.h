@@ -84,7 +84,7 @@ class BlockLoads {
   void bring(ExpertId expert, RankId home);
   Chosen of_all_ranks(ExpertId expert, int block) const;
   void move(ExpertId expert, RankId home, int block, const Chosen& all, int times);
-  void add_split(const StepPlan& plan, int block);
+  void add_split(const StepPlan& plan, std::size_t split);
 
   int ranks_ = 0;
   int blocks_ = 0;
