@@ -13,7 +13,7 @@
 namespace evenkeel {
 namespace {
 
-constexpr std::int64_t kLine = Arena::kAlignment;
+constexpr std::int64_t kOneLine = Arena::kAlignment;
 
 // Keeps the books by itself.
 class Books final : public ArenaWatcher {
@@ -42,33 +42,33 @@ class Books final : public ArenaWatcher {
 };
 
 TEST(ArenaWatcher, IsToldTheNameTheRoundedBytesAndThePlace) {
-  Arena arena(Device::cpu(), 10 * kLine);
+  Arena arena(Device::cpu(), 10 * kOneLine);
   Books books;
   arena.watch(&books);
-  const Buffer held = arena.allocate(kLine + 1, "held rows", Lifetime::held);
+  const Buffer held = arena.allocate(kOneLine + 1, "held rows", Lifetime::held);
   EXPECT_EQ(books.last.name, std::string("held rows"));
   EXPECT_EQ(books.last.begin, 0);
-  EXPECT_EQ(books.last.bytes, 2 * kLine);
+  EXPECT_EQ(books.last.bytes, 2 * kOneLine);
   EXPECT_EQ(books.last.lifetime, Lifetime::held);
   const Buffer step = arena.allocate_for<float>(3, "weights of a step");
   EXPECT_EQ(books.last.name, std::string("weights of a step"));
-  EXPECT_EQ(books.last.begin, 9 * kLine);
-  EXPECT_EQ(books.last.bytes, kLine);
+  EXPECT_EQ(books.last.begin, 9 * kOneLine);
+  EXPECT_EQ(books.last.bytes, kOneLine);
   EXPECT_EQ(books.last.lifetime, Lifetime::step);
   EXPECT_EQ(step.data() - held.data(), books.last.begin);
 }
 
 TEST(ArenaWatcher, HearsNothingOfEmptyBuffersAndOfWhatIsRefused) {
-  Arena arena(Device::cpu(), kLine);
+  Arena arena(Device::cpu(), kOneLine);
   Books books;
   arena.watch(&books);
   EXPECT_TRUE(arena.allocate(0, "nothing").bytes().empty());
-  EXPECT_THROW(arena.allocate(2 * kLine, "too much"), BudgetTooSmall);
+  EXPECT_THROW(arena.allocate(2 * kOneLine, "too much"), BudgetTooSmall);
   EXPECT_EQ(books.events, 0);
 }
 
 TEST(ArenaWatcher, IsToldOnceOfABufferHoweverItIsMoved) {
-  Arena arena(Device::cpu(), 10 * kLine);
+  Arena arena(Device::cpu(), 10 * kOneLine);
   Books books;
   arena.watch(&books);
   Buffer a = arena.allocate(1, "a");
@@ -83,7 +83,7 @@ TEST(ArenaWatcher, IsToldOnceOfABufferHoweverItIsMoved) {
 }
 
 TEST(ArenaWatcher, IsToldUntilAnotherIsOrNobody) {
-  Arena arena(Device::cpu(), 10 * kLine);
+  Arena arena(Device::cpu(), 10 * kOneLine);
   Books first, second;
   arena.watch(&first);
   arena.allocate(1, "seen by the first");
@@ -98,7 +98,7 @@ TEST(ArenaWatcher, IsToldUntilAnotherIsOrNobody) {
 TEST(ArenaWatcher, HasBooksThatAgreeWithTheArenasWhateverIsLent) {
   for (unsigned seed = 0; seed < 20; ++seed) {
     std::mt19937 random(seed);
-    Arena arena(Device::cpu(), 200 * kLine);
+    Arena arena(Device::cpu(), 200 * kOneLine);
     Books books;
     arena.watch(&books);
     std::vector<Buffer> live;
@@ -107,7 +107,7 @@ TEST(ArenaWatcher, HasBooksThatAgreeWithTheArenasWhateverIsLent) {
         std::swap(live[random() % live.size()], live.back());
         live.pop_back();
       } else {
-        const auto bytes = static_cast<std::int64_t>(random() % (9 * kLine) + 1);
+        const auto bytes = static_cast<std::int64_t>(random() % (9 * kOneLine) + 1);
         try {
           live.push_back(arena.allocate(bytes, "some", random() % 2 == 0 ? Lifetime::held : Lifetime::step));
         } catch (const BudgetTooSmall&) {

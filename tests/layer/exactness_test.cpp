@@ -10,8 +10,8 @@
 namespace evenkeel::testing {
 namespace {
 
-constexpr PlannerOptions::Kind kKinds[] = {PlannerOptions::Kind::ep, PlannerOptions::Kind::least_loaded,
-                                           PlannerOptions::Kind::level};
+constexpr PlannerOptions::Kind kPlanners[] = {PlannerOptions::Kind::ep, PlannerOptions::Kind::least_loaded,
+                                              PlannerOptions::Kind::level};
 
 // Largest |actual - expected| / bound.
 template <class Actual>
@@ -72,7 +72,7 @@ TEST_P(Exactness, OutputAndGradientsAreDenseOnesForEveryPlanner) {
     const MoeCase problem({{between(3, 20), between(1, 5), expert}, tokens, 2.0, 0.05}, random());
     const Expected expected(problem);
     const auto kept = make_cpu_expert_ffn(expert, true);  // for all runs of the round
-    for (PlannerOptions::Kind kind : kKinds)
+    for (PlannerOptions::Kind kind : kPlanners)
       expect_exact(expected, run(problem, {{kind, 1000, between(1, 20), 0}, true, 2, {}}),
                    "round " + std::to_string(round) + ", planner " + std::to_string(static_cast<int>(kind)));
   }
@@ -105,7 +105,7 @@ TEST(Exactness, EveryOrdinaryStepIsExact) {
   for (const Ordinary& each : cases) {
     const MoeCase problem(each.shape, 99);
     const Expected expected(problem);
-    for (PlannerOptions::Kind kind : kKinds)
+    for (PlannerOptions::Kind kind : kPlanners)
       expect_exact(expected, run(problem, {{kind, 1000, 4, 0}, true, 1, {}}), each.name);
   }
 }
@@ -115,7 +115,7 @@ TEST(Exactness, GradientsOfCopiesArriveAtTheOwner) {
   const MoeCase problem({{5, 2, expert}, {50, 60, 70}, 1.5, 0.0}, 3);
   const std::vector<std::vector<int>> homes = {{2, 0}, {0, 1}, {2}, {1, 2, 0}, {0}};
   const Expected expected(problem);
-  for (PlannerOptions::Kind kind : kKinds)
+  for (PlannerOptions::Kind kind : kPlanners)
     expect_exact(expected, run(problem, {{kind, 1000, 4, 0}, true, 2, homes}),
                  "copies, planner " + std::to_string(static_cast<int>(kind)));
 }

@@ -14,10 +14,10 @@ using ::testing::Contains;
 using ::testing::Each;
 using ::testing::HasSubstr;
 
-const ExpertShape kExpert{16, 8, Activation::swiglu, false, DataType::f32};
-const MoeShape kShape{6, 2, kExpert};
+const ExpertShape kSmallExpert{16, 8, Activation::swiglu, false, DataType::f32};
+const MoeShape kShape{6, 2, kSmallExpert};
 
-const MoeCase& problem() {
+const MoeCase& small_problem() {
   static const MoeCase made({kShape, {12, 9, 10}, 1.0, 0.1}, 1);
   return made;
 }
@@ -106,14 +106,14 @@ TEST(MoeLayerConstruction, IsRefusedWhereStatesOfOtherLayersKeepWhatItNeeds) {
   EXPECT_THAT(errors_of([](Communicator& comm) {
                 constexpr std::int64_t kBudget = 1 << 19;
                 Arena arena(Device::cpu(), kBudget);
-                RankLayer first(problem(), comm, arena);
+                RankLayer first(small_problem(), comm, arena);
                 const ForwardState kept = first.forward();
                 // As many states as the budget has room for, but for what is kept.
                 constexpr std::int64_t kStateBytes = 2 * 128;
                 MoeOptions options;
                 options.states_in_flight =
                     static_cast<int>((kBudget - first.layer().least_budget()) / kStateBytes);
-                RankLayer second(problem(), comm, arena, options);
+                RankLayer second(small_problem(), comm, arena, options);
               }),
               Contains(HasSubstr("all layers made before the first step")));
 }
@@ -139,7 +139,7 @@ TEST(MoeLayerConstruction, RefusesWhatNoLayerCanBe) {
 std::string error_of_rank_1(const std::function<void(RankLayer&)>& wrong, MoeOptions options = {}) {
   const std::vector<std::string> errors = errors_of([&](Communicator& comm) {
     Arena arena(Device::cpu());
-    RankLayer rank(problem(), comm, arena, options);
+    RankLayer rank(small_problem(), comm, arena, options);
     rank.forward();
     if (comm.rank() == RankId(1)) wrong(rank);
     for (int step = 0; step < 100; ++step) rank.forward();
@@ -219,11 +219,11 @@ TEST(MoeLayerForward, RefusesToRunWithoutWeights) {
 
 TEST(MoeLayerWeights, AreRefusedInAnotherNumberOrWithAMissingTensor) {
   EXPECT_THAT(error_of_rank_1([](RankLayer& rank) {
-                rank.layer().set_weights(problem().weights_of(std::vector{ExpertId(2)}));
+                rank.layer().set_weights(small_problem().weights_of(std::vector{ExpertId(2)}));
               }),
               AllOf(HasSubstr("1 experts"), HasSubstr("the 2 at home on this rank")));
   EXPECT_THAT(error_of_rank_1([](RankLayer& rank) {
-                auto weights = problem().weights_of(rank.layer().natives());
+                auto weights = small_problem().weights_of(rank.layer().natives());
                 weights[1].down = nullptr;
                 rank.layer().set_weights(weights);
               }),
@@ -238,7 +238,7 @@ TEST(MoeLayerBackward, RefusesAStateThatHoldsNoStep) {
 TEST(MoeLayerBackward, RefusesAStateForTheSecondTime) {
   const std::vector<std::string> errors = errors_of([](Communicator& comm) {
     Arena arena(Device::cpu());
-    RankLayer rank(problem(), comm, arena);
+    RankLayer rank(small_problem(), comm, arena);
     ForwardState state = rank.forward();
     rank.backward(std::move(state));
     EXPECT_FALSE(state);  // NOLINT(bugprone-use-after-move): what is left is defined
@@ -276,7 +276,7 @@ TEST(MoeLayerBackward, IsRefusedByALayerThatWasMadeWithoutIt) {
 TEST(ForwardStates, MayBeDroppedWithoutBackward) {
   run_ranks(3, [](Communicator& comm) {
     Arena arena(Device::cpu());
-    RankLayer rank(problem(), comm, arena);
+    RankLayer rank(small_problem(), comm, arena);
     for (int i = 0; i < 3; ++i) {
       const ForwardState dropped = rank.forward();
       EXPECT_GT(arena.in_use_bytes(), 0);
@@ -296,7 +296,7 @@ TEST(ForwardStates, InFlightKeepTheirOwnStepWhateverTheOrderOfBackward) {
     Arena arena(Device::cpu());
     MoeOptions options;
     options.planner = {PlannerOptions::Kind::level, 1000, 1, 0};
-    RankLayer rank(problem(), comm, arena, options);
+    RankLayer rank(small_problem(), comm, arena, options);
     const auto top_k = [&](std::size_t i) { return cases[i].top_k_of(comm.rank().value()); };
     std::vector<Tensor> alone(4);
     for (std::size_t i = 0; i < 4; ++i) {
@@ -349,7 +349,7 @@ TEST(ForwardStates, ThatAreToBeKeptWholeRunWhereRoomIsInPieces) {
 
 TEST(ForwardStates, OfLayersOfUnlikeShapesShareOneBudget) {
   const ExpertShape wide{48, 16, Activation::swiglu, false, DataType::f32};
-  const MoeCase first_case({{6, 2, kExpert}, {700, 100, 300}, 2.0, 0.1}, 2);
+  const MoeCase first_case({{6, 2, kSmallExpert}, {700, 100, 300}, 2.0, 0.1}, 2);
   const MoeCase second_case({{9, 3, wide}, {200, 600, 0}, 2.0, 0.1}, 3);
   run_ranks(3, [&](Communicator& comm) {
     const auto steps = [&](Arena& arena) {

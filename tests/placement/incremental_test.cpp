@@ -15,10 +15,6 @@
 namespace evenkeel {
 namespace {
 
-int draw_int(std::mt19937_64& random, int least, int most) {
-  return least + static_cast<int>(random() % static_cast<std::uint64_t>(most - least + 1));
-}
-
 struct LiveCase {
   ReplicaCase replicas;
   std::vector<double> loads;  // of today

@@ -10,10 +10,6 @@ namespace evenkeel {
 
 namespace {
 
-int draw_int(std::mt19937_64& random, int least, int most) {
-  return least + static_cast<int>(random() % static_cast<std::uint64_t>(most - least + 1));
-}
-
 double unit(std::mt19937_64& random) {
   return static_cast<double>(random() >> 11) * 0x1p-53;
 }
@@ -95,6 +91,10 @@ std::string ReplicaCase::text() const {
        << num_nodes << " nodes, " << num_groups << " groups:";
   for (std::size_t i = 0; i < std::min<std::size_t>(loads.size(), 40); ++i) text << " " << loads[i];
   return text.str();
+}
+
+int draw_int(std::mt19937_64& random, int least, int most) {
+  return least + static_cast<int>(random() % static_cast<std::uint64_t>(most - least + 1));
 }
 
 std::vector<double> replica_loads(std::mt19937_64& random, int count) {

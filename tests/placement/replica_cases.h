@@ -25,6 +25,9 @@ struct ReplicaCase {
   std::string text() const;  // for failure messages
 };
 
+// least..most.
+int draw_int(std::mt19937_64& random, int least, int most);
+
 // Loads of one of the kinds that go wrong: all on one expert, zeros, equal, few sizes, heavy tails,
 // lognormal, not whole numbers.
 std::vector<double> replica_loads(std::mt19937_64& random, int count);
