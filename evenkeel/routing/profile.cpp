@@ -13,7 +13,7 @@ namespace evenkeel {
 
 namespace {
 
-constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t most_counted = std::numeric_limits<std::int64_t>::max();
 
 std::size_t transitions_size(int num_layers, int num_experts) {
   const std::size_t experts = static_cast<std::size_t>(num_experts);
@@ -100,8 +100,8 @@ void RoutingProfile::add(const RoutingProfile& other) {
                     num_experts_, has_transitions_ ? "" : " without transitions", other.num_layers_,
                     other.num_experts_, other.has_transitions_ ? "" : " without transitions"),
         "profiles of one model");
-  if (other.total_load_ > most - total_load_) refuse_total("loads");
-  if (other.total_transitions_ > most - total_transitions_) refuse_total("transitions");
+  if (other.total_load_ > most_counted - total_load_) refuse_total("loads");
+  if (other.total_transitions_ > most_counted - total_transitions_) refuse_total("transitions");
   for (std::size_t i = 0; i < loads_.size(); ++i) loads_[i] += other.loads_[i];
   for (std::size_t i = 0; i < transitions_.size(); ++i) transitions_[i] += other.transitions_[i];
   total_load_ += other.total_load_;
@@ -147,9 +147,10 @@ void RoutingProfile::add_tokens(std::span<const std::int32_t> ids, int top_k) {
       throw InvalidArgument("ids", fmt::format("expert id {}", id), fmt::format("-1..{}", num_experts_ - 1));
   }
   const std::int64_t assignments = static_cast<std::int64_t>(ids.size());
-  if (assignments > most - total_load_) refuse_total("loads");
+  if (assignments > most_counted - total_load_) refuse_total("loads");
   std::int64_t pairs = 0;
-  if (__builtin_mul_overflow(assignments, std::int64_t{top_k}, &pairs) || pairs > most - total_transitions_)
+  if (__builtin_mul_overflow(assignments, std::int64_t{top_k}, &pairs) ||
+      pairs > most_counted - total_transitions_)
     refuse_total("transitions");
   for (std::size_t at = 0; at < ids.size(); at += per_token) {
     add_loads(ids.subspan(at, per_token), k);

@@ -14,7 +14,7 @@ namespace evenkeel::internal {
 
 namespace {
 
-constexpr int max_members = 1 << 20;
+constexpr int max_torch_members = 1 << 20;
 constexpr std::int64_t max_pickle_bytes = std::int64_t{256} << 20;
 constexpr std::string_view pickle_member = "data.pkl";
 constexpr std::string_view rebuild_tensor = "torch._utils _rebuild_tensor_v2";
@@ -56,13 +56,13 @@ struct TorchFile::Tensor {
 };
 
 bool is_torch_file(std::shared_ptr<const ByteSource> source) {
-  const auto archive = ZipArchive::open(std::move(source), max_members);
+  const auto archive = ZipArchive::open(std::move(source), max_torch_members);
   return std::any_of(archive->members().begin(), archive->members().end(),
                      [](const auto& member) { return is_pickle_member(member.name); });
 }
 
 TorchFile::TorchFile(std::shared_ptr<const ByteSource> source)
-    : archive_(ZipArchive::open(std::move(source), max_members)),
+    : archive_(ZipArchive::open(std::move(source), max_torch_members)),
       budget_((std::int64_t{1} << 20) + 4 * std::min(archive_->file_size(), std::int64_t{1} << 50)) {
   const auto& members = archive_->members();
   const auto found = std::find_if(members.begin(), members.end(),
