@@ -23,7 +23,7 @@ function(evenkeel_precompile target)
 endfunction()
 
 # Sources are read some at a time, so that headers are read once for all of them: no two sources of a target may have a
-# local name in common. Those that have one, or flags of their own, are left out (SKIP_UNITY_BUILD_INCLUSION).
+# local name in common. A test whose sources have one says APART.
 function(evenkeel_compile_together target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${EVENKEEL_UNITY} UNITY_BUILD_BATCH_SIZE 12)
   # g++ takes a source that another includes for a header, whose anonymous namespace would be one for each includer.

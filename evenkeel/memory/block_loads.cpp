@@ -63,10 +63,11 @@ void BlockLoads::sort_experts(const StepPlan& plan) {
   for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {
     const auto segments = plan.segments(expert);
     for (const Segment& segment : segments) ++groups_[segment.rank.offset()];
-    if (segments.size() == 1 && segments.front().rank == placement_->owner(expert) && single_homes) continue;
+    // Most experts: whole at their only home.
+    if (single_homes && segments.size() == 1 && segments.front().rank == placement_->owner(expert)) continue;
     if (plan.splits(expert, *placement_)) {
       split_.push_back(expert);
-    } else if (!single_homes && placement_->homes(expert).size() > 1 && !segments.empty()) {
+    } else if (placement_->homes(expert).size() > 1 && !segments.empty()) {
       bring(expert, segments.front().rank);
     }
   }
