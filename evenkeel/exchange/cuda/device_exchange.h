@@ -99,7 +99,8 @@ void combine(const ChunkWork& work, const float* weights, std::int64_t hidden, v
 void combine_gradients(const ChunkWork& work, std::int64_t hidden, void* grad_hidden, float* grad_weights,
                        CudaStream& stream);
 
-// Copies what round `round` borrows into `places` [places][block], bf16, from the weights of all ranks.
+// Copies what the chunk's round `round` borrows and `places` [places][block], bf16, does not hold by then
+// (sendings.h), from the weights of all ranks.
 void borrow_weights(const ChunkWork& work, const ExpertLayout& layout, int round, void* places,
                     CudaStream& stream);
 // Adds what all ranks made of gradients for experts at home here to these, in the plan's order, f32.

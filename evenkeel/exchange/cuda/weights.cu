@@ -1,6 +1,7 @@
 // Weights to those who borrow them, and their gradients home.
 #include "evenkeel/exchange/cuda/device_exchange.h"
 #include "evenkeel/exchange/cuda/internal/launch.cuh"
+#include "evenkeel/exchange/cuda/sendings.h"
 
 namespace evenkeel::cuda {
 
@@ -22,9 +23,9 @@ __device__ void copy_elements(const std::uint16_t* from, std::uint16_t* to, std:
 __global__ void __launch_bounds__(kThreads)
     borrow_kernel(ChunkWork work, ExpertLayout layout, int round, std::uint16_t* places) {
   const int place = static_cast<int>(blockIdx.y);
+  if (!is_sent(work.shape, work.step, work.index, round, place)) return;
   const int borrowed = round * work.shape.places + place;
   const std::int32_t expert = work.step.borrowed_expert[borrowed];
-  if (expert < 0) return;
   const ExpertTensors& weights = work.peers.views[work.step.borrowed_from[borrowed]].weights[expert];
   for (int part = 0; part < 4; ++part)
     copy_elements(static_cast<const std::uint16_t*>(weights.part[part]),

@@ -7,9 +7,9 @@
 // Memory     All of it is taken from the arena at construction. Where the arena has a budget, a step is
 //            cut into as few chunks (a power of two, chosen on the device) as its routing needs; the
 //            finest cut fits any. Launches of chunks that a step does not need find nothing to do.
-// Borrowing  Weights are borrowed into `places`; what does not fit at once comes in further rounds,
-//            chunk by chunk. A plan by which a rank would borrow more than places * rounds gives way to
-//            plain ep.
+// Borrowing  Weights are borrowed into `places`; what does not fit at once comes in further rounds, and
+//            in later chunks again, as seldom as may be (exchange/cuda/sendings.h). A plan by
+//            which a rank would borrow more than places * rounds gives way to plain ep.
 // Backward   Computes again what forward did before its activations, from `hidden` and the router's
 //            choices, which must stay as they are until then. Of experts with one home only.
 // Ids        An expert id outside -1..E-1 ends the kernel, and the next call that waits for the device
@@ -73,7 +73,9 @@ class CudaForwardState {
 struct CudaStepReport {
   int chunks = 0;
   int transfers = 0;
-  bool gave_way = false;  // to plain ep, for want of places
+  bool gave_way = false;          // to plain ep, for want of places
+  int borrowed = 0;               // experts, by this rank
+  std::int64_t weights_sent = 0;  // to this rank in a pass; more than `borrowed` where places are fewer
   std::vector<std::int32_t> rank_loads;
 };
 

@@ -30,6 +30,7 @@ HostRoutes::HostRoutes(const Choices& choices, const LayerPlacement& placement, 
   const int num_ranks = choices.num_ranks();
   std::int64_t all = 0;
   for (const auto& ids : choices.ids) all += static_cast<std::int64_t>(ids.size());
+  const int places = options.places > 0 ? options.places : choices.num_experts;
   block_counts_.resize(size(options.most_chunks) * size(num_ranks) * size(choices.num_experts));
   for (int r = 0; r < num_ranks; ++r) {
     RankTables& rank = ranks_[size(r)];
@@ -41,8 +42,8 @@ HostRoutes::HostRoutes(const Choices& choices, const LayerPlacement& placement, 
                   options.num_slices,
                   options.most_chunks,
                   static_cast<int>(placement.natives(RankId(r)).size()),
-                  choices.num_experts,
-                  1,
+                  places,
+                  (choices.num_experts + places - 1) / places,
                   static_cast<int>(ids.size()),
                   options.most_positions > 0 ? options.most_positions : static_cast<std::int32_t>(all)};
     count(rank, ids);

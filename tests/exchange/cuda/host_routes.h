@@ -31,6 +31,7 @@ struct HostRoutesOptions {
   int num_slices = 4;
   int most_chunks = 1;
   std::int32_t most_positions = 0;  // 0: what any routing can send
+  int places = 0;                   // for borrowed experts, in as many rounds as there may be; 0: for all
 };
 
 class HostRoutes {

@@ -5,37 +5,46 @@
 //               again only after a later one: the tensors of a call, counts and outboxes before the meeting
 //               that follows deal(), results before the one that follows run_experts(). combine() of a chunk
 //               still reads outboxes while others deal the next, so that these take turns.
+// Rounds        Of a chunk's experts, as many at a time as there are places for what is borrowed. The first
+//               round of a step is sent its weights beside the tokens, of a later chunk it has them.
 #pragma once
+
+#include "evenkeel/exchange/cuda/sendings.h"
 
 namespace evenkeel::cuda {
 
 template <class Launches>
-void order_chunks(Launches& step, int chunks) {
+void order_chunks(Launches& step, int chunks, int rounds) {
   for (int chunk = 0; chunk < chunks; ++chunk) {
+    if (chunk == 0) step.borrow_beside();
     step.deal(chunk);
     step.meet();
     step.receive(chunk);
-    step.run_experts(chunk);
+    for (int i = 0; i < rounds; ++i) {
+      const int round = round_at(chunk, i, rounds);
+      if (i > 0) step.borrow(round);
+      step.run_experts(round);
+    }
     step.meet();
     step.combine(chunk);
   }
 }
 
 template <class Launches>
-void order_forward(Launches& step, int chunks) {
+void order_forward(Launches& step, int chunks, int rounds) {
   step.publish();
   step.count();
   step.meet();
   step.plan();
-  order_chunks(step, chunks);
+  order_chunks(step, chunks, rounds);
 }
 
 template <class Launches>
-void order_backward(Launches& step, int chunks) {
+void order_backward(Launches& step, int chunks, int rounds) {
   step.publish();
   step.meet();
   step.clear();
-  order_chunks(step, chunks);
+  order_chunks(step, chunks, rounds);
   step.return_gradients();
 }
 

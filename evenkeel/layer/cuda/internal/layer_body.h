@@ -1,0 +1,91 @@
+// What a layer on a GPU is made of: its memory, its tables and its place among the ranks. Set-up is in
+// moe_layer_set_up.cpp, a step in moe_layer_step.cpp.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "evenkeel/balance/cuda/planner.h"
+#include "evenkeel/compute/cuda/expert_ffn.h"
+#include "evenkeel/device/cpu/stream.h"
+#include "evenkeel/exchange/cuda/device_exchange.h"
+#include "evenkeel/exchange/cuda/meeting.h"
+#include "evenkeel/layer/cuda/internal/layer_room.h"
+#include "evenkeel/layer/cuda/moe_layer.h"
+#include "evenkeel/plan/cuda/placement_tables.h"
+
+namespace evenkeel {
+
+class CudaMoeLayer::Body {
+ public:
+  Body(Communicator& comm, Arena& arena, CudaStream& stream, const MoeShape& shape, LayerPlacement placement,
+       const CudaMoeOptions& options);
+
+  void set_weights(std::span<const ExpertWeights> natives, std::span<const ExpertGradients> gradients);
+  template <class Work>
+  void abort_on_error(const Work& work) {
+    try {
+      work();
+    } catch (const std::exception& error) {
+      comm_.abort(error.what());
+      throw;
+    }
+  }
+  std::size_t take_slot();
+  void give_slot(std::size_t slot) noexcept { free_slots_.push_back(slot); }
+  void forward(const void* hidden, const DeviceTopK& top_k, void* output, std::size_t slot);
+  void backward(const void* hidden, const DeviceTopK& top_k, std::size_t slot, const void* grad_output,
+                void* grad_hidden, float* grad_router_weights);
+  CudaStepReport report(std::size_t slot);
+  const cuda::RouteShape& route() const { return room_shape_.route; }
+
+ private:
+  class Step;
+  class ForwardStep;
+  class BackwardStep;
+
+  cuda::RoomShape room_for(int places, int chunks, int slices, std::int64_t positions) const;
+  void fit(std::int64_t budget);
+  void upload_tables();
+  void meet_peers();
+  template <class T>
+  std::vector<T> gather(const T& mine);
+  template <class T>
+  void upload(const std::vector<T>& from, T* to);
+  void open_peers();
+  void require_input(const void* hidden, const DeviceTopK& top_k) const;
+
+  cuda::SliceView slices(const cuda::StateRoom& state, const DeviceTopK& top_k) const {
+    return {top_k.experts, top_k.tokens, state.before, state.rank_in_slice};
+  }
+  cuda::ChunkWork work(const cuda::StateRoom& state, const DeviceTopK& top_k, int chunk) const;
+  // The groups whose weights are at hand in a round: natives and the first places, or the next places.
+  DeviceGroups groups(int round) const;
+  std::span<std::byte> workspace() const {
+    return {room_.workspace, static_cast<std::size_t>(room_shape_.workspace_bytes)};
+  }
+  DeviceBackward backward_call() const;
+  int rounds() const { return route().places > 0 ? options_.rounds : 1; }
+
+  Communicator& comm_;
+  CudaStream& stream_;
+  MoeShape shape_;
+  LayerPlacement placement_;
+  CudaMoeOptions options_;
+  std::shared_ptr<const CudaExpertFfn> ffn_;
+  cuda::PlacementTables tables_;
+  CudaStream side_;  // weights travel beside tokens
+  cuda::Meeting meeting_;
+  CpuStream words_;
+  cuda::RoomShape room_shape_;
+  Buffer memory_;
+  cuda::LayerRoom room_;
+  cuda::PlacementView homes_;  // on the device
+  std::unique_ptr<cuda::CudaPlanner> planner_;
+  std::vector<std::size_t> free_slots_;
+  bool weights_set_ = false;
+};
+
+}  // namespace evenkeel

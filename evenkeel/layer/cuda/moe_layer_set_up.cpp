@@ -1,0 +1,241 @@
+// A layer's memory, and what ranks tell each other before the first step.
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/device/cuda/gpu.h"
+#include "evenkeel/layer/cuda/chunk_room.h"
+#include "evenkeel/layer/cuda/internal/layer_body.h"
+
+namespace evenkeel {
+
+using cuda::ChunkRoom;
+using cuda::ExpertTensors;
+using cuda::PeerView;
+using cuda::RoomShape;
+
+namespace {
+
+ExpertTensors tensors_of(const ExpertWeights& w) {
+  return {{const_cast<void*>(w.gate_up), const_cast<void*>(w.down), const_cast<void*>(w.gate_up_bias),
+           const_cast<void*>(w.down_bias)}};
+}
+ExpertTensors tensors_of(const ExpertGradients& g) {
+  return {{g.gate_up, g.down, g.gate_up_bias, g.down_bias}};
+}
+
+cuda::ExpertLayout layout_of(const ExpertShape& e) {
+  return {{e.gate_up_rows() * e.hidden, e.intermediate * e.hidden, e.biases ? e.gate_up_rows() : 0,
+           e.biases ? e.hidden : 0}};
+}
+
+// The tensors of a block of memory; null where an expert has none.
+template <class Number>
+std::array<Number*, 4> parts_of(const cuda::ExpertLayout& layout, Number* block) {
+  std::array<Number*, 4> parts{};
+  for (int part = 0; part < 4; ++part)
+    if (layout.elements[part] > 0) parts[static_cast<std::size_t>(part)] = block + layout.begin(part);
+  return parts;
+}
+
+void require_layer(const MoeShape& shape, const LayerPlacement& placement, const CudaMoeOptions& options,
+                   int ranks) {
+  if (shape.expert.type != DataType::bf16)
+    throw Unsupported("a layer on a GPU of " + std::string(name_of(shape.expert.type)) +
+                      " rows; it takes bf16");
+  if (placement.num_experts() != shape.num_experts || placement.num_ranks() != ranks)
+    throw InvalidArgument(
+        "placement", fmt::format("{} experts on {} ranks", placement.num_experts(), placement.num_ranks()),
+        fmt::format("{} on {}", shape.num_experts, ranks));
+  if (options.with_backward && !placement.has_single_homes())
+    throw Unsupported(
+        "backward on a GPU with redundant experts; make the layer without it, or give each one home");
+  if (shape.top_k < 1) throw InvalidArgument("top_k", fmt::format("{}", shape.top_k), "1 or more");
+  if (options.max_tokens < 1 || options.max_tokens > cuda::kMostLoad / shape.top_k / ranks)
+    throw InvalidArgument("max_tokens", fmt::format("{}", options.max_tokens),
+                          fmt::format("1..{}", cuda::kMostLoad / shape.top_k / ranks));
+  if (options.states_in_flight < 1)
+    throw InvalidArgument("states_in_flight", fmt::format("{}", options.states_in_flight), "1 or more");
+  if (options.places < 0) throw InvalidArgument("places", fmt::format("{}", options.places), "0 or more");
+  if (options.rounds < 1) throw InvalidArgument("rounds", fmt::format("{}", options.rounds), "1 or more");
+}
+
+}  // namespace
+
+CudaMoeLayer::Body::Body(Communicator& comm, Arena& arena, CudaStream& stream, const MoeShape& shape,
+                         LayerPlacement placement, const CudaMoeOptions& options)
+    : comm_(comm),
+      stream_(stream),
+      shape_(shape),
+      placement_((require_layer(shape, placement, options, comm.size()), std::move(placement))),
+      options_(options),
+      ffn_((static_cast<void>(stream.native()), make_cuda_expert_ffn(shape.expert))),
+      tables_(placement_),
+      side_(stream.gpu()),
+      meeting_(comm) {
+  open_peers();
+  // Ranks must decide alike, so that the tightest decides for all.
+  std::int64_t budget[] = {arena.is_bounded() ? arena.largest_gap_bytes() : std::int64_t{1} << 62};
+  comm_.all_reduce(budget, Reduction::min, words_, "budget").wait();
+  fit(budget[0] == std::int64_t{1} << 62 ? -1 : budget[0]);
+  memory_ = arena.allocate(lay_out(room_shape_, nullptr).bytes, "a layer on a GPU", Lifetime::held);
+  room_ = lay_out(room_shape_, memory_.data());
+  upload_tables();
+  meet_peers();
+  for (std::size_t slot = room_.states.size(); slot-- > 0;) free_slots_.push_back(slot);
+}
+
+// Kernels of this rank's GPU read the memory of all others'.
+void CudaMoeLayer::Body::open_peers() {
+  const std::vector<int> gpus = gather(stream_.gpu());
+  for (std::size_t rank = 0; rank < gpus.size(); ++rank)
+    if (!cuda::open_memory(gpus[rank], stream_.gpu()))
+      throw Unsupported(
+          fmt::format("a layer across GPUs {} and {} (ranks {} and {}): neither reads the other's memory",
+                      gpus[rank], stream_.gpu(), rank, comm_.rank().value()));
+  static_cast<void>(stream_.native());
+}
+
+template <class T>
+std::vector<T> CudaMoeLayer::Body::gather(const T& mine) {
+  std::vector<T> all(static_cast<std::size_t>(comm_.size()));
+  comm_
+      .all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), words_,
+                  "a layer's addresses")
+      .wait();
+  return all;
+}
+
+RoomShape CudaMoeLayer::Body::room_for(int places, int chunks, int slices, std::int64_t positions) const {
+  RoomShape room;
+  room.route = {comm_.size(),
+                shape_.num_experts,
+                comm_.rank().value(),
+                shape_.top_k,
+                slices,
+                chunks,
+                static_cast<int>(placement_.natives(comm_.rank()).size()),
+                places,
+                options_.rounds,
+                static_cast<int>(options_.max_tokens * shape_.top_k),
+                static_cast<std::int32_t>(positions)};
+  room.num_slots = tables_.view().num_slots;
+  room.states = options_.states_in_flight;
+  room.with_backward = options_.with_backward;
+  room.hidden = shape_.expert.hidden;
+  room.max_tokens = options_.max_tokens;
+  room.planner_integers = std::int64_t{comm_.size()} * shape_.num_experts;
+  room.layout = layout_of(shape_.expert);
+  room.workspace_bytes = ffn_->forward_workspace_bytes(room.route.num_groups(), positions);
+  if (options_.with_backward) {
+    // Which pointers are null is what the size depends on.
+    static float some;
+    DeviceBackward call;
+    call.grad_input = &some;
+    call.input_rows = positions;
+    room.workspace_bytes = std::max(room.workspace_bytes,
+                                    ffn_->backward_workspace_bytes(room.route.num_groups(), positions, call));
+  }
+  return room;
+}
+
+// Places first: fewer of them where the finest cut does not fit beside them.
+void CudaMoeLayer::Body::fit(std::int64_t budget) {
+  const int ranks = comm_.size();
+  int places = options_.places > 0 ? options_.places : (shape_.num_experts + ranks - 1) / ranks;
+  if (ranks == 1) places = 0;
+  while (true) {
+    // Ranks have unlike numbers of experts at home: the largest decides for all.
+    const auto bytes = [&](int chunks, std::int64_t positions) {
+      RoomShape room =
+          room_for(places, chunks, 2 * chunks + static_cast<int>(options_.max_tokens / 64), positions);
+      for (RankId rank : indices<RankId>(ranks))
+        room.route.num_natives =
+            std::max(room.route.num_natives, static_cast<int>(placement_.natives(rank).size()));
+      return lay_out(room, nullptr).bytes;
+    };
+    try {
+      const ChunkRoom fitting = cuda::fit_chunks(ranks, options_.max_tokens, shape_.top_k, budget, bytes);
+      room_shape_ = room_for(places, fitting.most_chunks, fitting.num_slices, fitting.most_positions);
+      return;
+    } catch (const BudgetTooSmall&) {
+      if (places == 0) throw;
+      places /= 2;
+    }
+  }
+}
+
+template <class T>
+void CudaMoeLayer::Body::upload(const std::vector<T>& from, T* to) {
+  if (from.empty()) return;
+  static_cast<void>(stream_.native());
+  stream_.copy(to, from.data(), from.size() * sizeof(T));
+  stream_.synchronize();
+}
+
+void CudaMoeLayer::Body::upload_tables() {
+  const auto integers = tables_.integers();
+  upload(std::vector<std::int32_t>(integers.begin(), integers.end()), room_.homes);
+  homes_ = tables_.view_at(room_.homes);
+  cuda::PlanRules rules = cuda::rules_of(options_.planner);
+  rules.most_borrowed = route().most_borrowed();
+  planner_ = std::make_unique<cuda::CudaPlanner>(homes_, rules);
+}
+
+// Every rank learns where the others keep what it reads.
+void CudaMoeLayer::Body::meet_peers() {
+  for (std::size_t turn = 0; turn < 2; ++turn) upload(gather(room_.outbox[turn]), room_.outboxes[turn]);
+  PeerView mine;
+  mine.tensors = room_.tensors;
+  mine.block_counts = room_.block_counts;
+  mine.results = room_.exchanged;
+  mine.row_gradients = room_.row_gradients;
+  mine.weight_gradients = room_.weight_gradients;
+  mine.weights = room_.shown_weights;
+  mine.borrowed_gradients = room_.borrowed_gradients;
+  upload(gather(mine), room_.views);
+}
+
+void CudaMoeLayer::Body::set_weights(std::span<const ExpertWeights> natives,
+                                     std::span<const ExpertGradients> gradients) {
+  const auto own = placement_.natives(comm_.rank());
+  if (natives.size() != own.size())
+    throw InvalidArgument("weights", fmt::format("of {} experts", natives.size()),
+                          fmt::format("of the {} at home on this rank", own.size()));
+  if (options_.with_backward && gradients.size() != own.size())
+    throw InvalidArgument("gradients", fmt::format("of {} experts", gradients.size()),
+                          fmt::format("of the {} at home on this rank, for backward", own.size()));
+  const cuda::RouteShape& route = room_shape_.route;
+  const cuda::ExpertLayout& layout = room_shape_.layout;
+  std::vector<ExpertTensors> shown(static_cast<std::size_t>(shape_.num_experts));
+  std::vector<DeviceExpertWeights> weights(natives.begin(), natives.end());
+  for (std::size_t i = 0; i < own.size(); ++i) shown[own[i].offset()] = tensors_of(natives[i]);
+  for (int b = 0; b < route.most_borrowed(); ++b) {
+    const auto parts = parts_of(layout, room_.places + b % route.places * layout.block());
+    weights.push_back({parts[0], parts[1], parts[2], parts[3]});
+  }
+  upload(shown, room_.shown_weights);
+  upload(weights, room_.group_weights);
+  if (options_.with_backward) {
+    std::vector<ExpertTensors> native_gradients;
+    std::vector<DeviceExpertGradients> group_gradients;
+    for (const ExpertGradients& g : gradients) {
+      native_gradients.push_back(tensors_of(g));
+      group_gradients.push_back({g.gate_up, g.down, g.gate_up_bias, g.down_bias});
+    }
+    for (int b = 0; b < route.most_borrowed(); ++b) {
+      const auto parts = parts_of(layout, room_.borrowed_gradients + b * layout.block());
+      group_gradients.push_back({parts[0], parts[1], parts[2], parts[3]});
+    }
+    upload(native_gradients, room_.native_gradients);
+    upload(group_gradients, room_.group_gradients);
+  }
+  weights_set_ = true;
+  meeting_.meet(stream_);
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,124 @@
+// Weights lie in their places when a chunk computes with them, and no other order would send fewer.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "evenkeel/exchange/cuda/sendings.h"
+
+namespace evenkeel::testing {
+namespace {
+
+struct Case {
+  int borrowed, places, rounds, chunks;
+};
+
+struct Pass {
+  cuda::RouteShape shape;
+  cuda::StepView step;
+  std::vector<std::int32_t> experts;
+  std::int32_t num_chunks;
+
+  explicit Pass(const Case& c)
+      : experts(static_cast<std::size_t>(c.places * c.rounds), -1), num_chunks(c.chunks) {
+    shape.places = c.places;
+    shape.rounds = c.rounds;
+    for (std::size_t b = 0; b < static_cast<std::size_t>(c.borrowed); ++b)
+      experts[b] = 100 + static_cast<std::int32_t>(b);
+    step.borrowed_expert = experts.data();
+    step.num_chunks = &num_chunks;
+  }
+
+  std::int32_t expert(int round, int place) const {
+    return experts[static_cast<std::size_t>(round * shape.places + place)];
+  }
+};
+
+// Walks a pass as the layer does, launches of unneeded chunks included; counts what is sent.
+std::int64_t walk(const Pass& pass) {
+  std::vector<std::int32_t> lies(static_cast<std::size_t>(pass.shape.places), -1);
+  std::int64_t sent = 0;
+  for (int chunk = 0; chunk < pass.num_chunks + 3; ++chunk)
+    for (int i = 0; i < pass.shape.rounds; ++i) {
+      const int round = cuda::round_at(chunk, i, pass.shape.rounds);
+      for (int place = 0; place < pass.shape.places; ++place) {
+        const bool is_sent = cuda::is_sent(pass.shape, pass.step, chunk, round, place);
+        // The layer launches nothing that sends before the first round of a later chunk.
+        EXPECT_FALSE(is_sent && i == 0 && chunk > 0);
+        if (is_sent) lies[static_cast<std::size_t>(place)] = pass.expert(round, place);
+        sent += is_sent;
+        const bool is_used = chunk < pass.num_chunks && pass.expert(round, place) >= 0;
+        EXPECT_TRUE(!is_used || lies[static_cast<std::size_t>(place)] == pass.expert(round, place));
+      }
+    }
+  return sent;
+}
+
+TEST(Sendings, LeaveEveryWeightInItsPlaceWhenItIsWanted) {
+  for (int places : {1, 2, 3, 7})
+    for (int rounds : {1, 2, 3, 5})
+      for (int borrowed = 0; borrowed <= places * rounds; ++borrowed)
+        for (int chunks : {1, 2, 4, 8}) {
+          SCOPED_TRACE(::testing::Message()
+                       << borrowed << " in " << places << " x " << rounds << ", " << chunks);
+          EXPECT_EQ(walk(Pass({borrowed, places, rounds, chunks})), cuda::sendings(borrowed, places, chunks));
+        }
+}
+
+// Over all orders of uses within a chunk and all choices of what to give up: which sets may lie there after
+// each chunk, and with how few sendings.
+std::int64_t fewest(int borrowed, int places, int chunks) {
+  using Held = std::set<int>;
+  std::map<Held, std::int64_t> now{{{}, 0}};
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    std::map<std::pair<Held, unsigned>, std::int64_t> open;  // and what the chunk has used
+    for (const auto& [held, cost] : now) open[{held, 0}] = cost;
+    const unsigned all = (1U << borrowed) - 1;
+    std::map<Held, std::int64_t> next;
+    for (int used = 0; used <= borrowed; ++used) {
+      std::map<std::pair<Held, unsigned>, std::int64_t> further;
+      const auto reach = [](auto& costs, const auto& where, std::int64_t cost) {
+        const auto [at, is_new] = costs.try_emplace(where, cost);
+        if (!is_new) at->second = std::min(at->second, cost);
+      };
+      for (const auto& [at, cost] : open) {
+        const auto& [held, done] = at;
+        if (done == all) reach(next, held, cost);
+        for (int e = 0; e < borrowed; ++e) {
+          if ((done >> e & 1U) != 0) continue;
+          const unsigned then = done | 1U << e;
+          if (held.contains(e)) {
+            reach(further, std::pair(held, then), cost);
+            continue;
+          }
+          Held with = held;
+          with.insert(e);
+          if (static_cast<int>(held.size()) < places) reach(further, std::pair(with, then), cost + 1);
+          for (int given_up : held) {
+            Held without = with;
+            without.erase(given_up);
+            reach(further, std::pair(without, then), cost + 1);
+          }
+        }
+      }
+      open = std::move(further);
+    }
+    now = std::move(next);
+  }
+  std::int64_t least = now.begin()->second;
+  for (const auto& [held, cost] : now) least = std::min(least, cost);
+  return least;
+}
+
+TEST(Sendings, AreTheFewestOfAnyOrder) {
+  for (int borrowed = 1; borrowed <= 5; ++borrowed)
+    for (int places = 1; places <= borrowed; ++places)
+      for (int chunks : {1, 2, 4})
+        EXPECT_EQ(cuda::sendings(borrowed, places, chunks), fewest(borrowed, places, chunks))
+            << borrowed << " in " << places << ", " << chunks << " chunks";
+}
+
+}  // namespace
+}  // namespace evenkeel::testing
