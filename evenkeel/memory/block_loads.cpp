@@ -13,52 +13,72 @@ void BlockLoads::read(const BlockTable& table, const LayerPlacement& placement,
   ranks_ = table.num_ranks();
   blocks_ = table.num_blocks();
   top_k_ = top_k;
+  tokens_.assign(tokens.begin(), tokens.end());
   const auto boundaries = static_cast<std::size_t>(blocks_) + 1;
-  table_sums_.assign(boundaries * ranks_size(), {});
-  all_tokens_.assign(boundaries, 0);
-  for (int block = 0; block < blocks_; ++block) add_block(block, tokens);
+  is_table_summed_.assign(boundaries, 0);
+  table_sums_.resize(boundaries * ranks_size());
+  sums_.resize(boundaries * ranks_size());
+  all_tokens_.resize(boundaries);
 }
 
-void BlockLoads::add_block(int block, std::span<const std::int64_t> tokens) {
-  Sums* const after = table_sums_.data() + at(RankId(0), block + 1);
+// Of the table alone.
+void BlockLoads::sum_table(int block) const {
+  Sums* const sums = table_sums_.data() + at(block);
+  std::fill_n(sums, ranks_size(), Sums{});
+  std::int64_t& all_tokens = all_tokens_[static_cast<std::size_t>(block)] = 0;
+  is_table_summed_[static_cast<std::size_t>(block)] = 1;
+  if (block == 0) return;
   for (RankId source : indices<RankId>(ranks_)) {
-    Sums& own = after[source.offset()];
-    const auto visited = table_->visitors(source, block);
-    const auto assigned = table_->home_assignments(source, block);
-    const auto chose = table_->home_choosers(source, block);
+    const auto visited = table_->visitors(source, block - 1);
+    const auto assigned = table_->home_assignments(source, block - 1);
+    const auto chose = table_->home_choosers(source, block - 1);
     std::int64_t all_visited = 0;
     for (std::size_t rank = 0; rank < ranks_size(); ++rank) {
-      after[rank].positions += assigned[rank];
-      after[rank].whole_choosers += chose[rank];
-      after[rank].visitors += visited[rank];
+      sums[rank].positions += assigned[rank];
+      sums[rank].whole_choosers += chose[rank];
+      sums[rank].visitors += visited[rank];
       all_visited += visited[rank];
     }
-    own.assignments = table_->total(source, block);
+    Sums& own = sums[source.offset()];
+    own.assignments = table_->total(source, block - 1);
     own.whole_kept = assigned[source.offset()];
     own.own_choosers = chose[source.offset()];
     own.own_visitors = visited[source.offset()];
     own.leavers = all_visited - own.own_visitors;
-    own.tokens = tokens[source.offset()] * (block + 1) / blocks_;
-    all_tokens_[static_cast<std::size_t>(block) + 1] += own.tokens;
+    own.tokens = tokens_[source.offset()] * block / blocks_;
+    all_tokens += own.tokens;
   }
 }
 
 void BlockLoads::follow(const StepPlan& plan) {
-  sums_ = table_sums_;
+  begin_plan();
   sort_experts(plan);
-  split_sums_.assign((static_cast<std::size_t>(blocks_) + 1) * split_.size() * ranks_size(), {});
+  split_sums_.resize(split_at(blocks_ + 1));
   segment_share_.resize(plan.most_segments());
-  for (std::size_t split = 0; split < split_.size(); ++split) add_split(plan, split);
+}
+
+void BlockLoads::stay_home(const Counts& counts) {
+  begin_plan();
+  for (ExpertId expert : indices<ExpertId>(counts.num_experts()))
+    if (counts.load(expert) > 0) ++groups_[placement_->owner(expert).offset()];
+}
+
+void BlockLoads::begin_plan() {
+  is_summed_.assign(static_cast<std::size_t>(blocks_) + 1, 0);
+  split_.clear();
+  segments_.clear();
+  whole_.clear();
+  at_home_.clear();
+  groups_.assign(ranks_size(), 0);
 }
 
 // Experts that the plan splits go from their home; of several homes, the one that computes all gets the
 // expert.
 void BlockLoads::sort_experts(const StepPlan& plan) {
   split_.reserve(static_cast<std::size_t>(plan.num_experts()));
+  segments_.reserve(plan.most_segments());
+  whole_.reserve(split_.capacity());
   at_home_.reserve(split_.capacity() * ranks_size());
-  split_.clear();
-  at_home_.clear();
-  groups_.assign(ranks_size(), 0);
   const bool single_homes = placement_->has_single_homes();
   for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {
     const auto segments = plan.segments(expert);
@@ -66,57 +86,64 @@ void BlockLoads::sort_experts(const StepPlan& plan) {
     // Most experts: whole at their only home.
     if (single_homes && segments.size() == 1 && segments.front().rank == placement_->owner(expert)) continue;
     if (plan.splits(expert, *placement_)) {
-      split_.push_back(expert);
+      split_.push_back({expert, segments_.size()});
+      segments_.insert(segments_.end(), segments.begin(), segments.end());
     } else if (placement_->homes(expert).size() > 1 && !segments.empty()) {
-      bring(expert, segments.front().rank);
+      whole_.push_back({expert, segments.front().rank});
     }
   }
   for (RankId rank : indices<RankId>(ranks_))
-    for (ExpertId expert : split_) at_home_.push_back(placement_->is_home(expert, rank) ? 1 : 0);
+    for (const Split& split : split_) at_home_.push_back(placement_->is_home(split.expert, rank) ? 1 : 0);
+}
+
+void BlockLoads::sum(int block) const {
+  if (!is_table_summed_[static_cast<std::size_t>(block)]) sum_table(block);
+  std::copy_n(table_sums_.data() + at(block), ranks_size(), sums_.data() + at(block));
+  is_summed_[static_cast<std::size_t>(block)] = 1;
+  if (block == 0) {
+    std::fill_n(split_sums_.data(), ranks_size() * split_.size(), SplitSums{});
+    return;
+  }
+  for (const Whole& whole : whole_) bring(whole.expert, whole.home, block);
+  for (std::size_t split = 0; split < split_.size(); ++split) add_split(split, block);
 }
 
 // All of an expert's rows come to one of its homes.
-void BlockLoads::bring(ExpertId expert, RankId home) {
-  for (int block = 0; block < blocks_; ++block) move(expert, home, block, of_all_ranks(expert, block), 1);
-}
-
-BlockLoads::Chosen BlockLoads::of_all_ranks(ExpertId expert, int block) const {
+void BlockLoads::bring(ExpertId expert, RankId home, int block) const {
+  const auto chosen = [&](RankId rank) {
+    return Chosen{table_->assignments(rank, block - 1)[expert.offset()],
+                  table_->choosers(rank, block - 1)[expert.offset()]};
+  };
   Chosen all;
-  for (RankId source : indices<RankId>(ranks_)) {
-    all.assignments += table_->assignments(source, block)[expert.offset()];
-    all.choosers += table_->choosers(source, block)[expert.offset()];
-  }
-  return all;
+  for (RankId source : indices<RankId>(ranks_)) all += chosen(source);
+  sums_[at(block) + home.offset()].move(all, chosen(home), 1);
 }
 
-// The rows of an expert up to a block come to a home, or, -1 times, go from it.
-void BlockLoads::move(ExpertId expert, RankId home, int block, const Chosen& all, int times) {
-  Sums& there = sums(home, block + 1);
-  there.positions += times * all.assignments;
-  there.whole_choosers += times * all.choosers;
-  there.whole_kept += times * table_->assignments(home, block)[expert.offset()];
-  there.own_choosers += times * table_->choosers(home, block)[expert.offset()];
-}
-
-void BlockLoads::add_split(const StepPlan& plan, std::size_t split) {
-  const ExpertId expert = split_[split];
+void BlockLoads::add_split(std::size_t split, int block) const {
+  const ExpertId expert = split_[split].expert;
+  const std::size_t end = split + 1 < split_.size() ? split_[split + 1].segments : segments_.size();
+  const auto segments = std::span(segments_).subspan(split_[split].segments, end - split_[split].segments);
   const auto homes = placement_->homes(expert);
-  const auto segments = plan.segments(expert);
-  for (int block = 0; block < blocks_; ++block) {
-    SplitSums* const after = split_sums_.data() + split_at(split, RankId(0), block + 1);
-    Chosen all;
-    for (RankId rank : indices<RankId>(ranks_)) {
-      SplitSums& of_rank = after[rank.offset() * split_.size()];
-      all.assignments += of_rank.assignments = table_->assignments(rank, block)[expert.offset()];
-      all.choosers += of_rank.choosers = table_->choosers(rank, block)[expert.offset()];
-    }
-    if (homes.size() == 1) move(expert, homes.front(), block, all, -1);
-    share_out(segments, all.assignments, segment_share_);
-    for (std::size_t i = 0; i < segments.size(); ++i) {
-      const RankId rank = segments[i].rank;
-      after[rank.offset() * split_.size()].share += static_cast<std::int32_t>(segment_share_[i]);
-      sums(rank, block + 1).positions += segment_share_[i];
-    }
+  const std::size_t stride = split_.size(), table_stride = table_->rank_stride();
+  Sums* const sums = sums_.data() + at(block);
+  SplitSums* const of_ranks = split_sums_.data() + split_at(block) + split;
+  const std::int32_t* const assignments = &table_->assignments(RankId(0), block - 1)[expert.offset()];
+  const std::int32_t* const choosers = &table_->choosers(RankId(0), block - 1)[expert.offset()];
+  Chosen all;
+  for (std::size_t rank = 0, ranks = ranks_size(); rank < ranks; ++rank) {
+    const Chosen chosen{assignments[rank * table_stride], choosers[rank * table_stride]};
+    of_ranks[rank * stride] = {chosen};
+    all += chosen;
+  }
+  if (homes.size() == 1) {
+    const std::size_t home = homes.front().offset();
+    sums[home].move(all, of_ranks[home * stride].chosen, -1);
+  }
+  share_out(segments, all.assignments, segment_share_);
+  for (std::size_t i = 0; i < segments.size(); ++i) {
+    const std::size_t rank = segments[i].rank.offset();
+    of_ranks[rank * stride].share += static_cast<std::int32_t>(segment_share_[i]);
+    sums[rank].positions += segment_share_[i];
   }
 }
 
@@ -133,25 +160,25 @@ ChunkLoad BlockLoads::bound(RankId rank, int begin, int end) const {
 // In a part, less may be computed here than the rank has itself, so that more goes elsewhere, and of tokens
 // that chose an expert twice fewer may stay. Positions here and elsewhere together are never more.
 ChunkLoad BlockLoads::load(RankId rank, int begin, int end, Of of) const {
-  const Sums& from = sums(rank, begin);
-  const Sums& to = sums(rank, end);
+  const Sums& from = sums(begin)[rank.offset()];
+  const Sums& to = sums(end)[rank.offset()];
   ChunkLoad load;
   load.tokens = to.tokens - from.tokens;
   load.assignments = to.assignments - from.assignments;
   load.assignments_kept = to.whole_kept - from.whole_kept;
-  load.positions_here = positions(rank, begin, end);
+  load.positions_here = to.positions - from.positions;
   load.groups = groups_[rank.offset()];
   std::int64_t by_visitors = to.visitors - from.visitors;
   std::int64_t by_choosers = to.whole_choosers - from.whole_choosers;
   std::int64_t received_by_visitors = by_visitors - (to.own_visitors - from.own_visitors);
   std::int64_t received_by_choosers = by_choosers - (to.own_choosers - from.own_choosers);
   std::int64_t sent_on = 0;
-  const SplitSums* const before = split_sums_.data() + split_at(0, rank, begin);
-  const SplitSums* const after = split_sums_.data() + split_at(0, rank, end);
+  const SplitSums* const before = split_sums_.data() + split_at(begin) + rank.offset() * split_.size();
+  const SplitSums* const after = split_sums_.data() + split_at(end) + rank.offset() * split_.size();
   for (std::size_t split = 0; split < split_.size(); ++split) {
     const SplitSums& a = before[split];
     const SplitSums& b = after[split];
-    const std::int64_t own = b.assignments - a.assignments;
+    const std::int64_t own = b.chosen.assignments - a.chosen.assignments;
     const std::int64_t share = b.share - a.share;
     const std::int64_t kept = std::min(own, share);
     load.assignments_kept += kept;
@@ -160,7 +187,7 @@ ChunkLoad BlockLoads::load(RankId rank, int begin, int end, Of of) const {
     if (these) load.own_split += kept;
     if (!these || kept > 0) ++load.own_runs;
     sent_on += these ? own - kept : own;
-    const std::int64_t choosers = b.choosers - a.choosers;
+    const std::int64_t choosers = b.chosen.choosers - a.chosen.choosers;
     const std::int64_t rows = these ? std::min(kept, choosers) + (share - kept) : share;
     const std::int64_t received = these ? share - kept : share;
     by_choosers += rows;

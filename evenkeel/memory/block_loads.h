@@ -4,8 +4,10 @@
 // experts sends one row there, and how many do is known for experts at home, not for those lent out.
 // Method   Sums over blocks from the left, as if each expert with one home were computed there: of the table
 //          alone, for any number of plans. A plan moves the few experts with which it does something else.
-// Cost     O(P^2 B) to read a table, O(P B) for a plan and each expert that it splits or that has several
-//          homes, O(split experts) a question. Reuses its memory.
+//          Sums are made when they are first asked for: who cuts chunks asks for few boundaries of many.
+// Cost     Of each boundary between blocks that is asked about, O(P^2) once a table, and O(P) once a plan for
+//          each expert that it splits or that has several homes; of a question, O(split experts). Reuses its
+//          memory. One thread.
 #pragma once
 
 #include <cstdint>
@@ -22,19 +24,25 @@ namespace evenkeel {
 class BlockLoads {
  public:
   // `tokens` by rank; fewer than 2^31 assignments in all. What the table and the placement view must stay as
-  // long as plans are followed.
+  // long as anything is asked.
   void read(const BlockTable& table, const LayerPlacement& placement, std::span<const std::int64_t> tokens,
             int top_k);
-  // Answers are of this plan from now on.
+  // Answers are of this plan from now on, as it is now.
   void follow(const StepPlan& plan);
+  // Of plain EP, each expert having one home; `counts` are those that the table adds up to.
+  void stay_home(const Counts& counts);
 
   int num_ranks() const { return ranks_; }
   int num_blocks() const { return blocks_; }
   // Blocks [begin, end) of one rank.
   ChunkLoad load(RankId rank, int begin, int end) const;
-  // Of these alone, the positions computed there.
-  std::int64_t positions(RankId rank, int begin, int end) const {
-    return sums(rank, end).positions - sums(rank, begin).positions;
+  // take(rank, the positions computed there), of blocks [begin, end), for each rank.
+  template <class Take>
+  void for_each_positions(int begin, int end, const Take& take) const {
+    const Sums* const from = sums(begin);
+    const Sums* const to = sums(end);
+    for (RankId rank : indices<RankId>(ranks_))
+      take(rank, to[rank.offset()].positions - from[rank.offset()].positions);
   }
   // Experts of which a rank computes some.
   std::int64_t groups(RankId rank) const { return groups_[rank.offset()]; }
@@ -45,6 +53,17 @@ class BlockLoads {
   enum class Of { these, any_part };
   ChunkLoad load(RankId rank, int begin, int end, Of of) const;
 
+  // Of an expert, by one rank or several, summed over the blocks before one.
+  struct Chosen {
+    std::int32_t assignments = 0;
+    std::int32_t choosers = 0;
+
+    Chosen& operator+=(const Chosen& more) {
+      assignments += more.assignments;
+      choosers += more.choosers;
+      return *this;
+    }
+  };
   // Of one rank, summed over the blocks before one.
   struct Sums {
     std::int64_t tokens = 0;
@@ -56,48 +75,65 @@ class BlockLoads {
     std::int64_t visitors = 0;        // tokens of all ranks that chose an expert at home there
     std::int64_t own_visitors = 0;    // of these, its own
     std::int64_t leavers = 0;         // its own tokens, once for each other rank with a home that they chose
+
+    // The rows of an expert, chosen by all ranks and by this one, come here, or, -1 times, go from here.
+    void move(const Chosen& all, const Chosen& own, int times) {
+      positions += times * all.assignments;
+      whole_choosers += times * all.choosers;
+      whole_kept += times * own.assignments;
+      own_choosers += times * own.choosers;
+    }
   };
   // The same of an expert that several ranks, or a foreign one, compute.
   struct SplitSums {
-    std::int32_t assignments = 0;
-    std::int32_t choosers = 0;
+    Chosen chosen;
     std::int32_t share = 0;  // positions at the rank
   };
 
-  // Of an expert, by all ranks up to a block.
-  struct Chosen {
-    std::int64_t assignments = 0;
-    std::int64_t choosers = 0;
-  };
-
-  const Sums& sums(RankId rank, int block) const { return sums_[at(rank, block)]; }
-  Sums& sums(RankId rank, int block) { return sums_[at(rank, block)]; }
-  std::size_t at(RankId rank, int block) const {
-    return static_cast<std::size_t>(block) * ranks_size() + rank.offset();
+  // Of all ranks; makes them.
+  const Sums* sums(int block) const {
+    if (!is_summed_[static_cast<std::size_t>(block)]) sum(block);
+    return sums_.data() + at(block);
   }
-  std::size_t split_at(std::size_t split, RankId rank, int block) const {
-    return at(rank, block) * split_.size() + split;
-  }
+  std::size_t at(int block) const { return static_cast<std::size_t>(block) * ranks_size(); }
+  std::size_t split_at(int block) const { return at(block) * split_.size(); }
   std::size_t ranks_size() const { return static_cast<std::size_t>(ranks_); }
-  void add_block(int block, std::span<const std::int64_t> tokens);
+  void begin_plan();
   void sort_experts(const StepPlan& plan);
-  void bring(ExpertId expert, RankId home);
-  Chosen of_all_ranks(ExpertId expert, int block) const;
-  void move(ExpertId expert, RankId home, int block, const Chosen& all, int times);
-  void add_split(const StepPlan& plan, std::size_t split);
+  void sum_table(int block) const;
+  void sum(int block) const;
+  void bring(ExpertId expert, RankId home, int block) const;
+  void add_split(std::size_t split, int block) const;
+
+  // An expert that is split, and where its segments begin.
+  struct Split {
+    ExpertId expert;
+    std::size_t segments = 0;
+  };
+  // One of an expert's homes computes all of it.
+  struct Whole {
+    ExpertId expert;
+    RankId home;
+  };
 
   int ranks_ = 0;
   int blocks_ = 0;
   int top_k_ = 0;
   std::optional<BlockTable> table_;
   const LayerPlacement* placement_ = nullptr;
-  std::vector<Sums> table_sums_, sums_;   // [blocks + 1][ranks], before a plan and of one
-  std::vector<std::int64_t> all_tokens_;  // [blocks + 1], of all ranks
-  std::vector<ExpertId> split_;
-  std::vector<SplitSums> split_sums_;  // [blocks + 1][ranks][split]
+  std::vector<std::int64_t> tokens_;  // by rank
+  std::vector<Split> split_;
+  std::vector<Segment> segments_;      // of these, one expert behind the other
+  std::vector<Whole> whole_;           // where experts have several homes
   std::vector<std::uint8_t> at_home_;  // [ranks][split]
   std::vector<std::int64_t> groups_;   // by rank: experts that it computes some of
-  std::vector<std::int64_t> segment_share_;
+
+  // Before a plan and of one, and which there are; by boundary between blocks.
+  mutable std::vector<std::uint8_t> is_table_summed_, is_summed_;  // [blocks + 1]
+  mutable std::vector<Sums> table_sums_, sums_;                    // [blocks + 1][ranks]
+  mutable std::vector<std::int64_t> all_tokens_;                   // [blocks + 1], of all ranks
+  mutable std::vector<SplitSums> split_sums_;                      // [blocks + 1][ranks][split]
+  mutable std::vector<std::int64_t> segment_share_;
 };
 
 }  // namespace evenkeel

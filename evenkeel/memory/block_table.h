@@ -32,8 +32,7 @@ class BlockTable {
 
   // The numbers of one rank.
   std::span<std::int32_t> part(RankId rank) const {
-    const std::size_t size = block_size() * static_cast<std::size_t>(blocks_);
-    return numbers_.subspan(rank.offset() * size, size);
+    return numbers_.subspan(rank.offset() * rank_stride(), rank_stride());
   }
   // Of a rank's tokens, from the first to those of a block: assignments to each expert; tokens that chose
   // each expert, once or more often.
@@ -58,6 +57,9 @@ class BlockTable {
   std::int32_t& total(RankId rank, int block) const {
     return piece(rank, block, 2 * experts_ + 3 * ranks_, 1).front();
   }
+
+  // From a number of one rank to the same of the next.
+  std::size_t rank_stride() const { return block_size() * static_cast<std::size_t>(blocks_); }
 
   // Fills one rank's part from its tokens' choices, [tokens * k]; ids outside 0..E-1 are no expert.
   void fill(RankId rank, std::span<const std::int32_t> experts, int k, const LayerPlacement& placement) const;

@@ -31,7 +31,7 @@ class Cutter {
  public:
   Cutter(const ChunkShape& shape, const BlockLoads& loads, LoadBytes bytes,
          std::span<const std::int64_t> limits)
-      : shape_(shape), loads_(loads), bytes_(bytes), limits_(limits), length_((loads.num_blocks() + 1) / 2) {}
+      : shape_(shape), loads_(loads), bytes_(bytes), limits_(limits), fixed_(bytes(shape, {})) {}
 
   // The end of the longest run that begins there; `begin` where not even one block fits. The rank for which
   // the last run was too long is asked first, since mostly it is the one again, and each rank once more after
@@ -41,29 +41,33 @@ class Cutter {
     int fit = 0;
     for (int rank = fullest_; fit < loads_.num_ranks() && end > begin;
          rank = (rank + 1) % loads_.num_ranks()) {
-      const auto fits_up_to = [&](int to) { return fits(RankId(rank), begin, to); };
-      if (fits_up_to(end)) {
+      const std::int64_t limit = limits_[static_cast<std::size_t>(rank)];
+      const std::int64_t bytes = bytes_of(RankId(rank), begin, end);
+      if (bytes <= limit) {
         ++fit;
         continue;
       }
-      end = largest(begin, end - 1, begin + length_, fits_up_to);
+      // Most bytes grow with the blocks.
+      const std::int64_t guess = begin + (end - begin) * std::max<std::int64_t>(limit - fixed_, 0) /
+                                             std::max<std::int64_t>(bytes - fixed_, 1);
+      end = largest(begin, end - 1, static_cast<int>(guess),
+                    [&](int to) { return bytes_of(RankId(rank), begin, to) <= limit; });
       fullest_ = rank;
       fit = 1;
     }
-    length_ = std::max(end - begin, 1);
     return end;
   }
 
  private:
-  bool fits(RankId rank, int begin, int end) const {
-    return bytes_(shape_, loads_.load(rank, begin, end)) <= limits_[rank.offset()];
+  std::int64_t bytes_of(RankId rank, int begin, int end) const {
+    return bytes_(shape_, loads_.load(rank, begin, end));
   }
 
   const ChunkShape& shape_;
   const BlockLoads& loads_;
   LoadBytes bytes_;
   std::span<const std::int64_t> limits_;
-  int length_;  // of the last run
+  std::int64_t fixed_;  // bytes of any chunk
   int fullest_ = 0;
 };
 
@@ -71,7 +75,7 @@ class Cutter {
 
 bool cut_into_chunks(const ChunkShape& shape, const BlockLoads& loads, LoadBytes bytes,
                      std::span<const std::int64_t> limits, int begin, std::int64_t units,
-                     std::vector<Chunk>& chunks) {
+                     std::vector<Chunk>& chunks, const GoesOn& goes_on) {
   const std::int64_t tightest = std::ranges::min(limits);
   const auto any_routing_fits = [&](std::int64_t tokens) {
     return bytes(shape, largest_load(shape, tokens)) <= tightest;
@@ -79,26 +83,33 @@ bool cut_into_chunks(const ChunkShape& shape, const BlockLoads& loads, LoadBytes
   const int blocks = loads.num_blocks();
   const std::int64_t block_units = units / blocks;
   const std::size_t before = chunks.size();
+  // False where cutting ends.
+  const auto append = [&](std::int64_t from, std::int64_t to) {
+    chunks.push_back({from, to});
+    return !goes_on || goes_on(chunks.back());
+  };
+  const auto give_up = [&] {
+    chunks.resize(before);
+    return false;
+  };
   Cutter cutter(shape, loads, bytes, limits);
   std::int64_t part = 0;  // units that fit whatever the routing, once asked for
   while (begin < blocks) {
     const int end = cutter.end_of_run(begin);
     if (end > begin) {
-      chunks.push_back({begin * block_units, end * block_units});
+      if (!append(begin * block_units, end * block_units)) return give_up();
       begin = end;
       continue;
     }
     if (part == 0) {
-      if (!any_routing_fits(1)) {
-        chunks.resize(before);
-        return false;
-      }
+      if (!any_routing_fits(1)) return give_up();
       part = largest(std::int64_t{1}, block_units, block_units / 2, any_routing_fits);
     }
     const std::int64_t parts = (block_units + part - 1) / part;
     for (std::int64_t i = 0; i < parts; ++i)
-      chunks.push_back({begin * block_units + block_units * i / parts,
-                        begin * block_units + block_units * (i + 1) / parts});
+      if (!append(begin * block_units + block_units * i / parts,
+                  begin * block_units + block_units * (i + 1) / parts))
+        return give_up();
     ++begin;
   }
   return true;

@@ -38,11 +38,15 @@ struct Chunk {
 // Bytes of a load, as compared with a rank's limit.
 using LoadBytes = std::int64_t (*)(const ChunkShape&, const ChunkLoad&);
 
+// Whether to cut on behind a chunk.
+using GoesOn = std::function<bool(const Chunk& last)>;
+
 // Cuts blocks [begin, num_blocks) into chunks whose bytes are within `limits`, by rank; appends them.
 // `units` is a whole multiple of the number of blocks, and no less than the most tokens of a rank. False,
-// with nothing appended, if not even one token a rank fits.
+// with nothing appended, if not even one token a rank fits, or `goes_on`, asked about every chunk from the
+// left, says no.
 bool cut_into_chunks(const ChunkShape& shape, const BlockLoads& loads, LoadBytes bytes,
                      std::span<const std::int64_t> limits, int begin, std::int64_t units,
-                     std::vector<Chunk>& chunks);
+                     std::vector<Chunk>& chunks, const GoesOn& goes_on = {});
 
 }  // namespace evenkeel

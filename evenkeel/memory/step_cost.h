@@ -20,12 +20,29 @@ struct CostModel {
 };
 
 // The time of the slowest rank in each chunk, summed; backward included where the shape has it. `transfers`
-// is the most expert weights that one rank borrows.
-double step_seconds(const ChunkShape& shape, const CostModel& cost, const BlockLoads& loads,
-                    std::span<const Chunk> chunks, std::int64_t units, std::int64_t transfers);
+// is the most expert weights that one rank borrows; `units` as for cut_into_chunks().
+class StepSeconds {
+ public:
+  StepSeconds(const ChunkShape& shape, const CostModel& cost, const BlockLoads& loads, std::int64_t units,
+              std::int64_t transfers);
 
-// Less than which no way of the plan takes.
-double least_seconds(const ChunkShape& shape, const CostModel& cost, const BlockLoads& loads,
-                     std::int64_t units, std::int64_t transfers);
+  // A part of a block is taken to have its share of the block's load.
+  double of(const Chunk& chunk) const;
+  // Of these, and of weights on their way.
+  double of_all(std::span<const Chunk> chunks) const;
+  // Less than which nothing takes that is done with the units from `begin` on.
+  double least_from(std::int64_t begin) const;
+
+ private:
+  const BlockLoads& loads_;
+  std::int64_t units_;
+  std::int64_t block_units_;
+  bool with_backward_;
+  double position_;   // of one position's forward pass
+  double group_;      // of reading one expert's weights
+  double gradients_;  // bytes of its gradients, read and written, as a share of the weights'
+  double fixed_;      // of any chunk
+  double travelling_;
+};
 
 }  // namespace evenkeel

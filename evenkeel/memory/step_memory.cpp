@@ -1,6 +1,7 @@
 #include "evenkeel/memory/step_memory.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 
 #include "evenkeel/base/check.h"
@@ -62,6 +63,10 @@ void StepMemory::borrow(const StepPlan& plan, const LayerPlacement& placement) {
   }
   returns_gradients_ = plan.spilled() || !placement.has_single_homes();
   if (!placement.has_single_homes()) add_copies(plan, placement);
+  add_up_foreign();
+}
+
+void StepMemory::add_up_foreign() {
   transfers_ = std::ranges::max(foreign_, {}, &ForeignLoad::weights).weights;
   const std::int64_t again =
       options_.recompute == Recompute::whole ? shape_.forward_weight_bytes : shape_.recompute_weight_bytes;
@@ -82,8 +87,21 @@ void StepMemory::borrow(const StepPlan& plan, const LayerPlacement& placement) {
 void StepMemory::add_copies(const StepPlan& plan, const LayerPlacement& placement) {
   for (ExpertId expert : indices<ExpertId>(plan.num_experts()))
     for (RankId home : placement.homes(expert).subspan(1)) ++foreign_[home.offset()].gradients;
-  for (RankId rank : indices<RankId>(plan.num_ranks()))
-    foreign_[rank.offset()].positions = loads_.positions(rank, 0, loads_.num_blocks());
+  loads_.for_each_positions(0, loads_.num_blocks(), [&](RankId rank, std::int64_t positions) {
+    foreign_[rank.offset()].positions = positions;
+  });
+}
+
+// Where each expert has one home, plain EP needs no plan to be known.
+void StepMemory::follow_plain(const Counts& counts, const LayerPlacement& placement) {
+  if (!placement.has_single_homes()) {
+    plain_->plan(counts, placement, plain_plan_);
+    return follow(plain_plan_, placement);
+  }
+  loads_.stay_home(counts);
+  foreign_.assign(static_cast<std::size_t>(placement.num_ranks()), {});
+  returns_gradients_ = false;
+  add_up_foreign();
 }
 
 // `plan` becomes plain EP if that is faster than the best so far. `consider` looks at the ways of a plan.
@@ -91,10 +109,9 @@ template <class Consider>
 void StepMemory::consider_plain(const Counts& counts, const LayerPlacement& placement, StepPlan& plan,
                                 const Consider& consider) {
   const double spilled = best_.seconds;
-  plain_->plan(counts, placement, plain_plan_);
-  follow(plain_plan_, placement);
+  follow_plain(counts, placement);
   consider();
-  if (best_.seconds < spilled) std::swap(plan, plain_plan_);
+  if (best_.seconds < spilled) plain_->plan(counts, placement, plan);
 }
 
 void StepMemory::choose_forward(const BlockTable& table, const Counts& counts,
@@ -110,7 +127,7 @@ void StepMemory::choose_forward(const BlockTable& table, const Counts& counts,
     consider_plain(counts, placement, plan, [&] { consider_forward(rooms, all); });
   // There may be room for all of this step between what is kept of others, but not in one piece.
   if (all && best_.chunks.empty()) {
-    if (plan.spilled()) std::swap(plan, plain_plan_);
+    if (plan.spilled()) plain_->plan(counts, placement, plan);
     consider_forward(rooms, false);
   }
   take_best();
@@ -121,7 +138,7 @@ void StepMemory::consider_forward(std::span<const RankRoom> rooms, bool none) {
   const bool keeps = shape_.with_backward &&
                      (options_.recompute == Recompute::none || options_.recompute == Recompute::automatic);
   const bool exact = options_.rule.kind == ChunkRule::Kind::exact;
-  if (least_seconds(shape_, options_.cost, loads_, units_, transfers_) >= best_.seconds) return;
+  if (seconds().of_all({}) + seconds().least_from(0) >= best_.seconds) return;
   // With two chunks in flight, the first departs before weights arrive, and has half of what they leave.
   const std::int64_t arriving = shape_.landing_bytes * options_.chunks_in_flight;
   for (std::size_t rank = 0; rank < rooms.size(); ++rank)
@@ -134,7 +151,7 @@ void StepMemory::consider_forward(std::span<const RankRoom> rooms, bool none) {
     limits_.clear();
     for (std::size_t rank = 0; rank < rooms.size(); ++rank)
       limits_.push_back((rooms[rank].gap - forward_fixed_[rank]) * share / kShareUnit);
-    if (!cut(kForwardBytes) || exceeds_best_if_kept()) break;
+    if (!cut(kForwardBytes)) break;
     if (keeps) keep_what_fits(rooms);
     if (keeps && exact && !lengthen_the_rest(rooms)) continue;
     if (!none || !keeps || way_.chunks.back().kept) take_if_faster();
@@ -143,17 +160,8 @@ void StepMemory::consider_forward(std::span<const RankRoom> rooms, bool none) {
   if (none && keeps && best_.chunks.empty()) keep_in_one_chunk(rooms, 0);
 }
 
-// Whether so many chunks take longer than the best way even if nothing of them is computed again. Of a
-// smaller share of the room there are no fewer.
-bool StepMemory::exceeds_best_if_kept() {
-  if (best_.chunks.empty()) return false;
-  for (Chunk& chunk : way_.chunks) chunk.kept = true;
-  const double seconds = step_seconds(shape_, options_.cost, loads_, way_.chunks, units_, transfers_);
-  for (Chunk& chunk : way_.chunks) chunk.kept = false;
-  return seconds >= best_.seconds;
-}
-
-// Cuts by the rule, or where its parts do not fit, as long as fits. False if nothing fits.
+// Cuts by the rule, or where its parts do not fit, as long as fits. False if nothing fits, or nothing that
+// could be the fastest way: of a smaller share of the room there are no fewer chunks.
 bool StepMemory::cut(const PassBytes& bytes) {
   way_.chunks.clear();
   return cut_by_rule(bytes) || cut_exactly(bytes, 0);
@@ -166,13 +174,27 @@ std::int64_t StepMemory::half_of(std::int64_t limit, const PassBytes& bytes) con
 
 // The blocks from `begin` on. A chunk that has no other behind it has all the room.
 bool StepMemory::cut_exactly(const PassBytes& bytes, int begin) {
+  if (options_.chunks_in_flight == 1) return cut_while_faster(bytes.alone, limits_, begin);
   const std::size_t before = way_.chunks.size();
   if (!cut_into_chunks(shape_, loads_, bytes.alone, limits_, begin, units_, way_.chunks)) return false;
-  if (options_.chunks_in_flight == 1 || way_.chunks.size() - before <= 1) return true;
+  if (way_.chunks.size() - before <= 1) return true;
   way_.chunks.erase(way_.chunks.begin() + static_cast<std::ptrdiff_t>(before), way_.chunks.end());
   halves_.clear();
   for (std::int64_t limit : limits_) halves_.push_back(half_of(limit, bytes));
-  return cut_into_chunks(shape_, loads_, bytes.overlapped, halves_, begin, units_, way_.chunks);
+  return cut_while_faster(bytes.overlapped, halves_, begin);
+}
+
+// Ends where, even if nothing is computed again of the chunks behind those there are, the best way is no
+// slower.
+bool StepMemory::cut_while_faster(LoadBytes bytes, std::span<const std::int64_t> limits, int begin) {
+  const StepSeconds seconds = this->seconds();
+  double spent = seconds.of_all(way_.chunks);
+  auto may_be_best = [&](const Chunk& last) {
+    if (best_.chunks.empty()) return true;
+    spent += seconds.of({last.begin, last.end, true});
+    return spent + seconds.least_from(last.end) < best_.seconds;
+  };
+  return cut_into_chunks(shape_, loads_, bytes, limits, begin, units_, way_.chunks, std::ref(may_be_best));
 }
 
 // Lowers the limits to what the parts need, so that more can be kept.
@@ -228,17 +250,24 @@ ChunkLoad StepMemory::covering_load(RankId rank, const Chunk& chunk) const {
 }
 
 // Looks at the whole step as one kept chunk, where no rank computes more than `most` of it again; returns the
-// largest share that one does, or more than 1 where it does not fit.
+// largest share that one does, or that the first one does of which it is more than `most`; more than 1 where
+// it does not fit.
 double StepMemory::keep_in_one_chunk(std::span<const RankRoom> rooms, double most) {
   constexpr double kNot = 2;
   whole_.clear();
-  for (RankId rank : indices<RankId>(loads_.num_ranks()))
-    whole_.push_back(loads_.load(rank, 0, loads_.num_blocks()));
+  const auto look_at = [&](std::size_t rank) {
+    if (rank == whole_.size())
+      whole_.push_back(loads_.load(RankId(static_cast<int>(rank)), 0, loads_.num_blocks()));
+  };
   Chunk chunk{0, units_, true};
-  for (std::size_t rank = 0; rank < rooms.size() && !chunk.in_parts; ++rank)
+  for (std::size_t rank = 0; rank < rooms.size() && !chunk.in_parts; ++rank) {
+    look_at(rank);
     chunk.in_parts = !fits_kept(rank, rooms[rank]);
-  for (std::size_t rank = 0; rank < rooms.size() && chunk.in_parts; ++rank)
+  }
+  for (std::size_t rank = 0; rank < rooms.size() && chunk.in_parts && chunk.recomputed <= most; ++rank) {
+    look_at(rank);
     chunk.recomputed = std::max(chunk.recomputed, recomputed_in_parts(rank, rooms[rank]).value_or(kNot));
+  }
   if (chunk.recomputed > most) return chunk.recomputed;
   if (chunk.recomputed > 0 && !has_room_for_the_rest(rooms)) return kNot;
   way_.chunks.assign(1, chunk);
@@ -365,7 +394,7 @@ void StepMemory::forget_best() {
 }
 
 void StepMemory::take_if_faster() {
-  way_.seconds = step_seconds(shape_, options_.cost, loads_, way_.chunks, units_, transfers_);
+  way_.seconds = seconds().of_all(way_.chunks);
   if (way_.seconds < best_.seconds) std::swap(way_, best_);
 }
 

@@ -8,7 +8,8 @@
 //            times decide (step_cost.h). Where one kept chunk fits, nothing else is looked at.
 // Guarantee  Plain EP cut down to a token a rank always fits where each rank has its least room.
 //            Same arguments, same result, on every rank.
-// Cost       O(P B E), and for each way O(chunks P log B).
+// Cost       Of each boundary between blocks that is looked at, O(P^2), and for each plan O(P) and as much again
+//            for each expert that it splits; for each way O(chunks P log B).
 #pragma once
 
 #include <cstdint>
@@ -93,6 +94,8 @@ class StepMemory {
   void load_blocks(const BlockTable& table, std::span<const RankRoom> rooms, const LayerPlacement& placement,
                    const StepPlan& plan);
   void follow(const StepPlan& plan, const LayerPlacement& placement);
+  void follow_plain(const Counts& counts, const LayerPlacement& placement);
+  void add_up_foreign();
   void consider_forward(std::span<const RankRoom> rooms, bool none);
   double keep_in_one_chunk(std::span<const RankRoom> rooms, double most);
   bool fits_kept(std::size_t rank, const RankRoom& room) const;
@@ -105,7 +108,6 @@ class StepMemory {
                       const Consider& consider);
   bool lengthen_the_rest(std::span<const RankRoom> rooms);
   void consider_backward(std::span<const RankRoom> rooms);
-  bool exceeds_best_if_kept();
   // Of a chunk that has all the room, of one of two in flight, and of what these share.
   struct PassBytes {
     LoadBytes alone;
@@ -113,6 +115,8 @@ class StepMemory {
     std::int64_t ChunkShape::*shared;
   };
   static const PassBytes kForwardBytes, kBackwardBytes, kWholeBytes;
+  StepSeconds seconds() const { return {shape_, options_.cost, loads_, units_, transfers_}; }
+  bool cut_while_faster(LoadBytes bytes, std::span<const std::int64_t> limits, int begin);
   std::int64_t half_of(std::int64_t limit, const PassBytes& bytes) const;
   bool cut(const PassBytes& bytes);
   bool cut_exactly(const PassBytes& bytes, int begin);
@@ -128,7 +132,7 @@ class StepMemory {
   MemoryOptions options_;
   std::int64_t units_;
   std::unique_ptr<Planner> plain_;
-  StepPlan plain_plan_;
+  StepPlan plain_plan_;  // where experts have several homes
   BlockLoads loads_;
   std::vector<std::int64_t> tokens_, limits_, halves_, kept_, kept_with_;
   // By rank: borrowed weights and gradients in forward, in backward where all is kept, and where not.
