@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "cli/bench_layer.h"
@@ -12,6 +13,15 @@
 namespace evenkeel::cli {
 
 namespace {
+
+// Nothing but its time tells the step of one way from that of the other.
+bool is_same_step(const WayFigures& a, const WayFigures& b) {
+  const auto told_by = [](const WayFigures& of) {
+    return std::tie(of.rank_loads, of.peak_bytes, of.transfers, of.chunks, of.recomputed_fraction,
+                    of.dispatch_bytes, of.combine_bytes, of.transfer_bytes);
+  };
+  return told_by(a) == told_by(b);
+}
 
 class JointMeasurement {
  public:
@@ -52,14 +62,29 @@ class JointMeasurement {
     joint.memory.cost = setup_.cost;
     Budget spill = joint;
     spill.memory.keep_plan = true;
-    const ExperimentSetup experiment = layer_.experiment(setup_.bench.pairs, {setup_.planner, joint},
-                                                         {{setup_.planner, spill}, plain_ep(joint)});
+    const Way reference{setup_.planner, joint}, spilled{setup_.planner, spill}, chunked = plain_ep(joint);
     const std::string what = fmt::format("{} in {}", batch.name, format_bytes(row.budget));
     try {
-      row.figures = std::move(measure(experiment, {batch}, {}, progress_(what)).front());
+      ExperimentSetup experiment = layer_.experiment(1, reference, {spilled, chunked});
+      experiment.warm_ups = 0;
+      const Figures once = measured(experiment, batch, what + ", once");
+      row.is_spill = is_same_step(once.reference, once.ways[0]);
+      row.is_chunks = is_same_step(once.reference, once.ways[1]);
+      // What would tell the same step from itself is the machine.
+      std::vector<Way> others;
+      if (!row.is_spill) others.push_back(spilled);
+      if (!row.is_chunks) others.push_back(chunked);
+      Figures figures = measured(layer_.experiment(setup_.bench.pairs, reference, others), batch, what);
+      if (row.is_spill) figures.ways.insert(figures.ways.begin(), figures.reference);
+      if (row.is_chunks) figures.ways.push_back(figures.reference);
+      row.figures = std::move(figures);
     } catch (const BudgetTooSmall&) {
       return;  // the row says so
     }
+  }
+
+  Figures measured(const ExperimentSetup& experiment, const Batch& batch, const std::string& what) const {
+    return std::move(measure(experiment, {batch}, {}, progress_(what)).front());
   }
 
   const JointSetup& setup_;

@@ -29,8 +29,11 @@ struct JointRow {
   std::int64_t ep_peak = 0;  // the worst rank's, without a budget
   std::int64_t least_budget = 0;
   std::int64_t free_transfers = 0;  // of the planner's plan
-  // The reference is joint, the ways are spill and chunks; nothing where the budget is below the least.
+  // The reference is joint, the ways are spill and chunks; nothing where the budget is below the least. A way
+  // that comes to the very step that joint chose is measured as joint.
   std::optional<Figures> figures;
+  bool is_spill = false;
+  bool is_chunks = false;
 
   const WayFigures& joint() const { return figures->reference; }
   const WayFigures& spill() const { return figures->ways[0]; }

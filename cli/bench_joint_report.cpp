@@ -26,6 +26,10 @@ std::string short_name(const std::string& scenario) {
   return scenario.starts_with(common) ? scenario.substr(common.size()) : scenario;
 }
 
+std::string ratio(double of, bool is_same) {
+  return is_same ? "same" : fmt::format("{:.3f}", of);
+}
+
 std::vector<std::string> cells_of(const JointRow& row) {
   std::vector<std::string> cells = {short_name(row.scenario), format_bytes(row.budget),
                                     fmt::format("{:.1f} %", 100 * share(row))};
@@ -35,12 +39,12 @@ std::vector<std::string> cells_of(const JointRow& row) {
   }
   const WayFigures& joint = row.joint();
   const std::string spill_chunks = row.gave_up() ? "-" : fmt::format("{}", row.spill().chunks);
-  cells.insert(cells.end(),
-               {fmt::format("{}/{}/{}", joint.chunks, spill_chunks, row.chunks().chunks),
-                fmt::format("{:.0f} %", 100 * joint.recomputed_fraction), fmt::format("{}", joint.transfers),
-                row.gave_up() ? "no fit" : fmt::format("{:.3f}", row.to_spill()),
-                fmt::format("{:.3f}", row.to_chunks()), fmt::format("{:.3f}", row.to_best()),
-                fmt::format("+-{:.3f}", row.figures->control_spread)});
+  cells.insert(
+      cells.end(),
+      {fmt::format("{}/{}/{}", joint.chunks, spill_chunks, row.chunks().chunks),
+       fmt::format("{:.0f} %", 100 * joint.recomputed_fraction), fmt::format("{}", joint.transfers),
+       row.gave_up() ? "no fit" : ratio(row.to_spill(), row.is_spill), ratio(row.to_chunks(), row.is_chunks),
+       fmt::format("{:.3f}", row.to_best()), fmt::format("+-{:.3f}", row.figures->control_spread)});
   return cells;
 }
 
@@ -65,6 +69,8 @@ Json json_of(const JointRow& row) {
                {"to_chunks", row.to_chunks()},
                {"to_best", row.to_best()},
                {"spill_fits", !row.gave_up()},
+               {"is_spill", row.is_spill},
+               {"is_chunks", row.is_chunks},
                {"joint", json_of(row.joint())},
                {"spill", json_of(row.spill())},
                {"chunks", json_of(row.chunks())}});
@@ -95,7 +101,8 @@ void print_joint(const JointSetup& setup, const std::vector<JointRow>& rows) {
   fmt::print(
       "\n  chunks: of the joint choice, of spill kept wherever it fits, of ep; again: assignments computed\n"
       "  again in backward; moves: weight transfers (both of the joint choice); to spill, to ep: critical\n"
-      "  path / theirs, medians in the same budget; to best: the larger; A/A: spread of joint over itself\n");
+      "  path / theirs, medians in the same budget; same: joint chose that very step; to best: the larger;\n"
+      "  A/A: spread of joint over itself\n");
 }
 
 void print_joint_json(const JointSetup& setup, const std::vector<JointRow>& rows) {

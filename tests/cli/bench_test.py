@@ -124,6 +124,9 @@ class Bench(CommandTest):
                 self.assertLessEqual(max(row[way]["peak_bytes"]), row["budget"])
             self.assertEqual(row["chunks"]["transfers"], 0)
             self.assertEqual(row["to_best"], max(row["to_spill"], row["to_chunks"]))
+            for way in ["spill", "chunks"]:
+                if row[f"is_{way}"]:
+                    self.assertEqual((row[way], row[f"to_{way}"]), (row["joint"], 1))
         fit = [row["to_best"] for row in rows if row["fits"]]
         self.assertEqual((len(fit), result["worst_to_best"]), (2, max(fit)))
         done = self.call("bench", *CURVE, "--joint", "100%,80%,1%")
@@ -140,6 +143,7 @@ class Bench(CommandTest):
         self.assertEqual(row["joint"]["transfers"], 0)
         self.assertGreater(row["spill"]["transfers"], 0)
         self.assertTrue(row["spill_fits"])
+        self.assertEqual((row["is_spill"], row["is_chunks"], row["to_chunks"]), (False, True, 1))
 
     def test_the_joint_table_refuses_what_it_would_ignore(self):
         for option in [["--budget", "1MiB"], ["--chunks", 2], ["--planner", "ep"]]:

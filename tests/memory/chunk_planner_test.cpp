@@ -5,6 +5,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <optional>
+#include <random>
+#include <span>
 
 #include "tests/memory/routed_step.h"
 
@@ -141,14 +144,36 @@ TEST(ChunkPlanner, TakesTheFewestChunksAlmostAlwaysWhereExpertsAreSplit) {
 
 TEST(ChunkPlanner, SaysNoWithNothingAppendedWhereNotEvenOneTokenFits) {
   std::mt19937_64 random(4);
-  Case problem(random, true);
-  while (problem.step.counts().total() < 100) problem = Case(random, true);
+  std::optional<Case> any;  // made where it stays: its loads refer to it
+  do any.emplace(random, true);
+  while (any->step.counts().total() < 100);
+  Case& problem = *any;
   problem.limits.assign(problem.limits.size(),
                         problem.bytes(problem.shape, largest_load(problem.shape, 1)) - 1);
   std::vector<Chunk> chunks = {{3, 4}};
   EXPECT_FALSE(
       cut_into_chunks(problem.shape, problem.loads, problem.bytes, problem.limits, 0, kUnits, chunks));
   EXPECT_EQ(chunks, (std::vector<Chunk>{{3, 4}}));
+}
+
+TEST(ChunkPlanner, EndsWithNothingAppendedWhereItIsToldTo) {
+  std::mt19937_64 random(5);
+  std::size_t in_the_middle = 0;
+  for (int round = 0; round < 1000; ++round) {
+    const Case problem(random, round % 2 == 0);
+    const std::vector<Chunk> whole = cut(problem);
+    const std::size_t wanted = 1 + random() % whole.size();
+    std::vector<Chunk> asked, chunks = {{3, 4}};
+    EXPECT_FALSE(cut_into_chunks(problem.shape, problem.loads, problem.bytes, problem.limits, 0, kUnits,
+                                 chunks, [&](const Chunk& last) {
+                                   asked.push_back(last);
+                                   return asked.size() < wanted;
+                                 }));
+    EXPECT_EQ(chunks, (std::vector<Chunk>{{3, 4}}));
+    ASSERT_TRUE(std::ranges::equal(asked, std::span(whole).first(wanted))) << "round " << round;
+    in_the_middle += wanted < whole.size() ? 1 : 0;
+  }
+  EXPECT_GT(in_the_middle, 300u);
 }
 
 }  // namespace
