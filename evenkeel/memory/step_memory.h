@@ -8,8 +8,8 @@
 //            times decide (step_cost.h). Where one kept chunk fits, nothing else is looked at.
 // Guarantee  Plain EP cut down to a token a rank always fits where each rank has its least room.
 //            Same arguments, same result, on every rank.
-// Cost       Of each boundary between blocks that is looked at, O(P^2), and for each plan O(P) and as much again
-//            for each expert that it splits; for each way O(chunks P log B).
+// Cost       Of each boundary between blocks that is looked at, O(P^2), and for each plan O(P), and O(P) for
+//            each expert that it splits; for each way O(chunks P log B).
 #pragma once
 
 #include <cstdint>
