@@ -63,6 +63,14 @@ void require_layer(const MoeShape& shape, const LayerPlacement& placement, const
     throw InvalidArgument("cost", fmt::format("{} s a chunk", cost.chunk_seconds), "0 or more");
 }
 
+// Has planned a step of no tokens, so that it takes no memory in a later one.
+std::unique_ptr<Planner> warm_planner(const PlannerOptions& options, const LayerPlacement& placement) {
+  std::unique_ptr<Planner> planner = make_planner(options);
+  StepPlan plan;
+  planner->plan(Counts(placement.num_ranks(), placement.num_experts()), placement, plan);
+  return planner;
+}
+
 }  // namespace
 
 MoeLayer::MoeLayer(Communicator& comm, Arena& arena, const MoeShape& shape, LayerPlacement placement,
@@ -75,7 +83,7 @@ MoeLayer::MoeLayer(Communicator& comm, Arena& arena, const MoeShape& shape, Laye
       with_backward_(options.with_backward),
       on_step_(std::move(options.on_step)),
       ffn_((require_layer(shape, placement_, options, comm.size()), given_or_cpu(options, shape))),
-      planner_(make_planner(options.planner)),
+      planner_(warm_planner(options.planner, placement_)),
       bitwise_(agree(options)),
       weights_comm_(comm.split(0)),
       natives_(std::make_unique<internal::NativeExperts>(*ffn_, placement_, comm.rank(), with_backward_)),
@@ -163,7 +171,7 @@ void MoeLayer::set_weights(std::span<const ExpertWeights> natives) {
 }
 
 void MoeLayer::set_planner(const PlannerOptions& options) {
-  planner_ = make_planner(options);
+  planner_ = warm_planner(options, placement_);
 }
 
 const void* MoeLayer::row(ConstRows rows, std::int64_t first) const {

@@ -101,8 +101,8 @@ class MoeLayer {
   // alive and unchanged until the next call.
   void set_weights(std::span<const ExpertWeights> natives);
 
-  // Plans later steps by other options. Collective in effect: every rank must be given the same before the
-  // same step.
+  // Plans later steps by other options; takes all memory that planning needs at once. Collective in effect:
+  // every rank must be given the same before the same step.
   void set_planner(const PlannerOptions& options);
 
   // hidden and output: [tokens, D] of the shape's type. Returns what backward needs besides `hidden`, which
