@@ -15,8 +15,8 @@ namespace evenkeel::cuda {
 
 template <class Launches>
 void order_chunks(Launches& step, int chunks, int rounds) {
+  step.borrow_beside();
   for (int chunk = 0; chunk < chunks; ++chunk) {
-    if (chunk == 0) step.borrow_beside();
     step.deal(chunk);
     step.meet();
     step.receive(chunk);
