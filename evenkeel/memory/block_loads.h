@@ -44,7 +44,7 @@ class BlockLoads {
     for (RankId rank : indices<RankId>(ranks_))
       take(rank, to[rank.offset()].positions - from[rank.offset()].positions);
   }
-  // Experts of which a rank computes some.
+  // Segments that a rank computes: its experts, but that one with several homes may count twice.
   std::int64_t groups(RankId rank) const { return groups_[rank.offset()]; }
   // What no part of these blocks, run as a chunk, exceeds in bytes.
   ChunkLoad bound(RankId rank, int begin, int end) const;
@@ -126,7 +126,7 @@ class BlockLoads {
   std::vector<Segment> segments_;      // of these, one expert behind the other
   std::vector<Whole> whole_;           // where experts have several homes
   std::vector<std::uint8_t> at_home_;  // [ranks][split]
-  std::vector<std::int64_t> groups_;   // by rank: experts that it computes some of
+  std::vector<std::int64_t> groups_;   // by rank: segments that it computes
 
   // Before a plan and of one, and which there are; by boundary between blocks.
   mutable std::vector<std::uint8_t> is_table_summed_, is_summed_;  // [blocks + 1]

@@ -1,0 +1,134 @@
+// A step's predicted time, from the raw choices; and that nothing that can still be done is below its bound.
+#include "evenkeel/memory/step_cost.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "tests/memory/routed_step.h"
+
+namespace evenkeel::testing {
+namespace {
+
+constexpr int kBlocks = 8;
+constexpr std::int64_t kUnits = 80;
+constexpr std::int64_t kBlockUnits = kUnits / kBlocks;
+constexpr std::int64_t kPartUnits = 2;  // of a block that is cut
+
+double uniform(std::mt19937_64& random) {
+  return std::uniform_real_distribution<double>(0, 1)(random);
+}
+
+// A planned step of 1 to 5 ranks, and costs of which any may be the largest.
+struct Case {
+  explicit Case(std::mt19937_64& random) {
+    step = random_step(random, 1 + static_cast<int>(random() % 5), 1 + static_cast<int>(random() % 10),
+                       1 + static_cast<int>(random() % 4), 80, random() % 4 == 0);
+    plan = random_plan(step, random);
+    numbers.resize(static_cast<std::size_t>(BlockTable::count(step.ranks(), step.experts(), kBlocks)));
+    const BlockTable table(numbers, step.ranks(), step.experts(), kBlocks);
+    for (RankId rank : indices<RankId>(step.ranks()))
+      table.fill(rank, step.ids[rank.offset()], step.k, step.placement);
+    loads.read(table, step.placement, step.tokens(), step.k);
+    loads.follow(plan);
+    shape.element_bytes = random() % 2 == 0 ? 2 : 4;
+    shape.weight_bytes = shape.element_bytes * static_cast<std::int64_t>(1 + random() % 1000);
+    shape.gradient_bytes = 4 * shape.weight_bytes / shape.element_bytes;
+    shape.with_backward = random() % 2 == 0;
+    cost = {1e9 * uniform(random), 1e9 * uniform(random), 1e9 * uniform(random), 1e-6 * uniform(random)};
+    transfers = static_cast<std::int64_t>(random() % 4);
+  }
+  StepSeconds seconds() const { return {shape, cost, loads, kUnits, transfers}; }
+
+  RoutedStep step;
+  StepPlan plan;
+  std::vector<std::int32_t> numbers;
+  BlockLoads loads;
+  ChunkShape shape;
+  CostModel cost;
+  std::int64_t transfers = 0;
+};
+
+// Cuts blocks [first, kBlocks) into runs of blocks, and where `parts`, some blocks into parts; the first
+// chunks are kept, some of them not whole.
+std::vector<Chunk> random_chunks(std::mt19937_64& random, int first, bool parts) {
+  std::vector<Chunk> chunks;
+  bool kept = random() % 2 == 0;
+  for (std::int64_t begin = first * kBlockUnits; begin < kUnits;) {
+    const bool is_part = begin % kBlockUnits != 0 || (parts && random() % 2 == 0);
+    const auto rest = static_cast<std::uint64_t>((kUnits - begin) / kBlockUnits);
+    const std::int64_t end =
+        begin + (is_part ? kPartUnits : kBlockUnits * (1 + static_cast<std::int64_t>(random() % rest)));
+    chunks.push_back({begin, end, kept, kept && random() % 2 == 0 ? uniform(random) : 0});
+    kept = kept && random() % 3 != 0;
+    begin = end;
+  }
+  return chunks;
+}
+
+std::int64_t segments(const StepPlan& plan, RankId rank) {
+  std::int64_t count = 0;
+  for (ExpertId expert : indices<ExpertId>(plan.num_experts()))
+    count += std::ranges::count(plan.segments(expert), rank, &Segment::rank);
+  return count;
+}
+
+// Passes in units of a forward pass: of its operations, and of its reading weights. Backward takes two, with
+// an f32 gradient read and written; computing again two products of three.
+double expected(const Case& of, const Chunk& chunk, std::span<const ChunkLoad> dealt) {
+  const double again = chunk.kept ? chunk.recomputed : 1;
+  const double elements = static_cast<double>(of.shape.weight_bytes / of.shape.element_bytes);
+  const double weights = static_cast<double>(of.shape.weight_bytes);
+  const double gradient_traffic = 2 * 4 * elements;
+  double slowest = 0;
+  for (RankId rank : indices<RankId>(of.step.ranks())) {
+    const auto positions = static_cast<double>(dealt[rank.offset()].positions_here);
+    const double groups = std::min(positions, static_cast<double>(segments(of.plan, rank)));
+    double operations = 2 * elements * positions;
+    double bytes = weights * groups;
+    if (of.shape.with_backward) {
+      operations *= 3 + again * 2 / 3;
+      bytes = bytes * (2 + again * 2 / 3) + gradient_traffic * groups;
+    }
+    slowest =
+        std::max(slowest, operations / of.cost.flops_per_second + bytes / of.cost.weight_bytes_per_second);
+  }
+  return slowest + of.cost.chunk_seconds * (of.shape.with_backward ? 2 : 1);
+}
+
+TEST(StepSeconds, FollowsFromWhatTheSlowestRankComputesInEachChunk) {
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 1000; ++round) {
+    const Case problem(random);
+    const std::vector<Chunk> chunks = random_chunks(random, 0, false);
+    const auto dealt = dealt_loads(problem.step, problem.plan, chunks, kUnits);
+    double sum = static_cast<double>(problem.transfers *
+                                     (problem.shape.with_backward
+                                          ? 2 * problem.shape.weight_bytes + problem.shape.gradient_bytes
+                                          : problem.shape.weight_bytes)) /
+                 problem.cost.link_bytes_per_second;
+    for (std::size_t c = 0; c < chunks.size(); ++c) {
+      const double wanted = expected(problem, chunks[c], dealt[c]);
+      ASSERT_NEAR(problem.seconds().of(chunks[c]), wanted, 1e-12 * wanted) << "round " << round;
+      sum += wanted;
+    }
+    ASSERT_NEAR(problem.seconds().of_all(chunks), sum, 1e-12 * sum) << "round " << round;
+  }
+}
+
+// What lets the choice of chunks end early: chunks are cut on only while they can still be the fastest.
+TEST(StepSeconds, IsNoLessThanTheLeastOfWhatIsLeft) {
+  std::mt19937_64 random(2);
+  for (int round = 0; round < 5000; ++round) {
+    const Case problem(random);
+    const StepSeconds seconds = problem.seconds();
+    const int first = static_cast<int>(random() % (kBlocks + 1));
+    double left = 0;
+    for (const Chunk& chunk : random_chunks(random, first, round % 2 == 0)) left += seconds.of(chunk);
+    ASSERT_LE(seconds.least_from(first * kBlockUnits), left * (1 + 1e-12)) << "round " << round;
+  }
+}
+
+}  // namespace
+}  // namespace evenkeel::testing
