@@ -138,7 +138,8 @@ void StepMemory::consider_forward(std::span<const RankRoom> rooms, bool none) {
   const bool keeps = shape_.with_backward &&
                      (options_.recompute == Recompute::none || options_.recompute == Recompute::automatic);
   const bool exact = options_.rule.kind == ChunkRule::Kind::exact;
-  if (seconds().of_all({}) + seconds().least_from(0) >= best_.seconds) return;
+  const StepSeconds seconds = this->seconds();
+  if (seconds.of_all({}) + seconds.least_from(0) >= best_.seconds) return;
   // With two chunks in flight, the first departs before weights arrive, and has half of what they leave.
   const std::int64_t arriving = shape_.landing_bytes * options_.chunks_in_flight;
   for (std::size_t rank = 0; rank < rooms.size(); ++rank)
@@ -160,8 +161,9 @@ void StepMemory::consider_forward(std::span<const RankRoom> rooms, bool none) {
   if (none && keeps && best_.chunks.empty()) keep_in_one_chunk(rooms, 0);
 }
 
-// Cuts by the rule, or where its parts do not fit, as long as fits. False if nothing fits, or nothing that
-// could be the fastest way: of a smaller share of the room there are no fewer chunks.
+// Cuts as the rule says, or where one of its parts does not fit, into chunks as long as they fit. False if
+// nothing fits, or if the chunks are too slow whatever is kept; then they are under lower limits too, which
+// make no fewer of them.
 bool StepMemory::cut(const PassBytes& bytes) {
   way_.chunks.clear();
   return cut_by_rule(bytes) || cut_exactly(bytes, 0);
@@ -189,7 +191,7 @@ bool StepMemory::cut_exactly(const PassBytes& bytes, int begin) {
 bool StepMemory::cut_while_faster(LoadBytes bytes, std::span<const std::int64_t> limits, int begin) {
   const StepSeconds seconds = this->seconds();
   double spent = seconds.of_all(way_.chunks);
-  auto may_be_best = [&](const Chunk& last) {
+  auto may_be_best = [&](const Chunk& last) {  // passed by reference, since a copy would be allocated
     if (best_.chunks.empty()) return true;
     spent += seconds.of({last.begin, last.end, true});
     return spent + seconds.least_from(last.end) < best_.seconds;
@@ -249,9 +251,8 @@ ChunkLoad StepMemory::covering_load(RankId rank, const Chunk& chunk) const {
   return whole ? loads_.load(rank, begin, end) : loads_.bound(rank, begin, end);
 }
 
-// Looks at the whole step as one kept chunk, where no rank computes more than `most` of it again; returns the
-// largest share that one does, or that the first one does of which it is more than `most`; more than 1 where
-// it does not fit.
+// Considers the whole step as one kept chunk of which no rank computes more than `most` again. Returns the
+// largest share that a rank does; past `most`, that of the first such rank; past 1, the step does not fit.
 double StepMemory::keep_in_one_chunk(std::span<const RankRoom> rooms, double most) {
   constexpr double kNot = 2;
   whole_.clear();
