@@ -58,6 +58,14 @@ std::int64_t WeightTransfer::away_bytes(const StepPlan& plan, const LayerPlaceme
   return away * borrowed_.all() * std::int64_t{sizeof(float)};
 }
 
+bool WeightTransfer::awaits_gradients(const StepPlan& plan, const LayerPlacement& placement) const {
+  const RankId me = comm_.rank();
+  const auto elsewhere = [&](const Segment& segment) { return segment.rank != me; };
+  for (ExpertId expert : indices<ExpertId>(plan.num_experts()))
+    if (placement.owner(expert) == me && std::ranges::any_of(plan.segments(expert), elsewhere)) return true;
+  return false;
+}
+
 void WeightTransfer::lend(const StepPlan& plan, std::span<const ExpertParts> natives) {
   // Room for any plan, so that no later one allocates.
   const auto parts = kExpertParts - static_cast<std::size_t>(std::ranges::count(elements_, 0));

@@ -51,6 +51,8 @@ class WeightTransfer {
   std::int64_t landing_bytes() const { return borrowed_.larger() * bytes_per_element_; }
   // The gradients that this rank holds for other ranks under a plan.
   std::int64_t away_bytes(const StepPlan& plan, const LayerPlacement& placement) const;
+  // Whether other ranks hold gradients for this one.
+  bool awaits_gradients(const StepPlan& plan, const LayerPlacement& placement) const;
 
   // Carries out the plan's transfers: take(expert, parts) twice for each borrowed expert, in the plan's
   // order, first with gate_up alone and then with the other parts, which are gone when it returns.

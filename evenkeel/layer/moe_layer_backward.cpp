@@ -66,10 +66,10 @@ bool MoeLayer::kept_fits(const ForwardState::Body& step) const {
     if (borrowing + backward_bytes(budget_.chunk, load, saved) - held > gap) return false;
     gap_behind = std::max(gap_behind, arena_.largest_gap_bytes_without({&kept.saved.own()}));
   }
-  const std::int64_t behind =
-      rest ? std::max(budget_.chunk.gradient_bytes, block_table_bytes(budget_.chunk, 1))
-           : budget_.chunk.gradient_bytes;
-  return borrowing + behind <= gap_behind;
+  const std::int64_t arriving =
+      transfer_.awaits_gradients(step.plan, placement_) ? budget_.chunk.gradient_bytes : 0;
+  const std::int64_t table = rest ? block_table_bytes(budget_.chunk, 1) : 0;
+  return borrowing + std::max(arriving, table) <= gap_behind;
 }
 
 // Wherever gradients are of borrowed experts, they take no less than the weights did on their arrival.

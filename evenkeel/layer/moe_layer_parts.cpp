@@ -41,11 +41,11 @@ bool MoeLayer::parts_fit(const ForwardState::Kept& kept, const StepPlan& plan) c
   const SavedActivations& saved = kept.saved;
   const std::int64_t held = held_bytes(shape, load, 0);
   const std::int64_t gap_behind = arena_.largest_gap_bytes_without({&saved.own(), &saved.foreign()});
-  const std::int64_t returning = (foreign.gradients + 1) * shape.gradient_bytes;
   return own_part_bytes(shape, load, {}) - held <= arena_.largest_gap_bytes() &&
          foreign_part_bytes(shape, load, foreign, 0) - held <=
              arena_.largest_gap_bytes_without({&saved.own()}) &&
-         again_part_bytes(shape, load, foreign) - held <= gap_behind && returning <= gap_behind;
+         again_part_bytes(shape, load, foreign) - held <= gap_behind &&
+         returning_bytes(shape, foreign) <= gap_behind;
 }
 
 // Of an expert with several homes the gradient is the first one's; which positions are of such experts is not
@@ -53,7 +53,8 @@ bool MoeLayer::parts_fit(const ForwardState::Kept& kept, const StepPlan& plan) c
 ForeignLoad MoeLayer::foreign_load(const Dispatched& dispatched, const StepPlan& plan) const {
   const std::int64_t away = transfer_.away_bytes(plan, placement_) / budget_.chunk.gradient_bytes;
   const bool single = placement_.has_single_homes();
-  return {transfer_.borrows(plan), away, single ? dispatched.positions_borrowed : dispatched.positions_here};
+  return {transfer_.borrows(plan), away, single ? dispatched.positions_borrowed : dispatched.positions_here,
+          transfer_.awaits_gradients(plan, placement_)};
 }
 
 // Where some rank has something to compute again, all take part in fetching what that wants.

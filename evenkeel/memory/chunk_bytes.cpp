@@ -188,6 +188,10 @@ SavedPositions saved_in_parts(const ChunkShape& shape, const ChunkLoad& load, co
   return saved;
 }
 
+std::int64_t returning_bytes(const ChunkShape& shape, const ForeignLoad& foreign) {
+  return (foreign.gradients + (foreign.lends ? 1 : 0)) * shape.gradient_bytes;
+}
+
 std::int64_t overlapped_forward_bytes(const ChunkShape& shape, const ChunkLoad& load) {
   const std::int64_t results = load.positions_here + load.positions_elsewhere();
   return overlapped_bytes(shape, load, whole_lines(results * shape.row_bytes()));

@@ -66,6 +66,7 @@ struct ForeignLoad {
   std::int64_t weights = 0;    // experts whose weights it borrows
   std::int64_t gradients = 0;  // experts whose gradients it sends to their owners
   std::int64_t positions = 0;  // those of its positions whose backward pass waits for either
+  bool lends = false;          // others compute experts that it owns, whose gradients come one at a time
 };
 
 // How many of a chunk's positions have their activations saved: of the rank's own experts, and of others.
@@ -112,6 +113,10 @@ std::int64_t again_part_bytes(const ChunkShape& shape, const ChunkLoad& load, co
 // Those of own experts come first, as the cheaper ones.
 SavedPositions saved_in_parts(const ChunkShape& shape, const ChunkLoad& load, const ForeignLoad& foreign,
                               std::int64_t room, std::int64_t foreign_room);
+
+// The end of a backward pass, when its chunks and the borrowed weights are gone: the gradients that are sent
+// home, and one that comes.
+std::int64_t returning_bytes(const ChunkShape& shape, const ForeignLoad& foreign);
 
 // The same of each of two chunks in flight, but for the products' workspace, which they share: what a chunk
 // sends stays until it is done, and all results are held together. Forward, and backward with everything

@@ -58,10 +58,10 @@ void StepMemory::borrow(const StepPlan& plan, const LayerPlacement& placement) {
     ForeignLoad& foreign = foreign_[transfer.to.offset()];
     ++foreign.weights;
     ++foreign.gradients;
+    foreign_[placement.owner(transfer.expert).offset()].lends = true;
     for (const Segment& segment : plan.segments(transfer.expert))
       if (segment.rank == transfer.to) foreign.positions += segment.size();
   }
-  returns_gradients_ = plan.spilled() || !placement.has_single_homes();
   if (!placement.has_single_homes()) add_copies(plan, placement);
   add_up_foreign();
 }
@@ -86,7 +86,10 @@ void StepMemory::add_up_foreign() {
 // others' is not told apart.
 void StepMemory::add_copies(const StepPlan& plan, const LayerPlacement& placement) {
   for (ExpertId expert : indices<ExpertId>(plan.num_experts()))
-    for (RankId home : placement.homes(expert).subspan(1)) ++foreign_[home.offset()].gradients;
+    for (RankId home : placement.homes(expert).subspan(1)) {
+      ++foreign_[home.offset()].gradients;
+      foreign_[placement.owner(expert).offset()].lends = true;
+    }
   loads_.for_each_positions(0, loads_.num_blocks(), [&](RankId rank, std::int64_t positions) {
     foreign_[rank.offset()].positions = positions;
   });
@@ -100,7 +103,6 @@ void StepMemory::follow_plain(const Counts& counts, const LayerPlacement& placem
   }
   loads_.stay_home(counts);
   foreign_.assign(static_cast<std::size_t>(placement.num_ranks()), {});
-  returns_gradients_ = false;
   add_up_foreign();
 }
 
@@ -307,10 +309,8 @@ std::int64_t StepMemory::room_to_keep(std::size_t rank, const RankRoom& room) co
 // Whether those that do not stay can be computed again in one piece, when the others are gone.
 bool StepMemory::has_room_for_the_rest(std::span<const RankRoom> rooms) const {
   for (std::size_t rank = 0; rank < rooms.size(); ++rank) {
-    const std::int64_t returning =
-        returns_gradients_ ? (foreign_[rank].gradients + 1) * shape_.gradient_bytes : 0;
     const std::int64_t again = again_part_bytes(shape_, whole_[rank], foreign_[rank]);
-    if (std::max(again, returning) > rooms[rank].gap) return false;
+    if (std::max(again, returning_bytes(shape_, foreign_[rank])) > rooms[rank].gap) return false;
   }
   return true;
 }
@@ -378,8 +378,8 @@ void StepMemory::consider_backward(std::span<const RankRoom> rooms) {
   limits_.clear();
   for (std::size_t rank = 0; rank < rooms.size(); ++rank) {
     limits_.push_back(rooms[rank].gap - again_fixed_[rank]);
-    // Gradients that come home are added one at a time, when the chunks are gone.
-    if (returns_gradients_ && limits_.back() < shape_.gradient_bytes) return;
+    // What comes home need not find room where the borrowed weights were.
+    if (foreign_[rank].lends && limits_.back() < shape_.gradient_bytes) return;
   }
   if (cut(options_.recompute == Recompute::whole ? kWholeBytes : kBackwardBytes)) take_if_faster();
 }

@@ -139,10 +139,9 @@ class StepMemory {
   std::vector<std::int64_t> forward_fixed_, kept_fixed_, again_fixed_;
   // By rank, of the plan looked at.
   std::vector<ForeignLoad> foreign_;
-  std::vector<ChunkLoad> whole_;    // the whole step's
-  std::int64_t transfers_ = 0;      // the most that a rank borrows
-  bool returns_gradients_ = false;  // some rank works for another's expert
-  Way way_, best_;                  // the one looked at, and the best so far
+  std::vector<ChunkLoad> whole_;  // the whole step's
+  std::int64_t transfers_ = 0;    // the most that a rank borrows
+  Way way_, best_;                // the one looked at, and the best so far
   std::vector<Chunk> chunks_;
 };
 

@@ -101,6 +101,32 @@ TEST(Budget, InWhichBackwardIsInPartsChangesNoNumber) {
   EXPECT_GT(partly_kept, kThreadsAreWatched ? 0 : 3);
 }
 
+// What borrowed weights leave of it is less than a gradient, which comes only where they were lent.
+TEST(Budget, ThatWeightsAlmostFillChangesNoNumber) {
+  for (const bool copies : {false, true})
+    for (DataType type : {DataType::f32, DataType::bf16}) {
+      const ExpertShape expert{96, 128, Activation::swiglu, false, type};
+      const MoeCase problem({{8, 2, expert}, {60, 24, 0, 45}, 3.0, 0.1}, 5);
+      const DenseResult bound = error_bound(problem, true);
+      RunOptions options = options_of(Arena::kNoBudget, true, Recompute::chunk);
+      options.memory.keep_plan = true;
+      for (int e = 0; copies && e < 8; ++e)
+        options.homes.push_back(e % 3 == 0 ? std::vector{e % 4, (e + 1) % 4} : std::vector{e % 4});
+      const MoeResult ample = run(problem, options);
+      const std::int64_t gradient = 3 * 96 * 128 * std::int64_t{sizeof(float)};
+      options.budget = kGenerous;
+      const std::int64_t least = run(problem, options).least_budget;
+      for (int step = 0; step < 48; step += kThreadsAreWatched ? 6 : 1) {
+        options.budget = least + step * gradient / 8;
+        const MoeResult bounded = run(problem, options);
+        for (std::int64_t peak : bounded.peak_bytes) EXPECT_LE(peak, options.budget);
+        EXPECT_EQ(bounded.output, ample.output);
+        expect_same_gradients(bounded, ample, bound);
+        EXPECT_GT(bounded.transfers, 0);
+      }
+    }
+}
+
 TEST(Budget, ThatIsAmpleMeansOneChunkOfWhichAllIsKept) {
   const MoeCase problem = small_case(3, DataType::f32);
   const MoeResult ample = run(problem, options_of(kGenerous, true));

@@ -1,0 +1,59 @@
+// What a step needs at the end of its backward pass, and whom of.
+#include "evenkeel/memory/step_memory.h"
+
+#include <gtest/gtest.h>
+
+#include "tests/memory/routed_step.h"
+
+namespace evenkeel::testing {
+namespace {
+
+constexpr int kBlocks = 4;
+constexpr std::int64_t kUnits = 40;
+
+// Two ranks with an expert each, of whose 80 assignments 60 go to expert 0: rank 1 computes 20 of them.
+struct LentExpert {
+  LentExpert() {
+    step.k = 1;
+    step.placement = LayerPlacement::contiguous(2, 2);
+    for (int rank = 0; rank < 2; ++rank) {
+      step.ids.emplace_back(40, 0);
+      for (int token = 0; token < 10; ++token) step.ids.back()[static_cast<std::size_t>(4 * token)] = 1;
+    }
+    numbers.resize(static_cast<std::size_t>(BlockTable::count(2, 2, kBlocks)));
+    for (RankId rank : indices<RankId>(2))
+      table().fill(rank, step.ids[rank.offset()], step.k, step.placement);
+    PlannerOptions leveling{PlannerOptions::Kind::level};
+    leveling.min_segment = 1;
+    make_planner(leveling)->plan(step.counts(), step.placement, plan);
+    shape.num_ranks = shape.num_experts = 2;
+    shape.hidden = 8;
+    shape.backward_weight_bytes = 50'000;
+    shape.recompute_weight_bytes = 30'000;
+    shape.gradient_bytes = 100'000;
+  }
+  BlockTable table() { return BlockTable(numbers, 2, 2, kBlocks); }
+  bool fits(std::int64_t lender, std::int64_t borrower) {
+    StepMemory memory(shape, {}, kUnits);
+    const RankRoom rooms[] = {{.tokens = 40, .gap = lender}, {.tokens = 40, .gap = borrower}};
+    return memory.cut_backward(table(), rooms, step.placement, plan);
+  }
+
+  RoutedStep step;
+  std::vector<std::int32_t> numbers;
+  StepPlan plan;
+  ChunkShape shape;
+};
+
+TEST(StepMemory, WantsRoomForAnArrivingGradientOnlyWhereWeightsWereLent) {
+  LentExpert lent;
+  ASSERT_EQ(lent.plan.transfers().size(), 1u);
+  const std::int64_t chunk = recompute_bytes(lent.shape, largest_load(lent.shape, 1));
+  ASSERT_LT(chunk, 10'000);
+  EXPECT_TRUE(lent.fits(100'000, 180'000 + chunk));
+  EXPECT_FALSE(lent.fits(100'000 - 1, 180'000 + chunk));
+  EXPECT_FALSE(lent.fits(100'000, 180'000));
+}
+
+}  // namespace
+}  // namespace evenkeel::testing
