@@ -206,7 +206,7 @@ Subcommand add_bench(CLI::App& command) {
   auto options = std::make_shared<BenchArguments>();
   CLI::App* app = command.add_subcommand("bench", "The LLEP paper's scenario table and ablations, measured");
   app->add_option("--scenarios", options->scenarios,
-                  "Only those whose name contains this, such as balanced or :1")
+                  "Only the one of this name, or else those whose name contains it, such as 0.95:1")
       ->type_name("TEXT");
   app->add_option("--ablation", options->ablation, fmt::format("Instead, one of: {}", ablation_names()))
       ->type_name("NAME");

@@ -42,6 +42,15 @@ class Bench(CommandTest):
         done = self.call("bench", *words, "--budget", least)
         self.assertIn("(least budget ", done.stdout)
 
+    def test_a_whole_name_leaves_one_scenario_and_a_part_all_that_contain_it(self):
+        for text, scenarios in [("concentrated:0.95:1", ["concentrated:0.95:1"]),
+                                ("0.95:1:", ["concentrated:0.95:1:spread"]),
+                                ("0.3:16", ["concentrated:0.3:16", "concentrated:0.3:16:spread"])]:  # fmt: skip
+            rows = self.json("bench", *TINY, "--scenarios", text)["rows"]
+            self.assertEqual([row["scenario"] for row in rows], scenarios)
+        (curve,) = self.json("bench", *CURVE[:-2], "--over-budget", "16MiB")["scenarios"]
+        self.assertEqual(curve["scenario"], "concentrated:0.95:1")
+
     def test_overlap_compares_one_chunk_in_flight_with_two(self):
         words = ["--overlap", 3, "--ranks", 2, "--experts", 32, *TINY[2:], "--scenarios", "0.95:1"]
         for backward in [[], ["--backward"]]:
