@@ -61,7 +61,7 @@ struct ChunkLoad {
   std::int64_t positions_elsewhere() const { return assignments - assignments_kept; }
 };
 
-// What a rank holds in backward of experts that are not its own.
+// What a rank holds in backward of experts that are not its own, and whether others hold such of its own.
 struct ForeignLoad {
   std::int64_t weights = 0;    // experts whose weights it borrows
   std::int64_t gradients = 0;  // experts whose gradients it sends to their owners

@@ -164,8 +164,7 @@ void StepMemory::consider_forward(std::span<const RankRoom> rooms, bool none) {
 }
 
 // Cuts as the rule says, or where one of its parts does not fit, into chunks as long as they fit. False if
-// nothing fits, or if the chunks are too slow whatever is kept; then they are under lower limits too, which
-// make no fewer of them.
+// nothing fits, or if the chunks are too slow whatever is kept of them; lower limits make no fewer.
 bool StepMemory::cut(const PassBytes& bytes) {
   way_.chunks.clear();
   return cut_by_rule(bytes) || cut_exactly(bytes, 0);
@@ -378,7 +377,7 @@ void StepMemory::consider_backward(std::span<const RankRoom> rooms) {
   limits_.clear();
   for (std::size_t rank = 0; rank < rooms.size(); ++rank) {
     limits_.push_back(rooms[rank].gap - again_fixed_[rank]);
-    // What comes home need not find room where the borrowed weights were.
+    // A gradient that comes home is not counted on to find room where the borrowed weights were.
     if (foreign_[rank].lends && limits_.back() < shape_.gradient_bytes) return;
   }
   if (cut(options_.recompute == Recompute::whole ? kWholeBytes : kBackwardBytes)) take_if_faster();
