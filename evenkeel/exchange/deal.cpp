@@ -48,7 +48,9 @@ void Deal::reserve(const StepPlan& plan) {
   pieces_.reserve(experts + plan.most_segments());
   experts_here_.reserve(experts);
   borrowed_.reserve(experts);
-  arrivals_.reserve(experts * static_cast<std::size_t>(plan.num_ranks()));
+  const auto ranks = static_cast<std::size_t>(plan.num_ranks());
+  arrivals_.reserve(experts * ranks);
+  for (auto* counts : {&sent_, &received_, &open_quota_, &kept_}) counts->reserve(ranks);
 }
 
 void Deal::move(RankId from, RankId to, std::int64_t count) {

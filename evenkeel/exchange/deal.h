@@ -26,6 +26,8 @@ class Deal {
 
   // `counts` must know its sources, and a rank compute fewer than 2^31 assignments.
   void make(const Counts& counts, const StepPlan& plan, RankId me);
+  // Takes the memory that any plan of this one's placement needs; make() does so itself.
+  void reserve(const StepPlan& plan);
 
   // Where this rank's assignments to an expert go, in their order.
   std::span<const Piece> pieces(ExpertId expert) const {
@@ -45,7 +47,6 @@ class Deal {
   std::span<const std::int64_t> received() const { return received_; }
 
  private:
-  void reserve(const StepPlan& plan);
   void mark_borrowed(const StepPlan& plan);
   void deal_whole(const Counts& counts, ExpertId expert, RankId home);
   void deal_split(const Counts& counts, std::span<const Segment> segments, ExpertId expert);

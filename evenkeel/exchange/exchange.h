@@ -31,6 +31,10 @@ class Exchange {
   Exchange(Communicator& comm, Stream& stream, Arena& arena, std::int64_t hidden, DataType type);
   ~Exchange();
 
+  // Takes the memory that dispatching under any plan of this one's placement needs; dispatch() does so
+  // itself.
+  void reserve(const StepPlan& plan) { deal_.reserve(plan); }
+
   // Sends this rank's rows, [tokens, hidden], to where the plan has them computed, and takes in those that
   // this rank computes. `counts` are the all-gathered counts from which `plan` was made; `lifetime` says
   // until when the result is wanted.

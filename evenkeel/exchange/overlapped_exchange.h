@@ -51,6 +51,8 @@ class OverlappedExchange {
   OverlappedExchange(Communicator& comm, Exchange& exchange);
   ~OverlappedExchange();
 
+  void reserve(const StepPlan& plan) { deal_.reserve(plan); }  // as Exchange::reserve()
+
   // Sends rows, as Exchange::dispatch() does; with depart_gradients(), which comes after it, also what
   // Exchange::dispatch_gradients() does. A chunk whose Dispatched is there already begins with the latter.
   // Until expect() of this chunk no other departs, and nothing of another is sent home: peers take messages

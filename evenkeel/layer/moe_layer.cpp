@@ -104,6 +104,10 @@ MoeLayer::MoeLayer(Communicator& comm, Arena& arena, const MoeShape& shape, Laye
   schedule_ =
       std::make_unique<internal::StepSchedule>(comm, arena, placement_, budget_, options.memory, cuts);
   if (arena.is_bounded()) set_room_aside(options.states_in_flight);
+  StepPlan any;
+  any.begin(placement_);
+  exchange_.reserve(any);
+  overlapped_.reserve(any);
 }
 
 // The promise of a budget: what every step needs is claimed, and the choices of states have their places.

@@ -72,7 +72,9 @@ ForwardState MoeLayer::begin(ConstRows hidden, const TopK& top_k) {
   ForwardState::Body& step = *state.body_;
   schedule_->plan_forward(top_k, *planner_, step.plan);
   clock_->statistics().planning_seconds = schedule_->planning_seconds();
+  step.chunks.reserve(static_cast<std::size_t>(schedule_->units()));
   step.chunks.assign(schedule_->chunks().begin(), schedule_->chunks().end());
+  step.kept.reserve(kStepBlocks);
   step.hidden = hidden;
   if (with_backward_) save_choices(step, top_k);
   return state;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "evenkeel/memory/least_budget.h"
 #include "evenkeel/memory/shares.h"
 
 namespace evenkeel {
@@ -14,11 +15,24 @@ void BlockLoads::read(const BlockTable& table, const LayerPlacement& placement,
   blocks_ = table.num_blocks();
   top_k_ = top_k;
   tokens_.assign(tokens.begin(), tokens.end());
+  reserve(static_cast<std::size_t>(table.num_experts()));
   const auto boundaries = static_cast<std::size_t>(blocks_) + 1;
   is_table_summed_.assign(boundaries, 0);
   table_sums_.resize(boundaries * ranks_size());
   sums_.resize(boundaries * ranks_size());
   all_tokens_.resize(boundaries);
+}
+
+// For the most blocks of a step and any plan, so that no later step takes memory.
+void BlockLoads::reserve(std::size_t experts) {
+  constexpr std::size_t boundaries = kStepBlocks + 1;
+  for (auto* is_summed : {&is_table_summed_, &is_summed_}) is_summed->reserve(boundaries);
+  for (auto* sums : {&table_sums_, &sums_}) sums->reserve(boundaries * ranks_size());
+  all_tokens_.reserve(boundaries);
+  split_.reserve(experts);
+  whole_.reserve(experts);
+  at_home_.reserve(experts * ranks_size());
+  split_sums_.reserve(boundaries * ranks_size() * experts);
 }
 
 // Of the table alone.
@@ -75,10 +89,7 @@ void BlockLoads::begin_plan() {
 // Experts that the plan splits go from their home; of several homes, the one that computes all gets the
 // expert.
 void BlockLoads::sort_experts(const StepPlan& plan) {
-  split_.reserve(static_cast<std::size_t>(plan.num_experts()));
   segments_.reserve(plan.most_segments());
-  whole_.reserve(split_.capacity());
-  at_home_.reserve(split_.capacity() * ranks_size());
   const bool single_homes = placement_->has_single_homes();
   for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {
     const auto segments = plan.segments(expert);

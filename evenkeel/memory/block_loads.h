@@ -98,6 +98,7 @@ class BlockLoads {
   std::size_t at(int block) const { return static_cast<std::size_t>(block) * ranks_size(); }
   std::size_t split_at(int block) const { return at(block) * split_.size(); }
   std::size_t ranks_size() const { return static_cast<std::size_t>(ranks_); }
+  void reserve(std::size_t experts);
   void begin_plan();
   void sort_experts(const StepPlan& plan);
   void sum_table(int block) const;

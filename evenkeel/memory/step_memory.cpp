@@ -36,13 +36,23 @@ const StepMemory::PassBytes StepMemory::kBackwardBytes = {recompute_bytes, overl
 const StepMemory::PassBytes StepMemory::kWholeBytes = {recomputing_whole, nullptr, nullptr};
 
 StepMemory::StepMemory(const ChunkShape& shape, const MemoryOptions& options, std::int64_t units)
-    : shape_(shape), options_(options), units_(units), plain_(make_planner({PlannerOptions::Kind::ep})) {}
+    : shape_(shape), options_(options), units_(units), plain_(make_planner({PlannerOptions::Kind::ep})) {
+  const auto ranks = static_cast<std::size_t>(shape.num_ranks);
+  for (auto* bytes :
+       {&tokens_, &limits_, &halves_, &kept_, &kept_with_, &forward_fixed_, &kept_fixed_, &again_fixed_})
+    bytes->reserve(ranks);
+  foreign_.reserve(ranks);
+  whole_.reserve(ranks);
+  for (auto* chunks : {&way_.chunks, &best_.chunks, &chunks_})
+    chunks->reserve(static_cast<std::size_t>(units));
+}
 
 void StepMemory::load_blocks(const BlockTable& table, std::span<const RankRoom> rooms,
                              const LayerPlacement& placement, const StepPlan& plan) {
   tokens_.clear();
   for (const RankRoom& room : rooms) tokens_.push_back(room.tokens);
   loads_.read(table, placement, tokens_, shape_.top_k);
+  if (!placement.has_single_homes()) plain_plan_.begin(placement);  // takes its memory before it is wanted
   follow(plan, placement);
 }
 

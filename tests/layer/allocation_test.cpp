@@ -70,27 +70,41 @@ std::vector<MoeCase> routings(const ExpertShape& expert) {
   return cases;
 }
 
-class Allocation : public ::testing::TestWithParam<std::tuple<PlannerOptions::Kind, DataType, bool, int>> {};
+std::int64_t least_budget(const MoeCase& problem, const MoeOptions& options) {
+  std::int64_t least = 0;
+  run_ranks(6, [&](Communicator& comm) {
+    Arena arena(Device::cpu());
+    RankLayer rank(problem, comm, arena, options);
+    if (comm.rank() == RankId(0)) least = rank.layer().least_budget();
+  });
+  return least;
+}
+
+// The budget is a percentage of the least one; without one, 0.
+class Allocation
+    : public ::testing::TestWithParam<std::tuple<PlannerOptions::Kind, DataType, bool, int, int>> {};
 
 TEST_P(Allocation, NothingIsAllocatedByWarmStepsOfChangingRoutings) {
-  const auto [kind, type, watched, chunks_in_flight] = GetParam();
+  const auto [kind, type, watched, chunks_in_flight, budget] = GetParam();
   const ExpertShape expert{32, 24, Activation::clamped_swiglu, true, type};
   const std::vector<MoeCase> cases = routings(expert);
   const auto ffn = std::make_shared<CountedApart>(expert, true);
   std::vector<std::int64_t> allocations(6, -1);
+  MoeOptions same;
+  same.planner = {kind, 1000, 2, 0};
+  same.experts = ffn;
+  same.memory.chunks_in_flight = chunks_in_flight;
+  if (chunks_in_flight > 1) {
+    same.memory.recompute = Recompute::chunk;
+    same.memory.rule = {ChunkRule::Kind::equal, 3, {}};
+    same.memory.keep_plan = true;  // so that steps that warm up lend weights
+  }
+  const std::int64_t bytes = budget > 0 ? least_budget(cases.front(), same) * budget / 100 : Arena::kNoBudget;
   run_ranks(6, [&](Communicator& comm) {
-    Arena arena(Device::cpu());
+    Arena arena(Device::cpu(), bytes);
     std::optional<StepTimeline> timeline;  // watching allocates nothing either
     if (watched) timeline.emplace(arena);
-    MoeOptions options;
-    options.planner = {kind, 1000, 2, 0};
-    options.experts = ffn;
-    options.memory.chunks_in_flight = chunks_in_flight;
-    if (chunks_in_flight > 1) {
-      options.memory.recompute = Recompute::chunk;
-      options.memory.rule = {ChunkRule::Kind::equal, 3, {}};
-      options.memory.keep_plan = true;  // so that steps that warm up lend weights
-    }
+    MoeOptions options = same;
     if (watched) options.on_phase = [&](const StepMoment& moment) { timeline->enter(moment); };
     RankLayer rank(cases.front(), comm, arena, options);
     const auto step = [&](std::size_t i) {
@@ -123,11 +137,17 @@ INSTANTIATE_TEST_SUITE_P(PlannersTypesWatched, Allocation,
                                                               PlannerOptions::Kind::least_loaded,
                                                               PlannerOptions::Kind::level),
                                             ::testing::Values(DataType::f32, DataType::bf16),
-                                            ::testing::Bool(), ::testing::Values(1)));
+                                            ::testing::Bool(), ::testing::Values(1), ::testing::Values(0)));
 INSTANTIATE_TEST_SUITE_P(TwoChunksInFlight, Allocation,
                          ::testing::Combine(::testing::Values(PlannerOptions::Kind::level),
                                             ::testing::Values(DataType::f32, DataType::bf16),
-                                            ::testing::Values(true), ::testing::Values(2)));
+                                            ::testing::Values(true), ::testing::Values(2),
+                                            ::testing::Values(0)));
+INSTANTIATE_TEST_SUITE_P(Budgets, Allocation,
+                         ::testing::Combine(::testing::Values(PlannerOptions::Kind::level),
+                                            ::testing::Values(DataType::f32, DataType::bf16),
+                                            ::testing::Values(false), ::testing::Values(1, 2),
+                                            ::testing::Values(100, 110, 120, 150, 200, 300, 400, 600)));
 
 }  // namespace
 }  // namespace evenkeel::testing

@@ -42,7 +42,7 @@ StepSchedule::StepSchedule(Communicator& comm, Arena& arena, const LayerPlacemen
       memory_(shape.chunk, options, units_),
       rooms_(static_cast<std::size_t>(comm.size())),
       counts_(comm.size(), placement.num_experts()) {
-  chunks_.reserve(kStepBlocks);
+  chunks_.reserve(static_cast<std::size_t>(units_));
   for (Announced& chunk : announced_) chunk.counts.resize(comm.size(), placement.num_experts());
 }
 

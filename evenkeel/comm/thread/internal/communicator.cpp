@@ -74,8 +74,12 @@ void finish_reduction(Operation& operation) {
 
 }  // namespace
 
+// As many operations as a layer has pending at once; who has more makes them when they are first wanted.
 ThreadCommunicator::ThreadCommunicator(std::shared_ptr<Group> group, int me)
-    : group_(std::move(group)), me_(me) {}
+    : group_(std::move(group)), me_(me) {
+  constexpr int kUsual = 4;
+  for (int i = 0; i < kUsual; ++i) operations_.push_back(std::make_unique<Operation>(*group_, me_));
+}
 
 Event ThreadCommunicator::all_gather(std::span<const std::byte> mine, std::span<std::byte> all,
                                      Stream& stream, const char* name) {

@@ -43,7 +43,7 @@ class ThreadCommunicator final : public Communicator {
   std::shared_ptr<Group> group_;
   int me_;
   std::uint64_t splits_ = 0;
-  std::vector<std::unique_ptr<Operation>> operations_;  // as many as were ever pending at once
+  std::vector<std::unique_ptr<Operation>> operations_;  // no fewer than were ever pending at once
 };
 
 }  // namespace evenkeel::thread_comm

@@ -16,7 +16,10 @@ double seconds_since(Clock::time_point start) {
 World::World(int ranks, double deadline_seconds)
     : deadline_seconds_(deadline_seconds),
       desks_(static_cast<std::size_t>(ranks)),
-      left_(static_cast<std::size_t>(ranks)) {}
+      left_(static_cast<std::size_t>(ranks)) {
+  constexpr std::size_t kUsual = 16;
+  for (Desk& desk : desks_) desk.pending.reserve(kUsual);
+}
 
 std::shared_ptr<Group> World::root_group() {
   std::vector<int> everyone(desks_.size());
