@@ -104,7 +104,7 @@ MoeLayer::MoeLayer(Communicator& comm, Arena& arena, const MoeShape& shape, Laye
   schedule_ =
       std::make_unique<internal::StepSchedule>(comm, arena, placement_, budget_, options.memory, cuts);
   if (arena.is_bounded()) set_room_aside(options.states_in_flight);
-  StepPlan any;
+  StepPlan any;  // so that no step takes memory for its deal
   any.begin(placement_);
   exchange_.reserve(any);
   overlapped_.reserve(any);

@@ -38,9 +38,9 @@ const StepMemory::PassBytes StepMemory::kWholeBytes = {recomputing_whole, nullpt
 StepMemory::StepMemory(const ChunkShape& shape, const MemoryOptions& options, std::int64_t units)
     : shape_(shape), options_(options), units_(units), plain_(make_planner({PlannerOptions::Kind::ep})) {
   const auto ranks = static_cast<std::size_t>(shape.num_ranks);
-  for (auto* bytes :
+  for (auto* by_rank :
        {&tokens_, &limits_, &halves_, &kept_, &kept_with_, &forward_fixed_, &kept_fixed_, &again_fixed_})
-    bytes->reserve(ranks);
+    by_rank->reserve(ranks);
   foreign_.reserve(ranks);
   whole_.reserve(ranks);
   for (auto* chunks : {&way_.chunks, &best_.chunks, &chunks_})

@@ -101,7 +101,7 @@ TEST(Budget, InWhichBackwardIsInPartsChangesNoNumber) {
   EXPECT_GT(partly_kept, kThreadsAreWatched ? 0 : 3);
 }
 
-// What borrowed weights leave of it is less than a gradient, which comes only where they were lent.
+// Borrowed weights and their gradients are most of it.
 TEST(Budget, ThatWeightsAlmostFillChangesNoNumber) {
   for (const bool copies : {false, true})
     for (DataType type : {DataType::f32, DataType::bf16}) {

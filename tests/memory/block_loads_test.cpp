@@ -12,12 +12,7 @@ namespace evenkeel::testing {
 namespace {
 
 struct Gathered {
-  Gathered(const RoutedStep& step, int blocks)
-      : numbers(static_cast<std::size_t>(BlockTable::count(step.ranks(), step.experts(), blocks)), -7),
-        table(numbers, step.ranks(), step.experts(), blocks) {
-    for (RankId rank : indices<RankId>(step.ranks()))
-      table.fill(rank, step.ids[rank.offset()], step.k, step.placement);
-  }
+  Gathered(const RoutedStep& step, int blocks) : table(block_table(step, blocks, numbers)) {}
   std::vector<std::int32_t> numbers;
   BlockTable table;
 };

@@ -32,11 +32,7 @@ struct Case {
     step =
         random_step(random, between(1, 5), between(1, 10), between(1, 4), 80, !plain && between(0, 3) == 0);
     plan = plain ? plain_plan(step) : random_plan(step, random);
-    numbers.resize(static_cast<std::size_t>(BlockTable::count(step.ranks(), step.experts(), kBlocks)));
-    const BlockTable table(numbers, step.ranks(), step.experts(), kBlocks);
-    for (RankId rank : indices<RankId>(step.ranks()))
-      table.fill(rank, step.ids[rank.offset()], step.k, step.placement);
-    loads.read(table, step.placement, step.tokens(), step.k);
+    loads.read(block_table(step, kBlocks, numbers), step.placement, step.tokens(), step.k);
     loads.follow(plan);
     shape.num_ranks = step.ranks();
     shape.num_experts = step.experts();

@@ -125,6 +125,16 @@ RoutedStep random_step(std::mt19937_64& random, int ranks, int experts, int k, s
   return step;
 }
 
+BlockTable block_table(const RoutedStep& step, int blocks, std::vector<std::int32_t>& numbers) {
+  constexpr std::int32_t kUnfilled = -7;
+  numbers.assign(static_cast<std::size_t>(BlockTable::count(step.ranks(), step.experts(), blocks)),
+                 kUnfilled);
+  const BlockTable table(numbers, step.ranks(), step.experts(), blocks);
+  for (RankId rank : indices<RankId>(step.ranks()))
+    table.fill(rank, step.ids[rank.offset()], step.k, step.placement);
+  return table;
+}
+
 std::vector<std::vector<ChunkLoad>> dealt_loads(const RoutedStep& step, const StepPlan& plan,
                                                 std::span<const Chunk> chunks, std::int64_t units) {
   ChunkShares shares;

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "evenkeel/memory/block_table.h"
 #include "evenkeel/memory/chunk_bytes.h"
 #include "evenkeel/memory/chunk_planner.h"
 #include "evenkeel/plan/counts.h"
@@ -30,6 +31,9 @@ struct RoutedStep {
 // several homes.
 RoutedStep random_step(std::mt19937_64& random, int ranks, int experts, int k, std::int64_t most_tokens,
                        bool copies);
+
+// Every rank's table of so many blocks, in `numbers`, which must stay as long as the table.
+BlockTable block_table(const RoutedStep& step, int blocks, std::vector<std::int32_t>& numbers);
 
 // What each chunk puts on each rank, [chunk][rank], when the step's plan is carried out in these chunks.
 std::vector<std::vector<ChunkLoad>> dealt_loads(const RoutedStep& step, const StepPlan& plan,

@@ -26,11 +26,7 @@ struct Case {
     step = random_step(random, 1 + static_cast<int>(random() % 5), 1 + static_cast<int>(random() % 10),
                        1 + static_cast<int>(random() % 4), 80, random() % 4 == 0);
     plan = random_plan(step, random);
-    numbers.resize(static_cast<std::size_t>(BlockTable::count(step.ranks(), step.experts(), kBlocks)));
-    const BlockTable table(numbers, step.ranks(), step.experts(), kBlocks);
-    for (RankId rank : indices<RankId>(step.ranks()))
-      table.fill(rank, step.ids[rank.offset()], step.k, step.placement);
-    loads.read(table, step.placement, step.tokens(), step.k);
+    loads.read(block_table(step, kBlocks, numbers), step.placement, step.tokens(), step.k);
     loads.follow(plan);
     shape.element_bytes = random() % 2 == 0 ? 2 : 4;
     shape.weight_bytes = shape.element_bytes * static_cast<std::int64_t>(1 + random() % 1000);

@@ -20,9 +20,6 @@ struct LentExpert {
       step.ids.emplace_back(40, 0);
       for (int token = 0; token < 10; ++token) step.ids.back()[static_cast<std::size_t>(4 * token)] = 1;
     }
-    numbers.resize(static_cast<std::size_t>(BlockTable::count(2, 2, kBlocks)));
-    for (RankId rank : indices<RankId>(2))
-      table().fill(rank, step.ids[rank.offset()], step.k, step.placement);
     PlannerOptions leveling{PlannerOptions::Kind::level};
     leveling.min_segment = 1;
     make_planner(leveling)->plan(step.counts(), step.placement, plan);
@@ -32,11 +29,10 @@ struct LentExpert {
     shape.recompute_weight_bytes = 30'000;
     shape.gradient_bytes = 100'000;
   }
-  BlockTable table() { return BlockTable(numbers, 2, 2, kBlocks); }
   bool fits(std::int64_t lender, std::int64_t borrower) {
     StepMemory memory(shape, {}, kUnits);
     const RankRoom rooms[] = {{.tokens = 40, .gap = lender}, {.tokens = 40, .gap = borrower}};
-    return memory.cut_backward(table(), rooms, step.placement, plan);
+    return memory.cut_backward(block_table(step, kBlocks, numbers), rooms, step.placement, plan);
   }
 
   RoutedStep step;

@@ -17,7 +17,7 @@ World::World(int ranks, double deadline_seconds)
     : deadline_seconds_(deadline_seconds),
       desks_(static_cast<std::size_t>(ranks)),
       left_(static_cast<std::size_t>(ranks)) {
-  constexpr std::size_t kUsual = 16;
+  constexpr std::size_t kUsual = 16;  // operations pending at once, on a rank's few communicators
   for (Desk& desk : desks_) desk.pending.reserve(kUsual);
 }
 
