@@ -1,0 +1,226 @@
+#include "evenkeel/compute/cpu/internal/expert_backward.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "evenkeel/compute/cpu/internal/activation.h"
+#include "evenkeel/device/cpu/rows.h"
+
+namespace evenkeel::internal {
+
+using rows::at;
+
+namespace {
+
+// Of a batch's positions in this span.
+const std::int32_t* input_rows(const ExpertBatch& batch, Span span) {
+  return &batch.input_row[static_cast<std::size_t>(span.begin)];
+}
+std::size_t output_row(const ExpertBatch& batch, Span span, std::int64_t i) {
+  return static_cast<std::size_t>(batch.output_row[static_cast<std::size_t>(span.begin + i)]);
+}
+
+}  // namespace
+
+ExpertBackward::ExpertBackward(const ExpertShape& s, const InnerProducts& inner)
+    : shape_(s),
+      inner_(inner),
+      grad_h_(s.hidden, s.intermediate, s.type, RowLadder::Plain::in_by_out, RowLadder::Bits::any),
+      grad_x_(s.gate_up_rows(), s.hidden, s.type, RowLadder::Plain::in_by_out, RowLadder::Bits::any),
+      grad_gate_up_(s.gate_up_rows(), s.hidden, s.type),
+      grad_down_(s.hidden, s.intermediate, s.type) {}
+
+std::int64_t ExpertBackward::prepared_bytes() const {
+  return grad_x_.packed_bytes() + grad_h_.packed_bytes() + bias_bytes(shape_, shape_.hidden);
+}
+
+void ExpertBackward::prepare(const ExpertWeights& weights, std::byte* prepared) const {
+  std::byte* const down = prepared + grad_x_.packed_bytes();
+  if (weights.gate_up != nullptr) grad_x_.pack(weights.gate_up, prepared);
+  if (weights.down != nullptr) grad_h_.pack(weights.down, down);
+  if (weights.down_bias != nullptr)
+    rows::to_f32(shape_.hidden, weights.down_bias, shape_.type,
+                 reinterpret_cast<float*>(down + grad_h_.packed_bytes()));
+}
+
+std::int64_t ExpertBackward::scratch_bytes(bool again) const {
+  return std::max({grad_h_.scratch_bytes(), grad_x_.scratch_bytes(), grad_gate_up_.scratch_bytes(),
+                   grad_down_.scratch_bytes(), again ? inner_.ladder().scratch_bytes() : 0});
+}
+
+ExpertBackward::Tile ExpertBackward::carve(Carver& carver, bool again) const {
+  const ExpertShape& s = shape_;
+  const std::int64_t element = bytes_of(s.type);
+  const std::int64_t again_block = again ? inner_.ladder().widest_block() : 0;
+  const std::int64_t h_block = grad_h_.widest_block();
+  Tile tile;
+  tile.g = carver.bytes(kTileRows * s.hidden * element);
+  tile.weighted_h = carver.bytes(kTileRows * std::max(s.intermediate, again ? s.hidden : 0) * element);
+  tile.pre_again = carver.bytes(again ? kTileRows * s.gate_up_rows() * element : 0);
+  tile.aside = carver.bytes(margin_bytes(s));
+  tile.block = carver.floats(kTileRows * std::max({h_block, grad_x_.widest_block(), again_block}));
+  tile.gate_block = carver.floats(is_gated(s.activation) ? kTileRows * again_block : 0);
+  for (float** row : {&tile.gate_row, &tile.up_row, &tile.h_row, &tile.grad_gate_row, &tile.grad_up_row})
+    *row = carver.floats(h_block);
+  tile.g_row = carver.floats(s.biases ? s.hidden : 0);
+  tile.scratch = carver.bytes(scratch_bytes(again));
+  return tile;
+}
+
+std::int64_t ExpertBackward::workspace_bytes(bool again) const {
+  Carver carver(nullptr);
+  carve(carver, again);
+  return carver.used();
+}
+
+void ExpertBackward::run(const ExpertBatch& batch, const BackwardRows& rows, bool again,
+                         std::byte* workspace) const {
+  Carver carver(workspace);
+  const Tile tile = carve(carver, again);
+  std::int64_t most = std::min(grad_h_.max_rows(), grad_x_.max_rows());
+  if (again) most = std::min(most, inner_.ladder().max_rows());
+  for (const ExpertGroup& group : batch.groups)
+    for_each_tile(group, most, [&](Span span) {
+      std::byte* const pre = pre_activations(batch, group, span, rows.input, tile);
+      rows::gather(span.rows, input_rows(batch, span), shape_.hidden, rows.grad_output, tile.g, shape_.type);
+      differentiate_output(batch, group, span, tile, rows);
+      differentiate_h(batch, group, span, tile, pre, rows);
+      add_down_gradients(group, span, tile);
+      add_input_gradients(batch, group, span, tile, pre, rows.grad_input);
+      if (group.gradients.gate_up == nullptr) return;
+      rows::gather(span.rows, input_rows(batch, span), shape_.hidden, rows.input, tile.x(), shape_.type);
+      add_gate_up_product(group, span, tile, pre);
+    });
+}
+
+void ExpertBackward::add_gate_up_gradients(const ExpertBatch& batch, const SplitRows& input,
+                                           std::byte* workspace) const {
+  Carver carver(workspace);
+  const Tile tile = carve(carver, false);
+  for (const ExpertGroup& group : batch.groups)
+    for_each_tile(group, kTileRows, [&](Span span) {
+      rows::gather(span.rows, input_rows(batch, span), shape_.hidden, input, tile.x(), shape_.type);
+      add_gate_up_product(group, span, tile, saved_of(shape_, group, span));
+    });
+}
+
+// Those that forward saved, or what it would have saved, computed again.
+std::byte* ExpertBackward::pre_activations(const ExpertBatch& batch, const ExpertGroup& group, Span span,
+                                           const SplitRows& input, const Tile& tile) const {
+  if (std::byte* const saved = saved_of(shape_, group, span)) return saved;
+  rows::gather(span.rows, input_rows(batch, span), shape_.hidden, input, tile.x_again(), shape_.type);
+  for (std::int64_t i = 0; i < inner_.ladder().blocks(); ++i) {
+    const RowLadder::Block block = inner_.ladder().block(i);
+    inner_.multiply(i, span.rows, group.prepared_again, tile.x_again(), tile.gate_block, tile.block,
+                    tile.scratch);
+    for (std::int64_t row = 0; row < span.rows; ++row)
+      inner_.save(block, tile.gate_block + row * block.columns, tile.block + row * block.columns,
+                  tile.pre_again, row);
+  }
+  return tile.pre_again;
+}
+
+// What y's own gradient gives: that of down's bias, and the bias's share of the weight's.
+void ExpertBackward::differentiate_output(const ExpertBatch& batch, const ExpertGroup& group, Span span,
+                                          const Tile& tile, const BackwardRows& rows) const {
+  const auto* const down_bias =
+      reinterpret_cast<const float*>(group.prepared + grad_x_.packed_bytes() + grad_h_.packed_bytes());
+  for (std::int64_t i = 0; i < span.rows; ++i) {
+    const std::size_t row = output_row(batch, span, i);
+    rows.grad_weight[row] = 0;
+    if (!shape_.biases) continue;
+    rows::to_f32(shape_.hidden, at(tile.g, i * shape_.hidden, shape_.type), shape_.type, tile.g_row);
+    rows.grad_weight[row] = rows::dot(shape_.hidden, down_bias, tile.g_row);
+    rows::add_scaled(shape_.hidden, tile.g_row, rows.weight[row], group.gradients.down_bias);
+  }
+}
+
+// The gradient of the pre-activations, over them, and of the row's weight, and weight * h, block by block.
+void ExpertBackward::differentiate_h(const ExpertBatch& batch, const ExpertGroup& group, Span span,
+                                     const Tile& tile, std::byte* pre, const BackwardRows& rows) const {
+  const std::byte* const down = group.prepared + grad_x_.packed_bytes();
+  for (std::int64_t b = 0; b < grad_h_.blocks(); ++b) {
+    const RowLadder::Block block = grad_h_.block(b);
+    grad_h_.run(b, span.rows, tile.g, down, tile.block, tile.scratch);
+    for (std::int64_t i = 0; i < span.rows; ++i) {
+      const std::size_t row = output_row(batch, span, i);
+      rows.grad_weight[row] += differentiate_row(i, block, tile, rows.weight[row], pre);
+      if (shape_.biases) add_pre_bias_gradients(group, block, tile);
+    }
+  }
+}
+
+// One row's share of a block; returns h . d(y . G)/dh over it.
+float ExpertBackward::differentiate_row(std::int64_t i, RowLadder::Block block, const Tile& tile,
+                                        float weight, std::byte* pre) const {
+  const std::int64_t n = block.columns;
+  const float* grad_h = tile.block + i * n;
+  const std::int64_t first = i * shape_.gate_up_rows() + block.begin;
+  const std::int64_t up = first + up_begin(shape_);
+  const bool gated = is_gated(shape_.activation);
+  const auto widen = [&](std::int64_t index, float* to) {
+    rows::to_f32(n, at(pre, index, shape_.type), shape_.type, to);
+  };
+  const auto weigh = [&](float* values, std::byte* to, std::int64_t index) {
+    rows::scale(n, weight, values);
+    rows::from_f32(n, values, at(to, index, shape_.type), shape_.type);
+  };
+  if (gated) widen(first, tile.gate_row);
+  widen(up, tile.up_row);
+  activate_backward(shape_.activation, n, tile.gate_row, tile.up_row, grad_h, tile.h_row, tile.grad_gate_row,
+                    tile.grad_up_row);
+  const float product = rows::dot(n, tile.h_row, grad_h);
+  weigh(tile.h_row, tile.weighted_h, i * shape_.intermediate + block.begin);
+  if (gated) weigh(tile.grad_gate_row, pre, first);
+  weigh(tile.grad_up_row, pre, up);
+  return product;
+}
+
+void ExpertBackward::add_pre_bias_gradients(const ExpertGroup& group, RowLadder::Block block,
+                                            const Tile& tile) const {
+  float* const sums = group.gradients.gate_up_bias + block.begin;
+  if (is_gated(shape_.activation)) rows::add_scaled(block.columns, tile.grad_gate_row, 1.0f, sums);
+  rows::add_scaled(block.columns, tile.grad_up_row, 1.0f, sums + up_begin(shape_));
+}
+
+void ExpertBackward::add_input_gradients(const ExpertBatch& batch, const ExpertGroup& group, Span span,
+                                         const Tile& tile, const std::byte* grad_pre,
+                                         const SplitSums& grad_input) const {
+  const std::int32_t* const row = input_rows(batch, span);
+  for (std::int64_t b = 0; b < grad_x_.blocks(); ++b) {
+    const RowLadder::Block block = grad_x_.block(b);
+    grad_x_.run(b, span.rows, grad_pre, group.prepared, tile.block, tile.scratch);
+    for (std::int64_t i = 0; i < span.rows; ++i)
+      rows::add_scaled(block.columns, tile.block + i * block.columns, 1.0f,
+                       grad_input.row(row[i], shape_.hidden) + block.begin);
+  }
+}
+
+// The products behind weight gradients take whole vectors of rows.
+void ExpertBackward::clear_padding(Span span, std::byte* rows, std::int64_t width) const {
+  const std::int64_t padding = whole_vector_rows(span.rows) - span.rows;
+  std::memset(at(rows, span.rows * width, shape_.type), 0,
+              static_cast<std::size_t>(padding * width * bytes_of(shape_.type)));
+}
+
+void ExpertBackward::add_down_gradients(const ExpertGroup& group, Span span, const Tile& tile) const {
+  clear_padding(span, tile.g, shape_.hidden);
+  clear_padding(span, tile.weighted_h, shape_.intermediate);
+  grad_down_.add(span.rows, tile.g, tile.weighted_h, group.gradients.down, tile.scratch);
+}
+
+// Another group's rows behind those of the tile stand aside meanwhile.
+void ExpertBackward::add_gate_up_product(const ExpertGroup& group, Span span, const Tile& tile,
+                                         std::byte* grad_pre) const {
+  const std::int64_t width = shape_.gate_up_rows();
+  std::byte* const behind = at(grad_pre, span.rows * width, shape_.type);
+  const std::int64_t padding = whole_vector_rows(span.rows) - span.rows;
+  const auto bytes = static_cast<std::size_t>(padding * width * bytes_of(shape_.type));
+  if (group.saved != nullptr) std::memcpy(tile.aside, behind, bytes);
+  clear_padding(span, tile.x(), shape_.hidden);
+  clear_padding(span, grad_pre, width);
+  grad_gate_up_.add(span.rows, grad_pre, tile.x(), group.gradients.gate_up, tile.scratch);
+  if (group.saved != nullptr) std::memcpy(behind, tile.aside, bytes);
+}
+
+}  // namespace evenkeel::internal

@@ -1,0 +1,80 @@
+// Backward of one expert, a tile of rows at a time: the gradients of its pre-activations, its weights, its
+// rows and their weights. What forward did not save is computed again first.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "evenkeel/base/matrix_view.h"
+#include "evenkeel/compute/cpu/internal/gradient_product.h"
+#include "evenkeel/compute/cpu/internal/inner_products.h"
+#include "evenkeel/compute/cpu/internal/row_ladder.h"
+#include "evenkeel/compute/cpu/internal/tile.h"
+#include "evenkeel/compute/expert_ffn.h"
+
+namespace evenkeel::internal {
+
+// What a backward pass reads and writes besides its groups, as ExpertFfn::backward().
+struct BackwardRows {
+  const SplitRows& input;
+  const SplitRows& grad_output;
+  std::span<const float> weight;
+  const SplitSums& grad_input;
+  std::span<float> grad_weight;
+};
+
+class ExpertBackward {
+ public:
+  // `inner` must outlive this.
+  ExpertBackward(const ExpertShape& shape, const InnerProducts& inner);
+
+  // gate_up, down and its biases, as ExpertFfn::prepare().
+  std::int64_t prepared_bytes() const;
+  void prepare(const ExpertWeights& weights, std::byte* prepared) const;
+
+  // `again`: with room for groups that have nothing saved.
+  std::int64_t workspace_bytes(bool again) const;
+  // As ExpertFfn::backward() and add_gate_up_gradients().
+  void run(const ExpertBatch& batch, const BackwardRows& rows, bool again, std::byte* workspace) const;
+  void add_gate_up_gradients(const ExpertBatch& batch, const SplitRows& input, std::byte* workspace) const;
+
+ private:
+  // What is held of the rows of a tile. Rows that are not wanted at the same time share their room: the input
+  // is gathered once to compute pre-activations again, before there is an h, and once for the weights'
+  // gradient, when G is done with; f32 results of products are used up block by block. The gradient of
+  // pre-activations is written over them.
+  struct Tile {
+    std::byte* x() const { return g; }
+    std::byte* x_again() const { return weighted_h; }
+
+    std::byte *g, *weighted_h, *pre_again, *aside;
+    float *block, *gate_block, *gate_row, *up_row, *h_row, *grad_gate_row, *grad_up_row, *g_row;
+    std::byte* scratch;
+  };
+  Tile carve(Carver& carver, bool again) const;
+  std::int64_t scratch_bytes(bool again) const;
+  std::byte* pre_activations(const ExpertBatch& batch, const ExpertGroup& group, Span span,
+                             const SplitRows& input, const Tile& tile) const;
+  void differentiate_output(const ExpertBatch& batch, const ExpertGroup& group, Span span, const Tile& tile,
+                            const BackwardRows& rows) const;
+  void differentiate_h(const ExpertBatch& batch, const ExpertGroup& group, Span span, const Tile& tile,
+                       std::byte* pre, const BackwardRows& rows) const;
+  float differentiate_row(std::int64_t i, RowLadder::Block block, const Tile& tile, float weight,
+                          std::byte* pre) const;
+  void add_pre_bias_gradients(const ExpertGroup& group, RowLadder::Block block, const Tile& tile) const;
+  void add_input_gradients(const ExpertBatch& batch, const ExpertGroup& group, Span span, const Tile& tile,
+                           const std::byte* grad_pre, const SplitSums& grad_input) const;
+  void clear_padding(Span span, std::byte* rows, std::int64_t width) const;
+  void add_down_gradients(const ExpertGroup& group, Span span, const Tile& tile) const;
+  void add_gate_up_product(const ExpertGroup& group, Span span, const Tile& tile, std::byte* grad_pre) const;
+
+  ExpertShape shape_;
+  const InnerProducts& inner_;
+  RowLadder grad_h_;  // G [m, D] down [D, F]
+  RowLadder grad_x_;  // grad_pre [m, 2F] gate_up [2F, D]
+  GradientProduct grad_gate_up_;
+  GradientProduct grad_down_;
+};
+
+}  // namespace evenkeel::internal

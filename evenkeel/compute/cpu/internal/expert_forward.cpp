@@ -1,0 +1,102 @@
+#include "evenkeel/compute/cpu/internal/expert_forward.h"
+
+#include <algorithm>
+
+#include "evenkeel/compute/cpu/internal/activation.h"
+#include "evenkeel/device/cpu/rows.h"
+
+namespace evenkeel::internal {
+
+using rows::at;
+
+ExpertForward::ExpertForward(const ExpertShape& shape, const InnerProducts& inner)
+    : shape_(shape),
+      inner_(inner),
+      down_(shape.intermediate, shape.hidden, shape.type, RowLadder::Plain::out_by_in,
+            RowLadder::Bits::of_the_row_alone) {}
+
+std::int64_t ExpertForward::prepared_bytes() const {
+  return inner_.prepared_bytes() + down_.packed_bytes() + bias_bytes(shape_, shape_.hidden);
+}
+
+void ExpertForward::prepare(const ExpertWeights& weights, std::byte* prepared) const {
+  inner_.prepare(weights, prepared);
+  std::byte* const down = prepared + inner_.prepared_bytes();
+  if (weights.down != nullptr) down_.pack(weights.down, down);
+  if (weights.down_bias != nullptr)
+    rows::to_f32(shape_.hidden, weights.down_bias, shape_.type,
+                 reinterpret_cast<float*>(down + down_.packed_bytes()));
+}
+
+ExpertForward::Tile ExpertForward::carve(Carver& carver) const {
+  const std::int64_t inner_block = inner_.ladder().widest_block();
+  const std::int64_t element = bytes_of(shape_.type);
+  Tile tile;
+  tile.x = carver.bytes(kTileRows * shape_.hidden * element);
+  tile.gate = carver.floats(is_gated(shape_.activation) ? kTileRows * inner_block : 0);
+  tile.up = carver.floats(kTileRows * std::max(inner_block, down_.widest_block()));
+  tile.h = carver.bytes(kTileRows * shape_.intermediate * element);
+  tile.h_row = carver.floats(inner_block);
+  tile.scratch = carver.bytes(std::max(inner_.ladder().scratch_bytes(), down_.scratch_bytes()));
+  return tile;
+}
+
+std::int64_t ExpertForward::workspace_bytes() const {
+  Carver carver(nullptr);
+  carve(carver);
+  return carver.used();
+}
+
+void ExpertForward::run(const ExpertBatch& batch, const SplitRows& input, void* output,
+                        std::byte* workspace) const {
+  Carver carver(workspace);
+  const Tile tile = carve(carver);
+  const std::int64_t most = std::min(inner_.ladder().max_rows(), down_.max_rows());
+  for (const ExpertGroup& group : batch.groups)
+    for_each_tile(group, most, [&](Span span) {
+      rows::gather(span.rows, &batch.input_row[static_cast<std::size_t>(span.begin)], shape_.hidden, input,
+                   tile.x, shape_.type);
+      fill_h(span, group.prepared, tile, saved_of(shape_, group, span));
+      fill_output(batch, span, group.prepared + inner_.prepared_bytes(), tile, output);
+    });
+}
+
+// h of a tile, block by block.
+void ExpertForward::fill_h(Span span, const std::byte* prepared, const Tile& tile, std::byte* saved) const {
+  for (std::int64_t i = 0; i < inner_.ladder().blocks(); ++i) {
+    const RowLadder::Block block = inner_.ladder().block(i);
+    inner_.multiply(i, span.rows, prepared, tile.x, tile.gate, tile.up, tile.scratch);
+    for (std::int64_t row = 0; row < span.rows; ++row) {
+      float* gate = tile.gate + row * block.columns;
+      float* up = tile.up + row * block.columns;
+      if (saved != nullptr) inner_.save(block, gate, up, saved, row);
+      activate_row(block, gate, up, tile, row);
+    }
+  }
+}
+
+void ExpertForward::activate_row(RowLadder::Block block, const float* gate, const float* up, const Tile& tile,
+                                 std::int64_t row) const {
+  std::byte* h = at(tile.h, row * shape_.intermediate + block.begin, shape_.type);
+  const bool direct = shape_.type == DataType::f32;
+  activate(shape_.activation, block.columns, gate, up, direct ? reinterpret_cast<float*>(h) : tile.h_row);
+  if (!direct) rows::from_f32(block.columns, tile.h_row, h, shape_.type);
+}
+
+void ExpertForward::fill_output(const ExpertBatch& batch, Span span, const std::byte* prepared,
+                                const Tile& tile, void* output) const {
+  const auto* const biases = reinterpret_cast<const float*>(prepared + down_.packed_bytes());
+  for (std::int64_t b = 0; b < down_.blocks(); ++b) {
+    const RowLadder::Block block = down_.block(b);
+    down_.run(b, span.rows, tile.h, prepared, tile.y(), tile.scratch);
+    for (std::int64_t i = 0; i < span.rows; ++i) {
+      float* y = tile.y() + i * block.columns;
+      if (shape_.biases) rows::add_scaled(block.columns, biases + block.begin, 1.0f, y);
+      const std::int64_t row = batch.output_row[static_cast<std::size_t>(span.begin + i)];
+      rows::from_f32(block.columns, y, at(output, row * shape_.hidden + block.begin, shape_.type),
+                     shape_.type);
+    }
+  }
+}
+
+}  // namespace evenkeel::internal

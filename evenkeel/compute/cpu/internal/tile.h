@@ -1,0 +1,71 @@
+// A group's rows are computed a tile at a time, in a workspace cut into pieces.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "evenkeel/compute/cpu/internal/dnnl.h"
+#include "evenkeel/compute/expert_ffn.h"
+
+namespace evenkeel::internal {
+
+// Cuts memory into pieces, or, of null, only adds them up.
+class Carver {
+ public:
+  explicit Carver(std::byte* base) : base_(base) {}
+  std::byte* bytes(std::int64_t count) {
+    std::byte* piece = base_ == nullptr ? nullptr : base_ + used_;
+    used_ += whole_lines(count);
+    return piece;
+  }
+  float* floats(std::int64_t count) { return reinterpret_cast<float*>(bytes(count * 4)); }
+  std::int64_t used() const { return used_; }
+
+ private:
+  std::byte* base_;
+  std::int64_t used_ = 0;
+};
+
+// Positions [begin, begin + rows) of a batch, at most a tile.
+struct Span {
+  std::int64_t begin;
+  std::int64_t rows;
+};
+
+// Cuts a group into tiles of about the same size, so that none is a small remainder. All but the last are of
+// whole vector-unit rows, so that the last alone is padded.
+template <class Body>
+void for_each_tile(const ExpertGroup& group, std::int64_t most, const Body& body) {
+  const std::int64_t rows = group.end - group.begin;
+  if (rows == 0) return;
+  const std::int64_t tiles = (rows + most - 1) / most;
+  const std::int64_t equal = (rows + tiles - 1) / tiles;
+  const std::int64_t height = std::min(most, whole_vector_rows(equal));
+  for (std::int64_t begin = group.begin; begin < group.end; begin += height)
+    body(Span{begin, std::min(height, group.end - begin)});
+}
+
+// Room for f32 biases in prepared weights.
+inline std::int64_t bias_bytes(const ExpertShape& shape, std::int64_t count) {
+  return shape.biases ? whole_lines(count * std::int64_t{sizeof(float)}) : 0;
+}
+
+// Where the up half of a row of pre-activations begins.
+inline std::int64_t up_begin(const ExpertShape& shape) {
+  return is_gated(shape.activation) ? shape.intermediate : 0;
+}
+
+// Behind all saved pre-activations: the products behind weight gradients take whole vectors of rows, of which
+// the last may be beyond a group's.
+inline std::int64_t margin_bytes(const ExpertShape& shape) {
+  return (kVectorRows - 1) * shape.gate_up_rows() * bytes_of(shape.type);
+}
+
+// Where the pre-activations of a tile's rows are saved; null if they are not.
+inline std::byte* saved_of(const ExpertShape& shape, const ExpertGroup& group, Span span) {
+  if (group.saved == nullptr) return nullptr;
+  return group.saved + (span.begin - group.begin) * shape.gate_up_rows() * bytes_of(shape.type);
+}
+
+}  // namespace evenkeel::internal
