@@ -14,6 +14,7 @@
 #include "evenkeel/comm/recording.h"
 #include "evenkeel/comm/thread/run_ranks.h"
 #include "evenkeel/compute/cpu/expert_ffn.h"
+#include "evenkeel/device/cpu/stream.h"
 
 namespace evenkeel::cli {
 

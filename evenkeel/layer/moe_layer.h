@@ -16,37 +16,26 @@
 #pragma once
 
 #include <cstdint>
-#include <exception>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
-#include <vector>
 
 #include "evenkeel/balance/planner.h"
 #include "evenkeel/base/matrix_view.h"
 #include "evenkeel/comm/communicator.h"
 #include "evenkeel/compute/expert_ffn.h"
 #include "evenkeel/device/arena.h"
-#include "evenkeel/device/cpu/stream.h"
-#include "evenkeel/exchange/exchange.h"
-#include "evenkeel/exchange/overlapped_exchange.h"
-#include "evenkeel/exchange/result_rows.h"
-#include "evenkeel/exchange/weight_transfer.h"
+#include "evenkeel/exchange/top_k.h"
 #include "evenkeel/layer/forward_state.h"
 #include "evenkeel/layer/step_statistics.h"
-#include "evenkeel/memory/least_budget.h"
+#include "evenkeel/memory/step_memory.h"
 #include "evenkeel/plan/placement.h"
 
 namespace evenkeel {
 
 namespace internal {
-class BorrowedExperts;
-class ExpertGroups;
-class NativeExperts;
-class PhaseClock;
-class StepSchedule;
-}  // namespace internal
+struct LayerBody;
+}
 
 struct MoeShape {
   int num_experts = 0;
@@ -94,9 +83,9 @@ class MoeLayer {
   MoeLayer(const MoeLayer&) = delete;
   MoeLayer& operator=(const MoeLayer&) = delete;
 
-  const LayerPlacement& placement() const { return placement_; }
+  const LayerPlacement& placement() const;
   // The experts at home on this rank, ascending.
-  std::span<const ExpertId> natives() const { return placement_.natives(comm_.rank()); }
+  std::span<const ExpertId> natives() const;
   // Weights of natives(), in that order; to be called again after each optimizer step. The tensors must stay
   // alive and unchanged until the next call.
   void set_weights(std::span<const ExpertWeights> natives);
@@ -112,135 +101,21 @@ class MoeLayer {
   ForwardState forward(ConstRows hidden, const TopK& top_k, Rows output);
 
   // Consumes a state of this layer. grad_output: [tokens, D].
+  // Throws InvalidArgument for a state that holds no step of this layer, and for views of another shape.
   void backward(ForwardState state, ConstRows grad_output, const MoeGradients& gradients);
 
   // Whether output bits are the same for every plan and rank count, on all ranks, and if not, why.
-  const BitwiseReport& bitwise() const { return bitwise_; }
+  const BitwiseReport& bitwise() const;
 
   // The least budget of an arena that has this layer alone.
   std::int64_t least_budget() const;
 
  private:
-  BitwiseReport agree(const MoeOptions& options) const;
-  BudgetShape budget_shape(const MoeOptions& options);
-  void set_room_aside(int states);
   void require_input(ConstRows hidden, const TopK& top_k, ConstRows output) const;
-  void require_rows(const char* name, ConstRows rows, std::int64_t tokens) const;
-  ForwardState begin(ConstRows hidden, const TopK& top_k);
-  void borrow_for_forward(const StepPlan& plan);
-  void save_choices(ForwardState::Body& step, const TopK& top_k);
-  bool overlaps(bool kept) const { return chunks_in_flight_ > 1 && !(kept && arena_.is_bounded()); }
-  void forward_chunk(ForwardState::Body& step, const Chunk& chunk, const TopK& top_k, Rows output);
-  void forward_overlapped(ForwardState::Body& step, std::span<const Chunk> chunks, const TopK& top_k,
-                          Rows output);
-  void open_results(const Dispatched& dispatched, const StepPlan& plan);
-  SavedPositions positions_to_save(const Dispatched& dispatched, const Chunk& chunk,
-                                   const StepPlan& plan) const;
-  // Where a chunk's sums of results go.
-  struct Sums {
-    std::span<const float> weights;
-    void* output;
-  };
-  void run_experts(const Dispatched& dispatched, const void* hidden, const SavedActivations& saved,
-                   const std::optional<Sums>& sums);
   void require_backward(const ForwardState& state, ConstRows grad_output,
                         const MoeGradients& gradients) const;
-  void drop_what_has_no_room(ForwardState::Body& step);
-  bool kept_fits(const ForwardState::Body& step) const;
-  bool parts_fit(const ForwardState::Kept& kept, const StepPlan& plan) const;
-  ForeignLoad foreign_load(const Dispatched& dispatched, const StepPlan& plan) const;
-  std::int64_t borrowing_bytes(const StepPlan& plan, std::span<const Pass> passes) const;
-  std::span<const Pass> again_passes() const;
-  void borrow_for_backward(const StepPlan& plan, std::span<const Pass> passes);
-  void return_what_was_borrowed();
-  void backward_kept(ForwardState::Body& step, ConstRows grad_output, const MoeGradients& gradients);
-  void backward_rest(ForwardState::Body& step, ConstRows grad_output, const MoeGradients& gradients);
-  SavedActivations save_again(const Dispatched& dispatched, const void* hidden, const StepPlan& plan);
-  void backward_kept_overlapped(ForwardState::Body& step, ConstRows grad_output,
-                                const MoeGradients& gradients);
-  void backward_rest_overlapped(ForwardState::Body& step, std::int64_t before, ConstRows grad_output,
-                                const MoeGradients& gradients);
-  // A chunk's tokens in the caller's tensors.
-  struct TokenRows {
-    TopK top_k;
-    const void* hidden = nullptr;
-    const void* grad_output = nullptr;
-    void* grad_hidden = nullptr;
-    std::span<float> grad_router_weights;
-  };
-  // Passes with two chunks in flight.
-  class Overlapped;
-  class OverlappedForward;
-  class OverlappedBackward;
-  class OverlappedKept;
-  class OverlappedRest;
-  TokenRows token_rows(const ForwardState::Body& step, std::int64_t first, std::int64_t tokens,
-                       ConstRows grad_output, const MoeGradients& gradients) const;
-  void backward_chunk(Dispatched& dispatched, SavedActivations saved, const TokenRows& tokens,
-                      const MoeGradients& gradients);
-  void send_gradients_home(Dispatched& dispatched, Exchange::GradientRows incoming,
-                           Exchange::ComputedGradients computed, const TokenRows& tokens);
-  void backward_in_parts(ForwardState::Kept& kept, const StepPlan& plan, const TokenRows& tokens,
-                         const MoeGradients& gradients);
-  // What a chunk's products read and write in backward, besides its groups.
-  struct GradientFlow {
-    const Dispatched& dispatched;
-    const TokenRows& tokens;
-    const Exchange::GradientRows& incoming;
-    const Exchange::ComputedGradients& computed;
-    const MoeGradients& gradients;
-  };
-  void backward_own_part(SavedActivations& saved, const GradientFlow& flow);
-  void backward_foreign_part(SavedActivations& saved, const StepPlan& plan, const GradientFlow& flow);
-  void run_experts_backward(Pass pass, const GradientFlow& flow);
-  void add_gate_up_gradients(const GradientFlow& flow);
-  ExpertBatch batch_of(const Dispatched& dispatched) const;
-  ChunkLoad load_of(const Dispatched& dispatched) const;
-  const void* row(ConstRows rows, std::int64_t first) const;
-  void* row(Rows rows, std::int64_t first) const;
-  void attach_gradients(const MoeGradients& gradients);
-  void finish_step();
-  // What fails here, fails on all ranks.
-  template <class Body>
-  auto abort_on_error(const Body& body) {
-    try {
-      return body();
-    } catch (const std::exception& error) {
-      comm_.abort(error.what());
-      throw;
-    }
-  }
 
-  Communicator& comm_;
-  Arena& arena_;
-  MoeShape shape_;
-  LayerPlacement placement_;
-  std::int64_t max_tokens_;
-  bool with_backward_;
-  std::function<void(const StepStatistics&)> on_step_;
-  std::shared_ptr<const ExpertFfn> ffn_;
-  std::unique_ptr<Planner> planner_;
-  BitwiseReport bitwise_;
-  std::unique_ptr<Communicator> weights_comm_;
-  std::unique_ptr<internal::NativeExperts> natives_;
-  std::unique_ptr<internal::BorrowedExperts> borrowed_;
-  std::unique_ptr<internal::ExpertGroups> groups_;
-  std::unique_ptr<internal::PhaseClock> clock_;
-  Buffer choices_;  // of states in flight, where the arena has a budget
-  ForwardState::Pool pool_;
-  std::vector<GradientParts> owned_gradients_;
-  std::vector<std::uint8_t> split_experts_;  // by expert, of the present step's plan
-  ResultRows result_rows_;
-  CpuStream stream_;
-  Exchange exchange_;
-  OverlappedExchange overlapped_;
-  WeightTransfer transfer_;
-  BudgetShape budget_;
-  Recompute recompute_;
-  int chunks_in_flight_;
-  std::int64_t positions_a_group_;  // that take as long as reading an expert's weights
-  std::unique_ptr<internal::StepSchedule> schedule_;
-  bool borrowing_ = false;  // for the present pass
+  std::unique_ptr<internal::LayerBody> body_;
 };
 
 }  // namespace evenkeel

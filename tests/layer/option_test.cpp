@@ -247,6 +247,16 @@ TEST(MoeLayerBackward, RefusesAStateForTheSecondTime) {
   EXPECT_THAT(errors, Contains(HasSubstr("holds no forward step")));
 }
 
+TEST(MoeLayerBackward, RefusesAStateOfAnotherLayer) {
+  const std::vector<std::string> errors = errors_of([](Communicator& comm) {
+    Arena arena(Device::cpu());
+    RankLayer rank(small_problem(), comm, arena);
+    RankLayer other(small_problem(), comm, arena);
+    rank.backward(other.forward());
+  });
+  EXPECT_THAT(errors, Contains(HasSubstr("holds no forward step of this layer")));
+}
+
 TEST(MoeLayerBackward, RefusesGradientsOfAnotherShape) {
   EXPECT_THAT(error_of_rank_1([](RankLayer& rank) {
                 rank.layer().backward(rank.forward(), rank.grad_output(8), rank.gradients(9));

@@ -7,6 +7,7 @@
 
 #include "evenkeel/comm/thread/run_ranks.h"
 #include "evenkeel/compute/cpu/expert_ffn.h"
+#include "evenkeel/memory/least_budget.h"
 #include "tests/layer/rank_layer.h"
 #include "tests/memory/routed_step.h"
 

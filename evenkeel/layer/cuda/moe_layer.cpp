@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/comm/abort_on_error.h"
 #include "evenkeel/exchange/cuda/sendings.h"
 #include "evenkeel/layer/cuda/internal/layer_body.h"
 
@@ -88,7 +89,7 @@ CudaForwardState CudaMoeLayer::forward(const void* hidden, const DeviceTopK& top
   state.layer_ = this;
   state.top_k_ = top_k;
   state.hidden_ = hidden;
-  body_->abort_on_error([&] { body_->forward(hidden, top_k, output, state.slot_); });
+  abort_on_error(body_->comm(), [&] { body_->forward(hidden, top_k, output, state.slot_); });
   return state;
 }
 
@@ -96,7 +97,7 @@ void CudaMoeLayer::backward(CudaForwardState state, const void* grad_output, voi
                             float* grad_router_weights) {
   if (state.layer_ != this)
     throw InvalidArgument("state", "holds no forward step of this layer", "what forward returned, once");
-  body_->abort_on_error([&] {
+  abort_on_error(body_->comm(), [&] {
     body_->backward(state.hidden_, state.top_k_, state.slot_, grad_output, grad_hidden, grad_router_weights);
   });
 }

@@ -11,7 +11,7 @@
 #include "evenkeel/exchange/result_rows.h"
 #include "evenkeel/layer/internal/borrowed_experts.h"
 #include "evenkeel/layer/internal/native_experts.h"
-#include "evenkeel/layer/saved_activations.h"
+#include "evenkeel/layer/internal/saved_activations.h"
 
 namespace evenkeel::internal {
 

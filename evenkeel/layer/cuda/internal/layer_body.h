@@ -24,21 +24,13 @@ class CudaMoeLayer::Body {
        const CudaMoeOptions& options);
 
   void set_weights(std::span<const ExpertWeights> natives, std::span<const ExpertGradients> gradients);
-  template <class Work>
-  void abort_on_error(const Work& work) {
-    try {
-      work();
-    } catch (const std::exception& error) {
-      comm_.abort(error.what());
-      throw;
-    }
-  }
   std::size_t take_slot();
   void give_slot(std::size_t slot) noexcept { free_slots_.push_back(slot); }
   void forward(const void* hidden, const DeviceTopK& top_k, void* output, std::size_t slot);
   void backward(const void* hidden, const DeviceTopK& top_k, std::size_t slot, const void* grad_output,
                 void* grad_hidden, float* grad_router_weights);
   CudaStepReport report(std::size_t slot);
+  Communicator& comm() { return comm_; }
   const cuda::RouteShape& route() const { return room_shape_.route; }
 
  private:

@@ -8,7 +8,7 @@
 #include "evenkeel/exchange/dispatched.h"
 #include "evenkeel/memory/chunk_bytes.h"
 
-namespace evenkeel {
+namespace evenkeel::internal {
 
 class SavedActivations {
  public:
@@ -38,4 +38,4 @@ class SavedActivations {
   std::int64_t foreign_begin_ = 0;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::internal

@@ -1,6 +1,6 @@
-#include "evenkeel/layer/saved_activations.h"
+#include "evenkeel/layer/internal/saved_activations.h"
 
-namespace evenkeel {
+namespace evenkeel::internal {
 
 SavedActivations::SavedActivations(Arena& arena, const Dispatched& dispatched,
                                    const SavedPositions& positions, const ChunkShape& shape,
@@ -18,4 +18,4 @@ std::byte* SavedActivations::at(std::int64_t position) const {
   return own_.data() + (position - own_begin()) * bytes_each_;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::internal

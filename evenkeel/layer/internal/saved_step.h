@@ -1,0 +1,55 @@
+// A step between its forward and its backward pass: its plan, its tokens' choices, and the chunks that were
+// kept.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "evenkeel/base/matrix_view.h"
+#include "evenkeel/device/arena.h"
+#include "evenkeel/exchange/dispatched.h"
+#include "evenkeel/exchange/top_k.h"
+#include "evenkeel/layer/internal/saved_activations.h"
+#include "evenkeel/memory/chunk_planner.h"
+#include "evenkeel/plan/step_plan.h"
+
+namespace evenkeel::internal {
+
+// A chunk whose rows and tables stayed.
+struct KeptChunk {
+  std::int64_t first_token = 0;
+  Chunk chunk;
+  Dispatched dispatched;
+  SavedActivations saved;
+};
+
+struct SavedStep {
+  StepPlan plan;
+  std::vector<Chunk> chunks;
+  std::vector<KeptChunk> kept;  // the first of them
+  ConstRows hidden;
+  TopK top_k;          // in `choices`
+  Buffer own_choices;  // where the layer has no room set aside for them
+  std::byte* choices = nullptr;
+};
+
+// Where a layer's steps come from and go back to, so that the vectors inside are used again.
+class StepPool {
+ public:
+  // A room for the choices of one step; none are set aside without it.
+  void set_aside(std::byte* choices) { free_choices_.push_back(choices); }
+
+  SavedStep* take();
+  void give_back(SavedStep* step) noexcept;
+  // A room that was set aside, for a step that has none; null if all are taken.
+  std::byte* take_choices();
+
+ private:
+  std::vector<std::unique_ptr<SavedStep>> free_;  // has room for every step there is
+  std::size_t steps_ = 0;
+  std::vector<std::byte*> free_choices_;  // never more than at the beginning
+};
+
+}  // namespace evenkeel::internal
