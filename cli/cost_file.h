@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "evenkeel/memory/step_cost.h"
+#include "evenkeel/memory/memory_options.h"
 
 namespace evenkeel::cli {
 

@@ -28,7 +28,7 @@
 #include "evenkeel/exchange/top_k.h"
 #include "evenkeel/layer/forward_state.h"
 #include "evenkeel/layer/step_statistics.h"
-#include "evenkeel/memory/step_memory.h"
+#include "evenkeel/memory/memory_options.h"
 #include "evenkeel/plan/placement.h"
 
 namespace evenkeel {

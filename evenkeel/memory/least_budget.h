@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "evenkeel/memory/chunk_bytes.h"
-#include "evenkeel/memory/step_memory.h"
+#include "evenkeel/memory/memory_options.h"
 
 namespace evenkeel {
 

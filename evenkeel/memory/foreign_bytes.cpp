@@ -1,0 +1,47 @@
+#include "evenkeel/memory/foreign_bytes.h"
+
+#include <algorithm>
+
+namespace evenkeel {
+
+ForeignBytes::ForeignBytes(const ChunkShape& shape, Recompute recompute)
+    : forward_each_(shape.forward_weight_bytes),
+      backward_each_(shape.backward_weight_bytes),
+      again_each_(recompute == Recompute::whole ? shape.forward_weight_bytes : shape.recompute_weight_bytes),
+      gradient_each_(shape.gradient_bytes),
+      loads_(static_cast<std::size_t>(shape.num_ranks)) {}
+
+void ForeignBytes::clear() {
+  std::ranges::fill(loads_, ForeignLoad{});
+  transfers_ = 0;
+}
+
+void ForeignBytes::read(const StepPlan& plan, const LayerPlacement& placement, const BlockLoads& loads) {
+  clear();
+  for (const Transfer& transfer : plan.transfers()) {
+    ForeignLoad& foreign = loads_[transfer.to.offset()];
+    ++foreign.weights;
+    ++foreign.gradients;
+    loads_[placement.owner(transfer.expert).offset()].lends = true;
+    for (const Segment& segment : plan.segments(transfer.expert))
+      if (segment.rank == transfer.to) foreign.positions += segment.size();
+  }
+  if (!placement.has_single_homes()) add_copies(plan, placement, loads);
+  transfers_ = std::ranges::max(loads_, {}, &ForeignLoad::weights).weights;
+}
+
+// Of an expert at home with several, the first owns the gradient. Which positions wait for room for the
+// others' is not told apart.
+void ForeignBytes::add_copies(const StepPlan& plan, const LayerPlacement& placement,
+                              const BlockLoads& loads) {
+  for (ExpertId expert : indices<ExpertId>(plan.num_experts()))
+    for (RankId home : placement.homes(expert).subspan(1)) {
+      ++loads_[home.offset()].gradients;
+      loads_[placement.owner(expert).offset()].lends = true;
+    }
+  loads.for_each_positions(0, loads.num_blocks(), [&](RankId rank, std::int64_t positions) {
+    loads_[rank.offset()].positions = positions;
+  });
+}
+
+}  // namespace evenkeel
