@@ -2,6 +2,7 @@
 // that add.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -88,6 +89,28 @@ TEST_P(Products, OfARowAreTheSameBitsForEveryRowCountWherePromised) {
       ASSERT_EQ(std::memcmp(many.data(), expected.data(), static_cast<std::size_t>(m * out) * 4), 0)
           << in << " x " << out << ", " << m << " rows";
     }
+  }
+}
+
+TEST_P(Products, TouchNoMoreRowsThanTheRoomThatMaxRowsWasAskedAbout) {
+  const DataType type = GetParam();
+  constexpr std::int64_t in = 48, out = 80;
+  const RowLadder ladder(in, out, type, RowLadder::Plain::out_by_in, RowLadder::Bits::of_the_row_alone);
+  Numbers a(kTileRows * in, type, 1, 1), plain(in * out, type, 0.1f, 2);
+  Numbers packed(ladder.packed_bytes(), DataType::f32, 0, 0);
+  Numbers scratch(ladder.scratch_bytes() + 64, DataType::f32, 0, 0);
+  ladder.pack(plain.data(), packed.data());
+  ASSERT_EQ(ladder.blocks(), 1);
+  for (const std::int64_t room : {kAgainTileRows, kTileRows - 1, kTileRows}) {
+    const std::int64_t most = ladder.max_rows(room);
+    ASSERT_GE(most, 1);
+    ASSERT_LE(most, room);
+    constexpr float kUntouched = 12345;
+    std::vector<float> c(static_cast<std::size_t>((kTileRows + 16) * out), kUntouched);
+    for (std::int64_t m = 1; m <= most; ++m)
+      ladder.run(0, m, a.data(), packed.data(), c.data(), scratch.data());
+    EXPECT_EQ(std::count(c.begin() + room * out, c.end(), kUntouched), (kTileRows + 16 - room) * out);
+    EXPECT_NE(c[static_cast<std::size_t>(most * out - 1)], kUntouched);
   }
 }
 

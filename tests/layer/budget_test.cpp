@@ -87,7 +87,7 @@ TEST(Budget, InWhichBackwardIsInPartsChangesNoNumber) {
       const std::int64_t most = std::ranges::max(ample.peak_bytes);
       options.budget = kGenerous;
       const std::int64_t least = run(problem, options).least_budget;
-      for (int percent = 94; percent <= 108; percent += kThreadsAreWatched ? 4 : 1) {
+      for (int percent = 90; percent <= 108; percent += kThreadsAreWatched ? 4 : 1) {
         options.budget = std::max(least, most * percent / 100);
         const MoeResult bounded = run(problem, options);
         SCOPED_TRACE(std::to_string(percent) + " % of what it takes without");
@@ -103,6 +103,7 @@ TEST(Budget, InWhichBackwardIsInPartsChangesNoNumber) {
 
 // Borrowed weights and their gradients are most of it.
 TEST(Budget, ThatWeightsAlmostFillChangesNoNumber) {
+  int borrowing = 0;
   for (const bool copies : {false, true})
     for (DataType type : {DataType::f32, DataType::bf16}) {
       const ExpertShape expert{96, 128, Activation::swiglu, false, type};
@@ -122,9 +123,10 @@ TEST(Budget, ThatWeightsAlmostFillChangesNoNumber) {
         for (std::int64_t peak : bounded.peak_bytes) EXPECT_LE(peak, options.budget);
         EXPECT_EQ(bounded.output, ample.output);
         expect_same_gradients(bounded, ample, bound);
-        EXPECT_GT(bounded.transfers, 0);
+        if (bounded.transfers > 0) ++borrowing;
       }
     }
+  EXPECT_GT(borrowing, kThreadsAreWatched ? 4 * 5 : 4 * 36);
 }
 
 TEST(Budget, ThatIsAmpleMeansOneChunkOfWhichAllIsKept) {

@@ -51,15 +51,16 @@ std::int64_t ExpertBackward::scratch_bytes(bool again) const {
 ExpertBackward::Tile ExpertBackward::carve(Carver& carver, bool again) const {
   const ExpertShape& s = shape_;
   const std::int64_t element = bytes_of(s.type);
+  const std::int64_t rows = again ? kAgainTileRows : kTileRows;
   const std::int64_t again_block = again ? inner_.ladder().widest_block() : 0;
   const std::int64_t h_block = grad_h_.widest_block();
   Tile tile;
-  tile.g = carver.bytes(kTileRows * s.hidden * element);
-  tile.weighted_h = carver.bytes(kTileRows * std::max(s.intermediate, again ? s.hidden : 0) * element);
-  tile.pre_again = carver.bytes(again ? kTileRows * s.gate_up_rows() * element : 0);
+  tile.g = carver.bytes(rows * s.hidden * element);
+  tile.weighted_h = carver.bytes(rows * std::max(s.intermediate, again ? s.hidden : 0) * element);
+  tile.pre_again = carver.bytes(again ? rows * s.gate_up_rows() * element : 0);
   tile.aside = carver.bytes(margin_bytes(s));
-  tile.block = carver.floats(kTileRows * std::max({h_block, grad_x_.widest_block(), again_block}));
-  tile.gate_block = carver.floats(is_gated(s.activation) ? kTileRows * again_block : 0);
+  tile.block = carver.floats(rows * std::max({h_block, grad_x_.widest_block(), again_block}));
+  tile.gate_block = carver.floats(is_gated(s.activation) ? rows * again_block : 0);
   for (float** row : {&tile.gate_row, &tile.up_row, &tile.h_row, &tile.grad_gate_row, &tile.grad_up_row})
     *row = carver.floats(h_block);
   tile.g_row = carver.floats(s.biases ? s.hidden : 0);
@@ -77,8 +78,9 @@ void ExpertBackward::run(const ExpertBatch& batch, const BackwardRows& rows, boo
                          std::byte* workspace) const {
   Carver carver(workspace);
   const Tile tile = carve(carver, again);
-  std::int64_t most = std::min(grad_h_.max_rows(), grad_x_.max_rows());
-  if (again) most = std::min(most, inner_.ladder().max_rows());
+  const std::int64_t room = again ? kAgainTileRows : kTileRows;
+  std::int64_t most = std::min(grad_h_.max_rows(room), grad_x_.max_rows(room));
+  if (again) most = std::min(most, inner_.ladder().max_rows(room));
   for (const ExpertGroup& group : batch.groups)
     for_each_tile(group, most, [&](Span span) {
       std::byte* const pre = pre_activations(batch, group, span, rows.input, tile);

@@ -104,9 +104,13 @@ RowLadder::Rung RowLadder::make_rung(const Width& width, std::int64_t rows) cons
   return {rows, dnnl::matmul(made), a, c, made.scratchpad_desc()};
 }
 
-std::int64_t RowLadder::max_rows() const {
-  std::int64_t rows = kTileRows;
-  for (const Width& width : widths_) rows = std::min(rows, width.rungs.back().rows);
+std::int64_t RowLadder::max_rows(std::int64_t room) const {
+  std::int64_t rows = room;
+  for (const Width& width : widths_) {
+    const auto beyond = std::ranges::upper_bound(width.rungs, room, {}, &Rung::rows);
+    EVENKEEL_CHECK(beyond != width.rungs.begin());
+    rows = std::min(rows, std::prev(beyond)->rows);
+  }
   return rows;
 }
 

@@ -41,8 +41,9 @@ class RowLadder {
 
   RowLadder(std::int64_t in, std::int64_t out, DataType type, Plain plain, Bits bits);
 
-  // kTileRows, or fewer where rungs disagree.
-  std::int64_t max_rows() const;
+  // The most rows of a run() that touches no more than `room` of them: `room`, or fewer where rungs disagree;
+  // some for half of kTileRows and more.
+  std::int64_t max_rows(std::int64_t room = kTileRows) const;
   std::int64_t blocks() const { return blocks_; }
   Block block(std::int64_t index) const;
   std::int64_t widest_block() const { return widths_.front().columns; }
@@ -50,8 +51,8 @@ class RowLadder {
   std::int64_t scratch_bytes() const { return scratch_bytes_; }
 
   void pack(const void* plain, std::byte* packed) const;
-  // The columns of one block, in rows of that block's width. `a` and `c` (f32) must have room for kTileRows
-  // rows: rows above m are read and written, and mean nothing.
+  // The columns of one block, in rows of that block's width. `a` and `c` (f32) must have room for as many
+  // rows as max_rows() was asked about: rows above m are read and written, and mean nothing.
   void run(std::int64_t block, std::int64_t m, const void* a, const std::byte* packed, float* c,
            std::byte* scratch) const;
 
