@@ -1,5 +1,5 @@
-# NCCL, for one rank a GPU: the header to build with, and where its library was then. Both come with the toolkit, or with
-# the Python package nvidia-nccl-cu13, or from where EVENKEEL_NCCL_ROOT of the environment says.
+# NCCL, for one rank a GPU: the header to build with, and where its library was then. Both come with the toolkit, with the
+# Python package nvidia-nccl-cu13, from where EVENKEEL_NCCL_ROOT of the environment says, or from `tools/setup.sh nccl`.
 set(EVENKEEL_NCCL AUTO CACHE STRING "Ranks on NCCL: AUTO (where nccl.h is found), ON or OFF")
 set_property(CACHE EVENKEEL_NCCL PROPERTY STRINGS AUTO ON OFF)
 
@@ -8,7 +8,8 @@ if(EVENKEEL_HAS_CUDA AND NOT EVENKEEL_NCCL STREQUAL "OFF")
   execute_process(
     COMMAND python3 -c "import importlib.util as u; print(list(u.find_spec('nvidia.nccl').submodule_search_locations)[0])"
     OUTPUT_VARIABLE nccl_package OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
-  set(nccl_hints "$ENV{EVENKEEL_NCCL_ROOT}" "${nccl_package}" "${CUDAToolkit_LIBRARY_ROOT}")
+  file(GLOB nccl_set_up "${PROJECT_SOURCE_DIR}/build/nccl/lib/python3*/site-packages/nvidia/nccl")
+  set(nccl_hints "$ENV{EVENKEEL_NCCL_ROOT}" "${nccl_package}" "${nccl_set_up}" "${CUDAToolkit_LIBRARY_ROOT}")
   find_path(EVENKEEL_NCCL_INCLUDE nccl.h HINTS ${nccl_hints} ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)
   find_file(EVENKEEL_NCCL_BUILT_WITH libnccl.so.2 HINTS ${nccl_hints} PATH_SUFFIXES lib lib64)
   mark_as_advanced(EVENKEEL_NCCL_INCLUDE EVENKEEL_NCCL_BUILT_WITH)
@@ -18,8 +19,8 @@ if(EVENKEEL_HAS_CUDA AND NOT EVENKEEL_NCCL STREQUAL "OFF")
       set(EVENKEEL_NCCL_BUILT_WITH libnccl.so.2)
     endif()
   elseif(EVENKEEL_NCCL STREQUAL "AUTO")
-    message(STATUS "nccl.h was not found: ranks on NCCL are left out (pip install nvidia-nccl-cu13 brings it)")
+    message(STATUS "nccl.h was not found: ranks on NCCL are left out (`tools/setup.sh nccl` brings it)")
   else()
-    message(FATAL_ERROR "EVENKEEL_NCCL is ON and nccl.h was not found; pip install nvidia-nccl-cu13 brings it")
+    message(FATAL_ERROR "EVENKEEL_NCCL is ON and nccl.h was not found; `tools/setup.sh nccl` brings it")
   endif()
 endif()

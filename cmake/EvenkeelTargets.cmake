@@ -59,12 +59,12 @@ function(evenkeel_library name)
   endif()
 endfunction()
 
-# evenkeel_test(NAME [APART] SOURCES ... LINK ... [LABELS ...]): a GoogleTest program, one ctest entry. Test sources
-# themselves are optimised little. APART: they have local names in common.
+# evenkeel_test(NAME [APART] [OPTIMISED] SOURCES ... LINK ... [LABELS ...]): a GoogleTest program, one ctest entry. Test
+# sources themselves are optimised little, but for those that compute much. APART: they have local names in common.
 # Labels choose what the sanitizers run: `concurrent` under ThreadSanitizer, `parsing` under ASan and UBSan. The
 # target tests_<label> builds exactly the programs of a label.
 function(evenkeel_test name)
-  cmake_parse_arguments(arg "APART" "" "SOURCES;LINK;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "APART;OPTIMISED" "" "SOURCES;LINK;LABELS" ${ARGN})
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_LINK} GTest::gmock GTest::gtest_main)
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR})
@@ -73,9 +73,11 @@ function(evenkeel_test name)
   if(NOT arg_APART)
     evenkeel_compile_together(${name})
   endif()
-  evenkeel_optimise_little(${name})  # a header compiled with other options cannot be used again
-  if(NOT "gpu" IN_LIST arg_LABELS)
-    evenkeel_precompile(${name} REUSE_FROM evenkeel_test_headers)
+  if(NOT arg_OPTIMISED)
+    evenkeel_optimise_little(${name})  # a header compiled with other options cannot be used again
+    if(NOT "gpu" IN_LIST arg_LABELS)
+      evenkeel_precompile(${name} REUSE_FROM evenkeel_test_headers)
+    endif()
   endif()
   add_test(NAME ${name} COMMAND ${name})
   set_tests_properties(${name} PROPERTIES TIMEOUT 900 LABELS "${arg_LABELS}")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing to build, test and check evenkeel on Debian 12, Ubuntu 24.04 and later.
 #
-# usage: tools/setup.sh [build|highs|bench|lint|fuzz|python|all]...      (default: build highs)
+# usage: tools/setup.sh [build|highs|bench|lint|fuzz|python|nccl|all]...      (default: build highs)
 #   build   compiler, CMake, Ninja and the libraries that `make build`, `demo` and `test` need
 #   highs   the integer-program solver of `place --solver exact`, built from source into build/highs; what cannot be had
 #           is left out with a message, since evenkeel builds without it
@@ -9,6 +9,7 @@
 #   lint    clang-format, and in build/tools clang-tidy and ruff
 #   fuzz    clang with its sanitizer runtime
 #   python  Python's headers, and nanobind and numpy in build/python, for the package's tests
+#   nccl    NCCL in build/nccl, for ranks on a GPU each; nothing where there is no nvcc
 # Running it again takes a moment and changes nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -22,6 +23,7 @@ readonly highs_sha256=771e58c076122d207ff1b19759c21d3227f0da5b80dfd89a4145681524
 readonly highs_packer=1.1.2  # of scikit-build-core, which pip wants before it hands over the archive
 readonly highs_dir=${EVENKEEL_HIGHS_ROOT:-build/highs}
 readonly python_dir=build/python
+readonly nccl_dir=build/nccl
 
 say() { echo "setup: $*"; }
 fail() { say "$@" >&2; exit 1; }
@@ -76,6 +78,10 @@ want_python() {
   tool python3 python3
   python3 -c 'import ensurepip, venv' 2>/dev/null || package python3-venv
   python3 -c 'import sysconfig; open(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null || package python3-dev
+}
+
+want_nccl() {
+  ! command -v nvcc >/dev/null || python3 -c 'import ensurepip, venv' 2>/dev/null || package python3-venv
 }
 
 # Sets `as_root` to what makes a command run as root, or explains what to ask an administrator for.
@@ -187,6 +193,22 @@ install_python() {
   did=1
 }
 
+# Python's package of NCCL is named after CUDA's version.
+install_nccl() {
+  local cuda
+  cuda=$(nvcc --version 2>/dev/null | sed -n 's/.*release \([0-9]*\)\..*/\1/p')
+  [ -n "$cuda" ] || { say "there is no nvcc here, so NCCL is left out"; return; }
+  ! compgen -G "$nccl_dir/lib/python3*/site-packages/nvidia/nccl/include/nccl.h" >/dev/null || return 0
+  say "installing nvidia-nccl-cu$cuda into $nccl_dir"
+  [ -x "$nccl_dir/bin/pip" ] || python3 -m venv "$nccl_dir"
+  if "$nccl_dir/bin/pip" install --quiet --disable-pip-version-check "nvidia-nccl-cu$cuda"; then
+    did=1
+  else
+    say "pip could not install nvidia-nccl-cu$cuda; going on without ranks on NCCL. Try again later with:
+  tools/setup.sh nccl"
+  fi
+}
+
 check_cmake() {
   local version
   version=$(cmake --version | sed -n '1s/[^0-9]*//p')
@@ -195,12 +217,12 @@ check_cmake() {
 }
 
 [ $# -gt 0 ] || set -- build highs
-[ "$*" != all ] || set -- build highs bench lint fuzz python
+[ "$*" != all ] || set -- build highs bench lint fuzz python nccl
 did=
 for part in "$@"; do
   case $part in
-    build | highs | bench | lint | fuzz | python) "want_$part" ;;
-    *) fail "unknown part '$part'; one of build, highs, bench, lint, fuzz, python, all" ;;
+    build | highs | bench | lint | fuzz | python | nccl) "want_$part" ;;
+    *) fail "unknown part '$part'; one of build, highs, bench, lint, fuzz, python, nccl, all" ;;
   esac
 done
 install_missing
@@ -209,5 +231,6 @@ for part in "$@"; do
   [ "$part" != highs ] || install_highs
   [ "$part" != lint ] || install_linters
   [ "$part" != python ] || install_python
+  [ "$part" != nccl ] || install_nccl
 done
 say "$* ready${did:+, new packages installed}"

@@ -132,7 +132,7 @@ TEST(Convert, WritesOnlyPlacementsForOtherSystems) {
             (folder / "s") + ": sglang loads no file of that name; allowed: a name that ends in .json");
 }
 
-std::string refusal(const std::string& in, const std::string& out, const ConvertOptions& options) {
+std::string convert_refusal(const std::string& in, const std::string& out, const ConvertOptions& options) {
   return message_of<InvalidArgument>([&] { convert_file(in, out, options); });
 }
 
@@ -142,11 +142,12 @@ TEST(Convert, OfRoutingRefusesWhatIsForPlacements) {
   for (const std::string& in :
        {test_data("stored.npz"), test_data("trtllm_statistics"), test_data("sglang_stat.pt")}) {
     const std::string why = ": is for placements, and " + in + " is none; allowed: to leave it out";
-    EXPECT_EQ(refusal(in, out, {.placement = {.layers = {{1, 2}}}}), "moe_layers" + why);
-    EXPECT_EQ(refusal(in, out, {.placement = {.num_hidden_layers = 6}}), "num_hidden_layers" + why);
-    EXPECT_EQ(refusal(in, out, {.placement = {.layer_updates_per_iter = 0}}), "layer_updates_per_iter" + why);
-    EXPECT_EQ(refusal(in, out, {.placement = {.num_ranks = 2}}), "ranks" + why);
-    EXPECT_EQ(refusal(in, out, {.to = PlacementFormat::trtllm}),
+    EXPECT_EQ(convert_refusal(in, out, {.placement = {.layers = {{1, 2}}}}), "moe_layers" + why);
+    EXPECT_EQ(convert_refusal(in, out, {.placement = {.num_hidden_layers = 6}}), "num_hidden_layers" + why);
+    EXPECT_EQ(convert_refusal(in, out, {.placement = {.layer_updates_per_iter = 0}}),
+              "layer_updates_per_iter" + why);
+    EXPECT_EQ(convert_refusal(in, out, {.placement = {.num_ranks = 2}}), "ranks" + why);
+    EXPECT_EQ(convert_refusal(in, out, {.to = PlacementFormat::trtllm}),
               "to: trtllm is a format of placements, and " + in +
                   " is none; allowed: a placement, or leave it out");
   }
@@ -155,9 +156,11 @@ TEST(Convert, OfRoutingRefusesWhatIsForPlacements) {
 
 TEST(Convert, OfRoutingRefusesToTakeATraceForCountsAndCountsForATrace) {
   TempFolder folder;
-  EXPECT_EQ(refusal(test_data("stored.npz"), folder / "o.npz", {.bare = RoutingOptions::Bare::counts}),
-            "as: counts, but the file has the tokens of a trace; allowed: to leave it out");
-  EXPECT_EQ(refusal(test_data("trtllm_statistics"), folder / "o.npz", {.bare = RoutingOptions::Bare::trace}),
+  EXPECT_EQ(
+      convert_refusal(test_data("stored.npz"), folder / "o.npz", {.bare = RoutingOptions::Bare::counts}),
+      "as: counts, but the file has the tokens of a trace; allowed: to leave it out");
+  EXPECT_EQ(convert_refusal(test_data("trtllm_statistics"), folder / "o.npz",
+                            {.bare = RoutingOptions::Bare::trace}),
             "as: trace, but the file has counts; allowed: to leave it out");
   EXPECT_EQ(
       convert_file(test_data("stored.npz"), folder / "o.npz", {.bare = RoutingOptions::Bare::trace}).what,
@@ -170,23 +173,23 @@ TEST(Convert, OfPlacementsRefusesWhatNeitherFormatKnows) {
   const std::string out = folder / "b.json";
   write_placement({.placement = Placement::contiguous(2, 4, 2), .layers = {3, 5}}, in);
   using enum PlacementFormat;
-  EXPECT_EQ(refusal(in, out, {.bare = RoutingOptions::Bare::counts}),
+  EXPECT_EQ(convert_refusal(in, out, {.bare = RoutingOptions::Bare::counts}),
             "as: is for arrays, and " + in + " is a placement; allowed: to leave it out");
   EXPECT_EQ(
-      refusal(in, out, {.to = vllm, .placement = {.layers = {{3, 5}}}}),
+      convert_refusal(in, out, {.to = vllm, .placement = {.layers = {{3, 5}}}}),
       "moe_layers: is for formats that count the model's layers, sglang and trtllm; evenkeel and vllm do "
       "not; allowed: to leave it out");
   EXPECT_EQ(
-      refusal(in, out, {.placement = {.num_hidden_layers = 6}}),
+      convert_refusal(in, out, {.placement = {.num_hidden_layers = 6}}),
       "num_hidden_layers: is for formats that count the model's layers, sglang and trtllm; evenkeel does "
       "not; allowed: to leave it out");
-  EXPECT_EQ(refusal(in, out, {.to = sglang, .placement = {.layer_updates_per_iter = 2}}),
+  EXPECT_EQ(convert_refusal(in, out, {.to = sglang, .placement = {.layer_updates_per_iter = 2}}),
             "layer_updates_per_iter: is for trtllm, not for sglang; allowed: to leave it out");
-  EXPECT_EQ(refusal(in, out, {.placement = {.num_ranks = 4}}),
+  EXPECT_EQ(convert_refusal(in, out, {.placement = {.num_ranks = 4}}),
             "ranks: 4, but " + in + " is for 2 ranks; allowed: 2, or leave it out");
-  EXPECT_EQ(refusal(in, out, {.num_experts = 8}),
+  EXPECT_EQ(convert_refusal(in, out, {.num_experts = 8}),
             "num_experts: 8, but " + in + " is for 4 experts; allowed: 4, or leave it out");
-  EXPECT_EQ(refusal(in, out, {.to = sglang, .placement = {.layers = {{3, 4}}}}),
+  EXPECT_EQ(convert_refusal(in, out, {.to = sglang, .placement = {.layers = {{3, 4}}}}),
             "moe_layers: 3-4, but " + in + " is of the model's layers 3,5; allowed: 3,5, or leave it out");
   EXPECT_EQ(folder.names(), std::vector<std::string>{"a.json"});
 }
@@ -217,7 +220,9 @@ TEST(Convert, ReadsAFileOnce) {
 
 TEST(Convert, SaysWhichExtensionsFit) {
   TempFolder folder;
-  const auto refused = [&](const std::string& in, const char* out) { return refusal(in, folder / out, {}); };
+  const auto refused = [&](const std::string& in, const char* out) {
+    return convert_refusal(in, folder / out, {});
+  };
   EXPECT_EQ(refused(test_data("stored.npz"), "t.txt"),
             "output: the extension of '" + (folder / "t.txt") +
                 "' names no format; allowed: .safetensors, .npz, .npy, .json");

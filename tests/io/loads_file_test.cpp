@@ -11,19 +11,19 @@ namespace {
 
 using Loads = std::vector<std::int64_t>;
 
-Counts read(std::string_view json, LoadsOptions options = {}) {
+Counts counts_of(std::string_view json, LoadsOptions options = {}) {
   return read_loads(source_of(json), options);
 }
 
 TEST(LoadsFile, OfLoadsByExpertHasNoSources) {
-  const Counts counts = read(R"({"loads": [3, 0, 12.0]})", {.num_ranks = 4});
+  const Counts counts = counts_of(R"({"loads": [3, 0, 12.0]})", {.num_ranks = 4});
   EXPECT_TRUE(std::ranges::equal(counts.loads(), Loads{3, 0, 12}));
   EXPECT_EQ(counts.num_ranks(), 4);
   EXPECT_FALSE(counts.has_sources());
 }
 
 TEST(LoadsFile, OfCountsHasItsRanks) {
-  const Counts counts = read(R"({"counts": [[1, 2], [3, 4], [0, 0]]})");
+  const Counts counts = counts_of(R"({"counts": [[1, 2], [3, 4], [0, 0]]})");
   EXPECT_EQ(counts.num_ranks(), 3);
   EXPECT_EQ(counts.at(RankId(1), ExpertId(0)), 3);
   EXPECT_TRUE(std::ranges::equal(counts.loads(), Loads{4, 6}));
@@ -34,27 +34,27 @@ TEST(LoadsFile, OfAProfileGivesTheLayerAskedFor) {
   const Counts counts = read_loads(test_data("profile.safetensors"), {.num_ranks = 2, .layer = 1});
   EXPECT_TRUE(std::ranges::equal(counts.loads(), Loads{3, 4, 5}));
   const std::string json = R"({"loads": [[1, 2], [3, 4]], "transitions": [[[1, 1], [1, 1]]]})";
-  EXPECT_TRUE(std::ranges::equal(read(json, {.num_ranks = 2, .layer = 1}).loads(), Loads{3, 4}));
-  EXPECT_TRUE(std::ranges::equal(read(R"({"loads": [[1, 2]]})", {.num_ranks = 2}).loads(), Loads{1, 2}));
+  EXPECT_TRUE(std::ranges::equal(counts_of(json, {.num_ranks = 2, .layer = 1}).loads(), Loads{3, 4}));
+  EXPECT_TRUE(std::ranges::equal(counts_of(R"({"loads": [[1, 2]]})", {.num_ranks = 2}).loads(), Loads{1, 2}));
 }
 
 TEST(LoadsFile, AsksForTheOptionsItNeeds) {
-  EXPECT_EQ(message_of<InvalidArgument>([] { read(R"({"loads": [1]})"); }),
+  EXPECT_EQ(message_of<InvalidArgument>([] { counts_of(R"({"loads": [1]})"); }),
             "ranks: f does not say how many there are; allowed: 1 or more");
-  EXPECT_EQ(message_of<InvalidArgument>([] { read(R"({"loads": [1]})", {.num_ranks = 0}); }),
+  EXPECT_EQ(message_of<InvalidArgument>([] { counts_of(R"({"loads": [1]})", {.num_ranks = 0}); }),
             "ranks: 0 ranks; allowed: 1 or more");
-  EXPECT_EQ(message_of<InvalidArgument>([] { read(R"({"loads": [[1], [2]]})", {.num_ranks = 1}); }),
+  EXPECT_EQ(message_of<InvalidArgument>([] { counts_of(R"({"loads": [[1], [2]]})", {.num_ranks = 1}); }),
             "layer: f has 2 layers, and loads of one are needed; allowed: 0..1");
-  EXPECT_EQ(
-      message_of<InvalidArgument>([] { read(R"({"loads": [[1], [2]]})", {.num_ranks = 1, .layer = 2}); }),
-      "layer: no layer 2; allowed: 0..1");
-  EXPECT_EQ(message_of<InvalidArgument>([] { read(R"({"counts": [[1], [2]]})", {.num_ranks = 3}); }),
+  EXPECT_EQ(message_of<InvalidArgument>(
+                [] { counts_of(R"({"loads": [[1], [2]]})", {.num_ranks = 1, .layer = 2}); }),
+            "layer: no layer 2; allowed: 0..1");
+  EXPECT_EQ(message_of<InvalidArgument>([] { counts_of(R"({"counts": [[1], [2]]})", {.num_ranks = 3}); }),
             "ranks: 3 ranks, but f has counts of 2; allowed: 2, or leave it out");
 }
 
 TEST(LoadsFile, ThatCannotBeLoadsSaysWhy) {
   const auto refusal = [](std::string_view json) {
-    return message_of<ParseError>([&] { read(json, {.num_ranks = 2}); });
+    return message_of<ParseError>([&] { counts_of(json, {.num_ranks = 2}); });
   };
   EXPECT_EQ(refusal("[1, 2]"), "f: is not a JSON object with \"loads\" or \"counts\"");
   EXPECT_EQ(refusal("{\"load\": [1]}"), "f: has neither \"loads\" nor \"counts\"");

@@ -9,7 +9,7 @@
 namespace evenkeel {
 namespace {
 
-std::string refusal(std::string_view dictionary, std::string_view data = "") {
+std::string npy_refusal(std::string_view dictionary, std::string_view data = "") {
   return message_of<ParseError>([&] { open_array_file(source_of(npy_text(dictionary, data))); });
 }
 
@@ -43,23 +43,23 @@ TEST(Npy, WhatNumpySavesAndWeDoNotReadSaysWhatToDo) {
 }
 
 TEST(Npy, HeadersThatAreDamagedSayWhere) {
-  EXPECT_EQ(refusal("{'descr': '<i4', 'fortran_order': False}"),
+  EXPECT_EQ(npy_refusal("{'descr': '<i4', 'fortran_order': False}"),
             "f: header: needs descr, fortran_order and shape");
-  EXPECT_EQ(refusal("{'descr: 3"), "f: header: a string does not end");
-  EXPECT_EQ(refusal("{descr: 3"), "f: header: a string expected before 'descr: 3'");
-  EXPECT_EQ(refusal("'descr'"), "f: header: '{' expected before ''descr''");
-  EXPECT_EQ(refusal("{'descr': '<c8'"), "f: header: element type '<c8' is not one this reads");
-  EXPECT_EQ(refusal("{'color': 'red'}"), "f: header: unknown key 'color'");
-  EXPECT_EQ(refusal("{'fortran_order': maybe}"), "f: header: fortran_order is neither True nor False");
-  EXPECT_EQ(refusal("{'shape': (-1,)}"), "f: header: a length of the shape expected before '-1,)}'");
-  EXPECT_EQ(refusal("{'shape': (99999999999999999999,)}"),
+  EXPECT_EQ(npy_refusal("{'descr: 3"), "f: header: a string does not end");
+  EXPECT_EQ(npy_refusal("{descr: 3"), "f: header: a string expected before 'descr: 3'");
+  EXPECT_EQ(npy_refusal("'descr'"), "f: header: '{' expected before ''descr''");
+  EXPECT_EQ(npy_refusal("{'descr': '<c8'"), "f: header: element type '<c8' is not one this reads");
+  EXPECT_EQ(npy_refusal("{'color': 'red'}"), "f: header: unknown key 'color'");
+  EXPECT_EQ(npy_refusal("{'fortran_order': maybe}"), "f: header: fortran_order is neither True nor False");
+  EXPECT_EQ(npy_refusal("{'shape': (-1,)}"), "f: header: a length of the shape expected before '-1,)}'");
+  EXPECT_EQ(npy_refusal("{'shape': (99999999999999999999,)}"),
             "f: header: a length of the shape expected before '99999999999999999999,)}'");
-  EXPECT_EQ(refusal("{'shape': (1 1)}"), "f: header: ')' expected before '1)}'");
+  EXPECT_EQ(npy_refusal("{'shape': (1 1)}"), "f: header: ')' expected before '1)}'");
 }
 
 TEST(Npy, ShapesThatDoNotFitTheBytesAreRefused) {
   const auto with = [](std::string_view shape, std::string_view data) {
-    return refusal("{'descr': '<i8', 'fortran_order': False, 'shape': " + std::string(shape) + "}", data);
+    return npy_refusal("{'descr': '<i8', 'fortran_order': False, 'shape': " + std::string(shape) + "}", data);
   };
   EXPECT_EQ(with("(2,)", "12345678"), "f: shape: [2] of int64 does not fit the 8 bytes there are");
   EXPECT_EQ(with("(1,)", "123456789"), "f: shape: [1] of int64 does not fit the 9 bytes there are");

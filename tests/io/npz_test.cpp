@@ -16,7 +16,7 @@ std::shared_ptr<const ByteSource> seed(std::string_view name) {
   return source_of(read_text(repository_file("tests/fuzz/corpus/npz/") + std::string(name)));
 }
 
-std::string refusal(std::string_view name) {
+std::string npz_refusal(std::string_view name) {
   return message_of<ParseError>([&] {
     const auto file = open_array_file(seed(name));
     for (const ArrayInfo& array : file->arrays()) read_floats(*file, array.name);
@@ -42,19 +42,20 @@ TEST(Npz, AnArchiveWithoutMembersHasNoArrays) {
 }
 
 TEST(Npz, ArchivesThatAreDamagedAreRefused) {
-  EXPECT_EQ(refusal("short").substr(0, 37), "f: is not a readable zip archive: Not");
-  EXPECT_EQ(refusal("bits-flipped").substr(0, 31), "f: topk_ids: cannot be unpacked");
-  EXPECT_EQ(refusal("bzip2"), "f: topk_ids: is compressed by zip method 12; stored and deflated are read");
-  EXPECT_EQ(refusal("damaged"), "f: topk_ids.byte 0: does not begin like npy");
+  EXPECT_EQ(npz_refusal("short").substr(0, 37), "f: is not a readable zip archive: Not");
+  EXPECT_EQ(npz_refusal("bits-flipped").substr(0, 31), "f: topk_ids: cannot be unpacked");
+  EXPECT_EQ(npz_refusal("bzip2"),
+            "f: topk_ids: is compressed by zip method 12; stored and deflated are read");
+  EXPECT_EQ(npz_refusal("damaged"), "f: topk_ids.byte 0: does not begin like npy");
 }
 
 TEST(Npz, AMemberShorterThanItsArrayIsRefused) {
-  EXPECT_EQ(refusal("claims-more"),
+  EXPECT_EQ(npz_refusal("claims-more"),
             "f: a.shape: [1000000000000] of uint8 does not fit the 0 bytes there are");
 }
 
 TEST(Npz, AMemberThatIsShorterThanTheArchiveClaimsIsRefused) {
-  EXPECT_EQ(refusal("size-lies"), "f: a: ends at byte 74, before its own size");
+  EXPECT_EQ(npz_refusal("size-lies"), "f: a: ends at byte 74, before its own size");
 }
 
 TEST(Npz, AnArchiveOfThousandsOfMembersIsRefused) {

@@ -10,9 +10,9 @@
 namespace evenkeel {
 namespace {
 
-constexpr int tokens = 11;
-constexpr int layers = 3;
-constexpr int k = 2;
+constexpr int kTokens = 11;
+constexpr int kLayers = 3;
+constexpr int kTopK = 2;
 
 std::int32_t formula_id(int t, int l, int j) {
   return (7 * t + 3 * l + 5 * j) % 13;
@@ -23,15 +23,15 @@ float formula_weight(int t, int l, int j) {
 
 void expect_formula(TraceReader& trace, const std::string& name) {
   const TraceInfo& info = trace.info();
-  ASSERT_EQ(info.num_tokens, tokens) << name;
-  ASSERT_EQ(info.num_layers, layers) << name;
-  ASSERT_EQ(info.top_k, k) << name;
+  ASSERT_EQ(info.num_tokens, kTokens) << name;
+  ASSERT_EQ(info.num_layers, kLayers) << name;
+  ASSERT_EQ(info.top_k, kTopK) << name;
   TraceBatches batches(trace);
   ASSERT_TRUE(batches.next());
-  for (int t = 0; t < tokens; ++t) {
-    for (int l = 0; l < layers; ++l) {
-      for (int j = 0; j < k; ++j) {
-        const auto at = static_cast<std::size_t>((t * layers + l) * k + j);
+  for (int t = 0; t < kTokens; ++t) {
+    for (int l = 0; l < kLayers; ++l) {
+      for (int j = 0; j < kTopK; ++j) {
+        const auto at = static_cast<std::size_t>((t * kLayers + l) * kTopK + j);
         EXPECT_EQ(batches.ids()[at], formula_id(t, l, j)) << name;
         if (info.has_weights) {
           EXPECT_EQ(batches.weights()[at], formula_weight(t, l, j)) << name;
@@ -82,20 +82,20 @@ TEST(NumpyFiles, FromServingEnginesAreKnownByTheirArray) {
 TEST(NumpyFiles, OfTwoDimensionsAreOneLayer) {
   const auto trace = open_trace(test_data("one_layer.npy"));
   EXPECT_EQ(trace->info().num_layers, 1);
-  const LayerRouting routing = trace->read_layer(LayerId(0), {0, tokens});
-  for (int t = 0; t < tokens; ++t)
-    EXPECT_EQ(routing.ids[static_cast<std::size_t>(t * k + 1)], formula_id(t, 0, 1));
+  const LayerRouting routing = trace->read_layer(LayerId(0), {0, kTokens});
+  for (int t = 0; t < kTokens; ++t)
+    EXPECT_EQ(routing.ids[static_cast<std::size_t>(t * kTopK + 1)], formula_id(t, 0, 1));
 }
 
 TEST(NumpyFiles, MayLeaveAssignmentsOut) {
   const auto trace = open_trace(test_data("absent.npy"));
   TraceBatches batches(*trace);
   ASSERT_TRUE(batches.next());
-  for (int t = 0; t < tokens; ++t) {
-    for (int l = 0; l < layers; ++l) {
-      for (int j = 0; j < k; ++j) {
+  for (int t = 0; t < kTokens; ++t) {
+    for (int l = 0; l < kLayers; ++l) {
+      for (int j = 0; j < kTopK; ++j) {
         const bool absent = (t == 2 && l == 1) || (t == 5 && l == 0 && j == 1);
-        const auto at = static_cast<std::size_t>((t * layers + l) * k + j);
+        const auto at = static_cast<std::size_t>((t * kLayers + l) * kTopK + j);
         EXPECT_EQ(batches.ids()[at], absent ? no_expert : formula_id(t, l, j));
       }
     }

@@ -19,17 +19,17 @@ using Kind = Pickle::Kind;
 
 constexpr std::array<std::string_view, 2> allowed = {"torch LongStorage", "collections OrderedDict"};
 
-Pickle read(const std::string& instructions) {
+Pickle pickle_of(const std::string& instructions) {
   return {bytes_of("\x80\x02"s + instructions), allowed, "f", "data.pkl"};
 }
 
-std::string refusal(const std::string& instructions) {
-  return message_of<ParseError>([&] { read(instructions); });
+std::string pickle_refusal(const std::string& instructions) {
+  return message_of<ParseError>([&] { pickle_of(instructions); });
 }
 
 TEST(Pickle, HasNumbersAsPythonWritesThem) {
   const auto integer = [](const std::string& instructions) {
-    const Pickle pickle = read(instructions + ".");
+    const Pickle pickle = pickle_of(instructions + ".");
     EXPECT_EQ(pickle.kind(pickle.root()), Kind::integer);
     return pickle.integer(pickle.root());
   };
@@ -45,8 +45,8 @@ TEST(Pickle, HasNumbersAsPythonWritesThem) {
 
 TEST(Pickle, HasListsTuplesAndDictsOfThem) {
   // {"a": [1, None], "b": (True,)}, and "a" again by what was remembered of it.
-  const Pickle pickle =
-      read("}q\x00(X\x01\x00\x00\x00"s + "aq\x01](K\x01Ne"s + "X\x01\x00\x00\x00"s + "b\x88\x85uh\x01\x86."s);
+  const Pickle pickle = pickle_of("}q\x00(X\x01\x00\x00\x00"s + "aq\x01](K\x01Ne"s + "X\x01\x00\x00\x00"s +
+                                  "b\x88\x85uh\x01\x86."s);
   const auto pair = pickle.items(pickle.root());
   ASSERT_EQ(pickle.kind(pickle.root()), Kind::tuple);
   ASSERT_EQ(pair.size(), 2U);
@@ -61,30 +61,30 @@ TEST(Pickle, HasListsTuplesAndDictsOfThem) {
 }
 
 TEST(Pickle, TakesAnOrderedDictForADict) {
-  const Pickle pickle = read("ccollections\nOrderedDict\n)RX\x01\x00\x00\x00"s + "aK\x07s."s);
+  const Pickle pickle = pickle_of("ccollections\nOrderedDict\n)RX\x01\x00\x00\x00"s + "aK\x07s."s);
   EXPECT_EQ(pickle.integer(*pickle.find(pickle.root(), "a")), 7);
 }
 
 TEST(Pickle, MayContainItselfWithoutHarm) {
-  const Pickle pickle = read("]q\x00h\x00"s + "a.");
+  const Pickle pickle = pickle_of("]q\x00h\x00"s + "a.");
   EXPECT_EQ(pickle.items(pickle.root())[0], pickle.root());
 }
 
 TEST(Pickle, MayBeNestedAsDeepAsItLikes) {
   std::string deep;
   for (int i = 0; i < 100000; ++i) deep += "](";
-  EXPECT_EQ(refusal(deep), "f: data.pkl byte 200002: ends 1 bytes too early");
+  EXPECT_EQ(pickle_refusal(deep), "f: data.pkl byte 200002: ends 1 bytes too early");
   deep = std::string(100000, ']') + std::string(99999, 'a') + ".";
-  EXPECT_EQ(read(deep).items(read(deep).root()).size(), 1U);
+  EXPECT_EQ(pickle_of(deep).items(pickle_of(deep).root()).size(), 1U);
 }
 
 TEST(Pickle, RunsNothing) {
   EXPECT_EQ(
-      refusal("cposix\nsystem\nX\x02\x00\x00\x00"s + "ls\x85R."),
+      pickle_refusal("cposix\nsystem\nX\x02\x00\x00\x00"s + "ls\x85R."),
       "f: data.pkl byte 16: refers to Python's 'posix system', which plain tensors do not need; nothing "
       "was run");
   EXPECT_EQ(
-      refusal("cbuiltins\neval\n."),
+      pickle_refusal("cbuiltins\neval\n."),
       "f: data.pkl byte 17: refers to Python's 'builtins eval', which plain tensors do not need; nothing "
       "was run");
 }
@@ -92,26 +92,26 @@ TEST(Pickle, RunsNothing) {
 TEST(Pickle, RefusesInstructionsThatPlainDataDoesNotNeed) {
   // Objects, extension codes, protocol 4's frames and names from the stack, persistent ids in text.
   for (char instruction : "oib\x81\x82\x92\x93\x94\x95PdlS\xff"s) {
-    EXPECT_THAT(refusal(std::string{'N', instruction, '.'}),
+    EXPECT_THAT(pickle_refusal(std::string{'N', instruction, '.'}),
                 testing::HasSubstr("is none of those that plain data needs"))
         << int{instruction};
   }
 }
 
 TEST(Pickle, RefusesProgramsThatMakeNoSense) {
-  EXPECT_EQ(refusal("."), "f: data.pkl byte 3: takes more from its stack than is there");
-  EXPECT_EQ(refusal("t"), "f: data.pkl byte 3: takes more from its stack than is there");
-  EXPECT_EQ(refusal("N(a."), "f: data.pkl byte 5: takes more from its stack than is there");
-  EXPECT_EQ(refusal("K\x01K\x02"s + "a."), "f: data.pkl byte 7: adds to an integer");
-  EXPECT_EQ(refusal("}(NNNu."), "f: data.pkl byte 8: a key without a value");
-  EXPECT_EQ(refusal("Nq\x02."), "f: data.pkl byte 5: remembers a value in place 2 of 0");
-  EXPECT_EQ(refusal("h\x00."s), "f: data.pkl byte 4: recalls value 0 of 0");
-  EXPECT_EQ(refusal("NNR."), "f: data.pkl byte 5: calls None with None");
-  EXPECT_EQ(refusal("ccollections\nOrderedDict\nN\x85R."),
+  EXPECT_EQ(pickle_refusal("."), "f: data.pkl byte 3: takes more from its stack than is there");
+  EXPECT_EQ(pickle_refusal("t"), "f: data.pkl byte 3: takes more from its stack than is there");
+  EXPECT_EQ(pickle_refusal("N(a."), "f: data.pkl byte 5: takes more from its stack than is there");
+  EXPECT_EQ(pickle_refusal("K\x01K\x02"s + "a."), "f: data.pkl byte 7: adds to an integer");
+  EXPECT_EQ(pickle_refusal("}(NNNu."), "f: data.pkl byte 8: a key without a value");
+  EXPECT_EQ(pickle_refusal("Nq\x02."), "f: data.pkl byte 5: remembers a value in place 2 of 0");
+  EXPECT_EQ(pickle_refusal("h\x00."s), "f: data.pkl byte 4: recalls value 0 of 0");
+  EXPECT_EQ(pickle_refusal("NNR."), "f: data.pkl byte 5: calls None with None");
+  EXPECT_EQ(pickle_refusal("ccollections\nOrderedDict\nN\x85R."),
             "f: data.pkl byte 30: an OrderedDict made of something");
-  EXPECT_EQ(refusal("\x8a\x09"s), "f: data.pkl byte 4: an integer of 9 bytes; at most 8 are read");
-  EXPECT_EQ(refusal("X\xff\xff\xff\xff"), "f: data.pkl byte 7: ends 4294967295 bytes too early");
-  EXPECT_EQ(refusal("c" + std::string(1000, 'x')), "f: data.pkl byte 3: a name does not end");
+  EXPECT_EQ(pickle_refusal("\x8a\x09"s), "f: data.pkl byte 4: an integer of 9 bytes; at most 8 are read");
+  EXPECT_EQ(pickle_refusal("X\xff\xff\xff\xff"), "f: data.pkl byte 7: ends 4294967295 bytes too early");
+  EXPECT_EQ(pickle_refusal("c" + std::string(1000, 'x')), "f: data.pkl byte 3: a name does not end");
   EXPECT_EQ(message_of<ParseError>([] { Pickle(bytes_of("\x80\x04."), allowed, "f", "p"); }),
             "f: p byte 2: does not begin as a pickle of protocol 2");
   EXPECT_EQ(message_of<ParseError>([] { Pickle({}, allowed, "f", "p"); }),

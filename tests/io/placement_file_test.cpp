@@ -69,12 +69,12 @@ TEST(PlacementFile, IsRankMajorWithTheFieldsOfItsFormat) {
   EXPECT_EQ(Json::parse(read_text(folder / "p.json"))["rank_offsets"], Json::parse("[[0, 2, 5]]"));
 }
 
-const Json whole =
+const Json whole_placement =
     Json::parse(R"({"format": "evenkeel.placement.v1", "num_layers": 2, "num_experts": 4, "num_ranks": 2,
                                    "physical_to_logical": [[0, 1, 2, 3], [3, 1, 0, 2]]})");
 
-std::string refusal(const char* key, const Json& value) {
-  Json changed = whole;
+std::string placement_refusal(const char* key, const Json& value) {
+  Json changed = whole_placement;
   changed[key] = value;
   return message_of<ParseError>([&] { read_placement(source_of(changed.dump())); });
 }
@@ -93,43 +93,45 @@ TEST(PlacementFile, KeepsTheModelsLayerNumbersAndTheUpdatesThatOthersSay) {
 }
 
 TEST(PlacementFile, ReadsWhatAnotherProgramWrote) {
-  const PlacementFile file = read_placement(source_of(whole.dump()));
+  const PlacementFile file = read_placement(source_of(whole_placement.dump()));
   EXPECT_EQ(file.placement.layer(1).owner(ExpertId(3)), RankId(0));
   EXPECT_EQ(file.placement.layer(1).owner(ExpertId(2)), RankId(1));
   EXPECT_FALSE(file.objective.has_value());
 }
 
 TEST(PlacementFile, ThatCannotBeAPlacementSaysWhy) {
-  EXPECT_EQ(refusal("format", "sglang"), "f: format: is \"sglang\", not \"evenkeel.placement.v1\"");
-  EXPECT_EQ(refusal("num_ranks", 0), "f: num_ranks: is 0; allowed: 1..65536");
-  EXPECT_EQ(refusal("num_experts", "4"), "f: num_experts: is a JSON string, not a whole number");
-  EXPECT_EQ(refusal("num_layers", 3), "f: physical_to_logical: is not a list of 3 layers");
-  EXPECT_EQ(refusal("num_experts", 60000),
+  EXPECT_EQ(placement_refusal("format", "sglang"), "f: format: is \"sglang\", not \"evenkeel.placement.v1\"");
+  EXPECT_EQ(placement_refusal("num_ranks", 0), "f: num_ranks: is 0; allowed: 1..65536");
+  EXPECT_EQ(placement_refusal("num_experts", "4"), "f: num_experts: is a JSON string, not a whole number");
+  EXPECT_EQ(placement_refusal("num_layers", 3), "f: physical_to_logical: is not a list of 3 layers");
+  EXPECT_EQ(placement_refusal("num_experts", 60000),
             "f: physical_to_logical[0]: is not a list of at least 60000 experts");
-  EXPECT_EQ(refusal("num_ranks", 3),
+  EXPECT_EQ(placement_refusal("num_ranks", 3),
             "f: physical_to_logical[0]: 4 physical experts are not equally many on 3 ranks, "
             "and there are no rank_offsets");
-  EXPECT_EQ(refusal("physical_to_logical", Json::parse("[[0, 1, 2, 4], [3, 1, 0, 2]]")),
+  EXPECT_EQ(placement_refusal("physical_to_logical", Json::parse("[[0, 1, 2, 4], [3, 1, 0, 2]]")),
             "f: physical_to_logical[0][3]: expert 4 is outside 0..3");
-  EXPECT_EQ(refusal("physical_to_logical", Json::parse("[[0, 1, 2, 3], [3, 1, 0, 1]]")),
+  EXPECT_EQ(placement_refusal("physical_to_logical", Json::parse("[[0, 1, 2, 3], [3, 1, 0, 1]]")),
             "f: physical_to_logical[1]: expert 2 is on no rank");
-  EXPECT_EQ(refusal("physical_to_logical", Json::parse("[[0, 0, 2, 3], [3, 1, 0, 2]]")),
+  EXPECT_EQ(placement_refusal("physical_to_logical", Json::parse("[[0, 0, 2, 3], [3, 1, 0, 2]]")),
             "f: physical_to_logical[0][1]: rank 0 holds expert 0 twice");
-  EXPECT_EQ(refusal("rank_offsets", Json::parse("[[0, 2, 4]]")),
+  EXPECT_EQ(placement_refusal("rank_offsets", Json::parse("[[0, 2, 4]]")),
             "f: rank_offsets: is not a list of 2 layers");
-  EXPECT_EQ(refusal("rank_offsets", Json::parse("[[0, 2, 4], [0, 5, 4]]")),
+  EXPECT_EQ(placement_refusal("rank_offsets", Json::parse("[[0, 2, 4], [0, 5, 4]]")),
             "f: rank_offsets[1]: is not 3 ascending offsets from 0 to 4");
-  EXPECT_EQ(refusal("owners", Json::parse("[[0, 0, 1, 1], [0, 0, 0, 1]]")),
+  EXPECT_EQ(placement_refusal("owners", Json::parse("[[0, 0, 1, 1], [0, 0, 0, 1]]")),
             "f: owners[1]: rank 0 owns expert 0 but has no copy of it");
-  EXPECT_EQ(refusal("owners", Json::parse("[[0], [0]]")), "f: owners[0]: has 1 ranks for 4 experts");
-  EXPECT_EQ(refusal("objective", "low"), "f: objective: is a JSON string, not a number");
-  EXPECT_EQ(refusal("layers", Json::parse("[3]")), "f: layers: has 1 numbers for 2 layers");
-  EXPECT_EQ(refusal("layers", Json::parse("[3, 3]")),
+  EXPECT_EQ(placement_refusal("owners", Json::parse("[[0], [0]]")),
+            "f: owners[0]: has 1 ranks for 4 experts");
+  EXPECT_EQ(placement_refusal("objective", "low"), "f: objective: is a JSON string, not a number");
+  EXPECT_EQ(placement_refusal("layers", Json::parse("[3]")), "f: layers: has 1 numbers for 2 layers");
+  EXPECT_EQ(placement_refusal("layers", Json::parse("[3, 3]")),
             "f: layers: 3 is not above the layer before, in 0..65535");
-  EXPECT_EQ(refusal("layers", Json::parse("[3, 65536]")),
+  EXPECT_EQ(placement_refusal("layers", Json::parse("[3, 65536]")),
             "f: layers: 65536 is not above the layer before, in 0..65535");
-  EXPECT_EQ(refusal("layer_updates_per_iter", -1), "f: layer_updates_per_iter: is -1; allowed: 0..65536");
-  EXPECT_EQ(refusal("provenance", 1), "f: provenance: is not a JSON object");
+  EXPECT_EQ(placement_refusal("layer_updates_per_iter", -1),
+            "f: layer_updates_per_iter: is -1; allowed: 0..65536");
+  EXPECT_EQ(placement_refusal("provenance", 1), "f: provenance: is not a JSON object");
   EXPECT_EQ(message_of<ParseError>([] { read_placement(test_data("ids_int8.npy")); }),
             test_data("ids_int8.npy") + ": is npy; a placement is JSON");
 }

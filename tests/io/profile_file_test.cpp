@@ -56,18 +56,20 @@ TEST(ProfileFile, WrittenByTheSafetensorsPackageIsRead) {
   EXPECT_EQ(profile, RoutingProfile(2, 3, {0, 1, 2, 3, 4, 5}, {0, 1, 2, 3, 4, 5, 6, 7, 8}));
 }
 
-std::string refusal(std::string_view json) {
+std::string profile_refusal(std::string_view json) {
   return message_of<ParseError>([&] { read_profile(source_of(json)); });
 }
 
 TEST(ProfileFile, ThatCannotBeAProfileSaysWhy) {
-  EXPECT_EQ(refusal("{}"), "f: loads: is missing");
-  EXPECT_EQ(refusal("[1]"), "f: is not a JSON object");
-  EXPECT_EQ(refusal(R"({"loads": []})"), "f: loads: is empty; it is a list by layer of lists by expert");
-  EXPECT_EQ(refusal(R"({"loads": [1, 2]})"), "f: loads[0]: is a JSON number, not a list");
-  EXPECT_EQ(refusal(R"({"loads": [[1, 2], [3]]})"), "f: loads[1]: has 1 elements where the first had 2");
-  EXPECT_EQ(refusal(R"({"loads": [[1, -2]]})"), "f: loads: element 1 is -2; a load is 0 or more");
-  EXPECT_EQ(refusal(R"({"loads": [[1], [2]], "transitions": [[[1, 2]]]})"),
+  EXPECT_EQ(profile_refusal("{}"), "f: loads: is missing");
+  EXPECT_EQ(profile_refusal("[1]"), "f: is not a JSON object");
+  EXPECT_EQ(profile_refusal(R"({"loads": []})"),
+            "f: loads: is empty; it is a list by layer of lists by expert");
+  EXPECT_EQ(profile_refusal(R"({"loads": [1, 2]})"), "f: loads[0]: is a JSON number, not a list");
+  EXPECT_EQ(profile_refusal(R"({"loads": [[1, 2], [3]]})"),
+            "f: loads[1]: has 1 elements where the first had 2");
+  EXPECT_EQ(profile_refusal(R"({"loads": [[1, -2]]})"), "f: loads: element 1 is -2; a load is 0 or more");
+  EXPECT_EQ(profile_refusal(R"({"loads": [[1], [2]], "transitions": [[[1, 2]]]})"),
             "f: transitions: lengths [1, 1, 2] are not [layers - 1, experts, experts]");
   EXPECT_EQ(message_of<ParseError>([] {
               read_profile(test_data("trace.safetensors"));
@@ -76,7 +78,7 @@ TEST(ProfileFile, ThatCannotBeAProfileSaysWhy) {
 }
 
 TEST(ProfileFile, WithATotalAboveTheLargestIntegerIsAParseErrorInEveryFormat) {
-  EXPECT_EQ(refusal(R"({"loads": [[9223372036854775807], [1]]})"),
+  EXPECT_EQ(profile_refusal(R"({"loads": [[9223372036854775807], [1]]})"),
             "f: loads: the total of loads is above 2^63-1");
   const std::string data = std::string(7, '\xff') + '\x7f' + '\x01' + std::string(7, '\0');
   const auto file =

@@ -22,7 +22,7 @@ RoutingProfile counts_of(std::string_view text) {
   return profile_of(file);
 }
 
-std::string refusal(std::string_view text, const RoutingOptions& options = {}) {
+std::string routing_refusal(std::string_view text, const RoutingOptions& options = {}) {
   return message_of<ParseError>([&] { open_routing(source_of(text), options); });
 }
 
@@ -115,11 +115,13 @@ TEST(RoutingFile, TakesOurOwnFilesToo) {
 }
 
 TEST(RoutingFile, SaysWhatItIsNot) {
-  EXPECT_EQ(refusal("{\"a\": 1}"), "f: is JSON, but neither a placement nor a profile, loads or counts");
-  EXPECT_EQ(refusal("{\"physical_to_logical_map\": [[0]]}"), "f: is a placement, not routing");
-  EXPECT_EQ(refusal("num_slots: 3\n"), "f: is a placement, not routing");
-  EXPECT_EQ(refusal(std::string("\x00\x01\x02", 3)), "f: byte 0: is neither safetensors, npz, npy nor JSON");
-  EXPECT_EQ(refusal(""), "f: is empty");
+  EXPECT_EQ(routing_refusal("{\"a\": 1}"),
+            "f: is JSON, but neither a placement nor a profile, loads or counts");
+  EXPECT_EQ(routing_refusal("{\"physical_to_logical_map\": [[0]]}"), "f: is a placement, not routing");
+  EXPECT_EQ(routing_refusal("num_slots: 3\n"), "f: is a placement, not routing");
+  EXPECT_EQ(routing_refusal(std::string("\x00\x01\x02", 3)),
+            "f: byte 0: is neither safetensors, npz, npy nor JSON");
+  EXPECT_EQ(routing_refusal(""), "f: is empty");
   TempFolder folder;
   EXPECT_THAT(message_of<ParseError>([&] { open_routing(folder / ""); }), HasSubstr("is a folder without"));
   EXPECT_EQ(message_of<InvalidArgument>([] { open_routing(source_of("[[1, 2]]"), {.num_experts = 3}); }),
@@ -127,19 +129,19 @@ TEST(RoutingFile, SaysWhatItIsNot) {
 }
 
 TEST(CountMatrix, RefusesNumbersThatAreNoCounts) {
-  EXPECT_EQ(refusal("1,2\n3,-4\n"), "f: element 3 is -4; a load is 0 or more");
-  EXPECT_EQ(refusal("1,2\n3\n"), "f: line 2: has 1 numbers where the first had 2");
-  EXPECT_EQ(refusal("1,2\n3,x\n"), "f: line 2, column 2: 'x' is not a whole number");
-  EXPECT_EQ(refusal("1,2.5\n"), "f: line 1, column 2: '2.5' is not a whole number");
-  EXPECT_EQ(refusal("1,nan\n"), "f: line 1, column 2: 'nan' is not a whole number");
-  EXPECT_EQ(refusal("0,0\n0,0\n"), "f: has no assignment in any layer");
-  EXPECT_EQ(refusal("9223372036854775807,1\n"), "f: the total of loads is above 2^63-1");
-  EXPECT_EQ(refusal("a,b\n"), "f: is text, but neither JSON nor lines of numbers");
-  EXPECT_EQ(refusal("[[1, 2], [3]]"), "f: counts[1]: has 1 elements where the first had 2");
-  EXPECT_EQ(refusal("[[[[1]]]]"), "f: counts[0][0][0]: is a JSON array, not a whole number");
-  EXPECT_EQ(refusal("[]"), "f: counts: shape [0, 0] is not of 1..65536 layers of 1..65536 experts");
-  EXPECT_EQ(refusal("[1, 2]"), "f: counts[0]: is a JSON number, not a list");
-  EXPECT_EQ(refusal(R"({"logical_count": [[-1]]})"),
+  EXPECT_EQ(routing_refusal("1,2\n3,-4\n"), "f: element 3 is -4; a load is 0 or more");
+  EXPECT_EQ(routing_refusal("1,2\n3\n"), "f: line 2: has 1 numbers where the first had 2");
+  EXPECT_EQ(routing_refusal("1,2\n3,x\n"), "f: line 2, column 2: 'x' is not a whole number");
+  EXPECT_EQ(routing_refusal("1,2.5\n"), "f: line 1, column 2: '2.5' is not a whole number");
+  EXPECT_EQ(routing_refusal("1,nan\n"), "f: line 1, column 2: 'nan' is not a whole number");
+  EXPECT_EQ(routing_refusal("0,0\n0,0\n"), "f: has no assignment in any layer");
+  EXPECT_EQ(routing_refusal("9223372036854775807,1\n"), "f: the total of loads is above 2^63-1");
+  EXPECT_EQ(routing_refusal("a,b\n"), "f: is text, but neither JSON nor lines of numbers");
+  EXPECT_EQ(routing_refusal("[[1, 2], [3]]"), "f: counts[1]: has 1 elements where the first had 2");
+  EXPECT_EQ(routing_refusal("[[[[1]]]]"), "f: counts[0][0][0]: is a JSON array, not a whole number");
+  EXPECT_EQ(routing_refusal("[]"), "f: counts: shape [0, 0] is not of 1..65536 layers of 1..65536 experts");
+  EXPECT_EQ(routing_refusal("[1, 2]"), "f: counts[0]: is a JSON number, not a list");
+  EXPECT_EQ(routing_refusal(R"({"logical_count": [[-1]]})"),
             "f: logical_count: element 0 is -1; a load is 0 or more");
 }
 
@@ -200,11 +202,12 @@ TEST(MegatronTrace, OfAllRanksInAFolderIsOneTrace) {
 
 TEST(MegatronTrace, RefusesDamagedLinesByNumber) {
   const std::string good(step0);
-  EXPECT_THAT(refusal(good + "{\"step\": 1"), HasSubstr("f: line 3: byte "));
-  EXPECT_EQ(refusal(good + "{\"step\": 1}"), "f: line 3: rank: is missing");
+  EXPECT_THAT(routing_refusal(good + "{\"step\": 1"), HasSubstr("f: line 3: byte "));
+  EXPECT_EQ(routing_refusal(good + "{\"step\": 1}"), "f: line 3: rank: is missing");
   const auto line = [&](std::string_view tokens, std::string_view topk, std::string_view ids) {
-    return refusal(good + R"({"step": 0, "layer": 5, "rank": 0, "num_tokens": )" + std::string(tokens) +
-                   ", \"topk\": " + std::string(topk) + ", \"top_indices\": " + std::string(ids) + "}");
+    return routing_refusal(good + R"({"step": 0, "layer": 5, "rank": 0, "num_tokens": )" +
+                           std::string(tokens) + ", \"topk\": " + std::string(topk) +
+                           ", \"top_indices\": " + std::string(ids) + "}");
   };
   EXPECT_EQ(line("2", "1", "[[1]]"), "f: line 3: top_indices: is not a list of num_tokens = 2 rows");
   EXPECT_EQ(line("1", "2", "[[1]]"), "f: line 3: top_indices[0]: has 1 experts, but topk is 2");

@@ -9,7 +9,7 @@
 namespace evenkeel {
 namespace {
 
-std::string refusal(std::string_view header, std::string_view data = "") {
+std::string safetensors_refusal(std::string_view header, std::string_view data = "") {
   return message_of<ParseError>([&] { open_array_file(source_of(safetensors_text(header, data))); });
 }
 
@@ -41,34 +41,35 @@ TEST(Safetensors, HeadersThatAreNotThereAreRefused) {
 }
 
 TEST(Safetensors, HeadersThatAreNotJsonNameTheByte) {
-  EXPECT_EQ(refusal("{\"a\":}").substr(0, 60),
+  EXPECT_EQ(safetensors_refusal("{\"a\":}").substr(0, 60),
             "f: byte 14: parse error at line 1, column 6: syntax error wh");
-  EXPECT_EQ(refusal("{\"a\":" + std::string(100, '[')), "f: nested deeper than 16");
+  EXPECT_EQ(safetensors_refusal("{\"a\":" + std::string(100, '[')), "f: nested deeper than 16");
 }
 
 TEST(Safetensors, AnArrayGivenTwiceIsRefused) {
-  EXPECT_EQ(refusal(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
-                    R"("a":{"dtype":"I8","shape":[1],"data_offsets":[0,1]}})",
-                    "x"),
+  EXPECT_EQ(safetensors_refusal(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1]},)"
+                                R"("a":{"dtype":"I8","shape":[1],"data_offsets":[0,1]}})",
+                                "x"),
             "f: a: is given twice");
 }
 
 TEST(Safetensors, ArraysThatAreNotDescribedAreRefused) {
-  EXPECT_EQ(refusal(R"({"a":1})"), "f: a: is not described by a JSON object");
-  EXPECT_EQ(refusal(R"({"a":{"shape":[1],"data_offsets":[0,1]}})", "x"), "f: a: has no dtype");
-  EXPECT_EQ(refusal(R"({"a":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1]}})", "x"),
+  EXPECT_EQ(safetensors_refusal(R"({"a":1})"), "f: a: is not described by a JSON object");
+  EXPECT_EQ(safetensors_refusal(R"({"a":{"shape":[1],"data_offsets":[0,1]}})", "x"), "f: a: has no dtype");
+  EXPECT_EQ(safetensors_refusal(R"({"a":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1]}})", "x"),
             "f: a: dtype F8_E4M3 is not one this reads");
-  EXPECT_EQ(refusal(R"({"a":{"dtype":"U8","data_offsets":[0,1]}})", "x"),
+  EXPECT_EQ(safetensors_refusal(R"({"a":{"dtype":"U8","data_offsets":[0,1]}})", "x"),
             "f: a: has no shape or no data_offsets");
-  EXPECT_EQ(refusal(R"({"a":{"dtype":"U8","shape":"1","data_offsets":[0,1]}})", "x"),
+  EXPECT_EQ(safetensors_refusal(R"({"a":{"dtype":"U8","shape":"1","data_offsets":[0,1]}})", "x"),
             "f: a.shape: is a JSON string, not a list");
-  EXPECT_EQ(refusal(R"({"a":{"dtype":"U8","shape":[1.5],"data_offsets":[0,1]}})", "x"),
+  EXPECT_EQ(safetensors_refusal(R"({"a":{"dtype":"U8","shape":[1.5],"data_offsets":[0,1]}})", "x"),
             "f: a.shape[0]: 1.5 is not a whole number");
 }
 
 TEST(Safetensors, OffsetsAreNeverTrusted) {
   const auto with = [](std::string_view offsets) {
-    return refusal(R"({"a":{"dtype":"U8","shape":[4],"data_offsets":)" + std::string(offsets) + "}}", "wxyz");
+    return safetensors_refusal(
+        R"({"a":{"dtype":"U8","shape":[4],"data_offsets":)" + std::string(offsets) + "}}", "wxyz");
   };
   EXPECT_EQ(with("[0,5]"), "f: a.data_offsets: [0, 5] is not a range of the 4 bytes of data");
   EXPECT_EQ(with("[-4,0]"), "f: a.data_offsets: [-4, 0] is not a range of the 4 bytes of data");
@@ -80,7 +81,8 @@ TEST(Safetensors, OffsetsAreNeverTrusted) {
 
 TEST(Safetensors, ShapesThatOverflowAreRefused) {
   const auto with = [](std::string_view shape) {
-    return refusal(R"({"a":{"dtype":"F64","data_offsets":[0,0],"shape":)" + std::string(shape) + "}}");
+    return safetensors_refusal(R"({"a":{"dtype":"F64","data_offsets":[0,0],"shape":)" + std::string(shape) +
+                               "}}");
   };
   EXPECT_EQ(with("[4294967296,4294967296]"),
             "f: a: shape [4294967296, 4294967296] of float64 does not fit its 0 bytes");
@@ -91,7 +93,7 @@ TEST(Safetensors, ShapesThatOverflowAreRefused) {
 
 TEST(Safetensors, GapsOverlapsAndLeftoversAreRefused) {
   const auto two = [](std::string_view b, std::string_view data) {
-    return refusal(
+    return safetensors_refusal(
         R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]},"b":{"dtype":"U8","shape":[2],"data_offsets":)" +
             std::string(b) + "}}",
         data);
@@ -102,8 +104,9 @@ TEST(Safetensors, GapsOverlapsAndLeftoversAreRefused) {
 }
 
 TEST(Safetensors, MetadataIsText) {
-  EXPECT_EQ(refusal(R"({"__metadata__":[]})"), "f: __metadata__: is not a JSON object");
-  EXPECT_EQ(refusal(R"({"__metadata__":{"num_experts":4}})"), "f: __metadata__.num_experts: is not a string");
+  EXPECT_EQ(safetensors_refusal(R"({"__metadata__":[]})"), "f: __metadata__: is not a JSON object");
+  EXPECT_EQ(safetensors_refusal(R"({"__metadata__":{"num_experts":4}})"),
+            "f: __metadata__.num_experts: is not a string");
 }
 
 }  // namespace

@@ -16,12 +16,12 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr int layers = 3;  // 1, 2 and 3 of the model; layer 0 is dense
-constexpr int experts = 6;
-constexpr int physical = 8;
+constexpr int kLayers = 3;  // 1, 2 and 3 of the model; layer 0 is dense
+constexpr int kExperts = 6;
+constexpr int kPhysical = 8;
 
 int expert_of(int layer, int p) {
-  return (layer + p) % experts;
+  return (layer + p) % kExperts;
 }
 
 TEST(SglangRecording, OfModeStatAddsUpItsStepsWithoutDenseLayers) {
@@ -32,25 +32,25 @@ TEST(SglangRecording, OfModeStatAddsUpItsStepsWithoutDenseLayers) {
   ASSERT_TRUE(file.profile);
   EXPECT_FALSE(file.profile->has_transitions());
   std::vector<std::int64_t> expected;
-  for (int l = 1; l <= layers; ++l)
-    for (int e = 0; e < experts; ++e) {
+  for (int l = 1; l <= kLayers; ++l)
+    for (int e = 0; e < kExperts; ++e) {
       std::int64_t sum = 0;
       for (int s = 0; s < 3; ++s) sum += (7 * s + 5 * l + 3 * e) % 11;
       expected.push_back(sum);
     }
-  EXPECT_EQ(*file.profile, RoutingProfile(layers, experts, expected, {}));
+  EXPECT_EQ(*file.profile, RoutingProfile(kLayers, kExperts, expected, {}));
 }
 
 TEST(SglangRecording, OfModePerPassMapsPhysicalExperts) {
   const RoutingFile file = open_routing(test_data("sglang_per_pass.pt"));
   EXPECT_THAT(file.layers, ElementsAre(1, 2, 3));
-  std::vector<std::int64_t> expected(layers * experts, 0);
+  std::vector<std::int64_t> expected(kLayers * kExperts, 0);
   for (int n = 0; n < 3; ++n)
-    for (int l = 1; l <= layers; ++l)
-      for (int p = 0; p < physical; ++p)
-        expected[static_cast<std::size_t>((l - 1) * experts + expert_of(l, p))] += (5 * n + 3 * l + p) % 7;
+    for (int l = 1; l <= kLayers; ++l)
+      for (int p = 0; p < kPhysical; ++p)
+        expected[static_cast<std::size_t>((l - 1) * kExperts + expert_of(l, p))] += (5 * n + 3 * l + p) % 7;
   ASSERT_TRUE(file.profile);
-  EXPECT_EQ(*file.profile, RoutingProfile(layers, experts, expected, {}));
+  EXPECT_EQ(*file.profile, RoutingProfile(kLayers, kExperts, expected, {}));
 }
 
 TEST(SglangRecording, OfModePerTokenIsATraceOfExperts) {
@@ -59,14 +59,14 @@ TEST(SglangRecording, OfModePerTokenIsATraceOfExperts) {
   ASSERT_TRUE(file.trace);
   const TraceInfo& info = file.trace->info();
   EXPECT_EQ(info.num_tokens, 5);
-  EXPECT_EQ(info.num_layers, layers);
+  EXPECT_EQ(info.num_layers, kLayers);
   EXPECT_EQ(info.top_k, 2);
-  EXPECT_EQ(info.num_experts, experts);
+  EXPECT_EQ(info.num_experts, kExperts);
   std::vector<std::int32_t> expected;
   for (int n = 0; n < 2; ++n)
     for (int t = 0; t < 3 - n; ++t)
-      for (int l = 1; l <= layers; ++l)
-        for (int j = 0; j < 2; ++j) expected.push_back(expert_of(l, (3 * t + l + 5 * j + n) % physical));
+      for (int l = 1; l <= kLayers; ++l)
+        for (int j = 0; j < 2; ++j) expected.push_back(expert_of(l, (3 * t + l + 5 * j + n) % kPhysical));
   std::vector<std::int32_t> ids(expected.size());
   file.trace->read_ids({0, 5}, ids);
   EXPECT_EQ(ids, expected);
@@ -84,9 +84,9 @@ TEST(SglangRecording, OfPhysicalExpertsHasAsManyAsItIsTold) {
     const RoutingProfile told = read_routing(test_data(name), {.num_experts = 9});
     const RoutingProfile found = read_routing(test_data(name));
     EXPECT_EQ(told.num_experts(), 9) << name;
-    for (int l = 0; l < layers; ++l)
+    for (int l = 0; l < kLayers; ++l)
       for (int e = 0; e < 9; ++e)
-        EXPECT_EQ(told.load(LayerId(l), ExpertId(e)), e < experts ? found.load(LayerId(l), ExpertId(e)) : 0);
+        EXPECT_EQ(told.load(LayerId(l), ExpertId(e)), e < kExperts ? found.load(LayerId(l), ExpertId(e)) : 0);
     EXPECT_EQ(message_of<ParseError>([&] { open_routing(test_data(name), {.num_experts = 5}); }),
               test_data(name) + ": last_physical_to_logical_map: names expert 5, outside 0..4");
   }

@@ -62,103 +62,105 @@ TEST(TopologyFile, OfEveryPresetReadsBack) {
   }
 }
 
-Topology read(const Json& json) {
+Topology topology_of(const Json& json) {
   return read_topology(source_of(json.dump()));
 }
 
 TEST(TopologyFile, CountsRanksByNodesOrListsThem) {
-  const Topology counted = read({{"format", "evenkeel.topology.v1"},
-                                 {"num_nodes", 2},
-                                 {"ranks_per_node", 2},
-                                 {"within", {{"gigabytes_per_s", 450}}},
-                                 {"across", {{"gigabytes_per_s", 50}, {"latency_us", 5}}}});
+  const Topology counted = topology_of({{"format", "evenkeel.topology.v1"},
+                                        {"num_nodes", 2},
+                                        {"ranks_per_node", 2},
+                                        {"within", {{"gigabytes_per_s", 450}}},
+                                        {"across", {{"gigabytes_per_s", 50}, {"latency_us", 5}}}});
   EXPECT_EQ(counted.description().node_of_rank, (std::vector<int>{0, 0, 1, 1}));
   EXPECT_EQ(counted.link(RankId(0), RankId(2)), (Link{50, 5}));
-  const Topology listed = read({{"format", "evenkeel.topology.v1"}, {"node_of_rank", {0, 1, 0}}});
+  const Topology listed = topology_of({{"format", "evenkeel.topology.v1"}, {"node_of_rank", {0, 1, 0}}});
   EXPECT_EQ(listed.description().node_of_rank, (std::vector<int>{0, 1, 0}));
   EXPECT_TRUE(listed.has_uniform_links());
 }
 
 TEST(TopologyFile, OfOneNodeNeedsNoLinkAcross) {
-  const Topology one = read({{"format", "evenkeel.topology.v1"},
-                             {"num_nodes", 1},
-                             {"ranks_per_node", 4},
-                             {"within", {{"gigabytes_per_s", 450}}}});
+  const Topology one = topology_of({{"format", "evenkeel.topology.v1"},
+                                    {"num_nodes", 1},
+                                    {"ranks_per_node", 4},
+                                    {"within", {{"gigabytes_per_s", 450}}}});
   EXPECT_EQ(one.link(RankId(0), RankId(3)).gigabytes_per_s, 450);
 }
 
 TEST(TopologyFile, WithAMatrixIgnoresItsDiagonal) {
-  const Topology matrix = read({{"format", "evenkeel.topology.v1"},
-                                {"node_of_rank", {0, 0}},
-                                {"gigabytes_per_s", {{nullptr, 10}, {20, "x"}}},
-                                {"latency_us", {{0, 1}, {2, 0}}}});
+  const Topology matrix = topology_of({{"format", "evenkeel.topology.v1"},
+                                       {"node_of_rank", {0, 0}},
+                                       {"gigabytes_per_s", {{nullptr, 10}, {20, "x"}}},
+                                       {"latency_us", {{0, 1}, {2, 0}}}});
   EXPECT_EQ(matrix.link(RankId(0), RankId(1)), (Link{10, 1}));
   EXPECT_EQ(matrix.link(RankId(1), RankId(0)), (Link{20, 2}));
 }
 
-const Json whole = Json::parse(R"({"format": "evenkeel.topology.v1", "num_nodes": 2, "ranks_per_node": 2,
+const Json whole_topology =
+    Json::parse(R"({"format": "evenkeel.topology.v1", "num_nodes": 2, "ranks_per_node": 2,
   "within": {"gigabytes_per_s": 450}, "across": {"gigabytes_per_s": 50}})");
 
-// What is said of `whole` with one key replaced, or removed where the value is discarded.
-std::string refusal(const std::string& key, const Json& value) {
-  Json json = whole;
+// What is said of `whole_topology` with one key replaced, or removed where the value is discarded.
+std::string topology_refusal(const std::string& key, const Json& value) {
+  Json json = whole_topology;
   json[key] = value;
-  return message_of<ParseError>([&] { read(json); });
+  return message_of<ParseError>([&] { topology_of(json); });
 }
 
 TEST(TopologyFile, NamesTheKeyThatIsWrong) {
-  EXPECT_EQ(refusal("format", "evenkeel.placement.v1"),
+  EXPECT_EQ(topology_refusal("format", "evenkeel.placement.v1"),
             "f: format: is \"evenkeel.placement.v1\", not \"evenkeel.topology.v1\"");
-  EXPECT_EQ(refusal("num_nodes", 0), "f: num_nodes: is 0; allowed: 1..65536");
-  EXPECT_EQ(refusal("ranks_per_node", 65536), "f: ranks_per_node: makes more than 65536 ranks");
-  EXPECT_EQ(refusal("node_of_rank", {0, 0}),
+  EXPECT_EQ(topology_refusal("num_nodes", 0), "f: num_nodes: is 0; allowed: 1..65536");
+  EXPECT_EQ(topology_refusal("ranks_per_node", 65536), "f: ranks_per_node: makes more than 65536 ranks");
+  EXPECT_EQ(topology_refusal("node_of_rank", {0, 0}),
             "f: node_of_rank: stands beside num_nodes and ranks_per_node; give one of the two");
-  EXPECT_EQ(refusal("gigabytes_per_s", Json::array()),
+  EXPECT_EQ(topology_refusal("gigabytes_per_s", Json::array()),
             "f: gigabytes_per_s: stands beside within and across; give one of the two");
-  EXPECT_EQ(refusal("within", 450), "f: within: is a JSON number, not an object");
-  EXPECT_EQ(refusal("within", {{"latency_us", 1}}), "f: within.gigabytes_per_s: is missing");
-  EXPECT_EQ(refusal("within", {{"gigabytes_per_s", "450"}}),
+  EXPECT_EQ(topology_refusal("within", 450), "f: within: is a JSON number, not an object");
+  EXPECT_EQ(topology_refusal("within", {{"latency_us", 1}}), "f: within.gigabytes_per_s: is missing");
+  EXPECT_EQ(topology_refusal("within", {{"gigabytes_per_s", "450"}}),
             "f: within.gigabytes_per_s: is a JSON string, not a number");
-  EXPECT_EQ(refusal("within", {{"gigabytes_per_s", -1}}),
+  EXPECT_EQ(topology_refusal("within", {{"gigabytes_per_s", -1}}),
             "f: within: has a bandwidth of -1 GB/s; allowed: above 0");
-  EXPECT_EQ(refusal("speeds", {1, 1, 1}), "f: speeds: is not a list of 4");
-  EXPECT_EQ(refusal("speeds", {1, 0, 1, 1}), "f: speeds[1]: is 0; allowed: above 0");
-  EXPECT_EQ(refusal("rooms", {1, 2, 3, 0}), "f: rooms[3]: is 0; allowed: 1..1073741824");
-  EXPECT_EQ(refusal("devices_per_rank", 0), "f: devices_per_rank: is 0; allowed: 1..65536");
-  EXPECT_EQ(refusal("name", 7), "f: name: is not a text");
+  EXPECT_EQ(topology_refusal("speeds", {1, 1, 1}), "f: speeds: is not a list of 4");
+  EXPECT_EQ(topology_refusal("speeds", {1, 0, 1, 1}), "f: speeds[1]: is 0; allowed: above 0");
+  EXPECT_EQ(topology_refusal("rooms", {1, 2, 3, 0}), "f: rooms[3]: is 0; allowed: 1..1073741824");
+  EXPECT_EQ(topology_refusal("devices_per_rank", 0), "f: devices_per_rank: is 0; allowed: 1..65536");
+  EXPECT_EQ(topology_refusal("name", 7), "f: name: is not a text");
 }
 
 TEST(TopologyFile, RefusesKeysItDoesNotKnowSinceTheirDefaultsWouldStand) {
-  EXPECT_TRUE(refusal("room", {1, 2, 3, 4}).starts_with("f: room: is no key of a topology; known: format, "));
-  EXPECT_EQ(refusal("within", {{"gigabytes_per_s", 450}, {"latency", 1}}),
+  EXPECT_TRUE(topology_refusal("room", {1, 2, 3, 4})
+                  .starts_with("f: room: is no key of a topology; known: format, "));
+  EXPECT_EQ(topology_refusal("within", {{"gigabytes_per_s", 450}, {"latency", 1}}),
             "f: within.latency: is no key of a topology; known: gigabytes_per_s, latency_us");
 }
 
 TEST(TopologyFile, RefusesWhatIsMissing) {
-  Json json = whole;
+  Json json = whole_topology;
   json.erase("across");
-  EXPECT_EQ(message_of<ParseError>([&] { read(json); }), "f: across: is missing");
-  json = whole;
+  EXPECT_EQ(message_of<ParseError>([&] { topology_of(json); }), "f: across: is missing");
+  json = whole_topology;
   json.erase("ranks_per_node");
-  EXPECT_EQ(message_of<ParseError>([&] { read(json); }), "f: ranks_per_node: is missing");
+  EXPECT_EQ(message_of<ParseError>([&] { topology_of(json); }), "f: ranks_per_node: is missing");
   json = {{"format", "evenkeel.topology.v1"}, {"node_of_rank", {0, 0}}, {"gigabytes_per_s", {{0, 1}}}};
-  EXPECT_EQ(message_of<ParseError>([&] { read(json); }), "f: gigabytes_per_s: is not a list of 2");
+  EXPECT_EQ(message_of<ParseError>([&] { topology_of(json); }), "f: gigabytes_per_s: is not a list of 2");
   json["gigabytes_per_s"] = {{0, 1}, {1}};
-  EXPECT_EQ(message_of<ParseError>([&] { read(json); }), "f: gigabytes_per_s[1]: is not a list of 2");
+  EXPECT_EQ(message_of<ParseError>([&] { topology_of(json); }), "f: gigabytes_per_s[1]: is not a list of 2");
   json["gigabytes_per_s"] = {{0, 1}, {nullptr, 0}};
-  EXPECT_EQ(message_of<ParseError>([&] { read(json); }),
+  EXPECT_EQ(message_of<ParseError>([&] { topology_of(json); }),
             "f: gigabytes_per_s[1][0]: is a JSON null, not a number");
   json["gigabytes_per_s"] = {{0, 1}, {1, 0}};
   json["latency_us"] = 3;
-  EXPECT_EQ(message_of<ParseError>([&] { read(json); }), "f: latency_us: is not a list of 2");
+  EXPECT_EQ(message_of<ParseError>([&] { topology_of(json); }), "f: latency_us: is not a list of 2");
 }
 
 TEST(TopologyFile, RefusesNodesWithGaps) {
   const Json json = {{"format", "evenkeel.topology.v1"}, {"node_of_rank", {0, 2}}};
-  EXPECT_EQ(message_of<ParseError>([&] { read(json); }),
+  EXPECT_EQ(message_of<ParseError>([&] { topology_of(json); }),
             "f: node_of_rank[1]: is 2; allowed: 0..1, without gaps");
   EXPECT_EQ(message_of<ParseError>([&] {
-              read({{"format", "evenkeel.topology.v1"}, {"node_of_rank", Json::array()}});
+              topology_of({{"format", "evenkeel.topology.v1"}, {"node_of_rank", Json::array()}});
             }),
             "f: node_of_rank: has 0 ranks; allowed: 1..65536");
 }
