@@ -4,8 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
 #include <numeric>
 
 #include "evenkeel/io/array_file.h"
@@ -78,12 +76,9 @@ TEST_F(TrainingHistory, SkewedLayersGetMoreChunksAndTheLaterOnesMost) {
   EXPECT_GT(mean_chunks(5, 20, 6, 8), 2 * mean_chunks(5, 20, 0, 2));
 }
 
-TEST_F(TrainingHistory, TheShippedRowsAreThoseOfTheFullestRankInTheFullRecord) {
-  const char* shared = std::getenv("EVENKEEL_SHARED");
-  const std::string path = std::string(shared == nullptr ? "" : shared) + "/data/tiny-moe/train_counts.npz";
-  if (shared == nullptr || !std::filesystem::exists(path))
-    GTEST_SKIP() << "EVENKEEL_SHARED does not name a folder with data/tiny-moe/train_counts.npz";
-  const IntArray counts = read_integers(*open_array_file(path), "counts");
+TEST_F(TrainingHistory, TheRowsAreThoseOfTheFullestRankInTheCounts) {
+  const IntArray counts =
+      read_integers(*open_array_file(repository_file("data/tiny-moe/train_counts.npz")), "counts");
   const std::int64_t experts = counts.shape[2];
   for (std::size_t row = 0; row < rows_.values.size(); ++row) {
     std::vector<std::int64_t> by_rank(ranks);
