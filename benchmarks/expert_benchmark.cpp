@@ -48,7 +48,7 @@ std::function<void()> onednn_alone(std::int64_t m, std::int64_t n, std::int64_t 
   const memory::desc a_desc({m, k}, internal::dnnl_type(type), memory::format_tag::ab);
   const memory::desc any({k, n}, internal::dnnl_type(type), memory::format_tag::any);
   const memory::desc c_desc({m, n}, memory::data_type::f32, memory::format_tag::ab);
-  const dnnl::matmul::primitive_desc made(dnnl::matmul::desc(a_desc, any, c_desc), engine);
+  const dnnl::matmul::primitive_desc made = internal::product_of(a_desc, any, c_desc, {});
   const memory plain({{k, n}, internal::dnnl_type(type), memory::format_tag::ba}, engine, b.data());
   memory packed(made.weights_desc(), engine);
   dnnl::reorder(plain, packed).execute(internal::cpu_stream(), const_cast<memory&>(plain), packed);

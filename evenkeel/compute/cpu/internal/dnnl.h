@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <oneapi/dnnl/dnnl_version.h>
 
 #include "evenkeel/base/data_type.h"
 
@@ -31,6 +32,17 @@ inline dnnl::memory::data_type dnnl_type(DataType type) {
 const dnnl::engine& cpu_engine();
 // A stream of the calling thread.
 dnnl::stream& cpu_stream();
+
+// C = A B. oneDNN 2 wants the operation described first, oneDNN 3 takes its operands.
+inline dnnl::matmul::primitive_desc product_of(const dnnl::memory::desc& a, const dnnl::memory::desc& b,
+                                               const dnnl::memory::desc& c,
+                                               const dnnl::primitive_attr& attributes) {
+#if DNNL_VERSION_MAJOR >= 3
+  return {cpu_engine(), a, b, c, attributes};
+#else
+  return {dnnl::matmul::desc(a, b, c), attributes, cpu_engine()};
+#endif
+}
 
 // While it lives, oneDNN calls of this thread stay on this thread: no OpenMP workers behind a rank's back.
 class OneThread {

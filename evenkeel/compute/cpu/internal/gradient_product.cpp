@@ -17,7 +17,7 @@ GradientProduct::GradientProduct(std::int64_t m, std::int64_t n, DataType type)
   for (std::int64_t k = kVectorRows; k <= kTileRows; k += kVectorRows) {
     const memory::desc a({m, k}, dnnl_type(type), memory::format_tag::ba);
     const memory::desc b({k, n}, dnnl_type(type), memory::format_tag::ab);
-    const dnnl::matmul::primitive_desc made(dnnl::matmul::desc(a, b, c_), attributes, cpu_engine());
+    const dnnl::matmul::primitive_desc made = product_of(a, b, c_, attributes);
     rungs_.push_back({dnnl::matmul(made), a, b, made.scratchpad_desc()});
     scratch_bytes_ = std::max(scratch_bytes_, static_cast<std::int64_t>(made.scratchpad_desc().get_size()));
   }

@@ -11,11 +11,18 @@ using dnnl::memory;
 
 namespace {
 
+// The code of an instruction set has the bits of all that it includes.
+bool has_amx() {
+  const auto cpu = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  const auto amx = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_amx);
+  return (cpu & amx) == amx;
+}
+
 // Finer where a row of padding costs as much as a row; AMX multiplies 16 rows at once, and for row counts
 // with few divisors oneDNN then takes several times as long.
 std::vector<std::int64_t> ladder(DataType type) {
   std::vector<std::int64_t> rows = {1, 2};
-  const std::int64_t fine = type == DataType::f32 ? 2 : 4;
+  const std::int64_t fine = type == DataType::bf16 && has_amx() ? 4 : 2;
   for (std::int64_t m = 4; m < 128; m += fine) rows.push_back(m);
   for (std::int64_t m = 128; m < 256; m += 4) rows.push_back(m);
   for (std::int64_t m = 256; m <= kTileRows; m += 8) rows.push_back(m);
@@ -90,8 +97,7 @@ RowLadder::Width RowLadder::make_width(std::int64_t columns) const {
   const memory::desc a({kTileRows, in_}, dnnl_type(type_), memory::format_tag::ab);
   const memory::desc b({in_, columns}, dnnl_type(type_), memory::format_tag::any);
   const memory::desc c({kTileRows, columns}, memory::data_type::f32, memory::format_tag::ab);
-  width.packed =
-      dnnl::matmul::primitive_desc(dnnl::matmul::desc(a, b, c), own_scratch(), cpu_engine()).weights_desc();
+  width.packed = product_of(a, b, c, own_scratch()).weights_desc();
   for (std::int64_t rows : ladder(type_)) width.rungs.push_back(make_rung(width, rows));
   return width;
 }
@@ -99,8 +105,7 @@ RowLadder::Width RowLadder::make_width(std::int64_t columns) const {
 RowLadder::Rung RowLadder::make_rung(const Width& width, std::int64_t rows) const {
   const memory::desc a({rows, in_}, dnnl_type(type_), memory::format_tag::ab);
   const memory::desc c({rows, width.columns}, memory::data_type::f32, memory::format_tag::ab);
-  const dnnl::matmul::primitive_desc made(dnnl::matmul::desc(a, width.packed, c), own_scratch(),
-                                          cpu_engine());
+  const dnnl::matmul::primitive_desc made = product_of(a, width.packed, c, own_scratch());
   return {rows, dnnl::matmul(made), a, c, made.scratchpad_desc()};
 }
 
