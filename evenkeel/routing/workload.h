@@ -11,7 +11,7 @@
 //   max(k, E/16) experts share half of the popularity, and move one place a step collapse popularity flows
 //   into max(k, E/32) experts: half of the rest at step 0, half
 //                                of what is left every two steps after
-//   w0 .. w7                     the eight of Megatron-LM pull request 7488; docs/formats.md#workloads
+//   w0 .. w7                     the eight of Megatron-LM pull request 7488; docs/workloads.md
 //   defines them
 //
 // Except in concentrated, each token chooses k distinct experts. A token's choice depends on its number among
