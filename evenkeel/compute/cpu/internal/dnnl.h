@@ -1,9 +1,10 @@
 // What every product here shares: a little of oneDNN, and how much is computed at once.
 #pragma once
 
+#include <oneapi/dnnl/dnnl_version.h>
+
 #include <cstdint>
 #include <oneapi/dnnl/dnnl.hpp>
-#include <oneapi/dnnl/dnnl_version.h>
 
 #include "evenkeel/base/data_type.h"
 
