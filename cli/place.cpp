@@ -5,7 +5,9 @@
 
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <optional>
+#include <span>
 
 #include "cli/interrupt.h"
 #include "cli/options.h"
@@ -169,11 +171,13 @@ void run(const CLI::App& app, const PlaceArguments& options) {
   if (interrupted) result.notes.emplace_back("interrupted: this is the best so far");
   if (is_given(app, "--output"))
     write_placement_as(format_of(options), file_of(options, result), format, options.output);
+  const std::span<const std::int64_t> loads = input.profile.loads();
   const PlaceReport report{.options = how,
                            .result = result,
                            .topology = topology,
                            .num_layers = input.profile.num_layers(),
                            .num_experts = input.profile.num_experts(),
+                           .assignments = std::reduce(loads.begin(), loads.end(), std::int64_t{0}),
                            .output = options.output};
   if (options.json)
     print_json(report);

@@ -67,12 +67,19 @@ void print_quality(const PlaceReport& report) {
   fmt::print("{}\n", table.text());
 }
 
-const char* meaning_of(const std::string& objective, PairObjective pairs) {
-  if (objective == "balance") return "sum of |load - mean|";
+std::string meaning_of(const std::string& objective, const PlaceReport& report) {
+  if (objective == "balance")
+    return fmt::format("sum of |load - mean|, of {}", amount(static_cast<double>(report.assignments)));
   if (objective == "joint_ms") return "predicted ms";
   if (objective == "max_over_mean") return "max/mean load, mean of layers";
-  return pairs == PairObjective::worst_pair ? "worst pair / (GB/s), summed over layers"
-                                            : "all pairs / (GB/s), summed over layers";
+  return report.options.pairs == PairObjective::worst_pair ? "worst pair / (GB/s), summed over layers"
+                                                           : "all pairs / (GB/s), summed over layers";
+}
+
+// A share of what was reached; beside a bound of 0 any would be all of it.
+std::string gap_of(double reached, double bound) {
+  if (reached > 0 && bound <= 0) return "";
+  return fmt::format("{:.2f} %", reached > 0 ? 100 * (reached - bound) / reached : 0.0);
 }
 
 void print_objectives(const PlaceReport& report) {
@@ -80,9 +87,8 @@ void print_objectives(const PlaceReport& report) {
   Table table({"objective", "", "reached", "bound", "gap"});
   for (const auto& [name, value] : result.objective) {
     const double bound = result.bound.at(name);
-    table.add({name, meaning_of(name, report.options.pairs), fmt::format("{:.6g}", value),
-               fmt::format("{:.6g}", bound),
-               value > 0 ? fmt::format("{:.2f} %", 100 * (value - bound) / value) : "0.00 %"});
+    table.add({name, meaning_of(name, report), fmt::format("{:.6g}", value), fmt::format("{:.6g}", bound),
+               gap_of(value, bound)});
   }
   fmt::print("{}", table.text());
   for (const auto& [name, problem] : result.bound_of) fmt::print("  bound of {}: {}\n", name, problem);

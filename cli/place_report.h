@@ -1,6 +1,7 @@
 // What `evenkeel place` found, for people and for programs.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "evenkeel/placement/place.h"
@@ -13,7 +14,8 @@ struct PlaceReport {
   const Topology& topology;
   int num_layers = 0;
   int num_experts = 0;
-  std::string output;  // path of what was written, or nothing
+  std::int64_t assignments = 0;  // of the profile, all layers together
+  std::string output;            // path of what was written, or nothing
 };
 
 void print_json(const PlaceReport& report);
