@@ -63,7 +63,8 @@ void run(const CLI::App& app, const ConvertArguments& options) {
                                  {"from", done.from},
                                  {"to", done.to}};
   if (!done.layers.empty()) json["layers"] = done.layers;
-  fmt::print("{}\n", json.dump());
+  using Handler = nlohmann::ordered_json::error_handler_t;
+  fmt::print("{}\n", json.dump(-1, ' ', false, Handler::replace));
 }
 
 }  // namespace

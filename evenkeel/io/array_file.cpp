@@ -83,7 +83,9 @@ void ArrayReader::read(std::int64_t first, std::span<std::int64_t> out) {
   while (!out.empty()) {
     const std::size_t count = std::min(out.size(), block_elements);
     fetch_block(first, count);
-    to_int64(info_.dtype, block_, out.first(count));
+    if (const auto broken = to_int64(info_.dtype, block_, out.first(count)))
+      throw ParseError(file_, info_.name,
+                       fmt::format("element {} is above 2^63-1", first + static_cast<std::int64_t>(*broken)));
     out = out.subspan(count);
     first += static_cast<std::int64_t>(count);
   }

@@ -20,10 +20,20 @@ namespace {
   throw InvalidArgument(path, "cannot be written: " + std::generic_category().message(error));
 }
 
+// 0, or what went wrong.
+int flush(const std::filesystem::path& path, int flags) {
+  const int file = ::open(path.c_str(), flags | O_CLOEXEC);
+  if (file < 0) return errno;
+  const int error = ::fsync(file) == 0 ? 0 : errno;
+  ::close(file);
+  return error;
+}
+
 }  // namespace
 
 void require_writable(const std::string& path) {
-  if (std::filesystem::is_directory(path)) refuse(path, EISDIR);
+  std::error_code unknown;
+  if (std::filesystem::is_directory(path, unknown)) refuse(path, EISDIR);
   const AtomicPath place(path);
 }
 
@@ -47,8 +57,13 @@ AtomicPath::~AtomicPath() {
 }
 
 void AtomicPath::commit() {
+  // On the disk before it has its name: a crash must not leave an empty file where a good one was.
+  if (const int error = flush(beside_, O_RDONLY); error != 0) refuse(path_, error);
   if (::rename(beside_.c_str(), path_.c_str()) != 0) refuse(path_, errno);
   committed_ = true;
+  // The name as well; a folder that cannot be flushed has it all the same.
+  const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
+  static_cast<void>(flush(folder.empty() ? "." : folder, O_RDONLY | O_DIRECTORY));
 }
 
 AtomicFile::AtomicFile(std::string path)
@@ -65,12 +80,7 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
 }
 
 void AtomicFile::commit() {
-  // On the disk before it has its name: a crash must not leave an empty file where a good one was.
-  const bool flushed = std::fflush(file_) == 0 && ::fsync(::fileno(file_)) == 0;
-  const int flush_error = errno;
-  const bool closed = std::fclose(std::exchange(file_, nullptr)) == 0;
-  if (!flushed) refuse(place_.path(), flush_error);
-  if (!closed) refuse(place_.path(), errno);
+  if (std::fclose(std::exchange(file_, nullptr)) != 0) refuse(place_.path(), errno);
   place_.commit();
 }
 

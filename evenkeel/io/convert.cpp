@@ -121,7 +121,8 @@ Converted convert_placement(std::shared_ptr<const ByteSource> source, PlacementF
 }  // namespace
 
 Converted convert_file(const std::string& in, const std::string& out, const ConvertOptions& options) {
-  const bool folder = std::filesystem::is_directory(in);
+  std::error_code unknown;  // what cannot be looked at, open_source() names
+  const bool folder = std::filesystem::is_directory(in, unknown);
   const auto source = folder ? nullptr : open_source(in);
   const auto content = folder ? internal::Content::unknown : internal::detect_content(source);
   if (const auto from = internal::placement_format_of(content))

@@ -4,7 +4,6 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <type_traits>
 #include <vector>
 
@@ -38,16 +37,6 @@ float widen(Half half) {
 
 float widen(Brain brain) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(brain.bits) << 16);
-}
-
-template <class Stored>
-std::int64_t as_int64(Stored stored) {
-  if constexpr (std::is_same_v<Stored, std::uint64_t>) {
-    constexpr auto most = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-    return static_cast<std::int64_t>(stored < most ? stored : most);
-  } else {
-    return static_cast<std::int64_t>(stored);
-  }
 }
 
 template <class Stored>
@@ -134,8 +123,10 @@ bool is_integer(Dtype type) {
   return !is_floating(type) && type != Dtype::b8;
 }
 
-void to_int64(Dtype type, std::span<const std::byte> bytes, std::span<std::int64_t> out) {
-  const auto convert = [](auto stored) { return as_int64(stored); };
+namespace {
+
+void convert_integers(Dtype type, std::span<const std::byte> bytes, std::span<std::int64_t> out) {
+  const auto convert = [](auto stored) { return static_cast<std::int64_t>(stored); };
   switch (type) {
     case Dtype::u8:
       return convert_all<std::uint8_t>(bytes, out, convert);
@@ -156,6 +147,18 @@ void to_int64(Dtype type, std::span<const std::byte> bytes, std::span<std::int64
     default:
       EVENKEEL_CHECK(is_integer(type));
   }
+}
+
+}  // namespace
+
+std::optional<std::size_t> to_int64(Dtype type, std::span<const std::byte> bytes,
+                                    std::span<std::int64_t> out) {
+  convert_integers(type, bytes, out);
+  if (type != Dtype::u64) return std::nullopt;
+  // From 2^63 on the conversion wraps around.
+  const auto wrapped = std::find_if(out.begin(), out.end(), [](std::int64_t value) { return value < 0; });
+  if (wrapped == out.end()) return std::nullopt;
+  return static_cast<std::size_t>(wrapped - out.begin());
 }
 
 void to_float(Dtype type, std::span<const std::byte> bytes, std::span<float> out) {
@@ -191,10 +194,7 @@ void to_float(Dtype type, std::span<const std::byte> bytes, std::span<float> out
 
 std::optional<std::size_t> to_whole(Dtype type, std::span<const std::byte> bytes,
                                     std::span<std::int64_t> out) {
-  if (is_integer(type)) {
-    to_int64(type, bytes, out);
-    return std::nullopt;
-  }
+  if (is_integer(type)) return to_int64(type, bytes, out);
   std::vector<double> numbers(out.size());
   if (type == Dtype::f64) {
     std::memcpy(numbers.data(), bytes.data(), bytes.size());

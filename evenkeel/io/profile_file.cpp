@@ -14,13 +14,12 @@ namespace evenkeel {
 
 namespace {
 
-constexpr std::string_view profile_format = "evenkeel.profile.v1";
-
 void require_format(const ArrayFile& file) {
   const auto format = file.metadata().find("format");
   if (format != file.metadata().end() && format->second.starts_with("evenkeel.") &&
-      format->second != profile_format)
-    throw ParseError(file.name(), "format", fmt::format("is {}, not {}", format->second, profile_format));
+      format->second != internal::kProfileFormat)
+    throw ParseError(file.name(), "format",
+                     fmt::format("is {}, not {}", format->second, internal::kProfileFormat));
 }
 
 RoutingProfile profile_of_arrays(const ArrayFile& file) {
@@ -52,7 +51,7 @@ internal::Json rows(std::span<const std::int64_t> values, std::size_t width) {
 
 void write_profile_json(const RoutingProfile& profile, const std::string& path) {
   const std::size_t experts = static_cast<std::size_t>(profile.num_experts());
-  internal::Json json{{"format", profile_format},
+  internal::Json json{{"format", internal::kProfileFormat},
                       {"num_layers", profile.num_layers()},
                       {"num_experts", profile.num_experts()},
                       {"loads", rows(profile.loads(), experts)}};
@@ -89,7 +88,7 @@ void write_profile(const RoutingProfile& profile, const std::string& path, FileF
   if (profile.has_transitions())
     arrays.push_back(
         internal::integers_to_write("transitions", {layers - 1, experts, experts}, profile.transitions()));
-  internal::write_arrays(arrays, {{"format", std::string(profile_format)}}, path, format);
+  internal::write_arrays(arrays, {{"format", std::string(internal::kProfileFormat)}}, path, format);
 }
 
 }  // namespace evenkeel

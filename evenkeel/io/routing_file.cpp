@@ -117,10 +117,13 @@ RoutingFile open_by_content(Content content, std::shared_ptr<const ByteSource> s
 
 Sources sources_in(const std::string& folder, std::string_view prefix, std::string_view suffix) {
   std::vector<std::string> paths;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(prefix) && name.ends_with(suffix)) paths.push_back(entry.path().string());
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name.starts_with(prefix) && name.ends_with(suffix)) paths.push_back(entry->path().string());
   }
+  if (error) throw ParseError(folder, "", "cannot be read: " + error.message());
   std::sort(paths.begin(), paths.end());
   Sources sources;
   for (const std::string& path : paths) sources.push_back(open_source(path));
@@ -188,7 +191,8 @@ RoutingOptions::Bare parse_bare(const std::string& option, const std::string& te
 
 RoutingFile open_routing(const std::string& path, const RoutingOptions& options) {
   require_possible(options);
-  if (!std::filesystem::is_directory(path)) return open_routing(open_source(path), options);
+  std::error_code unknown;  // what cannot be looked at, open_source() names
+  if (!std::filesystem::is_directory(path, unknown)) return open_routing(open_source(path), options);
   RoutingFile routing = open_folder(path, options);
   require_num_experts(routing, options);
   return routing;

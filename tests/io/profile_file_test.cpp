@@ -71,6 +71,12 @@ TEST(ProfileFile, ThatCannotBeAProfileSaysWhy) {
   EXPECT_EQ(profile_refusal(R"({"loads": [[1, -2]]})"), "f: loads: element 1 is -2; a load is 0 or more");
   EXPECT_EQ(profile_refusal(R"({"loads": [[1], [2]], "transitions": [[[1, 2]]]})"),
             "f: transitions: lengths [1, 1, 2] are not [layers - 1, experts, experts]");
+  EXPECT_EQ(profile_refusal(R"({"format": "evenkeel.profile.v2", "loads": [[3, 1]]})"),
+            "f: format: is \"evenkeel.profile.v2\", not \"evenkeel.profile.v1\"");
+  EXPECT_EQ(profile_refusal(R"({"num_layers": 2, "loads": [[3, 1]]})"),
+            "f: num_layers: is 2, but loads are of 1");
+  EXPECT_EQ(profile_refusal(R"({"num_experts": 128, "loads": [[3, 1]]})"),
+            "f: num_experts: is 128, but loads are of 2");
   EXPECT_EQ(message_of<ParseError>([] {
               read_profile(test_data("trace.safetensors"));
             }).substr(test_data("").size()),

@@ -51,10 +51,30 @@ IntArray nested_integers(const Json& list, std::size_t levels, const std::string
   return array;
 }
 
+namespace {
+
+// What a file says of itself besides must be true.
+void require_agreement(const Json& json, const IntArray& loads, const std::string& file) {
+  const auto format = json.find("format");
+  if (format != json.end() && format->is_string() && format->get<std::string>().starts_with("evenkeel.") &&
+      *format != kProfileFormat)
+    throw ParseError(file, "format", fmt::format("is {}, not \"{}\"", format->dump(), kProfileFormat));
+  const char* const keys[] = {"num_layers", "num_experts"};
+  for (std::size_t i = 0; i < 2; ++i) {
+    const auto said = json.find(keys[i]);
+    if (said == json.end()) continue;
+    if (const std::int64_t number = integer(*said, file, keys[i]); number != loads.shape[i])
+      throw ParseError(file, keys[i], fmt::format("is {}, but loads are of {}", number, loads.shape[i]));
+  }
+}
+
+}  // namespace
+
 RoutingProfile profile_of_json(const Json& json, const std::string& file) {
   IntArray loads = nested_integers(member(json, "loads", file), 2, file, "loads");
   if (loads.shape[0] < 1 || loads.shape[1] < 1)
     throw ParseError(file, "loads", "is empty; it is a list by layer of lists by expert");
+  require_agreement(json, loads, file);
   const auto found = json.find("transitions");
   if (found == json.end() || found->is_null()) return make_profile(file, std::move(loads), std::nullopt);
   IntArray transitions = nested_integers(*found, 3, file, "transitions");

@@ -159,13 +159,16 @@ TorchFile::Tensor TorchFile::describe(Id id, const std::string& key) const {
 }
 
 IntArray TorchFile::integers(Id id, const std::string& key) {
-  const Tensor tensor = describe(id, key);
+  Tensor tensor = describe(id, key);
   const auto elements = count_elements(tensor.shape, 8);
   if (!elements || tensor.strides.size() != tensor.shape.size())
     throw ParseError(name(), key, fmt::format("shape {} is impossible", to_text(tensor.shape)));
   charge(*elements, key);
   IntArray array{.shape = tensor.shape, .values = {}};
   if (*elements == 0) return array;
+  // Nothing is stepped over along a dimension of one, whatever its stride says.
+  for (std::size_t i = 0; i < tensor.shape.size(); ++i)
+    if (tensor.shape[i] == 1) tensor.strides[i] = 0;
   // The last element of the storage that is asked for.
   std::int64_t last = tensor.offset;
   for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
