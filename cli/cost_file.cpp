@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <span>
@@ -53,14 +52,18 @@ Json parse(const std::string& path) {
   }
 }
 
-double number(const Json& json, const char* key, const std::string& file) {
+double number(const Json& json, const std::string& key, const std::string& file) {
   const auto found = json.find(key);
   if (found == json.end()) throw ParseError(file, key, "is missing");
   if (!found->is_number())
     throw ParseError(file, key, fmt::format("is a JSON {}, not a number", found->type_name()));
   const double value = found->get<double>();
-  if (!(value > 0) || !std::isfinite(value))
-    throw ParseError(file, key, fmt::format("is {}; allowed: a number above 0", value));
+  const bool seconds = key.ends_with("seconds");
+  const bool possible = seconds ? value > 0 && value <= CostModel::kMostSeconds
+                                : value >= CostModel::kLeastRate && value <= CostModel::kMostRate;
+  if (!possible)
+    throw ParseError(file, key,
+                     fmt::format("is {}; allowed: {}", value, seconds ? "above 0, to 1e6" : "1..1e30"));
   return value;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <exception>
 #include <mutex>
 #include <numbers>
 #include <thread>
@@ -86,16 +87,27 @@ class Evaluation {
 
   DenseResult run() {
     cut_into_pieces();
-    std::vector<std::thread> threads;
-    for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i)
-      threads.emplace_back([this] {
-        for (std::size_t piece = next_++; piece < pieces_.size(); piece = next_++) evaluate(pieces_[piece]);
-      });
-    for (std::thread& thread : threads) thread.join();
+    {
+      std::vector<std::jthread> threads;
+      for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i)
+        threads.emplace_back([this] { evaluate_pieces(); });
+    }
+    if (thrown_ != nullptr) std::rethrow_exception(thrown_);
     return std::move(result_);
   }
 
  private:
+  // On a thread of its own; what the first of them throws is thrown on when all have ended.
+  void evaluate_pieces() {
+    try {
+      for (std::size_t piece = next_++; piece < pieces_.size(); piece = next_++) evaluate(pieces_[piece]);
+    } catch (...) {
+      const std::lock_guard lock(mutex_);
+      if (thrown_ == nullptr) thrown_ = std::current_exception();
+      next_ = pieces_.size();
+    }
+  }
+
   std::int64_t D() const { return shape_.hidden; }
   std::int64_t F() const { return shape_.intermediate; }
   std::int64_t W() const { return shape_.gate_up_rows(); }
@@ -240,8 +252,9 @@ class Evaluation {
   ConstRows grad_output_;
   DenseResult result_;
   std::vector<Batch> pieces_;
-  std::mutex mutex_;  // over sums of several pieces
+  std::mutex mutex_;  // over sums of several pieces, and thrown_
   std::atomic<std::size_t> next_ = 0;
+  std::exception_ptr thrown_;
 };
 
 }  // namespace

@@ -12,6 +12,18 @@
 
 namespace evenkeel {
 
+namespace {
+
+void require_whole(const ExpertGradients& gradients, ExpertId expert, bool biases) {
+  const bool whole = gradients.gate_up != nullptr && gradients.down != nullptr &&
+                     (!biases || (gradients.gate_up_bias != nullptr && gradients.down_bias != nullptr));
+  if (!whole)
+    throw InvalidArgument(fmt::format("gradients of expert {}", expert.value()), "a tensor is missing",
+                          biases ? "gate_up, down and both biases" : "gate_up and down");
+}
+
+}  // namespace
+
 MoeLayer::MoeLayer(Communicator& comm, Arena& arena, const MoeShape& shape, LayerPlacement placement,
                    MoeOptions options)
     : body_(std::make_unique<internal::LayerBody>(comm, arena, shape, std::move(placement),
@@ -90,6 +102,9 @@ void MoeLayer::require_backward(const ForwardState& state, ConstRows grad_output
   if (gradients.experts.size() != natives().size())
     throw InvalidArgument("gradients", fmt::format("of {} experts", gradients.experts.size()),
                           fmt::format("of the {} at home on this rank", natives().size()));
+  for (std::size_t i = 0; i < natives().size(); ++i)
+    if (body_->placement.owner(natives()[i]) == body_->comm.rank())
+      require_whole(gradients.experts[i], natives()[i], body_->shape.expert.biases);
   if (gradients.router_weights.size() != top_k.weights.size())
     throw InvalidArgument("gradient of router weights",
                           fmt::format("{} numbers", gradients.router_weights.size()),

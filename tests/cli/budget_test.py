@@ -133,7 +133,9 @@ class Budget(CommandTest):
             refused({k: v for k, v in COST.items() if k != key}, f"{key}: is missing")
             error = refused({**COST, key: "fast"}, f"{key}: is a JSON string, not a number")
             self.assertEqual((error["file"], error["where"]), ("cost.json", key))
-            refused({**COST, key: 0}, f"{key}: is 0; allowed: a number above 0")
+            seconds = key.endswith("seconds")
+            refused({**COST, key: 0}, f"{key}: is 0; allowed: {'above 0, to 1e6' if seconds else '1..1e30'}")
+            refused({**COST, key: 1e300}, f"{key}: is 1e+300; allowed: ")
             refused({**COST, key: -1.5}, f"{key}: is -1.5")
         for text, part in [("{", "is not JSON"), ('{"format": 1, "format": 2}', "is given twice"), ("1e999", "JSON")]:
             (self.folder / "broken.json").write_text(text, encoding="utf-8")

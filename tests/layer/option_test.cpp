@@ -122,9 +122,19 @@ TEST(MoeLayerConstruction, RefusesWhatNoLayerCanBe) {
   for (int states : {0, -1})
     EXPECT_THAT(construction_errors([&](int, auto&, auto&, MoeOptions& o) { o.states_in_flight = states; }),
                 Each(HasSubstr("states_in_flight: " + std::to_string(states))));
-  EXPECT_THAT(
-      construction_errors([](int, auto&, auto&, MoeOptions& o) { o.memory.cost.link_bytes_per_second = 0; }),
-      Each(HasSubstr("rates above 0")));
+  for (double rate : {0.0, 1e300, std::numeric_limits<double>::infinity()})
+    EXPECT_THAT(construction_errors(
+                    [&](int, auto&, auto&, MoeOptions& o) { o.memory.cost.link_bytes_per_second = rate; }),
+                Each(HasSubstr("allowed: rates in 1..1e30")));
+  for (double seconds : {-1.0, 1e300})
+    EXPECT_THAT(
+        construction_errors([&](int, auto&, auto&, MoeOptions& o) { o.memory.cost.chunk_seconds = seconds; }),
+        Each(HasSubstr("s a chunk; allowed: 0..1e6")));
+  using Kind = ChunkRule::Kind;
+  for (const ChunkRule& rule : {ChunkRule{Kind::equal, 0, {}}, ChunkRule{Kind::equal, -3, {}},
+                                ChunkRule{Kind::mact, 1, {}}, ChunkRule{Kind::mact, 1, {4, 2}}})
+    EXPECT_THAT(construction_errors([&](int, auto&, auto&, MoeOptions& o) { o.memory.rule = rule; }),
+                Each(HasSubstr("rule: ")));
   EXPECT_THAT(construction_errors([](int, MoeShape& shape, auto&, auto&) { shape.num_experts = 7; }),
               Each(HasSubstr("6 experts on 3 ranks")));
   EXPECT_THAT(construction_errors([](int, MoeShape& shape, auto&, auto&) { shape.top_k = 0; }),
@@ -274,6 +284,15 @@ TEST(MoeLayerBackward, RefusesGradientsOfAnotherShape) {
                 rank.layer().backward(rank.forward(), rank.grad_output(9), gradients);
               }),
               AllOf(HasSubstr("gradient of router weights"), HasSubstr("5 numbers")));
+  for (const auto tensor : {&ExpertGradients::gate_up, &ExpertGradients::down})
+    EXPECT_THAT(error_of_rank_1([&](RankLayer& rank) {
+                  const MoeGradients gradients = rank.gradients(9);
+                  std::vector<ExpertGradients> experts(gradients.experts.begin(), gradients.experts.end());
+                  experts[1].*tensor = nullptr;
+                  rank.layer().backward(rank.forward(), rank.grad_output(9),
+                                        {gradients.hidden, gradients.router_weights, experts});
+                }),
+                HasSubstr("gradients of expert 3: a tensor is missing"));
 }
 
 TEST(MoeLayerBackward, IsRefusedByALayerThatWasMadeWithoutIt) {

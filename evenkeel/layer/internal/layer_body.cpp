@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <utility>
 
 #include "evenkeel/base/error.h"
@@ -18,9 +19,18 @@ namespace {
 
 void require_rates(const CostModel& cost) {
   for (double rate : {cost.flops_per_second, cost.weight_bytes_per_second, cost.link_bytes_per_second})
-    if (!(rate > 0)) throw InvalidArgument("cost", fmt::format("a rate of {}", rate), "rates above 0");
-  if (!(cost.chunk_seconds >= 0))
-    throw InvalidArgument("cost", fmt::format("{} s a chunk", cost.chunk_seconds), "0 or more");
+    if (!(rate >= CostModel::kLeastRate && rate <= CostModel::kMostRate))
+      throw InvalidArgument("cost", fmt::format("a rate of {}", rate), "rates in 1..1e30");
+  if (!(cost.chunk_seconds >= 0 && cost.chunk_seconds <= CostModel::kMostSeconds))
+    throw InvalidArgument("cost", fmt::format("{} s a chunk", cost.chunk_seconds), "0..1e6");
+}
+
+void require_rule(const ChunkRule& rule) {
+  if (rule.kind == ChunkRule::Kind::equal && rule.count < 1)
+    throw InvalidArgument("rule", fmt::format("{} equal chunks", rule.count), "1 or more");
+  const bool ascending = std::ranges::adjacent_find(rule.bins, std::greater_equal()) == rule.bins.end();
+  if (rule.kind == ChunkRule::Kind::mact && (rule.bins.empty() || rule.bins.front() < 1 || !ascending))
+    throw InvalidArgument("rule", "bins that do not ascend from 1 or more", "such as 1, 2, 4, 8");
 }
 
 void require_layer(const MoeShape& shape, const LayerPlacement& placement, const MoeOptions& options,
@@ -42,6 +52,7 @@ void require_layer(const MoeShape& shape, const LayerPlacement& placement, const
   if (in_flight > 1 && options.memory.recompute == Recompute::whole)
     throw InvalidArgument("chunks_in_flight", "2, where a whole layer is computed again at once",
                           "1, or another recompute");
+  require_rule(options.memory.rule);
   require_rates(options.memory.cost);
 }
 
