@@ -10,6 +10,7 @@
 #include "cli/subcommand.h"
 #include "cli/table.h"
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/limits.h"
 #include "evenkeel/io/profile_file.h"
 #include "evenkeel/io/routing_file.h"
@@ -124,7 +125,10 @@ void print_table(const ProfileArguments& options, const Profiled& profiled) {
 
 void run(const ProfileArguments& options) {
   std::optional<FileFormat> format;
-  if (!options.output.empty()) format = format_of(options.output);
+  if (!options.output.empty()) {
+    format = format_of(options.output);
+    require_writable(options.output);
+  }
   const Profiled profiled = profile_all(options);
   if (format) write_profile(profiled.profile, options.output, *format);
   if (options.json)

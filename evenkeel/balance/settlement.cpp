@@ -83,9 +83,10 @@ bool Settlement::absorb_small() {
 bool Settlement::absorb_into(RankId small) {
   RankId best = small;
   for (RankId r : open_) {
-    const std::int64_t after = balance_[r] + balance_[small];
     const std::int64_t size = std::abs(balance_[r]);
-    if (r == small || size < min_segment_ || is_small(after)) continue;
+    if (r == small || size < min_segment_) continue;
+    const std::int64_t after = balance_[r] + balance_[small];
+    if (is_small(after)) continue;
     if (best != small && std::abs(balance_[best]) <= size) continue;
     if (excess(r) > 0 ? slot_for(r, size) && slot_for(small, after) : slot_for(small, size).has_value())
       best = r;

@@ -16,6 +16,9 @@ auto abort_on_error(Communicator& comm, const Body& body) {
   } catch (const std::exception& error) {
     comm.abort(error.what());
     throw;
+  } catch (...) {
+    comm.abort("something that is no std::exception was thrown");
+    throw;
   }
 }
 

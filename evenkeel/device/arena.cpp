@@ -36,6 +36,7 @@ Arena::~Arena() {
 }
 
 Buffer Arena::allocate(std::int64_t bytes, const char* name, Lifetime lifetime) {
+  if (bytes < 0) throw InvalidArgument(name, fmt::format("{} bytes", bytes), "0 or more");
   if (bytes == 0) return {};
   const std::int64_t needed = rounded(bytes);
   auto best = gaps_.end();

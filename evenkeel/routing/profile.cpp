@@ -137,6 +137,8 @@ void RoutingProfile::add_transitions(std::span<const std::int32_t> of_token, std
 }
 
 void RoutingProfile::add_tokens(std::span<const std::int32_t> ids, int top_k) {
+  if (num_layers_ < 1)
+    throw InvalidArgument("profile", "has no layers", "one that was made with layers and experts");
   const std::size_t k = static_cast<std::size_t>(std::max(top_k, 1));
   const std::size_t per_token = static_cast<std::size_t>(num_layers_) * k;
   if (top_k < 1 || ids.size() % per_token != 0)

@@ -41,6 +41,7 @@ TEST(Arena, LendsAlignedBytesWhereTheBudgetEndsAmidALine) {
   }
   Arena none(Device::cpu(), kLine - 1);
   EXPECT_THROW(none.allocate(1, "some"), BudgetTooSmall);
+  EXPECT_THROW(none.allocate(-1, "less than nothing"), InvalidArgument);
 }
 
 TEST(Arena, CountsWholeLinesAndKeepsTheLargestCount) {

@@ -144,6 +144,7 @@ TEST(Profile, OfNumbersThatDoNotFitIsInvalid) {
   EXPECT_THROW(RoutingProfile(2, 1, {1, 1}, {1, 2}), InvalidArgument);
   EXPECT_THROW(RoutingProfile(2, 2).loads(LayerId(2)), InvalidArgument);
   EXPECT_THROW(RoutingProfile(2, 2).transitions(LayerId(1)), InvalidArgument);
+  EXPECT_THROW(RoutingProfile().add_tokens({}, 1), InvalidArgument);
   EXPECT_THROW(RoutingProfile(2, 2).add_tokens(std::vector<std::int32_t>{0, 2}, 1), InvalidArgument);
   EXPECT_THROW(RoutingProfile(2, 2).add_tokens(std::vector<std::int32_t>{0}, 1), InvalidArgument);
 }
