@@ -1,10 +1,13 @@
 #include "evenkeel/exchange/exchange.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <functional>
 
+#include "evenkeel/base/error.h"
 #include "evenkeel/device/cpu/rows.h"
 #include "evenkeel/exchange/internal/routes.h"
 #include "evenkeel/exchange/internal/slices.h"
@@ -21,8 +24,47 @@ Exchange::Exchange(Communicator& comm, Stream& stream, Arena& arena, std::int64_
 
 Exchange::~Exchange() = default;
 
+// Of another step, rows would be written where there is no room for them.
+void Exchange::require_same_step(const TopK& top_k, const Counts& counts, const StepPlan& plan) {
+  if (counts.num_ranks() != comm_.size() || plan.num_ranks() != comm_.size())
+    throw InvalidArgument(
+        "counts", fmt::format("and plan are of {} and {} ranks", counts.num_ranks(), plan.num_ranks()),
+        fmt::format("the communicator's {}", comm_.size()));
+  if (!counts.has_sources()) throw InvalidArgument("counts", "are of loads alone", "all ranks' own counts");
+  if (counts.num_experts() != plan.num_experts())
+    throw InvalidArgument("plan", fmt::format("is of {} experts", plan.num_experts()),
+                          fmt::format("{}, as the counts", counts.num_experts()));
+  for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {
+    const auto segments = plan.segments(expert);
+    const std::int64_t planned = segments.empty() ? 0 : segments.back().end;
+    if (planned != counts.load(expert))
+      throw InvalidArgument("plan", fmt::format("has {} assignments of expert {}", planned, expert.value()),
+                            fmt::format("the {} that are counted", counts.load(expert)));
+  }
+  require_counted(top_k, counts);
+}
+
+void Exchange::require_counted(const TopK& top_k, const Counts& counts) {
+  if (top_k.k < 1 || top_k.tokens < 0 || std::ssize(top_k.experts) != top_k.tokens * top_k.k)
+    throw InvalidArgument("top_k", fmt::format("{} choices", top_k.experts.size()),
+                          fmt::format("{} tokens x {}", top_k.tokens, top_k.k));
+  chosen_.assign(static_cast<std::size_t>(counts.num_experts()), 0);
+  for (std::int32_t expert : top_k.experts) {
+    if (expert < -1 || expert >= counts.num_experts())
+      throw InvalidArgument("top_k", fmt::format("expert id {}", expert),
+                            fmt::format("-1..{}", counts.num_experts() - 1));
+    if (expert >= 0) ++chosen_[static_cast<std::size_t>(expert)];
+  }
+  for (ExpertId expert : indices<ExpertId>(counts.num_experts()))
+    if (const std::int64_t counted = counts.at(comm_.rank(), expert); chosen_[expert.offset()] != counted)
+      throw InvalidArgument(
+          "top_k", fmt::format("{} choices of expert {}", chosen_[expert.offset()], expert.value()),
+          fmt::format("the {} that are counted for rank {}", counted, comm_.rank().value()));
+}
+
 Dispatched Exchange::dispatch(const void* hidden, const TopK& top_k, const Counts& counts,
                               const StepPlan& plan, Lifetime lifetime) {
+  require_same_step(top_k, counts, plan);
   const RankId me = comm_.rank();
   deal_.make(counts, plan, me);
   Dispatched dispatched;

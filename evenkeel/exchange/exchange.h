@@ -38,6 +38,9 @@ class Exchange {
   // Sends this rank's rows, [tokens, hidden], to where the plan has them computed, and takes in those that
   // this rank computes. `counts` are the all-gathered counts from which `plan` was made; `lifetime` says
   // until when the result is wanted.
+  // Throws InvalidArgument, before anything is sent, where choices, counts and plan are not of one step of
+  // this communicator, naming the expert; BudgetTooSmall where the arena has no room; CommError where another
+  // rank has thrown or does not answer.
   Dispatched dispatch(const void* hidden, const TopK& top_k, const Counts& counts, const StepPlan& plan,
                       Lifetime lifetime = Lifetime::step);
 
@@ -83,6 +86,8 @@ class Exchange {
 
  private:
   friend class OverlappedExchange;
+  void require_same_step(const TopK& top_k, const Counts& counts, const StepPlan& plan);
+  void require_counted(const TopK& top_k, const Counts& counts);
   void exchange_rows(const Dispatched& dispatched, const void* by_token, std::span<std::byte> received,
                      const char* name);
   Buffer pack_rows(const Dispatched& dispatched, const void* by_token, Lifetime lifetime) const;
@@ -114,6 +119,7 @@ class Exchange {
   Deal deal_;
   std::unique_ptr<Slices> slices_;
   std::vector<std::int32_t> token_rows_;  // of one token's results
+  std::vector<std::int64_t> chosen_;      // [E] by this rank's tokens
 };
 
 }  // namespace evenkeel

@@ -16,6 +16,7 @@ OverlappedExchange::~OverlappedExchange() = default;
 // in the order in which they were sent: indices, rows, router weights, gradient rows.
 void OverlappedExchange::depart(TravellingChunk& chunk, const void* hidden, const TopK& top_k,
                                 const Counts& counts, const StepPlan& plan) {
+  exchange_.require_same_step(top_k, counts, plan);
   deal_.make(counts, plan, comm_.rank());
   RouteBuilder routes(exchange_.arena_, deal_, comm_.rank(), chunk.dispatched, chunk.lifetime(),
                       chunk.messages);

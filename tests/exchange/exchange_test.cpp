@@ -7,16 +7,19 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <random>
 #include <set>
 
 #include "evenkeel/balance/planner.h"
+#include "evenkeel/base/error.h"
 #include "evenkeel/comm/recording.h"
 #include "evenkeel/comm/thread/run_ranks.h"
 #include "evenkeel/device/cpu/rows.h"
 #include "evenkeel/device/cpu/stream.h"
 #include "evenkeel/exchange/overlapped_exchange.h"
 #include "tests/exchange/deal_oracle.h"
+#include "tests/routing/message.h"
 
 namespace evenkeel::testing {
 namespace {
@@ -330,6 +333,52 @@ TEST_P(Exchanged, ChunksThatOverlapComeBackAsTheSameSums) {
       EXPECT_EQ(recorded.record("dispatch").bytes_sent, kChunks * once.rows * kHidden * bytes_of(type));
     });
   }
+}
+
+// Of a single rank with two tokens and three experts, after `change`.
+std::string refusal(const std::function<void(TopK&, Counts&, StepPlan&)>& change) {
+  const std::vector<std::int32_t> ids{0, 1, 1, -1};
+  const std::vector<float> weights(4, 1.0f);
+  const std::vector<float> hidden(2 * kHidden);
+  const Choices choices{3, 2, {ids}};
+  TopK top_k{2, 2, ids, weights};
+  Counts counts = choices.counts();
+  StepPlan plan;
+  make_planner({PlannerOptions::Kind::ep})->plan(counts, LayerPlacement::contiguous(3, 1), plan);
+  change(top_k, counts, plan);
+  std::string message;
+  run_ranks(1, [&](Communicator& comm) {
+    Arena arena(Device::cpu());
+    CpuStream stream;
+    Exchange exchange(comm, stream, arena, kHidden, DataType::f32);
+    message = message_of<InvalidArgument>([&] { exchange.dispatch(hidden.data(), top_k, counts, plan); });
+  });
+  return message;
+}
+
+TEST(Dispatch, RefusesChoicesCountsAndAPlanThatAreNotOfOneStep) {
+  const std::vector<std::int32_t> others{0, 1, 2, -1}, outside{0, 1, 3, -1};
+  const auto plan_of = [](const std::vector<std::int32_t>& ids, int experts, int ranks, StepPlan& plan) {
+    Choices choices{experts, 2, {ids}};
+    choices.ids.resize(static_cast<std::size_t>(ranks));
+    make_planner({PlannerOptions::Kind::ep})
+        ->plan(choices.counts(), LayerPlacement::contiguous(experts, ranks), plan);
+  };
+  EXPECT_EQ(refusal([&](TopK& top_k, Counts&, StepPlan&) { top_k.experts = others; }),
+            "top_k: 1 choices of expert 1; allowed: the 2 that are counted for rank 0");
+  EXPECT_EQ(refusal([&](TopK& top_k, Counts&, StepPlan&) { top_k.experts = outside; }),
+            "top_k: expert id 3; allowed: -1..2");
+  EXPECT_EQ(refusal([&](TopK& top_k, Counts&, StepPlan&) { top_k.tokens = 3; }),
+            "top_k: 4 choices; allowed: 3 tokens x 2");
+  EXPECT_EQ(refusal([&](TopK&, Counts&, StepPlan& plan) { plan_of(others, 3, 1, plan); }),
+            "plan: has 1 assignments of expert 1; allowed: the 2 that are counted");
+  EXPECT_EQ(refusal([&](TopK&, Counts&, StepPlan& plan) { plan_of(others, 4, 1, plan); }),
+            "plan: is of 4 experts; allowed: 3, as the counts");
+  EXPECT_EQ(refusal([&](TopK&, Counts&, StepPlan& plan) { plan_of(others, 4, 2, plan); }),
+            "counts: and plan are of 1 and 2 ranks; allowed: the communicator's 1");
+  const std::vector<std::int64_t> loads{1, 2, 0};
+  EXPECT_EQ(refusal([&](TopK&, Counts& counts, StepPlan&) { counts = Counts::of_loads(loads, 1); }),
+            "counts: are of loads alone; allowed: all ranks' own counts");
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, Exchanged, ::testing::Values(DataType::f32, DataType::bf16));
