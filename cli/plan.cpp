@@ -36,9 +36,10 @@ struct PlanArguments {
   bool has_ranks = false, has_layer = false, has_placement = false;
 };
 
-// A file of one layer has no layer but 0.
-void require_layer_to_choose_from(const PlanArguments& options, const LoadsOptions& how) {
-  if (!options.has_layer || options.layer == 0 || options.has_placement) return;
+// Where neither loads nor placement have several layers, there is no layer but 0.
+void require_layer_to_choose_from(const PlanArguments& options, const LoadsOptions& how,
+                                  const std::optional<Placement>& placement) {
+  if (!options.has_layer || options.layer == 0 || (placement && placement->num_layers() > 1)) return;
   try {
     read_loads(options.loads, {.num_ranks = how.num_ranks, .layer = std::nullopt});
   } catch (const InvalidArgument&) {
@@ -56,7 +57,7 @@ Counts counts_of(const PlanArguments& options, const std::optional<Placement>& p
   else if (placement)
     how.num_ranks = placement->num_ranks();
   if (options.has_layer) how.layer = static_cast<int>(options.layer);
-  require_layer_to_choose_from(options, how);
+  require_layer_to_choose_from(options, how, placement);
   return read_loads(options.loads, how);
 }
 

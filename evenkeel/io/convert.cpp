@@ -72,7 +72,7 @@ void refuse(bool given, const char* option, const std::string& why) {
   if (given) throw InvalidArgument(option, why, "to leave it out");
 }
 
-// No option is ignored: what means nothing for routing is refused,
+// No option is ignored: what means nothing for routing is refused.
 void require_routing_options(const ConvertOptions& options, const std::string& in) {
   if (options.to)
     throw InvalidArgument(
@@ -85,7 +85,7 @@ void require_routing_options(const ConvertOptions& options, const std::string& i
   refuse(options.placement.layer_updates_per_iter.has_value(), "layer_updates_per_iter", why);
 }
 
-// and so is what neither of two formats of placements knows.
+// What neither of two formats of placements knows is refused as well.
 void require_placement_options(const ConvertOptions& options, PlacementFormat from, PlacementFormat to,
                                const std::string& in) {
   const char* counting = "is for formats that count the model's layers, sglang and trtllm";

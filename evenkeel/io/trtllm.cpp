@@ -26,6 +26,7 @@ std::vector<int> layers_in(const TrtllmYaml& yaml, const PlacementFormatOptions&
                            const std::string& file) {
   std::vector<int> layers;
   if (options.layers) {
+    internal::require_ascending(*options.layers);
     for (int layer : *options.layers) {
       if (!yaml.assignments.contains(layer))
         throw InvalidArgument("moe_layers", fmt::format("{} has no layer {}", file, layer));

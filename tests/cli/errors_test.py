@@ -52,6 +52,9 @@ class Errors(CommandTest):
 
     def test_options_that_would_be_ignored_are_refused(self):
         self.assert_usage(["plan", self.loads, "--ranks", 2, "--layer", 3], "--layer: 3", "one layer")
+        self.write("profile.json", {"loads": [[9000, 500, 300, 200]]})
+        self.json("place", "profile.json", "--ranks", 2, "-o", "p.json")
+        self.assert_usage(["plan", self.loads, "--placement", "p.json", "--layer", 3], "--layer: 3", "one layer")
         small = ["--ranks", 2, "--tokens", 4, "--hidden", 16, "--intermediate", 16, "--experts", 4]
         self.assert_usage(["run", "--scenario", "balanced", "--layer", 0, *small], "--layer", "there is neither")
         self.assert_usage(["run", "--scenario", "balanced", "--sequences", "0:1", *small], "--sequences")

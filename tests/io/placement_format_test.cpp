@@ -178,6 +178,15 @@ TEST(TrtllmPlacement, NamesLayersByTheModelsNumbers) {
             "num_slots: 6\n");
 }
 
+TEST(TrtllmPlacement, IsAskedForLayersInTheirOrder) {
+  TempFolder folder;
+  write_placement_as(PlacementFormat::trtllm, with_copies(), {.layers = {{3, 4}}}, folder / "p.yaml");
+  EXPECT_EQ(message_of<InvalidArgument>([&] {
+              read_placement_as(folder / "p.yaml", {.layers = {{4, 3}}, .num_ranks = 2});
+            }),
+            "moe_layers: layer 3 after layer 4; allowed: ascending numbers in 0..65535");
+}
+
 TEST(TrtllmPlacement, IsReadWithListsOverSeveralLinesAndWithDashes) {
   const PlacementFile file = read_placement_as(source_of("# made by hand\n---\nnum_slots: 4\n"
                                                          "initial_global_assignments:\n"

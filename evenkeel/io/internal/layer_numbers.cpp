@@ -9,8 +9,6 @@
 
 namespace evenkeel::internal {
 
-namespace {
-
 void require_ascending(const std::vector<int>& layers) {
   int before = -1;
   for (int layer : layers) {
@@ -20,6 +18,8 @@ void require_ascending(const std::vector<int>& layers) {
     before = layer;
   }
 }
+
+namespace {
 
 std::vector<int> all_layers(int count) {
   std::vector<int> layers(static_cast<std::size_t>(count));

@@ -9,6 +9,8 @@
 
 namespace evenkeel::internal {
 
+// Throws InvalidArgument if options.layers are not ascending numbers a model may have.
+void require_ascending(const std::vector<int>& layers);
 // options.layers, checked against the placement's number of layers; 0, 1, ... where nobody says.
 std::vector<int> layer_numbers(int num_layers, const PlacementFormatOptions& options);
 // options.num_hidden_layers, checked to hold all of `numbers`.
