@@ -22,8 +22,7 @@ PHASES = {"plan", "dispatch", "transfer", "compute", "combine"}
 class Timeline(CommandTest):
     def timelines(self, *words):
         for planner in self.json(*SKEWED, *words, "--timeline")["planners"]:
-            with self.subTest(words=words, planner=planner["planner"]):
-                yield planner, planner["timeline"]
+            yield planner, planner["timeline"]
 
     def test_the_buffers_alive_add_up_at_every_point_and_reach_the_peak_of_the_fullest_rank(self):
         for words in CASES:

@@ -402,37 +402,60 @@ class Pages {
 
 constexpr std::size_t copy_bytes = 32 << 20;  // long enough for others to act while it is copied
 
-// Rank 1 copies from rank 0 while `interfere` runs on rank 0, and rank 2 fails if told to. Repeated with
-// ever longer waits, so that some fall before the copy, some into it and some after.
-void race_with_a_copy(const std::function<void(Communicator&, CpuStream&, const Event&)>& interfere,
-                      bool third_fails) {
-  for (int round = 0; round < 12; ++round) {
-    std::atomic<int> delay_us = 400 * round;
-    const auto body = [&](Communicator& comm) {
-      if (comm.rank() == RankId(0)) {
-        const Pages source(copy_bytes);
-        CpuStream stream;
-        const SendSlice send{RankId(1), source.bytes()};
-        const Event sent = comm.send_receive({&send, 1}, {}, stream, "large");
-        if (!third_fails) std::this_thread::sleep_for(std::chrono::microseconds(delay_us));
-        interfere(comm, stream, sent);
-      } else if (comm.rank() == RankId(1)) {
-        std::vector<std::byte> in(copy_bytes);
-        CpuStream stream;
-        const ReceiveSlice receive{RankId(0), in};
-        comm.send_receive({}, {&receive, 1}, stream, "large").wait();
-        EXPECT_EQ(std::memchr(in.data(), 0, in.size()), nullptr)
-            << "an incomplete copy passed for a complete one";
-      } else if (third_fails) {
-        std::this_thread::sleep_for(std::chrono::microseconds(5'000 + delay_us));
-        throw std::runtime_error("third");
+using Interference = std::function<void(Communicator&, CpuStream&, const Event&)>;
+
+// Rank 1 copies from rank 0 while `interfere` runs on rank 0, or while rank 2 fails; whoever disturbs it does
+// so `delay` after the copy may have begun. Returns whether the copy was not over by then.
+bool disturb_a_copy(const Interference& interfere, bool third_fails, std::chrono::microseconds delay) {
+  using Clock = std::chrono::steady_clock;
+  std::atomic<bool> copying = false;
+  Clock::time_point disturbed, copied;
+  const auto await_the_moment = [&] {
+    while (!copying) std::this_thread::yield();
+    std::this_thread::sleep_for(delay);
+    disturbed = Clock::now();
+  };
+  const auto body = [&](Communicator& comm) {
+    if (comm.rank() == RankId(0)) {
+      const Pages source(copy_bytes);
+      CpuStream stream;
+      const SendSlice send{RankId(1), source.bytes()};
+      const Event sent = comm.send_receive({&send, 1}, {}, stream, "large");
+      if (!third_fails) await_the_moment();
+      interfere(comm, stream, sent);
+    } else if (comm.rank() == RankId(1)) {
+      std::vector<std::byte> in(copy_bytes);
+      CpuStream stream;
+      const ReceiveSlice receive{RankId(0), in};
+      const Event received = comm.send_receive({}, {&receive, 1}, stream, "large");
+      copying = true;
+      try {
+        received.wait();
+      } catch (...) {
+        copied = Clock::now();
+        throw;
       }
-    };
-    try {
-      run_ranks(3, body);
-    } catch (const std::exception&) {
+      copied = Clock::now();
+      EXPECT_EQ(std::memchr(in.data(), 0, in.size()), nullptr)
+          << "an incomplete copy passed for a complete one";
+    } else if (third_fails) {
+      await_the_moment();
+      throw std::runtime_error("third");
     }
+  };
+  try {
+    run_ranks(3, body);
+  } catch (const std::exception&) {
   }
+  return disturbed < copied;
+}
+
+// With ever longer waits, so that some fall before the copy, some into it and some after.
+void race_with_a_copy(const Interference& interfere, bool third_fails) {
+  int in_time = 0;
+  for (int round = 0; round < 12 || (in_time == 0 && round < 200); ++round)
+    if (disturb_a_copy(interfere, third_fails, std::chrono::microseconds(400 * (round % 12)))) ++in_time;
+  EXPECT_GT(in_time, 0);
 }
 
 TEST(ACopyUnderWay, IsOverBeforeAbortReturns) {

@@ -35,6 +35,21 @@ TEST_P(Bitwise, OutputBitsAreThoseOfOneRankForEveryPlannerAndRankCount) {
   }
 }
 
+// Elsewhere the self-test decides, and the other tests may skip.
+TEST_P(Bitwise, IsPromisedOnEveryCpuWithAvx512) {
+#if defined(__x86_64__)
+  if (!__builtin_cpu_supports("avx512f")) GTEST_SKIP() << "this CPU has no AVX-512";
+  const auto [type, activation] = GetParam();
+  for (std::int64_t hidden : {16, 64, 400}) {
+    const ExpertShape expert{hidden, 48, activation, activation == Activation::clamped_swiglu, type};
+    const auto kept = make_cpu_expert_ffn(expert, false);
+    EXPECT_TRUE(kept->bitwise().holds) << hidden << ": " << kept->bitwise().reason;
+  }
+#else
+  GTEST_SKIP() << "this CPU is no x86-64";
+#endif
+}
+
 // 450 = 256 + 194 and 400 = 256 + 144 columns.
 TEST_P(Bitwise, HoldsWhereProductsAreMadeInBlocksOfColumns) {
   const auto [type, activation] = GetParam();

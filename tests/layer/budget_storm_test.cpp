@@ -1,5 +1,5 @@
-// Thousands of routings through layers that share one arena, with several states alive: the budget is kept
-// every time, outputs are those of an arena without one, to the bit, and gradients are to rounding.
+// Seeded routings through layers that share one arena, with several states alive: the budget is kept every
+// time, outputs are those of an arena without one, to the bit, and gradients are to rounding.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <optional>
 #include <random>
 
 #include "evenkeel/memory/advice.h"
@@ -120,6 +122,30 @@ bool enough(const MemoryModel& memory, ReceivedRows received, DeviceMemory devic
   return fit(MemoryModel(memory.model(), setup), received, device).fits;
 }
 
+// The change next to it that asks for less; none of switches, and of those that come with more data
+// parallelism.
+std::optional<Advice> less_than(Advice piece) {
+  using Change = Advice::Change;
+  switch (piece.change) {
+    case Change::chunks:
+    case Change::available_bytes:
+      --piece.value;
+      return piece;
+    case Change::micro_batch:
+    case Change::sequence:
+      ++piece.value;
+      return piece;
+    case Change::tensor:
+      piece.parallel.tensor /= 2;
+      return piece;
+    case Change::pipeline:
+      piece.parallel.pipeline /= 2;
+      return piece;
+    default:
+      return std::nullopt;
+  }
+}
+
 TEST(Advice, EachPieceIsEnoughByItselfAndLessOfItIsNot) {
   std::mt19937_64 random(17);
   std::map<Advice::Change, int> seen;
@@ -145,10 +171,8 @@ TEST(Advice, EachPieceIsEnoughByItselfAndLessOfItIsNot) {
       ++seen[piece.change];
       EXPECT_TRUE(enough(memory, received, device, piece))
           << name_of(piece.change) << " " << piece.value << ", trial " << trial;
-      Advice less = piece;
-      if (piece.change == Advice::Change::chunks || piece.change == Advice::Change::available_bytes) {
-        --less.value;
-        EXPECT_FALSE(enough(memory, received, device, less)) << name_of(piece.change) << " " << less.value;
+      if (const auto less = less_than(piece)) {
+        EXPECT_FALSE(enough(memory, received, device, *less)) << name_of(piece.change) << ", trial " << trial;
       }
     }
   }
