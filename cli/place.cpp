@@ -85,7 +85,7 @@ PlacementFormatOptions format_options(const CLI::App& app, const PlaceArguments&
   return how;
 }
 
-// PlaceArguments that the rest makes meaningless.
+// No option is ignored: what the others leave without a meaning is refused.
 void require_sense(const CLI::App& app, const PlaceArguments& options) {
   const auto format = format_of(options);
   if (format != PlacementFormat::sglang && format != PlacementFormat::trtllm)

@@ -40,8 +40,6 @@ class Settlement {
 
   std::span<const Move> moves() const { return moves_; }
   std::span<const std::int64_t> balance() const { return balance_.span(); }
-  std::int64_t rest(SlotId slot) const { return rest_[slot]; }
-  std::span<const std::int64_t> rests() const { return rest_.span(); }
 
  private:
   void drop_settled();

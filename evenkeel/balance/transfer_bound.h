@@ -1,7 +1,7 @@
 // How few weight transfers any plan needs that keeps every rank at or below a given load.
 //
-// Problem     Given homes, loads and a worst rank load W, a number that no plan with ranks at most W can
-// beat. Method      The largest of three counts. With `balance` a rank's home load - W:
+// Problem     Given homes, loads and a worst rank load W, a number that no plan with ranks at most W beats.
+// Method      The largest of three counts. With `balance` a rank's home load - W:
 //             Groups     Ranks joined by transfers keep their work among them, so the balances of such a
 //                        group sum to at most 0. n ranks in G groups take at least n - G transfers; G is the
 //                        most groups the balances allow, found over all subsets up to 12 unbalanced ranks,

@@ -26,7 +26,7 @@ struct DenseResult {
 };
 
 // `weights` of all experts; `hidden` and `top_k` of all tokens; `grad_output` [tokens, D], or null data for
-// forward alone.
+// forward alone. Shapes must agree and ids be in -1..E-1: nothing is checked.
 DenseResult evaluate_dense(const ExpertShape& shape, std::span<const ExpertWeights> weights, ConstRows hidden,
                            const TopK& top_k, ConstRows grad_output = {});
 

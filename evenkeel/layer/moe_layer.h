@@ -62,8 +62,9 @@ struct MoeOptions {
 };
 
 // Where backward puts gradients, apart from what it reads: hidden [tokens, D] and router weights [tokens * k]
-// are overwritten, those of the experts at home here, in the order of natives(), are added to (redundant
-// copies: at the owner only).
+// are overwritten, those of the experts at home here, in the order of natives(), are added to. Of a redundant
+// expert that is the owner's gradient alone, and the tensors of its other homes may be null; all others must
+// be there.
 struct MoeGradients {
   Rows hidden;
   std::span<float> router_weights;
@@ -87,7 +88,7 @@ class MoeLayer {
   // The experts at home on this rank, ascending.
   std::span<const ExpertId> natives() const;
   // Weights of natives(), in that order; to be called again after each optimizer step. The tensors must stay
-  // alive and unchanged until the next call.
+  // alive and unchanged until the next call. Throws InvalidArgument where experts or tensors are missing.
   void set_weights(std::span<const ExpertWeights> natives);
 
   // Plans later steps by other options; takes all memory that planning needs at once. Collective in effect:
@@ -101,7 +102,8 @@ class MoeLayer {
   ForwardState forward(ConstRows hidden, const TopK& top_k, Rows output);
 
   // Consumes a state of this layer. grad_output: [tokens, D].
-  // Throws InvalidArgument for a state that holds no step of this layer, and for views of another shape.
+  // Throws InvalidArgument for a state that holds no step of this layer, for views of another shape, and
+  // where a tensor that is added to is missing.
   void backward(ForwardState state, ConstRows grad_output, const MoeGradients& gradients);
 
   // Whether output bits are the same for every plan and rank count, on all ranks, and if not, why.

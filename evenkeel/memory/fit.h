@@ -32,6 +32,8 @@ struct StageFit {
   std::int64_t total_bytes() const { return static_bytes + active_bytes; }
 };
 
+// fit_stage(), fit() and longest_sequence() throw InvalidArgument for bins that are not chunk counts in
+// ascending order, and for received rows below 0.
 StageFit fit_stage(const MemoryModel& memory, int stage, ReceivedRows received, const DeviceMemory& device);
 
 struct Fit {

@@ -2,8 +2,8 @@
 // no weights. Read from a file by io/model_config.h.
 //
 //   Mixtral 8x7B   32 layers of 4096, all with 8 experts of 14336, top-2; 32 heads of 128, 8 of them for keys
-//   DeepSeek-V3    61 layers of 7168, the first 3 dense; 256 experts of 2048, top-8, and one shared; latent
-//   attention
+//   DeepSeek-V3    61 layers of 7168, the first 3 dense; 256 experts of 2048, top-8, and one shared;
+//                  latent attention
 #pragma once
 
 #include <cstdint>

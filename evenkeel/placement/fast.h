@@ -6,6 +6,9 @@
 
 namespace evenkeel {
 
+// All throw InvalidArgument: where traffic from layer to layer is asked of a profile without transitions (not
+// cluster_fast), and for a clustering that is not of the problem's layers, experts and ranks.
+
 // Program 1 (Eq. 1-7). The bound is of the same problem, for the same sizes.
 Clustering cluster_fast(const PlacementProblem& problem, const SolveLimits& limits = {});
 // Program 2 (Eq. 8-15) for given clusters. The bound holds for these clusters.

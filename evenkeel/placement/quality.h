@@ -25,6 +25,7 @@ struct PlacementQuality {
   bool traffic_known = true;
 };
 
+// All below throw InvalidArgument for a placement of other layers, experts or ranks than the problem's.
 PlacementQuality placement_quality(const PlacementProblem& problem, const Placement& placement);
 
 // Eq. 8 of a placement: over layers, traffic / bandwidth in GB/s of the most expensive ordered pair of ranks,

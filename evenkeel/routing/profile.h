@@ -45,7 +45,8 @@ class RoutingProfile {
   // Adds the profile of another trace of the same model. Throws InvalidArgument if layers, experts or the
   // presence of transitions differ, or the sum is above 2^63-1; this profile is then unchanged.
   void add(const RoutingProfile& other);
-  // Adds tokens: ids [tokens, layers, k], each in 0..E-1 or no_expert.
+  // Adds tokens: ids [tokens, layers, k], each in 0..E-1 or no_expert. Throws InvalidArgument for other ids
+  // or lengths, a profile without layers, or a total above 2^63-1; this profile is then unchanged.
   void add_tokens(std::span<const std::int32_t> ids, int top_k);
 
   friend bool operator==(const RoutingProfile&, const RoutingProfile&) = default;

@@ -1,18 +1,16 @@
-// Synthetic routing: named workloads, each a pure function of (workload, seed, step) and of the shape asked
-// for.
+// Synthetic routing: named workloads, each a pure function of (workload, seed, step) and of the shape.
 //
 //   name                         what the tokens choose
 //   balanced                     every expert equally often (loads differ by at most 1), in seeded order
 //   concentrated:F:N[:spread]    a share F of all assignments in N experts, evenly; the rest evenly over the
 //                                others. The N are experts 0..N-1, or seeded ones with :spread. Exact up to
 //                                rounding; an id may repeat within a token
-//   zipf:S                       the i-th most popular expert with weight i^-S; which is i-th follows the
-//   seed lognormal:SIGMA              expert popularity exp(SIGMA z), z standard normal, by the seed drift
-//   max(k, E/16) experts share half of the popularity, and move one place a step collapse popularity flows
-//   into max(k, E/32) experts: half of the rest at step 0, half
-//                                of what is left every two steps after
-//   w0 .. w7                     the eight of Megatron-LM pull request 7488; docs/workloads.md
-//   defines them
+//   zipf:S                       the i-th most popular expert with weight i^-S; the seed says which is i-th
+//   lognormal:SIGMA              expert popularity exp(SIGMA z), z standard normal, by the seed
+//   drift                        max(k, E/16) experts share half of the popularity, one place further a step
+//   collapse                     popularity flows into max(k, E/32) experts: half of the rest at step 0,
+//                                half of what is left every two steps after
+//   w0 .. w7                     the eight of Megatron-LM pull request 7488, defined in docs/workloads.md
 //
 // Except in concentrated, each token chooses k distinct experts. A token's choice depends on its number among
 // all tokens of the step, so the same routing is dealt to any number of ranks with the same total (not where

@@ -2,8 +2,9 @@
 //
 // A layer costs the compute of its slowest rank, assignment_us x load / speed. An exchange costs its slowest
 // ordered pair of ranks, latency + assignment_bytes x traffic / bandwidth; under layer_to_layer it lies
-// between two layers, under dispatch_combine each layer has one out and one back. Cost        A change is
-// judged in O(P); entering a layer costs O(E^2), carrying out a change O(P^2).
+// between two layers, under dispatch_combine each layer has one out and one back.
+//
+// Cost        A change is judged in O(P); entering a layer costs O(E^2), carrying out a change O(P^2).
 #pragma once
 
 #include <cstddef>
