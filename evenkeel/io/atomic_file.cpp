@@ -29,15 +29,32 @@ int flush(const std::filesystem::path& path, int flags) {
   return error;
 }
 
+constexpr int kMostLinks = 40;  // as on Linux
+
+// Where the file is to be: behind a link, and never in the place of a folder, a device or a pipe.
+std::string place_of(std::string path) {
+  std::error_code error;
+  const std::filesystem::file_status there = std::filesystem::status(path, error);
+  if (std::filesystem::is_directory(there)) refuse(path, EISDIR);
+  if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there))
+    throw InvalidArgument(path, "cannot be written: is no ordinary file");
+  std::filesystem::path place = path;  // as it was typed, where it is no link
+  for (int links = 0; std::filesystem::is_symlink(std::filesystem::symlink_status(place, error)); ++links) {
+    if (links == kMostLinks) refuse(path, ELOOP);
+    const std::filesystem::path next = std::filesystem::read_symlink(place, error);
+    if (error) refuse(path, error.value());
+    place = place.parent_path() / next;
+  }
+  return place.string();
+}
+
 }  // namespace
 
 void require_writable(const std::string& path) {
-  std::error_code unknown;
-  if (std::filesystem::is_directory(path, unknown)) refuse(path, EISDIR);
   const AtomicPath place(path);
 }
 
-AtomicPath::AtomicPath(std::string path) : path_(std::move(path)) {
+AtomicPath::AtomicPath(std::string path) : path_(place_of(std::move(path))) {
   static std::atomic<unsigned> counter{0};
   for (;;) {
     beside_ = fmt::format("{}.{}-{}.part", path_, ::getpid(), counter++);

@@ -1,4 +1,5 @@
-// A file that appears whole or not at all: written beside its place and renamed when done.
+// A file that appears whole or not at all: written beside its place and renamed when done. A link stays, and
+// what it leads to is replaced.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +16,7 @@ void require_writable(const std::string& path);
 // A name beside a file that is to be written, for whoever writes it.
 class AtomicPath {
  public:
-  // Throws InvalidArgument if no file can be made there.
+  // Throws InvalidArgument if no file can be made there, or something is there that is no ordinary file.
   explicit AtomicPath(std::string path);
   // Without commit() nothing is left behind, and what was at path() stays.
   ~AtomicPath();

@@ -23,7 +23,8 @@ std::string reason(int error) {
 class FileSource final : public ByteSource {
  public:
   explicit FileSource(const std::string& path)
-      : ByteSource(path, 0), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+      // Not waiting for a pipe's other end; an ordinary file does not mind.
+      : ByteSource(path, 0), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     if (file_ < 0) throw ParseError(path, "", "cannot be opened: " + reason(errno));
     struct stat status {};
     const bool ordinary = ::fstat(file_, &status) == 0 && S_ISREG(status.st_mode);

@@ -34,9 +34,10 @@ class Cells {
       : line_(line), file_(file), number_(number) {}
 
   bool next(std::string_view& cell) {
-    const std::size_t begin = line_.find_first_not_of(separators);
-    if (begin == std::string_view::npos) return false;
-    line_.remove_prefix(begin);
+    const std::string_view gap = line_.substr(0, line_.find_first_not_of(separators));
+    require_no_blank(gap);
+    if (gap.size() == line_.size()) return false;
+    line_.remove_prefix(gap.size());
     cell = line_.substr(0, line_.find_first_of(separators));
     line_.remove_prefix(cell.size());
     ++column_;
@@ -57,6 +58,13 @@ class Cells {
   }
 
  private:
+  // Left out, what stands behind it would count for another expert. One may end a line.
+  void require_no_blank(std::string_view gap) const {
+    const auto marks = std::ranges::count_if(gap, [](char c) { return c == ',' || c == ';'; });
+    if (marks > (column_ == 0 ? 0 : 1))
+      throw ParseError(file_, fmt::format("line {}, column {}", number_, column_ + 1), "is blank");
+  }
+
   std::string_view line_;
   const std::string& file_;
   std::size_t number_;

@@ -1,6 +1,7 @@
 #include "evenkeel/io/array_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "evenkeel/base/error.h"
 #include "tests/io/support.h"
@@ -29,6 +30,9 @@ TEST(ArrayFile, ThatIsNotThereOrNotAFileSaysSo) {
             (folder / ".") + ": is a folder, not a file");
   EXPECT_EQ(message_of<ParseError>([&] { open_array_file("/dev/null"); }),
             "/dev/null: is not an ordinary file");
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_EQ(message_of<ParseError>([&] { open_array_file(folder / "pipe"); }),
+            (folder / "pipe") + ": is not an ordinary file");
 }
 
 TEST(ArrayFile, OfNoKnownKindSaysSo) {

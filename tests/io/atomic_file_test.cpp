@@ -1,6 +1,9 @@
 #include "evenkeel/io/atomic_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
 
 #include "evenkeel/base/error.h"
 #include "tests/io/support.h"
@@ -40,10 +43,35 @@ TEST(AtomicFile, WhereNothingCanBeWrittenSaysSo) {
 TEST(AtomicFile, CannotTakeThePlaceOfAFolder) {
   TempFolder folder;
   std::filesystem::create_directory(folder / "out");
-  AtomicFile file(folder / "out");
-  file.write("x");
-  EXPECT_EQ(message_of<InvalidArgument>([&] { file.commit(); }),
+  EXPECT_EQ(message_of<InvalidArgument>([&] { AtomicFile(folder / "out"); }),
             (folder / "out") + ": cannot be written: Is a directory");
+}
+
+TEST(AtomicFile, CannotTakeThePlaceOfADeviceOrAPipe) {
+  TempFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  EXPECT_EQ(message_of<InvalidArgument>([&] { AtomicFile(folder / "pipe"); }),
+            (folder / "pipe") + ": cannot be written: is no ordinary file");
+  EXPECT_EQ(message_of<InvalidArgument>([&] { AtomicFile("/dev/null"); }),
+            "/dev/null: cannot be written: is no ordinary file");
+}
+
+TEST(AtomicFile, ReplacesWhatALinkLeadsTo) {
+  TempFolder folder;
+  write_text(folder / "real", "before");
+  std::filesystem::create_symlink("real", folder / "link");
+  std::filesystem::create_symlink("later", folder / "dangling");
+  for (const char* name : {"link", "dangling"}) {
+    AtomicFile file(folder / name);
+    file.write("after");
+    file.commit();
+    EXPECT_TRUE(std::filesystem::is_symlink(folder / name));
+  }
+  EXPECT_EQ(read_text(folder / "real"), "after");
+  EXPECT_EQ(read_text(folder / "later"), "after");
+  std::filesystem::create_symlink("loop", folder / "loop");
+  EXPECT_EQ(message_of<InvalidArgument>([&] { AtomicFile(folder / "loop"); }),
+            (folder / "loop") + ": cannot be written: Too many levels of symbolic links");
 }
 
 }  // namespace

@@ -134,6 +134,9 @@ TEST(CountMatrix, RefusesNumbersThatAreNoCounts) {
   EXPECT_EQ(routing_refusal("1,2\n3,x\n"), "f: line 2, column 2: 'x' is not a whole number");
   EXPECT_EQ(routing_refusal("1,2.5\n"), "f: line 1, column 2: '2.5' is not a whole number");
   EXPECT_EQ(routing_refusal("1,nan\n"), "f: line 1, column 2: 'nan' is not a whole number");
+  EXPECT_EQ(routing_refusal("layer,a,b,c\n0,5,,7\n1,6,,8\n"), "f: line 2, column 3: is blank");
+  EXPECT_EQ(routing_refusal(",1\n,2\n"), "f: line 1, column 1: is blank");
+  EXPECT_EQ(routing_refusal("1;;\n"), "f: line 1, column 2: is blank");
   EXPECT_EQ(routing_refusal("0,0\n0,0\n"), "f: has no assignment in any layer");
   EXPECT_EQ(routing_refusal("9223372036854775807,1\n"), "f: the total of loads is above 2^63-1");
   EXPECT_EQ(routing_refusal("a,b\n"), "f: is text, but neither JSON nor lines of numbers");
