@@ -38,11 +38,12 @@ def as_numpy(values: ArrayLike, name: str) -> NDArray[Any]:
         tensor = values.detach().cpu()
         if tensor.is_floating_point():
             tensor = tensor.double()  # numpy knows no bfloat16
-        return tensor.numpy()  # type: ignore[no-any-return]
-    try:
-        array = np.asarray(values)
-    except ValueError as error:
-        raise invalid(name, "lists of unequal lengths", "an array of numbers") from error
+        array = tensor.numpy()
+    else:
+        try:
+            array = np.asarray(values)
+        except ValueError as error:
+            raise invalid(name, "lists of unequal lengths", "an array of numbers") from error
     if array.dtype.kind not in "iuf" and array.size > 0:
         raise invalid(name, f"an array of {array.dtype}", "an array of numbers")
     return array

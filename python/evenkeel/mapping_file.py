@@ -54,6 +54,9 @@ def _safetensors(placement: Placement, file: BinaryIO) -> None:
 
 def _write_beside(path: str, write: Callable[[BinaryIO], None]) -> None:
     """The file appears whole or not at all."""
+    path = os.path.realpath(path)  # a link stays
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        raise invalid("path", f"'{path}' is no ordinary file", "a file in a folder that exists")
     try:
         handle, beside = _open_beside(path)
         try:

@@ -223,9 +223,11 @@ def _homes_as_lists(homes: ArrayLike) -> list[list[list[int]]]:
     """[L][E][copies], from one rank an expert or a list of them."""
     if isinstance(homes, list | tuple):
         try:
-            return [[[*map(int, ranks)] for ranks in layer] for layer in homes]
+            ranks_of = [[[*ranks] for ranks in layer] for layer in homes]
         except TypeError:
             pass  # ranks rather than lists of them
+        else:
+            return [[[number(rank, "homes", 0) for rank in ranks] for ranks in layer] for layer in ranks_of]
     array = as_numpy(homes, "homes")
     if array.ndim not in (2, 3):
         raise invalid("homes", f"shape {list(array.shape)}", "[layers, experts], or a list of ranks for each")

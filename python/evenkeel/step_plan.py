@@ -89,6 +89,7 @@ def plan(
             of range. Ratios have at most three decimals, since planners count in thousandths.
     """
     chosen = choice(planner, "planner", get_args(Planner))
+    _require_layers(loads, placement, layer)
     counts, experts, num_ranks = _counts(loads, ranks, placement, layer)
     if placement is not None and (placement.num_experts, placement.num_ranks) != (experts, num_ranks):
         raise invalid(
@@ -140,6 +141,14 @@ def _counts(
     by_expert = integers(array, "loads", 1, "[experts], or counts [ranks, experts]")
     num_ranks = number(ranks, "ranks", 1) if ranks is not None else placement.num_ranks if placement else 0
     return _native.Counts.of_loads(by_expert, num_ranks), by_expert.shape[0], num_ranks
+
+
+def _require_layers(loads: ArrayLike | RoutingProfile, placement: Placement | None, layer: int | None) -> None:
+    """Where neither loads nor placement have several layers, there is none but 0."""
+    of_loads = loads.num_layers if isinstance(loads, RoutingProfile) else 1
+    of_homes = 1 if placement is None else placement.num_layers
+    if layer not in (None, 0) and of_loads == of_homes == 1:
+        raise invalid("layer", f"{layer}, but there is one layer", "0, or leave it out")
 
 
 def _layer_of(what: str, layers: int, layer: int | None) -> int:

@@ -148,6 +148,8 @@ class Placements(PackageTest):
             ([], 2, "no layer"),
             ([[0, 1], [0]], None, "unequal lengths"),
             ([[0.5, 1]], None, "0.5 is not a whole number"),
+            ([[[0.9], [1.9]]], None, "homes: 0.9; allowed: a whole number"),
+            ([["01", "10"]], None, "homes: '0'; allowed: a whole number"),
             ([[0, 1]], 0, "num_ranks: 0"),
         ]:
             with self.subTest(message=message):

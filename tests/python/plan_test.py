@@ -88,6 +88,8 @@ class Plan(PackageTest):
         for arguments in [{"placement": placement}, {"ranks": 2}]:
             self.assert_raises(ek.InvalidArgument, "has 2 layers; allowed: 0..1", ek.plan, profile, **arguments)
         self.assert_raises(ek.InvalidArgument, "layer: 2", ek.plan, profile, 2, layer=2)
+        self.assertEqual(ek.plan([7, 8, 9], placement=placement, layer=1).num_ranks, 2)
+        self.assert_raises(ek.InvalidArgument, "layer: 2, but there is one", ek.plan, [7, 8, 9], 2, layer=2)
 
     def test_work_that_ranks_have_anyway_counts(self):
         plan = ek.plan([100, 100], 2, base_load=[100, 0], min_segment=1, imbalance_threshold=0)
