@@ -166,6 +166,15 @@ void run_training(const CLI::App& app, const BenchArguments& options) {
     print_training(training);
 }
 
+// An ablation has scenarios of its own, and values of what it varies; tokens and widths go around those
+// given.
+void require_ablation_alone(const CLI::App& app, const std::string& name) {
+  refuse_if_given(app, "--scenarios", "an ablation has scenarios of its own");
+  for (const char* fixed : {"capacity-factor", "imbalance-threshold", "experts"})
+    if (name == fixed) refuse_if_given(app, fmt::format("--{}", fixed), "is what the ablation varies");
+  if (name == "hidden") refuse_if_given(app, "--intermediate", "goes with --hidden in its ablation");
+}
+
 void run_table(const CLI::App& app, BenchArguments& options) {
   options.setup.planners.clear();
   for (PlannerOptions::Kind kind : options.planners) {
@@ -190,8 +199,7 @@ void run(const CLI::App& app, BenchArguments& options) {
   for (const char* mode : kModes)
     if (is_given(app, mode)) require_only(app, mode);
   if (!is_given(app, "--training")) refuse_if_given(app, "--every", "is about --training");
-  if (is_given(app, "--ablation"))
-    refuse_if_given(app, "--scenarios", "an ablation has scenarios of its own");
+  if (is_given(app, "--ablation")) require_ablation_alone(app, options.ablation);
   if (is_given(app, "--calibrate")) return run_calibration(app, options);
   if (is_given(app, "--over-budget")) return run_curves(app, options);
   if (is_given(app, "--joint")) return run_joint(app, options);

@@ -59,7 +59,7 @@ struct ManyExperts {
   explicit ManyExperts(const LayerOptions& layer) : ffn(make_cpu_expert_ffn(layer.shape().expert, false)) {
     const ExpertShape& shape = ffn->shape();
     const std::int64_t count =
-        std::clamp<std::int64_t>(kWeightBytes / shape.weight_bytes(), 2, layer.experts);
+        std::min<std::int64_t>(std::max<std::int64_t>(kWeightBytes / shape.weight_bytes(), 2), layer.experts);
     model = seeded_experts(shape, static_cast<int>(count), 1);
     for (std::int64_t e = 0; e < count; ++e) {
       prepared.push_back(arena.allocate(ffn->prepared_bytes(Pass::forward), "prepared weights"));

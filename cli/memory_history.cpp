@@ -73,6 +73,7 @@ ReceivedHistory read_history(const std::string& path, const MemoryModel& memory)
   const auto fail = [&](const std::string& why) { throw ParseError(path, name, why); };
   if (array.shape.size() != 2 && array.shape.size() != 3)
     fail("is not [steps, layers] of rows, nor [steps, layers, experts] of assignments");
+  if (array.shape[0] < 1) fail("has no steps");
   const ModelDescription& model = memory.model();
   const std::int64_t layers = array.shape[1];
   if (layers != model.num_layers && layers != model.num_moe_layers())

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "cli/options.h"
@@ -32,7 +34,9 @@ std::string billions(std::int64_t weights) {
 }
 
 std::int64_t device_bytes_for(std::int64_t available, std::int64_t ratio_thousandths) {
-  return (available * 1000 + ratio_thousandths - 1) / ratio_thousandths;
+  __extension__ using Wide = __int128;
+  const Wide bytes = (Wide{available} * 1000 + ratio_thousandths - 1) / ratio_thousandths;
+  return static_cast<std::int64_t>(std::min<Wide>(bytes, std::numeric_limits<std::int64_t>::max()));
 }
 
 // As it is typed, without what is 1.

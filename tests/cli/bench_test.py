@@ -28,6 +28,9 @@ class Bench(CommandTest):
 
     def test_an_ablation_varies_its_parameter(self):
         rows = self.json("bench", *TINY, "--ablation", "capacity-factor")["rows"]
+        for name, option in [("capacity-factor", "--capacity-factor"), ("hidden", "--intermediate")]:
+            words = ["bench", "--ablation", name, option, 2]
+            self.assert_refused(words, 2, "InvalidArgument", f"{option}: ", "ablation")
         self.assertEqual(sorted({row["capacity-factor"] for row in rows}), ["1.0", "1.1", "1.25", "1.5", "2.0"])
 
     def test_runs_the_scenarios_within_a_budget(self):

@@ -178,6 +178,8 @@ class Memory(CommandTest):
         self.assert_refused(["memory", "--model", "absent.json"], 3, "ParseError", "absent.json")
         (self.folder / "rows.npz").write_bytes(npz("rows", [2, 3], [1] * 6))
         self.assert_refused([*TINY, "--counts", "rows.npz"], 3, "ParseError", "is of 3 layers; the model has 8")
+        (self.folder / "rows.npz").write_bytes(npz("rows", [0, 8], []))
+        self.assert_refused([*TINY, "--counts", "rows.npz"], 3, "ParseError", "has no steps")
         (self.folder / "rows.npz").write_bytes(npz("rows", [1, 8], [-1] * 8))
         self.assert_refused([*TINY, "--counts", "rows.npz"], 3, "ParseError", "has -1, which is no number of rows")
         (self.folder / "rows.npz").write_bytes(npz("rows", [1, 8, 4], [1] * 32))
