@@ -32,7 +32,7 @@ int flush(const std::filesystem::path& path, int flags) {
 constexpr int kMostLinks = 40;  // as on Linux
 
 // Where the file is to be: behind a link, and never in the place of a folder, a device or a pipe.
-std::string place_of(std::string path) {
+std::string place_of(const std::string& path) {
   std::error_code error;
   const std::filesystem::file_status there = std::filesystem::status(path, error);
   if (std::filesystem::is_directory(there)) refuse(path, EISDIR);
@@ -54,7 +54,7 @@ void require_writable(const std::string& path) {
   const AtomicPath place(path);
 }
 
-AtomicPath::AtomicPath(std::string path) : path_(place_of(std::move(path))) {
+AtomicPath::AtomicPath(const std::string& path) : path_(place_of(path)) {
   static std::atomic<unsigned> counter{0};
   for (;;) {
     beside_ = fmt::format("{}.{}-{}.part", path_, ::getpid(), counter++);
@@ -83,8 +83,8 @@ void AtomicPath::commit() {
   static_cast<void>(flush(folder.empty() ? "." : folder, O_RDONLY | O_DIRECTORY));
 }
 
-AtomicFile::AtomicFile(std::string path)
-    : place_(std::move(path)), file_(std::fopen(place_.beside().c_str(), "wb")) {
+AtomicFile::AtomicFile(const std::string& path)
+    : place_(path), file_(std::fopen(place_.beside().c_str(), "wb")) {
   if (file_ == nullptr) refuse(place_.path(), errno);
 }
 

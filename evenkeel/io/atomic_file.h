@@ -17,7 +17,7 @@ void require_writable(const std::string& path);
 class AtomicPath {
  public:
   // Throws InvalidArgument if no file can be made there, or something is there that is no ordinary file.
-  explicit AtomicPath(std::string path);
+  explicit AtomicPath(const std::string& path);
   // Without commit() nothing is left behind, and what was at path() stays.
   ~AtomicPath();
   AtomicPath(const AtomicPath&) = delete;
@@ -37,7 +37,7 @@ class AtomicPath {
 // The same for one that is written from front to back.
 class AtomicFile {
  public:
-  explicit AtomicFile(std::string path);
+  explicit AtomicFile(const std::string& path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;

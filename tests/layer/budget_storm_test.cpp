@@ -181,7 +181,7 @@ TEST_P(Storm, StaysWithinEveryBudgetAndChangesNoNumber) {
   for (unsigned seed = 0; seed < seeds(); ++seed) {
     std::mt19937 random(seed);
     std::vector<StepRouting> steps;
-    for (int step = 0; step < 40; ++step) steps.push_back(adversarial(random));
+    for (int step = 0; step < (kThreadsAreWatched ? 16 : 40); ++step) steps.push_back(adversarial(random));
     const Recorded free = run_all(steps, problem, Arena::kNoBudget, {Recompute::none}, seed);
     const std::int64_t least = least_of_all(problem, GetParam());
     for (int budget = 0; budget < 4; ++budget) {
