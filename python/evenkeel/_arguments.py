@@ -38,7 +38,7 @@ def as_numpy(values: ArrayLike, name: str) -> NDArray[Any]:
         tensor = values.detach().cpu()
         if tensor.is_floating_point():
             tensor = tensor.double()  # numpy knows no bfloat16
-        array = tensor.numpy()
+        array: NDArray[Any] = tensor.numpy()
     else:
         try:
             array = np.asarray(values)
