@@ -26,6 +26,7 @@ class InTurns final : public ExpertFfn {
   const BitwiseReport& bitwise() const override { return inner_->bitwise(); }
   std::int64_t prepared_bytes(Pass pass) const override { return inner_->prepared_bytes(pass); }
   std::int64_t workspace_bytes(Pass pass) const override { return inner_->workspace_bytes(pass); }
+  std::int64_t least_workspace_bytes(Pass pass) const override { return inner_->least_workspace_bytes(pass); }
   std::int64_t saved_bytes_per_position() const override { return inner_->saved_bytes_per_position(); }
   std::int64_t saved_margin_bytes() const override { return inner_->saved_margin_bytes(); }
   void prepare(const ExpertWeights& weights, Pass pass, std::span<std::byte> prepared) const override {

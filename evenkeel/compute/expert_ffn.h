@@ -111,8 +111,11 @@ class ExpertFfn {
   virtual std::int64_t prepared_bytes(Pass pass) const = 0;
   virtual void prepare(const ExpertWeights& weights, Pass pass, std::span<std::byte> prepared) const = 0;
 
-  // What a call needs beside its arguments; independent of the number of rows.
+  // What a call is given beside its arguments, independent of the number of rows: as much as makes it fast,
+  // and the least that it needs. Any number of bytes from the least on is taken, and changes the bits of
+  // gradients alone.
   virtual std::int64_t workspace_bytes(Pass pass) const = 0;
+  virtual std::int64_t least_workspace_bytes(Pass pass) const { return workspace_bytes(pass); }
   // What forward keeps for backward, for each position; and what must be there behind all of a batch's.
   virtual std::int64_t saved_bytes_per_position() const = 0;
   virtual std::int64_t saved_margin_bytes() const = 0;

@@ -31,9 +31,12 @@ class Exchange {
   Exchange(Communicator& comm, Stream& stream, Arena& arena, std::int64_t hidden, DataType type);
   ~Exchange();
 
-  // Takes the memory that dispatching under any plan of this one's placement needs; dispatch() does so
-  // itself.
-  void reserve(const StepPlan& plan) { deal_.reserve(plan); }
+  // Takes the memory that steps of `top_k` experts a token want under any plan of this one's placement; where
+  // it was not called, the first ones do.
+  void reserve(const StepPlan& plan, int top_k) {
+    deal_.reserve(plan);
+    token_rows_.reserve(static_cast<std::size_t>(top_k));
+  }
 
   // Sends this rank's rows, [tokens, hidden], to where the plan has them computed, and takes in those that
   // this rank computes. `counts` are the all-gathered counts from which `plan` was made; `lifetime` says

@@ -7,11 +7,15 @@
 
 namespace evenkeel {
 
+void ResultRows::reserve(std::size_t num_experts) {
+  runs_.reserve(num_experts);
+  before_.reserve(num_experts + 1);
+}
+
 void ResultRows::open(const Dispatched& dispatched, RankId me, std::span<const std::uint8_t> in_ranges) {
   dispatched_ = &dispatched;
   first_token_ = end_token_ = 0;
-  runs_.reserve(in_ranges.size());  // room for any routing, so that no later one allocates
-  before_.reserve(in_ranges.size() + 1);
+  reserve(in_ranges.size());
   runs_.clear();
   const Dispatched::Peer& own = dispatched.peers()[me.offset()];
   const auto slots = dispatched.output_row();

@@ -66,11 +66,17 @@ bool WeightTransfer::awaits_gradients(const StepPlan& plan, const LayerPlacement
   return false;
 }
 
-void WeightTransfer::lend(const StepPlan& plan, std::span<const ExpertParts> natives) {
-  // Room for any plan, so that no later one allocates.
+void WeightTransfer::reserve(const StepPlan& any) {
   const auto parts = kExpertParts - static_cast<std::size_t>(std::ranges::count(elements_, 0));
-  sends_.reserve(parts * plan.most_segments());
+  sends_.reserve(parts * any.most_segments());
   receives_.reserve(kExpertParts);
+  away_.reserve(any.most_segments());
+  returns_.reserve(any.most_segments());
+  sending_.reserve();
+  receiving_.reserve();
+}
+
+void WeightTransfer::lend(const StepPlan& plan, std::span<const ExpertParts> natives) {
   sends_.clear();
   for (const Transfer& transfer : plan.transfers())
     if (transfer.from == comm_.rank())
@@ -118,8 +124,6 @@ void WeightTransfer::open_gate_up() {
 // Which gradients leave this rank, and which come to it.
 void WeightTransfer::list_gradients(const StepPlan& plan, const LayerPlacement& placement) {
   const RankId me = comm_.rank();
-  away_.reserve(plan.most_segments());
-  returns_.reserve(plan.most_segments());
   away_.clear();
   returns_.clear();
   for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {

@@ -48,6 +48,9 @@ class WeightTransfer {
   WeightTransfer(Communicator& comm, Arena& arena, const std::array<std::int64_t, kExpertParts>& elements,
                  std::int64_t bytes_per_element);
 
+  // Takes all memory that plans of this one's shape want, so that none allocates.
+  void reserve(const StepPlan& any);
+
   // How many experts this rank borrows under a plan.
   std::int64_t borrows(const StepPlan& plan) const;
   // What a borrowed expert takes while it is shown to `take`.

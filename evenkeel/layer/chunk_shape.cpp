@@ -21,15 +21,18 @@ ChunkShape chunk_shape(const MoeShape& shape, int num_ranks, const ExpertFfn& ex
   chunk.gate_up_gradient_bytes = elements.gate_up * std::int64_t{sizeof(float)};
   const auto prepared = [&](Pass pass) { return Arena::rounded(experts.prepared_bytes(pass)); };
   chunk.forward_weight_bytes = prepared(Pass::forward);
-  chunk.forward_workspace_bytes = experts.workspace_bytes(Pass::forward);
+  chunk.workspace.forward = experts.least_workspace_bytes(Pass::forward);
+  chunk.most_workspace.forward = experts.workspace_bytes(Pass::forward);
   chunk.with_backward = with_backward;
   if (!with_backward) return chunk;
   chunk.backward_weight_bytes = prepared(Pass::backward);
   chunk.recompute_weight_bytes = prepared(Pass::recompute);
   chunk.saved_bytes = experts.saved_bytes_per_position();
   chunk.saved_margin_bytes = experts.saved_margin_bytes();
-  chunk.backward_workspace_bytes = experts.workspace_bytes(Pass::backward);
-  chunk.recompute_workspace_bytes = experts.workspace_bytes(Pass::recompute);
+  chunk.workspace.backward = experts.least_workspace_bytes(Pass::backward);
+  chunk.workspace.recompute = experts.least_workspace_bytes(Pass::recompute);
+  chunk.most_workspace.backward = experts.workspace_bytes(Pass::backward);
+  chunk.most_workspace.recompute = experts.workspace_bytes(Pass::recompute);
   return chunk;
 }
 

@@ -16,6 +16,13 @@ constexpr std::int64_t whole_lines(std::int64_t bytes) {
 // At most so many tables begin another line.
 inline constexpr std::int64_t kSpreadBytes = 4 * kArenaLine;
 
+// Of the products, in bytes, in each pass: forward, and backward with activations saved or computed again.
+struct Workspaces {
+  std::int64_t forward = 0;
+  std::int64_t backward = 0;
+  std::int64_t recompute = 0;
+};
+
 // What the bytes depend on besides the routing.
 struct ChunkShape {
   int num_ranks = 1;
@@ -29,16 +36,18 @@ struct ChunkShape {
   std::int64_t landing_bytes = 0;         // of a borrowed one's, what is there at a time on its arrival
   std::int64_t forward_weight_bytes = 0;  // the same, as a pass keeps it
   std::int64_t backward_weight_bytes = 0;
-  std::int64_t recompute_weight_bytes = 0;     // besides backward's, where nothing was saved
-  std::int64_t gradient_bytes = 0;             // f32, of an expert that is another rank's
-  std::int64_t gate_up_gradient_bytes = 0;     // of these, gate_up's
-  std::int64_t forward_workspace_bytes = 0;    // of the products
-  std::int64_t backward_workspace_bytes = 0;   // the same, activations saved
-  std::int64_t recompute_workspace_bytes = 0;  // the same, nothing saved
+  std::int64_t recompute_weight_bytes = 0;  // besides backward's, where nothing was saved
+  std::int64_t gradient_bytes = 0;          // f32, of an expert that is another rank's
+  std::int64_t gate_up_gradient_bytes = 0;  // of these, gate_up's
+  Workspaces workspace;                     // the least, unless a step has taken more
+  Workspaces most_workspace;                // as much as makes products faster
   bool with_backward = true;
 
   std::int64_t row_bytes() const { return hidden * element_bytes; }
 };
+
+// The shape with workspaces for a step that has so many bytes more than the least.
+ChunkShape with_workspaces(const ChunkShape& least, std::int64_t spare_bytes);
 
 // What a rank sends and receives in a chunk. Positions are assignments; "here" is computed on the rank,
 // "elsewhere" are its own tokens' on other ranks. Rows are tokens, once for each rank that they go to.

@@ -17,11 +17,11 @@ bool is_whole(Recompute recompute) {
 std::int64_t least_overlapped_bytes(const BudgetShape& shape) {
   const ChunkLoad load = largest_load(shape.chunk, 1);
   std::int64_t step =
-      2 * overlapped_forward_bytes(shape.chunk, load) + whole_lines(shape.chunk.forward_workspace_bytes);
+      2 * overlapped_forward_bytes(shape.chunk, load) + whole_lines(shape.chunk.workspace.forward);
   if (shape.chunk.with_backward) {
-    const std::int64_t backward = std::max(2 * overlapped_recompute_bytes(shape.chunk, load) +
-                                               whole_lines(shape.chunk.recompute_workspace_bytes),
-                                           shape.copies > 0 ? shape.chunk.gradient_bytes : 0);
+    const std::int64_t backward = std::max(
+        2 * overlapped_recompute_bytes(shape.chunk, load) + whole_lines(shape.chunk.workspace.recompute),
+        shape.copies > 0 ? shape.chunk.gradient_bytes : 0);
     step = std::max(step, shape.copies * shape.chunk.gradient_bytes + backward);
   }
   return std::max(step, block_table_bytes(shape.chunk, 1));

@@ -22,7 +22,7 @@ bool StepCut::cut(const PassBytes& bytes, std::vector<std::int64_t>& limits, con
 
 // For one of two chunks in flight.
 std::int64_t StepCut::half_of(std::int64_t limit, const PassBytes& bytes) const {
-  return (limit - whole_lines(shape_.*bytes.shared)) / 2;
+  return (limit - whole_lines(shape_.workspace.*bytes.shared)) / 2;
 }
 
 bool StepCut::cut_exactly(const PassBytes& bytes, std::span<const std::int64_t> limits, int begin,
@@ -55,7 +55,7 @@ bool StepCut::cut_by_rule(const PassBytes& bytes, std::vector<std::int64_t>& lim
   const std::int64_t count = count_by_rule(bytes, limits);
   const std::int64_t in_flight = std::min<std::int64_t>(count, options_.chunks_in_flight);
   const LoadBytes bytes_of = in_flight > 1 ? bytes.overlapped : bytes.alone;
-  const std::int64_t shared = in_flight > 1 ? whole_lines(shape_.*bytes.shared) : 0;
+  const std::int64_t shared = in_flight > 1 ? whole_lines(shape_.workspace.*bytes.shared) : 0;
   for (std::int64_t i = 0; i < count; ++i) chunks.push_back({units_ * i / count, units_ * (i + 1) / count});
   most_.assign(limits.size(), 0);
   for (const Chunk& chunk : chunks)

@@ -20,7 +20,7 @@ namespace evenkeel {
 struct PassBytes {
   LoadBytes alone;
   LoadBytes overlapped;
-  std::int64_t ChunkShape::*shared;
+  std::int64_t Workspaces::*shared;
 };
 
 // How fast chunks must be to be worth cutting on; by `seconds`, of which they are.

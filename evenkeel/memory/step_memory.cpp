@@ -24,16 +24,15 @@ std::int64_t recomputing_whole(const ChunkShape& shape, const ChunkLoad& load) {
                   backward_bytes(shape, load, load.positions_here));
 }
 
-constexpr PassBytes kForwardBytes = {passing_forward, overlapped_forward_bytes,
-                                     &ChunkShape::forward_workspace_bytes};
-constexpr PassBytes kBackwardBytes = {recompute_bytes, overlapped_recompute_bytes,
-                                      &ChunkShape::recompute_workspace_bytes};
+constexpr PassBytes kForwardBytes = {passing_forward, overlapped_forward_bytes, &Workspaces::forward};
+constexpr PassBytes kBackwardBytes = {recompute_bytes, overlapped_recompute_bytes, &Workspaces::recompute};
 constexpr PassBytes kWholeBytes = {recomputing_whole, nullptr, nullptr};  // never two in flight
 
 }  // namespace
 
 StepMemory::StepMemory(const ChunkShape& shape, const MemoryOptions& options, std::int64_t units)
-    : shape_(shape),
+    : least_(shape),
+      shape_(with_workspaces(shape, std::numeric_limits<std::int64_t>::max())),
       options_(options),
       units_(units),
       plain_(make_planner({PlannerOptions::Kind::ep})),
@@ -46,8 +45,16 @@ StepMemory::StepMemory(const ChunkShape& shape, const MemoryOptions& options, st
     chunks->reserve(static_cast<std::size_t>(units));
 }
 
+// The same for all ranks: what the one with the least to spare can have.
+void StepMemory::choose_workspaces(std::span<const RankRoom> rooms) {
+  std::int64_t spare = std::numeric_limits<std::int64_t>::max();
+  for (const RankRoom& room : rooms) spare = std::min(spare, room.gap - room.least);
+  shape_ = with_workspaces(least_, spare);
+}
+
 void StepMemory::load_blocks(const BlockTable& table, std::span<const RankRoom> rooms,
                              const LayerPlacement& placement, const StepPlan& plan) {
+  choose_workspaces(rooms);
   tokens_.clear();
   for (const RankRoom& room : rooms) tokens_.push_back(room.tokens);
   loads_.read(table, placement, tokens_, shape_.top_k);

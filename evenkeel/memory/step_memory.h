@@ -49,12 +49,15 @@ class StepMemory {
                     const StepPlan& plan);
 
   std::span<const Chunk> chunks() const { return chunks_; }
+  // With the workspaces that were chosen with them; at first, the most.
+  const ChunkShape& shape() const { return shape_; }
 
  private:
   struct Way {
     std::vector<Chunk> chunks;
     double seconds = 0;
   };
+  void choose_workspaces(std::span<const RankRoom> rooms);
   void load_blocks(const BlockTable& table, std::span<const RankRoom> rooms, const LayerPlacement& placement,
                    const StepPlan& plan);
   void follow(const StepPlan& plan, const LayerPlacement& placement);
@@ -75,7 +78,8 @@ class StepMemory {
   void take_if_faster();
   void take_best();
 
-  const ChunkShape shape_;
+  const ChunkShape least_;
+  ChunkShape shape_;
   const MemoryOptions options_;
   const std::int64_t units_;
   std::unique_ptr<Planner> plain_;

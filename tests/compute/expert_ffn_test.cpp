@@ -32,6 +32,9 @@ class Batch {
     }
   }
 
+  // From 0, where a call has the least workspace, to 1, where it has as much as makes it fast.
+  void set_workspace(double share) { workspace_share_ = share; }
+
   // Computes again what forward would save where `again` says from which prepared weights. In halves, weights
   // arrive one tensor after the other, and the gradient of gate_up comes after the others.
   FfnOutcome run(std::optional<Pass> again = {}, bool in_halves = false) {
@@ -50,7 +53,7 @@ class Batch {
     const SplitRows hidden = split(problem_.hidden(0, problem_.all_tokens()), rest);
     const SplitRows grad_output = split(problem_.grad_output(0, problem_.all_tokens()), grad_rest);
     const auto forward_weights = prepare(Pass::forward, &ExpertGroup::prepared);
-    auto workspace = lines(ffn_->workspace_bytes(Pass::forward));
+    auto workspace = lines(workspace_bytes(Pass::forward));
     const auto keep = [&](bool keeps) {
       for (ExpertGroup& group : groups_)
         group.saved = keeps ? saved.data() + group.begin * ffn_->saved_bytes_per_position() : nullptr;
@@ -59,7 +62,7 @@ class Batch {
     ffn_->forward(batch, hidden, outcome.results.data(), bytes(workspace));
     const auto backward_weights = prepare(Pass::backward, &ExpertGroup::prepared);
     const auto again_weights = prepare(again.value_or(Pass::recompute), &ExpertGroup::prepared_again);
-    workspace = lines(ffn_->workspace_bytes(again ? Pass::recompute : Pass::backward));
+    workspace = lines(workspace_bytes(again ? Pass::recompute : Pass::backward));
     if (again) keep(false);
     const auto sums = split_sums(outcome.grad_input);
     if (in_halves)
@@ -81,6 +84,10 @@ class Batch {
   struct alignas(64) Line {
     std::byte bytes[64];
   };
+  std::int64_t workspace_bytes(Pass pass) const {
+    const std::int64_t least = ffn_->least_workspace_bytes(pass), most = ffn_->workspace_bytes(pass);
+    return least + static_cast<std::int64_t>(static_cast<double>(most - least) * workspace_share_);
+  }
   static std::vector<Line> lines(std::int64_t count) { return std::vector<Line>(number((count + 63) / 64)); }
   static std::span<std::byte> bytes(std::vector<Line>& all) { return {all.data()->bytes, all.size() * 64}; }
 
@@ -143,6 +150,7 @@ class Batch {
   std::vector<std::int32_t> input_row_, output_row_, own_index_;
   std::vector<float> rest_sums_;
   bool in_halves_ = false;
+  double workspace_share_ = 1;
 };
 
 std::int64_t blocks_of(std::int64_t columns, DataType type) {
@@ -184,6 +192,26 @@ TEST_P(Experts, GiveTheSameBitsWhereTheGradientOfGateUpComesLater) {
     const MoeCase problem({{5, 2, expert}, {tokens}, 1.0, 0.0}, 3);
     EXPECT_TRUE(Batch(problem).run({}, true) == Batch(problem).run()) << tokens;
   }
+}
+
+// Their results to the bit, their gradients to rounding.
+TEST_P(Experts, AreTheSameInAnyWorkspaceFromTheLeastOn) {
+  const auto [type, activation, biases] = GetParam();
+  const ExpertShape expert{33, 19, activation, biases, type};
+  const MoeCase problem({{5, 2, expert}, {230}, 2.0, 0.1}, 3);
+  const FfnOutcome most = Batch(problem).run();
+  for (const double share : {0.0, 0.03, 0.1, 0.5, 0.99})
+    for (const std::optional<Pass> again : {std::optional<Pass>(), std::optional(Pass::recompute)})
+      for (const bool in_halves : {false, true}) {
+        if (again && in_halves) continue;
+        Batch batch(problem);
+        batch.set_workspace(share);
+        const FfnOutcome outcome = batch.run(again, in_halves);
+        expect_dense(problem, outcome, "share " + std::to_string(share));
+        if (make_cpu_expert_ffn(expert, true)->bitwise().holds) {
+          EXPECT_EQ(outcome.results, most.results);
+        }
+      }
 }
 
 INSTANTIATE_TEST_SUITE_P(TypesActivationsBiases, Experts,

@@ -101,7 +101,12 @@ TEST_P(Products, TouchNoMoreRowsThanTheRoomThatMaxRowsWasAskedAbout) {
   Numbers scratch(ladder.scratch_bytes() + 64, DataType::f32, 0, 0);
   ladder.pack(plain.data(), packed.data());
   ASSERT_EQ(ladder.blocks(), 1);
-  for (const std::int64_t room : {kAgainTileRows, kTileRows - 1, kTileRows}) {
+  std::vector<std::int64_t> rooms = {16, kAgainTileRows, kTileRows - 1, kTileRows};
+  for (std::int64_t room = 1; room < 16; ++room)
+    if (ladder.has_rows(room)) rooms.push_back(room);
+  for (const std::int64_t room : rooms) {
+    ASSERT_TRUE(ladder.has_rows(room));
+    ASSERT_LE(ladder.scratch_bytes(room), ladder.scratch_bytes());
     const std::int64_t most = ladder.max_rows(room);
     ASSERT_GE(most, 1);
     ASSERT_LE(most, room);
@@ -146,10 +151,10 @@ TEST_P(Products, OfGradientsAreAddedAndPaddingChangesNothing) {
   const DataType type = GetParam();
   constexpr std::int64_t M = 13, N = 22;
   const GradientProduct product(M, N, type);
-  Numbers scratch(product.scratch_bytes() + 64, DataType::f32, 0, 0);
   for (std::int64_t k : {1, 2, 15, 16, 17, 100, 255, 256, 383, 384}) {
-    const std::int64_t padded = whole_vector_rows(k);
-    ASSERT_EQ(padded % 16, 0);
+    const std::int64_t padded = k + GradientProduct::padding(k);
+    ASSERT_TRUE(k <= GradientProduct::kFewRows ? padded == k : padded % 16 == 0);
+    Numbers scratch(product.scratch_bytes(k) + 64, DataType::f32, 0, 0);
     Numbers a(padded * M, type, 1, 3), b(padded * N, type, 1, 4), c(M * N, DataType::f32, 1, 5),
         before(M * N, DataType::f32, 1, 5);
     std::memset(a.data(k * M), 0, static_cast<std::size_t>((padded - k) * M * bytes_of(type)));

@@ -28,6 +28,7 @@ class CountedApart final : public ExpertFfn {
     apart([&] { inner_->prepare(weights, pass, prepared); });
   }
   std::int64_t workspace_bytes(Pass pass) const override { return inner_->workspace_bytes(pass); }
+  std::int64_t least_workspace_bytes(Pass pass) const override { return inner_->least_workspace_bytes(pass); }
   std::int64_t saved_bytes_per_position() const override { return inner_->saved_bytes_per_position(); }
   std::int64_t saved_margin_bytes() const override { return inner_->saved_margin_bytes(); }
   void forward(const ExpertBatch& batch, const SplitRows& input, void* output,
@@ -147,7 +148,7 @@ INSTANTIATE_TEST_SUITE_P(Budgets, Allocation,
                          ::testing::Combine(::testing::Values(PlannerOptions::Kind::level),
                                             ::testing::Values(DataType::f32, DataType::bf16),
                                             ::testing::Values(false), ::testing::Values(1, 2),
-                                            ::testing::Values(100, 110, 120, 150, 200, 300, 400, 600)));
+                                            ::testing::Values(100, 150, 200, 300, 600, 1000)));
 
 }  // namespace
 }  // namespace evenkeel::testing

@@ -88,7 +88,7 @@ TEST(Budget, InWhichBackwardIsInPartsChangesNoNumber) {
       const std::int64_t most = std::ranges::max(ample.peak_bytes);
       options.budget = kGenerous;
       const std::int64_t least = run(problem, options).least_budget;
-      for (int percent = 90; percent <= 108; percent += kThreadsAreWatched ? 4 : 1) {
+      for (int percent = 60; percent <= 105; percent += kThreadsAreWatched ? 9 : 3) {
         options.budget = std::max(least, most * percent / 100);
         const MoeResult bounded = run(problem, options);
         SCOPED_TRACE(std::to_string(percent) + " % of what it takes without");

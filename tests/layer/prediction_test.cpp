@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 
 #include "evenkeel/comm/thread/run_ranks.h"
 #include "evenkeel/compute/cpu/expert_ffn.h"
@@ -71,19 +72,29 @@ class Prediction {
     shape_.landing_bytes = moe.expert.gate_up_rows() * moe.expert.hidden * shape_.element_bytes;
     shape_.with_backward = backward;
     shape_.forward_weight_bytes = Arena::rounded(products->prepared_bytes(Pass::forward));
-    shape_.forward_workspace_bytes = products->workspace_bytes(Pass::forward);
+    shape_.workspace.forward = products->least_workspace_bytes(Pass::forward);
+    shape_.most_workspace.forward = products->workspace_bytes(Pass::forward);
     if (backward) {
       shape_.backward_weight_bytes = Arena::rounded(products->prepared_bytes(Pass::backward));
       shape_.recompute_weight_bytes = Arena::rounded(products->prepared_bytes(Pass::recompute));
       shape_.saved_bytes = products->saved_bytes_per_position();
       shape_.saved_margin_bytes = products->saved_margin_bytes();
-      shape_.backward_workspace_bytes = products->workspace_bytes(Pass::backward);
-      shape_.recompute_workspace_bytes = products->workspace_bytes(Pass::recompute);
+      shape_.workspace.backward = products->least_workspace_bytes(Pass::backward);
+      shape_.workspace.recompute = products->least_workspace_bytes(Pass::recompute);
+      shape_.most_workspace.backward = products->workspace_bytes(Pass::backward);
+      shape_.most_workspace.recompute = products->workspace_bytes(Pass::recompute);
     }
     const MemoryOptions& memory = setup.options.memory;
     cuts_ = setup.budget != Arena::kNoBudget || memory.recompute == Recompute::whole ||
             memory.recompute == Recompute::chunk || memory.rule.kind == ChunkRule::Kind::equal;
     units_ = cuts_ ? (max_tokens() + kStepBlocks - 1) / kStepBlocks * kStepBlocks : 1;
+    least_.chunk = shape_;
+    least_.max_tokens = max_tokens();
+    least_.recompute = memory.recompute;
+    least_.chunks_in_flight = memory.chunks_in_flight;
+    const bool bounded = setup.budget != Arena::kNoBudget;
+    shape_ = with_workspaces(
+        shape_, bounded ? setup.budget - least_budget(least_) : std::numeric_limits<std::int64_t>::max());
   }
 
   std::vector<Peaks> peaks() const {
@@ -142,15 +153,12 @@ class Prediction {
   }
   // Of a chunk that is the whole step: what leaves the passes, a later step and the other states their room.
   SavedPositions saved_in_part(const ChunkLoad& load, std::size_t rank) const {
-    BudgetShape budget;
-    budget.chunk = shape_;
-    budget.max_tokens = max_tokens();
     const std::int64_t held = held_bytes(shape_, load, 0);
     const std::int64_t room = setup_.budget - choices(rank);
     const std::int64_t left =
         std::min({room - borrowed(rank) * shape_.forward_weight_bytes - forward_bytes(shape_, load, 0),
-                  room - own_part_bytes(shape_, load, {}), room - least_step_bytes(budget) - held,
-                  setup_.budget - least_step_bytes(budget) - least_state_bytes(budget) - held});
+                  room - own_part_bytes(shape_, load, {}), room - least_step_bytes(least_) - held,
+                  setup_.budget - least_budget(least_) - held});
     return saved_in_parts(shape_, load, foreign(rank), left,
                           room - foreign_part_bytes(shape_, load, foreign(rank), 0));
   }
@@ -161,7 +169,7 @@ class Prediction {
     if (saved.foreign > 0)
       most = std::max(most, foreign_part_bytes(shape_, load, foreign(rank), saved.foreign));
     ChunkShape shape = shape_;
-    if (saved.all() == load.positions_here) shape.recompute_workspace_bytes = 0;
+    if (saved.all() == load.positions_here) shape.workspace.recompute = 0;
     return chunk.recomputed > 0 ? std::max(most, again_part_bytes(shape, load, foreign(rank))) : most;
   }
   std::int64_t held_of(std::size_t chunk, const ChunkLoad& load, std::size_t rank) const {
@@ -183,8 +191,8 @@ class Prediction {
       std::int64_t held = choices(rank) + borrowed(rank) * shape_.forward_weight_bytes;
       std::int64_t most = std::max(aside(rank) + table(), held + landing(rank));
       if (overlaps(chunks_.size())) {
-        all[rank].forward = std::max(most, held + overlapped_peak(dealt, rank, overlapped_forward_bytes,
-                                                                  shape_.forward_workspace_bytes));
+        all[rank].forward = std::max(
+            most, held + overlapped_peak(dealt, rank, overlapped_forward_bytes, shape_.workspace.forward));
         continue;
       }
       for (std::size_t c = 0; c < chunks_.size(); ++c) {
@@ -218,9 +226,9 @@ class Prediction {
       }
       if (!rest.empty()) most = std::max(most, held + (kept > 0 ? away : 0) + table());
       if (overlaps(rest.size()))
-        most = std::max(most, held + away +
-                                  overlapped_peak(rest, rank, overlapped_recompute_bytes,
-                                                  shape_.recompute_workspace_bytes));
+        most = std::max(
+            most, held + away +
+                      overlapped_peak(rest, rank, overlapped_recompute_bytes, shape_.workspace.recompute));
       else
         for (const auto& loads : rest) most = std::max(most, held + away + again_bytes(loads[rank]));
       if (lends(rank)) most = std::max(most, held + gradients + shape_.gradient_bytes);
@@ -266,6 +274,7 @@ class Prediction {
   const std::vector<Chunk>& chunks_;
   RoutedStep step_;
   ChunkShape shape_;
+  BudgetShape least_;  // with the least workspaces
   bool cuts_ = false;
   std::int64_t units_ = 1;
 };

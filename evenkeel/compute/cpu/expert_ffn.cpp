@@ -57,6 +57,10 @@ class CpuExpertFfn final : public ExpertFfn {
     if (pass == Pass::forward) return forward_.workspace_bytes();
     return backward().workspace_bytes(pass == Pass::recompute);
   }
+  std::int64_t least_workspace_bytes(Pass pass) const override {
+    if (pass == Pass::forward) return forward_.least_workspace_bytes();
+    return backward().least_workspace_bytes(pass == Pass::recompute);
+  }
 
   std::int64_t saved_bytes_per_position() const override {
     return shape_.gate_up_rows() * bytes_of(shape_.type);
@@ -66,7 +70,7 @@ class CpuExpertFfn final : public ExpertFfn {
   void forward(const ExpertBatch& batch, const SplitRows& input, void* output,
                std::span<std::byte> workspace) const override {
     require_room(workspace, Pass::forward);
-    forward_.run(batch, input, output, workspace.data());
+    forward_.run(batch, input, output, workspace);
   }
 
   void backward(const ExpertBatch& batch, const SplitRows& input, const SplitRows& grad_output,
@@ -74,13 +78,13 @@ class CpuExpertFfn final : public ExpertFfn {
                 std::span<std::byte> workspace) const override {
     const bool again = std::ranges::count(batch.groups, nullptr, &ExpertGroup::saved) > 0;
     require_room(workspace, again ? Pass::recompute : Pass::backward);
-    backward().run(batch, {input, grad_output, weight, grad_input, grad_weight}, again, workspace.data());
+    backward().run(batch, {input, grad_output, weight, grad_input, grad_weight}, again, workspace);
   }
 
   void add_gate_up_gradients(const ExpertBatch& batch, const SplitRows& input,
                              std::span<std::byte> workspace) const override {
     require_room(workspace, Pass::backward);
-    backward().add_gate_up_gradients(batch, input, workspace.data());
+    backward().add_gate_up_gradients(batch, input, workspace);
   }
 
  private:
@@ -89,7 +93,7 @@ class CpuExpertFfn final : public ExpertFfn {
     return *backward_;
   }
   void require_room(std::span<std::byte> workspace, Pass pass) const {
-    EVENKEEL_CHECK(static_cast<std::int64_t>(workspace.size()) >= workspace_bytes(pass));
+    EVENKEEL_CHECK(std::ssize(workspace) >= least_workspace_bytes(pass));
   }
 
   ExpertShape shape_;

@@ -12,6 +12,7 @@
 namespace evenkeel::internal {
 
 void BackwardPass::run() {
+  layer_.workspace = step_.workspace;
   drop_what_has_no_room();
   run_kept();
   run_rest();
@@ -62,14 +63,16 @@ void BackwardPass::run_rest() {
 
 // Under the plan for which weights are borrowed already, if it fits.
 void BackwardPass::plan_rest(const TopK& rest) {
+  StepSchedule& schedule = layer_.schedule;
   layer_.clock.leave_chunk(Phase::plan);
-  if (layer_.borrowing) {
-    const std::int64_t borrowed = borrowing_bytes(layer_, step_.plan, again_passes(layer_));
-    if (layer_.schedule.plan_rest(rest, borrowed, step_.plan)) return;
+  const std::int64_t borrowed =
+      layer_.borrowing ? borrowing_bytes(layer_, step_.plan, again_passes(layer_)) : 0;
+  if (!layer_.borrowing || !schedule.plan_rest(rest, borrowed, step_.plan)) {
     layer_.give_back_in_backward();
+    layer_.clock.enter(Phase::plan);
+    schedule.plan_backward(rest, step_.plan);
   }
-  layer_.clock.enter(Phase::plan);
-  layer_.schedule.plan_backward(rest, step_.plan);
+  layer_.workspace = schedule.workspace();
 }
 
 void BackwardPass::run_again(const Chunk& chunk, std::int64_t before, std::int64_t rest) {

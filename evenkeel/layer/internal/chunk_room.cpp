@@ -31,7 +31,7 @@ ForeignLoad foreign_load(const LayerBody& layer, const Dispatched& dispatched, c
 
 // Whether each part has its room, when what was saved for the parts before it is gone.
 bool parts_fit(const LayerBody& layer, const KeptChunk& kept, const StepPlan& plan) {
-  const ChunkShape& shape = layer.budget.chunk;
+  const ChunkShape shape = layer.chunk_shape();
   const ChunkLoad load = load_of(layer, kept.dispatched);
   const ForeignLoad foreign = foreign_load(layer, kept.dispatched, plan);
   const SavedActivations& saved = kept.saved;
@@ -49,7 +49,7 @@ bool parts_fit(const LayerBody& layer, const KeptChunk& kept, const StepPlan& pl
 SavedPositions positions_to_save(const LayerBody& layer, const Dispatched& dispatched, const Chunk& chunk,
                                  const StepPlan& plan) {
   if (!chunk.in_parts) return {dispatched.positions_here};
-  const ChunkShape& shape = layer.budget.chunk;
+  const ChunkShape shape = layer.chunk_shape();
   const Arena& arena = layer.arena;
   ChunkLoad load = load_of(layer, dispatched);
   load.own_split = layer.result_rows.positions_in_runs();
@@ -69,7 +69,7 @@ SavedPositions positions_to_save(const LayerBody& layer, const Dispatched& dispa
 bool kept_fits(const LayerBody& layer, const SavedStep& step) {
   if (step.chunks.front().in_parts) return parts_fit(layer, step.kept.front(), step.plan);
   // The rest is planned, and gradients arrive, when the kept chunks are gone, but what they borrow is not.
-  const ChunkShape& shape = layer.budget.chunk;
+  const ChunkShape shape = layer.chunk_shape();
   const bool rest = !step.chunks.back().kept;
   const std::int64_t borrowing = borrowing_bytes(layer, step.plan, rest ? again_passes(layer) : kBackward);
   const std::int64_t gap = layer.arena.largest_gap_bytes();

@@ -40,7 +40,9 @@ void run_experts_backward(LayerBody& layer, Pass pass, const GradientFlow& flow)
   if (pass == Pass::recompute) layer.clock.statistics().recomputed_assignments += layer.groups.positions();
   if (layer.groups.groups().empty()) return;
   layer.clock.enter(Phase::compute);
-  const Buffer workspace = layer.arena.allocate(layer.ffn->workspace_bytes(pass), "products");
+  const Workspaces& all = layer.workspace;
+  const Buffer workspace =
+      layer.arena.allocate(pass == Pass::recompute ? all.recompute : all.backward, "products");
   attach_gradients(layer, flow.gradients);
   layer.ffn->backward(batch_of(layer, flow.dispatched), flow.dispatched.rows(flow.tokens.hidden),
                       flow.dispatched.rows(flow.tokens.grad_output, flow.incoming.rows),
@@ -52,7 +54,7 @@ void add_gate_up_gradients(LayerBody& layer, const GradientFlow& flow) {
   layer.groups.keep_without_gate_up();
   if (layer.groups.groups().empty()) return;
   layer.clock.enter(Phase::compute);
-  const Buffer workspace = layer.arena.allocate(layer.ffn->workspace_bytes(Pass::backward), "products");
+  const Buffer workspace = layer.arena.allocate(layer.workspace.backward, "products");
   attach_gradients(layer, flow.gradients);
   layer.ffn->add_gate_up_gradients(batch_of(layer, flow.dispatched), flow.dispatched.rows(flow.tokens.hidden),
                                    workspace.bytes());

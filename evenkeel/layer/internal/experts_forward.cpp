@@ -45,7 +45,7 @@ void run_experts(LayerBody& layer, const Dispatched& dispatched, const void* hid
   const auto rows = own_rows.as<std::int32_t>();
   if (in_ranges) result_rows.fill(rows);
   const Buffer results = layer.exchange.result_buffer(result_rows);
-  const Buffer workspace = layer.arena.allocate(layer.ffn->workspace_bytes(Pass::forward), "products");
+  const Buffer workspace = layer.arena.allocate(layer.workspace.forward, "products");
   const auto multiply = [&] {
     if (groups.groups().empty()) return;
     layer.ffn->forward({groups.groups(), dispatched.input_row(), in_ranges ? rows : dispatched.output_row()},

@@ -30,6 +30,7 @@ void ForwardPass::agree() {
   StepSchedule& schedule = layer_.schedule;
   schedule.plan_forward(top_k_, *layer_.planner, step_.plan);
   layer_.clock.statistics().planning_seconds = schedule.planning_seconds();
+  layer_.workspace = step_.workspace = schedule.workspace();
   step_.chunks.reserve(static_cast<std::size_t>(schedule.units()));
   step_.chunks.assign(schedule.chunks().begin(), schedule.chunks().end());
   step_.kept.reserve(kStepBlocks);

@@ -79,9 +79,12 @@ BitwiseReport agree(Communicator& comm, const std::vector<Digest>& digests, cons
 void take_the_most(ChunkShape& chunk, Communicator& comm) {
   std::int64_t* const theirs[] = {&chunk.saved_bytes,
                                   &chunk.saved_margin_bytes,
-                                  &chunk.forward_workspace_bytes,
-                                  &chunk.backward_workspace_bytes,
-                                  &chunk.recompute_workspace_bytes,
+                                  &chunk.workspace.forward,
+                                  &chunk.workspace.backward,
+                                  &chunk.workspace.recompute,
+                                  &chunk.most_workspace.forward,
+                                  &chunk.most_workspace.backward,
+                                  &chunk.most_workspace.recompute,
                                   &chunk.forward_weight_bytes,
                                   &chunk.backward_weight_bytes,
                                   &chunk.recompute_weight_bytes};
@@ -158,14 +161,17 @@ LayerBody::LayerBody(Communicator& communicator, Arena& memory, const MoeShape& 
       recompute(options.memory.recompute),
       chunks_in_flight(options.memory.chunks_in_flight),
       positions_a_group(positions_of_a_group(options.memory.cost, shape.expert)),
-      schedule(comm, arena, placement, budget, options.memory, cuts_steps(options.memory, arena)) {
+      schedule(comm, arena, placement, budget, options.memory, cuts_steps(options.memory, arena)),
+      workspace(schedule.workspace()) {
   if (arena.is_bounded()) set_room_aside();
   // So that no step takes memory for its first operation or its deal.
   stream.reserve();
   StepPlan any;
   any.begin(placement);
-  exchange.reserve(any);
+  exchange.reserve(any, shape.top_k);
   overlapped.reserve(any);
+  transfer.reserve(any);
+  result_rows.reserve(static_cast<std::size_t>(shape.num_experts));
 }
 
 // The promise of a budget: what every step needs is claimed, and the choices of states have their places.

@@ -49,6 +49,13 @@ struct LayerBody {
   // Whether a pass over chunks that are kept, or not, has two of them in flight.
   bool overlaps(bool kept) const { return chunks_in_flight > 1 && !(kept && arena.is_bounded()); }
 
+  // What the bytes of the present pass depend on.
+  ChunkShape chunk_shape() const {
+    ChunkShape chunk = budget.chunk;
+    chunk.workspace = workspace;
+    return chunk;
+  }
+
   // Collective. A pass's borrowing: the weights that the plan says, in backward room for their gradients too,
   // and at the end all of it back, the gradients to their owners.
   void borrow_for_forward(const StepPlan& plan);
@@ -86,7 +93,8 @@ struct LayerBody {
   const int chunks_in_flight;
   const std::int64_t positions_a_group;  // that take as long as reading an expert's weights
   StepSchedule schedule;
-  Buffer choices;  // of states in flight, where the arena has a budget
+  Workspaces workspace;  // of the present pass
+  Buffer choices;        // of states in flight, where the arena has a budget
   StepPool pool;
 
  private:

@@ -31,7 +31,7 @@ class OverlappedForward : public OverlappedPass {
     const auto [begin, end] = half_of(chunk.dispatched(), half);
     layer_.groups.collect(chunk.dispatched(), chunk.saved, begin, end);
     if (layer_.groups.groups().empty()) return;
-    const Buffer workspace = layer_.arena.allocate(layer_.ffn->workspace_bytes(Pass::forward), "products");
+    const Buffer workspace = layer_.arena.allocate(layer_.workspace.forward, "products");
     layer_.ffn->forward(
         {layer_.groups.groups(), chunk.dispatched().input_row(), chunk.dispatched().output_row()},
         chunk.dispatched().rows(hidden(i)), chunk.travelling.results.data(), workspace.bytes());

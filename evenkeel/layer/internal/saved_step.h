@@ -29,6 +29,7 @@ struct SavedStep {
   StepPlan plan;
   std::vector<Chunk> chunks;
   std::vector<KeptChunk> kept;  // the first of them
+  Workspaces workspace;         // with which these were planned
   ConstRows hidden;
   TopK top_k;          // in `choices`
   Buffer own_choices;  // where the layer has no room set aside for them

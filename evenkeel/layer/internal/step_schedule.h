@@ -39,6 +39,8 @@ class StepSchedule {
   bool plan_rest(const TopK& rest, std::int64_t borrowed, const StepPlan& plan);
 
   std::span<const Chunk> chunks() const { return chunks_; }
+  // Of the products, in the pass that was planned last.
+  const Workspaces& workspace() const { return memory_.shape().workspace; }
   std::int64_t units() const { return units_; }
   // Of the planner and the choice of chunks, in the last plan_forward().
   double planning_seconds() const { return planning_seconds_; }

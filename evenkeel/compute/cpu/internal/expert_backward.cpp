@@ -28,7 +28,11 @@ ExpertBackward::ExpertBackward(const ExpertShape& s, const InnerProducts& inner)
       grad_h_(s.hidden, s.intermediate, s.type, RowLadder::Plain::in_by_out, RowLadder::Bits::any),
       grad_x_(s.gate_up_rows(), s.hidden, s.type, RowLadder::Plain::in_by_out, RowLadder::Bits::any),
       grad_gate_up_(s.gate_up_rows(), s.hidden, s.type),
-      grad_down_(s.hidden, s.intermediate, s.type) {}
+      grad_down_(s.hidden, s.intermediate, s.type),
+      heights_({&grad_h_, &grad_x_}, kTileRows,
+               [&](std::int64_t rows) { return bytes_of_tile(rows, false); }),
+      heights_again_({&inner.ladder(), &grad_h_, &grad_x_}, kAgainTileRows,
+                     [&](std::int64_t rows) { return bytes_of_tile(rows, true); }) {}
 
 std::int64_t ExpertBackward::prepared_bytes() const {
   return grad_x_.packed_bytes() + grad_h_.packed_bytes() + bias_bytes(shape_, shape_.hidden);
@@ -43,42 +47,42 @@ void ExpertBackward::prepare(const ExpertWeights& weights, std::byte* prepared) 
                  reinterpret_cast<float*>(down + grad_h_.packed_bytes()));
 }
 
-std::int64_t ExpertBackward::scratch_bytes(bool again) const {
-  return std::max({grad_h_.scratch_bytes(), grad_x_.scratch_bytes(), grad_gate_up_.scratch_bytes(),
-                   grad_down_.scratch_bytes(), again ? inner_.ladder().scratch_bytes() : 0});
+std::int64_t ExpertBackward::scratch_bytes(std::int64_t rows, bool again) const {
+  return std::max({grad_h_.scratch_bytes(rows), grad_x_.scratch_bytes(rows),
+                   grad_gate_up_.scratch_bytes(rows), grad_down_.scratch_bytes(rows),
+                   again ? inner_.ladder().scratch_bytes(rows) : 0});
 }
 
-ExpertBackward::Tile ExpertBackward::carve(Carver& carver, bool again) const {
+ExpertBackward::Tile ExpertBackward::carve(Carver& carver, std::int64_t rows, bool again) const {
   const ExpertShape& s = shape_;
   const std::int64_t element = bytes_of(s.type);
-  const std::int64_t rows = again ? kAgainTileRows : kTileRows;
   const std::int64_t again_block = again ? inner_.ladder().widest_block() : 0;
   const std::int64_t h_block = grad_h_.widest_block();
   Tile tile;
   tile.g = carver.bytes(rows * s.hidden * element);
   tile.weighted_h = carver.bytes(rows * std::max(s.intermediate, again ? s.hidden : 0) * element);
   tile.pre_again = carver.bytes(again ? rows * s.gate_up_rows() * element : 0);
-  tile.aside = carver.bytes(margin_bytes(s));
+  tile.aside = carver.bytes(rows > GradientProduct::kFewRows ? margin_bytes(s) : 0);
   tile.block = carver.floats(rows * std::max({h_block, grad_x_.widest_block(), again_block}));
   tile.gate_block = carver.floats(is_gated(s.activation) ? rows * again_block : 0);
   for (float** row : {&tile.gate_row, &tile.up_row, &tile.h_row, &tile.grad_gate_row, &tile.grad_up_row})
     *row = carver.floats(h_block);
   tile.g_row = carver.floats(s.biases ? s.hidden : 0);
-  tile.scratch = carver.bytes(scratch_bytes(again));
+  tile.scratch = carver.bytes(scratch_bytes(rows, again));
   return tile;
 }
 
-std::int64_t ExpertBackward::workspace_bytes(bool again) const {
+std::int64_t ExpertBackward::bytes_of_tile(std::int64_t rows, bool again) const {
   Carver carver(nullptr);
-  carve(carver, again);
+  carve(carver, rows, again);
   return carver.used();
 }
 
 void ExpertBackward::run(const ExpertBatch& batch, const BackwardRows& rows, bool again,
-                         std::byte* workspace) const {
-  Carver carver(workspace);
-  const Tile tile = carve(carver, again);
-  const std::int64_t room = again ? kAgainTileRows : kTileRows;
+                         std::span<std::byte> workspace) const {
+  const std::int64_t room = heights(again).rows_in(std::ssize(workspace));
+  Carver carver(workspace.data());
+  const Tile tile = carve(carver, room, again);
   std::int64_t most = std::min(grad_h_.max_rows(room), grad_x_.max_rows(room));
   if (again) most = std::min(most, inner_.ladder().max_rows(room));
   for (const ExpertGroup& group : batch.groups)
@@ -96,11 +100,12 @@ void ExpertBackward::run(const ExpertBatch& batch, const BackwardRows& rows, boo
 }
 
 void ExpertBackward::add_gate_up_gradients(const ExpertBatch& batch, const SplitRows& input,
-                                           std::byte* workspace) const {
-  Carver carver(workspace);
-  const Tile tile = carve(carver, false);
+                                           std::span<std::byte> workspace) const {
+  const std::int64_t room = heights_.rows_in(std::ssize(workspace));
+  Carver carver(workspace.data());
+  const Tile tile = carve(carver, room, false);
   for (const ExpertGroup& group : batch.groups)
-    for_each_tile(group, kTileRows, [&](Span span) {
+    for_each_tile(group, room, [&](Span span) {
       rows::gather(span.rows, input_rows(batch, span), shape_.hidden, input, tile.x(), shape_.type);
       add_gate_up_product(group, span, tile, saved_of(shape_, group, span));
     });
@@ -198,9 +203,9 @@ void ExpertBackward::add_input_gradients(const ExpertBatch& batch, const ExpertG
   }
 }
 
-// The products behind weight gradients take whole vectors of rows.
+// The products behind weight gradients take rows of zeros behind the tile's.
 void ExpertBackward::clear_padding(Span span, std::byte* rows, std::int64_t width) const {
-  const std::int64_t padding = whole_vector_rows(span.rows) - span.rows;
+  const std::int64_t padding = GradientProduct::padding(span.rows);
   std::memset(at(rows, span.rows * width, shape_.type), 0,
               static_cast<std::size_t>(padding * width * bytes_of(shape_.type)));
 }
@@ -216,7 +221,7 @@ void ExpertBackward::add_gate_up_product(const ExpertGroup& group, Span span, co
                                          std::byte* grad_pre) const {
   const std::int64_t width = shape_.gate_up_rows();
   std::byte* const behind = at(grad_pre, span.rows * width, shape_.type);
-  const std::int64_t padding = whole_vector_rows(span.rows) - span.rows;
+  const std::int64_t padding = GradientProduct::padding(span.rows);
   const auto bytes = static_cast<std::size_t>(padding * width * bytes_of(shape_.type));
   if (group.saved != nullptr) std::memcpy(tile.aside, behind, bytes);
   clear_padding(span, tile.x(), shape_.hidden);

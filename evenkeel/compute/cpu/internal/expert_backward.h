@@ -34,10 +34,13 @@ class ExpertBackward {
   void prepare(const ExpertWeights& weights, std::byte* prepared) const;
 
   // `again`: with room for groups that have nothing saved.
-  std::int64_t workspace_bytes(bool again) const;
+  std::int64_t workspace_bytes(bool again) const { return heights(again).most_bytes(); }
+  std::int64_t least_workspace_bytes(bool again) const { return heights(again).least_bytes(); }
   // As ExpertFfn::backward() and add_gate_up_gradients().
-  void run(const ExpertBatch& batch, const BackwardRows& rows, bool again, std::byte* workspace) const;
-  void add_gate_up_gradients(const ExpertBatch& batch, const SplitRows& input, std::byte* workspace) const;
+  void run(const ExpertBatch& batch, const BackwardRows& rows, bool again,
+           std::span<std::byte> workspace) const;
+  void add_gate_up_gradients(const ExpertBatch& batch, const SplitRows& input,
+                             std::span<std::byte> workspace) const;
 
  private:
   // What is held of the rows of a tile. Rows that are not wanted at the same time share their room: the input
@@ -52,8 +55,10 @@ class ExpertBackward {
     float *block, *gate_block, *gate_row, *up_row, *h_row, *grad_gate_row, *grad_up_row, *g_row;
     std::byte* scratch;
   };
-  Tile carve(Carver& carver, bool again) const;
-  std::int64_t scratch_bytes(bool again) const;
+  const TileHeights& heights(bool again) const { return again ? heights_again_ : heights_; }
+  std::int64_t bytes_of_tile(std::int64_t rows, bool again) const;
+  Tile carve(Carver& carver, std::int64_t rows, bool again) const;
+  std::int64_t scratch_bytes(std::int64_t rows, bool again) const;
   std::byte* pre_activations(const ExpertBatch& batch, const ExpertGroup& group, Span span,
                              const SplitRows& input, const Tile& tile) const;
   void differentiate_output(const ExpertBatch& batch, const ExpertGroup& group, Span span, const Tile& tile,
@@ -75,6 +80,7 @@ class ExpertBackward {
   RowLadder grad_x_;  // grad_pre [m, 2F] gate_up [2F, D]
   GradientProduct grad_gate_up_;
   GradientProduct grad_down_;
+  TileHeights heights_, heights_again_;
 };
 
 }  // namespace evenkeel::internal

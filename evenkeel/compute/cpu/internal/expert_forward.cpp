@@ -13,7 +13,9 @@ ExpertForward::ExpertForward(const ExpertShape& shape, const InnerProducts& inne
     : shape_(shape),
       inner_(inner),
       down_(shape.intermediate, shape.hidden, shape.type, RowLadder::Plain::out_by_in,
-            RowLadder::Bits::of_the_row_alone) {}
+            RowLadder::Bits::of_the_row_alone),
+      heights_({&inner.ladder(), &down_}, kTileRows, [&](std::int64_t rows) { return bytes_of_tile(rows); }) {
+}
 
 std::int64_t ExpertForward::prepared_bytes() const {
   return inner_.prepared_bytes() + down_.packed_bytes() + bias_bytes(shape_, shape_.hidden);
@@ -28,44 +30,48 @@ void ExpertForward::prepare(const ExpertWeights& weights, std::byte* prepared) c
                  reinterpret_cast<float*>(down + down_.packed_bytes()));
 }
 
-ExpertForward::Tile ExpertForward::carve(Carver& carver) const {
+ExpertForward::Tile ExpertForward::carve(Carver& carver, std::int64_t rows) const {
   const std::int64_t inner_block = inner_.ladder().widest_block();
   const std::int64_t element = bytes_of(shape_.type);
   Tile tile;
-  tile.x = carver.bytes(kTileRows * shape_.hidden * element);
-  tile.gate = carver.floats(is_gated(shape_.activation) ? kTileRows * inner_block : 0);
-  tile.up = carver.floats(kTileRows * std::max(inner_block, down_.widest_block()));
-  tile.h = carver.bytes(kTileRows * shape_.intermediate * element);
-  tile.h_row = carver.floats(inner_block);
-  tile.scratch = carver.bytes(std::max(inner_.ladder().scratch_bytes(), down_.scratch_bytes()));
+  tile.x = carver.bytes(rows > 1 ? rows * shape_.hidden * element : 0);
+  tile.gate = carver.floats(is_gated(shape_.activation) ? rows * inner_block : 0);
+  tile.up = carver.floats(rows * std::max(inner_block, down_.widest_block()));
+  tile.h = carver.bytes(rows * shape_.intermediate * element);
+  tile.h_row = carver.floats(shape_.type == DataType::f32 ? 0 : inner_block);
+  tile.scratch = carver.bytes(std::max(inner_.ladder().scratch_bytes(rows), down_.scratch_bytes(rows)));
   return tile;
 }
 
-std::int64_t ExpertForward::workspace_bytes() const {
+std::int64_t ExpertForward::bytes_of_tile(std::int64_t rows) const {
   Carver carver(nullptr);
-  carve(carver);
+  carve(carver, rows);
   return carver.used();
 }
 
 void ExpertForward::run(const ExpertBatch& batch, const SplitRows& input, void* output,
-                        std::byte* workspace) const {
-  Carver carver(workspace);
-  const Tile tile = carve(carver);
-  const std::int64_t most = std::min(inner_.ladder().max_rows(), down_.max_rows());
+                        std::span<std::byte> workspace) const {
+  const std::int64_t room = heights_.rows_in(std::ssize(workspace));
+  Carver carver(workspace.data());
+  const Tile tile = carve(carver, room);
+  const std::int64_t most = std::min(inner_.ladder().max_rows(room), down_.max_rows(room));
   for (const ExpertGroup& group : batch.groups)
     for_each_tile(group, most, [&](Span span) {
-      rows::gather(span.rows, &batch.input_row[static_cast<std::size_t>(span.begin)], shape_.hidden, input,
-                   tile.x, shape_.type);
-      fill_h(span, group.prepared, tile, saved_of(shape_, group, span));
+      const std::int32_t* const row = &batch.input_row[static_cast<std::size_t>(span.begin)];
+      const bool alone = room == 1;
+      if (!alone) rows::gather(span.rows, row, shape_.hidden, input, tile.x, shape_.type);
+      const std::byte* const x = alone ? input.row(*row, shape_.hidden * bytes_of(shape_.type)) : tile.x;
+      fill_h(span, x, group.prepared, tile, saved_of(shape_, group, span));
       fill_output(batch, span, group.prepared + inner_.prepared_bytes(), tile, output);
     });
 }
 
 // h of a tile, block by block.
-void ExpertForward::fill_h(Span span, const std::byte* prepared, const Tile& tile, std::byte* saved) const {
+void ExpertForward::fill_h(Span span, const std::byte* x, const std::byte* prepared, const Tile& tile,
+                           std::byte* saved) const {
   for (std::int64_t i = 0; i < inner_.ladder().blocks(); ++i) {
     const RowLadder::Block block = inner_.ladder().block(i);
-    inner_.multiply(i, span.rows, prepared, tile.x, tile.gate, tile.up, tile.scratch);
+    inner_.multiply(i, span.rows, prepared, x, tile.gate, tile.up, tile.scratch);
     for (std::int64_t row = 0; row < span.rows; ++row) {
       float* gate = tile.gate + row * block.columns;
       float* up = tile.up + row * block.columns;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "evenkeel/base/matrix_view.h"
 #include "evenkeel/compute/cpu/internal/inner_products.h"
@@ -23,23 +24,27 @@ class ExpertForward {
   std::int64_t prepared_bytes() const;
   void prepare(const ExpertWeights& weights, std::byte* prepared) const;
 
-  std::int64_t workspace_bytes() const;
+  std::int64_t workspace_bytes() const { return heights_.most_bytes(); }
+  std::int64_t least_workspace_bytes() const { return heights_.least_bytes(); }
   // As ExpertFfn::forward().
-  void run(const ExpertBatch& batch, const SplitRows& input, void* output, std::byte* workspace) const;
+  void run(const ExpertBatch& batch, const SplitRows& input, void* output,
+           std::span<std::byte> workspace) const;
 
  private:
   // What is held of the rows of a tile. f32 results of products are held for one block of columns.
   struct Tile {
     float* y() const { return up; }  // when h is whole
 
-    std::byte* x;
+    std::byte* x;  // a row alone is read where it is
     float *gate, *up;
     std::byte* h;
-    float* h_row;
+    float* h_row;  // for bf16
     std::byte* scratch;
   };
-  Tile carve(Carver& carver) const;
-  void fill_h(Span span, const std::byte* prepared, const Tile& tile, std::byte* saved) const;
+  Tile carve(Carver& carver, std::int64_t rows) const;
+  std::int64_t bytes_of_tile(std::int64_t rows) const;
+  void fill_h(Span span, const std::byte* x, const std::byte* prepared, const Tile& tile,
+              std::byte* saved) const;
   void activate_row(RowLadder::Block block, const float* gate, const float* up, const Tile& tile,
                     std::int64_t row) const;
   void fill_output(const ExpertBatch& batch, Span span, const std::byte* prepared, const Tile& tile,
@@ -48,6 +53,7 @@ class ExpertForward {
   ExpertShape shape_;
   const InnerProducts& inner_;
   RowLadder down_;  // h [m, F] down^T
+  TileHeights heights_;
 };
 
 }  // namespace evenkeel::internal

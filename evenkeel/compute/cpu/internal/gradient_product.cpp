@@ -2,12 +2,14 @@
 
 #include <algorithm>
 
+#include "evenkeel/device/cpu/rows.h"
+
 namespace evenkeel::internal {
 
 using dnnl::memory;
 
 GradientProduct::GradientProduct(std::int64_t m, std::int64_t n, DataType type)
-    : c_({m, n}, memory::data_type::f32, memory::format_tag::ab) {
+    : m_(m), n_(n), type_(type), c_({m, n}, memory::data_type::f32, memory::format_tag::ab) {
   const OneThread alone;
   dnnl::post_ops add_to_destination;
   add_to_destination.append_sum(1.0f);
@@ -19,11 +21,30 @@ GradientProduct::GradientProduct(std::int64_t m, std::int64_t n, DataType type)
     const memory::desc b({k, n}, dnnl_type(type), memory::format_tag::ab);
     const dnnl::matmul::primitive_desc made = product_of(a, b, c_, attributes);
     rungs_.push_back({dnnl::matmul(made), a, b, made.scratchpad_desc()});
-    scratch_bytes_ = std::max(scratch_bytes_, static_cast<std::int64_t>(made.scratchpad_desc().get_size()));
+  }
+}
+
+std::int64_t GradientProduct::scratch_bytes(std::int64_t rows) const {
+  std::int64_t most = 0;
+  for (std::size_t i = 0; rows > kFewRows && i < rungs_.size(); ++i)
+    if (static_cast<std::int64_t>(i) * kVectorRows < rows)
+      most = std::max(most, static_cast<std::int64_t>(rungs_[i].scratch.get_size()));
+  return most;
+}
+
+void GradientProduct::add_row(const void* a, const void* b, float* c) const {
+  for (std::int64_t i = 0; i < m_; ++i) {
+    float factor;
+    rows::to_f32(1, rows::at(a, i, type_), type_, &factor);
+    rows::add_scaled(n_, b, type_, factor, c + i * n_);
   }
 }
 
 void GradientProduct::add(std::int64_t k, const void* a, const void* b, float* c, std::byte* scratch) const {
+  if (k <= kFewRows) {
+    for (std::int64_t i = 0; i < k; ++i) add_row(rows::at(a, i * m_, type_), rows::at(b, i * n_, type_), c);
+    return;
+  }
   const OneThread alone;
   const Rung& rung = rungs_[static_cast<std::size_t>(whole_vector_rows(k) / kVectorRows - 1)];
   rung.product.execute(cpu_stream(), {{DNNL_ARG_SRC, view(rung.a, a)},

@@ -81,9 +81,6 @@ RowLadder::RowLadder(std::int64_t in, std::int64_t out, DataType type, Plain pla
   widths_.push_back(make_width(columns));
   if (out % columns != 0) widths_.push_back(make_width(out % columns));
   for (std::int64_t i = 0; i < blocks_; ++i) packed_bytes_ += width_of(i).packed_bytes();
-  for (const Width& width : widths_)
-    for (const Rung& rung : width.rungs)
-      scratch_bytes_ = std::max(scratch_bytes_, static_cast<std::int64_t>(rung.scratch.get_size()));
   if (bits == Bits::any) return;
   bitwise_ = true;
   for (Width& width : widths_) keep_agreeing_rungs(width);
@@ -117,6 +114,18 @@ std::int64_t RowLadder::max_rows(std::int64_t room) const {
     rows = std::min(rows, std::prev(beyond)->rows);
   }
   return rows;
+}
+
+bool RowLadder::has_rows(std::int64_t room) const {
+  return std::ranges::all_of(widths_, [&](const Width& width) { return width.rungs.front().rows <= room; });
+}
+
+std::int64_t RowLadder::scratch_bytes(std::int64_t room) const {
+  std::int64_t most = 0;
+  for (const Width& width : widths_)
+    for (const Rung& rung : width.rungs)
+      if (rung.rows <= room) most = std::max(most, static_cast<std::int64_t>(rung.scratch.get_size()));
+  return most;
 }
 
 RowLadder::Block RowLadder::block(std::int64_t index) const {
@@ -175,7 +184,7 @@ void RowLadder::keep_agreeing_rungs(Width& width) {
   sample.a.resize(static_cast<std::size_t>(kTileRows * in_ * bytes_of(type_)));
   sample.plain.resize(width.plain.get_size());
   sample.packed.resize(width.packed.get_size());
-  sample.scratch.resize(static_cast<std::size_t>(scratch_bytes_));
+  sample.scratch.resize(static_cast<std::size_t>(scratch_bytes()));
   sample.expected.resize(static_cast<std::size_t>(kTileRows * width.columns));
   sample.actual.resize(sample.expected.size());
   fill_sample(sample.a, type_, 1.0f);

@@ -45,11 +45,14 @@ class RowLadder {
   // The most rows of a run() that touches no more than `room` of them: `room`, or fewer where rungs disagree;
   // some for half of kTileRows and more.
   std::int64_t max_rows(std::int64_t room = kTileRows) const;
+  // Whether there are any.
+  bool has_rows(std::int64_t room) const;
   std::int64_t blocks() const { return blocks_; }
   Block block(std::int64_t index) const;
   std::int64_t widest_block() const { return widths_.front().columns; }
   std::int64_t packed_bytes() const { return packed_bytes_; }
-  std::int64_t scratch_bytes() const { return scratch_bytes_; }
+  // Of runs that touch no more than `room` rows.
+  std::int64_t scratch_bytes(std::int64_t room = kTileRows) const;
 
   void pack(const void* plain, std::byte* packed) const;
   // The columns of one block, in rows of that block's width. `a` and `c` (f32) must have room for as many
@@ -93,7 +96,6 @@ class RowLadder {
   std::int64_t blocks_;
   std::vector<Width> widths_;  // of all blocks but the last; of the last, where it is narrower
   std::int64_t packed_bytes_ = 0;
-  std::int64_t scratch_bytes_ = 0;
   bool bitwise_ = false;
   std::uint64_t fingerprint_ = 0;
 };

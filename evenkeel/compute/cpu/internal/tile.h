@@ -4,8 +4,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <iterator>
+#include <vector>
 
+#include "evenkeel/base/check.h"
 #include "evenkeel/compute/cpu/internal/dnnl.h"
+#include "evenkeel/compute/cpu/internal/row_ladder.h"
 #include "evenkeel/compute/expert_ffn.h"
 
 namespace evenkeel::internal {
@@ -45,6 +50,33 @@ void for_each_tile(const ExpertGroup& group, std::int64_t most, const Body& body
   for (std::int64_t begin = group.begin; begin < group.end; begin += height)
     body(Span{begin, std::min(height, group.end - begin)});
 }
+
+// How tall a tile can be, and what it takes: one row, two, or whole vectors of rows; no height that one of
+// its ladders has no product for.
+class TileHeights {
+ public:
+  template <class Bytes>
+  TileHeights(std::initializer_list<const RowLadder*> ladders, std::int64_t tallest, const Bytes& bytes_of) {
+    for (std::int64_t rows = 1; rows <= tallest; rows = rows == 1 ? 2 : whole_vector_rows(rows + 1))
+      if (std::ranges::all_of(ladders, [&](const RowLadder* ladder) { return ladder->has_rows(rows); }))
+        heights_.push_back({rows, bytes_of(rows)});
+  }
+  std::int64_t least_bytes() const { return heights_.front().bytes; }
+  std::int64_t most_bytes() const { return heights_.back().bytes; }
+  // The tallest that so many bytes are enough for; they must be for the least.
+  std::int64_t rows_in(std::int64_t bytes) const {
+    const auto beyond = std::ranges::upper_bound(heights_, bytes, {}, &Height::bytes);
+    EVENKEEL_CHECK(beyond != heights_.begin());
+    return std::prev(beyond)->rows;
+  }
+
+ private:
+  struct Height {
+    std::int64_t rows;
+    std::int64_t bytes;
+  };
+  std::vector<Height> heights_;  // ascending
+};
 
 // Room for f32 biases in prepared weights.
 inline std::int64_t bias_bytes(const ExpertShape& shape, std::int64_t count) {
