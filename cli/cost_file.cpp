@@ -12,7 +12,6 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/atomic_file.h"
-#include "evenkeel/io/byte_source.h"
 
 namespace evenkeel::cli {
 
@@ -30,25 +29,23 @@ constexpr std::array<std::pair<const char*, Number>, 4> kNumbers = {
      {"link_bytes_per_second", &CostModel::link_bytes_per_second},
      {"chunk_seconds", &CostModel::chunk_seconds}}};
 
-Json parse(const std::string& path) {
-  const auto source = open_source(path);
-  if (source->size() > kMostBytes)
-    throw ParseError(source->name(), "",
-                     fmt::format("has {} bytes; a file of costs is short", source->size()));
-  std::string text(static_cast<std::size_t>(source->size()), '\0');
-  source->read(0, std::as_writable_bytes(std::span(text)));
+Json parse(const ByteSource& source) {
+  if (source.size() > kMostBytes)
+    throw ParseError(source.name(), "", fmt::format("has {} bytes; a file of costs is short", source.size()));
+  std::string text(static_cast<std::size_t>(source.size()), '\0');
+  source.read(0, std::as_writable_bytes(std::span(text)));
   std::set<std::string> keys;
   const auto refuse_twice = [&](int depth, Json::parse_event_t event, Json& parsed) {
     if (depth == 1 && event == Json::parse_event_t::key && !keys.insert(parsed.get<std::string>()).second)
-      throw ParseError(source->name(), parsed.get<std::string>(), "is given twice");
+      throw ParseError(source.name(), parsed.get<std::string>(), "is given twice");
     return true;
   };
   try {
     return Json::parse(text, refuse_twice);
   } catch (const Json::parse_error& error) {
-    throw ParseError(source->name(), fmt::format("byte {}", error.byte), "is not JSON");
+    throw ParseError(source.name(), fmt::format("byte {}", error.byte), "is not JSON");
   } catch (const Json::exception& error) {
-    throw ParseError(source->name(), "", fmt::format("is not JSON that can be read: {}", error.what()));
+    throw ParseError(source.name(), "", fmt::format("is not JSON that can be read: {}", error.what()));
   }
 }
 
@@ -78,17 +75,22 @@ void require_known_keys(const Json& json, const std::string& file) {
 }  // namespace
 
 CostModel read_cost(const std::string& path) {
-  const Json json = parse(path);
+  return read_cost(*open_source(path));
+}
+
+CostModel read_cost(const ByteSource& source) {
+  const std::string& file = source.name();
+  const Json json = parse(source);
   if (!json.is_object())
-    throw ParseError(path, "", fmt::format("is a JSON {}, not an object", json.type_name()));
+    throw ParseError(file, "", fmt::format("is a JSON {}, not an object", json.type_name()));
   const auto format = json.find("format");
   if (format == json.end() || *format != kFormat)
-    throw ParseError(path, "format",
+    throw ParseError(file, "format",
                      fmt::format("is {}, not \"{}\"; evenkeel bench --calibrate writes such a file",
                                  format == json.end() ? "missing" : format->dump(), kFormat));
-  require_known_keys(json, path);
+  require_known_keys(json, file);
   CostModel cost;
-  for (const auto& [name, field] : kNumbers) cost.*field = number(json, name, path);
+  for (const auto& [name, field] : kNumbers) cost.*field = number(json, name, file);
   return cost;
 }
 

@@ -4,12 +4,14 @@
 #include <string>
 #include <vector>
 
+#include "evenkeel/io/byte_source.h"
 #include "evenkeel/memory/memory_options.h"
 
 namespace evenkeel::cli {
 
 // Throws ParseError, naming the key: one that is missing or not known, a number that is not above 0.
 CostModel read_cost(const std::string& path);
+CostModel read_cost(const ByteSource& source);
 
 // What was measured, for whoever reads the file: names and values.
 struct MeasuredOn {

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
+#include <string>
 
 #include "cli/batch.h"
+#include "cli/cost_file.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/run_report.h"
@@ -31,6 +33,7 @@ struct DemoArguments {
   std::string data = "data/tiny-moe";
   std::int64_t ranks = 8;
   std::int64_t repeat = 21;
+  std::string cost_file;
 };
 
 // 16 sequences of 256 tokens each. The trace has 32 of python, cpp, prose, data and asm, in this order.
@@ -116,8 +119,10 @@ void print_placements(const std::vector<Comparison>& contiguous, const std::vect
 }
 
 // Half of what plain ep took at its worst, in which ep in one chunk could not run.
-Budget half_of_plain(const Figures& free) {
-  return {std::max(free.reference.worst_peak_bytes() / 2, free.reference.least_budget), {}};
+Budget half_of_plain(const Figures& free, const CostModel& cost) {
+  Budget half{std::max(free.reference.worst_peak_bytes() / 2, free.reference.least_budget), {}};
+  half.memory.cost = cost;
+  return half;
 }
 
 void print_budgeted(const Comparison& free, const Comparison& budgeted, const Budget& budget) {
@@ -141,6 +146,7 @@ void print_budgeted(const Comparison& free, const Comparison& budgeted, const Bu
 }
 
 void run(const DemoArguments& options) {
+  const CostModel cost = options.cost_file.empty() ? CostModel{} : read_cost(options.cost_file);
   const auto trace = open_trace(options.data + "/routing_step1563.npz");
   const TrainedLayer trained = read_trained_layer(options.data + "/layer.safetensors");
   const ExpertModel experts = trained_experts(trained, DataType::f32);
@@ -171,7 +177,7 @@ void run(const DemoArguments& options) {
     setup.ways = ways_of(planners_of({Kind::level}), {});
     placed.push_back({selection.name, measure_and_check(setup, batch, progress_line(selection.name))});
     if (&selection != std::prev(std::end(kSelections))) continue;
-    budget = half_of_plain(comparisons.back().checked.figures);
+    budget = half_of_plain(comparisons.back().checked.figures, cost);
     setup.placement = contiguous;
     setup.reference = plain_ep(budget);
     setup.ways = ways_of(planners_of({Kind::ep, Kind::level}), budget);
@@ -197,6 +203,9 @@ Subcommand add_demo(CLI::App& command) {
       ->default_str(options->data);
   add_whole(*app, "--ranks", options->ranks, 1, 1024, "Threads, each with its share of experts and tokens");
   add_whole(*app, "--repeat", options->repeat, 1, 1000000, "Steps of each planner that are measured");
+  app->add_option("--cost", options->cost_file,
+                  "What `bench --calibrate` measured, for the steps in half the memory")
+      ->type_name("FILE");
   app->footer("Example:\n  evenkeel demo --data data/tiny-moe");
   return {app, [options] { run(*options); }};
 }

@@ -6,6 +6,7 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/array_file.h"
+#include "evenkeel/io/byte_source.h"
 #include "evenkeel/io/internal/shape.h"
 
 namespace evenkeel {
@@ -17,7 +18,8 @@ constexpr std::int64_t max_length = std::int64_t{1} << 24;
 // Reads arrays and holds their shapes against each other.
 class LayerArrays {
  public:
-  explicit LayerArrays(const std::string& path) : file_(open_array_file(path)) {}
+  explicit LayerArrays(std::shared_ptr<const ByteSource> source)
+      : file_(open_array_file(std::move(source))) {}
 
   // A length that other shapes are then measured by.
   int length(const char* array, std::size_t dimension, std::size_t dimensions) const {
@@ -60,7 +62,11 @@ class LayerArrays {
 }  // namespace
 
 TrainedLayer read_trained_layer(const std::string& path) {
-  const LayerArrays arrays(path);
+  return read_trained_layer(open_source(path));
+}
+
+TrainedLayer read_trained_layer(std::shared_ptr<const ByteSource> source) {
+  const LayerArrays arrays(std::move(source));
   TrainedLayer layer;
   layer.num_experts = arrays.length("experts.down.weight", 0, 3);
   layer.hidden = arrays.length("experts.down.weight", 1, 3);

@@ -3,10 +3,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 namespace evenkeel {
+
+class ByteSource;
 
 // SwiGLU experts without biases. Everything is converted to float.
 struct TrainedLayer {
@@ -26,5 +29,6 @@ struct TrainedLayer {
 
 // Throws ParseError if an array is missing, shapes do not fit each other, or an id names no expert.
 TrainedLayer read_trained_layer(const std::string& path);
+TrainedLayer read_trained_layer(std::shared_ptr<const ByteSource> source);
 
 }  // namespace evenkeel

@@ -18,6 +18,7 @@ StepSeconds::StepSeconds(const ChunkShape& shape, const CostModel& cost, const B
   const std::int64_t bytes =
       shape.with_backward ? 2 * shape.weight_bytes + shape.gradient_bytes : shape.weight_bytes;
   travelling_ = static_cast<double>(transfers * bytes) / cost.link_bytes_per_second;
+  travelling_again_ = static_cast<double>(transfers * shape.weight_bytes) / cost.link_bytes_per_second;
 }
 
 double StepSeconds::of(const Chunk& chunk) const {
@@ -41,7 +42,11 @@ double StepSeconds::of(const Chunk& chunk) const {
 
 double StepSeconds::of_all(std::span<const Chunk> chunks) const {
   double seconds = travelling_;
-  for (const Chunk& chunk : chunks) seconds += of(chunk);
+  for (const Chunk& chunk : chunks) {
+    seconds += of(chunk);
+    // Backward's last part fetches weights that its second one gave back.
+    if (chunk.in_parts && chunk.recomputed > 0) seconds += travelling_again_;
+  }
   return seconds;
 }
 

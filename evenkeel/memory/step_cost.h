@@ -29,11 +29,12 @@ class StepSeconds {
   std::int64_t units_;
   std::int64_t block_units_;
   bool with_backward_;
-  double position_;   // of one position's forward pass
-  double group_;      // of reading one expert's weights
-  double gradients_;  // bytes of its gradients, read and written, as a share of the weights'
-  double fixed_;      // of any chunk
-  double travelling_;
+  double position_;          // of one position's forward pass
+  double group_;             // of reading one expert's weights
+  double gradients_;         // bytes of its gradients, read and written, as a share of the weights'
+  double fixed_;             // of any chunk
+  double travelling_;        // weights there and gradients back, in all passes
+  double travelling_again_;  // weights in one more
 };
 
 }  // namespace evenkeel

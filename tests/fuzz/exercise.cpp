@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/cost_file.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/expert_map_file.h"
 #include "evenkeel/io/internal/checkpoint/family.h"
@@ -23,6 +24,7 @@
 #include "evenkeel/io/routing_file.h"
 #include "evenkeel/io/topology_file.h"
 #include "evenkeel/io/trace_file.h"
+#include "evenkeel/io/trained_layer.h"
 #include "evenkeel/model/parameters.h"
 
 namespace evenkeel::fuzz {
@@ -195,6 +197,14 @@ Outcome exercise_topology(std::span<const std::byte> bytes) {
   });
 }
 
+Outcome exercise_trained_layer(std::span<const std::byte> bytes) {
+  return outcome_of([&] { read_trained_layer(source_of(bytes)); });
+}
+
+Outcome exercise_cost(std::span<const std::byte> bytes) {
+  return outcome_of([&] { cli::read_cost(*source_of(bytes)); });
+}
+
 Outcome exercise(std::string_view target, std::span<const std::byte> bytes) {
   if (target == "safetensors") return exercise_safetensors(bytes);
   if (target == "npy") return exercise_npy(bytes);
@@ -206,6 +216,8 @@ Outcome exercise(std::string_view target, std::span<const std::byte> bytes) {
   if (target == "recording") return exercise_recording(bytes);
   if (target == "foreign") return exercise_foreign(bytes);
   if (target == "topology") return exercise_topology(bytes);
+  if (target == "trained_layer") return exercise_trained_layer(bytes);
+  if (target == "cost") return exercise_cost(bytes);
   throw std::invalid_argument("no fuzz target " + std::string(target));
 }
 

@@ -23,6 +23,8 @@ Outcome exercise_pickle(std::span<const std::byte> bytes);
 Outcome exercise_recording(std::span<const std::byte> bytes);
 Outcome exercise_foreign(std::span<const std::byte> bytes);
 Outcome exercise_topology(std::span<const std::byte> bytes);
+Outcome exercise_trained_layer(std::span<const std::byte> bytes);
+Outcome exercise_cost(std::span<const std::byte> bytes);
 
 // By the name of a target: "safetensors", "npy", ... as tests/fuzz/run.sh lists them.
 Outcome exercise(std::string_view target, std::span<const std::byte> bytes);

@@ -392,3 +392,53 @@ put("topology", "cut", json.dumps(TOPOLOGY | LEVELS)[:-9])
 put(
     "topology", "infinite", '{"format": "evenkeel.topology.v1", "num_nodes": 1, "ranks_per_node": 1, "speeds": [1e999]}'
 )
+
+TRAINED = {
+    "experts.gate_up.weight": np.ones((3, 4, 5), np.float32),
+    "experts.down.weight": np.ones((3, 5, 2), np.float16),
+    "router.weight": np.ones((3, 5), np.float32),
+    "input": np.ones((6, 5), np.float32),
+    "output": np.ones((6, 5), np.float32),
+    "topk_ids": np.arange(12, dtype=np.int8).reshape(6, 2) % 3,
+    "topk_weights": np.full((6, 2), 0.5, np.float32),
+}
+LAYER_FILE = safetensors(TRAINED)
+put("trained_layer", "whole", LAYER_FILE)
+put("trained_layer", "npz", npz([(name + ".npy", npy(array)) for name, array in TRAINED.items()]))
+put("trained_layer", "short", LAYER_FILE[:-7])
+for name in TRAINED:
+    put("trained_layer", "no-" + name, safetensors({key: array for key, array in TRAINED.items() if key != name}))
+for name, array in {
+    "id": TRAINED["topk_ids"] + np.int8(1),
+    "negative": TRAINED["topk_ids"] - np.int8(1),
+    "tokens": np.zeros((7, 2), np.int8),
+    "flat": np.zeros(12, np.int8),
+    "none": np.zeros((0, 2), np.int8),
+}.items():
+    put("trained_layer", "ids-" + name, safetensors(TRAINED | {"topk_ids": array}))
+put("trained_layer", "huge", safetensors(TRAINED, None, changed("input", "shape", [2**40, 5])))
+
+COST = {
+    "format": "evenkeel.cost.v1",
+    "flops_per_second": 1.5e11,
+    "weight_bytes_per_second": 2e10,
+    "link_bytes_per_second": 9e9,
+    "chunk_seconds": 1e-4,
+}
+MEASURED = {"measured_on": {"cpu": "any", "cores": 2, "ranks": 2, "layer": "128 experts"}}
+for name, content in {
+    "whole": COST | MEASURED,
+    "short": COST,
+    "missing": {key: value for key, value in COST.items() if key != "chunk_seconds"},
+    "unknown-key": COST | {"latency": 1},
+    "text": COST | {"flops_per_second": "fast"},
+    "zero": COST | {"link_bytes_per_second": 0},
+    "negative": COST | {"chunk_seconds": -1},
+    "large": COST | {"chunk_seconds": 1e7},
+    "other-format": COST | {"format": "evenkeel.cost.v2"},
+    "list": [COST],
+}.items():
+    put("cost", name, json.dumps(content))
+put("cost", "twice", json.dumps(COST)[:-1] + ', "chunk_seconds": 2}')
+put("cost", "infinite", json.dumps(COST).replace("150000000000.0", "1e999"))
+put("cost", "cut", json.dumps(COST)[:-9])

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/../.."
 seconds=${1:-60}
 shift
 targets=("$@")
-[ ${#targets[@]} -gt 0 ] || targets=(safetensors npy npz json trace checkpoint pickle recording foreign topology)
+[ ${#targets[@]} -gt 0 ] || targets=(safetensors npy npz json trace checkpoint pickle recording foreign topology trained_layer cost)
 
 fuzz() {
   local target=$1 seconds=$2 status=0

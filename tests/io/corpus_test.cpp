@@ -47,7 +47,7 @@ TEST_P(Corpus, MayEndAnywhere) {
 
 INSTANTIATE_TEST_SUITE_P(Readers, Corpus,
                          testing::Values("safetensors", "npy", "npz", "json", "trace", "checkpoint", "pickle",
-                                         "recording", "foreign", "topology"),
+                                         "recording", "foreign", "topology", "trained_layer", "cost"),
                          [](const auto& target) { return std::string(target.param); });
 
 }  // namespace

@@ -43,16 +43,17 @@ class Bound {
     const TopK top_k = problem_.top_k();
     for (std::size_t a = 0; a < top_k.experts.size(); ++a)
       if (top_k.experts[a] >= 0) add(a, static_cast<std::size_t>(top_k.experts[a]));
-    const double unit = shape_.type == DataType::f32 ? 0x1p-24 : 0x1p-8;
-    const double longest = std::max(
-        {static_cast<double>(W()), static_cast<double>(D()), static_cast<double>(top_k.experts.size())});
-    scale(bound_.output, 4 * unit * std::sqrt(static_cast<double>(std::max(D(), F()))));
-    const double backward_scale = 4 * unit * std::sqrt(longest);
-    scale(bound_.grad_hidden, backward_scale);
-    scale(bound_.grad_router_weights, backward_scale);
-    for (auto& e : bound_.grad_experts)
-      for (Numbers* numbers : {&e.gate_up, &e.down, &e.gate_up_bias, &e.down_bias})
-        scale(*numbers, backward_scale);
+    scale(bound_.output, std::max(D(), F()));
+    scale(bound_.grad_hidden, std::max(D(), W()));
+    scale(bound_.grad_router_weights, std::max(D(), F()));
+    for (std::size_t e = 0; e < bound_.grad_experts.size(); ++e) {
+      const auto rows =
+          static_cast<std::size_t>(std::ranges::count(top_k.experts, static_cast<std::int32_t>(e)));
+      DenseResult::Expert& expert = bound_.grad_experts[e];
+      for (Numbers* numbers : {&expert.gate_up, &expert.down, &expert.gate_up_bias})
+        scale(*numbers, std::max(D(), rows));
+      scale(expert.down_bias, rows);
+    }
     return std::move(bound_);
   }
 
@@ -60,8 +61,10 @@ class Bound {
   std::size_t D() const { return static_cast<std::size_t>(shape_.hidden); }
   std::size_t F() const { return static_cast<std::size_t>(shape_.intermediate); }
   std::size_t W() const { return static_cast<std::size_t>(shape_.gate_up_rows()); }
-  static void scale(Numbers& numbers, double factor) {
-    for (double& number : numbers) number *= factor;
+  // From magnitudes to bounds, where no sum is of more terms.
+  void scale(Numbers& magnitudes, std::size_t terms) const {
+    const double unit = shape_.type == DataType::f32 ? 0x1p-24 : 0x1p-8;
+    for (double& magnitude : magnitudes) magnitude *= 4 * unit * std::sqrt(static_cast<double>(terms));
   }
 
   double element(const void* data, std::size_t i) const {

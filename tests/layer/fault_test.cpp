@@ -4,12 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <memory>
+#include <stdexcept>
+#include <string>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/comm/faulty.h"
 #include "evenkeel/comm/thread/run_ranks.h"
 #include "evenkeel/compute/cpu/expert_ffn.h"
 #include "tests/layer/rank_layer.h"
+#include "tests/layer/wrapped_experts.h"
 
 namespace evenkeel::testing {
 namespace {
@@ -52,8 +56,9 @@ struct Outcome {
   double seconds = 0;
 };
 
-// Steps until something ends them; `fault` is on one rank.
-Outcome outcome_of(const Fault& fault, int faulty_rank, int chunks_in_flight) {
+// Steps until something ends them. `options_of` says how a rank's layer is made.
+template <class OptionsOf>
+Outcome outcome_of(const Fault& fault, int faulty_rank, const OptionsOf& options_of) {
   static const auto kept = make_cpu_expert_ffn(kExpert, true);
   Outcome outcome;
   const auto body = [&](Communicator& comm) {
@@ -63,7 +68,7 @@ Outcome outcome_of(const Fault& fault, int faulty_rank, int chunks_in_flight) {
     Arena arena(Device::cpu());
     Ending& ending = outcome.endings[comm.rank().offset()];
     try {
-      RankLayer rank(problem(), faulty, arena, lending(chunks_in_flight));
+      RankLayer rank(problem(), faulty, arena, options_of(comm.rank()));
       for (int step = 0; step < 1000; ++step) rank.step();
     } catch (const CommError& error) {
       ending = {error.peer(), error.what(), arena.in_use_bytes()};
@@ -81,6 +86,31 @@ Outcome outcome_of(const Fault& fault, int faulty_rank, int chunks_in_flight) {
   }
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return outcome;
+}
+
+// The fault is in the messages of one rank.
+Outcome outcome_of(const Fault& fault, int faulty_rank, int chunks_in_flight) {
+  return outcome_of(fault, faulty_rank, [&](RankId) { return lending(chunks_in_flight); });
+}
+
+// The fault is in what one rank computes: `what` throws when it is called for the `at`th time. It is a
+// function of the experts, or "on_phase".
+Outcome outcome_where_computing_fails(std::string_view what, int at, RankId failing, int chunks_in_flight) {
+  return outcome_of({.operation = "never"}, -1, [&](RankId rank) {
+    MoeOptions options = lending(chunks_in_flight);
+    if (rank != failing) return options;
+    const auto left = std::make_shared<int>(at);
+    const auto fail = [=](std::string_view called) {
+      if (called == what && --*left == 0) throw std::runtime_error("no more of " + std::string(what));
+    };
+    const auto around = [=](const char* called, const auto& call) {
+      fail(called);
+      call();
+    };
+    options.experts = std::make_shared<WrappedExperts<decltype(around)>>(kExpert, around);
+    options.on_phase = [=](const StepMoment&) { fail("on_phase"); };
+    return options;
+  });
 }
 
 struct Place {
@@ -177,6 +207,47 @@ TEST_P(ALayer, OutlastsADelayShorterThanTheDeadline) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Faults, ALayer, ::testing::ValuesIn(kPlaces));
+
+struct Computing {
+  const char* what;
+  int at;
+  int chunks_in_flight = 1;
+};
+
+std::ostream& operator<<(std::ostream& out, const Computing& computing) {
+  return out << computing.what << " number " << computing.at << ", " << computing.chunks_in_flight
+             << " in flight";
+}
+
+// Weights are prepared when a layer is made; of four chunks, each has two halves.
+constexpr Computing kComputing[] = {
+    {"prepare", 1},    {"prepare", 3},     {"forward", 1},     {"forward", 4},     {"backward", 1},
+    {"backward", 3},   {"on_phase", 1},    {"on_phase", 7},    {"forward", 1, 2},  {"forward", 3, 2},
+    {"forward", 6, 2}, {"backward", 1, 2}, {"backward", 4, 2}, {"backward", 7, 2}, {"on_phase", 20, 2}};
+
+class ALayerThatCannotCompute : public ::testing::TestWithParam<Computing> {};
+
+TEST_P(ALayerThatCannotCompute, EndsOnEveryRankWithTheMessageOfTheOneThatThrew) {
+  const auto [what, at, chunks_in_flight] = GetParam();
+  for (RankId failing : indices<RankId>(kRanks)) {
+    const Outcome outcome = outcome_where_computing_fails(what, at, failing, chunks_in_flight);
+    const std::string message = std::string("no more of ") + what;
+    EXPECT_EQ(outcome.thrown, message);
+    EXPECT_LT(outcome.seconds, kSoon);
+    for (RankId rank : indices<RankId>(kRanks)) {
+      const Ending& ending = outcome.endings[rank.offset()];
+      EXPECT_EQ(ending.in_use_bytes, 0) << "rank " << rank.value();
+      if (rank == failing) {
+        EXPECT_EQ(ending.what, message);
+      } else {
+        EXPECT_EQ(ending.peer, failing.value()) << ending.what;
+        EXPECT_THAT(ending.what, HasSubstr(message));
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Faults, ALayerThatCannotCompute, ::testing::ValuesIn(kComputing));
 
 TEST(ALayerAfterAnError, RefusesEveryFurtherCallWithTheFirstCause) {
   std::vector<std::string> later(kRanks);
