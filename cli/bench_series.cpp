@@ -21,12 +21,14 @@ const std::vector<std::string> kAblationScenarios = {"concentrated:0.3:4", "conc
 const std::vector<std::string> kMildScenarios = {"concentrated:0.05:4", "concentrated:0.1:4",
                                                  "concentrated:0.2:4", "concentrated:0.3:4"};
 
-std::vector<std::string> all_scenarios() {
+// Those that leave some of so many experts for the rest of the assignments.
+std::vector<std::string> scenarios_of(std::int64_t num_experts) {
   std::vector<std::string> names = {std::string(kBalanced)};
   for (const char* layout : {"", ":spread"})
     for (const char* share : {"0.3", "0.5", "0.8", "0.95"})
       for (int experts : {1, 4, 16})
-        names.push_back(fmt::format("concentrated:{}:{}{}", share, experts, layout));
+        if (experts < num_experts)
+          names.push_back(fmt::format("concentrated:{}:{}{}", share, experts, layout));
   return names;
 }
 
@@ -79,12 +81,15 @@ void add_peak_ratios(std::vector<BenchRow>& rows) {
 }  // namespace
 
 BenchPoint scenario_point(const BenchSetup& setup, const std::string& filter) {
-  std::vector<std::string> names = all_scenarios();
+  const std::vector<std::string> all = scenarios_of(setup.layer.experts);
+  std::vector<std::string> names = all;
   if (std::ranges::count(names, filter) > 0) return point(setup, "", "", {filter});
   std::erase_if(names, [&](const std::string& name) { return name.find(filter) == std::string::npos; });
   if (names.empty())
-    throw InvalidArgument("--scenarios", fmt::format("no scenario's name contains '{}'", filter),
-                          fmt::format("part of one of: {}", fmt::join(all_scenarios(), ", ")));
+    throw InvalidArgument(
+        "--scenarios",
+        fmt::format("no scenario of {} experts has a name with '{}' in it", setup.layer.experts, filter),
+        fmt::format("part of one of: {}", fmt::join(all, ", ")));
   return point(setup, "", "", std::move(names));
 }
 

@@ -47,7 +47,7 @@ struct BenchRow {
 };
 
 // 30, 50, 80 and 95 % into 1, 4 and 16 experts, together and spread, and balanced, as far as their names
-// contain `filter`. Throws InvalidArgument if none does.
+// contain `filter` and leave some of the layer's experts for the rest. Throws InvalidArgument if none does.
 BenchPoint scenario_point(const BenchSetup& setup, const std::string& filter);
 
 // "tokens, capacity-factor, imbalance-threshold, hidden, experts"

@@ -50,7 +50,7 @@ void print_methods(const Training& training) {
 
 // Tokens a second of every step: method 1 beside ours.
 void print_steps(const Training& training) {
-  constexpr int width = 20;
+  constexpr int width = 12;
   constexpr std::size_t ours = kMethods - 1;
   double most = 0;
   for (const TrainingStep& step : training.steps)

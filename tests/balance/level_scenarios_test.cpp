@@ -104,6 +104,7 @@ TEST(LevelOnRealLoads, MeetsTheMeanWithOneTransferMoreThanRanksOrTheBoundWhereTh
     const LayerPlacement placement = LayerPlacement::contiguous(counts.num_experts(), kRanks);
     const Outcome level = outcome(PlannerOptions::Kind::level, counts, placement);
     EXPECT_EQ(level.worst, (counts.total() + kRanks - 1) / kRanks) << c.at("name");
+    EXPECT_LE(level.worst, outcome(PlannerOptions::Kind::least_loaded, counts, placement).worst);
     const std::int64_t bound = transfer_lower_bound(counts, placement, level.worst);
     EXPECT_LE(level.transfers, std::max<std::int64_t>(kRanks + 1, bound)) << c.at("name");
   }

@@ -54,6 +54,15 @@ class Bench(CommandTest):
         (curve,) = self.json("bench", *CURVE[:-2], "--over-budget", "16MiB")["scenarios"]
         self.assertEqual(curve["scenario"], "concentrated:0.95:1")
 
+    def test_scenarios_that_leave_no_expert_for_the_rest_are_left_out(self):
+        few = ["--ranks", 2, "--experts", 4, "--tokens", 8, "--hidden", 8, "--intermediate", 8, "--pairs", 1]
+        names = {row["scenario"] for row in self.json("bench", *few)["rows"]}
+        self.assertEqual(len(names), 1 + 2 * 4)
+        self.assertFalse([name for name in names if ":4" in name or ":16" in name])
+        for text in ["0.3:4", "concentrated:0.95:16"]:
+            words = ["bench", *few, "--scenarios", text]
+            self.assert_refused(words, 2, "InvalidArgument", "--scenarios: no scenario of 4 experts", text)
+
     def test_overlap_compares_one_chunk_in_flight_with_two(self):
         words = ["--overlap", 3, "--ranks", 2, "--experts", 32, *TINY[2:], "--scenarios", "0.95:1"]
         for backward in [[], ["--backward"]]:
@@ -73,7 +82,7 @@ class Bench(CommandTest):
         self.assert_refused(["bench", *words, "--joint", "10%"], 2, "InvalidArgument")
 
     def test_a_curve_has_the_planner_and_ep_in_every_budget(self):
-        words = [*CURVE, "--over-budget", "100%,60%,1%,16MiB"]
+        words = [*CURVE, "--over-budget", "100%,60%,0.5%,16MiB"]
         result = self.json("bench", *words)
         self.assertEqual((result["ranks"], result["tokens_per_rank"], result["pairs"]), (4, 128, 1))
         (curve,) = result["scenarios"]
@@ -90,7 +99,7 @@ class Bench(CommandTest):
         asked = [row for row in rows if row["asked"]]
         self.assertEqual([row["planner"] for row in asked], ["level", "ep"] * 4)
         self.assertEqual([row["budget"] for row in asked[::2]],
-                         [whole, round(0.6 * whole), round(0.01 * whole), 16 << 20])  # fmt: skip
+                         [whole, round(0.6 * whole), round(0.005 * whole), 16 << 20])  # fmt: skip
         for row in asked:
             self.assertAlmostEqual(row["budget_share"], row["budget"] / whole)
             self.assertEqual(row["fits"], row["budget"] >= row["least_budget"])
@@ -102,7 +111,7 @@ class Bench(CommandTest):
         self.assertGreater(asked[3]["recomputed_fraction"], 0)
 
     def test_people_see_the_curve_as_a_table_and_a_picture(self):
-        done = self.call("bench", *CURVE, "--over-budget", "100%,60%,1%")
+        done = self.call("bench", *CURVE, "--over-budget", "100%,60%,0.5%")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertRegex(done.stdout, r"\n  level +\S+ [KM]iB +100 % ")
         self.assertIn("too small", done.stdout)
@@ -124,7 +133,7 @@ class Bench(CommandTest):
         refused("--over-budget", "9%", "--planner", "level,least-loaded", "--planner: one is looked at")
 
     def test_the_joint_choice_stands_beside_spill_kept_and_chunks_alone(self):
-        result = self.json("bench", *CURVE, "--joint", "100%,80%,1%")
+        result = self.json("bench", *CURVE, "--joint", "100%,80%,0.5%")
         self.assertEqual((result["ranks"], result["planner"]), (4, "level"))
         rows = result["rows"]
         self.assertEqual([row["budget_share"] > 0.5 for row in rows], [True, True, False])
@@ -141,7 +150,7 @@ class Bench(CommandTest):
                     self.assertEqual((row[way], row[f"to_{way}"]), (row["joint"], 1))
         fit = [row["to_best"] for row in rows if row["fits"]]
         self.assertEqual((len(fit), result["worst_to_best"]), (2, max(fit)))
-        done = self.call("bench", *CURVE, "--joint", "100%,80%,1%")
+        done = self.call("bench", *CURVE, "--joint", "100%,80%,0.5%")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertRegex(done.stdout, r"\n  0\.95:1:spread +\S+ \w+ +100\.0 % ")
         self.assertIn("too small", done.stdout)
@@ -151,7 +160,7 @@ class Bench(CommandTest):
         cost = {"format": "evenkeel.cost.v1", "flops_per_second": 1e11, "weight_bytes_per_second": 1e10,
                 "link_bytes_per_second": 1.0, "chunk_seconds": 5e-5}  # fmt: skip
         self.write("cost.json", cost)  # links so slow that borrowing never pays
-        (row,) = self.json("bench", *CURVE, "--joint", "40%", "--cost", "cost.json")["rows"]
+        (row,) = self.json("bench", *CURVE, "--joint", "20%", "--cost", "cost.json")["rows"]
         self.assertEqual(row["joint"]["transfers"], 0)
         self.assertGreater(row["spill"]["transfers"], 0)
         self.assertTrue(row["spill_fits"])
