@@ -2,7 +2,6 @@
 
 #ifdef EVENKEEL_WITH_LAYER
 #include <algorithm>
-#include <limits>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/compute/cpu/expert_ffn.h"
@@ -46,13 +45,17 @@ std::optional<BudgetShape> budget_shape(const MemoryModel& memory, int stage) {
   const ModelDescription& model = memory.model();
   const ExpertShape expert = expert_shape(memory);
   const std::int64_t states = states_in_flight(memory, stage);
-  if (states > std::numeric_limits<int>::max()) return std::nullopt;
+  const std::int64_t tokens =
+      divided(setup.micro_batch * setup.sequence, setup.parallel.tensor * setup.parallel.context);
+  // What no layer is made for.
+  constexpr std::int64_t kMostAssignments = std::int64_t{1} << 30, kMostStates = 1 << 20;
+  if (states > kMostStates || tokens > kMostAssignments / model.experts.top_k / setup.parallel.expert)
+    return std::nullopt;
   BudgetShape shape;
   shape.chunk = chunk_shape(
       {static_cast<int>(model.experts.count), static_cast<int>(model.experts.top_k), expert},
       static_cast<int>(setup.parallel.expert), *make_cpu_expert_ffn(expert, /*with_backward=*/true), true);
-  shape.max_tokens =
-      divided(setup.micro_batch * setup.sequence, setup.parallel.tensor * setup.parallel.context);
+  shape.max_tokens = tokens;
   shape.states_in_flight = static_cast<int>(states);
   return shape;
 }

@@ -34,11 +34,12 @@ struct Peak {
   std::int64_t heap = 0;  // during the first step, outside the arena
 };
 
-std::vector<Peak> measure(const char* workload, PlannerOptions::Kind kind, bool backward) {
+std::vector<Peak> measure(const char* workload, PlannerOptions::Kind kind, bool backward,
+                          std::int64_t budget = Arena::kNoBudget) {
   const MoeCase problem = case_of(workload);
   std::vector<Peak> peaks(8);
   run_ranks(8, [&](Communicator& comm) {
-    Arena arena(Device::cpu());
+    Arena arena(Device::cpu(), budget);
     MoeOptions options;
     options.planner = {kind, 1000, 64, 1300};
     options.with_backward = backward;
@@ -100,6 +101,18 @@ TEST_P(MemoryOfTheWorstRank, MultipliesWhereNothingIsMoved) {
   const double ep = growth(PlannerOptions::Kind::ep, GetParam());
   RecordProperty("ep", std::to_string(ep));
   EXPECT_GT(ep, 2.0);
+}
+
+// As docs/budget.md has it: sums over blocks, and chunks.
+TEST(MemoryOfPlanning, WithinABudgetIsSoManyBytesForEachRankAndExpertAndToken) {
+  const std::int64_t bytes = 400 * kRouting.num_ranks * kRouting.num_experts + 200 * kRouting.tokens_per_rank;
+  constexpr std::int64_t kAnyStep = 64 << 10;
+  for (const char* workload : {"balanced", "concentrated:0.95:1"})
+    for (const std::int64_t budget : {4 << 20, 16 << 20, 256 << 20})
+      for (const Peak& peak : measure(workload, PlannerOptions::Kind::level, true, budget)) {
+        EXPECT_LE(peak.heap, bytes + kAnyStep) << workload << ", budget " << budget;
+        EXPECT_LE(peak.arena, budget);
+      }
 }
 
 INSTANTIATE_TEST_SUITE_P(PlannersForwardAndBackward, Memory,
