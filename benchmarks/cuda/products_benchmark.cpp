@@ -38,7 +38,9 @@ struct Case {
   explicit Case(const Json& json)
       : name(json.at("name")),
         skew(json.at("skew")),
-        shape{json.at("hidden"), json.at("intermediate"), Activation::swiglu, false, DataType::bf16},
+        shape{json.at("hidden"), json.at("intermediate"),
+              parse_activation(json.value("activation", std::string("swiglu"))), json.value("biases", false),
+              DataType::bf16},
         groups(json.at("groups")),
         positions(json.at("positions")) {}
 
@@ -123,6 +125,7 @@ class Experts {
                                 1.0f / std::sqrt(static_cast<float>(c.shape.hidden)))),
         down_(random_numbers(c.groups * c.shape.hidden * c.shape.intermediate,
                              1.0f / std::sqrt(static_cast<float>(c.shape.intermediate)))),
+        biases_(random_numbers(c.groups * biases_of(c.shape), 1)),
         input_(random_numbers(c.positions * c.shape.hidden, 1)),
         grad_output_(random_numbers(c.positions * c.shape.hidden, 1)),
         output_(static_cast<std::size_t>(c.positions * c.shape.hidden)),
@@ -137,9 +140,14 @@ class Experts {
     std::vector<DeviceExpertGradients> gradients;
     for (std::int64_t g = 0; g < c.groups; ++g) {
       float* const block = gradients_memory_.data() + g * c.shape.elements();
-      weights.push_back({gate_up_.data() + g * c.shape.gate_up_rows() * c.shape.hidden,
-                         down_.data() + g * c.shape.hidden * c.shape.intermediate, nullptr, nullptr});
-      gradients.push_back({block, block + c.shape.gate_up_rows() * c.shape.hidden, nullptr, nullptr});
+      float* const bias_block = block + c.shape.elements() - biases_of(c.shape);
+      const bf16* const biases = biases_.data() + g * biases_of(c.shape);
+      const std::int64_t rows = c.shape.gate_up_rows();
+      weights.push_back({gate_up_.data() + g * rows * c.shape.hidden,
+                         down_.data() + g * c.shape.hidden * c.shape.intermediate,
+                         c.shape.biases ? biases : nullptr, c.shape.biases ? biases + rows : nullptr});
+      gradients.push_back({block, block + rows * c.shape.hidden, c.shape.biases ? bias_block : nullptr,
+                           c.shape.biases ? bias_block + rows : nullptr});
     }
     weights_ = DeviceMemory<DeviceExpertWeights>(std::span<const DeviceExpertWeights>(weights));
     gradients_ = DeviceMemory<DeviceExpertGradients>(std::span<const DeviceExpertGradients>(gradients));
@@ -212,10 +220,14 @@ class Experts {
   }
 
  private:
+  static std::int64_t biases_of(const ExpertShape& shape) {
+    return shape.biases ? shape.gate_up_rows() + shape.hidden : 0;
+  }
+
   const Case& case_;
   std::shared_ptr<const CudaExpertFfn> ffn_;
   DeviceMemory<std::int32_t> begin_, in_order_, anywhere_;
-  DeviceMemory<bf16> gate_up_, down_, input_, grad_output_, output_;
+  DeviceMemory<bf16> gate_up_, down_, biases_, input_, grad_output_, output_;
   DeviceMemory<std::byte> saved_, workspace_;
   DeviceMemory<float> gradients_memory_, weight_, grad_weight_, grad_position_;
   DeviceMemory<DeviceExpertWeights> weights_;

@@ -30,7 +30,7 @@ std::shared_ptr<const ExpertFfn> counted_apart(const ExpertShape& shape) {
 // Cases of one shape with other routings: even, hot, very hot, sparse.
 std::vector<MoeCase> routings(const ExpertShape& expert) {
   std::vector<MoeCase> cases;
-  for (std::uint64_t seed = 0; seed < 120; ++seed)
+  for (std::uint64_t seed = 0; seed < 72; ++seed)
     cases.emplace_back(CaseShape{{20, 3, expert},
                                  {90, 90, 90, 90, 90, 90},
                                  static_cast<double>(seed % 4) * 1.5,
@@ -89,7 +89,7 @@ TEST_P(Allocation, NothingIsAllocatedByWarmStepsOfChangingRoutings) {
     rank.layer().set_planner(options.planner);  // takes all that planning needs
     {
       const HeapCounting counting;
-      for (std::size_t i = 24; i < 120; ++i) step(i);
+      for (std::size_t i = 24; i < 72; ++i) step(i);
     }
     allocations[comm.rank().offset()] = heap_use().allocations;
     if (watched) {
@@ -98,7 +98,7 @@ TEST_P(Allocation, NothingIsAllocatedByWarmStepsOfChangingRoutings) {
   });
   for (std::int64_t count : allocations) EXPECT_EQ(count, 0);
   EXPECT_GT(allocations_apart, 0) << "the count does not count";
-  RecordProperty("allocations_in_products_a_rank_and_step", std::to_string(allocations_apart / 96 / 6));
+  RecordProperty("allocations_in_products_a_rank_and_step", std::to_string(allocations_apart / 48 / 6));
 }
 
 INSTANTIATE_TEST_SUITE_P(PlannersTypesWatched, Allocation,

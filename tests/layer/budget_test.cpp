@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 #include "evenkeel/base/error.h"
@@ -18,6 +19,11 @@ MoeCase small_case(std::uint64_t seed, DataType type,
                    std::vector<std::int64_t> tokens = {2500, 900, 0, 1600}) {
   const ExpertShape expert{16, 8, Activation::swiglu, false, type};
   return MoeCase({{16, 3, expert}, std::move(tokens), 2.0, 0.1}, seed);
+}
+
+// The least budget times factor^step.
+std::int64_t grown(std::int64_t least, double factor, int step) {
+  return static_cast<std::int64_t>(static_cast<double>(least) * std::pow(factor, step));
 }
 
 RunOptions options_of(std::int64_t budget, bool backward, Recompute recompute = Recompute::automatic) {
@@ -62,8 +68,8 @@ TEST(Budget, OfEverySizeIsKeptUnderEveryPolicy) {
   const MoeResult whole = run(problem, options_of(Arena::kNoBudget, true));
   for (Recompute recompute : {Recompute::automatic, Recompute::chunk, Recompute::whole, Recompute::none}) {
     const std::int64_t least = run(problem, options_of(kGenerous, true, recompute)).least_budget;
-    for (int step = 0; step < 12; ++step) {
-      const std::int64_t budget = least + least * step * step / 40;
+    for (int step = 0; step < 12; step += kThreadsAreWatched ? 4 : 1) {
+      const std::int64_t budget = grown(least, 1.5, step);
       const MoeResult bounded = run(problem, options_of(budget, true, recompute));
       for (std::int64_t peak : bounded.peak_bytes) EXPECT_LE(peak, budget);
       EXPECT_EQ(bounded.output, whole.output);
@@ -155,7 +161,7 @@ TEST(Budget, AtTheLeastRunsWhereExpertsHaveCopies) {
     const MoeResult whole = with_copies(Arena::kNoBudget, kind);
     const std::int64_t least = with_copies(kGenerous, kind).least_budget;
     for (int step = 0; step < 8; ++step) {
-      const std::int64_t budget = least + least * step * step / 20;
+      const std::int64_t budget = grown(least, 2, step);
       const MoeResult bounded = with_copies(budget, kind);
       for (std::int64_t peak : bounded.peak_bytes) EXPECT_LE(peak, budget);
       EXPECT_EQ(bounded.output, whole.output);
@@ -178,7 +184,7 @@ TEST(Budget, IsKeptWithManyExpertsAndShortRows) {
   options.budget = kGenerous;
   const std::int64_t least = run(problem, options).least_budget;
   for (int step = 0; step < 60; ++step) {
-    options.budget = least + least * step / 10;
+    options.budget = grown(least, 1.1, step);
     const MoeResult bounded = run(problem, options);
     for (std::int64_t peak : bounded.peak_bytes) EXPECT_LE(peak, options.budget);
     EXPECT_EQ(bounded.output, whole.output);
@@ -194,7 +200,7 @@ TEST(Budget, IsKeptUnderARuleWhosePartsAreNoBlocks) {
   const std::int64_t least = run(problem, options).least_budget;
   for (std::int64_t count : {3, 7, 45})
     for (int step = 0; step < 12; ++step) {
-      options.budget = least + least * step * step / 30;
+      options.budget = grown(least, 1.5, step);
       options.memory.rule = {ChunkRule::Kind::equal, count, {}};
       for (std::int64_t peak : run(problem, options).peak_bytes) EXPECT_LE(peak, options.budget);
     }

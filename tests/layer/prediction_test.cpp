@@ -375,7 +375,7 @@ class PredictedOf : public ::testing::TestWithParam<std::tuple<ExpertShape, Kind
 TEST_P(PredictedOf, OtherExpertsThePeakIsMetToTheByte) {
   const auto [expert, kind] = GetParam();
   const auto products = make_cpu_expert_ffn(expert, true);
-  for (int ranks : {3, 6})
+  for (int ranks = 3; ranks <= (kThreadsAreWatched ? 3 : 6); ranks += 3)
     for (Recompute recompute : {Recompute::none, Recompute::chunk})
       for (std::int64_t chunks : {1, 5}) {
         const StepSetup setup{case_of(ranks, expert, 7), options_of(kind, recompute, chunks)};
@@ -390,7 +390,7 @@ TEST_P(PredictedOf, OtherExpertsThePeakIsMetToTheByte) {
 TEST_P(PredictedOf, OtherExpertsThePeakIsKnownBeforeAnythingIsDealt) {
   const auto [expert, kind] = GetParam();
   const auto products = make_cpu_expert_ffn(expert, true);
-  for (int ranks : {3, 6})
+  for (int ranks = 3; ranks <= (kThreadsAreWatched ? 3 : 6); ranks += 3)
     for (Recompute recompute : {Recompute::none, Recompute::whole, Recompute::chunk})
       for (std::int64_t chunks : {1, 4}) {
         StepSetup setup{case_of(ranks, expert, 8), options_of(kind, recompute, chunks)};

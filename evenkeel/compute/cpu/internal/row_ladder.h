@@ -12,9 +12,8 @@
 // Guarantee  With Bits::of_the_row_alone, and where bitwise() holds, a row of C depends on that row of A and
 //            on B alone.
 // Cost       Padding of at most 1 row up to 128 rows (bf16 with AMX: 3), 3 up to 256, 7 above; more where
-// rungs
-//            were dropped. The self-test runs each rung once for a width and a reference, on one block: where
-//            most agree with the first reference, once in all.
+//            rungs were dropped. The self-test runs each rung once for a width and a reference, on one block:
+//            where most agree with the first reference, once in all.
 #pragma once
 
 #include <cstddef>
