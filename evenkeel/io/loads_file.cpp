@@ -8,11 +8,27 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/loads_json.h"
 #include "evenkeel/io/internal/profile_json.h"
+#include "evenkeel/io/limits.h"
 #include "evenkeel/io/profile_file.h"
 
 namespace evenkeel {
 
 namespace {
+
+using internal::Json;
+
+// What a file says of itself besides must be true.
+void require_said(const Json& json, const char* key, std::int64_t number, const std::string& file) {
+  const auto said = json.find(key);
+  if (said != json.end() && internal::integer(*said, file, key) != number)
+    throw ParseError(file, key, fmt::format("is {}, but there are {}", said->dump(), number));
+}
+
+LoadsOptions with_ranks_of(const Json& json, LoadsOptions options, const std::string& file) {
+  if (const auto ranks = json.find("num_ranks"); ranks != json.end() && !options.num_ranks)
+    options.num_ranks = internal::small_integer(*ranks, 1, max_ranks, file, "num_ranks");
+  return options;
+}
 
 int ranks_of(const LoadsOptions& options, const std::string& file) {
   if (!options.num_ranks)
@@ -38,7 +54,7 @@ Counts counts_of_profile(const RoutingProfile& profile, const LoadsOptions& opti
   return counts_of_loads(profile.loads(LayerId(options.layer.value_or(0))), options, file);
 }
 
-Counts counts_of_rows(const internal::Json& rows, const LoadsOptions& options, const std::string& file) {
+Counts counts_of_rows(const Json& rows, const LoadsOptions& options, const std::string& file) {
   const IntArray counts = internal::nested_integers(rows, 2, file, "counts");
   if (counts.shape[0] < 1 || counts.shape[1] < 1)
     throw ParseError(file, "counts", "is empty; it is a list by source rank of lists by expert");
@@ -57,12 +73,20 @@ Counts counts_of_rows(const internal::Json& rows, const LoadsOptions& options, c
 
 Counts internal::counts_of_json(const Json& json, const LoadsOptions& options, const std::string& file) {
   if (!json.is_object()) throw ParseError(file, "", "is not a JSON object with \"loads\" or \"counts\"");
-  if (const auto rows = json.find("counts"); rows != json.end()) return counts_of_rows(*rows, options, file);
   const auto loads = json.find("loads");
-  if (loads == json.end()) throw ParseError(file, "", "has neither \"loads\" nor \"counts\"");
-  if (loads->is_array() && !loads->empty() && loads->front().is_array())
+  const auto rows = json.find("counts");
+  if (loads == json.end() && rows == json.end())
+    throw ParseError(file, "", "has neither \"loads\" nor \"counts\"");
+  if (loads != json.end() && rows != json.end())
+    throw ParseError(file, "", "has \"loads\" and \"counts\", of which one would be passed over");
+  if (loads != json.end() && loads->is_array() && !loads->empty() && loads->front().is_array())
     return counts_of_profile(internal::profile_of_json(json, file), options, file);
-  return counts_of_loads(internal::integers(*loads, file, "loads"), options, file);
+  const Counts counts = rows != json.end() ? counts_of_rows(*rows, options, file)
+                                           : counts_of_loads(internal::integers(*loads, file, "loads"),
+                                                             with_ranks_of(json, options, file), file);
+  require_said(json, "num_experts", counts.num_experts(), file);
+  require_said(json, "num_ranks", counts.num_ranks(), file);
+  return counts;
 }
 
 Counts read_loads(const std::string& path, const LoadsOptions& options) {

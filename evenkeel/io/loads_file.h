@@ -12,7 +12,7 @@
 namespace evenkeel {
 
 struct LoadsOptions {
-  // Needed unless the file has counts by rank, whose number of rows it must then equal.
+  // Needed unless the file says it: in num_ranks, or by counts of each rank. It must then be the same.
   std::optional<int> num_ranks = {};
   // Needed where the file has loads of several layers.
   std::optional<int> layer = {};

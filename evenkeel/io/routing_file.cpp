@@ -80,7 +80,8 @@ RoutingFile open_loads(const std::shared_ptr<const ByteSource>& source) {
     return routing;
   }
   LoadsOptions options;
-  if (!json.contains("counts")) options.num_ranks = 1;  // of which nothing is kept; counts say it themselves
+  // Nothing is kept of ranks.
+  if (!json.contains("counts") && !json.contains("num_ranks")) options.num_ranks = 1;
   const Counts& step = routing.step.emplace(internal::counts_of_json(json, options, source->name()));
   routing.profile = RoutingProfile(1, step.num_experts(), {step.loads().begin(), step.loads().end()}, {});
   return routing;

@@ -20,6 +20,7 @@ TEST(LoadsFile, OfLoadsByExpertHasNoSources) {
   EXPECT_TRUE(std::ranges::equal(counts.loads(), Loads{3, 0, 12}));
   EXPECT_EQ(counts.num_ranks(), 4);
   EXPECT_FALSE(counts.has_sources());
+  EXPECT_EQ(counts_of(R"({"loads": [3, 1], "num_ranks": 2})").num_ranks(), 2);
 }
 
 TEST(LoadsFile, OfCountsHasItsRanks) {
@@ -58,6 +59,11 @@ TEST(LoadsFile, ThatCannotBeLoadsSaysWhy) {
   };
   EXPECT_EQ(refusal("[1, 2]"), "f: is not a JSON object with \"loads\" or \"counts\"");
   EXPECT_EQ(refusal("{\"load\": [1]}"), "f: has neither \"loads\" nor \"counts\"");
+  EXPECT_EQ(refusal(R"({"loads": [1], "counts": [[1]]})"),
+            "f: has \"loads\" and \"counts\", of which one would be passed over");
+  EXPECT_EQ(refusal(R"({"loads": [1, 2, 3], "num_experts": 4})"), "f: num_experts: is 4, but there are 3");
+  EXPECT_EQ(refusal(R"({"loads": [1, 2, 3], "num_ranks": 4})"), "f: num_ranks: is 4, but there are 2");
+  EXPECT_EQ(refusal(R"({"counts": [[1], [2]], "num_ranks": 3})"), "f: num_ranks: is 3, but there are 2");
   EXPECT_EQ(refusal(R"({"loads": []})"), "f: loads: is empty");
   EXPECT_EQ(refusal(R"({"loads": [1, 2.5]})"), "f: loads[1]: 2.5 is not a whole number");
   EXPECT_EQ(refusal(R"({"loads": [1, "2"]})"), "f: loads[1]: is a JSON string, not a whole number");
