@@ -15,6 +15,12 @@ namespace evenkeel::internal {
 inline constexpr std::int64_t kTileRows = 384;
 inline constexpr std::int64_t kAgainTileRows = 192;
 
+// In forward: rows that leave the second-level cache cost little on one busy core, but several per cent where
+// other cores are busy with what lies behind it.
+constexpr std::int64_t forward_tile_rows(DataType type) {
+  return type == DataType::f32 ? kTileRows / 2 : kTileRows;
+}
+
 // Rows come in steps of what AMX multiplies at once.
 inline constexpr std::int64_t kVectorRows = 16;
 constexpr std::int64_t whole_vector_rows(std::int64_t rows) {

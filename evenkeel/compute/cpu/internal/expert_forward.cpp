@@ -14,8 +14,8 @@ ExpertForward::ExpertForward(const ExpertShape& shape, const InnerProducts& inne
       inner_(inner),
       down_(shape.intermediate, shape.hidden, shape.type, RowLadder::Plain::out_by_in,
             RowLadder::Bits::of_the_row_alone),
-      heights_({&inner.ladder(), &down_}, kTileRows, [&](std::int64_t rows) { return bytes_of_tile(rows); }) {
-}
+      heights_({&inner.ladder(), &down_}, forward_tile_rows(shape.type),
+               [&](std::int64_t rows) { return bytes_of_tile(rows); }) {}
 
 std::int64_t ExpertForward::prepared_bytes() const {
   return inner_.prepared_bytes() + down_.packed_bytes() + bias_bytes(shape_, shape_.hidden);
