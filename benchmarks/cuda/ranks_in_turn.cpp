@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "evenkeel/layer/cuda/chunk_room.h"
 #include "evenkeel/plan/counts.h"
 
 namespace evenkeel::benchmark {
@@ -68,65 +69,36 @@ std::vector<std::int32_t> concentrated_ids(std::mt19937_64& random, const ModelC
 // One routing under one planner.
 class TurnOfRanks {
  public:
+  using Times = std::vector<std::vector<RankTimes>>;  // by rank and step
+
   TurnOfRanks(RanksInTurn& all, const std::vector<std::vector<std::int32_t>>& ids,
-              const PlannerOptions& planner)
-      : all_(all), stream_(all.stream_), counts_(ranks(), experts()) {
+              const PlannerOptions& planner, std::int64_t budget)
+      : all_(all), stream_(all.stream_), counts_(ranks(), experts()), traffic_(size(ranks())) {
     for (int r = 0; r < ranks(); ++r) {
       for (const std::int32_t id : ids[size(r)]) ++counts_.rows()[size(r * experts() + id)];
       ids_.emplace_back(std::span<const std::int32_t>(ids[size(r)]));
     }
     counts_.sum_loads();
     make_planner(planner)->plan(counts_, all.placement_, plan_);
-    open(planner);
+    open(planner, budget);
   }
 
-  void step(std::vector<std::vector<RankTimes>>& times) {
+  void step(Times& times) {
     for (int r = 0; r < ranks(); ++r) cuda::count_slices(shape(r), slices(r), room(r).block_counts, stream_);
     for (int r = 0; r < ranks(); ++r) times[size(r)].emplace_back();
-    for_ranks(times, &RankTimes::plan, [&](int r) {
-      cuda::count_slices(shape(r), slices(r), room(r).block_counts, stream_);
-      const cuda::StepView& step = room(r).states[0].step;
-      cuda::gather_counts(shape(r), {room(r).outboxes[0], room(r).views}, room(r).states[0].counts, stream_);
-      planners_[size(r)]->plan(step.counts, 1, nullptr, room(r).planner, step.plan, stream_);
-      cuda::prepare_step(shape(r), homes(r), step, stream_);
-    });
-    for_ranks(times, &RankTimes::tables, [&](int r) { cuda::deal_and_send(work(r), stream_); });
-    for_ranks(times, &RankTimes::tables, [&](int r) { cuda::receive(work(r), stream_); });
-    for_ranks(times, &RankTimes::gather, [&](int r) {
-      cuda::gather_rows(work(r), cuda::TokenRows::hidden, hidden(), room(r).rows, stream_);
-    });
-    for (int r = 0; r < ranks(); ++r)
-      cuda::borrow_weights(work(r), all_.layout(), 0, room(r).places, stream_);
-    for_ranks(times, &RankTimes::experts, [&](int r) {
-      all_.ffn_->forward(groups(r), room(r).rows, room(r).exchanged, nullptr,
-                         {room(r).workspace, size(shapes_[size(r)].workspace_bytes)}, stream_);
-    });
-    for_ranks(times, &RankTimes::combine, [&](int r) {
-      cuda::combine(work(r), all_.router_weights_.data(), hidden(), all_.output_.data(), stream_);
-    });
+    plan(times);
+    // As in the layer, launches of chunks that the step does not need find nothing to do.
+    for (int c = 0; c < shape(0).most_chunks; ++c) run_chunk(c, times);
     stream_.synchronize();
+    traffic_counted_ = true;
   }
 
-  // What does not change from step to step.
+  // After a step: what does not change from one to the next.
   RankTimes traffic(int me) const {
-    RankTimes t;
+    RankTimes t = traffic_[size(me)];
     t.positions = plan_.rank_loads()[size(me)];
     t.bytes = rooms_[size(me)].bytes;
-    for (int r = 0; r < ranks(); ++r) {
-      const auto begin = download(rooms_[size(r)].outbox[0].begin, ranks() + 1);
-      const auto rows = download(rooms_[size(r)].outbox[0].rows, ranks());
-      t.rows += rows[size(me)];
-      if (r == me) {
-        for (int d = 0; d < ranks(); ++d) {
-          if (d == me) continue;
-          t.rows_out += rows[size(d)];
-          t.results_in += begin[size(d) + 1] - begin[size(d)];
-        }
-      } else {
-        t.rows_in += rows[size(me)];
-        t.results_out += begin[size(me) + 1] - begin[size(me)];
-      }
-    }
+    t.chunks = download(room(me).states[0].step.num_chunks, 1)[0];
     for (const Transfer& transfer : plan_.transfers()) {
       t.weights_in += transfer.to.value() == me;
       t.weights_out += transfer.from.value() == me;
@@ -135,6 +107,53 @@ class TurnOfRanks {
   }
 
  private:
+  void plan(Times& times) {
+    for_ranks(times, &RankTimes::plan, [&](int r) {
+      cuda::count_slices(shape(r), slices(r), room(r).block_counts, stream_);
+      const cuda::StepView& step = room(r).states[0].step;
+      cuda::gather_counts(shape(r), {room(r).outboxes[0], room(r).views}, room(r).states[0].counts, stream_);
+      planners_[size(r)]->plan(step.counts, shape(r).most_chunks, nullptr, room(r).planner, step.plan,
+                               stream_);
+      cuda::prepare_step(shape(r), homes(r), step, stream_);
+    });
+  }
+
+  void run_chunk(int c, Times& times) {
+    for_ranks(times, &RankTimes::tables, [&](int r) { cuda::deal_and_send(work(r, c), stream_); });
+    if (!traffic_counted_) count_traffic();
+    for_ranks(times, &RankTimes::tables, [&](int r) { cuda::receive(work(r, c), stream_); });
+    for_ranks(times, &RankTimes::gather, [&](int r) {
+      cuda::gather_rows(work(r, c), cuda::TokenRows::hidden, hidden(), room(r).rows, stream_);
+    });
+    for (int r = 0; c == 0 && r < ranks(); ++r)
+      cuda::borrow_weights(work(r, c), all_.layout(), 0, room(r).places, stream_);
+    for_ranks(times, &RankTimes::experts, [&](int r) {
+      all_.ffn_->forward(groups(r), room(r).rows, room(r).exchanged, nullptr,
+                         {room(r).workspace, size(shapes_[size(r)].workspace_bytes)}, stream_);
+    });
+    for_ranks(times, &RankTimes::combine, [&](int r) {
+      cuda::combine(work(r, c), all_.router_weights_.data(), hidden(), all_.output_.data(), stream_);
+    });
+  }
+
+  // Of the chunk that has been dealt.
+  void count_traffic() {
+    stream_.synchronize();
+    for (int from = 0; from < ranks(); ++from) {
+      const auto begin = download(room(from).outbox[0].begin, ranks() + 1);
+      const auto rows = download(room(from).outbox[0].rows, ranks());
+      for (int to = 0; to < ranks(); ++to) {
+        const std::int64_t results = begin[size(to) + 1] - begin[size(to)];
+        traffic_[size(to)].rows += rows[size(to)];
+        if (to == from) continue;
+        traffic_[size(from)].rows_out += rows[size(to)];
+        traffic_[size(from)].results_in += results;
+        traffic_[size(to)].rows_in += rows[size(to)];
+        traffic_[size(to)].results_out += results;
+      }
+    }
+  }
+
   int ranks() const { return all_.model_.ranks; }
   int experts() const { return all_.model_.moe.num_experts; }
   std::int64_t hidden() const { return all_.model_.moe.expert.hidden; }
@@ -145,14 +164,10 @@ class TurnOfRanks {
     const cuda::StateRoom& state = room(r).states[0];
     return {ids_[size(r)].data(), all_.model_.tokens, state.before, state.rank_in_slice};
   }
-  cuda::ChunkWork work(int r) const {
-    return {shape(r),
-            slices(r),
-            room(r).states[0].step,
-            room(r).chunk,
-            room(r).outbox[0],
-            {room(r).outboxes[0], room(r).views},
-            0};
+  cuda::ChunkWork work(int r, int chunk) const {
+    return {shape(r),      slices(r),         room(r).states[0].step,
+            room(r).chunk, room(r).outbox[0], {room(r).outboxes[0], room(r).views},
+            chunk};
   }
   DeviceGroups groups(int r) const {
     DeviceGroups groups;
@@ -166,25 +181,25 @@ class TurnOfRanks {
   }
 
   template <class Work>
-  void for_ranks(std::vector<std::vector<RankTimes>>& times, double RankTimes::*phase, const Work& work) {
+  void for_ranks(Times& times, double RankTimes::*phase, const Work& work) {
     for (int r = 0; r < ranks(); ++r)
       times[size(r)].back().*phase += static_cast<double>(all_.timer_.milliseconds([&] { work(r); }));
   }
 
-  cuda::RoomShape shape_of(int r, int places) const {
+  cuda::RoomShape shape_of(int r, int places, const cuda::ChunkRoom& cut) const {
     const ModelCase& model = all_.model_;
     cuda::RoomShape room;
     room.route = {ranks(),
                   experts(),
                   r,
                   model.moe.top_k,
-                  static_cast<int>((model.tokens + 127) / 128),
-                  1,
+                  cut.num_slices,
+                  cut.most_chunks,
                   static_cast<int>(all_.placement_.natives(RankId(r)).size()),
                   places,
                   1,
                   static_cast<int>(model.tokens * model.moe.top_k),
-                  static_cast<std::int32_t>(std::max<std::int64_t>(plan_.rank_loads()[size(r)], 1))};
+                  static_cast<std::int32_t>(cut.most_positions)};
     room.num_slots = all_.tables_.view().num_slots;
     room.with_backward = false;
     room.hidden = hidden();
@@ -196,12 +211,28 @@ class TurnOfRanks {
     return room;
   }
 
-  // Buffers as large as this routing needs, since the plan is known.
-  void open(const PlannerOptions& options) {
+  // One chunk of just the positions that this routing brings, since the plan is known.
+  cuda::ChunkRoom whole(int r) const {
+    return {1, static_cast<int>((all_.model_.tokens + cuda::kSliceTokens - 1) / cuda::kSliceTokens),
+            std::max<std::int64_t>(plan_.rank_loads()[size(r)], 1)};
+  }
+  // What a layer does with a budget. All ranks have as many natives.
+  cuda::ChunkRoom cut(std::int64_t budget, int places) const {
+    const ModelCase& model = all_.model_;
+    return cuda::fit_chunks(
+        ranks(), model.tokens, model.moe.top_k, budget, [&](int chunks, std::int64_t positions) {
+          const int slices = 2 * chunks + static_cast<int>(model.tokens / 64);
+          return cuda::lay_out(shape_of(0, places, {chunks, slices, positions}), nullptr).bytes;
+        });
+  }
+
+  void open(const PlannerOptions& options, std::int64_t budget) {
     std::vector<int> borrowed(size(ranks()));
     for (const Transfer& transfer : plan_.transfers()) ++borrowed[transfer.to.offset()];
+    const int most_borrowed = *std::ranges::max_element(borrowed);
     for (int r = 0; r < ranks(); ++r) {
-      shapes_.push_back(shape_of(r, borrowed[size(r)]));
+      shapes_.push_back(budget == kNoBudget ? shape_of(r, borrowed[size(r)], whole(r))
+                                            : shape_of(r, most_borrowed, cut(budget, most_borrowed)));
       memory_.emplace_back(size(cuda::lay_out(shapes_.back(), nullptr).bytes));
       rooms_.push_back(cuda::lay_out(shapes_.back(), memory_.back().data()));
     }
@@ -252,6 +283,8 @@ class TurnOfRanks {
   CudaStream& stream_;
   Counts counts_;
   StepPlan plan_;
+  std::vector<RankTimes> traffic_;
+  bool traffic_counted_ = false;
   std::vector<DeviceMemory<std::int32_t>> ids_;
   std::vector<cuda::RoomShape> shapes_;
   std::vector<DeviceMemory<std::byte>> memory_;
@@ -282,9 +315,9 @@ cuda::ExpertLayout RanksInTurn::layout() const {
 }
 
 std::vector<RankTimes> RanksInTurn::run(const std::vector<std::vector<std::int32_t>>& ids,
-                                        const PlannerOptions& planner, int repeats) {
-  TurnOfRanks turn(*this, ids, planner);
-  std::vector<std::vector<RankTimes>> times(ids.size());
+                                        const PlannerOptions& planner, int repeats, std::int64_t budget) {
+  TurnOfRanks turn(*this, ids, planner, budget);
+  TurnOfRanks::Times times(ids.size());
   turn.step(times);
   for (auto& of_rank : times) of_rank.clear();
   for (int i = 0; i < repeats; ++i) turn.step(times);

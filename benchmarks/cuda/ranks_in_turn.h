@@ -38,18 +38,22 @@ struct RankTimes {
   std::int64_t rows_in = 0, rows_out = 0, results_in = 0, results_out = 0;
   std::int64_t weights_in = 0, weights_out = 0;  // experts
   std::int64_t bytes = 0;  // of device memory, beside native weights and the caller's tensors
+  int chunks = 1;
 
   double alone() const { return plan + tables + gather + experts + combine; }
 };
+
+// A rank's buffers are as large as the routing needs, or what a layer makes of so many bytes.
+inline constexpr std::int64_t kNoBudget = -1;
 
 // The weights and tokens of a model, for any number of steps.
 class RanksInTurn {
  public:
   RanksInTurn(const ModelCase& model, CudaStream& stream);
 
-  // `ids` by rank. The medians of `repeats` steps.
+  // `ids` by rank. The medians of `repeats` steps. Throws BudgetTooSmall as CudaMoeLayer does.
   std::vector<RankTimes> run(const std::vector<std::vector<std::int32_t>>& ids, const PlannerOptions& planner,
-                             int repeats);
+                             int repeats, std::int64_t budget = kNoBudget);
 
   const ModelCase& model() const { return model_; }
   cuda::ExpertLayout layout() const;

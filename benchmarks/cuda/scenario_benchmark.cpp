@@ -1,6 +1,7 @@
 // LLEP's scenarios at its models' shapes, on one GPU: each rank's work is run in turn and timed by
 // events, and a step is the slowest rank with what it would send and receive over a link of a
-// *modelled* speed. Forward pass. Beside it, in the file: what LLEP says of itself (arXiv 2601.17111).
+// *modelled* speed. Forward pass; level also in a tenth of plain ep's bytes. Beside it, in the file: what
+// LLEP says of itself (arXiv 2601.17111).
 //
 // usage: scenario_cuda_benchmark OUT.json [MODEL...]
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 #include <iostream>
 
 #include "benchmarks/cuda/ranks_in_turn.h"
+#include "evenkeel/base/error.h"
 #include "evenkeel/device/cuda/gpu.h"
 
 namespace evenkeel::benchmark {
@@ -46,19 +48,13 @@ double step_milliseconds(const std::vector<RankTimes>& ranks, double row_bytes, 
 }
 
 Json json_of(const RankTimes& r) {
-  return {{"plan_ms", r.plan},
-          {"tables_ms", r.tables},
-          {"gather_ms", r.gather},
-          {"experts_ms", r.experts},
-          {"combine_ms", r.combine},
-          {"positions", r.positions},
-          {"rows_in", r.rows_in},
-          {"rows_out", r.rows_out},
-          {"results_in", r.results_in},
-          {"results_out", r.results_out},
-          {"weights_in", r.weights_in},
-          {"weights_out", r.weights_out},
-          {"bytes", r.bytes}};
+  return {{"plan_ms", r.plan},          {"tables_ms", r.tables},
+          {"gather_ms", r.gather},      {"experts_ms", r.experts},
+          {"combine_ms", r.combine},    {"positions", r.positions},
+          {"rows_in", r.rows_in},       {"rows_out", r.rows_out},
+          {"results_in", r.results_in}, {"results_out", r.results_out},
+          {"weights_in", r.weights_in}, {"weights_out", r.weights_out},
+          {"bytes", r.bytes},           {"chunks", r.chunks}};
 }
 
 struct Step {
@@ -88,7 +84,9 @@ Json compare(RanksInTurn& turn, const Scenario& scenario) {
   for (int r = 0; r < turn.model().ranks; ++r)
     ids.push_back(concentrated_ids(random, turn.model(), scenario.share, scenario.hot));
   using Kind = PlannerOptions::Kind;
-  const auto run = [&](Kind kind) { return step_of(turn, turn.run(ids, {kind}, kRepeats)); };
+  const auto run = [&](Kind kind, std::int64_t budget = kNoBudget) {
+    return step_of(turn, turn.run(ids, {kind}, kRepeats, budget));
+  };
   const Step plain = run(Kind::ep);
   const double ideal =
       static_cast<double>(plain.largest) * turn.model().ranks / static_cast<double>(plain.all);
@@ -102,7 +100,7 @@ Json compare(RanksInTurn& turn, const Scenario& scenario) {
     }
     entry["bytes_of_ep"] = static_cast<double>(step.peak_bytes) / static_cast<double>(plain.peak_bytes);
     std::cout << fmt::format(
-        "  {:4.0f} % into {:2} {:12} {:9.3f} ms, {:5.2f} x, {:5.1f} % of ideal, {:5.1f} GB\n",
+        "  {:4.0f} % into {:2} {:15} {:9.3f} ms, {:5.2f} x, {:5.1f} % of ideal, {:5.1f} GB\n",
         100 * scenario.share, scenario.hot, name, step.milliseconds[0],
         plain.milliseconds[0] / step.milliseconds[0],
         100 * plain.milliseconds[0] / step.milliseconds[0] / ideal,
@@ -112,6 +110,12 @@ Json compare(RanksInTurn& turn, const Scenario& scenario) {
   add("ep_again", run(Kind::ep));  // how far two runs of the same are apart
   add("least-loaded", run(Kind::least_loaded));
   add("level", run(Kind::level));
+  try {
+    add("level in a tenth", run(Kind::level, plain.peak_bytes / 10));
+  } catch (const BudgetTooSmall& error) {
+    json["level in a tenth"] = {{"error", error.what()}};
+    std::cout << "  level in a tenth of plain ep's bytes: " << error.what() << "\n";
+  }
   return json;
 }
 
