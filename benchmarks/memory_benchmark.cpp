@@ -33,9 +33,8 @@ ChunkShape chunk_shape(int experts, int ranks) {
   shape.landing_bytes = 2 * 768 * 768 * 2;
   shape.gradient_bytes = 3 * 768 * 768 * 4;
   shape.gate_up_gradient_bytes = 2 * 768 * 768 * 4;
-  shape.workspace.forward = 4 << 20;
-  shape.workspace.backward = 8 << 20;
-  shape.workspace.recompute = 8 << 20;
+  shape.workspace = {32 << 10, 32 << 10, 32 << 10};
+  shape.most_workspace = {2 << 20, 3 << 20, 3 << 20};
   return shape;
 }
 

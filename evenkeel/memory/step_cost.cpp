@@ -4,19 +4,18 @@
 
 namespace evenkeel {
 
-StepSeconds::StepSeconds(const ChunkShape& shape, const CostModel& cost, const BlockLoads& loads,
-                         std::int64_t units, std::int64_t transfers)
+StepSeconds::StepSeconds(StepPass pass, const ChunkShape& shape, const CostModel& cost,
+                         const BlockLoads& loads, std::int64_t units, std::int64_t transfers)
     : loads_(loads),
       units_(units),
       block_units_(units / loads.num_blocks()),
-      with_backward_(shape.with_backward),
+      backward_(pass == StepPass::backward),
       position_(2 * static_cast<double>(shape.weight_bytes) / static_cast<double>(shape.element_bytes) /
                 cost.flops_per_second),
       group_(static_cast<double>(shape.weight_bytes) / cost.weight_bytes_per_second),
       gradients_(8.0 / static_cast<double>(shape.element_bytes)),
-      fixed_(cost.chunk_seconds * (shape.with_backward ? 2 : 1)) {
-  const std::int64_t bytes =
-      shape.with_backward ? 2 * shape.weight_bytes + shape.gradient_bytes : shape.weight_bytes;
+      fixed_(cost.chunk_seconds) {
+  const std::int64_t bytes = shape.weight_bytes + (backward_ ? shape.gradient_bytes : 0);
   travelling_ = static_cast<double>(transfers * bytes) / cost.link_bytes_per_second;
   travelling_again_ = static_cast<double>(transfers * shape.weight_bytes) / cost.link_bytes_per_second;
 }
@@ -26,18 +25,22 @@ double StepSeconds::of(const Chunk& chunk) const {
   const auto end = static_cast<int>((chunk.end + block_units_ - 1) / block_units_);
   const double part =
       static_cast<double>(chunk.end - chunk.begin) / static_cast<double>((end - begin) * block_units_);
-  // Backward multiplies twice as much, and reads and writes f32 gradients; recomputing, two products of
-  // three.
-  const double again = (chunk.kept ? chunk.recomputed : 1.0) * 2 / 3;
-  const double of_position = part * position_ * (with_backward_ ? 3 + again : 1);
-  const double of_group = group_ * (with_backward_ ? 2 + again + gradients_ : 1);
+  return slowest(begin, end, part, chunk.kept ? chunk.recomputed : 1, 1) + fixed_;
+}
+
+// Of a rank, in so many chunks that have, together, this part of the blocks' load. Backward multiplies twice
+// as much, and reads and writes f32 gradients; recomputing, two products of three.
+double StepSeconds::slowest(int begin, int end, double part, double again, double chunks) const {
+  const double more = again * 2 / 3;
+  const double of_position = part * position_ * (backward_ ? 2 + more : 1);
+  const double of_group = group_ * (backward_ ? 1 + more + gradients_ : 1);
   double slowest = 0;
   loads_.for_each_positions(begin, end, [&](RankId rank, std::int64_t count) {
     const auto positions = static_cast<double>(count);
-    const double groups = std::min(part * positions, static_cast<double>(loads_.groups(rank)));
+    const double groups = std::min(part * positions, chunks * static_cast<double>(loads_.groups(rank)));
     slowest = std::max(slowest, positions * of_position + groups * of_group);
   });
-  return slowest + fixed_;
+  return slowest;
 }
 
 double StepSeconds::of_all(std::span<const Chunk> chunks) const {
@@ -45,9 +48,14 @@ double StepSeconds::of_all(std::span<const Chunk> chunks) const {
   for (const Chunk& chunk : chunks) {
     seconds += of(chunk);
     // Backward's last part fetches weights that its second one gave back.
-    if (chunk.in_parts && chunk.recomputed > 0) seconds += travelling_again_;
+    if (backward_ && chunk.in_parts && chunk.recomputed > 0) seconds += travelling_again_;
   }
   return seconds;
+}
+
+double StepSeconds::of_equal(std::int64_t chunks, bool kept) const {
+  const auto count = static_cast<double>(chunks);
+  return travelling_ + slowest(0, loads_.num_blocks(), 1, kept ? 0 : 1, count) + count * fixed_;
 }
 
 // One kept chunk computes nothing again, and its slowest rank is no slower than those of its parts together.

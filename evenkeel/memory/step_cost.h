@@ -10,31 +10,38 @@
 
 namespace evenkeel {
 
-// The time of the slowest rank in each chunk, summed; backward included where the shape has it. `transfers`
-// is the most expert weights that one rank borrows; `units` as for cut_into_chunks().
+enum class StepPass { forward, backward };
+
+// Of one pass, the time of the slowest rank in each chunk, summed. `transfers` is the most expert weights
+// that one rank borrows; `units` as for cut_into_chunks().
 class StepSeconds {
  public:
-  StepSeconds(const ChunkShape& shape, const CostModel& cost, const BlockLoads& loads, std::int64_t units,
-              std::int64_t transfers);
+  StepSeconds(StepPass pass, const ChunkShape& shape, const CostModel& cost, const BlockLoads& loads,
+              std::int64_t units, std::int64_t transfers);
 
   // A part of a block is taken to have its share of the block's load.
   double of(const Chunk& chunk) const;
   // Of these, and of weights on their way.
   double of_all(std::span<const Chunk> chunks) const;
-  // Less than which nothing takes that is done with the units from `begin` on.
+  // The same of the whole step in so many chunks, each with an equal share of every rank's load: all of them
+  // kept, or none. O(P).
+  double of_equal(std::int64_t chunks, bool kept = false) const;
+  // Less than which nothing takes that is done with the units from `begin` on, however they are cut.
   double least_from(std::int64_t begin) const;
 
  private:
+  double slowest(int begin, int end, double part, double again, double chunks) const;
+
   const BlockLoads& loads_;
   std::int64_t units_;
   std::int64_t block_units_;
-  bool with_backward_;
+  bool backward_;
   double position_;          // of one position's forward pass
   double group_;             // of reading one expert's weights
   double gradients_;         // bytes of its gradients, read and written, as a share of the weights'
   double fixed_;             // of any chunk
-  double travelling_;        // weights there and gradients back, in all passes
-  double travelling_again_;  // weights in one more
+  double travelling_;        // weights there and, in backward, gradients back
+  double travelling_again_;  // weights once more
 };
 
 }  // namespace evenkeel

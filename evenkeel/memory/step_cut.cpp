@@ -20,11 +20,6 @@ bool StepCut::cut(const PassBytes& bytes, std::vector<std::int64_t>& limits, con
   return cut_by_rule(bytes, limits, chunks) || cut_exactly(bytes, limits, 0, time, chunks);
 }
 
-// For one of two chunks in flight.
-std::int64_t StepCut::half_of(std::int64_t limit, const PassBytes& bytes) const {
-  return (limit - whole_lines(shape_.workspace.*bytes.shared)) / 2;
-}
-
 bool StepCut::cut_exactly(const PassBytes& bytes, std::span<const std::int64_t> limits, int begin,
                           const TimeLimit& time, std::vector<Chunk>& chunks) {
   if (options_.chunks_in_flight == 1) return cut_while_faster(bytes.alone, limits, begin, time, chunks);
@@ -33,7 +28,7 @@ bool StepCut::cut_exactly(const PassBytes& bytes, std::span<const std::int64_t> 
   if (chunks.size() - before <= 1) return true;
   chunks.erase(chunks.begin() + static_cast<std::ptrdiff_t>(before), chunks.end());
   halves_.clear();
-  for (std::int64_t limit : limits) halves_.push_back(half_of(limit, bytes));
+  for (std::int64_t limit : limits) halves_.push_back(bytes.half_of(limit, shape_));
   return cut_while_faster(bytes.overlapped, halves_, begin, time, chunks);
 }
 
@@ -73,6 +68,7 @@ bool StepCut::cut_by_rule(const PassBytes& bytes, std::vector<std::int64_t>& lim
 
 // Eq. 8 and 9 of MemFine, with what a received row takes on the rank with the most of them.
 std::int64_t StepCut::count_by_rule(const PassBytes& bytes, std::span<const std::int64_t> limits) const {
+  if (options_.rule.kind == ChunkRule::Kind::exact) return 1;
   if (options_.rule.kind == ChunkRule::Kind::equal)
     return std::clamp<std::int64_t>(options_.rule.count, 1, units_);
   const bool overlaps = options_.chunks_in_flight > 1;
@@ -83,7 +79,8 @@ std::int64_t StepCut::count_by_rule(const PassBytes& bytes, std::span<const std:
     const std::int64_t fixed = bytes_of(shape_, ChunkLoad{});
     const std::int64_t moving = std::max<std::int64_t>(bytes_of(shape_, load) - fixed, 1);
     const std::int64_t limit = limits[rank.offset()];
-    const std::int64_t room = std::max<std::int64_t>((overlaps ? half_of(limit, bytes) : limit) - fixed, 0);
+    const std::int64_t room =
+        std::max<std::int64_t>((overlaps ? bytes.half_of(limit, shape_) : limit) - fixed, 0);
     const auto most_received =
         static_cast<std::int64_t>(static_cast<__int128>(load.positions_here) * room / moving);
     count = std::max(count, mact(load.positions_here, most_received, options_.rule.bins).chunks);

@@ -12,18 +12,12 @@
 #include "evenkeel/memory/block_loads.h"
 #include "evenkeel/memory/chunk_planner.h"
 #include "evenkeel/memory/memory_options.h"
+#include "evenkeel/memory/pass_bytes.h"
 #include "evenkeel/memory/step_cost.h"
 
 namespace evenkeel {
 
-// The bytes of a pass: of a chunk that has all the room, of one of two in flight, and of what these share.
-struct PassBytes {
-  LoadBytes alone;
-  LoadBytes overlapped;
-  std::int64_t Workspaces::*shared;
-};
-
-// How fast chunks must be to be worth cutting on; by `seconds`, of which they are.
+// How fast chunks must be, in the pass of `seconds`, to be worth cutting on.
 struct TimeLimit {
   const StepSeconds& seconds;
   double less_than;  // infinity: any
@@ -43,6 +37,9 @@ class StepCut {
   bool cut_exactly(const PassBytes& bytes, std::span<const std::int64_t> limits, int begin,
                    const TimeLimit& time, std::vector<Chunk>& chunks);
 
+  // How many chunks the rule asks for, fit or not; 1 under `exact`. O(P).
+  std::int64_t count_by_rule(const PassBytes& bytes, std::span<const std::int64_t> limits) const;
+
   // Of the blocks that a chunk touches; no less than the chunk's.
   ChunkLoad covering_load(RankId rank, const Chunk& chunk) const;
 
@@ -50,8 +47,6 @@ class StepCut {
   bool cut_while_faster(LoadBytes bytes, std::span<const std::int64_t> limits, int begin,
                         const TimeLimit& time, std::vector<Chunk>& chunks) const;
   bool cut_by_rule(const PassBytes& bytes, std::vector<std::int64_t>& limits, std::vector<Chunk>& chunks);
-  std::int64_t count_by_rule(const PassBytes& bytes, std::span<const std::int64_t> limits) const;
-  std::int64_t half_of(std::int64_t limit, const PassBytes& bytes) const;
 
   const ChunkShape& shape_;
   const MemoryOptions& options_;

@@ -28,6 +28,10 @@ constexpr PassBytes kForwardBytes = {passing_forward, overlapped_forward_bytes, 
 constexpr PassBytes kBackwardBytes = {recompute_bytes, overlapped_recompute_bytes, &Workspaces::recompute};
 constexpr PassBytes kWholeBytes = {recomputing_whole, nullptr, nullptr};  // never two in flight
 
+const PassBytes& backward_chunk_bytes(const MemoryOptions& options) {
+  return options.recompute == Recompute::whole ? kWholeBytes : kBackwardBytes;
+}
+
 }  // namespace
 
 StepMemory::StepMemory(const ChunkShape& shape, const MemoryOptions& options, std::int64_t units)
@@ -38,8 +42,10 @@ StepMemory::StepMemory(const ChunkShape& shape, const MemoryOptions& options, st
       plain_(make_planner({PlannerOptions::Kind::ep})),
       foreign_(shape_, options.recompute),
       whole_(shape_, loads_, foreign_),
-      cut_(shape_, options_, loads_, units) {
-  for (auto* by_rank : {&tokens_, &limits_, &kept_, &kept_with_})
+      cut_(shape_, options_, loads_, units),
+      forward_estimate_(kForwardBytes, shape_, loads_, options.chunks_in_flight),
+      backward_estimate_(backward_chunk_bytes(options), shape_, loads_, options.chunks_in_flight) {
+  for (auto* by_rank : {&held_whole_, &tokens_, &limits_, &kept_, &kept_with_})
     by_rank->reserve(static_cast<std::size_t>(shape.num_ranks));
   for (auto* chunks : {&way_.chunks, &best_.chunks, &chunks_})
     chunks->reserve(static_cast<std::size_t>(units));
@@ -63,6 +69,7 @@ void StepMemory::load_blocks(const BlockTable& table, std::span<const RankRoom> 
 }
 
 void StepMemory::follow(const StepPlan& plan, const LayerPlacement& placement) {
+  is_plain_ = false;
   loads_.follow(plan);
   foreign_.read(plan, placement, loads_);
 }
@@ -71,20 +78,12 @@ void StepMemory::follow(const StepPlan& plan, const LayerPlacement& placement) {
 void StepMemory::follow_plain(const Counts& counts, const LayerPlacement& placement) {
   if (!placement.has_single_homes()) {
     plain_->plan(counts, placement, plain_plan_);
-    return follow(plain_plan_, placement);
+    follow(plain_plan_, placement);
+  } else {
+    loads_.stay_home(counts);
+    foreign_.clear();
   }
-  loads_.stay_home(counts);
-  foreign_.clear();
-}
-
-// `plan` becomes plain EP if that is faster than the best so far. `consider` looks at the ways of a plan.
-template <class Consider>
-void StepMemory::consider_plain(const Counts& counts, const LayerPlacement& placement, StepPlan& plan,
-                                const Consider& consider) {
-  const double spilled = best_.seconds;
-  follow_plain(counts, placement);
-  consider();
-  if (best_.seconds < spilled) plain_->plan(counts, placement, plan);
+  is_plain_ = true;
 }
 
 void StepMemory::choose_forward(const BlockTable& table, const Counts& counts,
@@ -93,42 +92,132 @@ void StepMemory::choose_forward(const BlockTable& table, const Counts& counts,
   forget_best();
   load_blocks(table, rooms, placement, plan);
   const bool all = options_.recompute == Recompute::none;
-  consider_forward(rooms, all);
-  const bool is_best =
-      best_.chunks.size() == 1 && best_.chunks.front().kept && best_.chunks.front().recomputed == 0;
-  if (plan.spilled() && !is_best && !is_settled())
-    consider_plain(counts, placement, plan, [&] { consider_forward(rooms, all); });
+  if (plan.spilled())
+    consider_both_plans(counts, rooms, placement, plan);
+  else
+    consider_forward(rooms, all, prospect(rooms));
   // There may be room for all of this step between what is kept of others, but not in one piece.
   if (all && best_.chunks.empty()) {
-    if (plan.spilled()) plain_->plan(counts, placement, plan);
-    consider_forward(rooms, false);
+    if (plan.spilled()) follow_plain(counts, placement);
+    consider_forward(rooms, false, prospect(rooms));
   }
+  take_best_plan(counts, placement, plan);
   take_best();
 }
 
-// Where `none`, only what keeps all for backward.
-void StepMemory::consider_forward(std::span<const RankRoom> rooms, bool none) {
-  const bool keeps = shape_.with_backward &&
-                     (options_.recompute == Recompute::none || options_.recompute == Recompute::automatic);
+// The more promising one first: the other is mostly known to be slower before it is cut. Of what the
+// planner's plan does not keep, backward may go under plain EP.
+void StepMemory::consider_both_plans(const Counts& counts, std::span<const RankRoom> rooms,
+                                     const LayerPlacement& placement, const StepPlan& plan) {
+  const bool all = options_.recompute == Recompute::none;
+  const bool settled = weights_can_land(rooms) && settles_in_one_chunk(rooms, all);
+  const bool fits = !best_.chunks.empty();
+  if (fits && (options_.keep_plan || best_.chunks.front().recomputed == 0)) return;
+  Prospect spilled = prospect(rooms);
+  follow_plain(counts, placement);
+  const Prospect plain = prospect(rooms);
+  spilled.rest = std::min(spilled.rest, plain.rest);
+  const bool plain_first = !options_.keep_plan && plain.about() < spilled.about();
+  if (plain_first) consider_forward(rooms, all, plain);
+  if (!settled && spilled.least() < best_.seconds) {
+    follow(plan, placement);
+    prospect_ = spilled;
+    if (weights_can_land(rooms)) consider_shares(rooms, all);
+  }
+  if (plain_first || (options_.keep_plan && !best_.chunks.empty())) return;
+  if (plain.least() >= best_.seconds) return;
+  follow_plain(counts, placement);
+  consider_forward(rooms, all, plain);
+}
+
+// Where `all`, only what keeps all for backward.
+void StepMemory::consider_forward(std::span<const RankRoom> rooms, bool all, const Prospect& prospect) {
+  if (prospect.least() >= best_.seconds || !weights_can_land(rooms)) return;
+  prospect_ = prospect;
+  if (!settles_in_one_chunk(rooms, all)) consider_shares(rooms, all);
+}
+
+StepMemory::Prospect StepMemory::prospect(std::span<const RankRoom> rooms) {
+  const StepSeconds forward = seconds(StepPass::forward);
+  forward_limits(rooms, kShareUnit);
+  forward_estimate_.read();
+  Prospect prospect;
+  prospect.forward = forward.of_equal(about_forward());
+  prospect.least_forward = forward.of_all({}) + forward.least_from(0);
+  if (shape_.with_backward) {
+    prospect.rest = rest_of_all(rooms);
+    prospect.least_backward = seconds(StepPass::backward).least_from(0);
+  }
+  return prospect;
+}
+
+// How many chunks, in the room that they have.
+std::int64_t StepMemory::about_forward() const {
+  return std::max(forward_estimate_.chunks(limits_, units_), cut_.count_by_rule(kForwardBytes, limits_));
+}
+
+void StepMemory::forward_limits(std::span<const RankRoom> rooms, int share) {
+  limits_.clear();
+  for (std::size_t rank = 0; rank < rooms.size(); ++rank)
+    limits_.push_back((rooms[rank].gap - foreign_.in_forward(rank)) * share / kShareUnit);
+}
+
+bool StepMemory::keeps() const {
+  return shape_.with_backward &&
+         (options_.recompute == Recompute::none || options_.recompute == Recompute::automatic);
+}
+
+// Whether one kept chunk, which is considered, is all that is to be looked at.
+bool StepMemory::settles_in_one_chunk(std::span<const RankRoom> rooms, bool all) {
+  if (!keeps() || options_.rule.kind != ChunkRule::Kind::exact) return false;
+  const double recomputed = keep_in_one_chunk(rooms, all ? 0 : 1);
+  return all || recomputed <= kMostRecomputed;
+}
+
+void StepMemory::consider_shares(std::span<const RankRoom> rooms, bool all) {
   const bool exact = options_.rule.kind == ChunkRule::Kind::exact;
-  const StepSeconds seconds = this->seconds();
-  if (seconds.of_all({}) + seconds.least_from(0) >= best_.seconds) return;
-  if (!weights_can_land(rooms)) return;
-  if (exact && keeps) {
-    const double recomputed = keep_in_one_chunk(rooms, none ? 0 : 1);
-    if (none || recomputed <= kMostRecomputed) return;
-  }
+  const StepSeconds forward = seconds(StepPass::forward);
+  measure_shares();
   for (int share : kShares) {
-    limits_.clear();
-    for (std::size_t rank = 0; rank < rooms.size(); ++rank)
-      limits_.push_back((rooms[rank].gap - foreign_.in_forward(rank)) * share / kShareUnit);
-    if (!cut_.cut(kForwardBytes, limits_, {seconds, best_.seconds}, way_.chunks)) break;
-    if (keeps) keep_what_fits(rooms);
-    if (keeps && exact && !lengthen_the_rest(rooms)) continue;
-    if (!none || !keeps || way_.chunks.back().kept) take_if_faster();
-    if (!keeps || !exact) break;
+    forward_limits(rooms, share);
+    if (!all && !best_.chunks.empty() && !may_be_faster(rooms, share)) continue;
+    const TimeLimit time{forward, best_.seconds - prospect_.least_of_backward()};
+    if (!cut_.cut(kForwardBytes, limits_, time, way_.chunks)) break;
+    if (keeps()) keep_what_fits(rooms);
+    if (keeps() && exact && !lengthen_the_rest(rooms, time)) continue;
+    if (!all || way_.chunks.back().kept) take_if_faster(both_passes_seconds());
+    if (!keeps() || !exact) break;
   }
-  if (none && keeps && best_.chunks.empty()) keep_in_one_chunk(rooms, 0);
+  if (all && best_.chunks.empty()) keep_in_one_chunk(rooms, 0);
+}
+
+// What may_be_faster() asks of every share.
+void StepMemory::measure_shares() {
+  forward_estimate_.read();
+  held_whole_.clear();
+  for (RankId rank : indices<RankId>(loads_.num_ranks())) {
+    const ChunkLoad load = loads_.load(rank, 0, loads_.num_blocks());
+    held_whole_.push_back(std::max<std::int64_t>(held_bytes(shape_, load, load.positions_here), 1));
+  }
+}
+
+// Judged by equal chunks, each with its share of the load, before boundaries are looked at. With less than
+// all the room, only for what can be kept.
+bool StepMemory::may_be_faster(std::span<const RankRoom> rooms, int share) const {
+  const std::int64_t chunks = about_forward();
+  const double forward = seconds(StepPass::forward).of_equal(chunks);
+  std::int64_t kept = keeps() && share < kShareUnit ? chunks : 0;
+  for (std::size_t rank = 0; rank < rooms.size() && kept > 0; ++rank)
+    kept = std::min(kept, room_behind(rooms[rank], rank) * chunks / held_whole_[rank]);
+  if (kept == 0 && share < kShareUnit) return false;
+  const double part = static_cast<double>(kept) / static_cast<double>(chunks);
+  const double backward = kept > 0 ? seconds(StepPass::backward).of_equal(chunks, true) : 0;
+  return forward + part * backward + (1 - part) * prospect_.rest < best_.seconds;
+}
+
+// Of what is kept, beside other steps and a chunk that has its limit.
+std::int64_t StepMemory::room_behind(const RankRoom& room, std::size_t rank) const {
+  return std::min({room.held, room.gap - room.least, room.gap - foreign_.in_forward(rank) - limits_[rank]});
 }
 
 // Beside what is borrowed already. With two chunks in flight, the first departs before weights arrive, and
@@ -148,7 +237,7 @@ double StepMemory::keep_in_one_chunk(std::span<const RankRoom> rooms, double mos
   const Chunk chunk = whole_.chunk(rooms, units_, most);
   if (chunk.recomputed <= most) {
     way_.chunks.assign(1, chunk);
-    take_if_faster();
+    take_if_faster(both_passes_seconds());
   }
   return chunk.recomputed;
 }
@@ -176,7 +265,7 @@ bool StepMemory::can_keep_next(const Chunk& chunk, std::span<const RankRoom> roo
     const std::int64_t positions = load.positions_here;
     const std::int64_t forward_room = room.gap - foreign_.in_forward(r);
     kept_with_[r] += held_bytes(shape_, load, positions);
-    if (kept_with_[r] > std::min({room.held, room.gap - room.least, forward_room - limits_[r]}) ||
+    if (kept_with_[r] > room_behind(room, r) ||
         kept_[r] + forward_bytes(shape_, load, positions) > forward_room ||
         kept_[r] + backward_bytes(shape_, load, positions) + foreign_.in_recompute(r) > room.gap)
       return false;
@@ -186,14 +275,14 @@ bool StepMemory::can_keep_next(const Chunk& chunk, std::span<const RankRoom> roo
 
 // The chunks behind those that are kept have all the room that these leave. False if they fit no more, cut in
 // other places.
-bool StepMemory::lengthen_the_rest(std::span<const RankRoom> rooms) {
+bool StepMemory::lengthen_the_rest(std::span<const RankRoom> rooms, const TimeLimit& time) {
   const auto rest = std::ranges::find_if(way_.chunks, [](const Chunk& chunk) { return !chunk.kept; });
   if (rest == way_.chunks.begin() || rest == way_.chunks.end()) return true;
   const auto block = static_cast<int>(rest->begin / (units_ / loads_.num_blocks()));
   way_.chunks.erase(rest, way_.chunks.end());
   for (std::size_t rank = 0; rank < rooms.size(); ++rank)
     limits_[rank] = rooms[rank].gap - foreign_.in_forward(rank) - kept_[rank];
-  return cut_.cut_exactly(kForwardBytes, limits_, block, {seconds(), best_.seconds}, way_.chunks);
+  return cut_.cut_exactly(kForwardBytes, limits_, block, time, way_.chunks);
 }
 
 void StepMemory::choose_backward(const BlockTable& table, const Counts& counts,
@@ -202,8 +291,12 @@ void StepMemory::choose_backward(const BlockTable& table, const Counts& counts,
   forget_best();
   load_blocks(table, rooms, placement, plan);
   consider_backward(rooms);
-  if (plan.spilled() && best_.chunks.size() != 1 && !is_settled())
-    consider_plain(counts, placement, plan, [&] { consider_backward(rooms); });
+  const bool is_settled = best_.chunks.size() == 1 || (options_.keep_plan && !best_.chunks.empty());
+  if (plan.spilled() && !is_settled) {
+    follow_plain(counts, placement);
+    consider_backward(rooms);
+  }
+  take_best_plan(counts, placement, plan);
   take_best();
 }
 
@@ -212,25 +305,47 @@ bool StepMemory::cut_backward(const BlockTable& table, std::span<const RankRoom>
   forget_best();
   load_blocks(table, rooms, placement, plan);
   consider_backward(rooms);
-  if (best_.seconds == std::numeric_limits<double>::infinity()) return false;
+  if (best_.chunks.empty()) return false;
   take_best();
   return true;
 }
 
 void StepMemory::consider_backward(std::span<const RankRoom> rooms) {
+  if (!backward_limits(rooms)) return;
+  const StepSeconds backward = seconds(StepPass::backward);
+  if (cut_.cut(backward_chunk_bytes(options_), limits_, {backward, best_.seconds}, way_.chunks))
+    take_if_faster(backward.of_all(way_.chunks));
+}
+
+// What chunks have of which nothing was kept. False if a gradient that comes home may find no room; it is not
+// counted on to find it where the borrowed weights were.
+bool StepMemory::backward_limits(std::span<const RankRoom> rooms) {
   limits_.clear();
   for (std::size_t rank = 0; rank < rooms.size(); ++rank) {
     limits_.push_back(rooms[rank].gap - foreign_.in_recompute(rank));
-    // A gradient that comes home is not counted on to find room where the borrowed weights were.
-    if (foreign_.load(rank).lends && limits_.back() < shape_.gradient_bytes) return;
+    if (foreign_.load(rank).lends && limits_.back() < shape_.gradient_bytes) return false;
   }
-  const PassBytes& bytes = options_.recompute == Recompute::whole ? kWholeBytes : kBackwardBytes;
-  if (cut_.cut(bytes, limits_, {seconds(), best_.seconds}, way_.chunks)) take_if_faster();
+  return true;
 }
 
-// Whether the planner's plan fits and is to be kept where it does.
-bool StepMemory::is_settled() const {
-  return options_.keep_plan && !best_.chunks.empty();
+// The backward pass of the whole step, were nothing kept, in about as many chunks as it would have.
+double StepMemory::rest_of_all(std::span<const RankRoom> rooms) {
+  if (!backward_limits(rooms)) return std::numeric_limits<double>::infinity();
+  backward_estimate_.read();
+  return seconds(StepPass::backward)
+      .of_equal(std::max(backward_estimate_.chunks(limits_, units_),
+                         cut_.count_by_rule(backward_chunk_bytes(options_), limits_)));
+}
+
+// Of the way looked at. The part that is not kept takes its share of what the whole step would.
+double StepMemory::both_passes_seconds() const {
+  const auto rest = std::ranges::find_if(way_.chunks, [](const Chunk& chunk) { return !chunk.kept; });
+  const std::span<const Chunk> kept(way_.chunks.begin(), rest);
+  double sum = seconds(StepPass::forward).of_all(way_.chunks);
+  if (!kept.empty()) sum += seconds(StepPass::backward).of_all(kept);
+  if (rest != way_.chunks.end())
+    sum += prospect_.rest * static_cast<double>(units_ - rest->begin) / static_cast<double>(units_);
+  return sum;
 }
 
 void StepMemory::forget_best() {
@@ -238,13 +353,19 @@ void StepMemory::forget_best() {
   best_.seconds = std::numeric_limits<double>::infinity();
 }
 
-void StepMemory::take_if_faster() {
-  way_.seconds = seconds().of_all(way_.chunks);
-  if (way_.seconds < best_.seconds) std::swap(way_, best_);
+void StepMemory::take_if_faster(double seconds) {
+  if (seconds >= best_.seconds && !best_.chunks.empty()) return;
+  way_.seconds = seconds;
+  way_.is_plain = is_plain_;
+  std::swap(way_, best_);
+}
+
+void StepMemory::take_best_plan(const Counts& counts, const LayerPlacement& placement, StepPlan& plan) {
+  if (best_.is_plain) plain_->plan(counts, placement, plan);
 }
 
 void StepMemory::take_best() {
-  EVENKEEL_CHECK(best_.seconds < std::numeric_limits<double>::infinity());
+  EVENKEEL_CHECK(!best_.chunks.empty());
   std::swap(chunks_, best_.chunks);
 }
 

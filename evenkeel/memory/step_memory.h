@@ -4,14 +4,19 @@
 //            and memory, and pays with borrowed weights; chunks need less at a time, and pay with smaller
 //            products and more messages; what is not kept is computed again in backward.
 // Method     For the planner's plan and for plain EP: chunks as long as they fit into a share of the room,
-//            the first of them kept as far as the rest of the room goes, for some shares; the predicted
-//            times decide (step_cost.h). Where one kept chunk fits, nothing else is looked at.
+// the
+//            first of them kept as far as the rest of the room goes, for some shares; the predicted times
+//            decide (step_cost.h). What is not kept is taken to go backward in about as many chunks as it
+//            would be cut into with all the room, under whichever plan is faster there (chunk_estimate.h).
+//            What equal chunks show to be slower is not cut. Where one kept chunk fits, nothing else is
+//            looked at.
 // Guarantee  Plain EP cut down to a token a rank always fits where each rank has its least room.
 //            Same arguments, same result, on every rank.
 // Cost       Of each boundary between blocks that is looked at, O(P^2), and for each plan O(P), and O(P) for
 //            each expert that it splits; for each way O(chunks P log B).
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -19,6 +24,7 @@
 
 #include "evenkeel/balance/planner.h"
 #include "evenkeel/memory/block_loads.h"
+#include "evenkeel/memory/chunk_estimate.h"
 #include "evenkeel/memory/chunk_planner.h"
 #include "evenkeel/memory/foreign_bytes.h"
 #include "evenkeel/memory/kept_whole.h"
@@ -56,26 +62,50 @@ class StepMemory {
   struct Way {
     std::vector<Chunk> chunks;
     double seconds = 0;
+    bool is_plain = false;  // in place of the planner's plan
+  };
+  // What is known of a step under one plan before it is cut, in seconds.
+  struct Prospect {
+    double forward = 0;                            // about, with nothing kept
+    double rest = 0;                               // the backward pass, about, were nothing kept
+    double least_forward = 0, least_backward = 0;  // however it is cut, and kept
+
+    double about() const { return forward + rest; }
+    double least() const { return least_forward + least_of_backward(); }
+    double least_of_backward() const { return std::min(least_backward, rest); }
   };
   void choose_workspaces(std::span<const RankRoom> rooms);
   void load_blocks(const BlockTable& table, std::span<const RankRoom> rooms, const LayerPlacement& placement,
                    const StepPlan& plan);
   void follow(const StepPlan& plan, const LayerPlacement& placement);
   void follow_plain(const Counts& counts, const LayerPlacement& placement);
-  template <class Consider>
-  void consider_plain(const Counts& counts, const LayerPlacement& placement, StepPlan& plan,
-                      const Consider& consider);
-  void consider_forward(std::span<const RankRoom> rooms, bool none);
+  void consider_both_plans(const Counts& counts, std::span<const RankRoom> rooms,
+                           const LayerPlacement& placement, const StepPlan& plan);
+  void consider_forward(std::span<const RankRoom> rooms, bool all, const Prospect& prospect);
+  Prospect prospect(std::span<const RankRoom> rooms);
+  bool keeps() const;
+  bool settles_in_one_chunk(std::span<const RankRoom> rooms, bool all);
+  void consider_shares(std::span<const RankRoom> rooms, bool all);
+  void measure_shares();
+  std::int64_t about_forward() const;
+  void forward_limits(std::span<const RankRoom> rooms, int share);
+  bool may_be_faster(std::span<const RankRoom> rooms, int share) const;
+  std::int64_t room_behind(const RankRoom& room, std::size_t rank) const;
   bool weights_can_land(std::span<const RankRoom> rooms) const;
   double keep_in_one_chunk(std::span<const RankRoom> rooms, double most);
   void keep_what_fits(std::span<const RankRoom> rooms);
   bool can_keep_next(const Chunk& chunk, std::span<const RankRoom> rooms);
-  bool lengthen_the_rest(std::span<const RankRoom> rooms);
+  bool lengthen_the_rest(std::span<const RankRoom> rooms, const TimeLimit& time);
   void consider_backward(std::span<const RankRoom> rooms);
-  StepSeconds seconds() const { return {shape_, options_.cost, loads_, units_, foreign_.transfers()}; }
-  bool is_settled() const;
+  bool backward_limits(std::span<const RankRoom> rooms);
+  double rest_of_all(std::span<const RankRoom> rooms);
+  StepSeconds seconds(StepPass pass) const {
+    return {pass, shape_, options_.cost, loads_, units_, foreign_.transfers()};
+  }
+  double both_passes_seconds() const;
   void forget_best();
-  void take_if_faster();
+  void take_if_faster(double seconds);
+  void take_best_plan(const Counts& counts, const LayerPlacement& placement, StepPlan& plan);
   void take_best();
 
   const ChunkShape least_;
@@ -85,12 +115,16 @@ class StepMemory {
   std::unique_ptr<Planner> plain_;
   StepPlan plain_plan_;  // where experts have several homes
   // Of the plan looked at.
+  bool is_plain_ = false;  // in place of the planner's
   BlockLoads loads_;
   ForeignBytes foreign_;
   KeptWhole whole_;
   StepCut cut_;
+  ChunkEstimate forward_estimate_, backward_estimate_;
+  std::vector<std::int64_t> held_whole_;  // by rank: of the whole step as one kept chunk
   std::vector<std::int64_t> tokens_, limits_, kept_, kept_with_;  // by rank
   Way way_, best_;                                                // the one looked at, and the best so far
+  Prospect prospect_;                                             // of the plan looked at
   std::vector<Chunk> chunks_;
 };
 

@@ -31,17 +31,19 @@ struct Case {
     shape.element_bytes = random() % 2 == 0 ? 2 : 4;
     shape.weight_bytes = shape.element_bytes * static_cast<std::int64_t>(1 + random() % 1000);
     shape.gradient_bytes = 4 * shape.weight_bytes / shape.element_bytes;
-    shape.with_backward = random() % 2 == 0;
+    pass = random() % 2 == 0 ? StepPass::forward : StepPass::backward;
     cost = {1e9 * uniform(random), 1e9 * uniform(random), 1e9 * uniform(random), 1e-6 * uniform(random)};
     transfers = static_cast<std::int64_t>(random() % 4);
   }
-  StepSeconds seconds() const { return {shape, cost, loads, kUnits, transfers}; }
+  StepSeconds seconds() const { return {pass, shape, cost, loads, kUnits, transfers}; }
+  bool is_backward() const { return pass == StepPass::backward; }
 
   RoutedStep step;
   StepPlan plan;
   std::vector<std::int32_t> numbers;
   BlockLoads loads;
   ChunkShape shape;
+  StepPass pass = StepPass::forward;
   CostModel cost;
   std::int64_t transfers = 0;
 };
@@ -70,8 +72,8 @@ std::int64_t segments(const StepPlan& plan, RankId rank) {
   return count;
 }
 
-// Passes in units of a forward pass: of its operations, and of its reading weights. Backward takes two, with
-// an f32 gradient read and written; computing again two products of three.
+// In units of a forward pass. Backward takes two of its operations and reads weights once, with an f32
+// gradient read and written; computing again two products of three.
 double expected(const Case& of, const Chunk& chunk, std::span<const ChunkLoad> dealt) {
   const double again = chunk.kept ? chunk.recomputed : 1;
   const double elements = static_cast<double>(of.shape.weight_bytes / of.shape.element_bytes);
@@ -83,32 +85,30 @@ double expected(const Case& of, const Chunk& chunk, std::span<const ChunkLoad> d
     const double groups = std::min(positions, static_cast<double>(segments(of.plan, rank)));
     double operations = 2 * elements * positions;
     double bytes = weights * groups;
-    if (of.shape.with_backward) {
-      operations *= 3 + again * 2 / 3;
-      bytes = bytes * (2 + again * 2 / 3) + gradient_traffic * groups;
+    if (of.is_backward()) {
+      operations *= 2 + again * 2 / 3;
+      bytes = bytes * (1 + again * 2 / 3) + gradient_traffic * groups;
     }
     slowest =
         std::max(slowest, operations / of.cost.flops_per_second + bytes / of.cost.weight_bytes_per_second);
   }
-  return slowest + of.cost.chunk_seconds * (of.shape.with_backward ? 2 : 1);
+  return slowest + of.cost.chunk_seconds;
 }
 
 TEST(StepSeconds, FollowsFromWhatTheSlowestRankComputesInEachChunk) {
   std::mt19937_64 random(1);
   int fetched_again_of_all = 0;
-  for (int round = 0; round < 1000; ++round) {
+  for (int round = 0; round < 2000; ++round) {
     const Case problem(random);
     std::vector<Chunk> chunks = random_chunks(random, 0, false);
     if (chunks.size() == 1) chunks.front().in_parts = chunks.front().kept && random() % 2 == 0;
-    const bool fetched_again = chunks.front().in_parts && chunks.front().recomputed > 0;
+    const bool fetched_again =
+        problem.is_backward() && chunks.front().in_parts && chunks.front().recomputed > 0;
     fetched_again_of_all += fetched_again ? 1 : 0;
     const auto dealt = dealt_loads(problem.step, problem.plan, chunks, kUnits);
-    double sum = static_cast<double>(problem.transfers *
-                                         (problem.shape.with_backward
-                                              ? 2 * problem.shape.weight_bytes + problem.shape.gradient_bytes
-                                              : problem.shape.weight_bytes) +
-                                     (fetched_again ? problem.transfers * problem.shape.weight_bytes : 0)) /
-                 problem.cost.link_bytes_per_second;
+    const std::int64_t travelling = problem.shape.weight_bytes * (fetched_again ? 2 : 1) +
+                                    (problem.is_backward() ? problem.shape.gradient_bytes : 0);
+    double sum = static_cast<double>(problem.transfers * travelling) / problem.cost.link_bytes_per_second;
     for (std::size_t c = 0; c < chunks.size(); ++c) {
       const double wanted = expected(problem, chunks[c], dealt[c]);
       ASSERT_NEAR(problem.seconds().of(chunks[c]), wanted, 1e-12 * wanted) << "round " << round;
@@ -117,6 +117,28 @@ TEST(StepSeconds, FollowsFromWhatTheSlowestRankComputesInEachChunk) {
     ASSERT_NEAR(problem.seconds().of_all(chunks), sum, 1e-12 * sum) << "round " << round;
   }
   EXPECT_GT(fetched_again_of_all, 10);
+}
+
+// Of all the ways to cut a step, what is known of it before it is cut.
+TEST(StepSeconds, OfEqualChunksIsThatOfTheChunksWhereEveryBlockHasTheSameLoad) {
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 200; ++round) {
+    Case problem(random);
+    if (!problem.step.placement.has_single_homes()) continue;  // a copy's share of a block is rounded
+    const auto id = static_cast<std::int32_t>(random() % static_cast<std::uint64_t>(problem.step.experts()));
+    for (auto& ids : problem.step.ids) ids.assign(static_cast<std::size_t>(kUnits * problem.step.k), id);
+    problem.plan = plain_plan(problem.step);
+    problem.loads.read(block_table(problem.step, kBlocks, problem.numbers), problem.step.placement,
+                       problem.step.tokens(), problem.step.k);
+    problem.loads.follow(problem.plan);
+    for (std::int64_t count : {1, 2, 4, 8}) {
+      std::vector<Chunk> chunks;
+      for (std::int64_t i = 0; i < count; ++i)
+        chunks.push_back({kUnits * i / count, kUnits * (i + 1) / count});
+      const double wanted = problem.seconds().of_all(chunks);
+      ASSERT_NEAR(problem.seconds().of_equal(count), wanted, 1e-12 * wanted) << "round " << round;
+    }
+  }
 }
 
 // What lets the choice of chunks end early: chunks are cut on only while they can still be the fastest.
