@@ -161,10 +161,12 @@ std::int64_t least_of_all(const MoeCase& problem, const Policy& policy) {
   return enough;
 }
 
-// Of the largest, which sums are of: in bf16, each rank's share of a row's gradient is rounded once.
+// Of the largest, which sums are of. In bf16 a row's gradient comes in a share of each rank that computes
+// some of its top-k, each rounded once, as is their sum: in either run by at most half a unit in the last
+// place.
 constexpr float kSumRounding = 2e-5f;
 float row_rounding(DataType type) {
-  return type == DataType::f32 ? kSumRounding : 0x1p-7f;
+  return type == DataType::f32 ? kSumRounding : 2 * (kTopK + 1) * 0x1p-8f;
 }
 
 void expect_close(const std::vector<float>& a, const std::vector<float>& b, float rounding) {

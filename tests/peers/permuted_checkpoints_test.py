@@ -116,9 +116,8 @@ def tied_tokens(folder, dtype, tokens):
     tied = torch.zeros(tokens[0] * tokens[1], dtype=torch.bool)
 
     def look(router, inputs):
-        found = torch.nn.functional.linear(
-            inputs[0].reshape(-1, SIZES["hidden_size"]), router.weight, getattr(router, "bias", None)
-        )
+        rows = inputs[0].reshape(-1, SIZES["hidden_size"]).to(router.weight.dtype)
+        found = torch.nn.functional.linear(rows, router.weight, getattr(router, "bias", None))
         ranked = found.sort(dim=-1, descending=True).values
         k = model.config.num_experts_per_tok
         tied.logical_or_(ranked[:, k - 1] == ranked[:, k])
