@@ -17,6 +17,16 @@ std::string located(const std::string& file, const std::string& where, const std
   return where.empty() ? fmt::format("{}: {}", file, why) : fmt::format("{}: {}: {}", file, where, why);
 }
 
+// Two sizes that differ do not read alike.
+std::string too_small(std::int64_t given, std::int64_t least, const std::string& shape) {
+  const bool alike = format_bytes(given) == format_bytes(least);
+  const auto written = [&](std::int64_t bytes) {
+    return alike ? fmt::format("{} bytes", bytes) : format_bytes(bytes);
+  };
+  return fmt::format("budget {} is below the least that runs every routing of this shape: {} ({})",
+                     written(given), written(least), shape);
+}
+
 }  // namespace
 
 InvalidArgument::InvalidArgument(std::string argument, std::string why, std::string allowed)
@@ -27,9 +37,7 @@ ParseError::ParseError(std::string file, std::string where, std::string why)
     : Error("ParseError", located(file, where, why), {{"file", file}, {"where", where}, {"why", why}}) {}
 
 BudgetTooSmall::BudgetTooSmall(std::int64_t given_bytes, std::int64_t least_bytes, std::string shape)
-    : Error("BudgetTooSmall",
-            fmt::format("budget {} is below the least that runs every routing of this shape: {} ({})",
-                        format_bytes(given_bytes), format_bytes(least_bytes), shape),
+    : Error("BudgetTooSmall", too_small(given_bytes, least_bytes, shape),
             {{"given", given_bytes}, {"least", least_bytes}, {"shape", shape}}) {}
 
 Infeasible::Infeasible(std::string why) : Error("Infeasible", why, {{"why", why}}) {}
