@@ -120,8 +120,8 @@ struct Case {
 };
 
 // Where memory is ample the planner's plan is the caller's wish, and is not weighed. Elsewhere chunks are
-// counted before they are cut, so that a prediction may be off: of 20,000 such steps 9 were above 1.02, by up
-// to a tenth.
+// counted before they are cut, so that a prediction may be off: of 20,000 such steps 9 were above 1.02, none
+// above 1.15.
 TEST(StepMemory, IsAlmostAlwaysPredictedToBeAsFastAsSpillingAloneAndAsPlainEpAlone) {
   int wrong = 0, faster_than_chunks = 0, faster_than_spill = 0;
   for (unsigned seed = 0; seed < 2000; ++seed) {
