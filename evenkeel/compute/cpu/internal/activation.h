@@ -1,4 +1,5 @@
-// The activations, one row at a time in f32, and their derivatives.
+// The activations, one row at a time in f32, and their derivatives. Results may be written over gate and up:
+// h over either, grad_gate over gate, grad_up over up.
 #pragma once
 
 #include <cstdint>

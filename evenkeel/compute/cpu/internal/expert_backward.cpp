@@ -20,6 +20,9 @@ std::size_t output_row(const ExpertBatch& batch, Span span, std::int64_t i) {
   return static_cast<std::size_t>(batch.output_row[static_cast<std::size_t>(span.begin + i)]);
 }
 
+// Of a row that is alone so much is widened at a time: the least budget has room for it.
+constexpr std::int64_t kPieceAlone = 64;
+
 }  // namespace
 
 ExpertBackward::ExpertBackward(const ExpertShape& s, const InnerProducts& inner)
@@ -58,15 +61,16 @@ ExpertBackward::Tile ExpertBackward::carve(Carver& carver, std::int64_t rows, bo
   const std::int64_t element = bytes_of(s.type);
   const std::int64_t again_block = again ? inner_.ladder().widest_block() : 0;
   const std::int64_t h_block = grad_h_.widest_block();
+  const bool alone = rows == 1;
   Tile tile;
-  tile.g = carver.bytes(rows * s.hidden * element);
-  tile.weighted_h = carver.bytes(rows * std::max(s.intermediate, again ? s.hidden : 0) * element);
+  tile.rows = rows;
+  tile.piece = alone ? std::min(h_block, kPieceAlone) : h_block;
+  tile.g = carver.bytes(alone ? 0 : rows * s.hidden * element);
+  tile.weighted_h = carver.bytes(rows * std::max(s.intermediate, again && !alone ? s.hidden : 0) * element);
   tile.pre_again = carver.bytes(again ? rows * s.gate_up_rows() * element : 0);
   tile.aside = carver.bytes(rows > GradientProduct::kFewRows ? margin_bytes(s) : 0);
   tile.block = carver.floats(rows * std::max({h_block, grad_x_.widest_block(), again_block}));
-  tile.gate_block = carver.floats(is_gated(s.activation) ? rows * again_block : 0);
-  for (float** row : {&tile.gate_row, &tile.up_row, &tile.h_row, &tile.grad_gate_row, &tile.grad_up_row})
-    *row = carver.floats(h_block);
+  tile.pieces = carver.floats(std::max(3 * tile.piece, is_gated(s.activation) ? rows * again_block : 0));
   tile.g_row = carver.floats(s.biases ? s.hidden : 0);
   tile.scratch = carver.bytes(scratch_bytes(rows, again));
   return tile;
@@ -88,14 +92,13 @@ void ExpertBackward::run(const ExpertBatch& batch, const BackwardRows& rows, boo
   for (const ExpertGroup& group : batch.groups)
     for_each_tile(group, most, [&](Span span) {
       std::byte* const pre = pre_activations(batch, group, span, rows.input, tile);
-      rows::gather(span.rows, input_rows(batch, span), shape_.hidden, rows.grad_output, tile.g, shape_.type);
-      differentiate_output(batch, group, span, tile, rows);
-      differentiate_h(batch, group, span, tile, pre, rows);
-      add_down_gradients(group, span, tile);
+      const std::byte* const g = gathered(batch, span, rows.grad_output, tile, tile.g);
+      differentiate_output(batch, group, span, tile, g, rows);
+      differentiate_h(batch, group, span, tile, g, pre, rows);
+      add_down_gradients(group, span, tile, g);
       add_input_gradients(batch, group, span, tile, pre, rows.grad_input);
       if (group.gradients.gate_up == nullptr) return;
-      rows::gather(span.rows, input_rows(batch, span), shape_.hidden, rows.input, tile.x(), shape_.type);
-      add_gate_up_product(group, span, tile, pre);
+      add_gate_up_product(group, span, tile, gathered(batch, span, rows.input, tile, tile.x()), pre);
     });
 }
 
@@ -106,22 +109,29 @@ void ExpertBackward::add_gate_up_gradients(const ExpertBatch& batch, const Split
   const Tile tile = carve(carver, room, false);
   for (const ExpertGroup& group : batch.groups)
     for_each_tile(group, room, [&](Span span) {
-      rows::gather(span.rows, input_rows(batch, span), shape_.hidden, input, tile.x(), shape_.type);
-      add_gate_up_product(group, span, tile, saved_of(shape_, group, span));
+      const std::byte* const x = gathered(batch, span, input, tile, tile.x());
+      add_gate_up_product(group, span, tile, x, saved_of(shape_, group, span));
     });
+}
+
+const std::byte* ExpertBackward::gathered(const ExpertBatch& batch, Span span, const SplitRows& input,
+                                          const Tile& tile, std::byte* to) const {
+  const std::int32_t* const row = input_rows(batch, span);
+  if (tile.rows == 1) return input.row(*row, shape_.hidden * bytes_of(shape_.type));
+  rows::gather(span.rows, row, shape_.hidden, input, to, shape_.type);
+  return to;
 }
 
 // Those that forward saved, or what it would have saved, computed again.
 std::byte* ExpertBackward::pre_activations(const ExpertBatch& batch, const ExpertGroup& group, Span span,
                                            const SplitRows& input, const Tile& tile) const {
   if (std::byte* const saved = saved_of(shape_, group, span)) return saved;
-  rows::gather(span.rows, input_rows(batch, span), shape_.hidden, input, tile.x_again(), shape_.type);
+  const std::byte* const x = gathered(batch, span, input, tile, tile.x_again());
   for (std::int64_t i = 0; i < inner_.ladder().blocks(); ++i) {
     const RowLadder::Block block = inner_.ladder().block(i);
-    inner_.multiply(i, span.rows, group.prepared_again, tile.x_again(), tile.gate_block, tile.block,
-                    tile.scratch);
+    inner_.multiply(i, span.rows, group.prepared_again, x, tile.gate_block(), tile.block, tile.scratch);
     for (std::int64_t row = 0; row < span.rows; ++row)
-      inner_.save(block, tile.gate_block + row * block.columns, tile.block + row * block.columns,
+      inner_.save(block, tile.gate_block() + row * block.columns, tile.block + row * block.columns,
                   tile.pre_again, row);
   }
   return tile.pre_again;
@@ -129,14 +139,15 @@ std::byte* ExpertBackward::pre_activations(const ExpertBatch& batch, const Exper
 
 // What y's own gradient gives: that of down's bias, and the bias's share of the weight's.
 void ExpertBackward::differentiate_output(const ExpertBatch& batch, const ExpertGroup& group, Span span,
-                                          const Tile& tile, const BackwardRows& rows) const {
+                                          const Tile& tile, const std::byte* g,
+                                          const BackwardRows& rows) const {
   const auto* const down_bias =
       reinterpret_cast<const float*>(group.prepared + grad_x_.packed_bytes() + grad_h_.packed_bytes());
   for (std::int64_t i = 0; i < span.rows; ++i) {
     const std::size_t row = output_row(batch, span, i);
     rows.grad_weight[row] = 0;
     if (!shape_.biases) continue;
-    rows::to_f32(shape_.hidden, at(tile.g, i * shape_.hidden, shape_.type), shape_.type, tile.g_row);
+    rows::to_f32(shape_.hidden, at(g, i * shape_.hidden, shape_.type), shape_.type, tile.g_row);
     rows.grad_weight[row] = rows::dot(shape_.hidden, down_bias, tile.g_row);
     rows::add_scaled(shape_.hidden, tile.g_row, rows.weight[row], group.gradients.down_bias);
   }
@@ -144,25 +155,29 @@ void ExpertBackward::differentiate_output(const ExpertBatch& batch, const Expert
 
 // The gradient of the pre-activations, over them, and of the row's weight, and weight * h, block by block.
 void ExpertBackward::differentiate_h(const ExpertBatch& batch, const ExpertGroup& group, Span span,
-                                     const Tile& tile, std::byte* pre, const BackwardRows& rows) const {
+                                     const Tile& tile, const std::byte* g, std::byte* pre,
+                                     const BackwardRows& rows) const {
   const std::byte* const down = group.prepared + grad_x_.packed_bytes();
   for (std::int64_t b = 0; b < grad_h_.blocks(); ++b) {
     const RowLadder::Block block = grad_h_.block(b);
-    grad_h_.run(b, span.rows, tile.g, down, tile.block, tile.scratch);
+    grad_h_.run(b, span.rows, g, down, tile.block, tile.scratch);
     for (std::int64_t i = 0; i < span.rows; ++i) {
       const std::size_t row = output_row(batch, span, i);
-      rows.grad_weight[row] += differentiate_row(i, block, tile, rows.weight[row], pre);
-      if (shape_.biases) add_pre_bias_gradients(group, block, tile);
+      const float* const grad_h = tile.block + i * block.columns;
+      for (std::int64_t done = 0; done < block.columns; done += tile.piece) {
+        const RowLadder::Block piece{block.begin + done, std::min(tile.piece, block.columns - done)};
+        rows.grad_weight[row] += differentiate_piece(i, piece, grad_h + done, tile, rows.weight[row], pre);
+        if (shape_.biases) add_pre_bias_gradients(group, piece, tile);
+      }
     }
   }
 }
 
-// One row's share of a block; returns h . d(y . G)/dh over it.
-float ExpertBackward::differentiate_row(std::int64_t i, RowLadder::Block block, const Tile& tile,
-                                        float weight, std::byte* pre) const {
-  const std::int64_t n = block.columns;
-  const float* grad_h = tile.block + i * n;
-  const std::int64_t first = i * shape_.gate_up_rows() + block.begin;
+// A piece of one row; returns h . d(y . G)/dh over it.
+float ExpertBackward::differentiate_piece(std::int64_t i, RowLadder::Block piece, const float* grad_h,
+                                          const Tile& tile, float weight, std::byte* pre) const {
+  const std::int64_t n = piece.columns;
+  const std::int64_t first = i * shape_.gate_up_rows() + piece.begin;
   const std::int64_t up = first + up_begin(shape_);
   const bool gated = is_gated(shape_.activation);
   const auto widen = [&](std::int64_t index, float* to) {
@@ -172,22 +187,22 @@ float ExpertBackward::differentiate_row(std::int64_t i, RowLadder::Block block, 
     rows::scale(n, weight, values);
     rows::from_f32(n, values, at(to, index, shape_.type), shape_.type);
   };
-  if (gated) widen(first, tile.gate_row);
-  widen(up, tile.up_row);
-  activate_backward(shape_.activation, n, tile.gate_row, tile.up_row, grad_h, tile.h_row, tile.grad_gate_row,
-                    tile.grad_up_row);
-  const float product = rows::dot(n, tile.h_row, grad_h);
-  weigh(tile.h_row, tile.weighted_h, i * shape_.intermediate + block.begin);
-  if (gated) weigh(tile.grad_gate_row, pre, first);
-  weigh(tile.grad_up_row, pre, up);
+  if (gated) widen(first, tile.gate());
+  widen(up, tile.up());
+  activate_backward(shape_.activation, n, tile.gate(), tile.up(), grad_h, tile.h(), tile.gate(), tile.up());
+  const float product = rows::dot(n, tile.h(), grad_h);
+  weigh(tile.h(), tile.weighted_h, i * shape_.intermediate + piece.begin);
+  if (gated) weigh(tile.gate(), pre, first);
+  weigh(tile.up(), pre, up);
   return product;
 }
 
-void ExpertBackward::add_pre_bias_gradients(const ExpertGroup& group, RowLadder::Block block,
+// By now the gradients of a piece are where its pre-activations were.
+void ExpertBackward::add_pre_bias_gradients(const ExpertGroup& group, RowLadder::Block piece,
                                             const Tile& tile) const {
-  float* const sums = group.gradients.gate_up_bias + block.begin;
-  if (is_gated(shape_.activation)) rows::add_scaled(block.columns, tile.grad_gate_row, 1.0f, sums);
-  rows::add_scaled(block.columns, tile.grad_up_row, 1.0f, sums + up_begin(shape_));
+  float* const sums = group.gradients.gate_up_bias + piece.begin;
+  if (is_gated(shape_.activation)) rows::add_scaled(piece.columns, tile.gate(), 1.0f, sums);
+  rows::add_scaled(piece.columns, tile.up(), 1.0f, sums + up_begin(shape_));
 }
 
 void ExpertBackward::add_input_gradients(const ExpertBatch& batch, const ExpertGroup& group, Span span,
@@ -210,15 +225,16 @@ void ExpertBackward::clear_padding(Span span, std::byte* rows, std::int64_t widt
               static_cast<std::size_t>(padding * width * bytes_of(shape_.type)));
 }
 
-void ExpertBackward::add_down_gradients(const ExpertGroup& group, Span span, const Tile& tile) const {
+void ExpertBackward::add_down_gradients(const ExpertGroup& group, Span span, const Tile& tile,
+                                        const std::byte* g) const {
   clear_padding(span, tile.g, shape_.hidden);
   clear_padding(span, tile.weighted_h, shape_.intermediate);
-  grad_down_.add(span.rows, tile.g, tile.weighted_h, group.gradients.down, tile.scratch);
+  grad_down_.add(span.rows, g, tile.weighted_h, group.gradients.down, tile.scratch);
 }
 
 // Another group's rows behind those of the tile stand aside meanwhile.
 void ExpertBackward::add_gate_up_product(const ExpertGroup& group, Span span, const Tile& tile,
-                                         std::byte* grad_pre) const {
+                                         const std::byte* x, std::byte* grad_pre) const {
   const std::int64_t width = shape_.gate_up_rows();
   std::byte* const behind = at(grad_pre, span.rows * width, shape_.type);
   const std::int64_t padding = GradientProduct::padding(span.rows);
@@ -226,7 +242,7 @@ void ExpertBackward::add_gate_up_product(const ExpertGroup& group, Span span, co
   if (group.saved != nullptr) std::memcpy(tile.aside, behind, bytes);
   clear_padding(span, tile.x(), shape_.hidden);
   clear_padding(span, grad_pre, width);
-  grad_gate_up_.add(span.rows, grad_pre, tile.x(), group.gradients.gate_up, tile.scratch);
+  grad_gate_up_.add(span.rows, grad_pre, x, group.gradients.gate_up, tile.scratch);
   if (group.saved != nullptr) std::memcpy(behind, tile.aside, bytes);
 }
 

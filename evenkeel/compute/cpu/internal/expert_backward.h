@@ -45,14 +45,19 @@ class ExpertBackward {
  private:
   // What is held of the rows of a tile. Rows that are not wanted at the same time share their room: the input
   // is gathered once to compute pre-activations again, before there is an h, and once for the weights'
-  // gradient, when G is done with; f32 results of products are used up block by block. The gradient of
-  // pre-activations is written over them.
+  // gradient, when G is done with; f32 results of products are used up block by block, and widened a piece of
+  // a row at a time. The gradient of pre-activations is written over them. A row alone is read where it is.
   struct Tile {
     std::byte* x() const { return g; }
     std::byte* x_again() const { return weighted_h; }
+    float* gate_block() const { return pieces; }  // while pre-activations are computed again
+    float* gate() const { return pieces; }        // of a piece
+    float* up() const { return pieces + piece; }
+    float* h() const { return pieces + 2 * piece; }
 
+    std::int64_t rows, piece;  // most of each
     std::byte *g, *weighted_h, *pre_again, *aside;
-    float *block, *gate_block, *gate_row, *up_row, *h_row, *grad_gate_row, *grad_up_row, *g_row;
+    float *block, *pieces, *g_row;
     std::byte* scratch;
   };
   const TileHeights& heights(bool again) const { return again ? heights_again_ : heights_; }
@@ -61,18 +66,21 @@ class ExpertBackward {
   std::int64_t scratch_bytes(std::int64_t rows, bool again) const;
   std::byte* pre_activations(const ExpertBatch& batch, const ExpertGroup& group, Span span,
                              const SplitRows& input, const Tile& tile) const;
+  const std::byte* gathered(const ExpertBatch& batch, Span span, const SplitRows& input, const Tile& tile,
+                            std::byte* to) const;
   void differentiate_output(const ExpertBatch& batch, const ExpertGroup& group, Span span, const Tile& tile,
-                            const BackwardRows& rows) const;
+                            const std::byte* g, const BackwardRows& rows) const;
   void differentiate_h(const ExpertBatch& batch, const ExpertGroup& group, Span span, const Tile& tile,
-                       std::byte* pre, const BackwardRows& rows) const;
-  float differentiate_row(std::int64_t i, RowLadder::Block block, const Tile& tile, float weight,
-                          std::byte* pre) const;
-  void add_pre_bias_gradients(const ExpertGroup& group, RowLadder::Block block, const Tile& tile) const;
+                       const std::byte* g, std::byte* pre, const BackwardRows& rows) const;
+  float differentiate_piece(std::int64_t i, RowLadder::Block piece, const float* grad_h, const Tile& tile,
+                            float weight, std::byte* pre) const;
+  void add_pre_bias_gradients(const ExpertGroup& group, RowLadder::Block piece, const Tile& tile) const;
   void add_input_gradients(const ExpertBatch& batch, const ExpertGroup& group, Span span, const Tile& tile,
                            const std::byte* grad_pre, const SplitSums& grad_input) const;
   void clear_padding(Span span, std::byte* rows, std::int64_t width) const;
-  void add_down_gradients(const ExpertGroup& group, Span span, const Tile& tile) const;
-  void add_gate_up_product(const ExpertGroup& group, Span span, const Tile& tile, std::byte* grad_pre) const;
+  void add_down_gradients(const ExpertGroup& group, Span span, const Tile& tile, const std::byte* g) const;
+  void add_gate_up_product(const ExpertGroup& group, Span span, const Tile& tile, const std::byte* x,
+                           std::byte* grad_pre) const;
 
   ExpertShape shape_;
   const InnerProducts& inner_;

@@ -38,7 +38,6 @@ ExpertForward::Tile ExpertForward::carve(Carver& carver, std::int64_t rows) cons
   tile.gate = carver.floats(is_gated(shape_.activation) ? rows * inner_block : 0);
   tile.up = carver.floats(rows * std::max(inner_block, down_.widest_block()));
   tile.h = carver.bytes(rows * shape_.intermediate * element);
-  tile.h_row = carver.floats(shape_.type == DataType::f32 ? 0 : inner_block);
   tile.scratch = carver.bytes(std::max(inner_.ladder().scratch_bytes(rows), down_.scratch_bytes(rows)));
   return tile;
 }
@@ -81,12 +80,13 @@ void ExpertForward::fill_h(Span span, const std::byte* x, const std::byte* prepa
   }
 }
 
-void ExpertForward::activate_row(RowLadder::Block block, const float* gate, const float* up, const Tile& tile,
+// What is rounded is first written over `up`.
+void ExpertForward::activate_row(RowLadder::Block block, const float* gate, float* up, const Tile& tile,
                                  std::int64_t row) const {
   std::byte* h = at(tile.h, row * shape_.intermediate + block.begin, shape_.type);
   const bool direct = shape_.type == DataType::f32;
-  activate(shape_.activation, block.columns, gate, up, direct ? reinterpret_cast<float*>(h) : tile.h_row);
-  if (!direct) rows::from_f32(block.columns, tile.h_row, h, shape_.type);
+  activate(shape_.activation, block.columns, gate, up, direct ? reinterpret_cast<float*>(h) : up);
+  if (!direct) rows::from_f32(block.columns, up, h, shape_.type);
 }
 
 void ExpertForward::fill_output(const ExpertBatch& batch, Span span, const std::byte* prepared,

@@ -37,15 +37,13 @@ class ExpertForward {
 
     std::byte* x;  // a row alone is read where it is
     float *gate, *up;
-    std::byte* h;
-    float* h_row;  // for bf16
-    std::byte* scratch;
+    std::byte *h, *scratch;
   };
   Tile carve(Carver& carver, std::int64_t rows) const;
   std::int64_t bytes_of_tile(std::int64_t rows) const;
   void fill_h(Span span, const std::byte* x, const std::byte* prepared, const Tile& tile,
               std::byte* saved) const;
-  void activate_row(RowLadder::Block block, const float* gate, const float* up, const Tile& tile,
+  void activate_row(RowLadder::Block block, const float* gate, float* up, const Tile& tile,
                     std::int64_t row) const;
   void fill_output(const ExpertBatch& batch, Span span, const std::byte* prepared, const Tile& tile,
                    void* output) const;
