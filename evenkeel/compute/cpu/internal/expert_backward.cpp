@@ -21,7 +21,7 @@ std::size_t output_row(const ExpertBatch& batch, Span span, std::int64_t i) {
 }
 
 // Of a row that is alone so much is widened at a time: the least budget has room for it.
-constexpr std::int64_t kPieceAlone = 64;
+constexpr std::int64_t kPieceAlone = 32;
 
 }  // namespace
 
@@ -61,16 +61,18 @@ ExpertBackward::Tile ExpertBackward::carve(Carver& carver, std::int64_t rows, bo
   const std::int64_t element = bytes_of(s.type);
   const std::int64_t again_block = again ? inner_.ladder().widest_block() : 0;
   const std::int64_t h_block = grad_h_.widest_block();
+  const std::int64_t gate_block = is_gated(s.activation) ? rows * again_block : 0;
   const bool alone = rows == 1;
   Tile tile;
   tile.rows = rows;
   tile.piece = alone ? std::min(h_block, kPieceAlone) : h_block;
   tile.g = carver.bytes(alone ? 0 : rows * s.hidden * element);
-  tile.weighted_h = carver.bytes(rows * std::max(s.intermediate, again && !alone ? s.hidden : 0) * element);
+  const std::int64_t x_again = again ? rows * s.hidden * element : 0;
+  tile.weighted_h = carver.bytes(std::max(rows * s.intermediate * element, alone ? gate_block * 4 : x_again));
   tile.pre_again = carver.bytes(again ? rows * s.gate_up_rows() * element : 0);
   tile.aside = carver.bytes(rows > GradientProduct::kFewRows ? margin_bytes(s) : 0);
   tile.block = carver.floats(rows * std::max({h_block, grad_x_.widest_block(), again_block}));
-  tile.pieces = carver.floats(std::max(3 * tile.piece, is_gated(s.activation) ? rows * again_block : 0));
+  tile.pieces = carver.floats(std::max(3 * tile.piece, alone ? 0 : gate_block));
   tile.g_row = carver.floats(s.biases ? s.hidden : 0);
   tile.scratch = carver.bytes(scratch_bytes(rows, again));
   return tile;

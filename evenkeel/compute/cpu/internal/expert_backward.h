@@ -50,8 +50,9 @@ class ExpertBackward {
   struct Tile {
     std::byte* x() const { return g; }
     std::byte* x_again() const { return weighted_h; }
-    float* gate_block() const { return pieces; }  // while pre-activations are computed again
-    float* gate() const { return pieces; }        // of a piece
+    // While pre-activations are computed again: of a row alone nothing is gathered where h will be.
+    float* gate_block() const { return rows == 1 ? reinterpret_cast<float*>(weighted_h) : pieces; }
+    float* gate() const { return pieces; }  // of a piece
     float* up() const { return pieces + piece; }
     float* h() const { return pieces + 2 * piece; }
 
