@@ -9,20 +9,9 @@
 #include "evenkeel/layer/internal/backward_pass.h"
 #include "evenkeel/layer/internal/forward_pass.h"
 #include "evenkeel/layer/internal/layer_body.h"
+#include "evenkeel/layer/internal/whole_expert.h"
 
 namespace evenkeel {
-
-namespace {
-
-void require_whole(const ExpertGradients& gradients, ExpertId expert, bool biases) {
-  const bool whole = gradients.gate_up != nullptr && gradients.down != nullptr &&
-                     (!biases || (gradients.gate_up_bias != nullptr && gradients.down_bias != nullptr));
-  if (!whole)
-    throw InvalidArgument(fmt::format("gradients of expert {}", expert.value()), "a tensor is missing",
-                          biases ? "gate_up, down and both biases" : "gate_up and down");
-}
-
-}  // namespace
 
 MoeLayer::MoeLayer(Communicator& comm, Arena& arena, const MoeShape& shape, LayerPlacement placement,
                    MoeOptions options)
@@ -104,7 +93,7 @@ void MoeLayer::require_backward(const ForwardState& state, ConstRows grad_output
                           fmt::format("of the {} at home on this rank", natives().size()));
   for (std::size_t i = 0; i < natives().size(); ++i)
     if (body_->placement.owner(natives()[i]) == body_->comm.rank())
-      require_whole(gradients.experts[i], natives()[i], body_->shape.expert.biases);
+      internal::require_whole(gradients.experts[i], "gradients", natives()[i], body_->shape.expert.biases);
   if (gradients.router_weights.size() != top_k.weights.size())
     throw InvalidArgument("gradient of router weights",
                           fmt::format("{} numbers", gradients.router_weights.size()),

@@ -70,4 +70,9 @@ bool open_memory(int owner, int reader) {
   return true;
 }
 
+void await_gpu(int index) noexcept {
+  static_cast<void>(cudaSetDevice(index));
+  static_cast<void>(cudaDeviceSynchronize());
+}
+
 }  // namespace evenkeel::cuda

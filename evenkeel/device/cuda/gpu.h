@@ -18,4 +18,7 @@ void require_gpu(int index);
 // Copies between GPUs need no such permission.
 bool open_memory(int owner, int reader);
 
+// Waits for all work that any stream of GPU `index` has been given; what failed there is thrown elsewhere.
+void await_gpu(int index) noexcept;
+
 }  // namespace evenkeel::cuda

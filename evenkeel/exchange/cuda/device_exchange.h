@@ -46,7 +46,7 @@ struct PeerView {
   const float* row_gradients = nullptr;        // [rows here, D]
   const float* weight_gradients = nullptr;     // [positions], in order of source
   const ExpertTensors* weights = nullptr;      // [E], of the experts at home there
-  const float* borrowed_gradients = nullptr;   // [most_borrowed][block], of what it borrowed
+  const float* foreign_gradients = nullptr;    // [blocks], of experts that others own (internal/returning.h)
 };
 
 // All ranks' outboxes and views, in device memory.
@@ -103,8 +103,8 @@ void combine_gradients(const ChunkWork& work, std::int64_t hidden, void* grad_hi
 // (sendings.h), from the weights of all ranks.
 void borrow_weights(const ChunkWork& work, const ExpertLayout& layout, int round, void* places,
                     CudaStream& stream);
-// Adds what all ranks made of gradients for experts at home here to these, in the plan's order, f32.
-// `gradients` [num_natives].
+// Adds what all ranks made of gradients for the experts that this rank owns to these, in the plan's order,
+// f32. `gradients` [num_natives]; those of experts that others own are not touched.
 void return_gradients(const ChunkWork& work, const PlacementView& homes, const ExpertLayout& layout,
                       const ExpertTensors* gradients, CudaStream& stream);
 

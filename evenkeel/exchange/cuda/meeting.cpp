@@ -1,23 +1,57 @@
 #include "evenkeel/exchange/cuda/meeting.h"
 
+#include <exception>
 #include <span>
 #include <utility>
 
 namespace evenkeel::cuda {
 
-Meeting::Meeting(Communicator& comm) : comm_(comm), shown_(static_cast<std::size_t>(comm.size())) {}
+Meeting::Meeting(Communicator& comm)
+    : comm_(comm), shown_(static_cast<std::size_t>(comm.size())), exceptions_(std::uncaught_exceptions()) {
+  share_attendance();
+}
+
+Meeting::~Meeting() {
+  await_others();
+}
+
+// Each rank takes its own reference from the first one's. Where one fails before all have, they leak: a
+// slower rank may yet look at them.
+void Meeting::share_attendance() {
+  using References = std::vector<std::shared_ptr<Attendance>>;
+  References* mine = nullptr;
+  if (comm_.rank() == RankId(0))
+    mine = new References(static_cast<std::size_t>(comm_.size()), std::make_shared<Attendance>(comm_.size()));
+  std::vector<References*> all(static_cast<std::size_t>(comm_.size()));
+  tell(mine, all);
+  attendance_ = std::move((*all.front())[comm_.rank().offset()]);
+  gather();
+  delete mine;
+}
+
+void Meeting::await_others() noexcept {
+  if (std::uncaught_exceptions() > exceptions_ && !attendance_->is_alone(comm_.rank()))
+    comm_.abort("it gives up its part of a layer, an exception passing");
+  attendance_->await_others(comm_.rank());
+}
+
+template <class T>
+void Meeting::tell(const T& mine, std::vector<T>& all) {
+  comm_
+      .all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), words_,
+                  "meeting")
+      .wait();
+}
 
 void Meeting::show(EventLease event) {
   const DeviceEvent* const mine = event.get();
-  comm_
-      .all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(shown_)), words_,
-                  "meeting")
-      .wait();
+  tell(mine, shown_);
   last_ = std::move(event);
 }
 
 void Meeting::meet(DeviceStream& stream) {
   if (comm_.size() == 1) return;
+  const Visit within = visit();
   stream.flush();
   show(stream.record());
   for (RankId rank : indices<RankId>(comm_.size()))
@@ -26,6 +60,7 @@ void Meeting::meet(DeviceStream& stream) {
 
 void Meeting::follow(RankId root, DeviceStream& stream) {
   if (comm_.size() == 1) return;
+  const Visit within = visit();
   stream.flush();
   const bool leads = comm_.rank() == root;
   show(leads ? stream.record() : EventLease());

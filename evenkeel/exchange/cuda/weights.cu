@@ -1,6 +1,7 @@
 // Weights to those who borrow them, and their gradients home.
 #include "evenkeel/exchange/cuda/device_exchange.h"
 #include "evenkeel/exchange/cuda/internal/launch.cuh"
+#include "evenkeel/exchange/cuda/internal/returning.h"
 #include "evenkeel/exchange/cuda/sendings.h"
 
 namespace evenkeel::cuda {
@@ -35,18 +36,16 @@ __global__ void __launch_bounds__(kThreads)
 __global__ void __launch_bounds__(kThreads)
     return_kernel(ChunkWork work, PlacementView homes, ExpertLayout layout, const ExpertTensors* gradients) {
   const int native = static_cast<int>(blockIdx.y);
-  const PlanView& plan = work.step.plan;
-  const std::int32_t expert = homes.slot_expert[homes.slot_begin[work.shape.me] + native];
-  for (int t = 0; t < *plan.num_transfers; ++t) {
-    if (plan.transfer_expert[t] != expert) continue;
-    const float* const block = work.peers.views[plan.transfer_to[t]].borrowed_gradients +
-                               work.step.transfer_place[t] * layout.block();
+  const int slot = homes.slot_begin[work.shape.me] + native;
+  if (homes.slot_copy[slot] != 0) return;  // the owner's to add
+  for_each_part(work.shape, homes, work.step, homes.slot_expert[slot], [&](int rank, int block) {
+    const float* const came = work.peers.views[rank].foreign_gradients + block * layout.block();
     for (int part = 0; part < 4; ++part) {
       auto* const own = static_cast<float*>(gradients[native].part[part]);
-      const float* const came = block + layout.begin(part);
-      for_grid(layout.elements[part], [&](std::int64_t i) { own[i] += came[i]; });
+      const float* const theirs = came + layout.begin(part);
+      for_grid(layout.elements[part], [&](std::int64_t i) { own[i] += theirs[i]; });
     }
-  }
+  });
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "evenkeel/layer/cuda/captured_step.h"
 
 #include "evenkeel/device/cuda/runtime.cuh"
-#include "evenkeel/exchange/cuda/meeting.h"
 
 namespace evenkeel {
 
@@ -12,17 +11,17 @@ cudaStream_t native(CudaStream& stream) {
 }  // namespace
 
 CapturedStep::CapturedStep(Communicator& comm, CudaStream& stream, const std::function<void()>& step)
-    : comm_(comm), stream_(stream) {
+    : stream_(stream), meeting_(comm) {
   const RankId root(0);
   const bool leads = comm.rank() == root;
-  cuda::Meeting meeting(comm);
+  const cuda::Visit visit = meeting_.visit();
   stream.synchronize();
   // Relaxed: other threads hand over work meanwhile, each to its own stream.
   if (leads) EVENKEEL_CUDA_CALL(cudaStreamBeginCapture, native(stream), cudaStreamCaptureModeRelaxed);
-  meeting.follow(root, stream);
+  meeting_.follow(root, stream);
   step();
-  meeting.meet(stream);
-  meeting.gather();  // nobody ends the capture while another still hands over
+  meeting_.meet(stream);
+  meeting_.gather();  // nobody ends the capture while another still hands over
   if (!leads) return;
   cudaGraph_t graph = nullptr;
   EVENKEEL_CUDA_CALL(cudaStreamEndCapture, native(stream), &graph);
@@ -39,11 +38,11 @@ CapturedStep::~CapturedStep() {
 }
 
 void CapturedStep::replay() {
-  cuda::Meeting meeting(comm_);
-  meeting.meet(stream_);
+  const cuda::Visit visit = meeting_.visit();
+  meeting_.meet(stream_);
   if (executable_ != nullptr)
     EVENKEEL_CUDA_CALL(cudaGraphLaunch, static_cast<cudaGraphExec_t>(executable_), native(stream_));
-  meeting.meet(stream_);
+  meeting_.meet(stream_);
 }
 
 }  // namespace evenkeel

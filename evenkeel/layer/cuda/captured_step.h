@@ -7,6 +7,7 @@
 
 #include "evenkeel/comm/communicator.h"
 #include "evenkeel/device/cuda/stream.h"
+#include "evenkeel/exchange/cuda/meeting.h"
 
 namespace evenkeel {
 
@@ -15,6 +16,7 @@ class CapturedStep {
   // Collective: captures what `step` hands to the ranks' streams. It must have run once before, so that
   // nothing is made or loaded under capture.
   CapturedStep(Communicator& comm, CudaStream& stream, const std::function<void()>& step);
+  // To end before the layers that take part.
   ~CapturedStep();
   CapturedStep(const CapturedStep&) = delete;
   CapturedStep& operator=(const CapturedStep&) = delete;
@@ -24,8 +26,8 @@ class CapturedStep {
   void replay();
 
  private:
-  Communicator& comm_;
   CudaStream& stream_;
+  cuda::Meeting meeting_;
   void* graph_ = nullptr;
   void* executable_ = nullptr;
 };

@@ -11,7 +11,7 @@
 //            in later chunks again, as seldom as may be (exchange/cuda/sendings.h). A plan by
 //            which a rank would borrow more than places * rounds gives way to plain ep.
 // Backward   Computes again what forward did before its activations, from `hidden` and the router's
-//            choices, which must stay as they are until then. Of experts with one home only.
+//            choices, which must stay as they are until then.
 // Ids        An expert id outside -1..E-1 ends the kernel, and the next call that waits for the device
 //            throws.
 // Types      bf16 rows and weights; f32 router weights and gradients of weights.
@@ -88,13 +88,16 @@ class CudaMoeLayer {
   // passed by reference must stay.
   CudaMoeLayer(Communicator& comm, Arena& arena, CudaStream& stream, const MoeShape& shape,
                LayerPlacement placement, const CudaMoeOptions& options = {});
+  // Waits until every rank is past the steps that it has begun, on host and device: they read this one's
+  // memory. Where an exception passes while others are within a step, it aborts the communicator first.
   ~CudaMoeLayer();
   CudaMoeLayer(const CudaMoeLayer&) = delete;
   CudaMoeLayer& operator=(const CudaMoeLayer&) = delete;
 
   // Addresses on the device, of the experts at home here, in order; gradients, to be added to, are f32, and
-  // may be left out without backward. What they point to may change between steps, the addresses may not.
-  // Waits for the device.
+  // may be left out without backward. A redundant expert's is its owner's alone: the tensors of its other
+  // homes may be null. What they point to may change between steps, the addresses may not. Waits for the
+  // device. Throws InvalidArgument where an expert or a tensor is missing.
   void set_weights(std::span<const ExpertWeights> natives, std::span<const ExpertGradients> gradients = {});
 
   // hidden and output: [tokens, D] in device memory. At the end of forward, as of backward, the caller may

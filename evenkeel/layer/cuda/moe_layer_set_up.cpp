@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/comm/abort_on_error.h"
 #include "evenkeel/device/cuda/gpu.h"
 #include "evenkeel/layer/cuda/chunk_room.h"
 #include "evenkeel/layer/cuda/internal/layer_body.h"
+#include "evenkeel/layer/internal/whole_expert.h"
 
 namespace evenkeel {
 
@@ -51,9 +54,6 @@ void require_layer(const MoeShape& shape, const LayerPlacement& placement, const
     throw InvalidArgument(
         "placement", fmt::format("{} experts on {} ranks", placement.num_experts(), placement.num_ranks()),
         fmt::format("{} on {}", shape.num_experts, ranks));
-  if (options.with_backward && !placement.has_single_homes())
-    throw Unsupported(
-        "backward on a GPU with redundant experts; make the layer without it, or give each one home");
   if (shape.top_k < 1) throw InvalidArgument("top_k", fmt::format("{}", shape.top_k), "1 or more");
   if (options.max_tokens < 1 || options.max_tokens > cuda::kMostLoad / shape.top_k / ranks)
     throw InvalidArgument("max_tokens", fmt::format("{}", options.max_tokens),
@@ -77,6 +77,15 @@ CudaMoeLayer::Body::Body(Communicator& comm, Arena& arena, CudaStream& stream, c
       tables_(placement_),
       side_(stream.gpu()),
       meeting_(comm) {
+  abort_on_error(comm_, [&] { set_up(arena); });
+}
+
+CudaMoeLayer::Body::~Body() {
+  meeting_.await_others();
+  for (const int gpu : std::set<int>(gpus_.begin(), gpus_.end())) cuda::await_gpu(gpu);
+}
+
+void CudaMoeLayer::Body::set_up(Arena& arena) {
   open_peers();
   // Ranks must decide alike, so that the tightest decides for all.
   std::int64_t budget[] = {arena.is_bounded() ? arena.largest_gap_bytes() : std::int64_t{1} << 62};
@@ -91,12 +100,12 @@ CudaMoeLayer::Body::Body(Communicator& comm, Arena& arena, CudaStream& stream, c
 
 // Kernels of this rank's GPU read the memory of all others'.
 void CudaMoeLayer::Body::open_peers() {
-  const std::vector<int> gpus = gather(stream_.gpu());
-  for (std::size_t rank = 0; rank < gpus.size(); ++rank)
-    if (!cuda::open_memory(gpus[rank], stream_.gpu()))
+  gpus_ = gather(stream_.gpu());
+  for (std::size_t rank = 0; rank < gpus_.size(); ++rank)
+    if (!cuda::open_memory(gpus_[rank], stream_.gpu()))
       throw Unsupported(
           fmt::format("a layer across GPUs {} and {} (ranks {} and {}): neither reads the other's memory",
-                      gpus[rank], stream_.gpu(), rank, comm_.rank().value()));
+                      gpus_[rank], stream_.gpu(), rank, comm_.rank().value()));
   static_cast<void>(stream_.native());
 }
 
@@ -108,6 +117,11 @@ std::vector<T> CudaMoeLayer::Body::gather(const T& mine) {
                   "a layer's addresses")
       .wait();
   return all;
+}
+
+int CudaMoeLayer::Body::num_copies(RankId rank) const {
+  return static_cast<int>(std::ranges::count_if(
+      placement_.natives(rank), [&](ExpertId expert) { return placement_.owner(expert) != rank; }));
 }
 
 RoomShape CudaMoeLayer::Body::room_for(int places, int chunks, int slices, std::int64_t positions) const {
@@ -124,6 +138,7 @@ RoomShape CudaMoeLayer::Body::room_for(int places, int chunks, int slices, std::
                 static_cast<int>(options_.max_tokens * shape_.top_k),
                 static_cast<std::int32_t>(positions)};
   room.num_slots = tables_.view().num_slots;
+  room.num_copies = num_copies(comm_.rank());
   room.states = options_.states_in_flight;
   room.with_backward = options_.with_backward;
   room.hidden = shape_.expert.hidden;
@@ -153,9 +168,11 @@ void CudaMoeLayer::Body::fit(std::int64_t budget) {
     const auto bytes = [&](int chunks, std::int64_t positions) {
       RoomShape room =
           room_for(places, chunks, 2 * chunks + static_cast<int>(options_.max_tokens / 64), positions);
-      for (RankId rank : indices<RankId>(ranks))
+      for (RankId rank : indices<RankId>(ranks)) {
         room.route.num_natives =
             std::max(room.route.num_natives, static_cast<int>(placement_.natives(rank).size()));
+        room.num_copies = std::max(room.num_copies, num_copies(rank));
+      }
       return lay_out(room, nullptr).bytes;
     };
     try {
@@ -196,19 +213,31 @@ void CudaMoeLayer::Body::meet_peers() {
   mine.row_gradients = room_.row_gradients;
   mine.weight_gradients = room_.weight_gradients;
   mine.weights = room_.shown_weights;
-  mine.borrowed_gradients = room_.borrowed_gradients;
+  mine.foreign_gradients = room_.foreign_gradients;
   upload(gather(mine), room_.views);
+}
+
+void CudaMoeLayer::Body::require_experts(std::span<const ExpertWeights> natives,
+                                         std::span<const ExpertGradients> gradients) const {
+  const auto own = placement_.natives(comm_.rank());
+  const bool biases = shape_.expert.biases;
+  if (natives.size() != own.size())
+    throw InvalidArgument("weights", fmt::format("of {} experts", natives.size()),
+                          fmt::format("of the {} at home on this rank", own.size()));
+  for (std::size_t i = 0; i < own.size(); ++i) internal::require_whole(natives[i], "weights", own[i], biases);
+  if (!options_.with_backward) return;
+  if (gradients.size() != own.size())
+    throw InvalidArgument("gradients", fmt::format("of {} experts", gradients.size()),
+                          fmt::format("of the {} at home on this rank, for backward", own.size()));
+  for (std::size_t i = 0; i < own.size(); ++i)
+    if (is_owner(own[i])) internal::require_whole(gradients[i], "gradients", own[i], biases);
 }
 
 void CudaMoeLayer::Body::set_weights(std::span<const ExpertWeights> natives,
                                      std::span<const ExpertGradients> gradients) {
+  require_experts(natives, gradients);
+  const cuda::Visit visit = meeting_.visit();
   const auto own = placement_.natives(comm_.rank());
-  if (natives.size() != own.size())
-    throw InvalidArgument("weights", fmt::format("of {} experts", natives.size()),
-                          fmt::format("of the {} at home on this rank", own.size()));
-  if (options_.with_backward && gradients.size() != own.size())
-    throw InvalidArgument("gradients", fmt::format("of {} experts", gradients.size()),
-                          fmt::format("of the {} at home on this rank, for backward", own.size()));
   const cuda::RouteShape& route = room_shape_.route;
   const cuda::ExpertLayout& layout = room_shape_.layout;
   std::vector<ExpertTensors> shown(static_cast<std::size_t>(shape_.num_experts));
@@ -220,22 +249,33 @@ void CudaMoeLayer::Body::set_weights(std::span<const ExpertWeights> natives,
   }
   upload(shown, room_.shown_weights);
   upload(weights, room_.group_weights);
-  if (options_.with_backward) {
-    std::vector<ExpertTensors> native_gradients;
-    std::vector<DeviceExpertGradients> group_gradients;
-    for (const ExpertGradients& g : gradients) {
-      native_gradients.push_back(tensors_of(g));
-      group_gradients.push_back({g.gate_up, g.down, g.gate_up_bias, g.down_bias});
-    }
-    for (int b = 0; b < route.most_borrowed(); ++b) {
-      const auto parts = parts_of(layout, room_.borrowed_gradients + b * layout.block());
-      group_gradients.push_back({parts[0], parts[1], parts[2], parts[3]});
-    }
-    upload(native_gradients, room_.native_gradients);
-    upload(group_gradients, room_.group_gradients);
-  }
+  if (options_.with_backward) set_gradients(gradients);
   weights_set_ = true;
   meeting_.meet(stream_);
+}
+
+// A rank's own experts add to the caller's tensors, all others to blocks that are their owners' to read.
+void CudaMoeLayer::Body::set_gradients(std::span<const ExpertGradients> gradients) {
+  const auto own = placement_.natives(comm_.rank());
+  const cuda::ExpertLayout& layout = room_shape_.layout;
+  std::vector<ExpertTensors> native_gradients;
+  std::vector<DeviceExpertGradients> group_gradients;
+  const auto push_block = [&](int block) {
+    const auto parts = parts_of(layout, room_.foreign_gradients + block * layout.block());
+    group_gradients.push_back({parts[0], parts[1], parts[2], parts[3]});
+  };
+  int copies = 0;
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    const ExpertGradients& g = gradients[i];
+    native_gradients.push_back(tensors_of(g));
+    if (is_owner(own[i]))
+      group_gradients.push_back({g.gate_up, g.down, g.gate_up_bias, g.down_bias});
+    else
+      push_block(route().most_borrowed() + copies++);
+  }
+  for (int b = 0; b < route().most_borrowed(); ++b) push_block(b);
+  upload(native_gradients, room_.native_gradients);
+  upload(group_gradients, room_.group_gradients);
 }
 
 }  // namespace evenkeel

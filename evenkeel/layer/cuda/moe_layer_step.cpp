@@ -121,6 +121,7 @@ class CudaMoeLayer::Body::ForwardStep : public Step {
 void CudaMoeLayer::Body::forward(const void* hidden, const DeviceTopK& top_k, void* output,
                                  std::size_t slot) {
   require_input(hidden, top_k);
+  const cuda::Visit visit = meeting_.visit();
   ForwardStep step(*this, top_k, slot, hidden, output);
   cuda::order_forward(step, route().most_chunks, rounds());
 }
@@ -144,9 +145,8 @@ class CudaMoeLayer::Body::BackwardStep : public Step {
 
   void publish() { cuda::publish_tensors(body_.room_.tensors, tensors_, body_.stream_); }
   void clear() {
-    const std::int64_t borrowed = body_.route().most_borrowed() * body_.room_shape_.layout.block();
-    EVENKEEL_CUDA_CALL(cudaMemsetAsync, body_.room_.borrowed_gradients, 0,
-                       static_cast<std::size_t>(borrowed) * sizeof(float),
+    EVENKEEL_CUDA_CALL(cudaMemsetAsync, body_.room_.foreign_gradients, 0,
+                       static_cast<std::size_t>(body_.room_shape_.foreign_gradients()) * sizeof(float),
                        static_cast<cudaStream_t>(body_.stream_.native()));
   }
   void receive(int) {
@@ -178,6 +178,7 @@ void CudaMoeLayer::Body::backward(const void* hidden, const DeviceTopK& top_k, s
                                   const void* grad_output, void* grad_hidden, float* grad_router_weights) {
   if (!options_.with_backward)
     throw InvalidArgument("backward", "the layer was made without it", "with_backward");
+  const cuda::Visit visit = meeting_.visit();
   BackwardStep step(*this, top_k, slot, {hidden, top_k.weights, grad_output}, grad_hidden,
                     grad_router_weights);
   cuda::order_backward(step, route().most_chunks, rounds());

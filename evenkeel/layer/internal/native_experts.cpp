@@ -4,6 +4,7 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/device/arena.h"
+#include "evenkeel/layer/internal/whole_expert.h"
 
 namespace evenkeel::internal {
 
@@ -54,20 +55,12 @@ std::span<std::byte> NativeExperts::form(std::size_t index, Pass pass) const {
   return {range.begin() + static_cast<std::int64_t>(index) * bytes, static_cast<std::size_t>(bytes)};
 }
 
-void NativeExperts::require(const ExpertWeights& weights, ExpertId expert) const {
-  const bool biases = ffn_.shape().biases;
-  const bool whole = weights.gate_up != nullptr && weights.down != nullptr &&
-                     (!biases || (weights.gate_up_bias != nullptr && weights.down_bias != nullptr));
-  if (!whole)
-    throw InvalidArgument(fmt::format("weights of expert {}", expert.value()), "a tensor is missing",
-                          biases ? "gate_up, down and both biases" : "gate_up and down");
-}
-
 void NativeExperts::set(std::span<const ExpertWeights> weights) {
   if (weights.size() != experts_.size())
     throw InvalidArgument("weights", fmt::format("{} experts", weights.size()),
                           fmt::format("the {} at home on this rank", experts_.size()));
-  for (std::size_t i = 0; i < experts_.size(); ++i) require(weights[i], experts_[i]);
+  for (std::size_t i = 0; i < experts_.size(); ++i)
+    require_whole(weights[i], "weights", experts_[i], ffn_.shape().biases);
 
   const auto elements = part_elements(ffn_.shape());
   const auto unit = static_cast<std::size_t>(bytes_of(ffn_.shape().type));

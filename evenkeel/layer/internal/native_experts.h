@@ -38,7 +38,6 @@ class NativeExperts {
   std::span<const ExpertParts> parts() const { return parts_; }
 
  private:
-  void require(const ExpertWeights& weights, ExpertId expert) const;
   // Of one expert's form.
   std::int64_t bytes_each(Pass pass) const;
   std::span<std::byte> form(std::size_t index, Pass pass) const;

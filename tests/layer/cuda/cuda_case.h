@@ -13,6 +13,7 @@ struct CudaRunOptions {
   PlannerOptions planner{PlannerOptions::Kind::ep};
   bool backward = false;
   int steps = 1;
+  int states_in_flight = 1;
   std::int64_t budget = Arena::kNoBudget;
   int places = 0;
   int rounds = 2;
@@ -27,14 +28,19 @@ struct CudaRun {
 
 CudaRun run_on_gpu(const MoeCase& problem, const CudaRunOptions& options);
 
+// What a run fills, without numbers.
+MoeResult room_for(const MoeCase& problem);
+
 // Captures a step of `first` and replays it with each of `cases`, which differ from it in choices and router
 // weights alone, by changing what the captured addresses hold. The outputs of the replays, and rank 0's
 // reports.
 std::vector<CudaRun> replay_on_gpu(const MoeCase& first, const std::vector<MoeCase>& cases,
                                    const CudaRunOptions& options);
 
-// Numbers within the error bounds of the dense fp64 evaluation.
+// Numbers within the error bounds of the dense fp64 evaluation; or those by token alone.
 void expect_dense_layer(const MoeCase& problem, const MoeResult& result, bool backward,
                         const std::string& what);
+void expect_dense_tokens(const MoeCase& problem, const MoeResult& result, bool backward,
+                         const std::string& what);
 
 }  // namespace evenkeel::testing

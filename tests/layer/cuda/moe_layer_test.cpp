@@ -134,12 +134,14 @@ TEST_F(CudaLayer, SpillsAsThePlannersOfTheHostDo) {
   }
 }
 
-TEST_F(CudaLayer, IsExactWithRedundantExpertsForward) {
+TEST_F(CudaLayer, IsExactWithRedundantExperts) {
   const MoeCase problem({{5, 2, bf16_expert(32, 24)}, {50, 60, 70}, 1.5, 0.0}, 3);
   for (Kind kind : kKinds) {
-    const CudaRun run =
-        run_on_gpu(problem, {.planner = {kind, 1000, 4, 0}, .homes = {{2, 0}, {0, 1}, {2}, {1, 2, 0}, {0}}});
-    expect_dense_layer(problem, run.numbers, false, name_of_case(0, kind));
+    const CudaRun run = run_on_gpu(problem, {.planner = {kind, 1000, 4, 0},
+                                             .backward = true,
+                                             .steps = 2,
+                                             .homes = {{2, 0}, {0, 1}, {2}, {1, 2, 0}, {0}}});
+    expect_dense_layer(problem, run.numbers, true, name_of_case(0, kind));
   }
 }
 

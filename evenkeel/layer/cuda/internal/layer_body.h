@@ -22,6 +22,10 @@ class CudaMoeLayer::Body {
  public:
   Body(Communicator& comm, Arena& arena, CudaStream& stream, const MoeShape& shape, LayerPlacement placement,
        const CudaMoeOptions& options);
+  // Waits until no rank's work can read this one's memory any more.
+  ~Body();
+  Body(const Body&) = delete;
+  Body& operator=(const Body&) = delete;
 
   void set_weights(std::span<const ExpertWeights> natives, std::span<const ExpertGradients> gradients);
   std::size_t take_slot();
@@ -38,7 +42,10 @@ class CudaMoeLayer::Body {
   class ForwardStep;
   class BackwardStep;
 
+  // Experts at home on a rank that another owns.
+  int num_copies(RankId rank) const;
   cuda::RoomShape room_for(int places, int chunks, int slices, std::int64_t positions) const;
+  void set_up(Arena& arena);
   void fit(std::int64_t budget);
   void upload_tables();
   void meet_peers();
@@ -47,6 +54,10 @@ class CudaMoeLayer::Body {
   template <class T>
   void upload(const std::vector<T>& from, T* to);
   void open_peers();
+  void require_experts(std::span<const ExpertWeights> natives,
+                       std::span<const ExpertGradients> gradients) const;
+  void set_gradients(std::span<const ExpertGradients> gradients);
+  bool is_owner(ExpertId expert) const { return placement_.owner(expert) == comm_.rank(); }
   void require_input(const void* hidden, const DeviceTopK& top_k) const;
 
   cuda::SliceView slices(const cuda::StateRoom& state, const DeviceTopK& top_k) const {
@@ -69,7 +80,6 @@ class CudaMoeLayer::Body {
   std::shared_ptr<const CudaExpertFfn> ffn_;
   cuda::PlacementTables tables_;
   CudaStream side_;  // weights travel beside tokens
-  cuda::Meeting meeting_;
   CpuStream words_;
   cuda::RoomShape room_shape_;
   Buffer memory_;
@@ -78,6 +88,8 @@ class CudaMoeLayer::Body {
   std::unique_ptr<cuda::CudaPlanner> planner_;
   std::vector<std::size_t> free_slots_;
   bool weights_set_ = false;
+  std::vector<int> gpus_;  // by rank
+  cuda::Meeting meeting_;  // the first to end: until then others may read what is above
 };
 
 }  // namespace evenkeel

@@ -98,7 +98,7 @@ LayerRoom lay_out(const RoomShape& shape, std::byte* base) {
   if (shape.with_backward) {
     room.group_gradients = carver.take<DeviceExpertGradients>(route.num_groups());
     room.native_gradients = carver.take<ExpertTensors>(route.num_natives);
-    room.borrowed_gradients = carver.take<float>(route.most_borrowed() * shape.layout.block());
+    room.foreign_gradients = carver.take<float>(shape.foreign_gradients());
     room.row_gradients = carver.take<float>(numbers);
     room.weights = carver.take<float>(route.most_positions);
     room.weight_gradients = carver.take<float>(route.most_positions);

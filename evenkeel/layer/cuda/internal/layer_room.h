@@ -15,6 +15,7 @@ namespace evenkeel::cuda {
 struct RoomShape {
   RouteShape route;
   int num_slots = 0;
+  int num_copies = 0;  // experts at home here that another rank owns
   int states = 1;
   bool with_backward = true;
   std::int64_t hidden = 0;
@@ -22,6 +23,9 @@ struct RoomShape {
   std::int64_t planner_integers = 0;
   std::int64_t workspace_bytes = 0;  // of the experts' products
   ExpertLayout layout;
+
+  // Numbers in the gradients of experts that others own.
+  std::int64_t foreign_gradients() const { return (route.most_borrowed() + num_copies) * layout.block(); }
 };
 
 // Of one step, until its backward pass: the counts and all that was decided.
@@ -50,7 +54,8 @@ struct LayerRoom {
   DeviceExpertGradients* group_gradients = nullptr;
   ExpertTensors* native_gradients = nullptr;  // [natives], the same as those of the first groups
   std::uint16_t* places = nullptr;            // [places][block]
-  float* borrowed_gradients = nullptr;        // [most_borrowed][block]
+  // [most_borrowed + copies][block], of experts that others own (exchange/cuda/internal/returning.h).
+  float* foreign_gradients = nullptr;
 
   std::uint16_t* rows = nullptr;       // [positions, D]
   std::uint16_t* exchanged = nullptr;  // [positions, D]: results forward, gradients of outputs backward

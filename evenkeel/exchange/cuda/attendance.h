@@ -1,0 +1,64 @@
+// Which ranks are at work on what other ranks have, so that none takes its own away from under them.
+//
+// Ranks are threads of one process: what a rank hands to its stream reads other ranks' memory and waits for
+// their events, and a rank that is ahead may have ended its last step before another has handed over its own.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <numeric>
+#include <vector>
+
+#include "evenkeel/base/index.h"
+
+namespace evenkeel::cuda {
+
+class Attendance {
+ public:
+  explicit Attendance(int ranks) : visits_(static_cast<std::size_t>(ranks), 0) {}
+
+  void enter(RankId rank) {
+    const std::lock_guard lock(mutex_);
+    ++visits_[rank.offset()];
+  }
+  void leave(RankId rank) {
+    const std::lock_guard lock(mutex_);
+    --visits_[rank.offset()];
+    left_.notify_all();
+  }
+  // Whether no rank but this one is within a visit.
+  bool is_alone(RankId rank) {
+    const std::lock_guard lock(mutex_);
+    return others(rank) == 0;
+  }
+  void await_others(RankId rank) {
+    std::unique_lock lock(mutex_);
+    left_.wait(lock, [&] { return others(rank) == 0; });
+  }
+
+ private:
+  int others(RankId rank) const {
+    return std::accumulate(visits_.begin(), visits_.end(), 0) - visits_[rank.offset()];
+  }
+
+  std::mutex mutex_;
+  std::condition_variable left_;
+  std::vector<int> visits_;
+};
+
+// Within a visit a rank hands over work that needs the others' memory or events.
+class Visit {
+ public:
+  Visit(Attendance& attendance, RankId rank) : attendance_(attendance), rank_(rank) {
+    attendance_.enter(rank_);
+  }
+  Visit(const Visit&) = delete;
+  Visit& operator=(const Visit&) = delete;
+  ~Visit() { attendance_.leave(rank_); }
+
+ private:
+  Attendance& attendance_;
+  RankId rank_;
+};
+
+}  // namespace evenkeel::cuda

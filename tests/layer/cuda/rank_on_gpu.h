@@ -1,0 +1,58 @@
+// One rank of a MoeCase in the memory of GPU 0: its layer with its experts, and what it brings to a step.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "evenkeel/layer/cuda/moe_layer.h"
+#include "tests/layer/cuda/cuda_case.h"
+#include "tests/support/device_memory.h"
+
+namespace evenkeel::testing {
+
+class LayerOnGpu {
+ public:
+  LayerOnGpu(const MoeCase& problem, Communicator& comm, const CudaRunOptions& options);
+
+  CudaMoeLayer& layer() { return layer_; }
+  CudaStream& stream() { return stream_; }
+  std::int64_t peak_bytes() const { return arena_.peak_bytes(); }
+
+  void clear_gradients();
+  // Gradients of the experts that this rank owns.
+  void read(MoeResult& result) const;
+
+ private:
+  void set_experts(const MoeCase& problem, bool backward);
+  bool is_owner(ExpertId expert) const { return placement_.owner(expert) == rank_; }
+
+  ExpertShape expert_;
+  RankId rank_;
+  CudaStream stream_{0};
+  Arena arena_;
+  LayerPlacement placement_;
+  CudaMoeLayer layer_;
+  std::vector<DeviceMemory<std::byte>> tensors_;
+  std::vector<DeviceMemory<float>> gradients_;  // four of each expert at home
+};
+
+class StepOnGpu {
+ public:
+  StepOnGpu(const MoeCase& problem, RankId rank);
+
+  // Takes a case's choices and router weights, and forgets what was computed.
+  void choose(const MoeCase& problem);
+  CudaForwardState forward(CudaMoeLayer& layer);
+  void backward(CudaMoeLayer& layer, CudaForwardState state);
+  void read(MoeResult& result, bool backward) const;
+
+ private:
+  int rank_;
+  int top_k_;
+  std::int64_t columns_, first_, tokens_;
+  DeviceMemory<std::byte> hidden_, grad_output_, output_, grad_hidden_;
+  DeviceMemory<std::int32_t> experts_;
+  DeviceMemory<float> weights_, grad_weights_;
+};
+
+}  // namespace evenkeel::testing
