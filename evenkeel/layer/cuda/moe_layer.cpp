@@ -12,6 +12,21 @@
 
 namespace evenkeel {
 
+namespace {
+
+// A step that fails ends on all ranks; when it throws, nobody reads the caller's tensors any more.
+template <class Body, class Step>
+void run_or_end_all(Body& body, const Step& step) {
+  try {
+    abort_on_error(body.comm(), step);
+  } catch (...) {
+    body.await_others();
+    throw;
+  }
+}
+
+}  // namespace
+
 std::size_t CudaMoeLayer::Body::take_slot() {
   if (free_slots_.empty())
     throw InvalidArgument("forward", "more states are alive than the layer was made for",
@@ -89,7 +104,7 @@ CudaForwardState CudaMoeLayer::forward(const void* hidden, const DeviceTopK& top
   state.layer_ = this;
   state.top_k_ = top_k;
   state.hidden_ = hidden;
-  abort_on_error(body_->comm(), [&] { body_->forward(hidden, top_k, output, state.slot_); });
+  run_or_end_all(*body_, [&] { body_->forward(hidden, top_k, output, state.slot_); });
   return state;
 }
 
@@ -97,7 +112,7 @@ void CudaMoeLayer::backward(CudaForwardState state, const void* grad_output, voi
                             float* grad_router_weights) {
   if (state.layer_ != this)
     throw InvalidArgument("state", "holds no forward step of this layer", "what forward returned, once");
-  abort_on_error(body_->comm(), [&] {
+  run_or_end_all(*body_, [&] {
     body_->backward(state.hidden_, state.top_k_, state.slot_, grad_output, grad_hidden, grad_router_weights);
   });
 }

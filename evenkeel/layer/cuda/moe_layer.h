@@ -101,7 +101,8 @@ class CudaMoeLayer {
   void set_weights(std::span<const ExpertWeights> natives, std::span<const ExpertGradients> gradients = {});
 
   // hidden and output: [tokens, D] in device memory. At the end of forward, as of backward, the caller may
-  // change what it passed by later work on the stream, but for what backward reads.
+  // change what it passed by later work on the stream, but for what backward reads. What is thrown here ends
+  // the step on all ranks; then nobody reads what was passed any more.
   CudaForwardState forward(const void* hidden, const DeviceTopK& top_k, void* output);
   // Overwrites grad_hidden [tokens, D] and grad_router_weights [tokens k], adds to the experts' gradients.
   void backward(CudaForwardState state, const void* grad_output, void* grad_hidden,

@@ -81,8 +81,13 @@ CudaMoeLayer::Body::Body(Communicator& comm, Arena& arena, CudaStream& stream, c
 }
 
 CudaMoeLayer::Body::~Body() {
+  await_others();
+}
+
+void CudaMoeLayer::Body::await_others() noexcept {
   meeting_.await_others();
   for (const int gpu : std::set<int>(gpus_.begin(), gpus_.end())) cuda::await_gpu(gpu);
+  cuda::await_gpu(stream_.gpu());  // the thread's current GPU again
 }
 
 void CudaMoeLayer::Body::set_up(Arena& arena) {

@@ -22,7 +22,6 @@ class CudaMoeLayer::Body {
  public:
   Body(Communicator& comm, Arena& arena, CudaStream& stream, const MoeShape& shape, LayerPlacement placement,
        const CudaMoeOptions& options);
-  // Waits until no rank's work can read this one's memory any more.
   ~Body();
   Body(const Body&) = delete;
   Body& operator=(const Body&) = delete;
@@ -34,6 +33,8 @@ class CudaMoeLayer::Body {
   void backward(const void* hidden, const DeviceTopK& top_k, std::size_t slot, const void* grad_output,
                 void* grad_hidden, float* grad_router_weights);
   CudaStepReport report(std::size_t slot);
+  // Waits until no other rank's work can read this one's memory, or the caller's tensors, any more.
+  void await_others() noexcept;
   Communicator& comm() { return comm_; }
   const cuda::RouteShape& route() const { return room_shape_.route; }
 
