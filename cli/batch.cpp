@@ -15,6 +15,12 @@ std::int64_t Batch::most_tokens() const {
   return most;
 }
 
+std::int64_t most_tokens(const std::vector<Batch>& batches) {
+  std::int64_t most = 1;
+  for (const Batch& batch : batches) most = std::max(most, batch.most_tokens());
+  return most;
+}
+
 TopK Batch::top_k_of(std::int64_t begin, std::int64_t tokens) const {
   const auto at = static_cast<std::size_t>(begin * top_k);
   const auto count = static_cast<std::size_t>(tokens * top_k);

@@ -37,6 +37,9 @@ struct Batch {
   TopK top_k_of(std::int64_t begin, std::int64_t tokens) const;
 };
 
+// That any rank brings to a step of any batch; 1 at least.
+std::int64_t most_tokens(const std::vector<Batch>& batches);
+
 Batch batch_of_workload(const Workload& workload, const WorkloadShape& shape, std::uint64_t seed);
 
 // Which tokens of a trace.

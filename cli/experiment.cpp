@@ -89,8 +89,7 @@ Rank::Rank(Communicator& comm, Shared& shared)
 }
 
 void Rank::make_layers() {
-  std::int64_t max_tokens = 1;
-  for (const Batch& batch : shared_.batches) max_tokens = std::max(max_tokens, batch.most_tokens());
+  const std::int64_t max_tokens = most_tokens(shared_.batches);
   std::shared_ptr<const ExpertFfn> experts;
   if (shared_.cores != nullptr)
     experts = in_turns(make_cpu_expert_ffn(setup_.shape.expert, setup_.backward), shared_.cores);

@@ -2,7 +2,37 @@
 
 #include <utility>
 
+#include "evenkeel/base/error.h"
+#include "evenkeel/compute/cpu/expert_ffn.h"
+#include "evenkeel/layer/chunk_shape.h"
+
 namespace evenkeel::cli {
+
+namespace {
+
+MoeOptions options_of(const ExperimentSetup& setup, const Budget& budget, std::int64_t max_tokens) {
+  MoeOptions options;
+  options.planner = setup.reference.planner;
+  options.max_tokens = max_tokens;
+  options.with_backward = setup.backward;
+  options.memory = budget.memory;
+  if (!setup.backward) options.memory.recompute = Recompute::automatic;  // there is nothing to keep
+  return options;
+}
+
+}  // namespace
+
+void require_budgets(const ExperimentSetup& setup, const std::vector<Batch>& batches) {
+  const auto experts = make_cpu_expert_ffn(setup.shape.expert, setup.backward);
+  const auto require = [&](const Budget& budget) {
+    if (!budget.is_given()) return;
+    const std::int64_t least = least_budget(budget_shape(setup.shape, setup.placement, *experts,
+                                                         options_of(setup, budget, most_tokens(batches))));
+    if (budget.bytes < least) throw BudgetTooSmall(budget.bytes, least, "the steps of a layer");
+  };
+  require(setup.reference.budget);
+  for (const Way& way : setup.ways) require(way.budget);
+}
 
 RankLayer::RankLayer(Communicator& comm, const ExperimentSetup& setup, const Budget& budget,
                      std::int64_t max_tokens, std::shared_ptr<const ExpertFfn> experts)
@@ -12,12 +42,7 @@ RankLayer::RankLayer(Communicator& comm, const ExperimentSetup& setup, const Bud
 
 MoeOptions RankLayer::options(const ExperimentSetup& setup, const Budget& budget, std::int64_t max_tokens,
                               std::shared_ptr<const ExpertFfn> experts) {
-  MoeOptions options;
-  options.planner = setup.reference.planner;
-  options.max_tokens = max_tokens;
-  options.with_backward = setup.backward;
-  options.memory = budget.memory;
-  if (!setup.backward) options.memory.recompute = Recompute::automatic;  // there is nothing to keep
+  MoeOptions options = options_of(setup, budget, max_tokens);
   options.experts = std::move(experts);
   options.on_step = [this](const StepStatistics& step) { note(step); };
   if (setup.timelines) {

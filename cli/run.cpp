@@ -11,6 +11,7 @@
 #include "cli/options.h"
 #include "cli/placement_option.h"
 #include "cli/progress.h"
+#include "cli/rank_layer.h"
 #include "cli/run_report.h"
 #include "cli/subcommand.h"
 #include "evenkeel/base/error.h"
@@ -104,14 +105,8 @@ TrainedLayer read_trained(const CLI::App& app, RunArguments& options) {
   return trained;
 }
 
-void run(const CLI::App& app, RunArguments& options) {
-  require_sense(app);
-  std::optional<Batch> batch;
-  if (is_given(app, "--trace")) batch = traced_batch(app, options);
-  std::optional<TrainedLayer> trained;
-  if (is_given(app, "--weights")) trained = read_trained(app, options);
-  if (!batch) batch = scenario_batch(options);
-
+// The layer's ways, without its experts and tokens.
+ExperimentSetup setup_of(const CLI::App& app, const RunArguments& options) {
   const int ranks = static_cast<int>(options.ranks);
   const MoeShape shape = options.layer.shape();
   LayerPlacement placement = LayerPlacement::contiguous(shape.num_experts, ranks);
@@ -119,19 +114,8 @@ void run(const CLI::App& app, RunArguments& options) {
     placement = layer_of(read_placement_file(options.placement, ranks),
                          is_given(app, "--layer") ? std::optional(options.trace_layer) : std::nullopt,
                          shape.num_experts, ranks);
-
-  const std::int64_t tokens = batch->num_tokens();
-  const ExpertModel experts = trained ? trained_experts(*trained, shape.expert.type)
-                                      : seeded_experts(shape.expert, shape.num_experts,
-                                                       static_cast<std::uint64_t>(options.layer.seed));
-  const Tensor hidden = trained && !trained->input.empty()
-                            ? repeated(shape.expert.type, tokens * shape.expert.hidden, trained->input)
-                            : seeded_hidden(options.layer, tokens);
-  Tensor grad_output;
-  if (options.backward) grad_output = seeded_grad_output(options.layer, tokens);
-
   ExperimentSetup setup{
-      shape, placement, &experts, &hidden, &grad_output, options.backward, static_cast<int>(options.repeat)};
+      shape, placement, nullptr, nullptr, nullptr, options.backward, static_cast<int>(options.repeat)};
   const Budget budget = budget_of(app, options.budget, options.backward);
   setup.reference = plain_ep(budget);
   for (Kind kind : options.planners) {
@@ -139,6 +123,33 @@ void run(const CLI::App& app, RunArguments& options) {
     setup.ways.back().planner.kind = kind;
   }
   setup.timelines = options.timeline;
+  return setup;
+}
+
+void run(const CLI::App& app, RunArguments& options) {
+  require_sense(app);
+  std::optional<Batch> batch;
+  if (is_given(app, "--trace")) batch = traced_batch(app, options);
+  std::optional<TrainedLayer> trained;
+  if (is_given(app, "--weights")) trained = read_trained(app, options);
+  if (!batch) batch = scenario_batch(options);
+  ExperimentSetup setup = setup_of(app, options);
+  require_budgets(setup, {*batch});
+
+  const std::int64_t tokens = batch->num_tokens();
+  const ExpertShape& expert = setup.shape.expert;
+  const ExpertModel experts = trained ? trained_experts(*trained, expert.type)
+                                      : seeded_experts(expert, setup.shape.num_experts,
+                                                       static_cast<std::uint64_t>(options.layer.seed));
+  const Tensor hidden = trained && !trained->input.empty()
+                            ? repeated(expert.type, tokens * expert.hidden, trained->input)
+                            : seeded_hidden(options.layer, tokens);
+  Tensor grad_output;
+  if (options.backward) grad_output = seeded_grad_output(options.layer, tokens);
+  setup.experts = &experts;
+  setup.hidden = &hidden;
+  setup.grad_output = &grad_output;
+
   const CheckedFigures checked = measure_and_check(setup, *batch, progress_line("run"));
   if (options.json)
     print_json(setup, *batch, checked);

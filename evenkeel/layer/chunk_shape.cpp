@@ -1,5 +1,7 @@
 #include "evenkeel/layer/chunk_shape.h"
 
+#include <algorithm>
+
 #include "evenkeel/exchange/weight_transfer.h"
 #include "evenkeel/layer/internal/native_experts.h"
 
@@ -34,6 +36,22 @@ ChunkShape chunk_shape(const MoeShape& shape, int num_ranks, const ExpertFfn& ex
   chunk.most_workspace.backward = experts.workspace_bytes(Pass::backward);
   chunk.most_workspace.recompute = experts.workspace_bytes(Pass::recompute);
   return chunk;
+}
+
+BudgetShape budget_shape(const MoeShape& shape, const LayerPlacement& placement, const ExpertFfn& experts,
+                         const MoeOptions& options) {
+  BudgetShape budget;
+  budget.chunk = chunk_shape(shape, placement.num_ranks(), experts, options.with_backward);
+  budget.max_tokens = options.max_tokens;
+  budget.states_in_flight = options.states_in_flight;
+  budget.recompute = options.memory.recompute;
+  budget.chunks_in_flight = options.memory.chunks_in_flight;
+  for (RankId rank : indices<RankId>(placement.num_ranks()))
+    budget.copies = std::max<std::int64_t>(
+        budget.copies, std::ranges::count_if(placement.natives(rank), [&](ExpertId expert) {
+          return placement.owner(expert) != rank;
+        }));
+  return budget;
 }
 
 }  // namespace evenkeel

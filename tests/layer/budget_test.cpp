@@ -6,6 +6,8 @@
 #include <functional>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/compute/cpu/expert_ffn.h"
+#include "evenkeel/layer/chunk_shape.h"
 #include "tests/layer/error_bound.h"
 #include "tests/layer/moe_case.h"
 #include "tests/layer/same_gradients.h"
@@ -60,6 +62,33 @@ TEST(Budget, OneByteBelowTheLeastIsRefusedAtConstructionWithTheLeast) {
     EXPECT_EQ(std::get<std::int64_t>(error.data()[0].value), least - 1);
     EXPECT_EQ(std::get<std::int64_t>(error.data()[1].value), least);
   }
+}
+
+// The least of a layer that is not made.
+std::int64_t foretold(const MoeCase& problem, const RunOptions& options) {
+  const MoeShape& shape = problem.shape().moe;
+  MoeOptions of_layer;
+  of_layer.max_tokens = std::ranges::max(problem.shape().tokens);
+  of_layer.with_backward = options.backward;
+  of_layer.memory = options.memory;
+  const LayerPlacement placement = options.homes.empty()
+                                       ? LayerPlacement::contiguous(shape.num_experts, problem.ranks())
+                                       : LayerPlacement(options.homes, problem.ranks());
+  const auto experts = make_cpu_expert_ffn(shape.expert, options.backward);
+  return least_budget(budget_shape(shape, placement, *experts, of_layer));
+}
+
+TEST(Budget, LeastIsKnownWithoutALayer) {
+  for (DataType type : {DataType::f32, DataType::bf16})
+    for (bool backward : {false, true})
+      for (int in_flight : {1, 2})
+        for (bool copies : {false, true}) {
+          const MoeCase problem({{4, 2, {16, 8, Activation::swiglu, false, type}}, {30, 50, 0}, 1.0, 0.1}, 6);
+          RunOptions options = options_of(kGenerous, backward);
+          options.memory.chunks_in_flight = in_flight;
+          if (copies) options.homes = {{0, 1, 2}, {1, 0}, {2, 0}, {1}};
+          EXPECT_EQ(run(problem, options).least_budget, foretold(problem, options));
+        }
 }
 
 TEST(Budget, OfEverySizeIsKeptUnderEveryPolicy) {

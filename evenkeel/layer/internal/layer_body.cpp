@@ -95,20 +95,8 @@ void take_the_most(ChunkShape& chunk, Communicator& comm) {
   for (std::size_t i = 0; i < most.size(); ++i) *theirs[i] = most[i];
 }
 
-BudgetShape budget_shape(const LayerBody& layer, const MoeOptions& options) {
-  BudgetShape budget;
-  budget.chunk = chunk_shape(layer.shape, layer.comm.size(), *layer.ffn, layer.with_backward);
-  take_the_most(budget.chunk, layer.comm);
-  budget.max_tokens = layer.max_tokens;
-  budget.states_in_flight = options.states_in_flight;
-  budget.recompute = options.memory.recompute;
-  budget.chunks_in_flight = options.memory.chunks_in_flight;
-  for (RankId rank : indices<RankId>(layer.comm.size())) {
-    const auto natives = layer.placement.natives(rank);
-    budget.copies = std::max<std::int64_t>(
-        budget.copies, std::ranges::count_if(
-                           natives, [&](ExpertId expert) { return layer.placement.owner(expert) != rank; }));
-  }
+BudgetShape agreed(BudgetShape budget, Communicator& comm) {
+  take_the_most(budget.chunk, comm);
   return budget;
 }
 
@@ -157,7 +145,7 @@ LayerBody::LayerBody(Communicator& communicator, Arena& memory, const MoeShape& 
       exchange(comm, stream, arena, shape.expert.hidden, shape.expert.type),
       overlapped(comm, exchange),
       transfer(*weights_comm, arena, part_elements(shape.expert), bytes_of(shape.expert.type)),
-      budget(budget_shape(*this, options)),
+      budget(agreed(budget_shape(shape, placement, *ffn, options), comm)),
       recompute(options.memory.recompute),
       chunks_in_flight(options.memory.chunks_in_flight),
       positions_a_group(positions_of_a_group(options.memory.cost, shape.expert)),
