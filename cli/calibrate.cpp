@@ -9,6 +9,7 @@
 
 #include "cli/experiment.h"
 #include "cli/step_samples.h"
+#include "evenkeel/base/cores.h"
 #include "evenkeel/comm/thread/run_ranks.h"
 #include "evenkeel/compute/cpu/expert_ffn.h"
 #include "evenkeel/device/cpu/stream.h"
@@ -43,10 +44,6 @@ double median_seconds(const Work& work) {
   }
   std::ranges::sort(seconds);
   return quantile(seconds, 0.5);
-}
-
-int cores() {
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
 // Weights beyond what caches hold, in the order in which the products want them.
@@ -106,7 +103,7 @@ ExpertSeconds measure_experts(const ManyExperts& experts, int thread) {
 
 void calibrate_products(const LayerOptions& layer, int ranks, CostModel& cost) {
   const ManyExperts experts(layer);
-  const int threads = std::min(ranks, cores());
+  const int threads = std::min(ranks, usable_cores());
   std::vector<ExpertSeconds> by_thread(static_cast<std::size_t>(threads));
   run_ranks(threads, [&](Communicator& comm) {
     by_thread[comm.rank().offset()] = measure_experts(experts, comm.rank().value());
@@ -196,7 +193,7 @@ Calibration calibrate(const LayerOptions& layer, int ranks) {
   calibrate_products(layer, ranks, calibration.cost);
   calibrate_link(layer, calibration.cost);
   calibrate_chunk(layer, ranks, calibration.cost);
-  calibration.on = {cpu_name(), cores(), ranks,
+  calibration.on = {cpu_name(), usable_cores(), ranks,
                     fmt::format("{} experts, top-{}, {} x {} {} {}", shape.num_experts, shape.top_k,
                                 shape.expert.hidden, shape.expert.intermediate,
                                 evenkeel::name_of(shape.expert.activation), evenkeel::name_of(layer.type))};

@@ -6,11 +6,11 @@
 #include <iterator>
 #include <memory>
 #include <string_view>
-#include <thread>
 
 #include "cli/rank_layer.h"
 #include "cli/step_samples.h"
 #include "cli/turns.h"
+#include "evenkeel/base/cores.h"
 #include "evenkeel/comm/recording.h"
 #include "evenkeel/comm/thread/run_ranks.h"
 #include "evenkeel/compute/cpu/expert_ffn.h"
@@ -317,8 +317,8 @@ std::vector<Figures> measure(const ExperimentSetup& setup, const std::vector<Bat
                              const Inspect& inspect, const Progress& progress) {
   const int ranks = setup.placement.num_ranks();
   Shared shared{setup, batches, inspect, progress, nullptr, {}, {}, {}, room_for_results(setup, batches), {}};
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  if (cores > 0 && ranks > cores) shared.cores = std::make_shared<std::counting_semaphore<>>(cores);
+  const int cores = usable_cores();
+  if (ranks > cores) shared.cores = std::make_shared<std::counting_semaphore<>>(cores);
   shared.slots = {setup.reference, setup.reference};
   std::ranges::copy_if(setup.ways, std::back_inserter(shared.slots),
                        [&](const Way& way) { return !is_plain_reference(setup, way); });

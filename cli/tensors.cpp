@@ -4,6 +4,8 @@
 #include <cmath>
 #include <thread>
 
+#include "evenkeel/base/cores.h"
+
 namespace evenkeel::cli {
 
 namespace {
@@ -24,8 +26,7 @@ float draw(std::uint64_t key, std::int64_t at) {
 template <class Body>
 void in_parallel(std::int64_t count, const Body& body) {
   constexpr std::int64_t worth_a_thread = 1 << 20;
-  const std::int64_t cores = std::max<std::int64_t>(1, std::thread::hardware_concurrency());
-  const std::int64_t parts = std::clamp<std::int64_t>(count / worth_a_thread, 1, cores);
+  const std::int64_t parts = std::clamp<std::int64_t>(count / worth_a_thread, 1, usable_cores());
   std::vector<std::jthread> others;
   for (std::int64_t part = 1; part < parts; ++part)
     others.emplace_back(body, count * part / parts, count * (part + 1) / parts);

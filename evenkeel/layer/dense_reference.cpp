@@ -8,6 +8,7 @@
 #include <numbers>
 #include <thread>
 
+#include "evenkeel/base/cores.h"
 #include "evenkeel/layer/internal/dense_product.h"
 
 namespace evenkeel {
@@ -89,7 +90,7 @@ class Evaluation {
     cut_into_pieces();
     {
       std::vector<std::jthread> threads;
-      for (unsigned i = 0; i < std::max(1u, std::thread::hardware_concurrency()); ++i)
+      for (int i = 0, cores = usable_cores(); i < cores; ++i)
         threads.emplace_back([this] { evaluate_pieces(); });
     }
     if (thrown_ != nullptr) std::rethrow_exception(thrown_);

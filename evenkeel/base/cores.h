@@ -1,0 +1,10 @@
+// How many threads of this process run at one time.
+#pragma once
+
+namespace evenkeel {
+
+// The cores that the calling thread may run on, at least 1: fewer than the machine has under taskset, a job
+// scheduler, or a container with a set of cores of its own.
+int usable_cores();
+
+}  // namespace evenkeel
