@@ -54,7 +54,11 @@ void Level::plan(const Counts& counts, const LayerPlacement& placement, StepPlan
     keep_rows_local(counts, slots_, rest_, moves_);
     write(counts, placement, plan);
   }
-  if (SmallSearch::is_small(placement)) search_all(counts, placement, plan, base_load, ideal);
+  if (is_searched(placement)) search_all(counts, placement, plan, base_load, ideal);
+}
+
+bool Level::is_searched(const LayerPlacement& placement) const {
+  return options_.search_small && SmallSearch::is_small(placement);
 }
 
 // All memory of a shape is taken at its first step, whichever path that takes.
@@ -69,7 +73,7 @@ void Level::reserve(const LayerPlacement& placement) {
   moves_.reserve(Settlement::most_moves(slots_.size(), ranks));
   first_move_.reserve(experts);
   next_move_.reserve(moves_.capacity());
-  if (!SmallSearch::is_small(placement)) return;
+  if (!is_searched(placement)) return;
   transfer_bound_.reserve(placement);
   small_search_.reserve(placement);
 }

@@ -8,9 +8,9 @@
 //             transfer closes the account of one rank, so P ranks take about P - 1. Where pieces of
 //             min_segment cannot meet the target, a binary search finds one they meet. Instances of at most
 //             32 (expert, other rank) pairs are searched exhaustively where they might be beaten
-//             (small_search.h). Last, each transfer takes the expert that keeps most rows on the rank of
-//             their token (local_rows.h). Everything stays home where the ranks' largest home load / mean is
-//             below imbalance_threshold.
+//             (small_search.h), unless search_small is false. Last, each transfer takes the expert that keeps
+//             most rows on the rank of their token (local_rows.h). Everything stays home where the ranks'
+//             largest home load / mean is below imbalance_threshold.
 // Cost        O(E + P^2 + P N) for N experts a rank, when the target is met; no allocation after the first
 //             call of a shape. docs/performance.md#planning has it in microseconds.
 // Guarantee   The worst rank is never above least-loaded's with the same min_segment: where that is lower,
@@ -18,7 +18,7 @@
 //             min_segment <= 1 the worst rank is the target exactly. In the instances that are searched,
 //             worst rank and transfers are the best there are (within the search's limits). Beyond, transfers
 //             are close to transfer_bound.h's count, not proven least.
-// Options     min_segment, imbalance_threshold. base_load counts in a rank's load everywhere.
+// Options     min_segment, imbalance_threshold, search_small. base_load counts in a rank's load everywhere.
 // Copies      Shares move between an expert's copies first, which needs no transfer.
 // Source      Ours; docs/algorithms.md#level.
 #pragma once
@@ -44,6 +44,7 @@ class Level final : public Planner {
             std::span<const std::int64_t> base_load = {}) override;
 
  private:
+  bool is_searched(const LayerPlacement& placement) const;
   void reserve(const LayerPlacement& placement);
   void add_home_loads(int num_ranks, std::span<const std::int64_t> base_load);
   bool within_threshold(std::int64_t total) const;

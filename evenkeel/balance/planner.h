@@ -36,6 +36,7 @@ struct PlannerOptions {
   std::int64_t capacity_factor_thousandths = 1000;      // alpha
   std::int64_t min_segment = 1024;                      // m, assignments
   std::int64_t imbalance_threshold_thousandths = 1300;  // lambda; 0 always plans
+  bool search_small = true;  // level: looks at every plan where the instance is small enough
 };
 
 // Throws InvalidArgument for a capacity factor below 1, a negative min_segment or a negative threshold.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "evenkeel/balance/least_loaded.h"
 #include "evenkeel/plan/check.h"
@@ -97,6 +98,25 @@ TEST(Level, IsNeverAboveLeastLoadedAndHasSmallPiecesOnlyWhereThatIsLower) {
   }
   EXPECT_GT(lower, 500);
   EXPECT_LT(small_pieces, 1200);
+}
+
+TEST(Level, WithoutItsSearchOfSmallInstancesIsOrdinaryAndNoBetter) {
+  std::mt19937_64 random(8);
+  int worse = 0;
+  for (int i = 0; i < 2000; ++i) {
+    const Case c = random_case(random, {.max_ranks = 4, .max_experts = 8, .copies = i % 3 == 0});
+    SCOPED_TRACE(testing::Message() << "case " << i << " " << c.text());
+    PlannerOptions plain = options(1 + i % 4);
+    plain.search_small = false;
+    const StepPlan without = plan_of(c, plain), with = plan_of(c, options(1 + i % 4));
+    ASSERT_THAT(check_plan(c.counts(), c.placement(), without), IsEmpty());
+    const auto goodness = [&](const StepPlan& plan) {
+      return std::pair(worst_of(c, plan), plan.transfers().size());
+    };
+    ASSERT_LE(goodness(with), goodness(without));
+    worse += goodness(without) > goodness(with);
+  }
+  EXPECT_GT(worse, 0);
 }
 
 TEST(Level, ReachesTheMeanRoundedUpOrTheLargestBaseLoadWhenEveryPieceMayMove) {

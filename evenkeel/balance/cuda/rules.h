@@ -19,7 +19,8 @@ struct PlanRules {
   std::int32_t most_borrowed = kMostLoad;
 };
 
-// Options as a device planner reads them. What is cut off makes no difference below kMostLoad assignments.
+// Options as a device planner reads them. What is cut off makes no difference below kMostLoad assignments;
+// search_small is not read, since devices search no instance.
 inline PlanRules rules_of(const PlannerOptions& options) {
   constexpr std::int64_t kMostRatio = std::int64_t{1} << 31;
   PlanRules rules;

@@ -42,6 +42,7 @@ std::uint64_t hash_of(const MoeOptions& options) {
       .add(p.capacity_factor_thousandths)
       .add(p.min_segment)
       .add(p.imbalance_threshold_thousandths)
+      .add(p.search_small)
       .add(options.max_tokens)
       .add(options.with_backward)
       .add(options.states_in_flight)

@@ -8,7 +8,6 @@
 
 #include "evenkeel/balance/level.h"
 #include "evenkeel/balance/planner.h"
-#include "evenkeel/balance/small_search.h"
 #include "tests/balance/cases.h"
 #include "tests/balance/cuda/host_plan.h"
 
@@ -30,19 +29,14 @@ Case small_enough(Case c) {
   return c;
 }
 
-// On the device level does not look at every plan of a small instance: one of those has no case here.
-bool is_left_out(const PlannerOptions& options, const LayerPlacement& placement) {
-  return options.kind == Kind::level && SmallSearch::is_small(placement);
-}
-
 struct Tally {
   int planned = 0;
   int spilled = 0;
 };
 
-void expect_same(const Counts& counts, const Case& c, const PlannerOptions& options, Tally& tally) {
+void expect_same(const Counts& counts, const Case& c, PlannerOptions options, Tally& tally) {
   const LayerPlacement placement = c.placement();
-  if (is_left_out(options, placement)) return;
+  options.search_small = false;
   StepPlan expected;
   make_planner(options)->plan(counts, placement, expected, c.base_load);
   ++tally.planned;
@@ -69,7 +63,7 @@ void compare(std::uint64_t seed, int cases, const CaseLimits& limits, int least_
       ASSERT_NO_FATAL_FAILURE(expect_same(counts, c, options, tally));
     }
   }
-  EXPECT_GT(tally.planned, 2 * cases);
+  EXPECT_EQ(tally.planned, 3 * cases);
   EXPECT_GT(tally.spilled, least_spilled);
 }
 
@@ -117,7 +111,6 @@ TEST(CudaPlan, GivesWayToPlainEpWhereARankWouldBorrowMoreThanItHasPlacesFor) {
     const Counts counts = with_random_sources(random, c);
     const PlannerOptions options{i % 2 == 0 ? Kind::least_loaded : Kind::level, 1000, draw(random, 1, 9), 0};
     const LayerPlacement placement = c.placement();
-    if (is_left_out(options, placement)) continue;
     const auto places = static_cast<int>(draw(random, 0, 3));
     const FlatPlan free = plan_on_host(counts, placement, options);
     std::vector<int> borrowed(static_cast<std::size_t>(c.num_ranks));

@@ -1,7 +1,6 @@
 // Level (balance/level.h) on lanes: the target, its search, and the settlement behind it.
 //
-// Departure  Of small instances (SmallSearch::is_small) the host goes on to look at every plan there
-//            is. That is not done here; docs/cuda.md#planning.
+// Departure  No small instance is searched: the plan is the host's with PlannerOptions::search_small false.
 #pragma once
 
 #include <cstdint>
