@@ -47,10 +47,7 @@ BudgetShape budget_shape(const MoeShape& shape, const LayerPlacement& placement,
   budget.recompute = options.memory.recompute;
   budget.chunks_in_flight = options.memory.chunks_in_flight;
   for (RankId rank : indices<RankId>(placement.num_ranks()))
-    budget.copies = std::max<std::int64_t>(
-        budget.copies, std::ranges::count_if(placement.natives(rank), [&](ExpertId expert) {
-          return placement.owner(expert) != rank;
-        }));
+    budget.copies = std::max<std::int64_t>(budget.copies, placement.num_copies(rank));
   return budget;
 }
 

@@ -43,6 +43,12 @@ class LayerPlacement {
                                        native_begin_[rank.offset() + 1] - native_begin_[rank.offset()]);
   }
 
+  // How many of them another rank owns.
+  int num_copies(RankId rank) const {
+    return static_cast<int>(
+        std::ranges::count_if(natives(rank), [&](ExpertId expert) { return owner(expert) != rank; }));
+  }
+
   friend bool operator==(const LayerPlacement&, const LayerPlacement&) = default;
 
  private:

@@ -124,11 +124,6 @@ std::vector<T> CudaMoeLayer::Body::gather(const T& mine) {
   return all;
 }
 
-int CudaMoeLayer::Body::num_copies(RankId rank) const {
-  return static_cast<int>(std::ranges::count_if(
-      placement_.natives(rank), [&](ExpertId expert) { return placement_.owner(expert) != rank; }));
-}
-
 RoomShape CudaMoeLayer::Body::room_for(int places, int chunks, int slices, std::int64_t positions) const {
   RoomShape room;
   room.route = {comm_.size(),
@@ -143,7 +138,7 @@ RoomShape CudaMoeLayer::Body::room_for(int places, int chunks, int slices, std::
                 static_cast<int>(options_.max_tokens * shape_.top_k),
                 static_cast<std::int32_t>(positions)};
   room.num_slots = tables_.view().num_slots;
-  room.num_copies = num_copies(comm_.rank());
+  room.num_copies = placement_.num_copies(comm_.rank());
   room.states = options_.states_in_flight;
   room.with_backward = options_.with_backward;
   room.hidden = shape_.expert.hidden;
@@ -176,7 +171,7 @@ void CudaMoeLayer::Body::fit(std::int64_t budget) {
       for (RankId rank : indices<RankId>(ranks)) {
         room.route.num_natives =
             std::max(room.route.num_natives, static_cast<int>(placement_.natives(rank).size()));
-        room.num_copies = std::max(room.num_copies, num_copies(rank));
+        room.num_copies = std::max(room.num_copies, placement_.num_copies(rank));
       }
       return lay_out(room, nullptr).bytes;
     };

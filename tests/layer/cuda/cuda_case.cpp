@@ -27,6 +27,15 @@ double worst(const Actual& actual, const std::vector<double>& expected, const st
   return largest;
 }
 
+void expect_tokens(const MoeResult& result, const DenseResult& dense, const DenseResult& bound, bool backward,
+                   const std::string& what) {
+  EXPECT_LE(worst(result.output, dense.output, bound.output), 1.0) << what << ": output";
+  if (!backward) return;
+  EXPECT_LE(worst(result.grad_hidden, dense.grad_hidden, bound.grad_hidden), 1.0) << what << ": hidden";
+  EXPECT_LE(worst(result.grad_router_weights, dense.grad_router_weights, bound.grad_router_weights), 1.0)
+      << what << ": router weights";
+}
+
 }  // namespace
 
 MoeResult room_for(const MoeCase& problem) {
@@ -98,21 +107,15 @@ std::vector<CudaRun> replay_on_gpu(const MoeCase& first, const std::vector<MoeCa
 
 void expect_dense_tokens(const MoeCase& problem, const MoeResult& result, bool backward,
                          const std::string& what) {
-  const DenseResult dense = problem.dense(backward);
-  const DenseResult bound = error_bound(problem, backward);
-  EXPECT_LE(worst(result.output, dense.output, bound.output), 1.0) << what << ": output";
-  if (!backward) return;
-  EXPECT_LE(worst(result.grad_hidden, dense.grad_hidden, bound.grad_hidden), 1.0) << what << ": hidden";
-  EXPECT_LE(worst(result.grad_router_weights, dense.grad_router_weights, bound.grad_router_weights), 1.0)
-      << what << ": router weights";
+  expect_tokens(result, problem.dense(backward), error_bound(problem, backward), backward, what);
 }
 
 void expect_dense_layer(const MoeCase& problem, const MoeResult& result, bool backward,
                         const std::string& what) {
-  expect_dense_tokens(problem, result, backward, what);
-  if (!backward) return;
   const DenseResult dense = problem.dense(backward);
   const DenseResult bound = error_bound(problem, backward);
+  expect_tokens(result, dense, bound, backward, what);
+  if (!backward) return;
   for (std::size_t e = 0; e < dense.grad_experts.size(); ++e) {
     const DenseResult::Expert& expected = dense.grad_experts[e];
     const DenseResult::Expert& limit = bound.grad_experts[e];

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "evenkeel/layer/internal/native_experts.h"
+
 namespace evenkeel::testing {
 
 namespace {
@@ -44,9 +46,7 @@ LayerOnGpu::LayerOnGpu(const MoeCase& problem, Communicator& comm, const CudaRun
 }
 
 void LayerOnGpu::set_experts(const MoeCase& problem, bool backward) {
-  const ExpertShape& e = expert_;
-  const std::int64_t elements[] = {e.gate_up_rows() * e.hidden, e.intermediate * e.hidden,
-                                   e.biases ? e.gate_up_rows() : 0, e.biases ? e.hidden : 0};
+  const auto elements = internal::part_elements(expert_);
   const auto natives = placement_.natives(rank_);
   std::vector<ExpertWeights> weights;
   std::vector<ExpertGradients> gradients;

@@ -23,19 +23,19 @@ EVENKEEL_HOST_DEVICE inline bool computes(const PlanView& plan, int rank, int ex
   return false;
 }
 
-// visit(rank, block) of each rank but the owner that computed some of `expert`: its other homes, in their
+// each(rank, block) for each rank but the owner that computed some of `expert`: its other homes, in their
 // order, then those who borrowed it, in the plan's.
-template <class Visit>
+template <class Each>
 EVENKEEL_HOST_DEVICE void for_each_part(const RouteShape& shape, const PlacementView& homes,
-                                        const StepView& step, int expert, const Visit& visit) {
+                                        const StepView& step, int expert, const Each& each) {
   for (int c = homes.copies_begin[expert] + 1; c < homes.copies_begin[expert + 1]; ++c) {
     const int slot = homes.copies[c];
     const int rank = homes.slot_rank[slot];
     if (computes(step.plan, rank, expert))
-      visit(rank, shape.most_borrowed() + copies_before(homes, rank, slot));
+      each(rank, shape.most_borrowed() + copies_before(homes, rank, slot));
   }
   for (int t = 0; t < *step.plan.num_transfers; ++t)
-    if (step.plan.transfer_expert[t] == expert) visit(step.plan.transfer_to[t], step.transfer_place[t]);
+    if (step.plan.transfer_expert[t] == expert) each(step.plan.transfer_to[t], step.transfer_place[t]);
 }
 
 }  // namespace evenkeel::cuda

@@ -43,8 +43,6 @@ class CudaMoeLayer::Body {
   class ForwardStep;
   class BackwardStep;
 
-  // Experts at home on a rank that another owns.
-  int num_copies(RankId rank) const;
   cuda::RoomShape room_for(int places, int chunks, int slices, std::int64_t positions) const;
   void set_up(Arena& arena);
   void fit(std::int64_t budget);
