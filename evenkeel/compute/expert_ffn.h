@@ -121,7 +121,7 @@ class ExpertFfn {
   virtual std::int64_t saved_margin_bytes() const = 0;
 
   // output[output_row[i]] = expert(input[input_row[i]]) for the positions of the groups. `input` and `output`
-  // are rows of D elements of the shape's type.
+  // are rows of D elements of the shape's type; `output` is aligned as f32.
   virtual void forward(const ExpertBatch& batch, const SplitRows& input, void* output,
                        std::span<std::byte> workspace) const = 0;
 

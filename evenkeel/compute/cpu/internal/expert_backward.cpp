@@ -1,6 +1,7 @@
 #include "evenkeel/compute/cpu/internal/expert_backward.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 #include "evenkeel/compute/cpu/internal/activation.h"
@@ -20,10 +21,14 @@ std::size_t output_row(const ExpertBatch& batch, Span span, std::int64_t i) {
   return static_cast<std::size_t>(batch.output_row[static_cast<std::size_t>(span.begin + i)]);
 }
 
-// Of a row that is alone so much is widened at a time: the least budget has room for it.
-constexpr std::int64_t kPieceAlone = 32;
-
 }  // namespace
+
+// Small enough for the stack, long enough that calls do not show.
+struct ExpertBackward::Piece {
+  static constexpr std::int64_t kMost = 128;
+  RowLadder::Block columns;
+  alignas(64) std::array<float, kMost> gate, up, h;
+};
 
 ExpertBackward::ExpertBackward(const ExpertShape& s, const InnerProducts& inner)
     : shape_(s),
@@ -60,19 +65,17 @@ ExpertBackward::Tile ExpertBackward::carve(Carver& carver, std::int64_t rows, bo
   const ExpertShape& s = shape_;
   const std::int64_t element = bytes_of(s.type);
   const std::int64_t again_block = again ? inner_.ladder().widest_block() : 0;
-  const std::int64_t h_block = grad_h_.widest_block();
   const std::int64_t gate_block = is_gated(s.activation) ? rows * again_block : 0;
   const bool alone = rows == 1;
   Tile tile;
   tile.rows = rows;
-  tile.piece = alone ? std::min(h_block, kPieceAlone) : h_block;
   tile.g = carver.bytes(alone ? 0 : rows * s.hidden * element);
   const std::int64_t x_again = again ? rows * s.hidden * element : 0;
   tile.weighted_h = carver.bytes(std::max(rows * s.intermediate * element, alone ? gate_block * 4 : x_again));
   tile.pre_again = carver.bytes(again ? rows * s.gate_up_rows() * element : 0);
   tile.aside = carver.bytes(rows > GradientProduct::kFewRows ? margin_bytes(s) : 0);
-  tile.block = carver.floats(rows * std::max({h_block, grad_x_.widest_block(), again_block}));
-  tile.pieces = carver.floats(std::max(3 * tile.piece, alone ? 0 : gate_block));
+  tile.block = carver.floats(rows * std::max({grad_h_.widest_block(), grad_x_.widest_block(), again_block}));
+  tile.gate = carver.floats(alone ? 0 : gate_block);
   tile.g_row = carver.floats(s.biases ? s.hidden : 0);
   tile.scratch = carver.bytes(scratch_bytes(rows, again));
   return tile;
@@ -166,20 +169,21 @@ void ExpertBackward::differentiate_h(const ExpertBatch& batch, const ExpertGroup
     for (std::int64_t i = 0; i < span.rows; ++i) {
       const std::size_t row = output_row(batch, span, i);
       const float* const grad_h = tile.block + i * block.columns;
-      for (std::int64_t done = 0; done < block.columns; done += tile.piece) {
-        const RowLadder::Block piece{block.begin + done, std::min(tile.piece, block.columns - done)};
-        rows.grad_weight[row] += differentiate_piece(i, piece, grad_h + done, tile, rows.weight[row], pre);
-        if (shape_.biases) add_pre_bias_gradients(group, piece, tile);
+      for (std::int64_t done = 0; done < block.columns; done += Piece::kMost) {
+        Piece piece;
+        piece.columns = {block.begin + done, std::min(Piece::kMost, block.columns - done)};
+        rows.grad_weight[row] += differentiate_piece(i, grad_h + done, tile, rows.weight[row], pre, piece);
+        if (shape_.biases) add_pre_bias_gradients(group, piece);
       }
     }
   }
 }
 
 // A piece of one row; returns h . d(y . G)/dh over it.
-float ExpertBackward::differentiate_piece(std::int64_t i, RowLadder::Block piece, const float* grad_h,
-                                          const Tile& tile, float weight, std::byte* pre) const {
-  const std::int64_t n = piece.columns;
-  const std::int64_t first = i * shape_.gate_up_rows() + piece.begin;
+float ExpertBackward::differentiate_piece(std::int64_t i, const float* grad_h, const Tile& tile, float weight,
+                                          std::byte* pre, Piece& piece) const {
+  const std::int64_t n = piece.columns.columns;
+  const std::int64_t first = i * shape_.gate_up_rows() + piece.columns.begin;
   const std::int64_t up = first + up_begin(shape_);
   const bool gated = is_gated(shape_.activation);
   const auto widen = [&](std::int64_t index, float* to) {
@@ -189,22 +193,25 @@ float ExpertBackward::differentiate_piece(std::int64_t i, RowLadder::Block piece
     rows::scale(n, weight, values);
     rows::from_f32(n, values, at(to, index, shape_.type), shape_.type);
   };
-  if (gated) widen(first, tile.gate());
-  widen(up, tile.up());
-  activate_backward(shape_.activation, n, tile.gate(), tile.up(), grad_h, tile.h(), tile.gate(), tile.up());
-  const float product = rows::dot(n, tile.h(), grad_h);
-  weigh(tile.h(), tile.weighted_h, i * shape_.intermediate + piece.begin);
-  if (gated) weigh(tile.gate(), pre, first);
-  weigh(tile.up(), pre, up);
+  float* const gate_f32 = piece.gate.data();
+  float* const up_f32 = piece.up.data();
+  float* const h_f32 = piece.h.data();
+  if (gated) widen(first, gate_f32);
+  widen(up, up_f32);
+  activate_backward(shape_.activation, n, gate_f32, up_f32, grad_h, h_f32, gate_f32, up_f32);
+  const float product = rows::dot(n, h_f32, grad_h);
+  weigh(h_f32, tile.weighted_h, i * shape_.intermediate + piece.columns.begin);
+  if (gated) weigh(gate_f32, pre, first);
+  weigh(up_f32, pre, up);
   return product;
 }
 
 // By now the gradients of a piece are where its pre-activations were.
-void ExpertBackward::add_pre_bias_gradients(const ExpertGroup& group, RowLadder::Block piece,
-                                            const Tile& tile) const {
-  float* const sums = group.gradients.gate_up_bias + piece.begin;
-  if (is_gated(shape_.activation)) rows::add_scaled(piece.columns, tile.gate(), 1.0f, sums);
-  rows::add_scaled(piece.columns, tile.up(), 1.0f, sums + up_begin(shape_));
+void ExpertBackward::add_pre_bias_gradients(const ExpertGroup& group, const Piece& piece) const {
+  const auto [begin, columns] = piece.columns;
+  float* const sums = group.gradients.gate_up_bias + begin;
+  if (is_gated(shape_.activation)) rows::add_scaled(columns, piece.gate.data(), 1.0f, sums);
+  rows::add_scaled(columns, piece.up.data(), 1.0f, sums + up_begin(shape_));
 }
 
 void ExpertBackward::add_input_gradients(const ExpertBatch& batch, const ExpertGroup& group, Span span,

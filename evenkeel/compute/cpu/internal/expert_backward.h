@@ -45,22 +45,21 @@ class ExpertBackward {
  private:
   // What is held of the rows of a tile. Rows that are not wanted at the same time share their room: the input
   // is gathered once to compute pre-activations again, before there is an h, and once for the weights'
-  // gradient, when G is done with; f32 results of products are used up block by block, and widened a piece of
-  // a row at a time. The gradient of pre-activations is written over them. A row alone is read where it is.
+  // gradient, when G is done with; f32 results of products are used up block by block. The gradient of
+  // pre-activations is written over them. A row alone is read where it is, and then nothing is gathered where
+  // h will be, so that the gate's block is there.
   struct Tile {
     std::byte* x() const { return g; }
     std::byte* x_again() const { return weighted_h; }
-    // While pre-activations are computed again: of a row alone nothing is gathered where h will be.
-    float* gate_block() const { return rows == 1 ? reinterpret_cast<float*>(weighted_h) : pieces; }
-    float* gate() const { return pieces; }  // of a piece
-    float* up() const { return pieces + piece; }
-    float* h() const { return pieces + 2 * piece; }
+    float* gate_block() const { return rows == 1 ? reinterpret_cast<float*>(weighted_h) : gate; }
 
-    std::int64_t rows, piece;  // most of each
+    std::int64_t rows;  // most
     std::byte *g, *weighted_h, *pre_again, *aside;
-    float *block, *pieces, *g_row;
+    float *block, *gate, *g_row;
     std::byte* scratch;
   };
+  // Some columns of a row, in f32.
+  struct Piece;
   const TileHeights& heights(bool again) const { return again ? heights_again_ : heights_; }
   std::int64_t bytes_of_tile(std::int64_t rows, bool again) const;
   Tile carve(Carver& carver, std::int64_t rows, bool again) const;
@@ -73,9 +72,9 @@ class ExpertBackward {
                             const std::byte* g, const BackwardRows& rows) const;
   void differentiate_h(const ExpertBatch& batch, const ExpertGroup& group, Span span, const Tile& tile,
                        const std::byte* g, std::byte* pre, const BackwardRows& rows) const;
-  float differentiate_piece(std::int64_t i, RowLadder::Block piece, const float* grad_h, const Tile& tile,
-                            float weight, std::byte* pre) const;
-  void add_pre_bias_gradients(const ExpertGroup& group, RowLadder::Block piece, const Tile& tile) const;
+  float differentiate_piece(std::int64_t i, const float* grad_h, const Tile& tile, float weight,
+                            std::byte* pre, Piece& piece) const;
+  void add_pre_bias_gradients(const ExpertGroup& group, const Piece& piece) const;
   void add_input_gradients(const ExpertBatch& batch, const ExpertGroup& group, Span span, const Tile& tile,
                            const std::byte* grad_pre, const SplitSums& grad_input) const;
   void clear_padding(Span span, std::byte* rows, std::int64_t width) const;

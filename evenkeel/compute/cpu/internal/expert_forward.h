@@ -36,11 +36,14 @@ class ExpertForward {
     float* y() const { return up; }  // when h is whole
 
     std::byte* x;  // a row alone is read where it is
-    float *gate, *up;
+    float *gate;   // of a row alone where its result will be, if that is as long
+    float *up;
     std::byte *h, *scratch;
   };
   Tile carve(Carver& carver, std::int64_t rows) const;
   std::int64_t bytes_of_tile(std::int64_t rows) const;
+  bool gate_is_in_result(std::int64_t rows) const;
+  std::byte* result_row(const ExpertBatch& batch, std::int64_t position, void* output) const;
   void fill_h(Span span, const std::byte* x, const std::byte* prepared, const Tile& tile,
               std::byte* saved) const;
   void activate_row(RowLadder::Block block, const float* gate, float* up, const Tile& tile,
