@@ -36,8 +36,8 @@ class ExpertForward {
     float* y() const { return up; }  // when h is whole
 
     std::byte* x;  // a row alone is read where it is
-    float *gate;   // of a row alone where its result will be, if that is as long
-    float *up;
+    float* gate;   // of a row alone where its result will be, if that is as long
+    float* up;
     std::byte *h, *scratch;
   };
   Tile carve(Carver& carver, std::int64_t rows) const;
