@@ -24,15 +24,15 @@ class Dispatched {
  public:
   struct Group {
     ExpertId expert;
-    std::int64_t begin = 0;  // positions, by expert
-    std::int64_t end = 0;
+    std::int32_t begin = 0;  // positions, by expert
+    std::int32_t end = 0;
   };
   // Where a peer's part begins and how long it is. The part of this rank itself is counted under "in".
   struct Peer {
-    std::int64_t in_row = 0, in_rows = 0;
-    std::int64_t in_position = 0, in_positions = 0;
-    std::int64_t out_row = 0, out_rows = 0;  // among rows elsewhere
-    std::int64_t out_position = 0, out_positions = 0;
+    std::int32_t in_row = 0, in_rows = 0;
+    std::int32_t in_position = 0, in_positions = 0;
+    std::int32_t out_row = 0, out_rows = 0;  // among rows elsewhere
+    std::int32_t out_position = 0, out_positions = 0;
   };
 
   std::int64_t tokens = 0;
@@ -45,21 +45,21 @@ class Dispatched {
   std::int64_t positions_borrowed = 0;  // the first of them: of borrowed experts
   std::int64_t positions_elsewhere = 0;
 
-  std::span<const Group> groups() const { return groups_.as<const Group>(); }
-  std::span<const Peer> peers() const { return peers_.as<const Peer>(); }
+  std::span<const Group> groups() const { return groups_; }
+  std::span<const Peer> peers() const { return peers_; }
   // By position here, by expert.
-  std::span<const std::int32_t> input_row() const { return input_row_.as<const std::int32_t>(); }
-  std::span<const std::int32_t> output_row() const { return output_row_.as<const std::int32_t>(); }
+  std::span<const std::int32_t> input_row() const { return input_row_; }
+  std::span<const std::int32_t> output_row() const { return output_row_; }
   // By assignment (token, k) of this rank: where its result is, and where its token's row is on that rank,
   // said by the first of the token's assignments there only. -1: nowhere.
-  std::span<const std::int32_t> result_slot() const { return result_slot_.as<const std::int32_t>(); }
-  std::span<const std::int32_t> row_slot() const { return row_slot_.as<const std::int32_t>(); }
+  std::span<const std::int32_t> result_slot() const { return result_slot_; }
+  std::span<const std::int32_t> row_slot() const { return row_slot_; }
   // The token of each row elsewhere, and of each of this rank's own rows here.
   std::span<const std::int32_t> token_elsewhere() const {
-    return token_elsewhere_.as<const std::int32_t>().first(static_cast<std::size_t>(rows_elsewhere));
+    return token_elsewhere_.first(static_cast<std::size_t>(rows_elsewhere));
   }
   std::span<const std::int32_t> token_here() const {
-    return token_here_.as<const std::int32_t>().first(static_cast<std::size_t>(own_rows));
+    return token_here_.first(static_cast<std::size_t>(own_rows));
   }
   // The rows here: of `by_token`, as it was given to dispatch(), and of what was received then.
   SplitRows rows(const void* by_token) const { return rows(by_token, rows_); }
@@ -73,8 +73,11 @@ class Dispatched {
   friend class Exchange;
   friend class OverlappedExchange;
   friend class RouteBuilder;
-  Buffer groups_, peers_, input_row_, output_row_, result_slot_, row_slot_, token_elsewhere_, token_here_,
-      rows_;
+  Buffer tables_;  // all of them, one behind the other
+  std::span<Peer> peers_;
+  std::span<Group> groups_;
+  std::span<std::int32_t> input_row_, output_row_, result_slot_, row_slot_, token_elsewhere_, token_here_;
+  Buffer rows_;
 };
 
 // What the ranks tell each other to make one, until it is made.

@@ -11,12 +11,11 @@ constexpr std::int64_t kNumber = 4;  // of a router weight or its gradient, f32
 
 // Dispatched, but for its rows.
 std::int64_t table_bytes(const ChunkShape& shape, const ChunkLoad& load) {
-  constexpr std::int64_t kPeer = 64;
-  constexpr std::int64_t kGroup = 24;
+  constexpr std::int64_t kPeer = 8;   // numbers
+  constexpr std::int64_t kGroup = 3;  // numbers
   const std::int64_t choices = load.tokens * shape.top_k;
-  return whole_lines(kPeer * shape.num_ranks) + 2 * whole_lines(kIndex * choices) +
-         whole_lines(kIndex * load.positions_elsewhere()) + whole_lines(kIndex * load.assignments_kept) +
-         whole_lines(kGroup * load.groups) + 2 * whole_lines(kIndex * load.positions_here);
+  return whole_lines(kIndex * (kPeer * shape.num_ranks + kGroup * load.groups + 2 * choices +
+                               load.assignments + 2 * load.positions_here));
 }
 
 // The ranks' messages from which they are made.

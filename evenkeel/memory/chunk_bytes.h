@@ -13,8 +13,9 @@ inline constexpr std::int64_t kArenaLine = 64;
 constexpr std::int64_t whole_lines(std::int64_t bytes) {
   return (bytes + kArenaLine - 1) & -kArenaLine;
 }
-// At most so many tables begin another line.
-inline constexpr std::int64_t kSpreadBytes = 4 * kArenaLine;
+// Router weights of positions here and of those elsewhere are two tables: together they may take another
+// line.
+inline constexpr std::int64_t kSpreadBytes = kArenaLine;
 
 // Of the products, in bytes, in each pass: forward, and backward with activations saved or computed again.
 struct Workspaces {

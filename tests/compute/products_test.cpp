@@ -147,6 +147,27 @@ TEST_P(Products, AreTheSumsOfProductsForBothLayoutsOfTheWeights) {
   }
 }
 
+TEST_P(Products, OfOneRowOfAnyBitsTouchNoOtherAndDifferByRounding) {
+  const DataType type = GetParam();
+  constexpr std::int64_t in = 256, out = 192;
+  const RowLadder ladder(in, out, type, RowLadder::Plain::out_by_in, RowLadder::Bits::of_the_row_alone);
+  Numbers a(kTileRows * in, type, 1, 1), plain(in * out, type, 0.1f, 2);
+  Numbers packed(ladder.packed_bytes(), DataType::f32, 0, 0);
+  Numbers scratch(ladder.scratch_bytes() + 64, DataType::f32, 0, 0);
+  ladder.pack(plain.data(), packed.data());
+  ASSERT_EQ(ladder.max_rows(1, RowLadder::Bits::any), 1);
+  constexpr float kUntouched = 12345;
+  std::vector<float> one(static_cast<std::size_t>(kTileRows * out), kUntouched), many(one.size());
+  for (std::int64_t r = 0; r < 8; ++r) {
+    ladder.run(0, 1, a.data(r * in), packed.data(), one.data(), scratch.data(), RowLadder::Bits::any);
+    ladder.run(0, ladder.max_rows(), a.data(), packed.data(), many.data(), scratch.data());
+    for (std::int64_t n = 0; n < out; ++n)
+      ASSERT_NEAR(one[static_cast<std::size_t>(n)], many[static_cast<std::size_t>(r * out + n)],
+                  0x1p-24 * in * in);
+    ASSERT_EQ(std::count(one.begin() + out, one.end(), kUntouched), (kTileRows - 1) * out);
+  }
+}
+
 TEST_P(Products, OfGradientsAreAddedAndPaddingChangesNothing) {
   const DataType type = GetParam();
   constexpr std::int64_t M = 13, N = 22;

@@ -168,7 +168,7 @@ TEST_P(Timeline, NeverHasTwoBuffersInOnePlace) {
 
 TEST_P(Timeline, NamesThePhaseInWhichABufferIsLent) {
   const std::map<std::string, Phase> phases = {
-      {"table of blocks", Phase::plan},         {"peer table", Phase::dispatch},
+      {"table of blocks", Phase::plan},         {"routes", Phase::dispatch},
       {"rows to send", Phase::dispatch},        {"dispatched rows", Phase::dispatch},
       {"borrowed weights", Phase::transfer},    {"foreign weight gradients", Phase::transfer},
       {"returned gradient", Phase::transfer},   {"products", Phase::compute},

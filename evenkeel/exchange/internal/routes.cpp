@@ -14,6 +14,28 @@ std::int64_t sum(const auto& values) {
   return std::accumulate(values.begin(), values.end(), std::int64_t{0});
 }
 
+// A rank computes fewer than 2^31 assignments.
+std::int32_t narrow(std::int64_t positions) {
+  return static_cast<std::int32_t>(positions);
+}
+
+// Cuts memory into tables of 4-byte numbers, or, of null, only adds them up.
+class Carver {
+ public:
+  explicit Carver(std::byte* base) : base_(base) {}
+  template <class T>
+  void take(std::span<T>& table, std::size_t count) {
+    static_assert(alignof(T) == sizeof(std::int32_t));
+    if (base_ != nullptr) table = {reinterpret_cast<T*>(base_ + used_), count};
+    used_ += static_cast<std::int64_t>(count * sizeof(T));
+  }
+  std::int64_t used() const { return used_; }
+
+ private:
+  std::byte* base_;
+  std::int64_t used_ = 0;
+};
+
 // While the number of rows here is unknown, this rank's own row r is held as kOwnRow - r.
 constexpr std::int32_t kOwnRow = -2;
 
@@ -27,45 +49,50 @@ std::span<std::int32_t> RouteBuilder::message(const Buffer& all, RankId rank,
   return all.as<std::int32_t>().subspan(before, own + 1);
 }
 
-void RouteBuilder::size_peers() {
-  const auto ranks = static_cast<std::int64_t>(deal_.sent().size());
-  routes_.peers_ = arena_.allocate_for<Dispatched::Peer>(ranks, "peer table", lifetime_);
-  std::int64_t in = 0;
-  std::int64_t out = 0;
-  for (RankId rank : indices<RankId>(ranks)) {
-    Dispatched::Peer& at = peer(rank) = {};
-    at.in_position = in;
-    at.in_positions = deal_.received()[rank.offset()];
-    at.out_position = out;
-    at.out_positions = rank == me_ ? 0 : deal_.sent()[rank.offset()];
-    in += at.in_positions;
-    out += at.out_positions;
-  }
-  routes_.positions_here = in;
-  routes_.positions_elsewhere = out;
+// One behind the other: each in a buffer of its own would end in a part of a cache line.
+// memory/chunk_bytes.cpp adds them up.
+void RouteBuilder::open_tables(std::size_t choices) {
+  const std::int64_t own = deal_.sent()[me_.offset()];
+  routes_.positions_here = sum(deal_.received());
+  routes_.positions_elsewhere = sum(deal_.sent()) - own;
+  const auto here = static_cast<std::size_t>(routes_.positions_here);
+  const auto open = [&](std::byte* base) {
+    Carver tables(base);
+    tables.take(routes_.peers_, deal_.sent().size());
+    tables.take(routes_.groups_, deal_.experts_here().size());
+    tables.take(routes_.result_slot_, choices);
+    tables.take(routes_.row_slot_, choices);
+    tables.take(routes_.token_elsewhere_, static_cast<std::size_t>(routes_.positions_elsewhere));
+    tables.take(routes_.token_here_, static_cast<std::size_t>(own));
+    tables.take(routes_.input_row_, here);
+    tables.take(routes_.output_row_, here);
+    return tables.used();
+  };
+  routes_.tables_ = arena_.allocate(open(nullptr), "routes", lifetime_);
+  open(routes_.tables_.data());
 }
 
-// All that stays comes first, so that what goes again leaves no gap behind. memory/chunk_bytes.cpp adds it
-// up.
-void RouteBuilder::open_tables(const TopK& top_k) {
-  const auto table = [&](std::int64_t count, const char* name) {
-    return arena_.allocate_for<std::int32_t>(count, name, lifetime_);
-  };
-  const auto choices = static_cast<std::int64_t>(top_k.experts.size());
-  const auto groups = static_cast<std::int64_t>(deal_.experts_here().size());
-  routes_.result_slot_ = table(choices, "result slots");
-  routes_.row_slot_ = table(choices, "row slots");
-  routes_.token_elsewhere_ = table(routes_.positions_elsewhere, "sent tokens");
-  routes_.token_here_ = table(deal_.sent()[me_.offset()], "own tokens");
-  routes_.groups_ = arena_.allocate_for<Dispatched::Group>(groups, "expert groups", lifetime_);
-  routes_.input_row_ = table(routes_.positions_here, "input rows");
-  routes_.output_row_ = table(routes_.positions_here, "output rows");
+void RouteBuilder::open_messages() {
   const auto ranks = static_cast<std::int64_t>(deal_.sent().size());
   const auto messages = [&](std::int64_t positions) {
     return arena_.allocate_for<std::int32_t>(positions + ranks, "index messages", messages_.lifetime);
   };
   messages_.received = messages(routes_.positions_here);
   messages_.sent = messages(sum(deal_.sent()));
+}
+
+void RouteBuilder::size_peers() {
+  std::int32_t in = 0;
+  std::int32_t out = 0;
+  for (RankId rank : indices<RankId>(deal_.sent().size())) {
+    Dispatched::Peer& at = peer(rank) = {};
+    at.in_position = in;
+    at.in_positions = narrow(deal_.received()[rank.offset()]);
+    at.out_position = out;
+    at.out_positions = rank == me_ ? 0 : narrow(deal_.sent()[rank.offset()]);
+    in += at.in_positions;
+    out += at.out_positions;
+  }
 }
 
 // This rank's assignments by expert; within one, by token and place in the top-k.
@@ -114,10 +141,8 @@ void RouteBuilder::number_rows(RankId rank, std::span<const std::int32_t> assign
   if (assignments.empty()) return;
   Dispatched::Peer& at = peer(rank);
   const auto message = message_to(rank);
-  const auto row_slot = routes_.row_slot_.as<std::int32_t>();
-  const auto result_slot = routes_.result_slot_.as<std::int32_t>();
-  const auto tokens = (rank == me_ ? routes_.token_here_ : routes_.token_elsewhere_).as<std::int32_t>();
-  const std::int64_t first_row = rank == me_ ? 0 : at.out_row;
+  const auto tokens = rank == me_ ? routes_.token_here_ : routes_.token_elsewhere_;
+  const std::int32_t first_row = rank == me_ ? 0 : at.out_row;
   const std::int64_t first_result = rank == me_ ? at.in_position : routes_.positions_here + at.out_position;
   std::int32_t rows = 0;
   for (std::size_t j = 0; j < assignments.size(); ++j) {
@@ -126,11 +151,10 @@ void RouteBuilder::number_rows(RankId rank, std::span<const std::int32_t> assign
     if (row_of[token] < 0) {
       row_of[token] = rows++;
       tokens[static_cast<std::size_t>(first_row + row_of[token])] = static_cast<std::int32_t>(token);
-      row_slot[a] =
-          rank == me_ ? kOwnRow - row_of[token] : static_cast<std::int32_t>(first_row) + row_of[token];
+      routes_.row_slot_[a] = rank == me_ ? kOwnRow - row_of[token] : first_row + row_of[token];
     }
     message[j + 1] = row_of[token];
-    result_slot[a] = static_cast<std::int32_t>(first_result + static_cast<std::int64_t>(j));
+    routes_.result_slot_[a] = narrow(first_result + static_cast<std::int64_t>(j));
   }
   message[0] = rows;
   for (std::int32_t a : assignments) row_of[static_cast<std::size_t>(a / routes_.k)] = -1;
@@ -140,17 +164,19 @@ void RouteBuilder::number_rows(RankId rank, std::span<const std::int32_t> assign
 void RouteBuilder::outward(const TopK& top_k, int num_experts) {
   routes_.tokens = top_k.tokens;
   routes_.k = top_k.k;
+  // What stays comes first, so that what goes again leaves no gap behind.
+  open_tables(top_k.experts.size());
+  open_messages();
   size_peers();
-  open_tables(top_k);
-  std::ranges::fill(routes_.result_slot_.as<std::int32_t>(), -1);
-  std::ranges::fill(routes_.row_slot_.as<std::int32_t>(), -1);
+  std::ranges::fill(routes_.result_slot_, -1);
+  std::ranges::fill(routes_.row_slot_, -1);
 
   const Buffer rows = arena_.allocate_for<std::int32_t>(top_k.tokens, "row numbers");
   std::ranges::fill(rows.as<std::int32_t>(), -1);
   const Buffer by_destination = arena_.allocate_for<std::int32_t>(sum(deal_.sent()), "assignment order");
   sort_by_destination(top_k, num_experts, by_destination.as<std::int32_t>());
   std::span<const std::int32_t> rest = by_destination.as<const std::int32_t>();
-  std::int64_t rows_elsewhere = 0;
+  std::int32_t rows_elsewhere = 0;
   for (RankId rank : indices<RankId>(deal_.sent().size())) {
     const auto count = static_cast<std::size_t>(deal_.sent()[rank.offset()]);
     peer(rank).out_row = rows_elsewhere;
@@ -177,7 +203,7 @@ void RouteBuilder::inward() {
 }
 
 void RouteBuilder::number_rows_here() {
-  std::int64_t rows = 0;
+  std::int32_t rows = 0;
   for (RankId rank : indices<RankId>(deal_.received().size())) {
     Dispatched::Peer& at = peer(rank);
     const auto message = message_from(rank);
@@ -192,9 +218,9 @@ void RouteBuilder::number_rows_here() {
 }
 
 void RouteBuilder::rebase_row_slots() {
-  const auto own = static_cast<std::int32_t>(routes_.own_row);
-  const auto elsewhere = static_cast<std::int32_t>(routes_.rows_here);
-  for (std::int32_t& slot : routes_.row_slot_.as<std::int32_t>()) {
+  const std::int32_t own = narrow(routes_.own_row);
+  const std::int32_t elsewhere = narrow(routes_.rows_here);
+  for (std::int32_t& slot : routes_.row_slot_) {
     if (slot >= 0)
       slot += elsewhere;
     else if (slot <= kOwnRow)
@@ -205,18 +231,18 @@ void RouteBuilder::rebase_row_slots() {
 // Where each expert's positions begin; in the order of experts.
 void RouteBuilder::open_groups() {
   const auto experts = deal_.experts_here();
-  const auto groups = routes_.groups_.as<Dispatched::Group>();
+  const auto groups = routes_.groups_;
   // Until they have their places, `begin` is 1 for those that are borrowed, and `end` the number of
   // positions.
   for (std::size_t g = 0; g < experts.size(); ++g)
-    groups[g] = {experts[g], deal_.borrows(g) ? 1 : 0, sum(deal_.arrivals(g))};
+    groups[g] = {experts[g], deal_.borrows(g) ? 1 : 0, narrow(sum(deal_.arrivals(g)))};
   std::ranges::sort(groups, [](const Dispatched::Group& a, const Dispatched::Group& b) {
     return std::tuple(b.begin, b.end, a.expert) < std::tuple(a.begin, a.end, b.expert);
   });
-  std::int64_t position = 0;
+  std::int32_t position = 0;
   routes_.positions_borrowed = 0;
   for (Dispatched::Group& group : groups) {
-    const std::int64_t positions = group.end;
+    const std::int32_t positions = group.end;
     if (group.begin == 1) routes_.positions_borrowed += positions;
     group.begin = position;
     group.end = position += positions;
@@ -228,9 +254,7 @@ void RouteBuilder::open_groups() {
 // Messages are by expert.
 void RouteBuilder::fill_groups() {
   open_groups();
-  const auto groups = routes_.groups_.as<Dispatched::Group>();
-  const auto input_row = routes_.input_row_.as<std::int32_t>();
-  const auto output_row = routes_.output_row_.as<std::int32_t>();
+  const auto groups = routes_.groups_;
   const Buffer cursors =
       arena_.allocate_for<std::int64_t>(static_cast<std::int64_t>(deal_.received().size()), "cursors");
   const auto taken = cursors.as<std::int64_t>();
@@ -242,9 +266,8 @@ void RouteBuilder::fill_groups() {
       const auto message = message_from(source);
       for (std::int64_t n = deal_.arrivals(g)[source.offset()]; n > 0; --n, ++position) {
         const std::int64_t j = taken[source.offset()]++;
-        input_row[position] =
-            static_cast<std::int32_t>(from.in_row) + message[static_cast<std::size_t>(j) + 1];
-        output_row[position] = static_cast<std::int32_t>(from.in_position + j);
+        routes_.input_row_[position] = from.in_row + message[static_cast<std::size_t>(j) + 1];
+        routes_.output_row_[position] = narrow(from.in_position + j);
       }
     }
   }

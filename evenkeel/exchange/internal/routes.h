@@ -39,9 +39,10 @@ class RouteBuilder {
   }
   static std::span<std::int32_t> message(const Buffer& all, RankId rank,
                                          std::span<const std::int64_t> counts);
-  Dispatched::Peer& peer(RankId rank) { return routes_.peers_.as<Dispatched::Peer>()[rank.offset()]; }
+  Dispatched::Peer& peer(RankId rank) { return routes_.peers_[rank.offset()]; }
+  void open_tables(std::size_t choices);
+  void open_messages();
   void size_peers();
-  void open_tables(const TopK& top_k);
   void sort_by_expert(const TopK& top_k, std::span<std::int32_t> expert_begin,
                       std::span<std::int32_t> sorted) const;
   void sort_by_destination(const TopK& top_k, int num_experts, std::span<std::int32_t> sorted);

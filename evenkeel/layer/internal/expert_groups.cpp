@@ -4,6 +4,18 @@
 
 namespace evenkeel::internal {
 
+namespace {
+
+// Of a group's positions, those in [begin, end).
+std::int64_t first_in(const Dispatched::Group& group, std::int64_t begin) {
+  return std::max<std::int64_t>(group.begin, begin);
+}
+std::int64_t end_in(const Dispatched::Group& group, std::int64_t end) {
+  return std::min<std::int64_t>(group.end, end);
+}
+
+}  // namespace
+
 ExpertGroups::ExpertGroups(const NativeExperts& natives, const BorrowedExperts& borrowed, int num_experts)
     : natives_(natives), borrowed_(borrowed) {
   // A group falls into two where its own run is left out, and one of them in two where something is not
@@ -42,15 +54,15 @@ void ExpertGroups::collect(const Dispatched& dispatched, const SavedActivations&
                            std::int64_t end) {
   clear();
   for (const Dispatched::Group& group : dispatched.groups())
-    add_forward(group.expert, std::max(group.begin, begin), std::min(group.end, end), saved);
+    add_forward(group.expert, first_in(group, begin), end_in(group, end), saved);
 }
 
 void ExpertGroups::collect_saved(const Dispatched& dispatched, const SavedActivations& saved,
                                  std::int64_t begin, std::int64_t end) {
   clear();
   for (const Dispatched::Group& group : dispatched.groups()) {
-    const std::int64_t first = std::max({saved.foreign_begin(), group.begin, begin});
-    add(group.expert, first, std::min(group.end, end), Pass::backward, saved.at(first));
+    const std::int64_t first = first_in(group, std::max(saved.foreign_begin(), begin));
+    add(group.expert, first, end_in(group, end), Pass::backward, saved.at(first));
   }
 }
 
@@ -58,7 +70,7 @@ void ExpertGroups::collect_again(const Dispatched& dispatched, const SavedActiva
                                  std::int64_t begin, std::int64_t end) {
   clear();
   for (const Dispatched::Group& group : dispatched.groups())
-    add(group.expert, std::max(group.begin, begin), std::min({saved.foreign_begin(), group.end, end}),
+    add(group.expert, first_in(group, begin), end_in(group, std::min(saved.foreign_begin(), end)),
         Pass::backward, nullptr);
 }
 

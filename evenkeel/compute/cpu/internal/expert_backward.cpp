@@ -39,7 +39,7 @@ ExpertBackward::ExpertBackward(const ExpertShape& s, const InnerProducts& inner)
       grad_down_(s.hidden, s.intermediate, s.type),
       heights_({&grad_h_, &grad_x_}, kTileRows,
                [&](std::int64_t rows) { return bytes_of_tile(rows, false); }),
-      heights_again_({&inner.ladder(), &grad_h_, &grad_x_}, kAgainTileRows,
+      heights_again_({&grad_h_, &grad_x_}, kAgainTileRows,
                      [&](std::int64_t rows) { return bytes_of_tile(rows, true); }) {}
 
 std::int64_t ExpertBackward::prepared_bytes() const {
@@ -61,29 +61,36 @@ std::int64_t ExpertBackward::scratch_bytes(std::int64_t rows, bool again) const 
                    again ? inner_.ladder().scratch_bytes(rows) : 0});
 }
 
-ExpertBackward::Tile ExpertBackward::carve(Carver& carver, std::int64_t rows, bool again) const {
+ExpertBackward::Tile ExpertBackward::carve(Carver& carver, std::int64_t rows, bool again,
+                                           FewRows& few) const {
   const ExpertShape& s = shape_;
   const std::int64_t element = bytes_of(s.type);
-  const std::int64_t again_block = again ? inner_.ladder().widest_block() : 0;
-  const std::int64_t gate_block = is_gated(s.activation) ? rows * again_block : 0;
-  const bool alone = rows == 1;
+  const std::int64_t gathered = rows > 1 ? rows * s.hidden * element : 0;
+  const std::int64_t scratch = scratch_bytes(rows, again);
   Tile tile;
   tile.rows = rows;
-  tile.g = carver.bytes(alone ? 0 : rows * s.hidden * element);
-  const std::int64_t x_again = again ? rows * s.hidden * element : 0;
-  tile.weighted_h = carver.bytes(std::max(rows * s.intermediate * element, alone ? gate_block * 4 : x_again));
+  tile.g = carver.bytes(gathered);
+  tile.weighted_h = carver.bytes(std::max(rows * s.intermediate * element, again ? gathered : 0));
   tile.pre_again = carver.bytes(again ? rows * s.gate_up_rows() * element : 0);
   tile.aside = carver.bytes(rows > GradientProduct::kFewRows ? margin_bytes(s) : 0);
-  tile.block = carver.floats(rows * std::max({grad_h_.widest_block(), grad_x_.widest_block(), again_block}));
-  tile.gate = carver.floats(alone ? 0 : gate_block);
   tile.g_row = carver.floats(s.biases ? s.hidden : 0);
-  tile.scratch = carver.bytes(scratch_bytes(rows, again));
+  if (FewRows::are(rows, scratch)) {
+    tile.block = few.up.data();
+    tile.gate = few.gate.data();
+    tile.scratch = few.scratch.data();
+  } else {
+    const std::int64_t inner = again ? inner_.ladder().widest_block() : 0;
+    tile.block = carver.floats(rows * std::max({grad_h_.widest_block(), grad_x_.widest_block(), inner}));
+    tile.gate = carver.floats(is_gated(s.activation) ? rows * inner : 0);
+    tile.scratch = carver.bytes(scratch);
+  }
   return tile;
 }
 
 std::int64_t ExpertBackward::bytes_of_tile(std::int64_t rows, bool again) const {
   Carver carver(nullptr);
-  carve(carver, rows, again);
+  FewRows few;
+  carve(carver, rows, again, few);
   return carver.used();
 }
 
@@ -91,9 +98,10 @@ void ExpertBackward::run(const ExpertBatch& batch, const BackwardRows& rows, boo
                          std::span<std::byte> workspace) const {
   const std::int64_t room = heights(again).rows_in(std::ssize(workspace));
   Carver carver(workspace.data());
-  const Tile tile = carve(carver, room, again);
+  FewRows few;
+  const Tile tile = carve(carver, room, again, few);
   std::int64_t most = std::min(grad_h_.max_rows(room), grad_x_.max_rows(room));
-  if (again) most = std::min(most, inner_.ladder().max_rows(room));
+  if (again) most = std::min(most, inner_.ladder().max_rows(room, RowLadder::Bits::any));
   for (const ExpertGroup& group : batch.groups)
     for_each_tile(group, most, [&](Span span) {
       std::byte* const pre = pre_activations(batch, group, span, rows.input, tile);
@@ -111,7 +119,8 @@ void ExpertBackward::add_gate_up_gradients(const ExpertBatch& batch, const Split
                                            std::span<std::byte> workspace) const {
   const std::int64_t room = heights_.rows_in(std::ssize(workspace));
   Carver carver(workspace.data());
-  const Tile tile = carve(carver, room, false);
+  FewRows few;
+  const Tile tile = carve(carver, room, false, few);
   for (const ExpertGroup& group : batch.groups)
     for_each_tile(group, room, [&](Span span) {
       const std::byte* const x = gathered(batch, span, input, tile, tile.x());
@@ -134,10 +143,11 @@ std::byte* ExpertBackward::pre_activations(const ExpertBatch& batch, const Exper
   const std::byte* const x = gathered(batch, span, input, tile, tile.x_again());
   for (std::int64_t i = 0; i < inner_.ladder().blocks(); ++i) {
     const RowLadder::Block block = inner_.ladder().block(i);
-    inner_.multiply(i, span.rows, group.prepared_again, x, tile.gate_block(), tile.block, tile.scratch);
+    inner_.multiply(i, span.rows, group.prepared_again, x, tile.gate, tile.block, tile.scratch,
+                    RowLadder::Bits::any);
     for (std::int64_t row = 0; row < span.rows; ++row)
-      inner_.save(block, tile.gate_block() + row * block.columns, tile.block + row * block.columns,
-                  tile.pre_again, row);
+      inner_.save(block, tile.gate + row * block.columns, tile.block + row * block.columns, tile.pre_again,
+                  row);
   }
   return tile.pre_again;
 }

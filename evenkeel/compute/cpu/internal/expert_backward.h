@@ -46,12 +46,10 @@ class ExpertBackward {
   // What is held of the rows of a tile. Rows that are not wanted at the same time share their room: the input
   // is gathered once to compute pre-activations again, before there is an h, and once for the weights'
   // gradient, when G is done with; f32 results of products are used up block by block. The gradient of
-  // pre-activations is written over them. A row alone is read where it is, and then nothing is gathered where
-  // h will be, so that the gate's block is there.
+  // pre-activations is written over them. A row alone is read where it is.
   struct Tile {
     std::byte* x() const { return g; }
     std::byte* x_again() const { return weighted_h; }
-    float* gate_block() const { return rows == 1 ? reinterpret_cast<float*>(weighted_h) : gate; }
 
     std::int64_t rows;  // most
     std::byte *g, *weighted_h, *pre_again, *aside;
@@ -62,7 +60,7 @@ class ExpertBackward {
   struct Piece;
   const TileHeights& heights(bool again) const { return again ? heights_again_ : heights_; }
   std::int64_t bytes_of_tile(std::int64_t rows, bool again) const;
-  Tile carve(Carver& carver, std::int64_t rows, bool again) const;
+  Tile carve(Carver& carver, std::int64_t rows, bool again, FewRows& few) const;
   std::int64_t scratch_bytes(std::int64_t rows, bool again) const;
   std::byte* pre_activations(const ExpertBatch& batch, const ExpertGroup& group, Span span,
                              const SplitRows& input, const Tile& tile) const;

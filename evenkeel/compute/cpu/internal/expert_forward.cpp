@@ -30,49 +30,49 @@ void ExpertForward::prepare(const ExpertWeights& weights, std::byte* prepared) c
                  reinterpret_cast<float*>(down + down_.packed_bytes()));
 }
 
-ExpertForward::Tile ExpertForward::carve(Carver& carver, std::int64_t rows) const {
+ExpertForward::Tile ExpertForward::carve(Carver& carver, std::int64_t rows, FewRows& few) const {
   const std::int64_t inner_block = inner_.ladder().widest_block();
+  const std::int64_t block = std::max(inner_block, down_.widest_block());
   const std::int64_t element = bytes_of(shape_.type);
+  const std::int64_t scratch = std::max(inner_.ladder().scratch_bytes(rows), down_.scratch_bytes(rows));
+  const bool padded = rows == TileHeights::kPaddedRow;
+  const std::int64_t gathered = padded ? 1 : rows == 1 ? 0 : rows;
   Tile tile;
-  tile.x = carver.bytes(rows > 1 ? rows * shape_.hidden * element : 0);
-  tile.gate = carver.floats(is_gated(shape_.activation) && !gate_is_in_result(rows) ? rows * inner_block : 0);
-  tile.up = carver.floats(rows * std::max(inner_block, down_.widest_block()));
-  tile.h = carver.bytes(rows * shape_.intermediate * element);
-  tile.scratch = carver.bytes(std::max(inner_.ladder().scratch_bytes(rows), down_.scratch_bytes(rows)));
+  tile.x = carver.bytes(gathered * shape_.hidden * element);
+  tile.h = carver.bytes(std::max(rows * shape_.intermediate, padded ? shape_.hidden : 0) * element);
+  if (FewRows::are(rows, scratch)) {
+    tile.gate = few.gate.data();
+    tile.up = few.up.data();
+    tile.scratch = few.scratch.data();
+  } else {
+    tile.gate = carver.floats(is_gated(shape_.activation) ? rows * inner_block : 0);
+    tile.up = carver.floats(rows * block);
+    tile.scratch = carver.bytes(scratch);
+  }
   return tile;
-}
-
-bool ExpertForward::gate_is_in_result(std::int64_t rows) const {
-  constexpr std::int64_t kFloat = sizeof(float);
-  const std::int64_t result = shape_.hidden * bytes_of(shape_.type);
-  return rows == 1 && result % kFloat == 0 && inner_.ladder().widest_block() * kFloat <= result;
 }
 
 std::int64_t ExpertForward::bytes_of_tile(std::int64_t rows) const {
   Carver carver(nullptr);
-  carve(carver, rows);
+  FewRows few;
+  carve(carver, rows, few);
   return carver.used();
-}
-
-std::byte* ExpertForward::result_row(const ExpertBatch& batch, std::int64_t position, void* output) const {
-  const std::int64_t row = batch.output_row[static_cast<std::size_t>(position)];
-  return at(output, row * shape_.hidden, shape_.type);
 }
 
 void ExpertForward::run(const ExpertBatch& batch, const SplitRows& input, void* output,
                         std::span<std::byte> workspace) const {
   const std::int64_t room = heights_.rows_in(std::ssize(workspace));
   Carver carver(workspace.data());
-  Tile tile = carve(carver, room);
-  const std::int64_t most = std::min(inner_.ladder().max_rows(room), down_.max_rows(room));
+  FewRows few;
+  const Tile tile = carve(carver, room, few);
+  const std::int64_t most =
+      room == TileHeights::kPaddedRow ? 1 : std::min(inner_.ladder().max_rows(room), down_.max_rows(room));
   for (const ExpertGroup& group : batch.groups)
     for_each_tile(group, most, [&](Span span) {
       const std::int32_t* const row = &batch.input_row[static_cast<std::size_t>(span.begin)];
       const bool alone = room == 1;
       if (!alone) rows::gather(span.rows, row, shape_.hidden, input, tile.x, shape_.type);
       const std::byte* const x = alone ? input.row(*row, shape_.hidden * bytes_of(shape_.type)) : tile.x;
-      if (gate_is_in_result(room))
-        tile.gate = reinterpret_cast<float*>(result_row(batch, span.begin, output));
       fill_h(span, x, group.prepared, tile, saved_of(shape_, group, span));
       fill_output(batch, span, group.prepared + inner_.prepared_bytes(), tile, output);
     });
@@ -111,8 +111,9 @@ void ExpertForward::fill_output(const ExpertBatch& batch, Span span, const std::
     for (std::int64_t i = 0; i < span.rows; ++i) {
       float* y = tile.y() + i * block.columns;
       if (shape_.biases) rows::add_scaled(block.columns, biases + block.begin, 1.0f, y);
-      std::byte* const row = result_row(batch, span.begin + i, output);
-      rows::from_f32(block.columns, y, at(row, block.begin, shape_.type), shape_.type);
+      const std::int64_t row = batch.output_row[static_cast<std::size_t>(span.begin + i)];
+      rows::from_f32(block.columns, y, at(output, row * shape_.hidden + block.begin, shape_.type),
+                     shape_.type);
     }
   }
 }

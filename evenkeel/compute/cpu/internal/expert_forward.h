@@ -31,19 +31,18 @@ class ExpertForward {
            std::span<std::byte> workspace) const;
 
  private:
-  // What is held of the rows of a tile. f32 results of products are held for one block of columns.
+  // What is held of the rows of a tile. f32 results of products are held for one block of columns. A row
+  // alone is read where it is. Before padding it is gathered, and the padding of x may be any numbers: those
+  // of h.
   struct Tile {
     float* y() const { return up; }  // when h is whole
 
-    std::byte* x;  // a row alone is read where it is
-    float* gate;   // of a row alone where its result will be, if that is as long
-    float* up;
+    std::byte* x;
+    float *gate, *up;
     std::byte *h, *scratch;
   };
-  Tile carve(Carver& carver, std::int64_t rows) const;
+  Tile carve(Carver& carver, std::int64_t rows, FewRows& few) const;
   std::int64_t bytes_of_tile(std::int64_t rows) const;
-  bool gate_is_in_result(std::int64_t rows) const;
-  std::byte* result_row(const ExpertBatch& batch, std::int64_t position, void* output) const;
   void fill_h(Span span, const std::byte* x, const std::byte* prepared, const Tile& tile,
               std::byte* saved) const;
   void activate_row(RowLadder::Block block, const float* gate, float* up, const Tile& tile,

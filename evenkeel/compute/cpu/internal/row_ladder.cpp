@@ -32,7 +32,7 @@ std::vector<std::int64_t> ladder(DataType type) {
 // Wide enough that a call's own cost does not show, narrow enough that a tile of rows of C stays in the
 // second-level cache.
 std::int64_t block_columns(std::int64_t out) {
-  if (out <= 384) return out;
+  if (out <= RowLadder::kWidestBlock) return out;
   for (std::int64_t columns : {256, 320, 384, 192, 128})
     if (out % columns == 0) return columns;
   return 256;
@@ -96,6 +96,7 @@ RowLadder::Width RowLadder::make_width(std::int64_t columns) const {
   const memory::desc c({kTileRows, columns}, memory::data_type::f32, memory::format_tag::ab);
   width.packed = product_of(a, b, c, own_scratch()).weights_desc();
   for (std::int64_t rows : ladder(type_)) width.rungs.push_back(make_rung(width, rows));
+  width.one_row = width.rungs.front();
   return width;
 }
 
@@ -106,12 +107,12 @@ RowLadder::Rung RowLadder::make_rung(const Width& width, std::int64_t rows) cons
   return {rows, dnnl::matmul(made), a, c, made.scratchpad_desc()};
 }
 
-std::int64_t RowLadder::max_rows(std::int64_t room) const {
+std::int64_t RowLadder::max_rows(std::int64_t room, Bits bits) const {
   std::int64_t rows = room;
   for (const Width& width : widths_) {
     const auto beyond = std::ranges::upper_bound(width.rungs, room, {}, &Rung::rows);
-    EVENKEEL_CHECK(beyond != width.rungs.begin());
-    rows = std::min(rows, std::prev(beyond)->rows);
+    EVENKEEL_CHECK(beyond != width.rungs.begin() || bits == Bits::any);
+    rows = std::min(rows, beyond == width.rungs.begin() ? 1 : std::prev(beyond)->rows);
   }
   return rows;
 }
@@ -122,9 +123,14 @@ bool RowLadder::has_rows(std::int64_t room) const {
 
 std::int64_t RowLadder::scratch_bytes(std::int64_t room) const {
   std::int64_t most = 0;
-  for (const Width& width : widths_)
+  const auto want = [&](const Rung& rung) {
+    most = std::max(most, static_cast<std::int64_t>(rung.scratch.get_size()));
+  };
+  for (const Width& width : widths_) {
+    want(width.one_row);
     for (const Rung& rung : width.rungs)
-      if (rung.rows <= room) most = std::max(most, static_cast<std::int64_t>(rung.scratch.get_size()));
+      if (rung.rows <= room) want(rung);
+  }
   return most;
 }
 
@@ -141,7 +147,8 @@ std::int64_t RowLadder::Width::packed_bytes() const {
   return whole_lines(static_cast<std::int64_t>(packed.get_size()));
 }
 
-const RowLadder::Rung& RowLadder::Width::rung_for(std::int64_t m) const {
+const RowLadder::Rung& RowLadder::Width::rung_for(std::int64_t m, Bits bits) const {
+  if (m == 1 && bits == Bits::any) return one_row;
   const auto rung = std::ranges::lower_bound(rungs, m, {}, &Rung::rows);
   EVENKEEL_CHECK(rung != rungs.end());
   return *rung;
@@ -174,9 +181,10 @@ void RowLadder::run_rung(const Rung& rung, const memory::desc& b, const void* a,
 }
 
 void RowLadder::run(std::int64_t block, std::int64_t m, const void* a, const std::byte* packed, float* c,
-                    std::byte* scratch) const {
+                    std::byte* scratch, Bits bits) const {
   const Width& width = width_of(block);
-  run_rung(width.rung_for(m), width.packed, a, packed + block * widths_.front().packed_bytes(), c, scratch);
+  run_rung(width.rung_for(m, bits), width.packed, a, packed + block * widths_.front().packed_bytes(), c,
+           scratch);
 }
 
 void RowLadder::keep_agreeing_rungs(Width& width) {

@@ -27,10 +27,13 @@ namespace evenkeel::internal {
 
 class RowLadder {
  public:
+  // No block has more columns.
+  static constexpr std::int64_t kWidestBlock = 384;
+
   // How the plain weight matrix lies in memory.
   enum class Plain { out_by_in, in_by_out };  // B[n][k], B[k][n]
 
-  // Whether a row's bits may depend on more than the row; only forward's may not.
+  // Whether a row's bits may depend on more than the row; only those of a forward pass may not.
   enum class Bits { any, of_the_row_alone };
 
   // Columns [begin, begin + columns) of C.
@@ -42,8 +45,8 @@ class RowLadder {
   RowLadder(std::int64_t in, std::int64_t out, DataType type, Plain plain, Bits bits);
 
   // The most rows of a run() that touches no more than `room` of them: `room`, or fewer where rungs disagree;
-  // some for half of kTileRows and more.
-  std::int64_t max_rows(std::int64_t room = kTileRows) const;
+  // some for half of kTileRows and more, and of any bits at least one.
+  std::int64_t max_rows(std::int64_t room = kTileRows, Bits bits = Bits::of_the_row_alone) const;
   // Whether there are any.
   bool has_rows(std::int64_t room) const;
   std::int64_t blocks() const { return blocks_; }
@@ -55,9 +58,10 @@ class RowLadder {
 
   void pack(const void* plain, std::byte* packed) const;
   // The columns of one block, in rows of that block's width. `a` and `c` (f32) must have room for as many
-  // rows as max_rows() was asked about: rows above m are read and written, and mean nothing.
+  // rows as max_rows() was asked about: rows above m are read and written, and mean nothing. Of one row,
+  // where it may have any bits, none are.
   void run(std::int64_t block, std::int64_t m, const void* a, const std::byte* packed, float* c,
-           std::byte* scratch) const;
+           std::byte* scratch, Bits bits = Bits::of_the_row_alone) const;
 
   bool bitwise() const { return bitwise_; }
   std::uint64_t fingerprint() const { return fingerprint_; }
@@ -73,9 +77,10 @@ class RowLadder {
     std::int64_t columns;
     dnnl::memory::desc plain, packed;
     std::vector<Rung> rungs;  // ascending
+    Rung one_row;             // whether or not it is among them
 
     std::int64_t packed_bytes() const;
-    const Rung& rung_for(std::int64_t m) const;
+    const Rung& rung_for(std::int64_t m, Bits bits = Bits::of_the_row_alone) const;
   };
   struct Sample;
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -51,16 +52,35 @@ void for_each_tile(const ExpertGroup& group, std::int64_t most, const Body& body
     body(Span{begin, std::min(height, group.end - begin)});
 }
 
-// How tall a tile can be, and what it takes: one row, two, or whole vectors of rows; no height that one of
-// its ladders has no product for.
+// What products of a row, or of one and padding, want besides rows: their results, a block of columns at a
+// time, and scratch. On the stack, since it grows with nothing.
+struct FewRows {
+  static constexpr std::int64_t kMost = 2;
+  alignas(64) std::array<float, kMost * RowLadder::kWidestBlock> gate, up;
+  alignas(64) std::array<std::byte, std::size_t{8} << 10> scratch;
+
+  // Whether a tile of so many rows whose products want so much scratch is of them.
+  static constexpr bool are(std::int64_t rows, std::int64_t scratch_bytes) {
+    return rows <= kMost && scratch_bytes <= static_cast<std::int64_t>(sizeof(scratch));
+  }
+};
+
+// How tall a tile can be, and what it takes: one row, or, where a ladder has no product for that, two, of
+// which the second is padding; and whole vectors of rows that all ladders have products for.
 class TileHeights {
  public:
   template <class Bytes>
   TileHeights(std::initializer_list<const RowLadder*> ladders, std::int64_t tallest, const Bytes& bytes_of) {
-    for (std::int64_t rows = 1; rows <= tallest; rows = rows == 1 ? 2 : whole_vector_rows(rows + 1))
+    const auto add = [&](std::int64_t rows) {
       if (std::ranges::all_of(ladders, [&](const RowLadder* ladder) { return ladder->has_rows(rows); }))
         heights_.push_back({rows, bytes_of(rows)});
+    };
+    add(1);
+    if (heights_.empty()) add(kPaddedRow);
+    for (std::int64_t rows = kVectorRows; rows <= tallest; rows += kVectorRows) add(rows);
   }
+  // The height of one row and one of padding.
+  static constexpr std::int64_t kPaddedRow = 2;
   std::int64_t least_bytes() const { return heights_.front().bytes; }
   std::int64_t most_bytes() const { return heights_.back().bytes; }
   // The tallest that so many bytes are enough for; they must be for the least.
