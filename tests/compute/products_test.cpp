@@ -64,17 +64,30 @@ void run_whole(const RowLadder& ladder, std::int64_t out, std::int64_t m, const 
 
 class Products : public ::testing::TestWithParam<DataType> {};
 
+// A ladder whose rows must have bits of their own, with rows and weights to multiply.
+struct PackedProduct {
+  PackedProduct(std::int64_t in, std::int64_t out, DataType type)
+      : ladder(in, out, type, RowLadder::Plain::out_by_in, RowLadder::Bits::of_the_row_alone),
+        a(kTileRows * in, type, 1, 1),
+        plain(in * out, type, 0.1f, 2),
+        packed(ladder.packed_bytes(), DataType::f32, 0, 0),
+        scratch(ladder.scratch_bytes() + 64, DataType::f32, 0, 0) {
+    ladder.pack(plain.data(), packed.data());
+  }
+
+  RowLadder ladder;
+  Numbers a, plain, packed, scratch;
+};
+
 TEST_P(Products, OfARowAreTheSameBitsForEveryRowCountWherePromised) {
   const DataType type = GetParam();
   // The last is one where primitives of some CPUs disagree with each other.
   const std::pair<std::int64_t, std::int64_t> shapes[] = {{17, 31},   {64, 96},  {200, 48},
                                                           {48, 1000}, {96, 575}, {2880, 128}};
   for (const auto& [in, out] : shapes) {
-    const RowLadder ladder(in, out, type, RowLadder::Plain::out_by_in, RowLadder::Bits::of_the_row_alone);
+    PackedProduct product(in, out, type);
+    auto& [ladder, a, plain, packed, scratch] = product;
     if (!ladder.bitwise()) continue;  // the layer then says so
-    Numbers a(kTileRows * in, type, 1, 1), plain(in * out, type, 0.1f, 2);
-    Numbers packed(ladder.packed_bytes(), DataType::f32, 0, 0);
-    ladder.pack(plain.data(), packed.data());
     Numbers single(kTileRows * out, DataType::f32, 0, 0), many(kTileRows * out, DataType::f32, 0, 0);
     Numbers row(kTileRows * in, type, 0, 0);
     std::vector<float> expected(static_cast<std::size_t>(kTileRows * out));
@@ -95,11 +108,8 @@ TEST_P(Products, OfARowAreTheSameBitsForEveryRowCountWherePromised) {
 TEST_P(Products, TouchNoMoreRowsThanTheRoomThatMaxRowsWasAskedAbout) {
   const DataType type = GetParam();
   constexpr std::int64_t in = 48, out = 80;
-  const RowLadder ladder(in, out, type, RowLadder::Plain::out_by_in, RowLadder::Bits::of_the_row_alone);
-  Numbers a(kTileRows * in, type, 1, 1), plain(in * out, type, 0.1f, 2);
-  Numbers packed(ladder.packed_bytes(), DataType::f32, 0, 0);
-  Numbers scratch(ladder.scratch_bytes() + 64, DataType::f32, 0, 0);
-  ladder.pack(plain.data(), packed.data());
+  PackedProduct product(in, out, GetParam());
+  auto& [ladder, a, plain, packed, scratch] = product;
   ASSERT_EQ(ladder.blocks(), 1);
   std::vector<std::int64_t> rooms = {16, kAgainTileRows, kTileRows - 1, kTileRows};
   for (std::int64_t room = 1; room < 16; ++room)
@@ -150,20 +160,18 @@ TEST_P(Products, AreTheSumsOfProductsForBothLayoutsOfTheWeights) {
 TEST_P(Products, OfOneRowOfAnyBitsTouchNoOtherAndDifferByRounding) {
   const DataType type = GetParam();
   constexpr std::int64_t in = 256, out = 192;
-  const RowLadder ladder(in, out, type, RowLadder::Plain::out_by_in, RowLadder::Bits::of_the_row_alone);
-  Numbers a(kTileRows * in, type, 1, 1), plain(in * out, type, 0.1f, 2);
-  Numbers packed(ladder.packed_bytes(), DataType::f32, 0, 0);
-  Numbers scratch(ladder.scratch_bytes() + 64, DataType::f32, 0, 0);
-  ladder.pack(plain.data(), packed.data());
+  PackedProduct product(in, out, GetParam());
+  auto& [ladder, a, plain, packed, scratch] = product;
   ASSERT_EQ(ladder.max_rows(1, RowLadder::Bits::any), 1);
   constexpr float kUntouched = 12345;
   std::vector<float> one(static_cast<std::size_t>(kTileRows * out), kUntouched), many(one.size());
+  ladder.run(0, ladder.max_rows(), a.data(), packed.data(), many.data(), scratch.data());
+  // Twice the bound of one sum: of `in` products of at most 0.1.
+  constexpr double kRounding = 2 * 0x1p-24 * in * (0.1 * in);
   for (std::int64_t r = 0; r < 8; ++r) {
     ladder.run(0, 1, a.data(r * in), packed.data(), one.data(), scratch.data(), RowLadder::Bits::any);
-    ladder.run(0, ladder.max_rows(), a.data(), packed.data(), many.data(), scratch.data());
     for (std::int64_t n = 0; n < out; ++n)
-      ASSERT_NEAR(one[static_cast<std::size_t>(n)], many[static_cast<std::size_t>(r * out + n)],
-                  0x1p-24 * in * in);
+      ASSERT_NEAR(one[static_cast<std::size_t>(n)], many[static_cast<std::size_t>(r * out + n)], kRounding);
     ASSERT_EQ(std::count(one.begin() + out, one.end(), kUntouched), (kTileRows - 1) * out);
   }
 }

@@ -57,8 +57,8 @@ TEST(LeastBudget, IsWithinThreeHundredthsOfWhatNobodyCanDoWithout) {
               worst = std::max(worst, ratio);
               ASSERT_GE(ratio, 1.0);
               ASSERT_LE(ratio, 1.03) << "hidden " << hidden << ", " << ranks << " ranks, " << experts
-                                    << " experts, top-" << k << ", " << max_tokens << " tokens, " << states
-                                    << " states";
+                                     << " experts, top-" << k << ", " << max_tokens << " tokens, " << states
+                                     << " states";
             }
   RecordProperty("worst_ratio", std::to_string(worst));
 }

@@ -118,20 +118,20 @@ class GpuExpertFfn final : public CudaExpertFfn {
   }
 
   std::int64_t forward_workspace_bytes(int num_groups, std::int64_t max_positions) const override {
-    Carver carver(nullptr);
+    WorkspaceCarver carver(nullptr);
     ForwardPieces(carver, shape_, num_groups, max_positions);
-    return carver.used();
+    return carver.needed();
   }
   std::int64_t backward_workspace_bytes(int num_groups, std::int64_t max_positions,
                                         const DeviceBackward& call) const override {
-    Carver carver(nullptr);
+    WorkspaceCarver carver(nullptr);
     BackwardPieces(carver, shape_, num_groups, max_positions, call, dot_columns());
-    return carver.used();
+    return carver.needed();
   }
 
   void forward(const DeviceGroups& groups, const void* input, void* output, std::byte* saved,
                std::span<std::byte> workspace, CudaStream& stream) const override {
-    Carver carver(workspace.data());
+    WorkspaceCarver carver(workspace.data());
     const ForwardPieces pieces(carver, shape_, groups.num_groups, groups.max_positions);
     require_room(carver, workspace);
     with_machine(groups, pieces.maps, stream, [&](auto& machine) {
@@ -143,7 +143,7 @@ class GpuExpertFfn final : public CudaExpertFfn {
 
   void backward(const DeviceGroups& groups, const DeviceBackward& call, std::span<std::byte> workspace,
                 CudaStream& stream) const override {
-    Carver carver(workspace.data());
+    WorkspaceCarver carver(workspace.data());
     const BackwardPieces pieces(carver, shape_, groups.num_groups, groups.max_positions, call, dot_columns());
     require_room(carver, workspace);
     with_machine(groups, pieces.maps, stream, [&](auto& machine) {
@@ -158,10 +158,10 @@ class GpuExpertFfn final : public CudaExpertFfn {
     return kernels_ == CudaKernels::hopper ? hopper::kDotColumns : generic::kDotColumns;
   }
 
-  static void require_room(const Carver& carver, std::span<std::byte> workspace) {
-    if (carver.used() > static_cast<std::int64_t>(workspace.size()))
+  static void require_room(const WorkspaceCarver& carver, std::span<std::byte> workspace) {
+    if (carver.needed() > static_cast<std::int64_t>(workspace.size()))
       throw InvalidArgument("workspace", fmt::format("{} bytes", workspace.size()),
-                            fmt::format("at least {}", carver.used()));
+                            fmt::format("at least {}", carver.needed()));
   }
 
   template <class F>

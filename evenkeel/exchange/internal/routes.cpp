@@ -4,6 +4,7 @@
 #include <numeric>
 #include <tuple>
 
+#include "evenkeel/base/carver.h"
 #include "evenkeel/base/check.h"
 
 namespace evenkeel {
@@ -18,23 +19,6 @@ std::int64_t sum(const auto& values) {
 std::int32_t narrow(std::int64_t positions) {
   return static_cast<std::int32_t>(positions);
 }
-
-// Cuts memory into tables of 4-byte numbers, or, of null, only adds them up.
-class Carver {
- public:
-  explicit Carver(std::byte* base) : base_(base) {}
-  template <class T>
-  void take(std::span<T>& table, std::size_t count) {
-    static_assert(alignof(T) == sizeof(std::int32_t));
-    if (base_ != nullptr) table = {reinterpret_cast<T*>(base_ + used_), count};
-    used_ += static_cast<std::int64_t>(count * sizeof(T));
-  }
-  std::int64_t used() const { return used_; }
-
- private:
-  std::byte* base_;
-  std::int64_t used_ = 0;
-};
 
 // While the number of rows here is unknown, this rank's own row r is held as kOwnRow - r.
 constexpr std::int32_t kOwnRow = -2;
@@ -51,22 +35,24 @@ std::span<std::int32_t> RouteBuilder::message(const Buffer& all, RankId rank,
 
 // One behind the other: each in a buffer of its own would end in a part of a cache line.
 // memory/chunk_bytes.cpp adds them up.
-void RouteBuilder::open_tables(std::size_t choices) {
+void RouteBuilder::open_tables(std::int64_t choices) {
   const std::int64_t own = deal_.sent()[me_.offset()];
   routes_.positions_here = sum(deal_.received());
   routes_.positions_elsewhere = sum(deal_.sent()) - own;
-  const auto here = static_cast<std::size_t>(routes_.positions_here);
   const auto open = [&](std::byte* base) {
-    Carver tables(base);
-    tables.take(routes_.peers_, deal_.sent().size());
-    tables.take(routes_.groups_, deal_.experts_here().size());
-    tables.take(routes_.result_slot_, choices);
-    tables.take(routes_.row_slot_, choices);
-    tables.take(routes_.token_elsewhere_, static_cast<std::size_t>(routes_.positions_elsewhere));
-    tables.take(routes_.token_here_, static_cast<std::size_t>(own));
-    tables.take(routes_.input_row_, here);
-    tables.take(routes_.output_row_, here);
-    return tables.used();
+    AlignedCarver<sizeof(std::int32_t)> carver(base);
+    const auto take = [&]<class T>(std::span<T>& table, std::int64_t count) {
+      table = {carver.take<T>(count), static_cast<std::size_t>(count)};
+    };
+    take(routes_.peers_, std::ssize(deal_.sent()));
+    take(routes_.groups_, std::ssize(deal_.experts_here()));
+    take(routes_.result_slot_, choices);
+    take(routes_.row_slot_, choices);
+    take(routes_.token_elsewhere_, routes_.positions_elsewhere);
+    take(routes_.token_here_, own);
+    take(routes_.input_row_, routes_.positions_here);
+    take(routes_.output_row_, routes_.positions_here);
+    return carver.used();
   };
   routes_.tables_ = arena_.allocate(open(nullptr), "routes", lifetime_);
   open(routes_.tables_.data());
@@ -165,7 +151,7 @@ void RouteBuilder::outward(const TopK& top_k, int num_experts) {
   routes_.tokens = top_k.tokens;
   routes_.k = top_k.k;
   // What stays comes first, so that what goes again leaves no gap behind.
-  open_tables(top_k.experts.size());
+  open_tables(std::ssize(top_k.experts));
   open_messages();
   size_peers();
   std::ranges::fill(routes_.result_slot_, -1);

@@ -40,7 +40,7 @@ class RouteBuilder {
   static std::span<std::int32_t> message(const Buffer& all, RankId rank,
                                          std::span<const std::int64_t> counts);
   Dispatched::Peer& peer(RankId rank) { return routes_.peers_[rank.offset()]; }
-  void open_tables(std::size_t choices);
+  void open_tables(std::int64_t choices);
   void open_messages();
   void size_peers();
   void sort_by_expert(const TopK& top_k, std::span<std::int32_t> expert_begin,

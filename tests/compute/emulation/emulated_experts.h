@@ -60,10 +60,10 @@ class Emulation {
 
  private:
   void forward(FfnOutcome& outcome, std::byte* saved) {
-    cuda::Carver count(nullptr);
+    cuda::WorkspaceCarver count(nullptr);
     cuda::ForwardPieces(count, shape_, groups_.num_groups, groups_.max_positions);
-    Memory workspace(count.used());
-    cuda::Carver carver(workspace.data());
+    Memory workspace(count.needed());
+    cuda::WorkspaceCarver carver(workspace.data());
     const cuda::ForwardPieces pieces(carver, shape_, groups_.num_groups, groups_.max_positions);
     Machine machine;
     cuda::with_activation(shape_.activation, [&]<Activation kActivation>() {
@@ -86,11 +86,11 @@ class Emulation {
                               .grad_weight = outcome.grad_weight.data(),
                               .grad_input = outcome.grad_input.data(),
                               .input_rows = problem_.all_tokens()};
-    cuda::Carver count(nullptr);
+    cuda::WorkspaceCarver count(nullptr);
     cuda::BackwardPieces(count, shape_, groups_.num_groups, groups_.max_positions, call,
                          Machine::kDotColumns);
-    Memory workspace(count.used());
-    cuda::Carver carver(workspace.data());
+    Memory workspace(count.needed());
+    cuda::WorkspaceCarver carver(workspace.data());
     const cuda::BackwardPieces pieces(carver, shape_, groups_.num_groups, groups_.max_positions, call,
                                       Machine::kDotColumns);
     Machine machine;

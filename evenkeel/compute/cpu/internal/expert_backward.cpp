@@ -69,20 +69,20 @@ ExpertBackward::Tile ExpertBackward::carve(Carver& carver, std::int64_t rows, bo
   const std::int64_t scratch = scratch_bytes(rows, again);
   Tile tile;
   tile.rows = rows;
-  tile.g = carver.bytes(gathered);
-  tile.weighted_h = carver.bytes(std::max(rows * s.intermediate * element, again ? gathered : 0));
-  tile.pre_again = carver.bytes(again ? rows * s.gate_up_rows() * element : 0);
-  tile.aside = carver.bytes(rows > GradientProduct::kFewRows ? margin_bytes(s) : 0);
-  tile.g_row = carver.floats(s.biases ? s.hidden : 0);
+  tile.g = carver.take<std::byte>(gathered);
+  tile.weighted_h = carver.take<std::byte>(std::max(rows * s.intermediate * element, again ? gathered : 0));
+  tile.pre_again = carver.take<std::byte>(again ? rows * s.gate_up_rows() * element : 0);
+  tile.aside = carver.take<std::byte>(rows > GradientProduct::kFewRows ? margin_bytes(s) : 0);
+  tile.g_row = carver.take<float>(s.biases ? s.hidden : 0);
   if (FewRows::are(rows, scratch)) {
     tile.block = few.up.data();
     tile.gate = few.gate.data();
     tile.scratch = few.scratch.data();
   } else {
     const std::int64_t inner = again ? inner_.ladder().widest_block() : 0;
-    tile.block = carver.floats(rows * std::max({grad_h_.widest_block(), grad_x_.widest_block(), inner}));
-    tile.gate = carver.floats(is_gated(s.activation) ? rows * inner : 0);
-    tile.scratch = carver.bytes(scratch);
+    tile.block = carver.take<float>(rows * std::max({grad_h_.widest_block(), grad_x_.widest_block(), inner}));
+    tile.gate = carver.take<float>(is_gated(s.activation) ? rows * inner : 0);
+    tile.scratch = carver.take<std::byte>(scratch);
   }
   return tile;
 }
@@ -136,7 +136,8 @@ const std::byte* ExpertBackward::gathered(const ExpertBatch& batch, Span span, c
   return to;
 }
 
-// Those that forward saved, or what it would have saved, computed again.
+// Those that forward saved, or what it would have saved, computed again; of a single row to rounding, so that
+// it needs no padding.
 std::byte* ExpertBackward::pre_activations(const ExpertBatch& batch, const ExpertGroup& group, Span span,
                                            const SplitRows& input, const Tile& tile) const {
   if (std::byte* const saved = saved_of(shape_, group, span)) return saved;

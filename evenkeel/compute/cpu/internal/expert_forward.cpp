@@ -35,19 +35,19 @@ ExpertForward::Tile ExpertForward::carve(Carver& carver, std::int64_t rows, FewR
   const std::int64_t block = std::max(inner_block, down_.widest_block());
   const std::int64_t element = bytes_of(shape_.type);
   const std::int64_t scratch = std::max(inner_.ladder().scratch_bytes(rows), down_.scratch_bytes(rows));
-  const bool padded = rows == TileHeights::kPaddedRow;
-  const std::int64_t gathered = padded ? 1 : rows == 1 ? 0 : rows;
+  const bool padded = rows == kPaddedRow;
+  const std::int64_t held = padded ? 1 : rows;
   Tile tile;
-  tile.x = carver.bytes(gathered * shape_.hidden * element);
-  tile.h = carver.bytes(std::max(rows * shape_.intermediate, padded ? shape_.hidden : 0) * element);
+  tile.x = carver.take<std::byte>(rows == 1 ? 0 : held * shape_.hidden * element);
+  tile.h = carver.take<std::byte>(std::max(rows * shape_.intermediate, padded ? shape_.hidden : 0) * element);
   if (FewRows::are(rows, scratch)) {
     tile.gate = few.gate.data();
     tile.up = few.up.data();
     tile.scratch = few.scratch.data();
   } else {
-    tile.gate = carver.floats(is_gated(shape_.activation) ? rows * inner_block : 0);
-    tile.up = carver.floats(rows * block);
-    tile.scratch = carver.bytes(scratch);
+    tile.gate = carver.take<float>(is_gated(shape_.activation) ? rows * inner_block : 0);
+    tile.up = carver.take<float>(rows * block);
+    tile.scratch = carver.take<std::byte>(scratch);
   }
   return tile;
 }
@@ -66,7 +66,7 @@ void ExpertForward::run(const ExpertBatch& batch, const SplitRows& input, void* 
   FewRows few;
   const Tile tile = carve(carver, room, few);
   const std::int64_t most =
-      room == TileHeights::kPaddedRow ? 1 : std::min(inner_.ladder().max_rows(room), down_.max_rows(room));
+      room == kPaddedRow ? 1 : std::min(inner_.ladder().max_rows(room), down_.max_rows(room));
   for (const ExpertGroup& group : batch.groups)
     for_each_tile(group, most, [&](Span span) {
       const std::int32_t* const row = &batch.input_row[static_cast<std::size_t>(span.begin)];

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <vector>
 
+#include "evenkeel/base/carver.h"
 #include "evenkeel/base/check.h"
 #include "evenkeel/compute/cpu/internal/dnnl.h"
 #include "evenkeel/compute/cpu/internal/row_ladder.h"
@@ -16,22 +17,7 @@
 
 namespace evenkeel::internal {
 
-// Cuts memory into pieces, or, of null, only adds them up.
-class Carver {
- public:
-  explicit Carver(std::byte* base) : base_(base) {}
-  std::byte* bytes(std::int64_t count) {
-    std::byte* piece = base_ == nullptr ? nullptr : base_ + used_;
-    used_ += whole_lines(count);
-    return piece;
-  }
-  float* floats(std::int64_t count) { return reinterpret_cast<float*>(bytes(count * 4)); }
-  std::int64_t used() const { return used_; }
-
- private:
-  std::byte* base_;
-  std::int64_t used_ = 0;
-};
+using Carver = AlignedCarver<64>;
 
 // Positions [begin, begin + rows) of a batch, at most a tile.
 struct Span {
@@ -52,16 +38,18 @@ void for_each_tile(const ExpertGroup& group, std::int64_t most, const Body& body
     body(Span{begin, std::min(height, group.end - begin)});
 }
 
+// The height of a tile of one row and one of padding.
+inline constexpr std::int64_t kPaddedRow = 2;
+
 // What products of a row, or of one and padding, want besides rows: their results, a block of columns at a
 // time, and scratch. On the stack, since it grows with nothing.
 struct FewRows {
-  static constexpr std::int64_t kMost = 2;
-  alignas(64) std::array<float, kMost * RowLadder::kWidestBlock> gate, up;
+  alignas(64) std::array<float, kPaddedRow * RowLadder::kWidestBlock> gate, up;
   alignas(64) std::array<std::byte, std::size_t{8} << 10> scratch;
 
   // Whether a tile of so many rows whose products want so much scratch is of them.
   static constexpr bool are(std::int64_t rows, std::int64_t scratch_bytes) {
-    return rows <= kMost && scratch_bytes <= static_cast<std::int64_t>(sizeof(scratch));
+    return rows <= kPaddedRow && scratch_bytes <= static_cast<std::int64_t>(sizeof(scratch));
   }
 };
 
@@ -79,8 +67,6 @@ class TileHeights {
     if (heights_.empty()) add(kPaddedRow);
     for (std::int64_t rows = kVectorRows; rows <= tallest; rows += kVectorRows) add(rows);
   }
-  // The height of one row and one of padding.
-  static constexpr std::int64_t kPaddedRow = 2;
   std::int64_t least_bytes() const { return heights_.front().bytes; }
   std::int64_t most_bytes() const { return heights_.back().bytes; }
   // The tallest that so many bytes are enough for; they must be for the least.

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 
+#include "evenkeel/base/carver.h"
 #include "evenkeel/compute/cuda/expert_ffn.h"
 #include "evenkeel/compute/cuda/internal/products.h"
 #include "evenkeel/compute/cuda/internal/row_sums.h"
@@ -15,19 +16,12 @@
 
 namespace evenkeel::cuda {
 
-// Cuts a workspace into pieces, or only adds them up. Pieces are aligned whatever the workspace is: tensor
-// maps want 128 bytes.
-class Carver {
+// Cuts a workspace into pieces. They are aligned whatever the workspace is: tensor maps want 128 bytes.
+class WorkspaceCarver : public AlignedCarver<256> {
  public:
-  explicit Carver(std::byte* base) : base_(base == nullptr ? nullptr : aligned(base)) {}
-  template <class T>
-  T* take(std::int64_t count) {
-    std::byte* const piece = base_ == nullptr ? nullptr : base_ + used_;
-    used_ += (count * static_cast<std::int64_t>(sizeof(T)) + kAlignment - 1) / kAlignment * kAlignment;
-    return reinterpret_cast<T*>(piece);
-  }
+  explicit WorkspaceCarver(std::byte* base) : AlignedCarver(base == nullptr ? nullptr : aligned(base)) {}
   // What a workspace must have for the pieces, wherever it begins.
-  std::int64_t used() const { return used_ + kAlignment; }
+  std::int64_t needed() const { return used() + kAlignment; }
 
  private:
   static constexpr std::int64_t kAlignment = 256;
@@ -35,13 +29,10 @@ class Carver {
     const auto beyond = reinterpret_cast<std::uintptr_t>(base) % kAlignment;
     return beyond == 0 ? base : base + (kAlignment - static_cast<std::int64_t>(beyond));
   }
-
-  std::byte* base_;
-  std::int64_t used_ = 0;
 };
 
 struct ForwardPieces {
-  ForwardPieces(Carver& carver, const ExpertShape& shape, int num_groups, std::int64_t max_positions)
+  ForwardPieces(WorkspaceCarver& carver, const ExpertShape& shape, int num_groups, std::int64_t max_positions)
       : maps(carver.take<TensorMap>(2 * std::int64_t{num_groups})),
         schedule(carver.take<std::int32_t>(schedule_ints(num_groups))),
         hidden(carver.take<bf16>(max_positions * shape.intermediate)) {}
@@ -52,8 +43,8 @@ struct ForwardPieces {
 };
 
 struct BackwardPieces {
-  BackwardPieces(Carver& carver, const ExpertShape& shape, int num_groups, std::int64_t max_positions,
-                 const DeviceBackward& call, int dot_columns)
+  BackwardPieces(WorkspaceCarver& carver, const ExpertShape& shape, int num_groups,
+                 std::int64_t max_positions, const DeviceBackward& call, int dot_columns)
       : dot_slots(static_cast<int>((shape.intermediate + dot_columns - 1) / dot_columns)),
         maps(carver.take<TensorMap>(2 * std::int64_t{num_groups})),
         schedule(carver.take<std::int32_t>(schedule_ints(num_groups))),

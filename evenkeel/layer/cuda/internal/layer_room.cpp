@@ -1,10 +1,13 @@
 #include "evenkeel/layer/cuda/internal/layer_room.h"
 
+#include "evenkeel/base/carver.h"
 #include "evenkeel/exchange/cuda/chunk_sizes.h"
 
 namespace evenkeel::cuda {
 
 namespace {
+
+using Carver = AlignedCarver<256>;
 
 StateRoom state_room(Carver& carver, const RoomShape& shape) {
   const RouteShape& route = shape.route;
@@ -103,7 +106,7 @@ LayerRoom lay_out(const RoomShape& shape, std::byte* base) {
     room.weights = carver.take<float>(route.most_positions);
     room.weight_gradients = carver.take<float>(route.most_positions);
   }
-  room.bytes = carver.taken();
+  room.bytes = carver.used();
   return room;
 }
 

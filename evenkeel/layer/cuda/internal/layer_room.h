@@ -7,7 +7,6 @@
 
 #include "evenkeel/compute/cuda/expert_ffn.h"
 #include "evenkeel/exchange/cuda/device_exchange.h"
-#include "evenkeel/layer/cuda/internal/carver.h"
 
 namespace evenkeel::cuda {
 

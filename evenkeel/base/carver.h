@@ -1,0 +1,30 @@
+// Cuts memory into pieces, one behind the other, or, of null, only adds up what they take.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace evenkeel {
+
+// Every piece takes whole multiples of `kAlignment` bytes; that they begin on one is the caller's to see to.
+template <std::int64_t kAlignment>
+class AlignedCarver {
+ public:
+  explicit AlignedCarver(std::byte* base) : base_(base) {}
+
+  template <class T>
+  T* take(std::int64_t count) {
+    static_assert(kAlignment % alignof(T) == 0);
+    std::byte* const piece = base_ == nullptr ? nullptr : base_ + used_;
+    const std::int64_t bytes = count * static_cast<std::int64_t>(sizeof(T));
+    used_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    return reinterpret_cast<T*>(piece);
+  }
+  std::int64_t used() const { return used_; }
+
+ private:
+  std::byte* base_;
+  std::int64_t used_ = 0;
+};
+
+}  // namespace evenkeel
