@@ -106,7 +106,6 @@ TEST_P(Products, OfARowAreTheSameBitsForEveryRowCountWherePromised) {
 }
 
 TEST_P(Products, TouchNoMoreRowsThanTheRoomThatMaxRowsWasAskedAbout) {
-  const DataType type = GetParam();
   constexpr std::int64_t in = 48, out = 80;
   PackedProduct product(in, out, GetParam());
   auto& [ladder, a, plain, packed, scratch] = product;
@@ -158,7 +157,6 @@ TEST_P(Products, AreTheSumsOfProductsForBothLayoutsOfTheWeights) {
 }
 
 TEST_P(Products, OfOneRowOfAnyBitsTouchNoOtherAndDifferByRounding) {
-  const DataType type = GetParam();
   constexpr std::int64_t in = 256, out = 192;
   PackedProduct product(in, out, GetParam());
   auto& [ladder, a, plain, packed, scratch] = product;
