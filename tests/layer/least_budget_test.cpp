@@ -89,7 +89,9 @@ TEST(LeastBudgetOfALayer, IsWithinATwentiethOfWhatRowsAndOneRowsProductsNeed) {
           EXPECT_LE(least_budget(shape), bound + bound / 20 + padding_bytes(ffn))
               << name_of(expert.type) << ", hidden " << expert.hidden << ", " << ranks << " ranks, top-"
               << top_k << (backward ? ", backward" : "");
-          if (backward) EXPECT_LE(least_budget(shape), bound + bound / 10);
+          if (backward) {
+            EXPECT_LE(least_budget(shape), bound + bound / 10);
+          }
         }
   });
 }
