@@ -187,6 +187,7 @@ void run_table(const CLI::App& app, BenchArguments& options) {
   const std::vector<BenchPoint> points = is_given(app, "--ablation")
                                              ? ablation_points(options.setup, options.ablation)
                                              : std::vector{scenario_point(options.setup, options.scenarios)};
+  for (const BenchPoint& point : points) require_budget(point);
   if (!options.json) print_bench_head(points.front());
   const std::vector<BenchRow> rows = measure_all(points);
   if (options.json)

@@ -4,25 +4,36 @@
 
 namespace evenkeel::cli {
 
+ExperimentSetup unmade_experiment(const LayerOptions& options, int ranks, bool backward, std::int64_t rounds,
+                                  const Way& reference, std::vector<Way> ways) {
+  const MoeShape shape = options.shape();
+  return {shape,
+          LayerPlacement::contiguous(shape.num_experts, ranks),
+          nullptr,
+          nullptr,
+          nullptr,
+          backward,
+          static_cast<int>(rounds),
+          reference,
+          std::move(ways)};
+}
+
 BenchLayer::BenchLayer(const LayerOptions& options, int ranks, std::int64_t tokens, bool backward)
-    : shape_(options.shape()),
+    : options_(options),
       ranks_(ranks),
       backward_(backward),
-      experts_(seeded_experts(shape_.expert, shape_.num_experts, static_cast<std::uint64_t>(options.seed))),
+      experts_(seeded_experts(options.shape().expert, options.shape().num_experts,
+                              static_cast<std::uint64_t>(options.seed))),
       hidden_(seeded_hidden(options, tokens)),
       grad_output_(seeded_grad_output(options, backward ? tokens : 0)) {}
 
 ExperimentSetup BenchLayer::experiment(std::int64_t rounds, const Way& reference,
                                        std::vector<Way> ways) const {
-  return {shape_,
-          LayerPlacement::contiguous(shape_.num_experts, ranks_),
-          &experts_,
-          &hidden_,
-          &grad_output_,
-          backward_,
-          static_cast<int>(rounds),
-          reference,
-          std::move(ways)};
+  ExperimentSetup setup = unmade_experiment(options_, ranks_, backward_, rounds, reference, std::move(ways));
+  setup.experts = &experts_;
+  setup.hidden = &hidden_;
+  setup.grad_output = &grad_output_;
+  return setup;
 }
 
 Batch scenario_batch(const std::string& scenario, const LayerOptions& options, int ranks,

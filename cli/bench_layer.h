@@ -7,6 +7,10 @@
 
 namespace evenkeel::cli {
 
+// Ways of a layer with homes in the order of experts, without its experts and tokens.
+ExperimentSetup unmade_experiment(const LayerOptions& options, int ranks, bool backward, std::int64_t rounds,
+                                  const Way& reference, std::vector<Way> ways);
+
 class BenchLayer {
  public:
   // For batches of up to so many tokens, over all ranks.
@@ -14,11 +18,11 @@ class BenchLayer {
   BenchLayer(const BenchLayer&) = delete;
   BenchLayer& operator=(const BenchLayer&) = delete;
 
-  // With homes in the order of experts; this must outlive what is returned.
+  // This must outlive what is returned.
   ExperimentSetup experiment(std::int64_t rounds, const Way& reference, std::vector<Way> ways) const;
 
  private:
-  MoeShape shape_;
+  LayerOptions options_;
   int ranks_;
   bool backward_;
   ExpertModel experts_;

@@ -6,6 +6,7 @@
 
 #include "cli/bench_layer.h"
 #include "cli/options.h"
+#include "cli/rank_layer.h"
 #include "evenkeel/base/error.h"
 
 namespace evenkeel::cli {
@@ -120,6 +121,13 @@ std::vector<BenchPoint> ablation_points(const BenchSetup& setup, const std::stri
     return series(setup, name, {16, 32, 64, 128, 256}, kAblationScenarios,
                   [](BenchSetup& s, std::int64_t value) { s.layer.experts = value; });
   throw InvalidArgument("--ablation", fmt::format("'{}'", name), std::string(ablation_names()));
+}
+
+void require_budget(const BenchPoint& point) {
+  const BenchSetup& setup = point.setup;
+  require_budgets(unmade_experiment(setup.layer, static_cast<int>(setup.ranks), setup.backward, setup.pairs,
+                                    plain_ep(setup.budget), ways_of(setup.planners, setup.budget)),
+                  setup.tokens);
 }
 
 std::vector<BenchRow> measure_point(const BenchPoint& point, const Progress& progress) {

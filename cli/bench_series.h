@@ -55,6 +55,9 @@ std::string_view ablation_names();
 // The series of one of these. Throws InvalidArgument for another name.
 std::vector<BenchPoint> ablation_points(const BenchSetup& setup, const std::string& name);
 
+// Throws BudgetTooSmall where the point's budget is below the layer's least; nothing large is made.
+void require_budget(const BenchPoint& point);
+
 std::vector<BenchRow> measure_point(const BenchPoint& point, const Progress& progress);
 
 }  // namespace evenkeel::cli

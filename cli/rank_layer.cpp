@@ -1,5 +1,6 @@
 #include "cli/rank_layer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "evenkeel/base/error.h"
@@ -22,12 +23,13 @@ MoeOptions options_of(const ExperimentSetup& setup, const Budget& budget, std::i
 
 }  // namespace
 
-void require_budgets(const ExperimentSetup& setup, const std::vector<Batch>& batches) {
+void require_budgets(const ExperimentSetup& setup, std::int64_t max_tokens) {
+  const std::int64_t tokens = std::max<std::int64_t>(max_tokens, 1);  // as layers are made
   const auto experts = make_cpu_expert_ffn(setup.shape.expert, setup.backward);
   const auto require = [&](const Budget& budget) {
     if (!budget.is_given()) return;
-    const std::int64_t least = least_budget(budget_shape(setup.shape, setup.placement, *experts,
-                                                         options_of(setup, budget, most_tokens(batches))));
+    const std::int64_t least = least_budget(
+        budget_shape(setup.shape, setup.placement, *experts, options_of(setup, budget, tokens)));
     if (budget.bytes < least) throw BudgetTooSmall(budget.bytes, least, "the steps of a layer");
   };
   require(setup.reference.budget);

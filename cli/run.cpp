@@ -134,7 +134,7 @@ void run(const CLI::App& app, RunArguments& options) {
   if (is_given(app, "--weights")) trained = read_trained(app, options);
   if (!batch) batch = scenario_batch(options);
   ExperimentSetup setup = setup_of(app, options);
-  require_budgets(setup, {*batch});
+  require_budgets(setup, batch->most_tokens());
 
   const std::int64_t tokens = batch->num_tokens();
   const ExpertShape& expert = setup.shape.expert;

@@ -45,6 +45,15 @@ class Bench(CommandTest):
         done = self.call("bench", *words, "--budget", least)
         self.assertIn("(least budget ", done.stdout)
 
+    def test_a_budget_below_the_least_of_any_point_is_refused_before_anything_is_measured(self):
+        table = [*TINY[:-2], "--pairs", 1, "--scenarios", "0.95:1"]
+        least = self.json("bench", *table)["least_budget"]
+        refused = self.assert_refused(["bench", *table, "--budget", least - 1], 4, "BudgetTooSmall")
+        self.assertEqual((refused["given"], refused["least"]), (least - 1, least))
+        wider = ["bench", "--ranks", 4, "--tokens", 16, "--hidden", 32, "--ablation", "hidden", "--budget", least]
+        refused = self.assert_refused(wider, 4, "BudgetTooSmall")
+        self.assertGreater(refused["least"], least)
+
     def test_a_whole_name_leaves_one_scenario_and_a_part_all_that_contain_it(self):
         for text, scenarios in [("concentrated:0.95:1", ["concentrated:0.95:1"]),
                                 ("0.95:1:", ["concentrated:0.95:1:spread"]),

@@ -160,7 +160,7 @@ TEST_P(Products, OfOneRowOfAnyBitsTouchNoOtherAndDifferByRounding) {
   constexpr std::int64_t in = 256, out = 192;
   PackedProduct product(in, out, GetParam());
   auto& [ladder, a, plain, packed, scratch] = product;
-  ASSERT_EQ(ladder.max_rows(1, RowLadder::Bits::any), 1);
+  ASSERT_EQ(ladder.max_rows(1), 1);
   constexpr float kUntouched = 12345;
   std::vector<float> one(static_cast<std::size_t>(kTileRows * out), kUntouched), many(one.size());
   ladder.run(0, ladder.max_rows(), a.data(), packed.data(), many.data(), scratch.data());

@@ -14,7 +14,7 @@
 namespace evenkeel::testing {
 namespace {
 
-constexpr WorkloadShape kRouting{8, 1024, 64, 4};
+constexpr WorkloadShape kRouting{8, 1536, 64, 4};
 
 MoeCase case_of(const char* workload) {
   const ExpertShape expert{256, 256, Activation::swiglu, false, DataType::f32};

@@ -342,6 +342,15 @@ TEST(ForwardStates, InFlightKeepTheirOwnStepWhateverTheOrderOfBackward) {
   });
 }
 
+// Gradients are sums, in other parts where products have other rows: of f32, to rounding of the largest.
+void expect_close(const Tensor& a, const Tensor& b) {
+  constexpr float kSumRounding = 2e-5f;
+  float largest = 0;
+  for (std::int64_t i = 0; i < b.size(); ++i) largest = std::max(largest, std::abs(b[i]));
+  for (std::int64_t i = 0; i < b.size(); ++i)
+    ASSERT_LE(std::abs(a[i] - b[i]), kSumRounding * largest) << i;
+}
+
 // The first state goes when the second is there, so that what is left is in two pieces, neither of which
 // holds all of the third: some of it is computed again.
 TEST(ForwardStates, ThatAreToBeKeptWholeRunWhereRoomIsInPieces) {
@@ -369,7 +378,7 @@ TEST(ForwardStates, ThatAreToBeKeptWholeRunWhereRoomIsInPieces) {
     EXPECT_TRUE(!last.kept || last.recomputed > 0);
     for (ForwardState* state : {&second, &third}) {
       rank.backward(std::move(*state), top_k(400));
-      EXPECT_EQ(rank.grad_hidden(), free.grad_hidden());
+      expect_close(rank.grad_hidden(), free.grad_hidden());
     }
     EXPECT_EQ(rank.output(), free.output());
     EXPECT_LE(arena.peak_bytes(), least);

@@ -355,7 +355,7 @@ TEST_P(Predicted, PeakOfTwoChunksInFlightIsMet) {
       const Measured measured = measure(setup);
       SCOPED_TRACE(std::to_string(chunks) + " chunks, backward " + std::to_string(backward));
       // Where nothing travels, what a chunk still holds is less than making its tables took.
-      expect_predicted(measured.peaks, Prediction(setup, measured).peaks(), ranks == 1 ? 0.01 : 0);
+      expect_predicted(measured.peaks, Prediction(setup, measured).peaks(), ranks == 1 ? 0.02 : 0);
     }
 }
 

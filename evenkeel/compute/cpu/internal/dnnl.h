@@ -36,6 +36,10 @@ inline dnnl::memory::data_type dnnl_type(DataType type) {
   return type == DataType::f32 ? dnnl::memory::data_type::f32 : dnnl::memory::data_type::bf16;
 }
 
+// In which products of rows of a type are made. For CPUs without AVX-512 oneDNN has none in bf16: its numbers
+// are widened, and their products and sums are f32, as they are elsewhere.
+DataType product_type(DataType type);
+
 const dnnl::engine& cpu_engine();
 // A stream of the calling thread.
 dnnl::stream& cpu_stream();

@@ -58,11 +58,11 @@ void ExpertBackward::prepare(const ExpertWeights& weights, std::byte* prepared) 
 std::int64_t ExpertBackward::scratch_bytes(std::int64_t rows, bool again) const {
   return std::max({grad_h_.scratch_bytes(rows), grad_x_.scratch_bytes(rows),
                    grad_gate_up_.scratch_bytes(rows), grad_down_.scratch_bytes(rows),
-                   again ? inner_.ladder().scratch_bytes(rows) : 0});
+                   again ? inner_.ladder().scratch_bytes(rows, RowLadder::Bits::any) : 0});
 }
 
 ExpertBackward::Tile ExpertBackward::carve(Carver& carver, std::int64_t rows, bool again,
-                                           FewRows& few) const {
+                                           RowAlone& alone) const {
   const ExpertShape& s = shape_;
   const std::int64_t element = bytes_of(s.type);
   const std::int64_t gathered = rows > 1 ? rows * s.hidden * element : 0;
@@ -74,10 +74,10 @@ ExpertBackward::Tile ExpertBackward::carve(Carver& carver, std::int64_t rows, bo
   tile.pre_again = carver.take<std::byte>(again ? rows * s.gate_up_rows() * element : 0);
   tile.aside = carver.take<std::byte>(rows > GradientProduct::kFewRows ? margin_bytes(s) : 0);
   tile.g_row = carver.take<float>(s.biases ? s.hidden : 0);
-  if (FewRows::are(rows, scratch)) {
-    tile.block = few.up.data();
-    tile.gate = few.gate.data();
-    tile.scratch = few.scratch.data();
+  if (RowAlone::is_enough(rows, scratch)) {
+    tile.block = alone.up.data();
+    tile.gate = alone.gate.data();
+    tile.scratch = alone.scratch.data();
   } else {
     const std::int64_t inner = again ? inner_.ladder().widest_block() : 0;
     tile.block = carver.take<float>(rows * std::max({grad_h_.widest_block(), grad_x_.widest_block(), inner}));
@@ -89,8 +89,8 @@ ExpertBackward::Tile ExpertBackward::carve(Carver& carver, std::int64_t rows, bo
 
 std::int64_t ExpertBackward::bytes_of_tile(std::int64_t rows, bool again) const {
   Carver carver(nullptr);
-  FewRows few;
-  carve(carver, rows, again, few);
+  RowAlone alone;
+  carve(carver, rows, again, alone);
   return carver.used();
 }
 
@@ -98,10 +98,10 @@ void ExpertBackward::run(const ExpertBatch& batch, const BackwardRows& rows, boo
                          std::span<std::byte> workspace) const {
   const std::int64_t room = heights(again).rows_in(std::ssize(workspace));
   Carver carver(workspace.data());
-  FewRows few;
-  const Tile tile = carve(carver, room, again, few);
+  RowAlone alone;
+  const Tile tile = carve(carver, room, again, alone);
   std::int64_t most = std::min(grad_h_.max_rows(room), grad_x_.max_rows(room));
-  if (again) most = std::min(most, inner_.ladder().max_rows(room, RowLadder::Bits::any));
+  if (again) most = std::min(most, inner_.ladder().max_rows(room));
   for (const ExpertGroup& group : batch.groups)
     for_each_tile(group, most, [&](Span span) {
       std::byte* const pre = pre_activations(batch, group, span, rows.input, tile);
@@ -119,8 +119,8 @@ void ExpertBackward::add_gate_up_gradients(const ExpertBatch& batch, const Split
                                            std::span<std::byte> workspace) const {
   const std::int64_t room = heights_.rows_in(std::ssize(workspace));
   Carver carver(workspace.data());
-  FewRows few;
-  const Tile tile = carve(carver, room, false, few);
+  RowAlone alone;
+  const Tile tile = carve(carver, room, false, alone);
   for (const ExpertGroup& group : batch.groups)
     for_each_tile(group, room, [&](Span span) {
       const std::byte* const x = gathered(batch, span, input, tile, tile.x());

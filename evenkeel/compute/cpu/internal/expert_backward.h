@@ -60,7 +60,7 @@ class ExpertBackward {
   struct Piece;
   const TileHeights& heights(bool again) const { return again ? heights_again_ : heights_; }
   std::int64_t bytes_of_tile(std::int64_t rows, bool again) const;
-  Tile carve(Carver& carver, std::int64_t rows, bool again, FewRows& few) const;
+  Tile carve(Carver& carver, std::int64_t rows, bool again, RowAlone& alone) const;
   std::int64_t scratch_bytes(std::int64_t rows, bool again) const;
   std::byte* pre_activations(const ExpertBatch& batch, const ExpertGroup& group, Span span,
                              const SplitRows& input, const Tile& tile) const;

@@ -14,7 +14,7 @@ ExpertForward::ExpertForward(const ExpertShape& shape, const InnerProducts& inne
       inner_(inner),
       down_(shape.intermediate, shape.hidden, shape.type, RowLadder::Plain::out_by_in,
             RowLadder::Bits::of_the_row_alone),
-      heights_({&inner.ladder(), &down_}, forward_tile_rows(shape.type),
+      heights_({&inner.ladder(), &down_}, forward_tile_rows(product_type(shape.type)),
                [&](std::int64_t rows) { return bytes_of_tile(rows); }) {}
 
 std::int64_t ExpertForward::prepared_bytes() const {
@@ -30,20 +30,18 @@ void ExpertForward::prepare(const ExpertWeights& weights, std::byte* prepared) c
                  reinterpret_cast<float*>(down + down_.packed_bytes()));
 }
 
-ExpertForward::Tile ExpertForward::carve(Carver& carver, std::int64_t rows, FewRows& few) const {
+ExpertForward::Tile ExpertForward::carve(Carver& carver, std::int64_t rows, RowAlone& alone) const {
   const std::int64_t inner_block = inner_.ladder().widest_block();
   const std::int64_t block = std::max(inner_block, down_.widest_block());
   const std::int64_t element = bytes_of(shape_.type);
   const std::int64_t scratch = std::max(inner_.ladder().scratch_bytes(rows), down_.scratch_bytes(rows));
-  const bool padded = rows == kPaddedRow;
-  const std::int64_t held = padded ? 1 : rows;
   Tile tile;
-  tile.x = carver.take<std::byte>(rows == 1 ? 0 : held * shape_.hidden * element);
-  tile.h = carver.take<std::byte>(std::max(rows * shape_.intermediate, padded ? shape_.hidden : 0) * element);
-  if (FewRows::are(rows, scratch)) {
-    tile.gate = few.gate.data();
-    tile.up = few.up.data();
-    tile.scratch = few.scratch.data();
+  tile.x = carver.take<std::byte>(rows == 1 ? 0 : rows * shape_.hidden * element);
+  tile.h = carver.take<std::byte>(rows * shape_.intermediate * element);
+  if (RowAlone::is_enough(rows, scratch)) {
+    tile.gate = alone.gate.data();
+    tile.up = alone.up.data();
+    tile.scratch = alone.scratch.data();
   } else {
     tile.gate = carver.take<float>(is_gated(shape_.activation) ? rows * inner_block : 0);
     tile.up = carver.take<float>(rows * block);
@@ -54,8 +52,8 @@ ExpertForward::Tile ExpertForward::carve(Carver& carver, std::int64_t rows, FewR
 
 std::int64_t ExpertForward::bytes_of_tile(std::int64_t rows) const {
   Carver carver(nullptr);
-  FewRows few;
-  carve(carver, rows, few);
+  RowAlone alone;
+  carve(carver, rows, alone);
   return carver.used();
 }
 
@@ -63,16 +61,14 @@ void ExpertForward::run(const ExpertBatch& batch, const SplitRows& input, void* 
                         std::span<std::byte> workspace) const {
   const std::int64_t room = heights_.rows_in(std::ssize(workspace));
   Carver carver(workspace.data());
-  FewRows few;
-  const Tile tile = carve(carver, room, few);
-  const std::int64_t most =
-      room == kPaddedRow ? 1 : std::min(inner_.ladder().max_rows(room), down_.max_rows(room));
+  RowAlone alone;
+  const Tile tile = carve(carver, room, alone);
+  const std::int64_t most = std::min(inner_.ladder().max_rows(room), down_.max_rows(room));
   for (const ExpertGroup& group : batch.groups)
     for_each_tile(group, most, [&](Span span) {
       const std::int32_t* const row = &batch.input_row[static_cast<std::size_t>(span.begin)];
-      const bool alone = room == 1;
-      if (!alone) rows::gather(span.rows, row, shape_.hidden, input, tile.x, shape_.type);
-      const std::byte* const x = alone ? input.row(*row, shape_.hidden * bytes_of(shape_.type)) : tile.x;
+      if (room > 1) rows::gather(span.rows, row, shape_.hidden, input, tile.x, shape_.type);
+      const std::byte* const x = room > 1 ? tile.x : input.row(*row, shape_.hidden * bytes_of(shape_.type));
       fill_h(span, x, group.prepared, tile, saved_of(shape_, group, span));
       fill_output(batch, span, group.prepared + inner_.prepared_bytes(), tile, output);
     });

@@ -32,8 +32,7 @@ class ExpertForward {
 
  private:
   // What is held of the rows of a tile. f32 results of products are held for one block of columns. A row
-  // alone is read where it is. Before padding it is gathered, and the padding of x may be any numbers: those
-  // of h.
+  // alone is read where it is.
   struct Tile {
     float* y() const { return up; }  // when h is whole
 
@@ -41,7 +40,7 @@ class ExpertForward {
     float *gate, *up;
     std::byte *h, *scratch;
   };
-  Tile carve(Carver& carver, std::int64_t rows, FewRows& few) const;
+  Tile carve(Carver& carver, std::int64_t rows, RowAlone& alone) const;
   std::int64_t bytes_of_tile(std::int64_t rows) const;
   void fill_h(Span span, const std::byte* x, const std::byte* prepared, const Tile& tile,
               std::byte* saved) const;

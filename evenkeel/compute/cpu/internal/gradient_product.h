@@ -29,6 +29,8 @@ class GradientProduct {
 
  private:
   void add_row(const void* a, const void* b, float* c) const;
+  // Of so many rows of a and b, where they are widened.
+  std::int64_t widened_bytes(std::int64_t rows) const;
 
   struct Rung {
     dnnl::matmul product;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "evenkeel/base/check.h"
+#include "evenkeel/device/cpu/rows.h"
 
 namespace evenkeel::internal {
 
@@ -44,13 +45,15 @@ dnnl::primitive_attr own_scratch() {
   return attributes;
 }
 
-// A well-spread stand-in for random numbers; the same on every machine.
+// A well-spread stand-in for random numbers; the same on every machine. Of many magnitudes, so that sums are
+// rounded, and another order of summation shows, even where products have the few digits of bf16.
 void fill_sample(std::vector<std::byte>& bytes, DataType type, float scale) {
   std::uint32_t state = 0x9e3779b9u;
+  const auto next = [&] { return state = state * 1664525u + 1013904223u; };
   const std::size_t count = bytes.size() / static_cast<std::size_t>(bytes_of(type));
   for (std::size_t i = 0; i < count; ++i) {
-    state = state * 1664525u + 1013904223u;
-    const float value = (static_cast<float>(state >> 8) * 0x1p-23f - 1.0f) * scale;
+    const float magnitude = scale / static_cast<float>(1u << (next() >> 29));
+    const float value = (static_cast<float>(next() >> 8) * 0x1p-23f - 1.0f) * magnitude;
     if (type == DataType::f32)
       std::memcpy(&bytes[4 * i], &value, 4);
     else
@@ -91,47 +94,70 @@ RowLadder::Width RowLadder::make_width(std::int64_t columns) const {
   width.columns = columns;
   const memory::dims strides = plain_ == Plain::out_by_in ? memory::dims{1, in_} : memory::dims{out_, 1};
   width.plain = memory::desc({in_, columns}, dnnl_type(type_), strides);
-  const memory::desc a({kTileRows, in_}, dnnl_type(type_), memory::format_tag::ab);
-  const memory::desc b({in_, columns}, dnnl_type(type_), memory::format_tag::any);
-  const memory::desc c({kTileRows, columns}, memory::data_type::f32, memory::format_tag::ab);
-  width.packed = product_of(a, b, c, own_scratch()).weights_desc();
+  width.packed = weights_of(columns);
   for (std::int64_t rows : ladder(type_)) width.rungs.push_back(make_rung(width, rows));
   width.one_row = width.rungs.front();
   return width;
 }
 
+// As oneDNN would have them; widened, row by row, which is how it would have f32 there.
+memory::desc RowLadder::weights_of(std::int64_t columns) const {
+  if (widens()) return {{in_, columns}, memory::data_type::f32, memory::format_tag::ab};
+  const memory::desc a({kTileRows, in_}, dnnl_type(type_), memory::format_tag::ab);
+  const memory::desc b({in_, columns}, dnnl_type(type_), memory::format_tag::any);
+  const memory::desc c({kTileRows, columns}, memory::data_type::f32, memory::format_tag::ab);
+  return product_of(a, b, c, own_scratch()).weights_desc();
+}
+
 RowLadder::Rung RowLadder::make_rung(const Width& width, std::int64_t rows) const {
-  const memory::desc a({rows, in_}, dnnl_type(type_), memory::format_tag::ab);
+  const memory::desc a({rows, in_}, dnnl_type(product_type(type_)), memory::format_tag::ab);
   const memory::desc c({rows, width.columns}, memory::data_type::f32, memory::format_tag::ab);
   const dnnl::matmul::primitive_desc made = product_of(a, width.packed, c, own_scratch());
   return {rows, dnnl::matmul(made), a, c, made.scratchpad_desc()};
 }
 
-std::int64_t RowLadder::max_rows(std::int64_t room, Bits bits) const {
+std::int64_t RowLadder::max_rows(std::int64_t room) const {
+  if (room == 1) return 1;
   std::int64_t rows = room;
   for (const Width& width : widths_) {
     const auto beyond = std::ranges::upper_bound(width.rungs, room, {}, &Rung::rows);
-    EVENKEEL_CHECK(beyond != width.rungs.begin() || bits == Bits::any);
-    rows = std::min(rows, beyond == width.rungs.begin() ? 1 : std::prev(beyond)->rows);
+    EVENKEEL_CHECK(beyond != width.rungs.begin());
+    rows = std::min(rows, std::prev(beyond)->rows);
   }
   return rows;
 }
 
 bool RowLadder::has_rows(std::int64_t room) const {
-  return std::ranges::all_of(widths_, [&](const Width& width) { return width.rungs.front().rows <= room; });
+  return room == 1 ||
+         std::ranges::all_of(widths_, [&](const Width& width) { return width.rungs.front().rows <= room; });
 }
 
-std::int64_t RowLadder::scratch_bytes(std::int64_t room) const {
+std::int64_t RowLadder::scratch_bytes(std::int64_t room, Bits bits) const {
   std::int64_t most = 0;
-  const auto want = [&](const Rung& rung) {
-    most = std::max(most, static_cast<std::int64_t>(rung.scratch.get_size()));
-  };
   for (const Width& width : widths_) {
-    want(width.one_row);
+    const Rung& alone = width.rung_for(1, bits);
+    const std::int64_t aside = alone.rows > 1 ? copied_bytes(alone) + result_bytes(width, alone) : 0;
+    most = std::max(most, aside + scratch_bytes(alone));
     for (const Rung& rung : width.rungs)
-      if (rung.rows <= room) want(rung);
+      if (rung.rows <= room) most = std::max(most, scratch_bytes(rung));
   }
   return most;
+}
+
+std::int64_t RowLadder::scratch_bytes(const Rung& rung) const {
+  return widened_bytes(rung.rows) + static_cast<std::int64_t>(rung.scratch.get_size());
+}
+
+std::int64_t RowLadder::copied_bytes(const Rung& rung) const {
+  return whole_lines(rung.rows * in_ * bytes_of(type_));
+}
+
+std::int64_t RowLadder::result_bytes(const Width& width, const Rung& rung) const {
+  return whole_lines(rung.rows * width.columns * std::int64_t{sizeof(float)});
+}
+
+std::int64_t RowLadder::widened_bytes(std::int64_t rows) const {
+  return widens() ? whole_lines(rows * in_ * std::int64_t{sizeof(float)}) : 0;
 }
 
 RowLadder::Block RowLadder::block(std::int64_t index) const {
@@ -154,11 +180,22 @@ const RowLadder::Rung& RowLadder::Width::rung_for(std::int64_t m, Bits bits) con
   return *rung;
 }
 
-void RowLadder::pack_block(const Width& width, const std::byte* plain, std::byte* packed) {
+void RowLadder::pack_block(const Width& width, const std::byte* plain, std::byte* packed) const {
+  if (widens()) return widen_block(width, reinterpret_cast<const bf16*>(plain), reinterpret_cast<float*>(packed));
   const OneThread alone;
   const memory from = view(width.plain, plain);
   const memory to = view(width.packed, packed);
   dnnl::reorder(from, to).execute(cpu_stream(), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+}
+
+void RowLadder::widen_block(const Width& width, const bf16* plain, float* packed) const {
+  constexpr std::int64_t kColumns = 16;  // whose lines of the plain matrix stay in the cache
+  const bool transposed = plain_ == Plain::out_by_in;
+  const std::int64_t to_next_row = transposed ? 1 : out_, to_next_column = transposed ? in_ : 1;
+  for (std::int64_t begin = 0; begin < width.columns; begin += kColumns)
+    for (std::int64_t k = 0; k < in_; ++k)
+      for (std::int64_t n = begin; n < std::min(begin + kColumns, width.columns); ++n)
+        packed[k * width.columns + n] = static_cast<float>(plain[k * to_next_row + n * to_next_column]);
 }
 
 void RowLadder::pack(const void* plain, std::byte* packed) const {
@@ -172,8 +209,14 @@ void RowLadder::pack(const void* plain, std::byte* packed) const {
 }
 
 void RowLadder::run_rung(const Rung& rung, const memory::desc& b, const void* a, const std::byte* packed,
-                         float* c, std::byte* scratch) {
+                         float* c, std::byte* scratch) const {
   const OneThread alone;
+  if (widens()) {
+    auto* const widened = reinterpret_cast<float*>(scratch);
+    rows::to_f32(rung.rows * in_, a, type_, widened);
+    a = widened;
+    scratch += widened_bytes(rung.rows);
+  }
   rung.product.execute(cpu_stream(), {{DNNL_ARG_SRC, view(rung.a, a)},
                                       {DNNL_ARG_WEIGHTS, view(b, packed)},
                                       {DNNL_ARG_DST, view(rung.c, c)},
@@ -183,8 +226,20 @@ void RowLadder::run_rung(const Rung& rung, const memory::desc& b, const void* a,
 void RowLadder::run(std::int64_t block, std::int64_t m, const void* a, const std::byte* packed, float* c,
                     std::byte* scratch, Bits bits) const {
   const Width& width = width_of(block);
-  run_rung(width.rung_for(m, bits), width.packed, a, packed + block * widths_.front().packed_bytes(), c,
-           scratch);
+  const Rung& rung = width.rung_for(m, bits);
+  packed += block * widths_.front().packed_bytes();
+  if (m == 1 && rung.rows > 1) return run_alone(width, rung, a, packed, c, scratch);
+  run_rung(rung, width.packed, a, packed, c, scratch);
+}
+
+// Behind the copy is room for the other rows of the rung, whatever lies there.
+void RowLadder::run_alone(const Width& width, const Rung& rung, const void* a, const std::byte* packed,
+                          float* c, std::byte* scratch) const {
+  std::byte* const results = scratch + copied_bytes(rung);
+  std::memcpy(scratch, a, static_cast<std::size_t>(in_ * bytes_of(type_)));
+  run_rung(rung, width.packed, scratch, packed, reinterpret_cast<float*>(results),
+           results + result_bytes(width, rung));
+  std::memcpy(c, results, static_cast<std::size_t>(width.columns) * sizeof(float));
 }
 
 void RowLadder::keep_agreeing_rungs(Width& width) {
@@ -202,7 +257,7 @@ void RowLadder::keep_agreeing_rungs(Width& width) {
   std::vector<std::size_t> kept;
   std::uint64_t bits = 0;
   for (std::int64_t reference : {64, 192, 16}) {  // divisors of kTileRows
-    std::vector<std::size_t> agree = agreeing(width, width.rung_for(reference), sample);
+    std::vector<std::size_t> agree = agreeing(width, width.rung_for(reference, Bits::of_the_row_alone), sample);
     if (agree.size() > kept.size()) {
       kept = std::move(agree);
       bits = fnv1a(sample.expected);

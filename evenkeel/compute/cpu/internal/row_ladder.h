@@ -8,7 +8,8 @@
 //            padding whose results are thrown away. B's columns are cut into blocks of one width, the last
 //            perhaps narrower, one product each, with a ladder for each width. A self-test multiplies the
 //            same rows on every rung, at another position than a reference rung did, and keeps those that
-//            agree bit by bit.
+//            agree bit by bit. Where bf16 is widened, weights are when they are packed, and rows before
+//            each product.
 // Guarantee  With Bits::of_the_row_alone, and where bitwise() holds, a row of C depends on that row of A and
 //            on B alone.
 // Cost       Padding of at most 1 row up to 128 rows (bf16 with AMX: 3), 3 up to 256, 7 above; more where
@@ -45,8 +46,8 @@ class RowLadder {
   RowLadder(std::int64_t in, std::int64_t out, DataType type, Plain plain, Bits bits);
 
   // The most rows of a run() that touches no more than `room` of them: `room`, or fewer where rungs disagree;
-  // some for half of kTileRows and more, and of any bits at least one.
-  std::int64_t max_rows(std::int64_t room = kTileRows, Bits bits = Bits::of_the_row_alone) const;
+  // some for half of kTileRows and more, and for one.
+  std::int64_t max_rows(std::int64_t room = kTileRows) const;
   // Whether there are any.
   bool has_rows(std::int64_t room) const;
   std::int64_t blocks() const { return blocks_; }
@@ -54,12 +55,12 @@ class RowLadder {
   std::int64_t widest_block() const { return widths_.front().columns; }
   std::int64_t packed_bytes() const { return packed_bytes_; }
   // Of runs that touch no more than `room` rows.
-  std::int64_t scratch_bytes(std::int64_t room = kTileRows) const;
+  std::int64_t scratch_bytes(std::int64_t room = kTileRows, Bits bits = Bits::of_the_row_alone) const;
 
   void pack(const void* plain, std::byte* packed) const;
   // The columns of one block, in rows of that block's width. `a` and `c` (f32) must have room for as many
-  // rows as max_rows() was asked about: rows above m are read and written, and mean nothing. Of one row,
-  // where it may have any bits, none are.
+  // rows as max_rows() was asked about: rows above m are read and written, and mean nothing. A row alone is
+  // multiplied in `scratch`, where it has to be among others.
   void run(std::int64_t block, std::int64_t m, const void* a, const std::byte* packed, float* c,
            std::byte* scratch, Bits bits = Bits::of_the_row_alone) const;
 
@@ -80,15 +81,26 @@ class RowLadder {
     Rung one_row;             // whether or not it is among them
 
     std::int64_t packed_bytes() const;
-    const Rung& rung_for(std::int64_t m, Bits bits = Bits::of_the_row_alone) const;
+    const Rung& rung_for(std::int64_t m, Bits bits) const;
   };
   struct Sample;
 
   Width make_width(std::int64_t columns) const;
   Rung make_rung(const Width& width, std::int64_t rows) const;
-  static void pack_block(const Width& width, const std::byte* plain, std::byte* packed);
-  static void run_rung(const Rung& rung, const dnnl::memory::desc& b, const void* a, const std::byte* packed,
-                       float* c, std::byte* scratch);
+  bool widens() const { return product_type(type_) != type_; }
+  // Of the rows of a run, where they are widened.
+  std::int64_t widened_bytes(std::int64_t rows) const;
+  dnnl::memory::desc weights_of(std::int64_t columns) const;
+  void pack_block(const Width& width, const std::byte* plain, std::byte* packed) const;
+  void widen_block(const Width& width, const bf16* plain, float* packed) const;
+  std::int64_t scratch_bytes(const Rung& rung) const;
+  // Of a row of `a` and one of `c`, as many as the rung has.
+  std::int64_t copied_bytes(const Rung& rung) const;
+  std::int64_t result_bytes(const Width& width, const Rung& rung) const;
+  void run_alone(const Width& width, const Rung& rung, const void* a, const std::byte* packed, float* c,
+                 std::byte* scratch) const;
+  void run_rung(const Rung& rung, const dnnl::memory::desc& b, const void* a, const std::byte* packed,
+                float* c, std::byte* scratch) const;
   const Width& width_of(std::int64_t block) const;
   void keep_agreeing_rungs(Width& width);
   std::vector<std::size_t> agreeing(const Width& width, const Rung& reference, Sample& sample) const;

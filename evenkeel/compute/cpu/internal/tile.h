@@ -38,23 +38,20 @@ void for_each_tile(const ExpertGroup& group, std::int64_t most, const Body& body
     body(Span{begin, std::min(height, group.end - begin)});
 }
 
-// The height of a tile of one row and one of padding.
-inline constexpr std::int64_t kPaddedRow = 2;
+// What products of a row alone want besides it: their results, a block of columns at a time, and scratch. On
+// the stack, since it grows with no number of rows.
+struct RowAlone {
+  alignas(64) std::array<float, RowLadder::kWidestBlock> gate, up;
+  alignas(64) std::array<std::byte, std::size_t{64} << 10> scratch;
 
-// What products of a row, or of one and padding, want besides rows: their results, a block of columns at a
-// time, and scratch. On the stack, since it grows with nothing.
-struct FewRows {
-  alignas(64) std::array<float, kPaddedRow * RowLadder::kWidestBlock> gate, up;
-  alignas(64) std::array<std::byte, std::size_t{8} << 10> scratch;
-
-  // Whether a tile of so many rows whose products want so much scratch is of them.
-  static constexpr bool are(std::int64_t rows, std::int64_t scratch_bytes) {
-    return rows <= kPaddedRow && scratch_bytes <= static_cast<std::int64_t>(sizeof(scratch));
+  // Whether this is enough for a tile of so many rows whose products want so much scratch.
+  static constexpr bool is_enough(std::int64_t rows, std::int64_t scratch_bytes) {
+    return rows == 1 && scratch_bytes <= static_cast<std::int64_t>(sizeof(scratch));
   }
 };
 
-// How tall a tile can be, and what it takes: one row, or, where a ladder has no product for that, two, of
-// which the second is padding; and whole vectors of rows that all ladders have products for.
+// How tall a tile can be, and what it takes: one row, and whole vectors of rows that all ladders have products
+// for.
 class TileHeights {
  public:
   template <class Bytes>
@@ -64,7 +61,6 @@ class TileHeights {
         heights_.push_back({rows, bytes_of(rows)});
     };
     add(1);
-    if (heights_.empty()) add(kPaddedRow);
     for (std::int64_t rows = kVectorRows; rows <= tallest; rows += kVectorRows) add(rows);
   }
   std::int64_t least_bytes() const { return heights_.front().bytes; }
