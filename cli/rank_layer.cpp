@@ -28,8 +28,8 @@ void require_budgets(const ExperimentSetup& setup, std::int64_t max_tokens) {
   const auto experts = make_cpu_expert_ffn(setup.shape.expert, setup.backward);
   const auto require = [&](const Budget& budget) {
     if (!budget.is_given()) return;
-    const std::int64_t least = least_budget(
-        budget_shape(setup.shape, setup.placement, *experts, options_of(setup, budget, tokens)));
+    const std::int64_t least =
+        least_budget(budget_shape(setup.shape, setup.placement, *experts, options_of(setup, budget, tokens)));
     if (budget.bytes < least) throw BudgetTooSmall(budget.bytes, least, "the steps of a layer");
   };
   require(setup.reference.budget);

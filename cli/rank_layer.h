@@ -35,8 +35,8 @@ class RankLayer {
   MoeLayer layer_;
 };
 
-// Throws BudgetTooSmall, as the layers would, where a way's budget is below the least for up to so many tokens
-// a rank; before anything large is made: the set-up needs no experts and no tokens yet.
+// Throws BudgetTooSmall, as the layers would, where a way's budget is below the least for up to so many
+// tokens a rank; before anything large is made: the set-up needs no experts and no tokens yet.
 void require_budgets(const ExperimentSetup& setup, std::int64_t max_tokens);
 
 }  // namespace evenkeel::cli

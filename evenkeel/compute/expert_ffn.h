@@ -130,9 +130,8 @@ class ExpertFfn {
   //   grad_input[input_row[i]]       += weight * d(y_i . G) / dx       f32 rows
   //   grad_weight[output_row[i]]      = y_i . G
   //   group.gradients                += weight * d(y_i . G) / dweights
-  // Where a group has nothing saved, what forward would have saved is computed again, tile by tile: to the
-  // same bits in tiles of several rows, to rounding in one of a single row. `workspace` is that of
-  // Pass::recompute then.
+  // Where a group has nothing saved, what forward would have saved is computed again, tile by tile, to the
+  // same bits where bitwise() holds; `workspace` is that of Pass::recompute then.
   virtual void backward(const ExpertBatch& batch, const SplitRows& input, const SplitRows& grad_output,
                         std::span<const float> weight, const SplitSums& grad_input,
                         std::span<float> grad_weight, std::span<std::byte> workspace) const = 0;

@@ -347,8 +347,7 @@ void expect_close(const Tensor& a, const Tensor& b) {
   constexpr float kSumRounding = 2e-5f;
   float largest = 0;
   for (std::int64_t i = 0; i < b.size(); ++i) largest = std::max(largest, std::abs(b[i]));
-  for (std::int64_t i = 0; i < b.size(); ++i)
-    ASSERT_LE(std::abs(a[i] - b[i]), kSumRounding * largest) << i;
+  for (std::int64_t i = 0; i < b.size(); ++i) ASSERT_LE(std::abs(a[i] - b[i]), kSumRounding * largest) << i;
 }
 
 // The first state goes when the second is there, so that what is left is in two pieces, neither of which

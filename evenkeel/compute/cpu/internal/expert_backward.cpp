@@ -58,7 +58,7 @@ void ExpertBackward::prepare(const ExpertWeights& weights, std::byte* prepared) 
 std::int64_t ExpertBackward::scratch_bytes(std::int64_t rows, bool again) const {
   return std::max({grad_h_.scratch_bytes(rows), grad_x_.scratch_bytes(rows),
                    grad_gate_up_.scratch_bytes(rows), grad_down_.scratch_bytes(rows),
-                   again ? inner_.ladder().scratch_bytes(rows, RowLadder::Bits::any) : 0});
+                   again ? inner_.ladder().scratch_bytes(rows) : 0});
 }
 
 ExpertBackward::Tile ExpertBackward::carve(Carver& carver, std::int64_t rows, bool again,
@@ -136,16 +136,14 @@ const std::byte* ExpertBackward::gathered(const ExpertBatch& batch, Span span, c
   return to;
 }
 
-// Those that forward saved, or what it would have saved, computed again; of a single row to rounding, so that
-// it needs no padding.
+// Those that forward saved, or what it would have saved, computed again.
 std::byte* ExpertBackward::pre_activations(const ExpertBatch& batch, const ExpertGroup& group, Span span,
                                            const SplitRows& input, const Tile& tile) const {
   if (std::byte* const saved = saved_of(shape_, group, span)) return saved;
   const std::byte* const x = gathered(batch, span, input, tile, tile.x_again());
   for (std::int64_t i = 0; i < inner_.ladder().blocks(); ++i) {
     const RowLadder::Block block = inner_.ladder().block(i);
-    inner_.multiply(i, span.rows, group.prepared_again, x, tile.gate, tile.block, tile.scratch,
-                    RowLadder::Bits::any);
+    inner_.multiply(i, span.rows, group.prepared_again, x, tile.gate, tile.block, tile.scratch);
     for (std::int64_t row = 0; row < span.rows; ++row)
       inner_.save(block, tile.gate + row * block.columns, tile.block + row * block.columns, tile.pre_again,
                   row);

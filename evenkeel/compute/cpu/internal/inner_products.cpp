@@ -34,12 +34,11 @@ void InnerProducts::prepare(const ExpertWeights& weights, std::byte* prepared) c
 }
 
 void InnerProducts::multiply(std::int64_t index, std::int64_t rows, const std::byte* prepared,
-                             const std::byte* x, float* gate, float* up, std::byte* scratch,
-                             RowLadder::Bits bits) const {
+                             const std::byte* x, float* gate, float* up, std::byte* scratch) const {
   const RowLadder::Block block = ladder_.block(index);
   const bool gated = is_gated(shape_.activation);
-  if (gated) ladder_.run(index, rows, x, prepared, gate, scratch, bits);
-  ladder_.run(index, rows, x, prepared + (gated ? ladder_.packed_bytes() : 0), up, scratch, bits);
+  if (gated) ladder_.run(index, rows, x, prepared, gate, scratch);
+  ladder_.run(index, rows, x, prepared + (gated ? ladder_.packed_bytes() : 0), up, scratch);
   if (!shape_.biases) return;
   const auto* const biases = reinterpret_cast<const float*>(prepared + product_bytes()) + block.begin;
   for (std::int64_t i = 0; i < rows; ++i) {

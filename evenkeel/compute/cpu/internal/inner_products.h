@@ -24,8 +24,7 @@ class InnerProducts {
 
   // One block of the pre-activations of `rows` rows, biases added. Without a gate, `gate` is not touched.
   void multiply(std::int64_t index, std::int64_t rows, const std::byte* prepared, const std::byte* x,
-                float* gate, float* up, std::byte* scratch,
-                RowLadder::Bits bits = RowLadder::Bits::of_the_row_alone) const;
+                float* gate, float* up, std::byte* scratch) const;
 
   // Rounds a row of a block for backward; `saved` holds whole rows of pre-activations.
   void save(RowLadder::Block block, float* gate, float* up, std::byte* saved, std::int64_t row) const;

@@ -96,7 +96,6 @@ RowLadder::Width RowLadder::make_width(std::int64_t columns) const {
   width.plain = memory::desc({in_, columns}, dnnl_type(type_), strides);
   width.packed = weights_of(columns);
   for (std::int64_t rows : ladder(type_)) width.rungs.push_back(make_rung(width, rows));
-  width.one_row = width.rungs.front();
   return width;
 }
 
@@ -132,10 +131,10 @@ bool RowLadder::has_rows(std::int64_t room) const {
          std::ranges::all_of(widths_, [&](const Width& width) { return width.rungs.front().rows <= room; });
 }
 
-std::int64_t RowLadder::scratch_bytes(std::int64_t room, Bits bits) const {
+std::int64_t RowLadder::scratch_bytes(std::int64_t room) const {
   std::int64_t most = 0;
   for (const Width& width : widths_) {
-    const Rung& alone = width.rung_for(1, bits);
+    const Rung& alone = width.rungs.front();
     const std::int64_t aside = alone.rows > 1 ? copied_bytes(alone) + result_bytes(width, alone) : 0;
     most = std::max(most, aside + scratch_bytes(alone));
     for (const Rung& rung : width.rungs)
@@ -173,15 +172,15 @@ std::int64_t RowLadder::Width::packed_bytes() const {
   return whole_lines(static_cast<std::int64_t>(packed.get_size()));
 }
 
-const RowLadder::Rung& RowLadder::Width::rung_for(std::int64_t m, Bits bits) const {
-  if (m == 1 && bits == Bits::any) return one_row;
+const RowLadder::Rung& RowLadder::Width::rung_for(std::int64_t m) const {
   const auto rung = std::ranges::lower_bound(rungs, m, {}, &Rung::rows);
   EVENKEEL_CHECK(rung != rungs.end());
   return *rung;
 }
 
 void RowLadder::pack_block(const Width& width, const std::byte* plain, std::byte* packed) const {
-  if (widens()) return widen_block(width, reinterpret_cast<const bf16*>(plain), reinterpret_cast<float*>(packed));
+  if (widens())
+    return widen_block(width, reinterpret_cast<const bf16*>(plain), reinterpret_cast<float*>(packed));
   const OneThread alone;
   const memory from = view(width.plain, plain);
   const memory to = view(width.packed, packed);
@@ -224,9 +223,9 @@ void RowLadder::run_rung(const Rung& rung, const memory::desc& b, const void* a,
 }
 
 void RowLadder::run(std::int64_t block, std::int64_t m, const void* a, const std::byte* packed, float* c,
-                    std::byte* scratch, Bits bits) const {
+                    std::byte* scratch) const {
   const Width& width = width_of(block);
-  const Rung& rung = width.rung_for(m, bits);
+  const Rung& rung = width.rung_for(m);
   packed += block * widths_.front().packed_bytes();
   if (m == 1 && rung.rows > 1) return run_alone(width, rung, a, packed, c, scratch);
   run_rung(rung, width.packed, a, packed, c, scratch);
@@ -257,7 +256,7 @@ void RowLadder::keep_agreeing_rungs(Width& width) {
   std::vector<std::size_t> kept;
   std::uint64_t bits = 0;
   for (std::int64_t reference : {64, 192, 16}) {  // divisors of kTileRows
-    std::vector<std::size_t> agree = agreeing(width, width.rung_for(reference, Bits::of_the_row_alone), sample);
+    std::vector<std::size_t> agree = agreeing(width, width.rung_for(reference), sample);
     if (agree.size() > kept.size()) {
       kept = std::move(agree);
       bits = fnv1a(sample.expected);

@@ -55,14 +55,14 @@ class RowLadder {
   std::int64_t widest_block() const { return widths_.front().columns; }
   std::int64_t packed_bytes() const { return packed_bytes_; }
   // Of runs that touch no more than `room` rows.
-  std::int64_t scratch_bytes(std::int64_t room = kTileRows, Bits bits = Bits::of_the_row_alone) const;
+  std::int64_t scratch_bytes(std::int64_t room = kTileRows) const;
 
   void pack(const void* plain, std::byte* packed) const;
   // The columns of one block, in rows of that block's width. `a` and `c` (f32) must have room for as many
   // rows as max_rows() was asked about: rows above m are read and written, and mean nothing. A row alone is
   // multiplied in `scratch`, where it has to be among others.
   void run(std::int64_t block, std::int64_t m, const void* a, const std::byte* packed, float* c,
-           std::byte* scratch, Bits bits = Bits::of_the_row_alone) const;
+           std::byte* scratch) const;
 
   bool bitwise() const { return bitwise_; }
   std::uint64_t fingerprint() const { return fingerprint_; }
@@ -78,10 +78,9 @@ class RowLadder {
     std::int64_t columns;
     dnnl::memory::desc plain, packed;
     std::vector<Rung> rungs;  // ascending
-    Rung one_row;             // whether or not it is among them
 
     std::int64_t packed_bytes() const;
-    const Rung& rung_for(std::int64_t m, Bits bits) const;
+    const Rung& rung_for(std::int64_t m) const;
   };
   struct Sample;
 

@@ -42,7 +42,7 @@ void for_each_tile(const ExpertGroup& group, std::int64_t most, const Body& body
 // the stack, since it grows with no number of rows.
 struct RowAlone {
   alignas(64) std::array<float, RowLadder::kWidestBlock> gate, up;
-  alignas(64) std::array<std::byte, std::size_t{64} << 10> scratch;
+  alignas(64) std::array<std::byte, std::size_t{72} << 10> scratch;
 
   // Whether this is enough for a tile of so many rows whose products want so much scratch.
   static constexpr bool is_enough(std::int64_t rows, std::int64_t scratch_bytes) {
@@ -50,8 +50,8 @@ struct RowAlone {
   }
 };
 
-// How tall a tile can be, and what it takes: one row, and whole vectors of rows that all ladders have products
-// for.
+// How tall a tile can be, and what it takes: one row, and whole vectors of rows that all ladders have
+// products for.
 class TileHeights {
  public:
   template <class Bytes>
