@@ -61,8 +61,7 @@ class CurveMeasurement {
 
   void add(const std::string& name, const Figures& figures, std::size_t way, bool asked) {
     const WayFigures& of = figures.ways[way];
-    curve_.rows.push_back(
-        {name, of.way, of, of.least_budget, figures.control_ratio, figures.control_spread, asked});
+    curve_.rows.push_back({name, of.way, of, of.least_budget, figures.control, asked});
   }
 
   std::string planner_name() const { return std::string(name_of(setup_.planner.kind)); }
@@ -98,7 +97,7 @@ class CurveMeasurement {
     try {
       add(name, measure(way), 0, asked);
     } catch (const BudgetTooSmall&) {
-      curve_.rows.push_back({name, way, std::nullopt, curve_.reference.least_budget, 1, 0, asked});
+      curve_.rows.push_back({name, way, std::nullopt, curve_.reference.least_budget, {}, asked});
     }
   }
 

@@ -23,8 +23,7 @@ struct CurveRow {
   // Nothing where the budget is below the least.
   std::optional<WayFigures> figures;
   std::int64_t least_budget = 0;
-  double control_ratio = 1;  // of the rounds that this row was measured in
-  double control_spread = 0;
+  RoundRatio control;  // of the rounds that this row was measured in
   bool asked = false;  // one of the budgets asked for
 };
 

@@ -42,10 +42,13 @@ Json json_of(const CurveRow& row, const Curve& curve) {
                {"fits", row.figures.has_value()}};
   if (!row.figures) return json;
   const WayFigures& of = *row.figures;
-  json.update({{"time_ratio", of.time_ratio},
-               {"time_spread", of.time_spread},
-               {"control_ratio", row.control_ratio},
-               {"control_spread", row.control_spread},
+  json.update({{"time_ratio", of.time.median},
+               {"time_spread", of.time.spread},
+               {"time_interval", Json::array({of.time.low, of.time.high})},
+               {"cpu_ratio", of.cpu.median},
+               {"cpu_interval", Json::array({of.cpu.low, of.cpu.high})},
+               {"control_ratio", row.control.median},
+               {"control_spread", row.control.spread},
                {"critical_ms", of.critical_ms},
                {"spilled", of.transfers > 0},
                {"transfers", of.transfers},
@@ -54,6 +57,10 @@ Json json_of(const CurveRow& row, const Curve& curve) {
                {"peak_bytes", of.peak_bytes},
                {"peak_share", share_of(of.worst_peak_bytes(), curve)}});
   return json;
+}
+
+std::string interval(const RoundRatio& ratio) {
+  return fmt::format("{:.3f}-{:.3f}", ratio.low, ratio.high);
 }
 
 std::vector<std::string> cells_of(const CurveRow& row, const Curve& curve) {
@@ -66,8 +73,8 @@ std::vector<std::string> cells_of(const CurveRow& row, const Curve& curve) {
   }
   const WayFigures& of = *row.figures;
   cells.insert(cells.end(),
-               {fmt::format("{:.3f}", of.time_ratio), fmt::format("+-{:.3f}", of.time_spread),
-                fmt::format("{:.3f}", row.control_spread), format_bytes(of.worst_peak_bytes()),
+               {fmt::format("{:.3f}", of.time.median), interval(of.time),
+                fmt::format("{:.3f}", row.control.spread), format_bytes(of.worst_peak_bytes()),
                 percent(share_of(of.worst_peak_bytes(), curve)), fmt::format("{}", of.chunks),
                 fmt::format("{:.0f} %", 100 * of.recomputed_fraction), fmt::format("{}", of.transfers)});
   return cells;
@@ -82,14 +89,14 @@ void print_picture(const Curve& curve) {
   for (const CurveRow& row : curve.rows) {
     if (!row.asked || !row.figures || row.way.is_plain()) continue;
     rows.push_back(&row);
-    most = std::max(most, row.figures->time_ratio);
+    most = std::max(most, row.figures->time.median);
   }
   if (rows.empty()) return;
   fmt::print("\n  {} in so much of ep's peak, and its time / its time without a budget\n",
              name_of(curve.reference.way.planner.kind));
   const auto in_parts = [&](double ratio) { return static_cast<std::int64_t>(ratio * precision); };
   for (const CurveRow* row : rows) {
-    const double ratio = row->figures->time_ratio;
+    const double ratio = row->figures->time.median;
     fmt::print("  {:>6}  {} {:.3f}\n", percent(share_of(row->way.budget.bytes, curve)),
                bar(in_parts(ratio), in_parts(most), width), ratio);
   }
@@ -99,7 +106,7 @@ void print_curve(const Curve& curve) {
   fmt::print("{}: ideal {:.2f}x; ep takes {} unbounded; least budget {}\n", curve.scenario,
              curve.ep.balance.max_over_mean, format_bytes(curve.ep.worst_peak_bytes()),
              format_bytes(curve.reference.least_budget));
-  Table table({"", "budget", "of ep", "time", "spread", "A/A", "peak", "of ep", "chunks", "again", "moves"});
+  Table table({"", "budget", "of ep", "time", "95 %", "A/A", "peak", "of ep", "chunks", "again", "moves"});
   table.add({std::string(name_of(curve.reference.way.planner.kind)), "none", "", "1", "", "",
              format_bytes(curve.reference.worst_peak_bytes()),
              percent(share_of(curve.reference.worst_peak_bytes(), curve)), "1", "0 %",
@@ -120,6 +127,7 @@ void print_curves(const CurveSetup& setup, const std::vector<Curve>& curves) {
   }
   fmt::print(
       "\n  time: critical path / that of the first row, medians; A/A: spread of that row over itself\n"
+      "  95 %: the median lies there, with so much confidence from 6 rounds on\n"
       "  of ep: of its worst rank's peak without a budget; again: assignments computed again in backward\n"
       "  whole: all of the step computed again at once, unchunked; moves: weight transfers\n");
 }

@@ -44,7 +44,7 @@ std::vector<std::string> cells_of(const JointRow& row) {
       {fmt::format("{}/{}/{}", joint.chunks, spill_chunks, row.chunks().chunks),
        fmt::format("{:.0f} %", 100 * joint.recomputed_fraction), fmt::format("{}", joint.transfers),
        row.gave_up() ? "no fit" : ratio(row.to_spill(), row.is_spill), ratio(row.to_chunks(), row.is_chunks),
-       fmt::format("{:.3f}", row.to_best()), fmt::format("+-{:.3f}", row.figures->control_spread)});
+       fmt::format("{:.3f}", row.to_best()), fmt::format("+-{:.3f}", row.figures->control.spread)});
   return cells;
 }
 
@@ -63,8 +63,8 @@ Json json_of(const JointRow& row) {
                {"least_budget", row.least_budget},
                {"fits", row.figures.has_value()}};
   if (!row.figures) return json;
-  json.update({{"control_ratio", row.figures->control_ratio},
-               {"control_spread", row.figures->control_spread},
+  json.update({{"control_ratio", row.figures->control.median},
+               {"control_spread", row.figures->control.spread},
                {"to_spill", row.to_spill()},
                {"to_chunks", row.to_chunks()},
                {"to_best", row.to_best()},

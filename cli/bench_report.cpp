@@ -71,7 +71,7 @@ void print_bench_table(const Budget& budget, const std::vector<BenchRow>& rows) 
   for (const BenchRow& row : rows) {
     const double ideal = row.figures.ideal_speedup();
     std::vector<std::string> cells = {short_name(row), fmt::format("{:.2f}x", ideal),
-                                      fmt::format("+-{:.3f}", row.figures.control_spread),
+                                      fmt::format("+-{:.3f}", row.figures.control.spread),
                                       ratio(row.ep_peak_ratio)};
     for (std::size_t i = 0; i < row.figures.ways.size(); ++i) {
       const WayFigures& of = row.figures.ways[i];
@@ -98,8 +98,8 @@ void print_bench_json(const BenchPoint& point, const std::vector<BenchRow>& rows
     Json one = {{"scenario", row.scenario}};
     if (!row.parameter.empty()) one[row.parameter] = row.value;
     one.update({{"ideal_speedup", ideal},
-                {"control_ratio", row.figures.control_ratio},
-                {"control_spread", row.figures.control_spread},
+                {"control_ratio", row.figures.control.median},
+                {"control_spread", row.figures.control.spread},
                 {"ep", json_of(row.figures.reference, ideal, row.ep_peak_ratio)},
                 {"planners", std::move(planners)}});
     list.push_back(std::move(one));

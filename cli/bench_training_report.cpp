@@ -65,7 +65,7 @@ void print_steps(const Training& training) {
   for (const TrainingStep& step : training.steps)
     table.add({fmt::format("{}", step.step), fmt::format("{}", step.layer),
                fmt::format("{:.2f}", step.of(0).balance.max_over_mean),
-               fmt::format("+-{:.3f}", step.figures.control_spread), fmt::format("{}", step.of(2).chunks),
+               fmt::format("+-{:.3f}", step.figures.control.spread), fmt::format("{}", step.of(2).chunks),
                fmt::format("{}", step.of(ours).chunks), fmt::format("{:.0f}", step.tokens_per_second(0)),
                bar_of(step, 0), fmt::format("{:.0f}", step.tokens_per_second(ours)), bar_of(step, ours)});
   fmt::print("{}", table.text());
@@ -73,8 +73,8 @@ void print_steps(const Training& training) {
 
 Json method_json(const WayFigures& of) {
   return {{"critical_ms", of.critical_ms},
-          {"time_ratio", of.time_ratio},
-          {"time_spread", of.time_spread},
+          {"time_ratio", of.time.median},
+          {"time_spread", of.time.spread},
           {"chunks", of.chunks},
           {"recomputed_fraction", of.recomputed_fraction},
           {"transfers", of.transfers},
@@ -91,8 +91,8 @@ Json json_of(const TrainingStep& step) {
           {"layer", step.layer},
           {"tokens", step.tokens},
           {"max_over_mean", step.of(0).balance.max_over_mean},
-          {"control_ratio", step.figures.control_ratio},
-          {"control_spread", step.figures.control_spread},
+          {"control_ratio", step.figures.control.median},
+          {"control_spread", step.figures.control.spread},
           {"methods", std::move(methods)}};
 }
 

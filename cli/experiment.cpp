@@ -268,14 +268,11 @@ void summarize(const StepSamples& samples, const std::vector<Way>& slots, Figure
     WayFigures& of_way = figures.ways[slot - kFirstWay];
     of_way.way = slots[slot];
     samples.summarize(slot, of_way);
-    of_way.speedup = quantile(samples.ratios(kReference, slot), 0.5);
-    const std::vector<double> times = samples.ratios(slot, kReference);
-    of_way.time_ratio = quantile(times, 0.5);
-    of_way.time_spread = spread(times);
+    of_way.speedup = quantile(samples.time_ratios(kReference, slot), 0.5);
+    of_way.time = round_ratio(samples.time_ratios(slot, kReference));
+    of_way.cpu = round_ratio(samples.cpu_ratios(slot, kReference));
   }
-  const std::vector<double> control = samples.ratios(kReference, kControl);
-  figures.control_ratio = quantile(control, 0.5);
-  figures.control_spread = spread(control);
+  figures.control = round_ratio(samples.time_ratios(kReference, kControl));
 }
 
 // What plain ep is given besides its budget, it does not read.

@@ -9,9 +9,10 @@
 // Critical path  For each phase of forward and of backward the largest CPU time of any rank, summed: what a
 //                step would take with a core a rank and no overlap.
 // Speed-up       The median over rounds of the reference's critical path / the way's, of the same round; the
-//                time ratio is that of the inverse.
-// Control        The same ratio of the reference to itself. Spreads are half the distance from the 10th to
-//                the 90th percentile.
+//                ratio of times is that of the inverse.
+// CPU            Instead of the critical path, the CPU time of all ranks together: what a step costs, however
+//                evenly.
+// Control        The same ratio of the reference to itself.
 #pragma once
 
 #include <array>
@@ -69,6 +70,16 @@ struct ExperimentSetup {
   bool timelines = false;  // of the step that is shown to `inspect`
 };
 
+// Of one step to another of the same round, over all rounds.
+struct RoundRatio {
+  double median = 1;
+  double spread = 0;  // of rounds: half the distance from the 10th to the 90th percentile
+  // Two rounds, between which the median of ever more rounds would lie with a confidence of 95 % at least;
+  // the least and the greatest where there are fewer than six, with less.
+  double low = 1;
+  double high = 1;
+};
+
 struct WayFigures {
   Way way;
   double critical_ms = 0;
@@ -79,10 +90,10 @@ struct WayFigures {
   double wait_ms = 0;
   double least_wait_ms = 0;
   std::array<double, kPhases> phases_ms{};
-  double plan_us = 0;     // the planner alone, on the rank where it took longest
-  double speedup = 1;     // over the reference
-  double time_ratio = 1;  // to the reference
-  double time_spread = 0;
+  double plan_us = 0;  // the planner alone, on the rank where it took longest
+  double speedup = 1;  // over the reference
+  RoundRatio time;     // to the reference
+  RoundRatio cpu;      // likewise
   std::vector<std::int64_t> rank_loads;
   Imbalance balance;                     // of rank_loads
   std::vector<std::int64_t> peak_bytes;  // by rank
@@ -108,8 +119,7 @@ struct Figures {
   WayFigures reference;
   std::vector<WayFigures> ways;  // as asked for; the reference's own stand here again if it is among them
   std::vector<RankTimeline> timelines;  // of each way's worst rank, where asked for
-  double control_ratio = 1;
-  double control_spread = 0;
+  RoundRatio control;
   // Where the reference is plain ep: its largest rank load / mean.
   double ideal_speedup() const { return reference.balance.max_over_mean; }
 };

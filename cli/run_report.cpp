@@ -135,8 +135,8 @@ void print_comparisons(const std::vector<Comparison>& comparisons, bool in_chunk
   fmt::print("{}  {}\n", table.text(), kCriticalPath);
   for (const Comparison& each : comparisons)
     fmt::print("  {}: ideal {:.2f}x; ep against itself {:.3f}x +- {:.3f}\n", each.name,
-               each.checked.figures.ideal_speedup(), each.checked.figures.control_ratio,
-               each.checked.figures.control_spread);
+               each.checked.figures.ideal_speedup(), each.checked.figures.control.median,
+               each.checked.figures.control.spread);
   fmt::print(
       "  error: against dense fp64, of the worst tensor; bits: of the output, against one rank under ep\n");
 }
@@ -178,8 +178,8 @@ void print_json(const ExperimentSetup& setup, const Batch& batch, const CheckedF
   json.update({{"batch", batch.name},
                {"layer", describe(setup)},
                {"repeat", setup.rounds},
-               {"control_ratio", checked.figures.control_ratio},
-               {"control_spread", checked.figures.control_spread},
+               {"control_ratio", checked.figures.control.median},
+               {"control_spread", checked.figures.control.spread},
                {"planners", std::move(planners)}});
   fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
 }

@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace evenkeel::cli {
-
-double spread(const std::vector<double>& ascending) {
-  return (quantile(ascending, 0.9) - quantile(ascending, 0.1)) / 2;
-}
 
 double quantile(const std::vector<double>& ascending, double share) {
   if (ascending.empty()) return 0;
@@ -15,6 +12,15 @@ double quantile(const std::vector<double>& ascending, double share) {
   const auto below = static_cast<std::size_t>(place);
   const std::size_t above = std::min(below + 1, ascending.size() - 1);
   return std::lerp(ascending[below], ascending[above], place - static_cast<double>(below));
+}
+
+RoundRatio round_ratio(const std::vector<double>& ascending) {
+  if (ascending.empty()) return {};
+  // Of n rounds, as many are below the median as of n tosses of a coin are heads: n / 2 +- 0.98 sqrt(n).
+  const auto rounds = static_cast<double>(ascending.size());
+  const auto outside = static_cast<std::size_t>(std::max(0.0, (rounds - 1 - 1.96 * std::sqrt(rounds)) / 2));
+  return {quantile(ascending, 0.5), (quantile(ascending, 0.9) - quantile(ascending, 0.1)) / 2,
+          ascending[outside], ascending[ascending.size() - 1 - outside]};
 }
 
 double StepSamples::phase_seconds(int round, std::size_t slot, std::size_t phase) const {
@@ -34,6 +40,14 @@ double StepSamples::critical_seconds(int round, std::size_t slot) const {
   return sum;
 }
 
+double StepSamples::cpu_seconds(int round, std::size_t slot) const {
+  double sum = 0;
+  for (int rank = 0; rank < ranks_; ++rank)
+    for (const auto& of_pass : at(round, slot, rank).cpu_seconds)
+      sum += std::accumulate(of_pass.begin(), of_pass.end(), 0.0);
+  return sum;
+}
+
 double StepSamples::mean_wait_seconds(int round, std::size_t slot) const {
   double sum = 0;
   for (int rank = 0; rank < ranks_; ++rank) sum += at(round, slot, rank).wait_seconds;
@@ -41,11 +55,16 @@ double StepSamples::mean_wait_seconds(int round, std::size_t slot) const {
 }
 
 template <class Figure>
-double StepSamples::median_over_rounds(const Figure& of_round) const {
+std::vector<double> StepSamples::over_rounds(const Figure& of_round) const {
   std::vector<double> figures;
   for (int round = 0; round < rounds_; ++round) figures.push_back(of_round(round));
   std::ranges::sort(figures);
-  return quantile(figures, 0.5);
+  return figures;
+}
+
+template <class Figure>
+double StepSamples::median_over_rounds(const Figure& of_round) const {
+  return quantile(over_rounds(of_round), 0.5);
 }
 
 void StepSamples::summarize(std::size_t slot, WayFigures& figures) const {
@@ -88,12 +107,12 @@ void StepSamples::summarize(std::size_t slot, WayFigures& figures) const {
     figures.recomputed_fraction = static_cast<double>(recomputed) / static_cast<double>(assignments);
 }
 
-std::vector<double> StepSamples::ratios(std::size_t slot, std::size_t to) const {
-  std::vector<double> ratios;
-  for (int round = 0; round < rounds_; ++round)
-    ratios.push_back(critical_seconds(round, slot) / critical_seconds(round, to));
-  std::ranges::sort(ratios);
-  return ratios;
+std::vector<double> StepSamples::time_ratios(std::size_t slot, std::size_t to) const {
+  return over_rounds([&](int round) { return critical_seconds(round, slot) / critical_seconds(round, to); });
+}
+
+std::vector<double> StepSamples::cpu_ratios(std::size_t slot, std::size_t to) const {
+  return over_rounds([&](int round) { return cpu_seconds(round, slot) / cpu_seconds(round, to); });
 }
 
 }  // namespace evenkeel::cli

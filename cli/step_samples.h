@@ -40,10 +40,12 @@ class StepSamples {
   }
 
   double critical_seconds(int round, std::size_t slot) const;
+  double cpu_seconds(int round, std::size_t slot) const;  // of all ranks
   // Medians over rounds of one slot; all but what the plan says.
   void summarize(std::size_t slot, WayFigures& figures) const;
-  // The ratios of critical paths, one a round, ascending.
-  std::vector<double> ratios(std::size_t slot, std::size_t to) const;
+  // Of critical paths, one a round, ascending.
+  std::vector<double> time_ratios(std::size_t slot, std::size_t to) const;
+  std::vector<double> cpu_ratios(std::size_t slot, std::size_t to) const;
 
  private:
   static std::size_t size(int count) { return static_cast<std::size_t>(count); }
@@ -51,6 +53,8 @@ class StepSamples {
   double phase_seconds(int round, std::size_t slot, std::size_t phase) const;
   template <class Figure>
   double median_over_rounds(const Figure& of_round) const;
+  template <class Figure>
+  std::vector<double> over_rounds(const Figure& of_round) const;
 
   int rounds_;
   std::size_t slots_;
@@ -60,7 +64,7 @@ class StepSamples {
 
 // Of ascending values; 0 <= share <= 1, between neighbours by interpolation.
 double quantile(const std::vector<double>& ascending, double share);
-// Half the distance from the 10th to the 90th percentile.
-double spread(const std::vector<double>& ascending);
+// Of one ratio a round, ascending.
+RoundRatio round_ratio(const std::vector<double>& ascending);
 
 }  // namespace evenkeel::cli

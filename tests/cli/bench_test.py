@@ -114,7 +114,9 @@ class Bench(CommandTest):
             self.assertEqual(row["fits"], row["budget"] >= row["least_budget"])
             if row["fits"]:
                 self.assertLessEqual(max(row["peak_bytes"]), row["budget"])
-                self.assertGreater(row["time_ratio"], 0)
+                for what in ("time", "cpu"):
+                    low, high = row[f"{what}_interval"]
+                    self.assertTrue(0 < low <= row[f"{what}_ratio"] <= high)
                 self.assertEqual(row["spilled"], row["transfers"] > 0)
         self.assertEqual([row["fits"] for row in asked], [True] * 4 + [False] * 2 + [True] * 2)
         self.assertGreater(asked[3]["recomputed_fraction"], 0)
