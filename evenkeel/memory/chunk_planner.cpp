@@ -76,10 +76,6 @@ class Cutter {
 bool cut_into_chunks(const ChunkShape& shape, const BlockLoads& loads, LoadBytes bytes,
                      std::span<const std::int64_t> limits, int begin, std::int64_t units,
                      std::vector<Chunk>& chunks, const GoesOn& goes_on) {
-  const std::int64_t tightest = std::ranges::min(limits);
-  const auto any_routing_fits = [&](std::int64_t tokens) {
-    return bytes(shape, largest_load(shape, tokens)) <= tightest;
-  };
   const int blocks = loads.num_blocks();
   const std::int64_t block_units = units / blocks;
   const std::size_t before = chunks.size();
@@ -101,10 +97,8 @@ bool cut_into_chunks(const ChunkShape& shape, const BlockLoads& loads, LoadBytes
       begin = end;
       continue;
     }
-    if (part == 0) {
-      if (!any_routing_fits(1)) return give_up();
-      part = largest(std::int64_t{1}, block_units, block_units / 2, any_routing_fits);
-    }
+    if (part == 0) part = tokens_of_any_routing(shape, bytes, limits, block_units);
+    if (part == 0) return give_up();
     const std::int64_t parts = (block_units + part - 1) / part;
     for (std::int64_t i = 0; i < parts; ++i)
       if (!append(begin * block_units + block_units * i / parts,
@@ -113,6 +107,13 @@ bool cut_into_chunks(const ChunkShape& shape, const BlockLoads& loads, LoadBytes
     ++begin;
   }
   return true;
+}
+
+std::int64_t tokens_of_any_routing(const ChunkShape& shape, LoadBytes bytes,
+                                   std::span<const std::int64_t> limits, std::int64_t most) {
+  const std::int64_t tightest = std::ranges::min(limits);
+  return largest(std::int64_t{0}, most, most / 2,
+                 [&](std::int64_t tokens) { return bytes(shape, largest_load(shape, tokens)) <= tightest; });
 }
 
 }  // namespace evenkeel

@@ -16,7 +16,7 @@ void ForeignBytes::clear() {
   transfers_ = 0;
 }
 
-void ForeignBytes::read(const StepPlan& plan, const LayerPlacement& placement, const BlockLoads& loads) {
+void ForeignBytes::read(const StepPlan& plan, const LayerPlacement& placement) {
   clear();
   for (const Transfer& transfer : plan.transfers()) {
     ForeignLoad& foreign = loads_[transfer.to.offset()];
@@ -26,22 +26,20 @@ void ForeignBytes::read(const StepPlan& plan, const LayerPlacement& placement, c
     for (const Segment& segment : plan.segments(transfer.expert))
       if (segment.rank == transfer.to) foreign.positions += segment.size();
   }
-  if (!placement.has_single_homes()) add_copies(plan, placement, loads);
+  if (!placement.has_single_homes()) add_copies(plan, placement);
   transfers_ = std::ranges::max(loads_, {}, &ForeignLoad::weights).weights;
 }
 
 // Of an expert at home with several, the first owns the gradient. Which positions wait for room for the
 // others' is not told apart.
-void ForeignBytes::add_copies(const StepPlan& plan, const LayerPlacement& placement,
-                              const BlockLoads& loads) {
+void ForeignBytes::add_copies(const StepPlan& plan, const LayerPlacement& placement) {
   for (ExpertId expert : indices<ExpertId>(plan.num_experts()))
     for (RankId home : placement.homes(expert).subspan(1)) {
       ++loads_[home.offset()].gradients;
       loads_[placement.owner(expert).offset()].lends = true;
     }
-  loads.for_each_positions(0, loads.num_blocks(), [&](RankId rank, std::int64_t positions) {
-    loads_[rank.offset()].positions = positions;
-  });
+  const auto positions = plan.rank_loads();
+  for (std::size_t rank = 0; rank < loads_.size(); ++rank) loads_[rank].positions = positions[rank];
 }
 
 }  // namespace evenkeel

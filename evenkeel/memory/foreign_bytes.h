@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "evenkeel/memory/block_loads.h"
 #include "evenkeel/memory/chunk_bytes.h"
 #include "evenkeel/memory/memory_options.h"
+#include "evenkeel/plan/placement.h"
 #include "evenkeel/plan/step_plan.h"
 
 namespace evenkeel {
@@ -16,9 +16,8 @@ class ForeignBytes {
  public:
   ForeignBytes(const ChunkShape& shape, Recompute recompute);
 
-  // Of a plan, which `loads` follow. O(P + transfers' segments), and where experts have several homes
-  // O(homes).
-  void read(const StepPlan& plan, const LayerPlacement& placement, const BlockLoads& loads);
+  // Of a plan. O(P + transfers' segments), and where experts have several homes O(homes).
+  void read(const StepPlan& plan, const LayerPlacement& placement);
   // Of plain EP, each expert having one home: nothing.
   void clear();
 
@@ -35,7 +34,7 @@ class ForeignBytes {
   }
 
  private:
-  void add_copies(const StepPlan& plan, const LayerPlacement& placement, const BlockLoads& loads);
+  void add_copies(const StepPlan& plan, const LayerPlacement& placement);
 
   // Of one expert.
   std::int64_t forward_each_, backward_each_, again_each_, gradient_each_;

@@ -24,7 +24,7 @@ std::int64_t least_overlapped_bytes(const BudgetShape& shape) {
         shape.copies > 0 ? shape.chunk.gradient_bytes : 0);
     step = std::max(step, shape.copies * shape.chunk.gradient_bytes + backward);
   }
-  return std::max(step, block_table_bytes(shape.chunk, 1));
+  return step;
 }
 
 }  // namespace
@@ -47,7 +47,7 @@ std::int64_t least_step_bytes(const BudgetShape& shape) {
                                                     : recompute_bytes(shape.chunk, load),
                                                shape.copies > 0 ? shape.chunk.gradient_bytes : 0));
   }
-  return std::max(step, block_table_bytes(shape.chunk, 1));
+  return whole ? std::max(step, block_table_bytes(shape.chunk, 1)) : step;
 }
 
 std::int64_t least_state_bytes(const BudgetShape& shape) {

@@ -1,9 +1,8 @@
 // The promise: bytes with which a rank's arena carries out every step, whatever the routing.
 //
 // Why so many   A step always goes through as plain EP in chunks of one token a rank: such a chunk puts
-//               at most P k assignments on a rank; with two chunks in flight there are two. Besides, the
-//               table of blocks must be gathered, and steps that wait for backward hold their tokens'
-//               choices. Nothing of it depends on the routing.
+//               at most P k assignments on a rank; with two chunks in flight there are two. Besides, steps
+//               that wait for backward hold their tokens' choices. Nothing of it depends on the routing.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,7 @@
 namespace evenkeel {
 
 // Blocks into which a step's tokens are cut to be counted: so many, or where the table of blocks has no room
-// for that, half as many, and so on; one at least.
+// for that, half as many, and so on; where it has none for one, nothing is counted but the step.
 inline constexpr int kStepBlocks = 32;
 
 // Of an arena, for a table of so many blocks.

@@ -27,9 +27,35 @@ bool StepCut::cut_exactly(const PassBytes& bytes, std::span<const std::int64_t> 
   if (!cut_into_chunks(shape_, loads_, bytes.alone, limits, begin, units_, chunks)) return false;
   if (chunks.size() - before <= 1) return true;
   chunks.erase(chunks.begin() + static_cast<std::ptrdiff_t>(before), chunks.end());
+  return cut_while_faster(bytes.overlapped, halves_of(bytes, limits), begin, time, chunks);
+}
+
+// What each of two in flight may take.
+std::span<const std::int64_t> StepCut::halves_of(const PassBytes& bytes,
+                                                 std::span<const std::int64_t> limits) {
   halves_.clear();
   for (std::int64_t limit : limits) halves_.push_back(bytes.half_of(limit, shape_));
-  return cut_while_faster(bytes.overlapped, halves_, begin, time, chunks);
+  return halves_;
+}
+
+// Two are in flight only where there are two. Of `tokens` in all units, any u of these have no more than
+// tokens * u / units, rounded up.
+bool StepCut::cut_for_any_routing(const PassBytes& bytes, std::span<const std::int64_t> limits,
+                                  std::int64_t tokens, std::vector<Chunk>& chunks) {
+  chunks.clear();
+  tokens = std::max<std::int64_t>(tokens, 1);
+  std::int64_t at_once = tokens_of_any_routing(shape_, bytes.alone, limits, tokens);
+  if (at_once < tokens && options_.chunks_in_flight > 1)
+    at_once = tokens_of_any_routing(shape_, bytes.overlapped, halves_of(bytes, limits), tokens);
+  if (at_once == 0) return false;
+  const std::int64_t chunk_units = at_once * units_ / tokens;
+  const std::int64_t asked = options_.rule.kind == ChunkRule::Kind::equal ? options_.rule.count : 1;
+  append_equal(std::clamp(asked, (units_ + chunk_units - 1) / chunk_units, units_), chunks);
+  return true;
+}
+
+void StepCut::append_equal(std::int64_t count, std::vector<Chunk>& chunks) const {
+  for (std::int64_t i = 0; i < count; ++i) chunks.push_back({units_ * i / count, units_ * (i + 1) / count});
 }
 
 // Ends where, even if nothing is computed again of the chunks behind those there are, the limit is reached.
@@ -51,7 +77,7 @@ bool StepCut::cut_by_rule(const PassBytes& bytes, std::vector<std::int64_t>& lim
   const std::int64_t in_flight = std::min<std::int64_t>(count, options_.chunks_in_flight);
   const LoadBytes bytes_of = in_flight > 1 ? bytes.overlapped : bytes.alone;
   const std::int64_t shared = in_flight > 1 ? whole_lines(shape_.workspace.*bytes.shared) : 0;
-  for (std::int64_t i = 0; i < count; ++i) chunks.push_back({units_ * i / count, units_ * (i + 1) / count});
+  append_equal(count, chunks);
   most_.assign(limits.size(), 0);
   for (const Chunk& chunk : chunks)
     for (RankId rank : indices<RankId>(loads_.num_ranks())) {

@@ -37,6 +37,11 @@ class StepCut {
   bool cut_exactly(const PassBytes& bytes, std::span<const std::int64_t> limits, int begin,
                    const TimeLimit& time, std::vector<Chunk>& chunks);
 
+  // The whole step, in place of what `chunks` has, where only the tokens of the rank with the most are known:
+  // equal chunks that fit wherever tokens go. False if not even a token a rank fits.
+  bool cut_for_any_routing(const PassBytes& bytes, std::span<const std::int64_t> limits, std::int64_t tokens,
+                           std::vector<Chunk>& chunks);
+
   // How many chunks the rule asks for, fit or not; 1 under `exact`. O(P).
   std::int64_t count_by_rule(const PassBytes& bytes, std::span<const std::int64_t> limits) const;
 
@@ -47,6 +52,8 @@ class StepCut {
   bool cut_while_faster(LoadBytes bytes, std::span<const std::int64_t> limits, int begin,
                         const TimeLimit& time, std::vector<Chunk>& chunks) const;
   bool cut_by_rule(const PassBytes& bytes, std::vector<std::int64_t>& limits, std::vector<Chunk>& chunks);
+  std::span<const std::int64_t> halves_of(const PassBytes& bytes, std::span<const std::int64_t> limits);
+  void append_equal(std::int64_t count, std::vector<Chunk>& chunks) const;
 
   const ChunkShape& shape_;
   const MemoryOptions& options_;

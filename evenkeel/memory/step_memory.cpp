@@ -24,9 +24,14 @@ std::int64_t recomputing_whole(const ChunkShape& shape, const ChunkLoad& load) {
                   backward_bytes(shape, load, load.positions_here));
 }
 
+std::int64_t going_back_kept(const ChunkShape& shape, const ChunkLoad& load) {
+  return backward_bytes(shape, load, load.positions_here);
+}
+
 constexpr PassBytes kForwardBytes = {passing_forward, overlapped_forward_bytes, &Workspaces::forward};
 constexpr PassBytes kBackwardBytes = {recompute_bytes, overlapped_recompute_bytes, &Workspaces::recompute};
 constexpr PassBytes kWholeBytes = {recomputing_whole, nullptr, nullptr};  // never two in flight
+constexpr PassBytes kKeptBytes = {going_back_kept, nullptr, nullptr};     // nor these
 
 const PassBytes& backward_chunk_bytes(const MemoryOptions& options) {
   return options.recompute == Recompute::whole ? kWholeBytes : kBackwardBytes;
@@ -44,7 +49,8 @@ StepMemory::StepMemory(const ChunkShape& shape, const MemoryOptions& options, st
       whole_(shape_, loads_, foreign_),
       cut_(shape_, options_, loads_, units),
       forward_estimate_(kForwardBytes, shape_, loads_, options.chunks_in_flight),
-      backward_estimate_(backward_chunk_bytes(options), shape_, loads_, options.chunks_in_flight) {
+      backward_estimate_(backward_chunk_bytes(options), shape_, loads_, options.chunks_in_flight),
+      kept_estimate_(kKeptBytes, shape_, loads_, 1) {
   for (auto* by_rank : {&held_whole_, &tokens_, &limits_, &kept_, &kept_with_})
     by_rank->reserve(static_cast<std::size_t>(shape.num_ranks));
   for (auto* chunks : {&way_.chunks, &best_.chunks, &chunks_})
@@ -71,7 +77,7 @@ void StepMemory::load_blocks(const BlockTable& table, std::span<const RankRoom> 
 void StepMemory::follow(const StepPlan& plan, const LayerPlacement& placement) {
   is_plain_ = false;
   loads_.follow(plan);
-  foreign_.read(plan, placement, loads_);
+  foreign_.read(plan, placement);
 }
 
 // Where each expert has one home, plain EP needs no plan to be known.
@@ -177,7 +183,7 @@ bool StepMemory::settles_in_one_chunk(std::span<const RankRoom> rooms, bool all)
 void StepMemory::consider_shares(std::span<const RankRoom> rooms, bool all) {
   const bool exact = options_.rule.kind == ChunkRule::Kind::exact;
   const StepSeconds forward = seconds(StepPass::forward);
-  measure_shares();
+  measure_shares(rooms);
   for (int share : kShares) {
     forward_limits(rooms, share);
     if (!all && !best_.chunks.empty() && !may_be_faster(rooms, share)) continue;
@@ -192,13 +198,18 @@ void StepMemory::consider_shares(std::span<const RankRoom> rooms, bool all) {
 }
 
 // What may_be_faster() asks of every share.
-void StepMemory::measure_shares() {
+void StepMemory::measure_shares(std::span<const RankRoom> rooms) {
   forward_estimate_.read();
+  if (!keeps()) return;
   held_whole_.clear();
+  limits_.clear();
   for (RankId rank : indices<RankId>(loads_.num_ranks())) {
     const ChunkLoad load = loads_.load(rank, 0, loads_.num_blocks());
     held_whole_.push_back(std::max<std::int64_t>(held_bytes(shape_, load, load.positions_here), 1));
+    limits_.push_back(rooms[rank.offset()].gap - foreign_.in_recompute(rank.offset()));
   }
+  kept_estimate_.read();
+  least_to_keep_ = kept_estimate_.chunks(limits_, units_ + 1);
 }
 
 // Judged by equal chunks, each with its share of the load, before boundaries are looked at. With less than
@@ -206,7 +217,7 @@ void StepMemory::measure_shares() {
 bool StepMemory::may_be_faster(std::span<const RankRoom> rooms, int share) const {
   const std::int64_t chunks = about_forward();
   const double forward = seconds(StepPass::forward).of_equal(chunks);
-  std::int64_t kept = keeps() && share < kShareUnit ? chunks : 0;
+  std::int64_t kept = keeps() && share < kShareUnit && chunks >= least_to_keep_ ? chunks : 0;
   for (std::size_t rank = 0; rank < rooms.size() && kept > 0; ++rank)
     kept = std::min(kept, room_behind(rooms[rank], rank) * chunks / held_whole_[rank]);
   if (kept == 0 && share < kShareUnit) return false;
@@ -308,6 +319,21 @@ bool StepMemory::cut_backward(const BlockTable& table, std::span<const RankRoom>
   if (best_.chunks.empty()) return false;
   take_best();
   return true;
+}
+
+void StepMemory::choose_for_any_routing(StepPass pass, const Counts& counts, std::span<const RankRoom> rooms,
+                                        const LayerPlacement& placement, StepPlan& plan) {
+  choose_workspaces(rooms);
+  plain_->plan(counts, placement, plan);
+  foreign_.read(plan, placement);
+  const bool forward = pass == StepPass::forward;
+  if (forward)
+    forward_limits(rooms, kShareUnit);
+  else
+    EVENKEEL_CHECK(backward_limits(rooms));
+  const PassBytes& bytes = forward ? kForwardBytes : backward_chunk_bytes(options_);
+  const std::int64_t tokens = std::ranges::max(rooms, {}, &RankRoom::tokens).tokens;
+  EVENKEEL_CHECK(cut_.cut_for_any_routing(bytes, limits_, tokens, chunks_));
 }
 
 void StepMemory::consider_backward(std::span<const RankRoom> rooms) {

@@ -53,6 +53,10 @@ class StepMemory {
   // The same under one plan. False if it does not fit.
   bool cut_backward(const BlockTable& table, std::span<const RankRoom> rooms, const LayerPlacement& placement,
                     const StepPlan& plan);
+  // Chooses for either pass without a table, where there is no room for one: plain EP, nothing kept, in equal
+  // chunks that fit wherever tokens go.
+  void choose_for_any_routing(StepPass pass, const Counts& counts, std::span<const RankRoom> rooms,
+                              const LayerPlacement& placement, StepPlan& plan);
 
   std::span<const Chunk> chunks() const { return chunks_; }
   // With the workspaces that were chosen with them; at first, the most.
@@ -86,7 +90,7 @@ class StepMemory {
   bool keeps() const;
   bool settles_in_one_chunk(std::span<const RankRoom> rooms, bool all);
   void consider_shares(std::span<const RankRoom> rooms, bool all);
-  void measure_shares();
+  void measure_shares(std::span<const RankRoom> rooms);
   std::int64_t about_forward() const;
   void forward_limits(std::span<const RankRoom> rooms, int share);
   bool may_be_faster(std::span<const RankRoom> rooms, int share) const;
@@ -120,8 +124,9 @@ class StepMemory {
   ForeignBytes foreign_;
   KeptWhole whole_;
   StepCut cut_;
-  ChunkEstimate forward_estimate_, backward_estimate_;
+  ChunkEstimate forward_estimate_, backward_estimate_, kept_estimate_;
   std::vector<std::int64_t> held_whole_;  // by rank: of the whole step as one kept chunk
+  std::int64_t least_to_keep_ = 1;        // chunks, of which one that is kept can go backward
   std::vector<std::int64_t> tokens_, limits_, kept_, kept_with_;  // by rank
   Way way_, best_;                                                // the one looked at, and the best so far
   Prospect prospect_;                                             // of the plan looked at

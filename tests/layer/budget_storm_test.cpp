@@ -18,7 +18,6 @@ namespace {
 constexpr int kRanks = 4;
 constexpr int kLayers = 2;
 constexpr int kStates = 2;  // of each layer
-constexpr int kExperts = 10;
 constexpr int kTopK = 3;
 constexpr std::int64_t kMaxTokens = 160;
 
@@ -31,10 +30,10 @@ using StepRouting = std::vector<Choices>;
 
 // What an adversary would send: all to one expert or one rank, repeated ids, empty and ragged ranks, hot
 // spots that move from token to token.
-StepRouting adversarial(std::mt19937& random) {
+StepRouting adversarial(int experts, std::mt19937& random) {
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   const int kind = below(7);
-  const int hot = below(kExperts);
+  const int hot = below(experts);
   StepRouting routing(kRanks);
   for (Choices& rank : routing) {
     const int shape = below(4);
@@ -43,11 +42,11 @@ StepRouting adversarial(std::mt19937& random) {
                                              : below(static_cast<int>(kMaxTokens) + 1);
     for (std::int64_t token = 0; token < tokens; ++token)
       for (int i = 0; i < kTopK; ++i) {
-        std::int32_t id = below(kExperts);
-        if (kind == 0) id = hot;                                                       // repeated ids
-        if (kind == 1) id = (hot + i) % kExperts;                                      // the same experts
-        if (kind == 2) id = hot * kRanks / kExperts * 2 % kExperts + i % 2;            // about one rank
-        if (kind == 3) id = static_cast<std::int32_t>(token * kExperts / kMaxTokens);  // moves
+        std::int32_t id = below(experts);
+        if (kind == 0) id = hot;                                                      // repeated ids
+        if (kind == 1) id = (hot + i) % experts;                                      // the same experts
+        if (kind == 2) id = hot * kRanks / experts * 2 % experts + i % 2;             // about one rank
+        if (kind == 3) id = static_cast<std::int32_t>(token * experts / kMaxTokens);  // moves
         if (kind == 4 && below(3) > 0) id = -1;
         if (kind == 5 && below(20) > 0) id = hot;
         rank.ids.push_back(id);
@@ -75,13 +74,15 @@ struct Policy {
   std::int64_t intermediate = 8;
   PlannerOptions::Kind planner = PlannerOptions::Kind::level;
   DataType type = DataType::f32;
+  // With many, the counts of a step take more than its rows.
+  int experts = 10;
 
   bool has_small_experts() const { return intermediate == 8; }
   // So that no two policies meet the same routings.
   unsigned first_seed() const {
     return static_cast<unsigned>(recompute) + 4 * static_cast<unsigned>(chunks_in_flight) +
            16 * static_cast<unsigned>(planner) + 64 * static_cast<unsigned>(type) +
-           (has_small_experts() ? 0 : 256);
+           (has_small_experts() ? 0 : 256) + 512 * static_cast<unsigned>(experts);
   }
 };
 
@@ -197,6 +198,7 @@ std::vector<float> numbers(const Tensor& tensor) {
 constexpr auto kPlain = PlannerOptions::Kind::ep;
 constexpr auto kLeastLoaded = PlannerOptions::Kind::least_loaded;
 constexpr auto kLevel = PlannerOptions::Kind::level;
+constexpr auto kF32 = DataType::f32;
 constexpr auto kBf16 = DataType::bf16;
 
 class Storm : public ::testing::TestWithParam<Policy> {};
@@ -204,13 +206,14 @@ class Storm : public ::testing::TestWithParam<Policy> {};
 TEST_P(Storm, StaysWithinEveryBudgetAndChangesNoNumber) {
   const Policy& policy = GetParam();
   const ExpertShape expert{policy.hidden, policy.intermediate, Activation::swiglu, false, policy.type};
-  const MoeCase problem({{kExperts, kTopK, expert}, std::vector<std::int64_t>(kRanks, kMaxTokens), 0.0, 0.0},
-                        1);
+  const MoeCase problem(
+      {{policy.experts, kTopK, expert}, std::vector<std::int64_t>(kRanks, kMaxTokens), 0.0, 0.0}, 1);
   int in_parts = 0;
   for (unsigned seed = 0; seed < seeds(); ++seed) {
     std::mt19937 random(seed * 1000 + policy.first_seed());
     std::vector<StepRouting> steps;
-    for (int step = 0; step < (kThreadsAreWatched ? 12 : 40); ++step) steps.push_back(adversarial(random));
+    for (int step = 0; step < (kThreadsAreWatched ? 12 : 40); ++step)
+      steps.push_back(adversarial(policy.experts, random));
     Policy ample = policy;
     ample.recompute = Recompute::none;
     ample.chunks_in_flight = 1;
@@ -245,7 +248,9 @@ INSTANTIATE_TEST_SUITE_P(Policies, Storm,
                                            Policy{Recompute::automatic, 1, 16, 160, kLeastLoaded, kBf16},
                                            Policy{Recompute::automatic, 1, 8, 8, kLevel, kBf16},
                                            Policy{Recompute::chunk, 2, 8, 8, kPlain, kBf16},
-                                           Policy{Recompute::automatic, 1, 8, 8, kLeastLoaded}));
+                                           Policy{Recompute::automatic, 1, 8, 8, kLeastLoaded},
+                                           Policy{Recompute::automatic, 1, 8, 8, kLevel, kF32, 96},
+                                           Policy{Recompute::automatic, 2, 8, 8, kLeastLoaded, kBf16, 96}));
 
 }  // namespace
 }  // namespace evenkeel::testing

@@ -8,6 +8,7 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/compute/cpu/expert_ffn.h"
 #include "evenkeel/layer/chunk_shape.h"
+#include "evenkeel/memory/block_table.h"
 #include "tests/layer/error_bound.h"
 #include "tests/layer/moe_case.h"
 #include "tests/layer/same_gradients.h"
@@ -169,6 +170,36 @@ TEST(Budget, ThatIsAmpleMeansOneChunkOfWhichAllIsKept) {
   const MoeCase problem = small_case(3, DataType::f32);
   const MoeResult ample = run(problem, options_of(kGenerous, true));
   EXPECT_EQ(ample.chunks, 1u);
+}
+
+// Of many experts even the counts of one block may take more than a step's rows.
+TEST(Budget, AtTheLeastNeedsNoRoomForATableOfTheStep) {
+  for (const bool copies : {false, true})
+    for (int in_flight : {1, 2}) {
+      const ExpertShape expert{16, 8, Activation::swiglu, false, DataType::f32};
+      const MoeCase problem({{192, 3, expert}, {150, 40, 0, 97}, 2.0, 0.1}, 7);
+      const DenseResult bound = error_bound(problem, true);
+      RunOptions options = options_of(Arena::kNoBudget, true);
+      options.memory.chunks_in_flight = in_flight;
+      for (int e = 0; copies && e < 192; ++e)
+        options.homes.push_back(e == 0 ? std::vector{0, 1} : std::vector{e % 4});
+      const MoeResult whole = run(problem, options);
+      options.budget = kGenerous;
+      const std::int64_t least = run(problem, options).least_budget;
+      const std::int64_t gradient = 3 * 16 * 8 * std::int64_t{sizeof(float)};
+      const std::int64_t table = BlockTable::count(4, 192, 1) * std::int64_t{sizeof(std::int32_t)};
+      ASSERT_LT(least - 2 * 150 * 3 * 4 - (copies ? gradient : 0), table);
+      for (int step = 0; step < 8; ++step) {
+        options.budget = least + step * table / 4;
+        const MoeResult bounded = run(problem, options);
+        for (std::int64_t peak : bounded.peak_bytes) EXPECT_LE(peak, options.budget);
+        if (step == 0) {
+          EXPECT_GT(bounded.chunks, 1u);
+        }
+        EXPECT_EQ(bounded.output, whole.output);
+        expect_same_gradients(bounded, whole, bound);
+      }
+    }
 }
 
 // Copies compute everywhere, and their gradients go to the owner: room for those is in the least budget.

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <utility>
+#include <initializer_list>
 
 #include "evenkeel/compute/cpu/expert_ffn.h"
 #include "evenkeel/layer/chunk_shape.h"
@@ -47,17 +47,22 @@ BudgetShape shape_of(const ExpertShape& expert, const ExpertFfn& ffn, int ranks,
   return shape;
 }
 
+struct Width {
+  int hidden, intermediate;
+};
 template <class Check>
-void for_each_layer(const Check& check) {
+void for_each_layer(std::initializer_list<Width> widths, const Check& check) {
   for (DataType type : {DataType::f32, DataType::bf16})
-    for (const auto& [hidden, intermediate] : {std::pair{768, 768}, {1536, 768}, {2048, 1024}, {1024, 512}}) {
+    for (const auto& [hidden, intermediate] : widths) {
       const ExpertShape expert{hidden, intermediate, Activation::swiglu, false, type};
       check(expert, *make_cpu_expert_ffn(expert, true));
     }
 }
 
+constexpr std::initializer_list<Width> kUsual = {{768, 768}, {1536, 768}, {2048, 1024}, {1024, 512}};
+
 TEST(LeastBudgetOfALayer, IsWithinATenthOfWhatRowsNeedAlone) {
-  for_each_layer([](const ExpertShape& expert, const ExpertFfn& ffn) {
+  for_each_layer(kUsual, [](const ExpertShape& expert, const ExpertFfn& ffn) {
     for (int ranks : {8, 16, 64})
       for (int top_k : {4, 8}) {
         const BudgetShape shape = shape_of(expert, ffn, ranks, top_k, true);
@@ -72,7 +77,7 @@ TEST(LeastBudgetOfALayer, IsWithinATenthOfWhatRowsNeedAlone) {
 
 // All but the tables of a chunk.
 TEST(LeastBudgetOfALayer, IsWithinATwentiethOfWhatRowsAndOneRowsProductsNeed) {
-  for_each_layer([](const ExpertShape& expert, const ExpertFfn& ffn) {
+  for_each_layer(kUsual, [](const ExpertShape& expert, const ExpertFfn& ffn) {
     for (bool backward : {false, true})
       for (int ranks : {2, 4, 8, 16, 64})
         for (int top_k : {1, 2, 4, 8}) {
@@ -83,6 +88,21 @@ TEST(LeastBudgetOfALayer, IsWithinATwentiethOfWhatRowsAndOneRowsProductsNeed) {
               << name_of(expert.type) << ", hidden " << expert.hidden << ", " << ranks << " ranks, top-"
               << top_k << (backward ? ", backward" : "");
         }
+  });
+}
+
+// Their rows take little beside the counts of a step, which then need not be gathered in blocks.
+TEST(LeastBudgetOfALayer, OfNarrowRowsIsWithinATwentiethTooWithBackward) {
+  for_each_layer({{256, 256}, {512, 256}}, [](const ExpertShape& expert, const ExpertFfn& ffn) {
+    for (int ranks : {2, 8, 64})
+      for (int top_k : {1, 2, 4, 8}) {
+        const BudgetShape shape = shape_of(expert, ffn, ranks, top_k, true);
+        const std::int64_t bound = lower_bound(shape, operands_of(expert));
+        EXPECT_GE(least_budget(shape), bound);
+        EXPECT_LE(least_budget(shape), bound + bound / 20)
+            << name_of(expert.type) << ", hidden " << expert.hidden << ", " << ranks << " ranks, top-"
+            << top_k;
+      }
   });
 }
 

@@ -107,6 +107,25 @@ TEST(ChunkPlanner, CoversTheStepInOrderWithChunksThatFitOnceDealt) {
   EXPECT_GT(parts, 1000u) << "too few blocks were cut for the test to say anything of them";
 }
 
+TEST(ChunkPlanner, FindsTheMostTokensThatFitWhereverTheyGo) {
+  std::mt19937_64 random(7);
+  int none = 0, some = 0, all = 0;
+  for (int round = 0; round < 500; ++round) {
+    Case problem(random, true);
+    if (round % 4 == 0)
+      problem.limits.front() = problem.bytes(problem.shape, largest_load(problem.shape, 1)) - 1;
+    const std::int64_t most = 1 + static_cast<std::int64_t>(random() % kUnits);
+    std::int64_t expected = 0;
+    while (expected < most && std::ranges::all_of(problem.limits, [&](std::int64_t limit) {
+             return problem.bytes(problem.shape, largest_load(problem.shape, expected + 1)) <= limit;
+           }))
+      ++expected;
+    ASSERT_EQ(tokens_of_any_routing(problem.shape, problem.bytes, problem.limits, most), expected) << round;
+    (expected == 0 ? none : expected < most ? some : all) += 1;
+  }
+  EXPECT_GE(std::min({none, some, all}), 20);
+}
+
 TEST(ChunkPlanner, TakesTheFewestChunksWhereNoExpertIsSplit) {
   std::mt19937_64 random(2);
   int several = 0;

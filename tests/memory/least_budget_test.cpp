@@ -99,10 +99,15 @@ TEST(LeastBudget, CountsTheGradientsOfCopies) {
   EXPECT_LT(least_budget(shape), before);
 }
 
-TEST(LeastBudget, HasRoomForATableOfOneBlock) {
-  BudgetShape shape = shape_of(8, 64, 384, 1, 64, 1);
-  EXPECT_EQ(least_step_bytes(shape), block_table_bytes(shape.chunk, 1));
+TEST(LeastBudget, HasRoomForATableOfOneBlockOnlyWhereAStepMustFitWhole) {
+  BudgetShape shape = shape_of(8, 64, 384, 1, 1, 1);
   EXPECT_EQ(block_table_bytes(shape.chunk, 1), 64 * (2 * 384 + 3 * 64 + 1) * 4);
+  for (int in_flight : {1, 2}) {
+    shape.chunks_in_flight = in_flight;
+    EXPECT_LT(least_step_bytes(shape), block_table_bytes(shape.chunk, 1) / 8);
+  }
+  shape.recompute = Recompute::whole;
+  EXPECT_EQ(least_step_bytes(shape), block_table_bytes(shape.chunk, 1));
 }
 
 }  // namespace

@@ -68,10 +68,11 @@ SavedPositions positions_to_save(const LayerBody& layer, const Dispatched& dispa
 
 bool kept_fits(const LayerBody& layer, const SavedStep& step) {
   if (step.chunks.front().in_parts) return parts_fit(layer, step.kept.front(), step.plan);
-  // The rest is planned, and gradients arrive, when the kept chunks are gone, but what they borrow is not.
+  // Gradients arrive when the kept chunks are gone, but what they borrow is not.
   const ChunkShape shape = layer.chunk_shape();
-  const bool rest = !step.chunks.back().kept;
-  const std::int64_t borrowing = borrowing_bytes(layer, step.plan, rest ? again_passes(layer) : kBackward);
+  const bool all_kept = step.chunks.back().kept;
+  const std::int64_t borrowing =
+      borrowing_bytes(layer, step.plan, all_kept ? kBackward : again_passes(layer));
   const std::int64_t gap = layer.arena.largest_gap_bytes();
   std::int64_t gap_behind = gap;
   for (const KeptChunk& kept : step.kept) {
@@ -83,8 +84,7 @@ bool kept_fits(const LayerBody& layer, const SavedStep& step) {
   }
   const bool arrive = layer.transfer.awaits_gradients(step.plan, layer.placement);
   const std::int64_t arriving = arrive ? shape.gradient_bytes : 0;
-  const std::int64_t table = rest ? block_table_bytes(shape, 1) : 0;
-  return borrowing + std::max(arriving, table) <= gap_behind;
+  return borrowing + arriving <= gap_behind;
 }
 
 // Wherever gradients are of borrowed experts, they take no less than the weights did on their arrival.

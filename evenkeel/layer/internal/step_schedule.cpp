@@ -48,25 +48,20 @@ StepSchedule::StepSchedule(Communicator& comm, Arena& arena, const LayerPlacemen
 
 void StepSchedule::plan_forward(const TopK& top_k, Planner& planner, StepPlan& plan) {
   require_experts(top_k, placement_.num_experts());
-  const auto timed = [&](const auto& work) {
-    const double before = seconds_of(CLOCK_THREAD_CPUTIME_ID);
-    work();
-    planning_seconds_ = seconds_of(CLOCK_THREAD_CPUTIME_ID) - before;
-  };
   if (!cuts_) {
     gather_counts(top_k, counts_, "counts").wait();
-    counts_.sum_loads();
-    timed([&] { planner.plan(counts_, placement_, plan); });
+    timed([&] {
+      counts_.sum_loads();
+      planner.plan(counts_, placement_, plan);
+    });
     chunks_.assign(1, {0, 1, shape_.chunk.with_backward});
     return;
   }
   gather_rooms(top_k, 0);
+  if (num_blocks() == 0) return plan_for_any_routing(StepPass::forward, top_k, plan);
   with_table(top_k, [&](const BlockTable& table) {
-    timed([&] {
-      table.sum(counts_);
-      planner.plan(counts_, placement_, plan);
-      memory_.choose_forward(table, counts_, rooms_, placement_, plan);
-    });
+    planner.plan(counts_, placement_, plan);
+    memory_.choose_forward(table, counts_, rooms_, placement_, plan);
   });
   take_chunks(plan);
 }
@@ -79,8 +74,8 @@ bool StepSchedule::fits_everywhere(bool fits_here) {
 
 void StepSchedule::plan_backward(const TopK& rest, StepPlan& plan) {
   gather_rooms(rest, 0);
+  if (num_blocks() == 0) return plan_for_any_routing(StepPass::backward, rest, plan);
   with_table(rest, [&](const BlockTable& table) {
-    table.sum(counts_);
     memory_.choose_backward(table, counts_, rooms_, placement_, plan);
   });
   take_chunks(plan);
@@ -88,13 +83,22 @@ void StepSchedule::plan_backward(const TopK& rest, StepPlan& plan) {
 
 bool StepSchedule::plan_rest(const TopK& rest, std::int64_t borrowed, const StepPlan& plan) {
   gather_rooms(rest, borrowed);
+  if (num_blocks() == 0) return false;
   bool fits = false;
-  with_table(rest, [&](const BlockTable& table) {
-    table.sum(counts_);
-    fits = memory_.cut_backward(table, rooms_, placement_, plan);
-  });
+  with_table(rest,
+             [&](const BlockTable& table) { fits = memory_.cut_backward(table, rooms_, placement_, plan); });
   if (fits) take_chunks(plan);
   return fits;
+}
+
+// Nothing is known of chunks but how many tokens they have.
+void StepSchedule::plan_for_any_routing(StepPass pass, const TopK& top_k, StepPlan& plan) {
+  gather_counts(top_k, counts_, "counts").wait();
+  timed([&] {
+    counts_.sum_loads();
+    memory_.choose_for_any_routing(pass, counts_, rooms_, placement_, plan);
+  });
+  take_chunks(plan);
 }
 
 void StepSchedule::take_chunks(const StepPlan& plan) {
@@ -119,11 +123,11 @@ void StepSchedule::gather_rooms(const TopK& top_k, std::int64_t borrowed) {
       .wait();
 }
 
-// As many as every rank has room to count.
+// As many as every rank has room to count; 0 where there is none for one.
 int StepSchedule::num_blocks() const {
   const std::int64_t room = std::ranges::min(rooms_, {}, &RankRoom::table).table;
   int blocks = kStepBlocks;
-  while (blocks > 1 && block_table_bytes(shape_.chunk, blocks) > room) blocks /= 2;
+  while (blocks > 0 && block_table_bytes(shape_.chunk, blocks) > room) blocks /= 2;
   return blocks;
 }
 
@@ -136,7 +140,17 @@ void StepSchedule::with_table(const TopK& top_k, const Use& use) {
   const BlockTable table(numbers.as<std::int32_t>(), comm_.size(), experts, blocks);
   table.fill(comm_.rank(), top_k.experts, top_k.k, placement_);
   comm_.all_gather(std::as_bytes(table.part(comm_.rank())), numbers.bytes(), stream_, "counts").wait();
-  use(table);
+  timed([&] {
+    table.sum(counts_);
+    use(table);
+  });
+}
+
+template <class Work>
+void StepSchedule::timed(const Work& work) {
+  const double before = seconds_of(CLOCK_THREAD_CPUTIME_ID);
+  work();
+  planning_seconds_ = seconds_of(CLOCK_THREAD_CPUTIME_ID) - before;
 }
 
 Event StepSchedule::gather_counts(const TopK& top_k, Counts& counts, const char* name) {

@@ -42,7 +42,7 @@ class StepSchedule {
   // Of the products, in the pass that was planned last.
   const Workspaces& workspace() const { return memory_.shape().workspace; }
   std::int64_t units() const { return units_; }
-  // Of the planner and the choice of chunks, in the last plan_forward().
+  // CPU time of the last plan: of the planner, if there was one, and the choice of chunks.
   double planning_seconds() const { return planning_seconds_; }
 
   // Collective, for the chunks in order, at most two of them ahead of next_chunk(): lets the others know of
@@ -54,11 +54,15 @@ class StepSchedule {
 
  private:
   Event gather_counts(const TopK& top_k, Counts& counts, const char* name);
+  void plan_for_any_routing(StepPass pass, const TopK& top_k, StepPlan& plan);
   void take_chunks(const StepPlan& plan);
   void gather_rooms(const TopK& top_k, std::int64_t borrowed);
   int num_blocks() const;
+  // Has counts() when it calls use(table).
   template <class Use>
   void with_table(const TopK& top_k, const Use& use);
+  template <class Work>
+  void timed(const Work& work);
 
   Communicator& comm_;
   Arena& arena_;
