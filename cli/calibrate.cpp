@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "cli/experiment.h"
-#include "cli/step_samples.h"
+#include "cli/round_ratio.h"
 #include "evenkeel/base/cores.h"
 #include "evenkeel/comm/thread/run_ranks.h"
 #include "evenkeel/compute/cpu/expert_ffn.h"

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "cli/rank_layer.h"
+#include "cli/round_ratio.h"
 #include "cli/step_samples.h"
 #include "cli/turns.h"
 #include "evenkeel/base/cores.h"

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "cli/batch.h"
+#include "cli/round_ratio.h"
 #include "cli/tensors.h"
 #include "evenkeel/layer/moe_layer.h"
 #include "evenkeel/layer/step_timeline.h"
@@ -68,16 +69,6 @@ struct ExperimentSetup {
   std::vector<Way> ways = {};
   int warm_ups = 2;        // rounds; none are wanted where only bytes are
   bool timelines = false;  // of the step that is shown to `inspect`
-};
-
-// Of one step to another of the same round, over all rounds.
-struct RoundRatio {
-  double median = 1;
-  double spread = 0;  // of rounds: half the distance from the 10th to the 90th percentile
-  // Two rounds, between which the median of ever more rounds would lie with a confidence of 95 % at least;
-  // the least and the greatest where there are fewer than six, with less.
-  double low = 1;
-  double high = 1;
 };
 
 struct WayFigures {

@@ -62,9 +62,4 @@ class StepSamples {
   std::vector<RankSample> samples_;
 };
 
-// Of ascending values; 0 <= share <= 1, between neighbours by interpolation.
-double quantile(const std::vector<double>& ascending, double share);
-// Of one ratio a round, ascending.
-RoundRatio round_ratio(const std::vector<double>& ascending);
-
 }  // namespace evenkeel::cli
