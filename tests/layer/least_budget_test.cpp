@@ -76,33 +76,28 @@ TEST(LeastBudgetOfALayer, IsWithinATenthOfWhatRowsNeedAlone) {
 }
 
 // All but the tables of a chunk.
+void expect_within_a_twentieth(const ExpertShape& expert, const ExpertFfn& ffn, bool backward) {
+  for (int ranks : {2, 4, 8, 16, 64})
+    for (int top_k : {1, 2, 4, 8}) {
+      const BudgetShape shape = shape_of(expert, ffn, ranks, top_k, backward);
+      const std::int64_t bound = lower_bound(shape, operands_of(expert));
+      EXPECT_GE(least_budget(shape), bound);
+      EXPECT_LE(least_budget(shape), bound + bound / 20)
+          << name_of(expert.type) << ", hidden " << expert.hidden << ", " << ranks << " ranks, top-" << top_k
+          << (backward ? ", backward" : "");
+    }
+}
+
 TEST(LeastBudgetOfALayer, IsWithinATwentiethOfWhatRowsAndOneRowsProductsNeed) {
   for_each_layer(kUsual, [](const ExpertShape& expert, const ExpertFfn& ffn) {
-    for (bool backward : {false, true})
-      for (int ranks : {2, 4, 8, 16, 64})
-        for (int top_k : {1, 2, 4, 8}) {
-          const BudgetShape shape = shape_of(expert, ffn, ranks, top_k, backward);
-          const std::int64_t bound = lower_bound(shape, operands_of(expert));
-          EXPECT_GE(least_budget(shape), bound);
-          EXPECT_LE(least_budget(shape), bound + bound / 20)
-              << name_of(expert.type) << ", hidden " << expert.hidden << ", " << ranks << " ranks, top-"
-              << top_k << (backward ? ", backward" : "");
-        }
+    for (bool backward : {false, true}) expect_within_a_twentieth(expert, ffn, backward);
   });
 }
 
 // Their rows take little beside the counts of a step, which then need not be gathered in blocks.
 TEST(LeastBudgetOfALayer, OfNarrowRowsIsWithinATwentiethTooWithBackward) {
   for_each_layer({{256, 256}, {512, 256}}, [](const ExpertShape& expert, const ExpertFfn& ffn) {
-    for (int ranks : {2, 8, 64})
-      for (int top_k : {1, 2, 4, 8}) {
-        const BudgetShape shape = shape_of(expert, ffn, ranks, top_k, true);
-        const std::int64_t bound = lower_bound(shape, operands_of(expert));
-        EXPECT_GE(least_budget(shape), bound);
-        EXPECT_LE(least_budget(shape), bound + bound / 20)
-            << name_of(expert.type) << ", hidden " << expert.hidden << ", " << ranks << " ranks, top-"
-            << top_k;
-      }
+    expect_within_a_twentieth(expert, ffn, true);
   });
 }
 
