@@ -11,6 +11,7 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/comm/thread/run_ranks.h"
 #include "tests/layer/rank_layer.h"
+#include "tests/layer/same_gradients.h"
 
 namespace evenkeel::testing {
 namespace {
@@ -162,18 +163,17 @@ std::int64_t least_of_all(const MoeCase& problem, const Policy& policy) {
   return enough;
 }
 
-// Of the largest, which sums are of. In bf16 a row's gradient comes in a share of each rank that computes
+// Of the largest gradient. In bf16 a row's gradient comes in a share of each rank that computes
 // some of its top-k, each rounded once, as is their sum: in either run by at most half a unit in the last
 // place. That no share is above the largest sum is taken for granted.
-constexpr float kSumRounding = 2e-5f;
 float row_rounding(DataType type) {
   return type == DataType::f32 ? kSumRounding : 2 * (kTopK + 1) * 0x1p-8f;
 }
-
-void expect_close(const std::vector<float>& a, const std::vector<float>& b, float rounding) {
-  float largest = 0;
-  for (float value : b) largest = std::max(largest, std::abs(value));
-  for (std::size_t i = 0; i < b.size(); ++i) ASSERT_LE(std::abs(a[i] - b[i]), rounding * largest) << i;
+// In bf16 an expert's gradient is a sum, over rows, of numbers that were rounded: one whose f32 sum was taken
+// in another order may have been rounded to its neighbour, 2^-7 of itself away. That is rare; and that the
+// largest gradient of a storm is 64 times one such term is taken for granted.
+float expert_rounding(DataType type) {
+  return type == DataType::f32 ? kSumRounding : kSumRounding + 0x1p-7f / 64;
 }
 
 // EVENKEEL_STORM=50 lets it blow longer.
@@ -187,12 +187,6 @@ unsigned seeds() {
 std::int64_t budget_of(int index, std::int64_t least, std::int64_t ample) {
   const double growth = std::max(1.0, static_cast<double>(ample) / static_cast<double>(least));
   return static_cast<std::int64_t>(static_cast<double>(least) * std::pow(growth, index / 3.0));
-}
-
-std::vector<float> numbers(const Tensor& tensor) {
-  std::vector<float> all;
-  for (std::int64_t i = 0; i < tensor.size(); ++i) all.push_back(tensor[i]);
-  return all;
 }
 
 constexpr auto kPlain = PlannerOptions::Kind::ep;
@@ -231,10 +225,10 @@ TEST_P(Storm, StaysWithinEveryBudgetAndChangesNoNumber) {
       for (std::size_t rank = 0; rank < kRanks; ++rank) {
         ASSERT_EQ(bounded.grads[rank].size(), free.grads[rank].size());
         for (std::size_t i = 0; i < free.grads[rank].size(); ++i)
-          expect_close(numbers(bounded.grads[rank][i]), numbers(free.grads[rank][i]),
-                       row_rounding(policy.type));
+          expect_close(bounded.grads[rank][i], free.grads[rank][i], row_rounding(policy.type));
         for (std::size_t i = 0; i < free.grad_experts[rank].size(); ++i)
-          expect_close(bounded.grad_experts[rank][i], free.grad_experts[rank][i], kSumRounding);
+          expect_close(bounded.grad_experts[rank][i], free.grad_experts[rank][i],
+                       expert_rounding(policy.type));
       }
     }
   }

@@ -5,6 +5,7 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/comm/thread/run_ranks.h"
 #include "tests/layer/rank_layer.h"
+#include "tests/layer/same_gradients.h"
 
 namespace evenkeel::testing {
 namespace {
@@ -340,14 +341,6 @@ TEST(ForwardStates, InFlightKeepTheirOwnStepWhateverTheOrderOfBackward) {
     }
     EXPECT_EQ(arena.in_use_bytes(), 0);
   });
-}
-
-// Gradients are sums, in other parts where products have other rows: of f32, to rounding of the largest.
-void expect_close(const Tensor& a, const Tensor& b) {
-  constexpr float kSumRounding = 2e-5f;
-  float largest = 0;
-  for (std::int64_t i = 0; i < b.size(); ++i) largest = std::max(largest, std::abs(b[i]));
-  for (std::int64_t i = 0; i < b.size(); ++i) ASSERT_LE(std::abs(a[i] - b[i]), kSumRounding * largest) << i;
 }
 
 // The first state goes when the second is there, so that what is left is in two pieces, neither of which

@@ -1,13 +1,26 @@
-// Gradients of two runs of a case, to rounding.
+// Gradients of two runs, to rounding.
 #pragma once
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/layer/moe_case.h"
 
 namespace evenkeel::testing {
+
+// Of the largest of many f32 sums, by which one may be off where its terms are added in another order.
+inline constexpr float kSumRounding = 2e-5f;
+
+// To `rounding` of the largest.
+template <class Numbers>
+void expect_close(const Numbers& a, const Numbers& b, float rounding = kSumRounding) {
+  ASSERT_EQ(a.size(), b.size());
+  float largest = 0;
+  for (decltype(b.size()) i = 0; i < b.size(); ++i) largest = std::max(largest, std::abs(b[i]));
+  for (decltype(b.size()) i = 0; i < b.size(); ++i) ASSERT_LE(std::abs(a[i] - b[i]), rounding * largest) << i;
+}
 
 // `bound` is error_bound() of the case, which each of both may be off.
 inline void expect_same_gradients(const MoeResult& a, const MoeResult& b, const DenseResult& bound) {
