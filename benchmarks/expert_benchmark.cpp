@@ -64,7 +64,7 @@ using Sgemm = void (*)(int, int, int, int, int, int, float, const float*, int, c
 
 // OpenBLAS takes new CPUs for old ones unless told; null where it is not installed.
 Sgemm openblas() {
-  setenv("OPENBLAS_CORETYPE", "SkylakeX", 0);
+  if (__builtin_cpu_supports("avx512f")) setenv("OPENBLAS_CORETYPE", "SkylakeX", 0);
   setenv("OPENBLAS_NUM_THREADS", "1", 1);
   void* library = dlopen("libopenblas.so.0", RTLD_NOW | RTLD_LOCAL);
   return library == nullptr ? nullptr : reinterpret_cast<Sgemm>(dlsym(library, "cblas_sgemm"));

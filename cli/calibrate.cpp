@@ -111,12 +111,11 @@ void calibrate_products(const LayerOptions& layer, int ranks, CostModel& cost) {
   const auto slowest = [&](double ExpertSeconds::*field) {
     return std::ranges::max(by_thread, {}, field).*field;
   };
-  const double one = slowest(&ExpertSeconds::one_row);
-  const double row = std::max((slowest(&ExpertSeconds::many_rows) - one) / (kManyRows - 1), kLeastSeconds);
   const ExpertShape& shape = experts.ffn->shape();
-  cost.flops_per_second = 2 * static_cast<double>(shape.elements()) / row;
+  cost.flops_per_second = 2 * static_cast<double>(kManyRows * shape.elements()) /
+                          std::max(slowest(&ExpertSeconds::many_rows), kLeastSeconds);
   cost.weight_bytes_per_second =
-      static_cast<double>(shape.weight_bytes()) / std::max(one - row, kLeastSeconds);
+      static_cast<double>(shape.weight_bytes()) / std::max(slowest(&ExpertSeconds::one_row), kLeastSeconds);
 }
 
 void calibrate_link(const LayerOptions& layer, CostModel& cost) {

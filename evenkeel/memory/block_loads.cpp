@@ -1,6 +1,7 @@
 #include "evenkeel/memory/block_loads.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "evenkeel/memory/least_budget.h"
 #include "evenkeel/memory/shares.h"
@@ -67,14 +68,45 @@ void BlockLoads::sum_table(int block) const {
 void BlockLoads::follow(const StepPlan& plan) {
   begin_plan();
   sort_experts(plan);
+  read_groups(plan.most_segments(), [&](const auto& take) {
+    for (ExpertId expert : indices<ExpertId>(plan.num_experts()))
+      for (const Segment& segment : plan.segments(expert)) take(segment.rank, segment.size());
+  });
   split_sums_.resize(split_at(blocks_ + 1));
   segment_share_.resize(plan.most_segments());
 }
 
 void BlockLoads::stay_home(const Counts& counts) {
   begin_plan();
-  for (ExpertId expert : indices<ExpertId>(counts.num_experts()))
-    if (counts.load(expert) > 0) ++groups_[placement_->owner(expert).offset()];
+  read_groups(static_cast<std::size_t>(counts.num_experts()), [&](const auto& take) {
+    for (ExpertId expert : indices<ExpertId>(counts.num_experts()))
+      if (counts.load(expert) > 0) take(placement_->owner(expert), counts.load(expert));
+  });
+}
+
+// Counted first, so that each rank's come together. `for_each_group` gives every group to what it is given.
+template <class ForEachGroup>
+void BlockLoads::read_groups(std::size_t most, const ForEachGroup& for_each_group) {
+  groups_.assign(ranks_size(), {});
+  for_each_group([&](RankId rank, std::int64_t positions) {
+    RankGroups& groups = groups_[rank.offset()];
+    ++groups.end;
+    groups.positions += positions;
+  });
+  std::size_t all = 0;
+  for (RankGroups& groups : groups_) {
+    groups.begin = all;
+    all += std::exchange(groups.end, all);
+  }
+  group_shares_.reserve(most);
+  group_shares_.resize(all);
+  for_each_group([&](RankId rank, std::int64_t positions) {
+    RankGroups& groups = groups_[rank.offset()];
+    const double share = static_cast<double>(positions) / static_cast<double>(groups.positions);
+    group_shares_[groups.end++] = share;
+    groups.least = std::min(groups.least, share);
+    groups.largest = std::max(groups.largest, share);
+  });
 }
 
 void BlockLoads::begin_plan() {
@@ -83,7 +115,6 @@ void BlockLoads::begin_plan() {
   segments_.clear();
   whole_.clear();
   at_home_.clear();
-  groups_.assign(ranks_size(), 0);
 }
 
 // Experts that the plan splits go from their home; of several homes, the one that computes all gets the
@@ -93,7 +124,6 @@ void BlockLoads::sort_experts(const StepPlan& plan) {
   const bool single_homes = placement_->has_single_homes();
   for (ExpertId expert : indices<ExpertId>(plan.num_experts())) {
     const auto segments = plan.segments(expert);
-    for (const Segment& segment : segments) ++groups_[segment.rank.offset()];
     // Most experts: whole at their only home.
     if (single_homes && segments.size() == 1 && segments.front().rank == placement_->owner(expert)) continue;
     if (plan.splits(expert, *placement_)) {
@@ -178,7 +208,7 @@ ChunkLoad BlockLoads::load(RankId rank, int begin, int end, Of of) const {
   load.assignments = to.assignments - from.assignments;
   load.assignments_kept = to.whole_kept - from.whole_kept;
   load.positions_here = to.positions - from.positions;
-  load.groups = groups_[rank.offset()];
+  load.groups = std::ssize(group_shares(rank).of_each);
   std::int64_t by_visitors = to.visitors - from.visitors;
   std::int64_t by_choosers = to.whole_choosers - from.whole_choosers;
   std::int64_t received_by_visitors = by_visitors - (to.own_visitors - from.own_visitors);

@@ -44,8 +44,17 @@ class BlockLoads {
     for (RankId rank : indices<RankId>(ranks_))
       take(rank, to[rank.offset()].positions - from[rank.offset()].positions);
   }
-  // Segments that a rank computes: its experts, but that one with several homes may count twice.
-  std::int64_t groups(RankId rank) const { return groups_[rank.offset()]; }
+  // The segments that a rank computes in the whole step, each as its share of the rank's positions. These are
+  // its experts, but that one with several homes may come twice.
+  struct GroupShares {
+    std::span<const double> of_each;
+    double least = 0, largest = 0;
+  };
+  GroupShares group_shares(RankId rank) const {
+    const RankGroups& groups = groups_[rank.offset()];
+    return {std::span(group_shares_).subspan(groups.begin, groups.end - groups.begin), groups.least,
+            groups.largest};
+  }
   // What no part of these blocks, run as a chunk, exceeds in bytes.
   ChunkLoad bound(RankId rank, int begin, int end) const;
 
@@ -101,6 +110,8 @@ class BlockLoads {
   void reserve(std::size_t experts);
   void begin_plan();
   void sort_experts(const StepPlan& plan);
+  template <class ForEachGroup>
+  void read_groups(std::size_t most, const ForEachGroup& for_each_group);
   void sum_table(int block) const;
   void sum(int block) const;
   void bring(ExpertId expert, RankId home, int block) const;
@@ -110,6 +121,12 @@ class BlockLoads {
   struct Split {
     ExpertId expert;
     std::size_t segments = 0;
+  };
+  // Where a rank's group shares are, and between which they lie.
+  struct RankGroups {
+    std::size_t begin = 0, end = 0;
+    std::int64_t positions = 0;  // of all of them
+    double least = 1, largest = 0;
   };
   // One of an expert's homes computes all of it.
   struct Whole {
@@ -127,7 +144,8 @@ class BlockLoads {
   std::vector<Segment> segments_;      // of these, one expert behind the other
   std::vector<Whole> whole_;           // where experts have several homes
   std::vector<std::uint8_t> at_home_;  // [ranks][split]
-  std::vector<std::int64_t> groups_;   // by rank: segments that it computes
+  std::vector<RankGroups> groups_;     // by rank
+  std::vector<double> group_shares_;   // rank after rank
 
   // Before a plan and of one, and which there are; by boundary between blocks.
   mutable std::vector<std::uint8_t> is_table_summed_, is_summed_;  // [blocks + 1]

@@ -28,19 +28,38 @@ double StepSeconds::of(const Chunk& chunk) const {
   return slowest(begin, end, part, chunk.kept ? chunk.recomputed : 1, 1) + fixed_;
 }
 
-// Of a rank, in so many chunks that have, together, this part of the blocks' load. Backward multiplies twice
-// as much, and reads and writes f32 gradients; recomputing, two products of three.
-double StepSeconds::slowest(int begin, int end, double part, double again, double chunks) const {
+// Of a rank, in so many equal chunks that have, together, this part of the blocks' load. Backward multiplies
+// twice as much, and reads and writes f32 gradients; recomputing, two products of three.
+double StepSeconds::slowest(int begin, int end, double part, double again, std::int64_t chunks) const {
   const double more = again * 2 / 3;
-  const double of_position = part * position_ * (backward_ ? 2 + more : 1);
+  const double of_position = position_ * (backward_ ? 2 + more : 1);
   const double of_group = group_ * (backward_ ? 1 + more + gradients_ : 1);
+  const double part_of_chunk = part / static_cast<double>(chunks);
   double slowest = 0;
   loads_.for_each_positions(begin, end, [&](RankId rank, std::int64_t count) {
-    const auto positions = static_cast<double>(count);
-    const double groups = std::min(part * positions, chunks * static_cast<double>(loads_.groups(rank)));
-    slowest = std::max(slowest, positions * of_position + groups * of_group);
+    const BlockLoads::GroupShares groups = loads_.group_shares(rank);
+    const double positions = part_of_chunk * static_cast<double>(count);
+    const double at_most = std::min(positions, static_cast<double>(groups.of_each.size()));
+    // Even if no expert's weights arrived while another's rows are multiplied.
+    if (positions * of_position + at_most * of_group <= slowest) return;
+    slowest = std::max(slowest, of_groups(groups, positions, of_position, of_group));
   });
-  return slowest;
+  return slowest * static_cast<double>(chunks);
+}
+
+// A group of less than one row comes in as large a part of the chunks.
+double StepSeconds::of_groups(const BlockLoads::GroupShares& groups, double positions, double of_position,
+                              double of_group) {
+  const double least = positions * groups.least, largest = positions * groups.largest;
+  if (least * of_position >= of_group) return positions * of_position;
+  if (largest * of_position <= of_group && least >= 1)
+    return static_cast<double>(groups.of_each.size()) * of_group;
+  double sum = 0;
+  for (const double share : groups.of_each) {
+    const double rows = share * positions;
+    sum += std::max(rows * of_position, std::min(rows, 1.0) * of_group);
+  }
+  return sum;
 }
 
 double StepSeconds::of_all(std::span<const Chunk> chunks) const {
@@ -54,8 +73,8 @@ double StepSeconds::of_all(std::span<const Chunk> chunks) const {
 }
 
 double StepSeconds::of_equal(std::int64_t chunks, bool kept) const {
-  const auto count = static_cast<double>(chunks);
-  return travelling_ + slowest(0, loads_.num_blocks(), 1, kept ? 0 : 1, count) + count * fixed_;
+  return travelling_ + slowest(0, loads_.num_blocks(), 1, kept ? 0 : 1, chunks) +
+         static_cast<double>(chunks) * fixed_;
 }
 
 // One kept chunk computes nothing again, and its slowest rank is no slower than those of its parts together.

@@ -1,4 +1,8 @@
 // What a way to carry out a step would take, in seconds: enough to choose between ways, from few numbers.
+//
+// An expert's products wait for its weights while its rows are few, and for arithmetic where they are many:
+// the larger of the two is their time, as in the roofline model (Williams, Waterman and Patterson, 2009).
+// A rank's rows are taken to fall to its experts in every chunk as they do in the whole step.
 #pragma once
 
 #include <cstdint>
@@ -30,13 +34,15 @@ class StepSeconds {
   double least_from(std::int64_t begin) const;
 
  private:
-  double slowest(int begin, int end, double part, double again, double chunks) const;
+  double slowest(int begin, int end, double part, double again, std::int64_t chunks) const;
+  static double of_groups(const BlockLoads::GroupShares& groups, double positions, double of_position,
+                          double of_group);
 
   const BlockLoads& loads_;
   std::int64_t units_;
   std::int64_t block_units_;
   bool backward_;
-  double position_;          // of one position's forward pass
+  double position_;          // of one position's forward pass, at its expert with many others
   double group_;             // of reading one expert's weights
   double gradients_;         // bytes of its gradients, read and written, as a share of the weights'
   double fixed_;             // of any chunk

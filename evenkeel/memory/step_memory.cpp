@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "evenkeel/base/check.h"
 
@@ -9,11 +10,12 @@ namespace evenkeel {
 
 namespace {
 
-// Shares of the room that chunks may use, the rest being kept, in eighths.
-constexpr int kShares[] = {8, 6, 4, 2, 1};
-constexpr int kShareUnit = 8;
+constexpr int kShareUnit = 8;  // of StepMemory::kShares
 // One chunk of which no more than this is computed again is taken without a look at others.
 constexpr double kMostRecomputed = 0.5;
+// Another way is looked at where equal chunks show it to take less than this of the best one's time: mostly
+// they show a little too little.
+constexpr double kWorthCutting = 0.99;
 
 std::int64_t passing_forward(const ChunkShape& shape, const ChunkLoad& load) {
   return forward_bytes(shape, load, 0);
@@ -123,20 +125,22 @@ void StepMemory::consider_both_plans(const Counts& counts, std::span<const RankR
   follow_plain(counts, placement);
   const Prospect plain = prospect(rooms);
   spilled.rest = std::min(spilled.rest, plain.rest);
-  const bool plain_first = !options_.keep_plan && plain.about() < spilled.about();
+  const bool plain_first = !options_.keep_plan && plain.about < spilled.about;
   if (plain_first) consider_forward(rooms, all, plain);
   if (!settled && spilled.least() < best_.seconds) {
     follow(plan, placement);
+    measure_shares(rooms);
     prospect_ = spilled;
     if (weights_can_land(rooms)) consider_shares(rooms, all);
   }
   if (plain_first || (options_.keep_plan && !best_.chunks.empty())) return;
   if (plain.least() >= best_.seconds) return;
   follow_plain(counts, placement);
+  measure_shares(rooms);
   consider_forward(rooms, all, plain);
 }
 
-// Where `all`, only what keeps all for backward.
+// Of the plan whose shares were measured. Where `all`, only what keeps all for backward.
 void StepMemory::consider_forward(std::span<const RankRoom> rooms, bool all, const Prospect& prospect) {
   if (prospect.least() >= best_.seconds || !weights_can_land(rooms)) return;
   prospect_ = prospect;
@@ -145,16 +149,15 @@ void StepMemory::consider_forward(std::span<const RankRoom> rooms, bool all, con
 
 StepMemory::Prospect StepMemory::prospect(std::span<const RankRoom> rooms) {
   const StepSeconds forward = seconds(StepPass::forward);
-  forward_limits(rooms, kShareUnit);
-  forward_estimate_.read();
-  Prospect prospect;
-  prospect.forward = forward.of_equal(about_forward());
-  prospect.least_forward = forward.of_all({}) + forward.least_from(0);
+  prospect_ = {};
+  prospect_.least_forward = forward.of_all({}) + forward.least_from(0);
   if (shape_.with_backward) {
-    prospect.rest = rest_of_all(rooms);
-    prospect.least_backward = seconds(StepPass::backward).least_from(0);
+    prospect_.rest = rest_of_all(rooms);
+    prospect_.least_backward = seconds(StepPass::backward).least_from(0);
   }
-  return prospect;
+  measure_shares(rooms);
+  prospect_.about = promising_shares(rooms, false).front().seconds;
+  return prospect_;
 }
 
 // How many chunks, in the room that they have.
@@ -180,24 +183,23 @@ bool StepMemory::settles_in_one_chunk(std::span<const RankRoom> rooms, bool all)
   return all || recomputed <= kMostRecomputed;
 }
 
+// The most promising share first, so that most others are known to be slower before they are cut.
 void StepMemory::consider_shares(std::span<const RankRoom> rooms, bool all) {
   const bool exact = options_.rule.kind == ChunkRule::Kind::exact;
   const StepSeconds forward = seconds(StepPass::forward);
-  measure_shares(rooms);
-  for (int share : kShares) {
-    forward_limits(rooms, share);
-    if (!all && !best_.chunks.empty() && !may_be_faster(rooms, share)) continue;
+  for (const PromisingShare& promising : promising_shares(rooms, all)) {
+    if (!best_.chunks.empty() && promising.seconds >= kWorthCutting * best_.seconds) break;
+    forward_limits(rooms, promising.eighths);
     const TimeLimit time{forward, best_.seconds - prospect_.least_of_backward()};
-    if (!cut_.cut(kForwardBytes, limits_, time, way_.chunks)) break;
+    if (!cut_.cut(kForwardBytes, limits_, time, way_.chunks)) continue;
     if (keeps()) keep_what_fits(rooms);
     if (keeps() && exact && !lengthen_the_rest(rooms, time)) continue;
     if (!all || way_.chunks.back().kept) take_if_faster(both_passes_seconds());
-    if (!keeps() || !exact) break;
   }
   if (all && best_.chunks.empty()) keep_in_one_chunk(rooms, 0);
 }
 
-// What may_be_faster() asks of every share.
+// Of the plan looked at, what is asked of every share.
 void StepMemory::measure_shares(std::span<const RankRoom> rooms) {
   forward_estimate_.read();
   if (!keeps()) return;
@@ -212,18 +214,34 @@ void StepMemory::measure_shares(std::span<const RankRoom> rooms) {
   least_to_keep_ = kept_estimate_.chunks(limits_, units_ + 1);
 }
 
-// Judged by equal chunks, each with its share of the load, before boundaries are looked at. With less than
-// all the room, only for what can be kept.
-bool StepMemory::may_be_faster(std::span<const RankRoom> rooms, int share) const {
+// Where `all` is to be kept, every share may be the one that keeps it.
+std::span<const StepMemory::PromisingShare> StepMemory::promising_shares(std::span<const RankRoom> rooms,
+                                                                         bool all) {
+  const bool several = keeps() && options_.rule.kind == ChunkRule::Kind::exact;
+  const std::size_t count = several ? std::size(kShares) : 1;
+  for (std::size_t i = 0; i < count; ++i) {
+    forward_limits(rooms, kShares[i]);
+    shares_[i] = {kShares[i], all ? 0 : about(rooms, kShares[i])};
+  }
+  const std::span<PromisingShare> shares(shares_.data(), count);
+  std::ranges::sort(shares, {}, [](const PromisingShare& of) { return std::pair(of.seconds, -of.eighths); });
+  return shares;
+}
+
+// By equal chunks, each with its share of the load, before boundaries are looked at. With less than all the
+// room, only for what can be kept.
+double StepMemory::about(std::span<const RankRoom> rooms, int share) const {
   const std::int64_t chunks = about_forward();
   const double forward = seconds(StepPass::forward).of_equal(chunks);
   std::int64_t kept = keeps() && share < kShareUnit && chunks >= least_to_keep_ ? chunks : 0;
   for (std::size_t rank = 0; rank < rooms.size() && kept > 0; ++rank)
     kept = std::min(kept, room_behind(rooms[rank], rank) * chunks / held_whole_[rank]);
-  if (kept == 0 && share < kShareUnit) return false;
+  if (kept == 0 && share < kShareUnit) return std::numeric_limits<double>::infinity();
   const double part = static_cast<double>(kept) / static_cast<double>(chunks);
-  const double backward = kept > 0 ? seconds(StepPass::backward).of_equal(chunks, true) : 0;
-  return forward + part * backward + (1 - part) * prospect_.rest < best_.seconds;
+  double sum = forward;
+  if (kept > 0) sum += part * seconds(StepPass::backward).of_equal(chunks, true);
+  if (kept < chunks) sum += (1 - part) * prospect_.rest;
+  return sum;
 }
 
 // Of what is kept, beside other steps and a chunk that has its limit.

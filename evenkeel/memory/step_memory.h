@@ -4,11 +4,11 @@
 //            and memory, and pays with borrowed weights; chunks need less at a time, and pay with smaller
 //            products and more messages; what is not kept is computed again in backward.
 // Method     For the planner's plan and for plain EP: chunks as long as they fit into a share of the room,
-// the
-//            first of them kept as far as the rest of the room goes, for some shares; the predicted times
+//            the first of them kept as far as the rest of the room goes, for some shares; the predicted times
 //            decide (step_cost.h). What is not kept is taken to go backward in about as many chunks as it
 //            would be cut into with all the room, under whichever plan is faster there (chunk_estimate.h).
-//            What equal chunks show to be slower is not cut. Where one kept chunk fits, nothing else is
+//            The plan and the share that equal chunks show to be best come first; what these show to be
+//            slower than what was found is not cut. Where one kept chunk fits, nothing else is
 //            looked at.
 // Guarantee  Plain EP cut down to a token a rank always fits where each rank has its least room.
 //            Same arguments, same result, on every rank.
@@ -17,6 +17,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -70,13 +71,19 @@ class StepMemory {
   };
   // What is known of a step under one plan before it is cut, in seconds.
   struct Prospect {
-    double forward = 0;                            // about, with nothing kept
+    double about = 0;                              // both passes, with the most promising share
     double rest = 0;                               // the backward pass, about, were nothing kept
     double least_forward = 0, least_backward = 0;  // however it is cut, and kept
 
-    double about() const { return forward + rest; }
     double least() const { return least_forward + least_of_backward(); }
     double least_of_backward() const { return std::min(least_backward, rest); }
+  };
+  // Of the room that chunks may use, the rest being kept, in eighths.
+  static constexpr int kShares[] = {8, 6, 4, 2, 1};
+  // A share, and about what both passes would take.
+  struct PromisingShare {
+    int eighths = 0;
+    double seconds = 0;
   };
   void choose_workspaces(std::span<const RankRoom> rooms);
   void load_blocks(const BlockTable& table, std::span<const RankRoom> rooms, const LayerPlacement& placement,
@@ -93,7 +100,8 @@ class StepMemory {
   void measure_shares(std::span<const RankRoom> rooms);
   std::int64_t about_forward() const;
   void forward_limits(std::span<const RankRoom> rooms, int share);
-  bool may_be_faster(std::span<const RankRoom> rooms, int share) const;
+  std::span<const PromisingShare> promising_shares(std::span<const RankRoom> rooms, bool all);
+  double about(std::span<const RankRoom> rooms, int share) const;
   std::int64_t room_behind(const RankRoom& room, std::size_t rank) const;
   bool weights_can_land(std::span<const RankRoom> rooms) const;
   double keep_in_one_chunk(std::span<const RankRoom> rooms, double most);
@@ -126,7 +134,8 @@ class StepMemory {
   StepCut cut_;
   ChunkEstimate forward_estimate_, backward_estimate_, kept_estimate_;
   std::vector<std::int64_t> held_whole_;  // by rank: of the whole step as one kept chunk
-  std::int64_t least_to_keep_ = 1;        // chunks, of which one that is kept can go backward
+  std::array<PromisingShare, std::size(kShares)> shares_;
+  std::int64_t least_to_keep_ = 1;  // chunks, of which one that is kept can go backward
   std::vector<std::int64_t> tokens_, limits_, kept_, kept_with_;  // by rank
   Way way_, best_;                                                // the one looked at, and the best so far
   Prospect prospect_;                                             // of the plan looked at

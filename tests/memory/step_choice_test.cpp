@@ -120,8 +120,8 @@ struct Case {
 };
 
 // Where memory is ample the planner's plan is the caller's wish, and is not weighed. Elsewhere chunks are
-// counted before they are cut, so that a prediction may be off: of 20,000 such steps 9 were above 1.02, none
-// above 1.15.
+// counted before they are cut, so that a prediction may be off: of 20,000 such steps 8 were above 1.02, none
+// above 1.10.
 TEST(StepMemory, IsAlmostAlwaysPredictedToBeAsFastAsSpillingAloneAndAsPlainEpAlone) {
   int wrong = 0, faster_than_chunks = 0, faster_than_spill = 0;
   for (unsigned seed = 0; seed < 2000; ++seed) {
@@ -131,7 +131,7 @@ TEST(StepMemory, IsAlmostAlwaysPredictedToBeAsFastAsSpillingAloneAndAsPlainEpAlo
     if (both.is_all_kept) continue;
     const double spill = problem.carried_out(PlannerOptions::Kind::level, true).seconds;
     const double chunks = problem.carried_out(PlannerOptions::Kind::ep, false).seconds;
-    ASSERT_LE(both.seconds, 1.15 * std::min(spill, chunks)) << "seed " << seed;
+    ASSERT_LE(both.seconds, 1.10 * std::min(spill, chunks)) << "seed " << seed;
     wrong += both.seconds > 1.02 * std::min(spill, chunks) ? 1 : 0;
     faster_than_chunks += both.seconds < 0.98 * chunks ? 1 : 0;
     faster_than_spill += both.seconds < 0.98 * spill ? 1 : 0;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <random>
 
 #include "tests/memory/routed_step.h"
@@ -65,32 +66,35 @@ std::vector<Chunk> random_chunks(std::mt19937_64& random, int first, bool parts)
   return chunks;
 }
 
-std::int64_t segments(const StepPlan& plan, RankId rank) {
-  std::int64_t count = 0;
+// Of the segments that a rank computes in the step.
+std::vector<double> segment_sizes(const StepPlan& plan, RankId rank) {
+  std::vector<double> sizes;
   for (ExpertId expert : indices<ExpertId>(plan.num_experts()))
-    count += std::ranges::count(plan.segments(expert), rank, &Segment::rank);
-  return count;
+    for (const Segment& segment : plan.segments(expert))
+      if (segment.rank == rank) sizes.push_back(static_cast<double>(segment.size()));
+  return sizes;
 }
 
-// In units of a forward pass. Backward takes two of its operations and reads weights once, with an f32
-// gradient read and written; computing again two products of three.
+// Every expert waits for its arithmetic or for its weights. Operations and bytes in units of a forward pass:
+// backward takes two of its operations and reads weights once, with an f32 gradient read and written;
+// computing again two products of three.
 double expected(const Case& of, const Chunk& chunk, std::span<const ChunkLoad> dealt) {
-  const double again = chunk.kept ? chunk.recomputed : 1;
+  const double again = of.is_backward() ? (chunk.kept ? chunk.recomputed : 1) * 2 / 3 : 0;
   const double elements = static_cast<double>(of.shape.weight_bytes / of.shape.element_bytes);
   const double weights = static_cast<double>(of.shape.weight_bytes);
-  const double gradient_traffic = 2 * 4 * elements;
+  const double operations = 2 * elements * (of.is_backward() ? 2 + again : 1);
+  const double bytes = weights * (1 + again) + (of.is_backward() ? 2 * 4 * elements : 0);
   double slowest = 0;
   for (RankId rank : indices<RankId>(of.step.ranks())) {
-    const auto positions = static_cast<double>(dealt[rank.offset()].positions_here);
-    const double groups = std::min(positions, static_cast<double>(segments(of.plan, rank)));
-    double operations = 2 * elements * positions;
-    double bytes = weights * groups;
-    if (of.is_backward()) {
-      operations *= 2 + again * 2 / 3;
-      bytes = bytes * (1 + again * 2 / 3) + gradient_traffic * groups;
+    const std::vector<double> sizes = segment_sizes(of.plan, rank);
+    const double all = std::accumulate(sizes.begin(), sizes.end(), 0.0);
+    double sum = 0;
+    for (const double size : sizes) {
+      const double rows = static_cast<double>(dealt[rank.offset()].positions_here) * size / all;
+      sum += std::max(rows * operations / of.cost.flops_per_second,
+                      std::min(rows, 1.0) * bytes / of.cost.weight_bytes_per_second);
     }
-    slowest =
-        std::max(slowest, operations / of.cost.flops_per_second + bytes / of.cost.weight_bytes_per_second);
+    slowest = std::max(slowest, sum);
   }
   return slowest + of.cost.chunk_seconds;
 }
