@@ -118,6 +118,7 @@ void print_calibration(const Calibration& calibration, const std::string& file, 
         {"output", file},
         {"flops_per_second", cost.flops_per_second},
         {"weight_bytes_per_second", cost.weight_bytes_per_second},
+        {"overlap", cost.overlap},
         {"link_bytes_per_second", cost.link_bytes_per_second},
         {"chunk_seconds", cost.chunk_seconds},
         {"measured_on", {{"cpu", on.cpu}, {"cores", on.cores}, {"ranks", on.ranks}, {"layer", on.layer}}}};
@@ -127,6 +128,7 @@ void print_calibration(const Calibration& calibration, const std::string& file, 
   fmt::print("{}\n{} ranks on {} cores of {}\n\n", on.layer, on.ranks, on.cores, on.cpu);
   Table table({"products of many rows", fmt::format("{:.0f} GFLOP/s", 1e-9 * cost.flops_per_second)});
   table.add({"weights, where rows are few", fmt::format("{:.1f} GB/s", 1e-9 * cost.weight_bytes_per_second)});
+  table.add({"hidden of the shorter of both", fmt::format("{:.0f} %", 100 * cost.overlap)});
   table.add({"weights from rank to rank", fmt::format("{:.1f} GB/s", 1e-9 * cost.link_bytes_per_second)});
   table.add({"one chunk more", fmt::format("{:.0f} us", 1e6 * cost.chunk_seconds)});
   fmt::print("{}written to {}\n", table.text(), file);

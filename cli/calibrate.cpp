@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "cli/experiment.h"
+#include "cli/product_times.h"
 #include "cli/round_ratio.h"
 #include "evenkeel/base/cores.h"
 #include "evenkeel/comm/thread/run_ranks.h"
@@ -73,49 +74,50 @@ struct ManyExperts {
   }
 };
 
-struct ExpertSeconds {
-  double many_rows = 0;  // kManyRows of one expert
-  double one_row = 0;    // one row of one expert
+struct ExpertTimes {
+  GroupTime few, between, many;
 };
 
-ExpertSeconds measure_experts(const ManyExperts& experts, int thread) {
+ExpertTimes measure_experts(const ManyExperts& experts, int thread) {
   const ExpertShape& shape = experts.ffn->shape();
-  const std::int64_t rows = std::max<std::int64_t>(kManyRows, experts.model.num_experts);
-  const Tensor input = seeded(shape.type, rows * shape.hidden, 1, 1.0);
-  const Tensor output(shape.type, rows * shape.hidden);
+  const Tensor input = seeded(shape.type, kManyRows * shape.hidden, 1, 1.0);
+  const Tensor output(shape.type, kManyRows * shape.hidden);
   Arena arena(Device::cpu());
   const Buffer workspace = arena.allocate(experts.ffn->workspace_bytes(Pass::forward), "products");
   std::vector<std::int32_t> row;
-  for (std::int32_t i = 0; i < rows; ++i) row.push_back(i);
+  for (std::int32_t i = 0; i < kManyRows; ++i) row.push_back(i);
   const auto forward = [&](std::span<const ExpertGroup> groups) {
     experts.ffn->forward({groups, row, row}, {nullptr, {}, 0, input.at(0)}, output.at(0), workspace.bytes());
   };
-  ExpertSeconds seconds;
-  seconds.many_rows = median_seconds([&](int i) {
+  const auto of_each = [&](std::int64_t count) -> GroupTime {
+    std::vector<ExpertGroup> each;
+    for (std::int64_t e = 0; e < experts.model.num_experts; ++e) each.push_back(experts.group(e, 0, count));
+    return {count, median_seconds([&](int) { forward(each); }) / experts.model.num_experts};
+  };
+  const double many = median_seconds([&](int i) {
     const ExpertGroup group = experts.group(i + thread * kRepeats, 0, kManyRows);
     forward({&group, 1});
   });
-  std::vector<ExpertGroup> each;
-  for (std::int64_t e = 0; e < experts.model.num_experts; ++e) each.push_back(experts.group(e, e, e + 1));
-  seconds.one_row = median_seconds([&](int) { forward(each); }) / experts.model.num_experts;
-  return seconds;
+  ExpertTimes times{.few = of_each(1), .between = {}, .many = {kManyRows, many}};
+  times.between = of_each(rows_between(times.few, times.many));
+  return times;
 }
 
 void calibrate_products(const LayerOptions& layer, int ranks, CostModel& cost) {
   const ManyExperts experts(layer);
   const int threads = std::min(ranks, usable_cores());
-  std::vector<ExpertSeconds> by_thread(static_cast<std::size_t>(threads));
+  std::vector<ExpertTimes> by_thread(static_cast<std::size_t>(threads));
   run_ranks(threads, [&](Communicator& comm) {
     by_thread[comm.rank().offset()] = measure_experts(experts, comm.rank().value());
   });
-  const auto slowest = [&](double ExpertSeconds::*field) {
-    return std::ranges::max(by_thread, {}, field).*field;
-  };
+  std::vector<ProductTimes> times;
+  for (const ExpertTimes& of : by_thread) times.push_back(fit_products(of.few, of.between, of.many));
   const ExpertShape& shape = experts.ffn->shape();
-  cost.flops_per_second = 2 * static_cast<double>(kManyRows * shape.elements()) /
-                          std::max(slowest(&ExpertSeconds::many_rows), kLeastSeconds);
+  cost.flops_per_second =
+      2 * static_cast<double>(shape.elements()) / std::ranges::max(times, {}, &ProductTimes::row).row;
   cost.weight_bytes_per_second =
-      static_cast<double>(shape.weight_bytes()) / std::max(slowest(&ExpertSeconds::one_row), kLeastSeconds);
+      static_cast<double>(shape.weight_bytes()) / std::ranges::max(times, {}, &ProductTimes::weights).weights;
+  cost.overlap = std::ranges::min(times, {}, &ProductTimes::overlap).overlap;
 }
 
 void calibrate_link(const LayerOptions& layer, CostModel& cost) {

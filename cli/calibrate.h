@@ -1,8 +1,8 @@
 // What the parts of a step take on this machine, measured: the numbers of a CostModel.
 //
-// flops, weights   An expert's forward pass over 512 rows, and over one row each of many experts: a row costs
-//                  what each of the 511 more takes, a group of rows what one row takes beyond that. On as
-//                  many threads at a time as ranks that can compute at a time.
+// flops, weights,  An expert's forward pass over 512 rows, over one row, and over as many as make reading the
+// overlap          weights and multiplying take about as long; the latter two of many experts, so that no
+//                  cache has their weights. On as many threads at a time as ranks that can compute at a time.
 // link             An expert's weights from one rank to another, in CPU time of the one that receives.
 // chunk            A layer of the same experts, ranks and top-k whose rows are a few bytes, in 32 chunks and
 //                  in one, on the critical path.

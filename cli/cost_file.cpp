@@ -23,9 +23,10 @@ constexpr std::string_view kFormat = "evenkeel.cost.v1";
 constexpr std::int64_t kMostBytes = 1 << 20;
 
 using Number = double CostModel::*;
-constexpr std::array<std::pair<const char*, Number>, 4> kNumbers = {
+constexpr std::array<std::pair<const char*, Number>, 5> kNumbers = {
     {{"flops_per_second", &CostModel::flops_per_second},
      {"weight_bytes_per_second", &CostModel::weight_bytes_per_second},
+     {"overlap", &CostModel::overlap},
      {"link_bytes_per_second", &CostModel::link_bytes_per_second},
      {"chunk_seconds", &CostModel::chunk_seconds}}};
 
@@ -49,18 +50,26 @@ Json parse(const ByteSource& source) {
   }
 }
 
+struct Allowed {
+  bool holds;
+  const char* words;
+};
+Allowed allowed(const std::string& key, double value) {
+  if (key == "overlap") return {value >= 0 && value <= 1, "0..1"};
+  if (key.ends_with("seconds")) return {value > 0 && value <= CostModel::kMostSeconds, "above 0, to 1e6"};
+  return {value >= CostModel::kLeastRate && value <= CostModel::kMostRate, "1..1e30"};
+}
+
+// Files of before there was an overlap have none.
 double number(const Json& json, const std::string& key, const std::string& file) {
   const auto found = json.find(key);
+  if (found == json.end() && key == "overlap") return CostModel{}.overlap;
   if (found == json.end()) throw ParseError(file, key, "is missing");
   if (!found->is_number())
     throw ParseError(file, key, fmt::format("is a JSON {}, not a number", found->type_name()));
   const double value = found->get<double>();
-  const bool seconds = key.ends_with("seconds");
-  const bool possible = seconds ? value > 0 && value <= CostModel::kMostSeconds
-                                : value >= CostModel::kLeastRate && value <= CostModel::kMostRate;
-  if (!possible)
-    throw ParseError(file, key,
-                     fmt::format("is {}; allowed: {}", value, seconds ? "above 0, to 1e6" : "1..1e30"));
+  if (const auto [holds, words] = allowed(key, value); !holds)
+    throw ParseError(file, key, fmt::format("is {}; allowed: {}", value, words));
   return value;
 }
 

@@ -9,7 +9,7 @@
 
 namespace evenkeel::cli {
 
-// Throws ParseError, naming the key: one that is missing or not known, a number that is not above 0.
+// Throws ParseError, naming the key: one that is missing or not known, a number that no machine has.
 CostModel read_cost(const std::string& path);
 CostModel read_cost(const ByteSource& source);
 

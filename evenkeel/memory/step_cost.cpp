@@ -13,6 +13,7 @@ StepSeconds::StepSeconds(StepPass pass, const ChunkShape& shape, const CostModel
       position_(2 * static_cast<double>(shape.weight_bytes) / static_cast<double>(shape.element_bytes) /
                 cost.flops_per_second),
       group_(static_cast<double>(shape.weight_bytes) / cost.weight_bytes_per_second),
+      shown_(1 - cost.overlap),
       gradients_(8.0 / static_cast<double>(shape.element_bytes)),
       fixed_(cost.chunk_seconds) {
   const std::int64_t bytes = shape.weight_bytes + (backward_ ? shape.gradient_bytes : 0);
@@ -40,7 +41,7 @@ double StepSeconds::slowest(int begin, int end, double part, double again, std::
     const BlockLoads::GroupShares groups = loads_.group_shares(rank);
     const double positions = part_of_chunk * static_cast<double>(count);
     const double at_most = std::min(positions, static_cast<double>(groups.of_each.size()));
-    // Even if no expert's weights arrived while another's rows are multiplied.
+    // Even if nothing overlapped.
     if (positions * of_position + at_most * of_group <= slowest) return;
     slowest = std::max(slowest, of_groups(groups, positions, of_position, of_group));
   });
@@ -49,17 +50,23 @@ double StepSeconds::slowest(int begin, int end, double part, double again, std::
 
 // A group of less than one row comes in as large a part of the chunks.
 double StepSeconds::of_groups(const BlockLoads::GroupShares& groups, double positions, double of_position,
-                              double of_group) {
+                              double of_group) const {
   const double least = positions * groups.least, largest = positions * groups.largest;
-  if (least * of_position >= of_group) return positions * of_position;
-  if (largest * of_position <= of_group && least >= 1)
-    return static_cast<double>(groups.of_each.size()) * of_group;
-  double sum = 0;
-  for (const double share : groups.of_each) {
-    const double rows = share * positions;
-    sum += std::max(rows * of_position, std::min(rows, 1.0) * of_group);
+  const double products = positions * of_position;
+  double weights = static_cast<double>(groups.of_each.size()) * of_group;
+  double longer = products;
+  if (least >= 1 && largest * of_position <= of_group) {
+    longer = weights;
+  } else if (least < 1 || least * of_position < of_group) {
+    longer = weights = 0;
+    for (const double share : groups.of_each) {
+      const double rows = share * positions;
+      const double of_weights = std::min(rows, 1.0) * of_group;
+      longer += std::max(rows * of_position, of_weights);
+      weights += of_weights;
+    }
   }
-  return sum;
+  return longer + shown_ * (products + weights - longer);
 }
 
 double StepSeconds::of_all(std::span<const Chunk> chunks) const {

@@ -1,8 +1,9 @@
 // What a way to carry out a step would take, in seconds: enough to choose between ways, from few numbers.
 //
-// An expert's products wait for its weights while its rows are few, and for arithmetic where they are many:
-// the larger of the two is their time, as in the roofline model (Williams, Waterman and Patterson, 2009).
-// A rank's rows are taken to fall to its experts in every chunk as they do in the whole step.
+// An expert's products wait for its weights while its rows are few, and for arithmetic where they are many.
+// Their time is the longer of the two, as in the roofline model (Williams, Waterman and Patterson, 2009), and
+// what the machine does not overlap of the shorter. A rank's rows are taken to fall to its experts in every
+// chunk as they do in the whole step.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +36,8 @@ class StepSeconds {
 
  private:
   double slowest(int begin, int end, double part, double again, std::int64_t chunks) const;
-  static double of_groups(const BlockLoads::GroupShares& groups, double positions, double of_position,
-                          double of_group);
+  double of_groups(const BlockLoads::GroupShares& groups, double positions, double of_position,
+                   double of_group) const;
 
   const BlockLoads& loads_;
   std::int64_t units_;
@@ -44,6 +45,7 @@ class StepSeconds {
   bool backward_;
   double position_;          // of one position's forward pass, at its expert with many others
   double group_;             // of reading one expert's weights
+  double shown_;             // of the shorter of both
   double gradients_;         // bytes of its gradients, read and written, as a share of the weights'
   double fixed_;             // of any chunk
   double travelling_;        // weights there and, in backward, gradients back

@@ -258,12 +258,13 @@ class Bench(CommandTest):
         written = json.loads((self.folder / "cost.json").read_text(encoding="utf-8"))
         self.assertEqual(written["format"], "evenkeel.cost.v1")
         self.assertEqual(written["measured_on"]["layer"], "32 experts, top-4, 64 x 64 swiglu f32")
-        numbers = ["flops_per_second", "weight_bytes_per_second", "link_bytes_per_second", "chunk_seconds"]
+        numbers = ["flops_per_second", "weight_bytes_per_second", "overlap", "link_bytes_per_second", "chunk_seconds"]
         for name in numbers:
             self.assertEqual(written[name], shown[name])
         # Wide limits: between a slow core under a sanitizer and the fastest there is.
         self.assertTrue(1e7 < written["flops_per_second"] < 1e14)
         self.assertTrue(1e7 < written["weight_bytes_per_second"] < 1e13)
+        self.assertTrue(0 <= written["overlap"] <= 1)
         self.assertTrue(1e7 < written["link_bytes_per_second"] < 1e13)
         self.assertTrue(1e-8 < written["chunk_seconds"] < 1e-1)
         budget = ["--budget", "16MiB", "--cost", "cost.json", "--tokens", 64, *shape]

@@ -129,6 +129,8 @@ class Budget(CommandTest):
         refused({"loads": [1, 2]}, "format", "is missing", "evenkeel bench --calibrate")
         refused({**COST, "format": "evenkeel.cost.v2"}, "format", 'is "evenkeel.cost.v2"')
         refused({**COST, "flops": 1}, "flops: is no key")
+        for overlap in [-0.5, 1.5]:
+            refused({**COST, "overlap": overlap}, f"overlap: is {overlap}; allowed: 0..1")
         for key in list(COST)[1:]:
             refused({k: v for k, v in COST.items() if k != key}, f"{key}: is missing")
             error = refused({**COST, key: "fast"}, f"{key}: is a JSON string, not a number")

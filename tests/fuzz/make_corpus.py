@@ -422,6 +422,7 @@ COST = {
     "format": "evenkeel.cost.v1",
     "flops_per_second": 1.5e11,
     "weight_bytes_per_second": 2e10,
+    "overlap": 0.5,
     "link_bytes_per_second": 9e9,
     "chunk_seconds": 1e-4,
 }
@@ -430,6 +431,8 @@ for name, content in {
     "whole": COST | MEASURED,
     "short": COST,
     "missing": {key: value for key, value in COST.items() if key != "chunk_seconds"},
+    "without-overlap": {key: value for key, value in COST.items() if key != "overlap"},
+    "much-overlap": COST | {"overlap": 1.5},
     "unknown-key": COST | {"latency": 1},
     "text": COST | {"flops_per_second": "fast"},
     "zero": COST | {"link_bytes_per_second": 0},

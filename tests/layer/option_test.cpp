@@ -127,6 +127,10 @@ TEST(MoeLayerConstruction, RefusesWhatNoLayerCanBe) {
     EXPECT_THAT(construction_errors(
                     [&](int, auto&, auto&, MoeOptions& o) { o.memory.cost.link_bytes_per_second = rate; }),
                 Each(HasSubstr("allowed: rates in 1..1e30")));
+  for (double overlap : {-0.1, 1.1, std::numeric_limits<double>::quiet_NaN()})
+    EXPECT_THAT(
+        construction_errors([&](int, auto&, auto&, MoeOptions& o) { o.memory.cost.overlap = overlap; }),
+        Each(AllOf(HasSubstr("an overlap of "), HasSubstr("; allowed: 0..1"))));
   for (double seconds : {-1.0, 1e300})
     EXPECT_THAT(
         construction_errors([&](int, auto&, auto&, MoeOptions& o) { o.memory.cost.chunk_seconds = seconds; }),

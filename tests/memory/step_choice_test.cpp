@@ -66,6 +66,7 @@ struct Case {
     for (double* rate : {&options.cost.flops_per_second, &options.cost.weight_bytes_per_second,
                          &options.cost.link_bytes_per_second})
       *rate *= std::exp(2 * uniform(random) - 1);
+    options.cost.overlap = uniform(random);
     options.chunks_in_flight = random() % 4 == 0 ? 2 : 1;
     options.recompute = random() % 4 == 0 ? Recompute::chunk : Recompute::automatic;
     const ChunkLoad most = largest_load(shape, kTokens);
@@ -120,7 +121,7 @@ struct Case {
 };
 
 // Where memory is ample the planner's plan is the caller's wish, and is not weighed. Elsewhere chunks are
-// counted before they are cut, so that a prediction may be off: of 20,000 such steps 8 were above 1.02, none
+// counted before they are cut, so that a prediction may be off: of 20,000 such steps 12 were above 1.02, none
 // above 1.10.
 TEST(StepMemory, IsAlmostAlwaysPredictedToBeAsFastAsSpillingAloneAndAsPlainEpAlone) {
   int wrong = 0, faster_than_chunks = 0, faster_than_spill = 0;

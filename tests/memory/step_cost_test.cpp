@@ -33,7 +33,8 @@ struct Case {
     shape.weight_bytes = shape.element_bytes * static_cast<std::int64_t>(1 + random() % 1000);
     shape.gradient_bytes = 4 * shape.weight_bytes / shape.element_bytes;
     pass = random() % 2 == 0 ? StepPass::forward : StepPass::backward;
-    cost = {1e9 * uniform(random), 1e9 * uniform(random), 1e9 * uniform(random), 1e-6 * uniform(random)};
+    cost = {1e9 * uniform(random), 1e9 * uniform(random), uniform(random), 1e9 * uniform(random),
+            1e-6 * uniform(random)};
     transfers = static_cast<std::int64_t>(random() % 4);
   }
   StepSeconds seconds() const { return {pass, shape, cost, loads, kUnits, transfers}; }
@@ -75,9 +76,9 @@ std::vector<double> segment_sizes(const StepPlan& plan, RankId rank) {
   return sizes;
 }
 
-// Every expert waits for its arithmetic or for its weights. Operations and bytes in units of a forward pass:
-// backward takes two of its operations and reads weights once, with an f32 gradient read and written;
-// computing again two products of three.
+// Every expert waits for its arithmetic or for its weights, and partly for both. Operations and bytes in
+// units of a forward pass: backward takes two of its operations and reads weights once, with an f32 gradient
+// read and written; computing again two products of three.
 double expected(const Case& of, const Chunk& chunk, std::span<const ChunkLoad> dealt) {
   const double again = of.is_backward() ? (chunk.kept ? chunk.recomputed : 1) * 2 / 3 : 0;
   const double elements = static_cast<double>(of.shape.weight_bytes / of.shape.element_bytes);
@@ -91,8 +92,10 @@ double expected(const Case& of, const Chunk& chunk, std::span<const ChunkLoad> d
     double sum = 0;
     for (const double size : sizes) {
       const double rows = static_cast<double>(dealt[rank.offset()].positions_here) * size / all;
-      sum += std::max(rows * operations / of.cost.flops_per_second,
-                      std::min(rows, 1.0) * bytes / of.cost.weight_bytes_per_second);
+      const auto [shorter, longer] =
+          std::minmax({rows * operations / of.cost.flops_per_second,
+                       std::min(rows, 1.0) * bytes / of.cost.weight_bytes_per_second});
+      sum += longer + (1 - of.cost.overlap) * shorter;
     }
     slowest = std::max(slowest, sum);
   }

@@ -21,6 +21,8 @@ void require_rates(const CostModel& cost) {
   for (double rate : {cost.flops_per_second, cost.weight_bytes_per_second, cost.link_bytes_per_second})
     if (!(rate >= CostModel::kLeastRate && rate <= CostModel::kMostRate))
       throw InvalidArgument("cost", fmt::format("a rate of {}", rate), "rates in 1..1e30");
+  if (!(cost.overlap >= 0 && cost.overlap <= 1))
+    throw InvalidArgument("cost", fmt::format("an overlap of {}", cost.overlap), "0..1");
   if (!(cost.chunk_seconds >= 0 && cost.chunk_seconds <= CostModel::kMostSeconds))
     throw InvalidArgument("cost", fmt::format("{} s a chunk", cost.chunk_seconds), "0..1e6");
 }

@@ -52,6 +52,7 @@ std::uint64_t hash_of(const MoeOptions& options) {
       .add(hash_of(options.memory.rule.bins))
       .add(options.memory.cost.flops_per_second)
       .add(options.memory.cost.weight_bytes_per_second)
+      .add(options.memory.cost.overlap)
       .add(options.memory.cost.link_bytes_per_second)
       .add(options.memory.cost.chunk_seconds)
       .add(options.memory.keep_plan)

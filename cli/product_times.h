@@ -1,0 +1,30 @@
+// What an expert's products take, fitted to three times of them.
+//
+// A group of m rows takes   max(m r, g) + (1 - o) min(m r, g)   (evenkeel/memory/step_cost.h), with r of a
+// row among many, g of reading the weights, and o how much the one hides behind the other.
+#pragma once
+
+#include <cstdint>
+
+namespace evenkeel::cli {
+
+// Seconds of one group of so many rows, its weights in no cache.
+struct GroupTime {
+  std::int64_t rows = 0;
+  double seconds = 0;
+};
+
+struct ProductTimes {
+  double row = 0;
+  double weights = 0;
+  double overlap = 0;  // 0..1
+};
+
+// `few` rows wait for the weights, `many` for arithmetic; `between` are those where both are about alike.
+// What the times cannot be brought to is nearest to them: times above 0, an overlap in 0..1.
+ProductTimes fit_products(const GroupTime& few, const GroupTime& between, const GroupTime& many);
+
+// The rows where both are about alike, as far as two times tell; between their rows.
+std::int64_t rows_between(const GroupTime& few, const GroupTime& many);
+
+}  // namespace evenkeel::cli
