@@ -60,7 +60,7 @@ Allowed allowed(const std::string& key, double value) {
   return {value >= CostModel::kLeastRate && value <= CostModel::kMostRate, "1..1e30"};
 }
 
-// Files of before there was an overlap have none.
+// Files of before there was an overlap were fitted without one.
 double number(const Json& json, const std::string& key, const std::string& file) {
   const auto found = json.find(key);
   if (found == json.end() && key == "overlap") return CostModel{}.overlap;

@@ -33,7 +33,7 @@ struct CostModel {
 
   double flops_per_second = 1.5e11;         // products of many rows
   double weight_bytes_per_second = 1.0e10;  // products of few rows, which wait for their weights
-  double overlap = 1;                       // 0..1: how much of the shorter of both hides behind the longer
+  double overlap = 0;                       // 0..1: how much of the shorter of both hides behind the longer
   double link_bytes_per_second = 4.0e9;     // weights from rank to rank
   double chunk_seconds = 6.0e-5;            // messages and bookkeeping of a chunk
 
