@@ -25,8 +25,6 @@ constexpr std::int64_t kWeightBytes = std::int64_t{256} << 20;
 constexpr int kManyChunks = 32;
 constexpr std::int64_t kChunkTokens = 2;
 constexpr std::int64_t kNarrow = 16;
-// A machine on which something takes no time at all would be a defect of the measurement.
-constexpr double kLeastSeconds = 1e-9;
 
 double thread_seconds() {
   timespec now{};

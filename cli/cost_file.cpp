@@ -2,13 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/atomic_file.h"
@@ -22,13 +20,28 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kFormat = "evenkeel.cost.v1";
 constexpr std::int64_t kMostBytes = 1 << 20;
 
-using Number = double CostModel::*;
-constexpr std::array<std::pair<const char*, Number>, 5> kNumbers = {
-    {{"flops_per_second", &CostModel::flops_per_second},
-     {"weight_bytes_per_second", &CostModel::weight_bytes_per_second},
-     {"overlap", &CostModel::overlap},
-     {"link_bytes_per_second", &CostModel::link_bytes_per_second},
-     {"chunk_seconds", &CostModel::chunk_seconds}}};
+struct Allowed {
+  bool (*holds)(double value);
+  const char* words;
+};
+constexpr Allowed kRate = {[](double v) { return v >= CostModel::kLeastRate && v <= CostModel::kMostRate; },
+                           "1..1e30"};
+constexpr Allowed kShare = {[](double v) { return v >= 0 && v <= 1; }, "0..1"};
+constexpr Allowed kSeconds = {[](double v) { return v > 0 && v <= CostModel::kMostSeconds; },
+                              "above 0, to 1e6"};
+
+struct Number {
+  const char* key;
+  double CostModel::*field;
+  Allowed allowed;
+  bool is_optional = false;  // the model's own where there is none
+};
+constexpr Number kNumbers[] = {{"flops_per_second", &CostModel::flops_per_second, kRate},
+                               {"weight_bytes_per_second", &CostModel::weight_bytes_per_second, kRate},
+                               // Files of before there was an overlap were fitted without one.
+                               {"overlap", &CostModel::overlap, kShare, true},
+                               {"link_bytes_per_second", &CostModel::link_bytes_per_second, kRate},
+                               {"chunk_seconds", &CostModel::chunk_seconds, kSeconds}};
 
 Json parse(const ByteSource& source) {
   if (source.size() > kMostBytes)
@@ -50,33 +63,22 @@ Json parse(const ByteSource& source) {
   }
 }
 
-struct Allowed {
-  bool holds;
-  const char* words;
-};
-Allowed allowed(const std::string& key, double value) {
-  if (key == "overlap") return {value >= 0 && value <= 1, "0..1"};
-  if (key.ends_with("seconds")) return {value > 0 && value <= CostModel::kMostSeconds, "above 0, to 1e6"};
-  return {value >= CostModel::kLeastRate && value <= CostModel::kMostRate, "1..1e30"};
-}
-
-// Files of before there was an overlap were fitted without one.
-double number(const Json& json, const std::string& key, const std::string& file) {
-  const auto found = json.find(key);
-  if (found == json.end() && key == "overlap") return CostModel{}.overlap;
-  if (found == json.end()) throw ParseError(file, key, "is missing");
+void read_number(const Json& json, const Number& number, const std::string& file, CostModel& cost) {
+  const auto found = json.find(number.key);
+  if (found == json.end() && number.is_optional) return;
+  if (found == json.end()) throw ParseError(file, number.key, "is missing");
   if (!found->is_number())
-    throw ParseError(file, key, fmt::format("is a JSON {}, not a number", found->type_name()));
+    throw ParseError(file, number.key, fmt::format("is a JSON {}, not a number", found->type_name()));
   const double value = found->get<double>();
-  if (const auto [holds, words] = allowed(key, value); !holds)
-    throw ParseError(file, key, fmt::format("is {}; allowed: {}", value, words));
-  return value;
+  if (!number.allowed.holds(value))
+    throw ParseError(file, number.key, fmt::format("is {}; allowed: {}", value, number.allowed.words));
+  cost.*number.field = value;
 }
 
 void require_known_keys(const Json& json, const std::string& file) {
   for (const auto& [key, value] : json.items()) {
     bool known = key == "format" || key == "measured_on";
-    for (const auto& [name, field] : kNumbers) known = known || key == name;
+    for (const Number& number : kNumbers) known = known || key == number.key;
     if (!known) throw ParseError(file, key, "is no key of a file of costs");
   }
 }
@@ -99,13 +101,13 @@ CostModel read_cost(const ByteSource& source) {
                                  format == json.end() ? "missing" : format->dump(), kFormat));
   require_known_keys(json, file);
   CostModel cost;
-  for (const auto& [name, field] : kNumbers) cost.*field = number(json, name, file);
+  for (const Number& number : kNumbers) read_number(json, number, file, cost);
   return cost;
 }
 
 void write_cost(const CostModel& cost, const MeasuredOn& on, const std::string& path) {
   Json json = {{"format", kFormat}};
-  for (const auto& [name, field] : kNumbers) json[name] = cost.*field;
+  for (const Number& number : kNumbers) json[number.key] = cost.*number.field;
   json["measured_on"] = {{"cpu", on.cpu}, {"cores", on.cores}, {"ranks", on.ranks}, {"layer", on.layer}};
   AtomicFile out(path);
   out.write(json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");

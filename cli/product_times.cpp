@@ -7,9 +7,7 @@ namespace evenkeel::cli {
 
 namespace {
 
-// A machine on which something takes no time at all would be a defect of the measurement.
-constexpr double kLeastSeconds = 1e-9;
-// Each brings the overlap nearer by a factor of ten or so, where rows are few and many.
+// Enough for a thousandth of every number (tests/cli/product_times_test.cpp).
 constexpr int kRounds = 20;
 
 // The two times of which `few` and `many` are the sums, once the overlap is known.

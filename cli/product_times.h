@@ -8,6 +8,9 @@
 
 namespace evenkeel::cli {
 
+// A machine on which something takes no time at all would be a defect of the measurement.
+inline constexpr double kLeastSeconds = 1e-9;
+
 // Seconds of one group of so many rows, its weights in no cache.
 struct GroupTime {
   std::int64_t rows = 0;

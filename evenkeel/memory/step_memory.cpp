@@ -122,25 +122,24 @@ void StepMemory::consider_both_plans(const Counts& counts, std::span<const RankR
   const bool fits = !best_.chunks.empty();
   if (fits && (options_.keep_plan || best_.chunks.front().recomputed == 0)) return;
   Prospect spilled = prospect(rooms);
+  const double about_spilled = about_most_promising(rooms);
   follow_plain(counts, placement);
   const Prospect plain = prospect(rooms);
+  const bool plain_first = !options_.keep_plan && about_most_promising(rooms) < about_spilled;
   spilled.rest = std::min(spilled.rest, plain.rest);
-  const bool plain_first = !options_.keep_plan && plain.about < spilled.about;
   if (plain_first) consider_forward(rooms, all, plain);
   if (!settled && spilled.least() < best_.seconds) {
     follow(plan, placement);
-    measure_shares(rooms);
     prospect_ = spilled;
     if (weights_can_land(rooms)) consider_shares(rooms, all);
   }
   if (plain_first || (options_.keep_plan && !best_.chunks.empty())) return;
   if (plain.least() >= best_.seconds) return;
   follow_plain(counts, placement);
-  measure_shares(rooms);
   consider_forward(rooms, all, plain);
 }
 
-// Of the plan whose shares were measured. Where `all`, only what keeps all for backward.
+// Where `all`, only what keeps all for backward.
 void StepMemory::consider_forward(std::span<const RankRoom> rooms, bool all, const Prospect& prospect) {
   if (prospect.least() >= best_.seconds || !weights_can_land(rooms)) return;
   prospect_ = prospect;
@@ -155,8 +154,6 @@ StepMemory::Prospect StepMemory::prospect(std::span<const RankRoom> rooms) {
     prospect_.rest = rest_of_all(rooms);
     prospect_.least_backward = seconds(StepPass::backward).least_from(0);
   }
-  measure_shares(rooms);
-  prospect_.about = promising_shares(rooms, false).front().seconds;
   return prospect_;
 }
 
@@ -187,6 +184,7 @@ bool StepMemory::settles_in_one_chunk(std::span<const RankRoom> rooms, bool all)
 void StepMemory::consider_shares(std::span<const RankRoom> rooms, bool all) {
   const bool exact = options_.rule.kind == ChunkRule::Kind::exact;
   const StepSeconds forward = seconds(StepPass::forward);
+  measure_shares(rooms);
   for (const PromisingShare& promising : promising_shares(rooms, all)) {
     if (!best_.chunks.empty() && promising.seconds >= kWorthCutting * best_.seconds) break;
     forward_limits(rooms, promising.eighths);
@@ -212,6 +210,11 @@ void StepMemory::measure_shares(std::span<const RankRoom> rooms) {
   }
   kept_estimate_.read();
   least_to_keep_ = kept_estimate_.chunks(limits_, units_ + 1);
+}
+
+double StepMemory::about_most_promising(std::span<const RankRoom> rooms) {
+  measure_shares(rooms);
+  return promising_shares(rooms, false).front().seconds;
 }
 
 // Where `all` is to be kept, every share may be the one that keeps it.

@@ -8,8 +8,7 @@
 //            decide (step_cost.h). What is not kept is taken to go backward in about as many chunks as it
 //            would be cut into with all the room, under whichever plan is faster there (chunk_estimate.h).
 //            The plan and the share that equal chunks show to be best come first; what these show to be
-//            slower than what was found is not cut. Where one kept chunk fits, nothing else is
-//            looked at.
+//            slower than what was found is not cut. Where one kept chunk fits, nothing else is looked at.
 // Guarantee  Plain EP cut down to a token a rank always fits where each rank has its least room.
 //            Same arguments, same result, on every rank.
 // Cost       Of each boundary between blocks that is looked at, O(P^2), and for each plan O(P), and O(P) for
@@ -71,7 +70,6 @@ class StepMemory {
   };
   // What is known of a step under one plan before it is cut, in seconds.
   struct Prospect {
-    double about = 0;                              // both passes, with the most promising share
     double rest = 0;                               // the backward pass, about, were nothing kept
     double least_forward = 0, least_backward = 0;  // however it is cut, and kept
 
@@ -100,6 +98,7 @@ class StepMemory {
   void measure_shares(std::span<const RankRoom> rooms);
   std::int64_t about_forward() const;
   void forward_limits(std::span<const RankRoom> rooms, int share);
+  double about_most_promising(std::span<const RankRoom> rooms);
   std::span<const PromisingShare> promising_shares(std::span<const RankRoom> rooms, bool all);
   double about(std::span<const RankRoom> rooms, int share) const;
   std::int64_t room_behind(const RankRoom& room, std::size_t rank) const;

@@ -163,9 +163,9 @@ std::int64_t least_of_all(const MoeCase& problem, const Policy& policy) {
   return enough;
 }
 
-// Of the largest gradient. In bf16 a row's gradient comes in a share of each rank that computes
-// some of its top-k, each rounded once, as is their sum: in either run by at most half a unit in the last
-// place. That no share is above the largest sum is taken for granted.
+// Of the largest gradient. In bf16 a row's gradient comes in a share of each rank that computes some of its
+// top-k, each rounded once, as is their sum: in either run by at most half a unit in the last place. That no
+// share is above the largest sum is taken for granted.
 float row_rounding(DataType type) {
   return type == DataType::f32 ? kSumRounding : 2 * (kTopK + 1) * 0x1p-8f;
 }
