@@ -56,6 +56,7 @@ std::optional<BudgetShape> budget_shape(const MemoryModel& memory, int stage) {
       {static_cast<int>(model.experts.count), static_cast<int>(model.experts.top_k), expert},
       static_cast<int>(setup.parallel.expert), *make_cpu_expert_ffn(expert, /*with_backward=*/true), true);
   shape.max_tokens = tokens;
+  shape.home_experts = divided(model.experts.count, setup.parallel.expert);
   shape.states_in_flight = static_cast<int>(states);
   return shape;
 }

@@ -29,10 +29,10 @@ class Dispatched {
   };
   // Where a peer's part begins and how long it is. The part of this rank itself is counted under "in".
   struct Peer {
-    std::int32_t in_row = 0, in_rows = 0;
-    std::int32_t in_position = 0, in_positions = 0;
-    std::int32_t out_row = 0, out_rows = 0;  // among rows elsewhere
-    std::int32_t out_position = 0, out_positions = 0;
+    std::int64_t in_row = 0, in_rows = 0;
+    std::int64_t in_position = 0, in_positions = 0;
+    std::int64_t out_row = 0, out_rows = 0;  // among rows elsewhere
+    std::int64_t out_position = 0, out_positions = 0;
   };
 
   std::int64_t tokens = 0;
@@ -46,7 +46,13 @@ class Dispatched {
   std::int64_t positions_elsewhere = 0;
 
   std::span<const Group> groups() const { return groups_; }
-  std::span<const Peer> peers() const { return peers_; }
+  Peer peer(RankId rank) const {
+    const std::size_t next = rank.offset() + 1;
+    const PeerBegin& at = peers_[rank.offset()];
+    const PeerBegin end = next < peers_.size() ? peers_[next] : PeerBegin::past_all(*this);
+    return {at.in_row,  end.in_row - at.in_row,   at.in_position,  end.in_position - at.in_position,
+            at.out_row, end.out_row - at.out_row, at.out_position, end.out_position - at.out_position};
+  }
   // By position here, by expert.
   std::span<const std::int32_t> input_row() const { return input_row_; }
   std::span<const std::int32_t> output_row() const { return output_row_; }
@@ -73,8 +79,18 @@ class Dispatched {
   friend class Exchange;
   friend class OverlappedExchange;
   friend class RouteBuilder;
+  // A peer's part ends where the next one's begins.
+  struct PeerBegin {
+    std::int32_t in_row = 0, in_position = 0, out_row = 0, out_position = 0;
+
+    static PeerBegin past_all(const Dispatched& all) {
+      return {static_cast<std::int32_t>(all.rows_here), static_cast<std::int32_t>(all.positions_here),
+              static_cast<std::int32_t>(all.rows_elsewhere),
+              static_cast<std::int32_t>(all.positions_elsewhere)};
+    }
+  };
   Buffer tables_;  // all of them, one behind the other
-  std::span<Peer> peers_;
+  std::span<PeerBegin> peers_;
   std::span<Group> groups_;
   std::span<std::int32_t> input_row_, output_row_, result_slot_, row_slot_, token_elsewhere_, token_here_;
   Buffer rows_;
@@ -83,8 +99,8 @@ class Dispatched {
 // What the ranks tell each other to make one, until it is made.
 struct IndexMessages {
   Lifetime lifetime = Lifetime::step;
-  Buffer received;
-  Buffer sent;
+  Buffer all;
+  std::span<std::int32_t> received, sent;  // in `all`
 };
 
 }  // namespace evenkeel

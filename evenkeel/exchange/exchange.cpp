@@ -71,7 +71,7 @@ Dispatched Exchange::dispatch(const void* hidden, const TopK& top_k, const Count
   {
     IndexMessages messages;
     RouteBuilder routes(arena_, deal_, me, dispatched, lifetime, messages);
-    routes.outward(top_k, plan.num_experts());
+    routes.outward(top_k, chosen_);
     routes.queue_messages_out(*slices_);
     routes.queue_messages_in(*slices_);
     slices_->post(stream_, "dispatch indices").wait();
@@ -145,47 +145,39 @@ void Exchange::sum_results(const Dispatched& dispatched, const Buffer& results, 
   }
 }
 
-Exchange::GradientRows Exchange::dispatch_gradients(const Dispatched& dispatched, const void* grad_output,
-                                                    std::span<const float> weights) {
-  GradientRows here{
+Exchange::IncomingGradients Exchange::dispatch_gradients(const Dispatched& dispatched,
+                                                         const void* grad_output,
+                                                         std::span<const float> weights) {
+  IncomingGradients incoming{
       arena_.allocate((dispatched.rows_here - dispatched.own_rows) * row_bytes(), "dispatched gradients"),
-      arena_.allocate_for<float>(dispatched.positions_here, "dispatched router weights")};
-  const Buffer elsewhere = deal_weights(dispatched, weights, here.weights.as<float>(), Lifetime::step);
-  slices_->send_positions(dispatched, elsewhere.bytes(), sizeof(float));
-  slices_->receive_positions(dispatched, here.weights.bytes(), sizeof(float));
+      open_weights(dispatched, weights, Lifetime::step)};
+  slices_->send_positions(dispatched, std::as_bytes(incoming.router.values), sizeof(float));
+  slices_->receive_positions(dispatched, std::as_writable_bytes(incoming.router.values), sizeof(float));
   slices_->post(stream_, "dispatch router weights").wait();
-  exchange_rows(dispatched, grad_output, here.rows.bytes(), "dispatch gradients");
-  return here;
+  exchange_rows(dispatched, grad_output, incoming.rows.bytes(), "dispatch gradients");
+  return incoming;
 }
 
-// Router weights of positions here into their places; returns those of positions elsewhere.
-Buffer Exchange::deal_weights(const Dispatched& dispatched, std::span<const float> weights,
-                              std::span<float> here, Lifetime lifetime) const {
-  Buffer elsewhere =
-      arena_.allocate_for<float>(dispatched.positions_elsewhere, "router weights to send", lifetime);
+// This rank's own in their places, here and elsewhere.
+Exchange::RouterWeights Exchange::open_weights(const Dispatched& dispatched, std::span<const float> weights,
+                                               Lifetime lifetime) const {
+  const std::int64_t positions = dispatched.positions_here + dispatched.positions_elsewhere;
+  RouterWeights router{arena_.allocate_for<float>(2 * positions, "router weights", lifetime), {}, {}};
+  router.values = router.numbers.as<float>().first(static_cast<std::size_t>(positions));
+  router.gradients = router.numbers.as<float>().subspan(static_cast<std::size_t>(positions));
   const auto slots = dispatched.result_slot();
-  for (std::size_t a = 0; a < slots.size(); ++a) {
-    if (slots[a] < 0) continue;
-    const std::int64_t beyond = slots[a] - dispatched.positions_here;
-    if (beyond < 0)
-      here[static_cast<std::size_t>(slots[a])] = weights[a];
-    else
-      elsewhere.as<float>()[static_cast<std::size_t>(beyond)] = weights[a];
-  }
-  return elsewhere;
+  for (std::size_t a = 0; a < slots.size(); ++a)
+    if (slots[a] >= 0) router.values[static_cast<std::size_t>(slots[a])] = weights[a];
+  return router;
 }
 
 // The rows of whom `rows` holds the gradients: received ones first, those to be received behind them.
-Exchange::ComputedGradients Exchange::gradient_buffer(const Dispatched& dispatched, void* grad_hidden,
-                                                      Lifetime lifetime) {
+Exchange::RowGradients Exchange::gradient_buffer(const Dispatched& dispatched, void* grad_hidden,
+                                                 Lifetime lifetime) {
   const std::int64_t summed = dispatched.rows_here - rows_in_place(dispatched);
   const std::int64_t computed = summed * hidden_ * std::int64_t{sizeof(float)};
   const std::int64_t travelling = (summed + dispatched.rows_elsewhere) * row_bytes();
-  ComputedGradients gradients{
-      arena_.allocate(std::max(computed, travelling), "row gradients", lifetime),
-      arena_.allocate_for<float>(dispatched.positions_here + dispatched.positions_elsewhere,
-                                 "router weight gradients", lifetime),
-      {}};
+  RowGradients gradients{arena_.allocate(std::max(computed, travelling), "row gradients", lifetime), {}};
   const auto sums = gradients.rows.as<float>().first(static_cast<std::size_t>(summed * hidden_));
   std::ranges::fill(sums, 0.0f);
   gradients.sums.rest = sums.data();
@@ -211,34 +203,37 @@ void Exchange::round_in_place(std::int64_t count, std::byte* numbers) const {
   }
 }
 
-void Exchange::combine_gradients(const Dispatched& dispatched, ComputedGradients gradients, void* grad_hidden,
+void Exchange::combine_gradients(const Dispatched& dispatched, const RowGradients& gradients,
+                                 const RouterWeights& router, void* grad_hidden,
                                  std::span<float> grad_weights) {
   round_row_gradients(dispatched, gradients);
-  queue_gradients_out(dispatched, gradients, *slices_);
-  queue_gradients_in(dispatched, gradients, *slices_);
+  queue_gradients_out(dispatched, gradients, router, *slices_);
+  queue_gradients_in(dispatched, gradients, router, *slices_);
   slices_->post(stream_, "combine gradients").wait();
-  sum_gradients(dispatched, gradients, grad_hidden, grad_weights);
+  sum_gradients(dispatched, gradients, router, grad_hidden, grad_weights);
 }
 
-void Exchange::round_row_gradients(const Dispatched& dispatched, const ComputedGradients& gradients) const {
+void Exchange::round_row_gradients(const Dispatched& dispatched, const RowGradients& gradients) const {
   if (!adds_in_place()) round_in_place(dispatched.rows_here * hidden_, gradients.rows.data());
 }
 
-void Exchange::queue_gradients_out(const Dispatched& dispatched, const ComputedGradients& gradients,
-                                   Slices& slices) const {
+void Exchange::queue_gradients_out(const Dispatched& dispatched, const RowGradients& gradients,
+                                   const RouterWeights& router, Slices& slices) const {
   slices.send_rows_home(dispatched, rows_in_place(dispatched), gradients.rows.bytes(), row_bytes());
-  slices.send_positions_home(dispatched, gradients.weights.bytes(), sizeof(float), std::identity());
+  slices.send_positions_home(dispatched, std::as_bytes(router.gradients), sizeof(float), std::identity());
 }
 
-void Exchange::queue_gradients_in(const Dispatched& dispatched, const ComputedGradients& gradients,
-                                  Slices& slices) const {
+void Exchange::queue_gradients_in(const Dispatched& dispatched, const RowGradients& gradients,
+                                  const RouterWeights& router, Slices& slices) const {
   slices.receive_rows_home(dispatched, rows_in_place(dispatched), gradients.rows.bytes(), row_bytes());
-  slices.receive_positions_home(dispatched, gradients.weights.bytes(), sizeof(float), std::identity());
+  slices.receive_positions_home(dispatched, std::as_writable_bytes(router.gradients), sizeof(float),
+                                std::identity());
 }
 
 // Each token's gradient, of those that are all here.
-void Exchange::sum_gradients(const Dispatched& dispatched, const ComputedGradients& gradients,
-                             void* grad_hidden, std::span<float> grad_weights) const {
+void Exchange::sum_gradients(const Dispatched& dispatched, const RowGradients& gradients,
+                             const RouterWeights& router, void* grad_hidden,
+                             std::span<float> grad_weights) const {
   const auto k = static_cast<std::size_t>(dispatched.k);
   for (std::size_t t = 0; t < static_cast<std::size_t>(dispatched.tokens); ++t) {
     const auto slots = dispatched.row_slot().subspan(t * k, k);
@@ -250,7 +245,7 @@ void Exchange::sum_gradients(const Dispatched& dispatched, const ComputedGradien
   }
   const auto slots = dispatched.result_slot();
   for (std::size_t a = 0; a < slots.size(); ++a)
-    grad_weights[a] = slots[a] < 0 ? 0.0f : gradients.weights.as<float>()[static_cast<std::size_t>(slots[a])];
+    grad_weights[a] = slots[a] < 0 ? 0.0f : router.gradients[static_cast<std::size_t>(slots[a])];
 }
 
 // To what was computed here, in place.

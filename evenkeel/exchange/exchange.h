@@ -64,28 +64,33 @@ class Exchange {
   void sum_results(const Dispatched& dispatched, const Buffer& results, const ResultRows& rows,
                    std::span<const float> weights, void* output);
 
-  // The gradient rows received for tokens computed here (Dispatched::rows() finds this rank's own among
-  // grad_output), and each position's router weight (by output_row).
-  struct GradientRows {
-    Buffer rows;
-    Buffer weights;
+  // The router weight of each position and its gradient: of positions here (by output_row), then of those
+  // elsewhere.
+  struct RouterWeights {
+    Buffer numbers;
+    std::span<float> values, gradients;
   };
-  GradientRows dispatch_gradients(const Dispatched& dispatched, const void* grad_output,
-                                  std::span<const float> weights);
-
-  // Gradients computed here: of the rows here, f32 zeros to add to, `sums`; and of router weights
-  // [positions_here + positions_elsewhere]. Where the layer's type is f32, the sums of this rank's own rows
-  // are those of grad_hidden [tokens, hidden]; the others are in `rows`, with room for those to be received.
-  struct ComputedGradients {
+  // The gradient rows received for tokens computed here (Dispatched::rows() finds this rank's own among
+  // grad_output), and the router weights, with room for their gradients.
+  struct IncomingGradients {
     Buffer rows;
-    Buffer weights;
+    RouterWeights router;
+  };
+  IncomingGradients dispatch_gradients(const Dispatched& dispatched, const void* grad_output,
+                                       std::span<const float> weights);
+
+  // Gradients of the rows here, f32 zeros to add to: `sums`. Where the layer's type is f32, the sums of this
+  // rank's own rows are those of grad_hidden [tokens, hidden]; the others are in `rows`, with room for those
+  // to be received.
+  struct RowGradients {
+    Buffer rows;
     SplitSums sums;
   };
-  ComputedGradients gradient_buffer(const Dispatched& dispatched, void* grad_hidden,
-                                    Lifetime lifetime = Lifetime::step);
+  RowGradients gradient_buffer(const Dispatched& dispatched, void* grad_hidden,
+                               Lifetime lifetime = Lifetime::step);
   // Sends gradients home and writes grad_hidden [tokens, hidden] and grad_weights [tokens * k].
-  void combine_gradients(const Dispatched& dispatched, ComputedGradients gradients, void* grad_hidden,
-                         std::span<float> grad_weights);
+  void combine_gradients(const Dispatched& dispatched, const RowGradients& gradients,
+                         const RouterWeights& router, void* grad_hidden, std::span<float> grad_weights);
 
  private:
   friend class OverlappedExchange;
@@ -94,15 +99,15 @@ class Exchange {
   void exchange_rows(const Dispatched& dispatched, const void* by_token, std::span<std::byte> received,
                      const char* name);
   Buffer pack_rows(const Dispatched& dispatched, const void* by_token, Lifetime lifetime) const;
-  Buffer deal_weights(const Dispatched& dispatched, std::span<const float> weights, std::span<float> here,
-                      Lifetime lifetime) const;
-  void round_row_gradients(const Dispatched& dispatched, const ComputedGradients& gradients) const;
-  void queue_gradients_out(const Dispatched& dispatched, const ComputedGradients& gradients,
-                           Slices& slices) const;
-  void queue_gradients_in(const Dispatched& dispatched, const ComputedGradients& gradients,
-                          Slices& slices) const;
-  void sum_gradients(const Dispatched& dispatched, const ComputedGradients& gradients, void* grad_hidden,
-                     std::span<float> grad_weights) const;
+  RouterWeights open_weights(const Dispatched& dispatched, std::span<const float> weights,
+                             Lifetime lifetime) const;
+  void round_row_gradients(const Dispatched& dispatched, const RowGradients& gradients) const;
+  void queue_gradients_out(const Dispatched& dispatched, const RowGradients& gradients,
+                           const RouterWeights& router, Slices& slices) const;
+  void queue_gradients_in(const Dispatched& dispatched, const RowGradients& gradients,
+                          const RouterWeights& router, Slices& slices) const;
+  void sum_gradients(const Dispatched& dispatched, const RowGradients& gradients, const RouterWeights& router,
+                     void* grad_hidden, std::span<float> grad_weights) const;
   void add_rows_elsewhere(const Dispatched& dispatched, std::span<const std::int32_t> slots,
                           const Buffer& rows, float* sum) const;
   bool adds_in_place() const { return type_ == DataType::f32; }

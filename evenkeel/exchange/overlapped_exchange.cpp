@@ -20,7 +20,7 @@ void OverlappedExchange::depart(TravellingChunk& chunk, const void* hidden, cons
   deal_.make(counts, plan, comm_.rank());
   RouteBuilder routes(exchange_.arena_, deal_, comm_.rank(), chunk.dispatched, chunk.lifetime(),
                       chunk.messages);
-  routes.outward(top_k, plan.num_experts());
+  routes.outward(top_k, exchange_.chosen_);
   routes.queue_messages_in(*slices_);
   chunk.expected = slices_->post(arrivals_, "dispatch indices");
   routes.queue_messages_out(*slices_);
@@ -34,12 +34,9 @@ void OverlappedExchange::depart_gradients(TravellingChunk& chunk, const void* gr
                                           std::span<const float> weights) {
   const Dispatched& dispatched = chunk.dispatched;
   chunk.gradients_expected = true;
-  chunk.incoming.weights = exchange_.arena_.allocate_for<float>(
-      dispatched.positions_here, "dispatched router weights", chunk.lifetime());
-  chunk.weights_sent =
-      exchange_.deal_weights(dispatched, weights, chunk.incoming.weights.as<float>(), chunk.lifetime());
+  chunk.incoming.router = exchange_.open_weights(dispatched, weights, chunk.lifetime());
   chunk.gradients_sent = exchange_.pack_rows(dispatched, grad_output, chunk.lifetime());
-  slices_->send_positions(dispatched, chunk.weights_sent.bytes(), sizeof(float));
+  slices_->send_positions(dispatched, std::as_bytes(chunk.incoming.router.values), sizeof(float));
   slices_->send_rows(dispatched, chunk.gradients_sent.bytes(), exchange_.row_bytes());
   chunk.sent = slices_->post(departures_, "dispatch gradients");
 }
@@ -47,7 +44,7 @@ void OverlappedExchange::depart_gradients(TravellingChunk& chunk, const void* gr
 void OverlappedExchange::expect(TravellingChunk& chunk) {
   Dispatched& dispatched = chunk.dispatched;
   Arena& arena = exchange_.arena_;
-  const bool has_rows = chunk.messages.received.data() != nullptr;
+  const bool has_rows = !chunk.messages.received.empty();
   const auto received = [&](const char* name) {
     return arena.allocate((dispatched.rows_here - dispatched.own_rows) * exchange_.row_bytes(), name,
                           chunk.lifetime());
@@ -61,7 +58,8 @@ void OverlappedExchange::expect(TravellingChunk& chunk) {
   }
   if (chunk.gradients_expected) {
     chunk.incoming.rows = received("dispatched gradients");
-    slices_->receive_positions(dispatched, chunk.incoming.weights.bytes(), sizeof(float));
+    slices_->receive_positions(dispatched, std::as_writable_bytes(chunk.incoming.router.values),
+                               sizeof(float));
     slices_->receive_rows(dispatched, chunk.incoming.rows.bytes(), exchange_.row_bytes());
     chunk.arrived = slices_->post(arrivals_, "dispatch gradients");
   }
@@ -81,9 +79,9 @@ void OverlappedExchange::send_results_home(TravellingChunk& chunk) {
 
 void OverlappedExchange::send_gradients_home(TravellingChunk& chunk) {
   exchange_.round_row_gradients(chunk.dispatched, chunk.computed);
-  exchange_.queue_gradients_out(chunk.dispatched, chunk.computed, *slices_);
+  exchange_.queue_gradients_out(chunk.dispatched, chunk.computed, chunk.incoming.router, *slices_);
   chunk.sent = slices_->post(departures_, "combine gradients");
-  exchange_.queue_gradients_in(chunk.dispatched, chunk.computed, *slices_);
+  exchange_.queue_gradients_in(chunk.dispatched, chunk.computed, chunk.incoming.router, *slices_);
   chunk.came_home = slices_->post(homecomings_, "combine gradients");
 }
 
@@ -95,7 +93,7 @@ void OverlappedExchange::sum_results(TravellingChunk& chunk, std::span<const flo
 void OverlappedExchange::sum_gradients(TravellingChunk& chunk, void* grad_hidden,
                                        std::span<float> grad_weights) {
   chunk.came_home.wait();
-  exchange_.sum_gradients(chunk.dispatched, chunk.computed, grad_hidden, grad_weights);
+  exchange_.sum_gradients(chunk.dispatched, chunk.computed, chunk.incoming.router, grad_hidden, grad_weights);
 }
 
 void OverlappedExchange::end(TravellingChunk& chunk) {

@@ -27,17 +27,16 @@ namespace evenkeel {
 
 // What a chunk holds from its departure until it is at home.
 struct TravellingChunk {
-  explicit TravellingChunk(Lifetime lifetime = Lifetime::step) : messages{lifetime, {}, {}} {}
+  explicit TravellingChunk(Lifetime lifetime = Lifetime::step) : messages{lifetime, {}, {}, {}} {}
   Lifetime lifetime() const { return messages.lifetime; }
 
   Dispatched dispatched;
   IndexMessages messages;
   Buffer rows_sent;
-  Buffer weights_sent;
   Buffer gradients_sent;
   bool gradients_expected = false;
-  Exchange::GradientRows incoming;
-  Exchange::ComputedGradients computed;
+  Exchange::IncomingGradients incoming;
+  Exchange::RowGradients computed;
   Buffer results;
   Event expected;
   Event arrived;

@@ -17,7 +17,7 @@ void ResultRows::open(const Dispatched& dispatched, RankId me, std::span<const s
   first_token_ = end_token_ = 0;
   reserve(in_ranges.size());
   runs_.clear();
-  const Dispatched::Peer& own = dispatched.peers()[me.offset()];
+  const Dispatched::Peer own = dispatched.peer(me);
   const auto slots = dispatched.output_row();
   for (std::size_t g = 0; g < dispatched.groups().size(); ++g) {
     const Dispatched::Group& group = dispatched.groups()[g];

@@ -43,6 +43,7 @@ BudgetShape budget_shape(const MoeShape& shape, const LayerPlacement& placement,
   BudgetShape budget;
   budget.chunk = chunk_shape(shape, placement.num_ranks(), experts, options.with_backward);
   budget.max_tokens = options.max_tokens;
+  budget.home_experts = placement.most_natives();
   budget.states_in_flight = options.states_in_flight;
   budget.recompute = options.memory.recompute;
   budget.chunks_in_flight = options.memory.chunks_in_flight;

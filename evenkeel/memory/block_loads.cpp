@@ -192,10 +192,15 @@ ChunkLoad BlockLoads::load(RankId rank, int begin, int end) const {
   return load(rank, begin, end, Of::these);
 }
 
+PlanExperts BlockLoads::experts() const {
+  PlanExperts experts{0, !split_.empty()};
+  for (const RankGroups& groups : groups_)
+    experts.of_rank = std::max(experts.of_rank, static_cast<std::int64_t>(groups.end - groups.begin));
+  return experts;
+}
+
 ChunkLoad BlockLoads::bound(RankId rank, int begin, int end) const {
-  ChunkLoad load = this->load(rank, begin, end, Of::any_part);
-  load.slack_bytes = kSpreadBytes;
-  return load;
+  return load(rank, begin, end, Of::any_part);
 }
 
 // In a part, less may be computed here than the rank has itself, so that more goes elsewhere, and of tokens

@@ -55,6 +55,8 @@ class BlockLoads {
     return {std::span(group_shares_).subspan(groups.begin, groups.end - groups.begin), groups.least,
             groups.largest};
   }
+  // Of the plan. O(P).
+  PlanExperts experts() const;
   // What no part of these blocks, run as a chunk, exceeds in bytes.
   ChunkLoad bound(RankId rank, int begin, int end) const;
 

@@ -11,7 +11,7 @@ constexpr std::int64_t kNumber = 4;  // of a router weight or its gradient, f32
 
 // Dispatched, but for its rows.
 std::int64_t table_bytes(const ChunkShape& shape, const ChunkLoad& load) {
-  constexpr std::int64_t kPeer = 8;   // numbers
+  constexpr std::int64_t kPeer = 4;   // numbers
   constexpr std::int64_t kGroup = 3;  // numbers
   const std::int64_t choices = load.tokens * shape.top_k;
   return whole_lines(kIndex * (kPeer * shape.num_ranks + kGroup * load.groups + 2 * choices +
@@ -20,27 +20,26 @@ std::int64_t table_bytes(const ChunkShape& shape, const ChunkLoad& load) {
 
 // The ranks' messages from which they are made.
 std::int64_t message_bytes(const ChunkShape& shape, const ChunkLoad& load) {
-  return whole_lines(kIndex * (load.positions_here + shape.num_ranks)) +
-         whole_lines(kIndex * (load.assignments + shape.num_ranks));
+  return whole_lines(kIndex * (load.positions_here + load.assignments + 2 * shape.num_ranks));
 }
 
-// What making the tables needs besides.
+// While they are made.
 std::int64_t routing_bytes(const ChunkShape& shape, const ChunkLoad& load) {
-  const std::int64_t cursors = whole_lines(8 * shape.num_ranks);
-  const std::int64_t sorting = whole_lines(kIndex * load.tokens) +
-                               2 * whole_lines(kIndex * load.assignments) +
-                               whole_lines(kIndex * (shape.num_experts + 1)) + cursors;
-  return message_bytes(shape, load) + std::max(sorting, cursors);
+  const std::int64_t outward = whole_lines(kIndex * (load.tokens + 2 * load.assignments + shape.num_ranks));
+  return message_bytes(shape, load) + outward;  // inward() needs less
 }
 
 std::int64_t received_bytes(const ChunkShape& shape, const ChunkLoad& load) {
   return whole_lines(load.rows_received * shape.row_bytes());
 }
 
+std::int64_t sent_bytes(const ChunkShape& shape, const ChunkLoad& load) {
+  return whole_lines(load.rows_elsewhere * shape.row_bytes());
+}
+
 // From the tables being made to the rows being here, beside the tables.
 std::int64_t dispatch_bytes(const ChunkShape& shape, const ChunkLoad& load) {
-  return std::max(routing_bytes(shape, load),
-                  received_bytes(shape, load) + whole_lines(load.rows_elsewhere * shape.row_bytes()));
+  return std::max(routing_bytes(shape, load), received_bytes(shape, load) + sent_bytes(shape, load));
 }
 
 // The results of a forward pass, and where they are.
@@ -51,49 +50,35 @@ std::int64_t result_bytes(const ChunkShape& shape, const ChunkLoad& load) {
          whole_lines(rows * shape.row_bytes());
 }
 
-// The gradients that arrive at positions here, and their router weights.
+// The gradients that arrive, and of each position its router weight and that one's gradient.
 std::int64_t arrived_gradient_bytes(const ChunkShape& shape, const ChunkLoad& load) {
-  return received_bytes(shape, load) + whole_lines(kNumber * load.positions_here);
+  return received_bytes(shape, load) +
+         whole_lines(2 * kNumber * (load.positions_here + load.positions_elsewhere()));
 }
 
-// Those that a backward pass computes, with room for what comes home.
-std::int64_t computed_gradient_bytes(const ChunkShape& shape, const ChunkLoad& load,
-                                     std::int64_t rows_elsewhere) {
+// Rows' gradients that a backward pass computes, with room for what comes home.
+std::int64_t computed_gradient_bytes(const ChunkShape& shape, const ChunkLoad& load) {
   // In f32, the rank's own are added up where the caller wants them.
   const std::int64_t summed = shape.element_bytes == kNumber ? load.rows_received : load.rows_here;
   return whole_lines(
-             std::max(summed * shape.hidden * kNumber, (summed + rows_elsewhere) * shape.row_bytes())) +
-         whole_lines(kNumber * (load.positions_here + load.positions_elsewhere()));
+      std::max(summed * shape.hidden * kNumber, (summed + load.rows_elsewhere) * shape.row_bytes()));
 }
 
-// What a backward pass needs beside what was dispatched.
+// What a backward pass needs beside what was dispatched. Sending needs less than what is computed.
 std::int64_t gradient_bytes(const ChunkShape& shape, const ChunkLoad& load, std::int64_t workspace) {
-  const std::int64_t sending = whole_lines(kNumber * load.positions_elsewhere()) +
-                               whole_lines(load.rows_elsewhere * shape.row_bytes());
-  const std::int64_t computing =
-      computed_gradient_bytes(shape, load, load.rows_elsewhere) + whole_lines(workspace);
-  return arrived_gradient_bytes(shape, load) + std::max(sending, computing);
+  return arrived_gradient_bytes(shape, load) + computed_gradient_bytes(shape, load) + whole_lines(workspace);
 }
 
 // What stays through all parts of a kept chunk's backward pass.
 std::int64_t beside_parts_bytes(const ChunkShape& shape, const ChunkLoad& load) {
   return held_bytes(shape, load, 0) + arrived_gradient_bytes(shape, load) +
-         computed_gradient_bytes(shape, load, load.rows_elsewhere);
-}
-
-// A bound has the rows of a rank's own tokens here, which take nothing; on their way they take most.
-std::int64_t most_rows_elsewhere(const ChunkShape& shape, const ChunkLoad& load) {
-  if (load.slack_bytes == 0) return load.rows_elsewhere;
-  const std::int64_t own = load.rows_here - load.rows_received;
-  return std::min(load.rows_elsewhere + own,
-                  load.tokens * std::min<std::int64_t>(shape.top_k, shape.num_ranks - 1));
+         computed_gradient_bytes(shape, load);
 }
 
 // One of two chunks in flight, beside its tables: what it sends and receives, and what it computes with.
 std::int64_t overlapped_bytes(const ChunkShape& shape, const ChunkLoad& load, std::int64_t computing) {
-  const std::int64_t rows =
-      whole_lines(most_rows_elsewhere(shape, load) * shape.row_bytes()) + received_bytes(shape, load);
-  return table_bytes(shape, load) + load.slack_bytes +
+  const std::int64_t rows = sent_bytes(shape, load) + received_bytes(shape, load);
+  return table_bytes(shape, load) +
          std::max(routing_bytes(shape, load), message_bytes(shape, load) + rows + computing);
 }
 
@@ -126,9 +111,10 @@ std::int64_t results_at_once(const ChunkShape& shape, std::int64_t positions, st
   return std::min(positions, std::max<std::int64_t>(kRunRows * runs, shape.top_k));
 }
 
-// An assignment is here or elsewhere, so positions here and elsewhere together are the assignments of all; a
-// token whose row is here has at most k - 1 rows elsewhere.
-ChunkLoad largest_load(const ChunkShape& shape, std::int64_t tokens) {
+// All positions can be here, or all rows of the rank's own tokens elsewhere: not both, and nothing needs the
+// most where it has both. An assignment is here or elsewhere, so that positions of both kinds together are
+// never more than those here.
+ChunkLoad largest_load(const ChunkShape& shape, std::int64_t tokens, const PlanExperts& experts) {
   ChunkLoad load;
   load.tokens = tokens;
   load.assignments = tokens * shape.top_k;
@@ -136,22 +122,20 @@ ChunkLoad largest_load(const ChunkShape& shape, std::int64_t tokens) {
   load.positions_here = shape.num_ranks * load.assignments;
   load.rows_here = shape.num_ranks * tokens;
   load.rows_received = (shape.num_ranks - 1) * tokens;
-  load.rows_elsewhere = std::min<std::int64_t>(shape.top_k - 1, shape.num_ranks - 1) * tokens;
-  load.groups = std::min<std::int64_t>(shape.num_experts, load.positions_here);
-  load.own_runs = load.groups;
-  load.slack_bytes = kSpreadBytes;
+  load.rows_elsewhere = std::min<std::int64_t>(shape.top_k, shape.num_ranks - 1) * tokens;
+  load.groups = std::min({std::int64_t{shape.num_experts}, experts.of_rank, load.positions_here});
+  load.own_runs = experts.split ? load.groups : 0;
   return load;
 }
 
 std::int64_t held_bytes(const ChunkShape& shape, const ChunkLoad& load, std::int64_t saved_positions) {
-  return table_bytes(shape, load) + received_bytes(shape, load) + saved_bytes(shape, saved_positions) +
-         load.slack_bytes;
+  return table_bytes(shape, load) + received_bytes(shape, load) + saved_bytes(shape, saved_positions);
 }
 
 std::int64_t forward_bytes(const ChunkShape& shape, const ChunkLoad& load, std::int64_t saved_positions) {
   const std::int64_t compute = received_bytes(shape, load) + saved_bytes(shape, saved_positions) +
                                result_bytes(shape, load) + whole_lines(shape.workspace.forward);
-  return table_bytes(shape, load) + load.slack_bytes + std::max(dispatch_bytes(shape, load), compute);
+  return table_bytes(shape, load) + std::max(dispatch_bytes(shape, load), compute);
 }
 
 std::int64_t backward_bytes(const ChunkShape& shape, const ChunkLoad& load, std::int64_t saved_positions) {
@@ -161,7 +145,7 @@ std::int64_t backward_bytes(const ChunkShape& shape, const ChunkLoad& load, std:
 std::int64_t recompute_bytes(const ChunkShape& shape, const ChunkLoad& load) {
   const std::int64_t compute =
       received_bytes(shape, load) + gradient_bytes(shape, load, shape.workspace.recompute);
-  return table_bytes(shape, load) + load.slack_bytes + std::max(dispatch_bytes(shape, load), compute);
+  return table_bytes(shape, load) + std::max(dispatch_bytes(shape, load), compute);
 }
 
 std::int64_t own_part_bytes(const ChunkShape& shape, const ChunkLoad& load, const SavedPositions& saved) {
@@ -208,16 +192,13 @@ std::int64_t overlapped_forward_bytes(const ChunkShape& shape, const ChunkLoad& 
 }
 
 std::int64_t overlapped_recompute_bytes(const ChunkShape& shape, const ChunkLoad& load) {
-  const std::int64_t rows_elsewhere = most_rows_elsewhere(shape, load);
-  const std::int64_t sent =
-      whole_lines(kNumber * load.positions_elsewhere()) + whole_lines(rows_elsewhere * shape.row_bytes());
   return overlapped_bytes(
       shape, load,
-      arrived_gradient_bytes(shape, load) + sent + computed_gradient_bytes(shape, load, rows_elsewhere));
+      arrived_gradient_bytes(shape, load) + sent_bytes(shape, load) + computed_gradient_bytes(shape, load));
 }
 
 std::int64_t state_bytes(const ChunkShape& shape, std::int64_t max_tokens) {
-  return 2 * whole_lines(max_tokens * shape.top_k * 4);
+  return whole_lines(max_tokens * shape.top_k * (kIndex + kNumber));
 }
 
 }  // namespace evenkeel

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 namespace evenkeel {
 
@@ -13,9 +14,6 @@ inline constexpr std::int64_t kArenaLine = 64;
 constexpr std::int64_t whole_lines(std::int64_t bytes) {
   return (bytes + kArenaLine - 1) & -kArenaLine;
 }
-// Router weights of positions here and of those elsewhere are two tables: together they may take another
-// line.
-inline constexpr std::int64_t kSpreadBytes = kArenaLine;
 
 // Of the products, in bytes, in each pass: forward, and backward with activations saved or computed again.
 struct Workspaces {
@@ -64,9 +62,6 @@ struct ChunkLoad {
   // Of the positions here, those of its own tokens at experts that the plan splits, and of how many of these.
   std::int64_t own_split = 0;
   std::int64_t own_runs = 0;
-  // Of a bound: bytes that the same numbers take more when they are spread over several tables, each of which
-  // may begin another line.
-  std::int64_t slack_bytes = 0;
 
   std::int64_t positions_elsewhere() const { return assignments - assignments_kept; }
 };
@@ -94,8 +89,15 @@ std::int64_t positions_saved_in(const ChunkShape& shape, std::int64_t bytes);
 // held at a time.
 std::int64_t results_at_once(const ChunkShape& shape, std::int64_t positions, std::int64_t runs);
 
-// The largest load that any routing can put on a rank when each rank brings at most `tokens`.
-ChunkLoad largest_load(const ChunkShape& shape, std::int64_t tokens);
+// Of a plan, whatever the routing: how many experts a rank computes at most, and whether one may be split
+// over ranks or away from its homes.
+struct PlanExperts {
+  std::int64_t of_rank = std::numeric_limits<std::int64_t>::max();  // no more than there are
+  bool split = true;
+};
+
+// No load that such a plan can put on a rank takes more bytes, when each rank brings at most `tokens`.
+ChunkLoad largest_load(const ChunkShape& shape, std::int64_t tokens, const PlanExperts& experts = {});
 
 // What stays until backward where the chunk is kept: its tables, its rows and the activations of so many
 // positions.

@@ -97,7 +97,7 @@ bool cut_into_chunks(const ChunkShape& shape, const BlockLoads& loads, LoadBytes
       begin = end;
       continue;
     }
-    if (part == 0) part = tokens_of_any_routing(shape, bytes, limits, block_units);
+    if (part == 0) part = tokens_of_any_routing(shape, bytes, loads.experts(), limits, block_units);
     if (part == 0) return give_up();
     const std::int64_t parts = (block_units + part - 1) / part;
     for (std::int64_t i = 0; i < parts; ++i)
@@ -109,11 +109,12 @@ bool cut_into_chunks(const ChunkShape& shape, const BlockLoads& loads, LoadBytes
   return true;
 }
 
-std::int64_t tokens_of_any_routing(const ChunkShape& shape, LoadBytes bytes,
+std::int64_t tokens_of_any_routing(const ChunkShape& shape, LoadBytes bytes, const PlanExperts& experts,
                                    std::span<const std::int64_t> limits, std::int64_t most) {
   const std::int64_t tightest = std::ranges::min(limits);
-  return largest(std::int64_t{0}, most, most / 2,
-                 [&](std::int64_t tokens) { return bytes(shape, largest_load(shape, tokens)) <= tightest; });
+  return largest(std::int64_t{0}, most, most / 2, [&](std::int64_t tokens) {
+    return bytes(shape, largest_load(shape, tokens, experts)) <= tightest;
+  });
 }
 
 }  // namespace evenkeel

@@ -49,8 +49,9 @@ bool cut_into_chunks(const ChunkShape& shape, const BlockLoads& loads, LoadBytes
                      std::span<const std::int64_t> limits, int begin, std::int64_t units,
                      std::vector<Chunk>& chunks, const GoesOn& goes_on = {});
 
-// As many of `most` tokens a rank as are within each limit wherever they go; 0 if not even one is.
-std::int64_t tokens_of_any_routing(const ChunkShape& shape, LoadBytes bytes,
+// As many of `most` tokens a rank as are within each limit wherever such a plan sends them; 0 if not even one
+// is.
+std::int64_t tokens_of_any_routing(const ChunkShape& shape, LoadBytes bytes, const PlanExperts& experts,
                                    std::span<const std::int64_t> limits, std::int64_t most);
 
 }  // namespace evenkeel

@@ -13,9 +13,14 @@ bool is_whole(Recompute recompute) {
   return recompute == Recompute::none || recompute == Recompute::whole;
 }
 
+// A step always goes through as plain EP, which may share an expert out among its copies.
+ChunkLoad largest_at_home(const BudgetShape& shape, std::int64_t tokens) {
+  return largest_load(shape.chunk, tokens, {shape.home_experts, shape.copies > 0});
+}
+
 // Two chunks of one token a rank.
 std::int64_t least_overlapped_bytes(const BudgetShape& shape) {
-  const ChunkLoad load = largest_load(shape.chunk, 1);
+  const ChunkLoad load = largest_at_home(shape, 1);
   std::int64_t step =
       2 * overlapped_forward_bytes(shape.chunk, load) + whole_lines(shape.chunk.workspace.forward);
   if (shape.chunk.with_backward) {
@@ -37,7 +42,7 @@ std::int64_t block_table_bytes(const ChunkShape& shape, int blocks) {
 std::int64_t least_step_bytes(const BudgetShape& shape) {
   if (shape.chunks_in_flight > 1 && !is_whole(shape.recompute)) return least_overlapped_bytes(shape);
   const bool whole = is_whole(shape.recompute);
-  const ChunkLoad load = largest_load(shape.chunk, whole ? shape.max_tokens : 1);
+  const ChunkLoad load = largest_at_home(shape, whole ? shape.max_tokens : 1);
   const bool kept = whole && shape.chunk.with_backward;
   const std::int64_t saved = kept ? load.positions_here : 0;
   std::int64_t step = forward_bytes(shape.chunk, load, saved);
@@ -54,7 +59,7 @@ std::int64_t least_state_bytes(const BudgetShape& shape) {
   if (!shape.chunk.with_backward) return 0;
   std::int64_t state = state_bytes(shape.chunk, shape.max_tokens);
   if (shape.recompute == Recompute::none) {
-    const ChunkLoad largest = largest_load(shape.chunk, shape.max_tokens);
+    const ChunkLoad largest = largest_at_home(shape, shape.max_tokens);
     state += held_bytes(shape.chunk, largest, largest.positions_here);
   }
   return state * shape.states_in_flight;

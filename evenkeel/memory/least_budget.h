@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "evenkeel/memory/chunk_bytes.h"
 #include "evenkeel/memory/memory_options.h"
@@ -24,6 +25,8 @@ struct BudgetShape {
   std::int64_t max_tokens = 4096;  // that a rank brings to a step
   // Steps that wait for backward at one time, of all layers of the arena.
   int states_in_flight = 1;
+  // The most that are at home on a rank, copies included; no more than there are.
+  std::int64_t home_experts = std::numeric_limits<std::int64_t>::max();
   // Gradients that a rank keeps for other ranks whatever the plan: of copies at home whose owner is
   // elsewhere.
   std::int64_t copies = 0;

@@ -40,13 +40,14 @@ std::span<const std::int64_t> StepCut::halves_of(const PassBytes& bytes,
 
 // Two are in flight only where there are two. Of `tokens` in all units, any u of these have no more than
 // tokens * u / units, rounded up.
-bool StepCut::cut_for_any_routing(const PassBytes& bytes, std::span<const std::int64_t> limits,
-                                  std::int64_t tokens, std::vector<Chunk>& chunks) {
+bool StepCut::cut_for_any_routing(const PassBytes& bytes, const PlanExperts& experts,
+                                  std::span<const std::int64_t> limits, std::int64_t tokens,
+                                  std::vector<Chunk>& chunks) {
   chunks.clear();
   tokens = std::max<std::int64_t>(tokens, 1);
-  std::int64_t at_once = tokens_of_any_routing(shape_, bytes.alone, limits, tokens);
+  std::int64_t at_once = tokens_of_any_routing(shape_, bytes.alone, experts, limits, tokens);
   if (at_once < tokens && options_.chunks_in_flight > 1)
-    at_once = tokens_of_any_routing(shape_, bytes.overlapped, halves_of(bytes, limits), tokens);
+    at_once = tokens_of_any_routing(shape_, bytes.overlapped, experts, halves_of(bytes, limits), tokens);
   if (at_once == 0) return false;
   const std::int64_t chunk_units = at_once * units_ / tokens;
   const std::int64_t asked = options_.rule.kind == ChunkRule::Kind::equal ? options_.rule.count : 1;

@@ -38,8 +38,9 @@ class StepCut {
                    const TimeLimit& time, std::vector<Chunk>& chunks);
 
   // The whole step, in place of what `chunks` has, where only the tokens of the rank with the most are known:
-  // equal chunks that fit wherever tokens go. False if not even a token a rank fits.
-  bool cut_for_any_routing(const PassBytes& bytes, std::span<const std::int64_t> limits, std::int64_t tokens,
+  // equal chunks that fit wherever such a plan sends them. False if not even a token a rank fits.
+  bool cut_for_any_routing(const PassBytes& bytes, const PlanExperts& experts,
+                           std::span<const std::int64_t> limits, std::int64_t tokens,
                            std::vector<Chunk>& chunks);
 
   // How many chunks the rule asks for, fit or not; 1 under `exact`. O(P).

@@ -354,7 +354,8 @@ void StepMemory::choose_for_any_routing(StepPass pass, const Counts& counts, std
     EVENKEEL_CHECK(backward_limits(rooms));
   const PassBytes& bytes = forward ? kForwardBytes : backward_chunk_bytes(options_);
   const std::int64_t tokens = std::ranges::max(rooms, {}, &RankRoom::tokens).tokens;
-  EVENKEEL_CHECK(cut_.cut_for_any_routing(bytes, limits_, tokens, chunks_));
+  const PlanExperts experts{placement.most_natives(), !placement.has_single_homes()};
+  EVENKEEL_CHECK(cut_.cut_for_any_routing(bytes, experts, limits_, tokens, chunks_));
 }
 
 void StepMemory::consider_backward(std::span<const RankRoom> rooms) {

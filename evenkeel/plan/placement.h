@@ -43,6 +43,13 @@ class LayerPlacement {
                                        native_begin_[rank.offset() + 1] - native_begin_[rank.offset()]);
   }
 
+  // Of the rank with the most. O(P).
+  int most_natives() const {
+    std::size_t most = 0;
+    for (RankId rank : indices<RankId>(num_ranks())) most = std::max(most, natives(rank).size());
+    return static_cast<int>(most);
+  }
+
   // How many of them another rank owns.
   int num_copies(RankId rank) const {
     return static_cast<int>(

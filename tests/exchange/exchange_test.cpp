@@ -103,14 +103,14 @@ class Rank {
       }
   }
 
-  void run_experts_backward(const Dispatched& dispatched, const Exchange::GradientRows& incoming,
-                            const Exchange::ComputedGradients& computed) const {
+  void run_experts_backward(const Dispatched& dispatched, const Exchange::IncomingGradients& incoming,
+                            const Exchange::RowGradients& computed) const {
     for_each_position(dispatched, [&](std::size_t in, std::size_t out, float scale) {
       const std::vector<float> row = row_at(dispatched.rows(rows(), incoming.rows), in);
-      const float weight = incoming.weights.as<float>()[out];
+      const float weight = incoming.router.values[out];
       for (std::size_t c = 0; c < static_cast<std::size_t>(kHidden); ++c)
         computed.sums.row(static_cast<std::int64_t>(in), kHidden)[c] += weight * scale * row[c];
-      computed.weights.as<float>()[out] = scale * row[1];
+      incoming.router.gradients[out] = scale * row[1];
     });
   }
 
@@ -216,11 +216,11 @@ TEST_P(Exchanged, RowsComeBackAsWeightedSumsAndGradientsLikewiseWithNoRowSentTwi
           rank.run_experts(dispatched, results);
           exchange.combine(dispatched, results, rank.weights(), output.data());
         }
-        const Exchange::GradientRows incoming =
+        const Exchange::IncomingGradients incoming =
             exchange.dispatch_gradients(dispatched, rank.rows(), rank.weights());
-        Exchange::ComputedGradients computed = exchange.gradient_buffer(dispatched, grad_hidden.data());
+        const Exchange::RowGradients computed = exchange.gradient_buffer(dispatched, grad_hidden.data());
         rank.run_experts_backward(dispatched, incoming, computed);
-        exchange.combine_gradients(dispatched, std::move(computed), grad_hidden.data(), grad_weights);
+        exchange.combine_gradients(dispatched, computed, incoming.router, grad_hidden.data(), grad_weights);
       }
       rank.expect_weighted_sums(output, what + ", output");
       if (type == DataType::f32) rank.expect_weighted_sums(grad_hidden, what + ", gradient");

@@ -30,13 +30,15 @@ struct Choices {
 using StepRouting = std::vector<Choices>;
 
 // What an adversary would send: all to one expert or one rank, repeated ids, empty and ragged ranks, hot
-// spots that move from token to token.
+// spots that move from token to token, and a rank that takes all others' tokens and keeps none of its own.
 StepRouting adversarial(int experts, std::mt19937& random) {
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
-  const int kind = below(7);
+  const int kind = below(8);
   const int hot = below(experts);
+  const int busy = hot * kRanks / experts;  // about the rank that has it
   StepRouting routing(kRanks);
-  for (Choices& rank : routing) {
+  for (std::size_t r = 0; r < kRanks; ++r) {
+    Choices& rank = routing[r];
     const int shape = below(4);
     const std::int64_t tokens = shape == 0   ? 0
                                 : shape == 1 ? kMaxTokens
@@ -46,10 +48,11 @@ StepRouting adversarial(int experts, std::mt19937& random) {
         std::int32_t id = below(experts);
         if (kind == 0) id = hot;                                                      // repeated ids
         if (kind == 1) id = (hot + i) % experts;                                      // the same experts
-        if (kind == 2) id = hot * kRanks / experts * 2 % experts + i % 2;             // about one rank
+        if (kind == 2) id = busy * 2 % experts + i % 2;                               // about one rank
         if (kind == 3) id = static_cast<std::int32_t>(token * experts / kMaxTokens);  // moves
         if (kind == 4 && below(3) > 0) id = -1;
         if (kind == 5 && below(20) > 0) id = hot;
+        if (kind == 7) id = (hot + (static_cast<int>(r) == busy ? (i + 1) * experts / kRanks : 0)) % experts;
         rank.ids.push_back(id);
         rank.weights.push_back(0.05f + static_cast<float>(below(100)) / 100);
       }
@@ -79,11 +82,13 @@ struct Policy {
   int experts = 10;
 
   bool has_small_experts() const { return intermediate == 8; }
+  bool has_wide_rows() const { return hidden > 16; }  // each more than any rounding to cache lines
   // So that no two policies meet the same routings.
   unsigned first_seed() const {
     return static_cast<unsigned>(recompute) + 4 * static_cast<unsigned>(chunks_in_flight) +
            16 * static_cast<unsigned>(planner) + 64 * static_cast<unsigned>(type) +
-           (has_small_experts() ? 0 : 256) + 512 * static_cast<unsigned>(experts);
+           (has_small_experts() ? 0 : 256) + 512 * static_cast<unsigned>(experts) +
+           (has_wide_rows() ? 1u << 16 : 0);
   }
 };
 
@@ -243,6 +248,8 @@ INSTANTIATE_TEST_SUITE_P(Policies, Storm,
                                            Policy{Recompute::automatic, 1, 8, 8, kLevel, kBf16},
                                            Policy{Recompute::chunk, 2, 8, 8, kPlain, kBf16},
                                            Policy{Recompute::automatic, 1, 8, 8, kLeastLoaded},
+                                           Policy{Recompute::automatic, 1, 96, 8},
+                                           Policy{Recompute::automatic, 2, 96, 8, kLevel, kBf16},
                                            Policy{Recompute::automatic, 1, 8, 8, kLevel, kF32, 96},
                                            Policy{Recompute::automatic, 2, 8, 8, kLeastLoaded, kBf16, 96}));
 

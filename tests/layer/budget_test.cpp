@@ -53,6 +53,33 @@ TEST(Budget, AtTheLeastRunsInManyChunksToTheSameBits) {
   }
 }
 
+// Wide rows, of which each counts for more than any rounding.
+TEST(Budget, AtTheLeastARankReceivesAllOthersTokensWhileItsOwnGoToOthers) {
+  for (DataType type : {DataType::f32, DataType::bf16})
+    for (int ranks : {2, 5})
+      for (int top_k : {1, 2}) {
+        if (top_k >= ranks) continue;
+        const ExpertShape expert{96, 32, Activation::swiglu, false, type};
+        const int experts = 2 * ranks;
+        MoeCase problem(
+            {{experts, top_k, expert}, std::vector<std::int64_t>(static_cast<std::size_t>(ranks), 40), 0, 0},
+            8);
+        const std::int64_t own = problem.first_token(1) * top_k;
+        for (std::size_t a = 0; a < problem.ids().size(); ++a) {
+          const auto choice = static_cast<std::int32_t>(a) % top_k;
+          problem.ids()[a] = static_cast<std::int64_t>(a) < own ? 2 * (choice + 1) : choice;
+        }
+        const MoeResult whole = run(problem, options_of(Arena::kNoBudget, true));
+        RunOptions options = options_of(kGenerous, true);
+        options.planner.kind = PlannerOptions::Kind::ep;
+        options.budget = run(problem, options).least_budget;
+        const MoeResult tight = run(problem, options);
+        for (std::int64_t peak : tight.peak_bytes) EXPECT_LE(peak, options.budget);
+        EXPECT_EQ(tight.output, whole.output);
+        expect_same_gradients(tight, whole, error_bound(problem, true));
+      }
+}
+
 TEST(Budget, OneByteBelowTheLeastIsRefusedAtConstructionWithTheLeast) {
   const MoeCase problem = small_case(1, DataType::f32);
   const std::int64_t least = run(problem, options_of(kGenerous, true)).least_budget;

@@ -110,7 +110,7 @@ TEST(MoeLayerConstruction, IsRefusedWhereStatesOfOtherLayersKeepWhatItNeeds) {
                 RankLayer first(small_problem(), comm, arena);
                 const ForwardState kept = first.forward();
                 // As many states as the budget has room for, but for what is kept.
-                constexpr std::int64_t kStateBytes = 2 * 128;
+                constexpr std::int64_t kStateBytes = 12 * 2 * 8;  // tokens, choices, an id and a weight
                 MoeOptions options;
                 options.states_in_flight =
                     static_cast<int>((kBudget - first.layer().least_budget()) / kStateBytes);

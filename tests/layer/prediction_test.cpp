@@ -76,6 +76,7 @@ class Prediction {
     units_ = cuts_ ? (max_tokens() + kStepBlocks - 1) / kStepBlocks * kStepBlocks : 1;
     least_.chunk = shape_;
     least_.max_tokens = max_tokens();
+    least_.home_experts = step_.placement.most_natives();
     least_.recompute = memory.recompute;
     least_.chunks_in_flight = memory.chunks_in_flight;
     const bool bounded = setup.budget != Arena::kNoBudget;
@@ -107,7 +108,7 @@ class Prediction {
   std::int64_t choices(std::size_t rank) const {
     if (!shape_.with_backward) return 0;
     if (setup_.budget != Arena::kNoBudget) return state_bytes(shape_, max_tokens());
-    return 2 * Arena::rounded(static_cast<std::int64_t>(step_.ids[rank].size()) * 4);
+    return Arena::rounded(static_cast<std::int64_t>(step_.ids[rank].size()) * 8);
   }
   std::int64_t aside(std::size_t rank) const { return setup_.budget != Arena::kNoBudget ? choices(rank) : 0; }
   std::int64_t borrowed(std::size_t rank) const {

@@ -217,6 +217,32 @@ TEST(BlockLoads, BoundTheBytesOfEveryPart) {
   }
 }
 
+PlanExperts experts_of(const RoutedStep& step, const StepPlan& plan) {
+  std::vector<std::int64_t> of_rank(static_cast<std::size_t>(step.ranks()));
+  PlanExperts experts{0, false};
+  for (ExpertId expert : indices<ExpertId>(step.experts())) {
+    for (const Segment& segment : plan.segments(expert)) ++of_rank[segment.rank.offset()];
+    experts.split = experts.split || plan.splits(expert, step.placement);
+  }
+  experts.of_rank = std::ranges::max(of_rank);
+  return experts;
+}
+
+TEST(BlockLoads, KnowHowManyExpertsARankComputesAtMost) {
+  std::mt19937_64 random(7);
+  for (int round = 0; round < 300; ++round) {
+    const RoutedStep step = any_step(random, round % 2 == 1);
+    const StepPlan plan = random_plan(step, random);
+    const Gathered gathered(step, 4);
+    BlockLoads loads;
+    loads.read(gathered.table, step.placement, step.tokens(), step.k);
+    loads.follow(plan);
+    const PlanExperts expected = experts_of(step, plan);
+    ASSERT_EQ(loads.experts().of_rank, expected.of_rank) << round;
+    ASSERT_EQ(loads.experts().split, expected.split) << round;
+  }
+}
+
 TEST(LargestLoad, BoundsTheBytesOfEveryRoutingOfSoManyTokensUnderEveryPlan) {
   std::mt19937_64 random(6);
   for (int round = 0; round < 6000; ++round) {
@@ -231,17 +257,45 @@ TEST(LargestLoad, BoundsTheBytesOfEveryRoutingOfSoManyTokensUnderEveryPlan) {
     shape.num_ranks = step.ranks();
     shape.num_experts = step.experts();
     shape.top_k = step.k;
-    shape.hidden = between(1, 40);
+    shape.hidden = between(1, 40) * (round % 5 == 0 ? 16 : 1);
     shape.element_bytes = between(1, 2) * 2;
     shape.saved_bytes = between(0, 100);
     const Chunk whole{0, 1};
     const auto dealt = dealt_loads(step, plan, {&whole, 1}, 1);
+    const PlanExperts experts = round % 2 == 0 ? PlanExperts{} : experts_of(step, plan);
     for (const ChunkLoad& load : dealt.front()) {
-      const ChunkLoad largest = largest_load(shape, tokens);
+      const ChunkLoad largest = largest_load(shape, tokens, experts);
       expect_no_more_bytes(shape, load, largest, round);
       if (HasFatalFailure()) return;
     }
   }
+}
+
+// Most of its rows are others', and most rows elsewhere are its own.
+TEST(LargestLoad, BoundsTheBytesOfARankThatAllOthersTokensComeToAndAllOfItsOwnLeave) {
+  for (int ranks : {2, 3, 5})
+    for (int k : {1, 2, 3})
+      for (std::int64_t tokens : {1, 3}) {
+        RoutedStep step{k, LayerPlacement::contiguous(ranks, ranks), {}};
+        for (int rank = 0; rank < ranks; ++rank) {
+          auto& ids = step.ids.emplace_back();
+          for (std::int64_t token = 0; token < tokens; ++token)
+            for (int i = 0; i < k; ++i) ids.push_back(rank == 0 ? 1 + i % (ranks - 1) : 0);
+        }
+        const StepPlan plan = plain_plan(step);
+        const Chunk whole{0, 1};
+        const ChunkLoad load = dealt_loads(step, plan, {&whole, 1}, 1).front().front();
+        ASSERT_EQ(load.rows_received, (ranks - 1) * tokens);
+        ASSERT_EQ(load.rows_elsewhere, std::min(k, ranks - 1) * tokens);
+        for (std::int64_t element_bytes : {2, 4}) {
+          ChunkShape shape;
+          shape.num_ranks = shape.num_experts = ranks;
+          shape.top_k = k;
+          shape.hidden = 768;
+          shape.element_bytes = element_bytes;
+          expect_no_more_bytes(shape, load, largest_load(shape, tokens, experts_of(step, plan)), 0);
+        }
+      }
 }
 
 }  // namespace

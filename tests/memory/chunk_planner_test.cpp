@@ -120,7 +120,8 @@ TEST(ChunkPlanner, FindsTheMostTokensThatFitWhereverTheyGo) {
              return problem.bytes(problem.shape, largest_load(problem.shape, expected + 1)) <= limit;
            }))
       ++expected;
-    ASSERT_EQ(tokens_of_any_routing(problem.shape, problem.bytes, problem.limits, most), expected) << round;
+    ASSERT_EQ(tokens_of_any_routing(problem.shape, problem.bytes, {}, problem.limits, most), expected)
+        << round;
     (expected == 0 ? none : expected < most ? some : all) += 1;
   }
   EXPECT_GE(std::min({none, some, all}), 20);
@@ -163,8 +164,8 @@ TEST(ChunkPlanner, SaysNoWithNothingAppendedWhereNotEvenOneTokenFits) {
   do any.emplace(random, true);
   while (any->step.counts().total() < 100);
   Case& problem = *any;
-  problem.limits.assign(problem.limits.size(),
-                        problem.bytes(problem.shape, largest_load(problem.shape, 1)) - 1);
+  const ChunkLoad token = largest_load(problem.shape, 1, problem.loads.experts());
+  problem.limits.assign(problem.limits.size(), problem.bytes(problem.shape, token) - 1);
   std::vector<Chunk> chunks = {{3, 4}};
   EXPECT_FALSE(
       cut_into_chunks(problem.shape, problem.loads, problem.bytes, problem.limits, 0, kUnits, chunks));

@@ -37,7 +37,7 @@ std::int64_t lower_bound(const BudgetShape& shape) {
   const std::int64_t tokens = chunk.num_ranks;
   const std::int64_t row = chunk.hidden * chunk.element_bytes;
   const std::int64_t forward = (tokens - 1) * row + tokens * chunk.top_k * row;
-  const std::int64_t backward = (tokens - 1) * row + (tokens - 1) * row + tokens * chunk.hidden * 4;
+  const std::int64_t backward = 2 * (tokens - 1) * row + tokens * chunk.hidden * 4;
   const std::int64_t states = shape.states_in_flight * shape.max_tokens * chunk.top_k * (4 + 4);
   return std::max(forward, backward) + states;
 }

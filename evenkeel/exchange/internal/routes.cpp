@@ -1,6 +1,7 @@
 #include "evenkeel/exchange/internal/routes.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <tuple>
 
@@ -23,109 +24,118 @@ std::int32_t narrow(std::int64_t positions) {
 // While the number of rows here is unknown, this rank's own row r is held as kOwnRow - r.
 constexpr std::int32_t kOwnRow = -2;
 
+// Cuts a buffer into tables of 4-byte numbers, one behind the other: each in a buffer of its own would end in
+// a part of a cache line. memory/chunk_bytes.cpp adds them up.
+class Tables {
+ public:
+  explicit Tables(std::byte* base) : carver_(base) {}
+  template <class T>
+  void take(std::span<T>& table, std::int64_t count) {
+    table = {carver_.take<T>(count), static_cast<std::size_t>(count)};
+  }
+  std::int64_t used() const { return carver_.used(); }
+
+ private:
+  AlignedCarver<sizeof(std::int32_t)> carver_;
+};
+
+// A buffer for what `open` takes of it, told first of one at null.
+template <class Open>
+Buffer buffer_for(Arena& arena, const char* name, Lifetime lifetime, const Open& open) {
+  Tables sizes(nullptr);
+  open(sizes);
+  Buffer all = arena.allocate(sizes.used(), name, lifetime);
+  Tables tables(all.data());
+  open(tables);
+  return all;
+}
+
 }  // namespace
 
-std::span<std::int32_t> RouteBuilder::message(const Buffer& all, RankId rank,
+std::span<std::int32_t> RouteBuilder::message(std::span<std::int32_t> all, RankId rank,
                                               std::span<const std::int64_t> counts) {
   const auto own = static_cast<std::size_t>(counts[rank.offset()]);
   if (own == 0) return {};
   const auto before = static_cast<std::size_t>(sum(counts.first(rank.offset()))) + rank.offset();
-  return all.as<std::int32_t>().subspan(before, own + 1);
+  return all.subspan(before, own + 1);
 }
 
-// One behind the other: each in a buffer of its own would end in a part of a cache line.
-// memory/chunk_bytes.cpp adds them up.
 void RouteBuilder::open_tables(std::int64_t choices) {
   const std::int64_t own = deal_.sent()[me_.offset()];
   routes_.positions_here = sum(deal_.received());
   routes_.positions_elsewhere = sum(deal_.sent()) - own;
-  const auto open = [&](std::byte* base) {
-    AlignedCarver<sizeof(std::int32_t)> carver(base);
-    const auto take = [&]<class T>(std::span<T>& table, std::int64_t count) {
-      table = {carver.take<T>(count), static_cast<std::size_t>(count)};
-    };
-    take(routes_.peers_, std::ssize(deal_.sent()));
-    take(routes_.groups_, std::ssize(deal_.experts_here()));
-    take(routes_.result_slot_, choices);
-    take(routes_.row_slot_, choices);
-    take(routes_.token_elsewhere_, routes_.positions_elsewhere);
-    take(routes_.token_here_, own);
-    take(routes_.input_row_, routes_.positions_here);
-    take(routes_.output_row_, routes_.positions_here);
-    return carver.used();
-  };
-  routes_.tables_ = arena_.allocate(open(nullptr), "routes", lifetime_);
-  open(routes_.tables_.data());
+  routes_.tables_ = buffer_for(arena_, "routes", lifetime_, [&](Tables& tables) {
+    tables.take(routes_.peers_, std::ssize(deal_.sent()));
+    tables.take(routes_.groups_, std::ssize(deal_.experts_here()));
+    tables.take(routes_.result_slot_, choices);
+    tables.take(routes_.row_slot_, choices);
+    tables.take(routes_.token_elsewhere_, routes_.positions_elsewhere);
+    tables.take(routes_.token_here_, own);
+    tables.take(routes_.input_row_, routes_.positions_here);
+    tables.take(routes_.output_row_, routes_.positions_here);
+  });
 }
 
 void RouteBuilder::open_messages() {
-  const auto ranks = static_cast<std::int64_t>(deal_.sent().size());
-  const auto messages = [&](std::int64_t positions) {
-    return arena_.allocate_for<std::int32_t>(positions + ranks, "index messages", messages_.lifetime);
-  };
-  messages_.received = messages(routes_.positions_here);
-  messages_.sent = messages(sum(deal_.sent()));
+  const std::int64_t ranks = std::ssize(deal_.sent());
+  messages_.all = buffer_for(arena_, "index messages", messages_.lifetime, [&](Tables& tables) {
+    tables.take(messages_.received, routes_.positions_here + ranks);
+    tables.take(messages_.sent, sum(deal_.sent()) + ranks);
+  });
 }
 
-void RouteBuilder::size_peers() {
+RouteBuilder::Scratch RouteBuilder::open_scratch(Buffer& all) const {
+  Scratch scratch;
+  const std::int64_t assignments = sum(deal_.sent());
+  all = buffer_for(arena_, "routing", Lifetime::step, [&](Tables& tables) {
+    tables.take(scratch.row_of, routes_.tokens);
+    tables.take(scratch.by_expert, assignments);
+    tables.take(scratch.by_destination, assignments);
+    tables.take(scratch.next, std::ssize(deal_.sent()));
+  });
+  return scratch;
+}
+
+void RouteBuilder::place_peers() {
   std::int32_t in = 0;
   std::int32_t out = 0;
   for (RankId rank : indices<RankId>(deal_.sent().size())) {
-    Dispatched::Peer& at = peer(rank) = {};
-    at.in_position = in;
-    at.in_positions = narrow(deal_.received()[rank.offset()]);
-    at.out_position = out;
-    at.out_positions = rank == me_ ? 0 : narrow(deal_.sent()[rank.offset()]);
-    in += at.in_positions;
-    out += at.out_positions;
+    peer(rank) = {.in_position = in, .out_position = out};
+    in += narrow(deal_.received()[rank.offset()]);
+    if (rank != me_) out += narrow(deal_.sent()[rank.offset()]);
   }
 }
 
-// This rank's assignments by expert; within one, by token and place in the top-k.
-void RouteBuilder::sort_by_expert(const TopK& top_k, std::span<std::int32_t> expert_begin,
-                                  std::span<std::int32_t> sorted) const {
-  std::ranges::fill(expert_begin, 0);
-  for (std::int32_t expert : top_k.experts)
-    if (expert >= 0) ++expert_begin[static_cast<std::size_t>(expert) + 1];
-  std::partial_sum(expert_begin.begin(), expert_begin.end(), expert_begin.begin());
-  // Each begin moves to its end while filling; the shift back costs less than a second table.
+// This rank's assignments by the rank that computes them; within one, by expert, then token and place in the
+// top-k.
+void RouteBuilder::sort_by_destination(const TopK& top_k, std::span<std::int64_t> chosen,
+                                       const Scratch& scratch) const {
+  // Each expert's count becomes its begin, and moves to its end while filling.
+  std::exclusive_scan(chosen.begin(), chosen.end(), chosen.begin(), std::int64_t{0});
   for (std::size_t a = 0; a < top_k.experts.size(); ++a)
-    if (top_k.experts[a] >= 0)
-      sorted[static_cast<std::size_t>(expert_begin[static_cast<std::size_t>(top_k.experts[a])]++)] =
+    if (const std::int32_t expert = top_k.experts[a]; expert >= 0)
+      scratch.by_expert[static_cast<std::size_t>(chosen[static_cast<std::size_t>(expert)]++)] =
           static_cast<std::int32_t>(a);
-  std::shift_right(expert_begin.begin(), expert_begin.end(), 1);
-  expert_begin.front() = 0;
-}
 
-// This rank's assignments by the rank that computes them; within one, by expert, then token.
-void RouteBuilder::sort_by_destination(const TopK& top_k, int num_experts, std::span<std::int32_t> sorted) {
-  const Buffer begins = arena_.allocate_for<std::int32_t>(num_experts + 1, "expert begins");
-  const auto expert_begin = begins.as<std::int32_t>();
-  const Buffer by_expert =
-      arena_.allocate_for<std::int32_t>(static_cast<std::int64_t>(sorted.size()), "assignment order");
-  const auto order = by_expert.as<std::int32_t>();
-  sort_by_expert(top_k, expert_begin, order);
-
-  const Buffer cursors =
-      arena_.allocate_for<std::int64_t>(static_cast<std::int64_t>(deal_.sent().size()), "cursors");
-  const auto next = cursors.as<std::int64_t>();
-  std::exclusive_scan(deal_.sent().begin(), deal_.sent().end(), next.begin(), std::int64_t{0});
-  for (ExpertId expert : indices<ExpertId>(num_experts)) {
-    auto assignment = order.begin() + expert_begin[expert.offset()];
+  std::transform_exclusive_scan(deal_.sent().begin(), deal_.sent().end(), scratch.next.begin(),
+                                std::int32_t{0}, std::plus(), narrow);
+  auto assignment = scratch.by_expert.begin();
+  for (ExpertId expert : indices<ExpertId>(chosen.size())) {
     for (const Deal::Piece& piece : deal_.pieces(expert)) {
-      std::copy_n(assignment, piece.count, sorted.begin() + next[piece.rank.offset()]);
-      next[piece.rank.offset()] += piece.count;
+      std::int32_t& next = scratch.next[piece.rank.offset()];
+      std::copy_n(assignment, piece.count, scratch.by_destination.begin() + next);
+      next += narrow(piece.count);
       assignment += piece.count;
     }
-    EVENKEEL_CHECK(assignment == order.begin() + expert_begin[expert.offset() + 1]);
+    EVENKEEL_CHECK(assignment == scratch.by_expert.begin() + chosen[expert.offset()]);
   }
 }
 
-// Gives the tokens that go to one rank their row numbers there, in order of first use.
-void RouteBuilder::number_rows(RankId rank, std::span<const std::int32_t> assignments,
-                               std::span<std::int32_t> row_of) {
-  if (assignments.empty()) return;
-  Dispatched::Peer& at = peer(rank);
+// Gives the tokens that go to one rank their row numbers there, in order of first use; returns how many.
+std::int32_t RouteBuilder::number_rows(RankId rank, std::span<const std::int32_t> assignments,
+                                       std::span<std::int32_t> row_of) {
+  if (assignments.empty()) return 0;
+  const Dispatched::PeerBegin& at = peer(rank);
   const auto message = message_to(rank);
   const auto tokens = rank == me_ ? routes_.token_here_ : routes_.token_elsewhere_;
   const std::int32_t first_row = rank == me_ ? 0 : at.out_row;
@@ -144,31 +154,31 @@ void RouteBuilder::number_rows(RankId rank, std::span<const std::int32_t> assign
   }
   message[0] = rows;
   for (std::int32_t a : assignments) row_of[static_cast<std::size_t>(a / routes_.k)] = -1;
-  (rank == me_ ? at.in_rows : at.out_rows) = rows;
+  return rows;
 }
 
-void RouteBuilder::outward(const TopK& top_k, int num_experts) {
+void RouteBuilder::outward(const TopK& top_k, std::span<std::int64_t> chosen) {
   routes_.tokens = top_k.tokens;
   routes_.k = top_k.k;
   // What stays comes first, so that what goes again leaves no gap behind.
   open_tables(std::ssize(top_k.experts));
   open_messages();
-  size_peers();
+  place_peers();
   std::ranges::fill(routes_.result_slot_, -1);
   std::ranges::fill(routes_.row_slot_, -1);
 
-  const Buffer rows = arena_.allocate_for<std::int32_t>(top_k.tokens, "row numbers");
-  std::ranges::fill(rows.as<std::int32_t>(), -1);
-  const Buffer by_destination = arena_.allocate_for<std::int32_t>(sum(deal_.sent()), "assignment order");
-  sort_by_destination(top_k, num_experts, by_destination.as<std::int32_t>());
-  std::span<const std::int32_t> rest = by_destination.as<const std::int32_t>();
+  Buffer all;
+  const Scratch scratch = open_scratch(all);
+  std::ranges::fill(scratch.row_of, -1);
+  sort_by_destination(top_k, chosen, scratch);
+  std::span<const std::int32_t> rest = scratch.by_destination;
   std::int32_t rows_elsewhere = 0;
   for (RankId rank : indices<RankId>(deal_.sent().size())) {
     const auto count = static_cast<std::size_t>(deal_.sent()[rank.offset()]);
     peer(rank).out_row = rows_elsewhere;
-    number_rows(rank, rest.first(count), rows.as<std::int32_t>());
+    const std::int32_t rows = number_rows(rank, rest.first(count), scratch.row_of);
+    if (rank != me_) rows_elsewhere += rows;
     rest = rest.subspan(count);
-    rows_elsewhere += peer(rank).out_rows;
   }
   routes_.rows_elsewhere = rows_elsewhere;
 }
@@ -191,16 +201,15 @@ void RouteBuilder::inward() {
 void RouteBuilder::number_rows_here() {
   std::int32_t rows = 0;
   for (RankId rank : indices<RankId>(deal_.received().size())) {
-    Dispatched::Peer& at = peer(rank);
     const auto message = message_from(rank);
-    at.in_row = rows;
-    at.in_rows = message.empty() ? 0 : message[0];
-    EVENKEEL_CHECK(at.in_rows >= 0 && at.in_rows <= at.in_positions);
-    rows += at.in_rows;
+    const std::int32_t in_rows = message.empty() ? 0 : message[0];
+    EVENKEEL_CHECK(in_rows >= 0 && in_rows <= deal_.received()[rank.offset()]);
+    peer(rank).in_row = rows;
+    rows += in_rows;
   }
   routes_.rows_here = rows;
-  routes_.own_row = peer(me_).in_row;
-  routes_.own_rows = peer(me_).in_rows;
+  routes_.own_row = routes_.peer(me_).in_row;
+  routes_.own_rows = routes_.peer(me_).in_rows;
 }
 
 void RouteBuilder::rebase_row_slots() {
@@ -241,19 +250,18 @@ void RouteBuilder::open_groups() {
 void RouteBuilder::fill_groups() {
   open_groups();
   const auto groups = routes_.groups_;
-  const Buffer cursors =
-      arena_.allocate_for<std::int64_t>(static_cast<std::int64_t>(deal_.received().size()), "cursors");
-  const auto taken = cursors.as<std::int64_t>();
+  const Buffer cursors = arena_.allocate_for<std::int32_t>(std::ssize(deal_.received()), "cursors");
+  const auto taken = cursors.as<std::int32_t>();
   std::ranges::fill(taken, 0);
   for (std::size_t g = 0; g < groups.size(); ++g) {
     auto position = static_cast<std::size_t>(groups[g].begin);
     for (RankId source : indices<RankId>(deal_.received().size())) {
-      const Dispatched::Peer& from = peer(source);
+      const Dispatched::PeerBegin& from = peer(source);
       const auto message = message_from(source);
       for (std::int64_t n = deal_.arrivals(g)[source.offset()]; n > 0; --n, ++position) {
-        const std::int64_t j = taken[source.offset()]++;
+        const std::int32_t j = taken[source.offset()]++;
         routes_.input_row_[position] = from.in_row + message[static_cast<std::size_t>(j) + 1];
-        routes_.output_row_[position] = narrow(from.in_position + j);
+        routes_.output_row_[position] = from.in_position + j;
       }
     }
   }

@@ -23,7 +23,8 @@ class RouteBuilder {
       : arena_(arena), deal_(deal), me_(me), routes_(routes), lifetime_(lifetime), messages_(messages) {}
 
   // Fills the sizes, result_slot, the tokens of rows elsewhere, and row_slot up to what only inward() knows.
-  void outward(const TopK& top_k, int num_experts);
+  // `chosen` [E] says how many of this rank's choices are of each expert, and is used up.
+  void outward(const TopK& top_k, std::span<std::int64_t> chosen);
   // Fills the rest from the messages of all ranks.
   void inward();
 
@@ -37,16 +38,23 @@ class RouteBuilder {
   std::span<std::int32_t> message_from(RankId rank) {
     return message(messages_.received, rank, deal_.received());
   }
-  static std::span<std::int32_t> message(const Buffer& all, RankId rank,
+  static std::span<std::int32_t> message(std::span<std::int32_t> all, RankId rank,
                                          std::span<const std::int64_t> counts);
-  Dispatched::Peer& peer(RankId rank) { return routes_.peers_[rank.offset()]; }
+  Dispatched::PeerBegin& peer(RankId rank) { return routes_.peers_[rank.offset()]; }
   void open_tables(std::int64_t choices);
   void open_messages();
-  void size_peers();
-  void sort_by_expert(const TopK& top_k, std::span<std::int32_t> expert_begin,
-                      std::span<std::int32_t> sorted) const;
-  void sort_by_destination(const TopK& top_k, int num_experts, std::span<std::int32_t> sorted);
-  void number_rows(RankId rank, std::span<const std::int32_t> assignments, std::span<std::int32_t> row_of);
+  void place_peers();
+  // What outward() needs while it runs.
+  struct Scratch {
+    std::span<std::int32_t> row_of;          // of each token, on the rank in question
+    std::span<std::int32_t> by_expert;       // assignments
+    std::span<std::int32_t> by_destination;  // the same
+    std::span<std::int32_t> next;            // of each destination
+  };
+  Scratch open_scratch(Buffer& all) const;
+  void sort_by_destination(const TopK& top_k, std::span<std::int64_t> chosen, const Scratch& scratch) const;
+  std::int32_t number_rows(RankId rank, std::span<const std::int32_t> assignments,
+                           std::span<std::int32_t> row_of);
   void number_rows_here();
   void open_groups();
   void fill_groups();

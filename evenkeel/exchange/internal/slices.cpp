@@ -40,17 +40,17 @@ void Slices::receive_rows(const Dispatched& dispatched, std::span<std::byte> rec
   });
 }
 
-void Slices::send_positions(const Dispatched& dispatched, std::span<const std::byte> elsewhere,
+void Slices::send_positions(const Dispatched& dispatched, std::span<const std::byte> all,
                             std::int64_t bytes_each) {
   for_each_peer(dispatched, [&](RankId rank, const Dispatched::Peer& peer) {
-    send(rank, slice(elsewhere, peer.out_position, peer.out_positions, bytes_each));
+    send(rank, slice(all, dispatched.positions_here + peer.out_position, peer.out_positions, bytes_each));
   });
 }
 
-void Slices::receive_positions(const Dispatched& dispatched, std::span<std::byte> here,
+void Slices::receive_positions(const Dispatched& dispatched, std::span<std::byte> all,
                                std::int64_t bytes_each) {
   for_each_peer(dispatched, [&](RankId rank, const Dispatched::Peer& peer) {
-    receive(rank, slice(here, peer.in_position, peer.in_positions, bytes_each));
+    receive(rank, slice(all, peer.in_position, peer.in_positions, bytes_each));
   });
 }
 

@@ -29,12 +29,10 @@ class Slices {
   // A row of each token that another rank computes, packed, on their way there.
   void send_rows(const Dispatched& dispatched, std::span<const std::byte> packed, std::int64_t row_bytes);
   void receive_rows(const Dispatched& dispatched, std::span<std::byte> received, std::int64_t row_bytes);
-  // What belongs to positions: of those elsewhere, on its way there.
-  void send_positions(const Dispatched& dispatched, std::span<const std::byte> elsewhere,
-                      std::int64_t bytes_each);
-  void receive_positions(const Dispatched& dispatched, std::span<std::byte> here, std::int64_t bytes_each);
-  // The same on the way home; `row_of` says where in `all` a position's is, those elsewhere behind those
-  // here.
+  // What belongs to positions, those elsewhere behind those here: of those elsewhere, on its way there.
+  void send_positions(const Dispatched& dispatched, std::span<const std::byte> all, std::int64_t bytes_each);
+  void receive_positions(const Dispatched& dispatched, std::span<std::byte> all, std::int64_t bytes_each);
+  // The same on the way home; `row_of` says where in `all` a position's is.
   template <class RowOf>
   void send_positions_home(const Dispatched& dispatched, std::span<const std::byte> all,
                            std::int64_t bytes_each, const RowOf& row_of) {
@@ -65,7 +63,7 @@ class Slices {
  private:
   template <class Body>
   void for_each_peer(const Dispatched& dispatched, const Body& body) const {
-    for (RankId rank : others_) body(rank, dispatched.peers()[rank.offset()]);
+    for (RankId rank : others_) body(rank, dispatched.peer(rank));
   }
   // Where a peer's rows here begin in a table that leaves out `own` of this rank's.
   std::int64_t row_without(RankId rank, const Dispatched::Peer& peer, std::int64_t own) const {

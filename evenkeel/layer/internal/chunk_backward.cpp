@@ -51,10 +51,10 @@ void ChunkBackward::run_again_part(const SavedActivations& saved, const StepPlan
 }
 
 void ChunkBackward::send_gradients_home() {
-  incoming_ = {};
+  incoming_.rows.release();
   dispatched_.release_rows();
   layer_.clock.enter(Phase::combine);
-  layer_.exchange.combine_gradients(dispatched_, std::move(computed_), tokens_.grad_hidden,
+  layer_.exchange.combine_gradients(dispatched_, computed_, incoming_.router, tokens_.grad_hidden,
                                     tokens_.grad_router_weights);
 }
 

@@ -38,8 +38,8 @@ class ChunkBackward {
   Dispatched& dispatched_;
   const TokenRows& tokens_;
   const MoeGradients& gradients_;
-  Exchange::GradientRows incoming_;
-  Exchange::ComputedGradients computed_;
+  Exchange::IncomingGradients incoming_;
+  Exchange::RowGradients computed_;
 };
 
 }  // namespace evenkeel::internal

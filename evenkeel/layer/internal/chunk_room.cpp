@@ -9,7 +9,7 @@ namespace {
 ChunkLoad load_of(const LayerBody& layer, const Dispatched& dispatched) {
   ChunkLoad load;
   load.tokens = dispatched.tokens;
-  load.assignments_kept = dispatched.peers()[layer.comm.rank().offset()].in_positions;
+  load.assignments_kept = dispatched.peer(layer.comm.rank()).in_positions;
   load.assignments = load.assignments_kept + dispatched.positions_elsewhere;
   load.positions_here = dispatched.positions_here;
   load.rows_here = dispatched.rows_here;

@@ -46,8 +46,8 @@ void run_experts_backward(LayerBody& layer, Pass pass, const GradientFlow& flow)
   attach_gradients(layer, flow.gradients);
   layer.ffn->backward(batch_of(layer, flow.dispatched), flow.dispatched.rows(flow.tokens.hidden),
                       flow.dispatched.rows(flow.tokens.grad_output, flow.incoming.rows),
-                      flow.incoming.weights.as<const float>(), flow.computed.sums,
-                      flow.computed.weights.as<float>(), workspace.bytes());
+                      flow.incoming.router.values, flow.computed.sums, flow.incoming.router.gradients,
+                      workspace.bytes());
 }
 
 void add_gate_up_gradients(LayerBody& layer, const GradientFlow& flow) {

@@ -34,8 +34,8 @@ TokenRows token_rows(const LayerBody& layer, const SavedStep& step, std::int64_t
 struct GradientFlow {
   const Dispatched& dispatched;
   const TokenRows& tokens;
-  const Exchange::GradientRows& incoming;
-  const Exchange::ComputedGradients& computed;
+  const Exchange::IncomingGradients& incoming;
+  const Exchange::RowGradients& computed;
   const MoeGradients& gradients;
 };
 

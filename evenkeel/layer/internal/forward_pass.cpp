@@ -39,7 +39,7 @@ void ForwardPass::agree() {
 }
 
 void ForwardPass::save_choices() {
-  const std::int64_t bytes = Arena::rounded(static_cast<std::int64_t>(top_k_.experts.size_bytes()));
+  const auto bytes = static_cast<std::int64_t>(top_k_.experts.size_bytes());
   std::byte* at = nullptr;
   if (layer_.arena.is_bounded()) {
     at = step_.choices = layer_.pool.take_choices();

@@ -48,9 +48,8 @@ std::size_t at(std::int64_t i) {
 
 void expect_equal(const Dispatched& host, const RankTables& device, std::int64_t chunk_first, RankId me) {
   const int ranks = device.shape.num_ranks;
-  const auto peers = host.peers();
   for (int r = 0; r < ranks; ++r) {
-    const Dispatched::Peer& peer = peers[at(r)];
+    const Dispatched::Peer peer = host.peer(RankId(r));
     ASSERT_EQ(device.in_row[at(r)], peer.in_row) << "rows from " << r;
     ASSERT_EQ(device.in_row[at(r) + 1] - device.in_row[at(r)], peer.in_rows);
     ASSERT_EQ(device.in_position[at(r)], peer.in_position) << "positions from " << r;
@@ -73,7 +72,7 @@ void expect_equal(const Dispatched& host, const RankTables& device, std::int64_t
       continue;
     }
     const auto destination = device.destination[a];
-    const Dispatched::Peer& peer = peers[at(destination)];
+    const Dispatched::Peer peer = host.peer(RankId(destination));
     const bool own = destination == me.value();
     const std::int64_t in_message = device.entry[a] - device.out_begin[at(destination)];
     ASSERT_EQ(result_slot[a],
