@@ -42,7 +42,7 @@ std::int64_t lower_bound(const BudgetShape& shape) {
   return std::max(forward, backward) + states;
 }
 
-TEST(LeastBudget, IsWithinThreeHundredthsOfWhatNobodyCanDoWithout) {
+TEST(LeastBudget, IsWithinTwoHundredthsOfWhatNobodyCanDoWithout) {
   double worst = 0;
   for (std::int64_t hidden : {768, 1024, 2048, 4096, 7168})
     for (int ranks : {2, 4, 8, 16, 32, 64})
@@ -56,7 +56,7 @@ TEST(LeastBudget, IsWithinThreeHundredthsOfWhatNobodyCanDoWithout) {
                   static_cast<double>(least_budget(shape)) / static_cast<double>(lower_bound(shape));
               worst = std::max(worst, ratio);
               ASSERT_GE(ratio, 1.0);
-              ASSERT_LE(ratio, 1.03) << "hidden " << hidden << ", " << ranks << " ranks, " << experts
+              ASSERT_LE(ratio, 1.02) << "hidden " << hidden << ", " << ranks << " ranks, " << experts
                                      << " experts, top-" << k << ", " << max_tokens << " tokens, " << states
                                      << " states";
             }
