@@ -13,6 +13,7 @@ namespace evenkeel::internal {
 
 void BackwardPass::run() {
   layer_.workspace = step_.workspace;
+  attach_owned_gradients(layer_, tensors_.gradients);
   drop_what_has_no_room();
   run_kept();
   run_rest();
@@ -41,7 +42,7 @@ void BackwardPass::run_kept() {
 void BackwardPass::run_kept_chunk(KeptChunk& kept) {
   layer_.clock.enter_chunk(Phase::dispatch);
   const TokenRows tokens = token_rows(layer_, step_, kept.first_token, kept.dispatched.tokens, tensors_);
-  ChunkBackward chunk(layer_, kept.dispatched, tokens, tensors_.gradients);
+  ChunkBackward chunk(layer_, kept.dispatched, tokens);
   if (kept.chunk.in_parts)
     chunk.run_in_parts(std::move(kept.saved), step_.plan, kept.chunk.recomputed > 0);
   else
@@ -87,7 +88,7 @@ void BackwardPass::run_again(const Chunk& chunk, std::int64_t before, std::int64
   Dispatched dispatched = layer_.exchange.dispatch(tokens.hidden, tokens.top_k, schedule.counts(), plan);
   SavedActivations saved = save_again(dispatched, tokens.hidden);
   layer_.clock.enter(Phase::dispatch);
-  ChunkBackward(layer_, dispatched, tokens, tensors_.gradients).run(std::move(saved));
+  ChunkBackward(layer_, dispatched, tokens).run(std::move(saved));
 }
 
 // For `whole`, all that forward computed, as frameworks do that know nothing of the experts within.

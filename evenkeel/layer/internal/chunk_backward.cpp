@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "evenkeel/base/check.h"
+
 namespace evenkeel::internal {
 
 // What was saved comes first, and makes room for what is computed again.
@@ -16,6 +18,7 @@ void ChunkBackward::run(SavedActivations saved) {
 
 // Where some rank has something to compute again, all take part in fetching what that wants.
 void ChunkBackward::run_in_parts(SavedActivations saved, const StepPlan& plan, bool some_again) {
+  EVENKEEL_CHECK(some_again || saved.positions().all() == dispatched_.positions_here);
   run_own_part(saved);
   run_foreign_part(saved, plan);
   if (some_again) run_again_part(saved, plan);

@@ -12,12 +12,10 @@ namespace evenkeel::internal {
 class ChunkBackward {
  public:
   // Collective, as is all of it; one of the runs below must follow. All must stay until then.
-  ChunkBackward(LayerBody& layer, Dispatched& dispatched, const TokenRows& tokens,
-                const MoeGradients& gradients)
+  ChunkBackward(LayerBody& layer, Dispatched& dispatched, const TokenRows& tokens)
       : layer_(layer),
         dispatched_(dispatched),
         tokens_(tokens),
-        gradients_(gradients),
         incoming_(layer.exchange.dispatch_gradients(dispatched, tokens.grad_output, tokens.top_k.weights)),
         computed_(layer.exchange.gradient_buffer(dispatched, tokens.grad_hidden)) {}
 
@@ -32,12 +30,11 @@ class ChunkBackward {
   void run_foreign_part(SavedActivations& saved, const StepPlan& plan);
   void run_again_part(const SavedActivations& saved, const StepPlan& plan);
   void send_gradients_home();
-  GradientFlow flow() const { return {dispatched_, tokens_, incoming_, computed_, gradients_}; }
+  GradientFlow flow() const { return {dispatched_, tokens_, incoming_, computed_}; }
 
   LayerBody& layer_;
   Dispatched& dispatched_;
   const TokenRows& tokens_;
-  const MoeGradients& gradients_;
   Exchange::IncomingGradients incoming_;
   Exchange::RowGradients computed_;
 };

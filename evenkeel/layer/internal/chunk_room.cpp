@@ -61,7 +61,7 @@ SavedPositions positions_to_save(const LayerBody& layer, const Dispatched& dispa
   const std::int64_t backward_gap = arena.largest_gap_bytes_without({&layer.borrowed.buffer()});
   const std::int64_t room = std::min(
       {gap - (forward_bytes(shape, load, 0) - held), backward_gap - (own_part_bytes(shape, load, {}) - held),
-       backward_gap - arena.claimed_step_bytes(), arena.spare_state_bytes() - held});
+       backward_gap - arena.claimed_step_bytes(), layer.schedule.most_held() - held});
   const std::int64_t foreign_room = backward_gap - (foreign_part_bytes(shape, load, foreign, 0) - held);
   return saved_in_parts(shape, load, foreign, room, foreign_room);
 }

@@ -11,11 +11,7 @@ ExpertBatch batch_of(LayerBody& layer, const Dispatched& dispatched) {
 }
 
 // Owners add to the caller's gradients, everyone else to what will be sent to the owner.
-void attach_gradients(LayerBody& layer, const MoeGradients& gradients) {
-  for (ExpertId expert : layer.natives_here())
-    if (layer.placement.owner(expert) == layer.comm.rank())
-      layer.owned_gradients[expert.offset()] =
-          parts_of(gradients.experts[layer.natives.index(expert)], layer.shape.expert);
+void attach_gradients(LayerBody& layer) {
   const auto away = layer.transfer.away();
   for (std::size_t g = 0; g < layer.groups.groups().size(); ++g) {
     const ExpertId expert = layer.groups.experts()[g];
@@ -26,6 +22,13 @@ void attach_gradients(LayerBody& layer, const MoeGradients& gradients) {
 }
 
 }  // namespace
+
+void attach_owned_gradients(LayerBody& layer, const MoeGradients& gradients) {
+  for (ExpertId expert : layer.natives_here())
+    if (layer.placement.owner(expert) == layer.comm.rank())
+      layer.owned_gradients[expert.offset()] =
+          parts_of(gradients.experts[layer.natives.index(expert)], layer.shape.expert);
+}
 
 TokenRows token_rows(const LayerBody& layer, const SavedStep& step, std::int64_t first, std::int64_t tokens,
                      const BackwardTensors& tensors) {
@@ -43,7 +46,7 @@ void run_experts_backward(LayerBody& layer, Pass pass, const GradientFlow& flow)
   const Workspaces& all = layer.workspace;
   const Buffer workspace =
       layer.arena.allocate(pass == Pass::recompute ? all.recompute : all.backward, "products");
-  attach_gradients(layer, flow.gradients);
+  attach_gradients(layer);
   layer.ffn->backward(batch_of(layer, flow.dispatched), flow.dispatched.rows(flow.tokens.hidden),
                       flow.dispatched.rows(flow.tokens.grad_output, flow.incoming.rows),
                       flow.incoming.router.values, flow.computed.sums, flow.incoming.router.gradients,
@@ -55,7 +58,7 @@ void add_gate_up_gradients(LayerBody& layer, const GradientFlow& flow) {
   if (layer.groups.groups().empty()) return;
   layer.clock.enter(Phase::compute);
   const Buffer workspace = layer.arena.allocate(layer.workspace.backward, "products");
-  attach_gradients(layer, flow.gradients);
+  attach_gradients(layer);
   layer.ffn->add_gate_up_gradients(batch_of(layer, flow.dispatched), flow.dispatched.rows(flow.tokens.hidden),
                                    workspace.bytes());
 }

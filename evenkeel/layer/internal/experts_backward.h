@@ -36,8 +36,11 @@ struct GradientFlow {
   const TokenRows& tokens;
   const Exchange::IncomingGradients& incoming;
   const Exchange::RowGradients& computed;
-  const MoeGradients& gradients;
 };
+
+// Before any of these in a pass: where gradients of the rank's own experts go, those that others compute and
+// send home included.
+void attach_owned_gradients(LayerBody& layer, const MoeGradients& gradients);
 
 // Of the layer's groups, which were collected for this pass.
 void run_experts_backward(LayerBody& layer, Pass pass, const GradientFlow& flow);

@@ -21,8 +21,7 @@ class OverlappedBackward : public OverlappedPass {
     const Dispatched& dispatched = chunk.dispatched();
     if (half == 0) begin_compute(chunk);
     const auto [begin, end] = half_of(dispatched, half);
-    const GradientFlow flow{dispatched, chunk.tokens, chunk.travelling.incoming, chunk.travelling.computed,
-                            tensors_.gradients};
+    const GradientFlow flow{dispatched, chunk.tokens, chunk.travelling.incoming, chunk.travelling.computed};
     layer_.groups.collect_saved(dispatched, chunk.saved, begin, end);
     run_experts_backward(layer_, Pass::backward, flow);
     layer_.groups.collect_again(dispatched, chunk.saved, begin, end);

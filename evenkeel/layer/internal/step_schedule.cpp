@@ -109,14 +109,18 @@ void StepSchedule::take_chunks(const StepPlan& plan) {
   covered_ = std::accumulate(loads.begin(), loads.end(), std::int64_t{0}) == counts_.total();
 }
 
+std::int64_t StepSchedule::most_held() const {
+  return shape_.recompute == Recompute::none ? std::numeric_limits<std::int64_t>::max()
+                                             : arena_.spare_state_bytes();
+}
+
 void StepSchedule::gather_rooms(const TopK& top_k, std::int64_t borrowed) {
   RankRoom& mine = rooms_[comm_.rank().offset()];
   mine.tokens = top_k.tokens;
   mine.gap = arena_.largest_gap_bytes() + borrowed;
   mine.least = arena_.claimed_step_bytes();
   mine.table = arena_.largest_gap_bytes();
-  mine.held = shape_.recompute == Recompute::none ? std::numeric_limits<std::int64_t>::max()
-                                                  : arena_.spare_state_bytes();
+  mine.held = most_held();
   comm_
       .all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(rooms_)), stream_,
                   "room")

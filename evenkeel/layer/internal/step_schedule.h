@@ -38,6 +38,8 @@ class StepSchedule {
   // fit.
   bool plan_rest(const TopK& rest, std::int64_t borrowed, const StepPlan& plan);
 
+  // What a step may hold beyond itself, if there is room: all, where nothing may be computed again.
+  std::int64_t most_held() const;
   std::span<const Chunk> chunks() const { return chunks_; }
   // Of the products, in the pass that was planned last.
   const Workspaces& workspace() const { return memory_.shape().workspace; }
