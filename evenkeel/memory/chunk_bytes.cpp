@@ -182,8 +182,10 @@ SavedPositions saved_in_parts(const ChunkShape& shape, const ChunkLoad& load, co
   return saved;
 }
 
-std::int64_t returning_bytes(const ChunkShape& shape, const ForeignLoad& foreign) {
-  return (foreign.gradients + (foreign.lends ? 1 : 0)) * shape.gradient_bytes;
+std::int64_t returning_part_bytes(const ChunkShape& shape, const ChunkLoad& load, const ForeignLoad& foreign,
+                                  std::int64_t saved_foreign) {
+  return held_bytes(shape, load, saved_foreign) +
+         (foreign.gradients + (foreign.lends ? 1 : 0)) * shape.gradient_bytes;
 }
 
 std::int64_t overlapped_forward_bytes(const ChunkShape& shape, const ChunkLoad& load) {

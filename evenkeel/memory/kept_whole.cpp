@@ -45,7 +45,8 @@ std::optional<double> KeptWhole::recomputed_in_parts(std::size_t rank, const Ran
   const ForeignLoad& foreign = foreign_.load(rank);
   const std::int64_t own_room =
       std::min(room_to_keep(rank, room), room.gap - own_part_bytes(shape_, load, {}));
-  const std::int64_t foreign_room = room.gap - foreign_part_bytes(shape_, load, foreign, 0);
+  const std::int64_t foreign_room = room.gap - std::max(foreign_part_bytes(shape_, load, foreign, 0),
+                                                        returning_part_bytes(shape_, load, foreign, 0));
   if (own_room < 0 || foreign_room < 0) return std::nullopt;
   const std::int64_t saved = saved_in_parts(shape_, load, foreign, own_room, foreign_room).all();
   if (saved == load.positions_here) return 0.0;
@@ -61,11 +62,8 @@ std::int64_t KeptWhole::room_to_keep(std::size_t rank, const RankRoom& room) {
 
 // Whether what does not stay can be computed again in one piece, when the rest is gone.
 bool KeptWhole::has_room_for_the_rest(std::span<const RankRoom> rooms) {
-  for (std::size_t rank = 0; rank < rooms.size(); ++rank) {
-    const ForeignLoad& foreign = foreign_.load(rank);
-    const std::int64_t again = again_part_bytes(shape_, load(rank), foreign);
-    if (std::max(again, returning_bytes(shape_, foreign)) > rooms[rank].gap) return false;
-  }
+  for (std::size_t rank = 0; rank < rooms.size(); ++rank)
+    if (again_part_bytes(shape_, load(rank), foreign_.load(rank)) > rooms[rank].gap) return false;
   return true;
 }
 

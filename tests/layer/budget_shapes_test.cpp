@@ -121,5 +121,10 @@ TEST(BudgetOfRandomShapes, IsKeptInPartsWhereNothingMayBeComputedAgain) {
   expect_kept(824);
 }
 
+// In parts; a rank holds the gradient of a copy, and one of its own comes home from another's.
+TEST(BudgetOfRandomShapes, IsKeptWhereTheGradientOfACopyComesHomeBesideAnother) {
+  expect_kept(8036);
+}
+
 }  // namespace
 }  // namespace evenkeel::testing
