@@ -105,18 +105,17 @@ void WeightTransfer::finish() {
   sending_.synchronize();
 }
 
-void WeightTransfer::open_all_but_gate_up(const StepPlan& plan, const LayerPlacement& placement,
-                                          Lifetime lifetime) {
+void WeightTransfer::open_all_but_gate_up(const StepPlan& plan, const LayerPlacement& placement) {
   list_gradients(plan, placement);
   rest_gradients_ =
-      arena_.allocate_for<float>(std::ssize(away_) * borrowed_.rest, "foreign weight gradients", lifetime);
+      arena_.allocate_for<float>(std::ssize(away_) * borrowed_.rest, "foreign weight gradients");
   std::ranges::fill(rest_gradients_.as<float>(), 0.0f);
   for (std::size_t i = 0; i < away_.size(); ++i) away_[i].parts = rest_parts(rest_of(i), 1);
 }
 
-void WeightTransfer::open_gate_up(Lifetime lifetime) {
+void WeightTransfer::open_gate_up() {
   gate_up_gradients_ =
-      arena_.allocate_for<float>(std::ssize(away_) * borrowed_.gate_up, "foreign weight gradients", lifetime);
+      arena_.allocate_for<float>(std::ssize(away_) * borrowed_.gate_up, "foreign weight gradients");
   std::ranges::fill(gate_up_gradients_.as<float>(), 0.0f);
   for (std::size_t i = 0; i < away_.size(); ++i)
     away_[i].parts.front() = gate_up_of(i).first(static_cast<std::size_t>(elements_.front()));

@@ -78,12 +78,12 @@ class WeightTransfer {
 
   // Zeros for the gradients that this rank will send away: of experts that it computes and does not own.
   void open_gradients(const StepPlan& plan, const LayerPlacement& placement) {
-    open_all_but_gate_up(plan, placement, Lifetime::step);
-    open_gate_up(Lifetime::step);
+    open_all_but_gate_up(plan, placement);
+    open_gate_up();
   }
   // The same in two halves; until the second one, the parts of gate_up are empty.
-  void open_all_but_gate_up(const StepPlan& plan, const LayerPlacement& placement, Lifetime lifetime);
-  void open_gate_up(Lifetime lifetime);
+  void open_all_but_gate_up(const StepPlan& plan, const LayerPlacement& placement);
+  void open_gate_up();
   struct Away {
     ExpertId expert;
     RankId owner;

@@ -182,9 +182,9 @@ SavedPositions saved_in_parts(const ChunkShape& shape, const ChunkLoad& load, co
   return saved;
 }
 
-std::int64_t returning_part_bytes(const ChunkShape& shape, const ChunkLoad& load, const ForeignLoad& foreign,
-                                  std::int64_t saved_foreign) {
-  return held_bytes(shape, load, saved_foreign) +
+std::int64_t returning_part_bytes(const ChunkShape& shape, const ChunkLoad& load,
+                                  const ForeignLoad& foreign) {
+  return beside_parts_bytes(shape, load) +
          (foreign.gradients + (foreign.lends ? 1 : 0)) * shape.gradient_bytes;
 }
 

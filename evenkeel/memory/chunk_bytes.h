@@ -116,8 +116,8 @@ std::int64_t recompute_bytes(const ChunkShape& shape, const ChunkLoad& load);
 //   foreign   the saved positions of the others: weights are fetched, and all gradients made but that of
 //             gate_up; then the weights go, and gate_up's is made; the activations go
 //   again     what was not saved, with weights fetched again and all gradients
-// Then the gradients go home. Those that leave lie above the foreign activations, which are gone by then, and
-// what lies below is not counted on for one that comes.
+// Then the gradients go home. Those that leave lie amid what all parts held, whose room is not counted on for
+// one that comes.
 // Peaks of the three, what is foreign included.
 std::int64_t own_part_bytes(const ChunkShape& shape, const ChunkLoad& load, const SavedPositions& saved);
 std::int64_t foreign_part_bytes(const ChunkShape& shape, const ChunkLoad& load, const ForeignLoad& foreign,
@@ -128,9 +128,8 @@ std::int64_t again_part_bytes(const ChunkShape& shape, const ChunkLoad& load, co
 SavedPositions saved_in_parts(const ChunkShape& shape, const ChunkLoad& load, const ForeignLoad& foreign,
                               std::int64_t room, std::int64_t foreign_room);
 
-// What it must have had for the gradients that are sent home, and one that comes.
-std::int64_t returning_part_bytes(const ChunkShape& shape, const ChunkLoad& load, const ForeignLoad& foreign,
-                                  std::int64_t saved_foreign);
+// With the gradients that are sent home, and one that comes.
+std::int64_t returning_part_bytes(const ChunkShape& shape, const ChunkLoad& load, const ForeignLoad& foreign);
 
 // The same of each of two chunks in flight, but for the products' workspace, which they share: what a chunk
 // sends stays until it is done, and all results are held together. Forward, and backward with everything

@@ -45,9 +45,9 @@ std::optional<double> KeptWhole::recomputed_in_parts(std::size_t rank, const Ran
   const ForeignLoad& foreign = foreign_.load(rank);
   const std::int64_t own_room =
       std::min(room_to_keep(rank, room), room.gap - own_part_bytes(shape_, load, {}));
-  const std::int64_t foreign_room = room.gap - std::max(foreign_part_bytes(shape_, load, foreign, 0),
-                                                        returning_part_bytes(shape_, load, foreign, 0));
-  if (own_room < 0 || foreign_room < 0) return std::nullopt;
+  const std::int64_t foreign_room = room.gap - foreign_part_bytes(shape_, load, foreign, 0);
+  const std::int64_t returning_room = room.gap - returning_part_bytes(shape_, load, foreign);
+  if (std::min({own_room, foreign_room, returning_room}) < 0) return std::nullopt;
   const std::int64_t saved = saved_in_parts(shape_, load, foreign, own_room, foreign_room).all();
   if (saved == load.positions_here) return 0.0;
   return 1 - static_cast<double>(saved) / static_cast<double>(load.positions_here);

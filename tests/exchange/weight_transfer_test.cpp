@@ -88,10 +88,10 @@ void expect_lending(const LayerPlacement& placement, const std::vector<std::vect
       if (step == 0) {
         transfer.open_gradients(plan, placement);
       } else {
-        transfer.open_all_but_gate_up(plan, placement, Lifetime::step);
+        transfer.open_all_but_gate_up(plan, placement);
         EXPECT_LE(2 * arena.in_use_bytes(), transfer.away_bytes(plan, placement));
         for (const WeightTransfer::Away& away : transfer.away()) EXPECT_TRUE(away.parts.front().empty());
-        transfer.open_gate_up(Lifetime::step);
+        transfer.open_gate_up();
       }
       EXPECT_EQ(arena.in_use_bytes(), Arena::rounded(transfer.away_bytes(plan, placement)));
       for (const WeightTransfer::Away& away : transfer.away()) {

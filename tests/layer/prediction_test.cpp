@@ -136,7 +136,7 @@ class Prediction {
       for (const Segment& segment : plan_.segments(transfer.expert))
         if (segment.rank == transfer.to) positions += segment.size();
     }
-    return {borrowed(rank), borrowed(rank), positions, lends(rank)};
+    return {borrowed(rank), borrowed(rank), positions};
   }
   // Of a chunk that is the whole step: what leaves the passes, a later step and the other states their room.
   SavedPositions saved_in_part(const ChunkLoad& load, std::size_t rank) const {
@@ -147,8 +147,7 @@ class Prediction {
                   room - own_part_bytes(shape_, load, {}), room - least_step_bytes(least_) - held,
                   setup_.budget - least_budget(least_) - held});
     return saved_in_parts(shape_, load, foreign(rank), left,
-                          room - std::max(foreign_part_bytes(shape_, load, foreign(rank), 0),
-                                          returning_part_bytes(shape_, load, foreign(rank), 0)));
+                          room - foreign_part_bytes(shape_, load, foreign(rank), 0));
   }
   std::int64_t parts_bytes(const Chunk& chunk, const ChunkLoad& load, std::size_t rank) const {
     const SavedPositions saved = saved_in_part(load, rank);

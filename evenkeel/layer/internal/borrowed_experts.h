@@ -30,9 +30,9 @@ class BorrowedExperts {
   }
 
   // Collective. Carries out the plan's transfers and prepares what arrives for each of `passes`, which must
-  // stay.
+  // stay. `held`: it lies at the low end of the arena's gap, so that it can go before what is lent after it.
   void fetch(const StepPlan& plan, std::span<const ExpertParts> natives, std::span<const Pass> passes,
-             WeightTransfer& transfer);
+             WeightTransfer& transfer, Lifetime lifetime = Lifetime::step);
   // Null for a pass that was not asked for.
   const std::byte* prepared(ExpertId expert, Pass pass) const;
   void release();

@@ -31,18 +31,16 @@ void ChunkBackward::run_own_part(SavedActivations& saved) {
   saved.release_own();
 }
 
-// Gradients for other ranks outlive the chunk. Below what is of the step alone, they leave all that room in
-// one piece for a gradient that comes home.
 void ChunkBackward::run_foreign_part(SavedActivations& saved, const StepPlan& plan) {
   layer_.clock.enter(Phase::transfer);
-  layer_.borrowed.fetch(plan, layer_.natives.parts(), kBackward, layer_.transfer);
-  layer_.transfer.open_all_but_gate_up(plan, layer_.placement, Lifetime::held);
+  layer_.borrowed.fetch(plan, layer_.natives.parts(), kBackward, layer_.transfer, Lifetime::held);
+  layer_.transfer.open_all_but_gate_up(plan, layer_.placement);
   layer_.borrowing = true;
   layer_.groups.collect_saved(dispatched_, saved, saved.foreign_begin(), saved.own_begin());
   run_experts_backward(layer_, Pass::backward, flow());
   layer_.clock.enter(Phase::transfer);
   layer_.borrowed.release();
-  layer_.transfer.open_gate_up(Lifetime::held);
+  layer_.transfer.open_gate_up();
   add_gate_up_gradients(layer_, flow());
   saved.release_foreign();
 }

@@ -36,12 +36,12 @@ bool parts_fit(const LayerBody& layer, const KeptChunk& kept, const StepPlan& pl
   const ForeignLoad foreign = foreign_load(layer, kept.dispatched, plan);
   const SavedActivations& saved = kept.saved;
   const std::int64_t held = held_bytes(shape, load, 0);
-  const std::int64_t gap_behind_own = layer.arena.largest_gap_bytes_without({&saved.own()});
   const std::int64_t gap_behind = layer.arena.largest_gap_bytes_without({&saved.own(), &saved.foreign()});
   return own_part_bytes(shape, load, {}) - held <= layer.arena.largest_gap_bytes() &&
-         foreign_part_bytes(shape, load, foreign, 0) - held <= gap_behind_own &&
+         foreign_part_bytes(shape, load, foreign, 0) - held <=
+             layer.arena.largest_gap_bytes_without({&saved.own()}) &&
          again_part_bytes(shape, load, foreign) - held <= gap_behind &&
-         returning_part_bytes(shape, load, foreign, 0) - held <= gap_behind_own;
+         returning_part_bytes(shape, load, foreign) - held <= gap_behind;
 }
 
 }  // namespace
@@ -62,9 +62,7 @@ SavedPositions positions_to_save(const LayerBody& layer, const Dispatched& dispa
   const std::int64_t room = std::min(
       {gap - (forward_bytes(shape, load, 0) - held), backward_gap - (own_part_bytes(shape, load, {}) - held),
        backward_gap - arena.claimed_step_bytes(), layer.schedule.most_held() - held});
-  const std::int64_t foreign_room = backward_gap - (std::max(foreign_part_bytes(shape, load, foreign, 0),
-                                                             returning_part_bytes(shape, load, foreign, 0)) -
-                                                    held);
+  const std::int64_t foreign_room = backward_gap - (foreign_part_bytes(shape, load, foreign, 0) - held);
   return saved_in_parts(shape, load, foreign, room, foreign_room);
 }
 
