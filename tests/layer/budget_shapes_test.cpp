@@ -53,7 +53,7 @@ std::vector<std::vector<int>> random_homes(const CaseShape& shape, Dice& dice) {
   return homes;
 }
 
-// Most tokens of one rank to the others and all of the others' to it, or all to one expert, or as they are.
+// All others' tokens to one expert and those of one rank elsewhere, or all to one expert, or as they are.
 void route(MoeCase& problem, Dice& dice) {
   const int kind = dice.below(3);
   if (kind == 0) return;
