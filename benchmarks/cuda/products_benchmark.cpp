@@ -131,11 +131,13 @@ class Experts {
         output_(static_cast<std::size_t>(c.positions * c.shape.hidden)),
         saved_(static_cast<std::size_t>(c.positions * ffn_->saved_bytes_per_position())),
         gradients_memory_(static_cast<std::size_t>(c.groups * c.shape.elements())),
-        weight_(static_cast<std::size_t>(c.positions)),
         grad_weight_(static_cast<std::size_t>(c.positions)),
         grad_position_(static_cast<std::size_t>(c.positions * c.shape.hidden)) {
     gradients_memory_.clear();
-    weight_.clear();
+    std::vector<float> weight(static_cast<std::size_t>(c.positions));
+    std::mt19937 random(3);
+    std::ranges::generate(weight, [&] { return std::uniform_real_distribution<float>(0.1f, 1)(random); });
+    weight_ = DeviceMemory<float>(std::span<const float>(weight));
     std::vector<DeviceExpertWeights> weights;
     std::vector<DeviceExpertGradients> gradients;
     for (std::int64_t g = 0; g < c.groups; ++g) {

@@ -22,9 +22,13 @@ CapturedStep::CapturedStep(Communicator& comm, CudaStream& stream, const std::fu
   step();
   meeting_.meet(stream);
   meeting_.gather();  // nobody ends the capture while another still hands over
-  if (!leads) return;
+  if (leads) end_capture();
+  meeting_.gather();  // nobody waits for the GPU before the capture has ended, which would spoil it
+}
+
+void CapturedStep::end_capture() {
   cudaGraph_t graph = nullptr;
-  EVENKEEL_CUDA_CALL(cudaStreamEndCapture, native(stream), &graph);
+  EVENKEEL_CUDA_CALL(cudaStreamEndCapture, native(stream_), &graph);
   graph_ = graph;
   cudaGraphExec_t executable = nullptr;
   EVENKEEL_CUDA_CALL(cudaGraphInstantiate, &executable, graph, 0);

@@ -26,6 +26,8 @@ class CapturedStep {
   void replay();
 
  private:
+  void end_capture();
+
   CudaStream& stream_;
   cuda::Meeting meeting_;
   void* graph_ = nullptr;

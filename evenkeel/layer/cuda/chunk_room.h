@@ -34,23 +34,27 @@ constexpr std::int64_t worst_positions(int ranks, std::int64_t max_tokens, int t
   return ranks * ((max_tokens + chunks - 1) / chunks) * top_k;
 }
 
-// bytes(most_chunks, positions), growing with both; a negative budget is none. Throws BudgetTooSmall where
-// not even the finest cut fits.
+// bytes(most_chunks, positions), growing with both; a negative budget is none. Throws BudgetTooSmall where no
+// cut fits.
 template <class Bytes>
 ChunkRoom fit_chunks(int ranks, std::int64_t max_tokens, int top_k, std::int64_t budget, const Bytes& bytes) {
   const auto fits = [&](int chunks, std::int64_t positions) {
     return budget < 0 || bytes(chunks, positions) <= budget;
   };
+  // What a cut takes is no less in a finer one where tables for each chunk outweigh rows.
+  const auto worst = [&](int chunks) { return worst_positions(ranks, max_tokens, top_k, chunks); };
   ChunkRoom room;
-  while (!fits(room.most_chunks, worst_positions(ranks, max_tokens, top_k, room.most_chunks))) {
+  std::int64_t least = bytes(1, worst(1));
+  while (!fits(room.most_chunks, worst(room.most_chunks))) {
     if (room.most_chunks == kMostChunks || room.most_chunks >= max_tokens)
       throw BudgetTooSmall(
-          budget, bytes(room.most_chunks, worst_positions(ranks, max_tokens, top_k, room.most_chunks)),
+          budget, least,
           "max_tokens " + std::to_string(max_tokens) + " on " + std::to_string(ranks) + " ranks of a GPU");
     room.most_chunks *= 2;
+    least = std::min(least, bytes(room.most_chunks, worst(room.most_chunks)));
   }
-  std::int64_t low = worst_positions(ranks, max_tokens, top_k, room.most_chunks);
-  std::int64_t high = worst_positions(ranks, max_tokens, top_k, 1);
+  std::int64_t low = worst(room.most_chunks);
+  std::int64_t high = worst(1);
   while (low < high) {
     const std::int64_t middle = high - (high - low) / 2;
     if (fits(room.most_chunks, middle))

@@ -95,7 +95,7 @@ CudaMoeLayer::~CudaMoeLayer() = default;
 
 void CudaMoeLayer::set_weights(std::span<const ExpertWeights> natives,
                                std::span<const ExpertGradients> gradients) {
-  body_->set_weights(natives, gradients);
+  run_or_end_all(*body_, [&] { body_->set_weights(natives, gradients); });
 }
 
 CudaForwardState CudaMoeLayer::forward(const void* hidden, const DeviceTopK& top_k, void* output) {

@@ -66,14 +66,14 @@ TEST(EightNumbers, AreReadAndWrittenWholeOrInPartWhereverTheyLie) {
         to[i] = bf16(-1.0f);
         to_f32[i] = -1;
       }
-      store(load(from + offset, count), to + offset, count);
-      store(load(from_f32 + offset, count), to_f32 + offset, count);
+      store(widened(fetch(from + offset, count)), to + offset, count);
+      store(widened(fetch(from_f32 + offset, count)), to_f32 + offset, count);
       for (int i = 0; i < 20; ++i) {
         const bool inside = i >= offset && i < offset + count;
         ASSERT_EQ(static_cast<float>(to[i]), inside ? from_f32[i] : -1.0f) << offset << " " << count;
         ASSERT_EQ(to_f32[i], inside ? from_f32[i] : -1.0f) << offset << " " << count;
       }
-      for (int i = count; i < 8; ++i) ASSERT_EQ(load(from + offset, count).at[i], 0.0f);
+      for (int i = count; i < 8; ++i) ASSERT_EQ(widened(fetch(from + offset, count)).at[i], 0.0f);
     }
 }
 

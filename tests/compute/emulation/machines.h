@@ -41,7 +41,7 @@ struct Silent : Product {
 };
 
 // Writes a warp's sums by write_row(). `first_row(lane)` is the row of a lane's first half.
-template <int kSegments, int kDotColumns, class Product, class Sums, class FirstRow>
+template <cuda::Lines kLines, int kSegments, int kDotColumns, class Product, class Sums, class FirstRow>
 void write_warp(const Product& product, const cuda::Tile& tile, std::int64_t first, const Sums& sums,
                 const FirstRow& first_row) {
   const auto write = [&]<int kHalf>() {
@@ -51,12 +51,14 @@ void write_warp(const Product& product, const cuda::Tile& tile, std::int64_t fir
         const int lane = 4 * quad + in_quad;
         const auto& own = sums[static_cast<std::size_t>(lane)];
         const int row = first_row(lane) + 8 * kHalf;
+        const auto write_as = [&]<class Written>(const Written& written) {
+          const auto of_lane = cuda::LaneRow<Written>::at(written, tile, row, first, lane);
+          return cuda::write_row<kLines, kSegments, kHalf>(written, of_lane, lane, own.numbers, exchange);
+        };
         if (is_last)
-          dots[static_cast<std::size_t>(in_quad)] =
-              cuda::write_row<kSegments, kHalf>(product, tile, row, first, lane, own.numbers, exchange);
+          dots[static_cast<std::size_t>(in_quad)] = write_as(product);
         else
-          cuda::write_row<kSegments, kHalf>(Silent<Product>{product}, tile, row, first, lane, own.numbers,
-                                            exchange);
+          write_as(Silent<Product>{product});
       });
       if constexpr (Product::Epilogue::kDots)
         cuda::keep_dot<kDotColumns>(product, tile, first_row(4 * quad) + 8 * kHalf, first,
@@ -206,7 +208,7 @@ struct HopperKernel {
           const std::size_t column = i / 4 * 8 + lane % 4 * 2 + i % 2;
           lanes[lane].numbers[i] = static_cast<float>(sums[row * 256 + column]);
         }
-      write_warp<hopper::kSegments, hopper::kDotColumns>(product, tile, first, lanes, [&](int lane) {
+      write_warp<cuda::Lines::whole, hopper::kSegments, hopper::kDotColumns>(product, tile, first, lanes, [&](int lane) {
         return hopper::row_of(warp / 4, warp % 4 * 32 + lane, 0);
       });
     }
@@ -234,7 +236,7 @@ struct GenericKernel {
     }
     for (int warp = 0; warp < 8; ++warp)
       for (int fragment = 0; fragment < generic::kRowFragments; ++fragment)
-        write_warp<generic::kSegments, generic::kDotColumns>(
+        write_warp<cuda::Lines::any, generic::kSegments, generic::kDotColumns>(
             product, tile, generic::first_column<Product>(tile, warp),
             warps[static_cast<std::size_t>(warp)][static_cast<std::size_t>(fragment)],
             [&](int lane) { return generic::row_of(warp, lane, fragment); });

@@ -62,6 +62,7 @@ TEST(ChunkRoom, FitsAnyRoutingInsideTheBudgetOrSaysTheLeast) {
       ASSERT_GT(least_of(error), budget);
       const ChunkRoom least = fit_chunks(l.ranks, l.max_tokens, l.top_k, least_of(error), l.bytes);
       ASSERT_LE(l.bytes(least.most_chunks, least.most_positions), least_of(error));
+      ASSERT_THROW(fit_chunks(l.ranks, l.max_tokens, l.top_k, least_of(error) - 1, l.bytes), BudgetTooSmall);
     }
   }
   EXPECT_GT(cut, 500);

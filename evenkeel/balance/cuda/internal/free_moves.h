@@ -11,15 +11,9 @@ namespace evenkeel::cuda {
 class FreeMoves {
  public:
   // `queue` has 3 P places. Changes the slots' shares, and the loads of ranks with them.
-  EVENKEEL_HOST_DEVICE FreeMoves(const PlacementView& homes, std::int32_t* share, std::int32_t* load,
-                                 std::int32_t* queue, std::int32_t target)
-      : homes_(homes),
-        share_(share),
-        load_(load),
-        queue_(queue),
-        from_(queue + homes.num_ranks),
-        to_(queue + 2 * homes.num_ranks),
-        target_(target) {}
+  EVENKEEL_HOST_DEVICE FreeMoves(const Homes& homes, Array share, Array load, Array queue,
+                                 std::int32_t target)
+      : homes_(homes), share_(share), load_(load), queue_(queue), target_(target) {}
 
   EVENKEEL_HOST_DEVICE void level() {
     for (int rank = 0; rank < homes_.num_ranks; ++rank)
@@ -27,9 +21,12 @@ class FreeMoves {
   }
 
  private:
-  // from_[r] is the slot from which rank r was reached, -1 where it was not.
+  EVENKEEL_HOST_DEVICE std::int32_t& from(int rank) const { return queue_[homes_.num_ranks + rank]; }
+  EVENKEEL_HOST_DEVICE std::int32_t& to(int rank) const { return queue_[2 * homes_.num_ranks + rank]; }
+
+  // from(r) is the slot from which rank r was reached, -1 where it was not.
   EVENKEEL_HOST_DEVICE bool find_path(int start) {
-    for (int r = 0; r < homes_.num_ranks; ++r) from_[r] = -1;
+    for (int r = 0; r < homes_.num_ranks; ++r) from(r) = -1;
     queue_[0] = start;
     last_ = 1;
     for (int i = 0; i < last_; ++i)
@@ -43,9 +40,9 @@ class FreeMoves {
     for (int i = homes_.copies_begin[expert]; i < homes_.copies_begin[expert + 1]; ++i) {
       const int copy = homes_.copies[i];
       const int rank = homes_.slot_rank[copy];
-      if (rank == start || from_[rank] >= 0) continue;
-      from_[rank] = slot;
-      to_[rank] = copy;
+      if (rank == start || from(rank) >= 0) continue;
+      from(rank) = slot;
+      to(rank) = copy;
       queue_[last_++] = rank;
       if (load_[rank] < target_) return true;
     }
@@ -56,22 +53,20 @@ class FreeMoves {
     const int last = queue_[last_ - 1];
     std::int32_t amount = load_[start] - target_;
     if (target_ - load_[last] < amount) amount = target_ - load_[last];
-    for (int at = last; at != start; at = homes_.slot_rank[from_[at]])
-      if (share_[from_[at]] < amount) amount = share_[from_[at]];
-    for (int at = last; at != start; at = homes_.slot_rank[from_[at]]) {
-      share_[from_[at]] -= amount;
-      share_[to_[at]] += amount;
+    for (int at = last; at != start; at = homes_.slot_rank[from(at)])
+      if (share_[from(at)] < amount) amount = share_[from(at)];
+    for (int at = last; at != start; at = homes_.slot_rank[from(at)]) {
+      share_[from(at)] -= amount;
+      share_[to(at)] += amount;
     }
     load_[start] -= amount;
     load_[last] += amount;
   }
 
-  const PlacementView& homes_;
-  std::int32_t* share_;
-  std::int32_t* load_;
-  std::int32_t* queue_;
-  std::int32_t* from_;
-  std::int32_t* to_;
+  const Homes& homes_;
+  Array share_;
+  Array load_;
+  Array queue_;
   std::int32_t target_;
   int last_ = 0;
 };

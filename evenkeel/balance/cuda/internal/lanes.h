@@ -1,8 +1,10 @@
-// Searches over the lanes of a small team, with which the greedy part of a planner is written: on a
-// device by one warp, whose every search ends in two or three of its instructions.
+// How a planner's work is shared out: over all lanes of its team, over warps, and, for the greedy part,
+// searches over the lanes of one warp, which end in two or three of its instructions.
 //
-// Contract  Control flow is the same on all lanes, and so is every value but those inside the functions
-//           that are handed over. once() and for_each() begin and end with a sync().
+// Contract  In searches control flow is the same on all lanes, and so is every value but those inside the
+//           functions that are handed over. once() and for_each() begin and end with a sync().
+// Rolled    Loops here are not unrolled: most run once or twice, each is inlined wherever it is used, and
+//           code that runs once costs most where it is fetched.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +17,34 @@ namespace evenkeel::cuda {
 // A key that is no candidate's.
 inline constexpr std::int32_t kNoKey = std::numeric_limits<std::int32_t>::max();
 
+// f(0), ..., f(n - 1), over all lanes of a team.
+template <class Team, class F>
+EVENKEEL_HOST_DEVICE void share_out(const Team& team, int n, const F& f) {
+#if defined(__CUDA_ARCH__)
+#pragma unroll 1
+#endif
+  for (int i = team.rank(); i < n; i += team.size()) f(i);
+}
+
+// f(i, first, step) for every i below n: each i is several lanes', which take first, first + step, ... each.
+template <class Team, class F>
+EVENKEEL_HOST_DEVICE void share_out_in_parts(const Team& team, int n, const F& f) {
+  if (n <= 0) return;
+  const int parts = n < team.size() ? team.size() / n : 1;
+  share_out(team, n * parts, [&](int i) { f(i % n, i / n, parts); });
+}
+
 template <class Team>
 class Lanes {
  public:
+  // `at` is -1 where no key is a candidate's.
+  struct Found {
+    int at;
+    std::int32_t key;
+  };
+
+  EVENKEEL_HOST_DEVICE int size() const { return team_.size(); }
+  EVENKEEL_HOST_DEVICE int rank() const { return team_.rank(); }
   EVENKEEL_HOST_DEVICE void sync() const { team_.sync(); }
 
   template <class F>
@@ -30,66 +57,88 @@ class Lanes {
   template <class F>
   EVENKEEL_HOST_DEVICE void for_each(int n, const F& f) const {
     team_.sync();
-    team_.for_each(n, f);
+    share_out(team_, n, f);
     team_.sync();
   }
 
-  // The first of 0..n-1 with the smallest key; -1 where all are kNoKey.
+  // The first of 0..n-1 with the smallest key.
   template <class Key>
-  EVENKEEL_HOST_DEVICE int best(int n, const Key& key) const {
-    std::int32_t least = kNoKey;
-    int at = kNoKey;
-    team_.for_each(n, [&](int i) {
-      const std::int32_t k = key(i);
-      if (k >= least) return;
-      least = k;
-      at = i;
+  EVENKEEL_HOST_DEVICE Found best(int n, const Key& key) const {
+    Found own{kNoKey, kNoKey};
+    share_out(team_, n, [&](int i) { take_lesser(own, i, key(i)); });
+    return first_of(own);
+  }
+
+  // The first with the smallest value, and the first with the largest.
+  template <class Value>
+  EVENKEEL_HOST_DEVICE void extremes(int n, const Value& value, Found& least, Found& most) const {
+    Found own_least{kNoKey, kNoKey}, own_most{kNoKey, kNoKey};
+    share_out(team_, n, [&](int i) {
+      const std::int32_t v = value(i);
+      take_lesser(own_least, i, v);
+      take_lesser(own_most, i, -v);
     });
-    const std::int32_t all = smallest(least);
-    return all == kNoKey ? -1 : smallest(least == all ? at : kNoKey);
+    least = first_of(own_least);
+    most = first_of(own_most);
+    most.key = -most.key;
   }
 
   // The first of begin..n-1 that satisfies the predicate; -1 where none does.
   template <class Predicate>
   EVENKEEL_HOST_DEVICE int first(int begin, int n, const Predicate& holds) const {
+#if defined(__CUDA_ARCH__)
+#pragma unroll 1
+#endif
     for (int base = begin; base < n; base += team_.size()) {
       const int i = base + team_.rank();
-      const std::int32_t found = smallest(i < n && holds(i) ? i : kNoKey);
-      if (found != kNoKey) return found;
+      const int lane = first_lane(i < n && holds(i));
+      if (lane >= 0) return base + lane;
     }
     return -1;
   }
 
-  template <class Value>
-  EVENKEEL_HOST_DEVICE std::int64_t sum(int n, const Value& value) const {
-    std::int64_t own = 0;
-    team_.for_each(n, [&](int i) { own += value(i); });
-    return team_.sum(own);
+  // The first lane that says so; -1 for none.
+  EVENKEEL_HOST_DEVICE int first_lane(bool says_so) const {
+#if defined(__CUDA_ARCH__)
+    return __ffs(static_cast<int>(__ballot_sync(internal::kAllLanes, says_so))) - 1;
+#else
+    return says_so ? 0 : -1;
+#endif
   }
 
   // The largest of n values; of none, the smallest number there is.
   template <class Value>
   EVENKEEL_HOST_DEVICE std::int32_t max(int n, const Value& value) const {
-    std::int32_t least = kNoKey;
-    team_.for_each(n, [&](int i) {
-      const std::int32_t negative = -value(i);
-      if (negative < least) least = negative;
+    std::int32_t own = -kNoKey;
+    share_out(team_, n, [&](int i) {
+      const std::int32_t v = value(i);
+      own = v > own ? v : own;
     });
-    return -smallest(least);
+    return team_.max(own);
+  }
+
+  template <class Value>
+  EVENKEEL_HOST_DEVICE std::int32_t sum(int n, const Value& value) const {
+    std::int32_t own = 0;
+    share_out(team_, n, [&](int i) { own += value(i); });
+    return team_.sum(own);
   }
 
  private:
-  // One instruction of a warp instead of the five shuffles of any other reduction.
-  EVENKEEL_HOST_DEVICE std::int32_t smallest(std::int32_t value) const {
-#if defined(__CUDA_ARCH__)
-    return __reduce_min_sync(internal::kAllLanes, value);
-#else
-    return team_.min(value);
-#endif
+  static EVENKEEL_HOST_DEVICE void take_lesser(Found& own, int i, std::int32_t key) {
+    if (key < own.key) own = {i, key};
+  }
+  EVENKEEL_HOST_DEVICE Found first_of(const Found& own) const {
+    const std::int32_t key = team_.min(own.key);
+    const int at = team_.min(own.key == key ? own.at : kNoKey);
+    return {at == kNoKey ? -1 : at, key};
   }
 
   Team team_;
 };
+
+// What each warp of a team finds on its own, the same on all of them: no barrier.
+EVENKEEL_HOST_DEVICE inline Lanes<HostTeam> lanes_of(const HostTeam&) { return {}; }
 
 // Hands the greedy part of a block's work to its first warp; the others wait.
 template <class F>
@@ -97,12 +146,27 @@ EVENKEEL_HOST_DEVICE void lead(const HostTeam&, const F& f) {
   f(Lanes<HostTeam>());
 }
 
+// f(lanes, i) for every i below n, each by one warp.
+template <class F>
+EVENKEEL_HOST_DEVICE void share_out_by_warp(const HostTeam&, int n, const F& f) {
+  for (int i = 0; i < n; ++i) f(Lanes<HostTeam>(), i);
+}
+
 #if defined(__CUDACC__)
+EVENKEEL_HOST_DEVICE inline Lanes<WarpTeam> lanes_of(const BlockTeam&) { return {}; }
+
 template <class F>
 EVENKEEL_HOST_DEVICE void lead(const BlockTeam& team, const F& f) {
   team.sync();
   if (team.rank() < internal::kWarp) f(Lanes<WarpTeam>());
   team.sync();
+}
+
+template <class F>
+EVENKEEL_HOST_DEVICE void share_out_by_warp(const BlockTeam& team, int n, const F& f) {
+#pragma unroll 1
+  for (int i = team.rank() / internal::kWarp; i < n; i += team.size() / internal::kWarp)
+    f(Lanes<WarpTeam>(), i);
 }
 #endif
 

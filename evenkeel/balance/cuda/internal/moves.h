@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "evenkeel/balance/cuda/internal/lanes.h"
+#include "evenkeel/balance/cuda/internal/memory.h"
 #include "evenkeel/device/cuda/check.h"
 #include "evenkeel/plan/cuda/step_view.h"
 
@@ -12,9 +13,9 @@ namespace evenkeel::cuda {
 
 // The arrays have `capacity` places and are shared by all lanes; the object is each lane's own, and the same.
 struct MoveList {
-  std::int32_t* slot = nullptr;
-  std::int32_t* to = nullptr;
-  std::int32_t* amount = nullptr;
+  Array slot;
+  Array to;
+  Array amount;
   int capacity = 0;
   int count = 0;
 

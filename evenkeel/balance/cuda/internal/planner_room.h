@@ -1,53 +1,94 @@
-// The working memory of a planner: a few arrays, carved from one piece (shared memory on a device).
+// The working memory of a planner: a few arrays, carved from one piece.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
+#include "evenkeel/balance/cuda/internal/memory.h"
 #include "evenkeel/balance/cuda/internal/moves.h"
 #include "evenkeel/plan/cuda/step_view.h"
 
 namespace evenkeel::cuda {
 
+// A PlacementView in the planner's memory.
+struct Homes {
+  int num_experts;
+  int num_ranks;
+  int num_slots;
+  Array all;           // of the arrays below, which lie in it in this order
+  Array slot_begin;    // [P + 1]
+  Array slot_expert;   // [S]
+  Array slot_rank;     // [S]
+  Array slot_copy;     // [S]
+  Array copies_begin;  // [E + 1]
+  Array copies;        // [S]
+
+  EVENKEEL_HOST_DEVICE int copies_of(int expert) const {
+    return copies_begin[expert + 1] - copies_begin[expert];
+  }
+  EVENKEEL_HOST_DEVICE bool has_single_homes() const { return num_slots == num_experts; }
+};
+
 struct PlannerRoom {
-  std::int32_t* load;       // [E]
-  std::int32_t* order;      // [E], experts by decreasing load
-  std::int32_t* share;      // [S], of a slot, before any move
-  std::int32_t* rest;       // [S], what stays
-  std::int32_t* kept;       // [S], what least-loaded leaves, while level's plan is in `rest`
-  std::int32_t* home_load;  // [P], base loads included
-  std::int32_t* committed;  // [P]; level's balances
-  std::int32_t* open;       // [P]
-  std::int32_t* queue;      // [3 P], of searches over copies
-  MoveList moves;           // being made
-  MoveList best;            // of level, so far
-  std::int32_t* verdict;    // [4], from the leading lanes to all
+  Homes homes;
+  Array base;       // [P]
+  Array load;       // [E]
+  Array order;      // [E], experts by decreasing load; where segments begin
+  Array share;      // [S], of a slot, before any move
+  Array least;      // [S], the fewest that may leave it for a rank without a copy
+  Array rest;       // [S], what stays
+  Array kept;       // [S], what least-loaded leaves, while level's plan is in `rest`
+  Array home_load;  // [P], base loads included
+  Array committed;  // [P]; level's balances
+  Array queue;      // [3 P], of searches over copies; marks of ranks
+  MoveList moves;   // being made
+  MoveList best;    // of level, so far
+  Array scratch[2];  // [most_moves]
+  Array verdict;    // [4], from the leading lanes to all
 
   // The number of integers, and the arrays in a piece of so many.
-  static EVENKEEL_HOST_DEVICE int integers(int experts, int slots, int ranks) {
-    return 2 * experts + 3 * slots + 6 * ranks + 6 * most_moves(slots, ranks) + 4;
+  static EVENKEEL_HOST_DEVICE int integers(const PlacementView& sizes) {
+    ArrayCarver carver(nullptr);
+    carve(carver, sizes);
+    return carver.taken();
   }
-  static EVENKEEL_HOST_DEVICE PlannerRoom carve(std::int32_t* at, const PlacementView& homes) {
-    const auto take = [&at](int count) {
-      std::int32_t* const begin = at;
-      at += count;
-      return begin;
-    };
-    const int experts = homes.num_experts, slots = homes.num_slots, ranks = homes.num_ranks;
+  static EVENKEEL_HOST_DEVICE PlannerRoom in(std::int32_t* piece, const PlacementView& sizes) {
+    ArrayCarver carver(piece);
+    return carve(carver, sizes);
+  }
+
+ private:
+  static EVENKEEL_HOST_DEVICE Homes carve_homes(ArrayCarver& carver, const PlacementView& sizes) {
+    const int experts = sizes.num_experts, slots = sizes.num_slots, ranks = sizes.num_ranks;
+    Homes homes{experts, ranks, slots, {}, {}, {}, {}, {}, {}, {}};
+    homes.all = homes.slot_begin = carver.take(ranks + 1);
+    homes.slot_expert = carver.take(slots);
+    homes.slot_rank = carver.take(slots);
+    homes.slot_copy = carver.take(slots);
+    homes.copies_begin = carver.take(experts + 1);
+    homes.copies = carver.take(slots);
+    return homes;
+  }
+  static EVENKEEL_HOST_DEVICE PlannerRoom carve(ArrayCarver& carver, const PlacementView& sizes) {
+    const int experts = sizes.num_experts, slots = sizes.num_slots, ranks = sizes.num_ranks;
     const int most = most_moves(slots, ranks);
+    const auto take_moves = [&] {
+      MoveList moves;
+      moves.slot = carver.take(most);
+      moves.to = carver.take(most);
+      moves.amount = carver.take(most);
+      moves.capacity = most;
+      return moves;
+    };
     PlannerRoom room{};
-    room.load = take(experts);
-    room.order = take(experts);
-    room.share = take(slots);
-    room.rest = take(slots);
-    room.kept = take(slots);
-    room.home_load = take(ranks);
-    room.committed = take(ranks);
-    room.open = take(ranks);
-    room.queue = take(3 * ranks);
-    room.moves = {take(most), take(most), take(most), most, 0};
-    room.best = {take(most), take(most), take(most), most, 0};
-    room.verdict = take(4);
+    room.homes = carve_homes(carver, sizes);
+    for (Array* each : {&room.load, &room.order}) *each = carver.take(experts);
+    for (Array* each : {&room.share, &room.least, &room.rest, &room.kept}) *each = carver.take(slots);
+    for (Array* each : {&room.base, &room.home_load, &room.committed}) *each = carver.take(ranks);
+    room.queue = carver.take(3 * ranks);
+    room.moves = take_moves();
+    room.best = take_moves();
+    for (Array& each : room.scratch) each = carver.take(most);
+    room.verdict = carver.take(4);
     return room;
   }
 };
@@ -57,10 +98,6 @@ EVENKEEL_HOST_DEVICE inline std::int32_t share_of_copy(std::int32_t load, std::i
                                                        std::int32_t copy) {
   if (copies == 1) return load;
   return load / copies + (copy < load % copies ? 1 : 0);
-}
-
-EVENKEEL_HOST_DEVICE inline std::int32_t copies_of(const PlacementView& homes, int expert) {
-  return homes.copies_begin[expert + 1] - homes.copies_begin[expert];
 }
 
 }  // namespace evenkeel::cuda

@@ -51,66 +51,109 @@ EVENKEEL_ALWAYS_INLINE float rounded(float value) {
   return internal::widen_low(internal::round_two(value, 0));
 }
 
+// What is known of the lines that eight numbers lie in: whole ones at multiples of 16 bytes, as the Hopper
+// kernel's sizes and addresses make them, or anything.
+enum class Lines { whole, any };
+
+// Eight numbers as they lie in memory, so that they can be asked for long before they are used.
+template <class T>
+struct Fetched {
+  static constexpr int kWords = static_cast<int>(kEight * sizeof(T) / sizeof(std::uint32_t));
+  std::uint32_t word[kWords];
+};
+
+namespace internal {
+
+template <Lines kLines, class T>
+EVENKEEL_ALWAYS_INLINE bool in_lines(const T* address, int count) {
+#if defined(__CUDA_ARCH__)
+  if constexpr (kLines == Lines::whole) return true;
+#endif
+  return count >= kEight && on_a_line(address);
+}
+
+EVENKEEL_ALWAYS_INLINE void put_number(Fetched<float>& to, int i, float number) {
+  to.word[i] = std::bit_cast<std::uint32_t>(number);
+}
+EVENKEEL_ALWAYS_INLINE void put_number(Fetched<bf16>& to, int i, bf16 number) {
+  to.word[i / 2] |= std::uint32_t{number.bits} << (16 * (i % 2));
+}
+
+EVENKEEL_ALWAYS_INLINE float number_of(const Fetched<float>& from, int i) {
+  return std::bit_cast<float>(from.word[i]);
+}
+EVENKEEL_ALWAYS_INLINE bf16 number_of(const Fetched<bf16>& from, int i) {
+  bf16 number;
+  number.bits = static_cast<std::uint16_t>(from.word[i / 2] >> (16 * (i % 2)));
+  return number;
+}
+
+EVENKEEL_ALWAYS_INLINE Fetched<float> narrowed(const Eight& values, const float*) {
+  Fetched<float> result;
+  EVENKEEL_UNROLL
+  for (int i = 0; i < kEight; ++i) result.word[i] = std::bit_cast<std::uint32_t>(values.at[i]);
+  return result;
+}
+EVENKEEL_ALWAYS_INLINE Fetched<bf16> narrowed(const Eight& values, const bf16*) {
+  Fetched<bf16> result;
+  EVENKEEL_UNROLL
+  for (int i = 0; i < 4; ++i) result.word[i] = round_two(values.at[2 * i], values.at[2 * i + 1]);
+  return result;
+}
+
+}  // namespace internal
+
 // The first `count` of eight numbers; the others are zero.
-EVENKEEL_ALWAYS_INLINE Eight load(const bf16* from, int count) {
-  Eight result{};
-  if (count >= kEight && internal::on_a_line(from)) {
-    const auto line = *reinterpret_cast<const internal::Line*>(from);
+template <Lines kLines = Lines::any, class T>
+EVENKEEL_ALWAYS_INLINE Fetched<T> fetch(const T* from, int count) {
+  Fetched<T> result{};
+  if (internal::in_lines<kLines>(from, count)) {
     EVENKEEL_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      result.at[2 * i] = internal::widen_low(line.word[i]);
-      result.at[2 * i + 1] = internal::widen_high(line.word[i]);
-    }
-    return result;
-  }
-  EVENKEEL_UNROLL
-  for (int i = 0; i < kEight; ++i)
-    if (i < count) result.at[i] = internal::widen_low(from[i].bits);
-  return result;
-}
-
-EVENKEEL_ALWAYS_INLINE Eight load(const float* from, int count) {
-  Eight result{};
-  if (count >= kEight && internal::on_a_line(from)) {
-    for (int half = 0; half < 2; ++half) {
-      const auto line = reinterpret_cast<const internal::Line*>(from)[half];
+    for (int part = 0; part < Fetched<T>::kWords / 4; ++part) {
+      const auto line = reinterpret_cast<const internal::Line*>(from)[part];
       EVENKEEL_UNROLL
-      for (int i = 0; i < 4; ++i) result.at[4 * half + i] = std::bit_cast<float>(line.word[i]);
+      for (int i = 0; i < 4; ++i) result.word[4 * part + i] = line.word[i];
     }
     return result;
   }
   EVENKEEL_UNROLL
   for (int i = 0; i < kEight; ++i)
-    if (i < count) result.at[i] = from[i];
+    if (i < count) internal::put_number(result, i, from[i]);
   return result;
 }
 
-EVENKEEL_ALWAYS_INLINE void store(const Eight& values, bf16* to, int count) {
-  internal::Line line;
+EVENKEEL_ALWAYS_INLINE Eight widened(const Fetched<float>& from) {
+  Eight result;
   EVENKEEL_UNROLL
-  for (int i = 0; i < 4; ++i) line.word[i] = internal::round_two(values.at[2 * i], values.at[2 * i + 1]);
-  if (count >= kEight && internal::on_a_line(to)) {
-    *reinterpret_cast<internal::Line*>(to) = line;
-    return;
+  for (int i = 0; i < kEight; ++i) result.at[i] = std::bit_cast<float>(from.word[i]);
+  return result;
+}
+EVENKEEL_ALWAYS_INLINE Eight widened(const Fetched<bf16>& from) {
+  Eight result;
+  EVENKEEL_UNROLL
+  for (int i = 0; i < 4; ++i) {
+    result.at[2 * i] = internal::widen_low(from.word[i]);
+    result.at[2 * i + 1] = internal::widen_high(from.word[i]);
   }
-  EVENKEEL_UNROLL
-  for (int i = 0; i < kEight; ++i)
-    if (i < count) to[i].bits = static_cast<std::uint16_t>(line.word[i / 2] >> (16 * (i % 2)));
+  return result;
 }
 
-EVENKEEL_ALWAYS_INLINE void store(const Eight& values, float* to, int count) {
-  if (count >= kEight && internal::on_a_line(to)) {
-    for (int half = 0; half < 2; ++half) {
+template <Lines kLines = Lines::any, class T>
+EVENKEEL_ALWAYS_INLINE void store(const Eight& values, T* to, int count) {
+  const Fetched<T> numbers = internal::narrowed(values, to);
+  if (internal::in_lines<kLines>(to, count)) {
+    EVENKEEL_UNROLL
+    for (int part = 0; part < Fetched<T>::kWords / 4; ++part) {
       internal::Line line;
       EVENKEEL_UNROLL
-      for (int i = 0; i < 4; ++i) line.word[i] = std::bit_cast<std::uint32_t>(values.at[4 * half + i]);
-      reinterpret_cast<internal::Line*>(to)[half] = line;
+      for (int i = 0; i < 4; ++i) line.word[i] = numbers.word[4 * part + i];
+      reinterpret_cast<internal::Line*>(to)[part] = line;
     }
     return;
   }
   EVENKEEL_UNROLL
   for (int i = 0; i < kEight; ++i)
-    if (i < count) to[i] = values.at[i];
+    if (i < count) to[i] = internal::number_of(numbers, i);
 }
 
 }  // namespace evenkeel::cuda

@@ -1,4 +1,7 @@
 // What becomes of a product's sums: eight columns of one row at a time, from registers to memory.
+//
+// An epilogue reads in two steps before it writes, so that nothing waits for memory: row() before the
+// product, read() of eight columns kAhead segments before write() gets them back with their sums.
 #pragma once
 
 #include "evenkeel/compute/cuda/expert_ffn.h"
@@ -10,21 +13,12 @@ namespace evenkeel::cuda {
 
 namespace internal {
 
-EVENKEEL_ALWAYS_INLINE int columns_left(std::int64_t width, std::int64_t column) {
-  return width - column < kEight ? static_cast<int>(width - column) : kEight;
-}
-
 EVENKEEL_ALWAYS_INLINE void add_to(Eight& sum, const Eight& term) {
   EVENKEEL_UNROLL
   for (int i = 0; i < kEight; ++i) sum.at[i] += term.at[i];
 }
 
-template <class T>
-EVENKEEL_ALWAYS_INLINE void add_in_memory(const Eight& values, T* to, int count) {
-  Eight sum = load(to, count);
-  add_to(sum, values);
-  store(sum, to, count);
-}
+struct Nothing {};
 
 }  // namespace internal
 
@@ -33,63 +27,100 @@ template <Activation kActivation>
 struct HiddenEpilogue {
   static constexpr bool kGated = is_gated(kActivation);
   static constexpr bool kDots = false;
+  static constexpr int kAhead = 4;
   const DeviceExpertWeights* weights = nullptr;
   bool biases = false;
-  std::int64_t intermediate = 0;
+  std::int64_t width = 0;  // F
   bf16* hidden = nullptr;  // [positions, F]
   bf16* saved = nullptr;   // [positions, 2 F], or [positions, F] without a gate
 
-  EVENKEEL_ALWAYS_INLINE float apply(const Tile& tile, int row, std::int64_t column, Eight gate,
-                                     Eight up) const {
-    const int count = internal::columns_left(intermediate, column);
-    if (count <= 0) return 0;
+  struct Row {
+    const bf16* bias = nullptr;
+    bf16* hidden = nullptr;
+    bf16* saved = nullptr;
+  };
+  struct Read {
+    Fetched<bf16> gate_bias, up_bias;
+  };
+
+  EVENKEEL_ALWAYS_INLINE Row row(const Tile& tile, int row) const {
     const std::int64_t position = tile.begin + row;
-    if (biases) {
-      const auto* bias = static_cast<const bf16*>(weights[tile.group].gate_up_bias) + column;
-      if constexpr (kGated) internal::add_to(gate, load(bias, count));
-      internal::add_to(up, load(bias + up_begin(), count));
+    return {biases ? static_cast<const bf16*>(weights[tile.group].gate_up_bias) : nullptr,
+            hidden == nullptr ? nullptr : hidden + position * width,
+            saved == nullptr ? nullptr : saved + position * (width + up_begin())};
+  }
+
+  template <Lines kLines>
+  EVENKEEL_ALWAYS_INLINE Read read(const Row& row, std::int64_t column, int count) const {
+    Read read{};
+    if (row.bias == nullptr) return read;
+    if constexpr (kGated) read.gate_bias = fetch<kLines>(row.bias + column, count);
+    read.up_bias = fetch<kLines>(row.bias + up_begin() + column, count);
+    return read;
+  }
+
+  template <Lines kLines>
+  EVENKEEL_ALWAYS_INLINE float write(const Row& row, std::int64_t column, int count, Eight gate, Eight up,
+                                     const Read& read) const {
+    if (row.bias != nullptr) {
+      if constexpr (kGated) internal::add_to(gate, widened(read.gate_bias));
+      internal::add_to(up, widened(read.up_bias));
     }
-    if (saved != nullptr) {
-      bf16* const to = saved + position * (intermediate + up_begin()) + column;
+    if (row.saved != nullptr) {
       Eight kept;
       if constexpr (kGated) {
         EVENKEEL_UNROLL
         for (int i = 0; i < kEight; ++i) kept.at[i] = to_be_saved<kActivation>(gate.at[i], false);
-        store(kept, to, count);
+        store<kLines>(kept, row.saved + column, count);
       }
       EVENKEEL_UNROLL
       for (int i = 0; i < kEight; ++i) kept.at[i] = to_be_saved<kActivation>(up.at[i], true);
-      store(kept, to + up_begin(), count);
+      store<kLines>(kept, row.saved + up_begin() + column, count);
     }
-    if (hidden == nullptr) return 0;
+    if (row.hidden == nullptr) return 0;
     Eight h;
     EVENKEEL_UNROLL
     for (int i = 0; i < kEight; ++i) h.at[i] = activate<kActivation>(gate.at[i], up.at[i]);
-    store(h, hidden + position * intermediate + column, count);
+    store<kLines>(h, row.hidden + column, count);
     return 0;
   }
 
  private:
-  EVENKEEL_HOST_DEVICE std::int64_t up_begin() const { return kGated ? intermediate : 0; }
+  EVENKEEL_HOST_DEVICE std::int64_t up_begin() const { return kGated ? width : 0; }
 };
 
 // An expert's output rows, rounded once.
 struct OutputEpilogue {
   static constexpr bool kGated = false;
   static constexpr bool kDots = false;
+  static constexpr int kAhead = 4;
   const DeviceExpertWeights* weights = nullptr;
   bool biases = false;
   std::int64_t width = 0;
   const std::int32_t* output_row = nullptr;
   bf16* output = nullptr;
 
-  EVENKEEL_ALWAYS_INLINE float apply(const Tile& tile, int row, std::int64_t column, const Eight&,
-                                     Eight sum) const {
-    const int count = internal::columns_left(width, column);
-    if (count <= 0) return 0;
-    if (biases)
-      internal::add_to(sum, load(static_cast<const bf16*>(weights[tile.group].down_bias) + column, count));
-    store(sum, output + std::int64_t{output_row[tile.begin + row]} * width + column, count);
+  struct Row {
+    const bf16* bias = nullptr;
+    bf16* output = nullptr;
+  };
+  using Read = Fetched<bf16>;
+
+  EVENKEEL_ALWAYS_INLINE Row row(const Tile& tile, int row) const {
+    return {biases ? static_cast<const bf16*>(weights[tile.group].down_bias) : nullptr,
+            output + std::int64_t{output_row[tile.begin + row]} * width};
+  }
+
+  template <Lines kLines>
+  EVENKEEL_ALWAYS_INLINE Read read(const Row& row, std::int64_t column, int count) const {
+    return row.bias == nullptr ? Read{} : fetch<kLines>(row.bias + column, count);
+  }
+
+  template <Lines kLines>
+  EVENKEEL_ALWAYS_INLINE float write(const Row& row, std::int64_t column, int count, const Eight&, Eight sum,
+                                     const Read& bias) const {
+    if (row.bias != nullptr) internal::add_to(sum, widened(bias));
+    store<kLines>(sum, row.output + column, count);
     return 0;
   }
 };
@@ -101,7 +132,8 @@ template <Activation kActivation>
 struct HiddenGradientEpilogue {
   static constexpr bool kGated = false;  // of the product: its columns are those of h
   static constexpr bool kDots = true;
-  std::int64_t intermediate = 0;
+  static constexpr int kAhead = 4;
+  std::int64_t width = 0;  // F
   const std::int32_t* output_row = nullptr;
   const float* weight = nullptr;    // by output row
   const bf16* saved = nullptr;      // [positions, pre-activations]
@@ -110,74 +142,115 @@ struct HiddenGradientEpilogue {
   float* dots = nullptr;            // [slots, max_positions]
   std::int64_t max_positions = 0;
 
-  EVENKEEL_ALWAYS_INLINE float apply(const Tile& tile, int row, std::int64_t column, const Eight&,
-                                     const Eight& grad_h) const {
-    const int count = internal::columns_left(intermediate, column);
-    if (count <= 0) return 0;
-    constexpr bool kHasGate = is_gated(kActivation);
-    const std::int64_t up_begin = kHasGate ? intermediate : 0;
+  struct Row {
+    std::int64_t position = 0;
+    float weight = 0;
+  };
+  struct Read {
+    Fetched<bf16> gate, up;
+  };
+
+  EVENKEEL_ALWAYS_INLINE Row row(const Tile& tile, int row) const {
     const std::int64_t position = tile.begin + row;
-    const std::int64_t at = position * (intermediate + up_begin) + column;
-    const float by = weight[output_row[position]];
-    const Eight up = load(saved + at + up_begin, count);
-    Eight gate{};
-    if constexpr (kHasGate) gate = load(saved + at, count);
+    return {position, weight[output_row[position]]};
+  }
+
+  template <Lines kLines>
+  EVENKEEL_ALWAYS_INLINE Read read(const Row& row, std::int64_t column, int count) const {
+    const bf16* const from = saved + row.position * (width + up_begin()) + column;
+    Read read{};
+    if constexpr (kHasGate) read.gate = fetch<kLines>(from, count);
+    read.up = fetch<kLines>(from + up_begin(), count);
+    return read;
+  }
+
+  template <Lines kLines>
+  EVENKEEL_ALWAYS_INLINE float write(const Row& row, std::int64_t column, int count, const Eight&,
+                                     const Eight& grad_h, const Read& read) const {
+    const Eight gate = widened(read.gate);
+    const Eight up = widened(read.up);
     Eight h, grad_gate, grad_up;
     float dot = 0;
     EVENKEEL_UNROLL
     for (int i = 0; i < kEight; ++i) {
       const Derivatives d = differentiate<kActivation>(gate.at[i], up.at[i]);
       dot += i < count ? d.h * grad_h.at[i] : 0.0f;
-      h.at[i] = by * d.h;
-      grad_gate.at[i] = by * (grad_h.at[i] * d.by_gate);
-      grad_up.at[i] = by * (grad_h.at[i] * d.by_up);
+      h.at[i] = row.weight * d.h;
+      grad_gate.at[i] = row.weight * (grad_h.at[i] * d.by_gate);
+      grad_up.at[i] = row.weight * (grad_h.at[i] * d.by_up);
     }
-    store(h, weighted_hidden + position * intermediate + column, count);
-    if constexpr (kHasGate) store(grad_gate, grad_pre + at, count);
-    store(grad_up, grad_pre + at + up_begin, count);
+    bf16* const to = grad_pre + row.position * (width + up_begin()) + column;
+    store<kLines>(h, weighted_hidden + row.position * width + column, count);
+    if constexpr (kHasGate) store<kLines>(grad_gate, to, count);
+    store<kLines>(grad_up, to + up_begin(), count);
     return dot;
   }
 
   EVENKEEL_HOST_DEVICE void keep_dot(const Tile& tile, int row, int slot, float dot) const {
     dots[slot * max_positions + tile.begin + row] = dot;
   }
+
+ private:
+  static constexpr bool kHasGate = is_gated(kActivation);
+  EVENKEEL_HOST_DEVICE std::int64_t up_begin() const { return kHasGate ? width : 0; }
 };
 
 // The gradient of the input, a row for each position.
 struct InputGradientEpilogue {
   static constexpr bool kGated = false;
   static constexpr bool kDots = false;
+  static constexpr int kAhead = 1;
   std::int64_t width = 0;
   float* grad_position = nullptr;
 
-  EVENKEEL_ALWAYS_INLINE float apply(const Tile& tile, int row, std::int64_t column, const Eight&,
-                                     const Eight& sum) const {
-    const int count = internal::columns_left(width, column);
-    if (count > 0) store(sum, grad_position + std::int64_t{tile.begin + row} * width + column, count);
+  struct Row {
+    float* to = nullptr;
+  };
+  using Read = internal::Nothing;
+
+  EVENKEEL_ALWAYS_INLINE Row row(const Tile& tile, int row) const {
+    return {grad_position + std::int64_t{tile.begin + row} * width};
+  }
+  template <Lines kLines>
+  EVENKEEL_ALWAYS_INLINE Read read(const Row&, std::int64_t, int) const {
+    return {};
+  }
+  template <Lines kLines>
+  EVENKEEL_ALWAYS_INLINE float write(const Row& row, std::int64_t column, int count, const Eight&,
+                                     const Eight& sum, const Read&) const {
+    store<kLines>(sum, row.to + column, count);
     return 0;
   }
 };
 
-// Adds to a weight matrix's gradient.
+// Adds to a weight matrix's gradient, of T.
+template <class T>
 struct WeightGradientEpilogue {
   static constexpr bool kGated = false;
   static constexpr bool kDots = false;
+  static constexpr int kAhead = 4;
   const DeviceExpertGradients* gradients = nullptr;
   bool of_down = false;
-  DataType type = DataType::f32;
   std::int64_t width = 0;
 
-  EVENKEEL_ALWAYS_INLINE float apply(const Tile& tile, int row, std::int64_t column, const Eight&,
-                                     const Eight& sum) const {
-    const int count = internal::columns_left(width, column);
-    if (count <= 0) return 0;
+  struct Row {
+    T* to = nullptr;
+  };
+  using Read = Fetched<T>;
+
+  EVENKEEL_ALWAYS_INLINE Row row(const Tile& tile, int row) const {
     const DeviceExpertGradients& own = gradients[tile.group];
-    void* const matrix = of_down ? own.down : own.gate_up;
-    const std::int64_t at = (tile.row + row) * width + column;
-    if (type == DataType::f32)
-      internal::add_in_memory(sum, static_cast<float*>(matrix) + at, count);
-    else
-      internal::add_in_memory(sum, static_cast<bf16*>(matrix) + at, count);
+    return {static_cast<T*>(of_down ? own.down : own.gate_up) + std::int64_t{tile.row + row} * width};
+  }
+  template <Lines kLines>
+  EVENKEEL_ALWAYS_INLINE Read read(const Row& row, std::int64_t column, int count) const {
+    return fetch<kLines>(row.to + column, count);
+  }
+  template <Lines kLines>
+  EVENKEEL_ALWAYS_INLINE float write(const Row& row, std::int64_t column, int count, const Eight&, Eight sum,
+                                     const Read& before) const {
+    internal::add_to(sum, widened(before));
+    store<kLines>(sum, row.to + column, count);
     return 0;
   }
 };

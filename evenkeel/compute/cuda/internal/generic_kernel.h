@@ -120,8 +120,10 @@ __device__ __forceinline__ void multiply_tile(const Call<Product>& call, const T
 template <int kFragment, class Product>
 __device__ __forceinline__ void write_fragments(const Product& product, const Tile& tile, int warp, int lane,
                                                 const Sums& sums) {
-  write_rows<kSegments, kDotColumns>(product, tile, row_of(warp, lane, kFragment),
-                                     first_column<Product>(tile, warp), lane, sums[kFragment]);
+  const int row = row_of(warp, lane, kFragment);
+  const std::int64_t first = first_column<Product>(tile, warp);
+  const auto rows = LaneRows<Product>::at(product, tile, row, first, lane);
+  write_rows<Lines::any, kSegments, kDotColumns>(product, tile, row, first, lane, rows, sums[kFragment]);
   if constexpr (kFragment + 1 < kRowFragments)
     write_fragments<kFragment + 1>(product, tile, warp, lane, sums);
 }

@@ -166,8 +166,8 @@ __device__ __forceinline__ void release(Shared& shared, std::uint32_t stage) {
   if (threadIdx.x % kWarp == 0) shared.empty[stage].arrive();
 }
 
-// The sums of a tile's 64 rows.
-template <class Product>
+// The sums of a tile's 64 rows, of its first kColumns columns.
+template <class Product, int kColumns>
 __device__ __forceinline__ void multiply(Shared& shared, RingPlace<kStages>& stage, int warpgroup, int blocks,
                                          float (&sums)[128]) {
   constexpr Major kA = Product::kMajorA;
@@ -183,7 +183,7 @@ __device__ __forceinline__ void multiply(Shared& shared, RingPlace<kStages>& sta
     wgmma_begin();
     EVENKEEL_UNROLL
     for (std::uint32_t step = 0; step < kDepth / kInstructionDepth; ++step)
-      wgmma<kA, kB>(sums, a + step * (depth_step(kA) / kLineBytes), b + step * (depth_step(kB) / kLineBytes),
+      wgmma<kA, kB, kColumns>(sums, a + step * (depth_step(kA) / kLineBytes), b + step * (depth_step(kB) / kLineBytes),
                     block > 0 || step > 0);
     wgmma_commit();
     wgmma_wait<1>();
@@ -204,11 +204,17 @@ __device__ __forceinline__ void multiply_tiles(const Call<Product>& call, Shared
   for (;;) {
     const Tile tile = take_tile(shared, slot);
     if (tile.group < 0) break;
-    float sums[128];
-    multiply<Product>(shared, stage, warpgroup, depth_blocks(call.product, tile), sums);
+    const int row = row_of(warpgroup, thread, 0);
     const std::int64_t first = std::int64_t{tile.col} * Product::template kOutputColumns<kTileColumns>;
-    write_rows<kSegments, kDotColumns>(call.product, tile, row_of(warpgroup, thread, 0), first,
-                                       thread % kWarp, sums);
+    const auto rows = LaneRows<Product>::at(call.product, tile, row, first, thread % kWarp);
+    float sums[128];
+    const int blocks = depth_blocks(call.product, tile);
+    if (is_narrow(call.product, tile))
+      multiply<Product, kNarrowColumns>(shared, stage, warpgroup, blocks, sums);
+    else
+      multiply<Product, kTileColumns>(shared, stage, warpgroup, blocks, sums);
+    write_rows<Lines::whole, kSegments, kDotColumns>(call.product, tile, row, first, thread % kWarp, rows,
+                                                     sums);
   }
 }
 

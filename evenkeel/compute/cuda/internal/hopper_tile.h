@@ -100,6 +100,16 @@ struct Loader<Product, false> {
   }
 };
 
+// A last tile with few columns is multiplied half as wide. A gated product's is not: its columns of up lie in
+// the second half.
+inline constexpr int kNarrowColumns = kTileColumns / 2;
+
+template <class Product>
+EVENKEEL_HOST_DEVICE bool is_narrow(const Product& product, const Tile& tile) {
+  if (Product::kGated) return false;
+  return product.epilogue.width - std::int64_t{tile.col} * kTileColumns <= kNarrowColumns;
+}
+
 // Where in a stage the operands of a warpgroup's first instruction begin; depth_step() says how far the next
 // ones.
 EVENKEEL_HOST_DEVICE constexpr std::uint32_t operand_a(int warpgroup) {

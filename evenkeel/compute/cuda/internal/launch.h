@@ -50,6 +50,7 @@ void launch(const Call<Product>& call, const Chip& chip, cudaStream_t stream);
   DO(RowProduct<HiddenGradientEpilogue<Activation::clamped_swiglu>, Major::outer>) \
   DO(RowProduct<HiddenGradientEpilogue<Activation::gelu>, Major::outer>)           \
   DO(RowProduct<InputGradientEpilogue, Major::outer>)                              \
-  DO(WeightProduct)
+  DO(WeightProduct<float>)                                                         \
+  DO(WeightProduct<bf16>)
 
 }  // namespace evenkeel::cuda

@@ -122,6 +122,15 @@ void differentiate_hidden(Machine& machine, const ExpertShape& shape, const Devi
       schedule, 1);
 }
 
+template <class T, class Machine>
+void add_matrix_gradients(Machine& machine, const ExpertShape& shape, const DeviceGroups& groups,
+                          const Rows& input, const Rows& grad_output, const Rows& grad_pre,
+                          const Rows& weighted_hidden, const TileSchedule& schedule) {
+  machine.run(WeightProduct<T>{grad_output, weighted_hidden, {groups.gradients, true, shape.intermediate}},
+              schedule, 2);
+  machine.run(WeightProduct<T>{grad_pre, input, {groups.gradients, false, shape.hidden}}, schedule, 3);
+}
+
 template <class Machine>
 void add_weight_gradients(Machine& machine, const ExpertShape& shape, const DeviceGroups& groups,
                           const DeviceBackward& call, const BackwardPieces& pieces,
@@ -130,9 +139,12 @@ void add_weight_gradients(Machine& machine, const ExpertShape& shape, const Devi
   const Rows grad_output{static_cast<const bf16*>(call.grad_output), shape.hidden, groups.input_row};
   const Rows grad_pre{pieces.grad_pre, shape.gate_up_rows(), nullptr};
   const Rows weighted_hidden{pieces.weighted_hidden, shape.intermediate, nullptr};
-  machine.run(WeightProduct{grad_output, weighted_hidden, {groups.gradients, true, type, shape.intermediate}},
-              schedule, 2);
-  machine.run(WeightProduct{grad_pre, input, {groups.gradients, false, type, shape.hidden}}, schedule, 3);
+  if (type == DataType::f32)
+    add_matrix_gradients<float>(machine, shape, groups, input, grad_output, grad_pre, weighted_hidden,
+                                schedule);
+  else
+    add_matrix_gradients<bf16>(machine, shape, groups, input, grad_output, grad_pre, weighted_hidden,
+                               schedule);
   if (!shape.biases) return;
   machine.run(BiasGradient{groups.begin, groups.num_groups, grad_output, groups.output_row, call.weight,
                            groups.gradients, true, type});

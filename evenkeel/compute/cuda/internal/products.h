@@ -68,9 +68,10 @@ struct RowProduct {
   }
 };
 
-// gradient of a group's matrix += a^T . b over the group's positions; both have a row for each position.
+// gradient of a group's matrix, of T, += a^T . b over the group's positions; both have a row for each position.
+template <class T>
 struct WeightProduct {
-  using Epilogue = WeightGradientEpilogue;
+  using Epilogue = WeightGradientEpilogue<T>;
   static constexpr bool kByRows = false;
   static constexpr Major kMajorA = Major::outer;
   static constexpr Major kMajorB = Major::outer;

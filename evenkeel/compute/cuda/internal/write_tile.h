@@ -22,32 +22,70 @@ EVENKEEL_ALWAYS_INLINE Eight columns_of(const float (&sums)[kNumbers], int segme
   return interleave(parity[0], parity[1]);
 }
 
-// Segment kSegment of a row and those after it. Recursion, not a loop: a loop of this length is not unrolled,
-// and then the sums are in memory.
-template <int kSegment, int kShown, int kHalf, class Product, int kNumbers, class Exchange>
-EVENKEEL_ALWAYS_INLINE float write_segments(const Product& product, const Tile& tile, int row,
-                                            std::int64_t first, int lane, const float (&sums)[kNumbers],
-                                            const Exchange& exchange) {
+// One row of a lane: what its epilogue needs to know of it, and which of its columns are the lane's.
+template <class Product>
+struct LaneRow {
+  typename Product::Epilogue::Row row;
+  std::int64_t first = 0;  // of the lane's columns in segment 0; beyond the width where there is no such row
+
+  EVENKEEL_ALWAYS_INLINE static LaneRow at(const Product& product, const Tile& tile, int row,
+                                           std::int64_t first, int lane) {
+    if (!product.has_row(tile, row)) return {{}, product.epilogue.width};
+    return {product.epilogue.row(tile, row), first + lane % kQuad * kEight};
+  }
+  EVENKEEL_ALWAYS_INLINE std::int64_t column(int segment) const { return first + segment * kSegmentColumns; }
+  EVENKEEL_ALWAYS_INLINE static int columns_left(const Product& product, std::int64_t column) {
+    const std::int64_t left = product.epilogue.width - column;
+    return left < kEight ? static_cast<int>(left) : kEight;
+  }
+
+  template <Lines kLines>
+  EVENKEEL_ALWAYS_INLINE void read(const Product& product, int segment,
+                                   typename Product::Epilogue::Read& to) const {
+    const int count = columns_left(product, column(segment));
+    if (count > 0) to = product.epilogue.template read<kLines>(row, column(segment), count);
+  }
+  template <Lines kLines>
+  EVENKEEL_ALWAYS_INLINE float write(const Product& product, int segment, const Eight& gate, const Eight& up,
+                                     const typename Product::Epilogue::Read& read) const {
+    const int count = columns_left(product, column(segment));
+    if (count <= 0) return 0;
+    return product.epilogue.template write<kLines>(row, column(segment), count, gate, up, read);
+  }
+};
+
+// Segment kSegment of a row and those after it; `reads` are those of the next kAhead. Recursion, not a loop: a
+// loop of this length is not unrolled, and then the sums are in memory.
+template <Lines kLines, int kSegment, int kShown, int kHalf, class Product, int kAhead, int kNumbers,
+          class Exchange>
+EVENKEEL_ALWAYS_INLINE float write_segments(const Product& product, const LaneRow<Product>& row, int lane,
+                                            const float (&sums)[kNumbers], const Exchange& exchange,
+                                            typename Product::Epilogue::Read (&reads)[kAhead]) {
+  const auto read = reads[kSegment % kAhead];
+  if constexpr (kSegment + kAhead < kShown)
+    row.template read<kLines>(product, kSegment + kAhead, reads[kSegment % kAhead]);
   const Eight values = columns_of(sums, kSegment, kHalf, lane, exchange);
   Eight up = values;
   if constexpr (Product::kGated) up = columns_of(sums, kSegment + kShown, kHalf, lane, exchange);
-  const std::int64_t column = first + kSegment * kSegmentColumns + lane % kQuad * kEight;
-  float dot = 0;
-  if (product.has_row(tile, row)) dot = product.epilogue.apply(tile, row, column, values, up);
+  float dot = row.template write<kLines>(product, kSegment, values, up, read);
   if constexpr (kSegment + 1 < kShown)
-    dot += write_segments<kSegment + 1, kShown, kHalf>(product, tile, row, first, lane, sums, exchange);
+    dot += write_segments<kLines, kSegment + 1, kShown, kHalf>(product, row, lane, sums, exchange, reads);
   return dot;
 }
 
-// One row of a lane: kSegments segments from column `first` of the output on; for a gated product the second
-// half of the segments is up's. Returns the lane's part of the row's dot product. All lanes of a warp call
-// this together.
-template <int kSegments, int kHalf, class Product, int kNumbers, class Exchange>
-EVENKEEL_ALWAYS_INLINE float write_row(const Product& product, const Tile& tile, int row, std::int64_t first,
-                                       int lane, const float (&sums)[kNumbers], const Exchange& exchange) {
+// One row of a lane: kSegments segments; for a gated product the second half of the segments is up's. Returns
+// the lane's part of the row's dot product. All lanes of a warp call this together.
+template <Lines kLines, int kSegments, int kHalf, class Product, int kNumbers, class Exchange>
+EVENKEEL_ALWAYS_INLINE float write_row(const Product& product, const LaneRow<Product>& row, int lane,
+                                       const float (&sums)[kNumbers], const Exchange& exchange) {
   static_assert(kNumbers == kSegments * kSegmentNumbers);
-  return write_segments < 0, Product::kGated ? kSegments / 2 : kSegments,
-         kHalf > (product, tile, row, first, lane, sums, exchange);
+  constexpr int kShown = Product::kGated ? kSegments / 2 : kSegments;
+  constexpr int kAhead = Product::Epilogue::kAhead < kShown ? Product::Epilogue::kAhead : kShown;
+  typename Product::Epilogue::Read reads[kAhead] = {};
+  EVENKEEL_UNROLL
+  for (int segment = 0; segment < kAhead; ++segment)
+    row.template read<kLines>(product, segment, reads[segment]);
+  return write_segments<kLines, 0, kShown, kHalf>(product, row, lane, sums, exchange, reads);
 }
 
 // Keeps a row's dot product over the columns from `first` on, as far as there are such columns.
@@ -67,13 +105,26 @@ struct ShuffleXor {
   }
 };
 
+// A lane's two rows, eight apart, of a tile whose columns begin at `first`.
+template <class Product>
+struct LaneRows {
+  LaneRow<Product> half[2];
+
+  __device__ __forceinline__ static LaneRows at(const Product& product, const Tile& tile, int row,
+                                                std::int64_t first, int lane) {
+    return {{LaneRow<Product>::at(product, tile, row, first, lane),
+             LaneRow<Product>::at(product, tile, row + 8, first, lane)}};
+  }
+};
+
 // One of a lane's two rows, and its dot product where the epilogue wants this. `row` is that of the first
 // half.
-template <int kSegments, int kDotColumns, int kHalf, class Product, int kNumbers>
+template <Lines kLines, int kSegments, int kDotColumns, int kHalf, class Product, int kNumbers>
 __device__ __forceinline__ void finish_row(const Product& product, const Tile& tile, int row,
-                                           std::int64_t first, int lane, const float (&sums)[kNumbers]) {
+                                           std::int64_t first, int lane, const LaneRows<Product>& rows,
+                                           const float (&sums)[kNumbers]) {
   const ShuffleXor exchange;
-  float dot = write_row<kSegments, kHalf>(product, tile, row + 8 * kHalf, first, lane, sums, exchange);
+  float dot = write_row<kLines, kSegments, kHalf>(product, rows.half[kHalf], lane, sums, exchange);
   if constexpr (Product::Epilogue::kDots) {
     dot += exchange(dot, 1);
     dot += exchange(dot, 2);
@@ -81,11 +132,12 @@ __device__ __forceinline__ void finish_row(const Product& product, const Tile& t
   }
 }
 
-template <int kSegments, int kDotColumns, class Product, int kNumbers>
+template <Lines kLines, int kSegments, int kDotColumns, class Product, int kNumbers>
 __device__ __forceinline__ void write_rows(const Product& product, const Tile& tile, int row,
-                                           std::int64_t first, int lane, const float (&sums)[kNumbers]) {
-  finish_row<kSegments, kDotColumns, 0>(product, tile, row, first, lane, sums);
-  finish_row<kSegments, kDotColumns, 1>(product, tile, row, first, lane, sums);
+                                           std::int64_t first, int lane, const LaneRows<Product>& rows,
+                                           const float (&sums)[kNumbers]) {
+  finish_row<kLines, kSegments, kDotColumns, 0>(product, tile, row, first, lane, rows, sums);
+  finish_row<kLines, kSegments, kDotColumns, 1>(product, tile, row, first, lane, rows, sums);
 }
 
 #endif  // __CUDACC__

@@ -22,7 +22,7 @@ struct PendingProducts {
 };
 inline thread_local PendingProducts pending_products;
 
-template <Major kMajorA, Major kMajorB>
+template <Major kMajorA, Major kMajorB, int kColumns>
 void wgmma(float (&d)[128], std::uint64_t a, std::uint64_t b, int add) {
   const unsigned thread = threadIdx.x % 128;
   pending_products.open.push_back([&d, a, b, add, thread] {
@@ -33,7 +33,7 @@ void wgmma(float (&d)[128], std::uint64_t a, std::uint64_t b, int add) {
     for (std::uint32_t half = 0; half < 2; ++half)
       for (std::uint32_t k = 0; k < 16; ++k)
         rows[half][k] = of_a.at(thread / 32 * 16 + thread % 32 / 4 + 8 * half, k);
-    for (std::uint32_t column = 0; column < 64; ++column) {
+    for (std::uint32_t column = 0; column < kColumns / 4; ++column) {
       // Columns of a thread: of each block of 8, two.
       const std::uint32_t n = column / 2 * 8 + thread % 4 * 2 + column % 2;
       float weights[16];
