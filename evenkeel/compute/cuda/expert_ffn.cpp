@@ -23,9 +23,14 @@ class HopperMachine {
   void make_schedule(const TileSchedule& schedule) { launch_schedule(schedule, stream_); }
   template <class Product>
   void run(const Product& product, const TileSchedule& schedule, int counter) {
-    const TensorMap* maps = nullptr;
-    if constexpr (Product::kByRows) maps = maps_ + (product.matrix == WeightMatrix::down ? num_groups_ : 0);
-    hopper::launch(hopper::Call<Product>{product, schedule, counter, maps}, chip_, stream_);
+    hopper::Call<Product> call{product, schedule, counter, nullptr, {}};
+    if constexpr (Product::kByRows)
+      call.maps = maps_ + (product.matrix == WeightMatrix::down ? num_groups_ : 0);
+    if constexpr (!Product::kByRows || Product::kOrderA == Order::by_position) {
+      const auto rows = product.rows_by_position();
+      call.rows = make_matrix_map(rows.data, product.max_positions, rows.width);
+    }
+    hopper::launch(call, chip_, stream_);
   }
   template <class Sum>
   void run(const Sum& sum) {
@@ -173,8 +178,8 @@ class GpuExpertFfn final : public CudaExpertFfn {
     }
     // Where the maps point at first does not matter; that the address is the device's might.
     hopper::launch_maps(groups.num_groups, groups.weights,
-                        make_weight_map(maps, shape_.gate_up_rows(), shape_.hidden),
-                        make_weight_map(maps, shape_.hidden, shape_.intermediate), maps, native);
+                        make_matrix_map(maps, shape_.gate_up_rows(), shape_.hidden),
+                        make_matrix_map(maps, shape_.hidden, shape_.intermediate), maps, native);
     HopperMachine machine(chip_, native, maps, groups.num_groups);
     f(machine);
   }

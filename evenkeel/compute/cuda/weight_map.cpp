@@ -14,7 +14,7 @@ namespace evenkeel::cuda {
 
 static_assert(sizeof(CUtensorMap) == sizeof(TensorMap));
 
-TensorMap make_weight_map(const void* address, std::int64_t rows, std::int64_t columns) {
+TensorMap make_matrix_map(const void* address, std::int64_t rows, std::int64_t columns) {
   constexpr unsigned kSince = 12000;
   static const auto encode =
       driver_function<PFN_cuTensorMapEncodeTiled_v12000>("cuTensorMapEncodeTiled", kSince);

@@ -50,6 +50,8 @@ class HostTeam {
     total = value;
     return 0;
   }
+  // The first lane that says so; -1 for none.
+  EVENKEEL_HOST_DEVICE int first_lane(bool says_so) const { return says_so ? 0 : -1; }
 };
 
 #if defined(__CUDACC__)
@@ -61,17 +63,44 @@ struct Plus {
   EVENKEEL_HOST_DEVICE T operator()(T a, T b) const {
     return a + b;
   }
+  // Of a warp's 32-bit values, in one instruction.
+  template <class T>
+  EVENKEEL_HOST_DEVICE T of_warp(T value) const {
+#if defined(__CUDA_ARCH__)
+    return __reduce_add_sync(0xffffffffU, value);
+#else
+    return value;
+#endif
+  }
 };
 struct Least {
   template <class T>
   EVENKEEL_HOST_DEVICE T operator()(T a, T b) const {
     return b < a ? b : a;
   }
+  // Of a warp's 32-bit values, in one instruction.
+  template <class T>
+  EVENKEEL_HOST_DEVICE T of_warp(T value) const {
+#if defined(__CUDA_ARCH__)
+    return __reduce_min_sync(0xffffffffU, value);
+#else
+    return value;
+#endif
+  }
 };
 struct Largest {
   template <class T>
   EVENKEEL_HOST_DEVICE T operator()(T a, T b) const {
     return a < b ? b : a;
+  }
+  // Of a warp's 32-bit values, in one instruction.
+  template <class T>
+  EVENKEEL_HOST_DEVICE T of_warp(T value) const {
+#if defined(__CUDA_ARCH__)
+    return __reduce_max_sync(0xffffffffU, value);
+#else
+    return value;
+#endif
   }
 };
 
@@ -129,14 +158,24 @@ class WarpTeam {
 #endif
     return through - value;
   }
+  EVENKEEL_HOST_DEVICE int first_lane(bool says_so) const {
+#if defined(__CUDA_ARCH__)
+    return __ffs(static_cast<int>(__ballot_sync(internal::kAllLanes, says_so))) - 1;
+#else
+    return says_so ? 0 : -1;
+#endif
+  }
 
  private:
   template <class T, class Combine>
   EVENKEEL_HOST_DEVICE T all(T value, [[maybe_unused]] Combine combine) const {
     static_assert(std::is_integral_v<T>);
 #if defined(__CUDA_ARCH__)
-    for (int step = internal::kWarp / 2; step > 0; step /= 2)
-      value = combine(value, __shfl_xor_sync(internal::kAllLanes, value, step));
+    if constexpr (std::is_same_v<T, std::int32_t> || std::is_same_v<T, std::uint32_t>)
+      value = combine.of_warp(value);
+    else
+      for (int step = internal::kWarp / 2; step > 0; step /= 2)
+        value = combine(value, __shfl_xor_sync(internal::kAllLanes, value, step));
 #endif
     return value;
   }
@@ -147,7 +186,7 @@ class WarpTeam {
 class BlockTeam {
  public:
   struct Scratch {
-    std::int64_t slots[internal::kWarp + 1];
+    std::int64_t slots[internal::kWarp];
   };
 
   EVENKEEL_HOST_DEVICE explicit BlockTeam(Scratch& scratch) : slots_(scratch.slots) {}
@@ -194,29 +233,22 @@ class BlockTeam {
     T of_warp{};
     const T before_in_warp = WarpTeam().sum_before(value, of_warp);
     leave(of_warp);
-    if (warp() == 0) scan_slots();
-    sync();
-    const auto before_warp = static_cast<T>(slots_[warp()]);
-    total = static_cast<T>(slots_[internal::kWarp]);
+    const T its = lane() < warps() ? static_cast<T>(slots_[lane()]) : T{};
+    const T before_warp = WarpTeam().sum(lane() < warp() ? its : T{});
+    total = WarpTeam().sum(its);
     sync();
     return before_warp + before_in_warp;
   }
 
  private:
   EVENKEEL_HOST_DEVICE int warp() const { return rank() / internal::kWarp; }
+  EVENKEEL_HOST_DEVICE int lane() const { return rank() % internal::kWarp; }
   EVENKEEL_HOST_DEVICE int warps() const { return size() / internal::kWarp; }
 
   template <class T>
   EVENKEEL_HOST_DEVICE void leave(T of_warp) const {
-    if (rank() % internal::kWarp == 0) slots_[warp()] = static_cast<std::int64_t>(of_warp);
+    if (lane() == 0) slots_[warp()] = static_cast<std::int64_t>(of_warp);
     sync();
-  }
-  EVENKEEL_HOST_DEVICE void scan_slots() const {
-    const int lane = rank() % internal::kWarp;
-    std::int64_t total = 0;
-    const std::int64_t before = WarpTeam().sum_before(lane < warps() ? slots_[lane] : std::int64_t{0}, total);
-    slots_[lane] = before;
-    if (lane == 0) slots_[internal::kWarp] = total;
   }
   // A few slots read by every lane cost less than a second round of shuffles and a barrier.
   template <class T, class Combine>

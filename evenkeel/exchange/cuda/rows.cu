@@ -15,13 +15,14 @@ namespace {
 // Elements that a lane reads at once: 16 bytes where rows begin on such boundaries, else one.
 struct Eight {
   static constexpr int kWidth = 8;
-  static __device__ void load(const __nv_bfloat16* from, float (&to)[8]) {
-    const uint4 bits = *reinterpret_cast<const uint4*>(from);
+  using Bits = uint4;
+  static __device__ Bits read(const __nv_bfloat16* from) { return *reinterpret_cast<const uint4*>(from); }
+  static __device__ void add(float weight, const Bits& bits, float (&sum)[8]) {
     const unsigned words[4] = {bits.x, bits.y, bits.z, bits.w};
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      to[2 * i] = __uint_as_float(words[i] << 16);
-      to[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
+      sum[2 * i] = fmaf(weight, __uint_as_float(words[i] << 16), sum[2 * i]);
+      sum[2 * i + 1] = fmaf(weight, __uint_as_float(words[i] & 0xffff0000u), sum[2 * i + 1]);
     }
   }
   static __device__ void load(const float* from, float (&to)[8]) {
@@ -47,7 +48,13 @@ struct Eight {
 
 struct One {
   static constexpr int kWidth = 1;
-  static __device__ void load(const __nv_bfloat16* from, float (&to)[1]) { to[0] = __bfloat162float(*from); }
+  struct Bits {
+    __nv_bfloat16 number = __ushort_as_bfloat16(0);
+  };
+  static __device__ Bits read(const __nv_bfloat16* from) { return {*from}; }
+  static __device__ void add(float weight, const Bits& bits, float (&sum)[1]) {
+    sum[0] = fmaf(weight, __bfloat162float(bits.number), sum[0]);
+  }
   static __device__ void load(const float* from, float (&to)[1]) { to[0] = *from; }
   static __device__ void store(__nv_bfloat16* to, const float (&from)[1]) {
     *to = __float2bfloat16_rn(from[0]);
@@ -120,6 +127,19 @@ __device__ void for_columns(const Tokens& tokens, std::int64_t hidden, const F& 
   });
 }
 
+// The result of a token's assignment, on the rank that computed it; null: none did.
+__device__ const __nv_bfloat16* result_of(const ChunkWork& work, std::int64_t assignment,
+                                          std::int64_t hidden) {
+  const int rank = work.chunk.destination[assignment];
+  if (rank < 0) return nullptr;
+  const std::int64_t result = work.peers.outboxes[rank].in_position[work.shape.me] +
+                              (work.chunk.entry[assignment] - work.outbox.begin[rank]);
+  return static_cast<const __nv_bfloat16*>(work.peers.views[rank].results) + result * hidden;
+}
+
+// Results that a lane asks for before it uses the first.
+constexpr int kResultsAtOnce = 8;
+
 template <class Unit>
 __global__ void __launch_bounds__(kThreads)
     combine_kernel(ChunkWork work, const float* weights, std::int64_t hidden, __nv_bfloat16* output) {
@@ -127,20 +147,19 @@ __global__ void __launch_bounds__(kThreads)
   const int k = work.shape.top_k;
   for_columns<Unit>(tokens, hidden, [&](std::int64_t token, std::int64_t column) {
     float sum[Unit::kWidth] = {};
-#pragma unroll 4
-    for (int i = 0; i < k; ++i) {
-      const std::int64_t a = token * k + i;
-      const int rank = work.chunk.destination[a];
-      if (rank < 0) continue;
-      const std::int64_t result = work.peers.outboxes[rank].in_position[work.shape.me] +
-                                  (work.chunk.entry[a] - work.outbox.begin[rank]);
-      const auto* const row =
-          static_cast<const __nv_bfloat16*>(work.peers.views[rank].results) + result * hidden;
-      const float weight = weights[tokens.first * k + a];
-      float value[Unit::kWidth];
-      Unit::load(row + column, value);
+    for (int first = 0; first < k; first += kResultsAtOnce) {
+      typename Unit::Bits bits[kResultsAtOnce];
+      float weight[kResultsAtOnce];
 #pragma unroll
-      for (int c = 0; c < Unit::kWidth; ++c) sum[c] = fmaf(weight, value[c], sum[c]);
+      for (int i = 0; i < kResultsAtOnce; ++i) {
+        const std::int64_t a = token * k + first + i;
+        const auto* const row = first + i < k ? result_of(work, a, hidden) : nullptr;
+        // What is not there adds zero, so that no branch parts the loads.
+        bits[i] = row == nullptr ? typename Unit::Bits{} : Unit::read(row + column);
+        weight[i] = row == nullptr ? 0 : weights[tokens.first * k + a];
+      }
+#pragma unroll
+      for (int i = 0; i < kResultsAtOnce; ++i) Unit::add(weight[i], bits[i], sum);
     }
     Unit::store(output + (tokens.first + token) * hidden + column, sum);
   });

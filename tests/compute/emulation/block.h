@@ -1,6 +1,6 @@
 // A thread block on the host: a thread for each of its threads, and the words of CUDA that the Hopper kernel
-// is written in. What is asynchronous happens as late as it may: copies when they are waited for and
-// published, products when their groups are waited for; bulk copies come from another thread. So a kernel
+// is written in. What is asynchronous happens as late as it may: copies come from another thread, those of
+// cp.async once they are shown to wgmma, and products when their groups are waited for. So a kernel
 // that reads too early computes something else.
 #pragma once
 
@@ -89,6 +89,24 @@ class EmulatedBlock {
     sync_warp();
     return got;
   }
+  struct Copy {
+    std::uint32_t to;
+    const void* from;
+    int bytes;
+  };
+  // Copies are done, and in shared memory as wgmma sees it once a thread has called show().
+  void finish(const std::vector<Copy>& copies) {
+    const std::lock_guard lock(unseen_mutex_);
+    unseen_.insert(unseen_.end(), copies.begin(), copies.end());
+  }
+  void show() {
+    const std::lock_guard lock(unseen_mutex_);
+    for (const Copy& copy : unseen_) {
+      std::memset(at(copy.to), 0, 16);
+      if (copy.bytes > 0) std::memcpy(at(copy.to), copy.from, static_cast<std::size_t>(copy.bytes));
+    }
+    unseen_.clear();
+  }
   // Work of the copy engine.
   void enqueue(std::function<void()> copy) {
     const std::lock_guard lock(mutex_);
@@ -122,6 +140,8 @@ class EmulatedBlock {
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::deque<std::function<void()>> copies_;
+  std::mutex unseen_mutex_;
+  std::vector<Copy> unseen_;
   std::thread engine_;
 };
 

@@ -17,7 +17,10 @@ class BlockMachine : public HostMachine<HopperKernel> {
 
   template <class Product>
   void run(const Product& product, const cuda::TileSchedule& schedule, int counter) {
-    cuda::hopper::Call<Product> call{product, schedule, counter, nullptr};
+    cuda::hopper::Call<Product> call{product, schedule, counter, nullptr, {}};
+    const cuda::Rows rows = product.rows_by_position();
+    const cuda::EmulatedMap rows_map{rows.data, product.max_positions, rows.width};
+    std::memcpy(&call.rows, &rows_map, sizeof rows_map);
     std::vector<cuda::TensorMap> maps(static_cast<std::size_t>(schedule.num_groups));
     if constexpr (Product::kByRows) {
       for (std::size_t g = 0; g < maps.size(); ++g) {

@@ -3,6 +3,8 @@
 // writes which sums.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 
 #include "evenkeel/compute/cuda/internal/generic_kernel.h"
@@ -152,18 +154,24 @@ struct HopperKernel {
                          std::uint32_t stage) {
     memory.poison(stage, cuda::hopper::kStageBytes);
     for (std::size_t thread = 0; thread < loaders.size(); ++thread)
-      loaders[thread].copy(product, tile, static_cast<int>(thread), block,
-                           [&](std::uint32_t to, const bf16* from, int numbers) {
-                             memory.copy_line(stage + to, from, numbers);
-                           });
-    if constexpr (cuda::hopper::Loader<Product>::kBulk) {
-      const cuda::Rows weights = product.weight_rows(tile.group);
-      cuda::hopper::Loader<Product>::copy_weights(
-          product, tile, block, [&](std::uint32_t to, int row, int column) {
-            bulk_copy_box(memory, stage + to, weights.data, product.matrix_rows(), weights.width, row,
-                          column);
-          });
-    }
+      loaders[thread].copy_lines(product, tile, static_cast<int>(thread), block,
+                                 [&](std::uint32_t to, const bf16* from, int numbers) {
+                                   memory.copy_line(stage + to, from, numbers);
+                                 });
+    int bytes = 0;
+    cuda::hopper::Loader<Product>::copy_boxes(
+        product, tile, block, [&](cuda::hopper::BoxSource source, std::uint32_t to, int row, int column) {
+          cuda::Rows rows = product.rows_by_position();
+          std::int64_t count = product.max_positions;
+          if constexpr (Product::kByRows)
+            if (source == cuda::hopper::BoxSource::weights) {
+              rows = product.weight_rows(tile.group);
+              count = product.matrix_rows();
+            }
+          bulk_copy_box(memory, stage + to, rows.data, count, rows.width, row, column);
+          bytes += cuda::kBoxBytes;
+        });
+    EXPECT_EQ(bytes, cuda::hopper::Loader<Product>::bulk_bytes(tile, block));
   }
 
   template <std::uint32_t kOuter>

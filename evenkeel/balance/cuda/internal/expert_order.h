@@ -19,12 +19,11 @@ EVENKEEL_HOST_DEVICE void order_experts(const Team& team, int experts, const Arr
   team.sync();
   share_out_in_parts(team, experts, [&](int expert, int first, int step) {
     const std::int32_t own = load[expert];
-    int count = 0;
-#if defined(__CUDA_ARCH__)
-#pragma unroll 8
-#endif
-    for (int other = first; other < experts; other += step)
-      count += load[other] + (other < expert ? 1 : 0) > own ? 1 : 0;
+    int count = 0, other = first;
+    EVENKEEL_UNROLL(8)
+    for (; other < expert; other += step) count += load[other] >= own ? 1 : 0;
+    EVENKEEL_UNROLL(8)
+    for (; other < experts; other += step) count += load[other] > own ? 1 : 0;
     add(&before[expert], count);
   });
   team.sync();

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "evenkeel/balance/cuda/internal/unroll.h"
 #include "evenkeel/device/cuda/team.h"
 
 namespace evenkeel::cuda {
@@ -20,9 +21,7 @@ inline constexpr std::int32_t kNoKey = std::numeric_limits<std::int32_t>::max();
 // f(0), ..., f(n - 1), over all lanes of a team.
 template <class Team, class F>
 EVENKEEL_HOST_DEVICE void share_out(const Team& team, int n, const F& f) {
-#if defined(__CUDA_ARCH__)
-#pragma unroll 1
-#endif
+  EVENKEEL_UNROLL(1)
   for (int i = team.rank(); i < n; i += team.size()) f(i);
 }
 
@@ -73,11 +72,12 @@ class Lanes {
   template <class Value>
   EVENKEEL_HOST_DEVICE void extremes(int n, const Value& value, Found& least, Found& most) const {
     Found own_least{kNoKey, kNoKey}, own_most{kNoKey, kNoKey};
-    share_out(team_, n, [&](int i) {
+    EVENKEEL_UNROLL(2)
+    for (int i = team_.rank(); i < n; i += team_.size()) {
       const std::int32_t v = value(i);
       take_lesser(own_least, i, v);
       take_lesser(own_most, i, -v);
-    });
+    }
     least = first_of(own_least);
     most = first_of(own_most);
     most.key = -most.key;
@@ -86,9 +86,7 @@ class Lanes {
   // The first of begin..n-1 that satisfies the predicate; -1 where none does.
   template <class Predicate>
   EVENKEEL_HOST_DEVICE int first(int begin, int n, const Predicate& holds) const {
-#if defined(__CUDA_ARCH__)
-#pragma unroll 1
-#endif
+    EVENKEEL_UNROLL(1)
     for (int base = begin; base < n; base += team_.size()) {
       const int i = base + team_.rank();
       const int lane = first_lane(i < n && holds(i));
@@ -98,22 +96,17 @@ class Lanes {
   }
 
   // The first lane that says so; -1 for none.
-  EVENKEEL_HOST_DEVICE int first_lane(bool says_so) const {
-#if defined(__CUDA_ARCH__)
-    return __ffs(static_cast<int>(__ballot_sync(internal::kAllLanes, says_so))) - 1;
-#else
-    return says_so ? 0 : -1;
-#endif
-  }
+  EVENKEEL_HOST_DEVICE int first_lane(bool says_so) const { return team_.first_lane(says_so); }
 
   // The largest of n values; of none, the smallest number there is.
   template <class Value>
   EVENKEEL_HOST_DEVICE std::int32_t max(int n, const Value& value) const {
     std::int32_t own = -kNoKey;
-    share_out(team_, n, [&](int i) {
+    EVENKEEL_UNROLL(4)
+    for (int i = team_.rank(); i < n; i += team_.size()) {
       const std::int32_t v = value(i);
       own = v > own ? v : own;
-    });
+    }
     return team_.max(own);
   }
 
@@ -134,16 +127,25 @@ class Lanes {
     return {at == kNoKey ? -1 : at, key};
   }
 
-  Team team_;
+  Team team_{};
 };
 
 // What each warp of a team finds on its own, the same on all of them: no barrier.
-EVENKEEL_HOST_DEVICE inline Lanes<HostTeam> lanes_of(const HostTeam&) { return {}; }
+EVENKEEL_HOST_DEVICE inline Lanes<HostTeam> lanes_of(const HostTeam&) {
+  return {};
+}
 
 // Hands the greedy part of a block's work to its first warp; the others wait.
 template <class F>
 EVENKEEL_HOST_DEVICE void lead(const HostTeam&, const F& f) {
   f(Lanes<HostTeam>());
+}
+
+// The same; meanwhile the others do aside(first, step), which is all of something taken by steps.
+template <class F, class Aside>
+EVENKEEL_HOST_DEVICE void lead(const HostTeam&, const F& f, const Aside& aside) {
+  f(Lanes<HostTeam>());
+  aside(0, 1);
 }
 
 // f(lanes, i) for every i below n, each by one warp.
@@ -153,7 +155,9 @@ EVENKEEL_HOST_DEVICE void share_out_by_warp(const HostTeam&, int n, const F& f) 
 }
 
 #if defined(__CUDACC__)
-EVENKEEL_HOST_DEVICE inline Lanes<WarpTeam> lanes_of(const BlockTeam&) { return {}; }
+EVENKEEL_HOST_DEVICE inline Lanes<WarpTeam> lanes_of(const BlockTeam&) {
+  return {};
+}
 
 template <class F>
 EVENKEEL_HOST_DEVICE void lead(const BlockTeam& team, const F& f) {
@@ -162,9 +166,19 @@ EVENKEEL_HOST_DEVICE void lead(const BlockTeam& team, const F& f) {
   team.sync();
 }
 
+template <class F, class Aside>
+EVENKEEL_HOST_DEVICE void lead(const BlockTeam& team, const F& f, const Aside& aside) {
+  team.sync();
+  if (team.rank() < internal::kWarp)
+    f(Lanes<WarpTeam>());
+  else
+    aside(team.rank() - internal::kWarp, team.size() - internal::kWarp);
+  team.sync();
+}
+
 template <class F>
 EVENKEEL_HOST_DEVICE void share_out_by_warp(const BlockTeam& team, int n, const F& f) {
-#pragma unroll 1
+  EVENKEEL_UNROLL(1)
   for (int i = team.rank() / internal::kWarp; i < n; i += team.size() / internal::kWarp)
     f(Lanes<WarpTeam>(), i);
 }

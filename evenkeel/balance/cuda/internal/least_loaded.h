@@ -16,29 +16,34 @@ namespace evenkeel::cuda {
 template <class Lanes>
 class LeastLoaded {
  public:
-  // `committed` holds base loads and home loads; `kept` the shares of slots, which become what stays.
-  EVENKEEL_HOST_DEVICE LeastLoaded(const Lanes& lanes, const PlacementView& homes, const std::int32_t* order,
-                                   std::int32_t* committed, std::int32_t* kept, MoveList& moves,
-                                   std::int32_t capacity, std::int32_t min_segment)
+  // room.committed holds base loads and home loads; room.kept the shares of slots, which become what stays.
+  EVENKEEL_HOST_DEVICE LeastLoaded(const Lanes& lanes, PlannerRoom& room, std::int32_t capacity,
+                                   std::int32_t min_segment)
       : lanes_(lanes),
-        homes_(homes),
-        order_(order),
-        committed_(committed),
-        kept_(kept),
-        moves_(moves),
+        homes_(room.homes),
+        order_(room.order),
+        committed_(room.committed),
+        kept_(room.kept),
+        moves_(room.moves),
         capacity_(capacity),
         min_segment_(min_segment) {}
 
   EVENKEEL_HOST_DEVICE void assign_all() {
-    int turn = 0;
-    while ((turn = lanes_.first(turn, homes_.num_experts, [&](int i) { return spills(order_[i]); })) >= 0) {
-      const int expert = order_[turn++];
+    int turn = -1;
+    while (any_is_over() && (turn = next_that_spills(turn)) >= 0) {
+      const int expert = order_[turn];
       for (int i = homes_.copies_begin[expert]; i < homes_.copies_begin[expert + 1]; ++i)
         if (is_over(homes_.copies[i])) assign(homes_.copies[i]);
     }
   }
 
  private:
+  EVENKEEL_HOST_DEVICE bool any_is_over() const {
+    return lanes_.first(0, homes_.num_ranks, [&](int r) { return committed_[r] > capacity_; }) >= 0;
+  }
+  EVENKEEL_HOST_DEVICE int next_that_spills(int turn) const {
+    return lanes_.first(turn + 1, homes_.num_experts, [&](int i) { return spills(order_[i]); });
+  }
   EVENKEEL_HOST_DEVICE bool is_over(int slot) const {
     return kept_[slot] > 0 && committed_[homes_.slot_rank[slot]] > capacity_;
   }
@@ -59,22 +64,21 @@ class LeastLoaded {
       committed_[home] -= share - kept;
     });
     for (std::int32_t rest = share - kept; rest > 0;) {
-      const int rank =
+      const auto [rank, load] =
           lanes_.best(homes_.num_ranks, [&](int r) { return r == home ? kNoKey : committed_[r]; });
-      const std::int32_t space = capacity_ - committed_[rank];
+      const std::int32_t space = capacity_ - load;
       const bool room_for_piece = space > 0 && space >= min_segment_;
       const std::int32_t piece = room_for_piece && space < rest ? space : rest;
-      lanes_.once([&] { committed_[rank] += piece; });
-      moves_.add(lanes_, slot, rank, piece);
+      moves_.add(lanes_, slot, rank, piece, [&, at = rank, now = load + piece] { committed_[at] = now; });
       rest -= piece;
     }
   }
 
   const Lanes& lanes_;
-  const PlacementView& homes_;
-  const std::int32_t* order_;
-  std::int32_t* committed_;
-  std::int32_t* kept_;
+  const Homes& homes_;
+  const Array order_;
+  const Array committed_;
+  const Array kept_;
   MoveList& moves_;
   std::int32_t capacity_;
   std::int32_t min_segment_;

@@ -19,13 +19,16 @@ struct MoveList {
   int capacity = 0;
   int count = 0;
 
-  template <class Lanes>
-  EVENKEEL_HOST_DEVICE void add(const Lanes& lanes, int from, int rank, std::int32_t size) {
+  // One lane does what else there is to do, in the same turn.
+  template <class Lanes, class Besides>
+  EVENKEEL_HOST_DEVICE void add(const Lanes& lanes, int from, int rank, std::int32_t size,
+                                const Besides& besides) {
     EVENKEEL_DEVICE_CHECK(count < capacity);
     lanes.once([&] {
       slot[count] = from;
       to[count] = rank;
       amount[count] = size;
+      besides();
     });
     ++count;
   }

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "evenkeel/balance/cuda/internal/expert_order.h"
 #include "evenkeel/balance/cuda/internal/free_moves.h"
@@ -13,6 +14,7 @@
 #include "evenkeel/balance/cuda/internal/level.h"
 #include "evenkeel/balance/cuda/internal/local_rows.h"
 #include "evenkeel/balance/cuda/internal/plan_writer.h"
+#include "evenkeel/balance/cuda/internal/step_loads.h"
 #include "evenkeel/balance/cuda/rules.h"
 
 namespace evenkeel::cuda {
@@ -20,161 +22,134 @@ namespace evenkeel::cuda {
 template <class Team>
 class StepPlanning {
  public:
-  // `counts` [P][E]; `base_load` [P], or null for none.
-  EVENKEEL_HOST_DEVICE StepPlanning(const Team& team, const PlacementView& homes, const PlanRules& rules,
-                                    const std::int32_t* counts, const std::int32_t* base_load,
-                                    PlannerRoom room)
-      : team_(team), homes_(homes), rules_(rules), counts_(counts), base_load_(base_load), room_(room) {}
+  // Level reads the counts of every rank, in counts.sums.
+  EVENKEEL_HOST_DEVICE StepPlanning(const Team& team, const PlanRules& rules, const StepCounts& counts,
+                                    const PlannerRoom& room)
+      : team_(team), rules_(rules), counts_(counts), room_(room) {}
 
-  EVENKEEL_HOST_DEVICE void plan(const PlanView& plan) {
-    sum_loads();
-    team_.for_each(1, [&](int) { *plan.gave_way = 0; });
-    plan_freely(plan);
-    if (rules_.kind == PlannerOptions::Kind::ep || most_borrowed(plan) <= rules_.most_borrowed) return;
-    keep_home(plan);
-    team_.for_each(1, [&](int) { *plan.gave_way = 1; });
-    team_.sync();
-  }
-
- private:
-  EVENKEEL_HOST_DEVICE void plan_freely(const PlanView& plan) {
-    switch (rules_.kind) {
-      case PlannerOptions::Kind::ep:
-        return keep_home(plan);
-      case PlannerOptions::Kind::least_loaded:
-        return plan_least_loaded(plan);
-      case PlannerOptions::Kind::level:
-        return plan_level(plan);
+  // `base_load` [P], or null for none.
+  EVENKEEL_HOST_DEVICE void plan(const PlacementView& homes, const std::int32_t* base_load,
+                                 const PlanView& plan) {
+    StepLoads<Team>(team_, room_).fill(homes, counts_, base_load, rules_.min_segment);
+    all_work_ = lanes().sum(room_.homes.num_ranks, [&](int r) { return room_.home_load[r]; });
+    assignments_ = all_work_ - lanes().sum(room_.homes.num_ranks, [&](int r) { return room_.base[r]; });
+    Draft draft = draft_freely();
+    for (bool gave_way = false;; gave_way = true) {
+      const PlanWriter<Team> writer(team_, room_, draft);
+      writer.write(plan);
+      share_out(team_, 1, [&](int) { *plan.gave_way = gave_way ? 1 : 0; });
+      if (gave_way || draft.moves.count == 0 || writer.most_borrowed() <= rules_.most_borrowed) return;
+      draft = all_at_home();
     }
   }
 
-  // By any rank.
-  EVENKEEL_HOST_DEVICE std::int32_t most_borrowed(const PlanView& plan) const {
-    return largest(homes_.num_ranks, [&](int r) {
-      std::int32_t count = 0;
-      for (int t = 0; t < *plan.num_transfers; ++t) count += plan.transfer_to[t] == r ? 1 : 0;
-      return count;
-    });
+ private:
+  // What every warp computes for itself.
+  EVENKEEL_HOST_DEVICE auto lanes() const { return lanes_of(team_); }
+
+  EVENKEEL_HOST_DEVICE Draft draft_freely() {
+    switch (rules_.kind) {
+      case PlannerOptions::Kind::ep:
+        break;
+      case PlannerOptions::Kind::least_loaded:
+        return draft_least_loaded();
+      case PlannerOptions::Kind::level:
+        return draft_level();
+    }
+    return all_at_home();
   }
 
-  EVENKEEL_HOST_DEVICE std::int32_t base(int rank) const {
-    return base_load_ == nullptr ? 0 : base_load_[rank];
-  }
   EVENKEEL_HOST_DEVICE std::int32_t even_share(int slot) const {
-    const int expert = homes_.slot_expert[slot];
-    return share_of_copy(room_.load[expert], copies_of(homes_, expert), homes_.slot_copy[slot]);
-  }
-  template <class Value>
-  EVENKEEL_HOST_DEVICE std::int32_t largest(int n, const Value& value) const {
-    std::int32_t own = 0;  // no value here is below
-    team_.for_each(n, [&](int i) { own = value(i) > own ? value(i) : own; });
-    return team_.max(own);
-  }
-  template <class Value>
-  EVENKEEL_HOST_DEVICE std::int64_t total(int n, const Value& value) const {
-    std::int64_t own = 0;
-    team_.for_each(n, [&](int i) { own += value(i); });
-    return team_.sum(own);
+    const int expert = room_.homes.slot_expert[slot];
+    return share_of_copy(room_.load[expert], room_.homes.copies_of(expert), room_.homes.slot_copy[slot]);
   }
 
-  // Loads of experts, shares of slots, and what each rank has at home with its base load.
-  EVENKEEL_HOST_DEVICE void sum_loads() {
-    team_.for_each(homes_.num_experts, [&](int e) {
-      std::int32_t load = 0;
-      for (int r = 0; r < homes_.num_ranks; ++r) load += counts_[r * homes_.num_experts + e];
-      room_.load[e] = load;
-    });
+  // Level's free moves change shares.
+  EVENKEEL_HOST_DEVICE Draft all_at_home() {
     team_.sync();
-    team_.for_each(homes_.num_slots, [&](int s) { room_.share[s] = even_share(s); });
-    team_.sync();
-    add_up(room_.share, room_.home_load);
-    assignments_ = total(homes_.num_experts, [&](int e) { return room_.load[e]; });
-    all_work_ = assignments_ + total(homes_.num_ranks, [&](int r) { return base(r); });
-  }
-
-  EVENKEEL_HOST_DEVICE void add_up(const std::int32_t* share, std::int32_t* by_rank) {
-    team_.for_each(homes_.num_ranks, [&](int r) {
-      std::int32_t load = base(r);
-      for (int s = homes_.slot_begin[r]; s < homes_.slot_begin[r + 1]; ++s) load += share[s];
-      by_rank[r] = load;
-    });
-    team_.sync();
-  }
-
-  EVENKEEL_HOST_DEVICE void write(const std::int32_t* rest, const MoveList& moves, GivingOrder order,
-                                  std::int32_t* flags, const PlanView& plan) {
-    PlanWriter<Team>(team_, homes_, rest, moves, order, flags).write(plan);
-  }
-
-  EVENKEEL_HOST_DEVICE void keep_home(const PlanView& plan) {
+    if (!room_.homes.has_single_homes())
+      share_out(team_, room_.homes.num_slots, [&](int s) { room_.share[s] = even_share(s); });
     room_.moves.count = 0;
-    team_.for_each(homes_.num_slots, [&](int s) { room_.share[s] = even_share(s); });
-    team_.sync();
-    write(room_.share, room_.moves, GivingOrder::by_copy, room_.best.slot, plan);
+    return {room_.share, room_.moves, GivingOrder::by_copy, room_.best};
   }
 
   EVENKEEL_HOST_DEVICE bool too_few() const {
-    return homes_.num_ranks == 1 || assignments_ < homes_.num_ranks;
+    return room_.homes.num_ranks == 1 || assignments_ < room_.homes.num_ranks;
   }
 
-  EVENKEEL_HOST_DEVICE void plan_least_loaded(const PlanView& plan) {
-    const std::int64_t most = largest(homes_.num_experts, [&](int e) { return room_.load[e]; });
+  EVENKEEL_HOST_DEVICE Draft draft_least_loaded() {
+    const std::int64_t most = lanes().max(room_.homes.num_experts, [&](int e) { return room_.load[e]; });
     const bool is_even =
-        most * homes_.num_experts * 1000 < rules_.imbalance_threshold_thousandths * assignments_;
-    if (too_few() || is_even) return keep_home(plan);
-    spread_least_loaded(rules_.capacity_factor_thousandths);
-    write_least_loaded(plan);
+        most * room_.homes.num_experts * 1000 < rules_.imbalance_threshold_thousandths * assignments_;
+    if (too_few() || is_even) return all_at_home();
+    return spread_least_loaded(rules_.capacity_factor_thousandths);
+  }
+
+  // Room.kept gets even shares, room.committed what ranks have with them.
+  EVENKEEL_HOST_DEVICE void begin_at_home() {
+    team_.sync();
+    share_out(team_, room_.homes.num_ranks, [&](int r) { room_.committed[r] = room_.base[r]; });
+    team_.sync();
+    share_out(team_, room_.homes.num_slots, [&](int s) {
+      room_.kept[s] = even_share(s);
+      add(&room_.committed[room_.homes.slot_rank[s]], room_.kept[s]);
+    });
+    team_.sync();
+    room_.moves.count = 0;
   }
 
   // Into room.kept, room.moves and room.committed.
-  EVENKEEL_HOST_DEVICE void spread_least_loaded(std::int64_t factor_thousandths) {
-    const std::int64_t exact = factor_thousandths * all_work_ / (std::int64_t{1000} * homes_.num_ranks);
+  EVENKEEL_HOST_DEVICE Draft spread_least_loaded(std::int64_t factor_thousandths) {
+    const std::int64_t exact = factor_thousandths * all_work_ / (std::int64_t{1000} * room_.homes.num_ranks);
     const auto capacity = static_cast<std::int32_t>(exact < kMostLoad ? exact : kMostLoad);
-    team_.for_each(homes_.num_slots, [&](int s) { room_.kept[s] = even_share(s); });
-    team_.sync();
-    add_up(room_.kept, room_.committed);
-    const auto first_share = [&](int e) { return share_of_copy(room_.load[e], copies_of(homes_, e), 0); };
-    order_experts(team_, homes_.num_experts, first_share, room_.order);
+    begin_at_home();
+    order_by_load();
     lead(team_, [&](const auto& lanes) {
       using Lanes = std::remove_cvref_t<decltype(lanes)>;
-      room_.moves.count = 0;
-      LeastLoaded<Lanes>(lanes, homes_, room_.order, room_.committed, room_.kept, room_.moves, capacity,
-                         rules_.min_segment)
-          .assign_all();
+      LeastLoaded<Lanes>(lanes, room_, capacity, rules_.min_segment).assign_all();
       lanes.once([&] { room_.verdict[0] = room_.moves.count; });
     });
     room_.moves.count = room_.verdict[0];
+    return {room_.kept, room_.moves, GivingOrder::by_copy, room_.best};
   }
 
-  EVENKEEL_HOST_DEVICE void write_least_loaded(const PlanView& plan) {
-    write(room_.kept, room_.moves, GivingOrder::by_copy, room_.best.slot, plan);
+  // The load of an expert with copies is what its first copy has.
+  EVENKEEL_HOST_DEVICE void order_by_load() {
+    share_out(team_, room_.homes.num_experts, [&](int e) {
+      room_.first_scratch[e] = share_of_copy(room_.load[e], room_.homes.copies_of(e), 0);
+    });
+    order_experts(team_, room_.homes.num_experts, room_.first_scratch, room_.second_scratch, room_.order);
   }
 
-  EVENKEEL_HOST_DEVICE void plan_level(const PlanView& plan) {
-    const std::int64_t most = largest(homes_.num_ranks, [&](int r) { return room_.home_load[r]; });
-    if (most * homes_.num_ranks * 1000 < rules_.imbalance_threshold_thousandths * all_work_)
-      return keep_home(plan);
-    const auto mean =
-        static_cast<std::int32_t>(all_work_ / homes_.num_ranks + (all_work_ % homes_.num_ranks != 0 ? 1 : 0));
-    const std::int32_t base_most = largest(homes_.num_ranks, [&](int r) { return base(r); });
+  EVENKEEL_HOST_DEVICE Draft draft_level() {
+    const int ranks = room_.homes.num_ranks;
+    const std::int64_t most = lanes().max(ranks, [&](int r) { return room_.home_load[r]; });
+    if (most * ranks * 1000 < rules_.imbalance_threshold_thousandths * all_work_) return all_at_home();
+    const std::int32_t mean = all_work_ / ranks + (all_work_ % ranks != 0 ? 1 : 0);
+    const std::int32_t base_most = lanes().max(ranks, [&](int r) { return room_.base[r]; });
     const std::int32_t ideal = mean > base_most ? mean : base_most;
     const std::int32_t worst = settle(ideal);
-    if (worst != ideal && least_loaded_is_lower(worst)) return write_least_loaded(plan);
+    if (worst != ideal && least_loaded_is_lower(worst))
+      return {room_.kept, room_.moves, GivingOrder::by_copy, room_.best};
     take_local_rows();
-    write(room_.rest, room_.best, GivingOrder::copies_first, room_.moves.slot, plan);
+    return {room_.rest, room_.best, GivingOrder::copies_first, room_.moves};
   }
 
-  // Into room.best; returns its worst rank.
+  // Into room.best; returns its worst rank. Meanwhile counts are summed for what comes next.
   EVENKEEL_HOST_DEVICE std::int32_t settle(std::int32_t ideal) {
-    lead(team_, [&](const auto& lanes) {
+    const auto search = [&](const auto& lanes) {
       using Lanes = std::remove_cvref_t<decltype(lanes)>;
-      if (homes_.num_slots != homes_.num_experts)
-        lanes.once([&] { FreeMoves(homes_, room_.share, room_.home_load, room_.queue, ideal).level(); });
-      const std::int32_t worst = Level<Lanes>(lanes, homes_, room_, rules_.min_segment).search_worst(ideal);
+      if (!room_.homes.has_single_homes())
+        lanes.once([&] { FreeMoves(room_.homes, room_.share, room_.home_load, room_.queue, ideal).level(); });
+      const std::int32_t worst =
+          Level<Lanes>(lanes, room_, all_work_, rules_.min_segment).search_worst(ideal);
       lanes.once([&] {
         room_.verdict[1] = worst;
         room_.verdict[2] = room_.best.count;
       });
+    };
+    lead(team_, search, [&](int first, int step) {
+      counts_.add_up(first, step, room_.homes.num_ranks * room_.homes.num_experts);
     });
     room_.best.count = room_.verdict[2];
     return room_.verdict[1];
@@ -182,38 +157,35 @@ class StepPlanning {
 
   // Its last piece of an expert may be smaller than min_segment, so it can be lower where pieces are large.
   EVENKEEL_HOST_DEVICE bool least_loaded_is_lower(std::int32_t worst) {
-    if (too_few()) {
-      team_.for_each(homes_.num_slots, [&](int s) { room_.kept[s] = even_share(s); });
-      team_.sync();
-      add_up(room_.kept, room_.committed);
-      room_.moves.count = 0;
-    } else {
+    if (too_few())
+      begin_at_home();
+    else
       spread_least_loaded(1000);
-    }
-    return largest(homes_.num_ranks, [&](int r) { return room_.committed[r]; }) < worst;
+    return lanes().max(room_.homes.num_ranks, [&](int r) { return room_.committed[r]; }) < worst;
   }
 
   EVENKEEL_HOST_DEVICE void take_local_rows() {
-    team_.for_each(homes_.num_slots, [&](int s) {
-      std::int32_t rest = room_.share[s];
-      for (int m = 0; m < room_.best.count; ++m) rest -= room_.best.slot[m] == s ? room_.best.amount[m] : 0;
-      room_.rest[s] = rest;
-    });
-    lead(team_, [&](const auto& lanes) {
+    const MoveList& moves = room_.best;
+    share_out(team_, room_.homes.num_slots, [&](int s) { room_.rest[s] = room_.share[s]; });
+    team_.sync();
+    share_out(team_, moves.count, [&](int m) { add(&room_.rest[moves.slot[m]], -moves.amount[m]); });
+    team_.sync();
+    const bool by_sender = room_.homes.has_single_homes();
+    share_out_by_warp(team_, by_sender ? room_.homes.num_ranks : 1, [&](const auto& lanes, int sender) {
       using Lanes = std::remove_cvref_t<decltype(lanes)>;
-      LocalRows<Lanes>(lanes, homes_, counts_, room_.load, rules_.min_segment, room_.rest, room_.best)
-          .improve_all();
+      LocalRows<Lanes>(lanes, room_, counts_.sums).improve([&](int m) {
+        return !by_sender || room_.homes.slot_rank[moves.slot[m]] == sender;
+      });
     });
+    team_.sync();
   }
 
   const Team& team_;
-  const PlacementView& homes_;
   const PlanRules& rules_;
-  const std::int32_t* counts_;
-  const std::int32_t* base_load_;
+  const StepCounts counts_;
   PlannerRoom room_;
-  std::int64_t assignments_ = 0;
-  std::int64_t all_work_ = 0;
+  std::int32_t assignments_ = 0;
+  std::int32_t all_work_ = 0;
 };
 
 }  // namespace evenkeel::cuda

@@ -1,11 +1,14 @@
 // From what stays on slots and what moves to a step plan: segments, transfers, rank loads.
 //
-// Cost  O((E + P + S) M / lanes) for M moves.
+// Method  Where a move's segment and its transfer lie follows from the moves before it, which are counted
+//         by several lanes a move. Nothing is read back from the plan.
+// Cost    O((E + P + S + M^2) / lanes) for M moves.
 #pragma once
 
 #include <cstdint>
 
 #include "evenkeel/balance/cuda/internal/planner_room.h"
+#include "evenkeel/device/cuda/add.h"
 
 namespace evenkeel::cuda {
 
@@ -13,107 +16,185 @@ namespace evenkeel::cuda {
 // copies first, experts by id.
 enum class GivingOrder { by_copy, copies_first };
 
+// What a planner decided on.
+struct Draft {
+  Array rest;      // of slots
+  MoveList moves;  // beside it
+  GivingOrder order;
+  MoveList spare;  // whose arrays are free
+};
+
 template <class Team>
 class PlanWriter {
  public:
-  // `flags` has a place for each move.
-  EVENKEEL_HOST_DEVICE PlanWriter(const Team& team, const PlacementView& homes, const std::int32_t* rest,
-                                  const MoveList& moves, GivingOrder order, std::int32_t* flags)
-      : team_(team), homes_(homes), rest_(rest), moves_(moves), order_(order), flags_(flags) {}
+  EVENKEEL_HOST_DEVICE PlanWriter(const Team& team, const PlannerRoom& room, const Draft& draft)
+      : team_(team),
+        homes_(room.homes),
+        draft_(draft),
+        moves_(draft.moves),
+        begin_(room.order),
+        loads_(room.committed),
+        borrowed_(room.queue),
+        transfers_(room.verdict),
+        owner_(draft.spare.slot),
+        ahead_(draft.spare.to),
+        start_(draft.spare.amount),
+        is_none_(room.first_scratch),
+        place_(room.second_scratch) {}
 
   EVENKEEL_HOST_DEVICE void write(const PlanView& plan) const {
+    clear();
+    count();
     const int experts = homes_.num_experts;
-    team_.for_each(experts, [&](int e) { plan.segment_begin[e] = count_segments(e); });
-    team_.for_each(moves_.count, [&](int m) { flags_[m] = is_transfer(m) ? 1 : 0; });
-    const std::int32_t all = exclusive_scan(team_, plan.segment_begin, experts);
-    team_.for_each(1, [&](int) { plan.segment_begin[experts] = all; });
-    team_.for_each(experts, [&](int e) { write_segments(e, plan); });
-    team_.for_each(moves_.count, [&](int m) { write_transfer(m, plan); });
-    team_.for_each(homes_.num_ranks, [&](int r) { plan.rank_loads[r] = load_of(r); });
-    const int transfers = team_.sum(count_own_flags());
-    team_.for_each(1, [&](int) { *plan.num_transfers = transfers; });
+    const std::int32_t all = exclusive_scan(team_, &begin_[0], experts);
+    share_out_in_parts(team_, moves_.count, [&](int m, int first, int step) { look_back(m, first, step); });
+    share_out(team_, experts, [&](int e) { plan.segment_begin[e] = begin_[e]; });
+    share_out(team_, homes_.num_slots, [&](int s) { write_stay(s, plan); });
     team_.sync();
+    share_out_in_parts(team_, moves_.count, [&](int m, int first, int step) { find_place(m, first, step); });
+    share_out(team_, moves_.count, [&](int m) { write_move(m, plan); });
+    share_out(team_, homes_.num_ranks, [&](int r) { plan.rank_loads[r] = loads_[r]; });
+    team_.sync();
+    share_out(team_, moves_.count, [&](int m) { write_transfer(m, plan); });
+    share_out(team_, 1, [&](int) {
+      plan.segment_begin[experts] = all;
+      *plan.num_transfers = transfers_[0];
+    });
+  }
+
+  // By any rank, of what was written.
+  EVENKEEL_HOST_DEVICE std::int32_t most_borrowed() const {
+    return lanes_of(team_).max(homes_.num_ranks, [&](int r) { return borrowed_[r]; });
   }
 
  private:
-  EVENKEEL_HOST_DEVICE int expert_of(int move) const { return homes_.slot_expert[moves_.slot[move]]; }
-
-  EVENKEEL_HOST_DEVICE int count_segments(int expert) const {
-    int segments = 0;
-    for (int i = homes_.copies_begin[expert]; i < homes_.copies_begin[expert + 1]; ++i)
-      segments += rest_[homes_.copies[i]] > 0 ? 1 : 0;
-    for (int m = 0; m < moves_.count; ++m) segments += is_real(m) && expert_of(m) == expert ? 1 : 0;
-    return segments;
-  }
-
-  EVENKEEL_HOST_DEVICE void write_segments(int expert, const PlanView& plan) const {
-    int at = plan.segment_begin[expert];
-    std::int32_t end = 0;
-    const auto give = [&](std::int32_t rank, std::int32_t count) {
-      if (count <= 0) return;
-      plan.segment_rank[at] = rank;
-      plan.segment_end[at] = end += count;
-      ++at;
-    };
-    const auto give_moves = [&](const auto& mine) {
-      for (int m = 0; m < moves_.count; ++m)
-        if (mine(m)) give(moves_.to[m], moves_.amount[m]);
-    };
-    for (int i = homes_.copies_begin[expert]; i < homes_.copies_begin[expert + 1]; ++i) {
-      const int slot = homes_.copies[i];
-      give(homes_.slot_rank[slot], rest_[slot]);
-      if (order_ == GivingOrder::by_copy) give_moves([&](int m) { return moves_.slot[m] == slot; });
-    }
-    if (order_ == GivingOrder::copies_first) give_moves([&](int m) { return expert_of(m) == expert; });
-  }
-
+  EVENKEEL_HOST_DEVICE bool by_copy() const { return draft_.order == GivingOrder::by_copy; }
   // A move of nothing, as an expert without assignments can make, is none.
-  EVENKEEL_HOST_DEVICE bool is_real(int move) const { return moves_.amount[move] > 0; }
+  EVENKEEL_HOST_DEVICE bool is_real(int move) const { return owner_[move] >= 0; }
+  EVENKEEL_HOST_DEVICE bool is_transfer(int move) const { return is_none_[move] == 0; }
+  EVENKEEL_HOST_DEVICE int copy_of(int move) const { return homes_.slot_copy[moves_.slot[move]]; }
 
-  // The first piece of an expert on a rank without a copy.
-  EVENKEEL_HOST_DEVICE bool is_transfer(int move) const {
-    if (!is_real(move)) return false;
-    const int expert = expert_of(move);
-    for (int i = homes_.copies_begin[expert]; i < homes_.copies_begin[expert + 1]; ++i)
-      if (homes_.slot_rank[homes_.copies[i]] == moves_.to[move]) return false;
-    for (int m = 0; m < move; ++m)
-      if (is_real(m) && moves_.to[m] == moves_.to[move] && expert_of(m) == expert) return false;
-    return true;
+  EVENKEEL_HOST_DEVICE void clear() const {
+    team_.sync();
+    share_out(team_, homes_.num_experts, [&](int e) { begin_[e] = 0; });
+    share_out(team_, homes_.num_ranks, [&](int r) { loads_[r] = borrowed_[r] = 0; });
+    share_out(team_, 1, [&](int) { transfers_[0] = 0; });
+    team_.sync();
   }
 
-  EVENKEEL_HOST_DEVICE void write_transfer(int move, const PlanView& plan) const {
-    if (flags_[move] == 0) return;
-    const int expert = expert_of(move);
-    int at = 0;
-    for (int m = 0; m < moves_.count; ++m) {
-      const bool by_id = order_ == GivingOrder::copies_first && expert_of(m) != expert;
-      const bool before = by_id ? expert_of(m) < expert : m < move;
-      at += flags_[m] != 0 && before ? 1 : 0;
+  EVENKEEL_HOST_DEVICE void count() const {
+    share_out(team_, homes_.num_slots, [&](int s) {
+      const std::int32_t rest = draft_.rest[s];
+      if (rest <= 0) return;
+      add(&begin_[homes_.slot_expert[s]], 1);
+      add(&loads_[homes_.slot_rank[s]], rest);
+    });
+    share_out(team_, moves_.count, [&](int m) {
+      const int expert = homes_.slot_expert[moves_.slot[m]];
+      const bool real = moves_.amount[m] > 0;
+      owner_[m] = real ? expert : -1;
+      ahead_[m] = start_[m] = place_[m] = 0;
+      is_none_[m] = !real || has_copy(expert, moves_.to[m]) ? 1 : 0;
+      if (!real) return;
+      add(&begin_[expert], 1);
+      add(&loads_[moves_.to[m]], moves_.amount[m]);
+    });
+  }
+  EVENKEEL_HOST_DEVICE bool has_copy(int expert, int rank) const {
+    for (int i = homes_.copies_begin[expert]; i < homes_.copies_begin[expert + 1]; ++i)
+      if (homes_.slot_rank[homes_.copies[i]] == rank) return true;
+    return false;
+  }
+
+  // At every step-th move: those whose segments lie ahead, and whether the rank has the expert already.
+  EVENKEEL_HOST_DEVICE void look_back(int move, int first, int step) const {
+    if (!is_real(move)) return;
+    const int expert = owner_[move], slot = moves_.slot[move], to = moves_.to[move];
+    std::int32_t ahead = 0, start = 0, same = 0;
+    for (int m = first; m < moves_.count; m += step) {
+      if (owner_[m] != expert) continue;
+      const bool by_turn = !by_copy() || moves_.slot[m] == slot;
+      if (by_turn ? m < move : copy_of(m) < copy_of(move)) {
+        ++ahead;
+        start += moves_.amount[m];
+      }
+      same += m < move && moves_.to[m] == to ? 1 : 0;
     }
+    if (ahead != 0) add(&ahead_[move], ahead);
+    if (start != 0) add(&start_[move], start);
+    if (same != 0) add(&is_none_[move], same);
+  }
+
+  EVENKEEL_HOST_DEVICE static void write_segment(const PlanView& plan, int at, int rank, std::int32_t end) {
+    plan.segment_rank[at] = rank;
+    plan.segment_end[at] = end;
+  }
+
+  EVENKEEL_HOST_DEVICE void write_stay(int slot, const PlanView& plan) const {
+    if (draft_.rest[slot] <= 0) return;
+    const int expert = homes_.slot_expert[slot], copy = homes_.slot_copy[slot];
+    int at = begin_[expert];
+    std::int32_t end = draft_.rest[slot];
+    pass_copies(expert, copy, at, end);
+    if (copy > 0 && by_copy())
+      for (int m = 0; m < moves_.count; ++m)
+        if (owner_[m] == expert && copy_of(m) < copy) ++at, end += moves_.amount[m];
+    write_segment(plan, at, homes_.slot_rank[slot], end);
+  }
+  EVENKEEL_HOST_DEVICE void write_move(int move, const PlanView& plan) const {
+    if (!is_real(move)) return;
+    const int expert = owner_[move];
+    int at = begin_[expert] + ahead_[move];
+    std::int32_t end = start_[move] + moves_.amount[move];
+    pass_copies(expert, by_copy() ? copy_of(move) + 1 : homes_.copies_of(expert), at, end);
+    write_segment(plan, at, moves_.to[move], end);
+  }
+  // Past what stays on the expert's first copies.
+  EVENKEEL_HOST_DEVICE void pass_copies(int expert, int copies, int& at, std::int32_t& end) const {
+    for (int i = 0; i < copies; ++i) {
+      const std::int32_t rest = draft_.rest[homes_.copies[homes_.copies_begin[expert] + i]];
+      at += rest > 0 ? 1 : 0;
+      end += rest > 0 ? rest : 0;
+    }
+  }
+
+  // Transfers before a move's, at every step-th move.
+  EVENKEEL_HOST_DEVICE void find_place(int move, int first, int step) const {
+    if (!is_transfer(move)) return;
+    const int expert = owner_[move];
+    std::int32_t before = 0;
+    for (int m = first; m < moves_.count; m += step) {
+      const bool by_id = !by_copy() && owner_[m] != expert;
+      before += is_transfer(m) && (by_id ? owner_[m] < expert : m < move) ? 1 : 0;
+    }
+    if (before != 0) add(&place_[move], before);
+    if (first != 0) return;
+    add(&transfers_[0], 1);
+    add(&borrowed_[moves_.to[move]], 1);
+  }
+  EVENKEEL_HOST_DEVICE void write_transfer(int move, const PlanView& plan) const {
+    if (!is_transfer(move)) return;
+    const int expert = owner_[move], at = place_[move];
     plan.transfer_expert[at] = expert;
     plan.transfer_from[at] = homes_.slot_rank[homes_.copies[homes_.copies_begin[expert]]];
     plan.transfer_to[at] = moves_.to[move];
   }
 
-  EVENKEEL_HOST_DEVICE std::int32_t load_of(int rank) const {
-    std::int32_t load = 0;
-    for (int s = homes_.slot_begin[rank]; s < homes_.slot_begin[rank + 1]; ++s) load += rest_[s];
-    for (int m = 0; m < moves_.count; ++m) load += moves_.to[m] == rank ? moves_.amount[m] : 0;
-    return load;
-  }
-
-  EVENKEEL_HOST_DEVICE int count_own_flags() const {
-    int own = 0;
-    team_.for_each(moves_.count, [&](int m) { own += flags_[m]; });
-    return own;
-  }
-
   const Team& team_;
-  const PlacementView& homes_;
-  const std::int32_t* rest_;
+  const Homes& homes_;
+  const Draft& draft_;
   const MoveList& moves_;
-  GivingOrder order_;
-  std::int32_t* flags_;
+  const Array begin_;      // [E], where segments begin
+  const Array loads_;      // [P]
+  const Array borrowed_;   // [P]
+  const Array transfers_;  // [1]
+  // Of moves: the expert, -1 for none; segments of the expert's moves ahead, and their assignments; above 0
+  // where it is no transfer; transfers before.
+  const Array owner_;
+  const Array ahead_;
+  const Array start_;
+  const Array is_none_;
+  const Array place_;
 };
 
 }  // namespace evenkeel::cuda

@@ -30,20 +30,21 @@ struct Homes {
 
 struct PlannerRoom {
   Homes homes;
-  Array base;       // [P]
-  Array load;       // [E]
-  Array order;      // [E], experts by decreasing load; where segments begin
-  Array share;      // [S], of a slot, before any move
-  Array least;      // [S], the fewest that may leave it for a rank without a copy
-  Array rest;       // [S], what stays
-  Array kept;       // [S], what least-loaded leaves, while level's plan is in `rest`
-  Array home_load;  // [P], base loads included
-  Array committed;  // [P]; level's balances
-  Array queue;      // [3 P], of searches over copies; marks of ranks
-  MoveList moves;   // being made
-  MoveList best;    // of level, so far
-  Array scratch[2];  // [most_moves]
-  Array verdict;    // [4], from the leading lanes to all
+  Array base;            // [P]
+  Array load;            // [E]
+  Array order;           // [E], experts by decreasing load; where segments begin
+  Array share;           // [S], of a slot, before any move
+  Array least;           // [S], the fewest that may leave it for a rank without a copy
+  Array rest;            // [S], what stays
+  Array kept;            // [S], what least-loaded leaves, while level's plan is in `rest`
+  Array home_load;       // [P], base loads included
+  Array committed;       // [P]; level's balances
+  Array queue;           // [3 P], of searches over copies; marks of ranks
+  MoveList moves;        // being made
+  MoveList best;         // of level, so far
+  Array first_scratch;   // [most_moves]
+  Array second_scratch;  // [most_moves]
+  Array verdict;         // [4], from the leading lanes to all
 
   // The number of integers, and the arrays in a piece of so many.
   static EVENKEEL_HOST_DEVICE int integers(const PlacementView& sizes) {
@@ -81,13 +82,20 @@ struct PlannerRoom {
     };
     PlannerRoom room{};
     room.homes = carve_homes(carver, sizes);
-    for (Array* each : {&room.load, &room.order}) *each = carver.take(experts);
-    for (Array* each : {&room.share, &room.least, &room.rest, &room.kept}) *each = carver.take(slots);
-    for (Array* each : {&room.base, &room.home_load, &room.committed}) *each = carver.take(ranks);
+    room.load = carver.take(experts);
+    room.order = carver.take(experts);
+    room.share = carver.take(slots);
+    room.least = carver.take(slots);
+    room.rest = carver.take(slots);
+    room.kept = carver.take(slots);
+    room.base = carver.take(ranks);
+    room.home_load = carver.take(ranks);
+    room.committed = carver.take(ranks);
     room.queue = carver.take(3 * ranks);
     room.moves = take_moves();
     room.best = take_moves();
-    for (Array& each : room.scratch) each = carver.take(most);
+    room.first_scratch = carver.take(most);
+    room.second_scratch = carver.take(most);
     room.verdict = carver.take(4);
     return room;
   }

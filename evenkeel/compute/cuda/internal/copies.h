@@ -13,9 +13,13 @@ __device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
   return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-// 16 bytes, those after the first `bytes` zero; compute capability 8.0.
-__device__ __forceinline__ void copy_async(std::uint32_t to, const void* from, int bytes) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+// 16 bytes, or as many zeros; compute capability 8.0.
+__device__ __forceinline__ void copy_async(std::uint32_t to, const void* from, bool zeros) {
+  asm volatile(
+      "{\n.reg .pred zeros;\nsetp.ne.b32 zeros, %2, 0;\n"
+      "cp.async.cg.shared.global [%0], [%1], 16, zeros;\n}\n" ::"r"(to),
+      "l"(from), "r"(static_cast<int>(zeros))
+      : "memory");
 }
 __device__ __forceinline__ void copy_async_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
@@ -29,14 +33,14 @@ __device__ __forceinline__ void copy_async_wait() {
 struct CopyLines {
   std::uint32_t base;
   __device__ __forceinline__ void operator()(std::uint32_t to, const bf16* from, int numbers) const {
-    copy_async(base + to, from, 2 * numbers);
+    copy_async(base + to, from, numbers == 0);
   }
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// What this thread wrote to shared memory, cp.async's writes that it waited for among them, is seen by wgmma.
-__device__ __forceinline__ void publish_to_wgmma() {
+// What this thread has waited for, cp.async's writes of other threads among it, is seen by wgmma.
+__device__ __forceinline__ void show_to_wgmma() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
@@ -69,6 +73,13 @@ struct Barrier {
   }
 };
 
+// The barrier, made with this arrival counted in, is arrived at when all of this thread's cp.async so far are
+// done.
+__device__ __forceinline__ void copy_async_arrive(Barrier& barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(&barrier))
+               : "memory");
+}
+
 __device__ __forceinline__ void publish_barriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -76,6 +87,11 @@ __device__ __forceinline__ void publish_barriers() {
 // A tensor map in device memory that an earlier kernel wrote.
 __device__ __forceinline__ void acquire_map(const void* map) {
   asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory");
+}
+
+// A tensor map that is a kernel's argument.
+__device__ __forceinline__ void prefetch_map(const void* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
 // The box of a matrix at (row, column), zeros beyond the matrix.

@@ -3,11 +3,11 @@
 // Method      A block stays on its multiprocessor and draws tiles until none is left. Its first warpgroup
 //             copies the operands, kStages blocks of K ahead; the other two multiply, 64 of the tile's 128
 //             rows each, and write the tile while the first already copies the next one's.
-//             Rows come by cp.async, so that a gather costs nothing but its indices; weights by bulk copies,
-//             through a tensor map for each group that point_maps() makes.
-// Order       A stage is full when the copying warps have seen their own copies done (those of the block
-//             before, so that two are always under way), made them visible to wgmma and arrived, and the
-//             bulk copies have come. It is empty when all multiplying warps have seen the instructions that
+//             Rows that are found through an index come by cp.async, so that a gather costs nothing but its
+//             indices; rows in the order of positions and weights come by bulk copies, the latter through a
+//             tensor map for each group that point_maps() makes.
+// Order       A stage is full when each copying thread's copies and the bulk copies have come; nobody waits for
+//             that but the warps that multiply, who then make it visible to wgmma. It is empty when all multiplying warps have seen the instructions that
 //             read it done.
 #pragma once
 
@@ -29,6 +29,7 @@ struct Call {
   TileSchedule schedule;
   int counter = 0;                  // of the schedule's
   const TensorMap* maps = nullptr;  // by group, of the product's weights
+  TensorMap rows;                   // of its rows by position
 };
 
 #if defined(__CUDACC__)
@@ -38,12 +39,12 @@ struct Shared;
 constexpr int kWarp = 32;
 constexpr int kCopyingWarps = kWarpgroup / kWarp;
 constexpr int kMultiplyingWarps = kMultiplying * kCopyingWarps;
-// Registers of a thread, 65536 for all. Copying rows of both operands takes more of them, writing sums alone
+// Registers of a thread, 65536 for all. Copying lines of many boxes takes more of them, writing sums alone
 // fewer.
 template <class Product>
-constexpr int kCopyingRegisters = Loader<Product>::kBulk ? 56 : 104;
+constexpr int kCopyingRegisters = Product::kByRows ? 56 : 104;
 template <class Product>
-constexpr int kMultiplyingRegisters = Loader<Product>::kBulk ? 224 : 200;
+constexpr int kMultiplyingRegisters = Product::kByRows ? 224 : 200;
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
@@ -69,7 +70,7 @@ template <class Product>
 __device__ void start(const Call<Product>& call, Shared& shared) {
   if (threadIdx.x == 0) {
     for (int i = 0; i < kStages; ++i) {
-      shared.full[i].init(kCopyingWarps + (Loader<Product>::kBulk ? 1 : 0));
+      shared.full[i].init((Loader<Product>::kLines ? kWarpgroup : 0) + 1);
       shared.empty[i].init(kMultiplyingWarps);
     }
     for (int i = 0; i < kTileSlots; ++i) {
@@ -111,54 +112,42 @@ struct Drawer {
 };
 
 template <class Product>
-__device__ __forceinline__ void hand_over(Shared& shared, std::uint32_t stage) {
-  publish_to_wgmma();
-  __syncwarp();
-  if (threadIdx.x % kWarp == 0) shared.full[stage].arrive();
-}
-
-template <class Product>
 __device__ __forceinline__ void copy_tiles(const Call<Product>& call, Shared& shared) {
   const int thread = static_cast<int>(threadIdx.x);
+  if (thread == 0) prefetch_map(&call.rows);
   RingPlace<kTileSlots> slot;
   RingPlace<kStages> stage;
   Drawer<Product> drawer{static_cast<std::int32_t>(blockIdx.x) - static_cast<std::int32_t>(gridDim.x)};
-  int pending = -1;  // the stage copied last, not yet handed over
   for (;;) {
     if (thread == 0) drawer.put(call, shared, slot);
     const Tile tile = take_tile(shared, slot);
     if (tile.group < 0) break;
     Loader<Product> loader;
     loader.begin(call.product, tile, thread);
-    if constexpr (Loader<Product>::kBulk)
+    if constexpr (Product::kByRows)
       if (thread == 0) acquire_map(call.maps + tile.group);
     const int blocks = depth_blocks(call.product, tile);
     EVENKEEL_NO_UNROLL
     for (int block = 0; block < blocks; ++block) {
       shared.empty[stage.at].wait(stage.parity ^ 1);
       const std::uint32_t base = shared_address(shared.stages[stage.at]);
-      if constexpr (Loader<Product>::kBulk) {
-        if (thread == 0) {
-          shared.full[stage.at].arrive_expecting(kBytesB);
-          Loader<Product>::copy_weights(
-              call.product, tile, block, [&](std::uint32_t to, int row, int column) {
-                copy_box(base + to, call.maps + tile.group, row, column, shared.full[stage.at]);
-              });
-        }
-        __syncwarp();
+      if (thread == 0) {
+        shared.full[stage.at].arrive_expecting(Loader<Product>::bulk_bytes(tile, block));
+        Loader<Product>::copy_boxes(
+            call.product, tile, block, [&](BoxSource source, std::uint32_t to, int row, int column) {
+              const TensorMap* const map =
+                  source == BoxSource::weights ? call.maps + tile.group : &call.rows;
+              copy_box(base + to, map, row, column, shared.full[stage.at]);
+            });
       }
-      loader.copy(call.product, tile, thread, block, CopyLines{base});
-      copy_async_commit();
-      if (pending >= 0) {
-        copy_async_wait<1>();
-        hand_over<Product>(shared, static_cast<std::uint32_t>(pending));
+      __syncwarp();
+      if constexpr (Loader<Product>::kLines) {
+        loader.copy_lines(call.product, tile, thread, block, CopyLines{base});
+        copy_async_arrive(shared.full[stage.at]);
       }
-      pending = static_cast<int>(stage.at);
       stage.advance();
     }
   }
-  copy_async_wait<0>();
-  if (pending >= 0) hand_over<Product>(shared, static_cast<std::uint32_t>(pending));
 }
 
 __device__ __forceinline__ void release(Shared& shared, std::uint32_t stage) {
@@ -177,6 +166,7 @@ __device__ __forceinline__ void multiply(Shared& shared, RingPlace<kStages>& sta
   EVENKEEL_NO_UNROLL
   for (int block = 0; block < blocks; ++block) {
     shared.full[stage.at].wait(stage.parity);
+    show_to_wgmma();
     const std::uint64_t here = first + stage.at * (kStageBytes / kLineBytes);
     const std::uint64_t a = here + operand_a(warpgroup) / kLineBytes;
     const std::uint64_t b = here + kOperandB / kLineBytes;

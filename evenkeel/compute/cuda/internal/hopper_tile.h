@@ -26,76 +26,154 @@ inline constexpr int kSegments = kTileColumns / kSegmentColumns;
 // A row's sums of h . grad_h are kept by tile.
 inline constexpr int kDotColumns = kTileColumns;
 
-// A product over rows: the copying threads copy rows of A, bulk copies bring the weights.
+// What the copying threads do for a block of K of a tile. Lines each copies its share of, where kLines; boxes
+// come in bulk:
+//   begin(product, tile, thread)
+//   copy_lines(product, tile, thread, block, copy_one)   copy_one(offset in the stage, address, numbers)
+//   bulk_bytes(tile, block)                              of all boxes
+//   copy_boxes(product, tile, block, copy_box)           copy_box(source, offset in the stage, row, column)
+enum class BoxSource { weights, rows_by_position };
+
+// A thread's lines of a few rows, whole ones: what is the same for all blocks of K or boxes of a row is worked out
+// once, since copying threads are short of instructions.
+template <class Share>
+struct RowLines {
+  const bf16* line[Share::kCount];  // the thread's, of the row's first box
+  std::uint32_t there = 0;          // a bit for each row
+  int left = 0;                     // numbers from there to the row's end
+
+  EVENKEEL_HOST_DEVICE void find(const Rows& rows, const std::int32_t (&chosen)[Share::kCount],
+                                 std::int64_t column, int thread) {
+    const std::int64_t first = column + Share::line(thread) * kLineNumbers;
+    left = static_cast<int>(rows.width - first);
+    there = 0;
+    EVENKEEL_UNROLL
+    for (int i = 0; i < Share::kCount; ++i) {
+      const bool is_there = chosen[i] != kNoRow;
+      line[i] = rows.data + (is_there ? chosen[i] * rows.width : 0) + first;
+      there |= (is_there ? 1u : 0u) << i;
+    }
+  }
+  // The lines `columns` further on.
+  template <class Copy>
+  EVENKEEL_HOST_DEVICE void copy(int thread, int columns, int box, const Copy& copy_one) const {
+    EVENKEEL_UNROLL
+    for (int i = 0; i < Share::kCount; ++i)
+      copy_one(static_cast<std::uint32_t>(box) + line_offset(Share::row(thread, i), Share::line(thread)),
+               line[i] + columns, (there >> i & 1) != 0 && columns < left ? kLineNumbers : 0);
+  }
+};
+
+// A product over rows: lines of A where its rows are indexed, else boxes, and boxes of the weights. Rows that
+// are another group's or nobody's may be copied: no row of the output is made of another row.
 template <class Product, bool = Product::kByRows>
 struct Loader {
-  static constexpr bool kBulk = true;
+  static constexpr bool kLines = Product::kOrderA == Order::indexed;
   using Share = BoxShare<kTileRows, kWarpgroup>;
 
-  std::int32_t row[Share::kCount];
+  RowLines<Share> lines;
 
   EVENKEEL_HOST_DEVICE void begin(const Product& product, const Tile& tile, int thread) {
-    EVENKEEL_UNROLL
-    for (int i = 0; i < Share::kCount; ++i) row[i] = product.row_of_a(tile, Share::row(thread, i));
+    if constexpr (kLines) {
+      std::int32_t chosen[Share::kCount];
+      EVENKEEL_UNROLL
+      for (int i = 0; i < Share::kCount; ++i) chosen[i] = product.row_of_a(tile, Share::row(thread, i));
+      lines.find(product.a, chosen, 0, thread);
+    }
   }
   template <class Copy>
-  EVENKEEL_HOST_DEVICE void copy(const Product& product, const Tile&, int thread, int block,
-                                 const Copy& copy_one) {
-    Share::copy(thread, product.a, row, std::int64_t{block} * kDepth, 0, copy_one);
+  EVENKEEL_HOST_DEVICE void copy_lines(const Product&, const Tile&, int thread, int block,
+                                       const Copy& copy_one) {
+    if constexpr (kLines) lines.copy(thread, block * kDepth, 0, copy_one);
   }
-  // copy_box(offset in the stage, row, column) for each box of the weights.
+  EVENKEEL_HOST_DEVICE static int bulk_bytes(const Tile&, int) { return kBytesB + (kLines ? 0 : kBytesA); }
   template <class CopyBox>
-  EVENKEEL_HOST_DEVICE static void copy_weights(const Product& product, const Tile& tile, int block,
-                                                const CopyBox& copy_box) {
+  EVENKEEL_HOST_DEVICE static void copy_boxes(const Product& product, const Tile& tile, int block,
+                                              const CopyBox& copy_box) {
     constexpr int kWide = Product::template kOutputColumns<kTileColumns>;
     const std::int64_t first = std::int64_t{tile.col} * kWide;
     EVENKEEL_UNROLL
     for (int box = 0; box < kBoxesB; ++box) {
       const auto to = static_cast<std::uint32_t>(kBytesA + box * kBoxBytes);
       if constexpr (Product::kMajorB == Major::k)
-        copy_box(to, static_cast<int>(product.template weight_row<kTileColumns>(first, box * kDepth)),
+        copy_box(BoxSource::weights, to,
+                 static_cast<int>(product.template weight_row<kTileColumns>(first, box * kDepth)),
                  block * kDepth);
       else
-        copy_box(to, block * kDepth, static_cast<int>(first) + box * kBoxColumns);
+        copy_box(BoxSource::weights, to, block * kDepth, static_cast<int>(first) + box * kBoxColumns);
     }
+    EVENKEEL_UNROLL
+    for (int box = 0; box < (kLines ? 0 : kBoxesA); ++box)
+      copy_box(BoxSource::rows_by_position, static_cast<std::uint32_t>(box * kBoxBytes),
+               tile.begin + box * kDepth, block * kDepth);
   }
 };
 
-// A product over positions: rows of both operands are copied, each row one of K.
+// A product over positions, each row of an operand one of K: lines of the operand that is indexed, boxes of the
+// other. A last block that goes beyond the group is all lines, so that there is zero behind the group's end.
 template <class Product>
 struct Loader<Product, false> {
-  static constexpr bool kBulk = false;
+  static constexpr bool kLines = true;
+  static constexpr bool kBulkA = Product::kOrderA == Order::by_position;
   using Share = BoxShare<kDepth, kWarpgroup>;
 
-  // The rows of the next block, read while this one is copied.
-  std::int32_t row_a[Share::kCount], row_b[Share::kCount];
+  // The indexed operand's rows of the next block, read while this one is copied.
+  std::int32_t row[Share::kCount];
 
   EVENKEEL_HOST_DEVICE void begin(const Product& product, const Tile& tile, int thread) {
     find(product, tile, thread, 0);
   }
   template <class Copy>
-  EVENKEEL_HOST_DEVICE void copy(const Product& product, const Tile& tile, int thread, int block,
-                                 const Copy& copy_one) {
-    std::int32_t now_a[Share::kCount], now_b[Share::kCount];
+  EVENKEEL_HOST_DEVICE void copy_lines(const Product& product, const Tile& tile, int thread, int block,
+                                       const Copy& copy_one) {
+    std::int32_t now[Share::kCount];
     EVENKEEL_UNROLL
-    for (int i = 0; i < Share::kCount; ++i) now_a[i] = row_a[i], now_b[i] = row_b[i];
+    for (int i = 0; i < Share::kCount; ++i) now[i] = row[i];
     find(product, tile, thread, block + 1);
+    copy_operand<!kBulkA>(product, tile, thread, now, copy_one);
+    if (is_whole(tile, block)) return;
     EVENKEEL_UNROLL
-    for (int box = 0; box < kBoxesA; ++box)
-      Share::copy(thread, product.a, now_a, tile.row + box * kBoxColumns, box * kBoxBytes, copy_one);
+    for (int i = 0; i < Share::kCount; ++i)
+      now[i] = product.position_of(tile, block * kDepth + Share::row(thread, i));
+    copy_operand<kBulkA>(product, tile, thread, now, copy_one);
+  }
+  EVENKEEL_HOST_DEVICE static int bulk_bytes(const Tile& tile, int block) {
+    return is_whole(tile, block) ? (kBulkA ? kBytesA : kBytesB) : 0;
+  }
+  template <class CopyBox>
+  EVENKEEL_HOST_DEVICE static void copy_boxes(const Product&, const Tile& tile, int block,
+                                              const CopyBox& copy_box) {
+    if (!is_whole(tile, block)) return;
     EVENKEEL_UNROLL
-    for (int box = 0; box < kBoxesB; ++box)
-      Share::copy(thread, product.b, now_b, std::int64_t{tile.col} * kTileColumns + box * kBoxColumns,
-                  kBytesA + box * kBoxBytes, copy_one);
+    for (int box = 0; box < (kBulkA ? kBoxesA : kBoxesB); ++box)
+      copy_box(BoxSource::rows_by_position,
+               static_cast<std::uint32_t>((kBulkA ? 0 : kBytesA) + box * kBoxBytes),
+               tile.begin + block * kDepth, first_column<kBulkA>(tile) + box * kBoxColumns);
   }
 
  private:
+  EVENKEEL_HOST_DEVICE static bool is_whole(const Tile& tile, int block) {
+    return (block + 1) * kDepth <= tile.rows;
+  }
+  template <bool kOfA>
+  EVENKEEL_HOST_DEVICE static int first_column(const Tile& tile) {
+    return kOfA ? tile.row : tile.col * kTileColumns;
+  }
+  template <bool kOfA, class Copy>
+  EVENKEEL_HOST_DEVICE static void copy_operand(const Product& product, const Tile& tile, int thread,
+                                                const std::int32_t (&rows)[Share::kCount],
+                                                const Copy& copy_one) {
+    RowLines<Share> lines;
+    lines.find(kOfA ? product.a : product.b, rows, first_column<kOfA>(tile), thread);
+    EVENKEEL_UNROLL
+    for (int box = 0; box < (kOfA ? kBoxesA : kBoxesB); ++box)
+      lines.copy(thread, box * kBoxColumns, (kOfA ? 0 : kBytesA) + box * kBoxBytes, copy_one);
+  }
   EVENKEEL_HOST_DEVICE void find(const Product& product, const Tile& tile, int thread, int block) {
     EVENKEEL_UNROLL
     for (int i = 0; i < Share::kCount; ++i) {
       const std::int32_t position = product.position_of(tile, block * kDepth + Share::row(thread, i));
-      row_a[i] = position == kNoRow ? kNoRow : product.a.row_of(position);
-      row_b[i] = position == kNoRow ? kNoRow : product.b.row_of(position);
+      row[i] = position == kNoRow ? kNoRow : (kBulkA ? product.b : product.a).row_of(position);
     }
   }
 };

@@ -12,9 +12,12 @@
 
 // The host's compiler does not know the pragma.
 #if defined(__CUDA_ARCH__)
-#define EVENKEEL_UNROLL _Pragma("unroll")
-#define EVENKEEL_NO_UNROLL _Pragma("unroll 1")
+#define EVENKEEL_PRAGMA(text) _Pragma(#text)
+#define EVENKEEL_UNROLL EVENKEEL_PRAGMA(unroll)
+#define EVENKEEL_UNROLL_BY(times) EVENKEEL_PRAGMA(unroll times)
+#define EVENKEEL_NO_UNROLL EVENKEEL_UNROLL_BY(1)
 #else
 #define EVENKEEL_UNROLL
+#define EVENKEEL_UNROLL_BY(times)
 #define EVENKEEL_NO_UNROLL
 #endif

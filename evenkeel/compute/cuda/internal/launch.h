@@ -41,16 +41,18 @@ void launch(const Call<Product>& call, const Chip& chip, cudaStream_t stream);
 }  // namespace generic
 
 // Every product that passes.h makes.
-#define EVENKEEL_FOR_EACH_PRODUCT(DO)                                              \
-  DO(RowProduct<HiddenEpilogue<Activation::swiglu>, Major::k>)                     \
-  DO(RowProduct<HiddenEpilogue<Activation::clamped_swiglu>, Major::k>)             \
-  DO(RowProduct<HiddenEpilogue<Activation::gelu>, Major::k>)                       \
-  DO(RowProduct<OutputEpilogue, Major::k>)                                         \
-  DO(RowProduct<HiddenGradientEpilogue<Activation::swiglu>, Major::outer>)         \
-  DO(RowProduct<HiddenGradientEpilogue<Activation::clamped_swiglu>, Major::outer>) \
-  DO(RowProduct<HiddenGradientEpilogue<Activation::gelu>, Major::outer>)           \
-  DO(RowProduct<InputGradientEpilogue, Major::outer>)                              \
-  DO(WeightProduct<float>)                                                         \
-  DO(WeightProduct<bf16>)
+#define EVENKEEL_FOR_EACH_PRODUCT(DO)                                                              \
+  DO(RowProduct<HiddenEpilogue<Activation::swiglu>, Major::k, Order::indexed>)                     \
+  DO(RowProduct<HiddenEpilogue<Activation::clamped_swiglu>, Major::k, Order::indexed>)             \
+  DO(RowProduct<HiddenEpilogue<Activation::gelu>, Major::k, Order::indexed>)                       \
+  DO(RowProduct<OutputEpilogue, Major::k, Order::by_position>)                                     \
+  DO(RowProduct<HiddenGradientEpilogue<Activation::swiglu>, Major::outer, Order::indexed>)         \
+  DO(RowProduct<HiddenGradientEpilogue<Activation::clamped_swiglu>, Major::outer, Order::indexed>) \
+  DO(RowProduct<HiddenGradientEpilogue<Activation::gelu>, Major::outer, Order::indexed>)           \
+  DO(RowProduct<InputGradientEpilogue, Major::outer, Order::by_position>)                          \
+  DO(WeightProduct<float, Order::indexed, Order::by_position>)                                     \
+  DO(WeightProduct<float, Order::by_position, Order::indexed>)                                     \
+  DO(WeightProduct<bf16, Order::indexed, Order::by_position>)                                      \
+  DO(WeightProduct<bf16, Order::by_position, Order::indexed>)
 
 }  // namespace evenkeel::cuda

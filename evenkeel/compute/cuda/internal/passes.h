@@ -66,11 +66,12 @@ struct BackwardPieces {
 };
 
 template <Activation kActivation>
-RowProduct<HiddenEpilogue<kActivation>, Major::k> hidden_product(const ExpertShape& shape,
-                                                                 const DeviceGroups& groups,
-                                                                 const void* input, bf16* hidden,
-                                                                 bf16* saved) {
+RowProduct<HiddenEpilogue<kActivation>, Major::k, Order::indexed> hidden_product(const ExpertShape& shape,
+                                                                                 const DeviceGroups& groups,
+                                                                                 const void* input,
+                                                                                 bf16* hidden, bf16* saved) {
   return {.a = {static_cast<const bf16*>(input), shape.hidden, groups.input_row},
+          .max_positions = groups.max_positions,
           .weights = groups.weights,
           .matrix = WeightMatrix::gate_up,
           .depth = shape.hidden,
@@ -87,13 +88,15 @@ void run_forward(Machine& machine, const ExpertShape& shape, const DeviceGroups&
       hidden_product<kActivation>(shape, groups, input, pieces.hidden, reinterpret_cast<bf16*>(saved)),
       schedule, 0);
   machine.run(
-      RowProduct<OutputEpilogue, Major::k>{.a = {pieces.hidden, shape.intermediate, nullptr},
-                                           .weights = groups.weights,
-                                           .matrix = WeightMatrix::down,
-                                           .depth = shape.intermediate,
-                                           .columns = shape.hidden,
-                                           .epilogue = {groups.weights, shape.biases, shape.hidden,
-                                                        groups.output_row, static_cast<bf16*>(output)}},
+      RowProduct<OutputEpilogue, Major::k, Order::by_position>{
+          .a = {pieces.hidden, shape.intermediate, nullptr},
+          .max_positions = groups.max_positions,
+          .weights = groups.weights,
+          .matrix = WeightMatrix::down,
+          .depth = shape.intermediate,
+          .columns = shape.hidden,
+          .epilogue = {groups.weights, shape.biases, shape.hidden, groups.output_row,
+                       static_cast<bf16*>(output)}},
       schedule, 1);
 }
 
@@ -111,8 +114,9 @@ void differentiate_hidden(Machine& machine, const ExpertShape& shape, const Devi
     saved = pieces.grad_pre;
   }
   machine.run(
-      RowProduct<HiddenGradientEpilogue<kActivation>, Major::outer>{
+      RowProduct<HiddenGradientEpilogue<kActivation>, Major::outer, Order::indexed>{
           .a = {static_cast<const bf16*>(call.grad_output), shape.hidden, groups.input_row},
+          .max_positions = groups.max_positions,
           .weights = groups.weights,
           .matrix = WeightMatrix::down,
           .depth = shape.hidden,
@@ -126,9 +130,16 @@ template <class T, class Machine>
 void add_matrix_gradients(Machine& machine, const ExpertShape& shape, const DeviceGroups& groups,
                           const Rows& input, const Rows& grad_output, const Rows& grad_pre,
                           const Rows& weighted_hidden, const TileSchedule& schedule) {
-  machine.run(WeightProduct<T>{grad_output, weighted_hidden, {groups.gradients, true, shape.intermediate}},
-              schedule, 2);
-  machine.run(WeightProduct<T>{grad_pre, input, {groups.gradients, false, shape.hidden}}, schedule, 3);
+  machine.run(
+      WeightProduct<T, Order::indexed, Order::by_position>{grad_output,
+                                                           weighted_hidden,
+                                                           groups.max_positions,
+                                                           {groups.gradients, true, shape.intermediate}},
+      schedule, 2);
+  machine.run(
+      WeightProduct<T, Order::by_position, Order::indexed>{
+          grad_pre, input, groups.max_positions, {groups.gradients, false, shape.hidden}},
+      schedule, 3);
 }
 
 template <class Machine>
@@ -158,12 +169,14 @@ void differentiate_input(Machine& machine, const ExpertShape& shape, const Devic
                          const TileSchedule& schedule) {
   float* const by_position = call.grad_position == nullptr ? pieces.grad_position : call.grad_position;
   machine.run(
-      RowProduct<InputGradientEpilogue, Major::outer>{.a = {pieces.grad_pre, shape.gate_up_rows(), nullptr},
-                                                      .weights = groups.weights,
-                                                      .matrix = WeightMatrix::gate_up,
-                                                      .depth = shape.gate_up_rows(),
-                                                      .columns = shape.hidden,
-                                                      .epilogue = {shape.hidden, by_position}},
+      RowProduct<InputGradientEpilogue, Major::outer, Order::by_position>{
+          .a = {pieces.grad_pre, shape.gate_up_rows(), nullptr},
+          .max_positions = groups.max_positions,
+          .weights = groups.weights,
+          .matrix = WeightMatrix::gate_up,
+          .depth = shape.gate_up_rows(),
+          .columns = shape.hidden,
+          .epilogue = {shape.hidden, by_position}},
       schedule, 4);
   if (call.grad_input == nullptr) return;
   machine.run(InputGradient{groups.begin, groups.num_groups, groups.input_row, call.input_rows, shape.hidden,

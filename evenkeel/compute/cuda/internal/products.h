@@ -15,18 +15,24 @@ EVENKEEL_HOST_DEVICE inline const bf16* matrix_of(const DeviceExpertWeights& wei
   return static_cast<const bf16*>(which == WeightMatrix::down ? weights.down : weights.gate_up);
 }
 
+// How the rows of an operand lie: found through an index, or one after another by position, where bulk copies
+// can have them.
+enum class Order { indexed, by_position };
+
 // out[position, :] = epilogue(a[position, :] . B), a row for each position. With weights [columns, depth]
 // (Major::k) that is a . W^T, with weights [depth, columns] (Major::outer) it is a . W. For a gated epilogue
 // the weights are twice `columns` rows, and it is given both halves' sums of a column.
-template <class TheEpilogue, Major kWeightMajor>
+template <class TheEpilogue, Major kWeightMajor, Order kOrder>
 struct RowProduct {
   using Epilogue = TheEpilogue;
   static constexpr bool kByRows = true;
   static constexpr Major kMajorA = Major::k;
   static constexpr Major kMajorB = kWeightMajor;
+  static constexpr Order kOrderA = kOrder;
   static constexpr bool kGated = Epilogue::kGated;
 
   Rows a;
+  std::int64_t max_positions = 0;
   const DeviceExpertWeights* weights = nullptr;
   WeightMatrix matrix = WeightMatrix::gate_up;
   std::int64_t depth = 0;
@@ -40,6 +46,7 @@ struct RowProduct {
   EVENKEEL_HOST_DEVICE std::int64_t matrix_columns() const {
     return kMajorB == Major::outer ? columns : depth;
   }
+  EVENKEEL_HOST_DEVICE Rows rows_by_position() const { return a; }
   EVENKEEL_HOST_DEVICE Rows weight_rows(int group) const {
     return {matrix_of(weights[group], matrix), matrix_columns(), nullptr};
   }
@@ -68,18 +75,25 @@ struct RowProduct {
   }
 };
 
-// gradient of a group's matrix, of T, += a^T . b over the group's positions; both have a row for each position.
-template <class T>
+// gradient of a group's matrix, of T, += a^T . b over the group's positions; both have a row for each position,
+// and one of them in order.
+template <class T, Order kA, Order kB>
 struct WeightProduct {
+  static_assert(kA != kB);
+
   using Epilogue = WeightGradientEpilogue<T>;
   static constexpr bool kByRows = false;
   static constexpr Major kMajorA = Major::outer;
   static constexpr Major kMajorB = Major::outer;
+  static constexpr Order kOrderA = kA;
   static constexpr bool kGated = false;
 
   Rows a;  // its columns are the matrix's rows
   Rows b;  // its columns are the matrix's columns
+  std::int64_t max_positions = 0;
   Epilogue epilogue;
+
+  EVENKEEL_HOST_DEVICE Rows rows_by_position() const { return kA == Order::by_position ? a : b; }
 
   template <int kTileColumns>
   static constexpr int kOutputColumns = kTileColumns;

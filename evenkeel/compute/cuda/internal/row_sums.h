@@ -53,8 +53,13 @@ struct RowWeightGradient {
     if (weights == nullptr) return sum;
     const auto* bias = static_cast<const bf16*>(weights[group_of_position(position)].down_bias);
     const bf16* row = grad_output.data + grad_output.row_of(position) * grad_output.width;
-    for (std::int64_t d = lane; d < grad_output.width; d += lanes)
-      sum += internal::widen_low(bias[d].bits) * internal::widen_low(row[d].bits);
+    for (std::int64_t d = std::int64_t{lane} * kEight; d < grad_output.width; d += lanes * kEight) {
+      const std::int64_t left = grad_output.width - d;
+      const int count = left < kEight ? static_cast<int>(left) : kEight;
+      const Eight a = widened(fetch(bias + d, count)), b = widened(fetch(row + d, count));
+      EVENKEEL_UNROLL
+      for (int i = 0; i < kEight; ++i) sum += a.at[i] * b.at[i];
+    }
     return sum;
   }
   EVENKEEL_HOST_DEVICE void write(std::int32_t position, float sum) const {
@@ -78,9 +83,10 @@ struct BiasGradient {
   bool of_down = false;
   DataType type = DataType::f32;
 
-  // Positions first, first + step, ... of a group.
+  // Positions first, first + step, ... of a group. Unrolled, so that several loads are under way.
   EVENKEEL_HOST_DEVICE float part(int group, std::int64_t column, int first, int step) const {
     float sum = 0;
+    EVENKEEL_UNROLL_BY(8)
     for (std::int32_t position = begin[group] + first; position < begin[group + 1]; position += step) {
       const float value = internal::widen_low(rows.data[rows.row_of(position) * rows.width + column].bits);
       sum += weight == nullptr ? value : weight[output_row[position]] * value;

@@ -9,6 +9,6 @@ namespace evenkeel::cuda {
 
 // A map of a row-major bf16 matrix, copied in boxes of boxes.h; zeros are read beyond the matrix. `address`
 // is any of the device's, a multiple of 16. Throws Unsupported where the driver cannot make it.
-TensorMap make_weight_map(const void* address, std::int64_t rows, std::int64_t columns);
+TensorMap make_matrix_map(const void* address, std::int64_t rows, std::int64_t columns);
 
 }  // namespace evenkeel::cuda

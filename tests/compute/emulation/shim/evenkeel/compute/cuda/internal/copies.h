@@ -16,36 +16,20 @@ inline std::uint32_t shared_address(const void* pointer) {
   return EmulatedBlock::current()->address_of(pointer);
 }
 
-// A thread's cp.async: begun, done once waited for, seen by wgmma once published.
-struct PendingCopies {
-  struct Copy {
-    std::uint32_t to;
-    const void* from;
-    int bytes;
-  };
-  std::vector<Copy> open, done;
-  std::deque<std::vector<Copy>> groups;
-};
+// A thread's cp.async: begun, done when the copy engine has come to it, seen by wgmma once shown.
+using PendingCopies = std::vector<EmulatedBlock::Copy>;
 inline thread_local PendingCopies pending_copies;
 
 inline void copy_async(std::uint32_t to, const void* from, int bytes) {
-  pending_copies.open.push_back({to, from, bytes});
+  pending_copies.push_back({to, from, bytes});
 }
-inline void copy_async_commit() {
-  pending_copies.groups.push_back(std::exchange(pending_copies.open, {}));
-}
-template <int kPending>
-void copy_async_wait() {
-  for (auto& groups = pending_copies.groups; groups.size() > kPending; groups.pop_front())
-    pending_copies.done.insert(pending_copies.done.end(), groups.front().begin(), groups.front().end());
-}
-inline void publish_to_wgmma() {
-  for (const PendingCopies::Copy& copy : pending_copies.done) {
-    std::byte* const to = EmulatedBlock::current()->at(copy.to);
-    std::memset(to, 0, 16);
-    if (copy.bytes > 0) std::memcpy(to, copy.from, static_cast<std::size_t>(copy.bytes));
-  }
-  pending_copies.done.clear();
+// Of the generic kernel, which no emulated block runs.
+inline void copy_async_commit() {}
+template <int>
+void copy_async_wait() {}
+
+inline void show_to_wgmma() {
+  EmulatedBlock::current()->show();
 }
 
 struct CopyLines {
@@ -107,6 +91,14 @@ static_assert(sizeof(Barrier) == 8);
 
 inline void publish_barriers() {}
 
+inline void copy_async_arrive(Barrier& barrier) {
+  EmulatedBlock* const block = EmulatedBlock::current();
+  block->enqueue([block, &barrier, copies = std::exchange(pending_copies, {})] {
+    block->finish(copies);
+    barrier.arrive();
+  });
+}
+
 // What the test puts into a tensor map.
 struct EmulatedMap {
   const bf16* matrix;
@@ -114,12 +106,17 @@ struct EmulatedMap {
 };
 
 inline thread_local const void* acquired_map = nullptr;
+inline thread_local const void* prefetched_map = nullptr;
 inline void acquire_map(const void* map) {
   acquired_map = map;
 }
+inline void prefetch_map(const void* map) {
+  prefetched_map = map;
+}
 
 inline void copy_box(std::uint32_t to, const void* map, int row, int column, Barrier& barrier) {
-  if (map != acquired_map) evenkeel::testing::give_up("a tensor map was used that had not been acquired");
+  if (map != acquired_map && map != prefetched_map)
+    evenkeel::testing::give_up("a tensor map was used that had not been acquired");
   EmulatedMap matrix;
   std::memcpy(&matrix, map, sizeof matrix);
   EmulatedBlock* const block = EmulatedBlock::current();

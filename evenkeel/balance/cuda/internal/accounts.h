@@ -1,0 +1,121 @@
+// What ranks owe each other while they settle (balance/settlement.h), on lanes: balances, what is left of
+// slots, and the flow that changes both.
+//
+// Method  A rank whose balance is 0 is closed: it takes part in nothing, so that no list of open ranks is
+//         kept. A scan within a scan runs on its lane alone.
+#pragma once
+
+#include <cstdint>
+
+#include "evenkeel/balance/cuda/internal/planner_room.h"
+
+namespace evenkeel::cuda {
+
+template <class Lanes>
+class Accounts {
+ public:
+  // So much of a slot's share to a rank, of which that rank's balance and the sender's change; none without
+  // a slot.
+  struct Flow {
+    int slot = -1;
+    int to = -1;
+    std::int32_t amount = 0;
+    EVENKEEL_HOST_DEVICE explicit operator bool() const { return slot >= 0; }
+  };
+  // So much from rank to rank; none without a sender.
+  struct Pair {
+    int from = -1;
+    int to = -1;
+    std::int32_t amount = 0;
+    EVENKEEL_HOST_DEVICE explicit operator bool() const { return from >= 0; }
+  };
+
+  // room.committed are the balances, above 0 an excess, below it room; room.rest is what of a slot's share
+  // has not moved. Both are the caller's to fill.
+  EVENKEEL_HOST_DEVICE Accounts(const Lanes& searching, PlannerRoom& room, std::int32_t min_segment)
+      : lanes(searching),
+        homes(room.homes),
+        balance(room.committed),
+        rest(room.rest),
+        least(room.least),
+        marks(room.queue),
+        moves(room.moves),
+        small(min_segment > 1 ? min_segment : 1) {}
+
+  EVENKEEL_HOST_DEVICE int ranks() const { return homes.num_ranks; }
+  EVENKEEL_HOST_DEVICE std::int32_t excess(int r) const { return balance[r]; }
+  EVENKEEL_HOST_DEVICE std::int32_t room(int r) const { return -balance[r]; }
+  EVENKEEL_HOST_DEVICE static std::int32_t lesser(std::int32_t a, std::int32_t b) { return a < b ? a : b; }
+  EVENKEEL_HOST_DEVICE bool is_small(std::int32_t amount) const {
+    return amount != 0 && amount < small && amount > -small;
+  }
+
+  EVENKEEL_HOST_DEVICE bool gives(int slot, std::int32_t amount) const {
+    const std::int32_t left = rest[slot], fewest = least[slot];  // both on their way at once
+    return left >= amount && amount >= fewest;
+  }
+  // On one lane.
+  EVENKEEL_HOST_DEVICE bool has_slot(int from, std::int32_t amount, int except = -1) const {
+    for (int s = homes.slot_begin[from]; s < homes.slot_begin[from + 1]; ++s)
+      if (s != except && gives(s, amount)) return true;
+    return false;
+  }
+  // The first of a rank's slots with the smallest key; -1 for none.
+  template <class Key>
+  EVENKEEL_HOST_DEVICE int best_slot(int from, const Key& key) const {
+    const int begin = homes.slot_begin[from];
+    const int at = lanes.best(homes.slot_begin[from + 1] - begin, [&](int i) { return key(begin + i); }).at;
+    return at < 0 ? -1 : begin + at;
+  }
+  // The tightest slot of a rank that gives so many; -1 for none.
+  EVENKEEL_HOST_DEVICE int slot_for(int from, std::int32_t amount, int except = -1) const {
+    return best_slot(from, [&](int s) {
+      const std::int32_t left = rest[s], fewest = least[s];
+      return left >= amount && amount >= fewest && s != except ? left : kNoKey;
+    });
+  }
+  EVENKEEL_HOST_DEVICE Flow by_one_slot(const Pair& pair) const {
+    return {slot_for(pair.from, pair.amount), pair.to, pair.amount};
+  }
+
+  EVENKEEL_HOST_DEVICE void carry_out(const Flow& flow) {
+    const int slot = flow.slot, to = flow.to;
+    const std::int32_t amount = flow.amount;
+    const int from = homes.slot_rank[slot];
+    const std::int32_t left_from = balance[from] - amount, left_to = balance[to] + amount;
+    const int same = may_repeat ? move_of(slot, to) : -1;
+    may_repeat = may_repeat || (left_from != 0 && left_to != 0);
+    const auto settle = [&] {
+      rest[slot] -= amount;
+      balance[from] = left_from;
+      balance[to] = left_to;
+    };
+    if (same < 0) return moves.add(lanes, slot, to, amount, settle);
+    const std::int32_t total = moves.amount[same] + amount;
+    lanes.once([&] {
+      settle();
+      moves.amount[same] = total;
+    });
+    if (total == 0) moves.erase(lanes, same);
+  }
+
+  const Lanes& lanes;
+  const Homes& homes;
+  const Array balance;
+  const Array rest;
+  const Array least;
+  const Array marks;
+  MoveList& moves;
+  // Amounts below are small, and at least 1.
+  const std::int32_t small;
+  // A flow that closes an account is the last between its ranks until the mending: moves are searched for
+  // one that a flow repeats only from the first flow on that closed none.
+  bool may_repeat = false;
+
+ private:
+  EVENKEEL_HOST_DEVICE int move_of(int slot, int to) const {
+    return lanes.first(0, moves.count, [&](int i) { return moves.slot[i] == slot && moves.to[i] == to; });
+  }
+};
+
+}  // namespace evenkeel::cuda
