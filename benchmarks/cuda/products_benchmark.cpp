@@ -178,11 +178,13 @@ class Experts {
 
   Json run(CudaStream& stream) {
     const std::span<std::byte> workspace(workspace_.data(), workspace_.size());
-    const auto forward = [&] {
-      ffn_->forward(groups_, input_.data(), output_.data(), saved_.data(), workspace, stream);
+    const auto forward_keeping = [&](std::byte* saved) {
+      ffn_->forward(groups_, input_.data(), output_.data(), saved, workspace, stream);
     };
+    const auto forward = [&] { forward_keeping(nullptr); };
     Json result{{"kernels", ffn_->kernels() == CudaKernels::hopper ? "hopper" : "generic"}};
     result["forward"] = time(stream, case_.flop(), forward);
+    result["forward_saving"] = time(stream, case_.flop(), [&] { forward_keeping(saved_.data()); });
     groups_.input_row = in_order_.data();
     result["forward_of_rows_in_order"] = time(stream, case_.flop(), forward);
     groups_.input_row = anywhere_.data();
@@ -190,7 +192,7 @@ class Experts {
       EVENKEEL_CUDA_CALL(cudaMemcpyAsync, output_.data(), input_.data(), output_.size() * sizeof(bf16),
                          cudaMemcpyDefault, static_cast<cudaStream_t>(stream.native()));
     });
-    forward();
+    forward_keeping(saved_.data());
     const auto backward = [&] { ffn_->backward(groups_, backward_, workspace, stream); };
     result["backward"] = time(stream, 2 * case_.flop(), backward);
     backward_.saved = nullptr;

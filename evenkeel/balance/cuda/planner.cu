@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <string>
 
 #include "evenkeel/balance/cuda/internal/plan_step.h"
@@ -10,7 +11,15 @@ namespace evenkeel::cuda {
 
 namespace {
 
-constexpr int kThreads = 1024;
+constexpr int kMostThreads = 1024;
+
+// Threads enough to read the counts at once, and no more: what all warps of a block execute takes turns on
+// four schedulers.
+int threads_for(const PlacementView& homes) {
+  constexpr int kFewest = 256, kCountsEach = 4, kWarp = 32;
+  const int wanted = homes.num_ranks * homes.num_experts / kCountsEach / kWarp * kWarp;
+  return std::clamp(wanted, kFewest, kMostThreads);
+}
 
 // What the kernel is given; its pointers are to device memory.
 struct Task {
@@ -22,7 +31,7 @@ struct Task {
   PlanView plan;
 };
 
-__global__ void __launch_bounds__(kThreads) plan_kernel(Task task) {
+__global__ void __launch_bounds__(kMostThreads) plan_kernel(Task task) {
   __shared__ BlockTeam::Scratch scratch;
   const BlockTeam team(scratch);
   StepCounts counts = task.counts;
@@ -66,7 +75,7 @@ void CudaPlanner::plan(const std::int32_t* counts, int parts, const std::int32_t
   const bool sums = rules_.kind == PlannerOptions::Kind::level;
   const StepCounts all{counts, parts, sums && !counts_in_shared_ ? workspace : nullptr};
   const Task task{homes_, rules_, all, sums && counts_in_shared_, base_load, plan};
-  plan_kernel<<<1, kThreads, static_cast<std::size_t>(shared_bytes_),
+  plan_kernel<<<1, threads_for(homes_), static_cast<std::size_t>(shared_bytes_),
                 static_cast<cudaStream_t>(stream.native())>>>(task);
   EVENKEEL_CUDA_CHECK_LAUNCH("plan a step");
 }

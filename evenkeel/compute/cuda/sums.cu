@@ -34,23 +34,37 @@ __global__ void row_weight_kernel(const __grid_constant__ RowWeightGradient sum)
   if (lane == 0) sum.write(at, total);
 }
 
-// A block for 32 columns of one group: its warps share the positions, and the first adds what the others
-// found in their order.
+// A block for 256 columns of one group and one share of its positions: its warps share these, and the first
+// adds what the others found in their order.
 constexpr int kBiasWarps = 32;
+constexpr int kBiasColumns = kEight * kWarp;
 __global__ void bias_kernel(const __grid_constant__ BiasGradient sum) {
-  __shared__ float parts[kBiasWarps][kWarp];
+  __shared__ Eight parts[kBiasWarps][kWarp];
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int warp = static_cast<int>(threadIdx.x) / kWarp;
-  const int group = static_cast<int>(blockIdx.y);
-  const std::int64_t column = std::int64_t{blockIdx.x} * kWarp + lane;
+  const int group = static_cast<int>(blockIdx.y), share = static_cast<int>(blockIdx.z);
+  const std::int64_t column = std::int64_t{blockIdx.x} * kBiasColumns + kEight * lane;
   if (sum.begin[group] == sum.begin[group + 1]) return;
   const bool has_column = column < sum.rows.width;
-  parts[warp][lane] = has_column ? sum.part(group, column, warp, kBiasWarps) : 0.0f;
+  if (has_column)
+    parts[warp][lane] =
+        sum.part(group, column, share * kBiasWarps + warp, sum.num_shares * kBiasWarps);
   __syncthreads();
   if (warp != 0 || !has_column) return;
-  float total = 0;
-  for (int i = 0; i < kBiasWarps; ++i) total += parts[i][lane];
-  sum.add(group, column, total);
+  Eight total{};
+  for (int i = 0; i < kBiasWarps; ++i) internal::add_to(total, parts[i][lane]);
+  if (sum.num_shares > 1)
+    sum.keep(share, group, column, total);
+  else
+    sum.add(group, column, total);
+}
+
+// A thread for eight columns of one group.
+__global__ void bias_shares_kernel(const __grid_constant__ BiasGradient sum) {
+  const int group = static_cast<int>(blockIdx.y);
+  const std::int64_t column = kEight * (std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x);
+  if (column >= sum.rows.width || sum.begin[group] == sum.begin[group + 1]) return;
+  sum.add(group, column, sum.sum_of_shares(group, column));
 }
 
 enum class ListPass { count, place, enter, sort };
@@ -90,8 +104,13 @@ void launch(const RowWeightGradient& sum, cudaStream_t stream) {
 
 void launch(const BiasGradient& sum, cudaStream_t stream) {
   if (sum.num_groups == 0) return;
-  const dim3 grid(blocks_of(sum.rows.width, kWarp), static_cast<unsigned>(sum.num_groups));
+  const auto groups = static_cast<unsigned>(sum.num_groups);
+  const dim3 grid(blocks_of(sum.rows.width, kBiasColumns), groups, static_cast<unsigned>(sum.num_shares));
   bias_kernel<<<grid, kBiasWarps * kWarp, 0, stream>>>(sum);
+  if (sum.num_shares > 1) {
+    constexpr int kThreads = 128;
+    bias_shares_kernel<<<dim3(blocks_of(sum.rows.width, kEight * kThreads), groups), kThreads, 0, stream>>>(sum);
+  }
   EVENKEEL_CUDA_CHECK_LAUNCH("the gradient of biases");
 }
 

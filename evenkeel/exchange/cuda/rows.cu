@@ -127,41 +127,61 @@ __device__ void for_columns(const Tokens& tokens, std::int64_t hidden, const F& 
   });
 }
 
-// The result of a token's assignment, on the rank that computed it; null: none did.
-__device__ const __nv_bfloat16* result_of(const ChunkWork& work, std::int64_t assignment,
-                                          std::int64_t hidden) {
-  const int rank = work.chunk.destination[assignment];
-  if (rank < 0) return nullptr;
-  const std::int64_t result = work.peers.outboxes[rank].in_position[work.shape.me] +
-                              (work.chunk.entry[assignment] - work.outbox.begin[rank]);
-  return static_cast<const __nv_bfloat16*>(work.peers.views[rank].results) + result * hidden;
-}
-
-// Results that a lane asks for before it uses the first.
+// A few of a token's results and their weights; null where none was computed.
 constexpr int kResultsAtOnce = 8;
+struct Results {
+  const __nv_bfloat16* row[kResultsAtOnce];
+  float weight[kResultsAtOnce];
 
+  // From the token's result number `first` on. `token` is its number in the chunk.
+  __device__ Results(const ChunkWork& work, const Tokens& tokens, const float* weights, std::int64_t token,
+                     int first, std::int64_t hidden) {
+    const int k = work.shape.top_k;
+#pragma unroll
+    for (int i = 0; i < kResultsAtOnce; ++i) {
+      const std::int64_t a = token * k + first + i;
+      const int rank = first + i < k ? work.chunk.destination[a] : -1;
+      row[i] = nullptr;
+      weight[i] = 0;
+      if (rank < 0) continue;
+      const std::int64_t result = work.peers.outboxes[rank].in_position[work.shape.me] +
+                                  (work.chunk.entry[a] - work.outbox.begin[rank]);
+      row[i] = static_cast<const __nv_bfloat16*>(work.peers.views[rank].results) + result * hidden;
+      weight[i] = weights[tokens.first * k + a];
+    }
+  }
+
+  // All are asked for before the first is used.
+  template <class Unit>
+  __device__ void add_to(float (&sum)[Unit::kWidth], std::int64_t column) const {
+    typename Unit::Bits bits[kResultsAtOnce];
+#pragma unroll
+    for (int i = 0; i < kResultsAtOnce; ++i)
+      bits[i] = row[i] == nullptr ? typename Unit::Bits{} : Unit::read(row[i] + column);
+#pragma unroll
+    for (int i = 0; i < kResultsAtOnce; ++i) Unit::add(weight[i], bits[i], sum);
+  }
+};
+
+// A warp finds a token's results once, for all of its columns, or for `parts_each` parts of them.
 template <class Unit>
 __global__ void __launch_bounds__(kThreads)
-    combine_kernel(ChunkWork work, const float* weights, std::int64_t hidden, __nv_bfloat16* output) {
+    combine_kernel(ChunkWork work, const float* weights, std::int64_t hidden, std::int64_t parts_each,
+                   __nv_bfloat16* output) {
   const Tokens tokens = tokens_of(work);
-  const int k = work.shape.top_k;
-  for_columns<Unit>(tokens, hidden, [&](std::int64_t token, std::int64_t column) {
-    float sum[Unit::kWidth] = {};
-    for (int first = 0; first < k; first += kResultsAtOnce) {
-      typename Unit::Bits bits[kResultsAtOnce];
-      float weight[kResultsAtOnce];
-#pragma unroll
-      for (int i = 0; i < kResultsAtOnce; ++i) {
-        const std::int64_t a = token * k + first + i;
-        const auto* const row = first + i < k ? result_of(work, a, hidden) : nullptr;
-        // What is not there adds zero, so that no branch parts the loads.
-        bits[i] = row == nullptr ? typename Unit::Bits{} : Unit::read(row + column);
-        weight[i] = row == nullptr ? 0 : weights[tokens.first * k + a];
-      }
-#pragma unroll
-      for (int i = 0; i < kResultsAtOnce; ++i) Unit::add(weight[i], bits[i], sum);
+  const std::int64_t columns_each = parts_each * kPart<Unit>;
+  const std::int64_t shares = (hidden + columns_each - 1) / columns_each;
+  for_warps(tokens.count * shares, [&](std::int64_t i) {
+    const std::int64_t token = i / shares, begin = i % shares * columns_each;
+    const std::int64_t end = begin + columns_each < hidden ? begin + columns_each : hidden;
+    const Results results(work, tokens, weights, token, 0, hidden);
+    for (std::int64_t c = begin + lane_of_warp() * Unit::kWidth; c < end; c += kPart<Unit>) {
+      float sum[Unit::kWidth] = {};
+      results.template add_to<Unit>(sum, c);
+      for (int first = kResultsAtOnce; first < work.shape.top_k; first += kResultsAtOnce)
+        Results(work, tokens, weights, token, first, hidden).template add_to<Unit>(sum, c);
+      Unit::store(output + (tokens.first + token) * hidden + c, sum);
     }
-    Unit::store(output + (tokens.first + token) * hidden + column, sum);
   });
 }
 
@@ -212,11 +232,17 @@ void by_width(std::int64_t hidden, const Launch& launch) {
   hidden % Eight::kWidth == 0 ? launch(Eight()) : launch(One());
 }
 
+std::int64_t most_tokens(const RouteShape& shape) {
+  return shape.most_assignments / shape.top_k;
+}
+
 // For each warp a part of a token's columns.
 unsigned blocks_of_tokens(const RouteShape& shape, std::int64_t hidden, int width) {
-  const std::int64_t tokens = shape.most_assignments / shape.top_k;
-  return blocks_for(tokens * ((hidden + 32 * width - 1) / (32 * width)), kWarpsInBlock);
+  return blocks_for(most_tokens(shape) * ((hidden + 32 * width - 1) / (32 * width)), kWarpsInBlock);
 }
+
+// Tokens with which a warp for each keeps every multiprocessor busy.
+constexpr std::int64_t kManyTokens = 8192;
 
 }  // namespace
 
@@ -246,8 +272,9 @@ void combine(const ChunkWork& work, const float* weights, std::int64_t hidden, v
              CudaStream& stream) {
   by_width(hidden, [&](auto unit) {
     using Unit = decltype(unit);
+    const std::int64_t parts_each = most_tokens(work.shape) < kManyTokens ? 1 : hidden;
     combine_kernel<Unit><<<blocks_of_tokens(work.shape, hidden, Unit::kWidth), kThreads, 0, native(stream)>>>(
-        work, weights, hidden, static_cast<__nv_bfloat16*>(output));
+        work, weights, hidden, parts_each, static_cast<__nv_bfloat16*>(output));
   });
   EVENKEEL_CUDA_CHECK_LAUNCH("combine");
 }

@@ -104,12 +104,15 @@ class HostMachine {
     }
   }
   void run(const cuda::BiasGradient& sum) {
-    constexpr int kParts = 32;
     for (int group = 0; group < sum.num_groups; ++group)
-      for (std::int64_t column = 0; column < sum.rows.width; ++column) {
-        float total = 0;
-        for (int part = 0; part < kParts; ++part) total += sum.part(group, column, part, kParts);
-        sum.add(group, column, total);
+      for (std::int64_t column = 0; column < sum.rows.width; column += cuda::kEight) {
+        if (sum.num_shares == 1) {
+          sum.add(group, column, bias_share(sum, group, column, 0));
+          continue;
+        }
+        for (int share = 0; share < sum.num_shares; ++share)
+          sum.keep(share, group, column, bias_share(sum, group, column, share));
+        sum.add(group, column, sum.sum_of_shares(group, column));
       }
   }
   void run(const cuda::InputGradient& sum) {
@@ -124,6 +127,17 @@ class HostMachine {
     for (std::int64_t row = 0; row < sum.num_rows; ++row) sum.sort(row);
     for (std::int64_t row = 0; row < sum.num_rows; ++row)
       for (std::int64_t column = 0; column < sum.width; ++column) sum.add(row, column);
+  }
+
+ private:
+  static cuda::Eight bias_share(const cuda::BiasGradient& sum, int group, std::int64_t column,
+                                             int share) {
+    constexpr int kParts = 32;
+    cuda::Eight total{};
+    for (int part = 0; part < kParts; ++part)
+      cuda::internal::add_to(
+          total, sum.part(group, column, share * kParts + part, sum.num_shares * kParts));
+    return total;
   }
 };
 
@@ -142,9 +156,15 @@ struct HopperKernel {
     for (int block = 0; block < cuda::depth_blocks(product, tile); ++block) {
       const auto stage = static_cast<std::uint32_t>(block % hopper::kStages * hopper::kStageBytes);
       copy_stage(product, tile, loaders, memory, block, stage);
-      multiply_stage<Product>(memory, stage, sums);
+      if (hopper::is_narrow(product, tile))
+        multiply_stage<hopper::kNarrowColumns, Product>(memory, stage, sums);
+      else
+        multiply_stage<hopper::kTileColumns, Product>(memory, stage, sums);
     }
-    write(product, tile, sums);
+    if (hopper::is_narrow(product, tile))
+      write<hopper::kNarrowColumns>(product, tile, sums);
+    else
+      write<hopper::kTileColumns>(product, tile, sums);
   }
 
  private:
@@ -171,7 +191,7 @@ struct HopperKernel {
           bulk_copy_box(memory, stage + to, rows.data, count, rows.width, row, column);
           bytes += cuda::kBoxBytes;
         });
-    EXPECT_EQ(bytes, cuda::hopper::Loader<Product>::bulk_bytes(tile, block));
+    EXPECT_EQ(bytes, cuda::hopper::Loader<Product>::bulk_bytes(product, tile, block));
   }
 
   template <std::uint32_t kOuter>
@@ -182,7 +202,7 @@ struct HopperKernel {
     return numbers;
   }
 
-  template <class Product>
+  template <int kColumns, class Product>
   static void multiply_stage(const SharedMemory& memory, std::uint32_t stage, std::vector<double>& sums) {
     namespace hopper = cuda::hopper;
     for (int warpgroup = 0; warpgroup < hopper::kMultiplying; ++warpgroup)
@@ -193,9 +213,9 @@ struct HopperKernel {
                               major == cuda::Major::outer);
         };
         const auto a = numbers_of<64>(operand(stage + hopper::operand_a(warpgroup), Product::kMajorA));
-        const auto b = numbers_of<256>(operand(stage + hopper::kOperandB, Product::kMajorB));
+        const auto b = numbers_of<kColumns>(operand(stage + hopper::kOperandB, Product::kMajorB));
         for (std::size_t row = 0; row < 64; ++row)
-          for (std::size_t column = 0; column < 256; ++column) {
+          for (std::size_t column = 0; column < kColumns; ++column) {
             double sum = 0;
             for (std::size_t k = 0; k < 16; ++k) sum += a[row][k] * b[column][k];
             sums[(static_cast<std::size_t>(warpgroup) * 64 + row) * 256 + column] += sum;
@@ -203,22 +223,22 @@ struct HopperKernel {
       }
   }
 
-  // As the PTX manual deals the sums of wgmma.m64n256 to threads.
-  template <class Product>
+  // As the PTX manual deals the sums of wgmma.m64n256 and m64n128 to threads.
+  template <int kColumns, class Product>
   static void write(const Product& product, const cuda::Tile& tile, const std::vector<double>& sums) {
     namespace hopper = cuda::hopper;
     const std::int64_t first = std::int64_t{tile.col} * Product::template kOutputColumns<kTileColumns>;
     for (int warp = 0; warp < 8; ++warp) {
-      std::array<LaneSums<128>, 32> lanes;
+      std::array<LaneSums<kColumns / 2>, 32> lanes;
       for (std::size_t lane = 0; lane < 32; ++lane)
-        for (std::size_t i = 0; i < 128; ++i) {
+        for (std::size_t i = 0; i < kColumns / 2; ++i) {
           const std::size_t row = static_cast<std::size_t>(warp) * 16 + lane / 4 + i % 4 / 2 * 8;
           const std::size_t column = i / 4 * 8 + lane % 4 * 2 + i % 2;
           lanes[lane].numbers[i] = static_cast<float>(sums[row * 256 + column]);
         }
-      write_warp<cuda::Lines::whole, hopper::kSegments, hopper::kDotColumns>(product, tile, first, lanes, [&](int lane) {
-        return hopper::row_of(warp / 4, warp % 4 * 32 + lane, 0);
-      });
+      write_warp<cuda::Lines::whole, kColumns / cuda::kSegmentColumns, hopper::kDotColumns>(
+          product, tile, first, lanes,
+          [&](int lane) { return hopper::row_of(warp / 4, warp % 4 * 32 + lane, 0); });
     }
   }
 };

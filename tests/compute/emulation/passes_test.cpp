@@ -63,6 +63,14 @@ TYPED_TEST(EmulatedExperts, GiveARowTheSameBitsWhereverItIs) {
   EXPECT_TRUE(plain.grad_weight == moved.grad_weight);
 }
 
+TYPED_TEST(EmulatedExperts, SumBiasesInSharesWhereThereIsRoom) {
+  const ExpertShape expert{16, 16, Activation::clamped_swiglu, true, DataType::bf16};
+  EXPECT_EQ(cuda::BiasGradient::shares_in(400, 2, expert.gate_up_rows()), 6);
+  EXPECT_EQ(cuda::BiasGradient::shares_in(400, 500, expert.hidden), 1);
+  const MoeCase problem({{2, 2, expert}, {200}, 2.0, 0.0}, 12);
+  expect_dense(problem, this->run(problem), "shares");
+}
+
 TYPED_TEST(EmulatedExperts, AddToGradientsOfBf16WithinItsRounding) {
   const ExpertShape expert{40, 24, Activation::clamped_swiglu, true, DataType::bf16};
   const MoeCase problem({{2, 1, expert}, {60}, 1.0, 0.0}, 11);

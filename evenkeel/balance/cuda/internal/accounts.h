@@ -56,9 +56,16 @@ class Accounts {
   }
   // On one lane.
   EVENKEEL_HOST_DEVICE bool has_slot(int from, std::int32_t amount, int except = -1) const {
-    for (int s = homes.slot_begin[from]; s < homes.slot_begin[from + 1]; ++s)
-      if (s != except && gives(s, amount)) return true;
-    return false;
+    return any_slot(from, [&](int s) { return s != except && gives(s, amount); });
+  }
+  // On one lane. To the end: what slots are asked for is on its way at once.
+  template <class Predicate>
+  EVENKEEL_HOST_DEVICE bool any_slot(int rank, const Predicate& holds) const {
+    const int end = homes.slot_begin[rank + 1];
+    bool any = false;
+    EVENKEEL_UNROLL(4)
+    for (int s = homes.slot_begin[rank]; s < end; ++s) any |= holds(s);
+    return any;
   }
   // The first of a rank's slots with the smallest key; -1 for none.
   template <class Key>

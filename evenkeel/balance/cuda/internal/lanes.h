@@ -65,7 +65,10 @@ class Lanes {
   EVENKEEL_HOST_DEVICE Found best(int n, const Key& key) const {
     Found own{kNoKey, kNoKey};
     share_out(team_, n, [&](int i) { take_lesser(own, i, key(i)); });
-    return first_of(own);
+    const std::int32_t smallest = team_.min(own.key);
+    // Where a lane has one key, of its own number, a vote takes less than a reduction.
+    if (n <= team_.size()) return {team_.first_lane(own.key == smallest && smallest != kNoKey), smallest};
+    return {first_with(smallest, own), smallest};
   }
 
   // The first with the smallest value, and the first with the largest.
@@ -97,6 +100,9 @@ class Lanes {
 
   // The first lane that says so; -1 for none.
   EVENKEEL_HOST_DEVICE int first_lane(bool says_so) const { return team_.first_lane(says_so); }
+  // Of the lanes' values.
+  EVENKEEL_HOST_DEVICE std::int32_t min_of(std::int32_t own) const { return team_.min(own); }
+  EVENKEEL_HOST_DEVICE std::int32_t max_of(std::int32_t own) const { return team_.max(own); }
 
   // The largest of n values; of none, the smallest number there is.
   template <class Value>
@@ -123,12 +129,21 @@ class Lanes {
   }
   EVENKEEL_HOST_DEVICE Found first_of(const Found& own) const {
     const std::int32_t key = team_.min(own.key);
+    return {first_with(key, own), key};
+  }
+  EVENKEEL_HOST_DEVICE int first_with(std::int32_t key, const Found& own) const {
     const int at = team_.min(own.key == key ? own.at : kNoKey);
-    return {at == kNoKey ? -1 : at, key};
+    return at == kNoKey ? -1 : at;
   }
 
   Team team_{};
 };
+
+// The fewest lanes that a kind of them can be.
+template <class Lanes>
+inline constexpr int kLeastLanes = 32;
+template <>
+inline constexpr int kLeastLanes<Lanes<HostTeam>> = 1;
 
 // What each warp of a team finds on its own, the same on all of them: no barrier.
 EVENKEEL_HOST_DEVICE inline Lanes<HostTeam> lanes_of(const HostTeam&) {

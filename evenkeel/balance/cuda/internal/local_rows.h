@@ -1,8 +1,8 @@
 // Which expert of a rank a move takes (balance/local_rows.h), on lanes.
 //
 // Method  Moves change nothing for those of other senders, where experts have one home each, so that a warp
-//         takes a sender. Each of its lanes looks for something better for one move; the first move that
-//         finds it changes, and those behind it look again.
+//         takes a sender. Each of its lanes looks whether another slot gives enough for one move; for a move
+//         that has such slots, they are compared by all lanes.
 #pragma once
 
 #include <cstdint>
@@ -28,46 +28,63 @@ class LocalRows {
   EVENKEEL_HOST_DEVICE void improve(const Predicate& is_included) {
     EVENKEEL_UNROLL(1)
     for (int begin = 0; begin < moves_.count; begin += lanes_.size()) {
-      const int move = begin + lanes_.rank();
-      improve_in_turn(move, move < moves_.count && is_included(move));
+      const int own = begin + lanes_.rank();
+      const bool included = own < moves_.count && is_included(own);
+      bool has_changed = true, waits = false;
+      for (int at = -1;; has_changed = improve_one(begin + at)) {
+        if (has_changed) waits = included && has_other(own);
+        if ((at = lanes_.first_lane(waits && lanes_.rank() > at)) < 0) break;
+      }
     }
   }
 
  private:
-  // A move a lane.
-  EVENKEEL_HOST_DEVICE void improve_in_turn(int move, bool is_included) {
-    for (int done = -1;;) {
-      const int better = is_included && lanes_.rank() > done ? better_slot(move) : -1;
-      done = lanes_.first_lane(better >= 0);
-      if (done < 0) return;
-      lanes_.sync();
-      if (lanes_.rank() == done) take(move, better);
-      lanes_.sync();
-    }
+  // Whether the slot could give so many in the move's place.
+  EVENKEEL_HOST_DEVICE bool could_give(int slot, int given_by, std::int32_t amount) const {
+    const std::int32_t rest = rest_[slot], fewest = least_[slot];  // both on their way at once
+    return slot != given_by && rest >= amount && amount >= fewest;
   }
-  EVENKEEL_HOST_DEVICE void take(int move, int slot) {
-    rest_[moves_.slot[move]] += moves_.amount[move];
-    rest_[slot] -= moves_.amount[move];
-    moves_.slot[move] = slot;
+  // On one lane.
+  EVENKEEL_HOST_DEVICE bool has_other(int move) const {
+    const int slot = moves_.slot[move], home = homes_.slot_rank[slot];
+    const std::int32_t amount = moves_.amount[move];
+    const int end = homes_.slot_begin[home + 1];
+    bool has = false;
+    EVENKEEL_UNROLL(4)
+    for (int s = homes_.slot_begin[home]; s < end; ++s) has |= could_give(s, slot, amount);
+    return has;
   }
 
-  // On one lane; -1 where none is better.
-  EVENKEEL_HOST_DEVICE int better_slot(int move) const {
+  // By all lanes; false where no slot is better.
+  EVENKEEL_HOST_DEVICE bool improve_one(int move) {
     const int slot = moves_.slot[move], to = moves_.to[move];
     const std::int32_t amount = moves_.amount[move];
-    const int home = homes_.slot_rank[slot];
-    int best = -1;
-    std::int32_t most = 0;
-    EVENKEEL_UNROLL(1)
-    for (int s = homes_.slot_begin[home]; s < homes_.slot_begin[home + 1]; ++s) {
-      if (s == slot || rest_[s] < amount || amount < least_[s]) continue;
-      const std::int32_t gain =
-          moving_gains(s, home, to, amount, -1) + moving_gains(slot, home, to, amount, 1);
-      if (gain <= most || is_on(s, to)) continue;
-      best = s;
-      most = gain;
+    const int better = better_slot(slot, to, amount);
+    if (better < 0) return false;
+    lanes_.once([&] {
+      rest_[slot] += amount;
+      rest_[better] -= amount;
+      moves_.slot[move] = better;
+    });
+    return true;
+  }
+
+  // The first that gains most of those that are not on the rank already; -1 where none gains anything.
+  EVENKEEL_HOST_DEVICE int better_slot(int slot, int to, std::int32_t amount) const {
+    const int home = homes_.slot_rank[slot], begin = homes_.slot_begin[home];
+    const int slots = homes_.slot_begin[home + 1] - begin;
+    const std::int32_t gain_of_return = moving_gains(slot, home, to, amount, 1);
+    typename Lanes::Found last{-1, -kNoKey};
+    while (true) {
+      const auto found = lanes_.best(slots, [&](int i) {
+        if (!could_give(begin + i, slot, amount)) return kNoKey;
+        const std::int32_t key = -(moving_gains(begin + i, home, to, amount, -1) + gain_of_return);
+        return key < 0 && (key > last.key || (key == last.key && i > last.at)) ? key : kNoKey;
+      });
+      if (found.at < 0) return -1;
+      if (!is_on(begin + found.at, to)) return begin + found.at;
+      last = found;
     }
-    return best;
   }
 
   // Rows of the expert that stay on a rank which computes `count` of its assignments.
@@ -83,13 +100,12 @@ class LocalRows {
   // Of moves of other senders, which their warps may be changing, none is of an expert with one home here.
   EVENKEEL_HOST_DEVICE bool is_on(int slot, int rank) const {
     const int expert = homes_.slot_expert[slot];
-    bool is = false;
     for (int i = homes_.copies_begin[expert]; i < homes_.copies_begin[expert + 1]; ++i)
-      is = is || homes_.slot_rank[homes_.copies[i]] == rank;
-    EVENKEEL_UNROLL(4)
-    for (int i = 0; i < moves_.count; ++i)
-      if (moves_.to[i] == rank) is = is || homes_.slot_expert[moves_.slot[i]] == expert;
-    return is;
+      if (homes_.slot_rank[homes_.copies[i]] == rank) return true;
+    const int move = lanes_.first(0, moves_.count, [&](int i) {
+      return moves_.to[i] == rank && homes_.slot_expert[moves_.slot[i]] == expert;
+    });
+    return move >= 0;
   }
 
   const Lanes& lanes_;

@@ -25,12 +25,17 @@ struct MoveList {
                                 const Besides& besides) {
     EVENKEEL_DEVICE_CHECK(count < capacity);
     lanes.once([&] {
-      slot[count] = from;
-      to[count] = rank;
-      amount[count] = size;
+      set(count, from, rank, size);
       besides();
     });
     ++count;
+  }
+
+  // On one lane.
+  EVENKEEL_HOST_DEVICE void set(int at, int from, int rank, std::int32_t size) const {
+    slot[at] = from;
+    to[at] = rank;
+    amount[at] = size;
   }
 
   // The others keep their order. Rare: what was moved went back.

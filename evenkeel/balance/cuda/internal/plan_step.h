@@ -131,6 +131,8 @@ class StepPlanning {
     const std::int32_t worst = settle(ideal);
     if (worst != ideal && least_loaded_is_lower(worst))
       return {room_.kept, room_.moves, GivingOrder::by_copy, room_.best};
+    // What is ideal was settled last, and room_.rest is what it left.
+    if (worst != ideal) leave_rest();
     take_local_rows();
     return {room_.rest, room_.best, GivingOrder::copies_first, room_.moves};
   }
@@ -164,12 +166,16 @@ class StepPlanning {
     return lanes().max(room_.homes.num_ranks, [&](int r) { return room_.committed[r]; }) < worst;
   }
 
-  EVENKEEL_HOST_DEVICE void take_local_rows() {
+  // Room.rest gets what stays beside room.best.
+  EVENKEEL_HOST_DEVICE void leave_rest() {
     const MoveList& moves = room_.best;
     share_out(team_, room_.homes.num_slots, [&](int s) { room_.rest[s] = room_.share[s]; });
     team_.sync();
     share_out(team_, moves.count, [&](int m) { add(&room_.rest[moves.slot[m]], -moves.amount[m]); });
     team_.sync();
+  }
+  EVENKEEL_HOST_DEVICE void take_local_rows() {
+    const MoveList& moves = room_.best;
     const bool by_sender = room_.homes.has_single_homes();
     share_out_by_warp(team_, by_sender ? room_.homes.num_ranks : 1, [&](const auto& lanes, int sender) {
       using Lanes = std::remove_cvref_t<decltype(lanes)>;

@@ -1,14 +1,16 @@
 // Settlement (balance/settlement.h) on lanes: the same moves in the same order.
 //
-// Method  Each scan over ranks, slots or moves is one search over lanes. A step is found first and carried
-//         out then, in one place: the loop is small, and stays where instructions are fetched from.
-// Cost    A step takes about twenty accesses of shared memory one after the other, whatever P up to 64.
+// Method  Plain steps are taken in registers. For any other, each scan over ranks, slots or moves is one
+//         search over lanes; it is found first and carried out then, in one place, so that the loop is small.
+// Cost    A step that is not plain takes about twenty accesses of shared memory one after the other,
+//         whatever P up to 64.
 #pragma once
 
 #include <cstdint>
 
 #include "evenkeel/balance/cuda/internal/accounts.h"
 #include "evenkeel/balance/cuda/internal/mending.h"
+#include "evenkeel/balance/cuda/internal/plain_steps.h"
 
 namespace evenkeel::cuda {
 
@@ -22,6 +24,7 @@ class Settlement {
   EVENKEEL_HOST_DEVICE bool settle(std::int64_t room) {
     settle_equal_pairs(room);
     while (true) {
+      if (PlainSteps<Lanes>(all_).take()) return true;
       const Survey survey = look();
       if (survey.most.key <= 0) return true;
       const Flow next = step(survey);
@@ -88,9 +91,7 @@ class Settlement {
 
   // A small account is closed by a large piece of its own rank, whoever it is that it takes over.
   EVENKEEL_HOST_DEVICE bool has_large_piece(int r) const {
-    for (int s = all_.homes.slot_begin[r]; s < all_.homes.slot_begin[r + 1]; ++s)
-      if (all_.rest[s] >= all_.small) return true;
-    return false;
+    return all_.any_slot(r, [&](int s) { return all_.rest[s] >= all_.small; });
   }
   EVENKEEL_HOST_DEVICE Pair absorb_small() const {
     int small = -1;

@@ -74,10 +74,13 @@ class StepLoads {
   // Assignments of an expert in every step-th row of counts.
   EVENKEEL_HOST_DEVICE std::int32_t rows_of(int expert, int first, int step, const StepCounts& counts) const {
     const int experts = room_.homes.num_experts;
-    const int rows = counts.num_parts * room_.homes.num_ranks;
+    const int end = counts.num_parts * room_.homes.num_ranks * experts;
+    constexpr int kAtOnce = 16;  // reads under way at a time, also where there are fewer
+    const std::int32_t* const all_rows = counts.parts;
     std::int32_t all = 0;
-    EVENKEEL_UNROLL(16)  // as many reads are under way at a time
-    for (int row = first; row < rows; row += step) all += counts.parts[row * experts + expert];
+    EVENKEEL_UNROLL(1)
+    for (int at = first * experts + expert; at < end;)
+      for (int k = 0; k < kAtOnce; ++k, at += step * experts) all += at < end ? all_rows[at] : 0;
     return all;
   }
 

@@ -27,7 +27,7 @@ template <Activation kActivation>
 struct HiddenEpilogue {
   static constexpr bool kGated = is_gated(kActivation);
   static constexpr bool kDots = false;
-  static constexpr int kAhead = 4;
+  static constexpr int kAhead = 2;
   const DeviceExpertWeights* weights = nullptr;
   bool biases = false;
   std::int64_t width = 0;  // F
@@ -132,7 +132,7 @@ template <Activation kActivation>
 struct HiddenGradientEpilogue {
   static constexpr bool kGated = false;  // of the product: its columns are those of h
   static constexpr bool kDots = true;
-  static constexpr int kAhead = 4;
+  static constexpr int kAhead = 2;
   std::int64_t width = 0;  // F
   const std::int32_t* output_row = nullptr;
   const float* weight = nullptr;    // by output row

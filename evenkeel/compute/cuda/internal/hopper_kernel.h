@@ -132,7 +132,7 @@ __device__ __forceinline__ void copy_tiles(const Call<Product>& call, Shared& sh
       shared.empty[stage.at].wait(stage.parity ^ 1);
       const std::uint32_t base = shared_address(shared.stages[stage.at]);
       if (thread == 0) {
-        shared.full[stage.at].arrive_expecting(Loader<Product>::bulk_bytes(tile, block));
+        shared.full[stage.at].arrive_expecting(Loader<Product>::bulk_bytes(call.product, tile, block));
         Loader<Product>::copy_boxes(
             call.product, tile, block, [&](BoxSource source, std::uint32_t to, int row, int column) {
               const TensorMap* const map =
@@ -186,25 +186,31 @@ __device__ __forceinline__ void multiply(Shared& shared, RingPlace<kStages>& sta
   release(shared, before);
 }
 
+// One thread's share of a tile, kColumns wide.
+template <int kColumns, class Product>
+__device__ __forceinline__ void make_tile(const Call<Product>& call, Shared& shared, RingPlace<kStages>& stage,
+                                          const Tile& tile, int warpgroup) {
+  const int thread = static_cast<int>(threadIdx.x) % kWarpgroup;
+  const int row = row_of(warpgroup, thread, 0);
+  const std::int64_t first = std::int64_t{tile.col} * Product::template kOutputColumns<kTileColumns>;
+  const auto rows = LaneRows<Product>::at(call.product, tile, row, first, thread % kWarp);
+  float sums[128];
+  multiply<Product, kColumns>(shared, stage, warpgroup, depth_blocks(call.product, tile), sums);
+  write_rows<Lines::whole, kColumns / kSegmentColumns, kDotColumns>(call.product, tile, row, first,
+                                                                    thread % kWarp, rows, sums);
+}
+
 template <class Product>
 __device__ __forceinline__ void multiply_tiles(const Call<Product>& call, Shared& shared, int warpgroup) {
-  const int thread = static_cast<int>(threadIdx.x) % kWarpgroup;
   RingPlace<kTileSlots> slot;
   RingPlace<kStages> stage;
   for (;;) {
     const Tile tile = take_tile(shared, slot);
     if (tile.group < 0) break;
-    const int row = row_of(warpgroup, thread, 0);
-    const std::int64_t first = std::int64_t{tile.col} * Product::template kOutputColumns<kTileColumns>;
-    const auto rows = LaneRows<Product>::at(call.product, tile, row, first, thread % kWarp);
-    float sums[128];
-    const int blocks = depth_blocks(call.product, tile);
     if (is_narrow(call.product, tile))
-      multiply<Product, kNarrowColumns>(shared, stage, warpgroup, blocks, sums);
+      make_tile<kNarrowColumns>(call, shared, stage, tile, warpgroup);
     else
-      multiply<Product, kTileColumns>(shared, stage, warpgroup, blocks, sums);
-    write_rows<Lines::whole, kSegments, kDotColumns>(call.product, tile, row, first, thread % kWarp, rows,
-                                                     sums);
+      make_tile<kTileColumns>(call, shared, stage, tile, warpgroup);
   }
 }
 

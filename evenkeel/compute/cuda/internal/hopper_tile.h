@@ -22,15 +22,23 @@ inline constexpr int kWarpgroup = 128;
 inline constexpr int kMultiplying = 2;
 inline constexpr int kThreads = (1 + kMultiplying) * kWarpgroup;
 inline constexpr int kWarpgroupRows = kTileRows / kMultiplying;
-inline constexpr int kSegments = kTileColumns / kSegmentColumns;
 // A row's sums of h . grad_h are kept by tile.
 inline constexpr int kDotColumns = kTileColumns;
+
+// A last tile with few columns is half as wide.
+inline constexpr int kNarrowColumns = kTileColumns / 2;
+
+template <class Product>
+EVENKEEL_HOST_DEVICE bool is_narrow(const Product& product, const Tile& tile) {
+  const std::int64_t first = std::int64_t{tile.col} * Product::template kOutputColumns<kTileColumns>;
+  return product.epilogue.width - first <= Product::template kOutputColumns<kNarrowColumns>;
+}
 
 // What the copying threads do for a block of K of a tile. Lines each copies its share of, where kLines; boxes
 // come in bulk:
 //   begin(product, tile, thread)
 //   copy_lines(product, tile, thread, block, copy_one)   copy_one(offset in the stage, address, numbers)
-//   bulk_bytes(tile, block)                              of all boxes
+//   bulk_bytes(product, tile, block)                     of all boxes
 //   copy_boxes(product, tile, block, copy_box)           copy_box(source, offset in the stage, row, column)
 enum class BoxSource { weights, rows_by_position };
 
@@ -38,19 +46,21 @@ enum class BoxSource { weights, rows_by_position };
 // once, since copying threads are short of instructions.
 template <class Share>
 struct RowLines {
-  const bf16* line[Share::kCount];  // the thread's, of the row's first box
-  std::uint32_t there = 0;          // a bit for each row
-  int left = 0;                     // numbers from there to the row's end
+  const std::byte* rows = nullptr;
+  std::int64_t line[Share::kCount];  // where the thread's of the row's first box begins, in bytes
+  std::uint32_t there = 0;           // a bit for each row
+  int left = 0;                      // numbers from there to the row's end
 
-  EVENKEEL_HOST_DEVICE void find(const Rows& rows, const std::int32_t (&chosen)[Share::kCount],
+  EVENKEEL_HOST_DEVICE void find(const Rows& from, const std::int32_t (&chosen)[Share::kCount],
                                  std::int64_t column, int thread) {
     const std::int64_t first = column + Share::line(thread) * kLineNumbers;
-    left = static_cast<int>(rows.width - first);
+    rows = reinterpret_cast<const std::byte*>(from.data);
+    left = static_cast<int>(from.width - first);
     there = 0;
     EVENKEEL_UNROLL
     for (int i = 0; i < Share::kCount; ++i) {
       const bool is_there = chosen[i] != kNoRow;
-      line[i] = rows.data + (is_there ? chosen[i] * rows.width : 0) + first;
+      line[i] = ((is_there ? chosen[i] * from.width : 0) + first) * std::int64_t{sizeof(bf16)};
       there |= (is_there ? 1u : 0u) << i;
     }
   }
@@ -60,7 +70,8 @@ struct RowLines {
     EVENKEEL_UNROLL
     for (int i = 0; i < Share::kCount; ++i)
       copy_one(static_cast<std::uint32_t>(box) + line_offset(Share::row(thread, i), Share::line(thread)),
-               line[i] + columns, (there >> i & 1) != 0 && columns < left ? kLineNumbers : 0);
+               reinterpret_cast<const bf16*>(rows + line[i] + columns * std::int64_t{sizeof(bf16)}),
+               (there >> i & 1) != 0 && columns < left ? kLineNumbers : 0);
   }
 };
 
@@ -86,26 +97,37 @@ struct Loader {
                                        const Copy& copy_one) {
     if constexpr (kLines) lines.copy(thread, block * kDepth, 0, copy_one);
   }
-  EVENKEEL_HOST_DEVICE static int bulk_bytes(const Tile&, int) { return kBytesB + (kLines ? 0 : kBytesA); }
+  EVENKEEL_HOST_DEVICE static int bulk_bytes(const Product& product, const Tile& tile, int) {
+    return (is_narrow(product, tile) ? kBytesB / 2 : kBytesB) + (kLines ? 0 : kBytesA);
+  }
   template <class CopyBox>
   EVENKEEL_HOST_DEVICE static void copy_boxes(const Product& product, const Tile& tile, int block,
                                               const CopyBox& copy_box) {
-    constexpr int kWide = Product::template kOutputColumns<kTileColumns>;
-    const std::int64_t first = std::int64_t{tile.col} * kWide;
-    EVENKEEL_UNROLL
-    for (int box = 0; box < kBoxesB; ++box) {
-      const auto to = static_cast<std::uint32_t>(kBytesA + box * kBoxBytes);
-      if constexpr (Product::kMajorB == Major::k)
-        copy_box(BoxSource::weights, to,
-                 static_cast<int>(product.template weight_row<kTileColumns>(first, box * kDepth)),
-                 block * kDepth);
-      else
-        copy_box(BoxSource::weights, to, block * kDepth, static_cast<int>(first) + box * kBoxColumns);
-    }
+    if (is_narrow(product, tile))
+      copy_weights<kNarrowColumns>(product, tile, block, copy_box);
+    else
+      copy_weights<kTileColumns>(product, tile, block, copy_box);
     EVENKEEL_UNROLL
     for (int box = 0; box < (kLines ? 0 : kBoxesA); ++box)
       copy_box(BoxSource::rows_by_position, static_cast<std::uint32_t>(box * kBoxBytes),
                tile.begin + box * kDepth, block * kDepth);
+  }
+
+ private:
+  template <int kColumns, class CopyBox>
+  EVENKEEL_HOST_DEVICE static void copy_weights(const Product& product, const Tile& tile, int block,
+                                                const CopyBox& copy_box) {
+    const std::int64_t first = std::int64_t{tile.col} * Product::template kOutputColumns<kTileColumns>;
+    EVENKEEL_UNROLL
+    for (int box = 0; box < kColumns / kBoxColumns; ++box) {
+      const auto to = static_cast<std::uint32_t>(kBytesA + box * kBoxBytes);
+      if constexpr (Product::kMajorB == Major::k)
+        copy_box(BoxSource::weights, to,
+                 static_cast<int>(product.template weight_row<kColumns>(first, box * kDepth)),
+                 block * kDepth);
+      else
+        copy_box(BoxSource::weights, to, block * kDepth, static_cast<int>(first) + box * kBoxColumns);
+    }
   }
 };
 
@@ -137,7 +159,7 @@ struct Loader<Product, false> {
       now[i] = product.position_of(tile, block * kDepth + Share::row(thread, i));
     copy_operand<kBulkA>(product, tile, thread, now, copy_one);
   }
-  EVENKEEL_HOST_DEVICE static int bulk_bytes(const Tile& tile, int block) {
+  EVENKEEL_HOST_DEVICE static int bulk_bytes(const Product&, const Tile& tile, int block) {
     return is_whole(tile, block) ? (kBulkA ? kBytesA : kBytesB) : 0;
   }
   template <class CopyBox>
@@ -177,16 +199,6 @@ struct Loader<Product, false> {
     }
   }
 };
-
-// A last tile with few columns is multiplied half as wide. A gated product's is not: its columns of up lie in
-// the second half.
-inline constexpr int kNarrowColumns = kTileColumns / 2;
-
-template <class Product>
-EVENKEEL_HOST_DEVICE bool is_narrow(const Product& product, const Tile& tile) {
-  if (Product::kGated) return false;
-  return product.epilogue.width - std::int64_t{tile.col} * kTileColumns <= kNarrowColumns;
-}
 
 // Where in a stage the operands of a warpgroup's first instruction begin; depth_step() says how far the next
 // ones.

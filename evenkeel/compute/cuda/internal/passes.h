@@ -157,10 +157,15 @@ void add_weight_gradients(Machine& machine, const ExpertShape& shape, const Devi
     add_matrix_gradients<bf16>(machine, shape, groups, input, grad_output, grad_pre, weighted_hidden,
                                schedule);
   if (!shape.biases) return;
-  machine.run(BiasGradient{groups.begin, groups.num_groups, grad_output, groups.output_row, call.weight,
-                           groups.gradients, true, type});
-  machine.run(BiasGradient{groups.begin, groups.num_groups, grad_pre, groups.output_row, nullptr,
-                           groups.gradients, false, type});
+  // The dot products have been summed, and there is room where they were.
+  const std::int64_t room = pieces.dot_slots * groups.max_positions;
+  const auto run = [&](const Rows& rows, const float* weight, bool of_down) {
+    machine.run(BiasGradient{groups.begin, groups.num_groups, rows, groups.output_row, weight,
+                             groups.gradients, of_down, type, pieces.dots,
+                             BiasGradient::shares_in(room, groups.num_groups, rows.width)});
+  };
+  run(grad_output, call.weight, true);
+  run(grad_pre, nullptr, false);
 }
 
 template <class Machine>

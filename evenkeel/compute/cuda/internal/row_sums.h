@@ -2,6 +2,8 @@
 // row, the input's. Every sum is made in an order that the input alone decides.
 #pragma once
 
+#include <algorithm>
+
 #include "evenkeel/compute/cuda/internal/boxes.h"
 #include "evenkeel/compute/cuda/internal/epilogues.h"
 
@@ -72,7 +74,8 @@ struct RowWeightGradient {
   }
 };
 
-// A bias's gradient: the sum over a group's positions of rows, each times its weight.
+// A bias's gradient: the sum over a group's positions of rows, each times its weight. Shares of the positions
+// are summed apart, so that one large group keeps a whole GPU busy, and then added in their order.
 struct BiasGradient {
   const std::int32_t* begin = nullptr;
   int num_groups = 0;
@@ -82,20 +85,52 @@ struct BiasGradient {
   const DeviceExpertGradients* gradients = nullptr;
   bool of_down = false;
   DataType type = DataType::f32;
+  float* share_sums = nullptr;  // [num_shares, num_groups, width], where there are several
+  int num_shares = 1;
 
-  // Positions first, first + step, ... of a group. Unrolled, so that several loads are under way.
-  EVENKEEL_HOST_DEVICE float part(int group, std::int64_t column, int first, int step) const {
-    float sum = 0;
-    EVENKEEL_UNROLL_BY(8)
+  static constexpr int kMostShares = 16;
+  // As many shares as there is room for the sums of, at least one.
+  static int shares_in(std::int64_t floats, int num_groups, std::int64_t width) {
+    const std::int64_t each = std::max<std::int64_t>(num_groups * width, 1);
+    return static_cast<int>(std::clamp<std::int64_t>(floats / each, 1, kMostShares));
+  }
+
+  // Of eight columns from `column` on, over positions first, first + step, ... of a group. Unrolled, so that
+  // several loads are under way.
+  EVENKEEL_HOST_DEVICE Eight part(int group, std::int64_t column, int first, int step) const {
+    Eight sum{};
+    const int count = columns_left(column);
+    EVENKEEL_UNROLL_BY(4)
     for (std::int32_t position = begin[group] + first; position < begin[group + 1]; position += step) {
-      const float value = internal::widen_low(rows.data[rows.row_of(position) * rows.width + column].bits);
-      sum += weight == nullptr ? value : weight[output_row[position]] * value;
+      const float by = weight == nullptr ? 1.0f : weight[output_row[position]];
+      const Eight row = widened(fetch(rows.data + rows.row_of(position) * rows.width + column, count));
+      EVENKEEL_UNROLL
+      for (int i = 0; i < kEight; ++i) sum.at[i] += by * row.at[i];
     }
     return sum;
   }
-  EVENKEEL_HOST_DEVICE void add(int group, std::int64_t column, float sum) const {
+  EVENKEEL_HOST_DEVICE void keep(int share, int group, std::int64_t column, const Eight& sum) const {
+    store(sum, share_sums + at_share(share, group, column), columns_left(column));
+  }
+  EVENKEEL_HOST_DEVICE Eight sum_of_shares(int group, std::int64_t column) const {
+    Eight sum{};
+    for (int share = 0; share < num_shares; ++share)
+      internal::add_to(sum,
+                       widened(fetch(share_sums + at_share(share, group, column), columns_left(column))));
+    return sum;
+  }
+  EVENKEEL_HOST_DEVICE void add(int group, std::int64_t column, const Eight& sum) const {
     void* const bias = of_down ? gradients[group].down_bias : gradients[group].gate_up_bias;
-    internal::add_number(bias, column, type, sum);
+    for (int i = 0; i < columns_left(column); ++i) internal::add_number(bias, column + i, type, sum.at[i]);
+  }
+
+ private:
+  EVENKEEL_HOST_DEVICE int columns_left(std::int64_t column) const {
+    const std::int64_t left = rows.width - column;
+    return left < kEight ? static_cast<int>(left) : kEight;
+  }
+  EVENKEEL_HOST_DEVICE std::int64_t at_share(int share, int group, std::int64_t column) const {
+    return (std::int64_t{share} * num_groups + group) * rows.width + column;
   }
 };
 

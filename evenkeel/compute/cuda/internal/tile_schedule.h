@@ -19,7 +19,7 @@
 namespace evenkeel::cuda {
 
 inline constexpr int kTileRows = 128;
-inline constexpr int kBand = 8;
+inline constexpr int kBand = 16;
 // Counters of tiles drawn, one for each product of a call.
 inline constexpr int kMostProducts = 8;
 

@@ -78,7 +78,7 @@ EVENKEEL_ALWAYS_INLINE float write_segments(const Product& product, const LaneRo
 template <Lines kLines, int kSegments, int kHalf, class Product, int kNumbers, class Exchange>
 EVENKEEL_ALWAYS_INLINE float write_row(const Product& product, const LaneRow<Product>& row, int lane,
                                        const float (&sums)[kNumbers], const Exchange& exchange) {
-  static_assert(kNumbers == kSegments * kSegmentNumbers);
+  static_assert(kNumbers >= kSegments * kSegmentNumbers);
   constexpr int kShown = Product::kGated ? kSegments / 2 : kSegments;
   constexpr int kAhead = Product::Epilogue::kAhead < kShown ? Product::Epilogue::kAhead : kShown;
   typename Product::Epilogue::Read reads[kAhead] = {};
