@@ -77,11 +77,13 @@ step() {
   fi
 }
 
-# Leak checks would name what CUDA keeps until the process ends.
+# Leak checks would name what CUDA keeps until the process ends. Calls that CUDA refuses are not faults: tests ask
+# for more memory than there is, and NCCL tries which of its kernels the GPU has.
 sanitize() {
-  local tool=$1 name=$2
-  step "$tool" "$name" "$name.$tool.log" compute-sanitizer --tool "$tool" --error-exitcode 99 --print-limit 20 \
-    $packed/bin/"$name" --gtest_filter="${EVENKEEL_SANITIZER_FILTER:-*}"
+  local tool=$1 name=$2 options=()
+  [ "$tool" != memcheck ] || options=(--report-api-errors no)
+  step "$tool" "$name" "$name.$tool.log" compute-sanitizer --tool "$tool" "${options[@]}" --error-exitcode 99 \
+    --print-limit 20 $packed/bin/"$name" --gtest_filter="${EVENKEEL_SANITIZER_FILTER:-*}"
 }
 
 run_tests() {

@@ -47,8 +47,7 @@ __global__ void bias_kernel(const __grid_constant__ BiasGradient sum) {
   if (sum.begin[group] == sum.begin[group + 1]) return;
   const bool has_column = column < sum.rows.width;
   if (has_column)
-    parts[warp][lane] =
-        sum.part(group, column, share * kBiasWarps + warp, sum.num_shares * kBiasWarps);
+    parts[warp][lane] = sum.part(group, column, share * kBiasWarps + warp, sum.num_shares * kBiasWarps);
   __syncthreads();
   if (warp != 0 || !has_column) return;
   Eight total{};
@@ -109,7 +108,8 @@ void launch(const BiasGradient& sum, cudaStream_t stream) {
   bias_kernel<<<grid, kBiasWarps * kWarp, 0, stream>>>(sum);
   if (sum.num_shares > 1) {
     constexpr int kThreads = 128;
-    bias_shares_kernel<<<dim3(blocks_of(sum.rows.width, kEight * kThreads), groups), kThreads, 0, stream>>>(sum);
+    bias_shares_kernel<<<dim3(blocks_of(sum.rows.width, kEight * kThreads), groups), kThreads, 0, stream>>>(
+        sum);
   }
   EVENKEEL_CUDA_CHECK_LAUNCH("the gradient of biases");
 }

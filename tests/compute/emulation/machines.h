@@ -130,13 +130,11 @@ class HostMachine {
   }
 
  private:
-  static cuda::Eight bias_share(const cuda::BiasGradient& sum, int group, std::int64_t column,
-                                             int share) {
+  static cuda::Eight bias_share(const cuda::BiasGradient& sum, int group, std::int64_t column, int share) {
     constexpr int kParts = 32;
     cuda::Eight total{};
     for (int part = 0; part < kParts; ++part)
-      cuda::internal::add_to(
-          total, sum.part(group, column, share * kParts + part, sum.num_shares * kParts));
+      cuda::internal::add_to(total, sum.part(group, column, share * kParts + part, sum.num_shares * kParts));
     return total;
   }
 };

@@ -63,7 +63,7 @@ class Accounts {
   EVENKEEL_HOST_DEVICE bool any_slot(int rank, const Predicate& holds) const {
     const int end = homes.slot_begin[rank + 1];
     bool any = false;
-    EVENKEEL_UNROLL(4)
+    EVENKEEL_UNROLL_BY(4)
     for (int s = homes.slot_begin[rank]; s < end; ++s) any |= holds(s);
     return any;
   }

@@ -20,9 +20,9 @@ EVENKEEL_HOST_DEVICE void order_experts(const Team& team, int experts, const Arr
   share_out_in_parts(team, experts, [&](int expert, int first, int step) {
     const std::int32_t own = load[expert];
     int count = 0, other = first;
-    EVENKEEL_UNROLL(8)
+    EVENKEEL_UNROLL_BY(8)
     for (; other < expert; other += step) count += load[other] >= own ? 1 : 0;
-    EVENKEEL_UNROLL(8)
+    EVENKEEL_UNROLL_BY(8)
     for (; other < experts; other += step) count += load[other] > own ? 1 : 0;
     add(&before[expert], count);
   });

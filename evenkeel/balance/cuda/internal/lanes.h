@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <limits>
 
-#include "evenkeel/balance/cuda/internal/unroll.h"
 #include "evenkeel/device/cuda/team.h"
+#include "evenkeel/device/cuda/unroll.h"
 
 namespace evenkeel::cuda {
 
@@ -21,7 +21,7 @@ inline constexpr std::int32_t kNoKey = std::numeric_limits<std::int32_t>::max();
 // f(0), ..., f(n - 1), over all lanes of a team.
 template <class Team, class F>
 EVENKEEL_HOST_DEVICE void share_out(const Team& team, int n, const F& f) {
-  EVENKEEL_UNROLL(1)
+  EVENKEEL_NO_UNROLL
   for (int i = team.rank(); i < n; i += team.size()) f(i);
 }
 
@@ -75,7 +75,7 @@ class Lanes {
   template <class Value>
   EVENKEEL_HOST_DEVICE void extremes(int n, const Value& value, Found& least, Found& most) const {
     Found own_least{kNoKey, kNoKey}, own_most{kNoKey, kNoKey};
-    EVENKEEL_UNROLL(2)
+    EVENKEEL_UNROLL_BY(2)
     for (int i = team_.rank(); i < n; i += team_.size()) {
       const std::int32_t v = value(i);
       take_lesser(own_least, i, v);
@@ -89,7 +89,7 @@ class Lanes {
   // The first of begin..n-1 that satisfies the predicate; -1 where none does.
   template <class Predicate>
   EVENKEEL_HOST_DEVICE int first(int begin, int n, const Predicate& holds) const {
-    EVENKEEL_UNROLL(1)
+    EVENKEEL_NO_UNROLL
     for (int base = begin; base < n; base += team_.size()) {
       const int i = base + team_.rank();
       const int lane = first_lane(i < n && holds(i));
@@ -108,7 +108,7 @@ class Lanes {
   template <class Value>
   EVENKEEL_HOST_DEVICE std::int32_t max(int n, const Value& value) const {
     std::int32_t own = -kNoKey;
-    EVENKEEL_UNROLL(4)
+    EVENKEEL_UNROLL_BY(4)
     for (int i = team_.rank(); i < n; i += team_.size()) {
       const std::int32_t v = value(i);
       own = v > own ? v : own;
@@ -193,7 +193,7 @@ EVENKEEL_HOST_DEVICE void lead(const BlockTeam& team, const F& f, const Aside& a
 
 template <class F>
 EVENKEEL_HOST_DEVICE void share_out_by_warp(const BlockTeam& team, int n, const F& f) {
-  EVENKEEL_UNROLL(1)
+  EVENKEEL_NO_UNROLL
   for (int i = team.rank() / internal::kWarp; i < n; i += team.size() / internal::kWarp)
     f(Lanes<WarpTeam>(), i);
 }

@@ -1,8 +1,9 @@
 // Which expert of a rank a move takes (balance/local_rows.h), on lanes.
 //
 // Method  Moves change nothing for those of other senders, where experts have one home each, so that a warp
-//         takes a sender. Each of its lanes looks whether another slot gives enough for one move; for a move
-//         that has such slots, they are compared by all lanes.
+//         takes a sender, and looks at no move of another, whose slot may be changing. Each of its lanes
+//         looks whether another slot gives enough for one move; for a move that has such slots, they are
+//         compared by all lanes.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +15,25 @@ namespace evenkeel::cuda {
 template <class Lanes>
 class LocalRows {
  public:
-  // `counts` [P][E]; room.rest is what stays of each slot beside room.best.
-  EVENKEEL_HOST_DEVICE LocalRows(const Lanes& lanes, PlannerRoom& room, const std::int32_t* counts)
+  // `counts` [P][E]; room.rest is what stays of each slot beside room.best. `senders` are those of its moves,
+  // and `own` the one whose moves are taken, or -1: all.
+  EVENKEEL_HOST_DEVICE LocalRows(const Lanes& lanes, PlannerRoom& room, const std::int32_t* counts,
+                                 const Array& senders, int own)
       : lanes_(lanes),
+        senders_(senders),
+        own_(own),
         homes_(room.homes),
         counts_(counts),
         least_(room.least),
         rest_(room.rest),
         moves_(room.best) {}
 
-  // All moves for which `is_included`, in their order.
-  template <class Predicate>
-  EVENKEEL_HOST_DEVICE void improve(const Predicate& is_included) {
-    EVENKEEL_UNROLL(1)
+  // The moves in their order.
+  EVENKEEL_HOST_DEVICE void improve() {
+    EVENKEEL_NO_UNROLL
     for (int begin = 0; begin < moves_.count; begin += lanes_.size()) {
       const int own = begin + lanes_.rank();
-      const bool included = own < moves_.count && is_included(own);
+      const bool included = own < moves_.count && is_taken(own);
       bool has_changed = true, waits = false;
       for (int at = -1;; has_changed = improve_one(begin + at)) {
         if (has_changed) waits = included && has_other(own);
@@ -39,6 +43,8 @@ class LocalRows {
   }
 
  private:
+  EVENKEEL_HOST_DEVICE bool is_taken(int move) const { return own_ < 0 || senders_[move] == own_; }
+
   // Whether the slot could give so many in the move's place.
   EVENKEEL_HOST_DEVICE bool could_give(int slot, int given_by, std::int32_t amount) const {
     const std::int32_t rest = rest_[slot], fewest = least_[slot];  // both on their way at once
@@ -50,7 +56,7 @@ class LocalRows {
     const std::int32_t amount = moves_.amount[move];
     const int end = homes_.slot_begin[home + 1];
     bool has = false;
-    EVENKEEL_UNROLL(4)
+    EVENKEEL_UNROLL_BY(4)
     for (int s = homes_.slot_begin[home]; s < end; ++s) has |= could_give(s, slot, amount);
     return has;
   }
@@ -97,18 +103,20 @@ class LocalRows {
     return kept(slot, home, rest_[slot] + direction * amount) - kept(slot, home, rest_[slot]) -
            direction * kept(slot, to, amount);
   }
-  // Of moves of other senders, which their warps may be changing, none is of an expert with one home here.
+  // No move of another sender is of an expert with its one home here.
   EVENKEEL_HOST_DEVICE bool is_on(int slot, int rank) const {
     const int expert = homes_.slot_expert[slot];
     for (int i = homes_.copies_begin[expert]; i < homes_.copies_begin[expert + 1]; ++i)
       if (homes_.slot_rank[homes_.copies[i]] == rank) return true;
     const int move = lanes_.first(0, moves_.count, [&](int i) {
-      return moves_.to[i] == rank && homes_.slot_expert[moves_.slot[i]] == expert;
+      return is_taken(i) && moves_.to[i] == rank && homes_.slot_expert[moves_.slot[i]] == expert;
     });
     return move >= 0;
   }
 
   const Lanes& lanes_;
+  const Array senders_;
+  const int own_;
   const Homes& homes_;
   const std::int32_t* counts_;
   const Array least_;

@@ -38,12 +38,12 @@ class PlainSteps {
   // f(i, rank) for each of the lane's own.
   template <class F>
   EVENKEEL_HOST_DEVICE void for_own(const F& f) const {
-    EVENKEEL_UNROLL(2)
+    EVENKEEL_UNROLL_BY(2)
     for (int i = 0; i < kOwn; ++i) f(i, i * all_.lanes.size() + all_.lanes.rank());
   }
 
   EVENKEEL_HOST_DEVICE bool take_in_registers() {
-    EVENKEEL_UNROLL(1)
+    EVENKEEL_NO_UNROLL
     while (true) {
       std::int32_t own_most = balance_[0], own_least = balance_[0];
       bool sees_small = false;
@@ -70,7 +70,7 @@ class PlainSteps {
   // There is one.
   EVENKEEL_HOST_DEVICE int first_with(std::int32_t balance) const {
     int first = 0;
-    EVENKEEL_UNROLL(2)
+    EVENKEEL_UNROLL_BY(2)
     for (int i = kOwn - 1; i >= 0; --i) {
       const int lane = all_.lanes.first_lane(balance_[i] == balance);
       first = lane < 0 ? first : i * all_.lanes.size() + lane;
@@ -83,7 +83,7 @@ class PlainSteps {
     const int begin = all_.homes.slot_begin[from], end = all_.homes.slot_begin[from + 1];
     int slot = kNoKey;
     std::int32_t left = kNoKey;
-    EVENKEEL_UNROLL(1)
+    EVENKEEL_NO_UNROLL
     for (int s = begin + all_.lanes.rank(); s < end; s += all_.lanes.size())
       if (all_.gives(s, amount) && all_.rest[s] < left) slot = s, left = all_.rest[s];
     const std::int32_t tightest = all_.lanes.min_of(left);

@@ -177,11 +177,12 @@ class StepPlanning {
   EVENKEEL_HOST_DEVICE void take_local_rows() {
     const MoveList& moves = room_.best;
     const bool by_sender = room_.homes.has_single_homes();
+    const Array senders = room_.first_scratch;
+    share_out(team_, moves.count, [&](int m) { senders[m] = room_.homes.slot_rank[moves.slot[m]]; });
+    team_.sync();
     share_out_by_warp(team_, by_sender ? room_.homes.num_ranks : 1, [&](const auto& lanes, int sender) {
       using Lanes = std::remove_cvref_t<decltype(lanes)>;
-      LocalRows<Lanes>(lanes, room_, counts_.sums).improve([&](int m) {
-        return !by_sender || room_.homes.slot_rank[moves.slot[m]] == sender;
-      });
+      LocalRows<Lanes>(lanes, room_, counts_.sums, senders, by_sender ? sender : -1).improve();
     });
     team_.sync();
   }

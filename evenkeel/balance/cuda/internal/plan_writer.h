@@ -151,7 +151,7 @@ class PlanWriter {
   }
   // Past what stays on the expert's first copies.
   EVENKEEL_HOST_DEVICE void pass_copies(int expert, int copies, int& at, std::int32_t& end) const {
-    EVENKEEL_UNROLL(1)
+    EVENKEEL_NO_UNROLL
     for (int i = 0; i < copies; ++i) {
       const std::int32_t rest = draft_.rest[homes_.copies[homes_.copies_begin[expert] + i]];
       at += rest > 0 ? 1 : 0;

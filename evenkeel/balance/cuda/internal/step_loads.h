@@ -78,7 +78,7 @@ class StepLoads {
     constexpr int kAtOnce = 16;  // reads under way at a time, also where there are fewer
     const std::int32_t* const all_rows = counts.parts;
     std::int32_t all = 0;
-    EVENKEEL_UNROLL(1)
+    EVENKEEL_NO_UNROLL
     for (int at = first * experts + expert; at < end;)
       for (int k = 0; k < kAtOnce; ++k, at += step * experts) all += at < end ? all_rows[at] : 0;
     return all;

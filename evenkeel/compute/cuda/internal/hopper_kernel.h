@@ -6,9 +6,10 @@
 //             Rows that are found through an index come by cp.async, so that a gather costs nothing but its
 //             indices; rows in the order of positions and weights come by bulk copies, the latter through a
 //             tensor map for each group that point_maps() makes.
-// Order       A stage is full when each copying thread's copies and the bulk copies have come; nobody waits for
-//             that but the warps that multiply, who then make it visible to wgmma. It is empty when all multiplying warps have seen the instructions that
-//             read it done.
+// Order       A stage is full when each copying thread's copies and the bulk copies have come; nobody waits
+// for
+//             that but the warps that multiply, who then make it visible to wgmma. It is empty when all
+//             multiplying warps have seen the instructions that read it done.
 #pragma once
 
 #include "evenkeel/compute/cuda/internal/copies.h"
@@ -135,8 +136,7 @@ __device__ __forceinline__ void copy_tiles(const Call<Product>& call, Shared& sh
         shared.full[stage.at].arrive_expecting(Loader<Product>::bulk_bytes(call.product, tile, block));
         Loader<Product>::copy_boxes(
             call.product, tile, block, [&](BoxSource source, std::uint32_t to, int row, int column) {
-              const TensorMap* const map =
-                  source == BoxSource::weights ? call.maps + tile.group : &call.rows;
+              const TensorMap* const map = source == BoxSource::weights ? call.maps + tile.group : &call.rows;
               copy_box(base + to, map, row, column, shared.full[stage.at]);
             });
       }
@@ -173,8 +173,8 @@ __device__ __forceinline__ void multiply(Shared& shared, RingPlace<kStages>& sta
     wgmma_begin();
     EVENKEEL_UNROLL
     for (std::uint32_t step = 0; step < kDepth / kInstructionDepth; ++step)
-      wgmma<kA, kB, kColumns>(sums, a + step * (depth_step(kA) / kLineBytes), b + step * (depth_step(kB) / kLineBytes),
-                    block > 0 || step > 0);
+      wgmma<kA, kB, kColumns>(sums, a + step * (depth_step(kA) / kLineBytes),
+                              b + step * (depth_step(kB) / kLineBytes), block > 0 || step > 0);
     wgmma_commit();
     wgmma_wait<1>();
     if (block > 0) release(shared, before);
@@ -188,8 +188,8 @@ __device__ __forceinline__ void multiply(Shared& shared, RingPlace<kStages>& sta
 
 // One thread's share of a tile, kColumns wide.
 template <int kColumns, class Product>
-__device__ __forceinline__ void make_tile(const Call<Product>& call, Shared& shared, RingPlace<kStages>& stage,
-                                          const Tile& tile, int warpgroup) {
+__device__ __forceinline__ void make_tile(const Call<Product>& call, Shared& shared,
+                                          RingPlace<kStages>& stage, const Tile& tile, int warpgroup) {
   const int thread = static_cast<int>(threadIdx.x) % kWarpgroup;
   const int row = row_of(warpgroup, thread, 0);
   const std::int64_t first = std::int64_t{tile.col} * Product::template kOutputColumns<kTileColumns>;

@@ -42,8 +42,8 @@ EVENKEEL_HOST_DEVICE bool is_narrow(const Product& product, const Tile& tile) {
 //   copy_boxes(product, tile, block, copy_box)           copy_box(source, offset in the stage, row, column)
 enum class BoxSource { weights, rows_by_position };
 
-// A thread's lines of a few rows, whole ones: what is the same for all blocks of K or boxes of a row is worked out
-// once, since copying threads are short of instructions.
+// A thread's lines of a few rows, whole ones: what is the same for all blocks of K or boxes of a row is
+// worked out once, since copying threads are short of instructions.
 template <class Share>
 struct RowLines {
   const std::byte* rows = nullptr;
@@ -131,8 +131,9 @@ struct Loader {
   }
 };
 
-// A product over positions, each row of an operand one of K: lines of the operand that is indexed, boxes of the
-// other. A last block that goes beyond the group is all lines, so that there is zero behind the group's end.
+// A product over positions, each row of an operand one of K: lines of the operand that is indexed, boxes of
+// the other. A last block that goes beyond the group is all lines, so that there is zero behind the group's
+// end.
 template <class Product>
 struct Loader<Product, false> {
   static constexpr bool kLines = true;

@@ -131,10 +131,8 @@ void add_matrix_gradients(Machine& machine, const ExpertShape& shape, const Devi
                           const Rows& input, const Rows& grad_output, const Rows& grad_pre,
                           const Rows& weighted_hidden, const TileSchedule& schedule) {
   machine.run(
-      WeightProduct<T, Order::indexed, Order::by_position>{grad_output,
-                                                           weighted_hidden,
-                                                           groups.max_positions,
-                                                           {groups.gradients, true, shape.intermediate}},
+      WeightProduct<T, Order::indexed, Order::by_position>{
+          grad_output, weighted_hidden, groups.max_positions, {groups.gradients, true, shape.intermediate}},
       schedule, 2);
   machine.run(
       WeightProduct<T, Order::by_position, Order::indexed>{

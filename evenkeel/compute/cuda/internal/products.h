@@ -75,8 +75,8 @@ struct RowProduct {
   }
 };
 
-// gradient of a group's matrix, of T, += a^T . b over the group's positions; both have a row for each position,
-// and one of them in order.
+// gradient of a group's matrix, of T, += a^T . b over the group's positions; both have a row for each
+// position, and one of them in order.
 template <class T, Order kA, Order kB>
 struct WeightProduct {
   static_assert(kA != kB);

@@ -54,8 +54,8 @@ struct LaneRow {
   }
 };
 
-// Segment kSegment of a row and those after it; `reads` are those of the next kAhead. Recursion, not a loop: a
-// loop of this length is not unrolled, and then the sums are in memory.
+// Segment kSegment of a row and those after it; `reads` are those of the next kAhead. Recursion, not a loop:
+// a loop of this length is not unrolled, and then the sums are in memory.
 template <Lines kLines, int kSegment, int kShown, int kHalf, class Product, int kAhead, int kNumbers,
           class Exchange>
 EVENKEEL_ALWAYS_INLINE float write_segments(const Product& product, const LaneRow<Product>& row, int lane,
