@@ -25,19 +25,8 @@ cuda::PlanView FlatPlan::view() {
 
 FlatPlan plan_on_host(const Counts& counts, const LayerPlacement& placement, const PlannerOptions& options,
                       std::span<const std::int64_t> base_load, int most_borrowed) {
-  const cuda::PlacementTables tables(placement);
-  const cuda::PlacementView homes = tables.view();
-  const std::vector<std::int32_t> by_source(counts.rows().begin(), counts.rows().end());
-  const std::vector<std::int32_t> base(base_load.begin(), base_load.end());
-  std::vector<std::int32_t> room(size(cuda::PlannerRoom::integers(homes)), -77), sums(by_source.size(), -77);
-  FlatPlan plan(homes.num_experts, homes.num_slots, homes.num_ranks);
-  const cuda::HostTeam team;
-  cuda::PlanRules rules = cuda::rules_of(options);
-  rules.most_borrowed = most_borrowed;
-  cuda::StepPlanning(team, rules, {by_source.data(), 1, sums.data()},
-                     cuda::PlannerRoom::in(room.data(), homes))
-      .plan(homes, base.empty() ? nullptr : base.data(), plan.view());
-  return plan;
+  return plan_with([](const auto& plan) { plan(cuda::HostTeam()); }, counts, placement, options, base_load,
+                   most_borrowed);
 }
 
 FlatPlan flat(const StepPlan& plan, const LayerPlacement& placement) {

@@ -1,4 +1,4 @@
-// The device's planner run on the host, by a team of one lane.
+// The device's planner run on the host.
 #pragma once
 
 #include <vector>
@@ -23,6 +23,29 @@ struct FlatPlan {
   std::int32_t gave_way = 0;
 };
 
+// run(plan) calls plan(team) on all lanes of a team.
+template <class Run>
+FlatPlan plan_with(const Run& run, const Counts& counts, const LayerPlacement& placement,
+                   const PlannerOptions& options, std::span<const std::int64_t> base_load,
+                   int most_borrowed) {
+  const cuda::PlacementTables tables(placement);
+  const cuda::PlacementView homes = tables.view();
+  const std::vector<std::int32_t> by_source(counts.rows().begin(), counts.rows().end());
+  const std::vector<std::int32_t> base(base_load.begin(), base_load.end());
+  std::vector<std::int32_t> room(static_cast<std::size_t>(cuda::PlannerRoom::integers(homes)), -77);
+  std::vector<std::int32_t> sums(by_source.size(), -77);
+  FlatPlan flat(homes.num_experts, homes.num_slots, homes.num_ranks);
+  cuda::PlanRules rules = cuda::rules_of(options);
+  rules.most_borrowed = most_borrowed;
+  run([&](const auto& team) {
+    cuda::StepPlanning(team, rules, {by_source.data(), 1, sums.data()},
+                       cuda::PlannerRoom::in(room.data(), homes))
+        .plan(homes, base.empty() ? nullptr : base.data(), flat.view());
+  });
+  return flat;
+}
+
+// By a team of one lane.
 FlatPlan plan_on_host(const Counts& counts, const LayerPlacement& placement, const PlannerOptions& options,
                       std::span<const std::int64_t> base_load = {}, int most_borrowed = cuda::kMostLoad);
 
