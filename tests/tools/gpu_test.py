@@ -22,7 +22,8 @@ echo '{"tflops": 1}' >"$1"
 """
 GPU = "#!/bin/sh\necho 'GPU 0: made up'\n"
 SANITIZER = """#!/bin/sh
-while [ "${1#--}" != "$1" ]; do shift; case $1 in memcheck|racecheck|synccheck|99|20) shift ;; esac; done
+case "$*" in *"--tool memcheck"*) ;; *report-api-errors*) echo "an option of memcheck alone" >&2; exit 2 ;; esac
+while [ "${1#--}" != "$1" ]; do shift; case $1 in memcheck|racecheck|synccheck|99|20|no) shift ;; esac; done
 "$@"
 """
 
