@@ -126,20 +126,6 @@ void differentiate_hidden(Machine& machine, const ExpertShape& shape, const Devi
       schedule, 1);
 }
 
-template <class T, class Machine>
-void add_matrix_gradients(Machine& machine, const ExpertShape& shape, const DeviceGroups& groups,
-                          const Rows& input, const Rows& grad_output, const Rows& grad_pre,
-                          const Rows& weighted_hidden, const TileSchedule& schedule) {
-  machine.run(
-      WeightProduct<T, Order::indexed, Order::by_position>{
-          grad_output, weighted_hidden, groups.max_positions, {groups.gradients, true, shape.intermediate}},
-      schedule, 2);
-  machine.run(
-      WeightProduct<T, Order::by_position, Order::indexed>{
-          grad_pre, input, groups.max_positions, {groups.gradients, false, shape.hidden}},
-      schedule, 3);
-}
-
 template <class Machine>
 void add_weight_gradients(Machine& machine, const ExpertShape& shape, const DeviceGroups& groups,
                           const DeviceBackward& call, const BackwardPieces& pieces,
@@ -148,12 +134,20 @@ void add_weight_gradients(Machine& machine, const ExpertShape& shape, const Devi
   const Rows grad_output{static_cast<const bf16*>(call.grad_output), shape.hidden, groups.input_row};
   const Rows grad_pre{pieces.grad_pre, shape.gate_up_rows(), nullptr};
   const Rows weighted_hidden{pieces.weighted_hidden, shape.intermediate, nullptr};
+  const auto add_matrices = [&]<class T>() {
+    machine.run(
+        WeightProduct<T, Order::indexed, Order::by_position>{
+            grad_output, weighted_hidden, groups.max_positions, {groups.gradients, true, shape.intermediate}},
+        schedule, 2);
+    machine.run(
+        WeightProduct<T, Order::by_position, Order::indexed>{
+            grad_pre, input, groups.max_positions, {groups.gradients, false, shape.hidden}},
+        schedule, 3);
+  };
   if (type == DataType::f32)
-    add_matrix_gradients<float>(machine, shape, groups, input, grad_output, grad_pre, weighted_hidden,
-                                schedule);
+    add_matrices.template operator()<float>();
   else
-    add_matrix_gradients<bf16>(machine, shape, groups, input, grad_output, grad_pre, weighted_hidden,
-                               schedule);
+    add_matrices.template operator()<bf16>();
   if (!shape.biases) return;
   // The dot products have been summed, and there is room where they were.
   const std::int64_t room = pieces.dot_slots * groups.max_positions;
