@@ -16,6 +16,12 @@ struct Eight {
   float at[kEight];
 };
 
+// How many of eight columns from `column` on a row of `width` has; none where it is not positive.
+EVENKEEL_ALWAYS_INLINE int columns_left(std::int64_t width, std::int64_t column) {
+  const std::int64_t left = width - column;
+  return left < kEight ? static_cast<int>(left) : kEight;
+}
+
 namespace internal {
 
 struct alignas(16) Line {

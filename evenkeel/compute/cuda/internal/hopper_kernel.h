@@ -6,10 +6,9 @@
 //             Rows that are found through an index come by cp.async, so that a gather costs nothing but its
 //             indices; rows in the order of positions and weights come by bulk copies, the latter through a
 //             tensor map for each group that point_maps() makes.
-// Order       A stage is full when each copying thread's copies and the bulk copies have come; nobody waits
-// for
-//             that but the warps that multiply, who then make it visible to wgmma. It is empty when all
-//             multiplying warps have seen the instructions that read it done.
+// Order       A stage is full when each copying thread's copies and the bulk copies have come; only the warps
+//             that multiply wait for that, and make it visible to wgmma. It is empty when all multiplying
+//             warps have seen the instructions that read it done.
 #pragma once
 
 #include "evenkeel/compute/cuda/internal/copies.h"

@@ -56,8 +56,7 @@ struct RowWeightGradient {
     const auto* bias = static_cast<const bf16*>(weights[group_of_position(position)].down_bias);
     const bf16* row = grad_output.data + grad_output.row_of(position) * grad_output.width;
     for (std::int64_t d = std::int64_t{lane} * kEight; d < grad_output.width; d += lanes * kEight) {
-      const std::int64_t left = grad_output.width - d;
-      const int count = left < kEight ? static_cast<int>(left) : kEight;
+      const int count = columns_left(grad_output.width, d);
       const Eight a = widened(fetch(bias + d, count)), b = widened(fetch(row + d, count));
       EVENKEEL_UNROLL
       for (int i = 0; i < kEight; ++i) sum += a.at[i] * b.at[i];
@@ -99,7 +98,7 @@ struct BiasGradient {
   // several loads are under way.
   EVENKEEL_HOST_DEVICE Eight part(int group, std::int64_t column, int first, int step) const {
     Eight sum{};
-    const int count = columns_left(column);
+    const int count = columns_left(rows.width, column);
     EVENKEEL_UNROLL_BY(4)
     for (std::int32_t position = begin[group] + first; position < begin[group + 1]; position += step) {
       const float by = weight == nullptr ? 1.0f : weight[output_row[position]];
@@ -110,25 +109,22 @@ struct BiasGradient {
     return sum;
   }
   EVENKEEL_HOST_DEVICE void keep(int share, int group, std::int64_t column, const Eight& sum) const {
-    store(sum, share_sums + at_share(share, group, column), columns_left(column));
+    store(sum, share_sums + at_share(share, group, column), columns_left(rows.width, column));
   }
   EVENKEEL_HOST_DEVICE Eight sum_of_shares(int group, std::int64_t column) const {
     Eight sum{};
     for (int share = 0; share < num_shares; ++share)
-      internal::add_to(sum,
-                       widened(fetch(share_sums + at_share(share, group, column), columns_left(column))));
+      internal::add_to(
+          sum, widened(fetch(share_sums + at_share(share, group, column), columns_left(rows.width, column))));
     return sum;
   }
   EVENKEEL_HOST_DEVICE void add(int group, std::int64_t column, const Eight& sum) const {
     void* const bias = of_down ? gradients[group].down_bias : gradients[group].gate_up_bias;
-    for (int i = 0; i < columns_left(column); ++i) internal::add_number(bias, column + i, type, sum.at[i]);
+    for (int i = 0; i < columns_left(rows.width, column); ++i)
+      internal::add_number(bias, column + i, type, sum.at[i]);
   }
 
  private:
-  EVENKEEL_HOST_DEVICE int columns_left(std::int64_t column) const {
-    const std::int64_t left = rows.width - column;
-    return left < kEight ? static_cast<int>(left) : kEight;
-  }
   EVENKEEL_HOST_DEVICE std::int64_t at_share(int share, int group, std::int64_t column) const {
     return (std::int64_t{share} * num_groups + group) * rows.width + column;
   }

@@ -34,21 +34,17 @@ struct LaneRow {
     return {product.epilogue.row(tile, row), first + lane % kQuad * kEight};
   }
   EVENKEEL_ALWAYS_INLINE std::int64_t column(int segment) const { return first + segment * kSegmentColumns; }
-  EVENKEEL_ALWAYS_INLINE static int columns_left(const Product& product, std::int64_t column) {
-    const std::int64_t left = product.epilogue.width - column;
-    return left < kEight ? static_cast<int>(left) : kEight;
-  }
 
   template <Lines kLines>
   EVENKEEL_ALWAYS_INLINE void read(const Product& product, int segment,
                                    typename Product::Epilogue::Read& to) const {
-    const int count = columns_left(product, column(segment));
+    const int count = columns_left(product.epilogue.width, column(segment));
     if (count > 0) to = product.epilogue.template read<kLines>(row, column(segment), count);
   }
   template <Lines kLines>
   EVENKEEL_ALWAYS_INLINE float write(const Product& product, int segment, const Eight& gate, const Eight& up,
                                      const typename Product::Epilogue::Read& read) const {
-    const int count = columns_left(product, column(segment));
+    const int count = columns_left(product.epilogue.width, column(segment));
     if (count <= 0) return 0;
     return product.epilogue.template write<kLines>(row, column(segment), count, gate, up, read);
   }
