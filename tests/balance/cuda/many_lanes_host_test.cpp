@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/balance/cases.h"
-#include "tests/balance/cuda/fiber_block.h"
+#include "tests/balance/cuda/fiber_teams.h"
 // After the teams, which its templates look for.
 #include "tests/balance/cuda/host_plan.h"
 

@@ -64,7 +64,7 @@ void write_warp(const Product& product, const cuda::Tile& tile, std::int64_t fir
       });
       if constexpr (Product::Epilogue::kDots)
         cuda::keep_dot<kDotColumns>(product, tile, first_row(4 * quad) + 8 * kHalf, first,
-                                    dots[0] + dots[1] + dots[2] + dots[3]);
+                                    (dots[0] + dots[1]) + (dots[2] + dots[3]));
     }
   };
   write.template operator()<0>();
@@ -150,7 +150,7 @@ struct HopperKernel {
     std::vector<cuda::hopper::Loader<Product>> loaders(hopper::kWarpgroup);
     for (int thread = 0; thread < hopper::kWarpgroup; ++thread)
       loaders[static_cast<std::size_t>(thread)].begin(product, tile, thread);
-    std::vector<double> sums(static_cast<std::size_t>(cuda::kTileRows * kTileColumns));
+    std::vector<float> sums(static_cast<std::size_t>(cuda::kTileRows * kTileColumns));
     for (int block = 0; block < cuda::depth_blocks(product, tile); ++block) {
       const auto stage = static_cast<std::uint32_t>(block % hopper::kStages * hopper::kStageBytes);
       copy_stage(product, tile, loaders, memory, block, stage);
@@ -201,7 +201,7 @@ struct HopperKernel {
   }
 
   template <int kColumns, class Product>
-  static void multiply_stage(const SharedMemory& memory, std::uint32_t stage, std::vector<double>& sums) {
+  static void multiply_stage(const SharedMemory& memory, std::uint32_t stage, std::vector<float>& sums) {
     namespace hopper = cuda::hopper;
     for (int warpgroup = 0; warpgroup < hopper::kMultiplying; ++warpgroup)
       for (std::uint32_t step = 0; step < 4; ++step) {
@@ -214,16 +214,17 @@ struct HopperKernel {
         const auto b = numbers_of<kColumns>(operand(stage + hopper::kOperandB, Product::kMajorB));
         for (std::size_t row = 0; row < 64; ++row)
           for (std::size_t column = 0; column < kColumns; ++column) {
-            double sum = 0;
-            for (std::size_t k = 0; k < 16; ++k) sum += a[row][k] * b[column][k];
-            sums[(static_cast<std::size_t>(warpgroup) * 64 + row) * 256 + column] += sum;
+            double terms = 0;
+            for (std::size_t k = 0; k < 16; ++k) terms += a[row][k] * b[column][k];
+            float& sum = sums[(static_cast<std::size_t>(warpgroup) * 64 + row) * 256 + column];
+            sum = static_cast<float>(terms + static_cast<double>(sum));
           }
       }
   }
 
   // As the PTX manual deals the sums of wgmma.m64n256 and m64n128 to threads.
   template <int kColumns, class Product>
-  static void write(const Product& product, const cuda::Tile& tile, const std::vector<double>& sums) {
+  static void write(const Product& product, const cuda::Tile& tile, const std::vector<float>& sums) {
     namespace hopper = cuda::hopper;
     const std::int64_t first = std::int64_t{tile.col} * Product::template kOutputColumns<kTileColumns>;
     for (int warp = 0; warp < 8; ++warp) {
@@ -232,7 +233,7 @@ struct HopperKernel {
         for (std::size_t i = 0; i < kColumns / 2; ++i) {
           const std::size_t row = static_cast<std::size_t>(warp) * 16 + lane / 4 + i % 4 / 2 * 8;
           const std::size_t column = i / 4 * 8 + lane % 4 * 2 + i % 2;
-          lanes[lane].numbers[i] = static_cast<float>(sums[row * 256 + column]);
+          lanes[lane].numbers[i] = sums[row * 256 + column];
         }
       write_warp<cuda::Lines::whole, kColumns / cuda::kSegmentColumns, hopper::kDotColumns>(
           product, tile, first, lanes,

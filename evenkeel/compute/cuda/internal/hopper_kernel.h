@@ -9,6 +9,8 @@
 // Order       A stage is full when each copying thread's copies and the bulk copies have come; only the warps
 //             that multiply wait for that, and make it visible to wgmma. It is empty when all multiplying
 //             warps have seen the instructions that read it done.
+//             A wait knows a phase by its parity alone, so that nothing may let a phase end before all who
+//             wait for the one before have gone on: whoever waits is also waited for, itself or by its warp.
 #pragma once
 
 #include "evenkeel/compute/cuda/internal/copies.h"
@@ -126,10 +128,12 @@ __device__ __forceinline__ void copy_tiles(const Call<Product>& call, Shared& sh
     loader.begin(call.product, tile, thread);
     if constexpr (Product::kByRows)
       if (thread == 0) acquire_map(call.maps + tile.group);
+    if (!Loader<Product>::kLines && thread >= kWarp) continue;  // one thread copies it all
     const int blocks = depth_blocks(call.product, tile);
     EVENKEEL_NO_UNROLL
     for (int block = 0; block < blocks; ++block) {
       shared.empty[stage.at].wait(stage.parity ^ 1);
+      __syncwarp();
       const std::uint32_t base = shared_address(shared.stages[stage.at]);
       if (thread == 0) {
         shared.full[stage.at].arrive_expecting(Loader<Product>::bulk_bytes(call.product, tile, block));

@@ -10,22 +10,15 @@ namespace evenkeel::cuda {
 struct BlockNumbers {
   float number(std::uint32_t address) const {
     bf16 value;
-    std::memcpy(&value, evenkeel::testing::EmulatedBlock::current()->at(address), sizeof value);
+    std::memcpy(&value, evenkeel::testing::EmulatedBlock::current().at(address), sizeof value);
     return static_cast<float>(value);
   }
 };
 
-// A thread's share of the products that it has begun.
-struct PendingProducts {
-  std::vector<std::function<void()>> open;
-  std::deque<std::vector<std::function<void()>>> groups;
-};
-inline thread_local PendingProducts pending_products;
-
 template <Major kMajorA, Major kMajorB, int kColumns>
 void wgmma(float (&d)[128], std::uint64_t a, std::uint64_t b, int add) {
   const unsigned thread = threadIdx.x % 128;
-  pending_products.open.push_back([&d, a, b, add, thread] {
+  evenkeel::testing::EmulatedBlock::current().thread().products.push_back([&d, a, b, add, thread] {
     const BlockNumbers memory;
     const evenkeel::testing::WgmmaOperand of_a(memory, a, kMajorA == Major::outer);
     const evenkeel::testing::WgmmaOperand of_b(memory, b, kMajorB == Major::outer);
@@ -51,11 +44,13 @@ void wgmma(float (&d)[128], std::uint64_t a, std::uint64_t b, int add) {
 
 inline void wgmma_begin() {}
 inline void wgmma_commit() {
-  pending_products.groups.push_back(std::exchange(pending_products.open, {}));
+  auto& thread = evenkeel::testing::EmulatedBlock::current().thread();
+  thread.groups.push_back(std::exchange(thread.products, {}));
 }
 template <int kPending>
 void wgmma_wait() {
-  for (auto& groups = pending_products.groups; groups.size() > kPending; groups.pop_front())
+  for (auto& groups = evenkeel::testing::EmulatedBlock::current().thread().groups; groups.size() > kPending;
+       groups.pop_front())
     for (const auto& product : groups.front()) product();
 }
 inline void keep_in_place(float (&)[128]) {}
