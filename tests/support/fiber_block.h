@@ -20,6 +20,12 @@
 
 namespace evenkeel::testing {
 
+// Ends the program: fibers cannot be left.
+[[noreturn]] inline void give_up(const char* why) {
+  std::fprintf(stderr, "emulated block: %s\n", why);
+  std::_Exit(1);
+}
+
 class FiberBlock {
  public:
   static constexpr int kWarp = 32;
@@ -129,11 +135,6 @@ class FiberBlock {
     const std::function<void()> work = std::move(next->work);
     aside_.erase(next);
     work();
-  }
-  // Ends the program: fibers cannot be left.
-  [[noreturn]] static void give_up(const char* why) {
-    std::fprintf(stderr, "emulated block: %s\n", why);
-    std::_Exit(1);
   }
 
   inline static FiberBlock* running_ = nullptr;

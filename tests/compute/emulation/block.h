@@ -8,8 +8,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -36,12 +34,6 @@ struct EmulatedIndex {
 inline EmulatedIndex blockIdx, gridDim, blockDim;
 
 namespace evenkeel::testing {
-
-// Ends the program: what a kernel did wrong cannot be undone.
-[[noreturn]] inline void give_up(const char* why) {
-  std::fprintf(stderr, "emulated block: %s\n", why);
-  std::_Exit(1);
-}
 
 class EmulatedBlock {
  public:

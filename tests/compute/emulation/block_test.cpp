@@ -6,12 +6,16 @@
 // First the words of CUDA, then what is written in them.
 #include "evenkeel/compute/cuda/internal/hopper_kernel.h"
 #include "tests/compute/emulation/emulated_experts.h"
-#include "tests/compute/emulation/machines.h"
+#include "tests/compute/emulation/host_machine.h"
 
 namespace evenkeel::testing {
 namespace {
 
-class BlockMachine : public HostMachine<HopperKernel> {
+struct HopperColumns {
+  static constexpr int kDotColumns = cuda::hopper::kDotColumns;
+};
+
+class BlockMachine : public HostMachine<HopperColumns> {
  public:
   using HostMachine::run;
 
@@ -60,7 +64,7 @@ class BlockMachine : public HostMachine<HopperKernel> {
 void expect_right(const MoeCase& problem, const EmulationOptions& options, const std::string& what) {
   const FfnOutcome outcome = Emulation<BlockMachine>(problem, options).run();
   expect_dense(problem, outcome, what);
-  EXPECT_TRUE(outcome == Emulation<HopperEmulation>(problem, options).run()) << what;
+  EXPECT_TRUE(outcome == run_hopper_tiles(problem, options)) << what;
 }
 
 TEST(HopperBlock, MultipliesEveryProductOfForwardAndBackward) {

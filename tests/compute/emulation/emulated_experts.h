@@ -1,4 +1,4 @@
-// A one-rank case's assignments run by a machine of the host; see machines.h.
+// A one-rank case's assignments run by a machine of the host; see host_machine.h.
 #pragma once
 
 #include <cstring>
@@ -6,15 +6,9 @@
 
 #include "evenkeel/compute/cuda/internal/passes.h"
 #include "tests/compute/emulation/grouped_case.h"
+#include "tests/compute/emulation/tiles.h"
 
 namespace evenkeel::testing {
-
-struct EmulationOptions {
-  bool recompute = false;
-  std::uint64_t shuffle = 0;
-  int gap = 0;
-  DataType gradients = DataType::f32;
-};
 
 // Device memory: aligned, and no number anywhere until something is written.
 class Memory {
