@@ -59,14 +59,15 @@ std::vector<int> hidden_layers(const Model& model) {
   return hidden;
 }
 
-// A placement without layer numbers has a row for each MoE layer within the model's hidden layers, or also for those of
-// multi-token prediction, which come after.
-std::vector<int> layers_by_count(const Model& model, const std::vector<int>& all, const Placement& placement) {
+// A placement without layer numbers has a row for each MoE layer within the model's hidden layers, or also
+// for those of multi-token prediction, which come after.
+std::vector<int> layers_by_count(const Model& model, const std::vector<int>& all,
+                                 const Placement& placement) {
   const std::vector<int> hidden = hidden_layers(model);
   if (placement.num_layers() == std::ssize(all)) return all;
   if (placement.num_layers() == std::ssize(hidden)) return hidden;
-  std::string why = fmt::format("{} layers, where the checkpoint has {} MoE layers ({})", placement.num_layers(),
-                                hidden.size(), to_text(LayerNumbers(hidden)));
+  std::string why = fmt::format("{} layers, where the checkpoint has {} MoE layers ({})",
+                                placement.num_layers(), hidden.size(), to_text(LayerNumbers(hidden)));
   std::string allowed = fmt::format("{} layers", hidden.size());
   if (all.size() > hidden.size()) {
     const LayerNumbers extra({all.begin() + std::ssize(hidden), all.end()});

@@ -248,7 +248,8 @@ std::vector<std::string> notes_of(const PlacementProblem& problem) {
 // The placement to start from, in the order of the profile's layers.
 PlaceOptions paired(const RoutingProfile& profile, PlaceOptions options) {
   if (options.from)
-    options.from = options.from->paired_with({"the profile", profile.layers(), profile.num_layers()}, "it", "from");
+    options.from =
+        options.from->paired_with({"the profile", profile.layers(), profile.num_layers()}, "it", "from");
   return options;
 }
 
