@@ -121,8 +121,10 @@ Converted convert_file(const std::string& in, const std::string& out, const Conv
     return convert_placement(source, *from, out, options);
   require_routing_options(options, in);
   const FileFormat to = format_of_extension(out);
-  const RoutingOptions how{
-      .num_experts = options.num_experts, .layers = options.placement.layers, .bare = options.bare};
+  const RoutingOptions how{.num_experts = options.num_experts,
+                           .layers = options.placement.layers,
+                           .model = options.placement.model,
+                           .bare = options.bare};
   RoutingFile routing = folder ? open_routing(in, how) : internal::open_routing_known(content, source, how);
   require_bare(routing, options.bare);
   return convert_routing(std::move(routing), out, to);

@@ -43,17 +43,18 @@ void require_agreement(const PlacementFile& file, const PlacementFormatOptions& 
 
 // Formats that say no numbers get those that the caller says.
 Placement numbered_by(Placement placement, const PlacementFormatOptions& options, const std::string& name) {
-  if (!options.layers || std::ssize(*options.layers) == 0) return placement;
-  const LayerNumbers said(*options.layers);
-  internal::require_named_layers(said, {name, placement.layers(), placement.num_layers()});
-  return placement.numbered(said);
+  LayerNumbers said =
+      internal::said_layers(options.layers, options.model, {name, placement.layers(), placement.num_layers()},
+                            placement.num_experts());
+  return said.known() ? placement.numbered(std::move(said)) : placement;
 }
 
 // SGLang's file has a row for dense layers too, which nothing but its plainness tells from the others.
 void require_no_dense_rows(const PlacementFile& file, const PlacementFormatOptions& options,
                            PlacementFormat to) {
   const auto from = file.provenance.find("read_from");
-  if (options.layers || from == file.provenance.end() || from->second != name_of(sglang)) return;
+  if (options.layers || options.model || from == file.provenance.end() || from->second != name_of(sglang))
+    return;
   std::vector<int> plain;
   const auto rows = internal::physical_rows(file.placement, name_of(to));
   for (int row = 0; row < file.placement.num_layers(); ++row)

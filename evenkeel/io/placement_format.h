@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "evenkeel/io/byte_source.h"
+#include "evenkeel/io/model_layers.h"
 #include "evenkeel/io/placement_file.h"
 
 namespace evenkeel {
@@ -37,9 +38,9 @@ struct PlacementFormatOptions {
   std::optional<std::vector<int>> layers = {};
   // Of the model, dense ones too. Left out, the last of `layers` is the model's last.
   std::optional<int> num_hidden_layers = {};
-  // The model's MoE layers of multi-token prediction. TensorRT-LLM wants them in its file; where the
-  // placement has none for them, experts are dealt round there.
-  std::vector<int> mtp_layers = {};
+  // Instead of both: the model's config. TensorRT-LLM wants layers of multi-token prediction in its file as
+  // well; where the placement has none for them, experts are dealt round there.
+  std::optional<ModelLayers> model = {};
   // TensorRT-LLM: how many layers it may rearrange itself in each iteration. Left out, what the placement's
   // file says, or 0.
   std::optional<int> layer_updates_per_iter = {};

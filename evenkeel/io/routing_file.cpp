@@ -170,9 +170,11 @@ void require_num_experts(const RoutingFile& routing, const RoutingOptions& optio
                           fmt::format("{}, or leave it out", routing.profile->num_experts()));
 }
 
-void name_layers(RoutingFile& routing, const std::vector<int>& layers) {
-  const LayerNumbers said(layers);
-  internal::require_named_layers(said, {"the file", routing.layers(), routing.num_layers()});
+void name_layers(RoutingFile& routing, const RoutingOptions& options) {
+  const int experts = routing.trace ? 0 : routing.profile->num_experts();  // of a trace they may be a guess
+  const LayerNumbers said = internal::said_layers(
+      options.layers, options.model, {"the file", routing.layers(), routing.num_layers()}, experts);
+  if (!said.known()) return;
   if (routing.trace) routing.trace->set_layers(said);
   if (routing.profile) routing.profile->set_layers(said);
 }
@@ -181,7 +183,7 @@ void name_layers(RoutingFile& routing, const std::vector<int>& layers) {
 RoutingFile completed(RoutingFile routing, const RoutingOptions& options) {
   require_num_experts(routing, options);
   if (routing.trace) routing.notes = routing.trace->info().notes;
-  if (options.layers) name_layers(routing, *options.layers);
+  name_layers(routing, options);
   return routing;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "evenkeel/io/byte_source.h"
+#include "evenkeel/io/model_layers.h"
 #include "evenkeel/plan/counts.h"
 #include "evenkeel/routing/profile.h"
 #include "evenkeel/routing/trace.h"
@@ -21,6 +22,8 @@ struct RoutingOptions {
   std::optional<int> num_experts = {};
   // Which of the model's layers the file's are, where it does not say so itself; what it says must agree.
   std::optional<std::vector<int>> layers = {};
+  // The same by the model's config: rows are its MoE layers, with or without those of multi-token prediction.
+  std::optional<ModelLayers> model = {};
   // Of an array that nobody named, in any container, whatever speaks for the other.
   enum class Bare { ask, trace, counts };
   Bare bare = Bare::ask;

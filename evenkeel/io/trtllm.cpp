@@ -69,7 +69,7 @@ void write_trtllm_placement(const Placement& placement, const PlacementFormatOpt
   const auto rows = internal::physical_rows(placement, "TensorRT-LLM");
   const auto numbers = internal::layer_numbers(placement, options, "trtllm");
   std::map<int, PhysicalRow> by_number;
-  for (int layer : options.mtp_layers)
+  for (int layer : options.model ? options.model->mtp_layers : std::vector<int>{})
     by_number[layer] = internal::dealt_round(rows.front().size(), placement.num_experts());
   for (std::size_t i = 0; i < rows.size(); ++i) by_number[numbers[i]] = rows[i];
   const int layer_updates = options.layer_updates_per_iter.value_or(0);

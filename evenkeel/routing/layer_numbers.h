@@ -41,7 +41,7 @@ std::string described(const LayerNumbers& layers, int num_rows);
 // One of two things whose rows are to be paired; `name` is how messages call it.
 struct NumberedRows {
   std::string name;
-  const LayerNumbers& layers;
+  LayerNumbers layers;
   int num_rows = 0;
 };
 

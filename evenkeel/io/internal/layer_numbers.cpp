@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -70,11 +71,8 @@ std::vector<int> layer_numbers(const Placement& placement, const PlacementFormat
 
 std::vector<int> layer_numbers_of(const NumberedRows& placement, const PlacementFormatOptions& options,
                                   std::string_view format) {
-  if (options.layers) {
-    const LayerNumbers said(*options.layers);
-    require_named_layers(said, placement);
-    return said.numbers();
-  }
+  const LayerNumbers said = said_layers(options.layers, options.model, placement, 0);
+  if (said.known()) return said.numbers();
   if (placement.layers.known()) return placement.layers.numbers();
   if (options.num_hidden_layers == placement.num_rows) return all_layers(placement.num_rows);
   throw InvalidArgument(
@@ -95,8 +93,43 @@ void require_named_layers(const LayerNumbers& said, const NumberedRows& rows) {
                                               : fmt::format("{} layers", rows.num_rows));
 }
 
+LayerNumbers layers_of_model(const ModelLayers& model, const NumberedRows& rows, int num_experts) {
+  const auto refuse = [&](const std::string& why) {
+    throw InvalidArgument("model", why, "the config.json of the model that was recorded");
+  };
+  const LayerNumbers moe(model.moe_layers);
+  std::vector<int> with_mtp = model.moe_layers;
+  with_mtp.insert(with_mtp.end(), model.mtp_layers.begin(), model.mtp_layers.end());
+  const LayerNumbers all(std::move(with_mtp));
+  if (model.num_experts > 0 && num_experts > 0 && model.num_experts != num_experts)
+    refuse(fmt::format("has {} experts, but {} has {}", model.num_experts, rows.name, num_experts));
+  const auto as_many = [&](const LayerNumbers& layers) {
+    return std::ssize(layers.numbers()) == rows.num_rows;
+  };
+  if (rows.layers.known() ? rows.layers == moe : as_many(moe)) return moe;
+  if (rows.layers.known() ? rows.layers == all : as_many(all)) return all;
+  refuse(fmt::format("has experts in layers {}{}, but {} has {}", to_text(moe),
+                     model.mtp_layers.empty() ? ""
+                                              : fmt::format(" (and {} for multi-token prediction)",
+                                                            to_text(LayerNumbers(model.mtp_layers))),
+                     rows.name, described(rows.layers, rows.num_rows)));
+  return {};
+}
+
+LayerNumbers said_layers(const std::optional<std::vector<int>>& layers,
+                         const std::optional<ModelLayers>& model, const NumberedRows& rows, int num_experts) {
+  if (layers && model)
+    throw InvalidArgument("moe_layers", "is given beside a model, which says it", "one of the two");
+  if (model) return layers_of_model(*model, rows, num_experts);
+  if (!layers) return {};
+  const LayerNumbers said(*layers);
+  require_named_layers(said, rows);
+  return said;
+}
+
 int num_hidden_layers(const std::vector<int>& numbers, const PlacementFormatOptions& options) {
   const int least = numbers.back() + 1;
+  if (options.model) return std::max(least, options.model->num_hidden_layers);
   const int stated = options.num_hidden_layers.value_or(least);
   if (stated < least || stated > max_layers)
     throw InvalidArgument(
@@ -107,8 +140,8 @@ int num_hidden_layers(const std::vector<int>& numbers, const PlacementFormatOpti
 }
 
 std::vector<int> chosen_layers(int num_rows, const PlacementFormatOptions& options, const std::string& file) {
-  if (!options.layers) return all_layers(num_rows);
-  const LayerNumbers chosen(*options.layers);
+  if (!options.layers && !options.model) return all_layers(num_rows);
+  const LayerNumbers chosen(options.layers ? *options.layers : options.model->moe_layers);
   if (chosen.known() && chosen.numbers().back() >= num_rows)
     throw InvalidArgument("moe_layers", fmt::format("{} has no layer {}", file, chosen.numbers().back()),
                           fmt::format("0..{}", num_rows - 1));
