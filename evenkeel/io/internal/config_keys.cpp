@@ -1,0 +1,49 @@
+#include "evenkeel/io/internal/config_keys.h"
+
+#include "evenkeel/base/error.h"
+
+namespace evenkeel::internal {
+
+std::string ConfigKeys::name(std::string_view key) const {
+  return prefix_ + std::string(key);
+}
+
+const Json* ConfigKeys::find(std::string_view key) const {
+  const auto found = object_->find(key);
+  return found == object_->end() || found->is_null() ? nullptr : &*found;
+}
+
+bool ConfigKeys::is_null(std::string_view key) const {
+  const auto found = object_->find(key);
+  return found != object_->end() && found->is_null();
+}
+
+bool ConfigKeys::is_false(std::string_view key) const {
+  const Json* value = find(key);
+  return value != nullptr && value->is_boolean() && !value->get<bool>();
+}
+
+std::string ConfigKeys::word(std::string_view key) const {
+  const Json* value = find(key);
+  return value != nullptr && value->is_string() ? value->get<std::string>() : "";
+}
+
+int ConfigKeys::integer(std::string_view key, int least, int most) const {
+  const Json* value = find(key);
+  if (value == nullptr) fail(key, "is missing");
+  return small_integer(*value, least, most, file_, name(key));
+}
+
+int ConfigKeys::integer_or(std::string_view key, int least, int most, int absent) const {
+  return find(key) == nullptr ? absent : integer(key, least, most);
+}
+
+std::vector<std::int64_t> ConfigKeys::integers(std::string_view key) const {
+  return internal::integers(*find(key), file_, name(key));
+}
+
+void ConfigKeys::fail(std::string_view key, std::string why) const {
+  throw ParseError(file_, key.empty() ? "" : name(key), std::move(why));
+}
+
+}  // namespace evenkeel::internal

@@ -1,0 +1,34 @@
+// Which of a model's layers have experts, from its Hugging Face config.json
+// (docs/formats.md#layers-with-experts).
+//
+//   read_model_layers("DeepSeek-V3/").moe_layers    // 3, 4, ..., 60
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "evenkeel/io/byte_source.h"
+
+namespace evenkeel {
+
+struct ModelLayers {
+  int num_hidden_layers = 0;
+  // Ascending, counted from 0 with the dense layers; at least one.
+  std::vector<int> moe_layers = {};
+  // Layers of multi-token prediction that have experts: numbered on from num_hidden_layers.
+  std::vector<int> mtp_layers = {};
+  // In each such layer, without shared experts; 0 where the config does not say it.
+  int num_experts = 0;
+
+  friend bool operator==(const ModelLayers&, const ModelLayers&) = default;
+};
+
+// Takes the config of any language model, or one that has it inside, as models of text and images do: a
+// file, or a folder that holds config.json. Sizes are not looked at, so that a family is known by its keys
+// alone. Throws ParseError, naming the keys and what would be right: none says which layers have experts, two
+// of them disagree, or a list does not fit the number of layers.
+ModelLayers read_model_layers(const std::string& path);
+ModelLayers read_model_layers(std::shared_ptr<const ByteSource> source);
+
+}  // namespace evenkeel

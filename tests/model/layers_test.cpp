@@ -1,0 +1,251 @@
+// Which layers have experts by a config.json, and what of it is refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/model_layers.h"
+#include "tests/io/support.h"
+
+namespace evenkeel {
+namespace {
+
+using Json = nlohmann::json;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+ModelLayers layers_by(const Json& json) {
+  return read_model_layers(source_of(json.dump()));
+}
+
+// A model of six layers with these keys as well.
+Json six_layers(const Json& keys) {
+  Json json = {{"num_hidden_layers", 6}, {"num_experts", 8}};
+  json.update(keys);
+  return json;
+}
+
+std::vector<int> moe_layers(const Json& keys) {
+  return layers_by(six_layers(keys)).moe_layers;
+}
+
+template <class Matcher>
+void expect_no_layers(const Json& json, const Matcher& message) {
+  try {
+    const ModelLayers layers = layers_by(json);
+    ADD_FAILURE() << "was read: " << json << " as " << testing::PrintToString(layers.moe_layers);
+  } catch (const ParseError& error) {
+    EXPECT_THAT(error.what(), message) << json;
+  }
+}
+
+TEST(ModelLayers, EachFamilysKeysSayWhichLayersHaveExperts) {
+  const auto expect = [](const Json& keys, const std::vector<int>& layers) {
+    EXPECT_EQ(moe_layers(keys), layers) << keys;
+  };
+  expect({{"first_k_dense_replace", 2}}, {2, 3, 4, 5});
+  expect({{"first_k_dense_replace", 1}, {"moe_layer_freq", 2}}, {2, 4});
+  expect({{"moe_layer_freq", 3}}, {0, 3});
+  expect({{"moe_layer_freq", {0, 1, 1, 0, 1, 1}}}, {1, 2, 4, 5});
+  expect({{"moe_layer_freq", {0, 0, 1, 1, 1, 1}}, {"first_k_dense_replace", 2}}, {2, 3, 4, 5});
+  expect({{"decoder_sparse_step", 2}}, {1, 3, 5});
+  expect({{"decoder_sparse_step", 1}, {"mlp_only_layers", {0, 4}}}, {1, 2, 3, 5});
+  expect({{"mlp_only_layers", {5}}}, {0, 1, 2, 3, 4});
+  expect({{"interleave_moe_layer_step", 2}}, {1, 3, 5});
+  expect({{"moe_layers", {1, 3, 5}}, {"interleave_moe_layer_step", 2}}, {1, 3, 5});
+  expect({{"moe_layers", {0, 5}}}, {0, 5});
+  expect({{"moe_layers_enum", "3,4"}}, {3, 4});
+  expect({{"expert_layer_period", 2}, {"expert_layer_offset", 1}}, {1, 3, 5});
+  expect({{"expert_layer_period", 4}, {"expert_layer_offset", 0}}, {0, 4});
+  expect({{"moe_layer_start_index", 1}, {"moe_layer_end_index", 4}, {"moe_layer_interval", 2}}, {1, 3});
+  expect({{"moe_layer_start_index", 2}, {"moe_layer_end_index", -1}}, {2, 3, 4, 5});
+  expect({{"moe_layer_start_index", {1, 1}}, {"moe_layer_end_index", {7, 6}}}, {1, 2, 3, 4, 5});
+  expect({{"hybrid_override_pattern", "ME*E-M"}}, {1, 3});
+  expect({{"layers_block_type", {"mamba", "moe", "attention", "moe", "mlp", "mamba"}}}, {1, 3});
+  expect({{"mlp_layer_types", {"dense", "sparse", "dense", "sparse", "sparse", "sparse"}}}, {1, 3, 4, 5});
+  expect({{"mlp_layer_types", {"hash_moe", "moe", "moe", "moe", "moe", "moe"}}}, {0, 1, 2, 3, 4, 5});
+  expect({{"num_dense_layers", 4}}, {4, 5});
+  expect({{"moe_layer_frequency", 3}}, {2, 5});
+}
+
+TEST(ModelLayers, AttentionsAmongTheBlocksSayNothingOfExperts) {
+  const Json attention = {"mamba", "attention", "mamba", "attention", "mamba", "attention"};
+  EXPECT_THAT(moe_layers({{"layers_block_type", attention}, {"first_k_dense_replace", 3}}),
+              ElementsAre(3, 4, 5));
+  EXPECT_THAT(moe_layers({{"layer_types", attention}, {"first_k_dense_replace", 4}}), ElementsAre(4, 5));
+}
+
+TEST(ModelLayers, PublishedConfigsHaveTheLayersOfTheirModels) {
+  const auto read = [](const std::string& name) {
+    return read_model_layers(repository_file("tests/data/configs/" + name + ".json"));
+  };
+  const ModelLayers deepseek = read("deepseek-v3");
+  EXPECT_EQ(deepseek.num_hidden_layers, 61);
+  EXPECT_EQ(deepseek.moe_layers.size(), 58U);
+  EXPECT_EQ(deepseek.moe_layers.front(), 3);
+  EXPECT_EQ(deepseek.num_experts, 256);
+  EXPECT_EQ(read("kimi-k2.5"), read("kimi-k2"));
+  EXPECT_EQ(read("kimi-k2").moe_layers.front(), 1);
+  for (const char* name : {"mixtral-8x7b", "qwen3-30b-a3b", "olmoe-1b-7b", "gpt-oss-20b"}) {
+    const ModelLayers all = read(name);
+    EXPECT_EQ(std::ssize(all.moe_layers), all.num_hidden_layers) << name;
+    EXPECT_THAT(all.mtp_layers, IsEmpty()) << name;
+  }
+}
+
+TEST(ModelLayers, AFolderIsReadByItsConfig) {
+  const TempFolder folder;
+  write_text(folder / "config.json", six_layers({{"first_k_dense_replace", 5}}).dump());
+  EXPECT_THAT(read_model_layers(folder / "").moe_layers, ElementsAre(5));
+  EXPECT_THAT(read_model_layers(folder / "config.json").moe_layers, ElementsAre(5));
+  const TempFolder empty;
+  EXPECT_THROW(read_model_layers(empty / ""), ParseError);
+}
+
+TEST(ModelLayers, PredictionLayersAreNumberedBehindTheHiddenOnes) {
+  const auto mtp = [](Json keys) {
+    if (!keys.contains("hybrid_override_pattern")) keys["first_k_dense_replace"] = 1;
+    return layers_by(six_layers(keys)).mtp_layers;
+  };
+  for (const char* key :
+       {"num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_modules", "num_mtp_layers"})
+    EXPECT_THAT(mtp({{key, 2}}), ElementsAre(6, 7)) << key;
+  EXPECT_THAT(mtp({{"num_nextn_predict_layers", 0}}), IsEmpty());
+  EXPECT_THAT(mtp({{"num_mtp_modules", 3}, {"use_mtp", false}}), IsEmpty());
+  EXPECT_THAT(mtp({{"num_nextn_predict_layers", 2}, {"mtp_mlp_layer_types", {"dense", "sparse"}}}),
+              ElementsAre(7));
+  EXPECT_THAT(mtp({{"num_nextn_predict_layers", 1}, {"model_type", "mimo_v2_flash"}}), IsEmpty());
+  const Json pattern = {{"hybrid_override_pattern", "ME*E-M"}, {"num_nextn_predict_layers", 1}};
+  Json with = pattern;
+  with["mtp_hybrid_override_pattern"] = "*E";
+  EXPECT_THAT(mtp(with), ElementsAre(6));
+  with["mtp_hybrid_override_pattern"] = "*-";
+  EXPECT_THAT(mtp(with), IsEmpty());
+  // Lists that go on behind the hidden layers.
+  const Json longer = {"dense", "sparse", "sparse", "sparse", "sparse", "sparse", "dense", "sparse"};
+  EXPECT_THAT(mtp({{"num_nextn_predict_layers", 2}, {"mlp_layer_types", longer}}), ElementsAre(7));
+  EXPECT_THAT(mtp({{"num_nextn_predict_layers", 2}, {"moe_layers_enum", {1, 2, 3, 4, 5, 6}}}),
+              ElementsAre(6));
+}
+
+TEST(ModelLayers, ALanguageModelInsideAnotherIsFound) {
+  const Json inner = six_layers({{"first_k_dense_replace", 2}});
+  for (const char* key : {"text_config", "language_config", "llm_config"})
+    EXPECT_EQ(layers_by({{key, inner}, {"vision_config", {{"num_hidden_layers", 27}}}}), layers_by(inner))
+        << key;
+  EXPECT_EQ(layers_by({{"thinker_config", {{"text_config", inner}}}}), layers_by(inner));
+  // Repeated outside, as some models have it.
+  EXPECT_EQ(layers_by(six_layers({{"first_k_dense_replace", 2}, {"language_config", inner}})),
+            layers_by(inner));
+  EXPECT_EQ(layers_by({{"num_hidden_layers", 6}, {"language_config", inner}}), layers_by(inner));
+  expect_no_layers(six_layers({{"first_k_dense_replace", 1}, {"text_config", inner}}),
+                   HasSubstr("says other layers than the config around it"));
+  Json broken = inner;
+  broken["first_k_dense_replace"] = "two";
+  expect_no_layers({{"text_config", broken}}, HasSubstr("text_config.first_k_dense_replace"));
+}
+
+TEST(ModelLayers, FamiliesWithExpertsInEveryLayerNeedNoKey) {
+  EXPECT_THAT(moe_layers({{"model_type", "mixtral"}}), ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_THAT(moe_layers({{"model_type", "gpt_oss"}}), ElementsAre(0, 1, 2, 3, 4, 5));
+  const Json dbrx = {{"model_type", "dbrx"}, {"n_layers", 3}, {"ffn_config", {{"moe_num_experts", 16}}}};
+  EXPECT_EQ(layers_by(dbrx).num_experts, 16);
+  EXPECT_THAT(layers_by(dbrx).moe_layers, ElementsAre(0, 1, 2));
+  expect_no_layers(
+      six_layers({{"model_type", "brand_new"}}),
+      AllOf(HasSubstr("not in which layers (model_type 'brand_new')"), HasSubstr("first_k_dense_replace")));
+  expect_no_layers(six_layers({{"model_type", "deepseek_v3"}}), HasSubstr("not in which layers"));
+  expect_no_layers(six_layers({{"model_type", "deepseek_v3"}, {"moe_layer_freq", 1}}),
+                   HasSubstr("first_k_dense_replace: is missing"));
+}
+
+TEST(ModelLayers, RulesThatDisagreeAreRefusedByBothNames) {
+  expect_no_layers(six_layers({{"first_k_dense_replace", 1}, {"moe_layer_freq", {0, 0, 1, 1, 1, 1}}}),
+                   AllOf(HasSubstr("first_k_dense_replace"), HasSubstr("moe_layer_freq"), HasSubstr("2-5"),
+                         HasSubstr("1-5")));
+  expect_no_layers(
+      six_layers({{"interleave_moe_layer_step", 1}, {"moe_layers", {1, 3, 5}}}),
+      AllOf(HasSubstr("interleave_moe_layer_step"), HasSubstr("moe_layers"), HasSubstr("1,3,5")));
+  expect_no_layers(six_layers({{"moe_layer_start_index", {1, 2}}}), HasSubstr("number 1 of each list"));
+  expect_no_layers(six_layers({{"num_layers", 7}, {"first_k_dense_replace", 1}}),
+                   AllOf(HasSubstr("num_layers: is 7"), HasSubstr("num_hidden_layers is 6")));
+  expect_no_layers(six_layers({{"n_routed_experts", 9}, {"first_k_dense_replace", 1}}),
+                   AllOf(HasSubstr("n_routed_experts: is 9"), HasSubstr("num_experts is 8")));
+  expect_no_layers(
+      six_layers({{"num_mtp_layers", 1}, {"num_nextn_predict_layers", 2}, {"first_k_dense_replace", 1}}),
+      AllOf(HasSubstr("num_mtp_layers: is 1"), HasSubstr("num_nextn_predict_layers is 2")));
+}
+
+TEST(ModelLayers, ListsThatDoNotFitTheLayersAreRefused) {
+  expect_no_layers(
+      six_layers({{"moe_layer_freq", {0, 1, 1}}}),
+      AllOf(HasSubstr("moe_layer_freq: says something of 3 layers"), HasSubstr("right would be 6")));
+  expect_no_layers(six_layers({{"mlp_layer_types", Json::array()}}), HasSubstr("says something of 0 layers"));
+  expect_no_layers(six_layers({{"hybrid_override_pattern", "ME*"}}), HasSubstr("says something of 3 layers"));
+  expect_no_layers(six_layers({{"mlp_layer_types", {"dense", "sparse"}}, {"num_nextn_predict_layers", 1}}),
+                   HasSubstr("right would be 6 or 7"));
+  expect_no_layers(six_layers({{"mlp_layer_types", {"a", "b", "c", "d", "e", "f"}}}),
+                   HasSubstr("the word 'a'"));
+  expect_no_layers(six_layers({{"moe_layer_freq", {0, 1, 2, 1, 1, 1}}}), HasSubstr("moe_layer_freq"));
+  expect_no_layers(six_layers({{"moe_layers", {6}}}),
+                   HasSubstr("names layer 6, where the model has layers 0..5"));
+  expect_no_layers(six_layers({{"moe_layers", {0, 1, 0, 1, 0, 1}}}), HasSubstr("names layer 0 twice"));
+  expect_no_layers(six_layers({{"moe_layers_enum", "3,,4"}}), HasSubstr("no list of layer numbers"));
+  expect_no_layers(six_layers({{"mlp_only_layers", {-1}}}), HasSubstr("names layer -1"));
+  expect_no_layers(six_layers({{"hybrid_override_pattern", "ME*E-X"}}), HasSubstr("none of M, E, *, -"));
+}
+
+TEST(ModelLayers, AModelWithoutExpertsIsRefused) {
+  expect_no_layers({{"num_hidden_layers", 6}, {"model_type", "llama"}}, HasSubstr("names no experts"));
+  expect_no_layers(Json::object(), HasSubstr("names no experts"));
+  expect_no_layers(six_layers({{"first_k_dense_replace", 6}}), HasSubstr("leaves no layer with experts"));
+  expect_no_layers(six_layers({{"num_experts", 0}, {"first_k_dense_replace", 1}}),
+                   HasSubstr("num_experts: is 0"));
+  expect_no_layers({{"num_hidden_layers", 6}, {"n_routed_experts", nullptr}, {"first_k_dense_replace", 1}},
+                   HasSubstr("n_routed_experts: is null"));
+  expect_no_layers(six_layers({{"model_type", "gemma4_text"}, {"enable_moe_block", false}}),
+                   HasSubstr("enable_moe_block: is false"));
+  expect_no_layers({{"num_experts", 8}, {"first_k_dense_replace", 1}},
+                   HasSubstr("num_hidden_layers: is missing"));
+  expect_no_layers(Json::array(), HasSubstr("is not a JSON object"));
+}
+
+TEST(ModelLayers, NumbersThatNoKeyCanHaveAreRefused) {
+  const std::vector<std::pair<std::string, Json>> wrong = {{"first_k_dense_replace", -1},
+                                                           {"first_k_dense_replace", 1.5},
+                                                           {"decoder_sparse_step", 0},
+                                                           {"interleave_moe_layer_step", 0},
+                                                           {"moe_layer_freq", 0},
+                                                           {"moe_layer_freq", "every"},
+                                                           {"num_hidden_layers", 0},
+                                                           {"num_hidden_layers", 1 << 20},
+                                                           {"expert_layer_period", 0},
+                                                           {"mlp_layer_types", "sparse"},
+                                                           {"moe_layers", 3},
+                                                           {"num_nextn_predict_layers", 1 << 20},
+                                                           {"moe_layer_interval", 2},
+                                                           {"expert_layer_offset", 1}};
+  for (const auto& [key, value] : wrong) {
+    Json json = six_layers({{"num_dense_layers", 1}});
+    json[key] = value;
+    // Two keys need a second one, which is named.
+    const std::string named = key == "moe_layer_interval"    ? "moe_layer_start_index"
+                              : key == "expert_layer_offset" ? "expert_layer_period"
+                                                             : key;
+    expect_no_layers(json, HasSubstr(named + ": "));
+  }
+}
+
+TEST(ModelLayers, AListOfOneNumberOfExpertsIsThatNumber) {
+  EXPECT_EQ(layers_by(six_layers({{"num_experts", {8, 8, 8, 8, 8, 8}}, {"num_dense_layers", 1}})).num_experts,
+            8);
+  expect_no_layers(six_layers({{"num_experts", {8, 16}}, {"num_dense_layers", 1}}),
+                   HasSubstr("num_experts: lists different numbers of experts"));
+  EXPECT_EQ(layers_by({{"num_hidden_layers", 2}, {"first_k_dense_replace", 1}}).num_experts, 0);
+}
+
+}  // namespace
+}  // namespace evenkeel
