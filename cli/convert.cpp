@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "cli/numbering.h"
 #include "cli/options.h"
 #include "cli/placement_option.h"
 #include "cli/subcommand.h"
@@ -22,9 +23,8 @@ struct ConvertArguments {
   std::string in;
   std::string out;
   std::string to;
-  std::string moe_layers;
   std::string as;
-  std::int64_t num_hidden_layers = 0;
+  Numbering numbering;
   std::int64_t layer_updates_per_iter = 0;
   std::int64_t ranks = 0;
   std::int64_t num_experts = 0;
@@ -40,21 +40,21 @@ ConvertOptions convert_options(const CLI::App& app, const ConvertArguments& opti
   ConvertOptions how{.num_experts = given(options.num_experts),
                      .bare = parse_bare("--as", options.as),
                      .to = {},
-                     .placement = {.num_hidden_layers = given(options.num_hidden_layers),
-                                   .num_ranks = given(options.ranks)}};
+                     .placement = numbered({.num_ranks = given(options.ranks)}, options.numbering)};
   if (is_given(app, "--layer-updates-per-iter"))
     how.placement.layer_updates_per_iter = static_cast<int>(options.layer_updates_per_iter);
   if (!options.to.empty()) how.to = parse_placement_format(options.to, "--to");
-  if (!options.moe_layers.empty()) how.placement.layers = parse_layers("--moe-layers", options.moe_layers);
   return how;
 }
 
 void run(const CLI::App& app, const ConvertArguments& options) {
+  require_one_numbering(app);
   const Converted done = convert_file(options.in, options.out, convert_options(app, options));
+  print_notes(options.in, done.notes);
   if (!options.json) {
     fmt::print("{}: {}, {} -> {}\n", options.out, done.what, done.from, done.to);
-    if (!done.layers.empty())
-      fmt::print("  {} MoE layers of the model: {}\n", done.layers.size(), layers_text(done.layers));
+    if (done.layers.known())
+      fmt::print("  {} MoE layers of the model: {}\n", done.layers.numbers().size(), to_text(done.layers));
     return;
   }
   nlohmann::ordered_json json = {{"input", options.in},
@@ -62,7 +62,7 @@ void run(const CLI::App& app, const ConvertArguments& options) {
                                  {"what", done.what},
                                  {"from", done.from},
                                  {"to", done.to}};
-  if (!done.layers.empty()) json["layers"] = done.layers;
+  if (done.layers.known()) json["layers"] = done.layers.numbers();
   using Handler = nlohmann::ordered_json::error_handler_t;
   fmt::print("{}\n", json.dump(-1, ' ', false, Handler::replace));
 }
@@ -80,12 +80,8 @@ Subcommand add_convert(CLI::App& command) {
       ->type_name("FILE");
   app->add_option("--to", options->to, "A placement's format, ours where nothing is said")
       ->type_name(fmt::format("{}", fmt::join(placement_format_names(), "|")));
-  app->add_option("--moe-layers", options->moe_layers,
-                  "The model's layers that have experts, as in 3-60 or 1,3,5 (default: all)")
-      ->type_name("LAYERS");
-  add_whole(*app, "--num-hidden-layers", options->num_hidden_layers, 1, max_layers,
-            "Of the model, dense ones too (default: up to the last MoE layer)")
-      ->default_str("");
+  add_numbering(*app, options->numbering);
+  add_hidden_layers(*app, options->numbering);
   add_whole(*app, "--layer-updates-per-iter", options->layer_updates_per_iter, 0, max_layers,
             "TensorRT-LLM: layers it may rearrange itself in an iteration (default: as IN says)")
       ->default_str("");
@@ -94,7 +90,7 @@ Subcommand add_convert(CLI::App& command) {
   add_whole(*app, "--num-experts", options->num_experts, 1, max_trace_experts,
             "Where the file does not say it, and of a trace instead")
       ->default_str("");
-  app->add_option("--as", options->as, "What a bare array of two dimensions is: counts, or trace")
+  app->add_option("--as", options->as, "What an array that nobody named holds: counts, or trace")
       ->type_name("KIND");
   add_json(*app, options->json);
   app->footer(

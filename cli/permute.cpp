@@ -13,6 +13,7 @@
 #include "cli/subcommand.h"
 #include "evenkeel/base/bytes.h"
 #include "evenkeel/io/expert_map_file.h"
+#include "evenkeel/io/limits.h"
 #include "evenkeel/io/permute_checkpoint.h"
 
 namespace evenkeel::cli {
@@ -25,6 +26,7 @@ struct PermuteArguments {
   std::string checkpoint;
   std::string placement;
   std::string output;
+  std::int64_t ranks = 0;
   bool json = false;
 };
 
@@ -82,7 +84,8 @@ void print_json(const PermuteArguments& options, const Placement& placement, con
 }
 
 void run(const PermuteArguments& options) {
-  const Placement placement = read_placement_file(options.placement);
+  const Placement placement = read_placement_file(
+      options.placement, options.ranks > 0 ? std::optional(static_cast<int>(options.ranks)) : std::nullopt);
   const PermutedCheckpoint done = permuted(options, placement);
   if (options.json) return print_json(options, placement, done);
   fmt::print("{}: {}, {} experts on {} ranks, {} MoE layers; {} in {} files\n", options.output, done.family,
@@ -103,9 +106,11 @@ Subcommand add_permute(CLI::App& command) {
                   "A folder with config.json and safetensors, as Hugging Face has it")
       ->required()
       ->type_name("DIR");
-  app->add_option("--placement", options->placement, "Of equal sizes, without copies")
+  app->add_option("--placement", options->placement, "Ours or a server's; of equal sizes, without copies")
       ->required()
       ->type_name("FILE");
+  add_whole(*app, "--ranks", options->ranks, 1, max_ranks, "Of a placement whose file does not say it")
+      ->default_str("");
   app->add_option("-o,--output", options->output, "A folder that is empty or not there yet")
       ->required()
       ->type_name("DIR");

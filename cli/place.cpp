@@ -10,6 +10,7 @@
 #include <span>
 
 #include "cli/interrupt.h"
+#include "cli/numbering.h"
 #include "cli/options.h"
 #include "cli/place_report.h"
 #include "cli/placement_option.h"
@@ -31,15 +32,14 @@ struct PlaceArguments {
   std::string topology;
   std::string from;
   std::string output;
-  std::string moe_layers;
   std::string as;
+  Numbering numbering;
   std::int64_t ranks = 0;
   std::int64_t nodes = 1;
   std::int64_t redundant_experts = 0;
   std::int64_t groups = 1;
   std::int64_t max_moves = 0;
   std::int64_t num_experts = 0;
-  std::int64_t num_hidden_layers = 0;
   std::int64_t layer_updates_per_iter = 0;
   double time_limit_s = 60;
   double gap = 0;
@@ -79,18 +79,22 @@ PlacementFormatOptions format_options(const CLI::App& app, const PlaceArguments&
   PlacementFormatOptions how;
   if (is_given(app, "--layer-updates-per-iter"))
     how.layer_updates_per_iter = static_cast<int>(options.layer_updates_per_iter);
-  if (is_given(app, "--moe-layers")) how.layers = parse_layers("--moe-layers", options.moe_layers);
-  if (is_given(app, "--num-hidden-layers"))
-    how.num_hidden_layers = static_cast<int>(options.num_hidden_layers);
-  return how;
+  return numbered(std::move(how), options.numbering);
+}
+
+RoutingOptions routing_options(const PlaceArguments& options) {
+  RoutingOptions how{.bare = parse_bare("--as", options.as)};
+  if (options.num_experts > 0) how.num_experts = static_cast<int>(options.num_experts);
+  return numbered(std::move(how), options.numbering);
 }
 
 // No option is ignored: what the others leave without a meaning is refused.
 void require_sense(const CLI::App& app, const PlaceArguments& options) {
   const auto format = format_of(options);
+  require_one_numbering(app);
   if (format != PlacementFormat::sglang && format != PlacementFormat::trtllm)
-    for (const char* option : {"--moe-layers", "--num-hidden-layers"})
-      refuse_if_given(app, option, "is for formats that count the model's layers: sglang and trtllm");
+    refuse_if_given(app, "--num-hidden-layers",
+                    "is for formats that count the model's layers: sglang and trtllm");
   if (format != PlacementFormat::trtllm) refuse_if_given(app, "--layer-updates-per-iter", "is for trtllm");
   if (format != PlacementFormat::evenkeel && static_cast<ClusterSizes>(options.sizes) == ClusterSizes::free)
     throw InvalidArgument("--sizes",
@@ -148,14 +152,15 @@ void run(const CLI::App& app, const PlaceArguments& options) {
   const PlacementFormatOptions format = format_options(app, options);
   RoutingInput input = read_input(options.input, {.traffic = static_cast<TrafficModel>(options.traffic),
                                                   .num_ranks = topology.num_ranks(),
-                                                  .num_experts = static_cast<int>(options.num_experts),
-                                                  .as = options.as});
+                                                  .routing = routing_options(options)});
+  print_notes(options.input, input.notes);
   PlaceOptions how = place_options(app, options, topology.num_ranks(), std::move(input.sources));
   if (is_given(app, "--output"))
     require_placement_writable(format_of(options),
                                {.num_layers = input.profile.num_layers(),
                                 .physical_experts = input.profile.num_experts() + how.redundant_experts,
-                                .num_ranks = topology.num_ranks()},
+                                .num_ranks = topology.num_ranks(),
+                                .layers = input.profile.layers()},
                                format, options.output);
 
   bool interrupted = false;
@@ -176,6 +181,7 @@ void run(const CLI::App& app, const PlaceArguments& options) {
                            .result = result,
                            .topology = topology,
                            .num_layers = input.profile.num_layers(),
+                           .layers = result.placement.layers(),
                            .num_experts = input.profile.num_experts(),
                            .assignments = std::reduce(loads.begin(), loads.end(), std::int64_t{0}),
                            .output = options.output};
@@ -196,7 +202,7 @@ void add_machine(CLI::App& app, PlaceArguments& options) {
 void add_problem(CLI::App& app, PlaceArguments& options) {
   add_whole(app, "--num-experts", options.num_experts, 1, max_trace_experts, "Instead of what a trace says")
       ->default_str("");
-  app.add_option("--as", options.as, "What a bare array of two dimensions is: counts, or trace")
+  app.add_option("--as", options.as, "What an array that nobody named holds: counts, or trace")
       ->type_name("KIND");
   add_whole(app, "--redundant-experts", options.redundant_experts, 0, 1 << 24,
             "Copies beyond one of each, a layer");
@@ -229,13 +235,8 @@ void add_solving(CLI::App& app, PlaceArguments& options) {
 
 void add_output(CLI::App& app, PlaceArguments& options) {
   add_word(app, "--format", options.format, placement_format_names(), "Who shall load the file");
-  app.add_option(
-         "--moe-layers", options.moe_layers,
-         "sglang, trtllm: the model's layers that these are, counted with the dense ones, such as 3-60")
-      ->type_name("LIST");
-  add_whole(app, "--num-hidden-layers", options.num_hidden_layers, 1, max_layers,
-            "sglang, trtllm: all layers of the model")
-      ->default_str("");
+  add_numbering(app, options.numbering);
+  add_hidden_layers(app, options.numbering);
   add_whole(app, "--layer-updates-per-iter", options.layer_updates_per_iter, 0, max_layers,
             "trtllm: layers that it may rearrange itself in an iteration");
   app.add_option("-o,--output", options.output, "The placement")->type_name("FILE");

@@ -97,7 +97,8 @@ void print_objectives(const PlaceReport& report) {
 std::string shape_of(const PlaceReport& report) {
   const Topology& topology = report.topology;
   return fmt::format(
-      "{} layers of {} experts{} on {} rank{} in {} node{}", report.num_layers, report.num_experts,
+      "{} layers{} of {} experts{} on {} rank{} in {} node{}", report.num_layers,
+      report.layers.known() ? fmt::format(" ({})", to_text(report.layers)) : "", report.num_experts,
       report.options.redundant_experts > 0 ? fmt::format(" and {} copies", report.options.redundant_experts)
                                            : "",
       topology.num_ranks(), topology.num_ranks() == 1 ? "" : "s", topology.num_nodes(),
@@ -110,11 +111,18 @@ void print_json(const PlaceReport& report) {
   const PlaceResult& result = report.result;
   Json after = json_of(result.after);
   after["notes"] = result.notes;
-  const Json json = {{"solver", solver_name(result)},           {"num_layers", report.num_layers},
-                     {"num_experts", report.num_experts},       {"num_ranks", report.topology.num_ranks()},
-                     {"objective", result.objective},           {"bound", result.bound},
-                     {"proven_optimal", result.proven_optimal}, {"solve_ms", result.solve_ms},
-                     {"before", json_of(result.before)},        {"after", std::move(after)}};
+  const Json layers = report.layers.known() ? Json(report.layers.numbers()) : Json(nullptr);
+  const Json json = {{"solver", solver_name(result)},
+                     {"num_layers", report.num_layers},
+                     {"layers", layers},
+                     {"num_experts", report.num_experts},
+                     {"num_ranks", report.topology.num_ranks()},
+                     {"objective", result.objective},
+                     {"bound", result.bound},
+                     {"proven_optimal", result.proven_optimal},
+                     {"solve_ms", result.solve_ms},
+                     {"before", json_of(result.before)},
+                     {"after", std::move(after)}};
   fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 

@@ -13,6 +13,7 @@ struct PlaceReport {
   const PlaceResult& result;
   const Topology& topology;
   int num_layers = 0;
+  const LayerNumbers& layers;  // of the model, where they are known
   int num_experts = 0;
   std::int64_t assignments = 0;  // of the profile, all layers together
   std::string output;            // path of what was written, or nothing

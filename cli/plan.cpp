@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "cli/numbering.h"
 #include "cli/options.h"
 #include "cli/placement_option.h"
 #include "cli/subcommand.h"
@@ -28,6 +29,9 @@ struct PlanArguments {
   std::string loads;
   std::int64_t ranks = 0;
   std::int64_t layer = 0;
+  std::int64_t num_experts = 0;
+  std::string as;
+  Numbering numbering;
   std::string placement;
   std::vector<PlannerOptions::Kind> planner = {PlannerOptions::Kind::least_loaded};
   PlannerOptions parameters;
@@ -36,29 +40,28 @@ struct PlanArguments {
   bool has_ranks = false, has_layer = false, has_placement = false;
 };
 
-// Where neither loads nor placement have several layers, there is no layer but 0.
-void require_layer_to_choose_from(const PlanArguments& options, const LoadsOptions& how,
+// Where neither loads nor placement have several layers, or know their number, there is no layer but 0.
+void require_layer_to_choose_from(const PlanArguments& options, const StepLoads& loads,
                                   const std::optional<Placement>& placement) {
-  if (!options.has_layer || options.layer == 0 || (placement && placement->num_layers() > 1)) return;
-  try {
-    read_loads(options.loads, {.num_ranks = how.num_ranks, .layer = std::nullopt});
-  } catch (const InvalidArgument&) {
-    return;  // several layers
-  }
+  if (!options.has_layer || options.layer == 0 || loads.num_layers > 1 || loads.layers.known()) return;
+  if (placement && (placement->num_layers() > 1 || placement->layers().known())) return;
   throw InvalidArgument("--layer",
                         fmt::format("{}, but {} has loads of one layer", options.layer, options.loads),
                         "0, or to leave it out");
 }
 
-Counts counts_of(const PlanArguments& options, const std::optional<Placement>& placement) {
+StepLoads loads_of(const PlanArguments& options, const std::optional<Placement>& placement) {
   LoadsOptions how;
   if (options.has_ranks)
     how.num_ranks = static_cast<int>(options.ranks);
   else if (placement)
     how.num_ranks = placement->num_ranks();
   if (options.has_layer) how.layer = static_cast<int>(options.layer);
-  require_layer_to_choose_from(options, how, placement);
-  return read_loads(options.loads, how);
+  how.routing = numbered({.bare = parse_bare("--as", options.as)}, options.numbering);
+  if (options.num_experts > 0) how.routing.num_experts = static_cast<int>(options.num_experts);
+  StepLoads loads = read_step_loads(options.loads, how);
+  require_layer_to_choose_from(options, loads, placement);
+  return loads;
 }
 
 // Median over many plans, after some that warm up: single calls take microseconds.
@@ -129,10 +132,13 @@ void run(const PlanArguments& options) {
   if (options.has_placement)
     file = read_placement_file(
         options.placement, options.has_ranks ? std::optional(static_cast<int>(options.ranks)) : std::nullopt);
-  const Counts counts = counts_of(options, file);
+  const StepLoads loads = loads_of(options, file);
+  print_notes(options.loads, loads.notes);
+  const Counts& counts = loads.counts;
   const LayerPlacement placement =
-      file ? layer_of(*file, options.has_layer ? std::optional(options.layer) : std::nullopt,
-                      counts.num_experts(), counts.num_ranks())
+      file ? layer_of(*file, options.placement, {options.loads, loads.layers, loads.num_layers},
+                      options.has_layer ? std::optional(options.layer) : std::nullopt, counts.num_experts(),
+                      counts.num_ranks())
            : LayerPlacement::contiguous(counts.num_experts(), counts.num_ranks());
 
   PlannerOptions planning = options.parameters;
@@ -165,15 +171,21 @@ Subcommand add_plan(CLI::App& command) {
   auto options = std::make_shared<PlanArguments>();
   CLI::App* app =
       command.add_subcommand("plan", "Make one step plan: who computes what, whose weights travel");
-  app->add_option("LOADS", options->loads,
-                  "A profile; or JSON {\"loads\": [by expert]}; or {\"counts\": [[by rank, by expert]]}")
+  app->add_option(
+         "LOADS", options->loads,
+         "Whatever `profile` reads; or JSON {\"loads\": [by expert]}, {\"counts\": [[by rank, by expert]]}")
       ->required()
       ->type_name("FILE");
   add_whole(*app, "--ranks", options->ranks, 1, max_ranks, "Needed unless LOADS or --placement says it")
       ->default_str("");
   add_whole(*app, "--layer", options->layer, 0, max_trace_assignments_per_token,
-            "Which layer of a file with several")
+            "Which layer of a file with several: the model's number where the file says it")
       ->default_str("");
+  add_whole(*app, "--num-experts", options->num_experts, 1, max_trace_experts, "Instead of what a trace says")
+      ->default_str("");
+  app->add_option("--as", options->as, "What an array that nobody named holds: counts, or trace")
+      ->type_name("KIND");
+  add_numbering(*app, options->numbering);
   app->add_option("--placement", options->placement, "The experts' homes; without, rank r has the r-th part")
       ->type_name("FILE");
   add_planners(*app, options->planner, 1);
@@ -186,6 +198,7 @@ Subcommand add_plan(CLI::App& command) {
             options->has_ranks = is_given(*app, "--ranks");
             options->has_layer = is_given(*app, "--layer");
             options->has_placement = is_given(*app, "--placement");
+            require_one_numbering(*app);
             run(*options);
           }};
 }

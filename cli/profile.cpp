@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "cli/numbering.h"
 #include "cli/options.h"
 #include "cli/subcommand.h"
 #include "cli/table.h"
@@ -27,6 +28,7 @@ struct ProfileArguments {
   std::vector<std::string> traces;
   std::string output;
   std::string as;
+  Numbering numbering;
   std::int64_t num_experts = 0;
   std::int64_t ranks = 0;
   bool without_transitions = false;
@@ -46,20 +48,33 @@ struct Profiled {
   std::optional<std::int64_t> tokens = 0;
 };
 
+// Counts alone have no transitions, and rows are added by layer numbers.
+void add(const RoutingProfile& one, const std::string& path, const std::string& first, RoutingProfile& sum) {
+  if (one.num_layers() != sum.num_layers() ||
+      (one.layers().known() && sum.layers().known() && one.layers() != sum.layers()))
+    throw InvalidArgument(
+        "TRACE",
+        fmt::format("{} has {}, but {} has {}", path, described(one.layers(), one.num_layers()), first,
+                    described(sum.layers(), sum.num_layers())),
+        "files of the same layers");
+  sum.add(one);
+}
+
 Profiled profile_all(const ProfileArguments& options) {
   const RoutingOptions::Bare told = parse_bare("--as", options.as);
-  RoutingOptions how{.bare = options.as.empty() ? RoutingOptions::Bare::trace : told,
-                     .transitions = !options.without_transitions};
+  RoutingOptions how =
+      numbered({.bare = told, .transitions = !options.without_transitions}, options.numbering);
   if (options.num_experts > 0) how.num_experts = static_cast<int>(options.num_experts);
   std::optional<Profiled> all;
   for (const std::string& path : options.traces) {
     RoutingFile file = open_routing(path, how);
     require_bare(file, told);
+    print_notes(path, file.notes);
     RoutingProfile one = profile_of(file, how);
     if (!all)
       all = Profiled{std::move(one), 0};
     else
-      all->profile.add(one);
+      add(one, path, options.traces.front(), all->profile);
     if (!file.trace) all->tokens.reset();
     if (all->tokens) *all->tokens += file.trace->info().num_tokens;
   }
@@ -84,7 +99,7 @@ void print_json(const ProfileArguments& options, const Profiled& profiled) {
   const RoutingProfile& profile = profiled.profile;
   Json layers = Json::array();
   for (LayerId layer : indices<LayerId>(profile.num_layers())) {
-    Json one = {{"layer", layer.value()},
+    Json one = {{"layer", profile.layers().number_of(layer.value())},
                 {"assignments", profile.total_load(layer)},
                 {"experts", json_of(imbalance(profile.loads(layer)))}};
     if (options.ranks > 0) one["ranks"] = json_of(imbalance(rank_loads(profile.loads(layer), options.ranks)));
@@ -93,6 +108,7 @@ void print_json(const ProfileArguments& options, const Profiled& profiled) {
   Json json = {{"traces", options.traces},
                {"tokens", profiled.tokens ? Json(*profiled.tokens) : Json(nullptr)},
                {"num_layers", profile.num_layers()},
+               {"layer_numbers", profile.layers().known() ? Json(profile.layers().numbers()) : Json(nullptr)},
                {"num_experts", profile.num_experts()},
                {"transitions", profile.has_transitions()},
                {"output", options.output.empty() ? Json(nullptr) : Json(options.output)},
@@ -102,15 +118,16 @@ void print_json(const ProfileArguments& options, const Profiled& profiled) {
 
 void print_table(const ProfileArguments& options, const Profiled& profiled) {
   const RoutingProfile& profile = profiled.profile;
-  fmt::print("{} layers of {} experts{}{}\n\n", profile.num_layers(), profile.num_experts(),
-             profiled.tokens ? fmt::format(", {} tokens", *profiled.tokens) : "",
+  fmt::print("{} layers{} of {} experts{}{}\n\n", profile.num_layers(),
+             profile.layers().known() ? fmt::format(" ({})", to_text(profile.layers())) : "",
+             profile.num_experts(), profiled.tokens ? fmt::format(", {} tokens", *profiled.tokens) : "",
              options.output.empty() ? "" : fmt::format("; written to {}", options.output));
   std::vector<std::string> head = {"layer", "assignments", "experts: max/mean", "mean/max", "excess"};
   if (options.ranks > 0)
     head.insert(head.end(), {fmt::format("{} ranks: max/mean", options.ranks), "mean/max", "excess"});
   Table table(head);
   for (LayerId layer : indices<LayerId>(profile.num_layers())) {
-    std::vector<std::string> row = {fmt::format("{}", layer.value()),
+    std::vector<std::string> row = {fmt::format("{}", profile.layers().number_of(layer.value())),
                                     fmt::format("{}", profile.total_load(layer))};
     const auto add = [&](const Imbalance& each) {
       for (double figure : {each.max_over_mean, each.mean_over_max, each.relative_excess})
@@ -123,12 +140,13 @@ void print_table(const ProfileArguments& options, const Profiled& profiled) {
   fmt::print("{}\n  excess: (max - mean) / mean\n", table.text());
 }
 
-void run(const ProfileArguments& options) {
+void run(const CLI::App& app, const ProfileArguments& options) {
   std::optional<FileFormat> format;
   if (!options.output.empty()) {
     format = format_of(options.output);
     require_writable(options.output);
   }
+  require_one_numbering(app);
   const Profiled profiled = profile_all(options);
   if (format) write_profile(profiled.profile, options.output, *format);
   if (options.json)
@@ -151,13 +169,14 @@ Subcommand add_profile(CLI::App& command) {
       ->default_str("");
   add_whole(*app, "--ranks", options->ranks, 1, max_ranks, "Show the imbalance of so many ranks as well")
       ->default_str("");
-  app->add_option("--as", options->as, "What a bare array of two dimensions is: trace (default), or counts")
+  app->add_option("--as", options->as, "What an array that nobody named holds: counts, or trace")
       ->type_name("KIND");
+  add_numbering(*app, options->numbering);
   app->add_flag("--no-transitions", options->without_transitions, "Count loads alone");
   add_json(*app, options->json);
   app->footer(
       "Example:\n  evenkeel profile data/tiny-moe/routing_step1563.npz --ranks 8 -o profile.safetensors");
-  return {app, [options] { run(*options); }};
+  return {app, [app, options] { run(*app, *options); }};
 }
 
 }  // namespace evenkeel::cli

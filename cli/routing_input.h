@@ -3,7 +3,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "evenkeel/io/routing_file.h"
 #include "evenkeel/placement/problem.h"
 
 namespace evenkeel::cli {
@@ -11,13 +13,13 @@ namespace evenkeel::cli {
 struct RoutingInput {
   RoutingProfile profile;
   SourceCounts sources = {};  // of a trace, where tokens' ranks were asked for
+  std::vector<std::string> notes = {};
 };
 
 struct InputNeeds {
   TrafficModel traffic = TrafficModel::layer_to_layer;
   int num_ranks = 1;
-  int num_experts = 0;  // instead of what a trace says; 0: as it says
-  std::string as = {};  // of a bare array of two dimensions: "counts" or "trace"
+  RoutingOptions routing = {};
 };
 
 // Recognised by content. Throws ParseError; InvalidArgument for another num_experts than counts have.

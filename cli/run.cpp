@@ -8,6 +8,7 @@
 #include "cli/batch.h"
 #include "cli/budget_options.h"
 #include "cli/layer_options.h"
+#include "cli/numbering.h"
 #include "cli/options.h"
 #include "cli/placement_option.h"
 #include "cli/progress.h"
@@ -15,7 +16,7 @@
 #include "cli/run_report.h"
 #include "cli/subcommand.h"
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/trace_file.h"
+#include "evenkeel/io/routing_file.h"
 #include "evenkeel/io/trained_layer.h"
 #include "evenkeel/routing/trace.h"
 
@@ -32,6 +33,8 @@ struct RunArguments {
   std::string weights;
   std::string placement;
   std::int64_t trace_layer = 0;
+  LayerNumbers trace_layers;  // of the trace, which has one layer where there is none
+  int num_trace_layers = 1;
   std::int64_t tokens = kTokensPerRank;
   std::int64_t ranks = 8;
   LayerOptions layer;
@@ -64,18 +67,35 @@ void require_sense(const CLI::App& app) {
     refuse_if_given(app, "--layer", "is about a trace or a placement, and there is neither");
 }
 
+std::string layers_of(const TraceInfo& info) {
+  return info.layers.known() ? to_text(info.layers) : fmt::format("0..{}", info.num_layers - 1);
+}
+
 Batch traced_batch(const CLI::App& app, RunArguments& options) {
-  TraceOptions how;
+  RoutingOptions how;
   if (is_given(app, "--experts")) how.num_experts = static_cast<int>(options.layer.experts);
-  const auto trace = open_trace(options.trace, how);
+  RoutingFile file = open_routing(options.trace, how);
+  if (!file.trace)
+    throw ParseError(options.trace, "",
+                     "has counts of experts, and a layer runs on tokens: a trace is needed");
+  print_notes(options.trace, file.notes);
+  TraceReader* const trace = file.trace.get();
   const TraceInfo& info = trace->info();
   options.layer.experts = info.num_experts;
   take_from_file(app, "--top-k", options.trace, info.top_k, options.layer.top_k);
   if (!is_given(app, "--layer") && info.num_layers > 1)
     throw InvalidArgument("--layer", fmt::format("{} has {} layers", options.trace, info.num_layers),
-                          fmt::format("0..{}", info.num_layers - 1));
+                          layers_of(info));
+  const std::int64_t number = is_given(app, "--layer") ? options.trace_layer : info.layers.number_of(0);
+  const auto row = info.layers.row_of(static_cast<int>(number), info.num_layers);
+  if (!row)
+    throw InvalidArgument("--layer", fmt::format("{} has no layer {}", options.trace, number),
+                          layers_of(info));
+  options.trace_layer = number;
+  options.trace_layers = info.layers;
+  options.num_trace_layers = info.num_layers;
   TraceWindow window;
-  window.layer = LayerId(options.trace_layer);
+  window.layer = LayerId(*row);
   if (is_given(app, "--sequences")) window.sequences = parse_sequences(options.sequences);
   if (is_given(app, "--tokens")) window.tokens_per_rank = options.tokens;
   return batch_of_trace(*trace, window, static_cast<int>(options.ranks));
@@ -111,7 +131,9 @@ ExperimentSetup setup_of(const CLI::App& app, const RunArguments& options) {
   const MoeShape shape = options.layer.shape();
   LayerPlacement placement = LayerPlacement::contiguous(shape.num_experts, ranks);
   if (is_given(app, "--placement"))
-    placement = layer_of(read_placement_file(options.placement, ranks),
+    placement = layer_of(read_placement_file(options.placement, ranks), options.placement,
+                         {is_given(app, "--trace") ? options.trace : "the scenario", options.trace_layers,
+                          options.num_trace_layers},
                          is_given(app, "--layer") ? std::optional(options.trace_layer) : std::nullopt,
                          shape.num_experts, ranks);
   ExperimentSetup setup{

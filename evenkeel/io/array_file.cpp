@@ -102,6 +102,17 @@ void ArrayReader::read(std::int64_t first, std::span<float> out) {
   }
 }
 
+void ArrayReader::read(std::int64_t first, std::span<double> out) {
+  require_inside(first, out.size());
+  while (!out.empty()) {
+    const std::size_t count = std::min(out.size(), block_elements);
+    fetch_block(first, count);
+    to_double(info_.dtype, block_, out.first(count));
+    out = out.subspan(count);
+    first += static_cast<std::int64_t>(count);
+  }
+}
+
 void ArrayReader::read_whole(std::int64_t first, std::span<std::int64_t> out) {
   require_inside(first, out.size());
   while (!out.empty()) {
@@ -179,6 +190,11 @@ Array read_all(const ArrayFile& file, std::string_view name, Read read) {
 FloatArray read_floats(const ArrayFile& file, std::string_view array) {
   return read_all<FloatArray>(file, array,
                               [](ArrayReader& reader, std::span<float> out) { reader.read(0, out); });
+}
+
+DoubleArray read_doubles(const ArrayFile& file, std::string_view array) {
+  return read_all<DoubleArray>(file, array,
+                               [](ArrayReader& reader, std::span<double> out) { reader.read(0, out); });
 }
 
 IntArray read_integers(const ArrayFile& file, std::string_view array) {

@@ -35,18 +35,19 @@ class ArrayReader {
  public:
   virtual ~ArrayReader() = default;
   const ArrayInfo& info() const { return info_; }
+  const std::string& file() const { return file_; }  // its name
 
   // Elements [first, first + out.size()). Throws ParseError if the file ends before, or the type is floating.
   void read(std::int64_t first, std::span<std::int64_t> out);
-  // The same as float, of any type.
+  // The same as float or double, of any type.
   void read(std::int64_t first, std::span<float> out);
+  void read(std::int64_t first, std::span<double> out);
   // The same as int64, of any type whose elements are whole numbers. Throws ParseError at the first that is
   // not.
   void read_whole(std::int64_t first, std::span<std::int64_t> out);
 
  protected:
   ArrayReader(std::string file, ArrayInfo info) : info_(std::move(info)), file_(std::move(file)) {}
-  const std::string& file() const { return file_; }
 
  private:
   virtual void fetch(std::int64_t first_byte, std::span<std::byte> out) = 0;
@@ -94,10 +95,14 @@ class ArrayFile {
 std::unique_ptr<ArrayFile> open_array_file(const std::string& path);
 std::unique_ptr<ArrayFile> open_array_file(std::shared_ptr<const ByteSource> source);
 
-// An array read whole, as float or int64.
+// An array read whole, as float, double or int64.
 struct FloatArray {
   std::vector<std::int64_t> shape;
   std::vector<float> values;
+};
+struct DoubleArray {
+  std::vector<std::int64_t> shape;
+  std::vector<double> values;
 };
 struct IntArray {
   std::vector<std::int64_t> shape;
@@ -105,6 +110,7 @@ struct IntArray {
 };
 // Throw ParseError if there is no such array, or it is not of the kind.
 FloatArray read_floats(const ArrayFile& file, std::string_view array);
+DoubleArray read_doubles(const ArrayFile& file, std::string_view array);
 IntArray read_integers(const ArrayFile& file, std::string_view array);
 // Of any type whose elements are whole numbers.
 IntArray read_whole_numbers(const ArrayFile& file, std::string_view array);

@@ -64,8 +64,8 @@ Converted convert_routing(RoutingFile routing, const std::string& out, FileForma
     require_format("a profile", to, {FileFormat::safetensors, FileFormat::npz, FileFormat::json});
     write_profile(*routing.profile, out, to);
   }
-  return {std::move(routing.what), std::move(routing.format), std::string(name_of(to)),
-          std::move(routing.layers)};
+  return {std::move(routing.what), std::move(routing.format), std::string(name_of(to)), routing.layers(),
+          std::move(routing.notes)};
 }
 
 void refuse(bool given, const char* option, const std::string& why) {
@@ -80,7 +80,6 @@ void require_routing_options(const ConvertOptions& options, const std::string& i
         "a placement, or leave it out");
   const std::string why = fmt::format("is for placements, and {} is none", in);
   refuse(options.placement.num_ranks.has_value(), "ranks", why);
-  refuse(options.placement.layers.has_value(), "moe_layers", why);
   refuse(options.placement.num_hidden_layers.has_value(), "num_hidden_layers", why);
   refuse(options.placement.layer_updates_per_iter.has_value(), "layer_updates_per_iter", why);
 }
@@ -91,8 +90,6 @@ void require_placement_options(const ConvertOptions& options, PlacementFormat fr
   const char* counting = "is for formats that count the model's layers, sglang and trtllm";
   refuse(options.bare != RoutingOptions::Bare::ask, "as",
          fmt::format("is for arrays, and {} is a placement", in));
-  refuse(options.placement.layers && !counts_model_layers(from) && !counts_model_layers(to), "moe_layers",
-         fmt::format("{}; {} and {} do not", counting, name_of(from), name_of(to)));
   refuse(options.placement.num_hidden_layers && !counts_model_layers(to), "num_hidden_layers",
          fmt::format("{}; {} does not", counting, name_of(to)));
   refuse(options.placement.layer_updates_per_iter && to != PlacementFormat::trtllm, "layer_updates_per_iter",
@@ -109,13 +106,8 @@ Converted convert_placement(std::shared_ptr<const ByteSource> source, PlacementF
   PlacementFormatOptions how = options.placement;
   if (!how.num_experts) how.num_experts = options.num_experts;
   const PlacementFile file = internal::read_placement_known(from, std::move(source), how);
-  if (how.layers && !file.layers.empty() && *how.layers != file.layers)
-    throw InvalidArgument("moe_layers",
-                          fmt::format("{}, but {} is of the model's layers {}", layers_text(*how.layers), in,
-                                      layers_text(file.layers)),
-                          fmt::format("{}, or leave it out", layers_text(file.layers)));
   write_placement_as(to, file, how, out);
-  return {"placement", std::string(name_of(from)), std::string(name_of(to)), file.layers};
+  return {"placement", std::string(name_of(from)), std::string(name_of(to)), file.placement.layers()};
 }
 
 }  // namespace
@@ -129,7 +121,10 @@ Converted convert_file(const std::string& in, const std::string& out, const Conv
     return convert_placement(source, *from, out, options);
   require_routing_options(options, in);
   const FileFormat to = format_of_extension(out);
-  const RoutingOptions how{.num_experts = options.num_experts, .bare = options.bare};
+  const RoutingOptions how{.num_experts = options.num_experts,
+                           .layers = options.placement.layers,
+                           .model = options.placement.model,
+                           .bare = options.bare};
   RoutingFile routing = folder ? open_routing(in, how) : internal::open_routing_known(content, source, how);
   require_bare(routing, options.bare);
   return convert_routing(std::move(routing), out, to);

@@ -21,10 +21,11 @@ struct ConvertOptions {
 };
 
 struct Converted {
-  std::string what;         // "trace", "profile", "loads", "counts", "recording", "statistics", "placement"
-  std::string from;         // "npz", "sglang"
-  std::string to;           // "safetensors"
-  std::vector<int> layers;  // which of the model's layers these are, where the file says it
+  std::string what;     // "trace", "profile", "loads", "counts", "recording", "statistics", "placement"
+  std::string from;     // "npz", "sglang"
+  std::string to;       // "safetensors"
+  LayerNumbers layers;  // which of the model's layers these are, where the file says it
+  std::vector<std::string> notes = {};  // what was read otherwise than it stands there
 };
 
 // Reads `in` (a file, or a folder as open_routing() takes it) by content and writes `out`. What was recorded

@@ -11,7 +11,10 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/bare_array.h"
+#include "evenkeel/io/internal/fractional_loads.h"
 #include "evenkeel/io/internal/json.h"
+#include "evenkeel/io/internal/memory_array.h"
 #include "evenkeel/io/internal/moe_layers.h"
 #include "evenkeel/io/internal/profile_json.h"
 #include "evenkeel/io/internal/text.h"
@@ -126,32 +129,60 @@ const ArrayInfo* find_counts(const ArrayFile& file) {
 }
 
 RoutingFile open_count_array(const ArrayFile& file, std::string_view array) {
-  RoutingFile routing = internal::routing_of_counts(read_whole_numbers(file, array), file.name(),
-                                                    std::string(array), CountRows::moe_layers);
+  const std::string key(array);
+  std::string scaled;
+  IntArray counts;
+  if (is_floating(file.at(array).dtype)) {
+    DoubleArray numbers = read_doubles(file, array);
+    internal::ScaledLoads loads = internal::scaled_loads(numbers.values, file.name(), key);
+    scaled = loads.note();
+    counts = {std::move(numbers.shape), std::move(loads.loads)};
+  } else {
+    counts = read_integers(file, array);
+  }
+  RoutingFile routing =
+      internal::routing_of_counts(std::move(counts), file.name(), key,
+                                  array == "logical_count" ? CountRows::hidden_layers : CountRows::unsaid);
+  if (!scaled.empty()) routing.notes.push_back(fmt::format("loads are no whole numbers: {}", scaled));
   routing.format = name_of(file.format());
   return routing;
 }
 
-RoutingFile open_count_text(const ByteSource& source) {
+namespace {
+
+// SGLang's {"logical_count": lists} has a row for every hidden layer; of lists alone nobody says what they
+// are.
+RoutingFile routing_of_lists(const Json& json, const std::string& file, const RoutingOptions& options) {
+  const std::string key = json.is_object() ? "logical_count" : "";
+  const Json& list = json.is_object() ? internal::member(json, "logical_count", file) : json;
+  const std::size_t depth = std::clamp(depth_of(list), std::size_t{2}, std::size_t{3});
+  IntArray numbers = internal::nested_integers(list, depth, file, json.is_object() ? key : "counts");
+  if (json.is_object())
+    return internal::routing_of_counts(std::move(numbers), file, key, CountRows::hidden_layers);
+  internal::MemoryArray<std::int64_t> array(file, "", numbers.shape, std::move(numbers.values));
+  if (internal::bare_array_kind(array, options, file) == internal::BareArray::ids)
+    return internal::routing_of_ids(std::move(array), options.num_experts);
+  return internal::routing_of_counts({numbers.shape, std::move(array).values()}, file, "counts",
+                                     CountRows::unsaid);
+}
+
+}  // namespace
+
+RoutingFile open_count_text(const ByteSource& source, const RoutingOptions& options) {
   const std::string whole = internal::read_text(source, "text");
   const std::string_view text = internal::without_mark(whole);
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   const bool is_json = first != std::string_view::npos && (text[first] == '{' || text[first] == '[');
   RoutingFile routing;
   if (is_json) {
-    const Json json = internal::parse_json(text, source.name(), std::ssize(whole) - std::ssize(text));
-    const std::string key = json.is_object() ? "logical_count" : "counts";
-    const Json& list = json.is_object() ? internal::member(json, "logical_count", source.name()) : json;
-    const std::size_t depth = std::clamp(depth_of(list), std::size_t{2}, std::size_t{3});
-    // SGLang's have a row for every hidden layer.
     routing =
-        internal::routing_of_counts(internal::nested_integers(list, depth, source.name(), key), source.name(),
-                                    key, json.is_object() ? CountRows::hidden_layers : CountRows::moe_layers);
+        routing_of_lists(internal::parse_json(text, source.name(), std::ssize(whole) - std::ssize(text)),
+                         source.name(), options);
   } else {
     IntArray matrix = matrix_of_lines(text, source.name());
     if (matrix.shape[0] == 0)
       throw ParseError(source.name(), "", "is text, but neither JSON nor lines of numbers");
-    routing = internal::routing_of_counts(std::move(matrix), source.name(), "", CountRows::moe_layers);
+    routing = internal::routing_of_counts(std::move(matrix), source.name(), "", CountRows::unsaid);
   }
   routing.format = is_json ? "json" : "csv";
   return routing;

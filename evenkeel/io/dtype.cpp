@@ -161,8 +161,11 @@ std::optional<std::size_t> to_int64(Dtype type, std::span<const std::byte> bytes
   return static_cast<std::size_t>(wrapped - out.begin());
 }
 
-void to_float(Dtype type, std::span<const std::byte> bytes, std::span<float> out) {
-  const auto convert = [](auto stored) { return as_float(stored); };
+namespace {
+
+// convert(stored) for each element, whatever its type.
+template <class Out, class Convert>
+void convert_elements(Dtype type, std::span<const std::byte> bytes, std::span<Out> out, Convert convert) {
   switch (type) {
     case Dtype::b8:
     case Dtype::u8:
@@ -190,6 +193,21 @@ void to_float(Dtype type, std::span<const std::byte> bytes, std::span<float> out
     case Dtype::f64:
       return convert_all<double>(bytes, out, convert);
   }
+}
+
+}  // namespace
+
+void to_float(Dtype type, std::span<const std::byte> bytes, std::span<float> out) {
+  convert_elements(type, bytes, out, [](auto stored) { return as_float(stored); });
+}
+
+void to_double(Dtype type, std::span<const std::byte> bytes, std::span<double> out) {
+  convert_elements(type, bytes, out, [](auto stored) {
+    if constexpr (std::is_arithmetic_v<decltype(stored)>)
+      return static_cast<double>(stored);
+    else
+      return static_cast<double>(widen(stored));
+  });
 }
 
 std::optional<std::size_t> to_whole(Dtype type, std::span<const std::byte> bytes,

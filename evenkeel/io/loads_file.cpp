@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/known_content.h"
 #include "evenkeel/io/internal/loads_json.h"
 #include "evenkeel/io/internal/profile_json.h"
 #include "evenkeel/io/limits.h"
-#include "evenkeel/io/profile_file.h"
 
 namespace evenkeel {
 
@@ -45,13 +46,24 @@ Counts counts_of_loads(std::span<const std::int64_t> loads, const LoadsOptions& 
   return Counts::of_loads(loads, ranks_of(options, file));
 }
 
-Counts counts_of_profile(const RoutingProfile& profile, const LoadsOptions& options,
-                         const std::string& file) {
-  if (!options.layer && profile.num_layers() > 1)
+// The row of the layer asked for, or the only one.
+LayerId row_of(const RoutingProfile& profile, const LoadsOptions& options, const std::string& file) {
+  const LayerNumbers& layers = profile.layers();
+  const std::string all = layers.known() ? to_text(layers) : fmt::format("0..{}", profile.num_layers() - 1);
+  if (!options.layer) {
+    if (profile.num_layers() == 1) return LayerId(0);
     throw InvalidArgument(
         "layer", fmt::format("{} has {} layers, and loads of one are needed", file, profile.num_layers()),
-        fmt::format("0..{}", profile.num_layers() - 1));
-  return counts_of_loads(profile.loads(LayerId(options.layer.value_or(0))), options, file);
+        all);
+  }
+  const auto row = layers.row_of(*options.layer, profile.num_layers());
+  if (!row) throw InvalidArgument("layer", fmt::format("{} has no layer {}", file, *options.layer), all);
+  return LayerId(*row);
+}
+
+Counts counts_of_profile(const RoutingProfile& profile, const LoadsOptions& options,
+                         const std::string& file) {
+  return counts_of_loads(profile.loads(row_of(profile, options, file)), options, file);
 }
 
 Counts counts_of_rows(const Json& rows, const LoadsOptions& options, const std::string& file) {
@@ -89,15 +101,56 @@ Counts internal::counts_of_json(const Json& json, const LoadsOptions& options, c
   return counts;
 }
 
+namespace {
+
+// One layer of whatever holds routing.
+StepLoads step_of(RoutingFile file, const LoadsOptions& options, const std::string& name) {
+  const RoutingProfile profile = profile_of(file, {.transitions = false});
+  return {.counts = counts_of_profile(profile, options, name),
+          .layers = profile.layers(),
+          .num_layers = profile.num_layers(),
+          .notes = std::move(file.notes)};
+}
+
+RoutingOptions without_transitions(const LoadsOptions& options) {
+  RoutingOptions how = options.routing;
+  how.transitions = false;
+  return how;
+}
+
+// JSON of one step, which has no layers.
+bool is_one_step(const Json& json) {
+  const auto loads = json.find("loads");
+  return loads == json.end() || !loads->is_array() || loads->empty() || !loads->front().is_array();
+}
+
+}  // namespace
+
+StepLoads read_step_loads(const std::string& path, const LoadsOptions& options) {
+  std::error_code unknown;  // what cannot be looked at, open_source() names
+  if (!std::filesystem::is_directory(path, unknown)) return read_step_loads(open_source(path), options);
+  return step_of(open_routing(path, without_transitions(options)), options, path);
+}
+
+StepLoads read_step_loads(std::shared_ptr<const ByteSource> source, const LoadsOptions& options) {
+  const std::string file = source->name();
+  const internal::Content content = internal::detect_content(source);
+  if (content == internal::Content::loads || content == internal::Content::unknown) {
+    if (detect_format(*source) == FileFormat::json) {
+      const Json json = internal::read_json(*source);
+      if (is_one_step(json)) return {.counts = internal::counts_of_json(json, options, file), .layers = {}};
+    }
+  }
+  return step_of(internal::open_routing_known(content, std::move(source), without_transitions(options)),
+                 options, file);
+}
+
 Counts read_loads(const std::string& path, const LoadsOptions& options) {
-  return read_loads(open_source(path), options);
+  return read_step_loads(path, options).counts;
 }
 
 Counts read_loads(std::shared_ptr<const ByteSource> source, const LoadsOptions& options) {
-  const std::string file = source->name();
-  if (detect_format(*source) == FileFormat::json)
-    return internal::counts_of_json(internal::read_json(*source), options, file);
-  return counts_of_profile(read_profile(std::move(source)), options, file);
+  return read_step_loads(std::move(source), options).counts;
 }
 
 }  // namespace evenkeel

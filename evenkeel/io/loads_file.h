@@ -1,12 +1,15 @@
-// What `evenkeel plan` is given: the loads of one step. A profile and a layer of it, or JSON {"loads": [...]}
-// by expert, or JSON {"counts": [[...]]} by source rank and expert.
+// What `evenkeel plan` is given: the loads of one step. Any file that holds routing (routing_file.h) and a
+// layer of it, all its tokens one step; or JSON {"loads": [...]} by expert, or JSON {"counts": [[...]]} by
+// source rank and expert.
 #pragma once
 
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "evenkeel/io/byte_source.h"
+#include "evenkeel/io/routing_file.h"
 #include "evenkeel/plan/counts.h"
 
 namespace evenkeel {
@@ -14,12 +17,24 @@ namespace evenkeel {
 struct LoadsOptions {
   // Needed unless the file says it: in num_ranks, or by counts of each rank. It must then be the same.
   std::optional<int> num_ranks = {};
-  // Needed where the file has loads of several layers.
+  // Needed where the file has loads of several layers: the layer's number in the model where the file says
+  // them, else its row.
   std::optional<int> layer = {};
+  // For files that do not say what they are.
+  RoutingOptions routing = {};
+};
+
+struct StepLoads {
+  Counts counts;
+  LayerNumbers layers;                  // of the file, where it says them
+  int num_layers = 1;                   // of the file
+  std::vector<std::string> notes = {};  // what was read otherwise than it stands there
 };
 
 // Throws ParseError if the file is none of the above, a number is negative or not whole, or the total is
 // above 2^63-1; InvalidArgument if an option is missing or does not fit the file.
+StepLoads read_step_loads(const std::string& path, const LoadsOptions& options);
+StepLoads read_step_loads(std::shared_ptr<const ByteSource> source, const LoadsOptions& options);
 Counts read_loads(const std::string& path, const LoadsOptions& options);
 Counts read_loads(std::shared_ptr<const ByteSource> source, const LoadsOptions& options);
 

@@ -52,23 +52,42 @@ Model read_model(const std::string& folder) {
   return model;
 }
 
-// How many of the MoE layers the placement is for: all within the model's hidden layers, or also those for
-// multi-token prediction, which come after.
-std::size_t count_placed(const Model& model, const Placement& placement) {
+std::vector<int> hidden_layers(const Model& model) {
   std::vector<int> hidden;
-  std::vector<int> extra;
   for (const MoeLayer& layer : model.layers)
-    (layer.layer < model.config.num_layers ? hidden : extra).push_back(layer.layer);
-  const auto layers = static_cast<std::size_t>(placement.num_layers());
-  if (layers == hidden.size() || layers == model.layers.size()) return layers;
-  std::string why = fmt::format("{} layers, where the checkpoint has {} MoE layers ({})", layers,
-                                hidden.size(), layers_text(hidden));
+    if (layer.layer < model.config.num_layers) hidden.push_back(layer.layer);
+  return hidden;
+}
+
+// A placement without layer numbers has a row for each MoE layer within the model's hidden layers, or also
+// for those of multi-token prediction, which come after.
+std::vector<int> layers_by_count(const Model& model, const std::vector<int>& all,
+                                 const Placement& placement) {
+  const std::vector<int> hidden = hidden_layers(model);
+  if (placement.num_layers() == std::ssize(all)) return all;
+  if (placement.num_layers() == std::ssize(hidden)) return hidden;
+  std::string why = fmt::format("{} layers, where the checkpoint has {} MoE layers ({})",
+                                placement.num_layers(), hidden.size(), to_text(LayerNumbers(hidden)));
   std::string allowed = fmt::format("{} layers", hidden.size());
-  if (!extra.empty()) {
-    why += fmt::format(" and {} for multi-token prediction ({})", extra.size(), layers_text(extra));
-    allowed += fmt::format(", or {}", model.layers.size());
+  if (all.size() > hidden.size()) {
+    const LayerNumbers extra({all.begin() + std::ssize(hidden), all.end()});
+    why += fmt::format(" and {} for multi-token prediction ({})", extra.numbers().size(), to_text(extra));
+    allowed += fmt::format(", or {}", all.size());
   }
   throw InvalidArgument("placement", why, allowed + "; dense layers have none");
+}
+
+// The placement's rows for the checkpoint's MoE layers, in order: by number where it knows its own.
+Placement placed_layers(const Model& model, const Placement& placement) {
+  std::vector<int> all;
+  for (const MoeLayer& layer : model.layers) all.push_back(layer.layer);
+  const LayerNumbers& known = placement.layers();
+  if (!known.known()) return placement.numbered(LayerNumbers(layers_by_count(model, all, placement)));
+  const bool has_all = std::ranges::all_of(
+      all, [&](int layer) { return known.row_of(layer, placement.num_layers()).has_value(); });
+  const LayerNumbers wanted(has_all ? all : hidden_layers(model));
+  return placement.paired_with({"the checkpoint", wanted, static_cast<int>(wanted.numbers().size())}, "it",
+                               "placement");
 }
 
 // [placed layer][new id]
@@ -76,9 +95,10 @@ std::vector<std::vector<ExpertId>> orders_of(const Model& model, const Placement
   if (placement.num_experts() != model.config.num_experts)
     throw InvalidArgument("placement", fmt::format("is for {} experts", placement.num_experts()),
                           fmt::format("one for the {} of the checkpoint", model.config.num_experts));
-  std::vector<std::vector<ExpertId>> orders(count_placed(model, placement));
+  const Placement placed = placed_layers(model, placement);
+  std::vector<std::vector<ExpertId>> orders(static_cast<std::size_t>(placed.num_layers()));
   for (std::size_t i = 0; i < orders.size(); ++i) {
-    orders[i] = contiguous_order(placement, static_cast<int>(i));
+    orders[i] = contiguous_order(placed, static_cast<int>(i));
     require_whole_groups(orders[i], model.config.groups,
                          fmt::format("layer {} (layer {} of the model)", i, model.layers[i].layer));
   }

@@ -46,8 +46,9 @@ struct PermutedCheckpoint {
   std::vector<std::string> leftovers;
 };
 
-// The placement has a layer for each MoE layer of the model in order, with or without the layers for
-// multi-token prediction at the end. `output` may be there if it is an empty folder. Throws
+// The placement has a row for each MoE layer of the model, with or without the layers for multi-token
+// prediction at the end: by number where it knows its layers (others that it has are left out), else in
+// order. `output` may be there if it is an empty folder. Throws
 //   ParseError        the checkpoint is damaged or not whole
 //   Unsupported       a family, or a tensor, that is not known
 //   InvalidArgument   "placement": for other layers or experts, of unequal sizes, with copies;

@@ -10,6 +10,7 @@
 #include "evenkeel/io/array_file.h"
 #include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/internal/json.h"
+#include "evenkeel/io/internal/layer_numbers.h"
 #include "evenkeel/io/limits.h"
 
 namespace evenkeel {
@@ -151,22 +152,6 @@ std::map<std::string, std::string> read_provenance(const Json& json, const std::
   return provenance;
 }
 
-std::vector<int> read_layer_numbers(const Json& json, const Shape& shape) {
-  const auto found = json.find("layers");
-  if (found == json.end() || found->is_null()) return {};
-  std::vector<int> layers;
-  for (std::int64_t layer : internal::integers(*found, shape.file, "layers")) {
-    if (layer <= (layers.empty() ? -1 : layers.back()) || layer >= max_layers)
-      throw ParseError(shape.file, "layers",
-                       fmt::format("{} is not above the layer before, in 0..{}", layer, max_layers - 1));
-    layers.push_back(static_cast<int>(layer));
-  }
-  if (std::ssize(layers) != shape.num_layers)
-    throw ParseError(shape.file, "layers",
-                     fmt::format("has {} numbers for {} layers", layers.size(), shape.num_layers));
-  return layers;
-}
-
 std::optional<int> read_layer_updates(const Json& json, const std::string& file) {
   const char* key = "layer_updates_per_iter";
   const auto found = json.find(key);
@@ -211,7 +196,7 @@ Json placement_json(const PlacementFile& file) {
             {"provenance", file.provenance}};
   if (file.objective) json["objective"] = *file.objective;
   if (file.bound) json["bound"] = *file.bound;
-  if (!file.layers.empty()) json["layers"] = file.layers;
+  if (placement.layers().known()) json["layers"] = placement.layers().numbers();
   if (file.layer_updates_per_iter) json["layer_updates_per_iter"] = *file.layer_updates_per_iter;
   bool equal = true;
   bool first = true;
@@ -244,11 +229,10 @@ PlacementFile read_placement(std::shared_ptr<const ByteSource> source) {
   std::vector<LayerPlacement> layers;
   for (std::size_t layer = 0; layer < static_cast<std::size_t>(shape.num_layers); ++layer)
     layers.push_back(read_layer(json, layer, shape));
-  return {.placement = Placement(std::move(layers)),
+  return {.placement = Placement(std::move(layers), internal::layers_in(json, shape.num_layers, file)),
           .objective = optional_number(json, "objective", file),
           .bound = optional_number(json, "bound", file),
           .provenance = read_provenance(json, file),
-          .layers = read_layer_numbers(json, shape),
           .layer_updates_per_iter = read_layer_updates(json, file)};
 }
 

@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "evenkeel/io/byte_source.h"
 #include "evenkeel/plan/placement.h"
@@ -17,10 +16,7 @@ struct PlacementFile {
   std::optional<double> objective = {};                // what the solver reached
   std::optional<double> bound = {};                    // and what nobody can go below
   std::map<std::string, std::string> provenance = {};  // who made it from what; free keys
-  // What other systems' files say besides. Which of the model's layers these are, counted from 0 with the
-  // dense ones, ascending; empty where they are all of them, or nobody said.
-  std::vector<int> layers = {};
-  std::optional<int> layer_updates_per_iter = {};  // TensorRT-LLM's
+  std::optional<int> layer_updates_per_iter = {};      // TensorRT-LLM's, where its file said it
 };
 
 // Throws ParseError: not this format, wrong lengths, an expert without a home or twice on one rank.

@@ -26,7 +26,6 @@ constexpr std::array all_formats = {evenkeel, sglang, vllm, vllm_ascend, trtllm}
 
 // Beside what the caller says: what the file did from which the placement was read.
 PlacementFormatOptions completed(PlacementFormatOptions options, const PlacementFile& file) {
-  if (!options.layers && !file.layers.empty()) options.layers = file.layers;
   if (!options.layer_updates_per_iter) options.layer_updates_per_iter = file.layer_updates_per_iter;
   return options;
 }
@@ -40,6 +39,33 @@ void require_agreement(const PlacementFile& file, const PlacementFormatOptions& 
   };
   require("ranks", "ranks", options.num_ranks, file.placement.num_ranks());
   require("num_experts", "experts", options.num_experts, file.placement.num_experts());
+}
+
+// Formats that say no numbers get those that the caller says.
+Placement numbered_by(Placement placement, const PlacementFormatOptions& options, const std::string& name) {
+  LayerNumbers said =
+      internal::said_layers(options.layers, options.model, {name, placement.layers(), placement.num_layers()},
+                            placement.num_experts());
+  return said.known() ? placement.numbered(std::move(said)) : placement;
+}
+
+// SGLang's file has a row for dense layers too, which nothing but its plainness tells from the others.
+void require_no_dense_rows(const PlacementFile& file, const PlacementFormatOptions& options,
+                           PlacementFormat to) {
+  const auto from = file.provenance.find("read_from");
+  if (options.layers || options.model || from == file.provenance.end() || from->second != name_of(sglang))
+    return;
+  std::vector<int> plain;
+  const auto rows = internal::physical_rows(file.placement, name_of(to));
+  for (int row = 0; row < file.placement.num_layers(); ++row)
+    if (internal::is_dealt_round(rows[static_cast<std::size_t>(row)], file.placement.num_experts()))
+      plain.push_back(file.placement.layers().number_of(row));
+  if (plain.empty()) return;
+  throw InvalidArgument(
+      "moe_layers",
+      fmt::format("is not given; {} has MoE layers alone, and layers {} are as SGLang fills dense ones",
+                  name_of(to), to_text(LayerNumbers(std::move(plain)))),
+      "the model's layers that have experts, such as 3-60");
 }
 
 PlacementFile read_as(PlacementFormat format, std::shared_ptr<const ByteSource> source,
@@ -127,21 +153,14 @@ std::vector<int> parse_layers(const std::string& option, std::string_view text) 
   }
 }
 
-std::string layers_text(const std::vector<int>& layers) {
-  std::string text;
-  for (std::size_t first = 0, last = 0; first < layers.size(); first = ++last) {
-    while (last + 1 < layers.size() && layers[last + 1] == layers[last] + 1) ++last;
-    text += fmt::format("{}{}", text.empty() ? "" : ",", layers[first]);
-    if (last > first) text += fmt::format("-{}", layers[last]);
-  }
-  return text;
-}
-
 void require_placement_writable(PlacementFormat format, const PlacementShape& shape,
                                 const PlacementFormatOptions& options, const std::string& path) {
   require_name(format, path);
-  if (counts_model_layers(format))
-    internal::num_hidden_layers(internal::layer_numbers(shape.num_layers, options), options);
+  if (counts_model_layers(format)) {
+    const auto numbers = internal::layer_numbers_of({"the placement", shape.layers, shape.num_layers},
+                                                    options, name_of(format));
+    if (format == sglang) internal::num_hidden_layers(numbers, options);
+  }
   if (format != evenkeel && shape.physical_experts % shape.num_ranks != 0)
     throw Unsupported(
         fmt::format("{} gives every rank equally many physical experts, and {} physical experts are not "
@@ -153,6 +172,7 @@ void require_placement_writable(PlacementFormat format, const PlacementShape& sh
 void write_placement_as(PlacementFormat format, const PlacementFile& file,
                         const PlacementFormatOptions& options, const std::string& path) {
   require_name(format, path);
+  if (format == vllm || format == vllm_ascend) require_no_dense_rows(file, options, format);
   switch (format) {
     case evenkeel:
       return write_placement(file, path);
@@ -205,6 +225,7 @@ PlacementFile read_placement_known(PlacementFormat format, std::shared_ptr<const
                                    const PlacementFormatOptions& options) {
   const std::string name = source->name();
   PlacementFile file = read_as(format, std::move(source), options);
+  file.placement = numbered_by(std::move(file.placement), options, name);
   if (format != evenkeel) file.provenance["read_from"] = name_of(format);
   require_agreement(file, options, name);
   return file;

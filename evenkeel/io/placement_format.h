@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "evenkeel/io/byte_source.h"
+#include "evenkeel/io/model_layers.h"
 #include "evenkeel/io/placement_file.h"
 
 namespace evenkeel {
@@ -31,11 +32,15 @@ bool counts_model_layers(PlacementFormat format);
 
 struct PlacementFormatOptions {
   // Which of the model's layers, counted from 0 with the dense ones, each layer of the placement is;
-  // ascending. Left out, those that the placement's file says, or the model has MoE layers only. For formats
-  // that count the model's layers.
+  // ascending. Left out, those that the placement knows, or all of a model of as many hidden layers. What
+  // does not know them is numbered by them, SGLang's and TensorRT-LLM's files are read at them alone, and
+  // anything else is refused.
   std::optional<std::vector<int>> layers = {};
   // Of the model, dense ones too. Left out, the last of `layers` is the model's last.
   std::optional<int> num_hidden_layers = {};
+  // Instead of both: the model's config. TensorRT-LLM wants layers of multi-token prediction in its file as
+  // well; where the placement has none for them, experts are dealt round there.
+  std::optional<ModelLayers> model = {};
   // TensorRT-LLM: how many layers it may rearrange itself in each iteration. Left out, what the placement's
   // file says, or 0.
   std::optional<int> layer_updates_per_iter = {};
@@ -47,8 +52,6 @@ struct PlacementFormatOptions {
 
 // "3-60" or "0,2,4-6". Throws InvalidArgument, which calls it `option`.
 std::vector<int> parse_layers(const std::string& option, std::string_view text);
-// The same backwards.
-std::string layers_text(const std::vector<int>& layers);
 
 // Throws Unsupported where the format cannot express the placement, saying which layer and why;
 // InvalidArgument if the options do not fit it.
@@ -60,6 +63,7 @@ struct PlacementShape {
   int num_layers = 0;
   int physical_experts = 0;  // of a layer, copies counted
   int num_ranks = 0;
+  LayerNumbers layers = {};  // which of the model's layers these are, where it is known
 };
 
 // Throws what writing any such placement would: no file can be made there, the system itself would not take

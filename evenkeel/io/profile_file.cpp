@@ -7,6 +7,7 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/internal/array_writer.h"
+#include "evenkeel/io/internal/layer_numbers.h"
 #include "evenkeel/io/internal/profile_json.h"
 #include "evenkeel/io/internal/shape.h"
 
@@ -22,8 +23,7 @@ void require_format(const ArrayFile& file) {
                      fmt::format("is {}, not {}", format->second, internal::kProfileFormat));
 }
 
-RoutingProfile profile_of_arrays(const ArrayFile& file) {
-  require_format(file);
+RoutingProfile loads_and_transitions(const ArrayFile& file) {
   IntArray loads = read_integers(file, "loads");
   if (loads.shape.size() != 2 || loads.shape[0] < 1 || loads.shape[1] < 1 ||
       loads.shape[1] > max_trace_experts || loads.shape[0] > max_trace_assignments_per_token)
@@ -43,6 +43,13 @@ RoutingProfile profile_of_arrays(const ArrayFile& file) {
   return internal::make_profile(file.name(), std::move(loads), std::move(transitions));
 }
 
+RoutingProfile profile_of_arrays(const ArrayFile& file) {
+  require_format(file);
+  RoutingProfile profile = loads_and_transitions(file);
+  profile.set_layers(internal::layers_in(file, profile.num_layers()));
+  return profile;
+}
+
 internal::Json rows(std::span<const std::int64_t> values, std::size_t width) {
   internal::Json list = internal::Json::array();
   for (std::size_t at = 0; at < values.size(); at += width) list.push_back(values.subspan(at, width));
@@ -55,6 +62,7 @@ void write_profile_json(const RoutingProfile& profile, const std::string& path) 
                       {"num_layers", profile.num_layers()},
                       {"num_experts", profile.num_experts()},
                       {"loads", rows(profile.loads(), experts)}};
+  if (profile.layers().known()) json["layers"] = profile.layers().numbers();
   if (profile.has_transitions()) {
     json["transitions"] = internal::Json::array();
     for (int layer = 0; layer + 1 < profile.num_layers(); ++layer)
@@ -88,6 +96,7 @@ void write_profile(const RoutingProfile& profile, const std::string& path, FileF
   if (profile.has_transitions())
     arrays.push_back(
         internal::integers_to_write("transitions", {layers - 1, experts, experts}, profile.transitions()));
+  if (profile.layers().known()) arrays.push_back(internal::layers_to_write(profile.layers()));
   internal::write_arrays(arrays, {{"format", std::string(internal::kProfileFormat)}}, path, format);
 }
 

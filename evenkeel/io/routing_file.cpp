@@ -10,11 +10,12 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/array_file.h"
 #include "evenkeel/io/count_matrix.h"
+#include "evenkeel/io/internal/bare_array.h"
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/known_content.h"
+#include "evenkeel/io/internal/layer_numbers.h"
 #include "evenkeel/io/internal/loads_json.h"
 #include "evenkeel/io/internal/profile_json.h"
-#include "evenkeel/io/internal/shape.h"
 #include "evenkeel/io/loads_file.h"
 #include "evenkeel/io/megatron.h"
 #include "evenkeel/io/profile_file.h"
@@ -29,26 +30,6 @@ namespace {
 using internal::Content;
 using Sources = std::vector<std::shared_ptr<const ByteSource>>;
 
-// No router chooses more; a row of more numbers is counts.
-constexpr std::int64_t most_top_k = 64;
-
-// Whether an array that nobody named holds counts rather than ids.
-bool holds_counts(const ArrayFile& file, const ArrayInfo& array, const RoutingOptions& options) {
-  if (options.bare != RoutingOptions::Bare::ask) return options.bare == RoutingOptions::Bare::counts;
-  if (is_floating(array.dtype)) return true;
-  if (array.shape.size() != 2) return false;
-  if (array.shape[1] > most_top_k) return true;
-  const IntArray numbers = read_integers(file, array.name);
-  const auto [least, most] = std::minmax_element(numbers.values.begin(), numbers.values.end());
-  if (numbers.values.empty() || *least < 0) return false;
-  if (*most >= max_trace_experts) return true;
-  throw InvalidArgument(
-      "as",
-      fmt::format("{}: {} numbers may be counts of {} layers, or the expert ids of {} tokens in one layer",
-                  file.name(), internal::to_text(array.shape), array.shape[0], array.shape[0]),
-      "say which (counts or trace), or name the array 'counts' or 'topk_ids' in an npz");
-}
-
 RoutingFile open_arrays(std::shared_ptr<const ByteSource> source, const RoutingOptions& options) {
   const auto file = open_array_file(source);
   RoutingFile routing{
@@ -62,8 +43,13 @@ RoutingFile open_arrays(std::shared_ptr<const ByteSource> source, const RoutingO
   if (!named) {
     if (is_trtllm_statistics(*file)) return open_trtllm_statistics({source}, nullptr);
     if (const ArrayInfo* counts = find_counts(*file)) return open_count_array(*file, counts->name);
-    if (file->arrays().size() == 1 && holds_counts(*file, file->arrays().front(), options))
-      return open_count_array(*file, file->arrays().front().name);
+    if (file->arrays().size() == 1) {
+      const ArrayInfo& only = file->arrays().front();
+      if (internal::bare_array_kind(*file->reader(only.name), options, file->name()) ==
+          internal::BareArray::counts)
+        return open_count_array(*file, only.name);
+      internal::require_layer_order(only.shape, file->name(), only.name);
+    }
   }
   routing.trace = open_trace(std::move(source), {.num_experts = options.num_experts});
   return routing;
@@ -92,11 +78,11 @@ RoutingFile open_by_content(Content content, std::shared_ptr<const ByteSource> s
   const int num_experts = options.num_experts.value_or(0);
   switch (content) {
     case Content::sglang_recording:
-      return open_sglang_recording(std::move(source), options.num_experts);
+      return open_sglang_recording(std::move(source), options);
     case Content::megatron_trace:
       return open_megatron_trace({std::move(source)}, num_experts);
     case Content::counts:
-      return open_count_text(*source);
+      return open_count_text(*source, options);
     case Content::loads:
       return open_loads(source);
     case Content::placement:
@@ -133,18 +119,21 @@ Sources sources_in(const std::string& folder, std::string_view prefix, std::stri
 
 // The recordings of several ranks or dumps of the same model.
 RoutingFile add_recordings(const Sources& sources, const RoutingOptions& options) {
-  if (sources.size() == 1) return open_sglang_recording(sources.front(), options.num_experts);
+  if (sources.size() == 1) return open_sglang_recording(sources.front(), options);
   RoutingFile sum;
   for (const auto& source : sources) {
-    RoutingFile one = open_sglang_recording(source, options.num_experts);
-    if (sum.profile && one.layers != sum.layers)
-      throw ParseError(source->name(), "",
-                       fmt::format("has other MoE layers than {}", sources.front()->name()));
+    RoutingFile one = open_sglang_recording(source, options);
     RoutingProfile profile = profile_of(one, options);
     if (sum.profile) {
+      if (profile.layers() != sum.profile->layers())
+        throw ParseError(
+            source->name(), "",
+            fmt::format("has {}, but {} has {}", described(profile.layers(), profile.num_layers()),
+                        sources.front()->name(),
+                        described(sum.profile->layers(), sum.profile->num_layers())));
       sum.profile->add(profile);
     } else {
-      sum = {.what = "recording", .format = "sglang", .trace = nullptr, .profile = {}, .layers = one.layers};
+      sum = {.what = "recording", .format = "sglang", .trace = nullptr, .profile = {}};
       sum.profile = std::move(profile);
     }
   }
@@ -181,6 +170,23 @@ void require_num_experts(const RoutingFile& routing, const RoutingOptions& optio
                           fmt::format("{}, or leave it out", routing.profile->num_experts()));
 }
 
+void name_layers(RoutingFile& routing, const RoutingOptions& options) {
+  const int experts = routing.trace ? 0 : routing.profile->num_experts();  // of a trace they may be a guess
+  const LayerNumbers said = internal::said_layers(
+      options.layers, options.model, {"the file", routing.layers(), routing.num_layers()}, experts);
+  if (!said.known()) return;
+  if (routing.trace) routing.trace->set_layers(said);
+  if (routing.profile) routing.profile->set_layers(said);
+}
+
+// What is the same of every kind of file.
+RoutingFile completed(RoutingFile routing, const RoutingOptions& options) {
+  require_num_experts(routing, options);
+  if (routing.trace) routing.notes = routing.trace->info().notes;
+  name_layers(routing, options);
+  return routing;
+}
+
 }  // namespace
 
 RoutingOptions::Bare parse_bare(const std::string& option, const std::string& text) {
@@ -194,9 +200,7 @@ RoutingFile open_routing(const std::string& path, const RoutingOptions& options)
   require_possible(options);
   std::error_code unknown;  // what cannot be looked at, open_source() names
   if (!std::filesystem::is_directory(path, unknown)) return open_routing(open_source(path), options);
-  RoutingFile routing = open_folder(path, options);
-  require_num_experts(routing, options);
-  return routing;
+  return completed(open_folder(path, options), options);
 }
 
 RoutingFile open_routing(std::shared_ptr<const ByteSource> source, const RoutingOptions& options) {
@@ -217,18 +221,14 @@ namespace internal {
 RoutingFile open_routing_known(Content content, std::shared_ptr<const ByteSource> source,
                                const RoutingOptions& options) {
   require_possible(options);
-  RoutingFile routing = open_by_content(content, std::move(source), options);
-  require_num_experts(routing, options);
-  return routing;
+  return completed(open_by_content(content, std::move(source), options), options);
 }
 
 }  // namespace internal
 
 RoutingProfile profile_of(RoutingFile& file, const RoutingOptions& options) {
   if (file.profile && options.transitions) return *file.profile;
-  if (file.profile)
-    return RoutingProfile(file.profile->num_layers(), file.profile->num_experts(),
-                          {file.profile->loads().begin(), file.profile->loads().end()}, {});
+  if (file.profile) return file.profile->without_transitions();
   return profile_trace(*file.trace, {.transitions = options.transitions});
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "evenkeel/io/byte_source.h"
+#include "evenkeel/io/model_layers.h"
 #include "evenkeel/plan/counts.h"
 #include "evenkeel/routing/profile.h"
 #include "evenkeel/routing/trace.h"
@@ -19,7 +20,11 @@ namespace evenkeel {
 struct RoutingOptions {
   // Instead of what a trace says, where nobody does the largest id plus one. Counts say it, and must agree.
   std::optional<int> num_experts = {};
-  // Of a bare array of two dimensions, which may be either.
+  // Which of the model's layers the file's are, where it does not say so itself; what it says must agree.
+  std::optional<std::vector<int>> layers = {};
+  // The same by the model's config: rows are its MoE layers, with or without those of multi-token prediction.
+  std::optional<ModelLayers> model = {};
+  // Of an array that nobody named, in any container, whatever speaks for the other.
   enum class Bare { ask, trace, counts };
   Bare bare = Bare::ask;
   // Transitions are not counted where they are not wanted.
@@ -36,10 +41,14 @@ struct RoutingFile {
   std::string format;  // "safetensors", "npz", "npy", "json", "csv", "sglang", "megatron", "trtllm"
   std::unique_ptr<TraceReader> trace;
   std::optional<RoutingProfile> profile;
-  // Which of the model's layers (from 0, dense ones counted) these are; empty where the file does not say.
-  std::vector<int> layers = {};
+  // What was read otherwise than it stands there, and why: for whoever should know it.
+  std::vector<std::string> notes = {};
   // Of "loads": the step that they are of, by source rank where the file says it.
   std::optional<Counts> step = {};
+
+  // Which of the model's layers these are, where the file says it.
+  const LayerNumbers& layers() const { return trace ? trace->info().layers : profile->layers(); }
+  int num_layers() const { return trace ? trace->info().num_layers : profile->num_layers(); }
 };
 
 // `path` may also be a folder: TensorRT-LLM's recorded statistics, Megatron's traces of all ranks, or

@@ -18,22 +18,14 @@ namespace {
 
 using internal::PhysicalRow;
 
-// Without a map, physical expert i is expert i mod E in every layer.
-PhysicalRow trivial_row(std::size_t num_physical, int num_experts) {
-  PhysicalRow row(num_physical);
-  for (std::size_t i = 0; i < num_physical; ++i)
-    row[i] = static_cast<std::int64_t>(i % static_cast<std::size_t>(num_experts));
-  return row;
-}
-
 }  // namespace
 
 void write_sglang_placement(const Placement& placement, const PlacementFormatOptions& options,
                             const std::string& path) {
   const auto rows = internal::physical_rows(placement, "SGLang");
-  const auto numbers = internal::layer_numbers(placement.num_layers(), options);
+  const auto numbers = internal::layer_numbers(placement, options, "sglang");
   const std::size_t hidden = static_cast<std::size_t>(internal::num_hidden_layers(numbers, options));
-  std::vector<PhysicalRow> all(hidden, trivial_row(rows.front().size(), placement.num_experts()));
+  std::vector<PhysicalRow> all(hidden, internal::dealt_round(rows.front().size(), placement.num_experts()));
   for (std::size_t i = 0; i < rows.size(); ++i) all[static_cast<std::size_t>(numbers[i])] = rows[i];
   AtomicFile file(path);
   file.write("{\"physical_to_logical_map\": [\n");
@@ -51,13 +43,14 @@ PlacementFile read_sglang_placement(const ByteSource& source, const PlacementFor
   const std::size_t columns = static_cast<std::size_t>(map.shape[1]);
   std::vector<PhysicalRow> rows;
   std::vector<std::string> keys;
-  for (int layer : internal::chosen_layers(static_cast<int>(map.shape[0]), options, file)) {
+  std::vector<int> layers = internal::chosen_layers(static_cast<int>(map.shape[0]), options, file);
+  for (int layer : layers) {
     const auto begin = map.values.begin() + static_cast<std::ptrdiff_t>(columns) * layer;
     rows.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(columns));
     keys.push_back(fmt::format("{}[{}]", key, layer));
   }
-  return {.placement = internal::placement_of_rows(rows, keys, internal::rows_shape(file, options)),
-          .layers = options.layers.value_or(std::vector<int>{})};
+  return {.placement = internal::placement_of_rows(rows, keys, internal::rows_shape(file, options))
+                           .numbered(LayerNumbers(std::move(layers)))};
 }
 
 }  // namespace evenkeel

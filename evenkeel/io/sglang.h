@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "evenkeel/io/byte_source.h"
@@ -20,10 +19,10 @@ void write_sglang_placement(const Placement& placement, const PlacementFormatOpt
 PlacementFile read_sglang_placement(const ByteSource& source, const PlacementFormatOptions& options);
 
 // A recording (.pt) in any mode: `stat` and `stat_approx` count experts; `per_pass` and `per_token` record
-// physical experts, which are mapped by the map in the same file; per_token gives a trace. A bare tensor of
-// counts is read as well. Layers without any assignment are dense and left out. Of physical experts
-// `num_experts` is how many there are; else as many as the map names.
+// physical experts, which are mapped by the map in the same file; per_token gives a trace. A tensor alone is
+// read as any bare array. Layers without any assignment are dense and left out. Of physical experts
+// options.num_experts is how many there are; else as many as the map names.
 RoutingFile open_sglang_recording(std::shared_ptr<const ByteSource> source,
-                                  std::optional<int> num_experts = {});
+                                  const RoutingOptions& options = {});
 
 }  // namespace evenkeel

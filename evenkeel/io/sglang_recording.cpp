@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/bare_array.h"
+#include "evenkeel/io/internal/memory_array.h"
 #include "evenkeel/io/internal/moe_layers.h"
 #include "evenkeel/io/internal/shape.h"
 #include "evenkeel/io/internal/torch_file.h"
@@ -132,14 +134,25 @@ RoutingFile routing_of_records(TorchFile& file, Pickle::Id records, std::optiona
                                      internal::CountRows::hidden_layers);
 }
 
-RoutingFile routing_of_root(TorchFile& file, std::optional<int> num_experts) {
+// A tensor that somebody saved alone, of whatever it holds.
+RoutingFile routing_of_tensor(TorchFile& file, Pickle::Id tensor, const RoutingOptions& options) {
+  const char* const key = "tensor";
+  IntArray numbers = file.integers(tensor, key);
+  internal::MemoryArray<std::int64_t> array(file.name(), key, numbers.shape, std::move(numbers.values));
+  const bool counts = file.is_floating(tensor) ||
+                      internal::bare_array_kind(array, options, file.name()) == internal::BareArray::counts;
+  if (counts)
+    return internal::routing_of_counts({numbers.shape, std::move(array).values()}, file.name(), key,
+                                       internal::CountRows::unsaid);
+  return internal::routing_of_ids(std::move(array), options.num_experts);
+}
+
+RoutingFile routing_of_root(TorchFile& file, const RoutingOptions& options) {
   const Pickle& pickle = file.pickle();
   const Pickle::Id root = pickle.root();
-  if (file.is_tensor(root))
-    return internal::routing_of_counts(file.integers(root, "tensor"), file.name(), "tensor",
-                                       internal::CountRows::hidden_layers);
+  if (file.is_tensor(root)) return routing_of_tensor(file, root, options);
   if (const auto records = pickle.find(root, "records"))
-    return routing_of_records(file, *records, num_experts);
+    return routing_of_records(file, *records, options.num_experts);
   if (const auto counts = pickle.find(root, "logical_count"))
     return internal::routing_of_counts(file.integers(*counts, "logical_count"), file.name(), "logical_count",
                                        internal::CountRows::hidden_layers);
@@ -151,9 +164,9 @@ RoutingFile routing_of_root(TorchFile& file, std::optional<int> num_experts) {
 
 }  // namespace
 
-RoutingFile open_sglang_recording(std::shared_ptr<const ByteSource> source, std::optional<int> num_experts) {
+RoutingFile open_sglang_recording(std::shared_ptr<const ByteSource> source, const RoutingOptions& options) {
   TorchFile file(std::move(source));
-  RoutingFile routing = routing_of_root(file, num_experts);
+  RoutingFile routing = routing_of_root(file, options);
   routing.format = "sglang";
   if (!file.is_tensor(file.pickle().root())) routing.what = "recording";
   return routing;

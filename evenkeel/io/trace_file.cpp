@@ -9,7 +9,9 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/array_trace.h"
 #include "evenkeel/io/internal/array_writer.h"
+#include "evenkeel/io/internal/layer_numbers.h"
 #include "evenkeel/io/internal/shape.h"
 
 namespace evenkeel {
@@ -31,25 +33,11 @@ const ArrayInfo* find_weights(const ArrayFile& file) {
   return weights != nullptr ? weights : file.find("weights");
 }
 
-int small_length(const ArrayFile& file, const ArrayInfo& ids, std::int64_t length) {
-  if (length > max_trace_assignments_per_token)
-    throw ParseError(file.name(), ids.name,
-                     fmt::format("shape {}: more than {} assignments a token", internal::to_text(ids.shape),
-                                 max_trace_assignments_per_token));
-  return static_cast<int>(length);
-}
-
 void take_shape(const ArrayFile& file, const ArrayInfo& ids, TraceInfo& info) {
   if (!is_integer(ids.dtype))
     throw ParseError(file.name(), ids.name,
                      fmt::format("is {}; expert ids are integers", name_of(ids.dtype)));
-  if (ids.shape.size() != 2 && ids.shape.size() != 3)
-    throw ParseError(file.name(), ids.name,
-                     fmt::format("shape {} is neither [tokens, layers, k] nor, of one layer, [tokens, k]",
-                                 internal::to_text(ids.shape)));
-  info.num_tokens = ids.shape.front();
-  info.num_layers = ids.shape.size() == 3 ? small_length(file, ids, ids.shape[1]) : 1;
-  info.top_k = small_length(file, ids, ids.shape.back());
+  internal::take_ids_shape(ids.shape, file.name(), ids.name, info);
 }
 
 int experts_from_text(const ArrayFile& file, const std::string& text) {
@@ -91,6 +79,7 @@ TraceInfo info_of(const ArrayFile& file) {
   info.name = file.name();
   take_shape(file, ids, info);
   info.num_experts = stated_experts(file);
+  info.layers = internal::layers_in(file, info.num_layers);
   info.sequence_offsets = sequence_offsets(file, info.num_tokens);
   info.metadata = file.metadata();
   if (const ArrayInfo* weights = find_weights(file)) {
@@ -103,25 +92,6 @@ TraceInfo info_of(const ArrayFile& file) {
   }
   return info;
 }
-
-class FileTrace final : public TraceReader {
- public:
-  explicit FileTrace(const ArrayFile& file)
-      : TraceReader(info_of(file)), ids_(file.reader(find_ids(file).name)) {
-    if (info().has_weights) weights_ = file.reader(find_weights(file)->name);
-  }
-
- private:
-  void fetch_ids(TokenRange range, std::span<std::int64_t> ids) override {
-    ids_->read(range.begin * info().assignments_per_token(), ids);
-  }
-  void fetch_weights(TokenRange range, std::span<float> weights) override {
-    weights_->read(range.begin * info().assignments_per_token(), weights);
-  }
-
-  std::unique_ptr<ArrayReader> ids_;
-  std::unique_ptr<ArrayReader> weights_;
-};
 
 // The narrowest type that holds every id and -1.
 Dtype id_type(int num_experts) {
@@ -172,13 +142,17 @@ std::unique_ptr<TraceReader> open_trace(const std::string& path, const TraceOpti
 
 std::unique_ptr<TraceReader> open_trace(std::shared_ptr<const ByteSource> source,
                                         const TraceOptions& options) {
-  auto trace = std::make_unique<FileTrace>(*open_array_file(std::move(source)));
-  if (options.num_experts) {
-    trace->set_num_experts(*options.num_experts);
-  } else if (trace->info().num_experts == 0) {
-    trace->set_num_experts(trace->largest_id_plus_one());
-  }
-  return trace;
+  const auto file = open_array_file(std::move(source));
+  const ArrayInfo& ids = find_ids(*file);
+  TraceInfo info = info_of(*file);
+  std::unique_ptr<ArrayReader> weights;
+  if (info.has_weights) weights = file->reader(find_weights(*file)->name);
+  const bool ours = info.metadata.contains("format");
+  const auto kind = ours                     ? internal::IdsAre::as_written
+                    : ids.name == "topk_ids" ? internal::IdsAre::literal
+                                             : internal::IdsAre::recorded;
+  return internal::open_array_trace(std::move(info), file->reader(ids.name), std::move(weights), kind,
+                                    options.num_experts);
 }
 
 void write_trace(TraceReader& trace, const std::string& path, FileFormat format) {
@@ -193,6 +167,7 @@ void write_trace(TraceReader& trace, const std::string& path, FileFormat format)
     if (!info.sequence_offsets.empty())
       arrays.push_back(internal::integers_to_write("sequence_offsets", {std::ssize(info.sequence_offsets)},
                                                    info.sequence_offsets));
+    if (info.layers.known()) arrays.push_back(internal::layers_to_write(info.layers));
     if (format == FileFormat::npz)
       arrays.push_back(internal::integers_to_write("num_experts", {}, std::span(&num_experts, 1)));
   }

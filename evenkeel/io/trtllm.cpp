@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -17,6 +18,7 @@ namespace evenkeel {
 
 namespace {
 
+using internal::PhysicalRow;
 using internal::TrtllmYaml;
 
 constexpr const char* assignments_key = "initial_global_assignments";
@@ -26,8 +28,7 @@ std::vector<int> layers_in(const TrtllmYaml& yaml, const PlacementFormatOptions&
                            const std::string& file) {
   std::vector<int> layers;
   if (options.layers) {
-    internal::require_ascending(*options.layers);
-    for (int layer : *options.layers) {
+    for (int layer : LayerNumbers(*options.layers).numbers()) {
       if (!yaml.assignments.contains(layer))
         throw InvalidArgument("moe_layers", fmt::format("{} has no layer {}", file, layer));
       layers.push_back(layer);
@@ -66,15 +67,18 @@ internal::RowsShape shape_of(const TrtllmYaml& yaml, PlacementFormatOptions opti
 void write_trtllm_placement(const Placement& placement, const PlacementFormatOptions& options,
                             const std::string& path) {
   const auto rows = internal::physical_rows(placement, "TensorRT-LLM");
-  const auto numbers = internal::layer_numbers(placement.num_layers(), options);
-  if (options.num_hidden_layers) internal::num_hidden_layers(numbers, options);
+  const auto numbers = internal::layer_numbers(placement, options, "trtllm");
+  std::map<int, PhysicalRow> by_number;
+  for (int layer : options.model ? options.model->mtp_layers : std::vector<int>{})
+    by_number[layer] = internal::dealt_round(rows.front().size(), placement.num_experts());
+  for (std::size_t i = 0; i < rows.size(); ++i) by_number[numbers[i]] = rows[i];
   const int layer_updates = options.layer_updates_per_iter.value_or(0);
   if (layer_updates < 0)
     throw InvalidArgument("layer_updates_per_iter", fmt::format("{}", layer_updates), "0 or more");
   AtomicFile file(path);
   file.write(fmt::format("{}:\n", assignments_key));
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    file.write(fmt::format("  {}: {}\n", numbers[i], internal::row_text(rows[i])));
+  for (const auto& [number, row] : by_number)
+    file.write(fmt::format("  {}: {}\n", number, internal::row_text(row)));
   file.write(fmt::format("layer_updates_per_iter: {}\nnum_slots: {}\n", layer_updates, rows.front().size()));
   file.commit();
 }
@@ -96,8 +100,8 @@ PlacementFile read_trtllm_placement(const ByteSource& source, const PlacementFor
           file, keys.back(),
           fmt::format("has {} slots, but num_slots is {}", rows.back().size(), num_slots->second));
   }
-  return {.placement = internal::placement_of_rows(rows, keys, shape_of(yaml, options, file)),
-          .layers = std::move(layers),
+  return {.placement = internal::placement_of_rows(rows, keys, shape_of(yaml, options, file))
+                           .numbered(LayerNumbers(std::move(layers))),
           .layer_updates_per_iter = number_in(yaml, "layer_updates_per_iter", 0, max_layers, file)};
 }
 

@@ -104,13 +104,15 @@ RoutingFile open_trtllm_statistics(const std::vector<std::shared_ptr<const ByteS
   if (all.loads.empty()) throw ParseError(file, "", "has no counts");
   require_complete(all, file);
   RoutingFile routing;
+  std::vector<int> layers;
   IntArray counts{.shape = {std::ssize(all.loads), all.num_experts}, .values = {}};
   for (const auto& [layer, loads] : all.loads) {
-    routing.layers.push_back(layer);
+    layers.push_back(layer);
     counts.values.insert(counts.values.end(), loads.begin(), loads.end());
   }
   routing.profile =
       internal::routing_of_counts(std::move(counts), file, "counts", internal::CountRows::moe_layers).profile;
+  routing.profile->set_layers(LayerNumbers(std::move(layers)));
   routing.what = "statistics";
   routing.format = "trtllm";
   return routing;

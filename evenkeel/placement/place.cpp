@@ -245,9 +245,23 @@ std::vector<std::string> notes_of(const PlacementProblem& problem) {
   return notes;
 }
 
+// The placement to start from, in the order of the profile's layers.
+PlaceOptions paired(const RoutingProfile& profile, PlaceOptions options) {
+  if (options.from)
+    options.from =
+        options.from->paired_with({"the profile", profile.layers(), profile.num_layers()}, "it", "from");
+  return options;
+}
+
+LayerNumbers numbers_of(const RoutingProfile& profile, const PlaceOptions& options) {
+  if (profile.layers().known() || !options.from) return profile.layers();
+  return options.from->layers();
+}
+
 }  // namespace
 
-PlaceResult place(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options) {
+PlaceResult place(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& asked) {
+  const PlaceOptions options = paired(profile, asked);
   internal::require_sense(profile, topology, options);
   SourceCounts even;
   if (options.traffic == TrafficModel::dispatch_combine && options.sources.empty())
@@ -266,7 +280,7 @@ PlaceResult place(const RoutingProfile& profile, const Topology& topology, const
   PlacementQuality after = placement_quality(problem, solved.placement);
   std::vector<std::string> notes = notes_of(problem);
   notes.insert(notes.end(), solved.notes.begin(), solved.notes.end());
-  return {.placement = std::move(solved.placement),
+  return {.placement = solved.placement.numbered(numbers_of(profile, options)),
           .objective = std::move(solved.objective),
           .bound = std::move(solved.bound),
           .bound_of = std::move(solved.bound_of),

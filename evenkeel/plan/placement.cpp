@@ -63,12 +63,25 @@ Placement Placement::contiguous(int num_layers, int num_experts, int num_ranks) 
                                                LayerPlacement::contiguous(num_experts, num_ranks)));
 }
 
-Placement::Placement(std::vector<LayerPlacement> layers) : layers_(std::move(layers)) {
+Placement::Placement(std::vector<LayerPlacement> layers, LayerNumbers numbers)
+    : layers_(std::move(layers)), numbers_(std::move(numbers)) {
   if (layers_.empty()) throw InvalidArgument("placement", "no layer", "at least one");
   for (const LayerPlacement& layer : layers_) {
     if (layer.num_experts() != num_experts() || layer.num_ranks() != num_ranks())
       throw InvalidArgument("placement", "layers differ in their number of experts or ranks", "one of each");
   }
+  if (numbers_.known() && std::ssize(numbers_.numbers()) != num_layers())
+    throw InvalidArgument(
+        "layers",
+        fmt::format("{} layers are named, but there are {}", numbers_.numbers().size(), num_layers()),
+        fmt::format("{} layers", num_layers()));
+}
+
+Placement Placement::paired_with(const NumberedRows& wanted, const std::string& name,
+                                 const std::string& argument) const {
+  std::vector<LayerPlacement> paired;
+  for (int row : paired_rows(wanted, {name, numbers_, num_layers()}, argument)) paired.push_back(layer(row));
+  return Placement(std::move(paired), wanted.layers.known() ? wanted.layers : numbers_);
 }
 
 const LayerPlacement& Placement::layer(int layer) const {

@@ -4,9 +4,12 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "evenkeel/base/index.h"
+#include "evenkeel/routing/layer_numbers.h"
 
 namespace evenkeel {
 
@@ -69,17 +72,27 @@ class LayerPlacement {
 class Placement {
  public:
   static Placement contiguous(int num_layers, int num_experts, int num_ranks);
-  // Throws InvalidArgument if there is no layer or layers differ in experts or ranks.
-  explicit Placement(std::vector<LayerPlacement> layers);
+  // Throws InvalidArgument if there is no layer, layers differ in experts or ranks, or there are numbers but
+  // not as many as layers.
+  explicit Placement(std::vector<LayerPlacement> layers, LayerNumbers numbers = {});
 
   int num_layers() const { return static_cast<int>(layers_.size()); }
   int num_experts() const { return layers_.front().num_experts(); }
   int num_ranks() const { return layers_.front().num_ranks(); }
   // Throws InvalidArgument if there is no such layer.
   const LayerPlacement& layer(int layer) const;
+  // Which of the model's layers these are, where the source said it.
+  const LayerNumbers& layers() const { return numbers_; }
+  // The same homes under other numbers.
+  Placement numbered(LayerNumbers numbers) const { return Placement(layers_, std::move(numbers)); }
+  // For each layer of `wanted` its homes here: by number, else row by row. Throws InvalidArgument about
+  // `argument`, naming both sides, where a layer is not here (paired_rows()).
+  Placement paired_with(const NumberedRows& wanted, const std::string& name,
+                        const std::string& argument) const;
 
  private:
   std::vector<LayerPlacement> layers_;
+  LayerNumbers numbers_;
 };
 
 }  // namespace evenkeel

@@ -67,6 +67,14 @@ RoutingProfile::RoutingProfile(int num_layers, int num_experts, std::vector<std:
   total_transitions_ = total_of(transitions_, "transitions");
 }
 
+void RoutingProfile::set_layers(LayerNumbers layers) {
+  if (layers.known() && std::ssize(layers.numbers()) != num_layers_)
+    throw InvalidArgument(
+        "layers", fmt::format("{} layers are named, but there are {}", layers.numbers().size(), num_layers_),
+        fmt::format("{} layers", num_layers_));
+  layers_ = std::move(layers);
+}
+
 std::span<const std::int64_t> RoutingProfile::loads(LayerId layer) const {
   if (layer.value() < 0 || layer.value() >= num_layers_)
     throw InvalidArgument("layer", fmt::format("no layer {}", layer.value()),
@@ -91,6 +99,12 @@ std::int64_t RoutingProfile::total_load(LayerId layer) const {
   return total;
 }
 
+RoutingProfile RoutingProfile::without_transitions() const {
+  RoutingProfile loads_alone(num_layers_, num_experts_, loads_, {});
+  loads_alone.set_layers(layers_);
+  return loads_alone;
+}
+
 void RoutingProfile::add(const RoutingProfile& other) {
   if (other.num_layers_ != num_layers_ || other.num_experts_ != num_experts_ ||
       other.has_transitions_ != has_transitions_)
@@ -100,8 +114,14 @@ void RoutingProfile::add(const RoutingProfile& other) {
                     num_experts_, has_transitions_ ? "" : " without transitions", other.num_layers_,
                     other.num_experts_, other.has_transitions_ ? "" : " without transitions"),
         "profiles of one model");
+  if (layers_.known() && other.layers_.known() && layers_ != other.layers_)
+    throw InvalidArgument(
+        "profiles",
+        fmt::format("layers {} and layers {} cannot be added", to_text(layers_), to_text(other.layers_)),
+        "profiles of the same layers");
   if (other.total_load_ > most_counted - total_load_) refuse_total("loads");
   if (other.total_transitions_ > most_counted - total_transitions_) refuse_total("transitions");
+  if (!layers_.known()) layers_ = other.layers_;
   for (std::size_t i = 0; i < loads_.size(); ++i) loads_[i] += other.loads_[i];
   for (std::size_t i = 0; i < transitions_.size(); ++i) transitions_[i] += other.transitions_[i];
   total_load_ += other.total_load_;
@@ -173,6 +193,7 @@ RoutingProfile profile_trace(TraceReader& trace, const ProfileOptions& options) 
                     info.name, info.num_layers, info.num_experts, bytes / (1 << 30),
                     format_bytes(options.max_transition_bytes)));
   RoutingProfile profile(info.num_layers, info.num_experts, options.transitions);
+  profile.set_layers(info.layers);
   for (TraceBatches batches(trace); batches.next();) profile.add_tokens(batches.ids(), info.top_k);
   return profile;
 }

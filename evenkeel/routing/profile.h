@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "evenkeel/base/index.h"
+#include "evenkeel/routing/layer_numbers.h"
 #include "evenkeel/routing/trace.h"
 
 namespace evenkeel {
@@ -30,6 +31,10 @@ class RoutingProfile {
 
   int num_layers() const { return num_layers_; }
   int num_experts() const { return num_experts_; }
+  // Which of the model's layers the rows are, where the source said it.
+  const LayerNumbers& layers() const { return layers_; }
+  // Throws InvalidArgument unless there are none, or as many as layers.
+  void set_layers(LayerNumbers layers);
   bool has_transitions() const { return has_transitions_; }
 
   // [L, E]; loads(layer) is [E].
@@ -42,8 +47,10 @@ class RoutingProfile {
   std::span<const std::int64_t> transitions() const { return transitions_; }
   std::span<const std::int64_t> transitions(LayerId layer) const;
 
-  // Adds the profile of another trace of the same model. Throws InvalidArgument if layers, experts or the
-  // presence of transitions differ, or the sum is above 2^63-1; this profile is then unchanged.
+  RoutingProfile without_transitions() const;
+  // Adds the profile of another trace of the same model; layer numbers that one of the two knows hold for
+  // both. Throws InvalidArgument if layers, their numbers, experts or the presence of transitions differ, or
+  // the sum is above 2^63-1; this profile is then unchanged.
   void add(const RoutingProfile& other);
   // Adds tokens: ids [tokens, layers, k], each in 0..E-1 or no_expert. Throws InvalidArgument for other ids
   // or lengths, a profile without layers, or a total above 2^63-1; this profile is then unchanged.
@@ -58,6 +65,7 @@ class RoutingProfile {
   int num_layers_ = 0;
   int num_experts_ = 0;
   bool has_transitions_ = false;
+  LayerNumbers layers_;
   std::int64_t total_load_ = 0;         // over all layers
   std::int64_t total_transitions_ = 0;  // the same
   std::vector<std::int64_t> loads_;

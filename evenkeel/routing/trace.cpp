@@ -69,6 +69,15 @@ TraceReader::TraceReader(TraceInfo info) : info_(std::move(info)) {
   require_sequences(info_);
 }
 
+void TraceReader::set_layers(LayerNumbers layers) {
+  if (layers.known() && std::ssize(layers.numbers()) != info_.num_layers)
+    throw InvalidArgument("layers",
+                          fmt::format("{} layers are named, but {} has {}", layers.numbers().size(),
+                                      info_.name, info_.num_layers),
+                          fmt::format("{} layers", info_.num_layers));
+  info_.layers = std::move(layers);
+}
+
 void TraceReader::require_range(TokenRange range, std::size_t size) const {
   if (range.begin < 0 || range.begin > range.end || range.end > info_.num_tokens)
     throw InvalidArgument("tokens", fmt::format("no tokens {}..{} in {}", range.begin, range.end, info_.name),

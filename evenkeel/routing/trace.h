@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "evenkeel/base/index.h"
+#include "evenkeel/routing/layer_numbers.h"
 
 namespace evenkeel {
 
@@ -40,10 +41,12 @@ struct TraceInfo {
   int num_layers = 0;
   int top_k = 0;
   int num_experts = 0;  // 0 while nobody has said; open_trace() never leaves it at 0
+  LayerNumbers layers;  // which of the model's layers these are, where the source said it
   bool has_weights = false;
   // Sequence i is tokens [sequence_offsets[i], sequence_offsets[i + 1]); empty where the trace does not say.
   std::vector<std::int64_t> sequence_offsets;
   std::map<std::string, std::string> metadata;  // free keys of the file
+  std::vector<std::string> notes;               // what was read otherwise than it stands there, and why
 
   std::int64_t assignments_per_token() const { return std::int64_t{num_layers} * top_k; }
 };
@@ -77,6 +80,8 @@ class TraceReader {
   // How many experts ids are checked against from now on. Throws InvalidArgument unless in
   // 1..max_trace_experts.
   void set_num_experts(int num_experts);
+  // Throws InvalidArgument unless there are none, or as many as layers.
+  void set_layers(LayerNumbers layers);
   // The largest id plus one (1 for a trace without assignments); reads the whole trace.
   int largest_id_plus_one();
 

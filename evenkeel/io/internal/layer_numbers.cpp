@@ -2,24 +2,32 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/shape.h"
 #include "evenkeel/io/limits.h"
 
 namespace evenkeel::internal {
 
-void require_ascending(const std::vector<int>& layers) {
-  int before = -1;
-  for (int layer : layers) {
-    if (layer <= before || layer >= max_layers)
-      throw InvalidArgument("moe_layers", fmt::format("layer {} after layer {}", layer, before),
-                            fmt::format("ascending numbers in 0..{}", max_layers - 1));
-    before = layer;
-  }
-}
-
 namespace {
+
+constexpr const char* layers_key = "layers";
+
+LayerNumbers layers_of(const std::vector<std::int64_t>& stated, int num_rows, const std::string& file) {
+  if (std::ssize(stated) != num_rows)
+    throw ParseError(file, layers_key, fmt::format("has {} numbers for {} layers", stated.size(), num_rows));
+  std::vector<int> numbers;
+  for (std::int64_t layer : stated) {
+    if (layer <= (numbers.empty() ? -1 : numbers.back()) || layer >= max_layers)
+      throw ParseError(file, layers_key,
+                       fmt::format("{} is not above the layer before, in 0..{}", layer, max_layers - 1));
+    numbers.push_back(static_cast<int>(layer));
+  }
+  return LayerNumbers(std::move(numbers));
+}
 
 std::vector<int> all_layers(int count) {
   std::vector<int> layers(static_cast<std::size_t>(count));
@@ -29,19 +37,99 @@ std::vector<int> all_layers(int count) {
 
 }  // namespace
 
-std::vector<int> layer_numbers(int num_layers, const PlacementFormatOptions& options) {
-  if (!options.layers) return all_layers(num_layers);
-  require_ascending(*options.layers);
-  if (std::ssize(*options.layers) != num_layers)
-    throw InvalidArgument(
-        "moe_layers",
-        fmt::format("{} layers are named, but the placement has {}", options.layers->size(), num_layers),
-        fmt::format("{} layers", num_layers));
-  return *options.layers;
+LayerNumbers layers_in(const ArrayFile& file, int num_rows) {
+  if (file.find(layers_key) == nullptr) return {};
+  const IntArray stated = read_integers(file, layers_key);
+  if (stated.shape.size() != 1)
+    throw ParseError(file.name(), layers_key, fmt::format("shape {} is not [layers]", to_text(stated.shape)));
+  return layers_of(stated.values, num_rows, file.name());
+}
+
+LayerNumbers layers_in(const Json& json, int num_rows, const std::string& file) {
+  const auto found = json.find(layers_key);
+  if (found == json.end() || found->is_null()) return {};
+  return layers_of(integers(*found, file, layers_key), num_rows, file);
+}
+
+ArrayToWrite layers_to_write(const LayerNumbers& layers) {
+  const auto pieces = [&layers] {
+    return [&layers, done = false](std::vector<std::byte>& piece) mutable {
+      if (std::exchange(done, true)) return false;
+      const std::vector<std::int64_t> numbers(layers.numbers().begin(), layers.numbers().end());
+      const auto bytes = std::as_bytes(std::span(numbers));
+      piece.assign(bytes.begin(), bytes.end());
+      return true;
+    };
+  };
+  return {layers_key, Dtype::i64, {std::ssize(layers.numbers())}, pieces};
+}
+
+std::vector<int> layer_numbers(const Placement& placement, const PlacementFormatOptions& options,
+                               std::string_view format) {
+  return layer_numbers_of({"the placement", placement.layers(), placement.num_layers()}, options, format);
+}
+
+std::vector<int> layer_numbers_of(const NumberedRows& placement, const PlacementFormatOptions& options,
+                                  std::string_view format) {
+  const LayerNumbers said = said_layers(options.layers, options.model, placement, 0);
+  if (said.known()) return said.numbers();
+  if (placement.layers.known()) return placement.layers.numbers();
+  if (options.num_hidden_layers == placement.num_rows) return all_layers(placement.num_rows);
+  throw InvalidArgument(
+      "moe_layers",
+      fmt::format(
+          "is not given; {} counts the model's layers with the dense ones, and nobody said which of them the "
+          "{} layers of the placement are",
+          format, placement.num_rows),
+      "such as 3-60, or the model's config.json");
+}
+
+void require_named_layers(const LayerNumbers& said, const NumberedRows& rows) {
+  if (std::ssize(said.numbers()) != rows.num_rows || (rows.layers.known() && rows.layers != said))
+    throw InvalidArgument("moe_layers",
+                          fmt::format("names layers {}, but {} has {}", to_text(said), rows.name,
+                                      described(rows.layers, rows.num_rows)),
+                          rows.layers.known() ? fmt::format("{}, or leave it out", to_text(rows.layers))
+                                              : fmt::format("{} layers", rows.num_rows));
+}
+
+LayerNumbers layers_of_model(const ModelLayers& model, const NumberedRows& rows, int num_experts) {
+  const auto refuse = [&](const std::string& why) {
+    throw InvalidArgument("model", why, "the config.json of the model that was recorded");
+  };
+  const LayerNumbers moe(model.moe_layers);
+  std::vector<int> with_mtp = model.moe_layers;
+  with_mtp.insert(with_mtp.end(), model.mtp_layers.begin(), model.mtp_layers.end());
+  const LayerNumbers all(std::move(with_mtp));
+  if (model.num_experts > 0 && num_experts > 0 && model.num_experts != num_experts)
+    refuse(fmt::format("has {} experts, but {} has {}", model.num_experts, rows.name, num_experts));
+  const auto as_many = [&](const LayerNumbers& layers) {
+    return std::ssize(layers.numbers()) == rows.num_rows;
+  };
+  if (rows.layers.known() ? rows.layers == moe : as_many(moe)) return moe;
+  if (rows.layers.known() ? rows.layers == all : as_many(all)) return all;
+  refuse(fmt::format("has experts in layers {}{}, but {} has {}", to_text(moe),
+                     model.mtp_layers.empty() ? ""
+                                              : fmt::format(" (and {} for multi-token prediction)",
+                                                            to_text(LayerNumbers(model.mtp_layers))),
+                     rows.name, described(rows.layers, rows.num_rows)));
+  return {};
+}
+
+LayerNumbers said_layers(const std::optional<std::vector<int>>& layers,
+                         const std::optional<ModelLayers>& model, const NumberedRows& rows, int num_experts) {
+  if (layers && model)
+    throw InvalidArgument("moe_layers", "is given beside a model, which says it", "one of the two");
+  if (model) return layers_of_model(*model, rows, num_experts);
+  if (!layers) return {};
+  const LayerNumbers said(*layers);
+  require_named_layers(said, rows);
+  return said;
 }
 
 int num_hidden_layers(const std::vector<int>& numbers, const PlacementFormatOptions& options) {
   const int least = numbers.back() + 1;
+  if (options.model) return std::max(least, options.model->num_hidden_layers);
   const int stated = options.num_hidden_layers.value_or(least);
   if (stated < least || stated > max_layers)
     throw InvalidArgument(
@@ -52,12 +140,12 @@ int num_hidden_layers(const std::vector<int>& numbers, const PlacementFormatOpti
 }
 
 std::vector<int> chosen_layers(int num_rows, const PlacementFormatOptions& options, const std::string& file) {
-  if (!options.layers) return all_layers(num_rows);
-  require_ascending(*options.layers);
-  if (!options.layers->empty() && options.layers->back() >= num_rows)
-    throw InvalidArgument("moe_layers", fmt::format("{} has no layer {}", file, options.layers->back()),
+  if (!options.layers && !options.model) return all_layers(num_rows);
+  const LayerNumbers chosen(options.layers ? *options.layers : options.model->moe_layers);
+  if (chosen.known() && chosen.numbers().back() >= num_rows)
+    throw InvalidArgument("moe_layers", fmt::format("{} has no layer {}", file, chosen.numbers().back()),
                           fmt::format("0..{}", num_rows - 1));
-  return *options.layers;
+  return chosen.numbers();
 }
 
 RowsShape rows_shape(const std::string& file, const PlacementFormatOptions& options) {

@@ -1,18 +1,45 @@
-// Which of a model's layers the layers of a placement are, for formats that count the dense ones too.
+// Which of a model's layers the rows of a file are: as our own files say it, and as formats need it that
+// count the dense layers too.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "evenkeel/io/array_file.h"
+#include "evenkeel/io/internal/array_writer.h"
+#include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/physical_rows.h"
 #include "evenkeel/io/placement_format.h"
+#include "evenkeel/routing/layer_numbers.h"
 
 namespace evenkeel::internal {
 
-// Throws InvalidArgument if options.layers are not ascending numbers a model may have.
-void require_ascending(const std::vector<int>& layers);
-// options.layers, checked against the placement's number of layers; 0, 1, ... where nobody says.
-std::vector<int> layer_numbers(int num_layers, const PlacementFormatOptions& options);
+// The array or key "layers" of our formats; none where there is none. Throws ParseError unless it has
+// `num_rows` ascending numbers.
+LayerNumbers layers_in(const ArrayFile& file, int num_rows);
+LayerNumbers layers_in(const Json& json, int num_rows, const std::string& file);
+// `layers` must stay until it is written.
+ArrayToWrite layers_to_write(const LayerNumbers& layers);
+
+// Throws InvalidArgument about --moe-layers unless `said` are as many as the rows, and those that they know.
+void require_named_layers(const LayerNumbers& said, const NumberedRows& rows);
+// Of a model the layers that rows are: all its MoE layers, with or without those of multi-token prediction.
+// Throws InvalidArgument about --model where rows know other numbers, there are not as many, or they have
+// other experts
+// (`num_experts`, 0 where it is not known).
+LayerNumbers layers_of_model(const ModelLayers& model, const NumberedRows& rows, int num_experts);
+// What options say of rows, by numbers or by a model; none where they say nothing. Throws as both above do.
+LayerNumbers said_layers(const std::optional<std::vector<int>>& layers,
+                         const std::optional<ModelLayers>& model, const NumberedRows& rows, int num_experts);
+// For a format that counts the model's layers: options.layers, else what the placement knows, else all of a
+// model of as many hidden layers. Throws InvalidArgument where nobody said them, or two disagree; `format` is
+// its name.
+std::vector<int> layer_numbers_of(const NumberedRows& placement, const PlacementFormatOptions& options,
+                                  std::string_view format);
+std::vector<int> layer_numbers(const Placement& placement, const PlacementFormatOptions& options,
+                               std::string_view format);
 // options.num_hidden_layers, checked to hold all of `numbers`.
 int num_hidden_layers(const std::vector<int>& numbers, const PlacementFormatOptions& options);
 // options.layers, checked against the rows there are in a file; all where nobody says.

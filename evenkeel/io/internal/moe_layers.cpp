@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/array_trace.h"
+#include "evenkeel/io/internal/bare_array.h"
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/shape.h"
 #include "evenkeel/io/limits.h"
@@ -48,23 +50,43 @@ void add_steps(IntArray& counts) {
 RoutingFile routing_of_counts(IntArray counts, const std::string& file, const std::string& key,
                               CountRows rows) {
   require_shape(counts, file, key);
+  if (rows == CountRows::unsaid) require_layer_order(counts.shape, file, key);
   require_loads(counts.values, file, key);
   add_steps(counts);
   const std::size_t experts = static_cast<std::size_t>(counts.shape[1]);
-  RoutingFile made{.what = "counts", .format = {}, .trace = nullptr, .profile = {}, .layers = {}};
   std::vector<std::int64_t> loads;
-  int num_layers = 0;
+  std::vector<int> with_load;
+  std::vector<int> dense;
   for (int layer = 0; layer < counts.shape[0]; ++layer) {
     const auto row = std::span(counts.values).subspan(static_cast<std::size_t>(layer) * experts, experts);
-    if (rows == CountRows::hidden_layers) {
-      if (without_load(row)) continue;
-      made.layers.push_back(layer);
-    }
-    loads.insert(loads.end(), row.begin(), row.end());
-    ++num_layers;
+    const bool is_dense = rows != CountRows::moe_layers && without_load(row);
+    (is_dense ? dense : with_load).push_back(layer);
+    if (!is_dense) loads.insert(loads.end(), row.begin(), row.end());
   }
   if (without_load(loads)) throw ParseError(file, key, "has no assignment in any layer");
-  made.profile = RoutingProfile(num_layers, static_cast<int>(experts), std::move(loads), {});
+  RoutingFile made{.what = "counts", .format = {}, .trace = nullptr, .profile = {}};
+  made.profile =
+      RoutingProfile(static_cast<int>(with_load.size()), static_cast<int>(experts), std::move(loads), {});
+  if (rows == CountRows::unsaid && !dense.empty())
+    made.notes.push_back(
+        fmt::format("layers {} have no assignment and are left out as dense ones; the others are the "
+                    "model's layers {}",
+                    to_text(LayerNumbers(dense)), to_text(LayerNumbers(with_load))));
+  if (rows == CountRows::hidden_layers || !dense.empty())
+    made.profile->set_layers(LayerNumbers(std::move(with_load)));
+  return made;
+}
+
+RoutingFile routing_of_ids(MemoryArray<std::int64_t> ids, std::optional<int> num_experts) {
+  const std::vector<std::int64_t> shape = ids.info().shape;
+  const std::string key = ids.info().name;
+  require_layer_order(shape, ids.file(), key);
+  TraceInfo info;
+  info.name = ids.file();
+  take_ids_shape(shape, ids.file(), key, info);
+  RoutingFile made{.what = "trace", .format = {}, .trace = nullptr, .profile = {}};
+  made.trace = open_array_trace(std::move(info), std::make_unique<MemoryArray<std::int64_t>>(std::move(ids)),
+                                nullptr, IdsAre::recorded, num_experts);
   return made;
 }
 
@@ -82,14 +104,16 @@ RoutingFile routing_of_tokens(TokenIds tokens, int num_experts, const std::strin
   std::vector<std::int32_t> kept;
   for (std::size_t i = 0; i < tokens.ids.size(); ++i)
     if (used_layer[i / width % layers] && i % width < used_width) kept.push_back(tokens.ids[i]);
-  RoutingFile made{.what = "trace", .format = {}, .trace = nullptr, .profile = {}, .layers = {}};
+  RoutingFile made{.what = "trace", .format = {}, .trace = nullptr, .profile = {}};
+  std::vector<int> numbers;
   for (std::size_t l = 0; l < layers; ++l)
-    if (used_layer[l]) made.layers.push_back(tokens.layers[l]);
-  const MemoryTrace::Shape shape{.num_layers = static_cast<int>(made.layers.size()),
+    if (used_layer[l]) numbers.push_back(tokens.layers[l]);
+  const MemoryTrace::Shape shape{.num_layers = static_cast<int>(numbers.size()),
                                  .top_k = static_cast<int>(used_width),
                                  .num_experts = num_experts};
   made.trace = std::make_unique<MemoryTrace>(shape, std::move(kept), std::vector<float>{},
                                              std::vector<std::int64_t>{}, file);
+  made.trace->set_layers(LayerNumbers(std::move(numbers)));
   return made;
 }
 

@@ -6,19 +6,25 @@
 #include <vector>
 
 #include "evenkeel/io/array_file.h"
+#include "evenkeel/io/internal/memory_array.h"
 #include "evenkeel/io/routing_file.h"
 
 namespace evenkeel::internal {
 
-// What the rows of counts are: MoE layers, of which nobody says the number, or all hidden layers of the
-// model.
-enum class CountRows { moe_layers, hidden_layers };
+// What the rows of counts are: MoE layers, whose numbers are for the caller to say; all hidden layers of the
+// model; or whatever somebody saved, which is hidden layers where a row is without any assignment, else MoE
+// layers whose numbers nobody said.
+enum class CountRows { moe_layers, hidden_layers, unsaid };
 
 // Counts [layers, E], or [steps, layers, E], which are added up. Of hidden layers those without any
 // assignment are dense: left out, and the numbers of the others said. Throws ParseError: another shape, a
 // negative number, no assignment at all, or a total above 2^63-1.
 RoutingFile routing_of_counts(IntArray counts, const std::string& file, const std::string& key,
                               CountRows rows);
+
+// Recorded ids [tokens, layers, k], or [tokens, k] of one layer, that nobody named: a trace, whose dense
+// layers are left out (internal/array_trace.h).
+RoutingFile routing_of_ids(MemoryArray<std::int64_t> ids, std::optional<int> num_experts);
 
 // Ids [tokens, layers, k] of the model's layers `layers`, -1 where there is none.
 struct TokenIds {

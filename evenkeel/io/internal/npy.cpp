@@ -17,7 +17,7 @@ namespace evenkeel::internal {
 
 namespace {
 
-constexpr std::int64_t max_header_bytes = std::int64_t{1} << 16;
+constexpr std::int64_t max_npy_header_bytes = std::int64_t{1} << 16;
 constexpr std::size_t max_dimensions = 32;
 
 constexpr std::array<std::pair<std::string_view, Dtype>, 12> kNpyDtypes{{
@@ -195,7 +195,7 @@ NpyHeader read_npy_header(const ReadBytes& read, std::int64_t size, const std::s
   prefix(length_end);
   const std::int64_t length =
       little_endian(std::span(begin).subspan(8, static_cast<std::size_t>(length_end - 8)));
-  if (length > max_header_bytes || length > size - length_end)
+  if (length > max_npy_header_bytes || length > size - length_end)
     throw ParseError(file, where + "byte 8",
                      fmt::format("a header of {} bytes is claimed in {}", length, size));
   std::vector<std::byte> bytes(static_cast<std::size_t>(length_end + length));

@@ -81,6 +81,17 @@ std::vector<PhysicalRow> physical_rows(const Placement& placement, std::string_v
   return rows;
 }
 
+PhysicalRow dealt_round(std::size_t num_physical, int num_experts) {
+  PhysicalRow row(num_physical);
+  for (std::size_t i = 0; i < num_physical; ++i)
+    row[i] = static_cast<std::int64_t>(i % static_cast<std::size_t>(num_experts));
+  return row;
+}
+
+bool is_dealt_round(const PhysicalRow& row, int num_experts) {
+  return row == dealt_round(row.size(), num_experts);
+}
+
 std::string row_text(std::span<const std::int64_t> row) {
   return fmt::format("[{}]", fmt::join(row, ", "));
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/layer_numbers.h"
 #include "evenkeel/io/internal/shape.h"
 
 namespace evenkeel::internal {
@@ -70,7 +71,9 @@ void require_agreement(const Json& json, const IntArray& loads, const std::strin
 
 }  // namespace
 
-RoutingProfile profile_of_json(const Json& json, const std::string& file) {
+namespace {
+
+RoutingProfile loads_and_transitions(const Json& json, const std::string& file) {
   IntArray loads = nested_integers(member(json, "loads", file), 2, file, "loads");
   if (loads.shape[0] < 1 || loads.shape[1] < 1)
     throw ParseError(file, "loads", "is empty; it is a list by layer of lists by expert");
@@ -85,6 +88,14 @@ RoutingProfile profile_of_json(const Json& json, const std::string& file) {
         file, "transitions",
         fmt::format("lengths {} are not [layers - 1, experts, experts]", to_text(transitions.shape)));
   return make_profile(file, std::move(loads), std::move(transitions));
+}
+
+}  // namespace
+
+RoutingProfile profile_of_json(const Json& json, const std::string& file) {
+  RoutingProfile profile = loads_and_transitions(json, file);
+  profile.set_layers(layers_in(json, profile.num_layers(), file));
+  return profile;
 }
 
 }  // namespace evenkeel::internal

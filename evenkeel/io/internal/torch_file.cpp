@@ -158,6 +158,10 @@ TorchFile::Tensor TorchFile::describe(Id id, const std::string& key) const {
           .strides = sizes(arguments[3], key)};
 }
 
+bool TorchFile::is_floating(Id id) const {
+  return evenkeel::is_floating(describe(id, "tensor").dtype);
+}
+
 IntArray TorchFile::integers(Id id, const std::string& key) {
   Tensor tensor = describe(id, key);
   const auto elements = count_elements(tensor.shape, 8);

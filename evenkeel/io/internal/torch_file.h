@@ -29,6 +29,8 @@ class TorchFile {
   // A tensor of whole numbers, of any type and strides. `key` is how messages call it. All that is read of a
   // file together may not be much more than there is in it: tensors can overlap, and be read twice.
   IntArray integers(Id tensor, const std::string& key);
+  // Whether a tensor's numbers are of a floating type.
+  bool is_floating(Id tensor) const;
 
  private:
   struct Tensor;

@@ -1,0 +1,144 @@
+#include "evenkeel/io/internal/array_trace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/id_rows.h"
+#include "evenkeel/io/internal/shape.h"
+
+namespace evenkeel::internal {
+
+namespace {
+
+class ArrayTrace final : public TraceReader {
+ public:
+  ArrayTrace(TraceInfo info, std::int64_t layers_in_array, RowRules rules, std::unique_ptr<ArrayReader> ids,
+             std::unique_ptr<ArrayReader> weights)
+      : TraceReader(std::move(info)),
+        of_token_(layers_in_array * this->info().top_k),
+        rules_(std::move(rules)),
+        ids_(std::move(ids)),
+        weights_(std::move(weights)) {}
+
+ private:
+  bool is_whole() const { return of_token_ == info().assignments_per_token(); }
+
+  void fetch_ids(TokenRange range, std::span<std::int64_t> ids) override {
+    if (is_whole()) {
+      ids_->read(range.begin * of_token_, ids);
+    } else {
+      whole_ids_.resize(static_cast<std::size_t>(range.size() * of_token_));
+      ids_->read(range.begin * of_token_, whole_ids_);
+      keep_layers<std::int64_t>(whole_ids_, ids);
+    }
+    if (rules_.equal_rows_are_absent || rules_.fill) blank_fill(ids);
+  }
+
+  void fetch_weights(TokenRange range, std::span<float> weights) override {
+    if (is_whole()) return weights_->read(range.begin * of_token_, weights);
+    whole_weights_.resize(static_cast<std::size_t>(range.size() * of_token_));
+    weights_->read(range.begin * of_token_, whole_weights_);
+    keep_layers<float>(whole_weights_, weights);
+  }
+
+  template <class Number>
+  void keep_layers(std::span<const Number> whole, std::span<Number> kept) const {
+    const auto k = static_cast<std::size_t>(info().top_k);
+    auto out = kept.begin();
+    for (std::size_t token = 0; token < whole.size(); token += static_cast<std::size_t>(of_token_))
+      for (int layer : rules_.layers)
+        out = std::ranges::copy(whole.subspan(token + static_cast<std::size_t>(layer) * k, k), out).out;
+  }
+
+  void blank_fill(std::span<std::int64_t> ids) const {
+    const auto k = static_cast<std::size_t>(info().top_k);
+    for (std::size_t at = 0; at < ids.size(); at += k) {
+      const auto row = ids.subspan(at, k);
+      const bool equal =
+          k > 1 && std::ranges::all_of(row, [&](std::int64_t id) { return id == row.front(); });
+      if (equal && rules_.equal_rows_are_absent) std::ranges::fill(row, std::int64_t{no_expert});
+      if (rules_.fill) std::ranges::replace(row, *rules_.fill, std::int64_t{no_expert});
+    }
+  }
+
+  std::int64_t of_token_;  // numbers of a token in the arrays
+  RowRules rules_;
+  std::unique_ptr<ArrayReader> ids_;
+  std::unique_ptr<ArrayReader> weights_;
+  std::vector<std::int64_t> whole_ids_;
+  std::vector<float> whole_weights_;
+};
+
+// Of the layers that are kept the model's numbers: known where others were left out, or where the file says
+// them.
+LayerNumbers kept_numbers(const TraceInfo& info, const RowRules& rules) {
+  if (std::ssize(rules.layers) == info.num_layers) return info.layers;
+  std::vector<int> numbers;
+  for (int layer : rules.layers) numbers.push_back(info.layers.number_of(layer));
+  return LayerNumbers(std::move(numbers));
+}
+
+RowRules all_rows(int num_layers) {
+  RowRules rules;
+  rules.layers.resize(static_cast<std::size_t>(num_layers));
+  std::iota(rules.layers.begin(), rules.layers.end(), 0);
+  return rules;
+}
+
+}  // namespace
+
+void take_ids_shape(const std::vector<std::int64_t>& shape, const std::string& file, const std::string& key,
+                    TraceInfo& info) {
+  if (shape.size() != 2 && shape.size() != 3)
+    throw ParseError(file, key,
+                     fmt::format("shape {} is neither [tokens, layers, k] nor, of one layer, [tokens, k]",
+                                 to_text(shape)));
+  for (std::size_t i = 1; i < shape.size(); ++i)
+    if (shape[i] > max_trace_assignments_per_token)
+      throw ParseError(file, key,
+                       fmt::format("shape {}: more than {} assignments a token", to_text(shape),
+                                   max_trace_assignments_per_token));
+  info.num_tokens = shape.front();
+  info.num_layers = shape.size() == 3 ? static_cast<int>(shape[1]) : 1;
+  info.top_k = static_cast<int>(shape.back());
+}
+
+std::unique_ptr<TraceReader> open_array_trace(TraceInfo info, std::unique_ptr<ArrayReader> ids,
+                                              std::unique_ptr<ArrayReader> weights, IdsAre ids_are,
+                                              std::optional<int> num_experts) {
+  const int layers_in_array = info.num_layers;
+  const std::optional<int> said = num_experts            ? num_experts
+                                  : info.num_experts > 0 ? std::optional(info.num_experts)
+                                                         : std::nullopt;
+  RowRules rules = all_rows(layers_in_array);
+  const std::int64_t of_token = std::int64_t{layers_in_array} * info.top_k;
+  const bool possible =
+      of_token > 0 && of_token <= max_trace_assignments_per_token;  // else the constructor refuses
+  bool impossible_id = false;
+  if (possible && (ids_are != IdsAre::as_written || !said)) {
+    const IdRows rows = look_at_rows(*ids, info.num_tokens, info.num_layers, info.top_k);
+    if (ids_are != IdsAre::as_written) {
+      rules = rules_of(rows, ids_are == IdsAre::literal, said, ids->info().dtype, info.name);
+      info.layers = kept_numbers(info, rules);
+      info.num_layers = static_cast<int>(rules.layers.size());
+      info.notes = rules.notes;
+    } else {
+      rules.largest_id = rows.most;
+    }
+    impossible_id = rows.least < no_expert || rules.largest_id >= max_trace_experts;
+    if (!said && !impossible_id) info.num_experts = std::max(static_cast<int>(rules.largest_id) + 1, 1);
+  }
+  auto trace = std::make_unique<ArrayTrace>(std::move(info), layers_in_array, std::move(rules),
+                                            std::move(ids), std::move(weights));
+  if (num_experts) trace->set_num_experts(*num_experts);
+  if (!said && impossible_id) trace->largest_id_plus_one();  // which names the first such id
+  return trace;
+}
+
+}  // namespace evenkeel::internal

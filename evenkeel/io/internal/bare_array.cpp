@@ -1,0 +1,88 @@
+#include "evenkeel/io/internal/bare_array.h"
+
+#include <fmt/format.h>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/id_rows.h"
+#include "evenkeel/io/internal/shape.h"
+
+namespace evenkeel::internal {
+
+namespace {
+
+// Far above every model known, on which evidence rests; more is read where somebody says what it is.
+constexpr std::int64_t most_top_k = 64;
+constexpr std::int64_t most_layers = 256;
+constexpr std::int64_t most_experts = 4096;
+// From so many numbers on, a row is more likely all of a small model's experts than a top-k.
+constexpr std::int64_t many_for_top_k = 16;
+
+[[noreturn]] void ask(const std::vector<std::int64_t>& shape, const std::string& file) {
+  throw InvalidArgument(
+      "as",
+      fmt::format("{}: {} numbers may be counts of {} layers, or the expert ids of {} tokens in one layer",
+                  file, to_text(shape), shape[0], shape[0]),
+      "say which (counts or trace), or name the array 'counts' or 'topk_ids' in an npz");
+}
+
+class Evidence {
+ public:
+  Evidence(const IdRows& rows, const std::vector<std::int64_t>& shape, const RoutingOptions& options)
+      : rows_(rows), shape_(shape), num_experts_(options.num_experts) {}
+
+  bool cannot_be_counts() const {
+    return rows_.least < 0 || num_layers() > most_layers || (num_experts_ && *num_experts_ != shape_.back());
+  }
+  bool cannot_be_ids() const {
+    const std::int64_t experts = num_experts_.value_or(static_cast<int>(most_experts));
+    return rows_.most_chosen >= experts || (shape_.size() == 3 && shape_[1] > most_layers);
+  }
+  bool looks_like_counts() const {
+    return rows_.equal_sums || (shape_.back() >= many_for_top_k && 4 * rows_.repeated > rows_.chosen_rows());
+  }
+
+ private:
+  // If they are counts.
+  std::int64_t num_layers() const { return shape_[shape_.size() - 2]; }
+
+  const IdRows& rows_;
+  const std::vector<std::int64_t>& shape_;
+  std::optional<int> num_experts_;
+};
+
+}  // namespace
+
+BareArray bare_array_kind(ArrayReader& array, const RoutingOptions& options, const std::string& file) {
+  const std::vector<std::int64_t>& shape = array.info().shape;
+  if (options.bare == RoutingOptions::Bare::counts) return BareArray::counts;
+  if (options.bare == RoutingOptions::Bare::trace) return BareArray::ids;
+  if (shape.size() != 2 && shape.size() != 3)
+    throw ParseError(
+        file, array.info().name,
+        fmt::format("shape {} is neither counts, [layers, experts] or [steps, layers, experts], nor ids, "
+                    "[tokens, layers, k] or [tokens, k]",
+                    to_text(shape)));
+  if (is_floating(array.info().dtype) || shape.back() > most_top_k) return BareArray::counts;
+  if (array.info().num_elements == 0) return BareArray::ids;
+  const std::int64_t layers = shape.size() == 3 ? shape[1] : 1;
+  if (layers * shape.back() > max_trace_assignments_per_token)
+    return BareArray::ids;  // which is refused as a trace
+  const IdRows rows = look_at_rows(array, shape[0], layers, shape.back());
+  const Evidence evidence(rows, shape, options);
+  if (evidence.cannot_be_counts()) return BareArray::ids;
+  if (evidence.cannot_be_ids() || evidence.looks_like_counts()) return BareArray::counts;
+  if (shape.size() == 3) return BareArray::ids;
+  ask(shape, file);
+}
+
+void require_layer_order(const std::vector<std::int64_t>& shape, const std::string& file,
+                         const std::string& key) {
+  if (shape.size() != 3 || shape[1] <= most_layers || shape[0] > most_layers) return;
+  throw ParseError(
+      file, key,
+      fmt::format("shape {} has {} layers in the middle, more than any model; is it [layers, tokens or "
+                  "steps, ...]? Save it with its first two dimensions exchanged (numpy: swapaxes(0, 1))",
+                  to_text(shape), shape[1]));
+}
+
+}  // namespace evenkeel::internal

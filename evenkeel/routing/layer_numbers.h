@@ -1,0 +1,54 @@
+// Which of a model's layers the rows of a trace, profile or placement are: row 0 of a DeepSeek model's
+// profile is layer 3, since layers 0-2 are dense. Numbers count all hidden layers, from 0. They are known
+// where the source says them; whoever pairs two things pairs their rows by these numbers.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace evenkeel {
+
+// Above every model known; keeps a damaged file from asking for unbounded memory.
+inline constexpr int max_layer_number = 65535;
+
+class LayerNumbers {
+ public:
+  // Nobody said them.
+  LayerNumbers() = default;
+  // Ascending, in 0..max_layer_number. Throws InvalidArgument.
+  explicit LayerNumbers(std::vector<int> numbers);
+
+  bool known() const { return !numbers_.empty(); }
+  // By row; empty where nobody said them.
+  const std::vector<int>& numbers() const { return numbers_; }
+  // What people call a row: its layer number, or the row itself where nobody said it.
+  int number_of(int row) const { return known() ? numbers_[static_cast<std::size_t>(row)] : row; }
+  // The row that is called `number`, of `num_rows`; none if there is none.
+  std::optional<int> row_of(int number, int num_rows) const;
+
+  friend bool operator==(const LayerNumbers&, const LayerNumbers&) = default;
+
+ private:
+  std::vector<int> numbers_;
+};
+
+// "3-60" or "0,2,4-6".
+std::string to_text(const LayerNumbers& layers);
+// The same of `num_rows` rows, for messages: "layers 3-60", or "58 layers, whose numbers nobody said".
+std::string described(const LayerNumbers& layers, int num_rows);
+
+// One of two things whose rows are to be paired; `name` is how messages call it.
+struct NumberedRows {
+  std::string name;
+  LayerNumbers layers;
+  int num_rows = 0;
+};
+
+// For each row of `wanted` the row of `from` that is the same layer. By number where both know theirs, and
+// `from` may then have more; else row by row, for which both must have equally many. Throws InvalidArgument
+// about `argument`, naming both sides, where they do not fit.
+std::vector<int> paired_rows(const NumberedRows& wanted, const NumberedRows& from,
+                             const std::string& argument);
+
+}  // namespace evenkeel
