@@ -174,7 +174,7 @@ class Applied(unittest.TestCase):
         return rows
 
     def test_every_server_gets_the_loads_that_were_promised_for_every_recording(self):
-        for name, (record, says_layers), server in [(n, *RECORDINGS[n], s) for n in RECORDINGS for s in FILES]:
+        for (name, (record, says_layers)), server in itertools.product(RECORDINGS.items(), FILES):
             for kind, model in MODELS.items():
                 with self.subTest(recording=name, server=server, model=kind), tempfile.TemporaryDirectory() as folder:
                     recording = record(model, Path(folder))
