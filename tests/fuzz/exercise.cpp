@@ -18,6 +18,7 @@
 #include "evenkeel/io/internal/pickle.h"
 #include "evenkeel/io/loads_file.h"
 #include "evenkeel/io/model_config.h"
+#include "evenkeel/io/model_layers.h"
 #include "evenkeel/io/placement_file.h"
 #include "evenkeel/io/placement_format.h"
 #include "evenkeel/io/profile_file.h"
@@ -145,12 +146,13 @@ Outcome exercise_trace(std::span<const std::byte> bytes) {
 Outcome exercise_checkpoint(std::span<const std::byte> bytes) {
   const auto source = source_of(bytes);
   const Outcome config = outcome_of([&] { internal::read_model_config(*source); });
+  const Outcome layers = outcome_of([&] { read_model_layers(source); });
   const Outcome model = outcome_of([&] { count_weights(read_model_description(source)); });
   const Outcome index = outcome_of([&] { internal::read_checkpoint_index(*source); });
   const Outcome map = outcome_of([&] { read_expert_map(source); });
   const Outcome tensors = exercise_tensors(source);
-  const bool read = config == Outcome::read || model == Outcome::read || index == Outcome::read ||
-                    map == Outcome::read || tensors == Outcome::read;
+  const bool read = config == Outcome::read || layers == Outcome::read || model == Outcome::read ||
+                    index == Outcome::read || map == Outcome::read || tensors == Outcome::read;
   return read ? Outcome::read : Outcome::refused;
 }
 

@@ -1,0 +1,264 @@
+"""Placements applied as the servers apply them: the ranks' loads are those that `evenkeel place` promised.
+
+    tools/peers.sh && EVENKEEL_PEERS=FOLDER python3 tests/peers/applied_test.py BUILD/bin/evenkeel
+
+For each pair of a system that records and a server: a recording of a model with dense layers goes through `place`, the
+file is read by the server's own code (servers.py; where its source is not found, by what is restated of it here), each of
+the model's layers takes the row that the server gives it, and the loads of the ranks are counted from the true loads of
+that layer. A row at another layer's place changes max/mean.
+"""
+
+import itertools
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from types import SimpleNamespace
+
+import peer
+
+peer.require("torch", "numpy", "safetensors", "yaml")
+
+import numpy as np  # noqa: E402
+import recordings  # noqa: E402
+import servers  # noqa: E402
+import yaml  # noqa: E402
+
+COMMAND = Path(sys.argv.pop(1)).resolve()
+RANKS, REDUNDANT = 4, 8
+
+MODELS = {
+    "deepseek-like": recordings.Model(
+        hidden_layers=61, moe_layers=list(range(3, 61)), experts=32, top_k=4, tokens=150,
+        config={"first_k_dense_replace": 3, "moe_layer_freq": 1},
+    ),
+    "interleaved": recordings.Model(
+        hidden_layers=12, moe_layers=[1, 3, 5, 7, 9, 11], experts=16, top_k=2, tokens=300,
+        config={"decoder_sparse_step": 2, "mlp_only_layers": []},
+    ),
+    # The last layer is dense, so that no file ends with the last layer that has experts.
+    "dense at both ends": recordings.Model(
+        hidden_layers=9, moe_layers=[2, 3, 5, 6], experts=24, top_k=3, tokens=200,
+        config={"moe_layers": [2, 3, 5, 6]},
+    ),
+}  # fmt: skip
+WITH_MTP = recordings.Model(
+    hidden_layers=8, moe_layers=[1, 2, 3, 4, 5, 6, 7], mtp_layers=[8], experts=16, top_k=2, tokens=300,
+    config={"first_k_dense_replace": 1, "num_nextn_predict_layers": 1},
+)  # fmt: skip
+
+# What records, and whether it says which of the model's layers its rows are.
+RECORDINGS = {
+    "SGLang stat": (recordings.sglang_stat, True),
+    "SGLang per_token": (recordings.sglang_per_token, True),
+    "TensorRT-LLM statistics": (recordings.trtllm_statistics, True),
+    "Megatron-LM trace": (recordings.megatron_trace, True),
+    "routed_experts": (recordings.routed_experts, True),
+    "vLLM statistics": (recordings.vllm_stats, False),
+    "counts": (recordings.plain_counts, False),
+}
+FILES = {"sglang": "placement.json", "vllm": "placement.jsonl", "vllm-ascend": "map.json", "trtllm": "placement.yaml"}
+
+
+class Applied(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def place(self, model, recording, server, *options):
+        words = ["place", recording, "--ranks", RANKS, "--redundant-experts", REDUNDANT, "--num-experts", model.experts]
+        words += ["--format", server, "-o", self.folder / FILES[server], "--json", *options]
+        return subprocess.run([COMMAND, *map(str, words)], capture_output=True, text=True, check=False)
+
+    # Each gives the physical experts of every layer of the model that has experts, by the model's layer number.
+
+    def sglang(self, model, path):
+        """A row of every hidden layer; what the rank dispatches by must be in it."""
+        text = servers.find_source(servers.SGLANG)
+        slots = model.experts + REDUNDANT
+        if text is None:
+            rows = json.loads(path.read_text())["physical_to_logical_map"]
+        else:
+            sizes = {"hidden_layers": model.hidden_layers, "experts": model.experts, "slots": slots, "ranks": RANKS}
+            location = servers.sglang_location(text, path, 0, **sizes)
+            self.assertEqual(location.num_local_physical_experts, slots // RANKS)
+            rows = location.physical_to_logical_map.tolist()
+            valid = location.logical_to_all_physical_map_num_valid
+            for layer in range(model.hidden_layers):
+                self.assertEqual(valid[layer].tolist(), np.bincount(rows[layer], minlength=model.experts).tolist())
+        self.assertEqual(len(rows), model.hidden_layers)
+        for layer in set(range(model.hidden_layers)) - set(model.moe_layers):
+            # As SGLang fills it without a map.
+            self.assertEqual(rows[layer], [slot % model.experts for slot in range(slots)])
+        return {layer: rows[layer] for layer in model.moe_layers}
+
+    def vllm(self, model, path):
+        """Rows of layers with experts alone, in the order of the model's `moe_layers`."""
+        slots = model.experts + REDUNDANT
+        text = servers.find_source(servers.VLLM_STATE) or ""
+        sizes = {"moe_layers": len(model.moe_layers), "experts": model.experts, "slots": slots}
+        mapping = servers.vllm_initial_mapping(text, path, **sizes)
+        rows = self.restated_vllm(path, **sizes) if mapping is None else mapping[0].tolist()
+        order = model.moe_layers
+        if text := servers.find_source(servers.VLLM_MODEL):
+            order = servers.vllm_moe_layers(text, model.hidden_layers, model.moe_layers)
+        return dict(zip(order, rows, strict=True))
+
+    def restated_vllm(self, path, *, moe_layers, experts, slots):
+        """`EplbState._load_initial_mapping` of vllm-project/vllm pull request 41141, of which no release has it."""
+        (record,) = [json.loads(line) for line in path.read_text().splitlines()]
+        self.assertEqual((record["record_type"], record["version"]), ("eplb_initial_mapping", 1))
+        self.assertEqual((record["num_redundant_experts"], record["num_slots"]), (slots - experts, slots))
+        rows = record["initial_global_assignments"]
+        self.assertEqual(set(rows), {str(layer) for layer in range(moe_layers)})
+        return [rows[str(layer)] for layer in range(moe_layers)]
+
+    def vllm_ascend(self, model, path):
+        """Rows by the count of MoE layers that a process has built before (AscendRoutedExperts.moe_counter)."""
+        text = servers.find_source(servers.VLLM_ASCEND)
+        if text is None:
+            # expert_file_to_tensor: the position in the list counts, not the layer_id.
+            layers = json.loads(path.read_text())["layer_list"]
+            flat = [sum((device["device_expert"] for device in layer["device_list"]), []) for layer in layers]
+            return dict(zip(model.moe_layers, flat, strict=True))
+        ascend = servers.vllm_ascend(text)
+        config = SimpleNamespace(expert_map_path=str(path), dynamic_eplb=False, num_redundant_experts=0)
+        rows = {}
+        for counter, layer in enumerate(model.moe_layers):
+            rows[layer] = ascend.expert_file_to_tensor(str(path), counter)[0].flatten().tolist()
+            moe = SimpleNamespace(num_experts=model.experts, ep_size=RANKS, ep_rank=1)
+            where, _, _, redundant = ascend.init_eplb_config(config, counter, moe)
+            self.assertEqual(redundant, REDUNDANT)
+            each = len(rows[layer]) // RANKS
+            for rank in range(RANKS):
+                held = [rows[layer][slot] for slot in range(rank * each, (rank + 1) * each)]
+                self.assertEqual(sorted(held), [e for e in range(model.experts) if where[rank][e] >= 0])
+        # The layer after the last one is that of multi-token prediction, which gets no row of this file.
+        self.assertIsNone(ascend.expert_file_to_tensor(str(path), len(model.moe_layers))[0])
+        return rows
+
+    def trtllm(self, model, path):
+        """Rows by the model's layer numbers, those of multi-token prediction behind the hidden ones."""
+        content = yaml.safe_load(path.read_text())
+        slots = model.experts + REDUNDANT
+        text = servers.find_source(servers.TRTLLM) if servers.pydantic else None
+        if text is None:
+            # MoeLoadBalancerConfig in tensorrt_llm/llmapi/llm_args.py, at commit 00043967.
+            self.assertLessEqual(set(content), {"num_slots", "initial_global_assignments", "layer_updates_per_iter"})
+            self.assertEqual(content["num_slots"], slots)
+            row_of = content["initial_global_assignments"].__getitem__
+        else:
+            row_of = servers.trtllm_config(text, content, rank=1, ranks=RANKS).get_layer_initial_global_assignments
+        rows = {layer: row_of(layer) for layer in model.moe_layers + model.mtp_layers}
+        for row in rows.values():
+            # The layer's own checks (tensorrt_llm/_torch/modules/fused_moe/interface.py).
+            self.assertEqual((len(row), set(row)), (slots, set(range(model.experts))))
+        return rows
+
+    def rank_loads(self, loads, row):
+        """An expert's assignments are dealt evenly over its copies; slots are listed rank by rank."""
+        copies = np.bincount(row, minlength=len(loads))
+        return (loads[row] / copies[row]).reshape(RANKS, -1).sum(axis=1)
+
+    def assert_promise_kept(self, model, server, promised, layers=None):
+        rows = getattr(self, server.replace("-", "_"))(model, self.folder / FILES[server])
+        ratios = []
+        for layer in layers or model.moe_layers:
+            loads = self.rank_loads(model.loads(layer), np.array(rows[layer]))
+            ratios.append(loads.max() / loads.mean())
+        self.assertAlmostEqual(np.mean(ratios), promised["max_over_mean_mean"], places=9)
+        self.assertAlmostEqual(max(ratios), promised["max_over_mean_worst"], places=9)
+        return rows
+
+    def test_every_server_gets_the_loads_that_were_promised_for_every_recording(self):
+        for (name, (record, says_layers)), server in itertools.product(RECORDINGS.items(), FILES):
+            for kind, model in MODELS.items():
+                with self.subTest(recording=name, server=server, model=kind), tempfile.TemporaryDirectory() as folder:
+                    recording = record(model, Path(folder))
+                    config = model.write_config(Path(folder))
+                    # Where a recording says its layers, SGLang must still be told of dense ones behind the last.
+                    needs_model = server in ("sglang", "trtllm") and not says_layers
+                    ends_dense = model.moe_layers[-1] + 1 < model.hidden_layers
+                    options = ["--model", config] if needs_model or (server == "sglang" and ends_dense) else []
+                    done = self.place(model, recording, server, *options)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    self.assert_promise_kept(model, server, json.loads(done.stdout)["after"])
+
+    def test_the_model_may_always_be_named(self):
+        for name, server in itertools.product(RECORDINGS, FILES):
+            model = MODELS["dense at both ends"]
+            with self.subTest(recording=name, server=server), tempfile.TemporaryDirectory() as folder:
+                recording = RECORDINGS[name][0](model, Path(folder))
+                done = self.place(model, recording, server, "--model", model.write_config(Path(folder)))
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assert_promise_kept(model, server, json.loads(done.stdout)["after"])
+
+    def test_layers_may_be_named_instead(self):
+        model = MODELS["dense at both ends"]
+        for record, server in itertools.product((recordings.vllm_stats, recordings.plain_counts), ("sglang", "trtllm")):
+            with self.subTest(server=server), tempfile.TemporaryDirectory() as folder:
+                options = ["--moe-layers", "2-3,5-6"] + (["--num-hidden-layers", 9] if server == "sglang" else [])
+                done = self.place(model, record(model, Path(folder)), server, *options)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assert_promise_kept(model, server, json.loads(done.stdout)["after"])
+
+    def test_layers_that_nobody_said_are_asked_for(self):
+        model = MODELS["deepseek-like"]
+        for name, server in itertools.product(("vLLM statistics", "counts"), ("sglang", "trtllm")):
+            with self.subTest(recording=name, server=server), tempfile.TemporaryDirectory() as folder:
+                done = self.place(model, RECORDINGS[name][0](model, Path(folder)), server)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertIn("moe_layers", json.loads(done.stdout)["error"]["message"].replace("-", "_"))
+                self.assertFalse((self.folder / FILES[server]).exists())
+
+    def test_a_config_of_another_model_is_refused(self):
+        model, other = MODELS["interleaved"], MODELS["dense at both ends"]
+        for name, server in itertools.product(RECORDINGS, FILES):
+            with self.subTest(recording=name, server=server), tempfile.TemporaryDirectory() as folder:
+                recording = RECORDINGS[name][0](model, Path(folder))
+                done = self.place(model, recording, server, "--model", other.write_config(Path(folder)))
+                self.assertEqual(done.returncode, 2, done.stderr)
+
+    def test_layers_of_multi_token_prediction_go_where_each_server_looks_for_them(self):
+        """TensorRT-LLM records them; the others give them no row: SGLang's and vLLM's draft models use no map."""
+        model = WITH_MTP
+        for server in FILES:
+            with self.subTest(server=server), tempfile.TemporaryDirectory() as folder:
+                recording = recordings.trtllm_statistics(model, Path(folder))
+                done = self.place(model, recording, server, "--model", model.write_config(Path(folder)))
+                self.assertEqual(done.returncode, 0, done.stderr)
+                promised = json.loads(done.stdout)["after"]
+                if server == "trtllm":
+                    self.assert_promise_kept(model, server, promised, model.moe_layers + model.mtp_layers)
+                else:
+                    rows = getattr(self, server.replace("-", "_"))(model, self.folder / FILES[server])
+                    self.assertEqual(list(rows), model.moe_layers)
+
+    def test_trtllm_finds_prediction_layers_that_were_not_recorded(self):
+        """It asks for their rows, and fails without them; an even deal serves as SGLang's dense rows do."""
+        model = WITH_MTP
+        with tempfile.TemporaryDirectory() as folder:
+            recording = recordings.sglang_stat(model, Path(folder))
+            done = self.place(model, recording, "trtllm", "--model", model.write_config(Path(folder)))
+            self.assertEqual(done.returncode, 0, done.stderr)
+            rows = self.assert_promise_kept(model, "trtllm", json.loads(done.stdout)["after"])
+            self.assertIn(8, rows)
+
+    def test_a_row_at_another_layers_place_would_break_the_promise(self):
+        """That this test can fail: the rows one layer further have other loads."""
+        model = MODELS["deepseek-like"]
+        with tempfile.TemporaryDirectory() as folder:
+            recording = recordings.sglang_stat(model, Path(folder))
+            promised = json.loads(self.place(model, recording, "sglang").stdout)["after"]
+        path = self.folder / FILES["sglang"]
+        rows = json.loads(path.read_text())["physical_to_logical_map"]
+        path.write_text(json.dumps({"physical_to_logical_map": rows[:3] + rows[4:] + rows[3:4]}))
+        with self.assertRaises(AssertionError):
+            self.assert_promise_kept(model, "sglang", promised)
+
+
+if __name__ == "__main__":
+    unittest.main()

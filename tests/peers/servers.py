@@ -1,0 +1,181 @@
+"""How four servers read a placement, by their own code where it is found, alone, with stand-ins for what it imports.
+
+A server's source is looked for in the folders that EVENKEEL_PEERS names (separated by ':') and where Python looks for
+packages: unpacked wheels of sglang and vllm, checkouts of vllm-ascend and TensorRT-LLM.
+"""
+
+import ast
+import json
+import logging
+import os
+import random
+import sys
+import types
+import typing
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+
+try:
+    import torch
+except ImportError:
+    torch = None
+try:
+    import pydantic
+except ImportError:
+    pydantic = None
+
+SGLANG = "sglang/srt/eplb/expert_location.py"
+VLLM_STATE = "vllm/distributed/eplb/eplb_state.py"
+VLLM_MODEL = "vllm/model_executor/models/deepseek_v2.py"
+VLLM_ASCEND = "vllm_ascend/eplb/core/eplb_utils.py"
+TRTLLM = "tensorrt_llm/llmapi/llm_args.py"
+
+
+def find_source(path):
+    """The text of a server's source file, wherever it is; None where there is none."""
+    for folder in os.environ.get("EVENKEEL_PEERS", "").split(os.pathsep) + sys.path:
+        found = Path(folder, path) if folder else None
+        if found and found.is_file():
+            return found.read_text(encoding="utf-8")
+    return None
+
+
+def run_parts(text, wanted, namespace):
+    """Runs the functions and classes of a module that are `wanted` (all but imports for None) and nothing else."""
+    tree = ast.parse(text)
+
+    def keep(node):
+        if isinstance(node, (ast.Import, ast.ImportFrom, ast.If)):
+            return False
+        return wanted is None or getattr(node, "name", None) in wanted
+
+    tree.body = [ast.parse("from __future__ import annotations").body[0]] + [n for n in tree.body if keep(n)]
+    # Dataclasses look up the module they are defined in.
+    module = types.ModuleType("peer")
+    module.__dict__.update(namespace, logger=logging.getLogger("peer"))
+    sys.modules["peer"] = module
+    exec(compile(tree, "peer", "exec"), module.__dict__)
+    return module
+
+
+def class_parts(text, class_name, wanted):
+    """The text of a class with only those methods whose names begin with `wanted`."""
+    (found,) = [node for node in ast.parse(text).body if getattr(node, "name", None) == class_name]
+    found.body = [part for part in found.body if getattr(part, "name", "").startswith(wanted)]
+    found.bases = []
+    return ast.unparse(found)
+
+
+def sglang_location(text, path, rank, *, hidden_layers, experts, slots, ranks):
+    """What a rank of SGLang holds and dispatches by: its ExpertLocationMetadata."""
+    moe = SimpleNamespace(
+        init_expert_location=str(path),
+        ep_num_redundant_experts=slots - experts,
+        ep_dispatch_algorithm="static",
+        moe_a2a_backend="deepep",
+        ep_join_mode=None,
+    )
+    sglang = run_parts(
+        text,
+        None,
+        {
+            "dataclass": dataclass,
+            "json": json,
+            "random": random,
+            "logging": logging,
+            "Path": Path,
+            "torch": torch,
+            "F": torch.nn.functional,
+            "Iterable": typing.Iterable,
+            "List": list,
+            "Optional": typing.Optional,
+            "get_exec": lambda: SimpleNamespace(moe=moe),
+            "get_device": lambda: SimpleNamespace(device="cpu"),
+            "get_parallel": lambda: SimpleNamespace(ep_size=ranks, nnodes=1, elastic_ep_initial_size=None),
+        },
+    )
+    sglang._prefer_same_node_experts = lambda: False
+    config = sglang.ModelConfigForExpertLocation(hidden_layers, experts)
+    sglang.ModelConfigForExpertLocation.from_model_config = staticmethod(lambda model_config: config)
+    return sglang.compute_initial_expert_location_metadata(None, rank)
+
+
+def vllm_initial_mapping(text, path, *, moe_layers, experts, slots):
+    """Map, inverse and number of copies that vLLM begins with; None where this vLLM loads no map from a file."""
+    if "_load_initial_mapping" not in text:
+        return None
+    state = run_parts(
+        class_parts(text, "EplbState", "_load_initial_mapping"), None, {"json": json, "torch": torch}
+    ).EplbState()
+    state.device = torch.device("cpu")
+    return state._load_initial_mapping(str(path), moe_layers, slots, experts, slots - experts, 1024)
+
+
+def vllm_moe_layers(text, hidden_layers, moe_layers):
+    """The model's layer numbers in the order in which vLLM numbers its MoE layers."""
+    vllm = run_parts(
+        class_parts(text, "DeepseekV2ForCausalLM", "set_moe_parameters"),
+        None,
+        {
+            "DeepseekV2DecoderLayer": SimpleNamespace,
+            "DeepseekV2MoE": dict,
+            "PPMissingLayer": type("PPMissingLayer", (), {}),
+        },
+    )
+
+    class Experts(dict):
+        experts = None
+
+    layers = []
+    for layer in range(hidden_layers):
+        mlp = Experts() if layer in moe_layers else None
+        if mlp is not None:
+            mlp.experts = layer
+        layers.append(SimpleNamespace(mlp=mlp))
+    model = vllm.DeepseekV2ForCausalLM()
+    model.config = SimpleNamespace(n_group=1)
+    model.model = SimpleNamespace(layers=layers)
+    model.extract_moe_parameters = lambda example_moe: None
+    model.set_moe_parameters()
+    return model.moe_layers
+
+
+def vllm_ascend(text):
+    """vLLM-Ascend's functions that read a map, for CPU tensors."""
+
+    class Tensor(torch.Tensor):
+        npu = torch.Tensor.cpu
+
+    ascend = run_parts(
+        text,
+        {"expert_file_to_tensor", "init_eplb_config", "generate_log2phy_map", "generate_global_placement"},
+        {"json": json, "torch": torch, "defaultdict": defaultdict, "np": __import__("numpy")},
+    )
+    log2phy = ascend.generate_log2phy_map
+    ascend.generate_log2phy_map = lambda *a, **k: log2phy(*a, **k).as_subclass(Tensor)
+    return ascend
+
+
+def trtllm_config(text, content, *, rank, ranks):
+    """TensorRT-LLM's load balancer config, set up for a rank; `content` is the file as YAML has it."""
+
+    class StrictBaseModel(pydantic.BaseModel):
+        model_config = pydantic.ConfigDict(extra="forbid")
+
+    trtllm = run_parts(
+        text,
+        {"MoeLoadBalancerConfig"},
+        {
+            "StrictBaseModel": StrictBaseModel,
+            "Field": pydantic.Field,
+            "PrivateAttr": pydantic.PrivateAttr,
+            "Dict": dict,
+            "List": list,
+            "Optional": typing.Optional,
+        },
+    )
+    balancer = trtllm.MoeLoadBalancerConfig(**content)
+    balancer.setup(ep_rank=rank, ep_size=ranks)
+    return balancer
