@@ -90,9 +90,7 @@ def call_sglang(module):
 
 def call_sglang_vec(module):
     # Loads of one step.
-    return lambda w, c: module.rebalance_experts(
-        w[None], c.slots, c.slots // c.gpus, c.groups, c.nodes, c.hierarchical
-    )
+    return lambda w, c: module.rebalance_experts(w[None], c.slots, c.slots // c.gpus, c.groups, c.nodes, c.hierarchical)
 
 
 PEERS = [
@@ -194,9 +192,8 @@ def main():
             low, middle, high = row.ratio
             digits = 2 if middle < 10 else 0
             ratio = f"{middle:.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
-            print(
-                f"| {row.case} | {row.program} | {row.mean:.4f} / {row.worst:.4f} | {row.above} | {row.ms:.3g} | {ratio} |"
-            )
+            ms = f"{row.ms:.0f}" if row.ms >= 10 else f"{row.ms:.2f}"
+            print(f"| {row.case} | {row.program} | {row.mean:.4f} / {row.worst:.4f} | {row.above} | {ms} | {ratio} |")
 
 
 if __name__ == "__main__":

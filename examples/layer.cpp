@@ -1,11 +1,10 @@
-// One training step of an expert-parallel layer: forward and backward on four ranks, which are threads here, first
-// with all the memory it wants, then in half of that.
+// One training step of an expert-parallel layer: forward and backward on four ranks, which are threads here,
+// first with all the memory it wants, then in half of that.
 #include <evenkeel/comm/thread/run_ranks.h>
 #include <evenkeel/layer/moe_layer.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <mutex>
 #include <random>
 #include <vector>
 
@@ -25,7 +24,8 @@ std::vector<float> random_values(std::int64_t count, unsigned seed) {
 // What a rank does. Returns the most bytes that its arena held.
 std::int64_t step(Communicator& comm, std::int64_t budget) {
   const auto me = static_cast<unsigned>(comm.rank().value());
-  MoeOptions options{.max_tokens = tokens};
+  MoeOptions options;
+  options.max_tokens = tokens;
   options.on_step = [me](const StepStatistics& s) {
     if (me == 0) std::printf("  rank 0, %s: %d chunk(s)\n", s.backward ? "backward" : "forward", s.chunks);
   };
@@ -67,13 +67,9 @@ std::int64_t step(Communicator& comm, std::int64_t budget) {
 
 // The most bytes that any of the ranks held.
 std::int64_t run(std::int64_t budget) {
-  std::mutex mutex;
-  std::int64_t worst = 0;
-  run_ranks(ranks, [&](Communicator& comm) {
-    const std::int64_t peak = step(comm, budget);
-    const std::lock_guard lock(mutex);
-    worst = std::max(worst, peak);
-  });
+  std::vector<std::int64_t> peaks(ranks);
+  run_ranks(ranks, [&](Communicator& comm) { peaks[comm.rank().offset()] = step(comm, budget); });
+  const std::int64_t worst = *std::max_element(peaks.begin(), peaks.end());
   std::printf("worst rank's peak: %lld bytes\n", static_cast<long long>(worst));
   return worst;
 }

@@ -1,5 +1,5 @@
-// From recorded routing to the file that a server loads: chooses a home for every expert, writes it for SGLang, and plans
-// one step with these homes.
+// From recorded routing to the file that a server loads: chooses a home for every expert, writes it for
+// SGLang, and plans one step with these homes.
 //
 //   placement ROUTING OUTPUT.json       ROUTING: anything that `evenkeel profile` reads
 #include <evenkeel/balance/planner.h>
@@ -28,7 +28,8 @@ int main(int argc, char** argv) {
     std::printf("worst layer's max/mean load: %.3f -> %.3f\n", placed.before.max_over_mean_worst,
                 placed.after.max_over_mean_worst);
 
-    // SGLang counts all of a model's layers. This model has MoE layers alone; else `model_layers` says which they are.
+    // SGLang counts all of a model's layers. This model has MoE layers alone; else `model_layers` says which
+    // they are.
     std::vector<int> model_layers(static_cast<std::size_t>(profile.num_layers()));
     std::iota(model_layers.begin(), model_layers.end(), 0);
     write_placement_as(PlacementFormat::sglang, {.placement = placed.placement},
