@@ -30,5 +30,5 @@ endif()
 # Whoever links everything where the layer was left out unasked reads why: CMake quotes the name of what it lacks.
 if(EVENKEEL_LAYER STREQUAL "AUTO" AND NOT EVENKEEL_HAS_LAYER)
   target_link_libraries(evenkeel_umbrella_evenkeel INTERFACE
-    "evenkeel::layer (left out, since these were not found: ${layer_lacks}; evenkeel::planning is there)")
+    "evenkeel::layer (left out, since these were not found: ${layer_lacks})")
 endif()
