@@ -1,10 +1,11 @@
-# What executes a layer needs threads, OpenMP and oneDNN. Building evenkeel itself that is an error where one is missing;
-# a project that embeds evenkeel may only want to plan, so there the layer is left out.
+# What executes a layer needs threads, OpenMP and oneDNN. Where one is missing, building evenkeel itself stops; a project
+# that embeds evenkeel may only want to plan, so there the layer is left out.
 set(layer_default ON)
 if(NOT PROJECT_IS_TOP_LEVEL)
   set(layer_default AUTO)
 endif()
-set(EVENKEEL_LAYER ${layer_default} CACHE STRING "The parts that execute a layer: AUTO (where oneDNN is found), ON or OFF")
+set(EVENKEEL_LAYER ${layer_default} CACHE STRING
+    "The parts that execute a layer: AUTO (where oneDNN is found), ON or OFF")
 set_property(CACHE EVENKEEL_LAYER PROPERTY STRINGS AUTO ON OFF)
 
 set(EVENKEEL_HAS_LAYER OFF)

@@ -1,7 +1,7 @@
 // From recorded routing to the file that a server loads: chooses a home for every expert, writes it for
 // SGLang, and plans one step with these homes.
 //
-//   placement ROUTING OUTPUT.json       ROUTING: anything that `evenkeel profile` reads
+//   example_placement ROUTING OUTPUT.json       ROUTING: anything that `evenkeel profile` reads
 #include <evenkeel/balance/planner.h>
 #include <evenkeel/base/error.h>
 #include <evenkeel/io/placement_format.h>
@@ -17,7 +17,7 @@ using namespace evenkeel;
 
 int main(int argc, char** argv) {
   if (argc != 3) {
-    std::fprintf(stderr, "usage: placement ROUTING OUTPUT.json\n");
+    std::fprintf(stderr, "usage: example_placement ROUTING OUTPUT.json\n");
     return 2;
   }
   try {

@@ -1,5 +1,5 @@
-# Installs from a build tree in which only the command was built, with all that this needs, and uses what came of it. That
-# tree is a copy of the present one, its install scripts and what Ninja says the command is made of.
+# Installs from a build tree in which only the command was built, with all that this needs, and uses what came of it.
+# That tree is a copy of the present one: its install scripts and what Ninja says the command is made of.
 include(${CMAKE_CURRENT_LIST_DIR}/steps.cmake)
 
 set(tree ${WORK_DIR}/tree)

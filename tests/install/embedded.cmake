@@ -50,7 +50,7 @@ if(NOT failed OR NOT said MATCHES "left out, since these were not found: threads
   message(FATAL_ERROR "a layer that was left out can be linked, or cmake did not say why it cannot: ${said}")
 endif()
 
-# Where oneDNN is, the layer could be linked, and still no more is built than is. Nothing has to be compiled to see that.
+# Where oneDNN is, the layer could be linked, and still only what is linked would be built: Ninja says so.
 if(HAS_LAYER AND GENERATOR STREQUAL "Ninja")
   configure(${CMAKE_CURRENT_LIST_DIR}/consumer with_layer ${embedded})
   require_no_nvcc()
