@@ -228,9 +228,9 @@ class Evidence(CommandTest):
         (self.folder / "wide.npy").write_bytes(npy([4, 100], wide))
         (self.folder / "steps.npy").write_bytes(npy([2, 4, 100], wide * 2))
         (self.folder / "large.npy").write_bytes(npy([4, 8], [5000 * n for n in range(32)]))
-        (self.folder / "even.npy").write_bytes(npy([3, 4], [1, 2, 3, 4, 2, 3, 4, 1, 4, 1, 2, 3]))
+        (self.folder / "even.npy").write_bytes(npy([6, 4], [1, 2, 3, 4, 2, 3, 4, 1, 4, 1, 2, 3, 0, 1, 2, 7, 5, 0, 1, 4, 2, 6, 0, 2]))
         (self.folder / "real.npy").write_bytes(npy([2, 3], [0.5, 1.25, 3.0, 2.0, 0.0, 7.5], "<f8", "d"))
-        for name, shape in [("wide", (4, 100)), ("steps", (4, 100)), ("large", (4, 8)), ("even", (3, 4)), ("real", (2, 3))]:
+        for name, shape in [("wide", (4, 100)), ("steps", (4, 100)), ("large", (4, 8)), ("even", (6, 4)), ("real", (2, 3))]:
             with self.subTest(name):
                 self.assertEqual(self.shape_of(f"{name}.npy")[:3], (*shape, None))
                 plan = self.json if name != "real" else lambda *w: json.loads(self.call(*w, "--json").stdout)
@@ -240,10 +240,11 @@ class Evidence(CommandTest):
         values = [1, 5, 2, 6, 3, 0, 4, 7]
         (self.folder / "two.npy").write_bytes(npy([4, 2], values))
         self.write("two.json", [[1, 5], [2, 6], [3, 0], [4, 7]])
+        for words in (["profile"], ["place", "--ranks", 2], ["plan", "--ranks", 2, "--layer", 0]):
+            command = [words[0], "two.npy", *words[1:]]
+            self.assert_refused(command, 2, "InvalidArgument", "--as", "counts of 4 layers", "4 tokens")
+        self.assertEqual(self.shape_of("two.json")[:3], (4, 2, None))  # lists in JSON are counts
         for name in ("two.npy", "two.json"):
-            for words in (["profile"], ["place", "--ranks", 2], ["plan", "--ranks", 2, "--layer", 0]):
-                command = [words[0], name, *words[1:]]
-                self.assert_refused(command, 2, "InvalidArgument", "--as", "counts of 4 layers", "4 tokens")
             self.assertEqual(self.shape_of(name, "--as", "counts")[:3], (4, 2, None))
             self.assertEqual(self.shape_of(name, "--as", "trace")[:3], (1, 8, 4))
             # So many experts do not fit four columns of counts.
