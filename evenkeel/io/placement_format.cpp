@@ -176,7 +176,7 @@ void require_placement_writable(PlacementFormat format, const PlacementShape& sh
   if (counts_model_layers(format)) {
     const auto numbers = internal::layer_numbers_of(
         {"the placement", said.known() ? said : shape.layers, shape.num_layers}, options, name_of(format));
-    if (format == sglang) internal::num_hidden_layers(numbers, options);
+    if (format == sglang || options.num_hidden_layers) internal::num_hidden_layers(numbers, options);
   }
   require_writable(path);
 }
