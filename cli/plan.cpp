@@ -173,7 +173,7 @@ Subcommand add_plan(CLI::App& command) {
       command.add_subcommand("plan", "Make one step plan: who computes what, whose weights travel");
   app->add_option(
          "LOADS", options->loads,
-         "Whatever `profile` reads; or JSON {\"loads\": [by expert]}, {\"counts\": [[by rank, by expert]]}")
+         "What `profile` reads; or JSON {\"loads\": [by expert]}, {\"counts\": [[by rank]]}")
       ->required()
       ->type_name("FILE");
   add_whole(*app, "--ranks", options->ranks, 1, max_ranks, "Needed unless LOADS or --placement says it")

@@ -1,8 +1,11 @@
 // Errors of the library become the exceptions of the same name in evenkeel/errors.py, with their data.
 #include <nanobind/nanobind.h>
 
+#include <array>
 #include <exception>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <variant>
 
 #include "evenkeel/base/error.h"
@@ -30,9 +33,21 @@ nb::dict data_of(const Error& error) {
   return data;
 }
 
+// What the library and the command call an argument, and what Python's functions call it.
+constexpr std::array<std::pair<std::string_view, const char*>, 3> renamed = {
+    {{"as", "as_"}, {"from", "from_"}, {"moe_layers", "layers"}}};
+
 void raise(const Error& error) {
   const nb::object type = nb::module_::import_("evenkeel.errors").attr(error.type().c_str());
-  const nb::object raised = type(text(error.what()), data_of(error));
+  nb::dict data = data_of(error);
+  std::string message = error.what();
+  for (const auto& [name, here] : renamed) {
+    if (error.type() != "InvalidArgument" || !message.starts_with(std::string(name) + ": ")) continue;
+    message.replace(0, name.size(), here);
+    data["argument"] = here;
+    break;
+  }
+  const nb::object raised = type(text(message), data);
   PyErr_SetObject(type.ptr(), raised.ptr());
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import sys
 from collections.abc import Sequence
 from decimal import Decimal
@@ -35,10 +36,7 @@ def is_tensor(values: object) -> bool:
 def as_numpy(values: ArrayLike, name: str) -> NDArray[Any]:
     """Whatever was given as a numpy array of numbers."""
     if is_tensor(values):
-        tensor = values.detach().cpu()
-        if tensor.is_floating_point():
-            tensor = tensor.double()  # numpy knows no bfloat16
-        array: NDArray[Any] = tensor.numpy()
+        array: NDArray[Any] = _tensor_as_numpy(values, name)
     else:
         try:
             array = np.asarray(values)
@@ -47,6 +45,17 @@ def as_numpy(values: ArrayLike, name: str) -> NDArray[Any]:
     if array.dtype.kind not in "iuf" and array.size > 0:
         raise invalid(name, f"an array of {array.dtype}", "an array of numbers")
     return array
+
+
+def _tensor_as_numpy(values: Any, name: str) -> NDArray[Any]:
+    try:
+        tensor = values.detach().cpu()
+        if tensor.is_floating_point():
+            tensor = tensor.double()  # numpy knows no bfloat16
+        return tensor.numpy()
+    except (NotImplementedError, RuntimeError, TypeError) as error:
+        where = f"a {values.layout} tensor on device {values.device}".replace("torch.", "")
+        raise invalid(name, f"{where} cannot be read", "a dense tensor that holds numbers") from error
 
 
 def integers(values: ArrayLike, name: str, dimensions: int, shape: str) -> Integers:
@@ -73,6 +82,27 @@ def require_dimensions(array: NDArray[Any], name: str, dimensions: int, shape: s
     """Refuses an array of other dimensions; `shape` is what its message asks for."""
     if array.ndim != dimensions:
         raise invalid(name, f"shape {list(array.shape)}", shape)
+
+
+def instance(value: Any, kind: type, name: str) -> Any:
+    """One of our own objects."""
+    if not isinstance(value, kind):
+        raise invalid(name, f"is a {type(value).__name__}", f"a {kind.__name__}")
+    return value
+
+
+def file_path(value: str | os.PathLike[str], name: str) -> str:
+    """A path that the system can take."""
+    try:
+        path = os.fsdecode(value)
+        os.fsencode(path)
+    except TypeError as error:
+        raise invalid(name, f"is a {type(value).__name__}", "a path") from error
+    except UnicodeError as error:
+        raise invalid(name, f"{ascii(value)} is no name that this system has", "a path") from error
+    if "\0" in path:
+        raise invalid(name, f"{ascii(path)} has a NUL in it", "a path")
+    return path
 
 
 def thousandths(value: float, name: str) -> int:
@@ -118,3 +148,7 @@ def choice(value: str, name: str, allowed: Sequence[str]) -> str:
 def layer_list(layers: Sequence[int] | None) -> list[int] | None:
     """Layer numbers of a model, if any were given; the library checks that they ascend."""
     return None if layers is None else [number(layer, "layers", 0) for layer in layers]
+
+
+MOST_RANKS = 65536
+"""As many as files and the command take."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import _native
-from ._arguments import ArrayLike, as_numpy, choice, integers, invalid, layer_list, number
+from ._arguments import MOST_RANKS, ArrayLike, as_numpy, choice, file_path, integers, invalid, layer_list, number
 from .mapping_file import write_mapping
 
 Format = Literal["evenkeel", "sglang", "vllm", "vllm-ascend", "trtllm"]
@@ -40,7 +40,8 @@ class Placement:
     ) -> None:
         lists = _homes_as_lists(homes)
         highest = max((rank for layer in lists for ranks in layer for rank in ranks), default=0)
-        ranks = number(highest + 1 if num_ranks is None else num_ranks, "num_ranks", 1)
+        # A negative rank is for the library to name.
+        ranks = number(max(highest, 0) + 1 if num_ranks is None else num_ranks, "num_ranks", 1, MOST_RANKS)
         native = _native.Placement.of_homes(lists, ranks)
         self._take(native if layers is None else native.numbered(layer_list(layers)))
 
@@ -66,7 +67,7 @@ class Placement:
             _native.Placement.contiguous(
                 number(num_layers, "num_layers", 1),
                 number(num_experts, "num_experts", 1),
-                number(num_ranks, "num_ranks", 1),
+                number(num_ranks, "num_ranks", 1, MOST_RANKS),
             )
         )
         return placement
@@ -97,11 +98,11 @@ class Placement:
         placement = cls.__new__(cls)
         placement._take(
             *_native.Placement.read(
-                path,
-                None if num_ranks is None else number(num_ranks, "num_ranks", 1),
+                file_path(path, "path"),
+                None if num_ranks is None else number(num_ranks, "num_ranks", 1, MOST_RANKS),
                 None if num_experts is None else number(num_experts, "num_experts", 1),
                 layer_list(layers),
-                model,
+                None if model is None else file_path(model, "model"),
             )
         )
         return placement
@@ -194,14 +195,14 @@ class Placement:
         if format != "trtllm" and layer_updates_per_iter is not None:
             raise invalid("layer_updates_per_iter", "is for TensorRT-LLM", "trtllm")
         self._native.write(
-            path,
+            file_path(path, "path"),
             choice(format, "format", get_args(Format)),
             self._objective,
             self._bound,
             self._provenance,
             self._layer_updates,
             layer_list(layers),
-            model,
+            None if model is None else file_path(model, "model"),
             None if num_hidden_layers is None else number(num_hidden_layers, "num_hidden_layers", 1),
             None if layer_updates_per_iter is None else number(layer_updates_per_iter, "layer_updates_per_iter", 0),
         )
@@ -218,6 +219,12 @@ class Placement:
         """
         write_mapping(self, path)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles as a Placement: homes, layer numbers and what its file said, not a solver's figures."""
+        homes = [[self.homes(layer, e) for e in range(self.num_experts)] for layer in range(self.num_layers)]
+        said = (self._objective, self._bound, self._provenance, self._layer_updates)
+        return _restored, (homes, self.num_ranks, self.layers, said)
+
     def __eq__(self, other: object) -> bool:
         return self._native.same(other._native) if isinstance(other, Placement) else NotImplemented
 
@@ -230,6 +237,14 @@ class Placement:
         return f"{type(self).__name__}({self.num_layers} layers, {self.num_experts} experts{extra}, {self.num_ranks} ranks)"
 
 
+def _restored(
+    homes: list[list[list[int]]], num_ranks: int, layers: list[int] | None, said: tuple[Any, ...]
+) -> Placement:
+    placement = Placement(homes, num_ranks, layers=layers)
+    placement._take(placement._native, *said)
+    return placement
+
+
 def _homes_as_lists(homes: ArrayLike) -> list[list[list[int]]]:
     """[L][E][copies], from one rank an expert or a list of them."""
     if isinstance(homes, list | tuple):
@@ -238,7 +253,7 @@ def _homes_as_lists(homes: ArrayLike) -> list[list[list[int]]]:
         except TypeError:
             pass  # ranks rather than lists of them
         else:
-            return [[[number(rank, "homes", 0) for rank in ranks] for ranks in layer] for layer in ranks_of]
+            return [[[number(rank, "homes", -(2**31)) for rank in ranks] for ranks in layer] for layer in ranks_of]
     array = as_numpy(homes, "homes")
     if array.ndim not in (2, 3):
         raise invalid("homes", f"shape {list(array.shape)}", "[layers, experts], or a list of ranks for each")

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _native
-from ._arguments import ArrayLike, choice, floats, invalid, number, real
+from ._arguments import MOST_RANKS, ArrayLike, choice, file_path, floats, instance, invalid, number, real
 from .placement import Placement
 from .profile import RoutingProfile
 
@@ -177,12 +177,12 @@ def place(
     if (from_ is None) != (max_moves is None):
         raise invalid("from_", "goes with max_moves", "both: a placement, and how many experts may move")
     if from_ is not None and max_moves is not None:
-        options.start_from(from_._native, number(max_moves, "max_moves", 0))
+        options.start_from(instance(from_, Placement, "from_")._native, number(max_moves, "max_moves", 0))
     if sources is not None:
         if traffic != "dispatch-combine":
             raise invalid("sources", "are for dispatch-combine", 'to leave them out, or traffic="dispatch-combine"')
         options.set_sources(floats(sources, "sources", 3, "[layers, ranks, experts]"))
-    result = _native.place(profile._native, _topology(ranks, nodes, topology), options)
+    result = _native.place(instance(profile, RoutingProfile, "profile")._native, _topology(ranks, nodes, topology), options)
     return _with_provenance(result)
 
 
@@ -195,7 +195,7 @@ def source_counts(path: str | os.PathLike[str], ranks: int, num_experts: int | N
         ParseError: the file is not a trace.
     """
     experts = None if num_experts is None else number(num_experts, "num_experts", 1)
-    return _native.source_counts(path, number(ranks, "ranks", 1), experts)
+    return _native.source_counts(file_path(path, "path"), number(ranks, "ranks", 1, MOST_RANKS), experts)
 
 
 def has_exact_solver() -> bool:
@@ -207,10 +207,10 @@ def _topology(ranks: int | None, nodes: int, topology: str | os.PathLike[str] | 
     if topology is None:
         if ranks is None:
             raise invalid("ranks", "is not given, nor is topology", "how many ranks there are")
-        return _native.Topology.uniform(number(ranks, "ranks", 1), number(nodes, "nodes", 1))
+        return _native.Topology.uniform(number(ranks, "ranks", 1, MOST_RANKS), number(nodes, "nodes", 1, MOST_RANKS))
     if nodes != 1:
         raise invalid("nodes", "is what topology says", "to leave it out")
-    name = os.fspath(topology)
+    name = file_path(topology, "topology")
     file_like = Path(name).exists() or "/" in name or name.endswith(".json")
     machine = _native.Topology.read(name) if file_like else _native.Topology.preset(name)
     if ranks is not None and ranks != machine.num_ranks:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import _native
-from ._arguments import ArrayLike, choice, integers, invalid, layer_list, number
+from ._arguments import ArrayLike, choice, file_path, instance, integers, invalid, layer_list, number
 
 Format = Literal["safetensors", "npz", "json"]
 
@@ -73,7 +73,13 @@ class RoutingProfile:
                 raise invalid("transitions", "the file has its own", "to leave it out")
             experts = None if num_experts is None else number(num_experts, "num_experts", 1)
             told = "" if as_ is None else choice(as_, "as_", ("counts", "trace"))
-            self._native, self._notes = _native.RoutingProfile.read(path, experts, told, layer_list(layers), model)
+            self._native, self._notes = _native.RoutingProfile.read(
+                file_path(path, "path"),
+                experts,
+                told,
+                layer_list(layers),
+                None if model is None else file_path(model, "model"),
+            )
             return
         for name, value in (("as_", as_), ("model", model)):
             if value is not None:
@@ -129,7 +135,7 @@ class RoutingProfile:
         Raises:
             InvalidArgument: layers, their numbers, experts or the presence of transitions differ; nothing is then changed.
         """
-        self._native.add(other._native)
+        self._native.add(instance(other, RoutingProfile, "other")._native)
 
     def save(self, path: str | os.PathLike[str], format: Format | None = None) -> None:
         """Writes the profile; the file appears whole or not at all.
@@ -140,8 +146,12 @@ class RoutingProfile:
         Raises:
             InvalidArgument: there is no such format, or the file cannot be written.
         """
-        ending = os.fspath(path).rpartition(".")[2] if format is None else format
-        self._native.write(path, choice(ending, "format", get_args(Format)))
+        name = file_path(path, "path")
+        ending = name.rpartition(".")[2] if format is None else format
+        self._native.write(name, choice(ending, "format", get_args(Format)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self.loads, self.transitions, self.layers, self._notes)
 
     def __eq__(self, other: object) -> bool:
         return self._native.same(other._native) if isinstance(other, RoutingProfile) else NotImplemented
@@ -155,6 +165,14 @@ class RoutingProfile:
             f"RoutingProfile({self.num_layers} layers, {self.num_experts} experts{pairs}, "
             f"worst expert {worst:.3g}x the mean)"
         )
+
+
+def _restored(
+    loads: ArrayLike, transitions: ArrayLike | None, layers: list[int] | None, notes: list[str]
+) -> RoutingProfile:
+    profile = RoutingProfile(loads=loads, transitions=transitions, layers=layers)
+    profile._notes = notes
+    return profile
 
 
 __all__ = ["Imbalance", "RoutingProfile"]

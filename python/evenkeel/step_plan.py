@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _native
-from ._arguments import ArrayLike, as_numpy, choice, integers, invalid, number, thousandths
+from ._arguments import MOST_RANKS, ArrayLike, as_numpy, choice, instance, integers, invalid, number, thousandths
 from .placement import Placement
 from .profile import RoutingProfile
 
@@ -90,6 +90,8 @@ def plan(
             of range. Ratios have at most three decimals, since planners count in thousandths.
     """
     chosen = choice(planner, "planner", get_args(Planner))
+    if placement is not None:
+        instance(placement, Placement, "placement")
     _require_layers(loads, placement, layer)
     counts, experts, num_ranks = _counts(loads, ranks, placement, layer)
     if placement is not None and (placement.num_experts, placement.num_ranks) != (experts, num_ranks):
@@ -148,7 +150,7 @@ def _counts(
     if ranks is None and placement is None:
         raise invalid("ranks", "loads by expert do not say how many there are", "1 or more")
     by_expert = integers(array, "loads", 1, "[experts], or counts [ranks, experts]")
-    num_ranks = number(ranks, "ranks", 1) if ranks is not None else placement.num_ranks if placement else 0
+    num_ranks = number(ranks, "ranks", 1, MOST_RANKS) if ranks is not None else placement.num_ranks if placement else 0
     return _native.Counts.of_loads(by_expert, num_ranks), by_expert.shape[0], num_ranks
 
 

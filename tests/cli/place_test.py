@@ -10,7 +10,7 @@ import unittest
 from command import COMMAND, REPOSITORY, CommandTest
 
 KEYS = [
-    "solver", "num_layers", "num_experts", "num_ranks", "objective", "bound", "proven_optimal", "solve_ms", "before",
+    "solver", "num_layers", "layers", "num_experts", "num_ranks", "objective", "bound", "proven_optimal", "solve_ms", "before",
     "after",
 ]  # fmt: skip
 QUALITY = {"max_over_mean_mean", "max_over_mean_worst", "crossing", "worst_pair"}
@@ -178,7 +178,7 @@ class Place(CommandTest):
             (["--ranks", 4, "--format", "frob", "-o", "x"], ["--format: 'frob'", "vllm-ascend"]),
             (["--ranks", 4, "--format", "vllm"], ["--format"]),
             (["--ranks", 4, "--max-moves", 3], ["--from"]),
-            (["--ranks", 4, "--moe-layers", "3-6", "-o", "x"], ["--moe-layers"]),
+            (["--ranks", 4, "--moe-layers", "3-7", "-o", "x"], ["--moe-layers"]),
             (["--ranks", 4, "--assignment-us", "1"], ["--assignment-us", "joint"]),
         ]:
             with self.subTest(words=words):
@@ -195,7 +195,8 @@ class Place(CommandTest):
         self.assert_refused(["place", "negative.json", "--ranks", 4, *out], 3, "ParseError", "negative.json: loads")
         self.assert_refused(["place", "short.json", "--ranks", 4, *out], 3, "ParseError", "short.json: transitions")
         self.assert_refused(["place", "nowhere", "--ranks", 4, *out], 3, "ParseError", "nowhere")
-        self.assert_refused(["place", "counts.json", "--ranks", 4, *out], 2, "InvalidArgument", "--traffic: ")
+        joint = ["place", "counts.json", "--ranks", 4, "--objective", "joint", *out]
+        self.assert_refused(joint, 2, "InvalidArgument", "--traffic: ")
         self.assert_refused(["place", "profile.json", "--topology", "gap.json", *out], 3, "ParseError", "node_of_rank")
         self.assert_refused(["place", "profile.json", "--topology", "room.json", *out], 4, "Infeasible", "room for 15")
         self.assert_refused(["place", "profile.json", "--ranks", 4, "-o", "nowhere/p.json"], 4, "InvalidArgument")
@@ -273,7 +274,8 @@ class Place(CommandTest):
         place = ["place", "profile.json", "--ranks", 4]
         for form in ["sglang", "vllm", "vllm-ascend", "trtllm"]:
             with self.subTest(format=form):
-                self.json(*place, "--redundant-experts", 4, "--format", form, "-o", "p.json")
+                layers = ["--moe-layers", "0-3"] if form in ("sglang", "trtllm") else []
+                self.json(*place, "--redundant-experts", 4, "--format", form, *layers, "-o", "p.json")
                 self.assertGreater((self.folder / "p.json").stat().st_size, 0)
         (self.folder / "p.json").unlink()
         words = [*place, "--sizes", "free", "--format", "sglang", "-o", "p.json"]
@@ -296,7 +298,7 @@ class Place(CommandTest):
                 ["--format", "trtllm", "--moe-layers", "3-5", "-o", "p"],
                 2,
                 "InvalidArgument",
-                "--moe-layers: 3 layers are",
+                "--moe-layers: names layers 3-5",
             ),
             (
                 ["--format", "sglang", "--num-hidden-layers", 5, "-o", "p.json"],

@@ -2,10 +2,8 @@
 // by evidence, the same for every container and command; what stays open is asked.
 //
 // Shapes      counts [layers, E] or [steps, layers, E]; ids [tokens, k] of one layer or [tokens, layers, k].
-// For counts  numbers in floating point; rows of more than 64, or with an id that no model has; as many
-// columns as
-//             there are experts, with ids that would not fit them; rows of a step with equal sums; rows of 16
-//             and more that name numbers twice.
+// For counts  numbers in floating point; rows of more than 64, or with an id that no model has; ids that do
+//             not fit num_experts; rows of a step with equal sums; rows of 16 and more that name one twice.
 // For ids     a -1; as many rows as no model has layers; other columns than there are experts; else, of three
 //             dimensions, what servers return. Two dimensions without evidence are asked about.
 #pragma once
@@ -22,8 +20,10 @@ namespace evenkeel::internal {
 enum class BareArray { counts, ids };
 
 // `options` may say it. Throws InvalidArgument, which names the two readings and the option that chooses,
-// where nothing decides; ParseError for a shape that is neither.
-BareArray bare_array_kind(ArrayReader& array, const RoutingOptions& options, const std::string& file);
+// where nothing decides and `where_open` does not say what to take then; ParseError for a shape that is
+// neither.
+BareArray bare_array_kind(ArrayReader& array, const RoutingOptions& options, const std::string& file,
+                          std::optional<BareArray> where_open = {});
 
 // Throws ParseError where the dimension that should be layers is longer than any model, and the one before it
 // is not: the array is in another order.

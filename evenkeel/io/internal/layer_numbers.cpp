@@ -72,6 +72,11 @@ std::vector<int> layer_numbers(const Placement& placement, const PlacementFormat
 std::vector<int> layer_numbers_of(const NumberedRows& placement, const PlacementFormatOptions& options,
                                   std::string_view format) {
   if (placement.layers.known()) return placement.layers.numbers();
+  if (options.num_hidden_layers.value_or(placement.num_rows) < placement.num_rows)
+    throw InvalidArgument(
+        "num_hidden_layers",
+        fmt::format("{}, but the placement has {} layers", *options.num_hidden_layers, placement.num_rows),
+        fmt::format("{} or more", placement.num_rows));
   if (options.num_hidden_layers == placement.num_rows) return all_layers(placement.num_rows);
   throw InvalidArgument(
       "moe_layers",

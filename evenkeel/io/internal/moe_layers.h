@@ -12,8 +12,8 @@
 namespace evenkeel::internal {
 
 // What the rows of counts are: MoE layers, whose numbers are for the caller to say; all hidden layers of the
-// model; or whatever somebody saved, which is hidden layers where a row is without any assignment, else MoE
-// layers whose numbers nobody said.
+// model; or whatever somebody saved, which is hidden layers where the first is without any assignment, as in
+// all models with dense layers, else MoE layers whose numbers nobody said.
 enum class CountRows { moe_layers, hidden_layers, unsaid };
 
 // Counts [layers, E], or [steps, layers, E], which are added up. Of hidden layers those without any
