@@ -116,9 +116,16 @@ void print_table(const StepPlan& before, const StepPlan& plan, const Counts& cou
                                 fmt::format("load under {}", planner)));
   if (!plan.spilled()) return;
   Table table({"expert", "from", "to", "assignments"});
+  std::vector<std::int64_t> moved_to(plan.rank_loads().size(), 0);  // of the expert of the transfers at hand
+  std::optional<ExpertId> at_hand;
   for (const Transfer& t : plan.transfers()) {
-    std::int64_t moved = 0;
-    for (const Segment& s : plan.segments(t.expert)) moved += s.rank == t.to ? s.size() : 0;
+    if (at_hand != t.expert) {
+      if (at_hand)
+        for (const Segment& s : plan.segments(*at_hand)) moved_to[s.rank.offset()] = 0;
+      for (const Segment& s : plan.segments(t.expert)) moved_to[s.rank.offset()] += s.size();
+      at_hand = t.expert;
+    }
+    const std::int64_t moved = moved_to[t.to.offset()];
     table.add({fmt::format("{}", t.expert.value()), fmt::format("{}", t.from.value()),
                fmt::format("{}", t.to.value()), fmt::format("{}", moved)});
   }
