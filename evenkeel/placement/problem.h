@@ -83,6 +83,7 @@ struct Clustering {
   bool bound_has_totals = false;
   // Exact: false where all layers together have too many variables.
   bool program_tried = true;
+  bool layers_tried = true;  // exact: false where a layer alone has too many
 };
 
 // The rank of each cluster, for one given Clustering.
