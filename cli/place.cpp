@@ -215,9 +215,9 @@ void add_problem(CLI::App& app, PlaceArguments& options) {
   add_word(app, "--traffic", options.traffic, {"layer-to-layer", "dispatch-combine"},
            "From expert to next expert, or from the token's rank and back");
   add_word(app, "--pairs", options.pairs, {"worst", "total"}, "The worst pair of ranks counts, or all");
-  add_number(app, "--assignment-us", options.assignment_us, 0, std::numeric_limits<double>::infinity(),
+  add_number(app, "--assignment-us", options.assignment_us, 0, PlacementCost::most_assignment_us,
              "joint: computing one assignment takes this");
-  add_number(app, "--assignment-bytes", options.assignment_bytes, 0, std::numeric_limits<double>::infinity(),
+  add_number(app, "--assignment-bytes", options.assignment_bytes, 0, PlacementCost::most_assignment_bytes,
              "joint: sent with one assignment, one way");
 }
 

@@ -64,23 +64,24 @@ StepLoads loads_of(const PlanArguments& options, const std::optional<Placement>&
   return loads;
 }
 
-// Median over many plans, after some that warm up: single calls take microseconds.
+// Median over many plans, without the first ones, which warm up: single calls take microseconds. No plan is
+// begun after 50 ms, so that of slow ones the only one counts.
 double median_plan_us(Planner& planner, const Counts& counts, const LayerPlacement& placement,
                       StepPlan& plan) {
   using Clock = std::chrono::steady_clock;
-  constexpr int warm_ups = 20;
-  constexpr std::size_t least = 200;
-  constexpr std::size_t most = 5000;
-  for (int i = 0; i < warm_ups; ++i) planner.plan(counts, placement, plan);
+  constexpr std::ptrdiff_t warm_ups = 20;
+  constexpr std::ptrdiff_t most = 5000;
   std::vector<double> us;
   const auto begin = Clock::now();
-  while (us.size() < least || (us.size() < most && Clock::now() - begin < std::chrono::milliseconds(50))) {
+  do {
     const auto start = Clock::now();
     planner.plan(counts, placement, plan);
     us.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
-  }
-  std::ranges::nth_element(us, us.begin() + std::ssize(us) / 2);
-  return us[us.size() / 2];
+  } while (std::ssize(us) < most && Clock::now() - begin < std::chrono::milliseconds(50));
+  const auto timed = us.begin() + std::min(warm_ups, std::ssize(us) - 1);
+  const auto median = timed + (us.end() - timed) / 2;
+  std::ranges::nth_element(timed, median, us.end());
+  return *median;
 }
 
 Json json_of(const StepPlan& plan) {
@@ -118,9 +119,16 @@ void print_table(const StepPlan& before, const StepPlan& plan, const Counts& cou
                                 fmt::format("load under {}", planner)));
   if (!plan.spilled()) return;
   Table table({"expert", "from", "to", "assignments"});
+  std::vector<std::int64_t> moved_to(plan.rank_loads().size(), 0);  // of the expert of the transfers at hand
+  std::optional<ExpertId> at_hand;
   for (const Transfer& t : plan.transfers()) {
-    std::int64_t moved = 0;
-    for (const Segment& s : plan.segments(t.expert)) moved += s.rank == t.to ? s.size() : 0;
+    if (at_hand != t.expert) {
+      if (at_hand)
+        for (const Segment& s : plan.segments(*at_hand)) moved_to[s.rank.offset()] = 0;
+      for (const Segment& s : plan.segments(t.expert)) moved_to[s.rank.offset()] += s.size();
+      at_hand = t.expert;
+    }
+    const std::int64_t moved = moved_to[t.to.offset()];
     table.add({fmt::format("{}", t.expert.value()), fmt::format("{}", t.from.value()),
                fmt::format("{}", t.to.value()), fmt::format("{}", moved)});
   }
@@ -145,7 +153,6 @@ void run(const PlanArguments& options) {
   planning.kind = options.planner.front();
   const std::unique_ptr<Planner> planner = make_planner(planning);
   StepPlan plan;
-  planner->plan(counts, placement, plan);
   const double plan_us = median_plan_us(*planner, counts, placement, plan);
   const std::int64_t bound = transfer_lower_bound(counts, placement, std::ranges::max(plan.rank_loads()));
   if (!options.json)

@@ -7,11 +7,13 @@ namespace evenkeel {
 void FreeMoves::reserve(std::size_t ranks) {
   reached_by_.resize(ranks);
   reached_.resize(ranks);
+  exhausted_.resize(ranks);
   queue_.reserve(ranks);
 }
 
 void FreeMoves::level(HomeSlots& slots, std::span<std::int64_t> load, std::int64_t target) {
   reserve(load.size());
+  exhausted_.assign(load.size(), false);
   for (RankId rank : indices<RankId>(load.size()))
     while (load[rank.offset()] > target && find_path(slots, load, target, rank))
       push(slots, load, target, rank);
@@ -19,7 +21,8 @@ void FreeMoves::level(HomeSlots& slots, std::span<std::int64_t> load, std::int64
 
 bool FreeMoves::find_path(const HomeSlots& slots, std::span<const std::int64_t> load, std::int64_t target,
                           RankId from) {
-  reached_.assign(load.size(), false);
+  if (exhausted_[from.offset()]) return false;
+  reached_ = exhausted_;
   reached_[from.offset()] = true;
   queue_.assign(1, from);
   for (std::size_t i = 0; i < queue_.size(); ++i) {
@@ -36,6 +39,8 @@ bool FreeMoves::find_path(const HomeSlots& slots, std::span<const std::int64_t> 
       }
     }
   }
+  // What is reached from here leads nowhere else, and work moves only along paths that end in room.
+  for (RankId rank : queue_) exhausted_[rank.offset()] = true;
   return false;
 }
 

@@ -4,7 +4,9 @@
 //             copies.
 // Method      Shortest augmenting paths over ranks: a rank passes work of an expert to another of its homes,
 //             which may pass on another expert's.
-// Cost        O(P S) a path for S slots; nothing where every expert has one home.
+// Cost        O(P + S) a path for S slots, and ranks from which none was found are not looked at again;
+// nothing
+//             where every expert has one home.
 // Guarantee   What stays above the target cannot be moved between copies to ranks below it.
 #pragma once
 
@@ -34,6 +36,7 @@ class FreeMoves {
   };
   std::vector<Step> reached_by_;  // [P]
   std::vector<bool> reached_;     // [P]
+  std::vector<bool> exhausted_;   // [P], no path from there ends in room, nor will one later
   std::vector<RankId> queue_;     // the last one found has room
 };
 

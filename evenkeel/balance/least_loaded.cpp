@@ -1,6 +1,7 @@
 #include "evenkeel/balance/least_loaded.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 #include <numeric>
 
@@ -14,6 +15,8 @@ namespace {
 __extension__ using Wide = __int128;  // products of two loads
 
 constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
+constexpr std::size_t kManyRanks = 256;  // from here on a tree finds the lightest sooner than looking at all
+constexpr RankId kNoRank(-1);
 
 }  // namespace
 
@@ -35,6 +38,7 @@ void LeastLoaded::plan(const Counts& counts, const LayerPlacement& placement, St
 void LeastLoaded::reserve(int num_experts, int num_ranks) {
   order_.reserve(static_cast<std::size_t>(num_experts));
   committed_.resize(static_cast<std::size_t>(num_ranks));
+  if (committed_.size() >= kManyRanks) tree_.resize(2 * std::bit_ceil(committed_.size()));
 }
 
 bool LeastLoaded::stays_home(const Counts& counts) const {
@@ -64,6 +68,7 @@ void LeastLoaded::begin(const Counts& counts, const LayerPlacement& placement,
     order_.add(expert, copy_share(load, homes.size(), 0));
   }
   order_.sort();
+  if (committed_.size() >= kManyRanks) build_tree();
 }
 
 // The three cases of Algorithm 2. The sum of given and pending work, all that a later decision sees, changes
@@ -72,7 +77,7 @@ void LeastLoaded::assign(std::int64_t share, RankId home, StepPlan& plan) {
   const std::int64_t room = capacity_ - (committed_[home] - share);
   const std::int64_t kept = std::clamp(room, std::int64_t{0}, share);
   if (kept > 0) plan.give(home, kept);
-  committed_[home] -= share - kept;
+  commit(home, kept - share);
   if (kept < share) spill(share - kept, home, plan);
 }
 
@@ -85,12 +90,39 @@ void LeastLoaded::spill(std::int64_t rest, RankId home, StepPlan& plan) {
     const bool room_for_piece = room > 0 && room >= options_.min_segment;
     const std::int64_t piece = room_for_piece ? std::min(rest, room) : rest;
     plan.give(rank, piece);
-    committed_[rank] += piece;
+    commit(rank, piece);
     rest -= piece;
   }
 }
 
+void LeastLoaded::commit(RankId rank, std::int64_t assignments) {
+  committed_[rank] += assignments;
+  if (committed_.size() < kManyRanks || assignments == 0) return;
+  for (std::size_t at = (rank.offset() + tree_.size() / 2) / 2; at > 0; at /= 2)
+    tree_[at] = lighter(tree_[2 * at], tree_[2 * at + 1]);
+}
+
+void LeastLoaded::build_tree() {
+  const std::size_t leaves = tree_.size() / 2;
+  for (std::size_t leaf = 0; leaf < leaves; ++leaf)
+    tree_[leaves + leaf] = leaf < committed_.size() ? RankId(leaf) : kNoRank;
+  for (std::size_t at = leaves; --at > 0;) tree_[at] = lighter(tree_[2 * at], tree_[2 * at + 1]);
+}
+
+// Of two ranks, or one and none, that with less; the first of equal ones.
+RankId LeastLoaded::lighter(RankId a, RankId b) const {
+  if (a == kNoRank || b == kNoRank) return a == kNoRank ? b : a;
+  if (committed_[a] != committed_[b]) return committed_[a] < committed_[b] ? a : b;
+  return std::min(a, b);
+}
+
 RankId LeastLoaded::least_loaded_other(RankId home) const {
+  if (committed_.size() >= kManyRanks) {
+    RankId least = kNoRank;
+    for (std::size_t at = home.offset() + tree_.size() / 2; at > 1; at /= 2)
+      least = lighter(least, tree_[at ^ 1]);
+    return least;
+  }
   RankId least(home == RankId(0) ? 1 : 0);
   for (RankId rank : indices<RankId>(committed_.size()))
     if (rank != home && committed_[rank] < committed_[least]) least = rank;

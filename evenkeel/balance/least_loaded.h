@@ -9,8 +9,9 @@
 //             all that remains; where no piece can be made, the whole rest is forced on the least loaded
 //             rank, over its capacity. Everything stays home where the largest expert's load / the mean is
 //             below imbalance_threshold, where there are fewer assignments than ranks, and on one rank.
-// Cost        O(E B + S P) for S spilled pieces and B bytes in the largest load; no allocation after the
-//             first call of a shape. At most 2 E + P segments with one home an expert.
+// Cost        O(E B + S P) for S spilled pieces and B bytes in the largest load, O(E B + P + S log P) on many
+//             ranks; no allocation after the first call of a shape. At most 2 E + P segments with one home an
+//             expert.
 // Guarantee   Every assignment in exactly one segment. A rank is above capacity only by a forced piece. No
 //             bound on transfers.
 // Options     capacity_factor, min_segment, imbalance_threshold. base_load counts as work already given, and
@@ -19,6 +20,8 @@
 //             other at the place of the largest share.
 // Source      LLEP (arXiv 2601.17111), Algorithms 2-4; readings: docs/algorithms.md#least-loaded.
 #pragma once
+
+#include <vector>
 
 #include "evenkeel/balance/expert_order.h"
 #include "evenkeel/balance/planner.h"
@@ -42,10 +45,14 @@ class LeastLoaded final : public Planner {
   void assign(std::int64_t share, RankId home, StepPlan& plan);
   void spill(std::int64_t rest, RankId home, StepPlan& plan);
   RankId least_loaded_other(RankId home) const;
+  void commit(RankId rank, std::int64_t assignments);
+  void build_tree();
+  RankId lighter(RankId a, RankId b) const;
 
   PlannerOptions options_;
   std::int64_t capacity_ = 0;
   IndexedVector<RankId, std::int64_t> committed_;  // given so far, and home loads still to come
+  std::vector<RankId> tree_;  // of many ranks: of each two the one with less committed, leaves by rank
   ExpertOrder order_;
 };
 

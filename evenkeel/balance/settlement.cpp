@@ -10,6 +10,8 @@ namespace {
 
 __extension__ using Wide = __int128;  // sums of room over many ranks
 
+constexpr std::int64_t kMostBalance = std::numeric_limits<std::int64_t>::max();
+
 }  // namespace
 
 void Settlement::reserve(std::size_t slots, std::size_t ranks) {
@@ -17,6 +19,12 @@ void Settlement::reserve(std::size_t slots, std::size_t ranks) {
   rest_.resize(slots);
   open_.reserve(ranks);
   moves_.reserve(most_moves(slots, ranks));
+  many_ = ranks >= many_ranks_;
+  if (!many_) return;
+  for (RankSet* set : {&senders_, &closable_, &receivers_, &small_with_much_}) set->reserve(ranks);
+  pairs_.reserve(moves_.capacity());
+  first_of_.reserve(ranks + 1);
+  of_rank_.reserve(2 * moves_.capacity());
 }
 
 void Settlement::reset(const HomeSlots& slots, std::span<const std::int64_t> balance,
@@ -27,6 +35,8 @@ void Settlement::reset(const HomeSlots& slots, std::span<const std::int64_t> bal
   std::ranges::copy(balance, balance_.begin());
   for (SlotId s : indices<SlotId>(slots.size())) rest_[s] = slots[s].share;
   moves_.clear();
+  moves_listed_ = false;
+  if (many_) begin_sets();
 }
 
 bool Settlement::settle(std::span<const RankId> ranks) {
@@ -34,11 +44,27 @@ bool Settlement::settle(std::span<const RankId> ranks) {
   drop_settled();
   settle_equal_pairs();
   while (true) {
+    if (!many_) drop_settled();
+    if (done()) return true;
+    if (step()) continue;
     drop_settled();
-    const bool done = std::ranges::none_of(open_, [this](RankId r) { return excess(r) > 0; });
-    if (done) return true;
-    if (!step()) return mend();
+    return mend();
   }
+}
+
+bool Settlement::done() const {
+  if (many_) return senders_.empty();
+  return std::ranges::none_of(open_, [this](RankId r) { return excess(r) > 0; });
+}
+
+RankId Settlement::most_excess() const {
+  if (many_) return *senders_.at_most(kMostBalance);
+  return *std::ranges::max_element(open_, {}, [this](RankId r) { return balance_[r]; });
+}
+
+std::optional<RankId> Settlement::most_room() const {
+  if (many_) return receivers_.at_most(kMostBalance);
+  return *std::ranges::min_element(open_, {}, [this](RankId r) { return balance_[r]; });
 }
 
 void Settlement::drop_settled() {
@@ -47,9 +73,10 @@ void Settlement::drop_settled() {
 
 bool Settlement::step() {
   if (min_segment_ > 1 && absorb_small()) return true;
-  const auto less = [this](RankId a, RankId b) { return balance_[a] < balance_[b]; };
-  const RankId from = *std::ranges::max_element(open_, less);
-  const RankId to = *std::ranges::min_element(open_, less);
+  const RankId from = most_excess();
+  const auto roomiest = most_room();
+  if (!roomiest) return false;
+  const RankId to = *roomiest;
   const std::int64_t amount = std::min(excess(from), room(to));
   if (amount <= 0) return false;
   if (amount >= min_segment_ && try_flow(from, to, amount)) return true;
@@ -59,14 +86,10 @@ bool Settlement::step() {
 bool Settlement::settle_equal_pairs() {
   Wide room_left = 0;
   for (RankId r : open_) room_left -= balance_[r];
-  auto slack = static_cast<std::int64_t>(std::min<Wide>(room_left, std::numeric_limits<std::int64_t>::max()));
+  auto slack = static_cast<std::int64_t>(std::min<Wide>(room_left, kMostBalance));
   for (RankId from : open_) {
     if (excess(from) < min_segment_) continue;
-    RankId best = from;
-    for (RankId to : open_) {
-      const std::int64_t left = room(to) - excess(from);
-      if (room(to) > 0 && left >= 0 && left <= slack && (best == from || room(to) < room(best))) best = to;
-    }
+    const RankId best = matching_room(from, slack);
     if (best == from) continue;
     const std::int64_t left = room(best) - excess(from);
     if (try_flow(from, best, excess(from))) slack -= left;
@@ -74,7 +97,22 @@ bool Settlement::settle_equal_pairs() {
   return true;
 }
 
+// The least room that takes all of the excess, and of which no more than `slack` stays; `from` for none.
+RankId Settlement::matching_room(RankId from, std::int64_t slack) const {
+  if (many_) {
+    const auto to = receivers_.at_least(excess(from));
+    return to && room(*to) - excess(from) <= slack ? *to : from;
+  }
+  RankId best = from;
+  for (RankId to : open_) {
+    const std::int64_t left = room(to) - excess(from);
+    if (room(to) > 0 && left >= 0 && left <= slack && (best == from || room(to) < room(best))) best = to;
+  }
+  return best;
+}
+
 bool Settlement::absorb_small() {
+  if (many_) return absorb_small_of_many();
   for (RankId r : open_)
     if (is_small(balance_[r]) && absorb_into(r)) return true;
   return false;
@@ -96,6 +134,10 @@ bool Settlement::absorb_into(RankId small) {
 }
 
 bool Settlement::close_receiver(RankId from) {
+  if (many_) {
+    const RankId to = receiver_to_close(from);
+    return to != from && try_flow(from, to, room(to));
+  }
   RankId best = from;
   for (RankId r : open_) {
     if (room(r) < min_segment_ || room(r) > excess(from)) continue;
@@ -106,6 +148,10 @@ bool Settlement::close_receiver(RankId from) {
 }
 
 bool Settlement::close_sender(RankId to) {
+  if (many_) {
+    const auto from = closable_.at_most(room(to));
+    return from && try_flow(*from, to, excess(*from));
+  }
   RankId best = to;
   for (RankId r : open_) {
     if (excess(r) < min_segment_ || excess(r) > room(to)) continue;
@@ -127,13 +173,18 @@ bool Settlement::split(RankId from, RankId to) {
     if (piece >= (*slots_)[s].least && piece > amount) best = s, amount = piece;
   }
   if (!best) return false;
+  flow(*best, split_target(from, to, amount), amount);
+  return true;
+}
+
+RankId Settlement::split_target(RankId from, RankId to, std::int64_t amount) const {
+  if (many_) return split_target_of_many(from, to, amount);
   RankId target = to;
   for (RankId r : open_)
     if (room(r) >= amount && !is_small(room(r) - amount) && !sends_to(from, r) &&
         (sends_to(from, target) || room(r) > room(target)))
       target = r;
-  flow(*best, target, amount);
-  return true;
+  return target;
 }
 
 // A piece larger than the excess, where that is too small to be moved, to the rank with the most room.
@@ -162,6 +213,7 @@ bool Settlement::mend() {
 
 // By moving more, or less, along a transfer that there is; or by one more transfer beside it.
 bool Settlement::lengthen(RankId from, RankId to) {
+  if (many_ && !sends_to(from, to) && !sends_to(to, from)) return false;
   const std::int64_t amount = std::min(excess(from), room(to));
   for (const Move& m : moves_) {
     const auto& slot = (*slots_)[m.slot];
@@ -187,13 +239,8 @@ bool Settlement::lengthen(RankId from, RankId to) {
 // is then large, and their difference is the amount. The smallest such transfer is taken.
 bool Settlement::detour(RankId from, RankId to) {
   const std::int64_t amount = std::min(excess(from), room(to));
-  const auto none = moves_.size();
-  std::size_t best = none;
-  for (std::size_t i = 0; i < moves_.size(); ++i) {
-    if (best != none && moves_[i].amount >= moves_[best].amount) continue;
-    if (can_detour(moves_[i], from, to, amount)) best = i;
-  }
-  if (best == none) return false;
+  const std::size_t best = shortest_detour(from, to, amount);
+  if (best == moves_.size()) return false;
   const Move m = moves_[best];
   const RankId sender = (*slots_)[m.slot].rank;
   const RankId through = sender == to || m.to == to ? from : to;
@@ -203,6 +250,24 @@ bool Settlement::detour(RankId from, RankId to) {
   flow(m.slot, through, in);
   flow(*slot_for(through, out), m.to, out);
   return true;
+}
+
+std::size_t Settlement::shortest_detour(RankId from, RankId to, std::int64_t amount) {
+  std::size_t best = moves_.size();
+  const auto consider = [&](std::size_t i) {
+    const bool is_less = best == moves_.size() || moves_[i].amount < moves_[best].amount ||
+                         (moves_[i].amount == moves_[best].amount && i < best);
+    if (is_less && can_detour(moves_[i], from, to, amount)) best = i;
+  };
+  if (!many_) {
+    for (std::size_t i = 0; i < moves_.size(); ++i) consider(i);
+    return best;
+  }
+  if (!moves_listed_) list_moves_of_ranks();
+  for (RankId end : {from, to})
+    for (std::uint32_t at = first_of_[end.offset()]; at < first_of_[end.offset() + 1]; ++at)
+      consider(of_rank_[at]);
+  return best;
 }
 
 bool Settlement::can_detour(const Move& m, RankId from, RankId to, std::int64_t amount) const {
@@ -242,6 +307,7 @@ std::optional<SlotId> Settlement::slot_for(RankId from, std::int64_t amount, Slo
 }
 
 bool Settlement::sends_to(RankId from, RankId to) const {
+  if (many_) return pairs_.latest(from, to) != MovePairs::none;
   return std::ranges::any_of(moves_,
                              [&](const Move& m) { return m.to == to && (*slots_)[m.slot].rank == from; });
 }
@@ -257,11 +323,31 @@ void Settlement::flow(SlotId slot, RankId to, std::int64_t amount) {
   rest_[slot] -= amount;
   balance_[(*slots_)[slot].rank] -= amount;
   balance_[to] += amount;
-  const auto same = std::ranges::find_if(moves_, [=](const Move& m) { return m.slot == slot && m.to == to; });
-  if (same == moves_.end())
+  const std::size_t same = find_move(slot, to);
+  moves_listed_ = false;
+  if (same == moves_.size()) {
     moves_.push_back({slot, to, amount});
-  else if ((same->amount += amount) == 0)
-    moves_.erase(same);
+    if (many_) pairs_.add((*slots_)[slot].rank, to);
+  } else if ((moves_[same].amount += amount) == 0) {
+    moves_.erase(moves_.begin() + static_cast<std::ptrdiff_t>(same));
+    if (many_) {
+      pairs_.clear();
+      for (const Move& m : moves_) pairs_.add((*slots_)[m.slot].rank, m.to);
+    }
+  }
+  if (!many_) return;
+  update((*slots_)[slot].rank);
+  update(to);
+}
+
+std::size_t Settlement::find_move(SlotId slot, RankId to) const {
+  if (many_) {
+    std::uint32_t move = pairs_.latest((*slots_)[slot].rank, to);
+    while (move != MovePairs::none && moves_[move].slot != slot) move = pairs_.before(move);
+    return move == MovePairs::none ? moves_.size() : move;
+  }
+  const auto same = std::ranges::find_if(moves_, [=](const Move& m) { return m.slot == slot && m.to == to; });
+  return static_cast<std::size_t>(same - moves_.begin());
 }
 
 }  // namespace evenkeel

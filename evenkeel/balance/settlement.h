@@ -6,7 +6,9 @@
 //             which no piece of their own can close, take over another rank's; then the largest excess and
 //             the largest room, by the tightest slot that is large enough. What stays is mended along moves
 //             there are.
-// Cost        O(P (P + N)) for N slots a rank, more where much is mended; no allocation once reserved.
+// Cost        O(P (P + N)) for N slots a rank, more where much is mended; from kManyRanks ranks on, what is
+//             looked for among ranks is found in ordered sets, so that a move takes O(N log P). The moves are
+//             the same. No allocation once reserved.
 // Guarantee   Sound at every step: balances, rests and moves agree. May get stuck where another order would
 //             not.
 // Source      Ours; docs/algorithms.md#level.
@@ -18,6 +20,8 @@
 #include <vector>
 
 #include "evenkeel/balance/home_slots.h"
+#include "evenkeel/balance/move_pairs.h"
+#include "evenkeel/balance/rank_set.h"
 
 namespace evenkeel {
 
@@ -30,6 +34,11 @@ struct Move {
 
 class Settlement {
  public:
+  static constexpr std::size_t kManyRanks = 512;
+
+  // Ordered sets are used from `many_ranks` ranks on.
+  explicit Settlement(std::size_t many_ranks = kManyRanks) : many_ranks_(many_ranks) {}
+
   // A move ends a slot, or closes or turns the account of a rank, which few steps do to it.
   static constexpr std::size_t most_moves(std::size_t slots, std::size_t ranks) { return slots + 8 * ranks; }
   void reserve(std::size_t slots, std::size_t ranks);
@@ -44,16 +53,22 @@ class Settlement {
  private:
   void drop_settled();
   bool step();
+  bool done() const;
+  RankId most_excess() const;
+  std::optional<RankId> most_room() const;
   bool settle_equal_pairs();
+  RankId matching_room(RankId from, std::int64_t slack) const;
   bool absorb_small();
   bool absorb_into(RankId small);
   bool close_receiver(RankId from);
   bool close_sender(RankId to);
   bool split(RankId from, RankId to);
+  RankId split_target(RankId from, RankId to, std::int64_t amount) const;
   bool overshoot(RankId from, RankId to);
   bool mend();
   bool lengthen(RankId from, RankId to);
   bool detour(RankId from, RankId to);
+  std::size_t shortest_detour(RankId from, RankId to, std::int64_t amount);
   bool can_detour(const Move& m, RankId from, RankId to, std::int64_t amount) const;
   bool swap(RankId from, RankId to);
 
@@ -66,6 +81,16 @@ class Settlement {
   bool sends_to(RankId from, RankId to) const;
   bool try_flow(RankId from, RankId to, std::int64_t amount);
   void flow(SlotId slot, RankId to, std::int64_t amount);
+  std::size_t find_move(SlotId slot, RankId to) const;
+
+  // Of many ranks.
+  void begin_sets();
+  void update(RankId r);
+  bool absorb_small_of_many();
+  std::optional<RankId> absorbing(RankId small) const;
+  RankId receiver_to_close(RankId from) const;
+  RankId split_target_of_many(RankId from, RankId to, std::int64_t amount) const;
+  void list_moves_of_ranks();
 
   const HomeSlots* slots_ = nullptr;
   std::int64_t min_segment_ = 0;
@@ -73,6 +98,18 @@ class Settlement {
   IndexedVector<SlotId, std::int64_t> rest_;
   std::vector<RankId> open_;
   std::vector<Move> moves_;
+
+  // Of many ranks.
+  std::size_t many_ranks_;
+  bool many_ = false;
+  RankSet senders_;          // by excess
+  RankSet closable_;         // of them, those of which one slot has all of an excess of min_segment or more
+  RankSet receivers_;        // by room
+  RankSet small_with_much_;  // balances below min_segment beside a slot of at least that; all the same number
+  MovePairs pairs_;
+  bool moves_listed_ = false;            // of_rank_ is of the moves there are
+  std::vector<std::uint32_t> first_of_;  // [P + 1] into of_rank_
+  std::vector<std::uint32_t> of_rank_;   // moves that begin or end at a rank, in order
 };
 
 }  // namespace evenkeel

@@ -117,17 +117,20 @@ std::int64_t TransferBound::matching_pairs() const {
 }
 
 std::int64_t TransferBound::senders() {
+  std::size_t roomiest = 0;
+  for (std::size_t r = 1; r < ranks(); ++r)
+    if (space_[r] > space_[roomiest]) roomiest = r;
+  Wide second = 0;
+  for (std::size_t r = 0; r < ranks(); ++r)
+    if (r != roomiest) second = std::max(second, space_[r]);
   std::int64_t transfers = 0;
   for (std::size_t r = 0; r < ranks(); ++r)
-    if (balance(r) > 0) transfers += transfers_away(r);
+    if (balance(r) > 0) transfers += transfers_away(r, r == roomiest ? second : space_[roomiest]);
   return transfers;
 }
 
-// A piece is an expert, or as much of it as another rank may hold.
-std::int64_t TransferBound::transfers_away(std::size_t rank) {
-  Wide largest = 0;
-  for (std::size_t r = 0; r < ranks(); ++r)
-    if (r != rank) largest = std::max(largest, space_[r]);
+// A piece is an expert, or as much of it as another rank may hold, `largest` at most.
+std::int64_t TransferBound::transfers_away(std::size_t rank, Wide largest) {
   if (largest == 0) return 0;
   pieces_.clear();
   for (ExpertId expert : placement_->natives(RankId(rank))) {
@@ -175,8 +178,8 @@ std::int64_t TransferBound::receivers() {
 void TransferBound::add_received(std::size_t rank) {
   Wide room = -balance(rank);
   for (ExpertId expert : by_load_) {
-    if (room <= 0) return;
-    if (placement_->is_home(expert, RankId(rank)) || counts_->load(expert) == 0) continue;
+    if (room <= 0 || counts_->load(expert) == 0) return;  // so have those that follow
+    if (placement_->is_home(expert, RankId(rank))) continue;
     pieces_.push_back(std::min(room, Wide{counts_->load(expert)}));
     room -= pieces_.back();
   }

@@ -46,7 +46,7 @@ class TransferBound {
   std::int64_t groups_by_size();
   std::int64_t matching_pairs() const;
   std::int64_t senders();
-  std::int64_t transfers_away(std::size_t rank);
+  std::int64_t transfers_away(std::size_t rank, Wide largest);
   std::int64_t receivers();
   void add_received(std::size_t rank);
   std::int64_t count_largest_pieces(Wide wanted);

@@ -21,10 +21,14 @@ using internal::Json;
 constexpr std::string_view topology_format = "evenkeel.topology.v1";
 constexpr std::int64_t max_matrix_ranks = 4096;
 
-double number(const Json& value, const std::string& file, const std::string& key) {
+double number(const Json& value, const TopologyRange& range, const std::string& file,
+              const std::string& key) {
   if (!value.is_number())
     throw ParseError(file, key, fmt::format("is a JSON {}, not a number", value.type_name()));
-  return value.get<double>();
+  const auto number = value.get<double>();
+  if (!range.holds(number))
+    throw ParseError(file, key, fmt::format("is {}; allowed: {}", number, range.text()));
+  return number;
 }
 
 const Json& list_of(const Json& value, std::size_t size, const std::string& file, const std::string& key) {
@@ -51,9 +55,9 @@ Link read_link(const Json& object, const std::string& file, const std::string& k
   Link link;
   const auto bandwidth = object.find("gigabytes_per_s");
   if (bandwidth == object.end()) throw ParseError(file, key + ".gigabytes_per_s", "is missing");
-  link.gigabytes_per_s = number(*bandwidth, file, key + ".gigabytes_per_s");
+  link.gigabytes_per_s = number(*bandwidth, bandwidth_range, file, key + ".gigabytes_per_s");
   if (const auto latency = object.find("latency_us"); latency != object.end())
-    link.latency_us = number(*latency, file, key + ".latency_us");
+    link.latency_us = number(*latency, latency_range, file, key + ".latency_us");
   return link;
 }
 
@@ -103,8 +107,9 @@ std::vector<Link> read_matrix(const Json& json, std::size_t ranks, const std::st
       Link link;
       if (from != to) {
         const std::string cell = fmt::format("{}[{}]", row, to);
-        link.gigabytes_per_s = number(bandwidth[from][to], file, "gigabytes_per_s" + cell);
-        if (latency != json.end()) link.latency_us = number((*latency)[from][to], file, "latency_us" + cell);
+        link.gigabytes_per_s = number(bandwidth[from][to], bandwidth_range, file, "gigabytes_per_s" + cell);
+        if (latency != json.end())
+          link.latency_us = number((*latency)[from][to], latency_range, file, "latency_us" + cell);
       }
       links.push_back(link);
     }
@@ -135,7 +140,8 @@ void read_rank_lists(const Json& json, const std::string& file, Topology::Descri
   if (const auto speeds = json.find("speeds"); speeds != json.end()) {
     list_of(*speeds, ranks, file, "speeds");
     for (std::size_t rank = 0; rank < ranks; ++rank)
-      description.speeds.push_back(number((*speeds)[rank], file, fmt::format("speeds[{}]", rank)));
+      description.speeds.push_back(
+          number((*speeds)[rank], speed_range, file, fmt::format("speeds[{}]", rank)));
   }
   if (const auto rooms = json.find("rooms"); rooms != json.end()) {
     list_of(*rooms, ranks, file, "rooms");

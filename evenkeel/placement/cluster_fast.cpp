@@ -50,7 +50,7 @@ Layers split_layers(const std::vector<PartitionTask>& tasks, const internal::Dea
       layers.bounds.push_back(deviation_bound(task));
       continue;
     }
-    Partition partition = best_partition(task, steps);
+    Partition partition = best_partition(task, steps, deadline);
     layers.clusters.push_back(std::move(partition.clusters));
     layers.bounds.push_back(partition.bound);
   }
@@ -96,8 +96,8 @@ struct Totals {
 Totals even_totals(const PlacementProblem& problem, const SizeRule& rule,
                    const std::vector<PartitionTask>& tasks, const internal::Deadline& deadline,
                    Layers& layers) {
-  if (renumber_to_totals(tasks, rule.total, layers.clusters)) return {.bound = layers.bound()};
-  const bool found = resize_to_totals(tasks, rule.total, layers.clusters);
+  if (renumber_to_totals(tasks, rule.total, layers.clusters, deadline)) return {.bound = layers.bound()};
+  const bool found = resize_to_totals(tasks, rule.total, layers.clusters, deadline);
   Totals totals{.bound = layers.bound(), .sizes_chosen_together = true};
   if (found && deviation_of(tasks, layers.clusters) == layers.bound()) return totals;
   std::vector<Clusters> even = even_sizes(problem, rule, deadline);
@@ -108,7 +108,7 @@ Totals even_totals(const PlacementProblem& problem, const SizeRule& rule,
                         tasks.front().num_clusters() <= internal::SizeProgram::kMostClusters &&
                         rule.ranks_alike();
   if (known == layers.bound() || !is_small || deadline.passed()) return totals;
-  internal::SizeProgram program(tasks, rule.total, layers.bounds, kSearchSteps / 64);
+  internal::SizeProgram program(tasks, rule.total, layers.bounds, kSearchSteps / 64, deadline);
   program.improve(known, layers.clusters);
   if (!program.finished()) return totals;
   totals.bound = deviation_of(tasks, layers.clusters);

@@ -64,7 +64,7 @@ class LayerChoices {
     offers_.push_back({0, max_over_mean(LayerHomes(before_, loads_)), 0});
     if (problem.max_moves == 0 || offers_[0].value <= kEvenEnough || deadline.passed()) return;
     walk(problem.max_moves, node_of_rank, deadline);
-    if (!deadline.passed()) offer_fresh(node_of_rank);
+    if (!deadline.passed()) offer_fresh(node_of_rank, deadline);
     keep_useful(offers_);
   }
 
@@ -72,6 +72,7 @@ class LayerChoices {
 
   LayerPlacement take(const MoveOffer& offer) const {
     if (offer.state == kFresh) return fresh_.front();
+    if (offer.state == 0) return before_;
     LayerHomes homes(before_, loads_);
     for (std::size_t s = 0; s < offer.state; ++s) steps_[s].apply(homes);
     return LayerPlacement(homes.listed(before_), before_.num_ranks());
@@ -112,8 +113,8 @@ class LayerChoices {
     }
   }
 
-  void offer_fresh(std::span<const std::int32_t> node_of_rank) {
-    auto lists = fresh_homes(before_, loads_, slots_, node_of_rank);
+  void offer_fresh(std::span<const std::int32_t> node_of_rank, const internal::Deadline& deadline) {
+    auto lists = fresh_homes(before_, loads_, slots_, node_of_rank, deadline);
     if (lists.empty()) return;
     LayerHomes homes(before_, loads_);
     for (std::size_t e = 0; e < lists.size(); ++e) {
@@ -156,7 +157,7 @@ IncrementalResult place_incrementally(const IncrementalProblem& problem) {
     choices.emplace_back(problem, l, node_of_rank, deadline);
     offers.push_back(choices.back().offers());
   }
-  const std::vector<std::size_t> taken = spend_moves(offers, problem.max_moves);
+  const std::vector<std::size_t> taken = spend_moves(offers, problem.max_moves, deadline);
   std::vector<LayerPlacement> layers;
   std::vector<int> moves_of_layer;
   std::vector<double> before;

@@ -46,15 +46,15 @@ class LayerSearch {
 
   bool run(const internal::Deadline& deadline) {
     bool improved = false;
-    while (!deadline.passed() && improve_once()) improved = true;
+    while (!deadline.passed() && improve_once(deadline)) improved = true;
     return improved;
   }
 
  private:
   // Each expert on a rank that decides takes its best change at once.
-  bool improve_once() {
+  bool improve_once(const internal::Deadline& deadline) {
     bool improved = false;
-    for (std::size_t x = 0; x < cost_.homes()[layer_].size(); ++x) {
+    for (std::size_t x = 0; x < cost_.homes()[layer_].size() && !deadline.passed(); ++x) {
       const std::vector<std::size_t> critical = cost_.critical_ranks();
       const auto home = static_cast<std::size_t>(cost_.homes()[layer_][x]);
       if (!std::ranges::binary_search(critical, home)) continue;
@@ -110,18 +110,20 @@ class LayerSearch {
 JointSolution place_jointly_fast(const PlacementProblem& problem, const SolveLimits& limits) {
   internal::require_traffic(problem);
   const internal::Deadline deadline(limits);
-  const double bound = internal::joint_bound(problem).total_ms;
+  const double bound = internal::joint_bound(problem, deadline).total_ms;
   Homes start = two_stage_homes(problem, deadline);
   JointCost cost(problem, start);
   const double start_ms = cost.ms();
+  bool changed = false;
   for (bool improved = true; improved && !deadline.passed() && !deadline.close_enough(cost.ms(), bound);) {
     improved = false;
-    for (std::size_t layer = 0; layer < start.size(); ++layer)
+    for (std::size_t layer = 0; layer < start.size() && !deadline.passed(); ++layer)
       improved |= LayerSearch(problem, cost, layer).run(deadline);
+    changed |= improved;
     deadline.report(cost.ms(), bound);
   }
   Homes homes = cost.homes();
-  const double ms = JointCost(problem, homes).ms();
+  const double ms = changed ? JointCost(problem, homes).ms() : start_ms;
   if (ms > start_ms) homes = std::move(start);
   const double objective = std::min(ms, start_ms);
   return {.rank_of_expert = std::move(homes),

@@ -80,7 +80,12 @@ class Solve {
           "the best sizes of each layer alone would leave ranks unequal totals (Eq. 13): sizes of all "
           "layers were chosen together");
     solved.solver = options_.solver;
-    if (!clusters.program_tried)
+    if (!clusters.layers_tried)
+      solved.notes.emplace_back(
+          "solver exact: the program of a layer has too many variables and was not tried; clusters are the "
+          "fast "
+          "solver's");
+    else if (!clusters.program_tried)
       solved.notes.emplace_back(
           "solver exact took each layer by itself: the program of all layers has too many variables, so that "
           "sizes with equal totals (Eq. 13) are the fast solver's");
@@ -151,7 +156,8 @@ class Solve {
                       .num_physical = num_physical,
                       .num_ranks = problem_.topology.num_ranks(),
                       .num_nodes = grouped() ? problem_.topology.num_nodes() : 1,
-                      .num_groups = options_.num_groups});
+                      .num_groups = options_.num_groups,
+                      .limits = limits()});
   }
 
   Solved with_replicas() const {
@@ -301,6 +307,9 @@ PlaceResult place(const RoutingProfile& profile, const Topology& topology, const
   PlacementQuality after = placement_quality(problem, solved.placement);
   std::vector<std::string> notes = notes_of(problem);
   notes.insert(notes.end(), solved.notes.begin(), solved.notes.end());
+  if (!solved.proven_optimal && solve_ms >= options.limits.time_limit_s * 1e3)
+    notes.push_back(fmt::format("the time limit of {} s has passed: this is the best so far",
+                                options.limits.time_limit_s));
   return {.placement = solved.placement.numbered(numbers_of(profile, options)),
           .objective = std::move(solved.objective),
           .bound = std::move(solved.bound),

@@ -47,7 +47,8 @@ struct PlaceOptions {
   // Incremental: the best placement that gives at most max_moves experts (over all layers) another home.
   std::optional<Placement> from = {};
   int max_moves = 0;
-  // The time is that of the whole call. Placing copies takes milliseconds and does not look at it.
+  // The time is that of the whole call: every stage looks at it, and what it leaves no time for stays as it
+  // is, largest first or in order.
   SolveLimits limits = {};
   SourceCounts sources = {};  // dispatch_combine; empty: tokens spread evenly, and the result says so
 };

@@ -51,6 +51,10 @@ struct SourceCounts {
 
 // Milliseconds of compute and of traffic, for the joint objective.
 struct PlacementCost {
+  // Beyond these place() refuses: far above any model, and no sum of costs overflows.
+  static constexpr double most_assignment_us = 1e9;
+  static constexpr double most_assignment_bytes = 1e12;
+
   double assignment_us = 0.1;      // one assignment on a rank of speed 1
   double assignment_bytes = 8192;  // sent with one assignment, one way
 };
@@ -79,6 +83,7 @@ struct Clustering {
   bool bound_has_totals = false;
   // Exact: false where all layers together have too many variables.
   bool program_tried = true;
+  bool layers_tried = true;  // exact: false where a layer alone has too many
 };
 
 // The rank of each cluster, for one given Clustering.

@@ -116,12 +116,12 @@ double exchange_ms(const PlacementProblem& problem, const RankTraffic& traffic, 
 PlacementQuality placement_quality(const PlacementProblem& problem, const Placement& placement) {
   require_fit(problem, placement);
   PlacementQuality quality;
-  const auto ranks = static_cast<std::size_t>(placement.num_ranks());
-  quality.traffic.assign(ranks * ranks, 0.0);
   add_balance(problem, placement, quality);
   quality.traffic_known =
       problem.traffic == TrafficModel::dispatch_combine || problem.profile.has_transitions();
   if (!quality.traffic_known) return quality;
+  const auto ranks = static_cast<std::size_t>(placement.num_ranks());
+  quality.traffic.assign(ranks * ranks, 0.0);
   for (LayerId layer : indices<LayerId>(num_exchanges(problem)))
     add_traffic(problem, traffic_of(problem, placement, layer), quality);
   quality.crossing = quality.crossing_within + quality.crossing_across;

@@ -21,7 +21,8 @@ struct PlacementQuality {
   double total = 0;             // what stays included
   double worst_pair = 0;        // over layers, the sum of each layer's largest ordered pair of ranks
   std::vector<double> traffic;  // [P, P] over all layers, row by sender
-  // False where layer_to_layer is asked of a profile without transitions: all traffic is then 0.
+  // False where layer_to_layer is asked of a profile without transitions: all figures of traffic are then 0,
+  // and `traffic` is empty.
   bool traffic_known = true;
 };
 

@@ -71,7 +71,8 @@ ReplicaSolution replicate(const ReplicaProblem& problem) {
   solution.physical_to_logical.resize(layers * slots);
   solution.max_over_mean.resize(layers);
   solution.bound.resize(layers);
-  LayerReplicas solver(problem);
+  const internal::Deadline deadline(problem.limits);
+  LayerReplicas solver(problem, deadline);
   solution.slots_per_rank.assign(solver.rooms().begin(), solver.rooms().end());
   for (std::size_t l = 0; l < layers; ++l) {
     const double total = total_load(problem, l);

@@ -14,6 +14,7 @@ void StepPlan::begin(const LayerPlacement& placement) {
   first_.assign(static_cast<std::size_t>(placement.num_experts()), 0);
   count_.assign(static_cast<std::size_t>(placement.num_experts()), 0);
   rank_loads_.assign(static_cast<std::size_t>(placement.num_ranks()), 0);
+  last_given_.assign(static_cast<std::size_t>(placement.num_ranks()), ExpertId(-1));
 }
 
 // Room for any plan of this library's planners: each copy keeps a home part and ends one remainder, and every
@@ -36,8 +37,8 @@ void StepPlan::give(RankId rank, std::int64_t count) {
   EVENKEEL_CHECK(count > 0);
   const auto earlier = segments(current_);
   const std::int64_t begin = earlier.empty() ? 0 : earlier.back().end;
-  const bool first_here =
-      std::none_of(earlier.begin(), earlier.end(), [rank](const Segment& s) { return s.rank == rank; });
+  const bool first_here = last_given_[rank.offset()] != current_;
+  last_given_[rank.offset()] = current_;
   if (first_here && !placement_->is_home(current_, rank))
     transfers_.push_back({current_, placement_->owner(current_), rank});
   segments_.push_back({rank, begin, begin + count});

@@ -80,6 +80,7 @@ class StepPlan {
   std::vector<std::size_t> count_;  // [E]
   std::vector<Transfer> transfers_;
   std::vector<std::int64_t> rank_loads_;
+  std::vector<ExpertId> last_given_;  // [P] while filling
 };
 
 }  // namespace evenkeel

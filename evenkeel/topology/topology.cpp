@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "evenkeel/base/error.h"
@@ -31,10 +30,11 @@ int count_nodes(const std::vector<int>& node_of_rank) {
 }
 
 void require_link(const Link& link, const std::string& name) {
-  if (!(link.gigabytes_per_s > 0) || !std::isfinite(link.gigabytes_per_s))
-    throw InvalidArgument(name, fmt::format("has a bandwidth of {} GB/s", link.gigabytes_per_s), "above 0");
-  if (!(link.latency_us >= 0) || !std::isfinite(link.latency_us))
-    throw InvalidArgument(name, fmt::format("has a latency of {} us", link.latency_us), "0 or more");
+  if (!bandwidth_range.holds(link.gigabytes_per_s))
+    throw InvalidArgument(name, fmt::format("has a bandwidth of {} GB/s", link.gigabytes_per_s),
+                          bandwidth_range.text());
+  if (!latency_range.holds(link.latency_us))
+    throw InvalidArgument(name, fmt::format("has a latency of {} us", link.latency_us), latency_range.text());
 }
 
 void require_links(const Topology::Description& description) {
@@ -60,9 +60,9 @@ void require_ranks(const Topology::Description& description) {
   require_size("speeds", description.speeds.size());
   require_size("rooms", description.rooms.size());
   for (std::size_t rank = 0; rank < description.speeds.size(); ++rank)
-    if (!(description.speeds[rank] > 0) || !std::isfinite(description.speeds[rank]))
+    if (!speed_range.holds(description.speeds[rank]))
       throw InvalidArgument(fmt::format("speeds[{}]", rank), fmt::format("is {}", description.speeds[rank]),
-                            "above 0");
+                            speed_range.text());
   for (std::size_t rank = 0; rank < description.rooms.size(); ++rank)
     if (description.rooms[rank] < 1)
       throw InvalidArgument(fmt::format("rooms[{}]", rank), fmt::format("is {}", description.rooms[rank]),
@@ -85,6 +85,10 @@ bool all_links_alike(const Topology::Description& description, int num_nodes) {
 }
 
 }  // namespace
+
+std::string TopologyRange::text() const {
+  return fmt::format("{:g}..{:g}", least, most);
+}
 
 Topology::Topology(Description description) : description_(std::move(description)) {
   num_nodes_ = count_nodes(description_.node_of_rank);

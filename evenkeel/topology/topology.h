@@ -18,10 +18,24 @@ namespace evenkeel {
 
 using NodeId = Index<struct NodeTag>;
 
+// What the numbers of a topology may be: wider than any machine, and so far from the ends of a double that no
+// cost or bound computed from them overflows or vanishes.
+struct TopologyRange {
+  double least = 0;
+  double most = 0;
+
+  // False for NaN.
+  bool holds(double value) const { return value >= least && value <= most; }
+  std::string text() const;  // "1e-06..1e+09"
+};
+inline constexpr TopologyRange bandwidth_range = {1e-6, 1e9};  // GB/s
+inline constexpr TopologyRange latency_range = {0, 1e9};       // us
+inline constexpr TopologyRange speed_range = {1e-6, 1e6};
+
 // One direction of the way from one rank to another.
 struct Link {
-  double gigabytes_per_s = 1;  // 10^9 bytes a second, above 0
-  double latency_us = 0;       // of one message, 0 or more
+  double gigabytes_per_s = 1;  // 10^9 bytes a second, in bandwidth_range
+  double latency_us = 0;       // of one message, in latency_range
 
   friend bool operator==(const Link&, const Link&) = default;
 };
@@ -35,13 +49,13 @@ class Topology {
     Link across = {};                    // between ranks of different nodes
     std::vector<Link> links =
         {};  // [P, P] row by sender; instead of the two levels. The diagonal is not used
-    std::vector<double> speeds = {};  // [P] relative compute speed, above 0; empty: all 1
+    std::vector<double> speeds = {};  // [P] relative compute speed, in speed_range; empty: all 1
     std::vector<int> rooms = {};  // [P] most physical experts a rank can hold in one layer; empty: no limit
     int devices_per_rank = 1;
   };
 
-  // Throws InvalidArgument: no ranks, a node without ranks, sizes that do not fit, a bandwidth, speed or room
-  // that is not positive, a latency that is negative or not finite.
+  // Throws InvalidArgument: no ranks, a node without ranks, sizes that do not fit, a bandwidth, latency or speed
+  // outside its range, a room that is not positive.
   explicit Topology(Description description);
   // `num_nodes` nodes of `ranks_per_node` ranks; the default links are all alike, so that costs count
   // assignments.

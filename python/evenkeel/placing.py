@@ -170,7 +170,7 @@ def place(
     options.set_objective(choice(objective, "objective", get_args(Objective)) == "joint")
     options.set_traffic(choice(traffic, "traffic", get_args(Traffic)) == "dispatch-combine")
     options.set_pairs(choice(pairs, "pairs", get_args(Pairs)) == "total")
-    options.set_cost(real(assignment_us, "assignment_us", 0), real(assignment_bytes, "assignment_bytes", 0))
+    options.set_cost(real(assignment_us, "assignment_us", 0, 1e9), real(assignment_bytes, "assignment_bytes", 0, 1e12))
     options.set_limits(real(time_limit, "time_limit", 0), real(gap, "gap", 0, 1))
     options.redundant_experts = number(redundant_experts, "redundant_experts", 0)
     options.num_groups = number(num_groups, "num_groups", 1)

@@ -65,6 +65,7 @@ TEST(LeastLoaded, EqualsALiteralReadingOfThePaper) {
 
 TEST(LeastLoaded, EqualsALiteralReadingOfThePaperWithManyExpertsAndRanks) {
   compare_with_oracle(2, {.max_ranks = 40, .max_experts = 300}, 300);
+  compare_with_oracle(5, {.max_ranks = 700, .max_experts = 900}, 40);
 }
 
 TEST(LeastLoaded, CountsBaseLoadAsGivenAndInTheCapacity) {

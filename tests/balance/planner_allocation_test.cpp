@@ -60,6 +60,27 @@ TEST_P(PlannerAllocation, NothingIsAllocatedAfterTheFirstCallOfAShape) {
   }
 }
 
+TEST_P(PlannerAllocation, NothingIsAllocatedAfterTheFirstCallOnManyRanks) {
+  std::mt19937_64 random(2);
+  for (const std::int64_t min_segment : {1, 64, 4096}) {
+    Case c;
+    c.num_ranks = 700;
+    for (int e = 0; e < 900; ++e) c.homes.push_back({e * 7 % 700});
+    c.loads.resize(c.homes.size());
+    const LayerPlacement placement = c.placement();
+    const auto planner =
+        make_planner({.kind = GetParam(), .min_segment = min_segment, .imbalance_threshold_thousandths = 0});
+    StepPlan plan;
+    planner->plan(other_counts(random, c, false), placement, plan);
+    for (int step = 0; step < 6; ++step) {
+      const Counts counts = other_counts(random, c, false);
+      const std::size_t before = allocations;
+      planner->plan(counts, placement, plan);
+      ASSERT_EQ(allocations, before) << "step " << step;
+    }
+  }
+}
+
 TEST(PlannerAllocationCount, SeesTheFirstCall) {
   std::mt19937_64 random(1);
   const Case c = random_case(random, {});

@@ -121,12 +121,30 @@ TEST(TopologyFile, NamesTheKeyThatIsWrong) {
   EXPECT_EQ(topology_refusal("within", {{"gigabytes_per_s", "450"}}),
             "f: within.gigabytes_per_s: is a JSON string, not a number");
   EXPECT_EQ(topology_refusal("within", {{"gigabytes_per_s", -1}}),
-            "f: within: has a bandwidth of -1 GB/s; allowed: above 0");
+            "f: within.gigabytes_per_s: is -1; allowed: 1e-06..1e+09");
   EXPECT_EQ(topology_refusal("speeds", {1, 1, 1}), "f: speeds: is not a list of 4");
-  EXPECT_EQ(topology_refusal("speeds", {1, 0, 1, 1}), "f: speeds[1]: is 0; allowed: above 0");
+  EXPECT_EQ(topology_refusal("speeds", {1, 0, 1, 1}), "f: speeds[1]: is 0; allowed: 1e-06..1e+06");
   EXPECT_EQ(topology_refusal("rooms", {1, 2, 3, 0}), "f: rooms[3]: is 0; allowed: 1..1073741824");
   EXPECT_EQ(topology_refusal("devices_per_rank", 0), "f: devices_per_rank: is 0; allowed: 1..65536");
   EXPECT_EQ(topology_refusal("name", 7), "f: name: is not a text");
+}
+
+TEST(TopologyFile, RefusesNumbersFromWhichCostsWouldOverflow) {
+  EXPECT_EQ(topology_refusal("within", {{"gigabytes_per_s", 5e-324}}),
+            "f: within.gigabytes_per_s: is 5e-324; allowed: 1e-06..1e+09");
+  EXPECT_EQ(topology_refusal("across", {{"gigabytes_per_s", 1e308}}),
+            "f: across.gigabytes_per_s: is 1e+308; allowed: 1e-06..1e+09");
+  EXPECT_EQ(topology_refusal("within", {{"gigabytes_per_s", 1}, {"latency_us", 1e300}}),
+            "f: within.latency_us: is 1e+300; allowed: 0..1e+09");
+  EXPECT_EQ(topology_refusal("speeds", {1, 1, 1e-308, 1}), "f: speeds[2]: is 1e-308; allowed: 1e-06..1e+06");
+  Json matrix = {{"format", "evenkeel.topology.v1"}, {"num_nodes", 1}, {"ranks_per_node", 2}};
+  matrix["gigabytes_per_s"] = {{0, 1}, {1e-308, 0}};
+  EXPECT_EQ(message_of<ParseError>([&] { topology_of(matrix); }),
+            "f: gigabytes_per_s[1][0]: is 1e-308; allowed: 1e-06..1e+09");
+  matrix["gigabytes_per_s"] = {{0, 1}, {1, 0}};
+  matrix["latency_us"] = {{0, 1e300}, {1, 0}};
+  EXPECT_EQ(message_of<ParseError>([&] { topology_of(matrix); }),
+            "f: latency_us[0][1]: is 1e+300; allowed: 0..1e+09");
 }
 
 TEST(TopologyFile, RefusesKeysItDoesNotKnowSinceTheirDefaultsWouldStand) {

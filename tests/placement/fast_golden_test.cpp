@@ -62,7 +62,8 @@ TEST(FastGolden, ClustersOfFreeSizesOfOneLayerHitEveryOptimumAndProveIt) {
       const internal::PartitionTask task{.loads = profile.loads(layer),
                                          .least = std::vector<int>(ranks, 1),
                                          .most = std::vector<int>(ranks, profile.num_experts())};
-      const internal::Partition found = internal::best_partition(task, std::int64_t{1} << 26);
+      const internal::Partition found =
+          internal::best_partition(task, std::int64_t{1} << 26, internal::Deadline(SolveLimits{}));
       const Json& golden = instance.at("ilp1").at("per_layer").at(layer.offset());
       EXPECT_EQ(static_cast<std::int64_t>(found.deviation),
                 golden.at("at_least_one_times_G").get<std::int64_t>())

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <random>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/placement/fast.h"
@@ -200,6 +201,40 @@ TEST(FastRanks, RefuseClustersThatNoRanksCanHold) {
   small.topology = Topology({.node_of_rank = {0, 0}, .rooms = {2, 2}});
   EXPECT_THAT(refusal(small, {.cluster_of = {{0, 0, 0, 1}, {0, 0, 1, 1}}}),
               testing::AllOf(testing::StartsWith("Infeasible"), testing::HasSubstr("room")));
+}
+
+// Costs on many ranks are found level by level where links are of two; said as a matrix, link by link.
+TEST(FastRanks, OfManyRanksCostsTheSameHoweverLinksAreSaid) {
+  constexpr int ranks = 256;
+  std::mt19937_64 random(19);
+  Topology::Description levels{.within = {450, 0}, .across = {50, 0}};
+  for (int rank = 0; rank < ranks; ++rank) levels.node_of_rank.push_back(static_cast<int>(random() % 32));
+  for (int node = 0; node < 32; ++node) levels.node_of_rank[static_cast<std::size_t>(8 * node)] = node;
+  Topology::Description matrix = levels;
+  for (int from = 0; from < ranks; ++from)
+    for (int to = 0; to < ranks; ++to)
+      matrix.links.push_back(levels.node_of_rank[static_cast<std::size_t>(from)] ==
+                                     levels.node_of_rank[static_cast<std::size_t>(to)]
+                                 ? levels.within
+                                 : levels.across);
+  SourceCounts sources{.num_layers = 1, .num_ranks = ranks, .num_experts = ranks};
+  for (int i = 0; i < ranks * ranks; ++i) sources.counts.push_back(static_cast<double>(random() % 1000));
+  const RoutingProfile profile(1, ranks, std::vector<std::int64_t>(ranks, 1), {});
+  Clustering clusters{.cluster_of = std::vector<std::vector<int>>(1, std::vector<int>(ranks))};
+  std::iota(clusters.cluster_of[0].begin(), clusters.cluster_of[0].end(), 0);
+  for (const PairObjective pairs : {PairObjective::worst_pair, PairObjective::total}) {
+    const auto cost_on = [&](const Topology& topology) {
+      return assign_ranks_fast({.profile = profile,
+                                .topology = topology,
+                                .traffic = TrafficModel::dispatch_combine,
+                                .pairs = pairs,
+                                .sources = sources},
+                               clusters)
+          .objective;
+    };
+    const double by_level = cost_on(Topology(levels));
+    EXPECT_NEAR(by_level, cost_on(Topology(matrix)), 1e-9 * by_level);
+  }
 }
 
 }  // namespace

@@ -245,7 +245,7 @@ TEST(MoveBudget, IsNearTheBestChoiceOfOffersAndNeverAboveTheBudget) {
       keep_useful(of_layer);
     }
     const int budget = draw_int(random, 0, 30);
-    const auto taken = spend_moves(offers, budget);
+    const auto taken = spend_moves(offers, budget, internal::Deadline(SolveLimits{}));
     int moves = 0;
     for (std::size_t l = 0; l < offers.size(); ++l) {
       found += offers[l][taken[l]].value;

@@ -430,7 +430,11 @@ TEST(Place, RefusesNumbersThatMakeNoSense) {
       "groups: 8 experts do not make 3 groups of one size; allowed: a divisor of the number of experts");
   EXPECT_EQ(refusal({.limits = {.time_limit_s = 0}}), "time_limit: is 0 s; allowed: above 0");
   EXPECT_EQ(refusal({.limits = {.relative_gap = 1}}), "gap: is 1; allowed: 0 or more, below 1");
-  EXPECT_EQ(refusal({.cost = {.assignment_us = -1}}), "cost: an assignment of -1 us; allowed: 0 or more");
+  EXPECT_EQ(refusal({.cost = {.assignment_us = -1}}), "cost: an assignment of -1 us; allowed: 0..1e+09");
+  EXPECT_EQ(refusal({.cost = {.assignment_us = 1e300}}),
+            "cost: an assignment of 1e+300 us; allowed: 0..1e+09");
+  EXPECT_EQ(refusal({.cost = {.assignment_bytes = 1e300}}),
+            "cost: an assignment of 1e+300 bytes; allowed: 0..1e+12");
 }
 
 TEST(Place, RefusesATopologyThatTheExpertsDoNotFit) {

@@ -1,6 +1,7 @@
 // Ranks, nodes and links: what a topology answers, and what it refuses to be.
 #include "evenkeel/topology/topology.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <random>
@@ -89,22 +90,42 @@ TEST(Topology, RefusesNodesThatAreNotNumberedWithoutGaps) {
 
 TEST(Topology, RefusesLinksThatNoMachineHas) {
   EXPECT_EQ(refusal({.node_of_rank = {0}, .within = {0, 0}}),
-            "within: has a bandwidth of 0 GB/s; allowed: above 0");
+            "within: has a bandwidth of 0 GB/s; allowed: 1e-06..1e+09");
   EXPECT_EQ(refusal({.node_of_rank = {0}, .across = {1, -1}}),
-            "across: has a latency of -1 us; allowed: 0 or more");
+            "across: has a latency of -1 us; allowed: 0..1e+09");
   EXPECT_EQ(refusal({.node_of_rank = {0}, .within = {std::numeric_limits<double>::quiet_NaN(), 0}}),
-            "within: has a bandwidth of nan GB/s; allowed: above 0");
+            "within: has a bandwidth of nan GB/s; allowed: 1e-06..1e+09");
   EXPECT_EQ(refusal({.node_of_rank = {0}, .within = {1, std::numeric_limits<double>::infinity()}}),
-            "within: has a latency of inf us; allowed: 0 or more");
+            "within: has a latency of inf us; allowed: 0..1e+09");
   EXPECT_EQ(refusal({.node_of_rank = {0, 0}, .links = {{1, 0}}}),
             "links: has 1 links for 2 ranks; allowed: 2 x 2");
   EXPECT_EQ(refusal({.node_of_rank = {0, 0}, .links = {{}, {1, 0}, {-5, 0}, {}}}),
-            "links[1][0]: has a bandwidth of -5 GB/s; allowed: above 0");
+            "links[1][0]: has a bandwidth of -5 GB/s; allowed: 1e-06..1e+09");
+}
+
+TEST(Topology, RefusesNumbersFromWhichCostsWouldOverflow) {
+  for (const double bandwidth : {5e-324, 1e-308, 9e-7, 1.1e9, 1e308}) {
+    SCOPED_TRACE(bandwidth);
+    const std::string said =
+        fmt::format("has a bandwidth of {} GB/s; allowed: 1e-06..1e+09", bandwidth);
+    EXPECT_EQ(refusal({.node_of_rank = {0}, .within = {bandwidth, 0}}), "within: " + said);
+    EXPECT_EQ(refusal({.node_of_rank = {0}, .across = {bandwidth, 0}}), "across: " + said);
+    EXPECT_EQ(refusal({.node_of_rank = {0, 0}, .links = {{}, {bandwidth, 0}, {}, {}}}), "links[0][1]: " + said);
+  }
+  EXPECT_EQ(refusal({.node_of_rank = {0}, .across = {1, 1e300}}),
+            "across: has a latency of 1e+300 us; allowed: 0..1e+09");
+  for (const double speed : {1e-308, 9e-7, 1.1e6, 1e308})
+    EXPECT_EQ(refusal({.node_of_rank = {0, 0}, .speeds = {1, speed}}),
+              fmt::format("speeds[1]: is {}; allowed: 1e-06..1e+06", speed));
+  EXPECT_NO_THROW(Topology({.node_of_rank = {0, 1},
+                            .within = {1e-6, 1e9},
+                            .across = {1e9, 0},
+                            .speeds = {1e-6, 1e6}}));
 }
 
 TEST(Topology, RefusesSpeedsAndRoomsThatDoNotFit) {
   EXPECT_EQ(refusal({.node_of_rank = {0, 0}, .speeds = {1}}), "speeds: has 1 numbers for 2 ranks");
-  EXPECT_EQ(refusal({.node_of_rank = {0, 0}, .speeds = {1, 0}}), "speeds[1]: is 0; allowed: above 0");
+  EXPECT_EQ(refusal({.node_of_rank = {0, 0}, .speeds = {1, 0}}), "speeds[1]: is 0; allowed: 1e-06..1e+06");
   EXPECT_EQ(refusal({.node_of_rank = {0, 0}, .rooms = {1, 2, 3}}), "rooms: has 3 numbers for 2 ranks");
   EXPECT_EQ(refusal({.node_of_rank = {0, 0}, .rooms = {1, 0}}), "rooms[1]: is 0; allowed: 1 or more");
   EXPECT_EQ(refusal({.node_of_rank = {0}, .devices_per_rank = 0}),

@@ -41,8 +41,9 @@ class RankSolve {
     floors_.assign(exchanges_.size(), 0.0);
     if (!sent_from_layer_before()) return;
     const internal::ClusterTraffic traffic(problem, clustering.cluster_of);
+    const internal::Deadline deadline(limits);
     for (std::size_t i = 0; i < floors_.size(); ++i)
-      floors_[i] = internal::exchange_bound(traffic, problem.topology, i);
+      floors_[i] = internal::exchange_bound(traffic, problem.topology, i, deadline);
   }
 
   RankAssignment run() {
@@ -165,6 +166,10 @@ class RankSolve {
   // is a bound.
   void solve_each_alone(bool keep) {
     const PairCosts costs = keep || !sent_from_layer_before() ? costs_ : costs_.cheapest();
+    if (terms_of_one() > most_terms) {
+      program_tried_ = false;
+      return;
+    }
     for (std::size_t i = 0; i < exchanges_.size() && !monitor_.must_end(); ++i) {
       Exchange alone = exchanges_[i];
       const auto layer = static_cast<std::size_t>(alone.to_layer);
@@ -242,6 +247,12 @@ class RankSolve {
     monitor_.set_rest(others, bounds);
   }
 
+  // Of the program of one exchange: a row for each pair of ranks, with what every cluster may send there.
+  std::int64_t terms_of_one() const {
+    const std::int64_t ranks = rule_.num_ranks;
+    return ranks * ranks * ranks;
+  }
+
   std::int64_t columns_together() const {
     const std::int64_t ranks = rule_.num_ranks;
     std::int64_t columns = rule_.num_layers * ranks * ranks;
@@ -253,7 +264,7 @@ class RankSolve {
   // True: proven to be the best.
   bool solve_together() {
     if (objective(best_) <= std::max(bound_, all_floors())) return false;
-    program_tried_ = columns_together() <= most_columns;
+    program_tried_ = program_tried_ && columns_together() <= most_columns;
     if (!program_tried_ || monitor_.must_end()) return false;
     RankProgram program(rule_.num_layers, rule_.num_ranks, rule_.num_ranks, Units::of(exchanges_, costs_));
     for (int layer = 0; layer < rule_.num_layers; ++layer)

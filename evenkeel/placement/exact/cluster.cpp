@@ -80,6 +80,10 @@ class ClusterSolve {
   void solve_layer(int layer) {
     Partition& partition = layers_[static_cast<std::size_t>(layer)];
     if (partition.deviation <= partition.bound || monitor_.must_end()) return;
+    if (!by_subsets_ && !program_of_layer_is_small()) {
+      layers_tried_ = false;
+      return;
+    }
     monitor_.set_rest((total_deviation() - partition.deviation) / rule_.num_ranks,
                       (total_bound() - partition.bound) / rule_.num_ranks);
     if (by_subsets_)
@@ -88,6 +92,13 @@ class ClusterSolve {
       partition_by_program(loads(layer), rule_, monitor_.seconds_left() / (rule_.num_layers - layer),
                            monitor_, partition);
     monitor_.report(partition.deviation / rule_.num_ranks, partition.bound / rule_.num_ranks);
+  }
+
+  // A row of symmetry breaking for each expert and rank has what comes before the expert.
+  bool program_of_layer_is_small() const {
+    const std::int64_t experts = rule_.num_experts;
+    const std::int64_t columns = rule_.num_ranks * (experts + 1);
+    return columns <= most_columns && columns * experts / 2 <= most_terms;
   }
 
   double total_deviation() const {
@@ -226,7 +237,8 @@ class ClusterSolve {
   Clustering answer() const {
     Clustering clustering{.cluster_of = clusters(),
                           .objective = total_deviation() / rule_.num_ranks,
-                          .bound = total_bound() / rule_.num_ranks};
+                          .bound = total_bound() / rule_.num_ranks,
+                          .layers_tried = layers_tried_};
     if (given_bound() > clustering.bound) {
       clustering.bound = given_bound();
       clustering.bound_has_totals = start_.bound_has_totals;
@@ -240,6 +252,7 @@ class ClusterSolve {
   const Clustering& start_;
   Monitor monitor_;
   bool by_subsets_ = true;
+  bool layers_tried_ = true;
   std::vector<Partition> layers_;
 };
 

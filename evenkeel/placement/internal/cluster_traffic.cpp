@@ -7,7 +7,10 @@ namespace evenkeel::internal {
 
 ClusterTraffic::ClusterTraffic(const PlacementProblem& problem,
                                const std::vector<std::vector<int>>& cluster_of)
-    : ranks_(static_cast<std::size_t>(problem.topology.num_ranks())), pairs_(problem.pairs) {
+    : ranks_(static_cast<std::size_t>(problem.topology.num_ranks())),
+      pairs_(problem.pairs),
+      levels_(problem.topology.description().links.empty() ? &problem.topology : nullptr) {
+  bandwidth_.reserve(ranks_ * ranks_);
   for (RankId from : indices<RankId>(ranks_))
     for (RankId to : indices<RankId>(ranks_))
       bandwidth_.push_back(from == to ? std::numeric_limits<double>::infinity()

@@ -29,6 +29,8 @@ class ClusterTraffic {
   // Eq. 8 of one exchange, when its senders and receivers have these ranks.
   double cost(std::size_t exchange, const Ranks& senders, const Ranks& receivers) const;
   PairObjective pairs() const { return pairs_; }
+  // The topology where its links are of two levels, within and across nodes; else null.
+  const Topology* levels() const { return levels_; }
 
  private:
   void add_transitions(const PlacementProblem& problem, const std::vector<std::vector<int>>& cluster_of);
@@ -36,6 +38,7 @@ class ClusterTraffic {
 
   std::size_t ranks_;
   PairObjective pairs_;
+  const Topology* levels_;
   std::vector<std::vector<double>> traffic_;
   std::vector<double> bandwidth_;
 };

@@ -27,24 +27,24 @@ class Totals {
     return std::ranges::all_of(above_, [](int above) { return above == 0; });
   }
 
-  void renumber() {
-    while (!hold() && renumber_once()) {
+  void renumber(const Deadline& deadline) {
+    while (!hold() && renumber_once(deadline)) {
     }
   }
 
   // Moves one expert from a rank with too many to one with too few, where it costs least.
-  bool resize_once() {
+  bool resize_once(const Deadline& deadline) {
     const auto most = static_cast<std::size_t>(std::ranges::max_element(above_) - above_.begin());
     const auto least = static_cast<std::size_t>(std::ranges::min_element(above_) - above_.begin());
     std::optional<Change> best;
-    for (const Change& change : cheapest_moves(most, least)) {
+    for (const Change& change : cheapest_moves(most, least, deadline)) {
       Clusters evened = change.clusters;
-      exchange(fixed_sizes(change.layer, evened), evened);
+      exchange(fixed_sizes(change.layer, evened), evened, deadline);
       const Wide cost =
           deviation(tasks_[change.layer], evened) - deviation(tasks_[change.layer], layers_[change.layer]);
       if (!best || cost < best->cost) best = Change{change.layer, cost, std::move(evened)};
     }
-    if (!best) return false;
+    if (!best || deadline.passed()) return false;
     layers_[best->layer] = std::move(best->clusters);
     --sizes_[best->layer][most];
     ++sizes_[best->layer][least];
@@ -60,18 +60,21 @@ class Totals {
     Clusters clusters;
   };
 
-  bool renumber_once() {
+  bool renumber_once(const Deadline& deadline) {
     bool improved = false;
     for (std::size_t layer = 0; layer < layers_.size(); ++layer)
-      for (std::size_t a = 0; a < ranks_; ++a)
+      for (std::size_t a = 0; a < ranks_; ++a) {
+        if (deadline.passed()) return false;
         for (std::size_t b = a + 1; b < ranks_; ++b) improved |= swap_if_nearer(layer, a, b);
+      }
     return improved;
   }
 
   bool swap_if_nearer(std::size_t layer, std::size_t a, std::size_t b) {
     const std::vector<int>& size = sizes_[layer];
     const int moved = size[b] - size[a];
-    const int gain = moved * (above_[b] - above_[a] - moved);  // half the fall of the sum of squares
+    // Half the fall of the sum of squares.
+    const std::int64_t gain = std::int64_t{moved} * (std::int64_t{above_[b]} - above_[a] - moved);
     if (gain <= 0 || size[a] > tasks_[layer].most[b] || size[b] > tasks_[layer].most[a]) return false;
     for (int& cluster : layers_[layer]) {
       if (cluster == static_cast<int>(a))
@@ -85,9 +88,10 @@ class Totals {
     return true;
   }
 
-  std::vector<Change> cheapest_moves(std::size_t from, std::size_t to) const {
+  std::vector<Change> cheapest_moves(std::size_t from, std::size_t to, const Deadline& deadline) const {
     std::vector<Change> moves;
     for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
+      if (deadline.passed()) return {};
       if (sizes_[layer][from] <= 1 || sizes_[layer][to] >= tasks_[layer].most[to]) continue;
       moves.push_back(cheapest_move(layer, static_cast<int>(from), static_cast<int>(to)));
     }
@@ -125,18 +129,18 @@ class Totals {
 }  // namespace
 
 bool renumber_to_totals(const std::vector<PartitionTask>& tasks, const std::vector<int>& total,
-                        std::vector<Clusters>& layers) {
+                        std::vector<Clusters>& layers, const Deadline& deadline) {
   Totals totals(tasks, total, layers);
-  totals.renumber();
+  totals.renumber(deadline);
   return totals.hold();
 }
 
 bool resize_to_totals(const std::vector<PartitionTask>& tasks, const std::vector<int>& total,
-                      std::vector<Clusters>& layers) {
+                      std::vector<Clusters>& layers, const Deadline& deadline) {
   Totals totals(tasks, total, layers);
-  totals.renumber();
+  totals.renumber(deadline);
   while (!totals.hold())
-    if (!totals.resize_once()) return false;
+    if (!totals.resize_once(deadline)) return false;
   return true;
 }
 

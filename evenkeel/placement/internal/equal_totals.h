@@ -11,15 +11,16 @@
 
 #include <vector>
 
+#include "evenkeel/placement/internal/deadline.h"
 #include "evenkeel/placement/internal/partition.h"
 
 namespace evenkeel::internal {
 
 // Renumbers only; true if the totals then hold. tasks[l].most says which numbers a cluster may have.
 bool renumber_to_totals(const std::vector<PartitionTask>& tasks, const std::vector<int>& total,
-                        std::vector<Clusters>& layers);
-// Renumbers, then changes sizes; false if it finds no way.
+                        std::vector<Clusters>& layers, const Deadline& deadline);
+// Renumbers, then changes sizes; false if it finds no way before the deadline.
 bool resize_to_totals(const std::vector<PartitionTask>& tasks, const std::vector<int>& total,
-                      std::vector<Clusters>& layers);
+                      std::vector<Clusters>& layers, const Deadline& deadline);
 
 }  // namespace evenkeel::internal

@@ -1,6 +1,7 @@
 #include "evenkeel/placement/internal/fresh_layer.h"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include "evenkeel/placement/internal/pool_solver.h"
@@ -38,36 +39,60 @@ bool list_pools(const LayerPlacement& before, std::span<const FixedLoad> loads,
   return true;
 }
 
-// rank_of[new rank]: the old rank whose place it takes, of the same room.
-std::vector<std::size_t> match_ranks(const LayerPlacement& before, const NodePool& pool,
-                                     std::span<const std::int32_t> expert_in) {
-  struct Match {
-    int common = 0;
-    std::size_t made = 0;
-    std::size_t old = 0;
-  };
+struct Match {
+  int common = 0;
+  std::size_t made = 0;
+  std::size_t old = 0;
+};
+
+// Of new and old ranks with as many slots, those that have experts in common, most of them first, and then by
+// number.
+std::vector<Match> matches_of(const LayerPlacement& before, const NodePool& pool,
+                              std::span<const std::int32_t> expert_in) {
   std::vector<Match> matches;
+  std::vector<int> common(pool.rooms.size(), 0);
+  std::vector<std::size_t> met;
   std::size_t slot = 0;
   for (std::size_t made = 0; made < pool.rooms.size(); ++made) {
     const auto room = static_cast<std::size_t>(pool.rooms[made]);
-    for (std::size_t old = 0; old < pool.rooms.size(); ++old) {
-      if (pool.rooms[old] != pool.rooms[made]) continue;
-      Match match{0, made, old};
-      const auto natives = before.natives(RankId(pool.first_rank + old));
-      for (std::int32_t local : expert_in.subspan(slot, room))
-        match.common +=
-            std::ranges::binary_search(natives, ExpertId(pool.experts[static_cast<std::size_t>(local)]));
-      matches.push_back(match);
+    met.clear();
+    for (std::int32_t local : expert_in.subspan(slot, room))
+      for (RankId home : before.homes(ExpertId(pool.experts[static_cast<std::size_t>(local)]))) {
+        const std::size_t old = home.offset() - pool.first_rank;
+        if (pool.rooms[old] == pool.rooms[made] && common[old]++ == 0) met.push_back(old);
+      }
+    for (std::size_t old : met) {
+      matches.push_back({common[old], made, old});
+      common[old] = 0;
     }
     slot += room;
   }
-  std::ranges::stable_sort(matches, [](const Match& a, const Match& b) { return a.common > b.common; });
-  std::vector<std::size_t> rank_of(pool.rooms.size(), pool.rooms.size());
-  std::vector<bool> used(pool.rooms.size(), false);
-  for (const Match& match : matches) {
-    if (used[match.old] || rank_of[match.made] != pool.rooms.size()) continue;
+  std::ranges::sort(matches, [](const Match& a, const Match& b) {
+    if (a.common != b.common) return a.common > b.common;
+    return a.made != b.made ? a.made < b.made : a.old < b.old;
+  });
+  return matches;
+}
+
+// rank_of[new rank]: the old rank whose place it takes, of the same room.
+std::vector<std::size_t> match_ranks(const LayerPlacement& before, const NodePool& pool,
+                                     std::span<const std::int32_t> expert_in) {
+  const std::size_t none = pool.rooms.size();
+  std::vector<std::size_t> rank_of(none, none);
+  std::vector<bool> used(none, false);
+  for (const Match& match : matches_of(before, pool, expert_in)) {
+    if (used[match.old] || rank_of[match.made] != none) continue;
     used[match.old] = true;
     rank_of[match.made] = match.old;
+  }
+  // With nothing in common any rank with as many slots is as good: the first that is left.
+  std::map<std::int32_t, std::size_t> next;  // old ranks before it are used, by room
+  for (std::size_t made = 0; made < none; ++made) {
+    if (rank_of[made] != none) continue;
+    std::size_t& old = next[pool.rooms[made]];
+    while (used[old] || pool.rooms[old] != pool.rooms[made]) ++old;
+    used[old] = true;
+    rank_of[made] = old;
   }
   return rank_of;
 }
@@ -77,7 +102,8 @@ std::vector<std::size_t> match_ranks(const LayerPlacement& before, const NodePoo
 std::vector<std::vector<std::int32_t>> fresh_homes(const LayerPlacement& before,
                                                    std::span<const double> loads,
                                                    std::span<const std::int32_t> slots_per_rank,
-                                                   std::span<const std::int32_t> node_of_rank) {
+                                                   std::span<const std::int32_t> node_of_rank,
+                                                   const internal::Deadline& deadline) {
   std::vector<FixedLoad> fixed(loads.size());
   to_fixed(loads, fixed_scale(std::reduce(loads.begin(), loads.end(), 0.0)), fixed);
   std::vector<NodePool> pools;
@@ -85,10 +111,11 @@ std::vector<std::vector<std::int32_t>> fresh_homes(const LayerPlacement& before,
   std::vector<std::vector<std::int32_t>> homes(loads.size());
   PoolSolver solver;
   for (const NodePool& pool : pools) {
+    if (deadline.passed()) return {};
     if (pool.experts.empty()) continue;
     const int slots = std::reduce(pool.rooms.begin(), pool.rooms.end());
     solver.solve({pool.loads, pool.rooms, slots}, 0,
-                 {.repeats = false, .thorough = slots < PoolSolver::kFewSlots});
+                 {.repeats = false, .thorough = slots < PoolSolver::kFewSlots, .deadline = &deadline});
     const std::vector<std::size_t> rank_of = match_ranks(before, pool, solver.expert_in());
     std::size_t slot = 0;
     for (std::size_t made = 0; made < pool.rooms.size(); ++made)

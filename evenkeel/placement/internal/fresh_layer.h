@@ -8,15 +8,17 @@
 #include <span>
 #include <vector>
 
+#include "evenkeel/placement/internal/deadline.h"
 #include "evenkeel/plan/placement.h"
 
 namespace evenkeel {
 
 // [E] ranks of each expert; empty where an expert is at home on several nodes, so that nodes cannot be placed
-// one by one, or where ranks have so unlike slots that no packing was found.
+// one by one, where ranks have so unlike slots that no packing was found, or if the deadline passed before.
 std::vector<std::vector<std::int32_t>> fresh_homes(const LayerPlacement& before,
                                                    std::span<const double> loads,
                                                    std::span<const std::int32_t> slots_per_rank,
-                                                   std::span<const std::int32_t> node_of_rank);
+                                                   std::span<const std::int32_t> node_of_rank,
+                                                   const internal::Deadline& deadline);
 
 }  // namespace evenkeel

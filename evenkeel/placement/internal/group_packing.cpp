@@ -16,7 +16,9 @@ constexpr std::int64_t kMostSteps = 20000;
 
 }  // namespace
 
-void GroupPacking::solve(std::span<const FixedLoad> group_loads, std::span<const Node> nodes) {
+void GroupPacking::solve(std::span<const FixedLoad> group_loads, std::span<const Node> nodes,
+                         const internal::Deadline& deadline) {
+  deadline_ = &deadline;
   group_loads_ = group_loads;
   nodes_ = nodes;
   load_.assign(nodes.size(), 0);
@@ -109,6 +111,10 @@ bool GroupPacking::rest_fits(std::size_t depth) const {
 
 void GroupPacking::descend(std::size_t depth) {
   if (--steps_left_ <= 0 || (judge_ == nullptr && best_ <= bound_)) return;
+  if (judge_ == nullptr && best_node_of_[0] >= 0 && deadline_->passed()) {
+    steps_left_ = 0;
+    return;
+  }
   if (depth == order_.size()) return arrive();
   if (!rest_fits(depth)) return;
   const auto group = static_cast<std::size_t>(order_[depth]);

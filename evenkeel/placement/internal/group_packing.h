@@ -15,6 +15,7 @@
 #include <span>
 #include <vector>
 
+#include "evenkeel/placement/internal/deadline.h"
 #include "evenkeel/placement/internal/fixed_load.h"
 
 namespace evenkeel {
@@ -29,7 +30,8 @@ class GroupPacking {
 
   // Every node that has slots gets its fewest groups or more. Throws Infeasible where that, or room for all,
   // cannot be.
-  void solve(std::span<const FixedLoad> group_loads, std::span<const Node> nodes);
+  void solve(std::span<const FixedLoad> group_loads, std::span<const Node> nodes,
+             const internal::Deadline& deadline);
 
   // After solve(): shows every packing (one of those that are alike) whose nodes are all below `limit` per
   // rank. `judge` returns the limit from there on. False: some were not shown, more than `most` or
@@ -66,9 +68,10 @@ class GroupPacking {
   std::vector<std::int32_t> held_;     // [nodes] groups
   std::vector<std::int32_t> node_of_;  // [groups]
   std::vector<std::int32_t> best_node_of_;
-  std::vector<std::int32_t> by_load_;   // [depth, nodes] scratch
-  std::vector<std::int32_t> number_;    // [nodes]
-  std::vector<std::int32_t> numbered_;  // [groups]
+  std::vector<std::int32_t> by_load_;             // [depth, nodes] scratch
+  std::vector<std::int32_t> number_;              // [nodes]
+  std::vector<std::int32_t> numbered_;            // [groups]
+  const internal::Deadline* deadline_ = nullptr;  // of solve(), which takes the first packing after it
   const Judge* judge_ = nullptr;
   bool nodes_alike_ = false;
   std::int64_t steps_left_ = 0;

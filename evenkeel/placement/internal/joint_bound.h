@@ -11,6 +11,7 @@
 
 #include <vector>
 
+#include "evenkeel/placement/internal/deadline.h"
 #include "evenkeel/placement/problem.h"
 
 namespace evenkeel::internal {
@@ -21,7 +22,7 @@ struct JointBound {
   double total_ms = 0;
 };
 
-// Throws Infeasible as size_rule() does.
-JointBound joint_bound(const PlacementProblem& problem);
+// Throws Infeasible as size_rule() does. What the deadline leaves no time for is bounded by 0.
+JointBound joint_bound(const PlacementProblem& problem, const Deadline& deadline);
 
 }  // namespace evenkeel::internal

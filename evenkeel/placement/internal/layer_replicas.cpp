@@ -21,10 +21,10 @@ constexpr double kRounding = 1e-12;
 
 }  // namespace
 
-LayerReplicas::LayerReplicas(const ReplicaProblem& problem)
+LayerReplicas::LayerReplicas(const ReplicaProblem& problem, const internal::Deadline& deadline)
     : num_groups_(static_cast<std::size_t>(problem.num_groups)),
       group_size_(static_cast<std::size_t>(problem.num_experts / problem.num_groups)),
-      search_{problem.repeats, problem.num_physical < PoolSolver::kFewSlots} {
+      search_{problem.repeats, problem.num_physical < PoolSolver::kFewSlots, &deadline} {
   const std::int64_t ranks = problem.num_ranks;
   for (std::int64_t r = 0; r < ranks; ++r)
     rooms_.push_back(
@@ -100,7 +100,7 @@ FixedLoad LayerReplicas::solve_groups(std::span<std::int32_t> expert_in_slot) {
     group_loads_[g] =
         std::reduce(fixed_.begin() + static_cast<std::ptrdiff_t>(g * group_size_),
                     fixed_.begin() + static_cast<std::ptrdiff_t>((g + 1) * group_size_), FixedLoad{0});
-  packing_.solve(group_loads_, group_nodes_);
+  packing_.solve(group_loads_, group_nodes_, *search_.deadline);
   const auto node_bound = static_cast<FixedLoad>(packing_.bound());
   const Outcome first = solve_nodes(packing_.node_of_group(), expert_in_slot);
   if (first.heaviest <= node_bound + (node_bound >> kGroupingToleranceBits)) return node_bound;
@@ -110,7 +110,10 @@ FixedLoad LayerReplicas::solve_groups(std::span<std::int32_t> expert_in_slot) {
 FixedLoad LayerReplicas::try_other_groupings(Outcome best, std::span<std::int32_t> expert_in_slot) {
   other_.resize(expert_in_slot.size());
   FixedLoad bound = best.heaviest;  // of all groupings; those not shown cannot be below it
+  bool ended = false;
   const auto judge = [&](std::span<const std::int32_t> node_of_group) {
+    ended = ended || search_.must_end();
+    if (ended) return 0.0;
     const Outcome outcome = solve_nodes(node_of_group, other_);
     bound = std::min(bound, outcome.bound);
     if (outcome.heaviest < best.heaviest) {
@@ -123,7 +126,7 @@ FixedLoad LayerReplicas::try_other_groupings(Outcome best, std::span<std::int32_
   if (!even.empty()) judge(even);
   const bool all = packing_.visit_below(static_cast<double>(best.heaviest), judge,
                                         search_.thorough ? kMostGroupings : kFewGroupings);
-  return all ? std::min(bound, best.heaviest) : 0;
+  return all && !ended ? std::min(bound, best.heaviest) : 0;
 }
 
 LayerReplicas::Outcome LayerReplicas::solve_nodes(std::span<const std::int32_t> node_of_group,

@@ -20,7 +20,7 @@ struct LayerQuality {
 class LayerReplicas {
  public:
   // Sizes alone are read here. Throws Infeasible where groups cannot be packed to nodes.
-  explicit LayerReplicas(const ReplicaProblem& problem);
+  LayerReplicas(const ReplicaProblem& problem, const internal::Deadline& deadline);
 
   // The slots of each rank: floor((r + 1) S / P) - floor(r S / P).
   std::span<const std::int32_t> rooms() const { return rooms_; }

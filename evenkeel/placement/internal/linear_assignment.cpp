@@ -11,8 +11,9 @@ class LinearAssignment {
   LinearAssignment(std::span<const double> costs, std::size_t n)
       : costs_(costs), n_(n), of_row_(n, 0), of_column_(n, 0), row_of_(n, none()), reached_by_(n) {}
 
-  std::vector<int> solve() {
-    for (std::size_t row = 0; row < n_; ++row) augment(row);
+  std::vector<int> solve(const Deadline& deadline) {
+    for (std::size_t row = 0; row < n_; ++row)
+      if (!augment(row, deadline)) return {};
     std::vector<int> column(n_);
     for (std::size_t j = 0; j < n_; ++j) column[row_of_[j]] = static_cast<int>(j);
     return column;
@@ -21,14 +22,15 @@ class LinearAssignment {
  private:
   static std::size_t none() { return std::numeric_limits<std::size_t>::max(); }
 
-  // Gives the row a column along the cheapest path of changes.
-  void augment(std::size_t row) {
+  // Gives the row a column along the cheapest path of changes; false if the deadline passed.
+  bool augment(std::size_t row, const Deadline& deadline) {
     distance_.assign(n_, std::numeric_limits<double>::infinity());
     done_.assign(n_, 0);
     std::vector<std::size_t> scanned;
     std::size_t column = none();
     double reached = 0;
     for (std::size_t from = row;;) {
+      if (deadline.passed()) return false;
       relax(from, column, reached);
       column = nearest();
       reached = distance_[column];
@@ -43,6 +45,7 @@ class LinearAssignment {
       of_column_[j] -= reached - distance_[j];
     }
     turn_path(row, column);
+    return true;
   }
 
   void relax(std::size_t from, std::size_t by, double reached) {
@@ -83,8 +86,8 @@ class LinearAssignment {
 
 }  // namespace
 
-std::vector<int> least_total_assignment(std::span<const double> costs, int n) {
-  return LinearAssignment(costs, static_cast<std::size_t>(n)).solve();
+std::vector<int> least_total_assignment(std::span<const double> costs, int n, const Deadline& deadline) {
+  return LinearAssignment(costs, static_cast<std::size_t>(n)).solve(deadline);
 }
 
 }  // namespace evenkeel::internal

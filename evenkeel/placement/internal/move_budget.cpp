@@ -26,8 +26,13 @@ Segment segment(std::span<const MoveOffer> offers, std::size_t layer, std::size_
 }
 
 // The lower convex hull, from the first offer on.
-void list_hull(std::span<const MoveOffer> offers, std::size_t layer, std::vector<Segment>& segments) {
+void list_hull(std::span<const MoveOffer> offers, std::size_t layer, const internal::Deadline& deadline,
+               std::vector<Segment>& segments) {
   for (std::size_t from = 0; from + 1 < offers.size();) {
+    if (deadline.passed()) {
+      segments.push_back(segment(offers, layer, from, offers.size() - 1));
+      return;
+    }
     Segment best = segment(offers, layer, from, from + 1);
     for (std::size_t to = from + 2; to < offers.size(); ++to) {
       const Segment next = segment(offers, layer, from, to);
@@ -65,9 +70,10 @@ void keep_useful(std::vector<MoveOffer>& offers) {
   offers.resize(kept);
 }
 
-std::vector<std::size_t> spend_moves(std::span<const std::vector<MoveOffer>> offers, int max_moves) {
+std::vector<std::size_t> spend_moves(std::span<const std::vector<MoveOffer>> offers, int max_moves,
+                                     const internal::Deadline& deadline) {
   std::vector<Segment> segments;
-  for (std::size_t l = 0; l < offers.size(); ++l) list_hull(offers[l], l, segments);
+  for (std::size_t l = 0; l < offers.size(); ++l) list_hull(offers[l], l, deadline, segments);
   std::ranges::stable_sort(segments, [](const Segment& a, const Segment& b) { return a.steeper_than(b); });
   std::vector<std::size_t> taken(offers.size(), 0);
   int left = max_moves;

@@ -11,6 +11,8 @@
 #include <span>
 #include <vector>
 
+#include "evenkeel/placement/internal/deadline.h"
+
 namespace evenkeel {
 
 struct MoveOffer {
@@ -19,8 +21,10 @@ struct MoveOffer {
   std::size_t state = 0;  // the layer's own name for it
 };
 
-// Each layer's offers begin with 0 moves. Returns, for each layer, the index of the offer taken.
-std::vector<std::size_t> spend_moves(std::span<const std::vector<MoveOffer>> offers, int max_moves);
+// Each layer's offers begin with 0 moves. Returns, for each layer, the index of the offer taken. After the
+// deadline a layer's hull is not looked for further: its last offer stands for the rest.
+std::vector<std::size_t> spend_moves(std::span<const std::vector<MoveOffer>> offers, int max_moves,
+                                     const internal::Deadline& deadline);
 
 // Sorted by moves; only those lower than all with as many moves or fewer.
 void keep_useful(std::vector<MoveOffer>& offers);

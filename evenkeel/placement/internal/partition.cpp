@@ -98,15 +98,15 @@ bool is_better(const PartitionTask& task, const Clusters& one, const Clusters& o
   return std::ranges::max(cluster_loads(task, one)) < std::ranges::max(cluster_loads(task, other));
 }
 
-Partition best_partition(const PartitionTask& task, std::int64_t search_steps) {
-  Partition best{.clusters = exchanged_partition(task), .bound = deviation_bound(task)};
+Partition best_partition(const PartitionTask& task, std::int64_t search_steps, const Deadline& deadline) {
+  Partition best{.clusters = exchanged_partition(task, deadline), .bound = deviation_bound(task)};
   best.deviation = deviation(task, best.clusters);
-  if (best.proven() || task.num_experts() > PartitionSearch::kMostExperts) return best;
+  if (best.proven() || task.num_experts() > PartitionSearch::kMostExperts || deadline.passed()) return best;
   PartitionSearch search(task, search_steps);
   if (search.improve(best.deviation, best.clusters)) {
     best.deviation = deviation(task, best.clusters);
     Clusters evened = best.clusters;
-    exchange(task, evened);
+    exchange(task, evened, deadline);
     if (is_better(task, evened, best.clusters)) best.clusters = evened;
   }
   if (search.finished()) best.bound = best.deviation;

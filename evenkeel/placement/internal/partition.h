@@ -15,6 +15,8 @@
 #include <span>
 #include <vector>
 
+#include "evenkeel/placement/internal/deadline.h"
+
 namespace evenkeel::internal {
 
 __extension__ using Wide = __int128;  // P^2 x a total of 63 bits
@@ -45,7 +47,8 @@ struct Partition {
 };
 
 // Largest first, exchanges between clusters, and, where there are at most 16 experts, a search of all
-// partitions. `search_steps` bounds that search; the answer does not depend on anything else.
-Partition best_partition(const PartitionTask& task, std::int64_t search_steps);
+// partitions. `search_steps` bounds that search; the answer does not depend on anything else, unless the
+// deadline passes: then it is the best so far.
+Partition best_partition(const PartitionTask& task, std::int64_t search_steps, const Deadline& deadline);
 
 }  // namespace evenkeel::internal

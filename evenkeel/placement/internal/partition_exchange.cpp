@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
 #include <numeric>
 #include <random>
 #include <tuple>
+#include <utility>
 
 namespace evenkeel::internal {
 
@@ -29,7 +31,8 @@ constexpr std::size_t kMostExpertsOfPairs = 48;  // in a cluster: beyond, its pa
 
 class Exchanger {
  public:
-  Exchanger(const PartitionTask& task, Clusters& clusters) : task_(task), cluster_of_(clusters) {
+  Exchanger(const PartitionTask& task, Clusters& clusters, const Deadline& deadline)
+      : task_(task), cluster_of_(clusters), deadline_(deadline) {
     members_.resize(task.least.size());
     for (std::size_t expert = 0; expert < clusters.size(); ++expert)
       members_[at(clusters[expert])].push_back(static_cast<int>(expert));
@@ -63,8 +66,10 @@ class Exchanger {
                      [&](std::size_t a, std::size_t b) { return loads_[a] > loads_[b]; });
     bool improved = false;
     for (std::size_t heavy = 0; heavy < order.size(); ++heavy)
-      for (std::size_t light = order.size() - 1; light > heavy; --light)
+      for (std::size_t light = order.size() - 1; light > heavy; --light) {
+        if ((light & 0x3f) == 0 && deadline_.passed()) return false;
         improved |= improve(order[heavy], order[light]);
+      }
     return improved;
   }
 
@@ -161,6 +166,7 @@ class Exchanger {
 
   const PartitionTask& task_;
   Clusters& cluster_of_;
+  const Deadline& deadline_;
   std::vector<std::vector<int>> members_;     // [P]
   std::vector<std::int64_t> loads_;           // [P]
   std::vector<std::vector<Bundle>> bundles_;  // [P][3] of none, one, two experts
@@ -193,39 +199,50 @@ Clusters largest_first(const PartitionTask& task) {
   std::iota(order.begin(), order.end(), 0);
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return task.loads[a] > task.loads[b]; });
-  std::vector<std::int64_t> loads(task.least.size(), 0);
   std::vector<int> sizes(task.least.size(), 0);
-  int owed =
-      std::accumulate(task.least.begin(), task.least.end(), 0);  // experts that least sizes still ask for
+  // Experts that least sizes still ask for; once that is all there are, no cluster gets more than its least.
+  std::int64_t owed = std::accumulate(task.least.begin(), task.least.end(), std::int64_t{0});
+  bool spare = true;
+  std::vector<std::pair<std::int64_t, std::size_t>> lightest;  // a heap of loads and clusters with room
+  const auto has_room = [&](std::size_t c) { return sizes[c] < (spare ? task.most[c] : task.least[c]); };
+  for (std::size_t c = 0; c < sizes.size(); ++c)
+    if (has_room(c)) lightest.emplace_back(0, c);
+  std::ranges::make_heap(lightest, std::greater{});
   Clusters clusters(E, 0);
   for (std::size_t i = 0; i < E; ++i) {
-    const bool spare = owed < static_cast<int>(E - i);
-    std::size_t best = loads.size();
-    for (std::size_t c = 0; c < loads.size(); ++c) {
-      if (sizes[c] >= (spare ? task.most[c] : task.least[c])) continue;
-      if (best == loads.size() || loads[c] < loads[best]) best = c;
+    if (spare && owed == static_cast<std::int64_t>(E - i)) {
+      spare = false;
+      std::erase_if(lightest, [&](const auto& each) { return !has_room(each.second); });
+      std::ranges::make_heap(lightest, std::greater{});
     }
+    std::ranges::pop_heap(lightest, std::greater{});
+    auto [load, best] = lightest.back();
+    lightest.pop_back();
     if (sizes[best] < task.least[best]) --owed;
     ++sizes[best];
-    loads[best] += task.loads[order[i]];
+    load += task.loads[order[i]];
     clusters[order[i]] = static_cast<int>(best);
+    if (!has_room(best)) continue;
+    lightest.emplace_back(load, best);
+    std::ranges::push_heap(lightest, std::greater{});
   }
   return clusters;
 }
 
-void exchange(const PartitionTask& task, Clusters& clusters) {
-  Exchanger(task, clusters).run();
+void exchange(const PartitionTask& task, Clusters& clusters, const Deadline& deadline) {
+  Exchanger(task, clusters, deadline).run();
 }
 
-Clusters exchanged_partition(const PartitionTask& task) {
+Clusters exchanged_partition(const PartitionTask& task, const Deadline& deadline) {
   Clusters best = largest_first(task);
-  exchange(task, best);
+  exchange(task, best, deadline);
   const Wide bound = deviation_bound(task);
   std::mt19937_64 random(1);
-  for (int restart = restarts(task); restart > 0 && deviation(task, best) > bound; --restart) {
+  for (int restart = restarts(task); restart > 0 && !deadline.passed() && deviation(task, best) > bound;
+       --restart) {
     Clusters shaken = best;
     shake(random, shaken);
-    exchange(task, shaken);
+    exchange(task, shaken, deadline);
     if (is_better(task, shaken, best)) best = shaken;
   }
   return best;

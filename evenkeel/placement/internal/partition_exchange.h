@@ -7,7 +7,8 @@
 //             one. Two clusters that are both below the mean are left, as exchanges between them change
 //             neither Eq. 1 nor the largest load; above 64 experts, so are two that differ by less than
 //             1/50,000 of the mean.
-// Cost        Per pair of clusters of k experts O(k), and O(k^2) once only exchanges of two are left.
+// Cost        Largest first O(E log P). Then per pair of clusters of k experts O(k), and O(k^2) once only
+//             exchanges of two are left; the time is looked at for each cluster and exchange.
 // Guarantee   Sizes hold. An exchange narrows the distance of two loads whose sum stays, so no exchange
 //             raises Eq. 1 or the larger load.
 #pragma once
@@ -17,9 +18,9 @@
 namespace evenkeel::internal {
 
 Clusters largest_first(const PartitionTask& task);
-// From the clusters given to ones that no exchange improves.
-void exchange(const PartitionTask& task, Clusters& clusters);
+// From the clusters given to ones that no exchange improves, or that the deadline leaves.
+void exchange(const PartitionTask& task, Clusters& clusters, const Deadline& deadline);
 // Both, with a few restarts from shaken clusters where that is cheap.
-Clusters exchanged_partition(const PartitionTask& task);
+Clusters exchanged_partition(const PartitionTask& task, const Deadline& deadline);
 
 }  // namespace evenkeel::internal

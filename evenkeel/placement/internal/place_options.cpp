@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <limits>
 
 #include "evenkeel/base/error.h"
@@ -25,11 +24,12 @@ void require_numbers(const PlaceOptions& options) {
   if (!(limits.relative_gap >= 0 && limits.relative_gap < 1))
     throw InvalidArgument("gap", fmt::format("is {}", limits.relative_gap), "0 or more, below 1");
   const PlacementCost& cost = options.cost;
-  if (!(cost.assignment_us >= 0 && std::isfinite(cost.assignment_us)))
-    throw InvalidArgument("cost", fmt::format("an assignment of {} us", cost.assignment_us), "0 or more");
-  if (!(cost.assignment_bytes >= 0 && std::isfinite(cost.assignment_bytes)))
+  if (!(cost.assignment_us >= 0 && cost.assignment_us <= PlacementCost::most_assignment_us))
+    throw InvalidArgument("cost", fmt::format("an assignment of {} us", cost.assignment_us),
+                          fmt::format("0..{:g}", PlacementCost::most_assignment_us));
+  if (!(cost.assignment_bytes >= 0 && cost.assignment_bytes <= PlacementCost::most_assignment_bytes))
     throw InvalidArgument("cost", fmt::format("an assignment of {} bytes", cost.assignment_bytes),
-                          "0 or more");
+                          fmt::format("0..{:g}", PlacementCost::most_assignment_bytes));
 }
 
 // What balances copies takes neither the paper's free sizes, nor milliseconds, nor an integer program.
@@ -116,6 +116,14 @@ void require_from(const RoutingProfile& profile, const Topology& topology, const
   }
 }
 
+// Far below what a double holds, so that no sum of them overflows.
+void require_countable(const SourceCounts& sources) {
+  constexpr double most = 0x1p63;
+  for (std::size_t i = 0; i < sources.counts.size(); ++i)
+    if (!(sources.counts[i] >= 0 && sources.counts[i] <= most))
+      throw InvalidArgument("sources", fmt::format("element {} is {}", i, sources.counts[i]), "0..2^63");
+}
+
 void require_traffic(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options) {
   const bool needed = !has_replicas(options) && !options.from && options.objective == Objective::joint;
   if (options.traffic == TrafficModel::layer_to_layer) {
@@ -137,6 +145,7 @@ void require_traffic(const RoutingProfile& profile, const Topology& topology, co
                                       sources.num_ranks, sources.num_experts),
                           fmt::format("{} layers, {} ranks and {} experts", profile.num_layers(),
                                       topology.num_ranks(), profile.num_experts()));
+  require_countable(sources);
 }
 
 void require_places(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options) {

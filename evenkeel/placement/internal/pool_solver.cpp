@@ -33,13 +33,13 @@ void PoolSolver::fill(const Pool& pool, int most_copies, bool distinct) {
   packing_.fill(counts_.item_loads(), counts_.item_experts(), pool.rooms, distinct);
 }
 
-FixedLoad PoolSolver::exchange(const Pool& pool, FixedLoad target) {
+FixedLoad PoolSolver::exchange(const Pool& pool, FixedLoad target, Search search) {
   const FixedLoad close = std::max(target, bound_ + (bound_ >> kToleranceBits));
   const FixedLoad near = std::max(target, bound_ + (bound_ >> kPairToleranceBits));
-  FixedLoad heaviest = packing_.exchange(close);
+  FixedLoad heaviest = packing_.exchange(close, search.deadline);
   std::int64_t rounds = kMostPairs / pairs_of_ranks(pool);
-  for (; heaviest > near && rounds > 0 && packing_.exchange_pair(near); --rounds)
-    heaviest = packing_.exchange(close);
+  for (; heaviest > near && rounds > 0 && !search.must_end() && packing_.exchange_pair(near); --rounds)
+    heaviest = packing_.exchange(close, search.deadline);
   return heaviest;
 }
 
@@ -52,8 +52,9 @@ FixedLoad PoolSolver::solve(const Pool& pool, FixedLoad target, Search search) {
   fill(pool, distinct ? num_ranks : any, distinct);
   bound_ = std::max(total / num_ranks, counts_.largest_copy());
   const bool plain = !packing_.stepped_aside() && std::ranges::max(counts_.counts()) < num_ranks;
-  FixedLoad heaviest = exchange(pool, target);
+  FixedLoad heaviest = exchange(pool, target, search);
   keep();
+  if (search.must_end()) return heaviest;
   const FixedLoad near = std::max(target, bound_ + (bound_ >> kPairToleranceBits));
   if (heaviest > std::max(target, bound_ + (bound_ >> kBoundToleranceBits)))
     bound_ = slot_bound_.find(pool, bound_, heaviest);
@@ -66,12 +67,12 @@ FixedLoad PoolSolver::solve(const Pool& pool, FixedLoad target, Search search) {
     }
   }
   if (search.thorough && heaviest > std::max(target, bound_ + (bound_ >> kVaryToleranceBits)))
-    heaviest = vary_counts(pool, target, heaviest, distinct);
+    heaviest = vary_counts(pool, target, heaviest, distinct, search);
   if (repeats && distinct && !plain && heaviest > std::max(target, bound_)) {
     // Plain largest first, which others do: no worse than that.
     fill(pool, any, false);
     if (packing_.heaviest_load() < heaviest) {
-      heaviest = exchange(pool, target);
+      heaviest = exchange(pool, target, search);
       keep();
     }
   }
@@ -80,7 +81,8 @@ FixedLoad PoolSolver::solve(const Pool& pool, FixedLoad target, Search search) {
 
 // Takes a copy from one expert and gives it to another, as long as that helps: counts that make the largest
 // copy smallest need not be those that pack best, and equally good ones are many where loads are alike.
-FixedLoad PoolSolver::vary_counts(const Pool& pool, FixedLoad target, FixedLoad heaviest, bool distinct) {
+FixedLoad PoolSolver::vary_counts(const Pool& pool, FixedLoad target, FixedLoad heaviest, bool distinct,
+                                  Search search) {
   const auto most_copies =
       distinct ? static_cast<std::int32_t>(pool.rooms.size()) : std::numeric_limits<std::int32_t>::max();
   varied_.assign(counts_.counts().begin(), counts_.counts().end());
@@ -97,7 +99,7 @@ FixedLoad PoolSolver::vary_counts(const Pool& pool, FixedLoad target, FixedLoad 
       ++varied_[taker];
       counts_.list_items(pool.loads, varied_);
       packing_.fill(counts_.item_loads(), counts_.item_experts(), pool.rooms, distinct);
-      const FixedLoad now = exchange(pool, target);
+      const FixedLoad now = exchange(pool, target, search);
       if (now < heaviest) {
         heaviest = now;
         keep();

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "evenkeel/placement/internal/copy_counts.h"
+#include "evenkeel/placement/internal/deadline.h"
 #include "evenkeel/placement/internal/rank_packing.h"
 #include "evenkeel/placement/internal/slot_bound.h"
 #include "evenkeel/placement/internal/small_pool.h"
@@ -27,6 +28,9 @@ class PoolSolver {
   struct Search {
     bool repeats = false;
     bool thorough = false;
+    const internal::Deadline* deadline = nullptr;  // none: as far as the search goes
+
+    bool must_end() const { return deadline != nullptr && deadline->passed(); }
   };
 
   // Until no rank is above `target`, or as far as the search goes. Returns the heaviest rank's load. An
@@ -40,8 +44,8 @@ class PoolSolver {
 
  private:
   void fill(const Pool& pool, int most_copies, bool distinct);
-  FixedLoad exchange(const Pool& pool, FixedLoad target);
-  FixedLoad vary_counts(const Pool& pool, FixedLoad target, FixedLoad heaviest, bool distinct);
+  FixedLoad exchange(const Pool& pool, FixedLoad target, Search search);
+  FixedLoad vary_counts(const Pool& pool, FixedLoad target, FixedLoad heaviest, bool distinct, Search search);
   bool search_whole(const Pool& pool, FixedLoad& heaviest, bool distinct);
   void keep();
 

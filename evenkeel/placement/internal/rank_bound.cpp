@@ -64,24 +64,51 @@ class Joined {
   std::vector<std::size_t> receivers_;
 };
 
-// The largest traffic that has to leave its node.
-double least_crossing_nodes(const ClusterTraffic& traffic, std::size_t exchange, std::size_t node_size) {
+// The largest traffic that has to leave its node. Of many pairs the largest few fill nodes, so these alone
+// are sorted, and more of them where they do not.
+double least_crossing_nodes(const ClusterTraffic& traffic, std::size_t exchange, std::size_t node_size,
+                            const Deadline& deadline) {
   const auto P = static_cast<std::size_t>(traffic.num_ranks());
   const std::vector<double>& pairs = traffic.traffic(exchange);
   std::vector<std::size_t> order(pairs.size());
   std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, std::greater{}, [&](std::size_t pair) { return pairs[pair]; });
+  const auto larger = [&](std::size_t a, std::size_t b) { return pairs[a] > pairs[b]; };
   Joined joined(P);
-  for (std::size_t pair : order)
-    if (!joined.join(pair / P, P + pair % P, node_size)) return pairs[pair];
+  auto next = order.begin();
+  for (std::size_t take = 4 * P; next != order.end() && !deadline.passed(); take *= 8) {
+    const auto end =
+        next + static_cast<std::ptrdiff_t>(std::min(take, static_cast<std::size_t>(order.end() - next)));
+    if (end != order.end()) std::nth_element(next, end, order.end(), larger);
+    std::sort(next, end, larger);
+    for (; next != end; ++next)
+      if (!joined.join(*next / P, P + *next % P, node_size)) return pairs[*next];
+  }
   return 0;
 }
 
-double most_kept_on_ranks(const ClusterTraffic& traffic, std::size_t exchange) {
+// At most the largest of each row, or of each column.
+double most_kept_at_all(const ClusterTraffic& traffic, std::size_t exchange) {
+  const auto P = static_cast<std::size_t>(traffic.num_ranks());
+  double by_rows = 0;
+  std::vector<double> of_column(P, 0.0);
+  for (std::size_t i = 0; i < P; ++i) {
+    double of_row = 0;
+    for (std::size_t j = 0; j < P; ++j) {
+      of_row = std::max(of_row, traffic.at(exchange, i, j));
+      of_column[j] = std::max(of_column[j], traffic.at(exchange, i, j));
+    }
+    by_rows += of_row;
+  }
+  return std::min(by_rows, std::accumulate(of_column.begin(), of_column.end(), 0.0));
+}
+
+double most_kept_on_ranks(const ClusterTraffic& traffic, std::size_t exchange, const Deadline& deadline) {
   const std::vector<double>& pairs = traffic.traffic(exchange);
   std::vector<double> costs;
+  costs.reserve(pairs.size());
   for (double pair : pairs) costs.push_back(-pair);
-  const std::vector<int> receiver = least_total_assignment(costs, traffic.num_ranks());
+  const std::vector<int> receiver = least_total_assignment(costs, traffic.num_ranks(), deadline);
+  if (receiver.empty()) return most_kept_at_all(traffic, exchange);
   double kept = 0;
   for (std::size_t c = 0; c < receiver.size(); ++c)
     kept += traffic.at(exchange, c, static_cast<std::size_t>(receiver[c]));
@@ -94,7 +121,9 @@ double most_kept_in_nodes(const ClusterTraffic& traffic, std::size_t exchange, s
   double by_columns = 0;
   std::vector<double> line(P);
   const auto largest = [&] {
-    std::ranges::sort(line, std::greater{});
+    const auto end = line.begin() + static_cast<std::ptrdiff_t>(node_size);
+    if (end != line.end()) std::ranges::nth_element(line, end, std::greater{});
+    std::sort(line.begin(), end, std::greater{});
     return std::accumulate(line.begin(), line.begin() + static_cast<std::ptrdiff_t>(node_size), 0.0);
   };
   for (std::size_t i = 0; i < P; ++i) {
@@ -106,11 +135,12 @@ double most_kept_in_nodes(const ClusterTraffic& traffic, std::size_t exchange, s
   return std::min(by_rows, by_columns);
 }
 
-double total_bound(const ClusterTraffic& traffic, const FastestLinks& fastest, std::size_t exchange) {
+double total_bound(const ClusterTraffic& traffic, const FastestLinks& fastest, std::size_t exchange,
+                   const Deadline& deadline) {
   const std::vector<double>& pairs = traffic.traffic(exchange);
   const double all = std::accumulate(pairs.begin(), pairs.end(), 0.0);
-  const double leaving = (all - most_kept_on_ranks(traffic, exchange)) / fastest.any;
-  if (fastest.across == 0 || fastest.across >= fastest.any) return leaving;
+  const double leaving = std::max(0.0, all - most_kept_on_ranks(traffic, exchange, deadline)) / fastest.any;
+  if (fastest.across == 0 || fastest.across >= fastest.any || deadline.passed()) return leaving;
   const double leaving_nodes = std::max(0.0, all - most_kept_in_nodes(traffic, exchange, fastest.node_size));
   return leaving + leaving_nodes * (1 / fastest.across - 1 / fastest.any);
 }
@@ -135,13 +165,15 @@ double least_crossing(const ClusterTraffic& traffic, std::size_t exchange) {
   return worst;
 }
 
-double exchange_bound(const ClusterTraffic& traffic, const Topology& topology, std::size_t exchange) {
+double exchange_bound(const ClusterTraffic& traffic, const Topology& topology, std::size_t exchange,
+                      const Deadline& deadline) {
   if (traffic.num_ranks() == 1) return 0;
   const FastestLinks fastest = fastest_links(traffic, topology);
-  if (traffic.pairs() == PairObjective::total) return total_bound(traffic, fastest, exchange);
+  if (traffic.pairs() == PairObjective::total) return total_bound(traffic, fastest, exchange, deadline);
   const double bound = least_crossing(traffic, exchange) / fastest.any;
   if (fastest.across == 0) return bound;
-  return std::max(bound, least_crossing_nodes(traffic, exchange, fastest.node_size) / fastest.across);
+  return std::max(bound,
+                  least_crossing_nodes(traffic, exchange, fastest.node_size, deadline) / fastest.across);
 }
 
 }  // namespace evenkeel::internal

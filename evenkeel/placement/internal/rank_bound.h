@@ -6,15 +6,18 @@
 //             ranks, some such traffic crosses nodes.
 // Total       What stays on a rank is at most the best matching of senders to receivers; what stays in a node
 //             at most the m largest of each row, or of each column, for nodes of up to m ranks.
-// Guarantee   A bound of each exchange alone; the sum over exchanges is one of Eq. 8.
+// Guarantee   A bound of each exchange alone; the sum over exchanges is one of Eq. 8. Once the deadline has
+//             passed, of these only what takes O(P^2) steps.
 #pragma once
 
 #include "evenkeel/placement/internal/cluster_traffic.h"
+#include "evenkeel/placement/internal/deadline.h"
 
 namespace evenkeel::internal {
 
 // Eq. 8 of an exchange at best. Under layer_to_layer.
-double exchange_bound(const ClusterTraffic& traffic, const Topology& topology, std::size_t exchange);
+double exchange_bound(const ClusterTraffic& traffic, const Topology& topology, std::size_t exchange,
+                      const Deadline& deadline);
 
 // The largest traffic of an exchange that leaves its rank, at best: the largest second largest of a row or
 // column.

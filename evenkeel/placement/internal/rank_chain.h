@@ -8,17 +8,23 @@
 // next        Layer to layer, any links: the best ranks of a layer given those of the layer before it.
 // dispatch    In each layer on its own, any links and rooms: a cluster's cost on a rank does not depend on
 //             where the others are.
-// Cost        O(P^3) an exchange at worst.
+// Cost        O(P^3) an exchange at worst; the costs of clusters on ranks take O(P^2) where links are of two
+//             levels. All look at the time.
 #pragma once
 
+#include "evenkeel/placement/internal/deadline.h"
 #include "evenkeel/placement/internal/rank_rule.h"
 
 namespace evenkeel::internal {
 
-std::vector<Ranks> chain_of_pairings(const ClusterTraffic& traffic, std::size_t num_layers);
-// Of the receivers of the exchange; `layer` is theirs.
+// Empty if the deadline passed before.
+std::vector<Ranks> chain_of_pairings(const ClusterTraffic& traffic, std::size_t num_layers,
+                                     const Deadline& deadline);
+// Of the receivers of the exchange; `layer` is theirs. Empty if the deadline passed before.
 Ranks best_receivers(const ClusterTraffic& traffic, const RankRule& rule, std::size_t exchange,
-                     std::size_t layer, const Ranks& senders);
-std::vector<Ranks> best_dispatch(const ClusterTraffic& traffic, const RankRule& rule);
+                     std::size_t layer, const Ranks& senders, const Deadline& deadline);
+// Of the layers that the deadline leaves time for; the others are empty.
+std::vector<Ranks> best_dispatch(const ClusterTraffic& traffic, const RankRule& rule,
+                                 const Deadline& deadline);
 
 }  // namespace evenkeel::internal

@@ -176,10 +176,10 @@ RankPacking::Swap RankPacking::best_swap(std::size_t rank, FixedLoad target) con
   return best;
 }
 
-FixedLoad RankPacking::exchange(FixedLoad target) {
+FixedLoad RankPacking::exchange(FixedLoad target, const internal::Deadline* deadline) {
   for (;;) {
     const std::size_t rank = heaviest();
-    if (rank_load_[rank] <= target) return rank_load_[rank];
+    if (rank_load_[rank] <= target || (deadline != nullptr && deadline->passed())) return rank_load_[rank];
     const Swap swap = best_swap(rank, target);
     if (swap.heavier >= rank_load_[rank]) return rank_load_[rank];
     swap_items(swap.mine, swap.other);

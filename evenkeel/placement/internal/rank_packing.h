@@ -16,6 +16,7 @@
 #include <span>
 #include <vector>
 
+#include "evenkeel/placement/internal/deadline.h"
 #include "evenkeel/placement/internal/fixed_load.h"
 
 namespace evenkeel {
@@ -26,8 +27,9 @@ class RankPacking {
   // expert is on a rank at most once; it must have at most as many copies as there are ranks.
   void fill(std::span<const FixedLoad> loads, std::span<const std::int32_t> experts,
             std::span<const std::int32_t> rooms, bool distinct);
-  // Exchanges until no rank is above `target` or none helps. Returns the load of the heaviest rank.
-  FixedLoad exchange(FixedLoad target);
+  // Exchanges until no rank is above `target`, none helps or the deadline, if there is one, passes. Returns
+  // the load of the heaviest rank.
+  FixedLoad exchange(FixedLoad target, const internal::Deadline* deadline);
   // Exchanges two copies of the heaviest rank for two of another, the best such; false where none helps.
   // For ranks where single exchanges have come to an end.
   bool exchange_pair(FixedLoad target);

@@ -66,7 +66,7 @@ std::vector<Ranks> RankRule::numbered(const std::vector<std::vector<int>>& clust
   std::vector<PartitionTask> tasks;
   for (const std::vector<int>& sizes : sizes_) tasks.push_back({.loads = {}, .least = sizes, .most = rooms_});
   std::vector<std::vector<int>> numbered = cluster_of;
-  renumber_to_totals(tasks, total_, numbered);
+  renumber_to_totals(tasks, total_, numbered, Deadline(SolveLimits{}));
   std::vector<Ranks> ranks(cluster_of.size(), Ranks(rooms_.size(), 0));
   for (std::size_t layer = 0; layer < ranks.size(); ++layer)
     for (std::size_t e = 0; e < cluster_of[layer].size(); ++e)

@@ -62,7 +62,7 @@ void RankSearch::descend(const Deadline& deadline) {
     improved = false;
     for (std::size_t layer = 0; layer < ranks_.size(); ++layer) {
       if (deadline.passed()) return;
-      improved |= swap_clusters(layer);
+      improved |= swap_clusters(layer, deadline);
     }
     if (dispatch_) continue;
     for (std::size_t one = 0; one < num_ranks_; ++one)
@@ -79,11 +79,11 @@ void RankSearch::shake(const Deadline& deadline) {
   for (std::size_t time = 0; time < times; ++time)
     for (std::size_t layer = 0; layer < ranks_.size(); ++layer) {
       if (deadline.passed()) return;
-      shake_layer(layer, random);
+      shake_layer(layer, random, deadline);
     }
 }
 
-void RankSearch::shake_layer(std::size_t layer, std::mt19937_64& random) {
+void RankSearch::shake_layer(std::size_t layer, std::mt19937_64& random, const Deadline& deadline) {
   const std::size_t first = layer == 0 ? 0 : layer - 1;
   const std::size_t last = std::min(layer + 1, ranks_.size() - 1);
   const double before = cost();
@@ -95,9 +95,9 @@ void RankSearch::shake_layer(std::size_t layer, std::mt19937_64& random) {
     if (a != b && may_swap(layer, a, b)) swap_ranks(layer, rank_of(layer, a), rank_of(layer, b));
   }
   for (bool improved = true; improved;) {
-    improved = swap_clusters(layer);
+    improved = swap_clusters(layer, deadline);
     for (std::size_t near = first; near <= last; ++near)
-      if (near != layer) improved |= swap_clusters(near);
+      if (near != layer) improved |= swap_clusters(near, deadline);
   }
   if (cost() <= before) return;
   for (std::size_t near = first; near <= last; ++near)
@@ -106,16 +106,19 @@ void RankSearch::shake_layer(std::size_t layer, std::mt19937_64& random) {
         swap_ranks(near, rank_of(near, c), static_cast<std::size_t>(kept[near - first][c]));
 }
 
-bool RankSearch::swap_clusters(std::size_t layer) {
+bool RankSearch::swap_clusters(std::size_t layer, const Deadline& deadline) {
   bool improved = false;
-  for (std::size_t a = 0; a < num_ranks_; ++a)
+  for (std::size_t a = 0; a < num_ranks_; ++a) {
+    if (deadline.passed()) return false;
     for (std::size_t b = a + 1; b < num_ranks_; ++b) {
       if (!may_swap(layer, a, b)) continue;
       const double change = receiving_change(layer, a, b) + sending_change(layer, a, b);
       if (change >= -least_gain_) continue;
       swap_ranks(layer, rank_of(layer, a), rank_of(layer, b));
       improved = true;
+      if (deadline.passed()) return false;
     }
+  }
   return improved;
 }
 

@@ -36,8 +36,9 @@ class RankSearch {
 
   void descend(const Deadline& deadline);
   void shake(const Deadline& deadline);
-  void shake_layer(std::size_t layer, std::mt19937_64& random);
-  bool swap_clusters(std::size_t layer);
+  void shake_layer(std::size_t layer, std::mt19937_64& random, const Deadline& deadline);
+  // False also where the deadline passes: no more is to be tried.
+  bool swap_clusters(std::size_t layer, const Deadline& deadline);
   bool swap_runs(std::size_t one, std::size_t other);
   bool swap_suffixes(std::size_t one, std::size_t other);
   bool swap_balanced_runs(std::size_t one, std::size_t other);

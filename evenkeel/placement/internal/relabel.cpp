@@ -20,14 +20,12 @@ using Names = std::vector<std::vector<int>>;
 struct Exchanges {
   std::vector<RankTraffic> of_exchange;  // [P, P] each
 
-  explicit Exchanges(const PlacementProblem& problem, const Placement& placement) {
-    const int layers = placement.num_layers();
-    if (problem.traffic == TrafficModel::layer_to_layer) {
-      for (LayerId layer : indices<LayerId>(layers - 1))
-        of_exchange.push_back(layer_to_layer_traffic(problem.profile, placement, layer));
-    } else {
-      for (LayerId layer : indices<LayerId>(layers))
-        of_exchange.push_back(dispatch_traffic(problem.sources, placement, layer));
+  Exchanges(const PlacementProblem& problem, const Placement& placement, const Deadline& deadline) {
+    const bool dispatch = problem.traffic == TrafficModel::dispatch_combine;
+    for (LayerId layer : indices<LayerId>(placement.num_layers() - (dispatch ? 0 : 1))) {
+      if (deadline.passed()) return;
+      of_exchange.push_back(dispatch ? dispatch_traffic(problem.sources, placement, layer)
+                                     : layer_to_layer_traffic(problem.profile, placement, layer));
     }
   }
 };
@@ -36,11 +34,13 @@ struct Exchanges {
 std::vector<double> summed(const RankTraffic& traffic, const std::vector<int>& senders,
                            const std::vector<int>& receivers, std::size_t size) {
   std::vector<double> sums(size * size, 0.0);
-  for (std::size_t from = 0; from < senders.size(); ++from)
+  for (std::size_t from = 0; from < senders.size(); ++from) {
+    if (senders[from] < 0) continue;
     for (std::size_t to = 0; to < receivers.size(); ++to)
-      if (senders[from] >= 0 && receivers[to] >= 0)
+      if (receivers[to] >= 0)
         sums[static_cast<std::size_t>(senders[from]) * size + static_cast<std::size_t>(receivers[to])] +=
             traffic[from * receivers.size() + to];
+  }
   return sums;
 }
 
@@ -144,7 +144,7 @@ Names rename_nodes(const PlacementProblem& problem, const Exchanges& exchanges,
                     {std::vector<std::vector<int>>(layers, slots), slots}, deadline);
 }
 
-// Ranks of a node, in order, get the names of the ranks of another node.
+// Ranks of a node, in order, get the names of the ranks of another node. Empty if the deadline passed before.
 Names rename_nodes_then_ranks(const PlacementProblem& problem, const Exchanges& exchanges,
                               std::span<const std::int32_t> slots_per_rank, const Deadline& deadline) {
   const Topology& topology = problem.topology;
@@ -157,6 +157,7 @@ Names rename_nodes_then_ranks(const PlacementProblem& problem, const Exchanges& 
 
   Names names(layers, std::vector<int>(static_cast<std::size_t>(topology.num_ranks())));
   for (int node = 0; node < nodes; ++node) {
+    if (deadline.passed()) return {};
     // Of each layer, the ranks whose contents the node now has.
     std::vector<std::vector<int>> members(layers, std::vector<int>(node_of_rank.size(), -1));
     std::vector<int> own(node_of_rank.size(), -1);
@@ -207,11 +208,12 @@ Placement relabel_ranks(const PlacementProblem& problem, const Placement& placem
                         std::span<const std::int32_t> slots_per_rank, bool nodes_stay_together,
                         const SolveLimits& limits) {
   const Deadline deadline(limits);
-  const Exchanges exchanges(problem, placement);
-  if (exchanges.of_exchange.empty() || placement.num_ranks() < 2) return placement;
+  const Exchanges exchanges(problem, placement, deadline);
+  if (exchanges.of_exchange.empty() || placement.num_ranks() < 2 || deadline.passed()) return placement;
   const bool by_node = nodes_stay_together && problem.topology.num_nodes() > 1;
   const Names names = by_node ? rename_nodes_then_ranks(problem, exchanges, slots_per_rank, deadline)
                               : rename_all(problem, exchanges, slots_per_rank, deadline);
+  if (names.empty()) return placement;
   const Placement better = renamed(placement, names);
   return pair_objective(problem, better) < pair_objective(problem, placement) ? better : placement;
 }

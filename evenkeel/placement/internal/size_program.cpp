@@ -9,11 +9,12 @@
 namespace evenkeel::internal {
 
 SizeProgram::SizeProgram(const std::vector<PartitionTask>& tasks, std::vector<int> total,
-                         std::vector<Wide> least, std::int64_t search_steps)
+                         std::vector<Wide> least, std::int64_t search_steps, const Deadline& deadline)
     : tasks_(tasks),
       total_(std::move(total)),
       least_(std::move(least)),
       search_steps_(search_steps),
+      deadline_(deadline),
       cuts_(tasks.size()),
       states_(tasks.size() + 1) {
   std::ranges::sort(total_);
@@ -50,6 +51,10 @@ void SizeProgram::list_cuts(std::size_t layer, Wide slack) {
 
 void SizeProgram::add_cut(std::size_t layer, const Sizes& sizes, Wide slack) {
   const PartitionTask task{.loads = tasks_[layer].loads, .least = sizes, .most = sizes};
+  if (deadline_.passed()) {
+    finished_ = false;
+    return;
+  }
   if (deviation_bound(task) >= slack) return;
   Cut cut{.sizes = sizes, .clusters = {}, .deviation = slack};
   PartitionSearch search(task, search_steps_);
@@ -68,7 +73,7 @@ bool SizeProgram::step(std::size_t layer, Wide known) {
     for (std::size_t cut = 0; cut < cuts_[layer].size(); ++cut) {
       if (states_[layer][parent].deviation + cuts_[layer][cut].deviation + later >= known) continue;
       extend(parent, layer, cut, known_totals);
-      if (states_[layer + 1].size() <= kMostStates) continue;
+      if (states_[layer + 1].size() <= kMostStates && !deadline_.passed()) continue;
       finished_ = false;
       return false;
     }

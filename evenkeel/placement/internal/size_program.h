@@ -24,7 +24,7 @@ class SizeProgram {
 
   // `least` bounds the deviation of each layer; the totals are those of a SizeRule.
   SizeProgram(const std::vector<PartitionTask>& tasks, std::vector<int> total, std::vector<Wide> least,
-              std::int64_t search_steps);
+              std::int64_t search_steps, const Deadline& deadline);
 
   // Looks for clusters, numbered so that totals hold, that deviate less than `known` in all layers together.
   bool improve(Wide known, std::vector<Clusters>& layers);
@@ -59,6 +59,7 @@ class SizeProgram {
   Sizes total_;
   std::vector<Wide> least_;  // [L]
   std::int64_t search_steps_;
+  const Deadline& deadline_;
   bool finished_ = true;
   std::vector<std::vector<Cut>> cuts_;  // [L]
   std::vector<States> states_;          // [L + 1]

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "evenkeel/base/error.h"
@@ -11,21 +12,22 @@ namespace evenkeel::internal {
 
 namespace {
 
-// Deals `count` one by one, each to the rank with the fewest that still has room.
+// As if dealt one by one, each to the first of the ranks that have fewest and still have room.
 std::vector<int> deal_evenly(int count, const std::vector<int>& rooms) {
-  std::vector<int> dealt(rooms.size(), 0);
-  for (int i = 0; i < count; ++i) {
-    std::size_t fewest = rooms.size();
-    for (std::size_t rank = 0; rank < rooms.size(); ++rank)
-      if (dealt[rank] < rooms[rank] && (fewest == rooms.size() || dealt[rank] < dealt[fewest])) fewest = rank;
-    ++dealt[fewest];
-  }
+  const EvenShares shares = even_shares(count, rooms);
+  std::vector<int> dealt = shares.least;
+  std::int64_t left = count - std::accumulate(dealt.begin(), dealt.end(), std::int64_t{0});
+  for (std::size_t rank = 0; left > 0; ++rank)
+    if (dealt[rank] < shares.most[rank]) {
+      ++dealt[rank];
+      --left;
+    }
   return dealt;
 }
 
 void require_room(const PlacementProblem& problem, const std::vector<int>& rooms) {
   const int experts = problem.profile.num_experts();
-  const int room = std::accumulate(rooms.begin(), rooms.end(), 0);
+  const auto room = std::accumulate(rooms.begin(), rooms.end(), std::int64_t{0});
   if (room < experts)
     throw Infeasible(fmt::format("{} ranks have room for {} experts a layer, and the model has {}",
                                  rooms.size(), room, experts));
@@ -34,6 +36,11 @@ void require_room(const PlacementProblem& problem, const std::vector<int>& rooms
         fmt::format("with free sizes every rank has an expert in each layer; {} experts are too few "
                     "for {} ranks",
                     experts, rooms.size()));
+  constexpr std::int64_t most_counted = std::numeric_limits<int>::max();
+  if (const std::int64_t all = std::int64_t{experts} * problem.profile.num_layers();
+      problem.sizes == ClusterSizes::free && all > most_counted)
+    throw InvalidArgument("sizes", fmt::format("free, with {} experts in all layers", all),
+                          fmt::format("at most {}, or equal", most_counted));
 }
 
 }  // namespace
@@ -45,12 +52,19 @@ int room_of(const PlacementProblem& problem, RankId rank) {
 
 EvenShares even_shares(int count, const std::vector<int>& rooms) {
   const auto dealt_at = [&](int level) {
-    int sum = 0;
+    std::int64_t sum = 0;
     for (int room : rooms) sum += std::min(room, level);
     return sum;
   };
+  // The highest level that all ranks with room for it reach; where all rooms are filled, the largest room.
   int level = 0;
-  while (dealt_at(level + 1) <= count && dealt_at(level + 1) > dealt_at(level)) ++level;
+  for (int high = std::ranges::max(rooms); level < high;) {
+    const int middle = level + (high - level) / 2 + 1;
+    if (dealt_at(middle) <= count)
+      level = middle;
+    else
+      high = middle - 1;
+  }
   const bool some_get_more = dealt_at(level) < count;
   EvenShares shares;
   for (int room : rooms) {

@@ -1,10 +1,12 @@
 #include <Highs.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/placement/exact.h"
+#include "evenkeel/placement/exact/internal/run_apart.h"
 #include "evenkeel/placement/exact/internal/solve.h"
 
 namespace evenkeel {
@@ -60,16 +62,22 @@ void set_options(Highs& highs, const ProgramOptions& options) {
   set_option(highs, "mip_abs_gap", std::max(options.absolute_gap, 1e-7));
 }
 
-void watch(Highs& highs, double unit, const Monitor& monitor) {
-  highs.setCallback([unit, &monitor](int kind, const std::string&, const HighsCallbackOutput* out,
-                                     HighsCallbackInput* in, void*) {
-    if (in && monitor.stop_requested()) in->user_interrupt = true;
+// A run of HiGHS and what its thread and the caller's tell each other.
+struct Run {
+  Highs highs;
+  Apart apart;
+};
+
+void watch(Run& run) {
+  run.highs.setCallback([&apart = run.apart](int kind, const std::string&, const HighsCallbackOutput* out,
+                                             HighsCallbackInput* in, void*) {
+    if (in && apart.must_stop()) in->user_interrupt = true;
     if (kind == kCallbackMipInterrupt && out->mip_primal_bound < kHighsInf &&
         out->mip_dual_bound > -kHighsInf)
-      monitor.report(out->mip_primal_bound * unit, out->mip_dual_bound * unit);
+      apart.tell(out->mip_primal_bound, out->mip_dual_bound);
   });
-  highs.startCallback(kCallbackMipInterrupt);
-  highs.startCallback(kCallbackSimplexInterrupt);
+  for (const auto kind : {kCallbackMipInterrupt, kCallbackSimplexInterrupt, kCallbackIpmInterrupt})
+    run.highs.startCallback(kind);
 }
 
 // Only the integer columns are said: the solver finds the others again.
@@ -88,15 +96,19 @@ void give_start(Highs& highs, const Program& program, std::span<const double> st
 }  // namespace
 
 ProgramAnswer solve(const Program& program, const ProgramOptions& options, const Monitor& monitor) {
-  Highs highs;
+  const auto run = std::make_shared<Run>();
+  Highs& highs = run->highs;
   set_options(highs, options);
   if (highs.passModel(lp_of(program)) == HighsStatus::kError)
     throw InvalidArgument("the profile", "makes a program that HiGHS refuses");
-  watch(highs, options.unit, monitor);
+  watch(*run);
   give_start(highs, program, options.start);
-  highs.run();
-
+  const std::shared_ptr<Apart> apart(run, &run->apart);
   ProgramAnswer answer;
+  if (!run_apart(
+          apart, [run] { run->highs.run(); }, options, monitor))
+    return answer;
+
   const HighsModelStatus status = highs.getModelStatus();
   if (status == HighsModelStatus::kOptimal) answer.end = ProgramAnswer::End::optimal;
   if (status == HighsModelStatus::kInfeasible || status == HighsModelStatus::kUnboundedOrInfeasible)

@@ -13,6 +13,8 @@ inline constexpr double infinity = std::numeric_limits<double>::infinity();
 
 // A program of more variables is not tried: it would end neither in time nor in memory.
 inline constexpr std::int64_t most_columns = 300'000;
+// Nor with more terms than this in all rows: writing them down alone takes a second.
+inline constexpr std::int64_t most_terms = 50'000'000;
 
 struct Term {
   int column = 0;

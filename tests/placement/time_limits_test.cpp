@@ -1,0 +1,117 @@
+// place() on a thousand ranks ends soon after its time limit, or after it is asked to stop, with an answer
+// that holds; there a single step of a solver would take longer than that.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <random>
+#include <stop_token>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "evenkeel/placement/exact.h"
+#include "evenkeel/placement/place.h"
+
+namespace evenkeel {
+namespace {
+
+using Solver = PlaceOptions::Solver;
+using Objective = PlaceOptions::Objective;
+
+constexpr int kRanks = 1024;
+constexpr int kLayers = 2;
+
+struct Way {
+  std::string name;
+  PlaceOptions options;
+  int num_nodes = 128;
+  int num_experts = kRanks;
+};
+
+RoutingProfile profile_of(int experts) {
+  std::mt19937_64 random(7);
+  const auto size = static_cast<std::size_t>(experts);
+  std::vector<std::int64_t> loads(kLayers * size);
+  for (std::int64_t& load : loads) load = static_cast<std::int64_t>(random() % 1000);
+  std::vector<std::int64_t> transitions(size * size);
+  for (std::int64_t& each : transitions) each = static_cast<std::int64_t>(random() % 100);
+  return RoutingProfile(kLayers, experts, std::move(loads), std::move(transitions));
+}
+
+std::vector<Way> ways() {
+  std::vector<Way> ways;
+  for (const auto traffic : {TrafficModel::layer_to_layer, TrafficModel::dispatch_combine})
+    for (const auto pairs : {PairObjective::worst_pair, PairObjective::total}) {
+      const std::string name = std::string(traffic == TrafficModel::layer_to_layer ? "layers" : "dispatch") +
+                               (pairs == PairObjective::worst_pair ? " worst" : " total");
+      ways.push_back({name, {.traffic = traffic, .pairs = pairs}});
+      ways.push_back({name + " of one node", {.traffic = traffic, .pairs = pairs}, 1});
+    }
+  ways.push_back({"free sizes", {.sizes = ClusterSizes::free}, 128, kRanks + 512});
+  ways.push_back({"joint", {.objective = Objective::joint}});
+  ways.push_back({"copies", {.redundant_experts = 512}});
+  ways.push_back({"groups", {.redundant_experts = 512, .num_groups = 256}});
+  ways.push_back({"from",
+                  {.from = Placement::contiguous(kLayers, 2 * kRanks, kRanks), .max_moves = 1000},
+                  128,
+                  2 * kRanks});
+  if (!has_exact_solver()) return ways;
+  ways.push_back({"exact", {.solver = Solver::exact}});
+  ways.push_back({"exact joint", {.solver = Solver::exact, .objective = Objective::joint}});
+  return ways;
+}
+
+void expect_holds(const Way& way, const PlaceResult& placed) {
+  for (int layer = 0; layer < kLayers; ++layer) {
+    std::size_t held = 0;
+    for (RankId rank : indices<RankId>(kRanks)) held += placed.placement.layer(layer).natives(rank).size();
+    EXPECT_EQ(held, static_cast<std::size_t>(way.num_experts + way.options.redundant_experts));
+  }
+  for (const auto& [name, objective] : placed.objective) EXPECT_LE(placed.bound.at(name), objective) << name;
+}
+
+class TimeLimits : public testing::TestWithParam<Way> {};
+
+TEST_P(TimeLimits, EndSoonAfterTheirTime) {
+  Way way = GetParam();
+  way.options.limits.time_limit_s = 0.2;
+  const RoutingProfile profile = profile_of(way.num_experts);
+  const Topology topology = Topology::uniform(way.num_nodes, kRanks / way.num_nodes, {450, 1}, {50, 5});
+  const auto begin = std::chrono::steady_clock::now();
+  const PlaceResult placed = place(profile, topology, way.options);
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 2.5);
+  expect_holds(way, placed);
+  const bool says_so = std::ranges::any_of(placed.notes, [](const std::string& note) {
+    return note == "the time limit of 0.2 s has passed: this is the best so far";
+  });
+  EXPECT_EQ(says_so, !placed.proven_optimal && placed.solve_ms >= 200);
+}
+
+TEST_P(TimeLimits, EndSoonAfterTheyAreAskedTo) {
+  Way way = GetParam();
+  std::stop_source source;
+  way.options.limits.stop = source.get_token();
+  const RoutingProfile profile = profile_of(way.num_experts);
+  const Topology topology = Topology::uniform(way.num_nodes, kRanks / way.num_nodes, {450, 1}, {50, 5});
+  std::chrono::steady_clock::time_point asked;
+  std::jthread asks([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    asked = std::chrono::steady_clock::now();
+    source.request_stop();
+  });
+  const PlaceResult placed = place(profile, topology, way.options);
+  const auto end = std::chrono::steady_clock::now();
+  asks.join();
+  EXPECT_LT(std::chrono::duration<double>(end - asked).count(), 2);
+  expect_holds(way, placed);
+}
+
+INSTANTIATE_TEST_SUITE_P(Place, TimeLimits, testing::ValuesIn(ways()), [](const auto& way) {
+  std::string name = way.param.name;
+  std::ranges::replace(name, ' ', '_');
+  return name;
+});
+
+}  // namespace
+}  // namespace evenkeel
