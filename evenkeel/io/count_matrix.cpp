@@ -139,7 +139,8 @@ RoutingFile open_count_text(const ByteSource& source) {
   const bool is_json = first != std::string_view::npos && (text[first] == '{' || text[first] == '[');
   RoutingFile routing;
   if (is_json) {
-    const Json json = internal::parse_json(text, source.name(), std::ssize(whole) - std::ssize(text));
+    const internal::JsonDocument json =
+        internal::parse_json(text, source.name(), std::ssize(whole) - std::ssize(text));
     const std::string key = json.is_object() ? "logical_count" : "counts";
     const Json& list = json.is_object() ? internal::member(json, "logical_count", source.name()) : json;
     const std::size_t depth = std::clamp(depth_of(list), std::size_t{2}, std::size_t{3});
