@@ -18,7 +18,9 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kFormat = "evenkeel.cost.v1";
-constexpr std::int64_t kMostBytes = 1 << 20;
+// The parser's time grows as the square of the objects in a file.
+constexpr std::int64_t kMostBytes = 1 << 14;
+constexpr int kMostDepth = 16;
 
 struct Allowed {
   bool (*holds)(double value);
@@ -48,8 +50,13 @@ Json parse(const ByteSource& source) {
     throw ParseError(source.name(), "", fmt::format("has {} bytes; a file of costs is short", source.size()));
   std::string text(static_cast<std::size_t>(source.size()), '\0');
   source.read(0, std::as_writable_bytes(std::span(text)));
+  // The parser would take a NUL for the end of the text.
+  if (const std::size_t nul = text.find('\0'); nul != std::string::npos)
+    throw ParseError(source.name(), fmt::format("byte {}", nul), "is a NUL, which no JSON has");
   std::set<std::string> keys;
   const auto refuse_twice = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    if (depth > kMostDepth)
+      throw ParseError(source.name(), "", fmt::format("nested deeper than {}", kMostDepth));
     if (depth == 1 && event == Json::parse_event_t::key && !keys.insert(parsed.get<std::string>()).second)
       throw ParseError(source.name(), parsed.get<std::string>(), "is given twice");
     return true;

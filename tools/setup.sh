@@ -49,8 +49,8 @@ want_build() {
   tool pkg-config pkg-config
   tool python3 python3
   local name
-  for name in libbenchmark-dev libcli11-dev libdnnl-dev libfmt-dev libgmock-dev libgtest-dev libzip-dev \
-              nlohmann-json3-dev zlib1g-dev; do
+  for name in libbenchmark-dev libcli11-dev libdnnl-dev libfmt-dev libgmock-dev libgtest-dev libyaml-dev \
+              libzip-dev nlohmann-json3-dev zlib1g-dev; do
     package "$name"
   done
   # Debian's oneDNN looks for OpenCL wherever it is used, on the CPU as well, and does not depend on it.

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <utility>
 
+#include "evenkeel/base/check.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/formats.h"
 #include "evenkeel/io/internal/shape.h"
@@ -128,9 +130,18 @@ void ArrayReader::read_whole(std::int64_t first, std::span<std::int64_t> out) {
 }
 
 const ArrayInfo* ArrayFile::find(std::string_view array) const {
+  const auto name = [&](std::uint32_t place) -> std::string_view { return arrays_[place].name; };
+  std::call_once(indexed_, [&] {
+    by_name_.resize(arrays_.size());
+    std::iota(by_name_.begin(), by_name_.end(), std::uint32_t{0});
+    std::stable_sort(by_name_.begin(), by_name_.end(),
+                     [&](std::uint32_t a, std::uint32_t b) { return name(a) < name(b); });
+  });
+  EVENKEEL_CHECK(by_name_.size() == arrays_.size());
   const auto found =
-      std::find_if(arrays_.begin(), arrays_.end(), [&](const auto& a) { return a.name == array; });
-  return found == arrays_.end() ? nullptr : &*found;
+      std::lower_bound(by_name_.begin(), by_name_.end(), array,
+                       [&](std::uint32_t place, std::string_view wanted) { return name(place) < wanted; });
+  return found == by_name_.end() || name(*found) != array ? nullptr : &arrays_[*found];
 }
 
 const ArrayInfo& ArrayFile::at(std::string_view array) const {

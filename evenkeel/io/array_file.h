@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -83,12 +84,14 @@ class ArrayFile {
   ArrayFile(std::string name, FileFormat format) : name_(std::move(name)), format_(format) {}
   virtual std::unique_ptr<ArrayReader> open(const ArrayInfo& array) const = 0;
 
-  std::vector<ArrayInfo> arrays_;
+  std::vector<ArrayInfo> arrays_;  // complete before the first find()
   std::map<std::string, std::string> metadata_;
 
  private:
   std::string name_;
   FileFormat format_;
+  mutable std::once_flag indexed_;
+  mutable std::vector<std::uint32_t> by_name_;  // places in arrays_
 };
 
 // Throws ParseError: the file cannot be opened, is damaged, or is of another kind (JSON, or unknown).

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "evenkeel/base/error.h"
@@ -16,8 +17,6 @@
 namespace evenkeel {
 
 namespace {
-
-using internal::Json;
 
 FileFormat format_of_extension(const std::string& path) {
   for (FileFormat format : {FileFormat::safetensors, FileFormat::npz, FileFormat::npy, FileFormat::json})
@@ -34,7 +33,7 @@ void require_format(const char* what, FileFormat format, std::initializer_list<F
 }
 
 void write_loads_json(const Counts& counts, const std::string& out) {
-  Json json = Json::object();
+  nlohmann::json json = nlohmann::json::object();
   if (counts.has_sources()) {
     for (RankId rank : indices<RankId>(counts.num_ranks())) json["counts"].push_back(counts.row(rank));
   } else {

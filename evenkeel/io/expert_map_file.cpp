@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstddef>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "evenkeel/base/error.h"
@@ -60,13 +61,10 @@ ExpertMap read_expert_map(const std::string& path) {
 
 ExpertMap read_expert_map(std::shared_ptr<const ByteSource> source) {
   const std::string& file = source->name();
-  const Json json = internal::read_json(*source);
+  const internal::JsonDocument json = internal::read_json(*source);
   const Json& format = internal::member(json, "format", file);
   if (format != expert_map_format)
-    throw ParseError(
-        file, "format",
-        fmt::format("is {}, not \"{}\"", format.dump(-1, ' ', false, Json::error_handler_t::replace),
-                    expert_map_format));
+    throw ParseError(file, "format", fmt::format("is {}, not \"{}\"", format.dump(), expert_map_format));
   const auto count = [&](const char* key, std::int64_t most) {
     return internal::small_integer(internal::member(json, key, file), 1, most, file, key);
   };
@@ -79,11 +77,11 @@ void write_expert_map(const ExpertMap& map, const std::string& path) {
   nlohmann::ordered_json json{{"format", expert_map_format},
                               {"num_experts", map.num_experts},
                               {"num_ranks", map.num_ranks},
-                              {"model_layers", Json::array()},
-                              {"old_to_new", Json::array()}};
+                              {"model_layers", nlohmann::json::array()},
+                              {"old_to_new", nlohmann::json::array()}};
   for (const auto& [layer, ids] : map.new_ids) {
     json["model_layers"].push_back(layer);
-    auto& list = json["old_to_new"].emplace_back(Json::array());
+    auto& list = json["old_to_new"].emplace_back(nlohmann::json::array());
     for (const ExpertId id : ids) list.push_back(id.value());
   }
   AtomicFile out(path);

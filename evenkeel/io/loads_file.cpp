@@ -137,7 +137,7 @@ StepLoads read_step_loads(std::shared_ptr<const ByteSource> source, const LoadsO
   const internal::Content content = internal::detect_content(source);
   if (content == internal::Content::loads || content == internal::Content::unknown) {
     if (detect_format(*source) == FileFormat::json) {
-      const Json json = internal::read_json(*source);
+      const internal::JsonDocument json = internal::read_json(*source);
       if (is_one_step(json)) return {.counts = internal::counts_of_json(json, options, file), .layers = {}};
     }
   }

@@ -141,7 +141,7 @@ RoutingFile open_megatron_trace(const std::vector<std::shared_ptr<const ByteSour
   if (ranks.empty()) throw InvalidArgument("ranks", "no file", "one or more");
   Batches batches;
   for (const auto& source : ranks) {
-    internal::for_each_json_line(*source, [&](Json&& json, std::int64_t line) {
+    internal::for_each_json_line(*source, [&](internal::JsonDocument&& json, std::int64_t line) {
       const std::string where = fmt::format("{}: line {}", source->name(), line);
       if (!json.is_object()) throw ParseError(where, "", "is not a JSON object");
       if (is_decoder(json)) batches.take(record_of(json, where), where);

@@ -271,7 +271,7 @@ ModelDescription read_model_description(std::shared_ptr<const ByteSource> source
   const std::string& file = source->name();
   if (const FileFormat format = detect_format(*source); format != FileFormat::json)
     throw ParseError(file, "", fmt::format("is {}; a model's config is JSON", name_of(format)));
-  const Json json = internal::read_json(*source);
+  const internal::JsonDocument json = internal::read_json(*source);
   if (!json.is_object()) throw ParseError(file, "", "is not a JSON object");
   // A model of text and images has its language model's config inside.
   const auto text = json.find("text_config");

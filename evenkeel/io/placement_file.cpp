@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
@@ -160,9 +161,9 @@ std::optional<int> read_layer_updates(const Json& json, const std::string& file)
 }
 
 // The physical experts of one layer, rank after rank; true if all ranks have equally many.
-bool append_layer(const LayerPlacement& layer, Json& physical, Json& offsets) {
-  physical = Json::array();
-  offsets = Json::array({0});
+bool append_layer(const LayerPlacement& layer, nlohmann::json& physical, nlohmann::json& offsets) {
+  physical = nlohmann::json::array();
+  offsets = nlohmann::json::array({0});
   bool equal = true;
   for (RankId rank : indices<RankId>(layer.num_ranks())) {
     for (ExpertId expert : layer.natives(rank)) physical.push_back(expert.value());
@@ -172,8 +173,8 @@ bool append_layer(const LayerPlacement& layer, Json& physical, Json& offsets) {
   return equal;
 }
 
-Json owners_of(const LayerPlacement& layer) {
-  Json owners = Json::array();
+nlohmann::json owners_of(const LayerPlacement& layer) {
+  nlohmann::json owners = nlohmann::json::array();
   for (ExpertId expert : indices<ExpertId>(layer.num_experts()))
     owners.push_back(layer.owner(expert).value());
   return owners;
@@ -187,21 +188,21 @@ bool owner_is_first(const LayerPlacement& layer) {
   return true;
 }
 
-Json placement_json(const PlacementFile& file) {
+nlohmann::json placement_json(const PlacementFile& file) {
   const Placement& placement = file.placement;
-  Json json{{"format", placement_format},
-            {"num_layers", placement.num_layers()},
-            {"num_experts", placement.num_experts()},
-            {"num_ranks", placement.num_ranks()},
-            {"provenance", file.provenance}};
+  nlohmann::json json{{"format", placement_format},
+                      {"num_layers", placement.num_layers()},
+                      {"num_experts", placement.num_experts()},
+                      {"num_ranks", placement.num_ranks()},
+                      {"provenance", file.provenance}};
   if (file.objective) json["objective"] = *file.objective;
   if (file.bound) json["bound"] = *file.bound;
   if (placement.layers().known()) json["layers"] = placement.layers().numbers();
   if (file.layer_updates_per_iter) json["layer_updates_per_iter"] = *file.layer_updates_per_iter;
   bool equal = true;
   bool first = true;
-  Json offsets = Json::array();
-  Json owners = Json::array();
+  nlohmann::json offsets = nlohmann::json::array();
+  nlohmann::json owners = nlohmann::json::array();
   for (int l = 0; l < placement.num_layers(); ++l) {
     const LayerPlacement& layer = placement.layer(l);
     equal = append_layer(layer, json["physical_to_logical"].emplace_back(), offsets.emplace_back()) && equal;
@@ -223,7 +224,7 @@ PlacementFile read_placement(std::shared_ptr<const ByteSource> source) {
   const std::string file = source->name();
   if (const FileFormat format = detect_format(*source); format != FileFormat::json)
     throw ParseError(file, "", fmt::format("is {}; a placement is JSON", name_of(format)));
-  const Json json = internal::read_json(*source);
+  const internal::JsonDocument json = internal::read_json(*source);
   const Shape shape = read_shape(json, file);
   require_long_enough(json, shape);
   std::vector<LayerPlacement> layers;
@@ -238,7 +239,7 @@ PlacementFile read_placement(std::shared_ptr<const ByteSource> source) {
 
 void write_placement(const PlacementFile& file, const std::string& path) {
   AtomicFile out(path);
-  out.write(placement_json(file).dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  out.write(placement_json(file).dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
   out.commit();
 }
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "evenkeel/base/error.h"
@@ -50,21 +51,21 @@ RoutingProfile profile_of_arrays(const ArrayFile& file) {
   return profile;
 }
 
-internal::Json rows(std::span<const std::int64_t> values, std::size_t width) {
-  internal::Json list = internal::Json::array();
+nlohmann::json rows(std::span<const std::int64_t> values, std::size_t width) {
+  nlohmann::json list = nlohmann::json::array();
   for (std::size_t at = 0; at < values.size(); at += width) list.push_back(values.subspan(at, width));
   return list;
 }
 
 void write_profile_json(const RoutingProfile& profile, const std::string& path) {
   const std::size_t experts = static_cast<std::size_t>(profile.num_experts());
-  internal::Json json{{"format", internal::kProfileFormat},
+  nlohmann::json json{{"format", internal::kProfileFormat},
                       {"num_layers", profile.num_layers()},
                       {"num_experts", profile.num_experts()},
                       {"loads", rows(profile.loads(), experts)}};
   if (profile.layers().known()) json["layers"] = profile.layers().numbers();
   if (profile.has_transitions()) {
-    json["transitions"] = internal::Json::array();
+    json["transitions"] = nlohmann::json::array();
     for (int layer = 0; layer + 1 < profile.num_layers(); ++layer)
       json["transitions"].push_back(rows(profile.transitions(LayerId(layer)), experts));
   }

@@ -57,7 +57,7 @@ RoutingFile open_arrays(std::shared_ptr<const ByteSource> source, const RoutingO
 
 // A profile in JSON, or the loads of one step, which are a profile of one layer.
 RoutingFile open_loads(const std::shared_ptr<const ByteSource>& source) {
-  const internal::Json json = internal::read_json(*source);
+  const internal::JsonDocument json = internal::read_json(*source);
   RoutingFile routing{.what = "loads", .format = "json", .trace = nullptr, .profile = {}};
   const auto loads = json.find("loads");
   if (loads != json.end() && loads->is_array() && !loads->empty() && loads->front().is_array()) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "evenkeel/base/error.h"
@@ -176,16 +177,16 @@ Topology topology_of(const Json& json, const std::string& file) {
   }
 }
 
-Json json_of(const Link& link) {
+nlohmann::json json_of(const Link& link) {
   return {{"gigabytes_per_s", link.gigabytes_per_s}, {"latency_us", link.latency_us}};
 }
 
-void write_matrix(const Topology& topology, Json& json) {
-  Json bandwidth = Json::array();
-  Json latency = Json::array();
+void write_matrix(const Topology& topology, nlohmann::json& json) {
+  nlohmann::json bandwidth = nlohmann::json::array();
+  nlohmann::json latency = nlohmann::json::array();
   for (RankId from : indices<RankId>(topology.num_ranks())) {
-    Json bandwidth_row = Json::array();
-    Json latency_row = Json::array();
+    nlohmann::json bandwidth_row = nlohmann::json::array();
+    nlohmann::json latency_row = nlohmann::json::array();
     for (RankId to : indices<RankId>(topology.num_ranks())) {
       const Link link = from == to ? Link{0, 0} : topology.link(from, to);
       bandwidth_row.push_back(link.gigabytes_per_s);
@@ -212,9 +213,9 @@ Topology read_topology(std::shared_ptr<const ByteSource> source) {
 
 void write_topology(const Topology& topology, const std::string& path) {
   const Topology::Description& description = topology.description();
-  Json json{{"format", topology_format},
-            {"node_of_rank", description.node_of_rank},
-            {"devices_per_rank", description.devices_per_rank}};
+  nlohmann::json json{{"format", topology_format},
+                      {"node_of_rank", description.node_of_rank},
+                      {"devices_per_rank", description.devices_per_rank}};
   if (!description.name.empty()) json["name"] = description.name;
   if (description.links.empty()) {
     json["within"] = json_of(description.within);
@@ -225,7 +226,7 @@ void write_topology(const Topology& topology, const std::string& path) {
   if (!description.speeds.empty()) json["speeds"] = description.speeds;
   if (!description.rooms.empty()) json["rooms"] = description.rooms;
   AtomicFile out(path);
-  out.write(json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+  out.write(json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
   out.commit();
 }
 

@@ -19,13 +19,14 @@ namespace evenkeel {
 namespace {
 
 using internal::Json;
+using internal::JsonDocument;
 using internal::PhysicalRow;
 
 constexpr const char* record_type = "eplb_initial_mapping";
 
-Json last_record(const ByteSource& source) {
-  std::optional<Json> last;
-  internal::for_each_json_line(source, [&](Json&& record, std::int64_t line) {
+JsonDocument last_record(const ByteSource& source) {
+  std::optional<JsonDocument> last;
+  internal::for_each_json_line(source, [&](JsonDocument&& record, std::int64_t line) {
     const std::string file = fmt::format("{}: line {}", source.name(), line);
     if (internal::member(record, "record_type", file) == record_type) last = std::move(record);
   });
@@ -51,7 +52,7 @@ void write_vllm_placement(const Placement& placement, const std::string& path) {
 
 Placement read_vllm_placement(const ByteSource& source, const PlacementFormatOptions& options) {
   const std::string& file = source.name();
-  const Json record = last_record(source);
+  const JsonDocument record = last_record(source);
   if (internal::integer(internal::member(record, "version", file), file, "version") != 1)
     throw ParseError(file, "version", "is not 1");
   const auto number = [&](const char* key) {

@@ -73,7 +73,7 @@ void write_vllm_ascend_placement(const Placement& placement, const std::string& 
 
 Placement read_vllm_ascend_placement(const ByteSource& source, const PlacementFormatOptions& options) {
   const std::string& file = source.name();
-  const Json json = internal::read_json(source);
+  const internal::JsonDocument json = internal::read_json(source);
   const auto count =
       internal::integer(internal::member(json, "moe_layer_count", file), file, "moe_layer_count");
   const Json& layers = internal::member(json, "layer_list", file);

@@ -39,15 +39,21 @@ std::shared_ptr<const ByteSource> source_of(std::span<const std::byte> bytes) {
   return memory_source({bytes.begin(), bytes.end()}, "input");
 }
 
+Outcome refused_by(const Error& error) {
+  if (std::string_view(error.what()).size() > max_message_bytes)
+    throw std::logic_error("a message of many bytes: " + std::string(error.what()).substr(0, 200));
+  return Outcome::refused;
+}
+
 template <class Reading>
 Outcome outcome_of(Reading reading) {
   try {
     reading();
     return Outcome::read;
-  } catch (const ParseError&) {
-    return Outcome::refused;
-  } catch (const Unsupported&) {
-    return Outcome::refused;
+  } catch (const ParseError& error) {
+    return refused_by(error);
+  } catch (const Unsupported& error) {
+    return refused_by(error);
   }
 }
 

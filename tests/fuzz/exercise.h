@@ -1,15 +1,29 @@
 // What each fuzz target does with bytes, and what the replay test does with the corpus: read all that can be
-// read. Every refusal must be a ParseError (or, of a profile too big for its transitions, Unsupported);
-// anything else that is thrown gets out.
+// read. Every refusal must be a ParseError (or, of a profile too big for its transitions, Unsupported) whose
+// message is short; anything else that is thrown gets out.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string_view>
 
 namespace evenkeel::fuzz {
 
 enum class Outcome { read, refused };
+
+inline constexpr std::size_t max_message_bytes = 4096;
+
+// What any file may cost, whatever it claims. Memory: the widest token row (2^20 assignments as int64, int32
+// and float), and for what is held whole a multiple of the file (compressed int8 become int64: 64 x 8, of 1
+// MiB + the file). Time of a processor: reading a member of an archive that unpacks to a thousand times its
+// size.
+constexpr std::int64_t allowed_bytes(std::size_t file_bytes) {
+  return (32 << 20) + 512 * static_cast<std::int64_t>(file_bytes);
+}
+constexpr double allowed_seconds(std::size_t file_bytes) {
+  return 0.5 + 50e-6 * static_cast<double>(file_bytes);
+}
 
 Outcome exercise_safetensors(std::span<const std::byte> bytes);
 Outcome exercise_npy(std::span<const std::byte> bytes);

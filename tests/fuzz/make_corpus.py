@@ -189,6 +189,10 @@ put("json", "too-big", '{"loads": [9223372036854775808, 1e400, 1e300]}')
 put("json", "negative", '{"counts": [[-1]]}')
 put("json", "ragged", '{"counts": [[1, 2], [3]]}')
 put("json", "deep", '{"loads": ' + "[" * 2000 + "]" * 2000 + "}")
+put("json", "nul", b'{"loads": [1, 2]}\x00{"loads": [9, 9]}')
+put("json", "empties", '{"loads": [1, 2], "x": [' + "[]," * 1000 + "0]}")
+put("json", "ones", '{"loads": [' + "1," * 2000 + "1]}")
+put("json", "escapes", '{"l\\u006fads": [1, 2], "\\ud83d\\ude00": "\\n\\"\\\\"}')
 put("json", "twice", '{"loads": [1], "loads": [2]}')
 put("json", "not-utf8", b'{"loads": "\xff\xfe"}')
 put("json", "short", '{"loads": [1, 2')
@@ -360,6 +364,21 @@ put("foreign", "trtllm", "initial_global_assignments:\n  3: [0, 1, 2, 3]\nlayer_
 put("foreign", "trtllm-lines", "num_slots: 4\ninitial_global_assignments:\n  3: [0, 1,\n  2, 3]\n  4:\n  - 3\n  - 2\n")
 put("foreign", "trtllm-open", "num_slots: 4\ninitial_global_assignments:\n  3: [0, 1")
 put("foreign", "trtllm-key", "num_slots: 4\nnum_slots: 4\n")
+put(
+    "foreign",
+    "trtllm-flow",
+    "{initial_global_assignments: {3: [0, 1,\n  2, 3]}, layer_updates_per_iter: 0, num_slots: 4}\n",
+)
+put("foreign", "trtllm-json", '{"num_slots": 4, "initial_global_assignments": {"3": [0, 1, 2, 3]}}')
+put(
+    "foreign",
+    "trtllm-options",
+    "backend: pytorch\nmoe_config:\n  load_balancer: {num_slots: 4, initial_global_assignments: {3: [0, 1, 2, 3]}}\n",
+)
+put("foreign", "trtllm-aliases", "num_slots: 2\ninitial_global_assignments:\n  3: &a [0, 1]\n  4: *a\n  5: *a\n")
+put("foreign", "trtllm-comma", "num_slots: 4\ninitial_global_assignments:\n  3: [0, 1 2, 3]\n")
+put("foreign", "trtllm-itself", "num_slots: 2\ninitial_global_assignments: &a\n  3: [0, *a]\n")
+put("foreign", "trtllm-deep", "num_slots: " + "[" * 2000)
 
 TOPOLOGY = {"format": "evenkeel.topology.v1", "num_nodes": 2, "ranks_per_node": 2}
 LEVELS = {"within": {"gigabytes_per_s": 450}, "across": {"gigabytes_per_s": 50.5, "latency_us": 5}}

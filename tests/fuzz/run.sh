@@ -2,7 +2,8 @@
 # Runs every fuzz target for a while, one on each core, and prints a line each:
 #   tests/fuzz/run.sh [SECONDS each, 60] [TARGET...]
 # Needs `cmake --preset fuzz && cmake --build --preset fuzz --target fuzz_targets`. Crashing inputs are left in build/fuzz/found/.
-# A run fails on a crash, a hang (10 s), one allocation above 64 MiB or 512 MiB in all.
+# A run fails on a crash, a hang (10 s), one allocation above 64 MiB or 512 MiB in all, more memory or time than
+# target.cpp allows for the input's length, or a long message.
 set -u
 cd "$(dirname "$0")/../.."
 seconds=${1:-60}

@@ -1,6 +1,7 @@
 // Every seed of the fuzz targets, and every input they ever failed on, through the readers.
 #include <gtest/gtest.h>
 
+#include <ctime>
 #include <filesystem>
 
 #include "tests/fuzz/exercise.h"
@@ -12,22 +13,18 @@ namespace {
 
 class Corpus : public testing::TestWithParam<const char*> {};
 
-// What any file may cost, whatever it claims: the widest token row (2^20 assignments as int64, int32 and
-// float), and for what is held whole a multiple of the file (compressed int8 become int64: 64 x 8, of 1 MiB +
-// the file).
-std::int64_t allowed_bytes(std::size_t file_bytes) {
-  return (32 << 20) + 512 * static_cast<std::int64_t>(file_bytes);
-}
-
-TEST_P(Corpus, IsReadOrRefusedInMemoryInProportionToTheFile) {
+TEST_P(Corpus, IsReadOrRefusedInMemoryAndTimeInProportionToTheFile) {
   std::size_t files = 0;
   for (const auto& entry :
        std::filesystem::directory_iterator(repository_file("tests/fuzz/corpus/") + GetParam())) {
     const auto bytes = bytes_of(read_text(entry.path()));
     SCOPED_TRACE(entry.path());
     const PeakMemory peak;
+    const std::clock_t begin = std::clock();
     EXPECT_NO_THROW(fuzz::exercise(GetParam(), bytes));
-    EXPECT_LT(peak.bytes(), allowed_bytes(bytes.size()));
+    EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC,
+              fuzz::allowed_seconds(bytes.size()));
+    EXPECT_LT(peak.bytes(), fuzz::allowed_bytes(bytes.size()));
     ++files;
   }
   EXPECT_GE(files, 10U);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <ctime>
 #include <limits>
 #include <string>
 
@@ -58,6 +59,29 @@ TEST(Pickle, HasListsTuplesAndDictsOfThem) {
   EXPECT_EQ(pickle.kind(pickle.items(*list)[1]), Kind::none);
   EXPECT_EQ(pickle.kind(*pickle.find(pair[0], "b")), Kind::tuple);
   EXPECT_FALSE(pickle.find(pair[0], "c"));
+}
+
+TEST(Pickle, FindsTheLastOfAKeyInALargeDictAsOften) {
+  // {"0": 0, "1": 1, ...} with each key twice, and asked for as many times as it has keys.
+  constexpr int keys = 50000;
+  const auto text = [](int key) {
+    const std::string digits = std::to_string(key);
+    return "X"s + static_cast<char>(digits.size()) + "\x00\x00\x00"s + digits;
+  };
+  const auto number = [](int value) {
+    std::string little = "J";
+    for (int shift = 0; shift < 32; shift += 8) little += static_cast<char>(value >> shift & 0xff);
+    return little;
+  };
+  std::string dict = "}(";
+  for (int key = 0; key < keys; ++key) dict += text(key) + number(0);
+  for (int key = 0; key < keys; ++key) dict += text(key) + number(key);
+  const Pickle pickle = pickle_of(dict + "u.");
+  const std::clock_t begin = std::clock();
+  for (int key = 0; key < keys; ++key)
+    ASSERT_EQ(pickle.integer(*pickle.find(pickle.root(), std::to_string(key))), key);
+  EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 1);
+  EXPECT_FALSE(pickle.find(pickle.root(), "none"));
 }
 
 TEST(Pickle, TakesAnOrderedDictForADict) {

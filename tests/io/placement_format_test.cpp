@@ -351,7 +351,8 @@ INSTANTIATE_TEST_SUITE_P(
         Damaged{"num_slots: 4\ninitial_global_assignments:\n  0: [0, 1]\n",
                 "f: initial_global_assignments.0: has 2 slots, but num_slots is 4"},
         Damaged{"num_slots: 4\ninitial_global_assignments:\n  0: [0, 1,\n",
-                "f: line 3: the list does not end"},
+                "f: line 4: is not YAML: did not find expected node content while parsing a flow node that "
+                "begins in line 4"},
         Damaged{"num_slots: 4\ninitial_global_assignments:\n  0: [0, 1x]\n",
                 "f: line 3: '1x' is not an expert"},
         Damaged{"num_slots: 4\ninitial_global_assignments:\n  a: [0, 1]\n",

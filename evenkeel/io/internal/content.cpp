@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/internal/json.h"
+#include "evenkeel/io/internal/json_scan.h"
 #include "evenkeel/io/internal/text.h"
 #include "evenkeel/io/internal/torch_file.h"
 #include "evenkeel/io/internal/trtllm_yaml.h"
@@ -18,11 +18,11 @@ namespace evenkeel::internal {
 
 namespace {
 
-// Nothing but these keys decides.
+// The first of these keys decides.
 constexpr std::array<std::pair<std::string_view, Content>, 10> deciding = {{
     {"physical_to_logical", Content::placement},
     {"physical_to_logical_map", Content::sglang_placement},
-    {"initial_global_assignments", Content::vllm_placement},
+    {"initial_global_assignments", Content::trtllm_placement},
     {"record_type", Content::vllm_placement},
     {"moe_layer_count", Content::vllm_ascend_placement},
     {"layer_list", Content::vllm_ascend_placement},
@@ -32,37 +32,19 @@ constexpr std::array<std::pair<std::string_view, Content>, 10> deciding = {{
     {"counts", Content::loads},
 }};
 
-// Looks at the keys of the outermost object, and stops at the first that decides.
-class KeyWatch final : public nlohmann::json_sax<Json> {
- public:
+// By the keys of the outermost object. vLLM's and TensorRT-LLM's placements share one, and vLLM's has a
+// record_type besides, in front of it or behind.
+Content content_of_keys(std::string_view text) {
   Content found = Content::unknown;
-
-  bool key(std::string& name) override {
-    if (depth_ != 1) return true;
+  for_each_outer_key(text, [&](std::string_view name) {
     const auto* known =
         std::find_if(deciding.begin(), deciding.end(), [&](const auto& pair) { return pair.first == name; });
     if (known == deciding.end()) return true;
-    found = known->second;
-    return false;
-  }
-  bool start_object(std::size_t) override { return ++depth_ > 0; }
-  bool end_object() override { return --depth_ >= 0; }
-  bool start_array(std::size_t) override { return ++depth_ > 0; }
-  bool end_array() override { return --depth_ >= 0; }
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(number_integer_t) override { return true; }
-  bool number_unsigned(number_unsigned_t) override { return true; }
-  bool number_float(number_float_t, const string_t&) override { return true; }
-  bool string(string_t&) override { return true; }
-  bool binary(binary_t&) override { return true; }
-  bool parse_error(std::size_t, const std::string&, const nlohmann::detail::exception&) override {
-    return false;
-  }
-
- private:
-  int depth_ = 0;
-};
+    if (found == Content::unknown || known->second == Content::vllm_placement) found = known->second;
+    return found == Content::trtllm_placement;
+  });
+  return found;
+}
 
 std::string beginning_of(const ByteSource& source, std::int64_t most) {
   std::string text(static_cast<std::size_t>(std::min(source.size(), most)), '\0');
@@ -73,19 +55,25 @@ std::string beginning_of(const ByteSource& source, std::int64_t most) {
 // Of JSON lines the first is looked at.
 Content content_of_json(const ByteSource& source) {
   for (std::int64_t most : {std::int64_t{1} << 20, max_text_bytes}) {
-    KeyWatch watch;
-    Json::sax_parse(beginning_of(source, most), &watch, nlohmann::detail::input_format_t::json, false);
-    if (watch.found != Content::unknown || source.size() <= most) return watch.found;
+    const std::string text = beginning_of(source, most);
+    const Content found = content_of_keys(text);
+    const bool open = found == Content::unknown || found == Content::trtllm_placement;
+    if (open && source.size() > most && most < max_text_bytes) continue;
+    if (found == Content::unknown && mentions_trtllm_map(source)) return Content::trtllm_placement;
+    return found;
   }
   return Content::unknown;
 }
 
+bool is_text(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) {
+    return static_cast<unsigned char>(c) >= ' ' || c == '\t' || c == '\r' || c == '\n';
+  });
+}
+
 // Lines of numbers between commas or spaces, of which the first may be names.
 bool begins_like_numbers(std::string_view text, std::size_t first) {
-  const auto is_text = [](char c) {
-    return static_cast<unsigned char>(c) >= ' ' || c == '\t' || c == '\r' || c == '\n';
-  };
-  if (!std::all_of(text.begin(), text.end(), is_text)) return false;
+  if (!is_text(text)) return false;
   const char begin = text[first];
   if (begin == '-' || begin == '#' || (begin >= '0' && begin <= '9')) return true;
   return text.substr(0, text.find('\n')).find(',') != std::string_view::npos;
@@ -105,6 +93,8 @@ Content detect_content(const std::shared_ptr<const ByteSource>& source) {
   if (text[first] == '{') return content_of_json(*source);
   if (text[first] == '[') return Content::counts;
   if (begins_like_trtllm_yaml(text)) return Content::trtllm_placement;
+  // A map inside a larger file of options.
+  if (is_text(text) && mentions_trtllm_map(*source)) return Content::trtllm_placement;
   return begins_like_numbers(text, first) ? Content::counts : Content::unknown;
 }
 

@@ -4,47 +4,121 @@
 
 #include <cmath>
 #include <limits>
-#include <set>
+#include <nlohmann/json.hpp>
 
+#include "evenkeel/base/check.h"
 #include "evenkeel/base/error.h"
 
 namespace evenkeel::internal {
 
-namespace {
-
-// "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error ..." without its label.
-std::string plain(const Json::exception& error) {
-  const std::string_view text = error.what();
-  const std::size_t label = text.find("] ");
-  return std::string(label == std::string_view::npos ? text : text.substr(label + 2));
-}
-
-}  // namespace
-
-Json parse_json(std::string_view text, const std::string& file, std::int64_t begin) {
-  // Of a key given twice a parser keeps one; another program might keep the other.
-  std::vector<std::set<std::string>> keys;
-  const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    if (depth > max_json_depth)
-      throw ParseError(file, "", fmt::format("nested deeper than {}", max_json_depth));
-    if (event == Json::parse_event_t::object_start) keys.emplace_back();
-    if (event == Json::parse_event_t::object_end) keys.pop_back();
-    if (event == Json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second)
-      throw ParseError(file, parsed.get<std::string>(), "is given twice");
-    return true;
-  };
-  try {
-    return Json::parse(text, watch);
-  } catch (const Json::parse_error& error) {
-    throw ParseError(file, fmt::format("byte {}", begin + static_cast<std::int64_t>(error.byte)),
-                     plain(error));
-  } catch (const Json::exception& error) {
-    throw ParseError(file, "", plain(error));
+const char* Json::type_name() const {
+  switch (kind_) {
+    case Kind::null:
+      return "null";
+    case Kind::boolean:
+      return "boolean";
+    case Kind::integer:
+    case Kind::unsigned_integer:
+    case Kind::real:
+      return "number";
+    case Kind::text:
+      return "string";
+    case Kind::list:
+      return "array";
+    case Kind::object:
+      return "object";
   }
+  return "value";
 }
 
-Json read_json(const ByteSource& source) {
-  return parse_json(read_text(source, "JSON"), source.name());
+std::size_t Json::size() const {
+  if (is_null()) return 0;
+  return is_structured() ? size_ : 1;
+}
+
+const Json& Json::operator[](std::size_t i) const {
+  EVENKEEL_CHECK(is_array() && i < size_);
+  return children_[i];
+}
+
+const Json* Json::find(std::string_view key) const {
+  if (!is_object()) return end();
+  std::size_t first = 0;
+  for (std::size_t count = size_; count > 0;) {
+    const std::size_t half = count / 2;
+    if (children_[2 * (first + half)].text() < key) {
+      first += half + 1;
+      count -= half + 1;
+    } else {
+      count = half;
+    }
+  }
+  return first < size_ && children_[2 * first].text() == key ? &children_[2 * first + 1] : end();
+}
+
+const Json& Json::operator[](std::string_view key) const {
+  const Json* const found = find(key);
+  EVENKEEL_CHECK(found != end());
+  return *found;
+}
+
+Json::Items Json::items() const {
+  EVENKEEL_CHECK(is_object());
+  return {children_, size_};
+}
+
+bool Json::boolean() const {
+  EVENKEEL_CHECK(is_boolean());
+  return boolean_;
+}
+
+double Json::number() const {
+  EVENKEEL_CHECK(is_number());
+  if (kind_ == Kind::real) return real_;
+  return kind_ == Kind::integer ? static_cast<double>(integer_) : static_cast<double>(unsigned_);
+}
+
+std::int64_t Json::signed_number() const {
+  EVENKEEL_CHECK(is_number());
+  if (kind_ == Kind::real) return static_cast<std::int64_t>(real_);
+  return kind_ == Kind::integer ? integer_ : static_cast<std::int64_t>(unsigned_);
+}
+
+std::string_view Json::string() const {
+  EVENKEEL_CHECK(is_string());
+  return text();
+}
+
+std::string Json::dump() const {
+  std::string out;
+  append_to(out);
+  return out;
+}
+
+void Json::append_to(std::string& out) const {
+  if (is_array()) {
+    out += '[';
+    for (std::size_t i = 0; i < size_; ++i) {
+      if (i > 0) out += ',';
+      children_[i].append_to(out);
+    }
+    out += ']';
+  } else if (is_object()) {
+    out += '{';
+    for (std::size_t i = 0; i < 2 * size_; ++i) {
+      if (i > 0) out += i % 2 == 0 ? ',' : ':';
+      children_[i].append_to(out);
+    }
+    out += '}';
+  } else if (is_string()) {
+    out += nlohmann::json(std::string(text())).dump();
+  } else if (is_number_float()) {
+    out += nlohmann::json(real_).dump();
+  } else if (is_number()) {
+    out += kind_ == Kind::integer ? std::to_string(integer_) : std::to_string(unsigned_);
+  } else {
+    out += is_null() ? "null" : boolean_ ? "true" : "false";
+  }
 }
 
 const Json& member(const Json& object, const char* key, const std::string& file) {
@@ -77,13 +151,20 @@ int small_integer(const Json& value, std::int64_t least, std::int64_t most, cons
   return static_cast<int>(number);
 }
 
+std::int64_t integer_at(const Json& list, std::size_t i, const std::string& file, const std::string& key) {
+  const Json& value = list[i];
+  // The words for a message cost more than the number.
+  if (value.is_number_integer() && !value.is_number_unsigned()) return value.get<std::int64_t>();
+  if (value.is_number_unsigned() && value.get<std::int64_t>() >= 0) return value.get<std::int64_t>();
+  return integer(value, file, fmt::format("{}[{}]", key, i));
+}
+
 std::vector<std::int64_t> integers(const Json& list, const std::string& file, const std::string& key) {
   if (!list.is_array())
     throw ParseError(file, key, fmt::format("is a JSON {}, not a list", list.type_name()));
   std::vector<std::int64_t> numbers;
   numbers.reserve(list.size());
-  for (std::size_t i = 0; i < list.size(); ++i)
-    numbers.push_back(integer(list[i], file, fmt::format("{}[{}]", key, i)));
+  for (std::size_t i = 0; i < list.size(); ++i) numbers.push_back(integer_at(list, i, file, key));
   return numbers;
 }
 

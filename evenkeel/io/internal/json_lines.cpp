@@ -24,27 +24,35 @@ class Lines {
 
   // The next line without its end; false when there is none.
   bool next(std::string_view& line) {
-    text_.erase(0, taken_);
-    begin_ += static_cast<std::int64_t>(taken_);
-    taken_ = 0;
-    std::size_t end = text_.find('\n');
+    std::size_t end = text_.find('\n', taken_);
     while (end == std::string::npos && read_ < source_.size()) {
+      forget_taken();
       const std::size_t searched = text_.size();
       if (std::ssize(text_) > max_text_bytes)
-        throw ParseError(source_.name(), fmt::format("byte {}", begin_),
+        throw ParseError(source_.name(), fmt::format("byte {}", file_begin_),
                          fmt::format("a line of more than {} bytes", max_text_bytes));
       fill();
       end = text_.find('\n', searched);
     }
-    if (end == std::string::npos && text_.empty()) return false;
+    if (end == std::string::npos && taken_ == text_.size()) return false;
+    const std::size_t begin = taken_;
+    line_begin_ = file_begin_ + static_cast<std::int64_t>(begin);
     taken_ = end == std::string::npos ? text_.size() : end + 1;
-    line = std::string_view(text_).substr(0, end == std::string::npos ? text_.size() : end);
+    line = std::string_view(text_).substr(begin, (end == std::string::npos ? taken_ : end) - begin);
     return true;
   }
 
-  std::int64_t begin() const { return begin_; }
+  // Of the line that was given out last, in the file.
+  std::int64_t begin() const { return line_begin_; }
 
  private:
+  // Once for all lines of a block, since what follows them moves.
+  void forget_taken() {
+    text_.erase(0, taken_);
+    file_begin_ += static_cast<std::int64_t>(taken_);
+    taken_ = 0;
+  }
+
   void fill() {
     const std::int64_t count = std::min(block_bytes, source_.size() - read_);
     const std::size_t before = text_.size();
@@ -54,15 +62,17 @@ class Lines {
   }
 
   const ByteSource& source_;
-  std::string text_;       // from the line now on
-  std::size_t taken_ = 0;  // of it, the line that was given out last
-  std::int64_t begin_ = 0;
+  std::string text_;
+  std::size_t taken_ = 0;        // of it, the lines that were given out
+  std::int64_t file_begin_ = 0;  // where the text stands
+  std::int64_t line_begin_ = 0;
   std::int64_t read_ = 0;
 };
 
 }  // namespace
 
-void for_each_json_line(const ByteSource& source, const std::function<void(Json&&, std::int64_t)>& take) {
+void for_each_json_line(const ByteSource& source,
+                        const std::function<void(JsonDocument&&, std::int64_t)>& take) {
   Lines lines(source);
   std::string_view line;
   for (std::int64_t number = 1; lines.next(line); ++number) {

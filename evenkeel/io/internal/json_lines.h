@@ -11,6 +11,7 @@ namespace evenkeel::internal {
 
 // Calls `take` with every line that is not blank and its number, from 1. Throws ParseError with the line's
 // number if one is not JSON, or above max_text_bytes.
-void for_each_json_line(const ByteSource& source, const std::function<void(Json&&, std::int64_t)>& take);
+void for_each_json_line(const ByteSource& source,
+                        const std::function<void(JsonDocument&&, std::int64_t)>& take);
 
 }  // namespace evenkeel::internal

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "evenkeel/base/error.h"
@@ -19,13 +20,20 @@ class MemberArrayReader final : public ArrayReader {
  public:
   MemberArrayReader(const std::shared_ptr<const ZipArchive>& archive, std::uint64_t index,
                     const ArrayInfo& info, std::int64_t data_begin)
-      : ArrayReader(archive->name(), info), member_(archive, index, info.name), data_begin_(data_begin) {}
+      : ArrayReader(archive->name(), info),
+        archive_(archive),
+        index_(index),
+        member_(archive, index, info.name),
+        data_begin_(data_begin) {}
 
  private:
   void fetch(std::int64_t first_byte, std::span<std::byte> out) override {
+    require_intact(archive_, index_, info().name);
     member_.read(data_begin_ + first_byte, out);
   }
 
+  std::shared_ptr<const ZipArchive> archive_;
+  std::uint64_t index_;
   ZipMemberReader member_;
   std::int64_t data_begin_;
 };
@@ -52,7 +60,7 @@ class NpzFile final : public ArrayFile {
     std::string array = member.name;
     if (!array.ends_with(".npy")) return;
     array.resize(array.size() - 4);
-    if (find(array) != nullptr) throw ParseError(name(), array, "is in the archive twice");
+    if (!names_.insert(array).second) throw ParseError(name(), array, "is in the archive twice");
     if (member.encrypted) throw ParseError(name(), array, "is encrypted");
     if (!member.stored() && !member.deflated())
       throw ParseError(
@@ -72,6 +80,7 @@ class NpzFile final : public ArrayFile {
   }
 
   std::shared_ptr<const ZipArchive> archive_;
+  std::set<std::string> names_;
   std::vector<Place> places_;  // one for each of arrays()
 };
 

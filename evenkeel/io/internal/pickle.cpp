@@ -248,7 +248,15 @@ Pickle::Pickle(std::span<const std::byte> bytes, std::span<const std::string_vie
 
 std::optional<Pickle::Id> Pickle::find(Id dict, std::string_view key) const {
   if (kind(dict) != Kind::dict) return std::nullopt;
+  constexpr std::size_t few = 64;
   const auto pairs = items(dict);
+  if (pairs.size() > few) {
+    const auto [sorted, fresh] = sorted_.try_emplace(values_[dict].number);
+    for (std::size_t i = 0; fresh && i < pairs.size(); i += 2)
+      if (kind(pairs[i]) == Kind::text) sorted->second.insert_or_assign(text(pairs[i]), pairs[i + 1]);
+    const auto found = sorted->second.find(key);
+    return found == sorted->second.end() ? std::nullopt : std::optional(found->second);
+  }
   for (std::size_t i = pairs.size(); i >= 2; i -= 2)
     if (kind(pairs[i - 2]) == Kind::text && text(pairs[i - 2]) == key) return pairs[i - 1];
   return std::nullopt;

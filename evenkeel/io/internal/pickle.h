@@ -10,6 +10,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -48,7 +49,8 @@ class Pickle {
   // Of a list or tuple its elements; of a dict key, value, key, value...; of a call name and arguments (a
   // tuple); of a persistent id the one value that names it.
   std::span<const Id> items(Id id) const { return lists_[static_cast<std::size_t>(values_[id].number)]; }
-  // The value of a text key; none if `dict` is no dict, or has no such key. Of several the last.
+  // The value of a text key; none if `dict` is no dict, or has no such key. Of several the last. Not for
+  // several threads at once: a large dict is sorted when it is first asked, since many may refer to one.
   std::optional<Id> find(Id dict, std::string_view key) const;
   // "a dict", for messages.
   std::string_view kind_name(Id id) const;
@@ -64,6 +66,7 @@ class Pickle {
   std::vector<std::string> texts_;
   std::vector<std::vector<Id>> lists_;
   Id root_ = 0;
+  mutable std::map<std::int64_t, std::map<std::string_view, Id>> sorted_;  // by place in lists_
 };
 
 }  // namespace evenkeel::internal

@@ -31,11 +31,10 @@ void flatten(const Json& list, std::size_t level, IntArray& out, const std::stri
     throw ParseError(file, key,
                      fmt::format("has {} elements where the first had {}", list.size(), out.shape[level]));
   for (std::size_t i = 0; i < list.size(); ++i) {
-    const std::string at = fmt::format("{}[{}]", key, i);
     if (level + 1 == out.shape.size()) {
-      out.values.push_back(integer(list[i], file, at));
+      out.values.push_back(integer_at(list, i, file, key));
     } else {
-      flatten(list[i], level + 1, out, file, at);
+      flatten(list[i], level + 1, out, file, fmt::format("{}[{}]", key, i));
     }
   }
 }

@@ -19,7 +19,7 @@ constexpr std::int64_t length_bytes = 8;
 // The format's own limit.
 constexpr std::int64_t max_header_bytes = 100'000'000;
 
-Json read_header_text(const ByteSource& source, std::int64_t& data_begin) {
+JsonDocument read_header_text(const ByteSource& source, std::int64_t& data_begin) {
   std::array<std::byte, length_bytes> bytes{};
   source.read(0, bytes);
   const std::uint64_t length = std::bit_cast<std::uint64_t>(bytes);
@@ -29,7 +29,7 @@ Json read_header_text(const ByteSource& source, std::int64_t& data_begin) {
   std::string text(static_cast<std::size_t>(length), '\0');
   source.read(length_bytes, std::as_writable_bytes(std::span(text)));
   data_begin = length_bytes + static_cast<std::int64_t>(length);
-  Json header = parse_json(text, source.name(), length_bytes);
+  JsonDocument header = parse_json(text, source.name(), length_bytes);
   if (!header.is_object()) throw ParseError(source.name(), "header", "is not a JSON object");
   return header;
 }
@@ -68,7 +68,7 @@ std::map<std::string, std::string> metadata_of(const Json& metadata, const std::
 
 SafetensorsHeader read_safetensors_header(const ByteSource& source) {
   SafetensorsHeader header;
-  const Json json = read_header_text(source, header.data_begin);
+  const JsonDocument json = read_header_text(source, header.data_begin);
   const std::int64_t data_bytes = source.size() - header.data_begin;
   for (const auto& [key, value] : json.items()) {
     if (key == "__metadata__") {

@@ -69,10 +69,7 @@ TorchFile::TorchFile(std::shared_ptr<const ByteSource> source)
                                   [](const auto& member) { return is_pickle_member(member.name); });
   if (found == members.end()) throw ParseError(name(), "", "is no file of torch.save: it has no data.pkl");
   prefix_ = found->name.substr(0, found->name.size() - pickle_member.size());
-  const bool says_order = std::any_of(members.begin(), members.end(), [&](const auto& member) {
-    return member.name == prefix_ + "byteorder";
-  });
-  if (says_order) {
+  if (archive_->find(prefix_ + "byteorder") != nullptr) {
     const auto order = bytes_of(prefix_ + "byteorder");
     if (std::string_view(reinterpret_cast<const char*>(order.data()), order.size()) != "little")
       throw ParseError(name(), prefix_ + "byteorder",
@@ -86,10 +83,8 @@ TorchFile::TorchFile(std::shared_ptr<const ByteSource> source)
 }
 
 const ZipArchive::Member& TorchFile::member(const std::string& member_name) const {
-  const auto& members = archive_->members();
-  const auto found = std::find_if(members.begin(), members.end(),
-                                  [&](const auto& member) { return member.name == member_name; });
-  if (found == members.end()) throw ParseError(name(), member_name, "is not in the archive");
+  const ZipArchive::Member* const found = archive_->find(member_name);
+  if (found == nullptr) throw ParseError(name(), member_name, "is not in the archive");
   // torch.save never compresses; so the file is as long as what it asks memory for.
   if (!found->stored() || found->encrypted || found->size > archive_->file_size())
     throw ParseError(name(), member_name, "is not stored plainly, as torch.save stores it");
@@ -100,6 +95,7 @@ std::vector<std::byte> TorchFile::bytes_of(const std::string& member_name) const
   const ZipArchive::Member& found = member(member_name);
   std::vector<std::byte> bytes(static_cast<std::size_t>(found.size));
   ZipMemberReader(archive_, found.index, member_name).read(0, bytes);
+  require_intact(archive_, found.index, member_name);
   return bytes;
 }
 
@@ -189,8 +185,9 @@ IntArray TorchFile::integers(Id id, const std::string& key) {
   const std::int64_t span = last - tensor.offset + 1;
   charge(span, key);
   std::vector<std::byte> raw(static_cast<std::size_t>(span * item_size(tensor.dtype)));
-  ZipMemberReader(archive_, member(tensor.storage).index, tensor.storage)
-      .read(tensor.offset * item_size(tensor.dtype), raw);
+  const std::uint64_t index = member(tensor.storage).index;
+  ZipMemberReader(archive_, index, tensor.storage).read(tensor.offset * item_size(tensor.dtype), raw);
+  require_intact(archive_, index, tensor.storage);
   std::vector<std::int64_t> stored(static_cast<std::size_t>(span));
   if (const auto broken = to_whole(tensor.dtype, raw, stored))
     throw ParseError(name(), key, fmt::format("element {} is not a whole number that is exact", *broken));

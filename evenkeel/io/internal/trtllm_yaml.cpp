@@ -6,11 +6,13 @@
 #include <array>
 #include <charconv>
 #include <optional>
+#include <span>
+#include <string>
 #include <utility>
-#include <vector>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/text.h"
+#include "evenkeel/io/internal/yaml.h"
 #include "evenkeel/io/limits.h"
 
 namespace evenkeel::internal {
@@ -20,158 +22,167 @@ namespace {
 constexpr std::string_view assignments_key = "initial_global_assignments";
 constexpr std::array<std::string_view, 3> number_keys = {"num_slots", "layer_updates_per_iter", "ep_size"};
 
-std::string_view trimmed(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(" \t\r");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t\r") + 1 - begin);
+bool is_number_key(std::string_view key) {
+  return std::find(number_keys.begin(), number_keys.end(), key) != number_keys.end();
 }
 
-struct Line {
-  std::size_t number = 0;
-  bool indented = false;
-  std::string_view text;  // without indentation and comment
-};
-
+// In the one notation that every version of YAML takes for the same number: 010 is 8 in YAML 1.1.
 std::optional<std::int64_t> whole_number(std::string_view text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
+  const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);
+  return digits.size() > 1 && digits.front() == '0' ? std::nullopt : std::optional(value);
 }
 
-std::vector<Line> lines_of(std::string_view text) {
-  std::vector<Line> lines;
-  std::size_t number = 0;
-  while (!text.empty()) {
-    const std::size_t end = std::min(text.find('\n'), text.size() - 1);
-    std::string_view line = text.substr(0, end + 1);
-    text.remove_prefix(end + 1);
-    ++number;
-    if (line.ends_with('\n')) line.remove_suffix(1);
-    line = line.substr(0, line.find('#'));
-    const std::string_view content = trimmed(line);
-    if (content.empty() || content == "---") continue;
-    lines.push_back({number, line.front() == ' ' || line.front() == '\t' || line.front() == '-', content});
-  }
-  return lines;
-}
-
-class Parser {
+class TrtllmParser {
  public:
-  Parser(std::string file, std::string_view text) : file_(std::move(file)), lines_(lines_of(text)) {}
+  TrtllmParser(const Yaml& yaml, std::string file, std::size_t text_bytes)
+      : yaml_(yaml),
+        file_(std::move(file)),
+        budget_((std::int64_t{1} << 20) + 4 * static_cast<std::int64_t>(text_bytes)) {}
 
   TrtllmYaml parse() {
-    TrtllmYaml yaml;
-    while (at_ < lines_.size()) {
-      const auto [key, value] = key_and_value(lines_[at_]);
-      if (lines_[at_].indented) refuse("is indented where a key is expected");
-      if (key == assignments_key)
-        take_assignments(value, yaml);
-      else
-        take_number(key, value, yaml);
+    TrtllmYaml read;
+    const Id map = balancer();
+    bool has_assignments = false;
+    for (Id key = yaml_.first(map); key != yaml_.end(map); key = yaml_.next(yaml_.next(key))) {
+      const Id value = yaml_.next(key);
+      if (is_key(key, assignments_key)) {
+        if (std::exchange(has_assignments, true))
+          refuse(key, fmt::format("{} is given twice", assignments_key));
+        take_assignments(value, read);
+      } else {
+        take_number(key, value, read);
+      }
     }
-    return yaml;
+    return read;
   }
 
  private:
-  [[noreturn]] void refuse(const std::string& why) const {
-    throw ParseError(file_, fmt::format("line {}", lines_[std::min(at_, lines_.size() - 1)].number), why);
+  using Id = Yaml::Id;
+  using Kind = Yaml::Kind;
+
+  [[noreturn]] void refuse(Id id, const std::string& why) const {
+    throw ParseError(file_, fmt::format("line {}", yaml_.line(id)), why);
   }
 
-  std::pair<std::string_view, std::string_view> key_and_value(const Line& line) const {
-    const std::size_t colon = line.text.find(':');
-    if (colon == std::string_view::npos) refuse("is not 'key: value'");
-    return {trimmed(line.text.substr(0, colon)), trimmed(line.text.substr(colon + 1))};
+  bool is_key(Id id, std::string_view key) const {
+    return yaml_.kind(id) == Kind::scalar && yaml_.text(id) == key;
   }
 
-  void take_number(std::string_view key, std::string_view value, TrtllmYaml& yaml) {
-    if (std::find(number_keys.begin(), number_keys.end(), key) == number_keys.end())
-      refuse(fmt::format("'{}' is no key of a TensorRT-LLM load balancer", key));
-    const auto number = whole_number(value);
-    if (!number) refuse(fmt::format("{}: '{}' is not a whole number", key, value));
-    if (!yaml.numbers.emplace(key, *number).second) refuse(fmt::format("{} is given twice", key));
-    ++at_;
+  // A scalar's text, or what else there is.
+  std::string shown(Id id) const {
+    constexpr std::size_t most = 60;
+    if (yaml_.kind(id) != Kind::scalar) return yaml_.kind_name(id);
+    const std::string_view text = yaml_.text(id);
+    return text.size() <= most ? fmt::format("'{}'", text) : fmt::format("'{}...'", text.substr(0, most));
   }
 
-  void take_assignments(std::string_view value, TrtllmYaml& yaml) {
-    if (!value.empty()) refuse(fmt::format("{} is not a mapping of layers, one a line", assignments_key));
-    if (!yaml.assignments.empty()) refuse(fmt::format("{} is given twice", assignments_key));
-    ++at_;
-    while (at_ < lines_.size() && lines_[at_].indented) take_layer(yaml);
+  // The map that has the assignments, wherever it stands; of a file without assignments its outermost.
+  Id balancer() const {
+    std::optional<Id> found;
+    for (Id map = 0; map < yaml_.size(); ++map) {
+      if (yaml_.is_alias(map) || yaml_.kind(map) != Kind::map || !has_assignments(map)) continue;
+      if (found)
+        refuse(map, fmt::format("is a second map with {}; the first is in line {}", assignments_key,
+                                yaml_.line(*found)));
+      found = map;
+    }
+    if (found) return *found;
+    if (yaml_.empty() || yaml_.kind(yaml_.root()) != Kind::map)
+      throw ParseError(file_, "", fmt::format("is YAML without a map that has {}", assignments_key));
+    return yaml_.root();
   }
 
-  void take_layer(TrtllmYaml& yaml) {
-    const auto [key, value] = key_and_value(lines_[at_]);
-    const auto layer = whole_number(key);
-    if (!layer || *layer < 0 || *layer >= max_layers)
-      refuse(fmt::format("'{}' is not the number of a layer", key));
-    const auto [row, fresh] = yaml.assignments.try_emplace(*layer);
-    if (!fresh) refuse(fmt::format("layer {} is given twice", *layer));
-    if (value.empty())
-      take_dashes(row->second);
-    else
-      take_brackets(value, row->second);
+  bool has_assignments(Id map) const {
+    for (Id key = yaml_.first(map); key != yaml_.end(map); key = yaml_.next(yaml_.next(key)))
+      if (is_key(key, assignments_key)) return true;
+    return false;
   }
 
-  // - 3
-  // - 1
-  void take_dashes(PhysicalRow& row) {
-    for (++at_; at_ < lines_.size() && lines_[at_].text.starts_with('-'); ++at_)
-      row.push_back(slot(trimmed(lines_[at_].text.substr(1))));
+  void take_number(Id key, Id value, TrtllmYaml& read) const {
+    if (yaml_.kind(key) != Kind::scalar || !is_number_key(yaml_.text(key)))
+      refuse(key, fmt::format("{} is no key of a TensorRT-LLM load balancer", shown(key)));
+    const std::string name(yaml_.text(key));
+    const auto number = plain_number(value);
+    if (!number) refuse(value, fmt::format("{}: {} is not a whole number", name, shown(value)));
+    if (!read.numbers.emplace(name, *number).second) refuse(key, fmt::format("{} is given twice", name));
   }
 
-  // [3, 1,
-  //  2]
-  void take_brackets(std::string_view value, PhysicalRow& row) {
-    if (!value.starts_with('[')) refuse("is not a list of experts");
-    value.remove_prefix(1);
-    while (true) {
-      const std::size_t end = value.find(']');
-      take_list(value.substr(0, end), row);
-      if (end != std::string_view::npos) {
-        if (!trimmed(value.substr(end + 1)).empty()) refuse("has more after the list");
-        ++at_;
-        return;
-      }
-      if (++at_ == lines_.size()) refuse("the list does not end");
-      value = lines_[at_].text;
+  void take_assignments(Id layers, TrtllmYaml& read) {
+    if (yaml_.kind(layers) != Kind::map)
+      refuse(layers, fmt::format("{} is {}, not a map of layers", assignments_key, shown(layers)));
+    for (Id key = yaml_.first(layers); key != yaml_.end(layers); key = yaml_.next(yaml_.next(key))) {
+      const auto layer = yaml_.kind(key) == Kind::scalar ? whole_number(yaml_.text(key)) : std::nullopt;
+      if (!layer || *layer < 0 || *layer >= max_layers)
+        refuse(key, fmt::format("{} is not the number of a layer", shown(key)));
+      const auto [row, fresh] = read.assignments.try_emplace(*layer);
+      if (!fresh) refuse(key, fmt::format("layer {} is given twice", *layer));
+      take_row(yaml_.next(key), row->second);
     }
   }
 
-  void take_list(std::string_view list, PhysicalRow& row) {
-    while (!trimmed(list).empty()) {
-      const std::size_t comma = list.find(',');
-      row.push_back(slot(trimmed(list.substr(0, comma))));
-      if (comma == std::string_view::npos) return;
-      list.remove_prefix(comma + 1);
+  void take_row(Id list, PhysicalRow& row) {
+    if (yaml_.kind(list) != Kind::list) refuse(list, fmt::format("{} is not a list of experts", shown(list)));
+    for (Id slot = yaml_.first(list); slot != yaml_.end(list); slot = yaml_.next(slot)) {
+      const auto expert = plain_number(slot);
+      if (!expert) refuse(slot, fmt::format("{} is not an expert", shown(slot)));
+      // A list may stand for many by its aliases.
+      if (--budget_ < 0) refuse(list, "takes more memory than a file of this size may ask for");
+      row.push_back(*expert);
     }
   }
 
-  std::int64_t slot(std::string_view text) const {
-    const auto number = whole_number(text);
-    if (!number) refuse(fmt::format("'{}' is not an expert", text));
-    return *number;
+  std::optional<std::int64_t> plain_number(Id id) const {
+    if (yaml_.kind(id) != Kind::scalar || !yaml_.is_plain(id)) return std::nullopt;
+    return whole_number(yaml_.text(id));
   }
 
+  const Yaml& yaml_;
   std::string file_;
-  std::vector<Line> lines_;
-  std::size_t at_ = 0;
+  std::int64_t budget_;  // experts that may still be read
 };
 
 }  // namespace
 
 bool begins_like_trtllm_yaml(std::string_view head) {
-  const auto lines = lines_of(head);
-  if (lines.empty()) return false;
-  const auto begins_with = [&](std::string_view key) {
-    return lines.front().text.starts_with(key) && lines.front().text.substr(key.size()).starts_with(':');
-  };
-  return begins_with(assignments_key) || std::any_of(number_keys.begin(), number_keys.end(), begins_with);
+  while (!head.empty()) {
+    const std::size_t end = head.find('\n');
+    std::string_view line = head.substr(0, end);
+    head.remove_prefix(end == std::string_view::npos ? head.size() : end + 1);
+    line.remove_prefix(std::min(line.find_first_not_of(" \t\r{"), line.size()));
+    if (line.empty() || line.starts_with('#') || line.starts_with("---") || line.starts_with('%')) continue;
+    std::string_view key = line.substr(0, line.find(':'));
+    if (key.size() == line.size()) return false;
+    if (key.size() > 2 && (key.front() == '"' || key.front() == '\'') && key.back() == key.front())
+      key = key.substr(1, key.size() - 2);
+    return key == assignments_key || is_number_key(key);
+  }
+  return false;
+}
+
+bool mentions_trtllm_map(const ByteSource& source) {
+  constexpr std::int64_t block_bytes = std::int64_t{1} << 20;
+  if (source.size() > max_text_bytes) return false;
+  std::string text;
+  for (std::int64_t at = 0; at < source.size();) {
+    // What may be the beginning of the key stays.
+    if (text.size() >= assignments_key.size()) text.erase(0, text.size() - assignments_key.size() + 1);
+    const std::size_t before = text.size();
+    const std::int64_t count = std::min(block_bytes, source.size() - at);
+    text.resize(before + static_cast<std::size_t>(count));
+    source.read(at, std::as_writable_bytes(std::span(text)).subspan(before));
+    if (text.find(assignments_key) != std::string::npos) return true;
+    at += count;
+  }
+  return false;
 }
 
 TrtllmYaml parse_trtllm_yaml(const ByteSource& source) {
   const std::string text = read_text(source, "YAML");
-  return Parser(source.name(), without_mark(text)).parse();
+  const Yaml yaml(without_mark(text), source.name());
+  return TrtllmParser(yaml, source.name(), text.size()).parse();
 }
 
 }  // namespace evenkeel::internal

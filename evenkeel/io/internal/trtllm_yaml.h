@@ -1,5 +1,5 @@
-// The little of YAML that a TensorRT-LLM load balancer's file is made of: numbers by name, and lists of
-// numbers by layer.
+// The map of a TensorRT-LLM load balancer in YAML (or JSON, which is YAML): numbers by name, and lists of
+// experts by layer. It is a file of its own, or stands somewhere in a larger file of options.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,10 @@ struct TrtllmYaml {
   std::map<std::int64_t, PhysicalRow> assignments;  // by layer
 };
 
-// Whether the first line that says something begins as such a file does.
+// Whether the first key of a text is one of a balancer's.
 bool begins_like_trtllm_yaml(std::string_view head);
+// Whether a text has the key of the assignments anywhere. Reads all of it, in pieces.
+bool mentions_trtllm_map(const ByteSource& source);
 // Throws ParseError with the line's number.
 TrtllmYaml parse_trtllm_yaml(const ByteSource& source);
 

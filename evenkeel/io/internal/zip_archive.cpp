@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "evenkeel/base/error.h"
@@ -140,27 +141,59 @@ void ZipArchive::list_members(int max_members) {
   const zip_int64_t count = zip_get_num_entries(handle_->archive, 0);
   if (count > max_members)
     throw ParseError(name(), "", fmt::format("has {} members; at most {} are read", count, max_members));
+  members_.reserve(static_cast<std::size_t>(count));
+  std::int64_t packed_bytes = 0;
   for (zip_int64_t i = 0; i < count; ++i) {
     zip_stat_t stat;
     zip_stat_init(&stat);
-    constexpr zip_uint64_t needed =
-        ZIP_STAT_NAME | ZIP_STAT_SIZE | ZIP_STAT_COMP_METHOD | ZIP_STAT_ENCRYPTION_METHOD;
+    constexpr zip_uint64_t needed = ZIP_STAT_NAME | ZIP_STAT_SIZE | ZIP_STAT_COMP_SIZE |
+                                    ZIP_STAT_COMP_METHOD | ZIP_STAT_ENCRYPTION_METHOD;
     if (zip_stat_index(handle_->archive, static_cast<zip_uint64_t>(i), 0, &stat) != 0 ||
         (stat.valid & needed) != needed)
       throw ParseError(name(), fmt::format("member {}", i), "has no readable directory entry");
     if (stat.size > static_cast<zip_uint64_t>(std::int64_t{1} << 62))
       throw ParseError(name(), stat.name, fmt::format("claims {} bytes", stat.size));
+    // Members that lie on each other would be read many times over.
+    if (stat.comp_size > static_cast<zip_uint64_t>(file_size() - packed_bytes))
+      throw ParseError(name(), stat.name,
+                       "and the members before it are longer than the file; members overlap");
+    packed_bytes += static_cast<std::int64_t>(stat.comp_size);
     members_.push_back({.name = stat.name,
                         .index = static_cast<std::uint64_t>(i),
                         .size = static_cast<std::int64_t>(stat.size),
                         .method = stat.comp_method,
                         .encrypted = stat.encryption_method != ZIP_EM_NONE});
   }
+  intact_.resize(members_.size());
+  by_name_.resize(members_.size());
+  std::iota(by_name_.begin(), by_name_.end(), std::uint32_t{0});
+  std::sort(by_name_.begin(), by_name_.end(),
+            [&](std::uint32_t a, std::uint32_t b) { return members_[a].name < members_[b].name; });
+}
+
+const ZipArchive::Member* ZipArchive::find(std::string_view member) const {
+  const auto found = std::lower_bound(
+      by_name_.begin(), by_name_.end(), member,
+      [&](std::uint32_t place, std::string_view wanted) { return members_[place].name < wanted; });
+  if (found == by_name_.end() || members_[*found].name != member) return nullptr;
+  if (found + 1 != by_name_.end() && members_[*(found + 1)].name == member)
+    throw ParseError(name(), std::string(member), "is in the archive twice");
+  return &members_[*found];
+}
+
+void require_intact(const std::shared_ptr<const ZipArchive>& archive, std::uint64_t index,
+                    const std::string& where) {
+  if (archive->intact_[index]) return;
+  // Reading nothing at the end reads all before it.
+  ZipMemberReader(archive, index, where).read(archive->members_[index].size, {});
 }
 
 ZipMemberReader::ZipMemberReader(std::shared_ptr<const ZipArchive> archive, std::uint64_t index,
                                  std::string where)
-    : archive_(std::move(archive)), index_(index), where_(std::move(where)) {}
+    : archive_(std::move(archive)),
+      index_(index),
+      size_(archive_->members_[index].size),
+      where_(std::move(where)) {}
 
 ZipMemberReader::~ZipMemberReader() {
   close();
@@ -177,6 +210,25 @@ void ZipMemberReader::read(std::int64_t offset, std::span<std::byte> out) {
   while (at_ < offset)
     take(std::span(skipped).first(static_cast<std::size_t>(std::min(offset - at_, std::ssize(skipped)))));
   take(out);
+  if (at_ == size_) require_end();
+}
+
+// libzip compares the CRC-32 when it meets the end of a member, which takes one more read.
+void ZipMemberReader::require_end() {
+  if (archive_->intact_[index_]) return;
+  std::byte more{};
+  const zip_int64_t got = zip_fread(static_cast<zip_file_t*>(file_), &more, 1);
+  if (got == 0) {
+    archive_->intact_[index_] = true;
+    return;
+  }
+  zip_error_t* const error = zip_file_get_error(static_cast<zip_file_t*>(file_));
+  const std::string why = got > 0 ? fmt::format("goes on behind its own {} bytes", size_)
+                          : zip_error_code_zip(error) == ZIP_ER_CRC
+                              ? std::string("is damaged: its bytes have another CRC-32 than the archive says")
+                              : fmt::format("cannot be unpacked: {}", zip_error_strerror(error));
+  close();
+  throw ParseError(archive_->name(), where_, why);
 }
 
 void ZipMemberReader::reopen() {

@@ -110,10 +110,12 @@ void refuse_numbered_experts(const Json& value, const std::string& file) {
       throw Unsupported(
           fmt::format("{}: '{}' speaks of one expert by its number, which this cannot renumber", file, text));
   };
-  if (value.is_string()) refuse_in(value.get_ref<const std::string&>());
-  if (!value.is_structured()) return;
+  if (value.is_string()) refuse_in(value.get<std::string>());
+  if (value.is_array())
+    for (const Json& child : value) refuse_numbered_experts(child, file);
+  if (!value.is_object()) return;
   for (const auto& [key, child] : value.items()) {
-    if (value.is_object()) refuse_in(key);
+    refuse_in(key);
     refuse_numbered_experts(child, file);
   }
 }
@@ -153,7 +155,7 @@ const std::vector<Family>& known_families() {
 
 ModelConfig read_model_config(const ByteSource& source) {
   const std::string& file = source.name();
-  const Json config = read_json(source);
+  const JsonDocument config = read_json(source);
   if (!config.is_object()) throw ParseError(file, "", "is not a JSON object");
   ModelConfig model;
   model.family = &family_of(config, file);

@@ -59,15 +59,14 @@ void require_as_indexed(const CheckpointTensors& checkpoint, std::map<std::strin
 }  // namespace
 
 std::vector<std::pair<std::string, std::string>> read_checkpoint_index(const ByteSource& source) {
-  const Json json = read_json(source);
+  const JsonDocument json = read_json(source);
   const Json& map = member(json, "weight_map", source.name());
   if (!map.is_object()) throw ParseError(source.name(), "weight_map", "is not a JSON object");
   std::vector<std::pair<std::string, std::string>> files;
   for (const auto& [tensor, file] : map.items()) {
-    if (!file.is_string() || !is_plain_name(file.get_ref<const std::string&>()))
+    if (!file.is_string() || !is_plain_name(file.get<std::string>()))
       throw ParseError(source.name(), "weight_map." + tensor,
-                       fmt::format("{} is not the name of a file in the same folder",
-                                   file.dump(-1, ' ', false, Json::error_handler_t::replace)));
+                       fmt::format("{} is not the name of a file in the same folder", file.dump()));
     files.emplace_back(tensor, file.get<std::string>());
   }
   return files;

@@ -1,0 +1,170 @@
+// JSON documents: what is read is what another reader reads, in time that grows as the text does.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/array_file.h"
+#include "evenkeel/io/internal/json.h"
+#include "evenkeel/io/internal/json_lines.h"
+#include "tests/io/support.h"
+#include "tests/routing/message.h"
+
+namespace evenkeel::internal {
+namespace {
+
+using namespace std::string_literals;
+
+std::string json_refusal(const std::string& text) {
+  return message_of<ParseError>([&] { parse_json(text, "f"); });
+}
+
+nlohmann::json random_value(std::mt19937& random, int depth) {
+  const auto below = [&](unsigned most) { return random() % most; };
+  const auto text = [&] {
+    static const std::array<std::string, 8> parts = {"a",      "\n",         "\"",  "\\",
+                                                     "\u00e9", "\U0001f600", "key", "/"};
+    std::string made;
+    for (unsigned i = below(4); i > 0; --i) made += parts[below(parts.size())];
+    return made;
+  };
+  switch (below(depth > 0 ? 8 : 6)) {
+    case 0:
+      return nullptr;
+    case 1:
+      return below(2) == 0;
+    case 2:
+      return static_cast<std::int64_t>(random()) - (std::int64_t{1} << 31);
+    case 3:
+      return ~std::uint64_t{0} - random();
+    case 4:
+      return static_cast<double>(random()) / 7;
+    case 5:
+      return text();
+    case 6: {
+      nlohmann::json list = nlohmann::json::array();
+      for (unsigned i = below(5); i > 0; --i) list.push_back(random_value(random, depth - 1));
+      return list;
+    }
+    default: {
+      nlohmann::json object = nlohmann::json::object();
+      for (unsigned i = below(5); i > 0; --i) object[text()] = random_value(random, depth - 1);
+      return object;
+    }
+  }
+}
+
+TEST(JsonDocument, HasWhatAnotherReaderReads) {
+  for (unsigned seed = 0; seed < 2000; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 random(seed);
+    const nlohmann::json made = random_value(random, 5);
+    const bool ascii = seed % 2 == 0;
+    const JsonDocument read = parse_json(made.dump(seed % 3 == 0 ? 2 : -1, ' ', ascii), "f");
+    EXPECT_EQ(read.dump(), made.dump());
+  }
+}
+
+TEST(JsonDocument, FindsMembersWhateverTheirOrder) {
+  const JsonDocument json =
+      parse_json(R"({"b": [1, -2, 18446744073709551615], "a": {"": true}, "c": "x"})", "f");
+  ASSERT_EQ(json.size(), 3U);
+  EXPECT_EQ(json["b"][1].get<std::int64_t>(), -2);
+  EXPECT_EQ(json["b"][2].get<std::uint64_t>(), 18446744073709551615U);
+  EXPECT_TRUE(json["a"][""].get<bool>());
+  EXPECT_TRUE(json.find("c") != json.end() && *json.find("c") == "x");
+  EXPECT_FALSE(json.contains("d"));
+  EXPECT_FALSE(json["b"].contains("a"));
+  std::string keys;
+  for (const auto& [key, value] : json.items()) keys += key;
+  EXPECT_EQ(keys, "abc");
+}
+
+TEST(JsonDocument, EndsAtNoNul) {
+  EXPECT_EQ(json_refusal("{\"a\": 1}\0{\"a\": 2}"s), "f: byte 8: is a NUL, which no JSON has");
+  EXPECT_EQ(json_refusal("{\"a\": 1}\0"s), "f: byte 8: is a NUL, which no JSON has");
+  EXPECT_EQ(json_refusal("[1, \0 2]"s), "f: byte 4: is a NUL, which no JSON has");
+  EXPECT_EQ(json_refusal("[\"a\0b\"]"s), "f: byte 3: is a NUL, which no JSON has");
+  EXPECT_EQ(json_refusal("[1,,\0]"s).substr(0, 20), "f: byte 4: parse err");
+  EXPECT_EQ(message_of<ParseError>([] {
+              for_each_json_line(*source_of("{}\n{\"a\": 1}\0{\"b\": 2}\n"s),
+                                 [](JsonDocument&&, std::int64_t) {});
+            }),
+            "f: line 2: byte 11: is a NUL, which no JSON has");
+  EXPECT_EQ(message_of<ParseError>([] { open_array_file(source_of(safetensors_text("{}\0 "s))); }),
+            "f: byte 10: is a NUL, which no JSON has");
+}
+
+TEST(JsonDocument, RefusesAKeyGivenTwiceInAnyObject) {
+  EXPECT_EQ(json_refusal(R"({"b": 1, "a": 2, "b": 3})"), "f: b: is given twice");
+  EXPECT_EQ(json_refusal(R"([{"x": {"\u0061": 1, "a": 2}}])"), "f: a: is given twice");
+}
+
+TEST(JsonDocument, IsAsDeepAsItMayBe) {
+  const auto nested = [](std::size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
+  EXPECT_NO_THROW(parse_json(nested(16), "f"));
+  EXPECT_EQ(json_refusal(nested(17)), "f: nested deeper than 16");
+  EXPECT_EQ(json_refusal(std::string(1000000, '[')), "f: nested deeper than 16");
+}
+
+TEST(JsonDocument, IsNamedInMessagesOfFewWords) {
+  EXPECT_LT(json_refusal("[\"" + std::string(1000000, 'x')).size(), 1000U);
+  EXPECT_LT(json_refusal("[1" + std::string(1000000, '2') + "x]").size(), 1000U);
+}
+
+// The processor's seconds.
+template <class Work>
+double seconds_of(Work work) {
+  const std::clock_t begin = std::clock();
+  work();
+  return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+}
+
+std::string repeated(std::string_view part, int times) {
+  std::string text;
+  for (int i = 0; i < times; ++i) text += part;
+  return text;
+}
+
+std::string many_tensors(int count) {
+  std::string header = "{";
+  for (int i = 0; i < count; ++i)
+    header +=
+        (i > 0 ? ",\"" : "\"") + std::to_string(i) + R"(":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
+  return safetensors_text(header + "}");
+}
+
+// Sixteen times as much may not take more than 80 times as long; squares take 256 times.
+template <class Work>
+void expect_linear(Work work_of, int count) {
+  const double once = seconds_of([&] { work_of(count); });
+  EXPECT_LT(seconds_of([&] { work_of(16 * count); }), 80 * once + 0.2);
+}
+
+TEST(JsonDocument, TakesTimeInProportionToItsObjects) {
+  expect_linear([](int count) { parse_json("[" + repeated("{},", count) + "0]", "f"); }, 5000);
+  expect_linear([](int count) { parse_json("[" + repeated("[],", count) + "0]", "f"); }, 5000);
+}
+
+TEST(JsonLines, TakeTimeInProportionToTheirNumber) {
+  expect_linear(
+      [](int count) {
+        for_each_json_line(*source_of(repeated("1\n", count)), [](JsonDocument&&, std::int64_t) {});
+      },
+      30000);
+}
+
+TEST(SafetensorsHeader, TakesTimeInProportionToItsTensors) {
+  expect_linear(
+      [](int count) {
+        const auto file = open_array_file(source_of(many_tensors(count)));
+        for (const ArrayInfo& array : file->arrays()) ASSERT_EQ(file->find(array.name), &array);
+      },
+      3000);
+}
+
+}  // namespace
+}  // namespace evenkeel::internal

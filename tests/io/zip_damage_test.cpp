@@ -1,0 +1,203 @@
+// Damaged members of zip archives: a bit that is flipped anywhere is noticed, or does no harm. And archives
+// of many members.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <ctime>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/array_file.h"
+#include "evenkeel/io/internal/zip_archive.h"
+#include "evenkeel/io/routing_file.h"
+#include "tests/io/support.h"
+#include "tests/routing/message.h"
+
+namespace evenkeel {
+namespace {
+
+std::string corpus_file(const std::string& name) {
+  return read_text(repository_file("tests/fuzz/corpus/" + name));
+}
+
+std::uint32_t crc32_of(std::string_view bytes) {
+  std::uint32_t crc = 0xffffffffU;
+  for (char c : bytes) {
+    crc ^= static_cast<std::uint8_t>(c);
+    for (int bit = 0; bit < 8; ++bit) crc = (crc >> 1) ^ ((crc & 1U) != 0 ? 0xedb88320U : 0U);
+  }
+  return ~crc;
+}
+
+std::string little_endian(std::uint64_t value, int bytes) {
+  std::string text;
+  for (int i = 0; i < bytes; ++i) text += static_cast<char>(value >> (8 * i) & 0xffU);
+  return text;
+}
+
+// A zip archive of stored members.
+class StoredZip {
+ public:
+  void add(const std::string& name, std::string_view content) {
+    add_entry(name, content, text_.size());
+    const std::string sizes = little_endian(crc32_of(content), 4) + little_endian(content.size(), 4) +
+                              little_endian(content.size(), 4);
+    text_ += "PK\x03\x04" + little_endian(20, 2) + little_endian(0, 8) + sizes +
+             little_endian(name.size(), 2) + little_endian(0, 2) + name;
+    text_ += content;
+  }
+  // An entry of the directory for bytes that are there already.
+  void add_entry(const std::string& name, std::string_view content, std::size_t offset) {
+    const std::string sizes = little_endian(crc32_of(content), 4) + little_endian(content.size(), 4) +
+                              little_endian(content.size(), 4);
+    directory_ += "PK\x01\x02" + little_endian(20, 2) + little_endian(20, 2) + little_endian(0, 8) + sizes +
+                  little_endian(name.size(), 2) + little_endian(0, 12) + little_endian(offset, 4) + name;
+    ++members_;
+  }
+  std::string text() const {
+    return text_ + directory_ + "PK\x05\x06" + little_endian(0, 4) + little_endian(members_, 2) +
+           little_endian(members_, 2) + little_endian(directory_.size(), 4) + little_endian(text_.size(), 4) +
+           little_endian(0, 2);
+  }
+
+ private:
+  std::string text_;
+  std::string directory_;
+  std::uint64_t members_ = 0;
+};
+
+// All numbers of an archive, or only the last one of each array.
+std::vector<float> numbers_in(const std::string& npz, bool whole) {
+  const auto file = open_array_file(source_of(npz));
+  std::vector<float> numbers;
+  for (const ArrayInfo& array : file->arrays()) {
+    const std::int64_t first = whole || array.num_elements == 0 ? 0 : array.num_elements - 1;
+    std::vector<float> some(static_cast<std::size_t>(array.num_elements - first));
+    file->reader(array.name)->read(first, std::span(some));
+    numbers.insert(numbers.end(), some.begin(), some.end());
+  }
+  return numbers;
+}
+
+class FlippedBits : public testing::TestWithParam<bool> {};
+
+TEST_P(FlippedBits, OfAnNpzAreRefusedOrDoNoHarm) {
+  for (const char* name : {"npz/stored", "npz/deflated"}) {
+    const std::string whole = corpus_file(name);
+    const auto numbers = numbers_in(whole, GetParam());
+    int refused = 0;
+    for (std::size_t at = 0; at < whole.size(); ++at) {
+      std::string flipped = whole;
+      flipped[at] = static_cast<char>(flipped[at] ^ (1 << at % 8));
+      try {
+        const auto read = numbers_in(flipped, GetParam());
+        if (read.size() == numbers.size()) EXPECT_EQ(read, numbers) << name << " byte " << at;
+      } catch (const ParseError&) {
+        ++refused;
+      }
+    }
+    EXPECT_GT(refused, 200) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(WholeArraysAndTheirLastNumbers, FlippedBits, testing::Bool());
+
+TEST(Npz, ADamagedMemberIsNamed) {
+  std::string npz = corpus_file("npz/stored");
+  const std::size_t begin = npz.find("\x93NUMPY");
+  npz[begin + 128] = static_cast<char>(npz[begin + 128] ^ 1);
+  EXPECT_EQ(message_of<ParseError>([&] { numbers_in(npz, true); }),
+            "f: topk_ids: is damaged: its bytes have another CRC-32 than the archive says");
+  EXPECT_EQ(message_of<ParseError>([&] { numbers_in(npz, false); }),
+            "f: topk_ids: is damaged: its bytes have another CRC-32 than the archive says");
+}
+
+TEST(TorchFile, FlippedBitsAreRefusedOrDoNoHarm) {
+  for (const char* name : {"recording/stat", "recording/per_pass"}) {
+    const std::string whole = corpus_file(name);
+    const auto loads_of = [](const std::string& text) {
+      const RoutingFile routing = open_routing(source_of(text));
+      const auto loads = routing.profile->loads();
+      return std::vector<std::int64_t>(loads.begin(), loads.end());
+    };
+    const auto loads = loads_of(whole);
+    int refused = 0;
+    for (std::size_t at = 0; at < whole.size(); ++at) {
+      std::string flipped = whole;
+      flipped[at] = static_cast<char>(flipped[at] ^ (1 << at % 8));
+      try {
+        EXPECT_EQ(loads_of(flipped), loads) << name << " byte " << at;
+      } catch (const Error&) {
+        ++refused;
+      }
+    }
+    EXPECT_GT(refused, 200) << name;
+  }
+}
+
+std::string pickled_text(std::string_view text) {
+  return "X" + little_endian(text.size(), 4) + std::string(text);
+}
+
+std::string pickled_name(const std::string& module, const std::string& name) {
+  return "c" + module + "\n" + name + "\n";
+}
+
+// A tensor of one row of two numbers, in a storage.
+std::string tensor_in(const std::string& storage) {
+  const auto integer = [](std::uint64_t value) { return "J" + little_endian(value, 4); };
+  const std::string place = "(" + pickled_text("storage") + pickled_name("torch", "LongStorage") +
+                            pickled_text(storage) + pickled_text("cpu") + integer(2) + "tQ";
+  return pickled_name("torch._utils", "_rebuild_tensor_v2") + "(" + place + integer(0) + "(" + integer(1) +
+         integer(2) + "t(" + integer(2) + integer(1) + "t\x89" + pickled_name("collections", "OrderedDict") +
+         ")RtR";
+}
+
+// A recording of SGLang with a storage of its own for each forward pass.
+std::string recording_of(int passes) {
+  std::string pickle = "\x80\x02}" + pickled_text("last_physical_to_logical_map") + tensor_in("map") + "s" +
+                       pickled_text("records") + "](";
+  StoredZip zip;
+  for (int pass = 0; pass < passes; ++pass) {
+    const std::string storage = std::to_string(pass);
+    pickle += "}" + pickled_text("global_physical_count") + tensor_in(storage) + "s";
+    zip.add("archive/data/" + storage, little_endian(1, 8) + little_endian(2, 8));
+  }
+  zip.add("archive/data/map", little_endian(0, 8) + little_endian(1, 8));
+  zip.add("archive/data.pkl", pickle + "es.");
+  return zip.text();
+}
+
+double seconds_to_read(int passes) {
+  const auto source = source_of(recording_of(passes));
+  const std::clock_t begin = std::clock();
+  const RoutingFile routing = open_routing(source);
+  EXPECT_EQ(routing.profile->loads()[1], 2 * passes);
+  return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+}
+
+TEST(TorchFile, TakesTimeInProportionToItsTensors) {
+  const double once = seconds_to_read(3000);
+  EXPECT_LT(seconds_to_read(48000), 80 * once + 0.2);
+}
+
+TEST(ZipArchive, MembersThatLieOnEachOtherAreRefused) {
+  StoredZip zip;
+  const std::string content(1000, 'x');
+  zip.add("a", content);
+  for (int i = 0; i < 10; ++i) zip.add_entry("b" + std::to_string(i), content, 0);
+  EXPECT_EQ(message_of<ParseError>([&] { internal::ZipArchive::open(source_of(zip.text()), 100); }),
+            "f: b0: and the members before it are longer than the file; members overlap");
+}
+
+TEST(ZipArchive, FindsAMemberAmongManyAndRefusesTwoOfAName) {
+  StoredZip zip;
+  for (int i = 0; i < 3000; ++i) zip.add(std::to_string(i), "x");
+  zip.add("7", "y");
+  const auto archive = internal::ZipArchive::open(source_of(zip.text()), 10000);
+  EXPECT_EQ(archive->find("2999")->index, 2999U);
+  EXPECT_EQ(archive->find("none"), nullptr);
+  EXPECT_EQ(message_of<ParseError>([&] { archive->find("7"); }), "f: 7: is in the archive twice");
+}
+
+}  // namespace
+}  // namespace evenkeel
