@@ -13,6 +13,7 @@
 #include "evenkeel/io/internal/known_content.h"
 #include "evenkeel/io/profile_file.h"
 #include "evenkeel/io/trace_file.h"
+#include "evenkeel/io/vllm_statistics.h"
 
 namespace evenkeel {
 
@@ -118,6 +119,9 @@ Converted convert_file(const std::string& in, const std::string& out, const Conv
   const bool folder = std::filesystem::is_directory(in, unknown);
   const auto source = folder ? nullptr : open_source(in);
   const auto content = folder ? internal::Content::unknown : internal::detect_content(source);
+  if (content == internal::Content::vllm_placement && !options.to && find_vllm_records(*source).statistics)
+    throw InvalidArgument("to", fmt::format("{} has a placement and load statistics", in),
+                          "the format of a placement; for the statistics keep their lines alone in a file");
   if (const auto from = internal::placement_format_of(content))
     return convert_placement(source, *from, out, options);
   require_routing_options(options, in);

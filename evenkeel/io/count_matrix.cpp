@@ -4,19 +4,17 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <cmath>
-#include <cstdint>
 #include <string>
 #include <utility>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/bare_array.h"
+#include "evenkeel/io/internal/count_table.h"
 #include "evenkeel/io/internal/fractional_loads.h"
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/memory_array.h"
 #include "evenkeel/io/internal/moe_layers.h"
-#include "evenkeel/io/internal/profile_json.h"
+#include "evenkeel/io/internal/number_lists.h"
 #include "evenkeel/io/internal/text.h"
 
 namespace evenkeel {
@@ -28,98 +26,6 @@ using internal::Json;
 
 constexpr std::array<std::string_view, 6> names = {"counts",      "logical_count",     "expert_counts",
                                                    "expert_load", "tokens_per_expert", "weight"};
-constexpr std::string_view separators = ",; \t\r";
-
-// The numbers of one line of text.
-class Cells {
- public:
-  Cells(std::string_view line, const std::string& file, std::size_t number)
-      : line_(line), file_(file), number_(number) {}
-
-  bool next(std::string_view& cell) {
-    const std::string_view gap = line_.substr(0, line_.find_first_not_of(separators));
-    require_no_blank(gap);
-    if (gap.size() == line_.size()) return false;
-    line_.remove_prefix(gap.size());
-    cell = line_.substr(0, line_.find_first_of(separators));
-    line_.remove_prefix(cell.size());
-    ++column_;
-    return true;
-  }
-
-  std::int64_t whole(std::string_view cell) const {
-    std::int64_t value = 0;
-    const char* end = cell.data() + cell.size();
-    if (const auto [at, error] = std::from_chars(cell.data(), end, value); error == std::errc() && at == end)
-      return value;
-    double number = 0;
-    const auto [at, error] = std::from_chars(cell.data(), end, number);
-    if (error != std::errc() || at != end || !(std::abs(number) <= 0x1p53) || number != std::floor(number))
-      throw ParseError(file_, fmt::format("line {}, column {}", number_, column_),
-                       fmt::format("'{}' is not a whole number", cell));
-    return static_cast<std::int64_t>(number);
-  }
-
- private:
-  // Left out, what stands behind it would count for another expert. One may end a line.
-  void require_no_blank(std::string_view gap) const {
-    const auto marks = std::ranges::count_if(gap, [](char c) { return c == ',' || c == ';'; });
-    if (marks > (column_ == 0 ? 0 : 1))
-      throw ParseError(file_, fmt::format("line {}, column {}", number_, column_ + 1), "is blank");
-  }
-
-  std::string_view line_;
-  const std::string& file_;
-  std::size_t number_;
-  std::size_t column_ = 0;
-};
-
-bool is_number(std::string_view cell) {
-  return !cell.empty() && (std::isdigit(static_cast<unsigned char>(cell.front())) != 0 ||
-                           cell.front() == '-' || cell.front() == '.');
-}
-
-IntArray matrix_of_lines(std::string_view text, const std::string& file) {
-  IntArray matrix{.shape = {0, 0}, .values = {}};
-  bool numbered = false;  // the first column is the layer's number
-  for (std::size_t number = 1; !text.empty(); ++number) {
-    const std::string_view line = text.substr(0, text.find('\n'));
-    text.remove_prefix(std::min(line.size() + 1, text.size()));
-    Cells cells(line, file, number);
-    std::string_view cell;
-    if (!cells.next(cell) || cell.starts_with('#')) continue;
-    if (matrix.shape[0] == 0 && matrix.shape[1] == 0 && !is_number(cell)) {
-      numbered = cell == "layer" || cell == "layer_id";
-      matrix.shape[1] = -1;
-      continue;
-    }
-    std::int64_t columns = 0;
-    bool skip = numbered;
-    do {
-      if (!skip) {
-        matrix.values.push_back(cells.whole(cell));
-        ++columns;
-      }
-      skip = false;
-    } while (cells.next(cell));
-    if (matrix.shape[0]++ == 0) matrix.shape[1] = columns;
-    if (columns != matrix.shape[1])
-      throw ParseError(file, fmt::format("line {}", number),
-                       fmt::format("has {} numbers where the first had {}", columns, matrix.shape[1]));
-  }
-  return matrix;
-}
-
-// How deep the lists are, by their first elements.
-std::size_t depth_of(const Json& list) {
-  std::size_t depth = 0;
-  for (const Json* at = &list; at->is_array(); at = &at->front()) {
-    ++depth;
-    if (at->empty()) break;
-  }
-  return depth;
-}
-
 }  // namespace
 
 const ArrayInfo* find_counts(const ArrayFile& file) {
@@ -153,19 +59,24 @@ namespace {
 // SGLang's {"logical_count": lists} has a row for every hidden layer; of lists alone nobody says what they
 // are.
 RoutingFile routing_of_lists(const Json& json, const std::string& file, const RoutingOptions& options) {
-  const std::string key = json.is_object() ? "logical_count" : "";
+  const std::string key = json.is_object() ? "logical_count" : "counts";
   const Json& list = json.is_object() ? internal::member(json, "logical_count", file) : json;
-  const std::size_t depth = std::clamp(depth_of(list), std::size_t{2}, std::size_t{3});
-  IntArray numbers = internal::nested_integers(list, depth, file, json.is_object() ? key : "counts");
-  if (json.is_object())
-    return internal::routing_of_counts(std::move(numbers), file, key, CountRows::hidden_layers);
-  internal::MemoryArray<std::int64_t> array(file, "", numbers.shape, std::move(numbers.values));
-  // Lists in JSON are counts unless something speaks against it.
-  if (internal::bare_array_kind(array, options, file, internal::BareArray::counts) ==
-      internal::BareArray::ids)
-    return internal::routing_of_ids(std::move(array), options.num_experts);
-  return internal::routing_of_counts({numbers.shape, std::move(array).values()}, file, "counts",
-                                     CountRows::unsaid);
+  const std::size_t depth = std::clamp(internal::list_depth(list), std::size_t{2}, std::size_t{3});
+  const bool counts = json.is_object() || internal::has_fractions(list);
+  std::vector<std::string> notes;
+  IntArray numbers = internal::nested_loads(list, depth, file, key, notes);
+  if (!counts) {
+    internal::MemoryArray<std::int64_t> array(file, "", numbers.shape, std::move(numbers.values));
+    // Lists in JSON are counts unless something speaks against it.
+    if (internal::bare_array_kind(array, options, file, internal::BareArray::counts) ==
+        internal::BareArray::ids)
+      return internal::routing_of_ids(std::move(array), options.num_experts);
+    numbers.values = std::move(array).values();
+  }
+  RoutingFile made = internal::routing_of_counts(
+      std::move(numbers), file, key, json.is_object() ? CountRows::hidden_layers : CountRows::unsaid);
+  made.notes.insert(made.notes.end(), notes.begin(), notes.end());
+  return made;
 }
 
 }  // namespace
@@ -175,17 +86,11 @@ RoutingFile open_count_text(const ByteSource& source, const RoutingOptions& opti
   const std::string_view text = internal::without_mark(whole);
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   const bool is_json = first != std::string_view::npos && (text[first] == '{' || text[first] == '[');
-  RoutingFile routing;
-  if (is_json) {
-    routing =
-        routing_of_lists(internal::parse_json(text, source.name(), std::ssize(whole) - std::ssize(text)),
-                         source.name(), options);
-  } else {
-    IntArray matrix = matrix_of_lines(text, source.name());
-    if (matrix.shape[0] == 0)
-      throw ParseError(source.name(), "", "is text, but neither JSON nor lines of numbers");
-    routing = internal::routing_of_counts(std::move(matrix), source.name(), "", CountRows::unsaid);
-  }
+  const std::string& file = source.name();
+  RoutingFile routing =
+      is_json ? routing_of_lists(internal::parse_json(text, file, std::ssize(whole) - std::ssize(text)), file,
+                                 options)
+              : internal::routing_of_table(internal::read_count_table(text, file, options.num_experts), file);
   routing.format = is_json ? "json" : "csv";
   return routing;
 }

@@ -15,8 +15,8 @@ namespace evenkeel {
 const ArrayInfo* find_counts(const ArrayFile& file);
 // Numbers are whole and 0 or more, of any type. Throws ParseError.
 RoutingFile open_count_array(const ArrayFile& file, std::string_view array);
-// Text: JSON lists, {"logical_count": lists} as SGLang takes them, or lines of numbers, of which the first
-// may be names. JSON lists that nobody named may be the ids of tokens, and are then a trace.
+// Text: JSON lists, {"logical_count": lists} as SGLang takes them, or a table of numbers
+// (internal/count_table.h). JSON lists that nobody named may be the ids of tokens, and are then a trace.
 RoutingFile open_count_text(const ByteSource& source, const RoutingOptions& options = {});
 
 }  // namespace evenkeel

@@ -81,7 +81,7 @@ PlacementFile read_as(PlacementFormat format, std::shared_ptr<const ByteSource> 
                       const PlacementFormatOptions& options) {
   switch (format) {
     case sglang:
-      return read_sglang_placement(*source, options);
+      return read_sglang_placement(source, options);
     case vllm:
       return {.placement = read_vllm_placement(*source, options)};
     case vllm_ascend:

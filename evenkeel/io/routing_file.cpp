@@ -9,6 +9,7 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/array_file.h"
+#include "evenkeel/io/count_lines.h"
 #include "evenkeel/io/count_matrix.h"
 #include "evenkeel/io/internal/bare_array.h"
 #include "evenkeel/io/internal/json.h"
@@ -22,6 +23,7 @@
 #include "evenkeel/io/sglang.h"
 #include "evenkeel/io/trace_file.h"
 #include "evenkeel/io/trtllm.h"
+#include "evenkeel/io/vllm_statistics.h"
 
 namespace evenkeel {
 
@@ -83,11 +85,17 @@ RoutingFile open_by_content(Content content, std::shared_ptr<const ByteSource> s
       return open_megatron_trace({std::move(source)}, num_experts);
     case Content::counts:
       return open_count_text(*source, options);
+    case Content::count_lines:
+      return open_count_lines(*source, options);
+    case Content::vllm_statistics:
+      return open_vllm_statistics(*source);
     case Content::loads:
       return open_loads(source);
+    case Content::vllm_placement:
+      if (find_vllm_records(*source).statistics) return open_vllm_statistics(*source);
+      [[fallthrough]];
     case Content::placement:
     case Content::sglang_placement:
-    case Content::vllm_placement:
     case Content::vllm_ascend_placement:
     case Content::trtllm_placement:
       throw ParseError(source->name(), "", "is a placement, not routing");

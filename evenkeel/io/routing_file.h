@@ -38,7 +38,7 @@ RoutingOptions::Bare parse_bare(const std::string& option, const std::string& te
 // have transitions in).
 struct RoutingFile {
   std::string what;    // "trace", "profile", "loads", "counts", "recording", "statistics"
-  std::string format;  // "safetensors", "npz", "npy", "json", "csv", "sglang", "megatron", "trtllm"
+  std::string format;  // "safetensors", "npz", "npy", "json", "csv", "sglang", "megatron", "trtllm", "vllm"
   std::unique_ptr<TraceReader> trace;
   std::optional<RoutingProfile> profile;
   // What was read otherwise than it stands there, and why: for whoever should know it.

@@ -7,10 +7,9 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/atomic_file.h"
-#include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/layer_numbers.h"
 #include "evenkeel/io/internal/physical_rows.h"
-#include "evenkeel/io/internal/profile_json.h"
+#include "evenkeel/io/internal/sglang_map.h"
 
 namespace evenkeel {
 
@@ -35,11 +34,11 @@ void write_sglang_placement(const Placement& placement, const PlacementFormatOpt
   file.commit();
 }
 
-PlacementFile read_sglang_placement(const ByteSource& source, const PlacementFormatOptions& options) {
-  const std::string& file = source.name();
-  const char* key = "physical_to_logical_map";
-  const auto json = internal::read_json(source);
-  const IntArray map = internal::nested_integers(internal::member(json, key, file), 2, file, key);
+PlacementFile read_sglang_placement(const std::shared_ptr<const ByteSource>& source,
+                                    const PlacementFormatOptions& options) {
+  const std::string& file = source->name();
+  const char* key = internal::kSglangMapKey;
+  const IntArray map = internal::read_sglang_map(source);
   const std::size_t columns = static_cast<std::size_t>(map.shape[1]);
   std::vector<PhysicalRow> rows;
   std::vector<std::string> keys;

@@ -15,8 +15,10 @@ namespace evenkeel {
 // on. A dense layer has the row that SGLang itself would give it.
 void write_sglang_placement(const Placement& placement, const PlacementFormatOptions& options,
                             const std::string& path);
-// Needs options.num_ranks; takes the rows of options.layers, or all.
-PlacementFile read_sglang_placement(const ByteSource& source, const PlacementFormatOptions& options);
+// The same map in JSON, or in a dictionary of torch.save (.pt). Needs options.num_ranks; takes the rows of
+// options.layers, or all.
+PlacementFile read_sglang_placement(const std::shared_ptr<const ByteSource>& source,
+                                    const PlacementFormatOptions& options);
 
 // A recording (.pt) in any mode: `stat` and `stat_approx` count experts; `per_pass` and `per_token` record
 // physical experts, which are mapped by the map in the same file; per_token gives a trace. A tensor alone is

@@ -10,6 +10,8 @@
 namespace evenkeel {
 
 void write_vllm_ascend_placement(const Placement& placement, const std::string& path);
+// Throws ParseError where layer_id, device_id or a count says other than the lists do, whose order is what
+// vLLM-Ascend goes by. Ids that begin above 0 are the model's layer numbers.
 Placement read_vllm_ascend_placement(const ByteSource& source, const PlacementFormatOptions& options);
 
 }  // namespace evenkeel

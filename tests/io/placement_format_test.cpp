@@ -166,6 +166,53 @@ TEST(VllmAscendPlacement, ListsTheExpertsOfEachDevice) {
         {"device_id": 0, "device_expert": [0, 1, 3]}, {"device_id": 1, "device_expert": [0, 2, 3]}]}]})"));
 }
 
+std::string ascend_map(std::string text, std::string_view from = "", std::string_view to = "") {
+  if (const std::size_t at = text.find(from); !from.empty()) text.replace(at, from.size(), to);
+  return text;
+}
+
+TEST(VllmAscendPlacement, IsRefusedWhereItsIdsAreNotItsOrder) {
+  constexpr const char* good = R"({"moe_layer_count": 2, "layer_list": [
+      {"layer_id": 0, "device_count": 2, "device_list": [
+        {"device_id": 0, "device_expert": [0, 2]}, {"device_id": 1, "device_expert": [1, 3]}]},
+      {"layer_id": 1, "device_count": 2, "device_list": [
+        {"device_id": 0, "device_expert": [0, 1]}, {"device_id": 1, "device_expert": [2, 3]}]}]})";
+  const auto refusal = [&](std::string_view from, std::string_view to) {
+    return message_of<ParseError>([&] { read_placement_as(source_of(ascend_map(good, from, to)), {}); });
+  };
+  EXPECT_FALSE(read_placement_as(source_of(good), {}).placement.layers().known());
+  EXPECT_EQ(
+      refusal("\"layer_id\": 1", "\"layer_id\": 0"),
+      "f: layer_list[1].layer_id: is 0, but is at the place of layer 1; vLLM-Ascend goes by the order of the "
+      "list, not by the ids: put both in agreement");
+  EXPECT_THAT(refusal("\"layer_id\": 0", "\"layer_id\": 2"), HasSubstr("layer_list[1].layer_id: is 1, but"));
+  EXPECT_THAT(refusal("\"layer_id\": 1", "\"layer_id\": 2"), HasSubstr("layer_list[1].layer_id: is 2, but"));
+  EXPECT_THAT(refusal("\"device_id\": 0", "\"device_id\": 1"),
+              HasSubstr("layer_list[0].device_list[0].device_id: is 1, but is at the place of device 0"));
+  EXPECT_EQ(refusal("\"device_count\": 2", "\"device_count\": 9"),
+            "f: layer_list[0].device_count: is 9, but device_list has 2 devices");
+  EXPECT_THAT(refusal("\"moe_layer_count\": 2", "\"moe_layer_count\": 3"),
+              HasSubstr("is not a list of moe_layer_count = 3 layers"));
+}
+
+TEST(VllmAscendPlacement, ThatBeginsBehindDenseLayersHasTheirNumbers) {
+  const PlacementFile file = read_placement_as(source_of(R"({"moe_layer_count": 2, "layer_list": [
+      {"layer_id": 3, "device_list": [{"device_expert": [0]}, {"device_expert": [1]}]},
+      {"layer_id": 4, "device_list": [{"device_expert": [1]}, {"device_expert": [0]}]}]})"),
+                                               {});
+  EXPECT_THAT(file.placement.layers().numbers(), ElementsAre(3, 4));
+}
+
+TEST(VllmPlacement, IsRefusedWhereALayerIsMissing) {
+  EXPECT_EQ(message_of<ParseError>([] {
+              read_placement_as(source_of(R"({"record_type": "eplb_initial_mapping", "version": 1,)"
+                                          R"( "num_redundant_experts": 0, "num_slots": 2,)"
+                                          R"( "initial_global_assignments": {"0": [0, 1], "2": [1, 0]}})"),
+                                {.num_ranks = 2});
+            }),
+            "f: initial_global_assignments.1: is missing");
+}
+
 TEST(TrtllmPlacement, NamesLayersByTheModelsNumbers) {
   TempFolder folder;
   write_placement_as(PlacementFormat::trtllm, with_copies(),

@@ -137,11 +137,11 @@ TEST(RoutingFile, SaysWhatItIsNot) {
 }
 
 TEST(CountMatrix, RefusesNumbersThatAreNoCounts) {
-  EXPECT_EQ(routing_refusal("1,2\n3,-4\n"), "f: element 3 is -4; a load is 0 or more");
+  EXPECT_EQ(routing_refusal("1,2\n3,-4\n"), "f: line 2, column 2: is -4; a count is 0 or more");
   EXPECT_EQ(routing_refusal("1,2\n3\n"), "f: line 2: has 1 numbers where the first had 2");
-  EXPECT_EQ(routing_refusal("1,2\n3,x\n"), "f: line 2, column 2: 'x' is not a whole number");
-  EXPECT_EQ(routing_refusal("1,2.5\n"), "f: line 1, column 2: '2.5' is not a whole number");
-  EXPECT_EQ(routing_refusal("1,nan\n"), "f: line 1, column 2: 'nan' is not a whole number");
+  EXPECT_EQ(routing_refusal("1,2\n3,x\n"), "f: line 2, column 2: 'x' is not a number");
+  EXPECT_EQ(routing_refusal("1,nan\n"),
+            "f: line 1, column 2: 'nan' is not a number, and the line is no line of names");
   EXPECT_EQ(routing_refusal("layer,a,b,c\n0,5,,7\n1,6,,8\n"), "f: line 2, column 3: is blank");
   EXPECT_EQ(routing_refusal(",1\n,2\n"), "f: line 1, column 1: is blank");
   EXPECT_EQ(routing_refusal("1;;\n"), "f: line 1, column 2: is blank");

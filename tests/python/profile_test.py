@@ -50,6 +50,17 @@ class Profile(PackageTest):
         np.testing.assert_array_equal(ek.RoutingProfile(RECORDINGS / "trtllm_statistics").loads, counted)
         self.assert_raises(ek.ParseError, "checkpoint.pt", ek.RoutingProfile, RECORDINGS / "checkpoint.pt")
 
+    def test_reads_tables_and_statistics_as_the_command_does(self):
+        path = self.folder / "table.csv"
+        path.write_text("count,expert_id,layer_id\n5,1,4\n2,2,3\n7,0,3\n", encoding="utf-8")
+        table = ek.RoutingProfile(path)
+        self.assertEqual((table.loads.tolist(), list(table.layers)), ([[7, 0, 2], [0, 5, 0]], [3, 4]))
+        record = {"record_type": "eplb_load_stats", "version": 1, "step": 1, "num_ranks": 2}
+        record |= {"expert_load": [[1, 2, 3, 4]], "p2l_map": [[0, 1, 2, 0]]}
+        path = self.folder / "stats.jsonl"
+        path.write_text(2 * (json.dumps(record) + "\n"), encoding="utf-8")
+        self.assertEqual(ek.RoutingProfile(path).loads.tolist(), [[10, 4, 6]])
+
     def test_is_the_same_after_every_format_of_file(self):
         loads, transitions = random_arrays(3, layers=3, experts=5)
         for profile in [ek.RoutingProfile(loads=loads, transitions=transitions), ek.RoutingProfile(loads=loads)]:

@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <span>
+#include <vector>
+
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/expert_map_shape.h"
 #include "evenkeel/io/internal/id_rows.h"
 #include "evenkeel/io/internal/shape.h"
 
@@ -23,6 +27,15 @@ constexpr std::int64_t many_for_top_k = 16;
       fmt::format("{}: {} numbers may be counts of {} layers, or the expert ids of {} tokens in one layer",
                   file, to_text(shape), shape[0], shape[0]),
       "say which (counts or trace), or name the array 'counts' or 'topk_ids' in an npz");
+}
+
+// A map of physical experts would pass for counts of experts that hardly anybody chose.
+void require_no_expert_map(ArrayReader& array, const std::string& file) {
+  const std::vector<std::int64_t>& shape = array.info().shape;
+  if (shape.size() != 2 || shape[0] > most_layers || shape[1] > 2 * most_experts) return;
+  std::vector<std::int64_t> numbers(static_cast<std::size_t>(array.info().num_elements));
+  array.read(0, std::span(numbers));
+  if (looks_like_expert_map(shape, numbers)) ask_about_expert_map(shape, file);
 }
 
 class Evidence {
@@ -63,7 +76,9 @@ BareArray bare_array_kind(ArrayReader& array, const RoutingOptions& options, con
         fmt::format("shape {} is neither counts, [layers, experts] or [steps, layers, experts], nor ids, "
                     "[tokens, layers, k] or [tokens, k]",
                     to_text(shape)));
-  if (is_floating(array.info().dtype) || shape.back() > most_top_k) return BareArray::counts;
+  if (is_floating(array.info().dtype)) return BareArray::counts;
+  require_no_expert_map(array, file);
+  if (shape.back() > most_top_k) return BareArray::counts;
   if (array.info().num_elements == 0) return where_open.value_or(BareArray::ids);
   const std::int64_t layers = shape.size() == 3 ? shape[1] : 1;
   if (layers * shape.back() > max_trace_assignments_per_token)

@@ -9,21 +9,26 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/count_lines.h"
 #include "evenkeel/io/internal/json_scan.h"
+#include "evenkeel/io/internal/sglang_map.h"
 #include "evenkeel/io/internal/text.h"
+#include "evenkeel/io/internal/text_table.h"
 #include "evenkeel/io/internal/torch_file.h"
 #include "evenkeel/io/internal/trtllm_yaml.h"
+#include "evenkeel/io/vllm_statistics.h"
 
 namespace evenkeel::internal {
 
 namespace {
 
 // The first of these keys decides.
-constexpr std::array<std::pair<std::string_view, Content>, 10> deciding = {{
+constexpr std::array<std::pair<std::string_view, Content>, 11> deciding = {{
     {"physical_to_logical", Content::placement},
     {"physical_to_logical_map", Content::sglang_placement},
     {"initial_global_assignments", Content::trtllm_placement},
     {"record_type", Content::vllm_placement},
+    {"p2l_map", Content::vllm_statistics},
     {"moe_layer_count", Content::vllm_ascend_placement},
     {"layer_list", Content::vllm_ascend_placement},
     {"top_indices", Content::megatron_trace},
@@ -52,7 +57,7 @@ std::string beginning_of(const ByteSource& source, std::int64_t most) {
   return text;
 }
 
-// Of JSON lines the first is looked at.
+// Of JSON lines the first.
 Content content_of_json(const ByteSource& source) {
   for (std::int64_t most : {std::int64_t{1} << 20, max_text_bytes}) {
     const std::string text = beginning_of(source, most);
@@ -71,12 +76,14 @@ bool is_text(std::string_view text) {
   });
 }
 
-// Lines of numbers between commas or spaces, of which the first may be names.
-bool begins_like_numbers(std::string_view text, std::size_t first) {
-  if (!is_text(text)) return false;
-  const char begin = text[first];
-  if (begin == '-' || begin == '#' || (begin >= '0' && begin <= '9')) return true;
-  return text.substr(0, text.find('\n')).find(',') != std::string_view::npos;
+// Of JSON lines the others are looked at too.
+Content content_of_lines(Content first, const ByteSource& source) {
+  if (first == Content::vllm_placement) {
+    const VllmRecords records = find_vllm_records(source);
+    return records.statistics && !records.placement ? Content::vllm_statistics : first;
+  }
+  const bool may_be_counts = first == Content::unknown || first == Content::counts || first == Content::loads;
+  return may_be_counts && is_json_lines(source) ? Content::count_lines : first;
 }
 
 }  // namespace
@@ -85,17 +92,18 @@ Content detect_content(const std::shared_ptr<const ByteSource>& source) {
   if (source->size() == 0) throw ParseError(source->name(), "", "is empty");
   const std::string head = beginning_of(*source, 4096);
   if (head.starts_with("PK\x03\x04") || head.starts_with("PK\x05\x06")) {
-    return is_torch_file(source) ? Content::sglang_recording : Content::arrays;
+    if (!is_torch_file(source)) return Content::arrays;
+    return is_sglang_map_file(source) ? Content::sglang_placement : Content::sglang_recording;
   }
   const std::string_view text = without_mark(head);
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos) return Content::unknown;
-  if (text[first] == '{') return content_of_json(*source);
+  if (text[first] == '{') return content_of_lines(content_of_json(*source), *source);
   if (text[first] == '[') return Content::counts;
   if (begins_like_trtllm_yaml(text)) return Content::trtllm_placement;
   // A map inside a larger file of options.
   if (is_text(text) && mentions_trtllm_map(*source)) return Content::trtllm_placement;
-  return begins_like_numbers(text, first) ? Content::counts : Content::unknown;
+  return begins_like_table(text) ? Content::counts : Content::unknown;
 }
 
 }  // namespace evenkeel::internal

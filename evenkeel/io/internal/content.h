@@ -9,13 +9,15 @@ namespace evenkeel::internal {
 
 enum class Content {
   unknown,
-  arrays,     // safetensors, npy or npz: what is in it decides
-  loads,      // JSON with "loads" or "counts": a profile, or one step of one layer
-  counts,     // JSON or CSV: counts by layer and expert
+  arrays,  // safetensors, npy or npz: what is in it decides
+  loads,   // JSON with "loads" or "counts": a profile, or one step of one layer
+  counts,  // JSON or a text table: counts by layer and expert
+  count_lines,
   placement,  // our own
   sglang_placement,
   sglang_recording,
-  vllm_placement,
+  vllm_placement,  // which may have statistics besides
+  vllm_statistics,
   vllm_ascend_placement,
   trtllm_placement,
   megatron_trace

@@ -1,0 +1,115 @@
+#include "evenkeel/io/internal/count_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/count_table_builder.h"
+#include "evenkeel/io/internal/moe_layers.h"
+#include "evenkeel/io/internal/text_table.h"
+
+namespace evenkeel::internal {
+
+namespace {
+
+std::string where_of(std::int64_t line) {
+  return fmt::format("line {}", line);
+}
+
+// A line that is neither names nor numbers is refused by its first cell that is no number.
+void require_numbers(const CellTexts& cells, std::int64_t line, const std::string& file) {
+  for (std::size_t i = 0; i < cells.size(); ++i)
+    if (!cells[i].empty() && !number_of_text(cells[i]))
+      throw ParseError(file, fmt::format("line {}, column {}", line, i + 1),
+                       not_a_number(cells[i]) + ", and the line is no line of names");
+}
+
+// Lines of (layer, expert, count) without names would pass for layers of three experts.
+void require_no_unnamed_triples(const CountTable& table, const std::string& file) {
+  const auto& values = table.counts.values;
+  const std::size_t rows = static_cast<std::size_t>(table.counts.shape[0]);
+  if (table.counts.shape[1] != 3 || rows < 6) return;
+  std::size_t groups = 1;
+  for (std::size_t i = 1; i < rows; ++i) {
+    const std::int64_t before = values[3 * i - 3];
+    if (values[3 * i] < before || (values[3 * i] == before && values[3 * i + 1] <= values[3 * i - 2])) return;
+    groups += values[3 * i] > before ? 1 : 0;
+  }
+  if (2 * groups > rows) return;
+  throw ParseError(file, "line 1",
+                   "the lines may be a layer, an expert and its count each, or the counts of three experts; "
+                   "name the columns in a first line, 'layer,expert,count' or 'expert_0,expert_1,expert_2'");
+}
+
+std::optional<CellTexts> names_in_comment(TextTable& table, std::size_t columns) {
+  if (table.comment_before().empty()) return std::nullopt;
+  CellTexts names = table.cells_of(table.comment_before());
+  if (names.size() != columns || !is_line_of_names(names) || !names_a_layer_or_expert(names))
+    return std::nullopt;
+  return names;
+}
+
+TableColumns columns_without(const CellTexts& cells, std::int64_t line, const std::string& file) {
+  require_numbers(cells, line, file);
+  if (cells.size() == 1)
+    throw ParseError(file, where_of(line),
+                     "has one number, and a layer has two experts at least; write the experts of a layer in "
+                     "one line, or name the columns 'expert' and 'count'");
+  return columns_without_names(cells.size());
+}
+
+}  // namespace
+
+CountTable read_count_table(std::string_view text, const std::string& file, std::optional<int> num_experts) {
+  constexpr const char* nothing = "is text, but neither JSON nor lines of numbers";
+  TextTable table(text, file);
+  CellTexts cells;
+  if (!table.next(cells)) throw ParseError(file, "", nothing);
+  const std::size_t width = cells.size();
+  const bool named = is_line_of_names(cells);
+  const auto comment = named ? std::nullopt : names_in_comment(table, width);
+  const bool has_names = named || comment.has_value();
+  CountTableBuilder rows(has_names ? columns_of_names(named ? cells : *comment, file, where_of(table.line()))
+                                   : columns_without(cells, table.line(), file),
+                         file, "line");
+  if (!named) rows.add(cells, table.line());
+  while (table.next(cells)) {
+    if (cells.size() != width)
+      throw ParseError(file, where_of(table.line()),
+                       fmt::format("has {} {} where the first had {}", cells.size(),
+                                   has_names ? "cells" : "numbers", width));
+    rows.add(cells, table.line());
+  }
+  if (rows.empty()) throw ParseError(file, "", nothing);
+  CountTable made = rows.table(num_experts);
+  if (!has_names) require_no_unnamed_triples(made, file);
+  return made;
+}
+
+RoutingFile routing_of_table(CountTable table, const std::string& file) {
+  std::vector<int> with_load;
+  if (!table.layers.empty()) {
+    const auto experts = static_cast<std::ptrdiff_t>(table.counts.shape[1]);
+    std::vector<std::int64_t> kept;
+    for (std::size_t i = 0; i < table.layers.size(); ++i) {
+      const auto begin = table.counts.values.begin() + static_cast<std::ptrdiff_t>(i) * experts;
+      if (std::all_of(begin, begin + experts, [](std::int64_t load) { return load == 0; })) continue;
+      kept.insert(kept.end(), begin, begin + experts);
+      with_load.push_back(table.layers[i]);
+    }
+    if (!with_load.empty()) {
+      table.counts.shape[0] = std::ssize(with_load);
+      table.counts.values = std::move(kept);
+    }
+  }
+  RoutingFile made = routing_of_counts(std::move(table.counts), file, "",
+                                       table.layers.empty() ? CountRows::unsaid : CountRows::moe_layers);
+  if (!table.layers.empty()) made.profile->set_layers(LayerNumbers(std::move(with_load)));
+  made.notes.insert(made.notes.end(), table.notes.begin(), table.notes.end());
+  return made;
+}
+
+}  // namespace evenkeel::internal

@@ -1,0 +1,48 @@
+// What the columns of a table of counts are, by their names.
+//
+//   long   a line for each expert of a layer: `layer_id,expert_id,count`, in any order, with others between
+//   wide   a line for each layer: `layer,expert_0,expert_1,...`; or the layers are the columns
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "evenkeel/io/internal/text_table.h"
+
+namespace evenkeel::internal {
+
+struct TableColumns {
+  std::optional<std::size_t> layer;
+  // `layer` is a column that nobody named: the numbers of the lines, if they count from 0.
+  bool layer_is_index = false;
+  std::optional<std::size_t> expert;
+  // Steps, ranks and the like, over which counts are added up.
+  std::vector<std::size_t> steps;
+  // The columns that hold counts. Long: one. Wide: the column of expert 0, 1, ...; or that of each of
+  // `layers`.
+  std::vector<std::size_t> counts;
+  // Wide, where a line is an expert: the layers of `counts`, as they are named.
+  std::vector<int> layers;
+
+  bool is_long() const { return expert.has_value() && layers.empty(); }
+};
+
+// Whether the first line of a table is names rather than numbers. Expert ids from 0 on are names.
+bool is_line_of_names(const std::vector<std::string_view>& cells);
+// Whether at least one of the names is one that only a table of counts has.
+bool names_a_layer_or_expert(const std::vector<std::string_view>& cells);
+
+// Whether a column of that name says of which layer, step or rank a line is.
+bool names_a_layer_or_step(std::string_view name);
+
+// Throws ParseError, with the names in question, if they do not say what the columns are; `where` is "line
+// 1".
+TableColumns columns_of_names(const std::vector<std::string_view>& names, const std::string& file,
+                              const std::string& where);
+// The same without names: a line a layer.
+TableColumns columns_without_names(std::size_t columns);
+
+}  // namespace evenkeel::internal

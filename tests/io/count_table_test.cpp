@@ -1,0 +1,241 @@
+// Counts in text tables: what the names of the columns decide, and what is refused.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/routing_file.h"
+#include "tests/io/support.h"
+#include "tests/routing/message.h"
+
+namespace evenkeel {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+RoutingFile table_of(std::string_view text, const RoutingOptions& options = {}) {
+  RoutingFile file = open_routing(source_of(text), options);
+  EXPECT_EQ(file.what, "counts");
+  EXPECT_EQ(file.format, "csv");
+  return file;
+}
+
+void expect_counts(std::string_view text, const std::vector<int>& layers, const RoutingProfile& profile) {
+  const RoutingFile file = table_of(text);
+  EXPECT_EQ(file.layers(), LayerNumbers(layers)) << text;
+  EXPECT_EQ(*file.profile, profile) << text;
+}
+
+std::string table_refusal(std::string_view text) {
+  return message_of<ParseError>([&] { open_routing(source_of(text)); });
+}
+
+const RoutingProfile two_by_three(2, 3, {7, 0, 2, 0, 5, 0}, {});
+
+TEST(LongTable, HasALineForEachExpertThatWasChosen) {
+  expect_counts("layer_id,expert_id,count\n3,0,7\n3,2,2\n4,1,5\n", {3, 4}, two_by_three);
+  // Another order of columns and lines, other names, separators, line ends, marks, quotes and an index.
+  expect_counts("num_tokens;Expert;Layer\r\n5;1;4\r\n2;2;3\r\n7;0;3\r\n", {3, 4}, two_by_three);
+  expect_counts("layer\texpert\thits\n3\t0\t7\n3\t2\t2\n4\t1\t5\n", {3, 4}, two_by_three);
+  expect_counts("layer expert tokens\n3 0 7\n3 2 2.0\n4 1 +5\n", {3, 4}, two_by_three);
+  expect_counts("\xef\xbb\xbf\"layer\",\"expert\",\"count\"\r\"3\",0,7\r3,2,2\r4,1,5\r", {3, 4},
+                two_by_three);
+  expect_counts(",layer_id,expert_id,count\n0,3,0,7\n1,3,2,2\n2,4,1,5\n", {3, 4}, two_by_three);
+  expect_counts("# layer,expert,count\n3,0,7\n3,2,2\n4,1,5\n", {3, 4}, two_by_three);
+  expect_counts("expert,count\n0,7\n2,2\n", {}, RoutingProfile(1, 3, {7, 0, 2}, {}));
+}
+
+TEST(LongTable, GivesBackAnyProfileInAnyOrderOfItsLines) {
+  for (unsigned seed = 0; seed < 20; ++seed) {
+    std::mt19937 random(seed);
+    const int layers = 1 + static_cast<int>(random() % 5);
+    const int experts = 2 + static_cast<int>(random() % 9);
+    std::vector<std::int64_t> loads;
+    std::vector<int> numbers;
+    std::vector<std::string> lines;
+    for (int l = 0, number = 0; l < layers; ++l) {
+      number += 1 + static_cast<int>(random() % 3);
+      numbers.push_back(number);
+      for (int e = 0; e < experts; ++e) {
+        // The first and the last expert are there, so that nothing is left to say.
+        const std::int64_t load = e == 0 || e == experts - 1 ? 1 + random() % 9 : random() % 3;
+        loads.push_back(load);
+        if (load > 0)
+          lines.push_back(std::to_string(load) + "," + std::to_string(e) + "," + std::to_string(number) +
+                          "\n");
+      }
+    }
+    std::shuffle(lines.begin(), lines.end(), random);
+    std::string text = "count,expert,layer\n";
+    for (const std::string& line : lines) text += line;
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    expect_counts(text, numbers, RoutingProfile(layers, experts, loads, {}));
+  }
+}
+
+TEST(LongTable, OfSeveralStepsOrRanksAddsThemUp) {
+  for (const char* step : {"step", "rank", "forward_pass", "Iteration"})
+    expect_counts("layer,expert,count," + std::string(step) + "\n3,0,3,0\n3,0,4,1\n3,2,2,0\n4,1,5,1\n",
+                  {3, 4}, two_by_three);
+  EXPECT_EQ(
+      table_refusal("layer,expert,count\n3,0,3\n3,0,4\n"),
+      "f: line 3: layer 3, expert 0 is in line 2 already, and no column such as step, rank or forward_pass "
+      "tells them apart");
+  EXPECT_EQ(table_refusal("step,layer,expert,count\n9,3,0,3\n8,3,0,1\n9,3,0,4\n"),
+            "f: line 4: layer 3, expert 0 is in line 2 already, and both are of the same step or rank");
+}
+
+TEST(LongTable, TakesTheColumnThatIsTheCount) {
+  const RoutingProfile expected(1, 2, {12, 4}, {});
+  expect_counts("layer_id,expert_id,count_all_topk,count_top1,ratio_all_topk\n3,0,12,3,0.75\n3,1,4,1,0.25\n",
+                {3}, expected);
+  expect_counts("layer,expert,ratio,count\n3,0,0.75,12\n3,1,0.25,4\n", {3}, expected);
+  expect_counts("layer,expert,device_name,load\n3,0,x,12\n3,1,y,4\n", {3}, expected);
+  EXPECT_EQ(
+      table_refusal("layer,expert,count_top1,count_top2\n3,0,1,2\n"),
+      "f: line 1: any of the columns 'count_top1', 'count_top2' may be the count; leave one of them, or call "
+      "it 'count'");
+  EXPECT_THAT(table_refusal("layer,expert,token\n3,0,1\n"), HasSubstr("but none of counts; call it 'count'"));
+  EXPECT_THAT(table_refusal("layer,layer_id,expert,count\n3,3,0,1\n"), HasSubstr("mean the same"));
+  EXPECT_THAT(table_refusal("layer,physical_expert_id,count\n3,0,1\n"), HasSubstr("is of physical experts"));
+}
+
+TEST(LongTable, IsAskedAboutWhereIdsMayBeginWithOne) {
+  const std::string text = "layer,expert,count\n3,1,7\n3,2,2\n";
+  EXPECT_THAT(message_of<InvalidArgument>([&] { open_routing(source_of(text)); }),
+              HasSubstr("num_experts: is not given, and f has no line of expert 0"));
+  EXPECT_EQ(*table_of(text, {.num_experts = 4}).profile, RoutingProfile(1, 4, {0, 7, 2, 0}, {}));
+  EXPECT_THAT(message_of<InvalidArgument>([&] { open_routing(source_of(text), {.num_experts = 2}); }),
+              HasSubstr("num_experts: 2, but f has expert 2; allowed: 3 or more"));
+}
+
+TEST(LongTable, RefusesIdsThatAreNone) {
+  EXPECT_EQ(table_refusal("layer,expert,count\n3,0.5,7\n"),
+            "f: line 2, column 2: '0.5' is no expert id in 0..65535");
+  EXPECT_EQ(table_refusal("layer,expert,count\n-1,0,7\n"),
+            "f: line 2, column 1: '-1' is no layer number in 0..65535");
+  EXPECT_EQ(table_refusal("layer,expert,count\n3,0,-7\n"),
+            "f: line 2, column 3: is -7; a count is 0 or more");
+  EXPECT_EQ(table_refusal("layer,expert,count\n3,0\n"), "f: line 2: has 2 cells where the first had 3");
+  EXPECT_EQ(table_refusal("layer,expert,count\n3,,1\n"), "f: line 2, column 2: is blank");
+  std::string wide = "layer,expert,count\n0,0,1\n";
+  for (int layer = 1; layer < 60; ++layer) wide += std::to_string(layer) + ",65535,1\n";
+  EXPECT_EQ(table_refusal(wide), "f: has few counts for so many layers and experts");
+}
+
+TEST(LongTable, WithoutNamesIsAskedAbout) {
+  EXPECT_EQ(table_refusal("3,0,7\n3,1,5\n3,2,2\n4,0,1\n4,1,5\n4,2,9\n"),
+            "f: line 1: the lines may be a layer, an expert and its count each, or the counts of three "
+            "experts; name "
+            "the columns in a first line, 'layer,expert,count' or 'expert_0,expert_1,expert_2'");
+  EXPECT_EQ(table_of("e0,e1,e2\n3,0,7\n3,1,5\n3,2,2\n4,0,1\n4,1,5\n4,2,9\n").profile->num_layers(), 6);
+}
+
+TEST(LongTable, LeavesDenseLayersOut) {
+  expect_counts("layer,expert,count\n0,0,0\n0,1,0\n2,0,3\n2,1,1\n", {2}, RoutingProfile(1, 2, {3, 1}, {}));
+}
+
+TEST(WideTable, FollowsItsColumnOfLayers) {
+  const RoutingProfile expected(3, 2, {70, 80, 5, 6, 1, 2}, {});
+  expect_counts("layer,a,b\n1,5,6\n0,70,80\n7,1,2\n", {0, 1, 7}, expected);
+  expect_counts("expert_0,expert_1,layer_idx\n5,6,1\n70,80,0\n1,2,7\n", {0, 1, 7}, expected);
+  EXPECT_EQ(
+      table_refusal("layer,a,b\n1,5,6\n0,70,80\n1,1,1\n"),
+      "f: line 4: layer 1 is in line 2 already, and no column such as step, rank or forward_pass tells them "
+      "apart");
+  expect_counts("step,layer,e0,e1\n0,1,2,3\n1,1,3,3\n0,0,70,80\n1,7,1,2\n", {0, 1, 7}, expected);
+  EXPECT_EQ(table_refusal("layer,a,b\nx,5,6\n"), "f: line 2, column 1: 'x' is not a number");
+}
+
+TEST(WideTable, FollowsTheIdsOfItsColumns) {
+  const RoutingProfile expected(1, 4, {5, 6, 7, 8}, {});
+  expect_counts("layer,expert_1,expert_0,expert_3,expert_2\n3,6,5,8,7\n", {3}, expected);
+  expect_counts("layer,0,1,2,3\n3,5,6,7,8\n", {3}, expected);
+  expect_counts("0,1,2,3\n5,6,7,8\n", {}, expected);
+  // As pandas writes an index without a name: the lines' numbers, or other numbers, which are the layers'.
+  expect_counts(",0,1,2,3\n0,5,6,7,8\n", {}, expected);
+  expect_counts(",0,1,2,3\n4,5,6,7,8\n", {4}, expected);
+  EXPECT_EQ(table_refusal("layer,e0,e2\n3,5,6\n"),
+            "f: line 1: column 'e2' is of expert 2, but 2 columns are of experts 0..1");
+  EXPECT_EQ(table_refusal("layer,e0,e00\n3,5,6\n"), "f: line 1: columns 'e0' and 'e00' are both of expert 0");
+  EXPECT_EQ(table_refusal("layer,e0,e0\n3,5,6\n"), "f: line 1: two columns, 2 and 3, are called 'e0'");
+  EXPECT_EQ(table_refusal("layer,e0,e1,note\n3,5,6,7\n"),
+            "f: line 1: column 'note' is not named as 'e0' are; leave it out");
+  EXPECT_THAT(table_refusal("layer,max,mean\n3,5,6\n"), HasSubstr("'max' is the name of no expert"));
+  EXPECT_THAT(table_refusal("layer,count\n3,5\n"), HasSubstr("has 1 columns of counts"));
+}
+
+TEST(WideTable, MayHaveTheLayersInItsColumns) {
+  expect_counts("expert,layer_4,layer_3\n1,5,0\n0,0,7\n2,0,2\n", {3, 4}, two_by_three);
+  expect_counts("layer_3,layer_4\n7,0\n0,5\n2,0\n", {3, 4}, two_by_three);
+  EXPECT_THAT(table_refusal("layer,layer_3,layer_4\n0,7,0\n"), HasSubstr("both name layers"));
+  EXPECT_THAT(table_refusal("expert,layer_3\n0,7\n0,5\n"),
+              HasSubstr("line 3: expert 0 is in line 2 already"));
+  EXPECT_THAT(table_refusal("step,layer_3,layer_4\n0,7,5\n"), HasSubstr("but none of experts"));
+}
+
+TEST(FirstLine, IsNamesOnlyByEvidence) {
+  for (const char* cell : {"nan", "inf", "O12", "=6+6", "NaN", "#N/A", "-", "1_2"}) {
+    const std::string text = "4," + std::string(cell) + ",3\n4,5,6\n";
+    EXPECT_EQ(table_refusal(text), "f: line 1, column 2: '" + std::string(cell) +
+                                       "' is not a number, and the line is no line of names");
+    if (*cell == '#' || *cell == '-') continue;
+    EXPECT_EQ(
+        table_refusal(std::string(cell) + ",1,3\n4,5,6\n"),
+        "f: line 1, column 1: '" + std::string(cell) + "' is not a number, and the line is no line of names");
+  }
+  expect_counts("+12,1,3\n4,5,6\n", {}, RoutingProfile(2, 3, {12, 1, 3, 4, 5, 6}, {}));
+  expect_counts("1,2\n3,4\n", {}, RoutingProfile(2, 2, {1, 2, 3, 4}, {}));
+  EXPECT_EQ(
+      table_refusal("1\n2\n"),
+      "f: line 1: has one number, and a layer has two experts at least; write the experts of a layer in one "
+      "line, or name the columns 'expert' and 'count'");
+}
+
+TEST(TableLines, EndInAnyOfThreeWays) {
+  const RoutingProfile expected(2, 2, {1, 2, 3, 4}, {});
+  for (const char* text : {"1,2\n3,4\n", "1,2\r\n3,4\r\n", "1,2\r3,4\r", "1,2\r\r3,4", "\n1,2,\n3,4,\n"})
+    expect_counts(text, {}, expected);
+}
+
+TEST(TableCells, SayWhatIsWrongWithThem) {
+  EXPECT_EQ(table_refusal("1;2,5\n"),
+            "f: line 1, column 2: '2,5' has a comma; write decimals with a point, and thousands without a "
+            "mark, and the "
+            "line is no line of names");
+  EXPECT_EQ(
+      table_refusal("1;2\n3;4,5\n"),
+      "f: line 2, column 2: '4,5' has a comma; write decimals with a point, and thousands without a mark");
+  EXPECT_EQ(table_refusal("1,\"2\n"), "f: line 1: has a quote that is not closed");
+  EXPECT_EQ(table_refusal("1,\"2\"3\n"), "f: line 1, column 2: has '3' behind its closing quote");
+  expect_counts("\"1\", \"2\"\n3,\t4\n", {}, RoutingProfile(2, 2, {1, 2, 3, 4}, {}));
+}
+
+TEST(TableCells, ThatAreNotWholeAreLoadsOfWhichRatiosMatter) {
+  const RoutingFile file = table_of("layer,e0,e1\n3,0.5,3\n4,0.125,0\n");
+  EXPECT_EQ(*file.profile, RoutingProfile(2, 2, {4, 24, 1, 0}, {}));
+  EXPECT_THAT(file.notes, ElementsAre("loads that are not whole numbers are scaled by 2^3"));
+  EXPECT_THAT(table_of("layer,e0,e1\n3,5e0,3.0\n").notes, IsEmpty());
+  EXPECT_EQ(table_refusal("1.5,inf\n2,3\n"),
+            "f: line 1, column 2: 'inf' is not a number, and the line is no line of names");
+  EXPECT_THAT(table_refusal("1.5,2\n2,nan\n"), HasSubstr("line 2, column 2: 'nan' is not a number"));
+  EXPECT_THAT(table_refusal("1.5,2\n2,-0.5\n"), HasSubstr("line 2, column 2: is -0.5; a count is 0 or more"));
+}
+
+TEST(JsonLists, ThatAreNotWholeAreLoadsOfWhichRatiosMatter) {
+  for (const char* text : {"[[0.5, 3], [0.125, 0]]", R"({"logical_count": [[0.5, 3], [0.125, 0]]})"}) {
+    const RoutingFile file = open_routing(source_of(text));
+    EXPECT_EQ(*file.profile, RoutingProfile(2, 2, {4, 24, 1, 0}, {}));
+    EXPECT_THAT(file.notes, ElementsAre("loads that are not whole numbers are scaled by 2^3"));
+  }
+  EXPECT_THAT(table_refusal("[[0.5, -3]]"), HasSubstr("element 1 is -3"));
+  EXPECT_THAT(table_refusal("[[0.5, \"3\"]]"), HasSubstr("counts[0][1]: is a JSON string, not a number"));
+  EXPECT_THAT(table_refusal("[[0.5, 3], [1]]"), HasSubstr("has 1 elements where the first had 2"));
+}
+
+}  // namespace
+}  // namespace evenkeel
