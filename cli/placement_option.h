@@ -16,10 +16,8 @@ std::vector<std::string> placement_format_names();
 // Any format that is read (docs/formats.md), by content; some do not say how many ranks there are.
 Placement read_placement_file(const std::string& path, std::optional<int> num_ranks = {});
 
-// The homes for one layer of `loads`, which has the layer asked for (`layer`, as people call it) or is one
-// layer. By number where both know theirs, else row by row; a placement of one layer without a number serves
-// any. Throws InvalidArgument, naming both sides, where they do not fit, or if it is for other experts or
-// ranks.
+// The homes for the layer of the loads that is asked for, or their only one (Placement::row_for()). Throws
+// InvalidArgument if there is none such, or if the placement is for other experts or ranks.
 LayerPlacement layer_of(const Placement& placement, const std::string& path, const NumberedRows& loads,
                         std::optional<std::int64_t> layer, int num_experts, int num_ranks);
 

@@ -85,8 +85,7 @@ void require_routing_options(const ConvertOptions& options, const std::string& i
 }
 
 // What neither of two formats of placements knows is refused as well.
-void require_placement_options(const ConvertOptions& options, PlacementFormat from, PlacementFormat to,
-                               const std::string& in) {
+void require_placement_options(const ConvertOptions& options, PlacementFormat to, const std::string& in) {
   const char* counting = "is for formats that count the model's layers, sglang and trtllm";
   refuse(options.bare != RoutingOptions::Bare::ask, "as",
          fmt::format("is for arrays, and {} is a placement", in));
@@ -100,7 +99,7 @@ Converted convert_placement(std::shared_ptr<const ByteSource> source, PlacementF
                             const std::string& out, const ConvertOptions& options) {
   const std::string in = source->name();
   const PlacementFormat to = options.to.value_or(PlacementFormat::evenkeel);
-  require_placement_options(options, from, to, in);
+  require_placement_options(options, to, in);
   if (to == PlacementFormat::evenkeel)
     require_format("a placement", format_of_extension(out), {FileFormat::json});
   PlacementFormatOptions how = options.placement;

@@ -16,7 +16,7 @@
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/layer_rules.h"
 #include "evenkeel/io/limits.h"
-#include "evenkeel/io/placement_format.h"
+#include "evenkeel/routing/layer_numbers.h"
 
 namespace evenkeel {
 
@@ -160,7 +160,7 @@ std::vector<int> numbers_of(const std::vector<bool>& flags, int count, int from)
 }
 
 std::string said_by(const std::vector<int>& layers) {
-  return layers.empty() ? "no layer has" : fmt::format("layers {} have", layers_text(layers));
+  return layers.empty() ? "no layer has" : fmt::format("layers {} have", to_text(LayerNumbers(layers)));
 }
 
 void require_agreement(const ConfigKeys& config, const std::vector<LayerRule>& rules, int hidden) {

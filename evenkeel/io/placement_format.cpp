@@ -68,6 +68,15 @@ void require_no_dense_rows(const PlacementFile& file, const PlacementFormatOptio
       "the model's layers that have experts, such as 3-60");
 }
 
+// Layers of multi-token prediction are a model of their own to SGLang, vLLM and vLLM-Ascend, whose files must
+// not have them; to TensorRT-LLM they are layers like the others.
+void leave_out_mtp(PlacementFormat format, const PlacementFormatOptions& options, Placement& placement) {
+  if (!options.model || format == evenkeel || format == trtllm) return;
+  const LayerNumbers moe(options.model->moe_layers);
+  placement = placement.paired_with({"the model", moe, static_cast<int>(moe.numbers().size())},
+                                    "the placement", "model");
+}
+
 PlacementFile read_as(PlacementFormat format, std::shared_ptr<const ByteSource> source,
                       const PlacementFormatOptions& options) {
   switch (format) {
@@ -156,22 +165,27 @@ std::vector<int> parse_layers(const std::string& option, std::string_view text) 
 void require_placement_writable(PlacementFormat format, const PlacementShape& shape,
                                 const PlacementFormatOptions& options, const std::string& path) {
   require_name(format, path);
+  if (const int left = shape.physical_experts % shape.num_ranks; format != evenkeel && left != 0)
+    throw Unsupported(fmt::format(
+        "{} gives every rank equally many physical experts, and {} physical experts are not equally many on {} "
+        "ranks; {} more redundant experts make it even",
+        name_of(format), shape.physical_experts, shape.num_ranks, shape.num_ranks - left));
+  const LayerNumbers said = internal::said_layers(options.layers, options.model,
+                                                  {"the placement", shape.layers, shape.num_layers}, 0);
   if (counts_model_layers(format)) {
-    const auto numbers = internal::layer_numbers_of({"the placement", shape.layers, shape.num_layers},
-                                                    options, name_of(format));
+    const auto numbers = internal::layer_numbers_of(
+        {"the placement", said.known() ? said : shape.layers, shape.num_layers}, options, name_of(format));
     if (format == sglang) internal::num_hidden_layers(numbers, options);
   }
-  if (format != evenkeel && shape.physical_experts % shape.num_ranks != 0)
-    throw Unsupported(
-        fmt::format("{} gives every rank equally many physical experts, and {} physical experts are not "
-                    "equally many on {} ranks",
-                    name_of(format), shape.physical_experts, shape.num_ranks));
   require_writable(path);
 }
 
-void write_placement_as(PlacementFormat format, const PlacementFile& file,
+void write_placement_as(PlacementFormat format, const PlacementFile& whole,
                         const PlacementFormatOptions& options, const std::string& path) {
   require_name(format, path);
+  PlacementFile file = whole;
+  file.placement = numbered_by(std::move(file.placement), options, "the placement");
+  leave_out_mtp(format, options, file.placement);
   if (format == vllm || format == vllm_ascend) require_no_dense_rows(file, options, format);
   switch (format) {
     case evenkeel:

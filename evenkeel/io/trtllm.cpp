@@ -28,7 +28,8 @@ std::vector<int> layers_in(const TrtllmYaml& yaml, const PlacementFormatOptions&
                            const std::string& file) {
   std::vector<int> layers;
   if (options.layers) {
-    for (int layer : LayerNumbers(*options.layers).numbers()) {
+    const LayerNumbers chosen(*options.layers);
+    for (int layer : chosen.numbers()) {
       if (!yaml.assignments.contains(layer))
         throw InvalidArgument("moe_layers", fmt::format("{} has no layer {}", file, layer));
       layers.push_back(layer);

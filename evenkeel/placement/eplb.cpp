@@ -18,10 +18,21 @@ void require_multiple(const char* argument, int number, const char* of, int divi
                           fmt::format("a multiple of {}", divisor));
 }
 
+// Says how many redundant experts would make it even.
+void require_even(const EplbProblem& p) {
+  if (p.num_gpus < 1 || p.num_replicas < 1 || p.num_replicas % p.num_gpus == 0)
+    return require_multiple("num_replicas", p.num_replicas, "num_gpus", p.num_gpus);
+  const int even = (std::max(p.num_replicas, p.num_experts) + p.num_gpus - 1) / p.num_gpus * p.num_gpus;
+  throw InvalidArgument("num_replicas",
+                        fmt::format("{} is not a multiple of num_gpus = {}", p.num_replicas, p.num_gpus),
+                        fmt::format("a multiple of {}, such as {}: {} redundant experts", p.num_gpus, even,
+                                    even - p.num_experts));
+}
+
 ReplicaProblem replica_problem(const EplbProblem& p) {
   if (p.num_nodes < 1) throw InvalidArgument("num_nodes", fmt::format("{}", p.num_nodes), "1 or more");
   if (p.num_groups < 1) throw InvalidArgument("num_groups", fmt::format("{}", p.num_groups), "1 or more");
-  require_multiple("num_replicas", p.num_replicas, "num_gpus", p.num_gpus);
+  require_even(p);
   const bool hierarchical = p.is_hierarchical();
   if (hierarchical) {
     require_multiple("num_gpus", p.num_gpus, "num_nodes", p.num_nodes);

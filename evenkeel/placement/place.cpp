@@ -42,6 +42,7 @@ class Solve {
     if (options_.from) return incrementally();
     if (internal::has_replicas(options_)) return with_replicas();
     if (options_.objective == PlaceOptions::Objective::joint) return jointly();
+    if (internal::traffic_is_unknown(problem_.profile, problem_.traffic)) return by_balance();
     return in_two_stages();
   }
 
@@ -87,6 +88,27 @@ class Solve {
       solved.notes.emplace_back(
           "solver exact: the program of ranks has too many variables and was not tried; ranks are the fast "
           "solver's");
+    return solved;
+  }
+
+  // Nothing tells one rank from another but its speed and room, which the assignment to ranks sees to.
+  Solved by_balance() const {
+    Clustering clusters = cluster_fast(problem_, limits(2));
+    if (exact()) clusters = cluster_exact(problem_, clusters, limits(1));
+    const SourceCounts sources = even_source_counts(problem_.profile, problem_.topology.num_ranks());
+    const PlacementProblem even{.profile = problem_.profile,
+                                .topology = problem_.topology,
+                                .sizes = problem_.sizes,
+                                .traffic = TrafficModel::dispatch_combine,
+                                .pairs = problem_.pairs,
+                                .sources = sources,
+                                .cost = problem_.cost};
+    const RankAssignment ranks = assign_ranks_fast(even, clusters, limits());
+    Solved solved{.placement = placement_of(clusters, ranks, problem_.topology.num_ranks())};
+    add(solved, "balance", balance_objective(problem_, solved.placement), clusters.bound,
+        balance_bound_of(clusters));
+    solved.proven_optimal = clusters.proven_optimal;
+    solved.solver = options_.solver;
     return solved;
   }
 
@@ -239,8 +261,7 @@ std::vector<std::string> notes_of(const PlacementProblem& problem) {
   if (problem.sources.estimated)
     notes.emplace_back(
         "where tokens live is not known: each rank is taken to send an equal part of every expert's load");
-  if (problem.traffic == TrafficModel::layer_to_layer && problem.profile.num_layers() > 1 &&
-      !problem.profile.has_transitions())
+  if (internal::traffic_is_unknown(problem.profile, problem.traffic))
     notes.emplace_back("the profile has no transitions: traffic is not known, and balance alone decides");
   return notes;
 }

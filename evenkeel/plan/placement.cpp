@@ -77,6 +77,25 @@ Placement::Placement(std::vector<LayerPlacement> layers, LayerNumbers numbers)
         fmt::format("{} layers", num_layers()));
 }
 
+int Placement::row_for(const NumberedRows& loads, std::optional<int> layer, const std::string& name) const {
+  if (num_layers() == 1 && !numbers_.known()) return 0;
+  const bool by_number = loads.layers.known() && numbers_.known();
+  if (!by_number && loads.num_rows > 1) paired_rows(loads, {name, numbers_, num_layers()}, "placement");
+  if (loads.num_rows == 1 && loads.layers.known()) layer = loads.layers.number_of(0);
+  if (!layer)
+    throw InvalidArgument("layer", fmt::format("the placement has {} layers", num_layers()),
+                          numbers_.known() ? to_text(numbers_) : fmt::format("0..{}", num_layers() - 1));
+  // Of two that are paired row by row, the loads say which row it is.
+  const auto row = by_number || loads.num_rows == 1 ? numbers_.row_of(*layer, num_layers())
+                                                    : loads.layers.row_of(*layer, loads.num_rows);
+  if (!row)
+    throw InvalidArgument("placement",
+                          fmt::format("{} has {}, and not layer {} of {}", name,
+                                      described(numbers_, num_layers()), *layer, loads.name),
+                          "a placement for that layer");
+  return *row;
+}
+
 Placement Placement::paired_with(const NumberedRows& wanted, const std::string& name,
                                  const std::string& argument) const {
   std::vector<LayerPlacement> paired;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -85,6 +86,11 @@ class Placement {
   const LayerNumbers& layers() const { return numbers_; }
   // The same homes under other numbers.
   Placement numbered(LayerNumbers numbers) const { return Placement(layers_, std::move(numbers)); }
+  // The row for one layer of `loads`: the one that people call `layer`, or the loads' only one. By number
+  // where both know theirs, else row by row, for which both need equally many; a placement of one layer
+  // without a number serves any. Throws InvalidArgument, naming both sides, where they do not fit, and where
+  // `layer` is needed or is not there.
+  int row_for(const NumberedRows& loads, std::optional<int> layer, const std::string& name) const;
   // For each layer of `wanted` its homes here: by number, else row by row. Throws InvalidArgument about
   // `argument`, naming both sides, where a layer is not here (paired_rows()).
   Placement paired_with(const NumberedRows& wanted, const std::string& name,

@@ -14,8 +14,8 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/routing_file.h"
 #include "evenkeel/io/topology_file.h"
-#include "evenkeel/io/trace_file.h"
 #include "evenkeel/placement/exact.h"
 #include "evenkeel/placement/traffic.h"
 #include "evenkeel/topology/presets.h"
@@ -53,7 +53,11 @@ OutArray<double> array_of(const SourceCounts& sources) {
 }
 
 SourceCounts read_sources(const std::filesystem::path& path, int num_ranks, std::optional<int> num_experts) {
-  return source_counts(*open_trace(path.string(), {.num_experts = num_experts}), num_ranks);
+  const RoutingFile file = open_routing(path.string(), {.num_experts = num_experts});
+  if (!file.trace)
+    throw ParseError(path.string(), "",
+                     "has counts of experts, and not where tokens come from: a trace is needed");
+  return source_counts(*file.trace, num_ranks);
 }
 
 PlaceResult place_interruptibly(const RoutingProfile& profile, const Topology& topology,

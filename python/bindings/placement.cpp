@@ -87,34 +87,58 @@ std::tuple<OutArray<std::int64_t>, OutArray<std::int64_t>> physical_of(const Pla
 }
 
 bool same(const Placement& a, const Placement& b) {
-  if (a.num_layers() != b.num_layers()) return false;
+  if (a.num_layers() != b.num_layers() || a.layers() != b.layers()) return false;
   for (int l = 0; l < a.num_layers(); ++l)
     if (a.layer(l) != b.layer(l)) return false;
   return true;
 }
 
-using Read = std::tuple<Placement, std::optional<double>, std::optional<double>, Provenance, std::vector<int>,
-                        std::optional<int>>;
+using Read =
+    std::tuple<Placement, std::optional<double>, std::optional<double>, Provenance, std::optional<int>>;
+using Layers = std::optional<std::vector<int>>;
+using Path = std::filesystem::path;
 
-Read read(const std::filesystem::path& path, std::optional<int> num_ranks, std::optional<int> num_experts,
-          std::optional<std::vector<int>> layers) {
-  PlacementFile file = read_placement_as(
-      path.string(), {.layers = std::move(layers), .num_ranks = num_ranks, .num_experts = num_experts});
-  return {std::move(file.placement),  file.objective,         file.bound,
-          std::move(file.provenance), std::move(file.layers), file.layer_updates_per_iter};
+std::optional<ModelLayers> model_of(const std::optional<Path>& path) {
+  if (!path) return std::nullopt;
+  return read_model_layers(path->string());
 }
 
-void write(const Placement& placement, const std::filesystem::path& path, const std::string& format,
+Read read(const Path& path, std::optional<int> num_ranks, std::optional<int> num_experts, Layers layers,
+          const std::optional<Path>& model) {
+  PlacementFile file = read_placement_as(path.string(), {.layers = std::move(layers),
+                                                         .model = model_of(model),
+                                                         .num_ranks = num_ranks,
+                                                         .num_experts = num_experts});
+  return {std::move(file.placement), file.objective, file.bound, std::move(file.provenance),
+          file.layer_updates_per_iter};
+}
+
+void write(const Placement& placement, const Path& path, const std::string& format,
            std::optional<double> objective, std::optional<double> bound, const Provenance& provenance,
-           std::vector<int> read_layers, std::optional<int> read_layer_updates,
-           std::optional<std::vector<int>> layers, std::optional<int> num_hidden_layers,
-           std::optional<int> layer_updates_per_iter) {
+           std::optional<int> read_layer_updates, Layers layers, const std::optional<Path>& model,
+           std::optional<int> num_hidden_layers, std::optional<int> layer_updates_per_iter) {
   write_placement_as(parse_placement_format(format),
-                     {placement, objective, bound, provenance, std::move(read_layers), read_layer_updates},
+                     {placement, objective, bound, provenance, read_layer_updates},
                      {.layers = std::move(layers),
                       .num_hidden_layers = num_hidden_layers,
+                      .model = model_of(model),
                       .layer_updates_per_iter = layer_updates_per_iter},
                      path.string());
+}
+
+Layers layer_numbers(const Placement& placement) {
+  if (!placement.layers().known()) return std::nullopt;
+  return placement.layers().numbers();
+}
+
+int row_for(const Placement& placement, Layers loads_layers, int loads_rows, std::optional<int> layer,
+            const std::string& loads) {
+  return placement.row_for(
+      {loads, LayerNumbers(std::move(loads_layers).value_or(std::vector<int>{})), loads_rows}, layer, "it");
+}
+
+Placement numbered(const Placement& placement, std::vector<int> layers) {
+  return placement.numbered(LayerNumbers(std::move(layers)));
 }
 
 }  // namespace
@@ -126,13 +150,17 @@ void bind_placement(nb::module_& module) {
                   nb::arg("num_ranks"))
       .def_static("of_homes", &of_homes, nb::arg("homes"), nb::arg("num_ranks"), release)
       .def_static("read", &read, nb::arg("path"), nb::arg("num_ranks").none(), nb::arg("num_experts").none(),
-                  nb::arg("layers").none(), release)
+                  nb::arg("layers").none(), nb::arg("model").none(), release)
       .def("write", &write, nb::arg("path"), nb::arg("format"), nb::arg("objective").none(),
-           nb::arg("bound").none(), nb::arg("provenance"), nb::arg("read_layers"),
-           nb::arg("read_layer_updates").none(), nb::arg("layers").none(),
-           nb::arg("num_hidden_layers").none(), nb::arg("layer_updates_per_iter").none(), release)
+           nb::arg("bound").none(), nb::arg("provenance"), nb::arg("read_layer_updates").none(),
+           nb::arg("layers").none(), nb::arg("model").none(), nb::arg("num_hidden_layers").none(),
+           nb::arg("layer_updates_per_iter").none(), release)
       .def_prop_ro("num_layers", &Placement::num_layers)
       .def_prop_ro("num_experts", &Placement::num_experts)
+      .def_prop_ro("layers", &layer_numbers)
+      .def("numbered", &numbered, nb::arg("layers"))
+      .def("row_for", &row_for, nb::arg("loads_layers").none(), nb::arg("loads_rows"),
+           nb::arg("layer").none(), nb::arg("loads"))
       .def_prop_ro("num_ranks", &Placement::num_ranks)
       .def_prop_ro("has_single_homes", &has_single_homes)
       .def("homes", &homes_of, nb::arg("layer"), nb::arg("expert"))

@@ -6,11 +6,14 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/profile_file.h"
@@ -32,8 +35,21 @@ std::size_t experts(const RoutingProfile& profile) {
   return static_cast<std::size_t>(profile.num_experts());
 }
 
-RoutingProfile read(const std::filesystem::path& path, std::optional<int> num_experts) {
-  return read_routing(path.string(), {.num_experts = num_experts});
+using Read = std::tuple<RoutingProfile, std::vector<std::string>>;
+
+Read read(const std::filesystem::path& path, std::optional<int> num_experts, const std::string& as,
+          std::optional<std::vector<int>> layers, const std::optional<std::filesystem::path>& model) {
+  RoutingOptions how{.num_experts = num_experts, .layers = std::move(layers), .bare = parse_bare("as_", as)};
+  if (model) how.model = read_model_layers(model->string());
+  RoutingFile file = open_routing(path.string(), how);
+  require_bare(file, how.bare);
+  RoutingProfile profile = profile_of(file, how);
+  return {std::move(profile), std::move(file.notes)};
+}
+
+std::optional<std::vector<int>> layer_numbers(const RoutingProfile& profile) {
+  if (!profile.layers().known()) return std::nullopt;
+  return profile.layers().numbers();
 }
 
 RoutingProfile of_arrays(const InArray<std::int64_t, 2>& loads,
@@ -84,11 +100,15 @@ ThreeWays imbalance_of(const RoutingProfile& profile) {
 void bind_profile(nb::module_& module) {
   const auto release = nb::call_guard<nb::gil_scoped_release>();
   nb::class_<RoutingProfile>(module, "RoutingProfile")
-      .def_static("read", &read, nb::arg("path"), nb::arg("num_experts").none(), release)
+      .def_static("read", &read, nb::arg("path"), nb::arg("num_experts").none(), nb::arg("as_"),
+                  nb::arg("layers").none(), nb::arg("model").none(), release)
       .def_static("of_arrays", &of_arrays, nb::arg("loads"), nb::arg("transitions").none())
       .def("write", &write, nb::arg("path"), nb::arg("format"), release)
       .def_prop_ro("num_layers", &RoutingProfile::num_layers)
       .def_prop_ro("num_experts", &RoutingProfile::num_experts)
+      .def_prop_ro("layers", &layer_numbers)
+      .def("set_layers", [](RoutingProfile& profile,
+                            std::vector<int> layers) { profile.set_layers(LayerNumbers(std::move(layers))); })
       .def("loads",
            [](const RoutingProfile& profile) {
              return to_array(profile.loads(), {layers(profile), experts(profile)});

@@ -113,3 +113,8 @@ def choice(value: str, name: str, allowed: Sequence[str]) -> str:
     if value not in allowed:
         raise invalid(name, f"'{value}'", ", ".join(allowed))
     return value
+
+
+def layer_list(layers: Sequence[int] | None) -> list[int] | None:
+    """Layer numbers of a model, if any were given; the library checks that they ascend."""
+    return None if layers is None else [number(layer, "layers", 0) for layer in layers]

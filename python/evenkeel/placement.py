@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _native
-from ._arguments import ArrayLike, as_numpy, choice, integers, invalid, number
+from ._arguments import ArrayLike, as_numpy, choice, integers, invalid, layer_list, number
 from .mapping_file import write_mapping
 
 Format = Literal["evenkeel", "sglang", "vllm", "vllm-ascend", "trtllm"]
@@ -23,18 +23,26 @@ class Placement:
         homes: `[L, E]` ranks, or for experts with copies (redundant experts) nested lists `[L][E]` of ranks, the
             owner of the expert's gradient first. numpy, torch or lists.
         num_ranks: P; by default one more than the highest rank.
+        layers: `[L]`, which of the model's layers these are, counted from 0 with the dense ones.
 
     Raises:
         InvalidArgument: an expert without a home or twice on a rank, or a rank outside 0..P-1.
     """
 
-    __slots__ = ("_native", "_objective", "_bound", "_provenance", "_layers", "_layer_updates")
+    __slots__ = ("_native", "_objective", "_bound", "_provenance", "_layer_updates")
 
-    def __init__(self, homes: ArrayLike | Sequence[Sequence[Sequence[int]]], num_ranks: int | None = None) -> None:
+    def __init__(
+        self,
+        homes: ArrayLike | Sequence[Sequence[Sequence[int]]],
+        num_ranks: int | None = None,
+        *,
+        layers: Sequence[int] | None = None,
+    ) -> None:
         lists = _homes_as_lists(homes)
         highest = max((rank for layer in lists for ranks in layer for rank in ranks), default=0)
         ranks = number(highest + 1 if num_ranks is None else num_ranks, "num_ranks", 1)
-        self._take(_native.Placement.of_homes(lists, ranks))
+        native = _native.Placement.of_homes(lists, ranks)
+        self._take(native if layers is None else native.numbered(layer_list(layers)))
 
     def _take(
         self,
@@ -42,14 +50,12 @@ class Placement:
         objective: float | None = None,
         bound: float | None = None,
         provenance: dict[str, str] | None = None,
-        layers: list[int] | None = None,
         layer_updates: int | None = None,
     ) -> None:
         self._native = native
         self._objective = objective
         self._bound = bound
         self._provenance = provenance or {}
-        self._layers = layers or []  # of the model, as its file says
         self._layer_updates = layer_updates
 
     @classmethod
@@ -73,13 +79,16 @@ class Placement:
         num_ranks: int | None = None,
         num_experts: int | None = None,
         layers: Sequence[int] | None = None,
+        model: str | os.PathLike[str] | None = None,
     ) -> Placement:
         """Reads a placement file, ours or one that `save` wrote for another system, known by its content.
 
         Args:
             num_ranks: P, for formats that do not say it.
             num_experts: E, the same; else the highest id plus one.
-            layers: of a file that counts all layers of a model, which of them to take.
+            layers: which of the model's layers these are, where the file does not say it; of a file that counts all
+                layers of a model, which of them to take.
+            model: the same by the model's config.json, or the folder that holds it.
 
         Raises:
             ParseError: the file is no placement, or an expert has no home in it; says where.
@@ -91,7 +100,8 @@ class Placement:
                 path,
                 None if num_ranks is None else number(num_ranks, "num_ranks", 1),
                 None if num_experts is None else number(num_experts, "num_experts", 1),
-                _layer_list(layers),
+                layer_list(layers),
+                model,
             )
         )
         return placement
@@ -110,6 +120,11 @@ class Placement:
     def num_ranks(self) -> int:
         """P, the ranks."""
         return self._native.num_ranks
+
+    @property
+    def layers(self) -> list[int] | None:
+        """`[L]`, which of the model's layers these are, counted from 0 with the dense ones; None where nobody said."""
+        return self._native.layers
 
     @property
     def has_copies(self) -> bool:
@@ -153,6 +168,7 @@ class Placement:
         format: Format = "evenkeel",
         *,
         layers: Sequence[int] | None = None,
+        model: str | os.PathLike[str] | None = None,
         num_hidden_layers: int | None = None,
         layer_updates_per_iter: int | None = None,
     ) -> None:
@@ -161,8 +177,9 @@ class Placement:
         Args:
             format: "evenkeel" (what `load` and the command `evenkeel` read), "sglang" (`--init-expert-location`),
                 "vllm", "vllm-ascend" (expert maps) or "trtllm" (YAML).
-            layers: sglang, trtllm: which of the model's layers these are, counted from 0 with the dense ones;
-                without it those that the file said which this was loaded from, or the model has MoE layers only.
+            layers: which of the model's layers these are, counted from 0 with the dense ones, where the placement does
+                not know it. sglang and trtllm need it.
+            model: the same by the model's config.json, or the folder that holds it.
             num_hidden_layers: sglang, trtllm: all layers of the model; without it, the last of `layers` is the last.
             layer_updates_per_iter: trtllm: how many layers it may rearrange itself in an iteration; without it what
                 the file said which this was loaded from, or 0.
@@ -172,10 +189,8 @@ class Placement:
             InvalidArgument: there is no such format, it loads no file of that name (a server goes by the ending),
                 options do not fit, or the file cannot be written.
         """
-        if format not in ("sglang", "trtllm"):
-            for name, value in (("layers", layers), ("num_hidden_layers", num_hidden_layers)):
-                if value is not None:
-                    raise invalid(name, "is for formats that count the model's layers", "sglang, trtllm")
+        if format not in ("sglang", "trtllm") and num_hidden_layers is not None:
+            raise invalid("num_hidden_layers", "is for formats that count the model's layers", "sglang, trtllm")
         if format != "trtllm" and layer_updates_per_iter is not None:
             raise invalid("layer_updates_per_iter", "is for TensorRT-LLM", "trtllm")
         self._native.write(
@@ -184,9 +199,9 @@ class Placement:
             self._objective,
             self._bound,
             self._provenance,
-            self._layers,
             self._layer_updates,
-            _layer_list(layers),
+            layer_list(layers),
+            model,
             None if num_hidden_layers is None else number(num_hidden_layers, "num_hidden_layers", 1),
             None if layer_updates_per_iter is None else number(layer_updates_per_iter, "layer_updates_per_iter", 0),
         )
@@ -207,16 +222,12 @@ class Placement:
         return self._native.same(other._native) if isinstance(other, Placement) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash((self.num_layers, self.num_ranks, self.owners.tobytes()))
+        return hash((self.num_layers, self.num_ranks, tuple(self.layers or ()), self.owners.tobytes()))
 
     def __repr__(self) -> str:
         copies = int(self.rank_offsets[:, -1].max()) - self.num_experts
         extra = f", {copies} redundant" if copies else ""
         return f"{type(self).__name__}({self.num_layers} layers, {self.num_experts} experts{extra}, {self.num_ranks} ranks)"
-
-
-def _layer_list(layers: Sequence[int] | None) -> list[int] | None:
-    return None if layers is None else [number(layer, "layers", 0) for layer in layers]
 
 
 def _homes_as_lists(homes: ArrayLike) -> list[list[list[int]]]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import _native
-from ._arguments import ArrayLike, choice, integers, invalid, number
+from ._arguments import ArrayLike, choice, integers, invalid, layer_list, number
 
 Format = Literal["safetensors", "npz", "json"]
 
@@ -41,13 +42,17 @@ class RoutingProfile:
         transitions: `[L - 1, E, E]`: from expert a in layer l to b in l + 1, over all tokens, the number of pairs (an
             assignment to a, an assignment to b) of the same token. Without them a placement balances loads alone.
         num_experts: E, for a file that does not say it and whose highest expert may never be chosen.
+        as_: "counts" or "trace": what an array that nobody named holds, where that is asked.
+        layers: `[L]`, which of the model's layers these are, counted from 0 with the dense ones, where the file does
+            not say it; what it says must agree.
+        model: the same by the model's config.json, or the folder that holds it.
 
     Raises:
         ParseError: the file is not one of these; says where and why.
         InvalidArgument: shapes do not fit, a number is negative, or the total is above 2^63 - 1.
     """
 
-    __slots__ = ("_native",)
+    __slots__ = ("_native", "_notes")
 
     def __init__(
         self,
@@ -56,15 +61,23 @@ class RoutingProfile:
         loads: ArrayLike | None = None,
         transitions: ArrayLike | None = None,
         num_experts: int | None = None,
+        as_: Literal["counts", "trace"] | None = None,
+        layers: Sequence[int] | None = None,
+        model: str | os.PathLike[str] | None = None,
     ) -> None:
+        self._notes: list[str] = []
         if (path is None) == (loads is None):
             raise invalid("path", "a profile comes from a file or from loads", "one of the two")
         if path is not None:
             if transitions is not None:
                 raise invalid("transitions", "the file has its own", "to leave it out")
             experts = None if num_experts is None else number(num_experts, "num_experts", 1)
-            self._native = _native.RoutingProfile.read(path, experts)
+            told = "" if as_ is None else choice(as_, "as_", ("counts", "trace"))
+            self._native, self._notes = _native.RoutingProfile.read(path, experts, told, layer_list(layers), model)
             return
+        for name, value in (("as_", as_), ("model", model)):
+            if value is not None:
+                raise invalid(name, "is about a file, and there is none", "to leave it out")
         counted = integers(loads, "loads", 2, "[layers, experts]")
         pairs = (
             None if transitions is None else integers(transitions, "transitions", 3, "[layers - 1, experts, experts]")
@@ -72,6 +85,8 @@ class RoutingProfile:
         if num_experts is not None and num_experts != counted.shape[1]:
             raise invalid("num_experts", str(num_experts), f"{counted.shape[1]}, as loads say, or to leave it out")
         self._native = _native.RoutingProfile.of_arrays(counted, pairs)
+        if layers is not None:
+            self._native.set_layers(layer_list(layers))
 
     @property
     def num_layers(self) -> int:
@@ -82,6 +97,16 @@ class RoutingProfile:
     def num_experts(self) -> int:
         """E, the experts of each layer."""
         return self._native.num_experts
+
+    @property
+    def layers(self) -> list[int] | None:
+        """`[L]`, which of the model's layers these are, counted from 0 with the dense ones; None where nobody said."""
+        return self._native.layers
+
+    @property
+    def notes(self) -> list[str]:
+        """What was read otherwise than it stands in the file, and why, a sentence each."""
+        return list(self._notes)
 
     @property
     def loads(self) -> NDArray[np.int64]:
@@ -99,10 +124,10 @@ class RoutingProfile:
         return Imbalance(*self._native.imbalance())
 
     def add(self, other: RoutingProfile) -> None:
-        """Adds the profile of another trace of the same model.
+        """Adds the profile of another trace of the same model; layer numbers that one of them knows hold for both.
 
         Raises:
-            InvalidArgument: layers, experts or the presence of transitions differ; nothing is then changed.
+            InvalidArgument: layers, their numbers, experts or the presence of transitions differ; nothing is then changed.
         """
         self._native.add(other._native)
 

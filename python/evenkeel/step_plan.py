@@ -78,7 +78,8 @@ def plan(
         planner: "ep" (nothing moves), "least-loaded" (LLEP) or "level" (the lowest possible worst rank, then few
             transfers).
         placement: the experts' homes; without one, rank r has the r-th part of the experts.
-        layer: which layer of the placement and of the profile; needed where they have several.
+        layer: which layer of the placement and of the profile, by the model's number where they know it; needed where
+            they have several.
         capacity_factor: least-loaded: a rank holds at most this times the mean (alpha), 1 or more.
         min_segment: no piece of an expert on a foreign rank is smaller than this many assignments (m).
         imbalance_threshold: below this max/mean nothing is moved (lambda); 0 always plans.
@@ -101,7 +102,7 @@ def plan(
     made = _native.plan(
         counts,
         None if placement is None else placement._native,
-        0 if placement is None else _layer_of("placement", placement.num_layers, layer),
+        0 if placement is None else _placement_row(placement, loads, layer),
         chosen,
         thousandths(capacity_factor, "capacity_factor"),
         number(min_segment, "min_segment", 0, 2**63 - 1),
@@ -124,12 +125,20 @@ def plan(
     )
 
 
+def _placement_row(placement: Placement, loads: ArrayLike | RoutingProfile, layer: int | None) -> int:
+    of_profile = isinstance(loads, RoutingProfile)
+    whole = None if layer is None else number(layer, "layer", 0)
+    return placement._native.row_for(
+        loads.layers if of_profile else None, loads.num_layers if of_profile else 1, whole, "profile" if of_profile else "loads"
+    )
+
+
 def _counts(
     loads: ArrayLike | RoutingProfile, ranks: int | None, placement: Placement | None, layer: int | None
 ) -> tuple[_native.Counts, int, int]:
     """The counts, and how many experts and ranks they are for."""
     if isinstance(loads, RoutingProfile):
-        loads = loads.loads[_layer_of("profile", loads.num_layers, layer)]
+        loads = loads.loads[_row_of(loads, layer)]
     array = as_numpy(loads, "loads")
     if array.ndim == 2:
         counts = integers(array, "loads", 2, "")
@@ -144,20 +153,29 @@ def _counts(
 
 
 def _require_layers(loads: ArrayLike | RoutingProfile, placement: Placement | None, layer: int | None) -> None:
-    """Where neither loads nor placement have several layers, there is none but 0."""
-    of_loads = loads.num_layers if isinstance(loads, RoutingProfile) else 1
-    of_homes = 1 if placement is None else placement.num_layers
-    if layer not in (None, 0) and of_loads == of_homes == 1:
+    """Where neither loads nor placement have several layers, or know their number, there is none but 0."""
+    several = [each for each in (loads, placement) if isinstance(each, RoutingProfile | Placement)]
+    if layer not in (None, 0) and all(each.num_layers == 1 and each.layers is None for each in several):
         raise invalid("layer", f"{layer}, but there is one layer", "0, or leave it out")
 
 
-def _layer_of(what: str, layers: int, layer: int | None) -> int:
-    """The layer asked for; one that is alone need not be, and serves any."""
-    if layers == 1:
-        return 0
+def _row_of(profile: RoutingProfile, layer: int | None) -> int:
+    """The row of the layer asked for, by the model's number where the profile knows it; one that is alone is it."""
+    layers = profile.layers or list(range(profile.num_layers))
     if layer is None:
-        raise invalid("layer", f"the {what} has {layers} layers", f"0..{layers - 1}")
-    return number(layer, "layer", 0, layers - 1)
+        if len(layers) == 1:
+            return 0
+        raise invalid("layer", f"the profile has {len(layers)} layers", _ranges(layers))
+    if layer in layers:
+        return layers.index(layer)
+    if len(layers) == 1 and profile.layers is None:
+        return 0  # which serves any layer of the placement
+    raise invalid("layer", f"the profile has no layer {layer}", _ranges(layers))
+
+
+def _ranges(layers: list[int]) -> str:
+    whole = layers == list(range(layers[0], layers[-1] + 1))
+    return f"{layers[0]}..{layers[-1]}" if whole else ", ".join(map(str, layers))
 
 
 __all__ = ["Segment", "StepPlan", "Transfer", "plan"]

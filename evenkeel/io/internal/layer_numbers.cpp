@@ -71,8 +71,6 @@ std::vector<int> layer_numbers(const Placement& placement, const PlacementFormat
 
 std::vector<int> layer_numbers_of(const NumberedRows& placement, const PlacementFormatOptions& options,
                                   std::string_view format) {
-  const LayerNumbers said = said_layers(options.layers, options.model, placement, 0);
-  if (said.known()) return said.numbers();
   if (placement.layers.known()) return placement.layers.numbers();
   if (options.num_hidden_layers == placement.num_rows) return all_layers(placement.num_rows);
   throw InvalidArgument(

@@ -117,16 +117,15 @@ void require_from(const RoutingProfile& profile, const Topology& topology, const
 }
 
 void require_traffic(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options) {
-  const bool needed = !has_replicas(options) && !options.from && profile.num_layers() > 1;
+  const bool needed = !has_replicas(options) && !options.from && options.objective == Objective::joint;
   if (options.traffic == TrafficModel::layer_to_layer) {
     if (!options.sources.empty())
       throw InvalidArgument("sources", "have no meaning under layer_to_layer", "traffic dispatch_combine");
-    if (needed && !profile.has_transitions())
-      throw InvalidArgument(
-          "traffic",
-          "layer-to-layer needs transitions, and the profile has none (it was made without, or "
-          "from counts)",
-          "a profile with transitions, or dispatch-combine, where loads alone decide");
+    if (needed && traffic_is_unknown(profile, options.traffic))
+      throw InvalidArgument("traffic",
+                            "the joint objective counts transitions, and the profile has none (it was made "
+                            "without, or from counts)",
+                            "a profile with transitions, or dispatch-combine, where loads alone decide");
     return;
   }
   const SourceCounts& sources = options.sources;
@@ -160,6 +159,10 @@ void require_places(const RoutingProfile& profile, const Topology& topology, con
 }
 
 }  // namespace
+
+bool traffic_is_unknown(const RoutingProfile& profile, TrafficModel traffic) {
+  return traffic == TrafficModel::layer_to_layer && profile.num_layers() > 1 && !profile.has_transitions();
+}
 
 bool has_replicas(const PlaceOptions& options) {
   return options.redundant_experts > 0 || options.num_groups > 1;

@@ -9,6 +9,8 @@ namespace evenkeel::internal {
 bool has_replicas(const PlaceOptions& options);
 
 // Throws InvalidArgument naming the option, or Infeasible.
+// Traffic from layer to layer is what transitions count, which a profile of counts does not have.
+bool traffic_is_unknown(const RoutingProfile& profile, TrafficModel traffic);
 void require_sense(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options);
 
 }  // namespace evenkeel::internal
