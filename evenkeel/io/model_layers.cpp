@@ -28,9 +28,8 @@ using internal::LayerRule;
 
 constexpr std::array<std::string_view, 4> layer_count_keys = {"num_hidden_layers", "n_layers", "num_layers",
                                                               "n_layer"};
-constexpr std::array<std::string_view, 6> expert_count_keys = {"num_experts",      "num_local_experts",
-                                                               "n_routed_experts", "moe_num_experts",
-                                                               "num_moe_experts",  "n_experts"};
+constexpr std::array<std::string_view, 5> expert_count_keys = {
+    "num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "num_moe_experts"};
 constexpr std::array<std::string_view, 5> mtp_count_keys = {"num_nextn_predict_layers",
                                                             "mtp_num_hidden_layers", "num_mtp_modules",
                                                             "num_mtp_layers", "mtp_num_layers"};
