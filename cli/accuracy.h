@@ -24,6 +24,8 @@ struct CheckedFigures {
   std::vector<Accuracy> accuracy;  // by way
 };
 
+// Throws Unsupported where a result is no number, or is wrong: far from the dense evaluation, or of other
+// bits though equal bits are promised.
 CheckedFigures measure_and_check(const ExperimentSetup& setup, const Batch& batch,
                                  const Progress& progress = {});
 

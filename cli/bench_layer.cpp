@@ -2,7 +2,19 @@
 
 #include <utility>
 
+#include "cli/experiment_memory.h"
+
 namespace evenkeel::cli {
+
+namespace {
+
+// Refused before anything of it is made.
+const LayerOptions& checked(const LayerOptions& options, int ranks, std::int64_t tokens, bool backward) {
+  require_memory(unmade_experiment(options, ranks, backward, 1, plain_ep({}), {}), tokens);
+  return options;
+}
+
+}  // namespace
 
 ExperimentSetup unmade_experiment(const LayerOptions& options, int ranks, bool backward, std::int64_t rounds,
                                   const Way& reference, std::vector<Way> ways) {
@@ -19,7 +31,7 @@ ExperimentSetup unmade_experiment(const LayerOptions& options, int ranks, bool b
 }
 
 BenchLayer::BenchLayer(const LayerOptions& options, int ranks, std::int64_t tokens, bool backward)
-    : options_(options),
+    : options_(checked(options, ranks, tokens, backward)),
       ranks_(ranks),
       backward_(backward),
       experts_(seeded_experts(options.shape().expert, options.shape().num_experts,

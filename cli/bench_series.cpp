@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cli/bench_layer.h"
+#include "cli/experiment_memory.h"
 #include "cli/options.h"
 #include "cli/rank_layer.h"
 #include "evenkeel/base/error.h"
@@ -125,9 +126,11 @@ std::vector<BenchPoint> ablation_points(const BenchSetup& setup, const std::stri
 
 void require_budget(const BenchPoint& point) {
   const BenchSetup& setup = point.setup;
-  require_budgets(unmade_experiment(setup.layer, static_cast<int>(setup.ranks), setup.backward, setup.pairs,
-                                    plain_ep(setup.budget), ways_of(setup.planners, setup.budget)),
-                  setup.tokens);
+  const ExperimentSetup experiment =
+      unmade_experiment(setup.layer, static_cast<int>(setup.ranks), setup.backward, setup.pairs,
+                        plain_ep(setup.budget), ways_of(setup.planners, setup.budget));
+  require_memory(experiment, setup.tokens * setup.ranks);
+  require_budgets(experiment, setup.tokens);
 }
 
 std::vector<BenchRow> measure_point(const BenchPoint& point, const Progress& progress) {

@@ -7,7 +7,9 @@
 #include <fstream>
 #include <thread>
 
+#include "cli/bench_layer.h"
 #include "cli/experiment.h"
+#include "cli/experiment_memory.h"
 #include "cli/product_times.h"
 #include "cli/round_ratio.h"
 #include "evenkeel/base/cores.h"
@@ -189,6 +191,9 @@ std::string cpu_name() {
 Calibration calibrate(const LayerOptions& layer, int ranks) {
   const MoeShape shape = layer.shape();
   Calibration calibration;
+  LayerOptions few = layer;  // as there are at least in what is measured
+  few.experts = std::min<std::int64_t>(layer.experts, 2);
+  require_memory(unmade_experiment(few, 1, false, 1, plain_ep({}), {}), 0);
   calibrate_products(layer, ranks, calibration.cost);
   calibrate_link(layer, calibration.cost);
   calibrate_chunk(layer, ranks, calibration.cost);

@@ -4,6 +4,10 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <mutex>
+#include <system_error>
+#include <utility>
+
+#include "evenkeel/base/system_limits.h"
 
 namespace evenkeel::cli {
 
@@ -13,6 +17,15 @@ volatile std::sig_atomic_t signal_raised = 0;
 
 extern "C" void note_signal(int signal) {
   signal_raised = signal;
+}
+
+template <class Body>
+std::jthread watching(Body body) {
+  try {
+    return std::jthread(std::move(body));
+  } catch (const std::system_error& error) {
+    throw too_few_threads(1, 0, "to watch for signals", error);
+  }
 }
 
 }  // namespace
@@ -27,7 +40,7 @@ Interrupt::Interrupt(std::initializer_list<int> signals) {
     before_.emplace_back(signal, decltype(action){});
     sigaction(signal, &action, &before_.back().second);
   }
-  watch_ = std::jthread([this](const std::stop_token& done) {
+  watch_ = watching([this](const std::stop_token& done) {
     std::mutex mutex;
     std::condition_variable_any wake;
     std::unique_lock lock(mutex);

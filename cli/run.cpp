@@ -7,6 +7,7 @@
 #include "cli/accuracy.h"
 #include "cli/batch.h"
 #include "cli/budget_options.h"
+#include "cli/experiment_memory.h"
 #include "cli/layer_options.h"
 #include "cli/numbering.h"
 #include "cli/options.h"
@@ -148,14 +149,22 @@ ExperimentSetup setup_of(const CLI::App& app, const RunArguments& options) {
   return setup;
 }
 
+RunInputs inputs_of(const CLI::App& app, const RunArguments& options) {
+  RunInputs inputs;
+  if (is_given(app, "--trace") || is_given(app, "--layer")) inputs.layer = options.trace_layer;
+  if (is_given(app, "--placement")) inputs.placement = options.placement;
+  return inputs;
+}
+
 void run(const CLI::App& app, RunArguments& options) {
   require_sense(app);
   std::optional<Batch> batch;
   if (is_given(app, "--trace")) batch = traced_batch(app, options);
   std::optional<TrainedLayer> trained;
   if (is_given(app, "--weights")) trained = read_trained(app, options);
-  if (!batch) batch = scenario_batch(options);
   ExperimentSetup setup = setup_of(app, options);
+  require_memory(setup, batch ? batch->num_tokens() : options.tokens * options.ranks);
+  if (!batch) batch = scenario_batch(options);
   require_budgets(setup, batch->most_tokens());
 
   const std::int64_t tokens = batch->num_tokens();
@@ -173,10 +182,11 @@ void run(const CLI::App& app, RunArguments& options) {
   setup.grad_output = &grad_output;
 
   const CheckedFigures checked = measure_and_check(setup, *batch, progress_line("run"));
+  const RunInputs inputs = inputs_of(app, options);
   if (options.json)
-    print_json(setup, *batch, checked);
+    print_json(setup, inputs, *batch, checked);
   else
-    print_table(setup, *batch, checked);
+    print_table(setup, inputs, *batch, checked);
 }
 
 }  // namespace

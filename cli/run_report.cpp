@@ -64,6 +64,14 @@ std::string name(const WayFigures& of) {
   return std::string(name_of(of.way.planner.kind));
 }
 
+// "layer 4, homes of p.json, 4096 tokens".
+std::string describe(const RunInputs& inputs, const Batch& batch) {
+  return fmt::format(
+      "{}{}, {} tokens", inputs.layer ? fmt::format("layer {}, ", *inputs.layer) : "",
+      inputs.placement ? fmt::format("homes of {}", *inputs.placement) : "homes in the order of the experts",
+      batch.num_tokens());
+}
+
 // One figure of every planner of every comparison.
 using Cell = std::function<std::string(const WayFigures&, const Accuracy&, double ideal)>;
 
@@ -166,7 +174,8 @@ Json json_of(const Budget& budget, std::int64_t least_budget) {
           {"chunks_in_flight", budget.memory.chunks_in_flight}};
 }
 
-void print_json(const ExperimentSetup& setup, const Batch& batch, const CheckedFigures& checked) {
+void print_json(const ExperimentSetup& setup, const RunInputs& inputs, const Batch& batch,
+                const CheckedFigures& checked) {
   const Figures& figures = checked.figures;
   Json planners = Json::array();
   for (std::size_t i = 0; i < checked.accuracy.size(); ++i) {
@@ -174,6 +183,9 @@ void print_json(const ExperimentSetup& setup, const Batch& batch, const CheckedF
     if (setup.timelines) planners.back()["timeline"] = json_of(figures.timelines[i]);
   }
   Json json = {{"ranks", setup.placement.num_ranks()}, {"tokens_per_rank", tokens_per_rank(batch)}};
+  json["tokens"] = batch.num_tokens();
+  json["layer_number"] = inputs.layer ? Json(*inputs.layer) : Json(nullptr);
+  json["placement"] = inputs.placement ? Json(*inputs.placement) : Json(nullptr);
   json.update(json_of(setup.reference.budget, checked.figures.reference.least_budget));
   json.update({{"batch", batch.name},
                {"layer", describe(setup)},
@@ -184,9 +196,11 @@ void print_json(const ExperimentSetup& setup, const Batch& batch, const CheckedF
   fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
-void print_table(const ExperimentSetup& setup, const Batch& batch, const CheckedFigures& checked) {
+void print_table(const ExperimentSetup& setup, const RunInputs& inputs, const Batch& batch,
+                 const CheckedFigures& checked) {
   const Comparison only = {fmt::format("{} tokens", batch.num_tokens()), checked};
-  fmt::print("{}\n{}; medians of {} steps\n", batch.name, describe(setup), setup.rounds);
+  fmt::print("{}\n{}\n{}; medians of {} steps\n", batch.name, describe(inputs, batch), describe(setup),
+             setup.rounds);
   if (setup.reference.budget.cuts())
     fmt::print("{}\n", describe(setup.reference.budget, checked.figures.reference.least_budget));
   fmt::print("\n");

@@ -1,6 +1,7 @@
 // What `evenkeel run` found, for people and for programs.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -12,8 +13,16 @@
 
 namespace evenkeel::cli {
 
-void print_json(const ExperimentSetup& setup, const Batch& batch, const CheckedFigures& checked);
-void print_table(const ExperimentSetup& setup, const Batch& batch, const CheckedFigures& checked);
+// What the batch and the homes were taken from.
+struct RunInputs {
+  std::optional<std::int64_t> layer;     // its number in the trace or the placement
+  std::optional<std::string> placement;  // the file
+};
+
+void print_json(const ExperimentSetup& setup, const RunInputs& inputs, const Batch& batch,
+                const CheckedFigures& checked);
+void print_table(const ExperimentSetup& setup, const RunInputs& inputs, const Batch& batch,
+                 const CheckedFigures& checked);
 
 // Planners beside each other, for one batch or several.
 struct Comparison {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <system_error>
 #include <thread>
 
 #include "evenkeel/base/cores.h"
@@ -28,8 +29,12 @@ void in_parallel(std::int64_t count, const Body& body) {
   constexpr std::int64_t worth_a_thread = 1 << 20;
   const std::int64_t parts = std::clamp<std::int64_t>(count / worth_a_thread, 1, usable_cores());
   std::vector<std::jthread> others;
-  for (std::int64_t part = 1; part < parts; ++part)
-    others.emplace_back(body, count * part / parts, count * (part + 1) / parts);
+  std::int64_t part = 1;
+  try {
+    for (; part < parts; ++part) others.emplace_back(body, count * part / parts, count * (part + 1) / parts);
+  } catch (const std::system_error&) {  // no more threads to be had: what is left is done here
+    body(count * part / parts, count);
+  }
   body(0, count / parts);
 }
 

@@ -1,6 +1,10 @@
 # The parts for NVIDIA GPUs: optional, never needed by the rest. Where they are built, EVENKEEL_HAS_CUDA is ON and
 # evenkeel_cuda_library() makes the library of a folder's cuda/.
-set(EVENKEEL_CUDA AUTO CACHE STRING "The parts for NVIDIA GPUs: AUTO (where nvcc is found), ON or OFF")
+set(cuda_default AUTO)
+if(NOT PROJECT_IS_TOP_LEVEL)
+  set(cuda_default OFF)  # a language is not enabled in somebody else's project unasked
+endif()
+set(EVENKEEL_CUDA ${cuda_default} CACHE STRING "The parts for NVIDIA GPUs: AUTO (where nvcc is found), ON or OFF")
 set_property(CACHE EVENKEEL_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(EVENKEEL_CUDA_LEAST_VERSION 12.5)  # knows sm_90a, C++20, and cudaGetDriverEntryPointByVersion
 
@@ -10,7 +14,10 @@ set(EVENKEEL_CUDA_HOPPER -gencode=arch=compute_90a,code=sm_90a)
 set(EVENKEEL_CUDA_GENERIC -gencode=arch=compute_80,code=[compute_80,sm_80])
 
 set(EVENKEEL_HAS_CUDA OFF)
-if(NOT EVENKEEL_CUDA STREQUAL "OFF" AND EVENKEEL_LAYER)
+if(EVENKEEL_CUDA STREQUAL "ON" AND NOT EVENKEEL_HAS_LAYER)
+  message(FATAL_ERROR "EVENKEEL_CUDA is ON, and the parts for NVIDIA GPUs need the layer, which is left out here")
+endif()
+if(NOT EVENKEEL_CUDA STREQUAL "OFF" AND EVENKEEL_HAS_LAYER)
   set(CMAKE_CUDA_ARCHITECTURES OFF)  # each source says its own
   include(CheckLanguage)
   check_language(CUDA)
@@ -77,6 +84,7 @@ function(evenkeel_cuda_library name)
   endif()
   set_property(GLOBAL APPEND PROPERTY EVENKEEL_CUDA_LIBRARIES ${name})
   if(EVENKEEL_INSTALL)
-    install(TARGETS ${target} EXPORT evenkeelTargets)
+    # `make build` does not build these: they are installed where something else did, and the package then has them.
+    install(TARGETS ${target} EXPORT evenkeelCudaTargets OPTIONAL)
   endif()
 endfunction()

@@ -9,4 +9,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/evenkeelConfigVersion.cma
 install(FILES ${PROJECT_BINARY_DIR}/evenkeelConfig.cmake ${PROJECT_BINARY_DIR}/evenkeelConfigVersion.cmake
         DESTINATION ${package_dir})
 install(EXPORT evenkeelTargets NAMESPACE evenkeel:: DESTINATION ${package_dir})
+if(EVENKEEL_HAS_CUDA)
+  install(EXPORT evenkeelCudaTargets NAMESPACE evenkeel:: DESTINATION ${package_dir})
+endif()
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})

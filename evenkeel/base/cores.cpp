@@ -4,12 +4,19 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <thread>
 #include <vector>
 
+#include "evenkeel/base/cgroup.h"
+
 namespace evenkeel {
 
-int usable_cores() {
+namespace {
+
+constexpr double kMostCores = 1 << 20;
+
+int bound_cores() {
   // The kernel refuses a set that is smaller than its own.
   for (std::size_t sets = 1; sets <= 64; sets *= 2) {
     std::vector<cpu_set_t> cores(sets);
@@ -18,6 +25,19 @@ int usable_cores() {
     if (errno != EINVAL) break;
   }
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+// A quota of 1.5 cores keeps two threads busy for most of the time.
+int cores_of_quota() {
+  const double cores = read_cgroup_limits().cores.value_or(kMostCores);
+  return static_cast<int>(std::clamp(std::ceil(cores), 1.0, kMostCores));
+}
+
+}  // namespace
+
+int usable_cores() {
+  static const int quota = cores_of_quota();
+  return std::min(bound_cores(), quota);
 }
 
 }  // namespace evenkeel

@@ -16,7 +16,8 @@
 //           next one, or any other work for the stream, first takes the rank's thread through those before
 //           it.
 // Deadline  A wait that outlasts the deadline given where the ranks were started throws CommError, naming the
-//           rank at the root of the delay (not one that itself waits for another), and aborts.
+//           rank at the root of the delay (not one that itself waits for another), and aborts. Time in which
+//           the process did not run, stopped and continued, does not count.
 // Errors    After abort(), by anyone, every blocked and every later call on the communicator and on all that
 //           were split from the same root throws CommError with the first cause. There is no way back. Ranks
 //           in errors are those of the root.

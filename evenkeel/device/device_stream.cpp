@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "evenkeel/base/check.h"
+#include "evenkeel/base/running_time.h"
 
 namespace evenkeel {
 
@@ -130,11 +131,10 @@ bool DeviceStream::is_watched() {
 
 // Polls at first without rest, since most waits are short, and then less and less often.
 void DeviceStream::wait_on_host(const DeviceEvent& event) {
-  using Clock = std::chrono::steady_clock;
   if (!is_watched()) return host_wait(event);
-  const Clock::time_point start = Clock::now();
+  RunningTime waited(std::chrono::milliseconds(100));
   while (!is_complete(event)) {
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    const double seconds = std::chrono::duration<double>(waited.look()).count();
     for (const std::weak_ptr<StreamWatch>& each : watches_)
       if (const std::shared_ptr<StreamWatch> watch = each.lock()) watch->look(seconds);
     if (seconds > 50e-6)

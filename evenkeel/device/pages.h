@@ -28,6 +28,15 @@ class Pages {
   std::int64_t bytes() const { return count() * page_bytes_; }
   bool is_there(std::int64_t page) const { return there_[static_cast<std::size_t>(page)]; }
 
+  // Of the pages of [offset, offset + bytes), those that are not there.
+  std::int64_t missing_bytes(std::int64_t offset, std::int64_t bytes) const {
+    if (bytes == 0) return 0;
+    std::int64_t missing = 0;
+    for (std::int64_t page = offset / page_bytes_; page <= (offset + bytes - 1) / page_bytes_; ++page)
+      missing += is_there(page) ? 0 : page_bytes_;
+    return missing;
+  }
+
   // Calls add(page) for each page of [offset, offset + bytes) that is not there. Where that throws, those
   // added by this call are dropped again.
   template <class Add, class Drop>

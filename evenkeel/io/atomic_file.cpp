@@ -11,13 +11,14 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/base/system_limits.h"
 
 namespace evenkeel {
 
 namespace {
 
 [[noreturn]] void refuse(const std::string& path, int error) {
-  throw InvalidArgument(path, "cannot be written: " + std::generic_category().message(error));
+  throw InvalidArgument(path, "cannot be written: " + describe_errno(error));
 }
 
 // 0, or what went wrong.

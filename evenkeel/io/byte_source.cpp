@@ -11,13 +11,14 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/base/system_limits.h"
 
 namespace evenkeel {
 
 namespace {
 
 std::string reason(int error) {
-  return std::generic_category().message(error);
+  return describe_errno(error);
 }
 
 class FileSource final : public ByteSource {

@@ -58,6 +58,9 @@ Converted convert_routing(RoutingFile routing, const std::string& out, FileForma
   if (routing.trace) {
     require_format("a trace", to, {FileFormat::safetensors, FileFormat::npz, FileFormat::npy});
     write_trace(*routing.trace, out, to);
+    if (to == FileFormat::npy && routing.layers().known())
+      routing.notes.push_back(fmt::format("npy holds ids alone: that they are of layers {} is not in {}",
+                                          to_text(routing.layers()), out));
   } else if (routing.step) {
     write_loads(routing, out, to);
   } else {

@@ -160,7 +160,9 @@ RoutingFile routing_of_lists(const Json& json, const std::string& file, const Ro
   if (json.is_object())
     return internal::routing_of_counts(std::move(numbers), file, key, CountRows::hidden_layers);
   internal::MemoryArray<std::int64_t> array(file, "", numbers.shape, std::move(numbers.values));
-  if (internal::bare_array_kind(array, options, file) == internal::BareArray::ids)
+  // Lists in JSON are counts unless something speaks against it.
+  if (internal::bare_array_kind(array, options, file, internal::BareArray::counts) ==
+      internal::BareArray::ids)
     return internal::routing_of_ids(std::move(array), options.num_experts);
   return internal::routing_of_counts({numbers.shape, std::move(array).values()}, file, "counts",
                                      CountRows::unsaid);

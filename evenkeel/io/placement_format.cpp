@@ -166,16 +166,17 @@ void require_placement_writable(PlacementFormat format, const PlacementShape& sh
                                 const PlacementFormatOptions& options, const std::string& path) {
   require_name(format, path);
   if (const int left = shape.physical_experts % shape.num_ranks; format != evenkeel && left != 0)
-    throw Unsupported(fmt::format(
-        "{} gives every rank equally many physical experts, and {} physical experts are not equally many on {} "
-        "ranks; {} more redundant experts make it even",
-        name_of(format), shape.physical_experts, shape.num_ranks, shape.num_ranks - left));
+    throw Unsupported(
+        fmt::format("{} gives every rank equally many physical experts, and {} physical experts are not "
+                    "equally many on {} "
+                    "ranks; {} more redundant experts make it even",
+                    name_of(format), shape.physical_experts, shape.num_ranks, shape.num_ranks - left));
   const LayerNumbers said = internal::said_layers(options.layers, options.model,
                                                   {"the placement", shape.layers, shape.num_layers}, 0);
   if (counts_model_layers(format)) {
     const auto numbers = internal::layer_numbers_of(
         {"the placement", said.known() ? said : shape.layers, shape.num_layers}, options, name_of(format));
-    if (format == sglang) internal::num_hidden_layers(numbers, options);
+    if (format == sglang || options.num_hidden_layers) internal::num_hidden_layers(numbers, options);
   }
   require_writable(path);
 }

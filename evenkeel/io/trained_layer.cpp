@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "evenkeel/base/error.h"
@@ -32,7 +34,13 @@ class LayerArrays {
   }
   std::vector<float> floats(const char* array, const std::vector<std::int64_t>& shape) const {
     require_shape(array, shape);
-    return read_floats(*file_, array).values;
+    std::vector<float> values = read_floats(*file_, array).values;
+    const auto bad = std::ranges::find_if_not(values, [](float value) { return std::isfinite(value); });
+    if (bad != values.end())
+      throw ParseError(file_->name(), array,
+                       fmt::format("element {} is {} as F32; a layer is made of finite numbers",
+                                   element_at(bad - values.begin(), shape), *bad));
+    return values;
   }
   std::vector<std::int32_t> ids(const char* array, const std::vector<std::int64_t>& shape,
                                 int num_experts) const {
@@ -48,6 +56,15 @@ class LayerArrays {
   }
 
  private:
+  // "[3, 0, 17]".
+  static std::string element_at(std::int64_t index, std::vector<std::int64_t> shape) {
+    for (std::size_t dimension = shape.size(); dimension-- > 0;) {
+      const std::int64_t length = shape[dimension];
+      shape[dimension] = index % length;
+      index /= length;
+    }
+    return internal::to_text(shape);
+  }
   void require_shape(const char* array, const std::vector<std::int64_t>& shape) const {
     const ArrayInfo& info = file_->at(array);
     if (info.shape != shape)

@@ -27,7 +27,8 @@ struct TrainedLayer {
   std::vector<float> topk_weights;     // [tokens, k]
 };
 
-// Throws ParseError if an array is missing, shapes do not fit each other, or an id names no expert.
+// Throws ParseError if an array is missing, shapes do not fit each other, an id names no expert, or a number
+// is not finite (in F64: once it is an F32).
 TrainedLayer read_trained_layer(const std::string& path);
 TrainedLayer read_trained_layer(std::shared_ptr<const ByteSource> source);
 

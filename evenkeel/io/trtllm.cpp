@@ -28,7 +28,7 @@ std::vector<int> layers_in(const TrtllmYaml& yaml, const PlacementFormatOptions&
                            const std::string& file) {
   std::vector<int> layers;
   if (options.layers) {
-    const LayerNumbers chosen(*options.layers);
+    const LayerNumbers chosen(*options.layers, "moe_layers");
     for (int layer : chosen.numbers()) {
       if (!yaml.assignments.contains(layer))
         throw InvalidArgument("moe_layers", fmt::format("{} has no layer {}", file, layer));
@@ -69,6 +69,7 @@ void write_trtllm_placement(const Placement& placement, const PlacementFormatOpt
                             const std::string& path) {
   const auto rows = internal::physical_rows(placement, "TensorRT-LLM");
   const auto numbers = internal::layer_numbers(placement, options, "trtllm");
+  if (options.num_hidden_layers) internal::num_hidden_layers(numbers, options);
   std::map<int, PhysicalRow> by_number;
   for (int layer : options.model ? options.model->mtp_layers : std::vector<int>{})
     by_number[layer] = internal::dealt_round(rows.front().size(), placement.num_experts());

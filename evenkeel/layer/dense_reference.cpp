@@ -6,6 +6,7 @@
 #include <exception>
 #include <mutex>
 #include <numbers>
+#include <system_error>
 #include <thread>
 
 #include "evenkeel/base/cores.h"
@@ -89,16 +90,20 @@ class Evaluation {
   DenseResult run() {
     cut_into_pieces();
     {
-      std::vector<std::jthread> threads;
-      for (int i = 0, cores = usable_cores(); i < cores; ++i)
-        threads.emplace_back([this] { evaluate_pieces(); });
+      std::vector<std::jthread> others;
+      try {
+        for (int i = 1, cores = usable_cores(); i < cores; ++i)
+          others.emplace_back([this] { evaluate_pieces(); });
+      } catch (const std::system_error&) {  // no more threads to be had: those that there are do it all
+      }
+      evaluate_pieces();
     }
     if (thrown_ != nullptr) std::rethrow_exception(thrown_);
     return std::move(result_);
   }
 
  private:
-  // On a thread of its own; what the first of them throws is thrown on when all have ended.
+  // On several threads; what the first of them throws is thrown on when all have ended.
   void evaluate_pieces() {
     try {
       for (std::size_t piece = next_++; piece < pieces_.size(); piece = next_++) evaluate(pieces_[piece]);

@@ -10,11 +10,12 @@
 
 namespace evenkeel {
 
-LayerNumbers::LayerNumbers(std::vector<int> numbers) : numbers_(std::move(numbers)) {
+LayerNumbers::LayerNumbers(std::vector<int> numbers, const std::string& argument)
+    : numbers_(std::move(numbers)) {
   int before = -1;
   for (int number : numbers_) {
     if (number <= before || number > max_layer_number)
-      throw InvalidArgument("layers", fmt::format("layer {} after layer {}", number, before),
+      throw InvalidArgument(argument, fmt::format("layer {} after layer {}", number, before),
                             fmt::format("ascending numbers in 0..{}", max_layer_number));
     before = number;
   }

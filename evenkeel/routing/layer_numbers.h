@@ -16,8 +16,8 @@ class LayerNumbers {
  public:
   // Nobody said them.
   LayerNumbers() = default;
-  // Ascending, in 0..max_layer_number. Throws InvalidArgument.
-  explicit LayerNumbers(std::vector<int> numbers);
+  // Ascending, in 0..max_layer_number. Throws InvalidArgument about `argument`.
+  explicit LayerNumbers(std::vector<int> numbers, const std::string& argument = "layers");
 
   bool known() const { return !numbers_.empty(); }
   // By row; empty where nobody said them.

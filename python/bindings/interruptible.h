@@ -8,7 +8,10 @@
 #include <future>
 #include <optional>
 #include <stop_token>
+#include <system_error>
 #include <utility>
+
+#include "evenkeel/base/system_limits.h"
 
 namespace evenkeel::python {
 
@@ -17,7 +20,13 @@ namespace evenkeel::python {
 template <class Work>
 auto interruptible(Work work) {
   std::stop_source stop;
-  auto result = std::async(std::launch::async, std::move(work), stop.get_token());
+  auto result = [&] {
+    try {
+      return std::async(std::launch::async, std::move(work), stop.get_token());
+    } catch (const std::system_error& error) {
+      throw too_few_threads(1, 0, "beside the one that watches for signals", error);
+    }
+  }();
   std::optional<nanobind::python_error> interrupted;
   {
     const nanobind::gil_scoped_release released;

@@ -29,7 +29,8 @@ class Run(CommandTest):
     def test_prints_the_promised_keys(self):
         result = self.run_small("zipf:1", "--ranks", 4, "--tokens", 32, "--experts", 10, "--top-k", 2)
         self.assertLessEqual({"ranks", "tokens_per_rank", "control_spread", "planners"}, set(result))
-        self.assertEqual((result["ranks"], result["tokens_per_rank"]), (4, 32))
+        self.assertEqual((result["ranks"], result["tokens_per_rank"], result["tokens"]), (4, 32, 128))
+        self.assertEqual((result["layer_number"], result["placement"]), (None, None))
         self.assertEqual([p["planner"] for p in result["planners"]], ["ep", "least-loaded", "level"])
         for planner in result["planners"]:
             self.assertLessEqual(KEYS, set(planner))
@@ -83,7 +84,8 @@ class Run(CommandTest):
         several = self.placement("several.json", 3, 12, 4, copies=4)
         placed = self.run_small("zipf:1.2", *small, "--placement", one)
         self.assertNotEqual(placed["planners"][0]["rank_loads"], contiguous["planners"][0]["rank_loads"])
-        self.run_small("zipf:1.2", *small, "--placement", several, "--layer", 2)
+        last = self.run_small("zipf:1.2", *small, "--placement", several, "--layer", 2)
+        self.assertEqual((last["layer_number"], last["placement"]), (2, several))
 
     def test_a_placement_has_the_layer_that_is_asked_for(self):
         small = ["--scenario", "balanced", "--ranks", 4, "--tokens", 4, "--experts", 12, *SMALL]
@@ -110,6 +112,7 @@ class Run(CommandTest):
     def test_people_get_tables_of_at_most_100_columns(self):
         done = self.call("run", "--scenario", "zipf:1", "--ranks", 4, "--tokens", 32, "--experts", 8, *SMALL)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertIn("homes in the order of the experts, 128 tokens", done.stdout)
         self.assertIn("critical path: the largest CPU time of any rank in each phase", done.stdout)
         self.assertLessEqual(max(map(len, done.stdout.splitlines())), 100)
 

@@ -78,7 +78,7 @@ TEST(Convert, MakesOtherSystemsRecordingsTracesAndProfiles) {
   const Converted trace = convert_file(test_data("sglang_per_token.pt"), folder / "t.safetensors");
   EXPECT_EQ(trace.what, "recording");
   EXPECT_EQ(trace.from, "sglang");
-  EXPECT_EQ(trace.layers, (std::vector<int>{1, 2, 3}));
+  EXPECT_EQ(trace.layers, LayerNumbers({1, 2, 3}));
   EXPECT_EQ(profile_of(folder / "t.safetensors"), read_routing(test_data("sglang_per_token.pt")));
   EXPECT_EQ(convert_file(test_data("sglang_stat.pt"), folder / "s.json").what, "recording");
   EXPECT_EQ(read_profile(folder / "s.json"), read_routing(test_data("sglang_stat.pt")));
@@ -142,7 +142,6 @@ TEST(Convert, OfRoutingRefusesWhatIsForPlacements) {
   for (const std::string& in :
        {test_data("stored.npz"), test_data("trtllm_statistics"), test_data("sglang_stat.pt")}) {
     const std::string why = ": is for placements, and " + in + " is none; allowed: to leave it out";
-    EXPECT_EQ(convert_refusal(in, out, {.placement = {.layers = {{1, 2}}}}), "moe_layers" + why);
     EXPECT_EQ(convert_refusal(in, out, {.placement = {.num_hidden_layers = 6}}), "num_hidden_layers" + why);
     EXPECT_EQ(convert_refusal(in, out, {.placement = {.layer_updates_per_iter = 0}}),
               "layer_updates_per_iter" + why);
@@ -152,6 +151,20 @@ TEST(Convert, OfRoutingRefusesWhatIsForPlacements) {
                   " is none; allowed: a placement, or leave it out");
   }
   EXPECT_TRUE(folder.names().empty());
+}
+
+TEST(Convert, OfRoutingTakesNumbersThatItsFileDoesNotSay) {
+  TempFolder folder;
+  EXPECT_EQ(
+      convert_refusal(test_data("trtllm_statistics"), folder / "o.npz", {.placement = {.layers = {{1, 2}}}}),
+      "moe_layers: names layers 1-2, but the file has layers 3-4; allowed: 3-4, or leave it out");
+  write_text(folder / "c.csv", "1,2\n3,4\n");
+  EXPECT_EQ(convert_refusal(folder / "c.csv", folder / "o.npz", {.placement = {.layers = {{1}}}}),
+            "moe_layers: names layers 1, but the file has 2 layers without numbers; allowed: 2 layers");
+  const Converted done =
+      convert_file(folder / "c.csv", folder / "o.npz", {.placement = {.layers = {{1, 6}}}});
+  EXPECT_EQ(done.layers, LayerNumbers({1, 6}));
+  EXPECT_EQ(read_profile(folder / "o.npz").layers(), LayerNumbers({1, 6}));
 }
 
 TEST(Convert, OfRoutingRefusesToTakeATraceForCountsAndCountsForATrace) {
@@ -171,14 +184,10 @@ TEST(Convert, OfPlacementsRefusesWhatNeitherFormatKnows) {
   TempFolder folder;
   const std::string in = folder / "a.json";
   const std::string out = folder / "b.json";
-  write_placement({.placement = Placement::contiguous(2, 4, 2), .layers = {3, 5}}, in);
+  write_placement({.placement = Placement::contiguous(2, 4, 2).numbered(LayerNumbers({3, 5}))}, in);
   using enum PlacementFormat;
   EXPECT_EQ(convert_refusal(in, out, {.bare = RoutingOptions::Bare::counts}),
             "as: is for arrays, and " + in + " is a placement; allowed: to leave it out");
-  EXPECT_EQ(
-      convert_refusal(in, out, {.to = vllm, .placement = {.layers = {{3, 5}}}}),
-      "moe_layers: is for formats that count the model's layers, sglang and trtllm; evenkeel and vllm do "
-      "not; allowed: to leave it out");
   EXPECT_EQ(
       convert_refusal(in, out, {.placement = {.num_hidden_layers = 6}}),
       "num_hidden_layers: is for formats that count the model's layers, sglang and trtllm; evenkeel does "
@@ -190,7 +199,7 @@ TEST(Convert, OfPlacementsRefusesWhatNeitherFormatKnows) {
   EXPECT_EQ(convert_refusal(in, out, {.num_experts = 8}),
             "num_experts: 8, but " + in + " is for 4 experts; allowed: 4, or leave it out");
   EXPECT_EQ(convert_refusal(in, out, {.to = sglang, .placement = {.layers = {{3, 4}}}}),
-            "moe_layers: 3-4, but " + in + " is of the model's layers 3,5; allowed: 3,5, or leave it out");
+            "moe_layers: names layers 3-4, but " + in + " has layers 3,5; allowed: 3,5, or leave it out");
   EXPECT_EQ(folder.names(), std::vector<std::string>{"a.json"});
 }
 

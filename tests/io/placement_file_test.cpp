@@ -81,14 +81,14 @@ std::string placement_refusal(const char* key, const Json& value) {
 
 TEST(PlacementFile, KeepsTheModelsLayerNumbersAndTheUpdatesThatOthersSay) {
   TempFolder folder;
-  write_placement(
-      {.placement = Placement::contiguous(2, 4, 2), .layers = {3, 5}, .layer_updates_per_iter = 0},
-      folder / "p.json");
+  write_placement({.placement = Placement::contiguous(2, 4, 2).numbered(LayerNumbers({3, 5})),
+                   .layer_updates_per_iter = 0},
+                  folder / "p.json");
   const PlacementFile file = read_placement(folder / "p.json");
-  EXPECT_EQ(file.layers, (std::vector<int>{3, 5}));
+  EXPECT_EQ(file.placement.layers(), LayerNumbers({3, 5}));
   EXPECT_EQ(file.layer_updates_per_iter, 0);
   write_placement({.placement = Placement::contiguous(2, 4, 2)}, folder / "p.json");
-  EXPECT_TRUE(read_placement(folder / "p.json").layers.empty());
+  EXPECT_FALSE(read_placement(folder / "p.json").placement.layers().known());
   EXPECT_EQ(read_placement(folder / "p.json").layer_updates_per_iter, std::nullopt);
 }
 

@@ -85,7 +85,7 @@ TEST_P(EveryFormat, GivesBackWhatWasWritten) {
     const int on_rank = std::min(experts, experts / ranks + static_cast<int>(seed % 3));
     const PlacementFile file = random_placement(3, experts, ranks, on_rank, seed);
     const std::string path = folder / "p.json";
-    write_placement_as(GetParam(), file, {}, path);
+    write_placement_as(GetParam(), file, {.layers = {{0, 1, 2}}}, path);
     SCOPED_TRACE(testing::Message() << "seed " << seed << "\n" << read_text(path));
     EXPECT_EQ(detect_placement_format(open_source(path)), GetParam());
     const PlacementFile again = read_placement_as(path, {.num_ranks = ranks});
@@ -224,24 +224,49 @@ TEST(PlacementFormats, SayWhichOptionDoesNotFit) {
         [&] { write_placement_as(format, with_copies(), options, folder / "p.json"); });
   };
   for (PlacementFormat format : {PlacementFormat::sglang, PlacementFormat::trtllm}) {
-    EXPECT_EQ(refusal(format, {.layers = {{3, 4, 5}}}),
-              "moe_layers: 3 layers are named, but the placement has 2; allowed: 2 layers");
+    EXPECT_EQ(
+        refusal(format, {.layers = {{3, 4, 5}}}),
+        "moe_layers: names layers 3-5, but the placement has 2 layers without numbers; allowed: 2 layers");
     EXPECT_EQ(refusal(format, {.layers = {{4, 3}}}),
               "moe_layers: layer 3 after layer 4; allowed: ascending numbers in 0..65535");
     EXPECT_EQ(refusal(format, {.layers = {{3, 4}}, .num_hidden_layers = 4}),
               "num_hidden_layers: 4, but the placement's last layer is number 4 of the model; allowed: "
               "5..65536");
   }
-  EXPECT_EQ(refusal(PlacementFormat::trtllm, {.layer_updates_per_iter = -1}),
+  EXPECT_EQ(refusal(PlacementFormat::trtllm, {.layers = {{3, 4}}, .layer_updates_per_iter = -1}),
             "layer_updates_per_iter: -1; allowed: 0 or more");
   EXPECT_TRUE(folder.names().empty());
+}
+
+TEST(PlacementFormats, ThatCountTheModelsLayersAskForNumbersThatNobodySaid) {
+  TempFolder folder;
+  for (PlacementFormat format : {PlacementFormat::sglang, PlacementFormat::trtllm})
+    EXPECT_THAT(message_of<InvalidArgument>(
+                    [&] { write_placement_as(format, with_copies(), {}, folder / "p.json"); }),
+                HasSubstr("nobody said which of them the 2 layers of the placement are"));
+  EXPECT_TRUE(folder.names().empty());
+}
+
+TEST(PlacementFormats, LeaveMultiTokenPredictionToServersThatLookForIt) {
+  TempFolder folder;
+  const ModelLayers model{.num_hidden_layers = 3, .moe_layers = {2}, .mtp_layers = {3}};
+  write_placement_as(PlacementFormat::sglang, with_copies(), {.model = model}, folder / "p.json");
+  EXPECT_EQ(Json::parse(read_text(folder / "p.json"))["physical_to_logical_map"].size(), 3U);
+  write_placement_as(PlacementFormat::vllm, with_copies(), {.model = model}, folder / "p.jsonl");
+  EXPECT_EQ(read_placement_as(folder / "p.jsonl", {.num_ranks = 2}).placement.num_layers(), 1);
+  write_placement_as(PlacementFormat::trtllm, with_copies(), {.model = model}, folder / "p.yaml");
+  EXPECT_EQ(read_placement_as(folder / "p.yaml", {.num_ranks = 2}).placement.layers(), LayerNumbers({2, 3}));
+  PlacementFile one = with_copies();
+  one.placement = Placement({one.placement.layer(0)});
+  write_placement_as(PlacementFormat::trtllm, one, {.model = model}, folder / "q.yaml");
+  EXPECT_THAT(read_text(folder / "q.yaml"), HasSubstr("  3: [0, 1, 2, 3, 0, 1]\n"));
 }
 
 TEST(PlacementFormats, NeedTheNumberOfRanksWhereTheFileDoesNotSayIt) {
   TempFolder folder;
   for (PlacementFormat format : foreign) {
     const std::string path = (folder / name_of(format)) + ".json";
-    write_placement_as(format, with_copies(), {}, path);
+    write_placement_as(format, with_copies(), {.layers = {{0, 1}}}, path);
     if (format == PlacementFormat::vllm_ascend) {
       EXPECT_EQ(read_placement_as(path).placement.num_ranks(), 2);
       EXPECT_EQ(message_of<InvalidArgument>([&] { read_placement_as(path, {.num_ranks = 3}); }),

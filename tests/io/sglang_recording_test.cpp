@@ -28,7 +28,7 @@ TEST(SglangRecording, OfModeStatAddsUpItsStepsWithoutDenseLayers) {
   const RoutingFile file = open_routing(test_data("sglang_stat.pt"));
   EXPECT_EQ(file.what, "recording");
   EXPECT_EQ(file.format, "sglang");
-  EXPECT_THAT(file.layers, ElementsAre(1, 2, 3));
+  EXPECT_THAT(file.layers().numbers(), ElementsAre(1, 2, 3));
   ASSERT_TRUE(file.profile);
   EXPECT_FALSE(file.profile->has_transitions());
   std::vector<std::int64_t> expected;
@@ -43,7 +43,7 @@ TEST(SglangRecording, OfModeStatAddsUpItsStepsWithoutDenseLayers) {
 
 TEST(SglangRecording, OfModePerPassMapsPhysicalExperts) {
   const RoutingFile file = open_routing(test_data("sglang_per_pass.pt"));
-  EXPECT_THAT(file.layers, ElementsAre(1, 2, 3));
+  EXPECT_THAT(file.layers().numbers(), ElementsAre(1, 2, 3));
   std::vector<std::int64_t> expected(kLayers * kExperts, 0);
   for (int n = 0; n < 3; ++n)
     for (int l = 1; l <= kLayers; ++l)
@@ -55,7 +55,7 @@ TEST(SglangRecording, OfModePerPassMapsPhysicalExperts) {
 
 TEST(SglangRecording, OfModePerTokenIsATraceOfExperts) {
   const RoutingFile file = open_routing(test_data("sglang_per_token.pt"));
-  EXPECT_THAT(file.layers, ElementsAre(1, 2, 3));
+  EXPECT_THAT(file.layers().numbers(), ElementsAre(1, 2, 3));
   ASSERT_TRUE(file.trace);
   const TraceInfo& info = file.trace->info();
   EXPECT_EQ(info.num_tokens, 5);

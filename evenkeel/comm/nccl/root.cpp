@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/base/running_time.h"
 #include "evenkeel/comm/nccl/internal/communicator.h"
 #include "evenkeel/device/cpu/stream.h"
 #include "evenkeel/device/cuda/gpu.h"
@@ -14,12 +15,6 @@
 namespace evenkeel::nccl {
 
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 int usable(int gpu) {
   cuda::require_gpu(gpu);
@@ -79,14 +74,14 @@ void Root::handed_over(ncclResult_t result, ncclComm_t comm, const char* call) {
 }
 
 void Root::wait_for(ncclComm_t comm, const char* call) {
-  const Clock::time_point start = Clock::now();
+  RunningTime waited(std::chrono::milliseconds(100));
   for (;;) {
     ncclResult_t state = ncclSuccess;
     const ncclResult_t asked = library_.async_error(comm, &state);
     if (asked != ncclSuccess) fail(asked, call);
     if (state == ncclSuccess) return;
     if (state != ncclInProgress) fail(state, call);
-    look(seconds_since(start));
+    look(std::chrono::duration<double>(waited.look()).count());
     std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
 }

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <exception>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/base/system_limits.h"
 #include "evenkeel/comm/thread/internal/communicator.h"
 #include "evenkeel/comm/thread/internal/world.h"
 
@@ -84,9 +86,11 @@ void run_ranks(int ranks, const std::function<void(Communicator&)>& body, const 
       threads.emplace_back(
           [&, rank] { failures[static_cast<std::size_t>(rank)] = run_one(group, rank, body); });
     }
-  } catch (const std::exception& error) {
-    start_failure = std::current_exception();
-    world.abort_for(static_cast<int>(threads.size()), "could not be started", error.what());
+  } catch (const std::system_error& error) {
+    const int made = static_cast<int>(threads.size());
+    const Unsupported why = too_few_threads(ranks, made, "one for each rank", error);
+    start_failure = std::make_exception_ptr(why);
+    world.abort_for(made, "could not be started", why.what());
   }
   for (std::thread& thread : threads) thread.join();
   if (start_failure) std::rethrow_exception(start_failure);

@@ -19,6 +19,8 @@ struct ThreadOptions {
 // A body that throws ends all ranks: calls of the others, blocked or later, throw CommError with that rank
 // as peer() and its message. What is thrown here in the end is the exception that came first, as it was.
 //
+// Throws Unsupported, with how many could be made, where the system gives fewer threads.
+//
 // The communicator, and all that are split from it, are for the rank's own thread and end with the body.
 //
 // A body must not let bytes that it has posted go away while an exception passes: declare a stream after the

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <tuple>
 
@@ -127,6 +128,7 @@ std::shared_ptr<const ExpertFfn> make_cpu_expert_ffn(const ExpertShape& shape, b
   try {
     if (ffn == nullptr) cached = ffn = std::make_shared<CpuExpertFfn>(shape, with_backward);
   } catch (const dnnl::error& error) {
+    if (error.status == dnnl_out_of_memory) throw std::bad_alloc();
     throw Unsupported(
         fmt::format("oneDNN cannot multiply {} on this CPU: {}", name_of(shape.type), error.what()));
   }

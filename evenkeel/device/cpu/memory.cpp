@@ -2,47 +2,64 @@
 // touched.
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
+#include <utility>
 
 #include "evenkeel/base/bytes.h"
 #include "evenkeel/base/error.h"
+#include "evenkeel/base/machine_memory.h"
+#include "evenkeel/device/cpu/internal/address_slots.h"
 #include "evenkeel/device/device.h"
+#include "evenkeel/device/pages.h"
 
 namespace evenkeel {
 
 namespace {
 
-// Whole pages of the larger size, where there are any: a rank's rows and weights are too many for the pages
-// of 4 KiB that a CPU keeps in mind.
-class CpuRange final : public MemoryRange {
+// A rank's rows and weights are too many for the pages of 4 KiB that a CPU keeps in mind.
+constexpr std::size_t kLargePage = std::size_t{2} << 20;
+
+std::size_t whole_pages(std::size_t bytes) {
+  return (bytes + kLargePage - 1) / kLargePage * kLargePage;
+}
+
+[[noreturn]] void refuse(std::int64_t bytes, const FreeMemory& free) {
+  throw Unsupported(fmt::format("cannot have {} of memory: {} {}", format_bytes(bytes), free.because,
+                                format_bytes(free.bytes)));
+}
+
+// Beyond what a container may take, the system gives bytes all the same, and ends a process that uses them.
+// What other ranks were given and have not touched yet is not seen here.
+void require_free(std::int64_t bytes) {
+  if (bytes == 0) return;
+  const FreeMemory free = free_memory();
+  if (bytes > free.bytes) refuse(bytes, free);
+}
+
+// One mapping, in whole pages of the larger size where there are any; null where the system refuses.
+class Mapping {
  public:
-  explicit CpuRange(std::size_t bytes) : bytes_(bytes < kLargePage ? bytes : whole_pages(bytes)) {
+  Mapping(std::size_t bytes, int protection) : bytes_(bytes < kLargePage ? bytes : whole_pages(bytes)) {
     const std::size_t slack = bytes < kLargePage ? 0 : kLargePage;
-    void* range = mmap(nullptr, bytes_ + slack, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (range == MAP_FAILED)
-      throw Unsupported(
-          fmt::format("cannot reserve {} of addresses", format_bytes(static_cast<std::int64_t>(bytes))));
+    void* range =
+        mmap(nullptr, bytes_ + slack, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (range == MAP_FAILED) return;
     begin_ = static_cast<std::byte*>(range);
     if (slack > 0) align(slack);
     madvise(begin_, bytes_, MADV_HUGEPAGE);
   }
-  CpuRange(const CpuRange&) = delete;
-  CpuRange& operator=(const CpuRange&) = delete;
-  ~CpuRange() override { munmap(begin_, bytes_); }
-
-  std::byte* begin() const override { return begin_; }
-  void commit(std::int64_t, std::int64_t) override {}
-
- private:
-  static constexpr std::size_t kLargePage = std::size_t{2} << 20;
-  static std::size_t whole_pages(std::size_t bytes) {
-    return (bytes + kLargePage - 1) / kLargePage * kLargePage;
+  Mapping(Mapping&& other) noexcept : begin_(std::exchange(other.begin_, nullptr)), bytes_(other.bytes_) {}
+  Mapping& operator=(Mapping&&) = delete;
+  ~Mapping() {
+    if (begin_ != nullptr) munmap(begin_, bytes_);
   }
 
+  std::byte* begin() const { return begin_; }
+
+ private:
   // Gives back what lies before the first large page and behind the last.
   void align(std::size_t slack) {
     const std::size_t before =
@@ -56,14 +73,96 @@ class CpuRange final : public MemoryRange {
   std::size_t bytes_;
 };
 
+// All of it usable at once.
+class WholeRange final : public MemoryRange {
+ public:
+  explicit WholeRange(std::size_t bytes) : mapping_(bytes, PROT_READ | PROT_WRITE) {
+    if (mapping_.begin() == nullptr) refuse(static_cast<std::int64_t>(bytes), free_memory());
+  }
+  std::byte* begin() const override { return mapping_.begin(); }
+  void commit(std::int64_t, std::int64_t) override {}
+
+ private:
+  Mapping mapping_;
+};
+
+// Addresses that count as data (`ulimit -d`, strict overcommit) when they are first lent.
+class ReservedRange final : public MemoryRange {
+ public:
+  ReservedRange(std::size_t bytes, Mapping mapping)
+      : mapping_(std::move(mapping)), pages_(static_cast<std::int64_t>(bytes), kLargePage) {}
+  std::byte* begin() const override { return mapping_.begin(); }
+  void commit(std::int64_t offset, std::int64_t bytes) override {
+    require_free(pages_.missing_bytes(offset, bytes));
+    pages_.commit(
+        offset, bytes,
+        [&](std::int64_t page) {
+          if (mprotect(at(page), kLargePage, PROT_READ | PROT_WRITE) != 0) refuse(kLargePage, free_memory());
+        },
+        [&](std::int64_t page) { mprotect(at(page), kLargePage, PROT_NONE); });
+  }
+
+ private:
+  std::byte* at(std::int64_t page) const { return begin() + page * pages_.page_bytes(); }
+
+  Mapping mapping_;
+  Pages pages_;
+};
+
+// For processes whose addresses are limited (`ulimit -v`): none is taken until it is lent, at a place where
+// nothing else is put.
+class UnreservedRange final : public MemoryRange {
+ public:
+  explicit UnreservedRange(std::size_t bytes)
+      : slot_(whole_pages(bytes)), pages_(static_cast<std::int64_t>(bytes), kLargePage) {}
+  UnreservedRange(const UnreservedRange&) = delete;
+  UnreservedRange& operator=(const UnreservedRange&) = delete;
+  ~UnreservedRange() override {
+    for (std::int64_t page = 0; page < pages_.count(); ++page)
+      if (pages_.is_there(page)) munmap(at(page), kLargePage);
+  }
+  std::byte* begin() const override { return slot_.begin(); }
+  void commit(std::int64_t offset, std::int64_t bytes) override {
+    require_free(pages_.missing_bytes(offset, bytes));
+    pages_.commit(
+        offset, bytes, [&](std::int64_t page) { map(at(page)); },
+        [&](std::int64_t page) { munmap(at(page), kLargePage); });
+  }
+
+ private:
+  static void map(std::byte* place) {
+    void* there = mmap(place, kLargePage, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
+    if (there == MAP_FAILED) refuse(kLargePage, free_memory());
+    if (there != place) {  // a kernel older than the flag, and something else is there
+      munmap(there, kLargePage);
+      throw Unsupported("an arena cannot grow: something else has the addresses behind it");
+    }
+    madvise(place, kLargePage, MADV_HUGEPAGE);
+  }
+  std::byte* at(std::int64_t page) const { return begin() + page * pages_.page_bytes(); }
+
+  internal::AddressSlot slot_;
+  Pages pages_;
+};
+
+std::unique_ptr<MemoryRange> reserve_for_later(std::size_t bytes) {
+  const bool limited = free_address_bytes() != std::numeric_limits<std::int64_t>::max();
+  if (!limited) {
+    Mapping mapping(whole_pages(bytes), PROT_NONE);
+    if (mapping.begin() != nullptr) return std::make_unique<ReservedRange>(bytes, std::move(mapping));
+  }
+  return std::make_unique<UnreservedRange>(bytes);
+}
+
 class CpuMemory final : public MemorySource {
  public:
-  std::int64_t available_bytes() const override {
-    return std::int64_t{sysconf(_SC_PHYS_PAGES)} * std::int64_t{sysconf(_SC_PAGESIZE)};
-  }
-  std::unique_ptr<MemoryRange> reserve(std::int64_t bytes, Commit) const override {
+  std::int64_t available_bytes() const override { return usable_memory_bytes(); }
+  std::unique_ptr<MemoryRange> reserve(std::int64_t bytes, Commit commit) const override {
     // At least one page, so that an empty budget is an ordinary one.
-    return std::make_unique<CpuRange>(static_cast<std::size_t>(std::max(bytes, std::int64_t{4096})));
+    const auto some = static_cast<std::size_t>(std::max(bytes, std::int64_t{4096}));
+    if (commit == Commit::later) return reserve_for_later(some);
+    return std::make_unique<WholeRange>(some);
   }
 };
 

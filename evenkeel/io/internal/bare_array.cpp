@@ -52,7 +52,8 @@ class Evidence {
 
 }  // namespace
 
-BareArray bare_array_kind(ArrayReader& array, const RoutingOptions& options, const std::string& file) {
+BareArray bare_array_kind(ArrayReader& array, const RoutingOptions& options, const std::string& file,
+                          std::optional<BareArray> where_open) {
   const std::vector<std::int64_t>& shape = array.info().shape;
   if (options.bare == RoutingOptions::Bare::counts) return BareArray::counts;
   if (options.bare == RoutingOptions::Bare::trace) return BareArray::ids;
@@ -63,7 +64,7 @@ BareArray bare_array_kind(ArrayReader& array, const RoutingOptions& options, con
                     "[tokens, layers, k] or [tokens, k]",
                     to_text(shape)));
   if (is_floating(array.info().dtype) || shape.back() > most_top_k) return BareArray::counts;
-  if (array.info().num_elements == 0) return BareArray::ids;
+  if (array.info().num_elements == 0) return where_open.value_or(BareArray::ids);
   const std::int64_t layers = shape.size() == 3 ? shape[1] : 1;
   if (layers * shape.back() > max_trace_assignments_per_token)
     return BareArray::ids;  // which is refused as a trace
@@ -71,6 +72,7 @@ BareArray bare_array_kind(ArrayReader& array, const RoutingOptions& options, con
   const Evidence evidence(rows, shape, options);
   if (evidence.cannot_be_counts()) return BareArray::ids;
   if (evidence.cannot_be_ids() || evidence.looks_like_counts()) return BareArray::counts;
+  if (where_open) return *where_open;
   if (shape.size() == 3) return BareArray::ids;
   ask(shape, file);
 }

@@ -10,7 +10,9 @@
 //             dimensions, what servers return. Two dimensions without evidence are asked about.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "evenkeel/io/array_file.h"
 #include "evenkeel/io/routing_file.h"

@@ -52,8 +52,8 @@ class RowWalk {
     }
   }
 
-  // At least two rows were compared, and no two differed.
-  bool equal_sums() const { return compared_ > 0 && !sums_differ_; }
+  // More rows were compared than agree by chance, and no two differed.
+  bool equal_sums() const { return compared_ >= 4 && !sums_differ_; }
 
  private:
   void take_sum(std::span<const std::int64_t> row, std::size_t layer) {

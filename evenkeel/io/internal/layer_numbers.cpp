@@ -120,7 +120,7 @@ LayerNumbers said_layers(const std::optional<std::vector<int>>& layers,
     throw InvalidArgument("moe_layers", "is given beside a model, which says it", "one of the two");
   if (model) return layers_of_model(*model, rows, num_experts);
   if (!layers) return {};
-  const LayerNumbers said(*layers);
+  const LayerNumbers said(*layers, "moe_layers");
   require_named_layers(said, rows);
   return said;
 }
@@ -139,7 +139,7 @@ int num_hidden_layers(const std::vector<int>& numbers, const PlacementFormatOpti
 
 std::vector<int> chosen_layers(int num_rows, const PlacementFormatOptions& options, const std::string& file) {
   if (!options.layers && !options.model) return all_layers(num_rows);
-  const LayerNumbers chosen(options.layers ? *options.layers : options.model->moe_layers);
+  const LayerNumbers chosen(options.layers ? *options.layers : options.model->moe_layers, "moe_layers");
   if (chosen.known() && chosen.numbers().back() >= num_rows)
     throw InvalidArgument("moe_layers", fmt::format("{} has no layer {}", file, chosen.numbers().back()),
                           fmt::format("0..{}", num_rows - 1));

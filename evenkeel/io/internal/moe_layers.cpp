@@ -57,9 +57,14 @@ RoutingFile routing_of_counts(IntArray counts, const std::string& file, const st
   std::vector<std::int64_t> loads;
   std::vector<int> with_load;
   std::vector<int> dense;
+  const auto row_of = [&](int layer) {
+    return std::span(counts.values).subspan(static_cast<std::size_t>(layer) * experts, experts);
+  };
+  const bool has_dense =
+      rows == CountRows::hidden_layers || (rows == CountRows::unsaid && without_load(row_of(0)));
   for (int layer = 0; layer < counts.shape[0]; ++layer) {
-    const auto row = std::span(counts.values).subspan(static_cast<std::size_t>(layer) * experts, experts);
-    const bool is_dense = rows != CountRows::moe_layers && without_load(row);
+    const auto row = row_of(layer);
+    const bool is_dense = has_dense && without_load(row);
     (is_dense ? dense : with_load).push_back(layer);
     if (!is_dense) loads.insert(loads.end(), row.begin(), row.end());
   }

@@ -16,6 +16,15 @@ namespace {
 // messages costs less than the overlap gains.
 constexpr std::size_t overlap_bytes = 256 << 10;
 
+Clock::duration deadline(const World& world) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(world.deadline_seconds()));
+}
+
+// As long as a rank sleeps before it looks at the clock.
+Clock::duration nap(const World& world) {
+  return std::max<Clock::duration>(deadline(world) / 16, std::chrono::microseconds(1));
+}
+
 }  // namespace
 
 struct Operation::Clash {
@@ -181,6 +190,7 @@ void Operation::refuse(const Clash& clash) {
 
 void Operation::carry_out() {
   start_ = Clock::now();
+  waited_ = RunningTime(2 * nap(group_.world()));
   wait_until_done();
   order_after_readers();
   retire();
@@ -304,6 +314,18 @@ void Operation::nudge_receivers() {
   }
 }
 
+// Or until the deadline. A rank sleeps in naps, of which each counts as twice its length at most: a process
+// that was stopped, and goes on, must not blame a rank that could not run.
+template <class Wakes>
+void Operation::sleep_until(std::unique_lock<std::mutex>& lock, const Wakes& wakes) {
+  const World& world = group_.world();
+  for (;;) {
+    const Clock::duration left = deadline(world) - waited_.look();
+    const bool woken = desk().bell.wait_for(lock, std::min(left, nap(world)), wakes);
+    if (woken || waited_.look() >= deadline(world)) return;
+  }
+}
+
 // Until half of what is missing has come, so that a rank with P peers wakes up log P times rather than P.
 void Operation::sleep(std::unique_lock<std::mutex>& lock) {
   const World& world = group_.world();
@@ -311,11 +333,7 @@ void Operation::sleep(std::unique_lock<std::mutex>& lock) {
   wake_at_missing_ = receive_bytes_ >= overlap_bytes ? missing_ / 2 : 0;
   desk().nudged = false;
   desk().awaited = this;
-  const auto deadline = start_ + std::chrono::duration_cast<Clock::duration>(
-                                     std::chrono::duration<double>(world.deadline_seconds()));
-  desk().bell.wait_until(lock, deadline, [&] {
-    return may_go_on() || desk().nudged || world.aborted() || awaits_one_who_left();
-  });
+  sleep_until(lock, [&] { return may_go_on() || desk().nudged || world.aborted() || awaits_one_who_left(); });
   if (world.aborted() || !(may_go_on() || desk().nudged)) {
     lock.unlock();
     fail();

@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "evenkeel/base/running_time.h"
 #include "evenkeel/comm/communicator.h"
 #include "evenkeel/comm/thread/internal/lane.h"
 #include "evenkeel/comm/thread/internal/world.h"
@@ -78,6 +79,8 @@ class Operation final : public CpuOperation {
   void wait_for_readers() noexcept;
   void nudge_receivers();
   void sleep(std::unique_lock<std::mutex>& lock);
+  template <class Wakes>
+  void sleep_until(std::unique_lock<std::mutex>& lock, const Wakes& wakes);
   bool may_go_on() const;
   static bool is_absent(const Receive& receive);
   bool awaits_one_who_left() const;
@@ -107,6 +110,7 @@ class Operation final : public CpuOperation {
   bool unfinished_ = false;  // a peer may still need what was withdrawn
   std::size_t untaken_ = 0;  // receives that this thread has yet to take
   Clock::time_point start_;
+  RunningTime waited_{Clock::duration{}};  // since then: what counts against the deadline
 
   // Guarded by the desk.
   Fifo<Receive> arrived_;

@@ -1,6 +1,12 @@
 #include "evenkeel/compute/cpu/internal/dnnl.h"
 
+#include <fmt/format.h>
 #include <omp.h>
+#include <sys/mman.h>
+
+#include "evenkeel/base/bytes.h"
+#include "evenkeel/base/error.h"
+#include "evenkeel/base/machine_memory.h"
 
 namespace evenkeel::internal {
 
@@ -33,6 +39,19 @@ const dnnl::engine& cpu_engine() {
 dnnl::stream& cpu_stream() {
   thread_local dnnl::stream stream(cpu_engine());
   return stream;
+}
+
+// Asked for and given back: several times what oneDNN takes, since other threads may take memory meanwhile.
+void require_memory_to_compile(std::int64_t bytes) {
+  const auto size = static_cast<std::size_t>(bytes);
+  void* there = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (there == MAP_FAILED) {
+    const FreeMemory free = free_memory();
+    throw Unsupported(
+        fmt::format("not enough memory to compile the products of a layer: {} are wanted, and {} {}",
+                    format_bytes(bytes), free.because, format_bytes(free.bytes)));
+  }
+  munmap(there, size);
 }
 
 OneThread::OneThread() : before_(omp_get_max_threads()) {

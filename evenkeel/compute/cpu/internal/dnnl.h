@@ -44,10 +44,17 @@ const dnnl::engine& cpu_engine();
 // A stream of the calling thread.
 dnnl::stream& cpu_stream();
 
+// To be called before oneDNN makes anything. Where it is given no memory for what it compiles, it goes on and
+// writes to address 0 (seen in 2.6): so it is not asked where it might not be. Throws Unsupported then.
+inline constexpr std::int64_t kProductMemory = std::int64_t{32} << 20;
+inline constexpr std::int64_t kReorderMemory = std::int64_t{8} << 20;
+void require_memory_to_compile(std::int64_t bytes);
+
 // C = A B. oneDNN 2 wants the operation described first, oneDNN 3 takes its operands.
 inline dnnl::matmul::primitive_desc product_of(const dnnl::memory::desc& a, const dnnl::memory::desc& b,
                                                const dnnl::memory::desc& c,
                                                const dnnl::primitive_attr& attributes) {
+  require_memory_to_compile(kProductMemory);
 #if DNNL_VERSION_MAJOR >= 3
   return {cpu_engine(), a, b, c, attributes};
 #else

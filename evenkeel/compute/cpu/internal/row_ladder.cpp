@@ -182,6 +182,7 @@ void RowLadder::pack_block(const Width& width, const std::byte* plain, std::byte
   if (widens())
     return widen_block(width, reinterpret_cast<const bf16*>(plain), reinterpret_cast<float*>(packed));
   const OneThread alone;
+  require_memory_to_compile(kReorderMemory);
   const memory from = view(width.plain, plain);
   const memory to = view(width.packed, packed);
   dnnl::reorder(from, to).execute(cpu_stream(), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});

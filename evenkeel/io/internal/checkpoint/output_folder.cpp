@@ -11,6 +11,7 @@
 #include <system_error>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/base/system_limits.h"
 
 namespace evenkeel::internal {
 
@@ -67,7 +68,7 @@ OutputFolder::OutputFolder(const std::string& path, const std::string& input) : 
   for (;;) {
     beside_ = fmt::format("{}.{}-{}.part", place_.string(), ::getpid(), counter++);
     if (::mkdir(beside_.c_str(), 0777) == 0) return;
-    if (errno != EEXIST) refuse(place_, "cannot be made: " + std::generic_category().message(errno));
+    if (errno != EEXIST) refuse(place_, "cannot be made: " + describe_errno(errno));
   }
 }
 
@@ -93,7 +94,7 @@ std::vector<std::string> OutputFolder::leftovers() const {
 void OutputFolder::commit() {
   flush_folder(beside_);
   if (::rename(beside_.c_str(), place_.c_str()) != 0)
-    refuse(place_, "cannot be made: " + std::generic_category().message(errno));
+    refuse(place_, "cannot be made: " + describe_errno(errno));
   committed_ = true;
   flush_folder(place_.parent_path());
 }

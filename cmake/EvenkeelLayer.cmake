@@ -1,0 +1,37 @@
+# What executes a layer needs threads, OpenMP and oneDNN. Where one is missing, building evenkeel itself stops; a project
+# that embeds evenkeel may only want to plan, so there the layer is left out.
+set(layer_default ON)
+if(NOT PROJECT_IS_TOP_LEVEL)
+  set(layer_default AUTO)
+endif()
+set(EVENKEEL_LAYER ${layer_default} CACHE STRING
+    "The parts that execute a layer: AUTO (where oneDNN is found), ON or OFF")
+set_property(CACHE EVENKEEL_LAYER PROPERTY STRINGS AUTO ON OFF)
+
+set(EVENKEEL_HAS_LAYER OFF)
+if(EVENKEEL_LAYER)
+  find_package(Threads QUIET)
+  find_package(OpenMP QUIET COMPONENTS CXX)
+  set(layer_lacks)
+  if(NOT Threads_FOUND)
+    list(APPEND layer_lacks threads)
+  endif()
+  if(NOT OpenMP_CXX_FOUND)
+    list(APPEND layer_lacks OpenMP)
+  endif()
+  if(NOT layer_lacks)
+    find_package(dnnl QUIET)  # last, since it brings what it needs itself
+    if(NOT dnnl_FOUND)
+      list(APPEND layer_lacks oneDNN)
+    endif()
+  endif()
+  list(JOIN layer_lacks ", " layer_lacks)
+  if(NOT layer_lacks)
+    set(EVENKEEL_HAS_LAYER ON)
+  elseif(EVENKEEL_LAYER STREQUAL "AUTO")
+    message(STATUS "Not found: ${layer_lacks}. The layer is left out, planning remains (evenkeel::planning)")
+  else()
+    message(FATAL_ERROR "The layer needs what was not found: ${layer_lacks}. tools/setup.sh build installs it; "
+                        "-DEVENKEEL_LAYER=OFF leaves the layer out and builds planning, placement and files")
+  endif()
+endif()

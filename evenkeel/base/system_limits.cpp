@@ -1,0 +1,42 @@
+#include "evenkeel/base/system_limits.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <cerrno>
+
+namespace evenkeel {
+
+namespace {
+
+// " (now 1024)"; nothing where there is no limit.
+std::string soft_limit(int resource, rlim_t unit = 1) {
+  rlimit limit{};
+  if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return "";
+  return fmt::format(" (now {})", limit.rlim_cur / unit);
+}
+
+}  // namespace
+
+std::string describe_errno(int error) {
+  const std::string said = std::generic_category().message(error);
+  if (error == EMFILE)
+    return fmt::format("{}: this process has as many files open as `ulimit -n`{} allows; raise that", said,
+                       soft_limit(RLIMIT_NOFILE));
+  if (error == ENFILE)
+    return fmt::format("{}: all processes together have as many open as the machine's fs.file-max allows",
+                       said);
+  return said;
+}
+
+Unsupported too_few_threads(int wanted, int made, const std::string& what_for,
+                            const std::system_error& cause) {
+  return Unsupported(
+      fmt::format("threads wanted: {} ({}); made: {} ({}); look at `ulimit -u`{}, pids.max of the container, "
+                  "and `ulimit -v`{} "
+                  "for their stacks",
+                  wanted, what_for, made, std::generic_category().message(cause.code().value()),
+                  soft_limit(RLIMIT_NPROC), soft_limit(RLIMIT_AS, 1024)));
+}
+
+}  // namespace evenkeel

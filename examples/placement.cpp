@@ -1,0 +1,50 @@
+// From recorded routing to the file that a server loads: chooses a home for every expert, writes it for
+// SGLang, and plans one step with these homes.
+//
+//   example_placement ROUTING OUTPUT.json       ROUTING: anything that `evenkeel profile` reads
+#include <evenkeel/balance/planner.h>
+#include <evenkeel/base/error.h>
+#include <evenkeel/io/placement_format.h>
+#include <evenkeel/io/routing_file.h>
+#include <evenkeel/placement/place.h>
+#include <evenkeel/routing/imbalance.h>
+
+#include <cstdio>
+#include <numeric>
+#include <vector>
+
+using namespace evenkeel;
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    std::fprintf(stderr, "usage: example_placement ROUTING OUTPUT.json\n");
+    return 2;
+  }
+  try {
+    // 8 ranks in two nodes; 8 slots more than there are experts hold second copies of popular ones.
+    const RoutingProfile profile = read_routing(argv[1]);
+    const Topology machine = Topology::uniform(/*num_nodes=*/2, /*ranks_per_node=*/4);
+    const PlaceResult placed = place(profile, machine, {.redundant_experts = 8});
+    std::printf("worst layer's max/mean load: %.3f -> %.3f\n", placed.before.max_over_mean_worst,
+                placed.after.max_over_mean_worst);
+
+    // SGLang counts all of a model's layers. This model has MoE layers alone; else `model_layers` says which
+    // they are.
+    std::vector<int> model_layers(static_cast<std::size_t>(profile.num_layers()));
+    std::iota(model_layers.begin(), model_layers.end(), 0);
+    write_placement_as(PlacementFormat::sglang, {.placement = placed.placement},
+                       {.layers = model_layers, .num_hidden_layers = profile.num_layers()}, argv[2]);
+
+    // A step of the last layer: what its experts are given beyond an even share goes to other ranks.
+    const LayerId last(profile.num_layers() - 1);
+    const auto planner = make_planner({.kind = PlannerOptions::Kind::level, .min_segment = 64});
+    StepPlan plan;
+    planner->plan(Counts::of_loads(profile.loads(last), machine.num_ranks()),
+                  placed.placement.layer(last.value()), plan);
+    std::printf("planned step: max/mean load %.3f with %zu weight transfers\n",
+                imbalance(plan.rank_loads()).max_over_mean, plan.transfers().size());
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}

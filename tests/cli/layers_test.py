@@ -1,0 +1,261 @@
+"""Layer numbers travel: from what records them, through every command, to the rows that a server looks at."""
+
+import json
+import struct
+import unittest
+from pathlib import Path
+
+from command import CommandTest
+
+RECORDINGS = Path(__file__).resolve().parents[1] / "io" / "data"
+EXPERTS, RANKS = 8, 4
+
+
+def skewed(layer):
+    """Loads that are unlike in every layer: expert `layer` is the hottest."""
+    return [1000 if expert == layer % EXPERTS else 10 + 7 * ((expert * 3 + layer) % 5) for expert in range(EXPERTS)]
+
+
+def npy(shape, values, descr="<i8", code="q"):
+    header = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {tuple(shape)}, }}"
+    header += " " * (-(len(header) + 11) % 64) + "\n"
+    text = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode()
+    return text + struct.pack(f"<{len(values)}{code}", *values)
+
+
+def safetensors(arrays):
+    header, data = {}, b""
+    for name, values in arrays.items():
+        header[name] = {"dtype": "I64", "shape": [len(values)], "data_offsets": [len(data), len(data) + 8 * len(values)]}
+        data += struct.pack(f"<{len(values)}q", *values)
+    text = json.dumps(header).encode()
+    return struct.pack("<Q", len(text)) + text + data
+
+
+def max_over_mean(row, loads, ranks=RANKS):
+    """Of the rank loads that a row of physical experts gives, its copies sharing evenly."""
+    sums = [0.0] * ranks
+    for slot, expert in enumerate(row):
+        sums[slot * ranks // len(row)] += loads[expert] / row.count(expert)
+    return max(sums) * ranks / sum(sums)
+
+
+class Layers(CommandTest):
+    def hidden_counts(self, name, hidden, moe):
+        """SGLang's counts as JSON: a row for every hidden layer, dense ones without any."""
+        return self.write(name, {"logical_count": [skewed(n) if n in moe else [0] * EXPERTS for n in range(hidden)]})
+
+    def test_dense_rows_of_a_recording_number_the_others(self):
+        recording = self.hidden_counts("r.json", 7, {3, 4, 6})
+        profile = self.json("profile", recording, "-o", "p.safetensors")
+        self.assertEqual((profile["num_layers"], profile["layer_numbers"]), (3, [3, 4, 6]))
+        self.assertEqual([layer["layer"] for layer in profile["layers"]], [3, 4, 6])
+        for name in ("p.npz", "p.json"):
+            self.json("convert", "p.safetensors", name)
+            self.assertEqual(self.json("profile", name)["layer_numbers"], [3, 4, 6])
+        placed = self.json("place", "p.npz", "--ranks", RANKS, "-o", "placement.json")
+        self.assertEqual(placed["layers"], [3, 4, 6])
+        self.assertEqual(json.loads((self.folder / "placement.json").read_text())["layers"], [3, 4, 6])
+
+    def test_a_server_finds_each_layer_s_row_at_the_layer_s_number(self):
+        recording = self.hidden_counts("r.json", 6, {2, 3, 5})
+        placed = self.json("place", recording, "--ranks", RANKS, "--redundant-experts", 4, "--format", "sglang",
+                           "-o", "s.json")  # fmt: skip
+        rows = json.loads((self.folder / "s.json").read_text())["physical_to_logical_map"]
+        self.assertEqual(len(rows), 6)
+        got = [max_over_mean(rows[n], skewed(n)) for n in (2, 3, 5)]
+        self.assertAlmostEqual(sum(got) / 3, placed["after"]["max_over_mean_mean"], places=9)
+        self.assertAlmostEqual(max(got), placed["after"]["max_over_mean_worst"], places=9)
+        for dense in (0, 1, 4):
+            self.assertEqual(rows[dense], [slot % EXPERTS for slot in range(EXPERTS + 4)])
+
+    def test_the_layer_numbers_of_statistics_are_the_keys_of_the_server_s_yaml(self):
+        (self.folder / "rank0.safetensors").write_bytes(safetensors({"0_3": skewed(3), "0_4": skewed(4)}))
+        self.json("place", "rank0.safetensors", "--ranks", RANKS, "--format", "trtllm", "-o", "t.yaml")
+        keys = [line.split(":")[0].strip() for line in (self.folder / "t.yaml").read_text().splitlines()]
+        self.assertEqual(keys[1:3], ["3", "4"])
+        back = self.json("convert", "t.yaml", "back.json", "--ranks", RANKS)
+        self.assertEqual(back["layers"], [3, 4])
+
+    def test_numbers_that_nobody_said_are_asked_for(self):
+        (self.folder / "w.npy").write_bytes(npy([3, 72], [n % 97 for n in range(3 * 72)]))
+        for server, name in [("sglang", "s.json"), ("trtllm", "t.yaml")]:
+            words = ["place", "w.npy", "--ranks", RANKS, "--format", server, "-o", name]
+            self.assert_refused(words, 2, "InvalidArgument", "--moe-layers", "nobody said", "config.json")
+            self.assertFalse((self.folder / name).exists())
+            self.json(*words, "--moe-layers", "1-3")
+        self.json("place", "w.npy", "--ranks", RANKS, "--format", "sglang", "-o", "s.json", "--num-hidden-layers", 3)
+        rows = json.loads((self.folder / "s.json").read_text())["physical_to_logical_map"]
+        self.assertEqual(len(rows), 3)
+
+    def test_a_model_s_config_says_the_numbers(self):
+        (self.folder / "w.npy").write_bytes(npy([3, 72], [n % 97 for n in range(3 * 72)]))
+        config = {"num_hidden_layers": 5, "first_k_dense_replace": 2, "n_routed_experts": 72}
+        self.write("config.json", config | {"num_nextn_predict_layers": 1})
+        placed = self.json("place", "w.npy", "--ranks", RANKS, "--format", "trtllm", "-o", "t.yaml", "--model", "config.json")
+        self.assertEqual(placed["layers"], [2, 3, 4])
+        text = (self.folder / "t.yaml").read_text()
+        self.assertIn("\n  5: [0, 1, 2,", text)  # the layer of multi-token prediction, which that server asks for as well
+        self.json("place", "w.npy", "--ranks", RANKS, "--format", "sglang", "-o", "s.json", "--model", ".")
+        self.assertEqual(len(json.loads((self.folder / "s.json").read_text())["physical_to_logical_map"]), 5)
+        self.write("config.json", config | {"n_routed_experts": 64})
+        words = ["profile", "w.npy", "--model", "config.json"]
+        self.assert_refused(words, 2, "InvalidArgument", "--model", "64 experts", "72")
+        self.write("config.json", config | {"first_k_dense_replace": 1})
+        self.assert_refused(words, 2, "InvalidArgument", "--model", "layers 1-4", "3 layers without numbers")
+        self.assert_refused([*words, "--moe-layers", "2-4"], 2, "InvalidArgument", "--moe-layers", "--model")
+
+    def test_what_a_file_says_is_not_said_otherwise(self):
+        recording = self.hidden_counts("r.json", 6, {2, 3})
+        for command in (["profile"], ["place", "--ranks", RANKS]):
+            self.json(command[0], recording, *command[1:], "--moe-layers", "2-3")
+            words = [command[0], recording, *command[1:], "--moe-layers", "3-4"]
+            self.assert_refused(words, 2, "InvalidArgument", "--moe-layers: names layers 3-4", "layers 2-3")
+
+    def test_two_files_are_paired_by_layer_numbers(self):
+        self.json("profile", self.hidden_counts("a.json", 8, {2, 3, 5, 7}), "-o", "a.npz")
+        self.json("profile", self.hidden_counts("b.json", 8, {3, 5}), "-o", "b.npz")
+        self.json("place", "a.npz", "--ranks", RANKS, "-o", "pa.json")
+        self.json("place", "b.npz", "--ranks", RANKS, "-o", "pb.json")
+        rows = json.loads((self.folder / "pa.json").read_text())["physical_to_logical"]
+        plan = self.json("plan", "b.npz", "--layer", 5, "--placement", "pa.json", "--planner", "ep")
+        loads = skewed(5)
+        of_rank = [sum(loads[e] for e in rows[2][2 * rank : 2 * rank + 2]) for rank in range(RANKS)]
+        self.assertEqual(plan["rank_loads"], of_rank)
+        self.assert_refused(["plan", "a.npz", "--layer", 7, "--placement", "pb.json"], 2, "InvalidArgument",
+                            "--placement", "layers 3,5", "layer 7 of a.npz")  # fmt: skip
+        self.assert_refused(["plan", "a.npz", "--layer", 4, "--placement", "pa.json"], 2, "InvalidArgument", "--layer",
+                            "no layer 4", "2-3,5,7")  # fmt: skip
+        moved = self.json("place", "b.npz", "--ranks", RANKS, "--from", "pa.json", "--max-moves", 1)
+        self.assertEqual(moved["layers"], [3, 5])
+        words = ["place", "a.npz", "--ranks", RANKS, "--from", "pb.json", "--max-moves", 1]
+        self.assert_refused(words, 2, "InvalidArgument", "--from", "layers 3,5", "layers 2-3,5,7")
+        self.assert_refused(["profile", "a.npz", "b.npz"], 4, "InvalidArgument", "a.npz", "b.npz", "layers 3,5")
+
+    def test_files_without_numbers_are_paired_row_by_row_or_not_at_all(self):
+        self.write("three.json", {"loads": [skewed(n) for n in range(3)]})
+        self.write("two.json", {"loads": [skewed(n) for n in range(2)]})
+        self.json("place", "two.json", "--ranks", RANKS, "-o", "p2.json")
+        self.assert_refused(["plan", "three.json", "--layer", 0, "--placement", "p2.json"], 2, "InvalidArgument",
+                            "--placement", "p2.json has 2 layers", "three.json has 3 layers")  # fmt: skip
+        words = ["place", "three.json", "--ranks", RANKS, "--from", "p2.json", "--max-moves", 1]
+        self.assert_refused(words, 2, "InvalidArgument", "--from", "2 layers", "3 layers")
+
+    def test_the_file_that_a_server_runs_is_taken_as_it_is(self):
+        recording = self.hidden_counts("r.json", 6, {2, 3, 5})
+        for server, name in [("sglang", "s.json"), ("trtllm", "t.yaml"), ("vllm", "v.jsonl"), ("vllm-ascend", "a.json")]:
+            placed = self.json("place", recording, "--ranks", RANKS, "--format", server, "-o", name)
+            with self.subTest(server):
+                moved = self.json("place", recording, "--ranks", RANKS, "--from", name, "--max-moves", 1)
+                self.assertEqual(moved["before"]["max_over_mean_mean"], placed["after"]["max_over_mean_mean"])
+                plan = self.json("plan", recording, "--layer", 3, "--ranks", RANKS, "--placement", name, "--planner", "ep")
+                self.assertGreater(plan["max_over_mean"], 1)
+
+    def test_a_server_that_counts_moe_layers_alone_is_not_given_dense_ones(self):
+        recording = self.hidden_counts("r.json", 5, {2, 3, 4})
+        self.json("place", recording, "--ranks", RANKS, "--format", "sglang", "-o", "s.json")
+        words = ["convert", "s.json", "v.jsonl", "--to", "vllm", "--ranks", RANKS]
+        self.assert_refused(words, 2, "InvalidArgument", "--moe-layers", "layers 0-1 are as SGLang fills dense ones")
+        self.json(*words, "--moe-layers", "2-4")
+        record = json.loads((self.folder / "v.jsonl").read_text())
+        self.assertEqual(list(record["initial_global_assignments"]), ["0", "1", "2"])
+
+    def test_a_trace_carries_them_too(self):
+        converted = self.json("convert", RECORDINGS / "sglang_per_token.pt", "t.safetensors")
+        for name in ("u.npz", "t.safetensors"):
+            if name != "t.safetensors":
+                self.json("convert", "t.safetensors", name)
+            self.assertEqual(self.json("profile", name)["layer_numbers"], converted["layers"])
+
+    def test_counts_alone_are_placed_by_balance_and_say_so(self):
+        (self.folder / "plain.csv").write_text("100,1,1,1\n1,100,1,1\n1,1,1,100\n")
+        placed = self.json("place", "plain.csv", "--ranks", 2)
+        self.assertEqual(list(placed["objective"]), ["balance"])
+        self.assertIsNone(placed["after"]["crossing"])
+        self.assertTrue(any("traffic is not known" in note for note in placed["after"]["notes"]))
+        self.assert_refused(["place", "plain.csv", "--ranks", 2, "--objective", "joint"], 2, "InvalidArgument", "--traffic")
+
+    def test_a_refusal_names_the_copies_that_make_ranks_even(self):
+        (self.folder / "ten.csv").write_text(",".join(map(str, range(1, 11))) + "\n")
+        words = ["place", "ten.csv", "--ranks", 4, "--format", "vllm", "-o", "v.jsonl"]
+        self.assert_refused(words, 4, "Unsupported", "2 more redundant experts make it even")
+        self.json(*words, "--redundant-experts", 2)
+        self.assert_refused([*words, "--redundant-experts", 3], 4, "Unsupported", "3 more redundant experts")
+
+
+class Evidence(CommandTest):
+    """What an array is that nobody named."""
+
+    def ids(self, tokens, layers, k, experts, dense=()):
+        """Distinct ids a token, but zeros in dense layers."""
+        values = []
+        for token in range(tokens):
+            for layer in range(layers):
+                first = (token * 7 + layer * 3) % experts
+                values += [0] * k if layer in dense else [(first + j * (1 + token % 3)) % experts for j in range(k)]
+        return values
+
+    def shape_of(self, name, *options):
+        done = self.call("profile", name, "--json", *options)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        profile = json.loads(done.stdout)
+        return profile["num_layers"], profile["num_experts"], profile["tokens"], profile["layer_numbers"], done.stderr
+
+    def test_layers_filled_with_zeros_are_dense(self):
+        for k, dense in [(8, (0, 1)), (4, (0,)), (2, (0, 2, 4))]:
+            (self.folder / "r.npy").write_bytes(npy([60, 6, k], self.ids(60, 6, k, 31, dense), "<i2", "h"))
+            layers, experts, tokens, numbers, notes = self.shape_of("r.npy")
+            kept = [layer for layer in range(6) if layer not in dense]
+            self.assertEqual((layers, experts, tokens, numbers), (len(kept), 31, 60, kept))
+            self.assertIn("dense", notes)
+
+    def test_the_largest_number_of_an_unsigned_type_fills(self):
+        values = self.ids(40, 3, 4, 60)
+        values[: 5 * 12] = [255] * 60
+        (self.folder / "r.npy").write_bytes(npy([40, 3, 4], values, "|u1", "B"))
+        layers, experts, tokens, _, notes = self.shape_of("r.npy")
+        self.assertEqual((layers, experts, tokens), (3, 60, 40))
+        self.assertIn("255", notes)
+        assignments = self.json("convert", "r.npy", "t.npz") and self.json("profile", "t.npz")["layers"][0]["assignments"]
+        self.assertEqual(assignments, 35 * 4)
+        # Of a model of 256 experts it is one of them.
+        values = [(i * 5) % 256 for i in range(300 * 4)]
+        (self.folder / "whole.npy").write_bytes(npy([300, 1, 4], values, "|u1", "B"))
+        self.assertEqual(self.shape_of("whole.npy")[:3], (1, 256, 300))
+
+    def test_counts_are_known_by_their_width_their_size_or_their_type(self):
+        wide = [n % 50 for n in range(4 * 100)]
+        (self.folder / "wide.npy").write_bytes(npy([4, 100], wide))
+        (self.folder / "steps.npy").write_bytes(npy([2, 4, 100], wide * 2))
+        (self.folder / "large.npy").write_bytes(npy([4, 8], [5000 * n for n in range(32)]))
+        (self.folder / "even.npy").write_bytes(npy([6, 4], [1, 2, 3, 4, 2, 3, 4, 1, 4, 1, 2, 3, 0, 1, 2, 7, 5, 0, 1, 4, 2, 6, 0, 2]))
+        (self.folder / "real.npy").write_bytes(npy([2, 3], [0.5, 1.25, 3.0, 2.0, 0.0, 7.5], "<f8", "d"))
+        for name, shape in [("wide", (4, 100)), ("steps", (4, 100)), ("large", (4, 8)), ("even", (6, 4)), ("real", (2, 3))]:
+            with self.subTest(name):
+                self.assertEqual(self.shape_of(f"{name}.npy")[:3], (*shape, None))
+                plan = self.json if name != "real" else lambda *w: json.loads(self.call(*w, "--json").stdout)
+                self.assertEqual(plan("plan", f"{name}.npy", "--layer", 1, "--ranks", 2)["num_experts"], shape[1])
+
+    def test_what_stays_open_is_one_question_and_the_answer_is_obeyed(self):
+        values = [1, 5, 2, 6, 3, 0, 4, 7]
+        (self.folder / "two.npy").write_bytes(npy([4, 2], values))
+        self.write("two.json", [[1, 5], [2, 6], [3, 0], [4, 7]])
+        for words in (["profile"], ["place", "--ranks", 2], ["plan", "--ranks", 2, "--layer", 0]):
+            command = [words[0], "two.npy", *words[1:]]
+            self.assert_refused(command, 2, "InvalidArgument", "--as", "counts of 4 layers", "4 tokens")
+        self.assertEqual(self.shape_of("two.json")[:3], (4, 2, None))  # lists in JSON are counts
+        for name in ("two.npy", "two.json"):
+            self.assertEqual(self.shape_of(name, "--as", "counts")[:3], (4, 2, None))
+            self.assertEqual(self.shape_of(name, "--as", "trace")[:3], (1, 8, 4))
+            # So many experts do not fit four columns of counts.
+            self.assertEqual(self.shape_of(name, "--num-experts", 8)[:3], (1, 8, 4))
+
+    def test_an_array_in_another_order_is_refused_with_what_to_do(self):
+        (self.folder / "r.npy").write_bytes(npy([3, 400, 4], self.ids(400, 3, 4, 16), "<i2", "h"))
+        self.assert_refused(["profile", "r.npy"], 3, "ParseError", "400 layers", "swapaxes(0, 1)")
+        (self.folder / "c.npy").write_bytes(npy([2, 300, 65], [1] * (2 * 300 * 65)))
+        self.assert_refused(["profile", "c.npy"], 3, "ParseError", "300 layers", "swapaxes(0, 1)")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,17 @@
+// Asks for a GPU through an installed evenkeel: there is one, or it says why not.
+#include <evenkeel/base/error.h>
+#include <evenkeel/device/cuda/gpu.h>
+#include <evenkeel/device/device.h>
+
+#include <cstdio>
+
+int main() {
+  const int gpus = evenkeel::cuda::gpu_count();
+  std::printf("%d GPUs %s\n", gpus, evenkeel::cuda::why_no_gpu().c_str());
+  try {
+    evenkeel::Device::cuda(0);
+    return gpus > 0 ? 0 : 1;
+  } catch (const evenkeel::Unsupported&) {
+    return gpus == 0 ? 0 : 1;
+  }
+}
