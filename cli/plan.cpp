@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/placement_option.h"
 #include "cli/subcommand.h"
 #include "cli/table.h"
@@ -106,13 +107,13 @@ void print_table(const StepPlan& before, const StepPlan& plan, const Counts& cou
   const auto copy = [](std::span<const std::int64_t> loads) {
     return std::vector<std::int64_t>(loads.begin(), loads.end());
   };
-  fmt::print("worst rank {:.3f}x the mean (plain ep: {:.3f}x), with {} weight transfers (no fewer than {})\n",
-             imbalance(plan.rank_loads()).max_over_mean, imbalance(before.rank_loads()).max_over_mean,
-             plan.transfers().size(), bound);
-  fmt::print("{}: {} experts on {} ranks, {} assignments; planned in {:.1f} us\n\n", planner,
-             plan.num_experts(), plan.num_ranks(), counts.total(), plan_us);
-  fmt::print("{}", load_picture(copy(before.rank_loads()), copy(plan.rank_loads()), "load under ep",
-                                fmt::format("load under {}", planner)));
+  put("worst rank {:.3f}x the mean (plain ep: {:.3f}x), with {} weight transfers (no fewer than {})\n",
+      imbalance(plan.rank_loads()).max_over_mean, imbalance(before.rank_loads()).max_over_mean,
+      plan.transfers().size(), bound);
+  put("{}: {} experts on {} ranks, {} assignments; planned in {:.1f} us\n\n", planner, plan.num_experts(),
+      plan.num_ranks(), counts.total(), plan_us);
+  put("{}", load_picture(copy(before.rank_loads()), copy(plan.rank_loads()), "load under ep",
+                         fmt::format("load under {}", planner)));
   if (!plan.spilled()) return;
   Table table({"expert", "from", "to", "assignments"});
   for (const Transfer& t : plan.transfers()) {
@@ -121,7 +122,7 @@ void print_table(const StepPlan& before, const StepPlan& plan, const Counts& cou
     table.add({fmt::format("{}", t.expert.value()), fmt::format("{}", t.from.value()),
                fmt::format("{}", t.to.value()), fmt::format("{}", moved)});
   }
-  fmt::print("\n  weights that travel\n{}", table.text());
+  put("\n  weights that travel\n{}", table.text());
 }
 
 void run(const PlanArguments& options) {
@@ -156,7 +157,7 @@ void run(const PlanArguments& options) {
                {"relative_excess", even.relative_excess},
                {"transfer_lower_bound", bound},
                {"plan_us", plan_us}});
-  fmt::print("{}\n", json.dump());
+  print_object(json);
 }
 
 }  // namespace

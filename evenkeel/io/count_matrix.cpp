@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/base/stop.h"
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/moe_layers.h"
 #include "evenkeel/io/internal/profile_json.h"
@@ -99,6 +100,7 @@ IntArray matrix_of_lines(std::string_view text, const std::string& file) {
       }
       skip = false;
     } while (cells.next(cell));
+    stop_if_asked();
     if (matrix.shape[0]++ == 0) matrix.shape[1] = columns;
     if (columns != matrix.shape[1])
       throw ParseError(file, fmt::format("line {}", number),

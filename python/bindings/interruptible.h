@@ -10,6 +10,8 @@
 #include <stop_token>
 #include <utility>
 
+#include "evenkeel/base/stop.h"
+
 namespace evenkeel::python {
 
 // work(std::stop_token) should end soon once it is asked to stop. A signal handler's exception
@@ -31,6 +33,15 @@ auto interruptible(Work work) {
   }
   if (interrupted) throw nanobind::python_error(*interrupted);
   return result.get();
+}
+
+// The same for reading, which looks for itself whether it has been asked to stop (base/stop.h).
+template <class Read>
+auto interruptible_read(Read read) {
+  return interruptible([read = std::move(read)](std::stop_token stop) {
+    const StopScope scope(std::move(stop));
+    return read();
+  });
 }
 
 }  // namespace evenkeel::python

@@ -21,6 +21,7 @@
 #include "evenkeel/io/placement_format.h"
 #include "python/bindings/arrays.h"
 #include "python/bindings/bind.h"
+#include "python/bindings/interruptible.h"
 
 namespace nb = nanobind;
 
@@ -98,8 +99,10 @@ using Read = std::tuple<Placement, std::optional<double>, std::optional<double>,
 
 Read read(const std::filesystem::path& path, std::optional<int> num_ranks, std::optional<int> num_experts,
           std::optional<std::vector<int>> layers) {
-  PlacementFile file = read_placement_as(
-      path.string(), {.layers = std::move(layers), .num_ranks = num_ranks, .num_experts = num_experts});
+  PlacementFile file = interruptible_read([&] {
+    return read_placement_as(
+        path.string(), {.layers = std::move(layers), .num_ranks = num_ranks, .num_experts = num_experts});
+  });
   return {std::move(file.placement),  file.objective,         file.bound,
           std::move(file.provenance), std::move(file.layers), file.layer_updates_per_iter};
 }
@@ -126,7 +129,7 @@ void bind_placement(nb::module_& module) {
                   nb::arg("num_ranks"))
       .def_static("of_homes", &of_homes, nb::arg("homes"), nb::arg("num_ranks"), release)
       .def_static("read", &read, nb::arg("path"), nb::arg("num_ranks").none(), nb::arg("num_experts").none(),
-                  nb::arg("layers").none(), release)
+                  nb::arg("layers").none())
       .def("write", &write, nb::arg("path"), nb::arg("format"), nb::arg("objective").none(),
            nb::arg("bound").none(), nb::arg("provenance"), nb::arg("read_layers"),
            nb::arg("read_layer_updates").none(), nb::arg("layers").none(),

@@ -18,6 +18,7 @@
 #include "evenkeel/routing/imbalance.h"
 #include "python/bindings/arrays.h"
 #include "python/bindings/bind.h"
+#include "python/bindings/interruptible.h"
 
 namespace nb = nanobind;
 
@@ -33,7 +34,7 @@ std::size_t experts(const RoutingProfile& profile) {
 }
 
 RoutingProfile read(const std::filesystem::path& path, std::optional<int> num_experts) {
-  return read_routing(path.string(), {.num_experts = num_experts});
+  return interruptible_read([&] { return read_routing(path.string(), {.num_experts = num_experts}); });
 }
 
 RoutingProfile of_arrays(const InArray<std::int64_t, 2>& loads,
@@ -84,7 +85,7 @@ ThreeWays imbalance_of(const RoutingProfile& profile) {
 void bind_profile(nb::module_& module) {
   const auto release = nb::call_guard<nb::gil_scoped_release>();
   nb::class_<RoutingProfile>(module, "RoutingProfile")
-      .def_static("read", &read, nb::arg("path"), nb::arg("num_experts").none(), release)
+      .def_static("read", &read, nb::arg("path"), nb::arg("num_experts").none())
       .def_static("of_arrays", &of_arrays, nb::arg("loads"), nb::arg("transitions").none())
       .def("write", &write, nb::arg("path"), nb::arg("format"), release)
       .def_prop_ro("num_layers", &RoutingProfile::num_layers)

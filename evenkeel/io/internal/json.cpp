@@ -7,6 +7,7 @@
 #include <set>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/base/stop.h"
 
 namespace evenkeel::internal {
 
@@ -25,6 +26,7 @@ Json parse_json(std::string_view text, const std::string& file, std::int64_t beg
   // Of a key given twice a parser keeps one; another program might keep the other.
   std::vector<std::set<std::string>> keys;
   const auto watch = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    stop_if_asked();
     if (depth > max_json_depth)
       throw ParseError(file, "", fmt::format("nested deeper than {}", max_json_depth));
     if (event == Json::parse_event_t::object_start) keys.emplace_back();
