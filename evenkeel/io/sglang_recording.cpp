@@ -6,6 +6,7 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/bare_array.h"
+#include "evenkeel/io/internal/fractional_loads.h"
 #include "evenkeel/io/internal/memory_array.h"
 #include "evenkeel/io/internal/moe_layers.h"
 #include "evenkeel/io/internal/shape.h"
@@ -134,17 +135,30 @@ RoutingFile routing_of_records(TorchFile& file, Pickle::Id records, std::optiona
                                      internal::CountRows::hidden_layers);
 }
 
+// Averages of counts are loads as well.
+RoutingFile routing_of_loads(TorchFile& file, Pickle::Id tensor, const char* key, internal::CountRows rows) {
+  if (!file.is_floating(tensor))
+    return internal::routing_of_counts(file.integers(tensor, key), file.name(), key, rows);
+  DoubleArray numbers = file.doubles(tensor, key);
+  internal::ScaledLoads loads = internal::scaled_loads(numbers.values, file.name(), key);
+  RoutingFile routing =
+      internal::routing_of_counts({std::move(numbers.shape), std::move(loads.loads)}, file.name(), key, rows);
+  if (loads.exponent != 0)
+    routing.notes.push_back(fmt::format("loads are no whole numbers: {}", loads.note()));
+  return routing;
+}
+
 // A tensor that somebody saved alone, of whatever it holds.
 RoutingFile routing_of_tensor(TorchFile& file, Pickle::Id tensor, const RoutingOptions& options) {
   const char* const key = "tensor";
+  if (file.is_floating(tensor) && options.bare != RoutingOptions::Bare::trace)
+    return routing_of_loads(file, tensor, key, internal::CountRows::unsaid);
   IntArray numbers = file.integers(tensor, key);
   internal::MemoryArray<std::int64_t> array(file.name(), key, numbers.shape, std::move(numbers.values));
-  const bool counts = file.is_floating(tensor) ||
-                      internal::bare_array_kind(array, options, file.name()) == internal::BareArray::counts;
-  if (counts)
-    return internal::routing_of_counts({numbers.shape, std::move(array).values()}, file.name(), key,
-                                       internal::CountRows::unsaid);
-  return internal::routing_of_ids(std::move(array), options.num_experts);
+  if (internal::bare_array_kind(array, options, file.name()) == internal::BareArray::ids)
+    return internal::routing_of_ids(std::move(array), options.num_experts);
+  return internal::routing_of_counts({numbers.shape, std::move(array).values()}, file.name(), key,
+                                     internal::CountRows::unsaid);
 }
 
 RoutingFile routing_of_root(TorchFile& file, const RoutingOptions& options) {
@@ -154,8 +168,7 @@ RoutingFile routing_of_root(TorchFile& file, const RoutingOptions& options) {
   if (const auto records = pickle.find(root, "records"))
     return routing_of_records(file, *records, options.num_experts);
   if (const auto counts = pickle.find(root, "logical_count"))
-    return internal::routing_of_counts(file.integers(*counts, "logical_count"), file.name(), "logical_count",
-                                       internal::CountRows::hidden_layers);
+    return routing_of_loads(file, *counts, "logical_count", internal::CountRows::hidden_layers);
   throw ParseError(file.name(), "data.pkl",
                    fmt::format("is {} without 'logical_count' or 'records', and no tensor of counts: no "
                                "recording of SGLang",

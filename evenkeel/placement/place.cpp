@@ -262,13 +262,16 @@ Placement placement_before(const RoutingProfile& profile, const Topology& topolo
   return Placement::contiguous(profile.num_layers(), profile.num_experts(), topology.num_ranks());
 }
 
-std::vector<std::string> notes_of(const PlacementProblem& problem) {
+std::vector<std::string> notes_of(const PlacementProblem& problem, const PlaceOptions& options) {
   std::vector<std::string> notes;
   if (problem.sources.estimated)
     notes.emplace_back(
         "where tokens live is not known: each rank is taken to send an equal part of every expert's load");
   if (internal::traffic_is_unknown(problem.profile, problem.traffic))
     notes.emplace_back("the profile has no transitions: traffic is not known, and balance alone decides");
+  if (internal::traffic_is_unknown(problem.profile, problem.traffic) && problem.topology.num_nodes() > 1 &&
+      options.num_groups == 1)
+    notes.emplace_back("nodes have no part in this placement: without traffic only expert groups would use them");
   return notes;
 }
 
@@ -305,7 +308,7 @@ PlaceResult place(const RoutingProfile& profile, const Topology& topology, const
   const double solve_ms = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
   PlacementQuality before = placement_quality(problem, placement_before(profile, topology, options));
   PlacementQuality after = placement_quality(problem, solved.placement);
-  std::vector<std::string> notes = notes_of(problem);
+  std::vector<std::string> notes = notes_of(problem, options);
   notes.insert(notes.end(), solved.notes.begin(), solved.notes.end());
   if (!solved.proven_optimal && solve_ms >= options.limits.time_limit_s * 1e3)
     notes.push_back(fmt::format("the time limit of {} s has passed: this is the best so far",

@@ -3,7 +3,7 @@
     import evenkeel as ek
 
     placement = ek.place(ek.RoutingProfile("trace.safetensors"), ranks=8, nodes=2)
-    placement.save("init_expert_location.json", format="sglang")
+    placement.save("init_expert_location.json", format="sglang", model="config.json")
 
     step = ek.plan([49000, 1000, 1000, 1000], ranks=4)
 

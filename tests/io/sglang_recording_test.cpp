@@ -126,9 +126,13 @@ TEST(TorchFile, MayHoldABareMatrixOfCountsWithAnyStrides) {
   EXPECT_EQ(*file.profile, RoutingProfile(2, 3, {0, 2, 4, 1, 3, 5}, {}));
 }
 
-TEST(TorchFile, RefusesWhatIsNoWholeNumberOrNoRecording) {
-  EXPECT_EQ(message_of<ParseError>([] { open_routing(test_data("halves.pt")); }),
-            test_data("halves.pt") + ": tensor: element 1 is not a whole number that is exact");
+TEST(TorchFile, MayHoldAveragesOfCounts) {
+  const RoutingFile halves = open_routing(test_data("halves.pt"));
+  EXPECT_THAT(halves.profile->loads(), ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_THAT(halves.notes, ElementsAre(HasSubstr("scaled by 2^1")));
+}
+
+TEST(TorchFile, RefusesWhatIsNoRecording) {
   EXPECT_EQ(message_of<ParseError>([] { open_routing(test_data("checkpoint.pt")); }),
             test_data("checkpoint.pt") +
                 ": data.pkl: is a dict without 'logical_count' or 'records', and no tensor of counts: no "

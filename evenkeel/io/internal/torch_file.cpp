@@ -55,6 +55,15 @@ struct TorchFile::Tensor {
   std::vector<std::int64_t> strides;
 };
 
+// What lies between a tensor's first element and its last.
+struct TorchFile::Stored {
+  std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> strides;
+  Dtype dtype = Dtype::i64;
+  std::int64_t elements = 0;
+  std::vector<std::byte> bytes;
+};
+
 bool is_torch_file(std::shared_ptr<const ByteSource> source) {
   const auto archive = ZipArchive::open(std::move(source), max_torch_members);
   return std::any_of(archive->members().begin(), archive->members().end(),
@@ -158,14 +167,16 @@ bool TorchFile::is_floating(Id id) const {
   return evenkeel::is_floating(describe(id, "tensor").dtype);
 }
 
-IntArray TorchFile::integers(Id id, const std::string& key) {
+// Throws ParseError if the tensor reaches beyond its storage.
+TorchFile::Stored TorchFile::read_stored(Id id, const std::string& key) {
   Tensor tensor = describe(id, key);
   const auto elements = count_elements(tensor.shape, 8);
   if (!elements || tensor.strides.size() != tensor.shape.size())
     throw ParseError(name(), key, fmt::format("shape {} is impossible", to_text(tensor.shape)));
   charge(*elements, key);
-  IntArray array{.shape = tensor.shape, .values = {}};
-  if (*elements == 0) return array;
+  Stored stored{
+      .shape = tensor.shape, .strides = {}, .dtype = tensor.dtype, .elements = *elements, .bytes = {}};
+  if (*elements == 0) return stored;
   // Nothing is stepped over along a dimension of one, whatever its stride says.
   for (std::size_t i = 0; i < tensor.shape.size(); ++i)
     if (tensor.shape[i] == 1) tensor.strides[i] = 0;
@@ -184,25 +195,46 @@ IntArray TorchFile::integers(Id id, const std::string& key) {
                                  std::min(tensor.storage_size, bytes / item_size(tensor.dtype))));
   const std::int64_t span = last - tensor.offset + 1;
   charge(span, key);
-  std::vector<std::byte> raw(static_cast<std::size_t>(span * item_size(tensor.dtype)));
+  stored.strides = std::move(tensor.strides);
+  stored.bytes.resize(static_cast<std::size_t>(span * item_size(tensor.dtype)));
   const std::uint64_t index = member(tensor.storage).index;
-  ZipMemberReader(archive_, index, tensor.storage).read(tensor.offset * item_size(tensor.dtype), raw);
+  ZipMemberReader(archive_, index, tensor.storage)
+      .read(tensor.offset * item_size(tensor.dtype), stored.bytes);
   require_intact(archive_, index, tensor.storage);
-  std::vector<std::int64_t> stored(static_cast<std::size_t>(span));
-  if (const auto broken = to_whole(tensor.dtype, raw, stored))
-    throw ParseError(name(), key, fmt::format("element {} is not a whole number that is exact", *broken));
-  array.values.reserve(static_cast<std::size_t>(*elements));
-  std::vector<std::int64_t> at(tensor.shape.size(), 0);
-  for (std::int64_t from = 0; std::ssize(array.values) < *elements;) {
-    array.values.push_back(stored[static_cast<std::size_t>(from)]);
+  return stored;
+}
+
+// Row-major, out of numbers that lie as the strides say.
+template <class Number>
+std::vector<Number> TorchFile::in_order(const Stored& stored, const std::vector<Number>& numbers) {
+  std::vector<Number> values;
+  values.reserve(static_cast<std::size_t>(stored.elements));
+  std::vector<std::int64_t> at(stored.shape.size(), 0);
+  for (std::int64_t from = 0; std::ssize(values) < stored.elements;) {
+    values.push_back(numbers[static_cast<std::size_t>(from)]);
     for (std::size_t i = at.size(); i-- > 0;) {
-      from += tensor.strides[i];
-      if (++at[i] < tensor.shape[i]) break;
-      from -= tensor.strides[i] * tensor.shape[i];
+      from += stored.strides[i];
+      if (++at[i] < stored.shape[i]) break;
+      from -= stored.strides[i] * stored.shape[i];
       at[i] = 0;
     }
   }
-  return array;
+  return values;
+}
+
+IntArray TorchFile::integers(Id id, const std::string& key) {
+  const Stored stored = read_stored(id, key);
+  std::vector<std::int64_t> numbers(stored.bytes.size() / static_cast<std::size_t>(item_size(stored.dtype)));
+  if (const auto broken = to_whole(stored.dtype, stored.bytes, numbers))
+    throw ParseError(name(), key, fmt::format("element {} is not a whole number that is exact", *broken));
+  return {.shape = stored.shape, .values = in_order(stored, numbers)};
+}
+
+DoubleArray TorchFile::doubles(Id id, const std::string& key) {
+  const Stored stored = read_stored(id, key);
+  std::vector<double> numbers(stored.bytes.size() / static_cast<std::size_t>(item_size(stored.dtype)));
+  to_double(stored.dtype, stored.bytes, numbers);
+  return {.shape = stored.shape, .values = in_order(stored, numbers)};
 }
 
 }  // namespace evenkeel::internal

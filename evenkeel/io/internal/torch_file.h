@@ -29,11 +29,17 @@ class TorchFile {
   // A tensor of whole numbers, of any type and strides. `key` is how messages call it. All that is read of a
   // file together may not be much more than there is in it: tensors can overlap, and be read twice.
   IntArray integers(Id tensor, const std::string& key);
+  // The same of any numbers.
+  DoubleArray doubles(Id tensor, const std::string& key);
   // Whether a tensor's numbers are of a floating type.
   bool is_floating(Id tensor) const;
 
  private:
   struct Tensor;
+  struct Stored;
+  Stored read_stored(Id tensor, const std::string& key);
+  template <class Number>
+  static std::vector<Number> in_order(const Stored& stored, const std::vector<Number>& numbers);
   Tensor describe(Id tensor, const std::string& key) const;
   std::vector<std::int64_t> sizes(Id tuple, const std::string& key) const;
   const ZipArchive::Member& member(const std::string& name) const;
