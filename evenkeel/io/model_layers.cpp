@@ -28,9 +28,8 @@ using internal::LayerRule;
 
 constexpr std::array<std::string_view, 4> layer_count_keys = {"num_hidden_layers", "n_layers", "num_layers",
                                                               "n_layer"};
-constexpr std::array<std::string_view, 6> expert_count_keys = {"num_experts",      "num_local_experts",
-                                                               "n_routed_experts", "moe_num_experts",
-                                                               "num_moe_experts",  "n_experts"};
+constexpr std::array<std::string_view, 5> expert_count_keys = {
+    "num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "num_moe_experts"};
 constexpr std::array<std::string_view, 5> mtp_count_keys = {"num_nextn_predict_layers",
                                                             "mtp_num_hidden_layers", "num_mtp_modules",
                                                             "num_mtp_layers", "mtp_num_layers"};
@@ -119,24 +118,25 @@ int experts_of(const ConfigKeys& config, std::string_view key) {
   return static_cast<int>(numbers[0]);
 }
 
+std::optional<int> stated_experts(const ConfigKeys& config) {
+  return agreed(config, expert_count_keys, [&](std::string_view key) {
+    const int experts = experts_of(config, key);
+    if (experts < 2)
+      config.fail(key, fmt::format("is {}: no layer of this model has experts to place", experts));
+    return experts;
+  });
+}
+
 // 0 where no key says it. Throws where one says that there are none.
 int num_experts(const ConfigKeys& config) {
-  std::string_view where;
-  const auto read = [&](std::string_view key) {
-    where = key;
-    return experts_of(config, key);
-  };
-  std::optional<int> experts = agreed(config, expert_count_keys, read);
-  if (const Json* inner = config.find("ffn_config"); !experts && inner != nullptr && inner->is_object())
-    experts = agreed(ConfigKeys(*inner, config.file(), config.name("ffn_config.")), expert_count_keys, read);
-  if (!experts) {
-    for (const std::string_view key : expert_count_keys)
-      if (config.is_null(key)) config.fail(key, "is null: no layer of this model has experts to place");
-    return 0;
-  }
-  if (*experts < 2)
-    config.fail(where, fmt::format("is {}: no layer of this model has experts to place", *experts));
-  return *experts;
+  if (const auto experts = stated_experts(config)) return *experts;
+  const Json* inner = config.find("ffn_config");
+  if (inner != nullptr && inner->is_object())
+    if (const auto experts = stated_experts({*inner, config.file(), config.name("ffn_config.")}))
+      return *experts;
+  for (const std::string_view key : expert_count_keys)
+    if (config.is_null(key)) config.fail(key, "is null: no layer of this model has experts to place");
+  return 0;
 }
 
 int mtp_layers(const ConfigKeys& config) {

@@ -100,7 +100,7 @@ class Limits(CommandTest):
 
 class Numbers(CommandTest):
     def trained(self, value, dtype="F32"):
-        """A trained layer of 4 experts, 8 x 6, whose first weight is `value`."""
+        """A trained layer of 4 experts, 8 x 6, whose first weight and first input are `value`."""
         code = {"F32": "f", "F64": "d"}[dtype]
 
         def floats(name, shape, first=0.5):
@@ -113,7 +113,7 @@ class Numbers(CommandTest):
         ids = struct.pack("<32i", *[(t + k) % 4 for t in range(16) for k in range(2)])
         arrays = [
             floats("experts.gate_up.weight", [4, 12, 8], value), floats("experts.down.weight", [4, 8, 6]),
-            floats("router.weight", [4, 8]), floats("input", [16, 8]), floats("output", [16, 8]),
+            floats("router.weight", [4, 8]), floats("input", [16, 8], value), floats("output", [16, 8]),
             ("topk_ids", "I32", [16, 2], ids), floats("topk_weights", [16, 2]),
         ]  # fmt: skip
         (self.folder / "layer.safetensors").write_bytes(safetensors(arrays))

@@ -107,7 +107,7 @@ TEST(AStoppedProcess, StillFindsTheRankThatIsSilentHoweverOftenItIsStopped) {
     ranks.stop_for(milliseconds(60));
   }
   ASSERT_TRUE(wait_for_end(ranks));
-  EXPECT_THAT(ranks.said(), testing::HasSubstr("rank 1 did not answer in loop"));
+  EXPECT_THAT(ranks.said(), ::testing::HasSubstr("rank 1 did not answer in loop"));
 }
 
 TEST(RunningTime, CountsAStopAsOneGapAndAllOtherTimeInFull) {

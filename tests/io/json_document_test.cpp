@@ -23,12 +23,12 @@ std::string json_refusal(const std::string& text) {
 }
 
 nlohmann::json random_value(std::mt19937& random, int depth) {
-  const auto below = [&](unsigned most) { return random() % most; };
+  const auto below = [&](std::size_t most) { return static_cast<std::size_t>(random() % most); };
   const auto text = [&] {
     static const std::array<std::string, 8> parts = {"a",      "\n",         "\"",  "\\",
                                                      "\u00e9", "\U0001f600", "key", "/"};
     std::string made;
-    for (unsigned i = below(4); i > 0; --i) made += parts[below(parts.size())];
+    for (std::size_t i = below(4); i > 0; --i) made += parts[below(parts.size())];
     return made;
   };
   switch (below(depth > 0 ? 8 : 6)) {
@@ -46,12 +46,12 @@ nlohmann::json random_value(std::mt19937& random, int depth) {
       return text();
     case 6: {
       nlohmann::json list = nlohmann::json::array();
-      for (unsigned i = below(5); i > 0; --i) list.push_back(random_value(random, depth - 1));
+      for (std::size_t i = below(5); i > 0; --i) list.push_back(random_value(random, depth - 1));
       return list;
     }
     default: {
       nlohmann::json object = nlohmann::json::object();
-      for (unsigned i = below(5); i > 0; --i) object[text()] = random_value(random, depth - 1);
+      for (std::size_t i = below(5); i > 0; --i) object[text()] = random_value(random, depth - 1);
       return object;
     }
   }

@@ -70,7 +70,7 @@ TEST(Pickle, FindsTheLastOfAKeyInALargeDictAsOften) {
   };
   const auto number = [](int value) {
     std::string little = "J";
-    for (int shift = 0; shift < 32; shift += 8) little += static_cast<char>(value >> shift & 0xff);
+    for (int shift = 0; shift < 32; shift += 8) little += static_cast<char>((value >> shift) & 0xff);
     return little;
   };
   std::string dict = "}(";

@@ -83,17 +83,27 @@ class Applied(unittest.TestCase):
             rows = json.loads(path.read_text())["physical_to_logical_map"]
         else:
             sizes = {"hidden_layers": model.hidden_layers, "experts": model.experts, "slots": slots, "ranks": RANKS}
-            location = servers.sglang_location(text, path, 0, **sizes)
-            self.assertEqual(location.num_local_physical_experts, slots // RANKS)
-            rows = location.physical_to_logical_map.tolist()
-            valid = location.logical_to_all_physical_map_num_valid
-            for layer in range(model.hidden_layers):
-                self.assertEqual(valid[layer].tolist(), np.bincount(rows[layer], minlength=model.experts).tolist())
+            locations = [servers.sglang_location(text, path, rank, **sizes) for rank in range(RANKS)]
+            self.assertEqual(locations[0].num_local_physical_experts, slots // RANKS)
+            rows = locations[0].physical_to_logical_map.tolist()
+            self.assert_copies_share_evenly(model, rows, locations)
         self.assertEqual(len(rows), model.hidden_layers)
         for layer in set(range(model.hidden_layers)) - set(model.moe_layers):
             # As SGLang fills it without a map.
             self.assertEqual(rows[layer], [slot % model.experts for slot in range(slots)])
         return {layer: rows[layer] for layer in model.moe_layers}
+
+    def assert_copies_share_evenly(self, model, rows, locations):
+        """A rank sends to its own copy of an expert if it has one, else to any: over all ranks, each gets as much."""
+        maps = np.stack([location.logical_to_all_physical_map.numpy() for location in locations])
+        for layer in model.moe_layers:
+            share = np.zeros(len(rows[layer]))
+            for valid in maps[:, layer]:
+                for slots in valid:
+                    slots = slots[slots >= 0]
+                    share[slots] += 1 / len(slots) / RANKS
+            copies = np.bincount(rows[layer], minlength=model.experts)
+            np.testing.assert_allclose(share, 1 / copies[rows[layer]], atol=1e-12)
 
     def vllm(self, model, path):
         """Rows of layers with experts alone, in the order of the model's `moe_layers`."""

@@ -18,9 +18,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 try:
+    import numpy
     import torch
 except ImportError:
-    torch = None
+    numpy = torch = None
 try:
     import pydantic
 except ImportError:
@@ -151,7 +152,7 @@ def vllm_ascend(text):
     ascend = run_parts(
         text,
         {"expert_file_to_tensor", "init_eplb_config", "generate_log2phy_map", "generate_global_placement"},
-        {"json": json, "torch": torch, "defaultdict": defaultdict, "np": __import__("numpy")},
+        {"json": json, "torch": torch, "defaultdict": defaultdict, "np": numpy},
     )
     log2phy = ascend.generate_log2phy_map
     ascend.generate_log2phy_map = lambda *a, **k: log2phy(*a, **k).as_subclass(Tensor)

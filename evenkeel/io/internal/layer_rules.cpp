@@ -20,7 +20,7 @@ using Flags = std::vector<bool>;
 // Lists of a word for each layer: of its MLP, or of what block it is.
 constexpr std::array<std::string_view, 1> mlp_words = {"mlp_layer_types"};
 constexpr std::array<std::string_view, 2> block_words = {"layers_block_type", "layer_types"};
-constexpr std::array<std::string_view, 3> flag_lists = {"moe_layer_freq", "moe_layer_layout", "is_moe_layer"};
+constexpr std::array<std::string_view, 2> flag_lists = {"moe_layer_freq", "moe_layer_layout"};
 constexpr std::array<std::string_view, 2> number_lists = {"moe_layers", "moe_layers_enum"};
 constexpr std::string_view pattern_key = "hybrid_override_pattern";
 constexpr std::array<std::string_view, 3> ernie_keys = {"moe_layer_start_index", "moe_layer_end_index",
@@ -270,10 +270,12 @@ bool has_dense_mtp(std::string_view model_type) {
 }  // namespace
 
 bool has_layer_rule(const ConfigKeys& config) {
-  constexpr std::array<std::string_view, 11> keys = {
-      "mlp_layer_types",           "moe_layer_freq",        "moe_layer_layout",     "moe_layers",
-      "moe_layers_enum",           "first_k_dense_replace", "num_dense_layers",     "expert_layer_period",
-      "interleave_moe_layer_step", "decoder_sparse_step",   "moe_layer_start_index"};
+  constexpr std::array<std::string_view, 13> keys = {
+      "mlp_layer_types",          "moe_layer_freq",      "moe_layer_layout",
+      "moe_layer_frequency",      "moe_layers",          "moe_layers_enum",
+      "first_k_dense_replace",    "num_dense_layers",    "expert_layer_period",
+      "moe_layer_start_index",    "decoder_sparse_step", "mlp_only_layers",
+      "interleave_moe_layer_step"};
   return std::ranges::any_of(keys, [&](auto key) { return config.find(key) != nullptr; });
 }
 
