@@ -9,6 +9,7 @@
 #include "cli/bench_report.h"
 #include "cli/budget_options.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/run_report.h"
 #include "cli/table.h"
 #include "evenkeel/base/bytes.h"
@@ -92,41 +93,40 @@ void print_picture(const Curve& curve) {
     most = std::max(most, row.figures->time.median);
   }
   if (rows.empty()) return;
-  fmt::print("\n  {} in so much of ep's peak, and its time / its time without a budget\n",
-             name_of(curve.reference.way.planner.kind));
+  put("\n  {} in so much of ep's peak, and its time / its time without a budget\n",
+      name_of(curve.reference.way.planner.kind));
   const auto in_parts = [&](double ratio) { return static_cast<std::int64_t>(ratio * precision); };
   for (const CurveRow* row : rows) {
     const double ratio = row->figures->time.median;
-    fmt::print("  {:>6}  {} {:.3f}\n", percent(share_of(row->way.budget.bytes, curve)),
-               bar(in_parts(ratio), in_parts(most), width), ratio);
+    put("  {:>6}  {} {:.3f}\n", percent(share_of(row->way.budget.bytes, curve)),
+        bar(in_parts(ratio), in_parts(most), width), ratio);
   }
 }
 
 void print_curve(const Curve& curve) {
-  fmt::print("{}: ideal {:.2f}x; ep takes {} unbounded; least budget {}\n", curve.scenario,
-             curve.ep.balance.max_over_mean, format_bytes(curve.ep.worst_peak_bytes()),
-             format_bytes(curve.reference.least_budget));
+  put("{}: ideal {:.2f}x; ep takes {} unbounded; least budget {}\n", curve.scenario,
+      curve.ep.balance.max_over_mean, format_bytes(curve.ep.worst_peak_bytes()),
+      format_bytes(curve.reference.least_budget));
   Table table({"", "budget", "of ep", "time", "95 %", "A/A", "peak", "of ep", "chunks", "again", "moves"});
   table.add({std::string(name_of(curve.reference.way.planner.kind)), "none", "", "1", "", "",
              format_bytes(curve.reference.worst_peak_bytes()),
              percent(share_of(curve.reference.worst_peak_bytes(), curve)), "1", "0 %",
              fmt::format("{}", curve.reference.transfers)});
   for (const CurveRow& row : curve.rows) table.add(cells_of(row, curve));
-  fmt::print("{}", table.text());
+  print_text(table.text());
   print_picture(curve);
 }
 
 }  // namespace
 
 void print_curves(const CurveSetup& setup, const std::vector<Curve>& curves) {
-  fmt::print("{}\n{} tokens a rank, {} rounds, min-segment {}\n{}\n", layer_of(setup.bench),
-             setup.bench.tokens, setup.bench.pairs, setup.planner.min_segment, kCriticalPath);
+  put("{}\n{} tokens a rank, {} rounds, min-segment {}\n{}\n", layer_of(setup.bench), setup.bench.tokens,
+      setup.bench.pairs, setup.planner.min_segment, kCriticalPath);
   for (const Curve& curve : curves) {
-    fmt::print("\n");
+    put("\n");
     print_curve(curve);
   }
-  fmt::print(
-      "\n  time: critical path / that of the first row, medians; A/A: spread of that row over itself\n"
+  put("\n  time: critical path / that of the first row, medians; A/A: spread of that row over itself\n"
       "  95 %: the median lies there, with so much confidence from 6 rounds on\n"
       "  of ep: of its worst rank's peak without a budget; again: assignments computed again in backward\n"
       "  whole: all of the step computed again at once, unchunked; moves: weight transfers\n");
@@ -154,7 +154,7 @@ void print_curves_json(const CurveSetup& setup, const std::vector<Curve>& curves
                      {"pairs", setup.bench.pairs},
                      {"least_budget", curves.front().reference.least_budget},
                      {"scenarios", std::move(scenarios)}};
-  fmt::print("{}\n", json.dump());
+  print_object(json);
 }
 
 }  // namespace evenkeel::cli

@@ -7,6 +7,7 @@
 
 #include "cli/bench_report.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/run_report.h"
 #include "cli/table.h"
 #include "evenkeel/base/bytes.h"
@@ -88,18 +89,17 @@ const JointRow* worst_of(const std::vector<JointRow>& rows) {
 }  // namespace
 
 void print_joint(const JointSetup& setup, const std::vector<JointRow>& rows) {
-  fmt::print("{}\n{} tokens a rank, {} rounds, min-segment {}, {}\n{}\n\n", layer_of(setup.bench),
-             setup.bench.tokens, setup.bench.pairs, setup.planner.min_segment, name_of(setup.planner.kind),
-             kCriticalPath);
+  put("{}\n{} tokens a rank, {} rounds, min-segment {}, {}\n{}\n\n", layer_of(setup.bench),
+      setup.bench.tokens, setup.bench.pairs, setup.planner.min_segment, name_of(setup.planner.kind),
+      kCriticalPath);
   Table table({"share:experts", "budget", "of ep", "chunks", "again", "moves", "to spill", "to ep", "to best",
                "A/A"});
   for (const JointRow& row : rows) table.add(cells_of(row));
-  fmt::print("{}", table.text());
+  print_text(table.text());
   if (const JointRow* const worst = worst_of(rows))
-    fmt::print("\n  slowest against the best of both: {:.3f}, {} in {}\n", worst->to_best(),
-               short_name(worst->scenario), format_bytes(worst->budget));
-  fmt::print(
-      "\n  chunks: of the joint choice, of spill kept wherever it fits, of ep; again: assignments computed\n"
+    put("\n  slowest against the best of both: {:.3f}, {} in {}\n", worst->to_best(),
+        short_name(worst->scenario), format_bytes(worst->budget));
+  put("\n  chunks: of the joint choice, of spill kept wherever it fits, of ep; again: assignments computed\n"
       "  again in backward; moves: weight transfers (both of the joint choice); to spill, to ep: critical\n"
       "  path / theirs, medians in the same budget; same: joint chose that very step; to best: the larger;\n"
       "  A/A: spread of joint over itself\n");
@@ -116,7 +116,7 @@ void print_joint_json(const JointSetup& setup, const std::vector<JointRow>& rows
                      {"planner", name_of(setup.planner.kind)},
                      {"worst_to_best", worst == nullptr ? Json(nullptr) : Json(worst->to_best())},
                      {"rows", std::move(list)}};
-  fmt::print("{}\n", json.dump());
+  print_object(json);
 }
 
 }  // namespace evenkeel::cli

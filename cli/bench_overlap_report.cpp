@@ -6,6 +6,7 @@
 
 #include "cli/bench_report.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/table.h"
 #include "evenkeel/base/bytes.h"
 
@@ -32,8 +33,8 @@ Json in_flight_json(const WayFigures& of) {
 }  // namespace
 
 void print_overlap(const OverlapSetup& setup, const std::vector<OverlapRow>& rows) {
-  fmt::print("{}\n{} tokens a rank, {} rounds, {} chunks, {}\n\n", layer_of(setup.bench), setup.bench.tokens,
-             setup.bench.pairs, setup.chunks, name_of(setup.planner.kind));
+  put("{}\n{} tokens a rank, {} rounds, {} chunks, {}\n\n", layer_of(setup.bench), setup.bench.tokens,
+      setup.bench.pairs, setup.chunks, name_of(setup.planner.kind));
   Table table({"scenario", "held up, one", "two", "hidden", "waiting, one", "two", "wall clock, one",
                "two / one", "peak, one", "two"});
   for (const OverlapRow& row : rows)
@@ -41,8 +42,7 @@ void print_overlap(const OverlapSetup& setup, const std::vector<OverlapRow>& row
                fmt::format("{:.0f} %", 100 * row.hidden()), waited(row.one().wait_ms),
                waited(row.two().wait_ms), waited(row.one().wall_ms), fmt::format("{:.3f}", wall_ratio(row)),
                format_bytes(row.one().worst_peak_bytes()), format_bytes(row.two().worst_peak_bytes())});
-  fmt::print(
-      "{}\n  one, two: chunks in flight, everything computed again in backward; waiting: for peers in a "
+  put("{}\n  one, two: chunks in flight, everything computed again in backward; waiting: for peers in a "
       "step's\n"
       "  counts of chunks, dispatch and combine, by the clock less the CPU time of copying, the mean of the\n"
       "  ranks; held up: of the rank that waits least; all medians over rounds\n",
@@ -61,7 +61,7 @@ void print_overlap_json(const OverlapSetup& setup, const std::vector<OverlapRow>
                      {"layer", layer_of(setup.bench)}, {"pairs", setup.bench.pairs},
                      {"chunks", setup.chunks},         {"planner", name_of(setup.planner.kind)},
                      {"rows", std::move(list)}};
-  fmt::print("{}\n", json.dump());
+  print_object(json);
 }
 
 }  // namespace evenkeel::cli

@@ -7,6 +7,7 @@
 
 #include "cli/budget_options.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/run_report.h"
 #include "cli/table.h"
 
@@ -56,8 +57,8 @@ std::string layer_of(const BenchSetup& setup) {
 }
 
 void print_bench_head(const BenchPoint& point) {
-  fmt::print("{}; {} tokens a rank, {} interleaved pairs, min-segment {}\n{}\n\n", layer_of(point.setup),
-             point.setup.tokens, point.setup.pairs, point.setup.parameters.min_segment, kCriticalPath);
+  put("{}; {} tokens a rank, {} interleaved pairs, min-segment {}\n{}\n\n", layer_of(point.setup),
+      point.setup.tokens, point.setup.pairs, point.setup.parameters.min_segment, kCriticalPath);
 }
 
 void print_bench_table(const Budget& budget, const std::vector<BenchRow>& rows) {
@@ -81,10 +82,9 @@ void print_bench_table(const Budget& budget, const std::vector<BenchRow>& rows) 
     }
     table.add(std::move(cells));
   }
-  if (budget.cuts()) fmt::print("{}\n\n", describe(budget, rows.front().figures.reference.least_budget));
-  fmt::print("{}", table.text());
-  fmt::print(
-      "  under a planner's name its speed-up over ep; share: of the ideal; A/A: spread of ep over itself\n"
+  if (budget.cuts()) put("{}\n\n", describe(budget, rows.front().figures.reference.least_budget));
+  print_text(table.text());
+  put("  under a planner's name its speed-up over ep; share: of the ideal; A/A: spread of ep over itself\n"
       "  peak: the worst rank's bytes / the same planner's when balanced; moves: weight transfers\n");
 }
 
@@ -107,7 +107,7 @@ void print_bench_json(const BenchPoint& point, const std::vector<BenchRow>& rows
   Json json = {{"ranks", point.setup.ranks}, {"tokens_per_rank", point.setup.tokens}};
   json.update(json_of(point.setup.budget, rows.front().figures.reference.least_budget));
   json.update({{"layer", layer_of(point.setup)}, {"pairs", point.setup.pairs}, {"rows", std::move(list)}});
-  fmt::print("{}\n", json.dump());
+  print_object(json);
 }
 
 void print_calibration(const Calibration& calibration, const std::string& file, bool json) {
@@ -122,16 +122,16 @@ void print_calibration(const Calibration& calibration, const std::string& file, 
         {"link_bytes_per_second", cost.link_bytes_per_second},
         {"chunk_seconds", cost.chunk_seconds},
         {"measured_on", {{"cpu", on.cpu}, {"cores", on.cores}, {"ranks", on.ranks}, {"layer", on.layer}}}};
-    fmt::print("{}\n", all.dump(-1, ' ', false, Json::error_handler_t::replace));
+    print_object(all);
     return;
   }
-  fmt::print("{}\n{} ranks on {} cores of {}\n\n", on.layer, on.ranks, on.cores, on.cpu);
+  put("{}\n{} ranks on {} cores of {}\n\n", on.layer, on.ranks, on.cores, on.cpu);
   Table table({"products of many rows", fmt::format("{:.0f} GFLOP/s", 1e-9 * cost.flops_per_second)});
   table.add({"weights, where rows are few", fmt::format("{:.1f} GB/s", 1e-9 * cost.weight_bytes_per_second)});
   table.add({"hidden of the shorter of both", fmt::format("{:.0f} %", 100 * cost.overlap)});
   table.add({"weights from rank to rank", fmt::format("{:.1f} GB/s", 1e-9 * cost.link_bytes_per_second)});
   table.add({"one chunk more", fmt::format("{:.0f} us", 1e6 * cost.chunk_seconds)});
-  fmt::print("{}written to {}\n", table.text(), file);
+  put("{}written to {}\n", table.text(), file);
 }
 
 }  // namespace evenkeel::cli

@@ -8,6 +8,7 @@
 
 #include "cli/bench_report.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/run_report.h"
 #include "cli/table.h"
 #include "evenkeel/base/bytes.h"
@@ -45,7 +46,7 @@ void print_methods(const Training& training) {
                fmt::format("{:.0f} %", 100 * training.recomputed_fraction(method)),
                fmt::format("{} of {}", training.steps_beyond(method), training.steps.size())});
   }
-  fmt::print("{}\n", table.text());
+  put("{}\n", table.text());
 }
 
 // Tokens a second of every step: method 1 beside ours.
@@ -68,7 +69,7 @@ void print_steps(const Training& training) {
                fmt::format("+-{:.3f}", step.figures.control.spread), fmt::format("{}", step.of(2).chunks),
                fmt::format("{}", step.of(ours).chunks), fmt::format("{:.0f}", step.tokens_per_second(0)),
                bar_of(step, 0), fmt::format("{:.0f}", step.tokens_per_second(ours)), bar_of(step, ours)});
-  fmt::print("{}", table.text());
+  print_text(table.text());
 }
 
 Json method_json(const WayFigures& of) {
@@ -100,14 +101,13 @@ Json json_of(const TrainingStep& step) {
 
 void print_training(const Training& training) {
   const TrainingSetup& setup = training.setup;
-  fmt::print("{}\nevery {}. step of {}, its most skewed layer; {} rounds, min-segment {}\n",
-             layer_of(setup.bench), setup.every, setup.file, setup.bench.pairs, setup.planner.min_segment);
-  fmt::print("budget {} a rank for 3 and ours (least budget {}); 1 and 2 have none\n{}\n\n",
-             format_bytes(setup.budget), format_bytes(training.least_budget()), kCriticalPath);
+  put("{}\nevery {}. step of {}, its most skewed layer; {} rounds, min-segment {}\n", layer_of(setup.bench),
+      setup.every, setup.file, setup.bench.pairs, setup.planner.min_segment);
+  put("budget {} a rank for 3 and ours (least budget {}); 1 and 2 have none\n{}\n\n",
+      format_bytes(setup.budget), format_bytes(training.least_budget()), kCriticalPath);
   print_methods(training);
   print_steps(training);
-  fmt::print(
-      "\n  tokens/s: of all steps and all ranks, on the critical path; to 1: to method 1\n"
+  put("\n  tokens/s: of all steps and all ranks, on the critical path; to 1: to method 1\n"
       "  peak: worst rank, worst step; again: assignments computed again in backward\n"
       "  beyond budget: steps that take more; A/A: spread of method 1 over itself\n");
 }
@@ -127,7 +127,7 @@ void print_training_json(const Training& training) {
                      {"pairs", setup.bench.pairs},    {"every", setup.every},
                      {"budget", setup.budget},        {"least_budget", training.least_budget()},
                      {"methods", std::move(methods)}, {"steps", std::move(steps)}};
-  fmt::print("{}\n", json.dump());
+  print_object(json);
 }
 
 }  // namespace evenkeel::cli

@@ -9,6 +9,7 @@
 
 #include "cli/numbering.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/placement_option.h"
 #include "cli/subcommand.h"
 #include "evenkeel/base/error.h"
@@ -52,9 +53,9 @@ void run(const CLI::App& app, const ConvertArguments& options) {
   const Converted done = convert_file(options.in, options.out, convert_options(app, options));
   print_notes(options.in, done.notes);
   if (!options.json) {
-    fmt::print("{}: {}, {} -> {}\n", options.out, done.what, done.from, done.to);
+    put("{}: {}, {} -> {}\n", options.out, done.what, done.from, done.to);
     if (done.layers.known())
-      fmt::print("  {} MoE layers of the model: {}\n", done.layers.numbers().size(), to_text(done.layers));
+      put("  {} MoE layers of the model: {}\n", done.layers.numbers().size(), to_text(done.layers));
     return;
   }
   nlohmann::ordered_json json = {{"input", options.in},
@@ -63,8 +64,7 @@ void run(const CLI::App& app, const ConvertArguments& options) {
                                  {"from", done.from},
                                  {"to", done.to}};
   if (done.layers.known()) json["layers"] = done.layers.numbers();
-  using Handler = nlohmann::ordered_json::error_handler_t;
-  fmt::print("{}\n", json.dump(-1, ' ', false, Handler::replace));
+  print_object(json);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "cli/batch.h"
 #include "cli/cost_file.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/run_report.h"
 #include "cli/subcommand.h"
@@ -113,9 +114,8 @@ void print_placements(const std::vector<Comparison>& contiguous, const std::vect
     add("contiguous + level", contiguous[i].checked.figures.ways.back(), "");
     add("placed + level", placed[i].checked.figures.ways.back(), "");
   }
-  fmt::print("\n  homes chosen from other sequences of the same text (place, two-stage, fast)\n{}",
-             table.text());
-  fmt::print("  all layers: max/mean load of the same tokens, mean of all layers\n");
+  put("\n  homes chosen from other sequences of the same text (place, two-stage, fast)\n{}", table.text());
+  put("  all layers: max/mean load of the same tokens, mean of all layers\n");
 }
 
 // Half of what plain ep took at its worst, in which ep in one chunk could not run.
@@ -140,9 +140,9 @@ void print_budgeted(const Comparison& free, const Comparison& budgeted, const Bu
     add(fmt::format("{} in {}", name_of(of.way.planner.kind), format_bytes(budget.bytes)), of,
         budgeted.checked.accuracy[i]);
   }
-  fmt::print("\n  {} in half of ep's memory, where ep in one chunk could not run (least budget {})\n{}",
-             free.name, format_bytes(figures.reference.least_budget), table.text());
-  fmt::print("  recomputed: assignments whose forward is computed again in backward\n");
+  put("\n  {} in half of ep's memory, where ep in one chunk could not run (least budget {})\n{}", free.name,
+      format_bytes(figures.reference.least_budget), table.text());
+  put("  recomputed: assignments whose forward is computed again in backward\n");
 }
 
 void run(const DemoArguments& options) {
@@ -184,8 +184,8 @@ void run(const DemoArguments& options) {
     setup.rounds = std::min(setup.rounds, kBudgetRounds);
     budgeted = {selection.name, measure_and_check(setup, batch, progress_line("half the memory"))};
   }
-  fmt::print("layer {} of {}: {}\nmin-segment {}, imbalance-threshold 0; medians of {} steps\n\n", kLayer,
-             trace->info().name, describe(setup), kMinSegment, options.repeat);
+  put("layer {} of {}: {}\nmin-segment {}, imbalance-threshold 0; medians of {} steps\n\n", kLayer,
+      trace->info().name, describe(setup), kMinSegment, options.repeat);
   print_comparisons(comparisons);
   print_budgeted(comparisons.back(), budgeted, budget);
   print_placements(comparisons, placed, homes);

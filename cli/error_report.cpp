@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <new>
 #include <nlohmann/json.hpp>
 #include <variant>
 
+#include "cli/output.h"
 #include "cli/progress.h"
+#include "cli/suggestion.h"
+#include "evenkeel/base/printable.h"
 
 namespace evenkeel::cli {
 
@@ -23,18 +25,25 @@ std::string one_line(std::string text) {
   return text;
 }
 
-int print(const std::string& type, const std::string& message, const std::vector<Error::Field>& data,
-          Exit exit, bool json) {
-  const std::string line = one_line(message);
+int print_error(const std::string& type, const std::string& message, const std::vector<Error::Field>& data,
+                Exit exit, bool json) {
+  const std::string line = shortened(printable(one_line(message)), Error::most_message_bytes);
   wipe_line();
-  fmt::print(stderr, "evenkeel: {}\n", line);
-  if (json) {
-    Json error = {{"type", type}, {"message", line}};
-    for (const Error::Field& field : data)
-      std::visit([&](const auto& value) { error[field.name] = value; }, field.value);
-    fmt::print("{}\n", Json{{"error", error}}.dump(-1, ' ', false, Json::error_handler_t::replace));
+  say("evenkeel: {}", line);
+  if (!json || stdout_failed()) return static_cast<int>(exit);
+  Json error = {{"type", type}, {"message", line}};
+  for (const Error::Field& field : data)
+    std::visit([&](const auto& value) { error[field.name] = value; }, field.value);
+  try {
+    print_object(Json{{"error", error}});
+    require_printed();
+  } catch (const std::exception&) {  // stdout cannot be written: the status says what there is to say
   }
   return static_cast<int>(exit);
+}
+
+std::string with_suggestion(std::string message, const std::string& suggestion) {
+  return suggestion.empty() ? message : fmt::format("{}; did you mean '{}'?", message, suggestion);
 }
 
 std::string argument_of(const Error& error) {
@@ -49,18 +58,36 @@ std::string option_of(std::string argument, const CLI::App* subcommand) {
   if (argument == kCommandLine) return argument;
   if (subcommand == nullptr) return "";
   if (argument == "output") return "output";  // a positional of some
+  // A positional has the name that --help gives it.
+  if (subcommand->get_option_no_throw(argument) != nullptr) return argument;
   std::ranges::replace(argument, '_', '-');
   if (!argument.starts_with("--")) argument.insert(0, "--");
   return subcommand->get_option_no_throw(argument) == nullptr ? "" : argument;
 }
 
-// CLI11 lists what it did not expect in no order that was typed.
-std::string why_of(const CLI::ParseError& error, const CLI::App* subcommand) {
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) == nullptr || subcommand == nullptr)
-    return one_line(error.what());
-  std::vector<std::string> quoted;
-  for (const std::string& word : subcommand->remaining()) quoted.push_back(fmt::format("'{}'", word));
-  return fmt::format("{} not expected", fmt::join(quoted, ", "));
+bool is_option(const std::string& word) {
+  return word.size() > 1 && word.starts_with('-');
+}
+
+// What CLI11 did not expect, in the order that it was typed. An option among these is the cause of all that
+// is missing.
+std::vector<std::string> unexpected(const CLI::ParseError& error, const CLI::App& app) {
+  std::vector<std::string> words = app.remaining();
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) return words;
+  if (std::ranges::none_of(words, is_option)) words.clear();
+  return words;
+}
+
+// The option that the first unknown one was probably meant to be.
+std::string suggested_option(const std::vector<std::string>& words, const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  for (const std::string& word : words)
+    if (word.starts_with("--"))
+      if (const std::string found = nearest(word.substr(0, word.find('=')), names); !found.empty())
+        return found;
+  return "";
 }
 
 Exit exit_of(const Error& error) {
@@ -74,28 +101,37 @@ Exit exit_of(const Error& error) {
 int report(const Error& error, const CLI::App* subcommand, bool json) {
   const std::string argument = argument_of(error);
   const std::string option = argument.empty() ? "" : option_of(argument, subcommand);
-  if (option.empty()) return print(error.type(), error.what(), error.data(), exit_of(error), json);
+  if (option.empty()) return print_error(error.type(), error.what(), error.data(), exit_of(error), json);
 
   // Said in the words that were typed: "--min-segment: ..." rather than "min_segment: ...".
   const std::string rest = std::string(error.what()).substr(argument.size());
   std::vector<Error::Field> data = error.data();
   for (Error::Field& field : data)
     if (field.name == "argument") field.value = option;
-  return print(error.type(), option + rest, data, Exit::usage, json);
+  return print_error(error.type(), with_suggestion(option + rest, suggestion_for(error)), data, Exit::usage,
+                     json);
 }
 
-int report_usage(const CLI::ParseError& error, const CLI::App* subcommand, bool json) {
+int report_usage(const CLI::ParseError& error, const CLI::App& command, const CLI::App* subcommand,
+                 bool json) {
+  const CLI::App& app = subcommand == nullptr ? command : *subcommand;
   const std::string help = subcommand == nullptr
                                ? "what evenkeel --help lists"
                                : fmt::format("what evenkeel {} --help lists", subcommand->get_name());
-  const InvalidArgument usage(kCommandLine, why_of(error, subcommand), help);
-  return print(usage.type(), usage.what(), usage.data(), Exit::usage, json);
+  const std::vector<std::string> words = unexpected(error, app);
+  std::vector<std::string> quoted;
+  for (const std::string& word : words) quoted.push_back(fmt::format("'{}'", word));
+  const InvalidArgument usage(
+      kCommandLine,
+      words.empty() ? one_line(error.what()) : fmt::format("{} not expected", fmt::join(quoted, ", ")), help);
+  return print_error(usage.type(), with_suggestion(usage.what(), suggested_option(words, app)), usage.data(),
+                     Exit::usage, json);
 }
 
 int report_other(const std::exception& error, bool json) {
   const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
-  return print("Error", memory ? "the machine has not enough memory for this" : error.what(), {},
-               Exit::impossible, json);
+  return print_error("Error", memory ? "the machine has not enough memory for this" : error.what(), {},
+                     Exit::impossible, json);
 }
 
 }  // namespace evenkeel::cli

@@ -16,7 +16,9 @@ enum class Exit { success = 0, usage = 2, input = 3, impossible = 4, communicati
 // `subcommand` is the one that ran, or null: an InvalidArgument about one of its options is a matter of
 // usage.
 int report(const Error& error, const CLI::App* subcommand, bool json);
-int report_usage(const CLI::ParseError& error, const CLI::App* subcommand, bool json);
+// `command` is the whole one.
+int report_usage(const CLI::ParseError& error, const CLI::App& command, const CLI::App* subcommand,
+                 bool json);
 // Any other exception: of the system or of the standard library.
 int report_other(const std::exception& error, bool json);
 

@@ -1,70 +1,94 @@
 #include "cli/interrupt.h"
 
-#include <chrono>
-#include <condition_variable>
+#include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <mutex>
 #include <system_error>
-#include <utility>
+#include <thread>
 
-#include "evenkeel/base/system_limits.h"
+#include "cli/output.h"
+#include "cli/progress.h"
+#include "evenkeel/io/unfinished.h"
 
 namespace evenkeel::cli {
 
 namespace {
 
-volatile std::sig_atomic_t signal_raised = 0;
+constexpr int kEnding[] = {SIGHUP, SIGINT, SIGTERM, SIGXCPU};
 
-extern "C" void note_signal(int signal) {
-  signal_raised = signal;
+std::mutex work_mutex;
+Interrupt* work_at_hand = nullptr;
+
+bool taken_by_work(int signal) {
+  const std::lock_guard lock(work_mutex);
+  return work_at_hand != nullptr && work_at_hand->take(signal);
 }
 
-template <class Body>
-std::jthread watching(Body body) {
-  try {
-    return std::jthread(std::move(body));
-  } catch (const std::system_error& error) {
-    throw too_few_threads(1, 0, "to watch for signals", error);
+// As it was typed, more or less: seen from the working folder where it is in it.
+std::string seen_from_here(const std::string& place) {
+  std::error_code error;
+  const std::filesystem::path here = std::filesystem::current_path(error);
+  const std::filesystem::path near = std::filesystem::path(place).lexically_proximate(here);
+  return error || near.empty() || *near.begin() == ".." ? place : near.string();
+}
+
+[[noreturn]] void end_by(int signal) {
+  const std::vector<std::string> places = discard_unfinished();
+  wipe_line();
+  for (const std::string& place : places)
+    say("evenkeel: interrupted; {} was not made", seen_from_here(place));
+  std::signal(signal, SIG_DFL);
+  sigset_t one;
+  sigemptyset(&one);
+  sigaddset(&one, signal);
+  pthread_sigmask(SIG_UNBLOCK, &one, nullptr);
+  std::raise(signal);
+  std::abort();
+}
+
+[[noreturn]] void wait_for(const sigset_t& signals) {
+  for (;;) {
+    int signal = 0;
+    if (sigwait(&signals, &signal) == 0 && !taken_by_work(signal)) end_by(signal);
   }
+}
+
+bool is_ignored(int signal) {
+  struct sigaction action {};
+  return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
 }  // namespace
 
-Interrupt::Interrupt(std::initializer_list<int> signals) {
-  signal_raised = 0;
-  struct sigaction action = {};
-  action.sa_handler = note_signal;
-  action.sa_flags = static_cast<int>(SA_RESETHAND);  // the second one kills
-  sigemptyset(&action.sa_mask);
-  for (int signal : signals) {
-    before_.emplace_back(signal, decltype(action){});
-    sigaction(signal, &action, &before_.back().second);
+void watch_signals() {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file above the limit is an error of its write, with a message
+  sigset_t blocked;
+  pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+  sigset_t ours;
+  sigemptyset(&ours);
+  for (const int signal : kEnding)
+    if (!is_ignored(signal) && sigismember(&blocked, signal) == 0) sigaddset(&ours, signal);
+  pthread_sigmask(SIG_BLOCK, &ours, nullptr);
+  try {
+    std::thread([ours] { wait_for(ours); }).detach();
+  } catch (const std::system_error&) {  // no thread is to be had: they end the command as they end any
+    pthread_sigmask(SIG_UNBLOCK, &ours, nullptr);
   }
-  watch_ = watching([this](const std::stop_token& done) {
-    std::mutex mutex;
-    std::condition_variable_any wake;
-    std::unique_lock lock(mutex);
-    while (!done.stop_requested())
-      if (wake.wait_for(lock, done, std::chrono::milliseconds(20), [] { return signal_raised != 0; })) {
-        source_.request_stop();
-        return;
-      }
-  });
+}
+
+Interrupt::Interrupt(std::initializer_list<int> signals) : signals_(signals) {
+  const std::lock_guard lock(work_mutex);
+  work_at_hand = this;
 }
 
 Interrupt::~Interrupt() {
-  for (const auto& [signal, action] : before_) sigaction(signal, &action, nullptr);
+  const std::lock_guard lock(work_mutex);
+  work_at_hand = nullptr;
 }
 
-void Interrupt::check() const {
-  if (signal_raised != 0) throw Interrupted{};
-}
-
-void Interrupt::die() const {
-  const int signal = signal_raised;
-  std::signal(signal, SIG_DFL);
-  std::raise(signal);
-  std::abort();
+bool Interrupt::take(int signal) {
+  return std::ranges::find(signals_, signal) != signals_.end() && source_.request_stop();
 }
 
 }  // namespace evenkeel::cli

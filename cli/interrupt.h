@@ -1,20 +1,21 @@
-// A signal that asks instead of killing: long work stops, and keeps the best it has or cleans up. A second
-// one ends the program as ever.
+// Signals that ask the command to end. What is unfinished is removed, and the command ends by that signal;
+// while an Interrupt lives, the first of its signals asks the work to stop instead, and to keep the best it
+// has.
 #pragma once
 
 #include <csignal>
 #include <initializer_list>
 #include <stop_token>
-#include <thread>
-#include <utility>
 #include <vector>
 
 namespace evenkeel::cli {
 
-// Thrown where the work looks whether it should go on.
-struct Interrupted {};
+// Has a thread of its own wait for these signals, but for those that the parent had ignored or blocked.
+// Before any other thread begins, since threads inherit that they do not get them. A file that outgrows its
+// limit no longer ends the command by a signal.
+void watch_signals();
 
-// While one lives, the first of these signals asks `token()` to stop. At most one at a time.
+// At most one at a time.
 class Interrupt {
  public:
   explicit Interrupt(std::initializer_list<int> signals);
@@ -24,15 +25,13 @@ class Interrupt {
 
   std::stop_token token() const { return source_.get_token(); }
   bool asked() const { return source_.stop_requested(); }
-  // Throws Interrupted if a signal has come.
-  void check() const;
-  // Ends the program as the signal that came would have.
-  [[noreturn]] void die() const;
+
+  // Whether the signal is one of these, and the first; then the work has been asked.
+  bool take(int signal);
 
  private:
+  std::vector<int> signals_;
   std::stop_source source_;
-  std::vector<std::pair<int, struct sigaction>> before_;
-  std::jthread watch_;  // a signal handler itself may do next to nothing
 };
 
 }  // namespace evenkeel::cli

@@ -3,11 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <sstream>
 #include <string_view>
 #include <vector>
 
 #include "cli/error_report.h"
+#include "cli/interrupt.h"
+#include "cli/options.h"
+#include "cli/output.h"
 #include "cli/subcommand.h"
 
 namespace evenkeel::cli {
@@ -21,12 +24,6 @@ constexpr const char* kExamples = R"(Examples:
   evenkeel SUBCOMMAND --help
 
 Exit status: 0 done, 2 usage, 3 an input is wrong, 4 cannot be done as asked, 5 communication.)";
-
-// A full disk or a closed pipe must not look like success.
-void require_printed() {
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
-    throw InvalidArgument("standard output", "cannot be written");
-}
 
 const CLI::App* chosen(const std::vector<Subcommand>& subcommands) {
   for (const Subcommand& each : subcommands)
@@ -45,6 +42,29 @@ void require_subcommand(const std::vector<Subcommand>& subcommands, int argc, ch
                         fmt::format("{}", fmt::join(names, ", ")));
 }
 
+// --help or --version, which CLI11 would print itself without a look at whether it could.
+int print_asked(const CLI::App& command, const CLI::Success& asked) {
+  std::ostringstream out;
+  const int status = command.exit(asked, out, out);
+  print_text(out.str());
+  require_printed();
+  return status;
+}
+
+int dispatch(CLI::App& command, const std::vector<Subcommand>& subcommands, int argc, char** argv) {
+  try {
+    require_subcommand(subcommands, argc, argv);
+    refuse_empty_values(argc, argv);
+    command.parse(argc, argv);
+  } catch (const CLI::Success& asked) {
+    return print_asked(command, asked);
+  }
+  for (const Subcommand& each : subcommands)
+    if (each.app->parsed()) each.run();
+  require_printed();
+  return static_cast<int>(Exit::success);
+}
+
 int run(int argc, char** argv) {
   CLI::App command("Keeps Mixture-of-Experts models balanced across devices.", "evenkeel");
   command.set_version_flag("--version", "evenkeel " EVENKEEL_VERSION);
@@ -59,17 +79,11 @@ int run(int argc, char** argv) {
   };
   const bool json =
       std::any_of(argv, argv + argc, [](const char* word) { return std::string_view(word) == "--json"; });
+  for (const Subcommand& each : subcommands) refuse_empty_values(*each.app);
   try {
-    require_subcommand(subcommands, argc, argv);
-    command.parse(argc, argv);
-    for (const Subcommand& each : subcommands)
-      if (each.app->parsed()) each.run();
-    require_printed();
-    return static_cast<int>(Exit::success);
-  } catch (const CLI::Success& asked) {
-    return command.exit(asked);
+    return dispatch(command, subcommands, argc, argv);
   } catch (const CLI::ParseError& error) {
-    return report_usage(error, chosen(subcommands), json);
+    return report_usage(error, command, chosen(subcommands), json);
   } catch (const Error& error) {
     return report(error, chosen(subcommands), json);
   } catch (const std::exception& error) {
@@ -82,5 +96,12 @@ int run(int argc, char** argv) {
 }  // namespace evenkeel::cli
 
 int main(int argc, char** argv) {
-  return evenkeel::cli::run(argc, argv);
+  evenkeel::cli::open_standard_streams();
+  evenkeel::cli::watch_signals();
+  try {
+    return evenkeel::cli::run(argc, argv);
+  } catch (const std::exception&) {  // not even an error could be told
+    evenkeel::cli::write_stderr("evenkeel: the machine has not enough memory for this\n");
+    return static_cast<int>(evenkeel::cli::Exit::impossible);
+  }
 }

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/table.h"
 #include "evenkeel/base/bytes.h"
 #include "evenkeel/model/parameters.h"
@@ -160,13 +161,12 @@ void print_components(const MemoryReport& report) {
     table.add(
         {std::string(item.name), std::string(item.source), "", format_bytes(item.bytes), share(item.bytes)});
   table.add({"active", "", "", format_bytes(stage.active_bytes), share(stage.active_bytes)});
-  fmt::print("  stage {}, {} of one MoE layer kept, {} rows received in {}\n{}", stage.stage,
-             report.memory.stored_copies(stage.stage) == 1
-                 ? "one copy"
-                 : fmt::format("{} copies", report.memory.stored_copies(stage.stage)),
-             grouped(stage.received),
-             stage.choice.chunks == 1 ? "one chunk" : fmt::format("{} chunks", stage.choice.chunks),
-             table.text());
+  put("  stage {}, {} of one MoE layer kept, {} rows received in {}\n{}", stage.stage,
+      report.memory.stored_copies(stage.stage) == 1
+          ? "one copy"
+          : fmt::format("{} copies", report.memory.stored_copies(stage.stage)),
+      grouped(stage.received),
+      stage.choice.chunks == 1 ? "one chunk" : fmt::format("{} chunks", stage.choice.chunks), table.text());
 }
 
 bool alike(const StageFit& a, const StageFit& b) {
@@ -188,22 +188,22 @@ void print_stages(const MemoryReport& report) {
                : stage.choice.least_chunks == 0 ? "not one row fits"
                                                 : fmt::format("needs {}", stage.choice.least_chunks)});
   }
-  fmt::print("\n{}", table.text());
+  put("\n{}", table.text());
 }
 
 void print_headline(const MemoryReport& report) {
   const StageFit& stage = report.fit.tightest_stage();
-  fmt::print("{}: {} of {} ({} of {}) on stage {} with {}\n", report.fit.fits ? "fits" : "does not fit",
-             format_bytes(stage.total_bytes()), format_bytes(report.device.available_bytes),
-             format_thousandths(report.ratio_thousandths), format_bytes(report.device_bytes), stage.stage,
-             stage.choice.chunks == 1 ? "one chunk" : fmt::format("{} chunks", stage.choice.chunks));
+  put("{}: {} of {} ({} of {}) on stage {} with {}\n", report.fit.fits ? "fits" : "does not fit",
+      format_bytes(stage.total_bytes()), format_bytes(report.device.available_bytes),
+      format_thousandths(report.ratio_thousandths), format_bytes(report.device_bytes), stage.stage,
+      stage.choice.chunks == 1 ? "one chunk" : fmt::format("{} chunks", stage.choice.chunks));
   const ModelDescription& model = report.memory.model();
-  fmt::print("{}: {} weights, {} layers ({} with {} experts, top-{})\n", model.family,
-             billions(model_parameters(model).total()), model.num_layers, model.num_moe_layers(),
-             model.experts.count, model.experts.top_k);
-  fmt::print("rows received by the fullest device: {} ({}); evenly {}, at worst {}\n\n",
-             grouped(stage.received), report.given_received ? "as given" : "the worst",
-             grouped(report.memory.even_received()), grouped(report.memory.worst_received()));
+  put("{}: {} weights, {} layers ({} with {} experts, top-{})\n", model.family,
+      billions(model_parameters(model).total()), model.num_layers, model.num_moe_layers(),
+      model.experts.count, model.experts.top_k);
+  put("rows received by the fullest device: {} ({}); evenly {}, at worst {}\n\n", grouped(stage.received),
+      report.given_received ? "as given" : "the worst", grouped(report.memory.even_received()),
+      grouped(report.memory.worst_received()));
 }
 
 }  // namespace
@@ -255,7 +255,7 @@ void print_json(const MemoryReport& report) {
                {"model", json_of_model(report)},
                {"setup", json_of_setup(report)}};
   if (report.history) json["history"] = json_of(*report.history);
-  fmt::print("{}\n", json.dump());
+  print_object(json);
 }
 
 void print_table(const MemoryReport& report) {
@@ -263,17 +263,16 @@ void print_table(const MemoryReport& report) {
   print_components(report);
   print_stages(report);
   if (report.longest_sequence > 0)
-    fmt::print("\nlongest sequence that fits: {}\n", grouped(report.longest_sequence));
+    put("\nlongest sequence that fits: {}\n", grouped(report.longest_sequence));
   else
-    fmt::print("\nno sequence fits\n");
+    put("\nno sequence fits\n");
   if (report.least_budget)
-    fmt::print("least budget of the layer's arena for this shape: {}\n", format_bytes(*report.least_budget));
+    put("least budget of the layer's arena for this shape: {}\n", format_bytes(*report.least_budget));
   if (!report.advice.empty()) {
-    fmt::print("\nany one of these makes it fit:\n");
-    for (const Advice& each : report.advice) fmt::print("  {}\n", sentence(each, report));
+    put("\nany one of these makes it fit:\n");
+    for (const Advice& each : report.advice) put("  {}\n", sentence(each, report));
   }
-  if (report.history)
-    fmt::print("\nchunks by layer and step\n{}", picture(*report.history, report.first_step));
+  if (report.history) put("\nchunks by layer and step\n{}", picture(*report.history, report.first_step));
 }
 
 }  // namespace evenkeel::cli

@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
-
 #include "cli/options.h"
+#include "cli/output.h"
 #include "evenkeel/io/limits.h"
 
 namespace evenkeel::cli {
@@ -54,7 +53,7 @@ PlacementFormatOptions numbered(PlacementFormatOptions options, const Numbering&
 }
 
 void print_notes(const std::string& file, const std::vector<std::string>& notes) {
-  for (const std::string& note : notes) fmt::print(stderr, "note: {}: {}\n", file, note);
+  for (const std::string& note : notes) say("note: {}: {}", file, note);
 }
 
 }  // namespace evenkeel::cli

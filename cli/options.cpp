@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <utility>
 
+#include "cli/error_report.h"
 #include "evenkeel/base/bytes.h"
 #include "evenkeel/base/error.h"
 
@@ -28,6 +30,20 @@ std::string range(std::int64_t least, std::int64_t most) {
 template <class Numbers>
 std::string joined(const Numbers& numbers) {
   return fmt::format("{}", fmt::join(numbers, ","));
+}
+
+// What an option takes, by the name of its values' type.
+std::string allowed_of(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  if (type == "FILE") return "the name of a file";
+  if (type == "DIR") return "the name of a folder";
+  if (type == "N") return "a whole number";
+  if (type == "X") return "a number";
+  if (type == "SIZE") return "a size, such as 512MiB";
+  if (type.find('|') != std::string::npos &&
+      std::ranges::none_of(type, [](unsigned char c) { return std::isupper(c); }))
+    return fmt::format("{}", fmt::join(split(type, '|'), ", "));
+  return fmt::format("{}: {}", type, option.get_description());
 }
 
 }  // namespace
@@ -184,6 +200,25 @@ void add_planners(CLI::App& app, std::vector<Kind>& kinds, std::size_t most) {
   app.add_option("--planner", read, "ep (no balancing), least-loaded (LLEP) or level")
       ->type_name(most == 1 ? "NAME" : "A,B,...")
       ->default_str(joined(names));
+}
+
+void refuse_empty_values(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    if (option->get_expected_max() == 0) continue;  // a flag
+    option->check([option](const std::string& value) {
+      if (value.empty()) throw InvalidArgument(option->get_name(), "''", allowed_of(*option));
+      return std::string();
+    });
+  }
+}
+
+void refuse_empty_values(int argc, const char* const* argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == "--") return;
+    if (word.starts_with("--") && word.find('=') == word.size() - 1)
+      throw InvalidArgument(kCommandLine, fmt::format("'{}' has no value", word), "a value behind the =");
+  }
 }
 
 bool is_given(const CLI::App& app, const std::string& option) {

@@ -48,6 +48,12 @@ void add_planners(CLI::App& app, std::vector<PlannerOptions::Kind>& kinds, std::
 PlannerOptions::Kind parse_planner(std::string_view name);
 std::string_view name_of(PlannerOptions::Kind kind);
 
+// Has every option and positional of a subcommand refuse an empty value: it says nothing, and would be taken
+// for an option that was not given. Once all of them are added.
+void refuse_empty_values(CLI::App& app);
+// Refuses `--option=` with nothing behind it, whose value would be the next word.
+void refuse_empty_values(int argc, const char* const* argv);
+
 // Refuses an option that was given where `why` says that it has no meaning.
 void refuse_if_given(const CLI::App& app, const std::string& option, const std::string& why);
 bool is_given(const CLI::App& app, const std::string& option);

@@ -2,12 +2,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "cli/interrupt.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/placement_option.h"
 #include "cli/progress.h"
 #include "cli/subcommand.h"
@@ -30,38 +29,25 @@ struct PermuteArguments {
   bool json = false;
 };
 
-PermuteOptions watched_by(const Interrupt& interrupt) {
-  return {.progress = [&interrupt](std::int64_t done, std::int64_t of) {
-    interrupt.check();
-    show_line(fmt::format("permuting {} of {}", format_bytes(done), format_bytes(of)));
-  }};
-}
-
 PermutedCheckpoint permuted(const PermuteArguments& options, const Placement& placement) {
-  const Interrupt interrupt({SIGINT, SIGTERM});
-  try {
-    PermutedCheckpoint done =
-        permute_checkpoint(options.checkpoint, placement, options.output, watched_by(interrupt));
-    wipe_line();
-    return done;
-  } catch (const Interrupted&) {
-    wipe_line();
-    fmt::print(stderr, "evenkeel: interrupted; {} was not made\n", options.output);
-    interrupt.die();
-  }
+  PermutedCheckpoint done = permute_checkpoint(
+      options.checkpoint, placement, options.output, {.progress = [](std::int64_t written, std::int64_t of) {
+        show_line(fmt::format("permuting {} of {}", format_bytes(written), format_bytes(of)));
+      }});
+  wipe_line();
+  return done;
 }
 
 void print_notes(const PermutedCheckpoint& done) {
   if (!done.kept_layers.empty())
-    fmt::print(stderr,
-               "note: layer {} (multi-token prediction) keeps its order; the placement is not for it\n",
-               fmt::join(done.kept_layers, ", "));
+    say("note: layer {} (multi-token prediction) keeps its order; the placement is not for it",
+        fmt::join(done.kept_layers, ", "));
   if (!done.other_weights.empty())
-    fmt::print(stderr, "note: copied as they are; if they hold weights, then in the old order: {}\n",
-               fmt::join(done.other_weights, ", "));
+    say("note: copied as they are; if they hold weights, then in the old order: {}",
+        fmt::join(done.other_weights, ", "));
   if (!done.leftovers.empty())
-    fmt::print(stderr, "note: left by runs that were killed, unless one is at work; can be deleted: {}\n",
-               fmt::join(done.leftovers, ", "));
+    say("note: left by runs that were killed, unless one is at work; can be deleted: {}",
+        fmt::join(done.leftovers, ", "));
 }
 
 void print_json(const PermuteArguments& options, const Placement& placement, const PermutedCheckpoint& done) {
@@ -80,7 +66,7 @@ void print_json(const PermuteArguments& options, const Placement& placement, con
                        {"copied", done.tensors_copied}}},
                      {"other_weights", done.other_weights},
                      {"leftovers", done.leftovers}};
-  fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
+  print_object(json);
 }
 
 void run(const PermuteArguments& options) {
@@ -88,11 +74,11 @@ void run(const PermuteArguments& options) {
       options.placement, options.ranks > 0 ? std::optional(static_cast<int>(options.ranks)) : std::nullopt);
   const PermutedCheckpoint done = permuted(options, placement);
   if (options.json) return print_json(options, placement, done);
-  fmt::print("{}: {}, {} experts on {} ranks, {} MoE layers; {} in {} files\n", options.output, done.family,
-             placement.num_experts(), placement.num_ranks(), done.layers.size(),
-             format_bytes(done.total_bytes), done.num_files);
-  fmt::print("tensors: {} renamed, {} with rows permuted, {} as they were; the map is in {}\n",
-             done.tensors_renamed, done.tensors_permuted, done.tensors_copied, expert_map_name);
+  put("{}: {}, {} experts on {} ranks, {} MoE layers; {} in {} files\n", options.output, done.family,
+      placement.num_experts(), placement.num_ranks(), done.layers.size(), format_bytes(done.total_bytes),
+      done.num_files);
+  put("tensors: {} renamed, {} with rows permuted, {} as they were; the map is in {}\n", done.tensors_renamed,
+      done.tensors_permuted, done.tensors_copied, expert_map_name);
   print_notes(done);
 }
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/heat_map.h"
+#include "cli/output.h"
 #include "cli/table.h"
 
 namespace evenkeel::cli {
@@ -64,7 +65,7 @@ void print_quality(const PlaceReport& report) {
     }
     table.add({"worst pair, summed over exchanges", amount(before.worst_pair), amount(after.worst_pair)});
   }
-  fmt::print("{}\n", table.text());
+  put("{}\n", table.text());
 }
 
 std::string meaning_of(const std::string& objective, const PlaceReport& report) {
@@ -90,8 +91,8 @@ void print_objectives(const PlaceReport& report) {
     table.add({name, meaning_of(name, report), fmt::format("{:.6g}", value), fmt::format("{:.6g}", bound),
                gap_of(value, bound)});
   }
-  fmt::print("{}", table.text());
-  for (const auto& [name, problem] : result.bound_of) fmt::print("  bound of {}: {}\n", name, problem);
+  print_text(table.text());
+  for (const auto& [name, problem] : result.bound_of) put("  bound of {}: {}\n", name, problem);
 }
 
 std::string shape_of(const PlaceReport& report) {
@@ -123,31 +124,30 @@ void print_json(const PlaceReport& report) {
                      {"solve_ms", result.solve_ms},
                      {"before", json_of(result.before)},
                      {"after", std::move(after)}};
-  fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
+  print_object(json);
 }
 
 void print_table(const PlaceReport& report) {
   const PlaceResult& result = report.result;
-  fmt::print("max/mean load {:.3f} -> {:.3f}", result.before.max_over_mean_mean,
-             result.after.max_over_mean_mean);
+  put("max/mean load {:.3f} -> {:.3f}", result.before.max_over_mean_mean, result.after.max_over_mean_mean);
   if (result.after.traffic_known && result.before.crossing > 0)
-    fmt::print(", traffic that crosses ranks {:.1f} % {}",
-               100 * std::abs(1 - result.after.crossing / result.before.crossing),
-               result.after.crossing <= result.before.crossing ? "less" : "more");
+    put(", traffic that crosses ranks {:.1f} % {}",
+        100 * std::abs(1 - result.after.crossing / result.before.crossing),
+        result.after.crossing <= result.before.crossing ? "less" : "more");
   const char* end = result.proven_optimal ? ", proven optimal" : "";
-  fmt::print("\n{}; solver {}, {:.1f} ms{}\n{}\n", shape_of(report), solver_name(result), result.solve_ms,
-             end, report.output.empty() ? "" : fmt::format("written to {}\n", report.output));
+  put("\n{}; solver {}, {:.1f} ms{}\n{}\n", shape_of(report), solver_name(result), result.solve_ms, end,
+      report.output.empty() ? "" : fmt::format("written to {}\n", report.output));
   print_quality(report);
   print_objectives(report);
   const bool layers = report.options.traffic == TrafficModel::layer_to_layer;
   if (result.after.traffic_known) {
-    fmt::print("  traffic: {}\n", layers ? "transitions of the profile, from one layer to the next"
-                                         : "assignments of the profile, from the token's rank, one way");
+    put("  traffic: {}\n", layers ? "transitions of the profile, from one layer to the next"
+                                  : "assignments of the profile, from the token's rank, one way");
     if (report.topology.num_ranks() > 1)
-      fmt::print("\n{}", heat_maps(report.topology, result.before.traffic, result.after.traffic,
-                                   report.options.from ? "from" : "contiguous", "placed"));
+      put("\n{}", heat_maps(report.topology, result.before.traffic, result.after.traffic,
+                            report.options.from ? "from" : "contiguous", "placed"));
   }
-  for (const std::string& note : result.notes) fmt::print("  note: {}\n", note);
+  for (const std::string& note : result.notes) put("  note: {}\n", note);
 }
 
 }  // namespace evenkeel::cli

@@ -9,6 +9,7 @@
 
 #include "cli/numbering.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/placement_option.h"
 #include "cli/subcommand.h"
 #include "cli/table.h"
@@ -110,13 +111,13 @@ void print_table(const StepPlan& before, const StepPlan& plan, const Counts& cou
   const auto copy = [](std::span<const std::int64_t> loads) {
     return std::vector<std::int64_t>(loads.begin(), loads.end());
   };
-  fmt::print("worst rank {:.3f}x the mean (plain ep: {:.3f}x), with {} weight transfers (no fewer than {})\n",
-             imbalance(plan.rank_loads()).max_over_mean, imbalance(before.rank_loads()).max_over_mean,
-             plan.transfers().size(), bound);
-  fmt::print("{}: {} experts on {} ranks, {} assignments; planned in {:.1f} us\n\n", planner,
-             plan.num_experts(), plan.num_ranks(), counts.total(), plan_us);
-  fmt::print("{}", load_picture(copy(before.rank_loads()), copy(plan.rank_loads()), "load under ep",
-                                fmt::format("load under {}", planner)));
+  put("worst rank {:.3f}x the mean (plain ep: {:.3f}x), with {} weight transfers (no fewer than {})\n",
+      imbalance(plan.rank_loads()).max_over_mean, imbalance(before.rank_loads()).max_over_mean,
+      plan.transfers().size(), bound);
+  put("{}: {} experts on {} ranks, {} assignments; planned in {:.1f} us\n\n", planner, plan.num_experts(),
+      plan.num_ranks(), counts.total(), plan_us);
+  put("{}", load_picture(copy(before.rank_loads()), copy(plan.rank_loads()), "load under ep",
+                         fmt::format("load under {}", planner)));
   if (!plan.spilled()) return;
   Table table({"expert", "from", "to", "assignments"});
   std::vector<std::int64_t> moved_to(plan.rank_loads().size(), 0);  // of the expert of the transfers at hand
@@ -132,7 +133,7 @@ void print_table(const StepPlan& before, const StepPlan& plan, const Counts& cou
     table.add({fmt::format("{}", t.expert.value()), fmt::format("{}", t.from.value()),
                fmt::format("{}", t.to.value()), fmt::format("{}", moved)});
   }
-  fmt::print("\n  weights that travel\n{}", table.text());
+  put("\n  weights that travel\n{}", table.text());
 }
 
 void run(const PlanArguments& options) {
@@ -169,7 +170,7 @@ void run(const PlanArguments& options) {
                {"relative_excess", even.relative_excess},
                {"transfer_lower_bound", bound},
                {"plan_us", plan_us}});
-  fmt::print("{}\n", json.dump());
+  print_object(json);
 }
 
 }  // namespace
@@ -178,9 +179,8 @@ Subcommand add_plan(CLI::App& command) {
   auto options = std::make_shared<PlanArguments>();
   CLI::App* app =
       command.add_subcommand("plan", "Make one step plan: who computes what, whose weights travel");
-  app->add_option(
-         "LOADS", options->loads,
-         "What `profile` reads; or JSON {\"loads\": [by expert]}, {\"counts\": [[by rank]]}")
+  app->add_option("LOADS", options->loads,
+                  "What `profile` reads; or JSON {\"loads\": [by expert]}, {\"counts\": [[by rank]]}")
       ->required()
       ->type_name("FILE");
   add_whole(*app, "--ranks", options->ranks, 1, max_ranks, "Needed unless LOADS or --placement says it")

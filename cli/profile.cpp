@@ -8,6 +8,7 @@
 
 #include "cli/numbering.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/subcommand.h"
 #include "cli/table.h"
 #include "evenkeel/base/error.h"
@@ -113,15 +114,15 @@ void print_json(const ProfileArguments& options, const Profiled& profiled) {
                {"transitions", profile.has_transitions()},
                {"output", options.output.empty() ? Json(nullptr) : Json(options.output)},
                {"layers", std::move(layers)}};
-  fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
+  print_object(json);
 }
 
 void print_table(const ProfileArguments& options, const Profiled& profiled) {
   const RoutingProfile& profile = profiled.profile;
-  fmt::print("{} layers{} of {} experts{}{}\n\n", profile.num_layers(),
-             profile.layers().known() ? fmt::format(" ({})", to_text(profile.layers())) : "",
-             profile.num_experts(), profiled.tokens ? fmt::format(", {} tokens", *profiled.tokens) : "",
-             options.output.empty() ? "" : fmt::format("; written to {}", options.output));
+  put("{} layers{} of {} experts{}{}\n\n", profile.num_layers(),
+      profile.layers().known() ? fmt::format(" ({})", to_text(profile.layers())) : "", profile.num_experts(),
+      profiled.tokens ? fmt::format(", {} tokens", *profiled.tokens) : "",
+      options.output.empty() ? "" : fmt::format("; written to {}", options.output));
   std::vector<std::string> head = {"layer", "assignments", "experts: max/mean", "mean/max", "excess"};
   if (options.ranks > 0)
     head.insert(head.end(), {fmt::format("{} ranks: max/mean", options.ranks), "mean/max", "excess"});
@@ -137,7 +138,7 @@ void print_table(const ProfileArguments& options, const Profiled& profiled) {
     if (options.ranks > 0) add(imbalance(rank_loads(profile.loads(layer), options.ranks)));
     table.add(std::move(row));
   }
-  fmt::print("{}\n  excess: (max - mean) / mean\n", table.text());
+  put("{}\n  excess: (max - mean) / mean\n", table.text());
 }
 
 void run(const CLI::App& app, const ProfileArguments& options) {

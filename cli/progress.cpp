@@ -1,29 +1,26 @@
 #include "cli/progress.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
-#include <cstdio>
 #include <utility>
+
+#include "cli/output.h"
 
 namespace evenkeel::cli {
 
 namespace {
 
 constexpr const char* kWipe = "\r\033[K";
+constexpr std::size_t kMostBytes = 100;  // a line that breaks cannot be wiped away
 
-std::atomic<bool> shown = false;
-
-bool on_terminal() {
-  return isatty(STDERR_FILENO) != 0;
-}
+std::atomic<bool> line_is_shown = false;
 
 }  // namespace
 
 std::function<void(int, int)> progress_line(std::string what) {
-  if (!on_terminal()) return {};
+  if (!stderr_moves_cursor()) return {};
   return [what = std::move(what)](int done, int of) {
     if (done < of)
       show_line(fmt::format("{} {}/{}", what, done, of));
@@ -33,7 +30,7 @@ std::function<void(int, int)> progress_line(std::string what) {
 }
 
 std::function<void(double, double, double)> gap_line(std::string what) {
-  if (!on_terminal()) return {};
+  if (!stderr_moves_cursor()) return {};
   using Clock = std::chrono::steady_clock;
   return [what = std::move(what), last = Clock::time_point()](double objective, double bound,
                                                               double seconds) mutable {
@@ -46,16 +43,14 @@ std::function<void(double, double, double)> gap_line(std::string what) {
 }
 
 void show_line(std::string_view text) {
-  if (!on_terminal()) return;
-  fmt::print(stderr, "{}{}", kWipe, text);
-  std::fflush(stderr);
-  shown = true;
+  if (!stderr_moves_cursor()) return;
+  write_stderr(fmt::format("{}{}", kWipe, shown(text, kMostBytes)));
+  line_is_shown = true;
 }
 
 void wipe_line() {
-  if (!shown.exchange(false)) return;
-  fmt::print(stderr, "{}", kWipe);
-  std::fflush(stderr);
+  if (!line_is_shown.exchange(false)) return;
+  write_stderr(kWipe);
 }
 
 }  // namespace evenkeel::cli

@@ -7,6 +7,7 @@
 
 #include "cli/budget_options.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/table.h"
 #include "cli/timeline_report.h"
 #include "evenkeel/base/bytes.h"
@@ -98,7 +99,7 @@ void print_phases(const Figures& figures) {
     row.push_back(fmt::format("{:.1f} us", of.plan_us));
     table.add(row);
   }
-  fmt::print("\n{}", table.text());
+  put("\n{}", table.text());
 }
 
 }  // namespace
@@ -140,21 +141,20 @@ void print_comparisons(const std::vector<Comparison>& comparisons, bool in_chunk
   add("planning", [](const F& of, const A&, double) { return fmt::format("{:.1f} us", of.plan_us); });
   add("largest error", [](const F&, const A& of, double) { return fmt::format("{:.1e}", of.max_rel_error); });
   add("bits equal", [](const F&, const A& of, double) { return yes_or_no(of.bitwise_equal); });
-  fmt::print("{}  {}\n", table.text(), kCriticalPath);
+  put("{}  {}\n", table.text(), kCriticalPath);
   for (const Comparison& each : comparisons)
-    fmt::print("  {}: ideal {:.2f}x; ep against itself {:.3f}x +- {:.3f}\n", each.name,
-               each.checked.figures.ideal_speedup(), each.checked.figures.control.median,
-               each.checked.figures.control.spread);
-  fmt::print(
-      "  error: against dense fp64, of the worst tensor; bits: of the output, against one rank under ep\n");
+    put("  {}: ideal {:.2f}x; ep against itself {:.3f}x +- {:.3f}\n", each.name,
+        each.checked.figures.ideal_speedup(), each.checked.figures.control.median,
+        each.checked.figures.control.spread);
+  put("  error: against dense fp64, of the worst tensor; bits: of the output, against one rank under ep\n");
 }
 
 void print_picture(const Comparison& comparison) {
   const Figures& figures = comparison.checked.figures;
   const WayFigures& last = figures.ways.back();
-  fmt::print("\n  {}\n{}", comparison.name,
-             load_picture(figures.reference.rank_loads, last.rank_loads, "load under ep",
-                          fmt::format("load under {}", name(last))));
+  put("\n  {}\n{}", comparison.name,
+      load_picture(figures.reference.rank_loads, last.rank_loads, "load under ep",
+                   fmt::format("load under {}", name(last))));
 }
 
 std::string describe(const ExperimentSetup& setup) {
@@ -193,23 +193,23 @@ void print_json(const ExperimentSetup& setup, const RunInputs& inputs, const Bat
                {"control_ratio", checked.figures.control.median},
                {"control_spread", checked.figures.control.spread},
                {"planners", std::move(planners)}});
-  fmt::print("{}\n", json.dump(-1, ' ', false, Json::error_handler_t::replace));
+  print_object(json);
 }
 
 void print_table(const ExperimentSetup& setup, const RunInputs& inputs, const Batch& batch,
                  const CheckedFigures& checked) {
   const Comparison only = {fmt::format("{} tokens", batch.num_tokens()), checked};
-  fmt::print("{}\n{}\n{}; medians of {} steps\n", batch.name, describe(inputs, batch), describe(setup),
-             setup.rounds);
+  put("{}\n{}\n{}; medians of {} steps\n", batch.name, describe(inputs, batch), describe(setup),
+      setup.rounds);
   if (setup.reference.budget.cuts())
-    fmt::print("{}\n", describe(setup.reference.budget, checked.figures.reference.least_budget));
-  fmt::print("\n");
+    put("{}\n", describe(setup.reference.budget, checked.figures.reference.least_budget));
+  put("\n");
   print_comparisons({only}, setup.reference.budget.cuts());
   print_phases(checked.figures);
   print_picture(only);
   for (std::size_t i = 0; i < checked.figures.timelines.size(); ++i)
-    fmt::print("\n{}", timeline_picture(checked.figures.timelines[i], name(checked.figures.ways[i]),
-                                        setup.ways[i].budget));
+    put("\n{}",
+        timeline_picture(checked.figures.timelines[i], name(checked.figures.ways[i]), setup.ways[i].budget));
 }
 
 }  // namespace evenkeel::cli

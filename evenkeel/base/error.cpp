@@ -3,18 +3,34 @@
 #include <fmt/format.h>
 
 #include "evenkeel/base/bytes.h"
+#include "evenkeel/base/printable.h"
 
 namespace evenkeel {
 
 namespace {
 
+// Of a file or a key among a message's words: a message has room for two, and for what is said of them.
+constexpr std::size_t most_name_bytes = 256;
+
+std::string shown_name(const std::string& text) {
+  return shortened(printable(text), most_name_bytes);
+}
+
 std::string with_allowed(const std::string& argument, const std::string& why, const std::string& allowed) {
-  return allowed.empty() ? fmt::format("{}: {}", argument, why)
-                         : fmt::format("{}: {}; allowed: {}", argument, why, allowed);
+  return allowed.empty() ? fmt::format("{}: {}", shown_name(argument), why)
+                         : fmt::format("{}: {}; allowed: {}", shown_name(argument), why, allowed);
 }
 
 std::string located(const std::string& file, const std::string& where, const std::string& why) {
-  return where.empty() ? fmt::format("{}: {}", file, why) : fmt::format("{}: {}: {}", file, where, why);
+  return where.empty() ? fmt::format("{}: {}", shown_name(file), why)
+                       : fmt::format("{}: {}: {}", shown_name(file), shown_name(where), why);
+}
+
+std::vector<Error::Field> bounded(std::vector<Error::Field> data) {
+  for (Error::Field& field : data)
+    if (auto* text = std::get_if<std::string>(&field.value))
+      *text = shortened(*text, Error::most_field_bytes);
+  return data;
 }
 
 // Two sizes that differ do not read alike.
@@ -28,6 +44,11 @@ std::string too_small(std::int64_t given, std::int64_t least, const std::string&
 }
 
 }  // namespace
+
+Error::Error(std::string type, const std::string& message, std::vector<Field> data)
+    : std::runtime_error(shortened(printable(message), most_message_bytes)),
+      type_(std::move(type)),
+      data_(bounded(std::move(data))) {}
 
 InvalidArgument::InvalidArgument(std::string argument, std::string why, std::string allowed)
     : Error("InvalidArgument", with_allowed(argument, why, allowed),

@@ -2,6 +2,7 @@
 // (what) and by name (data), so that a program need not parse the sentence.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <stdexcept>
 #include <string>
@@ -11,8 +12,14 @@
 
 namespace evenkeel {
 
+// The sentence can be shown as it is: what files and callers gave stands in it as visible characters
+// (base/printable.h), and a long text has lost its middle. The data are as they were given, but for their
+// length.
 class Error : public std::runtime_error {
  public:
+  static constexpr std::size_t most_message_bytes = 1024;
+  static constexpr std::size_t most_field_bytes = 4096;  // the longest path
+
   struct Field {
     std::string name;
     std::variant<std::int64_t, double, std::string> value;
@@ -23,8 +30,7 @@ class Error : public std::runtime_error {
   const std::vector<Field>& data() const { return data_; }
 
  protected:
-  Error(std::string type, const std::string& message, std::vector<Field> data)
-      : std::runtime_error(message), type_(std::move(type)), data_(std::move(data)) {}
+  Error(std::string type, const std::string& message, std::vector<Field> data);
 
  private:
   std::string type_;

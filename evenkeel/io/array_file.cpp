@@ -10,6 +10,7 @@
 
 #include "evenkeel/base/check.h"
 #include "evenkeel/base/error.h"
+#include "evenkeel/base/stop.h"
 #include "evenkeel/io/internal/formats.h"
 #include "evenkeel/io/internal/shape.h"
 #include "evenkeel/io/internal/text.h"
@@ -66,6 +67,7 @@ FileFormat detect_format(const ByteSource& source) {
 }
 
 void ArrayReader::fetch_block(std::int64_t first, std::size_t count) {
+  stop_if_asked();
   block_.resize(count * static_cast<std::size_t>(item_size(info_.dtype)));
   fetch(first * item_size(info_.dtype), block_);
 }

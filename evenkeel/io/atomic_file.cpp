@@ -1,10 +1,9 @@
 #include "evenkeel/io/atomic_file.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
@@ -49,38 +48,51 @@ std::string place_of(const std::string& path) {
   return place.string();
 }
 
+// Of the file that would be replaced.
+std::optional<unsigned> mode_of(const std::string& place) {
+  struct stat there {};
+  if (::stat(place.c_str(), &there) != 0) return std::nullopt;
+  return there.st_mode & 0777u;
+}
+
+// While it is written, open to its owner, and to others at most as what it replaces.
+int make_file(const char* name, std::optional<unsigned> replaced) {
+  const mode_t mode = replaced ? *replaced | 0600u : 0666u;
+  const int file = ::open(name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, mode);
+  if (file < 0) return errno;
+  if (replaced) static_cast<void>(::fchmod(file, mode));
+  ::close(file);
+  return 0;
+}
+
+// The file's name is taken at once, so that a folder that cannot be written is known before the work is done.
+Unfinished new_file(const std::string& place, std::optional<unsigned> replaced) {
+  try {
+    return Unfinished(place, [&](const char* name) { return make_file(name, replaced); });
+  } catch (const std::system_error& error) {
+    refuse(place, error.code().value());
+  }
+}
+
 }  // namespace
 
 void require_writable(const std::string& path) {
   const AtomicPath place(path);
 }
 
-AtomicPath::AtomicPath(const std::string& path) : path_(place_of(path)) {
-  static std::atomic<unsigned> counter{0};
-  for (;;) {
-    beside_ = fmt::format("{}.{}-{}.part", path_, ::getpid(), counter++);
-    // The file's name is taken at once, so that a folder that cannot be written is known before the work is
-    // done.
-    const int file = ::open(beside_.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
-    if (file >= 0) {
-      ::close(file);
-      return;
-    }
-    if (errno != EEXIST) refuse(path_, errno);
-  }
-}
+AtomicPath::AtomicPath(const std::string& path) : AtomicPath(place_of(path), Resolved{}) {}
 
-AtomicPath::~AtomicPath() {
-  if (!committed_) ::unlink(beside_.c_str());
-}
+AtomicPath::AtomicPath(const std::string& place, Resolved)
+    : replaced_mode_(mode_of(place)), file_(new_file(place, replaced_mode_)) {}
 
 void AtomicPath::commit() {
   // On the disk before it has its name: a crash must not leave an empty file where a good one was.
-  if (const int error = flush(beside_, O_RDONLY); error != 0) refuse(path_, error);
-  if (::rename(beside_.c_str(), path_.c_str()) != 0) refuse(path_, errno);
-  committed_ = true;
+  if (const int error = flush(beside(), O_RDONLY); error != 0) refuse(path(), error);
+  // A file system that knows no modes has none to keep.
+  if (replaced_mode_) static_cast<void>(::chmod(beside().c_str(), *replaced_mode_));
+  if (const int error = file_.rename(); error != 0) refuse(path(), error);
   // The name as well; a folder that cannot be flushed has it all the same.
-  const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
+  const std::filesystem::path folder = file_.place().parent_path();
   static_cast<void>(flush(folder.empty() ? "." : folder, O_RDONLY | O_DIRECTORY));
 }
 
@@ -95,6 +107,14 @@ AtomicFile::~AtomicFile() {
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
   if (std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size()) refuse(place_.path(), errno);
+}
+
+std::int64_t AtomicFile::position() const {
+  return ::ftello(file_);
+}
+
+void AtomicFile::seek(std::int64_t position) {
+  if (::fseeko(file_, position, SEEK_SET) != 0) refuse(place_.path(), errno);
 }
 
 void AtomicFile::commit() {

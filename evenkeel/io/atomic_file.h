@@ -1,12 +1,16 @@
 // A file that appears whole or not at all: written beside its place and renamed when done. A link stays, and
-// what it leads to is replaced.
+// what it leads to is replaced; a file that is replaced leaves its mode to the new one.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+
+#include "evenkeel/io/unfinished.h"
 
 namespace evenkeel {
 
@@ -17,21 +21,20 @@ void require_writable(const std::string& path);
 class AtomicPath {
  public:
   // Throws InvalidArgument if no file can be made there, or something is there that is no ordinary file.
-  explicit AtomicPath(const std::string& path);
   // Without commit() nothing is left behind, and what was at path() stays.
-  ~AtomicPath();
-  AtomicPath(const AtomicPath&) = delete;
-  AtomicPath& operator=(const AtomicPath&) = delete;
+  explicit AtomicPath(const std::string& path);
 
-  const std::string& path() const { return path_; }
-  const std::string& beside() const { return beside_; }
+  std::string path() const { return file_.place().string(); }
+  std::string beside() const { return file_.beside().string(); }
   // Gives the finished file its name.
   void commit();
 
  private:
-  std::string path_;
-  std::string beside_;
-  bool committed_ = false;
+  struct Resolved {};
+  AtomicPath(const std::string& place, Resolved);
+
+  std::optional<unsigned> replaced_mode_;
+  Unfinished file_;
 };
 
 // The same for one that is written from front to back.
@@ -45,6 +48,9 @@ class AtomicFile {
   // Throw InvalidArgument if the bytes cannot be written, as when the disk is full.
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
+  // Where the next byte goes, counted from the file's begin.
+  std::int64_t position() const;
+  void seek(std::int64_t position);
   void commit();
 
  private:

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/base/stop.h"
 
 namespace evenkeel {
 
@@ -102,6 +103,7 @@ void TraceReader::read_ids(TokenRange range, std::span<std::int32_t> ids) {
   const std::int64_t experts = info_.num_experts > 0 ? info_.num_experts : max_trace_experts;
   const std::int64_t block_tokens = tokens_for(block_assignments, info_);
   for (std::int64_t begin = range.begin; begin < range.end; begin += block_tokens) {
+    stop_if_asked();
     const TokenRange block{begin, std::min(begin + block_tokens, range.end)};
     fetched_.resize(assignments_in(block, info_));
     fetch_ids(block, fetched_);

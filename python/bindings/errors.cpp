@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/base/printable.h"
 #include "python/bindings/bind.h"
 
 namespace nb = nanobind;
@@ -61,6 +62,16 @@ void translate_errors() {
       raise(error);
     }
   });
+}
+
+void bind_errors(nb::module_& module) {
+  // For messages that are made in Python.
+  module.def(
+      "printable_message",
+      [](const nb::bytes& message) {
+        return text(shortened(printable({message.c_str(), message.size()}), Error::most_message_bytes));
+      },
+      nb::arg("message"));
 }
 
 }  // namespace evenkeel::python

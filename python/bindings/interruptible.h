@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "evenkeel/base/stop.h"
 #include "evenkeel/base/system_limits.h"
 
 namespace evenkeel::python {
@@ -40,6 +41,15 @@ auto interruptible(Work work) {
   }
   if (interrupted) throw nanobind::python_error(*interrupted);
   return result.get();
+}
+
+// The same for reading, which looks for itself whether it has been asked to stop (base/stop.h).
+template <class Read>
+auto interruptible_read(Read read) {
+  return interruptible([read = std::move(read)](std::stop_token stop) {
+    const StopScope scope(std::move(stop));
+    return read();
+  });
 }
 
 }  // namespace evenkeel::python

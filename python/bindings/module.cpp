@@ -5,6 +5,7 @@
 NB_MODULE(_native, module) {
   using namespace evenkeel::python;
   translate_errors();
+  bind_errors(module);
   bind_profile(module);
   bind_placement(module);
   bind_plan(module);

@@ -53,11 +53,13 @@ OutArray<double> array_of(const SourceCounts& sources) {
 }
 
 SourceCounts read_sources(const std::filesystem::path& path, int num_ranks, std::optional<int> num_experts) {
-  const RoutingFile file = open_routing(path.string(), {.num_experts = num_experts});
-  if (!file.trace)
-    throw ParseError(path.string(), "",
-                     "has counts of experts, and not where tokens come from: a trace is needed");
-  return source_counts(*file.trace, num_ranks);
+  return interruptible_read([&] {
+    const RoutingFile file = open_routing(path.string(), {.num_experts = num_experts});
+    if (!file.trace)
+      throw ParseError(path.string(), "",
+                       "has counts of experts, and not where tokens come from: a trace is needed");
+    return source_counts(*file.trace, num_ranks);
+  });
 }
 
 PlaceResult place_interruptibly(const RoutingProfile& profile, const Topology& topology,
@@ -161,11 +163,7 @@ void bind_place(nb::module_& module) {
   module.def(
       "source_counts",
       [](const std::filesystem::path& path, int num_ranks, std::optional<int> num_experts) {
-        const SourceCounts counted = [&] {
-          const nb::gil_scoped_release released;
-          return read_sources(path, num_ranks, num_experts);
-        }();
-        return array_of(counted);
+        return array_of(read_sources(path, num_ranks, num_experts));
       },
       nb::arg("path"), nb::arg("num_ranks"), nb::arg("num_experts").none());
   module.def("has_exact_solver", &has_exact_solver);

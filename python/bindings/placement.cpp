@@ -21,6 +21,7 @@
 #include "evenkeel/io/placement_format.h"
 #include "python/bindings/arrays.h"
 #include "python/bindings/bind.h"
+#include "python/bindings/interruptible.h"
 
 namespace nb = nanobind;
 
@@ -105,10 +106,12 @@ std::optional<ModelLayers> model_of(const std::optional<Path>& path) {
 
 Read read(const Path& path, std::optional<int> num_ranks, std::optional<int> num_experts, Layers layers,
           const std::optional<Path>& model) {
-  PlacementFile file = read_placement_as(path.string(), {.layers = std::move(layers),
-                                                         .model = model_of(model),
-                                                         .num_ranks = num_ranks,
-                                                         .num_experts = num_experts});
+  PlacementFile file = interruptible_read([&] {
+    return read_placement_as(path.string(), {.layers = std::move(layers),
+                                             .model = model_of(model),
+                                             .num_ranks = num_ranks,
+                                             .num_experts = num_experts});
+  });
   return {std::move(file.placement), file.objective, file.bound, std::move(file.provenance),
           file.layer_updates_per_iter};
 }
@@ -150,7 +153,7 @@ void bind_placement(nb::module_& module) {
                   nb::arg("num_ranks"))
       .def_static("of_homes", &of_homes, nb::arg("homes"), nb::arg("num_ranks"), release)
       .def_static("read", &read, nb::arg("path"), nb::arg("num_ranks").none(), nb::arg("num_experts").none(),
-                  nb::arg("layers").none(), nb::arg("model").none(), release)
+                  nb::arg("layers").none(), nb::arg("model").none())
       .def("write", &write, nb::arg("path"), nb::arg("format"), nb::arg("objective").none(),
            nb::arg("bound").none(), nb::arg("provenance"), nb::arg("read_layer_updates").none(),
            nb::arg("layers").none(), nb::arg("model").none(), nb::arg("num_hidden_layers").none(),

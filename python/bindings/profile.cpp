@@ -21,6 +21,7 @@
 #include "evenkeel/routing/imbalance.h"
 #include "python/bindings/arrays.h"
 #include "python/bindings/bind.h"
+#include "python/bindings/interruptible.h"
 
 namespace nb = nanobind;
 
@@ -41,10 +42,12 @@ Read read(const std::filesystem::path& path, std::optional<int> num_experts, con
           std::optional<std::vector<int>> layers, const std::optional<std::filesystem::path>& model) {
   RoutingOptions how{.num_experts = num_experts, .layers = std::move(layers), .bare = parse_bare("as_", as)};
   if (model) how.model = read_model_layers(model->string());
-  RoutingFile file = open_routing(path.string(), how);
-  require_bare(file, how.bare);
-  RoutingProfile profile = profile_of(file, how);
-  return {std::move(profile), std::move(file.notes)};
+  return interruptible_read([&]() -> Read {
+    RoutingFile file = open_routing(path.string(), how);
+    require_bare(file, how.bare);
+    RoutingProfile profile = profile_of(file, how);
+    return {std::move(profile), std::move(file.notes)};
+  });
 }
 
 std::optional<std::vector<int>> layer_numbers(const RoutingProfile& profile) {
@@ -101,7 +104,7 @@ void bind_profile(nb::module_& module) {
   const auto release = nb::call_guard<nb::gil_scoped_release>();
   nb::class_<RoutingProfile>(module, "RoutingProfile")
       .def_static("read", &read, nb::arg("path"), nb::arg("num_experts").none(), nb::arg("as_"),
-                  nb::arg("layers").none(), nb::arg("model").none(), release)
+                  nb::arg("layers").none(), nb::arg("model").none())
       .def_static("of_arrays", &of_arrays, nb::arg("loads"), nb::arg("transitions").none())
       .def("write", &write, nb::arg("path"), nb::arg("format"), release)
       .def_prop_ro("num_layers", &RoutingProfile::num_layers)

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ._native import printable_message
+
 
 class Error(Exception):
     """Any error of evenkeel.
+
+    The sentence can be shown as it is: names in it have no control characters, and it is 1 KiB at most.
 
     Attributes:
         data: what the sentence says, by name: numbers and words that a program can act on.
@@ -15,7 +19,7 @@ class Error(Exception):
     data: dict[str, int | float | str]
 
     def __init__(self, message: str, data: Mapping[str, int | float | str] | None = None) -> None:
-        super().__init__(message)
+        super().__init__(printable_message(message.encode("utf-8", "backslashreplace")))
         self.data = dict(data or {})
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import stat
 from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -53,15 +54,18 @@ def _safetensors(placement: Placement, file: BinaryIO) -> None:
 
 
 def _write_beside(path: str, write: Callable[[BinaryIO], None]) -> None:
-    """The file appears whole or not at all."""
+    """The file appears whole or not at all, with the mode of the one that it replaces."""
     path = os.path.realpath(path)  # a link stays
     if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
         raise invalid("path", f"'{path}' is no ordinary file", "a file in a folder that exists")
     try:
-        handle, beside = _open_beside(path)
+        replaced = _mode_of(path)
+        handle, beside = _open_beside(path, replaced)
         try:
             with os.fdopen(handle, "wb") as file:
                 write(file)
+            if replaced is not None:
+                os.chmod(beside, replaced)
             os.replace(beside, path)
         except BaseException:
             os.unlink(beside)
@@ -72,12 +76,26 @@ def _write_beside(path: str, write: Callable[[BinaryIO], None]) -> None:
         ) from error
 
 
-def _open_beside(path: str) -> tuple[int, str]:
-    """A new file beside the path, with the rights that any new file gets; tempfile's are for its owner alone."""
+def _mode_of(path: str) -> int | None:
+    try:
+        return stat.S_IMODE(os.stat(path).st_mode) & 0o777
+    except FileNotFoundError:
+        return None
+
+
+def _open_beside(path: str, replaced: int | None) -> tuple[int, str]:
+    """A new file beside the path: while it is written, open to others at most as the one that it replaces, and else
+    with the rights that any new file gets; tempfile's are for its owner alone."""
+    folder, name = os.path.split(path)
     while True:
-        beside = f"{path}.{os.getpid()}-{next(_numbers)}.part"
+        end = f".{os.getpid()}-{next(_numbers)}.part"
+        most = os.pathconf(folder, "PC_NAME_MAX") - len(end)
+        # Whole characters of a name that would be too long.
+        begin = os.fsencode(name)[:most].decode(errors="ignore") if len(os.fsencode(name)) > most else name
+        beside = os.path.join(folder, begin + end)
+        mode = 0o666 if replaced is None else replaced | 0o600
         try:
-            return os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666), beside
+            return os.open(beside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, mode), beside
         except FileExistsError:
             pass
 

@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+import signal
 import struct
 import subprocess
 import sys
@@ -12,6 +14,13 @@ from pathlib import Path
 
 COMMAND = Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else Path("build/release/bin/evenkeel").resolve()
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
+# Characters are UTF-8 unless a test says otherwise.
+UTF8 = os.environ | {"LC_ALL": "C.UTF-8"}
+
+
+def default_signals():
+    for sign in [signal.SIGHUP, signal.SIGINT, signal.SIGTERM]:
+        signal.signal(sign, signal.SIG_DFL)
 
 
 def npz(name, shape, values):
@@ -34,8 +43,16 @@ class CommandTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
 
-    def call(self, *words):
-        return subprocess.run([COMMAND, *map(str, words)], cwd=self.folder, capture_output=True, text=True, check=False)
+    def call(self, *words, **changes):
+        """What the command printed, and its exit status; `changes` are those of subprocess.run."""
+        how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": UTF8} | changes
+        return subprocess.run([COMMAND, *map(str, words)], cwd=self.folder, check=False, **how)
+
+    def start(self, *words, **changes):
+        """The same, running. Signals have their default, which those of a shell's background jobs have not."""
+        how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": UTF8} | changes
+        how.setdefault("preexec_fn", default_signals)
+        return subprocess.Popen([COMMAND, *map(str, words)], cwd=self.folder, **how)
 
     def json(self, *words):
         done = self.call(*words, "--json")

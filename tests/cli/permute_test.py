@@ -6,13 +6,14 @@ import os
 import pty
 import random
 import resource
+import shutil
 import signal
 import struct
 import subprocess
 import time
 import unittest
 
-from command import COMMAND, CommandTest
+from command import COMMAND, UTF8, CommandTest
 
 EXPERTS = 8
 
@@ -96,9 +97,7 @@ class Permute(CommandTest):
     def begin_and_stop(self, sign):
         """Starts on a checkpoint of 1 GiB and sends the signal once the folder beside is being filled."""
         self.prepare(layers=4, stacked_bytes=256 << 20)
-        process = subprocess.Popen(
-            [COMMAND, *self.WORDS], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        process = self.start(*self.WORDS)
         while not list(self.folder.glob("out.*.part/model.safetensors*")):
             self.assertIsNone(process.poll())
             time.sleep(0.001)
@@ -109,33 +108,60 @@ class Permute(CommandTest):
         return errors
 
     def test_an_interrupt_leaves_nothing(self):
-        for sign in [signal.SIGINT, signal.SIGTERM]:
+        for sign in [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]:
             with self.subTest(sign=sign):
                 self.assertEqual(self.begin_and_stop(sign), "evenkeel: interrupted; out was not made\n")
                 self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["in", "placement.json"])
             self.doCleanups()
             self.setUp()
 
-    def test_an_error_on_a_terminal_does_not_stand_behind_the_progress(self):
-        """The disk is full for files above 64 KiB, which is known only when some was written."""
-        self.prepare(expert_bytes=1 << 16)
-
-        def small_files():
-            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
-
+    def on_a_terminal(self, kind, **changes):
+        """The exit status, and all that a terminal of this kind was shown."""
         terminal, errors = pty.openpty()
-        done = subprocess.run(
-            [COMMAND, *self.WORDS], cwd=self.folder, preexec_fn=small_files, stdout=subprocess.PIPE, stderr=errors,
-            check=False,
-        )  # fmt: skip
+        done = self.call(*self.WORDS, stderr=errors, env=UTF8 | {"TERM": kind}, **changes)
         os.close(errors)
         text = b""
         with contextlib.suppress(OSError):  # the end of a terminal
             while piece := os.read(terminal, 1 << 16):
                 text += piece
         os.close(terminal)
-        self.assertEqual((done.returncode, done.stdout), (4, b""))
+        return done.returncode, text
+
+    def test_a_terminal_that_knows_no_escape_sequences_gets_none(self):
+        self.prepare(expert_bytes=1 << 16)
+        for kind in ["dumb", ""]:
+            with self.subTest(terminal=kind):
+                self.assertEqual(self.on_a_terminal(kind), (0, b""))
+                shutil.rmtree(self.folder / "out")
+        status, text = self.on_a_terminal("xterm")
+        self.assertEqual(status, 0)
+        self.assertIn(b"permuting", text)
+
+    def test_a_note_that_cannot_be_printed_leaves_a_success_one(self):
+        self.prepare()
+        (self.folder / "in" / "old.bin").write_text("weights of another format")
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = self.call(*self.WORDS, stderr=full)
+        self.assertEqual(done.returncode, 0)
+        self.assertTrue((self.folder / "out" / "old.bin").exists())
+
+    def test_names_as_long_as_a_file_system_has_them_are_written(self):
+        self.prepare()
+        for length in [242, 255]:
+            (self.folder / "in" / ("n" * length)).write_text("x")
+        done = self.json(*self.WORDS[:-1], "o" * 255)
+        self.assertTrue((self.folder / ("o" * 255) / ("n" * 255)).exists())
+        self.assertEqual(done["leftovers"], [])
+
+    def test_an_error_on_a_terminal_does_not_stand_behind_the_progress(self):
+        """The disk is full for files above 64 KiB, which is known only when some was written."""
+        self.prepare(expert_bytes=1 << 16)
+
+        def small_files():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
+
+        status, text = self.on_a_terminal("xterm", preexec_fn=small_files)
+        self.assertEqual(status, 4)
         self.assertIn(b"permuting", text)
         self.assertRegex(text, rb"\r\x1b\[Kevenkeel: [^\r\n]+File too large\r\n\Z")
 

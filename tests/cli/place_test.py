@@ -3,11 +3,10 @@
 import json
 import random
 import signal
-import subprocess
 import time
 import unittest
 
-from command import COMMAND, REPOSITORY, CommandTest
+from command import REPOSITORY, CommandTest
 
 KEYS = [
     "solver", "num_layers", "layers", "num_experts", "num_ranks", "objective", "bound", "proven_optimal", "solve_ms", "before",
@@ -256,10 +255,7 @@ class Place(CommandTest):
         words = ["place", "big.json", "--topology", "t.json", "--solver", "exact"]
         self.write("t.json", {"format": "evenkeel.topology.v1", "num_nodes": 2, "ranks_per_node": 4,
                               "within": {"gigabytes_per_s": 450}, "across": {"gigabytes_per_s": 50}})  # fmt: skip
-        command = subprocess.Popen(
-            [COMMAND, *map(str, words), "--time-limit", "300", "--json", "-o", "p.json"],
-            cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
+        command = self.start(*words, "--time-limit", 300, "--json", "-o", "p.json")
         time.sleep(3)
         self.assertIsNone(command.poll(), "the solve was over before it could be interrupted")
         command.send_signal(signal.SIGINT)

@@ -74,5 +74,47 @@ TEST(AtomicFile, ReplacesWhatALinkLeadsTo) {
             (folder / "loop") + ": cannot be written: Too many levels of symbolic links");
 }
 
+unsigned mode_of_file(const std::string& path) {
+  struct stat there {};
+  EXPECT_EQ(::stat(path.c_str(), &there), 0);
+  return there.st_mode & 07777u;
+}
+
+TEST(AtomicFile, KeepsTheModeOfTheFileThatItReplacesAndIsNeverOpenToMore) {
+  TempFolder folder;
+  for (const unsigned mode : {0600u, 0640u, 0444u, 0666u, 0755u, 0000u}) {
+    write_text(folder / "out", "before");
+    ASSERT_EQ(::chmod((folder / "out").c_str(), mode), 0);
+    AtomicFile file(folder / "out");
+    file.write("after");
+    for (const std::string& name : folder.names())
+      EXPECT_EQ(mode_of_file(folder / name) & 077u, mode & 077u) << name;
+    file.commit();
+    EXPECT_EQ(mode_of_file(folder / "out"), mode);
+    std::filesystem::remove(folder / "out");
+  }
+}
+
+TEST(AtomicFile, KeepsTheModeOfWhatALinkLeadsTo) {
+  TempFolder folder;
+  write_text(folder / "real", "before");
+  ASSERT_EQ(::chmod((folder / "real").c_str(), 0600), 0);
+  std::filesystem::create_symlink("real", folder / "link");
+  AtomicFile file(folder / "link");
+  file.commit();
+  EXPECT_EQ(mode_of_file(folder / "real"), 0600u);
+}
+
+TEST(AtomicFile, HasNamesAsLongAsTheFileSystemHasThem) {
+  TempFolder folder;
+  for (const std::string& name : {std::string(230, 'n'), std::string(242, 'n'), std::string(255, 'n')}) {
+    AtomicFile file(folder / name);
+    file.write("whole");
+    file.commit();
+    EXPECT_EQ(read_text(folder / name), "whole");
+  }
+  EXPECT_EQ(folder.names().size(), 3u);
+}
+
 }  // namespace
 }  // namespace evenkeel

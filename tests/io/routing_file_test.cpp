@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/base/stop.h"
 #include "evenkeel/io/internal/array_writer.h"
 #include "evenkeel/io/profile_file.h"
 #include "evenkeel/io/trace_file.h"
@@ -269,6 +270,23 @@ TEST(TrtllmStatistics, MustBeComplete) {
   EXPECT_EQ(refused({{"1_3", {1, 2}}, {"x", {1}}}), path + ": x: is not named ITERATION_LAYER");
   write_text(folder / "meta_info.json", "{\"num_experts\": 3}");
   EXPECT_EQ(refused({{"1_3", {1, 2}}}), path + ": 1_3: shape [2] is not [3 experts]");
+}
+
+TEST(ReadRouting, EndsSoonOnceItIsAskedToStop) {
+  TempFolder folder;
+  const std::string dictionary = "{'descr': '|i1', 'fortran_order': False, 'shape': (40, 4, 4), }";
+  write_text(folder / "trace.npy", npy_text(dictionary, std::string(640, 1)));
+  write_text(folder / "counts.csv", "1,2,3,4\n5,6,7,8\n");
+  write_text(folder / "loads.json", "{\"loads\": [[1, 2], [3, 4]]}");
+  std::stop_source source;
+  source.request_stop();
+  for (const char* name : {"trace.npy", "counts.csv", "loads.json"}) {
+    RoutingOptions options;
+    if (std::string_view(name) == "counts.csv") options.bare = RoutingOptions::Bare::counts;
+    EXPECT_NO_THROW(read_routing(folder / name, options)) << name;
+    const StopScope scope(source.get_token());
+    EXPECT_THROW(read_routing(folder / name, options), Stopped) << name;
+  }
 }
 
 }  // namespace

@@ -120,6 +120,31 @@ class Placements(PackageTest):
         modes = [(self.folder / name).stat().st_mode & 0o777 for name in ("any", "ranks.safetensors")]
         self.assertEqual(modes, [0o640, 0o640])
 
+    def test_a_file_that_is_replaced_keeps_its_mode(self):
+        placement = ek.Placement([[0, 1]])
+        for save, name in [(placement.save_mapping, "ranks.safetensors"), (placement.save, "placement.json")]:
+            path = self.folder / name
+            for mode in [0o600, 0o640, 0o444, 0o666]:
+                path.write_text("before")
+                path.chmod(mode)
+                save(path)
+                self.assertNotEqual(path.read_bytes(), b"before")
+                self.assertEqual(path.stat().st_mode & 0o7777, mode)
+                path.unlink()
+
+    def test_names_as_long_as_a_file_system_has_them_are_written(self):
+        placement = ek.Placement([[0, 1]])
+        for length in [230, 242, 255]:
+            stem = "é" * ((length - 12) // 2) + "x" * (length % 2)
+            placement.save_mapping(self.folder / f"{stem}.safetensors")
+            placement.save(self.folder / f"{stem}.placed.json")
+        self.assertEqual(len(list(self.folder.iterdir())), 6)
+
+    def test_ctrl_c_ends_the_reading_of_a_long_file(self):
+        rows = ", ".join(["[" + ", ".join(["0"] * 1000) + "]"] * 20000)
+        (self.folder / "long.json").write_text(f'{{"physical_to_logical_map": [{rows}]}}')
+        self.assert_interrupted(ek.Placement.load, self.folder / "long.json", num_ranks=2)
+
     def test_a_mapping_that_cannot_be_written_says_so_and_leaves_nothing(self):
         (self.folder / "taken").mkdir()
         for path, why in [("taken", "Is a directory"), ("nowhere/ranks", "No such file")]:

@@ -5,7 +5,7 @@ import pickle
 import unittest
 
 import numpy as np
-from support import RECORDINGS, TRACE, PackageTest, random_arrays
+from support import RECORDINGS, TRACE, PackageTest, random_arrays, write_sparse_trace
 
 import evenkeel as ek
 
@@ -132,6 +132,28 @@ class Profile(PackageTest):
         self.assert_raises(ek.InvalidArgument, "none/p.npz", profile.save, self.folder / "none" / "p.npz")
         self.assert_raises(ek.InvalidArgument, "format: 'txt'", profile.save, self.folder / "p.txt")
         self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_ctrl_c_ends_the_reading_of_a_long_trace(self):
+        write_sparse_trace(self.folder / "t.npy", 40_000_000)
+        self.assert_interrupted(ek.RoutingProfile, self.folder / "t.npy")
+        self.assert_interrupted(ek.source_counts, self.folder / "t.npy", 2)
+
+    def test_a_message_has_no_control_characters_and_an_end(self):
+        evil = "\x1b[31m\x9b31m\u202e"
+        twice = json.dumps(evil)
+        (self.folder / "e.json").write_text(f"{{{twice}: 1, {twice}: 1}}")
+        error = self.assert_raises(ek.ParseError, r"\x1b[31m\u009b31m\u202e", ek.RoutingProfile, self.folder / "e.json")
+        self.assertEqual(error.data["where"], evil)
+        for made_in_python in (
+            lambda: ek.plan([1, 2], ranks=2, planner=evil),
+            lambda: ek.Placement.contiguous(1, 2, 2).save(self.folder / evil, format=evil),
+        ):
+            with self.assertRaises(ek.Error) as caught:
+                made_in_python()
+            self.assertIn(r"\x1b[31m", str(caught.exception))
+            self.assertNotIn("\x1b", str(caught.exception))
+        long = self.assert_raises(ek.InvalidArgument, "...", ek.plan, [1, 2], ranks=2, planner="x" * 100000)
+        self.assertLessEqual(len(str(long)), 1024)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,10 @@
 and data."""
 
 import os
+import signal
 import tempfile
+import threading
+import time
 import unittest
 from pathlib import Path
 
@@ -22,11 +25,30 @@ def random_arrays(seed, layers, experts):
     return draw.lognormal(5, 1, (layers, experts)).astype(int), transitions
 
 
+def write_sparse_trace(path, tokens):
+    """[tokens, 4, 4] zeros as npy, a hole in the file: quickly made, and long to read."""
+    header = f"{{'descr': '|i1', 'fortran_order': False, 'shape': ({tokens}, 4, 4), }}"
+    header += " " * (-(len(header) + 11) % 64) + "\n"
+    with path.open("wb") as file:
+        file.write(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode())
+        file.truncate(file.tell() + tokens * 16)
+
+
 class PackageTest(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
+
+    def assert_interrupted(self, call, *arguments, **named):
+        """Ctrl-C ends the call, and soon."""
+        # A shell's background jobs begin with the signal ignored.
+        self.addCleanup(signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, signal.default_int_handler))
+        threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        begin = time.monotonic()
+        with self.assertRaises(KeyboardInterrupt):
+            call(*arguments, **named)
+        self.assertLess(time.monotonic() - begin, 1.5)
 
     def assert_raises(self, error_type, message, call, *arguments, **named):
         """The error's type, a part of its sentence, and that its data are in the sentence."""

@@ -17,6 +17,7 @@
 #include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/internal/formats.h"
 #include "evenkeel/io/internal/shape.h"
+#include "evenkeel/io/internal/zip_sink.h"
 
 namespace evenkeel::internal {
 
@@ -177,10 +178,13 @@ void add_member(zip_t* archive, Pull& pull, const std::string& path) {
 }
 
 void write_npz(const std::vector<ArrayToWrite>& arrays, const std::string& path) {
-  AtomicPath place(path);
-  int error = 0;
-  zip_t* archive = zip_open(place.beside().c_str(), ZIP_CREATE | ZIP_TRUNCATE, &error);
-  if (archive == nullptr) throw InvalidArgument(path, fmt::format("cannot be written: zip error {}", error));
+  AtomicFile file(path);
+  ZipSink sink(file);
+  zip_error_t error{};
+  zip_error_init(&error);
+  zip_t* archive = sink.open(&error);
+  if (archive == nullptr)
+    throw InvalidArgument(path, fmt::format("cannot be written: {}", zip_error_strerror(&error)));
   std::vector<Pull> pulls(arrays.size());
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     pulls[i].array = &arrays[i];
@@ -192,9 +196,10 @@ void write_npz(const std::vector<ArrayToWrite>& arrays, const std::string& path)
     zip_discard(archive);
     for (const Pull& pull : pulls)
       if (pull.thrown) std::rethrow_exception(pull.thrown);
+    sink.rethrow();
     throw InvalidArgument(path, "cannot be written: " + why);
   }
-  place.commit();
+  file.commit();
 }
 
 }  // namespace

@@ -165,7 +165,8 @@ RowRules rules_of(const IdRows& rows, bool literal, std::optional<int> num_exper
   if (!literal && equal > 0)
     rules.notes.push_back(fmt::format("{} hold one id {} times, which no router chooses: read as no expert",
                                       places(equal, rows.tokens * std::ssize(rules.layers)), rows.k));
-  if (rules.fill && (literal || rows.filler_is_chosen)) rules.notes.push_back(fmt::format("id {} fills places without an expert", *rules.fill));
+  if (rules.fill && (literal || rows.filler_is_chosen))
+    rules.notes.push_back(fmt::format("id {} fills places without an expert", *rules.fill));
   return rules;
 }
 

@@ -8,6 +8,7 @@
 
 #include "evenkeel/base/check.h"
 #include "evenkeel/base/error.h"
+#include "evenkeel/base/stop.h"
 
 namespace evenkeel::internal {
 

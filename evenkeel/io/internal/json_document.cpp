@@ -9,6 +9,7 @@
 
 #include "evenkeel/base/check.h"
 #include "evenkeel/base/error.h"
+#include "evenkeel/base/stop.h"
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/json_scan.h"
 
@@ -165,6 +166,7 @@ class JsonBuilder {
   }
 
   bool open(Json::Kind kind) {
+    stop_if_asked();
     if (open_.size() == max_json_depth)
       throw ParseError(file_, "", fmt::format("nested deeper than {}", max_json_depth));
     Json& value = place(kind);

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/base/stop.h"
 
 namespace evenkeel::internal {
 
@@ -103,6 +104,7 @@ char TextTable::separator_of(std::string_view text) const {
 bool TextTable::next_line(std::string_view& line) {
   comment_ = {};
   while (!rest_.empty()) {
+    stop_if_asked();
     line = take_line(rest_);
     ++number_;
     const std::string_view text = trim(line);

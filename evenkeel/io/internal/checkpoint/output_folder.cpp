@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <system_error>
 
@@ -59,32 +58,27 @@ void flush_folder(const fs::path& path) {
   ::close(folder);
 }
 
-}  // namespace
-
-OutputFolder::OutputFolder(const std::string& path, const std::string& input) : place_(resolved(path)) {
-  require_outside(place_, resolved(input));
-  require_free(place_);
-  static std::atomic<unsigned> counter{0};
-  for (;;) {
-    beside_ = fmt::format("{}.{}-{}.part", place_.string(), ::getpid(), counter++);
-    if (::mkdir(beside_.c_str(), 0777) == 0) return;
-    if (errno != EEXIST) refuse(place_, "cannot be made: " + describe_errno(errno));
+Unfinished new_folder(const fs::path& place, const fs::path& input) {
+  require_outside(place, input);
+  require_free(place);
+  try {
+    return Unfinished(place, [](const char* name) { return ::mkdir(name, 0777) == 0 ? 0 : errno; });
+  } catch (const std::system_error& error) {
+    refuse(place, "cannot be made: " + describe_errno(error.code().value()));
   }
 }
 
-OutputFolder::~OutputFolder() {
-  std::error_code ignored;
-  if (!committed_) fs::remove_all(beside_, ignored);
-}
+}  // namespace
+
+OutputFolder::OutputFolder(const std::string& path, const std::string& input)
+    : folder_(new_folder(resolved(path), resolved(input))) {}
 
 std::vector<std::string> OutputFolder::leftovers() const {
   std::vector<std::string> found;
-  const std::string begin = place_.filename().string() + ".";
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(place_.parent_path(), error)) {
+  for (const auto& entry : fs::directory_iterator(folder_.place().parent_path(), error)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with(begin) && name.ends_with(".part") && entry.path() != beside_ &&
-        entry.is_directory(error))
+    if (Unfinished::is_beside(folder_.place(), name) && entry.path() != beside() && entry.is_directory(error))
       found.push_back(entry.path().string());
   }
   std::ranges::sort(found);
@@ -92,11 +86,10 @@ std::vector<std::string> OutputFolder::leftovers() const {
 }
 
 void OutputFolder::commit() {
-  flush_folder(beside_);
-  if (::rename(beside_.c_str(), place_.c_str()) != 0)
-    refuse(place_, "cannot be made: " + describe_errno(errno));
-  committed_ = true;
-  flush_folder(place_.parent_path());
+  flush_folder(beside());
+  if (const int error = folder_.rename(); error != 0)
+    refuse(folder_.place(), "cannot be made: " + describe_errno(error));
+  flush_folder(folder_.place().parent_path());
 }
 
 }  // namespace evenkeel::internal

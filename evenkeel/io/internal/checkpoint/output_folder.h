@@ -5,29 +5,26 @@
 #include <string>
 #include <vector>
 
+#include "evenkeel/io/unfinished.h"
+
 namespace evenkeel::internal {
 
 class OutputFolder {
  public:
   // Throws InvalidArgument ("output") if something other than an empty folder is there, if the place is a
-  // mount point or inside `input`, or if nothing can be made beside it.
+  // mount point or inside `input`, or if nothing can be made beside it. Without commit() nothing is left
+  // behind.
   OutputFolder(const std::string& path, const std::string& input);
-  // Without commit() nothing is left behind.
-  ~OutputFolder();
-  OutputFolder(const OutputFolder&) = delete;
-  OutputFolder& operator=(const OutputFolder&) = delete;
 
   // Where the folder is filled until it is done.
-  const std::filesystem::path& beside() const { return beside_; }
+  const std::filesystem::path& beside() const { return folder_.beside(); }
   // What runs that were killed have left beside the place.
   std::vector<std::string> leftovers() const;
   // Gives the folder its name.
   void commit();
 
  private:
-  std::filesystem::path place_;
-  std::filesystem::path beside_;
-  bool committed_ = false;
+  Unfinished folder_;
 };
 
 }  // namespace evenkeel::internal

@@ -1,0 +1,148 @@
+#include "cli/output.h"
+
+#include <fcntl.h>
+#include <langinfo.h>
+#include <locale.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <system_error>
+#include <utility>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/base/printable.h"
+
+namespace evenkeel::cli {
+
+namespace {
+
+bool sigpipe_ends_us = false;
+
+bool ends_with_utf8(std::string name) {
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+  return name.ends_with("utf-8") || name.ends_with("utf8");
+}
+
+std::string locale_name() {
+  for (const char* variable : {"LC_ALL", "LC_CTYPE", "LANG"})
+    if (const char* value = std::getenv(variable); value != nullptr && *value != '\0') return value;
+  return "C";
+}
+
+bool find_utf8() {
+  const locale_t locale = ::newlocale(LC_CTYPE_MASK, "", nullptr);
+  if (locale == nullptr) return ends_with_utf8(locale_name());  // not installed here; its name says enough
+  const bool utf8 = ends_with_utf8(::nl_langinfo_l(CODESET, locale));
+  ::freelocale(locale);
+  return utf8;
+}
+
+bool characters_are_utf8() {
+  static const bool utf8 = find_utf8();
+  return utf8;
+}
+
+// What pictures are drawn with, a character for each, so that columns stay.
+constexpr std::array<std::pair<std::string_view, char>, 22> kPlain = {
+    {{"█", '#'}, {"▉", '#'}, {"▊", '#'}, {"▋", '#'}, {"▌", '#'}, {"▍", '-'}, {"▎", '-'}, {"▏", '-'},
+     {"░", '.'}, {"▒", '+'}, {"▓", '*'}, {"·", '-'}, {"▁", '.'}, {"▂", '.'}, {"▃", ':'}, {"▄", ':'},
+     {"▅", '+'}, {"▆", '+'}, {"▇", '*'}, {"│", '|'}, {"┤", '|'}, {"┄", '-'}}};
+
+// Of text that printable() has seen.
+std::string ascii(std::string_view text) {
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t end = at + 1;
+    while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xc0u) == 0x80u) ++end;
+    const std::string_view character = text.substr(at, end - at);
+    at = end;
+    const auto plain = std::ranges::find(kPlain, character, &std::pair<std::string_view, char>::first);
+    if (character.size() == 1)
+      out += character;
+    else if (plain != kPlain.end())
+      out += plain->second;
+    else
+      for (const char byte : character) out += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+  }
+  return out;
+}
+
+std::string in_this_locale(std::string text) {
+  return characters_are_utf8() ? std::move(text) : ascii(text);
+}
+
+[[noreturn]] void refuse_stdout(int error) {
+  if (error == EPIPE && sigpipe_ends_us) {
+    std::signal(SIGPIPE, SIG_DFL);
+    std::raise(SIGPIPE);
+  }
+  throw InvalidArgument("standard output", "cannot be written: " + std::generic_category().message(error));
+}
+
+void write_stdout(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) refuse_stdout(errno);
+}
+
+}  // namespace
+
+void open_standard_streams() {
+  for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(stream, F_GETFD) != -1 || errno != EBADF) continue;
+    // The wrong way round, so that using it fails as on a closed one.
+    static_cast<void>(::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY));
+  }
+  sigpipe_ends_us = std::signal(SIGPIPE, SIG_IGN) == SIG_DFL;
+}
+
+void print_text(std::string_view text) {
+  write_stdout(in_this_locale(printable_lines(text)));
+}
+
+void print_object(const nlohmann::ordered_json& json) {
+  // As ASCII, since a terminal obeys U+009B too, and no locale minds.
+  write_stdout(json.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+}
+
+void require_printed() {
+  if (std::fflush(stdout) != 0) refuse_stdout(errno);
+  if (stdout_failed()) refuse_stdout(EIO);
+}
+
+bool stdout_failed() {
+  return std::ferror(stdout) != 0;
+}
+
+std::string shown(std::string_view line, std::size_t most_bytes) {
+  return in_this_locale(shortened(printable(line), most_bytes));
+}
+
+void say_line(std::string_view line) noexcept {
+  try {
+    write_stderr(shown(line, Error::most_message_bytes) + "\n");
+  } catch (const std::exception&) {
+    write_stderr("evenkeel: no memory is left even for the message\n");
+  }
+}
+
+void write_stderr(std::string_view bytes) noexcept {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(STDERR_FILENO, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return;
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+bool stderr_moves_cursor() {
+  const char* const terminal = std::getenv("TERM");
+  return ::isatty(STDERR_FILENO) != 0 && terminal != nullptr && *terminal != '\0' &&
+         std::string_view(terminal) != "dumb";
+}
+
+}  // namespace evenkeel::cli

@@ -1,0 +1,115 @@
+#include "evenkeel/io/unfinished.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <map>
+#include <mutex>
+#include <system_error>
+#include <utility>
+
+namespace evenkeel {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kEnd = ".part";
+
+// Names are made, given and taken away under the mutex, so that none escapes discard_unfinished().
+struct Registry {
+  std::mutex mutex;
+  std::map<fs::path, fs::path> place_of;  // by the name beside
+  unsigned counter = 0;
+};
+
+Registry& registry() {
+  static auto* const all = new Registry;  // outlives what other threads still do at the program's end
+  return *all;
+}
+
+std::size_t longest_name(const fs::path& folder) {
+  const long most = ::pathconf(folder.empty() ? "." : folder.c_str(), _PC_NAME_MAX);
+  return most > 0 ? static_cast<std::size_t>(most) : 255;
+}
+
+// As much of the place's name as leaves room for any process and number.
+std::string begin_of(const fs::path& place) {
+  constexpr std::size_t room = sizeof(".4194304-4294967295.part") - 1;
+  std::string name = place.filename().string();
+  const std::size_t most = longest_name(place.parent_path());
+  if (name.size() + room <= most) return name;
+  std::size_t kept = most - std::min(most, room);
+  while (kept > 0 && (static_cast<unsigned char>(name[kept]) & 0xc0u) == 0x80u) --kept;  // whole characters
+  name.resize(kept);
+  return name;
+}
+
+// What is being filled at the same time can be in the way of its folder's end, but not for long.
+void remove_whole(const fs::path& path) {
+  std::error_code error;
+  for (int tries = 0; tries < 100; ++tries)
+    if (fs::remove_all(path, error); !error) return;
+}
+
+bool is_inside(const fs::path& path, const fs::path& folder) {
+  return std::mismatch(folder.begin(), folder.end(), path.begin(), path.end()).first == folder.end();
+}
+
+}  // namespace
+
+Unfinished::Unfinished(fs::path place, const std::function<int(const char*)>& make)
+    : place_(std::move(place)) {
+  const std::string begin = begin_of(place_);
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  for (;;) {
+    // Beside what was typed, not at another spelling of it: errors name it.
+    beside_ = place_;
+    beside_.replace_filename(fmt::format("{}.{}-{}{}", begin, ::getpid(), all.counter++, kEnd));
+    const int error = make(beside_.c_str());
+    if (error == EEXIST) continue;
+    if (error != 0) throw std::system_error(error, std::generic_category());
+    all.place_of.emplace(beside_, place_);
+    return;
+  }
+}
+
+Unfinished::~Unfinished() {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  if (!renamed_) remove_whole(beside_);
+  all.place_of.erase(beside_);
+}
+
+int Unfinished::rename() {
+  Registry& all = registry();
+  const std::lock_guard lock(all.mutex);
+  if (::rename(beside_.c_str(), place_.c_str()) != 0) return errno;
+  renamed_ = true;
+  all.place_of.erase(beside_);
+  return 0;
+}
+
+bool Unfinished::is_beside(const fs::path& place, const std::string& name) {
+  return name.starts_with(begin_of(place) + ".") && name.ends_with(kEnd);
+}
+
+std::vector<std::string> discard_unfinished() {
+  Registry& all = registry();
+  all.mutex.lock();  // and never unlocked
+  std::vector<std::string> places;
+  for (const auto& [beside, place] : all.place_of) {
+    remove_whole(beside);
+    const auto holds_it = [&](const auto& other) {
+      return other.first != beside && is_inside(beside, other.first);
+    };
+    if (std::ranges::none_of(all.place_of, holds_it)) places.push_back(place.string());
+  }
+  return places;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,63 @@
+// Files and folders that have not got their names yet.
+#include "evenkeel/io/unfinished.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+
+#include "evenkeel/io/atomic_file.h"
+#include "tests/io/support.h"
+
+namespace evenkeel {
+namespace {
+
+int make_folder(const char* name) {
+  return ::mkdir(name, 0777) == 0 ? 0 : errno;
+}
+
+TEST(Unfinished, IsGoneWithItsContentUnlessItWasRenamed) {
+  TempFolder folder;
+  {
+    Unfinished left(folder / "left", make_folder);
+    write_text((left.beside() / "file").string(), "half");
+    Unfinished done(folder / "done", make_folder);
+    write_text((done.beside() / "file").string(), "whole");
+    EXPECT_EQ(done.rename(), 0);
+    EXPECT_TRUE(Unfinished::is_beside(folder / "left", left.beside().filename().string()));
+    EXPECT_FALSE(Unfinished::is_beside(folder / "done", left.beside().filename().string()));
+  }
+  EXPECT_EQ(folder.names(), std::vector<std::string>{"done"});
+  EXPECT_EQ(read_text(folder / "done/file"), "whole");
+}
+
+TEST(Unfinished, AsksAgainWhereTheNameIsTaken) {
+  TempFolder folder;
+  int asked = 0;
+  Unfinished file(folder / "out", [&](const char* name) { return ++asked < 3 ? EEXIST : make_folder(name); });
+  EXPECT_EQ(asked, 3);
+  EXPECT_THROW(Unfinished(folder / "out", [](const char*) { return EACCES; }), std::system_error);
+}
+
+// In a process that ends, since whoever writes from then on waits for ever.
+[[noreturn]] void discard_and_exit(const std::string& path, const std::string& folder) {
+  AtomicFile file(path);
+  file.write("half");
+  Unfinished around(folder, make_folder);
+  AtomicFile inside((around.beside() / "inside").string());
+  const std::vector<std::string> places = discard_unfinished();
+  ::_exit(places == std::vector<std::string>{path, folder} ? 7 : 1);
+}
+
+TEST(DiscardUnfinishedDeathTest, RemovesAllAndNamesWhatDoesNotAppear) {
+  TempFolder folder;
+  write_text(folder / "file", "before");
+  EXPECT_EXIT(discard_and_exit(folder / "file", folder / "folder"), testing::ExitedWithCode(7), "");
+  EXPECT_EQ(folder.names(), std::vector<std::string>{"file"});
+  EXPECT_EQ(read_text(folder / "file"), "before");
+}
+
+}  // namespace
+}  // namespace evenkeel
