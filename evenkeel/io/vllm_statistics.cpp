@@ -46,7 +46,8 @@ class LoadSum {
   explicit LoadSum(std::string file) : file_(std::move(file)) {}
 
   void add(const Json& record, const std::string& where) {
-    if (const auto version = record.find("version"); version != record.end() && *version != 1)
+    if (const auto version = record.find("version");
+        version != record.end() && internal::integer(*version, where, "version") != 1)
       throw ParseError(where, "version", fmt::format("is {}, not 1", version->dump()));
     require_same_model(record, where);
     const IntArray map =

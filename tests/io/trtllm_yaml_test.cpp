@@ -21,7 +21,7 @@ class TrtllmMap : public testing::TestWithParam<const char*> {};
 
 TEST_P(TrtllmMap, IsTheSameInEveryNotation) {
   const PlacementFile file = read_trtllm(GetParam());
-  EXPECT_EQ(file.layers, (std::vector<int>{3, 10}));
+  EXPECT_EQ(file.placement.layers().numbers(), (std::vector<int>{3, 10}));
   EXPECT_EQ(file.layer_updates_per_iter, 2);
   ASSERT_EQ(file.placement.num_layers(), 2);
   for (int layer = 0; layer < 2; ++layer)
@@ -59,7 +59,7 @@ TEST(TrtllmYaml, HasListsThatStandForOthers) {
       "initial_global_assignments:\n  3: &id001\n  - 0\n  - 1\n  - 2\n  - 3\n  4: *id001\n  5: &id002 [2, 3, "
       "0, 1]\n"
       "  6: *id002\nnum_slots: 4\n");
-  EXPECT_EQ(file.layers, (std::vector<int>{3, 4, 5, 6}));
+  EXPECT_EQ(file.placement.layers().numbers(), (std::vector<int>{3, 4, 5, 6}));
   EXPECT_EQ(file.placement.layer(1).owner(ExpertId(0)), RankId(0));
   EXPECT_EQ(file.placement.layer(3).owner(ExpertId(0)), RankId(1));
 }

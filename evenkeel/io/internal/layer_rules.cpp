@@ -85,7 +85,7 @@ Flags flags_of_pattern(const ConfigKeys& config, std::string_view key) {
   const Json& value = *config.find(key);
   if (!value.is_string()) config.fail(key, fmt::format("is a JSON {}, not a text", value.type_name()));
   Flags flags;
-  for (const char letter : value.get_ref<const std::string&>()) {
+  for (const char letter : value.get<std::string>()) {
     if (std::string_view("ME*-").find(letter) == std::string_view::npos)
       config.fail(key, "has a letter that is none of M, E, *, - (Mamba, experts, attention, MLP)");
     flags.push_back(letter == 'E');
