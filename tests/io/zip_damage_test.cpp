@@ -90,9 +90,9 @@ TEST_P(FlippedBits, OfAnNpzAreRefusedOrDoNoHarm) {
       flipped[at] = static_cast<char>(flipped[at] ^ (1 << at % 8));
       try {
         const auto read = numbers_in(flipped, GetParam());
-        if (read.size() == numbers.size()) {
-          EXPECT_EQ(read, numbers) << name << " byte " << at;
-        }
+        // A member with another name may be no array any more.
+        if (read.size() != numbers.size()) continue;
+        EXPECT_EQ(read, numbers) << name << " byte " << at;
       } catch (const ParseError&) {
         ++refused;
       }
