@@ -170,6 +170,8 @@ TEST(ModelLayers, RulesThatDisagreeAreRefusedByBothNames) {
       six_layers({{"interleave_moe_layer_step", 1}, {"moe_layers", {1, 3, 5}}}),
       AllOf(HasSubstr("interleave_moe_layer_step"), HasSubstr("moe_layers"), HasSubstr("1,3,5")));
   expect_no_layers(six_layers({{"moe_layer_start_index", {1, 2}}}), HasSubstr("number 1 of each list"));
+  expect_no_layers(six_layers({{"moe_layer_start_index", std::vector<int>(9, 1)}}),
+                   HasSubstr("9 kinds of experts"));
   expect_no_layers(six_layers({{"num_layers", 7}, {"first_k_dense_replace", 1}}),
                    AllOf(HasSubstr("num_layers: is 7"), HasSubstr("num_hidden_layers is 6")));
   expect_no_layers(six_layers({{"n_routed_experts", 9}, {"first_k_dense_replace", 1}}),

@@ -26,6 +26,9 @@ constexpr std::string_view pattern_key = "hybrid_override_pattern";
 constexpr std::array<std::string_view, 3> ernie_keys = {"moe_layer_start_index", "moe_layer_end_index",
                                                         "moe_layer_interval"};
 
+// Text and images have experts of their own; more than a few would only cost time.
+constexpr std::size_t most_kinds = 8;
+
 bool is_expert_word(std::string_view word) {
   return word == "sparse" || word == "moe" || word == "hash_moe";
 }
@@ -214,6 +217,9 @@ class RuleReader {
     std::size_t kinds = 0;
     for (const std::string_view key : ernie_keys)
       if (is_list(config_, key)) kinds = std::max(kinds, config_.find(key)->size());
+    if (kinds > most_kinds)
+      config_.fail(ernie_keys[0],
+                   fmt::format("and its like are of {} kinds of experts; allowed: 1..{}", kinds, most_kinds));
     if (std::ranges::none_of(ernie_keys, [&](auto key) { return config_.find(key) != nullptr; })) return;
     // Left out, it is 0 for some readers and 1 for others.
     if (config_.find("moe_layer_start_index") == nullptr) config_.fail("moe_layer_start_index", "is missing");
