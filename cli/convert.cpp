@@ -51,7 +51,7 @@ ConvertOptions convert_options(const CLI::App& app, const ConvertArguments& opti
 void run(const CLI::App& app, const ConvertArguments& options) {
   require_one_numbering(app);
   const Converted done = convert_file(options.in, options.out, convert_options(app, options));
-  print_notes(options.in, done.notes);
+  say_notes(options.in, done.notes);
   if (!options.json) {
     put("{}: {}, {} -> {}\n", options.out, done.what, done.from, done.to);
     if (done.layers.known())

@@ -52,7 +52,7 @@ PlacementFormatOptions numbered(PlacementFormatOptions options, const Numbering&
   return options;
 }
 
-void print_notes(const std::string& file, const std::vector<std::string>& notes) {
+void say_notes(const std::string& file, const std::vector<std::string>& notes) {
   for (const std::string& note : notes) say("note: {}: {}", file, note);
 }
 

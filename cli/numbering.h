@@ -33,6 +33,6 @@ RoutingOptions numbered(RoutingOptions options, const Numbering& numbering);
 PlacementFormatOptions numbered(PlacementFormatOptions options, const Numbering& numbering);
 
 // What was read otherwise than it stands in a file, on stderr.
-void print_notes(const std::string& file, const std::vector<std::string>& notes);
+void say_notes(const std::string& file, const std::vector<std::string>& notes);
 
 }  // namespace evenkeel::cli

@@ -153,7 +153,7 @@ void run(const CLI::App& app, const PlaceArguments& options) {
   RoutingInput input = read_input(options.input, {.traffic = static_cast<TrafficModel>(options.traffic),
                                                   .num_ranks = topology.num_ranks(),
                                                   .routing = routing_options(options)});
-  print_notes(options.input, input.notes);
+  say_notes(options.input, input.notes);
   PlaceOptions how = place_options(app, options, topology.num_ranks(), std::move(input.sources));
   if (is_given(app, "--output"))
     require_placement_writable(format_of(options),

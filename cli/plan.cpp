@@ -142,7 +142,7 @@ void run(const PlanArguments& options) {
     file = read_placement_file(
         options.placement, options.has_ranks ? std::optional(static_cast<int>(options.ranks)) : std::nullopt);
   const StepLoads loads = loads_of(options, file);
-  print_notes(options.loads, loads.notes);
+  say_notes(options.loads, loads.notes);
   const Counts& counts = loads.counts;
   const LayerPlacement placement =
       file ? layer_of(*file, options.placement, {options.loads, loads.layers, loads.num_layers},

@@ -70,7 +70,7 @@ Profiled profile_all(const ProfileArguments& options) {
   for (const std::string& path : options.traces) {
     RoutingFile file = open_routing(path, how);
     require_bare(file, told);
-    print_notes(path, file.notes);
+    say_notes(path, file.notes);
     RoutingProfile one = profile_of(file, how);
     if (!all)
       all = Profiled{std::move(one), 0};

@@ -79,7 +79,7 @@ Batch traced_batch(const CLI::App& app, RunArguments& options) {
   if (!file.trace)
     throw ParseError(options.trace, "",
                      "has counts of experts, and a layer runs on tokens: a trace is needed");
-  print_notes(options.trace, file.notes);
+  say_notes(options.trace, file.notes);
   TraceReader* const trace = file.trace.get();
   const TraceInfo& info = trace->info();
   options.layer.experts = info.num_experts;
