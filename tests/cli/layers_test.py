@@ -130,7 +130,7 @@ class Layers(CommandTest):
         self.assertEqual(moved["layers"], [3, 5])
         words = ["place", "a.npz", "--ranks", RANKS, "--from", "pb.json", "--max-moves", 1]
         self.assert_refused(words, 2, "InvalidArgument", "--from", "layers 3,5", "layers 2-3,5,7")
-        self.assert_refused(["profile", "a.npz", "b.npz"], 4, "InvalidArgument", "a.npz", "b.npz", "layers 3,5")
+        self.assert_refused(["profile", "a.npz", "b.npz"], 2, "InvalidArgument", "a.npz", "b.npz", "layers 3,5")
 
     def test_files_without_numbers_are_paired_row_by_row_or_not_at_all(self):
         self.write("three.json", {"loads": [skewed(n) for n in range(3)]})
@@ -215,7 +215,7 @@ class Evidence(CommandTest):
         (self.folder / "r.npy").write_bytes(npy([40, 3, 4], values, "|u1", "B"))
         layers, experts, tokens, _, notes = self.shape_of("r.npy")
         self.assertEqual((layers, experts, tokens), (3, 60, 40))
-        self.assertIn("read as no expert", notes)
+        self.assertIn("tokens without experts", notes)
         self.assertEqual(self.call("convert", "r.npy", "t.npz").returncode, 0)
         self.assertEqual(self.json("profile", "t.npz")["layers"][0]["assignments"], 35 * 4)
         # Of a model of 256 experts it is one of them.
@@ -223,8 +223,24 @@ class Evidence(CommandTest):
         (self.folder / "whole.npy").write_bytes(npy([300, 1, 4], values, "|u1", "B"))
         self.assertEqual(self.shape_of("whole.npy")[:3], (1, 256, 300))
 
+    def test_ids_that_repeat_by_themselves_are_as_they_stand(self):
+        values = [(i * i + i // 7) % 5 for i in range(400 * 3 * 2)]  # many a token has one id twice, of any id
+        (self.folder / "r.npy").write_bytes(npy([400, 3, 2], values))
+        layers, experts, tokens, _, notes = self.shape_of("r.npy")
+        self.assertEqual((layers, experts, tokens, notes), (3, 5, 400, ""))
+        self.assertEqual([layer["assignments"] for layer in self.json("profile", "r.npy")["layers"]], [800] * 3)
+
+    def test_an_id_that_only_fills_rows_is_no_expert(self):
+        values = self.ids(40, 3, 4, 60)
+        values[4:8] = [60] * 4
+        values[100:104] = [60] * 4
+        (self.folder / "r.npy").write_bytes(npy([40, 3, 4], values))
+        layers, experts, tokens, _, notes = self.shape_of("r.npy")
+        self.assertEqual((layers, experts, tokens), (3, 60, 40))
+        self.assertIn("id 60 fills", notes)
+
     def test_counts_are_known_by_their_width_their_size_or_their_type(self):
-        wide = [n % 50 for n in range(4 * 100)]
+        wide = [3 + n % 50 for n in range(4 * 100)]
         (self.folder / "wide.npy").write_bytes(npy([4, 100], wide))
         (self.folder / "steps.npy").write_bytes(npy([2, 4, 100], wide * 2))
         (self.folder / "large.npy").write_bytes(npy([4, 8], [5000 * n for n in range(32)]))

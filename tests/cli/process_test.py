@@ -192,7 +192,7 @@ class Files(ProcessTest):
             yield ["profile", "profile.json", "-o", f"o.{end}"]
         for form in ["evenkeel", "sglang", "vllm", "vllm-ascend", "trtllm"]:
             name = "o.yaml" if form == "trtllm" else "o.placed.json"
-            yield ["place", "profile.json", "--ranks", 2, "--format", form, "-o", name]
+            yield ["place", "profile.json", "--ranks", 2, "--format", form, "--moe-layers", "0-1", "-o", name]
 
     def test_a_file_that_is_replaced_keeps_its_mode(self):
         for words in self.writers():

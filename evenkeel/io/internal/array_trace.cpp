@@ -37,7 +37,7 @@ class ArrayTrace final : public TraceReader {
       ids_->read(range.begin * of_token_, whole_ids_);
       keep_layers<std::int64_t>(whole_ids_, ids);
     }
-    if (rules_.equal_rows_are_absent || rules_.fill) blank_fill(ids);
+    if (rules_.blank_tokens_are_absent || rules_.fill) blank_fill(ids);
   }
 
   void fetch_weights(TokenRange range, std::span<float> weights) override {
@@ -56,15 +56,16 @@ class ArrayTrace final : public TraceReader {
         out = std::ranges::copy(whole.subspan(token + static_cast<std::size_t>(layer) * k, k), out).out;
   }
 
+  // [tokens, kept layers, k]
   void blank_fill(std::span<std::int64_t> ids) const {
-    const auto k = static_cast<std::size_t>(info().top_k);
-    for (std::size_t at = 0; at < ids.size(); at += k) {
-      const auto row = ids.subspan(at, k);
-      const bool equal =
-          k > 1 && std::ranges::all_of(row, [&](std::int64_t id) { return id == row.front(); });
-      if (equal && rules_.equal_rows_are_absent) std::ranges::fill(row, std::int64_t{no_expert});
-      if (rules_.fill) std::ranges::replace(row, *rules_.fill, std::int64_t{no_expert});
+    const auto of_token = static_cast<std::size_t>(info().assignments_per_token());
+    const bool may_be_blank = rules_.blank_tokens_are_absent && info().top_k > 1 && of_token_ > info().top_k;
+    for (std::size_t at = 0; may_be_blank && at < ids.size(); at += of_token) {
+      const auto token = ids.subspan(at, of_token);
+      if (std::ranges::all_of(token, [&](std::int64_t id) { return id == token.front(); }))
+        std::ranges::fill(token, std::int64_t{no_expert});
     }
+    if (rules_.fill) std::ranges::replace(ids, *rules_.fill, std::int64_t{no_expert});
   }
 
   std::int64_t of_token_;  // numbers of a token in the arrays

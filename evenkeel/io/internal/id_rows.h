@@ -23,20 +23,23 @@ struct IdRows {
     std::int64_t chosen = 0;       // all other rows
     bool one_value = true;         // the equal rows are all of the same id
     std::int64_t equal_value = 0;  // of the first equal row
+    std::int64_t most_equal = -1;  // of the equal rows of tokens that are not blank
   };
   std::int64_t tokens = 0;
   std::int64_t k = 0;
   std::vector<Layer> layers;
-  std::int64_t repeated = 0;  // chosen rows that name an id twice
-  std::int64_t least = 0;     // of all numbers
+  std::int64_t blank_tokens = 0;  // all their rows are equal, of one id, or of 0 and one other
+  std::int64_t repeated = 0;      // chosen rows that name an id twice
+  std::int64_t least = 0;         // of all numbers
   std::int64_t most = 0;
   std::int64_t most_chosen = -1;  // of chosen rows, without `filler`
   bool filler_is_chosen = false;  // `filler` is in a chosen row
+  // The one id of which some rows are and which no chosen row has.
+  std::optional<std::int64_t> unchosen;
   // In each step (of a single layer: in the whole array) all rows have the same sum, as counts of one step
   // have.
   bool equal_sums = false;
 
-  std::int64_t equal_rows() const;
   std::int64_t chosen_rows() const;
 };
 
@@ -49,15 +52,16 @@ IdRows look_at_rows(ArrayReader& ids, std::int64_t tokens, std::int64_t layers, 
 // How a trace is read out of an array: which of its layers, and which places hold no expert.
 struct RowRules {
   std::vector<int> layers;  // kept, ascending; all of them where nothing is left out
-  bool equal_rows_are_absent = false;
+  bool blank_tokens_are_absent = false;
   std::optional<std::int64_t> fill;  // this id is none
   std::int64_t largest_id = -1;      // of what remains
   std::vector<std::string> notes;    // what was left out, and why
 };
 
-// `literal`: repeated ids are meant, as in our own traces; else k equal ids are no choice, since no router
-// makes it. Layers without any choice are dense ones, and left out. `num_experts` is what somebody said.
-// Throws ParseError where no token of any layer has a choice.
+// A router never chooses one expert k times. So layers that hold one id throughout are dense ones, and left
+// out; and unless `literal`, tokens that hold one id throughout have no expert, and an id that is only met in
+// such rows is none. Other repeated ids are meant. `num_experts` is what somebody said. Throws ParseError
+// where not `literal` and no row is a choice.
 RowRules rules_of(const IdRows& rows, bool literal, std::optional<int> num_experts, Dtype type,
                   const std::string& file);
 
