@@ -67,9 +67,9 @@ RoutingFile routing_of_lists(const Json& json, const std::string& file, const Ro
   IntArray numbers = internal::nested_loads(list, depth, file, key, notes);
   if (!counts) {
     internal::MemoryArray<std::int64_t> array(file, "", numbers.shape, std::move(numbers.values));
-    // Lists in JSON are counts unless something speaks against it.
-    if (internal::bare_array_kind(array, options, file, internal::BareArray::counts) ==
-        internal::BareArray::ids)
+    // Lists in JSON are counts unless their numbers or the caller speak against it.
+    const RoutingOptions told{.bare = options.bare};
+    if (internal::bare_array_kind(array, told, file, internal::BareArray::counts) == internal::BareArray::ids)
       return internal::routing_of_ids(std::move(array), options.num_experts);
     numbers.values = std::move(array).values();
   }

@@ -271,7 +271,8 @@ std::vector<std::string> notes_of(const PlacementProblem& problem, const PlaceOp
     notes.emplace_back("the profile has no transitions: traffic is not known, and balance alone decides");
   if (internal::traffic_is_unknown(problem.profile, problem.traffic) && problem.topology.num_nodes() > 1 &&
       options.num_groups == 1)
-    notes.emplace_back("nodes have no part in this placement: without traffic only expert groups would use them");
+    notes.emplace_back(
+        "nodes have no part in this placement: without traffic only expert groups would use them");
   return notes;
 }
 

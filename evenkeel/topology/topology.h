@@ -54,8 +54,8 @@ class Topology {
     int devices_per_rank = 1;
   };
 
-  // Throws InvalidArgument: no ranks, a node without ranks, sizes that do not fit, a bandwidth, latency or speed
-  // outside its range, a room that is not positive.
+  // Throws InvalidArgument: no ranks, a node without ranks, sizes that do not fit, a bandwidth, latency or
+  // speed outside its range, a room that is not positive.
   explicit Topology(Description description);
   // `num_nodes` nodes of `ranks_per_node` ranks; the default links are all alike, so that costs count
   // assignments.

@@ -182,7 +182,9 @@ def place(
         if traffic != "dispatch-combine":
             raise invalid("sources", "are for dispatch-combine", 'to leave them out, or traffic="dispatch-combine"')
         options.set_sources(floats(sources, "sources", 3, "[layers, ranks, experts]"))
-    result = _native.place(instance(profile, RoutingProfile, "profile")._native, _topology(ranks, nodes, topology), options)
+    result = _native.place(
+        instance(profile, RoutingProfile, "profile")._native, _topology(ranks, nodes, topology), options
+    )
     return _with_provenance(result)
 
 

@@ -131,7 +131,10 @@ def _placement_row(placement: Placement, loads: ArrayLike | RoutingProfile, laye
     of_profile = isinstance(loads, RoutingProfile)
     whole = None if layer is None else number(layer, "layer", 0)
     return placement._native.row_for(
-        loads.layers if of_profile else None, loads.num_layers if of_profile else 1, whole, "profile" if of_profile else "loads"
+        loads.layers if of_profile else None,
+        loads.num_layers if of_profile else 1,
+        whole,
+        "profile" if of_profile else "loads",
     )
 
 

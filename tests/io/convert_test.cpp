@@ -96,8 +96,10 @@ TEST(Convert, TakesAPlacementThroughEverySystemWithoutChange) {
        {std::pair{PlacementFormat::sglang, "s.json"}, std::pair{PlacementFormat::trtllm, "t.yaml"},
         std::pair{PlacementFormat::vllm, "v.jsonl"}, std::pair{PlacementFormat::vllm_ascend, "w.json"},
         std::pair{PlacementFormat::evenkeel, "e.json"}}) {
-    EXPECT_EQ(convert_file(from, folder / name, {.to = format, .placement = {.num_ranks = 3}}).what,
-              "placement");
+    EXPECT_EQ(
+        convert_file(from, folder / name, {.to = format, .placement = {.layers = {{0, 1}}, .num_ranks = 3}})
+            .what,
+        "placement");
     from = folder / name;
   }
   for (int layer : {0, 1})

@@ -38,7 +38,7 @@ TEST(SglangRecording, OfModeStatAddsUpItsStepsWithoutDenseLayers) {
       for (int s = 0; s < 3; ++s) sum += (7 * s + 5 * l + 3 * e) % 11;
       expected.push_back(sum);
     }
-  EXPECT_EQ(*file.profile, RoutingProfile(kLayers, kExperts, expected, {}));
+  EXPECT_EQ(without_numbers(*file.profile), RoutingProfile(kLayers, kExperts, expected, {}));
 }
 
 TEST(SglangRecording, OfModePerPassMapsPhysicalExperts) {
@@ -50,7 +50,7 @@ TEST(SglangRecording, OfModePerPassMapsPhysicalExperts) {
       for (int p = 0; p < kPhysical; ++p)
         expected[static_cast<std::size_t>((l - 1) * kExperts + expert_of(l, p))] += (5 * n + 3 * l + p) % 7;
   ASSERT_TRUE(file.profile);
-  EXPECT_EQ(*file.profile, RoutingProfile(kLayers, kExperts, expected, {}));
+  EXPECT_EQ(without_numbers(*file.profile), RoutingProfile(kLayers, kExperts, expected, {}));
 }
 
 TEST(SglangRecording, OfModePerTokenIsATraceOfExperts) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "evenkeel/io/byte_source.h"
+#include "evenkeel/routing/profile.h"
 
 namespace evenkeel {
 
@@ -38,6 +39,12 @@ void write_text(const std::string& path, std::string_view text);
 std::vector<std::byte> bytes_of(std::string_view text);
 // A file named "f" that is in memory.
 std::shared_ptr<const ByteSource> source_of(std::string_view text);
+
+// For comparing what was counted, where the source says which of the model's layers it is.
+inline RoutingProfile without_numbers(RoutingProfile profile) {
+  profile.set_layers({});
+  return profile;
+}
 
 // A safetensors file with this header, its length in front, and this data behind.
 std::string safetensors_text(std::string_view header, std::string_view data = "");

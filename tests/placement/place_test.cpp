@@ -460,9 +460,10 @@ TEST(Place, RefusesATopologyThatTheExpertsDoNotFit) {
 TEST(Place, RefusesAProfileThatDoesNotSayWhatTheModelNeeds) {
   const RoutingProfile counts(2, 4, {1, 2, 3, 4, 5, 6, 7, 8}, {});
   EXPECT_EQ(
-      message_of<InvalidArgument>([&] { place(counts, Topology::uniform(1, 2)); }),
-      "traffic: layer-to-layer needs transitions, and the profile has none (it was made without, or from "
-      "counts); allowed: a profile with transitions, or dispatch-combine, where loads alone decide");
+      message_of<InvalidArgument>(
+          [&] { place(counts, Topology::uniform(1, 2), {.objective = PlaceOptions::Objective::joint}); }),
+      "traffic: the joint objective counts transitions, and the profile has none (it was made without, or "
+      "from counts); allowed: a profile with transitions, or dispatch-combine, where loads alone decide");
   const SourceCounts sources = even_source_counts(counts, 2);
   EXPECT_EQ(
       message_of<InvalidArgument>([&] { place(counts, Topology::uniform(1, 2), {.sources = sources}); }),

@@ -6,9 +6,10 @@ import sys
 import types
 import unittest
 
-import evenkeel as ek
 import numpy as np
 from support import TRACE, PackageTest
+
+import evenkeel as ek
 
 
 class Arguments(PackageTest):

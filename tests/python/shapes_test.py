@@ -3,10 +3,10 @@
 import json
 import subprocess
 import unittest
-from pathlib import Path
+
+from support import COMMAND, REPOSITORY, PackageTest
 
 import evenkeel as ek
-from support import COMMAND, REPOSITORY, PackageTest
 
 CASES = REPOSITORY.parent / "shared" / "cases"  # beside a checkout of ours, where there is one
 

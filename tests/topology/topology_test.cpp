@@ -106,21 +106,19 @@ TEST(Topology, RefusesLinksThatNoMachineHas) {
 TEST(Topology, RefusesNumbersFromWhichCostsWouldOverflow) {
   for (const double bandwidth : {5e-324, 1e-308, 9e-7, 1.1e9, 1e308}) {
     SCOPED_TRACE(bandwidth);
-    const std::string said =
-        fmt::format("has a bandwidth of {} GB/s; allowed: 1e-06..1e+09", bandwidth);
+    const std::string said = fmt::format("has a bandwidth of {} GB/s; allowed: 1e-06..1e+09", bandwidth);
     EXPECT_EQ(refusal({.node_of_rank = {0}, .within = {bandwidth, 0}}), "within: " + said);
     EXPECT_EQ(refusal({.node_of_rank = {0}, .across = {bandwidth, 0}}), "across: " + said);
-    EXPECT_EQ(refusal({.node_of_rank = {0, 0}, .links = {{}, {bandwidth, 0}, {}, {}}}), "links[0][1]: " + said);
+    EXPECT_EQ(refusal({.node_of_rank = {0, 0}, .links = {{}, {bandwidth, 0}, {}, {}}}),
+              "links[0][1]: " + said);
   }
   EXPECT_EQ(refusal({.node_of_rank = {0}, .across = {1, 1e300}}),
             "across: has a latency of 1e+300 us; allowed: 0..1e+09");
   for (const double speed : {1e-308, 9e-7, 1.1e6, 1e308})
     EXPECT_EQ(refusal({.node_of_rank = {0, 0}, .speeds = {1, speed}}),
               fmt::format("speeds[1]: is {}; allowed: 1e-06..1e+06", speed));
-  EXPECT_NO_THROW(Topology({.node_of_rank = {0, 1},
-                            .within = {1e-6, 1e9},
-                            .across = {1e9, 0},
-                            .speeds = {1e-6, 1e6}}));
+  EXPECT_NO_THROW(
+      Topology({.node_of_rank = {0, 1}, .within = {1e-6, 1e9}, .across = {1e9, 0}, .speeds = {1e-6, 1e6}}));
 }
 
 TEST(Topology, RefusesSpeedsAndRoomsThatDoNotFit) {

@@ -41,7 +41,7 @@ class RankSolve {
     floors_.assign(exchanges_.size(), 0.0);
     if (!sent_from_layer_before()) return;
     const internal::ClusterTraffic traffic(problem, clustering.cluster_of);
-    const internal::Deadline deadline(limits);
+    const internal::Deadline deadline(limits, /*least_seconds=*/0.2);
     for (std::size_t i = 0; i < floors_.size(); ++i)
       floors_[i] = internal::exchange_bound(traffic, problem.topology, i, deadline);
   }

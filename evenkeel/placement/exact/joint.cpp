@@ -36,7 +36,7 @@ class JointSolve {
         rule_(size_rule(problem)),
         exchanges_(expert_exchanges(problem)),
         costs_(PairCosts::of_time(problem.topology, problem.cost)),
-        floors_(internal::joint_bound(problem, internal::Deadline(limits))),
+        floors_(internal::joint_bound(problem, internal::Deadline(limits, /*least_seconds=*/0.2))),
         monitor_(limits) {
     if (problem.traffic == TrafficModel::dispatch_combine) add_ways_back();
     for (RankId rank : indices<RankId>(rule_.num_ranks))

@@ -11,11 +11,17 @@ namespace evenkeel::internal {
 
 class Deadline {
  public:
-  explicit Deadline(SolveLimits limits) : limits_(std::move(limits)), start_(Clock::now()) {}
+  // `least_seconds` are had whatever happens: for bounds, which take milliseconds on most machines, and
+  // without which an answer says nothing of itself.
+  explicit Deadline(SolveLimits limits, double least_seconds = 0)
+      : limits_(std::move(limits)), least_seconds_(least_seconds), start_(Clock::now()) {}
 
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
   // Takes some 30 ns: every loop over ranks or experts whose steps take no less can afford it.
-  bool passed() const { return limits_.stop.stop_requested() || seconds() >= limits_.time_limit_s; }
+  bool passed() const {
+    const double spent = seconds();
+    return spent >= least_seconds_ && (spent >= limits_.time_limit_s || limits_.stop.stop_requested());
+  }
   // For a solver that is a step of this one: what is left of the time. It tells nobody, as its figures are of
   // another problem, and it is not to stop at the gap of this one.
   SolveLimits left() const {
@@ -31,6 +37,7 @@ class Deadline {
  private:
   using Clock = std::chrono::steady_clock;
   SolveLimits limits_;
+  double least_seconds_;
   Clock::time_point start_;
 };
 
