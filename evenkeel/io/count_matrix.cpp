@@ -12,6 +12,7 @@
 #include "evenkeel/io/internal/count_table.h"
 #include "evenkeel/io/internal/fractional_loads.h"
 #include "evenkeel/io/internal/json.h"
+#include "evenkeel/io/internal/layer_numbers.h"
 #include "evenkeel/io/internal/memory_array.h"
 #include "evenkeel/io/internal/moe_layers.h"
 #include "evenkeel/io/internal/number_lists.h"
@@ -29,10 +30,33 @@ constexpr std::array<std::string_view, 6> names = {"counts",      "logical_count
 }  // namespace
 
 const ArrayInfo* find_counts(const ArrayFile& file) {
-  for (std::string_view name : names)
-    if (const ArrayInfo* found = file.find(name)) return found;
-  return nullptr;
+  const ArrayInfo* counts = nullptr;
+  for (std::string_view name : names) {
+    const ArrayInfo* found = file.find(name);
+    if (found != nullptr && counts != nullptr)
+      throw ParseError(
+          file.name(), found->name,
+          fmt::format("stands beside '{}', and either may be the counts; keep one", counts->name));
+    if (found != nullptr) counts = found;
+  }
+  return counts;
 }
+
+namespace {
+
+// What a file says beside its counts.
+void number_rows(const LayerNumbers& stated, RoutingFile& routing) {
+  if (!stated.known()) return;
+  if (routing.all_rows) routing.profile = std::exchange(routing.all_rows, std::nullopt);
+  routing.notes.clear();
+  routing.profile->set_layers(stated);
+}
+
+int num_rows(const RoutingFile& routing) {
+  return routing.all_rows ? routing.all_rows->num_layers() : routing.profile->num_layers();
+}
+
+}  // namespace
 
 RoutingFile open_count_array(const ArrayFile& file, std::string_view array) {
   const std::string key(array);
@@ -48,7 +72,8 @@ RoutingFile open_count_array(const ArrayFile& file, std::string_view array) {
   }
   RoutingFile routing =
       internal::routing_of_counts(std::move(counts), file.name(), key,
-                                  array == "logical_count" ? CountRows::hidden_layers : CountRows::unsaid);
+                                  array == "logical_count" ? CountRows::hidden_if_dense : CountRows::unsaid);
+  number_rows(internal::layers_in(file, num_rows(routing)), routing);
   if (!scaled.empty()) routing.notes.push_back(fmt::format("loads are no whole numbers: {}", scaled));
   routing.format = name_of(file.format());
   return routing;
@@ -74,7 +99,8 @@ RoutingFile routing_of_lists(const Json& json, const std::string& file, const Ro
     numbers.values = std::move(array).values();
   }
   RoutingFile made = internal::routing_of_counts(
-      std::move(numbers), file, key, json.is_object() ? CountRows::hidden_layers : CountRows::unsaid);
+      std::move(numbers), file, key, json.is_object() ? CountRows::hidden_if_dense : CountRows::unsaid);
+  if (json.is_object()) number_rows(internal::layers_in(json, num_rows(made), file), made);
   made.notes.insert(made.notes.end(), notes.begin(), notes.end());
   return made;
 }

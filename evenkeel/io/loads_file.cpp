@@ -93,6 +93,10 @@ Counts internal::counts_of_json(const Json& json, const LoadsOptions& options, c
     throw ParseError(file, "", "has \"loads\" and \"counts\", of which one would be passed over");
   if (loads != json.end() && loads->is_array() && !loads->empty() && loads->front().is_array())
     return counts_of_profile(internal::profile_of_json(json, file), options, file);
+  if (json.contains("layers"))
+    throw ParseError(file, "layers",
+                     "says that these are counts by layer, but \"counts\" are by rank of one step; name them "
+                     "\"loads\", by layer and expert");
   const Counts counts = rows != json.end() ? counts_of_rows(*rows, options, file)
                                            : counts_of_loads(internal::integers(*loads, file, "loads"),
                                                              with_ranks_of(json, options, file), file);

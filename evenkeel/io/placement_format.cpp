@@ -58,12 +58,13 @@ void require_no_dense_rows(const PlacementFile& file, const PlacementFormatOptio
   std::vector<int> plain;
   const auto rows = internal::physical_rows(file.placement, name_of(to));
   for (int row = 0; row < file.placement.num_layers(); ++row)
-    if (internal::is_dealt_round(rows[static_cast<std::size_t>(row)], file.placement.num_experts()))
+    if (internal::is_dealt_round(rows[static_cast<std::size_t>(row)], file.placement.num_experts(),
+                                 file.placement.num_ranks()))
       plain.push_back(file.placement.layers().number_of(row));
   if (plain.empty()) return;
   throw InvalidArgument(
       "moe_layers",
-      fmt::format("is not given; {} has MoE layers alone, and layers {} are as SGLang fills dense ones",
+      fmt::format("is not given; {} takes MoE layers alone, and layers {} are as SGLang fills dense ones",
                   name_of(to), to_text(LayerNumbers(std::move(plain)))),
       "the model's layers that have experts, such as 3-60");
 }
@@ -187,7 +188,8 @@ void write_placement_as(PlacementFormat format, const PlacementFile& whole,
   PlacementFile file = whole;
   file.placement = numbered_by(std::move(file.placement), options, "the placement");
   leave_out_mtp(format, options, file.placement);
-  if (format == vllm || format == vllm_ascend) require_no_dense_rows(file, options, format);
+  if (format == vllm || format == vllm_ascend || format == trtllm)
+    require_no_dense_rows(file, options, format);
   switch (format) {
     case evenkeel:
       return write_placement(file, path);
@@ -213,7 +215,9 @@ PlacementFile read_placement_as(const std::string& path, const PlacementFormatOp
 PlacementFile read_placement_as(std::shared_ptr<const ByteSource> source,
                                 const PlacementFormatOptions& options) {
   // What is none of them is refused by our own reader, which says what is missing.
-  const PlacementFormat format = detect_placement_format(source).value_or(evenkeel);
+  const internal::Content content = internal::detect_content(source);
+  const bool is_vllm = content == internal::Content::vllm_statistics;
+  const PlacementFormat format = internal::placement_format_of(content).value_or(is_vllm ? vllm : evenkeel);
   return internal::read_placement_known(format, std::move(source), options);
 }
 

@@ -11,6 +11,7 @@
 #include "evenkeel/io/array_file.h"
 #include "evenkeel/io/count_lines.h"
 #include "evenkeel/io/count_matrix.h"
+#include "evenkeel/io/internal/array_trace.h"
 #include "evenkeel/io/internal/bare_array.h"
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/known_content.h"
@@ -178,7 +179,65 @@ void require_num_experts(const RoutingFile& routing, const RoutingOptions& optio
                           fmt::format("{}, or leave it out", routing.profile->num_experts()));
 }
 
+// The layers that options say rows may be: with a model also those of multi-token prediction.
+std::vector<LayerNumbers> said_by(const RoutingOptions& options) {
+  if (options.layers) return {LayerNumbers(*options.layers, "moe_layers")};
+  if (!options.model) return {};
+  std::vector<int> with_mtp = options.model->moe_layers;
+  with_mtp.insert(with_mtp.end(), options.model->mtp_layers.begin(), options.model->mtp_layers.end());
+  return {LayerNumbers(options.model->moe_layers), LayerNumbers(std::move(with_mtp))};
+}
+
+// A trace of all hidden layers, of which some have experts: those alone.
+void take_said_layers(RoutingFile& routing, const RoutingOptions& options) {
+  const TraceInfo& info = routing.trace->info();
+  for (const LayerNumbers& said : said_by(options)) {
+    if (!said.known() || info.layers.known() || std::ssize(said.numbers()) >= info.num_layers ||
+        said.numbers().back() >= info.num_layers)
+      continue;
+    routing.trace = internal::layers_of_trace(std::move(routing.trace), said);
+    return;
+  }
+}
+
+// Rows that are all hidden layers, of which these have experts: none else may have a load.
+bool take_rows(const RoutingProfile& all, const LayerNumbers& said, std::optional<RoutingProfile>& profile) {
+  if (all.has_transitions() || said.numbers().back() >= all.num_layers()) return false;
+  std::vector<std::int64_t> loads;
+  for (LayerId row : indices<LayerId>(all.num_layers())) {
+    const auto of_row = all.loads(row);
+    const bool wanted = said.row_of(row.value(), all.num_layers()).has_value();
+    if (!wanted && std::ranges::any_of(of_row, [](std::int64_t load) { return load > 0; })) return false;
+    if (wanted) loads.insert(loads.end(), of_row.begin(), of_row.end());
+  }
+  profile = RoutingProfile(static_cast<int>(said.numbers().size()), all.num_experts(), std::move(loads), {});
+  profile->set_layers(said);
+  return true;
+}
+
+// Whoever says which layers have experts knows better than rows without load do.
+bool take_said_rows(RoutingFile& routing, const RoutingOptions& options) {
+  if (!routing.profile || (routing.layers().known() && !routing.all_rows)) return false;
+  const RoutingProfile all = routing.all_rows ? *routing.all_rows : *routing.profile;
+  for (const LayerNumbers& said : said_by(options)) {
+    if (!said.known() || routing.layers() == said) continue;
+    const bool as_many = std::ssize(said.numbers()) == all.num_layers();
+    if (as_many) {
+      routing.profile = all;
+      routing.profile->set_layers(said);
+    }
+    if (as_many || take_rows(all, said, routing.profile)) {
+      std::erase_if(routing.notes,
+                    [](const std::string& note) { return note.find("dense") != std::string::npos; });
+      return true;
+    }
+  }
+  return false;
+}
+
 void name_layers(RoutingFile& routing, const RoutingOptions& options) {
+  if (routing.trace) take_said_layers(routing, options);
+  take_said_rows(routing, options);
   const int experts = routing.trace ? 0 : routing.profile->num_experts();  // of a trace they may be a guess
   const LayerNumbers said = internal::said_layers(
       options.layers, options.model, {"the file", routing.layers(), routing.num_layers()}, experts);

@@ -41,6 +41,8 @@ struct RoutingFile {
   std::string format;  // "safetensors", "npz", "npy", "json", "csv", "sglang", "megatron", "trtllm", "vllm"
   std::unique_ptr<TraceReader> trace;
   std::optional<RoutingProfile> profile;
+  // Counts of which rows without load were left out as dense layers: all rows, for whoever knows better.
+  std::optional<RoutingProfile> all_rows = {};
   // What was read otherwise than it stands there, and why: for whoever should know it.
   std::vector<std::string> notes = {};
   // Of "loads": the step that they are of, by source rank where the file says it.

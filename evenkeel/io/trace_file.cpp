@@ -11,6 +11,7 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/array_trace.h"
 #include "evenkeel/io/internal/array_writer.h"
+#include "evenkeel/io/internal/bare_array.h"
 #include "evenkeel/io/internal/layer_numbers.h"
 #include "evenkeel/io/internal/shape.h"
 
@@ -143,10 +144,11 @@ std::unique_ptr<TraceReader> open_trace(const std::string& path, const TraceOpti
 std::unique_ptr<TraceReader> open_trace(std::shared_ptr<const ByteSource> source,
                                         const TraceOptions& options) {
   const auto file = open_array_file(std::move(source));
-  const ArrayInfo& ids = find_ids(*file);
   TraceInfo info = info_of(*file);
+  const ArrayInfo& ids = find_ids(*file);
   std::unique_ptr<ArrayReader> weights;
   if (info.has_weights) weights = file->reader(find_weights(*file)->name);
+  if (ids.name == "routed_experts") internal::require_layer_order(ids.shape, file->name(), ids.name);
   const bool ours = info.metadata.contains("format");
   const auto kind = ours                     ? internal::IdsAre::as_written
                     : ids.name == "topk_ids" ? internal::IdsAre::literal

@@ -59,6 +59,10 @@ LayerPlacement::LayerPlacement(const std::vector<std::vector<int>>& homes, int n
 }
 
 Placement Placement::contiguous(int num_layers, int num_experts, int num_ranks) {
+  constexpr std::int64_t most = std::int64_t{1} << 26;
+  if (std::int64_t{num_layers} * num_experts > most)
+    throw InvalidArgument("placement", fmt::format("{} layers of {} experts", num_layers, num_experts),
+                          fmt::format("at most {} experts over all layers", most));
   return Placement(std::vector<LayerPlacement>(static_cast<std::size_t>(std::max(num_layers, 0)),
                                                LayerPlacement::contiguous(num_experts, num_ranks)));
 }

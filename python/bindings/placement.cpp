@@ -129,6 +129,12 @@ void write(const Placement& placement, const Path& path, const std::string& form
                      path.string());
 }
 
+// Whether a file is of a format that does not say how many ranks there are.
+bool needs_ranks(const Path& path) {
+  const auto format = detect_placement_format(open_source(path.string()));
+  return format == PlacementFormat::sglang || format == PlacementFormat::vllm;
+}
+
 Layers layer_numbers(const Placement& placement) {
   if (!placement.layers().known()) return std::nullopt;
   return placement.layers().numbers();
@@ -154,6 +160,7 @@ void bind_placement(nb::module_& module) {
       .def_static("of_homes", &of_homes, nb::arg("homes"), nb::arg("num_ranks"), release)
       .def_static("read", &read, nb::arg("path"), nb::arg("num_ranks").none(), nb::arg("num_experts").none(),
                   nb::arg("layers").none(), nb::arg("model").none())
+      .def_static("needs_ranks", &needs_ranks, nb::arg("path"))
       .def("write", &write, nb::arg("path"), nb::arg("format"), nb::arg("objective").none(),
            nb::arg("bound").none(), nb::arg("provenance"), nb::arg("read_layer_updates").none(),
            nb::arg("layers").none(), nb::arg("model").none(), nb::arg("num_hidden_layers").none(),

@@ -100,6 +100,8 @@ def file_path(value: str | os.PathLike[str], name: str) -> str:
         raise invalid(name, f"is a {type(value).__name__}", "a path") from error
     except UnicodeError as error:
         raise invalid(name, f"{ascii(value)} is no name that this system has", "a path") from error
+    if not path:
+        raise invalid(name, "is empty", "a path")
     if "\0" in path:
         raise invalid(name, f"{ascii(path)} has a NUL in it", "a path")
     return path
@@ -147,7 +149,9 @@ def choice(value: str, name: str, allowed: Sequence[str]) -> str:
 
 def layer_list(layers: Sequence[int] | None) -> list[int] | None:
     """Layer numbers of a model, if any were given; the library checks that they ascend."""
-    return None if layers is None else [number(layer, "layers", 0) for layer in layers]
+    if layers is None:
+        return None
+    return integers(list(layers) if isinstance(layers, range) else layers, "layers", 1, "[layers]").tolist()
 
 
 MOST_RANKS = 65536

@@ -96,6 +96,8 @@ class Placement:
             InvalidArgument: an argument is needed, or does not fit the file.
         """
         placement = cls.__new__(cls)
+        if num_ranks is None and _native.Placement.needs_ranks(file_path(path, "path")):
+            raise invalid("num_ranks", f"{os.fspath(path)} does not say how many there are", "1 or more")
         placement._take(
             *_native.Placement.read(
                 file_path(path, "path"),
@@ -218,6 +220,12 @@ class Placement:
             InvalidArgument: the file cannot be written.
         """
         write_mapping(self, path)
+
+    def __copy__(self) -> Placement:
+        return self  # immutable
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Placement:
+        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles as a Placement: homes, layer numbers and what its file said, not a solver's figures."""

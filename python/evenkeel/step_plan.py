@@ -32,7 +32,7 @@ class Transfer(NamedTuple):
     receiver: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class StepPlan:
     """A plan for one step of one layer, as `evenkeel plan --json` prints it."""
 

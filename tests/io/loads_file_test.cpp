@@ -48,7 +48,7 @@ TEST(LoadsFile, AsksForTheOptionsItNeeds) {
             "layer: f has 2 layers, and loads of one are needed; allowed: 0..1");
   EXPECT_EQ(message_of<InvalidArgument>(
                 [] { counts_of(R"({"loads": [[1], [2]]})", {.num_ranks = 1, .layer = 2}); }),
-            "layer: no layer 2; allowed: 0..1");
+            "layer: f has no layer 2; allowed: 0..1");
   EXPECT_EQ(message_of<InvalidArgument>([] { counts_of(R"({"counts": [[1], [2]]})", {.num_ranks = 3}); }),
             "ranks: 3 ranks, but f has counts of 2; allowed: 2, or leave it out");
 }
@@ -57,7 +57,7 @@ TEST(LoadsFile, ThatCannotBeLoadsSaysWhy) {
   const auto refusal = [](std::string_view json) {
     return message_of<ParseError>([&] { counts_of(json, {.num_ranks = 2}); });
   };
-  EXPECT_EQ(refusal("[1, 2]"), "f: is not a JSON object with \"loads\" or \"counts\"");
+  EXPECT_EQ(refusal("[1, 2]"), "f: counts[0]: is a JSON number, not a list");
   EXPECT_EQ(refusal("{\"load\": [1]}"), "f: has neither \"loads\" nor \"counts\"");
   EXPECT_EQ(refusal(R"({"loads": [1], "counts": [[1]]})"),
             "f: has \"loads\" and \"counts\", of which one would be passed over");

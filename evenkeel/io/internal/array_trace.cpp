@@ -92,7 +92,54 @@ RowRules all_rows(int num_layers) {
   return rules;
 }
 
+class LayersOfTrace final : public TraceReader {
+ public:
+  LayersOfTrace(std::unique_ptr<TraceReader> all, const LayerNumbers& layers)
+      : TraceReader(info_of(all->info(), layers)), all_(std::move(all)) {}
+
+ private:
+  static TraceInfo info_of(TraceInfo info, const LayerNumbers& layers) {
+    info.num_layers = static_cast<int>(layers.numbers().size());
+    info.layers = layers;
+    return info;
+  }
+
+  // Where the rows of a token are in [layers, k] of the whole.
+  template <class Number, class Out>
+  void take_layers(std::span<const Number> whole, std::span<Out> kept) const {
+    const auto k = static_cast<std::size_t>(info().top_k);
+    const auto of_token = static_cast<std::size_t>(all_->info().assignments_per_token());
+    auto out = kept.begin();
+    for (std::size_t token = 0; token < whole.size(); token += of_token)
+      for (int layer : info().layers.numbers())
+        out = std::ranges::copy(whole.subspan(token + static_cast<std::size_t>(layer) * k, k), out).out;
+  }
+
+  std::size_t size_of(TokenRange range) const {
+    return static_cast<std::size_t>(range.size() * all_->info().assignments_per_token());
+  }
+
+  void fetch_ids(TokenRange range, std::span<std::int64_t> ids) override {
+    ids_.resize(size_of(range));
+    all_->read_ids(range, ids_);
+    take_layers<std::int32_t, std::int64_t>(ids_, ids);
+  }
+  void fetch_weights(TokenRange range, std::span<float> weights) override {
+    weights_.resize(size_of(range));
+    all_->read_weights(range, weights_);
+    take_layers<float, float>(weights_, weights);
+  }
+
+  std::unique_ptr<TraceReader> all_;
+  std::vector<std::int32_t> ids_;
+  std::vector<float> weights_;
+};
+
 }  // namespace
+
+std::unique_ptr<TraceReader> layers_of_trace(std::unique_ptr<TraceReader> all, const LayerNumbers& layers) {
+  return std::make_unique<LayersOfTrace>(std::move(all), layers);
+}
 
 void take_ids_shape(const std::vector<std::int64_t>& shape, const std::string& file, const std::string& key,
                     TraceInfo& info) {

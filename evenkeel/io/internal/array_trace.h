@@ -26,4 +26,7 @@ std::unique_ptr<TraceReader> open_array_trace(TraceInfo info, std::unique_ptr<Ar
                                               std::unique_ptr<ArrayReader> weights, IdsAre ids_are,
                                               std::optional<int> num_experts);
 
+// The rows of a trace of all hidden layers that are these layers.
+std::unique_ptr<TraceReader> layers_of_trace(std::unique_ptr<TraceReader> all, const LayerNumbers& layers);
+
 }  // namespace evenkeel::internal

@@ -91,6 +91,7 @@ class TokenWalk {
     rows_.most = first_ ? *most : std::max(rows_.most, *most);
     first_ = false;
     take_sum(row);
+    layer.is_zero = layer.is_zero && *least >= no_expert && *most <= 0;
     if (*least == *most && *least == no_expert) {
       ++layer.absent;
     } else if (*least == *most && row.size() > 1) {
@@ -132,10 +133,11 @@ class TokenWalk {
   bool sums_differ_ = false;
 };
 
-// One id throughout, or none.
-bool is_dense(const IdRows::Layer& layer) {
-  if (layer.chosen > 0) return false;
-  return layer.equal == 0 ? layer.absent > 0 : layer.one_value && layer.equal + layer.absent > 1;
+// No row that a router could have chosen; of ids that are taken as they stand, one id throughout.
+bool is_dense(const IdRows::Layer& layer, bool literal) {
+  if (layer.chosen > 0) return !literal && layer.is_zero && layer.chosen + layer.absent > 1;
+  if (layer.equal == 0) return layer.absent > 0;
+  return (!literal || layer.one_value) && layer.equal + layer.absent > 1;
 }
 
 // The type's largest number is no expert where there are not so many, or where all others are far below it.
@@ -209,7 +211,7 @@ RowRules rules_of(const IdRows& rows, bool literal, std::optional<int> num_exper
         file, "", fmt::format("has no token whose {} ids differ, as those that a router chooses do", rows.k));
   std::vector<int> dense;
   for (std::size_t l = 0; l < rows.layers.size(); ++l)
-    (rows.chosen_rows() > 0 && is_dense(rows.layers[l]) ? dense : rules.layers)
+    (rows.chosen_rows() > 0 && is_dense(rows.layers[l], literal) ? dense : rules.layers)
         .push_back(static_cast<int>(l));
   std::int64_t scattered = -1;  // the largest of equal rows that are read as they stand
   for (int layer : rules.layers)

@@ -23,6 +23,7 @@ struct IdRows {
     std::int64_t chosen = 0;       // all other rows
     bool one_value = true;         // the equal rows are all of the same id
     std::int64_t equal_value = 0;  // of the first equal row
+    bool is_zero = true;           // all ids are 0 or -1: all there is to see where k is 1
     std::int64_t most_equal = -1;  // of the equal rows of tokens that are not blank
   };
   std::int64_t tokens = 0;

@@ -60,8 +60,8 @@ RoutingFile routing_of_counts(IntArray counts, const std::string& file, const st
   const auto row_of = [&](int layer) {
     return std::span(counts.values).subspan(static_cast<std::size_t>(layer) * experts, experts);
   };
-  const bool has_dense =
-      rows == CountRows::hidden_layers || (rows == CountRows::unsaid && without_load(row_of(0)));
+  const bool any_row_may_be = rows == CountRows::hidden_layers || rows == CountRows::hidden_if_dense;
+  const bool has_dense = any_row_may_be || (rows == CountRows::unsaid && without_load(row_of(0)));
   for (int layer = 0; layer < counts.shape[0]; ++layer) {
     const auto row = row_of(layer);
     const bool is_dense = has_dense && without_load(row);
@@ -72,12 +72,15 @@ RoutingFile routing_of_counts(IntArray counts, const std::string& file, const st
   RoutingFile made{.what = "counts", .format = {}, .trace = nullptr, .profile = {}};
   made.profile =
       RoutingProfile(static_cast<int>(with_load.size()), static_cast<int>(experts), std::move(loads), {});
-  if (rows == CountRows::unsaid && !dense.empty())
+  if (!dense.empty())
+    made.all_rows = RoutingProfile(static_cast<int>(counts.shape[0]), static_cast<int>(experts),
+                                   std::move(counts.values), {});
+  if (!dense.empty())
     made.notes.push_back(
         fmt::format("layers {} have no assignment and are left out as dense ones; the others are the "
                     "model's layers {}",
                     to_text(LayerNumbers(dense)), to_text(LayerNumbers(with_load))));
-  if (rows == CountRows::hidden_layers || !dense.empty())
+  if (rows == CountRows::hidden_layers || made.all_rows)
     made.profile->set_layers(LayerNumbers(std::move(with_load)));
   return made;
 }

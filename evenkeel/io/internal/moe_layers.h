@@ -14,7 +14,9 @@ namespace evenkeel::internal {
 // What the rows of counts are: MoE layers, whose numbers are for the caller to say; all hidden layers of the
 // model; or whatever somebody saved, which is hidden layers where the first is without any assignment, as in
 // all models with dense layers, else MoE layers whose numbers nobody said.
-enum class CountRows { moe_layers, hidden_layers, unsaid };
+// In SGLang's own recordings rows are hidden layers; in counts that bear its name they are if one is without
+// any.
+enum class CountRows { moe_layers, hidden_layers, hidden_if_dense, unsaid };
 
 // Counts [layers, E], or [steps, layers, E], which are added up. Of hidden layers those without any
 // assignment are dense: left out, and the numbers of the others said. Throws ParseError: another shape, a

@@ -19,7 +19,8 @@ using PhysicalRow = std::vector<std::int64_t>;
 std::vector<PhysicalRow> physical_rows(const Placement& placement, std::string_view format);
 // Physical expert i is expert i mod E: what servers give a layer of which nobody says anything.
 PhysicalRow dealt_round(std::size_t num_physical, int num_experts);
-bool is_dealt_round(const PhysicalRow& row, int num_experts);
+// Whether each of the ranks has the experts of such a row, in whatever order.
+bool is_dealt_round(const PhysicalRow& row, int num_experts, int num_ranks);
 // "[0, 2, 1, 3]"
 std::string row_text(std::span<const std::int64_t> row);
 

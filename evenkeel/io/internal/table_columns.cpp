@@ -18,6 +18,8 @@ namespace {
 
 using Words = std::span<const std::string_view>;
 
+// These count MoE layers alone, so that they are not the model's numbers.
+constexpr std::string_view moe_layer_names[] = {"moe_layer", "moe_layer_id", "moe_layer_idx"};
 constexpr std::string_view layer_names[] = {"layer",        "layers",       "layer_id",  "layer_idx",
                                             "layer_index",  "layer_number", "layer_num", "moe_layer",
                                             "moe_layer_id", "moe_layer_idx"};
@@ -108,8 +110,10 @@ std::optional<NumberedName> numbered(const std::string& name) {
 bool is_name(std::string_view cell) {
   const auto first = static_cast<unsigned char>(cell.front());
   const std::string name = lowered(cell);
-  return (std::isalpha(first) != 0 || first == '_' || first >= 0x80) && name != "nan" && name != "inf" &&
-         name != "infinity" && name != "null" && name != "none" && name != "na";
+  // Digits of other scripts are no letters.
+  const bool has_letter = std::any_of(name.begin(), name.end(), [](char c) { return c >= 'a' && c <= 'z'; });
+  return has_letter && (std::isalpha(first) != 0 || first == '_' || first >= 0x80) && name != "nan" &&
+         name != "inf" && name != "infinity" && name != "null" && name != "none" && name != "na";
 }
 
 bool goes_with_ids(std::string_view cell) {
@@ -130,6 +134,7 @@ class Names {
     require_no_physical();
     TableColumns made;
     made.layer = only(layer_names);
+    made.layer_is_index = made.layer && is_one_of(moe_layer_names, lowered(names_[*made.layer]));
     made.expert = only(expert_names);
     std::optional<std::size_t> index;
     std::vector<std::size_t> rest;
