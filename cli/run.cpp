@@ -90,8 +90,10 @@ Batch traced_batch(const CLI::App& app, RunArguments& options) {
   const std::int64_t number = is_given(app, "--layer") ? options.trace_layer : info.layers.number_of(0);
   const auto row = info.layers.row_of(static_cast<int>(number), info.num_layers);
   if (!row)
-    throw InvalidArgument("--layer", fmt::format("{} has no layer {}", options.trace, number),
-                          layers_of(info));
+    throw InvalidArgument(
+        "--layer",
+        fmt::format("{}, but {} has {}", number, options.trace, described(info.layers, info.num_layers)),
+        layers_of(info));
   options.trace_layer = number;
   options.trace_layers = info.layers;
   options.num_trace_layers = info.num_layers;

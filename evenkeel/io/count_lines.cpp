@@ -167,22 +167,14 @@ bool has_all_layers(const Json& record, const std::string& key, const std::strin
 
 }  // namespace
 
-bool is_json_lines(const ByteSource& source) {
-  constexpr std::int64_t block = std::int64_t{1} << 16;
-  constexpr std::int64_t most_looked_at = std::int64_t{1} << 20;  // of a file that may be one long line
-  std::string text;
+bool is_json_lines(std::string_view beginning) {
   char last = 0;  // of the first line, blanks left out
   bool first_line_ended = false;
-  for (std::int64_t at = 0; at < std::min(source.size(), most_looked_at); at += std::ssize(text)) {
-    text.resize(static_cast<std::size_t>(std::min(block, source.size() - at)));
-    source.read(at, std::as_writable_bytes(std::span(text)));
-    for (char c : text) {
-      if (c == '\n') first_line_ended = first_line_ended || last != 0;
-      if (c == ' ' || c == '\t' || c == '\r' || c == '\n') continue;
-      if (first_line_ended) return last == '}' && c == '{';
-      last = c;
-    }
-    if (first_line_ended && last != '}') return false;
+  for (char c : beginning) {
+    if (c == '\n') first_line_ended = first_line_ended || last != 0;
+    if (c == ' ' || c == '\t' || c == '\r' || c == '\n') continue;
+    if (first_line_ended) return last == '}' && c == '{';
+    last = c;
   }
   return false;
 }

@@ -57,7 +57,7 @@ LayerId row_of(const RoutingProfile& profile, const LoadsOptions& options, const
         all);
   }
   const auto row = layers.row_of(*options.layer, profile.num_layers());
-  if (!row) throw InvalidArgument("layer", fmt::format("{} has no layer {}", file, *options.layer), all);
+  if (!row) throw InvalidArgument("layer", fmt::format("no layer {}", *options.layer), all);
   return LayerId(*row);
 }
 

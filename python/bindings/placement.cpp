@@ -88,7 +88,7 @@ std::tuple<OutArray<std::int64_t>, OutArray<std::int64_t>> physical_of(const Pla
 }
 
 bool same(const Placement& a, const Placement& b) {
-  if (a.num_layers() != b.num_layers() || a.layers() != b.layers()) return false;
+  if (a.num_layers() != b.num_layers()) return false;
   for (int l = 0; l < a.num_layers(); ++l)
     if (a.layer(l) != b.layer(l)) return false;
   return true;

@@ -8,6 +8,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -120,7 +121,11 @@ void bind_profile(nb::module_& module) {
       .def("transitions", &transitions_of)
       .def("imbalance", &imbalance_of)
       .def("add", &RoutingProfile::add, nb::arg("other"), release)
-      .def("same", [](const RoutingProfile& a, const RoutingProfile& b) { return a == b; });
+      .def("same", [](const RoutingProfile& a, const RoutingProfile& b) {
+        return std::ranges::equal(a.loads(), b.loads()) && a.num_layers() == b.num_layers() &&
+               a.has_transitions() == b.has_transitions() &&
+               std::ranges::equal(a.transitions(), b.transitions());
+      });
 }
 
 }  // namespace evenkeel::python

@@ -234,10 +234,11 @@ class Placement:
         return _restored, (homes, self.num_ranks, self.layers, said)
 
     def __eq__(self, other: object) -> bool:
+        """The same homes, whichever of the model's layers they are said to be."""
         return self._native.same(other._native) if isinstance(other, Placement) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash((self.num_layers, self.num_ranks, tuple(self.layers or ()), self.owners.tobytes()))
+        return hash((self.num_layers, self.num_ranks, self.owners.tobytes()))
 
     def __repr__(self) -> str:
         copies = int(self.rank_offsets[:, -1].max()) - self.num_experts

@@ -154,6 +154,7 @@ class RoutingProfile:
         return _restored, (self.loads, self.transitions, self.layers, self._notes)
 
     def __eq__(self, other: object) -> bool:
+        """The same counts, whichever of the model's layers they are said to be of."""
         return self._native.same(other._native) if isinstance(other, RoutingProfile) else NotImplemented
 
     __hash__ = None  # type: ignore[assignment]  # it can grow

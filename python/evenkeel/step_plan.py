@@ -175,7 +175,7 @@ def _row_of(profile: RoutingProfile, layer: int | None) -> int:
         return layers.index(layer)
     if len(layers) == 1 and profile.layers is None:
         return 0  # which serves any layer of the placement
-    raise invalid("layer", f"the profile has no layer {layer}", _ranges(layers))
+    raise invalid("layer", f"{layer}, but the profile has no such layer", _ranges(layers))
 
 
 def _ranges(layers: list[int]) -> str:

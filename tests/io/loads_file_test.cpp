@@ -48,7 +48,7 @@ TEST(LoadsFile, AsksForTheOptionsItNeeds) {
             "layer: f has 2 layers, and loads of one are needed; allowed: 0..1");
   EXPECT_EQ(message_of<InvalidArgument>(
                 [] { counts_of(R"({"loads": [[1], [2]]})", {.num_ranks = 1, .layer = 2}); }),
-            "layer: f has no layer 2; allowed: 0..1");
+            "layer: no layer 2; allowed: 0..1");
   EXPECT_EQ(message_of<InvalidArgument>([] { counts_of(R"({"counts": [[1], [2]]})", {.num_ranks = 3}); }),
             "ranks: 3 ranks, but f has counts of 2; allowed: 2, or leave it out");
 }

@@ -130,7 +130,7 @@ class Place(PackageTest):
         self.assertEqual(loaded.provenance["solver"], "fast")
         text = json.loads((self.folder / "placement.json").read_text())
         self.assertEqual(text["objective"], placed.objective["traffic"])
-        placed.save(self.folder / "location.json", format="sglang")
+        placed.save(self.folder / "location.json", format="sglang", layers=range(4))
         rows = json.loads((self.folder / "location.json").read_text())["physical_to_logical_map"]
         self.assertEqual(rows, placed.physical_to_logical.tolist())
 
@@ -150,7 +150,11 @@ class Place(PackageTest):
         loads_alone = ek.RoutingProfile(loads=random_profile(0).loads)
         placed = ek.place(loads_alone, ranks=4, traffic="dispatch-combine")
         self.assertLess(placed.after.max_over_mean_mean, placed.before.max_over_mean_mean)
-        self.assert_raises(ek.InvalidArgument, "traffic", ek.place, loads_alone, ranks=4)
+        by_balance = ek.place(loads_alone, ranks=4)
+        self.assertEqual(list(by_balance.objective), ["balance"])
+        self.assertIsNone(by_balance.after.crossing)
+        self.assertTrue(any("traffic is not known" in note for note in by_balance.notes))
+        self.assert_raises(ek.InvalidArgument, "traffic", ek.place, loads_alone, ranks=4, objective="joint")
 
     def test_refuses_what_cannot_be(self):
         profile = random_profile(0)

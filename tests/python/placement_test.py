@@ -61,7 +61,7 @@ class Placements(PackageTest):
         placement = ek.Placement(np.random.default_rng(8).permuted(np.tile(np.arange(8) // 2, (3, 1)), axis=1))
         for name in ["sglang", "vllm", "vllm-ascend", "trtllm"]:
             path = self.folder / (f"{name}.yaml" if name == "trtllm" else f"{name}.json")
-            placement.save(path, format=name)
+            placement.save(path, format=name, layers=[0, 1, 2])
             with self.subTest(format=name):
                 self.assertEqual(ek.Placement.load(path, num_ranks=4, num_experts=8), placement)
 
@@ -89,7 +89,8 @@ class Placements(PackageTest):
     def test_refuses_formats_that_are_none_or_cannot_say_it(self):
         uneven, path = ek.Placement([[0, 0, 0, 1]]), self.folder / "file.json"
         self.assert_raises(ek.InvalidArgument, "format: 'deepspeed'", uneven.save, path, "deepspeed")
-        self.assert_raises(ek.InvalidArgument, "layers: is for formats", uneven.save, path, layers=[0])
+        self.assert_raises(ek.InvalidArgument, "num_hidden_layers: is for", uneven.save, path, num_hidden_layers=1)
+        self.assert_raises(ek.InvalidArgument, "layers: names layers 0-1", uneven.save, path, layers=[0, 1])
         self.assert_raises(ek.Unsupported, "layer 0", uneven.save, path, "sglang")
         self.assert_raises(ek.InvalidArgument, "ends in .json", uneven.save, self.folder / "file", "sglang")
         self.assertEqual(list(self.folder.iterdir()), [])

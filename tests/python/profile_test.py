@@ -141,7 +141,7 @@ class Profile(PackageTest):
     def test_a_message_has_no_control_characters_and_an_end(self):
         evil = "\x1b[31m\x9b31m\u202e"
         twice = json.dumps(evil)
-        (self.folder / "e.json").write_text(f"{{{twice}: 1, {twice}: 1}}")
+        (self.folder / "e.json").write_text(f'{{"loads": [1], {twice}: 1, {twice}: 1}}')
         error = self.assert_raises(ek.ParseError, r"\x1b[31m\u009b31m\u202e", ek.RoutingProfile, self.folder / "e.json")
         self.assertEqual(error.data["where"], evil)
         for made_in_python in (

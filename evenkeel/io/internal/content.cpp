@@ -57,17 +57,16 @@ std::string beginning_of(const ByteSource& source, std::int64_t most) {
   return text;
 }
 
-// Of JSON lines the first.
-Content content_of_json(const ByteSource& source) {
-  for (std::int64_t most : {std::int64_t{1} << 20, max_text_bytes}) {
-    const std::string text = beginning_of(source, most);
-    const Content found = content_of_keys(text);
-    const bool open = found == Content::unknown || found == Content::trtllm_placement;
-    if (open && source.size() > most && most < max_text_bytes) continue;
-    if (found == Content::unknown && mentions_trtllm_map(source)) return Content::trtllm_placement;
-    return found;
-  }
-  return Content::unknown;
+// Of JSON lines the first. `head` is the file's first MiB.
+Content content_of_json(const std::string& head, const ByteSource& source) {
+  const auto is_open = [](Content found) {
+    return found == Content::unknown || found == Content::trtllm_placement;
+  };
+  Content found = content_of_keys(head);
+  if (is_open(found) && source.size() > std::ssize(head))
+    found = content_of_keys(beginning_of(source, max_text_bytes));
+  if (found == Content::unknown && mentions_trtllm_map(source)) return Content::trtllm_placement;
+  return found;
 }
 
 bool is_text(std::string_view text) {
@@ -77,13 +76,13 @@ bool is_text(std::string_view text) {
 }
 
 // Of JSON lines the others are looked at too.
-Content content_of_lines(Content first, const ByteSource& source) {
+Content content_of_lines(Content first, const std::string& head, const ByteSource& source) {
   if (first == Content::vllm_placement) {
     const VllmRecords records = find_vllm_records(source);
     return records.statistics && !records.placement ? Content::vllm_statistics : first;
   }
   const bool may_be_counts = first == Content::unknown || first == Content::counts || first == Content::loads;
-  return may_be_counts && is_json_lines(source) ? Content::count_lines : first;
+  return may_be_counts && is_json_lines(head) ? Content::count_lines : first;
 }
 
 }  // namespace
@@ -98,7 +97,10 @@ Content detect_content(const std::shared_ptr<const ByteSource>& source) {
   const std::string_view text = without_mark(head);
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos) return Content::unknown;
-  if (text[first] == '{') return content_of_lines(content_of_json(*source), *source);
+  if (text[first] == '{') {
+    const std::string json = beginning_of(*source, std::int64_t{1} << 20);
+    return content_of_lines(content_of_json(json, *source), json, *source);
+  }
   if (text[first] == '[') return Content::counts;
   if (begins_like_trtllm_yaml(text)) return Content::trtllm_placement;
   // A map inside a larger file of options.

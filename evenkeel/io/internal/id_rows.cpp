@@ -206,13 +206,14 @@ RowRules rules_of(const IdRows& rows, bool literal, std::optional<int> num_exper
                   const std::string& file) {
   RowRules rules;
   rules.blank_tokens_are_absent = !literal;
-  if (rows.tokens > 0 && rows.chosen_rows() == 0 && !literal)
+  if (rows.tokens > 0 && rows.chosen_rows() == 0 && !literal && num_experts != 1)
     throw ParseError(
         file, "", fmt::format("has no token whose {} ids differ, as those that a router chooses do", rows.k));
   std::vector<int> dense;
   for (std::size_t l = 0; l < rows.layers.size(); ++l)
     (rows.chosen_rows() > 0 && is_dense(rows.layers[l], literal) ? dense : rules.layers)
         .push_back(static_cast<int>(l));
+  if (rules.layers.empty()) rules.layers.swap(dense);  // nothing tells one from another
   std::int64_t scattered = -1;  // the largest of equal rows that are read as they stand
   for (int layer : rules.layers)
     scattered = std::max(scattered, rows.layers[static_cast<std::size_t>(layer)].most_equal);

@@ -75,7 +75,7 @@ RoutingFile routing_of_counts(IntArray counts, const std::string& file, const st
   if (!dense.empty())
     made.all_rows = RoutingProfile(static_cast<int>(counts.shape[0]), static_cast<int>(experts),
                                    std::move(counts.values), {});
-  if (!dense.empty())
+  if (rows == CountRows::unsaid && !dense.empty())
     made.notes.push_back(
         fmt::format("layers {} have no assignment and are left out as dense ones; the others are the "
                     "model's layers {}",
