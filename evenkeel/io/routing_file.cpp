@@ -219,8 +219,10 @@ bool take_rows(const RoutingProfile& all, const LayerNumbers& said, std::optiona
 bool take_said_rows(RoutingFile& routing, const RoutingOptions& options) {
   if (!routing.profile || (routing.layers().known() && !routing.all_rows)) return false;
   const RoutingProfile all = routing.all_rows ? *routing.all_rows : *routing.profile;
-  for (const LayerNumbers& said : said_by(options)) {
-    if (!said.known() || routing.layers() == said) continue;
+  const std::vector<LayerNumbers> may_be = said_by(options);
+  if (std::ranges::find(may_be, routing.layers()) != may_be.end()) return false;  // as the rows say it
+  for (const LayerNumbers& said : may_be) {
+    if (!said.known()) continue;
     const bool as_many = std::ssize(said.numbers()) == all.num_layers();
     if (as_many) {
       routing.profile = all;

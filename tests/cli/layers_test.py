@@ -113,6 +113,49 @@ class Layers(CommandTest):
         self.assert_refused(words, 2, "InvalidArgument", "--model", "layers 1-4", "3 layers without numbers")
         self.assert_refused([*words, "--moe-layers", "2-4"], 2, "InvalidArgument", "--moe-layers", "--model")
 
+    def test_who_says_which_layers_have_experts_knows_better_than_rows_without_load(self):
+        rows = [skewed(n) for n in range(6)]
+        rows[2] = [0] * EXPERTS
+        (self.folder / "c.npy").write_bytes(npy([6, EXPERTS], [n for row in rows for n in row]))
+        self.write("l.json", {"logical_count": rows})
+        for name in ("c.npy", "l.json"):
+            with self.subTest(name):
+                # All have experts, one of which nobody chose; or rows are hidden layers, or layers of a later part.
+                for layers, kept in [
+                    ("0-5", [0, 1, 2, 3, 4, 5]),
+                    ("0-1,3-5", [0, 1, 3, 4, 5]),
+                    ("3-8", list(range(3, 9))),
+                ]:
+                    done = self.call("profile", name, "--as", "counts", "--moe-layers", layers, "--json")
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    self.assertEqual(json.loads(done.stdout)["layer_numbers"], kept)
+                words = ["profile", name, "--as", "counts", "--moe-layers", "0-4"]
+                self.assert_refused(words, 2, "InvalidArgument", "--moe-layers")
+        # With layers of multi-token prediction there are as many as hidden layers; the rows still say which is which.
+        recording = self.hidden_counts("r.json", 6, {1, 2, 3, 4, 5})
+        self.write("config.json", {"num_hidden_layers": 6, "first_k_dense_replace": 1, "n_routed_experts": EXPERTS,
+                                   "num_nextn_predict_layers": 1})  # fmt: skip
+        self.assertEqual(self.json("profile", recording, "--model", "config.json")["layer_numbers"], [1, 2, 3, 4, 5])
+
+    def test_layers_beside_counts_are_obeyed(self):
+        self.write("l.json", {"logical_count": [skewed(n) for n in range(3)], "layers": [4, 6, 7]})
+        self.assertEqual(self.json("profile", "l.json")["layer_numbers"], [4, 6, 7])
+        self.write("l.json", {"logical_count": [skewed(n) for n in range(3)], "layers": [4, 6]})
+        self.assert_refused(["profile", "l.json"], 3, "ParseError", "layers: has 2 numbers for 3 layers")
+        self.write("c.json", {"counts": [skewed(n) for n in range(3)], "layers": [4, 6, 7]})
+        self.assert_refused(["profile", "c.json"], 3, "ParseError", "layers")
+
+    def test_hidden_layers_of_a_trace_are_chosen_by_who_knows_them(self):
+        values = [0 if layer % 2 == 0 else (token * 3 + layer) % 7 for token in range(50) for layer in range(6)]
+        (self.folder / "top1.npy").write_bytes(
+            npy([50, 6, 1], values, "<i2", "h")
+        )  # one id a token: k equal ids say nothing
+        done = self.call("profile", "top1.npy", "--json")
+        self.assertEqual(json.loads(done.stdout)["layer_numbers"], [1, 3, 5])
+        (self.folder / "all.npy").write_bytes(npy([50, 6, 2], [n % 7 for n in range(600)], "<i2", "h"))
+        chosen = self.json("profile", "all.npy", "--as", "trace", "--moe-layers", "1,3,5")
+        self.assertEqual((chosen["num_layers"], chosen["layer_numbers"]), (3, [1, 3, 5]))
+
     def test_what_a_file_says_is_not_said_otherwise(self):
         recording = self.hidden_counts("r.json", 6, {2, 3})
         for command in (["profile"], ["place", "--ranks", RANKS]):
@@ -171,6 +214,11 @@ class Layers(CommandTest):
         self.json("place", recording, "--ranks", RANKS, "--format", "sglang", "-o", "s.json")
         words = ["convert", "s.json", "v.jsonl", "--to", "vllm", "--ranks", RANKS]
         self.assert_refused(words, 2, "InvalidArgument", "--moe-layers", "layers 0-1 are as SGLang fills dense ones")
+        self.json(
+            "place", recording, "--ranks", RANKS, "--redundant-experts", 4, "--format", "sglang", "-o", "r.placed.json"
+        )
+        copies = ["convert", "r.placed.json", "v.jsonl", "--to", "vllm", "--ranks", RANKS]
+        self.assert_refused(copies, 2, "InvalidArgument", "--moe-layers", "layers 0-1 are as SGLang fills dense ones")
         self.json(*words, "--moe-layers", "2-4")
         record = json.loads((self.folder / "v.jsonl").read_text())
         self.assertEqual(list(record["initial_global_assignments"]), ["0", "1", "2"])

@@ -72,7 +72,7 @@ RoutingFile routing_of_counts(IntArray counts, const std::string& file, const st
   RoutingFile made{.what = "counts", .format = {}, .trace = nullptr, .profile = {}};
   made.profile =
       RoutingProfile(static_cast<int>(with_load.size()), static_cast<int>(experts), std::move(loads), {});
-  if (!dense.empty())
+  if (rows != CountRows::hidden_layers && !dense.empty())
     made.all_rows = RoutingProfile(static_cast<int>(counts.shape[0]), static_cast<int>(experts),
                                    std::move(counts.values), {});
   if (rows == CountRows::unsaid && !dense.empty())
@@ -80,7 +80,7 @@ RoutingFile routing_of_counts(IntArray counts, const std::string& file, const st
         fmt::format("layers {} have no assignment and are left out as dense ones; the others are the "
                     "model's layers {}",
                     to_text(LayerNumbers(dense)), to_text(LayerNumbers(with_load))));
-  if (rows == CountRows::hidden_layers || made.all_rows)
+  if (rows == CountRows::hidden_layers || !dense.empty())
     made.profile->set_layers(LayerNumbers(std::move(with_load)));
   return made;
 }
