@@ -138,7 +138,7 @@ class LayerLists {
     // SGLang's have a row for every hidden layer.
     RoutingFile made = internal::routing_of_counts(
         {.shape = shape_, .values = std::move(scaled.loads)}, file_, key_,
-        key_ == "logical_count" ? internal::CountRows::hidden_layers : internal::CountRows::unsaid);
+        key_ == "logical_count" ? internal::CountRows::hidden_if_dense : internal::CountRows::unsaid);
     if (scaled.exponent != 0)
       made.notes.push_back(fmt::format("loads that are not whole numbers are {}", scaled.note()));
     return made;

@@ -248,11 +248,26 @@ void name_layers(RoutingFile& routing, const RoutingOptions& options) {
   if (routing.profile) routing.profile->set_layers(said);
 }
 
+// Rows without load amid others are dense layers, or have experts that nobody chose.
+void require_rows_with_load(const RoutingFile& routing) {
+  if (routing.layers().known() || routing.rows_without_load.size() < 2) return;
+  const LayerNumbers empty(routing.rows_without_load);
+  throw InvalidArgument(
+      "moe_layers",
+      fmt::format(
+          "is not given; rows {} of the {} have no assignment: they may be dense layers, or layers whose "
+          "experts nobody chose",
+          to_text(empty), routing.num_layers()),
+      fmt::format("the layers that have experts, such as {}, or the model's config.json",
+                  fmt::format("0-{}", routing.num_layers() - 1)));
+}
+
 // What is the same of every kind of file.
 RoutingFile completed(RoutingFile routing, const RoutingOptions& options) {
   require_num_experts(routing, options);
   if (routing.trace) routing.notes = routing.trace->info().notes;
   name_layers(routing, options);
+  require_rows_with_load(routing);
   return routing;
 }
 

@@ -43,6 +43,8 @@ struct RoutingFile {
   std::optional<RoutingProfile> profile;
   // Counts of which rows without load were left out as dense layers: all rows, for whoever knows better.
   std::optional<RoutingProfile> all_rows = {};
+  // Counts whose rows may be hidden layers or not: those without load, if there are several.
+  std::vector<int> rows_without_load = {};
   // What was read otherwise than it stands there, and why: for whoever should know it.
   std::vector<std::string> notes = {};
   // Of "loads": the step that they are of, by source rank where the file says it.

@@ -137,6 +137,22 @@ class Layers(CommandTest):
                                    "num_nextn_predict_layers": 1})  # fmt: skip
         self.assertEqual(self.json("profile", recording, "--model", "config.json")["layer_numbers"], [1, 2, 3, 4, 5])
 
+    def test_several_rows_without_load_amid_others_are_asked_about(self):
+        rows = [skewed(n) if n % 2 == 0 else [0] * EXPERTS for n in range(6)]
+        (self.folder / "c.npy").write_bytes(npy([6, EXPERTS], [n for row in rows for n in row]))
+        words = ["place", "c.npy", "--as", "counts", "--ranks", RANKS, "--format", "vllm", "-o", "v.jsonl"]
+        self.assert_refused(words, 2, "InvalidArgument", "--moe-layers", "rows 1,3,5 of the 6 have no assignment")
+        self.assertEqual(self.json(*words, "--moe-layers", "0,2,4")["layers"], [0, 2, 4])
+        self.assertEqual(self.json(*words, "--moe-layers", "0-5")["layers"], list(range(6)))
+
+    def test_a_first_column_that_counts_is_asked_about(self):
+        (self.folder / "c.csv").write_text("".join(f"{n},{n * 7 % 5},{n * 3 % 4 + 1}\n" for n in range(3, 9)))
+        self.assert_refused(["profile", "c.csv"], 3, "ParseError", "counts from 3 to 8", "layer,expert_0")
+        lines = "".join(f"{n},{e},{n + e + 1}\n" for n in range(3) for e in range(4))
+        (self.folder / "m.csv").write_text("moe_layer,expert,count\n" + lines)
+        profile = self.json("profile", "m.csv", "--moe-layers", "1,3,5")
+        self.assertEqual((profile["num_layers"], profile["layer_numbers"]), (3, [1, 3, 5]))
+
     def test_layers_beside_counts_are_obeyed(self):
         self.write("l.json", {"logical_count": [skewed(n) for n in range(3)], "layers": [4, 6, 7]})
         self.assertEqual(self.json("profile", "l.json")["layer_numbers"], [4, 6, 7])

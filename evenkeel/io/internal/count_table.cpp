@@ -44,6 +44,21 @@ void require_no_unnamed_triples(const CountTable& table, const std::string& file
                    "name the columns in a first line, 'layer,expert,count' or 'expert_0,expert_1,expert_2'");
 }
 
+// A first column that counts the lines would pass for an expert's counts.
+void require_no_unnamed_layers(const CountTable& table, const std::string& file) {
+  const auto& values = table.counts.values;
+  const auto columns = static_cast<std::size_t>(table.counts.shape[1]);
+  const auto rows = static_cast<std::size_t>(table.counts.shape[0]);
+  if (columns < 3 || rows < 4) return;
+  for (std::size_t i = 1; i < rows; ++i)
+    if (values[i * columns] != values[(i - 1) * columns] + 1) return;
+  throw ParseError(
+      file, "line 1",
+      fmt::format("the first column counts from {} to {}: it may be the layer, or the counts of expert 0; "
+                  "name the columns in a first line, 'layer,expert_0,...' or 'expert_0,...'",
+                  values.front(), values[(rows - 1) * columns]));
+}
+
 std::optional<CellTexts> names_in_comment(TextTable& table, std::size_t columns) {
   if (table.comment_before().empty()) return std::nullopt;
   CellTexts names = table.cells_of(table.comment_before());
@@ -85,7 +100,10 @@ CountTable read_count_table(std::string_view text, const std::string& file, std:
   }
   if (rows.empty()) throw ParseError(file, "", nothing);
   CountTable made = rows.table(num_experts);
-  if (!has_names) require_no_unnamed_triples(made, file);
+  if (!has_names) {
+    require_no_unnamed_triples(made, file);
+    require_no_unnamed_layers(made, file);
+  }
   return made;
 }
 

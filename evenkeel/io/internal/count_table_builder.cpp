@@ -76,7 +76,8 @@ CountTable CountTableBuilder::table(std::optional<int> num_experts) {
   } else {
     made.counts.values = sums(cells_.wholes, layers, experts);
   }
-  if (columns_.layer || !columns_.layers.empty()) made.layers = layers;
+  const bool numbered = columns_.layer && !columns_.layer_is_order;
+  if (numbered || !columns_.layers.empty()) made.layers = layers;
   return made;
 }
 

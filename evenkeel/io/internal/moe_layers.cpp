@@ -75,6 +75,9 @@ RoutingFile routing_of_counts(IntArray counts, const std::string& file, const st
   if (rows != CountRows::hidden_layers && !dense.empty())
     made.all_rows = RoutingProfile(static_cast<int>(counts.shape[0]), static_cast<int>(experts),
                                    std::move(counts.values), {});
+  if (rows == CountRows::unsaid && !has_dense)
+    for (int layer : with_load)
+      if (without_load(made.profile->loads(LayerId(layer)))) made.rows_without_load.push_back(layer);
   if (rows == CountRows::unsaid && !dense.empty())
     made.notes.push_back(
         fmt::format("layers {} have no assignment and are left out as dense ones; the others are the "

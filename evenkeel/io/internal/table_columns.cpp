@@ -134,7 +134,7 @@ class Names {
     require_no_physical();
     TableColumns made;
     made.layer = only(layer_names);
-    made.layer_is_index = made.layer && is_one_of(moe_layer_names, lowered(names_[*made.layer]));
+    made.layer_is_order = made.layer && is_one_of(moe_layer_names, names_[*made.layer]);
     made.expert = only(expert_names);
     std::optional<std::size_t> index;
     std::vector<std::size_t> rest;

@@ -18,6 +18,8 @@ struct TableColumns {
   std::optional<std::size_t> layer;
   // `layer` is a column that nobody named: the numbers of the lines, if they count from 0.
   bool layer_is_index = false;
+  // `layer` counts MoE layers alone, so that it is an order and no number of the model.
+  bool layer_is_order = false;
   std::optional<std::size_t> expert;
   // Steps, ranks and the like, over which counts are added up.
   std::vector<std::size_t> steps;
