@@ -78,7 +78,7 @@ std::string suggestion_for(const Error& error) {
     candidates.push_back(part);
   }
   const std::string word = quoted(text_of(error, "why"));
-  const std::string found = nearest(word, candidates);
+  std::string found = nearest(word, candidates);
   if (!found.empty() || word.find(':') == std::string::npos) return found;
   // "concentratd:0.9:1", where concentrated:F:N is one: by what stands before the parameters.
   for (std::string& candidate : candidates) candidate.resize(std::min(candidate.find(':'), candidate.size()));

@@ -19,7 +19,7 @@ std::string soft_limit(int resource, rlim_t unit = 1) {
 }  // namespace
 
 std::string describe_errno(int error) {
-  const std::string said = std::generic_category().message(error);
+  std::string said = std::generic_category().message(error);
   if (error == EMFILE)
     return fmt::format("{}: this process has as many files open as `ulimit -n`{} allows; raise that", said,
                        soft_limit(RLIMIT_NOFILE));

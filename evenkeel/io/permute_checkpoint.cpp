@@ -63,7 +63,7 @@ std::vector<int> hidden_layers(const Model& model) {
 // for those of multi-token prediction, which come after.
 std::vector<int> layers_by_count(const Model& model, const std::vector<int>& all,
                                  const Placement& placement) {
-  const std::vector<int> hidden = hidden_layers(model);
+  std::vector<int> hidden = hidden_layers(model);
   if (placement.num_layers() == std::ssize(all)) return all;
   if (placement.num_layers() == std::ssize(hidden)) return hidden;
   std::string why = fmt::format("{} layers, where the checkpoint has {} MoE layers ({})",

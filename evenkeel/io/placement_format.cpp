@@ -42,7 +42,8 @@ void require_agreement(const PlacementFile& file, const PlacementFormatOptions& 
 }
 
 // Formats that say no numbers get those that the caller says.
-Placement numbered_by(Placement placement, const PlacementFormatOptions& options, const std::string& name) {
+Placement numbered_by(const Placement& placement, const PlacementFormatOptions& options,
+                      const std::string& name) {
   LayerNumbers said =
       internal::said_layers(options.layers, options.model, {name, placement.layers(), placement.num_layers()},
                             placement.num_experts());

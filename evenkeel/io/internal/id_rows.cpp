@@ -169,8 +169,10 @@ std::optional<std::int64_t> filler_of(Dtype type) {
 }
 
 IdRows look_at_rows(ArrayReader& ids, std::int64_t tokens, std::int64_t layers, std::int64_t k) {
-  IdRows rows{
-      .tokens = tokens, .k = k, .layers = std::vector<IdRows::Layer>(static_cast<std::size_t>(layers))};
+  IdRows rows;
+  rows.tokens = tokens;
+  rows.k = k;
+  rows.layers.resize(static_cast<std::size_t>(layers));
   TokenWalk walk(rows, filler_of(ids.info().dtype));
   const std::int64_t of_token = layers * k;
   const std::int64_t block = std::max<std::int64_t>(1, block_elements / of_token);

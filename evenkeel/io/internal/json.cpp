@@ -39,7 +39,7 @@ std::size_t Json::size() const {
 
 const Json& Json::operator[](std::size_t i) const {
   EVENKEEL_CHECK(is_array() && i < size_);
-  return children_[i];
+  return content_.children[i];
 }
 
 const Json* Json::find(std::string_view key) const {
@@ -47,14 +47,15 @@ const Json* Json::find(std::string_view key) const {
   std::size_t first = 0;
   for (std::size_t count = size_; count > 0;) {
     const std::size_t half = count / 2;
-    if (children_[2 * (first + half)].text() < key) {
+    if (content_.children[2 * (first + half)].text() < key) {
       first += half + 1;
       count -= half + 1;
     } else {
       count = half;
     }
   }
-  return first < size_ && children_[2 * first].text() == key ? &children_[2 * first + 1] : end();
+  return first < size_ && content_.children[2 * first].text() == key ? &content_.children[2 * first + 1]
+                                                                     : end();
 }
 
 const Json& Json::operator[](std::string_view key) const {
@@ -65,24 +66,25 @@ const Json& Json::operator[](std::string_view key) const {
 
 Json::Items Json::items() const {
   EVENKEEL_CHECK(is_object());
-  return {children_, size_};
+  return {content_.children, size_};
 }
 
 bool Json::boolean() const {
   EVENKEEL_CHECK(is_boolean());
-  return boolean_;
+  return content_.boolean;
 }
 
 double Json::number() const {
   EVENKEEL_CHECK(is_number());
-  if (kind_ == Kind::real) return real_;
-  return kind_ == Kind::integer ? static_cast<double>(integer_) : static_cast<double>(unsigned_);
+  if (kind_ == Kind::real) return content_.real;
+  return kind_ == Kind::integer ? static_cast<double>(content_.integer)
+                                : static_cast<double>(content_.unsigned_integer);
 }
 
 std::int64_t Json::signed_number() const {
   EVENKEEL_CHECK(is_number());
-  if (kind_ == Kind::real) return static_cast<std::int64_t>(real_);
-  return kind_ == Kind::integer ? integer_ : static_cast<std::int64_t>(unsigned_);
+  if (kind_ == Kind::real) return static_cast<std::int64_t>(content_.real);
+  return kind_ == Kind::integer ? content_.integer : static_cast<std::int64_t>(content_.unsigned_integer);
 }
 
 std::string_view Json::string() const {
@@ -101,24 +103,25 @@ void Json::append_to(std::string& out) const {
     out += '[';
     for (std::size_t i = 0; i < size_; ++i) {
       if (i > 0) out += ',';
-      children_[i].append_to(out);
+      content_.children[i].append_to(out);
     }
     out += ']';
   } else if (is_object()) {
     out += '{';
     for (std::size_t i = 0; i < 2 * size_; ++i) {
       if (i > 0) out += i % 2 == 0 ? ',' : ':';
-      children_[i].append_to(out);
+      content_.children[i].append_to(out);
     }
     out += '}';
   } else if (is_string()) {
     out += nlohmann::json(std::string(text())).dump();
   } else if (is_number_float()) {
-    out += nlohmann::json(real_).dump();
+    out += nlohmann::json(content_.real).dump();
   } else if (is_number()) {
-    out += kind_ == Kind::integer ? std::to_string(integer_) : std::to_string(unsigned_);
+    out +=
+        kind_ == Kind::integer ? std::to_string(content_.integer) : std::to_string(content_.unsigned_integer);
   } else {
-    out += is_null() ? "null" : boolean_ ? "true" : "false";
+    out += is_null() ? "null" : content_.boolean ? "true" : "false";
   }
 }
 

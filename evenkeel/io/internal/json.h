@@ -54,11 +54,11 @@ class Json {
   // Of a list.
   const Json& operator[](std::size_t i) const;
   const Json& front() const { return (*this)[0]; }
-  const Json* begin() const { return is_array() ? children_ : nullptr; }
+  const Json* begin() const { return is_array() ? content_.children : nullptr; }
 
   // Of an object; end() where it has no such key, or is no object.
   const Json* find(std::string_view key) const;
-  const Json* end() const { return is_array() ? children_ + size_ : nullptr; }
+  const Json* end() const { return is_array() ? content_.children + size_ : nullptr; }
   bool contains(std::string_view key) const { return find(key) != end(); }
   // The key must be there.
   const Json& operator[](std::string_view key) const;
@@ -106,7 +106,7 @@ class Json {
   Json() = default;
   Json(const Json&) = default;
   Json& operator=(const Json&) = default;
-  std::string_view text() const { return {text_, size_}; }
+  std::string_view text() const { return {content_.text, size_}; }
 
  private:
   friend class JsonBuilder;
@@ -117,14 +117,15 @@ class Json {
   std::string_view string() const;
   void append_to(std::string& out) const;
 
-  union {
-    bool boolean_;
-    std::int64_t integer_;
-    std::uint64_t unsigned_;
-    double real_;
-    const char* text_;
-    const Json* children_;  // of an object key, value, key, value ...
+  union Content {
+    bool boolean;
+    std::int64_t integer;
+    std::uint64_t unsigned_integer;
+    double real;
+    const char* text;
+    const Json* children;  // of an object key, value, key, value ...
   };
+  Content content_;
   std::uint32_t size_;  // of a text bytes, of a container elements or members
   Kind kind_;
 };

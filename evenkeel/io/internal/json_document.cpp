@@ -93,19 +93,19 @@ class JsonBuilder {
     return true;
   }
   bool boolean(bool value) {
-    place(Json::Kind::boolean).boolean_ = value;
+    place(Json::Kind::boolean).content_.boolean = value;
     return true;
   }
   bool number_integer(number_integer_t value) {
-    place(Json::Kind::integer).integer_ = value;
+    place(Json::Kind::integer).content_.integer = value;
     return true;
   }
   bool number_unsigned(number_unsigned_t value) {
-    place(Json::Kind::unsigned_integer).unsigned_ = value;
+    place(Json::Kind::unsigned_integer).content_.unsigned_integer = value;
     return true;
   }
   bool number_float(number_float_t value, const string_t&) {
-    place(Json::Kind::real).real_ = value;
+    place(Json::Kind::real).content_.real = value;
     return true;
   }
   bool string(const string_t& value) { return place_text(value); }
@@ -150,7 +150,7 @@ class JsonBuilder {
     Json& value = next();
     value.kind_ = kind;
     value.size_ = 0;
-    value.integer_ = 0;
+    value.content_.integer = 0;
     return value;
   }
 
@@ -160,7 +160,7 @@ class JsonBuilder {
     std::copy(text.begin(), text.end(), at);
     text_bytes_ += text.size();
     Json& value = place(Json::Kind::text);
-    value.text_ = at;
+    value.content_.text = at;
     value.size_ = static_cast<std::uint32_t>(text.size());
     return true;
   }
@@ -173,7 +173,7 @@ class JsonBuilder {
     Json* const children = document_.values_.get() + values_;
     const std::uint32_t count = sizes_.children[containers_++];
     values_ += count;
-    value.children_ = children;
+    value.content_.children = children;
     open_.push_back({.self = &value, .next = children, .end = children + count});
     return true;
   }
@@ -181,13 +181,13 @@ class JsonBuilder {
   Json& close() {
     const Open closed = open_.back();
     open_.pop_back();
-    closed.self->size_ = static_cast<std::uint32_t>(closed.next - closed.self->children_);
+    closed.self->size_ = static_cast<std::uint32_t>(closed.next - closed.self->content_.children);
     return *closed.self;
   }
 
   // Of a key given twice a parser keeps one; another program might keep the other.
   void sort_members(const Json& object) {
-    Json* const members = document_.values_.get() + (object.children_ - document_.values_.get());
+    Json* const members = document_.values_.get() + (object.content_.children - document_.values_.get());
     const std::size_t count = object.size_;
     const auto key = [&](std::size_t member) { return members[2 * member].text(); };
     order_.resize(count);

@@ -255,7 +255,7 @@ class RuleReader {
   void add_flags(std::string_view key, Flags flags) {
     rules_.push_back({config_.name(key), std::move(flags)});
   }
-  void add(std::string keys, const std::function<bool(int)>& has_experts) {
+  void add(const std::string& keys, const std::function<bool(int)>& has_experts) {
     Flags flags;
     for (int layer = 0; layer < count_.hidden; ++layer) flags.push_back(has_experts(layer));
     add_flags(keys, std::move(flags));

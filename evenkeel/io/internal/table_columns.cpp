@@ -305,10 +305,9 @@ bool is_line_of_names(const std::vector<std::string_view>& cells) {
   std::size_t names = 0;
   bool all_known = true;
   for (std::size_t i = 0; i < cells.size(); ++i) {
-    if (i == 0 && cells[i].empty()) {
+    if (cells[i].empty()) {
+      if (i > 0) return false;
       ++names;
-    } else if (cells[i].empty()) {
-      return false;
     } else if (const auto number = number_of_text(cells[i])) {
       if (!number->is_whole) return false;
       ids.push_back(number->whole);

@@ -17,7 +17,9 @@ class AddressSlot {
   AddressSlot(const AddressSlot&) = delete;
   AddressSlot& operator=(const AddressSlot&) = delete;
 
-  std::byte* begin() const { return reinterpret_cast<std::byte*>(begin_); }
+  std::byte* begin() const {
+    return reinterpret_cast<std::byte*>(begin_);  // NOLINT: an address, which mmap was asked for
+  }
 
  private:
   std::uintptr_t begin_;
