@@ -29,7 +29,8 @@ Settled settled(const Case& c, std::int64_t worst, std::int64_t min_segment, std
   for (RankId rank : indices<RankId>(c.num_ranks)) ranks.push_back(rank);
   Settlement settlement(many_ranks);
   settlement.reset(slots, balance, min_segment);
-  Settled result{.whole = settlement.settle(ranks)};
+  Settled result;
+  result.whole = settlement.settle(ranks);
   result.moves.assign(settlement.moves().begin(), settlement.moves().end());
   result.balance.assign(settlement.balance().begin(), settlement.balance().end());
   return result;
