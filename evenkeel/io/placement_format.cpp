@@ -187,7 +187,7 @@ void write_placement_as(PlacementFormat format, const PlacementFile& whole,
                         const PlacementFormatOptions& options, const std::string& path) {
   require_name(format, path);
   PlacementFile file = whole;
-  file.placement = numbered_by(std::move(file.placement), options, "the placement");
+  file.placement = numbered_by(file.placement, options, "the placement");
   leave_out_mtp(format, options, file.placement);
   if (format == vllm || format == vllm_ascend || format == trtllm)
     require_no_dense_rows(file, options, format);
@@ -245,7 +245,7 @@ PlacementFile read_placement_known(PlacementFormat format, std::shared_ptr<const
                                    const PlacementFormatOptions& options) {
   const std::string name = source->name();
   PlacementFile file = read_as(format, std::move(source), options);
-  file.placement = numbered_by(std::move(file.placement), options, name);
+  file.placement = numbered_by(file.placement, options, name);
   if (format != evenkeel) file.provenance["read_from"] = name_of(format);
   require_agreement(file, options, name);
   return file;
