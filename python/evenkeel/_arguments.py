@@ -52,7 +52,7 @@ def _tensor_as_numpy(values: Any, name: str) -> NDArray[Any]:
         tensor = values.detach().cpu()
         if tensor.is_floating_point():
             tensor = tensor.double()  # numpy knows no bfloat16
-        return tensor.numpy()
+        return np.asarray(tensor.numpy())
     except (NotImplementedError, RuntimeError, TypeError) as error:
         where = f"a {values.layout} tensor on device {values.device}".replace("torch.", "")
         raise invalid(name, f"{where} cannot be read", "a dense tensor that holds numbers") from error
@@ -148,10 +148,14 @@ def choice(value: str, name: str, allowed: Sequence[str]) -> str:
 
 
 def layer_list(layers: Sequence[int] | None) -> list[int] | None:
-    """Layer numbers of a model, if any were given; the library checks that they ascend."""
-    if layers is None:
-        return None
-    return integers(list(layers) if isinstance(layers, range) else layers, "layers", 1, "[layers]").tolist()
+    """Layer numbers of a model, if any were given."""
+    return None if layers is None else said_layers(layers)
+
+
+def said_layers(layers: Sequence[int]) -> list[int]:
+    """Layer numbers of a model; the library checks that they ascend."""
+    numbers = integers(list(layers) if isinstance(layers, range) else layers, "layers", 1, "[layers]")
+    return [int(number) for number in numbers]
 
 
 MOST_RANKS = 65536

@@ -10,7 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _native
-from ._arguments import MOST_RANKS, ArrayLike, as_numpy, choice, file_path, integers, invalid, layer_list, number
+from ._arguments import (
+    MOST_RANKS,
+    ArrayLike,
+    as_numpy,
+    choice,
+    file_path,
+    integers,
+    invalid,
+    layer_list,
+    number,
+    said_layers,
+)
 from .mapping_file import write_mapping
 
 Format = Literal["evenkeel", "sglang", "vllm", "vllm-ascend", "trtllm"]
@@ -43,7 +54,7 @@ class Placement:
         # A negative rank is for the library to name.
         ranks = number(max(highest, 0) + 1 if num_ranks is None else num_ranks, "num_ranks", 1, MOST_RANKS)
         native = _native.Placement.of_homes(lists, ranks)
-        self._take(native if layers is None else native.numbered(layer_list(layers)))
+        self._take(native if layers is None else native.numbered(said_layers(layers)))
 
     def _take(
         self,
