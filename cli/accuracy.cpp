@@ -31,8 +31,7 @@ class WorstError {
     if (overflow_)
       throw Unsupported(
           fmt::format("element {} of the {} is {}, where the dense evaluation has {:.3g}: these weights and "
-                      "rows are beyond "
-                      "what the step's type can compute with",
+                      "rows are beyond what the step's type can compute with",
                       overflow_->element, name, overflow_->measured, overflow_->reference));
     worst_.max_abs_error = std::max(worst_.max_abs_error, error_);
     if (error_ > 0) worst_.max_rel_error = std::max(worst_.max_rel_error, error_ / magnitude_);

@@ -5,8 +5,7 @@
 // Method      Shortest augmenting paths over ranks: a rank passes work of an expert to another of its homes,
 //             which may pass on another expert's.
 // Cost        O(P + S) a path for S slots, and ranks from which none was found are not looked at again;
-// nothing
-//             where every expert has one home.
+//             nothing where every expert has one home.
 // Guarantee   What stays above the target cannot be moved between copies to ranks below it.
 #pragma once
 

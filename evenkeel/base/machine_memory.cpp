@@ -15,16 +15,19 @@ namespace {
 
 constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
 
-std::int64_t address_limit() {
+template <class Resource>
+std::int64_t limit_of(Resource resource) {
   rlimit limit{};
-  if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur >= static_cast<rlim_t>(kNoLimit)) return kNoLimit;
+  if (getrlimit(resource, &limit) != 0 || limit.rlim_cur >= static_cast<rlim_t>(kNoLimit)) return kNoLimit;
   return static_cast<std::int64_t>(limit.rlim_cur);
 }
 
+std::int64_t address_limit() {
+  return limit_of(RLIMIT_AS);
+}
+
 std::int64_t data_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_DATA, &limit) != 0 || limit.rlim_cur >= static_cast<rlim_t>(kNoLimit)) return kNoLimit;
-  return static_cast<std::int64_t>(limit.rlim_cur);
+  return limit_of(RLIMIT_DATA);
 }
 
 // Addresses in use, and those of them that count as data.

@@ -1,10 +1,9 @@
 // How long something has taken, without the time in which this process did not run: stopped (SIGSTOP, a
 // debugger) or on a paused virtual machine, nobody in it could have answered.
 //
-// Method     Whoever waits looks often. Between two looks at most `longest_gap` counts, so a stop of any
-// length
-//            counts as one gap; and a wait that goes on ends, since every look counts what has passed up to
-//            then.
+// Method     Whoever waits looks often. Between two looks at most `longest_gap` counts, so a stop of
+//            any length counts as one gap; and a wait that goes on ends, since every look counts what has
+//            passed up to then.
 #pragma once
 
 #include <algorithm>

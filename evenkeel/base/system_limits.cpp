@@ -33,8 +33,7 @@ Unsupported too_few_threads(int wanted, int made, const std::string& what_for,
                             const std::system_error& cause) {
   return Unsupported(
       fmt::format("threads wanted: {} ({}); made: {} ({}); look at `ulimit -u`{}, pids.max of the container, "
-                  "and `ulimit -v`{} "
-                  "for their stacks",
+                  "and `ulimit -v`{} for their stacks",
                   wanted, what_for, made, std::generic_category().message(cause.code().value()),
                   soft_limit(RLIMIT_NPROC), soft_limit(RLIMIT_AS, 1024)));
 }

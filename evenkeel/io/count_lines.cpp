@@ -97,7 +97,7 @@ class RecordTable {
       throw ParseError(where, *list_,
                        fmt::format("is a list of experts, and nobody says of which layer; give every line a "
                                    "'layer', or write a list of lists by layer"));
-    builder_.emplace(std::move(columns), file_, "line");
+    builder_.emplace(std::move(columns), file_);
   }
 
   std::string file_;
@@ -139,8 +139,7 @@ class LayerLists {
     RoutingFile made = internal::routing_of_counts(
         {.shape = shape_, .values = std::move(scaled.loads)}, file_, key_,
         key_ == "logical_count" ? internal::CountRows::hidden_if_dense : internal::CountRows::unsaid);
-    if (scaled.exponent != 0)
-      made.notes.push_back(fmt::format("loads that are not whole numbers are {}", scaled.note()));
+    scaled.note_in(made.notes);
     return made;
   }
 

@@ -60,12 +60,12 @@ int num_rows(const RoutingFile& routing) {
 
 RoutingFile open_count_array(const ArrayFile& file, std::string_view array) {
   const std::string key(array);
-  std::string scaled;
+  std::vector<std::string> notes;
   IntArray counts;
   if (is_floating(file.at(array).dtype)) {
     DoubleArray numbers = read_doubles(file, array);
     internal::ScaledLoads loads = internal::scaled_loads(numbers.values, file.name(), key);
-    scaled = loads.note();
+    loads.note_in(notes);
     counts = {std::move(numbers.shape), std::move(loads.loads)};
   } else {
     counts = read_integers(file, array);
@@ -74,7 +74,7 @@ RoutingFile open_count_array(const ArrayFile& file, std::string_view array) {
       internal::routing_of_counts(std::move(counts), file.name(), key,
                                   array == "logical_count" ? CountRows::hidden_if_dense : CountRows::unsaid);
   number_rows(internal::layers_in(file, num_rows(routing)), routing);
-  if (!scaled.empty()) routing.notes.push_back(fmt::format("loads are no whole numbers: {}", scaled));
+  routing.notes.insert(routing.notes.end(), notes.begin(), notes.end());
   routing.format = name_of(file.format());
   return routing;
 }

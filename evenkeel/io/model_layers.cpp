@@ -238,6 +238,12 @@ void collect(const ConfigKeys& config, int depth, std::vector<ConfigKeys>& all) 
 
 }  // namespace
 
+std::vector<int> ModelLayers::all_layers() const {
+  std::vector<int> all = moe_layers;
+  all.insert(all.end(), mtp_layers.begin(), mtp_layers.end());
+  return all;
+}
+
 ModelLayers read_model_layers(const std::string& path) {
   std::error_code ignored;
   return read_model_layers(open_source(std::filesystem::is_directory(path, ignored)

@@ -18,6 +18,8 @@ struct ModelLayers {
   std::vector<int> moe_layers = {};
   // Layers of multi-token prediction that have experts: numbered on from num_hidden_layers.
   std::vector<int> mtp_layers = {};
+  // Both, in order.
+  std::vector<int> all_layers() const;
   // In each such layer, without shared experts; 0 where the config does not say it.
   int num_experts = 0;
 

@@ -183,9 +183,7 @@ void require_num_experts(const RoutingFile& routing, const RoutingOptions& optio
 std::vector<LayerNumbers> said_by(const RoutingOptions& options) {
   if (options.layers) return {LayerNumbers(*options.layers, "moe_layers")};
   if (!options.model) return {};
-  std::vector<int> with_mtp = options.model->moe_layers;
-  with_mtp.insert(with_mtp.end(), options.model->mtp_layers.begin(), options.model->mtp_layers.end());
-  return {LayerNumbers(options.model->moe_layers), LayerNumbers(std::move(with_mtp))};
+  return {LayerNumbers(options.model->moe_layers), LayerNumbers(options.model->all_layers())};
 }
 
 // A trace of all hidden layers, of which some have experts: those alone.

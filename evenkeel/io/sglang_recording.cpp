@@ -143,8 +143,7 @@ RoutingFile routing_of_loads(TorchFile& file, Pickle::Id tensor, const char* key
   internal::ScaledLoads loads = internal::scaled_loads(numbers.values, file.name(), key);
   RoutingFile routing =
       internal::routing_of_counts({std::move(numbers.shape), std::move(loads.loads)}, file.name(), key, rows);
-  if (loads.exponent != 0)
-    routing.notes.push_back(fmt::format("loads are no whole numbers: {}", loads.note()));
+  loads.note_in(routing.notes);
   return routing;
 }
 

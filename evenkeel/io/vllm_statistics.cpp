@@ -15,6 +15,7 @@
 #include "evenkeel/io/internal/json_lines.h"
 #include "evenkeel/io/internal/moe_layers.h"
 #include "evenkeel/io/internal/profile_json.h"
+#include "evenkeel/io/internal/text.h"
 #include "evenkeel/routing/trace.h"
 
 namespace evenkeel {
@@ -76,8 +77,7 @@ class LoadSum {
     RoutingFile made =
         internal::routing_of_counts({.shape = {layers_, num_experts_}, .values = std::move(scaled.loads)},
                                     file_, load_key, internal::CountRows::moe_layers);
-    if (scaled.exponent != 0)
-      made.notes.push_back(fmt::format("loads that are not whole numbers are {}", scaled.note()));
+    scaled.note_in(made.notes);
     made.what = "statistics";
     made.format = "vllm";
     return made;
@@ -151,20 +151,13 @@ class LoadSum {
 }  // namespace
 
 VllmRecords find_vllm_records(const ByteSource& source) {
-  constexpr std::int64_t block = std::int64_t{1} << 20;
   VllmRecords found;
-  std::string text;
-  for (std::int64_t at = 0; at < source.size() && !(found.placement && found.statistics);) {
-    // The end of the block before may hold the beginning of a name.
-    const std::size_t kept = std::min(text.size(), mapping_type.size());
-    text.erase(0, text.size() - kept);
-    const auto count = static_cast<std::size_t>(std::min(block, source.size() - at));
-    text.resize(kept + count);
-    source.read(at, std::as_writable_bytes(std::span(text)).subspan(kept));
-    at += static_cast<std::int64_t>(count);
-    found.placement = found.placement || text.find(mapping_type) != std::string::npos;
-    found.statistics = found.statistics || text.find(stats_type) != std::string::npos;
-  }
+  internal::for_each_piece(
+      source, std::max(mapping_type.size(), stats_type.size()) - 1, [&](std::string_view text) {
+        found.placement = found.placement || text.find(mapping_type) != std::string_view::npos;
+        found.statistics = found.statistics || text.find(stats_type) != std::string_view::npos;
+        return !(found.placement && found.statistics);
+      });
   return found;
 }
 

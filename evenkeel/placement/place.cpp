@@ -83,8 +83,7 @@ class Solve {
     if (!clusters.layers_tried)
       solved.notes.emplace_back(
           "solver exact: the program of a layer has too many variables and was not tried; clusters are the "
-          "fast "
-          "solver's");
+          "fast solver's");
     else if (!clusters.program_tried)
       solved.notes.emplace_back(
           "solver exact took each layer by itself: the program of all layers has too many variables, so that "

@@ -35,7 +35,7 @@ class LayerNumbers {
 
 // "3-60" or "0,2,4-6".
 std::string to_text(const LayerNumbers& layers);
-// The same of `num_rows` rows, for messages: "layers 3-60", or "58 layers, whose numbers nobody said".
+// The same of `num_rows` rows, for messages: "layers 3-60", or "58 layers without numbers".
 std::string described(const LayerNumbers& layers, int num_rows);
 
 // One of two things whose rows are to be paired; `name` is how messages call it.

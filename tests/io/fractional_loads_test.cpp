@@ -13,11 +13,17 @@
 namespace evenkeel::internal {
 namespace {
 
+std::vector<std::string> notes_of(const ScaledLoads& scaled) {
+  std::vector<std::string> notes;
+  scaled.note_in(notes);
+  return notes;
+}
+
 TEST(FractionalLoads, LeavesWholeNumbersAsTheyAre) {
   const std::vector<double> values{0, 1, 7, 0x1p53, 0x1p60};
   const ScaledLoads scaled = scaled_loads(values, "f", "counts");
   EXPECT_EQ(scaled.exponent, 0);
-  EXPECT_EQ(scaled.note(), "");
+  EXPECT_TRUE(notes_of(scaled).empty());
   for (std::size_t i = 0; i < values.size(); ++i)
     EXPECT_EQ(scaled.loads[i], static_cast<std::int64_t>(values[i]));
 }
@@ -25,7 +31,7 @@ TEST(FractionalLoads, LeavesWholeNumbersAsTheyAre) {
 TEST(FractionalLoads, StayExactWhereAPowerOfTwoMakesThemWhole) {
   const ScaledLoads scaled = scaled_loads(std::vector<double>{0.5, 3, 0.125, 0}, "f", "counts");
   EXPECT_EQ(scaled.exponent, 3);
-  EXPECT_EQ(scaled.note(), "scaled by 2^3");
+  EXPECT_EQ(notes_of(scaled), std::vector<std::string>{"loads that are not whole numbers are scaled by 2^3"});
   EXPECT_EQ(scaled.loads, (std::vector<std::int64_t>{4, 24, 1, 0}));
 }
 

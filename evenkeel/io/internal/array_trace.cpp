@@ -16,11 +16,24 @@ namespace evenkeel::internal {
 
 namespace {
 
+// Of tokens [layers, k] each, the rows of some layers.
+template <class Number, class Out>
+void copy_layers(std::span<const Number> whole, std::int64_t num_layers, int k,
+                 const std::vector<int>& layers, std::span<Out> kept) {
+  const auto row = static_cast<std::size_t>(k);
+  const std::size_t of_token = static_cast<std::size_t>(num_layers) * row;
+  auto out = kept.begin();
+  for (std::size_t token = 0; token < whole.size(); token += of_token)
+    for (int layer : layers)
+      out = std::ranges::copy(whole.subspan(token + static_cast<std::size_t>(layer) * row, row), out).out;
+}
+
 class ArrayTrace final : public TraceReader {
  public:
   ArrayTrace(TraceInfo info, std::int64_t layers_in_array, RowRules rules, std::unique_ptr<ArrayReader> ids,
              std::unique_ptr<ArrayReader> weights)
       : TraceReader(std::move(info)),
+        layers_in_array_(layers_in_array),
         of_token_(layers_in_array * this->info().top_k),
         rules_(std::move(rules)),
         ids_(std::move(ids)),
@@ -35,7 +48,7 @@ class ArrayTrace final : public TraceReader {
     } else {
       whole_ids_.resize(static_cast<std::size_t>(range.size() * of_token_));
       ids_->read(range.begin * of_token_, whole_ids_);
-      keep_layers<std::int64_t>(whole_ids_, ids);
+      copy_layers<std::int64_t>(whole_ids_, layers_in_array_, info().top_k, rules_.layers, ids);
     }
     if (rules_.blank_tokens_are_absent || rules_.fill) blank_fill(ids);
   }
@@ -44,16 +57,7 @@ class ArrayTrace final : public TraceReader {
     if (is_whole()) return weights_->read(range.begin * of_token_, weights);
     whole_weights_.resize(static_cast<std::size_t>(range.size() * of_token_));
     weights_->read(range.begin * of_token_, whole_weights_);
-    keep_layers<float>(whole_weights_, weights);
-  }
-
-  template <class Number>
-  void keep_layers(std::span<const Number> whole, std::span<Number> kept) const {
-    const auto k = static_cast<std::size_t>(info().top_k);
-    auto out = kept.begin();
-    for (std::size_t token = 0; token < whole.size(); token += static_cast<std::size_t>(of_token_))
-      for (int layer : rules_.layers)
-        out = std::ranges::copy(whole.subspan(token + static_cast<std::size_t>(layer) * k, k), out).out;
+    copy_layers<float>(whole_weights_, layers_in_array_, info().top_k, rules_.layers, weights);
   }
 
   // [tokens, kept layers, k]
@@ -68,6 +72,7 @@ class ArrayTrace final : public TraceReader {
     if (rules_.fill) std::ranges::replace(ids, *rules_.fill, std::int64_t{no_expert});
   }
 
+  std::int64_t layers_in_array_;
   std::int64_t of_token_;  // numbers of a token in the arrays
   RowRules rules_;
   std::unique_ptr<ArrayReader> ids_;
@@ -104,15 +109,9 @@ class LayersOfTrace final : public TraceReader {
     return info;
   }
 
-  // Where the rows of a token are in [layers, k] of the whole.
   template <class Number, class Out>
   void take_layers(std::span<const Number> whole, std::span<Out> kept) const {
-    const auto k = static_cast<std::size_t>(info().top_k);
-    const auto of_token = static_cast<std::size_t>(all_->info().assignments_per_token());
-    auto out = kept.begin();
-    for (std::size_t token = 0; token < whole.size(); token += of_token)
-      for (int layer : info().layers.numbers())
-        out = std::ranges::copy(whole.subspan(token + static_cast<std::size_t>(layer) * k, k), out).out;
+    copy_layers<Number, Out>(whole, all_->info().num_layers, info().top_k, info().layers.numbers(), kept);
   }
 
   std::size_t size_of(TokenRange range) const {

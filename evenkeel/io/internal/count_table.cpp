@@ -89,7 +89,7 @@ CountTable read_count_table(std::string_view text, const std::string& file, std:
   const bool has_names = named || comment.has_value();
   CountTableBuilder rows(has_names ? columns_of_names(named ? cells : *comment, file, where_of(table.line()))
                                    : columns_without(cells, table.line(), file),
-                         file, "line");
+                         file);
   if (!named) rows.add(cells, table.line());
   while (table.next(cells)) {
     if (cells.size() != width)
@@ -108,24 +108,15 @@ CountTable read_count_table(std::string_view text, const std::string& file, std:
 }
 
 RoutingFile routing_of_table(CountTable table, const std::string& file) {
-  std::vector<int> with_load;
-  if (!table.layers.empty()) {
-    const auto experts = static_cast<std::ptrdiff_t>(table.counts.shape[1]);
-    std::vector<std::int64_t> kept;
-    for (std::size_t i = 0; i < table.layers.size(); ++i) {
-      const auto begin = table.counts.values.begin() + static_cast<std::ptrdiff_t>(i) * experts;
-      if (std::all_of(begin, begin + experts, [](std::int64_t load) { return load == 0; })) continue;
-      kept.insert(kept.end(), begin, begin + experts);
-      with_load.push_back(table.layers[i]);
-    }
-    if (!with_load.empty()) {
-      table.counts.shape[0] = std::ssize(with_load);
-      table.counts.values = std::move(kept);
-    }
-  }
+  const bool numbered = !table.layers.empty();
   RoutingFile made = routing_of_counts(std::move(table.counts), file, "",
-                                       table.layers.empty() ? CountRows::unsaid : CountRows::moe_layers);
-  if (!table.layers.empty()) made.profile->set_layers(LayerNumbers(std::move(with_load)));
+                                       numbered ? CountRows::hidden_layers : CountRows::unsaid);
+  if (numbered) {  // of the rows that are kept
+    std::vector<int> kept;
+    for (int row : made.profile->layers().numbers())
+      kept.push_back(table.layers[static_cast<std::size_t>(row)]);
+    made.profile->set_layers(LayerNumbers(std::move(kept)));
+  }
   made.notes.insert(made.notes.end(), table.notes.begin(), table.notes.end());
   return made;
 }

@@ -39,8 +39,8 @@ void CountTableBuilder::Cells::add(const TableNumber& number) {
     wholes.push_back(number.whole);
 }
 
-CountTableBuilder::CountTableBuilder(TableColumns columns, std::string file, std::string line_of)
-    : columns_(std::move(columns)), file_(std::move(file)), line_of_(std::move(line_of)) {}
+CountTableBuilder::CountTableBuilder(TableColumns columns, std::string file)
+    : columns_(std::move(columns)), file_(std::move(file)) {}
 
 void CountTableBuilder::add(const CellTexts& cells, std::int64_t line) {
   line_ = line;
@@ -70,8 +70,7 @@ CountTable CountTableBuilder::table(std::optional<int> num_experts) {
                   .notes = {}};
   if (cells_.fractional) {
     ScaledLoads scaled = scaled_loads(sums(cells_.reals, layers, experts), file_, "");
-    if (scaled.exponent != 0)
-      made.notes.push_back(fmt::format("loads that are not whole numbers are {}", scaled.note()));
+    scaled.note_in(made.notes);
     made.counts.values = std::move(scaled.loads);
   } else {
     made.counts.values = sums(cells_.wholes, layers, experts);
@@ -82,7 +81,7 @@ CountTable CountTableBuilder::table(std::optional<int> num_experts) {
 }
 
 void CountTableBuilder::refuse(std::size_t column, const std::string& why) const {
-  throw ParseError(file_, fmt::format("{} {}, column {}", line_of_, line_, column + 1), why);
+  throw ParseError(file_, fmt::format("line {}, column {}", line_, column + 1), why);
 }
 
 TableNumber CountTableBuilder::number(const CellTexts& cells, std::size_t column) const {
@@ -134,8 +133,8 @@ void CountTableBuilder::refuse_double(const Row& first, const Row& second) const
   if (columns_.expert) what += fmt::format("{}expert {}", what.empty() ? "" : ", ", first.expert);
   if (what.empty()) what = "the same step";
   throw ParseError(
-      file_, fmt::format("{} {}", line_of_, second.line),
-      fmt::format("{} is in {} {} already, and {}", what, line_of_, first.line,
+      file_, fmt::format("line {}", second.line),
+      fmt::format("{} is in line {} already, and {}", what, first.line,
                   columns_.steps.empty() ? "no column such as step, rank or forward_pass tells them apart"
                                          : "both are of the same step or rank"));
 }

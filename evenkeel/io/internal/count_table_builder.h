@@ -18,8 +18,7 @@ using CellTexts = std::vector<std::string_view>;
 
 class CountTableBuilder {
  public:
-  // `line_of` is how messages count lines: "line", "record".
-  CountTableBuilder(TableColumns columns, std::string file, std::string line_of);
+  CountTableBuilder(TableColumns columns, std::string file);
 
   // Throws ParseError, naming line and column: a cell that is no number, no id or negative.
   void add(const CellTexts& cells, std::int64_t line);
@@ -63,7 +62,6 @@ class CountTableBuilder {
 
   TableColumns columns_;
   std::string file_;
-  std::string line_of_;
   std::int64_t line_ = 0;
   std::vector<Row> rows_;
   std::unordered_map<std::string, int> steps_;

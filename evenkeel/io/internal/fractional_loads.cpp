@@ -50,8 +50,9 @@ int scaling_exponent(std::span<const double> values, double total) {
 
 }  // namespace
 
-std::string ScaledLoads::note() const {
-  return exponent == 0 ? "" : fmt::format("scaled by 2^{}", exponent);
+void ScaledLoads::note_in(std::vector<std::string>& notes) const {
+  if (exponent != 0)
+    notes.push_back(fmt::format("loads that are not whole numbers are scaled by 2^{}", exponent));
 }
 
 ScaledLoads scaled_loads(std::span<const double> values, const std::string& file, const std::string& key) {

@@ -17,8 +17,8 @@ namespace evenkeel::internal {
 struct ScaledLoads {
   std::vector<std::int64_t> loads;  // the values times 2^exponent
   int exponent = 0;                 // 0: as they were
-  // "scaled by 2^-12", for whoever reports it; empty where exponent is 0.
-  std::string note() const;
+  // Says so in the notes of a file, where they were scaled.
+  void note_in(std::vector<std::string>& notes) const;
 };
 
 // Throws ParseError, with `key` and the element's place, if a value is negative, infinite or NaN, or if all

@@ -5,9 +5,9 @@
 //            tokenizer parses, and every value goes to its place in one array of values of 16 bytes, the
 //            children of a container side by side and those of an object sorted by key.
 // Cost       linear in the text, and a sort of each object's keys.
-// Memory     16 bytes a value and the bytes of its texts. While a text is parsed, with that text, at most
-// about
-//            9 times its size (a list of one digit each); 3 to 4 times for numbers of 4 digits and more.
+// Memory     16 bytes a value and the bytes of its texts. While a text is parsed, with that text, about
+//            11 times its size at most (brackets alone); 9 times for a list of one digit each, 3 to 4 times
+//            for numbers of 4 digits and more.
 #pragma once
 
 #include <cstddef>

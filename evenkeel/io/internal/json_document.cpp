@@ -9,6 +9,7 @@
 
 #include "evenkeel/base/check.h"
 #include "evenkeel/base/error.h"
+#include "evenkeel/base/printable.h"
 #include "evenkeel/base/stop.h"
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/json_scan.h"
@@ -61,10 +62,7 @@ std::string plain(const nlohmann::json::exception& error) {
   std::string_view text = error.what();
   if (const std::size_t label = text.find("] "); label != std::string_view::npos)
     text.remove_prefix(label + 2);
-  if (text.size() <= most) return std::string(text);
-  std::size_t end = most;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0U) == 0x80U) --end;
-  return fmt::format("{} ...", text.substr(0, end));
+  return shortened(text, most);
 }
 
 }  // namespace

@@ -101,9 +101,7 @@ LayerNumbers layers_of_model(const ModelLayers& model, const NumberedRows& rows,
     throw InvalidArgument("model", why, "the config.json of the model that was recorded");
   };
   LayerNumbers moe(model.moe_layers);
-  std::vector<int> with_mtp = model.moe_layers;
-  with_mtp.insert(with_mtp.end(), model.mtp_layers.begin(), model.mtp_layers.end());
-  LayerNumbers all(std::move(with_mtp));
+  LayerNumbers all(model.all_layers());
   if (model.num_experts > 0 && num_experts > 0 && model.num_experts != num_experts)
     refuse(fmt::format("has {} experts, but {} has {}", model.num_experts, rows.name, num_experts));
   const auto as_many = [&](const LayerNumbers& layers) {

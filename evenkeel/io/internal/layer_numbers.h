@@ -27,8 +27,7 @@ ArrayToWrite layers_to_write(const LayerNumbers& layers);
 void require_named_layers(const LayerNumbers& said, const NumberedRows& rows);
 // Of a model the layers that rows are: all its MoE layers, with or without those of multi-token prediction.
 // Throws InvalidArgument about --model where rows know other numbers, there are not as many, or they have
-// other experts
-// (`num_experts`, 0 where it is not known).
+// other experts (`num_experts`, 0 where it is not known).
 LayerNumbers layers_of_model(const ModelLayers& model, const NumberedRows& rows, int num_experts);
 // What options say of rows, by numbers or by a model; none where they say nothing. Throws as both above do.
 LayerNumbers said_layers(const std::optional<std::vector<int>>& layers,

@@ -23,13 +23,14 @@ void append_reals(const Json& list, std::size_t level, std::vector<std::int64_t>
     throw ParseError(file, key,
                      fmt::format("has {} elements where the first had {}", list.size(), shape[level]));
   for (std::size_t i = 0; i < list.size(); ++i) {
-    const std::string at = fmt::format("{}[{}]", key, i);
+    // The words for a message cost more than the number.
+    const auto at = [&] { return fmt::format("{}[{}]", key, i); };
     if (level + 1 < shape.size()) {
-      append_reals(list[i], level + 1, shape, reals, file, at);
+      append_reals(list[i], level + 1, shape, reals, file, at());
     } else if (list[i].is_number()) {
       reals.push_back(list[i].get<double>());
     } else {
-      throw ParseError(file, at, fmt::format("is a JSON {}, not a number", list[i].type_name()));
+      throw ParseError(file, at(), fmt::format("is a JSON {}, not a number", list[i].type_name()));
     }
   }
 }
@@ -64,8 +65,7 @@ IntArray nested_loads(const Json& list, std::size_t levels, const std::string& f
   std::vector<double> reals;
   IntArray array{.shape = nested_reals(list, levels, file, key, reals), .values = {}};
   ScaledLoads scaled = scaled_loads(reals, file, key);
-  if (scaled.exponent != 0)
-    notes.push_back(fmt::format("loads that are not whole numbers are {}", scaled.note()));
+  scaled.note_in(notes);
   array.values = std::move(scaled.loads);
   return array;
 }

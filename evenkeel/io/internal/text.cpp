@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <span>
 
 #include "evenkeel/base/error.h"
@@ -16,6 +17,21 @@ std::string read_text(const ByteSource& source, std::string_view kind) {
   std::string text(static_cast<std::size_t>(source.size()), '\0');
   source.read(0, std::as_writable_bytes(std::span(text)));
   return text;
+}
+
+void for_each_piece(const ByteSource& source, std::size_t overlap,
+                    const std::function<bool(std::string_view)>& take) {
+  constexpr std::int64_t piece_bytes = std::int64_t{1} << 20;
+  std::string text;
+  for (std::int64_t at = 0; at < source.size();) {
+    const std::size_t kept = std::min(text.size(), overlap);
+    text.erase(0, text.size() - kept);
+    const std::int64_t count = std::min(piece_bytes, source.size() - at);
+    text.resize(kept + static_cast<std::size_t>(count));
+    source.read(at, std::as_writable_bytes(std::span(text)).subspan(kept));
+    at += count;
+    if (!take(text)) return;
+  }
 }
 
 std::string_view without_mark(std::string_view text) {

@@ -163,20 +163,13 @@ bool begins_like_trtllm_yaml(std::string_view head) {
 }
 
 bool mentions_trtllm_map(const ByteSource& source) {
-  constexpr std::int64_t block_bytes = std::int64_t{1} << 20;
   if (source.size() > max_text_bytes) return false;
-  std::string text;
-  for (std::int64_t at = 0; at < source.size();) {
-    // What may be the beginning of the key stays.
-    if (text.size() >= assignments_key.size()) text.erase(0, text.size() - assignments_key.size() + 1);
-    const std::size_t before = text.size();
-    const std::int64_t count = std::min(block_bytes, source.size() - at);
-    text.resize(before + static_cast<std::size_t>(count));
-    source.read(at, std::as_writable_bytes(std::span(text)).subspan(before));
-    if (text.find(assignments_key) != std::string::npos) return true;
-    at += count;
-  }
-  return false;
+  bool found = false;
+  for_each_piece(source, assignments_key.size() - 1, [&](std::string_view text) {
+    found = text.find(assignments_key) != std::string_view::npos;
+    return !found;
+  });
+  return found;
 }
 
 TrtllmYaml parse_trtllm_yaml(const ByteSource& source) {
