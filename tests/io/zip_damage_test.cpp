@@ -30,7 +30,7 @@ std::uint32_t crc32_of(std::string_view bytes) {
 
 std::string little_endian(std::uint64_t value, int bytes) {
   std::string text;
-  for (int i = 0; i < bytes; ++i) text += static_cast<char>((value >> (8 * i)) & 0xffU);
+  for (int i = 0; i < bytes; ++i, value >>= 8U) text += static_cast<char>(value & 0xffU);
   return text;
 }
 
