@@ -81,28 +81,48 @@ RoutingFile open_count_array(const ArrayFile& file, std::string_view array) {
 
 namespace {
 
+// The name under which an object has them.
+std::string key_of_counts(const Json& json) {
+  const auto found = std::ranges::find_if(names, [&](std::string_view name) { return json.contains(name); });
+  return std::string(found == names.end() ? "logical_count" : *found);
+}
+
+// Numbers in text are counts unless they themselves or the caller speak against it.
+bool is_ids(ArrayReader& array, const std::string& file, const RoutingOptions& options) {
+  const RoutingOptions told{.bare = options.bare};
+  return internal::bare_array_kind(array, told, file, internal::BareArray::counts) == internal::BareArray::ids;
+}
+
 // SGLang's {"logical_count": lists} has a row for every hidden layer; of lists alone nobody says what they
 // are.
 RoutingFile routing_of_lists(const Json& json, const std::string& file, const RoutingOptions& options) {
-  const std::string key = json.is_object() ? "logical_count" : "counts";
-  const Json& list = json.is_object() ? internal::member(json, "logical_count", file) : json;
+  const std::string key = json.is_object() ? key_of_counts(json) : "counts";
+  const Json& list = json.is_object() ? internal::member(json, key.c_str(), file) : json;
+  const CountRows rows = key == "logical_count" ? CountRows::hidden_if_dense : CountRows::unsaid;
   const std::size_t depth = std::clamp(internal::list_depth(list), std::size_t{2}, std::size_t{3});
   const bool counts = json.is_object() || internal::has_fractions(list);
   std::vector<std::string> notes;
   IntArray numbers = internal::nested_loads(list, depth, file, key, notes);
   if (!counts) {
     internal::MemoryArray<std::int64_t> array(file, "", numbers.shape, std::move(numbers.values));
-    // Lists in JSON are counts unless their numbers or the caller speak against it.
-    const RoutingOptions told{.bare = options.bare};
-    if (internal::bare_array_kind(array, told, file, internal::BareArray::counts) == internal::BareArray::ids)
+    if (is_ids(array, file, options))
       return internal::routing_of_ids(std::move(array), options.num_experts);
     numbers.values = std::move(array).values();
   }
-  RoutingFile made = internal::routing_of_counts(
-      std::move(numbers), file, key, json.is_object() ? CountRows::hidden_if_dense : CountRows::unsaid);
+  RoutingFile made = internal::routing_of_counts(std::move(numbers), file, key, rows);
   if (json.is_object()) number_rows(internal::layers_in(json, num_rows(made), file), made);
   made.notes.insert(made.notes.end(), notes.begin(), notes.end());
   return made;
+}
+
+// Lines of numbers without names are counts as lists in JSON are, unless something speaks for ids.
+RoutingFile routing_of_text(std::string_view text, const std::string& file, const RoutingOptions& options) {
+  internal::CountTable table = internal::read_count_table(text, file, options.num_experts);
+  if (table.named || !table.notes.empty()) return internal::routing_of_table(std::move(table), file);
+  internal::MemoryArray<std::int64_t> array(file, "", table.counts.shape, std::move(table.counts.values));
+  if (is_ids(array, file, options)) return internal::routing_of_ids(std::move(array), options.num_experts);
+  table.counts.values = std::move(array).values();
+  return internal::routing_of_table(std::move(table), file);
 }
 
 }  // namespace
@@ -116,7 +136,7 @@ RoutingFile open_count_text(const ByteSource& source, const RoutingOptions& opti
   RoutingFile routing =
       is_json ? routing_of_lists(internal::parse_json(text, file, std::ssize(whole) - std::ssize(text)), file,
                                  options)
-              : internal::routing_of_table(internal::read_count_table(text, file, options.num_experts), file);
+              : routing_of_text(text, file, options);
   routing.format = is_json ? "json" : "csv";
   return routing;
 }

@@ -170,8 +170,9 @@ void require_placement_writable(PlacementFormat format, const PlacementShape& sh
   if (const int left = shape.physical_experts % shape.num_ranks; format != evenkeel && left != 0)
     throw Unsupported(
         fmt::format("{} gives every rank equally many physical experts, and {} physical experts are not "
-                    "equally many on {} ranks; {} more redundant experts make it even",
-                    name_of(format), shape.physical_experts, shape.num_ranks, shape.num_ranks - left));
+                    "equally many on {} ranks; {} more redundant expert{} even",
+                    name_of(format), shape.physical_experts, shape.num_ranks, shape.num_ranks - left,
+                    shape.num_ranks - left == 1 ? " makes it" : "s make it"));
   const LayerNumbers said = internal::said_layers(options.layers, options.model,
                                                   {"the placement", shape.layers, shape.num_layers}, 0);
   if (counts_model_layers(format)) {

@@ -168,6 +168,9 @@ RoutingFile routing_of_root(TorchFile& file, const RoutingOptions& options) {
     return routing_of_records(file, *records, options.num_experts);
   if (const auto counts = pickle.find(root, "logical_count"))
     return routing_of_loads(file, *counts, "logical_count", internal::CountRows::hidden_layers);
+  for (const char* key : {"counts", "expert_counts", "expert_load", "tokens_per_expert", "weight"})
+    if (const auto counts = pickle.find(root, key); counts && file.is_tensor(*counts))
+      return routing_of_loads(file, *counts, key, internal::CountRows::unsaid);
   throw ParseError(file.name(), "data.pkl",
                    fmt::format("is {} without 'logical_count' or 'records', and no tensor of counts: no "
                                "recording of SGLang",

@@ -282,6 +282,10 @@ class Evidence(CommandTest):
         profile = json.loads(done.stdout)
         return profile["num_layers"], profile["num_experts"], profile["tokens"], profile["layer_numbers"], done.stderr
 
+    def noted(self, *words):
+        """What is printed by a command that may have notes besides."""
+        return json.loads(self.call(*words, "--json").stdout)
+
     def test_layers_filled_with_zeros_are_dense(self):
         for k, dense in [(8, (0, 1)), (4, (0,)), (2, (0, 2, 4))]:
             (self.folder / "r.npy").write_bytes(npy([60, 6, k], self.ids(60, 6, k, 31, dense), "<i2", "h"))
@@ -310,6 +314,75 @@ class Evidence(CommandTest):
         layers, experts, tokens, _, notes = self.shape_of("r.npy")
         self.assertEqual((layers, experts, tokens, notes), (3, 5, 400, ""))
         self.assertEqual([layer["assignments"] for layer in self.json("profile", "r.npy")["layers"]], [800] * 3)
+
+    def test_rows_of_one_id_are_tokens_absent_from_a_layer(self):
+        for k, filler in [(8, 0), (4, 3), (2, 5)]:
+            values = self.ids(90, 4, k, 31)
+            rows = [7, 8, 40, 101, 333]
+            for row in rows:
+                values[row * k : (row + 1) * k] = [filler] * k
+            (self.folder / "r.npy").write_bytes(npy([90, 4, k], values, "<i2", "h"))
+            layers, experts, tokens, _, notes = self.shape_of("r.npy")
+            self.assertEqual((layers, experts, tokens), (4, 31, 90))
+            self.assertIn(f"id {filler} stands {k} times in 5 rows", notes)
+            loads = [layer["assignments"] for layer in self.noted("profile", "r.npy")["layers"]]
+            self.assertEqual(loads, [(90 - sum(row % 4 == layer for row in rows)) * k for layer in range(4)])
+
+    def test_one_token_tells_its_dense_layers(self):
+        (self.folder / "r.npy").write_bytes(npy([1, 6, 4], self.ids(1, 6, 4, 31, (0, 1)), "<i2", "h"))
+        layers, _, tokens, numbers, _ = self.shape_of("r.npy")
+        self.assertEqual((layers, tokens, numbers), (4, 1, [2, 3, 4, 5]))
+
+    def test_a_filler_in_single_places_of_any_type(self):
+        for experts, code, letter, fill in [
+            (64, "|u1", "B", 255),
+            (160, "|u1", "B", 255),
+            (64, "<i4", "i", 255),
+            (64, "<i8", "q", 65535),
+            (200, "<u2", "H", 65535),
+        ]:
+            with self.subTest((experts, code, fill)):
+                values = self.ids(experts, 3, 6, experts)
+                for at in range(4, len(values), 6):
+                    values[at] = values[at + 1] = fill
+                (self.folder / "r.npy").write_bytes(npy([experts, 3, 6], values, code, letter))
+                layers, found, tokens, _, notes = self.shape_of("r.npy", "--as", "trace")
+                self.assertEqual((layers, found, tokens), (3, experts, experts))
+                self.assertIn(f"id {fill} fills", notes)
+                self.assertEqual(
+                    [layer["assignments"] for layer in self.noted("profile", "r.npy", "--as", "trace")["layers"]],
+                    [experts * 4] * 3,
+                )
+                self.assertEqual(self.shape_of("r.npy", "--num-experts", experts)[:3], (3, experts, experts))
+        # One place a row, beside ids that are not far below: the command asks, and is told.
+        values = self.ids(160, 3, 6, 160)
+        values[5::6] = [255] * len(values[5::6])
+        (self.folder / "r.npy").write_bytes(npy([160, 3, 6], values, "|u1", "B"))
+        self.assert_refused(["profile", "r.npy"], 2, "InvalidArgument", "--num-experts", "id 255 stands beside ids up to 159")
+        self.assertEqual(self.shape_of("r.npy", "--num-experts", 160)[:3], (3, 160, 160))
+        self.assertEqual(self.shape_of("r.npy", "--num-experts", 256)[:3], (3, 256, 160))
+
+    def test_what_speaks_against_both_readings_is_asked(self):
+        values = [10 + (i * 7919) % 25000 for i in range(300 * 8)]
+        (self.folder / "r.npy").write_bytes(npy([300, 8], values))
+        self.assert_refused(["profile", "r.npy"], 2, "InvalidArgument", "--as", "[steps, 1, experts]")
+        self.assertEqual(self.shape_of("r.npy", "--as", "counts")[:2], (300, 8))
+        window = [3 + (i * i * 31 + i // 5) % 150 for i in range(10 * 6 * 8)]
+        window[::8] = window[1::8]
+        (self.folder / "w.npy").write_bytes(npy([10, 6, 8], window))
+        self.assert_refused(["profile", "w.npy"], 2, "InvalidArgument", "--as", "60 of 60 rows name one number twice")
+        self.assertEqual(self.shape_of("w.npy", "--as", "counts")[:2], (6, 8))
+
+    def test_numbers_in_text_are_looked_at_like_others(self):
+        rows = [values for values in zip(*[iter(self.ids(301, 1, 8, 64)[8:])] * 8)]
+        (self.folder / "ids.csv").write_text("\n".join(",".join(map(str, row)) for row in rows))
+        self.assertEqual(self.shape_of("ids.csv")[:3], (1, 64, 300))
+        maps = [[*range(16), 3, 5, 7, 9], [*range(15, -1, -1), 1, 1, 2, 2]]
+        (self.folder / "map.csv").write_text("\n".join(",".join(map(str, row)) for row in maps))
+        self.assert_refused(["place", "map.csv", "--ranks", 2], 2, "InvalidArgument", "--as", "a map of physical")
+        self.assertEqual(self.shape_of("map.csv", "--as", "counts")[:2], (2, 20))
+        self.write("deep.json", [[[1, 5], [2, 6]], [[3, 0], [4, 7]]])
+        self.assert_refused(["profile", "deep.json"], 2, "InvalidArgument", "--as", "[steps, layers, experts]")
 
     def test_an_id_that_only_fills_rows_is_no_expert(self):
         values = self.ids(40, 3, 4, 60)

@@ -133,7 +133,9 @@ TEST(PlacementFile, ThatCannotBeAPlacementSaysWhy) {
             "f: layer_updates_per_iter: is -1; allowed: 0..65536");
   EXPECT_EQ(placement_refusal("provenance", 1), "f: provenance: is not a JSON object");
   EXPECT_EQ(message_of<ParseError>([] { read_placement(test_data("ids_int8.npy")); }),
-            test_data("ids_int8.npy") + ": is npy; a placement is JSON");
+            test_data("ids_int8.npy") +
+                ": is npy; a placement is JSON. A map of slots to experts in an array is taken as "
+                "{\"physical_to_logical_map\": ...} in JSON or a torch file");
 }
 
 }  // namespace

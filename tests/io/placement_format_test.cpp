@@ -102,7 +102,7 @@ TEST_P(ForeignFormat, RefusesRanksOfUnequalSizesAndLeavesNoFile) {
   EXPECT_THAT(
       refusal(Placement({layer({{0}, {1}, {1}}, 2)})),
       HasSubstr("gives every rank equally many physical experts, but in layer 0 rank 0 has 1 and rank "
-                "1 has 2; place with equal sizes"));
+                "1 has 2; place with 1 redundant expert, which makes it even"));
   EXPECT_THAT(refusal(Placement({layer({{0}, {1}}, 2), layer({{0, 1}, {1, 0}}, 2)})),
               HasSubstr("has equally many physical experts in every layer, but layer 0 has 2 and layer 1 has "
                         "4"));

@@ -59,8 +59,8 @@ TEST(CountMatrix, OfAProgramThatMarksItsUtf8LosesNoRow) {
 
 TEST(CountMatrix, IsReadFromJsonLists) {
   EXPECT_EQ(counts_of("[[1, 2], [3, 4]]"), RoutingProfile(2, 2, {1, 2, 3, 4}, {}));
-  EXPECT_EQ(counts_of("[[[1, 2], [3, 4]], [[10, 20], [30, 40]]]"),
-            RoutingProfile(2, 2, {11, 22, 33, 44}, {}));
+  EXPECT_EQ(counts_of("[[[1, 2], [3, 4]], [[10, 20], [30, 5000]]]"),
+            RoutingProfile(2, 2, {11, 22, 33, 5004}, {}));
 }
 
 TEST(CountMatrix, OfSglangInJsonLeavesDenseLayersOut) {

@@ -50,7 +50,7 @@ class ArrayTrace final : public TraceReader {
       ids_->read(range.begin * of_token_, whole_ids_);
       copy_layers<std::int64_t>(whole_ids_, layers_in_array_, info().top_k, rules_.layers, ids);
     }
-    if (rules_.blank_tokens_are_absent || rules_.fill) blank_fill(ids);
+    if (rules_.blank_tokens_are_absent || rules_.fill) blank_what_fills(ids);
   }
 
   void fetch_weights(TokenRange range, std::span<float> weights) override {
@@ -61,13 +61,19 @@ class ArrayTrace final : public TraceReader {
   }
 
   // [tokens, kept layers, k]
-  void blank_fill(std::span<std::int64_t> ids) const {
+  void blank_what_fills(std::span<std::int64_t> ids) const {
     const auto of_token = static_cast<std::size_t>(info().assignments_per_token());
     const bool may_be_blank = rules_.blank_tokens_are_absent && info().top_k > 1 && of_token_ > info().top_k;
     for (std::size_t at = 0; may_be_blank && at < ids.size(); at += of_token) {
       const auto token = ids.subspan(at, of_token);
       if (std::ranges::all_of(token, [&](std::int64_t id) { return id == token.front(); }))
         std::ranges::fill(token, std::int64_t{no_expert});
+    }
+    const auto k = static_cast<std::size_t>(info().top_k);
+    for (std::size_t at = 0; rules_.no_choice && at < ids.size(); at += k) {
+      const auto row = ids.subspan(at, k);
+      if (std::ranges::all_of(row, [&](std::int64_t id) { return id == *rules_.no_choice; }))
+        std::ranges::fill(row, std::int64_t{no_expert});
     }
     if (rules_.fill) std::ranges::replace(ids, *rules_.fill, std::int64_t{no_expert});
   }
@@ -171,7 +177,7 @@ std::unique_ptr<TraceReader> open_array_trace(TraceInfo info, std::unique_ptr<Ar
   if (possible && (ids_are != IdsAre::as_written || !said)) {
     const IdRows rows = look_at_rows(*ids, info.num_tokens, info.num_layers, info.top_k);
     if (ids_are != IdsAre::as_written) {
-      rules = rules_of(rows, ids_are == IdsAre::literal, said, ids->info().dtype, info.name);
+      rules = rules_of(rows, ids_are == IdsAre::literal, said, info.name);
       info.layers = kept_numbers(info, rules);
       info.num_layers = static_cast<int>(rules.layers.size());
       info.notes = rules.notes;

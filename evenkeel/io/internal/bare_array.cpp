@@ -29,9 +29,32 @@ constexpr std::int64_t many_for_top_k = 16;
       "say which (counts or trace), or name the array 'counts' or 'topk_ids' in an npz");
 }
 
+[[noreturn]] void ask_of_steps(const std::vector<std::int64_t>& shape, const std::string& file,
+                               const std::string& why) {
+  throw InvalidArgument(
+      "as",
+      fmt::format("{}: {} numbers may be counts of {} steps, [steps, layers, experts], or the expert ids of {} "
+                  "tokens, [tokens, layers, k]{}",
+                  file, to_text(shape), shape[0], shape[0], why),
+      "say which (counts or trace), or name the array 'counts' or 'topk_ids' in an npz");
+}
+
+// More rows than layers, and larger numbers than expert ids.
+[[noreturn]] void ask_about_order(const std::vector<std::int64_t>& shape, std::int64_t most,
+                                  const std::string& file) {
+  throw InvalidArgument(
+      "as",
+      fmt::format("{}: {} numbers are more rows than any model has layers, and the number {} is above any "
+                  "model's expert ids",
+                  file, to_text(shape), most),
+      "counts [layers, experts] or [steps, layers, experts], so a row of steps of one layer as [steps, 1, "
+      "experts] and a transposed array turned back; or counts or trace, to have it read as it stands");
+}
+
 // A map of physical experts would pass for counts of experts that hardly anybody chose.
 void require_no_expert_map(ArrayReader& array, const std::string& file) {
-  const std::vector<std::int64_t>& shape = array.info().shape;
+  std::vector<std::int64_t> shape = array.info().shape;
+  if (shape.size() == 3 && shape[0] == 1 && shape[1] > 1) shape.erase(shape.begin());
   if (shape.size() != 2 || shape[0] > most_layers || shape[1] > 2 * most_experts) return;
   std::vector<std::int64_t> numbers(static_cast<std::size_t>(array.info().num_elements));
   array.read(0, std::span(numbers));
@@ -44,19 +67,35 @@ class Evidence {
       : rows_(rows), shape_(shape), num_experts_(options.num_experts) {}
 
   bool cannot_be_counts() const {
-    return rows_.least < 0 || num_layers() > most_layers || (num_experts_ && *num_experts_ != shape_.back());
+    return rows_.least < 0 || has_too_many_layers() || (num_experts_ && *num_experts_ != shape_.back());
   }
   bool cannot_be_ids() const {
-    const std::int64_t experts = num_experts_.value_or(static_cast<int>(most_experts));
-    return rows_.most_chosen >= experts || (shape_.size() == 3 && shape_[1] > most_layers);
+    return has_too_large_ids() || (shape_.size() == 3 && shape_[1] > most_layers);
+  }
+  // Too many layers for counts and too large for ids, in no order that is met.
+  bool contradicts_itself() const {
+    return rows_.least >= 0 && has_too_many_layers() && has_too_large_ids() &&
+           (!num_experts_ || *num_experts_ == shape_.back());
   }
   bool looks_like_counts() const {
     return rows_.equal_sums || (shape_.back() >= many_for_top_k && 4 * rows_.repeated > rows_.chosen_rows());
   }
+  // No router chooses an expert twice for a token.
+  bool repeats() const { return 50 * rows_.repeated > rows_.chosen_rows(); }
 
  private:
   // If they are counts.
-  std::int64_t num_layers() const { return shape_[shape_.size() - 2]; }
+  bool has_too_many_layers() const { return shape_[shape_.size() - 2] > most_layers; }
+  // If they are ids.
+  bool has_too_large_ids() const {
+    return largest_id() >= num_experts_.value_or(static_cast<int>(most_experts));
+  }
+  std::int64_t largest_id() const {
+    const bool fills = is_filler(rows_.most_chosen) &&
+                       (num_experts_ ? rows_.next_chosen < *num_experts_
+                                     : rows_.next_chosen < (rows_.most_chosen + 1) / 2);
+    return fills ? rows_.next_chosen : rows_.most_chosen;
+  }
 
   const IdRows& rows_;
   const std::vector<std::int64_t>& shape_;
@@ -85,10 +124,16 @@ BareArray bare_array_kind(ArrayReader& array, const RoutingOptions& options, con
     return BareArray::ids;  // which is refused as a trace
   const IdRows rows = look_at_rows(array, shape[0], layers, shape.back());
   const Evidence evidence(rows, shape, options);
+  if (evidence.contradicts_itself()) ask_about_order(shape, rows.most, file);
   if (evidence.cannot_be_counts()) return BareArray::ids;
   if (evidence.cannot_be_ids() || evidence.looks_like_counts()) return BareArray::counts;
-  if (where_open) return *where_open;
+  if (shape.size() == 3 && evidence.repeats())
+    ask_of_steps(shape, file,
+                 fmt::format("; {} of {} rows name one number twice, which no router does", rows.repeated,
+                             rows.chosen_rows()));
+  if (shape.size() == 3 && where_open) ask_of_steps(shape, file, "");
   if (shape.size() == 3) return BareArray::ids;
+  if (where_open) return *where_open;
   ask(shape, file);
 }
 

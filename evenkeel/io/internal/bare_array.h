@@ -5,7 +5,9 @@
 // For counts  numbers in floating point; rows of more than 64, or with an id that no model has; ids that do
 //             not fit num_experts; rows of a step with equal sums; rows of 16 and more that name one twice.
 // For ids     a -1; as many rows as no model has layers; other columns than there are experts; else, of three
-//             dimensions, what servers return. Two dimensions without evidence are asked about.
+//             dimensions, what servers return.
+// Asked       two dimensions without evidence; of three, rows that name a number twice; what speaks against
+//             both.
 #pragma once
 
 #include <optional>
@@ -20,8 +22,8 @@ namespace evenkeel::internal {
 enum class BareArray { counts, ids };
 
 // `options` may say it. Throws InvalidArgument, which names the two readings and the option that chooses,
-// where nothing decides and `where_open` does not say what to take then; ParseError for a shape that is
-// neither.
+// where nothing decides; two dimensions are then `where_open`, if it is given, and three are asked about, which
+// else are ids. ParseError for a shape that is neither.
 BareArray bare_array_kind(ArrayReader& array, const RoutingOptions& options, const std::string& file,
                           std::optional<BareArray> where_open = {});
 

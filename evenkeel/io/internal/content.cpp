@@ -23,7 +23,7 @@ namespace evenkeel::internal {
 namespace {
 
 // The first of these keys decides.
-constexpr std::array<std::pair<std::string_view, Content>, 11> deciding = {{
+constexpr std::array<std::pair<std::string_view, Content>, 15> deciding = {{
     {"physical_to_logical", Content::placement},
     {"physical_to_logical_map", Content::sglang_placement},
     {"initial_global_assignments", Content::trtllm_placement},
@@ -33,6 +33,10 @@ constexpr std::array<std::pair<std::string_view, Content>, 11> deciding = {{
     {"layer_list", Content::vllm_ascend_placement},
     {"top_indices", Content::megatron_trace},
     {"logical_count", Content::counts},
+    {"expert_counts", Content::counts},
+    {"expert_load", Content::counts},
+    {"tokens_per_expert", Content::counts},
+    {"weight", Content::counts},
     {"loads", Content::loads},
     {"counts", Content::loads},
 }};

@@ -100,6 +100,7 @@ CountTable read_count_table(std::string_view text, const std::string& file, std:
   }
   if (rows.empty()) throw ParseError(file, "", nothing);
   CountTable made = rows.table(num_experts);
+  made.named = has_names;
   if (!has_names) {
     require_no_unnamed_triples(made, file);
     require_no_unnamed_layers(made, file);

@@ -16,6 +16,7 @@ struct CountTable {
   IntArray counts;                 // [layers, E]; layers ascend where they have numbers
   std::vector<int> layers = {};    // the model's numbers of the rows; empty where the table does not say them
   std::vector<std::string> notes;  // what was read otherwise than it stands there, and why
+  bool named = true;               // a line of names says what the columns are
 };
 
 // A long table leaves out what nobody chose, so that `num_experts` may say more than its largest id. Throws

@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 #include <span>
+#include <utility>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/routing/layer_numbers.h"
@@ -16,11 +17,15 @@ namespace {
 
 constexpr std::int64_t block_elements = std::int64_t{1} << 18;
 
+// A filler this far above all experts need not be one of them, however few of them were met.
+constexpr std::int64_t far_above = 16;
+
 bool names_twice(std::span<const std::int64_t> row) {
-  for (std::size_t i = 1; i < row.size(); ++i)
-    if (row[i] != no_expert && std::find(row.begin(), row.begin() + static_cast<std::ptrdiff_t>(i), row[i]) !=
-                                   row.begin() + static_cast<std::ptrdiff_t>(i))
+  for (std::size_t i = 1; i < row.size(); ++i) {
+    const auto here = row.begin() + static_cast<std::ptrdiff_t>(i);
+    if (row[i] != no_expert && !is_filler(row[i]) && std::find(row.begin(), here, row[i]) != here)
       return true;
+  }
   return false;
 }
 
@@ -40,7 +45,7 @@ class IdSet {
 
 class TokenWalk {
  public:
-  TokenWalk(IdRows& rows, std::optional<std::int64_t> filler) : rows_(rows), filler_(filler) {}
+  explicit TokenWalk(IdRows& rows) : rows_(rows) {}
 
   // [layers, k]
   void take(std::span<const std::int64_t> token) {
@@ -97,21 +102,35 @@ class TokenWalk {
     } else if (*least == *most && row.size() > 1) {
       if (layer.equal++ == 0) layer.equal_value = *least;
       layer.one_value = layer.one_value && layer.equal_value == *least;
-      if (!blank) layer.most_equal = std::max(layer.most_equal, *least);
+      if (!blank) take_scattered(*least, layer);
       equal_.add(*least);
     } else {
       ++layer.chosen;
       if (names_twice(row)) ++rows_.repeated;
       for (std::int64_t id : row) take_chosen(id);
+      if (is_filler(*most)) take_filler(row, *most);
     }
+  }
+
+  static void take_scattered(std::int64_t id, IdRows::Layer& layer) {
+    layer.least_scattered = layer.scattered == 0 ? id : std::min(layer.least_scattered, id);
+    layer.most_scattered = std::max(layer.most_scattered, id);
+    ++layer.scattered;
   }
 
   void take_chosen(std::int64_t id) {
     chosen_.add(id);
-    if (id == filler_)
-      rows_.filler_is_chosen = true;
-    else
-      rows_.most_chosen = std::max(rows_.most_chosen, id);
+    if (id > rows_.most_chosen)
+      rows_.next_chosen = std::exchange(rows_.most_chosen, id);
+    else if (id < rows_.most_chosen)
+      rows_.next_chosen = std::max(rows_.next_chosen, id);
+  }
+
+  void take_filler(std::span<const std::int64_t> row, std::int64_t filler) {
+    if (filler < filler_) return;
+    const bool twice = std::ranges::count(row, filler) > 1;
+    rows_.filler_twice = filler == filler_ ? rows_.filler_twice || twice : twice;
+    filler_ = filler;
   }
 
   void take_sum(std::span<const std::int64_t> row) {
@@ -124,7 +143,7 @@ class TokenWalk {
   }
 
   IdRows& rows_;
-  std::optional<std::int64_t> filler_;
+  std::int64_t filler_ = -1;  // the largest in a chosen row
   IdSet chosen_;
   IdSet equal_;
   bool first_ = true;
@@ -137,15 +156,7 @@ class TokenWalk {
 bool is_dense(const IdRows::Layer& layer, bool literal) {
   if (layer.chosen > 0) return !literal && layer.is_zero && layer.chosen + layer.absent > 1;
   if (layer.equal == 0) return layer.absent > 0;
-  return (!literal || layer.one_value) && layer.equal + layer.absent > 1;
-}
-
-// The type's largest number is no expert where there are not so many, or where all others are far below it.
-std::optional<std::int64_t> fill_of(const IdRows& rows, std::optional<int> num_experts,
-                                    std::optional<std::int64_t> filler) {
-  if (!filler || rows.most < *filler) return std::nullopt;
-  const bool too_large = num_experts ? *filler >= *num_experts : rows.most_chosen < (*filler + 1) / 2;
-  return too_large ? filler : std::nullopt;
+  return !literal || (layer.one_value && layer.equal + layer.absent > 1);
 }
 
 }  // namespace
@@ -155,17 +166,24 @@ std::int64_t IdRows::chosen_rows() const {
                          [](std::int64_t sum, const Layer& layer) { return sum + layer.chosen; });
 }
 
-std::optional<std::int64_t> filler_of(Dtype type) {
-  switch (type) {
-    case Dtype::u8:
-      return std::numeric_limits<std::uint8_t>::max();
-    case Dtype::u16:
-      return std::numeric_limits<std::uint16_t>::max();
-    case Dtype::u32:
-      return std::numeric_limits<std::uint32_t>::max();
-    default:
-      return std::nullopt;
-  }
+bool is_filler(std::int64_t id) {
+  return id == std::numeric_limits<std::uint8_t>::max() || id == std::numeric_limits<std::uint16_t>::max() ||
+         id == std::numeric_limits<std::uint32_t>::max();
+}
+
+std::optional<std::int64_t> fill_of(const IdRows& rows, std::optional<int> num_experts,
+                                    const std::string& file) {
+  const std::int64_t filler = rows.most;
+  if (!is_filler(filler)) return std::nullopt;
+  if (num_experts) return filler >= *num_experts ? std::optional(filler) : std::nullopt;
+  const std::int64_t others = rows.most_chosen == filler ? rows.next_chosen : rows.most_chosen;
+  if (others < (filler + 1) / 2 || (rows.filler_twice && rows.repeated == 0)) return filler;
+  if (others >= filler - far_above) return std::nullopt;
+  throw InvalidArgument(
+      "num_experts",
+      fmt::format("{}: id {} stands beside ids up to {}: it may be an expert, or fill places without one", file,
+                  filler, others),
+      fmt::format("{} if it is an expert, {} or more if it fills", filler + 1, others + 1));
 }
 
 IdRows look_at_rows(ArrayReader& ids, std::int64_t tokens, std::int64_t layers, std::int64_t k) {
@@ -173,7 +191,7 @@ IdRows look_at_rows(ArrayReader& ids, std::int64_t tokens, std::int64_t layers, 
   rows.tokens = tokens;
   rows.k = k;
   rows.layers.resize(static_cast<std::size_t>(layers));
-  TokenWalk walk(rows, filler_of(ids.info().dtype));
+  TokenWalk walk(rows);
   const std::int64_t of_token = layers * k;
   const std::int64_t block = std::max<std::int64_t>(1, block_elements / of_token);
   std::vector<std::int64_t> numbers;
@@ -189,7 +207,44 @@ IdRows look_at_rows(ArrayReader& ids, std::int64_t tokens, std::int64_t layers, 
 
 namespace {
 
-void note_what_is_left_out(const IdRows& rows, const std::vector<int>& dense, RowRules& rules) {
+struct Scattered {
+  std::int64_t rows = 0;
+  std::int64_t least = -1;
+  std::int64_t most = -1;
+};
+
+// Two equal ids in a row or two may have come about by chance in ids that somebody made up.
+bool is_no_choice(const Scattered& scattered, std::int64_t k) {
+  return scattered.least == scattered.most && (k > 2 || scattered.rows > 2);
+}
+
+std::int64_t equal_rows(const IdRows& rows, const std::vector<int>& layers) {
+  return std::accumulate(layers.begin(), layers.end(), std::int64_t{0}, [&](std::int64_t sum, int l) {
+    return sum + rows.layers[static_cast<std::size_t>(l)].equal;
+  });
+}
+
+// The rows of one id in layers that are kept, in tokens that have others.
+Scattered scattered_rows(const IdRows& rows, const std::vector<int>& layers) {
+  Scattered sum;
+  for (int l : layers) {
+    const IdRows::Layer& layer = rows.layers[static_cast<std::size_t>(l)];
+    if (layer.scattered == 0) continue;
+    sum.least = sum.rows == 0 ? layer.least_scattered : std::min(sum.least, layer.least_scattered);
+    sum.most = std::max(sum.most, layer.most_scattered);
+    sum.rows += layer.scattered;
+  }
+  return sum;
+}
+
+void note_what_stands(std::int64_t equal, std::int64_t k, RowRules& rules) {
+  if (equal > 0)
+    rules.notes.push_back(
+        fmt::format("{} rows name one id {} times, which no router chooses: read as they stand", equal, k));
+}
+
+void note_what_is_left_out(const IdRows& rows, const std::vector<int>& dense, const Scattered& scattered,
+                           RowRules& rules) {
   if (!dense.empty())
     rules.notes.push_back(fmt::format(
         "layers {} hold one id throughout and are left out as dense ones; the others are the model's "
@@ -200,12 +255,15 @@ void note_what_is_left_out(const IdRows& rows, const std::vector<int>& dense, Ro
         fmt::format("{} of {} tokens hold one id throughout: read as tokens without experts",
                     rows.blank_tokens, rows.tokens));
   if (rules.fill) rules.notes.push_back(fmt::format("id {} fills places without an expert", *rules.fill));
+  if (rules.no_choice && rules.no_choice != rules.fill)
+    rules.notes.push_back(fmt::format(
+        "id {} stands {} times in {} rows, which no router chooses: read as tokens absent from those layers",
+        *rules.no_choice, rows.k, scattered.rows));
 }
 
 }  // namespace
 
-RowRules rules_of(const IdRows& rows, bool literal, std::optional<int> num_experts, Dtype type,
-                  const std::string& file) {
+RowRules rules_of(const IdRows& rows, bool literal, std::optional<int> num_experts, const std::string& file) {
   RowRules rules;
   rules.blank_tokens_are_absent = !literal;
   if (rows.tokens > 0 && rows.chosen_rows() == 0 && !literal && num_experts != 1)
@@ -216,15 +274,17 @@ RowRules rules_of(const IdRows& rows, bool literal, std::optional<int> num_exper
     (rows.chosen_rows() > 0 && is_dense(rows.layers[l], literal) ? dense : rules.layers)
         .push_back(static_cast<int>(l));
   if (rules.layers.empty()) rules.layers.swap(dense);  // nothing tells one from another
-  std::int64_t scattered = -1;  // the largest of equal rows that are read as they stand
-  for (int layer : rules.layers)
-    scattered = std::max(scattered, rows.layers[static_cast<std::size_t>(layer)].most_equal);
-  rules.fill = fill_of(rows, num_experts, filler_of(type));
-  if (!rules.fill && !literal && scattered >= 0) rules.fill = rows.unchosen;
-  rules.largest_id = rows.most_chosen;
-  if (scattered != rules.fill) rules.largest_id = std::max(rules.largest_id, scattered);
-  if (rows.filler_is_chosen && !rules.fill) rules.largest_id = std::max(rules.largest_id, *filler_of(type));
-  note_what_is_left_out(rows, dense, rules);
+  const Scattered scattered = scattered_rows(rows, rules.layers);
+  rules.fill = fill_of(rows, num_experts, file);
+  if (!literal && scattered.rows > 0 && rows.chosen_rows() > 0) {
+    if (!rules.fill) rules.fill = rows.unchosen;
+    if (is_no_choice(scattered, rows.k) && num_experts != 1) rules.no_choice = scattered.most;
+  }
+  rules.largest_id = rules.fill == rows.most_chosen ? rows.next_chosen : rows.most_chosen;
+  if (scattered.most != rules.fill && !rules.no_choice)
+    rules.largest_id = std::max(rules.largest_id, scattered.most);
+  note_what_is_left_out(rows, dense, scattered, rules);
+  if (literal && !rules.fill) note_what_stands(equal_rows(rows, rules.layers), rows.k, rules);
   return rules;
 }
 

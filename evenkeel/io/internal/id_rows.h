@@ -24,17 +24,21 @@ struct IdRows {
     bool one_value = true;         // the equal rows are all of the same id
     std::int64_t equal_value = 0;  // of the first equal row
     bool is_zero = true;           // all ids are 0 or -1: all there is to see where k is 1
-    std::int64_t most_equal = -1;  // of the equal rows of tokens that are not blank
+    // Of the equal rows of tokens that are not blank: how many, and their least and largest id.
+    std::int64_t scattered = 0;
+    std::int64_t least_scattered = -1;
+    std::int64_t most_scattered = -1;
   };
   std::int64_t tokens = 0;
   std::int64_t k = 0;
   std::vector<Layer> layers;
   std::int64_t blank_tokens = 0;  // all their rows are equal, of one id, or of 0 and one other
-  std::int64_t repeated = 0;      // chosen rows that name an id twice
+  std::int64_t repeated = 0;      // chosen rows that name an id twice, fillers left aside
   std::int64_t least = 0;         // of all numbers
   std::int64_t most = 0;
-  std::int64_t most_chosen = -1;  // of chosen rows, without `filler`
-  bool filler_is_chosen = false;  // `filler` is in a chosen row
+  std::int64_t most_chosen = -1;  // of chosen rows
+  std::int64_t next_chosen = -1;  // of chosen rows, below most_chosen
+  bool filler_twice = false;      // a chosen row has the largest filler that was met twice
   // The one id of which some rows are and which no chosen row has.
   std::optional<std::int64_t> unchosen;
   // In each step (of a single layer: in the whole array) all rows have the same sum, as counts of one step
@@ -44,8 +48,9 @@ struct IdRows {
   std::int64_t chosen_rows() const;
 };
 
-// The largest number of an unsigned type, which programs fill places without an expert with.
-std::optional<std::int64_t> filler_of(Dtype type);
+// The largest number of an unsigned type, also where it was copied to a wider one: with those, programs fill
+// places without an expert.
+bool is_filler(std::int64_t id);
 
 // `ids` is [tokens, layers, k], or [tokens, k] of one layer.
 IdRows look_at_rows(ArrayReader& ids, std::int64_t tokens, std::int64_t layers, std::int64_t k);
@@ -54,16 +59,22 @@ IdRows look_at_rows(ArrayReader& ids, std::int64_t tokens, std::int64_t layers, 
 struct RowRules {
   std::vector<int> layers;  // kept, ascending; all of them where nothing is left out
   bool blank_tokens_are_absent = false;
-  std::optional<std::int64_t> fill;  // this id is none
-  std::int64_t largest_id = -1;      // of what remains
+  std::optional<std::int64_t> no_choice;  // rows of this id alone are no choice
+  std::optional<std::int64_t> fill;       // this id is no expert
+  std::int64_t largest_id = -1;           // of what remains
   std::vector<std::string> notes;    // what was left out, and why
 };
 
+// The filler that is no expert: there are not so many, all others are far below it, or it alone is named twice
+// in a row. Throws InvalidArgument where it may be an expert or not.
+std::optional<std::int64_t> fill_of(const IdRows& rows, std::optional<int> num_experts,
+                                    const std::string& file);
+
 // A router never chooses one expert k times. So layers that hold one id throughout are dense ones, and left
-// out; and unless `literal`, tokens that hold one id throughout have no expert, and an id that is only met in
-// such rows is none. Other repeated ids are meant. `num_experts` is what somebody said. Throws ParseError
-// where not `literal` and no row is a choice.
-RowRules rules_of(const IdRows& rows, bool literal, std::optional<int> num_experts, Dtype type,
-                  const std::string& file);
+// out; and unless `literal`, tokens that hold one id throughout have no expert, other rows of one id have none
+// where it is the same in all of them, and an id that is only met in such rows is no expert. Other repeated
+// ids are meant. `num_experts` is what somebody said. Throws ParseError where not `literal` and no row is a
+// choice, InvalidArgument as fill_of() does.
+RowRules rules_of(const IdRows& rows, bool literal, std::optional<int> num_experts, const std::string& file);
 
 }  // namespace evenkeel::internal

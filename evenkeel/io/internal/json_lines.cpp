@@ -76,7 +76,11 @@ void for_each_json_line(const ByteSource& source,
   Lines lines(source);
   std::string_view line;
   for (std::int64_t number = 1; lines.next(line); ++number) {
-    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    const std::size_t first = line.find_first_not_of(" \t\r");
+    if (first == std::string_view::npos) continue;
+    if (line.substr(first).find_last_not_of(" \t\r") == 0 && (line[first] == '{' || line[first] == '['))
+      throw ParseError(source.name(), fmt::format("line {}", number),
+                       "begins a record that goes over several lines; write each in one, as jq -c does");
     take(parse_json(line, fmt::format("{}: line {}", source.name(), number), lines.begin()), number);
   }
 }

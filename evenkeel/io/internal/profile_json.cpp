@@ -6,6 +6,7 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/layer_numbers.h"
+#include "evenkeel/io/internal/number_lists.h"
 #include "evenkeel/io/internal/shape.h"
 
 namespace evenkeel::internal {
@@ -73,6 +74,10 @@ void require_agreement(const Json& json, const IntArray& loads, const std::strin
 namespace {
 
 RoutingProfile loads_and_transitions(const Json& json, const std::string& file) {
+  if (has_fractions(member(json, "loads", file)))
+    throw ParseError(file, "loads",
+                     "has numbers that are not whole, and a profile's are counts; averages are read as "
+                     "{\"logical_count\": [[...]]} or as lists alone");
   IntArray loads = nested_integers(member(json, "loads", file), 2, file, "loads");
   if (loads.shape[0] < 1 || loads.shape[1] < 1)
     throw ParseError(file, "loads", "is empty; it is a list by layer of lists by expert");
