@@ -90,7 +90,8 @@ std::string key_of_counts(const Json& json) {
 // Numbers in text are counts unless they themselves or the caller speak against it.
 bool is_ids(ArrayReader& array, const std::string& file, const RoutingOptions& options) {
   const RoutingOptions told{.bare = options.bare};
-  return internal::bare_array_kind(array, told, file, internal::BareArray::counts) == internal::BareArray::ids;
+  return internal::bare_array_kind(array, told, file, internal::BareArray::counts) ==
+         internal::BareArray::ids;
 }
 
 // SGLang's {"logical_count": lists} has a row for every hidden layer; of lists alone nobody says what they
@@ -105,8 +106,7 @@ RoutingFile routing_of_lists(const Json& json, const std::string& file, const Ro
   IntArray numbers = internal::nested_loads(list, depth, file, key, notes);
   if (!counts) {
     internal::MemoryArray<std::int64_t> array(file, "", numbers.shape, std::move(numbers.values));
-    if (is_ids(array, file, options))
-      return internal::routing_of_ids(std::move(array), options.num_experts);
+    if (is_ids(array, file, options)) return internal::routing_of_ids(std::move(array), options.num_experts);
     numbers.values = std::move(array).values();
   }
   RoutingFile made = internal::routing_of_counts(std::move(numbers), file, key, rows);

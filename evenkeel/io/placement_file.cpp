@@ -223,10 +223,11 @@ PlacementFile read_placement(const std::string& path) {
 PlacementFile read_placement(std::shared_ptr<const ByteSource> source) {
   const std::string file = source->name();
   if (const FileFormat format = detect_format(*source); format != FileFormat::json)
-    throw ParseError(file, "",
-                     fmt::format("is {}; a placement is JSON. A map of slots to experts in an array is taken as "
-                                 "{{\"physical_to_logical_map\": ...}} in JSON or a torch file",
-                                 name_of(format)));
+    throw ParseError(
+        file, "",
+        fmt::format("is {}; a placement is JSON. A map of slots to experts in an array is taken as "
+                    "{{\"physical_to_logical_map\": ...}} in JSON or a torch file",
+                    name_of(format)));
   const internal::JsonDocument json = internal::read_json(*source);
   const Shape shape = read_shape(json, file);
   require_long_enough(json, shape);

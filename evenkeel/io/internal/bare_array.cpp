@@ -33,9 +33,10 @@ constexpr std::int64_t many_for_top_k = 16;
                                const std::string& why) {
   throw InvalidArgument(
       "as",
-      fmt::format("{}: {} numbers may be counts of {} steps, [steps, layers, experts], or the expert ids of {} "
-                  "tokens, [tokens, layers, k]{}",
-                  file, to_text(shape), shape[0], shape[0], why),
+      fmt::format(
+          "{}: {} numbers may be counts of {} steps, [steps, layers, experts], or the expert ids of {} "
+          "tokens, [tokens, layers, k]{}",
+          file, to_text(shape), shape[0], shape[0], why),
       "say which (counts or trace), or name the array 'counts' or 'topk_ids' in an npz");
 }
 
@@ -91,9 +92,9 @@ class Evidence {
     return largest_id() >= num_experts_.value_or(static_cast<int>(most_experts));
   }
   std::int64_t largest_id() const {
-    const bool fills = is_filler(rows_.most_chosen) &&
-                       (num_experts_ ? rows_.next_chosen < *num_experts_
-                                     : rows_.next_chosen < (rows_.most_chosen + 1) / 2);
+    const bool fills =
+        is_filler(rows_.most_chosen) &&
+        (num_experts_ ? rows_.next_chosen < *num_experts_ : rows_.next_chosen < (rows_.most_chosen + 1) / 2);
     return fills ? rows_.next_chosen : rows_.most_chosen;
   }
 

@@ -22,8 +22,8 @@ namespace evenkeel::internal {
 enum class BareArray { counts, ids };
 
 // `options` may say it. Throws InvalidArgument, which names the two readings and the option that chooses,
-// where nothing decides; two dimensions are then `where_open`, if it is given, and three are asked about, which
-// else are ids. ParseError for a shape that is neither.
+// where nothing decides; two dimensions are then `where_open`, if it is given, and three are asked about,
+// which else are ids. ParseError for a shape that is neither.
 BareArray bare_array_kind(ArrayReader& array, const RoutingOptions& options, const std::string& file,
                           std::optional<BareArray> where_open = {});
 

@@ -181,8 +181,8 @@ std::optional<std::int64_t> fill_of(const IdRows& rows, std::optional<int> num_e
   if (others >= filler - far_above) return std::nullopt;
   throw InvalidArgument(
       "num_experts",
-      fmt::format("{}: id {} stands beside ids up to {}: it may be an expert, or fill places without one", file,
-                  filler, others),
+      fmt::format("{}: id {} stands beside ids up to {}: it may be an expert, or fill places without one",
+                  file, filler, others),
       fmt::format("{} if it is an expert, {} or more if it fills", filler + 1, others + 1));
 }
 

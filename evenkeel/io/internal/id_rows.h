@@ -62,19 +62,19 @@ struct RowRules {
   std::optional<std::int64_t> no_choice;  // rows of this id alone are no choice
   std::optional<std::int64_t> fill;       // this id is no expert
   std::int64_t largest_id = -1;           // of what remains
-  std::vector<std::string> notes;    // what was left out, and why
+  std::vector<std::string> notes;         // what was left out, and why
 };
 
-// The filler that is no expert: there are not so many, all others are far below it, or it alone is named twice
-// in a row. Throws InvalidArgument where it may be an expert or not.
+// The filler that is no expert: there are not so many, all others are far below it, or it alone is named
+// twice in a row. Throws InvalidArgument where it may be an expert or not.
 std::optional<std::int64_t> fill_of(const IdRows& rows, std::optional<int> num_experts,
                                     const std::string& file);
 
 // A router never chooses one expert k times. So layers that hold one id throughout are dense ones, and left
-// out; and unless `literal`, tokens that hold one id throughout have no expert, other rows of one id have none
-// where it is the same in all of them, and an id that is only met in such rows is no expert. Other repeated
-// ids are meant. `num_experts` is what somebody said. Throws ParseError where not `literal` and no row is a
-// choice, InvalidArgument as fill_of() does.
+// out; and unless `literal`, tokens that hold one id throughout have no expert, other rows of one id have
+// none where it is the same in all of them, and an id that is only met in such rows is no expert. Other
+// repeated ids are meant. `num_experts` is what somebody said. Throws ParseError where not `literal` and no
+// row is a choice, InvalidArgument as fill_of() does.
 RowRules rules_of(const IdRows& rows, bool literal, std::optional<int> num_experts, const std::string& file);
 
 }  // namespace evenkeel::internal

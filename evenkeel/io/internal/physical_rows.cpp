@@ -21,7 +21,8 @@ std::string what_makes_it_even(const LayerPlacement& layer) {
   const int left = physical % layer.num_ranks();
   if (left == 0) return "place with equal sizes";
   const int wanted = copies + layer.num_ranks() - left;
-  return fmt::format("place with {} redundant expert{} even", wanted, wanted == 1 ? ", which makes it" : "s, which make it");
+  return fmt::format("place with {} redundant expert{} even", wanted,
+                     wanted == 1 ? ", which makes it" : "s, which make it");
 }
 
 PhysicalRow row_of(const LayerPlacement& layer, int index, std::string_view format) {
@@ -30,9 +31,10 @@ PhysicalRow row_of(const LayerPlacement& layer, int index, std::string_view form
   for (RankId rank : indices<RankId>(layer.num_ranks())) {
     const auto natives = layer.natives(rank);
     if (natives.size() != on_first)
-      throw Unsupported(fmt::format(
-          "{} gives every rank equally many physical experts, but in layer {} rank 0 has {} and rank {} has {}; {}",
-          format, index, on_first, rank.value(), natives.size(), what_makes_it_even(layer)));
+      throw Unsupported(
+          fmt::format("{} gives every rank equally many physical experts, but in layer {} rank 0 has {} and "
+                      "rank {} has {}; {}",
+                      format, index, on_first, rank.value(), natives.size(), what_makes_it_even(layer)));
     for (ExpertId expert : natives) row.push_back(expert.value());
   }
   return row;
