@@ -358,7 +358,9 @@ class Evidence(CommandTest):
         values = self.ids(160, 3, 6, 160)
         values[5::6] = [255] * len(values[5::6])
         (self.folder / "r.npy").write_bytes(npy([160, 3, 6], values, "|u1", "B"))
-        self.assert_refused(["profile", "r.npy"], 2, "InvalidArgument", "--num-experts", "id 255 stands beside ids up to 159")
+        self.assert_refused(
+            ["profile", "r.npy"], 2, "InvalidArgument", "--num-experts", "id 255 stands beside ids up to 159"
+        )
         self.assertEqual(self.shape_of("r.npy", "--num-experts", 160)[:3], (3, 160, 160))
         self.assertEqual(self.shape_of("r.npy", "--num-experts", 256)[:3], (3, 256, 160))
 
@@ -374,7 +376,8 @@ class Evidence(CommandTest):
         self.assertEqual(self.shape_of("w.npy", "--as", "counts")[:2], (6, 8))
 
     def test_numbers_in_text_are_looked_at_like_others(self):
-        rows = [values for values in zip(*[iter(self.ids(301, 1, 8, 64)[8:])] * 8)]
+        values = self.ids(301, 1, 8, 64)[8:]
+        rows = [values[at : at + 8] for at in range(0, len(values), 8)]
         (self.folder / "ids.csv").write_text("\n".join(",".join(map(str, row)) for row in rows))
         self.assertEqual(self.shape_of("ids.csv")[:3], (1, 64, 300))
         maps = [[*range(16), 3, 5, 7, 9], [*range(15, -1, -1), 1, 1, 2, 2]]
