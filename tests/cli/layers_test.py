@@ -369,11 +369,6 @@ class Evidence(CommandTest):
         (self.folder / "r.npy").write_bytes(npy([300, 8], values))
         self.assert_refused(["profile", "r.npy"], 2, "InvalidArgument", "--as", "[steps, 1, experts]")
         self.assertEqual(self.shape_of("r.npy", "--as", "counts")[:2], (300, 8))
-        window = [3 + (i * i * 31 + i // 5) % 150 for i in range(10 * 6 * 8)]
-        window[::8] = window[1::8]
-        (self.folder / "w.npy").write_bytes(npy([10, 6, 8], window))
-        self.assert_refused(["profile", "w.npy"], 2, "InvalidArgument", "--as", "60 of 60 rows name one number twice")
-        self.assertEqual(self.shape_of("w.npy", "--as", "counts")[:2], (6, 8))
 
     def test_numbers_in_text_are_looked_at_like_others(self):
         values = self.ids(301, 1, 8, 64)[8:]

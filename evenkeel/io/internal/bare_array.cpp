@@ -29,14 +29,12 @@ constexpr std::int64_t many_for_top_k = 16;
       "say which (counts or trace), or name the array 'counts' or 'topk_ids' in an npz");
 }
 
-[[noreturn]] void ask_of_steps(const std::vector<std::int64_t>& shape, const std::string& file,
-                               const std::string& why) {
+[[noreturn]] void ask_of_steps(const std::vector<std::int64_t>& shape, const std::string& file) {
   throw InvalidArgument(
       "as",
-      fmt::format(
-          "{}: {} numbers may be counts of {} steps, [steps, layers, experts], or the expert ids of {} "
-          "tokens, [tokens, layers, k]{}",
-          file, to_text(shape), shape[0], shape[0], why),
+      fmt::format("{}: {} numbers may be counts of {} steps, [steps, layers, experts], or the expert ids of {} "
+                  "tokens, [tokens, layers, k]",
+                  file, to_text(shape), shape[0], shape[0]),
       "say which (counts or trace), or name the array 'counts' or 'topk_ids' in an npz");
 }
 
@@ -81,8 +79,6 @@ class Evidence {
   bool looks_like_counts() const {
     return rows_.equal_sums || (shape_.back() >= many_for_top_k && 4 * rows_.repeated > rows_.chosen_rows());
   }
-  // No router chooses an expert twice for a token.
-  bool repeats() const { return 50 * rows_.repeated > rows_.chosen_rows(); }
 
  private:
   // If they are counts.
@@ -128,11 +124,7 @@ BareArray bare_array_kind(ArrayReader& array, const RoutingOptions& options, con
   if (evidence.contradicts_itself()) ask_about_order(shape, rows.most, file);
   if (evidence.cannot_be_counts()) return BareArray::ids;
   if (evidence.cannot_be_ids() || evidence.looks_like_counts()) return BareArray::counts;
-  if (shape.size() == 3 && evidence.repeats())
-    ask_of_steps(shape, file,
-                 fmt::format("; {} of {} rows name one number twice, which no router does", rows.repeated,
-                             rows.chosen_rows()));
-  if (shape.size() == 3 && where_open) ask_of_steps(shape, file, "");
+  if (shape.size() == 3 && where_open) ask_of_steps(shape, file);
   if (shape.size() == 3) return BareArray::ids;
   if (where_open) return *where_open;
   ask(shape, file);

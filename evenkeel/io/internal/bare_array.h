@@ -6,8 +6,7 @@
 //             not fit num_experts; rows of a step with equal sums; rows of 16 and more that name one twice.
 // For ids     a -1; as many rows as no model has layers; other columns than there are experts; else, of three
 //             dimensions, what servers return.
-// Asked       two dimensions without evidence; of three, rows that name a number twice; what speaks against
-//             both.
+// Asked       two dimensions without evidence; what speaks against both.
 #pragma once
 
 #include <optional>
