@@ -32,9 +32,10 @@ constexpr std::int64_t many_for_top_k = 16;
 [[noreturn]] void ask_of_steps(const std::vector<std::int64_t>& shape, const std::string& file) {
   throw InvalidArgument(
       "as",
-      fmt::format("{}: {} numbers may be counts of {} steps, [steps, layers, experts], or the expert ids of {} "
-                  "tokens, [tokens, layers, k]",
-                  file, to_text(shape), shape[0], shape[0]),
+      fmt::format(
+          "{}: {} numbers may be counts of {} steps, [steps, layers, experts], or the expert ids of {} "
+          "tokens, [tokens, layers, k]",
+          file, to_text(shape), shape[0], shape[0]),
       "say which (counts or trace), or name the array 'counts' or 'topk_ids' in an npz");
 }
 
