@@ -34,13 +34,18 @@ VLLM_ASCEND = "vllm_ascend/eplb/core/eplb_utils.py"
 TRTLLM = "tensorrt_llm/llmapi/llm_args.py"
 
 
+def find_folder(path):
+    """The folder that a server's source file is below; None where there is none."""
+    for folder in os.environ.get("EVENKEEL_PEERS", "").split(os.pathsep) + sys.path:
+        if folder and Path(folder, path).is_file():
+            return Path(folder)
+    return None
+
+
 def find_source(path):
     """The text of a server's source file, wherever it is; None where there is none."""
-    for folder in os.environ.get("EVENKEEL_PEERS", "").split(os.pathsep) + sys.path:
-        found = Path(folder, path) if folder else None
-        if found and found.is_file():
-            return found.read_text(encoding="utf-8")
-    return None
+    folder = find_folder(path)
+    return None if folder is None else Path(folder, path).read_text(encoding="utf-8")
 
 
 def run_parts(text, wanted, namespace):
@@ -71,13 +76,26 @@ def class_parts(text, class_name, wanted):
 
 def sglang_location(text, path, rank, *, hidden_layers, experts, slots, ranks):
     """What a rank of SGLang holds and dispatches by: its ExpertLocationMetadata."""
-    moe = SimpleNamespace(
-        init_expert_location=str(path),
-        ep_num_redundant_experts=slots - experts,
-        ep_dispatch_algorithm="static",
-        moe_a2a_backend="deepep",
-        ep_join_mode=None,
-    )
+    sglang = sglang_locations(text, hidden_layers, experts, slots, ranks, init_expert_location=str(path))
+    return sglang.compute_initial_expert_location_metadata(None, rank)
+
+
+def sglang_location_by_eplb(text, logical_count, *, experts, slots, ranks):
+    """What SGLang rebalances to: its ExpertLocationMetadata, by the eplb_algorithms module that can be imported."""
+    sglang = sglang_locations(text, len(logical_count), experts, slots, ranks, ep_dispatch_algorithm=None)
+    return sglang.ExpertLocationMetadata.init_by_eplb(None, logical_count)
+
+
+def sglang_locations(text, hidden_layers, experts, slots, ranks, **options):
+    """SGLang's module expert_location, for a model of one group."""
+    settings = {
+        "ep_num_redundant_experts": slots - experts,
+        "ep_dispatch_algorithm": "static",
+        "eplb_algorithm": "deepseek",
+        "moe_a2a_backend": "deepep",
+        "ep_join_mode": None,
+    }
+    moe = SimpleNamespace(**{**settings, **options})
     sglang = run_parts(
         text,
         None,
@@ -100,7 +118,7 @@ def sglang_location(text, path, rank, *, hidden_layers, experts, slots, ranks):
     sglang._prefer_same_node_experts = lambda: False
     config = sglang.ModelConfigForExpertLocation(hidden_layers, experts)
     sglang.ModelConfigForExpertLocation.from_model_config = staticmethod(lambda model_config: config)
-    return sglang.compute_initial_expert_location_metadata(None, rank)
+    return sglang
 
 
 def vllm_initial_mapping(text, path, *, moe_layers, experts, slots):

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <numeric>
 #include <sstream>
+#include <utility>
 
 namespace evenkeel {
 
@@ -20,10 +22,14 @@ double bell(std::mt19937_64& random) {
   return sum;
 }
 
-// Fills the slots in order, each with any expert that the rules allow, and keeps the best.
+// Fills the slots in order, each with any expert that the rules allow, and shows every max/mean with its
+// copies.
 class Exhaustion {
  public:
-  explicit Exhaustion(const ReplicaCase& c) : case_(c), used_(static_cast<std::size_t>(c.num_experts), 0) {
+  using Judge = std::function<void(double max_over_mean, const std::vector<int>& copies)>;
+
+  Exhaustion(const ReplicaCase& c, Judge judge)
+      : case_(c), judge_(std::move(judge)), used_(static_cast<std::size_t>(c.num_experts), 0) {
     for (std::int64_t r = 0; r < c.num_ranks; ++r)
       for (std::int64_t s = r * c.num_physical / c.num_ranks; s < (r + 1) * c.num_physical / c.num_ranks; ++s)
         rank_of_slot_.push_back(static_cast<int>(r));
@@ -33,10 +39,7 @@ class Exhaustion {
     expert_in_.assign(rank_of_slot_.size(), -1);
   }
 
-  double best() {
-    fill(0);
-    return best_;
-  }
+  void run() { fill(0); }
 
  private:
   int node_of_slot(std::size_t slot) const {
@@ -56,7 +59,7 @@ class Exhaustion {
   void fill(std::size_t slot) {
     const auto missing = static_cast<std::size_t>(std::ranges::count(used_, 0));
     if (missing > rank_of_slot_.size() - slot) return;
-    if (slot == rank_of_slot_.size()) return judge();
+    if (slot == rank_of_slot_.size()) return show();
     for (int e = 0; e < case_.num_experts; ++e) {
       if (!allowed(slot, e)) continue;
       expert_in_[slot] = e;
@@ -66,21 +69,21 @@ class Exhaustion {
     }
   }
 
-  void judge() {
+  void show() {
     std::vector<double> load(static_cast<std::size_t>(case_.num_ranks), 0.0);
     for (std::size_t s = 0; s < expert_in_.size(); ++s) {
       const auto e = static_cast<std::size_t>(expert_in_[s]);
       load[static_cast<std::size_t>(rank_of_slot_[s])] += case_.loads[e] / used_[e];
     }
-    best_ = std::min(best_, max_over_mean_of(load));
+    judge_(max_over_mean_of(load), used_);
   }
 
   const ReplicaCase& case_;
+  Judge judge_;
   std::vector<int> rank_of_slot_;
   std::vector<int> node_of_rank_;
   std::vector<int> expert_in_;
   std::vector<int> used_;
-  double best_ = std::numeric_limits<double>::infinity();
 };
 
 }  // namespace
@@ -157,7 +160,37 @@ double max_over_mean_of(const std::vector<double>& rank_loads) {
 }
 
 double best_of_all(const ReplicaCase& c) {
-  return Exhaustion(c).best();
+  double best = std::numeric_limits<double>::infinity();
+  Exhaustion(c, [&](double max_over_mean, const std::vector<int>&) {
+    best = std::min(best, max_over_mean);
+  }).run();
+  return best;
+}
+
+CopyOrders orders_of(const std::vector<double>& loads, const std::vector<int>& copies) {
+  CopyOrders orders{true, true};
+  const double hottest = std::ranges::max(loads);
+  int most_of_hottest = 0;
+  for (std::size_t e = 0; e < loads.size(); ++e)
+    if (loads[e] == hottest) most_of_hottest = std::max(most_of_hottest, copies[e]);
+  for (std::size_t e = 0; e < loads.size(); ++e) {
+    orders.hottest_has_most &= copies[e] <= most_of_hottest;
+    for (std::size_t other = 0; other < loads.size(); ++other)
+      orders.all_in_order &= loads[e] <= loads[other] || copies[e] >= copies[other];
+  }
+  return orders;
+}
+
+CopyOrders orders_within(const ReplicaCase& c, double most) {
+  CopyOrders found;
+  const std::vector<double> loads(c.loads.begin(), c.loads.begin() + c.num_experts);
+  Exhaustion(c, [&](double max_over_mean, const std::vector<int>& copies) {
+    if (max_over_mean > most) return;
+    const CopyOrders orders = orders_of(loads, copies);
+    found.hottest_has_most |= orders.hottest_has_most;
+    found.all_in_order |= orders.all_in_order;
+  }).run();
+  return found;
 }
 
 }  // namespace evenkeel

@@ -43,4 +43,13 @@ double max_over_mean_of(const std::vector<double>& rank_loads);
 // groups on nodes; infinity where there is none. For a handful of experts and slots.
 double best_of_all(const ReplicaCase& c);
 
+// Whether, among all those placements of layer 0 whose max/mean is at most `most`, one gives the hottest
+// expert the most copies, and one gives of any two experts the hotter at least as many.
+struct CopyOrders {
+  bool hottest_has_most = false;
+  bool all_in_order = false;
+};
+CopyOrders orders_within(const ReplicaCase& c, double most);
+CopyOrders orders_of(const std::vector<double>& loads, const std::vector<int>& copies);
+
 }  // namespace evenkeel

@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 
+#include "evenkeel/placement/internal/copy_order.h"
 #include "evenkeel/placement/internal/pool_solver.h"
 
 namespace evenkeel {
@@ -110,17 +111,21 @@ std::vector<std::vector<std::int32_t>> fresh_homes(const LayerPlacement& before,
   if (!list_pools(before, fixed, slots_per_rank, node_of_rank, pools)) return {};
   std::vector<std::vector<std::int32_t>> homes(loads.size());
   PoolSolver solver;
+  CopyOrder copy_order;
   for (const NodePool& pool : pools) {
     if (deadline.passed()) return {};
     if (pool.experts.empty()) continue;
-    const int slots = std::reduce(pool.rooms.begin(), pool.rooms.end());
-    solver.solve({pool.loads, pool.rooms, slots}, 0,
-                 {.repeats = false, .thorough = slots < PoolSolver::kFewSlots, .deadline = &deadline});
-    const std::vector<std::size_t> rank_of = match_ranks(before, pool, solver.expert_in());
+    const Pool of_node{pool.loads, pool.rooms, std::reduce(pool.rooms.begin(), pool.rooms.end())};
+    const bool thorough = of_node.num_slots < PoolSolver::kFewSlots;
+    const FixedLoad heaviest =
+        solver.solve(of_node, 0, {.repeats = false, .thorough = thorough, .deadline = &deadline});
+    std::vector<std::int32_t> expert_in(solver.expert_in().begin(), solver.expert_in().end());
+    if (thorough && !deadline.passed()) copy_order.improve(of_node, heaviest, expert_in);
+    const std::vector<std::size_t> rank_of = match_ranks(before, pool, expert_in);
     std::size_t slot = 0;
     for (std::size_t made = 0; made < pool.rooms.size(); ++made)
       for (std::int32_t k = 0; k < pool.rooms[made]; ++k) {
-        const auto local = static_cast<std::size_t>(solver.expert_in()[slot++]);
+        const auto local = static_cast<std::size_t>(expert_in[slot++]);
         const auto rank = static_cast<std::int32_t>(pool.first_rank + rank_of[made]);
         std::vector<std::int32_t>& of_expert = homes[static_cast<std::size_t>(pool.experts[local])];
         if (!of_expert.empty() && of_expert.back() == rank) return {};  // ranks too unlike to separate copies

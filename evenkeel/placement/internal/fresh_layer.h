@@ -1,6 +1,7 @@
 // A layer placed without regard to moves, then its ranks numbered so that as many homes as possible stay.
 //
-// Method      PoolSolver on the slots that there are, node by node; of ranks with as many slots in a node,
+// Method      PoolSolver and CopyOrder on the slots that there are, node by node; of ranks with as many slots
+// in a node,
 //             pairs (new, old) are matched by decreasing number of experts in common.
 #pragma once
 

@@ -79,6 +79,7 @@ LayerQuality LayerReplicas::solve(std::span<const double> loads, double total,
   const double scale = fixed_scale(total);
   to_fixed(loads, scale, fixed_);
   const FixedLoad bound = nodes_.size() == 1 ? solve_flat(expert_in_slot) : solve_groups(expert_in_slot);
+  if (search_.thorough && !search_.must_end()) give_hotter_experts_more_copies(expert_in_slot);
   LayerQuality quality;
   if (total <= 0) return quality;
   quality.max_over_mean = max_over_mean(loads, total, expert_in_slot);
@@ -169,6 +170,41 @@ FixedLoad LayerReplicas::solve_node(std::size_t n, std::span<const std::int32_t>
   const FixedLoad heaviest = pool_.solve(pool, target, search_);
   for (std::size_t slot = 0; slot < node.num_slots; ++slot)
     expert_in_slot[node.first_slot + slot] = global_[static_cast<std::size_t>(pool_.expert_in()[slot])];
+  return heaviest;
+}
+
+void LayerReplicas::give_hotter_experts_more_copies(std::span<std::int32_t> expert_in_slot) {
+  const FixedLoad most = heaviest_rank(expert_in_slot);
+  for (const Node& node : nodes_) {
+    const auto slots = expert_in_slot.subspan(node.first_slot, node.num_slots);
+    if (slots.empty()) continue;
+    global_.assign(slots.begin(), slots.end());
+    std::ranges::sort(global_);
+    global_.erase(std::ranges::unique(global_).begin(), global_.end());
+    local_.clear();
+    for (std::int32_t e : global_) local_.push_back(fixed_[static_cast<std::size_t>(e)]);
+    for (std::int32_t& e : slots)
+      e = static_cast<std::int32_t>(std::ranges::lower_bound(global_, e) - global_.begin());
+    copy_order_.improve({local_, std::span(rooms_).subspan(node.first_rank, node.num_ranks),
+                         static_cast<int>(node.num_slots)},
+                        most, slots);
+    for (std::int32_t& e : slots) e = global_[static_cast<std::size_t>(e)];
+  }
+}
+
+FixedLoad LayerReplicas::heaviest_rank(std::span<const std::int32_t> expert_in_slot) {
+  std::ranges::fill(counts_, 0);
+  for (std::int32_t e : expert_in_slot) ++counts_[static_cast<std::size_t>(e)];
+  FixedLoad heaviest = 0;
+  std::size_t slot = 0;
+  for (std::int32_t room : rooms_) {
+    FixedLoad load = 0;
+    for (std::int32_t k = 0; k < room; ++k) {
+      const auto e = static_cast<std::size_t>(expert_in_slot[slot++]);
+      load += copy_load(fixed_[e], counts_[e]);
+    }
+    heaviest = std::max(heaviest, load);
+  }
   return heaviest;
 }
 

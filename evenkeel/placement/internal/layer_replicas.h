@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "evenkeel/placement/internal/copy_order.h"
 #include "evenkeel/placement/internal/group_packing.h"
 #include "evenkeel/placement/internal/pool_solver.h"
 #include "evenkeel/placement/replicas.h"
@@ -49,6 +50,9 @@ class LayerReplicas {
   FixedLoad try_other_groupings(Outcome best, std::span<std::int32_t> expert_in_slot);
   FixedLoad solve_node(std::size_t node, std::span<const std::int32_t> node_of_group, FixedLoad target,
                        std::span<std::int32_t> expert_in_slot);
+  // Thorough searches take the first answer of several that are equally good.
+  void give_hotter_experts_more_copies(std::span<std::int32_t> expert_in_slot);
+  FixedLoad heaviest_rank(std::span<const std::int32_t> expert_in_slot);
   double max_over_mean(std::span<const double> loads, double total,
                        std::span<const std::int32_t> expert_in_slot);
 
@@ -70,6 +74,7 @@ class LayerReplicas {
   std::vector<double> share_;           // [E] the load of one copy
   GroupPacking packing_;
   PoolSolver pool_;
+  CopyOrder copy_order_;
 };
 
 }  // namespace evenkeel

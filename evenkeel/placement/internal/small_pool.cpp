@@ -6,9 +6,10 @@
 
 namespace evenkeel {
 
-bool SmallPool::search(const Pool& pool, FixedLoad known, bool distinct) {
+bool SmallPool::search(const Pool& pool, FixedLoad known, bool distinct, Order order) {
   pool_ = pool;
   distinct_ = distinct;
+  order_of_counts_ = order;
   improved_ = false;
   best_ = known;
   steps_left_ = kMostSteps;
@@ -23,6 +24,15 @@ bool SmallPool::search(const Pool& pool, FixedLoad known, bool distinct) {
   return steps_left_ > 0;
 }
 
+// Equally hot experts are alike, so that they may be held to the order too.
+int SmallPool::most_copies(std::size_t position) const {
+  if (position > 0 && order_of_counts_ != Order::none) {
+    const std::size_t hotter = order_of_counts_ == Order::all ? position - 1 : 0;
+    return counts_[static_cast<std::size_t>(order_[hotter])];
+  }
+  return distinct_ ? static_cast<int>(pool_.rooms.size()) : pool_.num_slots;
+}
+
 void SmallPool::choose_counts(std::size_t position, int slots_left) {
   if (position == order_.size()) {
     if (slots_left == 0) pack();
@@ -30,10 +40,10 @@ void SmallPool::choose_counts(std::size_t position, int slots_left) {
   }
   const auto expert = static_cast<std::size_t>(order_[position]);
   const int others = static_cast<int>(order_.size() - position) - 1;
-  const int most =
-      distinct_ ? std::min(slots_left - others, static_cast<int>(pool_.rooms.size())) : slots_left - others;
+  const int most = std::min(slots_left - others, most_copies(position));
   for (int count = 1; count <= most && --steps_left_ > 0; ++count) {
     if (copy_load(pool_.loads[expert], count) >= best_) continue;
+    if (order_of_counts_ == Order::all && count * (others + 1) < slots_left) continue;
     counts_[expert] = count;
     choose_counts(position + 1, slots_left - count);
   }

@@ -23,19 +23,27 @@ struct Pool {
 
 class SmallPool {
  public:
-  static bool fits(const Pool& pool) { return pool.num_slots <= kMostSlots; }
+  // Which counts are looked at: any; those where no expert has more copies than the hottest; those where no
+  // expert has more copies than a hotter one.
+  enum class Order { none, hottest, all };
+
+  static bool fits(const Pool& pool, Order order = Order::none) {
+    return pool.num_slots <= (order == Order::none ? kMostSlots : kMostSlotsInOrder);
+  }
 
   // Looks for what is below `known`. False: cut off, and nothing is known.
-  bool search(const Pool& pool, FixedLoad known, bool distinct);
+  bool search(const Pool& pool, FixedLoad known, bool distinct, Order order = Order::none);
   bool improved() const { return improved_; }
   FixedLoad heaviest() const { return best_; }  // `known` where nothing is below
   std::span<const std::int32_t> expert_in() const { return best_expert_in_; }
 
  private:
   static constexpr int kMostSlots = 12;
+  static constexpr int kMostSlotsInOrder = 20;  // fewer counts to look at
   static constexpr int kMostSteps = 6000;
 
   void choose_counts(std::size_t position, int slots_left);
+  int most_copies(std::size_t position) const;
   void pack();
   void place(std::size_t item);
   bool alike_tried(std::size_t rank, std::size_t first) const;
@@ -43,6 +51,7 @@ class SmallPool {
 
   Pool pool_;
   bool distinct_ = false;
+  Order order_of_counts_ = Order::none;
   bool improved_ = false;
   int steps_left_ = 0;
   FixedLoad best_ = 0;
