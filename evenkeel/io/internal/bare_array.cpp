@@ -18,6 +18,7 @@ namespace {
 constexpr std::int64_t most_top_k = 64;
 constexpr std::int64_t most_layers = 256;
 constexpr std::int64_t most_experts = 4096;
+constexpr std::int64_t many_experts = 1024;
 // From so many numbers on, a row is more likely all of a small model's experts than a top-k.
 constexpr std::int64_t many_for_top_k = 16;
 
@@ -77,6 +78,8 @@ class Evidence {
     return rows_.least >= 0 && has_too_many_layers() && has_too_large_ids() &&
            (!num_experts_ || *num_experts_ == shape_.back());
   }
+  // More experts than any model that is known today.
+  bool has_rare_ids() const { return !num_experts_ && largest_id() >= many_experts; }
   bool looks_like_counts() const {
     return rows_.equal_sums || (shape_.back() >= many_for_top_k && 4 * rows_.repeated > rows_.chosen_rows());
   }
@@ -125,7 +128,7 @@ BareArray bare_array_kind(ArrayReader& array, const RoutingOptions& options, con
   if (evidence.contradicts_itself()) ask_about_order(shape, rows.most, file);
   if (evidence.cannot_be_counts()) return BareArray::ids;
   if (evidence.cannot_be_ids() || evidence.looks_like_counts()) return BareArray::counts;
-  if (shape.size() == 3 && where_open) ask_of_steps(shape, file);
+  if (shape.size() == 3 && (where_open || evidence.has_rare_ids())) ask_of_steps(shape, file);
   if (shape.size() == 3) return BareArray::ids;
   if (where_open) return *where_open;
   ask(shape, file);

@@ -176,7 +176,8 @@ std::optional<std::int64_t> fill_of(const IdRows& rows, std::optional<int> num_e
   const std::int64_t filler = rows.most;
   if (!is_filler(filler)) return std::nullopt;
   if (num_experts) return filler >= *num_experts ? std::optional(filler) : std::nullopt;
-  const std::int64_t others = rows.most_chosen == filler ? rows.next_chosen : rows.most_chosen;
+  if (rows.most_chosen != filler) return filler;  // it stands alone in its rows
+  const std::int64_t others = rows.next_chosen;
   if (others < (filler + 1) / 2 || (rows.filler_twice && rows.repeated == 0)) return filler;
   if (others >= filler - far_above) return std::nullopt;
   throw InvalidArgument(
