@@ -6,6 +6,7 @@ import unittest
 from pathlib import Path
 
 from command import CommandTest
+from tensor_files import Tensor, safetensors
 
 RECORDINGS = Path(__file__).resolve().parents[1] / "io" / "data"
 EXPERTS, RANKS = 8, 4
@@ -21,19 +22,6 @@ def npy(shape, values, descr="<i8", code="q"):
     header += " " * (-(len(header) + 11) % 64) + "\n"
     text = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode()
     return text + struct.pack(f"<{len(values)}{code}", *values)
-
-
-def safetensors(arrays):
-    header, data = {}, b""
-    for name, values in arrays.items():
-        header[name] = {
-            "dtype": "I64",
-            "shape": [len(values)],
-            "data_offsets": [len(data), len(data) + 8 * len(values)],
-        }
-        data += struct.pack(f"<{len(values)}q", *values)
-    text = json.dumps(header).encode()
-    return struct.pack("<Q", len(text)) + text + data
 
 
 def max_over_mean(row, loads, ranks=RANKS):
@@ -74,7 +62,8 @@ class Layers(CommandTest):
             self.assertEqual(rows[dense], [slot % EXPERTS for slot in range(EXPERTS + 4)])
 
     def test_the_layer_numbers_of_statistics_are_the_keys_of_the_server_s_yaml(self):
-        (self.folder / "rank0.safetensors").write_bytes(safetensors({"0_3": skewed(3), "0_4": skewed(4)}))
+        counts = {f"0_{layer}": Tensor([EXPERTS], skewed(layer)) for layer in (3, 4)}
+        (self.folder / "rank0.safetensors").write_bytes(safetensors(counts))
         self.json("place", "rank0.safetensors", "--ranks", RANKS, "--format", "trtllm", "-o", "t.yaml")
         keys = [line.split(":")[0].strip() for line in (self.folder / "t.yaml").read_text().splitlines()]
         self.assertEqual(keys[1:3], ["3", "4"])

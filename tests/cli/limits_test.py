@@ -1,28 +1,19 @@
 """evenkeel run where the system gives little: memory, addresses, threads, open files."""
 
 import json
+import math
 import os
 import resource
-import struct
 import subprocess
 import time
 import unittest
 
 from command import COMMAND, CommandTest, npz
+from tensor_files import Tensor, safetensors
 
 MIB = 1 << 20
 SMALL = ["run", "--scenario", "balanced", "--ranks", 2, "--tokens", 8, "--experts", 4, "--hidden", 16,
          "--intermediate", 16, "--repeat", 1]  # fmt: skip
-
-
-def safetensors(arrays):
-    """The bytes of a file of (name, dtype, shape, packed bytes)."""
-    header, data = {}, b""
-    for name, dtype, shape, packed in arrays:
-        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [len(data), len(data) + len(packed)]}
-        data += packed
-    text = json.dumps(header).encode()
-    return struct.pack("<Q", len(text)) + text + data
 
 
 class Limits(CommandTest):
@@ -99,32 +90,30 @@ class Limits(CommandTest):
 
 
 class Numbers(CommandTest):
-    def trained(self, value, dtype="F32"):
+    def trained(self, value, dtype="float32"):
         """A trained layer of 4 experts, 8 x 6, whose first weight and first input are `value`."""
-        code = {"F32": "f", "F64": "d"}[dtype]
 
-        def floats(name, shape, first=0.5):
-            count = 1
-            for length in shape:
-                count *= length
-            values = [first] + [0.5 - i % 7 / 10 for i in range(1, count)]
-            return name, dtype, shape, struct.pack(f"<{count}{code}", *values)
+        def floats(shape, first=0.5):
+            return Tensor(shape, [first] + [0.5 - i % 7 / 10 for i in range(1, math.prod(shape))], dtype)
 
-        ids = struct.pack("<32i", *[(t + k) % 4 for t in range(16) for k in range(2)])
-        arrays = [
-            floats("experts.gate_up.weight", [4, 12, 8], value), floats("experts.down.weight", [4, 8, 6]),
-            floats("router.weight", [4, 8]), floats("input", [16, 8], value), floats("output", [16, 8]),
-            ("topk_ids", "I32", [16, 2], ids), floats("topk_weights", [16, 2]),
-        ]  # fmt: skip
-        (self.folder / "layer.safetensors").write_bytes(safetensors(arrays))
+        tensors = {
+            "experts.gate_up.weight": floats([4, 12, 8], value),
+            "experts.down.weight": floats([4, 8, 6]),
+            "router.weight": floats([4, 8]),
+            "input": floats([16, 8], value),
+            "output": floats([16, 8]),
+            "topk_ids": Tensor([16, 2], [(t + k) % 4 for t in range(16) for k in range(2)], "int32"),
+            "topk_weights": floats([16, 2]),
+        }
+        (self.folder / "layer.safetensors").write_bytes(safetensors(tensors))
         return ["run", "--scenario", "balanced", "--top-k", 2, "--tokens", 8, "--ranks", 2, "--weights",
                 "layer.safetensors", "--repeat", 1]  # fmt: skip
 
     def test_a_layer_with_what_is_no_number_is_refused(self):
-        for value, dtype in [(float("nan"), "F32"), (float("-inf"), "F32"), (1e300, "F64")]:
+        for value, dtype in [(float("nan"), "float32"), (float("-inf"), "float32"), (1e300, "float64")]:
             with self.subTest(value=value):
                 self.assert_refused(self.trained(value, dtype), 3, "ParseError", "experts.gate_up.weight", "[0, 0, 0]")
-        self.assertEqual(self.call(*self.trained(0.25, "F64")).returncode, 0)
+        self.assertEqual(self.call(*self.trained(0.25, "float64")).returncode, 0)
 
     def test_results_that_overflow_are_an_error_and_no_accuracy(self):
         self.assert_refused(self.trained(3e38), 4, "Unsupported", "of the output is", "dense evaluation")

@@ -1,70 +1,10 @@
 """Tables of counts, and other systems' statistics and placements, through the command."""
 
-import io
 import json
-import pickle
-import struct
-import sys
-import types
 import unittest
-import zipfile
 
 from command import CommandTest
-
-
-def torch_file(value):
-    """What torch.save writes of a tree with Tensors of int64, by hand."""
-    torch = types.ModuleType("torch")
-    utils = types.ModuleType("torch._utils")
-
-    class LongStorage:
-        pass
-
-    def _rebuild_tensor_v2():
-        pass
-
-    for thing, module in [(LongStorage, torch), (_rebuild_tensor_v2, utils)]:
-        thing.__module__, thing.__qualname__ = module.__name__, thing.__name__
-        setattr(module, thing.__name__, thing)
-    storages = []
-
-    class Storage:
-        def __init__(self, numbers):
-            self.numbers = numbers
-
-    class Pickler(pickle.Pickler):
-        def persistent_id(self, thing):
-            if not isinstance(thing, Storage):
-                return None
-            storages.append(thing.numbers)
-            return ("storage", LongStorage, str(len(storages) - 1), "cpu", len(thing.numbers))
-
-        def reducer_override(self, thing):
-            if not isinstance(thing, Tensor):
-                return NotImplemented
-            rows, columns = len(thing.rows), len(thing.rows[0])
-            storage = Storage([number for row in thing.rows for number in row])
-            return (_rebuild_tensor_v2, (storage, 0, (rows, columns), (columns, 1), False, {}))
-
-    data = io.BytesIO()
-    sys.modules["torch"], sys.modules["torch._utils"] = torch, utils
-    try:
-        Pickler(data, protocol=2).dump(value)
-    finally:
-        del sys.modules["torch"], sys.modules["torch._utils"]
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w") as archive:
-        archive.writestr("file/data.pkl", data.getvalue())
-        archive.writestr("file/byteorder", "little")
-        for i, numbers in enumerate(storages):
-            archive.writestr(f"file/data/{i}", struct.pack(f"<{len(numbers)}q", *numbers))
-        archive.writestr("file/version", "3\n")
-    return buffer.getvalue()
-
-
-class Tensor:
-    def __init__(self, rows):
-        self.rows = rows
+from tensor_files import Tensor, torch_file
 
 
 class Tables(CommandTest):
@@ -101,8 +41,8 @@ class Tables(CommandTest):
 
     def test_a_map_of_sglang_in_a_torch_file_is_a_placement(self):
         rows = [[0, 1, 2, 3, 0, 2], [3, 2, 1, 0, 3, 1]]
-        for name, value in [("a.pt", {"physical_to_logical_map": Tensor(rows)}),
-                            ("b.pt", {"note": "mine", "physical_to_logical_map": Tensor(rows)})]:  # fmt: skip
+        for name, value in [("a.pt", {"physical_to_logical_map": Tensor.of_rows(rows)}),
+                            ("b.pt", {"note": "mine", "physical_to_logical_map": Tensor.of_rows(rows)})]:  # fmt: skip
             (self.folder / name).write_bytes(torch_file(value))
             converted = self.json("convert", name, "ours.json", "--ranks", 2)
             self.assertEqual((converted["what"], converted["from"]), ("placement", "sglang"))
@@ -120,7 +60,7 @@ class Tables(CommandTest):
 
     def test_a_bare_tensor_that_looks_like_a_map_is_asked_about(self):
         for rows in [[[0, 1, 2, 3], [3, 2, 1, 0]], [[0, 1, 0, 1, 2]], [list(range(80)) + [7, 9]]]:
-            (self.folder / "map.pt").write_bytes(torch_file(Tensor(rows)))
+            (self.folder / "map.pt").write_bytes(torch_file(Tensor.of_rows(rows)))
             self.assert_refused(["profile", "map.pt"], 2, "InvalidArgument", "--as", "physical_to_logical_map")
             self.assertEqual(self.json("profile", "map.pt", "--as", "counts")["num_layers"], len(rows))
 

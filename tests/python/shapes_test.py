@@ -4,11 +4,9 @@ import json
 import subprocess
 import unittest
 
-from support import COMMAND, REPOSITORY, PackageTest
+from support import CASES, COMMAND, REPOSITORY, PackageTest
 
 import evenkeel as ek
-
-CASES = REPOSITORY.parent / "shared" / "cases"  # beside a checkout of ours, where there is one
 
 
 def readable_files():

@@ -3,6 +3,7 @@ and data."""
 
 import os
 import signal
+import sys
 import tempfile
 import threading
 import time
@@ -14,6 +15,9 @@ import numpy as np
 REPOSITORY = Path(__file__).resolve().parents[2]
 TRACE = REPOSITORY / "data" / "tiny-moe" / "routing_step1563.npz"
 RECORDINGS = REPOSITORY / "tests" / "io" / "data"
+# Small inputs that people's tools really produce: beside a checkout of ours, where there are any.
+CASES = Path(os.environ.get("EVENKEEL_CASES") or REPOSITORY.parent / "shared" / "cases")
+sys.path.append(str(REPOSITORY / "tests" / "cli"))  # writers of files, which the command's tests use as well
 # The command that says the same as the package; empty where there is none.
 COMMAND = os.environ.get("EVENKEEL_COMMAND", "")
 
