@@ -2,6 +2,7 @@
 #include "evenkeel/placement/place.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <limits>
 #include <memory>
@@ -10,6 +11,7 @@
 #include <span>
 
 #include "cli/interrupt.h"
+#include "cli/machine_option.h"
 #include "cli/numbering.h"
 #include "cli/options.h"
 #include "cli/place_report.h"
@@ -20,22 +22,19 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/limits.h"
 #include "evenkeel/io/placement_format.h"
-#include "evenkeel/io/topology_file.h"
-#include "evenkeel/topology/presets.h"
 
 namespace evenkeel::cli {
 
 namespace {
 
 struct PlaceArguments {
-  std::string input;
-  std::string topology;
+  std::vector<std::string> inputs;
+  std::vector<std::string> judge;
+  Machine machine;
   std::string from;
   std::string output;
   std::string as;
   Numbering numbering;
-  std::int64_t ranks = 0;
-  std::int64_t nodes = 1;
   std::int64_t redundant_experts = 0;
   std::int64_t groups = 1;
   std::int64_t max_moves = 0;
@@ -46,33 +45,12 @@ struct PlaceArguments {
   double assignment_us = PlacementCost{}.assignment_us;
   double assignment_bytes = PlacementCost{}.assignment_bytes;
   // In the order of their words below.
-  std::size_t solver = 0, sizes = 0, objective = 0, traffic = 0, pairs = 0, format = 0;
+  std::size_t solver = 0, sizes = 0, objective = 0, traffic = 0, pairs = 0, format = 0, across = 0;
   bool json = false;
 };
 
 PlacementFormat format_of(const PlaceArguments& options) {
   return placement_formats()[options.format];
-}
-
-Topology topology_of(const CLI::App& app, const PlaceArguments& options) {
-  if (!is_given(app, "--topology")) {
-    if (!is_given(app, "--ranks"))
-      throw InvalidArgument("--ranks", "is not given, nor is --topology", "how many ranks there are");
-    if (options.ranks % options.nodes != 0)
-      throw InvalidArgument(
-          "--nodes", fmt::format("{} ranks are not equally many in {} nodes", options.ranks, options.nodes),
-          "a divisor of --ranks, or --topology with node_of_rank");
-    return Topology::uniform(static_cast<int>(options.nodes),
-                             static_cast<int>(options.ranks / options.nodes));
-  }
-  refuse_if_given(app, "--nodes", "is what --topology says");
-  Topology topology = is_topology_preset(options.topology) ? preset_topology(options.topology)
-                                                           : read_topology(options.topology);
-  if (is_given(app, "--ranks") && options.ranks != topology.num_ranks())
-    throw InvalidArgument(
-        "--ranks", fmt::format("{}, but {} has {}", options.ranks, options.topology, topology.num_ranks()),
-        "to leave it out");
-  return topology;
 }
 
 PlacementFormatOptions format_options(const CLI::App& app, const PlaceArguments& options) {
@@ -123,6 +101,7 @@ PlaceOptions place_options(const CLI::App& app, const PlaceArguments& options, i
   how.redundant_experts = static_cast<int>(options.redundant_experts);
   how.num_groups = static_cast<int>(options.groups);
   how.sources = std::move(sources);
+  how.across = static_cast<PlaceOptions::Across>(options.across);
   how.limits.time_limit_s = options.time_limit_s;
   how.limits.relative_gap = options.gap;
   if (is_given(app, "--from")) {
@@ -138,29 +117,71 @@ PlacementFile file_of(const PlaceArguments& options, const PlaceResult& result) 
   PlacementFile file{
       .placement = result.placement, .objective = result.objective.at(main), .bound = result.bound.at(main)};
   file.provenance = {{"program", "evenkeel " EVENKEEL_VERSION},
-                     {"input", options.input},
+                     {"input", fmt::format("{}", fmt::join(options.inputs, ", "))},
                      {"objective", main},
                      {"solver", result.solver == PlaceOptions::Solver::exact ? "exact" : "fast"},
                      {"max_over_mean", fmt::format("{:.6f}", result.after.max_over_mean_mean)}};
-  if (!options.topology.empty()) file.provenance["topology"] = options.topology;
+  if (!options.machine.topology.empty()) file.provenance["topology"] = options.machine.topology;
   return file;
+}
+
+std::int64_t num_assignments(const RoutingInputs& input) {
+  std::int64_t sum = 0;
+  for (const RoutingProfile& profile : input.profiles)
+    sum += std::reduce(profile.loads().begin(), profile.loads().end(), std::int64_t{0});
+  return sum;
+}
+
+// Of the first recording that knows them.
+LayerNumbers numbers_of(const RoutingInputs& input) {
+  for (const RoutingProfile& profile : input.profiles)
+    if (profile.layers().known()) return profile.layers();
+  return {};
+}
+
+std::vector<JudgedRecording> per_recording(const std::vector<std::string>& files, const PlaceResult& result) {
+  std::vector<JudgedRecording> all;
+  for (std::size_t i = 0; i < result.per_recording.size(); ++i)
+    all.push_back({files[i], result.per_recording[i]});
+  return all;
+}
+
+// On recordings that had no part in the placement.
+std::vector<JudgedRecording> judged_on(const RoutingInputs& judges, const std::vector<std::string>& files,
+                                       const Topology& topology, const PlaceOptions& how,
+                                       const PlaceResult& result) {
+  std::vector<JudgedRecording> all;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const RoutingProfile& recording = judges.profiles[i];
+    const NumberedRows rows{files[i], recording.layers(), recording.num_layers()};
+    const Placement after = result.placement.paired_with(rows, "the placement", "--judge");
+    const Placement before = how.from ? how.from->paired_with(rows, "the placement", "--from")
+                                      : Placement::contiguous(recording.num_layers(), recording.num_experts(),
+                                                              topology.num_ranks());
+    all.push_back({files[i],
+                   {placement_quality(recording, topology, before),
+                    placement_quality(recording, topology, after)}});
+  }
+  return all;
 }
 
 void run(const CLI::App& app, const PlaceArguments& options) {
   require_sense(app, options);
-  const Topology topology = topology_of(app, options);
+  const Topology topology = topology_of(app, options.machine);
   const PlacementFormatOptions format = format_options(app, options);
-  RoutingInput input = read_input(options.input, {.traffic = static_cast<TrafficModel>(options.traffic),
-                                                  .num_ranks = topology.num_ranks(),
-                                                  .routing = routing_options(options)});
-  say_notes(options.input, input.notes);
+  const InputNeeds needs{.traffic = static_cast<TrafficModel>(options.traffic),
+                         .num_ranks = topology.num_ranks(),
+                         .routing = routing_options(options)};
+  RoutingInputs input = read_inputs(options.inputs, needs);
+  const RoutingInputs judges = read_inputs(options.judge, needs);
   PlaceOptions how = place_options(app, options, topology.num_ranks(), std::move(input.sources));
+  const RoutingProfile& first = input.profiles.front();
   if (is_given(app, "--output"))
     require_placement_writable(format_of(options),
-                               {.num_layers = input.profile.num_layers(),
-                                .physical_experts = input.profile.num_experts() + how.redundant_experts,
+                               {.num_layers = first.num_layers(),
+                                .physical_experts = first.num_experts() + how.redundant_experts,
                                 .num_ranks = topology.num_ranks(),
-                                .layers = input.profile.layers()},
+                                .layers = numbers_of(input)},
                                format, options.output);
 
   bool interrupted = false;
@@ -168,7 +189,7 @@ void run(const CLI::App& app, const PlaceArguments& options) {
     const Interrupt interrupt({SIGINT});
     how.limits.stop = interrupt.token();
     if (!options.json) how.limits.progress = gap_line("place");
-    PlaceResult solved = place(input.profile, topology, how);
+    PlaceResult solved = place(input.profiles, topology, how);
     interrupted = interrupt.asked();
     return solved;
   }();
@@ -176,27 +197,20 @@ void run(const CLI::App& app, const PlaceArguments& options) {
   if (interrupted) result.notes.emplace_back("interrupted: this is the best so far");
   if (is_given(app, "--output"))
     write_placement_as(format_of(options), file_of(options, result), format, options.output);
-  const std::span<const std::int64_t> loads = input.profile.loads();
   const PlaceReport report{.options = how,
                            .result = result,
                            .topology = topology,
-                           .num_layers = input.profile.num_layers(),
+                           .num_layers = first.num_layers(),
                            .layers = result.placement.layers(),
-                           .num_experts = input.profile.num_experts(),
-                           .assignments = std::reduce(loads.begin(), loads.end(), std::int64_t{0}),
-                           .output = options.output};
+                           .num_experts = first.num_experts(),
+                           .assignments = num_assignments(input),
+                           .output = options.output,
+                           .per_recording = per_recording(options.inputs, result),
+                           .judged = judged_on(judges, options.judge, topology, how, result)};
   if (options.json)
     print_json(report);
   else
     print_table(report);
-}
-
-void add_machine(CLI::App& app, PlaceArguments& options) {
-  add_whole(app, "--ranks", options.ranks, 1, max_ranks, "Ranks that share the experts")->default_str("");
-  add_whole(app, "--nodes", options.nodes, 1, max_ranks, "Nodes that the ranks fill in order");
-  app.add_option("--topology", options.topology,
-                 "The machine: a file, or 8xh100, 8xh200, 2x8xh100, 2x8xh200, gb200-nvl72")
-      ->type_name("FILE|NAME");
 }
 
 void add_problem(CLI::App& app, PlaceArguments& options) {
@@ -214,6 +228,10 @@ void add_problem(CLI::App& app, PlaceArguments& options) {
            "First balance then traffic, or both in milliseconds");
   add_word(app, "--traffic", options.traffic, {"layer-to-layer", "dispatch-combine"},
            "From expert to next expert, or from the token's rank and back");
+  add_word(app, "--across", options.across, {"worst", "sum"},
+           "Of several recordings: all level, the worst first, or what they add up to");
+  app.add_option("--judge", options.judge, "Also measure the placement on these, which it is not made from")
+      ->type_name("FILE...");
   add_word(app, "--pairs", options.pairs, {"worst", "total"}, "The worst pair of ranks counts, or all");
   add_number(app, "--assignment-us", options.assignment_us, 0, PlacementCost::most_assignment_us,
              "joint: computing one assignment takes this");
@@ -248,10 +266,11 @@ void add_output(CLI::App& app, PlaceArguments& options) {
 Subcommand add_place(CLI::App& command) {
   auto options = std::make_shared<PlaceArguments>();
   CLI::App* app = command.add_subcommand("place", "Choose a home for every expert from a routing profile");
-  app->add_option("PROFILE", options->input, "A profile, trace, counts, or another system's recording")
+  app->add_option("PROFILE", options->inputs,
+                  "Profiles, traces, counts, or other systems' recordings; several are all to be level")
       ->required()
-      ->type_name("FILE");
-  add_machine(*app, *options);
+      ->type_name("FILE...");
+  add_machine(*app, options->machine);
   add_problem(*app, *options);
   add_solving(*app, *options);
   add_output(*app, *options);

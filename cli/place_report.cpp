@@ -83,6 +83,25 @@ std::string gap_of(double reached, double bound) {
   return fmt::format("{:.2f} %", reached > 0 ? 100 * (reached - bound) / reached : 0.0);
 }
 
+void print_recordings(const std::string& head, const char* before,
+                      const std::vector<JudgedRecording>& recordings) {
+  if (recordings.empty()) return;
+  Table table({head, fmt::format("{}: mean", before), "worst layer", "placed: mean", "worst layer"});
+  for (const auto& [file, quality] : recordings)
+    table.add({file, fmt::format("{:.3f}", quality.before.max_over_mean_mean),
+               fmt::format("{:.3f}", quality.before.max_over_mean_worst),
+               fmt::format("{:.3f}", quality.after.max_over_mean_mean),
+               fmt::format("{:.3f}", quality.after.max_over_mean_worst)});
+  put("{}\n", table.text());
+}
+
+Json json_of(const std::vector<JudgedRecording>& recordings) {
+  Json list = Json::array();
+  for (const auto& [file, quality] : recordings)
+    list.push_back({{"recording", file}, {"before", json_of(quality.before)}, {"after", json_of(quality.after)}});
+  return list;
+}
+
 void print_objectives(const PlaceReport& report) {
   const PlaceResult& result = report.result;
   Table table({"objective", "", "reached", "bound", "gap"});
@@ -113,7 +132,7 @@ void print_json(const PlaceReport& report) {
   Json after = json_of(result.after);
   after["notes"] = result.notes;
   const Json layers = report.layers.known() ? Json(report.layers.numbers()) : Json(nullptr);
-  const Json json = {{"solver", solver_name(result)},
+  Json json = {{"solver", solver_name(result)},
                      {"num_layers", report.num_layers},
                      {"layers", layers},
                      {"num_experts", report.num_experts},
@@ -124,6 +143,10 @@ void print_json(const PlaceReport& report) {
                      {"solve_ms", result.solve_ms},
                      {"before", json_of(result.before)},
                      {"after", std::move(after)}};
+  if (!report.per_recording.empty()) json["per_recording"] = json_of(report.per_recording);
+  if (!report.judged.empty()) json["judged"] = json_of(report.judged);
+  if (json.contains("per_recording") || json.contains("judged"))
+    json["measured_on"] = "the data it was made from";  // all but what was judged
   print_object(json);
 }
 
@@ -138,6 +161,9 @@ void print_table(const PlaceReport& report) {
   put("\n{}; solver {}, {:.1f} ms{}\n{}\n", shape_of(report), solver_name(result), result.solve_ms, end,
       report.output.empty() ? "" : fmt::format("written to {}\n", report.output));
   print_quality(report);
+  const char* before = report.options.from ? "from" : "contiguous";
+  print_recordings("max/mean load, made from", before, report.per_recording);
+  print_recordings("max/mean load, judged on", before, report.judged);
   print_objectives(report);
   const bool layers = report.options.traffic == TrafficModel::layer_to_layer;
   if (result.after.traffic_known) {
@@ -148,6 +174,8 @@ void print_table(const PlaceReport& report) {
                             report.options.from ? "from" : "contiguous", "placed"));
   }
   for (const std::string& note : result.notes) put("  note: {}\n", note);
+  if (report.judged.empty())
+    put("  measured on the data it was made from; --judge FILE, or evenkeel evaluate, measures on other data\n");
 }
 
 }  // namespace evenkeel::cli

@@ -3,10 +3,17 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "evenkeel/placement/place.h"
 
 namespace evenkeel::cli {
+
+// What was measured on one recording, and the name of its file.
+struct JudgedRecording {
+  std::string file;
+  RecordingQuality quality;
+};
 
 struct PlaceReport {
   const PlaceOptions& options;
@@ -17,6 +24,8 @@ struct PlaceReport {
   int num_experts = 0;
   std::int64_t assignments = 0;  // of the profile, all layers together
   std::string output;            // path of what was written, or nothing
+  std::vector<JudgedRecording> per_recording = {};  // of several that it was made from
+  std::vector<JudgedRecording> judged = {};         // of others
 };
 
 void print_json(const PlaceReport& report);

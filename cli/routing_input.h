@@ -25,4 +25,13 @@ struct InputNeeds {
 // Recognised by content. Throws ParseError; InvalidArgument for another num_experts than counts have.
 RoutingInput read_input(const std::string& path, const InputNeeds& needs);
 
+struct RoutingInputs {
+  std::vector<RoutingProfile> profiles;
+  SourceCounts sources = {};  // of all together, where all are traces
+};
+
+// Of several files, whose notes are said. Throws InvalidArgument, naming both, where they are of other layers
+// or experts.
+RoutingInputs read_inputs(const std::vector<std::string>& paths, const InputNeeds& needs);
+
 }  // namespace evenkeel::cli

@@ -16,6 +16,7 @@ Subcommand add_profile(CLI::App& command);
 Subcommand add_convert(CLI::App& command);
 Subcommand add_permute(CLI::App& command);
 Subcommand add_place(CLI::App& command);
+Subcommand add_evaluate(CLI::App& command);
 Subcommand add_plan(CLI::App& command);
 Subcommand add_memory(CLI::App& command);
 Subcommand add_run(CLI::App& command);

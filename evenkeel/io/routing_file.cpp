@@ -199,7 +199,7 @@ void take_said_layers(RoutingFile& routing, const RoutingOptions& options) {
 }
 
 // Rows that are all hidden layers, of which these have experts: none else may have a load.
-bool take_rows(const RoutingProfile& all, const LayerNumbers& said, std::optional<RoutingProfile>& profile) {
+bool take_rows(const RoutingProfile& all, const LayerNumbers& said, RoutingFile& routing) {
   if (all.has_transitions() || said.numbers().back() >= all.num_layers()) return false;
   std::vector<std::int64_t> loads;
   for (LayerId row : indices<LayerId>(all.num_layers())) {
@@ -208,8 +208,10 @@ bool take_rows(const RoutingProfile& all, const LayerNumbers& said, std::optiona
     if (!wanted && std::ranges::any_of(of_row, [](std::int64_t load) { return load > 0; })) return false;
     if (wanted) loads.insert(loads.end(), of_row.begin(), of_row.end());
   }
-  profile = RoutingProfile(static_cast<int>(said.numbers().size()), all.num_experts(), std::move(loads), {});
-  profile->set_layers(said);
+  routing.profile =
+      RoutingProfile(static_cast<int>(said.numbers().size()), all.num_experts(), std::move(loads), {});
+  routing.profile->set_layers(said);
+  routing.kept_rows = said.numbers();
   return true;
 }
 
@@ -225,8 +227,9 @@ bool take_said_rows(RoutingFile& routing, const RoutingOptions& options) {
     if (as_many) {
       routing.profile = all;
       routing.profile->set_layers(said);
+      routing.kept_rows.clear();
     }
-    if (as_many || take_rows(all, said, routing.profile)) {
+    if (as_many || take_rows(all, said, routing)) {
       std::erase_if(routing.notes,
                     [](const std::string& note) { return note.find("dense") != std::string::npos; });
       return true;
@@ -266,6 +269,7 @@ RoutingFile completed(RoutingFile routing, const RoutingOptions& options) {
   if (routing.trace) routing.notes = routing.trace->info().notes;
   name_layers(routing, options);
   require_rows_with_load(routing);
+  if (!options.keep_steps) std::vector<std::int64_t>().swap(routing.step_counts);
   return routing;
 }
 
@@ -312,6 +316,52 @@ RoutingProfile profile_of(RoutingFile& file, const RoutingOptions& options) {
   if (file.profile && options.transitions) return *file.profile;
   if (file.profile) return file.profile->without_transitions();
   return profile_trace(*file.trace, {.transitions = options.transitions});
+}
+
+namespace {
+
+std::vector<RoutingProfile> steps_of_counts(const RoutingFile& file) {
+  const RoutingProfile& whole = *file.profile;
+  const auto experts = static_cast<std::size_t>(whole.num_experts());
+  const auto rows = static_cast<std::size_t>(file.rows_of_step);
+  std::vector<RoutingProfile> steps;
+  for (std::size_t at = 0; at < file.step_counts.size(); at += rows * experts) {
+    std::vector<std::int64_t> loads;
+    for (int layer = 0; layer < whole.num_layers(); ++layer) {
+      const int row = file.kept_rows.empty() ? layer : file.kept_rows[static_cast<std::size_t>(layer)];
+      const auto begin = file.step_counts.begin() +
+                         static_cast<std::ptrdiff_t>(at + static_cast<std::size_t>(row) * experts);
+      loads.insert(loads.end(), begin, begin + static_cast<std::ptrdiff_t>(experts));
+    }
+    steps.emplace_back(whole.num_layers(), whole.num_experts(), std::move(loads), std::vector<std::int64_t>());
+  }
+  return steps;
+}
+
+std::vector<RoutingProfile> windows_of(TraceReader& trace, std::int64_t tokens_per_step) {
+  const TraceInfo& info = trace.info();
+  std::vector<RoutingProfile> steps;
+  std::vector<std::int32_t> ids;
+  for (std::int64_t begin = 0; begin < info.num_tokens; begin += tokens_per_step) {
+    const TokenRange range{begin, std::min(begin + tokens_per_step, info.num_tokens)};
+    if (range.size() < tokens_per_step && !steps.empty()) break;
+    RoutingProfile step(info.num_layers, info.num_experts, false);
+    ids.resize(static_cast<std::size_t>(range.size() * info.assignments_per_token()));
+    trace.read_ids(range, ids);
+    step.add_tokens(ids, info.top_k);
+    steps.push_back(std::move(step));
+  }
+  return steps;
+}
+
+}  // namespace
+
+std::vector<RoutingProfile> steps_of(RoutingFile& file, std::optional<std::int64_t> tokens_per_step) {
+  if (!file.trace) return file.step_counts.empty() ? std::vector<RoutingProfile>() : steps_of_counts(file);
+  if (!tokens_per_step) return {};
+  if (*tokens_per_step < 1)
+    throw InvalidArgument("step_tokens", fmt::format("is {}", *tokens_per_step), "1 or more");
+  return windows_of(*file.trace, *tokens_per_step);
 }
 
 RoutingProfile read_routing(const std::string& path, const RoutingOptions& options) {

@@ -25,15 +25,19 @@ constexpr auto kFresh = static_cast<std::size_t>(-1);
 void require_sizes(const IncrementalProblem& p) {
   const Placement& current = p.current;
   const auto wanted =
+      static_cast<std::size_t>(std::max(p.num_recordings, 1)) *
       static_cast<std::size_t>(current.num_layers()) * static_cast<std::size_t>(current.num_experts());
-  if (p.loads.size() != wanted)
-    throw InvalidArgument("loads", fmt::format("{} numbers", p.loads.size()),
-                          fmt::format("{} layers x {} experts", current.num_layers(), current.num_experts()));
+  if (p.num_recordings < 1 || p.loads.size() != wanted)
+    throw InvalidArgument("loads", fmt::format("{} numbers of {} recordings", p.loads.size(), p.num_recordings),
+                          fmt::format("{} layers x {} experts of each recording, of which there is one or more",
+                                      current.num_layers(), current.num_experts()));
   for (std::size_t i = 0; i < wanted; ++i)
     if (!std::isfinite(p.loads[i]) || p.loads[i] < 0)
       throw InvalidArgument(
           "loads",
-          fmt::format("layer {}, expert {}: {}", i / static_cast<std::size_t>(current.num_experts()),
+          fmt::format("layer {}, expert {}: {}",
+                      i / static_cast<std::size_t>(current.num_experts()) %
+                          static_cast<std::size_t>(current.num_layers()),
                       i % static_cast<std::size_t>(current.num_experts()), p.loads[i]),
           "0 or more, finite");
   if (p.max_moves < 0) throw InvalidArgument("max_moves", fmt::format("{}", p.max_moves), "0 or more");
@@ -47,19 +51,29 @@ void require_sizes(const IncrementalProblem& p) {
                           fmt::format("{} layers x {} ranks", current.num_layers(), current.num_ranks()));
 }
 
+// The loads of a layer in each recording, [W, E], as parts of what a rank has in the mean.
+std::vector<double> shares_of_ranks(const IncrementalProblem& problem, int layer) {
+  const auto experts = static_cast<std::size_t>(problem.current.num_experts());
+  const auto layers = static_cast<std::size_t>(problem.current.num_layers());
+  std::vector<double> shares;
+  for (std::size_t w = 0; w < problem.loads.size() / (layers * experts); ++w) {
+    const auto row = problem.loads.subspan((w * layers + static_cast<std::size_t>(layer)) * experts, experts);
+    const double total = std::reduce(row.begin(), row.end(), 0.0);
+    if (!std::isfinite(total))
+      throw InvalidArgument("loads", fmt::format("those of layer {} add up to {}", layer, total),
+                            "a finite total");
+    for (double load : row) shares.push_back(total > 0 ? load / total * problem.current.num_ranks() : 0);
+  }
+  return shares;
+}
+
 // What one layer can become, and how it gets there.
 class LayerChoices {
  public:
   LayerChoices(const IncrementalProblem& problem, int layer, std::span<const std::int32_t> node_of_rank,
                const internal::Deadline& deadline)
       : before_(problem.current.layer(layer)),
-        loads_(problem.loads.subspan(
-            static_cast<std::size_t>(layer) * static_cast<std::size_t>(before_.num_experts()),
-            static_cast<std::size_t>(before_.num_experts()))),
-        total_(std::reduce(loads_.begin(), loads_.end(), 0.0)) {
-    if (!std::isfinite(total_))
-      throw InvalidArgument("loads", fmt::format("those of layer {} add up to {}", layer, total_),
-                            "a finite total");
+        loads_(shares_of_ranks(problem, layer)) {
     read_slots(problem, layer);
     offers_.push_back({0, max_over_mean(LayerHomes(before_, loads_)), 0});
     if (problem.max_moves == 0 || offers_[0].value <= kEvenEnough || deadline.passed()) return;
@@ -80,8 +94,8 @@ class LayerChoices {
 
  private:
   double max_over_mean(const LayerHomes& homes) const {
-    if (total_ <= 0) return 1;
-    return homes.heaviest_load() / total_ * static_cast<double>(homes.num_ranks());
+    const double heaviest = homes.heaviest_load();
+    return heaviest > 0 ? heaviest : 1;
   }
 
   void read_slots(const IncrementalProblem& problem, int layer) {
@@ -105,7 +119,7 @@ class LayerChoices {
   void walk(int max_moves, std::span<const std::int32_t> node_of_rank, const internal::Deadline& deadline) {
     LayerHomes homes(before_, loads_);
     Relief relief(homes, node_of_rank, free_);
-    const std::size_t most_steps = 4 * loads_.size() + 4 * slots_.size();
+    const std::size_t most_steps = 4 * homes.num_experts() + 4 * slots_.size();
     while (steps_.size() < most_steps && max_over_mean(homes) > kEvenEnough && !deadline.passed() &&
            relief.step(max_moves - homes.moves())) {
       steps_.push_back(relief.last());
@@ -128,8 +142,7 @@ class LayerChoices {
   }
 
   const LayerPlacement& before_;
-  std::span<const double> loads_;
-  double total_;
+  std::vector<double> loads_;  // [W, E], 1 is the mean of a rank in that recording
   std::vector<std::int32_t> slots_;
   std::vector<std::int32_t> free_;
   std::vector<ReliefStep> steps_;

@@ -2,12 +2,12 @@
 // weight transfers.
 //
 // Problem     minimise the sum over layers of max/mean of the ranks' loads (an expert's load split evenly
-//             over its copies), where at most max_moves pairs (layer, expert and rank) are homes that were
+//             over its copies; of several recordings the worst), where at most max_moves pairs (layer, expert and rank) are homes that were
 //             none before: each is one expert's weights to send. Dropping a copy is free. A rank never holds
 //             more than its slots.
 // Method      each layer by itself: a path of steps that relieve its heaviest rank, each with its cost and
 //             what it leaves. Steps: an exchange of two copies (2 moves), a copy given up for one of another
-//             expert (1), a copy into a free slot (1). Beside it the placement that replicate()'s search
+//             expert (1), a copy into a free slot (1). Beside it the placement that replicate()'s search, or replicate_robustly()'s,
 //             finds without regard to moves, its ranks numbered to keep what they can. Then moves go to the
 //             layers in the order of benefit per move along the lower hulls of what each layer offers.
 // Cost        a step of a layer: slots x experts of the heaviest rank, a few microseconds to a few tens.
@@ -27,7 +27,7 @@ namespace evenkeel {
 
 struct IncrementalProblem {
   const Placement& current;
-  std::span<const double> loads;  // [L, E], 0 or more, finite
+  std::span<const double> loads;  // [L, E], 0 or more, finite; of several recordings [W, L, E]
   int max_moves = 0;
   // Above 1: ranks of a node are consecutive, and copies stay on the nodes where their expert has one now.
   int num_nodes = 1;
@@ -35,6 +35,7 @@ struct IncrementalProblem {
   std::vector<std::int32_t> slots_per_rank = {};
   // Of these, time and stop: layers that are not reached stay as they are.
   SolveLimits limits = {};
+  int num_recordings = 1;
 };
 
 struct IncrementalResult {

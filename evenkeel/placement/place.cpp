@@ -14,6 +14,7 @@
 #include "evenkeel/placement/internal/place_options.h"
 #include "evenkeel/placement/internal/relabel.h"
 #include "evenkeel/placement/replicas.h"
+#include "evenkeel/placement/robust/robust.h"
 #include "evenkeel/placement/traffic.h"
 
 namespace evenkeel {
@@ -35,11 +36,14 @@ struct Solved {
 
 class Solve {
  public:
-  Solve(const PlacementProblem& problem, const PlaceOptions& options)
-      : problem_(problem), options_(options), begin_(Clock::now()) {}
+  // `recordings` add up to the problem's profile, and are placed for one by one if there are several.
+  Solve(const PlacementProblem& problem, std::span<const RoutingProfile> recordings,
+        const PlaceOptions& options)
+      : problem_(problem), recordings_(recordings), options_(options), begin_(Clock::now()) {}
 
   Solved run() const {
     if (options_.from) return incrementally();
+    if (recordings_.size() > 1) return across_recordings();
     if (internal::has_replicas(options_)) return with_replicas();
     if (options_.objective == PlaceOptions::Objective::joint) return jointly();
     if (internal::traffic_is_unknown(problem_.profile, problem_.traffic)) return by_balance();
@@ -142,37 +146,58 @@ class Solve {
   }
 
   bool grouped() const { return options_.num_groups > 1; }
+  // [W, L, E]
   std::vector<double> loads() const {
-    const auto counted = problem_.profile.loads();
-    return {counted.begin(), counted.end()};
+    std::vector<double> all;
+    for (const RoutingProfile& recording : recordings_)
+      all.insert(all.end(), recording.loads().begin(), recording.loads().end());
+    return all;
   }
 
-  ReplicaSolution replicas_of(int num_physical) const {
-    const std::vector<double> all = loads();
-    return replicate({.num_layers = problem_.profile.num_layers(),
-                      .num_experts = problem_.profile.num_experts(),
-                      .loads = all,
-                      .num_physical = num_physical,
-                      .num_ranks = problem_.topology.num_ranks(),
-                      .num_nodes = grouped() ? problem_.topology.num_nodes() : 1,
-                      .num_groups = options_.num_groups,
-                      .limits = limits()});
+  ReplicaProblem replica_problem(std::span<const double> loads) const {
+    return {.num_layers = problem_.profile.num_layers(),
+            .num_experts = problem_.profile.num_experts(),
+            .loads = loads,
+            .num_physical = problem_.profile.num_experts() + options_.redundant_experts,
+            .num_ranks = problem_.topology.num_ranks(),
+            .num_nodes = grouped() ? problem_.topology.num_nodes() : 1,
+            .num_groups = options_.num_groups,
+            .limits = limits()};
   }
 
   Solved with_replicas() const {
-    const RoutingProfile& profile = problem_.profile;
-    const ReplicaSolution replicas = replicas_of(profile.num_experts() + options_.redundant_experts);
+    const std::vector<double> all = loads();
+    return with_names(replicate(replica_problem(all)), "mean over layers");
+  }
+
+  Solved across_recordings() const {
+    const std::vector<double> all = loads();
+    const RobustSolution robust = replicate_robustly(
+        {.num_recordings = static_cast<int>(recordings_.size()), .of_each = replica_problem(all)});
+    Solved solved = with_names(robust.placed, "of the worst recording of each layer, mean over layers");
+    for (RankId rank : indices<RankId>(problem_.topology.num_ranks()))
+      if (problem_.topology.speed(rank) != problem_.topology.speed(RankId(0))) {
+        solved.notes.emplace_back("several recordings are placed as if all ranks were equally fast");
+        break;
+      }
+    return solved;
+  }
+
+  // Ranks get the names with which least is sent.
+  Solved with_names(const ReplicaSolution& replicas, const std::string& what) const {
     require_room(replicas.slots_per_rank);
-    Solved solved{.placement = placement_of(replicas, profile.num_experts())};
+    Solved solved{.placement = placement_of(replicas, problem_.profile.num_experts())};
     const bool traffic_known = problem_.traffic == TrafficModel::dispatch_combine
                                    ? !problem_.sources.estimated
-                                   : profile.has_transitions();
+                                   : problem_.profile.has_transitions();
     if (traffic_known)
       solved.placement =
           internal::relabel_ranks(problem_, solved.placement, replicas.slots_per_rank, grouped(), limits());
+    const char* ways = grouped()                         ? "copy and place, groups staying in a node"
+                       : options_.redundant_experts > 0 ? "copy and place"
+                                                        : "place with as many experts on each rank";
     add(solved, "max_over_mean", mean(replicas.max_over_mean), mean(replicas.bound),
-        grouped() ? "all ways to copy and place, groups staying in a node; mean over layers"
-                  : "all ways to copy and place; mean over layers");
+        fmt::format("all ways to {}; {}", ways, what));
     solved.proven_optimal = solved.bound["max_over_mean"] >= solved.objective["max_over_mean"] * (1 - 1e-12);
     return solved;
   }
@@ -186,7 +211,8 @@ class Solve {
                                                    .max_moves = options_.max_moves,
                                                    .num_nodes = grouped() ? problem_.topology.num_nodes() : 1,
                                                    .slots_per_rank = slots_from(from),
-                                                   .limits = limits()});
+                                                   .limits = limits(),
+                                                   .num_recordings = static_cast<int>(recordings_.size())});
     Solved solved{.placement = std::move(moved.placement)};
     add(solved, "max_over_mean", mean(moved.max_over_mean), 1, "any placement");
     solved.proven_optimal = solved.objective["max_over_mean"] <= 1;
@@ -251,6 +277,7 @@ class Solve {
   }
 
   const PlacementProblem& problem_;
+  std::span<const RoutingProfile> recordings_;
   const PlaceOptions& options_;
   Clock::time_point begin_;
 };
@@ -290,9 +317,14 @@ LayerNumbers numbers_of(const RoutingProfile& profile, const PlaceOptions& optio
 
 }  // namespace
 
-PlaceResult place(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& asked) {
+namespace {
+
+// `recordings` add up to the profile; one, where the sum is to be placed for.
+PlaceResult place_for(const RoutingProfile& profile, std::span<const RoutingProfile> recordings,
+                      const Topology& topology, const PlaceOptions& asked) {
   const PlaceOptions options = paired(profile, asked);
   internal::require_sense(profile, topology, options);
+  if (recordings.size() > 1) internal::require_plain(options, "several recordings that are not added up");
   SourceCounts even;
   if (options.traffic == TrafficModel::dispatch_combine && options.sources.empty())
     even = even_source_counts(profile, topology.num_ranks());
@@ -304,7 +336,7 @@ PlaceResult place(const RoutingProfile& profile, const Topology& topology, const
                                  .sources = even.empty() ? options.sources : even,
                                  .cost = options.cost};
   const auto begin = Clock::now();
-  Solved solved = Solve(problem, options).run();
+  Solved solved = Solve(problem, recordings, options).run();
   const double solve_ms = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
   PlacementQuality before = placement_quality(problem, placement_before(profile, topology, options));
   PlacementQuality after = placement_quality(problem, solved.placement);
@@ -323,6 +355,37 @@ PlaceResult place(const RoutingProfile& profile, const Topology& topology, const
           .before = std::move(before),
           .after = std::move(after),
           .notes = std::move(notes)};
+}
+
+// The recordings as one; without transitions unless all have them.
+RoutingProfile sum_of(std::span<const RoutingProfile> recordings) {
+  const bool transitions = std::ranges::all_of(recordings, &RoutingProfile::has_transitions);
+  RoutingProfile sum = transitions ? recordings.front() : recordings.front().without_transitions();
+  for (const RoutingProfile& other : recordings.subspan(1))
+    sum.add(transitions ? other : other.without_transitions());
+  return sum;
+}
+
+}  // namespace
+
+PlaceResult place(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options) {
+  return place_for(profile, std::span(&profile, 1), topology, options);
+}
+
+PlaceResult place(std::span<const RoutingProfile> recordings, const Topology& topology,
+                  const PlaceOptions& options) {
+  if (recordings.empty()) throw InvalidArgument("recordings", "are none", "one or more");
+  if (recordings.size() == 1) return place(recordings.front(), topology, options);
+  const RoutingProfile sum = sum_of(recordings);
+  PlaceResult result = options.across == PlaceOptions::Across::sum
+                           ? place(sum, topology, options)
+                           : place_for(sum, recordings, topology, options);
+  const Placement before = placement_before(sum, topology, paired(sum, options));
+  // Where assignments come from is known of all recordings together alone.
+  for (const RoutingProfile& recording : recordings)
+    result.per_recording.push_back({placement_quality(recording, topology, before),
+                                    placement_quality(recording, topology, result.placement)});
+  return result;
 }
 
 }  // namespace evenkeel

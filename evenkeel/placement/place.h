@@ -17,13 +17,16 @@
 //                           slots are refused
 //   from                    redundant_experts (free slots to fill), num_groups (experts stay on their nodes),
 //                           rooms
+//   several recordings      as redundant or grouped, or as from
 //
-// Solver exact, free sizes and joint are refused beside copies, groups and from; what else is not named in a
-// line has no effect there.
+// Several recordings are all to be level, the worst first (robust/robust.h), or are added up. Solver exact,
+// free sizes and joint are refused beside copies, groups, from and several recordings that are not added up;
+// what else is not named in a line has no effect there.
 #pragma once
 
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -35,6 +38,7 @@ namespace evenkeel {
 struct PlaceOptions {
   enum class Solver { fast, exact };
   enum class Objective { two_stage, joint };
+  enum class Across { worst, sum };
 
   Solver solver = Solver::fast;
   Objective objective = Objective::two_stage;
@@ -51,6 +55,14 @@ struct PlaceOptions {
   // is, largest first or in order.
   SolveLimits limits = {};
   SourceCounts sources = {};  // dispatch_combine; empty: tokens spread evenly, and the result says so
+  // Of several recordings: every one counts, the worst first; or what they add up to.
+  Across across = Across::worst;
+};
+
+// One of several recordings, before and after.
+struct RecordingQuality {
+  PlacementQuality before;
+  PlacementQuality after;
 };
 
 struct PlaceResult {
@@ -65,11 +77,15 @@ struct PlaceResult {
   double solve_ms = 0;
   PlacementQuality before;  // contiguous homes, or `from`
   PlacementQuality after;
+  std::vector<RecordingQuality> per_recording = {};  // of several, in order
   std::vector<std::string> notes;  // what a reader of the figures must know, a sentence each
 };
 
 // Throws InvalidArgument (options that contradict each other or the profile), Infeasible (room for fewer
 // experts than there are), Unsupported (exact without its solver).
 PlaceResult place(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options = {});
+// Of several recordings of one model. Transitions count where all have them; before and after are of the sum.
+PlaceResult place(std::span<const RoutingProfile> recordings, const Topology& topology,
+                  const PlaceOptions& options = {});
 
 }  // namespace evenkeel

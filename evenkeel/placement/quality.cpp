@@ -128,6 +128,12 @@ PlacementQuality placement_quality(const PlacementProblem& problem, const Placem
   return quality;
 }
 
+PlacementQuality placement_quality(const RoutingProfile& recording, const Topology& topology,
+                                   const Placement& placement) {
+  const SourceCounts none;
+  return placement_quality({.profile = recording, .topology = topology, .sources = none}, placement);
+}
+
 double pair_objective(const PlacementProblem& problem, const Placement& placement) {
   require_fit(problem, placement);
   double objective = 0;

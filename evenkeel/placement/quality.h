@@ -28,6 +28,9 @@ struct PlacementQuality {
 
 // All below throw InvalidArgument for a placement of other layers, experts or ranks than the problem's.
 PlacementQuality placement_quality(const PlacementProblem& problem, const Placement& placement);
+// The same of any recording, with the traffic from layer to layer.
+PlacementQuality placement_quality(const RoutingProfile& recording, const Topology& topology,
+                                   const Placement& placement);
 
 // Eq. 8 of a placement: over layers, traffic / bandwidth in GB/s of the most expensive ordered pair of ranks,
 // or of all pairs together, as the problem's PairObjective says. Under dispatch_combine the way out counts.

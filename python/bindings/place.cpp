@@ -5,6 +5,7 @@
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -62,12 +63,15 @@ SourceCounts read_sources(const std::filesystem::path& path, int num_ranks, std:
   });
 }
 
-PlaceResult place_interruptibly(const RoutingProfile& profile, const Topology& topology,
-                                const PlaceOptions& options) {
+PlaceResult place_interruptibly(const std::vector<const RoutingProfile*>& recordings,
+                                const Topology& topology, const PlaceOptions& options) {
   return interruptible([&](std::stop_token stop) {
     PlaceOptions stoppable = options;
     stoppable.limits.stop = std::move(stop);
-    return place(profile, topology, stoppable);
+    if (recordings.size() == 1) return place(*recordings.front(), topology, stoppable);
+    std::vector<RoutingProfile> all;
+    for (const RoutingProfile* recording : recordings) all.push_back(*recording);
+    return place(all, topology, stoppable);
   });
 }
 
@@ -107,6 +111,10 @@ void bind_options(nb::module_& module) {
            })
       .def("set_sizes", [](PlaceOptions& options,
                            bool free) { options.sizes = free ? ClusterSizes::free : ClusterSizes::equal; })
+      .def("set_across",
+           [](PlaceOptions& options, bool sum) {
+             options.across = sum ? PlaceOptions::Across::sum : PlaceOptions::Across::worst;
+           })
       .def("set_traffic",
            [](PlaceOptions& options, bool dispatch_combine) {
              options.traffic =
@@ -158,8 +166,15 @@ void bind_place(nb::module_& module) {
       .def_ro("solve_ms", &PlaceResult::solve_ms)
       .def_ro("before", &PlaceResult::before)
       .def_ro("after", &PlaceResult::after)
+      .def_prop_ro("per_recording",
+                   [](const PlaceResult& result) {
+                     std::vector<std::pair<PlacementQuality, PlacementQuality>> all;
+                     for (const RecordingQuality& each : result.per_recording)
+                       all.emplace_back(each.before, each.after);
+                     return all;
+                   })
       .def_ro("notes", &PlaceResult::notes);
-  module.def("place", &place_interruptibly, nb::arg("profile"), nb::arg("topology"), nb::arg("options"));
+  module.def("place", &place_interruptibly, nb::arg("recordings"), nb::arg("topology"), nb::arg("options"));
   module.def(
       "source_counts",
       [](const std::filesystem::path& path, int num_ranks, std::optional<int> num_experts) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
@@ -20,6 +21,7 @@ Sizes = Literal["equal", "free"]
 Objective = Literal["two-stage", "joint"]
 Traffic = Literal["layer-to-layer", "dispatch-combine"]
 Pairs = Literal["worst", "total"]
+Across = Literal["worst", "sum"]
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,14 @@ class PlaceResult(Placement):
         return _quality(self._result.after, self.num_ranks)
 
     @property
+    def per_recording(self) -> list[tuple[PlacementQuality, PlacementQuality]]:
+        """Of several recordings, in order: before and after. Empty for one."""
+        return [
+            (_quality(before, self.num_ranks), _quality(after, self.num_ranks))
+            for before, after in self._result.per_recording
+        ]
+
+    @property
     def notes(self) -> list[str]:
         """What a reader of the figures must know, a sentence each."""
         return list(self._result.notes)
@@ -109,7 +119,7 @@ class PlaceResult(Placement):
 
 
 def place(
-    profile: RoutingProfile,
+    profile: RoutingProfile | Sequence[RoutingProfile],
     ranks: int | None = None,
     nodes: int = 1,
     *,
@@ -128,11 +138,12 @@ def place(
     sources: ArrayLike | None = None,
     assignment_us: float = 0.1,
     assignment_bytes: float = 8192.0,
+    across: Across = "worst",
 ) -> PlaceResult:
     """Chooses a home for every expert of every layer.
 
     Args:
-        profile: the routing to place for.
+        profile: the routing to place for. Of a list, every recording is to be level, each by shares of its own load.
         ranks: P; needed unless `topology` says it.
         nodes: nodes, which the ranks fill in order, with links all alike.
         topology: the machine instead: a file (format evenkeel.topology.v1), or a name: 8xh100, 8xh200, 2x8xh100,
@@ -154,6 +165,7 @@ def place(
             as `source_counts` counts them in a trace; without them, evenly, and `notes` says so.
         assignment_us: joint: microseconds to compute one assignment.
         assignment_bytes: joint: bytes sent with one assignment, one way.
+        across: of several recordings, "worst": all are to be level, the worst first; "sum": what they add up to.
 
     Returns:
         A Placement that also has `objective`, `bound`, `proven_optimal`, `solver`, `solve_ms`, `before` and `after`.
@@ -182,8 +194,14 @@ def place(
         if traffic != "dispatch-combine":
             raise invalid("sources", "are for dispatch-combine", 'to leave them out, or traffic="dispatch-combine"')
         options.set_sources(floats(sources, "sources", 3, "[layers, ranks, experts]"))
+    options.set_across(choice(across, "across", get_args(Across)) == "sum")
+    recordings = [profile] if isinstance(profile, RoutingProfile) else list(profile)
+    if not recordings:
+        raise invalid("profile", "is an empty list", "one profile or more")
     result = _native.place(
-        instance(profile, RoutingProfile, "profile")._native, _topology(ranks, nodes, topology), options
+        [instance(each, RoutingProfile, "profile")._native for each in recordings],
+        _topology(ranks, nodes, topology),
+        options,
     )
     return _with_provenance(result)
 

@@ -35,14 +35,14 @@ bool without_load(std::span<const std::int64_t> loads) {
   return std::all_of(loads.begin(), loads.end(), [](std::int64_t load) { return load == 0; });
 }
 
-// All steps added to the first. The total was checked, so no sum overflows.
-void add_steps(IntArray& counts) {
-  if (counts.shape.size() == 2) return;
-  const std::size_t cells = static_cast<std::size_t>(counts.shape[1] * counts.shape[2]);
-  counts.values.resize(std::max(counts.values.size(), cells), 0);
-  for (std::size_t i = cells; i < counts.values.size(); ++i) counts.values[i % cells] += counts.values[i];
-  counts.values.resize(cells);
+// Adds up all steps, and returns them as they were. The total was checked, so no sum overflows.
+std::vector<std::int64_t> add_steps(IntArray& counts) {
+  if (counts.shape.size() == 2) return {};
+  std::vector<std::int64_t> sum(static_cast<std::size_t>(counts.shape[1] * counts.shape[2]), 0);
+  for (std::size_t i = 0; i < counts.values.size(); ++i) sum[i % sum.size()] += counts.values[i];
+  counts.values.swap(sum);
   counts.shape.erase(counts.shape.begin());
+  return sum;
 }
 
 }  // namespace
@@ -52,7 +52,7 @@ RoutingFile routing_of_counts(IntArray counts, const std::string& file, const st
   require_shape(counts, file, key);
   if (rows == CountRows::unsaid) require_layer_order(counts.shape, file, key);
   require_loads(counts.values, file, key);
-  add_steps(counts);
+  std::vector<std::int64_t> steps = add_steps(counts);
   const std::size_t experts = static_cast<std::size_t>(counts.shape[1]);
   std::vector<std::int64_t> loads;
   std::vector<int> with_load;
@@ -70,6 +70,9 @@ RoutingFile routing_of_counts(IntArray counts, const std::string& file, const st
   }
   if (without_load(loads)) throw ParseError(file, key, "has no assignment in any layer");
   RoutingFile made{.what = "counts", .format = {}, .trace = nullptr, .profile = {}};
+  made.step_counts = std::move(steps);
+  made.rows_of_step = static_cast<int>(counts.shape[0]);
+  made.kept_rows = with_load;
   made.profile =
       RoutingProfile(static_cast<int>(with_load.size()), static_cast<int>(experts), std::move(loads), {});
   if (rows != CountRows::hidden_layers && !dense.empty())

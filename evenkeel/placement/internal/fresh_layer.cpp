@@ -6,6 +6,7 @@
 
 #include "evenkeel/placement/internal/copy_order.h"
 #include "evenkeel/placement/internal/pool_solver.h"
+#include "evenkeel/placement/robust/internal/level_pool.h"
 
 namespace evenkeel {
 
@@ -14,13 +15,12 @@ namespace {
 struct NodePool {
   std::size_t first_rank = 0;
   std::vector<std::int32_t> experts;
-  std::vector<FixedLoad> loads;
   std::vector<std::int32_t> rooms;
 };
 
 // False where an expert is at home on several nodes.
-bool list_pools(const LayerPlacement& before, std::span<const FixedLoad> loads,
-                std::span<const std::int32_t> slots_per_rank, std::span<const std::int32_t> node_of_rank,
+bool list_pools(const LayerPlacement& before, std::span<const std::int32_t> slots_per_rank,
+                std::span<const std::int32_t> node_of_rank,
                 std::vector<NodePool>& pools) {
   pools.resize(static_cast<std::size_t>(node_of_rank.back()) + 1);
   for (ExpertId e : indices<ExpertId>(before.num_experts())) {
@@ -29,7 +29,6 @@ bool list_pools(const LayerPlacement& before, std::span<const FixedLoad> loads,
       if (node_of_rank[home.offset()] != node) return false;
     NodePool& pool = pools[static_cast<std::size_t>(node)];
     pool.experts.push_back(e.value());
-    pool.loads.push_back(loads[e.offset()]);
   }
   for (std::size_t rank = 0; rank < slots_per_rank.size(); ++rank) {
     NodePool& pool = pools[static_cast<std::size_t>(node_of_rank[rank])];
@@ -98,6 +97,56 @@ std::vector<std::size_t> match_ranks(const LayerPlacement& before, const NodePoo
   return rank_of;
 }
 
+// Places the experts of one pool after another, whichever way their recordings ask for.
+class PoolPlacer {
+ public:
+  PoolPlacer(std::span<const double> loads, std::size_t num_experts, const internal::Deadline& deadline)
+      : loads_(loads), num_experts_(num_experts), deadline_(deadline), fixed_(num_experts) {
+    if (num_recordings() == 1)
+      to_fixed(loads, fixed_scale(std::reduce(loads.begin(), loads.end(), 0.0)), fixed_);
+  }
+
+  // The expert of the pool in each of its slots; empty where none was found.
+  std::span<const std::int32_t> place(const NodePool& pool) {
+    return num_recordings() == 1 ? by_load(pool) : by_recordings(pool);
+  }
+
+ private:
+  std::size_t num_recordings() const { return loads_.size() / num_experts_; }
+
+  std::span<const std::int32_t> by_load(const NodePool& pool) {
+    std::vector<FixedLoad> loads;
+    for (std::int32_t e : pool.experts) loads.push_back(fixed_[static_cast<std::size_t>(e)]);
+    const Pool of_node{loads, pool.rooms, std::reduce(pool.rooms.begin(), pool.rooms.end())};
+    const bool thorough = of_node.num_slots < PoolSolver::kFewSlots;
+    const FixedLoad heaviest =
+        solver_.solve(of_node, 0, {.repeats = false, .thorough = thorough, .deadline = &deadline_});
+    expert_in_.assign(solver_.expert_in().begin(), solver_.expert_in().end());
+    if (thorough && !deadline_.passed()) copy_order_.improve(of_node, heaviest, expert_in_);
+    return expert_in_;
+  }
+
+  std::span<const std::int32_t> by_recordings(const NodePool& pool) {
+    const std::size_t blocks = internal::Lanes::blocks_for(num_recordings());
+    std::vector<internal::Lanes> lanes(pool.experts.size() * blocks);
+    for (std::size_t i = 0; i < pool.experts.size(); ++i)
+      for (std::size_t w = 0; w < num_recordings(); ++w)
+        lanes[i * blocks + w / internal::Lanes::kWidth].of[w % internal::Lanes::kWidth] =
+            static_cast<float>(loads_[w * num_experts_ + static_cast<std::size_t>(pool.experts[i])]);
+    if (!level_.solve({lanes, blocks, pool.rooms}, 1, deadline_)) return {};
+    return level_.expert_in();
+  }
+
+  std::span<const double> loads_;
+  std::size_t num_experts_;
+  const internal::Deadline& deadline_;
+  std::vector<FixedLoad> fixed_;
+  PoolSolver solver_;
+  CopyOrder copy_order_;
+  std::vector<std::int32_t> expert_in_;
+  internal::LevelPool level_;
+};
+
 }  // namespace
 
 std::vector<std::vector<std::int32_t>> fresh_homes(const LayerPlacement& before,
@@ -105,22 +154,16 @@ std::vector<std::vector<std::int32_t>> fresh_homes(const LayerPlacement& before,
                                                    std::span<const std::int32_t> slots_per_rank,
                                                    std::span<const std::int32_t> node_of_rank,
                                                    const internal::Deadline& deadline) {
-  std::vector<FixedLoad> fixed(loads.size());
-  to_fixed(loads, fixed_scale(std::reduce(loads.begin(), loads.end(), 0.0)), fixed);
   std::vector<NodePool> pools;
-  if (!list_pools(before, fixed, slots_per_rank, node_of_rank, pools)) return {};
-  std::vector<std::vector<std::int32_t>> homes(loads.size());
-  PoolSolver solver;
-  CopyOrder copy_order;
+  if (!list_pools(before, slots_per_rank, node_of_rank, pools)) return {};
+  const auto experts = static_cast<std::size_t>(before.num_experts());
+  std::vector<std::vector<std::int32_t>> homes(experts);
+  PoolPlacer placer(loads, experts, deadline);
   for (const NodePool& pool : pools) {
     if (deadline.passed()) return {};
     if (pool.experts.empty()) continue;
-    const Pool of_node{pool.loads, pool.rooms, std::reduce(pool.rooms.begin(), pool.rooms.end())};
-    const bool thorough = of_node.num_slots < PoolSolver::kFewSlots;
-    const FixedLoad heaviest =
-        solver.solve(of_node, 0, {.repeats = false, .thorough = thorough, .deadline = &deadline});
-    std::vector<std::int32_t> expert_in(solver.expert_in().begin(), solver.expert_in().end());
-    if (thorough && !deadline.passed()) copy_order.improve(of_node, heaviest, expert_in);
+    const auto expert_in = placer.place(pool);
+    if (expert_in.empty()) return {};
     const std::vector<std::size_t> rank_of = match_ranks(before, pool, expert_in);
     std::size_t slot = 0;
     for (std::size_t made = 0; made < pool.rooms.size(); ++made)

@@ -8,6 +8,16 @@
 
 namespace evenkeel::internal {
 
+// What balances copies takes neither the paper's free sizes, nor milliseconds, nor an integer program.
+void require_plain(const PlaceOptions& options, const char* beside) {
+  if (options.sizes == ClusterSizes::free)
+    throw InvalidArgument("sizes", fmt::format("free has no meaning beside {}", beside), "equal");
+  if (options.objective == PlaceOptions::Objective::joint)
+    throw InvalidArgument("objective", fmt::format("joint has no meaning beside {}", beside), "two-stage");
+  if (options.solver == PlaceOptions::Solver::exact)
+    throw InvalidArgument("solver", fmt::format("exact does not solve {}", beside), "fast");
+}
+
 namespace {
 
 using Solver = PlaceOptions::Solver;
@@ -30,16 +40,6 @@ void require_numbers(const PlaceOptions& options) {
   if (!(cost.assignment_bytes >= 0 && cost.assignment_bytes <= PlacementCost::most_assignment_bytes))
     throw InvalidArgument("cost", fmt::format("an assignment of {} bytes", cost.assignment_bytes),
                           fmt::format("0..{:g}", PlacementCost::most_assignment_bytes));
-}
-
-// What balances copies takes neither the paper's free sizes, nor milliseconds, nor an integer program.
-void require_plain(const PlaceOptions& options, const char* beside) {
-  if (options.sizes == ClusterSizes::free)
-    throw InvalidArgument("sizes", fmt::format("free has no meaning beside {}", beside), "equal");
-  if (options.objective == Objective::joint)
-    throw InvalidArgument("objective", fmt::format("joint has no meaning beside {}", beside), "two-stage");
-  if (options.solver == Solver::exact)
-    throw InvalidArgument("solver", fmt::format("exact does not solve {}", beside), "fast");
 }
 
 void require_replicas(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options) {

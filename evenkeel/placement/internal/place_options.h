@@ -8,6 +8,9 @@ namespace evenkeel::internal {
 // Copies or groups: balance is then the business of replicate().
 bool has_replicas(const PlaceOptions& options);
 
+// Free sizes, joint and exact are refused beside what balance alone decides.
+void require_plain(const PlaceOptions& options, const char* beside);
+
 // Throws InvalidArgument naming the option, or Infeasible.
 // Traffic from layer to layer is what transitions count, which a profile of counts does not have.
 bool traffic_is_unknown(const RoutingProfile& profile, TrafficModel traffic);

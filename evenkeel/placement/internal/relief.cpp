@@ -16,12 +16,13 @@ Relief::Relief(LayerHomes& homes, std::span<const std::int32_t> node_of_rank,
     : homes_(homes),
       node_of_rank_(node_of_rank),
       free_slots_(free_slots.begin(), free_slots.end()),
-      change_(homes.num_ranks(), 0.0),
+      change_(homes.num_recordings() * homes.num_ranks(), 0.0),
       is_touched_(homes.num_ranks(), 0) {}
 
 bool Relief::step(int most_moves) {
-  const std::size_t rank = homes_.heaviest();
-  heaviest_ = homes_.rank_load(rank);
+  const auto [rank, recording] = homes_.heaviest();
+  recording_ = recording;
+  heaviest_ = homes_.rank_load(rank, recording);
   most_moves_ = most_moves;
   best_merit_ = 0;
   consider_exchanges(rank);
@@ -55,10 +56,13 @@ int Relief::cost(std::initializer_list<Home> removed, std::initializer_list<Home
   return moves;
 }
 
-void Relief::touch(std::size_t rank, double change) {
+// The rank bears so many parts of the expert after, when it has more homes, and so many before.
+void Relief::touch(std::size_t rank, std::size_t expert, int more_homes, int parts_after, int parts_before) {
   if (is_touched_[rank] == 0) touched_.push_back(rank);
   is_touched_[rank] = 1;
-  change_[rank] += change;
+  for (std::size_t w = 0; w < homes_.num_recordings(); ++w)
+    change_[w * homes_.num_ranks() + rank] +=
+        parts_after * homes_.share(expert, w, more_homes) - parts_before * homes_.share(expert, w);
 }
 
 void Relief::consider(std::initializer_list<Home> removed, std::initializer_list<Home> added) {
@@ -72,21 +76,24 @@ void Relief::consider(std::initializer_list<Home> removed, std::initializer_list
   };
   touched_.clear();
   const auto reshare = [&](std::size_t expert) {
-    const double change = homes_.share(expert, net(expert)) - homes_.share(expert);
-    for (std::int32_t home : homes_.homes(expert)) touch(static_cast<std::size_t>(home), change);
+    for (std::int32_t home : homes_.homes(expert))
+      touch(static_cast<std::size_t>(home), expert, net(expert), 1, 1);
   };
   for (const Home& home : removed) {
     if (net(home.expert) != 0) reshare(home.expert);
-    touch(home.rank, -homes_.share(home.expert, net(home.expert)));
+    touch(home.rank, home.expert, net(home.expert), -1, 0);
   }
   for (const Home& home : added) {
     if (net(home.expert) > 0) reshare(home.expert);
-    touch(home.rank, homes_.share(home.expert, net(home.expert)));
+    touch(home.rank, home.expert, net(home.expert), 1, 0);
   }
   double heaviest = 0;
   for (std::size_t rank : touched_) {
-    heaviest = std::max(heaviest, homes_.rank_load(rank) + change_[rank]);
-    change_[rank] = 0;
+    for (std::size_t w = 0; w < homes_.num_recordings(); ++w) {
+      double& change = change_[w * homes_.num_ranks() + rank];
+      heaviest = std::max(heaviest, homes_.rank_load(rank, w) + change);
+      change = 0;
+    }
     is_touched_[rank] = 0;
   }
   const double gain = heaviest_ - heaviest;
@@ -105,8 +112,8 @@ void Relief::consider_exchanges(std::size_t rank) {
       if (other == rank || !may_go(mine, other)) continue;
       for (std::int32_t t : homes_.on_rank(other)) {
         const auto theirs = static_cast<std::size_t>(t);
-        const double moved = homes_.share(mine) - homes_.share(theirs);
-        const double heaviest = std::max(heaviest_ - moved, homes_.rank_load(other) + moved);
+        const double moved = homes_.share(mine, recording_) - homes_.share(theirs, recording_);
+        const double heaviest = std::max(heaviest_ - moved, homes_.rank_load(other, recording_) + moved);
         if (heaviest_ - heaviest <= best_merit_) continue;  // not even for one move
         if (moved <= 0 || heaviest >= heaviest_ || !may_go(theirs, rank)) continue;
         consider({{rank, mine}, {other, theirs}}, {{other, mine}, {rank, theirs}});
@@ -121,7 +128,7 @@ void Relief::consider_giving_up(std::size_t rank) {
     const auto mine = static_cast<std::size_t>(m);
     if (homes_.homes(mine).size() < 2) continue;
     for (std::size_t e = 0; e < homes_.num_experts(); ++e)
-      if (homes_.share(e, 1) < homes_.share(mine) - best_merit_ && may_go(e, rank))
+      if (homes_.share(e, recording_, 1) < homes_.share(mine, recording_) - best_merit_ && may_go(e, rank))
         consider({{rank, mine}}, {{rank, e}});
   }
 }
@@ -135,7 +142,7 @@ void Relief::consider_copying_away(std::size_t rank) {
       if (homes_.homes(theirs).size() < 2) continue;
       for (std::int32_t m : homes_.on_rank(rank)) {
         const auto mine = static_cast<std::size_t>(m);
-        if (mine == theirs || homes_.share(mine) - homes_.share(mine, 1) <= best_merit_) continue;
+        if (mine == theirs || homes_.share(mine, recording_) - homes_.share(mine, recording_, 1) <= best_merit_) continue;
         if (may_go(mine, other)) consider({{other, theirs}}, {{other, mine}});
       }
     }

@@ -1,6 +1,7 @@
 // Steps that relieve the heaviest rank of one layer, the one that gains most for each move first.
 //
-// A step counts for what it leaves of the ranks it touches: none of them may be as heavy as the heaviest was.
+// A step counts for what it leaves of the ranks it touches: in no recording may one of them be as heavy as the
+// heaviest was.
 #pragma once
 
 #include <cstdint>
@@ -44,15 +45,16 @@ class Relief {
   void consider(std::initializer_list<Home> removed, std::initializer_list<Home> added);
   bool may_go(std::size_t expert, std::size_t rank) const;
   int cost(std::initializer_list<Home> removed, std::initializer_list<Home> added) const;
-  void touch(std::size_t rank, double change);
+  void touch(std::size_t rank, std::size_t expert, int more_homes, int parts_after, int parts_before);
 
   LayerHomes& homes_;
   std::span<const std::int32_t> node_of_rank_;
   std::vector<std::int32_t> free_slots_;
-  std::vector<double> change_;        // [P]
+  std::vector<double> change_;        // [W, P]
   std::vector<std::size_t> touched_;  // ranks with a change
   std::vector<std::uint8_t> is_touched_;
   double heaviest_ = 0;
+  std::size_t recording_ = 0;  // in which it is
   int most_moves_ = 0;
   double best_merit_ = 0;
   ReliefStep best_;

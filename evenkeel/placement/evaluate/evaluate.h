@@ -1,0 +1,82 @@
+// A placement judged on recordings, those that it was made from or any other: how level it is over a whole
+// recording and in its steps, what a step would take, what it takes to move there, and when that pays.
+//
+// Level       max/mean of the ranks' loads, an expert's load split evenly over its copies. A placement that is
+//             even over an hour is not even in a step, so steps are judged one by one.
+// Time        a model: the experts of the heaviest rank, layer after layer; what is sent is left out.
+//             max/mean x assignments of a step / ranks x time of an assignment, summed over layers.
+// Move        the experts that a rank holds afterwards and did not before, over the slowest rank's link.
+// Cost        loads x placements; steps the same each.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "evenkeel/placement/quality.h"
+
+namespace evenkeel {
+
+// Over the steps of a recording, max/mean in the mean of layers with load.
+struct StepSpread {
+  double mean = 1;
+  double median = 1;
+  double p95 = 1;  // the smallest that 95 % of the steps do not exceed
+  double worst = 1;
+};
+
+struct RecordingJudgement {
+  PlacementQuality quality;         // of the whole recording
+  std::optional<StepSpread> steps;  // where it has steps
+};
+
+// `steps` are of the same layers and experts as the recording. Throws as placement_quality() does.
+RecordingJudgement judge(const RoutingProfile& recording, std::span<const RoutingProfile> steps,
+                         const Topology& topology, const Placement& placement);
+
+// What is known of a step and of the machine; what is not leaves answers open.
+struct StepModel {
+  std::optional<double> assignment_us = {};         // of one assignment on one rank
+  std::optional<double> assignments_per_step = {};  // of a layer, over all ranks
+  std::optional<double> expert_bytes = {};
+  std::optional<double> link_gigabytes_per_s = {};  // into one rank
+};
+
+// The milliseconds that the MoE layers of a step take where max/mean, in the mean of layers, is this.
+std::optional<double> step_ms(const StepModel& model, int num_layers, int num_ranks, double max_over_mean);
+
+struct Move {
+  std::int64_t experts = 0;       // pairs (layer, expert and rank) that are new
+  std::int64_t most_on_rank = 0;  // of them, on the rank that gets most
+  std::optional<double> bytes = {};
+  std::optional<double> ms = {};
+};
+
+// Throws InvalidArgument where the two are of other layers, experts or ranks.
+Move move_between(const Placement& before, const Placement& after, const StepModel& model);
+
+struct Verdict {
+  enum class Answer { pays, does_not_pay, depends };
+  Answer answer = Answer::depends;
+  double max_over_mean_before = 1;  // mean over recordings: by step where steps are known
+  double max_over_mean_after = 1;
+  int better_on = 0;  // recordings
+  int recordings = 0;
+  std::optional<double> step_ms_before = {};
+  std::optional<double> step_ms_after = {};
+  Move move = {};
+  std::optional<double> break_even_steps = {};  // after so many the move has paid for itself
+  std::string sentence = {};
+};
+
+// Judgements of the same recordings in the same order. `horizon`: how many steps the placement will serve.
+// Pays where the steps saved by then take longer than the move; does not where they do not, or where nothing
+// is saved; depends where the horizon, or what a step or the move takes, is not known. Throws
+// InvalidArgument where there is no recording.
+Verdict verdict_of(std::span<const RecordingJudgement> before, std::span<const RecordingJudgement> after,
+                   const Move& move, const StepModel& model, int num_layers, int num_ranks,
+                   std::optional<double> horizon);
+
+}  // namespace evenkeel
