@@ -61,9 +61,10 @@ struct Candidate {
   // The homes of the layers that a recording has.
   Placement on(const Recording& recording, int num_ranks) const {
     if (!placement)
-      return Placement::contiguous(recording.profile.num_layers(), recording.profile.num_experts(), num_ranks);
-    return placement->paired_with({recording.file, recording.profile.layers(), recording.profile.num_layers()},
-                                  file, "--placement");
+      return Placement::contiguous(recording.profile.num_layers(), recording.profile.num_experts(),
+                                   num_ranks);
+    return placement->paired_with(
+        {recording.file, recording.profile.layers(), recording.profile.num_layers()}, file, "--placement");
   }
 };
 
@@ -145,7 +146,9 @@ const char* name_of(Verdict::Answer answer) {
   return "depends";
 }
 
-Json json_of(std::optional<double> value) { return value ? Json(*value) : Json(nullptr); }
+Json json_of(std::optional<double> value) {
+  return value ? Json(*value) : Json(nullptr);
+}
 
 Json json_of(const std::optional<StepSpread>& steps) {
   if (!steps) return nullptr;
@@ -204,7 +207,9 @@ void print_json(const Report& report) {
   print_object({{"placements", std::move(placements)}, {"verdict", json_of(report)}});
 }
 
-std::string ratio(double value) { return fmt::format("{:.3f}", value); }
+std::string ratio(double value) {
+  return fmt::format("{:.3f}", value);
+}
 
 void print_verdict(const Report& report) {
   const Verdict& verdict = report.verdict;
@@ -234,7 +239,8 @@ void print_table(const Report& report) {
       std::vector<std::string> row = {candidate.file, ratio(judged.quality.max_over_mean_mean),
                                       ratio(judged.quality.max_over_mean_worst)};
       if (judged.steps)
-        row.insert(row.end(), {ratio(judged.steps->median), ratio(judged.steps->p95), ratio(judged.steps->worst)});
+        row.insert(row.end(),
+                   {ratio(judged.steps->median), ratio(judged.steps->p95), ratio(judged.steps->worst)});
       table.add(std::move(row));
     }
     put("{}\n", table.text());
@@ -250,15 +256,14 @@ const Candidate& best_of(const std::vector<Candidate>& candidates) {
       sum += judged.steps ? judged.steps->mean : judged.quality.max_over_mean_mean;
     return sum;
   };
-  return *std::min_element(
-      candidates.begin() + 1, candidates.end(),
-      [&](const Candidate& a, const Candidate& b) { return ratio_of(a) < ratio_of(b); });
+  return *std::min_element(candidates.begin() + 1, candidates.end(),
+                           [&](const Candidate& a, const Candidate& b) { return ratio_of(a) < ratio_of(b); });
 }
 
 void judge_all(const std::vector<Recording>& recordings, const Topology& topology, Candidate& candidate) {
   for (const Recording& recording : recordings)
-    candidate.judgements.push_back(judge(recording.profile, recording.steps, topology,
-                                         candidate.on(recording, topology.num_ranks())));
+    candidate.judgements.push_back(
+        judge(recording.profile, recording.steps, topology, candidate.on(recording, topology.num_ranks())));
 }
 
 void run(const CLI::App& app, const EvaluateArguments& options) {
@@ -294,9 +299,11 @@ void add_model(CLI::App& app, EvaluateArguments& options) {
       ->default_str("");
   app.add_option("--cost", options.cost, "What products take, as evenkeel bench --calibrate measures it")
       ->type_name("FILE");
-  add_number(app, "--tflops", options.tflops, 1e-6, 1e9, "Instead: 10^12 operations a second that products reach")
+  add_number(app, "--tflops", options.tflops, 1e-6, 1e9,
+             "Instead: 10^12 operations a second that products reach")
       ->default_str("");
-  add_number(app, "--link", options.link, 1e-6, 1e9, "GB/s into a rank, for the move; else the topology's slowest")
+  add_number(app, "--link", options.link, 1e-6, 1e9,
+             "GB/s into a rank, for the move; else the topology's slowest")
       ->default_str("");
   add_whole(app, "--horizon", options.horizon, 1, kAnySize, "Steps that the placement will serve")
       ->default_str("");
@@ -307,8 +314,7 @@ void add_model(CLI::App& app, EvaluateArguments& options) {
 Subcommand add_evaluate(CLI::App& command) {
   auto options = std::make_shared<EvaluateArguments>();
   CLI::App* app = command.add_subcommand("evaluate", "Judge placements on recordings, and whether one pays");
-  app->add_option("RECORDING", options->recordings,
-                  "Profiles, traces, counts, or other systems' recordings")
+  app->add_option("RECORDING", options->recordings, "Profiles, traces, counts, or other systems' recordings")
       ->required()
       ->type_name("FILE...");
   app->add_option("--placement", options->placements, "A placement of any format; may be given again")
@@ -327,7 +333,8 @@ Subcommand add_evaluate(CLI::App& command) {
   add_numbering(*app, options->numbering);
   add_json(*app, options->json);
   app->footer(
-      "Example:\n  evenkeel evaluate data/tiny-moe/routing_step1563.npz --placement placement.json --ranks 8");
+      "Example:\n  evenkeel evaluate data/tiny-moe/routing_step1563.npz --placement placement.json --ranks "
+      "8");
   return {app, [app, options] { run(*app, *options); }};
 }
 

@@ -158,9 +158,9 @@ std::vector<JudgedRecording> judged_on(const RoutingInputs& judges, const std::v
     const Placement before = how.from ? how.from->paired_with(rows, "the placement", "--from")
                                       : Placement::contiguous(recording.num_layers(), recording.num_experts(),
                                                               topology.num_ranks());
-    all.push_back({files[i],
-                   {placement_quality(recording, topology, before),
-                    placement_quality(recording, topology, after)}});
+    all.push_back(
+        {files[i],
+         {placement_quality(recording, topology, before), placement_quality(recording, topology, after)}});
   }
   return all;
 }

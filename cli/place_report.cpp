@@ -98,7 +98,8 @@ void print_recordings(const std::string& head, const char* before,
 Json json_of(const std::vector<JudgedRecording>& recordings) {
   Json list = Json::array();
   for (const auto& [file, quality] : recordings)
-    list.push_back({{"recording", file}, {"before", json_of(quality.before)}, {"after", json_of(quality.after)}});
+    list.push_back(
+        {{"recording", file}, {"before", json_of(quality.before)}, {"after", json_of(quality.after)}});
   return list;
 }
 
@@ -133,16 +134,16 @@ void print_json(const PlaceReport& report) {
   after["notes"] = result.notes;
   const Json layers = report.layers.known() ? Json(report.layers.numbers()) : Json(nullptr);
   Json json = {{"solver", solver_name(result)},
-                     {"num_layers", report.num_layers},
-                     {"layers", layers},
-                     {"num_experts", report.num_experts},
-                     {"num_ranks", report.topology.num_ranks()},
-                     {"objective", result.objective},
-                     {"bound", result.bound},
-                     {"proven_optimal", result.proven_optimal},
-                     {"solve_ms", result.solve_ms},
-                     {"before", json_of(result.before)},
-                     {"after", std::move(after)}};
+               {"num_layers", report.num_layers},
+               {"layers", layers},
+               {"num_experts", report.num_experts},
+               {"num_ranks", report.topology.num_ranks()},
+               {"objective", result.objective},
+               {"bound", result.bound},
+               {"proven_optimal", result.proven_optimal},
+               {"solve_ms", result.solve_ms},
+               {"before", json_of(result.before)},
+               {"after", std::move(after)}};
   if (!report.per_recording.empty()) json["per_recording"] = json_of(report.per_recording);
   if (!report.judged.empty()) json["judged"] = json_of(report.judged);
   if (json.contains("per_recording") || json.contains("judged"))
@@ -175,7 +176,8 @@ void print_table(const PlaceReport& report) {
   }
   for (const std::string& note : result.notes) put("  note: {}\n", note);
   if (report.judged.empty())
-    put("  measured on the data it was made from; --judge FILE, or evenkeel evaluate, measures on other data\n");
+    put("  measured on the data it was made from; --judge FILE, or evenkeel evaluate, measures on other "
+        "data\n");
 }
 
 }  // namespace evenkeel::cli

@@ -22,8 +22,8 @@ struct PlaceReport {
   int num_layers = 0;
   const LayerNumbers& layers;  // of the model, where they are known
   int num_experts = 0;
-  std::int64_t assignments = 0;  // of the profile, all layers together
-  std::string output;            // path of what was written, or nothing
+  std::int64_t assignments = 0;                     // of the profile, all layers together
+  std::string output;                               // path of what was written, or nothing
   std::vector<JudgedRecording> per_recording = {};  // of several that it was made from
   std::vector<JudgedRecording> judged = {};         // of others
 };

@@ -36,10 +36,10 @@ void require_same_model(const RoutingProfile& first, const std::string& first_pa
   if (first.num_layers() == other.num_layers() && first.num_experts() == other.num_experts() &&
       (!numbered || first.layers() == other.layers()))
     return;
-  throw InvalidArgument("PROFILE",
-                        fmt::format("{} has {}, but {} has {}", other_path, described(other), first_path,
-                                    described(first)),
-                        "recordings of the same layers and experts");
+  throw InvalidArgument(
+      "PROFILE",
+      fmt::format("{} has {}, but {} has {}", other_path, described(other), first_path, described(first)),
+      "recordings of the same layers and experts");
 }
 
 }  // namespace
@@ -50,8 +50,7 @@ RoutingInputs read_inputs(const std::vector<std::string>& paths, const InputNeed
   for (const std::string& path : paths) {
     RoutingInput one = read_input(path, needs);
     say_notes(path, one.notes);
-    if (!all.profiles.empty())
-      require_same_model(all.profiles.front(), paths.front(), one.profile, path);
+    if (!all.profiles.empty()) require_same_model(all.profiles.front(), paths.front(), one.profile, path);
     all.profiles.push_back(std::move(one.profile));
     sources_known = sources_known && !one.sources.empty();
     if (all.sources.empty())

@@ -333,7 +333,8 @@ std::vector<RoutingProfile> steps_of_counts(const RoutingFile& file) {
                          static_cast<std::ptrdiff_t>(at + static_cast<std::size_t>(row) * experts);
       loads.insert(loads.end(), begin, begin + static_cast<std::ptrdiff_t>(experts));
     }
-    steps.emplace_back(whole.num_layers(), whole.num_experts(), std::move(loads), std::vector<std::int64_t>());
+    steps.emplace_back(whole.num_layers(), whole.num_experts(), std::move(loads),
+                       std::vector<std::int64_t>());
   }
   return steps;
 }

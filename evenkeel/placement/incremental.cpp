@@ -24,22 +24,22 @@ constexpr auto kFresh = static_cast<std::size_t>(-1);
 
 void require_sizes(const IncrementalProblem& p) {
   const Placement& current = p.current;
-  const auto wanted =
-      static_cast<std::size_t>(std::max(p.num_recordings, 1)) *
-      static_cast<std::size_t>(current.num_layers()) * static_cast<std::size_t>(current.num_experts());
+  const auto wanted = static_cast<std::size_t>(std::max(p.num_recordings, 1)) *
+                      static_cast<std::size_t>(current.num_layers()) *
+                      static_cast<std::size_t>(current.num_experts());
   if (p.num_recordings < 1 || p.loads.size() != wanted)
-    throw InvalidArgument("loads", fmt::format("{} numbers of {} recordings", p.loads.size(), p.num_recordings),
-                          fmt::format("{} layers x {} experts of each recording, of which there is one or more",
-                                      current.num_layers(), current.num_experts()));
+    throw InvalidArgument(
+        "loads", fmt::format("{} numbers of {} recordings", p.loads.size(), p.num_recordings),
+        fmt::format("{} layers x {} experts of each recording, of which there is one or more",
+                    current.num_layers(), current.num_experts()));
   for (std::size_t i = 0; i < wanted; ++i)
     if (!std::isfinite(p.loads[i]) || p.loads[i] < 0)
-      throw InvalidArgument(
-          "loads",
-          fmt::format("layer {}, expert {}: {}",
-                      i / static_cast<std::size_t>(current.num_experts()) %
-                          static_cast<std::size_t>(current.num_layers()),
-                      i % static_cast<std::size_t>(current.num_experts()), p.loads[i]),
-          "0 or more, finite");
+      throw InvalidArgument("loads",
+                            fmt::format("layer {}, expert {}: {}",
+                                        i / static_cast<std::size_t>(current.num_experts()) %
+                                            static_cast<std::size_t>(current.num_layers()),
+                                        i % static_cast<std::size_t>(current.num_experts()), p.loads[i]),
+                            "0 or more, finite");
   if (p.max_moves < 0) throw InvalidArgument("max_moves", fmt::format("{}", p.max_moves), "0 or more");
   if (p.num_nodes < 1 || p.num_nodes > current.num_ranks())
     throw InvalidArgument("num_nodes", fmt::format("{} nodes of {} ranks", p.num_nodes, current.num_ranks()),
@@ -72,8 +72,7 @@ class LayerChoices {
  public:
   LayerChoices(const IncrementalProblem& problem, int layer, std::span<const std::int32_t> node_of_rank,
                const internal::Deadline& deadline)
-      : before_(problem.current.layer(layer)),
-        loads_(shares_of_ranks(problem, layer)) {
+      : before_(problem.current.layer(layer)), loads_(shares_of_ranks(problem, layer)) {
     read_slots(problem, layer);
     offers_.push_back({0, max_over_mean(LayerHomes(before_, loads_)), 0});
     if (problem.max_moves == 0 || offers_[0].value <= kEvenEnough || deadline.passed()) return;

@@ -2,14 +2,15 @@
 // weight transfers.
 //
 // Problem     minimise the sum over layers of max/mean of the ranks' loads (an expert's load split evenly
-//             over its copies; of several recordings the worst), where at most max_moves pairs (layer, expert and rank) are homes that were
-//             none before: each is one expert's weights to send. Dropping a copy is free. A rank never holds
-//             more than its slots.
+//             over its copies; of several recordings the worst), where at most max_moves pairs (layer, expert
+//             and rank) are homes that were none before: each is one expert's weights to send. Dropping a
+//             copy is free. A rank never holds more than its slots.
 // Method      each layer by itself: a path of steps that relieve its heaviest rank, each with its cost and
 //             what it leaves. Steps: an exchange of two copies (2 moves), a copy given up for one of another
-//             expert (1), a copy into a free slot (1). Beside it the placement that replicate()'s search, or replicate_robustly()'s,
-//             finds without regard to moves, its ranks numbered to keep what they can. Then moves go to the
-//             layers in the order of benefit per move along the lower hulls of what each layer offers.
+//             expert (1), a copy into a free slot (1). Beside it the placement that replicate()'s search, or
+//             replicate_robustly()'s, finds without regard to moves, its ranks numbered to keep what they
+//             can. Then moves go to the layers in the order of benefit per move along the lower hulls of what
+//             each layer offers.
 // Cost        a step of a layer: slots x experts of the heaviest rank, a few microseconds to a few tens.
 // Guarantee   never more moves than allowed, never a layer worse than it was. With moves and time enough,
 //             where every expert's copies are on one node, a layer is as balanced as that search makes it, or

@@ -193,7 +193,7 @@ class Solve {
     if (traffic_known)
       solved.placement =
           internal::relabel_ranks(problem_, solved.placement, replicas.slots_per_rank, grouped(), limits());
-    const char* ways = grouped()                         ? "copy and place, groups staying in a node"
+    const char* ways = grouped()                        ? "copy and place, groups staying in a node"
                        : options_.redundant_experts > 0 ? "copy and place"
                                                         : "place with as many experts on each rank";
     add(solved, "max_over_mean", mean(replicas.max_over_mean), mean(replicas.bound),

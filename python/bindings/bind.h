@@ -11,6 +11,7 @@ void bind_profile(nanobind::module_& module);
 void bind_placement(nanobind::module_& module);
 void bind_plan(nanobind::module_& module);
 void bind_place(nanobind::module_& module);
+void bind_evaluate(nanobind::module_& module);  // after bind_place and bind_profile
 void bind_rebalance(nanobind::module_& module);
 
 }  // namespace evenkeel::python

@@ -10,5 +10,6 @@ NB_MODULE(_native, module) {
   bind_placement(module);
   bind_plan(module);
   bind_place(module);
+  bind_evaluate(module);
   bind_rebalance(module);
 }

@@ -13,6 +13,7 @@ for a tensor, as EPLB does). Every error is an `evenkeel.Error` with its data by
 
 from .eplb import rebalance_experts
 from .errors import BudgetTooSmall, CommError, Error, Infeasible, InvalidArgument, ParseError, Unsupported
+from .evaluating import Evaluation, evaluate
 from .placement import Placement
 from .placing import PlacementQuality, PlaceResult, has_exact_solver, place, source_counts
 from .profile import Imbalance, RoutingProfile
@@ -22,6 +23,7 @@ __all__ = [
     "BudgetTooSmall",
     "CommError",
     "Error",
+    "Evaluation",
     "Imbalance",
     "Infeasible",
     "InvalidArgument",
@@ -34,6 +36,7 @@ __all__ = [
     "StepPlan",
     "Transfer",
     "Unsupported",
+    "evaluate",
     "has_exact_solver",
     "place",
     "plan",

@@ -200,7 +200,7 @@ def place(
         raise invalid("profile", "is an empty list", "one profile or more")
     result = _native.place(
         [instance(each, RoutingProfile, "profile")._native for each in recordings],
-        _topology(ranks, nodes, topology),
+        machine_of(ranks, nodes, topology),
         options,
     )
     return _with_provenance(result)
@@ -223,7 +223,7 @@ def has_exact_solver() -> bool:
     return _native.has_exact_solver()
 
 
-def _topology(ranks: int | None, nodes: int, topology: str | os.PathLike[str] | None) -> _native.Topology:
+def machine_of(ranks: int | None, nodes: int, topology: str | os.PathLike[str] | None) -> _native.Topology:
     if topology is None:
         if ranks is None:
             raise invalid("ranks", "is not given, nor is topology", "how many ranks there are")

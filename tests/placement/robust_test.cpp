@@ -64,8 +64,7 @@ double max_over_mean(const RobustCase& c, std::span<const std::int32_t> expert_i
 
 double worst_recording(const RobustCase& c, std::span<const std::int32_t> expert_in, int layer) {
   double worst = 0;
-  for (int w = 0; w < c.num_recordings; ++w)
-    worst = std::max(worst, max_over_mean(c, expert_in, w, layer));
+  for (int w = 0; w < c.num_recordings; ++w) worst = std::max(worst, max_over_mean(c, expert_in, w, layer));
   return worst;
 }
 
@@ -140,7 +139,8 @@ RobustCase random_case(std::mt19937_64& random, int most_recordings, int most_la
   return c;
 }
 
-RobustCase lognormal_case(int recordings, int layers, int experts, int copies, int ranks, double correlation) {
+RobustCase lognormal_case(int recordings, int layers, int experts, int copies, int ranks,
+                          double correlation) {
   RobustCase c{.num_recordings = recordings};
   c.of_each = {.num_layers = layers,
                .num_experts = experts,
@@ -164,8 +164,7 @@ double worst_mean(const RobustCase& c, const ReplicaSolution& solution) {
   double worst = 0;
   for (int w = 0; w < c.num_recordings; ++w) {
     double sum = 0;
-    for (int l = 0; l < c.of_each.num_layers; ++l)
-      sum += max_over_mean(c, slots_of(solution, c, l), w, l);
+    for (int l = 0; l < c.of_each.num_layers; ++l) sum += max_over_mean(c, slots_of(solution, c, l), w, l);
     worst = std::max(worst, sum / c.of_each.num_layers);
   }
   return worst;
@@ -181,9 +180,8 @@ TEST(RobustPlacement, SaysOfItselfWhatAWalkOverItsSlotsFinds) {
       for (std::int32_t e = 0; e < c.of_each.num_experts; ++e)
         ASSERT_GE(std::ranges::count(expert_in, e), 1) << i;
       for (int rank = 0; rank < c.of_each.num_ranks; ++rank) {
-        std::vector<std::int32_t> held(
-            expert_in.begin() + first_slot(c.of_each, rank),
-            expert_in.begin() + first_slot(c.of_each, rank + 1));
+        std::vector<std::int32_t> held(expert_in.begin() + first_slot(c.of_each, rank),
+                                       expert_in.begin() + first_slot(c.of_each, rank + 1));
         std::ranges::sort(held);
         ASSERT_EQ(std::ranges::adjacent_find(held), held.end()) << i << ": rank " << rank << " twice";
       }

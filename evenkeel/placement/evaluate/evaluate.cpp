@@ -83,13 +83,12 @@ void decide(std::optional<double> horizon, Verdict& verdict) {
   }
   if (!verdict.break_even_steps || !horizon) {
     verdict.answer = verdict.move.experts == 0 ? Verdict::Answer::pays : Verdict::Answer::depends;
-    verdict.sentence =
-        verdict.break_even_steps
-            ? fmt::format("it depends on {}: it pays after {}", unknowns_of(verdict, horizon),
-                          counted(std::ceil(*verdict.break_even_steps), "step"))
-            : fmt::format("it depends on {}: max/mean goes from {:.3f} to {:.3f}",
-                          unknowns_of(verdict, horizon), verdict.max_over_mean_before,
-                          verdict.max_over_mean_after);
+    verdict.sentence = verdict.break_even_steps
+                           ? fmt::format("it depends on {}: it pays after {}", unknowns_of(verdict, horizon),
+                                         counted(std::ceil(*verdict.break_even_steps), "step"))
+                           : fmt::format("it depends on {}: max/mean goes from {:.3f} to {:.3f}",
+                                         unknowns_of(verdict, horizon), verdict.max_over_mean_before,
+                                         verdict.max_over_mean_after);
     if (verdict.move.experts == 0) verdict.sentence = "it pays: nothing has to move";
     return;
   }
@@ -109,7 +108,8 @@ RecordingJudgement judge(const RoutingProfile& recording, std::span<const Routin
   std::vector<double> ratios;
   for (const RoutingProfile& step : steps)
     if (const auto ratio = max_over_mean_of_step(step, topology, placement)) ratios.push_back(*ratio);
-  return {.quality = placement_quality(recording, topology, placement), .steps = spread_of(std::move(ratios))};
+  return {.quality = placement_quality(recording, topology, placement),
+          .steps = spread_of(std::move(ratios))};
 }
 
 std::optional<double> step_ms(const StepModel& model, int num_layers, int num_ranks, double max_over_mean) {
@@ -136,7 +136,8 @@ Move move_between(const Placement& before, const Placement& after, const StepMod
   if (!model.expert_bytes) return move;
   move.bytes = static_cast<double>(move.experts) * *model.expert_bytes;
   if (model.link_gigabytes_per_s)
-    move.ms = static_cast<double>(move.most_on_rank) * *model.expert_bytes / *model.link_gigabytes_per_s / 1e6;
+    move.ms =
+        static_cast<double>(move.most_on_rank) * *model.expert_bytes / *model.link_gigabytes_per_s / 1e6;
   return move;
 }
 

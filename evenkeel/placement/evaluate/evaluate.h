@@ -1,7 +1,8 @@
 // A placement judged on recordings, those that it was made from or any other: how level it is over a whole
 // recording and in its steps, what a step would take, what it takes to move there, and when that pays.
 //
-// Level       max/mean of the ranks' loads, an expert's load split evenly over its copies. A placement that is
+// Level       max/mean of the ranks' loads, an expert's load split evenly over its copies. A placement that
+// is
 //             even over an hour is not even in a step, so steps are judged one by one.
 // Time        a model: the experts of the heaviest rank, layer after layer; what is sent is left out.
 //             max/mean x assignments of a step / ranks x time of an assignment, summed over layers.

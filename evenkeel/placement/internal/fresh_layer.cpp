@@ -20,8 +20,7 @@ struct NodePool {
 
 // False where an expert is at home on several nodes.
 bool list_pools(const LayerPlacement& before, std::span<const std::int32_t> slots_per_rank,
-                std::span<const std::int32_t> node_of_rank,
-                std::vector<NodePool>& pools) {
+                std::span<const std::int32_t> node_of_rank, std::vector<NodePool>& pools) {
   pools.resize(static_cast<std::size_t>(node_of_rank.back()) + 1);
   for (ExpertId e : indices<ExpertId>(before.num_experts())) {
     const std::int32_t node = node_of_rank[before.owner(e).offset()];

@@ -14,8 +14,9 @@
 
 namespace evenkeel {
 
-// loads [W, E] of W recordings, 1 the mean of a rank. [E] ranks of each expert; empty where an expert is at home on several nodes, so that nodes cannot be placed
-// one by one, where ranks have so unlike slots that no packing was found, or if the deadline passed before.
+// loads [W, E] of W recordings, 1 the mean of a rank. [E] ranks of each expert; empty where an expert is at
+// home on several nodes, so that nodes cannot be placed one by one, where ranks have so unlike slots that no
+// packing was found, or if the deadline passed before.
 std::vector<std::vector<std::int32_t>> fresh_homes(const LayerPlacement& before,
                                                    std::span<const double> loads,
                                                    std::span<const std::int32_t> slots_per_rank,

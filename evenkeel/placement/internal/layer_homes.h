@@ -1,5 +1,5 @@
-// One layer's homes as they are being changed: which experts each rank holds, what it bears in each recording,
-// and how many of the homes are new.
+// One layer's homes as they are being changed: which experts each rank holds, what it bears in each
+// recording, and how many of the homes are new.
 #pragma once
 
 #include <cstdint>

@@ -142,7 +142,9 @@ void Relief::consider_copying_away(std::size_t rank) {
       if (homes_.homes(theirs).size() < 2) continue;
       for (std::int32_t m : homes_.on_rank(rank)) {
         const auto mine = static_cast<std::size_t>(m);
-        if (mine == theirs || homes_.share(mine, recording_) - homes_.share(mine, recording_, 1) <= best_merit_) continue;
+        if (mine == theirs ||
+            homes_.share(mine, recording_) - homes_.share(mine, recording_, 1) <= best_merit_)
+          continue;
         if (may_go(mine, other)) consider({{other, theirs}}, {{other, mine}});
       }
     }

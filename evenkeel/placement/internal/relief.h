@@ -1,7 +1,7 @@
 // Steps that relieve the heaviest rank of one layer, the one that gains most for each move first.
 //
-// A step counts for what it leaves of the ranks it touches: in no recording may one of them be as heavy as the
-// heaviest was.
+// A step counts for what it leaves of the ranks it touches: in no recording may one of them be as heavy as
+// the heaviest was.
 #pragma once
 
 #include <cstdint>

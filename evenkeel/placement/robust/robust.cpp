@@ -37,11 +37,11 @@ void require_recordings(const RobustProblem& problem) {
                                       each.num_layers, each.num_experts));
   for (std::size_t i = 0; i < each.loads.size(); ++i)
     if (!std::isfinite(each.loads[i]) || each.loads[i] < 0)
-      throw InvalidArgument("loads",
-                            fmt::format("recording {}, layer {}, expert {}: {}",
-                                        i / (sizes.layers * sizes.experts), i / sizes.experts % sizes.layers,
-                                        i % sizes.experts, each.loads[i]),
-                            "0 or more, finite");
+      throw InvalidArgument(
+          "loads",
+          fmt::format("recording {}, layer {}, expert {}: {}", i / (sizes.layers * sizes.experts),
+                      i / sizes.experts % sizes.layers, i % sizes.experts, each.loads[i]),
+          "0 or more, finite");
 }
 
 std::vector<double> sum_of_recordings(const RobustProblem& problem) {

@@ -9,8 +9,8 @@ namespace {
 
 // Ranks that are tried to give room where the heaviest finds none. More give little for their time.
 constexpr std::size_t kMostTried = 8;
-// An exchange that lowers the potential of its two ranks by less, as a part of it and as a number (a rank 1e-4
-// above the mean), is rounding, or not worth its time.
+// An exchange that lowers the potential of its two ranks by less, as a part of it and as a number (a rank
+// 1e-4 above the mean), is rounding, or not worth its time.
 constexpr float kLeastGain = 1e-3F;
 constexpr float kLeastChange = 1e-16F;
 
@@ -117,7 +117,9 @@ void LevelSearch::measure(std::size_t rank) {
   }
 }
 
-float LevelSearch::heaviest_load() const { return std::ranges::max(worst_); }
+float LevelSearch::heaviest_load() const {
+  return std::ranges::max(worst_);
+}
 
 std::size_t LevelSearch::heaviest_lane(std::size_t rank) const {
   std::size_t lane = 0;
@@ -151,7 +153,8 @@ void LevelSearch::consider(std::size_t rank, std::size_t other, Exchange& best) 
         after = after + above(my_load[b] + more, b) + above(other_load[b] - more, b);
       }
       const float change = after.sum() - now;
-      if (change < best.change && change < -(kLeastGain * now + kLeastChange) && !holds(rank, expert_in_[theirs]))
+      if (change < best.change && change < -(kLeastGain * now + kLeastChange) &&
+          !holds(rank, expert_in_[theirs]))
         best = {mine, theirs, change};
     }
   }

@@ -6,8 +6,8 @@
 //             then exchanges of two copies that lower the potential most: over ranks and recordings, the
 //             fourth power of what is above the pool's mean. The heaviest rank is relieved first; where
 //             nothing helps it, the next ones give room.
-// Cost        an exchange looks at slots x (slots of a rank) pairs, some nanoseconds each for four recordings.
-// Guarantee   every exchange lowers the potential; the result depends on the input alone.
+// Cost        an exchange looks at slots x (slots of a rank) pairs, some nanoseconds each for four
+// recordings. Guarantee   every exchange lowers the potential; the result depends on the input alone.
 #pragma once
 
 #include <cstdint>
@@ -69,15 +69,15 @@ class LevelSearch {
   std::size_t num_experts_ = 0;
   std::size_t blocks_ = 1;
   std::span<const Lanes> loads_;
-  std::vector<Lanes> mean_;               // [blocks] of the pool's ranks
-  std::vector<std::size_t> begin_;        // [P + 1] into the slots
-  std::vector<std::size_t> rank_of_;      // [slots]
-  std::vector<std::int32_t> expert_in_;   // [slots]
-  std::vector<std::uint8_t> held_;        // [P, E]
-  std::vector<Lanes> shares_;             // [E, blocks] of one copy
-  std::vector<Lanes> rank_load_;          // [P, blocks]
-  std::vector<float> potential_;          // [P]
-  std::vector<float> worst_;              // [P] load in the worst recording
+  std::vector<Lanes> mean_;              // [blocks] of the pool's ranks
+  std::vector<std::size_t> begin_;       // [P + 1] into the slots
+  std::vector<std::size_t> rank_of_;     // [slots]
+  std::vector<std::int32_t> expert_in_;  // [slots]
+  std::vector<std::uint8_t> held_;       // [P, E]
+  std::vector<Lanes> shares_;            // [E, blocks] of one copy
+  std::vector<Lanes> rank_load_;         // [P, blocks]
+  std::vector<float> potential_;         // [P]
+  std::vector<float> worst_;             // [P] load in the worst recording
   std::vector<std::size_t> by_potential_;
 };
 

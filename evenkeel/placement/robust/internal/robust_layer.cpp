@@ -86,7 +86,8 @@ bool RobustLayer::search_alone() {
 bool RobustLayer::group_nodes() {
   const std::size_t size = num_experts_ / num_groups_;
   if (num_groups_ % nodes_.size() != 0) return false;
-  const std::vector<std::int32_t> rooms(nodes_.size(), static_cast<std::int32_t>(num_groups_ / nodes_.size()));
+  const std::vector<std::int32_t> rooms(nodes_.size(),
+                                        static_cast<std::int32_t>(num_groups_ / nodes_.size()));
   local_.assign(num_groups_ * blocks_, Lanes{});
   const auto per_rank = static_cast<float>(nodes_.size()) / static_cast<float>(rooms_.size());
   for (std::size_t e = 0; e < num_experts_; ++e)
@@ -187,8 +188,8 @@ double RobustLayer::bound() {
   for (std::size_t w = 0; w < shares_.size() / num_experts_; ++w) {
     to_fixed(std::span(shares_).subspan(w * num_experts_, num_experts_), scale, fixed_);
     const FixedLoad whole = std::reduce(fixed_.begin(), fixed_.end(), FixedLoad{0});
-    const FixedLoad found = slot_bound_.find({fixed_, rooms_, num_slots},
-                                             static_cast<FixedLoad>(bound * scale), whole);
+    const FixedLoad found =
+        slot_bound_.find({fixed_, rooms_, num_slots}, static_cast<FixedLoad>(bound * scale), whole);
     bound = std::max(bound, static_cast<double>(found) / scale);
   }
   return bound * (1 - kRounding);

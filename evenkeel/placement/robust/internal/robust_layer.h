@@ -52,10 +52,10 @@ class RobustLayer {
   std::vector<double> shares_;  // [W, E], 1 is the mean of a rank
   std::vector<double> peaks_;   // [E] the largest of the recordings
   std::size_t blocks_ = 1;
-  std::vector<Lanes> lanes_;                       // [E, blocks]
+  std::vector<Lanes> lanes_;                           // [E, blocks]
   std::vector<std::vector<std::int32_t>> experts_of_;  // [nodes]
-  std::vector<std::int32_t> found_;                // [slots]
-  float heaviest_ = 0;                             // of what was found
+  std::vector<std::int32_t> found_;                    // [slots]
+  float heaviest_ = 0;                                 // of what was found
   std::vector<Lanes> local_;
   std::vector<FixedLoad> fixed_;
   CopyCounts counts_;

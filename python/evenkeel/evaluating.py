@@ -1,0 +1,233 @@
+"""evaluate(): placements judged on recordings that they need not have been made from, and whether one pays."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TypedDict, TypeVar
+
+from . import _native
+from ._arguments import file_path, instance, invalid, number, real
+from .placement import Placement
+from .placing import machine_of
+from .profile import RoutingProfile
+
+Path = str | os.PathLike[str]
+T = TypeVar("T")
+
+
+class StepFigures(TypedDict):
+    """Over the steps of a recording, max/mean in the mean of layers."""
+
+    median: float
+    p95: float
+    worst: float
+
+
+class RecordingFigures(TypedDict):
+    """A placement on a recording. Traffic is in transitions, None where the recording has none."""
+
+    recording: str
+    layers: list[int]
+    max_over_mean_mean: float
+    max_over_mean_worst: float
+    crossing: float | None
+    crossing_between_nodes: float | None
+    steps: StepFigures | None
+
+
+class PlacementFigures(TypedDict):
+    """A placement on every recording."""
+
+    file: str
+    results: list[RecordingFigures]
+
+
+class VerdictFigures(TypedDict):
+    """The most level placement against what runs now. None: not known."""
+
+    placement: str
+    against: str
+    answer: str
+    sentence: str
+    max_over_mean_before: float
+    max_over_mean_after: float
+    better_on: int
+    recordings: int
+    step_ms_before: float | None
+    step_ms_after: float | None
+    moved_experts: int
+    moved_bytes: float | None
+    move_ms: float | None
+    break_even_steps: float | None
+
+
+class Evaluation(TypedDict):
+    """What `evenkeel evaluate --json` prints."""
+
+    placements: list[PlacementFigures]
+    verdict: VerdictFigures
+
+
+class _Recording:
+    def __init__(self, recording: RoutingProfile | Path, index: int, step_tokens: int | None) -> None:
+        if isinstance(recording, RoutingProfile):
+            self.name = f"recording {index}"
+            self.profile = recording._native
+            self.steps: list[_native.RoutingProfile] = []
+            return
+        self.name = file_path(recording, "recordings")
+        self.profile = RoutingProfile(self.name)._native
+        self.steps = _native.read_steps(self.name, None, step_tokens)
+
+
+class _Candidate:
+    def __init__(self, placement: Placement | Path | None, name: str, ranks: int) -> None:
+        self.name = name
+        self.native: _native.Placement | None = None
+        if isinstance(placement, Placement):
+            self.native = placement._native
+        elif placement is not None:
+            self.name = file_path(placement, "placements")
+            self.native = Placement.load(self.name, num_ranks=ranks)._native
+
+    def on(self, recording: _Recording, machine: _native.Topology) -> _native.Placement:
+        return _native.homes_for(recording.profile, recording.name, machine, self.native)
+
+    def judged(self, recordings: list[_Recording], machine: _native.Topology) -> list[_native.RecordingJudgement]:
+        return [_native.judge(each.profile, each.steps, machine, self.on(each, machine)) for each in recordings]
+
+
+def evaluate(
+    recordings: RoutingProfile | Path | Sequence[RoutingProfile | Path],
+    placements: Placement | Path | Sequence[Placement | Path],
+    ranks: int | None = None,
+    nodes: int = 1,
+    *,
+    topology: Path | None = None,
+    from_: Placement | Path | None = None,
+    step_tokens: int | None = None,
+    model: Path | None = None,
+    tokens_per_step: int | None = None,
+    tflops: float | None = None,
+    link: float | None = None,
+    horizon: int | None = None,
+) -> Evaluation:
+    """Measures placements on recordings, contiguous homes always beside them, and says whether the best one pays.
+
+    A placement is level on what it was made from; what counts is the traffic that comes. Time is a model: the experts
+    of the heaviest rank, layer after layer, without what is sent.
+
+    Args:
+        recordings: profiles, or files that hold one, a trace or counts. One or several.
+        placements: placements, or files of any format that is read.
+        ranks, nodes, topology: the machine, as for `place`.
+        from_: what runs now, which a move starts from; contiguous homes by default.
+        step_tokens: files of traces are also judged in steps of so many tokens. Files of counts by step always are.
+        model: the model's config.json: how large an expert is, and how many each token visits.
+        tokens_per_step: tokens of a step over all ranks; `step_tokens` by default.
+        tflops: 10^12 operations a second that an expert's products reach.
+        link: GB/s into a rank, for the move.
+        horizon: steps that the placement will serve.
+
+    Returns:
+        A dict as `evenkeel evaluate --json` prints it: `placements`, the first of them "contiguous", each with
+        `results` by recording, and `verdict`, whose `answer` is "pays", "does not pay" or "depends".
+
+    Raises:
+        ParseError: a file is not what it should be.
+        InvalidArgument: recordings and placements do not fit each other.
+    """
+    machine = machine_of(ranks, nodes, topology)
+    window = None if step_tokens is None else number(step_tokens, "step_tokens", 1)
+    read = [_Recording(each, i, window) for i, each in enumerate(_several(recordings, RoutingProfile, "recordings"))]
+    given = _several(placements, Placement, "placements")
+    candidates = [_Candidate(None, "contiguous", machine.num_ranks)]
+    candidates += [_Candidate(each, f"placement {i}", machine.num_ranks) for i, each in enumerate(given)]
+    before = candidates[0] if from_ is None else _Candidate(from_, "from_", machine.num_ranks)
+    judged = [each.judged(read, machine) for each in candidates]
+    best = min(range(1, len(candidates)), key=lambda i: sum(_ratio(each) for each in judged[i]))
+    step = _step_model(model, tokens_per_step or window, tflops, link)
+    move = _native.move_between(before.on(read[0], machine), candidates[best].on(read[0], machine), step)
+    verdict = _native.verdict_of(
+        judged[0] if from_ is None else before.judged(read, machine),
+        judged[best],
+        move,
+        step,
+        read[0].profile.num_layers,
+        machine.num_ranks,
+        None if horizon is None else float(number(horizon, "horizon", 1)),
+    )
+    return {
+        "placements": [
+            {"file": each.name, "results": [_figures(r, j) for r, j in zip(read, judged[i], strict=True)]}
+            for i, each in enumerate(candidates)
+        ],
+        "verdict": {
+            "placement": candidates[best].name,
+            "against": before.name,
+            "answer": verdict.answer,
+            "sentence": verdict.sentence,
+            "max_over_mean_before": verdict.max_over_mean_before,
+            "max_over_mean_after": verdict.max_over_mean_after,
+            "better_on": verdict.better_on,
+            "recordings": verdict.recordings,
+            "step_ms_before": verdict.step_ms_before,
+            "step_ms_after": verdict.step_ms_after,
+            "moved_experts": move.experts,
+            "moved_bytes": move.bytes,
+            "move_ms": move.ms,
+            "break_even_steps": verdict.break_even_steps,
+        },
+    }
+
+
+def _several(given: T | Path | Sequence[T | Path], kind: type[T], name: str) -> list[T | Path]:
+    single = isinstance(given, (kind, str, os.PathLike))
+    several = [given] if single else list(given)  # type: ignore[arg-type, list-item]
+    if not several:
+        raise invalid(name, "is an empty list", "one or more")
+    for each in several:
+        if not isinstance(each, (str, os.PathLike)):
+            instance(each, kind, name)
+    return several  # type: ignore[return-value]
+
+
+def _ratio(judgement: _native.RecordingJudgement) -> float:
+    return judgement.steps.mean if judgement.steps else judgement.quality.max_over_mean_mean
+
+
+def _step_model(model: Path | None, tokens: int | None, tflops: float | None, link: float | None) -> _native.StepModel:
+    step = _native.StepModel()
+    if link is not None:
+        step.link_gigabytes_per_s = real(link, "link", 0)
+    if model is None:
+        if tflops is not None:
+            raise invalid("tflops", "needs model, which says how large an expert is", "model beside it")
+        return step
+    expert_bytes, weights, top_k = _native.sizes_of_model(file_path(model, "model"))
+    if expert_bytes > 0:
+        step.expert_bytes = expert_bytes
+    if tokens is not None:
+        step.assignments_per_step = float(number(tokens, "tokens_per_step", 1) * top_k)
+    if tflops is not None:
+        step.assignment_us = 2 * weights / (real(tflops, "tflops", 0) * 1e6)
+    return step
+
+
+def _figures(recording: _Recording, judgement: _native.RecordingJudgement) -> RecordingFigures:
+    quality = judgement.quality
+    steps = judgement.steps
+    known = quality.traffic_known
+    return {
+        "recording": recording.name,
+        "layers": list(recording.profile.layers or range(recording.profile.num_layers)),
+        "max_over_mean_mean": quality.max_over_mean_mean,
+        "max_over_mean_worst": quality.max_over_mean_worst,
+        "crossing": quality.crossing if known else None,
+        "crossing_between_nodes": quality.crossing_between_nodes if known else None,
+        "steps": None if steps is None else {"median": steps.median, "p95": steps.p95, "worst": steps.worst},
+    }
+
+
+__all__ = ["Evaluation", "evaluate"]
