@@ -13,6 +13,7 @@
 #include "evenkeel/placement/eplb.h"
 #include "evenkeel/placement/incremental.h"
 #include "evenkeel/placement/replicas.h"
+#include "evenkeel/placement/robust/robust.h"
 
 namespace evenkeel {
 namespace {
@@ -64,6 +65,32 @@ void call_like_eplb(benchmark::State& state, const Shape& s) {
         rebalance_experts({s.layers, s.experts, loads, s.slots, s.groups, s.nodes, s.ranks}).max_count);
 }
 
+// Several recordings of one model, correlated by a half.
+void place_robustly(benchmark::State& state, const Shape& s, int recordings) {
+  std::mt19937_64 random(1);
+  std::normal_distribution<> normal;
+  const auto cells = static_cast<std::size_t>(s.layers) * static_cast<std::size_t>(s.experts);
+  std::vector<double> loads(static_cast<std::size_t>(recordings) * cells);
+  for (std::size_t at = 0; at < cells; ++at) {
+    const double common = normal(random);
+    for (std::size_t w = 0; w < static_cast<std::size_t>(recordings); ++w)
+      loads[w * cells + at] = std::round(4096 * std::exp(std::sqrt(0.5) * (common + normal(random))));
+  }
+  RobustSolution solution;
+  for (auto _ : state)
+    solution =
+        replicate_robustly({.num_recordings = recordings,
+                            .of_each = {s.layers, s.experts, loads, s.slots, s.ranks, s.nodes, s.groups}});
+  double worst = 0;
+  for (int w = 0; w < recordings; ++w) {
+    const auto of_recording = solution.max_over_mean.begin() + w * s.layers;
+    worst = std::max(worst, std::reduce(of_recording, of_recording + s.layers) / s.layers);
+  }
+  state.counters["worst_recording"] = worst;
+  state.counters["layers_worst"] = mean(solution.placed.max_over_mean);
+  state.counters["bound"] = mean(solution.placed.bound);
+}
+
 // The live placement was made for loads that have drifted since.
 void improve(benchmark::State& state, const Shape& s, int max_moves) {
   std::vector<double> loads = make_loads(s, 1);
@@ -106,6 +133,14 @@ void register_all() {
     add("rebalance_experts/" + s.name(), call_like_eplb, s);
   for (int moves : {10, 100, 1000})
     add("incremental/moves:" + std::to_string(moves), improve, shapes[0], moves);
+  const auto add_robust = [&](const Shape& s, int recordings) {
+    add("robust/" + s.name() + "/recordings:" + std::to_string(recordings), place_robustly, s, recordings);
+  };
+  for (int recordings : {1, 2, 3, 6, 12, 24}) add_robust(shapes[0], recordings);
+  add_robust(shapes[1], 3);
+  for (const Shape& s : {Shape{.experts = 128, .slots = 160}, Shape{.experts = 512, .slots = 576},
+                         Shape{.ranks = 8}, Shape{.ranks = 72}, Shape{.ranks = 144}})
+    add_robust(s, 3);
 }
 
 // Before the main() of benchmark_main begins.

@@ -4,6 +4,7 @@
 //   placement_study tokens TRACE [DROP]       the same, from fewer and fewer tokens
 //   placement_study domains TRACE NAME...     as many equal parts as names, each placed and judged on each
 //   placement_study steps TRACE...            each trace placed and judged on each
+//   placement_study recordings TRACE PARTS [DROP]   equal parts: one, the sum or all at once placed from
 #include <fmt/format.h>
 
 #include <cmath>
@@ -16,6 +17,7 @@
 #include "benchmarks/placement_study/judge.h"
 #include "benchmarks/placement_study/methods.h"
 #include "benchmarks/placement_study/recording.h"
+#include "benchmarks/placement_study/recordings.h"
 #include "evenkeel/base/error.h"
 
 namespace evenkeel::study {
@@ -177,7 +179,7 @@ int run(const std::vector<std::string>& words) {
   if (words.size() < 2) {
     fmt::print(stderr,
                "usage: placement_study halves|tokens TRACE [DROP] | domains TRACE NAME... | "
-               "steps TRACE...\n");
+               "steps TRACE... | recordings TRACE PARTS [DROP]\n");
     return 2;
   }
   const std::vector<std::string> rest(words.begin() + 2, words.end());
@@ -185,6 +187,9 @@ int run(const std::vector<std::string>& words) {
   if (words[0] == "halves") study_halves(read_recording(words[1], dropped));
   if (words[0] == "tokens") study_tokens(read_recording(words[1], dropped));
   if (words[0] == "domains") study_domains(read_recording(words[1], 0), rest);
+  if (words[0] == "recordings" && !rest.empty())
+    study_recordings(read_recording(words[1], rest.size() > 1 ? std::atoll(rest[1].c_str()) : 0),
+                     std::max(std::atoi(rest[0].c_str()), 2));
   if (words[0] == "steps") study_steps({words.begin() + 1, words.end()});
   return 0;
 }
