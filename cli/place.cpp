@@ -9,6 +9,7 @@
 #include <numeric>
 #include <optional>
 #include <span>
+#include <string_view>
 
 #include "cli/interrupt.h"
 #include "cli/machine_option.h"
@@ -22,10 +23,14 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/limits.h"
 #include "evenkeel/io/placement_format.h"
+#include "evenkeel/placement/copy_choice.h"
 
 namespace evenkeel::cli {
 
 namespace {
+
+// As many redundant experts as pay.
+constexpr std::string_view kAuto = "auto";
 
 struct PlaceArguments {
   std::vector<std::string> inputs;
@@ -35,7 +40,7 @@ struct PlaceArguments {
   std::string output;
   std::string as;
   Numbering numbering;
-  std::int64_t redundant_experts = 0;
+  std::string redundant_experts = "0";
   std::int64_t groups = 1;
   std::int64_t max_moves = 0;
   std::int64_t num_experts = 0;
@@ -98,7 +103,9 @@ PlaceOptions place_options(const CLI::App& app, const PlaceArguments& options, i
   how.traffic = static_cast<TrafficModel>(options.traffic);
   how.pairs = static_cast<PairObjective>(options.pairs);
   how.cost = {.assignment_us = options.assignment_us, .assignment_bytes = options.assignment_bytes};
-  how.redundant_experts = static_cast<int>(options.redundant_experts);
+  if (options.redundant_experts != kAuto)
+    how.redundant_experts = static_cast<int>(
+        parse_whole("--redundant-experts", options.redundant_experts, 0, std::int64_t{1} << 24));
   how.num_groups = static_cast<int>(options.groups);
   how.sources = std::move(sources);
   how.across = static_cast<PlaceOptions::Across>(options.across);
@@ -176,6 +183,11 @@ void run(const CLI::App& app, const PlaceArguments& options) {
   const RoutingInputs judges = read_inputs(options.judge, needs);
   PlaceOptions how = place_options(app, options, topology.num_ranks(), std::move(input.sources));
   const RoutingProfile& first = input.profiles.front();
+  std::optional<CopyChoice> copies;
+  if (options.redundant_experts == kAuto) {
+    copies = choose_copies(input.profiles, topology, how);
+    how.redundant_experts = copies->redundant_experts;
+  }
   if (is_given(app, "--output"))
     require_placement_writable(format_of(options),
                                {.num_layers = first.num_layers(),
@@ -206,7 +218,8 @@ void run(const CLI::App& app, const PlaceArguments& options) {
                            .assignments = num_assignments(input),
                            .output = options.output,
                            .per_recording = per_recording(options.inputs, result),
-                           .judged = judged_on(judges, options.judge, topology, how, result)};
+                           .judged = judged_on(judges, options.judge, topology, how, result),
+                           .copies = std::move(copies)};
   if (options.json)
     print_json(report);
   else
@@ -218,8 +231,9 @@ void add_problem(CLI::App& app, PlaceArguments& options) {
       ->default_str("");
   app.add_option("--as", options.as, "What an array that nobody named holds: counts, or trace")
       ->type_name("KIND");
-  add_whole(app, "--redundant-experts", options.redundant_experts, 0, 1 << 24,
-            "Copies beyond one of each, a layer");
+  app.add_option("--redundant-experts", options.redundant_experts,
+                 "Copies beyond one of each, a layer; auto: as many as pay for their memory")
+      ->type_name("N|auto");
   add_whole(app, "--groups", options.groups, 1, max_experts,
             "Expert groups, each of which stays in one node");
   add_word(app, "--sizes", options.sizes, {"equal", "free"},

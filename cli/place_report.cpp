@@ -103,6 +103,21 @@ Json json_of(const std::vector<JudgedRecording>& recordings) {
   return list;
 }
 
+Json json_of(const CopyChoice& choice) {
+  Json tried = Json::array();
+  for (const auto& [copies, ratio, slots] : choice.tried)
+    tried.push_back({{"redundant_experts", copies}, {"max_over_mean", ratio}, {"slots", slots}});
+  return {{"redundant_experts", choice.redundant_experts}, {"tried", std::move(tried)}};
+}
+
+void print_copies(const CopyChoice& choice) {
+  Table table({"redundant experts", "memory of experts", "max/mean load"});
+  for (const auto& [copies, ratio, slots] : choice.tried)
+    table.add({fmt::format("{}{}", copies, copies == choice.redundant_experts ? "  <- the knee" : ""),
+               fmt::format("{:+.1f} %", 100 * (slots - 1)), fmt::format("{:.3f}", ratio)});
+  put("{}\n", table.text());
+}
+
 void print_objectives(const PlaceReport& report) {
   const PlaceResult& result = report.result;
   Table table({"objective", "", "reached", "bound", "gap"});
@@ -146,6 +161,7 @@ void print_json(const PlaceReport& report) {
                {"after", std::move(after)}};
   if (!report.per_recording.empty()) json["per_recording"] = json_of(report.per_recording);
   if (!report.judged.empty()) json["judged"] = json_of(report.judged);
+  if (report.copies) json["copies"] = json_of(*report.copies);
   if (json.contains("per_recording") || json.contains("judged"))
     json["measured_on"] = "the data it was made from";  // all but what was judged
   print_object(json);
@@ -162,6 +178,7 @@ void print_table(const PlaceReport& report) {
   put("\n{}; solver {}, {:.1f} ms{}\n{}\n", shape_of(report), solver_name(result), result.solve_ms, end,
       report.output.empty() ? "" : fmt::format("written to {}\n", report.output));
   print_quality(report);
+  if (report.copies) print_copies(*report.copies);
   const char* before = report.options.from ? "from" : "contiguous";
   print_recordings("max/mean load, made from", before, report.per_recording);
   print_recordings("max/mean load, judged on", before, report.judged);

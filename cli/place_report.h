@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "evenkeel/placement/copy_choice.h"
 #include "evenkeel/placement/place.h"
 
 namespace evenkeel::cli {
@@ -26,6 +28,7 @@ struct PlaceReport {
   std::string output;                               // path of what was written, or nothing
   std::vector<JudgedRecording> per_recording = {};  // of several that it was made from
   std::vector<JudgedRecording> judged = {};         // of others
+  std::optional<CopyChoice> copies = {};            // where the number of copies was to be chosen
 };
 
 void print_json(const PlaceReport& report);

@@ -17,6 +17,7 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/routing_file.h"
 #include "evenkeel/io/topology_file.h"
+#include "evenkeel/placement/copy_choice.h"
 #include "evenkeel/placement/exact.h"
 #include "evenkeel/placement/traffic.h"
 #include "evenkeel/topology/presets.h"
@@ -174,6 +175,24 @@ void bind_place(nb::module_& module) {
                      return all;
                    })
       .def_ro("notes", &PlaceResult::notes);
+  nb::class_<CopyChoice::Tried>(module, "TriedCopies")
+      .def_ro("redundant_experts", &CopyChoice::Tried::redundant_experts)
+      .def_ro("max_over_mean", &CopyChoice::Tried::max_over_mean)
+      .def_ro("slots", &CopyChoice::Tried::slots);
+  module.def(
+      "choose_copies",
+      [](const std::vector<const RoutingProfile*>& recordings, const Topology& topology,
+         const PlaceOptions& options) {
+        std::vector<RoutingProfile> all;
+        for (const RoutingProfile* recording : recordings) all.push_back(*recording);
+        return interruptible([&](std::stop_token stop) {
+          PlaceOptions stoppable = options;
+          stoppable.limits.stop = std::move(stop);
+          CopyChoice choice = choose_copies(all, topology, stoppable);
+          return std::pair(choice.redundant_experts, std::move(choice.tried));
+        });
+      },
+      nb::arg("recordings"), nb::arg("topology"), nb::arg("options"));
   module.def("place", &place_interruptibly, nb::arg("recordings"), nb::arg("topology"), nb::arg("options"));
   module.def(
       "source_counts",

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,11 +52,27 @@ class PlacementQuality:
     """`[P, P]`, row by sender; the diagonal is what stays."""
 
 
+class CopiesTried(NamedTuple):
+    """A number of redundant experts that was tried."""
+
+    redundant_experts: int
+    max_over_mean: float
+    """Mean of layers; of several recordings the worst one's."""
+    slots: float
+    """Of what experts take without copies: 1.125 is an eighth more memory."""
+
+
 class PlaceResult(Placement):
     """A placement, with what its solver says of it."""
 
-    __slots__ = ("_result",)
+    __slots__ = ("_result", "_tried")
     _result: _native.PlaceResult
+    _tried: list[CopiesTried]
+
+    @property
+    def copies_tried(self) -> list[CopiesTried]:
+        """With `redundant_experts="auto"`: the numbers that were tried. Else empty."""
+        return list(self._tried)
 
     @property
     def objective(self) -> dict[str, float]:
@@ -124,7 +140,7 @@ def place(
     nodes: int = 1,
     *,
     topology: str | os.PathLike[str] | None = None,
-    redundant_experts: int = 0,
+    redundant_experts: int | Literal["auto"] = 0,
     num_groups: int = 1,
     solver: Solver = "fast",
     sizes: Sizes = "equal",
@@ -148,7 +164,8 @@ def place(
         nodes: nodes, which the ranks fill in order, with links all alike.
         topology: the machine instead: a file (format evenkeel.topology.v1), or a name: 8xh100, 8xh200, 2x8xh100,
             2x8xh200, gb200-nvl72.
-        redundant_experts: copies beyond one of each, in each layer.
+        redundant_experts: copies beyond one of each, in each layer; "auto": as many as pay for their memory, where
+            more begin to buy little. What was tried is then in `copies_tried`.
         num_groups: expert groups, each of which stays in one node.
         solver: "fast" (milliseconds, seconds for a large "joint"; with a bound) or "exact" (integer programs; needs a
             build with HiGHS).
@@ -184,7 +201,8 @@ def place(
     options.set_pairs(choice(pairs, "pairs", get_args(Pairs)) == "total")
     options.set_cost(real(assignment_us, "assignment_us", 0, 1e9), real(assignment_bytes, "assignment_bytes", 0, 1e12))
     options.set_limits(real(time_limit, "time_limit", 0), real(gap, "gap", 0, 1))
-    options.redundant_experts = number(redundant_experts, "redundant_experts", 0)
+    automatic = redundant_experts == "auto"
+    options.redundant_experts = 0 if automatic else number(redundant_experts, "redundant_experts", 0)
     options.num_groups = number(num_groups, "num_groups", 1)
     if (from_ is None) != (max_moves is None):
         raise invalid("from_", "goes with max_moves", "both: a placement, and how many experts may move")
@@ -198,12 +216,15 @@ def place(
     recordings = [profile] if isinstance(profile, RoutingProfile) else list(profile)
     if not recordings:
         raise invalid("profile", "is an empty list", "one profile or more")
-    result = _native.place(
-        [instance(each, RoutingProfile, "profile")._native for each in recordings],
-        machine_of(ranks, nodes, topology),
-        options,
-    )
-    return _with_provenance(result)
+    natives = [instance(each, RoutingProfile, "profile")._native for each in recordings]
+    machine = machine_of(ranks, nodes, topology)
+    tried: list[CopiesTried] = []
+    if automatic:
+        options.redundant_experts, all_tried = _native.choose_copies(natives, machine, options)
+        tried = [CopiesTried(each.redundant_experts, each.max_over_mean, each.slots) for each in all_tried]
+    placed = _with_provenance(_native.place(natives, machine, options))
+    placed._tried = tried
+    return placed
 
 
 def source_counts(path: str | os.PathLike[str], ranks: int, num_experts: int | None = None) -> NDArray[np.float64]:
@@ -274,4 +295,4 @@ def _quality(quality: _native.PlacementQuality, num_ranks: int) -> PlacementQual
     )
 
 
-__all__ = ["PlaceResult", "PlacementQuality", "has_exact_solver", "place", "source_counts"]
+__all__ = ["CopiesTried", "PlaceResult", "PlacementQuality", "has_exact_solver", "place", "source_counts"]
