@@ -10,6 +10,7 @@
 #include <random>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/placement/copy_choice.h"
 #include "evenkeel/placement/incremental.h"
 #include "tests/placement/replica_cases.h"
 #include "tests/routing/message.h"
@@ -17,10 +18,7 @@
 namespace evenkeel {
 namespace {
 
-using ::testing::Each;
-using ::testing::Ge;
 using ::testing::HasSubstr;
-using ::testing::Le;
 
 struct RobustCase {
   int num_recordings = 2;
@@ -249,6 +247,92 @@ TEST(RobustPlacement, IsAtItsBestOrCloseAndNoBoundIsAboveWhatBruteForceFinds) {
   EXPECT_GE(at_best, 380);
   EXPECT_LE(gaps / cases, 0.004);
   EXPECT_LE(worst_gap, 0.25);
+}
+
+// Of a placement in one recording: by walking homes.
+double max_over_mean(const Placement& placement, std::span<const double> loads, int layer) {
+  std::vector<double> of_rank(static_cast<std::size_t>(placement.num_ranks()), 0);
+  for (ExpertId e : indices<ExpertId>(placement.num_experts())) {
+    const auto homes = placement.layer(layer).homes(e);
+    for (RankId rank : homes) of_rank[rank.offset()] += loads[e.offset()] / static_cast<double>(homes.size());
+  }
+  const double total = std::reduce(loads.begin(), loads.end(), 0.0);
+  return total > 0 ? std::ranges::max(of_rank) / total * placement.num_ranks() : 1;
+}
+
+TEST(RobustPlacement, MovesNoMoreThanAllowedAndNeverMakesTheWorstRecordingOfALayerWorse) {
+  std::mt19937_64 random(14);
+  for (int i = 0; i < 200; ++i) {
+    const RobustCase c = random_case(random, 4, 3, 16, 4, 6);
+    const RobustSolution robust = replicate_robustly(c.problem());
+    RobustCase later = c;
+    for (double& load : later.of_each.loads) load *= 1 + 0.01 * static_cast<double>(draw_int(random, 0, 80));
+    const Placement live = placement_of(robust.placed, c.of_each.num_experts);
+    const int allowed = draw_int(random, 0, 12);
+    const IncrementalResult moved = place_incrementally({.current = live,
+                                                         .loads = later.of_each.loads,
+                                                         .max_moves = allowed,
+                                                         .num_recordings = c.num_recordings});
+    EXPECT_LE(moved.moves, allowed);
+    int counted = 0;
+    for (int l = 0; l < c.of_each.num_layers; ++l) {
+      double before = 0;
+      double after = 0;
+      for (int w = 0; w < c.num_recordings; ++w) {
+        before = std::max(before, max_over_mean(live, later.loads(w, l), l));
+        after = std::max(after, max_over_mean(moved.placement, later.loads(w, l), l));
+      }
+      EXPECT_LE(after, before * (1 + 1e-9)) << i;
+      EXPECT_NEAR(after, moved.max_over_mean[static_cast<std::size_t>(l)], 1e-9) << i;
+      for (ExpertId e : indices<ExpertId>(c.of_each.num_experts))
+        for (RankId rank : moved.placement.layer(l).homes(e)) counted += !live.layer(l).is_home(e, rank);
+    }
+    EXPECT_EQ(counted, moved.moves) << i;
+  }
+}
+
+TEST(RobustPlacement, RefusesWhatIsNoRecording) {
+  RobustCase c = lognormal_case(2, 1, 4, 0, 2, 0.5);
+  c.of_each.loads[5] = -1;
+  EXPECT_THAT(message_of<InvalidArgument>([&] { replicate_robustly(c.problem()); }),
+              HasSubstr("recording 1, layer 0, expert 1: -1"));
+  c.of_each.loads.pop_back();
+  EXPECT_THAT(message_of<InvalidArgument>([&] { replicate_robustly(c.problem()); }),
+              HasSubstr("2 recordings x 1 layers x 4 experts"));
+  c.num_recordings = 0;
+  EXPECT_THAT(message_of<InvalidArgument>([&] { replicate_robustly(c.problem()); }),
+              HasSubstr("num_recordings"));
+}
+
+RoutingProfile profile_of(const std::vector<std::int64_t>& loads) {
+  return RoutingProfile(1, static_cast<int>(loads.size()), loads, {});
+}
+
+TEST(CopyChoice, TriesNumbersThatFillRanksEvenlyAndStopsWhereRanksAreLevel) {
+  const std::vector<RoutingProfile> level = {profile_of({5, 5, 5, 5, 5, 5, 5, 5})};
+  EXPECT_EQ(choose_copies(level, Topology::uniform(1, 4), {}).redundant_experts, 0);
+  EXPECT_EQ(choose_copies(level, Topology::uniform(1, 4), {}).tried.size(), 1);
+  EXPECT_EQ(choose_copies(level, Topology::uniform(1, 3), {}).tried.front().redundant_experts, 1);
+
+  const std::vector<RoutingProfile> hot = {profile_of({400, 5, 5, 5, 5, 5, 5, 5})};
+  const CopyChoice choice = choose_copies(hot, Topology::uniform(1, 4), {});
+  EXPECT_EQ(choice.redundant_experts, 4);  // one copy of the hottest on each rank
+  for (const CopyChoice::Tried& each : choice.tried) {
+    EXPECT_EQ((8 + each.redundant_experts) % 4, 0);
+    EXPECT_DOUBLE_EQ(each.slots, (8.0 + each.redundant_experts) / 8);
+  }
+}
+
+TEST(CopyChoice, OfSeveralRecordingsIsWhatTheWorstNeeds) {
+  const std::vector<RoutingProfile> two = {profile_of({400, 5, 5, 5, 5, 5, 5, 5}),
+                                           profile_of({5, 5, 5, 5, 5, 5, 5, 400})};
+  const CopyChoice choice = choose_copies(two, Topology::uniform(1, 4), {});
+  EXPECT_EQ(choice.redundant_experts, 4);
+  ASSERT_GE(choice.tried.size(), 3);
+  EXPECT_GT(choice.tried[1].max_over_mean, 1.2);   // two copies of each
+  EXPECT_LT(choice.tried[2].max_over_mean, 1.02);  // one on each rank
+  EXPECT_THAT(message_of<InvalidArgument>([] { choose_copies({}, Topology::uniform(1, 4), {}); }),
+              HasSubstr("recordings"));
 }
 
 TEST(RobustPlacement, LevelsThreeRecordingsOfALargeModel) {

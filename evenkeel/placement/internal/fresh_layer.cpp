@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "evenkeel/placement/internal/copy_order.h"
+#include "evenkeel/placement/internal/level_pool.h"
 #include "evenkeel/placement/internal/pool_solver.h"
-#include "evenkeel/placement/robust/internal/level_pool.h"
 
 namespace evenkeel {
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "evenkeel/placement/internal/copy_counts.h"
+#include "evenkeel/placement/internal/level_pool.h"
 #include "evenkeel/placement/internal/slot_bound.h"
 #include "evenkeel/placement/replicas.h"
-#include "evenkeel/placement/robust/internal/level_pool.h"
 
 namespace evenkeel::internal {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "evenkeel/placement/internal/copy_counts.h"
-#include "evenkeel/placement/robust/internal/level_search.h"
+#include "evenkeel/placement/internal/level_search.h"
 
 namespace evenkeel::internal {
 

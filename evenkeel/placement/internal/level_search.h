@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "evenkeel/placement/internal/deadline.h"
-#include "evenkeel/placement/robust/internal/lanes.h"
+#include "evenkeel/placement/internal/lanes.h"
 
 namespace evenkeel::internal {
 

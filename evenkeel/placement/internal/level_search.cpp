@@ -1,4 +1,4 @@
-#include "evenkeel/placement/robust/internal/level_search.h"
+#include "evenkeel/placement/internal/level_search.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,4 +1,4 @@
-#include "evenkeel/placement/robust/internal/level_pool.h"
+#include "evenkeel/placement/internal/level_pool.h"
 
 #include <algorithm>
 #include <numeric>
