@@ -51,8 +51,14 @@ struct PlaceArguments {
   double assignment_bytes = PlacementCost{}.assignment_bytes;
   // In the order of their words below.
   std::size_t solver = 0, sizes = 0, objective = 0, traffic = 0, pairs = 0, format = 0, across = 0;
+  std::int64_t step_tokens = 0;
+  bool steps = false;
   bool json = false;
 };
+
+std::optional<std::int64_t> step_tokens(const PlaceArguments& options) {
+  return options.step_tokens > 0 ? std::optional(options.step_tokens) : std::nullopt;
+}
 
 PlacementFormat format_of(const PlaceArguments& options) {
   return placement_formats()[options.format];
@@ -75,6 +81,12 @@ RoutingOptions routing_options(const PlaceArguments& options) {
 void require_sense(const CLI::App& app, const PlaceArguments& options) {
   const auto format = format_of(options);
   require_one_numbering(app);
+  if (!options.steps) refuse_if_given(app, "--step-tokens", "is for --steps");
+  if (options.steps && options.inputs.size() > 1)
+    throw InvalidArgument("--steps", fmt::format("is given with {} recordings", options.inputs.size()),
+                          "one recording, whose steps are all to be level");
+  if (options.steps && static_cast<TrafficModel>(options.traffic) == TrafficModel::dispatch_combine)
+    throw InvalidArgument("--traffic", "dispatch-combine has no meaning beside --steps", "layer-to-layer");
   if (format != PlacementFormat::sglang && format != PlacementFormat::trtllm)
     refuse_if_given(app, "--num-hidden-layers",
                     "is for formats that count the model's layers: sglang and trtllm");
@@ -179,7 +191,8 @@ void run(const CLI::App& app, const PlaceArguments& options) {
   const InputNeeds needs{.traffic = static_cast<TrafficModel>(options.traffic),
                          .num_ranks = topology.num_ranks(),
                          .routing = routing_options(options)};
-  RoutingInputs input = read_inputs(options.inputs, needs);
+  RoutingInputs input = options.steps ? read_step_inputs(options.inputs.front(), needs, step_tokens(options))
+                                      : read_inputs(options.inputs, needs);
   const RoutingInputs judges = read_inputs(options.judge, needs);
   PlaceOptions how = place_options(app, options, topology.num_ranks(), std::move(input.sources));
   const RoutingProfile& first = input.profiles.front();
@@ -217,7 +230,7 @@ void run(const CLI::App& app, const PlaceArguments& options) {
                            .num_experts = first.num_experts(),
                            .assignments = num_assignments(input),
                            .output = options.output,
-                           .per_recording = per_recording(options.inputs, result),
+                           .per_recording = per_recording(input.names, result),
                            .judged = judged_on(judges, options.judge, topology, how, result),
                            .copies = std::move(copies)};
   if (options.json)
@@ -244,6 +257,10 @@ void add_problem(CLI::App& app, PlaceArguments& options) {
            "From expert to next expert, or from the token's rank and back");
   add_word(app, "--across", options.across, {"worst", "sum"},
            "Of several recordings: all level, the worst first, or what they add up to");
+  app.add_flag("--steps", options.steps, "The steps of one recording are all to be level");
+  add_whole(app, "--step-tokens", options.step_tokens, 1, kAnySize,
+            "Beside --steps: tokens of a trace's step")
+      ->default_str("");
   app.add_option("--judge", options.judge, "Also measure the placement on these, which it is not made from")
       ->type_name("FILE...");
   add_word(app, "--pairs", options.pairs, {"worst", "total"}, "The worst pair of ranks counts, or all");

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <span>
 
 #include "cli/heat_map.h"
 #include "cli/output.h"
@@ -13,6 +15,9 @@ namespace evenkeel::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// In a table; of steps there may be thousands.
+constexpr std::size_t kMostRecordings = 16;
 
 const char* solver_name(const PlaceResult& result) {
   return result.solver == PlaceOptions::Solver::exact ? "exact" : "fast";
@@ -87,12 +92,15 @@ void print_recordings(const std::string& head, const char* before,
                       const std::vector<JudgedRecording>& recordings) {
   if (recordings.empty()) return;
   Table table({head, fmt::format("{}: mean", before), "worst layer", "placed: mean", "worst layer"});
-  for (const auto& [file, quality] : recordings)
+  const std::size_t shown = std::min(recordings.size(), kMostRecordings);
+  for (const auto& [file, quality] : std::span(recordings).first(shown))
     table.add({file, fmt::format("{:.3f}", quality.before.max_over_mean_mean),
                fmt::format("{:.3f}", quality.before.max_over_mean_worst),
                fmt::format("{:.3f}", quality.after.max_over_mean_mean),
                fmt::format("{:.3f}", quality.after.max_over_mean_worst)});
-  put("{}\n", table.text());
+  put("{}", table.text());
+  if (shown < recordings.size()) put("  and {} more, which --json has\n", recordings.size() - shown);
+  put("\n");
 }
 
 Json json_of(const std::vector<JudgedRecording>& recordings) {

@@ -51,6 +51,7 @@ RoutingInputs read_inputs(const std::vector<std::string>& paths, const InputNeed
     RoutingInput one = read_input(path, needs);
     say_notes(path, one.notes);
     if (!all.profiles.empty()) require_same_model(all.profiles.front(), paths.front(), one.profile, path);
+    all.names.push_back(path);
     all.profiles.push_back(std::move(one.profile));
     sources_known = sources_known && !one.sources.empty();
     if (all.sources.empty())
@@ -60,6 +61,28 @@ RoutingInputs read_inputs(const std::vector<std::string>& paths, const InputNeed
         all.sources.counts[i] += one.sources.counts[i];
   }
   if (!sources_known) all.sources = {};
+  return all;
+}
+
+RoutingInputs read_step_inputs(const std::string& path, const InputNeeds& needs,
+                               std::optional<std::int64_t> step_tokens) {
+  RoutingOptions how = needs.routing;
+  how.transitions = false;
+  how.keep_steps = true;
+  RoutingFile file = open_routing(path, how);
+  require_bare(file, how.bare);
+  say_notes(path, file.notes);
+  if (file.trace && !step_tokens)
+    throw InvalidArgument("--step-tokens", fmt::format("is not given, and {} is a trace", path),
+                          "how many tokens a step has");
+  RoutingInputs all{.names = {}, .profiles = steps_of(file, step_tokens)};
+  if (all.profiles.empty())
+    throw InvalidArgument("--steps", fmt::format("{} does not say its steps", path),
+                          "counts [steps, layers, experts], or a trace and --step-tokens");
+  for (RoutingProfile& step : all.profiles) {
+    all.names.push_back(fmt::format("{}: step {}", path, all.names.size()));
+    if (file.layers().known()) step.set_layers(file.layers());
+  }
   return all;
 }
 

@@ -2,6 +2,8 @@
 // the fly.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +28,7 @@ struct InputNeeds {
 RoutingInput read_input(const std::string& path, const InputNeeds& needs);
 
 struct RoutingInputs {
+  std::vector<std::string> names;  // their files, or steps of one
   std::vector<RoutingProfile> profiles;
   SourceCounts sources = {};  // of all together, where all are traces
 };
@@ -33,5 +36,10 @@ struct RoutingInputs {
 // Of several files, whose notes are said. Throws InvalidArgument, naming both, where they are of other layers
 // or experts.
 RoutingInputs read_inputs(const std::vector<std::string>& paths, const InputNeeds& needs);
+
+// Every step of one file as a recording; of a trace, windows of so many tokens. Throws InvalidArgument where
+// it has no steps.
+RoutingInputs read_step_inputs(const std::string& path, const InputNeeds& needs,
+                               std::optional<std::int64_t> step_tokens);
 
 }  // namespace evenkeel::cli

@@ -42,7 +42,10 @@ std::vector<RoutingProfile> read_steps(const std::filesystem::path& path, std::o
   return interruptible_read([&] {
     RoutingFile file =
         open_routing(path.string(), {.num_experts = num_experts, .transitions = false, .keep_steps = true});
-    return steps_of(file, step_tokens);
+    std::vector<RoutingProfile> steps = steps_of(file, step_tokens);
+    for (RoutingProfile& step : steps)
+      if (file.layers().known()) step.set_layers(file.layers());
+    return steps;
   });
 }
 

@@ -13,7 +13,7 @@ for a tensor, as EPLB does). Every error is an `evenkeel.Error` with its data by
 
 from .eplb import rebalance_experts
 from .errors import BudgetTooSmall, CommError, Error, Infeasible, InvalidArgument, ParseError, Unsupported
-from .evaluating import Evaluation, evaluate
+from .evaluating import Evaluation, evaluate, read_steps
 from .placement import Placement
 from .placing import PlacementQuality, PlaceResult, has_exact_solver, place, source_counts
 from .profile import Imbalance, RoutingProfile
@@ -40,6 +40,7 @@ __all__ = [
     "has_exact_solver",
     "place",
     "plan",
+    "read_steps",
     "rebalance_experts",
     "source_counts",
 ]

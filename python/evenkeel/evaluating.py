@@ -182,6 +182,32 @@ def evaluate(
     }
 
 
+def read_steps(path: Path, step_tokens: int | None = None, num_experts: int | None = None) -> list[RoutingProfile]:
+    """The steps of a recording, each a profile without transitions: what `place` takes as several recordings.
+
+    Args:
+        path: counts `[steps, L, E]` in any container, or a trace.
+        step_tokens: of a trace: windows of so many tokens, of which a last one that is not full is left out.
+        num_experts: E, for a file that does not say it.
+
+    Returns:
+        Profiles; none where the file does not say its steps.
+
+    Raises:
+        ParseError, InvalidArgument: as `RoutingProfile(path)`.
+    """
+    window = None if step_tokens is None else number(step_tokens, "step_tokens", 1)
+    experts = None if num_experts is None else number(num_experts, "num_experts", 1)
+    return [_of_native(each) for each in _native.read_steps(file_path(path, "path"), experts, window)]
+
+
+def _of_native(native: _native.RoutingProfile) -> RoutingProfile:
+    profile = RoutingProfile.__new__(RoutingProfile)
+    profile._native = native
+    profile._notes = []
+    return profile
+
+
 def _several(given: T | Path | Sequence[T | Path], kind: type[T], name: str) -> list[T | Path]:
     single = isinstance(given, (kind, str, os.PathLike))
     several = [given] if single else list(given)  # type: ignore[arg-type, list-item]
@@ -230,4 +256,4 @@ def _figures(recording: _Recording, judgement: _native.RecordingJudgement) -> Re
     }
 
 
-__all__ = ["Evaluation", "evaluate"]
+__all__ = ["Evaluation", "evaluate", "read_steps"]
