@@ -27,7 +27,7 @@ command=$PWD/build/release/bin/evenkeel
 for test in tests/python/*_test.py; do
   EVENKEEL_COMMAND=$command "$python" "$test"
 done
-for page in README.md docs/python.md; do
+for page in README.md docs/python.md docs/evaluate.md; do
   "$python" tests/docs/readme_snippets.py run-python $page "$python"
 done
 "$python" -m mypy --strict --no-error-summary tests/python/typed_use.py

@@ -23,6 +23,8 @@ assert_type(step.rank_loads, NDArray[np.int64])
 placed = ek.place(profile, ranks=2, solver="exact")
 assert_type(placed.objective, dict[str, float])
 assert_type(placed.after.crossing, float | None)
+assert_type(ek.place([profile, profile], ranks=2, across="sum").per_recording[0][1].max_over_mean_mean, float)
+assert_type(ek.evaluate(profile, placed, ranks=2)["verdict"]["break_even_steps"], float | None)
 assert_type(ek.rebalance_experts(np.ones((2, 4)), 8, 1, 1, 4)[0], NDArray[np.int64])
 
 try:

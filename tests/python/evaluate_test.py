@@ -1,0 +1,209 @@
+"""evaluate() says what the command says, of files and of objects, and place() takes several recordings."""
+
+import json
+import subprocess
+import unittest
+
+import numpy as np
+from support import COMMAND, TRACE, PackageTest, random_arrays
+
+import evenkeel as ek
+
+EARLY = TRACE.with_name("routing_step50.npz")
+CONFIG = TRACE.with_name("config.json")
+
+
+def command_evaluates():
+    return bool(COMMAND) and subprocess.run([COMMAND, "evaluate", "--help"], capture_output=True).returncode == 0
+
+
+def random_profile(seed, layers=3, experts=16, scale=1):
+    return ek.RoutingProfile(loads=random_arrays(seed, layers, experts)[0] * scale)
+
+
+def max_over_mean(profile, placement):
+    """[L], an expert's load split evenly over its homes."""
+    loads = np.zeros((profile.num_layers, placement.num_ranks))
+    for layer in range(profile.num_layers):
+        for expert in range(profile.num_experts):
+            homes = placement.homes(layer, expert)
+            loads[layer, homes] += profile.loads[layer, expert] / len(homes)
+    return loads.max(axis=1) / loads.mean(axis=1)
+
+
+class Evaluate(PackageTest):
+    def said_by_command(self, *words):
+        done = subprocess.run([COMMAND, "evaluate", *map(str, words), "--json"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    @unittest.skipUnless(command_evaluates(), "EVENKEEL_COMMAND does not name a command that has `evaluate`")
+    def test_says_the_same_as_the_command_of_files(self):
+        now, then = self.folder / "now.json", self.folder / "then.json"
+        ek.place(ek.RoutingProfile(EARLY), 8, redundant_experts=8).save(now)
+        ek.place(ek.RoutingProfile(TRACE), 8, redundant_experts=8).save(then)
+        window = self.folder / "w.npz"
+        np.savez(window, counts=np.random.default_rng(1).integers(0, 99, (30, 8, 32)))
+        for files, words, named in [
+            ([TRACE], [], {}),
+            ([TRACE, window], ["--horizon", 5], {"horizon": 5}),
+            ([EARLY, TRACE], ["--step-tokens", 4096, "--from", now], {"step_tokens": 4096, "from_": now}),
+            (
+                [TRACE],
+                ["--model", CONFIG, "--tflops", 0.5, "--link", 2, "--tokens-per-step", 900, "--horizon", 50],
+                {"model": CONFIG, "tflops": 0.5, "link": 2, "tokens_per_step": 900, "horizon": 50},
+            ),
+            (
+                [TRACE],
+                ["--model", CONFIG, "--tflops", 0.5, "--step-tokens", 4096],
+                {"model": CONFIG, "tflops": 0.5, "step_tokens": 4096},
+            ),
+        ]:
+            with self.subTest(words=words):
+                placements = ["--placement", now, "--placement", then]
+                printed = self.said_by_command(*files, *placements, "--ranks", 8, "--nodes", 2, *words)
+                said = ek.evaluate(files, [now, then], 8, 2, **named)
+                self.assertEqual(said, printed)
+                self.assertEqual(list(said["verdict"]), list(printed["verdict"]))
+
+    def test_profiles_and_placements_are_measured_as_the_files_that_hold_them(self):
+        profile, later = random_profile(1), random_profile(2)
+        placed = ek.place(profile, 4, redundant_experts=4)
+        now = ek.Placement.contiguous(3, 16, 4)
+        for name, thing in [("profile.npz", profile), ("later.npz", later), ("placed.json", placed), ("now.json", now)]:
+            thing.save(self.folder / name)
+        objects = ek.evaluate([profile, later], placed, 4, from_=now, horizon=9)
+        paths = [self.folder / "profile.npz", self.folder / "later.npz"]
+        files = ek.evaluate(paths, self.folder / "placed.json", 4, from_=self.folder / "now.json", horizon=9)
+        self.assertEqual([each["file"] for each in objects["placements"]], ["contiguous", "placement 0"])
+        self.assertEqual(objects["verdict"]["against"], "from_")
+        names = [each["recording"] for each in objects["placements"][0]["results"]]
+        self.assertEqual(names, ["recording 0", "recording 1"])
+        for of_objects, of_files in zip(objects["placements"], files["placements"], strict=True):
+            for one, other in zip(of_objects["results"], of_files["results"], strict=True):
+                self.assertEqual(one, other | {"recording": one["recording"]})
+        named = {"placement": "placement 0", "against": "from_"}
+        self.assertEqual(objects["verdict"], files["verdict"] | named)
+
+    def test_figures_are_those_of_the_loads_and_homes(self):
+        made_from, later = random_profile(3), random_profile(4)
+        placed = ek.place(made_from, 4, redundant_experts=4)
+        said = ek.evaluate(later, placed, 4)
+        for i, placement in enumerate([ek.Placement.contiguous(3, 16, 4), placed]):
+            result, ratios = said["placements"][i]["results"][0], max_over_mean(later, placement)
+            self.assertAlmostEqual(result["max_over_mean_mean"], ratios.mean(), places=12)
+            self.assertAlmostEqual(result["max_over_mean_worst"], ratios.max(), places=12)
+            self.assertEqual(result["layers"], [0, 1, 2])
+            self.assertIsNone(result["steps"])
+        new = sum(len(set(placed.homes(n, e)) - {e // 4}) for n in range(3) for e in range(16))
+        self.assertEqual(said["verdict"]["moved_experts"], new)
+        self.assertEqual(said["verdict"]["answer"], "depends")
+
+    def test_a_machine_comes_by_name_too(self):
+        profile = random_profile(5)
+        said = ek.evaluate(profile, ek.place(profile, topology="8xh100"), topology="8xh100")
+        self.assertEqual(said["placements"][1]["results"][0]["recording"], "recording 0")
+
+    def test_refuses_what_cannot_be(self):
+        profile, placement = random_profile(6), ek.Placement.contiguous(3, 16, 4)
+        other = ek.Placement.contiguous(2, 16, 4)
+        for arguments, named, error, message in [
+            (([], placement, 4), {}, ek.InvalidArgument, "recordings: is an empty list"),
+            ((profile, [], 4), {}, ek.InvalidArgument, "placements: is an empty list"),
+            (([profile, 3], placement, 4), {}, ek.InvalidArgument, "recordings: is a int; allowed: a RoutingProfile"),
+            ((profile, [profile], 4), {}, ek.InvalidArgument, "placements: is a RoutingProfile; allowed: a Placement"),
+            ((profile, placement), {}, ek.InvalidArgument, "ranks: is not given"),
+            ((profile, placement, 8), {}, ek.InvalidArgument, "is for 4 ranks"),
+            ((profile, other, 4), {}, ek.InvalidArgument, "2 layers without numbers, but recording 0 has 3 layers"),
+            ((random_profile(6, 3, 8), placement, 4), {}, ek.InvalidArgument, "3 layers of 16 experts; allowed: 3 layers of 8"),
+            ((profile, placement, 4), {"tflops": 1}, ek.InvalidArgument, "tflops: needs model"),
+            ((profile, placement, 4), {"step_tokens": 0}, ek.InvalidArgument, "step_tokens: 0"),
+            ((profile, placement, 4), {"horizon": 0}, ek.InvalidArgument, "horizon: 0"),
+            ((profile, placement, 4), {"link": -1}, ek.InvalidArgument, "link: -1"),
+            ((self.folder / "none.npz", placement, 4), {}, ek.ParseError, "none.npz: cannot be opened"),
+            ((profile, self.folder / "none.json", 4), {}, ek.ParseError, "none.json: cannot be opened"),
+            ((profile, TRACE, 4), {}, ek.ParseError, "a placement is JSON"),
+            ((profile, placement, 4), {"model": self.folder / "none.json"}, ek.ParseError, "none.json: cannot be"),
+        ]:  # fmt: skip
+            with self.subTest(message=message):
+                self.assert_raises(error, message, ek.evaluate, *arguments, **named)
+
+
+class PlaceOfSeveral(PackageTest):
+    def setUp(self):
+        super().setUp()
+        # The last is a thousand times as long, so that a sum would hear of it alone.
+        self.recordings = [random_profile(10), random_profile(11), random_profile(12, scale=1000)]
+
+    def worst(self, placement):
+        return max(max_over_mean(recording, placement).mean() for recording in self.recordings)
+
+    def test_figures_of_each_recording_are_those_of_its_loads(self):
+        placed = ek.place(self.recordings, 4, redundant_experts=4)
+        self.assertEqual(len(placed.per_recording), 3)
+        for recording, (before, after) in zip(self.recordings, placed.per_recording, strict=True):
+            contiguous = max_over_mean(recording, ek.Placement.contiguous(3, 16, 4))
+            np.testing.assert_allclose(before.max_over_mean, contiguous, rtol=1e-12)
+            np.testing.assert_allclose(after.max_over_mean, max_over_mean(recording, placed), rtol=1e-12)
+            self.assertAlmostEqual(after.max_over_mean_mean, max_over_mean(recording, placed).mean(), places=12)
+        each = np.array([max_over_mean(recording, placed) for recording in self.recordings])
+        self.assertAlmostEqual(placed.objective["max_over_mean"], each.max(axis=0).mean(), places=6)
+        self.assertIn("worst recording", placed.bound_of["max_over_mean"])
+
+    def test_the_worst_recording_is_lighter_than_that_of_the_sum(self):
+        worst = ek.place(self.recordings, 4)
+        of_sum = ek.place(self.recordings, 4, across="sum")
+        self.assertLess(self.worst(worst), self.worst(of_sum) - 0.05)
+        self.assertEqual(len(of_sum.per_recording), 3)
+        total = self.recordings[0]
+        for other in self.recordings[1:]:
+            total = ek.RoutingProfile(loads=total.loads + other.loads)
+        self.assertEqual(of_sum, ek.place(total, 4))
+
+    def test_one_recording_is_placed_as_it_always_was(self):
+        alone = ek.place(self.recordings[0], 4)
+        self.assertEqual(alone.per_recording, [])
+        self.assertEqual(ek.place([self.recordings[0]], 4), alone)
+
+    def test_few_experts_move_from_a_placement(self):
+        start = ek.place(self.recordings[0], 4)
+        placed = ek.place(self.recordings, 4, from_=start, max_moves=4)
+        moved = sum(len(set(placed.homes(n, e)) - set(start.homes(n, e))) for n in range(3) for e in range(16))
+        self.assertLessEqual(moved, 4)
+        self.assertLess(self.worst(placed), self.worst(start))
+        np.testing.assert_allclose(placed.per_recording[1][0].max_over_mean, max_over_mean(self.recordings[1], start))
+
+    @unittest.skipUnless(command_evaluates(), "EVENKEEL_COMMAND does not name a command that has `evaluate`")
+    def test_says_the_same_as_the_command(self):
+        paths = []
+        for i, recording in enumerate(self.recordings):
+            paths.append(self.folder / f"{i}.npz")
+            recording.save(paths[-1])
+        words = [COMMAND, "place", *paths, "--ranks", "4", "--redundant-experts", "4", "--json"]
+        printed = json.loads(subprocess.run(words, capture_output=True, check=True, text=True).stdout)
+        placed = ek.place(self.recordings, 4, redundant_experts=4)
+        self.assertEqual((placed.objective, placed.bound), (printed["objective"], printed["bound"]))
+        for qualities, shown in zip(placed.per_recording, printed["per_recording"], strict=True):
+            for quality, which in zip(qualities, ("before", "after"), strict=True):
+                for key, value in shown[which].items():
+                    self.assertEqual(getattr(quality, key), value, key)
+
+    def test_refuses_what_cannot_be(self):
+        two = self.recordings[:2]
+        known = [ek.RoutingProfile(EARLY), ek.RoutingProfile(TRACE)]
+        for recordings, named, message in [
+            ([], {}, "profile: is an empty list"),
+            ([two[0], 3], {}, "profile: is a int; allowed: a RoutingProfile"),
+            ([two[0], random_profile(1, 2)], {}, "3 layers of 16 experts without transitions and 2 layers"),
+            ([two[0], random_profile(1, 3, 8)], {}, "and 3 layers of 8 experts without transitions"),
+            (two, {"across": "best"}, "across: 'best'; allowed: worst, sum"),
+            (two, {"sizes": "free"}, "free has no meaning beside several recordings"),
+            (two, {"solver": "exact"}, "exact does not solve several recordings"),
+            (known, {"objective": "joint"}, "joint has no meaning beside several recordings"),
+        ]:
+            with self.subTest(message=message):
+                self.assert_raises(ek.InvalidArgument, message, ek.place, recordings, 4, **named)
+
+
+if __name__ == "__main__":
+    unittest.main()
