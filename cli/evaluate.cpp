@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -49,23 +51,49 @@ struct Recording {
   std::string file;
   RoutingProfile profile;
   std::vector<RoutingProfile> steps;
-  std::optional<int> top_k = {};
+  bool is_trace = false;
 };
 
-struct Candidate {
-  std::string file;
-  // None: contiguous homes.
-  std::optional<Placement> placement = {};
-  std::vector<RecordingJudgement> judgements = {};
-
-  // The homes of the layers that a recording has.
-  Placement on(const Recording& recording, int num_ranks) const {
-    if (!placement)
-      return Placement::contiguous(recording.profile.num_layers(), recording.profile.num_experts(),
-                                   num_ranks);
-    return placement->paired_with(
-        {recording.file, recording.profile.layers(), recording.profile.num_layers()}, file, "--placement");
+class Candidate {
+ public:
+  // Contiguous homes.
+  explicit Candidate(int num_ranks) : num_ranks_(num_ranks) {}
+  Candidate(std::string file, std::string option, int num_ranks)
+      : file_(std::move(file)),
+        option_(std::move(option)),
+        num_ranks_(num_ranks),
+        placement_(read_placement_file(file_, num_ranks)) {
+    if (placement_->num_ranks() != num_ranks)
+      throw InvalidArgument(option_, fmt::format("{} is for {} ranks", file_, placement_->num_ranks()),
+                            fmt::format("one for {} ranks", num_ranks));
   }
+
+  const std::string& file() const { return file_; }
+  const std::optional<Placement>& placement() const { return placement_; }
+  const std::vector<RecordingJudgement>& judgements() const { return judgements_; }
+
+  void judge_on(const std::vector<Recording>& recordings, const Topology& topology) {
+    for (const Recording& each : recordings)
+      judgements_.push_back(judge(
+          each.profile, each.steps, topology,
+          on({each.file, each.profile.layers(), each.profile.num_layers()}, each.profile.num_experts())));
+  }
+
+  // The homes of these layers.
+  Placement on(const NumberedRows& rows, int num_experts) const {
+    if (!placement_) return Placement::contiguous(rows.num_rows, num_experts, num_ranks_);
+    if (placement_->num_experts() != num_experts)
+      throw InvalidArgument(option_, fmt::format("{} is for {} experts", file_, placement_->num_experts()),
+                            fmt::format("one for {} experts, as {} has", num_experts, rows.name));
+    return placement_->paired_with(rows, file_, option_);
+  }
+
+ private:
+  std::string file_ = "contiguous";
+  std::string option_;
+  int num_ranks_;
+  std::optional<Placement> placement_ = {};
+  std::vector<RecordingJudgement> judgements_;
 };
 
 Recording read_recording(const EvaluateArguments& options, const std::string& path) {
@@ -77,15 +105,13 @@ Recording read_recording(const EvaluateArguments& options, const std::string& pa
   say_notes(path, file.notes);
   const auto window = options.step_tokens > 0 ? std::optional(options.step_tokens) : std::nullopt;
   Recording recording{.file = path, .profile = profile_of(file, how), .steps = steps_of(file, window)};
-  if (file.trace) recording.top_k = file.trace->info().top_k;
+  recording.is_trace = file.trace != nullptr;
   return recording;
 }
 
 std::vector<Candidate> read_candidates(const EvaluateArguments& options, int num_ranks) {
-  std::vector<Candidate> all;
-  all.push_back({.file = "contiguous"});
-  for (const std::string& path : options.placements)
-    all.push_back({.file = path, .placement = read_placement_file(path, num_ranks)});
+  std::vector<Candidate> all = {Candidate(num_ranks)};
+  for (const std::string& path : options.placements) all.emplace_back(path, "--placement", num_ranks);
   return all;
 }
 
@@ -105,18 +131,19 @@ double flops_of(const CLI::App& app, const EvaluateArguments& options) {
   return is_given(app, "--tflops") ? options.tflops * 1e12 : read_cost(options.cost).flops_per_second;
 }
 
-StepModel step_model(const CLI::App& app, const EvaluateArguments& options, const Topology& topology,
-                     const std::vector<Recording>& recordings) {
+// A folder has its model's.
+std::string config_of(const std::string& model) {
+  std::error_code unknown;  // what cannot be looked at, its reader names
+  return std::filesystem::is_directory(model, unknown) ? model + "/config.json" : model;
+}
+
+StepModel step_model(const CLI::App& app, const EvaluateArguments& options, const Topology& topology) {
   StepModel model{.link_gigabytes_per_s = link_of(app, options, topology)};
   const bool tokens_known = options.tokens_per_step > 0 || options.step_tokens > 0;
   const auto tokens =
       static_cast<double>(options.tokens_per_step > 0 ? options.tokens_per_step : options.step_tokens);
-  if (options.numbering.model.empty()) {
-    if (tokens_known && recordings.front().top_k)
-      model.assignments_per_step = tokens * *recordings.front().top_k;
-    return model;
-  }
-  const ModelDescription description = read_model_description(options.numbering.model);
+  if (options.numbering.model.empty()) return model;
+  const ModelDescription description = read_model_description(config_of(options.numbering.model));
   const auto weights = static_cast<double>(expert_parameters(description));
   if (description.dtype_bytes > 0)
     model.expert_bytes = weights * static_cast<double>(description.dtype_bytes);
@@ -130,7 +157,7 @@ void require_sense(const CLI::App& app, const EvaluateArguments& options) {
   require_one_numbering(app);
   if (is_given(app, "--cost")) refuse_if_given(app, "--tflops", "is what --cost says");
   if (options.numbering.model.empty())
-    for (const char* option : {"--cost", "--tflops"})
+    for (const char* option : {"--cost", "--tflops", "--link", "--tokens-per-step"})
       refuse_if_given(app, option, "needs --model, which says how large an expert is");
 }
 
@@ -180,7 +207,7 @@ struct Report {
 
 Json json_of(const Report& report) {
   const Verdict& verdict = report.verdict;
-  return {{"placement", report.best.file},
+  return {{"placement", report.best.file()},
           {"against", report.against},
           {"answer", name_of(verdict.answer)},
           {"sentence", verdict.sentence},
@@ -201,8 +228,8 @@ void print_json(const Report& report) {
   for (const Candidate& candidate : report.candidates) {
     Json results = Json::array();
     for (std::size_t i = 0; i < report.recordings.size(); ++i)
-      results.push_back(json_of(report.recordings[i], candidate.judgements[i]));
-    placements.push_back({{"file", candidate.file}, {"results", std::move(results)}});
+      results.push_back(json_of(report.recordings[i], candidate.judgements()[i]));
+    placements.push_back({{"file", candidate.file()}, {"results", std::move(results)}});
   }
   print_object({{"placements", std::move(placements)}, {"verdict", json_of(report)}});
 }
@@ -213,7 +240,7 @@ std::string ratio(double value) {
 
 void print_verdict(const Report& report) {
   const Verdict& verdict = report.verdict;
-  put("  {} against {}: {}\n", report.best.file, report.against, verdict.sentence);
+  put("  {} against {}: {}\n", report.best.file(), report.against, verdict.sentence);
   if (verdict.step_ms_before)
     put("  MoE layers of a step, by the model: {:.3f} ms -> {:.3f} ms\n", *verdict.step_ms_before,
         *verdict.step_ms_after);
@@ -226,17 +253,17 @@ void print_verdict(const Report& report) {
 
 void print_table(const Report& report) {
   const Recording& first = report.recordings.front();
-  put("{} layers of {} experts on {} ranks: max/mean load of {} placements on {} recordings\n\n",
+  put("{} layers of {} experts on {} ranks:max/mean load of {} placements on {} recording{}\n\n",
       first.profile.num_layers(), first.profile.num_experts(), report.topology.num_ranks(),
-      report.candidates.size(), report.recordings.size());
+      report.candidates.size(), report.recordings.size(), report.recordings.size() == 1 ? "" : "s");
   for (std::size_t i = 0; i < report.recordings.size(); ++i) {
-    const bool steps = report.candidates.front().judgements[i].steps.has_value();
+    const bool steps = report.candidates.front().judgements()[i].steps.has_value();
     std::vector<std::string> head = {report.recordings[i].file, "mean of layers", "worst layer"};
     if (steps) head.insert(head.end(), {"step: median", "p95", "worst"});
     Table table(head);
     for (const Candidate& candidate : report.candidates) {
-      const RecordingJudgement& judged = candidate.judgements[i];
-      std::vector<std::string> row = {candidate.file, ratio(judged.quality.max_over_mean_mean),
+      const RecordingJudgement& judged = candidate.judgements()[i];
+      std::vector<std::string> row = {candidate.file(), ratio(judged.quality.max_over_mean_mean),
                                       ratio(judged.quality.max_over_mean_worst)};
       if (judged.steps)
         row.insert(row.end(),
@@ -252,7 +279,7 @@ void print_table(const Report& report) {
 const Candidate& best_of(const std::vector<Candidate>& candidates) {
   const auto ratio_of = [](const Candidate& candidate) {
     double sum = 0;
-    for (const RecordingJudgement& judged : candidate.judgements)
+    for (const RecordingJudgement& judged : candidate.judgements())
       sum += judged.steps ? judged.steps->mean : judged.quality.max_over_mean_mean;
     return sum;
   };
@@ -260,10 +287,9 @@ const Candidate& best_of(const std::vector<Candidate>& candidates) {
                            [&](const Candidate& a, const Candidate& b) { return ratio_of(a) < ratio_of(b); });
 }
 
-void judge_all(const std::vector<Recording>& recordings, const Topology& topology, Candidate& candidate) {
-  for (const Recording& recording : recordings)
-    candidate.judgements.push_back(
-        judge(recording.profile, recording.steps, topology, candidate.on(recording, topology.num_ranks())));
+void require_steps_of_traces(const CLI::App& app, const std::vector<Recording>& recordings) {
+  if (std::ranges::none_of(recordings, &Recording::is_trace))
+    refuse_if_given(app, "--step-tokens", "is for traces, and no recording is one");
 }
 
 void run(const CLI::App& app, const EvaluateArguments& options) {
@@ -271,22 +297,23 @@ void run(const CLI::App& app, const EvaluateArguments& options) {
   const Topology topology = topology_of(app, options.machine);
   std::vector<Recording> recordings;
   for (const std::string& path : options.recordings) recordings.push_back(read_recording(options, path));
+  require_steps_of_traces(app, recordings);
   std::vector<Candidate> candidates = read_candidates(options, topology.num_ranks());
-  Candidate before{.file = "contiguous"};
-  if (!options.from.empty())
-    before = {.file = options.from, .placement = read_placement_file(options.from, topology.num_ranks())};
-  for (Candidate& candidate : candidates) judge_all(recordings, topology, candidate);
-  judge_all(recordings, topology, before);
+  Candidate before = options.from.empty() ? Candidate(topology.num_ranks())
+                                          : Candidate(options.from, "--from", topology.num_ranks());
+  for (Candidate& candidate : candidates) candidate.judge_on(recordings, topology);
+  before.judge_on(recordings, topology);
 
   const Candidate& best = best_of(candidates);
-  const StepModel model = step_model(app, options, topology, recordings);
-  const Recording& first = recordings.front();
-  const Move move =
-      move_between(before.on(first, topology.num_ranks()), best.on(first, topology.num_ranks()), model);
+  const StepModel model = step_model(app, options, topology);
+  // All layers of the placement move, also those that a recording does not have.
+  const Placement& after = *best.placement();
+  const NumberedRows rows{best.file(), after.layers(), after.num_layers()};
+  const Move move = move_between(before.on(rows, after.num_experts()), after, model);
   const Verdict verdict = verdict_of(
-      before.judgements, best.judgements, move, model, first.profile.num_layers(), topology.num_ranks(),
+      before.judgements(), best.judgements(), move, model, after.num_layers(), topology.num_ranks(),
       options.horizon > 0 ? std::optional(static_cast<double>(options.horizon)) : std::nullopt);
-  const Report report{recordings, candidates, topology, best, before.file, verdict};
+  const Report report{recordings, candidates, topology, best, before.file(), verdict};
   if (options.json)
     print_json(report);
   else
@@ -319,6 +346,7 @@ Subcommand add_evaluate(CLI::App& command) {
       ->type_name("FILE...");
   app->add_option("--placement", options->placements, "A placement of any format; may be given again")
       ->required()
+      ->allow_extra_args(false)
       ->type_name("FILE");
   app->add_option("--from", options->from, "What runs now, instead of contiguous homes")->type_name("FILE");
   add_machine(*app, options->machine);

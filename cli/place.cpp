@@ -82,6 +82,8 @@ void require_sense(const CLI::App& app, const PlaceArguments& options) {
   const auto format = format_of(options);
   require_one_numbering(app);
   if (!options.steps) refuse_if_given(app, "--step-tokens", "is for --steps");
+  if (!options.steps && options.inputs.size() == 1)
+    refuse_if_given(app, "--across", "is for several recordings");
   if (options.steps && options.inputs.size() > 1)
     throw InvalidArgument("--steps", fmt::format("is given with {} recordings", options.inputs.size()),
                           "one recording, whose steps are all to be level");
@@ -165,6 +167,20 @@ std::vector<JudgedRecording> per_recording(const std::vector<std::string>& files
   return all;
 }
 
+// Before anything is placed or written.
+void require_judges_fit(const RoutingInputs& input, const RoutingInputs& judges) {
+  const RoutingProfile& first = input.profiles.front();
+  const Placement placed =
+      Placement::contiguous(first.num_layers(), first.num_experts(), 1).numbered(numbers_of(input));
+  for (std::size_t i = 0; i < judges.profiles.size(); ++i) {
+    const RoutingProfile& judge = judges.profiles[i];
+    if (judge.num_experts() != first.num_experts())
+      throw InvalidArgument("--judge", fmt::format("{} has {} experts", judges.names[i], judge.num_experts()),
+                            fmt::format("{}, as {} has", first.num_experts(), input.names.front()));
+    placed.paired_with({judges.names[i], judge.layers(), judge.num_layers()}, input.names.front(), "--judge");
+  }
+}
+
 // On recordings that had no part in the placement.
 std::vector<JudgedRecording> judged_on(const RoutingInputs& judges, const std::vector<std::string>& files,
                                        const Topology& topology, const PlaceOptions& how,
@@ -194,6 +210,8 @@ void run(const CLI::App& app, const PlaceArguments& options) {
   RoutingInputs input = options.steps ? read_step_inputs(options.inputs.front(), needs, step_tokens(options))
                                       : read_inputs(options.inputs, needs);
   const RoutingInputs judges = read_inputs(options.judge, needs);
+  require_one_model(input);
+  require_judges_fit(input, judges);
   PlaceOptions how = place_options(app, options, topology.num_ranks(), std::move(input.sources));
   const RoutingProfile& first = input.profiles.front();
   std::optional<CopyChoice> copies;

@@ -50,7 +50,6 @@ RoutingInputs read_inputs(const std::vector<std::string>& paths, const InputNeed
   for (const std::string& path : paths) {
     RoutingInput one = read_input(path, needs);
     say_notes(path, one.notes);
-    if (!all.profiles.empty()) require_same_model(all.profiles.front(), paths.front(), one.profile, path);
     all.names.push_back(path);
     all.profiles.push_back(std::move(one.profile));
     sources_known = sources_known && !one.sources.empty();
@@ -62,6 +61,11 @@ RoutingInputs read_inputs(const std::vector<std::string>& paths, const InputNeed
   }
   if (!sources_known) all.sources = {};
   return all;
+}
+
+void require_one_model(const RoutingInputs& input) {
+  for (std::size_t i = 1; i < input.profiles.size(); ++i)
+    require_same_model(input.profiles.front(), input.names.front(), input.profiles[i], input.names[i]);
 }
 
 RoutingInputs read_step_inputs(const std::string& path, const InputNeeds& needs,

@@ -30,18 +30,30 @@ namespace {
 
 // The homes of the recording's layers; without a placement contiguous ones.
 Placement homes_for(const RoutingProfile& recording, const std::string& name, const Topology& topology,
-                    const std::optional<Placement>& placement) {
+                    const std::optional<Placement>& placement, const std::string& placement_name,
+                    const std::string& argument) {
   if (!placement)
     return Placement::contiguous(recording.num_layers(), recording.num_experts(), topology.num_ranks());
-  return placement->paired_with({name, recording.layers(), recording.num_layers()}, "the placement",
-                                "placements");
+  return placement->paired_with({name, recording.layers(), recording.num_layers()}, placement_name, argument);
+}
+
+// From contiguous homes where nothing ran before. All layers of the placement move.
+Move move_to(const Placement& after, const std::string& after_name, const std::optional<Placement>& before,
+             const std::string& before_name, const StepModel& model) {
+  const NumberedRows rows{after_name, after.layers(), after.num_layers()};
+  return move_between(before
+                          ? before->paired_with(rows, before_name, "from_")
+                          : Placement::contiguous(after.num_layers(), after.num_experts(), after.num_ranks()),
+                      after, model);
 }
 
 std::vector<RoutingProfile> read_steps(const std::filesystem::path& path, std::optional<int> num_experts,
-                                       std::optional<std::int64_t> step_tokens) {
+                                       std::optional<std::int64_t> step_tokens,
+                                       const std::optional<std::filesystem::path>& model) {
+  RoutingOptions how{.num_experts = num_experts, .transitions = false, .keep_steps = true};
+  if (model) how.model = read_model_layers(model->string());
   return interruptible_read([&] {
-    RoutingFile file =
-        open_routing(path.string(), {.num_experts = num_experts, .transitions = false, .keep_steps = true});
+    RoutingFile file = open_routing(path.string(), how);
     std::vector<RoutingProfile> steps = steps_of(file, step_tokens);
     for (RoutingProfile& step : steps)
       if (file.layers().known()) step.set_layers(file.layers());
@@ -51,7 +63,8 @@ std::vector<RoutingProfile> read_steps(const std::filesystem::path& path, std::o
 
 // Bytes of an expert's weights, its multiply-adds for a token, and k.
 std::tuple<double, double, int> sizes_of_model(const std::filesystem::path& config) {
-  const ModelDescription model = read_model_description(config.string());
+  const bool folder = std::filesystem::is_directory(config);
+  const ModelDescription model = read_model_description((folder ? config / "config.json" : config).string());
   const auto weights = static_cast<double>(expert_parameters(model));
   return {weights * static_cast<double>(model.dtype_bytes), weights, static_cast<int>(model.experts.top_k)};
 }
@@ -105,13 +118,14 @@ void bind_evaluate(nb::module_& module) {
       .def_ro("steps", &RecordingJudgement::steps);
   bind_verdict(module);
   module.def("homes_for", &homes_for, nb::arg("recording"), nb::arg("name"), nb::arg("topology"),
-             nb::arg("placement").none());
+             nb::arg("placement").none(), nb::arg("placement_name"), nb::arg("argument"));
   module.def(
       "judge",
       [](const RoutingProfile& recording, const std::vector<RoutingProfile>& steps, const Topology& topology,
          const Placement& placement) { return judge(recording, steps, topology, placement); },
       nb::arg("recording"), nb::arg("steps"), nb::arg("topology"), nb::arg("placement"));
-  module.def("move_between", &move_between, nb::arg("before"), nb::arg("after"), nb::arg("model"));
+  module.def("move_to", &move_to, nb::arg("after"), nb::arg("after_name"), nb::arg("before").none(),
+             nb::arg("before_name"), nb::arg("model"));
   module.def(
       "verdict_of",
       [](const std::vector<RecordingJudgement>& before, const std::vector<RecordingJudgement>& after,
@@ -122,7 +136,7 @@ void bind_evaluate(nb::module_& module) {
       nb::arg("before"), nb::arg("after"), nb::arg("move"), nb::arg("model"), nb::arg("num_layers"),
       nb::arg("num_ranks"), nb::arg("horizon").none());
   module.def("read_steps", &read_steps, nb::arg("path"), nb::arg("num_experts").none(),
-             nb::arg("step_tokens").none());
+             nb::arg("step_tokens").none(), nb::arg("model").none());
   module.def("sizes_of_model", &sizes_of_model, nb::arg("config"));
 }
 

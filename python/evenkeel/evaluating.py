@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypedDict, TypeVar
 
 from . import _native
@@ -70,29 +70,45 @@ class Evaluation(TypedDict):
 
 
 class _Recording:
-    def __init__(self, recording: RoutingProfile | Path, index: int, step_tokens: int | None) -> None:
+    def __init__(
+        self, recording: RoutingProfile | Path, index: int, step_tokens: int | None, model: Path | None
+    ) -> None:
         if isinstance(recording, RoutingProfile):
             self.name = f"recording {index}"
             self.profile = recording._native
             self.steps: list[_native.RoutingProfile] = []
             return
+        if not isinstance(recording, (str, os.PathLike)):
+            raise invalid("recordings", f"has a {type(recording).__name__}", "profiles and paths")
         self.name = file_path(recording, "recordings")
-        self.profile = RoutingProfile(self.name)._native
-        self.steps = _native.read_steps(self.name, None, step_tokens)
+        self.profile = RoutingProfile(self.name, model=model)._native
+        self.steps = _native.read_steps(
+            self.name, None, step_tokens, None if model is None else file_path(model, "model")
+        )
 
 
 class _Candidate:
-    def __init__(self, placement: Placement | Path | None, name: str, ranks: int) -> None:
+    def __init__(self, placement: Placement | Path | None, name: str, ranks: int, argument: str = "placements") -> None:
         self.name = name
+        self.argument = argument
         self.native: _native.Placement | None = None
         if isinstance(placement, Placement):
             self.native = placement._native
         elif placement is not None:
-            self.name = file_path(placement, "placements")
+            self.name = file_path(placement, argument)
             self.native = Placement.load(self.name, num_ranks=ranks)._native
+        if self.native is not None and self.native.num_ranks != ranks:
+            raise invalid(argument, f"{self.name} is for {self.native.num_ranks} ranks", f"one for {ranks} ranks")
 
     def on(self, recording: _Recording, machine: _native.Topology) -> _native.Placement:
-        return _native.homes_for(recording.profile, recording.name, machine, self.native)
+        experts = recording.profile.num_experts
+        if self.native is not None and self.native.num_experts != experts:
+            raise invalid(
+                self.argument,
+                f"{self.name} is for {self.native.num_experts} experts",
+                f"one for {experts} experts, as {recording.name} has",
+            )
+        return _native.homes_for(recording.profile, recording.name, machine, self.native, self.name, self.argument)
 
     def judged(self, recordings: list[_Recording], machine: _native.Topology) -> list[_native.RecordingJudgement]:
         return [_native.judge(each.profile, each.steps, machine, self.on(each, machine)) for each in recordings]
@@ -140,21 +156,24 @@ def evaluate(
     """
     machine = machine_of(ranks, nodes, topology)
     window = None if step_tokens is None else number(step_tokens, "step_tokens", 1)
-    read = [_Recording(each, i, window) for i, each in enumerate(_several(recordings, RoutingProfile, "recordings"))]
+    _require_model(model, tokens_per_step=tokens_per_step, tflops=tflops, link=link)
+    several = _several(recordings, RoutingProfile, "recordings")
+    read = [_Recording(each, i, window, model) for i, each in enumerate(several)]
     given = _several(placements, Placement, "placements")
     candidates = [_Candidate(None, "contiguous", machine.num_ranks)]
     candidates += [_Candidate(each, f"placement {i}", machine.num_ranks) for i, each in enumerate(given)]
-    before = candidates[0] if from_ is None else _Candidate(from_, "from_", machine.num_ranks)
+    before = candidates[0] if from_ is None else _Candidate(from_, "from_", machine.num_ranks, "from_")
     judged = [each.judged(read, machine) for each in candidates]
+    judged_before = judged[0] if from_ is None else before.judged(read, machine)
     best = min(range(1, len(candidates)), key=lambda i: sum(_ratio(each) for each in judged[i]))
-    step = _step_model(model, tokens_per_step or window, tflops, link)
-    move = _native.move_between(before.on(read[0], machine), candidates[best].on(read[0], machine), step)
+    step = _step_model(model, window if tokens_per_step is None else tokens_per_step, tflops, link)
+    move = _native.move_to(candidates[best].native, candidates[best].name, before.native, before.name, step)
     verdict = _native.verdict_of(
-        judged[0] if from_ is None else before.judged(read, machine),
+        judged_before,
         judged[best],
         move,
         step,
-        read[0].profile.num_layers,
+        candidates[best].native.num_layers,
         machine.num_ranks,
         None if horizon is None else float(number(horizon, "horizon", 1)),
     )
@@ -198,7 +217,7 @@ def read_steps(path: Path, step_tokens: int | None = None, num_experts: int | No
     """
     window = None if step_tokens is None else number(step_tokens, "step_tokens", 1)
     experts = None if num_experts is None else number(num_experts, "num_experts", 1)
-    return [_of_native(each) for each in _native.read_steps(file_path(path, "path"), experts, window)]
+    return [_of_native(each) for each in _native.read_steps(file_path(path, "path"), experts, window, None)]
 
 
 def _of_native(native: _native.RoutingProfile) -> RoutingProfile:
@@ -210,6 +229,8 @@ def _of_native(native: _native.RoutingProfile) -> RoutingProfile:
 
 def _several(given: T | Path | Sequence[T | Path], kind: type[T], name: str) -> list[T | Path]:
     single = isinstance(given, (kind, str, os.PathLike))
+    if not single and not isinstance(given, Iterable):
+        raise invalid(name, f"is a {type(given).__name__}", f"a {kind.__name__}, a path, or several of them")
     several = [given] if single else list(given)  # type: ignore[arg-type, list-item]
     if not several:
         raise invalid(name, "is an empty list", "one or more")
@@ -219,25 +240,29 @@ def _several(given: T | Path | Sequence[T | Path], kind: type[T], name: str) -> 
     return several  # type: ignore[return-value]
 
 
+def _require_model(model: Path | None, **given: float | None) -> None:
+    for name, value in given.items():
+        if model is None and value is not None:
+            raise invalid(name, "needs model, which says how large an expert is", "model beside it")
+
+
 def _ratio(judgement: _native.RecordingJudgement) -> float:
     return judgement.steps.mean if judgement.steps else judgement.quality.max_over_mean_mean
 
 
 def _step_model(model: Path | None, tokens: int | None, tflops: float | None, link: float | None) -> _native.StepModel:
     step = _native.StepModel()
-    if link is not None:
-        step.link_gigabytes_per_s = real(link, "link", 0)
     if model is None:
-        if tflops is not None:
-            raise invalid("tflops", "needs model, which says how large an expert is", "model beside it")
         return step
+    if link is not None:
+        step.link_gigabytes_per_s = real(link, "link", 1e-6, 1e9)
     expert_bytes, weights, top_k = _native.sizes_of_model(file_path(model, "model"))
     if expert_bytes > 0:
         step.expert_bytes = expert_bytes
     if tokens is not None:
         step.assignments_per_step = float(number(tokens, "tokens_per_step", 1) * top_k)
     if tflops is not None:
-        step.assignment_us = 2 * weights / (real(tflops, "tflops", 0) * 1e6)
+        step.assignment_us = 2 * weights / (real(tflops, "tflops", 1e-6, 1e9) * 1e6)
     return step
 
 

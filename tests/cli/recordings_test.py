@@ -79,7 +79,41 @@ class Recordings(CommandTest):
 
     def test_one_recording_prints_the_keys_that_it_always_did(self):
         self.assertEqual(list(self.place(["a.json"])), KEYS)
-        self.assertEqual(list(self.place(["a.json"], "--across", "sum")), KEYS)
+        self.assert_refused(
+            ["place", "a.json", "--ranks", 4, "--across", "sum"], 2, "InvalidArgument", "--across", "several recordings"
+        )
+
+    def test_a_judge_that_does_not_fit_is_refused_before_anything_is_written(self):
+        self.write("wide.json", {"loads": [[1] * 12] * 3})
+        words = ["place", "a.json", "--ranks", 4, "--judge", "wide.json", "-o", "o.json"]
+        self.assert_refused(words, 2, "InvalidArgument", "--judge: wide.json has 12 experts")
+        self.assertFalse((self.folder / "o.json").exists())
+
+    def test_steps_of_one_recording_are_recordings(self):
+        steps = [[[9, 1, 1, 1], [1, 1, 1, 9]], [[1, 9, 1, 1], [1, 1, 9, 1]], [[1, 1, 1, 9], [9, 1, 1, 1]]]
+        self.write("w.json", {"logical_count": steps})
+        said = self.json("place", "w.json", "--ranks", 2, "--steps")
+        self.assertEqual([each["recording"] for each in said["per_recording"]], [f"w.json: step {i}" for i in range(3)])
+        worst = max(each["after"]["max_over_mean_mean"] for each in said["per_recording"])
+        together = self.json("place", "w.json", "--ranks", 2)
+        self.assertNotIn("per_recording", together)
+        self.assertLessEqual(worst, 10 / 6 + 1e-9)
+        self.assert_refused(
+            ["place", "a.json", "--ranks", 4, "--steps"], 2, "InvalidArgument", "does not say its steps"
+        )
+        self.assert_refused(
+            ["place", "a.json", "--ranks", 4, "--step-tokens", 5], 2, "InvalidArgument", "is for --steps"
+        )
+
+    def test_the_number_of_copies_is_chosen_and_told(self):
+        self.write("hot.json", {"loads": [[400, 5, 5, 5, 5, 5, 5, 5]]})
+        said = self.json("place", "hot.json", "--ranks", 4, "--redundant-experts", "auto")
+        self.assertEqual(said["copies"]["redundant_experts"], 4)
+        self.assertEqual([each["redundant_experts"] for each in said["copies"]["tried"]][:2], [0, 4])
+        self.assertLess(said["after"]["max_over_mean_mean"], 1.02)
+        self.assert_refused(
+            ["place", "hot.json", "--ranks", 4, "--redundant-experts", "some"], 2, "InvalidArgument", "'some'"
+        )
 
     def test_several_recordings_and_judges_each_add_their_key_and_say_what_was_measured_on_what(self):
         for files, words, keys in [

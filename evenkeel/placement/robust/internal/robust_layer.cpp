@@ -192,7 +192,7 @@ double RobustLayer::bound() {
         slot_bound_.find({fixed_, rooms_, num_slots}, static_cast<FixedLoad>(bound * scale), whole);
     bound = std::max(bound, static_cast<double>(found) / scale);
   }
-  return bound * (1 - kRounding);
+  return std::max(1.0, bound * (1 - kRounding));
 }
 
 }  // namespace evenkeel::internal
