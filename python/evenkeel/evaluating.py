@@ -166,14 +166,16 @@ def evaluate(
     judged = [each.judged(read, machine) for each in candidates]
     judged_before = judged[0] if from_ is None else before.judged(read, machine)
     best = min(range(1, len(candidates)), key=lambda i: sum(_ratio(each) for each in judged[i]))
+    after = candidates[best].native
+    assert after is not None  # contiguous homes are the first
     step = _step_model(model, window if tokens_per_step is None else tokens_per_step, tflops, link)
-    move = _native.move_to(candidates[best].native, candidates[best].name, before.native, before.name, step)
+    move = _native.move_to(after, candidates[best].name, before.native, before.name, step)
     verdict = _native.verdict_of(
         judged_before,
         judged[best],
         move,
         step,
-        candidates[best].native.num_layers,
+        after.num_layers,
         machine.num_ranks,
         None if horizon is None else float(number(horizon, "horizon", 1)),
     )
@@ -231,7 +233,7 @@ def _several(given: T | Path | Sequence[T | Path], kind: type[T], name: str) -> 
     single = isinstance(given, (kind, str, os.PathLike))
     if not single and not isinstance(given, Iterable):
         raise invalid(name, f"is a {type(given).__name__}", f"a {kind.__name__}, a path, or several of them")
-    several = [given] if single else list(given)  # type: ignore[arg-type, list-item]
+    several = [given] if single else list(given)  # type: ignore[arg-type]
     if not several:
         raise invalid(name, "is an empty list", "one or more")
     for each in several:

@@ -201,8 +201,8 @@ def place(
     options.set_pairs(choice(pairs, "pairs", get_args(Pairs)) == "total")
     options.set_cost(real(assignment_us, "assignment_us", 0, 1e9), real(assignment_bytes, "assignment_bytes", 0, 1e12))
     options.set_limits(real(time_limit, "time_limit", 0), real(gap, "gap", 0, 1))
-    automatic = redundant_experts == "auto"
-    options.redundant_experts = 0 if automatic else number(redundant_experts, "redundant_experts", 0)
+    if redundant_experts != "auto":
+        options.redundant_experts = number(redundant_experts, "redundant_experts", 0)
     options.num_groups = number(num_groups, "num_groups", 1)
     if (from_ is None) != (max_moves is None):
         raise invalid("from_", "goes with max_moves", "both: a placement, and how many experts may move")
@@ -219,7 +219,7 @@ def place(
     natives = [instance(each, RoutingProfile, "profile")._native for each in recordings]
     machine = machine_of(ranks, nodes, topology)
     tried: list[CopiesTried] = []
-    if automatic:
+    if redundant_experts == "auto":
         options.redundant_experts, all_tried = _native.choose_copies(natives, machine, options)
         tried = [CopiesTried(each.redundant_experts, each.max_over_mean, each.slots) for each in all_tried]
     placed = _with_provenance(_native.place(natives, machine, options))
