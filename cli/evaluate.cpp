@@ -42,6 +42,7 @@ struct EvaluateArguments {
   std::int64_t step_tokens = 0;
   std::int64_t tokens_per_step = 0;
   std::int64_t horizon = 0;
+  std::int64_t expert_bytes = 0;
   double tflops = 0;
   double link = 0;
   bool json = false;
@@ -137,15 +138,23 @@ std::string config_of(const std::string& model) {
   return std::filesystem::is_directory(model, unknown) ? model + "/config.json" : model;
 }
 
-StepModel step_model(const CLI::App& app, const EvaluateArguments& options, const Topology& topology) {
+StepModel step_model(const CLI::App& app, const EvaluateArguments& options, const Topology& topology,
+                     const std::string& file, int num_experts) {
   StepModel model{.link_gigabytes_per_s = link_of(app, options, topology)};
   const bool tokens_known = options.tokens_per_step > 0 || options.step_tokens > 0;
   const auto tokens =
       static_cast<double>(options.tokens_per_step > 0 ? options.tokens_per_step : options.step_tokens);
   if (options.numbering.model.empty()) return model;
   const ModelDescription description = read_model_description(config_of(options.numbering.model));
+  if (description.experts.count != num_experts)
+    throw InvalidArgument(
+        "--model",
+        fmt::format("has {} experts a layer, but {} has {}", description.experts.count, file, num_experts),
+        "the config.json of the model that was recorded");
   const auto weights = static_cast<double>(expert_parameters(description));
-  if (description.dtype_bytes > 0)
+  if (options.expert_bytes > 0)
+    model.expert_bytes = static_cast<double>(options.expert_bytes);
+  else if (description.dtype_bytes > 0)
     model.expert_bytes = weights * static_cast<double>(description.dtype_bytes);
   if (tokens_known) model.assignments_per_step = tokens * static_cast<double>(description.experts.top_k);
   if (is_given(app, "--tflops") || is_given(app, "--cost"))
@@ -157,8 +166,11 @@ void require_sense(const CLI::App& app, const EvaluateArguments& options) {
   require_one_numbering(app);
   if (is_given(app, "--cost")) refuse_if_given(app, "--tflops", "is what --cost says");
   if (options.numbering.model.empty())
-    for (const char* option : {"--cost", "--tflops", "--link", "--tokens-per-step"})
+    for (const char* option : {"--cost", "--tflops", "--link", "--tokens-per-step", "--expert-bytes"})
       refuse_if_given(app, option, "needs --model, which says how large an expert is");
+  if (options.tokens_per_step == 0 && options.step_tokens == 0)
+    for (const char* option : {"--cost", "--tflops"})
+      refuse_if_given(app, option, "needs --tokens-per-step, or --step-tokens");
 }
 
 const char* name_of(Verdict::Answer answer) {
@@ -201,14 +213,14 @@ struct Report {
   const std::vector<Candidate>& candidates;
   const Topology& topology;
   const Candidate& best;
-  const std::string& against;
+  const Candidate& against;
   const Verdict& verdict;
 };
 
 Json json_of(const Report& report) {
   const Verdict& verdict = report.verdict;
   return {{"placement", report.best.file()},
-          {"against", report.against},
+          {"against", report.against.file()},
           {"answer", name_of(verdict.answer)},
           {"sentence", verdict.sentence},
           {"max_over_mean_before", verdict.max_over_mean_before},
@@ -238,22 +250,39 @@ std::string ratio(double value) {
   return fmt::format("{:.3f}", value);
 }
 
+bool any_steps(const Report& report) {
+  return std::ranges::any_of(report.best.judgements(),
+                             [](const RecordingJudgement& judged) { return judged.steps.has_value(); });
+}
+
+std::string bytes_text(double bytes) {
+  if (bytes >= 1e12) return fmt::format("{:.2f} TB", bytes / 1e12);
+  return bytes >= 1e9 ? fmt::format("{:.2f} GB", bytes / 1e9) : fmt::format("{:.1f} MB", bytes / 1e6);
+}
+
 void print_verdict(const Report& report) {
   const Verdict& verdict = report.verdict;
-  put("  {} against {}: {}\n", report.best.file(), report.against, verdict.sentence);
+  put("  {} against {}: {}\n", report.best.file(), report.against.file(), verdict.sentence);
+  put("  max/mean load, mean over recordings{}: {:.3f} -> {:.3f}; lower on {} of {}\n",
+      any_steps(report) ? ", of steps where they have them" : "", verdict.max_over_mean_before,
+      verdict.max_over_mean_after, verdict.better_on, verdict.recordings);
   if (verdict.step_ms_before)
     put("  MoE layers of a step, by the model: {:.3f} ms -> {:.3f} ms\n", *verdict.step_ms_before,
         *verdict.step_ms_after);
   put("  to move: {} experts, at most {} to one rank{}{}\n", verdict.move.experts, verdict.move.most_on_rank,
-      verdict.move.bytes ? fmt::format(", {:.1f} MB in all", *verdict.move.bytes / 1e6) : "",
+      verdict.move.bytes ? fmt::format(", {} in all", bytes_text(*verdict.move.bytes)) : "",
       verdict.move.ms ? fmt::format(", {:.2f} ms", *verdict.move.ms) : "");
   if (verdict.step_ms_before)
-    put("  the model: the heaviest rank's experts, layer after layer; what is sent is left out\n");
+    put("  the model: the heaviest rank's arithmetic, layer after layer; waiting for weights and sending "
+        "left out\n");
+  else
+    put("  what a step takes: --model, --tokens-per-step, and --tflops or --cost say it\n");
+  if (!verdict.move.ms) put("  what the move takes: --model, and --link or --topology say it\n");
 }
 
 void print_table(const Report& report) {
   const Recording& first = report.recordings.front();
-  put("{} layers of {} experts on {} ranks:max/mean load of {} placements on {} recording{}\n\n",
+  put("{} layers of {} experts on {} ranks: max/mean load of {} placements on {} recording{}\n\n",
       first.profile.num_layers(), first.profile.num_experts(), report.topology.num_ranks(),
       report.candidates.size(), report.recordings.size(), report.recordings.size() == 1 ? "" : "s");
   for (std::size_t i = 0; i < report.recordings.size(); ++i) {
@@ -261,9 +290,12 @@ void print_table(const Report& report) {
     std::vector<std::string> head = {report.recordings[i].file, "mean of layers", "worst layer"};
     if (steps) head.insert(head.end(), {"step: median", "p95", "worst"});
     Table table(head);
-    for (const Candidate& candidate : report.candidates) {
-      const RecordingJudgement& judged = candidate.judgements()[i];
-      std::vector<std::string> row = {candidate.file(), ratio(judged.quality.max_over_mean_mean),
+    std::vector<const Candidate*> shown = {&report.against};
+    for (const Candidate& candidate : report.candidates)
+      if (candidate.file() != report.against.file()) shown.push_back(&candidate);
+    for (const Candidate* candidate : shown) {
+      const RecordingJudgement& judged = candidate->judgements()[i];
+      std::vector<std::string> row = {candidate->file(), ratio(judged.quality.max_over_mean_mean),
                                       ratio(judged.quality.max_over_mean_worst)};
       if (judged.steps)
         row.insert(row.end(),
@@ -287,6 +319,12 @@ const Candidate& best_of(const std::vector<Candidate>& candidates) {
                            [&](const Candidate& a, const Candidate& b) { return ratio_of(a) < ratio_of(b); });
 }
 
+// The one with the most layers.
+const Recording& widest_of(const std::vector<Recording>& recordings) {
+  return *std::ranges::max_element(recordings, {},
+                                   [](const Recording& each) { return each.profile.num_layers(); });
+}
+
 void require_steps_of_traces(const CLI::App& app, const std::vector<Recording>& recordings) {
   if (std::ranges::none_of(recordings, &Recording::is_trace))
     refuse_if_given(app, "--step-tokens", "is for traces, and no recording is one");
@@ -305,15 +343,16 @@ void run(const CLI::App& app, const EvaluateArguments& options) {
   before.judge_on(recordings, topology);
 
   const Candidate& best = best_of(candidates);
-  const StepModel model = step_model(app, options, topology);
-  // All layers of the placement move, also those that a recording does not have.
-  const Placement& after = *best.placement();
-  const NumberedRows rows{best.file(), after.layers(), after.num_layers()};
-  const Move move = move_between(before.on(rows, after.num_experts()), after, model);
-  const Verdict verdict = verdict_of(
-      before.judgements(), best.judgements(), move, model, after.num_layers(), topology.num_ranks(),
-      options.horizon > 0 ? std::optional(static_cast<double>(options.horizon)) : std::nullopt);
-  const Report report{recordings, candidates, topology, best, before.file(), verdict};
+  // A server's file has rows for dense layers too; those of a recording have experts.
+  const Recording& widest = widest_of(recordings);
+  const NumberedRows rows{widest.file, widest.profile.layers(), widest.profile.num_layers()};
+  const int experts = widest.profile.num_experts();
+  const StepModel model = step_model(app, options, topology, widest.file, experts);
+  const Move move = move_between(before.on(rows, experts), best.on(rows, experts), model);
+  const Verdict verdict =
+      verdict_of(before.judgements(), best.judgements(), move, model, rows.num_rows, topology.num_ranks(),
+                 options.horizon > 0 ? std::optional(static_cast<double>(options.horizon)) : std::nullopt);
+  const Report report{recordings, candidates, topology, best, before, verdict};
   if (options.json)
     print_json(report);
   else
@@ -331,6 +370,9 @@ void add_model(CLI::App& app, EvaluateArguments& options) {
       ->default_str("");
   add_number(app, "--link", options.link, 1e-6, 1e9,
              "GB/s into a rank, for the move; else the topology's slowest")
+      ->default_str("");
+  add_size(app, "--expert-bytes", options.expert_bytes,
+           "One expert's weights, where they are quantized; else by the config's type")
       ->default_str("");
   add_whole(app, "--horizon", options.horizon, 1, kAnySize, "Steps that the placement will serve")
       ->default_str("");

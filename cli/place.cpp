@@ -82,6 +82,9 @@ void require_sense(const CLI::App& app, const PlaceArguments& options) {
   const auto format = format_of(options);
   require_one_numbering(app);
   if (!options.steps) refuse_if_given(app, "--step-tokens", "is for --steps");
+  if (options.redundant_experts == kAuto)
+    refuse_if_given(app, "--from",
+                    "says how many slots there are, which --redundant-experts auto would choose");
   if (!options.steps && options.inputs.size() == 1)
     refuse_if_given(app, "--across", "is for several recordings");
   if (options.steps && options.inputs.size() > 1)
@@ -167,6 +170,14 @@ std::vector<JudgedRecording> per_recording(const std::vector<std::string>& files
   return all;
 }
 
+// What is known of them before the solve: numbers that are chosen give every rank equally many.
+int slots_before(const PlaceArguments& options, const RoutingProfile& first, const Topology& topology,
+                 const PlaceOptions& how) {
+  const int ranks = topology.num_ranks();
+  if (options.redundant_experts == kAuto) return (first.num_experts() + ranks - 1) / ranks * ranks;
+  return first.num_experts() + how.redundant_experts;
+}
+
 // Before anything is placed or written.
 void require_judges_fit(const RoutingInputs& input, const RoutingInputs& judges) {
   const RoutingProfile& first = input.profiles.front();
@@ -209,20 +220,15 @@ void run(const CLI::App& app, const PlaceArguments& options) {
                          .routing = routing_options(options)};
   RoutingInputs input = options.steps ? read_step_inputs(options.inputs.front(), needs, step_tokens(options))
                                       : read_inputs(options.inputs, needs);
-  const RoutingInputs judges = read_inputs(options.judge, needs);
-  require_one_model(input);
+  const RoutingInputs judges = read_judges(options.judge, needs);
   require_judges_fit(input, judges);
   PlaceOptions how = place_options(app, options, topology.num_ranks(), std::move(input.sources));
   const RoutingProfile& first = input.profiles.front();
   std::optional<CopyChoice> copies;
-  if (options.redundant_experts == kAuto) {
-    copies = choose_copies(input.profiles, topology, how);
-    how.redundant_experts = copies->redundant_experts;
-  }
   if (is_given(app, "--output"))
     require_placement_writable(format_of(options),
                                {.num_layers = first.num_layers(),
-                                .physical_experts = first.num_experts() + how.redundant_experts,
+                                .physical_experts = slots_before(options, first, topology, how),
                                 .num_ranks = topology.num_ranks(),
                                 .layers = numbers_of(input)},
                                format, options.output);
@@ -232,6 +238,10 @@ void run(const CLI::App& app, const PlaceArguments& options) {
     const Interrupt interrupt({SIGINT});
     how.limits.stop = interrupt.token();
     if (!options.json) how.limits.progress = gap_line("place");
+    if (options.redundant_experts == kAuto) {
+      copies = choose_copies(input.profiles, topology, how);
+      how.redundant_experts = copies->redundant_experts;
+    }
     PlaceResult solved = place(input.profiles, topology, how);
     interrupted = interrupt.asked();
     return solved;

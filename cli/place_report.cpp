@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <utility>
 
 #include "cli/heat_map.h"
 #include "cli/output.h"
@@ -138,15 +140,30 @@ void print_objectives(const PlaceReport& report) {
   for (const auto& [name, problem] : result.bound_of) put("  bound of {}: {}\n", name, problem);
 }
 
+// What a placement that was moved has need not be what was asked for.
+std::string copies_of(const PlaceReport& report) {
+  int most = 0;
+  int least = std::numeric_limits<int>::max();
+  for (int layer = 0; layer < report.result.placement.num_layers(); ++layer) {
+    const LayerPlacement& homes = report.result.placement.layer(layer);
+    int copies = -homes.num_experts();
+    for (RankId rank : indices<RankId>(homes.num_ranks()))
+      copies += static_cast<int>(homes.natives(rank).size());
+    most = std::max(most, copies);
+    least = std::min(least, copies);
+  }
+  if (most == 0) return "";
+  return least == most ? fmt::format(" and {} copies", most)
+                       : fmt::format(" and {} to {} copies", least, most);
+}
+
 std::string shape_of(const PlaceReport& report) {
   const Topology& topology = report.topology;
-  return fmt::format(
-      "{} layers{} of {} experts{} on {} rank{} in {} node{}", report.num_layers,
-      report.layers.known() ? fmt::format(" ({})", to_text(report.layers)) : "", report.num_experts,
-      report.options.redundant_experts > 0 ? fmt::format(" and {} copies", report.options.redundant_experts)
-                                           : "",
-      topology.num_ranks(), topology.num_ranks() == 1 ? "" : "s", topology.num_nodes(),
-      topology.num_nodes() == 1 ? "" : "s");
+  return fmt::format("{} layers{} of {} experts{} on {} rank{} in {} node{}", report.num_layers,
+                     report.layers.known() ? fmt::format(" ({})", to_text(report.layers)) : "",
+                     report.num_experts, copies_of(report), topology.num_ranks(),
+                     topology.num_ranks() == 1 ? "" : "s", topology.num_nodes(),
+                     topology.num_nodes() == 1 ? "" : "s");
 }
 
 }  // namespace
@@ -175,9 +192,23 @@ void print_json(const PlaceReport& report) {
   print_object(json);
 }
 
+// Of several recordings the worst before and the worst after: no traffic has the mean of their sum.
+std::pair<double, double> headline_of(const PlaceResult& result) {
+  if (result.per_recording.empty())
+    return {result.before.max_over_mean_mean, result.after.max_over_mean_mean};
+  std::pair<double, double> worst = {0, 0};
+  for (const RecordingQuality& each : result.per_recording) {
+    worst.first = std::max(worst.first, each.before.max_over_mean_mean);
+    worst.second = std::max(worst.second, each.after.max_over_mean_mean);
+  }
+  return worst;
+}
+
 void print_table(const PlaceReport& report) {
   const PlaceResult& result = report.result;
-  put("max/mean load {:.3f} -> {:.3f}", result.before.max_over_mean_mean, result.after.max_over_mean_mean);
+  const auto [before_mean, after_mean] = headline_of(result);
+  put("max/mean load{} {:.3f} -> {:.3f}", result.per_recording.empty() ? "" : " of the worst recording",
+      before_mean, after_mean);
   if (result.after.traffic_known && result.before.crossing > 0)
     put(", traffic that crosses ranks {:.1f} % {}",
         100 * std::abs(1 - result.after.crossing / result.before.crossing),

@@ -47,9 +47,14 @@ void require_same_model(const RoutingProfile& first, const std::string& first_pa
 RoutingInputs read_inputs(const std::vector<std::string>& paths, const InputNeeds& needs) {
   RoutingInputs all;
   bool sources_known = true;
+  std::size_t numbered = 0;  // the first that knows its layers' numbers
   for (const std::string& path : paths) {
     RoutingInput one = read_input(path, needs);
     say_notes(path, one.notes);
+    for (const std::size_t i : {std::size_t{0}, numbered})
+      if (i < all.profiles.size()) require_same_model(all.profiles[i], all.names[i], one.profile, path);
+    if (numbered < all.profiles.size() && !all.profiles[numbered].layers().known())
+      numbered = all.profiles.size();
     all.names.push_back(path);
     all.profiles.push_back(std::move(one.profile));
     sources_known = sources_known && !one.sources.empty();
@@ -63,9 +68,17 @@ RoutingInputs read_inputs(const std::vector<std::string>& paths, const InputNeed
   return all;
 }
 
-void require_one_model(const RoutingInputs& input) {
-  for (std::size_t i = 1; i < input.profiles.size(); ++i)
-    require_same_model(input.profiles.front(), input.names.front(), input.profiles[i], input.names[i]);
+RoutingInputs read_judges(const std::vector<std::string>& paths, const InputNeeds& needs) {
+  InputNeeds alone = needs;
+  alone.traffic = TrafficModel::layer_to_layer;  // where tokens live has no part in judging
+  RoutingInputs all;
+  for (const std::string& path : paths) {
+    RoutingInput one = read_input(path, alone);
+    say_notes(path, one.notes);
+    all.names.push_back(path);
+    all.profiles.push_back(std::move(one.profile));
+  }
+  return all;
 }
 
 RoutingInputs read_step_inputs(const std::string& path, const InputNeeds& needs,
@@ -76,6 +89,9 @@ RoutingInputs read_step_inputs(const std::string& path, const InputNeeds& needs,
   RoutingFile file = open_routing(path, how);
   require_bare(file, how.bare);
   say_notes(path, file.notes);
+  if (!file.trace && step_tokens)
+    throw InvalidArgument("--step-tokens", fmt::format("is for traces, and {} has counts", path),
+                          "to leave it out");
   if (file.trace && !step_tokens)
     throw InvalidArgument("--step-tokens", fmt::format("is not given, and {} is a trace", path),
                           "how many tokens a step has");

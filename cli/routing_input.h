@@ -33,11 +33,11 @@ struct RoutingInputs {
   SourceCounts sources = {};  // of all together, where all are traces
 };
 
-// Of several files, whose notes are said.
+// Of several files, whose notes are said. Throws InvalidArgument, naming two files, where they are of other
+// layers or experts.
 RoutingInputs read_inputs(const std::vector<std::string>& paths, const InputNeeds& needs);
-
-// Throws InvalidArgument, naming two files, where they are of other layers or experts.
-void require_one_model(const RoutingInputs& input);
+// Of files that need not have the same layers, without sources.
+RoutingInputs read_judges(const std::vector<std::string>& paths, const InputNeeds& needs);
 
 // Every step of one file as a recording; of a trace, windows of so many tokens. Throws InvalidArgument where
 // it has no steps.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/placement/internal/deadline.h"
 
 namespace evenkeel {
 
@@ -10,6 +11,7 @@ namespace {
 
 // Ranks this level gain nothing from further copies.
 constexpr double kLevel = 1.01;
+constexpr double kLeastSeconds = 1e-3;
 
 double worst_of(const PlaceResult& placed) {
   double worst = placed.after.max_over_mean_mean;
@@ -43,10 +45,14 @@ CopyChoice choose_copies(std::span<const RoutingProfile> recordings, const Topol
   if (recordings.empty()) throw InvalidArgument("recordings", "are none", "one or more");
   const int experts = recordings.front().num_experts();
   const int ranks = topology.num_ranks();
+  const internal::Deadline deadline(asked.limits);
   PlaceOptions options = asked;
   CopyChoice choice;
   for (int copies = (ranks - experts % ranks) % ranks; copies <= experts; copies += ranks) {
+    if (!choice.tried.empty() && deadline.passed()) break;
     options.redundant_experts = copies;
+    if (!choice.tried.empty())
+      options.limits.time_limit_s = std::max(deadline.left().time_limit_s, kLeastSeconds);
     const double worst = worst_of(place(recordings, topology, options));
     choice.tried.push_back(
         {copies, worst, static_cast<double>(experts + copies) / static_cast<double>(experts)});

@@ -7,7 +7,7 @@
 // of
 //             every expert; then the number furthest below the straight line from the first to the last, both
 //             axes scaled to 1 (Satopaa et al., "Finding a Kneedle in a Haystack", 2011).
-// Cost        that of so many placements, at most kMostTried.
+// Cost        that of so many placements, at most kMostTried, all in the time limit of one.
 // Guarantee   the numbers tried and what each reaches are all told; the choice depends on the input alone.
 #pragma once
 

@@ -37,16 +37,6 @@ Placement homes_for(const RoutingProfile& recording, const std::string& name, co
   return placement->paired_with({name, recording.layers(), recording.num_layers()}, placement_name, argument);
 }
 
-// From contiguous homes where nothing ran before. All layers of the placement move.
-Move move_to(const Placement& after, const std::string& after_name, const std::optional<Placement>& before,
-             const std::string& before_name, const StepModel& model) {
-  const NumberedRows rows{after_name, after.layers(), after.num_layers()};
-  return move_between(before
-                          ? before->paired_with(rows, before_name, "from_")
-                          : Placement::contiguous(after.num_layers(), after.num_experts(), after.num_ranks()),
-                      after, model);
-}
-
 std::vector<RoutingProfile> read_steps(const std::filesystem::path& path, std::optional<int> num_experts,
                                        std::optional<std::int64_t> step_tokens,
                                        const std::optional<std::filesystem::path>& model) {
@@ -61,12 +51,13 @@ std::vector<RoutingProfile> read_steps(const std::filesystem::path& path, std::o
   });
 }
 
-// Bytes of an expert's weights, its multiply-adds for a token, and k.
-std::tuple<double, double, int> sizes_of_model(const std::filesystem::path& config) {
+// Bytes of an expert's weights, its multiply-adds for a token, k, and how many experts a layer has.
+std::tuple<double, double, int, int> sizes_of_model(const std::filesystem::path& config) {
   const bool folder = std::filesystem::is_directory(config);
   const ModelDescription model = read_model_description((folder ? config / "config.json" : config).string());
   const auto weights = static_cast<double>(expert_parameters(model));
-  return {weights * static_cast<double>(model.dtype_bytes), weights, static_cast<int>(model.experts.top_k)};
+  return {weights * static_cast<double>(model.dtype_bytes), weights, static_cast<int>(model.experts.top_k),
+          static_cast<int>(model.experts.count)};
 }
 
 const char* answer_of(const Verdict& verdict) {
@@ -124,8 +115,7 @@ void bind_evaluate(nb::module_& module) {
       [](const RoutingProfile& recording, const std::vector<RoutingProfile>& steps, const Topology& topology,
          const Placement& placement) { return judge(recording, steps, topology, placement); },
       nb::arg("recording"), nb::arg("steps"), nb::arg("topology"), nb::arg("placement"));
-  module.def("move_to", &move_to, nb::arg("after"), nb::arg("after_name"), nb::arg("before").none(),
-             nb::arg("before_name"), nb::arg("model"));
+  module.def("move_between", &move_between, nb::arg("before"), nb::arg("after"), nb::arg("model"));
   module.def(
       "verdict_of",
       [](const std::vector<RecordingJudgement>& before, const std::vector<RecordingJudgement>& after,

@@ -128,6 +128,7 @@ def evaluate(
     tflops: float | None = None,
     link: float | None = None,
     horizon: int | None = None,
+    expert_bytes: int | None = None,
 ) -> Evaluation:
     """Measures placements on recordings, contiguous homes always beside them, and says whether the best one pays.
 
@@ -145,6 +146,7 @@ def evaluate(
         tflops: 10^12 operations a second that an expert's products reach.
         link: GB/s into a rank, for the move.
         horizon: steps that the placement will serve.
+        expert_bytes: one expert's weights, where they are quantized; else by the config's type.
 
     Returns:
         A dict as `evenkeel evaluate --json` prints it: `placements`, the first of them "contiguous", each with
@@ -156,7 +158,7 @@ def evaluate(
     """
     machine = machine_of(ranks, nodes, topology)
     window = None if step_tokens is None else number(step_tokens, "step_tokens", 1)
-    _require_model(model, tokens_per_step=tokens_per_step, tflops=tflops, link=link)
+    _require_model(model, tokens_per_step=tokens_per_step, tflops=tflops, link=link, expert_bytes=expert_bytes)
     several = _several(recordings, RoutingProfile, "recordings")
     read = [_Recording(each, i, window, model) for i, each in enumerate(several)]
     given = _several(placements, Placement, "placements")
@@ -166,16 +168,22 @@ def evaluate(
     judged = [each.judged(read, machine) for each in candidates]
     judged_before = judged[0] if from_ is None else before.judged(read, machine)
     best = min(range(1, len(candidates)), key=lambda i: sum(_ratio(each) for each in judged[i]))
-    after = candidates[best].native
-    assert after is not None  # contiguous homes are the first
-    step = _step_model(model, window if tokens_per_step is None else tokens_per_step, tflops, link)
-    move = _native.move_to(after, candidates[best].name, before.native, before.name, step)
+    widest = max(read, key=lambda each: each.profile.num_layers)  # a server's file has rows for dense layers too
+    step = _step_model(
+        model,
+        window if tokens_per_step is None else tokens_per_step,
+        tflops,
+        link,
+        expert_bytes,
+        widest.profile.num_experts,
+    )
+    move = _native.move_between(before.on(widest, machine), candidates[best].on(widest, machine), step)
     verdict = _native.verdict_of(
         judged_before,
         judged[best],
         move,
         step,
-        after.num_layers,
+        widest.profile.num_layers,
         machine.num_ranks,
         None if horizon is None else float(number(horizon, "horizon", 1)),
     )
@@ -252,19 +260,30 @@ def _ratio(judgement: _native.RecordingJudgement) -> float:
     return judgement.steps.mean if judgement.steps else judgement.quality.max_over_mean_mean
 
 
-def _step_model(model: Path | None, tokens: int | None, tflops: float | None, link: float | None) -> _native.StepModel:
+def _step_model(
+    model: Path | None,
+    tokens: int | None,
+    tflops: float | None,
+    link: float | None,
+    expert_bytes: int | None,
+    experts: int,
+) -> _native.StepModel:
     step = _native.StepModel()
     if model is None:
         return step
     if link is not None:
         step.link_gigabytes_per_s = real(link, "link", 1e-6, 1e9)
-    expert_bytes, weights, top_k = _native.sizes_of_model(file_path(model, "model"))
-    if expert_bytes > 0:
-        step.expert_bytes = expert_bytes
+    by_config, weights, top_k, count = _native.sizes_of_model(file_path(model, "model"))
+    if expert_bytes is not None:
+        step.expert_bytes = float(number(expert_bytes, "expert_bytes", 1, 2**62))
+    elif by_config > 0:
+        step.expert_bytes = by_config
     if tokens is not None:
         step.assignments_per_step = float(number(tokens, "tokens_per_step", 1) * top_k)
     if tflops is not None:
         step.assignment_us = 2 * weights / (real(tflops, "tflops", 1e-6, 1e9) * 1e6)
+    if count != experts:
+        raise invalid("model", f"has {count} experts, but the recordings have {experts}", "the recorded model's config")
     return step
 
 

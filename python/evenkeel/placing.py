@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple, get_args
@@ -213,6 +213,8 @@ def place(
             raise invalid("sources", "are for dispatch-combine", 'to leave them out, or traffic="dispatch-combine"')
         options.set_sources(floats(sources, "sources", 3, "[layers, ranks, experts]"))
     options.set_across(choice(across, "across", get_args(Across)) == "sum")
+    if not isinstance(profile, Iterable) and not isinstance(profile, RoutingProfile):
+        raise invalid("profile", f"is a {type(profile).__name__}", "a RoutingProfile, or several of them")
     recordings = [profile] if isinstance(profile, RoutingProfile) else list(profile)
     if not recordings:
         raise invalid("profile", "is an empty list", "one profile or more")

@@ -388,7 +388,7 @@ class Evaluate(CommandTest):
             line = rf"  {said['placements'][placement]['file']} +" + " +".join(f"{x:.3f}" for x in figures)
             self.assertRegex(done.stdout, line)
         self.assertIn(f"p.json against contiguous: {said['verdict']['sentence']}\n", done.stdout)
-        self.assertIn("what is sent is left out", done.stdout)
+        self.assertIn("waiting for weights and sending left out", done.stdout)
 
     def test_what_does_not_fit_is_refused_and_both_sides_are_named(self):
         recording = self.counts("r.json", drawn_loads(18, 3))

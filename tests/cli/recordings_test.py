@@ -5,6 +5,7 @@ import random
 import unittest
 
 from command import REPOSITORY, CommandTest
+from layers_test import npy
 from place_test import KEYS, QUALITY
 
 EXPERTS, RANKS = 16, 4
@@ -88,6 +89,20 @@ class Recordings(CommandTest):
         words = ["place", "a.json", "--ranks", 4, "--judge", "wide.json", "-o", "o.json"]
         self.assert_refused(words, 2, "InvalidArgument", "--judge: wide.json has 12 experts")
         self.assertFalse((self.folder / "o.json").exists())
+
+    def test_traces_of_other_sizes_are_refused_or_judged_whatever_their_order(self):
+        def trace(name, layers, experts):
+            ids = [[[(t + l + i * 3) % experts for i in range(2)] for l in range(layers)] for t in range(40)]
+            values = [value for token in ids for row in token for value in row]
+            (self.folder / name).write_bytes(npy([40, layers, 2], values, "<i2", "h"))
+            return name
+
+        small, wide, long = trace("small.npy", 2, 8), trace("wide.npy", 2, 300), trace("long.npy", 9, 8)
+        words = ["--ranks", 4, "--traffic", "dispatch-combine", "--as", "trace"]
+        for files in [(small, wide), (wide, small), (small, long), (long, small)]:
+            self.assert_refused(["place", *files, *words], 2, "InvalidArgument", "PROFILE", *files)
+        said = self.json("place", small, *words, "--judge", small, small)
+        self.assertEqual(len(said["judged"]), 2)
 
     def test_steps_of_one_recording_are_recordings(self):
         steps = [[[9, 1, 1, 1], [1, 1, 1, 9]], [[1, 9, 1, 1], [1, 1, 9, 1]], [[1, 1, 1, 9], [9, 1, 1, 1]]]

@@ -18,7 +18,9 @@ namespace {
 constexpr std::int64_t most_top_k = 64;
 constexpr std::int64_t most_layers = 256;
 constexpr std::int64_t most_experts = 4096;
-constexpr std::int64_t many_experts = 1024;
+// Maps of several moments, one behind the other.
+constexpr std::int64_t most_stacked_maps = 16;
+constexpr std::int64_t many_experts = 512;
 // From so many numbers on, a row is more likely all of a small model's experts than a top-k.
 constexpr std::int64_t many_for_top_k = 16;
 
@@ -55,7 +57,8 @@ constexpr std::int64_t many_for_top_k = 16;
 // A map of physical experts would pass for counts of experts that hardly anybody chose.
 void require_no_expert_map(ArrayReader& array, const std::string& file) {
   std::vector<std::int64_t> shape = array.info().shape;
-  if (shape.size() == 3 && shape[0] == 1 && shape[1] > 1) shape.erase(shape.begin());
+  if (shape.size() == 3 && shape[0] <= most_stacked_maps && shape[0] * shape[1] > 1)
+    shape = {shape[0] * shape[1], shape[2]};
   if (shape.size() != 2 || shape[0] > most_layers || shape[1] > 2 * most_experts) return;
   std::vector<std::int64_t> numbers(static_cast<std::size_t>(array.info().num_elements));
   array.read(0, std::span(numbers));

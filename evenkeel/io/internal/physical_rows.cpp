@@ -19,7 +19,7 @@ std::string what_makes_it_even(const LayerPlacement& layer) {
     physical += static_cast<int>(layer.natives(rank).size());
   const int copies = physical - layer.num_experts();
   const int left = physical % layer.num_ranks();
-  if (left == 0) return "place with equal sizes";
+  if (left == 0) return "place with equal sizes, or with more moves";
   const int wanted = copies + layer.num_ranks() - left;
   return fmt::format("place with {} redundant expert{} even", wanted,
                      wanted == 1 ? ", which makes it" : "s, which make it");

@@ -73,23 +73,41 @@ std::vector<std::int32_t> LevelSearch::items_by_size(std::span<const std::int32_
   return items;
 }
 
-bool LevelSearch::fill(const Pool& pool, std::span<const std::int32_t> copies) {
-  size_for(pool);
-  split_loads(copies);
+// Onto the rank whose squares grow least; or of the ranks with most free slots, with which experts of many
+// copies, placed first, always find distinct ranks.
+bool LevelSearch::place_items(std::span<const std::int32_t> items, bool emptiest_first) {
   std::vector<std::size_t> next(begin_.begin(), begin_.end() - 1);  // the free slot of each rank
-  for (std::int32_t expert : items_by_size(copies)) {
+  for (std::int32_t expert : items) {
     std::size_t best = next.size();
+    std::size_t most_free = 0;
     float least = 0;
     for (std::size_t rank = 0; rank < next.size(); ++rank) {
-      if (next[rank] == begin_[rank + 1] || holds(rank, expert)) continue;
+      const std::size_t free = begin_[rank + 1] - next[rank];
+      if (free == 0 || holds(rank, expert) || (emptiest_first && free < most_free)) continue;
       const float grown = growth(rank, expert);
-      if (best == next.size() || grown < least) best = rank, least = grown;
+      if (best < next.size() && grown >= least && (!emptiest_first || free == most_free)) continue;
+      best = rank;
+      least = grown;
+      most_free = free;
     }
     if (best == next.size()) return false;
     put(next[best]++, expert, best);
   }
   for (std::size_t rank = 0; rank < next.size(); ++rank) measure(rank);
   return true;
+}
+
+bool LevelSearch::fill(const Pool& pool, std::span<const std::int32_t> copies) {
+  size_for(pool);
+  split_loads(copies);
+  std::vector<std::int32_t> items = items_by_size(copies);
+  if (place_items(items, false)) return true;
+  size_for(pool);
+  std::ranges::stable_sort(items, [&](std::int32_t a, std::int32_t b) {
+    const auto of = [&](std::int32_t expert) { return copies[static_cast<std::size_t>(expert)]; };
+    return of(a) != of(b) ? of(a) > of(b) : a < b;  // copies of one stand together
+  });
+  return place_items(items, true);
 }
 
 void LevelSearch::start_at(const Pool& pool, std::span<const std::int32_t> expert_in) {

@@ -27,8 +27,8 @@ class LevelSearch {
     std::span<const std::int32_t> rooms;  // [P] slots; together the slots that are filled
   };
 
-  // copies[e] of each expert, as many as there are slots. False where copies of an expert find no rank that
-  // has none of it; nothing is placed then.
+  // copies[e] of each expert, as many as there are slots, at most one for each rank. False where copies of an
+  // expert find no rank that has none of it; nothing is placed then.
   bool fill(const Pool& pool, std::span<const std::int32_t> copies);
   // Experts rank after rank, none twice on a rank.
   void start_at(const Pool& pool, std::span<const std::int32_t> expert_in);
@@ -51,6 +51,7 @@ class LevelSearch {
   void put(std::size_t slot, std::int32_t expert, std::size_t rank);
   float growth(std::size_t rank, std::int32_t expert) const;
   std::vector<std::int32_t> items_by_size(std::span<const std::int32_t> copies) const;
+  bool place_items(std::span<const std::int32_t> items, bool emptiest_first);
 
   bool holds(std::size_t rank, std::int32_t expert) const {
     return held_[rank * num_experts_ + static_cast<std::size_t>(expert)] != 0;

@@ -59,6 +59,7 @@ void RobustLayer::read(std::span<const double> loads) {
 }
 
 void RobustLayer::solve(std::span<std::int32_t> of_sum) {
+  if (deadline_.passed()) return;
   const float before = heaviest_load(of_sum);
   const bool found = search_alone();
   if (found && heaviest_ < before) {
