@@ -173,18 +173,6 @@ void require_sense(const CLI::App& app, const EvaluateArguments& options) {
       refuse_if_given(app, option, "needs --tokens-per-step, or --step-tokens");
 }
 
-const char* name_of(Verdict::Answer answer) {
-  switch (answer) {
-    case Verdict::Answer::pays:
-      return "pays";
-    case Verdict::Answer::does_not_pay:
-      return "does not pay";
-    case Verdict::Answer::depends:
-      break;
-  }
-  return "depends";
-}
-
 Json json_of(std::optional<double> value) {
   return value ? Json(*value) : Json(nullptr);
 }
@@ -385,7 +373,7 @@ Subcommand add_evaluate(CLI::App& command) {
   CLI::App* app = command.add_subcommand("evaluate", "Judge placements on recordings, and whether one pays");
   app->add_option("RECORDING", options->recordings, "Profiles, traces, counts, or other systems' recordings")
       ->required()
-      ->type_name("FILE...");
+      ->type_name("FILE");
   app->add_option("--placement", options->placements, "A placement of any format; may be given again")
       ->required()
       ->allow_extra_args(false)

@@ -290,7 +290,7 @@ void add_problem(CLI::App& app, PlaceArguments& options) {
             "Beside --steps: tokens of a trace's step")
       ->default_str("");
   app.add_option("--judge", options.judge, "Also measure the placement on these, which it is not made from")
-      ->type_name("FILE...");
+      ->type_name("FILE");
   add_word(app, "--pairs", options.pairs, {"worst", "total"}, "The worst pair of ranks counts, or all");
   add_number(app, "--assignment-us", options.assignment_us, 0, PlacementCost::most_assignment_us,
              "joint: computing one assignment takes this");
@@ -328,7 +328,7 @@ Subcommand add_place(CLI::App& command) {
   app->add_option("PROFILE", options->inputs,
                   "Profiles, traces, counts, or other systems' recordings; several are all to be level")
       ->required()
-      ->type_name("FILE...");
+      ->type_name("FILE");
   add_machine(*app, options->machine);
   add_problem(*app, *options);
   add_solving(*app, *options);

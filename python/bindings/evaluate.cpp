@@ -60,18 +60,6 @@ std::tuple<double, double, int, int> sizes_of_model(const std::filesystem::path&
           static_cast<int>(model.experts.count)};
 }
 
-const char* answer_of(const Verdict& verdict) {
-  switch (verdict.answer) {
-    case Verdict::Answer::pays:
-      return "pays";
-    case Verdict::Answer::does_not_pay:
-      return "does not pay";
-    case Verdict::Answer::depends:
-      break;
-  }
-  return "depends";
-}
-
 void bind_verdict(nb::module_& module) {
   nb::class_<Move>(module, "Move")
       .def_ro("experts", &Move::experts)
@@ -79,7 +67,7 @@ void bind_verdict(nb::module_& module) {
       .def_ro("bytes", &Move::bytes)
       .def_ro("ms", &Move::ms);
   nb::class_<Verdict>(module, "Verdict")
-      .def_prop_ro("answer", &answer_of)
+      .def_prop_ro("answer", [](const Verdict& verdict) { return name_of(verdict.answer); })
       .def_ro("sentence", &Verdict::sentence)
       .def_ro("max_over_mean_before", &Verdict::max_over_mean_before)
       .def_ro("max_over_mean_after", &Verdict::max_over_mean_after)

@@ -135,12 +135,13 @@ class Endings(ProcessTest):
 
     def test_a_signal_leaves_nothing_and_ends_it_as_ever(self):
         write_trace(self.folder / "t.npy", 1_000_000)
+        write_trace(self.folder / "long.npy", 4_000_000)  # a profile is read in a moment
         before = self.names()
         for sign in [signal.SIGHUP, signal.SIGINT, signal.SIGTERM]:
             for words in (
                 ["convert", "t.npy", "o.npz"],
                 ["convert", "t.npy", "o.safetensors"],
-                ["profile", "t.npy", "-o", "o.json"],
+                ["profile", "long.npy", "-o", "o.json"],
             ):
                 with self.subTest(sign=sign, words=words):
                     status, errors = self.begin_and_stop([*words, "--json"], sign)

@@ -141,6 +141,18 @@ Move move_between(const Placement& before, const Placement& after, const StepMod
   return move;
 }
 
+const char* name_of(Verdict::Answer answer) {
+  switch (answer) {
+    case Verdict::Answer::pays:
+      return "pays";
+    case Verdict::Answer::does_not_pay:
+      return "does not pay";
+    case Verdict::Answer::depends:
+      break;
+  }
+  return "depends";
+}
+
 Verdict verdict_of(std::span<const RecordingJudgement> before, std::span<const RecordingJudgement> after,
                    const Move& move, const StepModel& model, int num_layers, int num_ranks,
                    std::optional<double> horizon) {

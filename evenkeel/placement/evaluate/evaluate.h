@@ -72,6 +72,9 @@ struct Verdict {
   std::string sentence = {};
 };
 
+// "pays", "does not pay", "depends".
+const char* name_of(Verdict::Answer answer);
+
 // Judgements of the same recordings in the same order. `horizon`: how many steps the placement will serve.
 // Pays where the steps saved by then take longer than the move; does not where they do not, or where nothing
 // is saved; depends where the horizon, or what a step or the move takes, is not known. Throws
