@@ -4,7 +4,8 @@
 // Level       max/mean of the ranks' loads, an expert's load split evenly over its copies. A placement that
 // is
 //             even over an hour is not even in a step, so steps are judged one by one.
-// Time        a model: the experts of the heaviest rank, layer after layer; what is sent is left out.
+// Time        a model: the experts of the heaviest rank, layer after layer, by arithmetic alone: waiting for
+//             weights and what is sent are left out.
 //             max/mean x assignments of a step / ranks x time of an assignment, summed over layers.
 // Move        the experts that a rank holds afterwards and did not before, over the slowest rank's link.
 // Cost        loads x placements; steps the same each.

@@ -2,7 +2,9 @@
 //
 // Problem     fill the slots of every rank so that the heaviest rank of the worst recording is lightest. The
 //             load of an expert is split evenly over its copies; a rank holds an expert once.
-// Method      largest first, each onto the rank whose sum of squared loads over the recordings grows least;
+// Method      largest first, each onto the rank whose sum of squared loads over the recordings grows least
+// (where
+//             copies find no rank without their expert so: those of most copies first, onto the emptiest);
 //             then exchanges of two copies that lower the potential most: over ranks and recordings, the
 //             fourth power of what is above the pool's mean. The heaviest rank is relieved first; where
 //             nothing helps it, the next ones give room.
