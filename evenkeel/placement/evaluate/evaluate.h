@@ -2,11 +2,10 @@
 // recording and in its steps, what a step would take, what it takes to move there, and when that pays.
 //
 // Level       max/mean of the ranks' loads, an expert's load split evenly over its copies. A placement that
-// is
-//             even over an hour is not even in a step, so steps are judged one by one.
-// Time        a model: the experts of the heaviest rank, layer after layer, by arithmetic alone: waiting for
-//             weights and what is sent are left out.
-//             max/mean x assignments of a step / ranks x time of an assignment, summed over layers.
+//             is even over an hour is not even in a step, so steps are judged one by one.
+// Time        a model: the experts of the heaviest rank, layer after layer, by arithmetic alone. Waiting for
+//             weights and what is sent are left out. max/mean x assignments of a step / ranks x time of an
+//             assignment, summed over layers.
 // Move        the experts that a rank holds afterwards and did not before, over the slowest rank's link.
 // Cost        loads x placements; steps the same each.
 #pragma once

@@ -2,14 +2,13 @@
 //
 // Problem     fill the slots of every rank so that the heaviest rank of the worst recording is lightest. The
 //             load of an expert is split evenly over its copies; a rank holds an expert once.
-// Method      largest first, each onto the rank whose sum of squared loads over the recordings grows least
-// (where
-//             copies find no rank without their expert so: those of most copies first, onto the emptiest);
-//             then exchanges of two copies that lower the potential most: over ranks and recordings, the
-//             fourth power of what is above the pool's mean. The heaviest rank is relieved first; where
-//             nothing helps it, the next ones give room.
-// Cost        an exchange looks at slots x (slots of a rank) pairs, some nanoseconds each for four
-// recordings. Guarantee   every exchange lowers the potential; the result depends on the input alone.
+// Method      largest first, each onto the rank whose sum of squared loads over the recordings grows least.
+//             Where copies find no rank without their expert so, those of most copies go first, onto the
+//             emptiest ranks. Then exchanges of two copies that lower the potential most: over ranks and
+//             recordings, the fourth power of what is above the pool's mean. The heaviest rank is relieved
+//             first; where nothing helps it, the next ones give room.
+// Cost        an exchange looks at slots x (slots of a rank) pairs, some nanoseconds each for four.
+// Guarantee   every exchange lowers the potential; the result depends on the input alone.
 #pragma once
 
 #include <cstdint>
