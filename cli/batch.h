@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "evenkeel/base/index.h"
-#include "evenkeel/exchange/top_k.h"
+#include "evenkeel/plan/top_k.h"
 #include "evenkeel/routing/trace.h"
 #include "evenkeel/routing/workload.h"
 

@@ -19,7 +19,7 @@
 #include <span>
 
 #include "evenkeel/device/cpu/stream.h"
-#include "evenkeel/exchange/deal.h"
+#include "evenkeel/plan/deal.h"
 #include "evenkeel/exchange/dispatched.h"
 #include "evenkeel/exchange/exchange.h"
 

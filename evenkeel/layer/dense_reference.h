@@ -10,7 +10,7 @@
 
 #include "evenkeel/base/matrix_view.h"
 #include "evenkeel/compute/expert_ffn.h"
-#include "evenkeel/exchange/top_k.h"
+#include "evenkeel/plan/top_k.h"
 
 namespace evenkeel {
 

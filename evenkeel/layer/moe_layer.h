@@ -25,7 +25,7 @@
 #include "evenkeel/comm/communicator.h"
 #include "evenkeel/compute/expert_ffn.h"
 #include "evenkeel/device/arena.h"
-#include "evenkeel/exchange/top_k.h"
+#include "evenkeel/plan/top_k.h"
 #include "evenkeel/layer/forward_state.h"
 #include "evenkeel/layer/step_statistics.h"
 #include "evenkeel/memory/memory_options.h"

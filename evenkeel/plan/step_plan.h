@@ -2,7 +2,7 @@
 //
 // Numbering   The assignments of an expert are numbered 0..load-1. A segment [begin, end) of an expert is a
 //             quota: its rank computes end - begin of them. Which ones is the deal's business
-//             (exchange/deal.h), the same for every planner.
+//             (plan/deal.h), the same for every planner.
 // Example     Expert 5 has 1000 assignments and lives on rank 1. The plan
 //                 segments(5) = { rank 1 [0, 600), rank 3 [600, 1000) }
 //             lets rank 3 compute 400 of them, so transfers() holds {expert 5, from 1, to 3}.

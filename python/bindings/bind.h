@@ -13,5 +13,6 @@ void bind_plan(nanobind::module_& module);
 void bind_place(nanobind::module_& module);
 void bind_evaluate(nanobind::module_& module);  // after bind_place and bind_profile
 void bind_rebalance(nanobind::module_& module);
+void bind_routes(nanobind::module_& module);  // after bind_placement
 
 }  // namespace evenkeel::python

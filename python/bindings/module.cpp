@@ -4,6 +4,8 @@
 
 NB_MODULE(_native, module) {
   using namespace evenkeel::python;
+  // A program may end while models still hold our objects: that is no fault of theirs.
+  nanobind::set_leak_warnings(false);
   translate_errors();
   bind_errors(module);
   bind_profile(module);
@@ -12,4 +14,5 @@ NB_MODULE(_native, module) {
   bind_place(module);
   bind_evaluate(module);
   bind_rebalance(module);
+  bind_routes(module);
 }

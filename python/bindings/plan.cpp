@@ -18,6 +18,7 @@
 #include "evenkeel/routing/imbalance.h"
 #include "python/bindings/arrays.h"
 #include "python/bindings/bind.h"
+#include "python/bindings/planner_kind.h"
 
 namespace nb = nanobind;
 
@@ -33,14 +34,6 @@ struct PlanResult {
 };
 
 using Numbers = std::tuple<int, std::int64_t, std::int64_t>;
-
-PlannerOptions::Kind kind_of(const std::string& planner) {
-  using Kind = PlannerOptions::Kind;
-  if (planner == "ep") return Kind::ep;
-  if (planner == "least-loaded") return Kind::least_loaded;
-  if (planner == "level") return Kind::level;
-  throw InvalidArgument("planner", "'" + planner + "' is no planner", "ep, least-loaded, level");
-}
 
 Counts counts_of(const InArray<std::int64_t, 2>& counts) {
   Counts all(static_cast<int>(counts.shape(0)), static_cast<int>(counts.shape(1)));
@@ -113,7 +106,7 @@ void bind_plan(nb::module_& module) {
          std::int64_t capacity_factor, std::int64_t min_segment, std::int64_t imbalance_threshold,
          const std::vector<std::int64_t>& base_load) {
         return make_plan(counts, placement, layer,
-                         {.kind = kind_of(planner),
+                         {.kind = planner_kind(planner),
                           .capacity_factor_thousandths = capacity_factor,
                           .min_segment = min_segment,
                           .imbalance_threshold_thousandths = imbalance_threshold},

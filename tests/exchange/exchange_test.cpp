@@ -18,7 +18,7 @@
 #include "evenkeel/device/cpu/rows.h"
 #include "evenkeel/device/cpu/stream.h"
 #include "evenkeel/exchange/overlapped_exchange.h"
-#include "tests/exchange/deal_oracle.h"
+#include "tests/plan/deal_oracle.h"
 #include "tests/routing/message.h"
 
 namespace evenkeel::testing {

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "evenkeel/balance/planner.h"
-#include "evenkeel/exchange/deal.h"
+#include "evenkeel/plan/deal.h"
 #include "evenkeel/memory/shares.h"
 
 namespace evenkeel::testing {

@@ -8,10 +8,10 @@
 #include <cstdint>
 #include <span>
 
-#include "evenkeel/exchange/deal.h"
+#include "evenkeel/plan/deal.h"
 #include "evenkeel/exchange/dispatched.h"
 #include "evenkeel/exchange/internal/slices.h"
-#include "evenkeel/exchange/top_k.h"
+#include "evenkeel/plan/top_k.h"
 
 namespace evenkeel {
 

@@ -6,7 +6,7 @@
 
 #include "evenkeel/exchange/dispatched.h"
 #include "evenkeel/exchange/exchange.h"
-#include "evenkeel/exchange/top_k.h"
+#include "evenkeel/plan/top_k.h"
 #include "evenkeel/layer/internal/layer_body.h"
 #include "evenkeel/layer/internal/saved_step.h"
 

@@ -4,7 +4,7 @@
 #include <span>
 
 #include "evenkeel/base/matrix_view.h"
-#include "evenkeel/exchange/top_k.h"
+#include "evenkeel/plan/top_k.h"
 #include "evenkeel/layer/internal/layer_body.h"
 #include "evenkeel/layer/internal/saved_step.h"
 

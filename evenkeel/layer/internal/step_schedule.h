@@ -10,7 +10,7 @@
 #include "evenkeel/comm/communicator.h"
 #include "evenkeel/device/arena.h"
 #include "evenkeel/device/cpu/stream.h"
-#include "evenkeel/exchange/top_k.h"
+#include "evenkeel/plan/top_k.h"
 #include "evenkeel/memory/block_table.h"
 #include "evenkeel/memory/least_budget.h"
 #include "evenkeel/memory/shares.h"

@@ -9,7 +9,7 @@
 #include "evenkeel/exchange/cuda/routes.h"
 #include "evenkeel/plan/cuda/placement_tables.h"
 #include "tests/balance/cuda/host_plan.h"
-#include "tests/exchange/deal_oracle.h"
+#include "tests/plan/deal_oracle.h"
 
 namespace evenkeel::testing {
 

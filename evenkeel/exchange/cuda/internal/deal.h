@@ -1,4 +1,4 @@
-// The deal (exchange/deal.h) of a chunk, for one rank: which of its assignments go where, and what
+// The deal (plan/deal.h) of a chunk, for one rank: which of its assignments go where, and what
 // comes to it.
 //
 // Method  Experts are dealt side by side, one by one lane: local assignments first, then sources in

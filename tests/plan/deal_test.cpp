@@ -1,12 +1,12 @@
 // Every rank's deal is the one that listing all assignments and applying the rule gives.
-#include "evenkeel/exchange/deal.h"
+#include "evenkeel/plan/deal.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "evenkeel/balance/planner.h"
-#include "tests/exchange/deal_oracle.h"
+#include "tests/plan/deal_oracle.h"
 
 namespace evenkeel::testing {
 namespace {

@@ -1,4 +1,4 @@
-#include "evenkeel/exchange/deal.h"
+#include "evenkeel/plan/deal.h"
 
 #include <algorithm>
 

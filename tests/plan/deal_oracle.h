@@ -1,4 +1,4 @@
-// The deal of a step the plain way: every assignment in a list, and the rule of exchange/deal.h applied to
+// The deal of a step the plain way: every assignment in a list, and the rule of plan/deal.h applied to
 // the list.
 #pragma once
 

@@ -1,4 +1,4 @@
-#include "tests/exchange/deal_oracle.h"
+#include "tests/plan/deal_oracle.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,0 +1,61 @@
+// How long a chunk may be under a budget of bytes, where each chunk is planned as a step of its own.
+//
+// Problem    A step's tokens are counted in blocks. Find the longest run of blocks that fits every rank as one chunk.
+// Method     A run's counts are the sum of its blocks'; its plan says what every rank sends, receives, computes, borrows
+//            and lends; bytes are linear in these. Runs are tried by halving; every run that is returned has been
+//            tried itself, so that it fits although bytes need not grow with every block.
+// Guarantee  What is returned fits on every rank; all ranks find the same from the same counts.
+// Source     Fine-grained chunk distribution: MemFine (arXiv 2511.21431), Eq. 6 and 7.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "evenkeel/plan/counts.h"
+#include "evenkeel/plan/step_plan.h"
+
+namespace evenkeel {
+
+// What one of each takes, in bytes, on the rank that has it.
+struct ChunkBytes {
+  std::int64_t per_token = 0;       // of this rank's
+  std::int64_t per_assignment = 0;  // of this rank's tokens
+  std::int64_t per_sent = 0;        // positions to other ranks
+  std::int64_t per_received = 0;    // positions from other ranks
+  std::int64_t per_position = 0;    // computed here
+  std::int64_t per_borrowed = 0;    // experts
+  std::int64_t per_lent = 0;        // experts, once for each rank that borrows it
+  std::int64_t fixed = 0;
+};
+
+// counts [P][B][E] and tokens [P][B].
+struct BlockCounts {
+  std::span<const std::int64_t> counts, tokens;
+  int ranks = 0, blocks = 0, experts = 0;
+
+  // Adds blocks [first, end) to `sum`, whose counts are zeros.
+  void add_to(Counts& sum, int first, int end) const;
+  // Of these blocks, by rank.
+  std::vector<std::int64_t> tokens_of(int first, int end) const;
+};
+
+// What a chunk takes on the rank with the most; `tokens` by rank.
+std::int64_t most_bytes(const Counts& counts, const StepPlan& plan,
+                        std::span<const std::int64_t> tokens, const ChunkBytes& bytes);
+
+// The end of the longest run from `first` for which fits(end) holds, as far as halving finds it; `first` where not even
+// one block fits.
+template <class Fits>
+int longest(int first, int blocks, const Fits& fits) {
+  if (fits(blocks)) return blocks;
+  int good = first, bad = blocks;
+  while (bad - good > 1) {
+    const int middle = good + (bad - good) / 2;
+    (fits(middle) ? good : bad) = middle;
+  }
+  return good;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,187 @@
+// _native.StepLayout: from the counts of all ranks to what this rank sends, receives, borrows and lends, in one call.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "evenkeel/balance/chunk_cuts.h"
+#include "evenkeel/balance/planner.h"
+#include "evenkeel/balance/worth.h"
+#include "evenkeel/base/bytes.h"
+#include "evenkeel/base/error.h"
+#include "evenkeel/plan/step_routes.h"
+#include "python/bindings/arrays.h"
+#include "python/bindings/bind.h"
+#include "python/bindings/planner_kind.h"
+
+namespace nb = nanobind;
+
+namespace evenkeel::python {
+
+namespace {
+
+// A layer on one rank: its homes and planner, which keep their memory from step to step.
+class StepLayout {
+ public:
+  StepLayout(LayerPlacement placement, int rank, const PlannerOptions& options)
+      : placement_(std::move(placement)),
+        rank_(RankId(rank)),
+        planner_(make_planner(options)),
+        stay_(make_planner({.kind = PlannerOptions::Kind::ep})) {
+    if (rank < 0 || rank >= placement_.num_ranks())
+      throw InvalidArgument("rank", std::to_string(rank) + " is none of the ranks",
+                            "0.." + std::to_string(placement_.num_ranks() - 1));
+  }
+
+  void set_costs(const SpillCosts& costs) { costs_ = costs; }
+
+  // A chunk takes no more than `budget` on any rank: where the planner's plan does, all stays at home.
+  void set_budget(const ChunkBytes& bytes, std::int64_t budget) {
+    bytes_ = bytes;
+    budget_ = budget;
+  }
+
+  // The plan of the counts [P, E], of `tokens` by rank (needed under a budget alone), and this rank's routes; nothing
+  // if no work moves and that is not wanted.
+  std::optional<StepRoutes> step(const InArray<std::int64_t, 2>& experts,
+                                 const InArray<std::int64_t, 2>& counts,
+                                 const std::vector<std::int64_t>& tokens, bool also_if_nothing_moves) {
+    const nb::gil_scoped_release release;
+    require_shape(counts.shape(0), counts.shape(1));
+    counts_.resize(placement_.num_ranks(), placement_.num_experts());
+    std::ranges::copy(values_of(counts), counts_.rows().begin());
+    plan(tokens);
+    if (!plan_.spilled() && !also_if_nothing_moves) return std::nullopt;
+    return router_.route(values_of(experts), static_cast<int>(experts.shape(1)), counts_, plan_, placement_,
+                         rank_);
+  }
+
+  // Blocks [first, result) fit as one chunk; `first` if not even one does. counts [P, B, E], tokens [P, B].
+  int longest_chunk(const InArray<std::int64_t, 3>& counts, const InArray<std::int64_t, 2>& tokens, int first) {
+    const nb::gil_scoped_release release;
+    require_shape(counts.shape(0), counts.shape(2));
+    const BlockCounts blocks{values_of(counts), values_of(tokens), placement_.num_ranks(),
+                             static_cast<int>(counts.shape(1)), placement_.num_experts()};
+    return longest(first, blocks.blocks, [&](int end) {
+      counts_.resize(placement_.num_ranks(), placement_.num_experts());
+      blocks.add_to(counts_, first, end);
+      return plan(blocks.tokens_of(first, end)) <= budget_;
+    });
+  }
+
+  std::vector<std::int64_t> rank_loads() const { return {plan_.rank_loads().begin(), plan_.rank_loads().end()}; }
+  std::size_t transfers() const { return plan_.transfers().size(); }
+  int natives() const { return static_cast<int>(placement_.natives(rank_).size()); }
+
+ private:
+  void require_shape(std::size_t ranks, std::size_t experts) const {
+    if (static_cast<int>(ranks) == placement_.num_ranks() &&
+        static_cast<int>(experts) == placement_.num_experts())
+      return;
+    throw InvalidArgument("counts", std::to_string(experts) + " experts on " + std::to_string(ranks) + " ranks",
+                          std::to_string(placement_.num_experts()) + " experts on " +
+                              std::to_string(placement_.num_ranks()) + " ranks");
+  }
+  // Fills plan_ from counts_; what it takes on the rank with the most, 0 without a budget.
+  std::int64_t plan(const std::vector<std::int64_t>& tokens) {
+    counts_.sum_loads();
+    planner_->plan(counts_, placement_, plan_);
+    if (costs_ && seconds_gained(counts_, placement_, plan_, *costs_) <= 0)
+      stay_->plan(counts_, placement_, plan_);
+    if (!bytes_) return 0;
+    const std::int64_t taken = most_bytes(counts_, plan_, tokens, *bytes_);
+    if (taken <= budget_ || !plan_.spilled()) return taken;
+    stay_->plan(counts_, placement_, plan_);
+    return most_bytes(counts_, plan_, tokens, *bytes_);
+  }
+
+  LayerPlacement placement_;
+  RankId rank_;
+  std::unique_ptr<Planner> planner_, stay_;
+  std::optional<SpillCosts> costs_;
+  std::optional<ChunkBytes> bytes_;
+  std::int64_t budget_ = 0;
+  Counts counts_;
+  StepPlan plan_;
+  StepRouter router_;
+};
+
+// A view of one of the arrays, which keeps the routes alive.
+template <auto member>
+OutArray<std::int64_t> array_of(nb::handle_t<StepRoutes> self) {
+  auto& values = nb::cast<StepRoutes&>(self).*member;
+  return OutArray<std::int64_t>(values.data(), {values.size()}, self);
+}
+
+}  // namespace
+
+void bind_routes(nb::module_& module) {
+  nb::class_<StepRoutes>(module, "StepRoutes")
+      .def_prop_ro("sent_rows", &array_of<&StepRoutes::sent_rows>)
+      .def_ro("sent_row_counts", &StepRoutes::sent_row_counts)
+      .def_prop_ro("sent_positions", &array_of<&StepRoutes::sent_positions>)
+      .def_prop_ro("row_of", &array_of<&StepRoutes::row_of>)
+      .def_ro("sent_counts", &StepRoutes::sent_counts)
+      .def_ro("received_counts", &StepRoutes::received_counts)
+      .def_prop_ro("own_positions", &array_of<&StepRoutes::own_positions>)
+      .def_prop_ro("order", &array_of<&StepRoutes::order>)
+      .def_prop_ro("computed_at", &array_of<&StepRoutes::computed_at>)
+      .def_prop_ro("slots", &array_of<&StepRoutes::slots>)
+      .def_ro("native_positions", &StepRoutes::native_positions)
+      .def_ro("borrowed", &StepRoutes::borrowed)
+      .def_ro("borrowed_counts", &StepRoutes::borrowed_counts)
+      .def_prop_ro("lent", &array_of<&StepRoutes::lent>)
+      .def_ro("lent_counts", &StepRoutes::lent_counts)
+      .def_prop_ro("result_of", &array_of<&StepRoutes::result_of>);
+
+  module.def("parse_bytes", [](const std::string& text, const std::string& what) { return parse_bytes(text, what); });
+  nb::class_<ChunkBytes>(module, "ChunkBytes")
+      .def(nb::init<>())
+      .def_rw("per_token", &ChunkBytes::per_token)
+      .def_rw("per_assignment", &ChunkBytes::per_assignment)
+      .def_rw("per_sent", &ChunkBytes::per_sent)
+      .def_rw("per_received", &ChunkBytes::per_received)
+      .def_rw("per_position", &ChunkBytes::per_position)
+      .def_rw("per_borrowed", &ChunkBytes::per_borrowed)
+      .def_rw("per_lent", &ChunkBytes::per_lent)
+      .def_rw("fixed", &ChunkBytes::fixed);
+
+  nb::class_<StepLayout>(module, "StepLayout")
+      .def(
+          "__init__",
+          [](StepLayout* self, const Placement* placement, int layer, int experts, int ranks, int rank,
+             const std::string& planner, std::int64_t capacity_factor, std::int64_t min_segment,
+             std::int64_t imbalance_threshold) {
+            LayerPlacement homes =
+                placement != nullptr ? placement->layer(layer) : LayerPlacement::contiguous(experts, ranks);
+            new (self) StepLayout(std::move(homes), rank,
+                                  {.kind = planner_kind(planner),
+                                   .capacity_factor_thousandths = capacity_factor,
+                                   .min_segment = min_segment,
+                                   .imbalance_threshold_thousandths = imbalance_threshold});
+          },
+          nb::arg("placement").none(), nb::arg("layer"), nb::arg("experts"), nb::arg("ranks"), nb::arg("rank"),
+          nb::arg("planner"), nb::arg("capacity_factor_thousandths"), nb::arg("min_segment"),
+          nb::arg("imbalance_threshold_thousandths"))
+      .def("set_costs",
+           [](StepLayout& self, double per_assignment, double per_transfer, double per_step) {
+             self.set_costs({per_assignment, per_transfer, per_step});
+           })
+      .def("set_budget", &StepLayout::set_budget, nb::arg("bytes"), nb::arg("budget"))
+      .def("step", &StepLayout::step, nb::arg("experts"), nb::arg("counts"), nb::arg("tokens"),
+           nb::arg("also_if_nothing_moves"))
+      .def("longest_chunk", &StepLayout::longest_chunk, nb::arg("counts"), nb::arg("tokens"), nb::arg("first"))
+      .def_prop_ro("rank_loads", &StepLayout::rank_loads)
+      .def_prop_ro("transfers", &StepLayout::transfers)
+      .def_prop_ro("natives", &StepLayout::natives);
+}
+
+}  // namespace evenkeel::python

@@ -1,0 +1,47 @@
+"""The most bytes that torch operations hold at once, counted where tensors are made."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+
+class LiveBytes(TorchDispatchMode):
+    """While it is entered, counts storages that operations make, until they are freed: `now` and `peak`, in bytes.
+
+    Tensors that were there before are not counted.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0
+        self.peak = 0
+        self._seen: dict[int, weakref.ref[torch.UntypedStorage]] = {}
+
+    def __torch_dispatch__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        before = {id(t.untyped_storage()) for t in tree_leaves((args, kwargs or {})) if isinstance(t, torch.Tensor)}
+        made = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(made):
+            if isinstance(tensor, torch.Tensor) and id(tensor.untyped_storage()) not in before:
+                self._count(tensor.untyped_storage())
+        return made
+
+    def _count(self, storage: torch.UntypedStorage) -> None:
+        key, size = id(storage), storage.nbytes()
+        if key in self._seen and self._seen[key]() is storage:
+            return
+
+        def freed(_: object) -> None:
+            self.now -= size
+            self._seen.pop(key, None)
+
+        self._seen[key] = weakref.ref(storage, freed)
+        self.now += size
+        self.peak = max(self.peak, self.now)

@@ -1,0 +1,334 @@
+"""Expert parallelism that stays balanced: `ExpertParallel`, an object per MoE layer over any process group.
+
+One step: every rank counts its tokens' choices, the counts are gathered, and one call makes the same plan on every rank.
+Where routing is uneven, rows of overloaded experts go to other ranks and their weights with them (LLEP, arXiv
+2601.17111). Outputs and gradients are those of plain expert parallelism: outputs to the bit where the experts' products
+of a row do not depend on the other rows, gradients to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch.autograd.function import once_differentiable
+
+from .. import _native
+from .._arguments import choice, instance, invalid, number, thousandths
+from ..errors import BudgetTooSmall
+from ..placement import Placement
+from ..step_plan import Planner
+from ._chunk import Chunk, Computed, Experts, Routes, Weights
+from ._costs import SpillCosts, chunk_bytes, measure_costs
+from ._exchange import Exchange
+
+Stock = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
+
+_BLOCKS = 32
+"""Under a budget tokens are counted in so many blocks, of which chunks are made."""
+
+
+class ExpertParallel:
+    """One MoE layer's expert parallelism on this rank.
+
+    Args:
+        num_experts: E, over all ranks.
+        group: the process group of the ranks that share the experts; the default group if None.
+        planner: "level" (the lowest worst rank, then few transfers), "least-loaded" (LLEP) or "ep" (nothing moves).
+        placement: homes of experts; without one, rank r has the r-th part of them. This rank's weights are those of its
+            homes, ascending. Copies (redundant experts) are refused: each would need its own gradient.
+        layer: which layer of the placement, by the model's number.
+        capacity_factor, min_segment: as for `evenkeel.plan`.
+        imbalance_threshold: below this max/mean nothing moves. "auto": work moves where the predicted gain exceeds the
+            predicted cost, by `costs` or by what the first call measures.
+        budget: bytes that the layer may hold at once for one step, whatever the routing; more than one chunk is
+            computed again in backward. None: no bound. Outputs, gradients of the arguments and weights at home are not
+            counted.
+        costs: seconds for "auto".
+
+    Every rank of the group makes the same calls in the same order, with equal options.
+    """
+
+    def __init__(
+        self,
+        num_experts: int,
+        group: dist.ProcessGroup | None = None,
+        *,
+        planner: Planner = "level",
+        placement: Placement | None = None,
+        layer: int | None = None,
+        capacity_factor: float = 1.0,
+        min_segment: int = 64,
+        imbalance_threshold: float | Literal["auto"] = "auto",
+        budget: int | None = None,
+        costs: SpillCosts | None = None,
+    ) -> None:
+        self.exchange = Exchange(group)
+        self.num_experts = number(num_experts, "num_experts", 1)
+        self.budget = None if budget is None else number(budget, "budget", 1)
+        self.costs = costs
+        auto = imbalance_threshold == "auto"
+        self._measures = auto and planner != "ep" and costs is None and self.exchange.ranks > 1
+        native, row = None, 0
+        if placement is not None:
+            native = instance(placement, Placement, "placement")._native
+            row = native.row_for(None, 1, layer, "the layer")
+            if (placement.num_experts, placement.num_ranks) != (num_experts, self.exchange.ranks):
+                raise invalid(
+                    "placement",
+                    f"is for {placement.num_experts} experts on {placement.num_ranks} ranks",
+                    f"one for {num_experts} experts on {self.exchange.ranks} ranks",
+                )
+            if any(len(placement.homes(row, expert)) != 1 for expert in range(num_experts)):
+                raise invalid("placement", "has copies of experts", "one home for each expert")
+        self._layout = _native.StepLayout(
+            native,
+            row,
+            self.num_experts,
+            self.exchange.ranks,
+            self.exchange.rank,
+            choice(planner, "planner", ("ep", "least-loaded", "level")),
+            thousandths(capacity_factor, "capacity_factor"),
+            number(min_segment, "min_segment", 0, 2**63 - 1),
+            1000 if auto else thousandths(float(imbalance_threshold), "imbalance_threshold"),
+        )
+        if costs is not None and auto:
+            self._layout.set_costs(costs.per_assignment, costs.per_transfer, costs.per_step)
+        self._has_bytes = False
+        self.last: dict[str, Any] = {}
+        """The last step: `chunks`, `transfers` and `rank_loads` (assignments of each rank, of the last chunk)."""
+
+    def __call__(
+        self,
+        hidden: torch.Tensor,
+        top_k_index: torch.Tensor,
+        top_k_weights: torch.Tensor,
+        experts: Experts,
+        weights: Mapping[str, torch.Tensor],
+        stock: Stock | None = None,
+    ) -> torch.Tensor:
+        """The weighted output of each of this rank's tokens, `[tokens, hidden]`.
+
+        Args:
+            hidden: `[tokens, hidden]`; ranks may hold different numbers of tokens, and none.
+            top_k_index: `[tokens, k]` expert ids over all ranks; -1 for none.
+            top_k_weights: `[tokens, k]`.
+            experts: `experts(rows, slots, weights)`: the unweighted output of each row, by the expert `slots` says, whose
+                weights are `weights[name][slot]`. Called on rows of experts at home, and on rows of borrowed ones with
+                their weights. A row's output must not depend on the other rows.
+            weights: this rank's weights by name, each `[experts at home, ...]`. Those that require gradients get them.
+            stock: what a step in which nothing moves runs instead, if it is given and there is no budget.
+
+        Raises:
+            InvalidArgument: on every rank, if an expert id of any rank is outside -1..E-1, or shapes do not fit.
+            BudgetTooSmall: one token of each rank does not fit.
+        """
+        ids = self._ids(hidden, top_k_index, top_k_weights, weights)
+        names, tensors = list(weights), list(weights.values())
+        if self._measures:
+            self.costs = measure_costs(self.exchange, experts, names, tensors, hidden)
+            self._layout.set_costs(self.costs.per_assignment, self.costs.per_transfer, self.costs.per_step)
+            self._measures = False
+        if self.budget is not None and not self._has_bytes:
+            self._set_budget(experts, names, tensors, hidden, ids.shape[1])
+        pieces = self._cut(ids)
+        if pieces is None:
+            self.last = {"chunks": 1, "transfers": 0, "rank_loads": self._layout.rank_loads}
+            if stock is not None:
+                return stock(hidden, top_k_index, top_k_weights)
+            pieces = self._cut(ids, also_if_nothing_moves=True)
+        step = _Steps(self, experts, names, pieces or [], ids.shape[1])
+        made: torch.Tensor = _Step.apply(step, hidden, top_k_weights, *tensors)
+        return made
+
+    def _ids(
+        self,
+        hidden: torch.Tensor,
+        index: torch.Tensor,
+        top_k_weights: torch.Tensor,
+        weights: Mapping[str, torch.Tensor],
+    ) -> torch.Tensor:
+        if hidden.dim() != 2 or index.dim() != 2 or index.shape != top_k_weights.shape or len(index) != len(hidden):
+            raise invalid(
+                "top_k_index",
+                f"{tuple(index.shape)}, with weights {tuple(top_k_weights.shape)} and hidden {tuple(hidden.shape)}",
+                "[tokens, k], [tokens, k] and [tokens, hidden]",
+            )
+        for name, weight in weights.items():
+            if weight.shape[0] != self._layout.natives:
+                raise invalid(
+                    f"weights[{name!r}]",
+                    f"{weight.shape[0]} experts, but {self._layout.natives} are at home on rank {self.exchange.rank}",
+                    f"[{self._layout.natives}, ...]",
+                )
+        return index.detach().to(torch.int64)
+
+    def _set_budget(
+        self, experts: Experts, names: Sequence[str], weights: Sequence[torch.Tensor], hidden: torch.Tensor, k: int
+    ) -> None:
+        training = torch.is_grad_enabled()
+        own = chunk_bytes(experts, names, weights, hidden, k, training)
+        fields = [name for name in dir(own) if not name.startswith("_")]
+        mine = torch.tensor([getattr(own, name) for name in fields], dtype=torch.int64, device=hidden.device)
+        for name, most in zip(fields, self.exchange.all_gather(mine).amax(dim=0).tolist(), strict=True):
+            setattr(own, name, most)
+        ranks = self.exchange.ranks
+        least = own.fixed + own.per_token + k * (own.per_assignment + own.per_sent)
+        least += (ranks - 1) * k * own.per_received + ranks * k * own.per_position
+        assert self.budget is not None
+        if self.budget < least:
+            raise BudgetTooSmall(
+                f"a budget of {self.budget} bytes is below the least that runs every routing of this layer: {least}",
+                {"given": self.budget, "least": least},
+            )
+        self._layout.set_budget(own, self.budget)
+        self._has_bytes = True
+
+    def _counts(
+        self, ids: torch.Tensor, begin: int, end: int, blocks: int
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Counts `[P, blocks, E]` and tokens `[P, blocks]` of all ranks, and this rank's ids: one read of the host."""
+        part, width = ids[begin:end], self.num_experts
+        tokens = len(part)
+        bounds = torch.tensor([tokens * b // blocks for b in range(blocks + 1)], device=ids.device)
+        flat = part.reshape(-1)
+        wrong = (flat < -1) | (flat >= width)
+        column = flat.masked_fill(wrong, width).masked_fill(flat == -1, width + 1)
+        if blocks > 1:
+            of_token = torch.bucketize(torch.arange(tokens, device=ids.device), bounds[1:], right=True)
+            column = column + of_token.repeat_interleave(part.shape[1]) * (width + 2)
+        mine = torch.bincount(column, minlength=blocks * (width + 2)).view(blocks, width + 2)
+        mine[:, -1] = bounds.diff()
+        every = self.exchange.all_gather(mine)
+        host = torch.cat([every.reshape(-1), flat]).cpu().numpy() if ids.device.type != "cpu" else None
+        counts = every.numpy() if host is None else host[: every.numel()].reshape(every.shape)
+        own = part.contiguous().numpy() if host is None else host[every.numel() :].reshape(part.shape)
+        bad = counts[:, :, width].sum(axis=1)
+        if bad.any():
+            rank = int(bad.argmax())
+            raise invalid(
+                "top_k_index",
+                f"{int(bad[rank])} expert ids of rank {rank} are outside -1..{width - 1}",
+                "ids over all ranks",
+            )
+        return np.ascontiguousarray(counts[:, :, :width]), np.ascontiguousarray(counts[:, :, -1]), own
+
+    def _cut(self, ids: torch.Tensor, also_if_nothing_moves: bool = False) -> list[tuple[int, int, Routes]] | None:
+        """Chunks of this rank's tokens with their routes; None where there is one that moves nothing."""
+        if self.budget is None:
+            counts, tokens, own = self._counts(ids, 0, len(ids), 1)
+            native = self._layout.step(own, counts[:, 0], tokens[:, 0].tolist(), also_if_nothing_moves)
+            return None if native is None else [self._routed(native, ids.device, 0, len(ids))]
+        chunks: list[tuple[int, int, Routes]] = []
+        self._cut_range(ids, 0, len(ids), chunks)
+        return chunks
+
+    def _cut_range(self, ids: torch.Tensor, begin: int, end: int, chunks: list[tuple[int, int, Routes]]) -> None:
+        """A block that does not fit is counted again in blocks of its own, down to one token of each rank."""
+        counts, tokens, own = self._counts(ids, begin, end, _BLOCKS)
+        bounds = [begin + (end - begin) * b // _BLOCKS for b in range(_BLOCKS + 1)]
+        first = 0
+        while first < _BLOCKS:
+            last = self._layout.longest_chunk(counts, tokens, first)
+            if last == first:
+                # One token of each rank fits: the constructor's check.
+                self._cut_range(ids, bounds[first], bounds[first + 1], chunks)
+                first += 1
+                continue
+            run = slice(first, last)
+            of_chunk = np.ascontiguousarray(own[bounds[first] - begin : bounds[last] - begin])
+            native = self._layout.step(
+                of_chunk, np.ascontiguousarray(counts[:, run].sum(axis=1)), tokens[:, run].sum(axis=1).tolist(), True
+            )
+            if tokens[:, run].any():
+                chunks.append(self._routed(native, ids.device, bounds[first], bounds[last]))
+            first = last
+
+    def _routed(
+        self, native: _native.StepRoutes, device: torch.device, begin: int, end: int
+    ) -> tuple[int, int, Routes]:
+        self.last = {"chunks": 1, "transfers": self._layout.transfers, "rank_loads": self._layout.rank_loads}
+        return begin, end, Routes(native, device, end - begin)
+
+
+class _Steps:
+    """One step's chunks and what they keep."""
+
+    def __init__(
+        self,
+        layer: ExpertParallel,
+        experts: Experts,
+        names: Sequence[str],
+        pieces: list[tuple[int, int, Routes]],
+        k: int,
+    ) -> None:
+        self.exchange = layer.exchange
+        self.keeps = len(pieces) == 1
+        layer.last["chunks"] = len(pieces)
+        self.chunks = [(begin, end, Chunk(layer.exchange, experts, names, routes, k)) for begin, end, routes in pieces]
+        self.k = k
+        self.kept: list[Computed | None] = []
+        self.autocast: tuple[str, bool, torch.dtype] = ("cpu", False, torch.bfloat16)
+
+
+class _Step(torch.autograd.Function):
+    """A step as one node: its collectives run in one order on every rank, forward and backward."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any, step: _Steps, hidden: torch.Tensor, top_k_weights: torch.Tensor, *weights: torch.Tensor
+    ) -> torch.Tensor:
+        ctx.step, ctx.wants = step, ctx.needs_input_grad[3:]
+        keep = step.keeps and any(ctx.needs_input_grad)
+        kind = hidden.device.type
+        step.autocast = (kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind))
+        out = hidden.new_empty(hidden.shape)
+        saved = []
+        for begin, end, chunk in step.chunks:
+            chunk.routes.find_rows(step.exchange, step.k)
+            outputs, computed = chunk.compute(hidden[begin:end], weights, ctx.wants, keep)
+            if out.dtype != torch.result_type(outputs, top_k_weights):
+                out = out.to(torch.result_type(outputs, top_k_weights))
+            chunk.combine(outputs, top_k_weights[begin:end], out[begin:end])
+            step.kept.append(computed)
+            if computed is not None:
+                saved.append(computed.outputs)
+                computed.outputs = outputs[:0]
+        ctx.save_for_backward(hidden, top_k_weights, *weights, *saved)
+        return out
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_output: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
+        step: _Steps = ctx.step
+        hidden, top_k_weights, *rest = ctx.saved_tensors
+        weights, saved = rest[: len(ctx.wants)], rest[len(ctx.wants) :]
+        grad_hidden = torch.empty_like(hidden)
+        grad_router = torch.empty_like(top_k_weights)
+        of_weights: list[torch.Tensor | None] = [None] * len(weights)
+        kind, enabled, dtype = step.autocast
+        for i, (begin, end, chunk) in enumerate(step.chunks):
+            computed, step.kept[i] = step.kept[i], None
+            if computed is None:
+                with torch.autocast(kind, dtype, enabled):
+                    computed = chunk.compute(hidden[begin:end], weights, ctx.wants, keep=True)[1]
+            else:
+                computed.outputs = saved[i]
+            assert computed is not None
+            of_hidden, of_router, made = chunk.gradients(
+                computed, grad_output[begin:end], top_k_weights[begin:end], weights, ctx.wants
+            )
+            grad_hidden[begin:end] = of_hidden
+            grad_router[begin:end] = of_router
+            for j, grad in enumerate(made):
+                total = of_weights[j]
+                of_weights[j] = grad if total is None or grad is None else total.add_(grad)
+        if not step.chunks:
+            of_weights = [torch.zeros_like(w) if want else None for w, want in zip(weights, ctx.wants, strict=True)]
+        return (None, grad_hidden, grad_router, *of_weights)
+
+
+__all__ = ["ExpertParallel", "SpillCosts", "Weights"]

@@ -1,0 +1,138 @@
+"""Balanced expert parallelism for every transformers model with an expert-parallel plan (transformers >= 5.23).
+
+    import evenkeel.transformers
+    evenkeel.transformers.register(planner="level", budget="4GiB")
+    model = AutoModelForCausalLM.from_pretrained(
+        path, distributed_config=DistributedConfig(fsdp_size=8, ep_size=8, ep_implementation="evenkeel")
+    )
+
+The model's own experts run on every row, with whatever kernels they use; a step in which nothing moves is the framework's
+own all-to-all, to the bit.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Replicate, Shard
+from transformers.distributed.expert_parallel import AllToAllEP, EPImplementationInterface
+
+from . import _native
+from ._arguments import invalid
+from .placement import Placement
+from .step_plan import Planner
+from .torch import ExpertParallel, SpillCosts
+from .torch._chunk import Weights
+
+NAME = "evenkeel"
+
+
+def register(
+    name: str = NAME,
+    *,
+    planner: Planner = "level",
+    placement: Placement | None = None,
+    capacity_factor: float = 1.0,
+    min_segment: int = 64,
+    imbalance_threshold: float | Literal["auto"] = "auto",
+    budget: int | str | None = None,
+    costs: SpillCosts | None = None,
+) -> None:
+    """Makes `ep_implementation=name` ours, for models that are loaded from then on.
+
+    Args:
+        name: what `DistributedConfig.ep_implementation` says.
+        placement: of all layers; the checkpoint must have been permuted by it (`evenkeel permute`), after which homes
+            are contiguous and nothing is left to map. Given here, it is refused with that advice.
+        budget: bytes, or "4GiB".
+        planner, capacity_factor, min_segment, imbalance_threshold, costs: as for `evenkeel.torch.ExpertParallel`.
+
+    Raises:
+        InvalidArgument: an option is out of range.
+    """
+    if placement is not None:
+        raise invalid(
+            "placement",
+            "transformers gives each rank a contiguous range of the experts",
+            "a checkpoint permuted by `evenkeel permute --placement`, and none here",
+        )
+    options: dict[str, Any] = {
+        "planner": planner,
+        "capacity_factor": capacity_factor,
+        "min_segment": min_segment,
+        "imbalance_threshold": imbalance_threshold,
+        "budget": None if budget is None else _bytes(budget),
+        "costs": costs,
+    }
+
+    class Evenkeel(EvenkeelEP):
+        layer_options = options
+
+    EPImplementationInterface.register(name, Evenkeel)
+
+
+class EvenkeelEP(AllToAllEP):  # type: ignore[misc]
+    """One experts module's way to get its tokens, as transformers asks for it."""
+
+    layer_options: dict[str, Any] = {}
+
+    def __init__(self, experts: nn.Module, ep_mesh: DeviceMesh, tp_mesh: DeviceMesh) -> None:
+        super().__init__(experts, ep_mesh, tp_mesh)
+        self.experts = experts
+        self.layer = ExpertParallel(
+            self.num_local_experts * ep_mesh.size(), ep_mesh.get_group(), **self.layer_options
+        )
+
+    def __call__(
+        self, hidden_states: torch.Tensor, top_k_index: torch.Tensor, top_k_weights: torch.Tensor
+    ) -> torch.Tensor:
+        if self.tp_mesh.size() > 1:
+            return self._slices(hidden_states, top_k_index, top_k_weights)
+        return self._step(hidden_states, top_k_index, top_k_weights)
+
+    def _step(self, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        parameters = {
+            name: getattr(self.experts, name)
+            for name, parameter in self.experts._parameters.items()
+            if parameter is not None
+        }
+        stock = super().__call__ if self.tp_mesh.size() == 1 else None
+        return self.layer(hidden, index, weights, self._run, parameters, stock)
+
+    def _slices(self, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        """Ranks of a TP group hold the same tokens: each takes its slice, as in `AllToAllEP`."""
+        parts = [
+            DTensor.from_local(tensor, self.tp_mesh, [Replicate()], run_check=False)
+            .redistribute(self.tp_mesh, [Shard(0)])
+            .to_local()
+            for tensor in (hidden, index, weights)
+        ]
+        made = self._step(*parts)
+        whole = DTensor.from_local(
+            made.contiguous(), self.tp_mesh, [Shard(0)], shape=(len(hidden), made.size(-1)), stride=(made.size(-1), 1)
+        )
+        out: torch.Tensor = whole.full_tensor()
+        return out
+
+    def _run(self, rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
+        """The module's own forward on these rows and weights, each row at one expert, unweighted."""
+        module = _with_weights(self.experts, weights)
+        ones = rows.new_ones((len(rows), 1))
+        made: torch.Tensor = type(self.experts).forward(module, rows, slots.unsqueeze(-1), ones)
+        return made
+
+
+def _bytes(budget: int | str) -> int:
+    return budget if isinstance(budget, int) else _native.parse_bytes(budget, "budget")
+
+
+def _with_weights(experts: nn.Module, weights: Weights) -> nn.Module:
+    """The module with other weights, and as many experts as these have; the module itself stays as it is."""
+    other: nn.Module = object.__new__(type(experts))
+    other.__dict__ = dict(experts.__dict__)
+    other.__dict__["_parameters"] = {name: weights.get(name) for name in experts._parameters}
+    other.__dict__["num_experts"] = len(next(iter(weights.values())))
+    return other

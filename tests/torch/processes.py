@@ -1,0 +1,59 @@
+"""Runs a function on P ranks that are processes of this machine, joined by gloo."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+
+def _rank(
+    rank: int, ranks: int, store: str, seconds: float, queue: Any, work: Callable[..., Any], args: tuple[Any, ...]
+) -> None:
+    torch.set_num_threads(1)
+    try:
+        dist.init_process_group(
+            "gloo", init_method=f"file://{store}", rank=rank, world_size=ranks, timeout=timedelta(seconds=seconds)
+        )
+        queue.put((rank, work(rank, ranks, *args), None))
+    except BaseException:
+        queue.put((rank, None, traceback.format_exc()))
+    finally:
+        sys.stdout.flush()
+        queue.close()
+        queue.join_thread()
+        os._exit(0)  # without waiting for a group whose other ranks may be gone
+
+
+def run_ranks(ranks: int, work: Callable[..., Any], *args: Any, seconds: float = 60) -> list[Any]:
+    """What `work(rank, ranks, *args)` gives on each rank; the first rank's traceback where one fails."""
+    context = mp.get_context("spawn")
+    queue = context.Queue()
+    with tempfile.TemporaryDirectory() as folder:
+        store = os.path.join(folder, "store")
+        started = [
+            context.Process(target=_rank, args=(rank, ranks, store, seconds, queue, work, args), daemon=True)
+            for rank in range(ranks)
+        ]
+        for process in started:
+            process.start()
+        try:
+            answers: dict[int, Any] = {}
+            for _ in started:
+                rank, answer, failure = queue.get(timeout=10 * seconds)
+                if failure is not None:
+                    raise AssertionError(f"rank {rank} of {ranks}:\n{failure}")
+                answers[rank] = answer
+        finally:
+            for process in started:
+                process.kill()
+                process.join()
+    return [answers[rank] for rank in range(ranks)]
