@@ -19,6 +19,7 @@ RoutingInput read_input(const std::string& path, const InputNeeds& needs) {
   // A profile's own transitions cost nothing and are kept.
   RoutingInput input{.profile = file.profile ? *file.profile : profile_of(file, how)};
   input.notes = std::move(file.notes);
+  input.steps = steps_of(file, std::nullopt);
   if (file.trace && !layer_to_layer) input.sources = source_counts(*file.trace, needs.num_ranks);
   return input;
 }
@@ -57,6 +58,7 @@ RoutingInputs read_inputs(const std::vector<std::string>& paths, const InputNeed
       numbered = all.profiles.size();
     all.names.push_back(path);
     all.profiles.push_back(std::move(one.profile));
+    all.steps.push_back(std::move(one.steps));
     sources_known = sources_known && !one.sources.empty();
     if (all.sources.empty())
       all.sources = std::move(one.sources);
@@ -77,6 +79,7 @@ RoutingInputs read_judges(const std::vector<std::string>& paths, const InputNeed
     say_notes(path, one.notes);
     all.names.push_back(path);
     all.profiles.push_back(std::move(one.profile));
+    all.steps.push_back(std::move(one.steps));
   }
   return all;
 }

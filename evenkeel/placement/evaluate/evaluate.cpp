@@ -95,10 +95,10 @@ void decide(std::optional<double> horizon, Verdict& verdict) {
   const bool pays = *horizon > *verdict.break_even_steps;
   verdict.answer = pays ? Verdict::Answer::pays : Verdict::Answer::does_not_pay;
   verdict.sentence = fmt::format(
-      "it {}: {} a step are saved, the move takes {}, so it pays after {}, and {} are asked about",
+      "it {}: {} a step are saved, the move takes {}, so it pays after {}, and {} {} asked about",
       pays ? "pays" : "does not pay", time_text(*verdict.step_ms_before - *verdict.step_ms_after),
       time_text(*verdict.move.ms), counted(std::ceil(*verdict.break_even_steps), "step"),
-      counted(*horizon, "step"));
+      counted(*horizon, "step"), *horizon == 1 ? "is" : "are");
 }
 
 }  // namespace
