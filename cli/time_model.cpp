@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <limits>
 
 #include "cli/options.h"
 #include "cli/output.h"
@@ -26,14 +25,6 @@ struct Rates {
   std::optional<double> flops_per_second = {};
   std::optional<double> link_gigabytes_per_s = {};
 };
-
-double slowest_link(const Topology& topology) {
-  double slowest = std::numeric_limits<double>::infinity();
-  for (RankId from : indices<RankId>(topology.num_ranks()))
-    for (RankId to : indices<RankId>(topology.num_ranks()))
-      if (from != to) slowest = std::min(slowest, topology.link(from, to).gigabytes_per_s);
-  return slowest;
-}
 
 bool has_topology_link(const CLI::App& app, const Topology& topology) {
   return is_given(app, "--topology") && topology.num_ranks() > 1;
