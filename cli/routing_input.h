@@ -39,7 +39,8 @@ struct RoutingInputs {
 // Of several files, whose notes are said. Throws InvalidArgument, naming two files, where they are of other
 // layers or experts.
 RoutingInputs read_inputs(const std::vector<std::string>& paths, const InputNeeds& needs);
-// Of files that need not have the same layers, without sources.
+// Of files that need not have the same layers, without sources. The layers that `needs` names are for files
+// that do not say their own.
 RoutingInputs read_judges(const std::vector<std::string>& paths, const InputNeeds& needs);
 
 // Every step of one file as a recording; of a trace, windows of so many tokens. Throws InvalidArgument where

@@ -412,7 +412,7 @@ class Evaluate(PlacedTest):
         for words, status, parts in [
             ([recording, *ranks], 2, ["--placement is required"]),
             ([recording, *placement], 2, ["--ranks: is not given"]),
-            ([recording, *placement, "--ranks", 2], 2, ["--ranks: 2", "p.json is for 4 ranks"]),
+            ([recording, *placement, "--ranks", 2], 2, ["--ranks: 2", "p.json is for 4 ranks", "allowed: 4, or a placement for 2"]),
             ([recording, "--placement", "short_p.json", *ranks], 2, ["--placement", "2 layers", "3 layers", recording]),
             ([recording, "--placement", "wide_p.json", *ranks], 2, ["12 experts", "8 experts"]),
             (["numbered.json", "--placement", "part_p.json", *ranks], 2,

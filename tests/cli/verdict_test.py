@@ -92,6 +92,21 @@ class Verdict(shared.PlacedTest):
         said = self.json("place", recording, "--ranks", RANKS, "--model", "config.json", "--judge", recording)
         self.assertFalse({"verdict", "judged_verdict"} & set(said))
 
+    def test_layers_that_are_named_for_what_is_placed_are_not_asked_of_a_judge_that_says_its_own(self):
+        self.write("a.json", {"expert_counts": shared.drawn_loads(30, 3)})
+        loads = shared.drawn_loads(31, 2)
+        self.counts("part.json", loads, [3, 5])
+        self.write("short.json", {"expert_counts": loads})
+        self.counts("other.json", loads, [2, 5])
+        words = ["place", "a.json", "--ranks", RANKS, "--moe-layers", "3-5", "-o", "p.json", "--judge"]
+        after = self.json(*words, "part.json")["judged"][0]["after"]
+        rows = self.file("p.json")["physical_to_logical"]
+        ratios = [shared.max_over_mean(shared.by_rank(rows[i]), loads[j]) for i, j in ((0, 0), (2, 1))]
+        self.assertAlmostEqual(after["max_over_mean_mean"], sum(ratios) / 2, places=12)
+        for file, part in [("short.json", "2 layers without numbers"), ("other.json", "layers 2,5")]:
+            parts = ["--judge: a.json has layers 3-5", f"{file} has {part}"]
+            self.assert_refused([*words, file], 2, "InvalidArgument", *parts)
+
     def test_a_device_is_half_of_its_peaks_and_says_so(self):
         recording = self.counts("r.json", shared.drawn_loads(6, 3))
         self.placed(recording, "p.json")
