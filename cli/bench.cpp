@@ -12,13 +12,13 @@
 #include "cli/bench_training_report.h"
 #include "cli/budget_options.h"
 #include "cli/calibrate.h"
-#include "cli/cost_file.h"
 #include "cli/layer_options.h"
 #include "cli/options.h"
 #include "cli/progress.h"
 #include "cli/subcommand.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/atomic_file.h"
+#include "evenkeel/io/cost_file.h"
 
 namespace evenkeel::cli {
 

@@ -7,10 +7,10 @@
 #include <functional>
 #include <utility>
 
-#include "cli/cost_file.h"
 #include "cli/options.h"
 #include "evenkeel/base/bytes.h"
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/cost_file.h"
 
 namespace evenkeel::cli {
 

@@ -8,8 +8,8 @@
 //                  in one, on the critical path.
 #pragma once
 
-#include "cli/cost_file.h"
 #include "cli/layer_options.h"
+#include "evenkeel/io/cost_file.h"
 
 namespace evenkeel::cli {
 

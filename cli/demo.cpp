@@ -8,7 +8,6 @@
 #include <string>
 
 #include "cli/batch.h"
-#include "cli/cost_file.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -16,6 +15,7 @@
 #include "cli/subcommand.h"
 #include "cli/table.h"
 #include "evenkeel/base/bytes.h"
+#include "evenkeel/io/cost_file.h"
 #include "evenkeel/io/trace_file.h"
 #include "evenkeel/placement/place.h"
 

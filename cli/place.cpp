@@ -16,10 +16,12 @@
 #include "cli/numbering.h"
 #include "cli/options.h"
 #include "cli/place_report.h"
+#include "cli/place_verdict.h"
 #include "cli/placement_option.h"
 #include "cli/progress.h"
 #include "cli/routing_input.h"
 #include "cli/subcommand.h"
+#include "cli/time_model.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/limits.h"
 #include "evenkeel/io/placement_format.h"
@@ -40,6 +42,7 @@ struct PlaceArguments {
   std::string output;
   std::string as;
   Numbering numbering;
+  TimeModel time;
   std::string redundant_experts = "0";
   std::int64_t groups = 1;
   std::int64_t max_moves = 0;
@@ -71,8 +74,8 @@ PlacementFormatOptions format_options(const CLI::App& app, const PlaceArguments&
   return numbered(std::move(how), options.numbering);
 }
 
-RoutingOptions routing_options(const PlaceArguments& options) {
-  RoutingOptions how{.bare = parse_bare("--as", options.as)};
+RoutingOptions routing_options(const CLI::App& app, const PlaceArguments& options) {
+  RoutingOptions how{.bare = parse_bare("--as", options.as), .keep_steps = is_time_model_given(app)};
   if (options.num_experts > 0) how.num_experts = static_cast<int>(options.num_experts);
   return numbered(std::move(how), options.numbering);
 }
@@ -81,6 +84,7 @@ RoutingOptions routing_options(const PlaceArguments& options) {
 void require_sense(const CLI::App& app, const PlaceArguments& options) {
   const auto format = format_of(options);
   require_one_numbering(app);
+  require_time_model(app, options.time, options.numbering.model, options.step_tokens);
   if (!options.steps) refuse_if_given(app, "--step-tokens", "is for --steps");
   if (options.redundant_experts == kAuto)
     refuse_if_given(app, "--from",
@@ -211,19 +215,36 @@ std::vector<JudgedRecording> judged_on(const RoutingInputs& judges, const std::v
   return all;
 }
 
+// On the data that the placement was made from and, where others are given, on those.
+struct Verdicts {
+  std::optional<VerdictReport> own = {};
+  std::optional<VerdictReport> judged = {};
+};
+
+Verdicts verdicts_of(const PlaceArguments& options, const RoutingInputs& input, const RoutingInputs& judges,
+                     const VerdictQuestion& question) {
+  Verdicts verdicts{.own = verdict_on(judged_data(input, options.steps, options.inputs.front()), question)};
+  if (!judges.profiles.empty()) verdicts.judged = verdict_on(judged_data(judges, false, ""), question);
+  return verdicts;
+}
+
 void run(const CLI::App& app, const PlaceArguments& options) {
   require_sense(app, options);
   const Topology topology = topology_of(app, options.machine);
   const PlacementFormatOptions format = format_options(app, options);
   const InputNeeds needs{.traffic = static_cast<TrafficModel>(options.traffic),
                          .num_ranks = topology.num_ranks(),
-                         .routing = routing_options(options)};
+                         .routing = routing_options(app, options)};
   RoutingInputs input = options.steps ? read_step_inputs(options.inputs.front(), needs, step_tokens(options))
                                       : read_inputs(options.inputs, needs);
   const RoutingInputs judges = read_judges(options.judge, needs);
   require_judges_fit(input, judges);
   PlaceOptions how = place_options(app, options, topology.num_ranks(), std::move(input.sources));
   const RoutingProfile& first = input.profiles.front();
+  std::optional<StepModel> model;
+  if (is_time_model_given(app))
+    model = read_step_model(app, options.time, options.numbering.model, options.step_tokens, topology,
+                            options.inputs.front(), first.num_experts());
   std::optional<CopyChoice> copies;
   if (is_given(app, "--output"))
     require_placement_writable(format_of(options),
@@ -250,6 +271,16 @@ void run(const CLI::App& app, const PlaceArguments& options) {
   if (interrupted) result.notes.emplace_back("interrupted: this is the best so far");
   if (is_given(app, "--output"))
     write_placement_as(format_of(options), file_of(options, result), format, options.output);
+  Verdicts verdicts;
+  if (model)
+    verdicts = verdicts_of(options, input, judges,
+                           {.placement = result.placement,
+                            .from = how.from,
+                            .placement_name = options.output.empty() ? "the placement" : options.output,
+                            .from_name = options.from.empty() ? "contiguous" : options.from,
+                            .topology = topology,
+                            .model = *model,
+                            .horizon = options.time.steps_served()});
   const PlaceReport report{.options = how,
                            .result = result,
                            .topology = topology,
@@ -260,7 +291,9 @@ void run(const CLI::App& app, const PlaceArguments& options) {
                            .output = options.output,
                            .per_recording = per_recording(input.names, result),
                            .judged = judged_on(judges, options.judge, topology, how, result),
-                           .copies = std::move(copies)};
+                           .copies = std::move(copies),
+                           .verdict = std::move(verdicts.own),
+                           .judged_verdict = std::move(verdicts.judged)};
   if (options.json)
     print_json(report);
   else
@@ -311,6 +344,7 @@ void add_solving(CLI::App& app, PlaceArguments& options) {
 }
 
 void add_output(CLI::App& app, PlaceArguments& options) {
+  add_time_model(app, options.time);
   add_word(app, "--format", options.format, placement_format_names(), "Who shall load the file");
   add_numbering(app, options.numbering);
   add_hidden_layers(app, options.numbering);

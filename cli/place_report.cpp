@@ -20,6 +20,9 @@ using Json = nlohmann::ordered_json;
 
 // In a table; of steps there may be thousands.
 constexpr std::size_t kMostRecordings = 16;
+// What figures were measured on.
+constexpr const char* kOwnData = "the data it was made from";
+constexpr const char* kOtherData = "data it was not made from";
 
 const char* solver_name(const PlaceResult& result) {
   return result.solver == PlaceOptions::Solver::exact ? "exact" : "fast";
@@ -113,6 +116,12 @@ Json json_of(const std::vector<JudgedRecording>& recordings) {
   return list;
 }
 
+Json json_of(const VerdictReport& verdict, const char* measured_on) {
+  Json json = json_of(verdict);
+  json["measured_on"] = measured_on;
+  return json;
+}
+
 Json json_of(const CopyChoice& choice) {
   Json tried = Json::array();
   for (const auto& [copies, ratio, slots] : choice.tried)
@@ -138,6 +147,12 @@ void print_objectives(const PlaceReport& report) {
   }
   print_text(table.text());
   for (const auto& [name, problem] : result.bound_of) put("  bound of {}: {}\n", name, problem);
+}
+
+void print_verdict_on(const char* data, const std::optional<VerdictReport>& verdict) {
+  if (!verdict) return;
+  put("\n  on {}:\n", data);
+  print_verdict(*verdict);
 }
 
 // What a placement that was moved has need not be what was asked for.
@@ -187,8 +202,10 @@ void print_json(const PlaceReport& report) {
   if (!report.per_recording.empty()) json["per_recording"] = json_of(report.per_recording);
   if (!report.judged.empty()) json["judged"] = json_of(report.judged);
   if (report.copies) json["copies"] = json_of(*report.copies);
+  if (report.verdict) json["verdict"] = json_of(*report.verdict, kOwnData);
+  if (report.judged_verdict) json["judged_verdict"] = json_of(*report.judged_verdict, kOtherData);
   if (json.contains("per_recording") || json.contains("judged"))
-    json["measured_on"] = "the data it was made from";  // all but what was judged
+    json["measured_on"] = kOwnData;  // all but what was judged
   print_object(json);
 }
 
@@ -230,6 +247,8 @@ void print_table(const PlaceReport& report) {
       put("\n{}", heat_maps(report.topology, result.before.traffic, result.after.traffic,
                             report.options.from ? "from" : "contiguous", "placed"));
   }
+  print_verdict_on(kOwnData, report.verdict);
+  print_verdict_on(kOtherData, report.judged_verdict);
   for (const std::string& note : result.notes) put("  note: {}\n", note);
   if (report.judged.empty())
     put("  measured on the data it was made from; --judge FILE, or evenkeel evaluate, measures on other "

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/verdict_report.h"
 #include "evenkeel/placement/copy_choice.h"
 #include "evenkeel/placement/place.h"
 
@@ -24,11 +25,13 @@ struct PlaceReport {
   int num_layers = 0;
   const LayerNumbers& layers;  // of the model, where they are known
   int num_experts = 0;
-  std::int64_t assignments = 0;                     // of the profile, all layers together
-  std::string output;                               // path of what was written, or nothing
-  std::vector<JudgedRecording> per_recording = {};  // of several that it was made from
-  std::vector<JudgedRecording> judged = {};         // of others
-  std::optional<CopyChoice> copies = {};            // where the number of copies was to be chosen
+  std::int64_t assignments = 0;                      // of the profile, all layers together
+  std::string output;                                // path of what was written, or nothing
+  std::vector<JudgedRecording> per_recording = {};   // of several that it was made from
+  std::vector<JudgedRecording> judged = {};          // of others
+  std::optional<CopyChoice> copies = {};             // where the number of copies was to be chosen
+  std::optional<VerdictReport> verdict = {};         // on what it was made from, where a time model was given
+  std::optional<VerdictReport> judged_verdict = {};  // on the others
 };
 
 void print_json(const PlaceReport& report);

@@ -19,6 +19,7 @@ RoutingInput read_input(const std::string& path, const InputNeeds& needs) {
   // A profile's own transitions cost nothing and are kept.
   RoutingInput input{.profile = file.profile ? *file.profile : profile_of(file, how)};
   input.notes = std::move(file.notes);
+  input.steps = steps_of(file, std::nullopt);
   if (file.trace && !layer_to_layer) input.sources = source_counts(*file.trace, needs.num_ranks);
   return input;
 }
@@ -57,6 +58,7 @@ RoutingInputs read_inputs(const std::vector<std::string>& paths, const InputNeed
       numbered = all.profiles.size();
     all.names.push_back(path);
     all.profiles.push_back(std::move(one.profile));
+    all.steps.push_back(std::move(one.steps));
     sources_known = sources_known && !one.sources.empty();
     if (all.sources.empty())
       all.sources = std::move(one.sources);
@@ -68,15 +70,38 @@ RoutingInputs read_inputs(const std::vector<std::string>& paths, const InputNeed
   return all;
 }
 
+namespace {
+
+// --moe-layers names the layers of what is placed; a judge may have some of them, and says so or has as many.
+RoutingInput read_judge(const std::string& path, const InputNeeds& needs) {
+  const std::optional<std::vector<int>>& named = needs.routing.layers;
+  if (!named) return read_input(path, needs);
+  InputNeeds without = needs;
+  without.routing.layers.reset();
+  try {
+    RoutingInput input = read_input(path, without);
+    const auto rows = static_cast<std::size_t>(input.profile.num_layers());
+    if (!input.profile.layers().known() && rows == named->size())
+      input.profile.set_layers(LayerNumbers(*named, "moe_layers"));
+    if (input.profile.layers().known() || rows <= named->size()) return input;
+  } catch (const InvalidArgument&) {
+    // Rows that are asked about: --moe-layers answers.
+  }
+  return read_input(path, needs);
+}
+
+}  // namespace
+
 RoutingInputs read_judges(const std::vector<std::string>& paths, const InputNeeds& needs) {
   InputNeeds alone = needs;
   alone.traffic = TrafficModel::layer_to_layer;  // where tokens live has no part in judging
   RoutingInputs all;
   for (const std::string& path : paths) {
-    RoutingInput one = read_input(path, alone);
+    RoutingInput one = read_judge(path, alone);
     say_notes(path, one.notes);
     all.names.push_back(path);
     all.profiles.push_back(std::move(one.profile));
+    all.steps.push_back(std::move(one.steps));
   }
   return all;
 }

@@ -14,7 +14,8 @@ namespace evenkeel::cli {
 
 struct RoutingInput {
   RoutingProfile profile;
-  SourceCounts sources = {};  // of a trace, where tokens' ranks were asked for
+  SourceCounts sources = {};               // of a trace, where tokens' ranks were asked for
+  std::vector<RoutingProfile> steps = {};  // with routing.keep_steps, where the file holds them
   std::vector<std::string> notes = {};
 };
 
@@ -31,12 +32,15 @@ struct RoutingInputs {
   std::vector<std::string> names;  // their files, or steps of one
   std::vector<RoutingProfile> profiles;
   SourceCounts sources = {};  // of all together, where all are traces
+  // With routing.keep_steps, the steps of each, if it has any.
+  std::vector<std::vector<RoutingProfile>> steps = {};
 };
 
 // Of several files, whose notes are said. Throws InvalidArgument, naming two files, where they are of other
 // layers or experts.
 RoutingInputs read_inputs(const std::vector<std::string>& paths, const InputNeeds& needs);
-// Of files that need not have the same layers, without sources.
+// Of files that need not have the same layers, without sources. The layers that `needs` names are for files
+// that do not say their own.
 RoutingInputs read_judges(const std::vector<std::string>& paths, const InputNeeds& needs);
 
 // Every step of one file as a recording; of a trace, windows of so many tokens. Throws InvalidArgument where

@@ -19,7 +19,7 @@ MAY_INCLUDE = {
     "placement": "plan",
     "balance": "plan",
     "memory": "plan balance model",
-    "io": "routing topology model plan",
+    "io": "routing topology model plan memory",
     "comm": "device",
     "exchange": "plan comm",
     "compute": "device",

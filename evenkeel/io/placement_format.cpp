@@ -35,7 +35,7 @@ void require_agreement(const PlacementFile& file, const PlacementFormatOptions& 
   const auto require = [&](const char* option, const char* things, std::optional<int> given, int there) {
     if (given.value_or(there) != there)
       throw InvalidArgument(option, fmt::format("{}, but {} is for {} {}", *given, name, there, things),
-                            fmt::format("{}, or leave it out", there));
+                            fmt::format("{}, or a placement for {}", there, *given));
   };
   require("ranks", "ranks", options.num_ranks, file.placement.num_ranks());
   require("num_experts", "experts", options.num_experts, file.placement.num_experts());

@@ -57,7 +57,7 @@ internal::RowsShape shape_of(const TrtllmYaml& yaml, PlacementFormatOptions opti
     if (options.num_ranks.value_or(*ep_size) != *ep_size)
       throw InvalidArgument("ranks",
                             fmt::format("{}, but {} has ep_size {}", *options.num_ranks, file, *ep_size),
-                            fmt::format("{}, or leave it out", *ep_size));
+                            fmt::format("{}, or a placement for {}", *ep_size, *options.num_ranks));
     options.num_ranks = ep_size;
   }
   return internal::rows_shape(file, options);

@@ -130,7 +130,7 @@ Placement read_vllm_ascend_placement(const ByteSource& source, const PlacementFo
   if (options.num_ranks && !rows.empty() && *options.num_ranks != num_ranks)
     throw InvalidArgument("ranks",
                           fmt::format("{}, but {} has {} devices", *options.num_ranks, file, num_ranks),
-                          fmt::format("{}, or leave it out", num_ranks));
+                          fmt::format("{}, or a placement for {}", num_ranks, *options.num_ranks));
   Placement placement = internal::placement_of_rows(
       rows, keys, {.file = file, .num_ranks = num_ranks, .num_experts = options.num_experts});
   if (first == 0) return placement;

@@ -282,7 +282,7 @@ class Solve {
       const int slots = slots_per_rank[rank.offset()];
       if (room && *room < slots)
         throw Infeasible(fmt::format(
-            "rank {} has room for {} physical experts a layer; copies are placed evenly, {} on each rank",
+            "rank {} has room for {} physical experts a layer; slots are shared out evenly, {} to this rank",
             rank.value(), *room, slots));
     }
   }

@@ -16,9 +16,11 @@
 #include <utility>
 #include <vector>
 
+#include "evenkeel/io/cost_file.h"
 #include "evenkeel/io/model_config.h"
 #include "evenkeel/io/routing_file.h"
 #include "evenkeel/model/parameters.h"
+#include "evenkeel/topology/devices.h"
 #include "python/bindings/bind.h"
 #include "python/bindings/interruptible.h"
 
@@ -38,9 +40,14 @@ Placement homes_for(const RoutingProfile& recording, const std::string& name, co
 }
 
 std::vector<RoutingProfile> read_steps(const std::filesystem::path& path, std::optional<int> num_experts,
-                                       std::optional<std::int64_t> step_tokens,
+                                       std::optional<std::int64_t> step_tokens, const std::string& bare,
+                                       std::optional<std::vector<int>> layers,
                                        const std::optional<std::filesystem::path>& model) {
-  RoutingOptions how{.num_experts = num_experts, .transitions = false, .keep_steps = true};
+  RoutingOptions how{.num_experts = num_experts,
+                     .layers = std::move(layers),
+                     .bare = parse_bare("as_", bare),
+                     .transitions = false,
+                     .keep_steps = true};
   if (model) how.model = read_model_layers(model->string());
   return interruptible_read([&] {
     RoutingFile file = open_routing(path.string(), how);
@@ -58,6 +65,18 @@ std::tuple<double, double, int, int> sizes_of_model(const std::filesystem::path&
   const auto weights = static_cast<double>(expert_parameters(model));
   return {weights * static_cast<double>(model.dtype_bytes), weights, static_cast<int>(model.experts.top_k),
           static_cast<int>(model.experts.count)};
+}
+
+// Operations a second of products, GB/s from rank to rank.
+std::pair<double, double> rates_of_cost(const std::filesystem::path& file) {
+  const CostModel cost = read_cost(file.string());
+  return {cost.flops_per_second, cost.link_bytes_per_second / 1e9};
+}
+
+// The same of a device, by what is assumed of its peaks.
+std::pair<double, double> rates_of_device(const std::string& name) {
+  const DevicePreset& device = device_preset(name);
+  return {device.tflops() * 1e12, device.link_gigabytes_per_s()};
 }
 
 void bind_verdict(nb::module_& module) {
@@ -114,7 +133,11 @@ void bind_evaluate(nb::module_& module) {
       nb::arg("before"), nb::arg("after"), nb::arg("move"), nb::arg("model"), nb::arg("num_layers"),
       nb::arg("num_ranks"), nb::arg("horizon").none());
   module.def("read_steps", &read_steps, nb::arg("path"), nb::arg("num_experts").none(),
-             nb::arg("step_tokens").none(), nb::arg("model").none());
+             nb::arg("step_tokens").none(), nb::arg("bare"), nb::arg("layers").none(),
+             nb::arg("model").none());
+  module.def("rates_of_cost", &rates_of_cost, nb::arg("file"));
+  module.def("rates_of_device", &rates_of_device, nb::arg("name"));
+  module.def("slowest_link", &slowest_link, nb::arg("topology"));
   module.def("sizes_of_model", &sizes_of_model, nb::arg("config"));
 }
 

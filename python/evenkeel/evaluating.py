@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import TypedDict, TypeVar
+from dataclasses import dataclass
+from typing import Literal, TypedDict, TypeVar
 
 from . import _native
-from ._arguments import file_path, instance, invalid, number, real
+from ._arguments import choice, file_path, instance, invalid, layer_list, number, real
 from .placement import Placement
 from .placing import machine_of
 from .profile import RoutingProfile
@@ -69,10 +70,26 @@ class Evaluation(TypedDict):
     verdict: VerdictFigures
 
 
+@dataclass(frozen=True)
+class _Reading:
+    """How files of recordings are read."""
+
+    num_experts: int | None
+    as_: Literal["counts", "trace"] | None
+    layers: Sequence[int] | None
+    model: Path | None
+    step_tokens: int | None
+
+    def require_files(self, recordings: Iterable[RoutingProfile | Path]) -> None:
+        if not all(isinstance(each, RoutingProfile) for each in recordings):
+            return
+        for name in ("num_experts", "as_", "layers", "step_tokens"):
+            if getattr(self, name) is not None:
+                raise invalid(name, "is about files, and recordings has none", "to leave it out")
+
+
 class _Recording:
-    def __init__(
-        self, recording: RoutingProfile | Path, index: int, step_tokens: int | None, model: Path | None
-    ) -> None:
+    def __init__(self, recording: RoutingProfile | Path, index: int, how: _Reading) -> None:
         if isinstance(recording, RoutingProfile):
             self.name = f"recording {index}"
             self.profile = recording._native
@@ -81,9 +98,16 @@ class _Recording:
         if not isinstance(recording, (str, os.PathLike)):
             raise invalid("recordings", f"has a {type(recording).__name__}", "profiles and paths")
         self.name = file_path(recording, "recordings")
-        self.profile = RoutingProfile(self.name, model=model)._native
+        self.profile = RoutingProfile(
+            self.name, num_experts=how.num_experts, as_=how.as_, layers=how.layers, model=how.model
+        )._native
         self.steps = _native.read_steps(
-            self.name, None, step_tokens, None if model is None else file_path(model, "model")
+            self.name,
+            how.num_experts,
+            how.step_tokens,
+            how.as_ or "",
+            layer_list(how.layers),
+            None if how.model is None else file_path(how.model, "model"),
         )
 
 
@@ -129,6 +153,11 @@ def evaluate(
     link: float | None = None,
     horizon: int | None = None,
     expert_bytes: int | None = None,
+    cost: Path | None = None,
+    device: str | None = None,
+    num_experts: int | None = None,
+    as_: Literal["counts", "trace"] | None = None,
+    layers: Sequence[int] | None = None,
 ) -> Evaluation:
     """Measures placements on recordings, contiguous homes always beside them, and says whether the best one pays.
 
@@ -144,9 +173,14 @@ def evaluate(
         model: the model's config.json: how large an expert is, and how many each token visits.
         tokens_per_step: tokens of a step over all ranks; `step_tokens` by default.
         tflops: 10^12 operations a second that an expert's products reach.
-        link: GB/s into a rank, for the move.
+        link: GB/s into a rank, for the move; by default the slowest link of `topology`.
         horizon: steps that the placement will serve.
         expert_bytes: one expert's weights, where they are quantized; else by the config's type.
+        cost: instead of `tflops`, a file that `evenkeel bench --calibrate` wrote. Its link is that of the move where
+            neither `link` nor `topology` says one; its other rates have no part in the model.
+        device: instead, "a100", "h100", "h200", "b200" or "mi300x": half of the datasheet's peaks, an assumption. What
+            `tflops`, `link` and `topology` say goes before it; its link is that within a node.
+        num_experts, as_, layers: of files, what they do not say of themselves, as for `RoutingProfile`.
 
     Returns:
         A dict as `evenkeel evaluate --json` prints it: `placements`, the first of them "contiguous", each with
@@ -157,10 +191,33 @@ def evaluate(
         InvalidArgument: recordings and placements do not fit each other.
     """
     machine = machine_of(ranks, nodes, topology)
-    window = None if step_tokens is None else number(step_tokens, "step_tokens", 1)
-    _require_model(model, tokens_per_step=tokens_per_step, tflops=tflops, link=link, expert_bytes=expert_bytes)
+    how = _Reading(
+        None if num_experts is None else number(num_experts, "num_experts", 1),
+        None if as_ is None else choice(as_, "as_", ("counts", "trace")),  # type: ignore[arg-type]
+        layers,
+        model,
+        None if step_tokens is None else number(step_tokens, "step_tokens", 1),
+    )
+    if model is not None and layers is not None:
+        raise invalid("layers", "is what model says", "to leave it out")
+    tokens = how.step_tokens if tokens_per_step is None else tokens_per_step
+    _require_model(
+        model,
+        tokens_per_step=tokens_per_step,
+        tflops=tflops,
+        link=link,
+        expert_bytes=expert_bytes,
+        cost=cost,
+        device=device,
+    )
+    rates = _rates(machine, topology is not None, nodes, tflops, link, cost, device)
+    if tokens is None:
+        for name, value in (("tflops", tflops), ("cost", cost)):
+            if value is not None:
+                raise invalid(name, "needs tokens_per_step, or step_tokens", "one of them beside it")
     several = _several(recordings, RoutingProfile, "recordings")
-    read = [_Recording(each, i, window, model) for i, each in enumerate(several)]
+    how.require_files(several)
+    read = [_Recording(each, i, how) for i, each in enumerate(several)]
     given = _several(placements, Placement, "placements")
     candidates = [_Candidate(None, "contiguous", machine.num_ranks)]
     candidates += [_Candidate(each, f"placement {i}", machine.num_ranks) for i, each in enumerate(given)]
@@ -169,14 +226,7 @@ def evaluate(
     judged_before = judged[0] if from_ is None else before.judged(read, machine)
     best = min(range(1, len(candidates)), key=lambda i: sum(_ratio(each) for each in judged[i]))
     widest = max(read, key=lambda each: each.profile.num_layers)  # a server's file has rows for dense layers too
-    step = _step_model(
-        model,
-        window if tokens_per_step is None else tokens_per_step,
-        tflops,
-        link,
-        expert_bytes,
-        widest.profile.num_experts,
-    )
+    step = _step_model(model, tokens, rates, expert_bytes, widest.profile.num_experts)
     move = _native.move_between(before.on(widest, machine), candidates[best].on(widest, machine), step)
     verdict = _native.verdict_of(
         judged_before,
@@ -227,7 +277,7 @@ def read_steps(path: Path, step_tokens: int | None = None, num_experts: int | No
     """
     window = None if step_tokens is None else number(step_tokens, "step_tokens", 1)
     experts = None if num_experts is None else number(num_experts, "num_experts", 1)
-    return [_of_native(each) for each in _native.read_steps(file_path(path, "path"), experts, window, None)]
+    return [_of_native(each) for each in _native.read_steps(file_path(path, "path"), experts, window, "", None, None)]
 
 
 def _of_native(native: _native.RoutingProfile) -> RoutingProfile:
@@ -250,7 +300,7 @@ def _several(given: T | Path | Sequence[T | Path], kind: type[T], name: str) -> 
     return several  # type: ignore[return-value]
 
 
-def _require_model(model: Path | None, **given: float | None) -> None:
+def _require_model(model: Path | None, **given: object) -> None:
     for name, value in given.items():
         if model is None and value is not None:
             raise invalid(name, "needs model, which says how large an expert is", "model beside it")
@@ -260,19 +310,51 @@ def _ratio(judgement: _native.RecordingJudgement) -> float:
     return judgement.steps.mean if judgement.steps else judgement.quality.max_over_mean_mean
 
 
-def _step_model(
-    model: Path | None,
-    tokens: int | None,
+@dataclass(frozen=True)
+class _Rates:
+    flops: float | None = None
+    link: float | None = None
+
+
+def _rates(
+    machine: _native.Topology,
+    has_topology: bool,
+    nodes: int,
     tflops: float | None,
     link: float | None,
-    expert_bytes: int | None,
-    experts: int,
+    cost: Path | None,
+    device: str | None,
+) -> _Rates:
+    """What is said outright goes before the topology, and that before a file of costs or a device."""
+    if cost is not None:
+        for name, value in (("tflops", tflops), ("device", device)):
+            if value is not None:
+                raise invalid(name, "is what cost says", "to leave it out")
+    if device is not None and tflops is not None and (link is not None or has_topology):
+        raise invalid("device", "has nothing left to say beside tflops and a link", "to leave it out")
+    flops: float | None = None
+    rate: float | None = None
+    if cost is not None:
+        flops, rate = _native.rates_of_cost(file_path(cost, "cost"))
+    if device is not None:
+        flops, within_node = _native.rates_of_device(instance(device, str, "device"))
+        rate = within_node if nodes == 1 else None
+    if tflops is not None:
+        flops = real(tflops, "tflops", 1e-6, 1e9) * 1e12
+    if has_topology:
+        rate = _native.slowest_link(machine) or rate
+    if link is not None:
+        rate = real(link, "link", 1e-6, 1e9)
+    return _Rates(flops, rate)
+
+
+def _step_model(
+    model: Path | None, tokens: int | None, rates: _Rates, expert_bytes: int | None, experts: int
 ) -> _native.StepModel:
     step = _native.StepModel()
     if model is None:
         return step
-    if link is not None:
-        step.link_gigabytes_per_s = real(link, "link", 1e-6, 1e9)
+    step.link_gigabytes_per_s = rates.link
     by_config, weights, top_k, count = _native.sizes_of_model(file_path(model, "model"))
     if expert_bytes is not None:
         step.expert_bytes = float(number(expert_bytes, "expert_bytes", 1, 2**62))
@@ -280,8 +362,8 @@ def _step_model(
         step.expert_bytes = by_config
     if tokens is not None:
         step.assignments_per_step = float(number(tokens, "tokens_per_step", 1) * top_k)
-    if tflops is not None:
-        step.assignment_us = 2 * weights / (real(tflops, "tflops", 1e-6, 1e9) * 1e6)
+    if rates.flops is not None:
+        step.assignment_us = 2 * weights / rates.flops * 1e6
     if count != experts:
         raise invalid("model", f"has {count} experts, but the recordings have {experts}", "the recorded model's config")
     return step

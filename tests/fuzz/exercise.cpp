@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/cost_file.h"
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/cost_file.h"
 #include "evenkeel/io/expert_map_file.h"
 #include "evenkeel/io/internal/checkpoint/family.h"
 #include "evenkeel/io/internal/checkpoint/moe_layers.h"
@@ -210,7 +210,7 @@ Outcome exercise_trained_layer(std::span<const std::byte> bytes) {
 }
 
 Outcome exercise_cost(std::span<const std::byte> bytes) {
-  return outcome_of([&] { cli::read_cost(*source_of(bytes)); });
+  return outcome_of([&] { read_cost(*source_of(bytes)); });
 }
 
 Outcome exercise(std::string_view target, std::span<const std::byte> bytes) {

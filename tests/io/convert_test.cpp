@@ -197,9 +197,9 @@ TEST(Convert, OfPlacementsRefusesWhatNeitherFormatKnows) {
   EXPECT_EQ(convert_refusal(in, out, {.to = sglang, .placement = {.layer_updates_per_iter = 2}}),
             "layer_updates_per_iter: is for trtllm, not for sglang; allowed: to leave it out");
   EXPECT_EQ(convert_refusal(in, out, {.placement = {.num_ranks = 4}}),
-            "ranks: 4, but " + in + " is for 2 ranks; allowed: 2, or leave it out");
+            "ranks: 4, but " + in + " is for 2 ranks; allowed: 2, or a placement for 4");
   EXPECT_EQ(convert_refusal(in, out, {.num_experts = 8}),
-            "num_experts: 8, but " + in + " is for 4 experts; allowed: 4, or leave it out");
+            "num_experts: 8, but " + in + " is for 4 experts; allowed: 4, or a placement for 8");
   EXPECT_EQ(convert_refusal(in, out, {.to = sglang, .placement = {.layers = {{3, 4}}}}),
             "moe_layers: names layers 3-4, but " + in + " has layers 3,5; allowed: 3,5, or leave it out");
   EXPECT_EQ(folder.names(), std::vector<std::string>{"a.json"});

@@ -256,7 +256,7 @@ TEST(TrtllmPlacement, ThatSaysItsRanksIsForThoseAlone) {
   EXPECT_EQ(read_placement_as(source).placement.num_ranks(), 2);
   EXPECT_EQ(read_placement_as(source, {.num_ranks = 2}).placement.num_ranks(), 2);
   EXPECT_EQ(message_of<InvalidArgument>([&] { read_placement_as(source, {.num_ranks = 4}); }),
-            "ranks: 4, but f has ep_size 2; allowed: 2, or leave it out");
+            "ranks: 4, but f has ep_size 2; allowed: 2, or a placement for 4");
   EXPECT_EQ(
       message_of<ParseError>([] {
         read_placement_as(source_of("ep_size: 0\nnum_slots: 1\ninitial_global_assignments:\n  0: [0]\n"));
@@ -317,7 +317,7 @@ TEST(PlacementFormats, NeedTheNumberOfRanksWhereTheFileDoesNotSayIt) {
     if (format == PlacementFormat::vllm_ascend) {
       EXPECT_EQ(read_placement_as(path).placement.num_ranks(), 2);
       EXPECT_EQ(message_of<InvalidArgument>([&] { read_placement_as(path, {.num_ranks = 3}); }),
-                "ranks: 3, but " + path + " has 2 devices; allowed: 2, or leave it out");
+                "ranks: 3, but " + path + " has 2 devices; allowed: 2, or a placement for 3");
       continue;
     }
     EXPECT_EQ(message_of<InvalidArgument>([&] { read_placement_as(path); }),

@@ -66,6 +66,31 @@ class Evaluate(PackageTest):
                 self.assertEqual(said, printed)
                 self.assertEqual(list(said["verdict"]), list(printed["verdict"]))
 
+    @unittest.skipUnless(command_evaluates(), "EVENKEEL_COMMAND does not name a command that has `evaluate`")
+    def test_says_the_same_as_the_command_of_rates_and_of_what_files_do_not_say(self):
+        cost, bare = self.folder / "c.json", self.folder / "bare.npy"
+        rates = {"flops_per_second": 3e11, "weight_bytes_per_second": 1e10, "link_bytes_per_second": 2e9}
+        cost.write_text(json.dumps({"format": "evenkeel.cost.v1", **rates, "chunk_seconds": 1e-5}))
+        np.save(bare, np.random.default_rng(2).integers(0, 40, (5, 8, 32)))
+        now = self.folder / "now.json"
+        ek.place(ek.RoutingProfile(TRACE), 8, redundant_experts=8).save(now)
+        priced = ["--model", CONFIG, "--tokens-per-step", 900]
+        known = {"model": CONFIG, "tokens_per_step": 900}
+        of_bare = ["--as", "counts", "--num-experts", 32, "--moe-layers", "0-7"]
+        for file, words, named in [
+            (TRACE, [*priced, "--cost", cost], {**known, "cost": cost}),
+            (TRACE, [*priced, "--cost", cost, "--link", 3], {**known, "cost": cost, "link": 3}),
+            (TRACE, [*priced, "--device", "h100"], {**known, "device": "h100"}),
+            (TRACE, [*priced, "--device", "B200", "--tflops", 5], {**known, "device": "B200", "tflops": 5}),
+            (TRACE, [*priced, "--device", "a100", "--nodes", 2], {**known, "device": "a100", "nodes": 2}),
+            (TRACE, [*priced, "--tflops", 2, "--topology", "8xh100"], {**known, "tflops": 2, "topology": "8xh100"}),
+            (bare, of_bare, {"as_": "counts", "num_experts": 32, "layers": range(8)}),
+        ]:
+            with self.subTest(words=words):
+                printed = self.said_by_command(file, "--placement", now, "--ranks", 8, *words)
+                self.assertEqual(ek.evaluate(file, now, 8, **named), printed)
+                self.assertEqual(len(printed["placements"][0]["results"][0]["layers"]), 8)
+
     def test_profiles_and_placements_are_measured_as_the_files_that_hold_them(self):
         profile, later = random_profile(1), random_profile(2)
         placed = ek.place(profile, 4, redundant_experts=4)
@@ -117,6 +142,13 @@ class Evaluate(PackageTest):
             ((profile, other, 4), {}, ek.InvalidArgument, "2 layers without numbers, but recording 0 has 3 layers"),
             ((random_profile(6, 3, 8), placement, 4), {}, ek.InvalidArgument, "placement 0 is for 16 experts; allowed: one for 8 experts, as recording 0 has"),
             ((profile, placement, 4), {"tflops": 1}, ek.InvalidArgument, "tflops: needs model"),
+            ((profile, placement, 4), {"cost": "c.json"}, ek.InvalidArgument, "cost: needs model"),
+            ((profile, placement, 4), {"model": CONFIG, "tflops": 1}, ek.InvalidArgument, "tflops: needs tokens_per_step"),
+            ((profile, placement, 4), {"model": CONFIG, "device": "v100"}, ek.InvalidArgument, "device: there is no device 'v100'"),
+            ((profile, placement, 4), {"model": CONFIG, "cost": "c.json", "tflops": 1}, ek.InvalidArgument, "tflops: is what cost says"),
+            ((profile, placement, 4), {"num_experts": 16}, ek.InvalidArgument, "num_experts: is about files"),
+            ((profile, placement, 4), {"as_": "profile"}, ek.InvalidArgument, "as_: 'profile'"),
+            ((TRACE, placement, 4), {"layers": [0], "model": CONFIG}, ek.InvalidArgument, "layers: is what model says"),
             ((profile, placement, 4), {"step_tokens": 0}, ek.InvalidArgument, "step_tokens: 0"),
             ((profile, placement, 4), {"horizon": 0}, ek.InvalidArgument, "horizon: 0"),
             ((profile, placement, 4), {"link": 1}, ek.InvalidArgument, "link: needs model"),

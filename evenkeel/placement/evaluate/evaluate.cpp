@@ -94,11 +94,11 @@ void decide(std::optional<double> horizon, Verdict& verdict) {
   }
   const bool pays = *horizon > *verdict.break_even_steps;
   verdict.answer = pays ? Verdict::Answer::pays : Verdict::Answer::does_not_pay;
-  verdict.sentence = fmt::format(
-      "it {}: {} a step are saved, the move takes {}, so it pays after {}, and {} are asked about",
-      pays ? "pays" : "does not pay", time_text(*verdict.step_ms_before - *verdict.step_ms_after),
-      time_text(*verdict.move.ms), counted(std::ceil(*verdict.break_even_steps), "step"),
-      counted(*horizon, "step"));
+  verdict.sentence =
+      fmt::format("it {}: {} a step are saved, the move takes {}, so it pays after {}, and {} {} asked about",
+                  pays ? "pays" : "does not pay", time_text(*verdict.step_ms_before - *verdict.step_ms_after),
+                  time_text(*verdict.move.ms), counted(std::ceil(*verdict.break_even_steps), "step"),
+                  counted(*horizon, "step"), *horizon == 1 ? "is" : "are");
 }
 
 }  // namespace
@@ -110,6 +110,17 @@ RecordingJudgement judge(const RoutingProfile& recording, std::span<const Routin
     if (const auto ratio = max_over_mean_of_step(step, topology, placement)) ratios.push_back(*ratio);
   return {.quality = placement_quality(recording, topology, placement),
           .steps = spread_of(std::move(ratios))};
+}
+
+std::optional<double> slowest_link(const Topology& topology) {
+  std::optional<double> slowest;
+  for (RankId from : indices<RankId>(topology.num_ranks()))
+    for (RankId to : indices<RankId>(topology.num_ranks())) {
+      if (from == to) continue;
+      const double link = topology.link(from, to).gigabytes_per_s;
+      slowest = std::min(slowest.value_or(link), link);
+    }
+  return slowest;
 }
 
 std::optional<double> step_ms(const StepModel& model, int num_layers, int num_ranks, double max_over_mean) {

@@ -45,6 +45,9 @@ struct StepModel {
   std::optional<double> link_gigabytes_per_s = {};  // into one rank
 };
 
+// GB/s of the slowest link between two ranks, where there are two.
+std::optional<double> slowest_link(const Topology& topology);
+
 // The milliseconds that the MoE layers of a step take where max/mean, in the mean of layers, is this.
 std::optional<double> step_ms(const StepModel& model, int num_layers, int num_ranks, double max_over_mean);
 

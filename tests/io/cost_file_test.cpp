@@ -1,4 +1,4 @@
-#include "cli/cost_file.h"
+#include "evenkeel/io/cost_file.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include "tests/io/support.h"
 #include "tests/routing/message.h"
 
-namespace evenkeel::cli {
+namespace evenkeel {
 namespace {
 
 CostModel some_cost() {
@@ -44,4 +44,4 @@ TEST(CostFile, IsReadToItsEndAndShort) {
 }
 
 }  // namespace
-}  // namespace evenkeel::cli
+}  // namespace evenkeel

@@ -7,7 +7,7 @@
 #include "evenkeel/io/byte_source.h"
 #include "evenkeel/memory/memory_options.h"
 
-namespace evenkeel::cli {
+namespace evenkeel {
 
 // Throws ParseError, naming the key: one that is missing or not known, a number that no machine has.
 CostModel read_cost(const std::string& path);
@@ -22,4 +22,4 @@ struct MeasuredOn {
 };
 void write_cost(const CostModel& cost, const MeasuredOn& on, const std::string& path);
 
-}  // namespace evenkeel::cli
+}  // namespace evenkeel

@@ -1,0 +1,36 @@
+// Well-known devices by name: what their vendors say that products and links reach.
+//
+//   DevicePreset h100 = device_preset("h100");
+//
+// Peaks are those of datasheets: dense bf16 products, and what arrives over the links within a node. Vendors
+// publish both directions of a link together; here it is one direction, so half of it. Nobody reaches a peak.
+// What is reached depends on shapes and software, so `assumed_share_of_peak` is an assumption, not a
+// measurement.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace evenkeel {
+
+inline constexpr double assumed_share_of_peak = 0.5;
+
+struct DevicePreset {
+  std::string_view name;     // "h100"
+  std::string_view summary;  // one line for people
+  double peak_tflops;        // 10^12 operations a second, bf16, without sparsity
+  double peak_link_gigabytes_per_s;
+  std::string_view source;  // pages of the vendor
+
+  // By the assumption.
+  double tflops() const { return assumed_share_of_peak * peak_tflops; }
+  double link_gigabytes_per_s() const { return assumed_share_of_peak * peak_link_gigabytes_per_s; }
+};
+
+std::span<const DevicePreset> device_presets();
+// In small letters or capitals. Throws InvalidArgument for a name that is none, listing those there are; the
+// error calls it `option`.
+const DevicePreset& device_preset(const std::string& name, const std::string& option = "device");
+
+}  // namespace evenkeel
