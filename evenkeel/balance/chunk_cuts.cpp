@@ -9,7 +9,8 @@ void BlockCounts::add_to(Counts& sum, int first, int end) const {
   const auto rows = sum.rows();
   for (std::size_t rank = 0; rank < static_cast<std::size_t>(ranks); ++rank)
     for (int block = first; block < end; ++block) {
-      const std::size_t from = (rank * static_cast<std::size_t>(blocks) + static_cast<std::size_t>(block)) * width;
+      const std::size_t from =
+          (rank * static_cast<std::size_t>(blocks) + static_cast<std::size_t>(block)) * width;
       for (std::size_t e = 0; e < width; ++e) rows[rank * width + e] += counts[from + e];
     }
 }
@@ -17,7 +18,8 @@ void BlockCounts::add_to(Counts& sum, int first, int end) const {
 std::vector<std::int64_t> BlockCounts::tokens_of(int first, int end) const {
   std::vector<std::int64_t> sums;
   for (std::size_t rank = 0; rank < static_cast<std::size_t>(ranks); ++rank) {
-    const auto of_rank = tokens.subspan(rank * static_cast<std::size_t>(blocks), static_cast<std::size_t>(blocks));
+    const auto of_rank =
+        tokens.subspan(rank * static_cast<std::size_t>(blocks), static_cast<std::size_t>(blocks));
     std::int64_t sum = 0;
     for (int block = first; block < end; ++block) sum += of_rank[static_cast<std::size_t>(block)];
     sums.push_back(sum);
@@ -25,8 +27,8 @@ std::vector<std::int64_t> BlockCounts::tokens_of(int first, int end) const {
   return sums;
 }
 
-std::int64_t most_bytes(const Counts& counts, const StepPlan& plan,
-                        std::span<const std::int64_t> tokens, const ChunkBytes& bytes) {
+std::int64_t most_bytes(const Counts& counts, const StepPlan& plan, std::span<const std::int64_t> tokens,
+                        const ChunkBytes& bytes) {
   std::vector<std::int64_t> borrowed(tokens.size()), lent(tokens.size());
   for (const Transfer& transfer : plan.transfers()) {
     ++borrowed[transfer.to.offset()];
@@ -42,9 +44,9 @@ std::int64_t most_bytes(const Counts& counts, const StepPlan& plan,
     for (std::int64_t count : deal.received()) positions += count;
     const std::int64_t kept = deal.sent()[r];
     most = std::max(most, bytes.fixed + bytes.per_token * tokens[r] + bytes.per_assignment * assignments +
-                              bytes.per_sent * (assignments - kept) + bytes.per_received * (positions - kept) +
-                              bytes.per_position * positions + bytes.per_borrowed * borrowed[r] +
-                              bytes.per_lent * lent[r]);
+                              bytes.per_sent * (assignments - kept) +
+                              bytes.per_received * (positions - kept) + bytes.per_position * positions +
+                              bytes.per_borrowed * borrowed[r] + bytes.per_lent * lent[r]);
   }
   return most;
 }

@@ -1,9 +1,10 @@
 // How long a chunk may be under a budget of bytes, where each chunk is planned as a step of its own.
 //
-// Problem    A step's tokens are counted in blocks. Find the longest run of blocks that fits every rank as one chunk.
-// Method     A run's counts are the sum of its blocks'; its plan says what every rank sends, receives, computes, borrows
-//            and lends; bytes are linear in these. Runs are tried by halving; every run that is returned has been
-//            tried itself, so that it fits although bytes need not grow with every block.
+// Problem    A step's tokens are counted in blocks. Find the longest run of blocks that fits every rank as
+// one chunk. Method     A run's counts are the sum of its blocks'; its plan says what every rank sends,
+// receives, computes, borrows
+//            and lends; bytes are linear in these. Runs are tried by halving; every run that is returned has
+//            been tried itself, so that it fits although bytes need not grow with every block.
 // Guarantee  What is returned fits on every rank; all ranks find the same from the same counts.
 // Source     Fine-grained chunk distribution: MemFine (arXiv 2511.21431), Eq. 6 and 7.
 #pragma once
@@ -42,11 +43,11 @@ struct BlockCounts {
 };
 
 // What a chunk takes on the rank with the most; `tokens` by rank.
-std::int64_t most_bytes(const Counts& counts, const StepPlan& plan,
-                        std::span<const std::int64_t> tokens, const ChunkBytes& bytes);
+std::int64_t most_bytes(const Counts& counts, const StepPlan& plan, std::span<const std::int64_t> tokens,
+                        const ChunkBytes& bytes);
 
-// The end of the longest run from `first` for which fits(end) holds, as far as halving finds it; `first` where not even
-// one block fits.
+// The end of the longest run from `first` for which fits(end) holds, as far as halving finds it; `first`
+// where not even one block fits.
 template <class Fits>
 int longest(int first, int blocks, const Fits& fits) {
   if (fits(blocks)) return blocks;

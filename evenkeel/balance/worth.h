@@ -1,9 +1,12 @@
 // Whether moving work is worth what it costs in one step.
 //
-// Problem    Spilling takes work from the slowest rank and makes weights travel. Where routing is nearly even it costs
+// Problem    Spilling takes work from the slowest rank and makes weights travel. Where routing is nearly even
+// it costs
 //            more than it gains.
-// Method     Predicted gain: the worst rank's assignments at home less those under the plan, times the seconds of one.
-//            Predicted cost: what any step pays that moves work, and the most weights that one rank sends or receives.
+// Method     Predicted gain: the worst rank's assignments at home less those under the plan, times the
+// seconds of one.
+//            Predicted cost: what any step pays that moves work, and the most weights that one rank sends or
+//            receives.
 // Guarantee  The same answer on every rank that is given the same costs: it depends on the arguments alone.
 #pragma once
 
@@ -19,7 +22,8 @@ struct SpillCosts {
   double seconds_per_step = 0;        // of a step that moves any work
 };
 
-// Seconds that the plan is predicted to take less than every expert at home does; 0 for one that moves nothing.
+// Seconds that the plan is predicted to take less than every expert at home does; 0 for one that moves
+// nothing.
 double seconds_gained(const Counts& counts, const LayerPlacement& placement, const StepPlan& plan,
                       const SpillCosts& costs);
 

@@ -1,4 +1,5 @@
-// _native.StepLayout: from the counts of all ranks to what this rank sends, receives, borrows and lends, in one call.
+// _native.StepLayout: from the counts of all ranks to what this rank sends, receives, borrows and lends, in
+// one call.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -7,6 +8,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -27,6 +29,39 @@ namespace nb = nanobind;
 namespace evenkeel::python {
 
 namespace {
+
+// Routes whose memory goes back to where it came from: fresh pages for every step would take longer than
+// filling them.
+class RoutesPool {
+ public:
+  StepRoutes take() {
+    const std::lock_guard lock(mutex_);
+    if (free_.empty()) return {};
+    StepRoutes routes = std::move(free_.back());
+    free_.pop_back();
+    return routes;
+  }
+  void give_back(StepRoutes routes) {
+    const std::lock_guard lock(mutex_);
+    if (free_.size() < most_free) free_.push_back(std::move(routes));
+  }
+
+ private:
+  static constexpr std::size_t most_free = 4;
+  std::mutex mutex_;
+  std::vector<StepRoutes> free_;
+};
+
+struct PooledRoutes {
+  explicit PooledRoutes(std::shared_ptr<RoutesPool> from) : pool(std::move(from)), routes(pool->take()) {}
+  PooledRoutes(PooledRoutes&&) = default;
+  ~PooledRoutes() {
+    if (pool) pool->give_back(std::move(routes));
+  }
+
+  std::shared_ptr<RoutesPool> pool;
+  StepRoutes routes;
+};
 
 // A layer on one rank: its homes and planner, which keep their memory from step to step.
 class StepLayout {
@@ -49,23 +84,26 @@ class StepLayout {
     budget_ = budget;
   }
 
-  // The plan of the counts [P, E], of `tokens` by rank (needed under a budget alone), and this rank's routes; nothing
-  // if no work moves and that is not wanted.
-  std::optional<StepRoutes> step(const InArray<std::int64_t, 2>& experts,
-                                 const InArray<std::int64_t, 2>& counts,
-                                 const std::vector<std::int64_t>& tokens, bool also_if_nothing_moves) {
+  // The plan of the counts [P, E], of `tokens` by rank (needed under a budget alone), and this rank's routes;
+  // nothing if no work moves and that is not wanted.
+  std::optional<PooledRoutes> step(const InArray<std::int64_t, 2>& experts,
+                                   const InArray<std::int64_t, 2>& counts,
+                                   const std::vector<std::int64_t>& tokens, bool also_if_nothing_moves) {
     const nb::gil_scoped_release release;
     require_shape(counts.shape(0), counts.shape(1));
     counts_.resize(placement_.num_ranks(), placement_.num_experts());
     std::ranges::copy(values_of(counts), counts_.rows().begin());
     plan(tokens);
     if (!plan_.spilled() && !also_if_nothing_moves) return std::nullopt;
-    return router_.route(values_of(experts), static_cast<int>(experts.shape(1)), counts_, plan_, placement_,
-                         rank_);
+    PooledRoutes made(pool_);
+    router_.route(values_of(experts), static_cast<int>(experts.shape(1)), counts_, plan_, placement_, rank_,
+                  made.routes);
+    return made;
   }
 
   // Blocks [first, result) fit as one chunk; `first` if not even one does. counts [P, B, E], tokens [P, B].
-  int longest_chunk(const InArray<std::int64_t, 3>& counts, const InArray<std::int64_t, 2>& tokens, int first) {
+  int longest_chunk(const InArray<std::int64_t, 3>& counts, const InArray<std::int64_t, 2>& tokens,
+                    int first) {
     const nb::gil_scoped_release release;
     require_shape(counts.shape(0), counts.shape(2));
     const BlockCounts blocks{values_of(counts), values_of(tokens), placement_.num_ranks(),
@@ -77,7 +115,9 @@ class StepLayout {
     });
   }
 
-  std::vector<std::int64_t> rank_loads() const { return {plan_.rank_loads().begin(), plan_.rank_loads().end()}; }
+  std::vector<std::int64_t> rank_loads() const {
+    return {plan_.rank_loads().begin(), plan_.rank_loads().end()};
+  }
   std::size_t transfers() const { return plan_.transfers().size(); }
   int natives() const { return static_cast<int>(placement_.natives(rank_).size()); }
 
@@ -86,7 +126,8 @@ class StepLayout {
     if (static_cast<int>(ranks) == placement_.num_ranks() &&
         static_cast<int>(experts) == placement_.num_experts())
       return;
-    throw InvalidArgument("counts", std::to_string(experts) + " experts on " + std::to_string(ranks) + " ranks",
+    throw InvalidArgument("counts",
+                          std::to_string(experts) + " experts on " + std::to_string(ranks) + " ranks",
                           std::to_string(placement_.num_experts()) + " experts on " +
                               std::to_string(placement_.num_ranks()) + " ranks");
   }
@@ -112,37 +153,39 @@ class StepLayout {
   Counts counts_;
   StepPlan plan_;
   StepRouter router_;
+  std::shared_ptr<RoutesPool> pool_ = std::make_shared<RoutesPool>();
 };
 
 // A view of one of the arrays, which keeps the routes alive.
 template <auto member>
-OutArray<std::int64_t> array_of(nb::handle_t<StepRoutes> self) {
-  auto& values = nb::cast<StepRoutes&>(self).*member;
+OutArray<std::int64_t> array_of(nb::handle_t<PooledRoutes> self) {
+  auto& values = nb::cast<PooledRoutes&>(self).routes.*member;
   return OutArray<std::int64_t>(values.data(), {values.size()}, self);
 }
 
 }  // namespace
 
 void bind_routes(nb::module_& module) {
-  nb::class_<StepRoutes>(module, "StepRoutes")
+  nb::class_<PooledRoutes>(module, "StepRoutes")
       .def_prop_ro("sent_rows", &array_of<&StepRoutes::sent_rows>)
-      .def_ro("sent_row_counts", &StepRoutes::sent_row_counts)
+      .def_prop_ro("sent_row_counts", [](const PooledRoutes& self) { return self.routes.sent_row_counts; })
       .def_prop_ro("sent_positions", &array_of<&StepRoutes::sent_positions>)
       .def_prop_ro("row_of", &array_of<&StepRoutes::row_of>)
-      .def_ro("sent_counts", &StepRoutes::sent_counts)
-      .def_ro("received_counts", &StepRoutes::received_counts)
+      .def_prop_ro("sent_counts", [](const PooledRoutes& self) { return self.routes.sent_counts; })
+      .def_prop_ro("received_counts", [](const PooledRoutes& self) { return self.routes.received_counts; })
       .def_prop_ro("own_positions", &array_of<&StepRoutes::own_positions>)
       .def_prop_ro("order", &array_of<&StepRoutes::order>)
       .def_prop_ro("computed_at", &array_of<&StepRoutes::computed_at>)
       .def_prop_ro("slots", &array_of<&StepRoutes::slots>)
-      .def_ro("native_positions", &StepRoutes::native_positions)
-      .def_ro("borrowed", &StepRoutes::borrowed)
-      .def_ro("borrowed_counts", &StepRoutes::borrowed_counts)
+      .def_prop_ro("native_positions", [](const PooledRoutes& self) { return self.routes.native_positions; })
+      .def_prop_ro("borrowed", [](const PooledRoutes& self) { return self.routes.borrowed; })
+      .def_prop_ro("borrowed_counts", [](const PooledRoutes& self) { return self.routes.borrowed_counts; })
       .def_prop_ro("lent", &array_of<&StepRoutes::lent>)
-      .def_ro("lent_counts", &StepRoutes::lent_counts)
+      .def_prop_ro("lent_counts", [](const PooledRoutes& self) { return self.routes.lent_counts; })
       .def_prop_ro("result_of", &array_of<&StepRoutes::result_of>);
 
-  module.def("parse_bytes", [](const std::string& text, const std::string& what) { return parse_bytes(text, what); });
+  module.def("parse_bytes",
+             [](const std::string& text, const std::string& what) { return parse_bytes(text, what); });
   nb::class_<ChunkBytes>(module, "ChunkBytes")
       .def(nb::init<>())
       .def_rw("per_token", &ChunkBytes::per_token)
@@ -168,8 +211,8 @@ void bind_routes(nb::module_& module) {
                                    .min_segment = min_segment,
                                    .imbalance_threshold_thousandths = imbalance_threshold});
           },
-          nb::arg("placement").none(), nb::arg("layer"), nb::arg("experts"), nb::arg("ranks"), nb::arg("rank"),
-          nb::arg("planner"), nb::arg("capacity_factor_thousandths"), nb::arg("min_segment"),
+          nb::arg("placement").none(), nb::arg("layer"), nb::arg("experts"), nb::arg("ranks"),
+          nb::arg("rank"), nb::arg("planner"), nb::arg("capacity_factor_thousandths"), nb::arg("min_segment"),
           nb::arg("imbalance_threshold_thousandths"))
       .def("set_costs",
            [](StepLayout& self, double per_assignment, double per_transfer, double per_step) {
@@ -178,7 +221,8 @@ void bind_routes(nb::module_& module) {
       .def("set_budget", &StepLayout::set_budget, nb::arg("bytes"), nb::arg("budget"))
       .def("step", &StepLayout::step, nb::arg("experts"), nb::arg("counts"), nb::arg("tokens"),
            nb::arg("also_if_nothing_moves"))
-      .def("longest_chunk", &StepLayout::longest_chunk, nb::arg("counts"), nb::arg("tokens"), nb::arg("first"))
+      .def("longest_chunk", &StepLayout::longest_chunk, nb::arg("counts"), nb::arg("tokens"),
+           nb::arg("first"))
       .def_prop_ro("rank_loads", &StepLayout::rank_loads)
       .def_prop_ro("transfers", &StepLayout::transfers)
       .def_prop_ro("natives", &StepLayout::natives);

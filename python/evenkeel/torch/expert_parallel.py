@@ -101,6 +101,7 @@ class ExpertParallel:
         self.last: dict[str, Any] = {}
         """The last step: `chunks`, `transfers` and `rank_loads` (assignments of each rank, of the last chunk)."""
 
+    @torch.compiler.disable
     def __call__(
         self,
         hidden: torch.Tensor,

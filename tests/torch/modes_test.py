@@ -1,0 +1,198 @@
+"""The layer under the ways in which people run a model, and what it says of bad input and small budgets."""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+import torch
+from layer_test import all_weights, experts, inputs, one_process, routing
+from processes import run_ranks
+from torch.utils.checkpoint import checkpoint
+
+import evenkeel as ek
+from evenkeel.torch import ExpertParallel
+from evenkeel.torch._live_bytes import LiveBytes
+
+E, K, SEED = 8, 3, 7  # a seed whose routing is hot
+
+
+class Case:
+    """One rank's layer and inputs."""
+
+    def __init__(self, rank: int, ranks: int, dtype: torch.dtype = torch.float32, **options: Any) -> None:
+        self.ids = routing(SEED, ranks, E, K)[rank]
+        self.whole = all_weights(SEED, E, dtype)
+        mine = slice(rank * E // ranks, (rank + 1) * E // ranks)
+        self.own = {name: weight[mine].clone().requires_grad_() for name, weight in self.whole.items()}
+        self.hidden, self.top_k, self.grad = inputs(SEED, rank, self.ids, dtype)
+        self.hidden.requires_grad_(), self.top_k.requires_grad_()
+        self.layer = ExpertParallel(E, min_segment=1, imbalance_threshold=0.0, **options)
+
+    def run(self) -> torch.Tensor:
+        made = self.layer(self.hidden, self.ids, self.top_k, experts, self.own)
+        assert self.layer.last["transfers"] > 0, "this routing should move weights"
+        return made
+
+    def single(self) -> torch.Tensor:
+        return one_process(self.hidden, self.ids, self.top_k, self.whole)
+
+    def grads(self) -> list[torch.Tensor]:
+        made = []
+        for tensor in (self.hidden, self.top_k, *self.own.values()):
+            assert tensor.grad is not None
+            made.append(tensor.grad)
+            tensor.grad = None
+        return made
+
+
+def inference(rank: int, ranks: int) -> None:
+    case = Case(rank, ranks)
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            assert torch.equal(case.run(), case.single())
+
+
+def accumulation(rank: int, ranks: int) -> None:
+    case = Case(rank, ranks)
+    case.run().backward(case.grad)
+    once = case.grads()
+    first, second = case.run(), case.run()  # two in flight
+    second.backward(case.grad)
+    first.backward(case.grad)
+    for one, two in zip(once, case.grads(), strict=True):
+        assert torch.allclose(2 * one, two, rtol=1e-5, atol=1e-5)
+
+
+def checkpointing(rank: int, ranks: int, budget: int | None) -> None:
+    case = Case(rank, ranks, budget=budget)
+    case.run().backward(case.grad)
+    plain = case.grads()
+    for reentrant in (False, True):
+        made = checkpoint(lambda x: case.run() + 0 * x, case.hidden, use_reentrant=reentrant)
+        assert torch.equal(made, case.single())
+        made.backward(case.grad)
+        for one, other in zip(plain, case.grads(), strict=True):
+            assert torch.allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+def narrow(rank: int, ranks: int, autocast: bool, budget: int | None) -> None:
+    case = Case(rank, ranks, torch.float32 if autocast else torch.bfloat16, budget=budget)
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        made, single = case.run(), case.single()
+    assert torch.equal(made, single), (made.dtype, single.dtype)
+    made.backward(case.grad.to(made.dtype))
+    grads = case.grads()
+    exact = Case(rank, ranks)
+    exact.run().backward(exact.grad)
+    for one, other in zip(grads, exact.grads(), strict=True):
+        assert (one.float() - other).abs().max() <= 0.05 * (1 + other.abs().max())
+
+
+def frozen(rank: int, ranks: int) -> None:
+    case = Case(rank, ranks)
+    case.run().backward(case.grad)
+    all_grads = case.grads()
+    case.own["up"].requires_grad_(False)
+    case.hidden = case.hidden.detach()
+    case.run().backward(case.grad)
+    assert case.own["up"].grad is None and case.hidden.grad is None
+    assert torch.allclose(case.own["down"].grad, all_grads[3], rtol=1e-5, atol=1e-5)  # type: ignore[arg-type]
+
+
+def compiled(rank: int, ranks: int) -> None:
+    case = Case(rank, ranks)
+    made = torch.compile(lambda x: case.run() * 1.0, backend="eager")(case.hidden)
+    assert torch.equal(made, case.single())
+
+
+def wrong_ids(rank: int, ranks: int) -> str:
+    case = Case(rank, ranks)
+    case.ids = case.ids.clone()
+    if rank == 1:
+        case.ids[0, 0] = E
+    try:
+        case.run()
+    except ek.errors.InvalidArgument as error:
+        return str(error)
+    return "nothing"
+
+
+def too_small(rank: int, ranks: int) -> dict[str, Any]:
+    try:
+        Case(rank, ranks, budget=1000).run()
+    except ek.errors.BudgetTooSmall as error:
+        return error.data
+    return {}
+
+
+def promise(rank: int, ranks: int, seeds: int, over_least: float) -> tuple[int, int, int]:
+    """The most that any of the seeds' steps held, the budget, and how many steps were cut."""
+    least = too_small(rank, ranks)["least"]
+    budget = int(least * over_least)
+    most, cut = 0, 0
+    for seed in range(seeds):
+        ids = routing(seed, ranks, E, K)[rank].repeat(3, 1)
+        hidden, top_k, grad = inputs(seed, rank, ids)
+        hidden.requires_grad_(), top_k.requires_grad_()
+        own = Case(rank, ranks).own
+        layer = ExpertParallel(E, min_segment=1, imbalance_threshold=0.0, budget=budget)
+        layer(hidden[:0], ids[:0], top_k[:0], experts, own).sum().backward()  # measures, outside of the count
+        for tensor in own.values():
+            tensor.grad = None
+        hidden.grad = top_k.grad = None
+        with LiveBytes() as live:
+            made = layer(hidden, ids, top_k, experts, own)
+            made.backward(grad)
+        kept = [made, hidden.grad, top_k.grad, *(weight.grad for weight in own.values())]
+        most = max(most, live.peak - sum(t.numel() * t.element_size() for t in kept if t is not None))
+        cut += layer.last["chunks"] > 1
+    return most, budget, cut
+
+
+class ModesTest(unittest.TestCase):
+    def test_without_gradients(self) -> None:
+        run_ranks(2, inference)
+
+    def test_gradients_accumulate_and_steps_overlap(self) -> None:
+        run_ranks(2, accumulation)
+
+    def test_activation_checkpointing(self) -> None:
+        run_ranks(2, checkpointing, None)
+        run_ranks(2, checkpointing, 400_000)
+
+    def test_bf16_and_autocast(self) -> None:
+        for autocast in (False, True):
+            for budget in (None, 400_000):
+                run_ranks(2, narrow, autocast, budget)
+
+    def test_what_wants_no_gradient_gets_none(self) -> None:
+        run_ranks(2, frozen)
+
+    def test_compile_breaks_the_graph_and_is_right(self) -> None:
+        run_ranks(2, compiled)
+
+    def test_every_rank_says_whose_ids_are_wrong(self) -> None:
+        for message in run_ranks(2, wrong_ids):
+            self.assertIn("1 expert ids of rank 1 are outside -1..7", message)
+
+    def test_a_budget_that_is_too_small_says_the_least(self) -> None:
+        said = run_ranks(2, too_small)
+        self.assertEqual(said[0]["given"], 1000)
+        self.assertEqual(said[0], said[1])
+
+    def test_no_step_holds_more_than_its_budget(self) -> None:
+        for over_least in (1.0, 1.3, 2.0):
+            answers = run_ranks(2, promise, 12, over_least)
+            for most, budget, cut in answers:
+                self.assertLessEqual(most, budget, f"at {over_least} times the least")
+                self.assertGreater(cut, 4)
+
+    def test_four_ranks_keep_the_budget(self) -> None:
+        for most, budget, cut in run_ranks(4, promise, 10, 1.2):
+            self.assertLessEqual(most, budget)
+            self.assertGreater(cut, 3)
+
+
+if __name__ == "__main__":
+    unittest.main()
