@@ -1,0 +1,3 @@
+"""evenkeel with PyTorch, in the processes that run a model. Imported only on request, since torch takes seconds."""
+
+import torch as torch  # whoever lacks it reads so here, before anything else
