@@ -32,4 +32,9 @@ for page in README.md docs/python.md docs/evaluate.md; do
 done
 "$python" -m mypy --strict --no-error-summary tests/python/typed_use.py
 "$python" -m mypy --no-error-summary -p evenkeel
+# Once more with the types of torch and transformers, where they are.
+if build/python/bin/python -c 'import importlib.metadata as m; m.version("torch")' 2>/dev/null; then
+  MYPYPATH=build/release/python "$python" -m mypy --no-error-summary --python-executable build/python/bin/python \
+    -p evenkeel
+fi
 echo "check_package: the package installs, works and is typed"

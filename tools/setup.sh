@@ -8,7 +8,8 @@
 #   bench   what `make bench` needs besides
 #   lint    clang-format, and in build/tools clang-tidy and ruff
 #   fuzz    clang with its sanitizer runtime
-#   python  Python's headers, and nanobind and numpy in build/python, for the package's tests
+#   python  Python's headers, and in build/python nanobind and numpy, for the package's tests, and PyTorch (CPU),
+#           transformers and what their tests use besides; evenkeel is tested without those where they cannot be had
 #   nccl    NCCL in build/nccl, for ranks on a GPU each; nothing where there is no nvcc
 # Running it again takes a moment and changes nothing.
 set -euo pipefail
@@ -23,6 +24,7 @@ readonly highs_sha256=771e58c076122d207ff1b19759c21d3227f0da5b80dfd89a4145681524
 readonly highs_packer=1.1.2  # of scikit-build-core, which pip wants before it hands over the archive
 readonly highs_dir=${EVENKEEL_HIGHS_ROOT:-build/highs}
 readonly python_dir=build/python
+readonly torch=2.13.0+cpu  # only builds for the CPU have this name: those with CUDA take several GB
 readonly nccl_dir=build/nccl
 
 say() { echo "setup: $*"; }
@@ -185,12 +187,41 @@ END
 }
 
 install_python() {
+  install_bindings
+  has_torch && return
+  say "installing PyTorch $torch and transformers into $python_dir"
+  if install_torch >/dev/null 2>&1; then
+    did=1
+  else
+    say "pip could not install PyTorch $torch and transformers; their tests are skipped (again: tools/setup.sh python)"
+  fi
+}
+
+install_bindings() {
   "$python_dir/bin/python" -c 'import nanobind, numpy' 2>/dev/null && return
   say "installing nanobind and numpy into $python_dir"
   [ -x "$python_dir/bin/pip" ] || python3 -m venv "$python_dir"
   "$python_dir/bin/pip" install --quiet --disable-pip-version-check "nanobind>=2.4" "numpy>=1.24" ||
     fail "pip could not install nanobind and numpy"
   did=1
+}
+
+# By what pip wrote down, since importing them takes seconds.
+has_torch() {
+  "$python_dir/bin/python" - 2>/dev/null <<'END'
+from importlib.metadata import version
+for package in ("torch", "accelerate", "matplotlib", "tensorboard", "tqdm"):
+    version(package)
+raise SystemExit([int(part) for part in version("transformers").split(".")[:2]] < [5, 23])
+END
+}
+
+# What the configured indexes have is taken first; PyPI itself has no such build.
+install_torch() {
+  local pip=("$python_dir/bin/pip" install --quiet --disable-pip-version-check)
+  "${pip[@]}" "torch==$torch" ||
+    "${pip[@]}" "torch==$torch" --extra-index-url https://download.pytorch.org/whl/cpu || return
+  "${pip[@]}" "transformers>=5.23" accelerate matplotlib tensorboard tqdm
 }
 
 # Python's package of NCCL is named after CUDA's version.
