@@ -12,7 +12,7 @@ own all-to-all, to the bit.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import nn
@@ -26,6 +26,7 @@ from .placement import Placement
 from .step_plan import Planner
 from .torch import ExpertParallel, SpillCosts
 from .torch._chunk import Weights
+from .torch._options import LayerOptions
 
 NAME = "evenkeel"
 
@@ -59,14 +60,14 @@ def register(
             "transformers gives each rank a contiguous range of the experts",
             "a checkpoint permuted by `evenkeel permute --placement`, and none here",
         )
-    options: dict[str, Any] = {
-        "planner": planner,
-        "capacity_factor": capacity_factor,
-        "min_segment": min_segment,
-        "imbalance_threshold": imbalance_threshold,
-        "budget": None if budget is None else _bytes(budget),
-        "costs": costs,
-    }
+    options = LayerOptions(
+        planner=planner,
+        capacity_factor=capacity_factor,
+        min_segment=min_segment,
+        imbalance_threshold=imbalance_threshold,
+        budget=None if budget is None else _bytes(budget),
+        costs=costs,
+    )
 
     class Evenkeel(EvenkeelEP):
         layer_options = options
@@ -77,13 +78,13 @@ def register(
 class EvenkeelEP(AllToAllEP):  # type: ignore[misc]
     """One experts module's way to get its tokens, as transformers asks for it."""
 
-    layer_options: dict[str, Any] = {}
+    layer_options = LayerOptions()
 
     def __init__(self, experts: nn.Module, ep_mesh: DeviceMesh, tp_mesh: DeviceMesh) -> None:
         super().__init__(experts, ep_mesh, tp_mesh)
         self.experts = experts
         self.layer = ExpertParallel(
-            self.num_local_experts * ep_mesh.size(), ep_mesh.get_group(), **self.layer_options
+            self.num_local_experts * ep_mesh.size(), ep_mesh.get_group(), **vars(self.layer_options)
         )
 
     def __call__(

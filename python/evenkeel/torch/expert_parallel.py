@@ -17,13 +17,14 @@ import torch.distributed as dist
 from torch.autograd.function import once_differentiable
 
 from .. import _native
-from .._arguments import choice, instance, invalid, number, thousandths
+from .._arguments import instance, invalid, number
 from ..errors import BudgetTooSmall
 from ..placement import Placement
 from ..step_plan import Planner
 from ._chunk import Chunk, Computed, Experts, Routes, Weights
 from ._costs import SpillCosts, chunk_bytes, measure_costs
 from ._exchange import Exchange
+from ._options import LayerOptions
 
 Stock = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -68,10 +69,10 @@ class ExpertParallel:
     ) -> None:
         self.exchange = Exchange(group)
         self.num_experts = number(num_experts, "num_experts", 1)
-        self.budget = None if budget is None else number(budget, "budget", 1)
-        self.costs = costs
-        auto = imbalance_threshold == "auto"
-        self._measures = auto and planner != "ep" and costs is None and self.exchange.ranks > 1
+        options = LayerOptions(planner, capacity_factor, min_segment, imbalance_threshold, budget, costs)
+        self.budget, self.costs = budget, costs
+        by_gain = options.decides_by_gain and planner != "ep"
+        self._measures = by_gain and costs is None and self.exchange.ranks > 1
         native, row = None, 0
         if placement is not None:
             native = instance(placement, Placement, "placement")._native
@@ -90,12 +91,12 @@ class ExpertParallel:
             self.num_experts,
             self.exchange.ranks,
             self.exchange.rank,
-            choice(planner, "planner", ("ep", "least-loaded", "level")),
-            thousandths(capacity_factor, "capacity_factor"),
-            number(min_segment, "min_segment", 0, 2**63 - 1),
-            1000 if auto else thousandths(float(imbalance_threshold), "imbalance_threshold"),
+            planner,
+            options.capacity_thousandths,
+            min_segment,
+            options.threshold_thousandths,
         )
-        if costs is not None and auto:
+        if costs is not None and by_gain:
             self._layout.set_costs(costs.per_assignment, costs.per_transfer, costs.per_step)
         self._has_bytes = False
         self.last: dict[str, Any] = {}

@@ -1,0 +1,51 @@
+"""How a layer is planned: checked when they are given, before any process waits for another."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from .._arguments import choice, invalid, number, thousandths
+from ..step_plan import Planner
+from ._costs import SpillCosts
+
+
+@dataclass(frozen=True)
+class LayerOptions:
+    """What `ExpertParallel` takes besides shapes and placement; it says what each means.
+
+    Raises:
+        InvalidArgument: an option is out of range.
+    """
+
+    planner: Planner = "level"
+    capacity_factor: float = 1.0
+    min_segment: int = 64
+    imbalance_threshold: float | Literal["auto"] = "auto"
+    budget: int | None = None
+    costs: SpillCosts | None = None
+
+    def __post_init__(self) -> None:
+        choice(self.planner, "planner", get_args(Planner))
+        number(self.min_segment, "min_segment", 0, 2**63 - 1)
+        if self.capacity_thousandths < 1000:
+            raise invalid("capacity_factor", f"is {self.capacity_factor}", "1 or more")
+        if not self.decides_by_gain:
+            thousandths(float(self.imbalance_threshold), "imbalance_threshold")
+        if self.budget is not None:
+            number(self.budget, "budget", 1, 2**63 - 1)
+
+    @property
+    def capacity_thousandths(self) -> int:
+        return thousandths(self.capacity_factor, "capacity_factor")
+
+    @property
+    def decides_by_gain(self) -> bool:
+        """Whether predicted seconds decide, not max/mean alone."""
+        return self.imbalance_threshold == "auto"
+
+    @property
+    def threshold_thousandths(self) -> int:
+        if self.decides_by_gain:
+            return 1000
+        return thousandths(float(self.imbalance_threshold), "imbalance_threshold")

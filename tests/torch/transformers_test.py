@@ -1,0 +1,149 @@
+"""transformers models on several processes, by `ep_implementation="evenkeel"`: logits and gradients of one process."""
+
+from __future__ import annotations
+
+import tempfile
+import unittest
+from typing import Any
+
+import evenkeel.transformers
+import torch
+import torch.distributed as dist
+import transformers as T
+from processes import run_ranks
+from transformers.distributed import DistributedConfig
+from transformers.distributed.expert_parallel import EPImplementationInterface
+
+import evenkeel as ek
+
+SHAPE: dict[str, Any] = {
+    "vocab_size": 64,
+    "hidden_size": 32,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "num_experts_per_tok": 2,
+    "head_dim": 8,
+}
+FAMILIES: dict[str, Any] = {
+    "Qwen3Moe": {"num_experts": 8, "moe_intermediate_size": 16, "intermediate_size": 32},
+    "Mixtral": {"num_local_experts": 8, "intermediate_size": 16},
+    "GptOss": {"num_local_experts": 8, "intermediate_size": 16},
+}
+TOKENS = 40
+
+
+def save(family: str, path: str) -> None:
+    torch.manual_seed(0)
+    config = getattr(T, f"{family}Config")(**SHAPE, **FAMILIES[family])
+    getattr(T, f"{family}ForCausalLM")(config).save_pretrained(path)
+
+
+def load(path: str, experts: str, **parallel: Any) -> Any:
+    distributed = DistributedConfig(**parallel, ep_implementation="evenkeel") if parallel else None
+    return T.AutoModelForCausalLM.from_pretrained(
+        path, dtype=torch.float32, distributed_config=distributed, experts_implementation=experts
+    )
+
+
+def local(tensor: torch.Tensor) -> torch.Tensor:
+    made: torch.Tensor = tensor.to_local() if hasattr(tensor, "to_local") else tensor
+    return made
+
+
+def compare(rank: int, ranks: int, path: str, experts: str, options: dict[str, Any], tp: int) -> list[int]:
+    """Transfers of each layer; fails where logits or experts' gradients are not those of one process."""
+    evenkeel.transformers.register(min_segment=1, **options)
+    model = load(path, experts, tp_size=tp, fsdp_size=ranks // tp, ep_size=ranks)
+    alone = load(path, experts)
+    batches = ranks // tp
+    ids = torch.randint(0, 64, (batches, TOKENS), generator=torch.Generator().manual_seed(1))
+    mine = ids[rank // tp : rank // tp + 1]
+    made = model(mine).logits
+    made = made.full_tensor() if hasattr(made, "full_tensor") else made
+    single = alone(mine).logits
+    if tp == 1:
+        assert torch.equal(made, single), f"logits off by {(made - single).abs().max()}"
+    else:
+        assert torch.allclose(made, single, atol=1e-5), f"logits off by {(made - single).abs().max()}"
+    model(mine, labels=mine).loss.backward()
+    loss = sum(alone(batch[None], labels=batch[None]).loss for batch in ids)
+    (loss / batches).backward()
+    for (name, parameter), (_, whole) in zip(model.named_parameters(), alone.named_parameters(), strict=True):
+        if "experts" not in name:
+            continue
+        assert parameter.grad is not None and whole.grad is not None, name
+        grad = local(parameter.grad)
+        want = whole.grad[rank * len(grad) : (rank + 1) * len(grad)]
+        assert (grad - want).abs().max() <= 1e-4 * whole.grad.abs().max(), f"{name}: {(grad / want).median()}"
+    return [
+        module.forward.__closure__ is not None
+        for module in model.modules()
+        if type(module).__name__.endswith("Experts")
+    ]
+
+
+def trained(rank: int, ranks: int, path: str, name: str) -> list[float]:
+    """Losses of a few steps."""
+    evenkeel.transformers.register(min_segment=1, imbalance_threshold=0.0)
+    distributed = DistributedConfig(tp_size=1, fsdp_size=ranks, ep_size=ranks, ep_implementation=name)
+    model = T.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, distributed_config=distributed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    losses = []
+    for step in range(4):
+        random = torch.Generator().manual_seed(100 * step + rank)
+        ids = torch.randint(0, 64, (1, TOKENS), generator=random)
+        loss = model(ids, labels=ids).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        total = loss.detach().clone()
+        dist.all_reduce(total)
+        losses.append(float(total) / ranks)
+    state = {name: local(value).clone() for name, value in model.state_dict().items()}
+    model.load_state_dict(model.state_dict())
+    assert all(torch.equal(local(value), state[name]) for name, value in model.state_dict().items())
+    return losses
+
+
+class TransformersTest(unittest.TestCase):
+    def each(self, ranks: int, options: dict[str, Any], experts: str = "eager", tp: int = 1, *families: str) -> None:
+        for family in families or FAMILIES:
+            with self.subTest(family), tempfile.TemporaryDirectory() as path:
+                save(family, path)
+                run_ranks(ranks, compare, path, experts, options, tp)
+
+    def test_logits_to_the_bit_and_gradients(self) -> None:
+        self.each(2, {"imbalance_threshold": 0.0})
+
+    def test_grouped_products_and_four_ranks(self) -> None:
+        self.each(4, {"imbalance_threshold": 0.0}, "grouped_mm", 1, "Qwen3Moe")
+
+    def test_a_budget(self) -> None:
+        self.each(2, {"imbalance_threshold": 0.0, "budget": "2MiB"}, "eager", 1, "Mixtral")
+
+    def test_the_papers_planner_and_the_default_threshold(self) -> None:
+        self.each(2, {"planner": "least-loaded"}, "eager", 1, "GptOss")
+
+    def test_tensor_parallel_ranks_share_a_batch(self) -> None:
+        self.each(2, {"imbalance_threshold": 0.0}, "eager", 2, "Qwen3Moe")
+
+    def test_training_gives_the_stock_implementations_losses(self) -> None:
+        with tempfile.TemporaryDirectory() as path:
+            save("Qwen3Moe", path)
+            ours, stock = (run_ranks(2, trained, path, name)[0] for name in ("evenkeel", "all_to_all"))
+        for mine, theirs in zip(ours, stock, strict=True):
+            self.assertAlmostEqual(mine, theirs, places=4)
+
+    def test_options_are_checked_at_once(self) -> None:
+        with self.assertRaisesRegex(ek.errors.InvalidArgument, "permute"):
+            evenkeel.transformers.register(placement=ek.Placement.contiguous(1, 8, 2))
+        for options in ({"planner": "best"}, {"budget": "much"}, {"budget": 0}, {"capacity_factor": 0.5}):
+            with self.assertRaises(ek.errors.InvalidArgument):
+                evenkeel.transformers.register(**options)  # type: ignore[arg-type]
+        evenkeel.transformers.register("other")
+        self.assertIn("other", EPImplementationInterface())
+
+
+if __name__ == "__main__":
+    unittest.main()
