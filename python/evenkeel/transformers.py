@@ -84,7 +84,7 @@ class EvenkeelEP(AllToAllEP):  # type: ignore[misc]
         super().__init__(experts, ep_mesh, tp_mesh)
         self.experts = experts
         self.layer = ExpertParallel(
-            self.num_local_experts * ep_mesh.size(), ep_mesh.get_group(), **vars(self.layer_options)
+            int(self.num_local_experts) * ep_mesh.size(), ep_mesh.get_group(), **vars(self.layer_options)
         )
 
     def __call__(
@@ -113,7 +113,11 @@ class EvenkeelEP(AllToAllEP):  # type: ignore[misc]
         ]
         made = self._step(*parts)
         whole = DTensor.from_local(
-            made.contiguous(), self.tp_mesh, [Shard(0)], shape=(len(hidden), made.size(-1)), stride=(made.size(-1), 1)
+            made.contiguous(),
+            self.tp_mesh,
+            [Shard(0)],
+            shape=torch.Size((len(hidden), made.size(-1))),
+            stride=(made.size(-1), 1),
         )
         out: torch.Tensor = whole.full_tensor()
         return out

@@ -76,6 +76,18 @@ def checkpointing(rank: int, ranks: int, budget: int | None) -> None:
             assert torch.allclose(one, other, rtol=1e-5, atol=1e-5)
 
 
+def dropped(rank: int, ranks: int) -> tuple[int, int]:
+    """Bytes that live between forward and backward: with and without activation checkpointing."""
+    case = Case(rank, ranks)
+    held = []
+    for run in (lambda: checkpoint(lambda x: case.run() + 0 * x, case.hidden, use_reentrant=False), case.run):
+        with LiveBytes() as live:
+            made = run()
+            held.append(live.now)
+        del made
+    return held[0], held[1]
+
+
 def narrow(rank: int, ranks: int, autocast: bool, budget: int | None) -> None:
     case = Case(rank, ranks, torch.float32 if autocast else torch.bfloat16, budget=budget)
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
@@ -160,6 +172,10 @@ class ModesTest(unittest.TestCase):
     def test_activation_checkpointing(self) -> None:
         run_ranks(2, checkpointing, None)
         run_ranks(2, checkpointing, 400_000)
+
+    def test_checkpointing_holds_no_activations(self) -> None:
+        for checkpointed, plain in run_ranks(2, dropped):
+            self.assertLess(checkpointed, plain / 4)
 
     def test_bf16_and_autocast(self) -> None:
         for autocast in (False, True):

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
-from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.autograd.graph import GradientEdge, get_gradient_edge, saved_tensors_hooks
 
 from .. import _native
 from ._exchange import Exchange
@@ -33,6 +33,10 @@ class _Source(torch.autograd.Function):
     @staticmethod
     def backward(ctx: object, *grads: torch.Tensor) -> tuple[None, None]:
         return None, None
+
+
+def _as_it_is(value: torch.Tensor) -> torch.Tensor:
+    return value
 
 
 def _source(value: torch.Tensor) -> torch.Tensor:
@@ -207,7 +211,8 @@ class Chunk:
         if not keep:
             with torch.no_grad():
                 return self.experts(rows, slots, dict(zip(self.names, weights, strict=True))), None
-        with torch.enable_grad():
+        # Hooks on saved tensors are for the step's own (see _kept.py).
+        with torch.enable_grad(), saved_tensors_hooks(_as_it_is, _as_it_is):
             inputs = [
                 _source(rows),
                 *(_source(w) if want else w.detach() for w, want in zip(weights, wants, strict=True)),

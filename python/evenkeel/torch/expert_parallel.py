@@ -21,6 +21,7 @@ from .._arguments import instance, invalid, number
 from ..errors import BudgetTooSmall
 from ..placement import Placement
 from ..step_plan import Planner
+from . import _kept
 from ._chunk import Chunk, Computed, Experts, Routes, Weights
 from ._costs import SpillCosts, chunk_bytes, measure_costs
 from ._exchange import Exchange
@@ -245,7 +246,7 @@ class ExpertParallel:
             native = self._layout.step(
                 of_chunk, np.ascontiguousarray(counts[:, run].sum(axis=1)), tokens[:, run].sum(axis=1).tolist(), True
             )
-            if tokens[:, run].any():
+            if native is not None and tokens[:, run].any():
                 chunks.append(self._routed(native, ids.device, bounds[first], bounds[last]))
             first = last
 
@@ -257,7 +258,7 @@ class ExpertParallel:
 
 
 class _Steps:
-    """One step's chunks and what they keep."""
+    """One step's chunks."""
 
     def __init__(
         self,
@@ -272,7 +273,6 @@ class _Steps:
         layer.last["chunks"] = len(pieces)
         self.chunks = [(begin, end, Chunk(layer.exchange, experts, names, routes, k)) for begin, end, routes in pieces]
         self.k = k
-        self.kept: list[Computed | None] = []
         self.autocast: tuple[str, bool, torch.dtype] = ("cpu", False, torch.bfloat16)
 
 
@@ -288,37 +288,32 @@ class _Step(torch.autograd.Function):
         kind = hidden.device.type
         step.autocast = (kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind))
         out = hidden.new_empty(hidden.shape)
-        saved = []
+        kept = []
         for begin, end, chunk in step.chunks:
             chunk.routes.find_rows(step.exchange, step.k)
             outputs, computed = chunk.compute(hidden[begin:end], weights, ctx.wants, keep)
             if out.dtype != torch.result_type(outputs, top_k_weights):
                 out = out.to(torch.result_type(outputs, top_k_weights))
             chunk.combine(outputs, top_k_weights[begin:end], out[begin:end])
-            step.kept.append(computed)
-            if computed is not None:
-                saved.append(computed.outputs)
-                computed.outputs = outputs[:0]
-        ctx.save_for_backward(hidden, top_k_weights, *weights, *saved)
+            kept.append(computed)
+        ctx.save_for_backward(hidden, top_k_weights, *weights, _kept.keep(kept))
         return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_output: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
         step: _Steps = ctx.step
-        hidden, top_k_weights, *rest = ctx.saved_tensors
-        weights, saved = rest[: len(ctx.wants)], rest[len(ctx.wants) :]
+        hidden, top_k_weights, *weights, ticket = ctx.saved_tensors
+        kept: list[Computed | None] = _kept.take(ticket) or [None] * len(step.chunks)
         grad_hidden = torch.empty_like(hidden)
         grad_router = torch.empty_like(top_k_weights)
         of_weights: list[torch.Tensor | None] = [None] * len(weights)
         kind, enabled, dtype = step.autocast
         for i, (begin, end, chunk) in enumerate(step.chunks):
-            computed, step.kept[i] = step.kept[i], None
+            computed, kept[i] = kept[i], None
             if computed is None:
                 with torch.autocast(kind, dtype, enabled):
                     computed = chunk.compute(hidden[begin:end], weights, ctx.wants, keep=True)[1]
-            else:
-                computed.outputs = saved[i]
             assert computed is not None
             of_hidden, of_router, made = chunk.gradients(
                 computed, grad_output[begin:end], top_k_weights[begin:end], weights, ctx.wants
