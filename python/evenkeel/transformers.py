@@ -12,7 +12,7 @@ own all-to-all, to the bit.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import nn
@@ -80,11 +80,11 @@ class EvenkeelEP(AllToAllEP):  # type: ignore[misc]
 
     layer_options = LayerOptions()
 
-    def __init__(self, experts: nn.Module, ep_mesh: DeviceMesh, tp_mesh: DeviceMesh) -> None:
+    def __init__(self, experts: Any, ep_mesh: DeviceMesh, tp_mesh: DeviceMesh) -> None:
         super().__init__(experts, ep_mesh, tp_mesh)
         self.experts = experts
         self.layer = ExpertParallel(
-            int(self.num_local_experts) * ep_mesh.size(), ep_mesh.get_group(), **vars(self.layer_options)
+            experts.num_experts * ep_mesh.size(), ep_mesh.get_group(), **vars(self.layer_options)
         )
 
     def __call__(

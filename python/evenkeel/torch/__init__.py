@@ -1,5 +1,8 @@
-"""Balanced, bounded, exact expert parallelism for PyTorch. Imported on request: `import evenkeel.torch`."""
+"""evenkeel with PyTorch, in the processes that run a model. Imported only on request, since torch takes seconds."""
+
+import torch as torch  # whoever lacks it reads so here, before anything else
 
 from .expert_parallel import ExpertParallel, SpillCosts
+from .recording import Recording, record
 
-__all__ = ["ExpertParallel", "SpillCosts"]
+__all__ = ["ExpertParallel", "Recording", "SpillCosts", "record"]

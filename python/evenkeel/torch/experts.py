@@ -1,0 +1,78 @@
+"""The experts of a live model: where they are, whatever its class, and which of its layers they belong to.
+
+No class is named. A module is taken for the experts of a layer if its forward takes what a router chose, by the names that
+transformers gives it: (hidden_states, top_k_index, top_k_weights), or (hidden_states, router_indices, routing_weights).
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .._arguments import invalid
+
+_CHOICE_NAMES = (("top_k_index", "top_k_weights"), ("router_indices", "routing_weights"))
+_LAYER = re.compile(r"^(?P<stack>.*?)(?<![^.])(?P<number>\d+)(?:\.|$)")
+
+
+@dataclass(frozen=True)
+class Experts:
+    """The experts of one layer."""
+
+    name: str
+    """Of the module in its model, such as model.layers.3.mlp.experts."""
+    module: torch.nn.Module
+    names: tuple[str, str]
+    """What its forward calls the chosen ids and their weights."""
+
+    @property
+    def stack(self) -> str:
+        """The list of layers that it is in, such as model.layers."""
+        found = _LAYER.match(self.name)
+        return found["stack"].rstrip(".") if found else ""
+
+    @property
+    def layer(self) -> int | None:
+        """Its place in that list; None where it is in none."""
+        found = _LAYER.match(self.name)
+        return int(found["number"]) if found else None
+
+    @property
+    def num_experts(self) -> int:
+        """How many there are over all ranks."""
+        # Expert parallelism leaves a rank's own number in num_experts; a distributed tensor's shape is the whole one.
+        counts = [parameter.shape[0] for parameter in self.module.parameters() if parameter.dim() == 3]
+        return int(max([getattr(self.module, "num_experts", 0), *counts]))
+
+    def choice(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
+        """The ids and weights in a call of its forward."""
+        given = dict(zip(("hidden_states", *self.names), arguments, strict=False)) | dict(named)
+        ids, weights = (given[name] for name in self.names)
+        return ids, weights
+
+
+def find_experts(model: torch.nn.Module) -> list[Experts]:
+    """Those of every layer, in the model's order.
+
+    Raises:
+        InvalidArgument: there are none.
+    """
+    found = []
+    for name, module in model.named_modules():
+        parameters = tuple(inspect.signature(type(module).forward).parameters)
+        for names in _CHOICE_NAMES:
+            if parameters[1:4] == ("hidden_states", *names):
+                found.append(Experts(name, module, names))
+    if not found:
+        raise invalid(
+            "model",
+            f"{type(model).__name__} has no experts that evenkeel recognises",
+            "a model with modules whose forward takes "
+            + " or ".join(f"(hidden_states, {', '.join(names)})" for names in _CHOICE_NAMES),
+        )
+    return found

@@ -1,0 +1,227 @@
+"""record(): every choice that the routers of a live model make, as a trace in a file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+
+from .._arguments import file_path, invalid
+from ..errors import Unsupported
+from .experts import Experts, find_experts
+from .token_layout import TokenLayout
+from .trace_writer import TraceWriter
+
+
+class Recording:
+    """What record() has so far."""
+
+    def __init__(self, model: torch.nn.Module, path: str, weights: bool, metadata: Mapping[str, str]) -> None:
+        self.path = path
+        """Where the trace will be, once the recording has ended without an error."""
+        self._model = model
+        self._experts = find_experts(model)
+        self._weights = weights
+        self._metadata = metadata
+        self._writer: TraceWriter | None = None
+        self._recorded: list[Experts] = []  # the layers that the first forward ran
+        self._layout: TokenLayout | None = None  # of the forward that runs now
+        self._choices: dict[str, tuple[torch.Tensor, torch.Tensor | None]] = {}
+
+    @property
+    def tokens(self) -> int:
+        """How many were recorded."""
+        return 0 if self._writer is None else self._writer.tokens
+
+    @contextlib.contextmanager
+    def _listen(self) -> Iterator[None]:
+        with contextlib.ExitStack() as hooks:
+
+            def until_the_end(hook: Any) -> None:
+                hooks.callback(hook.remove)
+
+            until_the_end(self._model.register_forward_pre_hook(self._begin_forward, with_kwargs=True))
+            until_the_end(self._model.register_forward_hook(self._end_forward))
+            for experts in self._experts:
+                # Ahead of other hooks, which may renumber experts for a rank.
+                hook = self._hook_of(experts)
+                until_the_end(experts.module.register_forward_pre_hook(hook, prepend=True, with_kwargs=True))
+            yield
+
+    def _begin_forward(self, model: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+        self._layout = TokenLayout.of_call(self._model, arguments, named)
+        self._choices = {}
+
+    def _hook_of(self, experts: Experts) -> Any:
+        def take(module: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
+            if self._layout is None:
+                if _in_backward():  # activation checkpointing runs layers once more
+                    return
+                raise _unsupported(
+                    f"{experts.name} ran outside of {type(self._model).__name__}'s forward; "
+                    "record the module that is called"
+                )
+            if experts.name in self._choices:
+                raise _unsupported(
+                    f"{experts.name} runs several times in one forward, and a layer has one choice a token"
+                )
+            ids, weights = experts.choice(arguments, named)
+            self._choices[experts.name] = (ids.detach(), weights.detach() if self._weights else None)
+
+        return take
+
+    def _end_forward(self, model: Any, arguments: Any, output: Any) -> None:
+        layout, self._layout = self._layout, None
+        if layout is None or not self._choices:
+            return
+        ran = [experts for experts in self._experts if experts.name in self._choices]
+        if self._writer is None:
+            self._writer = self._begin_trace(ran)
+        if ran != self._recorded:
+            odd = {experts.name for experts in ran} ^ {experts.name for experts in self._recorded}
+            raise _unsupported(f"{min(odd)} ran in some forwards and not in others")
+        ids = _stacked(self._recorded, [self._choices[experts.name][0] for experts in ran])
+        _require_ids(ids, self._recorded)
+        weights = None
+        if self._weights:
+            chosen = [self._choices[experts.name][1] for experts in ran]
+            weights = _stacked(self._recorded, [each.float() for each in chosen if each is not None])
+        self._choices = {}
+        kept, lengths = layout.tokens(ids.shape[0])
+        self._writer.append(ids[kept].numpy(), None if weights is None else weights[kept].numpy(), lengths.numpy())
+
+    def _begin_trace(self, ran: list[Experts]) -> TraceWriter:
+        self._recorded = ran
+        layers = _layer_numbers(ran)
+        counts = [experts.num_experts for experts in ran]
+        widths = [self._choices[experts.name][0].shape[-1] for experts in ran]
+        for what, values in (("experts", counts), ("choices a token", widths)):
+            if len(set(values)) > 1:
+                other = next(row for row, value in enumerate(values) if value != values[0])
+                raise _unsupported(
+                    f"{ran[0].name} has {values[0]} {what} and {ran[other].name} {values[other]}; "
+                    "a trace has one number for all layers"
+                )
+        return TraceWriter(self.path, layers, (len(ran), widths[0]), counts[0], self._weights, self._metadata)
+
+    def _finish(self) -> None:
+        if self._writer is None:
+            raise invalid("model", "ran no forward while it was recorded", "a model that is called in the recording")
+        self._writer.finish()
+
+    def _drop(self) -> None:
+        if self._writer is not None:
+            self._writer.drop()
+
+
+@contextlib.contextmanager
+def record(
+    model: torch.nn.Module,
+    path: str | os.PathLike[str],
+    *,
+    weights: bool = False,
+    metadata: Mapping[str, str] | None = None,
+) -> Iterator[Recording]:
+    """Records which experts the routers of a model choose, as a trace that every command and RoutingProfile read.
+
+        with evenkeel.torch.record(model, "trace.safetensors"):
+            model(**batch)                  # or model.generate(...), or steps of training
+
+    Every model of transformers with a module of experts is recorded, and any other that is built alike. Each row of a
+    batch is a sequence of the trace, in each forward anew: a decoding step adds sequences of one token. Tokens that
+    attention_mask says are padding are left out. What activation checkpointing runs once more in backward is not
+    recorded twice. Memory is that of one forward's choices.
+
+    Args:
+        model: the module that is called: the whole model, or its wrapper (DistributedDataParallel).
+        path: the file. It appears at the end, whole, and not at all if the recording ends with an error. With several
+            processes each writes its own, and path must have "{rank}" in it.
+        weights: whether the routers' weights are recorded as well; they take 4 bytes a choice.
+        metadata: words about the trace that are kept in it.
+
+    Raises:
+        InvalidArgument: the model has no experts or is not called, or the file cannot be written.
+        Unsupported: layers that differ in their number of experts or choices, that run several times in a forward or in
+            some forwards only, or that two lists of layers hold; ids of experts that are not there.
+    """
+    recording = Recording(model, _path_of_rank(path), weights, _checked(metadata or {}))
+    try:
+        with recording._listen():
+            yield recording
+        recording._finish()
+    finally:
+        recording._drop()
+
+
+def _path_of_rank(path: str | os.PathLike[str]) -> str:
+    name = file_path(path, "path")
+    rank = 0
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        rank = torch.distributed.get_rank()
+        if torch.distributed.get_world_size() > 1 and "{rank}" not in os.path.basename(name):
+            raise invalid("path", "is the same for several processes", 'a name with "{rank}" in it')
+    name = name.replace("{rank}", str(rank))
+    folder = os.path.dirname(name) or "."
+    if not os.path.isdir(folder):
+        raise invalid("path", f"there is no folder {folder}", "a file in a folder that is there")
+    return name
+
+
+def _checked(metadata: Mapping[str, str]) -> Mapping[str, str]:
+    for key, value in metadata.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise invalid("metadata", f"{key!r}: {value!r}", "words by words")
+        if key in ("format", "num_experts"):
+            raise invalid("metadata", f"{key} is what record() writes", "other names")
+    return metadata
+
+
+def _layer_numbers(ran: list[Experts]) -> list[int] | None:
+    stacks = list(dict.fromkeys(experts.stack for experts in ran))
+    if len(stacks) > 1:
+        raise _unsupported(f"experts ran in {stacks[0]} and in {stacks[1]}; record a module that has one of them")
+    layers = [experts.layer for experts in ran]
+    numbers = [layer for layer in layers if layer is not None]
+    if len(numbers) < len(layers):
+        return None
+    for before, experts in zip(numbers, ran[1:], strict=False):
+        if experts.layer == before:
+            raise _unsupported(f"layer {before} of {stacks[0]} has experts twice, {experts.name} among them")
+    return numbers
+
+
+def _stacked(experts: list[Experts], choices: list[torch.Tensor]) -> torch.Tensor:
+    """`[tokens, layers, k]` on the CPU, copied at once."""
+    flat = [each.reshape(-1, each.shape[-1]) for each in choices]
+    for each, one in zip(experts, flat, strict=True):
+        if one.shape != flat[0].shape:
+            raise _unsupported(
+                f"{experts[0].name} chose for {list(flat[0].shape)} tokens and places, {each.name} for {list(one.shape)}"
+            )
+    device = flat[0].device
+    return torch.stack([each.to(device) for each in flat], dim=1).cpu()
+
+
+def _require_ids(ids: torch.Tensor, experts: list[Experts]) -> None:
+    count = experts[0].num_experts
+    outside = (ids < -1) | (ids >= count)
+    if outside.any():
+        token, layer, place = (int(at) for at in outside.nonzero()[0])
+        raise _unsupported(
+            f"{experts[layer].name}: expert id {int(ids[token, layer, place])} of token {token} "
+            f"is outside 0..{count - 1}"
+        )
+
+
+def _in_backward() -> bool:
+    return bool(torch._C._current_graph_task_id() != -1)
+
+
+def _unsupported(why: str) -> Unsupported:
+    return Unsupported(why, {"why": why})
+
+
+__all__ = ["Recording", "record"]

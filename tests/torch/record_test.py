@@ -1,0 +1,317 @@
+"""record(): the file says what the routers chose, whatever the model, or there is no file."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import tracemalloc
+import unittest
+import warnings
+from pathlib import Path
+
+import numpy as np
+import tiny_models
+import torch
+from safetensors import safe_open
+
+import evenkeel as ek
+import evenkeel.torch
+
+COMMAND = os.environ.get("EVENKEEL_COMMAND", "")
+
+
+def chosen_by_hand(model, suffix, run):
+    """The ids and weights that experts are called with, `[tokens, layers, k]`, by hooks on modules of a known name."""
+    ids, weights, hooks = {}, {}, []
+    for name, module in model.named_modules():
+        if name.endswith(suffix):
+
+            def take(module, arguments, named, name=name):
+                _, top_k, scale = [*arguments, *named.values()]
+                ids.setdefault(name, []).append(top_k)
+                weights.setdefault(name, []).append(scale.float())
+
+            hooks.append(module.register_forward_pre_hook(take, with_kwargs=True))
+    with torch.no_grad():
+        run()
+    for hook in hooks:
+        hook.remove()
+    return tuple(np.stack([torch.cat(calls).numpy() for calls in each.values()], 1) for each in (ids, weights))
+
+
+class Bare(torch.nn.Module):
+    """The least that is taken for experts."""
+
+    def __init__(self, num_experts=4):
+        super().__init__()
+        self.num_experts = num_experts
+
+    def forward(self, hidden_states, top_k_index, top_k_weights):
+        return hidden_states
+
+
+class Fixed(torch.nn.Module):
+    """A model that chooses what it is told: ids, a tensor `[tokens, k]` for each layer."""
+
+    def __init__(self, *experts):
+        super().__init__()
+        self.layers = torch.nn.ModuleList(experts)
+
+    def forward(self, *ids):
+        for experts, chosen in zip(self.layers, ids, strict=True):
+            if chosen is not None:
+                experts(torch.zeros(len(chosen), 1), chosen, torch.ones(chosen.shape))
+
+
+class RecordTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.path = self.folder / "trace.safetensors"
+
+    def recorded(self, model, *calls, **options):
+        with evenkeel.torch.record(model, self.path, **options), torch.no_grad():
+            for call in calls:
+                model(**call)
+        return self.arrays()
+
+    def arrays(self):
+        with safe_open(self.path, "numpy") as file:
+            self.metadata = file.metadata()
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+
+    def assert_refused(self, error_type, message, model, *ids):
+        with self.assertRaises(error_type) as caught, evenkeel.torch.record(model, self.path):
+            model(*ids)
+        self.assertIn(message, str(caught.exception))
+        self.assertTrue(caught.exception.data)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+
+class WhatIsRecorded(RecordTest):
+    def test_it_is_what_hooks_written_by_hand_see(self):
+        for model_type in ("qwen3_moe", "mixtral", "gpt_oss", "deepseek_v3"):
+            with self.subTest(model_type):
+                model, inputs = tiny_models.make(model_type)
+                again = {"input_ids": torch.randint(1, 64, (3, 4))}
+                ids, weights = chosen_by_hand(
+                    model, ".mlp.experts", lambda m=model, a=(inputs, again): [m(**b) for b in a]
+                )
+                arrays = self.recorded(model, inputs, again, weights=True, metadata={"model": model_type})
+                np.testing.assert_array_equal(arrays["topk_ids"], ids)
+                np.testing.assert_array_equal(arrays["topk_weights"], weights)
+                self.assertEqual(arrays["sequence_offsets"].tolist(), [0, 6, 12, 16, 20, 24])
+                self.assertEqual(arrays["layers"].tolist(), [1, 2] if model_type == "deepseek_v3" else [0, 1, 2])
+                self.assertEqual(
+                    self.metadata, {"format": "evenkeel.trace.v1", "num_experts": "8", "model": model_type}
+                )
+
+    def test_every_expert_parallel_type_of_transformers_is_recorded(self):
+        made = 0
+        for model_type, make in tiny_models.tiny_models():
+            with self.subTest(model_type):
+                model, inputs = make()
+                with evenkeel.torch.record(model, self.path), torch.no_grad():
+                    recorded = model(**inputs)[0]
+                profile = ek.RoutingProfile(self.path)
+                self.assertEqual(profile.num_experts, tiny_models.EXPERTS)
+                k = 1 if model_type == "zaya" else tiny_models.TOP_K
+                self.assertEqual(set(profile.loads.sum(axis=1)), {tiny_models.BATCH * tiny_models.LENGTH * k})
+                self.assertLessEqual(set(profile.layers), set(range(tiny_models.LAYERS)))
+                self.assertGreaterEqual(profile.num_layers, 2)
+                with torch.no_grad():
+                    self.assertTrue(torch.equal(model(**inputs)[0], recorded))
+                made += 1
+        self.assertGreaterEqual(made, 60)
+
+    def test_padding_is_left_out(self):
+        model, _ = tiny_models.make("qwen3_moe")
+        tokens = torch.randint(1, 64, (2, 5))
+        padded = {"input_ids": tokens, "attention_mask": torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]])}
+        ids, _ = chosen_by_hand(model, ".experts", lambda: model(**padded))
+        arrays = self.recorded(model, padded)
+        np.testing.assert_array_equal(arrays["topk_ids"], ids[2:])
+        self.assertEqual(arrays["sequence_offsets"].tolist(), [0, 3, 8])
+
+    def test_a_decoding_step_adds_sequences_of_one_token(self):
+        model, _ = tiny_models.make("qwen3_moe")
+        prompt = {
+            "input_ids": torch.randint(1, 64, (2, 4)),
+            "attention_mask": torch.tensor([[0, 1, 1, 1], [1, 1, 1, 1]]),
+        }
+        with evenkeel.torch.record(model, self.path) as recording:
+            model.generate(**prompt, max_new_tokens=3, min_new_tokens=3, do_sample=False)
+            self.assertEqual(recording.tokens, 7 + 2 * 2)
+        self.assertEqual(self.arrays()["sequence_offsets"].tolist(), [0, 3, 7, 8, 9, 10, 11])
+
+    def test_activation_checkpointing_records_each_token_once(self):
+        model, inputs = tiny_models.make("qwen3_moe")
+        once = self.recorded(model, inputs)["topk_ids"]
+        model.train()
+        model.gradient_checkpointing_enable()
+        with evenkeel.torch.record(model, self.path):
+            model(**inputs, labels=inputs["input_ids"]).loss.backward()
+        np.testing.assert_array_equal(self.arrays()["topk_ids"], once)
+
+    def test_tokens_given_by_place_are_found(self):
+        model, inputs = tiny_models.make("mixtral")
+        with evenkeel.torch.record(model, self.path), torch.no_grad():
+            model(inputs["input_ids"])
+        self.assertEqual(self.arrays()["sequence_offsets"].tolist(), [0, 6, 12])
+
+    def test_no_expert_in_a_place_stays_no_expert(self):
+        with evenkeel.torch.record(model := Fixed(Bare()), self.path):
+            model(torch.tensor([[0, -1], [3, 1]]))
+        self.assertEqual(self.arrays()["topk_ids"].tolist(), [[[0, -1]], [[3, 1]]])
+
+    def test_ids_have_the_narrowest_type(self):
+        for experts, dtype in ((128, "int8"), (129, "int16")):
+            with evenkeel.torch.record(model := Fixed(Bare(experts)), self.path):
+                model(torch.tensor([[experts - 1]]))
+            self.assertEqual((self.arrays()["topk_ids"].dtype, self.arrays()["topk_ids"].item()), (dtype, experts - 1))
+
+    @unittest.skipUnless(COMMAND, "EVENKEEL_COMMAND names no command")
+    def test_the_command_reads_it(self):
+        model, inputs = tiny_models.make("deepseek_v3")
+        self.recorded(model, inputs, weights=True)
+        done = subprocess.run([COMMAND, "profile", self.path, "--json"], capture_output=True, check=True)
+        said = json.loads(done.stdout)
+        self.assertEqual((said["num_layers"], said["num_experts"], said["layer_numbers"]), (2, 8, [1, 2]))
+
+
+class WhatIsRefused(RecordTest):
+    def test_an_error_in_the_recording_leaves_no_file(self):
+        model, inputs = tiny_models.make("qwen3_moe")
+        with self.assertRaisesRegex(RuntimeError, "mine"), evenkeel.torch.record(model, self.path):
+            model(**inputs)
+            raise RuntimeError("mine")
+        self.assertEqual(list(self.folder.iterdir()), [])
+        model(**inputs)  # nothing listens any more
+
+    def test_a_file_that_was_there_stays_as_it_was_until_the_end(self):
+        self.path.write_text("before")
+        model, inputs = tiny_models.make("qwen3_moe")
+        with self.assertRaises(RuntimeError), evenkeel.torch.record(model, self.path):
+            model(**inputs)
+            raise RuntimeError
+        self.assertEqual(self.path.read_text(), "before")
+
+    def test_a_failed_forward_leaves_no_tokens(self):
+        with evenkeel.torch.record(model := Fixed(Bare(), Bare()), self.path):
+            with self.assertRaises(ValueError):
+                model(torch.tensor([[0]]))  # one layer's ids are missing
+            model(torch.tensor([[1]]), torch.tensor([[2]]))
+        self.assertEqual(self.arrays()["topk_ids"].tolist(), [[[1], [2]]])
+
+    def test_what_is_not_a_trace(self):
+        one, two = torch.tensor([[0]]), torch.tensor([[0, 1]])
+        self.assert_refused(ek.InvalidArgument, "(hidden_states, top_k_index, top_k_weights)", torch.nn.Linear(1, 1))
+        self.assert_refused(ek.Unsupported, "layers.0 has 4 experts and layers.1 8", Fixed(Bare(4), Bare(8)), one, one)
+        self.assert_refused(ek.Unsupported, "has 1 choices a token and layers.1 2", Fixed(Bare(), Bare()), one, two)
+        self.assert_refused(
+            ek.Unsupported, "expert id 4 of token 0 is outside 0..3", Fixed(Bare()), torch.tensor([[4]])
+        )
+        self.assert_refused(ek.Unsupported, "runs several times", Fixed(*[Bare()] * 2), one, one)
+        self.assert_refused(ek.Unsupported, "for [1, 1] tokens", Fixed(Bare(), Bare()), one, torch.tensor([[0], [1]]))
+        self.assert_refused(ek.Unsupported, "layer 0 of ", torch.nn.ModuleDict(), one) if False else None
+
+    def test_experts_of_some_forwards_only(self):
+        one = torch.tensor([[0]])
+        model = Fixed(Bare(), Bare())
+        with self.assertRaisesRegex(ek.Unsupported, "layers.1 ran in some"), evenkeel.torch.record(model, self.path):
+            model(one, one)
+            model(one, None)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+        class Pair(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.encoder, self.decoder = Fixed(Bare()), Fixed(Bare())
+
+            def forward(self, ids):
+                self.encoder(ids)
+                self.decoder(ids)
+
+        pair, one = Pair(), torch.tensor([[0]])
+        self.assert_refused(ek.Unsupported, "in encoder.layers and in decoder.layers", pair, one)
+        with evenkeel.torch.record(pair.decoder, self.path):
+            pair(one)
+        self.assertEqual(self.arrays()["layers"].tolist(), [0])
+
+    def test_a_model_that_is_not_the_one_called(self):
+        self.assert_refused(ek.InvalidArgument, "ran no forward", NotCalled(Bare()), torch.tensor([[0]]))
+        model, inputs = tiny_models.make("qwen3_moe")
+        wrong = self.assertRaisesRegex(ek.Unsupported, "record the module that is called")
+        with wrong, evenkeel.torch.record(model, self.path):
+            model.model(**inputs)
+
+    def test_masks_that_do_not_say_which_tokens_are_padding(self):
+        model, inputs = tiny_models.make("qwen3_moe")
+        mask = torch.ones(2, 1, 6, 6, dtype=torch.bool)
+        with self.assertRaisesRegex(ek.Unsupported, "attention_mask"), evenkeel.torch.record(model, self.path):
+            model(**inputs, attention_mask=mask)
+
+    def test_words_and_paths(self):
+        model = Fixed(Bare())
+        for path, metadata in (
+            ("", None),
+            (self.folder / "not there" / "trace", None),
+            (self.path, {"num_experts": "8"}),
+            (self.path, {"a": 1}),
+        ):
+            with self.assertRaises(ek.InvalidArgument), evenkeel.torch.record(model, path, metadata=metadata):
+                self.fail("began")
+
+
+class NotCalled(Fixed):
+    def __call__(self, *ids):
+        return None
+
+
+class WhatItTakes(RecordTest):
+    def test_memory_does_not_grow_with_the_recording(self):
+        model = Fixed(*(Bare(256) for _ in range(8)))
+        ids = torch.randint(0, 256, (512, 8))
+
+        def peak_of(forwards):
+            tracemalloc.start()
+            with evenkeel.torch.record(model, self.path, weights=True):
+                for _ in range(forwards):
+                    model(*[ids] * 8)
+            peak = tracemalloc.get_traced_memory()[1]
+            tracemalloc.stop()
+            return peak
+
+        few, many = peak_of(4), peak_of(400)
+        size = self.path.stat().st_size
+        self.assertGreater(size, 70_000_000)
+        self.assertLess(many, few + 2**20)
+        self.assertEqual(self.arrays()["topk_ids"].shape, (400 * 512, 8, 8))
+
+    def test_processes_write_a_file_each(self):
+        script = self.folder / "ranks.py"
+        script.write_text(
+            "import sys, torch, evenkeel as ek, evenkeel.torch\n"
+            f"sys.path.append({str(Path(__file__).parent)!r})\n"
+            "import tiny_models\n"
+            "rank, folder = int(sys.argv[1]), sys.argv[2]\n"
+            "torch.distributed.init_process_group('gloo', f'file://{folder}/meet', world_size=2, rank=rank)\n"
+            "model, inputs = tiny_models.make('qwen3_moe')\n"
+            "inputs = {'input_ids': inputs['input_ids'][:, : 2 + rank]}\n"
+            "try:\n"
+            "    with evenkeel.torch.record(model, folder + '/trace.safetensors'): pass\n"
+            "except ek.InvalidArgument as error: assert 'rank' in str(error)\n"
+            "model = torch.nn.parallel.DistributedDataParallel(model)\n"
+            "with evenkeel.torch.record(model, folder + '/trace.{rank}.safetensors'): model(**inputs)\n"
+        )
+        ranks = [subprocess.Popen([sys.executable, script, str(rank), self.folder]) for rank in range(2)]
+        self.assertEqual([rank.wait(120) for rank in ranks], [0, 0])
+        loads = [ek.RoutingProfile(self.folder / f"trace.{rank}.safetensors").loads.sum() for rank in range(2)]
+        self.assertEqual(loads, [2 * 2 * 2 * 3, 2 * 3 * 2 * 3])
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    unittest.main()
