@@ -12,6 +12,7 @@ own all-to-all, to the bit.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, Literal
 
 import torch
@@ -28,6 +29,9 @@ from .torch import ExpertParallel, SpillCosts
 from .torch._chunk import Weights
 
 NAME = "evenkeel"
+
+_made = itertools.count()
+"""Numbers the experts modules of this process, as they are made: what errors call a layer."""
 
 
 def register(
@@ -83,7 +87,7 @@ class EvenkeelEP(AllToAllEP):  # type: ignore[misc]
         super().__init__(experts, ep_mesh, tp_mesh)
         self.experts = experts
         self.layer = ExpertParallel(
-            self.num_local_experts * ep_mesh.size(), ep_mesh.get_group(), **self.layer_options
+            self.num_local_experts * ep_mesh.size(), ep_mesh.get_group(), name=str(next(_made)), **self.layer_options
         )
 
     def __call__(
