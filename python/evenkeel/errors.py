@@ -44,7 +44,10 @@ class BudgetTooSmall(Error):
 
 
 class CommError(Error):
-    """A peer that failed, or did not answer in time. `data`: `peer`, `operation`, `after_seconds`, `why`."""
+    """A peer that failed, or did not answer in time. `data`: `peer`, `operation`, `after_seconds`, `why`.
+
+    From `evenkeel.torch` also `layer` and `direction`; `peer` is a rank of the layer's process group.
+    """
 
 
 __all__ = ["BudgetTooSmall", "CommError", "Error", "Infeasible", "InvalidArgument", "ParseError", "Unsupported"]

@@ -12,6 +12,7 @@ own all-to-all, to the bit.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, Literal
 
 import torch
@@ -29,6 +30,9 @@ from .torch._chunk import Weights
 from .torch._options import LayerOptions
 
 NAME = "evenkeel"
+
+_made = itertools.count()
+"""Numbers the experts modules of this process, as they are made: what errors call a layer."""
 
 
 def register(
@@ -84,7 +88,7 @@ class EvenkeelEP(AllToAllEP):  # type: ignore[misc]
         super().__init__(experts, ep_mesh, tp_mesh)
         self.experts = experts
         self.layer = ExpertParallel(
-            experts.num_experts * ep_mesh.size(), ep_mesh.get_group(), **vars(self.layer_options)
+            experts.num_experts * ep_mesh.size(), ep_mesh.get_group(), name=str(next(_made)), **vars(self.layer_options)
         )
 
     def __call__(

@@ -87,7 +87,7 @@ class Routes:
         say it, since a token's row goes to a rank once.
         """
         self_first = [1 + count for count in self.received_counts]
-        message = exchange.all_to_all(self.row_of, [1 + count for count in self.sent_counts], self_first)
+        message = exchange.all_to_all("routes", self.row_of, [1 + count for count in self.sent_counts], self_first)
         heads = torch.tensor(_starts(self_first), device=message.device)
         self.received_row_counts = message[heads].tolist()
         first = torch.tensor(
@@ -138,7 +138,7 @@ class Chunk:
     ) -> tuple[torch.Tensor, Computed | None]:
         """Outputs of the positions computed here, in their order; `wants` says which weights want gradients."""
         borrowing = self._borrow(weights)
-        pool = self._dispatch(hidden)
+        pool = self._dispatch("dispatch", hidden)
         rows = pool.index_select(0, self.routes.pool_rows)
         del pool
         split = self.routes.native_positions
@@ -157,7 +157,7 @@ class Chunk:
         sent, own = sum(routes.sent_counts), routes.own
         results = outputs.new_empty((sent + own + 1, outputs.shape[1]))
         back = outputs.index_select(0, routes.computed_at[own:])
-        self.exchange.all_to_all(back, routes.received_counts, routes.sent_counts, results[:sent])
+        self.exchange.all_to_all("combine", back, routes.received_counts, routes.sent_counts, results[:sent])
         del back
         torch.index_select(outputs, 0, routes.computed_at[:own], out=results[sent : sent + own])
         results[-1].zero_()
@@ -166,14 +166,14 @@ class Chunk:
             of_tokens = of_tokens.view(end - begin, self.k, -1) * top_k_weights[begin:end].unsqueeze(-1)
             out[begin:end] = of_tokens.sum(dim=1)
 
-    def _dispatch(self, rows: torch.Tensor) -> torch.Tensor:
+    def _dispatch(self, phase: str, rows: torch.Tensor) -> torch.Tensor:
         """`[tokens + rows received, hidden]`."""
         routes = self.routes
         received = sum(routes.received_row_counts)
         pool = rows.new_empty((routes.tokens + received, rows.shape[1]))
         pool[: routes.tokens] = rows
         sent = rows.index_select(0, routes.sent_rows)
-        self.exchange.all_to_all(sent, routes.sent_row_counts, routes.received_row_counts, pool[routes.tokens :])
+        self.exchange.all_to_all(phase, sent, routes.sent_row_counts, routes.received_row_counts, pool[routes.tokens :])
         return pool
 
     def _borrow(self, weights: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
@@ -182,12 +182,11 @@ class Chunk:
         started = []
         for weight in weights:
             lent = weight.detach().index_select(0, routes.lent)
-            started.append((lent, *self.exchange.start(lent, routes.lent_counts, routes.borrowed_counts)))
+            started.append((lent, *self.exchange.start("weights", lent, routes.lent_counts, routes.borrowed_counts)))
 
         def taken() -> Iterator[torch.Tensor]:
-            for _, out, work in started:
-                if work is not None:
-                    work.wait()
+            for _, out, pending in started:
+                pending.wait()
                 yield out
 
         return taken()
@@ -234,7 +233,7 @@ class Chunk:
         """Gradients of hidden `[tokens, hidden]` f32, top-k weights `[tokens, k]` f32 and the experts at home."""
         routes = self.routes
         split = routes.native_positions
-        pool = self._dispatch(grad_output)
+        pool = self._dispatch("gradient dispatch", grad_output)
         of_rows = pool.index_select(0, routes.pool_rows)
         del pool
         router = self._to_positions(top_k_weights.reshape(-1))
@@ -246,7 +245,9 @@ class Chunk:
         lent = []
         for i, weight in enumerate(_wanted(weights, wants), start=1):
             mine = weight.new_empty((0, *weight.shape[1:])) if foreign is None else foreign[i]
-            lent.append((mine, *self.exchange.start(mine, routes.borrowed_counts, routes.lent_counts)))
+            lent.append(
+                (mine, *self.exchange.start("weight gradients", mine, routes.borrowed_counts, routes.lent_counts))
+            )
         native = self._backward(computed.parts, 0, of_rows[:split])
         del of_rows
         of_inputs = [part[0] for part in (native, foreign) if part is not None]
@@ -260,9 +261,8 @@ class Chunk:
                 continue
             i = next(of_weights)
             home = torch.zeros_like(weight) if native is None else native[i]
-            _, back, work = lent[i - 1]
-            if work is not None:
-                work.wait()
+            _, back, pending = lent[i - 1]
+            pending.wait()
             made.append(_added(home, routes.lent, back))
         return grad_hidden, grad_router.view(top_k_weights.shape), made
 
@@ -283,7 +283,7 @@ class Chunk:
             _add_rows(pool, routes.pool_rows[begin : begin + grads.shape[0]], grads)
             begin += grads.shape[0]
         away = pool[routes.tokens :].to(grad_output.dtype)
-        back = self.exchange.all_to_all(away, routes.received_row_counts, routes.sent_row_counts)
+        back = self.exchange.all_to_all("gradient return", away, routes.received_row_counts, routes.sent_row_counts)
         home = pool[: routes.tokens]
         _add_rows(home, routes.sent_rows, back)
         return home
@@ -292,7 +292,7 @@ class Chunk:
         """One number of each assignment to where it is computed, in the order of computing."""
         routes = self.routes
         received = self.exchange.all_to_all(
-            by_assignment[routes.sent_positions], routes.sent_counts, routes.received_counts
+            "router weights", by_assignment[routes.sent_positions], routes.sent_counts, routes.received_counts
         )
         return torch.cat([by_assignment[routes.own_positions], received])[routes.order]
 
@@ -300,7 +300,9 @@ class Chunk:
         """The way back: `[tokens * k]`, zeros for assignments without an expert."""
         routes = self.routes
         numbered = by_position[routes.computed_at]
-        back = self.exchange.all_to_all(numbered[routes.own :], routes.received_counts, routes.sent_counts)
+        back = self.exchange.all_to_all(
+            "router gradients", numbered[routes.own :], routes.received_counts, routes.sent_counts
+        )
         made = by_position.new_zeros(routes.result_of.numel())
         made[routes.sent_positions] = back
         made[routes.own_positions] = numbered[: routes.own]

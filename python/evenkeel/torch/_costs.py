@@ -48,10 +48,10 @@ def measure_costs(
     one = [1] * exchange.ranks
 
     def send() -> None:
-        exchange.all_to_all(ends, even, even)
+        exchange.all_to_all("costs", ends, even, even)
 
     def ping() -> None:
-        exchange.all_to_all(ends[: exchange.ranks], one, one)
+        exchange.all_to_all("costs", ends[: exchange.ranks], one, one)
 
     products = _seconds(compute, hidden.device) / _ROWS
     latency = _seconds(ping, hidden.device)
@@ -62,7 +62,7 @@ def measure_costs(
     mine = torch.tensor(
         [products + 2 * row * per_byte, expert * per_byte, 6 * latency], dtype=torch.float64, device=hidden.device
     )
-    slowest = exchange.all_gather(mine).amax(dim=0).tolist()
+    slowest = exchange.all_gather("costs", mine).amax(dim=0).tolist()
     return SpillCosts(*slowest)
 
 

@@ -2,44 +2,98 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 import torch.distributed as dist
+
+from ..errors import CommError
+from ._faults import Faults, Pending, faults_of
 
 _gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)  # renamed in torch 2.13
 
 
 class Exchange:
-    """All-to-alls and all-gathers over one process group."""
+    """All-to-alls and all-gathers over one process group, for the layer of this name.
 
-    def __init__(self, group: dist.ProcessGroup | None) -> None:
+    Each call says its phase. A failure is a `CommError` with the rank at fault, the phase and the layer.
+    """
+
+    def __init__(self, group: dist.ProcessGroup | None, layer: str = "") -> None:
         self.group = group
         self.ranks = dist.get_world_size(group)
         self.rank = dist.get_rank(group)
+        self.layer = layer
+        self.direction = "forward"
+
+    @contextmanager
+    def step(self, direction: str) -> Iterator[None]:
+        """Within it, an error of this rank's own is told to the others, which would wait for it."""
+        self.direction = direction
+        try:
+            yield
+        except CommError:
+            raise
+        except Exception as error:
+            self._faults(torch.device("cpu")).failed_here(error)
+            raise
+        finally:
+            self.direction = "forward"
 
     def all_to_all(
-        self, rows: torch.Tensor, sent: Sequence[int], received: Sequence[int], out: torch.Tensor | None = None
+        self,
+        phase: str,
+        rows: torch.Tensor,
+        sent: Sequence[int],
+        received: Sequence[int],
+        out: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Rows of dimension 0: the first `sent[0]` go to rank 0, and so on; those from rank 0 come first."""
-        out, work = self.start(rows, sent, received, out)
-        if work is not None:
-            work.wait()
+        out, pending = self.start(phase, rows, sent, received, out)
+        pending.wait()
         return out
 
     def start(
-        self, rows: torch.Tensor, sent: Sequence[int], received: Sequence[int], out: torch.Tensor | None = None
-    ) -> tuple[torch.Tensor, dist.Work | None]:
-        """The same without waiting: the result may be read once the work is waited for. `rows` must live till then."""
+        self,
+        phase: str,
+        rows: torch.Tensor,
+        sent: Sequence[int],
+        received: Sequence[int],
+        out: torch.Tensor | None = None,
+    ) -> tuple[torch.Tensor, Pending]:
+        """The same without waiting: the result may be read once it is waited for. `rows` must live till then."""
         if out is None:
             out = rows.new_empty((sum(received), *rows.shape[1:]))
-        work = dist.all_to_all_single(
-            out, rows.contiguous(), list(received), list(sent), group=self.group, async_op=True
-        )
-        return out, work
+        rows = rows.contiguous()
 
-    def all_gather(self, mine: torch.Tensor) -> torch.Tensor:
+        def start() -> dist.Work | None:
+            work: dist.Work | None = dist.all_to_all_single(
+                out, rows, list(received), list(sent), group=self.group, async_op=True
+            )
+            return work
+
+        return out, self._begin(phase, start, rows.device)
+
+    def all_gather(self, phase: str, mine: torch.Tensor) -> torch.Tensor:
         """`[P, ...]` of equal shapes."""
         every = mine.new_empty((self.ranks * mine.numel(),))
-        _gather(every, mine.reshape(-1).contiguous(), group=self.group)
+        self._begin(phase, lambda: self._gather(every, mine), mine.device).wait()
+        return every.view(self.ranks, *mine.shape)
+
+    def _gather(self, every: torch.Tensor, mine: torch.Tensor) -> Any:
+        return _gather(every, mine.reshape(-1).contiguous(), group=self.group, async_op=True)
+
+    def _begin(self, phase: str, start: Callable[[], dist.Work | None], device: torch.device) -> Pending:
+        return self._faults(device).begin(phase, self.layer, self.direction, start, device.type == "cpu")
+
+    def _faults(self, device: torch.device) -> Faults:
+        return faults_of(self.group, self._gather_addresses, device)
+
+    def _gather_addresses(self, mine: torch.Tensor) -> torch.Tensor:
+        every = mine.new_empty((self.ranks * mine.numel(),))
+        work = self._gather(every, mine)
+        if work is not None:
+            work.wait()
         return every.view(self.ranks, *mine.shape)

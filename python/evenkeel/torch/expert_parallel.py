@@ -50,6 +50,7 @@ class ExpertParallel:
             computed again in backward. None: no bound. Outputs, gradients of the arguments and weights at home are not
             counted.
         costs: seconds for "auto".
+        name: what errors call this layer.
 
     Every rank of the group makes the same calls in the same order, with equal options.
     """
@@ -67,8 +68,9 @@ class ExpertParallel:
         imbalance_threshold: float | Literal["auto"] = "auto",
         budget: int | None = None,
         costs: SpillCosts | None = None,
+        name: str = "",
     ) -> None:
-        self.exchange = Exchange(group)
+        self.exchange = Exchange(group, name)
         self.num_experts = number(num_experts, "num_experts", 1)
         options = LayerOptions(planner, capacity_factor, min_segment, imbalance_threshold, budget, costs)
         self.budget, self.costs = budget, costs
@@ -128,6 +130,8 @@ class ExpertParallel:
         Raises:
             InvalidArgument: on every rank, if an expert id of any rank is outside -1..E-1, or shapes do not fit.
             BudgetTooSmall: one token of each rank does not fit.
+            CommError: on every rank that is left, forward or backward, if one fails or does not answer in time; see
+                docs/errors.md.
         """
         ids = self._ids(hidden, top_k_index, top_k_weights, weights)
         names, tensors = list(weights), list(weights.values())
@@ -176,7 +180,7 @@ class ExpertParallel:
         own = chunk_bytes(experts, names, weights, hidden, k, training)
         fields = [name for name in dir(own) if not name.startswith("_")]
         mine = torch.tensor([getattr(own, name) for name in fields], dtype=torch.int64, device=hidden.device)
-        for name, most in zip(fields, self.exchange.all_gather(mine).amax(dim=0).tolist(), strict=True):
+        for name, most in zip(fields, self.exchange.all_gather("budget", mine).amax(dim=0).tolist(), strict=True):
             setattr(own, name, most)
         ranks = self.exchange.ranks
         least = own.fixed + own.per_token + k * (own.per_assignment + own.per_sent)
@@ -205,7 +209,7 @@ class ExpertParallel:
             column = column + of_token.repeat_interleave(part.shape[1]) * (width + 2)
         mine = torch.bincount(column, minlength=blocks * (width + 2)).view(blocks, width + 2)
         mine[:, -1] = bounds.diff()
-        every = self.exchange.all_gather(mine)
+        every = self.exchange.all_gather("counts", mine)
         host = torch.cat([every.reshape(-1), flat]).cpu().numpy() if ids.device.type != "cpu" else None
         counts = every.numpy() if host is None else host[: every.numel()].reshape(every.shape)
         own = part.contiguous().numpy() if host is None else host[every.numel() :].reshape(part.shape)
@@ -283,6 +287,19 @@ class _Step(torch.autograd.Function):
     def forward(  # type: ignore[override]
         ctx: Any, step: _Steps, hidden: torch.Tensor, top_k_weights: torch.Tensor, *weights: torch.Tensor
     ) -> torch.Tensor:
+        with step.exchange.step("forward"):
+            return _Step._forward(ctx, step, hidden, top_k_weights, *weights)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_output: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
+        with ctx.step.exchange.step("backward"):
+            return _Step._backward(ctx, grad_output)
+
+    @staticmethod
+    def _forward(
+        ctx: Any, step: _Steps, hidden: torch.Tensor, top_k_weights: torch.Tensor, *weights: torch.Tensor
+    ) -> torch.Tensor:
         ctx.step, ctx.wants = step, ctx.needs_input_grad[3:]
         keep = step.keeps and any(ctx.needs_input_grad)
         kind = hidden.device.type
@@ -300,8 +317,7 @@ class _Step(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad_output: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
+    def _backward(ctx: Any, grad_output: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         step: _Steps = ctx.step
         hidden, top_k_weights, *weights, ticket = ctx.saved_tensors
         kept: list[Computed | None] = _kept.take(ticket) or [None] * len(step.chunks)
