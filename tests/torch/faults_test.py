@@ -22,11 +22,12 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 import torch.fx.experimental.symbolic_shapes  # noqa: F401  # else each forked rank imports it, and sympy, at a first step
+from layer_test import all_weights, experts, inputs
+from processes import run_ranks
+
 from evenkeel.errors import CommError
 from evenkeel.torch import ExpertParallel
 from evenkeel.torch._exchange import Exchange
-from layer_test import all_weights, experts, inputs
-from processes import run_ranks
 
 RANKS, EXPERTS, K, TOKENS = 3, 6, 2, 12
 DEADLINE, MARGIN = 3.0, 2.0

@@ -9,10 +9,10 @@ import unittest
 from typing import Any
 
 import torch
-from evenkeel.torch import ExpertParallel, SpillCosts
 from processes import run_ranks
 
 import evenkeel as ek
+from evenkeel.torch import ExpertParallel, SpillCosts
 
 HIDDEN, WIDTH = 24, 20
 

@@ -6,13 +6,13 @@ import unittest
 from typing import Any
 
 import torch
-from evenkeel.torch import ExpertParallel
-from evenkeel.torch._live_bytes import LiveBytes
 from layer_test import all_weights, experts, inputs, one_process, routing
 from processes import run_ranks
 from torch.utils.checkpoint import checkpoint
 
 import evenkeel as ek
+from evenkeel.torch import ExpertParallel
+from evenkeel.torch._live_bytes import LiveBytes
 
 E, K, SEED = 8, 3, 7  # a seed whose routing is hot
 

@@ -6,7 +6,6 @@ import tempfile
 import unittest
 from typing import Any
 
-import evenkeel.transformers
 import torch
 import torch.distributed as dist
 import transformers as T
@@ -15,6 +14,7 @@ from transformers.distributed import DistributedConfig
 from transformers.distributed.expert_parallel import EPImplementationInterface
 
 import evenkeel as ek
+import evenkeel.transformers
 
 SHAPE: dict[str, Any] = {
     "vocab_size": 64,
