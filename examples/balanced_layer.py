@@ -7,6 +7,7 @@ All tokens of all ranks choose two experts of rank 0; the others compute half of
 
 import torch
 import torch.distributed as dist
+
 from evenkeel.torch import ExpertParallel
 
 EXPERTS, HIDDEN, WIDTH, TOKENS, K = 16, 64, 128, 512, 2

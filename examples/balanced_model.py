@@ -8,11 +8,12 @@ Without --model a small random Qwen3-MoE is made. Prints the loss of a few steps
 import argparse
 import tempfile
 
-import evenkeel.transformers
 import torch
 import torch.distributed as dist
 from transformers import AutoModelForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
 from transformers.distributed import DistributedConfig
+
+import evenkeel.transformers
 
 
 def make_model(path: str) -> None:

@@ -16,9 +16,9 @@
 #include "evenkeel/base/data_type.h"
 #include "evenkeel/comm/communicator.h"
 #include "evenkeel/device/arena.h"
-#include "evenkeel/plan/deal.h"
 #include "evenkeel/exchange/dispatched.h"
 #include "evenkeel/exchange/result_rows.h"
+#include "evenkeel/plan/deal.h"
 #include "evenkeel/plan/top_k.h"
 
 namespace evenkeel {

@@ -19,9 +19,9 @@
 #include <span>
 
 #include "evenkeel/device/cpu/stream.h"
-#include "evenkeel/plan/deal.h"
 #include "evenkeel/exchange/dispatched.h"
 #include "evenkeel/exchange/exchange.h"
+#include "evenkeel/plan/deal.h"
 
 namespace evenkeel {
 

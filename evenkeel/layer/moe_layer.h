@@ -25,11 +25,11 @@
 #include "evenkeel/comm/communicator.h"
 #include "evenkeel/compute/expert_ffn.h"
 #include "evenkeel/device/arena.h"
-#include "evenkeel/plan/top_k.h"
 #include "evenkeel/layer/forward_state.h"
 #include "evenkeel/layer/step_statistics.h"
 #include "evenkeel/memory/memory_options.h"
 #include "evenkeel/plan/placement.h"
+#include "evenkeel/plan/top_k.h"
 
 namespace evenkeel {
 

@@ -4,8 +4,8 @@
 #include <set>
 
 #include "evenkeel/balance/planner.h"
-#include "evenkeel/plan/deal.h"
 #include "evenkeel/memory/shares.h"
+#include "evenkeel/plan/deal.h"
 
 namespace evenkeel::testing {
 

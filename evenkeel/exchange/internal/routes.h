@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <span>
 
-#include "evenkeel/plan/deal.h"
 #include "evenkeel/exchange/dispatched.h"
 #include "evenkeel/exchange/internal/slices.h"
+#include "evenkeel/plan/deal.h"
 #include "evenkeel/plan/top_k.h"
 
 namespace evenkeel {

@@ -6,9 +6,9 @@
 
 #include "evenkeel/exchange/dispatched.h"
 #include "evenkeel/exchange/exchange.h"
-#include "evenkeel/plan/top_k.h"
 #include "evenkeel/layer/internal/layer_body.h"
 #include "evenkeel/layer/internal/saved_step.h"
+#include "evenkeel/plan/top_k.h"
 
 namespace evenkeel::internal {
 

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "evenkeel/base/matrix_view.h"
-#include "evenkeel/plan/top_k.h"
 #include "evenkeel/layer/internal/layer_body.h"
 #include "evenkeel/layer/internal/saved_step.h"
+#include "evenkeel/plan/top_k.h"
 
 namespace evenkeel::internal {
 

@@ -4,9 +4,9 @@
 #include <span>
 
 #include "evenkeel/base/matrix_view.h"
-#include "evenkeel/plan/top_k.h"
 #include "evenkeel/layer/internal/layer_body.h"
 #include "evenkeel/layer/internal/saved_step.h"
+#include "evenkeel/plan/top_k.h"
 
 namespace evenkeel::internal {
 

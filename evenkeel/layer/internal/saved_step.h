@@ -10,10 +10,10 @@
 #include "evenkeel/base/matrix_view.h"
 #include "evenkeel/device/arena.h"
 #include "evenkeel/exchange/dispatched.h"
-#include "evenkeel/plan/top_k.h"
 #include "evenkeel/layer/internal/saved_activations.h"
 #include "evenkeel/memory/chunk_planner.h"
 #include "evenkeel/plan/step_plan.h"
+#include "evenkeel/plan/top_k.h"
 
 namespace evenkeel::internal {
 

@@ -10,7 +10,6 @@
 #include "evenkeel/comm/communicator.h"
 #include "evenkeel/device/arena.h"
 #include "evenkeel/device/cpu/stream.h"
-#include "evenkeel/plan/top_k.h"
 #include "evenkeel/memory/block_table.h"
 #include "evenkeel/memory/least_budget.h"
 #include "evenkeel/memory/shares.h"
@@ -18,6 +17,7 @@
 #include "evenkeel/plan/counts.h"
 #include "evenkeel/plan/placement.h"
 #include "evenkeel/plan/step_plan.h"
+#include "evenkeel/plan/top_k.h"
 
 namespace evenkeel::internal {
 
