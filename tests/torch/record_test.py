@@ -290,26 +290,18 @@ class WhatItTakes(RecordTest):
         self.assertLess(many, few + 2**20)
         self.assertEqual(self.arrays()["topk_ids"].shape, (400 * 512, 8, 8))
 
-    def test_processes_write_a_file_each(self):
-        script = self.folder / "ranks.py"
-        script.write_text(
-            "import sys, torch, evenkeel as ek, evenkeel.torch\n"
-            f"sys.path.append({str(Path(__file__).parent)!r})\n"
-            "import tiny_models\n"
-            "rank, folder = int(sys.argv[1]), sys.argv[2]\n"
-            "torch.distributed.init_process_group('gloo', f'file://{folder}/meet', world_size=2, rank=rank)\n"
-            "model, inputs = tiny_models.make('qwen3_moe')\n"
-            "inputs = {'input_ids': inputs['input_ids'][:, : 2 + rank]}\n"
-            "try:\n"
-            "    with evenkeel.torch.record(model, folder + '/trace.safetensors'): pass\n"
-            "except ek.InvalidArgument as error: assert 'rank' in str(error)\n"
-            "model = torch.nn.parallel.DistributedDataParallel(model)\n"
-            "with evenkeel.torch.record(model, folder + '/trace.{rank}.safetensors'): model(**inputs)\n"
-        )
+    def test_ranks_write_a_file_each_with_the_ids_of_the_whole_model(self):
+        model, inputs = tiny_models.make("qwen3_moe")
+        model.save_pretrained(self.folder / "model")
+        script = Path(__file__).with_name("record_ranks.py")
         ranks = [subprocess.Popen([sys.executable, script, str(rank), self.folder]) for rank in range(2)]
-        self.assertEqual([rank.wait(120) for rank in ranks], [0, 0])
-        loads = [ek.RoutingProfile(self.folder / f"trace.{rank}.safetensors").loads.sum() for rank in range(2)]
-        self.assertEqual(loads, [2 * 2 * 2 * 3, 2 * 3 * 2 * 3])
+        self.assertEqual([rank.wait(300) for rank in ranks], [0, 0])
+        self.recorded(model, inputs)
+        alone = ek.RoutingProfile(self.path)
+        for rank in range(2):
+            own = ek.RoutingProfile(self.folder / f"own.{rank}.safetensors")
+            self.assertEqual(set(own.loads.sum(axis=1)), {2 * (2 + rank) * 2})
+            self.assertEqual(ek.RoutingProfile(self.folder / f"divided.{rank}.safetensors"), alone)
 
 
 if __name__ == "__main__":
