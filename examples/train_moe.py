@@ -191,7 +191,7 @@ def train(options: argparse.Namespace) -> Curves:
     first = dist.get_rank() == 0
     model, text = Model(options), library_text()
     optimizer = make_optimizer(model)
-    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, total_iters=options.steps)
+    schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, total_iters=max(options.steps, 300))
     curves = Curves(options.mode, options.budget if options.mode == "budget" else None)
     writer = SummaryWriter(options.out / options.mode) if first else None
     bar = tqdm(range(options.steps), desc=options.mode, disable=not (first and sys.stderr.isatty()))
