@@ -2,7 +2,8 @@
 
 import torch as torch  # whoever lacks it reads so here, before anything else
 
+from ._live_bytes import LiveBytes
 from .expert_parallel import ExpertParallel, SpillCosts
 from .recording import Recording, record
 
-__all__ = ["ExpertParallel", "Recording", "SpillCosts", "record"]
+__all__ = ["ExpertParallel", "LiveBytes", "Recording", "SpillCosts", "record"]

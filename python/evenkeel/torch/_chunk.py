@@ -230,14 +230,14 @@ class Chunk:
         weights: Sequence[torch.Tensor],
         wants: Sequence[bool],
     ) -> tuple[torch.Tensor, torch.Tensor, list[torch.Tensor | None]]:
-        """Gradients of hidden `[tokens, hidden]` f32, top-k weights `[tokens, k]` f32 and the experts at home."""
+        """Gradients of hidden `[tokens, hidden]`, top-k weights `[tokens, k]`, both at least f32, and experts at home."""
         routes = self.routes
         split = routes.native_positions
         pool = self._dispatch("gradient dispatch", grad_output)
         of_rows = pool.index_select(0, routes.pool_rows)
         del pool
         router = self._to_positions(top_k_weights.reshape(-1))
-        grad_router = self._to_assignments((of_rows * computed.outputs).sum(dim=-1, dtype=torch.float32))
+        grad_router = self._to_assignments((of_rows * computed.outputs).sum(dim=-1, dtype=_wide(of_rows.dtype)))
         of_rows = of_rows.mul_(router.to(of_rows.dtype).unsqueeze(-1)).to(computed.outputs.dtype)
         computed.outputs = computed.outputs[:0]
 
@@ -274,10 +274,11 @@ class Chunk:
         return list(torch.autograd.grad(part.graph, part.inputs, grads, materialize_grads=True, allow_unused=True))
 
     def _rows_home(self, of_inputs: list[torch.Tensor], grad_output: torch.Tensor) -> torch.Tensor:
-        """Gradients of rows, added for each pool row, then at the token's home, in f32; they travel as rounded once."""
+        """Gradients of rows, added for each pool row, then at the token's home, f32 or wider; rounded once to travel."""
         routes = self.routes
         received = sum(routes.received_row_counts)
-        pool = grad_output.new_zeros((routes.tokens + received, grad_output.shape[1]), dtype=torch.float32)
+        shape = (routes.tokens + received, grad_output.shape[1])
+        pool = grad_output.new_zeros(shape, dtype=_wide(grad_output.dtype))
         begin = 0
         for grads in of_inputs:
             _add_rows(pool, routes.pool_rows[begin : begin + grads.shape[0]], grads)
@@ -314,12 +315,18 @@ def _wanted(weights: Sequence[torch.Tensor], wants: Sequence[bool]) -> list[torc
 
 
 def _added(home: torch.Tensor, slots: torch.Tensor, back: torch.Tensor) -> torch.Tensor:
-    """Gradients that came home are added in f32, one rank after the other."""
+    """Gradients that came home are added at least in f32, one rank after the other."""
     if slots.numel() == 0:
         return home
-    if home.dtype == torch.float32:
+    wide = _wide(home.dtype)
+    if home.dtype == wide:
         return home.index_add(0, slots, back)
-    return home.float().index_add_(0, slots, back.float()).to(home.dtype)
+    return home.to(wide).index_add_(0, slots, back.to(wide)).to(home.dtype)
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    """In which sums of this type are made."""
+    return torch.promote_types(dtype, torch.float32)
 
 
 def _add_rows(total: torch.Tensor, rows: torch.Tensor, values: torch.Tensor) -> None:

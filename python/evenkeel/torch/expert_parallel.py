@@ -102,8 +102,16 @@ class ExpertParallel:
         if costs is not None and by_gain:
             self._layout.set_costs(costs.per_assignment, costs.per_transfer, costs.per_step)
         self._has_bytes = False
+        ranks = self.exchange.ranks
+        begins = np.arange(1, ranks) * num_experts // ranks
+        self._homes = (
+            np.searchsorted(begins, np.arange(num_experts), side="right")
+            if placement is None
+            else np.array([placement.homes(row, expert)[0] for expert in range(num_experts)])
+        )
         self.last: dict[str, Any] = {}
-        """The last step: `chunks`, `transfers` and `rank_loads` (assignments of each rank, of the last chunk)."""
+        """The last step: `chunks`, `transfers`, and assignments of each rank, as computed (`rank_loads`) and were none to
+        move (`home_loads`)."""
 
     @torch.compiler.disable
     def __call__(
@@ -141,13 +149,17 @@ class ExpertParallel:
             self._measures = False
         if self.budget is not None and not self._has_bytes:
             self._set_budget(experts, names, tensors, hidden, ids.shape[1])
-        pieces = self._cut(ids)
+        self.last = {
+            "chunks": 0,
+            "transfers": 0,
+            "rank_loads": [0] * self.exchange.ranks,
+            "home_loads": [0] * self.exchange.ranks,
+        }
+        pieces = self._cut(ids, also_if_nothing_moves=stock is None)
         if pieces is None:
-            self.last = {"chunks": 1, "transfers": 0, "rank_loads": self._layout.rank_loads}
-            if stock is not None:
-                return stock(hidden, top_k_index, top_k_weights)
-            pieces = self._cut(ids, also_if_nothing_moves=True)
-        step = _Steps(self, experts, names, pieces or [], ids.shape[1])
+            assert stock is not None
+            return stock(hidden, top_k_index, top_k_weights)
+        step = _Steps(self.exchange, experts, names, pieces, ids.shape[1])
         made: torch.Tensor = _Step.apply(step, hidden, top_k_weights, *tensors)
         return made
 
@@ -223,12 +235,13 @@ class ExpertParallel:
             )
         return np.ascontiguousarray(counts[:, :, :width]), np.ascontiguousarray(counts[:, :, -1]), own
 
-    def _cut(self, ids: torch.Tensor, also_if_nothing_moves: bool = False) -> list[tuple[int, int, Routes]] | None:
+    def _cut(self, ids: torch.Tensor, also_if_nothing_moves: bool) -> list[tuple[int, int, Routes]] | None:
         """Chunks of this rank's tokens with their routes; None where there is one that moves nothing."""
         if self.budget is None:
             counts, tokens, own = self._counts(ids, 0, len(ids), 1)
             native = self._layout.step(own, counts[:, 0], tokens[:, 0].tolist(), also_if_nothing_moves)
-            return None if native is None else [self._routed(native, ids.device, 0, len(ids))]
+            self._add_to_last(counts[:, 0])
+            return None if native is None else [(0, len(ids), Routes(native, ids.device, len(ids)))]
         chunks: list[tuple[int, int, Routes]] = []
         self._cut_range(ids, 0, len(ids), chunks)
         return chunks
@@ -247,18 +260,22 @@ class ExpertParallel:
                 continue
             run = slice(first, last)
             of_chunk = np.ascontiguousarray(own[bounds[first] - begin : bounds[last] - begin])
-            native = self._layout.step(
-                of_chunk, np.ascontiguousarray(counts[:, run].sum(axis=1)), tokens[:, run].sum(axis=1).tolist(), True
-            )
+            counts_of_chunk = np.ascontiguousarray(counts[:, run].sum(axis=1))
+            native = self._layout.step(of_chunk, counts_of_chunk, tokens[:, run].sum(axis=1).tolist(), True)
             if native is not None and tokens[:, run].any():
-                chunks.append(self._routed(native, ids.device, bounds[first], bounds[last]))
+                routes = Routes(native, ids.device, bounds[last] - bounds[first])
+                chunks.append((bounds[first], bounds[last], routes))
+                self._add_to_last(counts_of_chunk)
             first = last
 
-    def _routed(
-        self, native: _native.StepRoutes, device: torch.device, begin: int, end: int
-    ) -> tuple[int, int, Routes]:
-        self.last = {"chunks": 1, "transfers": self._layout.transfers, "rank_loads": self._layout.rank_loads}
-        return begin, end, Routes(native, device, end - begin)
+    def _add_to_last(self, counts: np.ndarray) -> None:
+        """A chunk as it has been planned; `counts` are its assignments `[P, E]`."""
+        last, ranks = self.last, self.exchange.ranks
+        at_home = np.bincount(self._homes, weights=counts.sum(axis=0), minlength=ranks).astype(np.int64).tolist()
+        last["chunks"] += 1
+        last["transfers"] += self._layout.transfers
+        for name, loads in (("rank_loads", self._layout.rank_loads), ("home_loads", at_home)):
+            last[name] = [total + load for total, load in zip(last[name], loads, strict=True)]
 
 
 class _Steps:
@@ -266,16 +283,15 @@ class _Steps:
 
     def __init__(
         self,
-        layer: ExpertParallel,
+        exchange: Exchange,
         experts: Experts,
         names: Sequence[str],
         pieces: list[tuple[int, int, Routes]],
         k: int,
     ) -> None:
-        self.exchange = layer.exchange
+        self.exchange = exchange
         self.keeps = len(pieces) == 1
-        layer.last["chunks"] = len(pieces)
-        self.chunks = [(begin, end, Chunk(layer.exchange, experts, names, routes, k)) for begin, end, routes in pieces]
+        self.chunks = [(begin, end, Chunk(exchange, experts, names, routes, k)) for begin, end, routes in pieces]
         self.k = k
         self.autocast: tuple[str, bool, torch.dtype] = ("cpu", False, torch.bfloat16)
 
