@@ -290,7 +290,7 @@ class _Steps:
         k: int,
     ) -> None:
         self.exchange = exchange
-        self.keeps = len(pieces) == 1
+        self.keeps = len(pieces) == 1 and torch.is_grad_enabled()  # within a node it never is
         self.chunks = [(begin, end, Chunk(exchange, experts, names, routes, k)) for begin, end, routes in pieces]
         self.k = k
         self.autocast: tuple[str, bool, torch.dtype] = ("cpu", False, torch.bfloat16)
