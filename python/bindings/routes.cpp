@@ -200,19 +200,16 @@ void bind_routes(nb::module_& module) {
   nb::class_<StepLayout>(module, "StepLayout")
       .def(
           "__init__",
-          [](StepLayout* self, const Placement* placement, int layer, int experts, int ranks, int rank,
-             const std::string& planner, std::int64_t capacity_factor, std::int64_t min_segment,
-             std::int64_t imbalance_threshold) {
-            LayerPlacement homes =
-                placement != nullptr ? placement->layer(layer) : LayerPlacement::contiguous(experts, ranks);
-            new (self) StepLayout(std::move(homes), rank,
+          [](StepLayout* self, const Placement& placement, int layer, int rank, const std::string& planner,
+             std::int64_t capacity_factor, std::int64_t min_segment, std::int64_t imbalance_threshold) {
+            new (self) StepLayout(placement.layer(layer), rank,
                                   {.kind = planner_kind(planner),
                                    .capacity_factor_thousandths = capacity_factor,
                                    .min_segment = min_segment,
                                    .imbalance_threshold_thousandths = imbalance_threshold});
           },
-          nb::arg("placement").none(), nb::arg("layer"), nb::arg("experts"), nb::arg("ranks"),
-          nb::arg("rank"), nb::arg("planner"), nb::arg("capacity_factor_thousandths"), nb::arg("min_segment"),
+          nb::arg("placement"), nb::arg("layer"), nb::arg("rank"), nb::arg("planner"),
+          nb::arg("capacity_factor_thousandths"), nb::arg("min_segment"),
           nb::arg("imbalance_threshold_thousandths"))
       .def("set_costs",
            [](StepLayout& self, double per_assignment, double per_transfer, double per_step) {

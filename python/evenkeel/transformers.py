@@ -1,4 +1,4 @@
-"""Balanced expert parallelism for every transformers model with an expert-parallel plan (transformers >= 5.23).
+"""Balanced expert parallelism for transformers models with an expert-parallel plan (transformers >= 5.23).
 
     import evenkeel.transformers
     evenkeel.transformers.register(planner="level", budget="4GiB")
@@ -6,8 +6,8 @@
         path, distributed_config=DistributedConfig(fsdp_size=8, ep_size=8, ep_implementation="evenkeel")
     )
 
-The model's own experts run on every row, with whatever kernels they use; a step in which nothing moves is the framework's
-own all-to-all, to the bit.
+The model's own experts run on every row, with whatever kernels they use. Without a budget, a step in which nothing moves
+is the framework's own all-to-all, to the bit.
 """
 
 from __future__ import annotations

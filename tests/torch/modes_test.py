@@ -139,7 +139,10 @@ def too_small(rank: int, ranks: int) -> dict[str, Any]:
 
 
 def promise(rank: int, ranks: int, seeds: int, over_least: float) -> tuple[int, int, int]:
-    """The most that any of the seeds' steps held, the budget, and how many steps were cut."""
+    """The most that any of the seeds' steps held, the budget, and how many steps were cut.
+
+    Each layer's first call is without gradients, which says nothing of what training takes.
+    """
     least = too_small(rank, ranks)["least"]
     budget = int(least * over_least)
     most, cut = 0, 0
@@ -149,6 +152,8 @@ def promise(rank: int, ranks: int, seeds: int, over_least: float) -> tuple[int, 
         hidden.requires_grad_(), top_k.requires_grad_()
         own = Case(rank, ranks).own
         layer = ExpertParallel(E, min_segment=1, imbalance_threshold=0.0, budget=budget)
+        with torch.no_grad():
+            layer(hidden, ids, top_k, experts, own)
         layer(hidden[:0], ids[:0], top_k[:0], experts, own).sum().backward()  # measures, outside of the count
         for tensor in own.values():
             tensor.grad = None
@@ -160,6 +165,23 @@ def promise(rank: int, ranks: int, seeds: int, over_least: float) -> tuple[int, 
         most = max(most, live.peak - sum(t.numel() * t.element_size() for t in kept if t is not None))
         cut += layer.last["chunks"] > 1
     return most, budget, cut
+
+
+class LiveBytesTest(unittest.TestCase):
+    def test_counts_each_storage_once_from_when_it_is_made_until_it_is_freed(self) -> None:
+        before = torch.zeros(1000)
+        with LiveBytes() as live:
+            first = before + 1
+            second = first.view(10, 100)[2:].exp()
+            self.assertEqual((live.now, live.peak), (4000 + 3200, 7200))
+            first.add_(1)
+            del first
+            self.assertEqual(live.now, 3200)
+            kept = second[0]
+            del second
+            self.assertEqual(live.now, 3200)
+            del kept
+            self.assertEqual((live.now, live.peak), (0, 7200))
 
 
 class ModesTest(unittest.TestCase):

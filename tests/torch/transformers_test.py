@@ -75,6 +75,18 @@ def compare(rank: int, ranks: int, path: str, experts: str, options: dict[str, A
         assert (grad - want).abs().max() <= 1e-4 * whole.grad.abs().max(), f"{name}: {(grad / want).median()}"
 
 
+def still(rank: int, ranks: int, path: str) -> None:
+    """Where nothing may move, logits are transformers' own to the bit."""
+    evenkeel.transformers.register(imbalance_threshold=1e6)
+    ids = torch.randint(0, 64, (1, TOKENS), generator=torch.Generator().manual_seed(rank))
+    made = []
+    for name in ("evenkeel", "all_to_all"):
+        distributed = DistributedConfig(tp_size=1, fsdp_size=ranks, ep_size=ranks, ep_implementation=name)
+        model = T.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, distributed_config=distributed)
+        made.append(model(ids).logits)
+    assert torch.equal(*made)
+
+
 def trained(rank: int, ranks: int, path: str, name: str) -> list[float]:
     """Losses of a few steps."""
     evenkeel.transformers.register(min_segment=1, imbalance_threshold=0.0)
@@ -124,6 +136,11 @@ class TransformersTest(unittest.TestCase):
 
     def test_tensor_parallel_ranks_share_a_batch(self) -> None:
         self.each(2, {"imbalance_threshold": 0.0}, "eager", 2, "Qwen3Moe")
+
+    def test_a_step_in_which_nothing_moves_is_the_frameworks_own(self) -> None:
+        with tempfile.TemporaryDirectory() as path:
+            save("Qwen3Moe", path)
+            run_ranks(2, still, path)
 
     def test_training_gives_the_stock_implementations_losses(self) -> None:
         with tempfile.TemporaryDirectory() as path:

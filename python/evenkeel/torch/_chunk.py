@@ -76,10 +76,6 @@ class Routes:
     def own(self) -> int:
         return self.own_positions.numel()
 
-    @property
-    def positions(self) -> int:
-        return self.order.numel()
-
     def find_rows(self, exchange: Exchange, k: int) -> None:
         """Which pool row each position reads, in the order in which positions are computed.
 
@@ -253,18 +249,13 @@ class Chunk:
         of_inputs = [part[0] for part in (native, foreign) if part is not None]
         grad_hidden = self._rows_home(of_inputs, grad_output)
 
-        made: list[torch.Tensor | None] = []
-        of_weights = iter(range(1, 1 + len(lent)))
-        for weight, want in zip(weights, wants, strict=True):
-            if not want:
-                made.append(None)
-                continue
-            i = next(of_weights)
-            home = torch.zeros_like(weight) if native is None else native[i]
-            _, back, pending = lent[i - 1]
+        homes = [torch.zeros_like(weight) for weight in _wanted(weights, wants)] if native is None else native[1:]
+        added = []
+        for home, (_, back, pending) in zip(homes, lent, strict=True):
             pending.wait()
-            made.append(_added(home, routes.lent, back))
-        return grad_hidden, grad_router.view(top_k_weights.shape), made
+            added.append(_added(home, routes.lent, back))
+        of_wanted = iter(added)
+        return grad_hidden, grad_router.view(top_k_weights.shape), [next(of_wanted) if want else None for want in wants]
 
     def _backward(self, parts: list[Part | None], which: int, grads: torch.Tensor) -> list[torch.Tensor] | None:
         """Gradients of the rows and of the wanted weights of one call of the experts; its graph is gone after."""

@@ -76,23 +76,22 @@ class ExpertParallel:
         self.budget, self.costs = budget, costs
         by_gain = options.decides_by_gain and planner != "ep"
         self._measures = by_gain and costs is None and self.exchange.ranks > 1
-        native, row = None, 0
-        if placement is not None:
-            native = instance(placement, Placement, "placement")._native
-            row = native.row_for(None, 1, layer, "the layer")
-            if (placement.num_experts, placement.num_ranks) != (num_experts, self.exchange.ranks):
-                raise invalid(
-                    "placement",
-                    f"is for {placement.num_experts} experts on {placement.num_ranks} ranks",
-                    f"one for {num_experts} experts on {self.exchange.ranks} ranks",
-                )
-            if any(len(placement.homes(row, expert)) != 1 for expert in range(num_experts)):
-                raise invalid("placement", "has copies of experts", "one home for each expert")
+        if placement is None:
+            placement, layer = Placement.contiguous(1, num_experts, self.exchange.ranks), None
+        native = instance(placement, Placement, "placement")._native
+        row = native.row_for(None, 1, layer, "the layer")
+        if (placement.num_experts, placement.num_ranks) != (num_experts, self.exchange.ranks):
+            raise invalid(
+                "placement",
+                f"is for {placement.num_experts} experts on {placement.num_ranks} ranks",
+                f"one for {num_experts} experts on {self.exchange.ranks} ranks",
+            )
+        if any(len(placement.homes(row, expert)) != 1 for expert in range(num_experts)):
+            raise invalid("placement", "has copies of experts", "one home for each expert")
+        self._homes = placement.owners[row]
         self._layout = _native.StepLayout(
             native,
             row,
-            self.num_experts,
-            self.exchange.ranks,
             self.exchange.rank,
             planner,
             options.capacity_thousandths,
@@ -101,17 +100,11 @@ class ExpertParallel:
         )
         if costs is not None and by_gain:
             self._layout.set_costs(costs.per_assignment, costs.per_transfer, costs.per_step)
-        self._has_bytes = False
-        ranks = self.exchange.ranks
-        begins = np.arange(1, ranks) * num_experts // ranks
-        self._homes = (
-            np.searchsorted(begins, np.arange(num_experts), side="right")
-            if placement is None
-            else np.array([placement.homes(row, expert)[0] for expert in range(num_experts)])
-        )
+        self._bytes: dict[tuple[Any, ...], _native.ChunkBytes] = {}
+        """What chunks take, by all that it depends on besides the layer."""
         self.last: dict[str, Any] = {}
-        """The last step: `chunks`, `transfers`, and assignments of each rank, as computed (`rank_loads`) and were none to
-        move (`home_loads`)."""
+        """The last step: `chunks`, `transfers`, and the assignments of each rank: as they were computed
+        (`rank_loads`) and as they would have been with nothing moved (`home_loads`)."""
 
     @torch.compiler.disable
     def __call__(
@@ -136,7 +129,8 @@ class ExpertParallel:
             stock: what a step in which nothing moves runs instead, if it is given and there is no budget.
 
         Raises:
-            InvalidArgument: on every rank, if an expert id of any rank is outside -1..E-1, or shapes do not fit.
+            InvalidArgument: on every rank, if an expert id of any rank is outside -1..E-1; on this rank alone, if its
+                shapes do not fit.
             BudgetTooSmall: one token of each rank does not fit.
             CommError: on every rank that is left, forward or backward, if one fails or does not answer in time; see
                 docs/errors.md.
@@ -147,8 +141,8 @@ class ExpertParallel:
             self.costs = measure_costs(self.exchange, experts, names, tensors, hidden)
             self._layout.set_costs(self.costs.per_assignment, self.costs.per_transfer, self.costs.per_step)
             self._measures = False
-        if self.budget is not None and not self._has_bytes:
-            self._set_budget(experts, names, tensors, hidden, ids.shape[1])
+        if self.budget is not None:
+            self._set_budget(self.budget, experts, names, tensors, hidden, ids.shape[1])
         self.last = {
             "chunks": 0,
             "transfers": 0,
@@ -159,7 +153,7 @@ class ExpertParallel:
         if pieces is None:
             assert stock is not None
             return stock(hidden, top_k_index, top_k_weights)
-        step = _Steps(self.exchange, experts, names, pieces, ids.shape[1])
+        step = _Chunks(self.exchange, experts, names, pieces, ids.shape[1])
         made: torch.Tensor = _Step.apply(step, hidden, top_k_weights, *tensors)
         return made
 
@@ -186,25 +180,38 @@ class ExpertParallel:
         return index.detach().to(torch.int64)
 
     def _set_budget(
-        self, experts: Experts, names: Sequence[str], weights: Sequence[torch.Tensor], hidden: torch.Tensor, k: int
+        self,
+        budget: int,
+        experts: Experts,
+        names: Sequence[str],
+        weights: Sequence[torch.Tensor],
+        hidden: torch.Tensor,
+        k: int,
     ) -> None:
-        training = torch.is_grad_enabled()
-        own = chunk_bytes(experts, names, weights, hidden, k, training)
+        """A training step takes more than one without gradients, and autocast changes what experts hold."""
+        training, kind = torch.is_grad_enabled(), hidden.device.type
+        autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
+        wants = tuple(weight.requires_grad for weight in weights)
+        key = (training, wants, hidden.dtype, hidden.shape[1], k, autocast)
+        if key not in self._bytes:
+            own = chunk_bytes(experts, names, weights, hidden, k, training)
+            self._bytes[key] = self._most_of_ranks(own, hidden.device)
+        most, ranks = self._bytes[key], self.exchange.ranks
+        least = most.fixed + most.per_token + k * (most.per_assignment + most.per_sent)
+        least += (ranks - 1) * k * most.per_received + ranks * k * most.per_position
+        if budget < least:
+            raise BudgetTooSmall(
+                f"a budget of {budget} bytes is below the least that runs every routing of this layer: {least}",
+                {"given": budget, "least": least},
+            )
+        self._layout.set_budget(most, budget)
+
+    def _most_of_ranks(self, own: _native.ChunkBytes, device: torch.device) -> _native.ChunkBytes:
         fields = [name for name in dir(own) if not name.startswith("_")]
-        mine = torch.tensor([getattr(own, name) for name in fields], dtype=torch.int64, device=hidden.device)
+        mine = torch.tensor([getattr(own, name) for name in fields], dtype=torch.int64, device=device)
         for name, most in zip(fields, self.exchange.all_gather("budget", mine).amax(dim=0).tolist(), strict=True):
             setattr(own, name, most)
-        ranks = self.exchange.ranks
-        least = own.fixed + own.per_token + k * (own.per_assignment + own.per_sent)
-        least += (ranks - 1) * k * own.per_received + ranks * k * own.per_position
-        assert self.budget is not None
-        if self.budget < least:
-            raise BudgetTooSmall(
-                f"a budget of {self.budget} bytes is below the least that runs every routing of this layer: {least}",
-                {"given": self.budget, "least": least},
-            )
-        self._layout.set_budget(own, self.budget)
-        self._has_bytes = True
+        return own
 
     def _counts(
         self, ids: torch.Tensor, begin: int, end: int, blocks: int
@@ -254,7 +261,7 @@ class ExpertParallel:
         while first < _BLOCKS:
             last = self._layout.longest_chunk(counts, tokens, first)
             if last == first:
-                # One token of each rank fits: the constructor's check.
+                # This ends: one token of each rank fits, with nothing moved (_set_budget).
                 self._cut_range(ids, bounds[first], bounds[first + 1], chunks)
                 first += 1
                 continue
@@ -278,7 +285,7 @@ class ExpertParallel:
             last[name] = [total + load for total, load in zip(last[name], loads, strict=True)]
 
 
-class _Steps:
+class _Chunks:
     """One step's chunks."""
 
     def __init__(
@@ -301,7 +308,7 @@ class _Step(torch.autograd.Function):
 
     @staticmethod
     def forward(  # type: ignore[override]
-        ctx: Any, step: _Steps, hidden: torch.Tensor, top_k_weights: torch.Tensor, *weights: torch.Tensor
+        ctx: Any, step: _Chunks, hidden: torch.Tensor, top_k_weights: torch.Tensor, *weights: torch.Tensor
     ) -> torch.Tensor:
         with step.exchange.step("forward"):
             return _Step._forward(ctx, step, hidden, top_k_weights, *weights)
@@ -314,7 +321,7 @@ class _Step(torch.autograd.Function):
 
     @staticmethod
     def _forward(
-        ctx: Any, step: _Steps, hidden: torch.Tensor, top_k_weights: torch.Tensor, *weights: torch.Tensor
+        ctx: Any, step: _Chunks, hidden: torch.Tensor, top_k_weights: torch.Tensor, *weights: torch.Tensor
     ) -> torch.Tensor:
         ctx.step, ctx.wants = step, ctx.needs_input_grad[3:]
         keep = step.keeps and any(ctx.needs_input_grad)
@@ -334,7 +341,7 @@ class _Step(torch.autograd.Function):
 
     @staticmethod
     def _backward(ctx: Any, grad_output: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        step: _Steps = ctx.step
+        step: _Chunks = ctx.step
         hidden, top_k_weights, *weights, ticket = ctx.saved_tensors
         kept: list[Computed | None] = _kept.take(ticket) or [None] * len(step.chunks)
         grad_hidden = torch.empty_like(hidden)
