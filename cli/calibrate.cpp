@@ -21,9 +21,14 @@ namespace evenkeel::cli {
 
 namespace {
 
-constexpr int kRepeats = 9;
-constexpr std::int64_t kManyRows = 512;
-constexpr std::int64_t kWeightBytes = std::int64_t{256} << 20;
+// How much is measured.
+struct Effort {
+  int repeats = 9;
+  std::int64_t many_rows = 512;
+  std::int64_t weight_bytes = std::int64_t{256} << 20;  // beyond what caches hold
+};
+constexpr Effort kQuick = {.repeats = 3, .many_rows = 128, .weight_bytes = std::int64_t{48} << 20};
+
 constexpr int kManyChunks = 32;
 constexpr std::int64_t kChunkTokens = 2;
 constexpr std::int64_t kNarrow = 16;
@@ -36,9 +41,9 @@ double thread_seconds() {
 
 // Of this thread's CPU time; the first call warms up.
 template <class Work>
-double median_seconds(const Work& work) {
+double median_seconds(int repeats, const Work& work) {
   std::vector<double> seconds;
-  for (int i = -1; i < kRepeats; ++i) {
+  for (int i = -1; i < repeats; ++i) {
     const double before = thread_seconds();
     work(i + 1);
     if (i >= 0) seconds.push_back(thread_seconds() - before);
@@ -54,10 +59,10 @@ struct ManyExperts {
   Arena arena{Device::cpu()};
   std::vector<Buffer> prepared;
 
-  explicit ManyExperts(const LayerOptions& layer) : ffn(make_cpu_expert_ffn(layer.shape().expert, false)) {
+  ManyExperts(const LayerOptions& layer, std::int64_t bytes) : ffn(make_cpu_expert_ffn(layer.shape().expert, false)) {
     const ExpertShape& shape = ffn->shape();
     const std::int64_t count =
-        std::min<std::int64_t>(std::max<std::int64_t>(kWeightBytes / shape.weight_bytes(), 2), layer.experts);
+        std::min<std::int64_t>(std::max<std::int64_t>(bytes / shape.weight_bytes(), 2), layer.experts);
     model = seeded_experts(shape, static_cast<int>(count), 1);
     for (std::int64_t e = 0; e < count; ++e) {
       prepared.push_back(arena.allocate(ffn->prepared_bytes(Pass::forward), "prepared weights"));
@@ -78,37 +83,37 @@ struct ExpertTimes {
   GroupTime few, between, many;
 };
 
-ExpertTimes measure_experts(const ManyExperts& experts, int thread) {
+ExpertTimes measure_experts(const ManyExperts& experts, int thread, const Effort& effort) {
   const ExpertShape& shape = experts.ffn->shape();
-  const Tensor input = seeded(shape.type, kManyRows * shape.hidden, 1, 1.0);
-  const Tensor output(shape.type, kManyRows * shape.hidden);
+  const Tensor input = seeded(shape.type, effort.many_rows * shape.hidden, 1, 1.0);
+  const Tensor output(shape.type, effort.many_rows * shape.hidden);
   Arena arena(Device::cpu());
   const Buffer workspace = arena.allocate(experts.ffn->workspace_bytes(Pass::forward), "products");
   std::vector<std::int32_t> row;
-  for (std::int32_t i = 0; i < kManyRows; ++i) row.push_back(i);
+  for (std::int32_t i = 0; i < effort.many_rows; ++i) row.push_back(i);
   const auto forward = [&](std::span<const ExpertGroup> groups) {
     experts.ffn->forward({groups, row, row}, {nullptr, {}, 0, input.at(0)}, output.at(0), workspace.bytes());
   };
   const auto of_each = [&](std::int64_t count) -> GroupTime {
     std::vector<ExpertGroup> each;
     for (std::int64_t e = 0; e < experts.model.num_experts; ++e) each.push_back(experts.group(e, 0, count));
-    return {count, median_seconds([&](int) { forward(each); }) / experts.model.num_experts};
+    return {count, median_seconds(effort.repeats, [&](int) { forward(each); }) / experts.model.num_experts};
   };
-  const double many = median_seconds([&](int i) {
-    const ExpertGroup group = experts.group(i + thread * kRepeats, 0, kManyRows);
+  const double many = median_seconds(effort.repeats, [&](int i) {
+    const ExpertGroup group = experts.group(i + thread * effort.repeats, 0, effort.many_rows);
     forward({&group, 1});
   });
-  ExpertTimes times{.few = of_each(1), .between = {}, .many = {kManyRows, many}};
+  ExpertTimes times{.few = of_each(1), .between = {}, .many = {effort.many_rows, many}};
   times.between = of_each(rows_between(times.few, times.many));
   return times;
 }
 
-void calibrate_products(const LayerOptions& layer, int ranks, CostModel& cost) {
-  const ManyExperts experts(layer);
+void calibrate_products(const LayerOptions& layer, int ranks, const Effort& effort, CostModel& cost) {
+  const ManyExperts experts(layer, effort.weight_bytes);
   const int threads = std::min(ranks, usable_cores());
   std::vector<ExpertTimes> by_thread(static_cast<std::size_t>(threads));
   run_ranks(threads, [&](Communicator& comm) {
-    by_thread[comm.rank().offset()] = measure_experts(experts, comm.rank().value());
+    by_thread[comm.rank().offset()] = measure_experts(experts, comm.rank().value(), effort);
   });
   std::vector<ProductTimes> times;
   for (const ExpertTimes& of : by_thread) times.push_back(fit_products(of.few, of.between, of.many));
@@ -120,16 +125,16 @@ void calibrate_products(const LayerOptions& layer, int ranks, CostModel& cost) {
   cost.overlap = std::ranges::min(times, {}, &ProductTimes::overlap).overlap;
 }
 
-void calibrate_link(const LayerOptions& layer, CostModel& cost) {
+void calibrate_link(const LayerOptions& layer, const Effort& effort, CostModel& cost) {
   const std::int64_t bytes = layer.shape().expert.weight_bytes();
-  const std::int64_t weights = std::clamp<std::int64_t>(kWeightBytes / bytes, 1, 1 + kRepeats);
+  const std::int64_t weights = std::clamp<std::int64_t>(effort.weight_bytes / bytes, 1, 1 + effort.repeats);
   const Tensor from = seeded(layer.type, weights * bytes / bytes_of(layer.type), 1, 1.0);
   const Tensor to(layer.type, weights * bytes / bytes_of(layer.type));
   std::ranges::fill(to.bytes(), std::byte{0});
   double seconds = 0;
   run_ranks(2, [&](Communicator& comm) {
     CpuStream stream;
-    const double median = median_seconds([&](int i) {
+    const double median = median_seconds(effort.repeats, [&](int i) {
       const auto at = static_cast<std::size_t>(i % weights * bytes);
       const SendSlice send{RankId(1), from.bytes().subspan(at, static_cast<std::size_t>(bytes))};
       const ReceiveSlice receive{RankId(0), to.bytes().subspan(at, static_cast<std::size_t>(bytes))};
@@ -169,7 +174,7 @@ void calibrate_chunk(const LayerOptions& layer, int ranks, CostModel& cost) {
   const ExpertModel experts = seeded_experts(shape.expert, shape.num_experts, 1);
   const Tensor hidden = seeded_hidden(narrow, batch.num_tokens());
   const auto milliseconds = [&](int chunks) {
-    ExperimentSetup setup{shape, placement, &experts, &hidden, nullptr, false, kRepeats};
+    ExperimentSetup setup{shape, placement, &experts, &hidden, nullptr, false, Effort{}.repeats};
     setup.reference.budget.memory.rule = {ChunkRule::Kind::equal, chunks};
     return measure(setup, {batch}).front().reference.critical_ms;
   };
@@ -188,14 +193,21 @@ std::string cpu_name() {
 
 }  // namespace
 
+CostModel measure_costs(const LayerOptions& layer, int ranks) {
+  CostModel cost;
+  calibrate_products(layer, ranks, kQuick, cost);
+  calibrate_link(layer, kQuick, cost);
+  return cost;
+}
+
 Calibration calibrate(const LayerOptions& layer, int ranks) {
   const MoeShape shape = layer.shape();
   Calibration calibration;
   LayerOptions few = layer;  // as there are at least in what is measured
   few.experts = std::min<std::int64_t>(layer.experts, 2);
   require_memory(unmade_experiment(few, 1, false, 1, plain_ep({}), {}), 0);
-  calibrate_products(layer, ranks, calibration.cost);
-  calibrate_link(layer, calibration.cost);
+  calibrate_products(layer, ranks, Effort{}, calibration.cost);
+  calibrate_link(layer, Effort{}, calibration.cost);
   calibrate_chunk(layer, ranks, calibration.cost);
   calibration.on = {cpu_name(), usable_cores(), ranks,
                     fmt::format("{} experts, top-{}, {} x {} {} {}", shape.num_experts, shape.top_k,

@@ -18,6 +18,10 @@ struct Calibration {
   MeasuredOn on;
 };
 
+// What decides whether work moves: products and the link, on fewer rows and weights. Well below a second for
+// experts of usual size; the rest of the model is its default.
+CostModel measure_costs(const LayerOptions& layer, int ranks);
+
 // Takes seconds, and up to about 1 GiB for weights, or four experts if they are larger.
 Calibration calibrate(const LayerOptions& layer, int ranks);
 

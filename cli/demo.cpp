@@ -12,6 +12,7 @@
 #include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/run_report.h"
+#include "cli/spill_decision.h"
 #include "cli/subcommand.h"
 #include "cli/table.h"
 #include "evenkeel/base/bytes.h"
@@ -56,14 +57,15 @@ ExperimentSetup setup_of(const DemoArguments& options, const MoeShape& shape) {
           static_cast<int>(options.repeat)};
 }
 
-std::vector<PlannerOptions> planners_of(std::initializer_list<Kind> kinds) {
+// Moves work where that is predicted to pay: mixed text is too even for it.
+std::vector<PlannerOptions> planners_of(std::initializer_list<Kind> kinds, const SpillCosts& costs) {
   std::vector<PlannerOptions> planners;
   for (Kind kind : kinds) {
     planners.emplace_back();
     planners.back().kind = kind;
     planners.back().min_segment = kMinSegment;
-    // Small as the imbalance of mixed text is, it is to be levelled too.
     planners.back().imbalance_threshold_thousandths = 0;
+    planners.back().costs = costs;
   }
   return planners;
 }
@@ -146,7 +148,8 @@ void print_budgeted(const Comparison& free, const Comparison& budgeted, const Bu
 }
 
 void run(const DemoArguments& options) {
-  const CostModel cost = options.cost_file.empty() ? CostModel{} : read_cost(options.cost_file);
+  const bool known = !options.cost_file.empty();
+  const CostModel cost = known ? read_cost(options.cost_file) : CostModel{};
   const auto trace = open_trace(options.data + "/routing_step1563.npz");
   const TrainedLayer trained = read_trained_layer(options.data + "/layer.safetensors");
   const ExpertModel experts = trained_experts(trained, DataType::f32);
@@ -155,6 +158,7 @@ void run(const DemoArguments& options) {
   setup.experts = &experts;
   const int ranks = static_cast<int>(options.ranks);
   const LayerPlacement contiguous = setup.placement;
+  const SpillCosts spilling = spill_costs_of(shape, ranks, setup.backward, known ? &cost : nullptr);
 
   std::vector<Comparison> comparisons;
   Comparison budgeted;
@@ -170,22 +174,22 @@ void run(const DemoArguments& options) {
     setup.hidden = &hidden;
     setup.grad_output = &grad_output;
     setup.placement = contiguous;
-    setup.ways = ways_of(planners_of({Kind::ep, Kind::least_loaded, Kind::level}), {});
+    setup.ways = ways_of(planners_of({Kind::ep, Kind::least_loaded, Kind::level}, spilling), {});
     comparisons.push_back({selection.name, measure_and_check(setup, batch, progress_line(selection.name))});
     homes.push_back(place_by_others(*trace, selection.sequences, ranks));
     setup.placement = homes.back().placement.layer(kLayer);
-    setup.ways = ways_of(planners_of({Kind::level}), {});
+    setup.ways = ways_of(planners_of({Kind::level}, spilling), {});
     placed.push_back({selection.name, measure_and_check(setup, batch, progress_line(selection.name))});
     if (&selection != std::prev(std::end(kSelections))) continue;
     budget = half_of_plain(comparisons.back().checked.figures, cost);
     setup.placement = contiguous;
     setup.reference = plain_ep(budget);
-    setup.ways = ways_of(planners_of({Kind::ep, Kind::level}), budget);
+    setup.ways = ways_of(planners_of({Kind::ep, Kind::level}, spilling), budget);
     setup.rounds = std::min(setup.rounds, kBudgetRounds);
     budgeted = {selection.name, measure_and_check(setup, batch, progress_line("half the memory"))};
   }
-  put("layer {} of {}: {}\nmin-segment {}, imbalance-threshold 0; medians of {} steps\n\n", kLayer,
-      trace->info().name, describe(setup), kMinSegment, options.repeat);
+  put("layer {} of {}: {}\nmin-segment {}; medians of {} steps\n{}\n\n", kLayer, trace->info().name,
+      describe(setup), kMinSegment, options.repeat, describe(spilling));
   print_comparisons(comparisons);
   print_budgeted(comparisons.back(), budgeted, budget);
   print_placements(comparisons, placed, homes);
@@ -204,7 +208,7 @@ Subcommand add_demo(CLI::App& command) {
   add_whole(*app, "--ranks", options->ranks, 1, 1024, "Threads, each with its share of experts and tokens");
   add_whole(*app, "--repeat", options->repeat, 1, 1000000, "Steps of each planner that are measured");
   app->add_option("--cost", options->cost_file,
-                  "What `bench --calibrate` measured, for the steps in half the memory")
+                  "What `bench --calibrate` measured, for what is chosen by predicted seconds")
       ->type_name("FILE");
   app->footer("Example:\n  evenkeel demo --data data/tiny-moe");
   return {app, [options] { run(*options); }};

@@ -163,13 +163,28 @@ CLI::Option* add_json(CLI::App& app, bool& json) {
   return app.add_flag("--json", json, "Print one JSON object on stdout");
 }
 
-void add_planner_parameters(CLI::App& app, PlannerOptions& options) {
+void add_planner_parameters(CLI::App& app, PlannerOptions& options, bool* by_gain) {
   add_thousandths(app, "--capacity-factor", options.capacity_factor_thousandths, 1000,
                   "least-loaded: a rank holds at most this times the mean (alpha)");
   add_whole(app, "--min-segment", options.min_segment, 0, kAnySize,
             "No piece of an expert on a foreign rank is smaller than this (m)");
-  add_thousandths(app, "--imbalance-threshold", options.imbalance_threshold_thousandths, 0,
-                  "Below this max/mean nothing is moved (lambda); 0 always plans");
+  const char* const threshold = "--imbalance-threshold";
+  if (by_gain == nullptr) {
+    add_thousandths(app, threshold, options.imbalance_threshold_thousandths, 0,
+                    "Below this max/mean nothing is moved (lambda); 0 always plans");
+    return;
+  }
+  const auto read = [&options, by_gain, threshold](const CLI::results_t& given) {
+    *by_gain = given.front() == "auto";
+    options.imbalance_threshold_thousandths = *by_gain ? 0 : parse_thousandths(threshold, given.front(), 0);
+    return true;
+  };
+  options.imbalance_threshold_thousandths = 0;
+  *by_gain = true;
+  app.add_option(threshold, read,
+                 "Below this max/mean nothing is moved (lambda); auto: what is predicted to pay moves")
+      ->type_name("auto|X")
+      ->default_str("auto");
 }
 
 Kind parse_planner(std::string_view name) {

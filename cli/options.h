@@ -41,7 +41,8 @@ std::string format_thousandths(std::int64_t thousandths);
 std::vector<std::string> split(std::string_view text, char separator);
 
 // --capacity-factor, --min-segment and --imbalance-threshold, which every planner is given.
-void add_planner_parameters(CLI::App& app, PlannerOptions& options);
+// With `by_gain` the threshold may be "auto", and is by default: predicted seconds decide, and it is 0.
+void add_planner_parameters(CLI::App& app, PlannerOptions& options, bool* by_gain = nullptr);
 // --planner A[,B...]; `most` is how many it takes.
 void add_planners(CLI::App& app, std::vector<PlannerOptions::Kind>& kinds, std::size_t most);
 

@@ -15,6 +15,7 @@
 #include "cli/progress.h"
 #include "cli/rank_layer.h"
 #include "cli/run_report.h"
+#include "cli/spill_decision.h"
 #include "cli/subcommand.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/routing_file.h"
@@ -42,6 +43,7 @@ struct RunArguments {
   BudgetOptions budget;
   std::vector<Kind> planners = {Kind::ep, Kind::least_loaded, Kind::level};
   PlannerOptions parameters;
+  bool by_gain = true;
   std::int64_t repeat = 5;
   bool backward = false;
   bool timeline = false;
@@ -141,7 +143,7 @@ ExperimentSetup setup_of(const CLI::App& app, const RunArguments& options) {
                          shape.num_experts, ranks);
   ExperimentSetup setup{
       shape, placement, nullptr, nullptr, nullptr, options.backward, static_cast<int>(options.repeat)};
-  const Budget budget = budget_of(app, options.budget, options.backward);
+  const Budget budget = budget_of(app, options.budget, options.backward, options.by_gain);
   setup.reference = plain_ep(budget);
   for (Kind kind : options.planners) {
     setup.ways.push_back({options.parameters, budget});
@@ -179,6 +181,11 @@ void run(const CLI::App& app, RunArguments& options) {
                             : seeded_hidden(options.layer, tokens);
   Tensor grad_output;
   if (options.backward) grad_output = seeded_grad_output(options.layer, tokens);
+  if (options.by_gain) {
+    const SpillCosts costs = spill_costs_of(setup.shape, static_cast<int>(options.ranks), options.backward,
+                                            is_given(app, "--cost") ? &setup.reference.budget.memory.cost : nullptr);
+    for (Way& way : setup.ways) way.planner.costs = costs;
+  }
   setup.experts = &experts;
   setup.hidden = &hidden;
   setup.grad_output = &grad_output;
@@ -213,7 +220,7 @@ Subcommand add_run(CLI::App& command) {
   app->add_option("--placement", options->placement, "The experts' homes; without, rank r has the r-th part")
       ->type_name("FILE");
   add_planners(*app, options->planners, 3);
-  add_planner_parameters(*app, options->parameters);
+  add_planner_parameters(*app, options->parameters, &options->by_gain);
   app->add_flag("--backward", options->backward, "Gradients as well");
   add_budget_options(*app, options->budget);
   app->add_flag("--timeline", options->timeline,

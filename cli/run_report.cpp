@@ -8,6 +8,7 @@
 #include "cli/budget_options.h"
 #include "cli/options.h"
 #include "cli/output.h"
+#include "cli/spill_decision.h"
 #include "cli/table.h"
 #include "cli/timeline_report.h"
 #include "evenkeel/base/bytes.h"
@@ -174,6 +175,18 @@ Json json_of(const Budget& budget, std::int64_t least_budget) {
           {"chunks_in_flight", budget.memory.chunks_in_flight}};
 }
 
+// What decides whether work moves.
+Json json_of_threshold(const PlannerOptions& planner) {
+  if (!planner.costs)
+    return {{"imbalance_threshold", static_cast<double>(planner.imbalance_threshold_thousandths) / 1000},
+            {"spill_costs", nullptr}};
+  return {{"imbalance_threshold", "auto"},
+          {"spill_costs",
+           {{"seconds_per_assignment", planner.costs->seconds_per_assignment},
+            {"seconds_per_transfer", planner.costs->seconds_per_transfer},
+            {"seconds_per_step", planner.costs->seconds_per_step}}}};
+}
+
 void print_json(const ExperimentSetup& setup, const RunInputs& inputs, const Batch& batch,
                 const CheckedFigures& checked) {
   const Figures& figures = checked.figures;
@@ -187,6 +200,7 @@ void print_json(const ExperimentSetup& setup, const RunInputs& inputs, const Bat
   json["layer_number"] = inputs.layer ? Json(*inputs.layer) : Json(nullptr);
   json["placement"] = inputs.placement ? Json(*inputs.placement) : Json(nullptr);
   json.update(json_of(setup.reference.budget, checked.figures.reference.least_budget));
+  json.update(json_of_threshold(setup.ways.back().planner));
   json.update({{"batch", batch.name},
                {"layer", describe(setup)},
                {"repeat", setup.rounds},
@@ -201,6 +215,8 @@ void print_table(const ExperimentSetup& setup, const RunInputs& inputs, const Ba
   const Comparison only = {fmt::format("{} tokens", batch.num_tokens()), checked};
   put("{}\n{}\n{}; medians of {} steps\n", batch.name, describe(inputs, batch), describe(setup),
       setup.rounds);
+  const Way& last = setup.ways.back();
+  if (last.planner.costs) put("{}\n", describe(*last.planner.costs));
   if (setup.reference.budget.cuts())
     put("{}\n", describe(setup.reference.budget, checked.figures.reference.least_budget));
   put("\n");

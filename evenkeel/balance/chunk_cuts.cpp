@@ -27,26 +27,36 @@ std::vector<std::int64_t> BlockCounts::tokens_of(int first, int end) const {
   return sums;
 }
 
+std::int64_t PhaseBytes::of(const ChunkLoad& load) const {
+  return fixed + per_token * load.tokens + per_assignment * load.assignments + per_sent * load.sent +
+         per_received * load.received + per_position * load.positions + per_borrowed * load.borrowed +
+         per_lent * load.lent;
+}
+
+std::int64_t most_bytes(std::span<const PhaseBytes> phases, const ChunkLoad& load) {
+  std::int64_t most = 0;
+  for (const PhaseBytes& phase : phases) most = std::max(most, phase.of(load));
+  return most;
+}
+
 std::int64_t most_bytes(const Counts& counts, const StepPlan& plan, std::span<const std::int64_t> tokens,
-                        const ChunkBytes& bytes) {
-  std::vector<std::int64_t> borrowed(tokens.size()), lent(tokens.size());
+                        std::span<const PhaseBytes> phases) {
+  std::vector<ChunkLoad> loads(tokens.size());
   for (const Transfer& transfer : plan.transfers()) {
-    ++borrowed[transfer.to.offset()];
-    ++lent[transfer.from.offset()];
+    ++loads[transfer.to.offset()].borrowed;
+    ++loads[transfer.from.offset()].lent;
   }
   Deal deal;
   std::int64_t most = 0;
   for (RankId rank : indices<RankId>(counts.num_ranks())) {
     deal.make(counts, plan, rank);
-    const std::size_t r = rank.offset();
-    std::int64_t assignments = 0, positions = 0;
-    for (std::int64_t count : deal.sent()) assignments += count;
-    for (std::int64_t count : deal.received()) positions += count;
-    const std::int64_t kept = deal.sent()[r];
-    most = std::max(most, bytes.fixed + bytes.per_token * tokens[r] + bytes.per_assignment * assignments +
-                              bytes.per_sent * (assignments - kept) +
-                              bytes.per_received * (positions - kept) + bytes.per_position * positions +
-                              bytes.per_borrowed * borrowed[r] + bytes.per_lent * lent[r]);
+    ChunkLoad& load = loads[rank.offset()];
+    load.tokens = tokens[rank.offset()];
+    for (std::int64_t count : deal.sent()) load.assignments += count;
+    for (std::int64_t count : deal.received()) load.positions += count;
+    load.sent = load.assignments - deal.sent()[rank.offset()];
+    load.received = load.positions - deal.sent()[rank.offset()];
+    most = std::max(most, most_bytes(phases, load));
   }
   return most;
 }

@@ -1,12 +1,14 @@
-// How long a chunk may be under a budget of bytes, where each chunk is planned as a step of its own.
+// Which chunks a step is cut into under a budget of bytes, where each chunk is planned as a step of its own.
 //
 // Problem    A step's tokens are counted in blocks. Find the longest run of blocks that fits every rank as
-// one chunk. Method     A run's counts are the sum of its blocks'; its plan says what every rank sends,
-// receives, computes, borrows
-//            and lends; bytes are linear in these. Runs are tried by halving; every run that is returned has
-//            been tried itself, so that it fits although bytes need not grow with every block.
+//            one chunk; or the least number of equal chunks that all fit.
+// Method     A run's counts are the sum of its blocks'; its plan says what every rank sends, receives,
+//            computes, borrows and lends. A chunk passes through phases, each linear in these; the most
+//            demanding phase counts. Runs are tried by halving; every run that is returned has been tried
+//            itself, so that it fits although bytes need not grow with every block.
 // Guarantee  What is returned fits on every rank; all ranks find the same from the same counts.
-// Source     Fine-grained chunk distribution: MemFine (arXiv 2511.21431), Eq. 6 and 7.
+// Source     Fine-grained chunk distribution: MemFine (arXiv 2511.21431), Eq. 6 and 7; equal chunks whose
+//            number is one of a few bins: Eq. 9.
 #pragma once
 
 #include <algorithm>
@@ -19,17 +21,27 @@
 
 namespace evenkeel {
 
-// What one of each takes, in bytes, on the rank that has it.
-struct ChunkBytes {
-  std::int64_t per_token = 0;       // of this rank's
-  std::int64_t per_assignment = 0;  // of this rank's tokens
-  std::int64_t per_sent = 0;        // positions to other ranks
-  std::int64_t per_received = 0;    // positions from other ranks
-  std::int64_t per_position = 0;    // computed here
-  std::int64_t per_borrowed = 0;    // experts
-  std::int64_t per_lent = 0;        // experts, once for each rank that borrows it
-  std::int64_t fixed = 0;
+// What a rank has of a chunk.
+struct ChunkLoad {
+  std::int64_t tokens = 0;       // of this rank's
+  std::int64_t assignments = 0;  // of these tokens
+  std::int64_t sent = 0;         // positions to other ranks
+  std::int64_t received = 0;     // positions from other ranks
+  std::int64_t positions = 0;    // computed here
+  std::int64_t borrowed = 0;     // experts
+  std::int64_t lent = 0;         // experts, once for each rank that borrows it
 };
+
+// What one of each takes in one phase of a chunk, in bytes, on the rank that has it.
+struct PhaseBytes {
+  std::int64_t per_token = 0, per_assignment = 0, per_sent = 0, per_received = 0, per_position = 0,
+               per_borrowed = 0, per_lent = 0, fixed = 0;
+
+  std::int64_t of(const ChunkLoad& load) const;
+};
+
+// Of the phase that takes most.
+std::int64_t most_bytes(std::span<const PhaseBytes> phases, const ChunkLoad& load);
 
 // counts [P][B][E] and tokens [P][B].
 struct BlockCounts {
@@ -44,7 +56,7 @@ struct BlockCounts {
 
 // What a chunk takes on the rank with the most; `tokens` by rank.
 std::int64_t most_bytes(const Counts& counts, const StepPlan& plan, std::span<const std::int64_t> tokens,
-                        const ChunkBytes& bytes);
+                        std::span<const PhaseBytes> phases);
 
 // The end of the longest run from `first` for which fits(end) holds, as far as halving finds it; `first`
 // where not even one block fits.

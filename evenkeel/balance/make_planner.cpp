@@ -1,6 +1,9 @@
 // Turns options into the planner they name.
 #include <fmt/format.h>
 
+#include <cmath>
+
+#include "evenkeel/balance/by_gain.h"
 #include "evenkeel/balance/ep.h"
 #include "evenkeel/balance/least_loaded.h"
 #include "evenkeel/balance/level.h"
@@ -10,7 +13,9 @@
 
 namespace evenkeel {
 
-std::unique_ptr<Planner> make_planner(const PlannerOptions& options) {
+namespace {
+
+void require_sense(const PlannerOptions& options) {
   if (options.capacity_factor_thousandths < 1000)
     throw InvalidArgument("capacity_factor",
                           fmt::format("{} thousandths", options.capacity_factor_thousandths),
@@ -21,6 +26,14 @@ std::unique_ptr<Planner> make_planner(const PlannerOptions& options) {
     throw InvalidArgument("imbalance_threshold",
                           fmt::format("{} thousandths", options.imbalance_threshold_thousandths),
                           "0 (always plan) or more");
+  if (!options.costs) return;
+  for (const double seconds : {options.costs->seconds_per_assignment, options.costs->seconds_per_transfer,
+                               options.costs->seconds_per_step})
+    if (!(seconds >= 0 && std::isfinite(seconds)))
+      throw InvalidArgument("costs", fmt::format("{} seconds", seconds), "seconds from 0");
+}
+
+std::unique_ptr<Planner> planner_of(const PlannerOptions& options) {
   switch (options.kind) {
     case PlannerOptions::Kind::ep:
       return std::make_unique<Ep>();
@@ -30,6 +43,14 @@ std::unique_ptr<Planner> make_planner(const PlannerOptions& options) {
       return std::make_unique<Level>(options);
   }
   EVENKEEL_CHECK(false);
+}
+
+}  // namespace
+
+std::unique_ptr<Planner> make_planner(const PlannerOptions& options) {
+  require_sense(options);
+  if (!options.costs || options.kind == PlannerOptions::Kind::ep) return planner_of(options);
+  return std::make_unique<ByGain>(planner_of(options), *options.costs);
 }
 
 }  // namespace evenkeel

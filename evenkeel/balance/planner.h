@@ -4,9 +4,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
+#include "evenkeel/balance/worth.h"
 #include "evenkeel/plan/counts.h"
 #include "evenkeel/plan/placement.h"
 #include "evenkeel/plan/step_plan.h"
@@ -37,9 +39,12 @@ struct PlannerOptions {
   std::int64_t min_segment = 1024;                      // m, assignments
   std::int64_t imbalance_threshold_thousandths = 1300;  // lambda; 0 always plans
   bool search_small = true;  // level: looks at every plan where the instance is small enough
+  // Work moves only where the seconds gained are predicted to exceed those it costs (worth.h), besides all
+  // that the planner asks for; nothing: the planner alone decides. Not on a CUDA device.
+  std::optional<SpillCosts> costs = std::nullopt;
 };
 
-// Throws InvalidArgument for a capacity factor below 1, a negative min_segment or a negative threshold.
+// Throws InvalidArgument for a capacity factor below 1, a negative min_segment or threshold, or costs that are no seconds.
 std::unique_ptr<Planner> make_planner(const PlannerOptions& options);
 
 }  // namespace evenkeel

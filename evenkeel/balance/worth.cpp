@@ -2,15 +2,20 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 namespace evenkeel {
 
 double seconds_gained(const Counts& counts, const LayerPlacement& placement, const StepPlan& plan,
-                      const SpillCosts& costs) {
+                      const SpillCosts& costs, std::span<const std::int64_t> base_load) {
   if (!plan.spilled()) return 0;
   const auto ranks = static_cast<std::size_t>(plan.num_ranks());
-  std::vector<std::int64_t> at_home(ranks), sends(ranks), receives(ranks);
+  std::vector<std::int64_t> at_home(base_load.begin(), base_load.end()), planned = at_home;
+  std::vector<std::int64_t> sends(ranks), receives(ranks);
+  at_home.resize(ranks);
+  planned.resize(ranks);
+  std::ranges::transform(planned, plan.rank_loads(), planned.begin(), std::plus());
   for (ExpertId expert : indices<ExpertId>(counts.num_experts())) {
     const auto homes = placement.homes(expert);
     const auto copies = static_cast<std::int64_t>(homes.size());
@@ -20,7 +25,7 @@ double seconds_gained(const Counts& counts, const LayerPlacement& placement, con
     ++sends[transfer.from.offset()];
     ++receives[transfer.to.offset()];
   }
-  const std::int64_t saved = std::ranges::max(at_home) - std::ranges::max(plan.rank_loads());
+  const std::int64_t saved = std::ranges::max(at_home) - std::ranges::max(planned);
   const std::int64_t travelling = std::max(std::ranges::max(sends), std::ranges::max(receives));
   return static_cast<double>(saved) * costs.seconds_per_assignment -
          static_cast<double>(travelling) * costs.seconds_per_transfer - costs.seconds_per_step;

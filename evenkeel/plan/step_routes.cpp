@@ -33,6 +33,31 @@ std::int64_t sum_of(const std::vector<std::int64_t>& numbers) {
 
 }  // namespace
 
+void StepRoutes::find_rows(std::span<const std::int64_t> arrived, int k) {
+  const auto require = [](bool holds) {
+    if (!holds) throw InvalidArgument("arrived", "other ranks' rows are not those of the plan", "their row_of");
+  };
+  require(arrived.size() == static_cast<std::size_t>(sum_of(received_counts)) + received_counts.size());
+  pool_rows.resize(order.size());
+  received_row_counts.assign(received_counts.size(), 0);
+  for (std::size_t i = 0; i < own_positions.size(); ++i)
+    pool_rows[static_cast<std::size_t>(computed_at[i])] = own_positions[i] / k;
+  auto first = static_cast<std::int64_t>(result_of.size()) / k;  // after this rank's tokens
+  auto position = own_positions.size();
+  std::size_t at = 0;
+  for (std::size_t rank = 0; rank < received_counts.size(); ++rank) {
+    const std::int64_t rows = arrived[at++];
+    require(rows >= 0 && rows <= received_counts[rank]);
+    for (std::int64_t i = 0; i < received_counts[rank]; ++i) {
+      const std::int64_t row = arrived[at++];
+      require(row >= 0 && row < rows);
+      pool_rows[static_cast<std::size_t>(computed_at[position++])] = first + row;
+    }
+    received_row_counts[rank] = rows;
+    first += rows;
+  }
+}
+
 void StepRouter::route(std::span<const std::int64_t> experts, int k, const Counts& counts,
                        const StepPlan& plan, const LayerPlacement& placement, RankId me, StepRoutes& routes) {
   me_ = me;
@@ -41,6 +66,7 @@ void StepRouter::route(std::span<const std::int64_t> experts, int k, const Count
   routes.sent_counts[me.offset()] = 0;
   routes.received_counts.assign(deal_.received().begin(), deal_.received().end());
   routes.received_counts[me.offset()] = 0;
+  routes.moves_weights = !plan.transfers().empty();
   find_slots(placement, plan, routes);
   find_offsets(routes);
   make_room(experts.size(), static_cast<std::int64_t>(experts.size()) / k, routes);

@@ -13,8 +13,7 @@
 //            Computed: experts at home first, then borrowed ones, by slot; within a slot this rank's own,
 //            then by source.
 // Cost       O(assignments of this rank + positions here + P E). The rows that other ranks send are not known
-// from the
-//            counts; their number travels with the positions (see row_of).
+//            from the counts; their number travels with the positions (see row_of).
 #pragma once
 
 #include <cstdint>
@@ -60,6 +59,16 @@ struct StepRoutes {
   // Where each assignment's result is among these: results of sent positions, then of own_positions, then one
   // row of zeros, which those without an expert take.
   std::vector<std::int64_t> result_of;  // [tokens * k]
+
+  // Whether any rank lends weights: the same on every rank.
+  bool moves_weights = false;
+
+  // Known when other ranks' row_of have arrived, which find_rows() takes in order of ranks: how many rows each
+  // sends, and for each position in the order of computing which row it reads of these: this rank's tokens,
+  // then the rows received. Throws InvalidArgument where they are not what such ranks send.
+  void find_rows(std::span<const std::int64_t> arrived, int k);
+  std::vector<std::int64_t> received_row_counts;  // [P]
+  std::vector<std::int64_t> pool_rows;            // [positions here]
 };
 
 class StepRouter {

@@ -16,7 +16,6 @@
 
 #include "evenkeel/balance/chunk_cuts.h"
 #include "evenkeel/balance/planner.h"
-#include "evenkeel/balance/worth.h"
 #include "evenkeel/base/bytes.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/plan/step_routes.h"
@@ -69,6 +68,7 @@ class StepLayout {
   StepLayout(LayerPlacement placement, int rank, const PlannerOptions& options)
       : placement_(std::move(placement)),
         rank_(RankId(rank)),
+        options_(options),
         planner_(make_planner(options)),
         stay_(make_planner({.kind = PlannerOptions::Kind::ep})) {
     if (rank < 0 || rank >= placement_.num_ranks())
@@ -76,11 +76,14 @@ class StepLayout {
                             "0.." + std::to_string(placement_.num_ranks() - 1));
   }
 
-  void set_costs(const SpillCosts& costs) { costs_ = costs; }
+  void set_costs(const SpillCosts& costs) {
+    options_.costs = costs;
+    planner_ = make_planner(options_);
+  }
 
   // A chunk takes no more than `budget` on any rank: where the planner's plan does, all stays at home.
-  void set_budget(const ChunkBytes& bytes, std::int64_t budget) {
-    bytes_ = bytes;
+  void set_budget(std::vector<PhaseBytes> phases, std::int64_t budget) {
+    phases_ = std::move(phases);
     budget_ = budget;
   }
 
@@ -105,14 +108,23 @@ class StepLayout {
   int longest_chunk(const InArray<std::int64_t, 3>& counts, const InArray<std::int64_t, 2>& tokens,
                     int first) {
     const nb::gil_scoped_release release;
-    require_shape(counts.shape(0), counts.shape(2));
-    const BlockCounts blocks{values_of(counts), values_of(tokens), placement_.num_ranks(),
-                             static_cast<int>(counts.shape(1)), placement_.num_experts()};
-    return longest(first, blocks.blocks, [&](int end) {
-      counts_.resize(placement_.num_ranks(), placement_.num_experts());
-      blocks.add_to(counts_, first, end);
-      return plan(blocks.tokens_of(first, end)) <= budget_;
-    });
+    const BlockCounts blocks = blocks_of(counts, tokens);
+    return longest(first, blocks.blocks, [&](int end) { return bytes_of(blocks, first, end) <= budget_; });
+  }
+
+  // What the largest of so many equal chunks takes; `chunks` divides the number of blocks.
+  std::int64_t equal_chunk_bytes(const InArray<std::int64_t, 3>& counts,
+                                 const InArray<std::int64_t, 2>& tokens, int chunks) {
+    const nb::gil_scoped_release release;
+    const BlockCounts blocks = blocks_of(counts, tokens);
+    if (chunks < 1 || blocks.blocks % chunks != 0)
+      throw InvalidArgument("chunks", std::to_string(chunks) + " of " + std::to_string(blocks.blocks) + " blocks",
+                            "a number that divides them");
+    const int each = blocks.blocks / chunks;
+    std::int64_t most = 0;
+    for (int first = 0; first < blocks.blocks; first += each)
+      most = std::max(most, bytes_of(blocks, first, first + each));
+    return most;
   }
 
   std::vector<std::int64_t> rank_loads() const {
@@ -122,6 +134,17 @@ class StepLayout {
   int natives() const { return static_cast<int>(placement_.natives(rank_).size()); }
 
  private:
+  BlockCounts blocks_of(const InArray<std::int64_t, 3>& counts,
+                        const InArray<std::int64_t, 2>& tokens) const {
+    require_shape(counts.shape(0), counts.shape(2));
+    return {values_of(counts), values_of(tokens), placement_.num_ranks(), static_cast<int>(counts.shape(1)),
+            placement_.num_experts()};
+  }
+  std::int64_t bytes_of(const BlockCounts& blocks, int first, int end) {
+    counts_.resize(placement_.num_ranks(), placement_.num_experts());
+    blocks.add_to(counts_, first, end);
+    return plan(blocks.tokens_of(first, end));
+  }
   void require_shape(std::size_t ranks, std::size_t experts) const {
     if (static_cast<int>(ranks) == placement_.num_ranks() &&
         static_cast<int>(experts) == placement_.num_experts())
@@ -135,20 +158,18 @@ class StepLayout {
   std::int64_t plan(const std::vector<std::int64_t>& tokens) {
     counts_.sum_loads();
     planner_->plan(counts_, placement_, plan_);
-    if (costs_ && seconds_gained(counts_, placement_, plan_, *costs_) <= 0)
-      stay_->plan(counts_, placement_, plan_);
-    if (!bytes_) return 0;
-    const std::int64_t taken = most_bytes(counts_, plan_, tokens, *bytes_);
+    if (phases_.empty()) return 0;
+    const std::int64_t taken = most_bytes(counts_, plan_, tokens, phases_);
     if (taken <= budget_ || !plan_.spilled()) return taken;
     stay_->plan(counts_, placement_, plan_);
-    return most_bytes(counts_, plan_, tokens, *bytes_);
+    return most_bytes(counts_, plan_, tokens, phases_);
   }
 
   LayerPlacement placement_;
   RankId rank_;
+  PlannerOptions options_;
   std::unique_ptr<Planner> planner_, stay_;
-  std::optional<SpillCosts> costs_;
-  std::optional<ChunkBytes> bytes_;
+  std::vector<PhaseBytes> phases_;  // none without a budget
   std::int64_t budget_ = 0;
   Counts counts_;
   StepPlan plan_;
@@ -182,20 +203,42 @@ void bind_routes(nb::module_& module) {
       .def_prop_ro("borrowed_counts", [](const PooledRoutes& self) { return self.routes.borrowed_counts; })
       .def_prop_ro("lent", &array_of<&StepRoutes::lent>)
       .def_prop_ro("lent_counts", [](const PooledRoutes& self) { return self.routes.lent_counts; })
-      .def_prop_ro("result_of", &array_of<&StepRoutes::result_of>);
+      .def_prop_ro("result_of", &array_of<&StepRoutes::result_of>)
+      .def_prop_ro("moves_weights", [](const PooledRoutes& self) { return self.routes.moves_weights; })
+      .def(
+          "find_rows",
+          [](PooledRoutes& self, const InArray<std::int64_t, 1>& arrived, int k) {
+            self.routes.find_rows(values_of(arrived), k);
+          },
+          nb::arg("arrived"), nb::arg("k"))
+      .def_prop_ro("received_row_counts",
+                   [](const PooledRoutes& self) { return self.routes.received_row_counts; })
+      .def_prop_ro("pool_rows", &array_of<&StepRoutes::pool_rows>);
 
   module.def("parse_bytes",
              [](const std::string& text, const std::string& what) { return parse_bytes(text, what); });
-  nb::class_<ChunkBytes>(module, "ChunkBytes")
-      .def(nb::init<>())
-      .def_rw("per_token", &ChunkBytes::per_token)
-      .def_rw("per_assignment", &ChunkBytes::per_assignment)
-      .def_rw("per_sent", &ChunkBytes::per_sent)
-      .def_rw("per_received", &ChunkBytes::per_received)
-      .def_rw("per_position", &ChunkBytes::per_position)
-      .def_rw("per_borrowed", &ChunkBytes::per_borrowed)
-      .def_rw("per_lent", &ChunkBytes::per_lent)
-      .def_rw("fixed", &ChunkBytes::fixed);
+  nb::class_<PhaseBytes>(module, "PhaseBytes")
+      .def(
+          "__init__",
+          [](PhaseBytes* self, std::int64_t token, std::int64_t assignment, std::int64_t sent,
+             std::int64_t received, std::int64_t position, std::int64_t borrowed, std::int64_t lent,
+             std::int64_t fixed) {
+            new (self) PhaseBytes{token, assignment, sent, received, position, borrowed, lent, fixed};
+          },
+          nb::arg("token") = 0, nb::arg("assignment") = 0, nb::arg("sent") = 0, nb::arg("received") = 0,
+          nb::arg("position") = 0, nb::arg("borrowed") = 0, nb::arg("lent") = 0, nb::arg("fixed") = 0)
+      .def("to_list",
+           [](const PhaseBytes& self) {
+             return std::vector{self.per_token,    self.per_assignment, self.per_sent, self.per_received,
+                                self.per_position, self.per_borrowed,   self.per_lent, self.fixed};
+           })
+      .def("of_one_token", [](const PhaseBytes& self, std::int64_t k, std::int64_t ranks) {
+        return self.of({.tokens = 1,
+                        .assignments = k,
+                        .sent = k,
+                        .received = (ranks - 1) * k,
+                        .positions = ranks * k});
+      });
 
   nb::class_<StepLayout>(module, "StepLayout")
       .def(
@@ -215,11 +258,13 @@ void bind_routes(nb::module_& module) {
            [](StepLayout& self, double per_assignment, double per_transfer, double per_step) {
              self.set_costs({per_assignment, per_transfer, per_step});
            })
-      .def("set_budget", &StepLayout::set_budget, nb::arg("bytes"), nb::arg("budget"))
+      .def("set_budget", &StepLayout::set_budget, nb::arg("phases"), nb::arg("budget"))
       .def("step", &StepLayout::step, nb::arg("experts"), nb::arg("counts"), nb::arg("tokens"),
            nb::arg("also_if_nothing_moves"))
       .def("longest_chunk", &StepLayout::longest_chunk, nb::arg("counts"), nb::arg("tokens"),
            nb::arg("first"))
+      .def("equal_chunk_bytes", &StepLayout::equal_chunk_bytes, nb::arg("counts"), nb::arg("tokens"),
+           nb::arg("chunks"))
       .def_prop_ro("rank_loads", &StepLayout::rank_loads)
       .def_prop_ro("transfers", &StepLayout::transfers)
       .def_prop_ro("natives", &StepLayout::natives);

@@ -13,6 +13,7 @@ is the framework's own all-to-all, to the bit.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -44,6 +45,7 @@ def register(
     min_segment: int = 64,
     imbalance_threshold: float | Literal["auto"] = "auto",
     budget: int | str | None = None,
+    chunk_bins: Sequence[int] | None = None,
     costs: SpillCosts | None = None,
 ) -> None:
     """Makes `ep_implementation=name` ours, for models that are loaded from then on.
@@ -53,7 +55,7 @@ def register(
         placement: of all layers; the checkpoint must have been permuted by it (`evenkeel permute`), after which homes
             are contiguous and nothing is left to map. Given here, it is refused with that advice.
         budget: bytes, or "4GiB".
-        planner, capacity_factor, min_segment, imbalance_threshold, costs: as for `evenkeel.torch.ExpertParallel`.
+        planner, capacity_factor, min_segment, imbalance_threshold, chunk_bins, costs: as for `evenkeel.torch.ExpertParallel`.
 
     Raises:
         InvalidArgument: an option is out of range.
@@ -70,6 +72,7 @@ def register(
         min_segment=min_segment,
         imbalance_threshold=imbalance_threshold,
         budget=None if budget is None else _bytes(budget),
+        chunk_bins=chunk_bins,
         costs=costs,
     )
 

@@ -11,7 +11,8 @@ KEYS = {
     "max_rel_error", "bitwise_equal",
 }  # fmt: skip
 
-SMALL = ["--hidden", 48, "--intermediate", 40, "--min-segment", 4, "--repeat", 2]
+LAYER = ["--hidden", 48, "--intermediate", 40, "--min-segment", 4, "--repeat", 2]
+SMALL = [*LAYER, "--imbalance-threshold", 1.3]  # moves work on every machine alike
 
 
 class Run(CommandTest):
@@ -45,6 +46,32 @@ class Run(CommandTest):
         self.assertLess(level["max_over_mean"], 1.1)
         # gate_up and down of one expert, f32, for each transfer
         self.assertEqual(level["transfer_bytes"], level["transfers"] * 3 * 48 * 40 * 4)
+
+    def test_predicted_seconds_decide_unless_a_threshold_is_given(self):
+        words = ["run", "--scenario", "concentrated:0.9:1", "--ranks", 4, "--tokens", 64, "--experts", 8, *LAYER]
+        cost = {
+            "format": "evenkeel.cost.v1",
+            "flops_per_second": 1e9,
+            "link_bytes_per_second": 1e10,
+            "overlap": 0,
+            "chunk_seconds": 1e-6,
+        }
+        for weights, moves in ((1e10, True), (1e3, False)):
+            self.write("cost.json", {**cost, "weight_bytes_per_second": weights})
+            made = self.json(*words, "--cost", "cost.json", "--planner", "ep,level")
+            self.assertEqual(made["imbalance_threshold"], "auto")
+            self.assertEqual(made["planners"][1]["transfers"] > 0, moves)
+            elements = 3 * 48 * 40
+            self.assertAlmostEqual(
+                made["spill_costs"]["seconds_per_assignment"], 2 * elements / 1e9 + 2 * 48 * 4 / 1e10, delta=1e-9
+            )
+        given = self.json(*words, "--imbalance-threshold", "1.25", "--planner", "level")
+        self.assertEqual((given["imbalance_threshold"], given["spill_costs"]), (1.25, None))
+        measured = self.json(*words, "--planner", "level")
+        self.assertGreater(measured["spill_costs"]["seconds_per_transfer"], 0)
+        self.assert_refused(
+            [*words, "--imbalance-threshold", "often"], 2, "InvalidArgument", "--imbalance-threshold: 'often'"
+        )
 
     def test_backward_is_right_for_every_activation_and_type(self):
         for activation in ["swiglu", "clamped-swiglu", "gelu"]:

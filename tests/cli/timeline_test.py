@@ -5,7 +5,7 @@ import unittest
 
 from command import CommandTest
 
-SMALL = ["--hidden", 48, "--intermediate", 40, "--min-segment", 4, "--repeat", 1]
+SMALL = ["--hidden", 48, "--intermediate", 40, "--min-segment", 4, "--repeat", 1, "--imbalance-threshold", 1.3]
 SKEWED = ["run", "--scenario", "concentrated:0.95:1", "--ranks", 4, "--tokens", 192, "--experts", 16, *SMALL]
 CASES = [
     [],

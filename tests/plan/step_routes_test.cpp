@@ -66,6 +66,7 @@ class Step {
         ASSERT_LT(last, now) << what << ": order of rank " << me;
         last = now;
       }
+      expect_rows(me, all, what);
       expect_results(me, what);
       expect_lent(me, what);
     }
@@ -100,6 +101,39 @@ class Step {
       EXPECT_TRUE(std::adjacent_find(begin, end, std::greater_equal<>()) == end) << "a row is sent twice";
     }
     return all;
+  }
+
+  // Each position reads its token's row, of this rank's tokens or of the rows that each rank sends.
+  void expect_rows(std::size_t me, const std::vector<Position>& all, const std::string& what) const {
+    StepRoutes routes = routes_[me];
+    Numbers arrived, tokens;
+    std::vector<std::size_t> owners(choices_.ids[me].size() / static_cast<std::size_t>(choices_.k), me);
+    for (std::size_t token = 0; token < owners.size(); ++token) tokens.push_back(static_cast<std::int64_t>(token));
+    for (std::size_t source = 0; source < routes_.size(); ++source) {
+      const StepRoutes& from = routes_[source];
+      const auto first = from.row_of.begin() + static_cast<std::ptrdiff_t>(sum_before(from.sent_counts, me) + me);
+      arrived.insert(arrived.end(), first, first + from.sent_counts[me] + 1);
+      const auto row = from.sent_rows.begin() + static_cast<std::ptrdiff_t>(sum_before(from.sent_row_counts, me));
+      tokens.insert(tokens.end(), row, row + from.sent_row_counts[me]);
+      owners.resize(tokens.size(), source);
+    }
+    routes.find_rows(arrived, choices_.k);
+    ASSERT_EQ(routes.pool_rows.size(), all.size()) << what;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const Position& position = all[static_cast<std::size_t>(routes.order[i])];
+      const auto row = static_cast<std::size_t>(routes.pool_rows[i]);
+      ASSERT_LT(row, tokens.size()) << what;
+      ASSERT_EQ(tokens[row], position.token) << what;
+      ASSERT_EQ(owners[row], position.source) << what;
+    }
+    for (const std::int64_t wrong : {std::int64_t{-1}, std::int64_t{1} << 40})
+      for (std::size_t at = 0; at < std::min<std::size_t>(arrived.size(), 3); ++at) {
+        Numbers other = arrived;
+        other[at] = wrong;
+        EXPECT_THROW(routes.find_rows(other, choices_.k), InvalidArgument);
+      }
+    arrived.pop_back();
+    EXPECT_THROW(routes.find_rows(arrived, choices_.k), InvalidArgument);
   }
 
   int expert_of(std::size_t me, std::int64_t slot) const {

@@ -33,6 +33,7 @@ RANKS, EXPERTS, K, TOKENS = 3, 6, 2, 12
 DEADLINE, MARGIN = 3.0, 2.0
 AT_ONCE = 8
 FORWARD = ["counts", "routes", "weights", "dispatch", "combine"]
+STOCK = "stock"  # the caller's own collectives, in a step where nothing moves
 BACKWARD = ["gradient dispatch", "router weights", "router gradients", "weight gradients", "gradient return"]
 
 
@@ -44,7 +45,7 @@ class Case(NamedTuple):
 
     @property
     def direction(self) -> str:
-        return "forward" if self.phase in FORWARD else "backward"
+        return "backward" if self.phase in BACKWARD else "forward"
 
 
 class Outcome(NamedTuple):
@@ -81,8 +82,10 @@ def join(case: Case, folder: str, name: str, rank: int, ranks: int) -> None:
 class Step:
     """A step of a layer in which weights move: most tokens are routed to one expert."""
 
-    def __init__(self, rank: int, ranks: int, group: dist.ProcessGroup | None = None) -> None:
-        self.layer = ExpertParallel(EXPERTS, group, imbalance_threshold=0.0, min_segment=1, name="7")
+    def __init__(self, rank: int, ranks: int, group: dist.ProcessGroup | None = None, stock: bool = False) -> None:
+        planner: Any = "ep" if stock else "level"
+        self.layer = ExpertParallel(EXPERTS, group, planner=planner, imbalance_threshold=0.0, min_segment=1, name="7")
+        self.stock = stock
         self.ids = torch.randint(EXPERTS, (TOKENS, K), generator=torch.Generator().manual_seed(rank))
         self.ids[torch.arange(TOKENS) % 4 != 0] = 1
         whole = all_weights(0, EXPERTS)
@@ -92,10 +95,15 @@ class Step:
         self.hidden.requires_grad_(), self.top_k.requires_grad_()
 
     def run(self, computed_by: Callable[..., torch.Tensor] = experts) -> torch.Tensor:
-        out = self.layer(self.hidden, self.ids, self.top_k, computed_by, self.weights)
-        assert self.layer.last["transfers"] > 0
+        stock = self.run_stock if self.stock else None
+        out = self.layer(self.hidden, self.ids, self.top_k, computed_by, self.weights, stock)
+        assert (self.layer.last["transfers"] > 0) != self.stock
         out.backward(self.grad)
         return out.detach()
+
+    def run_stock(self, hidden: torch.Tensor, *_: torch.Tensor) -> torch.Tensor:
+        dist.all_reduce(torch.zeros(1))
+        return hidden * 1.0
 
     def leaves(self) -> list[torch.Tensor]:
         return [self.hidden, self.top_k, *self.weights.values()]
@@ -137,7 +145,7 @@ def on_rank(case: Case, folder: str, rank: int, began: Any, answer: Connection) 
     os.dup2(os.open(os.path.join(folder, f"stderr{rank}"), os.O_CREAT | os.O_WRONLY), 2)  # torch's own words on it
     torch.set_num_threads(1)
     join(case, folder, "first", rank, RANKS)
-    step = Step(rank, RANKS)
+    step = Step(rank, RANKS, stock=case.phase == STOCK)
     right = step.run()
     for leaf in step.leaves():
         leaf.grad = None
@@ -156,7 +164,7 @@ def on_rank(case: Case, folder: str, rank: int, began: Any, answer: Connection) 
     dist.destroy_process_group()
     survivors = [other for other in range(RANKS) if other != case.rank]
     join(case, folder, "second", survivors.index(rank), len(survivors))
-    after = Step(survivors.index(rank), len(survivors))
+    after = Step(survivors.index(rank), len(survivors), stock=step.stock)
     made = after.run()
     same = rank != 0 or torch.equal(made, right)  # rank 0 keeps its tokens, and results their bits
     answer.send(Outcome(rank, data, message, seconds, same, gradients))
@@ -238,7 +246,9 @@ class FaultsTest(unittest.TestCase):
         return found
 
     def in_every_phase(self, fault: str, store: str) -> None:
-        found = self.run_all([Case(fault, rank, phase, store) for phase in FORWARD + BACKWARD for rank in range(RANKS)])
+        found = self.run_all(
+            [Case(fault, rank, phase, store) for phase in [*FORWARD, STOCK, *BACKWARD] for rank in range(RANKS)]
+        )
         for outcomes in found.values():
             for outcome in outcomes:
                 self.assertIn("does not answer", outcome.message)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unittest
 from typing import Any
 
@@ -13,6 +14,7 @@ from torch.utils.checkpoint import checkpoint
 import evenkeel as ek
 from evenkeel.torch import ExpertParallel
 from evenkeel.torch._live_bytes import LiveBytes
+from evenkeel.torch._options import LayerOptions
 
 E, K, SEED = 8, 3, 7  # a seed whose routing is hot
 
@@ -138,7 +140,7 @@ def too_small(rank: int, ranks: int) -> dict[str, Any]:
     return {}
 
 
-def promise(rank: int, ranks: int, seeds: int, over_least: float) -> tuple[int, int, int]:
+def promise(rank: int, ranks: int, seeds: range, over_least: float) -> tuple[int, int, int]:
     """The most that any of the seeds' steps held, the budget, and how many steps were cut.
 
     Each layer's first call is without gradients, which says nothing of what training takes.
@@ -146,8 +148,8 @@ def promise(rank: int, ranks: int, seeds: int, over_least: float) -> tuple[int, 
     least = too_small(rank, ranks)["least"]
     budget = int(least * over_least)
     most, cut = 0, 0
-    for seed in range(seeds):
-        ids = routing(seed, ranks, E, K)[rank].repeat(3, 1)
+    for seed in seeds:
+        ids = routing(seed, ranks, E, K)[rank]
         hidden, top_k, grad = inputs(seed, rank, ids)
         hidden.requires_grad_(), top_k.requires_grad_()
         own = Case(rank, ranks).own
@@ -165,6 +167,25 @@ def promise(rank: int, ranks: int, seeds: int, over_least: float) -> tuple[int, 
         most = max(most, live.peak - sum(t.numel() * t.element_size() for t in kept if t is not None))
         cut += layer.last["chunks"] > 1
     return most, budget, cut
+
+
+def with_bins(rank: int, ranks: int) -> list[tuple[int, int]]:
+    """Numbers of chunks under growing budgets: the fewest that fit, and with bins 1, 2 and 8."""
+    random = torch.Generator().manual_seed(SEED)
+    ids = torch.randint(E, (96, K), generator=random)
+    hidden, top_k, _ = inputs(SEED, rank, ids)
+    case = Case(rank, ranks)
+    single = one_process(hidden, ids, top_k, case.whole)
+    least = too_small(rank, ranks)["least"]
+    made = []
+    for times in (1, 2, 4, 8, 16, 32, 64):
+        chunks = []
+        for bins in (None, [1, 2, 8]):
+            layer = ExpertParallel(E, planner="ep", budget=least * times, chunk_bins=bins)
+            assert torch.equal(layer(hidden, ids, top_k, experts, case.own), single)
+            chunks.append(layer.last["chunks"])
+        made.append((chunks[0], chunks[1]))
+    return made
 
 
 class LiveBytesTest(unittest.TestCase):
@@ -219,17 +240,38 @@ class ModesTest(unittest.TestCase):
         self.assertEqual(said[0]["given"], 1000)
         self.assertEqual(said[0], said[1])
 
-    def test_no_step_holds_more_than_its_budget(self) -> None:
-        for over_least in (1.0, 1.3, 2.0):
-            answers = run_ranks(2, promise, 12, over_least)
+    def test_no_step_of_a_hundred_routings_holds_more_than_its_budget(self) -> None:
+        for over_least, seeds in ((1.0, range(34)), (1.3, range(34, 67)), (2.0, range(67, 100))):
+            answers = run_ranks(2, promise, seeds, over_least)
             for most, budget, cut in answers:
                 self.assertLessEqual(most, budget, f"at {over_least} times the least")
-                self.assertGreater(cut, 4)
+                self.assertGreater(most, budget / 2, "the bound is not idle")
+                self.assertGreater(cut, len(seeds) / 3)
 
     def test_four_ranks_keep_the_budget(self) -> None:
-        for most, budget, cut in run_ranks(4, promise, 10, 1.2):
+        for most, budget, cut in run_ranks(4, promise, range(100, 130), 1.2):
             self.assertLessEqual(most, budget)
-            self.assertGreater(cut, 3)
+            self.assertGreater(cut, 10)
+
+    def test_equal_chunks_are_the_least_bin_that_fits(self) -> None:
+        for made in run_ranks(2, with_bins):
+            for fewest, of_bins in made:
+                self.assertIn(of_bins, (1, 2, 8) if of_bins <= 8 else (fewest,))
+                self.assertGreaterEqual(of_bins, fewest)
+                self.assertEqual(of_bins > 8, fewest > 8)
+            self.assertLessEqual({1, 2, 8}, {of_bins for _, of_bins in made}, made)
+            self.assertGreater(made[0][1], 8)
+
+    def test_bins_that_say_nothing_are_refused(self) -> None:
+        for options, said in (
+            ({"chunk_bins": [1, 2]}, "chunk_bins: there is no budget that chunks must fit"),
+            ({"budget": 10**6, "chunk_bins": []}, "ascending numbers of chunks"),
+            ({"budget": 10**6, "chunk_bins": [2, 1]}, "[2, 1]"),
+            ({"budget": 10**6, "chunk_bins": [0, 1]}, "1..1024"),
+            ({"budget": 10**6, "chunk_bins": [1000, 1001]}, "least common multiple"),
+        ):
+            with self.assertRaisesRegex(ek.errors.InvalidArgument, re.escape(said)):
+                LayerOptions(**options)  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "evenkeel/balance/planner.h"
+#include "evenkeel/base/error.h"
 #include "evenkeel/plan/cuda/step_view.h"
 
 namespace evenkeel::cuda {
@@ -20,8 +21,11 @@ struct PlanRules {
 };
 
 // Options as a device planner reads them. What is cut off makes no difference below kMostLoad assignments;
-// search_small is not read, since devices search no instance.
+// search_small is not read, since devices search no
+// instance. Throws InvalidArgument where costs are to decide.
 inline PlanRules rules_of(const PlannerOptions& options) {
+  if (options.costs)
+    throw InvalidArgument("costs", "planning on a device predicts no seconds", "an imbalance threshold alone");
   constexpr std::int64_t kMostRatio = std::int64_t{1} << 31;
   PlanRules rules;
   rules.kind = options.kind;

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge, saved_tensors_hooks
 
@@ -19,8 +21,8 @@ from ._exchange import Exchange
 Weights = dict[str, torch.Tensor]
 Experts = Callable[[torch.Tensor, torch.Tensor, Weights], torch.Tensor]
 
-_TOKENS_AT_ONCE = 256
-"""Results are weighted and summed so many tokens at a time: the k rows of all tokens are never there at once."""
+PIECES = 8
+"""Results are weighted and summed in so many pieces: the k weighted rows of all tokens are never there at once."""
 
 
 class _Source(torch.autograd.Function):
@@ -35,7 +37,7 @@ class _Source(torch.autograd.Function):
         return None, None
 
 
-def _as_it_is(value: torch.Tensor) -> torch.Tensor:
+def as_it_is(value: torch.Tensor) -> torch.Tensor:
     return value
 
 
@@ -44,65 +46,50 @@ def _source(value: torch.Tensor) -> torch.Tensor:
     return out
 
 
+def _on_device(name: str) -> Any:
+    """An array of the routes as a tensor: on a device of its own for as long as it is used, shared on the host."""
+
+    def tensor(self: Routes) -> torch.Tensor:
+        return torch.from_numpy(getattr(self.native, name)).to(self.device)
+
+    return property(tensor)
+
+
 class Routes:
-    """The routes of one chunk as tensors on the layer's device."""
+    """The routes of one chunk; evenkeel/plan/step_routes.h says what each is."""
+
+    sent_rows = _on_device("sent_rows")
+    sent_positions = _on_device("sent_positions")
+    row_of = _on_device("row_of")
+    own_positions = _on_device("own_positions")
+    order = _on_device("order")
+    computed_at = _on_device("computed_at")
+    slots = _on_device("slots")
+    lent = _on_device("lent")
+    result_of = _on_device("result_of")
+    pool_rows = _on_device("pool_rows")
 
     def __init__(self, native: _native.StepRoutes, device: torch.device, tokens: int) -> None:
-        self.tokens = tokens
+        self.native, self.device, self.tokens = native, device, tokens
         self.sent_row_counts = native.sent_row_counts
         self.sent_counts = native.sent_counts
         self.received_counts = native.received_counts
+        self.received_row_counts: list[int] = []  # by `find_rows`
         self.native_positions = native.native_positions
         self.borrowed_counts = native.borrowed_counts
         self.lent_counts = native.lent_counts
-        self.borrowed = native.borrowed
-
-        def here(array: object) -> torch.Tensor:
-            return torch.from_numpy(array).to(device)  # shares memory on the host
-
-        self.sent_rows = here(native.sent_rows)
-        self.sent_positions = here(native.sent_positions)
-        self.row_of = here(native.row_of)
-        self.own_positions = here(native.own_positions)
-        self.order = here(native.order)
-        self.computed_at = here(native.computed_at)
-        self.slots = here(native.slots)
-        self.lent = here(native.lent)
-        self.result_of = here(native.result_of)
-        self.received_row_counts: list[int] = []
-        self.pool_rows = self.order  # found by `find_rows`
-
-    @property
-    def own(self) -> int:
-        return self.own_positions.numel()
+        self.moves_weights = native.moves_weights
+        self.own = native.own_positions.size
 
     def find_rows(self, exchange: Exchange, k: int) -> None:
-        """Which pool row each position reads, in the order in which positions are computed.
+        """Which pool row each position reads.
 
-        The second and last number that the host reads of a step: how many rows each rank sends. The counts alone do not
-        say it, since a token's row goes to a rank once.
+        The second and last thing that the host reads of a step. The counts alone do not say it, since a token's row goes
+        to a rank once.
         """
-        self_first = [1 + count for count in self.received_counts]
-        message = exchange.all_to_all("routes", self.row_of, [1 + count for count in self.sent_counts], self_first)
-        heads = torch.tensor(_starts(self_first), device=message.device)
-        self.received_row_counts = message[heads].tolist()
-        first = torch.tensor(
-            [self.tokens + start for start in _starts(self.received_row_counts)], device=message.device
-        )
-        counts = torch.tensor(self.received_counts, device=message.device)
-        begin = first.repeat_interleave(counts, output_size=sum(self.received_counts))
-        is_row = torch.ones(message.numel(), dtype=torch.bool, device=message.device)
-        is_row[heads] = False
-        received = message[is_row] + begin
-        self.pool_rows = torch.cat([self.own_positions // k, received])[self.order]
-
-
-def _starts(counts: Sequence[int]) -> list[int]:
-    starts, total = [], 0
-    for count in counts:
-        starts.append(total)
-        total += count
-    return starts
+        sent, received = ([1 + count for count in counts] for counts in (self.sent_counts, self.received_counts))
+        self.native.find_rows(exchange.all_to_all("routes", self.row_of, sent, received).cpu().numpy(), k)
+        self.received_row_counts = self.native.received_row_counts
 
 
 @dataclass
@@ -149,16 +136,17 @@ class Chunk:
 
     def combine(self, outputs: torch.Tensor, top_k_weights: torch.Tensor, out: torch.Tensor) -> None:
         """Results home; each token's are weighted and added in the order of its top-k into `out` [tokens, hidden]."""
-        routes = self.routes
+        routes, computed_at = self.routes, self.routes.computed_at
         sent, own = sum(routes.sent_counts), routes.own
         results = outputs.new_empty((sent + own + 1, outputs.shape[1]))
-        back = outputs.index_select(0, routes.computed_at[own:])
+        back = outputs.index_select(0, computed_at[own:])
         self.exchange.all_to_all("combine", back, routes.received_counts, routes.sent_counts, results[:sent])
         del back
-        torch.index_select(outputs, 0, routes.computed_at[:own], out=results[sent : sent + own])
+        torch.index_select(outputs, 0, computed_at[:own], out=results[sent : sent + own])
         results[-1].zero_()
-        for begin, end in _ranges(routes.tokens, _TOKENS_AT_ONCE):
-            of_tokens = results.index_select(0, routes.result_of[begin * self.k : end * self.k])
+        result_of = routes.result_of
+        for begin, end in _ranges(routes.tokens, -(-routes.tokens // PIECES)):
+            of_tokens = results.index_select(0, result_of[begin * self.k : end * self.k])
             of_tokens = of_tokens.view(end - begin, self.k, -1) * top_k_weights[begin:end].unsqueeze(-1)
             out[begin:end] = of_tokens.sum(dim=1)
 
@@ -175,6 +163,8 @@ class Chunk:
     def _borrow(self, weights: Sequence[torch.Tensor]) -> Iterator[torch.Tensor]:
         """Posts the weights at once; each is waited for when it is taken."""
         routes = self.routes
+        if not routes.moves_weights:
+            return iter(weights)  # no position will read them
         started = []
         for weight in weights:
             lent = weight.detach().index_select(0, routes.lent)
@@ -207,7 +197,7 @@ class Chunk:
             with torch.no_grad():
                 return self.experts(rows, slots, dict(zip(self.names, weights, strict=True))), None
         # Hooks on saved tensors are for the step's own (see _kept.py).
-        with torch.enable_grad(), saved_tensors_hooks(_as_it_is, _as_it_is):
+        with torch.enable_grad(), saved_tensors_hooks(as_it_is, as_it_is):
             inputs = [
                 _source(rows),
                 *(_source(w) if want else w.detach() for w, want in zip(weights, wants, strict=True)),
@@ -232,14 +222,17 @@ class Chunk:
         pool = self._dispatch("gradient dispatch", grad_output)
         of_rows = pool.index_select(0, routes.pool_rows)
         del pool
+        outputs, computed.outputs = computed.outputs, computed.outputs.new_empty(0)
         router = self._to_positions(top_k_weights.reshape(-1))
-        grad_router = self._to_assignments((of_rows * computed.outputs).sum(dim=-1, dtype=_wide(of_rows.dtype)))
-        of_rows = of_rows.mul_(router.to(of_rows.dtype).unsqueeze(-1)).to(computed.outputs.dtype)
-        computed.outputs = computed.outputs[:0]
+        grad_router = self._to_assignments((of_rows * outputs).sum(dim=-1, dtype=_wide(of_rows.dtype)))
+        of_rows = of_rows.mul_(router.to(of_rows.dtype).unsqueeze(-1)).to(outputs.dtype)
+        del outputs
 
         foreign = self._backward(computed.parts, 1, of_rows[split:])
         lent = []
         for i, weight in enumerate(_wanted(weights, wants), start=1):
+            if not routes.moves_weights:
+                break
             mine = weight.new_empty((0, *weight.shape[1:])) if foreign is None else foreign[i]
             lent.append(
                 (mine, *self.exchange.start("weight gradients", mine, routes.borrowed_counts, routes.lent_counts))
@@ -250,11 +243,12 @@ class Chunk:
         grad_hidden = self._rows_home(of_inputs, grad_output)
 
         homes = [torch.zeros_like(weight) for weight in _wanted(weights, wants)] if native is None else native[1:]
-        added = []
-        for home, (_, back, pending) in zip(homes, lent, strict=True):
+        del native, foreign, of_inputs
+        homes = _apart(homes) if routes.moves_weights else homes
+        for home, (_, back, pending) in zip(homes, lent, strict=False):
             pending.wait()
-            added.append(_added(home, routes.lent, back))
-        of_wanted = iter(added)
+            _add_experts(home, routes.native.lent, back)
+        of_wanted = iter(homes)
         return grad_hidden, grad_router.view(top_k_weights.shape), [next(of_wanted) if want else None for want in wants]
 
     def _backward(self, parts: list[Part | None], which: int, grads: torch.Tensor) -> list[torch.Tensor] | None:
@@ -305,14 +299,23 @@ def _wanted(weights: Sequence[torch.Tensor], wants: Sequence[bool]) -> list[torc
     return [weight for weight, want in zip(weights, wants, strict=True) if want]
 
 
-def _added(home: torch.Tensor, slots: torch.Tensor, back: torch.Tensor) -> torch.Tensor:
-    """Gradients that came home are added at least in f32, one rank after the other."""
-    if slots.numel() == 0:
-        return home
+def _apart(grads: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Gradients that may be added to in place: none is a view that repeats, and no two share memory."""
+    made: list[torch.Tensor] = []
+    for grad in grads:
+        shared = any(grad.untyped_storage().data_ptr() == other.untyped_storage().data_ptr() for other in made)
+        made.append(grad.clone() if shared or not grad.is_contiguous() else grad)
+    return made
+
+
+def _add_experts(home: torch.Tensor, slots: np.ndarray, back: torch.Tensor) -> None:
+    """Gradients that came home are added at least in f32, one rank after the other, and rounded once."""
+    if slots.size == 0:
+        return
+    experts, at = (torch.from_numpy(found).to(home.device) for found in np.unique(slots, return_inverse=True))
     wide = _wide(home.dtype)
-    if home.dtype == wide:
-        return home.index_add(0, slots, back)
-    return home.to(wide).index_add_(0, slots, back.to(wide)).to(home.dtype)
+    sums = home.index_select(0, experts).to(wide).index_add_(0, at, back.to(wide))
+    home.index_copy_(0, experts, sums.to(home.dtype))
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:
@@ -325,5 +328,5 @@ def _add_rows(total: torch.Tensor, rows: torch.Tensor, values: torch.Tensor) -> 
 
 
 def _ranges(count: int, size: int) -> Iterator[tuple[int, int]]:
-    for begin in range(0, count, size):
+    for begin in range(0, count, max(size, 1)):
         yield begin, min(count, begin + size)

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 
 import torch
 
-from .. import _native
 from ._chunk import Experts
 from ._exchange import Exchange
-from ._live_bytes import LiveBytes
 
 _ROWS = 128
 
@@ -78,63 +76,3 @@ def _seconds(work: Callable[[], None], device: torch.device) -> float:
         if i > 0:
             best = min(best, time.perf_counter() - start)
     return best
-
-
-def measure_bytes(
-    experts: Experts, names: Sequence[str], weights: Sequence[torch.Tensor], hidden: torch.Tensor, training: bool
-) -> tuple[int, int]:
-    """Bytes that the experts hold at most: for each row, and besides; counted, not computed, on a few rows.
-
-    The worse of all rows at one expert and rows spread over all of them.
-    """
-    count = weights[0].shape[0]
-    device = hidden.device
-
-    def peak(rows: int, spread: bool) -> int:
-        slots = (
-            torch.arange(rows, device=device) % count if spread else torch.zeros(rows, dtype=torch.int64, device=device)
-        )
-        given = [weight.detach().requires_grad_(training and weight.requires_grad) for weight in weights]
-        x = hidden.new_ones((rows, hidden.shape[1])).requires_grad_(training)
-        with torch.set_grad_enabled(training), LiveBytes() as live:
-            made = experts(x, slots.sort().values, dict(zip(names, given, strict=True)))
-            if training:
-                wanted = [x, *(weight for weight in given if weight.requires_grad)]
-                grads = torch.autograd.grad(made, wanted, torch.ones_like(made), allow_unused=True)
-                del grads
-        return live.peak
-
-    few, many = 4 * count, 12 * count
-    slope, rest = 0, 0
-    for spread in (False, True):
-        low, high = peak(few, spread), peak(many, spread)
-        each = -(-max(high - low, 0) // (many - few))
-        slope, rest = max(slope, each), max(rest, low - each * few, 0)
-    return slope, rest
-
-
-def chunk_bytes(
-    experts: Experts,
-    names: Sequence[str],
-    weights: Sequence[torch.Tensor],
-    hidden: torch.Tensor,
-    k: int,
-    training: bool,
-) -> _native.ChunkBytes:
-    """What a chunk takes, forward or recomputed and backward, whichever is more; an upper bound."""
-    per_row, fixed = measure_bytes(experts, names, weights, hidden, training)
-    row = hidden.shape[1] * max(hidden.element_size(), 4 if training else 0)
-    expert = sum(weight[0].numel() * weight.element_size() for weight in weights)
-    native = sum(weight.numel() * weight.element_size() for weight in weights if weight.requires_grad and training)
-    index = 96  # of index arrays and numbers that travel with each
-    both = 2 if training else 1
-    made = _native.ChunkBytes()
-    made.per_token = row * (both + (1 if training else 0))
-    made.per_assignment = row + index
-    made.per_sent = row * both + index
-    made.per_received = row * (2 * both + 1) + index
-    made.per_position = per_row + row * (2 + (2 if training else 0)) + index
-    made.per_borrowed = expert * both
-    made.per_lent = expert * both
-    made.fixed = fixed + native + 3 * 256 * k * row
-    return made

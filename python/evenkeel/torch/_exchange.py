@@ -76,6 +76,20 @@ class Exchange:
 
         return out, self._begin(phase, start, rows.device)
 
+    def watch(self, phase: str, work: Callable[[], torch.Tensor], device: torch.device) -> torch.Tensor:
+        """Collectives of somebody else's: what fails there is named as ours is."""
+        pending = self._begin(phase, lambda: None, device)
+        try:
+            made = work()
+        except RuntimeError as error:
+            faults = self._faults(device)
+            if isinstance(error, dist.DistError) or "gloo" in str(error):
+                raise faults.error(pending.began, error) from error
+            faults.failed_here(error)
+            raise
+        pending.wait()
+        return made
+
     def all_gather(self, phase: str, mine: torch.Tensor) -> torch.Tensor:
         """`[P, ...]` of equal shapes."""
         every = mine.new_empty((self.ranks * mine.numel(),))

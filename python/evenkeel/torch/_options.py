@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from .._arguments import choice, invalid, number, thousandths
 from ..step_plan import Planner
 from ._costs import SpillCosts
+
+_MOST_CHUNKS = 1024
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,7 @@ class LayerOptions:
     min_segment: int = 64
     imbalance_threshold: float | Literal["auto"] = "auto"
     budget: int | None = None
+    chunk_bins: Sequence[int] | None = None
     costs: SpillCosts | None = None
 
     def __post_init__(self) -> None:
@@ -34,6 +39,20 @@ class LayerOptions:
             thousandths(float(self.imbalance_threshold), "imbalance_threshold")
         if self.budget is not None:
             number(self.budget, "budget", 1, 2**63 - 1)
+        if self.chunk_bins is not None:
+            self._check_bins(self.chunk_bins)
+
+    def _check_bins(self, bins: Sequence[int]) -> None:
+        if self.budget is None:
+            raise invalid("chunk_bins", "there is no budget that chunks must fit", "a budget, or no bins")
+        for chunks in bins:
+            number(chunks, "chunk_bins", 1, _MOST_CHUNKS)
+        if not bins or list(bins) != sorted(set(bins)) or math.lcm(*bins) > _MOST_CHUNKS:
+            raise invalid(
+                "chunk_bins",
+                f"{list(bins)}",
+                f"ascending numbers of chunks whose least common multiple is at most {_MOST_CHUNKS}, like [1, 2, 4, 8]",
+            )
 
     @property
     def capacity_thousandths(self) -> int:

@@ -8,6 +8,7 @@ of a row do not depend on the other rows, gradients to rounding.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
@@ -23,9 +24,10 @@ from ..placement import Placement
 from ..step_plan import Planner
 from . import _kept
 from ._chunk import Chunk, Computed, Experts, Routes, Weights
-from ._costs import SpillCosts, chunk_bytes, measure_costs
+from ._costs import SpillCosts, measure_costs
 from ._exchange import Exchange
 from ._options import LayerOptions
+from ._phase_bytes import chunk_phases, least_bytes
 
 Stock = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -49,6 +51,8 @@ class ExpertParallel:
         budget: bytes that the layer may hold at once for one step, whatever the routing; more than one chunk is
             computed again in backward. None: no bound. Outputs, gradients of the arguments and weights at home are not
             counted.
+        chunk_bins: under a budget, numbers of chunks, ascending: the least that fits is taken, in equal chunks (MemFine's
+            MACT, Eq. 9). Where none fits, and by default, the step is cut into as few chunks as fit.
         costs: seconds for "auto".
         name: what errors call this layer.
 
@@ -67,13 +71,14 @@ class ExpertParallel:
         min_segment: int = 64,
         imbalance_threshold: float | Literal["auto"] = "auto",
         budget: int | None = None,
+        chunk_bins: Sequence[int] | None = None,
         costs: SpillCosts | None = None,
         name: str = "",
     ) -> None:
         self.exchange = Exchange(group, name)
         self.num_experts = number(num_experts, "num_experts", 1)
-        options = LayerOptions(planner, capacity_factor, min_segment, imbalance_threshold, budget, costs)
-        self.budget, self.costs = budget, costs
+        options = LayerOptions(planner, capacity_factor, min_segment, imbalance_threshold, budget, chunk_bins, costs)
+        self.budget, self.chunk_bins, self.costs = budget, chunk_bins, costs
         by_gain = options.decides_by_gain and planner != "ep"
         self._measures = by_gain and costs is None and self.exchange.ranks > 1
         if placement is None:
@@ -100,7 +105,7 @@ class ExpertParallel:
         )
         if costs is not None and by_gain:
             self._layout.set_costs(costs.per_assignment, costs.per_transfer, costs.per_step)
-        self._bytes: dict[tuple[Any, ...], _native.ChunkBytes] = {}
+        self._phases: dict[tuple[Any, ...], list[_native.PhaseBytes]] = {}
         """What chunks take, by all that it depends on besides the layer."""
         self.last: dict[str, Any] = {}
         """The last step: `chunks`, `transfers`, and the assignments of each rank: as they were computed
@@ -152,7 +157,7 @@ class ExpertParallel:
         pieces = self._cut(ids, also_if_nothing_moves=stock is None)
         if pieces is None:
             assert stock is not None
-            return stock(hidden, top_k_index, top_k_weights)
+            return self.exchange.watch("stock", lambda: stock(hidden, top_k_index, top_k_weights), hidden.device)
         step = _Chunks(self.exchange, experts, names, pieces, ids.shape[1])
         made: torch.Tensor = _Step.apply(step, hidden, top_k_weights, *tensors)
         return made
@@ -193,25 +198,21 @@ class ExpertParallel:
         autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
         wants = tuple(weight.requires_grad for weight in weights)
         key = (training, wants, hidden.dtype, hidden.shape[1], k, autocast)
-        if key not in self._bytes:
-            own = chunk_bytes(experts, names, weights, hidden, k, training)
-            self._bytes[key] = self._most_of_ranks(own, hidden.device)
-        most, ranks = self._bytes[key], self.exchange.ranks
-        least = most.fixed + most.per_token + k * (most.per_assignment + most.per_sent)
-        least += (ranks - 1) * k * most.per_received + ranks * k * most.per_position
+        if key not in self._phases:
+            own = chunk_phases(experts, names, weights, hidden, k, training)
+            self._phases[key] = self._most_of_ranks(own, hidden.device)
+        phases = self._phases[key]
+        least = least_bytes(phases, k, self.exchange.ranks)
         if budget < least:
             raise BudgetTooSmall(
                 f"a budget of {budget} bytes is below the least that runs every routing of this layer: {least}",
                 {"given": budget, "least": least},
             )
-        self._layout.set_budget(most, budget)
+        self._layout.set_budget(phases, budget)
 
-    def _most_of_ranks(self, own: _native.ChunkBytes, device: torch.device) -> _native.ChunkBytes:
-        fields = [name for name in dir(own) if not name.startswith("_")]
-        mine = torch.tensor([getattr(own, name) for name in fields], dtype=torch.int64, device=device)
-        for name, most in zip(fields, self.exchange.all_gather("budget", mine).amax(dim=0).tolist(), strict=True):
-            setattr(own, name, most)
-        return own
+    def _most_of_ranks(self, own: list[_native.PhaseBytes], device: torch.device) -> list[_native.PhaseBytes]:
+        mine = torch.tensor([phase.to_list() for phase in own], dtype=torch.int64, device=device)
+        return [_native.PhaseBytes(*most) for most in self.exchange.all_gather("budget", mine).amax(dim=0).tolist()]
 
     def _counts(
         self, ids: torch.Tensor, begin: int, end: int, blocks: int
@@ -249,31 +250,10 @@ class ExpertParallel:
             native = self._layout.step(own, counts[:, 0], tokens[:, 0].tolist(), also_if_nothing_moves)
             self._add_to_last(counts[:, 0])
             return None if native is None else [(0, len(ids), Routes(native, ids.device, len(ids)))]
-        chunks: list[tuple[int, int, Routes]] = []
-        self._cut_range(ids, 0, len(ids), chunks)
-        return chunks
-
-    def _cut_range(self, ids: torch.Tensor, begin: int, end: int, chunks: list[tuple[int, int, Routes]]) -> None:
-        """A block that does not fit is counted again in blocks of its own, down to one token of each rank."""
-        counts, tokens, own = self._counts(ids, begin, end, _BLOCKS)
-        bounds = [begin + (end - begin) * b // _BLOCKS for b in range(_BLOCKS + 1)]
-        first = 0
-        while first < _BLOCKS:
-            last = self._layout.longest_chunk(counts, tokens, first)
-            if last == first:
-                # This ends: one token of each rank fits, with nothing moved (_set_budget).
-                self._cut_range(ids, bounds[first], bounds[first + 1], chunks)
-                first += 1
-                continue
-            run = slice(first, last)
-            of_chunk = np.ascontiguousarray(own[bounds[first] - begin : bounds[last] - begin])
-            counts_of_chunk = np.ascontiguousarray(counts[:, run].sum(axis=1))
-            native = self._layout.step(of_chunk, counts_of_chunk, tokens[:, run].sum(axis=1).tolist(), True)
-            if native is not None and tokens[:, run].any():
-                routes = Routes(native, ids.device, bounds[last] - bounds[first])
-                chunks.append((bounds[first], bounds[last], routes))
-                self._add_to_last(counts_of_chunk)
-            first = last
+        cut = _Cut(self, ids)
+        if self.chunk_bins is None or not cut.equal(self.chunk_bins):
+            cut.fewest(0, len(ids))
+        return cut.chunks
 
     def _add_to_last(self, counts: np.ndarray) -> None:
         """A chunk as it has been planned; `counts` are its assignments `[P, E]`."""
@@ -283,6 +263,59 @@ class ExpertParallel:
         last["transfers"] += self._layout.transfers
         for name, loads in (("rank_loads", self._layout.rank_loads), ("home_loads", at_home)):
             last[name] = [total + load for total, load in zip(last[name], loads, strict=True)]
+
+
+class _Cut:
+    """How one step's tokens are cut so that every chunk fits the budget, alike on every rank."""
+
+    def __init__(self, layer: ExpertParallel, ids: torch.Tensor) -> None:
+        self.layer, self.ids = layer, ids
+        self.chunks: list[tuple[int, int, Routes]] = []
+
+    def equal(self, bins: Sequence[int]) -> bool:
+        """As many equal chunks as the least bin that fits; false if none does."""
+        blocks = math.lcm(*bins)
+        counted = self.layer._counts(self.ids, 0, len(self.ids), blocks)
+        budget = self.layer.budget
+        assert budget is not None
+        for chunks in bins:
+            if self.layer._layout.equal_chunk_bytes(*counted[:2], chunks) <= budget:
+                each = blocks // chunks
+                for first in range(0, blocks, each):
+                    self._add(counted, 0, len(self.ids), first, first + each)
+                return True
+        return False
+
+    def fewest(self, begin: int, end: int) -> None:
+        """A block that does not fit is counted again in blocks of its own, down to one token of each rank."""
+        counted = self.layer._counts(self.ids, begin, end, _BLOCKS)
+        first = 0
+        while first < _BLOCKS:
+            last = self.layer._layout.longest_chunk(*counted[:2], first)
+            if last > first:
+                self._add(counted, begin, end, first, last)
+                first = last
+            else:  # this ends: one token of each rank fits, with nothing moved (_set_budget)
+                self.fewest(*_bounds(begin, end, _BLOCKS, first, first + 1))
+                first += 1
+
+    def _add(
+        self, counted: tuple[np.ndarray, np.ndarray, np.ndarray], begin: int, end: int, first: int, last: int
+    ) -> None:
+        """The chunk of these blocks of tokens begin..end."""
+        counts, tokens, own = counted
+        start, stop = _bounds(begin, end, counts.shape[1], first, last)
+        run = slice(first, last)
+        of_chunk = np.ascontiguousarray(own[start - begin : stop - begin])
+        counts_of_chunk = np.ascontiguousarray(counts[:, run].sum(axis=1))
+        native = self.layer._layout.step(of_chunk, counts_of_chunk, tokens[:, run].sum(axis=1).tolist(), True)
+        if native is not None and tokens[:, run].any():
+            self.chunks.append((start, stop, Routes(native, self.ids.device, stop - start)))
+            self.layer._add_to_last(counts_of_chunk)
+
+
+def _bounds(begin: int, end: int, blocks: int, first: int, last: int) -> tuple[int, int]:
+    return begin + (end - begin) * first // blocks, begin + (end - begin) * last // blocks
 
 
 class _Chunks:
@@ -327,16 +360,17 @@ class _Step(torch.autograd.Function):
         keep = step.keeps and any(ctx.needs_input_grad)
         kind = hidden.device.type
         step.autocast = (kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind))
-        out = hidden.new_empty(hidden.shape)
+        out = hidden.new_empty(hidden.shape) if not step.chunks else None
         kept = []
         for begin, end, chunk in step.chunks:
             chunk.routes.find_rows(step.exchange, step.k)
             outputs, computed = chunk.compute(hidden[begin:end], weights, ctx.wants, keep)
-            if out.dtype != torch.result_type(outputs, top_k_weights):
-                out = out.to(torch.result_type(outputs, top_k_weights))
+            if out is None:
+                out = hidden.new_empty(hidden.shape, dtype=torch.result_type(outputs, top_k_weights))
             chunk.combine(outputs, top_k_weights[begin:end], out[begin:end])
             kept.append(computed)
         ctx.save_for_backward(hidden, top_k_weights, *weights, _kept.keep(kept))
+        assert out is not None
         return out
 
     @staticmethod
@@ -348,7 +382,10 @@ class _Step(torch.autograd.Function):
         grad_router = torch.empty_like(top_k_weights)
         of_weights: list[torch.Tensor | None] = [None] * len(weights)
         kind, enabled, dtype = step.autocast
-        for i, (begin, end, chunk) in enumerate(step.chunks):
+
+        def add(i: int) -> None:
+            """One chunk's; nothing of it lives when the next one begins."""
+            begin, end, chunk = step.chunks[i]
             computed, kept[i] = kept[i], None
             if computed is None:
                 with torch.autocast(kind, dtype, enabled):
@@ -362,6 +399,9 @@ class _Step(torch.autograd.Function):
             for j, grad in enumerate(made):
                 total = of_weights[j]
                 of_weights[j] = grad if total is None or grad is None else total.add_(grad)
+
+        for i in range(len(step.chunks)):
+            add(i)
         if not step.chunks:
             of_weights = [torch.zeros_like(w) if want else None for w, want in zip(weights, ctx.wants, strict=True)]
         return (None, grad_hidden, grad_router, *of_weights)

@@ -1,0 +1,16 @@
+// --imbalance-threshold auto: what it costs to move work, for planners that decide by it.
+#pragma once
+
+#include "cli/layer_options.h"
+#include "evenkeel/balance/worth.h"
+#include "evenkeel/memory/memory_options.h"
+
+namespace evenkeel::cli {
+
+// By a file of costs, or as measured now on a layer of this shape.
+SpillCosts spill_costs_of(const MoeShape& shape, int ranks, bool backward, const CostModel* given);
+
+// In two lines, for people.
+std::string describe(const SpillCosts& costs);
+
+}  // namespace evenkeel::cli

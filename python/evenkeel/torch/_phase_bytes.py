@@ -1,0 +1,140 @@
+"""What a chunk takes in each phase of a step, as an upper bound: the experts' share is counted on a few rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.autograd.graph import get_gradient_edge, saved_tensors_hooks
+
+from .. import _native
+from ._chunk import PIECES, Experts, as_it_is
+from ._live_bytes import LiveBytes
+
+_INDEX = 96
+"""Bytes of index arrays and numbers that go with each row, on a device of its own."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """No more than `fixed + per_row * rows` bytes."""
+
+    per_row: int
+    fixed: int
+
+
+@dataclass(frozen=True)
+class ExpertBytes:
+    """What a call of the experts holds besides its arguments, and besides the gradient it is given."""
+
+    forward: Line
+    between: Line
+    backward: Line
+    out_size: int
+    """Bytes of a number that they give."""
+
+
+def measure_experts(
+    experts: Experts, names: Sequence[str], weights: Sequence[torch.Tensor], hidden: torch.Tensor, training: bool
+) -> ExpertBytes:
+    """Counted, not computed: the worse of all rows at one expert and rows spread over all of them."""
+    count, device = weights[0].shape[0], hidden.device
+    sizes: set[int] = set()
+
+    def held(rows: int, spread: bool) -> tuple[int, int, int]:
+        slots = torch.zeros(rows, dtype=torch.int64, device=device)
+        if spread:
+            slots = torch.arange(rows, device=device) % count
+        slots = slots.sort().values
+        given = [weight.detach().requires_grad_(training and weight.requires_grad) for weight in weights]
+        x = hidden.new_ones((rows, hidden.shape[1])).requires_grad_(training)
+        # Hooks of ours, since a checkpoint's would compute its whole region again in the backward pass below.
+        with torch.set_grad_enabled(training), saved_tensors_hooks(as_it_is, as_it_is), LiveBytes() as live:
+            made = experts(x, slots, dict(zip(names, given, strict=True)))
+            forward, between = live.peak, 0
+            sizes.add(made.element_size())
+            if training:
+                edge, ones = get_gradient_edge(made), torch.ones_like(made)
+                del made
+                between = live.now - ones.nbytes
+                live.peak = live.now
+                wanted = [x, *(weight for weight in given if weight.requires_grad)]
+                grads = torch.autograd.grad(edge, wanted, ones, allow_unused=True)
+                del grads
+                return forward, between, live.peak - ones.nbytes
+        return forward, 0, 0
+
+    rows = (1, count, 4 * count, 12 * count)
+    ways = [[held(n, spread) for n in rows] for spread in (False, True)]
+
+    def line(phase: int) -> Line:
+        """Above all of them: few rows may take more than many would say, since each expert's gradients are made anew."""
+        taken = [(n, at[phase]) for way in ways for n, at in zip(rows, way, strict=True)]
+        slopes = [-(-(way[-1][phase] - way[-2][phase]) // (rows[-1] - rows[-2])) for way in ways]
+        per_row = max(0, *slopes)
+        return Line(per_row, max(0, *(size - per_row * n for n, size in taken)))
+
+    return ExpertBytes(line(0), line(1), line(2), max(sizes))
+
+
+def chunk_phases(
+    experts: Experts,
+    names: Sequence[str],
+    weights: Sequence[torch.Tensor],
+    hidden: torch.Tensor,
+    k: int,
+    training: bool,
+) -> list[_native.PhaseBytes]:
+    """The phases of `Chunk.compute`, `combine` and `gradients`, in their order; what lives in each is added up."""
+    taken = measure_experts(experts, names, weights, hidden, training)
+    row = hidden.shape[1] * max(hidden.element_size(), taken.out_size)
+    wide = hidden.shape[1] * max(hidden.element_size(), taken.out_size, 4)  # sums, and results of f32 router weights
+    cast = wide if wide > row else 0
+    expert = sum(weight[0].numel() * weight.element_size() for weight in weights)
+    kept = taken.between
+
+    def phase(experts_hold: Line, **each: int) -> _native.PhaseBytes:
+        """With weights that travel; a borrowed expert takes what one at home does, and its weights."""
+        borrowed = expert + -(-experts_hold.fixed // weights[0].shape[0])
+        each = {name: size + _INDEX for name, size in each.items() if name != "fixed"} | {
+            "fixed": experts_hold.fixed + each.get("fixed", 0)
+        }
+        each["position"] = each.get("position", _INDEX) + experts_hold.per_row
+        return _native.PhaseBytes(**{"borrowed": borrowed, "lent": expert} | each)
+
+    nothing = Line(0, 0)
+    forward = [
+        phase(nothing, token=row, sent=row, received=row),
+        phase(nothing, token=row, received=row, position=row),
+        phase(taken.forward, position=row),
+        phase(kept, position=3 * row),  # rows, the parts' results and the whole of them
+        phase(
+            kept,
+            position=2 * row,
+            received=row,
+            assignment=row,
+            token=4 * k * wide // PIECES,
+            fixed=4 * k * wide + row,
+        ),
+    ]
+    if not training:
+        return forward
+    native = sum(weight.nbytes for weight in weights if weight.requires_grad)
+    widened = sum(weight[0].numel() * max(weight.element_size(), 4) for weight in weights)  # an expert's sums
+    grads = Line(0, native)
+    backward = [
+        phase(kept, position=2 * row, token=row, received=row, sent=row),
+        phase(kept, position=3 * row, token=row, received=row),
+        phase(kept, position=4 * wide),
+        phase(taken.backward, position=2 * row),
+        phase(grads, position=row + cast, token=wide, received=wide),
+        phase(grads, position=row, token=wide, received=wide + row, sent=row + cast),
+        phase(grads, token=wide, received=wide, lent=expert + 2 * widened),
+    ]
+    return forward + backward
+
+
+def least_bytes(phases: Sequence[_native.PhaseBytes], k: int, ranks: int) -> int:
+    """What one token of each rank takes, wherever its experts are, with nothing moved."""
+    return max(phase.of_one_token(k, ranks) for phase in phases)
