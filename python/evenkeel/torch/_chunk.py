@@ -35,7 +35,7 @@ class _Source(torch.autograd.Function):
         return None, None
 
 
-def _as_it_is(value: torch.Tensor) -> torch.Tensor:
+def as_it_is(value: torch.Tensor) -> torch.Tensor:
     return value
 
 
@@ -207,7 +207,7 @@ class Chunk:
             with torch.no_grad():
                 return self.experts(rows, slots, dict(zip(self.names, weights, strict=True))), None
         # Hooks on saved tensors are for the step's own (see _kept.py).
-        with torch.enable_grad(), saved_tensors_hooks(_as_it_is, _as_it_is):
+        with torch.enable_grad(), saved_tensors_hooks(as_it_is, as_it_is):
             inputs = [
                 _source(rows),
                 *(_source(w) if want else w.detach() for w, want in zip(weights, wants, strict=True)),

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
+from torch.autograd.graph import saved_tensors_hooks
 
 from .. import _native
-from ._chunk import Experts
+from ._chunk import Experts, as_it_is
 from ._exchange import Exchange
 from ._live_bytes import LiveBytes
 
@@ -96,7 +97,8 @@ def measure_bytes(
         )
         given = [weight.detach().requires_grad_(training and weight.requires_grad) for weight in weights]
         x = hidden.new_ones((rows, hidden.shape[1])).requires_grad_(training)
-        with torch.set_grad_enabled(training), LiveBytes() as live:
+        # Hooks of ours, since a checkpoint's would compute its whole region again in the backward pass below.
+        with torch.set_grad_enabled(training), saved_tensors_hooks(as_it_is, as_it_is), LiveBytes() as live:
             made = experts(x, slots.sort().values, dict(zip(names, given, strict=True)))
             if training:
                 wanted = [x, *(weight for weight in given if weight.requires_grad)]
