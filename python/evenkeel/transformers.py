@@ -16,18 +16,17 @@ import itertools
 from typing import Any, Literal
 
 import torch
-from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from transformers.distributed.expert_parallel import AllToAllEP, EPImplementationInterface
 
-from . import _native
 from ._arguments import invalid
 from .placement import Placement
 from .step_plan import Planner
 from .torch import ExpertParallel, SpillCosts
 from .torch._chunk import Weights
-from .torch._options import LayerOptions
+from .torch._module import with_weights
+from .torch._options import LayerOptions, budget_bytes
 
 NAME = "evenkeel"
 
@@ -69,7 +68,7 @@ def register(
         capacity_factor=capacity_factor,
         min_segment=min_segment,
         imbalance_threshold=imbalance_threshold,
-        budget=None if budget is None else _bytes(budget),
+        budget=budget_bytes(budget),
         costs=costs,
     )
 
@@ -128,20 +127,7 @@ class EvenkeelEP(AllToAllEP):  # type: ignore[misc]
 
     def _run(self, rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
         """The module's own forward on these rows and weights, each row at one expert, unweighted."""
-        module = _with_weights(self.experts, weights)
+        module = with_weights(self.experts, weights)
         ones = rows.new_ones((len(rows), 1))
         made: torch.Tensor = type(self.experts).forward(module, rows, slots.unsqueeze(-1), ones)
         return made
-
-
-def _bytes(budget: int | str) -> int:
-    return budget if isinstance(budget, int) else _native.parse_bytes(budget, "budget")
-
-
-def _with_weights(experts: nn.Module, weights: Weights) -> nn.Module:
-    """The module with other weights, and as many experts as these have; the module itself stays as it is."""
-    other: nn.Module = object.__new__(type(experts))
-    other.__dict__ = dict(experts.__dict__)
-    other.__dict__["_parameters"] = {name: weights.get(name) for name in experts._parameters}
-    other.__dict__["num_experts"] = len(next(iter(weights.values())))
-    return other
