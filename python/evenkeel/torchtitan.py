@@ -105,7 +105,9 @@ def balanced_experts(
     """
     if type(config) is not RoutedExperts.Config:
         raise invalid(
-            "routed_experts", f"is {type(config).__qualname__}, whose forward would be lost", "torchtitan's RoutedExperts"
+            "routed_experts",
+            f"is {type(config).__qualname__}, whose forward would be lost",
+            "torchtitan's RoutedExperts",
         )
     if type(config.token_dispatcher) not in (AllToAllTokenDispatcher.Config, LocalTokenDispatcher.Config):
         raise invalid(
