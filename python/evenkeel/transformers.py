@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import itertools
 from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 import torch
+from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from transformers.distributed.expert_parallel import AllToAllEP, EPImplementationInterface
@@ -32,6 +34,9 @@ NAME = "evenkeel"
 
 _made = itertools.count()
 """Numbers the experts modules of this process, as they are made: what errors call a layer."""
+
+_layers: WeakKeyDictionary[nn.Module, ExpertParallel] = WeakKeyDictionary()
+"""Of each experts module; beside it, since a process group in the module would keep a model from being copied."""
 
 
 def register(
@@ -60,8 +65,8 @@ def register(
     if placement is not None:
         raise invalid(
             "placement",
-            "transformers gives each rank a contiguous range of the experts",
-            "a checkpoint permuted by `evenkeel permute --placement`, and none here",
+            "transformers gives each rank a contiguous range of the experts, so it is built into the checkpoint",
+            "none here, and a model loaded from what `evenkeel permute CHECKPOINT --placement FILE -o DIR` writes",
         )
     options = LayerOptions(
         planner=planner,
@@ -78,6 +83,12 @@ def register(
     EPImplementationInterface.register(name, Evenkeel)
 
 
+def layers(model: nn.Module) -> list[ExpertParallel]:
+    """The expert-parallel layers of a model that was loaded with ours, in the model's order; `last` of each says what
+    its last step did."""
+    return [_layers[module] for module in model.modules() if module in _layers]
+
+
 class EvenkeelEP(AllToAllEP):  # type: ignore[misc]
     """One experts module's way to get its tokens, as transformers asks for it."""
 
@@ -89,6 +100,7 @@ class EvenkeelEP(AllToAllEP):  # type: ignore[misc]
         self.layer = ExpertParallel(
             experts.num_experts * ep_mesh.size(), ep_mesh.get_group(), name=str(next(_made)), **vars(self.layer_options)
         )
+        _layers[experts] = self.layer
 
     def __call__(
         self, hidden_states: torch.Tensor, top_k_index: torch.Tensor, top_k_weights: torch.Tensor
