@@ -47,12 +47,14 @@ class BalancedExperts(RoutedExperts):  # type: ignore[misc]
         self.layer: ExpertParallel | None = None
 
     def parallelize(self, parallel_dims: Any) -> None:
-        super().parallelize(parallel_dims)
-        mesh = parallel_dims.get_optional_mesh("ep")
-        if mesh is not None:
-            self.layer = ExpertParallel(
-                self.inner_experts.num_experts, mesh.get_group(), name=str(next(_made)), **vars(self.layer_options)
+        experts, mesh = self.inner_experts.num_experts, parallel_dims.get_optional_mesh("ep")
+        if mesh is not None and experts % mesh.size() != 0:
+            raise invalid(
+                "expert_parallel_degree", f"is {mesh.size()}", f"a divisor of {experts}, the number of experts"
             )
+        super().parallelize(parallel_dims)
+        if mesh is not None:
+            self.layer = ExpertParallel(experts, mesh.get_group(), name=str(next(_made)), **vars(self.layer_options))
 
     # Arguments are named as in torchtitan, whose sharding goes by these names.
     def forward(
@@ -80,7 +82,7 @@ class BalancedExperts(RoutedExperts):  # type: ignore[misc]
         """The grouped experts' own forward on these rows and weights, which it takes sorted by expert."""
         experts = with_weights(self.inner_experts, weights)
         order = slots.argsort(stable=True)
-        counts = slots.bincount(minlength=experts.num_experts)
+        counts = slots.bincount(minlength=len(next(iter(weights.values()))))
         with maybe_set_sparse_mesh():
             sorted_rows = type(self.inner_experts).forward(experts, rows[order], counts)
         return torch.empty_like(sorted_rows).index_copy(0, order, sorted_rows)

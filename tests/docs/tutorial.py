@@ -28,7 +28,9 @@ def script(page, packages):
         if block.language == "sh":
             lines.append(block.text)
             if "-m venv" in block.text:
-                lines.append(f'echo {shlex.quote(packages)} >"$(echo "$VIRTUAL_ENV"/lib/python3*/site-packages)/seen.pth"')
+                lines.append(
+                    f'echo {shlex.quote(packages)} >"$(echo "$VIRTUAL_ENV"/lib/python3*/site-packages)/seen.pth"'
+                )
     return "\n".join(lines) + "\n"
 
 
@@ -53,7 +55,9 @@ def main(clone):
     packages = str(Path(__import__("torch").__file__).parents[1])
     shutil.rmtree(clone / "build/tutorial", ignore_errors=True)
     # As in a shell of one's own: neither the build folder's package nor the make that runs the tests.
-    environment = {name: os.environ[name] for name in os.environ if name not in ("PYTHONPATH", "MAKEFLAGS", "MAKELEVEL")}
+    environment = {
+        name: os.environ[name] for name in os.environ if name not in ("PYTHONPATH", "MAKEFLAGS", "MAKELEVEL")
+    }
     page = (clone / "docs/tutorial.md").read_text(encoding="utf-8")
     done = subprocess.run(
         ["bash", "-c", script(page, packages)],

@@ -169,6 +169,11 @@ def refusals(rank: int, ranks: int) -> list[str]:
             overridden(config, options)
         except ValueError as error:
             said.append(str(error))
+    layer = overridden(make_config(3, 1, "partial_dtensor")[0], {}).layers[0].moe.routed_experts.build()
+    try:
+        layer.parallelize(SimpleNamespace(get_optional_mesh=lambda name: SimpleNamespace(size=lambda: 3)))
+    except ValueError as error:
+        said.append(str(error))
     return said
 
 
@@ -192,11 +197,12 @@ class TorchtitanTest(unittest.TestCase):
         run_ranks(2, still)
 
     def test_what_is_refused(self) -> None:
-        dispatcher, option, size, experts = run_ranks(1, refusals)[0]
+        dispatcher, option, size, experts, degree = run_ranks(1, refusals)[0]
         self.assertIn("DeepEPTokenDispatcher.Config, whose place ours takes", dispatcher)
         self.assertIn('allowed: torchtitan\'s own all-to-all (moe_comm_backend="standard")', dispatcher)
         self.assertEqual(option, "planner: 'best'; allowed: ep, least-loaded, level")
         self.assertIn('budget: "much" is not a size', size)
+        self.assertEqual(degree, "expert_parallel_degree: is 3; allowed: a divisor of 64, the number of experts")
         self.assertIn("Theirs.Config, whose forward would be lost; allowed: torchtitan's RoutedExperts", experts)
 
 
