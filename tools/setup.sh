@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what is missing to build, test and check evenkeel on Debian 12, Ubuntu 24.04 and later.
 #
-# usage: tools/setup.sh [build|highs|bench|lint|fuzz|python|nccl|all]...      (default: build highs)
+# usage: tools/setup.sh [build|highs|bench|lint|fuzz|python|frameworks|nccl|all]...      (default: build highs)
 #   build   compiler, CMake, Ninja and the libraries that `make build`, `demo` and `test` need
 #   highs   the integer-program solver of `place --solver exact`, built from source into build/highs; what cannot be had
 #           is left out with a message, since evenkeel builds without it
@@ -10,6 +10,8 @@
 #   fuzz    clang with its sanitizer runtime
 #   python  Python's headers, and in build/python nanobind and numpy, for the package's tests, and PyTorch (CPU),
 #           transformers and what their tests use besides; evenkeel is tested without those where they cannot be had
+#   frameworks  torchtitan and Megatron-Core in build/frameworks, over PyTorch of build/python, for the tests of the
+#           pages about them; nothing where there is no PyTorch
 #   nccl    NCCL in build/nccl, for ranks on a GPU each; nothing where there is no nvcc
 # Running it again takes a moment and changes nothing.
 set -euo pipefail
@@ -25,6 +27,8 @@ readonly highs_packer=1.1.2  # of scikit-build-core, which pip wants before it h
 readonly highs_dir=${EVENKEEL_HIGHS_ROOT:-build/highs}
 readonly python_dir=build/python
 readonly torch=2.13.0+cpu  # only builds for the CPU have this name: those with CUDA take several GB
+readonly frameworks_dir=build/frameworks
+readonly frameworks=(torchtitan==0.3.0 megatron-core==0.16.1 triton)  # the versions that docs/ speaks of
 readonly nccl_dir=build/nccl
 
 say() { echo "setup: $*"; }
@@ -81,6 +85,8 @@ want_python() {
   python3 -c 'import ensurepip, venv' 2>/dev/null || package python3-venv
   python3 -c 'import sysconfig; open(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null || package python3-dev
 }
+
+want_frameworks() { want_python; }
 
 want_nccl() {
   ! command -v nvcc >/dev/null || python3 -c 'import ensurepip, venv' 2>/dev/null || package python3-venv
@@ -224,6 +230,21 @@ install_torch() {
   "${pip[@]}" "transformers>=5.23" accelerate matplotlib tensorboard tqdm
 }
 
+# The other environment's packages are seen, and so PyTorch is not fetched again.
+install_frameworks() {
+  has_torch || { say "there is no PyTorch in $python_dir, so torchtitan and Megatron-Core are left out"; return; }
+  "$frameworks_dir/bin/python" -c 'import importlib.metadata as m; m.version("triton")' 2>/dev/null && return
+  say "installing ${frameworks[*]} into $frameworks_dir"
+  "$python_dir/bin/python" -m venv "$frameworks_dir"
+  realpath "$python_dir"/lib/python3*/site-packages >"$(echo "$frameworks_dir"/lib/python3*/site-packages)/torch.pth"
+  if "$frameworks_dir/bin/pip" install --quiet --disable-pip-version-check "${frameworks[@]}"; then
+    did=1
+  else
+    say "pip could not install ${frameworks[*]}; going on without their tests. Try again later with:
+  tools/setup.sh frameworks"
+  fi
+}
+
 # Python's package of NCCL is named after CUDA's version.
 install_nccl() {
   local cuda
@@ -248,12 +269,12 @@ check_cmake() {
 }
 
 [ $# -gt 0 ] || set -- build highs
-[ "$*" != all ] || set -- build highs bench lint fuzz python nccl
+[ "$*" != all ] || set -- build highs bench lint fuzz python frameworks nccl
 did=
 for part in "$@"; do
   case $part in
-    build | highs | bench | lint | fuzz | python | nccl) "want_$part" ;;
-    *) fail "unknown part '$part'; one of build, highs, bench, lint, fuzz, python, nccl, all" ;;
+    build | highs | bench | lint | fuzz | python | frameworks | nccl) "want_$part" ;;
+    *) fail "unknown part '$part'; one of build, highs, bench, lint, fuzz, python, frameworks, nccl, all" ;;
   esac
 done
 install_missing
@@ -262,6 +283,7 @@ for part in "$@"; do
   [ "$part" != highs ] || install_highs
   [ "$part" != lint ] || install_linters
   [ "$part" != python ] || install_python
+  [ "$part" != frameworks ] || install_frameworks
   [ "$part" != nccl ] || install_nccl
 done
 say "$* ready${did:+, new packages installed}"

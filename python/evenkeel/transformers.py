@@ -15,6 +15,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import nn
@@ -22,18 +23,21 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from transformers.distributed.expert_parallel import AllToAllEP, EPImplementationInterface
 
-from . import _native
 from ._arguments import invalid
 from .placement import Placement
 from .step_plan import Planner
 from .torch import ExpertParallel, SpillCosts
 from .torch._chunk import Weights
-from .torch._options import LayerOptions
+from .torch._module import with_weights
+from .torch._options import LayerOptions, budget_bytes
 
 NAME = "evenkeel"
 
 _made = itertools.count()
 """Numbers the experts modules of this process, as they are made: what errors call a layer."""
+
+_layers: WeakKeyDictionary[nn.Module, ExpertParallel] = WeakKeyDictionary()
+"""Of each experts module; beside it, since a process group in the module would keep a model from being copied."""
 
 
 def register(
@@ -63,15 +67,15 @@ def register(
     if placement is not None:
         raise invalid(
             "placement",
-            "transformers gives each rank a contiguous range of the experts",
-            "a checkpoint permuted by `evenkeel permute --placement`, and none here",
+            "transformers gives each rank a contiguous range of the experts, so it is built into the checkpoint",
+            "none here, and a model loaded from what `evenkeel permute CHECKPOINT --placement FILE -o DIR` writes",
         )
     options = LayerOptions(
         planner=planner,
         capacity_factor=capacity_factor,
         min_segment=min_segment,
         imbalance_threshold=imbalance_threshold,
-        budget=None if budget is None else _bytes(budget),
+        budget=budget_bytes(budget),
         chunk_bins=chunk_bins,
         costs=costs,
     )
@@ -80,6 +84,12 @@ def register(
         layer_options = options
 
     EPImplementationInterface.register(name, Evenkeel)
+
+
+def layers(model: nn.Module) -> list[ExpertParallel]:
+    """The expert-parallel layers of a model that was loaded with ours, in the model's order; `last` of each says what
+    its last step did."""
+    return [_layers[module] for module in model.modules() if module in _layers]
 
 
 class EvenkeelEP(AllToAllEP):  # type: ignore[misc]
@@ -93,6 +103,7 @@ class EvenkeelEP(AllToAllEP):  # type: ignore[misc]
         self.layer = ExpertParallel(
             experts.num_experts * ep_mesh.size(), ep_mesh.get_group(), name=str(next(_made)), **vars(self.layer_options)
         )
+        _layers[experts] = self.layer
 
     def __call__(
         self, hidden_states: torch.Tensor, top_k_index: torch.Tensor, top_k_weights: torch.Tensor
@@ -131,20 +142,7 @@ class EvenkeelEP(AllToAllEP):  # type: ignore[misc]
 
     def _run(self, rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
         """The module's own forward on these rows and weights, each row at one expert, unweighted."""
-        module = _with_weights(self.experts, weights)
+        module = with_weights(self.experts, weights)
         ones = rows.new_ones((len(rows), 1))
         made: torch.Tensor = type(self.experts).forward(module, rows, slots.unsqueeze(-1), ones)
         return made
-
-
-def _bytes(budget: int | str) -> int:
-    return budget if isinstance(budget, int) else _native.parse_bytes(budget, "budget")
-
-
-def _with_weights(experts: nn.Module, weights: Weights) -> nn.Module:
-    """The module with other weights, and as many experts as these have; the module itself stays as it is."""
-    other: nn.Module = object.__new__(type(experts))
-    other.__dict__ = dict(experts.__dict__)
-    other.__dict__["_parameters"] = {name: weights.get(name) for name in experts._parameters}
-    other.__dict__["num_experts"] = len(next(iter(weights.values())))
-    return other

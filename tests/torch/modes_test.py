@@ -78,6 +78,20 @@ def checkpointing(rank: int, ranks: int, budget: int | None) -> None:
             assert torch.allclose(one, other, rtol=1e-5, atol=1e-5)
 
 
+def measured_in_a_checkpoint(rank: int, ranks: int) -> int:
+    """How often the checkpointed region runs in a forward whose layer measures its bytes there."""
+    case, runs = Case(rank, ranks, budget=400_000), []
+
+    def region(x: torch.Tensor) -> torch.Tensor:
+        runs.append(1)
+        return case.run() + 0 * x
+
+    made = checkpoint(region, case.hidden, use_reentrant=False)
+    times = len(runs)
+    made.backward(case.grad)
+    return times
+
+
 def dropped(rank: int, ranks: int) -> tuple[int, int]:
     """Bytes that live between forward and backward: with and without activation checkpointing."""
     case = Case(rank, ranks)
@@ -215,6 +229,9 @@ class ModesTest(unittest.TestCase):
     def test_activation_checkpointing(self) -> None:
         run_ranks(2, checkpointing, None)
         run_ranks(2, checkpointing, 400_000)
+
+    def test_a_budget_is_measured_within_a_checkpoint_without_computing_that_again(self) -> None:
+        self.assertEqual(run_ranks(2, measured_in_a_checkpoint), [1, 1])
 
     def test_checkpointing_holds_no_activations(self) -> None:
         for checkpointed, plain in run_ranks(2, dropped):

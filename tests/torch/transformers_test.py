@@ -33,9 +33,9 @@ FAMILIES: dict[str, Any] = {
 TOKENS = 40
 
 
-def save(family: str, path: str) -> None:
+def save(family: str, path: str, **shape: Any) -> None:
     torch.manual_seed(0)
-    config = getattr(T, f"{family}Config")(**SHAPE, **FAMILIES[family])
+    config = getattr(T, f"{family}Config")(**SHAPE | FAMILIES[family] | shape)
     getattr(T, f"{family}ForCausalLM")(config).save_pretrained(path)
 
 
@@ -85,6 +85,25 @@ def still(rank: int, ranks: int, path: str) -> None:
         model = T.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, distributed_config=distributed)
         made.append(model(ids).logits)
     assert torch.equal(*made)
+
+
+def refused(rank: int, ranks: int, path: str) -> str:
+    """What transformers says of this many experts on so many ranks, before it asks for any implementation of ours."""
+    evenkeel.transformers.register()
+    try:
+        load(path, "eager", fsdp_size=ranks, ep_size=ranks)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def seen(rank: int, ranks: int, path: str) -> list[list[int]]:
+    """Each layer's assignments by rank; a model without ours has no layers."""
+    evenkeel.transformers.register(min_segment=1, imbalance_threshold=0.0)
+    model = load(path, "eager", fsdp_size=ranks, ep_size=ranks)
+    model(torch.randint(0, 64, (1, TOKENS), generator=torch.Generator().manual_seed(rank)))
+    assert evenkeel.transformers.layers(load(path, "eager")) == []
+    return [layer.last["rank_loads"] for layer in evenkeel.transformers.layers(model)]
 
 
 def trained(rank: int, ranks: int, path: str, name: str) -> list[float]:
@@ -149,8 +168,21 @@ class TransformersTest(unittest.TestCase):
         for mine, theirs in zip(ours, stock, strict=True):
             self.assertAlmostEqual(mine, theirs, places=4)
 
+    def test_a_number_of_experts_that_ep_size_does_not_divide_is_refused_as_the_docs_say(self) -> None:
+        with tempfile.TemporaryDirectory() as path:
+            save("Qwen3Moe", path, num_experts=7)
+            said = run_ranks(2, refused, path)
+        self.assertEqual(said, ["Cannot evenly shard 7 experts across 2 expert-parallel ranks."] * 2)
+
+    def test_the_layers_of_a_model_say_what_their_steps_did(self) -> None:
+        with tempfile.TemporaryDirectory() as path:
+            save("Qwen3Moe", path)
+            for loads in run_ranks(2, seen, path):
+                self.assertEqual([sum(layer) for layer in loads], [2 * TOKENS * 2] * 2)
+
     def test_options_are_checked_at_once(self) -> None:
-        with self.assertRaisesRegex(ek.errors.InvalidArgument, "permute"):
+        said = "placement: .* allowed: none here, and a model loaded from what `evenkeel permute CHECKPOINT"
+        with self.assertRaisesRegex(ek.errors.InvalidArgument, said):
             evenkeel.transformers.register(placement=ek.Placement.contiguous(1, 8, 2))
         for options in ({"planner": "best"}, {"budget": "much"}, {"budget": 0}, {"capacity_factor": 0.5}):
             with self.assertRaises(ek.errors.InvalidArgument):

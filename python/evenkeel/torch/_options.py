@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
+from .. import _native
 from .._arguments import choice, invalid, number, thousandths
 from ..step_plan import Planner
 from ._costs import SpillCosts
@@ -68,3 +69,8 @@ class LayerOptions:
         if self.decides_by_gain:
             return 1000
         return thousandths(float(self.imbalance_threshold), "imbalance_threshold")
+
+
+def budget_bytes(budget: int | str | None) -> int | None:
+    """A budget as given to a framework's registration: bytes, or "4GiB"."""
+    return _native.parse_bytes(budget, "budget") if isinstance(budget, str) else budget

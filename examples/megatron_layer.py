@@ -1,0 +1,138 @@
+"""Megatron-Core's MoE layer with `evenkeel.torch.ExpertParallel` in the place of its token dispatcher.
+
+usage: torchrun --nproc-per-node 2 examples/megatron_layer.py
+
+Written for Megatron-Core 0.16.1. Name `BalancedMoELayer` where a layer's spec names `MoELayer`. Experts are
+`SequentialMLP` with an expert tensor parallel size of 1.
+"""
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from megatron.core import parallel_state
+from megatron.core.models.gpt.moe_module_specs import get_moe_module_spec
+from megatron.core.transformer.moe import moe_utils
+from megatron.core.transformer.moe.experts import SequentialMLP
+from megatron.core.transformer.moe.moe_layer import MoELayer
+from megatron.core.transformer.spec_utils import ModuleSpec, build_module
+from megatron.core.transformer.transformer_config import TransformerConfig
+from torch.func import functional_call
+
+from evenkeel.torch import ExpertParallel
+
+
+class BalancedMoELayer(MoELayer):
+    """Router, shared experts, aux losses and recomputation are Megatron's; dispatch and combine are ours."""
+
+    def __init__(self, config, submodules=None, layer_number=None, pg_collection=None, **options):
+        super().__init__(config, submodules, layer_number, pg_collection)
+        self.refuse_what_is_lost()
+        self.balanced = ExpertParallel(config.num_moe_experts, self.ep_group, name=str(layer_number), **options)
+
+    def refuse_what_is_lost(self):
+        config = self.config
+        for wrong, what in (
+            (type(self.experts) is not SequentialMLP, "experts other than SequentialMLP"),
+            (self.experts.tp_group.size() > 1, "expert_tensor_parallel_size above 1"),
+            (config.moe_shared_expert_overlap, "moe_shared_expert_overlap"),
+            (config.moe_latent_size, "moe_latent_size"),
+            (config.moe_apply_probs_on_input, "moe_apply_probs_on_input"),
+            (config.gradient_accumulation_fusion, "gradient_accumulation_fusion"),
+            (config.fp8 or config.fp4, "fp8 and fp4"),
+            (config.cuda_graph_impl != "none", "CUDA graphs"),
+        ):
+            if wrong:
+                raise ValueError(f"BalancedMoELayer does not have {what}")
+
+    def preprocess(self, hidden_states, probs, routing_map):
+        self.shape, self.routing_map = hidden_states.shape, routing_map
+        return hidden_states.flatten(0, -2), probs
+
+    def dispatch(self, hidden_states, probs):
+        return hidden_states, probs
+
+    def routed_experts_compute(self, hidden_states, probs):
+        chosen, index = self.routing_map.int().topk(self.config.moe_router_topk)
+        weights = probs.gather(1, index)
+        index = index.masked_fill(chosen == 0, -1)  # an assignment that was dropped
+        output = self.balanced(hidden_states, index, weights, self.run_experts, self.expert_weights())
+        return output.type_as(hidden_states), None
+
+    def combine(self, output):
+        return output
+
+    def postprocess(self, output, shared_expert_output):
+        output = output.view(self.shape)
+        return output if shared_expert_output is None else output + shared_expert_output
+
+    def expert_weights(self):
+        """This rank's weights, stacked by expert: a copy of one layer's, for this step."""
+        experts = self.experts.local_experts
+        return {
+            name: torch.stack([expert.get_parameter(name) for expert in experts])
+            for name, _ in experts[0].named_parameters()
+        }
+
+    def run_experts(self, rows, slots, weights):
+        """The unweighted output of each row: one expert's own module, with the weights of the expert `slots` says."""
+        expert = self.experts.local_experts[0]
+        outputs = torch.empty_like(rows)
+        for slot in slots.unique().tolist():
+            at = (slots == slot).nonzero()[:, 0]
+            mine = {name: weight[slot] for name, weight in weights.items()}
+            made, _ = functional_call(expert, mine, (rows[at], rows.new_ones(len(at))))
+            outputs = outputs.index_copy(0, at, made)
+        return outputs
+
+
+def make_layer(config, layer_class, **options):
+    """The layer, as Megatron builds one from a spec."""
+    spec = get_moe_module_spec(use_te=False, num_experts=config.num_moe_experts, moe_grouped_gemm=False)
+    spec = ModuleSpec(module=layer_class, submodules=spec.submodules, params=options)
+    return build_module(spec, config=config, layer_number=1)
+
+
+def make_config(ranks, **options):
+    shape = {
+        "num_layers": 1,
+        "hidden_size": 32,
+        "num_attention_heads": 4,
+        "num_moe_experts": 8,
+        "moe_ffn_hidden_size": 16,
+        "moe_router_topk": 2,
+        "moe_token_dispatcher_type": "allgather",  # Megatron's own one that does without CUDA
+        "expert_model_parallel_size": ranks,
+        "add_bias_linear": False,
+        "gated_linear_unit": True,
+        "activation_func": F.silu,
+        "use_cpu_initialization": not torch.cuda.is_available(),
+    }
+    return TransformerConfig(**shape | options)
+
+
+def without_cuda():
+    """Megatron-Core 0.16.1 on a CPU: it asks CUDA which device is current, and names a function that only Transformer
+    Engine has."""
+    if not torch.cuda.is_available():
+        torch.cuda.current_device = lambda: "cpu"
+        moe_utils.te_general_gemm = None
+
+
+def main():
+    dist.init_process_group("gloo" if not torch.cuda.is_available() else "nccl")
+    without_cuda()
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    parallel_state.initialize_model_parallel(expert_model_parallel_size=ranks)
+    torch.manual_seed(0)
+    layer = make_layer(make_config(ranks), BalancedMoELayer, min_segment=16, imbalance_threshold=1.05)
+
+    hidden = torch.randn(64, 2, 32, generator=torch.Generator().manual_seed(rank))  # [sequence, batch, hidden]
+    output, _ = layer(hidden)
+    output.square().mean().backward()
+    if rank == 0:
+        print(f"assignments by rank {layer.balanced.last['rank_loads']}, at home {layer.balanced.last['home_loads']}")
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+"""A torchtitan model whose routed experts are overridden with ours gives one process's logits and gradients."""
+
+from __future__ import annotations
+
+import contextlib
+import unittest
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from processes import run_ranks
+from torch.distributed.fsdp import FSDPModule
+
+OURS = "evenkeel.torchtitan.balanced_experts"
+ALWAYS: dict[str, Any] = {"imbalance_threshold": 0.0, "min_segment": 1}
+TOKENS, VOCABULARY = 48, 2048
+
+
+def on_cpu() -> None:
+    """torchtitan takes a machine without an accelerator for one with CUDA; it is to be told before it is imported."""
+    import torchtitan.tools.utils as utils
+
+    utils.device_type, utils.device_module = "cpu", torch.cpu
+
+
+def make_config(ep: int, tp: int, backend: str, dispatcher: str = "standard") -> tuple[Any, Any]:
+    """A small Qwen3-MoE, and how it is spread."""
+    from torchtitan.config import ParallelismConfig
+    from torchtitan.models.common.attention import ScaledDotProductAttention
+    from torchtitan.models.qwen3 import model_registry
+
+    training = SimpleNamespace(seq_len=TOKENS, local_batch_size=1)
+    parallelism = ParallelismConfig(expert_parallel_degree=ep, tensor_parallel_degree=tp, spmd_backend=backend)
+    config = model_registry("debugmodel_moe", moe_comm_backend=dispatcher).model
+    config.layers = config.layers[:2]
+    for layer in config.layers:
+        layer.attention.inner_attention = ScaledDotProductAttention.Config()  # the others need a compiler or CUDA
+        layer.moe.routed_experts.inner_experts.hidden_dim = 64
+    config.update_from_config(config=SimpleNamespace(parallelism=parallelism, training=training))
+    return config, parallelism
+
+
+def overridden(config: Any, options: dict[str, Any]) -> Any:
+    from torchtitan.config import OverrideConfig, apply_overrides
+
+    assert len(apply_overrides(OverrideConfig(imports=[(OURS, options)]), config)) == 2, "both layers"
+    return config
+
+
+def build(config: Any) -> Any:
+    torch.manual_seed(0)
+    model = config.build()
+    model.init_states()
+    with torch.no_grad():
+        for layer in model.layers.values():
+            for parameter in layer.moe.routed_experts.inner_experts.parameters():
+                parameter.mul_(8)  # so that logits depend on the experts
+    return model
+
+
+def spread(config: Any, parallelism: Any, ranks: int) -> tuple[Any, Any]:
+    """The model over all ranks, and what torchtitan's trainer runs a step in."""
+    from torchtitan.config import CompileConfig, TrainingConfig
+    from torchtitan.distributed import ParallelDims
+    from torchtitan.distributed.activation_checkpoint import FullAC
+    from torchtitan.distributed.utils import get_spmd_context, set_spmd_backend
+    from torchtitan.models.qwen3 import parallelize_qwen3
+
+    set_spmd_backend(parallelism.spmd_backend)
+    dims = ParallelDims.from_config(parallelism, ranks)
+    dims.build_mesh()
+    model = parallelize_qwen3(
+        build(config),
+        parallel_dims=dims,
+        training=TrainingConfig(mixed_precision_param="float32"),
+        parallelism=parallelism,
+        compile_config=CompileConfig(),
+        ac_config=FullAC.Config(),
+        dump_folder="",
+        skip_dp=parallelism.spmd_backend == "spmd_types",  # torch 2.13 has no FSDP of such parameters
+    )
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.set_force_sum_reduction_for_comms(True)  # gloo has no other
+    return model, get_spmd_context(parallel_dims=dims, spmd_typechecking=False)
+
+
+def whole(tensor: torch.Tensor) -> torch.Tensor:
+    made: torch.Tensor = tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+    return made
+
+
+def run(model: Any, ids: torch.Tensor, context: Any = contextlib.nullcontext) -> torch.Tensor:
+    with context():
+        logits = whole(model(ids))
+        F.cross_entropy(logits.flatten(0, 1), ids.flatten(), reduction="sum").backward()
+    return logits.detach()
+
+
+def batch(rows: int) -> torch.Tensor:
+    return torch.randint(0, VOCABULARY, (rows, TOKENS), generator=torch.Generator().manual_seed(1))
+
+
+def compare(rank: int, ranks: int, options: dict[str, Any], ep: int, tp: int, backend: str) -> None:
+    """Fails where logits or gradients are not those of one process, or nothing moved."""
+    on_cpu()
+    config, parallelism = make_config(ep, tp, backend)
+    alone = build(config)
+    model, context = spread(overridden(config, options), parallelism, ranks)
+    ids = batch(ranks // tp)
+    mine = slice(rank // tp, rank // tp + 1)
+    made, want = run(model, ids[mine], context), run(alone, ids)[mine]
+    # torchtitan's experts multiply in bfloat16, and what is added is rounded in other places.
+    assert (made - want).abs().max() <= 5e-3 * want.abs().max(), f"logits off by {(made - want).abs().max()}"
+    layers = [layer.moe.routed_experts.layer for layer in model.layers.values()]
+    happened = "chunks" if "budget" in options else "transfers"
+    assert all(layer.last[happened] > (happened == "chunks") for layer in layers), [layer.last for layer in layers]
+    for (name, parameter), (_, single) in zip(model.named_parameters(), alone.named_parameters(), strict=True):
+        assert parameter.grad is not None and single.grad is not None, name
+        grad, reference = whole(parameter.grad), single.grad
+        if backend == "spmd_types":  # gradients as they are before data parallelism adds them
+            if "inner_experts" in name:
+                reference = reference[rank * len(grad) : (rank + 1) * len(grad)]
+            else:
+                dist.all_reduce(grad)
+        error = float((grad - reference).abs().max() / reference.abs().max())
+        assert error < 1e-2, f"{name}: off by {error}"
+
+
+def still(rank: int, ranks: int) -> None:
+    """Where nothing may move, logits and gradients are torchtitan's own to the bit."""
+    on_cpu()
+    made = []
+    for ours in (False, True):
+        config, parallelism = make_config(ranks, 1, "partial_dtensor")
+        if ours:
+            config = overridden(config, {"imbalance_threshold": 1e6})
+        model, context = spread(config, parallelism, ranks)
+        logits = run(model, batch(ranks)[rank : rank + 1], context)
+        made.append([logits, *(whole(parameter.grad) for parameter in model.parameters())])
+    assert all(torch.equal(a, b) for a, b in zip(*made, strict=True))
+
+
+def refusals(rank: int, ranks: int) -> list[str]:
+    """What a wrong override says: of a dispatcher of another's, of an option, of experts that are not torchtitan's."""
+    on_cpu()
+    from torchtitan.config import derive
+    from torchtitan.models.common.moe import RoutedExperts
+
+    class Theirs(RoutedExperts):
+        @dataclass(kw_only=True, slots=True)
+        class Config(RoutedExperts.Config):
+            pass
+
+    others, _ = make_config(2, 1, "partial_dtensor")
+    for layer in others.layers:
+        layer.moe.routed_experts = derive(layer.moe.routed_experts, Theirs.Config)
+    said = []
+    for config, options in (
+        (make_config(2, 1, "partial_dtensor", "deepep")[0], {}),
+        (make_config(2, 1, "partial_dtensor")[0], {"planner": "best"}),
+        (make_config(2, 1, "partial_dtensor")[0], {"budget": "much"}),
+        (others, {}),
+    ):
+        try:
+            overridden(config, options)
+        except ValueError as error:
+            said.append(str(error))
+    layer = overridden(make_config(3, 1, "partial_dtensor")[0], {}).layers[0].moe.routed_experts.build()
+    try:
+        layer.parallelize(SimpleNamespace(get_optional_mesh=lambda name: SimpleNamespace(size=lambda: 3)))
+    except ValueError as error:
+        said.append(str(error))
+    return said
+
+
+class TorchtitanTest(unittest.TestCase):
+    def test_logits_and_gradients_of_two_ranks(self) -> None:
+        run_ranks(2, compare, ALWAYS, 2, 1, "partial_dtensor")
+
+    def test_a_budget(self) -> None:
+        run_ranks(2, compare, {**ALWAYS, "budget": "20MiB"}, 2, 1, "partial_dtensor")
+
+    def test_experts_spread_over_a_part_of_the_ranks(self) -> None:
+        run_ranks(4, compare, ALWAYS, 2, 1, "partial_dtensor")
+
+    def test_tensor_parallel_ranks_share_a_batch(self) -> None:
+        run_ranks(2, compare, ALWAYS, 2, 2, "partial_dtensor")
+
+    def test_the_backend_of_plain_tensors(self) -> None:
+        run_ranks(2, compare, ALWAYS, 2, 1, "spmd_types")
+
+    def test_a_step_in_which_nothing_moves_is_torchtitans_own(self) -> None:
+        run_ranks(2, still)
+
+    def test_what_is_refused(self) -> None:
+        dispatcher, option, size, experts, degree = run_ranks(1, refusals)[0]
+        self.assertIn("DeepEPTokenDispatcher.Config, whose place ours takes", dispatcher)
+        self.assertIn('allowed: torchtitan\'s own all-to-all (moe_comm_backend="standard")', dispatcher)
+        self.assertEqual(option, "planner: 'best'; allowed: ep, least-loaded, level")
+        self.assertIn('budget: "much" is not a size', size)
+        self.assertEqual(degree, "expert_parallel_degree: is 3; allowed: a divisor of 64, the number of experts")
+        self.assertIn("Theirs.Config, whose forward would be lost; allowed: torchtitan's RoutedExperts", experts)
+
+
+if __name__ == "__main__":
+    unittest.main()
