@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-import sysconfig
 from pathlib import Path
 from typing import Any
 
 import torch
+from text import Requests, draw, kind, kinds_of_text
 from torch import nn
 from transformers import AutoModelForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
-from transformers.utils.logging import disable_progress_bar
 from two_nodes import Link
 
 import evenkeel as ek
@@ -22,23 +21,9 @@ from place_a_model import permute, record
 
 WITHIN_GIGABYTES_PER_S = 2.0
 """Of loopback, roughly; what counts is that it is far above the link."""
+ASSIGNMENT_US = 5.0
+"""Of one assignment's products on a core that is shared, roughly; for `joint` alone."""
 RECORDED_SEQUENCES, BATCH = 128, 8
-
-
-def library_half(half: int) -> bytes:
-    """Every second module of the standard library: 0 is trained on, recorded and placed from, 1 is measured on."""
-    paths = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
-    return b"".join(path.read_bytes() for path in paths[half::2])
-
-
-def batch(text: torch.Tensor, sequences: int, seed: int) -> torch.Tensor:
-    random = torch.Generator().manual_seed(seed)
-    begins = torch.randint(len(text) - train_moe.LENGTH, (sequences, 1), generator=random)
-    return text[begins + torch.arange(train_moe.LENGTH)].long()
-
-
-def placed_from() -> torch.Tensor:
-    return torch.frombuffer(bytearray(library_half(0)), dtype=torch.uint8)
 
 
 def train(folder: Path, steps: int) -> Path:
@@ -46,10 +31,10 @@ def train(folder: Path, steps: int) -> Path:
     if (folder / "config.json").exists():
         return folder
     torch.manual_seed(0)
-    model, text = Qwen3MoeForCausalLM(config()), placed_from()
+    model, texts = Qwen3MoeForCausalLM(config()), kinds_of_text("placed")
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95))
     for step in range(steps):
-        ids = batch(text, 2 * train_moe.SEQUENCES, seed=step)
+        ids = draw(texts, [0, 1] * train_moe.SEQUENCES, train_moe.LENGTH, seed=step)
         loss = model(input_ids=ids, labels=ids).loss
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -80,26 +65,39 @@ def config() -> Qwen3MoeConfig:
     return made
 
 
-def placed(
-    checkpoint: Path, work: Path, link: Link, ranks: int, objective: Any, traffic: Any, *, command: str
+def write_placed(
+    checkpoint: Path,
+    work: Path,
+    link: Link,
+    ranks: int,
+    requests: Requests,
+    objective: Any,
+    traffic: Any,
+    *,
+    command: str,
 ) -> dict[str, Any]:
     """Writes work/placed, the checkpoint placed from its own routing; returns how good the placement is on that."""
     model = AutoModelForCausalLM.from_pretrained(checkpoint).eval()
-    batches = batch(placed_from(), RECORDED_SEQUENCES, seed=2**40).split(BATCH)
-    profile, _ = record(model, batches, work / "trace.safetensors")
+    kinds = [kind(requests, i % ranks, ranks, i // ranks) for i in range(RECORDED_SEQUENCES)]  # as `place` deals them
+    recorded = draw(kinds_of_text("placed"), kinds, train_moe.LENGTH, seed=2**40)
+    trace = work / "trace.safetensors"
+    profile, _ = record(model, recorded.split(BATCH), trace)
     (work / "topology.json").write_text(json.dumps(topology(link, ranks)))
-    sources = None
-    if traffic == "dispatch-combine":
-        sources = ek.source_counts(work / "trace.safetensors", ranks)
     made = ek.place(
-        profile, topology=work / "topology.json", objective=objective, traffic=traffic, sources=sources, assignment_bytes=4 * model.config.hidden_size
+        profile,
+        topology=work / "topology.json",
+        objective=objective,
+        traffic=traffic,
+        sources=ek.source_counts(trace, ranks) if traffic == "dispatch-combine" else None,
+        assignment_us=ASSIGNMENT_US,
+        assignment_bytes=4 * model.config.hidden_size,
     )
     made.save(work / "placement.json")
     permute(command, checkpoint, work / "placement.json", work / "placed")
     return {
         "objective": objective,
         "traffic": traffic,
-        "recorded_tokens": RECORDED_SEQUENCES * train_moe.LENGTH,
+        "recorded_tokens": recorded.numel(),
         "before": quality(made.before),
         "after": quality(made.after),
     }

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from text import Requests, draw, kind, kinds_of_text
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from transformers import AutoModelForCausalLM
@@ -47,7 +48,7 @@ class Plan:
     """Folders by placement."""
     modes: list[tuple[str, str]]
     """Placement and planner; the first is what others are compared with."""
-    text: str
+    requests: Requests
     rounds: int
     steps: int
     sequences: int
@@ -95,11 +96,11 @@ def main() -> None:
     dist.init_process_group("gloo", timeout=timedelta(seconds=120))
     with torch.inference_mode():
         modes = load_modes(plan)
-        text = torch.frombuffer(bytearray(Path(plan.text).read_bytes()), dtype=torch.uint8)
-        agreement = compare_logits(modes, batch_of(plan, text, "warm-up"))
-        turns = [[] for _ in modes]
+        texts = kinds_of_text("measured")
+        agreement = compare_logits(modes, batch_of(plan, texts, 0))
+        turns: list[list[dict[str, Any]]] = [[] for _ in modes]
         for number in range(plan.rounds):
-            batches = [batch_of(plan, text, f"{number} {step}") for step in range(plan.steps)]
+            batches = [batch_of(plan, texts, 1 + number * plan.steps + step) for step in range(plan.steps)]
             order = [(number + i) % len(modes) for i in range(len(modes))]
             for i in order:  # another begins each round
                 turns[i].append(asdict(run_turn(modes[i], batches)))
@@ -161,11 +162,11 @@ def compare_logits(modes: Sequence[Mode], batch: torch.Tensor) -> list[dict[str,
     return made
 
 
-def batch_of(plan: Plan, text: torch.Tensor, what: str) -> torch.Tensor:
-    """This rank's sequences, `[sequences, length]` bytes; other ones for every `what`."""
-    random = torch.Generator().manual_seed(int.from_bytes(what.encode(), "big") * 1009 % 2**61 + dist.get_rank())
-    begins = torch.randint(len(text) - plan.length, (plan.sequences, 1), generator=random)
-    return text[begins + torch.arange(plan.length)].long()
+def batch_of(plan: Plan, texts: Sequence[torch.Tensor], number: int) -> torch.Tensor:
+    """This rank's sequences of a step, `[sequences, length]` bytes."""
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    kinds = [kind(plan.requests, rank, ranks, i) for i in range(plan.sequences)]
+    return draw(texts, kinds, plan.length, seed=number * ranks + rank)
 
 
 # The modes.
@@ -179,7 +180,7 @@ class Mode:
 
     def install(self) -> None:
         for experts, layer in self.layers:
-            experts.forward = layer  # type: ignore[method-assign]
+            experts.forward = layer
 
 
 def load_modes(plan: Plan) -> list[Mode]:
@@ -192,14 +193,14 @@ def load_modes(plan: Plan) -> list[Mode]:
     return made
 
 
-def load_share(folder: str, dtype: str) -> tuple[nn.Module, list[nn.Module]]:
+def load_share(folder: str, dtype: str) -> tuple[nn.Module, list[Any]]:
     """The model with this rank's share of every layer's experts; all else is on every rank."""
     model = AutoModelForCausalLM.from_pretrained(
         folder,
         dtype=getattr(torch, dtype),
         experts_implementation="grouped_mm" if dtype == "float32" else "eager",
     ).eval()
-    modules = [each.module for each in find_experts(model)]
+    modules: list[Any] = [each.module for each in find_experts(model)]
     rank, ranks = dist.get_rank(), dist.get_world_size()
     for experts in modules:
         own = experts.num_experts // ranks
@@ -224,7 +225,7 @@ class Layer:
         return made
 
 
-class Stock(AllToAllEP):  # type: ignore[misc]
+class Stock(AllToAllEP):
     def __init__(self, experts: Any, ep_mesh: DeviceMesh, tp_mesh: DeviceMesh) -> None:
         super().__init__(experts, ep_mesh, tp_mesh)
         forward = type(experts).forward
@@ -247,7 +248,7 @@ class Ours(EvenkeelEP):
 
     def _step(self, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         parameters = dict(self.experts.named_parameters(recurse=False))
-        made = self.layer(hidden, index, weights, self._run, parameters)
+        made: torch.Tensor = self.layer(hidden, index, weights, self._run, parameters)
         clock.transfers += self.layer.last["transfers"]
         clock.home_loads.append(self.layer.last["home_loads"])
         clock.rank_loads.append(self.layer.last["rank_loads"])

@@ -25,6 +25,10 @@ class NoNodes(Exception):
     """Two nodes cannot be had here: what is missing, in one line."""
 
 
+class RankFailed(Exception):
+    """With its status; what it had to say it has said."""
+
+
 @dataclass(frozen=True)
 class Link:
     """Between the two nodes, in each direction."""
@@ -38,11 +42,11 @@ def run_ranks(command: Sequence[str], link: Link, ranks_per_node: int) -> None:
 
     Raises:
         NoNodes: tools, rights or parts of the kernel are missing.
-        RuntimeError: a rank failed; the others have been ended.
+        RankFailed: one did; the others have been ended.
     """
     missing = [tool for tool in ("unshare", "ip", "tc") if shutil.which(tool) is None]
     if missing:
-        raise NoNodes(f"{' and '.join(missing)} not found; Debian's iproute2 has ip and tc, util-linux has unshare")
+        raise NoNodes(f"{' and '.join(missing)} not found on PATH; iproute2 has ip and tc (in /usr/sbin), util-linux unshare")
     own = ["unshare", "--net", "--mount", "--mount-proc", "--pid", "--fork", "--kill-child"]
     if os.geteuid() != 0:
         own.append("--map-root-user")
@@ -66,7 +70,7 @@ def run_ranks(command: Sequence[str], link: Link, ranks_per_node: int) -> None:
     if status == CANNOT or (said and said[-1].startswith("unshare:")):
         raise NoNodes(said[-1] if said else "no namespaces")
     if status != 0:
-        raise RuntimeError(f"a rank failed with status {status}")
+        raise RankFailed(f"a rank failed with status {status}")
 
 
 def _pass_on(first: subprocess.Popen[str], said: list[str]) -> None:

@@ -147,14 +147,14 @@ class WhatIsMissing(unittest.TestCase):
     """Needs no namespaces."""
 
     def run_with_path(self, path: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, FOLDER / "shaped_link.py"]
+        command = [sys.executable, str(FOLDER / "shaped_link.py")]
         return subprocess.run(command, env={**os.environ, "PATH": path}, capture_output=True, text=True, timeout=60)
 
     def test_tools_are_named_in_one_line(self) -> None:
         done = self.run_with_path("/nowhere")
         self.assertEqual(done.returncode, CANNOT)
         self.assertEqual(done.stderr.count("\n"), 1)
-        self.assertIn("unshare and ip and tc not found", done.stderr)
+        self.assertIn("unshare and ip and tc not found on PATH", done.stderr)
 
     def test_rights_are_named_in_one_line(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -170,7 +170,7 @@ class WhatIsMissing(unittest.TestCase):
 
     def test_options_are_refused_with_what_would_be_right(self) -> None:
         for words, said in ((["--ranks", "3"], "must be even"), (["--rate", "0"], "--rate must be above 0, got 0")):
-            command = [sys.executable, FOLDER / "shaped_link.py", *words]
+            command = [sys.executable, str(FOLDER / "shaped_link.py"), *words]
             done = subprocess.run(command, capture_output=True, text=True, timeout=60)
             self.assertEqual(done.returncode, 2)
             self.assertIn(said, done.stderr)
