@@ -9,7 +9,6 @@ import json
 import os
 import sys
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import timedelta
@@ -66,8 +65,8 @@ class Turn:
     loopback_bytes: int
     exchange_seconds: list[float]
     """By step and layer: all of the layer's time but its experts'."""
-    payload: dict[str, int]
-    """Bytes that this rank sent to the other node, by phase."""
+    payload: list[tuple[str, int]]
+    """Of every all-to-all its phase, and the bytes that this rank sent to the other node."""
     transfers: int
     home_loads: list[list[int]]
     """By step and layer, assignments of each rank with nothing moved."""
@@ -80,7 +79,7 @@ class Clock:
 
     experts_seconds: float = 0.0
     exchange_seconds: list[float] = field(default_factory=list)
-    payload: Counter[str] = field(default_factory=Counter)
+    payload: list[tuple[str, int]] = field(default_factory=list)
     transfers: int = 0
     home_loads: list[list[int]] = field(default_factory=list)
     rank_loads: list[list[int]] = field(default_factory=list)
@@ -132,7 +131,7 @@ def run_turn(mode: Mode, batches: Sequence[torch.Tensor]) -> Turn:
         link_bytes=(now[0] - link[0], now[1] - link[1]),
         loopback_bytes=bytes_sent_and_received("lo")[0] - loopback[0],
         exchange_seconds=clock.exchange_seconds,
-        payload=dict(clock.payload),
+        payload=clock.payload,
         transfers=clock.transfers,
         home_loads=clock.home_loads,
         rank_loads=clock.rank_loads,
@@ -275,7 +274,7 @@ class CountedExchange(Exchange):
         each = rows.element_size() * rows[0].numel() if len(rows) else 0
         on_node = int(os.environ["LOCAL_WORLD_SIZE"])
         away = sum(count for rank, count in enumerate(sent) if rank // on_node != self.rank // on_node)
-        clock.payload[phase] += each * away
+        clock.payload.append((phase, each * away))
         return super().start(phase, rows, sent, received, out)
 
 

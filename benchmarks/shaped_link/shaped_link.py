@@ -164,10 +164,7 @@ def mode_figures(options: argparse.Namespace, mode: int, seen: dict[str, Any]) -
         for turns in zip(*of_ranks, strict=True)
         for times in zip(*(turn["exchange_seconds"] for turn in turns), strict=True)
     )
-    payload: dict[str, float] = {}
-    for turn in (turn for turns in of_ranks for turn in turns):
-        for phase, count in turn["payload"].items():
-            payload[phase] = payload.get(phase, 0) + count / a_step
+    payload, busiest = payloads(of_ranks)
     return {
         "placement": MODES[mode][0],
         "planner": MODES[mode][1],
@@ -175,7 +172,8 @@ def mode_figures(options: argparse.Namespace, mode: int, seen: dict[str, Any]) -
         "speed": {"median": median(speed), "least": min(speed), "most": max(speed)},
         "link_bytes_a_step": sum(sum(turn["link_bytes"]) for turn in first) / a_step,
         "loopback_bytes_a_step": sum(turn["loopback_bytes"] for node in nodes for turn in node) / a_step,
-        "payload_a_step": payload,
+        "payload_a_step": {phase: sent / a_step for phase, sent in payload.items()},
+        "busiest_direction_a_step": busiest / a_step if payload else None,
         "exchange_ms": {
             "mean": 1e3 * mean(exchange),
             "median": 1e3 * median(exchange),
@@ -187,6 +185,18 @@ def mode_figures(options: argparse.Namespace, mode: int, seen: dict[str, Any]) -
         "max_over_mean": max_over_mean(first, "rank_loads"),
         **seen["agreement"][mode],
     }
+
+
+def payloads(of_ranks: list[list[dict[str, Any]]]) -> tuple[dict[str, int], int]:
+    """Bytes to the other node, by phase; and those of every all-to-all's busier direction, for which its ranks wait."""
+    by_phase: dict[str, int] = {}
+    busiest = 0
+    for turns in zip(*of_ranks, strict=True):
+        for calls in zip(*(turn["payload"] for turn in turns), strict=True):  # the same call of every rank
+            phase, sent = calls[0][0], [count for _, count in calls]
+            by_phase[phase] = by_phase.get(phase, 0) + sum(sent)
+            busiest += max(sum(sent[: len(sent) // 2]), sum(sent[len(sent) // 2 :]))
+    return by_phase, busiest
 
 
 def max_over_mean(turns: list[dict[str, Any]], which: str) -> float | None:
@@ -203,20 +213,21 @@ def print_table(result: dict[str, Any]) -> None:
         f"requests {result['requests']}, {result['rounds']} rounds of {result['steps']} steps\n"
         f"{result['machine']['cores']} cores, load average {result['machine']['load_average_before'][0]:.2f} before"
     )
-    print(f"{'':<24}{'':>9}{'speed':^22}{'link':>8}{'of it':>9}{'exchange of a layer, ms':>26}{'':>9}")
+    print(f"{'':<24}{'':>9}{'speed':^20}{'link':>8}{'of it':>8}{'busier':>8}{'exchange of a layer, ms':>24}{'':>9}")
     print(
-        f"{'placement, planner':<24}{'tokens/s':>9}{'median':>8}{'least-most':>14}{'MB':>8}{'weights':>9}"
-        f"{'median':>9}{'p95':>8}{'max':>9}{'max/mean':>10}"
+        f"{'placement, planner':<24}{'tokens/s':>9}{'median':>8}{'least-most':>12}{'MB':>8}{'weights':>8}{'way':>8}"
+        f"{'median':>8}{'p95':>8}{'max':>8}{'max/mean':>9}"
     )
     for i, mode in enumerate(result["modes"]):
         name = f"{mode['placement']}, {mode['planner']}{' (control)' if i == 1 else ''}"
         speed, times = mode["speed"], mode["exchange_ms"]
         even = "" if mode["max_over_mean"] is None else f"{mode['max_over_mean']:.2f}"
+        busier = "" if mode["busiest_direction_a_step"] is None else f"{mode['busiest_direction_a_step'] / 1e6:.2f}"
         spread = f"{speed['least']:.2f}-{speed['most']:.2f}"
         print(
-            f"{name:<24}{mode['tokens_per_second']:>9,.0f}{speed['median']:>7.2f}x{spread:>14}"
-            f"{mode['link_bytes_a_step'] / 1e6:>8.2f}{mode['payload_a_step'].get('weights', 0) / 1e6:>9.2f}"
-            f"{times['median']:>9.1f}{times['p95']:>8.1f}{times['max']:>9.1f}{even:>10}"
+            f"{name:<24}{mode['tokens_per_second']:>9,.0f}{speed['median']:>7.2f}x{spread:>12}"
+            f"{mode['link_bytes_a_step'] / 1e6:>8.2f}{mode['payload_a_step'].get('weights', 0) / 1e6:>8.2f}{busier:>8}"
+            f"{times['median']:>8.1f}{times['p95']:>8.1f}{times['max']:>8.1f}{even:>9}"
         )
     before, after = placed["before"], placed["after"]
     print(

@@ -46,7 +46,9 @@ def run_ranks(command: Sequence[str], link: Link, ranks_per_node: int) -> None:
     """
     missing = [tool for tool in ("unshare", "ip", "tc") if shutil.which(tool) is None]
     if missing:
-        raise NoNodes(f"{' and '.join(missing)} not found on PATH; iproute2 has ip and tc (in /usr/sbin), util-linux unshare")
+        raise NoNodes(
+            f"{' and '.join(missing)} not found on PATH; iproute2 has ip and tc (in /usr/sbin), util-linux unshare"
+        )
     own = ["unshare", "--net", "--mount", "--mount-proc", "--pid", "--fork", "--kill-child"]
     if os.geteuid() != 0:
         own.append("--map-root-user")

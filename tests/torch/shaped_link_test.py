@@ -220,6 +220,9 @@ class ShapedLink(Nodes):
         if mode["planner"] in PLANNED:
             self.assertGreater(link, payload)
             self.assertLess(link, 1.15 * payload + 1e5)
+            self.assertGreaterEqual(mode["busiest_direction_a_step"], payload / 2)
+            self.assertLess(mode["busiest_direction_a_step"], payload)
+            self.assertLess(mode["busiest_direction_a_step"], 1.05 * MBIT * 1e6 / 8 * seconds)
         times = mode["exchange_ms"]
         self.assertTrue(0 < times["median"] <= times["p95"] <= times["max"] < 1e3 * seconds, times)
 
