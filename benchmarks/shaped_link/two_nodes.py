@@ -19,6 +19,8 @@ from pathlib import Path
 INTERFACE = "link0"
 CANNOT = 77
 """Exit status where this machine has no such nodes; CTest takes it for skipped."""
+REFUSALS = ("two nodes: ", "unshare: ")
+"""How a line begins that says why."""
 
 
 class NoNodes(Exception):
@@ -61,28 +63,27 @@ def run_ranks(command: Sequence[str], link: Link, ranks_per_node: int) -> None:
         text=True,
         start_new_session=True,
     )
-    said: list[str] = []
-    listener = threading.Thread(target=_pass_on, args=(first, said))
-    listener.start()
     try:
+        last = _pass_on_errors(first)
         status = first.wait()
     finally:
         _end(first)
-        listener.join()
-    if status == CANNOT or (said and said[-1].startswith("unshare:")):
-        raise NoNodes(said[-1] if said else "no namespaces")
+    if status != 0 and last.startswith(REFUSALS):
+        raise NoNodes(last.removeprefix(REFUSALS[0]))
     if status != 0:
         raise RankFailed(f"a rank failed with status {status}")
 
 
-def _pass_on(first: subprocess.Popen[str], said: list[str]) -> None:
-    """Standard error, but for what says why there are no nodes; the last line is kept."""
+def _pass_on_errors(first: subprocess.Popen[str]) -> str:
+    """Standard error, until all have closed it; the last line, which says why if there are no nodes."""
     assert first.stderr is not None
+    last = ""
     with first.stderr as lines:
         for line in lines:
-            said[:] = [line.strip()]
-            if not line.startswith(("unshare:", "two nodes:")):
+            last = line.strip()
+            if not line.startswith(REFUSALS):
                 sys.stderr.write(line)
+    return last
 
 
 def _end(first: subprocess.Popen[str]) -> None:
@@ -104,7 +105,7 @@ def main() -> None:
     try:
         make_nodes(Link(float(rate), float(delay)))
     except NoNodes as error:
-        print(f"two nodes: {error}", file=sys.stderr)
+        print(f"{REFUSALS[0]}{error}", file=sys.stderr)
         sys.exit(CANNOT)
     sys.exit(run_in_nodes(command, int(ranks_per_node)))
 
