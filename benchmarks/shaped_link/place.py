@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,7 @@ def write_placed(
         assignment_bytes=4 * model.config.hidden_size,
     )
     made.save(work / "placement.json")
+    shutil.rmtree(work / "placed", ignore_errors=True)  # of an earlier run in this folder
     permute(command, checkpoint, work / "placement.json", work / "placed")
     return {
         "objective": objective,

@@ -1,6 +1,6 @@
 """What placing experts, and balancing each step, give by the clock where two nodes are joined by a slow link.
 
-    python benchmarks/shaped_link/shaped_link.py [--rate 200] [--delay MS] [--ranks 4] [--json FILE] [--work FOLDER]
+    python benchmarks/shaped_link/shaped_link.py [--rate 50] [--delay MS] [--ranks 4] [--json FILE] [--work FOLDER]
 
 Two network namespaces with half of the ranks each are the nodes; a veth pair, shaped in both directions, is the link
 (two_nodes.py). A model of examples/train_moe.py's sizes, as transformers' Qwen3-MoE, is trained on half of the code and
@@ -71,12 +71,12 @@ def main() -> None:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rate", type=float, default=200, metavar="MBIT", help="a second, each direction (200)")
+    parser.add_argument("--rate", type=float, default=50, metavar="MBIT", help="a second, each direction (50)")
     parser.add_argument("--delay", type=float, default=0, metavar="MS", help="each direction; needs sch_netem (0)")
     parser.add_argument("--ranks", type=int, default=4, help="of both nodes (4)")
     parser.add_argument("--rounds", type=int, default=5, help="in which every mode has a turn (5)")
-    parser.add_argument("--steps", type=int, default=3, help="of a turn (3)")
-    parser.add_argument("--sequences", type=int, default=8, help="of a rank and step (8)")
+    parser.add_argument("--steps", type=int, default=2, help="of a turn (2)")
+    parser.add_argument("--sequences", type=int, default=4, help="of a rank and step (4)")
     parser.add_argument("--length", type=int, default=128, help="tokens of a sequence (128)")
     parser.add_argument("--dtype", choices=["float32", "float64"], default="float32")
     parser.add_argument(

@@ -184,7 +184,7 @@ class ShapedLink(Nodes):
         words = ["--evenkeel", COMMAND, "--rate", str(MBIT), "--training-steps", "3", "--sequences", "2"]
         return [sys.executable, str(FOLDER / "shaped_link.py"), *words, "--work", str(self.folder), *more]
 
-    def test_a_short_run(self) -> None:
+    def test_a_short_run_and_one_that_is_ended(self) -> None:
         file = self.folder / "result.json"
         words = self.command("--rounds", "1", "--steps", "2", "--dtype", "float64", "--json", str(file))
         started = self.start(words)
@@ -204,6 +204,7 @@ class ShapedLink(Nodes):
                 self.assert_same_model(mode)
                 self.assert_link_carries_the_bytes(mode)
         self.assert_modes_do_what_they_are_called(modes)
+        self.assert_a_signal_in_the_middle_leaves_nothing()
 
     def assert_same_model(self, mode: dict[str, Any]) -> None:
         """Products are in f64; the router's softmax is in f32."""
@@ -240,7 +241,8 @@ class ShapedLink(Nodes):
         self.assertEqual(placed_auto["max_over_mean_at_home"], placed["max_over_mean_at_home"])
         self.assertLessEqual(auto["transfers_a_step"], level["transfers_a_step"])
 
-    def test_nothing_is_left_after_a_signal_in_the_middle(self) -> None:
+    def assert_a_signal_in_the_middle_leaves_nothing(self) -> None:
+        """Of a run in the same folder, which takes the model that is there."""
         started = self.start(self.command("--rounds", "1000"))
         ranks = str(FOLDER / "rank.py")
         self.assertTrue(soon(lambda: any(ranks in line for line in processes_of(self.mark)), seconds=120))
