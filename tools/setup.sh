@@ -9,7 +9,8 @@
 #   lint    clang-format, and in build/tools clang-tidy and ruff
 #   fuzz    clang with its sanitizer runtime
 #   python  Python's headers, and in build/python nanobind and numpy, for the package's tests, and PyTorch (CPU),
-#           transformers and what their tests use besides; evenkeel is tested without those where they cannot be had
+#           transformers and what their tests use besides; evenkeel is tested without those where they cannot be had. And
+#           iproute2, for ranks on two nodes
 #   frameworks  torchtitan and Megatron-Core in build/frameworks, over PyTorch of build/python, for the tests of the
 #           pages about them; nothing where there is no PyTorch
 #   nccl    NCCL in build/nccl, for ranks on a GPU each; nothing where there is no nvcc
@@ -82,6 +83,7 @@ want_fuzz() {
 
 want_python() {
   tool python3 python3
+  tool iproute2 ip  # ranks on two nodes: tests/torch/shaped_link_test.py
   python3 -c 'import ensurepip, venv' 2>/dev/null || package python3-venv
   python3 -c 'import sysconfig; open(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null || package python3-dev
 }

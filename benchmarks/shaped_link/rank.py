@@ -1,0 +1,282 @@
+"""One rank of the measurement: every mode runs the same text, round by round; rank 0 writes what was seen.
+
+usage (by shaped_link.py, on every rank): rank.py PLAN.json RESULT.json
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from text import Requests, draw, kind, kinds_of_text
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from transformers import AutoModelForCausalLM
+from transformers.distributed.expert_parallel import AllToAllEP
+from transformers.utils.logging import disable_progress_bar
+from two_nodes import INTERFACE, bytes_sent_and_received
+
+from evenkeel.torch._chunk import Weights
+from evenkeel.torch._exchange import Exchange
+from evenkeel.torch._faults import Pending
+from evenkeel.torch._options import LayerOptions
+from evenkeel.torch.experts import find_experts
+from evenkeel.transformers import EvenkeelEP
+
+PLANNERS = {
+    "ep": LayerOptions(planner="ep"),
+    "level": LayerOptions(imbalance_threshold=1.05),
+    "auto": LayerOptions(imbalance_threshold="auto"),
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is measured: the same on all ranks."""
+
+    checkpoints: dict[str, str]
+    """Folders by placement."""
+    modes: list[tuple[str, str]]
+    """Placement and planner; the first is what others are compared with."""
+    requests: Requests
+    rounds: int
+    steps: int
+    sequences: int
+    length: int
+    dtype: str
+
+
+@dataclass
+class Turn:
+    """One mode's steps of one round, on this rank."""
+
+    seconds: float
+    link_bytes: tuple[int, int]
+    """Sent and received by this rank's node over the link."""
+    loopback_bytes: int
+    exchange_seconds: list[float]
+    """By step and layer: all of the layer's time but its experts'."""
+    payload: list[tuple[str, int]]
+    """Of every all-to-all its phase, and the bytes that this rank sent to the other node."""
+    transfers: int
+    home_loads: list[list[int]]
+    """By step and layer, assignments of each rank with nothing moved."""
+    rank_loads: list[list[int]]
+
+
+@dataclass
+class Clock:
+    """What the layers of a rank did in the turn that runs."""
+
+    experts_seconds: float = 0.0
+    exchange_seconds: list[float] = field(default_factory=list)
+    payload: list[tuple[str, int]] = field(default_factory=list)
+    transfers: int = 0
+    home_loads: list[list[int]] = field(default_factory=list)
+    rank_loads: list[list[int]] = field(default_factory=list)
+
+
+clock = Clock()
+
+
+def main() -> None:
+    plan = Plan(**json.loads(Path(sys.argv[1]).read_text()))
+    torch.set_num_threads(1)
+    disable_progress_bar()
+    dist.init_process_group("gloo", timeout=timedelta(seconds=120))
+    with torch.inference_mode():
+        modes = load_modes(plan)
+        texts = kinds_of_text("measured")
+        agreement = compare_logits(modes, batch_of(plan, texts, 0))
+        turns: list[list[dict[str, Any]]] = [[] for _ in modes]
+        for number in range(plan.rounds):
+            batches = [batch_of(plan, texts, 1 + number * plan.steps + step) for step in range(plan.steps)]
+            order = [(number + i) % len(modes) for i in range(len(modes))]
+            for i in order:  # another begins each round
+                turns[i].append(asdict(run_turn(modes[i], batches)))
+    every: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(every, turns)
+    if dist.get_rank() == 0:
+        Path(sys.argv[2]).write_text(json.dumps({"turns": every, "agreement": agreement}))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+# A turn.
+
+
+def run_turn(mode: Mode, batches: Sequence[torch.Tensor]) -> Turn:
+    global clock
+    clock = Clock()
+    mode.install()
+    dist.barrier()
+    link, loopback = bytes_sent_and_received(INTERFACE), bytes_sent_and_received("lo")
+    start = time.perf_counter()
+    for batch in batches:
+        mode.model(input_ids=batch, use_cache=False)
+    dist.barrier()
+    seconds = time.perf_counter() - start
+    now = bytes_sent_and_received(INTERFACE)
+    return Turn(
+        seconds=seconds,
+        link_bytes=(now[0] - link[0], now[1] - link[1]),
+        loopback_bytes=bytes_sent_and_received("lo")[0] - loopback[0],
+        exchange_seconds=clock.exchange_seconds,
+        payload=clock.payload,
+        transfers=clock.transfers,
+        home_loads=clock.home_loads,
+        rank_loads=clock.rank_loads,
+    )
+
+
+def compare_logits(modes: Sequence[Mode], batch: torch.Tensor) -> list[dict[str, float]]:
+    """By mode: the largest difference of a logit from the first mode's, over the largest logit; and how many tokens
+    differ by more than a thousandth. A token does where two experts tie but for rounding, and another one is chosen."""
+    first, made = torch.empty(0), []
+    for mode in modes:
+        mode.install()
+        logits = mode.model(input_ids=batch, use_cache=False).logits.double()
+        first = logits if mode is modes[0] else first
+        off = (logits - first).abs().amax(dim=-1).flatten()
+        largest = torch.stack([off.max(), first.abs().max()])
+        dist.all_reduce(largest, dist.ReduceOp.MAX)
+        tokens = torch.tensor([int((off > 1e-3 * largest[1]).sum()), off.numel()])
+        dist.all_reduce(tokens)
+        made.append(
+            {
+                "largest_difference": float(largest[0] / largest[1]),
+                "tokens_that_differ": int(tokens[0]),
+                "tokens": int(tokens[1]),
+            }
+        )
+    return made
+
+
+def batch_of(plan: Plan, texts: Sequence[torch.Tensor], number: int) -> torch.Tensor:
+    """This rank's sequences of a step, `[sequences, length]` bytes."""
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    kinds = [kind(plan.requests, rank, ranks, i) for i in range(plan.sequences)]
+    return draw(texts, kinds, plan.length, seed=number * ranks + rank)
+
+
+# The modes.
+
+
+@dataclass
+class Mode:
+    model: nn.Module
+    layers: list[tuple[nn.Module, Layer]]
+    """The experts of this rank, and what brings them their tokens."""
+
+    def install(self) -> None:
+        for experts, layer in self.layers:
+            experts.forward = layer
+
+
+def load_modes(plan: Plan) -> list[Mode]:
+    mesh = init_device_mesh("cpu", (dist.get_world_size(), 1), mesh_dim_names=("ep", "tp"))
+    models = {name: load_share(folder, plan.dtype) for name, folder in plan.checkpoints.items()}
+    made = []
+    for placement, planner in plan.modes:
+        model, experts = models[placement]
+        made.append(Mode(model, [(each, Layer(each, mesh, planner)) for each in experts]))
+    return made
+
+
+def load_share(folder: str, dtype: str) -> tuple[nn.Module, list[Any]]:
+    """The model with this rank's share of every layer's experts; all else is on every rank."""
+    model = AutoModelForCausalLM.from_pretrained(
+        folder,
+        dtype=getattr(torch, dtype),
+        experts_implementation="grouped_mm" if dtype == "float32" else "eager",
+    ).eval()
+    modules: list[Any] = [each.module for each in find_experts(model)]
+    rank, ranks = dist.get_rank(), dist.get_world_size()
+    for experts in modules:
+        own = experts.num_experts // ranks
+        for name, parameter in list(experts.named_parameters(recurse=False)):
+            mine = parameter.detach()[rank * own : (rank + 1) * own].clone()
+            setattr(experts, name, nn.Parameter(mine, requires_grad=False))
+        experts.num_experts, experts._is_expert_parallel = own, True
+    return model, modules
+
+
+class Layer:
+    """A layer's forward, timed: transformers' all-to-all ("stock"), or ours with a planner."""
+
+    def __init__(self, experts: nn.Module, mesh: DeviceMesh, planner: str) -> None:
+        kind = Stock if planner == "stock" else type("Planned", (Ours,), {"layer_options": PLANNERS[planner]})
+        self.run = kind(experts, mesh["ep"], mesh["tp"])
+
+    def __call__(self, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        before, start = clock.experts_seconds, time.perf_counter()
+        made: torch.Tensor = self.run(hidden, index, weights)
+        clock.exchange_seconds.append(time.perf_counter() - start - (clock.experts_seconds - before))
+        return made
+
+
+class Stock(AllToAllEP):
+    def __init__(self, experts: Any, ep_mesh: DeviceMesh, tp_mesh: DeviceMesh) -> None:
+        super().__init__(experts, ep_mesh, tp_mesh)
+        forward = type(experts).forward
+
+        def timed(*arguments: torch.Tensor) -> torch.Tensor:
+            start = time.perf_counter()
+            made: torch.Tensor = forward(experts, *arguments)
+            clock.experts_seconds += time.perf_counter() - start
+            return made
+
+        self.experts_forward = timed
+
+
+class Ours(EvenkeelEP):
+    """Our exchange also in steps that move nothing, so that modes differ in placement and planner alone."""
+
+    def __init__(self, experts: Any, ep_mesh: DeviceMesh, tp_mesh: DeviceMesh) -> None:
+        super().__init__(experts, ep_mesh, tp_mesh)
+        self.layer.exchange = CountedExchange(ep_mesh.get_group(), self.layer.exchange.layer)
+
+    def _step(self, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        parameters = dict(self.experts.named_parameters(recurse=False))
+        made: torch.Tensor = self.layer(hidden, index, weights, self._run, parameters)
+        clock.transfers += self.layer.last["transfers"]
+        clock.home_loads.append(self.layer.last["home_loads"])
+        clock.rank_loads.append(self.layer.last["rank_loads"])
+        return made
+
+    def _run(self, rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
+        start = time.perf_counter()
+        made = super()._run(rows, slots, weights)
+        clock.experts_seconds += time.perf_counter() - start
+        return made
+
+
+class CountedExchange(Exchange):
+    """Counts the bytes that all-to-alls send to the other node."""
+
+    def start(
+        self,
+        phase: str,
+        rows: torch.Tensor,
+        sent: Sequence[int],
+        received: Sequence[int],
+        out: torch.Tensor | None = None,
+    ) -> tuple[torch.Tensor, Pending]:
+        each = rows.element_size() * rows[0].numel() if len(rows) else 0
+        on_node = int(os.environ["LOCAL_WORLD_SIZE"])
+        away = sum(count for rank, count in enumerate(sent) if rank // on_node != self.rank // on_node)
+        clock.payload.append((phase, each * away))
+        return super().start(phase, rows, sent, received, out)
+
+
+if __name__ == "__main__":
+    main()
