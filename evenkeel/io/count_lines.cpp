@@ -127,8 +127,8 @@ Said said_under(const Json& record, bool (*is_meant)(std::string_view)) {
   return said;
 }
 
-// Records with all layers each, [layers, E] or [steps, layers, E], added up; or by step, where steps are to be
-// kept and the records tell them apart.
+// Records with all layers each, [layers, E] or [steps, layers, E], added up; or by step, where steps are to
+// be kept and the records tell them apart.
 class LayerLists {
  public:
   LayerLists(std::string file, std::string key, bool keep_steps)
@@ -189,9 +189,10 @@ class LayerLists {
     if (!by_step) return 0;
     const std::string id = fmt::format("{}{}", steps.texts, has_steps ? fmt::to_string(step) : "");
     if (!seen_.insert(id + '\0' + '\0' + parts.texts).second)
-      throw ParseError(where, "",
-                       "has a step that a line before has too, and no key such as 'rank' tells them apart: give "
-                       "every line its 'rank' if ranks wrote them, or each step its own 'step'");
+      throw ParseError(
+          where, "",
+          "has a step that a line before has too, and no key such as 'rank' tells them apart: give "
+          "every line its 'rank' if ranks wrote them, or each step its own 'step'");
     return places_.try_emplace(id, places_.size()).first->second;
   }
 
@@ -265,8 +266,7 @@ RoutingFile open_count_lines(const ByteSource& source, const RoutingOptions& opt
       table->add(record, line, where);
   });
   if (!layers && !table) throw ParseError(file, "", "has no record");
-  RoutingFile made =
-      layers ? layers->routing() : internal::routing_of_table(table->table(options), file);
+  RoutingFile made = layers ? layers->routing() : internal::routing_of_table(table->table(options), file);
   made.format = "json";
   return made;
 }

@@ -75,8 +75,8 @@ RoutingFile open_routing(std::shared_ptr<const ByteSource> source, const Routing
 void require_bare(const RoutingFile& file, RoutingOptions::Bare told);
 
 // The steps of a recording as profiles without transitions, if it was read with keep_steps and tells them
-// apart (docs/evaluate.md#steps); of a trace, windows of `tokens_per_step` tokens instead, if that is given. A
-// last window that is not full is left out where there are others.
+// apart (docs/evaluate.md#steps); of a trace, windows of `tokens_per_step` tokens instead, if that is given.
+// A last window that is not full is left out where there are others.
 std::vector<RoutingProfile> steps_of(RoutingFile& file, std::optional<std::int64_t> tokens_per_step);
 
 // The same as a profile; a trace is counted.

@@ -143,12 +143,14 @@ class RecordReader {
   }
 
   void add(Pickle::Id record, const std::string& where) {
-    const std::string key = fmt::format("{}.{}", where, by_token_ ? "topk_ids_of_layer" : "global_physical_count");
+    const std::string key =
+        fmt::format("{}.{}", where, by_token_ ? "topk_ids_of_layer" : "global_physical_count");
     const auto found = file_.pickle().find(record, by_token_ ? "topk_ids_of_layer" : "global_physical_count");
     if (!found) throw ParseError(file_.name(), key, "is missing");
     const IntArray of_pass = file_.integers(*found, key);
     const std::int64_t none = by_token_ ? no_expert : 0;
-    const bool has_load = std::ranges::any_of(of_pass.values, [&](std::int64_t each) { return each != none; });
+    const bool has_load =
+        std::ranges::any_of(of_pass.values, [&](std::int64_t each) { return each != none; });
     const std::size_t step =
         keep_steps_ ? steps_.place_of(passes_.step_of(file_, record, where, has_load)) : 0;
     by_token_ ? take_tokens(of_pass, step, key) : take_counts(of_pass, step, key);
@@ -294,8 +296,7 @@ class RecordingSum {
     const std::vector<RoutingProfile> steps = steps_of(recording.routing, std::nullopt);
     for (std::size_t i = 0; i < steps.size(); ++i) {
       // Counts of mode stat are of all ranks already.
-      const std::size_t step =
-          recording.steps.steps.empty() ? passes.new_step() : recording.steps.steps[i];
+      const std::size_t step = recording.steps.steps.empty() ? passes.new_step() : recording.steps.steps[i];
       auto& counts = steps_[step];
       counts.resize(steps[i].loads().size(), 0);
       for (std::size_t at = 0; at < counts.size(); ++at) counts[at] += steps[i].loads()[at];

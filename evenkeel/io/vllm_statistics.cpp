@@ -78,8 +78,8 @@ class LoadSum {
     IntArray counts{.shape = {layers_, num_experts_}, .values = std::move(scaled.loads)};
     if (keep_steps_)
       counts.shape.insert(counts.shape.begin(), std::ssize(counts.values) / (layers_ * num_experts_));
-    RoutingFile made = internal::routing_of_counts(std::move(counts), file_, load_key,
-                                                   internal::CountRows::moe_layers);
+    RoutingFile made =
+        internal::routing_of_counts(std::move(counts), file_, load_key, internal::CountRows::moe_layers);
     scaled.note_in(made.notes);
     made.what = "statistics";
     made.format = "vllm";

@@ -13,8 +13,8 @@
 namespace evenkeel::internal {
 
 struct CountTable {
-  IntArray counts;                 // [layers, E], or [steps, layers, E]; layers ascend where they have numbers
-  std::vector<int> layers = {};    // the model's numbers of the rows; empty where the table does not say them
+  IntArray counts;               // [layers, E], or [steps, layers, E]; layers ascend where they have numbers
+  std::vector<int> layers = {};  // the model's numbers of the rows; empty where the table does not say them
   std::vector<std::string> notes;  // what was read otherwise than it stands there, and why
   bool named = true;               // a line of names says what the columns are
 };

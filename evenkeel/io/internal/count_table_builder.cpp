@@ -195,10 +195,11 @@ void CountTableBuilder::require_dense_enough(std::size_t layers, std::size_t exp
   const std::size_t most = (std::size_t{1} << 20) + 64 * cells_.size();
   if (layers * experts > most) throw ParseError(file_, "", "has few counts for so many layers and experts");
   if (layers * experts * steps > most)
-    throw ParseError(file_, "",
-                     fmt::format("has few counts for {} steps of {} layers of {} experts; add several steps up "
-                                 "to one",
-                                 steps, layers, experts));
+    throw ParseError(
+        file_, "",
+        fmt::format("has few counts for {} steps of {} layers of {} experts; add several steps up "
+                    "to one",
+                    steps, layers, experts));
 }
 
 template <class Number>

@@ -26,15 +26,14 @@ constexpr std::string_view layer_names[] = {"layer",        "layers",       "lay
 constexpr std::string_view expert_names[] = {"expert",         "experts",           "expert_id",
                                              "expert_idx",     "expert_index",      "expert_num",
                                              "logical_expert", "logical_expert_id", "logical_expert_idx"};
-constexpr std::string_view step_names[] = {
-    "step",         "steps", "step_id", "iter",  "iteration",       "iterations",
-    "forward_pass", "pass",  "pass_id", "batch", "forward_pass_id", "forward_pass_no",
-    "global_step"};
+constexpr std::string_view step_names[] = {"step",       "steps",      "step_id",         "iter",
+                                           "iteration",  "iterations", "forward_pass",    "pass",
+                                           "pass_id",    "batch",      "forward_pass_id", "forward_pass_no",
+                                           "global_step"};
 // A time is that of a step, or of what one rank wrote: nobody knows which.
-constexpr std::string_view part_names[] = {"rank",   "rank_id",   "source_rank", "ep_rank",
-                                           "dp_rank", "tp_rank",  "device",      "device_id",
-                                           "gpu",    "gpu_id",    "node",        "timestamp",
-                                           "time"};
+constexpr std::string_view part_names[] = {"rank",    "rank_id",   "source_rank", "ep_rank", "dp_rank",
+                                           "tp_rank", "device",    "device_id",   "gpu",     "gpu_id",
+                                           "node",    "timestamp", "time"};
 constexpr std::string_view index_names[] = {"", "unnamed_0", "index", "row"};
 // The count where other columns may be counts too, the first of them that there is.
 constexpr std::string_view count_names[] = {
