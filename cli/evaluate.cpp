@@ -44,6 +44,7 @@ struct Recording {
   std::string file;
   RoutingProfile profile;
   std::vector<RoutingProfile> steps;
+  std::vector<std::string> notes;  // of how the file was read
   bool is_trace = false;
 };
 
@@ -97,7 +98,8 @@ Recording read_recording(const EvaluateArguments& options, const std::string& pa
   require_bare(file, how.bare);
   say_notes(path, file.notes);
   const auto window = options.step_tokens > 0 ? std::optional(options.step_tokens) : std::nullopt;
-  Recording recording{.file = path, .profile = profile_of(file, how), .steps = steps_of(file, window)};
+  Recording recording{
+      .file = path, .profile = profile_of(file, how), .steps = steps_of(file, window), .notes = file.notes};
   recording.is_trace = file.trace != nullptr;
   return recording;
 }
@@ -143,7 +145,13 @@ void print_json(const Report& report) {
       results.push_back(json_of(report.recordings[i], candidate.judgements()[i]));
     placements.push_back({{"file", candidate.file()}, {"results", std::move(results)}});
   }
-  print_object({{"placements", std::move(placements)}, {"verdict", json_of(report.verdict)}});
+  Json notes = Json::array();
+  for (const Recording& recording : report.recordings)
+    for (const std::string& note : recording.notes)
+      notes.push_back(fmt::format("{}: {}", recording.file, note));
+  print_object({{"placements", std::move(placements)},
+                {"verdict", json_of(report.verdict)},
+                {"notes", std::move(notes)}});
 }
 
 std::string ratio(double value) {

@@ -117,13 +117,15 @@ RoutingInputs read_step_inputs(const std::string& path, const InputNeeds& needs,
   if (!file.trace && step_tokens)
     throw InvalidArgument("--step-tokens", fmt::format("is for traces, and {} has counts", path),
                           "to leave it out");
-  if (file.trace && !step_tokens)
-    throw InvalidArgument("--step-tokens", fmt::format("is not given, and {} is a trace", path),
+  if (file.trace && file.step_tokens.empty() && !step_tokens)
+    throw InvalidArgument("--step-tokens",
+                          fmt::format("is not given, and {} is a trace that does not say its steps", path),
                           "how many tokens a step has");
   RoutingInputs all{.names = {}, .profiles = steps_of(file, step_tokens)};
   if (all.profiles.empty())
     throw InvalidArgument("--steps", fmt::format("{} does not say its steps", path),
-                          "counts [steps, layers, experts], or a trace and --step-tokens");
+                          "counts by step (an array [steps, layers, experts], a column or key 'step', a "
+                          "recording of forward passes), or a trace and --step-tokens");
   for (RoutingProfile& step : all.profiles) {
     all.names.push_back(fmt::format("{}: step {}", path, all.names.size()));
     if (file.layers().known()) step.set_layers(file.layers());

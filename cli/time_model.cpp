@@ -11,6 +11,7 @@
 #include "evenkeel/io/cost_file.h"
 #include "evenkeel/io/model_config.h"
 #include "evenkeel/model/parameters.h"
+#include "evenkeel/placement/evaluate/time_model.h"
 #include "evenkeel/topology/devices.h"
 
 namespace evenkeel::cli {
@@ -20,50 +21,14 @@ namespace {
 constexpr const char* kOptions[] = {"--tokens-per-step", "--cost",   "--device", "--tflops", "--link",
                                     "--expert-bytes",    "--horizon"};
 
-// A machine's rates, as far as anybody says them.
-struct Rates {
-  std::optional<double> flops_per_second = {};
-  std::optional<double> link_gigabytes_per_s = {};
-};
-
-bool has_topology_link(const CLI::App& app, const Topology& topology) {
-  return is_given(app, "--topology") && topology.num_ranks() > 1;
-}
-
-Rates rates_of_cost(const std::string& file, bool link_known) {
-  const CostModel cost = read_cost(file);
-  say("note: {}: the time model takes flops_per_second{} from it; weight_bytes_per_second, overlap and "
-      "chunk_seconds have no part in that model",
-      file, link_known ? "" : " and link_bytes_per_second");
-  return {cost.flops_per_second, cost.link_bytes_per_second / 1e9};
-}
-
-Rates rates_of_device(const std::string& name, bool tflops_known, bool link_known, bool one_node) {
-  const DevicePreset& device = device_preset(name, "--device");
-  Rates rates{.flops_per_second = device.tflops() * 1e12};
-  if (one_node) rates.link_gigabytes_per_s = device.link_gigabytes_per_s();
-  std::string taken = tflops_known ? "" : fmt::format("{:g} TFLOP/s", device.tflops());
-  if (!link_known && one_node)
-    taken += fmt::format("{}{:g} GB/s", taken.empty() ? "" : " and ", device.link_gigabytes_per_s());
-  if (!taken.empty())
-    say("note: {} ({}): taken for {}; that {:g} % of the datasheet's peak is reached is an assumption", name,
-        device.summary, taken, 100 * assumed_share_of_peak);
-  if (!link_known && !one_node)
-    say("note: {}: its link is that within a node; --link or --topology says what there is between nodes",
-        name);
-  return rates;
-}
-
-// What an option says goes before the topology, and that before a file of costs or a device.
-Rates rates_of(const CLI::App& app, const TimeModel& options, const Topology& topology) {
-  const bool link_known = is_given(app, "--link") || has_topology_link(app, topology);
-  Rates rates;
-  if (is_given(app, "--cost")) rates = rates_of_cost(options.cost, link_known);
-  if (is_given(app, "--device"))
-    rates = rates_of_device(options.device, is_given(app, "--tflops"), link_known, topology.num_nodes() == 1);
-  if (is_given(app, "--tflops")) rates.flops_per_second = options.tflops * 1e12;
-  if (has_topology_link(app, topology)) rates.link_gigabytes_per_s = slowest_link(topology);
+MachineRates rates_of(const CLI::App& app, const TimeModel& options) {
+  MachineRates rates{.topology_has_links = is_given(app, "--topology"), .device = options.device};
+  if (is_given(app, "--tflops")) rates.tflops = options.tflops;
   if (is_given(app, "--link")) rates.link_gigabytes_per_s = options.link;
+  if (is_given(app, "--cost")) {
+    const CostModel cost = read_cost(options.cost);
+    rates.cost = {options.cost, cost.flops_per_second, cost.link_bytes_per_second / 1e9};
+  }
   return rates;
 }
 
@@ -129,24 +94,26 @@ void require_time_model(const CLI::App& app, const TimeModel& options, const std
 StepModel read_step_model(const CLI::App& app, const TimeModel& options, const std::string& model,
                           std::int64_t step_tokens, const Topology& topology, const std::string& recording,
                           int num_experts) {
-  const Rates rates = rates_of(app, options, topology);
-  StepModel step{.link_gigabytes_per_s = rates.link_gigabytes_per_s};
-  if (model.empty()) return step;
-  const ModelDescription description = read_model_description(config_of(model));
-  if (description.experts.count != num_experts)
-    throw InvalidArgument("--model",
-                          fmt::format("has {} experts a layer, but {} has {}", description.experts.count,
-                                      recording, num_experts),
-                          "the config.json of the model that was recorded");
-  const auto weights = static_cast<double>(expert_parameters(description));
-  if (options.expert_bytes > 0)
-    step.expert_bytes = static_cast<double>(options.expert_bytes);
-  else if (description.dtype_bytes > 0)
-    step.expert_bytes = weights * static_cast<double>(description.dtype_bytes);
+  std::optional<ExpertSizes> sizes;
+  if (!model.empty()) {
+    const ModelDescription description = read_model_description(config_of(model));
+    if (description.experts.count != num_experts)
+      throw InvalidArgument("--model",
+                            fmt::format("has {} experts a layer, but {} has {}", description.experts.count,
+                                        recording, num_experts),
+                            "the config.json of the model that was recorded");
+    sizes = {.weights = static_cast<double>(expert_parameters(description)),
+             .top_k = static_cast<int>(description.experts.top_k)};
+    if (options.expert_bytes > 0)
+      sizes->bytes = static_cast<double>(options.expert_bytes);
+    else if (description.dtype_bytes > 0)
+      sizes->bytes = sizes->weights * static_cast<double>(description.dtype_bytes);
+  }
   const std::int64_t tokens = options.tokens_per_step > 0 ? options.tokens_per_step : step_tokens;
-  if (tokens > 0)
-    step.assignments_per_step = static_cast<double>(tokens) * static_cast<double>(description.experts.top_k);
-  if (rates.flops_per_second) step.assignment_us = 2 * weights / *rates.flops_per_second * 1e6;
+  StepModel step =
+      step_model(rates_of(app, options), topology, sizes,
+                 tokens > 0 ? std::optional(static_cast<double>(tokens)) : std::nullopt, "--device");
+  for (const std::string& note : step.notes) say("note: {}", note);
   return step;
 }
 

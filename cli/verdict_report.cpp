@@ -44,7 +44,8 @@ Json json_of(const VerdictReport& report) {
           {"moved_experts", verdict.move.experts},
           {"moved_bytes", json_of(verdict.move.bytes)},
           {"move_ms", json_of(verdict.move.ms)},
-          {"break_even_steps", json_of(verdict.break_even_steps)}};
+          {"break_even_steps", json_of(verdict.break_even_steps)},
+          {"notes", verdict.notes}};
 }
 
 void print_verdict(const VerdictReport& report) {

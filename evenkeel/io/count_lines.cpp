@@ -7,6 +7,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -75,7 +77,9 @@ class RecordTable {
     builder_->add({texts_.begin(), texts_.end()}, line);
   }
 
-  internal::CountTable table(std::optional<int> num_experts) { return builder_->table(num_experts); }
+  internal::CountTable table(const RoutingOptions& options) {
+    return builder_->table(options.num_experts, options.keep_steps);
+  }
 
  private:
   void append_list(const Json& list, const std::string& where, std::vector<std::string>& names) {
@@ -107,10 +111,28 @@ class RecordTable {
   std::optional<internal::CountTableBuilder> builder_;
 };
 
-// Records with all layers each, [layers, E] or [steps, layers, E], added up.
+// What a record says under the keys of one kind: their names, and what it has there.
+struct Said {
+  std::string names;
+  std::string texts;
+};
+
+Said said_under(const Json& record, bool (*is_meant)(std::string_view)) {
+  Said said;
+  for (const auto& [key, value] : record.items()) {
+    if (value.is_structured() || !is_meant(key)) continue;
+    said.names += fmt::format("{}'{}'", said.names.empty() ? "" : ", ", key);
+    said.texts.append(text_of(value)).push_back('\0');
+  }
+  return said;
+}
+
+// Records with all layers each, [layers, E] or [steps, layers, E], added up; or by step, where steps are to
+// be kept and the records tell them apart.
 class LayerLists {
  public:
-  LayerLists(std::string file, std::string key) : file_(std::move(file)), key_(std::move(key)) {}
+  LayerLists(std::string file, std::string key, bool keep_steps)
+      : file_(std::move(file)), key_(std::move(key)), keep_steps_(keep_steps) {}
 
   void add(const Json& record, const std::string& where) {
     const Json& list = internal::member(record, key_.c_str(), where);
@@ -118,36 +140,77 @@ class LayerLists {
     const std::vector<std::int64_t> shape = internal::nested_reals(
         list, std::clamp<std::size_t>(internal::list_depth(list), 2, 3), where, key_, values);
     const std::vector<std::int64_t> of_step(shape.end() - 2, shape.end());
-    if (shape_.empty()) {
-      shape_ = of_step;
-      sums_.assign(static_cast<std::size_t>(shape_[0] * shape_[1]), 0.0);
-    }
+    if (shape_.empty()) shape_ = of_step;
     if (of_step != shape_)
       throw ParseError(where, key_,
                        fmt::format("is of shape {} where the first is of {}", internal::to_text(of_step),
                                    internal::to_text(shape_)));
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      if (values[i] < 0)
-        throw ParseError(where, key_, fmt::format("has {}; a count is 0 or more", values[i]));
-      sums_[i % sums_.size()] += values[i];
+    for (const double value : values)
+      if (value < 0) throw ParseError(where, key_, fmt::format("has {}; a count is 0 or more", value));
+    const auto size = static_cast<std::size_t>(shape_[0] * shape_[1]);
+    const bool has_steps = shape.size() == 3;
+    for (std::size_t step = 0; step * size < values.size(); ++step) {
+      const auto sum = sum_of(keep_steps_ ? place_of(record, step, has_steps, where) : 0, size);
+      for (std::size_t i = 0; i < size; ++i) sum[i] += values[step * size + i];
     }
   }
 
   RoutingFile routing() {
     internal::ScaledLoads scaled = internal::scaled_loads(sums_, file_, key_);
+    std::vector<std::int64_t> shape = shape_;
+    if (by_step_.value_or(false)) shape.insert(shape.begin(), std::ssize(places_));
     // SGLang's have a row for every hidden layer.
     RoutingFile made = internal::routing_of_counts(
-        {.shape = shape_, .values = std::move(scaled.loads)}, file_, key_,
+        {.shape = std::move(shape), .values = std::move(scaled.loads)}, file_, key_,
         key_ == "logical_count" ? internal::CountRows::hidden_if_dense : internal::CountRows::unsaid);
     scaled.note_in(made.notes);
     return made;
   }
 
  private:
+  std::span<double> sum_of(std::size_t place, std::size_t size) {
+    if (sums_.size() < (place + 1) * size) sums_.resize((place + 1) * size, 0.0);
+    return std::span(sums_).subspan(place * size, size);
+  }
+
+  // Which step of the file a step of a record is; the first where none has any.
+  std::size_t place_of(const Json& record, std::size_t step, bool has_steps, const std::string& where) {
+    const Said steps = said_under(record, internal::names_a_step);
+    const Said parts = said_under(record, internal::names_a_part);
+    const bool by_step = has_steps || !steps.names.empty();
+    if (!by_step_) step_names_ = steps.names;
+    if (by_step_.value_or(by_step) != by_step || steps.names != step_names_)
+      throw ParseError(where, "",
+                       fmt::format("says its step {}, where the first says it {}; nobody knows which steps "
+                                   "these are",
+                                   under(steps.names, has_steps), under(step_names_, first_has_steps_)));
+    if (!by_step_) first_has_steps_ = has_steps;
+    by_step_ = by_step;
+    if (!by_step) return 0;
+    const std::string id = fmt::format("{}{}", steps.texts, has_steps ? fmt::to_string(step) : "");
+    if (!seen_.insert(id + '\0' + '\0' + parts.texts).second)
+      throw ParseError(
+          where, "",
+          "has a step that a line before has too, and no key such as 'rank' tells them apart: give "
+          "every line its 'rank' if ranks wrote them, or each step its own 'step'");
+    return places_.try_emplace(id, places_.size()).first->second;
+  }
+
+  static std::string under(const std::string& names, bool has_steps) {
+    if (!names.empty()) return "under " + names;
+    return has_steps ? "by its place in the list" : "nowhere";
+  }
+
   std::string file_;
   std::string key_;
+  bool keep_steps_;
   std::vector<std::int64_t> shape_;
-  std::vector<double> sums_;
+  std::vector<double> sums_;  // [layers, E], or of each step
+  std::optional<bool> by_step_ = {};
+  bool first_has_steps_ = false;
+  std::string step_names_;
+  std::unordered_map<std::string, std::size_t> places_;
+  std::unordered_set<std::string> seen_;
 };
 
 // Lists by layer of lists by expert. Ours under "counts" are by source rank.
@@ -191,7 +254,7 @@ RoutingFile open_count_lines(const ByteSource& source, const RoutingOptions& opt
     if (!layers && !table) {
       key = found;
       if (all_layers)
-        layers.emplace(file, *key);
+        layers.emplace(file, *key, options.keep_steps);
       else
         table.emplace(file, key);
     }
@@ -203,8 +266,7 @@ RoutingFile open_count_lines(const ByteSource& source, const RoutingOptions& opt
       table->add(record, line, where);
   });
   if (!layers && !table) throw ParseError(file, "", "has no record");
-  RoutingFile made =
-      layers ? layers->routing() : internal::routing_of_table(table->table(options.num_experts), file);
+  RoutingFile made = layers ? layers->routing() : internal::routing_of_table(table->table(options), file);
   made.format = "json";
   return made;
 }

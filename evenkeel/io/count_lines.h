@@ -13,9 +13,9 @@ namespace evenkeel {
 // Whether a file has more than one JSON object, a line each. Only its beginning is looked at.
 bool is_json_lines(std::string_view beginning);
 
-// All records are read, and added up over steps. Throws ParseError where their keys do not say what they are:
-// no key of counts or several, lists whose layer nobody says, a layer twice without a step to tell them
-// apart.
+// All records are read, and added up over steps, unless these are to be kept. Throws ParseError where their
+// keys do not say what they are: no key of counts or several, lists whose layer nobody says, a layer twice
+// without a step to tell them apart.
 RoutingFile open_count_lines(const ByteSource& source, const RoutingOptions& options = {});
 
 }  // namespace evenkeel

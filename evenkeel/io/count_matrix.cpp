@@ -117,7 +117,8 @@ RoutingFile routing_of_lists(const Json& json, const std::string& file, const Ro
 
 // Lines of numbers without names are counts as lists in JSON are, unless something speaks for ids.
 RoutingFile routing_of_text(std::string_view text, const std::string& file, const RoutingOptions& options) {
-  internal::CountTable table = internal::read_count_table(text, file, options.num_experts);
+  internal::CountTable table =
+      internal::read_count_table(text, file, options.num_experts, options.keep_steps);
   if (table.named || !table.notes.empty()) return internal::routing_of_table(std::move(table), file);
   internal::MemoryArray<std::int64_t> array(file, "", table.counts.shape, std::move(table.counts.values));
   if (is_ids(array, file, options)) return internal::routing_of_ids(std::move(array), options.num_experts);

@@ -70,8 +70,10 @@ bool is_decoder(const Json& json) {
 
 // The tokens of one rank, step and micro-batch, in all the layers that were recorded.
 struct Batch {
+  std::int64_t step = 0;
+  int nth = 0;  // micro-batch of the step
   std::int64_t num_tokens = 0;
-  std::map<int, Record> layers;
+  std::map<int, Record> layers = {};
 };
 
 class Batches {
@@ -80,7 +82,7 @@ class Batches {
     // The n-th record of a layer in a step is of its n-th micro-batch.
     const int nth = seen_[{record.rank, record.step, record.layer}]++;
     const auto [place, fresh] = index_.try_emplace({record.rank, record.step, nth}, batches_.size());
-    if (fresh) batches_.push_back({.num_tokens = record.num_tokens, .layers = {}});
+    if (fresh) batches_.push_back({.step = record.step, .nth = nth, .num_tokens = record.num_tokens});
     Batch& batch = batches_[place->second];
     if (batch.num_tokens != record.num_tokens)
       throw ParseError(where, "num_tokens",
@@ -101,7 +103,15 @@ class Batches {
     const std::size_t of_token = all.layers.size() * width;
     if (static_cast<std::int64_t>(of_token) > max_trace_assignments_per_token)
       throw ParseError(file, "", fmt::format("has {} assignments a token", of_token));
-    for (Batch& batch : batches_) append(batch, of_token, width, all.ids, file);
+    std::map<std::pair<std::int64_t, int>, std::vector<TokenRange>> steps;
+    std::int64_t tokens = 0;
+    for (Batch& batch : batches_) {
+      append(batch, of_token, width, all.ids, file);
+      // Ranks wait for each other in every micro-batch.
+      steps[{batch.step, batch.nth}].push_back({tokens, tokens + batch.num_tokens});
+      tokens += batch.num_tokens;
+    }
+    for (auto& [step, ranges] : steps) all.steps.push_back(std::move(ranges));
     return all;
   }
 

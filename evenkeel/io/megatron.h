@@ -12,7 +12,8 @@ namespace evenkeel {
 
 // Files of one or several ranks as one trace, which is held in memory. Tokens of the same rank, step and
 // micro-batch are the same tokens in all layers; a layer that a rank does not have is -1 there. Layers of
-// multi-token prediction are left out. `num_experts` 0: the largest id plus one. Throws ParseError.
+// multi-token prediction are left out. A micro-batch is a step, of all ranks together. `num_experts` 0: the
+// largest id plus one. Throws ParseError.
 RoutingFile open_megatron_trace(const std::vector<std::shared_ptr<const ByteSource>>& ranks,
                                 int num_experts = 0);
 

@@ -78,22 +78,21 @@ RoutingFile open_loads(const std::shared_ptr<const ByteSource>& source) {
 
 RoutingFile open_by_content(Content content, std::shared_ptr<const ByteSource> source,
                             const RoutingOptions& options) {
-  const int num_experts = options.num_experts.value_or(0);
   switch (content) {
     case Content::sglang_recording:
-      return open_sglang_recording(std::move(source), options);
+      return open_sglang_recording({std::move(source)}, options);
     case Content::megatron_trace:
-      return open_megatron_trace({std::move(source)}, num_experts);
+      return open_megatron_trace({std::move(source)}, options.num_experts.value_or(0));
     case Content::counts:
       return open_count_text(*source, options);
     case Content::count_lines:
       return open_count_lines(*source, options);
     case Content::vllm_statistics:
-      return open_vllm_statistics(*source);
+      return open_vllm_statistics(*source, options);
     case Content::loads:
       return open_loads(source);
     case Content::vllm_placement:
-      if (find_vllm_records(*source).statistics) return open_vllm_statistics(*source);
+      if (find_vllm_records(*source).statistics) return open_vllm_statistics(*source, options);
       [[fallthrough]];
     case Content::placement:
     case Content::sglang_placement:
@@ -126,29 +125,6 @@ Sources sources_in(const std::string& folder, std::string_view prefix, std::stri
   return sources;
 }
 
-// The recordings of several ranks or dumps of the same model.
-RoutingFile add_recordings(const Sources& sources, const RoutingOptions& options) {
-  if (sources.size() == 1) return open_sglang_recording(sources.front(), options);
-  RoutingFile sum;
-  for (const auto& source : sources) {
-    RoutingFile one = open_sglang_recording(source, options);
-    RoutingProfile profile = profile_of(one, options);
-    if (sum.profile) {
-      if (profile.layers() != sum.profile->layers())
-        throw ParseError(
-            source->name(), "",
-            fmt::format("has {}, but {} has {}", described(profile.layers(), profile.num_layers()),
-                        sources.front()->name(),
-                        described(sum.profile->layers(), sum.profile->num_layers())));
-      sum.profile->add(profile);
-    } else {
-      sum = {.what = "recording", .format = "sglang", .trace = nullptr, .profile = {}};
-      sum.profile = std::move(profile);
-    }
-  }
-  return sum;
-}
-
 RoutingFile open_folder(const std::string& folder, const RoutingOptions& options) {
   if (const Sources ranks = sources_in(folder, "router_trace_rank", ".jsonl"); !ranks.empty())
     return open_megatron_trace(ranks, options.num_experts.value_or(0));
@@ -158,7 +134,7 @@ RoutingFile open_folder(const std::string& folder, const RoutingOptions& options
   }
   if (const Sources recordings = sources_in(folder, "expert_distribution_recorder_", ".pt");
       !recordings.empty())
-    return add_recordings(recordings, options);
+    return open_sglang_recording(recordings, options);
   throw ParseError(folder, "",
                    "is a folder without rank*.safetensors (TensorRT-LLM), router_trace_rank*.jsonl "
                    "(Megatron-LM) or expert_distribution_recorder_*.pt (SGLang)");
@@ -269,7 +245,10 @@ RoutingFile completed(RoutingFile routing, const RoutingOptions& options) {
   if (routing.trace) routing.notes = routing.trace->info().notes;
   name_layers(routing, options);
   require_rows_with_load(routing);
-  if (!options.keep_steps) std::vector<std::int64_t>().swap(routing.step_counts);
+  if (!options.keep_steps) {
+    std::vector<std::int64_t>().swap(routing.step_counts);
+    routing.step_tokens.clear();
+  }
   return routing;
 }
 
@@ -339,18 +318,25 @@ std::vector<RoutingProfile> steps_of_counts(const RoutingFile& file) {
   return steps;
 }
 
-std::vector<RoutingProfile> windows_of(TraceReader& trace, std::int64_t tokens_per_step) {
+RoutingProfile step_of(TraceReader& trace, std::span<const TokenRange> tokens) {
   const TraceInfo& info = trace.info();
-  std::vector<RoutingProfile> steps;
+  RoutingProfile step(info.num_layers, info.num_experts, false);
   std::vector<std::int32_t> ids;
-  for (std::int64_t begin = 0; begin < info.num_tokens; begin += tokens_per_step) {
-    const TokenRange range{begin, std::min(begin + tokens_per_step, info.num_tokens)};
-    if (range.size() < tokens_per_step && !steps.empty()) break;
-    RoutingProfile step(info.num_layers, info.num_experts, false);
+  for (const TokenRange& range : tokens) {
     ids.resize(static_cast<std::size_t>(range.size() * info.assignments_per_token()));
     trace.read_ids(range, ids);
     step.add_tokens(ids, info.top_k);
-    steps.push_back(std::move(step));
+  }
+  return step;
+}
+
+std::vector<RoutingProfile> windows_of(TraceReader& trace, std::int64_t tokens_per_step) {
+  const std::int64_t num_tokens = trace.info().num_tokens;
+  std::vector<RoutingProfile> steps;
+  for (std::int64_t begin = 0; begin < num_tokens; begin += tokens_per_step) {
+    const TokenRange range{begin, std::min(begin + tokens_per_step, num_tokens)};
+    if (range.size() < tokens_per_step && !steps.empty()) break;
+    steps.push_back(step_of(trace, {&range, 1}));
   }
   return steps;
 }
@@ -359,7 +345,11 @@ std::vector<RoutingProfile> windows_of(TraceReader& trace, std::int64_t tokens_p
 
 std::vector<RoutingProfile> steps_of(RoutingFile& file, std::optional<std::int64_t> tokens_per_step) {
   if (!file.trace) return file.step_counts.empty() ? std::vector<RoutingProfile>() : steps_of_counts(file);
-  if (!tokens_per_step) return {};
+  if (!tokens_per_step) {
+    std::vector<RoutingProfile> steps;
+    for (const auto& tokens : file.step_tokens) steps.push_back(step_of(*file.trace, tokens));
+    return steps;
+  }
   if (*tokens_per_step < 1)
     throw InvalidArgument("step_tokens", fmt::format("is {}", *tokens_per_step), "1 or more");
   return windows_of(*file.trace, *tokens_per_step);

@@ -29,7 +29,7 @@ struct RoutingOptions {
   Bare bare = Bare::ask;
   // Transitions are not counted where they are not wanted.
   bool transitions = true;
-  // Counts of several steps are kept step by step besides (steps_of()).
+  // Steps that the file tells apart are kept besides (steps_of()).
   bool keep_steps = false;
 };
 
@@ -51,11 +51,13 @@ struct RoutingFile {
   std::vector<std::string> notes = {};
   // Of "loads": the step that they are of, by source rank where the file says it.
   std::optional<Counts> step = {};
-  // With keep_steps, of an array of counts by step, as it stands: [steps, rows, E].
+  // With keep_steps, of counts by step, as they stand: [steps, rows, E].
   std::vector<std::int64_t> step_counts = {};
   int rows_of_step = 0;
   // Which of these rows the profile's layers are; all of them where this is empty.
   std::vector<int> kept_rows = {};
+  // With keep_steps, of a trace that says its steps: the tokens of each.
+  std::vector<std::vector<TokenRange>> step_tokens = {};
 
   // Which of the model's layers these are, where the file says it.
   const LayerNumbers& layers() const { return trace ? trace->info().layers : profile->layers(); }
@@ -72,9 +74,9 @@ RoutingFile open_routing(std::shared_ptr<const ByteSource> source, const Routing
 // round.
 void require_bare(const RoutingFile& file, RoutingOptions::Bare told);
 
-// The steps of a recording as profiles without transitions: of counts that were read with keep_steps and hold
-// steps; of a trace, windows of `tokens_per_step` tokens, if that is given. Else none. A last window that is
-// not full is left out where there are others.
+// The steps of a recording as profiles without transitions, if it was read with keep_steps and tells them
+// apart (docs/evaluate.md#steps); of a trace, windows of `tokens_per_step` tokens instead, if that is given.
+// A last window that is not full is left out where there are others.
 std::vector<RoutingProfile> steps_of(RoutingFile& file, std::optional<std::int64_t> tokens_per_step);
 
 // The same as a profile; a trace is counted.

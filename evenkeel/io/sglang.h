@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "evenkeel/io/byte_source.h"
 #include "evenkeel/io/placement_format.h"
@@ -23,8 +24,9 @@ PlacementFile read_sglang_placement(const std::shared_ptr<const ByteSource>& sou
 // A recording (.pt) in any mode: `stat` and `stat_approx` count experts; `per_pass` and `per_token` record
 // physical experts, which are mapped by the map in the same file; per_token gives a trace. A tensor alone is
 // read as any bare array. Layers without any assignment are dense and left out. Of physical experts
-// options.num_experts is how many there are; else as many as the map names.
-RoutingFile open_sglang_recording(std::shared_ptr<const ByteSource> source,
+// options.num_experts is how many there are; else as many as the map names. Several files, of ranks or dumps
+// of the same model, are added up. A forward pass is a step, of all ranks together.
+RoutingFile open_sglang_recording(const std::vector<std::shared_ptr<const ByteSource>>& files,
                                   const RoutingOptions& options = {});
 
 }  // namespace evenkeel

@@ -21,9 +21,9 @@ PlacementFile read_trtllm_placement(const ByteSource& source, const PlacementFor
 
 // Whether all arrays of a file are named as the statistics of a rank are.
 bool is_trtllm_statistics(const ArrayFile& file);
-// Counts by iteration and layer of one or several ranks, added up; `meta_info`, where there is one, says the
-// number of experts. Throws ParseError: a layer or iteration is missing, a shape differs, a count is
-// negative.
+// Counts by iteration and layer of one or several ranks, added up; an iteration is a step. `meta_info`, where
+// there is one, says the number of experts. Throws ParseError: a layer or iteration is missing, a shape
+// differs, a count is negative.
 RoutingFile open_trtllm_statistics(const std::vector<std::shared_ptr<const ByteSource>>& ranks,
                                    const ByteSource* meta_info);
 

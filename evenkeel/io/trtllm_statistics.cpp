@@ -41,8 +41,8 @@ std::optional<Key> key_of(std::string_view name) {
 
 struct Statistics {
   std::int64_t num_experts = 0;
-  std::map<int, std::vector<std::int64_t>> loads;  // by layer
-  std::map<int, std::set<int>> layers_of;          // by iteration
+  std::set<int> layers;
+  std::map<int, std::map<int, std::vector<std::int64_t>>> loads;  // by iteration and layer
 };
 
 void add_rank(const ArrayFile& file, Statistics& all) {
@@ -57,25 +57,25 @@ void add_rank(const ArrayFile& file, Statistics& all) {
           file.name(), info.name,
           fmt::format("shape {} is not [{} experts]", internal::to_text(info.shape), all.num_experts));
     const IntArray counts = read_whole_numbers(file, info.name);
-    auto& loads = all.loads[key->layer];
+    all.layers.insert(key->layer);
+    auto& loads = all.loads[key->iteration][key->layer];
     loads.resize(counts.values.size(), 0);
     for (std::size_t e = 0; e < loads.size(); ++e)
       if (counts.values[e] < 0 || __builtin_add_overflow(loads[e], counts.values[e], &loads[e]))
         throw ParseError(file.name(), info.name,
                          fmt::format("expert {} has {} tokens; counts are 0 or more, with a sum below 2^63",
                                      e, counts.values[e]));
-    all.layers_of[key->iteration].insert(key->layer);
   }
 }
 
 // As TensorRT-LLM's own reader demands: all iterations from the first to the last, with all layers each.
 void require_complete(const Statistics& all, const std::string& file) {
-  int expected = all.layers_of.begin()->first;
-  for (const auto& [iteration, layers] : all.layers_of) {
+  int expected = all.loads.begin()->first;
+  for (const auto& [iteration, loads] : all.loads) {
     if (iteration != expected)
       throw ParseError(file, "", fmt::format("iteration {} is missing before {}", expected, iteration));
-    for (const auto& [layer, loads] : all.loads)
-      if (!layers.contains(layer))
+    for (const int layer : all.layers)
+      if (!loads.contains(layer))
         throw ParseError(file, "", fmt::format("iteration {} has no layer {}", iteration, layer));
     ++expected;
   }
@@ -103,16 +103,13 @@ RoutingFile open_trtllm_statistics(const std::vector<std::shared_ptr<const ByteS
   const std::string& file = ranks.front()->name();
   if (all.loads.empty()) throw ParseError(file, "", "has no counts");
   require_complete(all, file);
-  RoutingFile routing;
-  std::vector<int> layers;
-  IntArray counts{.shape = {std::ssize(all.loads), all.num_experts}, .values = {}};
-  for (const auto& [layer, loads] : all.loads) {
-    layers.push_back(layer);
-    counts.values.insert(counts.values.end(), loads.begin(), loads.end());
-  }
-  routing.profile =
-      internal::routing_of_counts(std::move(counts), file, "counts", internal::CountRows::moe_layers).profile;
-  routing.profile->set_layers(LayerNumbers(std::move(layers)));
+  IntArray counts{.shape = {std::ssize(all.loads), std::ssize(all.layers), all.num_experts}, .values = {}};
+  for (const auto& [iteration, by_layer] : all.loads)
+    for (const auto& [layer, loads] : by_layer)
+      counts.values.insert(counts.values.end(), loads.begin(), loads.end());
+  RoutingFile routing =
+      internal::routing_of_counts(std::move(counts), file, "counts", internal::CountRows::moe_layers);
+  routing.profile->set_layers(LayerNumbers({all.layers.begin(), all.layers.end()}));
   routing.what = "statistics";
   routing.format = "trtllm";
   return routing;

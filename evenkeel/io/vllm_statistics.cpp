@@ -41,10 +41,10 @@ std::vector<double> real_rows(const Json& list, const std::string& file) {
   return values;
 }
 
-// What all records add up to.
+// What all records add up to; or those of each.
 class LoadSum {
  public:
-  explicit LoadSum(std::string file) : file_(std::move(file)) {}
+  LoadSum(std::string file, bool keep_steps) : file_(std::move(file)), keep_steps_(keep_steps) {}
 
   void add(const Json& record, const std::string& where) {
     if (const auto version = record.find("version");
@@ -59,6 +59,7 @@ class LoadSum {
     const std::vector<double> values = real_rows(load, where);
     const std::size_t physical = static_cast<std::size_t>(map.shape[1]);
     const std::size_t experts = static_cast<std::size_t>(num_experts_);
+    const std::size_t begin = begin_step(static_cast<std::size_t>(map.shape[0]) * experts);
     for (std::size_t i = 0; i < values.size(); ++i) {
       if (map.values[i] < 0 && values[i] == 0) continue;  // a slot without an expert
       if (map.values[i] < 0)
@@ -67,16 +68,18 @@ class LoadSum {
       if (!(values[i] >= 0))
         throw ParseError(where, fmt::format("{}[{}][{}]", load_key, i / physical, i % physical),
                          fmt::format("is {}; a load is 0 or more", values[i]));
-      sums_[i / physical * experts + static_cast<std::size_t>(map.values[i])] += values[i];
+      sums_[begin + i / physical * experts + static_cast<std::size_t>(map.values[i])] += values[i];
     }
   }
 
   RoutingFile routing() {
     if (sums_.empty()) throw ParseError(file_, "record_type", fmt::format("no line has \"{}\"", stats_type));
     internal::ScaledLoads scaled = internal::scaled_loads(sums_, file_, load_key);
+    IntArray counts{.shape = {layers_, num_experts_}, .values = std::move(scaled.loads)};
+    if (keep_steps_)
+      counts.shape.insert(counts.shape.begin(), std::ssize(counts.values) / (layers_ * num_experts_));
     RoutingFile made =
-        internal::routing_of_counts({.shape = {layers_, num_experts_}, .values = std::move(scaled.loads)},
-                                    file_, load_key, internal::CountRows::moe_layers);
+        internal::routing_of_counts(std::move(counts), file_, load_key, internal::CountRows::moe_layers);
     scaled.note_in(made.notes);
     made.what = "statistics";
     made.format = "vllm";
@@ -84,6 +87,12 @@ class LoadSum {
   }
 
  private:
+  // Where a record's loads begin.
+  std::size_t begin_step(std::size_t size) {
+    if (keep_steps_ || sums_.empty()) sums_.resize(sums_.size() + size, 0.0);
+    return sums_.size() - size;
+  }
+
   void require_same_model(const Json& record, const std::string& where) {
     const auto found = record.find("model");
     const std::string model = found == record.end() ? "" : found->dump();
@@ -104,7 +113,6 @@ class LoadSum {
     if (sums_.empty()) {
       layers_ = map.shape[0];
       num_experts_ = most + 1;
-      sums_.assign(static_cast<std::size_t>(layers_ * num_experts_), 0.0);
     }
     if (map.shape[0] != layers_ || most + 1 != num_experts_)
       throw ParseError(where, p2l_key,
@@ -142,10 +150,11 @@ class LoadSum {
   }
 
   std::string file_;
+  bool keep_steps_;
   std::string model_;
   std::int64_t layers_ = 0;
   std::int64_t num_experts_ = 0;
-  std::vector<double> sums_;
+  std::vector<double> sums_;  // [layers, E], with keep_steps_ of each record
 };
 
 }  // namespace
@@ -161,8 +170,8 @@ VllmRecords find_vllm_records(const ByteSource& source) {
   return found;
 }
 
-RoutingFile open_vllm_statistics(const ByteSource& source) {
-  LoadSum sum(source.name());
+RoutingFile open_vllm_statistics(const ByteSource& source, const RoutingOptions& options) {
+  LoadSum sum(source.name(), options.keep_steps);
   internal::for_each_json_line(source, [&](internal::JsonDocument&& record, std::int64_t line) {
     if (!record.is_object()) return;
     const auto type = record.find("record_type");

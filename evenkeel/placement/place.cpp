@@ -311,8 +311,21 @@ Placement placement_before(const RoutingProfile& profile, const Topology& topolo
   return Placement::contiguous(profile.num_layers(), profile.num_experts(), topology.num_ranks());
 }
 
+// Nothing is known of their experts, and whatever their homes, their ranks are level.
+void note_layers_without_load(const RoutingProfile& profile, std::vector<std::string>& notes) {
+  std::vector<int> without;
+  for (LayerId layer : indices<LayerId>(profile.num_layers()))
+    if (profile.total_load(layer) == 0) without.push_back(profile.layers().number_of(layer.value()));
+  if (!without.empty())
+    notes.push_back(
+        fmt::format("layers {} have no assignment: any homes are level there, and max/mean counts "
+                    "as 1",
+                    to_text(LayerNumbers(std::move(without)))));
+}
+
 std::vector<std::string> notes_of(const PlacementProblem& problem, const PlaceOptions& options) {
   std::vector<std::string> notes;
+  note_layers_without_load(problem.profile, notes);
   if (problem.sources.estimated)
     notes.emplace_back(
         "where tokens live is not known: each rank is taken to send an equal part of every expert's load");

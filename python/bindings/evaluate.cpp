@@ -4,22 +4,21 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "evenkeel/base/error.h"
 #include "evenkeel/io/cost_file.h"
 #include "evenkeel/io/model_config.h"
 #include "evenkeel/io/routing_file.h"
 #include "evenkeel/model/parameters.h"
+#include "evenkeel/placement/evaluate/time_model.h"
 #include "evenkeel/topology/devices.h"
 #include "python/bindings/bind.h"
 #include "python/bindings/interruptible.h"
@@ -39,44 +38,83 @@ Placement homes_for(const RoutingProfile& recording, const std::string& name, co
   return placement->paired_with({name, recording.layers(), recording.num_layers()}, placement_name, argument);
 }
 
-std::vector<RoutingProfile> read_steps(const std::filesystem::path& path, std::optional<int> num_experts,
-                                       std::optional<std::int64_t> step_tokens, const std::string& bare,
-                                       std::optional<std::vector<int>> layers,
-                                       const std::optional<std::filesystem::path>& model) {
+// A file as placements are judged on it.
+struct Recording {
+  RoutingProfile profile;
+  std::vector<RoutingProfile> steps;
+  std::vector<std::string> notes;
+  bool is_trace = false;
+};
+
+Recording read_recording(const std::filesystem::path& path, std::optional<int> num_experts,
+                         std::optional<std::int64_t> step_tokens, const std::string& bare,
+                         std::optional<std::vector<int>> layers,
+                         const std::optional<std::filesystem::path>& model, bool transitions) {
   RoutingOptions how{.num_experts = num_experts,
                      .layers = std::move(layers),
                      .bare = parse_bare("as_", bare),
-                     .transitions = false,
+                     .transitions = transitions,
                      .keep_steps = true};
   if (model) how.model = read_model_layers(model->string());
   return interruptible_read([&] {
     RoutingFile file = open_routing(path.string(), how);
-    std::vector<RoutingProfile> steps = steps_of(file, step_tokens);
-    for (RoutingProfile& step : steps)
+    require_bare(file, how.bare);
+    Recording recording{.profile = profile_of(file, how),
+                        .steps = steps_of(file, step_tokens),
+                        .notes = file.notes,
+                        .is_trace = file.trace != nullptr};
+    for (RoutingProfile& step : recording.steps)
       if (file.layers().known()) step.set_layers(file.layers());
-    return steps;
+    return recording;
   });
 }
 
-// Bytes of an expert's weights, its multiply-adds for a token, k, and how many experts a layer has.
-std::tuple<double, double, int, int> sizes_of_model(const std::filesystem::path& config) {
-  const bool folder = std::filesystem::is_directory(config);
-  const ModelDescription model = read_model_description((folder ? config / "config.json" : config).string());
-  const auto weights = static_cast<double>(expert_parameters(model));
-  return {weights * static_cast<double>(model.dtype_bytes), weights, static_cast<int>(model.experts.top_k),
-          static_cast<int>(model.experts.count)};
+std::vector<RoutingProfile> read_steps(const std::filesystem::path& path, std::optional<int> num_experts,
+                                       std::optional<std::int64_t> step_tokens) {
+  return read_recording(path, num_experts, step_tokens, "", std::nullopt, std::nullopt, false).steps;
 }
 
-// Operations a second of products, GB/s from rank to rank.
-std::pair<double, double> rates_of_cost(const std::filesystem::path& file) {
-  const CostModel cost = read_cost(file.string());
-  return {cost.flops_per_second, cost.link_bytes_per_second / 1e9};
+// What is said of the machine and of a step: each by the name of the argument that says it.
+struct TimeModel {
+  std::optional<std::filesystem::path> model;
+  std::optional<double> tokens_per_step;
+  std::optional<double> tflops;
+  std::optional<double> link;
+  std::optional<double> expert_bytes;
+  std::optional<std::filesystem::path> cost;
+  std::optional<std::string> device;
+};
+
+ExpertSizes sizes_of(const TimeModel& said, const std::string& recording, int num_experts) {
+  const bool folder = std::filesystem::is_directory(*said.model);
+  const ModelDescription model =
+      read_model_description((folder ? *said.model / "config.json" : *said.model).string());
+  if (model.experts.count != num_experts)
+    throw InvalidArgument("model",
+                          "has " + std::to_string(model.experts.count) + " experts a layer, but " +
+                              recording + " has " + std::to_string(num_experts),
+                          "the config.json of the model that was recorded");
+  ExpertSizes sizes{.weights = static_cast<double>(expert_parameters(model)),
+                    .bytes = said.expert_bytes,
+                    .top_k = static_cast<int>(model.experts.top_k)};
+  if (!sizes.bytes && model.dtype_bytes > 0)
+    sizes.bytes = sizes.weights * static_cast<double>(model.dtype_bytes);
+  return sizes;
 }
 
-// The same of a device, by what is assumed of its peaks.
-std::pair<double, double> rates_of_device(const std::string& name) {
-  const DevicePreset& device = device_preset(name);
-  return {device.tflops() * 1e12, device.link_gigabytes_per_s()};
+StepModel step_model_of(const TimeModel& said, const Topology& topology, bool topology_has_links,
+                        const std::string& recording, int num_experts) {
+  MachineRates rates{.tflops = said.tflops,
+                     .link_gigabytes_per_s = said.link,
+                     .topology_has_links = topology_has_links,
+                     .device = said.device.value_or("")};
+  if (said.cost) {
+    const CostModel cost = read_cost(said.cost->string());
+    rates.cost = {said.cost->string(), cost.flops_per_second, cost.link_bytes_per_second / 1e9};
+  }
+  std::optional<ExpertSizes> sizes;
+  if (said.model) sizes = sizes_of(said, recording, num_experts);
+  return step_model(rates, topology, sizes, said.tokens_per_step);
 }
 
 void bind_verdict(nb::module_& module) {
@@ -94,18 +132,28 @@ void bind_verdict(nb::module_& module) {
       .def_ro("recordings", &Verdict::recordings)
       .def_ro("step_ms_before", &Verdict::step_ms_before)
       .def_ro("step_ms_after", &Verdict::step_ms_after)
-      .def_ro("break_even_steps", &Verdict::break_even_steps);
+      .def_ro("break_even_steps", &Verdict::break_even_steps)
+      .def_ro("notes", &Verdict::notes);
+}
+
+void bind_time_model(nb::module_& module) {
+  module.def(
+      "require_device", [](const std::string& name) { device_preset(name); }, nb::arg("name"));
+  nb::class_<StepModel>(module, "StepModel");
+  nb::class_<TimeModel>(module, "TimeModel")
+      .def(nb::init<std::optional<std::filesystem::path>, std::optional<double>, std::optional<double>,
+                    std::optional<double>, std::optional<double>, std::optional<std::filesystem::path>,
+                    std::optional<std::string>>(),
+           nb::arg("model").none(), nb::arg("tokens_per_step").none(), nb::arg("tflops").none(),
+           nb::arg("link").none(), nb::arg("expert_bytes").none(), nb::arg("cost").none(),
+           nb::arg("device").none())
+      .def("step_model", &step_model_of, nb::arg("topology"), nb::arg("topology_has_links"),
+           nb::arg("recording"), nb::arg("num_experts"));
 }
 
 }  // namespace
 
 void bind_evaluate(nb::module_& module) {
-  nb::class_<StepModel>(module, "StepModel")
-      .def(nb::init<>())
-      .def_rw("assignment_us", &StepModel::assignment_us)
-      .def_rw("assignments_per_step", &StepModel::assignments_per_step)
-      .def_rw("expert_bytes", &StepModel::expert_bytes)
-      .def_rw("link_gigabytes_per_s", &StepModel::link_gigabytes_per_s);
   nb::class_<StepSpread>(module, "StepSpread")
       .def_ro("mean", &StepSpread::mean)
       .def_ro("median", &StepSpread::median)
@@ -114,7 +162,13 @@ void bind_evaluate(nb::module_& module) {
   nb::class_<RecordingJudgement>(module, "RecordingJudgement")
       .def_ro("quality", &RecordingJudgement::quality)
       .def_ro("steps", &RecordingJudgement::steps);
+  nb::class_<Recording>(module, "Recording")
+      .def_ro("profile", &Recording::profile)
+      .def_ro("steps", &Recording::steps)
+      .def_ro("notes", &Recording::notes)
+      .def_ro("is_trace", &Recording::is_trace);
   bind_verdict(module);
+  bind_time_model(module);
   module.def("homes_for", &homes_for, nb::arg("recording"), nb::arg("name"), nb::arg("topology"),
              nb::arg("placement").none(), nb::arg("placement_name"), nb::arg("argument"));
   module.def(
@@ -132,13 +186,11 @@ void bind_evaluate(nb::module_& module) {
       },
       nb::arg("before"), nb::arg("after"), nb::arg("move"), nb::arg("model"), nb::arg("num_layers"),
       nb::arg("num_ranks"), nb::arg("horizon").none());
-  module.def("read_steps", &read_steps, nb::arg("path"), nb::arg("num_experts").none(),
+  module.def("read_recording", &read_recording, nb::arg("path"), nb::arg("num_experts").none(),
              nb::arg("step_tokens").none(), nb::arg("bare"), nb::arg("layers").none(),
-             nb::arg("model").none());
-  module.def("rates_of_cost", &rates_of_cost, nb::arg("file"));
-  module.def("rates_of_device", &rates_of_device, nb::arg("name"));
-  module.def("slowest_link", &slowest_link, nb::arg("topology"));
-  module.def("sizes_of_model", &sizes_of_model, nb::arg("config"));
+             nb::arg("model").none(), nb::arg("transitions"));
+  module.def("read_steps", &read_steps, nb::arg("path"), nb::arg("num_experts").none(),
+             nb::arg("step_tokens").none());
 }
 
 }  // namespace evenkeel::python

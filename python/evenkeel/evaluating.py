@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Literal, TypedDict, TypeVar
+from collections.abc import Sequence
+from typing import Literal, TypedDict
 
 from . import _native
-from ._arguments import choice, file_path, instance, invalid, layer_list, number, real
+from ._arguments import choice, file_path, invalid, number
+from ._machine import machine_of
+from ._verdict import (
+    Candidate,
+    FilePath,
+    Reading,
+    Recording,
+    TimeModel,
+    VerdictFigures,
+    several,
+    verdict_on,
+    widest_of,
+)
 from .placement import Placement
-from .placing import machine_of
 from .profile import RoutingProfile
-
-Path = str | os.PathLike[str]
-T = TypeVar("T")
 
 
 class StepFigures(TypedDict):
@@ -44,116 +50,30 @@ class PlacementFigures(TypedDict):
     results: list[RecordingFigures]
 
 
-class VerdictFigures(TypedDict):
-    """The most level placement against what runs now. None: not known."""
-
-    placement: str
-    against: str
-    answer: str
-    sentence: str
-    max_over_mean_before: float
-    max_over_mean_after: float
-    better_on: int
-    recordings: int
-    step_ms_before: float | None
-    step_ms_after: float | None
-    moved_experts: int
-    moved_bytes: float | None
-    move_ms: float | None
-    break_even_steps: float | None
-
-
 class Evaluation(TypedDict):
     """What `evenkeel evaluate --json` prints."""
 
     placements: list[PlacementFigures]
     verdict: VerdictFigures
-
-
-@dataclass(frozen=True)
-class _Reading:
-    """How files of recordings are read."""
-
-    num_experts: int | None
-    as_: Literal["counts", "trace"] | None
-    layers: Sequence[int] | None
-    model: Path | None
-    step_tokens: int | None
-
-    def require_files(self, recordings: Iterable[RoutingProfile | Path]) -> None:
-        if not all(isinstance(each, RoutingProfile) for each in recordings):
-            return
-        for name in ("num_experts", "as_", "layers", "step_tokens"):
-            if getattr(self, name) is not None:
-                raise invalid(name, "is about files, and recordings has none", "to leave it out")
-
-
-class _Recording:
-    def __init__(self, recording: RoutingProfile | Path, index: int, how: _Reading) -> None:
-        if isinstance(recording, RoutingProfile):
-            self.name = f"recording {index}"
-            self.profile = recording._native
-            self.steps: list[_native.RoutingProfile] = []
-            return
-        if not isinstance(recording, (str, os.PathLike)):
-            raise invalid("recordings", f"has a {type(recording).__name__}", "profiles and paths")
-        self.name = file_path(recording, "recordings")
-        self.profile = RoutingProfile(
-            self.name, num_experts=how.num_experts, as_=how.as_, layers=how.layers, model=how.model
-        )._native
-        self.steps = _native.read_steps(
-            self.name,
-            how.num_experts,
-            how.step_tokens,
-            how.as_ or "",
-            layer_list(how.layers),
-            None if how.model is None else file_path(how.model, "model"),
-        )
-
-
-class _Candidate:
-    def __init__(self, placement: Placement | Path | None, name: str, ranks: int, argument: str = "placements") -> None:
-        self.name = name
-        self.argument = argument
-        self.native: _native.Placement | None = None
-        if isinstance(placement, Placement):
-            self.native = placement._native
-        elif placement is not None:
-            self.name = file_path(placement, argument)
-            self.native = Placement.load(self.name, num_ranks=ranks)._native
-        if self.native is not None and self.native.num_ranks != ranks:
-            raise invalid(argument, f"{self.name} is for {self.native.num_ranks} ranks", f"one for {ranks} ranks")
-
-    def on(self, recording: _Recording, machine: _native.Topology) -> _native.Placement:
-        experts = recording.profile.num_experts
-        if self.native is not None and self.native.num_experts != experts:
-            raise invalid(
-                self.argument,
-                f"{self.name} is for {self.native.num_experts} experts",
-                f"one for {experts} experts, as {recording.name} has",
-            )
-        return _native.homes_for(recording.profile, recording.name, machine, self.native, self.name, self.argument)
-
-    def judged(self, recordings: list[_Recording], machine: _native.Topology) -> list[_native.RecordingJudgement]:
-        return [_native.judge(each.profile, each.steps, machine, self.on(each, machine)) for each in recordings]
+    notes: list[str]
 
 
 def evaluate(
-    recordings: RoutingProfile | Path | Sequence[RoutingProfile | Path],
-    placements: Placement | Path | Sequence[Placement | Path],
+    recordings: RoutingProfile | FilePath | Sequence[RoutingProfile | FilePath],
+    placements: Placement | FilePath | Sequence[Placement | FilePath],
     ranks: int | None = None,
     nodes: int = 1,
     *,
-    topology: Path | None = None,
-    from_: Placement | Path | None = None,
+    topology: FilePath | None = None,
+    from_: Placement | FilePath | None = None,
     step_tokens: int | None = None,
-    model: Path | None = None,
+    model: FilePath | None = None,
     tokens_per_step: int | None = None,
     tflops: float | None = None,
     link: float | None = None,
     horizon: int | None = None,
     expert_bytes: int | None = None,
-    cost: Path | None = None,
+    cost: FilePath | None = None,
     device: str | None = None,
     num_experts: int | None = None,
     as_: Literal["counts", "trace"] | None = None,
@@ -169,7 +89,7 @@ def evaluate(
         placements: placements, or files of any format that is read.
         ranks, nodes, topology: the machine, as for `place`.
         from_: what runs now, which a move starts from; contiguous homes by default.
-        step_tokens: files of traces are also judged in steps of so many tokens. Files of counts by step always are.
+        step_tokens: files of traces are also judged in steps of so many tokens. Files that say their steps always are.
         model: the model's config.json: how large an expert is, and how many each token visits.
         tokens_per_step: tokens of a step over all ranks; `step_tokens` by default.
         tflops: 10^12 operations a second that an expert's products reach.
@@ -184,14 +104,15 @@ def evaluate(
 
     Returns:
         A dict as `evenkeel evaluate --json` prints it: `placements`, the first of them "contiguous", each with
-        `results` by recording, and `verdict`, whose `answer` is "pays", "does not pay" or "depends".
+        `results` by recording, `verdict`, whose `answer` is "pays", "does not pay" or "depends" and whose `notes` say
+        what the time model assumes, and `notes`: what was read otherwise than it stands in a file.
 
     Raises:
         ParseError: a file is not what it should be.
         InvalidArgument: recordings and placements do not fit each other.
     """
     machine = machine_of(ranks, nodes, topology)
-    how = _Reading(
+    how = Reading(
         None if num_experts is None else number(num_experts, "num_experts", 1),
         None if as_ is None else choice(as_, "as_", ("counts", "trace")),  # type: ignore[arg-type]
         layers,
@@ -200,73 +121,37 @@ def evaluate(
     )
     if model is not None and layers is not None:
         raise invalid("layers", "is what model says", "to leave it out")
-    tokens = how.step_tokens if tokens_per_step is None else tokens_per_step
-    _require_model(
-        model,
-        tokens_per_step=tokens_per_step,
-        tflops=tflops,
-        link=link,
-        expert_bytes=expert_bytes,
-        cost=cost,
-        device=device,
-    )
-    rates = _rates(machine, topology is not None, nodes, tflops, link, cost, device)
-    if tokens is None:
-        for name, value in (("tflops", tflops), ("cost", cost)):
-            if value is not None:
-                raise invalid(name, "needs tokens_per_step, or step_tokens", "one of them beside it")
-    several = _several(recordings, RoutingProfile, "recordings")
-    how.require_files(several)
-    read = [_Recording(each, i, how) for i, each in enumerate(several)]
-    given = _several(placements, Placement, "placements")
-    candidates = [_Candidate(None, "contiguous", machine.num_ranks)]
-    candidates += [_Candidate(each, f"placement {i}", machine.num_ranks) for i, each in enumerate(given)]
-    before = candidates[0] if from_ is None else _Candidate(from_, "from_", machine.num_ranks, "from_")
-    judged = [each.judged(read, machine) for each in candidates]
-    judged_before = judged[0] if from_ is None else before.judged(read, machine)
-    best = min(range(1, len(candidates)), key=lambda i: sum(_ratio(each) for each in judged[i]))
-    widest = max(read, key=lambda each: each.profile.num_layers)  # a server's file has rows for dense layers too
-    step = _step_model(model, tokens, rates, expert_bytes, widest.profile.num_experts)
-    move = _native.move_between(before.on(widest, machine), candidates[best].on(widest, machine), step)
-    verdict = _native.verdict_of(
-        judged_before,
-        judged[best],
-        move,
-        step,
-        widest.profile.num_layers,
-        machine.num_ranks,
-        None if horizon is None else float(number(horizon, "horizon", 1)),
-    )
+    time = TimeModel(model, tokens_per_step, tflops, link, horizon, expert_bytes, cost, device)
+    time.require_sense(topology is not None, how.step_tokens)
+    given_recordings = several(recordings, RoutingProfile, "recordings")
+    how.require_files(given_recordings)
+    read = [Recording(each, i, how) for i, each in enumerate(given_recordings)]
+    if step_tokens is not None and not any(each.is_trace for each in read):
+        raise invalid("step_tokens", "is for traces, and no recording is one", "to leave it out")
+    given = several(placements, Placement, "placements")
+    candidates = [Candidate(None, "contiguous", machine.num_ranks)]
+    candidates += [Candidate(each, f"placement {i}", machine.num_ranks) for i, each in enumerate(given)]
+    before = candidates[0] if from_ is None else Candidate(from_, "from_", machine.num_ranks, "from_")
+    for candidate in [*candidates, before]:
+        candidate.judge_on(read, machine)
+    best = min(candidates[1:], key=lambda candidate: sum(_ratio(each) for each in candidate.judgements))
+    step = time.step_model(machine, topology is not None, widest_of(read), how.step_tokens)
     return {
         "placements": [
-            {"file": each.name, "results": [_figures(r, j) for r, j in zip(read, judged[i], strict=True)]}
-            for i, each in enumerate(candidates)
+            {"file": each.name, "results": [_figures(r, j) for r, j in zip(read, each.judgements, strict=True)]}
+            for each in candidates
         ],
-        "verdict": {
-            "placement": candidates[best].name,
-            "against": before.name,
-            "answer": verdict.answer,
-            "sentence": verdict.sentence,
-            "max_over_mean_before": verdict.max_over_mean_before,
-            "max_over_mean_after": verdict.max_over_mean_after,
-            "better_on": verdict.better_on,
-            "recordings": verdict.recordings,
-            "step_ms_before": verdict.step_ms_before,
-            "step_ms_after": verdict.step_ms_after,
-            "moved_experts": move.experts,
-            "moved_bytes": move.bytes,
-            "move_ms": move.ms,
-            "break_even_steps": verdict.break_even_steps,
-        },
+        "verdict": verdict_on(read, before, best, machine, step, time.steps_served()),
+        "notes": [f"{each.name}: {note}" for each in read for note in each.notes],
     }
 
 
-def read_steps(path: Path, step_tokens: int | None = None, num_experts: int | None = None) -> list[RoutingProfile]:
+def read_steps(path: FilePath, step_tokens: int | None = None, num_experts: int | None = None) -> list[RoutingProfile]:
     """The steps of a recording, each a profile without transitions: what `place` takes as several recordings.
 
     Args:
-        path: counts `[steps, L, E]` in any container, or a trace.
-        step_tokens: of a trace: windows of so many tokens, of which a last one that is not full is left out.
+        path: a file that tells its steps apart (docs/evaluate.md lists them), or a trace.
+        step_tokens: of a trace: windows of so many tokens instead, of which a last one that is not full is left out.
         num_experts: E, for a file that does not say it.
 
     Returns:
@@ -277,7 +162,7 @@ def read_steps(path: Path, step_tokens: int | None = None, num_experts: int | No
     """
     window = None if step_tokens is None else number(step_tokens, "step_tokens", 1)
     experts = None if num_experts is None else number(num_experts, "num_experts", 1)
-    return [_of_native(each) for each in _native.read_steps(file_path(path, "path"), experts, window, "", None, None)]
+    return [_of_native(each) for each in _native.read_steps(file_path(path, "path"), experts, window)]
 
 
 def _of_native(native: _native.RoutingProfile) -> RoutingProfile:
@@ -287,89 +172,11 @@ def _of_native(native: _native.RoutingProfile) -> RoutingProfile:
     return profile
 
 
-def _several(given: T | Path | Sequence[T | Path], kind: type[T], name: str) -> list[T | Path]:
-    single = isinstance(given, (kind, str, os.PathLike))
-    if not single and not isinstance(given, Iterable):
-        raise invalid(name, f"is a {type(given).__name__}", f"a {kind.__name__}, a path, or several of them")
-    several = [given] if single else list(given)  # type: ignore[arg-type]
-    if not several:
-        raise invalid(name, "is an empty list", "one or more")
-    for each in several:
-        if not isinstance(each, (str, os.PathLike)):
-            instance(each, kind, name)
-    return several  # type: ignore[return-value]
-
-
-def _require_model(model: Path | None, **given: object) -> None:
-    for name, value in given.items():
-        if model is None and value is not None:
-            raise invalid(name, "needs model, which says how large an expert is", "model beside it")
-
-
 def _ratio(judgement: _native.RecordingJudgement) -> float:
     return judgement.steps.mean if judgement.steps else judgement.quality.max_over_mean_mean
 
 
-@dataclass(frozen=True)
-class _Rates:
-    flops: float | None = None
-    link: float | None = None
-
-
-def _rates(
-    machine: _native.Topology,
-    has_topology: bool,
-    nodes: int,
-    tflops: float | None,
-    link: float | None,
-    cost: Path | None,
-    device: str | None,
-) -> _Rates:
-    """What is said outright goes before the topology, and that before a file of costs or a device."""
-    if cost is not None:
-        for name, value in (("tflops", tflops), ("device", device)):
-            if value is not None:
-                raise invalid(name, "is what cost says", "to leave it out")
-    if device is not None and tflops is not None and (link is not None or has_topology):
-        raise invalid("device", "has nothing left to say beside tflops and a link", "to leave it out")
-    flops: float | None = None
-    rate: float | None = None
-    if cost is not None:
-        flops, rate = _native.rates_of_cost(file_path(cost, "cost"))
-    if device is not None:
-        flops, within_node = _native.rates_of_device(instance(device, str, "device"))
-        rate = within_node if nodes == 1 else None
-    if tflops is not None:
-        flops = real(tflops, "tflops", 1e-6, 1e9) * 1e12
-    if has_topology:
-        rate = _native.slowest_link(machine) or rate
-    if link is not None:
-        rate = real(link, "link", 1e-6, 1e9)
-    return _Rates(flops, rate)
-
-
-def _step_model(
-    model: Path | None, tokens: int | None, rates: _Rates, expert_bytes: int | None, experts: int
-) -> _native.StepModel:
-    step = _native.StepModel()
-    if model is None:
-        return step
-    step.link_gigabytes_per_s = rates.link
-    by_config, weights, top_k, count = _native.sizes_of_model(file_path(model, "model"))
-    if expert_bytes is not None:
-        step.expert_bytes = float(number(expert_bytes, "expert_bytes", 1, 2**62))
-    elif by_config > 0:
-        step.expert_bytes = by_config
-    if tokens is not None:
-        step.assignments_per_step = float(number(tokens, "tokens_per_step", 1) * top_k)
-    if rates.flops is not None:
-        step.assignment_us = 2 * weights / rates.flops * 1e6
-    if count != experts:
-        raise invalid("model", f"has {count} experts, but the recordings have {experts}", "the recorded model's config")
-    return step
-
-
-def _figures(recording: _Recording, judgement: _native.RecordingJudgement) -> RecordingFigures:
+def _figures(recording: Recording, judgement: _native.RecordingJudgement) -> RecordingFigures:
     quality = judgement.quality
     steps = judgement.steps
     known = quality.traffic_known

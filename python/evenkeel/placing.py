@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
@@ -13,6 +12,17 @@ from numpy.typing import NDArray
 
 from . import _native
 from ._arguments import MOST_RANKS, ArrayLike, choice, file_path, floats, instance, invalid, number, real
+from ._machine import machine_of
+from ._verdict import (
+    Candidate,
+    FilePath,
+    Reading,
+    Recording,
+    TimeModel,
+    VerdictFigures,
+    several,
+    verdict_on,
+)
 from .placement import Placement
 from .profile import RoutingProfile
 
@@ -52,6 +62,12 @@ class PlacementQuality:
     """`[P, P]`, row by sender; the diagonal is what stays."""
 
 
+class PlaceVerdict(VerdictFigures):
+    """Whether a placement pays, on the data that it was made from or on other data."""
+
+    measured_on: str
+
+
 class CopiesTried(NamedTuple):
     """A number of redundant experts that was tried."""
 
@@ -65,9 +81,13 @@ class CopiesTried(NamedTuple):
 class PlaceResult(Placement):
     """A placement, with what its solver says of it."""
 
-    __slots__ = ("_result", "_tried")
+    __slots__ = ("_judged", "_judged_verdict", "_read_notes", "_result", "_tried", "_verdict")
     _result: _native.PlaceResult
     _tried: list[CopiesTried]
+    _judged: list[tuple[PlacementQuality, PlacementQuality]]
+    _read_notes: list[str]
+    _verdict: PlaceVerdict | None
+    _judged_verdict: PlaceVerdict | None
 
     @property
     def copies_tried(self) -> list[CopiesTried]:
@@ -124,9 +144,25 @@ class PlaceResult(Placement):
         ]
 
     @property
+    def judged(self) -> list[tuple[PlacementQuality, PlacementQuality]]:
+        """Of each recording of `judge`, in order: before and after."""
+        return list(self._judged)
+
+    @property
+    def verdict(self) -> PlaceVerdict | None:
+        """Whether it pays, on the data that it was made from, which flatters it. None where nothing is said of what a
+        step or a move takes; `notes` in it are what the time model assumes."""
+        return self._verdict
+
+    @property
+    def judged_verdict(self) -> PlaceVerdict | None:
+        """The same on the recordings of `judge`."""
+        return self._judged_verdict
+
+    @property
     def notes(self) -> list[str]:
         """What a reader of the figures must know, a sentence each."""
-        return list(self._result.notes)
+        return [*self._read_notes, *self._result.notes]
 
     def __repr__(self) -> str:
         before, after = self._result.before.max_over_mean_mean, self._result.after.max_over_mean_mean
@@ -135,7 +171,7 @@ class PlaceResult(Placement):
 
 
 def place(
-    profile: RoutingProfile | Sequence[RoutingProfile],
+    profile: RoutingProfile | FilePath | Sequence[RoutingProfile | FilePath],
     ranks: int | None = None,
     nodes: int = 1,
     *,
@@ -155,11 +191,20 @@ def place(
     assignment_us: float = 0.1,
     assignment_bytes: float = 8192.0,
     across: Across = "worst",
+    judge: RoutingProfile | FilePath | Sequence[RoutingProfile | FilePath] | None = None,
+    model: FilePath | None = None,
+    tokens_per_step: int | None = None,
+    tflops: float | None = None,
+    link: float | None = None,
+    horizon: int | None = None,
+    expert_bytes: int | None = None,
+    cost: FilePath | None = None,
+    device: str | None = None,
 ) -> PlaceResult:
     """Chooses a home for every expert of every layer.
 
     Args:
-        profile: the routing to place for. Of a list, every recording is to be level, each by shares of its own load.
+        profile: the routing to place for, or a file that holds it. Of a list, every recording is to be level, each by shares of its own load.
         ranks: P; needed unless `topology` says it.
         nodes: nodes, which the ranks fill in order, with links all alike.
         topology: the machine instead: a file (format evenkeel.topology.v1), or a name: 8xh100, 8xh200, 2x8xh100,
@@ -183,6 +228,10 @@ def place(
         assignment_us: joint: microseconds to compute one assignment.
         assignment_bytes: joint: bytes sent with one assignment, one way.
         across: of several recordings, "worst": all are to be level, the worst first; "sum": what they add up to.
+        judge: profiles or files that have no part in the placement and that it is measured on too: `judged`.
+        model, tokens_per_step, tflops, link, horizon, expert_bytes, cost, device: what a step and a move take, as for
+            `evaluate`. Any of these but `model` alone asks whether the placement pays: `verdict`, and beside `judge`
+            `judged_verdict`. They have no part in what is placed.
 
     Returns:
         A Placement that also has `objective`, `bound`, `proven_optimal`, `solver`, `solve_ms`, `before` and `after`.
@@ -213,20 +262,62 @@ def place(
             raise invalid("sources", "are for dispatch-combine", 'to leave them out, or traffic="dispatch-combine"')
         options.set_sources(floats(sources, "sources", 3, "[layers, ranks, experts]"))
     options.set_across(choice(across, "across", get_args(Across)) == "sum")
-    if not isinstance(profile, Iterable) and not isinstance(profile, RoutingProfile):
-        raise invalid("profile", f"is a {type(profile).__name__}", "a RoutingProfile, or several of them")
-    recordings = [profile] if isinstance(profile, RoutingProfile) else list(profile)
-    if not recordings:
-        raise invalid("profile", "is an empty list", "one profile or more")
-    natives = [instance(each, RoutingProfile, "profile")._native for each in recordings]
+    recordings = several(profile, RoutingProfile, "profile")
     machine = machine_of(ranks, nodes, topology)
+    time = TimeModel(model, tokens_per_step, tflops, link, horizon, expert_bytes, cost, device)
+    time.require_sense(topology is not None)
+    has_files = not all(isinstance(each, RoutingProfile) for each in recordings)
+    if model is not None and not time.is_given() and judge is None and not has_files:
+        raise invalid("model", "has nothing to say of profiles alone", "beside it what a step or a move takes")
+    own = [Recording(each, i, Reading(model=model), "profile") for i, each in enumerate(recordings)]
+    natives = [each.profile for each in own]
+    judges = _judges(judge, model, own[0])
+    step = time.step_model(machine, topology is not None, own[0]) if time.is_given() else None
     tried: list[CopiesTried] = []
     if redundant_experts == "auto":
         options.redundant_experts, all_tried = _native.choose_copies(natives, machine, options)
         tried = [CopiesTried(each.redundant_experts, each.max_over_mean, each.slots) for each in all_tried]
     placed = _with_provenance(_native.place(natives, machine, options))
     placed._tried = tried
+    placed._read_notes = [f"{each.name}: {note}" for each in own if each.is_file for note in each.notes]
+    after = Candidate(placed, "the placement", machine.num_ranks, "judge")
+    before = Candidate(from_, "contiguous" if from_ is None else "from_", machine.num_ranks, "from_")
+
+    def verdict(read: list[Recording], measured_on: str) -> PlaceVerdict | None:
+        for candidate in (before, after):
+            candidate.judge_on(read, machine)
+        if step is None:
+            return None
+        return {**verdict_on(read, before, after, machine, step, time.steps_served()), "measured_on": measured_on}
+
+    if step is not None:
+        placed._verdict = verdict(own, "the data it was made from")
+    if judges:
+        placed._judged_verdict = verdict(judges, "data it was not made from")
+        placed._judged = [
+            (_quality(one.quality, machine.num_ranks), _quality(other.quality, machine.num_ranks))
+            for one, other in zip(before.judgements, after.judgements, strict=True)
+        ]
     return placed
+
+
+def _judges(
+    judge: RoutingProfile | FilePath | Sequence[RoutingProfile | FilePath] | None,
+    model: FilePath | None,
+    own: Recording,
+) -> list[Recording]:
+    if judge is None:
+        return []
+    how = Reading(model=model)
+    read = [Recording(each, i, how, "judge") for i, each in enumerate(several(judge, RoutingProfile, "judge"))]
+    for each in read:
+        if each.profile.num_experts != own.profile.num_experts:
+            raise invalid(
+                "judge",
+                f"{each.name} has {each.profile.num_experts} experts",
+                f"{own.profile.num_experts}, as {own.name} has",
+            )
+    return read
 
 
 def source_counts(path: str | os.PathLike[str], ranks: int, num_experts: int | None = None) -> NDArray[np.float64]:
@@ -246,26 +337,13 @@ def has_exact_solver() -> bool:
     return _native.has_exact_solver()
 
 
-def machine_of(ranks: int | None, nodes: int, topology: str | os.PathLike[str] | None) -> _native.Topology:
-    if topology is None:
-        if ranks is None:
-            raise invalid("ranks", "is not given, nor is topology", "how many ranks there are")
-        return _native.Topology.uniform(number(ranks, "ranks", 1, MOST_RANKS), number(nodes, "nodes", 1, MOST_RANKS))
-    if nodes != 1:
-        raise invalid("nodes", "is what topology says", "to leave it out")
-    name = file_path(topology, "topology")
-    file_like = Path(name).exists() or "/" in name or name.endswith(".json")
-    machine = _native.Topology.read(name) if file_like else _native.Topology.preset(name)
-    if ranks is not None and ranks != machine.num_ranks:
-        raise invalid("ranks", f"{ranks}, but {name} has {machine.num_ranks}", "to leave it out")
-    return machine
-
-
 def _with_provenance(result: _native.PlaceResult) -> PlaceResult:
     names = result.objective.keys()
     main = "traffic" if "traffic" in names else next(iter(names))
     placed = PlaceResult.__new__(PlaceResult)
     placed._result = result
+    placed._tried, placed._judged, placed._read_notes = [], [], []
+    placed._verdict = placed._judged_verdict = None
     placed._take(
         result.placement,
         result.objective[main],
@@ -297,4 +375,12 @@ def _quality(quality: _native.PlacementQuality, num_ranks: int) -> PlacementQual
     )
 
 
-__all__ = ["CopiesTried", "PlaceResult", "PlacementQuality", "has_exact_solver", "place", "source_counts"]
+__all__ = [
+    "CopiesTried",
+    "PlaceResult",
+    "PlaceVerdict",
+    "PlacementQuality",
+    "has_exact_solver",
+    "place",
+    "source_counts",
+]

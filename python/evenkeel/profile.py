@@ -38,7 +38,8 @@ class RoutingProfile:
 
     Args:
         path: a file, or the folder that holds a recording in several.
-        loads: `[L, E]` whole numbers, the assignments of each expert in each layer. numpy, torch or lists.
+        loads: `[L, E]` whole numbers, the assignments of each expert in each layer. numpy, torch or lists. Every row
+            is an MoE layer: one without load is kept, as in a profile's file, and any homes are level there.
         transitions: `[L - 1, E, E]`: from expert a in layer l to b in l + 1, over all tokens, the number of pairs (an
             assignment to a, an assignment to b) of the same token. Without them a placement balances loads alone.
         num_experts: E, for a file that does not say it and whose highest expert may never be chosen.
@@ -85,6 +86,8 @@ class RoutingProfile:
             if value is not None:
                 raise invalid(name, "is about a file, and there is none", "to leave it out")
         counted = integers(loads, "loads", 2, "[layers, experts]")
+        if 0 in counted.shape:
+            raise invalid("loads", f"shape {list(counted.shape)}", "[layers, experts], each 1 or more")
         pairs = (
             None if transitions is None else integers(transitions, "transitions", 3, "[layers - 1, experts, experts]")
         )

@@ -18,6 +18,7 @@ RESULT = [
 VERDICT = [
     "placement", "against", "answer", "sentence", "max_over_mean_before", "max_over_mean_after", "better_on",
     "recordings", "step_ms_before", "step_ms_after", "moved_experts", "moved_bytes", "move_ms", "break_even_steps",
+    "notes",
 ]  # fmt: skip
 MIXTRAL = {
     "model_type": "mixtral", "hidden_size": 64, "intermediate_size": 48, "num_hidden_layers": 3, "vocab_size": 100,
@@ -133,7 +134,8 @@ class Evaluate(PlacedTest):
         self.placed(first, "p.json")
         self.placed(second, "q.json")
         said = self.json("evaluate", first, second, "--placement", "p.json", "--placement", "q.json", "--ranks", RANKS)
-        self.assertEqual(list(said), ["placements", "verdict"])
+        self.assertEqual(list(said), ["placements", "verdict", "notes"])
+        self.assertEqual((said["notes"], said["verdict"]["notes"]), ([], []))
         self.assertEqual([each["file"] for each in said["placements"]], ["contiguous", "p.json", "q.json"])
         for each in said["placements"]:
             self.assertEqual(list(each), ["file", "results"])
@@ -249,6 +251,33 @@ class Evaluate(PlacedTest):
         self.assertEqual(self.result(said)["layers"], [1, 2])
         self.assert_steps(self.result(said)["steps"], [by_rank(row) for row in rows], steps)
 
+    def test_texts_that_say_their_steps_are_judged_by_step(self):
+        steps = [drawn_loads(400 + i, 3) for i in range(9)]
+        cells = [(s, l, e, steps[s][l][e]) for s in range(9) for l in range(3) for e in range(EXPERTS)]
+        (self.folder / "r.csv").write_text(
+            "step,layer,expert,count\n" + "".join(",".join(map(str, cell)) + "\n" for cell in cells)
+        )
+        for name, records in [
+            ("r.jsonl", [{"iteration": s, "layer": l, "counts": steps[s][l]} for s in range(9) for l in range(3)]),
+            ("w.jsonl", [{"step": s, "expert_load": steps[s]} for s in range(9)]),
+            ("v.jsonl", [{"record_type": "eplb_load_stats", "step": s % 4, "expert_load": steps[s],
+                          "p2l_map": [list(range(EXPERTS))] * 3} for s in range(9)]),
+        ]:  # fmt: skip
+            (self.folder / name).write_text("".join(json.dumps(record) + "\n" for record in records))
+        for name in ["r.csv", "r.jsonl", "w.jsonl", "v.jsonl"]:
+            with self.subTest(name):
+                rows = self.placed(name, "p.json", "--redundant-experts", 4)
+                said = self.evaluate(name, "p.json")
+                self.assert_steps(self.result(said)["steps"], [by_rank(row) for row in rows], steps)
+                placed = self.json("place", name, "--ranks", RANKS, "--steps")
+                self.assertEqual(len(placed["per_recording"]), 9)
+                self.assertEqual(placed["per_recording"][8]["recording"], f"{name}: step 8")
+        (self.folder / "once.jsonl").write_text((json.dumps({"expert_load": steps}) + "\n") * 2)
+        words = ["evaluate", "once.jsonl", "--placement", "p.json", "--ranks", RANKS]
+        self.assert_refused(
+            words, 3, "ParseError", "once.jsonl: line 2: has a step that a line before has too", "'rank'"
+        )
+
     def test_a_trace_is_cut_into_steps_of_so_many_tokens_and_a_part_of_one_is_left_out(self):
         draw = random.Random(9)
         tokens = [
@@ -297,9 +326,12 @@ class Evaluate(PlacedTest):
         said = self.evaluate(recording, "p.json", *self.priced())
         words = ["--model", "config.json", "--tokens-per-step", 1000, "--topology", "t.json", "--cost", "c.json"]
         done = self.call("evaluate", recording, "--placement", "p.json", *words, "--json")
-        self.assertEqual(json.loads(done.stdout)["verdict"], said["verdict"])
-        self.assertEqual(done.stderr, "note: c.json: the time model takes flops_per_second from it; "
-                         "weight_bytes_per_second, overlap and chunk_seconds have no part in that model\n")  # fmt: skip
+        note = (
+            "c.json: the time model takes flops_per_second from it; weight_bytes_per_second, overlap and "
+            "chunk_seconds have no part in that model"
+        )
+        self.assertEqual(json.loads(done.stdout)["verdict"], said["verdict"] | {"notes": [note]})
+        self.assertEqual(done.stderr, f"note: {note}\n")
 
     def test_tokens_of_a_step_are_those_that_traces_are_cut_into(self):
         ids = [expert for t in range(60) for _ in range(3) for expert in (t % 3, 3 + t % 5)]

@@ -353,6 +353,41 @@ class Evidence(CommandTest):
         self.assertEqual(self.shape_of("r.npy", "--num-experts", 160)[:3], (3, 160, 160))
         self.assertEqual(self.shape_of("r.npy", "--num-experts", 256)[:3], (3, 256, 160))
 
+    def test_two_fillers_are_asked_about_and_told(self):
+        experts = 60
+        chosen = self.ids(80, 3, 6, experts)
+        for at in range(4, len(chosen), 6):
+            chosen[at] = chosen[at + 1] = 65535
+        in_places, rows = list(chosen), list(chosen)
+        in_places[0] = in_places[61] = 255  # in rows that have 65535 too
+        rows[12:18] = rows[60:66] = [255] * 6  # rows of their own
+        whole = list(chosen)
+        whole[90:108] = [255] * 18  # a token that has nothing else
+        for name, values, filled in [("places", in_places, 2), ("rows", rows, 8), ("token", whole, 12)]:
+            with self.subTest(name):
+                (self.folder / "r.npy").write_bytes(npy([80, 3, 6], values, "<u2", "H"))
+                for command in ["profile", "place"]:
+                    words = [command, "r.npy", "--as", "trace", *(["--ranks", 4] if command == "place" else [])]
+                    self.assert_refused(
+                        words, 2, "InvalidArgument", "--num-experts",
+                        "r.npy: ids 255 and 65535 both stand beside ids up to 59",
+                        "60..255 if both fill, 256 or more if 255 is an expert",
+                    )  # fmt: skip
+                for told in [60, 64, 255]:
+                    words = ["r.npy", "--num-experts", told]
+                    layers, found, tokens, _, notes = self.shape_of(*words)
+                    self.assertEqual((layers, found, tokens), (3, told, 80))
+                    self.assertIn("id 65535 fills", notes)
+                    self.assertIn("id 255 fills", notes)
+                    said = self.noted("profile", *words)["layers"]
+                    self.assertEqual(sum(layer["assignments"] for layer in said), 80 * 3 * 4 - filled)
+                self.assertEqual(self.shape_of("r.npy", "--num-experts", 256)[1], 256)
+        # All ids of 256 experts are there, so 255 is one of them.
+        values = [(i * 5) % 256 for i in range(300 * 6)]
+        values[5::6] = values[4::6] = [65535] * 300
+        (self.folder / "r.npy").write_bytes(npy([300, 1, 6], values, "<u2", "H"))
+        self.assertEqual(self.shape_of("r.npy", "--as", "trace")[1], 256)
+
     def test_what_speaks_against_both_readings_is_asked(self):
         values = [10 + (i * 7919) % 25000 for i in range(300 * 8)]
         (self.folder / "r.npy").write_bytes(npy([300, 8], values))

@@ -14,10 +14,13 @@ HALF_OF_PEAKS = {
 
 class Verdict(shared.PlacedTest):
     def printed(self, *words):
-        """The object and what is said on stderr."""
+        """The object without its notes, and what is said on stderr, which are these notes."""
         done = self.call(*words, "--json")
         self.assertEqual(done.returncode, 0, done.stderr)
-        return json.loads(done.stdout), done.stderr
+        said = json.loads(done.stdout)
+        self.assertEqual(done.stderr, "".join(f"note: {note}\n" for note in said["notes"] + said["verdict"]["notes"]))
+        said["verdict"]["notes"] = []
+        return said, done.stderr
 
     def cost(self):
         return self.write("c.json", {"format": "evenkeel.cost.v1", "flops_per_second": 2e12,

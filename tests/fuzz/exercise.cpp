@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -184,8 +186,21 @@ Outcome outcome_with_options(Reading reading) {
   });
 }
 
+// Steps add up to the whole.
+void read_steps(RoutingFile file) {
+  const std::vector<RoutingProfile> steps = steps_of(file, std::nullopt);
+  if (steps.empty() || !file.profile) return;
+  RoutingProfile sum = steps.front();
+  for (const RoutingProfile& step : std::span(steps).subspan(1)) sum.add(step);
+  if (!std::ranges::equal(sum.loads(), file.profile->loads()))
+    throw std::logic_error("steps do not add up to the recording");
+}
+
 Outcome exercise_recording(std::span<const std::byte> bytes) {
-  return outcome_with_options([&] { open_routing(source_of(bytes)); });
+  const Outcome whole = outcome_with_options([&] { open_routing(source_of(bytes)); });
+  const Outcome by_step =
+      outcome_with_options([&] { read_steps(open_routing(source_of(bytes), {.keep_steps = true})); });
+  return whole == Outcome::read ? whole : by_step;
 }
 
 Outcome exercise_foreign(std::span<const std::byte> bytes) {

@@ -341,7 +341,35 @@ put("recording", "megatron-layer", json.dumps(TRACE_LINE | {"layer": 65535}) + "
 put("recording", "trtllm", safetensors({"7_3": np.arange(4), "7_4": np.arange(4)}))
 put("recording", "trtllm-missing", safetensors({"7_3": np.arange(4), "8_4": np.arange(4)}))
 put("recording", "csv", "layer,e0,e1\n3,1,2\n4,0,6.0\n")
+STATS_LINE = {
+    "record_type": "eplb_load_stats",
+    "version": 1,
+    "expert_load": [[1, 2, 3, 0.5]],
+    "p2l_map": [[0, 1, 2, 1]],
+}
+put("recording", "vllm-stats", "\n".join(json.dumps(STATS_LINE | {"step": step}) for step in (6, 7, 0)))
+put(
+    "recording",
+    "vllm-stats-slots",
+    json.dumps(STATS_LINE) + "\n" + json.dumps(STATS_LINE | {"p2l_map": [[2, 1, 0, -1]]}),
+)
 put("recording", "csv-ragged", "1,2\n3\n")
+put("recording", "csv-steps", "step,rank,layer,expert,count\n0,0,3,0,1\n0,1,3,0,2\n0,0,3,1,4\n1,0,4,1,0.5\n")
+put("recording", "csv-sparse-steps", "step,expert,count\n" + "".join(f"{i},{i * 40000 % 65536},1\n" for i in range(40)))
+put("recording", "csv-index-steps", ",step,e0,e1\n0,0,1,2\n1,1,3,4\n")
+LISTS = [[1, 2, 3], [0, 4, 5]]
+put(
+    "recording",
+    "lines-steps",
+    "\n".join(json.dumps({"step": n // 2, "rank": n % 2, "expert_load": LISTS}) for n in range(4)),
+)
+put("recording", "lines-windows", "\n".join(json.dumps({"rank": n, "expert_load": [LISTS, LISTS]}) for n in range(2)))
+put("recording", "lines-same-step", "\n".join(json.dumps({"step": 1, "expert_load": LISTS}) for n in range(2)))
+put(
+    "recording",
+    "lines-other-step",
+    json.dumps({"step": 1, "expert_load": LISTS}) + "\n" + json.dumps({"expert_load": LISTS}),
+)
 put("recording", "steps", "[[[1, 2], [3, 4]], [[5, 6], [7, 8]]]")
 
 PHYSICAL = [[0, 1, 2, 3], [3, 1, 0, 2]]

@@ -120,6 +120,48 @@ TEST(SglangRecording, OfSeveralRanksInAFolderIsAddedUp) {
   EXPECT_EQ(read_routing(folder / ".", {.num_experts = 9}).num_experts(), 9);
 }
 
+// Of every step of a recording, the loads of all its layers.
+std::vector<std::vector<std::int64_t>> step_loads(const std::string& path) {
+  RoutingFile file = open_routing(path, {.keep_steps = true});
+  std::vector<std::vector<std::int64_t>> all;
+  for (const RoutingProfile& step : steps_of(file, std::nullopt))
+    all.emplace_back(step.loads().begin(), step.loads().end());
+  return all;
+}
+
+TEST(SglangRecording, KeepsForwardPassesApart) {
+  std::vector<std::vector<std::int64_t>> stat(3);
+  std::vector<std::vector<std::int64_t>> passes(3, std::vector<std::int64_t>(kLayers * kExperts, 0));
+  std::vector<std::vector<std::int64_t>> tokens(2, std::vector<std::int64_t>(kLayers * kExperts, 0));
+  const auto at = [](int l, int e) { return static_cast<std::size_t>((l - 1) * kExperts + e); };
+  for (int n = 0; n < 3; ++n)
+    for (int l = 1; l <= kLayers; ++l) {
+      for (int e = 0; e < kExperts; ++e)
+        stat[static_cast<std::size_t>(n)].push_back((7 * n + 5 * l + 3 * e) % 11);
+      for (int p = 0; p < kPhysical; ++p)
+        passes[static_cast<std::size_t>(n)][at(l, expert_of(l, p))] += (5 * n + 3 * l + p) % 7;
+      for (int t = 0; n < 2 && t < 3 - n; ++t)
+        for (int j = 0; j < 2; ++j)
+          ++tokens[static_cast<std::size_t>(n)][at(l, expert_of(l, (3 * t + l + 5 * j + n) % kPhysical))];
+    }
+  EXPECT_EQ(step_loads(test_data("sglang_stat.pt")), stat);
+  EXPECT_EQ(step_loads(test_data("sglang_per_pass.pt")), passes);
+  EXPECT_EQ(step_loads(test_data("sglang_per_token.pt")), tokens);
+  // A folder of several dumps: those of mode stat follow each other, a rank's own pass is there once.
+  TempFolder folder;
+  std::filesystem::copy(test_data("sglang_stat.pt"), folder / "expert_distribution_recorder_1.5.pt");
+  std::filesystem::copy(test_data("sglang_stat.pt"), folder / "expert_distribution_recorder_2.5.pt");
+  EXPECT_EQ(step_loads(folder / ".").size(), 6u);
+  TempFolder runs;
+  const std::string first = runs / "expert_distribution_recorder_1.5_0.pt";
+  const std::string second = runs / "expert_distribution_recorder_2.5_0.pt";
+  std::filesystem::copy(test_data("sglang_per_pass.pt"), first);
+  std::filesystem::copy(test_data("sglang_per_pass.pt"), second);
+  const std::string message = message_of<ParseError>([&] { step_loads(runs / "."); });
+  EXPECT_THAT(message, HasSubstr("records[0]: is forward pass 10 of rank 0, as "));
+  EXPECT_THAT(message, HasSubstr("they are of two runs; read each run apart"));
+}
+
 TEST(TorchFile, MayHoldABareMatrixOfCountsWithAnyStrides) {
   const RoutingFile file = open_routing(test_data("counts.pt"));
   EXPECT_EQ(file.what, "counts");

@@ -91,6 +91,22 @@ class Evaluate(PackageTest):
                 self.assertEqual(ek.evaluate(file, now, 8, **named), printed)
                 self.assertEqual(len(printed["placements"][0]["results"][0]["layers"]), 8)
 
+    def test_notes_say_what_was_assumed_and_what_was_read_otherwise(self):
+        recording = self.folder / "r.json"
+        recording.write_text(json.dumps({"expert_counts": [[0] * 32] * 2 + [[0.5 + e for e in range(32)]] * 8}))
+        placement = ek.Placement.contiguous(8, 32, 8)
+        said = ek.evaluate([recording, TRACE], placement, 8)
+        self.assertEqual(len(said["notes"]), 2)
+        self.assertTrue(said["notes"][0].startswith(f"{recording}: layers 0-1 have no assignment"), said["notes"])
+        self.assertIn(f"{recording}: loads that are not whole numbers are scaled by 2^1", said["notes"][1])
+        known = {"model": CONFIG, "tokens_per_step": 900}
+        said = ek.evaluate(TRACE, placement, 8, device="h100", **known)
+        (assumed,) = said["verdict"]["notes"]
+        self.assertIn("taken for 494.75 TFLOP/s and 225 GB/s; that 50 %", assumed)
+        said = ek.evaluate(TRACE, placement, 8, 2, device="a100", **known)
+        self.assertIn("a link or a topology says what there is between nodes", said["verdict"]["notes"][1])
+        self.assertEqual(ek.evaluate(TRACE, placement, 8)["verdict"]["notes"], [])
+
     def test_profiles_and_placements_are_measured_as_the_files_that_hold_them(self):
         profile, later = random_profile(1), random_profile(2)
         placed = ek.place(profile, 4, redundant_experts=4)
@@ -131,6 +147,7 @@ class Evaluate(PackageTest):
 
     def test_refuses_what_cannot_be(self):
         profile, placement = random_profile(6), ek.Placement.contiguous(3, 16, 4)
+        profile.save(self.folder / "r.npz")
         other = ek.Placement.contiguous(2, 16, 4)
         for arguments, named, error, message in [
             (([], placement, 4), {}, ek.InvalidArgument, "recordings: is an empty list"),
@@ -150,6 +167,7 @@ class Evaluate(PackageTest):
             ((profile, placement, 4), {"as_": "profile"}, ek.InvalidArgument, "as_: 'profile'"),
             ((TRACE, placement, 4), {"layers": [0], "model": CONFIG}, ek.InvalidArgument, "layers: is what model says"),
             ((profile, placement, 4), {"step_tokens": 0}, ek.InvalidArgument, "step_tokens: 0"),
+            ((self.folder / "r.npz", placement, 4), {"step_tokens": 9}, ek.InvalidArgument, "step_tokens: is for traces"),
             ((profile, placement, 4), {"horizon": 0}, ek.InvalidArgument, "horizon: 0"),
             ((profile, placement, 4), {"link": 1}, ek.InvalidArgument, "link: needs model"),
             ((profile, placement, 4), {"tokens_per_step": 1}, ek.InvalidArgument, "tokens_per_step: needs model"),
@@ -165,6 +183,97 @@ class Evaluate(PackageTest):
         ]:  # fmt: skip
             with self.subTest(message=message):
                 self.assert_raises(error, message, ek.evaluate, *arguments, **named)
+
+
+class VerdictOfPlace(PackageTest):
+    def printed(self, *words):
+        done = subprocess.run([COMMAND, "place", *map(str, words), "--json"], capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)
+
+    def assert_says(self, placed, printed):
+        for key in ("verdict", "judged_verdict"):
+            said = getattr(placed, key)
+            self.assertEqual(said, printed.get(key), key)
+            if said is not None:
+                self.assertEqual(list(said), list(printed[key]))
+        self.assertEqual(len(placed.judged), len(printed.get("judged", [])))
+        for qualities, shown in zip(placed.judged, printed.get("judged", []), strict=True):
+            for quality, which in zip(qualities, ("before", "after"), strict=True):
+                for key, value in shown[which].items():
+                    self.assertEqual(getattr(quality, key), value, key)
+
+    @unittest.skipUnless(command_evaluates(), "EVENKEEL_COMMAND does not name a command that has `evaluate`")
+    def test_is_that_of_the_command(self):
+        window, cost = self.folder / "w.npz", self.folder / "c.json"
+        np.savez(window, counts=np.random.default_rng(3).integers(0, 99, (30, 8, 32)))
+        rates = {"flops_per_second": 3e11, "weight_bytes_per_second": 1e10, "link_bytes_per_second": 2e9}
+        cost.write_text(json.dumps({"format": "evenkeel.cost.v1", **rates, "chunk_seconds": 1e-5}))
+        model = ["--model", CONFIG, "--tokens-per-step", 900]
+        known = {"model": CONFIG, "tokens_per_step": 900}
+        for files, words, named in [
+            ([EARLY], [], {}),
+            ([EARLY], ["--horizon", 9], {"horizon": 9}),
+            ([EARLY], [*model, "--device", "h100", "--judge", TRACE, window], {**known, "device": "h100", "judge": [TRACE, window]}),
+            ([window], [*model, "--tflops", 2, "--link", 3, "--judge", EARLY], {**known, "tflops": 2, "link": 3, "judge": EARLY}),
+            ([EARLY, window], [*model, "--cost", cost, "--horizon", 40], {**known, "cost": cost, "horizon": 40}),
+            ([EARLY], [*model, "--expert-bytes", 77], {**known, "expert_bytes": 77}),
+            ([EARLY], ["--judge", window], {"judge": window}),
+        ]:  # fmt: skip
+            with self.subTest(words=words):
+                printed = self.printed(*files, "--ranks", 8, "--redundant-experts", 8, *words)
+                self.assert_says(ek.place(files, 8, redundant_experts=8, **named), printed)
+
+    @unittest.skipUnless(command_evaluates(), "EVENKEEL_COMMAND does not name a command that has `evaluate`")
+    def test_is_against_the_placement_that_it_starts_from(self):
+        start, now = ek.place(EARLY, 8, redundant_experts=8), self.folder / "now.json"
+        start.save(now)
+        words = ["--ranks", 8, "--redundant-experts", 8, "--from", now, "--max-moves", 5, "--horizon", 3]
+        printed = self.printed(TRACE, *words)
+        placed = ek.place(TRACE, 8, redundant_experts=8, from_=start, max_moves=5, horizon=3)
+        self.assertEqual(placed.verdict | {"against": str(now)}, printed["verdict"])
+
+    def test_is_that_of_evaluate_on_the_same_profiles(self):
+        made_from, later = random_profile(21), random_profile(22)
+        placed = ek.place(made_from, 4, redundant_experts=4, judge=[later, made_from], horizon=8)
+        for verdict, recordings, data in [
+            (placed.verdict, made_from, "the data it was made from"),
+            (placed.judged_verdict, [later, made_from], "data it was not made from"),
+        ]:
+            said = ek.evaluate(recordings, placed, 4, horizon=8)["verdict"]
+            self.assertEqual(verdict, said | {"placement": "the placement", "measured_on": data})
+        contiguous = max_over_mean(later, ek.Placement.contiguous(3, 16, 4))
+        np.testing.assert_allclose(placed.judged[0][0].max_over_mean, contiguous, rtol=1e-12)
+        np.testing.assert_allclose(placed.judged[0][1].max_over_mean, max_over_mean(later, placed), rtol=1e-12)
+        alone = ek.place(made_from, 4, redundant_experts=4)
+        self.assertEqual((alone.verdict, alone.judged_verdict, alone.judged), (None, None, []))
+        self.assertEqual(alone, placed)
+
+    def test_files_are_placed_for_as_the_profiles_that_they_hold(self):
+        recording = self.folder / "r.json"
+        recording.write_text(json.dumps({"expert_counts": [[0] * 8, [1, 2, 3, 4, 5, 6, 7, 8.5]]}))
+        placed = ek.place(recording, 4)
+        self.assertEqual(placed, ek.place(ek.RoutingProfile(recording), 4))
+        self.assertIn("layers 0 have no assignment and are left out as dense ones", placed.notes[0])
+        self.assertEqual(placed.layers, [1])
+
+    def test_refuses_what_cannot_be(self):
+        profile, wide = random_profile(23), random_profile(24, 3, 12)
+        for named, error, message in [
+            ({"judge": wide}, ek.InvalidArgument, "judge: recording 0 has 12 experts; allowed: 16, as recording 0 has"),
+            ({"judge": []}, ek.InvalidArgument, "judge: is an empty list"),
+            ({"judge": 3}, ek.InvalidArgument, "judge: is a int"),
+            ({"judge": random_profile(25, 2)}, ek.InvalidArgument, "recording 0 has 2 layers"),
+            ({"judge": self.folder / "none.npz"}, ek.ParseError, "none.npz: cannot be opened"),
+            ({"tflops": 1}, ek.InvalidArgument, "tflops: needs model"),
+            ({"model": CONFIG}, ek.InvalidArgument, "model: has nothing to say of profiles alone"),
+            ({"model": CONFIG, "tflops": 1}, ek.InvalidArgument, "tflops: needs tokens_per_step"),
+            ({"model": CONFIG, "tokens_per_step": 5}, ek.InvalidArgument, "model: has 32 experts a layer, but recording 0 has 16"),
+            ({"model": CONFIG, "device": "v100"}, ek.InvalidArgument, "device: there is no device 'v100'"),
+            ({"horizon": 0}, ek.InvalidArgument, "horizon: 0"),
+        ]:  # fmt: skip
+            with self.subTest(message=message):
+                self.assert_raises(error, message, ek.place, profile, 4, **named)
 
 
 class PlaceOfSeveral(PackageTest):

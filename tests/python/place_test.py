@@ -218,5 +218,32 @@ class Place(PackageTest):
         self.assertGreater(max(shares), 0.2)
 
 
+class LayersWithoutLoad(PackageTest):
+    """Kept, level whatever their homes, and said; the command says the same of the file."""
+
+    def test_are_level_and_said(self):
+        for loads, empty, before in [
+            ([[0] * 4, [1, 2, 3, 4]], "0", (1 + 1.4) / 2),
+            ([[1, 2, 3, 4], [0] * 4, [0] * 4, [9, 1, 1, 1]], "1-2", (1.4 + 1 + 1 + 10 / 6) / 4),
+            ([[0] * 4] * 3, "0-2", 1),
+        ]:
+            with self.subTest(empty):
+                profile = ek.RoutingProfile(loads=loads)
+                placed = ek.place(profile, 2)
+                self.assertEqual(placed.num_layers, len(loads))
+                self.assertAlmostEqual(placed.before.max_over_mean_mean, before, places=12)
+                note = f"layers {empty} have no assignment: any homes are level there, and max/mean counts as 1"
+                self.assertEqual(placed.notes[0], note)
+                if not COMMAND:
+                    continue
+                profile.save(self.folder / "p.json")
+                words = [COMMAND, "place", str(self.folder / "p.json"), "--ranks", "2", "--json"]
+                printed = json.loads(subprocess.run(words, capture_output=True, check=True).stdout)
+                self.assertEqual(printed["after"]["notes"], placed.notes)
+                self.assertEqual(printed["before"]["max_over_mean_mean"], placed.before.max_over_mean_mean)
+                self.assertEqual(printed["after"]["max_over_mean_mean"], placed.after.max_over_mean_mean)
+        self.assertFalse(any("no assignment" in note for note in ek.place(ek.RoutingProfile(loads=[[0, 1]]), 2).notes))
+
+
 if __name__ == "__main__":
     unittest.main()

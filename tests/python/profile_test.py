@@ -100,7 +100,8 @@ class Profile(PackageTest):
             ([[1, -2]], "-2"),
             ([[2**62, 2**62]], "2^63-1"),
             (np.array([[2**63]], np.uint64), "above 2^63-1"),
-            ([[]], "experts"),
+            ([[]], "loads: shape [1, 0]; allowed: [layers, experts], each 1 or more"),
+            (np.zeros((0, 4), int), "loads: shape [0, 4]; allowed: [layers, experts], each 1 or more"),
         ]:
             with self.subTest(message=message):
                 self.assert_raises(ek.InvalidArgument, message, ek.RoutingProfile, loads=loads)

@@ -50,7 +50,7 @@ class ArrayTrace final : public TraceReader {
       ids_->read(range.begin * of_token_, whole_ids_);
       copy_layers<std::int64_t>(whole_ids_, layers_in_array_, info().top_k, rules_.layers, ids);
     }
-    if (rules_.blank_tokens_are_absent || rules_.fill) blank_what_fills(ids);
+    if (rules_.blank_tokens_are_absent || !rules_.fills.empty()) blank_what_fills(ids);
   }
 
   void fetch_weights(TokenRange range, std::span<float> weights) override {
@@ -75,7 +75,7 @@ class ArrayTrace final : public TraceReader {
       if (std::ranges::all_of(row, [&](std::int64_t id) { return id == *rules_.no_choice; }))
         std::ranges::fill(row, std::int64_t{no_expert});
     }
-    if (rules_.fill) std::ranges::replace(ids, *rules_.fill, std::int64_t{no_expert});
+    for (const std::int64_t fill : rules_.fills) std::ranges::replace(ids, fill, std::int64_t{no_expert});
   }
 
   std::int64_t layers_in_array_;

@@ -95,10 +95,15 @@ class Evidence {
     return largest_id() >= num_experts_.value_or(static_cast<int>(most_experts));
   }
   std::int64_t largest_id() const {
-    const bool fills =
-        is_filler(rows_.most_chosen) &&
-        (num_experts_ ? rows_.next_chosen < *num_experts_ : rows_.next_chosen < (rows_.most_chosen + 1) / 2);
-    return fills ? rows_.next_chosen : rows_.most_chosen;
+    std::int64_t largest = rows_.most_chosen;
+    for (std::size_t i = fillers.size(); i-- > 0;) {
+      const std::int64_t others = rows_.of_filler[i].chosen_below;
+      const bool fills = others < (num_experts_ ? *num_experts_ : (fillers[i] + 1) / 2);
+      // Which of several fills places, is for the trace to ask.
+      const bool may_fill = fills || is_filler(others);
+      if (largest == fillers[i] && may_fill) largest = others;
+    }
+    return largest;
   }
 
   const IdRows& rows_;

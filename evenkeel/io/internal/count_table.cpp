@@ -78,7 +78,8 @@ TableColumns columns_without(const CellTexts& cells, std::int64_t line, const st
 
 }  // namespace
 
-CountTable read_count_table(std::string_view text, const std::string& file, std::optional<int> num_experts) {
+CountTable read_count_table(std::string_view text, const std::string& file, std::optional<int> num_experts,
+                            bool keep_steps) {
   constexpr const char* nothing = "is text, but neither JSON nor lines of numbers";
   TextTable table(text, file);
   CellTexts cells;
@@ -99,7 +100,7 @@ CountTable read_count_table(std::string_view text, const std::string& file, std:
     rows.add(cells, table.line());
   }
   if (rows.empty()) throw ParseError(file, "", nothing);
-  CountTable made = rows.table(num_experts);
+  CountTable made = rows.table(num_experts, keep_steps);
   made.named = has_names;
   if (!has_names) {
     require_no_unnamed_triples(made, file);

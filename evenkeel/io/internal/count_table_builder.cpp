@@ -47,33 +47,37 @@ void CountTableBuilder::add(const CellTexts& cells, std::int64_t line) {
   Row row{.layer = static_cast<int>(rows_.size()), .line = line};
   if (columns_.layer)
     row.layer = id(cells, *columns_.layer, max_layers, "layer number");
-  else if (columns_.is_long() || !columns_.layers.empty() || !columns_.steps.empty())
+  else if (columns_.is_long() || !columns_.layers.empty() || has_lines_apart())
     row.layer = 0;
   if (columns_.expert)
     row.expert = id(cells, *columns_.expert, max_trace_experts, "expert id");
   else if (!columns_.layers.empty())
     row.expert = static_cast<int>(rows_.size());
-  row.step = step_of(cells);
+  row.step = place_of(cells, columns_.steps, steps_);
+  row.part = place_of(cells, columns_.parts, parts_);
   rows_.push_back(row);
   for (std::size_t column : columns_.counts) cells_.add(count(cells, column));
 }
 
-CountTable CountTableBuilder::table(std::optional<int> num_experts) {
-  if (columns_.layer_is_index && layers_count_up()) columns_.layer.reset();
+CountTable CountTableBuilder::table(std::optional<int> num_experts, bool keep_steps) {
+  if (columns_.layer_is_index && layers_count_up()) drop_index();
   require_no_doubles();
   if (columns_.expert) require_expert_zero(num_experts);
   const std::vector<int> layers = layers_of_rows();
   const std::size_t experts = num_experts_of(num_experts);
-  require_dense_enough(layers.size() * experts);
+  const bool by_step = keep_steps && !columns_.steps.empty();
+  const std::size_t steps = by_step ? steps_.size() : 1;
+  require_dense_enough(layers.size(), experts, steps);
   CountTable made{.counts = {.shape = {std::ssize(layers), static_cast<std::int64_t>(experts)}, .values = {}},
                   .layers = {},
                   .notes = {}};
+  if (by_step) made.counts.shape.insert(made.counts.shape.begin(), static_cast<std::int64_t>(steps));
   if (cells_.fractional) {
-    ScaledLoads scaled = scaled_loads(sums(cells_.reals, layers, experts), file_, "");
+    ScaledLoads scaled = scaled_loads(sums(cells_.reals, layers, experts, steps), file_, "");
     scaled.note_in(made.notes);
     made.counts.values = std::move(scaled.loads);
   } else {
-    made.counts.values = sums(cells_.wholes, layers, experts);
+    made.counts.values = sums(cells_.wholes, layers, experts, steps);
   }
   const bool numbered = columns_.layer && !columns_.layer_is_order;
   if (numbered || !columns_.layers.empty()) made.layers = layers;
@@ -105,11 +109,12 @@ int CountTableBuilder::id(const CellTexts& cells, std::size_t column, std::int64
   return static_cast<int>(made.whole);
 }
 
-int CountTableBuilder::step_of(const CellTexts& cells) {
-  if (columns_.steps.empty()) return 0;
+int CountTableBuilder::place_of(const CellTexts& cells, const std::vector<std::size_t>& columns,
+                                Texts& texts) {
+  if (columns.empty()) return 0;
   std::string key;
-  for (std::size_t column : columns_.steps) key.append(cells[column]).push_back('\0');
-  return steps_.try_emplace(std::move(key), static_cast<int>(steps_.size())).first->second;
+  for (std::size_t column : columns) key.append(cells[column]).push_back('\0');
+  return texts.try_emplace(std::move(key), static_cast<int>(texts.size())).first->second;
 }
 
 bool CountTableBuilder::layers_count_up() const {
@@ -118,10 +123,19 @@ bool CountTableBuilder::layers_count_up() const {
   return true;
 }
 
+// An index says nothing: lines are layers, or those of one layer.
+void CountTableBuilder::drop_index() {
+  columns_.layer.reset();
+  if (!has_lines_apart()) return;
+  for (Row& row : rows_) row.layer = 0;
+}
+
 void CountTableBuilder::require_no_doubles() const {
   std::vector<std::size_t> order(rows_.size());
   std::iota(order.begin(), order.end(), 0);
-  const auto key = [&](std::size_t i) { return std::tie(rows_[i].layer, rows_[i].expert, rows_[i].step); };
+  const auto key = [&](std::size_t i) {
+    return std::tie(rows_[i].layer, rows_[i].expert, rows_[i].step, rows_[i].part);
+  };
   std::sort(order.begin(), order.end(),
             [&](std::size_t a, std::size_t b) { return key(a) != key(b) ? key(a) < key(b) : a < b; });
   for (std::size_t i = 1; i < order.size(); ++i)
@@ -135,8 +149,8 @@ void CountTableBuilder::refuse_double(const Row& first, const Row& second) const
   throw ParseError(
       file_, fmt::format("line {}", second.line),
       fmt::format("{} is in line {} already, and {}", what, first.line,
-                  columns_.steps.empty() ? "no column such as step, rank or forward_pass tells them apart"
-                                         : "both are of the same step or rank"));
+                  has_lines_apart() ? "both are of the same step or rank"
+                                    : "no column such as step, rank or forward_pass tells them apart"));
 }
 
 // What nobody chose has no line: ids that begin with 1 may be all there are.
@@ -176,23 +190,32 @@ std::size_t CountTableBuilder::num_experts_of(std::optional<int> num_experts) co
 }
 
 // A few lines may name ids as large as they like.
-void CountTableBuilder::require_dense_enough(std::size_t size) const {
-  if (size > (std::size_t{1} << 20) + 64 * cells_.size())
-    throw ParseError(file_, "", "has few counts for so many layers and experts");
+void CountTableBuilder::require_dense_enough(std::size_t layers, std::size_t experts,
+                                             std::size_t steps) const {
+  const std::size_t most = (std::size_t{1} << 20) + 64 * cells_.size();
+  if (layers * experts > most) throw ParseError(file_, "", "has few counts for so many layers and experts");
+  if (layers * experts * steps > most)
+    throw ParseError(
+        file_, "",
+        fmt::format("has few counts for {} steps of {} layers of {} experts; add several steps up "
+                    "to one",
+                    steps, layers, experts));
 }
 
 template <class Number>
 std::vector<Number> CountTableBuilder::sums(const std::vector<Number>& cells, const std::vector<int>& layers,
-                                            std::size_t experts) const {
-  std::vector<Number> sums(layers.size() * experts, Number{0});
+                                            std::size_t experts, std::size_t steps) const {
+  std::vector<Number> sums(steps * layers.size() * experts, Number{0});
   const std::size_t width = columns_.counts.size();
   const bool lines_are_experts = columns_.is_long() || !columns_.layers.empty();
   for (std::size_t i = 0; i < rows_.size(); ++i) {
     for (std::size_t j = 0; j < width; ++j) {
       const int layer = columns_.layers.empty() ? rows_[i].layer : columns_.layers[j];
-      const auto row = std::lower_bound(layers.begin(), layers.end(), layer) - layers.begin();
+      const std::size_t step = steps > 1 ? static_cast<std::size_t>(rows_[i].step) : 0;
+      const auto row =
+          static_cast<std::size_t>(std::lower_bound(layers.begin(), layers.end(), layer) - layers.begin());
       const std::size_t expert = lines_are_experts ? static_cast<std::size_t>(rows_[i].expert) : j;
-      if (!add_to(sums[static_cast<std::size_t>(row) * experts + expert], cells[i * width + j]))
+      if (!add_to(sums[(step * layers.size() + row) * experts + expert], cells[i * width + j]))
         throw ParseError(file_, "", "the total of loads is above 2^63-1");
     }
   }

@@ -24,14 +24,16 @@ class CountTableBuilder {
   void add(const CellTexts& cells, std::int64_t line);
   bool empty() const { return rows_.empty(); }
 
-  // Layers in ascending order, the lines of several steps added up. Throws as read_count_table() does.
-  CountTable table(std::optional<int> num_experts);
+  // Layers in ascending order, the lines of several ranks added up, and those of several steps unless these
+  // are to be kept; steps are then in the order in which they are met. Throws as read_count_table() does.
+  CountTable table(std::optional<int> num_experts, bool keep_steps);
 
  private:
   struct Row {
     int layer = 0;
     int expert = 0;
     int step = 0;
+    int part = 0;
     std::int64_t line = 0;
   };
   // Whole numbers until one is not.
@@ -48,23 +50,29 @@ class CountTableBuilder {
   TableNumber number(const CellTexts& cells, std::size_t column) const;
   TableNumber count(const CellTexts& cells, std::size_t column) const;
   int id(const CellTexts& cells, std::size_t column, std::int64_t end, const char* what) const;
-  int step_of(const CellTexts& cells);
+  // Which of the texts that these columns had so far a line has there, from 0 on.
+  using Texts = std::unordered_map<std::string, int>;
+  static int place_of(const CellTexts& cells, const std::vector<std::size_t>& columns, Texts& texts);
+  bool has_lines_apart() const { return !columns_.steps.empty() || !columns_.parts.empty(); }
   bool layers_count_up() const;
+  void drop_index();
   void require_no_doubles() const;
   [[noreturn]] void refuse_double(const Row& first, const Row& second) const;
   void require_expert_zero(std::optional<int> num_experts) const;
   std::vector<int> layers_of_rows() const;
   std::size_t num_experts_of(std::optional<int> num_experts) const;
-  void require_dense_enough(std::size_t size) const;
+  void require_dense_enough(std::size_t layers, std::size_t experts, std::size_t steps) const;
+  // [steps, layers, experts], of one step where they are added up.
   template <class Number>
   std::vector<Number> sums(const std::vector<Number>& cells, const std::vector<int>& layers,
-                           std::size_t experts) const;
+                           std::size_t experts, std::size_t steps) const;
 
   TableColumns columns_;
   std::string file_;
   std::int64_t line_ = 0;
   std::vector<Row> rows_;
-  std::unordered_map<std::string, int> steps_;
+  Texts steps_;
+  Texts parts_;
   Cells cells_;
 };
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -96,6 +95,9 @@ class TokenWalk {
     rows_.most = first_ ? *most : std::max(rows_.most, *most);
     first_ = false;
     take_sum(row);
+    const bool chosen = *least != *most || row.size() == 1;
+    for (std::size_t i = 0; i < fillers.size(); ++i)
+      take_filler(row, *most, fillers[i], chosen, rows_.of_filler[i]);
     layer.is_zero = layer.is_zero && *least >= no_expert && *most <= 0;
     if (*least == *most && *least == no_expert) {
       ++layer.absent;
@@ -107,30 +109,31 @@ class TokenWalk {
     } else {
       ++layer.chosen;
       if (names_twice(row)) ++rows_.repeated;
-      for (std::int64_t id : row) take_chosen(id);
-      if (is_filler(*most)) take_filler(row, *most);
+      for (std::int64_t id : row) chosen_.add(id);
+      rows_.most_chosen = std::max(rows_.most_chosen, *most);
     }
+  }
+
+  static void take_filler(std::span<const std::int64_t> row, std::int64_t most, std::int64_t id, bool chosen,
+                          IdRows::Filler& filler) {
+    std::int64_t below = most;
+    if (most >= id) {
+      const auto count = std::ranges::count(row, id);
+      filler.met = filler.met || count > 0;
+      filler.chosen = filler.chosen || (chosen && count > 0);
+      filler.twice = filler.twice || (chosen && count > 1);
+      below = no_expert;
+      for (const std::int64_t each : row)
+        if (each < id) below = std::max(below, each);
+    }
+    filler.below = std::max(filler.below, below);
+    if (chosen) filler.chosen_below = std::max(filler.chosen_below, below);
   }
 
   static void take_scattered(std::int64_t id, IdRows::Layer& layer) {
     layer.least_scattered = layer.scattered == 0 ? id : std::min(layer.least_scattered, id);
     layer.most_scattered = std::max(layer.most_scattered, id);
     ++layer.scattered;
-  }
-
-  void take_chosen(std::int64_t id) {
-    chosen_.add(id);
-    if (id > rows_.most_chosen)
-      rows_.next_chosen = std::exchange(rows_.most_chosen, id);
-    else if (id < rows_.most_chosen)
-      rows_.next_chosen = std::max(rows_.next_chosen, id);
-  }
-
-  void take_filler(std::span<const std::int64_t> row, std::int64_t filler) {
-    if (filler < filler_) return;
-    const bool twice = std::ranges::count(row, filler) > 1;
-    rows_.filler_twice = filler == filler_ ? rows_.filler_twice || twice : twice;
-    filler_ = filler;
   }
 
   void take_sum(std::span<const std::int64_t> row) {
@@ -143,7 +146,6 @@ class TokenWalk {
   }
 
   IdRows& rows_;
-  std::int64_t filler_ = -1;  // the largest in a chosen row
   IdSet chosen_;
   IdSet equal_;
   bool first_ = true;
@@ -167,24 +169,59 @@ std::int64_t IdRows::chosen_rows() const {
 }
 
 bool is_filler(std::int64_t id) {
-  return id == std::numeric_limits<std::uint8_t>::max() || id == std::numeric_limits<std::uint16_t>::max() ||
-         id == std::numeric_limits<std::uint32_t>::max();
+  return std::ranges::find(fillers, id) != fillers.end();
 }
 
-std::optional<std::int64_t> fill_of(const IdRows& rows, std::optional<int> num_experts,
-                                    const std::string& file) {
-  const std::int64_t filler = rows.most;
-  if (!is_filler(filler)) return std::nullopt;
-  if (num_experts) return filler >= *num_experts ? std::optional(filler) : std::nullopt;
-  if (rows.most_chosen != filler) return filler;  // it stands alone in its rows
-  const std::int64_t others = rows.next_chosen;
-  if (others < (filler + 1) / 2 || (rows.filler_twice && rows.repeated == 0)) return filler;
-  if (others >= filler - far_above) return std::nullopt;
-  throw InvalidArgument(
-      "num_experts",
-      fmt::format("{}: id {} stands beside ids up to {}: it may be an expert, or fill places without one",
-                  file, filler, others),
-      fmt::format("{} if it is an expert, {} or more if it fills", filler + 1, others + 1));
+namespace {
+
+enum class Looks { like_an_expert, like_a_fill, like_either };
+
+Looks looks_of(std::int64_t id, const IdRows::Filler& filler, const IdRows& rows) {
+  if (!filler.chosen) return Looks::like_a_fill;  // it stands alone in its rows
+  const std::int64_t others = filler.chosen_below;
+  if (others < (id + 1) / 2 || (filler.twice && rows.repeated == 0)) return Looks::like_a_fill;
+  return others >= id - far_above ? Looks::like_an_expert : Looks::like_either;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> fills_of(const IdRows& rows, std::optional<int> num_experts,
+                                   const std::string& file) {
+  std::vector<std::int64_t> fills;
+  std::int64_t largest = rows.most;  // of what is not known to fill
+  for (std::size_t i = fillers.size(); i-- > 0;) {
+    const std::int64_t id = fillers[i];
+    const IdRows::Filler& filler = rows.of_filler[i];
+    if (!filler.met || (num_experts && id < *num_experts)) continue;
+    if (id != largest) continue;
+    const Looks looks = num_experts ? Looks::like_a_fill : looks_of(id, filler, rows);
+    if (looks == Looks::like_an_expert) break;
+    const std::int64_t others = filler.chosen_below;
+    if (!num_experts && !fills.empty())
+      throw InvalidArgument(
+          "num_experts",
+          fmt::format("{}: ids {} and {} both stand beside ids up to {}: both may fill places without an "
+                      "expert, or {} may be one",
+                      file, id, fills.back(), others, id),
+          fmt::format("{}..{} if both fill, {} or more if {} is an expert", others + 1, id, id + 1, id));
+    if (looks == Looks::like_either)
+      throw InvalidArgument(
+          "num_experts",
+          fmt::format("{}: id {} stands beside ids up to {}: it may be an expert, or fill places without one",
+                      file, id, others),
+          fmt::format("{} if it is an expert, {} or more if it fills", id + 1, others + 1));
+    fills.push_back(id);
+    largest = filler.below;
+  }
+  return fills;
+}
+
+std::int64_t largest_chosen(const IdRows& rows, const std::vector<std::int64_t>& fills) {
+  std::int64_t largest = rows.most_chosen;
+  for (std::size_t i = fillers.size(); i-- > 0;)
+    if (largest == fillers[i] && std::ranges::find(fills, largest) != fills.end())
+      largest = rows.of_filler[i].chosen_below;
+  return largest;
 }
 
 IdRows look_at_rows(ArrayReader& ids, std::int64_t tokens, std::int64_t layers, std::int64_t k) {
@@ -244,6 +281,10 @@ void note_what_stands(std::int64_t equal, std::int64_t k, RowRules& rules) {
         fmt::format("{} rows name one id {} times, which no router chooses: read as they stand", equal, k));
 }
 
+bool fills(const RowRules& rules, std::int64_t id) {
+  return std::ranges::find(rules.fills, id) != rules.fills.end();
+}
+
 void note_what_is_left_out(const IdRows& rows, const std::vector<int>& dense, const Scattered& scattered,
                            RowRules& rules) {
   if (!dense.empty())
@@ -255,8 +296,9 @@ void note_what_is_left_out(const IdRows& rows, const std::vector<int>& dense, co
     rules.notes.push_back(
         fmt::format("{} of {} tokens hold one id throughout: read as tokens without experts",
                     rows.blank_tokens, rows.tokens));
-  if (rules.fill) rules.notes.push_back(fmt::format("id {} fills places without an expert", *rules.fill));
-  if (rules.no_choice && rules.no_choice != rules.fill)
+  for (const std::int64_t fill : rules.fills)
+    rules.notes.push_back(fmt::format("id {} fills places without an expert", fill));
+  if (rules.no_choice && !fills(rules, *rules.no_choice))
     rules.notes.push_back(fmt::format(
         "id {} stands {} times in {} rows, which no router chooses: read as tokens absent from those layers",
         *rules.no_choice, rows.k, scattered.rows));
@@ -276,16 +318,16 @@ RowRules rules_of(const IdRows& rows, bool literal, std::optional<int> num_exper
         .push_back(static_cast<int>(l));
   if (rules.layers.empty()) rules.layers.swap(dense);  // nothing tells one from another
   const Scattered scattered = scattered_rows(rows, rules.layers);
-  rules.fill = fill_of(rows, num_experts, file);
+  rules.fills = fills_of(rows, num_experts, file);
   if (!literal && scattered.rows > 0 && rows.chosen_rows() > 0) {
-    if (!rules.fill) rules.fill = rows.unchosen;
+    if (rules.fills.empty() && rows.unchosen) rules.fills.push_back(*rows.unchosen);
     if (is_no_choice(scattered, rows.k) && num_experts != 1) rules.no_choice = scattered.most;
   }
-  rules.largest_id = rules.fill == rows.most_chosen ? rows.next_chosen : rows.most_chosen;
-  if (scattered.most != rules.fill && !rules.no_choice)
+  rules.largest_id = largest_chosen(rows, rules.fills);
+  if (!fills(rules, scattered.most) && !rules.no_choice)
     rules.largest_id = std::max(rules.largest_id, scattered.most);
   note_what_is_left_out(rows, dense, scattered, rules);
-  if (literal && !rules.fill) note_what_stands(equal_rows(rows, rules.layers), rows.k, rules);
+  if (literal && rules.fills.empty()) note_what_stands(equal_rows(rows, rules.layers), rows.k, rules);
   return rules;
 }
 

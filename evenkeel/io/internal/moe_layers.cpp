@@ -128,6 +128,7 @@ RoutingFile routing_of_tokens(TokenIds tokens, int num_experts, const std::strin
   made.trace = std::make_unique<MemoryTrace>(shape, std::move(kept), std::vector<float>{},
                                              std::vector<std::int64_t>{}, file);
   made.trace->set_layers(LayerNumbers(std::move(numbers)));
+  made.step_tokens = std::move(tokens.steps);
   return made;
 }
 

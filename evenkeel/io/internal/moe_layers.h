@@ -33,6 +33,7 @@ struct TokenIds {
   std::vector<std::int32_t> ids;
   std::vector<int> layers;
   int top_k = 1;
+  std::vector<std::vector<TokenRange>> steps = {};  // the tokens of each, where the file says them
 };
 // Leaves out layers and places of the top-k that hold no id at all. `num_experts` 0: the largest id plus one.
 RoutingFile routing_of_tokens(TokenIds tokens, int num_experts, const std::string& file);

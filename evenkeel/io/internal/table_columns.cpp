@@ -26,32 +26,14 @@ constexpr std::string_view layer_names[] = {"layer",        "layers",       "lay
 constexpr std::string_view expert_names[] = {"expert",         "experts",           "expert_id",
                                              "expert_idx",     "expert_index",      "expert_num",
                                              "logical_expert", "logical_expert_id", "logical_expert_idx"};
-constexpr std::string_view step_names[] = {"step",
-                                           "steps",
-                                           "step_id",
-                                           "iter",
-                                           "iteration",
-                                           "iterations",
-                                           "forward_pass",
-                                           "pass",
-                                           "pass_id",
-                                           "rank",
-                                           "rank_id",
-                                           "source_rank",
-                                           "forward_pass_id",
-                                           "ep_rank",
-                                           "dp_rank",
-                                           "tp_rank",
-                                           "device",
-                                           "device_id",
-                                           "gpu",
-                                           "gpu_id",
-                                           "node",
-                                           "global_step",
-                                           "timestamp",
-                                           "time",
-                                           "batch",
-                                           "forward_pass_no"};
+constexpr std::string_view step_names[] = {"step",       "steps",      "step_id",         "iter",
+                                           "iteration",  "iterations", "forward_pass",    "pass",
+                                           "pass_id",    "batch",      "forward_pass_id", "forward_pass_no",
+                                           "global_step"};
+// A time is that of a step, or of what one rank wrote: nobody knows which.
+constexpr std::string_view part_names[] = {"rank",    "rank_id",   "source_rank", "ep_rank", "dp_rank",
+                                           "tp_rank", "device",    "device_id",   "gpu",     "gpu_id",
+                                           "node",    "timestamp", "time"};
 constexpr std::string_view index_names[] = {"", "unnamed_0", "index", "row"};
 // The count where other columns may be counts too, the first of them that there is.
 constexpr std::string_view count_names[] = {
@@ -144,6 +126,8 @@ class Names {
         index = i;
       } else if (is_one_of(step_names, names_[i])) {
         made.steps.push_back(i);
+      } else if (is_one_of(part_names, names_[i])) {
+        made.parts.push_back(i);
       } else {
         rest.push_back(i);
       }
@@ -151,9 +135,10 @@ class Names {
     if (are_layers(rest)) {
       take_layers(rest, made);
       if (!made.expert) made.expert = index;
-      if (!made.expert && !made.steps.empty())
+      const auto& apart = made.steps.empty() ? made.parts : made.steps;
+      if (!made.expert && !apart.empty())
         refuse(fmt::format("has a column '{}' and columns of layers, but none of experts; call it 'expert'",
-                           given_[made.steps.front()]));
+                           given_[apart.front()]));
     } else if (made.expert) {
       made.counts = {count_column(rest)};
     } else {
@@ -334,8 +319,16 @@ bool names_a_layer_or_expert(const std::vector<std::string_view>& cells) {
   });
 }
 
+bool names_a_step(std::string_view name) {
+  return is_one_of(step_names, lowered(name));
+}
+
+bool names_a_part(std::string_view name) {
+  return is_one_of(part_names, lowered(name));
+}
+
 bool names_a_layer_or_step(std::string_view name) {
-  return is_one_of(layer_names, lowered(name)) || is_one_of(step_names, lowered(name));
+  return is_one_of(layer_names, lowered(name)) || names_a_step(name) || names_a_part(name);
 }
 
 TableColumns columns_of_names(const std::vector<std::string_view>& names, const std::string& file,

@@ -21,8 +21,10 @@ struct TableColumns {
   // `layer` counts MoE layers alone, so that it is an order and no number of the model.
   bool layer_is_order = false;
   std::optional<std::size_t> expert;
-  // Steps, ranks and the like, over which counts are added up.
+  // Which step a line is of, all of these together.
   std::vector<std::size_t> steps;
+  // Ranks, devices and times, which tell lines of a step apart: counts are added up over them.
+  std::vector<std::size_t> parts;
   // The columns that hold counts. Long: one. Wide: the column of expert 0, 1, ...; or that of each of
   // `layers`.
   std::vector<std::size_t> counts;
@@ -37,7 +39,10 @@ bool is_line_of_names(const std::vector<std::string_view>& cells);
 // Whether at least one of the names is one that only a table of counts has.
 bool names_a_layer_or_expert(const std::vector<std::string_view>& cells);
 
-// Whether a column of that name says of which layer, step or rank a line is.
+// Whether a column of that name says of which step, or of which rank, device or time, a line is.
+bool names_a_step(std::string_view name);
+bool names_a_part(std::string_view name);
+// Any of these, or the layer.
 bool names_a_layer_or_step(std::string_view name);
 
 // Throws ParseError, with the names in question, if they do not say what the columns are; `where` is "line

@@ -43,6 +43,7 @@ struct StepModel {
   std::optional<double> assignments_per_step = {};  // of a layer, over all ranks
   std::optional<double> expert_bytes = {};
   std::optional<double> link_gigabytes_per_s = {};  // into one rank
+  std::vector<std::string> notes = {};              // what was assumed, a sentence each
 };
 
 // GB/s of the slowest link between two ranks, where there are two.
@@ -73,6 +74,7 @@ struct Verdict {
   Move move = {};
   std::optional<double> break_even_steps = {};  // after so many the move has paid for itself
   std::string sentence = {};
+  std::vector<std::string> notes = {};  // what the step model assumes
 };
 
 // "pays", "does not pay", "depends".

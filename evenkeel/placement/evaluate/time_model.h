@@ -1,0 +1,43 @@
+// What a step and a move take, by what somebody says of the model and of the machine: where the StepModel of
+// a verdict comes from.
+//
+// Rates     what is said outright goes before the topology's links, and those before a file of costs or a
+//           device. Of a device half of its peaks is taken, which is an assumption (topology/devices.h).
+// Notes     what was assumed, and what of a file of costs has no part in the model, a sentence each.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "evenkeel/placement/evaluate/evaluate.h"
+
+namespace evenkeel {
+
+struct MachineRates {
+  std::optional<double> tflops = {};
+  std::optional<double> link_gigabytes_per_s = {};
+  // Somebody described the links of the topology.
+  bool topology_has_links = false;
+  // What a file of costs says of products and links.
+  struct Cost {
+    std::string file;
+    double flops_per_second = 0;
+    double link_gigabytes_per_s = 0;
+  };
+  std::optional<Cost> cost = {};
+  std::string device = {};  // a preset's name, or nothing
+};
+
+struct ExpertSizes {
+  double weights = 0;                // of one expert, each a multiply-add for a token
+  std::optional<double> bytes = {};  // of one expert
+  int top_k = 1;
+};
+
+// Without `sizes` only the link is known, without `tokens_per_step` nothing of a step. Throws InvalidArgument
+// for a device that is not known; the error calls it `device_option`.
+StepModel step_model(const MachineRates& rates, const Topology& topology,
+                     const std::optional<ExpertSizes>& sizes, std::optional<double> tokens_per_step,
+                     const std::string& device_option = "device");
+
+}  // namespace evenkeel
