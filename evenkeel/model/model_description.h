@@ -35,19 +35,61 @@ struct AttentionShape {
   // Of a query and a key. With latent attention nope_dim + rope_dim.
   std::int64_t head_dim = 0;
   std::optional<LatentAttention> latent;
-  // On q, k, v and o; with latent attention on what goes into and comes out of it, not between.
-  bool biases = false;
-  bool sinks = false;  // one learned number a head that takes part in the softmax
+  // On queries, keys and values; with latent attention on what goes into it, not between.
+  bool input_biases = false;
+  bool output_bias = false;
+  bool output_gate = false;      // queries are made with as many numbers again, which scale what comes out
+  bool values_are_keys = false;  // one projection makes both
+  bool sinks = false;            // one learned number a head that takes part in the softmax
   QueryKeyNorm query_key_norm = QueryKeyNorm::none;
+};
+
+// A small network that chooses the tokens that attention looks at.
+struct AttentionIndexer {
+  std::int64_t heads = 0;
+  std::int64_t head_dim = 0;
+};
+
+// Gated delta networks, a kind of linear attention.
+struct DeltaShape {
+  std::int64_t key_heads = 0;
+  std::int64_t value_heads = 0;
+  std::int64_t key_dim = 0;  // of a head
+  std::int64_t value_dim = 0;
+  std::int64_t kernel = 0;  // of the convolution before them
+};
+
+// A state space, as Mamba-2 has it.
+struct MambaShape {
+  std::int64_t heads = 0;
+  std::int64_t width = 0;  // of all heads
+  std::int64_t groups = 0;
+  std::int64_t state = 0;
+  std::int64_t kernel = 0;
+  bool biases = false;
+  bool conv_bias = false;
+};
+
+// What a layer is made of besides experts.
+struct LayerParts {
+  enum class Mixer { attention, wide_attention, delta, mamba, none };
+  Mixer mixer = Mixer::attention;
+  bool indexer = false;
+  bool network = true;  // experts or a dense one
 };
 
 struct RoutedExperts {
   std::int64_t count = 0;  // of a layer
   std::int64_t top_k = 0;
   std::int64_t intermediate = 0;
-  std::int64_t shared_count = 0;  // experts that every token visits, each as large as a routed one
+  std::int64_t latent = 0;  // the width that experts take and give; 0: the hidden size
+  // Of the network that every token visits, be it one expert or several side by side; 0 where there is none.
+  std::int64_t shared_width = 0;
+  bool shared_gate = false;  // a number from the hidden state scales what that network makes
+  bool gated = true;         // all networks of the model have gate, up and down; else only up and down
   bool biases = false;
   bool router_bias = false;
+  bool router_scales = false;  // of the hidden state before the router, and of each expert after it
   // A number for each expert that is added to its score for choosing only, and is no gradient's.
   bool router_correction = false;
 };
@@ -59,8 +101,19 @@ struct ModelDescription {
   std::int64_t vocabulary = 0;
   bool tied_embeddings = false;  // the head is the embedding
   AttentionShape attention;
+  // Of layers with full attention where its heads are wider than the others'.
+  std::optional<AttentionShape> wide_attention;
+  std::optional<AttentionIndexer> indexer;
+  std::optional<DeltaShape> delta;
+  std::optional<MambaShape> mamba;
   RoutedExperts experts;
-  std::vector<bool> has_experts;        // by layer; the others are dense
+  std::vector<bool> has_experts;   // by layer; the others are dense, or have no network
+  std::vector<LayerParts> layers;  // empty: all have attention and a network
+  std::int64_t layer_norms = 2;    // of one layer
+  std::int64_t expert_norms = 0;   // further ones of a layer with experts
+  bool norm_biases = false;
+  bool layer_scalar = false;  // a number that scales what a layer makes
+  bool head_bias = false;
   std::int64_t dense_intermediate = 0;  // 0 where no layer is dense
   // As the config states it ("bfloat16"), with its bytes; empty and 0 where it does not.
   std::string dtype;
@@ -69,6 +122,7 @@ struct ModelDescription {
   std::int64_t extra_prediction_layers = 0;
 
   std::int64_t num_moe_layers() const;
+  LayerParts parts(std::int64_t layer) const;
 };
 
 }  // namespace evenkeel

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "evenkeel/io/limits.h"
+#include "evenkeel/model/family.h"
 
 namespace evenkeel::internal {
 
@@ -42,15 +43,6 @@ bool is_list(const ConfigKeys& config, std::string_view key) {
   return value != nullptr && value->is_array();
 }
 
-std::vector<std::string> words(const ConfigKeys& config, std::string_view key) {
-  std::vector<std::string> all;
-  for (const Json& value : *config.find(key)) {
-    if (!value.is_string()) config.fail(key, fmt::format("has a JSON {}, not a word", value.type_name()));
-    all.push_back(value.get<std::string>());
-  }
-  return all;
-}
-
 // Lists of blocks speak of attention alone in most models.
 bool names_mlp_blocks(const ConfigKeys& config, std::string_view key) {
   if (!is_list(config, key)) return false;
@@ -76,7 +68,7 @@ void require_length(const ConfigKeys& config, std::string_view key, std::size_t 
 
 Flags flags_of_words(const ConfigKeys& config, std::string_view key, bool only_mlps) {
   Flags flags;
-  for (const std::string& word : words(config, key)) {
+  for (const std::string& word : config.words(key)) {
     if (only_mlps && !is_expert_word(word) && !is_dense_word(word))
       config.fail(key, fmt::format("has the word '{}'; known: sparse, moe, hash_moe, dense, mlp", word));
     flags.push_back(is_expert_word(word));
@@ -266,13 +258,6 @@ class RuleReader {
   std::vector<LayerRule> rules_;
 };
 
-// Families whose layers of multi-token prediction have dense networks, whatever the hidden layers have.
-bool has_dense_mtp(std::string_view model_type) {
-  constexpr std::array<std::string_view, 3> families = {"ernie4_5", "longcat_flash", "mimo"};
-  return std::ranges::any_of(families,
-                             [&](std::string_view family) { return model_type.starts_with(family); });
-}
-
 }  // namespace
 
 bool has_layer_rule(const ConfigKeys& config) {
@@ -315,7 +300,8 @@ std::vector<bool> mtp_rule(const ConfigKeys& config, int num_mtp_layers) {
   if (config.find("mtp_hybrid_override_pattern") != nullptr)
     blocks = flags_of_pattern(config, "mtp_hybrid_override_pattern");
   if (blocks) return Flags(count, std::ranges::find(*blocks, true) != blocks->end());
-  return Flags(count, !has_dense_mtp(config.word("model_type")));
+  const Family* family = known_family(config.word("model_type"));
+  return Flags(count, family == nullptr || !family->dense_prediction);
 }
 
 }  // namespace evenkeel::internal
