@@ -60,8 +60,8 @@ class Reader {
   ModelDescription read() {
     model_.family = config_.model_type;
     for (const std::string_view key : rule_.off) require_off(key);
-    read_layers();
     model_.hidden = width("hidden_size");
+    read_layers();
     model_.vocabulary = keys_.integer("vocab_size", 1, max_vocabulary);
     // Around a language model that is a part, the whole decides.
     model_.tied_embeddings =
@@ -109,7 +109,7 @@ class Reader {
   }
 
   void read_layers() {
-    const ModelLayers layers = internal::layers_of(keys_);
+    const ModelLayers layers = internal::layers_of(keys_, &family_);
     model_.num_layers = layers.num_hidden_layers;
     model_.has_experts.assign(static_cast<std::size_t>(model_.num_layers), false);
     for (const int layer : layers.moe_layers) model_.has_experts[static_cast<std::size_t>(layer)] = true;

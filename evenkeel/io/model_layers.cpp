@@ -20,6 +20,14 @@ std::vector<int> ModelLayers::all_layers() const {
   return all;
 }
 
+namespace {
+
+ModelLayers layers_of(const internal::ConfigKeys& config) {
+  return internal::layers_of(config, known_family(config.word("model_type")));
+}
+
+}  // namespace
+
 ModelLayers read_model_layers(const std::string& path) {
   std::error_code ignored;
   return read_model_layers(open_source(std::filesystem::is_directory(path, ignored)
@@ -42,10 +50,10 @@ ModelLayers read_model_layers(std::shared_ptr<const ByteSource> source) {
                     fmt::join(internal::expert_count_keys, ", ")));
   const auto counted = std::ranges::find_if(
       all, [](const internal::ConfigKeys& config) { return internal::hidden_layers(config).has_value(); });
-  if (counted == all.end()) return internal::layers_of(all.front());
-  const ModelLayers layers = internal::layers_of(*counted);
+  if (counted == all.end()) return layers_of(all.front());
+  const ModelLayers layers = layers_of(*counted);
   for (const internal::ConfigKeys& other : all)
-    if (&other > &*counted && internal::hidden_layers(other) && internal::layers_of(other) != layers)
+    if (&other > &*counted && internal::hidden_layers(other) && layers_of(other) != layers)
       other.fail("",
                  "says other layers than the config around it; right would be the same, or one of the two");
   return layers;

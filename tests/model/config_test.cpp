@@ -51,6 +51,7 @@ TEST(ModelConfig, KeysThatAFamilyNeedsAreNamedWhenTheyAreMissing) {
     for (const std::string& key : all) {
       Json json = config(name);
       json.erase(key);
+      if (key == "model_type") json.erase("architectures");
       expect_refused(json, key, HasSubstr(key + ": is missing"));
     }
   }
@@ -89,9 +90,23 @@ TEST(ModelConfig, DamagedNumbersThatWouldOverflowASumAreRefused) {
 TEST(ModelConfig, AFamilyThatIsNotKnownIsRefusedWithThoseThatAre) {
   Json json = config("mixtral-8x7b");
   json["model_type"] = "llama";
-  expect_refused(json, "model_type", AllOf(HasSubstr("is 'llama'"), HasSubstr("mixtral, qwen3_moe, olmoe")));
+  json["architectures"] = {"LlamaForCausalLM"};
+  expect_refused(json, "model_type",
+                 AllOf(HasSubstr("is 'llama', whose weights cannot be counted; known: mixtral, minimax_m2, "),
+                       testing::EndsWith("hunyuan_v1_moe")));
+  json["model_type"] = "deepseek_v4";
+  expect_refused(json, "model_type", HasSubstr("is 'deepseek_v4', whose weights cannot be counted"));
   expect_refused(Json::array(), "", HasSubstr("is not a JSON object"));
   EXPECT_THROW(read_model_description(source_of("PK\3\4")), ParseError);
+}
+
+TEST(ModelConfig, AModelOfAnotherNameIsKnownByItsArchitecture) {
+  Json json = config("mixtral-8x7b");
+  json["model_type"] = "my_mixtral";
+  EXPECT_EQ(read(json).family, "my_mixtral");
+  json.erase("model_type");
+  EXPECT_EQ(read(json).family, "mixtral");
+  EXPECT_EQ(read(json).num_moe_layers(), 32);
 }
 
 TEST(ModelConfig, TwoNamesOfOneNumberMustAgree) {

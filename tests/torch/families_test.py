@@ -260,7 +260,7 @@ class FamiliesTest(unittest.TestCase):
             key = next((key for key in ("n_group", "num_expert_group") if key in usual), None)
             if key is None or model_type in NOT_PERMUTED:
                 continue
-            sizes = {key: GROUPS, "topk_group": 2}
+            sizes: dict[str, Any] = {key: GROUPS, "topk_group": 2}
             if "topk_method" in usual:
                 sizes["topk_method"] = "group_limited_greedy"
             with self.subTest(model_type=model_type):

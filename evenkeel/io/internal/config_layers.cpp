@@ -97,27 +97,26 @@ void require_agreement(const ConfigKeys& config, const std::vector<LayerRule>& r
   }
 }
 
-void require_known(const ConfigKeys& config, bool states_rule) {
+void require_known(const ConfigKeys& config, const Family* family, bool states_rule) {
   for (const std::string_view key : expert_switches)
     if (config.is_false(key)) config.fail(key, "is false: no layer of this model has experts");
-  const std::string family = config.word("model_type");
-  const Family* known = known_family(family);
-  if (states_rule || (known != nullptr && known->layers == Family::Layers::all)) return;
+  if (states_rule || (family != nullptr && family->layers == Family::Layers::all)) return;
+  const std::string type = config.word("model_type");
   config.fail(
       "",
       fmt::format("says that there are experts, but not in which layers{}; right would be one of "
                   "first_k_dense_replace, decoder_sparse_step, moe_layer_freq, mlp_layer_types, moe_layers",
-                  family.empty() ? "" : fmt::format(" (model_type '{}')", family)));
+                  type.empty() ? "" : fmt::format(" (model_type '{}')", type)));
 }
 
 // Classes of some families have dense layers by default, and not the same in every version.
-void require_first_dense(const ConfigKeys& config, const std::vector<LayerRule>& rules) {
-  const std::string family = config.word("model_type");
-  const Family* known = known_family(family);
-  if (known == nullptr || known->layers != Family::Layers::after_stated_dense) return;
+void require_first_dense(const ConfigKeys& config, const Family* family,
+                         const std::vector<LayerRule>& rules) {
+  if (family == nullptr || family->layers != Family::Layers::after_stated_dense) return;
   if (rules.size() == 1 && rules.front().keys == config.name("moe_layer_freq") &&
       !config.find("moe_layer_freq")->is_array())
-    config.fail("first_k_dense_replace", fmt::format("is missing, and has no one default for '{}'", family));
+    config.fail("first_k_dense_replace",
+                fmt::format("is missing, and has no one default for '{}'", family->name()));
 }
 
 }  // namespace
@@ -147,7 +146,7 @@ bool speaks_of_experts(const ConfigKeys& config) {
          is_there("hybrid_override_pattern") || has_layer_rule(config);
 }
 
-ModelLayers layers_of(const ConfigKeys& config) {
+ModelLayers layers_of(const ConfigKeys& config, const Family* family) {
   if (config.find("encoder_sparse_step") != nullptr)
     config.fail("encoder_sparse_step",
                 "is of a model with encoder and decoder, which number their layers each by itself");
@@ -156,11 +155,11 @@ ModelLayers layers_of(const ConfigKeys& config) {
     config.fail("num_hidden_layers", fmt::format("is missing; known: {}", fmt::join(layer_count_keys, ", ")));
   const int mtp = mtp_layers(config);
   std::vector<LayerRule> rules = layer_rules(config, {*hidden, mtp});
-  require_known(config, !rules.empty());
+  require_known(config, family, !rules.empty());
   ModelLayers layers{.num_hidden_layers = *hidden, .num_experts = num_experts(config)};
   if (rules.empty())
     rules.push_back({config.name("model_type"), std::vector<bool>(static_cast<std::size_t>(*hidden), true)});
-  require_first_dense(config, rules);
+  require_first_dense(config, family, rules);
   require_agreement(config, rules, *hidden);
   layers.moe_layers = numbers_of(rules.front().has_experts, *hidden, 0);
   if (layers.moe_layers.empty())
@@ -169,7 +168,7 @@ ModelLayers layers_of(const ConfigKeys& config) {
   const auto says_mtp = std::ranges::find_if(
       rules, [&](const LayerRule& rule) { return std::ssize(rule.has_experts) > *hidden; });
   std::vector<bool> flags(static_cast<std::size_t>(*hidden), false);
-  const std::vector<bool> behind = mtp_rule(config, mtp);
+  const std::vector<bool> behind = mtp_rule(config, family, mtp);
   flags.insert(flags.end(), behind.begin(), behind.end());
   layers.mtp_layers = numbers_of(says_mtp == rules.end() ? flags : says_mtp->has_experts, mtp, *hidden);
   return layers;

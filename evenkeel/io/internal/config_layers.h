@@ -8,6 +8,7 @@
 
 #include "evenkeel/io/internal/config_keys.h"
 #include "evenkeel/io/model_layers.h"
+#include "evenkeel/model/family.h"
 
 namespace evenkeel::internal {
 
@@ -20,7 +21,8 @@ bool speaks_of_experts(const ConfigKeys& config);
 std::optional<int> hidden_layers(const ConfigKeys& config);
 // 0 where no key says it. Throws ParseError where one says that there are none.
 int num_experts(const ConfigKeys& config);
-// Throws ParseError as read_model_layers() does.
-ModelLayers layers_of(const ConfigKeys& config);
+// `family` decides where no key says it; null where none is known. Throws ParseError as read_model_layers()
+// does.
+ModelLayers layers_of(const ConfigKeys& config, const Family* family);
 
 }  // namespace evenkeel::internal

@@ -67,6 +67,7 @@ LanguageConfig language_config(const Json& config, const std::string& file) {
   for (const ConfigKeys& each : {found.keys, found.whole})
     for (const std::string& name : architectures_of(each))
       if (found.family == nullptr) found.family = family_of_architecture(name);
+  if (found.family != nullptr && found.model_type.empty()) found.model_type = found.family->name();
   return found;
 }
 

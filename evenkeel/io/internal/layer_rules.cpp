@@ -10,7 +10,6 @@
 #include <string_view>
 
 #include "evenkeel/io/limits.h"
-#include "evenkeel/model/family.h"
 
 namespace evenkeel::internal {
 
@@ -283,7 +282,7 @@ std::vector<LayerRule> layer_rules(const ConfigKeys& config, const LayerCounts& 
   return RuleReader(config, count).read();
 }
 
-std::vector<bool> mtp_rule(const ConfigKeys& config, int num_mtp_layers) {
+std::vector<bool> mtp_rule(const ConfigKeys& config, const Family* family, int num_mtp_layers) {
   const std::size_t count = static_cast<std::size_t>(num_mtp_layers);
   if (is_list(config, "mtp_mlp_layer_types")) {
     const Flags flags = flags_of_words(config, "mtp_mlp_layer_types", true);
@@ -300,7 +299,6 @@ std::vector<bool> mtp_rule(const ConfigKeys& config, int num_mtp_layers) {
   if (config.find("mtp_hybrid_override_pattern") != nullptr)
     blocks = flags_of_pattern(config, "mtp_hybrid_override_pattern");
   if (blocks) return Flags(count, std::ranges::find(*blocks, true) != blocks->end());
-  const Family* family = known_family(config.word("model_type"));
   return Flags(count, family == nullptr || !family->dense_prediction);
 }
 
