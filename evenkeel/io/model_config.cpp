@@ -5,13 +5,8 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
-#include <map>
-#include <optional>
-#include <set>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -20,6 +15,7 @@
 #include "evenkeel/io/internal/config_layers.h"
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/language_config.h"
+#include "evenkeel/io/internal/layer_parts.h"
 #include "evenkeel/io/limits.h"
 #include "evenkeel/io/model_layers.h"
 #include "evenkeel/model/family.h"
@@ -31,11 +27,11 @@ namespace {
 using internal::ConfigKeys;
 using internal::Json;
 using internal::LanguageConfig;
-using Mixer = LayerParts::Mixer;
+using internal::max_heads;
+using internal::max_width;
 
-constexpr int max_width = 1 << 24;
-constexpr int max_heads = 65536;
 constexpr int max_vocabulary = 1 << 28;
+constexpr int max_streams = 256;
 // Far above every model, and low enough that 32 bytes a weight can be added up in 63 bits.
 constexpr double max_parameters = 0x1p56;
 
@@ -68,11 +64,13 @@ class Reader {
         config_.whole.flag("tie_word_embeddings", keys_.flag("tie_word_embeddings", rule_.tied));
     model_.attention = attention();
     read_experts();
-    read_mixers();
+    internal::read_layer_parts(keys_, rule_, model_);
+    read_dense();
     model_.layer_norms = rule_.norms;
     model_.expert_norms = rule_.expert_norms;
     model_.norm_biases = rule_.norm_biases;
     model_.layer_scalar = rule_.layer_scalar;
+    if (!rule_.streams.empty()) model_.streams = keys_.integer(rule_.streams, 1, max_streams);
     model_.head_bias = !rule_.head_bias.empty() && keys_.flag(rule_.head_bias, false);
     read_dtype();
     require_countable();
@@ -119,8 +117,7 @@ class Reader {
   }
 
   AttentionShape attention() const {
-    AttentionShape shape =
-        rule_.attention.kind == AttentionRule::Kind::latent ? latent_attention() : grouped_attention();
+    AttentionShape shape = shape_of(rule_.attention.kind);
     const AttentionRule& rule = rule_.attention;
     shape.input_biases = !rule.biases.key.empty() && keys_.flag(rule.biases.key, rule.biases.absent);
     shape.output_bias = shape.input_biases && rule.output_bias;
@@ -130,23 +127,49 @@ class Reader {
     return shape;
   }
 
+  AttentionShape shape_of(AttentionRule::Kind kind) const {
+    switch (kind) {
+      case AttentionRule::Kind::latent:
+        return latent_attention();
+      case AttentionRule::Kind::compressed:
+        return compressed_attention();
+      case AttentionRule::Kind::grouped:
+        break;
+    }
+    return grouped_attention();
+  }
+
+  AttentionShape compressed_attention() const {
+    AttentionShape shape;
+    shape.heads = keys_.integer("num_attention_heads", 1, max_heads);
+    shape.kv_heads = 1;
+    shape.head_dim = width("head_dim");
+    shape.compressed = CompressedAttention{.query_rank = width("q_lora_rank"),
+                                           .output_rank = width("o_lora_rank"),
+                                           .output_groups = keys_.integer("o_groups", 1, max_heads),
+                                           .sparse_rate = compression_rate(internal::sparse_layer, 4),
+                                           .heavy_rate = compression_rate(internal::heavy_layer, 128)};
+    return shape;
+  }
+
+  std::int64_t compression_rate(std::string_view kind, int usual) const {
+    const Json* rates = keys_.find("compress_rates");
+    if (rates == nullptr) return usual;
+    if (!rates->is_object()) keys_.fail("compress_rates", "is not a JSON object");
+    return ConfigKeys(*rates, keys_.file(), keys_.name("compress_rates."))
+        .integer_or(kind, 1, max_width, usual);
+  }
+
   AttentionShape grouped_attention() const {
     AttentionShape shape;
     shape.heads = keys_.integer("num_attention_heads", 1, max_heads);
-    shape.kv_heads = key_heads("num_key_value_heads", shape.heads);
+    shape.kv_heads = internal::key_heads(keys_, "num_key_value_heads", shape.heads);
     if (!keys_.is_there("head_dim") && model_.hidden % shape.heads != 0)
       keys_.fail("head_dim", fmt::format("is missing, and {} heads do not divide the hidden size {}",
                                          shape.heads, model_.hidden));
     shape.head_dim =
         keys_.integer_or("head_dim", 1, max_width, static_cast<int>(model_.hidden / shape.heads));
     return shape;
-  }
-
-  std::int64_t key_heads(std::string_view key, std::int64_t heads) const {
-    const int number = keys_.integer(key, 1, max_heads);
-    if (heads % number != 0)
-      keys_.fail(key, fmt::format("is {}, which does not divide the {} heads", number, heads));
-    return number;
   }
 
   AttentionShape latent_attention() const {
@@ -183,21 +206,8 @@ class Reader {
     experts.router_scales = rule_.router_scales;
   }
 
-  // What layers have besides experts, where they differ in it.
-  void read_mixers() {
-    if (rule_.mamba || rule_.delta || rule_.one_block || rule_.attention.indexer ||
-        rule_.attention.wide_layers)
-      model_.layers.assign(static_cast<std::size_t>(model_.num_layers), {});
-    if (rule_.delta) model_.delta = delta();
-    if (rule_.attention.indexer) read_indexers();
-    if (rule_.attention.wide_layers) read_wide_layers();
-    if (rule_.one_block)
-      read_blocks();
-    else if (rule_.mamba || rule_.delta)
-      read_linear_layers();
-    const bool uses_mamba = std::ranges::any_of(
-        model_.layers, [](const LayerParts& parts) { return parts.mixer == Mixer::mamba; });
-    if (uses_mamba) model_.mamba = mamba(*rule_.mamba);
+  // The widths of networks without experts, where a layer has one.
+  void read_dense() {
     if (std::ranges::any_of(dense_layers(), [](bool dense) { return dense; }))
       model_.dense_intermediate = width(rule_.dense_width);
   }
@@ -207,168 +217,6 @@ class Reader {
     for (std::int64_t layer = 0; layer < model_.num_layers; ++layer)
       dense.push_back(!model_.has_experts[static_cast<std::size_t>(layer)] && model_.parts(layer).network);
     return dense;
-  }
-
-  // One word for each layer.
-  std::vector<std::string> layer_words(std::string_view key) const {
-    std::vector<std::string> words = keys_.words(key);
-    if (std::ssize(words) != model_.num_layers)
-      keys_.fail(key, fmt::format("says something of {} layers, where the model has {}", words.size(),
-                                  model_.num_layers));
-    return words;
-  }
-
-  // Which layers are linear: by a list, or all but every so many-th.
-  void read_linear_layers() {
-    const Mixer linear = rule_.delta ? Mixer::delta : Mixer::mamba;
-    const std::string_view list = keys_.is_there("layer_types") ? "layer_types" : "layers_block_type";
-    if (keys_.is_there(list)) {
-      const std::vector<std::string> words = layer_words(list);
-      for (std::size_t layer = 0; layer < words.size(); ++layer) {
-        if (words[layer] == "linear_attention" || words[layer] == "mamba")
-          model_.layers[layer].mixer = linear;
-        else if (words[layer] != "full_attention" && words[layer] != "attention")
-          keys_.fail(list, fmt::format("has the word '{}'; known: linear_attention, mamba, full_attention, "
-                                       "attention",
-                                       words[layer]));
-      }
-      return;
-    }
-    if (!rule_.delta) keys_.fail("layer_types", "is missing");
-    const int every = keys_.integer_or("full_attention_interval", 1, max_layers, 4);
-    for (std::size_t layer = 0; layer < model_.layers.size(); ++layer)
-      if ((layer + 1) % static_cast<std::size_t>(every) != 0) model_.layers[layer].mixer = linear;
-  }
-
-  // Layers that are one block each: "linear_attention", "moe", "full_attention", "mlp", or a letter of a
-  // pattern for each.
-  void read_blocks() {
-    constexpr std::string_view pattern_key = "hybrid_override_pattern";
-    std::vector<std::string> words;
-    if (keys_.is_there("layers_block_type"))
-      words = layer_words("layers_block_type");
-    else
-      for (const char letter : keys_.word(pattern_key)) words.emplace_back(1, letter);
-    if (std::ssize(words) != model_.num_layers)
-      keys_.fail("layers_block_type",
-                 fmt::format("is missing, and {} says something of {} layers, where the model has {}",
-                             pattern_key, words.size(), model_.num_layers));
-    constexpr std::array<std::string_view, 3> mamba = {"linear_attention", "mamba", "M"};
-    constexpr std::array<std::string_view, 3> attention = {"full_attention", "attention", "*"};
-    constexpr std::array<std::string_view, 4> network = {"moe", "mlp", "E", "-"};
-    const auto is_one_of = [](const std::string& word, const auto& known) {
-      return std::ranges::find(known, word) != known.end();
-    };
-    for (std::size_t layer = 0; layer < words.size(); ++layer) {
-      LayerParts& parts = model_.layers[layer];
-      parts.network = is_one_of(words[layer], network);
-      parts.mixer = is_one_of(words[layer], mamba)       ? Mixer::mamba
-                    : is_one_of(words[layer], attention) ? Mixer::attention
-                                                         : Mixer::none;
-      if (!parts.network && parts.mixer == Mixer::none)
-        keys_.fail("layers_block_type", fmt::format("has the word '{}'", words[layer]));
-    }
-  }
-
-  // Layers that choose again what is attended to; the others take the choice of the layer before.
-  void read_indexers() {
-    model_.indexer = AttentionIndexer{.heads = keys_.integer("index_n_heads", 1, max_heads),
-                                      .head_dim = width("index_head_dim")};
-    for (LayerParts& parts : model_.layers) parts.indexer = true;
-    if (!keys_.is_there("indexer_types")) {
-      if (keys_.is_there("index_topk_pattern") || keys_.integer_or("index_topk_freq", 1, max_layers, 1) != 1)
-        keys_.fail("indexer_types", "is missing, where other keys say that layers share their indexers");
-      return;
-    }
-    const std::vector<std::string> words = layer_words("indexer_types");
-    for (std::size_t layer = 0; layer < words.size(); ++layer) {
-      if (words[layer] != "full" && words[layer] != "shared")
-        keys_.fail("indexer_types", fmt::format("has the word '{}'; known: full, shared", words[layer]));
-      model_.layers[layer].indexer = words[layer] == "full";
-    }
-  }
-
-  // Gemma 4: layers with full attention have wider heads, fewer of keys, and may take keys for values.
-  void read_wide_layers() {
-    const std::vector<std::string> words = layer_words("layer_types");
-    AttentionShape wide = model_.attention;
-    wide.values_are_keys = keys_.flag("attention_k_eq_v", false);
-    read_wide_shape(words, wide);
-    for (std::size_t layer = 0; layer < words.size(); ++layer) {
-      if (words[layer] == "full_attention")
-        model_.layers[layer].mixer = Mixer::wide_attention;
-      else if (words[layer] != "sliding_attention")
-        keys_.fail("layer_types",
-                   fmt::format("has the word '{}'; known: full_attention, sliding_attention", words[layer]));
-    }
-    model_.wide_attention = wide;
-  }
-
-  // The objects of per_layer_config. Their keys are numbers of layers, with zeros before short ones.
-  std::map<std::size_t, ConfigKeys> configs_of_layers(const Json& each) const {
-    constexpr std::string_view key = "per_layer_config";
-    if (!each.is_object()) keys_.fail(key, "is not a JSON object");
-    std::map<std::size_t, ConfigKeys> configs;
-    for (const auto& [name, value] : each.items()) {
-      std::size_t layer = 0;
-      const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), layer);
-      if (error != std::errc{} || end != name.data() + name.size() || !value.is_object())
-        keys_.fail(key, fmt::format("has '{}', where objects by the number of a layer are expected", name));
-      const ConfigKeys inner(value, keys_.file(), fmt::format("{}.{}.", keys_.name(key), name));
-      if (!configs.emplace(layer, inner).second) keys_.fail(key, fmt::format("has layer {} twice", layer));
-    }
-    return configs;
-  }
-
-  // By keys for all such layers, or by an object for each.
-  void read_wide_shape(const std::vector<std::string>& words, AttentionShape& wide) const {
-    const Json* each = keys_.find("per_layer_config");
-    if (each == nullptr) {
-      wide.head_dim = keys_.integer_or("global_head_dim", 1, max_width, 512);
-      if (wide.values_are_keys && keys_.is_there("num_global_key_value_heads"))
-        wide.kv_heads = key_heads("num_global_key_value_heads", wide.heads);
-      return;
-    }
-    const std::map<std::size_t, ConfigKeys> configs = configs_of_layers(*each);
-    std::set<std::size_t> stated, wanted;
-    for (const auto& [layer, config] : configs) stated.insert(layer);
-    for (std::size_t layer = 0; layer < words.size(); ++layer)
-      if (words[layer] == "full_attention") wanted.insert(layer);
-    if (stated != wanted)
-      keys_.fail("per_layer_config",
-                 fmt::format("speaks of the layers {}, and those with full attention are {}",
-                             fmt::join(stated, ", "), fmt::join(wanted, ", ")));
-    std::optional<std::pair<std::int64_t, std::int64_t>> first;
-    for (const auto& [layer, config] : configs) {
-      const std::pair<std::int64_t, std::int64_t> shape = {
-          config.integer_or("head_dim", 1, max_width, static_cast<int>(wide.head_dim)),
-          config.integer_or("num_key_value_heads", 1, max_heads, static_cast<int>(wide.kv_heads))};
-      if (first && shape != *first)
-        config.fail("head_dim", "is not that of other layers with full attention, which are counted alike");
-      first = shape;
-    }
-    if (first) std::tie(wide.head_dim, wide.kv_heads) = *first;
-  }
-
-  DeltaShape delta() const {
-    return {.key_heads = keys_.integer("linear_num_key_heads", 1, max_heads),
-            .value_heads = keys_.integer("linear_num_value_heads", 1, max_heads),
-            .key_dim = width("linear_key_head_dim"),
-            .value_dim = width("linear_value_head_dim"),
-            .kernel = width("linear_conv_kernel_dim")};
-  }
-
-  MambaShape mamba(const MambaKeys& keys) const {
-    MambaShape shape;
-    shape.heads = keys_.integer(keys.heads, 1, max_heads);
-    shape.width =
-        keys.expand.empty() ? shape.heads * width(keys.head_dim) : width(keys.expand) * model_.hidden;
-    shape.groups = keys_.integer(keys.groups, 1, max_heads);
-    shape.state = width(keys.state);
-    shape.kernel = width(keys.kernel);
-    shape.conv_bias = keys_.flag(keys.conv_bias, true);
-    shape.biases = keys_.flag(keys.biases, false);
-    return shape;
   }
 
   void read_dtype() {
@@ -411,6 +259,13 @@ class Reader {
     };
     add_attention(model_.attention);
     if (model_.wide_attention) add_attention(*model_.wide_attention);
+    if (model_.attention.compressed) {
+      const CompressedAttention& ranks = *model_.attention.compressed;
+      compressed = real(ranks.query_rank) + real(ranks.output_rank) * real(ranks.output_groups);
+      inner += real(model_.attention.head_dim) * (5 + real(ranks.sparse_rate) + real(ranks.heavy_rate)) +
+               2 * real(model_.indexer->head_dim) * (2 + real(ranks.sparse_rate)) +
+               4 * real(model_.streams) * real(model_.streams) * real(model_.streams);
+    }
     if (model_.indexer) inner += real(model_.indexer->heads) * real(model_.indexer->head_dim);
     if (model_.delta) {
       const DeltaShape& delta = *model_.delta;

@@ -42,7 +42,7 @@ struct FlagKey {
 
 // Which keys say what attention is made of.
 struct AttentionRule {
-  enum class Kind { grouped, latent };
+  enum class Kind { grouped, latent, compressed };
   Kind kind = Kind::grouped;
   FlagKey biases = {"attention_bias"};  // without a key: none
   bool output_bias = true;              // that of the output goes with the others
@@ -86,6 +86,7 @@ struct WeightRule {
   int expert_norms = 0;    // further ones of a layer with experts
   bool norm_biases = false;
   bool layer_scalar = false;               // one number that scales what a layer makes
+  std::string_view streams = {};           // the key of the number of hidden states side by side
   std::string_view head_bias = {};         // the key that says whether the head has one
   bool tied = false;                       // the head is the embedding where no key says it
   std::vector<std::string_view> off = {};  // switches of weights that are not counted; must be false or 0

@@ -25,6 +25,16 @@ struct LatentAttention {
   std::int64_t query_dim() const { return nope_dim + rope_dim; }
 };
 
+// DeepSeek-V4's attention: keys are values too; queries and outputs are of low rank, outputs in groups;
+// layers may compress the keys of several tokens into one.
+struct CompressedAttention {
+  std::int64_t query_rank = 0;
+  std::int64_t output_rank = 0;  // of a group
+  std::int64_t output_groups = 0;
+  std::int64_t sparse_rate = 0;  // tokens of a key where keys are chosen from
+  std::int64_t heavy_rate = 0;   // where all of them are looked at
+};
+
 struct AttentionShape {
   // Which normalisation queries and keys get: one scale of head_dim for all heads, or one over all heads
   // together.
@@ -35,6 +45,7 @@ struct AttentionShape {
   // Of a query and a key. With latent attention nope_dim + rope_dim.
   std::int64_t head_dim = 0;
   std::optional<LatentAttention> latent;
+  std::optional<CompressedAttention> compressed;
   // On queries, keys and values; with latent attention on what goes into it, not between.
   bool input_biases = false;
   bool output_bias = false;
@@ -75,7 +86,10 @@ struct LayerParts {
   enum class Mixer { attention, wide_attention, delta, mamba, none };
   Mixer mixer = Mixer::attention;
   bool indexer = false;
-  bool network = true;  // experts or a dense one
+  enum class Compression { none, sparse, heavy };
+  Compression compression = Compression::none;
+  bool router_table = false;  // experts are chosen by the token, so that no correction is needed
+  bool network = true;        // experts or a dense one
 };
 
 struct RoutedExperts {
@@ -114,6 +128,8 @@ struct ModelDescription {
   bool norm_biases = false;
   bool layer_scalar = false;  // a number that scales what a layer makes
   bool head_bias = false;
+  // Hidden states side by side, mixed before and after each block by weights of their own; 1: a plain one.
+  std::int64_t streams = 1;
   std::int64_t dense_intermediate = 0;  // 0 where no layer is dense
   // As the config states it ("bfloat16"), with its bytes; empty and 0 where it does not.
   std::string dtype;

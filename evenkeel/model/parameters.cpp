@@ -58,8 +58,46 @@ std::int64_t latent_attention(std::int64_t hidden, const AttentionShape& shape) 
          linear(shape.heads * latent.value_dim, hidden, shape.output_bias);
 }
 
+std::int64_t compressed_attention(std::int64_t hidden, const AttentionShape& shape) {
+  const CompressedAttention& ranks = *shape.compressed;
+  const std::int64_t inner = shape.heads * shape.head_dim;
+  const std::int64_t queries =
+      linear(hidden, ranks.query_rank, false) + ranks.query_rank + linear(ranks.query_rank, inner, false);
+  const std::int64_t keys = linear(hidden, shape.head_dim, false) + shape.head_dim;
+  const std::int64_t outputs = linear(inner, ranks.output_rank, false) +
+                               linear(ranks.output_groups * ranks.output_rank, hidden, false);
+  return queries + keys + outputs + (shape.sinks ? shape.heads : 0);
+}
+
 std::int64_t attention(std::int64_t hidden, const AttentionShape& shape) {
+  if (shape.compressed) return compressed_attention(hidden, shape);
   return shape.latent ? latent_attention(hidden, shape) : grouped_attention(hidden, shape);
+}
+
+// Keys and their gates, each `width` wide, a bias for each place among the tokens of a key, and a norm.
+std::int64_t compressor(std::int64_t hidden, std::int64_t width, std::int64_t rate, std::int64_t head_dim) {
+  return 2 * linear(hidden, width, false) + rate * width + head_dim;
+}
+
+// What makes the compressed keys of a layer, and chooses among them.
+std::int64_t compression(const ModelDescription& model, LayerParts::Compression kind) {
+  if (kind == LayerParts::Compression::none) return 0;
+  const AttentionShape& shape = model.attention;
+  const CompressedAttention& ranks = *shape.compressed;
+  if (kind == LayerParts::Compression::heavy)
+    return compressor(model.hidden, shape.head_dim, ranks.heavy_rate, shape.head_dim);
+  const AttentionIndexer& indexer = *model.indexer;
+  return compressor(model.hidden, 2 * shape.head_dim, ranks.sparse_rate, shape.head_dim) +
+         compressor(model.hidden, 2 * indexer.head_dim, ranks.sparse_rate, indexer.head_dim) +
+         linear(ranks.query_rank, indexer.heads * indexer.head_dim, false) +
+         linear(model.hidden, indexer.heads, false);
+}
+
+// What mixes the streams before and after the two blocks of a layer.
+std::int64_t stream_mixers(const ModelDescription& model) {
+  if (model.streams == 1) return 0;
+  const std::int64_t mixed = (2 + model.streams) * model.streams;
+  return 2 * (mixed * model.streams * model.hidden + mixed + 3);
 }
 
 // Queries, one key for all heads with scale and shift of its norm, and the weight of each head.
@@ -92,7 +130,8 @@ std::int64_t mamba(std::int64_t hidden, const MambaShape& shape) {
 std::int64_t mixer(const ModelDescription& model, const LayerParts& parts) {
   switch (parts.mixer) {
     case Mixer::attention:
-      return attention(model.hidden, model.attention) + (parts.indexer ? indexer(model) : 0);
+      return attention(model.hidden, model.attention) + (parts.indexer ? indexer(model) : 0) +
+             compression(model, parts.compression);
     case Mixer::wide_attention:
       return attention(model.hidden, *model.wide_attention);
     case Mixer::delta:
@@ -114,10 +153,10 @@ std::int64_t expert_input(const ModelDescription& model) {
 }
 
 // With the ways into the width that experts work in, and back.
-std::int64_t router(const ModelDescription& model) {
+std::int64_t router(const ModelDescription& model, const LayerParts& parts) {
   const RoutedExperts& experts = model.experts;
   return linear(model.hidden, experts.count, experts.router_bias) +
-         (experts.router_correction ? experts.count : 0) +
+         (experts.router_correction && !parts.router_table ? experts.count : 0) +
          (experts.router_scales ? model.hidden + experts.count : 0) +
          2 * linear(model.hidden, experts.latent, false);
 }
@@ -161,7 +200,8 @@ std::int64_t shared_attention_parameters(const ModelDescription& model, LayerId 
 }
 
 std::int64_t final_norm_parameters(const ModelDescription& model) {
-  return norm(model);
+  const std::int64_t streams = model.streams;
+  return norm(model) + (streams > 1 ? streams * streams * model.hidden + streams + 1 : 0);
 }
 
 std::int64_t head_parameters(const ModelDescription& model) {
@@ -173,10 +213,10 @@ LayerParameters layer_parameters(const ModelDescription& model, LayerId layer) {
   const bool with_experts = model.has_experts[layer.offset()];
   LayerParameters sum;
   sum.norms = (model.layer_norms + (with_experts ? model.expert_norms : 0)) * norm(model) +
-              (model.layer_scalar ? 1 : 0);
+              (model.layer_scalar ? 1 : 0) + stream_mixers(model);
   sum.attention = mixer(model, parts);
   if (with_experts) {
-    sum.router = router(model);
+    sum.router = router(model, parts);
     sum.experts = model.experts.count * expert_parameters(model);
     sum.shared_experts = shared_experts(model);
   } else if (parts.network) {

@@ -94,8 +94,8 @@ TEST(ModelConfig, AFamilyThatIsNotKnownIsRefusedWithThoseThatAre) {
   expect_refused(json, "model_type",
                  AllOf(HasSubstr("is 'llama', whose weights cannot be counted; known: mixtral, minimax_m2, "),
                        testing::EndsWith("hunyuan_v1_moe")));
-  json["model_type"] = "deepseek_v4";
-  expect_refused(json, "model_type", HasSubstr("is 'deepseek_v4', whose weights cannot be counted"));
+  json["model_type"] = "jamba";
+  expect_refused(json, "model_type", HasSubstr("is 'jamba', whose weights cannot be counted"));
   expect_refused(Json::array(), "", HasSubstr("is not a JSON object"));
   EXPECT_THROW(read_model_description(source_of("PK\3\4")), ParseError);
 }
@@ -262,6 +262,36 @@ TEST(ModelConfig, WideLayersAreReadByKeysForAllOrForEach) {
   json.erase("per_layer_config");
   json["hidden_size_per_layer_input"] = 256;
   expect_refused(json, "hidden_size_per_layer_input", HasSubstr("is 256, and the weights that it adds"));
+}
+
+TEST(ModelConfig, CompressedLayersAreReadByWordsOrByTheirRates) {
+  const Json keys = {{"n_routed_experts", 8}, {"q_lora_rank", 9},    {"o_lora_rank", 7},
+                     {"o_groups", 2},         {"index_n_heads", 3},  {"index_head_dim", 5},
+                     {"hc_mult", 4},          {"num_hash_layers", 1}};
+  Json json = four_layers("deepseek_v4", keys);
+  expect_refused(json, "layer_types", HasSubstr("is missing"));
+  json["compress_ratios"] = {0, 4, 128, 4, 0};
+  const ModelDescription by_rates = read(json);
+  json.erase("compress_ratios");
+  json["layer_types"] = {"sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention",
+                         "compressed_sparse_attention"};
+  json["mlp_layer_types"] = {"hash_moe", "moe", "moe", "moe"};
+  const ModelDescription by_words = read(json);
+  for (std::size_t layer = 0; layer < 4; ++layer) {
+    EXPECT_EQ(by_words.layers[layer].compression, by_rates.layers[layer].compression) << layer;
+    EXPECT_EQ(by_words.layers[layer].router_table, layer == 0);
+    EXPECT_EQ(by_rates.layers[layer].router_table, layer == 0);
+  }
+  json["compress_rates"] = {{"compressed_sparse_attention", 8}};
+  EXPECT_EQ(read(json).attention.compressed->sparse_rate, 8);
+  EXPECT_EQ(read(json).attention.compressed->heavy_rate, 128);
+  json.erase("layer_types");
+  json["compress_ratios"] = {0, 4, 128, 8};
+  expect_refused(json, "compress_ratios", HasSubstr("has 4; known: 0, 8, 128"));
+  json["compress_ratios"] = {0, 8};
+  expect_refused(json, "compress_ratios", HasSubstr("says something of 2 layers, where the model has 4"));
+  json["layer_types"] = {"sliding_attention", "full_attention", "full_attention", "full_attention"};
+  expect_refused(json, "layer_types", HasSubstr("has the word 'full_attention'; known: sliding_attention"));
 }
 
 TEST(ModelConfig, IndexersThatLayersShareMustBeSaid) {
