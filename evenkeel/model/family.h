@@ -25,6 +25,8 @@ struct ExpertTensors {
   std::vector<std::string_view> kept = {};
   // All experts in one tensor that does not stand below "experts".
   std::vector<std::string_view> stacked = {};
+  // Router tensors may have rows for what is no routed expert behind those of the experts; they stay there.
+  bool rows_behind = false;
   // Tensors whose numbers are ids of experts: a table that routes by token.
   std::vector<std::string_view> id_tables = {};
 };
@@ -105,12 +107,11 @@ struct Family {
   std::vector<std::string_view> architectures = {};
   Layers layers = Layers::stated;
   Groups groups = Groups::if_stated;
-  bool dense_prediction =
-      false;  // layers of multi-token prediction have no experts, whatever the others have
+  // Layers of multi-token prediction have no experts, whatever the others have.
+  bool dense_prediction = false;
   std::optional<ExpertTensors> tensors = {};
   std::string_view not_permuted = {};  // why there are none, where it is known
   std::optional<WeightRule> weights = {};
-  std::string_view not_counted = {};
 
   std::string_view name() const { return model_types.front(); }
 };

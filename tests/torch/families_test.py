@@ -34,8 +34,6 @@ ALLOWED = 1e-3
 MORE_TYPES = ["llama4_text"]
 NOT_PERMUTED = {
     "ernie4_5_vl_moe_text": "experts for text and others for images",
-    "inkling_text": "rows for shared experts behind",
-    "zaya": "a row for no expert behind",
 }
 NOT_LOADED = {"inkling2_loop_text", "lara_mini"}
 """Types of which transformers 5.24 does not load the Hub's layout that it has saved itself."""

@@ -316,6 +316,23 @@ TEST(PermuteCheckpoint, KeepsAScaleThatAllStackedExpertsShare) {
             rows_in({"U8", {8, 1}, "01234567"}, oracle_order(placement.layer(0))));
 }
 
+TEST(PermuteCheckpoint, LeavesRowsOfARouterBehindThoseOfTheExperts) {
+  TempFolder folder;
+  TinyCheckpoint checkpoint = tiny_checkpoint("olmoe", true);
+  checkpoint.config = R"({"model_type": "inkling_text", "num_hidden_layers": 2, "n_routed_experts": 8})";
+  const std::string rows = "00112233445566778899";
+  for (TinyTensor& tensor : checkpoint.tensors)
+    if (tensor.name.ends_with("gate.weight")) tensor = {tensor.name, "U8", {10, 2}, rows};
+  write_checkpoint(checkpoint, folder / "in");
+  const Placement placement = shuffled_placement(2, 8, 4, 1);
+  permute_checkpoint(folder / "in", placement, folder / "out");
+  EXPECT_EQ(read_tensors(folder / "out").at("model.layers.1.mlp.gate.weight").data,
+            rows_in({"U8", {8, 2}, rows.substr(0, 16)}, oracle_order(placement.layer(1))) + "8899");
+  checkpoint.config = R"({"model_type": "olmoe", "num_hidden_layers": 2, "num_experts": 8})";
+  write_checkpoint(checkpoint, folder / "other");
+  EXPECT_THROW(permute_checkpoint(folder / "other", placement, folder / "no"), ParseError);
+}
+
 TEST(PermuteCheckpoint, TakesAnIndexOfAnyName) {
   TempFolder folder;
   write_checkpoint(tiny_checkpoint("olmoe"), folder / "in");

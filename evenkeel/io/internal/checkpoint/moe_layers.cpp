@@ -87,10 +87,10 @@ class Search {
       case Kind::stacked:
         found.has_stacked = true;
         if (may_be_common(role) && is_one_number(tensor)) return;
-        return take_rows(found, tensor);
+        return take_rows(found, tensor, false);
       case Kind::router:
         found.has_router |= chooses_experts(role);
-        return take_rows(found, tensor);
+        return take_rows(found, tensor, model_.family->tensors->rows_behind);
       case Kind::id_table:
         found.id_tables.push_back(tensor);
         return;
@@ -130,12 +130,11 @@ class Search {
     return std::ranges::all_of(at(tensor).shape, [](std::int64_t length) { return length == 1; });
   }
 
-  // The first dimension is the expert; dimensions of 1 may stand before it.
-  void take_rows(Found& found, std::size_t tensor) {
+  void take_rows(Found& found, std::size_t tensor, bool more_behind) {
     const SafetensorsTensor& rows = at(tensor);
-    const auto first = std::ranges::find_if(rows.shape, [](std::int64_t length) { return length != 1; });
-    const std::int64_t stated = first == rows.shape.end() ? (rows.shape.empty() ? 0 : 1) : *first;
-    if (stated != model_.num_experts || rows.bytes() % model_.num_experts != 0)
+    const std::int64_t count = num_rows(rows);
+    const bool fits = count == model_.num_experts || (more_behind && count > model_.num_experts);
+    if (!fits || rows.bytes() % count != 0)
       throw ParseError(
           file_of(tensor), rows.name,
           fmt::format("shape {} of {} bytes has not a row for each of the {} experts of config.json",

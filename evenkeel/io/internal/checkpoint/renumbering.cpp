@@ -97,9 +97,12 @@ void Renumbering::append(std::size_t tensor, std::vector<ByteRange>& ranges) con
   const auto order = row_order_[tensor];
   if (order.empty())
     return append_range({.file = source.file, .begin = begin, .bytes = source.at.bytes()}, ranges);
-  const std::int64_t row = source.at.bytes() / std::ssize(order);
+  const std::int64_t row = source.at.bytes() / num_rows(source.at);
   for (const ExpertId expert : order)
     append_range({.file = source.file, .begin = begin + expert.value() * row, .bytes = row}, ranges);
+  // Rows of no expert stay behind.
+  const std::int64_t moved = row * std::ssize(order);
+  append_range({.file = source.file, .begin = begin + moved, .bytes = source.at.bytes() - moved}, ranges);
 }
 
 std::int64_t Renumbering::count_permuted() const {

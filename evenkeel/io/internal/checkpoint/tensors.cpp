@@ -75,6 +75,11 @@ void require_as_indexed(const CheckpointTensors& checkpoint, std::map<std::strin
 
 }  // namespace
 
+std::int64_t num_rows(const SafetensorsTensor& tensor) {
+  const auto first = std::ranges::find_if(tensor.shape, [](std::int64_t length) { return length != 1; });
+  return first == tensor.shape.end() ? 0 : *first;
+}
+
 std::vector<std::pair<std::string, std::string>> read_checkpoint_index(const ByteSource& source) {
   const JsonDocument json = read_json(source);
   const Json& map = member(json, "weight_map", source.name());

@@ -19,6 +19,9 @@ struct StoredTensor {
   std::size_t file = 0;
 };
 
+// The first length that is not 1: dimensions of 1 may stand before rows. 0 of a single number.
+std::int64_t num_rows(const SafetensorsTensor& tensor);
+
 struct WeightFile {
   std::string name;             // in the checkpoint's folder
   std::int64_t data_begin = 0;  // in the file
