@@ -7,6 +7,7 @@
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <span>
 
 #include "cli/memory_budget.h"
 #include "cli/memory_history.h"
@@ -41,38 +42,42 @@ struct MemoryArguments {
   bool json = false;
 };
 
+struct NamedNumber {
+  std::string_view name;
+  std::int64_t* number;
+  std::int64_t least = 1;
+};
+
 // "tp=2,pp=4": numbers by name, each at most once.
-template <std::size_t N>
-void read_named(const std::string& option, const std::string& text,
-                const std::array<std::pair<std::string_view, std::int64_t*>, N>& names, std::int64_t most) {
+void read_named(const std::string& option, const std::string& text, std::span<const NamedNumber> names,
+                std::int64_t most) {
   std::vector<std::string_view> given;
   for (const std::string& part : split(text, ',')) {
     const std::size_t sign = part.find('=');
     const std::string name = part.substr(0, sign);
-    const auto known = std::ranges::find(names, name, [](const auto& pair) { return pair.first; });
+    const auto known = std::ranges::find(names, name, &NamedNumber::name);
     if (known == names.end() || sign == std::string::npos) {
       std::vector<std::string_view> all;
-      for (const auto& [each, number] : names) all.push_back(each);
+      for (const NamedNumber& each : names) all.push_back(each.name);
       throw InvalidArgument(option, fmt::format("'{}'", part), fmt::format("{}=N", fmt::join(all, "=N, ")));
     }
-    if (std::ranges::find(given, known->first) != given.end())
+    if (std::ranges::find(given, known->name) != given.end())
       throw InvalidArgument(option, fmt::format("'{}' twice", name), "each once");
-    given.push_back(known->first);
-    *known->second = parse_whole(option, std::string_view(part).substr(sign + 1), 1, most);
+    given.push_back(known->name);
+    *known->number = parse_whole(option, std::string_view(part).substr(sign + 1), known->least, most);
   }
 }
 
 void read_parallel(const std::string& text, MemoryArguments& options) {
   Parallelism& parallel = options.setup.parallel;
   std::int64_t data = 0;
-  read_named<6>("--parallel", text,
-                {{{"tp", &parallel.tensor},
-                  {"pp", &parallel.pipeline},
-                  {"ep", &parallel.expert},
-                  {"dp", &data},
-                  {"vp", &parallel.virtual_stages},
-                  {"cp", &parallel.context}}},
-                most_degree);
+  const std::array<NamedNumber, 6> degrees = {{{"tp", &parallel.tensor},
+                                               {"pp", &parallel.pipeline},
+                                               {"ep", &parallel.expert},
+                                               {"dp", &data},
+                                               {"vp", &parallel.virtual_stages},
+                                               {"cp", &parallel.context}}};
+  read_named("--parallel", text, degrees, most_degree);
   // The fewest that ep divides, where it is not said.
   parallel.data = data > 0 ? data : parallel.expert / std::gcd(parallel.expert, parallel.context);
 }
@@ -80,12 +85,12 @@ void read_parallel(const std::string& text, MemoryArguments& options) {
 void read_bytes(const std::string& text, MemoryArguments& options) {
   BytesPerNumber& bytes = options.setup.bytes;
   std::int64_t activation = 0;
-  read_named<4>("--bytes", text,
-                {{{"activation", &activation},
-                  {"weight", &bytes.weight},
-                  {"gradient", &bytes.gradient},
-                  {"optimizer", &bytes.optimizer}}},
-                64);
+  // Optimizer states may be elsewhere, and frozen weights have none of either.
+  const std::array<NamedNumber, 4> numbers = {{{"activation", &activation},
+                                               {"weight", &bytes.weight},
+                                               {"gradient", &bytes.gradient, 0},
+                                               {"optimizer", &bytes.optimizer, 0}}};
+  read_named("--bytes", text, numbers, 64);
   options.bytes_given = activation > 0;
   if (activation > 0) bytes.activation = activation;
 }

@@ -65,7 +65,9 @@ std::optional<BudgetShape> budget_shape(const MemoryModel& memory, int stage) {
 
 std::optional<std::int64_t> least_layer_budget(const MemoryModel& memory, int stage) {
   const std::int64_t bytes = memory.setup().bytes.activation;
-  if (!memory.has_experts(stage) || (bytes != 2 && bytes != 4)) return std::nullopt;
+  const RoutedExperts& experts = memory.model().experts;
+  if (!memory.has_experts(stage) || (bytes != 2 && bytes != 4) || !experts.gated || experts.latent > 0)
+    return std::nullopt;
   try {
     const auto shape = budget_shape(memory, stage);
     return shape ? std::optional(least_budget(*shape)) : std::nullopt;

@@ -119,9 +119,14 @@ Json json_of(const ChunkHistory& history) {
 
 Json json_of_model(const MemoryReport& report) {
   const ModelDescription& model = report.memory.model();
-  return {{"family", model.family},         {"parameters", model_parameters(model).total()},
-          {"layers", model.num_layers},     {"moe_layers", model.num_moe_layers()},
-          {"experts", model.experts.count}, {"top_k", model.experts.top_k}};
+  const ModelParameters parameters = model_parameters(model);
+  return {{"family", model.family},
+          {"parameters", parameters.total()},
+          {"expert_parameters", parameters.layers.experts},
+          {"layers", model.num_layers},
+          {"moe_layers", model.num_moe_layers()},
+          {"experts", model.experts.count},
+          {"top_k", model.experts.top_k}};
 }
 
 Json json_of(const Parallelism& parallel) {

@@ -5,261 +5,288 @@
 
 #include <algorithm>
 #include <array>
-#include <initializer_list>
+#include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/array_file.h"
+#include "evenkeel/io/internal/config_layers.h"
 #include "evenkeel/io/internal/json.h"
+#include "evenkeel/io/internal/language_config.h"
+#include "evenkeel/io/internal/layer_parts.h"
 #include "evenkeel/io/limits.h"
-#include "evenkeel/model/parameters.h"
+#include "evenkeel/io/model_layers.h"
+#include "evenkeel/model/family.h"
 
 namespace evenkeel {
 
 namespace {
 
+using internal::ConfigKeys;
 using internal::Json;
+using internal::LanguageConfig;
+using internal::max_heads;
+using internal::max_width;
 
-constexpr std::int64_t max_width = 1 << 24;
-constexpr std::int64_t max_vocabulary = 1 << 28;
+constexpr int max_vocabulary = 1 << 28;
+constexpr int max_streams = 256;
 // Far above every model, and low enough that 32 bytes a weight can be added up in 63 bits.
 constexpr double max_parameters = 0x1p56;
 
-// The keys of one config, each refused by its whole name.
-class Config {
- public:
-  Config(const Json& object, std::string file, std::string prefix)
-      : object_(object), file_(std::move(file)), prefix_(std::move(prefix)) {}
+const Family& family_of(const LanguageConfig& config) {
+  if (config.family != nullptr && config.family->weights) return *config.family;
+  std::vector<std::string_view> known;
+  for (const Family& family : known_families())
+    if (family.weights) known.insert(known.end(), family.model_types.begin(), family.model_types.end());
+  const std::string& type = config.model_type;
+  config.keys.fail("model_type", type.empty()
+                                     ? "is missing"
+                                     : fmt::format("is '{}', whose weights cannot be counted; known: {}",
+                                                   type, fmt::join(known, ", ")));
+}
 
-  const Json* find(const char* key) const {
-    const auto found = object_.find(key);
-    return found == object_.end() || found->is_null() ? nullptr : &*found;
-  }
-  bool states(const char* key) const { return object_.contains(key); }
-  std::int64_t count(const char* key, std::int64_t least, std::int64_t most) const {
-    const Json* value = find(key);
-    if (value == nullptr) fail(key, "is missing");
-    return number(*value, key, least, most);
-  }
-  std::int64_t count_or(const char* key, std::int64_t least, std::int64_t most, std::int64_t absent) const {
-    return find(key) == nullptr ? absent : count(key, least, most);
-  }
-  bool flag(const char* key, bool absent) const {
-    const Json* value = find(key);
-    if (value == nullptr) return absent;
-    if (!value->is_boolean()) fail(key, fmt::format("is a JSON {}, not true or false", value->type_name()));
-    return value->get<bool>();
-  }
-  std::string word(const char* key) const {
-    const Json* value = find(key);
-    if (value == nullptr) return "";
-    if (!value->is_string()) fail(key, fmt::format("is a JSON {}, not a word", value->type_name()));
-    return value->get<std::string>();
-  }
-  std::vector<std::int64_t> list(const char* key) const {
-    const Json* value = find(key);
-    return value == nullptr ? std::vector<std::int64_t>{} : internal::integers(*value, file_, prefix_ + key);
-  }
-  [[noreturn]] void fail(std::string_view key, std::string why) const {
-    throw ParseError(file_, key.empty() ? "" : prefix_ + std::string(key), std::move(why));
+// Reads the sizes of one config by the rule of its family.
+class Reader {
+ public:
+  explicit Reader(const LanguageConfig& config)
+      : config_(config), keys_(config.keys), family_(family_of(config)), rule_(*family_.weights) {}
+
+  ModelDescription read() {
+    model_.family = config_.model_type;
+    for (const std::string_view key : rule_.off) require_off(key);
+    model_.hidden = width("hidden_size");
+    read_layers();
+    model_.vocabulary = keys_.integer("vocab_size", 1, max_vocabulary);
+    // Around a language model that is a part, the whole decides.
+    model_.tied_embeddings =
+        config_.whole.flag("tie_word_embeddings", keys_.flag("tie_word_embeddings", rule_.tied));
+    model_.attention = attention();
+    read_experts();
+    internal::read_layer_parts(keys_, rule_, model_);
+    read_dense();
+    model_.layer_norms = rule_.norms;
+    model_.expert_norms = rule_.expert_norms;
+    model_.norm_biases = rule_.norm_biases;
+    model_.layer_scalar = rule_.layer_scalar;
+    if (!rule_.streams.empty()) model_.streams = keys_.integer(rule_.streams, 1, max_streams);
+    model_.head_bias = !rule_.head_bias.empty() && keys_.flag(rule_.head_bias, false);
+    read_dtype();
+    require_countable();
+    return model_;
   }
 
  private:
-  std::int64_t number(const Json& value, const char* key, std::int64_t least, std::int64_t most) const {
-    return internal::small_integer(value, least, most, file_, prefix_ + key);
+  std::int64_t width(std::string_view key) const { return keys_.integer(key, 1, max_width); }
+
+  std::int64_t size(const SizeKey& size) const {
+    return size.absent < 0 ? keys_.integer(size.key, 0, max_width)
+                           : keys_.integer_or(size.key, 0, max_width, static_cast<int>(size.absent));
   }
 
-  const Json& object_;
-  std::string file_;
-  std::string prefix_;
+  // A number, or a list of it for every layer.
+  int same_in_all_layers(std::string_view key, int most) const {
+    const Json* value = keys_.find(key);
+    if (value == nullptr || !value->is_array()) return keys_.integer(key, 1, most);
+    const std::vector<std::int64_t> numbers = keys_.integers(key);
+    if (numbers.empty() || std::ranges::any_of(numbers, [&](auto number) { return number != numbers[0]; }))
+      keys_.fail(key, "lists different numbers; right would be one for all layers");
+    if (numbers[0] < 1 || numbers[0] > most)
+      keys_.fail(key, fmt::format("lists {}; allowed: 1..{}", numbers[0], most));
+    return static_cast<int>(numbers[0]);
+  }
+
+  void require_off(std::string_view key) const {
+    const Json* value = keys_.find(key);
+    if (value == nullptr || keys_.is_false(key)) return;
+    if (value->is_boolean()) keys_.fail(key, "is true, and the weights that it adds are not counted");
+    const int number = keys_.integer(key, 0, max_width);
+    if (number != 0)
+      keys_.fail(key, fmt::format("is {}, and the weights that it adds are not counted", number));
+  }
+
+  void read_layers() {
+    const ModelLayers layers = internal::layers_of(keys_, &family_);
+    model_.num_layers = layers.num_hidden_layers;
+    model_.has_experts.assign(static_cast<std::size_t>(model_.num_layers), false);
+    for (const int layer : layers.moe_layers) model_.has_experts[static_cast<std::size_t>(layer)] = true;
+    model_.extra_prediction_layers = std::ssize(layers.mtp_layers);
+    if (layers.num_experts == 0) keys_.fail(rule_.experts, "is missing");
+    model_.experts.count = layers.num_experts;
+  }
+
+  AttentionShape attention() const {
+    AttentionShape shape = shape_of(rule_.attention.kind);
+    const AttentionRule& rule = rule_.attention;
+    shape.input_biases = !rule.biases.key.empty() && keys_.flag(rule.biases.key, rule.biases.absent);
+    shape.output_bias = shape.input_biases && rule.output_bias;
+    shape.output_gate = rule.output_gate;
+    shape.sinks = rule.sinks;
+    if (rule.norm_switch.empty() || keys_.flag(rule.norm_switch, false)) shape.query_key_norm = rule.norm;
+    return shape;
+  }
+
+  AttentionShape shape_of(AttentionRule::Kind kind) const {
+    switch (kind) {
+      case AttentionRule::Kind::latent:
+        return latent_attention();
+      case AttentionRule::Kind::compressed:
+        return compressed_attention();
+      case AttentionRule::Kind::grouped:
+        break;
+    }
+    return grouped_attention();
+  }
+
+  AttentionShape compressed_attention() const {
+    AttentionShape shape;
+    shape.heads = keys_.integer("num_attention_heads", 1, max_heads);
+    shape.kv_heads = 1;
+    shape.head_dim = width("head_dim");
+    shape.compressed = CompressedAttention{.query_rank = width("q_lora_rank"),
+                                           .output_rank = width("o_lora_rank"),
+                                           .output_groups = keys_.integer("o_groups", 1, max_heads),
+                                           .sparse_rate = compression_rate(internal::sparse_layer, 4),
+                                           .heavy_rate = compression_rate(internal::heavy_layer, 128)};
+    return shape;
+  }
+
+  std::int64_t compression_rate(std::string_view kind, int usual) const {
+    const Json* rates = keys_.find("compress_rates");
+    if (rates == nullptr) return usual;
+    if (!rates->is_object()) keys_.fail("compress_rates", "is not a JSON object");
+    return ConfigKeys(*rates, keys_.file(), keys_.name("compress_rates."))
+        .integer_or(kind, 1, max_width, usual);
+  }
+
+  AttentionShape grouped_attention() const {
+    AttentionShape shape;
+    shape.heads = keys_.integer("num_attention_heads", 1, max_heads);
+    shape.kv_heads = internal::key_heads(keys_, "num_key_value_heads", shape.heads);
+    if (!keys_.is_there("head_dim") && model_.hidden % shape.heads != 0)
+      keys_.fail("head_dim", fmt::format("is missing, and {} heads do not divide the hidden size {}",
+                                         shape.heads, model_.hidden));
+    shape.head_dim =
+        keys_.integer_or("head_dim", 1, max_width, static_cast<int>(model_.hidden / shape.heads));
+    return shape;
+  }
+
+  AttentionShape latent_attention() const {
+    AttentionShape shape;
+    shape.heads = keys_.integer("num_attention_heads", 1, max_heads);
+    shape.kv_heads = keys_.integer("num_key_value_heads", 1, max_heads);
+    LatentAttention latent;
+    if (!keys_.is_there("q_lora_rank") && !keys_.is_null("q_lora_rank"))
+      keys_.fail("q_lora_rank", "is missing; null says that queries are not compressed");
+    latent.query_rank = keys_.integer_or("q_lora_rank", 1, max_width, 0);
+    latent.kv_rank = width("kv_lora_rank");
+    latent.nope_dim = width("qk_nope_head_dim");
+    latent.rope_dim = width("qk_rope_head_dim");
+    latent.value_dim = width("v_head_dim");
+    shape.head_dim = latent.query_dim();
+    shape.latent = latent;
+    return shape;
+  }
+
+  void read_experts() {
+    RoutedExperts& experts = model_.experts;
+    experts.top_k = same_in_all_layers(rule_.top_k, static_cast<int>(experts.count));
+    experts.intermediate = same_in_all_layers(rule_.expert_width, max_width);
+    if (!rule_.latent_width.empty()) experts.latent = keys_.integer_or(rule_.latent_width, 1, max_width, 0);
+    const std::int64_t shared = rule_.shared_count ? size(*rule_.shared_count) : rule_.shared_width ? 1 : 0;
+    if (shared > max_experts)
+      keys_.fail(rule_.shared_count->key, fmt::format("is {}; allowed: 0..{}", shared, max_experts));
+    if (shared > 0) experts.shared_width = shared * size(*rule_.shared_width);
+    experts.shared_gate = rule_.shared_gate;
+    experts.gated = rule_.gated;
+    experts.biases = rule_.expert_biases;
+    experts.router_bias = rule_.router_bias;
+    experts.router_correction = rule_.router_correction;
+    experts.router_scales = rule_.router_scales;
+  }
+
+  // The widths of networks without experts, where a layer has one.
+  void read_dense() {
+    if (std::ranges::any_of(dense_layers(), [](bool dense) { return dense; }))
+      model_.dense_intermediate = width(rule_.dense_width);
+  }
+
+  std::vector<bool> dense_layers() const {
+    std::vector<bool> dense;
+    for (std::int64_t layer = 0; layer < model_.num_layers; ++layer)
+      dense.push_back(!model_.has_experts[static_cast<std::size_t>(layer)] && model_.parts(layer).network);
+    return dense;
+  }
+
+  void read_dtype() {
+    constexpr std::array<std::pair<std::string_view, int>, 3> known = {
+        {{"bfloat16", 2}, {"float16", 2}, {"float32", 4}}};
+    for (const ConfigKeys* config : {&keys_, &config_.whole}) {
+      // The newer name and the older one.
+      const std::string_view key = config->is_there("dtype") ? "dtype" : "torch_dtype";
+      const Json* value = config->find(key);
+      if (value == nullptr) continue;
+      if (!value->is_string()) config->fail(key, fmt::format("is a JSON {}, not a word", value->type_name()));
+      std::string name = config->word(key);
+      if (name == "auto") continue;  // as the weights have it
+      if (name.starts_with("torch.")) name.erase(0, std::string_view("torch.").size());
+      const auto found = std::ranges::find(known, name, &std::pair<std::string_view, int>::first);
+      if (found == known.end())
+        config->fail(key, fmt::format("is '{}'; known: bfloat16, float16, float32, auto", name));
+      model_.dtype = name;
+      model_.dtype_bytes = found->second;
+      return;
+    }
+  }
+
+  // In floating point, since a damaged number may make more weights than 63 bits count.
+  void require_countable() const {
+    const auto real = [](std::int64_t number) { return static_cast<double>(number); };
+    const double hidden = real(model_.hidden);
+    const double ffn = 4 * (hidden + real(model_.experts.latent) + 1) *
+                       std::max(real(model_.experts.count) * (real(model_.experts.intermediate) + 1) +
+                                    real(model_.experts.shared_width),
+                                real(model_.dense_intermediate));
+    double inner = 0;
+    double compressed = 0;
+    const auto add_attention = [&](const AttentionShape& shape) {
+      inner += real(2 * shape.heads + 2 * shape.kv_heads) * real(shape.head_dim);
+      if (shape.latent) {
+        inner += real(shape.heads) * real(shape.latent->value_dim);
+        compressed = real(shape.latent->query_rank + shape.latent->kv_rank);
+      }
+    };
+    add_attention(model_.attention);
+    if (model_.wide_attention) add_attention(*model_.wide_attention);
+    if (model_.attention.compressed) {
+      const CompressedAttention& ranks = *model_.attention.compressed;
+      compressed = real(ranks.query_rank) + real(ranks.output_rank) * real(ranks.output_groups);
+      inner += real(model_.attention.head_dim) * (5 + real(ranks.sparse_rate) + real(ranks.heavy_rate)) +
+               2 * real(model_.indexer->head_dim) * (2 + real(ranks.sparse_rate)) +
+               4 * real(model_.streams) * real(model_.streams) * real(model_.streams);
+    }
+    if (model_.indexer) inner += real(model_.indexer->heads) * real(model_.indexer->head_dim);
+    if (model_.delta) {
+      const DeltaShape& delta = *model_.delta;
+      inner +=
+          (real(delta.key_heads) * real(delta.key_dim) + real(delta.value_heads) * real(delta.value_dim)) *
+          (2 + real(delta.kernel));
+    }
+    if (model_.mamba)
+      inner += (real(model_.mamba->width) + real(model_.mamba->groups) * real(model_.mamba->state)) *
+               (4 + real(model_.mamba->kernel));
+    const double layer = ffn + 4 * (hidden + compressed + 1) * (inner + compressed + 1);
+    if (real(model_.num_layers) * layer + 2 * hidden * real(model_.vocabulary) > max_parameters)
+      keys_.fail("", "makes more weights than any machine holds; is one of its numbers damaged?");
+  }
+
+  const LanguageConfig& config_;
+  const ConfigKeys& keys_;
+  const Family& family_;
+  const WeightRule& rule_;
+  ModelDescription model_;
 };
-
-// Versions of transformers write the number of experts by different names.
-std::int64_t num_experts(const Config& config, std::initializer_list<const char*> keys) {
-  std::int64_t experts = 0;
-  for (const char* key : keys) {
-    if (config.find(key) == nullptr) continue;
-    const std::int64_t stated = config.count(key, 1, max_experts);
-    if (experts != 0 && stated != experts)
-      config.fail(key, fmt::format("is {}, where another key says {}", stated, experts));
-    experts = stated;
-  }
-  if (experts == 0) config.fail(*keys.begin(), "is missing");
-  return experts;
-}
-
-std::int64_t width(const Config& config, const char* key) {
-  return config.count(key, 1, max_width);
-}
-
-AttentionShape grouped_attention(const Config& config, std::int64_t hidden) {
-  AttentionShape shape;
-  shape.heads = config.count("num_attention_heads", 1, 65536);
-  shape.kv_heads = config.count("num_key_value_heads", 1, 65536);
-  if (shape.heads % shape.kv_heads != 0)
-    config.fail("num_key_value_heads",
-                fmt::format("is {}, which does not divide the {} heads", shape.kv_heads, shape.heads));
-  if (config.find("head_dim") == nullptr && hidden % shape.heads != 0)
-    config.fail("head_dim", fmt::format("is missing, and {} heads do not divide the hidden size {}",
-                                        shape.heads, hidden));
-  shape.head_dim = config.count_or("head_dim", 1, max_width, hidden / shape.heads);
-  return shape;
-}
-
-AttentionShape latent_attention(const Config& config) {
-  AttentionShape shape;
-  shape.heads = config.count("num_attention_heads", 1, 65536);
-  shape.kv_heads = config.count("num_key_value_heads", 1, 65536);
-  LatentAttention latent;
-  if (!config.states("q_lora_rank"))
-    config.fail("q_lora_rank", "is missing; null says that queries are not compressed");
-  latent.query_rank = config.count_or("q_lora_rank", 1, max_width, 0);
-  latent.kv_rank = width(config, "kv_lora_rank");
-  latent.nope_dim = width(config, "qk_nope_head_dim");
-  latent.rope_dim = width(config, "qk_rope_head_dim");
-  latent.value_dim = width(config, "v_head_dim");
-  shape.head_dim = latent.query_dim();
-  shape.latent = latent;
-  shape.biases = config.flag("attention_bias", false);
-  return shape;
-}
-
-void read_mixtral(const Config& config, ModelDescription& model) {
-  model.attention = grouped_attention(config, model.hidden);
-  model.experts.count = num_experts(config, {"num_local_experts", "num_experts"});
-  model.experts.intermediate = width(config, "intermediate_size");
-}
-
-void read_qwen3_moe(const Config& config, ModelDescription& model) {
-  model.attention = grouped_attention(config, model.hidden);
-  model.attention.biases = config.flag("attention_bias", false);
-  model.attention.query_key_norm = AttentionShape::QueryKeyNorm::per_head;
-  model.experts.count = num_experts(config, {"num_experts", "num_local_experts"});
-  model.experts.intermediate = width(config, "moe_intermediate_size");
-  const std::int64_t step = config.count_or("decoder_sparse_step", 1, max_layers, 1);
-  for (std::int64_t layer = 0; layer < model.num_layers; ++layer)
-    model.has_experts[static_cast<std::size_t>(layer)] = (layer + 1) % step == 0;
-  for (const std::int64_t dense : config.list("mlp_only_layers")) {
-    if (dense < 0 || dense >= model.num_layers)
-      config.fail("mlp_only_layers", fmt::format("names layer {} of {}", dense, model.num_layers));
-    model.has_experts[static_cast<std::size_t>(dense)] = false;
-  }
-}
-
-void read_olmoe(const Config& config, ModelDescription& model) {
-  model.attention = grouped_attention(config, model.hidden);
-  model.attention.biases = config.flag("attention_bias", false);
-  model.attention.query_key_norm = AttentionShape::QueryKeyNorm::whole;
-  model.experts.count = num_experts(config, {"num_experts", "num_local_experts"});
-  model.experts.intermediate = width(config, "intermediate_size");
-}
-
-void read_deepseek(const Config& config, ModelDescription& model) {
-  model.attention = latent_attention(config);
-  model.experts.count = num_experts(config, {"n_routed_experts", "num_local_experts", "num_experts"});
-  model.experts.intermediate = width(config, "moe_intermediate_size");
-  model.experts.shared_count = config.count_or("n_shared_experts", 0, max_experts, 0);
-  const std::int64_t first = config.count("first_k_dense_replace", 0, max_layers);
-  const std::int64_t every = config.count_or("moe_layer_freq", 1, max_layers, 1);
-  for (std::int64_t layer = 0; layer < model.num_layers; ++layer)
-    model.has_experts[static_cast<std::size_t>(layer)] = layer >= first && layer % every == 0;
-  model.extra_prediction_layers = config.count_or("num_nextn_predict_layers", 0, max_layers, 0);
-}
-
-void read_deepseek_v2(const Config& config, ModelDescription& model) {
-  read_deepseek(config, model);
-  if (config.flag("mlp_bias", false))
-    config.fail("mlp_bias",
-                "is true; which networks then have biases differs between versions of transformers");
-}
-
-void read_deepseek_v3(const Config& config, ModelDescription& model) {
-  read_deepseek(config, model);
-  model.experts.router_correction = true;
-}
-
-void read_gpt_oss(const Config& config, ModelDescription& model) {
-  model.attention = grouped_attention(config, model.hidden);
-  model.attention.biases = config.flag("attention_bias", true);
-  model.attention.sinks = true;
-  model.experts.count = num_experts(config, {"num_local_experts", "num_experts"});
-  model.experts.intermediate = width(config, "intermediate_size");
-  model.experts.biases = model.experts.router_bias = true;
-}
-
-struct Family {
-  std::string_view model_type;
-  void (*read)(const Config&, ModelDescription&);
-};
-
-constexpr std::array<Family, 7> families = {{{"mixtral", read_mixtral},
-                                             {"qwen3_moe", read_qwen3_moe},
-                                             {"olmoe", read_olmoe},
-                                             {"deepseek_v2", read_deepseek_v2},
-                                             {"deepseek_v3", read_deepseek_v3},
-                                             {"kimi_k2", read_deepseek_v3},
-                                             {"gpt_oss", read_gpt_oss}}};
-
-const Family& family_of(const Config& config) {
-  const std::string type = config.word("model_type");
-  for (const Family& family : families)
-    if (family.model_type == type) return family;
-  std::vector<std::string_view> known;
-  for (const Family& family : families) known.push_back(family.model_type);
-  config.fail("model_type",
-              type.empty() ? "is missing" : fmt::format("is '{}'; known: {}", type, fmt::join(known, ", ")));
-}
-
-void read_dtype(const Config& config, ModelDescription& model) {
-  constexpr std::array<std::pair<std::string_view, int>, 3> known = {
-      {{"bfloat16", 2}, {"float16", 2}, {"float32", 4}}};
-  // The older name and the newer one.
-  const char* const key = config.find("dtype") != nullptr ? "dtype" : "torch_dtype";
-  model.dtype = config.word(key);
-  if (model.dtype.empty()) return;
-  const auto found = std::ranges::find(known, model.dtype, &std::pair<std::string_view, int>::first);
-  if (found == known.end())
-    config.fail(key, fmt::format("is '{}'; known: bfloat16, float16, float32", model.dtype));
-  model.dtype_bytes = found->second;
-}
-
-// In floating point, since a damaged number may make more weights than 63 bits count.
-void require_countable(const Config& config, const ModelDescription& model) {
-  const auto real = [](std::int64_t number) { return static_cast<double>(number); };
-  const double hidden = real(model.hidden);
-  const double ffn = 4 * (hidden + 1) *
-                     std::max(real(model.experts.count + model.experts.shared_count) *
-                                  (real(model.experts.intermediate) + 1),
-                              real(model.dense_intermediate));
-  const AttentionShape& attention = model.attention;
-  double inner = real(attention.heads + 2 * attention.kv_heads) * real(attention.head_dim);
-  double compressed = 0;
-  if (attention.latent) {
-    inner += real(attention.heads) * real(attention.latent->value_dim);
-    compressed = real(attention.latent->query_rank + attention.latent->kv_rank);
-  }
-  const double layer = ffn + 4 * (hidden + compressed + 1) * (inner + compressed + 1);
-  if (real(model.num_layers) * layer + 2 * hidden * real(model.vocabulary) > max_parameters)
-    config.fail("", "makes more weights than any machine holds; is one of its numbers damaged?");
-}
-
-ModelDescription model_of(const Config& config) {
-  const Family& family = family_of(config);
-  ModelDescription model;
-  model.family = family.model_type;
-  model.num_layers = config.count("num_hidden_layers", 1, max_layers);
-  model.hidden = width(config, "hidden_size");
-  model.vocabulary = config.count("vocab_size", 1, max_vocabulary);
-  model.tied_embeddings = config.flag("tie_word_embeddings", false);
-  model.has_experts.assign(static_cast<std::size_t>(model.num_layers), true);
-  family.read(config, model);
-  model.experts.top_k = config.count("num_experts_per_tok", 1, model.experts.count);
-  if (model.num_moe_layers() < model.num_layers)
-    model.dense_intermediate = width(config, "intermediate_size");
-  read_dtype(config, model);
-  require_countable(config, model);
-  return model;
-}
 
 }  // namespace
 
@@ -273,11 +300,8 @@ ModelDescription read_model_description(std::shared_ptr<const ByteSource> source
     throw ParseError(file, "", fmt::format("is {}; a model's config is JSON", name_of(format)));
   const internal::JsonDocument json = internal::read_json(*source);
   if (!json.is_object()) throw ParseError(file, "", "is not a JSON object");
-  // A model of text and images has its language model's config inside.
-  const auto text = json.find("text_config");
-  if (text == json.end() || json.contains("num_hidden_layers")) return model_of(Config(json, file, ""));
-  if (!text->is_object()) throw ParseError(file, "text_config", "is not a JSON object");
-  return model_of(Config(*text, file, "text_config."));
+  const LanguageConfig config = internal::language_config(json, file);
+  return Reader(config).read();
 }
 
 }  // namespace evenkeel

@@ -1,248 +1,32 @@
 #include "evenkeel/io/model_layers.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <filesystem>
-#include <optional>
-#include <string_view>
 #include <utility>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/array_file.h"
-#include "evenkeel/io/internal/config_keys.h"
+#include "evenkeel/io/internal/config_layers.h"
 #include "evenkeel/io/internal/json.h"
-#include "evenkeel/io/internal/layer_rules.h"
-#include "evenkeel/io/limits.h"
-#include "evenkeel/routing/layer_numbers.h"
+#include "evenkeel/io/internal/language_config.h"
 
 namespace evenkeel {
-
-namespace {
-
-using internal::ConfigKeys;
-using internal::Json;
-using internal::LayerRule;
-
-constexpr std::array<std::string_view, 4> layer_count_keys = {"num_hidden_layers", "n_layers", "num_layers",
-                                                              "n_layer"};
-constexpr std::array<std::string_view, 5> expert_count_keys = {
-    "num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts", "num_moe_experts"};
-constexpr std::array<std::string_view, 5> mtp_count_keys = {"num_nextn_predict_layers",
-                                                            "mtp_num_hidden_layers", "num_mtp_modules",
-                                                            "num_mtp_layers", "mtp_num_layers"};
-constexpr std::array<std::string_view, 3> expert_switches = {"enable_moe_block", "is_moe", "use_moe"};
-// Where one model has another inside, that of the language.
-constexpr std::array<std::string_view, 4> language_models = {"text_config", "language_config", "llm_config",
-                                                             "thinker_config"};
-
-// Families whose classes have experts in every layer without a key that says so.
-constexpr std::array<std::string_view, 36> families_without_dense_layers = {"aria_text",
-                                                                            "dbrx",
-                                                                            "deepseek_v4",
-                                                                            "diffusion_gemma_text",
-                                                                            "flex_olmo",
-                                                                            "gemma4_text",
-                                                                            "gpt_oss",
-                                                                            "granitemoe",
-                                                                            "granitemoe_swa",
-                                                                            "granitemoehybrid",
-                                                                            "granitemoeshared",
-                                                                            "grok-1",
-                                                                            "hunyuan_v1_moe",
-                                                                            "inkling2_loop_text",
-                                                                            "inkling2_text",
-                                                                            "jetmoe",
-                                                                            "kolibri1",
-                                                                            "lara_mini",
-                                                                            "longcat_flash",
-                                                                            "mellum",
-                                                                            "minimax",
-                                                                            "minimax_m1",
-                                                                            "minimax_m2",
-                                                                            "mixtral",
-                                                                            "olmoe",
-                                                                            "openai_privacy_filter",
-                                                                            "phimoe",
-                                                                            "qwen2_moe",
-                                                                            "qwen3_5_moe_text",
-                                                                            "qwen3_moe",
-                                                                            "qwen3_next",
-                                                                            "qwen3_omni_moe_text",
-                                                                            "qwen3_vl_moe_text",
-                                                                            "qwen4_exp_text",
-                                                                            "solar_open",
-                                                                            "zaya"};
-// Families whose classes have dense layers where first_k_dense_replace is left out.
-constexpr std::array<std::string_view, 8> families_with_dense_layers = {
-    "deepseek_v3", "deepseek_v32", "exaone_moe",     "glm4_moe",
-    "glm4v_moe",   "kimi_k2",      "mistral_large4", "bailing_hybrid"};
-
-// One number under several names, which agree.
-template <class Read>
-std::optional<int> agreed(const ConfigKeys& config, std::span<const std::string_view> keys,
-                          const Read& read) {
-  std::optional<int> value;
-  std::string_view first;
-  for (const std::string_view key : keys) {
-    if (config.find(key) == nullptr) continue;
-    const int stated = read(key);
-    if (value && stated != *value)
-      config.fail(key, fmt::format("is {}, where {} is {}; right would be one number", stated,
-                                   config.name(first), *value));
-    value = stated;
-    first = key;
-  }
-  return value;
-}
-
-std::optional<int> hidden_layers(const ConfigKeys& config) {
-  const auto stated = agreed(config, layer_count_keys,
-                             [&](std::string_view key) { return config.integer(key, 1, max_layers); });
-  if (stated) return stated;
-  const int listed = internal::listed_layers(config);
-  return listed > 0 && listed <= max_layers ? std::optional(listed) : std::nullopt;
-}
-
-// A number, or a list of it for every layer or kind of experts.
-int experts_of(const ConfigKeys& config, std::string_view key) {
-  const Json& value = *config.find(key);
-  if (!value.is_array()) return config.integer(key, 0, max_experts);
-  const std::vector<std::int64_t> numbers = config.integers(key);
-  if (numbers.empty() || std::ranges::any_of(numbers, [&](auto number) { return number != numbers[0]; }))
-    config.fail(key, "lists different numbers of experts; a placement has one number for all layers");
-  if (numbers[0] < 0 || numbers[0] > max_experts)
-    config.fail(key, fmt::format("lists {}, which is not in 0..{}", numbers[0], max_experts));
-  return static_cast<int>(numbers[0]);
-}
-
-std::optional<int> stated_experts(const ConfigKeys& config) {
-  return agreed(config, expert_count_keys, [&](std::string_view key) {
-    const int experts = experts_of(config, key);
-    if (experts < 2)
-      config.fail(key, fmt::format("is {}: no layer of this model has experts to place", experts));
-    return experts;
-  });
-}
-
-// 0 where no key says it. Throws where one says that there are none.
-int num_experts(const ConfigKeys& config) {
-  if (const auto experts = stated_experts(config)) return *experts;
-  const Json* inner = config.find("ffn_config");
-  if (inner != nullptr && inner->is_object())
-    if (const auto experts = stated_experts({*inner, config.file(), config.name("ffn_config.")}))
-      return *experts;
-  for (const std::string_view key : expert_count_keys)
-    if (config.is_null(key)) config.fail(key, "is null: no layer of this model has experts to place");
-  return 0;
-}
-
-int mtp_layers(const ConfigKeys& config) {
-  if (config.is_false("use_mtp")) return 0;
-  return agreed(config, mtp_count_keys,
-                [&](std::string_view key) { return config.integer(key, 0, max_layers); })
-      .value_or(0);
-}
-
-bool speaks_of_experts(const ConfigKeys& config) {
-  const auto is_there = [&](std::string_view key) { return config.find(key) != nullptr; };
-  return std::ranges::any_of(expert_count_keys, is_there) || is_there("ffn_config") ||
-         is_there("hybrid_override_pattern") || internal::has_layer_rule(config);
-}
-
-std::vector<int> numbers_of(const std::vector<bool>& flags, int count, int from) {
-  std::vector<int> numbers;
-  for (int layer = from; layer < from + count && layer < std::ssize(flags); ++layer)
-    if (flags[static_cast<std::size_t>(layer)]) numbers.push_back(layer);
-  return numbers;
-}
-
-std::string said_by(const std::vector<int>& layers) {
-  return layers.empty() ? "no layer has" : fmt::format("layers {} have", to_text(LayerNumbers(layers)));
-}
-
-void require_agreement(const ConfigKeys& config, const std::vector<LayerRule>& rules, int hidden) {
-  const std::vector<int> first = numbers_of(rules.front().has_experts, hidden, 0);
-  for (const LayerRule& rule : rules) {
-    const std::vector<int> other = numbers_of(rule.has_experts, hidden, 0);
-    if (other == first) continue;
-    throw ParseError(
-        config.file(), rule.keys,
-        fmt::format("says that {} experts, where {} says that {} them; right would be the same layers, "
-                    "or one of the two keys",
-                    said_by(other), rules.front().keys, said_by(first)));
-  }
-}
-
-void require_known(const ConfigKeys& config, bool states_rule) {
-  for (const std::string_view key : expert_switches)
-    if (config.is_false(key)) config.fail(key, "is false: no layer of this model has experts");
-  const std::string family = config.word("model_type");
-  if (states_rule ||
-      std::ranges::find(families_without_dense_layers, family) != families_without_dense_layers.end())
-    return;
-  config.fail(
-      "",
-      fmt::format("says that there are experts, but not in which layers{}; right would be one of "
-                  "first_k_dense_replace, decoder_sparse_step, moe_layer_freq, mlp_layer_types, moe_layers",
-                  family.empty() ? "" : fmt::format(" (model_type '{}')", family)));
-}
-
-// Classes of some families have dense layers by default, and not the same in every version.
-void require_first_dense(const ConfigKeys& config, const std::vector<LayerRule>& rules) {
-  const std::string family = config.word("model_type");
-  if (std::ranges::find(families_with_dense_layers, family) == families_with_dense_layers.end()) return;
-  if (rules.size() == 1 && rules.front().keys == config.name("moe_layer_freq") &&
-      !config.find("moe_layer_freq")->is_array())
-    config.fail("first_k_dense_replace", fmt::format("is missing, and has no one default for '{}'", family));
-}
-
-ModelLayers layers_of(const ConfigKeys& config) {
-  if (config.find("encoder_sparse_step") != nullptr)
-    config.fail("encoder_sparse_step",
-                "is of a model with encoder and decoder, which number their layers each by itself");
-  const std::optional<int> hidden = hidden_layers(config);
-  if (!hidden)
-    config.fail("num_hidden_layers", fmt::format("is missing; known: {}", fmt::join(layer_count_keys, ", ")));
-  const int mtp = mtp_layers(config);
-  std::vector<LayerRule> rules = internal::layer_rules(config, {*hidden, mtp});
-  require_known(config, !rules.empty());
-  ModelLayers layers{.num_hidden_layers = *hidden, .num_experts = num_experts(config)};
-  if (rules.empty())
-    rules.push_back({config.name("model_type"), std::vector<bool>(static_cast<std::size_t>(*hidden), true)});
-  require_first_dense(config, rules);
-  require_agreement(config, rules, *hidden);
-  layers.moe_layers = numbers_of(rules.front().has_experts, *hidden, 0);
-  if (layers.moe_layers.empty())
-    throw ParseError(config.file(), rules.front().keys,
-                     fmt::format("leaves no layer with experts among the model's {}", *hidden));
-  const auto says_mtp = std::ranges::find_if(
-      rules, [&](const LayerRule& rule) { return std::ssize(rule.has_experts) > *hidden; });
-  std::vector<bool> flags(static_cast<std::size_t>(*hidden), false);
-  const std::vector<bool> behind = internal::mtp_rule(config, mtp);
-  flags.insert(flags.end(), behind.begin(), behind.end());
-  layers.mtp_layers = numbers_of(says_mtp == rules.end() ? flags : says_mtp->has_experts, mtp, *hidden);
-  return layers;
-}
-
-// The config itself and those of the language models inside it, at most two deep.
-void collect(const ConfigKeys& config, int depth, std::vector<ConfigKeys>& all) {
-  all.push_back(config);
-  if (depth == 0) return;
-  for (const std::string_view key : language_models)
-    if (const Json* inner = config.find(key); inner != nullptr && inner->is_object())
-      collect(ConfigKeys(*inner, config.file(), config.name(key) + "."), depth - 1, all);
-}
-
-}  // namespace
 
 std::vector<int> ModelLayers::all_layers() const {
   std::vector<int> all = moe_layers;
   all.insert(all.end(), mtp_layers.begin(), mtp_layers.end());
   return all;
 }
+
+namespace {
+
+ModelLayers layers_of(const internal::ConfigKeys& config) {
+  return internal::layers_of(config, known_family(config.word("model_type")));
+}
+
+}  // namespace
 
 ModelLayers read_model_layers(const std::string& path) {
   std::error_code ignored;
@@ -257,20 +41,19 @@ ModelLayers read_model_layers(std::shared_ptr<const ByteSource> source) {
     throw ParseError(file, "", fmt::format("is {}; a model's config is JSON", name_of(format)));
   const internal::JsonDocument json = internal::read_json(*source);
   if (!json.is_object()) throw ParseError(file, "", "is not a JSON object");
-  std::vector<ConfigKeys> all;
-  collect(ConfigKeys(json, file, ""), 2, all);
-  std::erase_if(all, [](const ConfigKeys& config) { return !speaks_of_experts(config); });
+  std::vector<internal::ConfigKeys> all = internal::nested_configs(json, file);
+  std::erase_if(all, [](const internal::ConfigKeys& config) { return !internal::speaks_of_experts(config); });
   if (all.empty())
     throw ParseError(
         file, "",
         fmt::format("names no experts; a model that has them says how many ({}) and in which layers",
-                    fmt::join(expert_count_keys, ", ")));
-  const auto counted =
-      std::ranges::find_if(all, [](const ConfigKeys& config) { return hidden_layers(config).has_value(); });
+                    fmt::join(internal::expert_count_keys, ", ")));
+  const auto counted = std::ranges::find_if(
+      all, [](const internal::ConfigKeys& config) { return internal::hidden_layers(config).has_value(); });
   if (counted == all.end()) return layers_of(all.front());
   const ModelLayers layers = layers_of(*counted);
-  for (const ConfigKeys& other : all)
-    if (&other > &*counted && hidden_layers(other) && layers_of(other) != layers)
+  for (const internal::ConfigKeys& other : all)
+    if (&other > &*counted && internal::hidden_layers(other) && layers_of(other) != layers)
       other.fail("",
                  "says other layers than the config around it; right would be the same, or one of the two");
   return layers;

@@ -14,10 +14,11 @@
 #include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/byte_source.h"
 #include "evenkeel/io/expert_map_file.h"
+#include "evenkeel/io/internal/checkpoint/checkpoint_config.h"
 #include "evenkeel/io/internal/checkpoint/expert_groups.h"
-#include "evenkeel/io/internal/checkpoint/family.h"
 #include "evenkeel/io/internal/checkpoint/folder_files.h"
 #include "evenkeel/io/internal/checkpoint/moe_layers.h"
+#include "evenkeel/io/internal/checkpoint/numbered_experts.h"
 #include "evenkeel/io/internal/checkpoint/output_folder.h"
 #include "evenkeel/io/internal/checkpoint/renumbering.h"
 #include "evenkeel/io/internal/checkpoint/tensors.h"
@@ -38,7 +39,7 @@ constexpr std::size_t most_open = 64;
 // A checkpoint as far as its names tell.
 struct Model {
   std::string folder;
-  ModelConfig config;
+  CheckpointConfig config;
   CheckpointTensors tensors;
   std::vector<MoeLayer> layers;
   FolderFiles files;
@@ -46,7 +47,12 @@ struct Model {
 
 Model read_model(const std::string& folder) {
   Model model{.folder = folder, .config = {}, .tensors = {}, .layers = {}, .files = list_files(folder)};
-  model.config = read_model_config(*open_source((fs::path(folder) / "config.json").string()));
+  model.config = read_checkpoint_config(*open_source((fs::path(folder) / "config.json").string()));
+  for (const std::string& file : model.files.files)
+    if (may_speak_of_quantization(file)) {
+      const auto source = open_source((fs::path(folder) / file).string());
+      require_all_or_no_experts(read_json(*source), model.config.num_experts, source->name());
+    }
   model.tensors = read_checkpoint_tensors(folder);
   model.layers = find_moe_layers(model.tensors, model.config, folder);
   return model;
@@ -139,15 +145,14 @@ class Writer {
 
   void write_weights(const Renumbering& renumbering, std::size_t file) {
     AtomicFile out((output_ / model_.tensors.files[file].name).string());
-    for (const ByteRange& range : renumbering.ranges(file))
-      copy(source(range.file), range.begin, range.bytes, out);
+    for (const ByteRange& range : renumbering.ranges(file)) copy(source(range.file), range, out);
     finish(out);
   }
 
   void write_copy(const std::string& file) {
     const auto whole = open_source(path_of(file));
     AtomicFile out((output_ / file).string());
-    copy(*whole, 0, whole->size(), out);
+    copy(*whole, {.begin = 0, .bytes = whole->size()}, out);
     finish(out);
   }
 
@@ -164,14 +169,16 @@ class Writer {
     return *source;
   }
 
-  void copy(const ByteSource& from, std::int64_t begin, std::int64_t bytes, AtomicFile& out) {
-    while (bytes > 0) {
+  // The buffer holds whole ids.
+  void copy(const ByteSource& from, ByteRange range, AtomicFile& out) {
+    while (range.bytes > 0) {
       const auto piece = std::span(buffer_).first(
-          static_cast<std::size_t>(std::min<std::int64_t>(bytes, std::ssize(buffer_))));
-      from.read(begin, piece);
+          static_cast<std::size_t>(std::min<std::int64_t>(range.bytes, std::ssize(buffer_))));
+      from.read(range.begin, piece);
+      if (range.ids != nullptr) range.ids->renumber(piece, from.name());
       out.write(piece);
-      begin += std::ssize(piece);
-      bytes -= std::ssize(piece);
+      range.begin += std::ssize(piece);
+      range.bytes -= std::ssize(piece);
       written_ += std::ssize(piece);
       unreported_ += std::ssize(piece);
       if (unreported_ >= std::ssize(buffer_)) report();
@@ -202,7 +209,7 @@ class Writer {
 
 PermutedCheckpoint summary(const Model& model, const Renumbering& renumbering, std::size_t num_placed) {
   PermutedCheckpoint done;
-  done.family = model.config.family->model_type;
+  done.family = model.config.family->name();
   for (std::size_t i = 0; i < model.layers.size(); ++i)
     (i < num_placed ? done.layers : done.kept_layers).push_back(model.layers[i].layer);
   done.tensors_permuted = renumbering.count_permuted();

@@ -1,12 +1,14 @@
 // A placement built into a checkpoint: experts are renumbered so that plain contiguous expert parallelism,
 // which every framework can do, puts each on the rank that the placement gives it.
 //
-// Problem     A Hugging Face safetensors checkpoint (indexed shards, or one model.safetensors) of Mixtral,
-//             Qwen3-MoE, OLMoE, DeepSeek-V3 or gpt-oss, and a placement of equal sizes without copies; wanted
-//             is the same model with expert contiguous_order(layer)[n] as its expert n.
+// Problem     A Hugging Face safetensors checkpoint (indexed shards, or one model.safetensors) of a family
+// whose
+//             tensors are known (model/family.h), and a placement of equal sizes without copies; wanted is
+//             the same model with expert contiguous_order(layer)[n] as its expert n.
 // Method      Every output file is its input file with bytes of other places: an expert's tensors take those
-//             of another expert, router rows and stacked experts are read in another order. Names, header,
-//             index, metadata and file sizes stay as they are, and everything else is copied byte for byte.
+//             of another expert, router rows and stacked experts are read in another order, tables of expert
+//             ids get the new ones. Names, header, index, metadata and file sizes stay as they are, and
+//             everything else is copied byte for byte.
 // Cost        One read and one write of the checkpoint; memory for the headers and a buffer of 4 MiB,
 //             whatever the size of a tensor.
 // Guarantee   The output folder appears whole or not at all. What is not known to be free of expert ids is
@@ -30,14 +32,14 @@ struct PermuteOptions {
 };
 
 struct PermutedCheckpoint {
-  std::string family;       // config.json's model_type among the known: "mixtral", ...
+  std::string family;       // its name in the table of families: "mixtral", ...
   std::vector<int> layers;  // those the placement was for: numbers in the model, dense layers counted
   // MoE layers beyond the model's hidden layers (multi-token prediction) that kept their order, since the
   // placement is not for them.
   std::vector<int> kept_layers;
   std::int64_t num_files = 0;
   std::int64_t total_bytes = 0;
-  std::int64_t tensors_permuted = 0;  // rows in another order
+  std::int64_t tensors_permuted = 0;  // rows in another order, or ids of experts renumbered
   std::int64_t tensors_renamed = 0;   // bytes of another expert's tensor
   std::int64_t tensors_copied = 0;
   // Files beside the checkpoint that look like weights in other formats; they are copied, in the old order.
@@ -50,7 +52,7 @@ struct PermutedCheckpoint {
 // prediction at the end: by number where it knows its layers (others that it has are left out), else in
 // order. `output` may be there if it is an empty folder. Throws
 //   ParseError        the checkpoint is damaged or not whole
-//   Unsupported       a family, or a tensor, that is not known
+//   Unsupported       a family, or a tensor, that is not known; a config that names some experts by number
 //   InvalidArgument   "placement": for other layers or experts, of unequal sizes, with copies;
 //                     "output": not empty, inside the checkpoint, cannot be written
 //   Infeasible        the model chooses groups of experts first, and the placement takes one apart

@@ -58,18 +58,22 @@ class Rows {
     const RoutedExperts& experts = model_.experts;
     add("router_input", "row 9", model_.hidden);
     add("router_scores", "row 10", experts.count);
-    add("expert_input", "row 11", 0, model_.hidden);
-    add("expert_hidden", "row 12", 0, 2 * experts.intermediate);
-    add("expert_output", "row 13", 0, model_.hidden);
-    if (setup_.extra.shared_experts && experts.shared_count > 0)
-      add("shared_experts", "shared-experts", 2 * experts.shared_count * experts.intermediate);
+    const std::int64_t width = experts.latent > 0 ? experts.latent : model_.hidden;
+    add("expert_input", "row 11", 0, width);
+    add("expert_hidden", "row 12", 0, kept_of_network(experts.intermediate));
+    add("expert_output", "row 13", 0, width);
+    if (setup_.extra.shared_experts && experts.shared_width > 0)
+      add("shared_experts", "shared-experts", kept_of_network(experts.shared_width));
   }
 
   // Not in the paper: a stage whose layers are all dense. Rows 9 and 12 with the dense width.
   void add_dense() {
     add("dense_input", "dense stage", model_.hidden);
-    add("dense_hidden", "dense stage", 2 * model_.dense_intermediate);
+    add("dense_hidden", "dense stage", kept_of_network(model_.dense_intermediate));
   }
+
+  // What gate and up make, or up alone.
+  std::int64_t kept_of_network(std::int64_t width) const { return (model_.experts.gated ? 2 : 1) * width; }
 
   void keep_every_layer() {
     const std::int64_t pieces = setup_.parallel.virtual_stages;

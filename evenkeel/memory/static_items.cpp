@@ -45,8 +45,10 @@ class Items {
 std::vector<StaticItem> MemoryModel::static_items(int stage) const {
   LayerParameters sum;
   std::int64_t moe_layers = 0;
+  std::int64_t shared_attention = 0;
   for (const std::int64_t layer : layers(stage)) {
     sum += layer_parameters(model_, LayerId(layer));
+    shared_attention += shared_attention_parameters(model_, LayerId(layer));
     moe_layers += model_.has_experts[static_cast<std::size_t>(layer)] ? 1 : 0;
   }
   const Parallelism& parallel = setup_.parallel;
@@ -54,21 +56,20 @@ std::vector<StaticItem> MemoryModel::static_items(int stage) const {
   const bool first = stage == 0;
   const bool last = stage + 1 == num_stages();
   const std::int64_t table = model_.vocabulary * model_.hidden;
-  const std::int64_t norms = sum.norms + (last ? model_.hidden : 0);
+  const std::int64_t norms = sum.norms + (last ? final_norm_parameters(model_) : 0);
   // A head that is the embedding is one with it only where both are on one device.
   const bool own_head = last && !(model_.tied_embeddings && first);
 
   Items items(setup_);
   items.add("embedding", first ? table : 0, 0, sharers);
   items.add("norms", norms, norms, sharers);
-  items.add("attention", sum.attention, std::ssize(layers(stage)) * shared_attention_parameters(model_),
-            sharers);
+  items.add("attention", sum.attention, shared_attention, sharers);
   items.add("router", sum.router, sum.router, sharers);
   items.add("experts", moe_layers * local_experts() * expert_parameters(model_), 0,
             std::max<std::int64_t>(sharers / parallel.expert, 1));
   items.add("shared_experts", sum.shared_experts, 0, sharers);
   items.add("dense", sum.dense, 0, sharers);
-  items.add("head", own_head ? table : 0, 0, sharers);
+  items.add("head", own_head ? head_parameters(model_) : 0, 0, sharers);
   return items.take();
 }
 

@@ -11,8 +11,8 @@ namespace evenkeel {
 
 // Of one layer, or of several added up.
 struct LayerParameters {
-  std::int64_t norms = 0;  // before attention and before the feed-forward network
-  std::int64_t attention = 0;
+  std::int64_t norms = 0;      // before attention and before the network, and what mixes streams
+  std::int64_t attention = 0;  // or what stands in its place
   std::int64_t router = 0;
   std::int64_t experts = 0;  // the routed ones, all of them
   std::int64_t shared_experts = 0;
@@ -25,9 +25,13 @@ struct LayerParameters {
 LayerParameters layer_parameters(const ModelDescription& model, LayerId layer);
 // One routed expert.
 std::int64_t expert_parameters(const ModelDescription& model);
-// Of attention, what every rank that splits its heads must have whole: the low-rank parts that all heads
-// share.
-std::int64_t shared_attention_parameters(const ModelDescription& model);
+// Of the attention of a layer, what every rank that splits its heads must have whole: the low-rank parts that
+// all heads share.
+std::int64_t shared_attention_parameters(const ModelDescription& model, LayerId layer);
+// With what makes one of several streams.
+std::int64_t final_norm_parameters(const ModelDescription& model);
+// As if it were not the embedding.
+std::int64_t head_parameters(const ModelDescription& model);
 
 struct ModelParameters {
   std::int64_t embedding = 0;

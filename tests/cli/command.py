@@ -14,6 +14,8 @@ from pathlib import Path
 
 COMMAND = Path(sys.argv.pop(1)).resolve() if len(sys.argv) > 1 else Path("build/release/bin/evenkeel").resolve()
 REPOSITORY = Path(__file__).resolve().parent.parent.parent
+# Small inputs that people's tools really produce; not in the repository.
+CASES = Path(os.environ.get("EVENKEEL_CASES") or REPOSITORY.parent / "shared" / "cases")
 # Characters are UTF-8 unless a test says otherwise.
 UTF8 = os.environ | {"LC_ALL": "C.UTF-8"}
 
@@ -53,6 +55,12 @@ class CommandTest(unittest.TestCase):
         how = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "env": UTF8} | changes
         how.setdefault("preexec_fn", default_signals)
         return subprocess.Popen([COMMAND, *map(str, words)], cwd=self.folder, **how)
+
+    def case(self, name):
+        """A path among the cases, or a skipped test."""
+        if not (CASES / name).exists():
+            self.skipTest(f"{CASES} has no {name}")
+        return CASES / name
 
     def json(self, *words):
         done = self.call(*words, "--json")

@@ -50,6 +50,23 @@ class Memory(CommandTest):
         self.assertEqual(report["s_prime_max"], 371645)
         self.assertTrue(report["fits"])
 
+    def test_types_are_read_as_tools_write_them(self):
+        for name, activation in [("dtype_torch_dot", 2), ("dtype_auto", 2)]:
+            with self.subTest(name=name):
+                report = self.json("memory", "--model", self.case(f"E_configs/{name}.json"), "--parallel", "ep=8")
+                self.assertEqual(report["setup"]["bytes"]["activation"], activation)
+                self.assertEqual(report["model"]["parameters"], 30_532_122_624)
+
+    def test_optimizer_states_and_gradients_may_be_elsewhere(self):
+        words = ["memory", "--model", CONFIG, "--parallel", "ep=8"]
+        all_here = self.json(*words)["static_by_state"]
+        elsewhere = self.json(*words, "--bytes", "optimizer=0")["static_by_state"]
+        self.assertEqual(elsewhere, all_here | {"optimizer": 0})
+        frozen = self.json(*words, "--bytes", "gradient=0,optimizer=0")["static_by_state"]
+        self.assertEqual(frozen, all_here | {"optimizer": 0, "gradients": 0})
+        self.assert_refused([*words, "--bytes", "weight=0"], 2, "InvalidArgument", "--bytes", "0")
+        self.assert_refused([*words, "--bytes", "optimizer=-1"], 2, "InvalidArgument", "--bytes", "-1")
+
     def test_beyond_the_largest_bin_it_says_that_it_cannot_promise(self):
         words = [*TINY[:-1], 30000]
         report = self.json(*words)
@@ -174,7 +191,7 @@ class Memory(CommandTest):
         error = self.assert_refused(["memory", "--model", lacking], 3, "ParseError", "hidden_size: is missing")
         self.assertEqual((error["file"], error["where"]), ("lacking.json", "hidden_size"))
         other = self.write("other.json", {"model_type": "llama"})
-        self.assert_refused(["memory", "--model", other], 3, "ParseError", "model_type: is 'llama'; known: mixtral")
+        self.assert_refused(["memory", "--model", other], 3, "ParseError", "model_type: is 'llama', whose weights")
         self.assert_refused(["memory", "--model", "absent.json"], 3, "ParseError", "absent.json")
         (self.folder / "rows.npz").write_bytes(npz("rows", [2, 3], [1] * 6))
         self.assert_refused([*TINY, "--counts", "rows.npz"], 3, "ParseError", "is of 3 layers; the model has 8")

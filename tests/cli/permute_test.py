@@ -54,7 +54,43 @@ def write_placement(path, layers, seed=1):
     path.write_text(json.dumps(placement | {"physical_to_logical": rows}), encoding="utf-8")
 
 
+def tensors_in(folder):
+    """The bytes of every tensor, by name."""
+    found = {}
+    for path in folder.glob("*.safetensors"):
+        content = path.read_bytes()
+        begin = 8 + struct.unpack("<Q", content[:8])[0]
+        for name, at in json.loads(content[8:begin]).items():
+            if name != "__metadata__":
+                first, last = at["data_offsets"]
+                found[name] = content[begin + first : begin + last]
+    return found
+
+
 class Permute(CommandTest):
+    def test_quantized_checkpoints_that_people_have_are_permuted(self):
+        for name in ["q_ignore_lists_all_experts", "q_ascend_w8a8_index_name"]:
+            with self.subTest(name=name):
+                checkpoint = self.case(f"D_checkpoints/{name}")
+                write_placement(self.folder / "placement.json", 2)
+                rows = json.loads((self.folder / "placement.json").read_text(encoding="utf-8"))["physical_to_logical"]
+                done = self.json("permute", checkpoint, "--placement", "placement.json", "-o", name)
+                self.assertEqual((done["family"], done["layers"]), ("qwen3_moe", [0, 1]))
+                before, after = tensors_in(checkpoint), tensors_in(self.folder / name)
+                for layer, row in enumerate(rows):
+                    # Experts of a rank stand in the order of their old numbers.
+                    order = sum((sorted(row[rank * 2 : rank * 2 + 2]) for rank in range(4)), [])
+                    for expert, old in enumerate(order):
+                        part = f"model.layers.{layer}.mlp.experts.{{}}.up_proj.weight"
+                        self.assertEqual(after[part.format(expert)], before[part.format(old)])
+                    gate = f"model.layers.{layer}.mlp.gate.weight"
+                    size = len(before[gate]) // EXPERTS
+                    self.assertEqual(
+                        after[gate], b"".join(before[gate][old * size : (old + 1) * size] for old in order)
+                    )
+                config = (self.folder / name / "config.json").read_bytes()
+                self.assertEqual(config, (checkpoint / "config.json").read_bytes())
+
     def prepare(self, layers=3, **sizes):
         write_checkpoint(self.folder / "in", layers, **sizes)
         write_placement(self.folder / "placement.json", layers)

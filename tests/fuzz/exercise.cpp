@@ -12,7 +12,7 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/cost_file.h"
 #include "evenkeel/io/expert_map_file.h"
-#include "evenkeel/io/internal/checkpoint/family.h"
+#include "evenkeel/io/internal/checkpoint/checkpoint_config.h"
 #include "evenkeel/io/internal/checkpoint/moe_layers.h"
 #include "evenkeel/io/internal/checkpoint/renumbering.h"
 #include "evenkeel/io/internal/checkpoint/tensors.h"
@@ -74,9 +74,10 @@ void read_all_arrays(const ArrayFile& file) {
 }
 
 // A checkpoint of one file under the names of one family, turned round and planned to the last byte.
-void plan_reversal(const internal::CheckpointTensors& checkpoint, const internal::Family& family) {
+void plan_reversal(const internal::CheckpointTensors& checkpoint, const Family& family) {
   constexpr int experts = 8;
-  const internal::ModelConfig model{.family = &family, .num_layers = 2, .num_experts = experts, .groups = {}};
+  const internal::CheckpointConfig model{
+      .family = &family, .num_layers = 2, .num_experts = experts, .groups = {}};
   const auto layers = internal::find_moe_layers(checkpoint, model, "input");
   std::vector<ExpertId> order;
   for (int id = 0; id < experts; ++id) order.emplace_back(experts - 1 - id);
@@ -98,8 +99,8 @@ Outcome exercise_tensors(const std::shared_ptr<const ByteSource>& source) {
     for (auto& tensor : read.tensors) checkpoint.tensors.push_back({.at = std::move(tensor), .file = 0});
   });
   if (header == Outcome::refused) return header;
-  for (const internal::Family& family : internal::known_families())
-    outcome_of([&] { plan_reversal(checkpoint, family); });
+  for (const Family& family : known_families())
+    if (family.tensors) outcome_of([&] { plan_reversal(checkpoint, family); });
   return header;
 }
 
@@ -153,7 +154,7 @@ Outcome exercise_trace(std::span<const std::byte> bytes) {
 
 Outcome exercise_checkpoint(std::span<const std::byte> bytes) {
   const auto source = source_of(bytes);
-  const Outcome config = outcome_of([&] { internal::read_model_config(*source); });
+  const Outcome config = outcome_of([&] { internal::read_checkpoint_config(*source); });
   const Outcome layers = outcome_of([&] { read_model_layers(source); });
   const Outcome model = outcome_of([&] { count_weights(read_model_description(source)); });
   const Outcome index = outcome_of([&] { internal::read_checkpoint_index(*source); });

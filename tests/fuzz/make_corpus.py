@@ -237,6 +237,24 @@ put("checkpoint", "sizes-layers", json.dumps(QWEN | {"mlp_only_layers": [3], "nu
 put("checkpoint", "sizes-latent", json.dumps(SIZES | LATENT | {"model_type": "deepseek_v3", "dtype": "bfloat16"}))
 put("checkpoint", "sizes-inside", json.dumps({"text_config": SIZES | LATENT | {"model_type": "kimi_k2"}}))
 put("checkpoint", "sizes-gpt-oss", json.dumps(SIZES | {"model_type": "gpt_oss", "num_local_experts": 4, "head_dim": 2}))
+DELTA = {"linear_num_key_heads": 1, "linear_num_value_heads": 2, "linear_key_head_dim": 3, "linear_value_head_dim": 4}
+DELTA |= {"linear_conv_kernel_dim": 4, "shared_expert_intermediate_size": 5, "full_attention_interval": 2}
+put("checkpoint", "sizes-delta", json.dumps(QWEN | DELTA | {"model_type": "qwen3_next"}))
+BLOCKS = {
+    "hybrid_override_pattern": "ME*",
+    "num_hidden_layers": 3,
+    "n_groups": 1,
+    "ssm_state_size": 2,
+    "conv_kernel": 4,
+}
+BLOCKS |= {"mamba_num_heads": 2, "mamba_head_dim": 3, "moe_shared_expert_intermediate_size": 5, "n_routed_experts": 4}
+put("checkpoint", "sizes-blocks", json.dumps(SIZES | BLOCKS | {"model_type": "nemotron_h"}))
+WIDE = {"num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"], "num_experts": 4}
+WIDE |= {"top_k_experts": 2, "head_dim": 2, "per_layer_config": {"01": {"head_dim": 4, "num_key_value_heads": 1}}}
+put("checkpoint", "sizes-wide", json.dumps(SIZES | WIDE | {"model_type": "gemma4_text"}))
+PRESSED = {"q_lora_rank": 3, "o_lora_rank": 2, "o_groups": 2, "index_n_heads": 2, "index_head_dim": 3, "hc_mult": 2}
+PRESSED |= {"num_hidden_layers": 3, "compress_ratios": [0, 4, 128, 0], "head_dim": 2, "n_routed_experts": 4}
+put("checkpoint", "sizes-compressed", json.dumps(SIZES | PRESSED | {"model_type": "deepseek_v4"}))
 HUGE = {"hidden_size": 1 << 24, "moe_intermediate_size": 1 << 24, "num_experts": 65536, "num_hidden_layers": 65536}
 put("checkpoint", "sizes-huge", json.dumps(QWEN | HUGE))
 put("checkpoint", "index", '{"metadata": {"total_size": 1}, "weight_map": {"a": "b.safetensors", "c": "d"}}')
@@ -249,6 +267,9 @@ ROWS = {"model.layers.0.mlp.gate.weight": np.ones((8, 1), np.uint8)}
 EACH = {f"model.layers.0.mlp.experts.{e}.up_proj.weight": np.full(2, e, np.uint8) for e in range(8)}
 STACKED = {"layers.1.mlp.experts.gate_up_proj": np.ones((8, 2), np.uint8)}
 put("checkpoint", "experts", safetensors(ROWS | EACH))
+TABLE = {"layers.0.ffn.gate.weight": np.ones((8, 1), np.uint8), "layers.0.ffn.gate.tid2eid": np.arange(8).reshape(4, 2)}
+TABLE |= {f"layers.0.ffn.experts.{e}.w1.weight": np.full(2, e, np.uint8) for e in range(8)}
+put("checkpoint", "experts-table", safetensors(TABLE))
 put("checkpoint", "experts-missing", safetensors(ROWS | dict(list(EACH.items())[:7])))
 put("checkpoint", "experts-unknown", safetensors(ROWS | EACH | {"experts": np.ones(1, np.uint8)}))
 put("checkpoint", "stacked", safetensors(STACKED | {"layers.1.mlp.router.weight": np.ones((8, 1), np.uint8)}))

@@ -51,6 +51,7 @@ TEST(ModelConfig, KeysThatAFamilyNeedsAreNamedWhenTheyAreMissing) {
     for (const std::string& key : all) {
       Json json = config(name);
       json.erase(key);
+      if (key == "model_type") json.erase("architectures");
       expect_refused(json, key, HasSubstr(key + ": is missing"));
     }
   }
@@ -89,9 +90,23 @@ TEST(ModelConfig, DamagedNumbersThatWouldOverflowASumAreRefused) {
 TEST(ModelConfig, AFamilyThatIsNotKnownIsRefusedWithThoseThatAre) {
   Json json = config("mixtral-8x7b");
   json["model_type"] = "llama";
-  expect_refused(json, "model_type", AllOf(HasSubstr("is 'llama'"), HasSubstr("mixtral, qwen3_moe, olmoe")));
+  json["architectures"] = {"LlamaForCausalLM"};
+  expect_refused(json, "model_type",
+                 AllOf(HasSubstr("is 'llama', whose weights cannot be counted; known: mixtral, minimax_m2, "),
+                       testing::EndsWith("hunyuan_v1_moe")));
+  json["model_type"] = "jamba";
+  expect_refused(json, "model_type", HasSubstr("is 'jamba', whose weights cannot be counted"));
   expect_refused(Json::array(), "", HasSubstr("is not a JSON object"));
   EXPECT_THROW(read_model_description(source_of("PK\3\4")), ParseError);
+}
+
+TEST(ModelConfig, AModelOfAnotherNameIsKnownByItsArchitecture) {
+  Json json = config("mixtral-8x7b");
+  json["model_type"] = "my_mixtral";
+  EXPECT_EQ(read(json).family, "my_mixtral");
+  json.erase("model_type");
+  EXPECT_EQ(read(json).family, "mixtral");
+  EXPECT_EQ(read(json).num_moe_layers(), 32);
 }
 
 TEST(ModelConfig, TwoNamesOfOneNumberMustAgree) {
@@ -99,7 +114,8 @@ TEST(ModelConfig, TwoNamesOfOneNumberMustAgree) {
   json["num_experts"] = 8;
   EXPECT_EQ(read(json).experts.count, 8);
   json["num_experts"] = 9;
-  expect_refused(json, "num_experts", HasSubstr("is 9, where another key says 8"));
+  expect_refused(json, "num_local_experts",
+                 HasSubstr("is 8, where num_experts is 9; right would be one number"));
 }
 
 TEST(ModelConfig, ALanguageModelInsideAnotherModelIsTheSameAsAlone) {
@@ -142,13 +158,161 @@ TEST(ModelConfig, ReadsTheTypeByEitherName) {
   json["dtype"] = "float32";
   EXPECT_EQ(read(json).dtype_bytes, 4);
   json["dtype"] = "int3";
-  expect_refused(json, "dtype", HasSubstr("is 'int3'; known: bfloat16, float16, float32"));
+  expect_refused(json, "dtype", HasSubstr("is 'int3'; known: bfloat16, float16, float32, auto"));
+  json["dtype"] = "torch.float16";
+  EXPECT_EQ(read(json).dtype, "float16");
+  json["dtype"] = "auto";
+  EXPECT_EQ(read(json).dtype_bytes, 0);
 }
 
-TEST(ModelConfig, BiasesOfNetworksThatVersionsDisagreeOnAreRefused) {
+TEST(ModelConfig, WeightsThatAreNotCountedAreRefused) {
   Json json = config("deepseek-v2");
   json["mlp_bias"] = true;
-  expect_refused(json, "mlp_bias", HasSubstr("differs between versions of transformers"));
+  expect_refused(json, "mlp_bias", HasSubstr("is true, and the weights that it adds are not counted"));
+  json["mlp_bias"] = false;
+  EXPECT_NO_THROW(read(json));
+}
+
+Json four_layers(const std::string& type, const Json& keys) {
+  Json json = {{"model_type", type},      {"num_hidden_layers", 4},     {"hidden_size", 24},
+               {"vocab_size", 50},        {"num_attention_heads", 4},   {"num_key_value_heads", 2},
+               {"head_dim", 6},           {"num_experts", 8},           {"num_experts_per_tok", 2},
+               {"intermediate_size", 30}, {"moe_intermediate_size", 10}};
+  json.update(keys);
+  return json;
+}
+
+TEST(ModelConfig, LinearLayersAreAllButEveryFourthWhereNoListSaysThem) {
+  const Json keys = {{"shared_expert_intermediate_size", 11},
+                     {"linear_num_key_heads", 2},
+                     {"linear_num_value_heads", 4},
+                     {"linear_key_head_dim", 5},
+                     {"linear_value_head_dim", 7},
+                     {"linear_conv_kernel_dim", 4}};
+  Json json = four_layers("qwen3_next", keys);
+  const auto linear = [&] {
+    std::vector<bool> flags;
+    for (const LayerParts& parts : read(json).layers)
+      flags.push_back(parts.mixer == LayerParts::Mixer::delta);
+    return flags;
+  };
+  EXPECT_THAT(linear(), testing::ElementsAre(true, true, true, false));
+  json["full_attention_interval"] = 2;
+  EXPECT_THAT(linear(), testing::ElementsAre(true, false, true, false));
+  json["layer_types"] = {"full_attention", "linear_attention", "full_attention", "linear_attention"};
+  EXPECT_THAT(linear(), testing::ElementsAre(false, true, false, true));
+  json["layer_types"] = {"full_attention"};
+  expect_refused(json, "layer_types", HasSubstr("says something of 1 layers, where the model has 4"));
+  json["layer_types"] = {"full_attention", "convolution", "full_attention", "full_attention"};
+  expect_refused(json, "layer_types", HasSubstr("has the word 'convolution'; known: linear_attention"));
+}
+
+TEST(ModelConfig, LayersOfOneBlockAreReadFromAPatternOrAList) {
+  const Json keys = {{"hybrid_override_pattern", "ME*-"},
+                     {"n_routed_experts", 8},
+                     {"mamba_num_heads", 4},
+                     {"mamba_head_dim", 6},
+                     {"n_groups", 2},
+                     {"ssm_state_size", 8},
+                     {"conv_kernel", 4},
+                     {"moe_shared_expert_intermediate_size", 11}};
+  Json json = four_layers("nemotron_h", keys);
+  const ModelDescription by_pattern = read(json);
+  EXPECT_THAT(by_pattern.has_experts, testing::ElementsAre(false, true, false, false));
+  EXPECT_EQ(by_pattern.dense_intermediate, 30);
+  json.erase("hybrid_override_pattern");
+  json.erase("num_hidden_layers");
+  json["layers_block_type"] = {"mamba", "moe", "attention", "mlp"};
+  const ModelDescription by_list = read(json);
+  for (std::size_t layer = 0; layer < 4; ++layer) {
+    EXPECT_EQ(by_list.layers[layer].mixer, by_pattern.layers[layer].mixer);
+    EXPECT_EQ(by_list.layers[layer].network, by_pattern.layers[layer].network);
+  }
+  json["mlp_bias"] = true;
+  expect_refused(json, "mlp_bias", HasSubstr("weights that it adds are not counted"));
+}
+
+TEST(ModelConfig, WideLayersAreReadByKeysForAllOrForEach) {
+  const Json keys = {
+      {"enable_moe_block", true},
+      {"top_k_experts", 2},
+      {"layer_types", {"sliding_attention", "full_attention", "sliding_attention", "full_attention"}},
+      {"global_head_dim", 12},
+      {"num_global_key_value_heads", 1},
+      {"attention_k_eq_v", true}};
+  Json json = four_layers("gemma4_text", keys);
+  const ModelDescription by_keys = read(json);
+  EXPECT_EQ(by_keys.wide_attention->head_dim, 12);
+  EXPECT_EQ(by_keys.wide_attention->kv_heads, 1);
+  json.erase("global_head_dim");
+  json["per_layer_config"] = {{"1", {{"head_dim", 12}, {"num_key_value_heads", 1}}},
+                              {"3", {{"head_dim", 12}, {"num_key_value_heads", 1}}}};
+  EXPECT_EQ(read(json).wide_attention->head_dim, 12);
+  json["per_layer_config"]["3"]["head_dim"] = 16;
+  expect_refused(json, "per_layer_config.3.head_dim", HasSubstr("counted alike"));
+  json["per_layer_config"].erase("3");
+  expect_refused(json, "per_layer_config",
+                 HasSubstr("speaks of the layers 1, and those with full attention are 1, 3"));
+  json["per_layer_config"] = {{"01", {{"head_dim", 20}}}, {"03", {{"head_dim", 20}}}};
+  EXPECT_EQ(read(json).wide_attention->head_dim, 20);
+  json["per_layer_config"]["1"] = Json::object();
+  expect_refused(json, "per_layer_config", HasSubstr("has layer 1 twice"));
+  json["per_layer_config"] = {{"first", Json::object()}};
+  expect_refused(json, "per_layer_config", HasSubstr("has 'first', where objects by the number of a layer"));
+  json.erase("per_layer_config");
+  json["hidden_size_per_layer_input"] = 256;
+  expect_refused(json, "hidden_size_per_layer_input", HasSubstr("is 256, and the weights that it adds"));
+}
+
+TEST(ModelConfig, CompressedLayersAreReadByWordsOrByTheirRates) {
+  const Json keys = {{"n_routed_experts", 8}, {"q_lora_rank", 9},    {"o_lora_rank", 7},
+                     {"o_groups", 2},         {"index_n_heads", 3},  {"index_head_dim", 5},
+                     {"hc_mult", 4},          {"num_hash_layers", 1}};
+  Json json = four_layers("deepseek_v4", keys);
+  expect_refused(json, "layer_types", HasSubstr("is missing"));
+  json["compress_ratios"] = {0, 4, 128, 4, 0};
+  const ModelDescription by_rates = read(json);
+  json.erase("compress_ratios");
+  json["layer_types"] = {"sliding_attention", "compressed_sparse_attention", "heavily_compressed_attention",
+                         "compressed_sparse_attention"};
+  json["mlp_layer_types"] = {"hash_moe", "moe", "moe", "moe"};
+  const ModelDescription by_words = read(json);
+  for (std::size_t layer = 0; layer < 4; ++layer) {
+    EXPECT_EQ(by_words.layers[layer].compression, by_rates.layers[layer].compression) << layer;
+    EXPECT_EQ(by_words.layers[layer].router_table, layer == 0);
+    EXPECT_EQ(by_rates.layers[layer].router_table, layer == 0);
+  }
+  json["compress_rates"] = {{"compressed_sparse_attention", 8}};
+  EXPECT_EQ(read(json).attention.compressed->sparse_rate, 8);
+  EXPECT_EQ(read(json).attention.compressed->heavy_rate, 128);
+  json.erase("layer_types");
+  json["compress_ratios"] = {0, 4, 128, 8};
+  expect_refused(json, "compress_ratios", HasSubstr("has 4; known: 0, 8, 128"));
+  json["compress_ratios"] = {0, 8};
+  expect_refused(json, "compress_ratios", HasSubstr("says something of 2 layers, where the model has 4"));
+  json["layer_types"] = {"sliding_attention", "full_attention", "full_attention", "full_attention"};
+  expect_refused(json, "layer_types", HasSubstr("has the word 'full_attention'; known: sliding_attention"));
+}
+
+TEST(ModelConfig, IndexersThatLayersShareMustBeSaid) {
+  Json json = config("deepseek-v3");
+  json["model_type"] = "glm_moe_dsa";
+  json["index_n_heads"] = 64;
+  json["index_head_dim"] = 128;
+  EXPECT_TRUE(read(json).layers[60].indexer);
+  json["index_topk_freq"] = 4;
+  expect_refused(json, "indexer_types", HasSubstr("is missing, where other keys say that layers share"));
+  json["indexer_types"] = Json::array({"full"});
+  expect_refused(json, "indexer_types", HasSubstr("says something of 1 layers, where the model has 61"));
+  json["indexer_types"] = std::vector<std::string>(61, "half");
+  expect_refused(json, "indexer_types", HasSubstr("has the word 'half'; known: full, shared"));
+}
+
+TEST(ModelConfig, ANumberThatIsListedForEveryLayerMustBeOne) {
+  Json json = four_layers("hunyuan_v1_moe", {{"moe_topk", {2, 2, 2, 2}}, {"num_experts", {8, 8, 8, 8}}});
+  EXPECT_EQ(read(json).experts.top_k, 2);
+  json["moe_topk"] = {2, 2, 3, 2};
+  expect_refused(json, "moe_topk", HasSubstr("lists different numbers"));
 }
 
 }  // namespace

@@ -50,23 +50,28 @@ TEST_P(PublishedModel, HasTheTotalThatItsMakersState) {
   EXPECT_EQ(model_parameters(read_model_description(path)).total(), GetParam().total) << GetParam().said;
 }
 
-INSTANTIATE_TEST_SUITE_P(Totals, PublishedModel,
-                         testing::Values(Published{"mixtral-8x7b", 46'702'792'704, "46.7B"},
-                                         Published{"qwen3-30b-a3b", 30'532'122'624, "30.5B"},
-                                         Published{"olmoe-1b-7b", 6'919'161'856, "6.9B"},
-                                         Published{"deepseek-v2", 235'741'434'880, "236B"},
-                                         Published{"deepseek-v2-lite", 15'706'484'224, "15.7B"},
-                                         Published{"deepseek-v3", 671'026'419'200, "671B, the main model"},
-                                         Published{"gpt-oss-20b", 20'914'757'184, "20.9B"},
-                                         Published{"gpt-oss-120b", 116'829'156'672, "116.8B"},
-                                         Published{"kimi-k2", 1'026'408'232'448, "1T"},
-                                         Published{"kimi-k2.5", 1'026'408'232'448,
-                                                   "1T, the language model alone"}),
-                         [](const auto& model) {
-                           std::string name = model.param.config;
-                           std::erase_if(name, [](char c) { return c == '-' || c == '.'; });
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Totals, PublishedModel,
+    testing::Values(
+        Published{"mixtral-8x7b", 46'702'792'704, "46.7B"},
+        Published{"qwen3-30b-a3b", 30'532'122'624, "30.5B"}, Published{"olmoe-1b-7b", 6'919'161'856, "6.9B"},
+        Published{"deepseek-v2", 235'741'434'880, "236B"},
+        Published{"deepseek-v2-lite", 15'706'484'224, "15.7B"},
+        Published{"deepseek-v3", 671'026'419'200, "671B, the main model"},
+        Published{"gpt-oss-20b", 20'914'757'184, "20.9B"},
+        Published{"gpt-oss-120b", 116'829'156'672, "116.8B"},
+        Published{"qwen3-next-80b-a3b", 79'674'391'296, "80B"},
+        Published{"glm-4.5-air", 106'852'251'264, "106B"}, Published{"glm-4.7-flash", 29'943'393'920, "30B"},
+        Published{"glm-5", 743'911'218'432, "744B"}, Published{"minimax-m2", 228'689'764'864, "230B"},
+        Published{"llama-4-scout", 107'769'861'120, "109B, with its tower for images"},
+        Published{"gemma-4-26b-a4b", 25'233'141'790, "25.2B"},
+        Published{"ernie-4.5-21b-a3b", 21'825'437'888, "21B"}, Published{"kimi-k2", 1'026'408'232'448, "1T"},
+        Published{"kimi-k2.5", 1'026'408'232'448, "1T, the language model alone"}),
+    [](const auto& model) {
+      std::string name = model.param.config;
+      std::erase_if(name, [](char c) { return c == '-' || c == '.'; });
+      return name;
+    });
 
 TEST(Parameters, OfALayerOfDeepSeekV3AreThoseThatWereCountedByHand) {
   const ModelDescription model =

@@ -1,5 +1,7 @@
 #include "evenkeel/io/internal/config_keys.h"
 
+#include <fmt/format.h>
+
 #include "evenkeel/base/error.h"
 
 namespace evenkeel::internal {
@@ -26,6 +28,25 @@ bool ConfigKeys::is_false(std::string_view key) const {
 std::string ConfigKeys::word(std::string_view key) const {
   const Json* value = find(key);
   return value != nullptr && value->is_string() ? value->get<std::string>() : "";
+}
+
+bool ConfigKeys::flag(std::string_view key, bool absent) const {
+  const Json* value = find(key);
+  if (value == nullptr) return absent;
+  if (!value->is_boolean()) fail(key, fmt::format("is a JSON {}, not true or false", value->type_name()));
+  return value->get<bool>();
+}
+
+std::vector<std::string> ConfigKeys::words(std::string_view key) const {
+  const Json* value = find(key);
+  if (value == nullptr) fail(key, "is missing");
+  if (!value->is_array()) fail(key, fmt::format("is a JSON {}, not a list", value->type_name()));
+  std::vector<std::string> all;
+  for (const Json& word : *value) {
+    if (!word.is_string()) fail(key, fmt::format("has a JSON {}, not a word", word.type_name()));
+    all.push_back(word.get<std::string>());
+  }
+  return all;
 }
 
 int ConfigKeys::integer(std::string_view key, int least, int most) const {

@@ -24,7 +24,11 @@ class ConfigKeys {
   const Json* find(std::string_view key) const;
   bool is_null(std::string_view key) const;
   bool is_false(std::string_view key) const;
+  // Null is not, too.
+  bool is_there(std::string_view key) const { return find(key) != nullptr; }
+  bool flag(std::string_view key, bool absent) const;
   std::string word(std::string_view key) const;  // empty where there is none
+  std::vector<std::string> words(std::string_view key) const;
   int integer(std::string_view key, int least, int most) const;
   int integer_or(std::string_view key, int least, int most, int absent) const;
   std::vector<std::int64_t> integers(std::string_view key) const;

@@ -42,15 +42,6 @@ bool is_list(const ConfigKeys& config, std::string_view key) {
   return value != nullptr && value->is_array();
 }
 
-std::vector<std::string> words(const ConfigKeys& config, std::string_view key) {
-  std::vector<std::string> all;
-  for (const Json& value : *config.find(key)) {
-    if (!value.is_string()) config.fail(key, fmt::format("has a JSON {}, not a word", value.type_name()));
-    all.push_back(value.get<std::string>());
-  }
-  return all;
-}
-
 // Lists of blocks speak of attention alone in most models.
 bool names_mlp_blocks(const ConfigKeys& config, std::string_view key) {
   if (!is_list(config, key)) return false;
@@ -76,7 +67,7 @@ void require_length(const ConfigKeys& config, std::string_view key, std::size_t 
 
 Flags flags_of_words(const ConfigKeys& config, std::string_view key, bool only_mlps) {
   Flags flags;
-  for (const std::string& word : words(config, key)) {
+  for (const std::string& word : config.words(key)) {
     if (only_mlps && !is_expert_word(word) && !is_dense_word(word))
       config.fail(key, fmt::format("has the word '{}'; known: sparse, moe, hash_moe, dense, mlp", word));
     flags.push_back(is_expert_word(word));
@@ -266,13 +257,6 @@ class RuleReader {
   std::vector<LayerRule> rules_;
 };
 
-// Families whose layers of multi-token prediction have dense networks, whatever the hidden layers have.
-bool has_dense_mtp(std::string_view model_type) {
-  constexpr std::array<std::string_view, 3> families = {"ernie4_5", "longcat_flash", "mimo"};
-  return std::ranges::any_of(families,
-                             [&](std::string_view family) { return model_type.starts_with(family); });
-}
-
 }  // namespace
 
 bool has_layer_rule(const ConfigKeys& config) {
@@ -298,7 +282,7 @@ std::vector<LayerRule> layer_rules(const ConfigKeys& config, const LayerCounts& 
   return RuleReader(config, count).read();
 }
 
-std::vector<bool> mtp_rule(const ConfigKeys& config, int num_mtp_layers) {
+std::vector<bool> mtp_rule(const ConfigKeys& config, const Family* family, int num_mtp_layers) {
   const std::size_t count = static_cast<std::size_t>(num_mtp_layers);
   if (is_list(config, "mtp_mlp_layer_types")) {
     const Flags flags = flags_of_words(config, "mtp_mlp_layer_types", true);
@@ -315,7 +299,7 @@ std::vector<bool> mtp_rule(const ConfigKeys& config, int num_mtp_layers) {
   if (config.find("mtp_hybrid_override_pattern") != nullptr)
     blocks = flags_of_pattern(config, "mtp_hybrid_override_pattern");
   if (blocks) return Flags(count, std::ranges::find(*blocks, true) != blocks->end());
-  return Flags(count, !has_dense_mtp(config.word("model_type")));
+  return Flags(count, family == nullptr || !family->dense_prediction);
 }
 
 }  // namespace evenkeel::internal

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "evenkeel/io/internal/config_keys.h"
+#include "evenkeel/model/family.h"
 
 namespace evenkeel::internal {
 
@@ -28,6 +29,6 @@ int listed_layers(const ConfigKeys& config);
 std::vector<LayerRule> layer_rules(const ConfigKeys& config, const LayerCounts& count);
 
 // Which layers of multi-token prediction have experts, where the rules do not say it.
-std::vector<bool> mtp_rule(const ConfigKeys& config, int num_mtp_layers);
+std::vector<bool> mtp_rule(const ConfigKeys& config, const Family* family, int num_mtp_layers);
 
 }  // namespace evenkeel::internal

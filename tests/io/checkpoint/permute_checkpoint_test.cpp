@@ -7,10 +7,12 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
+#include "evenkeel/base/error.h"
 #include "evenkeel/io/expert_map_file.h"
 #include "evenkeel/plan/contiguous_order.h"
 #include "tests/io/checkpoint/tiny_checkpoint.h"
 #include "tests/io/support.h"
+#include "tests/routing/message.h"
 
 namespace evenkeel {
 namespace {
@@ -211,6 +213,131 @@ TEST(PermuteCheckpoint, TakesABareModelWhoseNamesLackTheModelBefore) {
   for (TinyTensor& tensor : checkpoint.tensors)
     if (tensor.name.starts_with("model.")) tensor.name = tensor.name.substr(6);
   write_checkpoint(checkpoint, folder / "in");
+  EXPECT_GT(permute_checkpoint(folder / "in", shuffled_placement(2, 8, 4, 1), folder / "out").tensors_renamed,
+            0);
+}
+
+// Every name that begins with `from` begins with `to` instead.
+void rename_all(TinyCheckpoint& checkpoint, const std::string& from, const std::string& to) {
+  for (TinyTensor& tensor : checkpoint.tensors)
+    if (tensor.name.starts_with(from)) tensor.name = to + tensor.name.substr(from.size());
+}
+
+TEST(PermuteCheckpoint, TakesALanguageModelInsideAnother) {
+  TempFolder folder;
+  TinyCheckpoint checkpoint = tiny_checkpoint("deepseek_v3");
+  rename_all(checkpoint, "model.", "language_model.model.");
+  // A tower for images has layers too, and modules of the same names.
+  for (const char* name :
+       {"vision_tower.encoder.blocks.0.mlp.fc0.weight", "vision_tower.layers.1.mlp.gate_proj.weight"})
+    checkpoint.tensors.push_back({name, "BF16", {8}, "0123456789abcdef"});
+  checkpoint.config = R"({"model_type": "kimi_k25", "architectures": ["KimiK25ForConditionalGeneration"],
+      "text_config": )" +
+                      checkpoint.config + "}";
+  write_checkpoint(checkpoint, folder / "in");
+  const auto done = permute_checkpoint(folder / "in", shuffled_placement(2, 8, 4, 1, 4), folder / "out");
+  EXPECT_EQ(done.layers, (std::vector<int>{1, 2}));
+  const std::string name = "language_model.model.layers.1.mlp.gate.weight";
+  EXPECT_NE(read_tensors(folder / "out").at(name).data, read_tensors(folder / "in").at(name).data);
+}
+
+TEST(PermuteCheckpoint, CountsLayersOfPredictionThatAreNumberedByThemselvesOn) {
+  TempFolder folder;
+  TinyCheckpoint checkpoint = tiny_checkpoint("deepseek_v3");
+  rename_all(checkpoint, "model.layers.3.", "mtp.layers.0.");
+  write_checkpoint(checkpoint, folder / "in");
+  const auto two = permute_checkpoint(folder / "in", shuffled_placement(2, 8, 4, 1, 4), folder / "two");
+  EXPECT_EQ(two.kept_layers, std::vector<int>{3});
+  const auto all = permute_checkpoint(folder / "in", shuffled_placement(3, 8, 4, 1, 4), folder / "all");
+  EXPECT_EQ(all.layers, (std::vector<int>{1, 2, 3}));
+  const std::string name = "mtp.layers.0.mlp.gate.weight";
+  const std::string before = read_tensors(folder / "in").at(name).data;
+  EXPECT_EQ(read_tensors(folder / "two").at(name).data, before);
+  EXPECT_NE(read_tensors(folder / "all").at(name).data, before);
+}
+
+TEST(PermuteCheckpoint, RenumbersTablesOfExpertIds) {
+  TempFolder folder;
+  // DeepSeek-V4 chooses the experts of its first layers by the token.
+  TinyCheckpoint checkpoint{
+      R"({"model_type": "deepseek_v4", "num_hidden_layers": 1, "n_routed_experts": 8})", {}, 1};
+  std::string ids;
+  std::vector<int> old_ids;
+  for (int i = 0; i < 600; ++i) {
+    old_ids.push_back(i * i % 8);
+    ids += std::string(1, static_cast<char>(old_ids.back())) + std::string(7, '\0');
+  }
+  checkpoint.tensors.push_back({"layers.0.ffn.gate.tid2eid", "I64", {300, 2}, ids});
+  checkpoint.tensors.push_back({"layers.0.ffn.gate.weight", "F32", {8, 1}, std::string(32, 'w')});
+  for (int expert = 0; expert < 8; ++expert)
+    checkpoint.tensors.push_back({"layers.0.ffn.experts." + std::to_string(expert) + ".w1.weight",
+                                  "U8",
+                                  {1},
+                                  std::string(1, static_cast<char>('a' + expert))});
+  write_checkpoint(checkpoint, folder / "in");
+  const Placement placement = shuffled_placement(1, 8, 4, 5);
+  permute_checkpoint(folder / "in", placement, folder / "out");
+  const auto after = read_tensors(folder / "out");
+  const std::string made = after.at("layers.0.ffn.gate.tid2eid").data;
+  for (std::size_t i = 0; i < old_ids.size(); ++i) {
+    const int id = static_cast<unsigned char>(made[8 * i]);
+    EXPECT_EQ(made.substr(8 * i + 1, 7), std::string(7, '\0'));
+    // The same expert, by the bytes of its tensor.
+    EXPECT_EQ(after.at("layers.0.ffn.experts." + std::to_string(id) + ".w1.weight").data,
+              std::string(1, static_cast<char>('a' + old_ids[i])));
+  }
+  EXPECT_NE(made, ids);
+
+  checkpoint.tensors.front().data[8] = 8;
+  write_checkpoint(checkpoint, folder / "in");
+  EXPECT_EQ(message_of<ParseError>([&] { permute_checkpoint(folder / "in", placement, folder / "no"); }),
+            (folder / "in") +
+                "/model.safetensors: layers.0.ffn.gate.tid2eid: has a number that is no id of an "
+                "expert: in 8 bytes 0x8; right would be 0..7");
+  EXPECT_FALSE(std::filesystem::exists(folder / "no"));
+  checkpoint.tensors.front().dtype = "F64";
+  write_checkpoint(checkpoint, folder / "in");
+  EXPECT_EQ(message_of<Unsupported>([&] { permute_checkpoint(folder / "in", placement, folder / "no"); }),
+            "layers.0.ffn.gate.tid2eid is a table of expert ids of type F64, which are no whole numbers");
+}
+
+TEST(PermuteCheckpoint, KeepsAScaleThatAllStackedExpertsShare) {
+  TempFolder folder;
+  TinyCheckpoint checkpoint = tiny_checkpoint("olmoe", true);
+  checkpoint.tensors.push_back({"model.layers.0.mlp.experts.down_proj_input_scale", "F32", {1}, "abcd"});
+  checkpoint.tensors.push_back(
+      {"model.layers.0.mlp.experts.down_proj_weight_scale", "U8", {8, 1}, "01234567"});
+  write_checkpoint(checkpoint, folder / "in");
+  const Placement placement = shuffled_placement(2, 8, 4, 1);
+  permute_checkpoint(folder / "in", placement, folder / "out");
+  const auto after = read_tensors(folder / "out");
+  EXPECT_EQ(after.at("model.layers.0.mlp.experts.down_proj_input_scale").data, "abcd");
+  EXPECT_EQ(after.at("model.layers.0.mlp.experts.down_proj_weight_scale").data,
+            rows_in({"U8", {8, 1}, "01234567"}, oracle_order(placement.layer(0))));
+}
+
+TEST(PermuteCheckpoint, LeavesRowsOfARouterBehindThoseOfTheExperts) {
+  TempFolder folder;
+  TinyCheckpoint checkpoint = tiny_checkpoint("olmoe", true);
+  checkpoint.config = R"({"model_type": "inkling_text", "num_hidden_layers": 2, "n_routed_experts": 8})";
+  const std::string rows = "00112233445566778899";
+  for (TinyTensor& tensor : checkpoint.tensors)
+    if (tensor.name.ends_with("gate.weight")) tensor = {tensor.name, "U8", {10, 2}, rows};
+  write_checkpoint(checkpoint, folder / "in");
+  const Placement placement = shuffled_placement(2, 8, 4, 1);
+  permute_checkpoint(folder / "in", placement, folder / "out");
+  EXPECT_EQ(read_tensors(folder / "out").at("model.layers.1.mlp.gate.weight").data,
+            rows_in({"U8", {8, 2}, rows.substr(0, 16)}, oracle_order(placement.layer(1))) + "8899");
+  checkpoint.config = R"({"model_type": "olmoe", "num_hidden_layers": 2, "num_experts": 8})";
+  write_checkpoint(checkpoint, folder / "other");
+  EXPECT_THROW(permute_checkpoint(folder / "other", placement, folder / "no"), ParseError);
+}
+
+TEST(PermuteCheckpoint, TakesAnIndexOfAnyName) {
+  TempFolder folder;
+  write_checkpoint(tiny_checkpoint("olmoe"), folder / "in");
+  std::filesystem::rename(folder / "in/model.safetensors.index.json",
+                          folder / "in/quant_model_weight_w8a8_dynamic.safetensors.index.json");
   EXPECT_GT(permute_checkpoint(folder / "in", shuffled_placement(2, 8, 4, 1), folder / "out").tensors_renamed,
             0);
 }

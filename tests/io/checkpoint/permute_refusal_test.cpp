@@ -49,8 +49,28 @@ TEST_F(Refusal, OfAFamilyThatIsNotKnownListsThose) {
   write(checkpoint);
   EXPECT_EQ(
       refused<Unsupported>(),
-      "in/config.json: model_type 'dbrx' (architectures: DbrxForCausalLM) is not one whose experts this can "
-      "permute; known: mixtral, qwen3_moe, olmoe, deepseek_v3, gpt_oss");
+      "in/config.json: the experts of dbrx cannot be permuted: how it names their tensors is not known");
+  checkpoint.config =
+      R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "num_hidden_layers": 2})";
+  write(checkpoint);
+  const std::string message = refused<Unsupported>();
+  EXPECT_NE(message.find("in/config.json: model_type 'llama' (architectures: LlamaForCausalLM) is not one "
+                         "whose experts this can permute; known: mixtral, "),
+            std::string::npos)
+      << message;
+  EXPECT_TRUE(message.ends_with("zaya")) << message;
+}
+
+TEST_F(Refusal, OfAFamilyWhoseExpertsHaveNoOneOrderSaysWhy) {
+  TinyCheckpoint checkpoint = tiny_checkpoint("olmoe");
+  for (const auto& [type, reason] : std::vector<std::pair<std::string, std::string>>{
+           {"ernie4_5_vl_moe", "a layer has experts for text and others for images"},
+           {"longcat_flash", "its routers choose among experts without weights too"}}) {
+    checkpoint.config = R"({"num_hidden_layers": 2, "num_experts": 8, "model_type": ")" + type + "\"}";
+    write(checkpoint);
+    EXPECT_NE(refused<Unsupported>().find("of " + type + " cannot be permuted: " + reason),
+              std::string::npos);
+  }
 }
 
 TEST_F(Refusal, OfAConfigNamesTheKey) {
@@ -64,17 +84,21 @@ TEST_F(Refusal, OfAConfigNamesTheKey) {
   EXPECT_EQ(with(R"({"model_type": "olmoe", "num_experts": 8})"),
             "in/config.json: num_hidden_layers: is missing");
   EXPECT_EQ(with(R"({"model_type": "olmoe", "num_hidden_layers": 2})"),
-            "in/config.json: has none of num_local_experts, num_experts, n_routed_experts");
+            "in/config.json: num_experts: is missing");
   EXPECT_EQ(with(R"({"model_type": "olmoe", "num_hidden_layers": 2, "num_experts": 0})"),
-            "in/config.json: num_experts: is 0; allowed: 1..65536");
+            "in/config.json: num_experts: is 0: no layer of this model has experts to place");
   EXPECT_EQ(
       with(R"({"model_type": "olmoe", "num_hidden_layers": 2, "num_experts": 8, "num_local_experts": 4})"),
-      "in/config.json: num_experts: is 8, where another key says 4");
+      "in/config.json: num_local_experts: is 4, where num_experts is 8; right would be one number");
   EXPECT_EQ(with(R"({"model_type": 3})"), "in/config.json: model_type: is not a name");
   EXPECT_EQ(with(R"({"architectures": "x"})"), "in/config.json: architectures: is not a list");
   EXPECT_EQ(
       with(R"({"model_type": "deepseek_v3", "num_hidden_layers": 2, "n_routed_experts": 8, "n_group": 3})"),
       "in/config.json: n_group: 8 experts are not equally many in 3 groups");
+  EXPECT_EQ(
+      with(R"({"model_type": "deepseek_v3", "num_hidden_layers": 2, "n_routed_experts": 8})"),
+      "in/config.json: n_group: is missing; deepseek_v3 chooses groups of experts first, and the number of "
+      "groups must be known (1 where there are none)");
   std::filesystem::remove(in() + "/config.json");
   EXPECT_EQ(refused<ParseError>(), "in/config.json: cannot be opened: No such file or directory");
 }
@@ -97,29 +121,93 @@ TEST_F(Refusal, OfAConfigForOtherTensorsNamesOne) {
             "each of the 4 experts of config.json");
 }
 
-TEST_F(Refusal, OfAConfigThatSpeaksOfSingleExpertsQuotesIt) {
+// A config whose quantization says `what`.
+std::string quantized(const std::string& what) {
+  return R"({"model_type": "olmoe", "num_hidden_layers": 2, "num_experts": 8, "quantization_config": )" +
+         what + "}";
+}
+
+// An entry for each of the experts [0, end), in a list or an object.
+std::string entries(int end, const std::string& behind) {
+  std::string text;
+  for (int expert = 0; expert < end; ++expert)
+    text += std::string(expert > 0 ? ", " : "") + "\"model.layers.1.mlp.experts." + std::to_string(expert) +
+            ".up_proj\"" + behind;
+  return text;
+}
+
+TEST_F(Refusal, OfAConfigThatSpeaksOfSomeExpertsQuotesOneAndSaysWhoIsMissing) {
   TinyCheckpoint checkpoint = tiny_checkpoint("olmoe");
-  checkpoint.config = R"({"model_type": "olmoe", "num_hidden_layers": 2, "num_experts": 8,
-      "quantization_config": {"ignore": ["lm_head", "model.layers.1.mlp.experts.3.up_proj"]}})";
-  write(checkpoint);
+  const auto with = [&](const std::string& what) {
+    checkpoint.config = quantized(what);
+    write(checkpoint);
+    return refused<Unsupported>();
+  };
+  const std::string speaks = " speaks of one expert by its number, which this cannot renumber; ";
+  EXPECT_EQ(with(R"({"ignore": ["lm_head", "model.layers.1.mlp.experts.3.up_proj"]})"),
+            "in/config.json: 'model.layers.1.mlp.experts.3.up_proj'" + speaks +
+                "it names 1 of the 8 experts, and 0 is not among them; all or none would do");
+  EXPECT_EQ(with("{\"ignore\": [" + entries(7, "") + "]}"),
+            "in/config.json: 'model.layers.1.mlp.experts.0.up_proj'" + speaks +
+                "it names 7 of the 8 experts, and 7 is not among them; all or none would do");
+  EXPECT_EQ(with("{\"ignore\": [" + entries(9, "") + "]}"),
+            "in/config.json: 'model.layers.1.mlp.experts.8.up_proj'" + speaks +
+                "config.json says that there are 8 experts");
+  EXPECT_EQ(with("{\"bits\": {" + entries(7, ": 8") + ", \"model.layers.1.mlp.experts.7.up_proj\": 4}}"),
+            "in/config.json: 'model.layers.1.mlp.experts.7.up_proj'" + speaks +
+                "it says 4, and of another expert 8; the same of all would do");
+  EXPECT_EQ(with(R"({"only": "experts.5.w1"})"), "in/config.json: 'experts.5.w1'" + speaks +
+                                                     "a list that names all experts of the layer would do");
+  // A list in which only the experts of another part are all there.
+  EXPECT_EQ(with("{\"ignore\": [\"model.layers.0.mlp.experts.2.up_proj\", " + entries(8, "") + "]}"),
+            "in/config.json: 'model.layers.0.mlp.experts.2.up_proj'" + speaks +
+                "it names 1 of the 8 experts, and 0 is not among them; all or none would do");
+}
+
+TEST_F(Refusal, OfSomeExpertsEndsWhereAllAreNamedAlike) {
+  TinyCheckpoint checkpoint = tiny_checkpoint("olmoe");
+  for (const std::string& what : {"{\"ignore\": [" + entries(8, "") + ", \"lm_head\"]}",
+                                  "{\"bits\": {" + entries(8, ": {\"w\": 4}") + ", \"other\": 2}}"}) {
+    checkpoint.config = quantized(what);
+    write(checkpoint);
+    EXPECT_NO_THROW(permute_checkpoint(in(), shuffled_placement(2, 8, 4, 1), out()));
+    EXPECT_EQ(read_text(out() + "/config.json"), checkpoint.config);
+    std::filesystem::remove_all(out());
+  }
+}
+
+TEST_F(Refusal, OfAFileThatSaysOtherThingsOfSomeExpertsNamesIt) {
+  write(tiny_checkpoint("olmoe"));
+  write_text(in() + "/quant_model_description.json", "{" + entries(8, ": \"W8A8\"") + "}");
+  EXPECT_NO_THROW(permute_checkpoint(in(), shuffled_placement(2, 8, 4, 1), out()));
+  std::filesystem::remove_all(out());
+  write_text(in() + "/quant_model_description.json",
+             "{" + entries(7, ": \"W8A8\"") + ", \"model.layers.1.mlp.experts.7.up_proj\": \"FLOAT\"}");
   EXPECT_EQ(
       refused<Unsupported>(),
-      "in/config.json: 'model.layers.1.mlp.experts.3.up_proj' speaks of one expert by its number, which this "
-      "cannot renumber");
+      "in/quant_model_description.json: 'model.layers.1.mlp.experts.7.up_proj' speaks of one expert by its "
+      "number, which this cannot renumber; it says \"FLOAT\", and of another expert \"W8A8\"; the same of "
+      "all would do");
 }
 
 TEST_F(Refusal, OfAFolderThatIsNoCheckpointSaysWhatIsMissing) {
   EXPECT_EQ(refused<ParseError>(), "in: is not a folder");
   std::filesystem::create_directories(in());
   write_text(in() + "/config.json", tiny_checkpoint("olmoe").config);
-  EXPECT_EQ(refused<ParseError>(),
-            "in: has neither model.safetensors.index.json nor model.safetensors; a safetensors checkpoint is "
-            "needed");
+  EXPECT_EQ(
+      refused<ParseError>(),
+      "in: has neither a file that ends in .safetensors.index.json nor model.safetensors; a safetensors "
+      "checkpoint is needed");
   write_text(in() + "/model.safetensors", "");
   write_text(in() + "/model.safetensors.index.json", "");
   EXPECT_EQ(
       refused<ParseError>(),
       "in: has both model.safetensors.index.json and model.safetensors; which is the model cannot be told");
+  write_text(in() + "/other.safetensors.index.json", "");
+  EXPECT_EQ(
+      refused<ParseError>(),
+      "in: has model.safetensors.index.json and other.safetensors.index.json; which is the model's index "
+      "cannot be told");
 }
 
 TEST_F(Refusal, OfAnIndexThatDoesNotFitNamesTheTensor) {
@@ -168,8 +256,10 @@ TEST_F(Refusal, OfTensorsThatAreNotKnownNamesThem) {
   for (const char* name :
        {"model.layers.0.mlp.experts.bias", "model.layers.0.mlp.gate.extra", "model.layers.0.mlp.other",
         "model.layers.0.mlp.experts.01.up_proj.weight", "model.layers.0.mlp.shared_experts.up.weight",
-        "model.layers.0.attention.experts.0.weight", "mtp.layers.0.mlp.experts.0.up_proj.weight",
-        "model.layers.0.mlp.experts", "model.layers.0.mlp.gate_proj.weight"}) {
+        "model.layers.0.attention.experts.0.weight", "model.router.weight", "model.layers.0.mlp.experts",
+        "model.layers.0.mlp.gate_proj.weight", "model.layers.0.mlp.router.weight",
+        "model.layers.0.mlp.expert_bias", "model.layers.0.moe.bias", "mtp.layers.0.mlp.gate.tid2eid",
+        "expert_scale", "model.layers.0.mlp.experts.up_proj.g_idx"}) {
     EXPECT_EQ(with(name),
               std::string("in: tensor ") + name +
                   " is not one that olmoe is known to have; whether it goes by expert cannot be told");
@@ -214,7 +304,7 @@ TEST_F(Refusal, OfALayerWithoutRouterOrExpertsSaysWhich) {
   std::erase_if(checkpoint.tensors,
                 [](const auto& tensor) { return tensor.name.starts_with("model.layers.1.mlp.ex"); });
   write(checkpoint);
-  EXPECT_EQ(refused<ParseError>(), "in: layer 1: has a gate, but no experts");
+  EXPECT_EQ(refused<ParseError>(), "in: layer 1: has a gate.weight, but no experts");
   std::erase_if(checkpoint.tensors,
                 [](const auto& tensor) { return tensor.name.find(".mlp.") != std::string::npos; });
   write(checkpoint);
@@ -225,7 +315,9 @@ TEST_F(Refusal, OfLayersByTwoNamesIsAnError) {
   TinyCheckpoint checkpoint = tiny_checkpoint("olmoe");
   find(checkpoint, "model.layers.1.mlp.gate.weight").name = "layers.1.mlp.gate.weight";
   write(checkpoint);
-  EXPECT_NE(refused<ParseError>().find("is named without or with the 'model.' before"), std::string::npos);
+  EXPECT_EQ(
+      refused<ParseError>(),
+      "in: model.layers.0: has experts, and so has layers.1; experts of one model stand below one name");
 }
 
 TEST_F(Refusal, OfAPlacementForOtherLayersCountsThem) {

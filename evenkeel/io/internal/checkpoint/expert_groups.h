@@ -5,7 +5,7 @@
 #include <string>
 
 #include "evenkeel/base/index.h"
-#include "evenkeel/io/internal/checkpoint/family.h"
+#include "evenkeel/io/internal/checkpoint/checkpoint_config.h"
 
 namespace evenkeel::internal {
 

@@ -46,4 +46,9 @@ bool may_be_weights(const std::string& file) {
   return std::ranges::any_of(endings, [&](std::string_view ending) { return file.ends_with(ending); });
 }
 
+bool may_speak_of_quantization(const std::string& file) {
+  return file.find("quant") != std::string::npos && file.ends_with(".json") &&
+         !file.ends_with(".safetensors.index.json");
+}
+
 }  // namespace evenkeel::internal

@@ -19,4 +19,7 @@ FolderFiles list_files(const std::string& folder);
 // By its name, what may hold weights in a format that is not permuted.
 bool may_be_weights(const std::string& file);
 
+// By its name, what may say how single modules are quantized: quant_model_description.json and its like.
+bool may_speak_of_quantization(const std::string& file);
+
 }  // namespace evenkeel::internal

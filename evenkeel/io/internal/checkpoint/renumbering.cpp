@@ -1,8 +1,15 @@
 #include "evenkeel/io/internal/checkpoint/renumbering.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 #include <numeric>
+#include <string_view>
 #include <utility>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/plan/contiguous_order.h"
 
 namespace evenkeel::internal {
 
@@ -17,7 +24,7 @@ bool is_identity(std::span<const ExpertId> order) {
 // Neighbours in one file become one range.
 void append_range(const ByteRange& range, std::vector<ByteRange>& ranges) {
   if (range.bytes == 0) return;
-  if (!ranges.empty() && ranges.back().file == range.file &&
+  if (!ranges.empty() && ranges.back().file == range.file && ranges.back().ids == range.ids &&
       ranges.back().begin + ranges.back().bytes == range.begin) {
     ranges.back().bytes += range.bytes;
   } else {
@@ -25,7 +32,32 @@ void append_range(const ByteRange& range, std::vector<ByteRange>& ranges) {
   }
 }
 
+std::int64_t width_of_ids(const SafetensorsTensor& tensor) {
+  constexpr std::array<std::pair<std::string_view, int>, 8> widths = {
+      {{"U8", 1}, {"I8", 1}, {"U16", 2}, {"I16", 2}, {"U32", 4}, {"I32", 4}, {"U64", 8}, {"I64", 8}}};
+  for (const auto& [type, width] : widths)
+    if (tensor.dtype == type && tensor.bytes() % width == 0) return width;
+  throw Unsupported(fmt::format("{} is a table of expert ids of type {}, which are no whole numbers",
+                                tensor.name, tensor.dtype));
+}
+
 }  // namespace
+
+void IdTable::renumber(std::span<std::byte> bytes, const std::string& file) const {
+  const std::size_t step = static_cast<std::size_t>(width);
+  for (std::size_t at = 0; at + step <= bytes.size(); at += step) {
+    std::uint64_t id = 0;
+    for (std::size_t i = step; i-- > 0;) id = id << 8 | std::to_integer<std::uint64_t>(bytes[at + i]);
+    if (id >= new_ids.size())
+      throw ParseError(
+          file, tensor,
+          fmt::format("has a number that is no id of an expert: in {} bytes {:#x}; right would be "
+                      "0..{}",
+                      width, id, new_ids.size() - 1));
+    std::uint64_t made = static_cast<std::uint64_t>(new_ids[id].value());
+    for (std::size_t i = 0; i < step; ++i, made >>= 8) bytes[at + i] = static_cast<std::byte>(made & 0xff);
+  }
+}
 
 Renumbering::Renumbering(const CheckpointTensors& checkpoint)
     : checkpoint_(checkpoint), source_(checkpoint.tensors.size()), row_order_(checkpoint.tensors.size()) {
@@ -37,6 +69,10 @@ void Renumbering::renumber(const MoeLayer& layer, std::span<const ExpertId> orde
   for (const auto& part : layer.by_expert)
     for (std::size_t id = 0; id < order.size(); ++id) source_[part[id]] = part[order[id].offset()];
   for (const std::size_t tensor : layer.by_row) row_order_[tensor] = order;
+  for (const std::size_t tensor : layer.id_tables) {
+    const SafetensorsTensor& at = checkpoint_.tensors[tensor].at;
+    id_tables_[tensor] = {.tensor = at.name, .width = width_of_ids(at), .new_ids = new_ids(order)};
+  }
 }
 
 std::vector<ByteRange> Renumbering::ranges(std::size_t file) const {
@@ -55,16 +91,23 @@ std::vector<ByteRange> Renumbering::ranges(std::size_t file) const {
 void Renumbering::append(std::size_t tensor, std::vector<ByteRange>& ranges) const {
   const StoredTensor& source = checkpoint_.tensors[source_[tensor]];
   const std::int64_t begin = checkpoint_.files[source.file].data_begin + source.at.begin;
+  if (const auto ids = id_tables_.find(tensor); ids != id_tables_.end())
+    return append_range(
+        {.file = source.file, .begin = begin, .bytes = source.at.bytes(), .ids = &ids->second}, ranges);
   const auto order = row_order_[tensor];
   if (order.empty())
     return append_range({.file = source.file, .begin = begin, .bytes = source.at.bytes()}, ranges);
-  const std::int64_t row = source.at.bytes() / std::ssize(order);
+  const std::int64_t row = source.at.bytes() / num_rows(source.at);
   for (const ExpertId expert : order)
     append_range({.file = source.file, .begin = begin + expert.value() * row, .bytes = row}, ranges);
+  // Rows of no expert stay behind.
+  const std::int64_t moved = row * std::ssize(order);
+  append_range({.file = source.file, .begin = begin + moved, .bytes = source.at.bytes() - moved}, ranges);
 }
 
 std::int64_t Renumbering::count_permuted() const {
-  return std::ranges::count_if(row_order_, [](const auto& order) { return !order.empty(); });
+  return std::ranges::count_if(row_order_, [](const auto& order) { return !order.empty(); }) +
+         std::ssize(id_tables_);
 }
 
 std::int64_t Renumbering::count_renamed() const {

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -24,6 +26,21 @@ bool is_plain_name(const std::string& name) {
 bool is_there(const std::string& folder, const char* name) {
   std::error_code error;
   return fs::exists(fs::path(folder) / name, error);
+}
+
+// The one index of a folder.
+std::optional<std::string> index_of(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
+    if (entry.path().filename().string().ends_with(index_ending))
+      names.push_back(entry.path().filename().string());
+  std::ranges::sort(names);
+  if (names.size() > 1)
+    throw ParseError(
+        folder, "",
+        fmt::format("has {} and {}; which is the model's index cannot be told", names[0], names[1]));
+  return names.empty() ? std::nullopt : std::optional(names.front());
 }
 
 void read_file(const std::string& folder, const std::string& name, CheckpointTensors& checkpoint) {
@@ -58,6 +75,11 @@ void require_as_indexed(const CheckpointTensors& checkpoint, std::map<std::strin
 
 }  // namespace
 
+std::int64_t num_rows(const SafetensorsTensor& tensor) {
+  const auto first = std::ranges::find_if(tensor.shape, [](std::int64_t length) { return length != 1; });
+  return first == tensor.shape.end() ? 0 : *first;
+}
+
 std::vector<std::pair<std::string, std::string>> read_checkpoint_index(const ByteSource& source) {
   const JsonDocument json = read_json(source);
   const Json& map = member(json, "weight_map", source.name());
@@ -73,20 +95,23 @@ std::vector<std::pair<std::string, std::string>> read_checkpoint_index(const Byt
 }
 
 CheckpointTensors read_checkpoint_tensors(const std::string& folder) {
-  const bool indexed = is_there(folder, checkpoint_index);
-  if (indexed == is_there(folder, whole_checkpoint))
+  const std::optional<std::string> found = index_of(folder);
+  const bool whole = is_there(folder, whole_checkpoint);
+  if (found && whole)
     throw ParseError(
         folder, "",
-        fmt::format("has {} {} {} {}", indexed ? "both" : "neither", checkpoint_index,
-                    indexed ? "and" : "nor",
-                    indexed ? fmt::format("{}; which is the model cannot be told", whole_checkpoint)
-                            : fmt::format("{}; a safetensors checkpoint is needed", whole_checkpoint)));
+        fmt::format("has both {} and {}; which is the model cannot be told", *found, whole_checkpoint));
+  if (!found && !whole)
+    throw ParseError(
+        folder, "",
+        fmt::format("has neither a file that ends in {} nor {}; a safetensors checkpoint is needed",
+                    index_ending, whole_checkpoint));
   CheckpointTensors checkpoint;
-  if (!indexed) {
+  if (!found) {
     read_file(folder, whole_checkpoint, checkpoint);
     return checkpoint;
   }
-  const std::string index = (fs::path(folder) / checkpoint_index).string();
+  const std::string index = (fs::path(folder) / *found).string();
   const auto indexed_tensors = read_checkpoint_index(*open_source(index));
   std::set<std::string> names;
   for (const auto& [tensor, file] : indexed_tensors) names.insert(file);

@@ -10,13 +10,17 @@
 
 namespace evenkeel::internal {
 
-inline constexpr const char* checkpoint_index = "model.safetensors.index.json";
+// "model.safetensors.index.json", or another name of which there is one.
+inline constexpr const char* index_ending = ".safetensors.index.json";
 inline constexpr const char* whole_checkpoint = "model.safetensors";
 
 struct StoredTensor {
   SafetensorsTensor at;
   std::size_t file = 0;
 };
+
+// The first length that is not 1: dimensions of 1 may stand before rows. 0 of a single number.
+std::int64_t num_rows(const SafetensorsTensor& tensor);
 
 struct WeightFile {
   std::string name;             // in the checkpoint's folder
@@ -33,7 +37,8 @@ struct CheckpointTensors {
 std::vector<std::pair<std::string, std::string>> read_checkpoint_index(const ByteSource& source);
 
 // Reads the index, if there is one, and the header of every file. Throws ParseError if the folder has neither
-// an index nor model.safetensors, or both; if a tensor is not where the index says, or not in the index.
+// an index nor model.safetensors, or both, or two indexes; if a tensor is not where the index says, or not in
+// the index.
 CheckpointTensors read_checkpoint_tensors(const std::string& folder);
 
 }  // namespace evenkeel::internal

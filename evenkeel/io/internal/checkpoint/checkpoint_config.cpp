@@ -1,0 +1,96 @@
+#include "evenkeel/io/internal/checkpoint/checkpoint_config.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/checkpoint/numbered_experts.h"
+#include "evenkeel/io/internal/config_layers.h"
+#include "evenkeel/io/internal/json.h"
+#include "evenkeel/io/internal/language_config.h"
+
+namespace evenkeel::internal {
+
+namespace {
+
+std::string known_names() {
+  std::vector<std::string_view> names;
+  for (const Family& family : known_families())
+    if (family.tensors) names.push_back(family.name());
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+const Family& family_of(const LanguageConfig& config) {
+  const std::string& file = config.whole.file();
+  if (config.family == nullptr) {
+    const std::vector<std::string> architectures = architectures_of(config.whole);
+    throw Unsupported(fmt::format(
+        "{}: model_type '{}' (architectures: {}) is not one whose experts this can permute; known: {}", file,
+        config.model_type, architectures.empty() ? "none" : fmt::format("{}", fmt::join(architectures, ", ")),
+        known_names()));
+  }
+  const Family& family = *config.family;
+  if (!family.tensors)
+    throw Unsupported(fmt::format(
+        "{}: the experts of {} cannot be permuted: {}", file, family.name(),
+        family.not_permuted.empty() ? "how it names their tensors is not known" : family.not_permuted));
+  return family;
+}
+
+// Families name the two numbers in their own ways.
+const std::string* first_stated(const ConfigKeys& config, const std::array<std::string, 2>& keys) {
+  for (const std::string& key : keys)
+    if (config.find(key) != nullptr) return &key;
+  return nullptr;
+}
+
+ExpertGroups groups_of(const ConfigKeys& config, const Family& family, int num_experts) {
+  static const std::array<std::string, 2> count_keys = {"n_group", "num_expert_group"};
+  static const std::array<std::string, 2> chosen_keys = {"topk_group", "topk_groups"};
+  ExpertGroups groups;
+  if (family.groups == Family::Groups::unless_greedy && config.word("topk_method") == "greedy") return groups;
+  const std::string* count = first_stated(config, count_keys);
+  const bool stated_null = config.is_null(count_keys[0]) || config.is_null(count_keys[1]);
+  if (count == nullptr && !stated_null && family.groups == Family::Groups::always_stated)
+    config.fail(
+        count_keys[0],
+        fmt::format("is missing; {} chooses groups of experts first, and the number of groups must be "
+                    "known (1 where there are none)",
+                    family.name()));
+  if (count == nullptr) return groups;
+  groups.count = config.integer(*count, 1, num_experts);
+  const std::string* chosen = first_stated(config, chosen_keys);
+  groups.chosen = chosen == nullptr ? groups.count : config.integer(*chosen, 1, groups.count);
+  if (num_experts % groups.count != 0)
+    config.fail(*count,
+                fmt::format("{} experts are not equally many in {} groups", num_experts, groups.count));
+  return groups;
+}
+
+}  // namespace
+
+CheckpointConfig read_checkpoint_config(const ByteSource& source) {
+  const std::string& file = source.name();
+  const JsonDocument json = read_json(source);
+  if (!json.is_object()) throw ParseError(file, "", "is not a JSON object");
+  const LanguageConfig config = language_config(json, file);
+  CheckpointConfig checkpoint;
+  checkpoint.family = &family_of(config);
+  const std::optional<int> layers = hidden_layers(config.keys);
+  if (!layers) config.keys.fail("num_hidden_layers", "is missing");
+  checkpoint.num_layers = *layers;
+  checkpoint.num_experts = num_experts(config.keys);
+  if (checkpoint.num_experts == 0)
+    config.keys.fail(checkpoint.family->weights ? checkpoint.family->weights->experts : "num_experts",
+                     "is missing");
+  checkpoint.groups = groups_of(config.keys, *checkpoint.family, checkpoint.num_experts);
+  require_all_or_no_experts(json, checkpoint.num_experts, file);
+  return checkpoint;
+}
+
+}  // namespace evenkeel::internal
