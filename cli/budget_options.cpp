@@ -87,7 +87,8 @@ void add_budget_options(CLI::App& app, BudgetOptions& options) {
              "Chunk counts that mact chooses from");
   add_whole(app, "--in-flight", options.in_flight, 1, 2,
             "Chunks at a time: 2 dispatches the next one while one is computed");
-  app.add_option("--cost", options.cost_file, "What bench --calibrate wrote, for the choice between ways to run a step")
+  app.add_option("--cost", options.cost_file,
+                 "What bench --calibrate wrote, for the choice between ways to run a step")
       ->type_name("FILE");
 }
 
@@ -98,7 +99,9 @@ Budget budget_of(const CLI::App& app, const BudgetOptions& options, bool backwar
   if (options.in_flight > 1) require_overlap(budget);
   if (!is_given(app, "--cost")) return budget;
   if (!budget.cuts() && !costs_decide)
-    refuse_if_given(app, "--cost", "is about steps that may be cut, and nothing cuts them; it also decides under --imbalance-threshold auto");
+    refuse_if_given(app, "--cost",
+                    "is about steps that may be cut, and nothing cuts them; it also decides under "
+                    "--imbalance-threshold auto");
   budget.memory.cost = read_cost(options.cost_file);
   return budget;
 }

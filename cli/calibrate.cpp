@@ -59,7 +59,8 @@ struct ManyExperts {
   Arena arena{Device::cpu()};
   std::vector<Buffer> prepared;
 
-  ManyExperts(const LayerOptions& layer, std::int64_t bytes) : ffn(make_cpu_expert_ffn(layer.shape().expert, false)) {
+  ManyExperts(const LayerOptions& layer, std::int64_t bytes)
+      : ffn(make_cpu_expert_ffn(layer.shape().expert, false)) {
     const ExpertShape& shape = ffn->shape();
     const std::int64_t count =
         std::min<std::int64_t>(std::max<std::int64_t>(bytes / shape.weight_bytes(), 2), layer.experts);

@@ -182,8 +182,9 @@ void run(const CLI::App& app, RunArguments& options) {
   Tensor grad_output;
   if (options.backward) grad_output = seeded_grad_output(options.layer, tokens);
   if (options.by_gain) {
-    const SpillCosts costs = spill_costs_of(setup.shape, static_cast<int>(options.ranks), options.backward,
-                                            is_given(app, "--cost") ? &setup.reference.budget.memory.cost : nullptr);
+    const SpillCosts costs =
+        spill_costs_of(setup.shape, static_cast<int>(options.ranks), options.backward,
+                       is_given(app, "--cost") ? &setup.reference.budget.memory.cost : nullptr);
     for (Way& way : setup.ways) way.planner.costs = costs;
   }
   setup.experts = &experts;

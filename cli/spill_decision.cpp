@@ -16,7 +16,8 @@ SpillCosts spill_costs_of(const MoeShape& shape, int ranks, bool backward, const
   layer.activation = shape.expert.activation;
   layer.type = shape.expert.type;
   const CostModel cost = given != nullptr ? *given : measure_costs(layer, ranks);
-  return spill_costs({shape.expert.elements(), bytes_of(shape.expert.type), shape.expert.hidden}, cost, backward);
+  return spill_costs({shape.expert.elements(), bytes_of(shape.expert.type), shape.expert.hidden}, cost,
+                     backward);
 }
 
 std::string describe(const SpillCosts& costs) {

@@ -44,7 +44,8 @@ struct PlannerOptions {
   std::optional<SpillCosts> costs = std::nullopt;
 };
 
-// Throws InvalidArgument for a capacity factor below 1, a negative min_segment or threshold, or costs that are no seconds.
+// Throws InvalidArgument for a capacity factor below 1, a negative min_segment or threshold, or costs that
+// are no seconds.
 std::unique_ptr<Planner> make_planner(const PlannerOptions& options);
 
 }  // namespace evenkeel

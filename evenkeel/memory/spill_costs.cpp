@@ -16,8 +16,8 @@ SpillCosts spill_costs(const SpilledExpert& expert, const CostModel& cost, bool 
   const double row = static_cast<double>(expert.hidden * expert.bytes);
   const double passes = backward ? 2 : 1;
   SpillCosts made;
-  made.seconds_per_assignment =
-      2 * elements * (backward ? 3 : 1) / cost.flops_per_second + 2 * row * passes / cost.link_bytes_per_second;
+  made.seconds_per_assignment = 2 * elements * (backward ? 3 : 1) / cost.flops_per_second +
+                                2 * row * passes / cost.link_bytes_per_second;
   // Packing reads and writes; products read.
   made.seconds_per_transfer =
       weights / cost.link_bytes_per_second + 3 * weights * passes / cost.weight_bytes_per_second;

@@ -15,8 +15,8 @@ struct SpilledExpert {
   std::int64_t hidden = 0;
 };
 
-// Of one step. An assignment is multiplied, and its row travels there and back. Weights travel, are packed and
-// are read once more than at home; in backward they are packed again, and gradients in f32 are written,
+// Of one step. An assignment is multiplied, and its row travels there and back. Weights travel, are packed
+// and are read once more than at home; in backward they are packed again, and gradients in f32 are written,
 // travel and are added. What moving costs is taken twice: it is more than these parts.
 SpillCosts spill_costs(const SpilledExpert& expert, const CostModel& cost, bool backward);
 

@@ -35,7 +35,8 @@ std::int64_t sum_of(const std::vector<std::int64_t>& numbers) {
 
 void StepRoutes::find_rows(std::span<const std::int64_t> arrived, int k) {
   const auto require = [](bool holds) {
-    if (!holds) throw InvalidArgument("arrived", "other ranks' rows are not those of the plan", "their row_of");
+    if (!holds)
+      throw InvalidArgument("arrived", "other ranks' rows are not those of the plan", "their row_of");
   };
   require(arrived.size() == static_cast<std::size_t>(sum_of(received_counts)) + received_counts.size());
   pool_rows.resize(order.size());

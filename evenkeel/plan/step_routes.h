@@ -63,9 +63,9 @@ struct StepRoutes {
   // Whether any rank lends weights: the same on every rank.
   bool moves_weights = false;
 
-  // Known when other ranks' row_of have arrived, which find_rows() takes in order of ranks: how many rows each
-  // sends, and for each position in the order of computing which row it reads of these: this rank's tokens,
-  // then the rows received. Throws InvalidArgument where they are not what such ranks send.
+  // Known when other ranks' row_of have arrived, which find_rows() takes in order of ranks: how many rows
+  // each sends, and for each position in the order of computing which row it reads of these: this rank's
+  // tokens, then the rows received. Throws InvalidArgument where they are not what such ranks send.
   void find_rows(std::span<const std::int64_t> arrived, int k);
   std::vector<std::int64_t> received_row_counts;  // [P]
   std::vector<std::int64_t> pool_rows;            // [positions here]

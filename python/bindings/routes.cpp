@@ -118,7 +118,8 @@ class StepLayout {
     const nb::gil_scoped_release release;
     const BlockCounts blocks = blocks_of(counts, tokens);
     if (chunks < 1 || blocks.blocks % chunks != 0)
-      throw InvalidArgument("chunks", std::to_string(chunks) + " of " + std::to_string(blocks.blocks) + " blocks",
+      throw InvalidArgument("chunks",
+                            std::to_string(chunks) + " of " + std::to_string(blocks.blocks) + " blocks",
                             "a number that divides them");
     const int each = blocks.blocks / chunks;
     std::int64_t most = 0;
@@ -233,11 +234,8 @@ void bind_routes(nb::module_& module) {
                                 self.per_position, self.per_borrowed,   self.per_lent, self.fixed};
            })
       .def("of_one_token", [](const PhaseBytes& self, std::int64_t k, std::int64_t ranks) {
-        return self.of({.tokens = 1,
-                        .assignments = k,
-                        .sent = k,
-                        .received = (ranks - 1) * k,
-                        .positions = ranks * k});
+        return self.of(
+            {.tokens = 1, .assignments = k, .sent = k, .received = (ranks - 1) * k, .positions = ranks * k});
       });
 
   nb::class_<StepLayout>(module, "StepLayout")

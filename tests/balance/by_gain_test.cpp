@@ -1,4 +1,5 @@
-// Deciding by gain gives the planner's plan where the seconds it saves exceed those it costs, and else plain ep.
+// Deciding by gain gives the planner's plan where the seconds it saves exceed those it costs, and else plain
+// ep.
 #include "evenkeel/balance/by_gain.h"
 
 #include <gtest/gtest.h>
@@ -68,7 +69,8 @@ TEST(ByGain, TurnsAtTheBreakEven) {
   // 12 and 4 assignments: 4 saved, one transfer.
   const Choices four{4, 1, {{0, 0, 0, 0, 1, 1, 1, 1}, {0, 0, 1, 1, 2, 2, 3, 3}}};
   const LayerPlacement placement = LayerPlacement::contiguous(4, 2);
-  for (const auto& [transfer, moves] : {std::pair{3.99, true}, std::pair{4.0, false}, std::pair{4.01, false}}) {
+  for (const auto& [transfer, moves] :
+       {std::pair{3.99, true}, std::pair{4.0, false}, std::pair{4.01, false}}) {
     PlannerOptions options{Kind::level, 1000, 1, 0};
     options.costs = SpillCosts{1.0, transfer, 0};
     StepPlan plan;
@@ -78,7 +80,8 @@ TEST(ByGain, TurnsAtTheBreakEven) {
 }
 
 TEST(ByGain, RefusesCostsThatAreNoSeconds) {
-  for (const double wrong : {-1.0, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
+  for (const double wrong :
+       {-1.0, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
     PlannerOptions options{Kind::level};
     options.costs = SpillCosts{0, wrong, 0};
     EXPECT_THROW(make_planner(options), InvalidArgument);

@@ -45,8 +45,7 @@ TEST(ChunkCuts, CountWhatEveryRankHas) {
         ->plan(choices.counts(), LayerPlacement::contiguous(choices.num_experts, ranks), plan);
     const auto some = [&] { return static_cast<std::int64_t>(random() % 100); };
     std::vector<PhaseBytes> phases(1 + random() % 3);
-    for (PhaseBytes& phase : phases)
-      phase = {some(), some(), some(), some(), some(), some(), some(), some()};
+    for (PhaseBytes& phase : phases) phase = {some(), some(), some(), some(), some(), some(), some(), some()};
     std::int64_t most = 0;
     std::vector<std::int64_t> tokens;
     for (const ChunkLoad& load : counted(choices, plan)) {

@@ -108,12 +108,15 @@ class Step {
     StepRoutes routes = routes_[me];
     Numbers arrived, tokens;
     std::vector<std::size_t> owners(choices_.ids[me].size() / static_cast<std::size_t>(choices_.k), me);
-    for (std::size_t token = 0; token < owners.size(); ++token) tokens.push_back(static_cast<std::int64_t>(token));
+    for (std::size_t token = 0; token < owners.size(); ++token)
+      tokens.push_back(static_cast<std::int64_t>(token));
     for (std::size_t source = 0; source < routes_.size(); ++source) {
       const StepRoutes& from = routes_[source];
-      const auto first = from.row_of.begin() + static_cast<std::ptrdiff_t>(sum_before(from.sent_counts, me) + me);
+      const auto first =
+          from.row_of.begin() + static_cast<std::ptrdiff_t>(sum_before(from.sent_counts, me) + me);
       arrived.insert(arrived.end(), first, first + from.sent_counts[me] + 1);
-      const auto row = from.sent_rows.begin() + static_cast<std::ptrdiff_t>(sum_before(from.sent_row_counts, me));
+      const auto row =
+          from.sent_rows.begin() + static_cast<std::ptrdiff_t>(sum_before(from.sent_row_counts, me));
       tokens.insert(tokens.end(), row, row + from.sent_row_counts[me]);
       owners.resize(tokens.size(), source);
     }

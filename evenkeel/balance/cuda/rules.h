@@ -25,7 +25,8 @@ struct PlanRules {
 // instance. Throws InvalidArgument where costs are to decide.
 inline PlanRules rules_of(const PlannerOptions& options) {
   if (options.costs)
-    throw InvalidArgument("costs", "planning on a device predicts no seconds", "an imbalance threshold alone");
+    throw InvalidArgument("costs", "planning on a device predicts no seconds",
+                          "an imbalance threshold alone");
   constexpr std::int64_t kMostRatio = std::int64_t{1} << 31;
   PlanRules rules;
   rules.kind = options.kind;
