@@ -8,31 +8,26 @@ of a row do not depend on the other rows, gradients to rounding.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
-import numpy as np
 import torch
 import torch.distributed as dist
-from torch.autograd.function import once_differentiable
 
 from .. import _native
 from .._arguments import instance, invalid, number
 from ..errors import BudgetTooSmall
 from ..placement import Placement
 from ..step_plan import Planner
-from . import _kept
-from ._chunk import Chunk, Computed, Experts, Routes, Weights
+from ._chunk import Experts, Weights
 from ._costs import SpillCosts, measure_costs
+from ._cut import Cut
 from ._exchange import Exchange
 from ._options import LayerOptions
 from ._phase_bytes import chunk_phases, least_bytes
+from ._step import Chunks, Step
 
 Stock = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
-
-_BLOCKS = 32
-"""Under a budget tokens are counted in so many blocks, of which chunks are made."""
 
 
 class ExpertParallel:
@@ -148,18 +143,17 @@ class ExpertParallel:
             self._measures = False
         if self.budget is not None:
             self._set_budget(self.budget, experts, names, tensors, hidden, ids.shape[1])
-        self.last = {
-            "chunks": 0,
-            "transfers": 0,
-            "rank_loads": [0] * self.exchange.ranks,
-            "home_loads": [0] * self.exchange.ranks,
-        }
-        pieces = self._cut(ids, also_if_nothing_moves=stock is None)
-        if pieces is None:
+        cut = Cut(self.exchange, self._layout, self._homes, ids)
+        self.last = cut.last
+        if self.budget is None:
+            cut.whole(also_if_nothing_moves=stock is None)
+        elif self.chunk_bins is None or not cut.equal(self.chunk_bins, self.budget):
+            cut.fewest(0, len(ids))
+        if self.budget is None and not cut.chunks:
             assert stock is not None
             return self.exchange.watch("stock", lambda: stock(hidden, top_k_index, top_k_weights), hidden.device)
-        step = _Chunks(self.exchange, experts, names, pieces, ids.shape[1])
-        made: torch.Tensor = _Step.apply(step, hidden, top_k_weights, *tensors)
+        step = Chunks(self.exchange, experts, names, cut.chunks, ids.shape[1])
+        made: torch.Tensor = Step.apply(step, hidden, top_k_weights, *tensors)
         return made
 
     def _ids(
@@ -213,198 +207,6 @@ class ExpertParallel:
     def _most_of_ranks(self, own: list[_native.PhaseBytes], device: torch.device) -> list[_native.PhaseBytes]:
         mine = torch.tensor([phase.to_list() for phase in own], dtype=torch.int64, device=device)
         return [_native.PhaseBytes(*most) for most in self.exchange.all_gather("budget", mine).amax(dim=0).tolist()]
-
-    def _counts(
-        self, ids: torch.Tensor, begin: int, end: int, blocks: int
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Counts `[P, blocks, E]` and tokens `[P, blocks]` of all ranks, and this rank's ids: one read of the host."""
-        part, width = ids[begin:end], self.num_experts
-        tokens = len(part)
-        bounds = torch.tensor([tokens * b // blocks for b in range(blocks + 1)], device=ids.device)
-        flat = part.reshape(-1)
-        wrong = (flat < -1) | (flat >= width)
-        column = flat.masked_fill(wrong, width).masked_fill(flat == -1, width + 1)
-        if blocks > 1:
-            of_token = torch.bucketize(torch.arange(tokens, device=ids.device), bounds[1:], right=True)
-            column = column + of_token.repeat_interleave(part.shape[1]) * (width + 2)
-        mine = torch.bincount(column, minlength=blocks * (width + 2)).view(blocks, width + 2)
-        mine[:, -1] = bounds.diff()
-        every = self.exchange.all_gather("counts", mine)
-        host = torch.cat([every.reshape(-1), flat]).cpu().numpy() if ids.device.type != "cpu" else None
-        counts = every.numpy() if host is None else host[: every.numel()].reshape(every.shape)
-        own = part.contiguous().numpy() if host is None else host[every.numel() :].reshape(part.shape)
-        bad = counts[:, :, width].sum(axis=1)
-        if bad.any():
-            rank = int(bad.argmax())
-            raise invalid(
-                "top_k_index",
-                f"{int(bad[rank])} expert ids of rank {rank} are outside -1..{width - 1}",
-                "ids over all ranks",
-            )
-        return np.ascontiguousarray(counts[:, :, :width]), np.ascontiguousarray(counts[:, :, -1]), own
-
-    def _cut(self, ids: torch.Tensor, also_if_nothing_moves: bool) -> list[tuple[int, int, Routes]] | None:
-        """Chunks of this rank's tokens with their routes; None where there is one that moves nothing."""
-        if self.budget is None:
-            counts, tokens, own = self._counts(ids, 0, len(ids), 1)
-            native = self._layout.step(own, counts[:, 0], tokens[:, 0].tolist(), also_if_nothing_moves)
-            self._add_to_last(counts[:, 0])
-            return None if native is None else [(0, len(ids), Routes(native, ids.device, len(ids)))]
-        cut = _Cut(self, ids)
-        if self.chunk_bins is None or not cut.equal(self.chunk_bins):
-            cut.fewest(0, len(ids))
-        return cut.chunks
-
-    def _add_to_last(self, counts: np.ndarray) -> None:
-        """A chunk as it has been planned; `counts` are its assignments `[P, E]`."""
-        last, ranks = self.last, self.exchange.ranks
-        at_home = np.bincount(self._homes, weights=counts.sum(axis=0), minlength=ranks).astype(np.int64).tolist()
-        last["chunks"] += 1
-        last["transfers"] += self._layout.transfers
-        for name, loads in (("rank_loads", self._layout.rank_loads), ("home_loads", at_home)):
-            last[name] = [total + load for total, load in zip(last[name], loads, strict=True)]
-
-
-class _Cut:
-    """How one step's tokens are cut so that every chunk fits the budget, alike on every rank."""
-
-    def __init__(self, layer: ExpertParallel, ids: torch.Tensor) -> None:
-        self.layer, self.ids = layer, ids
-        self.chunks: list[tuple[int, int, Routes]] = []
-
-    def equal(self, bins: Sequence[int]) -> bool:
-        """As many equal chunks as the least bin that fits; false if none does."""
-        blocks = math.lcm(*bins)
-        counted = self.layer._counts(self.ids, 0, len(self.ids), blocks)
-        budget = self.layer.budget
-        assert budget is not None
-        for chunks in bins:
-            if self.layer._layout.equal_chunk_bytes(*counted[:2], chunks) <= budget:
-                each = blocks // chunks
-                for first in range(0, blocks, each):
-                    self._add(counted, 0, len(self.ids), first, first + each)
-                return True
-        return False
-
-    def fewest(self, begin: int, end: int) -> None:
-        """A block that does not fit is counted again in blocks of its own, down to one token of each rank."""
-        counted = self.layer._counts(self.ids, begin, end, _BLOCKS)
-        first = 0
-        while first < _BLOCKS:
-            last = self.layer._layout.longest_chunk(*counted[:2], first)
-            if last > first:
-                self._add(counted, begin, end, first, last)
-                first = last
-            else:  # this ends: one token of each rank fits, with nothing moved (_set_budget)
-                self.fewest(*_bounds(begin, end, _BLOCKS, first, first + 1))
-                first += 1
-
-    def _add(
-        self, counted: tuple[np.ndarray, np.ndarray, np.ndarray], begin: int, end: int, first: int, last: int
-    ) -> None:
-        """The chunk of these blocks of tokens begin..end."""
-        counts, tokens, own = counted
-        start, stop = _bounds(begin, end, counts.shape[1], first, last)
-        run = slice(first, last)
-        of_chunk = np.ascontiguousarray(own[start - begin : stop - begin])
-        counts_of_chunk = np.ascontiguousarray(counts[:, run].sum(axis=1))
-        native = self.layer._layout.step(of_chunk, counts_of_chunk, tokens[:, run].sum(axis=1).tolist(), True)
-        if native is not None and tokens[:, run].any():
-            self.chunks.append((start, stop, Routes(native, self.ids.device, stop - start)))
-            self.layer._add_to_last(counts_of_chunk)
-
-
-def _bounds(begin: int, end: int, blocks: int, first: int, last: int) -> tuple[int, int]:
-    return begin + (end - begin) * first // blocks, begin + (end - begin) * last // blocks
-
-
-class _Chunks:
-    """One step's chunks."""
-
-    def __init__(
-        self,
-        exchange: Exchange,
-        experts: Experts,
-        names: Sequence[str],
-        pieces: list[tuple[int, int, Routes]],
-        k: int,
-    ) -> None:
-        self.exchange = exchange
-        self.keeps = len(pieces) == 1 and torch.is_grad_enabled()  # within a node it never is
-        self.chunks = [(begin, end, Chunk(exchange, experts, names, routes, k)) for begin, end, routes in pieces]
-        self.k = k
-        self.autocast: tuple[str, bool, torch.dtype] = ("cpu", False, torch.bfloat16)
-
-
-class _Step(torch.autograd.Function):
-    """A step as one node: its collectives run in one order on every rank, forward and backward."""
-
-    @staticmethod
-    def forward(  # type: ignore[override]
-        ctx: Any, step: _Chunks, hidden: torch.Tensor, top_k_weights: torch.Tensor, *weights: torch.Tensor
-    ) -> torch.Tensor:
-        with step.exchange.step("forward"):
-            return _Step._forward(ctx, step, hidden, top_k_weights, *weights)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad_output: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
-        with ctx.step.exchange.step("backward"):
-            return _Step._backward(ctx, grad_output)
-
-    @staticmethod
-    def _forward(
-        ctx: Any, step: _Chunks, hidden: torch.Tensor, top_k_weights: torch.Tensor, *weights: torch.Tensor
-    ) -> torch.Tensor:
-        ctx.step, ctx.wants = step, ctx.needs_input_grad[3:]
-        keep = step.keeps and any(ctx.needs_input_grad)
-        kind = hidden.device.type
-        step.autocast = (kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind))
-        out = hidden.new_empty(hidden.shape) if not step.chunks else None
-        kept = []
-        for begin, end, chunk in step.chunks:
-            chunk.routes.find_rows(step.exchange, step.k)
-            outputs, computed = chunk.compute(hidden[begin:end], weights, ctx.wants, keep)
-            if out is None:
-                out = hidden.new_empty(hidden.shape, dtype=torch.result_type(outputs, top_k_weights))
-            chunk.combine(outputs, top_k_weights[begin:end], out[begin:end])
-            kept.append(computed)
-        ctx.save_for_backward(hidden, top_k_weights, *weights, _kept.keep(kept))
-        assert out is not None
-        return out
-
-    @staticmethod
-    def _backward(ctx: Any, grad_output: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        step: _Chunks = ctx.step
-        hidden, top_k_weights, *weights, ticket = ctx.saved_tensors
-        kept: list[Computed | None] = _kept.take(ticket) or [None] * len(step.chunks)
-        grad_hidden = torch.empty_like(hidden)
-        grad_router = torch.empty_like(top_k_weights)
-        of_weights: list[torch.Tensor | None] = [None] * len(weights)
-        kind, enabled, dtype = step.autocast
-
-        def add(i: int) -> None:
-            """One chunk's; nothing of it lives when the next one begins."""
-            begin, end, chunk = step.chunks[i]
-            computed, kept[i] = kept[i], None
-            if computed is None:
-                with torch.autocast(kind, dtype, enabled):
-                    computed = chunk.compute(hidden[begin:end], weights, ctx.wants, keep=True)[1]
-            assert computed is not None
-            of_hidden, of_router, made = chunk.gradients(
-                computed, grad_output[begin:end], top_k_weights[begin:end], weights, ctx.wants
-            )
-            grad_hidden[begin:end] = of_hidden
-            grad_router[begin:end] = of_router
-            for j, grad in enumerate(made):
-                total = of_weights[j]
-                of_weights[j] = grad if total is None or grad is None else total.add_(grad)
-
-        for i in range(len(step.chunks)):
-            add(i)
-        if not step.chunks:
-            of_weights = [torch.zeros_like(w) if want else None for w, want in zip(weights, ctx.wants, strict=True)]
-        return (None, grad_hidden, grad_router, *of_weights)
 
 
 __all__ = ["ExpertParallel", "SpillCosts", "Weights"]

@@ -1,0 +1,126 @@
+"""How one step's tokens are cut into chunks: counted on all ranks, then planned, alike on every rank."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from .. import _native
+from .._arguments import invalid
+from ._chunk import Routes
+from ._exchange import Exchange
+
+_BLOCKS = 32
+"""Under a budget tokens are counted in so many blocks, of which chunks are made."""
+
+
+class Counted(NamedTuple):
+    """Tokens begin..end of every rank, in blocks."""
+
+    begin: int
+    end: int
+    counts: np.ndarray  # [P, blocks, E]
+    tokens: np.ndarray  # [P, blocks]
+    own: np.ndarray  # this rank's ids
+
+    def bound(self, block: int) -> int:
+        """This rank's first token of a block."""
+        return self.begin + (self.end - self.begin) * block // self.tokens.shape[1]
+
+
+class Cut:
+    """One step's chunks; `homes` are the experts' ranks. `last` is what `ExpertParallel.last` says of the step."""
+
+    def __init__(self, exchange: Exchange, layout: _native.StepLayout, homes: np.ndarray, ids: torch.Tensor) -> None:
+        self.exchange, self.layout, self.homes, self.ids = exchange, layout, homes, ids
+        self.chunks: list[tuple[int, int, Routes]] = []
+        self.last: dict[str, Any] = {
+            "chunks": 0,
+            "transfers": 0,
+            "rank_loads": [0] * exchange.ranks,
+            "home_loads": [0] * exchange.ranks,
+        }
+
+    def whole(self, also_if_nothing_moves: bool) -> None:
+        """One chunk; none where nothing moves, unless that is wanted."""
+        self._add(self._count(0, len(self.ids), 1), 0, 1, also_if_nothing_moves)
+
+    def equal(self, bins: Sequence[int], budget: int) -> bool:
+        """As many equal chunks as the least bin that fits; false if none does."""
+        blocks = math.lcm(*bins)
+        counted = self._count(0, len(self.ids), blocks)
+        for chunks in bins:
+            if self.layout.equal_chunk_bytes(counted.counts, counted.tokens, chunks) <= budget:
+                each = blocks // chunks
+                for first in range(0, blocks, each):
+                    self._add(counted, first, first + each)
+                return True
+        return False
+
+    def fewest(self, begin: int, end: int) -> None:
+        """A block that does not fit is counted again in blocks of its own, down to one token of each rank."""
+        counted = self._count(begin, end, _BLOCKS)
+        first = 0
+        while first < _BLOCKS:
+            last = self.layout.longest_chunk(counted.counts, counted.tokens, first)
+            if last > first:
+                self._add(counted, first, last)
+                first = last
+            else:  # this ends: one token of each rank fits, with nothing moved (ExpertParallel._set_budget)
+                self.fewest(counted.bound(first), counted.bound(first + 1))
+                first += 1
+
+    def _add(self, counted: Counted, first: int, last: int, also_if_nothing_moves: bool = True) -> None:
+        """The chunk of these blocks, if any rank has tokens in them; a step without a budget is one of none, too."""
+        start, stop = counted.bound(first), counted.bound(last)
+        run = slice(first, last)
+        own = np.ascontiguousarray(counted.own[start - counted.begin : stop - counted.begin])
+        counts = np.ascontiguousarray(counted.counts[:, run].sum(axis=1))
+        tokens = counted.tokens[:, run].sum(axis=1)
+        native = self.layout.step(own, counts, tokens.tolist(), also_if_nothing_moves)
+        if tokens.any() or counted.tokens.shape[1] == 1:
+            self._report(counts)
+            if native is not None:
+                self.chunks.append((start, stop, Routes(native, self.ids.device, stop - start)))
+
+    def _report(self, counts: np.ndarray) -> None:
+        """A chunk as it has been planned; `counts` are its assignments `[P, E]`."""
+        last, ranks = self.last, self.exchange.ranks
+        at_home = np.bincount(self.homes, weights=counts.sum(axis=0), minlength=ranks).astype(np.int64).tolist()
+        last["chunks"] += 1
+        last["transfers"] += self.layout.transfers
+        for name, loads in (("rank_loads", self.layout.rank_loads), ("home_loads", at_home)):
+            last[name] = [total + load for total, load in zip(last[name], loads, strict=True)]
+
+    def _count(self, begin: int, end: int, blocks: int) -> Counted:
+        """One read of the host."""
+        ids, width = self.ids, len(self.homes)
+        part = ids[begin:end]
+        tokens = len(part)
+        bounds = torch.tensor([tokens * b // blocks for b in range(blocks + 1)], device=ids.device)
+        flat = part.reshape(-1)
+        wrong = (flat < -1) | (flat >= width)
+        column = flat.masked_fill(wrong, width).masked_fill(flat == -1, width + 1)
+        if blocks > 1:
+            of_token = torch.bucketize(torch.arange(tokens, device=ids.device), bounds[1:], right=True)
+            column = column + of_token.repeat_interleave(part.shape[1]) * (width + 2)
+        mine = torch.bincount(column, minlength=blocks * (width + 2)).view(blocks, width + 2)
+        mine[:, -1] = bounds.diff()
+        every = self.exchange.all_gather("counts", mine)
+        host = torch.cat([every.reshape(-1), flat]).cpu().numpy() if ids.device.type != "cpu" else None
+        counts = every.numpy() if host is None else host[: every.numel()].reshape(every.shape)
+        own = part.contiguous().numpy() if host is None else host[every.numel() :].reshape(part.shape)
+        bad = counts[:, :, width].sum(axis=1)
+        if bad.any():
+            rank = int(bad.argmax())
+            raise invalid(
+                "top_k_index",
+                f"{int(bad[rank])} expert ids of rank {rank} are outside -1..{width - 1}",
+                "ids over all ranks",
+            )
+        by_expert, by_block = (np.ascontiguousarray(found) for found in (counts[:, :, :width], counts[:, :, -1]))
+        return Counted(begin, end, by_expert, by_block, own)

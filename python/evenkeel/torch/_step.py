@@ -1,0 +1,102 @@
+"""A step as one node of autograd: chunks forward, and backward where they were not kept computed again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from . import _kept
+from ._chunk import Chunk, Computed, Experts, Routes
+from ._exchange import Exchange
+
+
+class Chunks:
+    """One step's chunks."""
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        experts: Experts,
+        names: Sequence[str],
+        pieces: list[tuple[int, int, Routes]],
+        k: int,
+    ) -> None:
+        self.exchange = exchange
+        self.keeps = len(pieces) == 1 and torch.is_grad_enabled()  # within a node it never is
+        self.chunks = [(begin, end, Chunk(exchange, experts, names, routes, k)) for begin, end, routes in pieces]
+        self.k = k
+        self.autocast: tuple[str, bool, torch.dtype] = ("cpu", False, torch.bfloat16)
+
+
+class Step(torch.autograd.Function):
+    """A step as one node: its collectives run in one order on every rank, forward and backward."""
+
+    @staticmethod
+    def forward(  # type: ignore[override]
+        ctx: Any, step: Chunks, hidden: torch.Tensor, top_k_weights: torch.Tensor, *weights: torch.Tensor
+    ) -> torch.Tensor:
+        with step.exchange.step("forward"):
+            return Step._forward(ctx, step, hidden, top_k_weights, *weights)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_output: torch.Tensor) -> tuple[torch.Tensor | None, ...]:  # type: ignore[override]
+        with ctx.step.exchange.step("backward"):
+            return Step._backward(ctx, grad_output)
+
+    @staticmethod
+    def _forward(
+        ctx: Any, step: Chunks, hidden: torch.Tensor, top_k_weights: torch.Tensor, *weights: torch.Tensor
+    ) -> torch.Tensor:
+        ctx.step, ctx.wants = step, ctx.needs_input_grad[3:]
+        keep = step.keeps and any(ctx.needs_input_grad)
+        kind = hidden.device.type
+        step.autocast = (kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind))
+        out = hidden.new_empty(hidden.shape) if not step.chunks else None
+        kept = []
+        for begin, end, chunk in step.chunks:
+            chunk.routes.find_rows(step.exchange, step.k)
+            outputs, computed = chunk.compute(hidden[begin:end], weights, ctx.wants, keep)
+            if out is None:
+                out = hidden.new_empty(hidden.shape, dtype=torch.result_type(outputs, top_k_weights))
+            chunk.combine(outputs, top_k_weights[begin:end], out[begin:end])
+            kept.append(computed)
+        ctx.save_for_backward(hidden, top_k_weights, *weights, _kept.keep(kept))
+        assert out is not None
+        return out
+
+    @staticmethod
+    def _backward(ctx: Any, grad_output: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        step: Chunks = ctx.step
+        hidden, top_k_weights, *weights, ticket = ctx.saved_tensors
+        kept: list[Computed | None] = _kept.take(ticket) or [None] * len(step.chunks)
+        grad_hidden = torch.empty_like(hidden)
+        grad_router = torch.empty_like(top_k_weights)
+        of_weights: list[torch.Tensor | None] = [None] * len(weights)
+        kind, enabled, dtype = step.autocast
+
+        def add(i: int) -> None:
+            """One chunk's; nothing of it lives when the next one begins."""
+            begin, end, chunk = step.chunks[i]
+            computed, kept[i] = kept[i], None
+            if computed is None:
+                with torch.autocast(kind, dtype, enabled):
+                    computed = chunk.compute(hidden[begin:end], weights, ctx.wants, keep=True)[1]
+            assert computed is not None
+            of_hidden, of_router, made = chunk.gradients(
+                computed, grad_output[begin:end], top_k_weights[begin:end], weights, ctx.wants
+            )
+            grad_hidden[begin:end] = of_hidden
+            grad_router[begin:end] = of_router
+            for j, grad in enumerate(made):
+                total = of_weights[j]
+                of_weights[j] = grad if total is None or grad is None else total.add_(grad)
+
+        for i in range(len(step.chunks)):
+            add(i)
+        if not step.chunks:
+            of_weights = [torch.zeros_like(w) if want else None for w, want in zip(weights, ctx.wants, strict=True)]
+        return (None, grad_hidden, grad_router, *of_weights)
