@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <memory>
-#include <numeric>
 #include <optional>
 #include <span>
 
@@ -22,7 +21,6 @@ namespace evenkeel::cli {
 
 namespace {
 
-constexpr std::int64_t most_degree = 1 << 20;
 constexpr std::int64_t longest_sequence_given = std::int64_t{1} << 32;
 
 struct MemoryArguments {
@@ -30,7 +28,6 @@ struct MemoryArguments {
   std::string counts;
   std::string steps;
   MemorySetup setup;
-  bool dp_given = false;
   std::int64_t device_bytes = 80'000'000'000;
   std::int64_t ratio_thousandths = 900;
   std::int64_t static_bytes = 0;
@@ -39,6 +36,7 @@ struct MemoryArguments {
   std::vector<std::string> terms;
   std::size_t recompute = 1;  // none, full
   bool bytes_given = false;
+  bool require_fit = false;
   bool json = false;
 };
 
@@ -71,15 +69,15 @@ void read_named(const std::string& option, const std::string& text, std::span<co
 void read_parallel(const std::string& text, MemoryArguments& options) {
   Parallelism& parallel = options.setup.parallel;
   std::int64_t data = 0;
-  const std::array<NamedNumber, 6> degrees = {{{"tp", &parallel.tensor},
+  const std::array<NamedNumber, 7> degrees = {{{"tp", &parallel.tensor},
                                                {"pp", &parallel.pipeline},
                                                {"ep", &parallel.expert},
                                                {"dp", &data},
                                                {"vp", &parallel.virtual_stages},
-                                               {"cp", &parallel.context}}};
+                                               {"cp", &parallel.context},
+                                               {"etp", &parallel.expert_tensor}}};
   read_named("--parallel", text, degrees, most_degree);
-  // The fewest that ep divides, where it is not said.
-  parallel.data = data > 0 ? data : parallel.expert / std::gcd(parallel.expert, parallel.context);
+  parallel.data = data > 0 ? data : parallel.least_data();
 }
 
 void read_bytes(const std::string& text, MemoryArguments& options) {
@@ -156,6 +154,7 @@ void run(const CLI::App& app, const MemoryArguments& options) {
     }
     report.history = choose_chunks(history, memory, report.fit, device);
   }
+  if (options.require_fit) require_fit(report);
   options.json ? print_json(report) : print_table(report);
 }
 
@@ -169,7 +168,8 @@ CLI::Option* add_text(CLI::App& app, const std::string& name, const std::string&
 }
 
 void add_setup(CLI::App& app, MemoryArguments& options) {
-  add_text(app, "--parallel", "tp=N,...", "Devices by dimension: tp, pp, ep, dp, vp and cp; 1 where not said",
+  add_text(app, "--parallel", "tp=N,...",
+           "Devices by dimension: tp, pp, ep, dp, vp, cp and etp; 1 where not said",
            [&](const std::string& text) { read_parallel(text, options); });
   add_whole(app, "--seq", options.setup.sequence, 1, longest_sequence_given, "Tokens of a sequence (s)");
   add_whole(app, "--micro-batch", options.setup.micro_batch, 1, 4096, "Sequences of a micro-batch (b)");
@@ -210,6 +210,7 @@ Subcommand add_memory(CLI::App& command) {
                   "Chunks for each of [steps, layers] rows, or [steps, layers, experts] loads")
       ->type_name("FILE");
   app->add_option("--steps", options->steps, "Of --counts: these")->type_name("A:B");
+  app->add_flag("--require-fit", options->require_fit, "Exit 4 where it does not fit");
   add_json(*app, options->json);
   app->footer(
       "Example:\n  evenkeel memory --model config.json --parallel pp=4,ep=32 --seq 4096 --device-memory "

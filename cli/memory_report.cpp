@@ -11,6 +11,7 @@
 #include "cli/output.h"
 #include "cli/table.h"
 #include "evenkeel/base/bytes.h"
+#include "evenkeel/base/error.h"
 #include "evenkeel/model/parameters.h"
 
 namespace evenkeel::cli {
@@ -46,7 +47,8 @@ std::string text_of(const Parallelism& parallel) {
   for (const auto& [name, number] :
        {std::pair("tp", parallel.tensor), std::pair("pp", parallel.pipeline),
         std::pair("ep", parallel.expert), std::pair("dp", parallel.data),
-        std::pair("vp", parallel.virtual_stages), std::pair("cp", parallel.context)})
+        std::pair("vp", parallel.virtual_stages), std::pair("cp", parallel.context),
+        std::pair("etp", parallel.expert_tensor)})
     if (number > 1) text += fmt::format("{}{}={}", text.empty() ? "--parallel " : ",", name, number);
   return text;
 }
@@ -130,8 +132,9 @@ Json json_of_model(const MemoryReport& report) {
 }
 
 Json json_of(const Parallelism& parallel) {
-  return {{"tp", parallel.tensor}, {"pp", parallel.pipeline},       {"ep", parallel.expert},
-          {"dp", parallel.data},   {"vp", parallel.virtual_stages}, {"cp", parallel.context}};
+  return {{"tp", parallel.tensor},        {"pp", parallel.pipeline},       {"ep", parallel.expert},
+          {"dp", parallel.data},          {"vp", parallel.virtual_stages}, {"cp", parallel.context},
+          {"etp", parallel.expert_tensor}};
 }
 
 Json json_of_setup(const MemoryReport& report) {
@@ -196,12 +199,31 @@ void print_stages(const MemoryReport& report) {
   put("\n{}", table.text());
 }
 
+// How many devices the layout takes, of what, and what of the experts each holds.
+void print_layout(const MemoryReport& report) {
+  const Parallelism& parallel = report.memory.setup().parallel;
+  const auto counted = [](std::int64_t number, const char* one, const char* many) {
+    return fmt::format("{} {}", grouped(number), number == 1 ? one : many);
+  };
+  put("{}: pp={} x tp={} x cp={} x dp={}\n", counted(parallel.devices(), "device", "devices"),
+      parallel.pipeline, parallel.tensor, parallel.context, parallel.data);
+  put("experts: ep={} x etp={}, {} on {}\n", parallel.expert, parallel.expert_tensor,
+      counted(parallel.stage_devices() / parallel.expert_parts(), "copy", "copies"),
+      counted(parallel.stage_devices(), "device a stage", "devices a stage"));
+}
+
+std::string verdict(const MemoryReport& report) {
+  const StageFit& stage = report.fit.tightest_stage();
+  return fmt::format("{}: {} of {} ({} of {}) on stage {} with {}", report.fit.fits ? "fits" : "does not fit",
+                     format_bytes(stage.total_bytes()), format_bytes(report.device.available_bytes),
+                     format_thousandths(report.ratio_thousandths), format_bytes(report.device_bytes),
+                     stage.stage,
+                     stage.choice.chunks == 1 ? "one chunk" : fmt::format("{} chunks", stage.choice.chunks));
+}
+
 void print_headline(const MemoryReport& report) {
   const StageFit& stage = report.fit.tightest_stage();
-  put("{}: {} of {} ({} of {}) on stage {} with {}\n", report.fit.fits ? "fits" : "does not fit",
-      format_bytes(stage.total_bytes()), format_bytes(report.device.available_bytes),
-      format_thousandths(report.ratio_thousandths), format_bytes(report.device_bytes), stage.stage,
-      stage.choice.chunks == 1 ? "one chunk" : fmt::format("{} chunks", stage.choice.chunks));
+  put("{}\n", verdict(report));
   const ModelDescription& model = report.memory.model();
   put("{}: {} weights, {} layers ({} with {} experts, top-{})\n", model.family,
       billions(model_parameters(model).total()), model.num_layers, model.num_moe_layers(),
@@ -212,6 +234,14 @@ void print_headline(const MemoryReport& report) {
 }
 
 }  // namespace
+
+void require_fit(const MemoryReport& report) {
+  if (report.fit.fits) return;
+  std::vector<std::string> changes;
+  for (const Advice& each : report.advice) changes.push_back(sentence(each, report));
+  throw Infeasible(
+      fmt::format("{}; any one of these makes it fit: {}", verdict(report), fmt::join(changes, "; ")));
+}
 
 void print_json(const MemoryReport& report) {
   const StageFit& stage = report.fit.tightest_stage();
@@ -235,7 +265,8 @@ void print_json(const MemoryReport& report) {
     if (is_of_devices(each)) advice.back()["parallel"] = json_of(each.parallel);
   }
 
-  Json json = {{"static_bytes", std::move(fixed)},
+  Json json = {{"devices", report.memory.setup().parallel.devices()},
+               {"static_bytes", std::move(fixed)},
                {"active_bytes", std::move(active)},
                {"static_total", stage.static_bytes},
                {"active_total", stage.active_bytes},
@@ -264,6 +295,7 @@ void print_json(const MemoryReport& report) {
 }
 
 void print_table(const MemoryReport& report) {
+  print_layout(report);
   print_headline(report);
   print_components(report);
   print_stages(report);

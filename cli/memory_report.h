@@ -27,6 +27,9 @@ struct MemoryReport {
   std::int64_t first_step = 0;
 };
 
+// Throws Infeasible where a stage does not fit: what it takes of what there is, and what would make it fit.
+void require_fit(const MemoryReport& report);
+
 void print_json(const MemoryReport& report);
 void print_table(const MemoryReport& report);
 

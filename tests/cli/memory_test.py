@@ -19,7 +19,7 @@ TINY = [
 ]  # fmt: skip
 ROWS = REPOSITORY / "data" / "tiny-moe" / "train_rank_rows.npz"
 KEYS = [
-    "static_bytes", "active_bytes", "static_total", "active_total", "s_prime_max", "chunks", "fits", "least_budget",
+    "devices", "static_bytes", "active_bytes", "static_total", "active_total", "s_prime_max", "chunks", "fits", "least_budget",
     "stage", "s_prime", "s_prime_even", "s_prime_worst", "least_chunks", "promised", "available", "longest_sequence",
     "advice", "stages", "static_by_state", "model", "setup",
 ]  # fmt: skip
@@ -91,6 +91,7 @@ class Memory(CommandTest):
         kept = self.json(*words, 512, "--recompute", "none")["least_budget"]
         self.assertEqual(kept, least + 7 * 512 * 8 * 4)
         self.assertIsNone(self.json(*words, 512, "--bytes", "activation=1")["least_budget"])
+        self.assertIsNone(self.json(*words[:-2], "ep=8,etp=2", "--seq", 512)["least_budget"])
 
     def test_the_least_budget_is_that_of_the_layer_that_runs(self):
         layer = ["run", "--scenario", "balanced", "--experts", 32, "--top-k", 4, "--hidden", 256, "--intermediate", 160]
@@ -98,10 +99,45 @@ class Memory(CommandTest):
         said = self.json("memory", "--model", CONFIG, "--parallel", "ep=4", "--seq", 64)
         self.assertEqual(said["least_budget"], self.json(*layer)["least_budget"])
 
+    def test_the_devices_of_a_layout_hold_the_model(self):
+        # 28.99 B weights of experts on eight devices are 3.62 B on each, at 18 bytes a weight.
+        words = ["memory", "--model", CONFIGS / "qwen3-30b-a3b.json", "--parallel"]
+        for layout in ["tp=8,ep=8,dp=1", "tp=8,etp=8", "tp=8,ep=4,etp=2,dp=1", "ep=8"]:
+            report = self.json(*words, layout)
+            self.assertEqual(report["devices"], 8, layout)
+            self.assertEqual(report["static_bytes"]["experts"] * 8, report["model"]["expert_parameters"] * 18, layout)
+        text = self.call(*words, "tp=8,ep=8,dp=1").stdout
+        self.assertTrue(
+            text.startswith(
+                "8 devices: pp=1 x tp=8 x cp=1 x dp=1\nexperts: ep=8 x etp=1, 1 copy on 8 devices a stage\n"
+            ),
+            text,
+        )
+        for layout, part in [
+            ("tp=8,ep=8,etp=8,dp=1", "makes 8 devices a pipeline stage, no multiple of ep=8 x etp=8 = 64"),
+            ("tp=2,ep=8,dp=6", "allowed: dp=4 or a multiple, or ep x etp that divides 12"),
+            ("etp=5", "etp=5 does not divide the width of an expert, 768"),
+        ]:
+            error = self.assert_refused([*words, layout], 2, "InvalidArgument", "--parallel: ", part)
+            self.assertEqual(error["argument"], "--parallel")
+
+    def test_without_dp_a_layout_has_the_fewest_devices_that_hold_the_experts(self):
+        words = ["memory", "--model", CONFIGS / "qwen3-30b-a3b.json", "--parallel"]
+        for layout, data, devices in [("pp=4,ep=32", 32, 128), ("tp=8,ep=8,etp=8", 8, 64), ("tp=6,ep=4", 2, 12)]:
+            report = self.json(*words, layout)
+            self.assertEqual((report["setup"]["parallel"]["dp"], report["devices"]), (data, devices), layout)
+            self.assert_refused([*words, f"{layout},dp={data - 1}"], 2, "InvalidArgument", f"dp={data} or a multiple")
+
+    def test_require_fit_fails_where_the_model_does_not_fit(self):
+        words = ["memory", "--model", CONFIG, "--parallel", "ep=8", "--require-fit", "--device-memory"]
+        self.assertTrue(self.json(*words, "300MB")["fits"])
+        said = ["does not fit: ", "any one of these makes it fit: ", "a device of "]
+        self.assert_refused([*words, "50MB"], 4, "Infeasible", *said)
+
     def test_what_to_change_is_said_when_nothing_fits(self):
         words = ["memory", "--model", CONFIG, "--parallel", "ep=8", "--device-memory", "50MB"]
         text = self.call(*words).stdout
-        self.assertTrue(text.startswith("does not fit: "), text)
+        self.assertIn("\ndoes not fit: ", text)
         self.assertIn("any one of these makes it fit:\n", text)
         needed = self.json(*words)["advice"][-1]
         self.assertEqual(needed["change"], "available_bytes")
@@ -182,8 +218,6 @@ class Memory(CommandTest):
             with self.subTest(option=option, value=value):
                 error = self.assert_refused([*model, option, value], 2, "InvalidArgument", option, part)
                 self.assertEqual(error["argument"], option)
-        sharded = ["--parallel", "ep=8,dp=4", "--with", "sharded-optimizer"]
-        self.assert_refused([*model, *sharded], 2, "InvalidArgument", "--parallel: ep=8 does not divide dp x cp = 4")
         self.assert_refused(["memory"], 2, "InvalidArgument", "--model")
 
     def test_a_config_or_history_that_is_none_is_an_input_error(self):
