@@ -8,14 +8,14 @@ from command import REPOSITORY, CommandTest, npz
 CONFIGS = REPOSITORY / "tests" / "data" / "configs"
 MEMFINE = [
     "memory", "--model", CONFIGS / "memfine-model-1.json", "--parallel", "pp=4,ep=32", "--seq", 4096,
-    "--device-memory", "64GB", "--static-bytes", "43GB",
+    "--device-memory", "64GB", "--static-bytes", "43GB", "--paper",
 ]  # fmt: skip
 # Fitted to the paper's table 4, which does not give it.
 CALIBRATED = ["--received", 596797]
 CONFIG = REPOSITORY / "data" / "tiny-moe" / "config.json"
 TINY = [
     "memory", "--model", CONFIG, "--parallel", "ep=8", "--seq", 512,
-    "--static-bytes", 0, "--available-ratio", 1, "--device-memory", "7.3MB", "--received", 2048,
+    "--static-bytes", 0, "--available-ratio", 1, "--device-memory", "7.3MB", "--paper", "--received", 2048,
 ]  # fmt: skip
 ROWS = REPOSITORY / "data" / "tiny-moe" / "train_rank_rows.npz"
 KEYS = [
@@ -130,7 +130,7 @@ class Memory(CommandTest):
 
     def test_require_fit_fails_where_the_model_does_not_fit(self):
         words = ["memory", "--model", CONFIG, "--parallel", "ep=8", "--require-fit", "--device-memory"]
-        self.assertTrue(self.json(*words, "300MB")["fits"])
+        self.assertTrue(self.json(*words, "400MB")["fits"])
         said = ["does not fit: ", "any one of these makes it fit: ", "a device of "]
         self.assert_refused([*words, "50MB"], 4, "Infeasible", *said)
 
@@ -144,16 +144,57 @@ class Memory(CommandTest):
         fits = self.json(*words[:-2], "--device-memory", needed["value"], "--available-ratio", 1)
         self.assertTrue(fits["fits"])
 
-    def test_terms_that_the_paper_leaves_out_are_off_unless_named(self):
+    def test_terms_that_the_paper_leaves_out_are_on_unless_its_own_reading_is_asked_for(self):
         words = ["memory", "--model", CONFIG, "--parallel", "tp=2,ep=4,dp=8"]
-        paper = self.json(*words)
+        paper = self.json(*words, "--paper")
         self.assertEqual(paper["setup"]["terms"], [])
         self.assertEqual(len(paper["active_bytes"]), 12)
-        more = self.json(*words, "--with", "buffers,logits,sharded-optimizer", "--borrowed-experts", 2)
+        usual = self.json(*words)
+        self.assertEqual(usual["setup"]["terms"], ["replicated", "every-layer", "shared-experts", "logits", "buffers"])
+        added = set(usual["active_bytes"]) - set(paper["active_bytes"])
+        self.assertEqual(added, {"layer_inputs", "dispatch_buffer", "combine_buffer", "logits"})
+        self.assertLess(usual["longest_sequence"], paper["longest_sequence"])
+        sharded = self.json(*words, "--with", "sharded-optimizer")
+        self.assertLess(sharded["static_by_state"]["optimizer"], usual["static_by_state"]["optimizer"])
+        self.assertEqual(sharded, self.json(*words, "--with", "all"))
+        more = self.json(*words, "--paper", "--with", "buffers,logits,sharded-optimizer", "--borrowed-experts", 2)
         added = set(more["active_bytes"]) - set(paper["active_bytes"])
         self.assertEqual(added, {"dispatch_buffer", "combine_buffer", "logits", "borrowed_experts"})
-        self.assertLess(more["static_by_state"]["optimizer"], paper["static_by_state"]["optimizer"])
         self.assertEqual(more["setup"]["terms"], ["sharded-optimizer", "logits", "buffers"])
+        # The paper's rows are named where its reading is asked for.
+        self.assertIn("row 12", self.call(*words, "--paper").stdout)
+        self.assertNotIn("row ", self.call(*words).stdout.replace("rows", ""))
+
+    def test_layouts_of_so_many_devices_are_ranked_and_are_as_the_command_says_of_each(self):
+        words = ["memory", "--model", CONFIGS / "qwen3-30b-a3b.json"]
+        found = self.json(*words, "--gpus", 32)
+        self.assertEqual(list(found), ["devices", "available", "fits", "layouts"])
+        self.assertTrue(found["fits"])
+        self.assertTrue(found["layouts"][0]["fits"])
+        self.assertFalse(found["layouts"][-1]["fits"])
+        self.assertEqual(len({str(layout["parallel"]) for layout in found["layouts"]}), len(found["layouts"]))
+        for layout in [*found["layouts"][:3], *found["layouts"][-3:]]:
+            degrees = ",".join(f"{name}={number}" for name, number in layout["parallel"].items())
+            said = self.json(*words, "--parallel", degrees)
+            self.assertEqual(said["devices"], 32)
+            for key in ["fits", "static_total", "active_total", "chunks", "stage"]:
+                self.assertEqual(said[key], layout[key], key)
+        text = self.call(*words, "--gpus", 32).stdout.splitlines()
+        self.assertIn("32 devices of 67.1 GiB: ", text[0])
+        self.assertLessEqual(max(map(len, text)), 100)
+        for layout in self.json(*words, "--gpus", 32, "--parallel", "cp=2,etp=2")["layouts"]:
+            self.assertEqual((layout["parallel"]["cp"], layout["parallel"]["etp"]), (2, 2))
+
+    def test_a_search_for_layouts_refuses_what_it_cannot_heed(self):
+        words = ["memory", "--model", CONFIG, "--gpus"]
+        self.assert_refused([*words, 8, "--parallel", "tp=2"], 2, "InvalidArgument", "tp is what --gpus looks for")
+        self.assert_refused([*words, 8, "--static-bytes", "1GB"], 2, "InvalidArgument", "--static-bytes: is of one")
+        self.assert_refused([*words, 8, "--counts", ROWS], 2, "InvalidArgument", "--counts: is of one layout")
+        self.assert_refused([*words, 3, "--parallel", "cp=2"], 2, "InvalidArgument", "3 devices have no layout with")
+        self.assert_refused([*words, 0], 2, "InvalidArgument", "--gpus", "1..1048576")
+        none = [*words, 8, "--device-memory", "1MB", "--require-fit"]
+        self.assert_refused(none, 4, "Infeasible", "layouts fit; the smallest takes")
+        self.assertFalse(self.json(*none[:-1])["fits"])
 
     def test_chunks_rise_and_fall_over_the_steps_of_a_real_training_run(self):
         chunks = self.json(*TINY, "--counts", ROWS)["history"]["chunks"]
@@ -175,7 +216,7 @@ class Memory(CommandTest):
         model = self.write("config.json", config)
         (self.folder / "loads.npz").write_bytes(npz("counts", [2, 1, 4], [4, 5, 1, 0, 0, 0, 9, 9]))
         (self.folder / "rows.npz").write_bytes(npz("rows", [2, 1], [9, 18]))
-        words = ["memory", "--model", model, "--parallel", "ep=2", "--seq", 8, "--static-bytes", 0]
+        words = ["memory", "--model", model, "--parallel", "ep=2", "--seq", 8, "--static-bytes", 0, "--paper"]
         room = 8 * 2 * (5 * 256 + 3 * 256 + 4) + 6 * 1664  # for six rows
         words += ["--available-ratio", 1, "--device-memory", room, "--received", 1]
         by_expert = self.json(*words, "--counts", "loads.npz")
