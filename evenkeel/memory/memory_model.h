@@ -17,7 +17,8 @@
 //            for each row of Table 2; of one MoE layer, as the paper has it. With chunks, s' is that of a
 //            chunk: ceil(s' / chunks).
 // m_g        v p + p - 2 r - 1 on stage r, and 1 with full recomputation.
-// More       ExtraTerms, all off by default: with them off every number is the paper's.
+// More       ExtraTerms, all off by default: with them off every number is the paper's. The command turns on
+//            those that every framework holds.
 // Source     MemFine (arXiv 2511.21431v4), section 3; which of its printed numbers follow: docs/memory.md.
 #pragma once
 
