@@ -23,7 +23,7 @@ ExpertShape expert_shape(const MemoryModel& memory) {
   const ModelDescription& model = memory.model();
   ExpertShape shape;
   shape.hidden = model.hidden;
-  shape.intermediate = divided(model.experts.intermediate, memory.setup().parallel.tensor);
+  shape.intermediate = model.experts.intermediate;
   shape.biases = model.experts.biases;
   shape.type = memory.setup().bytes.activation == 2 ? DataType::bf16 : DataType::f32;
   return shape;
@@ -66,6 +66,8 @@ std::optional<BudgetShape> budget_shape(const MemoryModel& memory, int stage) {
 std::optional<std::int64_t> least_layer_budget(const MemoryModel& memory, int stage) {
   const std::int64_t bytes = memory.setup().bytes.activation;
   const RoutedExperts& experts = memory.model().experts;
+  // The layer runs whole experts.
+  if (memory.setup().parallel.expert_tensor > 1) return std::nullopt;
   if (!memory.has_experts(stage) || (bytes != 2 && bytes != 4) || !experts.gated || experts.latent > 0)
     return std::nullopt;
   try {

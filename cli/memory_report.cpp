@@ -11,6 +11,7 @@
 #include "cli/output.h"
 #include "cli/table.h"
 #include "evenkeel/base/bytes.h"
+#include "evenkeel/base/error.h"
 #include "evenkeel/model/parameters.h"
 
 namespace evenkeel::cli {
@@ -40,17 +41,6 @@ std::int64_t device_bytes_for(std::int64_t available, std::int64_t ratio_thousan
   return static_cast<std::int64_t>(std::min<Wide>(bytes, std::numeric_limits<std::int64_t>::max()));
 }
 
-// As it is typed, without what is 1.
-std::string text_of(const Parallelism& parallel) {
-  std::string text;
-  for (const auto& [name, number] :
-       {std::pair("tp", parallel.tensor), std::pair("pp", parallel.pipeline),
-        std::pair("ep", parallel.expert), std::pair("dp", parallel.data),
-        std::pair("vp", parallel.virtual_stages), std::pair("cp", parallel.context)})
-    if (number > 1) text += fmt::format("{}{}={}", text.empty() ? "--parallel " : ",", name, number);
-  return text;
-}
-
 bool is_of_devices(const Advice& advice) {
   using Change = Advice::Change;
   return advice.change == Change::tensor || advice.change == Change::pipeline ||
@@ -77,7 +67,7 @@ std::string sentence(const Advice& advice, const MemoryReport& report) {
     case Change::expert:
     case Change::context:
     case Change::devices:
-      return text_of(advice.parallel);
+      return "--parallel " + degrees_text(advice.parallel);
     case Change::available_bytes:
       return fmt::format("a device of {}, with the largest bin",
                          format_bytes(device_bytes_for(advice.value, report.ratio_thousandths)));
@@ -129,14 +119,9 @@ Json json_of_model(const MemoryReport& report) {
           {"top_k", model.experts.top_k}};
 }
 
-Json json_of(const Parallelism& parallel) {
-  return {{"tp", parallel.tensor}, {"pp", parallel.pipeline},       {"ep", parallel.expert},
-          {"dp", parallel.data},   {"vp", parallel.virtual_stages}, {"cp", parallel.context}};
-}
-
 Json json_of_setup(const MemoryReport& report) {
   const MemorySetup& setup = report.memory.setup();
-  return {{"parallel", json_of(setup.parallel)},
+  return {{"parallel", json_of_degrees(setup.parallel)},
           {"sequence", setup.sequence},
           {"micro_batch", setup.micro_batch},
           {"recompute", setup.full_recompute ? "full" : "none"},
@@ -156,16 +141,22 @@ void print_components(const MemoryReport& report) {
     return fmt::format("{:.1f} %", 100 * static_cast<double>(bytes) /
                                        static_cast<double>(std::max<std::int64_t>(stage.total_bytes(), 1)));
   };
-  Table table({"", "from", "weights", "bytes", "share"});
+  std::vector<std::string> head = {"", "weights", "bytes", "share"};
+  if (report.paper) head.insert(head.begin() + 1, "from");
+  Table table(std::move(head));
+  const auto add = [&](std::string_view name, std::string_view source, std::int64_t weights,
+                       std::int64_t bytes) {
+    std::vector<std::string> row = {std::string(name), weights == 0 ? "" : billions(weights),
+                                    format_bytes(bytes), share(bytes)};
+    if (report.paper) row.insert(row.begin() + 1, std::string(source));
+    table.add(std::move(row));
+  };
   for (const StaticItem& item : static_items(report, stage.stage))
-    table.add({std::string(item.name), report.device.static_bytes ? "--static-bytes" : "Eq. 1",
-               item.weights == 0 ? "" : billions(item.weights), format_bytes(item.total_bytes()),
-               share(item.total_bytes())});
-  table.add({"static", "", "", format_bytes(stage.static_bytes), share(stage.static_bytes)});
+    add(item.name, report.device.static_bytes ? "--static-bytes" : "Eq. 1", item.weights, item.total_bytes());
+  add("static", "", 0, stage.static_bytes);
   for (const ActiveItem& item : report.memory.active_items(stage.stage, stage.received, stage.choice.chunks))
-    table.add(
-        {std::string(item.name), std::string(item.source), "", format_bytes(item.bytes), share(item.bytes)});
-  table.add({"active", "", "", format_bytes(stage.active_bytes), share(stage.active_bytes)});
+    add(item.name, item.source, 0, item.bytes);
+  add("active", "", 0, stage.active_bytes);
   put("  stage {}, {} of one MoE layer kept, {} rows received in {}\n{}", stage.stage,
       report.memory.stored_copies(stage.stage) == 1
           ? "one copy"
@@ -196,12 +187,31 @@ void print_stages(const MemoryReport& report) {
   put("\n{}", table.text());
 }
 
+// How many devices the layout takes, of what, and what of the experts each holds.
+void print_layout(const MemoryReport& report) {
+  const Parallelism& parallel = report.memory.setup().parallel;
+  const auto counted = [](std::int64_t number, const char* one, const char* many) {
+    return fmt::format("{} {}", grouped(number), number == 1 ? one : many);
+  };
+  put("{}: pp={} x tp={} x cp={} x dp={}\n", counted(parallel.devices(), "device", "devices"),
+      parallel.pipeline, parallel.tensor, parallel.context, parallel.data);
+  put("experts: ep={} x etp={}, {} on {}\n", parallel.expert, parallel.expert_tensor,
+      counted(parallel.stage_devices() / parallel.expert_parts(), "copy", "copies"),
+      counted(parallel.stage_devices(), "device a stage", "devices a stage"));
+}
+
+std::string verdict(const MemoryReport& report) {
+  const StageFit& stage = report.fit.tightest_stage();
+  return fmt::format("{}: {} of {} ({} of {}) on stage {} with {}", report.fit.fits ? "fits" : "does not fit",
+                     format_bytes(stage.total_bytes()), format_bytes(report.device.available_bytes),
+                     format_thousandths(report.ratio_thousandths), format_bytes(report.device_bytes),
+                     stage.stage,
+                     stage.choice.chunks == 1 ? "one chunk" : fmt::format("{} chunks", stage.choice.chunks));
+}
+
 void print_headline(const MemoryReport& report) {
   const StageFit& stage = report.fit.tightest_stage();
-  put("{}: {} of {} ({} of {}) on stage {} with {}\n", report.fit.fits ? "fits" : "does not fit",
-      format_bytes(stage.total_bytes()), format_bytes(report.device.available_bytes),
-      format_thousandths(report.ratio_thousandths), format_bytes(report.device_bytes), stage.stage,
-      stage.choice.chunks == 1 ? "one chunk" : fmt::format("{} chunks", stage.choice.chunks));
+  put("{}\n", verdict(report));
   const ModelDescription& model = report.memory.model();
   put("{}: {} weights, {} layers ({} with {} experts, top-{})\n", model.family,
       billions(model_parameters(model).total()), model.num_layers, model.num_moe_layers(),
@@ -212,6 +222,31 @@ void print_headline(const MemoryReport& report) {
 }
 
 }  // namespace
+
+std::string degrees_text(const Parallelism& parallel) {
+  std::string text;
+  for (const auto& [name, number] :
+       {std::pair("tp", parallel.tensor), std::pair("pp", parallel.pipeline),
+        std::pair("ep", parallel.expert), std::pair("dp", parallel.data),
+        std::pair("vp", parallel.virtual_stages), std::pair("cp", parallel.context),
+        std::pair("etp", parallel.expert_tensor)})
+    if (number > 1) text += fmt::format("{}{}={}", text.empty() ? "" : ",", name, number);
+  return text.empty() ? "dp=1" : text;
+}
+
+Json json_of_degrees(const Parallelism& parallel) {
+  return {{"tp", parallel.tensor},        {"pp", parallel.pipeline},       {"ep", parallel.expert},
+          {"dp", parallel.data},          {"vp", parallel.virtual_stages}, {"cp", parallel.context},
+          {"etp", parallel.expert_tensor}};
+}
+
+void require_fit(const MemoryReport& report) {
+  if (report.fit.fits) return;
+  std::vector<std::string> changes;
+  for (const Advice& each : report.advice) changes.push_back(sentence(each, report));
+  throw Infeasible(
+      fmt::format("{}; any one of these makes it fit: {}", verdict(report), fmt::join(changes, "; ")));
+}
 
 void print_json(const MemoryReport& report) {
   const StageFit& stage = report.fit.tightest_stage();
@@ -232,10 +267,11 @@ void print_json(const MemoryReport& report) {
   Json advice = Json::array();
   for (const Advice& each : report.advice) {
     advice.push_back({{"change", name_of(each.change)}, {"value", each.value}});
-    if (is_of_devices(each)) advice.back()["parallel"] = json_of(each.parallel);
+    if (is_of_devices(each)) advice.back()["parallel"] = json_of_degrees(each.parallel);
   }
 
-  Json json = {{"static_bytes", std::move(fixed)},
+  Json json = {{"devices", report.memory.setup().parallel.devices()},
+               {"static_bytes", std::move(fixed)},
                {"active_bytes", std::move(active)},
                {"static_total", stage.static_bytes},
                {"active_total", stage.active_bytes},
@@ -264,6 +300,7 @@ void print_json(const MemoryReport& report) {
 }
 
 void print_table(const MemoryReport& report) {
+  print_layout(report);
   print_headline(report);
   print_components(report);
   print_stages(report);

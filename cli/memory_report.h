@@ -1,6 +1,7 @@
 // What `evenkeel memory` found, for people and for programs.
 #pragma once
 
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@ struct MemoryReport {
   std::int64_t device_bytes = 0;       // M_GPU
   std::int64_t ratio_thousandths = 0;  // alpha
   std::vector<std::string> terms;      // beyond the paper's
+  bool paper = false;                  // the table names the paper's rows and equations
   Fit fit;
   std::int64_t longest_sequence = 0;
   std::vector<Advice> advice;  // where it does not fit
@@ -26,6 +28,13 @@ struct MemoryReport {
   std::optional<ChunkHistory> history;
   std::int64_t first_step = 0;
 };
+
+// As --parallel takes it, without what is 1.
+std::string degrees_text(const Parallelism& parallel);
+nlohmann::ordered_json json_of_degrees(const Parallelism& parallel);
+
+// Throws Infeasible where a stage does not fit: what it takes of what there is, and what would make it fit.
+void require_fit(const MemoryReport& report);
 
 void print_json(const MemoryReport& report);
 void print_table(const MemoryReport& report);

@@ -60,7 +60,7 @@ class Rows {
     add("router_scores", "row 10", experts.count);
     const std::int64_t width = experts.latent > 0 ? experts.latent : model_.hidden;
     add("expert_input", "row 11", 0, width);
-    add("expert_hidden", "row 12", 0, kept_of_network(experts.intermediate));
+    add("expert_hidden", "row 12", 0, kept_of_network(experts.intermediate / setup_.parallel.expert_tensor));
     add("expert_output", "row 13", 0, width);
     if (setup_.extra.shared_experts && experts.shared_width > 0)
       add("shared_experts", "shared-experts", kept_of_network(experts.shared_width));
@@ -95,12 +95,12 @@ class Rows {
                          .of_chunk_token = model_.experts.top_k * model_.hidden,
                          .bytes_per_number = setup_.bytes.activation});
     if (setup_.extra.borrowed_experts > 0)
-      rows_.push_back(
-          {.name = "borrowed_experts",
-           .source = "borrowed",
-           .copies = setup_.extra.borrowed_experts,
-           .constant_bytes = narrow(divide_up(Wide{expert_parameters(model_)}, setup_.parallel.tensor) *
-                                    (setup_.bytes.weight + f32_bytes))});
+      rows_.push_back({.name = "borrowed_experts",
+                       .source = "borrowed",
+                       .copies = setup_.extra.borrowed_experts,
+                       .constant_bytes =
+                           narrow(divide_up(Wide{expert_parameters(model_)}, setup_.parallel.expert_tensor) *
+                                  (setup_.bytes.weight + f32_bytes))});
   }
 
   void add_logits() {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 #include <optional>
 #include <utility>
 
@@ -74,20 +73,26 @@ class Adviser {
       add(Change::sequence, sequence);
   }
 
-  // The set-up with these many times the devices, if it fits.
-  std::optional<Parallelism> fits_with(Parallelism times) const {
-    MemorySetup setup = memory_.setup();
-    Parallelism& parallel = setup.parallel;
+  // The layout with these many times each degree, and as much data parallelism as then holds the experts.
+  Parallelism multiplied(const Parallelism& times) const {
+    Parallelism parallel = memory_.setup().parallel;
     parallel.tensor *= times.tensor;
     parallel.pipeline *= times.pipeline;
     parallel.expert *= times.expert;
     parallel.context *= times.context;
-    if (times.tensor > 1 &&
+    const std::int64_t least = parallel.least_data();
+    parallel.data = (parallel.data + least - 1) / least * least;
+    return parallel;
+  }
+
+  bool fits(const Parallelism& parallel) const {
+    const bool more_tensor = parallel.tensor > memory_.setup().parallel.tensor;
+    if (more_tensor &&
         (parallel.tensor > most_tensor || memory_.model().attention.heads % parallel.tensor != 0))
-      return std::nullopt;
-    if (parallel.data * parallel.context % parallel.expert != 0)
-      parallel.data = parallel.expert / std::gcd(parallel.expert, parallel.context);
-    return fits(setup) ? std::optional(parallel) : std::nullopt;
+      return false;
+    MemorySetup setup = memory_.setup();
+    setup.parallel = parallel;
+    return fits(setup);
   }
 
   void ask_for_devices() {
@@ -99,20 +104,26 @@ class Adviser {
     const std::size_t before = found_.size();
     for (const auto& [change, degree] : single)
       for (Parallelism times{}; (times.*degree *= 2) <= most_times;)
-        if (const auto parallel = fits_with(times)) {
-          found_.push_back({change, (*parallel).*degree, *parallel});
+        if (const Parallelism parallel = multiplied(times); fits(parallel)) {
+          found_.push_back({change, parallel.*degree, parallel});
           break;
         }
     if (found_.size() == before) ask_for_devices_together();
   }
 
   void ask_for_devices_together() {
-    for (std::int64_t devices = 4; devices <= most_times; devices *= 2)
-      for (std::int64_t tensor = 1; tensor <= std::min(devices, most_tensor); tensor *= 2)
-        for (std::int64_t expert = 1; expert <= devices / tensor; expert *= 2)
-          if (const auto parallel =
-                  fits_with({.tensor = tensor, .pipeline = devices / tensor / expert, .expert = expert}))
-            return found_.push_back({Change::devices, devices, *parallel});
+    std::vector<Parallelism> layouts;
+    for (std::int64_t tensor = 1; tensor <= most_tensor; tensor *= 2)
+      for (std::int64_t pipeline = 1; pipeline <= most_times; pipeline *= 2)
+        for (std::int64_t expert = 1; expert <= most_times; expert *= 2)
+          layouts.push_back(multiplied({.tensor = tensor, .pipeline = pipeline, .expert = expert}));
+    std::ranges::stable_sort(layouts, {}, &Parallelism::devices);
+    const std::int64_t now = memory_.setup().parallel.devices();
+    for (const Parallelism& parallel : layouts) {
+      const std::int64_t times = (parallel.devices() + now - 1) / now;
+      if (times > most_times) return;
+      if (fits(parallel)) return found_.push_back({Change::devices, times, parallel});
+    }
   }
 
   void ask_for_memory() {

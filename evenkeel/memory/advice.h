@@ -20,7 +20,7 @@ struct Advice {
     pipeline,
     expert,
     context,
-    devices,         // tensor, pipeline and expert together: this many times as many devices
+    devices,         // tensor, pipeline and expert together: this many times as many devices, rounded up
     available_bytes  // alpha M_GPU, with the largest bin
   };
   Change change = Change::available_bytes;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/memory/internal/bytes_math.h"
@@ -15,11 +16,37 @@ void require_positive(const char* what, std::int64_t number) {
   if (number < 1) throw InvalidArgument(what, fmt::format("{}", number), "1 or more");
 }
 
+void require_degrees(const Parallelism& parallel) {
+  for (const std::int64_t degree : {parallel.tensor, parallel.pipeline, parallel.expert, parallel.data,
+                                    parallel.virtual_stages, parallel.context, parallel.expert_tensor})
+    if (degree < 1 || degree > most_degree)
+      throw InvalidArgument("parallel", fmt::format("{}", degree), fmt::format("1..{}", most_degree));
+  const internal::Wide devices =
+      internal::Wide{parallel.tensor} * parallel.context * parallel.data * parallel.pipeline;
+  if (devices > most_devices)
+    throw InvalidArgument("parallel",
+                          fmt::format("tp={} x cp={} x dp={} x pp={} are too many devices", parallel.tensor,
+                                      parallel.context, parallel.data, parallel.pipeline),
+                          fmt::format("at most {} devices", most_devices));
+}
+
+// That the devices of a stage together hold whole copies of its experts.
+void require_whole_experts(const Parallelism& parallel) {
+  const std::int64_t devices = parallel.stage_devices();
+  if (devices % parallel.expert_parts() == 0) return;
+  throw InvalidArgument(
+      "parallel",
+      fmt::format(
+          "tp={} x cp={} x dp={} makes {} devices a pipeline stage, no multiple of ep={} x etp={} = {}, "
+          "so that they cannot hold whole copies of the experts",
+          parallel.tensor, parallel.context, parallel.data, devices, parallel.expert, parallel.expert_tensor,
+          parallel.expert_parts()),
+      fmt::format("dp={} or a multiple, or ep x etp that divides {}", parallel.least_data(), devices));
+}
+
 void require_sense(const ModelDescription& model, const MemorySetup& setup) {
   const Parallelism& parallel = setup.parallel;
-  for (const std::int64_t size : {parallel.tensor, parallel.pipeline, parallel.expert, parallel.data,
-                                  parallel.virtual_stages, parallel.context})
-    require_positive("parallel", size);
+  require_degrees(parallel);
   require_positive("sequence", setup.sequence);
   require_positive("micro_batch", setup.micro_batch);
   if (parallel.pipeline > model.num_layers / parallel.virtual_stages)
@@ -31,12 +58,12 @@ void require_sense(const ModelDescription& model, const MemorySetup& setup) {
     throw InvalidArgument(
         "parallel", fmt::format("ep={}, but the model has {} experts", parallel.expert, model.experts.count),
         fmt::format("1..{}", model.experts.count));
-  if (setup.extra.sharded_optimizer && parallel.data * parallel.context % parallel.expert != 0)
-    throw InvalidArgument(
-        "parallel",
-        fmt::format("ep={} does not divide dp x cp = {}, so an expert's optimizer states cannot be sharded",
-                    parallel.expert, parallel.data * parallel.context),
-        "ep that divides dp x cp");
+  if (model.experts.intermediate % parallel.expert_tensor != 0)
+    throw InvalidArgument("parallel",
+                          fmt::format("etp={} does not divide the width of an expert, {}",
+                                      parallel.expert_tensor, model.experts.intermediate),
+                          "etp that does");
+  require_whole_experts(parallel);
 }
 
 // The pipeline's pieces are cut as evenly as layers allow, and dealt to the stages in turns.
@@ -51,6 +78,10 @@ std::vector<std::vector<std::int64_t>> layers_of_stages(std::int64_t num_layers,
 }
 
 }  // namespace
+
+std::int64_t Parallelism::least_data() const {
+  return expert_parts() / std::gcd(expert_parts(), tensor * context);
+}
 
 MemoryModel::MemoryModel(ModelDescription model, MemorySetup setup)
     : model_(std::move(model)), setup_(setup) {
@@ -81,12 +112,13 @@ std::int64_t MemoryModel::local_experts() const {
 }
 
 std::int64_t MemoryModel::worst_received() const {
-  return internal::narrow(internal::Wide{setup_.parallel.expert} * setup_.sequence *
+  return internal::narrow(internal::Wide{setup_.parallel.expert_parts()} * setup_.sequence *
                           std::min(model_.experts.top_k, local_experts()));
 }
 
 std::int64_t MemoryModel::even_received() const {
-  return internal::narrow(internal::Wide{setup_.sequence} * model_.experts.top_k);
+  return internal::narrow(internal::Wide{setup_.sequence} * model_.experts.top_k *
+                          setup_.parallel.expert_tensor);
 }
 
 std::int64_t total_bytes(const std::vector<StaticItem>& items) {

@@ -4,14 +4,21 @@
 // Problem    given a model, how it is spread over devices, and how many rows a device's experts receive:
 //            bytes of weights, gradients and optimizer states (static), bytes of what forward keeps for
 //            backward (active), for every pipeline stage.
+// Layout     a stage has t c d devices. Its experts are cut into e e_t parts, dealt to those devices in turn:
+// e
+//            parts by expert, each in e_t slices of an expert's width. t c d is a multiple of e e_t, so that
+//            the devices together hold whole copies of the model.
 // Static     Eq. 1: (D_para + D_grad + 4 D_opt) / t times the weights of the stage's layers. The paper does
 //            not say how experts, dense layers and embeddings enter; here a device has ceil(E / e) experts of
-//            every MoE layer, the first stage the embedding, the last the final norm and the head.
-// Active     Eq. 2: (m_g / (t c)) D_t b (s (5 h + a h_d + 2 k_a h_d + e_n) + s' (2 h + 2 g_e)), one item for
-//            each row of Table 2; of one MoE layer, as the paper has it. With chunks, s' is that of a chunk:
-//            ceil(s' / chunks).
+//            every MoE layer, 1 / e_t of each; the first stage has the embedding, the last the final norm and
+//            the head. With t = 1, as the paper runs it, this is the paper's.
+// Active     Eq. 2: (m_g / (t c)) D_t b (s (5 h + a h_d + 2 k_a h_d + e_n) + s' (2 h + 2 g_e / e_t)), one
+// item
+//            for each row of Table 2; of one MoE layer, as the paper has it. With chunks, s' is that of a
+//            chunk: ceil(s' / chunks).
 // m_g        v p + p - 2 r - 1 on stage r, and 1 with full recomputation.
-// More       ExtraTerms, all off by default: with them off every number is the paper's.
+// More       ExtraTerms, all off by default: with them off every number is the paper's. The command turns on
+//            those that every framework holds.
 // Source     MemFine (arXiv 2511.21431v4), section 3; which of its printed numbers follow: docs/memory.md.
 #pragma once
 
@@ -23,7 +30,9 @@
 
 namespace evenkeel {
 
-// Over how many devices each dimension is spread: t, p, e, d, v (pieces of the pipeline a device has) and c.
+// Over how many devices each dimension is spread: t, p, e, d, v (pieces of the pipeline a device has), c and
+// e_t. Dense weights and tokens are spread over t, c and d; the same devices hold the experts, spread over e
+// and e_t.
 struct Parallelism {
   std::int64_t tensor = 1;
   std::int64_t pipeline = 1;
@@ -31,9 +40,19 @@ struct Parallelism {
   std::int64_t data = 1;
   std::int64_t virtual_stages = 1;
   std::int64_t context = 1;
+  std::int64_t expert_tensor = 1;  // how many devices share an expert, each with a slice of its width
+
+  std::int64_t expert_parts() const { return expert * expert_tensor; }
+  std::int64_t stage_devices() const { return tensor * context * data; }
+  std::int64_t devices() const { return stage_devices() * pipeline; }
+  // The least d with which the devices of a stage hold whole copies of its experts.
+  std::int64_t least_data() const;
 
   friend bool operator==(const Parallelism&, const Parallelism&) = default;
 };
+
+inline constexpr std::int64_t most_degree = std::int64_t{1} << 20;
+inline constexpr std::int64_t most_devices = std::int64_t{1} << 40;
 
 struct BytesPerNumber {
   std::int64_t activation = 2;  // D_t
@@ -48,7 +67,7 @@ struct ExtraTerms {
   // device.
   bool replicated = false;
   // Static. A weight's optimizer states are spread over the devices that have the same weight: d c of them,
-  // of an expert d c / e.
+  // of an expert t c d / (e e_t).
   bool sharded_optimizer = false;
   // Active. Without recomputation every layer of a stage keeps its rows, not one; with it, its input. Counts
   // the micro-batches that a schedule really has in flight: p - r where v is 1, else m_g.
@@ -101,8 +120,9 @@ std::int64_t total_bytes(const std::vector<ActiveItem>& items);
 
 class MemoryModel {
  public:
-  // Throws InvalidArgument: a number below 1, more stages than layers, more expert-parallel devices than
-  // experts; with a sharded optimizer, e that does not divide d c.
+  // Throws InvalidArgument: a number below 1 or a degree above most_degree, more stages than layers, more
+  // expert-parallel devices than experts, e_t that does not divide an expert's width, more than most_devices,
+  // and devices of a stage, t c d, that are no multiple of e e_t: they would not hold the experts.
   MemoryModel(ModelDescription model, MemorySetup setup);
 
   const ModelDescription& model() const { return model_; }
@@ -132,10 +152,10 @@ class MemoryModel {
 
   // Experts of a MoE layer that a device is home to, at most.
   std::int64_t local_experts() const;
-  // The most rows that routing can send to one device: every token of the e devices to min(k, local experts)
-  // of its experts.
+  // The most rows that routing can send to one device: every token of the e e_t devices to min(k, local
+  // experts) of its experts. The e_t devices that share experts all receive the same rows.
   std::int64_t worst_received() const;
-  // The rows of a device under even routing: k s.
+  // The rows of a device under even routing: k s e_t.
   std::int64_t even_received() const;
 
  private:

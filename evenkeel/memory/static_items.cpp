@@ -16,11 +16,26 @@ class Items {
  public:
   explicit Items(const MemorySetup& setup) : setup_(setup) {}
 
-  // `whole` of the weights are on every tensor-parallel device, where that term is on.
-  void add(std::string_view name, std::int64_t weights, std::int64_t whole, std::int64_t sharers) {
-    if (weights == 0) return;
+  // What is cut over tensor parallelism; `whole` of the weights are on each device, where that term is on.
+  void add_dense(std::string_view name, std::int64_t weights, std::int64_t whole = 0) {
+    const Parallelism& parallel = setup_.parallel;
     if (!setup_.extra.replicated) whole = 0;
-    const Wide here = internal::divide_up(weights - whole, setup_.parallel.tensor) + whole;
+    add(name, internal::divide_up(weights - whole, parallel.tensor) + whole,
+        parallel.data * parallel.context);
+  }
+
+  void add_experts(std::int64_t weights) {
+    const Parallelism& parallel = setup_.parallel;
+    add("experts", internal::divide_up(weights, parallel.expert_tensor),
+        parallel.stage_devices() / parallel.expert_parts());
+  }
+
+  std::vector<StaticItem> take() { return std::move(items_); }
+
+ private:
+  // `here` of the weights are on this device, and on so many devices in all.
+  void add(std::string_view name, Wide here, std::int64_t sharers) {
+    if (here == 0) return;
     const Wide states = setup_.extra.sharded_optimizer ? internal::divide_up(here, sharers) : here;
     items_.push_back({.name = name,
                       .weights = internal::narrow(here),
@@ -29,9 +44,6 @@ class Items {
                       .optimizer_bytes = bytes(states, setup_.bytes.optimizer)});
   }
 
-  std::vector<StaticItem> take() { return std::move(items_); }
-
- private:
   std::int64_t bytes(Wide numbers, std::int64_t each) const {
     return internal::narrow(internal::round_up(numbers * each, setup_.extra.allocation_granule));
   }
@@ -51,8 +63,6 @@ std::vector<StaticItem> MemoryModel::static_items(int stage) const {
     shared_attention += shared_attention_parameters(model_, LayerId(layer));
     moe_layers += model_.has_experts[static_cast<std::size_t>(layer)] ? 1 : 0;
   }
-  const Parallelism& parallel = setup_.parallel;
-  const std::int64_t sharers = parallel.data * parallel.context;
   const bool first = stage == 0;
   const bool last = stage + 1 == num_stages();
   const std::int64_t table = model_.vocabulary * model_.hidden;
@@ -61,15 +71,14 @@ std::vector<StaticItem> MemoryModel::static_items(int stage) const {
   const bool own_head = last && !(model_.tied_embeddings && first);
 
   Items items(setup_);
-  items.add("embedding", first ? table : 0, 0, sharers);
-  items.add("norms", norms, norms, sharers);
-  items.add("attention", sum.attention, shared_attention, sharers);
-  items.add("router", sum.router, sum.router, sharers);
-  items.add("experts", moe_layers * local_experts() * expert_parameters(model_), 0,
-            std::max<std::int64_t>(sharers / parallel.expert, 1));
-  items.add("shared_experts", sum.shared_experts, 0, sharers);
-  items.add("dense", sum.dense, 0, sharers);
-  items.add("head", own_head ? head_parameters(model_) : 0, 0, sharers);
+  items.add_dense("embedding", first ? table : 0);
+  items.add_dense("norms", norms, norms);
+  items.add_dense("attention", sum.attention, shared_attention);
+  items.add_dense("router", sum.router, sum.router);
+  items.add_experts(moe_layers * local_experts() * expert_parameters(model_));
+  items.add_dense("shared_experts", sum.shared_experts);
+  items.add_dense("dense", sum.dense);
+  items.add_dense("head", own_head ? head_parameters(model_) : 0);
   return items.take();
 }
 

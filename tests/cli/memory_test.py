@@ -8,18 +8,18 @@ from command import REPOSITORY, CommandTest, npz
 CONFIGS = REPOSITORY / "tests" / "data" / "configs"
 MEMFINE = [
     "memory", "--model", CONFIGS / "memfine-model-1.json", "--parallel", "pp=4,ep=32", "--seq", 4096,
-    "--device-memory", "64GB", "--static-bytes", "43GB",
+    "--device-memory", "64GB", "--static-bytes", "43GB", "--paper",
 ]  # fmt: skip
 # Fitted to the paper's table 4, which does not give it.
 CALIBRATED = ["--received", 596797]
 CONFIG = REPOSITORY / "data" / "tiny-moe" / "config.json"
 TINY = [
     "memory", "--model", CONFIG, "--parallel", "ep=8", "--seq", 512,
-    "--static-bytes", 0, "--available-ratio", 1, "--device-memory", "7.3MB", "--received", 2048,
+    "--static-bytes", 0, "--available-ratio", 1, "--device-memory", "7.3MB", "--paper", "--received", 2048,
 ]  # fmt: skip
 ROWS = REPOSITORY / "data" / "tiny-moe" / "train_rank_rows.npz"
 KEYS = [
-    "static_bytes", "active_bytes", "static_total", "active_total", "s_prime_max", "chunks", "fits", "least_budget",
+    "devices", "static_bytes", "active_bytes", "static_total", "active_total", "s_prime_max", "chunks", "fits", "least_budget",
     "stage", "s_prime", "s_prime_even", "s_prime_worst", "least_chunks", "promised", "available", "longest_sequence",
     "advice", "stages", "static_by_state", "model", "setup",
 ]  # fmt: skip
@@ -91,6 +91,7 @@ class Memory(CommandTest):
         kept = self.json(*words, 512, "--recompute", "none")["least_budget"]
         self.assertEqual(kept, least + 7 * 512 * 8 * 4)
         self.assertIsNone(self.json(*words, 512, "--bytes", "activation=1")["least_budget"])
+        self.assertIsNone(self.json(*words[:-2], "ep=8,etp=2", "--seq", 512)["least_budget"])
 
     def test_the_least_budget_is_that_of_the_layer_that_runs(self):
         layer = ["run", "--scenario", "balanced", "--experts", 32, "--top-k", 4, "--hidden", 256, "--intermediate", 160]
@@ -98,26 +99,102 @@ class Memory(CommandTest):
         said = self.json("memory", "--model", CONFIG, "--parallel", "ep=4", "--seq", 64)
         self.assertEqual(said["least_budget"], self.json(*layer)["least_budget"])
 
+    def test_the_devices_of_a_layout_hold_the_model(self):
+        # 28.99 B weights of experts on eight devices are 3.62 B on each, at 18 bytes a weight.
+        words = ["memory", "--model", CONFIGS / "qwen3-30b-a3b.json", "--parallel"]
+        for layout in ["tp=8,ep=8,dp=1", "tp=8,etp=8", "tp=8,ep=4,etp=2,dp=1", "ep=8"]:
+            report = self.json(*words, layout)
+            self.assertEqual(report["devices"], 8, layout)
+            self.assertEqual(report["static_bytes"]["experts"] * 8, report["model"]["expert_parameters"] * 18, layout)
+        text = self.call(*words, "tp=8,ep=8,dp=1").stdout
+        self.assertTrue(
+            text.startswith(
+                "8 devices: pp=1 x tp=8 x cp=1 x dp=1\nexperts: ep=8 x etp=1, 1 copy on 8 devices a stage\n"
+            ),
+            text,
+        )
+        for layout, part in [
+            ("tp=8,ep=8,etp=8,dp=1", "makes 8 devices a pipeline stage, no multiple of ep=8 x etp=8 = 64"),
+            ("tp=2,ep=8,dp=6", "allowed: dp=4 or a multiple, or ep x etp that divides 12"),
+            ("etp=5", "etp=5 does not divide the width of an expert, 768"),
+        ]:
+            error = self.assert_refused([*words, layout], 2, "InvalidArgument", "--parallel: ", part)
+            self.assertEqual(error["argument"], "--parallel")
+
+    def test_without_dp_a_layout_has_the_fewest_devices_that_hold_the_experts(self):
+        words = ["memory", "--model", CONFIGS / "qwen3-30b-a3b.json", "--parallel"]
+        for layout, data, devices in [("pp=4,ep=32", 32, 128), ("tp=8,ep=8,etp=8", 8, 64), ("tp=6,ep=4", 2, 12)]:
+            report = self.json(*words, layout)
+            self.assertEqual((report["setup"]["parallel"]["dp"], report["devices"]), (data, devices), layout)
+            self.assert_refused([*words, f"{layout},dp={data - 1}"], 2, "InvalidArgument", f"dp={data} or a multiple")
+
+    def test_require_fit_fails_where_the_model_does_not_fit(self):
+        words = ["memory", "--model", CONFIG, "--parallel", "ep=8", "--require-fit", "--device-memory"]
+        self.assertTrue(self.json(*words, "400MB")["fits"])
+        said = ["does not fit: ", "any one of these makes it fit: ", "a device of "]
+        self.assert_refused([*words, "50MB"], 4, "Infeasible", *said)
+
     def test_what_to_change_is_said_when_nothing_fits(self):
         words = ["memory", "--model", CONFIG, "--parallel", "ep=8", "--device-memory", "50MB"]
         text = self.call(*words).stdout
-        self.assertTrue(text.startswith("does not fit: "), text)
+        self.assertIn("\ndoes not fit: ", text)
         self.assertIn("any one of these makes it fit:\n", text)
         needed = self.json(*words)["advice"][-1]
         self.assertEqual(needed["change"], "available_bytes")
         fits = self.json(*words[:-2], "--device-memory", needed["value"], "--available-ratio", 1)
         self.assertTrue(fits["fits"])
 
-    def test_terms_that_the_paper_leaves_out_are_off_unless_named(self):
+    def test_terms_that_the_paper_leaves_out_are_on_unless_its_own_reading_is_asked_for(self):
         words = ["memory", "--model", CONFIG, "--parallel", "tp=2,ep=4,dp=8"]
-        paper = self.json(*words)
+        paper = self.json(*words, "--paper")
         self.assertEqual(paper["setup"]["terms"], [])
         self.assertEqual(len(paper["active_bytes"]), 12)
-        more = self.json(*words, "--with", "buffers,logits,sharded-optimizer", "--borrowed-experts", 2)
+        usual = self.json(*words)
+        self.assertEqual(usual["setup"]["terms"], ["replicated", "every-layer", "shared-experts", "logits", "buffers"])
+        added = set(usual["active_bytes"]) - set(paper["active_bytes"])
+        self.assertEqual(added, {"layer_inputs", "dispatch_buffer", "combine_buffer", "logits"})
+        self.assertLess(usual["longest_sequence"], paper["longest_sequence"])
+        sharded = self.json(*words, "--with", "sharded-optimizer")
+        self.assertLess(sharded["static_by_state"]["optimizer"], usual["static_by_state"]["optimizer"])
+        self.assertEqual(sharded, self.json(*words, "--with", "all"))
+        more = self.json(*words, "--paper", "--with", "buffers,logits,sharded-optimizer", "--borrowed-experts", 2)
         added = set(more["active_bytes"]) - set(paper["active_bytes"])
         self.assertEqual(added, {"dispatch_buffer", "combine_buffer", "logits", "borrowed_experts"})
-        self.assertLess(more["static_by_state"]["optimizer"], paper["static_by_state"]["optimizer"])
         self.assertEqual(more["setup"]["terms"], ["sharded-optimizer", "logits", "buffers"])
+        # The paper's rows are named where its reading is asked for.
+        self.assertIn("row 12", self.call(*words, "--paper").stdout)
+        self.assertNotIn("row ", self.call(*words).stdout.replace("rows", ""))
+
+    def test_layouts_of_so_many_devices_are_ranked_and_are_as_the_command_says_of_each(self):
+        words = ["memory", "--model", CONFIGS / "qwen3-30b-a3b.json"]
+        found = self.json(*words, "--gpus", 32)
+        self.assertEqual(list(found), ["devices", "available", "fits", "layouts"])
+        self.assertTrue(found["fits"])
+        self.assertTrue(found["layouts"][0]["fits"])
+        self.assertFalse(found["layouts"][-1]["fits"])
+        self.assertEqual(len({str(layout["parallel"]) for layout in found["layouts"]}), len(found["layouts"]))
+        for layout in [*found["layouts"][:3], *found["layouts"][-3:]]:
+            degrees = ",".join(f"{name}={number}" for name, number in layout["parallel"].items())
+            said = self.json(*words, "--parallel", degrees)
+            self.assertEqual(said["devices"], 32)
+            for key in ["fits", "static_total", "active_total", "chunks", "stage"]:
+                self.assertEqual(said[key], layout[key], key)
+        text = self.call(*words, "--gpus", 32).stdout.splitlines()
+        self.assertIn("32 devices of 67.1 GiB: ", text[0])
+        self.assertLessEqual(max(map(len, text)), 100)
+        for layout in self.json(*words, "--gpus", 32, "--parallel", "cp=2,etp=2")["layouts"]:
+            self.assertEqual((layout["parallel"]["cp"], layout["parallel"]["etp"]), (2, 2))
+
+    def test_a_search_for_layouts_refuses_what_it_cannot_heed(self):
+        words = ["memory", "--model", CONFIG, "--gpus"]
+        self.assert_refused([*words, 8, "--parallel", "tp=2"], 2, "InvalidArgument", "tp is what --gpus looks for")
+        self.assert_refused([*words, 8, "--static-bytes", "1GB"], 2, "InvalidArgument", "--static-bytes: is of one")
+        self.assert_refused([*words, 8, "--counts", ROWS], 2, "InvalidArgument", "--counts: is of one layout")
+        self.assert_refused([*words, 3, "--parallel", "cp=2"], 2, "InvalidArgument", "3 devices have no layout with")
+        self.assert_refused([*words, 0], 2, "InvalidArgument", "--gpus", "1..1048576")
+        none = [*words, 8, "--device-memory", "1MB", "--require-fit"]
+        self.assert_refused(none, 4, "Infeasible", "layouts fit; the smallest takes")
+        self.assertFalse(self.json(*none[:-1])["fits"])
 
     def test_chunks_rise_and_fall_over_the_steps_of_a_real_training_run(self):
         chunks = self.json(*TINY, "--counts", ROWS)["history"]["chunks"]
@@ -139,7 +216,7 @@ class Memory(CommandTest):
         model = self.write("config.json", config)
         (self.folder / "loads.npz").write_bytes(npz("counts", [2, 1, 4], [4, 5, 1, 0, 0, 0, 9, 9]))
         (self.folder / "rows.npz").write_bytes(npz("rows", [2, 1], [9, 18]))
-        words = ["memory", "--model", model, "--parallel", "ep=2", "--seq", 8, "--static-bytes", 0]
+        words = ["memory", "--model", model, "--parallel", "ep=2", "--seq", 8, "--static-bytes", 0, "--paper"]
         room = 8 * 2 * (5 * 256 + 3 * 256 + 4) + 6 * 1664  # for six rows
         words += ["--available-ratio", 1, "--device-memory", room, "--received", 1]
         by_expert = self.json(*words, "--counts", "loads.npz")
@@ -182,8 +259,6 @@ class Memory(CommandTest):
             with self.subTest(option=option, value=value):
                 error = self.assert_refused([*model, option, value], 2, "InvalidArgument", option, part)
                 self.assertEqual(error["argument"], option)
-        sharded = ["--parallel", "ep=8,dp=4", "--with", "sharded-optimizer"]
-        self.assert_refused([*model, *sharded], 2, "InvalidArgument", "--parallel: ep=8 does not divide dp x cp = 4")
         self.assert_refused(["memory"], 2, "InvalidArgument", "--model")
 
     def test_a_config_or_history_that_is_none_is_an_input_error(self):

@@ -68,7 +68,7 @@ TEST(Fit, TheLongestSequenceFitsAndOneTokenMoreDoesNot) {
   for (const std::int64_t available : {30'000'000'000, 64'000'000'000, 141'000'000'000}) {
     MemorySetup setup = memfine_setup();
     setup.parallel.pipeline = 16;
-    setup.parallel.expert = 64;
+    setup.parallel.expert = setup.parallel.data = 64;
     const MemoryModel memory(model, setup);
     DeviceMemory device;
     device.available_bytes = available;
@@ -190,16 +190,20 @@ TEST(Advice, DevicesAreDoubledTogetherOnlyWhereNoneIsEnoughByItself) {
   EXPECT_EQ(advice.front().change, Advice::Change::devices);
   EXPECT_TRUE(enough(memory, std::nullopt, device, advice.front()));
   const Parallelism& found = advice.front().parallel;
-  EXPECT_EQ(found.tensor * found.pipeline * found.expert, 8 * advice.front().value);
-  // None with half the devices does.
+  EXPECT_EQ(found.devices(), 8 * advice.front().value);
+  // None with fewer devices does.
+  int tried = 0;
   for (std::int64_t tensor = 1; tensor <= 8; tensor *= 2)
-    for (std::int64_t pipeline = 1; pipeline <= 32; pipeline *= 2) {
-      setup.parallel = {.tensor = tensor, .pipeline = pipeline};
-      setup.parallel.expert = 8 * advice.front().value / 2 / tensor / pipeline;
-      if (setup.parallel.expert < 8 || setup.parallel.expert > 384) continue;
-      EXPECT_FALSE(fit(MemoryModel(memory.model(), setup), std::nullopt, device).fits)
-          << tensor << " x " << pipeline << " x " << setup.parallel.expert;
-    }
+    for (std::int64_t pipeline = 1; pipeline <= 32; pipeline *= 2)
+      for (std::int64_t expert = 8; expert <= 256; expert *= 2) {
+        setup.parallel = with_least_data({.tensor = tensor, .pipeline = pipeline, .expert = expert});
+        setup.parallel.data = std::max<std::int64_t>(setup.parallel.data, 8);
+        if (setup.parallel.devices() >= found.devices()) continue;
+        ++tried;
+        EXPECT_FALSE(fit(MemoryModel(memory.model(), setup), std::nullopt, device).fits)
+            << tensor << " x " << pipeline << " x " << expert;
+      }
+  EXPECT_GT(tried, 20);
 }
 
 TEST(Advice, GivenStaticBytesNoParallelismIsProposed) {

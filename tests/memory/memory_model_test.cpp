@@ -41,11 +41,12 @@ TEST(MemoryModel, ActiveBytesAreEquationTwoForRandomSetups) {
   };
   for (int trial = 0; trial < 300; ++trial) {
     MemorySetup setup;
-    setup.parallel = {.tensor = draw(8),
-                      .pipeline = draw(6),
-                      .expert = draw(16),
-                      .virtual_stages = draw(4),
-                      .context = draw(4)};
+    setup.parallel = with_least_data({.tensor = draw(8),
+                                      .pipeline = draw(6),
+                                      .expert = draw(16),
+                                      .virtual_stages = draw(4),
+                                      .context = draw(4),
+                                      .expert_tensor = draw(4)});
     setup.sequence = draw(20000);
     setup.micro_batch = draw(4);
     setup.bytes.activation = draw(4);
@@ -57,8 +58,9 @@ TEST(MemoryModel, ActiveBytesAreEquationTwoForRandomSetups) {
       const Parallelism& at = setup.parallel;
       const std::int64_t copies =
           setup.full_recompute ? 1 : at.virtual_stages * at.pipeline + at.pipeline - 2 * stage - 1;
-      const std::int64_t numbers = setup.sequence * (5 * 2048 + 32 * 128 + 2 * 4 * 128 + 128) +
-                                   ((received + chunks - 1) / chunks) * (2 * 2048 + 2 * 768);
+      const std::int64_t numbers =
+          setup.sequence * (5 * 2048 + 32 * 128 + 2 * 4 * 128 + 128) +
+          ((received + chunks - 1) / chunks) * (2 * 2048 + 2 * 768 / at.expert_tensor);
       const double expected = static_cast<double>(copies) / static_cast<double>(at.tensor * at.context) *
                               static_cast<double>(setup.bytes.activation * setup.micro_batch * numbers);
       // Each of the twelve rows is rounded up by itself.
@@ -100,15 +102,16 @@ TEST(MemoryModel, NotEvenOneRowFitsWhereTheFixedPartAloneIsTooMuch) {
 TEST(MemoryModel, WeightsOfAllStagesAndExpertRanksTogetherAreTheModels) {
   for (const char* name : {"deepseek-v3", "qwen3-30b-a3b", "gpt-oss-20b", "mixtral-8x7b", "kimi-k2"}) {
     const ModelDescription model = model_named(name);
-    for (const Parallelism& parallel : {Parallelism{}, Parallelism{.pipeline = 4, .expert = 8},
-                                        Parallelism{.pipeline = 3, .expert = 2, .virtual_stages = 5}}) {
+    for (const Parallelism& parallel :
+         {Parallelism{}, with_least_data({.pipeline = 4, .expert = 8}),
+          with_least_data({.pipeline = 3, .expert = 2, .virtual_stages = 5, .expert_tensor = 2})}) {
       MemorySetup setup;
       setup.parallel = parallel;
       const MemoryModel memory(model, setup);
       std::int64_t sum = 0;
       for (int stage = 0; stage < memory.num_stages(); ++stage)
         for (const StaticItem& item : memory.static_items(stage)) {
-          sum += item.weights * (item.name == "experts" ? parallel.expert : 1);
+          sum += item.weights * (item.name == "experts" ? parallel.expert_parts() : 1);
           EXPECT_EQ(item.weight_bytes, 2 * item.weights);
           EXPECT_EQ(item.gradient_bytes, 4 * item.weights);
           EXPECT_EQ(item.optimizer_bytes, 12 * item.weights);
@@ -116,6 +119,85 @@ TEST(MemoryModel, WeightsOfAllStagesAndExpertRanksTogetherAreTheModels) {
       EXPECT_EQ(sum, model_parameters(model).total()) << name;
     }
   }
+}
+
+// Deals every part of every expert to the devices of a stage, one by one, and weighs what each then has.
+TEST(MemoryModel, TheDevicesOfAStageTogetherHoldEveryExpertOrTheLayoutIsRefused) {
+  const ModelDescription model = model_named("qwen3-30b-a3b");
+  const std::int64_t slice_of_one = expert_parameters(model) * model.num_moe_layers();
+  std::mt19937_64 random(29);
+  const auto draw = [&](int most) { return std::int64_t{1} << (random() % static_cast<unsigned>(most)); };
+  int refused = 0;
+  for (int trial = 0; trial < 400; ++trial) {
+    MemorySetup setup;
+    setup.parallel = {.tensor = draw(4),
+                      .expert = draw(6),
+                      .data = 1 + static_cast<std::int64_t>(random() % 12),
+                      .context = draw(3),
+                      .expert_tensor = draw(4)};
+    const Parallelism& at = setup.parallel;
+    const std::int64_t devices = at.tensor * at.context * at.data;
+    // How many devices have each slice of each group of experts.
+    std::map<std::pair<std::int64_t, std::int64_t>, int> holders;
+    for (std::int64_t device = 0; device < devices; ++device)
+      ++holders[{device / at.expert_tensor % at.expert, device % at.expert_tensor}];
+    const bool all_held = std::ssize(holders) == at.expert * at.expert_tensor;
+    const bool alike = std::ranges::all_of(
+        holders, [&](const auto& held) { return held.second == holders.begin()->second; });
+    SCOPED_TRACE(testing::Message() << "trial " << trial);
+    if (!all_held || !alike) {
+      EXPECT_THROW(MemoryModel(model, setup), InvalidArgument);
+      ++refused;
+      continue;
+    }
+    const MemoryModel memory(model, setup);
+    const StaticItem experts = item_named(memory.static_items(0), "experts");
+    EXPECT_EQ(experts.weights * devices, 128 * slice_of_one * holders.begin()->second);
+    setup.extra.sharded_optimizer = true;
+    const StaticItem sharded = item_named(MemoryModel(model, setup).static_items(0), "experts");
+    EXPECT_GE(sharded.optimizer_bytes * devices, 12 * 128 * slice_of_one);
+    EXPECT_LT(sharded.optimizer_bytes * devices, 12 * (128 * slice_of_one + devices));
+  }
+  EXPECT_GT(refused, 50);
+  EXPECT_LT(refused, 350);
+}
+
+// Qwen3-30B-A3B on eight devices: 28.99 B weights of experts, so 3.62 B on each, however they are cut.
+TEST(MemoryModel, EightDevicesHoldAnEighthOfTheExpertsEach) {
+  const ModelDescription model = model_named("qwen3-30b-a3b");
+  const std::int64_t experts = model_parameters(model).layers.experts;
+  for (const Parallelism& parallel :
+       {Parallelism{.tensor = 8, .expert = 8}, Parallelism{.tensor = 8, .expert_tensor = 8},
+        Parallelism{.tensor = 4, .expert = 4, .data = 2, .expert_tensor = 2},
+        Parallelism{.expert = 8, .data = 8}, Parallelism{.expert = 8, .data = 4, .context = 2}}) {
+    MemorySetup setup;
+    setup.parallel = parallel;
+    EXPECT_EQ(parallel.devices(), 8);
+    EXPECT_EQ(item_named(MemoryModel(model, setup).static_items(0), "experts").weights, experts / 8);
+  }
+}
+
+TEST(MemoryModel, DevicesThatShareAnExpertAllReceiveItsRowsAndKeepASliceOfItsWidth) {
+  const auto memory = [](std::int64_t slices) {
+    MemorySetup setup;
+    setup.parallel = {.tensor = 4, .expert = 2, .data = 2, .expert_tensor = slices};
+    return MemoryModel(model_named("qwen3-30b-a3b"), setup);
+  };
+  const MemoryModel whole = memory(1), sliced = memory(4);
+  EXPECT_EQ(sliced.even_received(), 4 * whole.even_received());
+  EXPECT_EQ(sliced.worst_received(), 4 * whole.worst_received());
+  EXPECT_EQ(sliced.worst_received(), 8 * 4096 * 8);
+  const auto before = by_name(whole.active_items(0, whole.even_received(), 1));
+  const auto after = by_name(sliced.active_items(0, sliced.even_received(), 1));
+  // Rows are of full width before and after the products, four times as many of them.
+  EXPECT_EQ(after.at("expert_input"), 4 * before.at("expert_input"));
+  EXPECT_EQ(after.at("expert_output"), 4 * before.at("expert_output"));
+  EXPECT_EQ(after.at("expert_hidden"), before.at("expert_hidden"));
+  EXPECT_EQ(after.at("queries"), before.at("queries"));
+  MemorySetup borrowing = sliced.setup();
+  borrowing.extra.borrowed_experts = 1;
+  const MemoryModel lent(sliced.model(), borrowing);
+  EXPECT_EQ(by_name(lent.active_items(0, 0, 1)).at("borrowed_experts"), 6LL * 3 * 2048 * 768 / 4);
 }
 
 // The weights that the paper's set-up leads to, written out by hand: 8 routed experts and one shared a
@@ -177,6 +259,19 @@ TEST(MemoryModel, AShardedOptimizerDividesStatesByThoseWhoShareTheWeight) {
   EXPECT_EQ(attention.optimizer_bytes, 12 * (attention.weights / 64));
   EXPECT_EQ(experts.optimizer_bytes, 12 * (experts.weights / 8));
   EXPECT_EQ(attention.gradient_bytes, 4 * attention.weights);
+}
+
+TEST(MemoryModel, AnExpertThatTensorParallelDevicesHaveWholeIsSharedByMoreOfThem) {
+  MemorySetup setup;
+  setup.parallel = {.tensor = 4, .expert = 8, .data = 8, .expert_tensor = 2};
+  setup.extra.sharded_optimizer = true;
+  const auto items = MemoryModel(model_named("mixtral-8x7b"), setup).static_items(0);
+  const StaticItem& experts = item_named(items, "experts");
+  // 32 devices, 16 parts: two have the same.
+  EXPECT_EQ(experts.weights, 32LL * 3 * 4096 * 14336 / 2);
+  EXPECT_EQ(experts.optimizer_bytes, 12 * (experts.weights / 2));
+  EXPECT_EQ(item_named(items, "attention").optimizer_bytes,
+            12 * (item_named(items, "attention").weights / 8));
 }
 
 TEST(MemoryModel, WhatEveryTensorParallelDeviceNeedsIsWholeThere) {
@@ -268,7 +363,7 @@ TEST(MemoryModel, TheWorstRoutingSendsEveryTokenToOneDevice) {
   EXPECT_EQ(memory.worst_received(), 32 * 4096 * 8);
   EXPECT_EQ(memory.even_received(), 4096 * 8);
   MemorySetup setup = memfine_setup();
-  setup.parallel.expert = 256;
+  setup.parallel.expert = setup.parallel.data = 256;
   EXPECT_EQ(MemoryModel(model_named("memfine-model-1"), setup).worst_received(), 256 * 4096);
 }
 
@@ -281,13 +376,24 @@ TEST(MemoryModel, SetupsThatCannotBeAreRefusedWithWhatCan) {
       EXPECT_THAT(error.what(), HasSubstr(message));
     }
   };
-  refused({.parallel = {.tensor = 0}}, "parallel: 0; allowed: 1 or more");
+  refused({.parallel = {.tensor = 0}}, "parallel: 0; allowed: 1..1048576");
+  refused({.parallel = {.expert_tensor = (1 << 20) + 1}}, "parallel: 1048577; allowed: 1..1048576");
+  refused(
+      {.parallel = {.tensor = 1 << 20, .data = 1 << 20, .context = 2}},
+      "tp=1048576 x cp=2 x dp=1048576 x pp=1 are too many devices; allowed: at most 1099511627776 devices");
   refused({.parallel = {.pipeline = 9, .virtual_stages = 2}},
           "pp=9 with vp=2 makes more stages than the model has layers, 16");
   refused({.parallel = {.expert = 257}}, "ep=257, but the model has 256 experts; allowed: 1..256");
   refused({.sequence = 0}, "sequence: 0; allowed: 1 or more");
-  refused({.parallel = {.expert = 8, .data = 4}, .extra = {.sharded_optimizer = true}},
-          "ep=8 does not divide dp x cp = 4");
+  refused({.parallel = {.expert_tensor = 3}}, "etp=3 does not divide the width of an expert, 2048");
+  refused(
+      {.parallel = {.expert = 8, .data = 4}},
+      "tp=1 x cp=1 x dp=4 makes 4 devices a pipeline stage, no multiple of ep=8 x etp=1 = 8, so that they "
+      "cannot hold whole copies of the experts; allowed: dp=8 or a multiple, or ep x etp that divides 4");
+  refused(
+      {.parallel = {.tensor = 2, .expert = 4, .data = 3, .context = 2, .expert_tensor = 2}},
+      "makes 12 devices a pipeline stage, no multiple of ep=4 x etp=2 = 8, so that they cannot hold whole "
+      "copies of the experts; allowed: dp=2 or a multiple, or ep x etp that divides 12");
 }
 
 TEST(MemoryModel, AbsurdShapesEndAtTheLargestNumberRatherThanOverflow) {

@@ -21,7 +21,7 @@ struct ActiveRow {
   std::int64_t bytes_per_number = 0;
   // How many times it is there.
   std::int64_t copies = 1;
-  // Bytes that do not depend on tokens; divided by t alone.
+  // Bytes that do not depend on tokens; one expert's share of a device.
   std::int64_t constant_bytes = 0;
 };
 
