@@ -176,6 +176,9 @@ void add_planner_parameters(CLI::App& app, PlannerOptions& options, bool* by_gai
   }
   const auto read = [&options, by_gain, threshold](const CLI::results_t& given) {
     *by_gain = given.front() == "auto";
+    if (!*by_gain && given.front().find_first_not_of("0123456789.") != std::string::npos)
+      throw InvalidArgument(threshold, fmt::format("'{}'", given.front()),
+                            "auto, or max/mean from 0, such as 1.25");
     options.imbalance_threshold_thousandths = *by_gain ? 0 : parse_thousandths(threshold, given.front(), 0);
     return true;
   };

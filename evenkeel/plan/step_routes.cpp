@@ -38,7 +38,8 @@ void StepRoutes::find_rows(std::span<const std::int64_t> arrived, int k) {
     if (!holds)
       throw InvalidArgument("arrived", "other ranks' rows are not those of the plan", "their row_of");
   };
-  require(arrived.size() == static_cast<std::size_t>(sum_of(received_counts)) + received_counts.size());
+  require(k >= 1 &&
+          arrived.size() == static_cast<std::size_t>(sum_of(received_counts)) + received_counts.size());
   pool_rows.resize(order.size());
   received_row_counts.assign(received_counts.size(), 0);
   for (std::size_t i = 0; i < own_positions.size(); ++i)
@@ -61,6 +62,7 @@ void StepRoutes::find_rows(std::span<const std::int64_t> arrived, int k) {
 
 void StepRouter::route(std::span<const std::int64_t> experts, int k, const Counts& counts,
                        const StepPlan& plan, const LayerPlacement& placement, RankId me, StepRoutes& routes) {
+  if (k < 1) throw InvalidArgument("k", std::to_string(k), "1 or more");
   me_ = me;
   deal_.make(counts, plan, me);
   routes.sent_counts.assign(deal_.sent().begin(), deal_.sent().end());

@@ -21,6 +21,7 @@ import torch
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
+from torch.nn.utils.parametrize import is_parametrized
 from transformers.distributed.expert_parallel import AllToAllEP, EPImplementationInterface
 
 from ._arguments import invalid
@@ -113,6 +114,7 @@ class EvenkeelEP(AllToAllEP):  # type: ignore[misc]
         return self._step(hidden_states, top_k_index, top_k_weights)
 
     def _step(self, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+        self._require_plain_weights()
         parameters = {
             name: getattr(self.experts, name)
             for name, parameter in self.experts._parameters.items()
@@ -120,6 +122,17 @@ class EvenkeelEP(AllToAllEP):  # type: ignore[misc]
         }
         stock = super().__call__ if self.tp_mesh.size() == 1 else None
         return self.layer(hidden, index, weights, self._run, parameters, stock)
+
+    def _require_plain_weights(self) -> None:
+        """What is not a parameter of each expert would stay at home when the expert is borrowed."""
+        experts = self.experts
+        if is_parametrized(experts):
+            raise invalid("experts", "have parametrized weights", "plain parameters: merge what was put on them")
+        for name, buffer in experts.named_buffers():
+            if buffer.dim() > 0 and len(buffer) == experts.num_experts:
+                raise invalid(
+                    "experts", f"have a buffer of each expert, {name}", "parameters, which travel with experts"
+                )
 
     def _slices(self, hidden: torch.Tensor, index: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         """Ranks of a TP group hold the same tokens: each takes its slice, as in `AllToAllEP`."""

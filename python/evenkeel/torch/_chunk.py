@@ -16,6 +16,7 @@ import torch
 from torch.autograd.graph import GradientEdge, get_gradient_edge, saved_tensors_hooks
 
 from .. import _native
+from .._arguments import invalid
 from ._exchange import Exchange
 
 Weights = dict[str, torch.Tensor]
@@ -98,6 +99,7 @@ class Part:
 
     graph: GradientEdge
     inputs: list[GradientEdge]  # rows, then each weight that wants a gradient
+    like: list[tuple[torch.Size, torch.dtype]]  # of these
 
 
 @dataclass
@@ -195,16 +197,19 @@ class Chunk:
             return None
         if not keep:
             with torch.no_grad():
-                return self.experts(rows, slots, dict(zip(self.names, weights, strict=True))), None
+                made = self.experts(rows, slots, dict(zip(self.names, weights, strict=True)))
+                return _checked(made, rows), None
         # Hooks on saved tensors are for the step's own (see _kept.py).
         with torch.enable_grad(), saved_tensors_hooks(as_it_is, as_it_is):
             inputs = [
                 _source(rows),
                 *(_source(w) if want else w.detach() for w, want in zip(weights, wants, strict=True)),
             ]
-            made = self.experts(inputs[0], slots, dict(zip(self.names, inputs[1:], strict=True)))
-        sources = [get_gradient_edge(tensor) for tensor in inputs if tensor.requires_grad]
-        return made.detach(), Part(get_gradient_edge(made), sources)
+            made = _checked(self.experts(inputs[0], slots, dict(zip(self.names, inputs[1:], strict=True))), rows)
+        _require_own_inputs(made)
+        wanted = [tensor for tensor in inputs if tensor.requires_grad]
+        like = [(tensor.shape, tensor.dtype) for tensor in wanted]
+        return made.detach(), Part(get_gradient_edge(made), [get_gradient_edge(tensor) for tensor in wanted], like)
 
     # Backward.
 
@@ -224,7 +229,7 @@ class Chunk:
         del pool
         outputs, computed.outputs = computed.outputs, computed.outputs.new_empty(0)
         router = self._to_positions(top_k_weights.reshape(-1))
-        grad_router = self._to_assignments((of_rows * outputs).sum(dim=-1, dtype=_wide(of_rows.dtype)))
+        grad_router = self._to_assignments((of_rows * outputs).sum(dim=-1, dtype=wide(of_rows.dtype)))
         of_rows = of_rows.mul_(router.to(of_rows.dtype).unsqueeze(-1)).to(outputs.dtype)
         del outputs
 
@@ -244,7 +249,7 @@ class Chunk:
 
         homes = [torch.zeros_like(weight) for weight in _wanted(weights, wants)] if native is None else native[1:]
         del native, foreign, of_inputs
-        homes = _apart(homes) if routes.moves_weights else homes
+        homes = _apart(homes)  # they are added to, here and by other chunks
         for home, (_, back, pending) in zip(homes, lent, strict=False):
             pending.wait()
             _add_experts(home, routes.native.lent, back)
@@ -256,14 +261,18 @@ class Chunk:
         part, parts[which] = parts[which], None
         if part is None:
             return None
-        return list(torch.autograd.grad(part.graph, part.inputs, grads, materialize_grads=True, allow_unused=True))
+        made = torch.autograd.grad(part.graph, part.inputs, grads, allow_unused=True)
+        return [
+            grads.new_zeros(shape, dtype=dtype) if grad is None else grad
+            for grad, (shape, dtype) in zip(made, part.like, strict=True)
+        ]
 
     def _rows_home(self, of_inputs: list[torch.Tensor], grad_output: torch.Tensor) -> torch.Tensor:
         """Gradients of rows, added for each pool row, then at the token's home, f32 or wider; rounded once to travel."""
         routes = self.routes
         received = sum(routes.received_row_counts)
         shape = (routes.tokens + received, grad_output.shape[1])
-        pool = grad_output.new_zeros(shape, dtype=_wide(grad_output.dtype))
+        pool = grad_output.new_zeros(shape, dtype=wide(grad_output.dtype))
         begin = 0
         for grads in of_inputs:
             _add_rows(pool, routes.pool_rows[begin : begin + grads.shape[0]], grads)
@@ -299,6 +308,34 @@ def _wanted(weights: Sequence[torch.Tensor], wants: Sequence[bool]) -> list[torc
     return [weight for weight, want in zip(weights, wants, strict=True) if want]
 
 
+def _checked(made: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+    if made.shape != rows.shape:
+        raise invalid("experts", f"gave {tuple(made.shape)} for rows {tuple(rows.shape)}", "an output of each row")
+    return made
+
+
+def _require_own_inputs(made: torch.Tensor) -> None:
+    """Nothing that wants a gradient but rows and weights: it would get none, and in silence."""
+    if made.grad_fn is None:
+        raise invalid("experts", "gave an output without a gradient", "operations that autograd knows")
+    found, ahead = {made.grad_fn}, [made.grad_fn]
+    while ahead:
+        node = ahead.pop()
+        if node.name() == _Source.__name__ + "Backward":
+            continue
+        variable = getattr(node, "variable", None)
+        if variable is not None:
+            raise invalid(
+                "experts",
+                f"use a tensor {tuple(variable.shape)} that wants a gradient and is not among their weights",
+                "weights [experts at home, ...], or tensors that want none",
+            )
+        for other, _ in node.next_functions:
+            if other is not None and other not in found:
+                found.add(other)
+                ahead.append(other)
+
+
 def _apart(grads: list[torch.Tensor]) -> list[torch.Tensor]:
     """Gradients that may be added to in place: none is a view that repeats, and no two share memory."""
     made: list[torch.Tensor] = []
@@ -313,12 +350,12 @@ def _add_experts(home: torch.Tensor, slots: np.ndarray, back: torch.Tensor) -> N
     if slots.size == 0:
         return
     experts, at = (torch.from_numpy(found).to(home.device) for found in np.unique(slots, return_inverse=True))
-    wide = _wide(home.dtype)
-    sums = home.index_select(0, experts).to(wide).index_add_(0, at, back.to(wide))
+    sum_type = wide(home.dtype)
+    sums = home.index_select(0, experts).to(sum_type).index_add_(0, at, back.to(sum_type))
     home.index_copy_(0, experts, sums.to(home.dtype))
 
 
-def _wide(dtype: torch.dtype) -> torch.dtype:
+def wide(dtype: torch.dtype) -> torch.dtype:
     """In which sums of this type are made."""
     return torch.promote_types(dtype, torch.float32)
 

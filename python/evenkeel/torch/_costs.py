@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 
+from .._arguments import real
 from ._chunk import Experts
 from ._exchange import Exchange
 
@@ -24,6 +26,10 @@ class SpillCosts:
     """One expert's weights to another rank and, in training, its gradients home."""
     per_step: float
     """What any step pays that moves work."""
+
+    def __post_init__(self) -> None:
+        for name in ("per_assignment", "per_transfer", "per_step"):
+            real(getattr(self, name), name, 0, sys.float_info.max)
 
 
 def measure_costs(

@@ -87,7 +87,8 @@ class Exchange:
                 raise faults.error(pending.began, error) from error
             faults.failed_here(error)
             raise
-        pending.wait()
+        finally:  # also where a checkpoint has what it wanted, and leaves in the middle
+            pending.done()
         return made
 
     def all_gather(self, phase: str, mine: torch.Tensor) -> torch.Tensor:

@@ -78,6 +78,9 @@ class Pending:
                 self._wait(self.work)
         except RuntimeError as error:
             raise self.faults.error(self.began, error) from error
+        self.done()
+
+    def done(self) -> None:
         self.faults.unfinished.pop(self.place.number, None)
 
     def _wait(self, work: dist.Work) -> None:

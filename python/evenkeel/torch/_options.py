@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from .. import _native
-from .._arguments import choice, invalid, number, thousandths
+from .._arguments import choice, instance, invalid, number, thousandths
 from ..step_plan import Planner
 from ._costs import SpillCosts
 
-_MOST_CHUNKS = 1024
+_MOST_CHUNKS = 64
 
 
 @dataclass(frozen=True)
@@ -36,16 +36,29 @@ class LayerOptions:
         number(self.min_segment, "min_segment", 0, 2**63 - 1)
         if self.capacity_thousandths < 1000:
             raise invalid("capacity_factor", f"is {self.capacity_factor}", "1 or more")
-        if not self.decides_by_gain:
-            thousandths(float(self.imbalance_threshold), "imbalance_threshold")
+        self._check_threshold()
         if self.budget is not None:
             number(self.budget, "budget", 1, 2**63 - 1)
         if self.chunk_bins is not None:
             self._check_bins(self.chunk_bins)
 
+    def _check_threshold(self) -> None:
+        threshold: object = self.imbalance_threshold
+        if self.costs is not None:
+            instance(self.costs, SpillCosts, "costs")
+        if self.decides_by_gain:
+            return
+        if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not threshold >= 0:
+            raise invalid("imbalance_threshold", repr(threshold), '"auto", or max/mean from 0')
+        thousandths(float(threshold), "imbalance_threshold")
+        if self.costs is not None:
+            raise invalid("costs", "decide nothing beside a threshold", 'imbalance_threshold="auto", or no costs')
+
     def _check_bins(self, bins: Sequence[int]) -> None:
         if self.budget is None:
             raise invalid("chunk_bins", "there is no budget that chunks must fit", "a budget, or no bins")
+        if not isinstance(bins, Sequence):
+            raise invalid("chunk_bins", repr(bins), "a list of numbers of chunks, like [1, 2, 4, 8]")
         for chunks in bins:
             number(chunks, "chunk_bins", 1, _MOST_CHUNKS)
         if not bins or list(bins) != sorted(set(bins)) or math.lcm(*bins) > _MOST_CHUNKS:

@@ -83,6 +83,7 @@ def chunk_phases(
     names: Sequence[str],
     weights: Sequence[torch.Tensor],
     hidden: torch.Tensor,
+    routed: torch.dtype,
     k: int,
     training: bool,
 ) -> list[_native.PhaseBytes]:
@@ -91,6 +92,7 @@ def chunk_phases(
     row = hidden.shape[1] * max(hidden.element_size(), taken.out_size)
     wide = hidden.shape[1] * max(hidden.element_size(), taken.out_size, 4)  # sums, and results of f32 router weights
     cast = wide if wide > row else 0
+    grad = max(row, hidden.shape[1] * routed.itemsize)  # a row of the output's type
     expert = sum(weight[0].numel() * weight.element_size() for weight in weights)
     kept = taken.between
 
@@ -122,14 +124,15 @@ def chunk_phases(
         return forward
     native = sum(weight.nbytes for weight in weights if weight.requires_grad)
     widened = sum(weight[0].numel() * max(weight.element_size(), 4) for weight in weights)  # an expert's sums
-    grads = Line(0, native)
+    totals = sum(weight.numel() * 4 for weight in weights if weight.requires_grad and weight.element_size() < 4)
+    grads = Line(0, native + totals)
     backward = [
-        phase(kept, position=2 * row, token=row, received=row, sent=row),
-        phase(kept, position=3 * row, token=row, received=row),
-        phase(kept, position=4 * wide),
-        phase(taken.backward, position=2 * row),
+        phase(kept, position=2 * row, token=grad, received=grad, sent=grad, fixed=totals),
+        phase(kept, position=2 * row + grad, token=grad, received=grad, fixed=totals),
+        phase(kept, position=2 * row + 2 * max(wide, grad), fixed=totals),
+        phase(taken.backward, position=row + grad, fixed=totals),
         phase(grads, position=row + cast, token=wide, received=wide),
-        phase(grads, position=row, token=wide, received=wide + row, sent=row + cast),
+        phase(grads, position=row, token=wide, received=wide + grad, sent=grad + cast),
         phase(grads, token=wide, received=wide, lent=expert + 2 * widened),
     ]
     return forward + backward

@@ -9,7 +9,7 @@ import torch
 from torch.autograd.function import once_differentiable
 
 from . import _kept
-from ._chunk import Chunk, Computed, Experts, Routes
+from ._chunk import Chunk, Computed, Experts, Routes, wide
 from ._exchange import Exchange
 
 
@@ -93,10 +93,15 @@ class Step(torch.autograd.Function):
             grad_router[begin:end] = of_router
             for j, grad in enumerate(made):
                 total = of_weights[j]
+                if grad is not None and len(step.chunks) > 1:
+                    grad = grad.to(wide(grad.dtype))  # added at least in f32, rounded once
                 of_weights[j] = grad if total is None or grad is None else total.add_(grad)
 
         for i in range(len(step.chunks)):
             add(i)
+        for j, weight in enumerate(weights):
+            total = of_weights[j]
+            of_weights[j] = None if total is None else total.to(weight.dtype)
         if not step.chunks:
             of_weights = [torch.zeros_like(w) if want else None for w, want in zip(weights, ctx.wants, strict=True)]
         return (None, grad_hidden, grad_router, *of_weights)

@@ -23,7 +23,7 @@ from ._chunk import Experts, Weights
 from ._costs import SpillCosts, measure_costs
 from ._cut import Cut
 from ._exchange import Exchange
-from ._options import LayerOptions
+from ._options import LayerOptions, budget_bytes
 from ._phase_bytes import chunk_phases, least_bytes
 from ._step import Chunks, Step
 
@@ -43,7 +43,7 @@ class ExpertParallel:
         capacity_factor, min_segment: as for `evenkeel.plan`.
         imbalance_threshold: below this max/mean nothing moves. "auto": work moves where the predicted gain exceeds the
             predicted cost, by `costs` or by what the first call measures.
-        budget: bytes that the layer may hold at once for one step, whatever the routing; more than one chunk is
+        budget: bytes, or "4GiB", that the layer may hold at once for one step, whatever the routing; more than one chunk is
             computed again in backward. None: no bound. Outputs, gradients of the arguments and weights at home are not
             counted.
         chunk_bins: under a budget, numbers of chunks, ascending: the least that fits is taken, in equal chunks (MemFine's
@@ -65,15 +65,17 @@ class ExpertParallel:
         capacity_factor: float = 1.0,
         min_segment: int = 64,
         imbalance_threshold: float | Literal["auto"] = "auto",
-        budget: int | None = None,
+        budget: int | str | None = None,
         chunk_bins: Sequence[int] | None = None,
         costs: SpillCosts | None = None,
         name: str = "",
     ) -> None:
         self.exchange = Exchange(group, name)
         self.num_experts = number(num_experts, "num_experts", 1)
-        options = LayerOptions(planner, capacity_factor, min_segment, imbalance_threshold, budget, chunk_bins, costs)
-        self.budget, self.chunk_bins, self.costs = budget, chunk_bins, costs
+        options = LayerOptions(
+            planner, capacity_factor, min_segment, imbalance_threshold, budget_bytes(budget), chunk_bins, costs
+        )
+        self.budget, self.chunk_bins, self.costs = options.budget, options.chunk_bins, options.costs
         by_gain = options.decides_by_gain and planner != "ep"
         self._measures = by_gain and costs is None and self.exchange.ranks > 1
         if placement is None:
@@ -88,6 +90,8 @@ class ExpertParallel:
             )
         if any(len(placement.homes(row, expert)) != 1 for expert in range(num_experts)):
             raise invalid("placement", "has copies of experts", "one home for each expert")
+        if len(set(placement.owners[row])) < self.exchange.ranks:
+            raise invalid("placement", "leaves a rank without an expert", "an expert at home on every rank")
         self._homes = placement.owners[row]
         self._layout = _native.StepLayout(
             native,
@@ -138,11 +142,12 @@ class ExpertParallel:
         ids = self._ids(hidden, top_k_index, top_k_weights, weights)
         names, tensors = list(weights), list(weights.values())
         if self._measures:
-            self.costs = measure_costs(self.exchange, experts, names, tensors, hidden)
+            with self.exchange.step("forward"):
+                self.costs = measure_costs(self.exchange, experts, names, tensors, hidden)
             self._layout.set_costs(self.costs.per_assignment, self.costs.per_transfer, self.costs.per_step)
             self._measures = False
         if self.budget is not None:
-            self._set_budget(self.budget, experts, names, tensors, hidden, ids.shape[1])
+            self._set_budget(self.budget, experts, names, tensors, hidden, top_k_weights.dtype, ids.shape[1])
         cut = Cut(self.exchange, self._layout, self._homes, ids)
         self.last = cut.last
         if self.budget is None:
@@ -169,6 +174,10 @@ class ExpertParallel:
                 f"{tuple(index.shape)}, with weights {tuple(top_k_weights.shape)} and hidden {tuple(hidden.shape)}",
                 "[tokens, k], [tokens, k] and [tokens, hidden]",
             )
+        if index.shape[1] == 0 or index.is_floating_point():
+            raise invalid(
+                "top_k_index", f"{tuple(index.shape)} of {index.dtype}", "whole numbers [tokens, k], k from 1"
+            )
         for name, weight in weights.items():
             if weight.shape[0] != self._layout.natives:
                 raise invalid(
@@ -185,21 +194,24 @@ class ExpertParallel:
         names: Sequence[str],
         weights: Sequence[torch.Tensor],
         hidden: torch.Tensor,
+        routed: torch.dtype,
         k: int,
     ) -> None:
-        """A training step takes more than one without gradients, and autocast changes what experts hold."""
+        """`routed`: the type of router weights. A training step takes more than one without gradients, and autocast changes what experts hold."""
         training, kind = torch.is_grad_enabled(), hidden.device.type
         autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
         wants = tuple(weight.requires_grad for weight in weights)
-        key = (training, wants, hidden.dtype, hidden.shape[1], k, autocast)
+        key = (training, wants, hidden.dtype, routed, hidden.shape[1], k, autocast)
         if key not in self._phases:
-            own = chunk_phases(experts, names, weights, hidden, k, training)
+            with self.exchange.step("forward"):
+                own = chunk_phases(experts, names, weights, hidden, routed, k, training)
             self._phases[key] = self._most_of_ranks(own, hidden.device)
         phases = self._phases[key]
         least = least_bytes(phases, k, self.exchange.ranks)
         if budget < least:
             raise BudgetTooSmall(
-                f"a budget of {budget} bytes is below the least that runs every routing of this layer: {least}",
+                f"a budget of {budget} bytes is below the least that runs every routing of this layer: {least}. "
+                "That may take a token of each rank at a time; with twice as much, chunks are few",
                 {"given": budget, "least": least},
             )
         self._layout.set_budget(phases, budget)

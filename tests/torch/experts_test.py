@@ -1,0 +1,186 @@
+"""Experts of every kind: their gradients are one process's, in any number of chunks, or what they do is refused."""
+
+from __future__ import annotations
+
+import re
+import unittest
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from layer_test import HIDDEN, inputs, routing
+from processes import run_ranks
+
+import evenkeel as ek
+from evenkeel.torch import ExpertParallel, LiveBytes, SpillCosts
+from evenkeel.torch._options import LayerOptions
+
+E, K, SEED = 4, 2, 5
+Weights = dict[str, torch.Tensor]
+Experts = Callable[[torch.Tensor, torch.Tensor, Weights], torch.Tensor]
+
+
+def product(rows: torch.Tensor, slots: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    return torch.bmm(rows.unsqueeze(1), weight[slots]).squeeze(1)
+
+
+def shared_gradient(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
+    """A base and what was learned on it: autograd gives both one and the same tensor."""
+    return product(rows, slots, weights["up"] + weights["delta"])
+
+
+def repeated_gradient(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
+    """The gradient of `delta` is one number, seen from everywhere: a view that repeats it."""
+    return product(rows, slots, weights["up"]) + 0 * weights["delta"].sum()
+
+
+def unused(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
+    return product(rows, slots, weights["up"])
+
+
+def make_weights(count: int, dtype: torch.dtype) -> Weights:
+    random = torch.Generator().manual_seed(SEED)
+    return {name: torch.randn((count, HIDDEN, HIDDEN), generator=random).to(dtype) for name in ("up", "delta")}
+
+
+def one_process(experts: Experts, hidden: torch.Tensor, ids: torch.Tensor, top_k: torch.Tensor, whole: Weights) -> Any:
+    made = experts(hidden.repeat_interleave(K, 0), ids.reshape(-1), whole)
+    return (made.view(len(ids), K, -1) * top_k.unsqueeze(-1)).sum(1)
+
+
+def gradients(rank: int, ranks: int, experts: Experts, chunks: int) -> int:
+    ids = [torch.randint(E, (48, K), generator=torch.Generator().manual_seed(each)) for each in range(ranks)]
+    whole = {name: weight.requires_grad_() for name, weight in make_weights(E, torch.float64).items()}
+    every = [inputs(SEED, each, ids[each], torch.float64) for each in range(ranks)]
+    for each, (hidden, top_k, grad) in enumerate(every):
+        one_process(experts, hidden, ids[each], top_k, whole).backward(grad)
+    mine = slice(rank * E // ranks, (rank + 1) * E // ranks)
+    own = {name: weight[mine].detach().clone().requires_grad_() for name, weight in whole.items()}
+    hidden, top_k, grad = every[rank]
+    hidden.requires_grad_(), top_k.requires_grad_()
+    budget = None if chunks == 1 else 10**7
+    bins = None if chunks == 1 else [chunks]
+    layer = ExpertParallel(E, min_segment=1, imbalance_threshold=0.0, budget=budget, chunk_bins=bins)
+    layer(hidden, ids[rank], top_k, experts, own).backward(grad)
+    for name, weight in own.items():
+        exact = whole[name].grad
+        exact = torch.zeros_like(weight) if exact is None else exact[mine]
+        assert weight.grad is not None
+        assert torch.allclose(weight.grad, exact, rtol=1e-10, atol=1e-10), (
+            f"{name}: {(weight.grad - exact).abs().max()}"
+        )
+    return int(layer.last["chunks"])
+
+
+def stagnating(rank: int, ranks: int) -> float:
+    """The gradient of a bf16 weight that 1,024 tokens use alike, in 64 chunks."""
+    ids = torch.zeros((1024, 1), dtype=torch.int64)
+    hidden, weight = torch.ones((1024, 1), dtype=torch.bfloat16), torch.ones((1, 1, 1), dtype=torch.bfloat16)
+    layer = ExpertParallel(1, budget=10**6, chunk_bins=[64])
+    weight.requires_grad_()
+    out = layer(hidden, ids, torch.ones_like(hidden), lambda r, s, w: product(r, s, w["up"]), {"up": weight})
+    out.backward(torch.ones_like(out))
+    assert weight.grad is not None
+    return weight.grad.item()
+
+
+def mixed_types(rank: int, ranks: int) -> list[tuple[int, int]]:
+    """What steps of bf16 experts with f32 router weights held, and their budget."""
+    made = []
+    for seed in range(12):
+        ids = routing(seed, ranks, E, K)[rank].repeat(4, 1)
+        hidden, _, _ = inputs(seed, rank, ids, torch.bfloat16)
+        top_k = torch.rand(ids.shape)
+        own = {name: w.requires_grad_() for name, w in make_weights(E // ranks, torch.bfloat16).items()}
+        hidden.requires_grad_(), top_k.requires_grad_()
+        arguments: dict[str, Any] = {"min_segment": 1, "imbalance_threshold": 0.0}
+        least = 0
+        try:
+            ExpertParallel(E, budget=1, **arguments)(hidden, ids, top_k, unused, own)
+        except ek.errors.BudgetTooSmall as error:
+            least = int(error.data["least"])
+        layer = ExpertParallel(E, budget=int(1.3 * least), **arguments)
+        layer(hidden[:0], ids[:0], top_k[:0], unused, own).sum().backward()  # measures
+        for tensor in (hidden, top_k, *own.values()):
+            tensor.grad = None
+        with LiveBytes() as live:
+            out = layer(hidden, ids, top_k, unused, own)
+            grad = torch.ones_like(out)
+            out.backward(grad)
+        results = [out, grad, hidden.grad, top_k.grad, *(weight.grad for weight in own.values())]
+        made.append((live.peak - sum(t.nbytes for t in results if t is not None), int(1.3 * least)))
+    return made
+
+
+def refused(rank: int, ranks: int) -> list[str]:
+    ids = torch.zeros((6, K), dtype=torch.int64)
+    hidden, top_k, _ = inputs(SEED, rank, ids)
+    own = {name: weight.requires_grad_() for name, weight in make_weights(E, torch.float32).items()}
+    outside = torch.ones(HIDDEN, requires_grad=True)
+    said = []
+    for call in (
+        lambda: ExpertParallel(E)(hidden, ids, top_k, lambda r, s, w: unused(r, s, w) * outside, own),
+        lambda: ExpertParallel(E)(hidden, ids, top_k, lambda r, s, w: unused(r, s, w)[1:], own),
+        lambda: ExpertParallel(E)(hidden, ids, top_k, lambda r, s, w: unused(r, s, w).detach(), own),
+        lambda: ExpertParallel(E)(hidden, ids[:, :0], top_k[:, :0], unused, own),
+        lambda: ExpertParallel(E)(hidden, ids.float(), top_k, unused, own),
+    ):
+        try:
+            call()
+            said.append("nothing")
+        except ek.errors.InvalidArgument as error:
+            said.append(str(error))
+        torch.distributed.destroy_process_group()  # which has failed
+        torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    return said
+
+
+class ExpertsTest(unittest.TestCase):
+    def test_gradients_that_share_memory_or_repeat(self) -> None:
+        for ranks in (1, 2):
+            for experts in (shared_gradient, repeated_gradient, unused):
+                for chunks in (1, 4):
+                    with self.subTest(ranks=ranks, experts=experts.__name__, chunks=chunks):
+                        self.assertEqual(run_ranks(ranks, gradients, experts, chunks), [chunks] * ranks)
+
+    def test_narrow_gradients_of_many_chunks_are_added_wide(self) -> None:
+        self.assertEqual(run_ranks(1, stagnating), [1024.0])
+
+    def test_a_budget_counts_the_outputs_type(self) -> None:
+        for steps in run_ranks(2, mixed_types):
+            for held, budget in steps:
+                self.assertLessEqual(held, budget)
+
+    def test_what_would_be_wrong_in_silence_is_refused(self) -> None:
+        said = run_ranks(1, refused)[0]
+        for message, part in zip(
+            said,
+            (
+                f"use a tensor ({HIDDEN},) that wants a gradient and is not among their weights",
+                f"gave (11, {HIDDEN}) for rows (12, {HIDDEN})",
+                "gave an output without a gradient",
+                "whole numbers [tokens, k], k from 1",
+                "whole numbers [tokens, k], k from 1",
+            ),
+            strict=True,
+        ):
+            self.assertIn(part, message)
+
+    def test_options_say_what_would_be_right(self) -> None:
+        for options, said in (
+            ({"imbalance_threshold": "autp"}, "'autp'; allowed: \"auto\", or max/mean from 0"),
+            ({"imbalance_threshold": -1.0}, '-1.0; allowed: "auto"'),
+            ({"imbalance_threshold": None}, 'None; allowed: "auto"'),
+            ({"imbalance_threshold": 1.3, "costs": SpillCosts(1, 1, 1)}, "costs: decide nothing beside a threshold"),
+            ({"costs": (1, 2, 3)}, "costs"),
+            ({"budget": 10**6, "chunk_bins": (n for n in (1, 2))}, "a list of numbers of chunks"),
+        ):
+            with self.subTest(said=said), self.assertRaisesRegex(ek.errors.InvalidArgument, re.escape(said)):
+                LayerOptions(**options)  # type: ignore[arg-type]
+        for wrong in (float("nan"), -1.0, float("inf")):
+            with self.assertRaises(ek.errors.InvalidArgument):
+                SpillCosts(wrong, 0, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
