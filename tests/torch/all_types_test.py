@@ -18,6 +18,7 @@ import evenkeel.transformers
 
 _WRONG_WITHOUT_US = "transformers' own all_to_all is off by as much from one process"
 _NO_CHECKPOINT = "transformers does not load the tiny model that it saved"
+_OWN_NORM = "refused in training: its experts share a norm, a parameter that is none of their weights"
 _NO_MESH = "transformers cannot spread its parameters: overlapping device meshes"
 REFUSED = {
     "bailing_hybrid": _WRONG_WITHOUT_US,
@@ -27,6 +28,7 @@ REFUSED = {
     "inkling2_loop_text": _NO_CHECKPOINT,
     "kimi_linear": _WRONG_WITHOUT_US,
     "lara_mini": _NO_CHECKPOINT,
+    "muse_spark_text": _OWN_NORM,
 }
 """Types that are not run, and why, with transformers 5.24."""
 
