@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "train_moe.py"
-STEPS, BUDGET_MIB = 10, 30
+STEPS, BUDGET_MIB = 10, 26
 
 
 def run(mode: str, out: Path) -> str:
