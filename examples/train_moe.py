@@ -59,7 +59,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mode", choices=list(MODES), default="budget")
     parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--budget", type=float, default=26.0, metavar="MIB", help="of one layer, in --mode budget")
+    parser.add_argument("--budget", type=float, default=32.0, metavar="MIB", help="of one layer, in --mode budget")
     parser.add_argument("--balance-after", type=int, default=150, metavar="STEP", help="the balancing loss begins here")
     parser.add_argument("--measure-every", type=int, default=5, metavar="N", help="bytes are counted every N-th step")
     parser.add_argument("--dtype", choices=["float32", "float64"], default="float64")
