@@ -10,9 +10,12 @@ from typing import Any
 import torch
 from layer_test import HIDDEN, inputs, routing
 from processes import run_ranks
+from transformers.models.mixtral.configuration_mixtral import MixtralConfig
+from transformers.models.mixtral.modeling_mixtral import MixtralExperts
 
 import evenkeel as ek
 from evenkeel.torch import ExpertParallel, LiveBytes, SpillCosts
+from evenkeel.torch._module import with_weights
 from evenkeel.torch._options import LayerOptions
 
 E, K, SEED = 4, 2, 5
@@ -99,7 +102,7 @@ def mixed_types(rank: int, ranks: int) -> list[tuple[int, int]]:
             ExpertParallel(E, budget=1, **arguments)(hidden, ids, top_k, unused, own)
         except ek.errors.BudgetTooSmall as error:
             least = int(error.data["least"])
-        layer = ExpertParallel(E, budget=int(1.3 * least), **arguments)
+        layer = ExpertParallel(E, budget=least, **arguments)
         layer(hidden[:0], ids[:0], top_k[:0], unused, own).sum().backward()  # measures
         for tensor in (hidden, top_k, *own.values()):
             tensor.grad = None
@@ -108,7 +111,55 @@ def mixed_types(rank: int, ranks: int) -> list[tuple[int, int]]:
             grad = torch.ones_like(out)
             out.backward(grad)
         results = [out, grad, hidden.grad, top_k.grad, *(weight.grad for weight in own.values())]
-        made.append((live.peak - sum(t.nbytes for t in results if t is not None), int(1.3 * least)))
+        made.append((live.peak - sum(t.nbytes for t in results if t is not None), least))
+    return made
+
+
+def of_mixtral(rank: int, ranks: int, training: bool, count: int, times: int) -> list[tuple[int, int]]:
+    """What steps of transformers' grouped products held, and their budget, so many times the least.
+
+    Of `count` experts a rank: bf16 in training, else f32 under autocast.
+    """
+    made, hidden_size, k = [], 32 if count == 1 else 64, min(count, 2)
+    config = MixtralConfig(hidden_size=hidden_size, intermediate_size=256 if training else 8, num_local_experts=count)
+    config._experts_implementation = "grouped_mm"
+    dtype = torch.bfloat16 if training else torch.float32
+    torch.manual_seed(rank)
+    module = MixtralExperts(config).to(dtype)
+    for weight in module.parameters():
+        torch.nn.init.normal_(weight, std=0.2)
+    own = dict(module.named_parameters())
+
+    def experts(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
+        ones = rows.new_ones((len(rows), 1))
+        out: torch.Tensor = MixtralExperts.forward(with_weights(module, weights), rows, slots.unsqueeze(-1), ones)
+        return out
+
+    for seed in range(3):
+        random = torch.Generator().manual_seed(seed)
+        ids = torch.randint(count, (300, k), generator=random)
+        if training and count > 1:
+            ids += count * (1 - rank)  # away
+        hidden = torch.randn((300, hidden_size), generator=random).to(dtype).requires_grad_()
+        top_k = torch.rand((300, k), generator=random).requires_grad_()
+        arguments: dict[str, Any] = {"min_segment": 1, "imbalance_threshold": 0.0}
+        arguments["planner"] = "ep" if training else "level"
+        with torch.set_grad_enabled(training), torch.autocast("cpu", torch.bfloat16, enabled=not training):
+            least = 0
+            try:
+                ExpertParallel(2 * count, budget=1, **arguments)(hidden, ids, top_k, experts, own)
+            except ek.errors.BudgetTooSmall as error:
+                least = int(error.data["least"])
+            budget = times * least
+            layer = ExpertParallel(2 * count, budget=budget, **arguments)
+            layer(hidden[:0], ids[:0], top_k[:0], experts, own)  # measures
+            with LiveBytes() as live:
+                out = layer(hidden, ids, top_k, experts, own)
+                results = [out]
+                if training:
+                    grad = torch.ones_like(out)
+                    results += [grad, *torch.autograd.grad(out, [hidden, top_k, *own.values()], grad)]
+        made.append((live.peak - sum(result.nbytes for result in results), budget))
     return made
 
 
@@ -152,6 +203,12 @@ class ExpertsTest(unittest.TestCase):
         for steps in run_ranks(2, mixed_types):
             for held, budget in steps:
                 self.assertLessEqual(held, budget)
+
+    def test_grouped_products_keep_a_budget(self) -> None:
+        for case in ((True, 4, 1), (True, 1, 3), (False, 4, 2)):
+            for steps in run_ranks(2, of_mixtral, *case):
+                for held, budget in steps:
+                    self.assertLessEqual(held, budget, str(case))
 
     def test_what_would_be_wrong_in_silence_is_refused(self) -> None:
         said = run_ranks(1, refused)[0]

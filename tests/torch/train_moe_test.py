@@ -59,6 +59,7 @@ class TrainMoeTest(unittest.TestCase):
     def test_the_budget_holds_where_plain_breaks_it(self) -> None:
         budget = BUDGET_MIB * 2**20
         self.assertLessEqual(max(self.curves["budget"]["peak_bytes"]), budget)
+        self.assertGreater(max(self.curves["budget"]["chunks"]), 1)
         self.assertGreater(max(self.curves["plain"]["peak_bytes"]), budget)
 
     def test_the_run_leaves_a_picture_and_scalars_and_says_how_far_the_curves_differ(self) -> None:

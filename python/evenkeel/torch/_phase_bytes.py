@@ -12,6 +12,9 @@ from .. import _native
 from ._chunk import PIECES, Experts, as_it_is
 from ._live_bytes import LiveBytes
 
+_MOST_ROWS = 8192
+"""So many are enough to count on."""
+
 _INDEX = 96
 """Bytes of index arrays and numbers that go with each row, on a device of its own."""
 
@@ -38,16 +41,18 @@ class ExpertBytes:
 def measure_experts(
     experts: Experts, names: Sequence[str], weights: Sequence[torch.Tensor], hidden: torch.Tensor, training: bool
 ) -> ExpertBytes:
-    """Counted, not computed: the worse of all rows at one expert and rows spread over all of them."""
+    """Counted, not computed: the worse of all rows at one expert and rows spread over all of them.
+
+    Bytes grow faster with many rows, where activations are most, than with few, where weights' gradients are. How fast
+    is found at one expert alone, with so many rows that activations outweigh it.
+    """
     count, device = weights[0].shape[0], hidden.device
     sizes: set[int] = set()
 
-    def held(rows: int, spread: bool) -> tuple[int, int, int]:
-        slots = torch.zeros(rows, dtype=torch.int64, device=device)
-        if spread:
-            slots = torch.arange(rows, device=device) % count
-        slots = slots.sort().values
-        given = [weight.detach().requires_grad_(training and weight.requires_grad) for weight in weights]
+    def held(rows: int, used: int, of: int) -> tuple[int, int, int]:
+        """Rows that are spread over so many experts, of so many that are there."""
+        slots = (torch.arange(rows, device=device) % used).sort().values
+        given = [weight[:of].detach().requires_grad_(training and weight.requires_grad) for weight in weights]
         x = hidden.new_ones((rows, hidden.shape[1])).requires_grad_(training)
         # Hooks of ours, since a checkpoint's would compute its whole region again in the backward pass below.
         with torch.set_grad_enabled(training), saved_tensors_hooks(as_it_is, as_it_is), LiveBytes() as live:
@@ -65,15 +70,19 @@ def measure_experts(
                 return forward, between, live.peak - ones.nbytes
         return forward, 0, 0
 
-    rows = (1, count, 4 * count, 12 * count)
-    ways = [[held(n, spread) for n in rows] for spread in (False, True)]
+    def slope(way: Sequence[tuple[int, tuple[int, int, int]]], phase: int) -> int:
+        (few, low), (many, high) = way[-2:]
+        return max(0, -(-(high[phase] - low[phase]) // (many - few)))
+
+    ways = [[(n, held(n, used, count)) for n in (1, count, 4 * count, 12 * count)] for used in (1, count)]
+    activation = max(hidden.shape[1] * hidden.element_size(), *(slope(way, phase) for way in ways for phase in (0, 1)))
+    first = min(12 + 2 * sum(weight[0].nbytes for weight in weights) // max(activation, 1), _MOST_ROWS)
+    alone = [(n, held(n, 1, 1)) for n in (first, 3 * first // 2)]
 
     def line(phase: int) -> Line:
         """Above all of them: few rows may take more than many would say, since each expert's gradients are made anew."""
-        taken = [(n, at[phase]) for way in ways for n, at in zip(rows, way, strict=True)]
-        slopes = [-(-(way[-1][phase] - way[-2][phase]) // (rows[-1] - rows[-2])) for way in ways]
-        per_row = max(0, *slopes)
-        return Line(per_row, max(0, *(size - per_row * n for n, size in taken)))
+        per_row = max(slope(way, phase) for way in (*ways, alone))
+        return Line(per_row, max(0, *(at[phase] - per_row * n for way in ways for n, at in way)))
 
     return ExpertBytes(line(0), line(1), line(2), max(sizes))
 

@@ -64,6 +64,7 @@ class Step(torch.autograd.Function):
                 out = hidden.new_empty(hidden.shape, dtype=torch.result_type(outputs, top_k_weights))
             chunk.combine(outputs, top_k_weights[begin:end], out[begin:end])
             kept.append(computed)
+            del outputs, computed  # before the next chunk
         ctx.save_for_backward(hidden, top_k_weights, *weights, _kept.keep(kept))
         assert out is not None
         return out
@@ -93,9 +94,10 @@ class Step(torch.autograd.Function):
             grad_router[begin:end] = of_router
             for j, grad in enumerate(made):
                 total = of_weights[j]
-                if grad is not None and len(step.chunks) > 1:
-                    grad = grad.to(wide(grad.dtype))  # added at least in f32, rounded once
-                of_weights[j] = grad if total is None or grad is None else total.add_(grad)
+                if grad is None or len(step.chunks) == 1:
+                    of_weights[j] = grad
+                else:  # added at least in f32, rounded once
+                    of_weights[j] = grad.to(wide(grad.dtype)) if total is None else total.add_(grad)
 
         for i in range(len(step.chunks)):
             add(i)
