@@ -59,11 +59,10 @@ struct ManyExperts {
   Arena arena{Device::cpu()};
   std::vector<Buffer> prepared;
 
-  ManyExperts(const LayerOptions& layer, std::int64_t bytes)
-      : ffn(make_cpu_expert_ffn(layer.shape().expert, false)) {
+  ManyExperts(const MoeShape& layer, std::int64_t bytes) : ffn(make_cpu_expert_ffn(layer.expert, false)) {
     const ExpertShape& shape = ffn->shape();
     const std::int64_t count =
-        std::min<std::int64_t>(std::max<std::int64_t>(bytes / shape.weight_bytes(), 2), layer.experts);
+        std::min<std::int64_t>(std::max<std::int64_t>(bytes / shape.weight_bytes(), 2), layer.num_experts);
     model = seeded_experts(shape, static_cast<int>(count), 1);
     for (std::int64_t e = 0; e < count; ++e) {
       prepared.push_back(arena.allocate(ffn->prepared_bytes(Pass::forward), "prepared weights"));
@@ -109,7 +108,7 @@ ExpertTimes measure_experts(const ManyExperts& experts, int thread, const Effort
   return times;
 }
 
-void calibrate_products(const LayerOptions& layer, int ranks, const Effort& effort, CostModel& cost) {
+void calibrate_products(const MoeShape& layer, int ranks, const Effort& effort, CostModel& cost) {
   const ManyExperts experts(layer, effort.weight_bytes);
   const int threads = std::min(ranks, usable_cores());
   std::vector<ExpertTimes> by_thread(static_cast<std::size_t>(threads));
@@ -126,11 +125,12 @@ void calibrate_products(const LayerOptions& layer, int ranks, const Effort& effo
   cost.overlap = std::ranges::min(times, {}, &ProductTimes::overlap).overlap;
 }
 
-void calibrate_link(const LayerOptions& layer, const Effort& effort, CostModel& cost) {
-  const std::int64_t bytes = layer.shape().expert.weight_bytes();
+void calibrate_link(const MoeShape& layer, const Effort& effort, CostModel& cost) {
+  const std::int64_t bytes = layer.expert.weight_bytes();
+  const DataType type = layer.expert.type;
   const std::int64_t weights = std::clamp<std::int64_t>(effort.weight_bytes / bytes, 1, 1 + effort.repeats);
-  const Tensor from = seeded(layer.type, weights * bytes / bytes_of(layer.type), 1, 1.0);
-  const Tensor to(layer.type, weights * bytes / bytes_of(layer.type));
+  const Tensor from = seeded(type, weights * bytes / bytes_of(type), 1, 1.0);
+  const Tensor to(type, weights * bytes / bytes_of(type));
   std::ranges::fill(to.bytes(), std::byte{0});
   double seconds = 0;
   run_ranks(2, [&](Communicator& comm) {
@@ -194,7 +194,7 @@ std::string cpu_name() {
 
 }  // namespace
 
-CostModel measure_costs(const LayerOptions& layer, int ranks) {
+CostModel measure_costs(const MoeShape& layer, int ranks) {
   CostModel cost;
   calibrate_products(layer, ranks, kQuick, cost);
   calibrate_link(layer, kQuick, cost);
@@ -207,8 +207,8 @@ Calibration calibrate(const LayerOptions& layer, int ranks) {
   LayerOptions few = layer;  // as there are at least in what is measured
   few.experts = std::min<std::int64_t>(layer.experts, 2);
   require_memory(unmade_experiment(few, 1, false, 1, plain_ep({}), {}), 0);
-  calibrate_products(layer, ranks, Effort{}, calibration.cost);
-  calibrate_link(layer, Effort{}, calibration.cost);
+  calibrate_products(shape, ranks, Effort{}, calibration.cost);
+  calibrate_link(shape, Effort{}, calibration.cost);
   calibrate_chunk(layer, ranks, calibration.cost);
   calibration.on = {cpu_name(), usable_cores(), ranks,
                     fmt::format("{} experts, top-{}, {} x {} {} {}", shape.num_experts, shape.top_k,

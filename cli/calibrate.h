@@ -20,7 +20,7 @@ struct Calibration {
 
 // What decides whether work moves: products and the link, on fewer rows and weights. Well below a second for
 // experts of usual size; the rest of the model is its default.
-CostModel measure_costs(const LayerOptions& layer, int ranks);
+CostModel measure_costs(const MoeShape& layer, int ranks);
 
 // Takes seconds, and up to about 1 GiB for weights, or four experts if they are larger.
 Calibration calibrate(const LayerOptions& layer, int ranks);

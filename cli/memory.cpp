@@ -87,16 +87,11 @@ std::vector<std::string> read_named(const std::string& option, const std::string
 
 void read_parallel(const std::string& text, MemoryArguments& options) {
   Parallelism& parallel = options.setup.parallel;
-  std::int64_t data = 0;
-  const std::array<NamedNumber, 7> degrees = {{{"tp", &parallel.tensor},
-                                               {"pp", &parallel.pipeline},
-                                               {"ep", &parallel.expert},
-                                               {"dp", &data},
-                                               {"vp", &parallel.virtual_stages},
-                                               {"cp", &parallel.context},
-                                               {"etp", &parallel.expert_tensor}}};
+  parallel.data = 0;  // not said
+  std::vector<NamedNumber> degrees;
+  for (const auto& [name, degree] : degree_names) degrees.push_back({name, &(parallel.*degree)});
   options.degrees = read_named("--parallel", text, degrees, most_degree);
-  parallel.data = data > 0 ? data : parallel.least_data();
+  if (parallel.data == 0) parallel.data = parallel.least_data();
 }
 
 void read_bytes(const std::string& text, MemoryArguments& options) {

@@ -24,7 +24,7 @@ std::int64_t count_of_fitting(const LayoutsReport& report) {
 }
 
 std::string verdict(const LayoutsReport& report) {
-  return fmt::format("{} devices of {}: {} of {} layouts fit", report.devices,
+  return fmt::format("{} of {}: {} of {} layouts fit", counted(report.devices, "device", "devices"),
                      format_bytes(report.available_bytes), count_of_fitting(report), report.layouts.size());
 }
 

@@ -190,9 +190,6 @@ void print_stages(const MemoryReport& report) {
 // How many devices the layout takes, of what, and what of the experts each holds.
 void print_layout(const MemoryReport& report) {
   const Parallelism& parallel = report.memory.setup().parallel;
-  const auto counted = [](std::int64_t number, const char* one, const char* many) {
-    return fmt::format("{} {}", grouped(number), number == 1 ? one : many);
-  };
   put("{}: pp={} x tp={} x cp={} x dp={}\n", counted(parallel.devices(), "device", "devices"),
       parallel.pipeline, parallel.tensor, parallel.context, parallel.data);
   put("experts: ep={} x etp={}, {} on {}\n", parallel.expert, parallel.expert_tensor,
@@ -223,21 +220,21 @@ void print_headline(const MemoryReport& report) {
 
 }  // namespace
 
+std::string counted(std::int64_t number, const char* one, const char* many) {
+  return fmt::format("{} {}", grouped(number), number == 1 ? one : many);
+}
+
 std::string degrees_text(const Parallelism& parallel) {
   std::string text;
-  for (const auto& [name, number] :
-       {std::pair("tp", parallel.tensor), std::pair("pp", parallel.pipeline),
-        std::pair("ep", parallel.expert), std::pair("dp", parallel.data),
-        std::pair("vp", parallel.virtual_stages), std::pair("cp", parallel.context),
-        std::pair("etp", parallel.expert_tensor)})
-    if (number > 1) text += fmt::format("{}{}={}", text.empty() ? "" : ",", name, number);
+  for (const auto& [name, degree] : degree_names)
+    if (parallel.*degree > 1) text += fmt::format("{}{}={}", text.empty() ? "" : ",", name, parallel.*degree);
   return text.empty() ? "dp=1" : text;
 }
 
 Json json_of_degrees(const Parallelism& parallel) {
-  return {{"tp", parallel.tensor},        {"pp", parallel.pipeline},       {"ep", parallel.expert},
-          {"dp", parallel.data},          {"vp", parallel.virtual_stages}, {"cp", parallel.context},
-          {"etp", parallel.expert_tensor}};
+  Json json = Json::object();
+  for (const auto& [name, degree] : degree_names) json[std::string(name)] = parallel.*degree;
+  return json;
 }
 
 void require_fit(const MemoryReport& report) {

@@ -1,9 +1,12 @@
 // What `evenkeel memory` found, for people and for programs.
 #pragma once
 
+#include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cli/memory_history.h"
@@ -29,12 +32,24 @@ struct MemoryReport {
   std::int64_t first_step = 0;
 };
 
+// As --parallel names them.
+inline constexpr std::array<std::pair<std::string_view, std::int64_t Parallelism::*>, 7> degree_names = {
+    {{"tp", &Parallelism::tensor},
+     {"pp", &Parallelism::pipeline},
+     {"ep", &Parallelism::expert},
+     {"dp", &Parallelism::data},
+     {"vp", &Parallelism::virtual_stages},
+     {"cp", &Parallelism::context},
+     {"etp", &Parallelism::expert_tensor}}};
 // As --parallel takes it, without what is 1.
 std::string degrees_text(const Parallelism& parallel);
 nlohmann::ordered_json json_of_degrees(const Parallelism& parallel);
 
 // Throws Infeasible where a stage does not fit: what it takes of what there is, and what would make it fit.
 void require_fit(const MemoryReport& report);
+
+// "1 device", "2 devices".
+std::string counted(std::int64_t number, const char* one, const char* many);
 
 void print_json(const MemoryReport& report);
 void print_table(const MemoryReport& report);

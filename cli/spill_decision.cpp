@@ -8,14 +8,7 @@
 namespace evenkeel::cli {
 
 SpillCosts spill_costs_of(const MoeShape& shape, int ranks, bool backward, const CostModel* given) {
-  LayerOptions layer;
-  layer.experts = shape.num_experts;
-  layer.top_k = shape.top_k;
-  layer.hidden = shape.expert.hidden;
-  layer.intermediate = shape.expert.intermediate;
-  layer.activation = shape.expert.activation;
-  layer.type = shape.expert.type;
-  const CostModel cost = given != nullptr ? *given : measure_costs(layer, ranks);
+  const CostModel cost = given != nullptr ? *given : measure_costs(shape, ranks);
   return spill_costs({shape.expert.elements(), bytes_of(shape.expert.type), shape.expert.hidden}, cost,
                      backward);
 }

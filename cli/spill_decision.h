@@ -1,7 +1,7 @@
 // --imbalance-threshold auto: what it costs to move work, for planners that decide by it.
 #pragma once
 
-#include "cli/layer_options.h"
+#include "cli/experiment.h"
 #include "evenkeel/balance/worth.h"
 #include "evenkeel/memory/memory_options.h"
 

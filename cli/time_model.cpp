@@ -32,12 +32,6 @@ MachineRates rates_of(const CLI::App& app, const TimeModel& options) {
   return rates;
 }
 
-// A folder has its model's.
-std::string config_of(const std::string& model) {
-  std::error_code unknown;  // what cannot be looked at, its reader names
-  return std::filesystem::is_directory(model, unknown) ? model + "/config.json" : model;
-}
-
 }  // namespace
 
 std::optional<double> TimeModel::steps_served() const {
@@ -96,7 +90,7 @@ StepModel read_step_model(const CLI::App& app, const TimeModel& options, const s
                           int num_experts) {
   std::optional<ExpertSizes> sizes;
   if (!model.empty()) {
-    const ModelDescription description = read_model_description(config_of(model));
+    const ModelDescription description = read_model_description(model);
     if (description.experts.count != num_experts)
       throw InvalidArgument("--model",
                             fmt::format("has {} experts a layer, but {} has {}", description.experts.count,

@@ -291,7 +291,7 @@ class Reader {
 }  // namespace
 
 ModelDescription read_model_description(const std::string& path) {
-  return read_model_description(open_source(path));
+  return read_model_description(internal::open_config(path));
 }
 
 ModelDescription read_model_description(std::shared_ptr<const ByteSource> source) {

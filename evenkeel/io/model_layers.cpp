@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <utility>
 
 #include "evenkeel/base/error.h"
@@ -22,17 +21,16 @@ std::vector<int> ModelLayers::all_layers() const {
 
 namespace {
 
-ModelLayers layers_of(const internal::ConfigKeys& config) {
-  return internal::layers_of(config, known_family(config.word("model_type")));
+// `family` is that of the whole file, for an object that names none that is known.
+ModelLayers layers_by(const internal::ConfigKeys& config, const Family* family) {
+  const Family* own = known_family(config.word("model_type"));
+  return internal::layers_of(config, own != nullptr ? own : family);
 }
 
 }  // namespace
 
 ModelLayers read_model_layers(const std::string& path) {
-  std::error_code ignored;
-  return read_model_layers(open_source(std::filesystem::is_directory(path, ignored)
-                                           ? (std::filesystem::path(path) / "config.json").string()
-                                           : path));
+  return read_model_layers(internal::open_config(path));
 }
 
 ModelLayers read_model_layers(std::shared_ptr<const ByteSource> source) {
@@ -50,10 +48,11 @@ ModelLayers read_model_layers(std::shared_ptr<const ByteSource> source) {
                     fmt::join(internal::expert_count_keys, ", ")));
   const auto counted = std::ranges::find_if(
       all, [](const internal::ConfigKeys& config) { return internal::hidden_layers(config).has_value(); });
-  if (counted == all.end()) return layers_of(all.front());
-  const ModelLayers layers = layers_of(*counted);
+  const Family* family = internal::language_config(json, file).family;
+  if (counted == all.end()) return layers_by(all.front(), family);
+  const ModelLayers layers = layers_by(*counted, family);
   for (const internal::ConfigKeys& other : all)
-    if (&other > &*counted && internal::hidden_layers(other) && layers_of(other) != layers)
+    if (&other > &*counted && internal::hidden_layers(other) && layers_by(other, family) != layers)
       other.fail("",
                  "says other layers than the config around it; right would be the same, or one of the two");
   return layers;

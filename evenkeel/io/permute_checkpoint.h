@@ -2,9 +2,8 @@
 // which every framework can do, puts each on the rank that the placement gives it.
 //
 // Problem     A Hugging Face safetensors checkpoint (indexed shards, or one model.safetensors) of a family
-// whose
-//             tensors are known (model/family.h), and a placement of equal sizes without copies; wanted is
-//             the same model with expert contiguous_order(layer)[n] as its expert n.
+//             whose tensors are known (model/family.h), and a placement of equal sizes without copies;
+//             wanted is the same model with expert contiguous_order(layer)[n] as its expert n.
 // Method      Every output file is its input file with bytes of other places: an expert's tensors take those
 //             of another expert, router rows and stacked experts are read in another order, tables of expert
 //             ids get the new ones. Names, header, index, metadata and file sizes stay as they are, and

@@ -58,7 +58,7 @@ class Rows {
     const RoutedExperts& experts = model_.experts;
     add("router_input", "row 9", model_.hidden);
     add("router_scores", "row 10", experts.count);
-    const std::int64_t width = experts.latent > 0 ? experts.latent : model_.hidden;
+    const std::int64_t width = expert_row_width(model_);
     add("expert_input", "row 11", 0, width);
     add("expert_hidden", "row 12", 0, kept_of_network(experts.intermediate / setup_.parallel.expert_tensor));
     add("expert_output", "row 13", 0, width);
@@ -92,7 +92,7 @@ class Rows {
       for (const std::string_view name : {"dispatch_buffer", "combine_buffer"})
         rows_.push_back({.name = name,
                          .source = "buffers",
-                         .of_chunk_token = model_.experts.top_k * model_.hidden,
+                         .of_chunk_token = model_.experts.top_k * expert_row_width(model_),
                          .bytes_per_number = setup_.bytes.activation});
     if (setup_.extra.borrowed_experts > 0)
       rows_.push_back({.name = "borrowed_experts",

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/memory/internal/tensor_degree.h"
 
 namespace evenkeel {
 
@@ -14,7 +15,6 @@ namespace {
 using Change = Advice::Change;
 
 constexpr std::int64_t most_times = 1024;  // as many devices
-constexpr std::int64_t most_tensor = 8;    // tensor parallelism stays within a node
 
 class Adviser {
  public:
@@ -87,9 +87,7 @@ class Adviser {
 
   bool fits(const Parallelism& parallel) const {
     const bool more_tensor = parallel.tensor > memory_.setup().parallel.tensor;
-    if (more_tensor &&
-        (parallel.tensor > most_tensor || memory_.model().attention.heads % parallel.tensor != 0))
-      return false;
+    if (more_tensor && !internal::may_split_heads(memory_.model(), parallel.tensor)) return false;
     MemorySetup setup = memory_.setup();
     setup.parallel = parallel;
     return fits(setup);
@@ -113,7 +111,7 @@ class Adviser {
 
   void ask_for_devices_together() {
     std::vector<Parallelism> layouts;
-    for (std::int64_t tensor = 1; tensor <= most_tensor; tensor *= 2)
+    for (std::int64_t tensor = 1; tensor <= internal::most_tensor; tensor *= 2)
       for (std::int64_t pipeline = 1; pipeline <= most_times; pipeline *= 2)
         for (std::int64_t expert = 1; expert <= most_times; expert *= 2)
           layouts.push_back(multiplied({.tensor = tensor, .pipeline = pipeline, .expert = expert}));

@@ -3,23 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <tuple>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/memory/internal/tensor_degree.h"
 
 namespace evenkeel {
 
 namespace {
 
-constexpr std::array<std::int64_t, 4> tensor_degrees = {1, 2, 4, 8};  // within a node
-
 // Those of a model that whole devices make.
 std::vector<Parallelism> layouts_of(const ModelDescription& model, const Parallelism& setup,
                                     std::int64_t devices) {
   std::vector<Parallelism> layouts;
-  for (const std::int64_t tensor : tensor_degrees) {
-    if (model.attention.heads % tensor != 0 || devices % (tensor * setup.context) != 0) continue;
+  for (std::int64_t tensor = 1; tensor <= internal::most_tensor; tensor *= 2) {
+    if (!internal::may_split_heads(model, tensor) || devices % (tensor * setup.context) != 0) continue;
     const std::int64_t left = devices / (tensor * setup.context);
     for (std::int64_t pipeline = 1; pipeline <= model.num_layers / setup.virtual_stages; ++pipeline)
       for (std::int64_t expert = 1; expert <= model.experts.count; ++expert) {

@@ -4,18 +4,16 @@
 // Problem    given a model, how it is spread over devices, and how many rows a device's experts receive:
 //            bytes of weights, gradients and optimizer states (static), bytes of what forward keeps for
 //            backward (active), for every pipeline stage.
-// Layout     a stage has t c d devices. Its experts are cut into e e_t parts, dealt to those devices in turn:
-// e
-//            parts by expert, each in e_t slices of an expert's width. t c d is a multiple of e e_t, so that
-//            the devices together hold whole copies of the model.
+// Layout     a stage has t c d devices. Its experts are cut into e e_t parts, dealt to those devices in
+//            turn: e parts by expert, each in e_t slices of an expert's width. t c d is a multiple of e e_t,
+//            so that the devices together hold whole copies of the model.
 // Static     Eq. 1: (D_para + D_grad + 4 D_opt) / t times the weights of the stage's layers. The paper does
 //            not say how experts, dense layers and embeddings enter; here a device has ceil(E / e) experts of
 //            every MoE layer, 1 / e_t of each; the first stage has the embedding, the last the final norm and
 //            the head. With t = 1, as the paper runs it, this is the paper's.
-// Active     Eq. 2: (m_g / (t c)) D_t b (s (5 h + a h_d + 2 k_a h_d + e_n) + s' (2 h + 2 g_e / e_t)), one
-// item
-//            for each row of Table 2; of one MoE layer, as the paper has it. With chunks, s' is that of a
-//            chunk: ceil(s' / chunks).
+// Active     Eq. 2: (m_g / (t c)) D_t b (s (5 h + a h_d + 2 k_a h_d + e_n) + s' (2 h + 2 g_e / e_t)),
+//            one item for each row of Table 2; of one MoE layer, as the paper has it. With chunks, s' is that
+//            of a chunk: ceil(s' / chunks).
 // m_g        v p + p - 2 r - 1 on stage r, and 1 with full recomputation.
 // More       ExtraTerms, all off by default: with them off every number is the paper's. The command turns on
 //            those that every framework holds.

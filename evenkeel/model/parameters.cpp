@@ -148,10 +148,6 @@ std::int64_t norm(const ModelDescription& model) {
   return (model.norm_biases ? 2 : 1) * model.hidden;
 }
 
-std::int64_t expert_input(const ModelDescription& model) {
-  return model.experts.latent > 0 ? model.experts.latent : model.hidden;
-}
-
 // With the ways into the width that experts work in, and back.
 std::int64_t router(const ModelDescription& model, const LayerParts& parts) {
   const RoutedExperts& experts = model.experts;
@@ -188,8 +184,12 @@ LayerParameters& LayerParameters::operator+=(const LayerParameters& other) {
   return *this;
 }
 
+std::int64_t expert_row_width(const ModelDescription& model) {
+  return model.experts.latent > 0 ? model.experts.latent : model.hidden;
+}
+
 std::int64_t expert_parameters(const ModelDescription& model) {
-  return feed_forward(expert_input(model), model.experts.intermediate, model.experts.gated,
+  return feed_forward(expert_row_width(model), model.experts.intermediate, model.experts.gated,
                       model.experts.biases);
 }
 

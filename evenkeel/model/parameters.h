@@ -23,6 +23,8 @@ struct LayerParameters {
 };
 
 LayerParameters layer_parameters(const ModelDescription& model, LayerId layer);
+// Numbers of a row that a routed expert takes, and gives.
+std::int64_t expert_row_width(const ModelDescription& model);
 // One routed expert.
 std::int64_t expert_parameters(const ModelDescription& model);
 // Of the attention of a layer, what every rank that splits its heads must have whole: the low-rank parts that

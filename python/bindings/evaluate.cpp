@@ -86,9 +86,7 @@ struct TimeModel {
 };
 
 ExpertSizes sizes_of(const TimeModel& said, const std::string& recording, int num_experts) {
-  const bool folder = std::filesystem::is_directory(*said.model);
-  const ModelDescription model =
-      read_model_description((folder ? *said.model / "config.json" : *said.model).string());
+  const ModelDescription model = read_model_description(said.model->string());
   if (model.experts.count != num_experts)
     throw InvalidArgument("model",
                           "has " + std::to_string(model.experts.count) + " experts a layer, but " +

@@ -319,6 +319,18 @@ TEST(MemoryModel, ExtraTermsAddWhatTheySayAndNothingElse) {
   EXPECT_EQ(added({.every_layer = true}, 0), (Bytes{{"layer_inputs", 4LL * 4 * 2 * 4096 * 7168}}));
 }
 
+TEST(MemoryModel, RowsAreAsWideAsExpertsTakeThem) {
+  MemorySetup setup = memfine_setup();
+  setup.extra.communication_buffers = true;
+  ModelDescription model = model_named("memfine-model-1");
+  const auto whole = by_name(MemoryModel(model, setup).active_items(3, 50000, 2));
+  model.experts.latent = model.hidden / 4;
+  const auto latent = by_name(MemoryModel(model, setup).active_items(3, 50000, 2));
+  for (const char* name : {"expert_input", "expert_output", "dispatch_buffer", "combine_buffer"})
+    EXPECT_EQ(latent.at(name), whole.at(name) / 4) << name;
+  EXPECT_EQ(latent.at("router_input"), whole.at("router_input"));
+}
+
 TEST(MemoryModel, WithoutRecomputationEveryLayerOfAStageKeepsItsRows) {
   MemorySetup setup = memfine_setup();
   setup.full_recompute = false;

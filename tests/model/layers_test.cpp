@@ -42,6 +42,17 @@ void expect_no_layers(const Json& json, const Matcher& message) {
   }
 }
 
+TEST(ModelLayers, AModelOfAnotherNameIsKnownByItsArchitecture) {
+  const Json mixtral = {
+      {"num_hidden_layers", 3}, {"num_local_experts", 8}, {"architectures", {"MixtralForCausalLM"}}};
+  EXPECT_THAT(layers_by(mixtral).moe_layers, ElementsAre(0, 1, 2));
+  Json renamed = mixtral;
+  renamed["model_type"] = "my_mixtral";
+  EXPECT_THAT(layers_by(renamed).moe_layers, ElementsAre(0, 1, 2));
+  renamed["architectures"] = {"MyMixtral"};
+  EXPECT_THROW(layers_by(renamed), ParseError);
+}
+
 TEST(ModelLayers, EachFamilysKeysSayWhichLayersHaveExperts) {
   const auto expect = [](const Json& keys, const std::vector<int>& layers) {
     EXPECT_EQ(moe_layers(keys), layers) << keys;

@@ -1,6 +1,7 @@
 #include "evenkeel/io/internal/language_config.h"
 
 #include <array>
+#include <filesystem>
 #include <string_view>
 
 #include "evenkeel/io/internal/config_layers.h"
@@ -29,6 +30,12 @@ std::string model_type_of(const ConfigKeys& config) {
 }
 
 }  // namespace
+
+std::shared_ptr<const ByteSource> open_config(const std::string& path) {
+  std::error_code unknown;  // what cannot be looked at, its reader names
+  const bool folder = std::filesystem::is_directory(path, unknown);
+  return open_source(folder ? (std::filesystem::path(path) / "config.json").string() : path);
+}
 
 std::vector<ConfigKeys> nested_configs(const Json& config, const std::string& file) {
   std::vector<ConfigKeys> all;

@@ -2,13 +2,18 @@
 // images have it.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "evenkeel/io/byte_source.h"
 #include "evenkeel/io/internal/config_keys.h"
 #include "evenkeel/model/family.h"
 
 namespace evenkeel::internal {
+
+// A config.json, or the one in a folder of a model.
+std::shared_ptr<const ByteSource> open_config(const std::string& path);
 
 // The outermost object, and the language models' inside it, at most two deep.
 std::vector<ConfigKeys> nested_configs(const Json& config, const std::string& file);

@@ -211,7 +211,7 @@ class ExpertParallel:
         if budget < least:
             raise BudgetTooSmall(
                 f"a budget of {budget} bytes is below the least that runs every routing of this layer: {least}. "
-                "That may take a token of each rank at a time; with twice as much, chunks are few",
+                "That may take a token of each rank at a time; the more there is, the fewer chunks",
                 {"given": budget, "least": least},
             )
         self._layout.set_budget(phases, budget)

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/checkpoint/tensors.h"
 
 namespace evenkeel::internal {
 
@@ -47,8 +48,7 @@ bool may_be_weights(const std::string& file) {
 }
 
 bool may_speak_of_quantization(const std::string& file) {
-  return file.find("quant") != std::string::npos && file.ends_with(".json") &&
-         !file.ends_with(".safetensors.index.json");
+  return file.find("quant") != std::string::npos && file.ends_with(".json") && !file.ends_with(index_ending);
 }
 
 }  // namespace evenkeel::internal
