@@ -197,7 +197,10 @@ class ExpertParallel:
         routed: torch.dtype,
         k: int,
     ) -> None:
-        """`routed`: the type of router weights. A training step takes more than one without gradients, and autocast changes what experts hold."""
+        """`routed` is the type of router weights.
+
+        A training step takes more than one without gradients, and autocast changes what experts hold.
+        """
         training, kind = torch.is_grad_enabled(), hidden.device.type
         autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
         wants = tuple(weight.requires_grad for weight in weights)
