@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from layer_test import HIDDEN, inputs, routing
 from processes import run_ranks
+from torch.distributed.device_mesh import init_device_mesh
+from torch.nn.utils.parametrize import register_parametrization
 from transformers.models.mixtral.configuration_mixtral import MixtralConfig
 from transformers.models.mixtral.modeling_mixtral import MixtralExperts
 
@@ -17,6 +19,7 @@ import evenkeel as ek
 from evenkeel.torch import ExpertParallel, LiveBytes, SpillCosts
 from evenkeel.torch._module import with_weights
 from evenkeel.torch._options import LayerOptions
+from evenkeel.transformers import EvenkeelEP
 
 E, K, SEED = 4, 2, 5
 Weights = dict[str, torch.Tensor]
@@ -186,6 +189,30 @@ def refused(rank: int, ranks: int) -> list[str]:
     return said
 
 
+class Doubled(torch.nn.Module):
+    def forward(self, weight: torch.Tensor) -> torch.Tensor:
+        return 2 * weight
+
+
+def not_plain(rank: int, ranks: int) -> list[str]:
+    """What is said of experts whose weights are more than parameters."""
+    mesh = init_device_mesh("cpu", (ranks, 1), mesh_dim_names=("ep", "tp"))
+    said = []
+    for kind in ("parametrized", "buffer"):
+        module = MixtralExperts(MixtralConfig(hidden_size=8, intermediate_size=8, num_local_experts=2))
+        if kind == "parametrized":
+            register_parametrization(module, "gate_up_proj", Doubled())
+        else:
+            module.register_buffer("scales", torch.ones(2, 3))
+        rows, ids = torch.randn(4, 8), torch.zeros((4, 1), dtype=torch.int64)
+        try:
+            EvenkeelEP(module, mesh["ep"], mesh["tp"])(rows, ids, torch.ones(4, 1))
+            said.append("nothing")
+        except ek.errors.InvalidArgument as error:
+            said.append(str(error))
+    return said
+
+
 def all_gradients(rank: int, ranks: int) -> list[int]:
     kinds = (shared_gradient, repeated_gradient, unused)
     return [gradients(rank, ranks, experts, chunks) for experts in kinds for chunks in (1, 4)]
@@ -224,6 +251,11 @@ class ExpertsTest(unittest.TestCase):
             strict=True,
         ):
             self.assertIn(part, message)
+
+    def test_weights_that_would_stay_at_home_are_refused(self) -> None:
+        parametrized, buffer = run_ranks(1, not_plain)[0]
+        self.assertIn("have parametrized weights; allowed: plain parameters", parametrized)
+        self.assertIn("have a buffer of each expert, scales", buffer)
 
     def test_options_say_what_would_be_right(self) -> None:
         for options, said in (
