@@ -31,6 +31,7 @@ from evenkeel.torch._exchange import Exchange
 
 RANKS, EXPERTS, K, TOKENS = 3, 6, 2, 12
 DEADLINE, MARGIN = 3.0, 2.0
+SET_UP = 60.0  # of a group and its first step: other cases keep the cores busy, and nothing fails there
 AT_ONCE = 8
 FORWARD = ["counts", "routes", "weights", "dispatch", "combine"]
 STOCK = "stock"  # the caller's own collectives, in a step where nothing moves
@@ -60,7 +61,7 @@ class Outcome(NamedTuple):
 
 
 def join(case: Case, folder: str, name: str, rank: int, ranks: int) -> None:
-    timeout = timedelta(seconds=DEADLINE)
+    timeout = timedelta(seconds=SET_UP)
     if case.store == "file":
         where = f"file://{folder}/{name}"
         dist.init_process_group("gloo", init_method=where, rank=rank, world_size=ranks, timeout=timeout)
@@ -154,6 +155,7 @@ def on_rank(case: Case, folder: str, rank: int, began: Any, answer: Connection) 
         computed_by = raising(began)
     elif rank == case.rank:
         fail_in(case, began)
+    dist.distributed_c10d._set_pg_timeout(timedelta(seconds=DEADLINE))
     try:
         step.run(computed_by)
     except CommError as error:
@@ -188,7 +190,7 @@ def run_case(case: Case) -> list[Outcome]:
             for rank in range(RANKS):
                 if rank == case.rank:
                     continue
-                ready = wait([ends[rank][0], started[rank].sentinel], timeout=60)
+                ready = wait([ends[rank][0], started[rank].sentinel], timeout=2 * SET_UP)
                 if ends[rank][0] not in ready and not ends[rank][0].poll(0):
                     with open(os.path.join(folder, f"stderr{rank}")) as file:
                         raise AssertionError(f"{case}: rank {rank} gave no answer:\n{file.read()[-4000:]}")
