@@ -7,6 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "cli/memory_options.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/table.h"
@@ -58,6 +59,8 @@ std::string sentence(const Advice& advice, const MemoryReport& report) {
       return "--recompute full";
     case Change::sharded_optimizer:
       return "optimizer states sharded over the data-parallel devices (--with sharded-optimizer)";
+    case Change::fully_sharded:
+      return "weights, gradients and optimizer states sharded over those devices (--with fsdp)";
     case Change::micro_batch:
       return fmt::format("--micro-batch {}", advice.value);
     case Change::sequence:
@@ -124,15 +127,32 @@ Json json_of_setup(const MemoryReport& report) {
   return {{"parallel", json_of_degrees(setup.parallel)},
           {"sequence", setup.sequence},
           {"micro_batch", setup.micro_batch},
-          {"recompute", setup.full_recompute ? "full" : "none"},
+          {"recompute", recompute_text(setup)},
+          {"device", report.device_name.empty() ? Json(nullptr) : Json(report.device_name)},
           {"bytes",
            {{"activation", setup.bytes.activation},
             {"weight", setup.bytes.weight},
             {"gradient", setup.bytes.gradient},
             {"optimizer", setup.bytes.optimizer}}},
           {"terms", report.terms},
+          {"cross_entropy", report.cross_entropy},
           {"borrowed_experts", setup.extra.borrowed_experts},
           {"allocation_granule", setup.extra.allocation_granule}};
+}
+
+// Of the layers of a stage.
+std::string what_is_kept(const MemoryReport& report, int stage) {
+  const MemorySetup& setup = report.memory.setup();
+  if (!setup.extra.every_layer) {
+    const std::int64_t copies = report.memory.stored_copies(stage);
+    return copies == 1 ? "one copy of one MoE layer kept"
+                       : fmt::format("{} copies of one MoE layer kept", copies);
+  }
+  const std::string batches =
+      counted(report.memory.micro_batches_in_flight(stage), "micro-batch", "micro-batches");
+  if (setup.full_recompute) return "inputs of its layers kept for " + batches;
+  const std::string again = setup.selective.any() ? " but for " + recompute_text(setup) : "";
+  return fmt::format("its layers kept{} for {}", again, batches);
 }
 
 void print_components(const MemoryReport& report) {
@@ -157,10 +177,7 @@ void print_components(const MemoryReport& report) {
   for (const ActiveItem& item : report.memory.active_items(stage.stage, stage.received, stage.choice.chunks))
     add(item.name, item.source, 0, item.bytes);
   add("active", "", 0, stage.active_bytes);
-  put("  stage {}, {} of one MoE layer kept, {} rows received in {}\n{}", stage.stage,
-      report.memory.stored_copies(stage.stage) == 1
-          ? "one copy"
-          : fmt::format("{} copies", report.memory.stored_copies(stage.stage)),
+  put("  stage {}, {}, {} rows received in {}\n{}", stage.stage, what_is_kept(report, stage.stage),
       grouped(stage.received),
       stage.choice.chunks == 1 ? "one chunk" : fmt::format("{} chunks", stage.choice.chunks), table.text());
 }

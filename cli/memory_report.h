@@ -20,7 +20,9 @@ struct MemoryReport {
   const DeviceMemory& device;
   ReceivedRows given_received;
   std::int64_t device_bytes = 0;       // M_GPU
+  std::string device_name;             // a preset's, or empty
   std::int64_t ratio_thousandths = 0;  // alpha
+  std::string_view cross_entropy;      // as the option has it
   std::vector<std::string> terms;      // beyond the paper's
   bool paper = false;                  // the table names the paper's rows and equations
   Fit fit;

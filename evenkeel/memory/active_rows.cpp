@@ -11,80 +11,31 @@ namespace internal {
 
 namespace {
 
-// A gradient of a borrowed weight is summed in f32 before it goes home.
+// Gradients of borrowed weights are summed in f32 before they go home; scores are turned to f32 for the loss.
 constexpr std::int64_t f32_bytes = 4;
 
-// Makes the rows of one stage.
-class Rows {
+// Beside what layers keep.
+class StageRows {
  public:
-  Rows(const MemoryModel& memory, int stage)
+  StageRows(const MemoryModel& memory, int stage)
       : memory_(memory), model_(memory.model()), setup_(memory.setup()), stage_(stage) {}
 
   std::vector<ActiveRow> make() {
-    add_attention();
-    if (memory_.has_experts(stage_))
-      add_experts();
-    else
-      add_dense();
-    if (setup_.extra.every_layer) keep_every_layer();
+    rows_ = setup_.extra.kept_tensors ? kept_tensors(memory_, stage_) : paper_rows(memory_, stage_);
+    if (setup_.extra.every_layer && setup_.full_recompute) add_layer_inputs();
     if (memory_.has_experts(stage_)) add_exchange();
+    if (setup_.extra.fully_sharded) add_gathered_layers();
     if (setup_.extra.logits && stage_ + 1 == memory_.num_stages()) add_logits();
     return std::move(rows_);
   }
 
  private:
-  void add(std::string_view name, std::string_view source, std::int64_t of_token,
-           std::int64_t of_received = 0) {
-    rows_.push_back({.name = name,
-                     .source = source,
-                     .of_token = of_token,
-                     .of_received = of_received,
+  void add_layer_inputs() {
+    rows_.push_back({.name = "layer_inputs",
+                     .source = "every-layer",
+                     .of_token = model_.hidden,
                      .bytes_per_number = setup_.bytes.activation,
-                     .copies = memory_.stored_copies(stage_)});
-  }
-
-  void add_attention() {
-    const AttentionShape& attention = model_.attention;
-    add("attention_norm", "row 1", model_.hidden);
-    add("qkv_input", "row 2", model_.hidden);
-    add("queries", "row 3", attention.heads * attention.head_dim);
-    add("keys", "row 4", attention.kv_heads * attention.head_dim);
-    add("values", "row 5", attention.kv_heads * attention.head_dim);
-    add("output_input", "row 6", model_.hidden);
-    add("ffn_norm", "row 8", model_.hidden);
-  }
-
-  void add_experts() {
-    const RoutedExperts& experts = model_.experts;
-    add("router_input", "row 9", model_.hidden);
-    add("router_scores", "row 10", experts.count);
-    const std::int64_t width = expert_row_width(model_);
-    add("expert_input", "row 11", 0, width);
-    add("expert_hidden", "row 12", 0, kept_of_network(experts.intermediate / setup_.parallel.expert_tensor));
-    add("expert_output", "row 13", 0, width);
-    if (setup_.extra.shared_experts && experts.shared_width > 0)
-      add("shared_experts", "shared-experts", kept_of_network(experts.shared_width));
-  }
-
-  // Not in the paper: a stage whose layers are all dense. Rows 9 and 12 with the dense width.
-  void add_dense() {
-    add("dense_input", "dense stage", model_.hidden);
-    add("dense_hidden", "dense stage", kept_of_network(model_.dense_intermediate));
-  }
-
-  // What gate and up make, or up alone.
-  std::int64_t kept_of_network(std::int64_t width) const { return (model_.experts.gated ? 2 : 1) * width; }
-
-  void keep_every_layer() {
-    const std::int64_t pieces = setup_.parallel.virtual_stages;
-    const std::int64_t layers = (std::ssize(memory_.layers(stage_)) + pieces - 1) / pieces;
-    const std::int64_t in_flight = memory_.micro_batches_in_flight(stage_);
-    if (!setup_.full_recompute) {
-      for (ActiveRow& row : rows_) row.copies = in_flight * layers;
-      return;
-    }
-    add("layer_inputs", "every-layer", model_.hidden);
-    rows_.back().copies = in_flight * layers;
+                     .copies = memory_.micro_batches_in_flight(stage_) * memory_.piece_layers(stage_)});
   }
 
   void add_exchange() {
@@ -103,11 +54,26 @@ class Rows {
                                   (setup_.bytes.weight + f32_bytes))});
   }
 
+  // Two layers' weights, one computed and the next on its way, and the gradients of one with their copy that
+  // is summed and scattered.
+  void add_gathered_layers() {
+    const Wide weights = memory_.largest_layer(stage_);
+    const std::int64_t of_activation = setup_.bytes.activation;
+    const std::int64_t gradients = setup_.bytes.gradient == 0 ? 0 : of_activation + setup_.bytes.gradient;
+    rows_.push_back({.name = "gathered_weights",
+                     .source = "fsdp",
+                     .constant_bytes = narrow(weights * 2 * of_activation)});
+    if (gradients > 0)
+      rows_.push_back(
+          {.name = "gathered_gradients", .source = "fsdp", .constant_bytes = narrow(weights * gradients)});
+  }
+
   void add_logits() {
-    rows_.push_back({.name = "logits",
-                     .source = "logits",
-                     .of_token = model_.vocabulary,
-                     .bytes_per_number = setup_.bytes.activation + f32_bytes});
+    rows_.push_back(
+        {.name = "logits",
+         .source = "logits",
+         .of_token = model_.vocabulary,
+         .bytes_per_number = setup_.bytes.activation + (setup_.extra.fused_cross_entropy ? 0 : f32_bytes)});
   }
 
   const MemoryModel& memory_;
@@ -119,8 +85,8 @@ class Rows {
 
 }  // namespace
 
-std::vector<ActiveRow> active_rows(const MemoryModel& model, int stage) {
-  return Rows(model, stage).make();
+std::vector<ActiveRow> active_rows(const MemoryModel& memory, int stage) {
+  return StageRows(memory, stage).make();
 }
 
 }  // namespace internal

@@ -55,11 +55,16 @@ class Adviser {
   void ask_for_switches() {
     MemorySetup setup = memory_.setup();
     setup.full_recompute = true;
+    setup.selective = {};
     if (!memory_.setup().full_recompute && fits(setup)) add(Change::full_recompute, 1);
     setup = memory_.setup();
     setup.extra.sharded_optimizer = true;
     if (!device_.static_bytes && !memory_.setup().extra.sharded_optimizer && fits(setup))
       add(Change::sharded_optimizer, 1);
+    setup = memory_.setup();
+    setup.extra.fully_sharded = true;
+    if (!device_.static_bytes && !memory_.setup().extra.fully_sharded && fits(setup))
+      add(Change::fully_sharded, 1);
   }
 
   void ask_for_a_smaller_batch() {
@@ -149,6 +154,8 @@ std::string_view name_of(Change change) {
       return "full_recompute";
     case Change::sharded_optimizer:
       return "sharded_optimizer";
+    case Change::fully_sharded:
+      return "fully_sharded";
     case Change::micro_batch:
       return "micro_batch";
     case Change::sequence:

@@ -14,6 +14,7 @@ struct Advice {
     chunks,             // a bin of this many
     full_recompute,     // value is 1
     sharded_optimizer,  // value is 1
+    fully_sharded,      // value is 1
     micro_batch,
     sequence,
     tensor,

@@ -64,6 +64,12 @@ void require_sense(const ModelDescription& model, const MemorySetup& setup) {
                                       parallel.expert_tensor, model.experts.intermediate),
                           "etp that does");
   require_whole_experts(parallel);
+  if (setup.selective.any() && (setup.full_recompute || !setup.extra.kept_tensors))
+    throw InvalidArgument("recompute",
+                          setup.full_recompute
+                              ? "parts of a layer beside all of it"
+                              : "parts of a layer, which the paper's Table 2 does not tell apart",
+                          "parts without full recomputation, of the tensors that frameworks keep");
 }
 
 // The pipeline's pieces are cut as evenly as layers allow, and dealt to the stages in turns.
@@ -93,6 +99,28 @@ bool MemoryModel::has_experts(int stage) const {
   return std::ranges::any_of(layers(stage), [this](std::int64_t layer) {
     return model_.has_experts[static_cast<std::size_t>(layer)];
   });
+}
+
+std::int64_t MemoryModel::piece_layers(int stage, Part part) const {
+  const auto has = [&](std::int64_t layer) {
+    const LayerParts parts = model_.parts(layer);
+    const bool experts = model_.has_experts[static_cast<std::size_t>(layer)];
+    switch (part) {
+      case Part::any:
+        return true;
+      case Part::mixer:
+        return parts.mixer != LayerParts::Mixer::none;
+      case Part::network:
+        return parts.network;
+      case Part::experts:
+        return experts;
+      case Part::dense:
+        return parts.network && !experts;
+    }
+    return true;
+  };
+  const std::int64_t pieces = setup_.parallel.virtual_stages;
+  return (std::ranges::count_if(layers(stage), has) + pieces - 1) / pieces;
 }
 
 std::int64_t MemoryModel::schedule_copies(int stage) const {

@@ -16,7 +16,8 @@
 //            of a chunk: ceil(s' / chunks).
 // m_g        v p + p - 2 r - 1 on stage r, and 1 with full recomputation.
 // More       ExtraTerms, all off by default: with them off every number is the paper's. The command turns on
-//            those that every framework holds.
+//            those that every framework holds. kept_tensors replaces Table 2 by the tensors that
+//            Megatron-Core keeps; against which published measurements: docs/memory.md.
 // Source     MemFine (arXiv 2511.21431v4), section 3; which of its printed numbers follow: docs/memory.md.
 #pragma once
 
@@ -61,19 +62,29 @@ struct BytesPerNumber {
 
 // What the paper leaves out and frameworks hold. docs/memory.md says where each comes from.
 struct ExtraTerms {
+  // Active. A layer's tensors as frameworks with fused kernels keep them, instead of the rows of Table 2.
+  bool kept_tensors = false;
+  // Active, with kept_tensors. The gradients of one layer's tensors, which backward holds while it is there.
+  bool layer_gradients = false;
+  // Active, with kept_tensors. What experts give, where router weights scale it outside their kernels.
+  bool expert_outputs = false;
   // Static. Norms, routers and the low-rank parts of latent attention are whole on each tensor-parallel
   // device.
   bool replicated = false;
   // Static. A weight's optimizer states are spread over the devices that have the same weight: d c of them,
   // of an expert t c d / (e e_t).
   bool sharded_optimizer = false;
+  // Static: weights and gradients are spread likewise. Active: layers gathered to be computed.
+  bool fully_sharded = false;
   // Active. Without recomputation every layer of a stage keeps its rows, not one; with it, its input. Counts
   // the micro-batches that a schedule really has in flight: p - r where v is 1, else m_g.
   bool every_layer = false;
   // Active. What shared experts keep between their two products.
   bool shared_experts = false;
-  // Active, last stage. The scores over the vocabulary, in the activations' type and in f32.
+  // Active, last stage. The scores over the vocabulary: in the activations' type, and in f32 too unless
+  // cross entropy is fused.
   bool logits = false;
+  bool fused_cross_entropy = false;
   // Active. Rows packed to be sent in dispatch, and rows as they come back in combine, of one chunk.
   bool communication_buffers = false;
   // Active. Experts of other devices whose weights, and f32 gradients of them, are here for a step.
@@ -82,11 +93,29 @@ struct ExtraTerms {
   std::int64_t allocation_granule = 0;
 };
 
+// Parts of a layer that backward computes again, by Megatron-Core's names for them.
+struct SelectiveRecompute {
+  // Changes no number: fused attention keeps nothing inside it, and what it makes is the output projection's
+  // input.
+  bool core_attn = false;
+  bool layernorm = false;       // what both norms give
+  bool mla_up_proj = false;     // queries, keys and values of latent attention
+  bool moe_act = false;         // what goes into the experts' last product
+  bool mlp = false;             // all of a dense network
+  bool moe = false;             // all between router and combine
+  bool shared_experts = false;  // all of their network
+
+  bool any() const {
+    return core_attn || layernorm || mla_up_proj || moe_act || mlp || moe || shared_experts;
+  }
+};
+
 struct MemorySetup {
   Parallelism parallel = {};
   std::int64_t sequence = 4096;  // s
   std::int64_t micro_batch = 1;  // b
   bool full_recompute = true;
+  SelectiveRecompute selective = {};  // without full_recompute, and with kept_tensors
   BytesPerNumber bytes = {};
   ExtraTerms extra = {};
 };
@@ -120,7 +149,8 @@ class MemoryModel {
  public:
   // Throws InvalidArgument: a number below 1 or a degree above most_degree, more stages than layers, more
   // expert-parallel devices than experts, e_t that does not divide an expert's width, more than most_devices,
-  // and devices of a stage, t c d, that are no multiple of e e_t: they would not hold the experts.
+  // selective recomputation beside full, or of Table 2, which has not its tensors, and devices of a stage, t
+  // c d, that are no multiple of e e_t: they would not hold the experts.
   MemoryModel(ModelDescription model, MemorySetup setup);
 
   const ModelDescription& model() const { return model_; }
@@ -131,6 +161,12 @@ class MemoryModel {
     return layers_[static_cast<std::size_t>(stage)];
   }
   bool has_experts(int stage) const;
+  // How many layers one piece of the pipeline on this stage has at most: all, or those that have such a part.
+  enum class Part { any, mixer, network, experts, dense };
+  std::int64_t piece_layers(int stage, Part part = Part::any) const;
+  // Weights of the stage's largest layer on one device, of experts those it is home to, where data
+  // parallelism shards nothing.
+  std::int64_t largest_layer(int stage) const;
 
   // v p + p - 2 r - 1.
   std::int64_t schedule_copies(int stage) const;

@@ -36,11 +36,14 @@ class Items {
   // `here` of the weights are on this device, and on so many devices in all.
   void add(std::string_view name, Wide here, std::int64_t sharers) {
     if (here == 0) return;
-    const Wide states = setup_.extra.sharded_optimizer ? internal::divide_up(here, sharers) : here;
+    const Wide share = internal::divide_up(here, sharers);
+    const bool fully = setup_.extra.fully_sharded;
+    const Wide kept = fully ? share : here;
+    const Wide states = fully || setup_.extra.sharded_optimizer ? share : here;
     items_.push_back({.name = name,
-                      .weights = internal::narrow(here),
-                      .weight_bytes = bytes(here, setup_.bytes.weight),
-                      .gradient_bytes = bytes(here, setup_.bytes.gradient),
+                      .weights = internal::narrow(kept),
+                      .weight_bytes = bytes(kept, setup_.bytes.weight),
+                      .gradient_bytes = bytes(kept, setup_.bytes.gradient),
                       .optimizer_bytes = bytes(states, setup_.bytes.optimizer)});
   }
 
@@ -53,6 +56,19 @@ class Items {
 };
 
 }  // namespace
+
+std::int64_t MemoryModel::largest_layer(int stage) const {
+  const Parallelism& parallel = setup_.parallel;
+  Wide most = 0;
+  for (const std::int64_t layer : layers(stage)) {
+    const LayerParameters parts = layer_parameters(model_, LayerId(layer));
+    const bool moe = model_.has_experts[static_cast<std::size_t>(layer)];
+    const Wide experts = moe ? Wide{local_experts()} * expert_parameters(model_) : 0;
+    most = std::max(most, internal::divide_up(parts.total() - parts.experts, parallel.tensor) +
+                              internal::divide_up(experts, parallel.expert_tensor));
+  }
+  return internal::narrow(most);
+}
 
 std::vector<StaticItem> MemoryModel::static_items(int stage) const {
   LayerParameters sum;

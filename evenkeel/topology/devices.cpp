@@ -31,11 +31,11 @@ constexpr std::string_view mi300x =
 
 // Sparsity doubles what NVIDIA publishes.
 constexpr std::array<DevicePreset, 5> devices = {{
-    {"a100", "A100 80GB SXM", 312, 600.0 / 2, a100},
-    {"h100", "H100 SXM", 1979.0 / 2, 900.0 / 2, h100},
-    {"h200", "H200 SXM", 1979.0 / 2, 900.0 / 2, h200},
-    {"b200", "B200 of an HGX", 4500.0 / 2, 1800.0 / 2, b200},
-    {"mi300x", "MI300X among seven others", 1307.4, 7 * 128.0 / 2, mi300x},
+    {"a100", "A100 80GB SXM", 312, 600.0 / 2, 79.14, a100},
+    {"h100", "H100 SXM", 1979.0 / 2, 900.0 / 2, 79.10, h100},
+    {"h200", "H200 SXM", 1979.0 / 2, 900.0 / 2, 139.72, h200},
+    {"b200", "B200 of an HGX", 4500.0 / 2, 1800.0 / 2, 178.35, b200},
+    {"mi300x", "MI300X among seven others", 1307.4, 7 * 128.0 / 2, 191.45, mi300x},
 }};
 
 }  // namespace

@@ -150,9 +150,11 @@ class Memory(CommandTest):
         self.assertEqual(paper["setup"]["terms"], [])
         self.assertEqual(len(paper["active_bytes"]), 12)
         usual = self.json(*words)
-        self.assertEqual(usual["setup"]["terms"], ["replicated", "every-layer", "shared-experts", "logits", "buffers"])
+        on = ["replicated", "every-layer", "shared-experts", "logits", "buffers", "kept-tensors", "layer-gradients"]
+        self.assertEqual(usual["setup"]["terms"], on)
         added = set(usual["active_bytes"]) - set(paper["active_bytes"])
-        self.assertEqual(added, {"layer_inputs", "dispatch_buffer", "combine_buffer", "logits"})
+        more = {"query_key_norm", "expert_activation", "layer_gradients"}
+        self.assertEqual(added - more, {"layer_inputs", "dispatch_buffer", "combine_buffer", "logits"})
         self.assertLess(usual["longest_sequence"], paper["longest_sequence"])
         sharded = self.json(*words, "--with", "sharded-optimizer")
         self.assertLess(sharded["static_by_state"]["optimizer"], usual["static_by_state"]["optimizer"])
@@ -164,6 +166,64 @@ class Memory(CommandTest):
         # The paper's rows are named where its reading is asked for.
         self.assertIn("row 12", self.call(*words, "--paper").stdout)
         self.assertNotIn("row ", self.call(*words).stdout.replace("rows", ""))
+
+    def test_parts_of_a_layer_are_computed_again_as_megatron_names_them(self):
+        words = ["memory", "--model", CONFIGS / "deepseek-v3.json", "--parallel", "pp=4,ep=32", "--recompute"]
+        none = self.json(*words, "none")
+        self.assertEqual(none["setup"]["recompute"], "none")
+        again = self.json(*words, "moe_act,mla_up_proj")
+        self.assertEqual(again["setup"]["recompute"], "mla_up_proj,moe_act")
+        lower = {name for name, size in again["active_bytes"].items() if size < none["active_bytes"][name]}
+        self.assertEqual(lower, {"queries", "keys", "values", "expert_activation"})
+        self.assertIn("its layers kept but for mla_up_proj,moe_act", self.call(*words, "moe_act,mla_up_proj").stdout)
+        self.assertEqual(self.json(*words, "core_attn")["active_bytes"], none["active_bytes"])
+        self.assertLess(self.json(*words, "full")["active_total"], again["active_total"])
+        error = self.assert_refused([*words, "selective"], 2, "InvalidArgument", "core_attn, layernorm, mla_up_proj")
+        self.assertEqual(error["argument"], "--recompute")
+        self.assert_refused([*words, "moe_act,full"], 2, "InvalidArgument", "--recompute", "'full'")
+        self.assert_refused([*words, "moe_act", "--paper"], 2, "InvalidArgument", "Table 2")
+
+    def test_fully_sharded_weights_leave_gathered_layers(self):
+        words = ["memory", "--model", CONFIGS / "qwen3-30b-a3b.json", "--parallel", "ep=8,dp=16"]
+        whole, sharded = self.json(*words), self.json(*words, "--with", "fsdp")
+        # Norms are on all 16 devices, an expert on two.
+        for item, devices in [("norms", 16), ("experts", 2)]:
+            self.assertEqual(sharded["static_bytes"][item] * devices, whole["static_bytes"][item])
+        self.assertEqual(
+            set(sharded["active_bytes"]) - set(whole["active_bytes"]), {"gathered_weights", "gathered_gradients"}
+        )
+        self.assertLess(sharded["static_total"] + sharded["active_total"], whole["static_total"])
+
+    def test_cross_entropy_and_experts_outputs_follow_the_trainer(self):
+        words = ["memory", "--model", CONFIGS / "qwen3-30b-a3b.json", "--parallel", "ep=8"]
+        plain = self.json(*words)["active_bytes"]["logits"]
+        fused = self.json(*words, "--cross-entropy", "fused")
+        self.assertEqual((fused["active_bytes"]["logits"], fused["setup"]["cross_entropy"]), (plain // 3, "fused"))
+        chunked = self.json(*words, "--cross-entropy", "chunked")
+        self.assertNotIn("logits", chunked["active_bytes"])
+        self.assertNotIn("logits", chunked["setup"]["terms"])
+        outputs = self.json(*words, "--with", "expert-outputs")["active_bytes"]
+        self.assertEqual(outputs["expert_output"], outputs["expert_input"])
+        for more, part in [
+            (
+                ["--paper", "--cross-entropy", "fused"],
+                "--cross-entropy: of logits, which --paper does not count; allowed: beside --with logits",
+            ),
+            (["--with", "logits", "--cross-entropy", "chunked"], "'chunked' beside --with logits"),
+            (["--paper", "--with", "expert-outputs"], "whose Table 2 has them as row 13"),
+            (["--paper", "--with", "layer-gradients"], "beside --with kept-tensors"),
+        ]:
+            self.assert_refused([*words, *more], 2, "InvalidArgument", part)
+
+    def test_devices_by_name_have_the_bytes_that_a_framework_sees(self):
+        words = ["memory", "--model", CONFIG, "--available-ratio", 1]
+        report = self.json(*words, "--device", "H100")
+        self.assertEqual((report["setup"]["device"], report["available"]), ("h100", 84932978278))
+        self.assertIsNone(self.json(*words)["setup"]["device"])
+        self.assert_refused([*words, "--device", "v100"], 2, "InvalidArgument", "a100, h100, h200, b200, mi300x")
+        self.assert_refused(
+            [*words, "--device", "h100", "--device-memory", "80GB"], 2, "InvalidArgument", "--device-memory: is what"
+        )
 
     def test_layouts_of_so_many_devices_are_ranked_and_are_as_the_command_says_of_each(self):
         words = ["memory", "--model", CONFIGS / "qwen3-30b-a3b.json"]

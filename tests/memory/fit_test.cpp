@@ -97,9 +97,13 @@ bool enough(const MemoryModel& memory, ReceivedRows received, DeviceMemory devic
       break;
     case Change::full_recompute:
       setup.full_recompute = true;
+      setup.selective = {};
       break;
     case Change::sharded_optimizer:
       setup.extra.sharded_optimizer = true;
+      break;
+    case Change::fully_sharded:
+      setup.extra.fully_sharded = true;
       break;
     case Change::micro_batch:
       setup.micro_batch = advice.value;

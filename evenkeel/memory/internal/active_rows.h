@@ -25,6 +25,11 @@ struct ActiveRow {
   std::int64_t constant_bytes = 0;
 };
 
-std::vector<ActiveRow> active_rows(const MemoryModel& model, int stage);
+// Of a layer: the paper's Table 2, or the tensors that frameworks keep (kept_tensors.cpp).
+std::vector<ActiveRow> paper_rows(const MemoryModel& memory, int stage);
+std::vector<ActiveRow> kept_tensors(const MemoryModel& memory, int stage);
+
+// All of a stage.
+std::vector<ActiveRow> active_rows(const MemoryModel& memory, int stage);
 
 }  // namespace evenkeel::internal

@@ -1,0 +1,44 @@
+// What `evenkeel memory` is asked: its options, and the set-up they make.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "evenkeel/memory/memory_model.h"
+
+namespace evenkeel::cli {
+
+struct MemoryArguments {
+  std::string model;
+  std::string counts;
+  std::string steps;
+  MemorySetup setup;
+  std::int64_t device_bytes = 80'000'000'000;
+  std::string device;  // a preset's name
+  std::int64_t ratio_thousandths = 900;
+  std::int64_t static_bytes = 0;
+  std::int64_t received = 0;
+  std::vector<std::int64_t> bins = {1, 2, 4, 8};
+  std::vector<std::string> with;  // terms by name, or all
+  bool paper = false;
+  std::vector<std::string> degrees;  // named by --parallel
+  std::int64_t gpus = 0;
+  std::size_t cross_entropy = 0;  // plain, fused, chunked
+  bool bytes_given = false;
+  bool require_fit = false;
+  bool json = false;
+};
+
+void add_setup(CLI::App& app, MemoryArguments& options);
+void add_device(CLI::App& app, MemoryArguments& options);
+
+// Sets which terms are counted, all options known; their names.
+std::vector<std::string> set_terms(const CLI::App& app, const MemoryArguments& options, ExtraTerms& extra);
+
+// As the options take them.
+std::string_view cross_entropy_text(const MemoryArguments& options);
+std::string recompute_text(const MemorySetup& setup);
+
+}  // namespace evenkeel::cli
