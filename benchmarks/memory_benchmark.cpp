@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "evenkeel/balance/planner.h"
-#include "evenkeel/memory/block_table.h"
-#include "evenkeel/memory/step_memory.h"
+#include "evenkeel/budget/block_table.h"
+#include "evenkeel/budget/step_memory.h"
 
 namespace evenkeel {
 namespace {

@@ -6,7 +6,7 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/compute/cpu/expert_ffn.h"
 #include "evenkeel/layer/chunk_shape.h"
-#include "evenkeel/memory/least_budget.h"
+#include "evenkeel/budget/least_budget.h"
 #endif
 
 namespace evenkeel::cli {

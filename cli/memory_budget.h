@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "evenkeel/memory/memory_model.h"
+#include "evenkeel/training_memory/memory_model.h"
 
 namespace evenkeel::cli {
 

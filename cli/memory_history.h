@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "evenkeel/io/array_file.h"
-#include "evenkeel/memory/fit.h"
+#include "evenkeel/training_memory/fit.h"
 
 namespace evenkeel::cli {
 

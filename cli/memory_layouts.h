@@ -3,7 +3,7 @@
 
 #include <span>
 
-#include "evenkeel/memory/layout_search.h"
+#include "evenkeel/training_memory/layout_search.h"
 
 namespace evenkeel::cli {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "evenkeel/memory/memory_model.h"
+#include "evenkeel/training_memory/memory_model.h"
 
 namespace evenkeel::cli {
 

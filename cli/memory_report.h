@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "cli/memory_history.h"
-#include "evenkeel/memory/advice.h"
-#include "evenkeel/memory/fit.h"
+#include "evenkeel/training_memory/advice.h"
+#include "evenkeel/training_memory/fit.h"
 
 namespace evenkeel::cli {
 

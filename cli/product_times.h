@@ -1,6 +1,6 @@
 // What an expert's products take, fitted to three times of them.
 //
-// A group of m rows takes   max(m r, g) + (1 - o) min(m r, g)   (evenkeel/memory/step_cost.h), with r of a
+// A group of m rows takes   max(m r, g) + (1 - o) min(m r, g)   (evenkeel/budget/step_cost.h), with r of a
 // row among many, g of reading the weights, and o how much the one hides behind the other.
 #pragma once
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "cli/calibrate.h"
-#include "evenkeel/memory/spill_costs.h"
+#include "evenkeel/cost/spill_costs.h"
 
 namespace evenkeel::cli {
 

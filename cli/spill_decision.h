@@ -3,7 +3,7 @@
 
 #include "cli/experiment.h"
 #include "evenkeel/balance/worth.h"
-#include "evenkeel/memory/memory_options.h"
+#include "evenkeel/cost/cost_model.h"
 
 namespace evenkeel::cli {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "evenkeel/io/byte_source.h"
-#include "evenkeel/memory/memory_options.h"
+#include "evenkeel/cost/cost_model.h"
 
 namespace evenkeel {
 

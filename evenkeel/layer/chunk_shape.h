@@ -3,8 +3,8 @@
 
 #include "evenkeel/compute/expert_ffn.h"
 #include "evenkeel/layer/moe_layer.h"
-#include "evenkeel/memory/chunk_bytes.h"
-#include "evenkeel/memory/least_budget.h"
+#include "evenkeel/budget/chunk_bytes.h"
+#include "evenkeel/budget/least_budget.h"
 #include "evenkeel/plan/placement.h"
 
 namespace evenkeel {

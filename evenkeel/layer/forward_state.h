@@ -4,7 +4,7 @@
 #include <memory>
 #include <span>
 
-#include "evenkeel/memory/chunk_planner.h"
+#include "evenkeel/budget/chunk_planner.h"
 #include "evenkeel/plan/step_plan.h"
 
 namespace evenkeel {

@@ -27,7 +27,7 @@
 #include "evenkeel/device/arena.h"
 #include "evenkeel/layer/forward_state.h"
 #include "evenkeel/layer/step_statistics.h"
-#include "evenkeel/memory/memory_options.h"
+#include "evenkeel/budget/memory_options.h"
 #include "evenkeel/plan/placement.h"
 #include "evenkeel/plan/top_k.h"
 

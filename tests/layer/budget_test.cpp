@@ -8,7 +8,7 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/compute/cpu/expert_ffn.h"
 #include "evenkeel/layer/chunk_shape.h"
-#include "evenkeel/memory/block_table.h"
+#include "evenkeel/budget/block_table.h"
 #include "tests/layer/error_bound.h"
 #include "tests/layer/moe_case.h"
 #include "tests/layer/same_gradients.h"

@@ -1,5 +1,5 @@
 // The least budget of layers with the CPU's products, beside what nobody can do without.
-#include "evenkeel/memory/least_budget.h"
+#include "evenkeel/budget/least_budget.h"
 
 #include <gtest/gtest.h>
 

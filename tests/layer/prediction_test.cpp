@@ -9,9 +9,9 @@
 #include "evenkeel/comm/thread/run_ranks.h"
 #include "evenkeel/compute/cpu/expert_ffn.h"
 #include "evenkeel/layer/chunk_shape.h"
-#include "evenkeel/memory/least_budget.h"
+#include "evenkeel/budget/least_budget.h"
 #include "tests/layer/rank_layer.h"
-#include "tests/memory/routed_step.h"
+#include "tests/budget/routed_step.h"
 
 namespace evenkeel::testing {
 namespace {

@@ -7,7 +7,7 @@
 #include "evenkeel/exchange/dispatched.h"
 #include "evenkeel/layer/internal/layer_body.h"
 #include "evenkeel/layer/internal/saved_step.h"
-#include "evenkeel/memory/chunk_bytes.h"
+#include "evenkeel/budget/chunk_bytes.h"
 #include "evenkeel/plan/step_plan.h"
 
 namespace evenkeel::internal {

@@ -1,6 +1,6 @@
 #include "evenkeel/layer/internal/experts_forward.h"
 
-#include "evenkeel/memory/chunk_bytes.h"
+#include "evenkeel/budget/chunk_bytes.h"
 
 namespace evenkeel::internal {
 

@@ -25,7 +25,7 @@
 #include "evenkeel/layer/internal/saved_step.h"
 #include "evenkeel/layer/internal/step_schedule.h"
 #include "evenkeel/layer/moe_layer.h"
-#include "evenkeel/memory/least_budget.h"
+#include "evenkeel/budget/least_budget.h"
 #include "evenkeel/plan/placement.h"
 
 namespace evenkeel::internal {

@@ -6,7 +6,7 @@
 
 #include "evenkeel/device/arena.h"
 #include "evenkeel/exchange/dispatched.h"
-#include "evenkeel/memory/chunk_bytes.h"
+#include "evenkeel/budget/chunk_bytes.h"
 
 namespace evenkeel::internal {
 

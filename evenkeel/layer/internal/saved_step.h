@@ -11,7 +11,7 @@
 #include "evenkeel/device/arena.h"
 #include "evenkeel/exchange/dispatched.h"
 #include "evenkeel/layer/internal/saved_activations.h"
-#include "evenkeel/memory/chunk_planner.h"
+#include "evenkeel/budget/chunk_planner.h"
 #include "evenkeel/plan/step_plan.h"
 #include "evenkeel/plan/top_k.h"
 

@@ -6,7 +6,7 @@
 #include "evenkeel/device/cpu/stream.h"
 #include "evenkeel/exchange/cuda/internal/inward.h"
 #include "evenkeel/exchange/exchange.h"
-#include "evenkeel/memory/shares.h"
+#include "evenkeel/budget/shares.h"
 #include "tests/exchange/cuda/host_routes.h"
 
 namespace evenkeel::testing {

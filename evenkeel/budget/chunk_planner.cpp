@@ -1,0 +1,120 @@
+#include "evenkeel/budget/chunk_planner.h"
+
+#include <algorithm>
+
+namespace evenkeel {
+
+namespace {
+
+// The largest value in [low, high] of which `holds`, and of all below it; of `low` nobody asks. Looks around
+// `guess`, or what is nearest to it in (low, high], in ever longer steps before it halves what is left.
+template <class Integer, class Predicate>
+Integer largest(Integer low, Integer high, Integer guess, const Predicate& holds) {
+  bool held = false, failed = false;
+  for (Integer step = 1; low < high; step *= 2) {
+    const Integer middle = held && failed ? high - (high - low) / 2 : std::clamp(guess, low + 1, high);
+    if (holds(middle)) {
+      held = true;
+      low = middle;
+      guess = middle + step;
+    } else {
+      failed = true;
+      high = middle - 1;
+      guess = middle - step;
+    }
+  }
+  return low;
+}
+
+// Cuts runs of blocks, as long as they fit on every rank.
+class Cutter {
+ public:
+  Cutter(const ChunkShape& shape, const BlockLoads& loads, LoadBytes bytes,
+         std::span<const std::int64_t> limits)
+      : shape_(shape), loads_(loads), bytes_(bytes), limits_(limits), fixed_(bytes(shape, {})) {}
+
+  // The end of the longest run that begins there; `begin` where not even one block fits. The rank for which
+  // the last run was too long is asked first, since mostly it is the one again, and each rank once more after
+  // another has shortened the run: the bytes of a shorter one are mostly fewer, but need not be.
+  int end_of_run(int begin) {
+    int end = loads_.num_blocks();
+    int fit = 0;
+    for (int rank = fullest_; fit < loads_.num_ranks() && end > begin;
+         rank = (rank + 1) % loads_.num_ranks()) {
+      const std::int64_t limit = limits_[static_cast<std::size_t>(rank)];
+      const std::int64_t bytes = bytes_of(RankId(rank), begin, end);
+      if (bytes <= limit) {
+        ++fit;
+        continue;
+      }
+      // Most bytes grow with the blocks.
+      const std::int64_t guess = begin + (end - begin) * std::max<std::int64_t>(limit - fixed_, 0) /
+                                             std::max<std::int64_t>(bytes - fixed_, 1);
+      end = largest(begin, end - 1, static_cast<int>(guess),
+                    [&](int to) { return bytes_of(RankId(rank), begin, to) <= limit; });
+      fullest_ = rank;
+      fit = 1;
+    }
+    return end;
+  }
+
+ private:
+  std::int64_t bytes_of(RankId rank, int begin, int end) const {
+    return bytes_(shape_, loads_.load(rank, begin, end));
+  }
+
+  const ChunkShape& shape_;
+  const BlockLoads& loads_;
+  LoadBytes bytes_;
+  std::span<const std::int64_t> limits_;
+  std::int64_t fixed_;  // bytes of any chunk
+  int fullest_ = 0;
+};
+
+}  // namespace
+
+bool cut_into_chunks(const ChunkShape& shape, const BlockLoads& loads, LoadBytes bytes,
+                     std::span<const std::int64_t> limits, int begin, std::int64_t units,
+                     std::vector<Chunk>& chunks, const GoesOn& goes_on) {
+  const int blocks = loads.num_blocks();
+  const std::int64_t block_units = units / blocks;
+  const std::size_t before = chunks.size();
+  // False where cutting ends.
+  const auto append = [&](std::int64_t from, std::int64_t to) {
+    chunks.push_back({from, to});
+    return !goes_on || goes_on(chunks.back());
+  };
+  const auto give_up = [&] {
+    chunks.resize(before);
+    return false;
+  };
+  Cutter cutter(shape, loads, bytes, limits);
+  std::int64_t part = 0;  // units that fit whatever the routing, once asked for
+  while (begin < blocks) {
+    const int end = cutter.end_of_run(begin);
+    if (end > begin) {
+      if (!append(begin * block_units, end * block_units)) return give_up();
+      begin = end;
+      continue;
+    }
+    if (part == 0) part = tokens_of_any_routing(shape, bytes, loads.experts(), limits, block_units);
+    if (part == 0) return give_up();
+    const std::int64_t parts = (block_units + part - 1) / part;
+    for (std::int64_t i = 0; i < parts; ++i)
+      if (!append(begin * block_units + block_units * i / parts,
+                  begin * block_units + block_units * (i + 1) / parts))
+        return give_up();
+    ++begin;
+  }
+  return true;
+}
+
+std::int64_t tokens_of_any_routing(const ChunkShape& shape, LoadBytes bytes, const PlanExperts& experts,
+                                   std::span<const std::int64_t> limits, std::int64_t most) {
+  const std::int64_t tightest = std::ranges::min(limits);
+  return largest(std::int64_t{0}, most, most / 2, [&](std::int64_t tokens) {
+    return bytes(shape, largest_load(shape, tokens, experts)) <= tightest;
+  });
+}
+
+}  // namespace evenkeel

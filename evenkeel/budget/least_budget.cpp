@@ -1,0 +1,72 @@
+#include "evenkeel/budget/least_budget.h"
+
+#include <algorithm>
+
+#include "evenkeel/budget/block_table.h"
+
+namespace evenkeel {
+
+namespace {
+
+// Nothing is cut or given up: a step must fit whole.
+bool is_whole(Recompute recompute) {
+  return recompute == Recompute::none || recompute == Recompute::whole;
+}
+
+// A step always goes through as plain EP, which may share an expert out among its copies.
+ChunkLoad largest_at_home(const BudgetShape& shape, std::int64_t tokens) {
+  return largest_load(shape.chunk, tokens, {shape.home_experts, shape.copies > 0});
+}
+
+// Two chunks of one token a rank.
+std::int64_t least_overlapped_bytes(const BudgetShape& shape) {
+  const ChunkLoad load = largest_at_home(shape, 1);
+  std::int64_t step =
+      2 * overlapped_forward_bytes(shape.chunk, load) + whole_lines(shape.chunk.workspace.forward);
+  if (shape.chunk.with_backward) {
+    const std::int64_t backward = std::max(
+        2 * overlapped_recompute_bytes(shape.chunk, load) + whole_lines(shape.chunk.workspace.recompute),
+        shape.copies > 0 ? shape.chunk.gradient_bytes : 0);
+    step = std::max(step, shape.copies * shape.chunk.gradient_bytes + backward);
+  }
+  return step;
+}
+
+}  // namespace
+
+std::int64_t block_table_bytes(const ChunkShape& shape, int blocks) {
+  const std::int64_t bytes = BlockTable::count(shape.num_ranks, shape.num_experts, blocks) * 4;
+  return whole_lines(bytes);
+}
+
+std::int64_t least_step_bytes(const BudgetShape& shape) {
+  if (shape.chunks_in_flight > 1 && !is_whole(shape.recompute)) return least_overlapped_bytes(shape);
+  const bool whole = is_whole(shape.recompute);
+  const ChunkLoad load = largest_at_home(shape, whole ? shape.max_tokens : 1);
+  const bool kept = whole && shape.chunk.with_backward;
+  const std::int64_t saved = kept ? load.positions_here : 0;
+  std::int64_t step = forward_bytes(shape.chunk, load, saved);
+  if (shape.chunk.with_backward) {
+    const std::int64_t gradients = shape.copies * shape.chunk.gradient_bytes;
+    step = std::max(step, gradients + std::max(kept ? backward_bytes(shape.chunk, load, saved)
+                                                    : recompute_bytes(shape.chunk, load),
+                                               shape.copies > 0 ? shape.chunk.gradient_bytes : 0));
+  }
+  return whole ? std::max(step, block_table_bytes(shape.chunk, 1)) : step;
+}
+
+std::int64_t least_state_bytes(const BudgetShape& shape) {
+  if (!shape.chunk.with_backward) return 0;
+  std::int64_t state = state_bytes(shape.chunk, shape.max_tokens);
+  if (shape.recompute == Recompute::none) {
+    const ChunkLoad largest = largest_at_home(shape, shape.max_tokens);
+    state += held_bytes(shape.chunk, largest, largest.positions_here);
+  }
+  return state * shape.states_in_flight;
+}
+
+std::int64_t least_budget(const BudgetShape& shape) {
+  return least_state_bytes(shape) + least_step_bytes(shape);
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,92 @@
+#include "evenkeel/budget/step_cost.h"
+
+#include <algorithm>
+
+namespace evenkeel {
+
+StepSeconds::StepSeconds(StepPass pass, const ChunkShape& shape, const CostModel& cost,
+                         const BlockLoads& loads, std::int64_t units, std::int64_t transfers)
+    : loads_(loads),
+      units_(units),
+      block_units_(units / loads.num_blocks()),
+      backward_(pass == StepPass::backward),
+      position_(2 * static_cast<double>(shape.weight_bytes) / static_cast<double>(shape.element_bytes) /
+                cost.flops_per_second),
+      group_(static_cast<double>(shape.weight_bytes) / cost.weight_bytes_per_second),
+      shown_(1 - cost.overlap),
+      gradients_(8.0 / static_cast<double>(shape.element_bytes)),
+      fixed_(cost.chunk_seconds) {
+  const std::int64_t bytes = shape.weight_bytes + (backward_ ? shape.gradient_bytes : 0);
+  travelling_ = static_cast<double>(transfers * bytes) / cost.link_bytes_per_second;
+  travelling_again_ = static_cast<double>(transfers * shape.weight_bytes) / cost.link_bytes_per_second;
+}
+
+double StepSeconds::of(const Chunk& chunk) const {
+  const auto begin = static_cast<int>(chunk.begin / block_units_);
+  const auto end = static_cast<int>((chunk.end + block_units_ - 1) / block_units_);
+  const double part =
+      static_cast<double>(chunk.end - chunk.begin) / static_cast<double>((end - begin) * block_units_);
+  return slowest(begin, end, part, chunk.kept ? chunk.recomputed : 1, 1) + fixed_;
+}
+
+// Of a rank, in so many equal chunks that have, together, this part of the blocks' load. Backward multiplies
+// twice as much, and reads and writes f32 gradients; recomputing, two products of three.
+double StepSeconds::slowest(int begin, int end, double part, double again, std::int64_t chunks) const {
+  const double more = again * 2 / 3;
+  const double of_position = position_ * (backward_ ? 2 + more : 1);
+  const double of_group = group_ * (backward_ ? 1 + more + gradients_ : 1);
+  const double part_of_chunk = part / static_cast<double>(chunks);
+  double slowest = 0;
+  loads_.for_each_positions(begin, end, [&](RankId rank, std::int64_t count) {
+    const BlockLoads::GroupShares groups = loads_.group_shares(rank);
+    const double positions = part_of_chunk * static_cast<double>(count);
+    const double at_most = std::min(positions, static_cast<double>(groups.of_each.size()));
+    // Even if nothing overlapped.
+    if (positions * of_position + at_most * of_group <= slowest) return;
+    slowest = std::max(slowest, of_groups(groups, positions, of_position, of_group));
+  });
+  return slowest * static_cast<double>(chunks);
+}
+
+// A group of less than one row comes in as large a part of the chunks.
+double StepSeconds::of_groups(const BlockLoads::GroupShares& groups, double positions, double of_position,
+                              double of_group) const {
+  const double least = positions * groups.least, largest = positions * groups.largest;
+  const double products = positions * of_position;
+  double weights = static_cast<double>(groups.of_each.size()) * of_group;
+  double longer = products;
+  if (least >= 1 && largest * of_position <= of_group) {
+    longer = weights;
+  } else if (least < 1 || least * of_position < of_group) {
+    longer = weights = 0;
+    for (const double share : groups.of_each) {
+      const double rows = share * positions;
+      const double of_weights = std::min(rows, 1.0) * of_group;
+      longer += std::max(rows * of_position, of_weights);
+      weights += of_weights;
+    }
+  }
+  return longer + shown_ * (products + weights - longer);
+}
+
+double StepSeconds::of_all(std::span<const Chunk> chunks) const {
+  double seconds = travelling_;
+  for (const Chunk& chunk : chunks) {
+    seconds += of(chunk);
+    // Backward's last part fetches weights that its second one gave back.
+    if (backward_ && chunk.in_parts && chunk.recomputed > 0) seconds += travelling_again_;
+  }
+  return seconds;
+}
+
+double StepSeconds::of_equal(std::int64_t chunks, bool kept) const {
+  return travelling_ + slowest(0, loads_.num_blocks(), 1, kept ? 0 : 1, chunks) +
+         static_cast<double>(chunks) * fixed_;
+}
+
+// One kept chunk computes nothing again, and its slowest rank is no slower than those of its parts together.
+double StepSeconds::least_from(std::int64_t begin) const {
+  return begin < units_ ? of({begin, units_, true}) : 0;
+}
+
+}  // namespace evenkeel

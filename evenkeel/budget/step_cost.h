@@ -1,0 +1,55 @@
+// What a way to carry out a step would take, in seconds: enough to choose between ways, from few numbers.
+//
+// An expert's products wait for its weights while its rows are few, and for arithmetic where they are many.
+// Their time is the longer of the two, as in the roofline model (Williams, Waterman and Patterson, 2009), and
+// what the machine does not overlap of the shorter. A rank's rows are taken to fall to its experts in every
+// chunk as they do in the whole step.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "evenkeel/budget/block_loads.h"
+#include "evenkeel/budget/chunk_planner.h"
+#include "evenkeel/cost/cost_model.h"
+
+namespace evenkeel {
+
+enum class StepPass { forward, backward };
+
+// Of one pass, the time of the slowest rank in each chunk, summed. `transfers` is the most expert weights
+// that one rank borrows; `units` as for cut_into_chunks().
+class StepSeconds {
+ public:
+  StepSeconds(StepPass pass, const ChunkShape& shape, const CostModel& cost, const BlockLoads& loads,
+              std::int64_t units, std::int64_t transfers);
+
+  // A part of a block is taken to have its share of the block's load.
+  double of(const Chunk& chunk) const;
+  // Of these, and of weights on their way.
+  double of_all(std::span<const Chunk> chunks) const;
+  // The same of the whole step in so many chunks, each with an equal share of every rank's load: all of them
+  // kept, or none. O(P).
+  double of_equal(std::int64_t chunks, bool kept = false) const;
+  // Less than which nothing takes that is done with the units from `begin` on, however they are cut.
+  double least_from(std::int64_t begin) const;
+
+ private:
+  double slowest(int begin, int end, double part, double again, std::int64_t chunks) const;
+  double of_groups(const BlockLoads::GroupShares& groups, double positions, double of_position,
+                   double of_group) const;
+
+  const BlockLoads& loads_;
+  std::int64_t units_;
+  std::int64_t block_units_;
+  bool backward_;
+  double position_;          // of one position's forward pass, at its expert with many others
+  double group_;             // of reading one expert's weights
+  double shown_;             // of the shorter of both
+  double gradients_;         // bytes of its gradients, read and written, as a share of the weights'
+  double fixed_;             // of any chunk
+  double travelling_;        // weights there and, in backward, gradients back
+  double travelling_again_;  // weights once more
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,23 @@
+// What deciding by gain needs (balance/worth.h), of a layer on a machine whose costs are known.
+#pragma once
+
+#include <cstdint>
+
+#include "evenkeel/balance/worth.h"
+#include "evenkeel/cost/cost_model.h"
+
+namespace evenkeel {
+
+// An expert's numbers and where they are: elements of `bytes` each, rows of `hidden` of them.
+struct SpilledExpert {
+  std::int64_t elements = 0;
+  std::int64_t bytes = 4;
+  std::int64_t hidden = 0;
+};
+
+// Of one step. An assignment is multiplied, and its row travels there and back. Weights travel, are packed
+// and are read once more than at home; in backward they are packed again, and gradients in f32 are written,
+// travel and are added. What moving costs is taken twice: it is more than these parts.
+SpillCosts spill_costs(const SpilledExpert& expert, const CostModel& cost, bool backward);
+
+}  // namespace evenkeel

@@ -1,0 +1,142 @@
+#include "evenkeel/training_memory/internal/active_rows.h"
+
+#include <algorithm>
+
+#include "evenkeel/training_memory/internal/bytes_math.h"
+#include "evenkeel/model/parameters.h"
+
+namespace evenkeel {
+
+namespace internal {
+
+namespace {
+
+// Gradients of borrowed weights are summed in f32 before they go home; scores are turned to f32 for the loss.
+constexpr std::int64_t f32_bytes = 4;
+
+// Beside what layers keep.
+class StageRows {
+ public:
+  StageRows(const MemoryModel& memory, int stage)
+      : memory_(memory), model_(memory.model()), setup_(memory.setup()), stage_(stage) {}
+
+  std::vector<ActiveRow> make() {
+    rows_ = setup_.extra.kept_tensors ? kept_tensors(memory_, stage_) : paper_rows(memory_, stage_);
+    if (setup_.extra.every_layer && setup_.full_recompute) add_layer_inputs();
+    if (memory_.has_experts(stage_)) add_exchange();
+    if (setup_.extra.fully_sharded) add_gathered_layers();
+    if (setup_.extra.logits && stage_ + 1 == memory_.num_stages()) add_logits();
+    return std::move(rows_);
+  }
+
+ private:
+  void add_layer_inputs() {
+    rows_.push_back({.name = "layer_inputs",
+                     .source = "every-layer",
+                     .of_token = model_.hidden,
+                     .bytes_per_number = setup_.bytes.activation,
+                     .copies = memory_.micro_batches_in_flight(stage_) * memory_.piece_layers(stage_)});
+  }
+
+  void add_exchange() {
+    if (setup_.extra.communication_buffers)
+      for (const std::string_view name : {"dispatch_buffer", "combine_buffer"})
+        rows_.push_back({.name = name,
+                         .source = "buffers",
+                         .of_chunk_token = model_.experts.top_k * expert_row_width(model_),
+                         .bytes_per_number = setup_.bytes.activation});
+    if (setup_.extra.borrowed_experts > 0)
+      rows_.push_back({.name = "borrowed_experts",
+                       .source = "borrowed",
+                       .copies = setup_.extra.borrowed_experts,
+                       .constant_bytes =
+                           narrow(divide_up(Wide{expert_parameters(model_)}, setup_.parallel.expert_tensor) *
+                                  (setup_.bytes.weight + f32_bytes))});
+  }
+
+  // Two layers' weights, one computed and the next on its way, and the gradients of one with their copy that
+  // is summed and scattered.
+  void add_gathered_layers() {
+    const Wide weights = memory_.largest_layer(stage_);
+    const std::int64_t of_activation = setup_.bytes.activation;
+    const std::int64_t gradients = setup_.bytes.gradient == 0 ? 0 : of_activation + setup_.bytes.gradient;
+    rows_.push_back({.name = "gathered_weights",
+                     .source = "fsdp",
+                     .constant_bytes = narrow(weights * 2 * of_activation)});
+    if (gradients > 0)
+      rows_.push_back(
+          {.name = "gathered_gradients", .source = "fsdp", .constant_bytes = narrow(weights * gradients)});
+  }
+
+  void add_logits() {
+    rows_.push_back(
+        {.name = "logits",
+         .source = "logits",
+         .of_token = model_.vocabulary,
+         .bytes_per_number = setup_.bytes.activation + (setup_.extra.fused_cross_entropy ? 0 : f32_bytes)});
+  }
+
+  const MemoryModel& memory_;
+  const ModelDescription& model_;
+  const MemorySetup& setup_;
+  int stage_;
+  std::vector<ActiveRow> rows_;
+};
+
+}  // namespace
+
+std::vector<ActiveRow> active_rows(const MemoryModel& memory, int stage) {
+  return StageRows(memory, stage).make();
+}
+
+}  // namespace internal
+
+using internal::ActiveRow;
+using internal::Wide;
+
+namespace {
+
+Wide bytes_of(const ActiveRow& row, const MemorySetup& setup, std::int64_t received, std::int64_t chunks) {
+  const Wide numbers = Wide{setup.sequence} * row.of_token +
+                       internal::divide_up(setup.sequence, chunks) * row.of_chunk_token +
+                       internal::divide_up(received, chunks) * row.of_received;
+  const Wide bytes = numbers * setup.micro_batch * row.bytes_per_number;
+  const std::int64_t shares = setup.parallel.tensor * setup.parallel.context;
+  const std::int64_t granule = setup.extra.allocation_granule;
+  // Eq. 2 multiplies by m_g before it divides; whole tensors are rounded one by one.
+  if (granule == 0)
+    return internal::divide_up(bytes * row.copies, shares) + Wide{row.constant_bytes} * row.copies;
+  return row.copies * (internal::round_up(internal::divide_up(bytes, shares), granule) +
+                       internal::round_up(row.constant_bytes, granule));
+}
+
+}  // namespace
+
+std::vector<ActiveItem> MemoryModel::active_items(int stage, std::int64_t received,
+                                                  std::int64_t chunks) const {
+  std::vector<ActiveItem> items;
+  for (const ActiveRow& row : internal::active_rows(*this, stage))
+    items.push_back({.name = row.name,
+                     .source = row.source,
+                     .bytes = internal::narrow(bytes_of(row, setup_, received, chunks))});
+  return items;
+}
+
+std::int64_t MemoryModel::most_received(int stage, std::int64_t available_bytes,
+                                        std::int64_t static_bytes) const {
+  Wide fixed = 0;
+  Wide of_received = 0;  // times t c
+  for (const ActiveRow& row : internal::active_rows(*this, stage)) {
+    fixed += bytes_of(row, setup_, 0, 1);
+    if (row.of_received == 0) continue;
+    of_received += Wide{row.of_received} * row.copies * setup_.micro_batch * row.bytes_per_number;
+    // What rounding may add, whatever the rows.
+    fixed += Wide{row.copies} * setup_.extra.allocation_granule;
+  }
+  const Wide left = Wide{available_bytes} - static_bytes - fixed;
+  if (left < 0) return 0;
+  if (of_received == 0) return most_rows;
+  return internal::narrow(left * setup_.parallel.tensor * setup_.parallel.context / of_received);
+}
+
+}  // namespace evenkeel

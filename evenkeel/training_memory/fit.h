@@ -1,0 +1,52 @@
+// Whether a training step fits a device, stage by stage, with which chunk count, and for how long a sequence
+// still.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "evenkeel/training_memory/mact.h"
+#include "evenkeel/training_memory/memory_model.h"
+
+namespace evenkeel {
+
+struct DeviceMemory {
+  std::int64_t available_bytes = 0;          // alpha M_GPU
+  std::optional<std::int64_t> static_bytes;  // of every stage, as measured; without, the model's
+  std::vector<std::int64_t> bins = {1, 2, 4, 8};
+};
+
+// Rows that the fullest device receives (s'). Without a number, what the worst routing sends.
+using ReceivedRows = std::optional<std::int64_t>;
+
+struct StageFit {
+  int stage = 0;
+  std::int64_t static_bytes = 0;
+  std::int64_t active_bytes = 0;   // with the chosen chunks
+  std::int64_t received = 0;       // s'
+  std::int64_t most_received = 0;  // s'_max; most_rows on a stage without experts
+  MactChoice choice;
+  bool fits = false;  // Eq. 3, with the chosen chunks
+
+  std::int64_t total_bytes() const { return static_bytes + active_bytes; }
+};
+
+// fit_stage(), fit() and longest_sequence() throw InvalidArgument for bins that are not chunk counts in
+// ascending order, and for received rows below 0.
+StageFit fit_stage(const MemoryModel& memory, int stage, ReceivedRows received, const DeviceMemory& device);
+
+struct Fit {
+  std::vector<StageFit> stages;
+  int tightest = 0;   // the stage that needs the most chunks, of those the one that holds the most
+  bool fits = false;  // all of them
+
+  const StageFit& tightest_stage() const { return stages[static_cast<std::size_t>(tightest)]; }
+};
+
+Fit fit(const MemoryModel& memory, ReceivedRows received, const DeviceMemory& device);
+
+// The longest sequence with which every stage fits, all else equal; received rows grow with it. 0: none does.
+std::int64_t longest_sequence(const MemoryModel& memory, ReceivedRows received, const DeviceMemory& device);
+
+}  // namespace evenkeel

@@ -1,0 +1,35 @@
+// The terms that active memory is made of, each linear in tokens and rows: what Table 2 lists, and the extra
+// terms.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "evenkeel/training_memory/memory_model.h"
+
+namespace evenkeel::internal {
+
+struct ActiveRow {
+  std::string_view name;
+  std::string_view source;
+  // Numbers kept for each token of a sequence, for each token of a chunk, and for each row received in a
+  // chunk.
+  std::int64_t of_token = 0;
+  std::int64_t of_chunk_token = 0;
+  std::int64_t of_received = 0;
+  std::int64_t bytes_per_number = 0;
+  // How many times it is there.
+  std::int64_t copies = 1;
+  // Bytes that do not depend on tokens; one expert's share of a device.
+  std::int64_t constant_bytes = 0;
+};
+
+// Of a layer: the paper's Table 2, or the tensors that frameworks keep (kept_tensors.cpp).
+std::vector<ActiveRow> paper_rows(const MemoryModel& memory, int stage);
+std::vector<ActiveRow> kept_tensors(const MemoryModel& memory, int stage);
+
+// All of a stage.
+std::vector<ActiveRow> active_rows(const MemoryModel& memory, int stage);
+
+}  // namespace evenkeel::internal

@@ -1,0 +1,136 @@
+// What a training framework keeps of a layer for backward, tensor by tensor: as Megatron-Core does with fused
+// attention, norms, permutation and activation, router weights multiplied in between the experts' products.
+// Tensors are named by what they go into.
+#include "evenkeel/training_memory/internal/active_rows.h"
+#include "evenkeel/model/parameters.h"
+
+namespace evenkeel::internal {
+
+namespace {
+
+constexpr std::int64_t score_bytes = 4;  // of the router, in f32
+
+class KeptTensors {
+ public:
+  KeptTensors(const MemoryModel& memory, int stage)
+      : memory_(memory), model_(memory.model()), setup_(memory.setup()), stage_(stage) {}
+
+  std::vector<ActiveRow> make() {
+    using Part = MemoryModel::Part;
+    if (has(Part::mixer)) add_attention();
+    if (has(Part::network)) add("ffn_norm", {.of_token = model_.hidden});
+    if (has(Part::experts)) add_experts();
+    // Where one layer is kept at a time it is one with experts, if the stage has any.
+    if (has(Part::dense) && (!memory_.has_experts(stage_) || keeps_every_layer())) add_dense();
+    if (setup_.extra.layer_gradients) add_gradients();
+    return std::move(rows_);
+  }
+
+ private:
+  struct Tensor {
+    std::int64_t of_token = 0;
+    std::int64_t of_received = 0;
+    bool again = false;      // computed again in backward, one layer at a time
+    std::int64_t bytes = 0;  // of a number; 0: the activations'
+  };
+
+  // Turns to the layers with this part.
+  bool has(MemoryModel::Part part) {
+    layers_ = memory_.piece_layers(stage_, part);
+    return layers_ > 0;
+  }
+
+  bool keeps_every_layer() const { return setup_.extra.every_layer && !setup_.full_recompute; }
+
+  void add(std::string_view name, const Tensor& tensor) {
+    const std::int64_t copies = keeps_every_layer() ? memory_.micro_batches_in_flight(stage_) * layers_
+                                                    : memory_.stored_copies(stage_);
+    rows_.push_back({.name = name,
+                     .source = "kept-tensors",
+                     .of_token = tensor.of_token,
+                     .of_received = tensor.of_received,
+                     .bytes_per_number = tensor.bytes > 0 ? tensor.bytes : setup_.bytes.activation,
+                     .copies = tensor.again ? 1 : copies});
+  }
+
+  void add_attention() {
+    const AttentionShape& shape = model_.attention;
+    const bool again = setup_.selective.layernorm;
+    add("attention_norm", {.of_token = model_.hidden});
+    add("qkv_input", {.of_token = model_.hidden, .again = again});
+    if (shape.latent) return add_latent(*shape.latent);
+    const std::int64_t queries = shape.heads * shape.head_dim;
+    const std::int64_t keys = shape.kv_heads * shape.head_dim;
+    if (shape.query_key_norm != AttentionShape::QueryKeyNorm::none)
+      add("query_key_norm", {.of_token = queries + keys});
+    add("queries", {.of_token = queries});
+    add("keys", {.of_token = keys});
+    add("values", {.of_token = keys});
+    add("output_input", {.of_token = queries});
+  }
+
+  // The compressed queries, and keys and values, each before and after its norm; then those of every head.
+  void add_latent(const LatentAttention& latent) {
+    const std::int64_t heads = model_.attention.heads;
+    const bool again = setup_.selective.mla_up_proj;
+    add("latents", {.of_token = 2 * (latent.query_rank + latent.kv_rank) + latent.rope_dim});
+    add("queries", {.of_token = heads * latent.query_dim(), .again = again});
+    add("keys", {.of_token = heads * latent.query_dim(), .again = again});
+    add("values", {.of_token = heads * latent.value_dim, .again = again});
+    add("output_input", {.of_token = heads * latent.value_dim});
+  }
+
+  void add_experts() {
+    const RoutedExperts& experts = model_.experts;
+    const SelectiveRecompute& selective = setup_.selective;
+    const std::int64_t width = expert_row_width(model_);
+    const std::int64_t inner = experts.intermediate / setup_.parallel.expert_tensor;
+    add("router_input", {.of_token = model_.hidden, .again = selective.layernorm});
+    // As the router makes them, and as probabilities.
+    add("router_scores", {.of_token = 2 * experts.count, .again = selective.moe, .bytes = score_bytes});
+    add("expert_input", {.of_received = width, .again = selective.moe});
+    add("expert_hidden", {.of_received = made_by_gate_and_up(inner), .again = selective.moe});
+    add("expert_activation", {.of_received = inner, .again = selective.moe || selective.moe_act});
+    if (setup_.extra.expert_outputs) add("expert_output", {.of_received = width, .again = selective.moe});
+    if (setup_.extra.shared_experts && experts.shared_width > 0)
+      add("shared_experts", {.of_token = made_by_gate_and_up(experts.shared_width) + experts.shared_width,
+                             .again = selective.moe || selective.shared_experts});
+  }
+
+  void add_dense() {
+    const std::int64_t inner = model_.dense_intermediate;
+    add("dense_input", {.of_token = model_.hidden, .again = setup_.selective.layernorm});
+    add("dense_hidden", {.of_token = made_by_gate_and_up(inner) + inner, .again = setup_.selective.mlp});
+  }
+
+  // Of all tensors of one layer, in the activations' type; of one with experts where the stage has any.
+  void add_gradients() {
+    ActiveRow gradients = {
+        .name = "layer_gradients", .source = "layer-gradients", .bytes_per_number = setup_.bytes.activation};
+    for (const ActiveRow& row : rows_) {
+      if (row.name.starts_with("dense") && memory_.has_experts(stage_)) continue;
+      gradients.of_token += row.of_token;
+      gradients.of_received += row.of_received;
+    }
+    rows_.push_back(gradients);
+  }
+
+  std::int64_t made_by_gate_and_up(std::int64_t width) const {
+    return (model_.experts.gated ? 2 : 1) * width;
+  }
+
+  const MemoryModel& memory_;
+  const ModelDescription& model_;
+  const MemorySetup& setup_;
+  int stage_;
+  std::int64_t layers_ = 0;  // that have the tensors being added, of one piece of the pipeline
+  std::vector<ActiveRow> rows_;
+};
+
+}  // namespace
+
+std::vector<ActiveRow> kept_tensors(const MemoryModel& memory, int stage) {
+  return KeptTensors(memory, stage).make();
+}
+
+}  // namespace evenkeel::internal

@@ -1,0 +1,41 @@
+#include "evenkeel/training_memory/mact.h"
+
+#include <algorithm>
+#include <functional>
+
+#include "evenkeel/base/error.h"
+
+namespace evenkeel {
+
+namespace {
+
+void require_bins(std::span<const std::int64_t> bins) {
+  const bool ascend = std::ranges::adjacent_find(bins, std::ranges::greater_equal()) == bins.end();
+  if (bins.empty() || bins.front() < 1 || !ascend)
+    throw InvalidArgument("bins", "are not chunk counts in ascending order", "such as 1,2,4,8");
+}
+
+}  // namespace
+
+MactChoice mact(std::int64_t received, std::int64_t most_received, std::span<const std::int64_t> bins) {
+  require_bins(bins);
+  if (received < 0) throw InvalidArgument("received", "is below 0", "0 or more rows");
+  MactChoice choice;
+  // A rank that received nothing holds nothing, however little fits.
+  if (received == 0)
+    choice.least_chunks = 1;
+  else if (most_received > 0)
+    choice.least_chunks = received / most_received + (received % most_received != 0 ? 1 : 0);
+  const auto bin = std::ranges::lower_bound(bins, choice.least_chunks);
+  choice.promised = choice.least_chunks > 0 && bin != bins.end();
+  choice.chunks = choice.promised ? *bin : bins.back();
+  return choice;
+}
+
+MactChoice mact(std::span<const std::int64_t> received_by_rank, std::int64_t most_received,
+                std::span<const std::int64_t> bins) {
+  if (received_by_rank.empty()) throw InvalidArgument("received", "is of no rank", "one number a rank");
+  return mact(std::ranges::max(received_by_rank), most_received, bins);
+}
+
+}  // namespace evenkeel

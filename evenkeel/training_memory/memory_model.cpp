@@ -1,0 +1,164 @@
+#include "evenkeel/training_memory/memory_model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/training_memory/internal/bytes_math.h"
+
+namespace evenkeel {
+
+namespace {
+
+void require_positive(const char* what, std::int64_t number) {
+  if (number < 1) throw InvalidArgument(what, fmt::format("{}", number), "1 or more");
+}
+
+void require_degrees(const Parallelism& parallel) {
+  for (const std::int64_t degree : {parallel.tensor, parallel.pipeline, parallel.expert, parallel.data,
+                                    parallel.virtual_stages, parallel.context, parallel.expert_tensor})
+    if (degree < 1 || degree > most_degree)
+      throw InvalidArgument("parallel", fmt::format("{}", degree), fmt::format("1..{}", most_degree));
+  const internal::Wide devices =
+      internal::Wide{parallel.tensor} * parallel.context * parallel.data * parallel.pipeline;
+  if (devices > most_devices)
+    throw InvalidArgument("parallel",
+                          fmt::format("tp={} x cp={} x dp={} x pp={} are too many devices", parallel.tensor,
+                                      parallel.context, parallel.data, parallel.pipeline),
+                          fmt::format("at most {} devices", most_devices));
+}
+
+// That the devices of a stage together hold whole copies of its experts.
+void require_whole_experts(const Parallelism& parallel) {
+  const std::int64_t devices = parallel.stage_devices();
+  if (devices % parallel.expert_parts() == 0) return;
+  throw InvalidArgument(
+      "parallel",
+      fmt::format(
+          "tp={} x cp={} x dp={} makes {} devices a pipeline stage, no multiple of ep={} x etp={} = {}, "
+          "so that they cannot hold whole copies of the experts",
+          parallel.tensor, parallel.context, parallel.data, devices, parallel.expert, parallel.expert_tensor,
+          parallel.expert_parts()),
+      fmt::format("dp={} or a multiple, or ep x etp that divides {}", parallel.least_data(), devices));
+}
+
+void require_sense(const ModelDescription& model, const MemorySetup& setup) {
+  const Parallelism& parallel = setup.parallel;
+  require_degrees(parallel);
+  require_positive("sequence", setup.sequence);
+  require_positive("micro_batch", setup.micro_batch);
+  if (parallel.pipeline > model.num_layers / parallel.virtual_stages)
+    throw InvalidArgument("parallel",
+                          fmt::format("pp={} with vp={} makes more stages than the model has layers, {}",
+                                      parallel.pipeline, parallel.virtual_stages, model.num_layers),
+                          "pp x vp of at most the layers");
+  if (parallel.expert > model.experts.count)
+    throw InvalidArgument(
+        "parallel", fmt::format("ep={}, but the model has {} experts", parallel.expert, model.experts.count),
+        fmt::format("1..{}", model.experts.count));
+  if (model.experts.intermediate % parallel.expert_tensor != 0)
+    throw InvalidArgument("parallel",
+                          fmt::format("etp={} does not divide the width of an expert, {}",
+                                      parallel.expert_tensor, model.experts.intermediate),
+                          "etp that does");
+  require_whole_experts(parallel);
+  if (setup.selective.any() && (setup.full_recompute || !setup.extra.kept_tensors))
+    throw InvalidArgument("recompute",
+                          setup.full_recompute
+                              ? "parts of a layer beside all of it"
+                              : "parts of a layer, which the paper's Table 2 does not tell apart",
+                          "parts without full recomputation, of the tensors that frameworks keep");
+}
+
+// The pipeline's pieces are cut as evenly as layers allow, and dealt to the stages in turns.
+std::vector<std::vector<std::int64_t>> layers_of_stages(std::int64_t num_layers,
+                                                        const Parallelism& parallel) {
+  const std::int64_t pieces = parallel.pipeline * parallel.virtual_stages;
+  std::vector<std::vector<std::int64_t>> layers(static_cast<std::size_t>(parallel.pipeline));
+  for (std::int64_t piece = 0; piece < pieces; ++piece)
+    for (std::int64_t layer = piece * num_layers / pieces; layer < (piece + 1) * num_layers / pieces; ++layer)
+      layers[static_cast<std::size_t>(piece % parallel.pipeline)].push_back(layer);
+  return layers;
+}
+
+}  // namespace
+
+std::int64_t Parallelism::least_data() const {
+  return expert_parts() / std::gcd(expert_parts(), tensor * context);
+}
+
+MemoryModel::MemoryModel(ModelDescription model, MemorySetup setup)
+    : model_(std::move(model)), setup_(setup) {
+  require_sense(model_, setup_);
+  layers_ = layers_of_stages(model_.num_layers, setup_.parallel);
+}
+
+bool MemoryModel::has_experts(int stage) const {
+  return std::ranges::any_of(layers(stage), [this](std::int64_t layer) {
+    return model_.has_experts[static_cast<std::size_t>(layer)];
+  });
+}
+
+std::int64_t MemoryModel::piece_layers(int stage, Part part) const {
+  const auto has = [&](std::int64_t layer) {
+    const LayerParts parts = model_.parts(layer);
+    const bool experts = model_.has_experts[static_cast<std::size_t>(layer)];
+    switch (part) {
+      case Part::any:
+        return true;
+      case Part::mixer:
+        return parts.mixer != LayerParts::Mixer::none;
+      case Part::network:
+        return parts.network;
+      case Part::experts:
+        return experts;
+      case Part::dense:
+        return parts.network && !experts;
+    }
+    return true;
+  };
+  const std::int64_t pieces = setup_.parallel.virtual_stages;
+  return (std::ranges::count_if(layers(stage), has) + pieces - 1) / pieces;
+}
+
+std::int64_t MemoryModel::schedule_copies(int stage) const {
+  return setup_.parallel.virtual_stages * setup_.parallel.pipeline + setup_.parallel.pipeline - 2 * stage - 1;
+}
+
+std::int64_t MemoryModel::micro_batches_in_flight(int stage) const {
+  return setup_.parallel.virtual_stages == 1 ? setup_.parallel.pipeline - stage : schedule_copies(stage);
+}
+
+std::int64_t MemoryModel::stored_copies(int stage) const {
+  return setup_.full_recompute ? 1 : schedule_copies(stage);
+}
+
+std::int64_t MemoryModel::local_experts() const {
+  return (model_.experts.count + setup_.parallel.expert - 1) / setup_.parallel.expert;
+}
+
+std::int64_t MemoryModel::worst_received() const {
+  return internal::narrow(internal::Wide{setup_.parallel.expert_parts()} * setup_.sequence *
+                          std::min(model_.experts.top_k, local_experts()));
+}
+
+std::int64_t MemoryModel::even_received() const {
+  return internal::narrow(internal::Wide{setup_.sequence} * model_.experts.top_k *
+                          setup_.parallel.expert_tensor);
+}
+
+std::int64_t total_bytes(const std::vector<StaticItem>& items) {
+  internal::Wide sum = 0;
+  for (const StaticItem& item : items) sum += item.total_bytes();
+  return internal::narrow(sum);
+}
+
+std::int64_t total_bytes(const std::vector<ActiveItem>& items) {
+  internal::Wide sum = 0;
+  for (const ActiveItem& item : items) sum += item.bytes;
+  return internal::narrow(sum);
+}
+
+}  // namespace evenkeel

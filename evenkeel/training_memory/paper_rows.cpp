@@ -1,0 +1,85 @@
+// Table 2 of MemFine, of one MoE layer, and of a dense one where a stage has no other.
+#include "evenkeel/training_memory/internal/active_rows.h"
+#include "evenkeel/model/parameters.h"
+
+namespace evenkeel::internal {
+
+namespace {
+
+class PaperRows {
+ public:
+  PaperRows(const MemoryModel& memory, int stage)
+      : memory_(memory), model_(memory.model()), setup_(memory.setup()), stage_(stage) {}
+
+  std::vector<ActiveRow> make() {
+    add_attention();
+    if (memory_.has_experts(stage_))
+      add_experts();
+    else
+      add_dense();
+    if (setup_.extra.every_layer && !setup_.full_recompute) keep_every_layer();
+    return std::move(rows_);
+  }
+
+ private:
+  void add(std::string_view name, std::string_view source, std::int64_t of_token,
+           std::int64_t of_received = 0) {
+    rows_.push_back({.name = name,
+                     .source = source,
+                     .of_token = of_token,
+                     .of_received = of_received,
+                     .bytes_per_number = setup_.bytes.activation,
+                     .copies = memory_.stored_copies(stage_)});
+  }
+
+  void add_attention() {
+    const AttentionShape& attention = model_.attention;
+    add("attention_norm", "row 1", model_.hidden);
+    add("qkv_input", "row 2", model_.hidden);
+    add("queries", "row 3", attention.heads * attention.head_dim);
+    add("keys", "row 4", attention.kv_heads * attention.head_dim);
+    add("values", "row 5", attention.kv_heads * attention.head_dim);
+    add("output_input", "row 6", model_.hidden);
+    add("ffn_norm", "row 8", model_.hidden);
+  }
+
+  void add_experts() {
+    const RoutedExperts& experts = model_.experts;
+    add("router_input", "row 9", model_.hidden);
+    add("router_scores", "row 10", experts.count);
+    const std::int64_t width = expert_row_width(model_);
+    add("expert_input", "row 11", 0, width);
+    add("expert_hidden", "row 12", 0, kept_of_network(experts.intermediate / setup_.parallel.expert_tensor));
+    add("expert_output", "row 13", 0, width);
+    if (setup_.extra.shared_experts && experts.shared_width > 0)
+      add("shared_experts", "shared-experts", kept_of_network(experts.shared_width));
+  }
+
+  // Not in the paper: a stage whose layers are all dense. Rows 9 and 12 with the dense width.
+  void add_dense() {
+    add("dense_input", "dense stage", model_.hidden);
+    add("dense_hidden", "dense stage", kept_of_network(model_.dense_intermediate));
+  }
+
+  // What gate and up make, or up alone.
+  std::int64_t kept_of_network(std::int64_t width) const { return (model_.experts.gated ? 2 : 1) * width; }
+
+  void keep_every_layer() {
+    for (ActiveRow& row : rows_)
+      row.copies = memory_.micro_batches_in_flight(stage_) * memory_.piece_layers(stage_);
+  }
+
+  const MemoryModel& memory_;
+  const ModelDescription& model_;
+  const MemorySetup& setup_;
+  int stage_;
+  std::vector<ActiveRow> rows_;
+};
+
+}  // namespace
+
+std::vector<ActiveRow> paper_rows(const MemoryModel& memory, int stage) {
+  return PaperRows(memory, stage).make();
+}
+
+}  // namespace evenkeel::internal

@@ -1,0 +1,196 @@
+// Chunks fit, whatever is in them, and there are no more than necessary.
+#include "evenkeel/budget/chunk_planner.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <random>
+#include <span>
+
+#include "tests/budget/routed_step.h"
+
+namespace evenkeel::testing {
+namespace {
+
+std::int64_t forward(const ChunkShape& shape, const ChunkLoad& load) {
+  return forward_bytes(shape, load, 0);
+}
+std::int64_t backward(const ChunkShape& shape, const ChunkLoad& load) {
+  return recompute_bytes(shape, load);
+}
+
+constexpr int kBlocks = 8;
+
+// A step, its blocks, and limits from one token a rank to the whole step.
+struct Case {
+  Case(std::mt19937_64& random, bool plain) {
+    const auto between = [&](int low, int high) {
+      return low + static_cast<int>(random() % static_cast<unsigned>(high - low + 1));
+    };
+    step =
+        random_step(random, between(1, 5), between(1, 10), between(1, 4), 80, !plain && between(0, 3) == 0);
+    plan = plain ? plain_plan(step) : random_plan(step, random);
+    loads.read(block_table(step, kBlocks, numbers), step.placement, step.tokens(), step.k);
+    loads.follow(plan);
+    shape.num_ranks = step.ranks();
+    shape.num_experts = step.experts();
+    shape.top_k = step.k;
+    shape.hidden = between(1, 64);
+    shape.element_bytes = 2 * between(1, 2);
+    bytes = between(0, 1) == 0 ? forward : backward;
+    const std::int64_t least = bytes(shape, largest_load(shape, 1));
+    for (RankId rank : indices<RankId>(step.ranks())) {
+      const std::int64_t all = bytes(shape, loads.load(rank, 0, kBlocks));
+      limits.push_back(least + static_cast<std::int64_t>(random() % 100) *
+                                   std::max<std::int64_t>(all - least, 100) / 99);
+    }
+  }
+  bool fits(int begin, int end) const {
+    for (RankId rank : indices<RankId>(step.ranks()))
+      if (bytes(shape, loads.load(rank, begin, end)) > limits[rank.offset()]) return false;
+    return true;
+  }
+
+  RoutedStep step;
+  StepPlan plan;
+  std::vector<std::int32_t> numbers;
+  BlockLoads loads;
+  ChunkShape shape;
+  LoadBytes bytes = nullptr;
+  std::vector<std::int64_t> limits;
+};
+
+constexpr std::int64_t kUnits = 80;  // a multiple of kBlocks, and no less than any rank's tokens
+
+std::vector<Chunk> cut(const Case& problem) {
+  std::vector<Chunk> chunks;
+  EXPECT_TRUE(
+      cut_into_chunks(problem.shape, problem.loads, problem.bytes, problem.limits, 0, kUnits, chunks));
+  return chunks;
+}
+
+// Of all cuts into whole blocks, by trying all; a large number where there is none.
+int fewest(const Case& problem) {
+  constexpr int kNever = std::numeric_limits<int>::max() / 2;
+  std::vector<int> least(kBlocks + 1, kNever);
+  least[0] = 0;
+  for (int end = 1; end <= kBlocks; ++end)
+    for (int begin = 0; begin < end; ++begin)
+      if (problem.fits(begin, end))
+        least[static_cast<std::size_t>(end)] =
+            std::min(least[static_cast<std::size_t>(end)], least[static_cast<std::size_t>(begin)] + 1);
+  return least[kBlocks] >= kNever ? kNever : least[kBlocks];
+}
+
+TEST(ChunkPlanner, CoversTheStepInOrderWithChunksThatFitOnceDealt) {
+  std::mt19937_64 random(1);
+  std::size_t parts = 0;
+  for (int round = 0; round < 4000; ++round) {
+    const Case problem(random, round % 2 == 0);
+    const std::vector<Chunk> chunks = cut(problem);
+    std::int64_t at = 0;
+    for (const Chunk& chunk : chunks) {
+      ASSERT_EQ(chunk.begin, at);
+      ASSERT_GT(chunk.end, chunk.begin);
+      parts += chunk.end % (kUnits / kBlocks) != 0 ? 1 : 0;
+      at = chunk.end;
+    }
+    ASSERT_EQ(at, kUnits);
+    const auto dealt = dealt_loads(problem.step, problem.plan, chunks, kUnits);
+    for (std::size_t c = 0; c < chunks.size(); ++c)
+      for (std::size_t rank = 0; rank < problem.limits.size(); ++rank)
+        ASSERT_LE(problem.bytes(problem.shape, dealt[c][rank]), problem.limits[rank])
+            << "round " << round << ", chunk " << c << ", rank " << rank;
+  }
+  EXPECT_GT(parts, 1000u) << "too few blocks were cut for the test to say anything of them";
+}
+
+TEST(ChunkPlanner, FindsTheMostTokensThatFitWhereverTheyGo) {
+  std::mt19937_64 random(7);
+  int none = 0, some = 0, all = 0;
+  for (int round = 0; round < 500; ++round) {
+    Case problem(random, true);
+    if (round % 4 == 0)
+      problem.limits.front() = problem.bytes(problem.shape, largest_load(problem.shape, 1)) - 1;
+    const std::int64_t most = 1 + static_cast<std::int64_t>(random() % kUnits);
+    std::int64_t expected = 0;
+    while (expected < most && std::ranges::all_of(problem.limits, [&](std::int64_t limit) {
+             return problem.bytes(problem.shape, largest_load(problem.shape, expected + 1)) <= limit;
+           }))
+      ++expected;
+    ASSERT_EQ(tokens_of_any_routing(problem.shape, problem.bytes, {}, problem.limits, most), expected)
+        << round;
+    (expected == 0 ? none : expected < most ? some : all) += 1;
+  }
+  EXPECT_GE(std::min({none, some, all}), 20);
+}
+
+TEST(ChunkPlanner, TakesTheFewestChunksWhereNoExpertIsSplit) {
+  std::mt19937_64 random(2);
+  int several = 0;
+  for (int round = 0; round < 5000; ++round) {
+    const Case problem(random, true);
+    const int least = fewest(problem);
+    if (least > kBlocks) continue;
+    several += least > 1 ? 1 : 0;
+    ASSERT_EQ(cut(problem).size(), static_cast<std::size_t>(least)) << "round " << round;
+  }
+  EXPECT_GT(several, 500);
+}
+
+TEST(ChunkPlanner, TakesTheFewestChunksAlmostAlwaysWhereExpertsAreSplit) {
+  std::mt19937_64 random(3);
+  int feasible = 0;
+  int more = 0;
+  for (int round = 0; round < 5000; ++round) {
+    const Case problem(random, false);
+    const int least = fewest(problem);
+    if (least > kBlocks) continue;
+    ++feasible;
+    const auto taken = static_cast<int>(cut(problem).size());
+    more += taken > least ? 1 : 0;
+  }
+  RecordProperty("feasible", feasible);
+  RecordProperty("more_than_fewest", more);
+  EXPECT_GT(feasible, 1000);
+  EXPECT_LE(more, feasible / 1000);
+}
+
+TEST(ChunkPlanner, SaysNoWithNothingAppendedWhereNotEvenOneTokenFits) {
+  std::mt19937_64 random(4);
+  std::optional<Case> any;  // made where it stays: its loads refer to it
+  do any.emplace(random, true);
+  while (any->step.counts().total() < 100);
+  Case& problem = *any;
+  const ChunkLoad token = largest_load(problem.shape, 1, problem.loads.experts());
+  problem.limits.assign(problem.limits.size(), problem.bytes(problem.shape, token) - 1);
+  std::vector<Chunk> chunks = {{3, 4}};
+  EXPECT_FALSE(
+      cut_into_chunks(problem.shape, problem.loads, problem.bytes, problem.limits, 0, kUnits, chunks));
+  EXPECT_EQ(chunks, (std::vector<Chunk>{{3, 4}}));
+}
+
+TEST(ChunkPlanner, EndsWithNothingAppendedWhereItIsToldTo) {
+  std::mt19937_64 random(5);
+  std::size_t in_the_middle = 0;
+  for (int round = 0; round < 1000; ++round) {
+    const Case problem(random, round % 2 == 0);
+    const std::vector<Chunk> whole = cut(problem);
+    const std::size_t wanted = 1 + random() % whole.size();
+    std::vector<Chunk> asked, chunks = {{3, 4}};
+    EXPECT_FALSE(cut_into_chunks(problem.shape, problem.loads, problem.bytes, problem.limits, 0, kUnits,
+                                 chunks, [&](const Chunk& last) {
+                                   asked.push_back(last);
+                                   return asked.size() < wanted;
+                                 }));
+    EXPECT_EQ(chunks, (std::vector<Chunk>{{3, 4}}));
+    ASSERT_TRUE(std::ranges::equal(asked, std::span(whole).first(wanted))) << "round " << round;
+    in_the_middle += wanted < whole.size() ? 1 : 0;
+  }
+  EXPECT_GT(in_the_middle, 300u);
+}
+
+}  // namespace
+}  // namespace evenkeel::testing

@@ -1,0 +1,165 @@
+// A step's predicted time, from the raw choices; and that nothing that can still be done is below its bound.
+#include "evenkeel/budget/step_cost.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <random>
+
+#include "tests/budget/routed_step.h"
+
+namespace evenkeel::testing {
+namespace {
+
+constexpr int kBlocks = 8;
+constexpr std::int64_t kUnits = 80;
+constexpr std::int64_t kBlockUnits = kUnits / kBlocks;
+constexpr std::int64_t kPartUnits = 2;  // of a block that is cut
+
+double uniform(std::mt19937_64& random) {
+  return std::uniform_real_distribution<double>(0, 1)(random);
+}
+
+// A planned step of 1 to 5 ranks, and costs of which any may be the largest.
+struct Case {
+  explicit Case(std::mt19937_64& random) {
+    step = random_step(random, 1 + static_cast<int>(random() % 5), 1 + static_cast<int>(random() % 10),
+                       1 + static_cast<int>(random() % 4), 80, random() % 4 == 0);
+    plan = random_plan(step, random);
+    loads.read(block_table(step, kBlocks, numbers), step.placement, step.tokens(), step.k);
+    loads.follow(plan);
+    shape.element_bytes = random() % 2 == 0 ? 2 : 4;
+    shape.weight_bytes = shape.element_bytes * static_cast<std::int64_t>(1 + random() % 1000);
+    shape.gradient_bytes = 4 * shape.weight_bytes / shape.element_bytes;
+    pass = random() % 2 == 0 ? StepPass::forward : StepPass::backward;
+    cost = {1e9 * uniform(random), 1e9 * uniform(random), uniform(random), 1e9 * uniform(random),
+            1e-6 * uniform(random)};
+    transfers = static_cast<std::int64_t>(random() % 4);
+  }
+  StepSeconds seconds() const { return {pass, shape, cost, loads, kUnits, transfers}; }
+  bool is_backward() const { return pass == StepPass::backward; }
+
+  RoutedStep step;
+  StepPlan plan;
+  std::vector<std::int32_t> numbers;
+  BlockLoads loads;
+  ChunkShape shape;
+  StepPass pass = StepPass::forward;
+  CostModel cost;
+  std::int64_t transfers = 0;
+};
+
+// Cuts blocks [first, kBlocks) into runs of blocks, and where `parts`, some blocks into parts; the first
+// chunks are kept, some of them not whole.
+std::vector<Chunk> random_chunks(std::mt19937_64& random, int first, bool parts) {
+  std::vector<Chunk> chunks;
+  bool kept = random() % 2 == 0;
+  for (std::int64_t begin = first * kBlockUnits; begin < kUnits;) {
+    const bool is_part = begin % kBlockUnits != 0 || (parts && random() % 2 == 0);
+    const auto rest = static_cast<std::uint64_t>((kUnits - begin) / kBlockUnits);
+    const std::int64_t end =
+        begin + (is_part ? kPartUnits : kBlockUnits * (1 + static_cast<std::int64_t>(random() % rest)));
+    chunks.push_back({begin, end, kept, kept && random() % 2 == 0 ? uniform(random) : 0});
+    kept = kept && random() % 3 != 0;
+    begin = end;
+  }
+  return chunks;
+}
+
+// Of the segments that a rank computes in the step.
+std::vector<double> segment_sizes(const StepPlan& plan, RankId rank) {
+  std::vector<double> sizes;
+  for (ExpertId expert : indices<ExpertId>(plan.num_experts()))
+    for (const Segment& segment : plan.segments(expert))
+      if (segment.rank == rank) sizes.push_back(static_cast<double>(segment.size()));
+  return sizes;
+}
+
+// Every expert waits for its arithmetic or for its weights, and partly for both. Operations and bytes in
+// units of a forward pass: backward takes two of its operations and reads weights once, with an f32 gradient
+// read and written; computing again two products of three.
+double expected(const Case& of, const Chunk& chunk, std::span<const ChunkLoad> dealt) {
+  const double again = of.is_backward() ? (chunk.kept ? chunk.recomputed : 1) * 2 / 3 : 0;
+  const double elements = static_cast<double>(of.shape.weight_bytes / of.shape.element_bytes);
+  const double weights = static_cast<double>(of.shape.weight_bytes);
+  const double operations = 2 * elements * (of.is_backward() ? 2 + again : 1);
+  const double bytes = weights * (1 + again) + (of.is_backward() ? 2 * 4 * elements : 0);
+  double slowest = 0;
+  for (RankId rank : indices<RankId>(of.step.ranks())) {
+    const std::vector<double> sizes = segment_sizes(of.plan, rank);
+    const double all = std::accumulate(sizes.begin(), sizes.end(), 0.0);
+    double sum = 0;
+    for (const double size : sizes) {
+      const double rows = static_cast<double>(dealt[rank.offset()].positions_here) * size / all;
+      const auto [shorter, longer] =
+          std::minmax({rows * operations / of.cost.flops_per_second,
+                       std::min(rows, 1.0) * bytes / of.cost.weight_bytes_per_second});
+      sum += longer + (1 - of.cost.overlap) * shorter;
+    }
+    slowest = std::max(slowest, sum);
+  }
+  return slowest + of.cost.chunk_seconds;
+}
+
+TEST(StepSeconds, FollowsFromWhatTheSlowestRankComputesInEachChunk) {
+  std::mt19937_64 random(1);
+  int fetched_again_of_all = 0;
+  for (int round = 0; round < 2000; ++round) {
+    const Case problem(random);
+    std::vector<Chunk> chunks = random_chunks(random, 0, false);
+    if (chunks.size() == 1) chunks.front().in_parts = chunks.front().kept && random() % 2 == 0;
+    const bool fetched_again =
+        problem.is_backward() && chunks.front().in_parts && chunks.front().recomputed > 0;
+    fetched_again_of_all += fetched_again ? 1 : 0;
+    const auto dealt = dealt_loads(problem.step, problem.plan, chunks, kUnits);
+    const std::int64_t travelling = problem.shape.weight_bytes * (fetched_again ? 2 : 1) +
+                                    (problem.is_backward() ? problem.shape.gradient_bytes : 0);
+    double sum = static_cast<double>(problem.transfers * travelling) / problem.cost.link_bytes_per_second;
+    for (std::size_t c = 0; c < chunks.size(); ++c) {
+      const double wanted = expected(problem, chunks[c], dealt[c]);
+      ASSERT_NEAR(problem.seconds().of(chunks[c]), wanted, 1e-12 * wanted) << "round " << round;
+      sum += wanted;
+    }
+    ASSERT_NEAR(problem.seconds().of_all(chunks), sum, 1e-12 * sum) << "round " << round;
+  }
+  EXPECT_GT(fetched_again_of_all, 10);
+}
+
+// Of all the ways to cut a step, what is known of it before it is cut.
+TEST(StepSeconds, OfEqualChunksIsThatOfTheChunksWhereEveryBlockHasTheSameLoad) {
+  std::mt19937_64 random(3);
+  for (int round = 0; round < 200; ++round) {
+    Case problem(random);
+    if (!problem.step.placement.has_single_homes()) continue;  // a copy's share of a block is rounded
+    const auto id = static_cast<std::int32_t>(random() % static_cast<std::uint64_t>(problem.step.experts()));
+    for (auto& ids : problem.step.ids) ids.assign(static_cast<std::size_t>(kUnits * problem.step.k), id);
+    problem.plan = plain_plan(problem.step);
+    problem.loads.read(block_table(problem.step, kBlocks, problem.numbers), problem.step.placement,
+                       problem.step.tokens(), problem.step.k);
+    problem.loads.follow(problem.plan);
+    for (std::int64_t count : {1, 2, 4, 8}) {
+      std::vector<Chunk> chunks;
+      for (std::int64_t i = 0; i < count; ++i)
+        chunks.push_back({kUnits * i / count, kUnits * (i + 1) / count});
+      const double wanted = problem.seconds().of_all(chunks);
+      ASSERT_NEAR(problem.seconds().of_equal(count), wanted, 1e-12 * wanted) << "round " << round;
+    }
+  }
+}
+
+// What lets the choice of chunks end early: chunks are cut on only while they can still be the fastest.
+TEST(StepSeconds, IsNoLessThanTheLeastOfWhatIsLeft) {
+  std::mt19937_64 random(2);
+  for (int round = 0; round < 5000; ++round) {
+    const Case problem(random);
+    const StepSeconds seconds = problem.seconds();
+    const int first = static_cast<int>(random() % (kBlocks + 1));
+    double left = 0;
+    for (const Chunk& chunk : random_chunks(random, first, round % 2 == 0)) left += seconds.of(chunk);
+    ASSERT_LE(seconds.least_from(first * kBlockUnits), left * (1 + 1e-12)) << "round " << round;
+  }
+}
+
+}  // namespace
+}  // namespace evenkeel::testing

@@ -1,0 +1,190 @@
+// The tensors that frameworks keep, against sums written out anew; what is computed again; fully sharded
+// weights.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/model/parameters.h"
+#include "tests/training_memory/support.h"
+
+namespace evenkeel {
+namespace {
+
+using testing::HasSubstr;
+using Bytes = std::map<std::string, std::int64_t>;
+
+// Every layer kept, as one device of eight trains: nothing computed again.
+MemorySetup every_layer() {
+  MemorySetup setup;
+  setup.parallel = {.expert = 8, .data = 8};
+  setup.sequence = 1000;
+  setup.full_recompute = false;
+  setup.extra = {.kept_tensors = true, .every_layer = true, .shared_experts = true};
+  return setup;
+}
+
+Bytes active(const ModelDescription& model, const MemorySetup& setup, int stage = 0,
+             std::int64_t received = 3000) {
+  Bytes bytes;
+  for (const ActiveItem& item : MemoryModel(model, setup).active_items(stage, received, 1))
+    bytes[std::string(item.name)] = item.bytes;
+  return bytes;
+}
+
+TEST(KeptTensors, OfLatentAttentionDenseLayersAndSharedExperts) {
+  // 61 layers, 58 with experts; 128 heads of 192 and values of 128; latents 1536 and 512, with 64 for
+  // position.
+  const std::int64_t s = 1000, r = 3000, two = 2;
+  EXPECT_EQ(active(model_named("deepseek-v3"), every_layer()),
+            (Bytes{{"attention_norm", 61 * s * 7168 * two},
+                   {"qkv_input", 61 * s * 7168 * two},
+                   {"latents", 61 * s * (2 * 1536 + 2 * 512 + 64) * two},
+                   {"queries", 61 * s * 128 * 192 * two},
+                   {"keys", 61 * s * 128 * 192 * two},
+                   {"values", 61 * s * 128 * 128 * two},
+                   {"output_input", 61 * s * 128 * 128 * two},
+                   {"ffn_norm", 61 * s * 7168 * two},
+                   {"router_input", 58 * s * 7168 * two},
+                   {"router_scores", 58 * s * 256 * 2 * 4},
+                   {"expert_input", 58 * r * 7168 * two},
+                   {"expert_hidden", 58 * r * 2 * 2048 * two},
+                   {"expert_activation", 58 * r * 2048 * two},
+                   {"shared_experts", 58 * s * 3 * 2048 * two},
+                   {"dense_input", 3 * s * 7168 * two},
+                   {"dense_hidden", 3 * s * 3 * 18432 * two}}));
+}
+
+TEST(KeptTensors, OfGroupedAttentionWithNormsOfQueriesAndKeysInStages) {
+  MemorySetup setup = every_layer();
+  setup.parallel = {.tensor = 2, .pipeline = 4, .expert = 8, .data = 8, .expert_tensor = 2};
+  setup.extra.expert_outputs = true;
+  // 12 of 48 layers for three micro-batches on the second of four stages.
+  const std::int64_t layers = 12 * 3, s = 1000 / 2, r = 3000 / 2, two = 2;
+  EXPECT_EQ(active(model_named("qwen3-30b-a3b"), setup, 1),
+            (Bytes{{"attention_norm", layers * s * 2048 * two},
+                   {"qkv_input", layers * s * 2048 * two},
+                   {"query_key_norm", layers * s * (32 + 4) * 128 * two},
+                   {"queries", layers * s * 32 * 128 * two},
+                   {"keys", layers * s * 4 * 128 * two},
+                   {"values", layers * s * 4 * 128 * two},
+                   {"output_input", layers * s * 32 * 128 * two},
+                   {"ffn_norm", layers * s * 2048 * two},
+                   {"router_input", layers * s * 2048 * two},
+                   {"router_scores", layers * s * 128 * 2 * 4},
+                   {"expert_input", layers * r * 2048 * two},
+                   {"expert_hidden", layers * r * 768 * two},
+                   {"expert_activation", layers * r * 384 * two},
+                   {"expert_output", layers * r * 2048 * two}}));
+}
+
+TEST(KeptTensors, ComputedAgainTheyAreThereForOneLayerAtATime) {
+  const ModelDescription model = model_named("deepseek-v3");
+  const Bytes all = active(model, every_layer());
+  const std::vector<std::pair<bool SelectiveRecompute::*, std::vector<std::string>>> parts = {
+      {&SelectiveRecompute::core_attn, {}},
+      {&SelectiveRecompute::layernorm, {"qkv_input", "router_input", "dense_input"}},
+      {&SelectiveRecompute::mla_up_proj, {"queries", "keys", "values"}},
+      {&SelectiveRecompute::moe_act, {"expert_activation"}},
+      {&SelectiveRecompute::mlp, {"dense_hidden"}},
+      {&SelectiveRecompute::moe,
+       {"router_scores", "expert_input", "expert_hidden", "expert_activation", "shared_experts"}},
+      {&SelectiveRecompute::shared_experts, {"shared_experts"}}};
+  for (const auto& [part, names] : parts) {
+    MemorySetup setup = every_layer();
+    setup.selective.*part = true;
+    Bytes expected = all;
+    for (const std::string& name : names) {
+      const bool attention = name == "qkv_input" || name == "queries" || name == "keys" || name == "values";
+      expected[name] /= attention ? 61 : name.starts_with("dense") ? 3 : 58;
+    }
+    EXPECT_EQ(active(model, setup), expected);
+  }
+}
+
+TEST(KeptTensors, AllComputedAgainIsOneLayerAndTheInputsOfAll) {
+  MemorySetup setup = every_layer();
+  setup.full_recompute = true;
+  const Bytes bytes = active(model_named("deepseek-v3"), setup);
+  EXPECT_EQ(bytes.at("layer_inputs"), 61 * 1000 * 7168 * 2);
+  EXPECT_EQ(bytes.at("expert_input"), 3000 * 7168 * 2);
+  EXPECT_FALSE(bytes.contains("dense_hidden"));
+}
+
+TEST(KeptTensors, GradientsAreThoseOfOneLayersTensors) {
+  const ModelDescription model = model_named("deepseek-v3");
+  MemorySetup setup = every_layer();
+  setup.extra.layer_gradients = true;
+  Bytes bytes = active(model, setup);
+  const std::int64_t gradients = bytes.at("layer_gradients");
+  bytes.erase("layer_gradients");
+  std::int64_t one_layer = 0;
+  for (const auto& [name, all] : bytes) {
+    const bool network = name.starts_with("expert") || name.starts_with("router") || name == "shared_experts";
+    if (name.starts_with("dense")) continue;
+    // Scores have f32 numbers, their gradients activations.
+    one_layer += all / (network ? 58 : 61) / (name == "router_scores" ? 2 : 1);
+  }
+  EXPECT_EQ(gradients, one_layer);
+  setup.full_recompute = true;  // does not change them
+  EXPECT_EQ(active(model, setup).at("layer_gradients"), gradients);
+}
+
+TEST(KeptTensors, PartsAreComputedAgainOfThemAlone) {
+  const ModelDescription model = model_named("deepseek-v3");
+  const auto refusal = [&](const MemorySetup& setup) {
+    try {
+      MemoryModel(model, setup);
+    } catch (const InvalidArgument& error) {
+      return std::string(error.what());
+    }
+    return std::string("none");
+  };
+  MemorySetup setup = every_layer();
+  setup.selective.moe = true;
+  EXPECT_EQ(refusal(setup), "none");
+  setup.full_recompute = true;
+  EXPECT_THAT(refusal(setup), HasSubstr("beside all of it"));
+  setup.full_recompute = false;
+  setup.extra.kept_tensors = false;
+  EXPECT_THAT(refusal(setup), HasSubstr("Table 2"));
+}
+
+TEST(KeptTensors, FusedCrossEntropyHasNoCopyOfTheScoresInF32) {
+  MemorySetup setup = every_layer();
+  setup.extra.logits = true;
+  const ModelDescription model = model_named("deepseek-v3");
+  EXPECT_EQ(active(model, setup).at("logits"), 1000 * 129280 * 6);
+  setup.extra.fused_cross_entropy = true;
+  EXPECT_EQ(active(model, setup).at("logits"), 1000 * 129280 * 2);
+}
+
+TEST(FullySharded, EachWeightIsSpreadOverTheDevicesThatHaveItAndTwoLayersAreGathered) {
+  const ModelDescription model = model_named("deepseek-v3");
+  MemorySetup setup = every_layer();
+  setup.parallel = {.tensor = 2, .expert = 8, .data = 16, .context = 2};
+  const std::vector<StaticItem> whole = MemoryModel(model, setup).static_items(0);
+  setup.extra.fully_sharded = true;
+  const std::vector<StaticItem> sharded = MemoryModel(model, setup).static_items(0);
+  ASSERT_EQ(whole.size(), sharded.size());
+  for (std::size_t item = 0; item < whole.size(); ++item) {
+    const std::int64_t sharers = whole[item].name == "experts" ? 2 * 2 * 16 / 8 : 2 * 16;
+    const std::int64_t share = (whole[item].weights + sharers - 1) / sharers;
+    EXPECT_EQ(sharded[item].weights, share);
+    EXPECT_EQ(sharded[item].total_bytes(), share * (2 + 4 + 12)) << whole[item].name;
+  }
+  // The largest layer is one with 32 experts of 3 x 7168 x 2048 here; all else of it over tp.
+  const LayerParameters layer = layer_parameters(model, LayerId(3));
+  const std::int64_t weights = (layer.total() - layer.experts + 1) / 2 + 32 * std::int64_t{3} * 7168 * 2048;
+  EXPECT_EQ(MemoryModel(model, setup).largest_layer(0), weights);
+  const Bytes bytes = active(model, setup);
+  EXPECT_EQ(bytes.at("gathered_weights"), 2 * weights * 2);
+  EXPECT_EQ(bytes.at("gathered_gradients"), weights * (2 + 4));
+  setup.bytes.gradient = 0;
+  EXPECT_FALSE(active(model, setup).contains("gathered_gradients"));
+}
+
+}  // namespace
+}  // namespace evenkeel

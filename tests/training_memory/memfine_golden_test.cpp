@@ -1,0 +1,117 @@
+// MemFine's printed numbers, from its formulas: what follows from the paper's inputs, and what follows with
+// the one number that the paper does not give, the rows s' of the reported peak. That one is calibrated on
+// Table 4's 22.9 GB and named so; static memory is taken as printed.
+#include <gtest/gtest.h>
+
+#include "evenkeel/training_memory/mact.h"
+#include "tests/training_memory/support.h"
+
+namespace evenkeel {
+namespace {
+
+using Json = nlohmann::json;
+
+// s' such that method 1 holds 22.9 GB. Fitted, not predicted.
+constexpr std::int64_t calibrated_received = 596'797;
+const std::vector<std::int64_t> bins = {1, 2, 4, 8};
+
+// The stages that the paper reports are not named; with full recomputation all that have experts are alike.
+constexpr int stage = 3;
+
+MemoryModel memory_with(const Json& sizes) {
+  ModelDescription model = model_named("memfine-model-1");
+  model.attention.head_dim = sizes.value("h_d", 192);
+  model.attention.kv_heads = sizes.value("k_a", 128);
+  model.experts.count = sizes.value("e_n", 256);
+  return {model, memfine_setup()};
+}
+
+std::int64_t active_bytes(const MemoryModel& memory, std::int64_t received, std::int64_t chunks) {
+  return total_bytes(memory.active_items(stage, received, chunks));
+}
+
+double share(std::int64_t part, std::int64_t whole) {
+  return static_cast<double>(part) / static_cast<double>(whole);
+}
+
+TEST(MemFineGolden, FixedPartsAreThoseOfTheFormula) {
+  ASSERT_FALSE(memfine_numbers()["checks"]["fixed_bytes"].empty());
+  for (const Json& row : memfine_numbers()["checks"]["fixed_bytes"])
+    EXPECT_EQ(active_bytes(memory_with(row), 0, 1), row["bytes"]) << row;
+}
+
+TEST(MemFineGolden, ActiveBytesAreThoseOfTheFormulaForEveryRowCountAndChunkCount) {
+  for (const Json& row : memfine_numbers()["checks"]["m_act_bytes"])
+    EXPECT_EQ(active_bytes(memory_with(row), row["s_prime"], row["chunks"]), row["bytes"]) << row;
+}
+
+TEST(MemFineGolden, StoredCopiesAreThePapersOnEveryStage) {
+  for (const Json& row : memfine_numbers()["checks"]["m_g_examples"]) {
+    MemorySetup setup = memfine_setup();
+    setup.parallel.virtual_stages = row["v"];
+    setup.full_recompute = false;
+    EXPECT_EQ(MemoryModel(model_named("memfine-model-1"), setup).stored_copies(row["r_pp"]), row["m_g"])
+        << row;
+    setup.full_recompute = true;
+    EXPECT_EQ(MemoryModel(model_named("memfine-model-1"), setup).stored_copies(row["r_pp"]), 1);
+  }
+}
+
+TEST(MemFineGolden, TableFoursActiveMemoryFollowsFromOneCalibratedNumber) {
+  for (const Json& row : memfine_numbers()["table4"]) {
+    const MemoryModel memory(model_named(row["model"] == "I" ? "memfine-model-1" : "memfine-model-2"),
+                             memfine_setup());
+    const std::int64_t chunks = row["method"] == 1 ? 1 : row["method"] == 2 ? 8 : 2;
+    const std::int64_t active = active_bytes(memory, calibrated_received, chunks);
+    const auto printed = row["active_GB"].get<double>();
+    EXPECT_NEAR(static_cast<double>(active) / 1e9, printed, 0.015 * printed) << row;
+    // Whether it trains follows from the static memory as printed, on a device of 64 GB.
+    const bool fits = gigabytes(row["static_GB"]) + active <= gigabytes(64);
+    EXPECT_EQ(fits, row["trains"].get<bool>()) << row;
+  }
+}
+
+TEST(MemFineGolden, TheReductionsAreThePrintedOnes) {
+  const MemoryModel memory = memory_with(Json::object());
+  const std::int64_t whole = active_bytes(memory, calibrated_received, 1);
+  const Json& printed = memfine_numbers()["reductions_percent"];
+  EXPECT_NEAR(100 * (1 - share(active_bytes(memory, calibrated_received, 8), whole)), printed["method2"],
+              0.5);
+  EXPECT_NEAR(100 * (1 - share(active_bytes(memory, calibrated_received, 2), whole)), printed["method3"],
+              0.5);
+}
+
+TEST(MemFineGolden, EquationsEightAndNineGiveEveryRowOfTheTable) {
+  ASSERT_EQ(memfine_numbers()["checks"]["eq8_eq9"].size(), 12U);
+  for (const Json& row : memfine_numbers()["checks"]["eq8_eq9"]) {
+    const MemoryModel memory = memory_with(Json::object());
+    const std::int64_t available = gigabytes(64 * row["alpha"].get<double>());
+    const std::int64_t most = memory.most_received(stage, available, gigabytes(row["M_sta_GB"]));
+    EXPECT_EQ(most, row["s_max"]) << row;
+    const MactChoice choice = mact(row["s_received"].get<std::int64_t>(), most, bins);
+    EXPECT_EQ(choice.least_chunks, row["c"]) << row;
+    EXPECT_EQ(choice.chunks, row["bin"]) << row;
+    EXPECT_TRUE(choice.promised);
+  }
+}
+
+// Both models run with two chunks exactly where the printed totals say so: 54.9 GB fit, and 62.4 GB do not.
+TEST(MemFineGolden, TwoChunksAreChosenInTheStatedRangeOfAlphaAndNotOutsideIt) {
+  const auto chunks = [](const char* model, double alpha, double static_gigabytes) {
+    const MemoryModel memory(model_named(model), memfine_setup());
+    const std::int64_t most = memory.most_received(stage, gigabytes(64 * alpha), gigabytes(static_gigabytes));
+    return mact(calibrated_received, most, bins).chunks;
+  };
+  const Json& range = memfine_numbers()["checks"]["alpha_range_for_chosen_2_chunks"];
+  const double least = range["at_least"].get<double>() + 0.0001;  // printed rounded down
+  const double below = range["below"];
+  for (double alpha = least; alpha < below; alpha += 0.005) {
+    EXPECT_EQ(chunks("memfine-model-1", alpha, 43.0), 2) << alpha;
+    EXPECT_EQ(chunks("memfine-model-2", alpha, 39.5), 2) << alpha;
+  }
+  EXPECT_EQ(chunks("memfine-model-1", least - 0.002, 43.0), 4);
+  EXPECT_EQ(chunks("memfine-model-2", below + 0.001, 39.5), 1);
+}
+
+}  // namespace
+}  // namespace evenkeel

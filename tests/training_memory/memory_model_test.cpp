@@ -1,0 +1,420 @@
+// The memory model against sums written out anew, and its extra terms one by one.
+#include "evenkeel/training_memory/memory_model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/model/parameters.h"
+#include "tests/training_memory/support.h"
+
+namespace evenkeel {
+namespace {
+
+using testing::HasSubstr;
+
+std::map<std::string, std::int64_t> by_name(const std::vector<ActiveItem>& items) {
+  std::map<std::string, std::int64_t> bytes;
+  for (const ActiveItem& item : items) bytes[std::string(item.name)] += item.bytes;
+  return bytes;
+}
+
+std::int64_t active_total(const MemoryModel& memory, int stage, std::int64_t received,
+                          std::int64_t chunks = 1) {
+  return total_bytes(memory.active_items(stage, received, chunks));
+}
+
+const StaticItem& item_named(const std::vector<StaticItem>& items, std::string_view name) {
+  const auto found = std::ranges::find(items, name, &StaticItem::name);
+  EXPECT_NE(found, items.end()) << name;
+  return *found;
+}
+
+TEST(MemoryModel, ActiveBytesAreEquationTwoForRandomSetups) {
+  const ModelDescription model = model_named("qwen3-30b-a3b");
+  std::mt19937_64 random(5);
+  const auto draw = [&](std::int64_t most) {
+    return 1 + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(most));
+  };
+  for (int trial = 0; trial < 300; ++trial) {
+    MemorySetup setup;
+    setup.parallel = with_least_data({.tensor = draw(8),
+                                      .pipeline = draw(6),
+                                      .expert = draw(16),
+                                      .virtual_stages = draw(4),
+                                      .context = draw(4),
+                                      .expert_tensor = draw(4)});
+    setup.sequence = draw(20000);
+    setup.micro_batch = draw(4);
+    setup.bytes.activation = draw(4);
+    setup.full_recompute = trial % 2 != 0;
+    const MemoryModel memory(model, setup);
+    const std::int64_t received = draw(300000);
+    const std::int64_t chunks = draw(8);
+    for (int stage = 0; stage < memory.num_stages(); ++stage) {
+      const Parallelism& at = setup.parallel;
+      const std::int64_t copies =
+          setup.full_recompute ? 1 : at.virtual_stages * at.pipeline + at.pipeline - 2 * stage - 1;
+      const std::int64_t numbers =
+          setup.sequence * (5 * 2048 + 32 * 128 + 2 * 4 * 128 + 128) +
+          ((received + chunks - 1) / chunks) * (2 * 2048 + 2 * 768 / at.expert_tensor);
+      const double expected = static_cast<double>(copies) / static_cast<double>(at.tensor * at.context) *
+                              static_cast<double>(setup.bytes.activation * setup.micro_batch * numbers);
+      // Each of the twelve rows is rounded up by itself.
+      const auto bytes = static_cast<double>(active_total(memory, stage, received, chunks));
+      EXPECT_GE(bytes, expected - 1e-3) << trial;
+      EXPECT_LE(bytes, expected + 12) << trial;
+    }
+  }
+}
+
+TEST(MemoryModel, MostReceivedIsTheLastRowCountThatFitsWhateverTheTerms) {
+  const ModelDescription model = model_named("deepseek-v3");
+  for (int trial = 0; trial < 64; ++trial) {
+    MemorySetup setup = memfine_setup();
+    setup.parallel.tensor = 1 + trial % 3;
+    setup.parallel.context = 1 + trial % 2;
+    setup.extra.every_layer = (trial & 4) != 0;
+    setup.extra.shared_experts = (trial & 8) != 0;
+    setup.extra.communication_buffers = (trial & 16) != 0;
+    setup.extra.allocation_granule = (trial & 32) != 0 ? 2 << 20 : 0;
+    const MemoryModel memory(model, setup);
+    const std::int64_t available = 60'000'000'000;
+    const std::int64_t most = memory.most_received(3, available, 20'000'000'000);
+    ASSERT_GT(most, 0);
+    EXPECT_LE(active_total(memory, 3, most), 40'000'000'000) << trial;
+    if (setup.extra.allocation_granule == 0) {
+      // Three rows, each rounded up to a byte.
+      EXPECT_GE(active_total(memory, 3, most + 1) + 15, 40'000'000'000) << trial;
+    }
+  }
+}
+
+TEST(MemoryModel, NotEvenOneRowFitsWhereTheFixedPartAloneIsTooMuch) {
+  const MemoryModel memory(model_named("memfine-model-1"), memfine_setup());
+  EXPECT_EQ(memory.most_received(3, 1'000'000, 0), 0);
+  EXPECT_EQ(memory.most_received(3, 1'000'000, 2'000'000), 0);
+}
+
+TEST(MemoryModel, WeightsOfAllStagesAndExpertRanksTogetherAreTheModels) {
+  for (const char* name : {"deepseek-v3", "qwen3-30b-a3b", "gpt-oss-20b", "mixtral-8x7b", "kimi-k2"}) {
+    const ModelDescription model = model_named(name);
+    for (const Parallelism& parallel :
+         {Parallelism{}, with_least_data({.pipeline = 4, .expert = 8}),
+          with_least_data({.pipeline = 3, .expert = 2, .virtual_stages = 5, .expert_tensor = 2})}) {
+      MemorySetup setup;
+      setup.parallel = parallel;
+      const MemoryModel memory(model, setup);
+      std::int64_t sum = 0;
+      for (int stage = 0; stage < memory.num_stages(); ++stage)
+        for (const StaticItem& item : memory.static_items(stage)) {
+          sum += item.weights * (item.name == "experts" ? parallel.expert_parts() : 1);
+          EXPECT_EQ(item.weight_bytes, 2 * item.weights);
+          EXPECT_EQ(item.gradient_bytes, 4 * item.weights);
+          EXPECT_EQ(item.optimizer_bytes, 12 * item.weights);
+        }
+      EXPECT_EQ(sum, model_parameters(model).total()) << name;
+    }
+  }
+}
+
+// Deals every part of every expert to the devices of a stage, one by one, and weighs what each then has.
+TEST(MemoryModel, TheDevicesOfAStageTogetherHoldEveryExpertOrTheLayoutIsRefused) {
+  const ModelDescription model = model_named("qwen3-30b-a3b");
+  const std::int64_t slice_of_one = expert_parameters(model) * model.num_moe_layers();
+  std::mt19937_64 random(29);
+  const auto draw = [&](int most) { return std::int64_t{1} << (random() % static_cast<unsigned>(most)); };
+  int refused = 0;
+  for (int trial = 0; trial < 400; ++trial) {
+    MemorySetup setup;
+    setup.parallel = {.tensor = draw(4),
+                      .expert = draw(6),
+                      .data = 1 + static_cast<std::int64_t>(random() % 12),
+                      .context = draw(3),
+                      .expert_tensor = draw(4)};
+    const Parallelism& at = setup.parallel;
+    const std::int64_t devices = at.tensor * at.context * at.data;
+    // How many devices have each slice of each group of experts.
+    std::map<std::pair<std::int64_t, std::int64_t>, int> holders;
+    for (std::int64_t device = 0; device < devices; ++device)
+      ++holders[{device / at.expert_tensor % at.expert, device % at.expert_tensor}];
+    const bool all_held = std::ssize(holders) == at.expert * at.expert_tensor;
+    const bool alike = std::ranges::all_of(
+        holders, [&](const auto& held) { return held.second == holders.begin()->second; });
+    SCOPED_TRACE(testing::Message() << "trial " << trial);
+    if (!all_held || !alike) {
+      EXPECT_THROW(MemoryModel(model, setup), InvalidArgument);
+      ++refused;
+      continue;
+    }
+    const MemoryModel memory(model, setup);
+    const StaticItem experts = item_named(memory.static_items(0), "experts");
+    EXPECT_EQ(experts.weights * devices, 128 * slice_of_one * holders.begin()->second);
+    setup.extra.sharded_optimizer = true;
+    const StaticItem sharded = item_named(MemoryModel(model, setup).static_items(0), "experts");
+    EXPECT_GE(sharded.optimizer_bytes * devices, 12 * 128 * slice_of_one);
+    EXPECT_LT(sharded.optimizer_bytes * devices, 12 * (128 * slice_of_one + devices));
+  }
+  EXPECT_GT(refused, 50);
+  EXPECT_LT(refused, 350);
+}
+
+// Qwen3-30B-A3B on eight devices: 28.99 B weights of experts, so 3.62 B on each, however they are cut.
+TEST(MemoryModel, EightDevicesHoldAnEighthOfTheExpertsEach) {
+  const ModelDescription model = model_named("qwen3-30b-a3b");
+  const std::int64_t experts = model_parameters(model).layers.experts;
+  for (const Parallelism& parallel :
+       {Parallelism{.tensor = 8, .expert = 8}, Parallelism{.tensor = 8, .expert_tensor = 8},
+        Parallelism{.tensor = 4, .expert = 4, .data = 2, .expert_tensor = 2},
+        Parallelism{.expert = 8, .data = 8}, Parallelism{.expert = 8, .data = 4, .context = 2}}) {
+    MemorySetup setup;
+    setup.parallel = parallel;
+    EXPECT_EQ(parallel.devices(), 8);
+    EXPECT_EQ(item_named(MemoryModel(model, setup).static_items(0), "experts").weights, experts / 8);
+  }
+}
+
+TEST(MemoryModel, DevicesThatShareAnExpertAllReceiveItsRowsAndKeepASliceOfItsWidth) {
+  const auto memory = [](std::int64_t slices) {
+    MemorySetup setup;
+    setup.parallel = {.tensor = 4, .expert = 2, .data = 2, .expert_tensor = slices};
+    return MemoryModel(model_named("qwen3-30b-a3b"), setup);
+  };
+  const MemoryModel whole = memory(1), sliced = memory(4);
+  EXPECT_EQ(sliced.even_received(), 4 * whole.even_received());
+  EXPECT_EQ(sliced.worst_received(), 4 * whole.worst_received());
+  EXPECT_EQ(sliced.worst_received(), 8 * 4096 * 8);
+  const auto before = by_name(whole.active_items(0, whole.even_received(), 1));
+  const auto after = by_name(sliced.active_items(0, sliced.even_received(), 1));
+  // Rows are of full width before and after the products, four times as many of them.
+  EXPECT_EQ(after.at("expert_input"), 4 * before.at("expert_input"));
+  EXPECT_EQ(after.at("expert_output"), 4 * before.at("expert_output"));
+  EXPECT_EQ(after.at("expert_hidden"), before.at("expert_hidden"));
+  EXPECT_EQ(after.at("queries"), before.at("queries"));
+  MemorySetup borrowing = sliced.setup();
+  borrowing.extra.borrowed_experts = 1;
+  const MemoryModel lent(sliced.model(), borrowing);
+  EXPECT_EQ(by_name(lent.active_items(0, 0, 1)).at("borrowed_experts"), 6LL * 3 * 2048 * 768 / 4);
+}
+
+// The weights that the paper's set-up leads to, written out by hand: 8 routed experts and one shared a
+// device, four stages.
+TEST(MemoryModel, OfThePapersModelTheLargestStageHoldsTheWeightsThatWereCountedByHand) {
+  const auto largest = [](const char* name) {
+    const MemoryModel memory(model_named(name), memfine_setup());
+    std::int64_t most = 0;
+    for (int stage = 0; stage < 4; ++stage) {
+      std::int64_t sum = 0;
+      for (const StaticItem& item : memory.static_items(stage)) sum += item.weights;
+      most = std::max(most, sum);
+    }
+    return most;
+  };
+  EXPECT_NEAR(static_cast<double>(largest("memfine-model-1")), 3267.9e6, 0.1e6);
+  EXPECT_NEAR(static_cast<double>(largest("memfine-model-2")), 2097.3e6, 0.1e6);
+}
+
+TEST(MemoryModel, LayersAreDealtToStagesInTurnsAndNoneIsLost) {
+  MemorySetup setup;
+  setup.parallel.pipeline = 4;
+  setup.parallel.virtual_stages = 3;
+  const MemoryModel memory(model_named("deepseek-v3"), setup);
+  std::vector<int> seen(61);
+  for (int stage = 0; stage < 4; ++stage) {
+    EXPECT_TRUE(std::ranges::is_sorted(memory.layers(stage)));
+    for (const std::int64_t layer : memory.layers(stage)) ++seen[static_cast<std::size_t>(layer)];
+  }
+  EXPECT_THAT(seen, testing::Each(1));
+  EXPECT_EQ(memory.layers(0).front(), 0);
+  EXPECT_EQ(memory.layers(3).back(), 60);
+}
+
+TEST(MemoryModel, ATiedHeadIsASecondTableOnlyOnAnotherDevice) {
+  ModelDescription model = model_named("qwen3-30b-a3b");
+  model.tied_embeddings = true;
+  const auto tables = [&](std::int64_t stages) {
+    MemorySetup setup;
+    setup.parallel.pipeline = stages;
+    const MemoryModel memory(model, setup);
+    int count = 0;
+    for (int stage = 0; stage < memory.num_stages(); ++stage)
+      for (const StaticItem& item : memory.static_items(stage))
+        count += item.name == "embedding" || item.name == "head" ? 1 : 0;
+    return count;
+  };
+  EXPECT_EQ(tables(1), 1);
+  EXPECT_EQ(tables(2), 2);
+}
+
+TEST(MemoryModel, AShardedOptimizerDividesStatesByThoseWhoShareTheWeight) {
+  MemorySetup setup;
+  setup.parallel = {.expert = 8, .data = 32, .context = 2};
+  setup.extra.sharded_optimizer = true;
+  const auto items = MemoryModel(model_named("mixtral-8x7b"), setup).static_items(0);
+  const StaticItem& attention = item_named(items, "attention");
+  const StaticItem& experts = item_named(items, "experts");
+  EXPECT_EQ(attention.optimizer_bytes, 12 * (attention.weights / 64));
+  EXPECT_EQ(experts.optimizer_bytes, 12 * (experts.weights / 8));
+  EXPECT_EQ(attention.gradient_bytes, 4 * attention.weights);
+}
+
+TEST(MemoryModel, AnExpertThatTensorParallelDevicesHaveWholeIsSharedByMoreOfThem) {
+  MemorySetup setup;
+  setup.parallel = {.tensor = 4, .expert = 8, .data = 8, .expert_tensor = 2};
+  setup.extra.sharded_optimizer = true;
+  const auto items = MemoryModel(model_named("mixtral-8x7b"), setup).static_items(0);
+  const StaticItem& experts = item_named(items, "experts");
+  // 32 devices, 16 parts: two have the same.
+  EXPECT_EQ(experts.weights, 32LL * 3 * 4096 * 14336 / 2);
+  EXPECT_EQ(experts.optimizer_bytes, 12 * (experts.weights / 2));
+  EXPECT_EQ(item_named(items, "attention").optimizer_bytes,
+            12 * (item_named(items, "attention").weights / 8));
+}
+
+TEST(MemoryModel, WhatEveryTensorParallelDeviceNeedsIsWholeThere) {
+  MemorySetup setup;
+  setup.parallel.tensor = 4;
+  const MemoryModel split(model_named("deepseek-v3"), setup);
+  setup.extra.replicated = true;
+  const MemoryModel whole(model_named("deepseek-v3"), setup);
+  const auto weights = [](const MemoryModel& memory, const char* name) {
+    return item_named(memory.static_items(0), name).weights;
+  };
+  EXPECT_EQ(weights(whole, "router"), 4 * weights(split, "router"));
+  EXPECT_EQ(weights(whole, "norms"), 4 * weights(split, "norms"));
+  EXPECT_EQ(weights(whole, "experts"), weights(split, "experts"));
+  const std::int64_t shared = 61 * (7168 * 1536 + 1536 + 7168 * (512 + 64) + 512);
+  EXPECT_EQ(weights(whole, "attention"), weights(split, "attention") + shared - shared / 4);
+}
+
+TEST(MemoryModel, ExtraTermsAddWhatTheySayAndNothingElse) {
+  MemorySetup setup = memfine_setup();
+  const ModelDescription model = model_named("memfine-model-1");
+  const auto names = [&](const ExtraTerms& extra, int stage) {
+    setup.extra = extra;
+    return by_name(MemoryModel(model, setup).active_items(stage, 50000, 2));
+  };
+  const auto paper = names({}, 3);
+  EXPECT_EQ(paper.size(), 12U);
+  const auto added = [&](const ExtraTerms& extra, int stage = 3) {
+    auto with = names(extra, stage);
+    for (const auto& [name, bytes] : names({}, stage)) {
+      EXPECT_EQ(with.at(name), bytes) << name;
+      with.erase(name);
+    }
+    return with;
+  };
+  using Bytes = std::map<std::string, std::int64_t>;
+  EXPECT_EQ(added({.shared_experts = true}), (Bytes{{"shared_experts", 2 * 4096 * 2 * 2048}}));
+  EXPECT_EQ(added({.communication_buffers = true}),
+            (Bytes{{"dispatch_buffer", 2 * 2048 * 8 * 7168}, {"combine_buffer", 2 * 2048 * 8 * 7168}}));
+  EXPECT_EQ(added({.borrowed_experts = 3}), (Bytes{{"borrowed_experts", 3 * 6 * 44'040'192LL}}));
+  EXPECT_EQ(added({.logits = true}), (Bytes{{"logits", 6LL * 4096 * 129280}}));
+  EXPECT_EQ(added({.logits = true}, 2), Bytes{});
+  // Stage 3 of 4 has one micro-batch in flight, stage 0 four; four layers each.
+  EXPECT_EQ(added({.every_layer = true}), (Bytes{{"layer_inputs", 4LL * 2 * 4096 * 7168}}));
+  EXPECT_EQ(added({.every_layer = true}, 0), (Bytes{{"layer_inputs", 4LL * 4 * 2 * 4096 * 7168}}));
+}
+
+TEST(MemoryModel, RowsAreAsWideAsExpertsTakeThem) {
+  MemorySetup setup = memfine_setup();
+  setup.extra.communication_buffers = true;
+  ModelDescription model = model_named("memfine-model-1");
+  const auto whole = by_name(MemoryModel(model, setup).active_items(3, 50000, 2));
+  model.experts.latent = model.hidden / 4;
+  const auto latent = by_name(MemoryModel(model, setup).active_items(3, 50000, 2));
+  for (const char* name : {"expert_input", "expert_output", "dispatch_buffer", "combine_buffer"})
+    EXPECT_EQ(latent.at(name), whole.at(name) / 4) << name;
+  EXPECT_EQ(latent.at("router_input"), whole.at("router_input"));
+}
+
+TEST(MemoryModel, WithoutRecomputationEveryLayerOfAStageKeepsItsRows) {
+  MemorySetup setup = memfine_setup();
+  setup.full_recompute = false;
+  setup.extra.every_layer = true;
+  const MemoryModel memory(model_named("memfine-model-1"), setup);
+  setup = memfine_setup();
+  const MemoryModel once(model_named("memfine-model-1"), setup);
+  EXPECT_EQ(active_total(memory, 3, 10000), 4 * active_total(once, 3, 10000));
+  EXPECT_EQ(active_total(memory, 1, 10000), 3 * 4 * active_total(once, 1, 10000));
+}
+
+TEST(MemoryModel, RoundingNeverTakesAwayAndAddsLessThanAGranuleATensor) {
+  MemorySetup setup = memfine_setup();
+  const MemoryModel exact(model_named("memfine-model-1"), setup);
+  setup.extra.allocation_granule = 2 << 20;
+  const MemoryModel rounded(model_named("memfine-model-1"), setup);
+  for (std::int64_t received : {0, 1, 777, 123456}) {
+    const auto before = exact.active_items(2, received, 1);
+    const auto after = rounded.active_items(2, received, 1);
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      EXPECT_GE(after[i].bytes, before[i].bytes);
+      EXPECT_LT(after[i].bytes, before[i].bytes + (2 << 20));
+      EXPECT_EQ(after[i].bytes % (2 << 20), 0);
+    }
+  }
+}
+
+TEST(MemoryModel, ADenseStageKeepsNoRowsOfExperts) {
+  MemorySetup setup;
+  setup.parallel.pipeline = 16;
+  const MemoryModel memory(model_named("memfine-model-1"), setup);
+  EXPECT_FALSE(memory.has_experts(0));
+  EXPECT_TRUE(memory.has_experts(3));
+  EXPECT_EQ(active_total(memory, 0, 1 << 20), active_total(memory, 0, 0));
+  EXPECT_EQ(memory.most_received(0, 64'000'000'000, 0), most_rows);
+  EXPECT_EQ(by_name(memory.active_items(0, 0, 1)).at("dense_hidden"), 2LL * 4096 * 2 * 18432);
+}
+
+TEST(MemoryModel, TheWorstRoutingSendsEveryTokenToOneDevice) {
+  const MemoryModel memory(model_named("memfine-model-1"), memfine_setup());
+  EXPECT_EQ(memory.local_experts(), 8);
+  EXPECT_EQ(memory.worst_received(), 32 * 4096 * 8);
+  EXPECT_EQ(memory.even_received(), 4096 * 8);
+  MemorySetup setup = memfine_setup();
+  setup.parallel.expert = setup.parallel.data = 256;
+  EXPECT_EQ(MemoryModel(model_named("memfine-model-1"), setup).worst_received(), 256 * 4096);
+}
+
+TEST(MemoryModel, SetupsThatCannotBeAreRefusedWithWhatCan) {
+  const auto refused = [](MemorySetup setup, const char* message) {
+    try {
+      MemoryModel(model_named("memfine-model-1"), setup);
+      FAIL() << message;
+    } catch (const InvalidArgument& error) {
+      EXPECT_THAT(error.what(), HasSubstr(message));
+    }
+  };
+  refused({.parallel = {.tensor = 0}}, "parallel: 0; allowed: 1..1048576");
+  refused({.parallel = {.expert_tensor = (1 << 20) + 1}}, "parallel: 1048577; allowed: 1..1048576");
+  refused(
+      {.parallel = {.tensor = 1 << 20, .data = 1 << 20, .context = 2}},
+      "tp=1048576 x cp=2 x dp=1048576 x pp=1 are too many devices; allowed: at most 1099511627776 devices");
+  refused({.parallel = {.pipeline = 9, .virtual_stages = 2}},
+          "pp=9 with vp=2 makes more stages than the model has layers, 16");
+  refused({.parallel = {.expert = 257}}, "ep=257, but the model has 256 experts; allowed: 1..256");
+  refused({.sequence = 0}, "sequence: 0; allowed: 1 or more");
+  refused({.parallel = {.expert_tensor = 3}}, "etp=3 does not divide the width of an expert, 2048");
+  refused(
+      {.parallel = {.expert = 8, .data = 4}},
+      "tp=1 x cp=1 x dp=4 makes 4 devices a pipeline stage, no multiple of ep=8 x etp=1 = 8, so that they "
+      "cannot hold whole copies of the experts; allowed: dp=8 or a multiple, or ep x etp that divides 4");
+  refused(
+      {.parallel = {.tensor = 2, .expert = 4, .data = 3, .context = 2, .expert_tensor = 2}},
+      "makes 12 devices a pipeline stage, no multiple of ep=4 x etp=2 = 8, so that they cannot hold whole "
+      "copies of the experts; allowed: dp=2 or a multiple, or ep x etp that divides 12");
+}
+
+TEST(MemoryModel, AbsurdShapesEndAtTheLargestNumberRatherThanOverflow) {
+  MemorySetup setup;
+  setup.sequence = std::int64_t{1} << 40;
+  setup.micro_batch = std::int64_t{1} << 30;
+  const MemoryModel memory(model_named("deepseek-v3"), setup);
+  EXPECT_EQ(active_total(memory, 0, most_rows), most_bytes);
+}
+
+}  // namespace
+}  // namespace evenkeel

@@ -1,0 +1,43 @@
+// Models and setups of the memory tests.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "evenkeel/io/model_config.h"
+#include "evenkeel/training_memory/memory_model.h"
+#include "tests/io/support.h"
+
+namespace evenkeel {
+
+inline ModelDescription model_named(const std::string& name) {
+  return read_model_description(repository_file("tests/data/configs/" + name + ".json"));
+}
+
+// With as much data parallelism as the experts need.
+inline Parallelism with_least_data(Parallelism parallel) {
+  parallel.data = parallel.least_data();
+  return parallel;
+}
+
+// The paper's: t = 1, p = 4, e = 32, c = 1, v = 1, b = 1, full recomputation, two bytes a number. Its d = 1
+// leaves one device a stage, which has no 32 parts of the experts; nothing of what is compared depends on d.
+inline MemorySetup memfine_setup() {
+  MemorySetup setup;
+  setup.parallel.pipeline = 4;
+  setup.parallel.expert = 32;
+  setup.parallel.data = 32;
+  setup.sequence = 4096;
+  return setup;
+}
+
+inline const nlohmann::json& memfine_numbers() {
+  static const auto numbers = nlohmann::json::parse(read_text(repository_file("tests/data/memfine.json")));
+  return numbers;
+}
+
+inline std::int64_t gigabytes(double number) {
+  return static_cast<std::int64_t>(number * 1e9 + 0.5);
+}
+
+}  // namespace evenkeel
