@@ -48,8 +48,9 @@ std::vector<std::int32_t> choices(int experts, int hot, std::mt19937& random) {
   return ids;
 }
 
-// `room` is in thousandths of what plain EP would hold of the step, all kept, on its fullest rank; 0: ample.
-void choose_forward(benchmark::State& state, int experts, int ranks, int blocks, int hot, int room) {
+// `free` is in thousandths of what plain EP would hold of the step, all kept, on its fullest rank; 0:
+// ample.
+void choose_forward(benchmark::State& state, int experts, int ranks, int blocks, int hot, int free) {
   std::mt19937 random(1);
   const LayerPlacement placement = LayerPlacement::contiguous(experts, ranks);
   std::vector<std::int32_t> numbers(static_cast<std::size_t>(BlockTable::count(ranks, experts, blocks)));
@@ -68,15 +69,15 @@ void choose_forward(benchmark::State& state, int experts, int ranks, int blocks,
   loads.follow(plan);
   const ChunkLoad whole = loads.load(RankId(0), 0, blocks);
   const std::int64_t plain = backward_bytes(shape, whole, whole.positions_here);
-  const std::int64_t bytes = room == 0 ? 4 * plain : plain * room / 1000;
-  const std::vector<RankRoom> rooms(static_cast<std::size_t>(ranks), {kTokens, bytes, 0, bytes, bytes});
+  const std::int64_t bytes = free == 0 ? 4 * plain : plain * free / 1000;
+  const std::vector<RankMemory> memories(static_cast<std::size_t>(ranks), {kTokens, bytes, 0, bytes, bytes});
 
   const auto planner = make_planner({PlannerOptions::Kind::level, 1000, 64, 1000});
   StepMemory memory(shape, {}, kTokens);
   for (auto _ : state) {
     table.sum(counts);
     planner->plan(counts, placement, plan);
-    memory.choose_forward(table, counts, rooms, placement, plan);
+    memory.choose_forward(table, counts, memories, placement, plan);
     benchmark::DoNotOptimize(memory.chunks().data());
   }
   state.counters["chunks"] = static_cast<double>(memory.chunks().size());
@@ -89,13 +90,13 @@ void register_all() {
   };
   const Case cases[] = {{128, 8, 32},  {32, 8, 32}, {384, 8, 32}, {128, 2, 32},
                         {128, 32, 32}, {128, 8, 8}, {128, 8, 16}, {384, 64, 32}};
-  const std::pair<const char*, int> rooms[] = {{"ample", 0}, {"half", 500}, {"tenth", 100}};
+  const std::pair<const char*, int> shares[] = {{"ample", 0}, {"half", 500}, {"tenth", 100}};
   for (const auto& [experts, ranks, blocks] : cases)
     for (const auto& [loads, hot] : {std::pair{"even", 0}, {"hot30", 300}, {"hot95", 950}})
-      for (const auto& [room, thousandths] : rooms) {
+      for (const auto& [of_plain, thousandths] : shares) {
         const std::string name = std::string("experts:") + std::to_string(experts) +
                                  "/ranks:" + std::to_string(ranks) + "/blocks:" + std::to_string(blocks) +
-                                 "/" + loads + "/" + room;
+                                 "/" + loads + "/" + of_plain;
         benchmark::RegisterBenchmark(name.c_str(), choose_forward, experts, ranks, blocks, hot, thousandths)
             ->Unit(benchmark::kMicrosecond)
             ->MinTime(0.02);

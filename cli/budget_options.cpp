@@ -73,7 +73,7 @@ void add_budget_options(CLI::App& app, BudgetOptions& options) {
     return true;
   };
   app.add_option("--recompute", read_recompute,
-                 "What backward computes again: nothing, all at once, all by chunk, or what has no room")
+                 "What backward computes again: nothing, all at once, all by chunk, or what has no capacity")
       ->type_name("none|whole|chunk|auto")
       ->default_str("auto");
   const auto read_chunks = [&options](const CLI::results_t& given) {

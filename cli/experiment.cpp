@@ -248,7 +248,7 @@ void Rank::wait_for_all() {
   comm_.all_reduce(nothing, Reduction::sum, stream_, "between steps").wait();
 }
 
-StepResults room_for_results(const ExperimentSetup& setup, const std::vector<Batch>& batches) {
+StepResults results_for(const ExperimentSetup& setup, const std::vector<Batch>& batches) {
   std::int64_t tokens = 0;
   for (const Batch& batch : batches) tokens = std::max(tokens, batch.num_tokens());
   ExpertShape shape = setup.shape.expert;
@@ -314,7 +314,7 @@ std::int64_t WayFigures::worst_peak_bytes() const {
 std::vector<Figures> measure(const ExperimentSetup& setup, const std::vector<Batch>& batches,
                              const Inspect& inspect, const Progress& progress) {
   const int ranks = setup.placement.num_ranks();
-  Shared shared{setup, batches, inspect, progress, nullptr, {}, {}, {}, room_for_results(setup, batches), {}};
+  Shared shared{setup, batches, inspect, progress, nullptr, {}, {}, {}, results_for(setup, batches), {}};
   const int cores = usable_cores();
   if (ranks > cores) shared.cores = std::make_shared<std::counting_semaphore<>>(cores);
   shared.slots = {setup.reference, setup.reference};

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "evenkeel/layer/cuda/chunk_room.h"
+#include "evenkeel/layer/cuda/chunk_limits.h"
 #include "evenkeel/plan/counts.h"
 
 namespace evenkeel::benchmark {
@@ -84,7 +84,8 @@ class TurnOfRanks {
   }
 
   void step(Times& times) {
-    for (int r = 0; r < ranks(); ++r) cuda::count_slices(shape(r), slices(r), room(r).block_counts, stream_);
+    for (int r = 0; r < ranks(); ++r)
+      cuda::count_slices(shape(r), slices(r), buffers(r).block_counts, stream_);
     for (int r = 0; r < ranks(); ++r) times[size(r)].emplace_back();
     plan(times);
     // As in the layer, launches of chunks that the step does not need find nothing to do.
@@ -97,8 +98,8 @@ class TurnOfRanks {
   RankTimes traffic(int me) const {
     RankTimes t = traffic_[size(me)];
     t.positions = plan_.rank_loads()[size(me)];
-    t.bytes = rooms_[size(me)].bytes;
-    t.chunks = download(room(me).states[0].step.num_chunks, 1)[0];
+    t.bytes = buffers_[size(me)].bytes;
+    t.chunks = download(buffers(me).states[0].step.num_chunks, 1)[0];
     for (const Transfer& transfer : plan_.transfers()) {
       t.weights_in += transfer.to.value() == me;
       t.weights_out += transfer.from.value() == me;
@@ -109,10 +110,11 @@ class TurnOfRanks {
  private:
   void plan(Times& times) {
     for_ranks(times, &RankTimes::plan, [&](int r) {
-      cuda::count_slices(shape(r), slices(r), room(r).block_counts, stream_);
-      const cuda::StepView& step = room(r).states[0].step;
-      cuda::gather_counts(shape(r), {room(r).outboxes[0], room(r).views}, room(r).states[0].counts, stream_);
-      planners_[size(r)]->plan(step.counts, shape(r).most_chunks, nullptr, room(r).planner, step.plan,
+      cuda::count_slices(shape(r), slices(r), buffers(r).block_counts, stream_);
+      const cuda::StepView& step = buffers(r).states[0].step;
+      cuda::gather_counts(shape(r), {buffers(r).outboxes[0], buffers(r).views}, buffers(r).states[0].counts,
+                          stream_);
+      planners_[size(r)]->plan(step.counts, shape(r).most_chunks, nullptr, buffers(r).planner, step.plan,
                                stream_);
       cuda::prepare_step(shape(r), homes(r), step, stream_);
     });
@@ -123,13 +125,13 @@ class TurnOfRanks {
     if (!traffic_counted_) count_traffic();
     for_ranks(times, &RankTimes::tables, [&](int r) { cuda::receive(work(r, c), stream_); });
     for_ranks(times, &RankTimes::gather, [&](int r) {
-      cuda::gather_rows(work(r, c), cuda::TokenRows::hidden, hidden(), room(r).rows, stream_);
+      cuda::gather_rows(work(r, c), cuda::TokenRows::hidden, hidden(), buffers(r).rows, stream_);
     });
     for (int r = 0; c == 0 && r < ranks(); ++r)
-      cuda::borrow_weights(work(r, c), all_.layout(), 0, room(r).places, stream_);
+      cuda::borrow_weights(work(r, c), all_.layout(), 0, buffers(r).places, stream_);
     for_ranks(times, &RankTimes::experts, [&](int r) {
-      all_.ffn_->forward(groups(r), room(r).rows, room(r).exchanged, nullptr,
-                         {room(r).workspace, size(shapes_[size(r)].workspace_bytes)}, stream_);
+      all_.ffn_->forward(groups(r), buffers(r).rows, buffers(r).exchanged, nullptr,
+                         {buffers(r).workspace, size(shapes_[size(r)].workspace_bytes)}, stream_);
     });
     for_ranks(times, &RankTimes::combine, [&](int r) {
       cuda::combine(work(r, c), all_.router_weights_.data(), hidden(), all_.output_.data(), stream_);
@@ -140,8 +142,8 @@ class TurnOfRanks {
   void count_traffic() {
     stream_.synchronize();
     for (int from = 0; from < ranks(); ++from) {
-      const auto begin = download(room(from).outbox[0].begin, ranks() + 1);
-      const auto rows = download(room(from).outbox[0].rows, ranks());
+      const auto begin = download(buffers(from).outbox[0].begin, ranks() + 1);
+      const auto rows = download(buffers(from).outbox[0].rows, ranks());
       for (int to = 0; to < ranks(); ++to) {
         const std::int64_t results = begin[size(to) + 1] - begin[size(to)];
         traffic_[size(to)].rows += rows[size(to)];
@@ -157,25 +159,29 @@ class TurnOfRanks {
   int ranks() const { return all_.model_.ranks; }
   int experts() const { return all_.model_.moe.num_experts; }
   std::int64_t hidden() const { return all_.model_.moe.expert.hidden; }
-  const cuda::LayerRoom& room(int r) const { return rooms_[size(r)]; }
+  const cuda::LayerBuffers& buffers(int r) const { return buffers_[size(r)]; }
   const cuda::RouteShape& shape(int r) const { return shapes_[size(r)].route; }
-  cuda::PlacementView homes(int r) const { return all_.tables_.view_at(room(r).homes); }
+  cuda::PlacementView homes(int r) const { return all_.tables_.view_at(buffers(r).homes); }
   cuda::SliceView slices(int r) const {
-    const cuda::StateRoom& state = room(r).states[0];
+    const cuda::StateBuffers& state = buffers(r).states[0];
     return {ids_[size(r)].data(), all_.model_.tokens, state.before, state.rank_in_slice};
   }
   cuda::ChunkWork work(int r, int chunk) const {
-    return {shape(r),      slices(r),         room(r).states[0].step,
-            room(r).chunk, room(r).outbox[0], {room(r).outboxes[0], room(r).views},
+    return {shape(r),
+            slices(r),
+            buffers(r).states[0].step,
+            buffers(r).chunk,
+            buffers(r).outbox[0],
+            {buffers(r).outboxes[0], buffers(r).views},
             chunk};
   }
   DeviceGroups groups(int r) const {
     DeviceGroups groups;
     groups.num_groups = shape(r).num_groups();
-    groups.begin = room(r).chunk.group_begin;
-    groups.weights = room(r).group_weights;
-    groups.input_row = room(r).chunk.input_row;
-    groups.output_row = room(r).chunk.output_row;
+    groups.begin = buffers(r).chunk.group_begin;
+    groups.weights = buffers(r).group_weights;
+    groups.input_row = buffers(r).chunk.input_row;
+    groups.output_row = buffers(r).chunk.output_row;
     groups.max_positions = shape(r).most_positions;
     return groups;
   }
@@ -186,10 +192,10 @@ class TurnOfRanks {
       times[size(r)].back().*phase += static_cast<double>(all_.timer_.milliseconds([&] { work(r); }));
   }
 
-  cuda::RoomShape shape_of(int r, int places, const cuda::ChunkRoom& cut) const {
+  cuda::BufferShape shape_of(int r, int places, const cuda::ChunkLimits& cut) const {
     const ModelCase& model = all_.model_;
-    cuda::RoomShape room;
-    room.route = {ranks(),
+    cuda::BufferShape made;
+    made.route = {ranks(),
                   experts(),
                   r,
                   model.moe.top_k,
@@ -200,24 +206,24 @@ class TurnOfRanks {
                   1,
                   static_cast<int>(model.tokens * model.moe.top_k),
                   static_cast<std::int32_t>(cut.most_positions)};
-    room.num_slots = all_.tables_.view().num_slots;
-    room.with_backward = false;
-    room.hidden = hidden();
-    room.max_tokens = model.tokens;
-    room.planner_integers = std::int64_t{ranks()} * experts();
-    room.layout = all_.layout();
-    room.workspace_bytes =
-        all_.ffn_->forward_workspace_bytes(room.route.num_groups(), room.route.most_positions);
-    return room;
+    made.num_slots = all_.tables_.view().num_slots;
+    made.with_backward = false;
+    made.hidden = hidden();
+    made.max_tokens = model.tokens;
+    made.planner_integers = std::int64_t{ranks()} * experts();
+    made.layout = all_.layout();
+    made.workspace_bytes =
+        all_.ffn_->forward_workspace_bytes(made.route.num_groups(), made.route.most_positions);
+    return made;
   }
 
   // One chunk of just the positions that this routing brings, since the plan is known.
-  cuda::ChunkRoom whole(int r) const {
+  cuda::ChunkLimits whole(int r) const {
     return {1, static_cast<int>((all_.model_.tokens + cuda::kSliceTokens - 1) / cuda::kSliceTokens),
             std::max<std::int64_t>(plan_.rank_loads()[size(r)], 1)};
   }
   // What a layer does with a budget. All ranks have as many natives.
-  cuda::ChunkRoom cut(std::int64_t budget, int places) const {
+  cuda::ChunkLimits cut(std::int64_t budget, int places) const {
     const ModelCase& model = all_.model_;
     return cuda::fit_chunks(
         ranks(), model.tokens, model.moe.top_k, budget, [&](int chunks, std::int64_t positions) {
@@ -234,22 +240,22 @@ class TurnOfRanks {
       shapes_.push_back(budget == kNoBudget ? shape_of(r, borrowed[size(r)], whole(r))
                                             : shape_of(r, most_borrowed, cut(budget, most_borrowed)));
       memory_.emplace_back(size(cuda::lay_out(shapes_.back(), nullptr).bytes));
-      rooms_.push_back(cuda::lay_out(shapes_.back(), memory_.back().data()));
+      buffers_.push_back(cuda::lay_out(shapes_.back(), memory_.back().data()));
     }
     std::vector<OutboxView> outboxes;
     std::vector<PeerView> views;
     for (int r = 0; r < ranks(); ++r) {
-      outboxes.push_back(room(r).outbox[0]);
-      views.push_back({room(r).tensors, room(r).block_counts, room(r).exchanged, nullptr, nullptr,
-                       room(r).shown_weights, nullptr});
+      outboxes.push_back(buffers(r).outbox[0]);
+      views.push_back({buffers(r).tensors, buffers(r).block_counts, buffers(r).exchanged, nullptr, nullptr,
+                       buffers(r).shown_weights, nullptr});
     }
     for (int r = 0; r < ranks(); ++r) {
-      upload(outboxes, room(r).outboxes[0]);
-      upload(views, room(r).views);
+      upload(outboxes, buffers(r).outboxes[0]);
+      upload(views, buffers(r).views);
       const auto integers = all_.tables_.integers();
-      upload(std::vector<std::int32_t>(integers.begin(), integers.end()), room(r).homes);
+      upload(std::vector<std::int32_t>(integers.begin(), integers.end()), buffers(r).homes);
       planners_.push_back(std::make_unique<cuda::CudaPlanner>(homes(r), cuda::rules_of(options)));
-      cuda::publish_tensors(room(r).tensors, {all_.hidden_.data(), all_.router_weights_.data(), nullptr},
+      cuda::publish_tensors(buffers(r).tensors, {all_.hidden_.data(), all_.router_weights_.data(), nullptr},
                             stream_);
       show_weights(r);
     }
@@ -274,9 +280,9 @@ class TurnOfRanks {
                                  const_cast<void*>(own.gate_up_bias), const_cast<void*>(own.down_bias)}};
     }
     for (int b = 0; b < shape(r).places; ++b)
-      weights.push_back(tensors_in(reinterpret_cast<std::byte*>(room(r).places) + b * block));
-    upload(shown, room(r).shown_weights);
-    upload(weights, room(r).group_weights);
+      weights.push_back(tensors_in(reinterpret_cast<std::byte*>(buffers(r).places) + b * block));
+    upload(shown, buffers(r).shown_weights);
+    upload(weights, buffers(r).group_weights);
   }
 
   RanksInTurn& all_;
@@ -286,9 +292,9 @@ class TurnOfRanks {
   std::vector<RankTimes> traffic_;
   bool traffic_counted_ = false;
   std::vector<DeviceMemory<std::int32_t>> ids_;
-  std::vector<cuda::RoomShape> shapes_;
+  std::vector<cuda::BufferShape> shapes_;
   std::vector<DeviceMemory<std::byte>> memory_;
-  std::vector<cuda::LayerRoom> rooms_;
+  std::vector<cuda::LayerBuffers> buffers_;
   std::vector<std::unique_ptr<cuda::CudaPlanner>> planners_;
 };
 

@@ -39,7 +39,7 @@ bool FreeMoves::find_path(const HomeSlots& slots, std::span<const std::int64_t> 
       }
     }
   }
-  // What is reached from here leads nowhere else, and work moves only along paths that end in room.
+  // What is reached from here leads nowhere else, and work moves only along paths that end in spare capacity.
   for (RankId rank : queue_) exhausted_[rank.offset()] = true;
   return false;
 }

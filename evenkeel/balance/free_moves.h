@@ -35,8 +35,8 @@ class FreeMoves {
   };
   std::vector<Step> reached_by_;  // [P]
   std::vector<bool> reached_;     // [P]
-  std::vector<bool> exhausted_;   // [P], no path from there ends in room, nor will one later
-  std::vector<RankId> queue_;     // the last one found has room
+  std::vector<bool> exhausted_;   // [P], no path from there ends in spare capacity, nor will one later
+  std::vector<RankId> queue_;     // the last one found has spare capacity
 };
 
 }  // namespace evenkeel

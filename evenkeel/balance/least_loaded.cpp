@@ -74,21 +74,21 @@ void LeastLoaded::begin(const Counts& counts, const LayerPlacement& placement,
 // The three cases of Algorithm 2. The sum of given and pending work, all that a later decision sees, changes
 // only by what leaves home.
 void LeastLoaded::assign(std::int64_t share, RankId home, StepPlan& plan) {
-  const std::int64_t room = capacity_ - (committed_[home] - share);
-  const std::int64_t kept = std::clamp(room, std::int64_t{0}, share);
+  const std::int64_t spare = capacity_ - (committed_[home] - share);
+  const std::int64_t kept = std::clamp(spare, std::int64_t{0}, share);
   if (kept > 0) plan.give(home, kept);
   commit(home, kept - share);
   if (kept < share) spill(share - kept, home, plan);
 }
 
-// Algorithm 3. Its loop over ranks ends at the first: if a piece is too small on the rank with the most room,
-// it is too small on all.
+// Algorithm 3. Its loop over ranks ends at the first: if a piece is too small on the rank with the most
+// spare capacity, it is too small on all.
 void LeastLoaded::spill(std::int64_t rest, RankId home, StepPlan& plan) {
   while (rest > 0) {
     const RankId rank = least_loaded_other(home);
-    const std::int64_t room = capacity_ - committed_[rank];
-    const bool room_for_piece = room > 0 && room >= options_.min_segment;
-    const std::int64_t piece = room_for_piece ? std::min(rest, room) : rest;
+    const std::int64_t spare = capacity_ - committed_[rank];
+    const bool piece_fits = spare > 0 && spare >= options_.min_segment;
+    const std::int64_t piece = piece_fits ? std::min(rest, spare) : rest;
     plan.give(rank, piece);
     commit(rank, piece);
     rest -= piece;

@@ -65,12 +65,12 @@ bool Level::is_searched(const LayerPlacement& placement) const {
 void Level::reserve(const LayerPlacement& placement) {
   const auto experts = static_cast<std::size_t>(placement.num_experts());
   const auto ranks = static_cast<std::size_t>(placement.num_ranks());
-  settlement_.reserve(slots_.size(), ranks);
+  matcher_.reserve(slots_.size(), ranks);
   least_loaded_.reserve(placement.num_experts(), placement.num_ranks());
   if (!placement.has_single_homes()) free_moves_.reserve(ranks);
   balance_.resize(ranks);
   rest_.reserve(slots_.size());
-  moves_.reserve(Settlement::most_moves(slots_.size(), ranks));
+  moves_.reserve(ExcessMatcher::most_moves(slots_.size(), ranks));
   first_move_.reserve(experts);
   next_move_.reserve(moves_.capacity());
   if (!is_searched(placement)) return;
@@ -111,17 +111,17 @@ bool Level::within_threshold(std::int64_t total) const {
 bool Level::settle_at(std::int64_t worst) {
   balance_.resize(home_load_.size());
   std::ranges::transform(home_load_, balance_.begin(), [=](std::int64_t load) { return load - worst; });
-  settlement_.reset(slots_, balance_, options_.min_segment);
-  return settlement_.settle(ranks_);
+  matcher_.reset(slots_, balance_, options_.min_segment);
+  return matcher_.settle(ranks_);
 }
 
 std::int64_t Level::settled_worst(std::int64_t target) const {
-  return target + *std::ranges::max_element(settlement_.balance());
+  return target + *std::ranges::max_element(matcher_.balance());
 }
 
 std::int64_t Level::search_worst(std::int64_t ideal) {
   if (settle_at(ideal)) {
-    moves_.assign(settlement_.moves().begin(), settlement_.moves().end());
+    moves_.assign(matcher_.moves().begin(), matcher_.moves().end());
     return ideal;
   }
   std::int64_t best = *std::ranges::max_element(home_load_);  // with no move at all
@@ -130,7 +130,7 @@ std::int64_t Level::search_worst(std::int64_t ideal) {
     const std::int64_t worst = settled_worst(target);
     if (worst >= best) return;
     best = worst;
-    moves_.assign(settlement_.moves().begin(), settlement_.moves().end());
+    moves_.assign(matcher_.moves().begin(), matcher_.moves().end());
   };
   keep(ideal);
   std::int64_t failed = ideal;

@@ -4,15 +4,15 @@
 //             computed away from their token. A piece on a rank without a copy has at least min_segment
 //             assignments, or all that the expert has; what stays home may have any size.
 // Method      The target is the mean load rounded up (or the largest base load). Every rank is above it by
-//             some excess or below it by some room, and these are settled like debts (settlement.h): each
-//             transfer closes the account of one rank, so P ranks take about P - 1. Where pieces of
-//             min_segment cannot meet the target, a binary search finds one they meet. Instances of at most
-//             32 (expert, other rank) pairs are searched exhaustively where they might be beaten
-//             (small_search.h), unless search_small is false. Last, each transfer takes the expert that keeps
-//             most rows on the rank of their token (local_rows.h). Everything stays home where the ranks'
-//             largest home load / mean is below imbalance_threshold.
+//             some excess or below it by some spare capacity, and these are settled like debts
+//             (excess_matcher.h): each transfer closes the balance of one rank, so P ranks take about P - 1.
+//             Where pieces of min_segment cannot meet the target, a binary search finds one they meet.
+//             Instances of at most 32 (expert, other rank) pairs are searched exhaustively where they might
+//             be beaten (small_search.h), unless search_small is false. Last, each transfer takes the expert
+//             that keeps most rows on the rank of their token (local_rows.h). Everything stays home where the
+//             ranks' largest home load / mean is below imbalance_threshold.
 // Cost        O(E + P^2 + P N) for N experts a rank, when the target is met, and O(E + P N log P)
-//             on many ranks (settlement.h); no allocation after the first call of a shape.
+//             on many ranks (excess_matcher.h); no allocation after the first call of a shape.
 //             docs/performance.md#planning has it in microseconds.
 // Guarantee   The worst rank is never above least-loaded's with the same min_segment: where that is lower,
 //             because its last piece of an expert may be below min_segment, its plan is taken. With
@@ -26,11 +26,11 @@
 
 #include <vector>
 
+#include "evenkeel/balance/excess_matcher.h"
 #include "evenkeel/balance/free_moves.h"
 #include "evenkeel/balance/home_slots.h"
 #include "evenkeel/balance/least_loaded.h"
 #include "evenkeel/balance/planner.h"
-#include "evenkeel/balance/settlement.h"
 #include "evenkeel/balance/small_search.h"
 #include "evenkeel/balance/transfer_bound.h"
 
@@ -66,11 +66,11 @@ class Level final : public Planner {
   std::vector<std::int64_t> balance_;    // [P], home load - target
   std::vector<RankId> ranks_;
   FreeMoves free_moves_;
-  Settlement settlement_;
+  ExcessMatcher matcher_;
   LeastLoaded least_loaded_;
   TransferBound transfer_bound_;
   SmallSearch small_search_;
-  std::vector<Move> moves_;              // of the best settlement
+  std::vector<Move> moves_;              // of the best matching
   std::vector<std::int64_t> rest_;       // by slot, what stays home
   std::vector<std::size_t> first_move_;  // [E], number of moves for none
   std::vector<std::size_t> next_move_;   // beside moves_

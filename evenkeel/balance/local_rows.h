@@ -11,8 +11,8 @@
 #include <cstdint>
 #include <span>
 
+#include "evenkeel/balance/excess_matcher.h"
 #include "evenkeel/balance/home_slots.h"
-#include "evenkeel/balance/settlement.h"
 #include "evenkeel/plan/counts.h"
 
 namespace evenkeel {

@@ -98,8 +98,8 @@ bool SmallSearch::choose(std::size_t first, std::int64_t left, Ranks unhelped) {
   return false;
 }
 
-// A maximum flow: every chosen pair gets the least it may have, the rest goes where there is space, and what
-// does not fit makes room by moving others.
+// A maximum flow: every chosen pair gets the least it may have, the rest goes where there is spare capacity,
+// and what does not fit makes spare capacity by moving others.
 bool SmallSearch::loads_fit() {
   std::ranges::fill(given_, 0);
   allowed_ = homes_;
@@ -110,7 +110,7 @@ bool SmallSearch::loads_fit() {
     space_[pair.rank] -= least_[pair.expert];
     allowed_[pair.expert] |= only(pair.rank);
   }
-  if (std::ranges::any_of(space_, [](std::int64_t space) { return space < 0; })) return false;
+  if (std::ranges::any_of(space_, [](std::int64_t spare) { return spare < 0; })) return false;
   for (std::size_t e = 0; e < load_.size(); ++e) {
     std::int64_t rest = load_[e];
     for (const Pair& pair : chosen_) rest -= pair.expert == e ? least_[e] : 0;
@@ -125,7 +125,7 @@ bool SmallSearch::place_rest(std::size_t expert, std::int64_t rest) {
     moved = false;
     for_each_rank(allowed_[expert], [&](std::size_t rank) {
       std::int64_t amount = rest;
-      if (amount == 0 || !make_room(rank, amount, 0)) return;
+      if (amount == 0 || !make_space(rank, amount, 0)) return;
       given(expert, rank) += amount;
       rest -= amount;
       moved = true;
@@ -134,8 +134,9 @@ bool SmallSearch::place_rest(std::size_t expert, std::int64_t rest) {
   return rest == 0;
 }
 
-// Takes `amount`, or less, of a rank's space, after moving other experts' pieces on if there is none.
-bool SmallSearch::make_room(std::size_t rank, std::int64_t& amount, Ranks seen) {
+// Takes `amount`, or less, of a rank's spare capacity, after moving other experts' pieces on if there is
+// none.
+bool SmallSearch::make_space(std::size_t rank, std::int64_t& amount, Ranks seen) {
   if (space_[rank] > 0) {
     amount = std::min(amount, space_[rank]);
     space_[rank] -= amount;
@@ -148,7 +149,7 @@ bool SmallSearch::make_room(std::size_t rank, std::int64_t& amount, Ranks seen) 
     if ((allowed_[e] & only(rank)) == 0 || movable <= 0) continue;
     bool made = false;
     for_each_rank(allowed_[e] & ~seen, [&](std::size_t other) {
-      if (made || !make_room(other, movable, seen)) return;
+      if (made || !make_space(other, movable, seen)) return;
       given(e, rank) -= movable;
       given(e, other) += movable;
       made = true;

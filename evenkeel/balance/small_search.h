@@ -54,7 +54,7 @@ class SmallSearch {
   bool choose(std::size_t first, std::int64_t left, Ranks unhelped);
   bool loads_fit();
   bool place_rest(std::size_t expert, std::int64_t rest);
-  bool make_room(std::size_t rank, std::int64_t& amount, Ranks seen);
+  bool make_space(std::size_t rank, std::int64_t& amount, Ranks seen);
   bool write(const LayerPlacement& placement, StepPlan& plan) const;
 
   std::int64_t& given(std::size_t expert, std::size_t rank) { return given_[expert * ranks_ + rank]; }

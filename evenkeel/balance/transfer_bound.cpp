@@ -33,7 +33,7 @@ std::int64_t TransferBound::of(const Counts& counts, const LayerPlacement& place
 void TransferBound::reserve(const LayerPlacement& placement) {
   const auto experts = static_cast<std::size_t>(placement.num_experts());
   const auto ranks = static_cast<std::size_t>(placement.num_ranks());
-  for (auto* by_rank : {&space_, &native_, &open_, &excess_, &room_}) by_rank->reserve(ranks);
+  for (auto* by_rank : {&space_, &native_, &open_, &excess_, &shortage_}) by_rank->reserve(ranks);
   sum_.reserve(std::size_t{1} << std::min(ranks, kMostForSubsets));
   most_.reserve(std::size_t{1} << std::min(ranks, kMostForSubsets));
   pieces_.reserve(experts * ranks + ranks);
@@ -54,7 +54,7 @@ void TransferBound::begin(std::int64_t worst_load, std::span<const std::int64_t>
   }
 }
 
-// Every receiver adds at most the space that its own experts cannot fill.
+// Every receiver adds at most the spare capacity that its own experts cannot fill.
 std::int64_t TransferBound::of_copies() {
   Wide missing = counts_->total();
   pieces_.clear();
@@ -88,27 +88,27 @@ std::int64_t TransferBound::groups_over_subsets() {
 // A group is a rank left short, or a pair that matches, or has three ranks at least.
 std::int64_t TransferBound::groups_by_size() {
   excess_.clear();
-  room_.clear();
-  for (Wide b : open_) b > 0 ? excess_.push_back(b) : room_.push_back(-b);
+  shortage_.clear();
+  for (Wide b : open_) b > 0 ? excess_.push_back(b) : shortage_.push_back(-b);
   std::ranges::sort(excess_);
-  std::ranges::sort(room_);
+  std::ranges::sort(shortage_);
   Wide left = slack_;
   std::int64_t left_short = 0;
-  for (Wide r : room_) {
+  for (Wide r : shortage_) {
     if ((left -= r) < 0) break;
     ++left_short;
   }
   const std::int64_t pairs = matching_pairs();
   const auto ranks_open = static_cast<std::int64_t>(open_.size());
-  const auto with_excess = static_cast<std::int64_t>(std::min(excess_.size(), room_.size()));
+  const auto with_excess = static_cast<std::int64_t>(std::min(excess_.size(), shortage_.size()));
   return left_short + std::min(with_excess, pairs + (ranks_open - 2 * pairs) / 3);
 }
 
 std::int64_t TransferBound::matching_pairs() const {
   std::int64_t pairs = 0;
-  for (std::size_t e = 0, r = 0; e < excess_.size() && r < room_.size();) {
-    const bool too_little = room_[r] < excess_[e];
-    const bool too_much = room_[r] > excess_[e] + slack_;
+  for (std::size_t e = 0, r = 0; e < excess_.size() && r < shortage_.size();) {
+    const bool too_little = shortage_[r] < excess_[e];
+    const bool too_much = shortage_[r] > excess_[e] + slack_;
     pairs += !too_little && !too_much;
     e += !too_little;
     r += !too_much;
@@ -117,15 +117,15 @@ std::int64_t TransferBound::matching_pairs() const {
 }
 
 std::int64_t TransferBound::senders() {
-  std::size_t roomiest = 0;
+  std::size_t widest = 0;
   for (std::size_t r = 1; r < ranks(); ++r)
-    if (space_[r] > space_[roomiest]) roomiest = r;
+    if (space_[r] > space_[widest]) widest = r;
   Wide second = 0;
   for (std::size_t r = 0; r < ranks(); ++r)
-    if (r != roomiest) second = std::max(second, space_[r]);
+    if (r != widest) second = std::max(second, space_[r]);
   std::int64_t transfers = 0;
   for (std::size_t r = 0; r < ranks(); ++r)
-    if (balance(r) > 0) transfers += transfers_away(r, r == roomiest ? second : space_[roomiest]);
+    if (balance(r) > 0) transfers += transfers_away(r, r == widest ? second : space_[widest]);
   return transfers;
 }
 
@@ -176,12 +176,12 @@ std::int64_t TransferBound::receivers() {
 }
 
 void TransferBound::add_received(std::size_t rank) {
-  Wide room = -balance(rank);
+  Wide space = -balance(rank);
   for (ExpertId expert : by_load_) {
-    if (room <= 0 || counts_->load(expert) == 0) return;  // so have those that follow
+    if (space <= 0 || counts_->load(expert) == 0) return;  // so have those that follow
     if (placement_->is_home(expert, RankId(rank))) continue;
-    pieces_.push_back(std::min(room, Wide{counts_->load(expert)}));
-    room -= pieces_.back();
+    pieces_.push_back(std::min(space, Wide{counts_->load(expert)}));
+    space -= pieces_.back();
   }
 }
 

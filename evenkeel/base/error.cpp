@@ -9,7 +9,7 @@ namespace evenkeel {
 
 namespace {
 
-// Of a file or a key among a message's words: a message has room for two, and for what is said of them.
+// Of a file or a key among a message's words: a message has space for two, and for what is said of them.
 constexpr std::size_t most_name_bytes = 256;
 
 std::string shown_name(const std::string& text) {

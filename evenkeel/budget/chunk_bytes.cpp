@@ -56,7 +56,7 @@ std::int64_t arrived_gradient_bytes(const ChunkShape& shape, const ChunkLoad& lo
          whole_lines(2 * kNumber * (load.positions_here + load.positions_elsewhere()));
 }
 
-// Rows' gradients that a backward pass computes, with room for what comes home.
+// Rows' gradients that a backward pass computes, with memory for what comes home.
 std::int64_t computed_gradient_bytes(const ChunkShape& shape, const ChunkLoad& load) {
   // In f32, the rank's own are added up where the caller wants them.
   const std::int64_t summed = shape.element_bytes == kNumber ? load.rows_received : load.rows_here;
@@ -101,8 +101,8 @@ std::int64_t saved_bytes(const ChunkShape& shape, std::int64_t positions) {
 }
 
 std::int64_t positions_saved_in(const ChunkShape& shape, std::int64_t bytes) {
-  const std::int64_t room = bytes / kArenaLine * kArenaLine - shape.saved_margin_bytes;
-  return std::max<std::int64_t>(room, 0) / std::max<std::int64_t>(shape.saved_bytes, 1);
+  const std::int64_t available = bytes / kArenaLine * kArenaLine - shape.saved_margin_bytes;
+  return std::max<std::int64_t>(available, 0) / std::max<std::int64_t>(shape.saved_bytes, 1);
 }
 
 // Enough of an expert's rows that its products lose nothing by being cut there.
@@ -172,13 +172,13 @@ std::int64_t again_part_bytes(const ChunkShape& shape, const ChunkLoad& load, co
 }
 
 SavedPositions saved_in_parts(const ChunkShape& shape, const ChunkLoad& load, const ForeignLoad& foreign,
-                              std::int64_t room, std::int64_t foreign_room) {
+                              std::int64_t available, std::int64_t foreign_available) {
   const std::int64_t own = load.positions_here - foreign.positions;
   SavedPositions saved;
-  saved.own = std::min(own, positions_saved_in(shape, room));
+  saved.own = std::min(own, positions_saved_in(shape, available));
   if (saved.own < own) return saved;
-  saved.foreign = std::min({foreign.positions, positions_saved_in(shape, foreign_room),
-                            positions_saved_in(shape, room - saved_bytes(shape, saved.own))});
+  saved.foreign = std::min({foreign.positions, positions_saved_in(shape, foreign_available),
+                            positions_saved_in(shape, available - saved_bytes(shape, saved.own))});
   return saved;
 }
 

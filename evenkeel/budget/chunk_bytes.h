@@ -81,7 +81,7 @@ struct SavedPositions {
   std::int64_t all() const { return own + foreign; }
 };
 
-// The activations of so many positions of a chunk, and of how many there is room in so many bytes.
+// The activations of so many positions of a chunk, and of how many there is memory in so many bytes.
 std::int64_t saved_bytes(const ChunkShape& shape, std::int64_t positions);
 std::int64_t positions_saved_in(const ChunkShape& shape, std::int64_t bytes);
 
@@ -110,23 +110,22 @@ std::int64_t backward_bytes(const ChunkShape& shape, const ChunkLoad& load, std:
 // again.
 std::int64_t recompute_bytes(const ChunkShape& shape, const ChunkLoad& load);
 
-// A kept chunk for which there is little room has its backward pass in three parts. Each holds only what it
+// A kept chunk for which there is little memory has its backward pass in three parts. Each holds only what it
 // wants, and all of them the chunk's tables, rows and gradients:
 //   own       the saved positions of the rank's own experts; their activations go
 //   foreign   the saved positions of the others: weights are fetched, and all gradients made but that of
 //             gate_up; then the weights go, and gate_up's is made; the activations go
 //   again     what was not saved, with weights fetched again and all gradients
-// Then the gradients go home. Those that leave lie amid what all parts held, whose room is not counted on for
-// one that comes.
-// Peaks of the three, what is foreign included.
+// Then the gradients go home. Those that leave lie amid what all parts held, whose memory is not counted on
+// for one that comes. Peaks of the three, what is foreign included.
 std::int64_t own_part_bytes(const ChunkShape& shape, const ChunkLoad& load, const SavedPositions& saved);
 std::int64_t foreign_part_bytes(const ChunkShape& shape, const ChunkLoad& load, const ForeignLoad& foreign,
                                 std::int64_t saved_foreign);
 std::int64_t again_part_bytes(const ChunkShape& shape, const ChunkLoad& load, const ForeignLoad& foreign);
-// As many positions as there is room for: of all, and of the foreign ones while what they want is there.
+// As many positions as there is memory for: of all, and of the foreign ones while what they want is there.
 // Those of own experts come first, as the cheaper ones.
 SavedPositions saved_in_parts(const ChunkShape& shape, const ChunkLoad& load, const ForeignLoad& foreign,
-                              std::int64_t room, std::int64_t foreign_room);
+                              std::int64_t available, std::int64_t foreign_available);
 
 // With the gradients that are sent home, and one that comes.
 std::int64_t returning_part_bytes(const ChunkShape& shape, const ChunkLoad& load, const ForeignLoad& foreign);

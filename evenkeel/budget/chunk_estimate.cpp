@@ -34,8 +34,8 @@ void ChunkEstimate::Bytes::read(LoadBytes bytes, const ChunkShape& shape, const 
 }
 
 std::int64_t ChunkEstimate::Bytes::parts(std::size_t rank, std::int64_t limit, std::int64_t most) const {
-  const std::int64_t room = limit - fixed;
-  return room > 0 ? std::min((growing[rank] + room - 1) / room, most) : most;
+  const std::int64_t available = limit - fixed;
+  return available > 0 ? std::min((growing[rank] + available - 1) / available, most) : most;
 }
 
 }  // namespace evenkeel

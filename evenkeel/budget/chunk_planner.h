@@ -26,7 +26,7 @@ struct Chunk {
   std::int64_t end = 0;
   bool kept = false;  // tables and rows stay for backward, and activations
   // Of a kept one: of some rank's activations, the share that does not stay; no rank keeps less. Its backward
-  // pass is in parts (chunk_bytes.h) where there is not room for all at once.
+  // pass is in parts (chunk_bytes.h) where there is not memory for all at once.
   double recomputed = 0;
   bool in_parts = false;
 

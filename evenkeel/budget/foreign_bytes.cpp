@@ -30,7 +30,7 @@ void ForeignBytes::read(const StepPlan& plan, const LayerPlacement& placement) {
   transfers_ = std::ranges::max(loads_, {}, &ForeignLoad::weights).weights;
 }
 
-// Of an expert at home with several, the first owns the gradient. Which positions wait for room for the
+// Of an expert at home with several, the first owns the gradient. Which positions wait for memory for the
 // others' is not told apart.
 void ForeignBytes::add_copies(const StepPlan& plan, const LayerPlacement& placement) {
   for (ExpertId expert : indices<ExpertId>(plan.num_experts()))

@@ -10,7 +10,7 @@
 #include "evenkeel/budget/block_loads.h"
 #include "evenkeel/budget/chunk_planner.h"
 #include "evenkeel/budget/foreign_bytes.h"
-#include "evenkeel/budget/rank_room.h"
+#include "evenkeel/budget/rank_memory.h"
 
 namespace evenkeel {
 
@@ -21,14 +21,14 @@ class KeptWhole {
 
   // The step as one chunk of `units`. Its `recomputed` is the largest share that a rank computes again; past
   // `most`, that of the first such rank; past 1, the step does not fit. O(P).
-  Chunk chunk(std::span<const RankRoom> rooms, std::int64_t units, double most);
+  Chunk chunk(std::span<const RankMemory> memories, std::int64_t units, double most);
 
  private:
   const ChunkLoad& load(std::size_t rank);
-  bool fits_at_once(std::size_t rank, const RankRoom& room);
-  std::optional<double> recomputed_in_parts(std::size_t rank, const RankRoom& room);
-  bool has_room_for_the_rest(std::span<const RankRoom> rooms);
-  std::int64_t room_to_keep(std::size_t rank, const RankRoom& room);
+  bool fits_at_once(std::size_t rank, const RankMemory& memory);
+  std::optional<double> recomputed_in_parts(std::size_t rank, const RankMemory& memory);
+  bool fits_the_rest(std::span<const RankMemory> memories);
+  std::int64_t bytes_to_keep(std::size_t rank, const RankMemory& memory);
 
   const ChunkShape& shape_;
   const BlockLoads& blocks_;

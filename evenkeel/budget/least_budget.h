@@ -13,8 +13,8 @@
 
 namespace evenkeel {
 
-// Blocks into which a step's tokens are cut to be counted: so many, or where the table of blocks has no room
-// for that, half as many, and so on; where it has none for one, nothing is counted but the step.
+// Blocks into which a step's tokens are cut to be counted: so many, or where the table of blocks has no
+// memory for that, half as many, and so on; where it has none for one, nothing is counted but the step.
 inline constexpr int kStepBlocks = 32;
 
 // Of an arena, for a table of so many blocks.

@@ -106,10 +106,10 @@ std::int64_t StepCut::count_by_rule(const PassBytes& bytes, std::span<const std:
     const std::int64_t fixed = bytes_of(shape_, ChunkLoad{});
     const std::int64_t moving = std::max<std::int64_t>(bytes_of(shape_, load) - fixed, 1);
     const std::int64_t limit = limits[rank.offset()];
-    const std::int64_t room =
+    const std::int64_t available =
         std::max<std::int64_t>((overlaps ? bytes.half_of(limit, shape_) : limit) - fixed, 0);
     const auto most_received =
-        static_cast<std::int64_t>(static_cast<__int128>(load.positions_here) * room / moving);
+        static_cast<std::int64_t>(static_cast<__int128>(load.positions_here) * available / moving);
     count = std::max(count, mact(load.positions_here, most_received, options_.rule.bins).chunks);
   }
   return std::min(count, units_);

@@ -3,7 +3,7 @@
 //
 // Method   One reserved range of addresses, best fit among the gaps, neighbours joined when given back. What
 //          stays beyond a step is cut from a gap's low end, what goes with the step from its high end:
-//          buffers of a step that go in the reverse order of their coming need no more room than their sum.
+//          buffers of a step that go in the reverse order of their coming need no more space than their sum.
 // Cost     O(gaps) a call; the list of gaps keeps its capacity, so a warm arena allocates nothing itself.
 // Device   The bytes may be a GPU's: an arena keeps its books on the host and never touches them. With a
 //          budget all of it is taken from the GPU at once; without one, as it is first lent.

@@ -105,7 +105,7 @@ class DeviceStream : public Stream {
   void wait_for(const Event& event);
 
   // For communicators. A posted operation hands over its work in carry_out(). reserve() flushes, and makes
-  // room for one more, so that the next post() cannot fail.
+  // space for one more, so that the next post() cannot fail.
   void reserve();
   Event post(CpuOperation& operation);
   void flush() { flush_to(posted_); }

@@ -24,7 +24,7 @@ Exchange::Exchange(Communicator& comm, Stream& stream, Arena& arena, std::int64_
 
 Exchange::~Exchange() = default;
 
-// Of another step, rows would be written where there is no room for them.
+// Of another step, rows would be written where there is no space for them.
 void Exchange::require_same_step(const TopK& top_k, const Counts& counts, const StepPlan& plan) {
   if (counts.num_ranks() != comm_.size() || plan.num_ranks() != comm_.size())
     throw InvalidArgument(
@@ -190,7 +190,7 @@ Exchange::RowGradients Exchange::gradient_buffer(const Dispatched& dispatched, v
   return gradients;
 }
 
-// Rounds f32 numbers to the type where they stand, so that they take half the room.
+// Rounds f32 numbers to the type where they stand, so that they take half the space.
 void Exchange::round_in_place(std::int64_t count, std::byte* numbers) const {
   constexpr std::int64_t kPiece = 512;
   std::array<std::byte, kPiece * sizeof(float)> rounded;

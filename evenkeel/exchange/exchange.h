@@ -42,12 +42,12 @@ class Exchange {
   // this rank computes. `counts` are the all-gathered counts from which `plan` was made; `lifetime` says
   // until when the result is wanted.
   // Throws InvalidArgument, before anything is sent, where choices, counts and plan are not of one step of
-  // this communicator, naming the expert; BudgetTooSmall where the arena has no room; CommError where another
-  // rank has thrown or does not answer.
+  // this communicator, naming the expert; BudgetTooSmall where the arena has no space; CommError where
+  // another rank has thrown or does not answer.
   Dispatched dispatch(const void* hidden, const TopK& top_k, const Counts& counts, const StepPlan& plan,
                       Lifetime lifetime = Lifetime::step);
 
-  // Room for results: those computed here, and behind them those to be received.
+  // Space for results: those computed here, and behind them those to be received.
   Buffer result_buffer(const Dispatched& dispatched, Lifetime lifetime = Lifetime::step);
   // Sends results home and writes each token's weighted sum, in top-k order, in f32, rounded once.
   void combine(const Dispatched& dispatched, const Buffer& results, std::span<const float> weights,
@@ -56,9 +56,9 @@ class Exchange {
   void sum_results(const Dispatched& dispatched, const Buffer& results, std::span<const float> weights,
                    void* output) const;
 
-  // The same in less room and in parts, with the results where `rows` has them: room; the results that wait,
-  // once they are there, sent home; and of the tokens of its present range, when those that came home are
-  // here and the range's own are, the sums.
+  // The same in less space and in parts, with the results where `rows` has them: space; the results that
+  // wait, once they are there, sent home; and of the tokens of its present range, when those that came home
+  // are here and the range's own are, the sums.
   Buffer result_buffer(const ResultRows& rows);
   Event return_results(const Dispatched& dispatched, const Buffer& results, const ResultRows& rows);
   void sum_results(const Dispatched& dispatched, const Buffer& results, const ResultRows& rows,
@@ -71,7 +71,7 @@ class Exchange {
     std::span<float> values, gradients;
   };
   // The gradient rows received for tokens computed here (Dispatched::rows() finds this rank's own among
-  // grad_output), and the router weights, with room for their gradients.
+  // grad_output), and the router weights, with space for their gradients.
   struct IncomingGradients {
     Buffer rows;
     RouterWeights router;
@@ -80,7 +80,7 @@ class Exchange {
                                        std::span<const float> weights);
 
   // Gradients of the rows here, f32 zeros to add to: `sums`. Where the layer's type is f32, the sums of this
-  // rank's own rows are those of grad_hidden [tokens, hidden]; the others are in `rows`, with room for those
+  // rank's own rows are those of grad_hidden [tokens, hidden]; the others are in `rows`, with space for those
   // to be received.
   struct RowGradients {
     Buffer rows;
@@ -111,7 +111,7 @@ class Exchange {
   void add_rows_elsewhere(const Dispatched& dispatched, std::span<const std::int32_t> slots,
                           const Buffer& rows, float* sum) const;
   bool adds_in_place() const { return type_ == DataType::f32; }
-  // Of this rank's rows, those that gradient_buffer() has no room for.
+  // Of this rank's rows, those that gradient_buffer() has no space for.
   std::int64_t rows_in_place(const Dispatched& dispatched) const {
     return adds_in_place() ? dispatched.own_rows : 0;
   }

@@ -60,7 +60,7 @@ class OverlappedExchange {
               const StepPlan& plan);
   void depart_gradients(TravellingChunk& chunk, const void* grad_output, std::span<const float> weights);
 
-  // Reads what the others announce, and makes room for it; then takes it in. A rank that posts what it has
+  // Reads what the others announce, and makes space for it; then takes it in. A rank that posts what it has
   // for others between the two finds theirs as it waits.
   void expect(TravellingChunk& chunk);
   void arrive(TravellingChunk& chunk);

@@ -71,7 +71,7 @@ std::int64_t ResultRows::positions_before(std::int64_t token) const {
   return positions;
 }
 
-// As many tokens as have room; one always has.
+// As many tokens as have space; one always has.
 bool ResultRows::next_range(std::span<std::int32_t> row_of_position) {
   first_token_ = end_token_;
   if (first_token_ == dispatched_->tokens) return false;

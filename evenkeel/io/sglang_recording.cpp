@@ -122,10 +122,10 @@ void add_tokens(const IntArray& of_pass, const PhysicalMap& map, const std::stri
 }
 
 // As large as there are experts, which may be far more than the map and the records have numbers.
-void require_room(const PhysicalMap& map, std::int64_t steps, std::int64_t elements_in_file,
-                  const std::string& file) {
+void require_space(const PhysicalMap& map, std::int64_t steps, std::int64_t elements_in_file,
+                   const std::string& file) {
   if (steps * map.layers * map.num_experts > (std::int64_t{1} << 20) + 16 * elements_in_file)
-    throw ParseError(file, map_key, fmt::format("has room for few of {} experts", map.num_experts));
+    throw ParseError(file, map_key, fmt::format("has space for few of {} experts", map.num_experts));
 }
 
 // Of one file, whose records are read in order.
@@ -139,7 +139,7 @@ class RecordReader {
         map_(read_map(file, options.num_experts)) {
     if (map_.layers > max_layers)
       throw ParseError(file.name(), map_key, fmt::format("has more than {} layers", max_layers));
-    require_room(map_, 1, map_.layers * map_.physical, file.name());
+    require_space(map_, 1, map_.layers * map_.physical, file.name());
   }
 
   void add(Pickle::Id record, const std::string& where) {
@@ -173,8 +173,8 @@ class RecordReader {
   void take_counts(const IntArray& of_pass, std::size_t step, const std::string& key) {
     const auto size = static_cast<std::size_t>(map_.layers * map_.num_experts);
     if (counts_.size() < (step + 1) * size) {
-      require_room(map_, static_cast<std::int64_t>(step) + 1, (records_ + 1) * map_.layers * map_.physical,
-                   file_.name());
+      require_space(map_, static_cast<std::int64_t>(step) + 1, (records_ + 1) * map_.layers * map_.physical,
+                    file_.name());
       counts_.resize((step + 1) * size, 0);
     }
     ++records_;

@@ -147,7 +147,7 @@ void read_rank_lists(const Json& json, const std::string& file, Topology::Descri
   if (const auto rooms = json.find("rooms"); rooms != json.end()) {
     list_of(*rooms, ranks, file, "rooms");
     for (std::size_t rank = 0; rank < ranks; ++rank)
-      description.rooms.push_back(
+      description.capacities.push_back(
           internal::small_integer((*rooms)[rank], 1, 1 << 30, file, fmt::format("rooms[{}]", rank)));
   }
 }
@@ -224,7 +224,7 @@ void write_topology(const Topology& topology, const std::string& path) {
     write_matrix(topology, json);
   }
   if (!description.speeds.empty()) json["speeds"] = description.speeds;
-  if (!description.rooms.empty()) json["rooms"] = description.rooms;
+  if (!description.capacities.empty()) json["rooms"] = description.capacities;
   AtomicFile out(path);
   out.write(json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
   out.commit();

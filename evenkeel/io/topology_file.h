@@ -9,8 +9,8 @@
 
 namespace evenkeel {
 
-// Throws ParseError: not this format, an unknown key, sizes that do not fit, a bandwidth, speed or room that
-// no machine has.
+// Throws ParseError: not this format, an unknown key, sizes that do not fit, a bandwidth, speed or capacity
+// that no machine has.
 Topology read_topology(const std::string& path);
 Topology read_topology(std::shared_ptr<const ByteSource> source);
 

@@ -36,13 +36,13 @@ std::size_t longest_name(const fs::path& folder) {
   return most > 0 ? static_cast<std::size_t>(most) : 255;
 }
 
-// As much of the place's name as leaves room for any process and number.
+// As much of the place's name as leaves space for any process and number.
 std::string begin_of(const fs::path& place) {
-  constexpr std::size_t room = sizeof(".4194304-4294967295.part") - 1;
+  constexpr std::size_t space = sizeof(".4194304-4294967295.part") - 1;
   std::string name = place.filename().string();
   const std::size_t most = longest_name(place.parent_path());
-  if (name.size() + room <= most) return name;
-  std::size_t kept = most - std::min(most, room);
+  if (name.size() + space <= most) return name;
+  std::size_t kept = most - std::min(most, space);
   while (kept > 0 && (static_cast<unsigned char>(name[kept]) & 0xc0u) == 0x80u) --kept;  // whole characters
   name.resize(kept);
   return name;

@@ -3,7 +3,7 @@
 // Points   in_use[0] is what was lent when the record began; each buffer that is lent or given back adds one
 //          point, the sum after it. A buffer is alive at the points [begin, end), so that at every point the
 //          bytes of the buffers alive there are in_use, and the largest is the arena's peak.
-// Cost     Unless more happens than there is room for, noting something down allocates nothing.
+// Cost     Unless more happens than there is memory for, noting something down allocates nothing.
 //
 //   Arena arena(Device::cpu());
 //   StepTimeline timeline(arena);
@@ -50,7 +50,7 @@ struct StepRecord {
 // Watches an arena for as long as it lives; must go before the arena. Used on the arena's thread.
 class StepTimeline final : private ArenaWatcher {
  public:
-  // With room for so many points and buffers. Throws InvalidArgument where the arena lends bytes already.
+  // With memory for so many points and buffers. Throws InvalidArgument where the arena lends bytes already.
   explicit StepTimeline(Arena& arena, std::size_t points = 4096);
   ~StepTimeline();
   StepTimeline(const StepTimeline&) = delete;

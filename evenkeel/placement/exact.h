@@ -19,10 +19,10 @@ namespace evenkeel {
 // Whether this build has the integer-program solver; without it the functions below throw Unsupported.
 bool has_exact_solver();
 
-// `start` is an answer to begin from, such as the fast solver's, or empty. One that breaks the sizes or rooms
-// asked for is not used; one of another shape than the profile is an InvalidArgument. Its bound is taken as
-// proven, and what comes back has no lower one. All throw Infeasible where rooms and Eq. 13 leave no answer,
-// or none was found in time.
+// `start` is an answer to begin from, such as the fast solver's, or empty. One that breaks the sizes or
+// capacities asked for is not used; one of another shape than the profile is an InvalidArgument. Its bound is
+// taken as proven, and what comes back has no lower one. All throw Infeasible where capacities and Eq. 13
+// leave no answer, or none was found in time.
 //
 // A program of more than 300,000 variables is not tried: the start comes back, and `program_tried` says so;
 // without a start, Unsupported. E P^2 variables a layer for the joint one, P^3 for ranks of unlike links, E P

@@ -4,7 +4,7 @@
 // Method      In each layer, an expert on a rank that decides the cost (the slowest compute, or an end of the
 //             slowest pair) swaps with the expert elsewhere that lowers the cost most; where sizes differ by
 //             one, it may also move without a swap. Layers in turn until none changes.
-// Guarantee   Never worse than the two-stage answer; sizes, rooms and totals as there.
+// Guarantee   Never worse than the two-stage answer; sizes, capacities and totals as there.
 #include <algorithm>
 #include <optional>
 
@@ -94,7 +94,7 @@ class LayerSearch {
   // Sizes of the layer stay the same, up to their order.
   bool may_move(std::size_t from, std::size_t to) const {
     return problem_.sizes == ClusterSizes::equal && sizes_[from] == sizes_[to] + 1 &&
-           sizes_[from] <= internal::room_of(problem_, RankId(to));
+           sizes_[from] <= internal::capacity_of(problem_, RankId(to));
   }
 
   const PlacementProblem& problem_;

@@ -99,7 +99,7 @@ class Solve {
     return solved;
   }
 
-  // Nothing tells one rank from another but its speed and room, which the assignment to ranks sees to.
+  // Nothing tells one rank from another but its speed and capacity, which the assignment to ranks sees to.
   Solved by_balance() const {
     Clustering clusters = cluster_fast(problem_, limits(2));
     if (exact()) clusters = cluster_exact(problem_, clusters, limits(1));
@@ -208,7 +208,7 @@ class Solve {
 
   // Ranks get the names with which least is sent.
   Solved with_names(const ReplicaSolution& replicas, const std::string& what) const {
-    require_room(replicas.slots_per_rank);
+    require_capacity(replicas.slots_per_rank);
     Solved solved{.placement = placement_of(replicas, problem_.profile.num_experts())};
     const bool traffic_known = problem_.traffic == TrafficModel::dispatch_combine
                                    ? !problem_.sources.estimated
@@ -245,7 +245,7 @@ class Solve {
   }
 
   // [L, P]: the homes that there are, and with redundant experts as many free slots as make E + R, each on
-  // the rank that has fewest slots and room for one more.
+  // the rank that has fewest slots and capacity for one more.
   std::vector<std::int32_t> slots_from(const Placement& from) const {
     std::vector<std::int32_t> slots;
     for (int layer = 0; layer < from.num_layers(); ++layer) {
@@ -268,7 +268,7 @@ class Solve {
     for (int free = experts + options_.redundant_experts - held; free > 0; --free) {
       std::optional<std::size_t> fewest;
       for (RankId rank : indices<RankId>(slots.size()))
-        if (slots[rank.offset()] < std::min(experts, problem_.topology.room(rank).value_or(experts)) &&
+        if (slots[rank.offset()] < std::min(experts, problem_.topology.capacity(rank).value_or(experts)) &&
             (!fewest || slots[rank.offset()] < slots[*fewest]))
           fewest = rank.offset();
       if (!fewest) return;
@@ -276,14 +276,14 @@ class Solve {
     }
   }
 
-  void require_room(const std::vector<std::int32_t>& slots_per_rank) const {
+  void require_capacity(const std::vector<std::int32_t>& slots_per_rank) const {
     for (RankId rank : indices<RankId>(problem_.topology.num_ranks())) {
-      const std::optional<int> room = problem_.topology.room(rank);
+      const std::optional<int> capacity = problem_.topology.capacity(rank);
       const int slots = slots_per_rank[rank.offset()];
-      if (room && *room < slots)
+      if (capacity && *capacity < slots)
         throw Infeasible(fmt::format(
-            "rank {} has room for {} physical experts a layer; slots are shared out evenly, {} to this rank",
-            rank.value(), *room, slots));
+            "rank {} has capacity for {} physical experts a layer; slots are shared out evenly, {} to this rank",
+            rank.value(), *capacity, slots));
     }
   }
 

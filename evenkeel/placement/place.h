@@ -11,12 +11,12 @@
 //
 // What steers which of them, beside limits and, in the figures before and after, traffic and sources:
 //
-//   two_stage               solver, sizes, traffic, pairs, sources, rooms
-//   joint                   solver, sizes, traffic, sources, rooms, cost, speeds of ranks
-//   redundant or grouped    traffic, pairs, sources (names of ranks alone); rooms that do not hold the
+//   two_stage               solver, sizes, traffic, pairs, sources, capacities
+//   joint                   solver, sizes, traffic, sources, capacities, cost, speeds of ranks
+//   redundant or grouped    traffic, pairs, sources (names of ranks alone); capacities that do not hold the
 //                           slots are refused
 //   from                    redundant_experts (free slots to fill), num_groups (experts stay on their nodes),
-//                           rooms
+//                           capacities
 //   several recordings      as redundant or grouped, or as from
 //
 // Several recordings are all to be level, the worst first (robust/robust.h), or are added up. Solver exact,
@@ -81,7 +81,7 @@ struct PlaceResult {
   std::vector<std::string> notes;  // what a reader of the figures must know, a sentence each
 };
 
-// Throws InvalidArgument (options that contradict each other or the profile), Infeasible (room for fewer
+// Throws InvalidArgument (options that contradict each other or the profile), Infeasible (capacity for fewer
 // experts than there are), Unsupported (exact without its solver).
 PlaceResult place(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options = {});
 // Of several recordings of one model. Transitions count where all have them; before and after are of the sum.

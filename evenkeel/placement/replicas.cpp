@@ -73,7 +73,7 @@ ReplicaSolution replicate(const ReplicaProblem& problem) {
   solution.bound.resize(layers);
   const internal::Deadline deadline(problem.limits);
   LayerReplicas solver(problem, deadline);
-  solution.slots_per_rank.assign(solver.rooms().begin(), solver.rooms().end());
+  solution.slots_per_rank.assign(solver.capacities().begin(), solver.capacities().end());
   for (std::size_t l = 0; l < layers; ++l) {
     const double total = total_load(problem, l);
     const LayerQuality quality =

@@ -41,7 +41,7 @@ void Deal::mark_borrowed(const StepPlan& plan) {
   }
 }
 
-// Room for the deal of any plan: an expert's pieces are its segments and what stays here.
+// Space for the deal of any plan: an expert's pieces are its segments and what stays here.
 void Deal::reserve(const StepPlan& plan) {
   const auto experts = static_cast<std::size_t>(plan.num_experts());
   piece_begin_.reserve(experts + 1);
@@ -92,28 +92,28 @@ void Deal::deal_split(const Counts& counts, std::span<const Segment> segments, E
   keep_local(counts, segments, expert);
   // kept_ is taken from each rank's segments, earliest first, while the rest runs along both lines.
   auto segment = segments.begin();
-  std::int64_t room = 0;
+  std::int64_t space = 0;
   const auto open_next = [&] {
     EVENKEEL_CHECK(segment != segments.end());
     std::int64_t& filled = kept_[segment->rank.offset()];
     const std::int64_t local = std::min(filled, segment->size());
     filled -= local;
-    room = segment->size() - local;
+    space = segment->size() - local;
   };
   for (RankId source : indices<RankId>(counts.num_ranks())) {
     // What stayed here was min(count, quota); both are still known.
     std::int64_t rest =
         counts.at(source, expert) - std::min(counts.at(source, expert), open_quota_[source.offset()]);
     while (rest > 0) {
-      while (room == 0) {
+      while (space == 0) {
         open_next();
-        if (room == 0) ++segment;
+        if (space == 0) ++segment;
       }
-      const std::int64_t count = std::min(rest, room);
+      const std::int64_t count = std::min(rest, space);
       move(source, segment->rank, count);
       rest -= count;
-      room -= count;
-      if (room == 0) ++segment;
+      space -= count;
+      if (space == 0) ++segment;
     }
   }
 }

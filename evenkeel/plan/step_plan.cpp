@@ -17,8 +17,8 @@ void StepPlan::begin(const LayerPlacement& placement) {
   last_given_.assign(static_cast<std::size_t>(placement.num_ranks()), ExpertId(-1));
 }
 
-// Room for any plan of this library's planners: each copy keeps a home part and ends one remainder, and every
-// other piece fills one rank for good.
+// Space for any plan of this library's planners: each copy keeps a home part and ends one remainder, and
+// every other piece fills one rank for good.
 void StepPlan::reserve(const LayerPlacement& placement) {
   most_segments_ = static_cast<std::size_t>(placement.num_ranks());
   for (RankId rank : indices<RankId>(placement.num_ranks()))

@@ -64,7 +64,7 @@ class StepPlan {
   }
   // Some expert is computed away from its homes.
   bool spilled() const { return !transfers_.empty(); }
-  // No plan for this placement has more: what others that keep one item a segment make room for.
+  // No plan for this placement has more: what others that keep one item a segment make space for.
   std::size_t most_segments() const { return most_segments_; }
 
   friend bool operator==(const StepPlan& a, const StepPlan& b);

@@ -72,7 +72,7 @@ void StepRouter::route(std::span<const std::int64_t> experts, int k, const Count
   routes.moves_weights = !plan.transfers().empty();
   find_slots(placement, plan, routes);
   find_offsets(routes);
-  make_room(experts.size(), static_cast<std::int64_t>(experts.size()) / k, routes);
+  make_space(experts.size(), static_cast<std::int64_t>(experts.size()) / k, routes);
   send(experts, k, routes);
   close_gaps(routes);
   order_positions(routes);
@@ -119,7 +119,7 @@ void StepRouter::find_offsets(const StepRoutes& routes) {
 }
 
 // Rows have gaps at first: a rank gets one of each token at most.
-void StepRouter::make_room(std::size_t assignments, std::int64_t tokens, StepRoutes& routes) {
+void StepRouter::make_space(std::size_t assignments, std::int64_t tokens, StepRoutes& routes) {
   const std::size_t ranks = routes.sent_counts.size();
   const auto sent = static_cast<std::size_t>(sum_of(routes.sent_counts));
   const auto own = static_cast<std::size_t>(deal_.sent()[me_.offset()]);

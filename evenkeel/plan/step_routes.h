@@ -88,7 +88,7 @@ class StepRouter {
   };
   void find_slots(const LayerPlacement& placement, const StepPlan& plan, StepRoutes& routes);
   void find_offsets(const StepRoutes& routes);
-  void make_room(std::size_t assignments, std::int64_t tokens, StepRoutes& routes);
+  void make_space(std::size_t assignments, std::int64_t tokens, StepRoutes& routes);
   void send(std::span<const std::int64_t> experts, int k, StepRoutes& routes);
   void advance(ExpertId expert, Cursor& cursor) const;
   void close_gaps(StepRoutes& routes) const;

@@ -58,15 +58,15 @@ void require_ranks(const Topology::Description& description) {
       throw InvalidArgument(name, fmt::format("has {} numbers for {} ranks", size, ranks));
   };
   require_size("speeds", description.speeds.size());
-  require_size("rooms", description.rooms.size());
+  require_size("rooms", description.capacities.size());
   for (std::size_t rank = 0; rank < description.speeds.size(); ++rank)
     if (!speed_range.holds(description.speeds[rank]))
       throw InvalidArgument(fmt::format("speeds[{}]", rank), fmt::format("is {}", description.speeds[rank]),
                             speed_range.text());
-  for (std::size_t rank = 0; rank < description.rooms.size(); ++rank)
-    if (description.rooms[rank] < 1)
-      throw InvalidArgument(fmt::format("rooms[{}]", rank), fmt::format("is {}", description.rooms[rank]),
-                            "1 or more");
+  for (std::size_t rank = 0; rank < description.capacities.size(); ++rank)
+    if (description.capacities[rank] < 1)
+      throw InvalidArgument(fmt::format("rooms[{}]", rank),
+                            fmt::format("is {}", description.capacities[rank]), "1 or more");
   if (description.devices_per_rank < 1)
     throw InvalidArgument("devices_per_rank", fmt::format("is {}", description.devices_per_rank),
                           "1 or more");
@@ -118,9 +118,9 @@ double Topology::speed(RankId rank) const {
   return description_.speeds.empty() ? 1.0 : description_.speeds[rank.offset()];
 }
 
-std::optional<int> Topology::room(RankId rank) const {
-  if (description_.rooms.empty()) return std::nullopt;
-  return description_.rooms[rank.offset()];
+std::optional<int> Topology::capacity(RankId rank) const {
+  if (description_.capacities.empty()) return std::nullopt;
+  return description_.capacities[rank.offset()];
 }
 
 }  // namespace evenkeel

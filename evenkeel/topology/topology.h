@@ -50,12 +50,13 @@ class Topology {
     std::vector<Link> links =
         {};  // [P, P] row by sender; instead of the two levels. The diagonal is not used
     std::vector<double> speeds = {};  // [P] relative compute speed, in speed_range; empty: all 1
-    std::vector<int> rooms = {};  // [P] most physical experts a rank can hold in one layer; empty: no limit
+    std::vector<int> capacities =
+        {};  // [P] most physical experts a rank can hold in one layer; empty: no limit
     int devices_per_rank = 1;
   };
 
   // Throws InvalidArgument: no ranks, a node without ranks, sizes that do not fit, a bandwidth, latency or
-  // speed outside its range, a room that is not positive.
+  // speed outside its range, a capacity that is not positive.
   explicit Topology(Description description);
   // `num_nodes` nodes of `ranks_per_node` ranks; the default links are all alike, so that costs count
   // assignments.
@@ -69,11 +70,11 @@ class Topology {
 
   // From one rank to another one.
   Link link(RankId from, RankId to) const;
-  // All links have the same bandwidth and latency, so ranks are interchangeable but for room and speed.
+  // All links have the same bandwidth and latency, so ranks are interchangeable but for capacity and speed.
   bool has_uniform_links() const { return uniform_links_; }
   double speed(RankId rank) const;
   // None: no limit.
-  std::optional<int> room(RankId rank) const;
+  std::optional<int> capacity(RankId rank) const;
   int devices_per_rank() const { return description_.devices_per_rank; }
 
   const Description& description() const { return description_; }

@@ -1,4 +1,4 @@
-// Every layout of a number of devices, ranked by what it leaves room for.
+// Every layout of a number of devices, ranked by what it leaves space for.
 //
 // Problem    N devices are there; which tp, pp, ep and dp hold the model, and which of them is to be tried
 //            first?

@@ -74,17 +74,17 @@ def keep_slots(phy2log: Integers, old: Integers, num_ranks: int) -> Integers:
             as many slots as in phy2log.
     """
     layers, slots = phy2log.shape
-    room = slots // num_ranks
+    space = slots // num_ranks
     before = np.full_like(phy2log, -1)
     shared = min(slots, old.shape[1])
     before[:, :shared] = old[:, :shared]
 
-    new = phy2log.reshape(layers * num_ranks, room)
+    new = phy2log.reshape(layers * num_ranks, space)
     before = before.reshape(new.shape)
     kept = np.empty_like(new)
     is_placed = np.zeros(new.shape, dtype=bool)  # of new
     is_filled = np.zeros(new.shape, dtype=bool)  # of kept
-    for slot in range(room):
+    for slot in range(space):
         stays = (new == before[:, slot, None]) & ~is_placed
         ranks = np.flatnonzero(stays.any(axis=1))
         is_placed[ranks, stays[ranks].argmax(axis=1)] = True

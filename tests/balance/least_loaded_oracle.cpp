@@ -99,8 +99,8 @@ class Oracle {
       std::ranges::stable_sort(others, [&](int a, int b) { return sum(a) < sum(b); });
       bool assigned = false;
       for (int o : others) {
-        const Wide room = capacity_ - sum(o);
-        const Wide chunk = room < rest ? room : Wide{rest};
+        const Wide spare = capacity_ - sum(o);
+        const Wide chunk = spare < rest ? spare : Wide{rest};
         if (chunk <= 0) continue;
         if (chunk < m_ && rest > chunk) continue;
         add(item, o, static_cast<std::int64_t>(chunk));

@@ -99,7 +99,7 @@ TEST(LeastBudget, CountsTheGradientsOfCopies) {
   EXPECT_LT(least_budget(shape), before);
 }
 
-TEST(LeastBudget, HasRoomForATableOfOneBlockOnlyWhereAStepMustFitWhole) {
+TEST(LeastBudget, HasSpaceForATableOfOneBlockOnlyWhereAStepMustFitWhole) {
   BudgetShape shape = shape_of(8, 64, 384, 1, 1, 1);
   EXPECT_EQ(block_table_bytes(shape.chunk, 1), 64 * (2 * 384 + 3 * 64 + 1) * 4);
   for (int in_flight : {1, 2}) {

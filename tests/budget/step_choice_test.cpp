@@ -84,7 +84,7 @@ struct Case {
     StepMemory memory(shape, chosen, kTokens);
     StepPlan plan;
     make_planner({planner, 1000, 16, 1000})->plan(step.counts(), step.placement, plan);
-    memory.choose_forward(block_table(step, kBlocks, numbers), step.counts(), rooms(step), step.placement,
+    memory.choose_forward(block_table(step, kBlocks, numbers), step.counts(), memories(step), step.placement,
                           plan);
     const std::vector<Chunk> chunks(memory.chunks().begin(), memory.chunks().end());
     const auto rest = std::ranges::find_if(chunks, [](const Chunk& chunk) { return !chunk.kept; });
@@ -93,13 +93,13 @@ struct Case {
     if (rest == chunks.end()) return {sum, chunks.size() == 1 && chunks.front().recomputed == 0};
     RoutedStep left = step;
     for (auto& ids : left.ids) ids.erase(ids.begin(), ids.begin() + rest->begin * step.k);
-    memory.choose_backward(block_table(left, kBlocks, numbers), left.counts(), rooms(left), step.placement,
+    memory.choose_backward(block_table(left, kBlocks, numbers), left.counts(), memories(left), step.placement,
                            plan);
     return {sum + of_pass(StepPass::backward, left, plan, memory.chunks())};
   }
 
-  std::vector<RankRoom> rooms(const RoutedStep& of) const {
-    std::vector<RankRoom> all;
+  std::vector<RankMemory> memories(const RoutedStep& of) const {
+    std::vector<RankMemory> all;
     for (std::int64_t tokens : of.tokens()) all.push_back({tokens, bytes, 0, bytes, bytes});
     return all;
   }

@@ -34,8 +34,8 @@ struct LentExpert {
   }
   bool fits(std::int64_t lender, std::int64_t borrower) {
     StepMemory memory(shape, {}, kUnits);
-    const RankRoom rooms[] = {{.tokens = 40, .gap = lender}, {.tokens = 40, .gap = borrower}};
-    return memory.cut_backward(block_table(step, kBlocks, numbers), rooms, step.placement, plan);
+    const RankMemory memories[] = {{.tokens = 40, .gap = lender}, {.tokens = 40, .gap = borrower}};
+    return memory.cut_backward(block_table(step, kBlocks, numbers), memories, step.placement, plan);
   }
 
   RoutedStep step;
@@ -44,7 +44,7 @@ struct LentExpert {
   ChunkShape shape;
 };
 
-TEST(StepMemory, WantsRoomForAnArrivingGradientOnlyWhereWeightsWereLent) {
+TEST(StepMemory, WantsSpaceForAnArrivingGradientOnlyWhereWeightsWereLent) {
   LentExpert lent;
   ASSERT_EQ(lent.plan.transfers().size(), 1u);
   const std::int64_t chunk = recompute_bytes(lent.shape, largest_load(lent.shape, 1));
@@ -76,13 +76,14 @@ TEST(StepMemory, CutsAStepWithoutATableIntoEqualChunksThatFit) {
       return backward ? recompute_bytes(shape, load) : forward_bytes(shape, load, 0);
     };
     const std::int64_t least = bytes_of(largest_load(shape, 1));
-    const std::int64_t room = least + static_cast<std::int64_t>(random() % 200) * least / 10;
+    const std::int64_t available = least + static_cast<std::int64_t>(random() % 200) * least / 10;
     const std::int64_t gradients = backward && copies ? step.experts() * shape.gradient_bytes : 0;
-    std::vector<RankRoom> rooms;
-    for (std::int64_t tokens : step.tokens()) rooms.push_back({.tokens = tokens, .gap = room + gradients});
+    std::vector<RankMemory> memories;
+    for (std::int64_t tokens : step.tokens())
+      memories.push_back({.tokens = tokens, .gap = available + gradients});
     StepMemory memory(shape, {}, kUnits);
     StepPlan plan;
-    memory.choose_for_any_routing(backward ? StepPass::backward : StepPass::forward, step.counts(), rooms,
+    memory.choose_for_any_routing(backward ? StepPass::backward : StepPass::forward, step.counts(), memories,
                                   step.placement, plan);
     ASSERT_EQ(memory.chunks().front().begin, 0);
     ASSERT_EQ(memory.chunks().back().end, kUnits);
@@ -90,7 +91,7 @@ TEST(StepMemory, CutsAStepWithoutATableIntoEqualChunksThatFit) {
     const std::int64_t most = std::max<std::int64_t>(std::ranges::max(step.tokens()), 1);
     ASSERT_LE(std::ssize(memory.chunks()), 2 * most);
     for (const auto& chunk : dealt_loads(step, plan, memory.chunks(), kUnits))
-      for (const ChunkLoad& load : chunk) ASSERT_LE(bytes_of(load), room + gradients) << round;
+      for (const ChunkLoad& load : chunk) ASSERT_LE(bytes_of(load), available + gradients) << round;
   }
   EXPECT_GE(std::min(one, several), 100);
 }
@@ -102,8 +103,8 @@ TEST(StepMemory, CutsAStepWithoutATableIntoNoFewerChunksThanAreAskedFor) {
   options.rule = {ChunkRule::Kind::equal, 5};
   StepMemory memory(shape_of(step), options, kUnits);
   StepPlan plan;
-  const std::vector<RankRoom> rooms(2, {.tokens = kUnits, .gap = 1 << 20});
-  memory.choose_for_any_routing(StepPass::forward, step.counts(), rooms, step.placement, plan);
+  const std::vector<RankMemory> memories(2, {.tokens = kUnits, .gap = 1 << 20});
+  memory.choose_for_any_routing(StepPass::forward, step.counts(), memories, step.placement, plan);
   EXPECT_EQ(memory.chunks().size(), 5u);
 }
 

@@ -95,7 +95,7 @@ class Budget(CommandTest):
         self.assertEqual(self.figures(result, "chunks"), [1, 1, 1])
         self.assertEqual(self.figures(result, "recomputed_fraction"), [0, 0, 0])
 
-    def test_with_more_room_less_is_computed_again(self):
+    def test_with_more_memory_less_is_computed_again(self):
         least = self.run_skewed("--backward")["least_budget"]
         fractions = [self.run_skewed("--backward", "--budget", budget)["planners"][0]["recomputed_fraction"]
                      for budget in [least, 16 * least, 64 * least, 256 * least]]  # fmt: skip

@@ -277,8 +277,8 @@ class Memory(CommandTest):
         (self.folder / "loads.npz").write_bytes(npz("counts", [2, 1, 4], [4, 5, 1, 0, 0, 0, 9, 9]))
         (self.folder / "rows.npz").write_bytes(npz("rows", [2, 1], [9, 18]))
         words = ["memory", "--model", model, "--parallel", "ep=2", "--seq", 8, "--static-bytes", 0, "--paper"]
-        room = 8 * 2 * (5 * 256 + 3 * 256 + 4) + 6 * 1664  # for six rows
-        words += ["--available-ratio", 1, "--device-memory", room, "--received", 1]
+        size = 8 * 2 * (5 * 256 + 3 * 256 + 4) + 6 * 1664  # for six rows
+        words += ["--available-ratio", 1, "--device-memory", size, "--received", 1]
         by_expert = self.json(*words, "--counts", "loads.npz")
         self.assertEqual(by_expert["s_prime_max"], 6)
         self.assertEqual(by_expert["history"], {"chunks": [[2], [4]], "not_promised": 0})

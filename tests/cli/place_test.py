@@ -187,7 +187,7 @@ class Place(CommandTest):
         self.write("negative.json", {**self.profile, "loads": [[-1] + [1] * 15] * 4})
         self.write("short.json", {**self.profile, "transitions": self.profile["transitions"][:2]})
         self.write("counts.json", {key: value for key, value in self.profile.items() if key != "transitions"})
-        self.write("room.json", {"format": "evenkeel.topology.v1", "node_of_rank": [0, 0], "rooms": [7, 8]})
+        self.write("capacity.json", {"format": "evenkeel.topology.v1", "node_of_rank": [0, 0], "rooms": [7, 8]})
         self.write("gap.json", {"format": "evenkeel.topology.v1", "node_of_rank": [0, 2]})
         before = sorted(self.folder.iterdir())
         out = ["-o", "p.json"]
@@ -197,7 +197,7 @@ class Place(CommandTest):
         joint = ["place", "counts.json", "--ranks", 4, "--objective", "joint", *out]
         self.assert_refused(joint, 2, "InvalidArgument", "--traffic: ")
         self.assert_refused(["place", "profile.json", "--topology", "gap.json", *out], 3, "ParseError", "node_of_rank")
-        self.assert_refused(["place", "profile.json", "--topology", "room.json", *out], 4, "Infeasible", "room for 15")
+        self.assert_refused(["place", "profile.json", "--topology", "capacity.json", *out], 4, "Infeasible", "capacity for 15")
         self.assert_refused(["place", "profile.json", "--ranks", 4, "-o", "nowhere/p.json"], 4, "InvalidArgument")
         self.assertEqual(sorted(self.folder.iterdir()), before)
 

@@ -105,25 +105,25 @@ TEST_P(Products, OfARowAreTheSameBitsForEveryRowCountWherePromised) {
   }
 }
 
-TEST_P(Products, TouchNoMoreRowsThanTheRoomThatMaxRowsWasAskedAbout) {
+TEST_P(Products, TouchNoMoreRowsThanTheSpaceThatMaxRowsWasAskedAbout) {
   constexpr std::int64_t in = 48, out = 80;
   PackedProduct product(in, out, GetParam());
   auto& [ladder, a, plain, packed, scratch] = product;
   ASSERT_EQ(ladder.blocks(), 1);
-  std::vector<std::int64_t> rooms = {16, kAgainTileRows, kTileRows - 1, kTileRows};
-  for (std::int64_t room = 1; room < 16; ++room)
-    if (ladder.has_rows(room)) rooms.push_back(room);
-  for (const std::int64_t room : rooms) {
-    ASSERT_TRUE(ladder.has_rows(room));
-    ASSERT_LE(ladder.scratch_bytes(room), ladder.scratch_bytes());
-    const std::int64_t most = ladder.max_rows(room);
+  std::vector<std::int64_t> spaces = {16, kAgainTileRows, kTileRows - 1, kTileRows};
+  for (std::int64_t space = 1; space < 16; ++space)
+    if (ladder.has_rows(space)) spaces.push_back(space);
+  for (const std::int64_t space : spaces) {
+    ASSERT_TRUE(ladder.has_rows(space));
+    ASSERT_LE(ladder.scratch_bytes(space), ladder.scratch_bytes());
+    const std::int64_t most = ladder.max_rows(space);
     ASSERT_GE(most, 1);
-    ASSERT_LE(most, room);
+    ASSERT_LE(most, space);
     constexpr float kUntouched = 12345;
     std::vector<float> c(static_cast<std::size_t>((kTileRows + 16) * out), kUntouched);
     for (std::int64_t m = 1; m <= most; ++m)
       ladder.run(0, m, a.data(), packed.data(), c.data(), scratch.data());
-    EXPECT_EQ(std::count(c.begin() + room * out, c.end(), kUntouched), (kTileRows + 16 - room) * out);
+    EXPECT_EQ(std::count(c.begin() + space * out, c.end(), kUntouched), (kTileRows + 16 - space) * out);
     EXPECT_NE(c[static_cast<std::size_t>(most * out - 1)], kUntouched);
   }
 }

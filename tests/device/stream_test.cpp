@@ -100,7 +100,7 @@ TEST(CpuStream, RefusesToWaitForAnOperationWhoseOwnerEnded) {
   EXPECT_THROW(event.wait(), InvalidArgument);
 }
 
-TEST(CpuStream, KeepsTheOrderOfMoreWorkThanItHadRoomFor) {
+TEST(CpuStream, KeepsTheOrderOfMoreWorkThanItHadSpaceFor) {
   Log log, expected;
   std::vector<std::unique_ptr<Work>> works;
   CpuStream stream;

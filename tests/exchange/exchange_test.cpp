@@ -76,7 +76,7 @@ class Rank {
   TopK top_k() const { return {tokens_, step_.choices.k, ids_, weights_}; }
   const void* rows() const { return rows_.data(); }
   const std::vector<float>& weights() const { return weights_; }
-  std::vector<std::byte> room() const { return std::vector<std::byte>(rows_.size()); }
+  std::vector<std::byte> space() const { return std::vector<std::byte>(rows_.size()); }
 
   void run_experts(const Dispatched& dispatched, const Buffer& results) const {
     for_each_position(dispatched, [&](std::size_t in, std::size_t out, float scale) {
@@ -206,7 +206,7 @@ TEST_P(Exchanged, RowsComeBackAsWeightedSumsAndGradientsLikewiseWithNoRowSentTwi
       CpuStream stream;
       Exchange exchange(recorded, stream, arena, kHidden, type);
       const Rank rank(step, comm, type);
-      std::vector<std::byte> output = rank.room(), grad_hidden = rank.room();
+      std::vector<std::byte> output = rank.space(), grad_hidden = rank.space();
       std::vector<float> grad_weights(rank.weights().size());
       {
         const Dispatched dispatched =
@@ -242,7 +242,7 @@ TEST_P(Exchanged, SumsTheSameFromResultsHeldInRanges) {
       CpuStream stream;
       Exchange exchange(comm, stream, arena, kHidden, type);
       const Rank rank(step, comm, type);
-      std::vector<std::byte> output = rank.room(), by_range = rank.room();
+      std::vector<std::byte> output = rank.space(), by_range = rank.space();
       const Dispatched dispatched =
           exchange.dispatch(rank.rows(), rank.top_k(), step.choices.counts(), step.plan);
       {
@@ -299,7 +299,7 @@ TEST_P(Exchanged, ChunksThatOverlapComeBackAsTheSameSums) {
         overlapped.depart_gradients(chunk, rank.rows(), rank.weights());
       };
       const auto finish = [&](TravellingChunk& chunk) {
-        std::vector<std::byte> output = rank.room(), grad_hidden = rank.room();
+        std::vector<std::byte> output = rank.space(), grad_hidden = rank.space();
         std::vector<float> grad_weights(rank.weights().size());
         chunk.computed = exchange.gradient_buffer(chunk.dispatched, grad_hidden.data(), chunk.lifetime());
         rank.run_experts_backward(chunk.dispatched, chunk.incoming, chunk.computed);

@@ -40,7 +40,7 @@ PlacementFile file_of(Placement placement) {
   return {.placement = std::move(placement), .objective = {}, .bound = {}, .provenance = {}};
 }
 
-// Every expert in each layer on a rank drawn by seed, equally many on each; then copies where there is room.
+// Every expert in each layer on a rank drawn by seed, equally many on each; then copies where there is space.
 PlacementFile random_placement(int layers, int experts, int ranks, int on_rank, unsigned seed) {
   std::mt19937 random(seed);
   std::vector<LayerPlacement> made;

@@ -19,7 +19,7 @@ void expect_same(const Topology& a, const Topology& b) {
   EXPECT_EQ(a.name(), b.name());
   EXPECT_EQ(a.description().node_of_rank, b.description().node_of_rank);
   EXPECT_EQ(a.description().speeds, b.description().speeds);
-  EXPECT_EQ(a.description().rooms, b.description().rooms);
+  EXPECT_EQ(a.description().capacities, b.description().capacities);
   EXPECT_EQ(a.devices_per_rank(), b.devices_per_rank());
   EXPECT_EQ(a.description().links.empty(), b.description().links.empty());
   for (RankId from : indices<RankId>(a.num_ranks()))
@@ -46,7 +46,7 @@ TEST(TopologyFile, OfAnyTopologyReadsBack) {
     if (draw(1) == 0)
       for (int rank = 0; rank < ranks; ++rank) description.speeds.push_back((1 + draw(20)) / 3.0);
     if (draw(1) == 0)
-      for (int rank = 0; rank < ranks; ++rank) description.rooms.push_back(1 + draw(20));
+      for (int rank = 0; rank < ranks; ++rank) description.capacities.push_back(1 + draw(20));
     const Topology topology(description);
     write_topology(topology, folder / "t.json");
     expect_same(read_topology(folder / "t.json"), topology);

@@ -117,7 +117,7 @@ TEST(BudgetOfRandomShapes, IsKeptAndChangesNoNumber) {
     EXPECT_NO_THROW(expect_kept(round)) << "round " << round;
 }
 
-// The least budget, nothing may be computed again, and there is room for the backward pass in parts only.
+// The least budget, nothing may be computed again, and there is memory for the backward pass in parts only.
 TEST(BudgetOfRandomShapes, IsKeptInPartsWhereNothingMayBeComputedAgain) {
   expect_kept(824);
 }

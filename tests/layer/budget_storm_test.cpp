@@ -82,7 +82,7 @@ struct Policy {
   int experts = 10;
 
   bool has_small_experts() const { return intermediate == 8; }
-  // Otherwise the least budget has room for a whole step.
+  // Otherwise the least budget has memory for a whole step.
   bool cuts() const { return recompute == Recompute::automatic || recompute == Recompute::chunk; }
   bool has_wide_rows() const { return hidden > 16; }  // each more than any rounding to cache lines
   // So that no two policies meet the same routings.
@@ -131,7 +131,7 @@ Recorded run_all(const std::vector<StepRouting>& steps, const MoeCase& problem, 
       }
       result.outputs[rank].push_back(layers[static_cast<std::size_t>(layer)]->output());
       if (waiting.size() < kStates * kLayers) continue;
-      // One of each layer goes, so that both have room again.
+      // One of each layer goes, so that both have memory again.
       for (int i = 0; i < kLayers; ++i) {
         auto at = waiting.begin();
         if (random() % 2 == 0) {

@@ -6,9 +6,9 @@
 #include <functional>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/budget/block_table.h"
 #include "evenkeel/compute/cpu/expert_ffn.h"
 #include "evenkeel/layer/chunk_shape.h"
-#include "evenkeel/budget/block_table.h"
 #include "tests/layer/error_bound.h"
 #include "tests/layer/moe_case.h"
 #include "tests/layer/same_gradients.h"
@@ -200,7 +200,7 @@ TEST(Budget, ThatIsAmpleMeansOneChunkOfWhichAllIsKept) {
 }
 
 // Of many experts even the counts of one block may take more than a step's rows.
-TEST(Budget, AtTheLeastNeedsNoRoomForATableOfTheStep) {
+TEST(Budget, AtTheLeastNeedsNoSpaceForATableOfTheStep) {
   for (const bool copies : {false, true})
     for (int in_flight : {1, 2}) {
       const ExpertShape expert{16, 8, Activation::swiglu, false, DataType::f32};
@@ -229,7 +229,7 @@ TEST(Budget, AtTheLeastNeedsNoRoomForATableOfTheStep) {
     }
 }
 
-// Copies compute everywhere, and their gradients go to the owner: room for those is in the least budget.
+// Copies compute everywhere, and their gradients go to the owner: memory for those is in the least budget.
 TEST(Budget, AtTheLeastRunsWhereExpertsHaveCopies) {
   const MoeCase problem = small_case(6, DataType::f32, {700, 300, 0, 500});
   const DenseResult bound = error_bound(problem, true);

@@ -36,8 +36,8 @@ PassNumbers numbers_of(const ChunkShape& chunk) {
 
 // Chunks have a token of each rank, and all the others' may go to one. Forward it holds their rows and k
 // results a token, of its own token as well, if that stays; backward as many rows, their gradients, and those
-// that it computes, in f32, and its own, if its token stays, or else room for what comes home; in f32 its own
-// are added up where the caller wants them. Whoever waits for backward holds the choices.
+// that it computes, in f32, and its own, if its token stays, or else memory for what comes home; in f32 its
+// own are added up where the caller wants them. Whoever waits for backward holds the choices.
 std::int64_t lower_bound(const BudgetShape& shape, const RowOperands& operands,
                          const PassNumbers& numbers = {}) {
   const ChunkShape& chunk = shape.chunk;
@@ -134,7 +134,7 @@ TEST(LeastBudgetOfALayer, OfNarrowRowsIsWithinATenth) {
 }
 
 // The products that are fastest would take more than all else together.
-TEST(LeastBudgetOfALayer, HasNoRoomForProductsOfManyRows) {
+TEST(LeastBudgetOfALayer, HasNoSpaceForProductsOfManyRows) {
   const ExpertShape expert{768, 768, Activation::swiglu, false, DataType::f32};
   const auto ffn = make_cpu_expert_ffn(expert, true);
   const BudgetShape shape = shape_of(expert, *ffn, 8, 4, true);

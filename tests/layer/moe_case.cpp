@@ -122,7 +122,7 @@ DenseResult MoeCase::dense(bool backward) const {
 
 namespace {
 
-void make_room(const MoeCase& problem, MoeResult& result) {
+void make_space(const MoeCase& problem, MoeResult& result) {
   const MoeShape& moe = problem.shape().moe;
   const ExpertShape& shape = moe.expert;
   const auto experts = static_cast<std::size_t>(moe.num_experts);
@@ -151,7 +151,7 @@ MoeResult run(const MoeCase& problem, const RunOptions& options) {
   const MoeShape& moe = problem.shape().moe;
   const ExpertShape& shape = moe.expert;
   MoeResult result;
-  make_room(problem, result);
+  make_space(problem, result);
   run_ranks(problem.ranks(), [&](Communicator& comm) {
     const int rank = comm.rank().value();
     const std::int64_t first = problem.first_token(rank);

@@ -109,7 +109,7 @@ TEST(MoeLayerConstruction, IsRefusedWhereStatesOfOtherLayersKeepWhatItNeeds) {
                 Arena arena(Device::cpu(), kBudget);
                 RankLayer first(small_problem(), comm, arena);
                 const ForwardState kept = first.forward();
-                // As many states as the budget has room for, but for what is kept.
+                // As many states as the budget has memory for, but for what is kept.
                 constexpr std::int64_t kStateBytes = 12 * 2 * 8;  // tokens, choices, an id and a weight
                 MoeOptions options;
                 options.states_in_flight =
@@ -349,7 +349,7 @@ TEST(ForwardStates, InFlightKeepTheirOwnStepWhateverTheOrderOfBackward) {
 
 // The first state goes when the second is there, so that what is left is in two pieces, neither of which
 // holds all of the third: some of it is computed again.
-TEST(ForwardStates, ThatAreToBeKeptWholeRunWhereRoomIsInPieces) {
+TEST(ForwardStates, ThatAreToBeKeptWholeRunWhereSpaceIsInPieces) {
   const std::vector<std::int32_t> ids(2 * 400, 0);  // all to one expert
   const std::vector<float> weights(ids.size(), 0.5f);
   const MoeCase large({kShape, {400, 400, 400}, 0.0, 0.0}, 1);

@@ -6,12 +6,12 @@
 #include <atomic>
 #include <limits>
 
+#include "evenkeel/budget/least_budget.h"
 #include "evenkeel/comm/thread/run_ranks.h"
 #include "evenkeel/compute/cpu/expert_ffn.h"
 #include "evenkeel/layer/chunk_shape.h"
-#include "evenkeel/budget/least_budget.h"
-#include "tests/layer/rank_layer.h"
 #include "tests/budget/routed_step.h"
+#include "tests/layer/rank_layer.h"
 
 namespace evenkeel::testing {
 namespace {
@@ -104,7 +104,7 @@ class Prediction {
 
   std::int64_t max_tokens() const { return std::ranges::max(setup_.problem.shape().tokens); }
   std::int64_t table() const { return cuts_ ? block_table_bytes(shape_, kStepBlocks) : 0; }
-  // What the tokens' choices take until backward, and before it where room for them is set aside.
+  // What the tokens' choices take until backward, and before it where memory for them is set aside.
   std::int64_t choices(std::size_t rank) const {
     if (!shape_.with_backward) return 0;
     if (setup_.budget != Arena::kNoBudget) return state_bytes(shape_, max_tokens());
@@ -138,16 +138,17 @@ class Prediction {
     }
     return {borrowed(rank), borrowed(rank), positions};
   }
-  // Of a chunk that is the whole step: what leaves the passes, a later step and the other states their room.
+  // Of a chunk that is the whole step: what leaves the passes, a later step and the other states their
+  // memory.
   SavedPositions saved_in_part(const ChunkLoad& load, std::size_t rank) const {
     const std::int64_t held = held_bytes(shape_, load, 0);
-    const std::int64_t room = setup_.budget - choices(rank);
+    const std::int64_t memory = setup_.budget - choices(rank);
     const std::int64_t left =
-        std::min({room - borrowed(rank) * shape_.forward_weight_bytes - forward_bytes(shape_, load, 0),
-                  room - own_part_bytes(shape_, load, {}), room - least_step_bytes(least_) - held,
+        std::min({memory - borrowed(rank) * shape_.forward_weight_bytes - forward_bytes(shape_, load, 0),
+                  memory - own_part_bytes(shape_, load, {}), memory - least_step_bytes(least_) - held,
                   setup_.budget - least_budget(least_) - held});
     return saved_in_parts(shape_, load, foreign(rank), left,
-                          room - foreign_part_bytes(shape_, load, foreign(rank), 0));
+                          memory - foreign_part_bytes(shape_, load, foreign(rank), 0));
   }
   std::int64_t parts_bytes(const Chunk& chunk, const ChunkLoad& load, std::size_t rank) const {
     const SavedPositions saved = saved_in_part(load, rank);
@@ -445,7 +446,7 @@ TEST(PredictedUnderABudget, PeakIsMetToTheByteWhereSomeChunksAreKept) {
   EXPECT_GT(compared, 2);
 }
 
-// The whole step is one chunk, of whose activations each rank saves what it has room for.
+// The whole step is one chunk, of whose activations each rank saves what it has memory for.
 TEST(PredictedUnderABudget, PeakIsMetToTheByteWhereAPartOfAChunkIsSaved) {
   using Case = std::tuple<Kind, DataType>;
   for (const auto& [kind, type] :

@@ -6,7 +6,7 @@ namespace evenkeel::testing {
 
 namespace {
 
-MoeOptions with_room(const MoeCase& problem, MoeOptions options) {
+MoeOptions with_memory(const MoeCase& problem, MoeOptions options) {
   options.max_tokens = std::max<std::int64_t>(1, std::ranges::max(problem.shape().tokens));
   return options;
 }
@@ -19,7 +19,7 @@ RankLayer::RankLayer(const MoeCase& problem, Communicator& comm, Arena& arena, M
       first_(problem.first_token(rank_)),
       layer_(comm, arena, problem.shape().moe,
              LayerPlacement::contiguous(problem.shape().moe.num_experts, comm.size()),
-             with_room(problem, std::move(options))) {
+             with_memory(problem, std::move(options))) {
   layer_.set_weights(problem.weights_of(layer_.natives()));
   const ExpertShape& e = expert();
   const TopK mine = top_k();

@@ -1,4 +1,4 @@
-// One rank's layer of a MoeCase, with room for its output and gradients: a step at a time, for tests that
+// One rank's layer of a MoeCase, with memory for its output and gradients: a step at a time, for tests that
 // look at steps rather than at numbers.
 #pragma once
 

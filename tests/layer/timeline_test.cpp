@@ -1,4 +1,4 @@
-// A step's timeline accounts for every byte of the arena at every moment, and watching changes nothing.
+// A step's timeline adds up every byte of the arena at every moment, and watching changes nothing.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ constexpr std::int64_t kAmple = std::int64_t{1} << 30;
 constexpr std::int64_t kLeast = 0;      // whatever the layer's least budget is
 constexpr std::int64_t kSomeKept = -2;  // one at which some chunks are kept
 
-// Under which it pays to keep what there is room for.
+// Under which it pays to keep what there is memory for.
 constexpr CostModel kSlowProducts = {.flops_per_second = 1e7, .chunk_seconds = 0};
 
 struct Setting {
@@ -297,7 +297,7 @@ TEST(StepTimeline, KeepsWhatIsStillLentWhenItStartsAgain) {
   EXPECT_EQ(record.peak_point(), 1u);
 }
 
-TEST(StepTimeline, HoldsMoreThanItsRoomWasMadeFor) {
+TEST(StepTimeline, HoldsMoreThanItsSpaceWasMadeFor) {
   Arena arena(Device::cpu(), 1 << 20);
   StepTimeline timeline(arena, 2);
   for (int i = 0; i < 100; ++i) arena.allocate(1, "some");

@@ -26,7 +26,8 @@ Topology small_topology(std::mt19937_64& random, int num_ranks, int num_experts)
   if (between(random, 0, 2) == 0)
     for (int rank = 0; rank < num_ranks; ++rank) description.speeds.push_back(between(random, 1, 3));
   if (between(random, 0, 2) == 0)
-    for (int rank = 0; rank < num_ranks; ++rank) description.rooms.push_back(between(random, 1, num_experts));
+    for (int rank = 0; rank < num_ranks; ++rank)
+      description.capacities.push_back(between(random, 1, num_experts));
   return Topology(description);
 }
 

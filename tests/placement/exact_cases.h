@@ -14,7 +14,7 @@ struct MostOf {
   int layers = 3;
 };
 
-// Rooms, speeds and unlike links among them; some have no answer.
+// Capacities, speeds and unlike links among them; some have no answer.
 SmallProblem random_case(std::mt19937_64& random, const MostOf& most = {});
 std::string text_of(const SmallProblem& small);
 

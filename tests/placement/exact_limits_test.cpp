@@ -240,13 +240,13 @@ TEST_F(ExactLimits, AGapEndsTheSolveWithinIt) {
   }
 }
 
-TEST_F(ExactLimits, RoomsThatHoldTooFewExpertsAreInfeasible) {
+TEST_F(ExactLimits, CapacitiesThatHoldTooFewExpertsAreInfeasible) {
   const RoutingProfile profile = large_profile(2, 8);
-  const Topology small({.node_of_rank = {0, 0}, .rooms = {3, 3}});
+  const Topology small({.node_of_rank = {0, 0}, .capacities = {3, 3}});
   for (ClusterSizes sizes : {ClusterSizes::equal, ClusterSizes::free}) {
     const PlacementProblem problem{
         .profile = profile, .topology = small, .sizes = sizes, .sources = no_sources};
-    const auto says = ThrowsMessage<Infeasible>(HasSubstr("2 ranks have room for 6 experts a layer"));
+    const auto says = ThrowsMessage<Infeasible>(HasSubstr("2 ranks have space for 6 experts a layer"));
     EXPECT_THAT([&] { cluster_exact(problem, {}, {}); }, says);
     EXPECT_THAT([&] { place_jointly_exact(problem, {}, {}); }, says);
   }

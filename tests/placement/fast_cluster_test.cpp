@@ -20,14 +20,14 @@ SmallShape random_shape(std::mt19937_64& random, int most_layers) {
           .ranks = ranks};
 }
 
-void give_rooms(std::mt19937_64& random, SmallProblem& small) {
+void give_capacities(std::mt19937_64& random, SmallProblem& small) {
   Topology::Description description = small.topology.description();
-  int room = 0;
+  int capacity = 0;
   for (int rank = 0; rank < small.topology.num_ranks(); ++rank) {
-    description.rooms.push_back(1 + static_cast<int>(random() % 4));
-    room += description.rooms.back();
+    description.capacities.push_back(1 + static_cast<int>(random() % 4));
+    capacity += description.capacities.back();
   }
-  description.rooms.back() += std::max(0, small.profile.num_experts() - room);
+  description.capacities.back() += std::max(0, small.profile.num_experts() - capacity);
   small.topology = Topology(description);
 }
 
@@ -39,7 +39,7 @@ TEST(FastClusters, OfEqualSizesAreTheBestAndProvedSo) {
   for (unsigned seed = 0; seed < 1500; ++seed) {
     std::mt19937_64 random(seed);
     SmallProblem small = random_problem(random, random_shape(random, 2));
-    if (seed % 3 == 0) give_rooms(random, small);
+    if (seed % 3 == 0) give_capacities(random, small);
     const Clustering found = cluster_fast(small.problem());
     const double best = best_balance(small);
     ASSERT_EQ(oracle_fault(small, found.cluster_of), "") << "seed " << seed;
@@ -64,11 +64,11 @@ TEST(FastClusters, OfFreeSizesAreTheBestWithEqualTotalsAndProvedSo) {
   }
 }
 
-TEST(FastClusters, OfFreeSizesWithUnlikeRoomsObeyThemAndAreBoundedFromBelow) {
+TEST(FastClusters, OfFreeSizesWithUnlikeCapacitiesObeyThemAndAreBoundedFromBelow) {
   for (unsigned seed = 0; seed < 500; ++seed) {
     std::mt19937_64 random(seed);
     SmallProblem small = random_problem(random, random_shape(random, 3));
-    give_rooms(random, small);
+    give_capacities(random, small);
     small.sizes = ClusterSizes::free;
     const Clustering found = cluster_fast(small.problem());
     const double best = best_balance(small);
@@ -179,12 +179,12 @@ std::string infeasible(F f) {
   return "nothing was thrown";
 }
 
-TEST(FastClusters, RefuseMoreExpertsThanRoom) {
+TEST(FastClusters, RefuseMoreExpertsThanSpace) {
   SmallProblem small;
   small.profile = RoutingProfile(1, 9, false);
-  small.topology = Topology({.node_of_rank = {0, 0}, .rooms = {4, 4}});
+  small.topology = Topology({.node_of_rank = {0, 0}, .capacities = {4, 4}});
   EXPECT_THAT(infeasible([&] { cluster_fast(small.problem()); }),
-              testing::HasSubstr("2 ranks have room for 8 experts a layer, and the model has 9"));
+              testing::HasSubstr("2 ranks have space for 8 experts a layer, and the model has 9"));
 }
 
 TEST(FastClusters, OfFreeSizesRefuseFewerExpertsThanRanks) {

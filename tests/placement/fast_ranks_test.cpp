@@ -47,12 +47,12 @@ TEST(FastRanks, OfUpToFourRanksAreTheBestAndProvedSo) {
   }
 }
 
-TEST(FastRanks, WithUnlikeRoomsAreTheBestThatFit) {
+TEST(FastRanks, WithUnlikeCapacitiesAreTheBestThatFit) {
   for (unsigned seed = 0; seed < 500; ++seed) {
     std::mt19937_64 random(seed);
     SmallProblem small = random_problem(random, {2, 7, 3});
     Topology::Description description = small.topology.description();
-    description.rooms = {2, 4, 3};
+    description.capacities = {2, 4, 3};
     small.topology = Topology(description);
     const Clustering clustering = cluster_fast(small.problem());
     const RankAssignment found = assign_ranks_fast(small.problem(), clustering);
@@ -198,9 +198,9 @@ TEST(FastRanks, RefuseClustersThatNoRanksCanHold) {
   EXPECT_THAT(refusal(small, {.cluster_of = {{0, 0, 0, 1}, {0, 0, 1, 1}}}),
               testing::AllOf(testing::StartsWith("Infeasible"), testing::HasSubstr("Eq. 13")));
   small.sizes = ClusterSizes::equal;
-  small.topology = Topology({.node_of_rank = {0, 0}, .rooms = {2, 2}});
+  small.topology = Topology({.node_of_rank = {0, 0}, .capacities = {2, 2}});
   EXPECT_THAT(refusal(small, {.cluster_of = {{0, 0, 0, 1}, {0, 0, 1, 1}}}),
-              testing::AllOf(testing::StartsWith("Infeasible"), testing::HasSubstr("room")));
+              testing::AllOf(testing::StartsWith("Infeasible"), testing::HasSubstr("capacity")));
 }
 
 // Costs on many ranks are found level by level where links are of two; said as a matrix, link by link.

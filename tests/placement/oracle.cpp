@@ -47,8 +47,8 @@ void for_all_homes(int E, int P, F f) {
   }
 }
 
-int room(const SmallProblem& small, int rank) {
-  return small.topology.room(RankId(rank)).value_or(small.profile.num_experts());
+int capacity(const SmallProblem& small, int rank) {
+  return small.topology.capacity(RankId(rank)).value_or(small.profile.num_experts());
 }
 
 std::vector<int> sizes_of(const std::vector<int>& homes, int P) {
@@ -57,21 +57,22 @@ std::vector<int> sizes_of(const std::vector<int>& homes, int P) {
   return sizes;
 }
 
-// Whether the sizes could be any more even: an expert could go from a rank to one with two fewer and room.
-bool as_even_as_rooms_allow(const SmallProblem& small, const std::vector<int>& sizes, int layers) {
+// Whether the sizes could be any more even: an expert could go from a rank to one with two fewer and
+// capacity.
+bool as_even_as_capacities_allow(const SmallProblem& small, const std::vector<int>& sizes, int layers) {
   for (int from = 0; from < static_cast<int>(sizes.size()); ++from)
     for (int to = 0; to < static_cast<int>(sizes.size()); ++to)
-      if (sizes[at(from)] >= sizes[at(to)] + 2 && sizes[at(to)] < layers * room(small, to)) return false;
+      if (sizes[at(from)] >= sizes[at(to)] + 2 && sizes[at(to)] < layers * capacity(small, to)) return false;
   return true;
 }
 
 std::string layer_fault(const SmallProblem& small, const std::vector<int>& homes) {
   const std::vector<int> sizes = sizes_of(homes, small.topology.num_ranks());
   for (std::size_t rank = 0; rank < sizes.size(); ++rank) {
-    if (sizes[rank] > room(small, static_cast<int>(rank))) return "a room is exceeded";
+    if (sizes[rank] > capacity(small, static_cast<int>(rank))) return "a capacity is exceeded";
     if (small.sizes == ClusterSizes::free && sizes[rank] == 0) return "a rank has no expert";
   }
-  if (small.sizes == ClusterSizes::equal && !as_even_as_rooms_allow(small, sizes, 1))
+  if (small.sizes == ClusterSizes::equal && !as_even_as_capacities_allow(small, sizes, 1))
     return "sizes are not equal";
   return "";
 }
@@ -223,7 +224,8 @@ std::string oracle_fault(const SmallProblem& small, const Homes& homes) {
     if (std::string fault = layer_fault(small, layer); !fault.empty()) return fault;
     for (int home : layer) ++totals[at(home)];
   }
-  if (small.sizes == ClusterSizes::free && !as_even_as_rooms_allow(small, totals, small.profile.num_layers()))
+  if (small.sizes == ClusterSizes::free &&
+      !as_even_as_capacities_allow(small, totals, small.profile.num_layers()))
     return "totals over layers are not equal";
   return "";
 }
@@ -253,7 +255,7 @@ double best_balance(const SmallProblem& small) {
   double best = kNever;
   for (const auto& [totals, cost] : least)
     if (small.sizes == ClusterSizes::equal ||
-        as_even_as_rooms_allow(small, totals, small.profile.num_layers()))
+        as_even_as_capacities_allow(small, totals, small.profile.num_layers()))
       best = std::min(best, cost);
   return best;
 }

@@ -48,7 +48,7 @@ using Homes = std::vector<std::vector<int>>;  // [L][E] rank or cluster of each 
 double oracle_balance(const SmallProblem& small, const Homes& homes);
 double oracle_pairs(const SmallProblem& small, const Homes& homes);
 double oracle_joint_ms(const SmallProblem& small, const Homes& homes);
-// Empty if the homes obey the rules of sizes and rooms, else what they break.
+// Empty if the homes obey the rules of sizes and capacities, else what they break.
 std::string oracle_fault(const SmallProblem& small, const Homes& homes);
 
 // The least Eq. 1, over all clusters that have ranks by the rules. P^E of each layer.

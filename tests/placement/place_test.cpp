@@ -266,9 +266,9 @@ TEST(Place, WithGroupsAndSlotsThatNodesDoNotShareEvenlyKeepsSlotsAndCanBeMovedOn
   }
 }
 
-TEST(Place, FromAPlacementWithoutCopiesFillsTheFreeSlotsThatRoomsAllow) {
+TEST(Place, FromAPlacementWithoutCopiesFillsTheFreeSlotsThatCapacitiesAllow) {
   const RoutingProfile profile = random_profile(2, 3, 7);
-  const Topology topology({.node_of_rank = {0, 0, 0, 0, 0}, .rooms = {1, 2, 2, 2, 3}});
+  const Topology topology({.node_of_rank = {0, 0, 0, 0, 0}, .capacities = {1, 2, 2, 2, 3}});
   const PlaceResult placed = place(
       profile, topology, {.redundant_experts = 2, .from = Placement::contiguous(3, 7, 5), .max_moves = 100});
   for (int layer = 0; layer < 3; ++layer) {
@@ -276,18 +276,18 @@ TEST(Place, FromAPlacementWithoutCopiesFillsTheFreeSlotsThatRoomsAllow) {
     EXPECT_LE(num_homes(placed.placement.layer(layer)), 9);
     for (RankId rank : indices<RankId>(5))
       EXPECT_LE(sizes_of(placed.placement.layer(layer))[rank.offset()],
-                static_cast<std::size_t>(*topology.room(rank)));
+                static_cast<std::size_t>(*topology.capacity(rank)));
   }
 }
 
-TEST(Place, RefusesToStartFromWhatRoomsGroupsOrCopiesForbid) {
+TEST(Place, RefusesToStartFromWhatCapacitiesGroupsOrCopiesForbid) {
   const RoutingProfile profile = random_profile(0, 2, 8);
   const Placement from = Placement::contiguous(2, 8, 4);
   EXPECT_EQ(message_of<InvalidArgument>([&] {
-              place(profile, Topology({.node_of_rank = {0, 0, 0, 0}, .rooms = {4, 4, 1, 4}}),
+              place(profile, Topology({.node_of_rank = {0, 0, 0, 0}, .capacities = {4, 4, 1, 4}}),
                     {.from = from, .max_moves = 1});
             }),
-            "from: has 2 experts on rank 2 in layer 0; allowed: at most 1, as the rank has room for");
+            "from: has 2 experts on rank 2 in layer 0; allowed: at most 1, as the rank has space for");
   const Placement turned(
       std::vector<LayerPlacement>(2, LayerPlacement({{0}, {2}, {1}, {3}, {0}, {2}, {1}, {3}}, 4)));
   EXPECT_EQ(message_of<InvalidArgument>([&] {
@@ -443,14 +443,14 @@ TEST(Place, RefusesATopologyThatTheExpertsDoNotFit) {
       "ranks: 9 ranks are more than 8 physical experts: some rank would have none; allowed: up to 8, or "
       "redundant experts");
   EXPECT_EQ(message_of<Infeasible>([] {
-              place(random_profile(0, 2, 8), Topology({.node_of_rank = {0, 0}, .rooms = {3, 4}}));
+              place(random_profile(0, 2, 8), Topology({.node_of_rank = {0, 0}, .capacities = {3, 4}}));
             }),
-            "8 physical experts a layer, but the ranks have room for 7");
+            "8 physical experts a layer, but the ranks have space for 7");
   EXPECT_EQ(message_of<Infeasible>([] {
-              place(random_profile(0, 2, 8), Topology({.node_of_rank = {0, 0}, .rooms = {4, 20}}),
+              place(random_profile(0, 2, 8), Topology({.node_of_rank = {0, 0}, .capacities = {4, 20}}),
                     {.redundant_experts = 4});
             }),
-            "rank 0 has room for 4 physical experts a layer; slots are shared out evenly, 6 to this rank");
+            "rank 0 has space for 4 physical experts a layer; slots are shared out evenly, 6 to this rank");
   EXPECT_EQ(
       refusal({.num_groups = 2}, Topology({.node_of_rank = {0, 1, 0, 1}})),
       "topology: has nodes of unlike size or ranks out of order, and expert groups stay in a node; allowed: "

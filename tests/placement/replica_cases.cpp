@@ -143,9 +143,9 @@ std::vector<double> rank_loads_of(const ReplicaCase& c, const ReplicaSolution& s
   for (int s = 0; s < c.num_physical; ++s) ++copies[static_cast<std::size_t>(map[s])];
   std::vector<double> loads;
   std::size_t slot = 0;
-  for (std::int32_t room : solution.slots_per_rank) {
+  for (std::int32_t capacity : solution.slots_per_rank) {
     loads.push_back(0);
-    for (std::int32_t k = 0; k < room; ++k) {
+    for (std::int32_t k = 0; k < capacity; ++k) {
       const auto e = static_cast<std::size_t>(map[slot++]);
       loads.back() += c.loads[static_cast<std::size_t>(layer) * experts + e] / copies[e];
     }

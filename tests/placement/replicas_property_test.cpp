@@ -85,12 +85,12 @@ TEST_P(Replicas, NoRankHoldsAnExpertTwiceWhereItsPoolCanHaveEnoughExperts) {
     for (int l = 0; l < c.num_layers; ++l) {
       std::size_t slot = 0;
       for (int r = 0; r < c.num_ranks; ++r) {
-        const auto room = static_cast<std::size_t>(s.slots_per_rank[static_cast<std::size_t>(r)]);
-        const auto on_rank = layer_map(c, s, l).subspan(slot, room);
-        slot += room;
+        const auto capacity = static_cast<std::size_t>(s.slots_per_rank[static_cast<std::size_t>(r)]);
+        const auto on_rank = layer_map(c, s, l).subspan(slot, capacity);
+        slot += capacity;
         const std::size_t different = std::set(on_rank.begin(), on_rank.end()).size();
         if (groups_are_enough(c, s)) {
-          EXPECT_EQ(different, room);
+          EXPECT_EQ(different, capacity);
         }
       }
     }

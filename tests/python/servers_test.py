@@ -190,19 +190,19 @@ class InSglang(PackageTest):
 class KeepSlots(PackageTest):
     def random_maps(self, seed):
         draw = np.random.default_rng(seed)
-        layers, ranks, room, experts = draw.integers(1, [4, 9, 9, 30], endpoint=True)
-        old, new = draw.integers(0, experts, (2, layers, ranks * room))
+        layers, ranks, per_rank, experts = draw.integers(1, [4, 9, 9, 30], endpoint=True)
+        old, new = draw.integers(0, experts, (2, layers, ranks * per_rank))
         old[draw.random(old.shape) < 0.1] = -1
-        return old, new, int(ranks), int(room)
+        return old, new, int(ranks), int(per_rank)
 
     def test_every_rank_keeps_its_experts_and_as_many_as_possible_their_slots(self):
         for seed in range(500):
-            old, new, ranks, room = self.random_maps(seed)
+            old, new, ranks, per_rank = self.random_maps(seed)
             kept = vllm.keep_slots(new, old, ranks)
             self.assertEqual((kept.shape, kept.dtype), (new.shape, np.int64))
             for layer in range(len(new)):
                 for rank in range(ranks):
-                    of_rank = slice(rank * room, (rank + 1) * room)
+                    of_rank = slice(rank * per_rank, (rank + 1) * per_rank)
                     before, wanted, ours = (each[layer, of_rank].tolist() for each in (old, new, kept))
                     self.assertEqual(sorted(ours), sorted(wanted), f"seed {seed}")
                     could_stay = sum(min(before.count(e), wanted.count(e)) for e in set(wanted))
@@ -211,8 +211,8 @@ class KeepSlots(PackageTest):
 
     def test_the_map_in_use_stays_as_it_is(self):
         for seed in range(50):
-            old, _, ranks, room = self.random_maps(seed)
-            shuffled = np.random.default_rng(seed).permuted(old.reshape(len(old), ranks, room), axis=2)
+            old, _, ranks, per_rank = self.random_maps(seed)
+            shuffled = np.random.default_rng(seed).permuted(old.reshape(len(old), ranks, per_rank), axis=2)
             np.testing.assert_array_equal(vllm.keep_slots(shuffled.reshape(old.shape), old, ranks), old)
 
     def test_a_map_of_more_or_fewer_ranks_counts_as_far_as_it_goes(self):

@@ -408,11 +408,11 @@ class StepsOfSglang(StepsTest):
             error = self.assert_raises(ek.ParseError, message, ek.read_steps, self.folder / name)
             self.assertIn("expert_distribution_recorder_1.0_0.pt", str(error))
 
-    def test_few_records_ask_for_no_room_of_many_experts(self):
+    def test_few_records_ask_for_no_space_for_many_experts(self):
         maps = np.array([[60000, *range(3)]])
         records = self.records(np.ones((400, 1, 4)))
         path = self.save("wide.pt", records, maps)
-        self.assert_raises(ek.ParseError, "has room for few of 60001 experts", ek.read_steps, path)
+        self.assert_raises(ek.ParseError, "has space for few of 60001 experts", ek.read_steps, path)
 
 
 class StepsOfShippedRecordings(PackageTest):

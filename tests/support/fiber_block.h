@@ -73,7 +73,7 @@ class FiberBlock {
 
  private:
   static constexpr std::size_t kStackBytes = 1 << 16;
-  enum class State { ready, meeting, until, ended };
+  enum class State { ready, barrier, until, ended };
   struct Fiber {
     ucontext_t context;
     std::unique_ptr<char[]> stack;
@@ -106,7 +106,7 @@ class FiberBlock {
     swapcontext(&fiber.context, &turns_);
   }
   void meet(int& arrived, int begin, int count) {
-    if (++arrived < count) return leave(State::meeting);
+    if (++arrived < count) return leave(State::barrier);
     arrived = 0;
     for (int i = begin; i < begin + count; ++i) fibers_[static_cast<std::size_t>(i)].state = State::ready;
     leave(State::ready);

@@ -70,12 +70,12 @@ TEST(Topology, HasUniformLinksExactlyWhenAllPairsAreAlike) {
 TEST(Topology, SpeedsAreOneAndRoomsUnlimitedUnlessSaid) {
   const Topology plain = Topology::uniform(1, 2);
   EXPECT_EQ(plain.speed(RankId(1)), 1.0);
-  EXPECT_EQ(plain.room(RankId(1)), std::nullopt);
+  EXPECT_EQ(plain.capacity(RankId(1)), std::nullopt);
   EXPECT_EQ(plain.devices_per_rank(), 1);
   const Topology said(
-      Description{.node_of_rank = {0, 0}, .speeds = {1, 0.5}, .rooms = {4, 9}, .devices_per_rank = 2});
+      Description{.node_of_rank = {0, 0}, .speeds = {1, 0.5}, .capacities = {4, 9}, .devices_per_rank = 2});
   EXPECT_EQ(said.speed(RankId(1)), 0.5);
-  EXPECT_EQ(said.room(RankId(1)), 9);
+  EXPECT_EQ(said.capacity(RankId(1)), 9);
   EXPECT_EQ(said.devices_per_rank(), 2);
 }
 
@@ -124,8 +124,8 @@ TEST(Topology, RefusesNumbersFromWhichCostsWouldOverflow) {
 TEST(Topology, RefusesSpeedsAndRoomsThatDoNotFit) {
   EXPECT_EQ(refusal({.node_of_rank = {0, 0}, .speeds = {1}}), "speeds: has 1 numbers for 2 ranks");
   EXPECT_EQ(refusal({.node_of_rank = {0, 0}, .speeds = {1, 0}}), "speeds[1]: is 0; allowed: 1e-06..1e+06");
-  EXPECT_EQ(refusal({.node_of_rank = {0, 0}, .rooms = {1, 2, 3}}), "rooms: has 3 numbers for 2 ranks");
-  EXPECT_EQ(refusal({.node_of_rank = {0, 0}, .rooms = {1, 0}}), "rooms[1]: is 0; allowed: 1 or more");
+  EXPECT_EQ(refusal({.node_of_rank = {0, 0}, .capacities = {1, 2, 3}}), "rooms: has 3 numbers for 2 ranks");
+  EXPECT_EQ(refusal({.node_of_rank = {0, 0}, .capacities = {1, 0}}), "rooms[1]: is 0; allowed: 1 or more");
   EXPECT_EQ(refusal({.node_of_rank = {0}, .devices_per_rank = 0}),
             "devices_per_rank: is 0; allowed: 1 or more");
   EXPECT_EQ(message_of<InvalidArgument>([] { Topology::uniform(0, 4); }),

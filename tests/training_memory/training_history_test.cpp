@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t layers = 8;
 constexpr std::int64_t ranks = 8;
-// A device with room for one and a half times what even routing of 16,384 assignments would send it.
+// A device with space for one and a half times what even routing of 16,384 assignments would send it.
 constexpr std::int64_t most_received = 16384 / ranks * 3 / 2;
 const std::vector<std::int64_t> bins = {1, 2, 4, 8};
 

@@ -26,7 +26,7 @@ struct Task {
   PlacementView homes;
   PlanRules rules;
   StepCounts counts;
-  bool sums_in_shared;  // behind the planner's room
+  bool sums_in_shared;  // behind the planner's buffers
   const std::int32_t* base_load;
   PlanView plan;
 };
@@ -35,8 +35,8 @@ __global__ void __launch_bounds__(kMostThreads) plan_kernel(Task task) {
   __shared__ BlockTeam::Scratch scratch;
   const BlockTeam team(scratch);
   StepCounts counts = task.counts;
-  if (task.sums_in_shared) counts.sums = &Array(nullptr, PlannerRoom::integers(task.homes))[0];
-  StepPlanning(team, task.rules, counts, PlannerRoom::in(nullptr, task.homes))
+  if (task.sums_in_shared) counts.sums = &Array(nullptr, PlannerBuffers::integers(task.homes))[0];
+  StepPlanning(team, task.rules, counts, PlannerBuffers::in(nullptr, task.homes))
       .plan(task.homes, task.base_load, task.plan);
 }
 
@@ -54,7 +54,7 @@ int most_shared_bytes() {
 CudaPlanner::CudaPlanner(const PlacementView& homes, const PlanRules& rules) : homes_(homes), rules_(rules) {
   constexpr int kInteger = static_cast<int>(sizeof(std::int32_t));
   const int most = most_shared_bytes();
-  const int least = kInteger * PlannerRoom::integers(homes);
+  const int least = kInteger * PlannerBuffers::integers(homes);
   if (least > most)
     throw Unsupported("planning on a GPU for " + std::to_string(homes.num_experts) + " experts on " +
                       std::to_string(homes.num_ranks) + " ranks: it takes " + std::to_string(least) +

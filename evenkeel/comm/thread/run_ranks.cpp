@@ -51,7 +51,7 @@ std::exception_ptr run_one(const std::shared_ptr<Group>& group, int rank,
       world.abort_for(rank, "failed", "with an exception of no known type");
     }
   }
-  if (const char* left = world.desk(rank).left_unfinished; left != nullptr && !world.aborted()) {
+  if (const char* left = world.mailbox(rank).left_unfinished; left != nullptr && !world.aborted()) {
     world.abort_for(rank, "ended, and left unfinished", left);
     failure = std::make_exception_ptr(CommError(rank, left, 0, world.cause().message));
   }

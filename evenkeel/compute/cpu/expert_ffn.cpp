@@ -70,7 +70,7 @@ class CpuExpertFfn final : public ExpertFfn {
 
   void forward(const ExpertBatch& batch, const SplitRows& input, void* output,
                std::span<std::byte> workspace) const override {
-    require_room(workspace, Pass::forward);
+    require_space(workspace, Pass::forward);
     forward_.run(batch, input, output, workspace);
   }
 
@@ -78,13 +78,13 @@ class CpuExpertFfn final : public ExpertFfn {
                 std::span<const float> weight, const SplitSums& grad_input, std::span<float> grad_weight,
                 std::span<std::byte> workspace) const override {
     const bool again = std::ranges::count(batch.groups, nullptr, &ExpertGroup::saved) > 0;
-    require_room(workspace, again ? Pass::recompute : Pass::backward);
+    require_space(workspace, again ? Pass::recompute : Pass::backward);
     backward().run(batch, {input, grad_output, weight, grad_input, grad_weight}, again, workspace);
   }
 
   void add_gate_up_gradients(const ExpertBatch& batch, const SplitRows& input,
                              std::span<std::byte> workspace) const override {
-    require_room(workspace, Pass::backward);
+    require_space(workspace, Pass::backward);
     backward().add_gate_up_gradients(batch, input, workspace);
   }
 
@@ -93,7 +93,7 @@ class CpuExpertFfn final : public ExpertFfn {
     EVENKEEL_CHECK(backward_.has_value());
     return *backward_;
   }
-  void require_room(std::span<std::byte> workspace, Pass pass) const {
+  void require_space(std::span<std::byte> workspace, Pass pass) const {
     EVENKEEL_CHECK(std::ssize(workspace) >= least_workspace_bytes(pass));
   }
 

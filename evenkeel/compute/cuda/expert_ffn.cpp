@@ -138,7 +138,7 @@ class GpuExpertFfn final : public CudaExpertFfn {
                std::span<std::byte> workspace, CudaStream& stream) const override {
     WorkspaceCarver carver(workspace.data());
     const ForwardPieces pieces(carver, shape_, groups.num_groups, groups.max_positions);
-    require_room(carver, workspace);
+    require_space(carver, workspace);
     with_machine(groups, pieces.maps, stream, [&](auto& machine) {
       with_activation(shape_.activation, [&]<Activation kActivation>() {
         run_forward<kActivation>(machine, shape_, groups, input, output, saved, pieces);
@@ -150,7 +150,7 @@ class GpuExpertFfn final : public CudaExpertFfn {
                 CudaStream& stream) const override {
     WorkspaceCarver carver(workspace.data());
     const BackwardPieces pieces(carver, shape_, groups.num_groups, groups.max_positions, call, dot_columns());
-    require_room(carver, workspace);
+    require_space(carver, workspace);
     with_machine(groups, pieces.maps, stream, [&](auto& machine) {
       with_activation(shape_.activation, [&]<Activation kActivation>() {
         run_backward<kActivation>(machine, shape_, groups, call, pieces, gradient_type_);
@@ -163,7 +163,7 @@ class GpuExpertFfn final : public CudaExpertFfn {
     return kernels_ == CudaKernels::hopper ? hopper::kDotColumns : generic::kDotColumns;
   }
 
-  static void require_room(const WorkspaceCarver& carver, std::span<std::byte> workspace) {
+  static void require_space(const WorkspaceCarver& carver, std::span<std::byte> workspace) {
     if (carver.needed() > static_cast<std::int64_t>(workspace.size()))
       throw InvalidArgument("workspace", fmt::format("{} bytes", workspace.size()),
                             fmt::format("at least {}", carver.needed()));

@@ -86,7 +86,7 @@ class CudaExpertFfn {
   // What forward keeps for backward, for each position: the pre-activations.
   virtual std::int64_t saved_bytes_per_position() const = 0;
 
-  // output[output_row[i]] = expert(input[input_row[i]]). `saved` is null, or has room for max_positions.
+  // output[output_row[i]] = expert(input[input_row[i]]). `saved` is null, or has space for max_positions.
   // Throws InvalidArgument for a workspace that is too small, Error for a launch that CUDA refuses.
   virtual void forward(const DeviceGroups& groups, const void* input, void* output, std::byte* saved,
                        std::span<std::byte> workspace, CudaStream& stream) const = 0;

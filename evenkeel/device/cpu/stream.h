@@ -42,7 +42,7 @@ class CpuStream final : public Stream {
   CpuStream& operator=(const CpuStream&) = delete;
   ~CpuStream() override { cancel_all(); }
 
-  // Makes room for one more operation, so that the next post() cannot fail.
+  // Makes space for one more operation, so that the next post() cannot fail.
   void reserve();
   Event post(CpuOperation& operation);
 

@@ -1,6 +1,6 @@
 // A step's exchange on devices, as launches on a stream: none waits for the host, allocates, or needs a
 // size that only the device knows. Ranks read each other's memory, so every pair of calls that say "of
-// all ranks" has a Meeting (meeting.h) of the ranks' streams between it and what wrote there.
+// all ranks" has a StreamBarrier (barrier.h) of the ranks' streams between it and what wrote there.
 #pragma once
 
 #include <cstddef>
@@ -100,7 +100,7 @@ void combine_gradients(const ChunkWork& work, std::int64_t hidden, void* grad_hi
                        CudaStream& stream);
 
 // Copies what the chunk's round `round` borrows and `places` [places][block], bf16, does not hold by then
-// (sendings.h), from the weights of all ranks.
+// (weight_copies.h), from the weights of all ranks.
 void borrow_weights(const ChunkWork& work, const ExpertLayout& layout, int round, void* places,
                     CudaStream& stream);
 // Adds what all ranks made of gradients for the experts that this rank owns to these, in the plan's order,

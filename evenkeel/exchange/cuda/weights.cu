@@ -2,7 +2,7 @@
 #include "evenkeel/exchange/cuda/device_exchange.h"
 #include "evenkeel/exchange/cuda/internal/launch.cuh"
 #include "evenkeel/exchange/cuda/internal/returning.h"
-#include "evenkeel/exchange/cuda/sendings.h"
+#include "evenkeel/exchange/cuda/weight_copies.h"
 
 namespace evenkeel::cuda {
 

@@ -20,7 +20,7 @@ std::span<Byte> slice(std::span<Byte> all, std::int64_t begin, std::int64_t coun
 
 class Slices {
  public:
-  // With room for what a step sends and receives at a time.
+  // With space for what a step sends and receives at a time.
   explicit Slices(Communicator& comm);
 
   void send(RankId rank, std::span<const std::byte> bytes) { sends_.push_back({rank, bytes}); }

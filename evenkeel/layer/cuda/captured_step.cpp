@@ -11,19 +11,19 @@ cudaStream_t native(CudaStream& stream) {
 }  // namespace
 
 CapturedStep::CapturedStep(Communicator& comm, CudaStream& stream, const std::function<void()>& step)
-    : stream_(stream), meeting_(comm) {
+    : stream_(stream), barrier_(comm) {
   const RankId root(0);
   const bool leads = comm.rank() == root;
-  const cuda::Visit visit = meeting_.visit();
+  const cuda::PeerAccessScope scope = barrier_.scope();
   stream.synchronize();
   // Relaxed: other threads hand over work meanwhile, each to its own stream.
   if (leads) EVENKEEL_CUDA_CALL(cudaStreamBeginCapture, native(stream), cudaStreamCaptureModeRelaxed);
-  meeting_.follow(root, stream);
+  barrier_.follow(root, stream);
   step();
-  meeting_.meet(stream);
-  meeting_.gather();  // nobody ends the capture while another still hands over
+  barrier_.sync(stream);
+  barrier_.gather();  // nobody ends the capture while another still hands over
   if (leads) end_capture();
-  meeting_.gather();  // nobody waits for the GPU before the capture has ended, which would spoil it
+  barrier_.gather();  // nobody waits for the GPU before the capture has ended, which would spoil it
 }
 
 void CapturedStep::end_capture() {
@@ -42,11 +42,11 @@ CapturedStep::~CapturedStep() {
 }
 
 void CapturedStep::replay() {
-  const cuda::Visit visit = meeting_.visit();
-  meeting_.meet(stream_);
+  const cuda::PeerAccessScope scope = barrier_.scope();
+  barrier_.sync(stream_);
   if (executable_ != nullptr)
     EVENKEEL_CUDA_CALL(cudaGraphLaunch, static_cast<cudaGraphExec_t>(executable_), native(stream_));
-  meeting_.meet(stream_);
+  barrier_.sync(stream_);
 }
 
 }  // namespace evenkeel

@@ -7,7 +7,7 @@
 
 #include "evenkeel/comm/communicator.h"
 #include "evenkeel/device/cuda/stream.h"
-#include "evenkeel/exchange/cuda/meeting.h"
+#include "evenkeel/exchange/cuda/stream_barrier.h"
 
 namespace evenkeel {
 
@@ -29,7 +29,7 @@ class CapturedStep {
   void end_capture();
 
   CudaStream& stream_;
-  cuda::Meeting meeting_;
+  cuda::StreamBarrier barrier_;
   void* graph_ = nullptr;
   void* executable_ = nullptr;
 };

@@ -7,7 +7,7 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/comm/abort_on_error.h"
-#include "evenkeel/exchange/cuda/sendings.h"
+#include "evenkeel/exchange/cuda/weight_copies.h"
 #include "evenkeel/layer/cuda/internal/layer_body.h"
 
 namespace evenkeel {
@@ -46,24 +46,24 @@ void CudaMoeLayer::Body::require_input(const void* hidden, const DeviceTopK& top
 }
 
 CudaStepReport CudaMoeLayer::Body::report(std::size_t slot) {
-  const cuda::StepView& step = room_.states[slot].step;
+  const cuda::StepView& step = buffers_.states[slot].step;
   CudaStepReport report;
-  std::int32_t transfers = 0, gave_way = 0, chunks = 0;
+  std::int32_t transfers = 0, fell_back_to_ep = 0, chunks = 0;
   std::vector<std::int32_t> borrowed(static_cast<std::size_t>(route().most_borrowed()));
   report.rank_loads.resize(static_cast<std::size_t>(comm_.size()));
   static_cast<void>(stream_.native());
   stream_.copy(&transfers, step.plan.num_transfers, sizeof transfers);
-  stream_.copy(&gave_way, step.plan.gave_way, sizeof gave_way);
+  stream_.copy(&fell_back_to_ep, step.plan.fell_back_to_ep, sizeof fell_back_to_ep);
   stream_.copy(&chunks, step.num_chunks, sizeof chunks);
   stream_.copy(borrowed.data(), step.borrowed_expert, borrowed.size() * sizeof(std::int32_t));
   stream_.copy(report.rank_loads.data(), step.plan.rank_loads,
                report.rank_loads.size() * sizeof(std::int32_t));
   stream_.synchronize();
   report.transfers = transfers;
-  report.gave_way = gave_way != 0;
+  report.fell_back_to_ep = fell_back_to_ep != 0;
   report.chunks = chunks;
   report.borrowed = static_cast<int>(std::ranges::count_if(borrowed, [](int e) { return e >= 0; }));
-  report.weights_sent = cuda::sendings(report.borrowed, route().places, chunks);
+  report.weights_sent = cuda::weight_copies(report.borrowed, route().places, chunks);
   return report;
 }
 

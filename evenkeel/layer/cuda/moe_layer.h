@@ -8,7 +8,7 @@
 //            cut into as few chunks (a power of two, chosen on the device) as its routing needs; the
 //            finest cut fits any. Launches of chunks that a step does not need find nothing to do.
 // Borrowing  Weights are borrowed into `places`; what does not fit at once comes in further rounds, and
-//            in later chunks again, as seldom as may be (exchange/cuda/sendings.h). A plan by
+//            in later chunks again, as seldom as may be (exchange/cuda/weight_copies.h). A plan by
 //            which a rank would borrow more than places * rounds gives way to plain ep.
 // Backward   Computes again what forward did before its activations, from `hidden` and the router's
 //            choices, which must stay as they are until then.
@@ -37,7 +37,7 @@ struct CudaMoeOptions {
   std::int64_t max_tokens = 4096;  // that a rank brings to a step
   bool with_backward = true;
   int states_in_flight = 1;
-  int places = 0;  // for borrowed experts; 0: ceil(E / P), or fewer where the budget has no room for them
+  int places = 0;  // for borrowed experts; 0: ceil(E / P), or fewer where the budget has no memory for them
   int rounds = 2;  // in which the places are filled, at most
 };
 
@@ -73,7 +73,7 @@ class CudaForwardState {
 struct CudaStepReport {
   int chunks = 0;
   int transfers = 0;
-  bool gave_way = false;          // to plain ep, for want of places
+  bool fell_back_to_ep = false;   // to plain ep, for want of places
   int borrowed = 0;               // experts, by this rank
   std::int64_t weights_sent = 0;  // to this rank in a pass; more than `borrowed` where places are fewer
   std::vector<std::int32_t> rank_loads;

@@ -10,16 +10,16 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/comm/abort_on_error.h"
 #include "evenkeel/device/cuda/gpu.h"
-#include "evenkeel/layer/cuda/chunk_room.h"
+#include "evenkeel/layer/cuda/chunk_limits.h"
 #include "evenkeel/layer/cuda/internal/layer_body.h"
 #include "evenkeel/layer/internal/whole_expert.h"
 
 namespace evenkeel {
 
-using cuda::ChunkRoom;
+using cuda::BufferShape;
+using cuda::ChunkLimits;
 using cuda::ExpertTensors;
 using cuda::PeerView;
-using cuda::RoomShape;
 
 namespace {
 
@@ -76,7 +76,7 @@ CudaMoeLayer::Body::Body(Communicator& comm, Arena& arena, CudaStream& stream, c
       ffn_((static_cast<void>(stream.native()), make_cuda_expert_ffn(shape.expert))),
       tables_(placement_),
       side_(stream.gpu()),
-      meeting_(comm) {
+      barrier_(comm) {
   abort_on_error(comm_, [&] { set_up(arena); });
 }
 
@@ -85,7 +85,7 @@ CudaMoeLayer::Body::~Body() {
 }
 
 void CudaMoeLayer::Body::await_others() noexcept {
-  meeting_.await_others();
+  barrier_.await_others();
   for (const int gpu : std::set<int>(gpus_.begin(), gpus_.end())) cuda::await_gpu(gpu);
   cuda::await_gpu(stream_.gpu());  // the thread's current GPU again
 }
@@ -96,11 +96,11 @@ void CudaMoeLayer::Body::set_up(Arena& arena) {
   std::int64_t budget[] = {arena.is_bounded() ? arena.largest_gap_bytes() : std::int64_t{1} << 62};
   comm_.all_reduce(budget, Reduction::min, words_, "budget").wait();
   fit(budget[0] == std::int64_t{1} << 62 ? -1 : budget[0]);
-  memory_ = arena.allocate(lay_out(room_shape_, nullptr).bytes, "a layer on a GPU", Lifetime::held);
-  room_ = lay_out(room_shape_, memory_.data());
+  memory_ = arena.allocate(lay_out(buffer_shape_, nullptr).bytes, "a layer on a GPU", Lifetime::held);
+  buffers_ = lay_out(buffer_shape_, memory_.data());
   upload_tables();
   meet_peers();
-  for (std::size_t slot = room_.states.size(); slot-- > 0;) free_slots_.push_back(slot);
+  for (std::size_t slot = buffers_.states.size(); slot-- > 0;) free_slots_.push_back(slot);
 }
 
 // Kernels of this rank's GPU read the memory of all others'.
@@ -124,38 +124,38 @@ std::vector<T> CudaMoeLayer::Body::gather(const T& mine) {
   return all;
 }
 
-RoomShape CudaMoeLayer::Body::room_for(int places, int chunks, int slices, std::int64_t positions) const {
-  RoomShape room;
-  room.route = {comm_.size(),
-                shape_.num_experts,
-                comm_.rank().value(),
-                shape_.top_k,
-                slices,
-                chunks,
-                static_cast<int>(placement_.natives(comm_.rank()).size()),
-                places,
-                options_.rounds,
-                static_cast<int>(options_.max_tokens * shape_.top_k),
-                static_cast<std::int32_t>(positions)};
-  room.num_slots = tables_.view().num_slots;
-  room.num_copies = placement_.num_copies(comm_.rank());
-  room.states = options_.states_in_flight;
-  room.with_backward = options_.with_backward;
-  room.hidden = shape_.expert.hidden;
-  room.max_tokens = options_.max_tokens;
-  room.planner_integers = std::int64_t{comm_.size()} * shape_.num_experts;
-  room.layout = layout_of(shape_.expert);
-  room.workspace_bytes = ffn_->forward_workspace_bytes(room.route.num_groups(), positions);
+BufferShape CudaMoeLayer::Body::shape_for(int places, int chunks, int slices, std::int64_t positions) const {
+  BufferShape shape;
+  shape.route = {comm_.size(),
+                 shape_.num_experts,
+                 comm_.rank().value(),
+                 shape_.top_k,
+                 slices,
+                 chunks,
+                 static_cast<int>(placement_.natives(comm_.rank()).size()),
+                 places,
+                 options_.rounds,
+                 static_cast<int>(options_.max_tokens * shape_.top_k),
+                 static_cast<std::int32_t>(positions)};
+  shape.num_slots = tables_.view().num_slots;
+  shape.num_copies = placement_.num_copies(comm_.rank());
+  shape.states = options_.states_in_flight;
+  shape.with_backward = options_.with_backward;
+  shape.hidden = shape_.expert.hidden;
+  shape.max_tokens = options_.max_tokens;
+  shape.planner_integers = std::int64_t{comm_.size()} * shape_.num_experts;
+  shape.layout = layout_of(shape_.expert);
+  shape.workspace_bytes = ffn_->forward_workspace_bytes(shape.route.num_groups(), positions);
   if (options_.with_backward) {
     // Which pointers are null is what the size depends on.
     static float some;
     DeviceBackward call;
     call.grad_input = &some;
     call.input_rows = positions;
-    room.workspace_bytes = std::max(room.workspace_bytes,
-                                    ffn_->backward_workspace_bytes(room.route.num_groups(), positions, call));
+    shape.workspace_bytes = std::max(
+        shape.workspace_bytes, ffn_->backward_workspace_bytes(shape.route.num_groups(), positions, call));
   }
-  return room;
+  return shape;
 }
 
 // Places first: fewer of them where the finest cut does not fit beside them.
@@ -166,18 +166,18 @@ void CudaMoeLayer::Body::fit(std::int64_t budget) {
   while (true) {
     // Ranks have unlike numbers of experts at home: the largest decides for all.
     const auto bytes = [&](int chunks, std::int64_t positions) {
-      RoomShape room =
-          room_for(places, chunks, 2 * chunks + static_cast<int>(options_.max_tokens / 64), positions);
+      BufferShape shape =
+          shape_for(places, chunks, 2 * chunks + static_cast<int>(options_.max_tokens / 64), positions);
       for (RankId rank : indices<RankId>(ranks)) {
-        room.route.num_natives =
-            std::max(room.route.num_natives, static_cast<int>(placement_.natives(rank).size()));
-        room.num_copies = std::max(room.num_copies, placement_.num_copies(rank));
+        shape.route.num_natives =
+            std::max(shape.route.num_natives, static_cast<int>(placement_.natives(rank).size()));
+        shape.num_copies = std::max(shape.num_copies, placement_.num_copies(rank));
       }
-      return lay_out(room, nullptr).bytes;
+      return lay_out(shape, nullptr).bytes;
     };
     try {
-      const ChunkRoom fitting = cuda::fit_chunks(ranks, options_.max_tokens, shape_.top_k, budget, bytes);
-      room_shape_ = room_for(places, fitting.most_chunks, fitting.num_slices, fitting.most_positions);
+      const ChunkLimits fitting = cuda::fit_chunks(ranks, options_.max_tokens, shape_.top_k, budget, bytes);
+      buffer_shape_ = shape_for(places, fitting.most_chunks, fitting.num_slices, fitting.most_positions);
       return;
     } catch (const BudgetTooSmall&) {
       if (places == 0) throw;
@@ -196,8 +196,8 @@ void CudaMoeLayer::Body::upload(const std::vector<T>& from, T* to) {
 
 void CudaMoeLayer::Body::upload_tables() {
   const auto integers = tables_.integers();
-  upload(std::vector<std::int32_t>(integers.begin(), integers.end()), room_.homes);
-  homes_ = tables_.view_at(room_.homes);
+  upload(std::vector<std::int32_t>(integers.begin(), integers.end()), buffers_.homes);
+  homes_ = tables_.view_at(buffers_.homes);
   cuda::PlanRules rules = cuda::rules_of(options_.planner);
   rules.most_borrowed = route().most_borrowed();
   planner_ = std::make_unique<cuda::CudaPlanner>(homes_, rules);
@@ -205,16 +205,16 @@ void CudaMoeLayer::Body::upload_tables() {
 
 // Every rank learns where the others keep what it reads.
 void CudaMoeLayer::Body::meet_peers() {
-  for (std::size_t turn = 0; turn < 2; ++turn) upload(gather(room_.outbox[turn]), room_.outboxes[turn]);
+  for (std::size_t turn = 0; turn < 2; ++turn) upload(gather(buffers_.outbox[turn]), buffers_.outboxes[turn]);
   PeerView mine;
-  mine.tensors = room_.tensors;
-  mine.block_counts = room_.block_counts;
-  mine.results = room_.exchanged;
-  mine.row_gradients = room_.row_gradients;
-  mine.weight_gradients = room_.weight_gradients;
-  mine.weights = room_.shown_weights;
-  mine.foreign_gradients = room_.foreign_gradients;
-  upload(gather(mine), room_.views);
+  mine.tensors = buffers_.tensors;
+  mine.block_counts = buffers_.block_counts;
+  mine.results = buffers_.exchanged;
+  mine.row_gradients = buffers_.row_gradients;
+  mine.weight_gradients = buffers_.weight_gradients;
+  mine.weights = buffers_.shown_weights;
+  mine.foreign_gradients = buffers_.foreign_gradients;
+  upload(gather(mine), buffers_.views);
 }
 
 void CudaMoeLayer::Body::require_experts(std::span<const ExpertWeights> natives,
@@ -236,32 +236,32 @@ void CudaMoeLayer::Body::require_experts(std::span<const ExpertWeights> natives,
 void CudaMoeLayer::Body::set_weights(std::span<const ExpertWeights> natives,
                                      std::span<const ExpertGradients> gradients) {
   require_experts(natives, gradients);
-  const cuda::Visit visit = meeting_.visit();
+  const cuda::PeerAccessScope scope = barrier_.scope();
   const auto own = placement_.natives(comm_.rank());
-  const cuda::RouteShape& route = room_shape_.route;
-  const cuda::ExpertLayout& layout = room_shape_.layout;
+  const cuda::RouteShape& route = buffer_shape_.route;
+  const cuda::ExpertLayout& layout = buffer_shape_.layout;
   std::vector<ExpertTensors> shown(static_cast<std::size_t>(shape_.num_experts));
   std::vector<DeviceExpertWeights> weights(natives.begin(), natives.end());
   for (std::size_t i = 0; i < own.size(); ++i) shown[own[i].offset()] = tensors_of(natives[i]);
   for (int b = 0; b < route.most_borrowed(); ++b) {
-    const auto parts = parts_of(layout, room_.places + b % route.places * layout.block());
+    const auto parts = parts_of(layout, buffers_.places + b % route.places * layout.block());
     weights.push_back({parts[0], parts[1], parts[2], parts[3]});
   }
-  upload(shown, room_.shown_weights);
-  upload(weights, room_.group_weights);
+  upload(shown, buffers_.shown_weights);
+  upload(weights, buffers_.group_weights);
   if (options_.with_backward) set_gradients(gradients);
   weights_set_ = true;
-  meeting_.meet(stream_);
+  barrier_.sync(stream_);
 }
 
 // A rank's own experts add to the caller's tensors, all others to blocks that are their owners' to read.
 void CudaMoeLayer::Body::set_gradients(std::span<const ExpertGradients> gradients) {
   const auto own = placement_.natives(comm_.rank());
-  const cuda::ExpertLayout& layout = room_shape_.layout;
+  const cuda::ExpertLayout& layout = buffer_shape_.layout;
   std::vector<ExpertTensors> native_gradients;
   std::vector<DeviceExpertGradients> group_gradients;
   const auto push_block = [&](int block) {
-    const auto parts = parts_of(layout, room_.foreign_gradients + block * layout.block());
+    const auto parts = parts_of(layout, buffers_.foreign_gradients + block * layout.block());
     group_gradients.push_back({parts[0], parts[1], parts[2], parts[3]});
   };
   int copies = 0;
@@ -274,8 +274,8 @@ void CudaMoeLayer::Body::set_gradients(std::span<const ExpertGradients> gradient
       push_block(route().most_borrowed() + copies++);
   }
   for (int b = 0; b < route().most_borrowed(); ++b) push_block(b);
-  upload(native_gradients, room_.native_gradients);
-  upload(group_gradients, room_.group_gradients);
+  upload(native_gradients, buffers_.native_gradients);
+  upload(group_gradients, buffers_.group_gradients);
 }
 
 }  // namespace evenkeel

@@ -11,17 +11,17 @@
 namespace evenkeel {
 
 using cuda::ChunkWork;
-using cuda::StateRoom;
+using cuda::StateBuffers;
 
-ChunkWork CudaMoeLayer::Body::work(const StateRoom& state, const DeviceTopK& top_k, int chunk) const {
+ChunkWork CudaMoeLayer::Body::work(const StateBuffers& state, const DeviceTopK& top_k, int chunk) const {
   const auto turn = static_cast<std::size_t>(chunk % 2);
   ChunkWork work;
   work.shape = route();
   work.slices = slices(state, top_k);
   work.step = state.step;
-  work.chunk = room_.chunk;
-  work.outbox = room_.outbox[turn];
-  work.peers = {room_.outboxes[turn], room_.views};
+  work.chunk = buffers_.chunk;
+  work.outbox = buffers_.outbox[turn];
+  work.peers = {buffers_.outboxes[turn], buffers_.views};
   work.index = chunk;
   return work;
 }
@@ -31,11 +31,11 @@ DeviceGroups CudaMoeLayer::Body::groups(int round) const {
   const int first = round == 0 ? 0 : shape.num_natives + round * shape.places;
   DeviceGroups groups;
   groups.num_groups = round == 0 ? shape.num_natives + shape.places : shape.places;
-  groups.begin = room_.chunk.group_begin + first;
-  groups.weights = room_.group_weights + first;
-  groups.gradients = room_.group_gradients == nullptr ? nullptr : room_.group_gradients + first;
-  groups.input_row = room_.chunk.input_row;
-  groups.output_row = room_.chunk.output_row;
+  groups.begin = buffers_.chunk.group_begin + first;
+  groups.weights = buffers_.group_weights + first;
+  groups.gradients = buffers_.group_gradients == nullptr ? nullptr : buffers_.group_gradients + first;
+  groups.input_row = buffers_.chunk.input_row;
+  groups.output_row = buffers_.chunk.output_row;
   groups.max_positions = shape.most_positions;
   return groups;
 }
@@ -44,9 +44,9 @@ DeviceGroups CudaMoeLayer::Body::groups(int round) const {
 class CudaMoeLayer::Body::Step {
  public:
   Step(Body& body, const DeviceTopK& top_k, std::size_t slot)
-      : body_(body), state_(body.room_.states[slot]), top_k_(top_k) {}
+      : body_(body), state_(body.buffers_.states[slot]), top_k_(top_k) {}
 
-  void meet() { body_.meeting_.meet(body_.stream_); }
+  void sync() { body_.barrier_.sync(body_.stream_); }
   void borrow_beside() {
     chunk_ = body_.work(state_, top_k_, 0);
     weights_.emplace(body_.stream_, body_.side_);
@@ -61,7 +61,7 @@ class CudaMoeLayer::Body::Step {
  protected:
   void receive_rows() {
     cuda::receive(chunk_, body_.stream_);
-    cuda::gather_rows(chunk_, cuda::TokenRows::hidden, columns(), body_.room_.rows, body_.stream_);
+    cuda::gather_rows(chunk_, cuda::TokenRows::hidden, columns(), body_.buffers_.rows, body_.stream_);
   }
   // With a round's groups, whose weights are here by then.
   template <class Run>
@@ -73,13 +73,13 @@ class CudaMoeLayer::Body::Step {
   std::int64_t columns() const { return body_.shape_.expert.hidden; }
 
   Body& body_;
-  const StateRoom& state_;
+  const StateBuffers& state_;
   const DeviceTopK& top_k_;
   ChunkWork chunk_;
 
  private:
   void borrow(int round, CudaStream& stream) {
-    cuda::borrow_weights(chunk_, body_.room_shape_.layout, round, body_.room_.places, stream);
+    cuda::borrow_weights(chunk_, body_.buffer_shape_.layout, round, body_.buffers_.places, stream);
   }
 
   std::optional<Fork> weights_;  // while they travel beside tokens
@@ -91,23 +91,24 @@ class CudaMoeLayer::Body::ForwardStep : public Step {
       : Step(body, top_k, slot), hidden_(hidden), output_(output) {}
 
   void publish() {
-    cuda::publish_tensors(body_.room_.tensors, {hidden_, top_k_.weights, nullptr}, body_.stream_);
+    cuda::publish_tensors(body_.buffers_.tensors, {hidden_, top_k_.weights, nullptr}, body_.stream_);
   }
   void count() {
-    cuda::count_slices(body_.route(), body_.slices(state_, top_k_), body_.room_.block_counts, body_.stream_);
+    cuda::count_slices(body_.route(), body_.slices(state_, top_k_), body_.buffers_.block_counts,
+                       body_.stream_);
   }
   // The only agreement between ranks: counts gathered, plan made by each from the same.
   void plan() {
-    const cuda::Peers peers{body_.room_.outboxes[0], body_.room_.views};
+    const cuda::Peers peers{body_.buffers_.outboxes[0], body_.buffers_.views};
     cuda::gather_counts(body_.route(), peers, state_.counts, body_.stream_);
-    body_.planner_->plan(state_.counts, body_.route().most_chunks, nullptr, body_.room_.planner,
+    body_.planner_->plan(state_.counts, body_.route().most_chunks, nullptr, body_.buffers_.planner,
                          state_.step.plan, body_.stream_);
     cuda::prepare_step(body_.route(), body_.homes_, state_.step, body_.stream_);
   }
   void receive(int) { receive_rows(); }
   void run_experts(int round) {
     run_round(round, [&](const DeviceGroups& groups) {
-      body_.ffn_->forward(groups, body_.room_.rows, body_.room_.exchanged, nullptr, body_.workspace(),
+      body_.ffn_->forward(groups, body_.buffers_.rows, body_.buffers_.exchanged, nullptr, body_.workspace(),
                           body_.stream_);
     });
   }
@@ -121,18 +122,18 @@ class CudaMoeLayer::Body::ForwardStep : public Step {
 void CudaMoeLayer::Body::forward(const void* hidden, const DeviceTopK& top_k, void* output,
                                  std::size_t slot) {
   require_input(hidden, top_k);
-  const cuda::Visit visit = meeting_.visit();
+  const cuda::PeerAccessScope scope = barrier_.scope();
   ForwardStep step(*this, top_k, slot, hidden, output);
   cuda::order_forward(step, route().most_chunks, rounds());
 }
 
 DeviceBackward CudaMoeLayer::Body::backward_call() const {
   DeviceBackward call;
-  call.input = room_.rows;
-  call.grad_output = room_.exchanged;
-  call.weight = room_.weights;
-  call.grad_weight = room_.weight_gradients;
-  call.grad_input = room_.row_gradients;
+  call.input = buffers_.rows;
+  call.grad_output = buffers_.exchanged;
+  call.weight = buffers_.weights;
+  call.grad_weight = buffers_.weight_gradients;
+  call.grad_input = buffers_.row_gradients;
   call.input_rows = route().most_positions;
   return call;
 }
@@ -143,17 +144,18 @@ class CudaMoeLayer::Body::BackwardStep : public Step {
                void* grad_hidden, float* grad_weights)
       : Step(body, top_k, slot), tensors_(tensors), grad_hidden_(grad_hidden), grad_weights_(grad_weights) {}
 
-  void publish() { cuda::publish_tensors(body_.room_.tensors, tensors_, body_.stream_); }
+  void publish() { cuda::publish_tensors(body_.buffers_.tensors, tensors_, body_.stream_); }
   void clear() {
-    EVENKEEL_CUDA_CALL(cudaMemsetAsync, body_.room_.foreign_gradients, 0,
-                       static_cast<std::size_t>(body_.room_shape_.foreign_gradients()) * sizeof(float),
+    EVENKEEL_CUDA_CALL(cudaMemsetAsync, body_.buffers_.foreign_gradients, 0,
+                       static_cast<std::size_t>(body_.buffer_shape_.foreign_gradients()) * sizeof(float),
                        static_cast<cudaStream_t>(body_.stream_.native()));
   }
   void receive(int) {
     receive_rows();
-    cuda::gather_rows(chunk_, cuda::TokenRows::grad_output, columns(), body_.room_.exchanged, body_.stream_);
-    cuda::gather_weights(chunk_, body_.room_.weights, body_.stream_);
-    cuda::zero_rows(chunk_, columns(), body_.room_.row_gradients, body_.stream_);
+    cuda::gather_rows(chunk_, cuda::TokenRows::grad_output, columns(), body_.buffers_.exchanged,
+                      body_.stream_);
+    cuda::gather_weights(chunk_, body_.buffers_.weights, body_.stream_);
+    cuda::zero_rows(chunk_, columns(), body_.buffers_.row_gradients, body_.stream_);
   }
   void run_experts(int round) {
     run_round(round, [&](const DeviceGroups& groups) {
@@ -164,7 +166,7 @@ class CudaMoeLayer::Body::BackwardStep : public Step {
     cuda::combine_gradients(chunk_, columns(), grad_hidden_, grad_weights_, body_.stream_);
   }
   void return_gradients() {
-    cuda::return_gradients(chunk_, body_.homes_, body_.room_shape_.layout, body_.room_.native_gradients,
+    cuda::return_gradients(chunk_, body_.homes_, body_.buffer_shape_.layout, body_.buffers_.native_gradients,
                            body_.stream_);
   }
 
@@ -178,7 +180,7 @@ void CudaMoeLayer::Body::backward(const void* hidden, const DeviceTopK& top_k, s
                                   const void* grad_output, void* grad_hidden, float* grad_router_weights) {
   if (!options_.with_backward)
     throw InvalidArgument("backward", "the layer was made without it", "with_backward");
-  const cuda::Visit visit = meeting_.visit();
+  const cuda::PeerAccessScope scope = barrier_.scope();
   BackwardStep step(*this, top_k, slot, {hidden, top_k.weights, grad_output}, grad_hidden,
                     grad_router_weights);
   cuda::order_backward(step, route().most_chunks, rounds());

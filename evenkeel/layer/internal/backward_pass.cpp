@@ -5,16 +5,16 @@
 #include <utility>
 
 #include "evenkeel/layer/internal/chunk_backward.h"
-#include "evenkeel/layer/internal/chunk_room.h"
 #include "evenkeel/layer/internal/experts_forward.h"
 #include "evenkeel/layer/internal/overlapped_backward.h"
+#include "evenkeel/layer/internal/saved_limits.h"
 
 namespace evenkeel::internal {
 
 void BackwardPass::run() {
   layer_.workspace = step_.workspace;
   attach_owned_gradients(layer_, tensors_.gradients);
-  drop_what_has_no_room();
+  drop_what_does_not_fit();
   run_kept();
   run_rest();
   layer_.give_back_in_backward();
@@ -22,8 +22,8 @@ void BackwardPass::run() {
 }
 
 // What was kept is let go where its backward pass does not fit beside what other steps hold now, or for want
-// of room for what the plan borrows.
-void BackwardPass::drop_what_has_no_room() {
+// of memory for what the plan borrows.
+void BackwardPass::drop_what_does_not_fit() {
   if (!layer_.arena.is_bounded() || step_.chunks.empty() || !step_.chunks.front().kept) return;
   if (layer_.schedule.fits_everywhere(kept_fits(layer_, step_))) return;
   step_.kept.clear();
@@ -49,7 +49,7 @@ void BackwardPass::run_kept_chunk(KeptChunk& kept) {
     chunk.run(std::move(kept.saved));
 }
 
-// The tokens behind those that were kept are dispatched again, in chunks for which there is room now.
+// The tokens behind those that were kept are dispatched again, in chunks for which there is memory now.
 void BackwardPass::run_rest() {
   const auto begin = std::ranges::find_if(step_.chunks, [](const Chunk& chunk) { return !chunk.kept; });
   if (begin == step_.chunks.end()) return;

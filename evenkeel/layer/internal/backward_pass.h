@@ -20,7 +20,7 @@ class BackwardPass {
   void run();
 
  private:
-  void drop_what_has_no_room();
+  void drop_what_does_not_fit();
   void run_kept();
   void run_kept_chunk(KeptChunk& kept);
   void run_rest();

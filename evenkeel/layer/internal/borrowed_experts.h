@@ -24,7 +24,7 @@ inline constexpr Pass kBackwardWhole[] = {Pass::backward, Pass::forward};
 
 class BorrowedExperts {
  public:
-  // Room for all experts there are, so that no step allocates.
+  // Space for all experts there are, so that no step allocates.
   BorrowedExperts(const ExpertFfn& ffn, Arena& arena, int num_experts) : ffn_(ffn), arena_(arena) {
     experts_.reserve(static_cast<std::size_t>(num_experts));
   }

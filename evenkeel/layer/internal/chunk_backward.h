@@ -21,8 +21,8 @@ class ChunkBackward {
 
   // What is borrowed is there already.
   void run(SavedActivations saved);
-  // For want of room: own experts first, and borrowed ones, which are fetched then. memory/chunk_bytes.h says
-  // what is held when.
+  // For want of memory: own experts first, and borrowed ones, which are fetched then. memory/chunk_bytes.h
+  // says what is held when.
   void run_in_parts(SavedActivations saved, const StepPlan& plan, bool some_again);
 
  private:

@@ -31,7 +31,7 @@ class ExpertGroups {
   void collect_again(const Dispatched& dispatched, const SavedActivations& saved, std::int64_t begin,
                      std::int64_t end);
 
-  // Of those at hand, the ones that had no room for the gradient of gate_up.
+  // Of those at hand, the ones that had no memory for the gradient of gate_up.
   void keep_without_gate_up();
 
   std::span<ExpertGroup> groups() { return groups_; }

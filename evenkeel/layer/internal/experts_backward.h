@@ -45,7 +45,7 @@ void attach_owned_gradients(LayerBody& layer, const MoeGradients& gradients);
 // Of the layer's groups, which were collected for this pass.
 void run_experts_backward(LayerBody& layer, Pass pass, const GradientFlow& flow);
 
-// Of the groups of the last run_experts_backward(), what it left for want of room.
+// Of the groups of the last run_experts_backward(), what it left for want of memory.
 void add_gate_up_gradients(LayerBody& layer, const GradientFlow& flow);
 
 }  // namespace evenkeel::internal

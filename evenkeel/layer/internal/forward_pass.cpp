@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/layer/internal/chunk_room.h"
 #include "evenkeel/layer/internal/experts_forward.h"
 #include "evenkeel/layer/internal/overlapped_forward.h"
+#include "evenkeel/layer/internal/saved_limits.h"
 
 namespace evenkeel::internal {
 

@@ -153,7 +153,7 @@ LayerBody::LayerBody(Communicator& communicator, Arena& memory, const MoeShape& 
       positions_a_group(positions_of_a_group(options.memory.cost, shape.expert)),
       schedule(comm, arena, placement, budget, options.memory, cuts_steps(options.memory, arena)),
       workspace(schedule.workspace()) {
-  if (arena.is_bounded()) set_room_aside();
+  if (arena.is_bounded()) set_bytes_aside();
   // So that no step takes memory for its first operation or its deal.
   stream.reserve();
   StepPlan any;
@@ -165,7 +165,7 @@ LayerBody::LayerBody(Communicator& communicator, Arena& memory, const MoeShape& 
 }
 
 // The promise of a budget: what every step needs is claimed, and the choices of states have their places.
-void LayerBody::set_room_aside() {
+void LayerBody::set_bytes_aside() {
   const int states = budget.states_in_flight;
   arena.claim(least_step_bytes(budget), least_state_bytes(budget) / states, states);
   if (!with_backward) return;

@@ -9,6 +9,7 @@
 
 #include "evenkeel/balance/planner.h"
 #include "evenkeel/base/matrix_view.h"
+#include "evenkeel/budget/least_budget.h"
 #include "evenkeel/comm/communicator.h"
 #include "evenkeel/compute/expert_ffn.h"
 #include "evenkeel/device/arena.h"
@@ -25,7 +26,6 @@
 #include "evenkeel/layer/internal/saved_step.h"
 #include "evenkeel/layer/internal/step_schedule.h"
 #include "evenkeel/layer/moe_layer.h"
-#include "evenkeel/budget/least_budget.h"
 #include "evenkeel/plan/placement.h"
 
 namespace evenkeel::internal {
@@ -56,8 +56,8 @@ struct LayerBody {
     return chunk;
   }
 
-  // Collective. A pass's borrowing: the weights that the plan says, in backward room for their gradients too,
-  // and at the end all of it back, the gradients to their owners.
+  // Collective. A pass's borrowing: the weights that the plan says, in backward memory for their gradients
+  // too, and at the end all of it back, the gradients to their owners.
   void borrow_for_forward(const StepPlan& plan);
   void borrow_for_backward(const StepPlan& plan, std::span<const Pass> passes);
   void give_back_in_forward();
@@ -98,7 +98,7 @@ struct LayerBody {
   StepPool pool;
 
  private:
-  void set_room_aside();
+  void set_bytes_aside();
 };
 
 std::unique_ptr<Planner> warm_planner(const PlannerOptions& options, const LayerPlacement& placement);

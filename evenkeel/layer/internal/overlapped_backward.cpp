@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "evenkeel/comm/abort_on_error.h"
-#include "evenkeel/layer/internal/chunk_room.h"
 #include "evenkeel/layer/internal/overlapped_pass.h"
+#include "evenkeel/layer/internal/saved_limits.h"
 
 namespace evenkeel::internal {
 

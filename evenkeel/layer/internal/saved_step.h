@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "evenkeel/base/matrix_view.h"
+#include "evenkeel/budget/chunk_planner.h"
 #include "evenkeel/device/arena.h"
 #include "evenkeel/exchange/dispatched.h"
 #include "evenkeel/layer/internal/saved_activations.h"
-#include "evenkeel/budget/chunk_planner.h"
 #include "evenkeel/plan/step_plan.h"
 #include "evenkeel/plan/top_k.h"
 
@@ -32,23 +32,23 @@ struct SavedStep {
   Workspaces workspace;         // with which these were planned
   ConstRows hidden;
   TopK top_k;          // in `choices`
-  Buffer own_choices;  // where the layer has no room set aside for them
+  Buffer own_choices;  // where the layer has no memory set aside for them
   std::byte* choices = nullptr;
 };
 
 // Where a layer's steps come from and go back to, so that the vectors inside are used again.
 class StepPool {
  public:
-  // A room for the choices of one step; none are set aside without it.
+  // A memory for the choices of one step; none are set aside without it.
   void set_aside(std::byte* choices) { free_choices_.push_back(choices); }
 
   SavedStep* take();
   void give_back(SavedStep* step) noexcept;
-  // A room that was set aside, for a step that has none; null if all are taken.
+  // A memory that was set aside, for a step that has none; null if all are taken.
   std::byte* take_choices();
 
  private:
-  std::vector<std::unique_ptr<SavedStep>> free_;  // has room for every step there is
+  std::vector<std::unique_ptr<SavedStep>> free_;  // has memory for every step there is
   std::size_t steps_ = 0;
   std::vector<std::byte*> free_choices_;  // never more than at the beginning
 };

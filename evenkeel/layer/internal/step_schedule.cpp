@@ -40,7 +40,7 @@ StepSchedule::StepSchedule(Communicator& comm, Arena& arena, const LayerPlacemen
       cuts_(cuts),
       units_(units_of(shape, cuts)),
       memory_(shape.chunk, options, units_),
-      rooms_(static_cast<std::size_t>(comm.size())),
+      memories_(static_cast<std::size_t>(comm.size())),
       counts_(comm.size(), placement.num_experts()) {
   chunks_.reserve(static_cast<std::size_t>(units_));
   for (Announced& chunk : announced_) chunk.counts.resize(comm.size(), placement.num_experts());
@@ -57,36 +57,37 @@ void StepSchedule::plan_forward(const TopK& top_k, Planner& planner, StepPlan& p
     chunks_.assign(1, {0, 1, shape_.chunk.with_backward});
     return;
   }
-  gather_rooms(top_k, 0);
+  gather_memories(top_k, 0);
   if (num_blocks() == 0) return plan_for_any_routing(StepPass::forward, top_k, plan);
   with_table(top_k, [&](const BlockTable& table) {
     planner.plan(counts_, placement_, plan);
-    memory_.choose_forward(table, counts_, rooms_, placement_, plan);
+    memory_.choose_forward(table, counts_, memories_, placement_, plan);
   });
   take_chunks(plan);
 }
 
 bool StepSchedule::fits_everywhere(bool fits_here) {
   std::int64_t misfits[] = {fits_here ? 0 : 1};
-  comm_.all_reduce(misfits, Reduction::sum, stream_, "room for backward").wait();
+  comm_.all_reduce(misfits, Reduction::sum, stream_, "memory for backward").wait();
   return misfits[0] == 0;
 }
 
 void StepSchedule::plan_backward(const TopK& rest, StepPlan& plan) {
-  gather_rooms(rest, 0);
+  gather_memories(rest, 0);
   if (num_blocks() == 0) return plan_for_any_routing(StepPass::backward, rest, plan);
   with_table(rest, [&](const BlockTable& table) {
-    memory_.choose_backward(table, counts_, rooms_, placement_, plan);
+    memory_.choose_backward(table, counts_, memories_, placement_, plan);
   });
   take_chunks(plan);
 }
 
 bool StepSchedule::plan_rest(const TopK& rest, std::int64_t borrowed, const StepPlan& plan) {
-  gather_rooms(rest, borrowed);
+  gather_memories(rest, borrowed);
   if (num_blocks() == 0) return false;
   bool fits = false;
-  with_table(rest,
-             [&](const BlockTable& table) { fits = memory_.cut_backward(table, rooms_, placement_, plan); });
+  with_table(rest, [&](const BlockTable& table) {
+    fits = memory_.cut_backward(table, memories_, placement_, plan);
+  });
   if (fits) take_chunks(plan);
   return fits;
 }
@@ -96,7 +97,7 @@ void StepSchedule::plan_for_any_routing(StepPass pass, const TopK& top_k, StepPl
   gather_counts(top_k, counts_, "counts").wait();
   timed([&] {
     counts_.sum_loads();
-    memory_.choose_for_any_routing(pass, counts_, rooms_, placement_, plan);
+    memory_.choose_for_any_routing(pass, counts_, memories_, placement_, plan);
   });
   take_chunks(plan);
 }
@@ -114,24 +115,24 @@ std::int64_t StepSchedule::most_held() const {
                                              : arena_.spare_state_bytes();
 }
 
-void StepSchedule::gather_rooms(const TopK& top_k, std::int64_t borrowed) {
-  RankRoom& mine = rooms_[comm_.rank().offset()];
+void StepSchedule::gather_memories(const TopK& top_k, std::int64_t borrowed) {
+  RankMemory& mine = memories_[comm_.rank().offset()];
   mine.tokens = top_k.tokens;
   mine.gap = arena_.largest_gap_bytes() + borrowed;
   mine.least = arena_.claimed_step_bytes();
   mine.table = arena_.largest_gap_bytes();
   mine.held = most_held();
   comm_
-      .all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(rooms_)), stream_,
-                  "room")
+      .all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(memories_)), stream_,
+                  "memory")
       .wait();
 }
 
-// As many as every rank has room to count; 0 where there is none for one.
+// As many as every rank has memory to count; 0 where there is none for one.
 int StepSchedule::num_blocks() const {
-  const std::int64_t room = std::ranges::min(rooms_, {}, &RankRoom::table).table;
+  const std::int64_t memory = std::ranges::min(memories_, {}, &RankMemory::table).table;
   int blocks = kStepBlocks;
-  while (blocks > 0 && block_table_bytes(shape_.chunk, blocks) > room) blocks /= 2;
+  while (blocks > 0 && block_table_bytes(shape_.chunk, blocks) > memory) blocks /= 2;
   return blocks;
 }
 

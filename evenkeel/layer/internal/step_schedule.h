@@ -7,13 +7,13 @@
 #include <vector>
 
 #include "evenkeel/balance/planner.h"
-#include "evenkeel/comm/communicator.h"
-#include "evenkeel/device/arena.h"
-#include "evenkeel/device/cpu/stream.h"
 #include "evenkeel/budget/block_table.h"
 #include "evenkeel/budget/least_budget.h"
 #include "evenkeel/budget/shares.h"
 #include "evenkeel/budget/step_memory.h"
+#include "evenkeel/comm/communicator.h"
+#include "evenkeel/device/arena.h"
+#include "evenkeel/device/cpu/stream.h"
 #include "evenkeel/plan/counts.h"
 #include "evenkeel/plan/placement.h"
 #include "evenkeel/plan/step_plan.h"
@@ -38,7 +38,7 @@ class StepSchedule {
   // fit.
   bool plan_rest(const TopK& rest, std::int64_t borrowed, const StepPlan& plan);
 
-  // What a step may hold beyond itself, if there is room: all, where nothing may be computed again.
+  // What a step may hold beyond itself, if there is memory: all, where nothing may be computed again.
   std::int64_t most_held() const;
   std::span<const Chunk> chunks() const { return chunks_; }
   // Of the products, in the pass that was planned last.
@@ -58,7 +58,7 @@ class StepSchedule {
   Event gather_counts(const TopK& top_k, Counts& counts, const char* name);
   void plan_for_any_routing(StepPass pass, const TopK& top_k, StepPlan& plan);
   void take_chunks(const StepPlan& plan);
-  void gather_rooms(const TopK& top_k, std::int64_t borrowed);
+  void gather_memories(const TopK& top_k, std::int64_t borrowed);
   int num_blocks() const;
   // Has counts() when it calls use(table).
   template <class Use>
@@ -74,7 +74,7 @@ class StepSchedule {
   std::int64_t units_;
   StepMemory memory_;
   CpuStream stream_;
-  std::vector<RankRoom> rooms_;
+  std::vector<RankMemory> memories_;
   std::vector<Chunk> chunks_;
   bool covered_ = true;  // the step's plan is that of what is cut, no more
   Counts counts_;

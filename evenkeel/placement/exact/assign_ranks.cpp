@@ -85,8 +85,8 @@ class RankSolve {
       for (int size : layer) {
         auto& of_cluster = of_layer.emplace_back();
         for (RankId rank : indices<RankId>(rule_.num_ranks)) {
-          of_cluster.push_back(size <= topology.room(rank).value_or(size));
-          rooms_bind_ = rooms_bind_ || !of_cluster.back();
+          of_cluster.push_back(size <= topology.capacity(rank).value_or(size));
+          capacities_bind_ = capacities_bind_ || !of_cluster.back();
         }
         all_sizes_alike = all_sizes_alike && size == sizes_.front().front();
       }
@@ -135,8 +135,8 @@ class RankSolve {
     throw Infeasible(
         rule_.has_totals()
             ? "no ranks for clusters of these sizes give every rank the same total of experts over all "
-              "layers (Eq. 13) within its room; choose the sizes together"
-            : "clusters of these sizes do not fit the ranks' room for experts");
+              "layers (Eq. 13) within its capacity; choose the sizes together"
+            : "clusters of these sizes do not fit the ranks' capacity for experts");
   }
 
   double objective(const std::vector<Ranks>& ranks) const {
@@ -155,7 +155,7 @@ class RankSolve {
   // step.
   bool every_exchange_alone() const {
     if (tied_) return false;
-    return !sent_from_layer_before() || (costs_.all_alike() && !rooms_bind_);
+    return !sent_from_layer_before() || (costs_.all_alike() && !capacities_bind_);
   }
 
   // Permutations are of exchanges from layer to layer whose sizes do not matter.
@@ -199,11 +199,11 @@ class RankSolve {
   std::pair<Ranks, double> solve_alone(const Exchange& alone, const PairCosts& costs, std::size_t layer,
                                        const Ranks& given, double seconds) {
     RankProgram program(1, rule_.num_ranks, rule_.num_ranks, Units::of({alone}, costs));
-    const bool rooms_count = !sent_from_layer_before();
+    const bool capacities_count = !sent_from_layer_before();
     for (int rank = 0; rank < rule_.num_ranks; ++rank) {
       program.limit_items(0, rank, 1, 1);
       for (int cluster = 0; cluster < rule_.num_ranks; ++cluster)
-        if (rooms_count &&
+        if (capacities_count &&
             !may_lie_[layer][static_cast<std::size_t>(cluster)][static_cast<std::size_t>(rank)])
           program.forbid(0, cluster, rank);
     }
@@ -294,8 +294,8 @@ class RankSolve {
   std::vector<Exchange> exchanges_;      // between clusters
   PairCosts costs_;
   Monitor monitor_;
-  std::vector<std::vector<std::vector<bool>>> may_lie_;  // [L][cluster][rank]: there is room
-  bool rooms_bind_ = false;
+  std::vector<std::vector<std::vector<bool>>> may_lie_;  // [L][cluster][rank]: there is space
+  bool capacities_bind_ = false;
   bool tied_ = false;  // by Eq. 13
   std::vector<Ranks> best_;
   std::vector<double> floors_;  // of each exchange

@@ -138,7 +138,7 @@ class ClusterSolve {
     bool impossible = false;
   };
 
-  // Cluster c of every layer on rank c, so that rooms and Eq. 13 hold.
+  // Cluster c of every layer on rank c, so that capacities and Eq. 13 hold.
   Named named_by_rank(Clusters clusters) const {
     const std::vector<std::vector<int>> sizes = sizes_of(clusters, rule_);
     if (lie_as_named(sizes, rule_)) return {std::move(clusters)};
@@ -222,7 +222,7 @@ class ClusterSolve {
   [[noreturn]] static void refuse(const ProgramAnswer& found, std::int64_t columns) {
     if (found.end == ProgramAnswer::End::infeasible)
       throw Infeasible(
-          "no sizes give every rank the same total of experts over all layers (Eq. 13) within its room");
+          "no sizes give every rank the same total of experts over all layers (Eq. 13) within its capacity");
     if (columns > most_columns)
       throw Unsupported(fmt::format("the program of all layers has {} variables, and at most {} are tried",
                                     columns, most_columns));

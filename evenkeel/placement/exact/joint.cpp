@@ -200,7 +200,8 @@ class JointSolve {
     if (best_.empty() && answer.values.empty())
       throw Infeasible(
           answer.end == ProgramAnswer::End::infeasible
-              ? "no sizes give every rank the same total of experts over all layers (Eq. 13) within its room"
+              ? "no sizes give every rank the same total of experts over all layers (Eq. 13) within its "
+                "capacity"
               : "no homes that give every rank the same total of experts (Eq. 13) were found in time; "
                 "allow more of it");
     if (!answer.values.empty()) keep_if_better(part, program.ranks_of(answer));

@@ -10,7 +10,7 @@ namespace evenkeel {
 
 void CopyOrder::improve(const Pool& pool, FixedLoad most, std::span<std::int32_t> expert_in) {
   pool_ = pool;
-  most_ = most + std::ranges::max(pool.rooms);  // each copy's load was rounded down by less than one
+  most_ = most + std::ranges::max(pool.capacities);  // each copy's load was rounded down by less than one
   by_load_.resize(pool.loads.size());
   std::iota(by_load_.begin(), by_load_.end(), 0);
   std::ranges::stable_sort(by_load_, std::greater<>(),
@@ -54,9 +54,9 @@ bool CopyOrder::hottest_has_most() const {
 
 bool CopyOrder::holds_twice(std::span<const std::int32_t> expert_in) {
   std::size_t slot = 0;
-  for (std::int32_t room : pool_.rooms) {
+  for (std::int32_t capacity : pool_.capacities) {
     seen_.assign(pool_.loads.size(), 0);
-    for (std::int32_t k = 0; k < room; ++k)
+    for (std::int32_t k = 0; k < capacity; ++k)
       if (seen_[static_cast<std::size_t>(expert_in[slot++])]++ != 0) return true;
   }
   return false;
@@ -68,7 +68,7 @@ bool CopyOrder::pack_sorted_counts(std::span<std::int32_t> expert_in) {
   for (std::size_t i = 0; i < by_load_.size(); ++i)
     counts_[static_cast<std::size_t>(by_load_[i])] = sorted_[i];
   items_.list_items(pool_.loads, counts_);
-  packing_.fill(items_.item_loads(), items_.item_experts(), pool_.rooms, distinct_);
+  packing_.fill(items_.item_loads(), items_.item_experts(), pool_.capacities, distinct_);
   const FixedLoad heaviest = packing_.exchange(most_, nullptr);
   packed_.resize(expert_in.size());
   for (std::size_t slot = 0; slot < packed_.size(); ++slot) packed_[slot] = packing_.expert_in(slot);
@@ -110,9 +110,9 @@ bool CopyOrder::exchange(std::size_t hot, std::size_t cool, std::span<std::int32
     return e == hot ? cool : e == cool ? hot : e;
   };
   std::size_t slot = 0;
-  for (std::int32_t room : pool_.rooms) {
+  for (std::int32_t capacity : pool_.capacities) {
     FixedLoad load = 0;
-    for (std::int32_t k = 0; k < room; ++k) {
+    for (std::int32_t k = 0; k < capacity; ++k) {
       const std::size_t e = swapped(expert_in[slot++]);
       load += copy_load(pool_.loads[e], counts_[e]);
     }

@@ -15,7 +15,7 @@ namespace {
 struct NodePool {
   std::size_t first_rank = 0;
   std::vector<std::int32_t> experts;
-  std::vector<std::int32_t> rooms;
+  std::vector<std::int32_t> capacities;
 };
 
 // False where an expert is at home on several nodes.
@@ -31,9 +31,9 @@ bool list_pools(const LayerPlacement& before, std::span<const std::int32_t> slot
   }
   for (std::size_t rank = 0; rank < slots_per_rank.size(); ++rank) {
     NodePool& pool = pools[static_cast<std::size_t>(node_of_rank[rank])];
-    if (pool.rooms.empty()) pool.first_rank = rank;
+    if (pool.capacities.empty()) pool.first_rank = rank;
     // More slots than experts cannot all be used: each is on a rank at most once.
-    pool.rooms.push_back(std::min(slots_per_rank[rank], static_cast<std::int32_t>(pool.experts.size())));
+    pool.capacities.push_back(std::min(slots_per_rank[rank], static_cast<std::int32_t>(pool.experts.size())));
   }
   return true;
 }
@@ -49,22 +49,22 @@ struct Match {
 std::vector<Match> matches_of(const LayerPlacement& before, const NodePool& pool,
                               std::span<const std::int32_t> expert_in) {
   std::vector<Match> matches;
-  std::vector<int> common(pool.rooms.size(), 0);
+  std::vector<int> common(pool.capacities.size(), 0);
   std::vector<std::size_t> met;
   std::size_t slot = 0;
-  for (std::size_t made = 0; made < pool.rooms.size(); ++made) {
-    const auto room = static_cast<std::size_t>(pool.rooms[made]);
+  for (std::size_t made = 0; made < pool.capacities.size(); ++made) {
+    const auto capacity = static_cast<std::size_t>(pool.capacities[made]);
     met.clear();
-    for (std::int32_t local : expert_in.subspan(slot, room))
+    for (std::int32_t local : expert_in.subspan(slot, capacity))
       for (RankId home : before.homes(ExpertId(pool.experts[static_cast<std::size_t>(local)]))) {
         const std::size_t old = home.offset() - pool.first_rank;
-        if (pool.rooms[old] == pool.rooms[made] && common[old]++ == 0) met.push_back(old);
+        if (pool.capacities[old] == pool.capacities[made] && common[old]++ == 0) met.push_back(old);
       }
     for (std::size_t old : met) {
       matches.push_back({common[old], made, old});
       common[old] = 0;
     }
-    slot += room;
+    slot += capacity;
   }
   std::ranges::sort(matches, [](const Match& a, const Match& b) {
     if (a.common != b.common) return a.common > b.common;
@@ -73,10 +73,10 @@ std::vector<Match> matches_of(const LayerPlacement& before, const NodePool& pool
   return matches;
 }
 
-// rank_of[new rank]: the old rank whose place it takes, of the same room.
+// rank_of[new rank]: the old rank whose place it takes, of the same capacity.
 std::vector<std::size_t> match_ranks(const LayerPlacement& before, const NodePool& pool,
                                      std::span<const std::int32_t> expert_in) {
-  const std::size_t none = pool.rooms.size();
+  const std::size_t none = pool.capacities.size();
   std::vector<std::size_t> rank_of(none, none);
   std::vector<bool> used(none, false);
   for (const Match& match : matches_of(before, pool, expert_in)) {
@@ -85,11 +85,11 @@ std::vector<std::size_t> match_ranks(const LayerPlacement& before, const NodePoo
     rank_of[match.made] = match.old;
   }
   // With nothing in common any rank with as many slots is as good: the first that is left.
-  std::map<std::int32_t, std::size_t> next;  // old ranks before it are used, by room
+  std::map<std::int32_t, std::size_t> next;  // old ranks before it are used, by capacity
   for (std::size_t made = 0; made < none; ++made) {
     if (rank_of[made] != none) continue;
-    std::size_t& old = next[pool.rooms[made]];
-    while (used[old] || pool.rooms[old] != pool.rooms[made]) ++old;
+    std::size_t& old = next[pool.capacities[made]];
+    while (used[old] || pool.capacities[old] != pool.capacities[made]) ++old;
     used[old] = true;
     rank_of[made] = old;
   }
@@ -116,7 +116,7 @@ class PoolPlacer {
   std::span<const std::int32_t> by_load(const NodePool& pool) {
     std::vector<FixedLoad> loads;
     for (std::int32_t e : pool.experts) loads.push_back(fixed_[static_cast<std::size_t>(e)]);
-    const Pool of_node{loads, pool.rooms, std::reduce(pool.rooms.begin(), pool.rooms.end())};
+    const Pool of_node{loads, pool.capacities, std::reduce(pool.capacities.begin(), pool.capacities.end())};
     const bool thorough = of_node.num_slots < PoolSolver::kFewSlots;
     const FixedLoad heaviest =
         solver_.solve(of_node, 0, {.repeats = false, .thorough = thorough, .deadline = &deadline_});
@@ -132,7 +132,7 @@ class PoolPlacer {
       for (std::size_t w = 0; w < num_recordings(); ++w)
         lanes[i * blocks + w / internal::Lanes::kWidth].of[w % internal::Lanes::kWidth] =
             static_cast<float>(loads_[w * num_experts_ + static_cast<std::size_t>(pool.experts[i])]);
-    if (!level_.solve({lanes, blocks, pool.rooms}, 1, deadline_)) return {};
+    if (!level_.solve({lanes, blocks, pool.capacities}, 1, deadline_)) return {};
     return level_.expert_in();
   }
 
@@ -165,8 +165,8 @@ std::vector<std::vector<std::int32_t>> fresh_homes(const LayerPlacement& before,
     if (expert_in.empty()) return {};
     const std::vector<std::size_t> rank_of = match_ranks(before, pool, expert_in);
     std::size_t slot = 0;
-    for (std::size_t made = 0; made < pool.rooms.size(); ++made)
-      for (std::int32_t k = 0; k < pool.rooms[made]; ++k) {
+    for (std::size_t made = 0; made < pool.capacities.size(); ++made)
+      for (std::int32_t k = 0; k < pool.capacities[made]; ++k) {
         const auto local = static_cast<std::size_t>(expert_in[slot++]);
         const auto rank = static_cast<std::int32_t>(pool.first_rank + rank_of[made]);
         std::vector<std::int32_t>& of_expert = homes[static_cast<std::size_t>(pool.experts[local])];

@@ -1,6 +1,6 @@
 // Groups of experts onto nodes, so that the node with the most load per rank has as little as possible.
 //
-// Method      branch and bound over the groups by decreasing load; each goes to the nodes with room, the
+// Method      branch and bound over the groups by decreasing load; each goes to the nodes with capacity, the
 //             lightest first, nodes that are alike only once. What is left must fit below the best so far.
 // Cost        few groups: all that matter of their partitions; otherwise cut off after a number of steps.
 // Guarantee   optimal, and `bound()` is its value, unless cut off; then `bound()` is the mean or the largest
@@ -28,8 +28,8 @@ class GroupPacking {
     std::int32_t most_groups = 0;    // for whose experts it has slots
   };
 
-  // Every node that has slots gets its fewest groups or more. Throws Infeasible where that, or room for all,
-  // cannot be.
+  // Every node that has slots gets its fewest groups or more. Throws Infeasible where that, or capacity for
+  // all, cannot be.
   void solve(std::span<const FixedLoad> group_loads, std::span<const Node> nodes,
              const internal::Deadline& deadline);
 

@@ -27,7 +27,7 @@ LayerReplicas::LayerReplicas(const ReplicaProblem& problem, const internal::Dead
       search_{problem.repeats, problem.num_physical < PoolSolver::kFewSlots, &deadline} {
   const std::int64_t ranks = problem.num_ranks;
   for (std::int64_t r = 0; r < ranks; ++r)
-    rooms_.push_back(
+    capacities_.push_back(
         static_cast<std::int32_t>((r + 1) * problem.num_physical / ranks - r * problem.num_physical / ranks));
   lay_out_nodes(problem);
   const auto experts = static_cast<std::size_t>(problem.num_experts);
@@ -47,7 +47,7 @@ void LayerReplicas::lay_out_nodes(const ReplicaProblem& problem) {
     Node node{.first_rank = static_cast<std::size_t>(n * ranks / nodes), .first_slot = slot};
     node.num_ranks = static_cast<std::size_t>((n + 1) * ranks / nodes) - node.first_rank;
     for (std::size_t r = 0; r < node.num_ranks; ++r)
-      node.num_slots += static_cast<std::size_t>(rooms_[node.first_rank + r]);
+      node.num_slots += static_cast<std::size_t>(capacities_[node.first_rank + r]);
     slot += node.num_slots;
     if (num_groups_ > 1 && node.num_slots > 0 && node.num_slots < group_size_)
       throw Infeasible(
@@ -65,8 +65,8 @@ void LayerReplicas::lay_out_nodes(const ReplicaProblem& problem) {
 void LayerReplicas::ask_for_distinct_experts() {
   std::vector<std::int32_t> fewest;
   for (std::size_t n = 0; n < nodes_.size(); ++n) {
-    const auto rooms = std::span(rooms_).subspan(nodes_[n].first_rank, nodes_[n].num_ranks);
-    const auto fullest = static_cast<std::size_t>(*std::ranges::max_element(rooms));
+    const auto capacities = std::span(capacities_).subspan(nodes_[n].first_rank, nodes_[n].num_ranks);
+    const auto fullest = static_cast<std::size_t>(*std::ranges::max_element(capacities));
     const auto groups = static_cast<std::int32_t>((fullest + group_size_ - 1) / group_size_);
     fewest.push_back(std::clamp(groups, 1, std::max(group_nodes_[n].most_groups, 1)));
   }
@@ -83,14 +83,14 @@ LayerQuality LayerReplicas::solve(std::span<const double> loads, double total,
   LayerQuality quality;
   if (total <= 0) return quality;
   quality.max_over_mean = max_over_mean(loads, total, expert_in_slot);
-  const double mean = total * scale / static_cast<double>(rooms_.size());
+  const double mean = total * scale / static_cast<double>(capacities_.size());
   const double fixed_bound = static_cast<double>(bound) / mean * (1 - kRounding);
   quality.bound = std::min(std::max(fixed_bound, 1.0), quality.max_over_mean);
   return quality;
 }
 
 FixedLoad LayerReplicas::solve_flat(std::span<std::int32_t> expert_in_slot) {
-  const Pool pool{fixed_, rooms_, static_cast<int>(expert_in_slot.size())};
+  const Pool pool{fixed_, capacities_, static_cast<int>(expert_in_slot.size())};
   pool_.solve(pool, 0, search_);
   std::ranges::copy(pool_.expert_in(), expert_in_slot.begin());
   return pool_.bound();
@@ -165,7 +165,7 @@ FixedLoad LayerReplicas::solve_node(std::size_t n, std::span<const std::int32_t>
       global_.push_back(static_cast<std::int32_t>(e));
     }
   }
-  const Pool pool{local_, std::span(rooms_).subspan(node.first_rank, node.num_ranks),
+  const Pool pool{local_, std::span(capacities_).subspan(node.first_rank, node.num_ranks),
                   static_cast<int>(node.num_slots)};
   const FixedLoad heaviest = pool_.solve(pool, target, search_);
   for (std::size_t slot = 0; slot < node.num_slots; ++slot)
@@ -185,7 +185,7 @@ void LayerReplicas::give_hotter_experts_more_copies(std::span<std::int32_t> expe
     for (std::int32_t e : global_) local_.push_back(fixed_[static_cast<std::size_t>(e)]);
     for (std::int32_t& e : slots)
       e = static_cast<std::int32_t>(std::ranges::lower_bound(global_, e) - global_.begin());
-    copy_order_.improve({local_, std::span(rooms_).subspan(node.first_rank, node.num_ranks),
+    copy_order_.improve({local_, std::span(capacities_).subspan(node.first_rank, node.num_ranks),
                          static_cast<int>(node.num_slots)},
                         most, slots);
     for (std::int32_t& e : slots) e = global_[static_cast<std::size_t>(e)];
@@ -197,9 +197,9 @@ FixedLoad LayerReplicas::heaviest_rank(std::span<const std::int32_t> expert_in_s
   for (std::int32_t e : expert_in_slot) ++counts_[static_cast<std::size_t>(e)];
   FixedLoad heaviest = 0;
   std::size_t slot = 0;
-  for (std::int32_t room : rooms_) {
+  for (std::int32_t capacity : capacities_) {
     FixedLoad load = 0;
-    for (std::int32_t k = 0; k < room; ++k) {
+    for (std::int32_t k = 0; k < capacity; ++k) {
       const auto e = static_cast<std::size_t>(expert_in_slot[slot++]);
       load += copy_load(fixed_[e], counts_[e]);
     }
@@ -215,12 +215,13 @@ double LayerReplicas::max_over_mean(std::span<const double> loads, double total,
   for (std::size_t e = 0; e < loads.size(); ++e) share_[e] = loads[e] / counts_[e];
   double heaviest = 0;
   std::size_t slot = 0;
-  for (std::int32_t room : rooms_) {
+  for (std::int32_t capacity : capacities_) {
     double load = 0;
-    for (std::int32_t k = 0; k < room; ++k) load += share_[static_cast<std::size_t>(expert_in_slot[slot++])];
+    for (std::int32_t k = 0; k < capacity; ++k)
+      load += share_[static_cast<std::size_t>(expert_in_slot[slot++])];
     heaviest = std::max(heaviest, load);
   }
-  return heaviest / total * static_cast<double>(rooms_.size());
+  return heaviest / total * static_cast<double>(capacities_.size());
 }
 
 }  // namespace evenkeel

@@ -24,7 +24,7 @@ class LayerReplicas {
   LayerReplicas(const ReplicaProblem& problem, const internal::Deadline& deadline);
 
   // The slots of each rank: floor((r + 1) S / P) - floor(r S / P).
-  std::span<const std::int32_t> rooms() const { return rooms_; }
+  std::span<const std::int32_t> capacities() const { return capacities_; }
 
   LayerQuality solve(std::span<const double> loads, double total, std::span<std::int32_t> expert_in_slot);
 
@@ -59,7 +59,7 @@ class LayerReplicas {
   std::size_t num_groups_;
   std::size_t group_size_;
   PoolSolver::Search search_;
-  std::vector<std::int32_t> rooms_;
+  std::vector<std::int32_t> capacities_;
   std::vector<Node> nodes_;
   std::vector<GroupPacking::Node> group_nodes_;
 

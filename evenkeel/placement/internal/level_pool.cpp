@@ -19,11 +19,11 @@ bool LevelPool::solve(const LevelSearch::Pool& pool, float target, const Deadlin
     double& peak = peaks_[i / pool.blocks];
     peak = std::max(peak, static_cast<double>(pool.loads[i].largest()));
   }
-  const auto slots = std::reduce(pool.rooms.begin(), pool.rooms.end(), std::int64_t{0});
-  if (std::ranges::max(pool.rooms) > std::ssize(peaks_) || slots < std::ssize(peaks_)) return false;
+  const auto slots = std::reduce(pool.capacities.begin(), pool.capacities.end(), std::int64_t{0});
+  if (std::ranges::max(pool.capacities) > std::ssize(peaks_) || slots < std::ssize(peaks_)) return false;
   fixed_.resize(peaks_.size());
   to_fixed(peaks_, fixed_scale(std::reduce(peaks_.begin(), peaks_.end(), 0.0)), fixed_);
-  counts_.choose(fixed_, static_cast<int>(slots), static_cast<int>(pool.rooms.size()));
+  counts_.choose(fixed_, static_cast<int>(slots), static_cast<int>(pool.capacities.size()));
   expert_in_.clear();
   copies_.assign(counts_.counts().begin(), counts_.counts().end());
   if (!search(pool, copies_, target, deadline)) return false;
@@ -47,7 +47,7 @@ void LevelPool::vary_copies(const LevelSearch::Pool& pool, float target, const D
   for (std::size_t giver = 0; giver < copies_.size(); ++giver)
     for (std::size_t taker = 0; taker < copies_.size(); ++taker) {
       if (heaviest_ <= target || tries <= 0 || deadline.passed()) return;
-      if (giver == taker || copies_[giver] == 1 || copies_[taker] == std::ssize(pool.rooms)) continue;
+      if (giver == taker || copies_[giver] == 1 || copies_[taker] == std::ssize(pool.capacities)) continue;
       if (peaks_[giver] >= static_cast<double>(heaviest_) * (copies_[giver] - 1)) break;
       --tries;
       --copies_[giver];

@@ -7,7 +7,7 @@ namespace evenkeel::internal {
 
 namespace {
 
-// Ranks that are tried to give room where the heaviest finds none. More give little for their time.
+// Ranks that are tried to give capacity where the heaviest finds none. More give little for their time.
 constexpr std::size_t kMostTried = 8;
 // An exchange that lowers the potential of its two ranks by less, as a part of it and as a number (a rank
 // 1e-4 above the mean), is rounding, or not worth its time.
@@ -20,11 +20,11 @@ void LevelSearch::size_for(const Pool& pool) {
   blocks_ = pool.blocks;
   loads_ = pool.loads;
   num_experts_ = pool.loads.size() / blocks_;
-  const std::size_t ranks = pool.rooms.size();
+  const std::size_t ranks = pool.capacities.size();
   begin_.assign(1, 0);
   rank_of_.clear();
   for (std::size_t r = 0; r < ranks; ++r) {
-    begin_.push_back(begin_.back() + static_cast<std::size_t>(pool.rooms[r]));
+    begin_.push_back(begin_.back() + static_cast<std::size_t>(pool.capacities[r]));
     rank_of_.resize(begin_.back(), r);
   }
   expert_in_.resize(begin_.back());

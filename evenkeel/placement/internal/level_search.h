@@ -6,7 +6,7 @@
 //             Where copies find no rank without their expert so, those of most copies go first, onto the
 //             emptiest ranks. Then exchanges of two copies that lower the potential most: over ranks and
 //             recordings, the fourth power of what is above the pool's mean. The heaviest rank is relieved
-//             first; where nothing helps it, the next ones give room.
+//             first; where nothing helps it, the next ones give capacity.
 // Cost        an exchange looks at slots x (slots of a rank) pairs, some nanoseconds each for four.
 // Guarantee   every exchange lowers the potential; the result depends on the input alone.
 #pragma once
@@ -23,9 +23,9 @@ namespace evenkeel::internal {
 class LevelSearch {
  public:
   struct Pool {
-    std::span<const Lanes> loads;         // [E, blocks], 1 is the mean of a rank in that recording
-    std::size_t blocks = 1;               // of an expert
-    std::span<const std::int32_t> rooms;  // [P] slots; together the slots that are filled
+    std::span<const Lanes> loads;              // [E, blocks], 1 is the mean of a rank in that recording
+    std::size_t blocks = 1;                    // of an expert
+    std::span<const std::int32_t> capacities;  // [P] slots; together the slots that are filled
   };
 
   // copies[e] of each expert, as many as there are slots, at most one for each rank. False where copies of an

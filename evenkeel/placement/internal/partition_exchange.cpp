@@ -203,16 +203,16 @@ Clusters largest_first(const PartitionTask& task) {
   // Experts that least sizes still ask for; once that is all there are, no cluster gets more than its least.
   std::int64_t owed = std::accumulate(task.least.begin(), task.least.end(), std::int64_t{0});
   bool spare = true;
-  std::vector<std::pair<std::int64_t, std::size_t>> lightest;  // a heap of loads and clusters with room
-  const auto has_room = [&](std::size_t c) { return sizes[c] < (spare ? task.most[c] : task.least[c]); };
+  std::vector<std::pair<std::int64_t, std::size_t>> lightest;  // a heap of loads and clusters with capacity
+  const auto has_space = [&](std::size_t c) { return sizes[c] < (spare ? task.most[c] : task.least[c]); };
   for (std::size_t c = 0; c < sizes.size(); ++c)
-    if (has_room(c)) lightest.emplace_back(0, c);
+    if (has_space(c)) lightest.emplace_back(0, c);
   std::ranges::make_heap(lightest, std::greater{});
   Clusters clusters(E, 0);
   for (std::size_t i = 0; i < E; ++i) {
     if (spare && owed == static_cast<std::int64_t>(E - i)) {
       spare = false;
-      std::erase_if(lightest, [&](const auto& each) { return !has_room(each.second); });
+      std::erase_if(lightest, [&](const auto& each) { return !has_space(each.second); });
       std::ranges::make_heap(lightest, std::greater{});
     }
     std::ranges::pop_heap(lightest, std::greater{});
@@ -222,7 +222,7 @@ Clusters largest_first(const PartitionTask& task) {
     ++sizes[best];
     load += task.loads[order[i]];
     clusters[order[i]] = static_cast<int>(best);
-    if (!has_room(best)) continue;
+    if (!has_space(best)) continue;
     lightest.emplace_back(load, best);
     std::ranges::push_heap(lightest, std::greater{});
   }

@@ -65,13 +65,13 @@ void require_replicas(const RoutingProfile& profile, const Topology& topology, c
           "nodes of one size, filled in order");
 }
 
-void require_from_in_rooms(const LayerPlacement& from, int layer, const Topology& topology) {
+void require_from_in_capacity(const LayerPlacement& from, int layer, const Topology& topology) {
   for (RankId rank : indices<RankId>(topology.num_ranks()))
     if (const auto held = from.natives(rank).size();
-        topology.room(rank) && held > static_cast<std::size_t>(*topology.room(rank)))
+        topology.capacity(rank) && held > static_cast<std::size_t>(*topology.capacity(rank)))
       throw InvalidArgument("from",
                             fmt::format("has {} experts on rank {} in layer {}", held, rank.value(), layer),
-                            fmt::format("at most {}, as the rank has room for", *topology.room(rank)));
+                            fmt::format("at most {}, as the rank has capacity for", *topology.capacity(rank)));
 }
 
 // Experts do not leave their nodes, so groups stay together if they are.
@@ -110,7 +110,7 @@ void require_from(const RoutingProfile& profile, const Topology& topology, const
                           fmt::format("{} layers of {} experts on {} ranks", profile.num_layers(),
                                       profile.num_experts(), topology.num_ranks()));
   for (int layer = 0; layer < from.num_layers(); ++layer) {
-    require_from_in_rooms(from.layer(layer), layer, topology);
+    require_from_in_capacity(from.layer(layer), layer, topology);
     if (options.num_groups > 1)
       require_from_in_groups(from.layer(layer), layer, topology, options.num_groups);
   }
@@ -158,13 +158,13 @@ void require_places(const RoutingProfile& profile, const Topology& topology, con
   std::int64_t places = 0;
   bool limited = true;
   for (RankId rank : indices<RankId>(topology.num_ranks())) {
-    const std::optional<int> room = topology.room(rank);
-    limited = limited && room.has_value();
-    places += room.value_or(0);
+    const std::optional<int> capacity = topology.capacity(rank);
+    limited = limited && capacity.has_value();
+    places += capacity.value_or(0);
   }
   if (limited && places < physical)
     throw Infeasible(
-        fmt::format("{} physical experts a layer, but the ranks have room for {}", physical, places));
+        fmt::format("{} physical experts a layer, but the ranks have capacity for {}", physical, places));
 }
 
 }  // namespace

@@ -21,16 +21,16 @@ constexpr int kBoundToleranceBits = 10;
 
 // What one exchange of pairs looks at.
 std::int64_t pairs_of_ranks(const Pool& pool) {
-  const auto ranks = static_cast<std::int64_t>(pool.rooms.size());
-  const std::int64_t room = pool.num_slots / ranks + 1;
-  return std::max<std::int64_t>(ranks * room * (room - 1) / 2, 1);
+  const auto ranks = static_cast<std::int64_t>(pool.capacities.size());
+  const std::int64_t capacity = pool.num_slots / ranks + 1;
+  return std::max<std::int64_t>(ranks * capacity * (capacity - 1) / 2, 1);
 }
 
 }  // namespace
 
 void PoolSolver::fill(const Pool& pool, int most_copies, bool distinct) {
   counts_.choose(pool.loads, pool.num_slots, most_copies);
-  packing_.fill(counts_.item_loads(), counts_.item_experts(), pool.rooms, distinct);
+  packing_.fill(counts_.item_loads(), counts_.item_experts(), pool.capacities, distinct);
 }
 
 FixedLoad PoolSolver::exchange(const Pool& pool, FixedLoad target, Search search) {
@@ -45,8 +45,8 @@ FixedLoad PoolSolver::exchange(const Pool& pool, FixedLoad target, Search search
 
 FixedLoad PoolSolver::solve(const Pool& pool, FixedLoad target, Search search) {
   const bool repeats = search.repeats;
-  const auto num_ranks = static_cast<int>(pool.rooms.size());
-  const bool distinct = std::ranges::max(pool.rooms) <= static_cast<std::int32_t>(pool.loads.size());
+  const auto num_ranks = static_cast<int>(pool.capacities.size());
+  const bool distinct = std::ranges::max(pool.capacities) <= static_cast<std::int32_t>(pool.loads.size());
   constexpr int any = std::numeric_limits<std::int32_t>::max();
   const FixedLoad total = std::reduce(pool.loads.begin(), pool.loads.end(), FixedLoad{0});
   fill(pool, distinct ? num_ranks : any, distinct);
@@ -84,7 +84,7 @@ FixedLoad PoolSolver::solve(const Pool& pool, FixedLoad target, Search search) {
 FixedLoad PoolSolver::vary_counts(const Pool& pool, FixedLoad target, FixedLoad heaviest, bool distinct,
                                   Search search) {
   const auto most_copies =
-      distinct ? static_cast<std::int32_t>(pool.rooms.size()) : std::numeric_limits<std::int32_t>::max();
+      distinct ? static_cast<std::int32_t>(pool.capacities.size()) : std::numeric_limits<std::int32_t>::max();
   varied_.assign(counts_.counts().begin(), counts_.counts().end());
   int tries = kMostVariedSlots / pool.num_slots;
   const auto enough = [&] {
@@ -98,7 +98,7 @@ FixedLoad PoolSolver::vary_counts(const Pool& pool, FixedLoad target, FixedLoad 
       --varied_[giver];
       ++varied_[taker];
       counts_.list_items(pool.loads, varied_);
-      packing_.fill(counts_.item_loads(), counts_.item_experts(), pool.rooms, distinct);
+      packing_.fill(counts_.item_loads(), counts_.item_experts(), pool.capacities, distinct);
       const FixedLoad now = exchange(pool, target, search);
       if (now < heaviest) {
         heaviest = now;

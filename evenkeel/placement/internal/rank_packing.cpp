@@ -20,24 +20,25 @@ std::uint64_t ascending_key(FixedLoad load, std::size_t rank) {
 }  // namespace
 
 void RankPacking::fill(std::span<const FixedLoad> loads, std::span<const std::int32_t> experts,
-                       std::span<const std::int32_t> rooms, bool distinct) {
+                       std::span<const std::int32_t> capacities, bool distinct) {
   loads_ = loads;
   experts_ = experts;
   distinct_ = distinct;
   several_.assign(loads.size(), 0);
   for (std::size_t i = 1; i < loads.size(); ++i)
     if (experts[i] == experts[i - 1]) several_[i] = several_[i - 1] = 1;
-  size_for(rooms);
+  size_for(capacities);
   largest_first();
   if (distinct_ && stepped_aside_) separate_copies();
 }
 
-void RankPacking::size_for(std::span<const std::int32_t> rooms) {
+void RankPacking::size_for(std::span<const std::int32_t> capacities) {
   begin_.assign(1, 0);
-  for (std::int32_t room : rooms) begin_.push_back(begin_.back() + static_cast<std::uint32_t>(room));
+  for (std::int32_t capacity : capacities)
+    begin_.push_back(begin_.back() + static_cast<std::uint32_t>(capacity));
   EVENKEEL_CHECK(begin_.back() == loads_.size());
-  filled_.assign(rooms.size(), 0);
-  rank_load_.assign(rooms.size(), 0);
+  filled_.assign(capacities.size(), 0);
+  rank_load_.assign(capacities.size(), 0);
   rank_of_.resize(loads_.size());
   slot_of_.resize(loads_.size());
   item_in_.resize(loads_.size());
@@ -92,12 +93,12 @@ bool RankPacking::holds(std::size_t rank, std::int32_t expert, std::size_t excep
 void RankPacking::separate_copies() {
   for (std::size_t item = 0; item < loads_.size(); ++item)
     if (several_[item] != 0 && holds(rank_of_[item], experts_[item], item) && !separate(item)) {
-      if (rooms_differ_by_one()) deal_in_turn();
+      if (capacities_differ_by_one()) deal_in_turn();
       return;
     }
 }
 
-bool RankPacking::rooms_differ_by_one() const {
+bool RankPacking::capacities_differ_by_one() const {
   std::size_t least = items_of(0).size();
   std::size_t most = least;
   for (std::size_t rank = 1; rank < rank_load_.size(); ++rank) {

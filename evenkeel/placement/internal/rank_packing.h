@@ -1,7 +1,8 @@
 // Copies of experts on the ranks of one pool, so that the heaviest rank is as light as it can be made: the
 // slots of each rank are given, and each is filled.
 //
-// Method      largest first onto the lightest rank with room, never beside a copy of the same expert where
+// Method      largest first onto the lightest rank with capacity, never beside a copy of the same expert
+// where
 //             that can be avoided; then exchanges of one copy of the heaviest rank for one of another. The
 //             copies stay listed by load, so the partners of a useful exchange stand beside the copy that
 //             leaves, and are found by walking the list until the difference is too large. On request two
@@ -23,10 +24,10 @@ namespace evenkeel {
 
 class RankPacking {
  public:
-  // Items by descending load, copies of an expert together; `rooms` add up to their number. `distinct`: an
-  // expert is on a rank at most once; it must have at most as many copies as there are ranks.
+  // Items by descending load, copies of an expert together; `capacities` add up to their number. `distinct`:
+  // an expert is on a rank at most once; it must have at most as many copies as there are ranks.
   void fill(std::span<const FixedLoad> loads, std::span<const std::int32_t> experts,
-            std::span<const std::int32_t> rooms, bool distinct);
+            std::span<const std::int32_t> capacities, bool distinct);
   // Exchanges until no rank is above `target`, none helps or the deadline, if there is one, passes. Returns
   // the load of the heaviest rank.
   FixedLoad exchange(FixedLoad target, const internal::Deadline* deadline);
@@ -64,12 +65,12 @@ class RankPacking {
   std::span<const std::uint32_t> items_of(std::size_t rank) const {
     return std::span(item_in_).subspan(begin_[rank], begin_[rank + 1] - begin_[rank]);
   }
-  void size_for(std::span<const std::int32_t> rooms);
+  void size_for(std::span<const std::int32_t> capacities);
   void put(std::size_t item, std::size_t rank);
   void largest_first();
   void deal_in_turn();
   void separate_copies();
-  bool rooms_differ_by_one() const;
+  bool capacities_differ_by_one() const;
   bool separate(std::size_t item);
   bool holds(std::size_t rank, std::int32_t expert, std::size_t except_item) const;
   bool may_swap(std::size_t a, std::size_t b) const;
@@ -90,7 +91,7 @@ class RankPacking {
   std::vector<std::uint32_t> filled_;   // [ranks] slots in use while filling
   std::vector<std::uint32_t> item_in_;  // [slots]
   std::vector<FixedLoad> rank_load_;    // [ranks]
-  std::vector<std::uint64_t> heap_;     // ranks with room, the lightest first
+  std::vector<std::uint64_t> heap_;     // ranks with capacity, the lightest first
   std::vector<std::uint64_t> aside_;
   std::vector<Pair> my_pairs_;
   std::vector<Pair> other_pairs_;

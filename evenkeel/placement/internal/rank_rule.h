@@ -1,4 +1,4 @@
-// Which ranks the clusters of a layer may have: those with room, and, with free sizes, with totals as in
+// Which ranks the clusters of a layer may have: those with capacity, and, with free sizes, with totals as in
 // Eq. 13.
 #pragma once
 
@@ -16,7 +16,7 @@ class RankRule {
 
   int size(std::size_t layer, std::size_t cluster) const { return sizes_[layer][cluster]; }
   bool fits(std::size_t layer, std::size_t cluster, std::size_t rank) const {
-    return sizes_[layer][cluster] <= rooms_[rank];
+    return sizes_[layer][cluster] <= capacities_[rank];
   }
   // Every cluster fits every rank.
   bool fits_everywhere() const;
@@ -35,7 +35,7 @@ class RankRule {
   bool totals_hold(const std::vector<Ranks>& ranks) const;
 
   std::vector<std::vector<int>> sizes_;  // [L][P]
-  std::vector<int> rooms_;               // [P]
+  std::vector<int> capacities_;          // [P]
   std::vector<int> total_;               // [P] that renumbering aims at; empty: any
   EvenShares totals_;                    // that hold
 };

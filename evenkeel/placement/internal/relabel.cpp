@@ -57,7 +57,7 @@ struct Slots {
   std::vector<int> of_rank;                  // [P]
 
   // Slots beyond the fewest: so many experts that nobody sends to stand in the larger clusters, so that only
-  // the larger ranks have room for those.
+  // the larger ranks have capacity for those.
   int beyond_fewest(int slots) const { return slots - std::ranges::min(of_rank); }
   int num_beyond() const {
     int sum = 0;
@@ -78,11 +78,11 @@ Names clusters_of(const Slots& slots) {
   return cluster_of;
 }
 
-Topology with_rooms(const Topology& topology, const Slots& slots) {
+Topology with_capacities(const Topology& topology, const Slots& slots) {
   Topology::Description description = topology.description();
-  description.rooms.clear();
+  description.capacities.clear();
   if (slots.num_beyond() > 0)
-    for (int of_rank : slots.of_rank) description.rooms.push_back(1 + slots.beyond_fewest(of_rank));
+    for (int of_rank : slots.of_rank) description.capacities.push_back(1 + slots.beyond_fewest(of_rank));
   return Topology(std::move(description));
 }
 
@@ -111,7 +111,7 @@ Names best_names(const PlacementProblem& problem, const std::vector<std::vector<
   const RoutingProfile profile(layers, static_cast<int>(experts),
                                std::vector<std::int64_t>(static_cast<std::size_t>(layers) * experts, 1),
                                std::move(transitions));
-  const Topology topology = with_rooms(links, slots);
+  const Topology topology = with_capacities(links, slots);
   const PlacementProblem renaming{.profile = profile,
                                   .topology = topology,
                                   .traffic = problem.traffic,

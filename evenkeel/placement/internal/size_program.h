@@ -1,7 +1,7 @@
 // Free sizes with equal totals (Eq. 13) at the least cost, for few experts and ranks.
 //
 // Problem     Clusters of each layer of any sizes, so that sizes add up to the same on every rank (one apart
-//             where they cannot), and Eq. 1 over all layers is least. All rooms alike.
+//             where they cannot), and Eq. 1 over all layers is least. All capacities alike.
 // Method      For each layer, the least cost for each way to cut E experts into P sizes, as far as it can
 //             still beat the best known answer. Then a dynamic program over layers whose state is the totals
 //             so far, ascending, as ranks are interchangeable.

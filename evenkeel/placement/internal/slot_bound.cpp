@@ -8,7 +8,7 @@ namespace evenkeel {
 namespace {
 
 // With more slots a rank than this the mean is as good a bound.
-constexpr int kMostRoom = 5;
+constexpr int kMostCapacity = 5;
 constexpr int kHalvings = 14;
 
 }  // namespace
@@ -16,8 +16,8 @@ constexpr int kHalvings = 14;
 FixedLoad SlotBound::find(const Pool& pool, FixedLoad low, FixedLoad high) {
   if (pool.num_slots == static_cast<int>(pool.loads.size()))
     low = std::max(low, std::min(largest_with_company(pool), high));
-  const int room = std::ranges::max(pool.rooms);
-  for (int per_rank = 1; per_rank < room && room <= kMostRoom; ++per_rank) {
+  const int capacity = std::ranges::max(pool.capacities);
+  for (int per_rank = 1; per_rank < capacity && capacity <= kMostCapacity; ++per_rank) {
     if (high - low < 2 || possible(pool, per_rank, low + 1)) continue;
     FixedLoad possible_at = high;
     for (int i = 0; i < kHalvings && possible_at - low > 1; ++i) {
@@ -31,14 +31,14 @@ FixedLoad SlotBound::find(const Pool& pool, FixedLoad low, FixedLoad high) {
 FixedLoad SlotBound::largest_with_company(const Pool& pool) {
   sorted_.assign(pool.loads.begin(), pool.loads.end());
   std::ranges::sort(sorted_);
-  const auto company = std::max(std::ranges::min(pool.rooms) - 1, 0);
+  const auto company = std::max(std::ranges::min(pool.capacities) - 1, 0);
   return std::reduce(sorted_.begin(), sorted_.begin() + company, sorted_.back());
 }
 
 bool SlotBound::possible(const Pool& pool, int per_rank, FixedLoad x) {
   std::int64_t slots = pool.num_slots;
   std::int64_t too_many = 0;  // large copies beyond what ranks hold
-  for (std::int32_t room : pool.rooms) too_many -= std::min(room, per_rank);
+  for (std::int32_t capacity : pool.capacities) too_many -= std::min(capacity, per_rank);
   splits_.clear();
   for (FixedLoad load : pool.loads) {
     if (load * (per_rank + 1) <= x) {

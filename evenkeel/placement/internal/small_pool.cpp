@@ -18,8 +18,8 @@ bool SmallPool::search(const Pool& pool, FixedLoad known, bool distinct, Order o
   std::ranges::stable_sort(order_, std::greater<>(),
                            [&](std::int32_t e) { return pool.loads[static_cast<std::size_t>(e)]; });
   counts_.assign(pool.loads.size(), 1);
-  rank_load_.assign(pool.rooms.size(), 0);
-  held_.assign(pool.rooms.size(), {});
+  rank_load_.assign(pool.capacities.size(), 0);
+  held_.assign(pool.capacities.size(), {});
   choose_counts(0, pool.num_slots);
   return steps_left_ > 0;
 }
@@ -30,7 +30,7 @@ int SmallPool::most_copies(std::size_t position) const {
     const std::size_t hotter = order_of_counts_ == Order::all ? position - 1 : 0;
     return counts_[static_cast<std::size_t>(order_[hotter])];
   }
-  return distinct_ ? static_cast<int>(pool_.rooms.size()) : pool_.num_slots;
+  return distinct_ ? static_cast<int>(pool_.capacities.size()) : pool_.num_slots;
 }
 
 void SmallPool::choose_counts(std::size_t position, int slots_left) {
@@ -72,20 +72,20 @@ void SmallPool::pack() {
 bool SmallPool::alike_tried(std::size_t rank, std::size_t first) const {
   for (std::size_t r = first; r < rank; ++r)
     if (rank_load_[r] == rank_load_[rank] &&
-        pool_.rooms[r] - static_cast<std::int32_t>(held_[r].size()) ==
-            pool_.rooms[rank] - static_cast<std::int32_t>(held_[rank].size()))
+        pool_.capacities[r] - static_cast<std::int32_t>(held_[r].size()) ==
+            pool_.capacities[rank] - static_cast<std::int32_t>(held_[rank].size()))
       return true;
   return false;
 }
 
 // Copies of an expert come together and go to ascending ranks. Whether a rank holds the expert matters for
-// those copies alone, so ranks from `first` on that do not hold it are alike if load and room are.
+// those copies alone, so ranks from `first` on that do not hold it are alike if load and capacity are.
 void SmallPool::place(std::size_t item) {
   if (item == item_load_.size()) return keep();
   const bool again = item > 0 && item_expert_[item] == item_expert_[item - 1];
   const std::size_t first = again ? rank_of_[item - 1] + (distinct_ ? 1 : 0) : 0;
   for (std::size_t rank = first; rank < rank_load_.size() && --steps_left_ > 0; ++rank) {
-    const bool full = held_[rank].size() == static_cast<std::size_t>(pool_.rooms[rank]);
+    const bool full = held_[rank].size() == static_cast<std::size_t>(pool_.capacities[rank]);
     if (full || rank_load_[rank] + item_load_[item] >= best_) continue;
     if ((distinct_ || !again) && alike_tried(rank, first)) continue;
     rank_of_[item] = rank;

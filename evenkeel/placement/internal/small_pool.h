@@ -1,7 +1,7 @@
 // A pool of few slots, searched whole: every choice of counts, and every packing of each.
 //
 // Method      depth first; counts by decreasing load of the expert, then the copies by decreasing load, each
-//             onto the ranks that have room, of those that are alike only the first. What cannot be below
+//             onto the ranks that have space, of those that are alike only the first. What cannot be below
 //             the best so far is left.
 // Cost        exponential; cut off after a number of steps.
 // Guarantee   unless cut off, the lightest heaviest rank there is.
@@ -16,9 +16,9 @@
 namespace evenkeel {
 
 struct Pool {
-  std::span<const FixedLoad> loads;     // of its experts, [0, E)
-  std::span<const std::int32_t> rooms;  // slots of its ranks; together at least E
-  int num_slots = 0;                    // the sum of rooms
+  std::span<const FixedLoad> loads;          // of its experts, [0, E)
+  std::span<const std::int32_t> capacities;  // slots of its ranks; together at least E
+  int num_slots = 0;                         // the sum of capacities
 };
 
 class SmallPool {

@@ -51,9 +51,9 @@ struct PlanView {
   std::int32_t* transfer_expert = nullptr;  // [most_segments], in the planner's order
   std::int32_t* transfer_from = nullptr;
   std::int32_t* transfer_to = nullptr;
-  std::int32_t* num_transfers = nullptr;  // [1]
-  std::int32_t* rank_loads = nullptr;     // [P]
-  std::int32_t* gave_way = nullptr;       // [1], whether a plan that borrows too much gave way to plain ep
+  std::int32_t* num_transfers = nullptr;    // [1]
+  std::int32_t* rank_loads = nullptr;       // [P]
+  std::int32_t* fell_back_to_ep = nullptr;  // [1], whether a plan that borrows too much gave way to plain ep
 };
 
 // No planner makes more moves away from slots, nor more segments.

@@ -20,7 +20,7 @@ FlatPlan::FlatPlan(int experts, int slots, int ranks)
 cuda::PlanView FlatPlan::view() {
   return {segment_begin.data(),   segment_rank.data(),  segment_end.data(),
           transfer_expert.data(), transfer_from.data(), transfer_to.data(),
-          &num_transfers,         rank_loads.data(),    &gave_way};
+          &num_transfers,         rank_loads.data(),    &fell_back_to_ep};
 }
 
 FlatPlan plan_on_host(const Counts& counts, const LayerPlacement& placement, const PlannerOptions& options,

@@ -20,7 +20,7 @@ struct FlatPlan {
   std::vector<std::int32_t> segment_begin, segment_rank, segment_end, transfer_expert, transfer_from,
       transfer_to, rank_loads;
   std::int32_t num_transfers = 0;
-  std::int32_t gave_way = 0;
+  std::int32_t fell_back_to_ep = 0;
 };
 
 // run(plan) calls plan(team) on all lanes of a team.
@@ -32,14 +32,14 @@ FlatPlan plan_with(const Run& run, const Counts& counts, const LayerPlacement& p
   const cuda::PlacementView homes = tables.view();
   const std::vector<std::int32_t> by_source(counts.rows().begin(), counts.rows().end());
   const std::vector<std::int32_t> base(base_load.begin(), base_load.end());
-  std::vector<std::int32_t> room(static_cast<std::size_t>(cuda::PlannerRoom::integers(homes)), -77);
+  std::vector<std::int32_t> buffers(static_cast<std::size_t>(cuda::PlannerBuffers::integers(homes)), -77);
   std::vector<std::int32_t> sums(by_source.size(), -77);
   FlatPlan flat(homes.num_experts, homes.num_slots, homes.num_ranks);
   cuda::PlanRules rules = cuda::rules_of(options);
   rules.most_borrowed = most_borrowed;
   run([&](const auto& team) {
     cuda::StepPlanning(team, rules, {by_source.data(), 1, sums.data()},
-                       cuda::PlannerRoom::in(room.data(), homes))
+                       cuda::PlannerBuffers::in(buffers.data(), homes))
         .plan(homes, base.empty() ? nullptr : base.data(), flat.view());
   });
   return flat;

@@ -118,10 +118,10 @@ TEST(CudaPlan, GivesWayToPlainEpWhereARankWouldBorrowMoreThanItHasPlacesFor) {
       ++borrowed[static_cast<std::size_t>(free.transfer_to[static_cast<std::size_t>(t)])];
     const bool too_many = *std::ranges::max_element(borrowed) > places;
     FlatPlan expected = too_many ? plan_on_host(counts, placement, {Kind::ep}) : free;
-    expected.gave_way = too_many;
+    expected.fell_back_to_ep = too_many;
     const FlatPlan plan = plan_on_host(counts, placement, options, {}, places);
     ASSERT_EQ(plan.num_transfers, expected.num_transfers) << c.text();
-    ASSERT_EQ(plan.gave_way, expected.gave_way) << c.text();
+    ASSERT_EQ(plan.fell_back_to_ep, expected.fell_back_to_ep) << c.text();
     ASSERT_EQ(plan.rank_loads, expected.rank_loads) << c.text();
     ASSERT_EQ(plan.segment_begin, expected.segment_begin) << c.text();
     ++ways[too_many];

@@ -40,10 +40,10 @@ FlatPlan plan_on_gpu(const Counts& counts, const LayerPlacement& placement, cons
   }
   const DeviceMemory<std::int32_t> device_counts{std::span<const std::int32_t>(by_part)};
   FlatPlan plan(sizes.num_experts, sizes.num_slots, sizes.num_ranks);
-  std::vector<std::int32_t> transfers(1), gave_way(1);
+  std::vector<std::int32_t> transfers(1), fell_back_to_ep(1);
   Integers begin(plan.segment_begin), rank(plan.segment_rank), end(plan.segment_end),
       expert(plan.transfer_expert), from(plan.transfer_from), to(plan.transfer_to), loads(plan.rank_loads),
-      count(transfers), way(gave_way);
+      count(transfers), way(fell_back_to_ep);
   CudaStream stream;
   static_cast<void>(stream.native());
   const cuda::CudaPlanner planner(tables.view_at(homes.data()), cuda::rules_of(options));
@@ -55,7 +55,7 @@ FlatPlan plan_on_gpu(const Counts& counts, const LayerPlacement& placement, cons
   stream.synchronize();
   for (Integers* each : {&begin, &rank, &end, &expert, &from, &to, &loads, &count, &way}) each->read();
   plan.num_transfers = transfers[0];
-  plan.gave_way = gave_way[0];
+  plan.fell_back_to_ep = fell_back_to_ep[0];
   return plan;
 }
 
@@ -73,7 +73,7 @@ void expect_same(const FlatPlan& actual, const FlatPlan& expected, const std::st
   ASSERT_EQ(first(actual.transfer_to, transfers), first(expected.transfer_to, transfers)) << what;
   ASSERT_EQ(first(actual.transfer_from, transfers), first(expected.transfer_from, transfers)) << what;
   ASSERT_EQ(actual.rank_loads, expected.rank_loads) << what;
-  ASSERT_EQ(actual.gave_way, expected.gave_way) << what;
+  ASSERT_EQ(actual.fell_back_to_ep, expected.fell_back_to_ep) << what;
 }
 
 TEST(CudaPlanner, MakesThePlansThatTheHostMakes) {

@@ -38,7 +38,7 @@ struct GroupedCase {
   std::vector<std::int32_t> begin, input_row, output_row;
 };
 
-// An outcome with room for everything, nothing in it yet.
+// An outcome with space for everything, nothing in it yet.
 inline FfnOutcome empty_outcome(const MoeCase& problem) {
   const ExpertShape& shape = problem.shape().moe.expert;
   FfnOutcome outcome;

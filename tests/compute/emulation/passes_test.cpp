@@ -71,7 +71,7 @@ TEST_P(EmulatedExperts, GiveARowTheSameBitsWhereverItIs) {
   EXPECT_TRUE(plain.grad_weight == moved.grad_weight);
 }
 
-TEST_P(EmulatedExperts, SumBiasesInSharesWhereThereIsRoom) {
+TEST_P(EmulatedExperts, SumBiasesInSharesWhereThereIsSpace) {
   const ExpertShape expert{16, 16, Activation::clamped_swiglu, true, DataType::bf16};
   EXPECT_EQ(cuda::BiasGradient::shares_in(400, 2, expert.gate_up_rows()), 6);
   EXPECT_EQ(cuda::BiasGradient::shares_in(400, 500, expert.hidden), 1);

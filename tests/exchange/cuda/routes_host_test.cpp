@@ -2,11 +2,11 @@
 #include <gtest/gtest.h>
 
 #include "evenkeel/balance/planner.h"
+#include "evenkeel/budget/shares.h"
 #include "evenkeel/comm/thread/run_ranks.h"
 #include "evenkeel/device/cpu/stream.h"
 #include "evenkeel/exchange/cuda/internal/inward.h"
 #include "evenkeel/exchange/exchange.h"
-#include "evenkeel/budget/shares.h"
 #include "tests/exchange/cuda/host_routes.h"
 
 namespace evenkeel::testing {
@@ -121,7 +121,7 @@ void expect_origins(const HostRoutes& routes, int me) {
 
 void compare(const Step& step, HostRoutes& routes) {
   const bool whole = routes.num_chunks() == 1;
-  ChunkShares shares;  // makes room for a planner's plans alone
+  ChunkShares shares;  // makes space for a planner's plans alone
   if (!whole) shares.begin(step.plan);
   for (int chunk = 0; chunk < routes.num_chunks(); ++chunk) {
     const Choices part = part_of(step.choices, routes, chunk);
@@ -162,14 +162,14 @@ TEST(CudaRoutes, OfChunksAreTheTablesOfTheirSharesOfThePlan) {
     const Step step = random_step(seed / 3 * 4 + seed % 3);
     std::int64_t most = 1;
     for (std::int64_t load : step.plan.rank_loads()) most = std::max(most, load);
-    const auto room = static_cast<std::int32_t>(std::max<std::int64_t>(most / (1 + seed % 5), 1));
+    const auto positions = static_cast<std::int32_t>(std::max<std::int64_t>(most / (1 + seed % 5), 1));
     // Slices of a token each, so that the last resort of most_chunks is as fine as it can be.
     HostRoutes routes(step.choices, step.placement, step.plan,
                       {.num_slices = 64,
                        .most_chunks = 8,
-                       .most_positions = std::max(room, static_cast<std::int32_t>(most))});
+                       .most_positions = std::max(positions, static_cast<std::int32_t>(most))});
     HostRoutes tight(step.choices, step.placement, step.plan,
-                     {.num_slices = 64, .most_chunks = 8, .most_positions = room});
+                     {.num_slices = 64, .most_chunks = 8, .most_positions = positions});
     ASSERT_EQ(routes.num_chunks(), 1);
     ASSERT_NO_FATAL_FAILURE(compare(step, routes));
     if (tight.num_chunks() == 8) continue;  // may not fit: the layer never makes such

@@ -1,5 +1,5 @@
 // The order in which ranks hand a step to their streams, run on a device that does its work as late as
-// streams and events allow: with the meetings that there are every token's sum is right, and without one it
+// streams and events allow: with the barriers that there are every token's sum is right, and without one it
 // is not.
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include "evenkeel/balance/planner.h"
 #include "evenkeel/comm/thread/run_ranks.h"
 #include "evenkeel/exchange/cuda/internal/inward.h"
-#include "evenkeel/exchange/cuda/meeting.h"
+#include "evenkeel/exchange/cuda/stream_barrier.h"
 #include "evenkeel/layer/cuda/internal/step_order.h"
 #include "tests/exchange/cuda/host_routes.h"
 #include "tests/support/fake_device.h"
@@ -26,7 +26,7 @@ std::size_t at(std::int64_t i) {
 
 // What a step may be made to do wrong.
 struct Fault {
-  int meeting_left_out = -1;   // its number in each step: only the host threads meet there
+  int barrier_left_out = -1;   // its number in each step: only the host threads meet there
   bool without_turns = false;  // one outbox for all chunks
   bool weights_late = false;   // nothing waits for those that travel beside tokens
 };
@@ -41,7 +41,7 @@ struct World {
     make_planner({PlannerOptions::Kind::least_loaded, 1000, 3, 0})->plan(choices.counts(), placement, plan);
     std::int64_t most = 1;
     for (const std::int64_t load : plan.rank_loads()) most = std::max(most, load);
-    // Room for every chunk, and for several of them.
+    // Space for every chunk, and for several of them.
     const HostRoutesOptions options{.num_slices = 32,
                                     .most_chunks = 4,
                                     .most_positions = static_cast<std::int32_t>(most),
@@ -77,12 +77,12 @@ std::int64_t element(int rank, std::int64_t token, int step) {
 // One rank's step: what CudaMoeLayer launches, as work of the made-up device.
 class FakeStep {
  public:
-  FakeStep(World& world, int me, FakeStream& stream, FakeStream& side, cuda::Meeting& meeting, int step)
-      : world_(world), me_(me), stream_(stream), side_(side), meeting_(meeting), step_(step) {}
+  FakeStep(World& world, int me, FakeStream& stream, FakeStream& side, cuda::StreamBarrier& barrier, int step)
+      : world_(world), me_(me), stream_(stream), side_(side), barrier_(barrier), step_(step) {}
 
-  void meet() {
-    if (meetings_++ != world_.fault.meeting_left_out) return meeting_.meet(stream_);
-    meeting_.gather();
+  void sync() {
+    if (barriers_++ != world_.fault.barrier_left_out) return barrier_.sync(stream_);
+    barrier_.gather();
   }
   // The caller's tensor, which it changes from step to step on the same stream. What the places hold from
   // before is of no use.
@@ -184,10 +184,10 @@ class FakeStep {
   int me_;
   FakeStream& stream_;
   FakeStream& side_;
-  cuda::Meeting& meeting_;
+  cuda::StreamBarrier& barrier_;
   int step_;
   int chunk_ = 0;
-  int meetings_ = 0;
+  int barriers_ = 0;
   std::optional<Fork> weights_;
 };
 
@@ -198,17 +198,17 @@ int wrong_sums(unsigned seed, const Fault& fault) {
   run_ranks(world.choices.num_ranks(), [&](Communicator& comm) {
     const int me = comm.rank().value();
     FakeStream stream(world.device), side(world.device);
-    cuda::Meeting meeting(comm);
+    cuda::StreamBarrier barrier(comm);
     std::vector<std::unique_ptr<FakeStep>> steps;  // work handed over refers to them
     for (int step = 0; step < kSteps; ++step) {
-      steps.push_back(std::make_unique<FakeStep>(world, me, stream, side, meeting, step));
+      steps.push_back(std::make_unique<FakeStep>(world, me, stream, side, barrier, step));
       cuda::order_forward(*steps.back(), shape.most_chunks, shape.rounds);
     }
-    meeting.gather();
+    barrier.gather();
     stream.synchronize();  // does what the streams' ends come after, and hardly more
-    meeting.gather();
+    barrier.gather();
     if (me == 0) world.device.reach_all();
-    meeting.gather();
+    barrier.gather();
   });
   int wrong = 0;
   for (int step = 0; step < kSteps; ++step)
@@ -233,8 +233,8 @@ int seeds_that_show(const Fault& fault) {
   return shown;
 }
 
-TEST(StepOrder, IsWrongWithoutTheMeetingBetweenExpertsAndCombine) {
-  EXPECT_GT(seeds_that_show({.meeting_left_out = 2}), 5);
+TEST(StepOrder, IsWrongWithoutTheBarrierBetweenExpertsAndCombine) {
+  EXPECT_GT(seeds_that_show({.barrier_left_out = 2}), 5);
 }
 
 TEST(StepOrder, IsWrongWhereOutboxesDoNotTakeTurns) {

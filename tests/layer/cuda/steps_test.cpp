@@ -38,7 +38,7 @@ TEST_F(CudaSteps, GoBackwardInAnyOrder) {
     cases[seed].ids().assign(ids.begin(), ids.end());
   }
   std::vector<MoeResult> results;
-  for (const MoeCase& each : cases) results.push_back(room_for(each));
+  for (const MoeCase& each : cases) results.push_back(shape_for(each));
   CudaRunOptions options = lending();
   options.states_in_flight = 3;
   run_ranks(first.ranks(), [&](Communicator& comm) {
@@ -86,14 +86,14 @@ std::vector<Ending> endings_of(const Fault& fault, std::string& thrown) {
   return endings;
 }
 
-// From the first of a layer's meetings into its third step.
-constexpr int kMeetings[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15};
+// From the first of a layer's barriers into its third step.
+constexpr int kBarriers[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15};
 
 TEST_F(CudaSteps, EndOnEveryRankWithTheMessageOfTheOneThatThrew) {
-  for (const int at : kMeetings) {
+  for (const int at : kBarriers) {
     std::string thrown;
-    const auto endings = endings_of({.kind = Fault::Kind::fail, .operation = "meeting", .at = at}, thrown);
-    const std::string message = "injected failure at meeting number " + std::to_string(at);
+    const auto endings = endings_of({.kind = Fault::Kind::fail, .operation = "barrier", .at = at}, thrown);
+    const std::string message = "injected failure at barrier number " + std::to_string(at);
     EXPECT_EQ(thrown, message);
     for (const int rank : {0, 1, 3}) {
       EXPECT_EQ(endings[static_cast<std::size_t>(rank)].peer, 2);
@@ -103,9 +103,9 @@ TEST_F(CudaSteps, EndOnEveryRankWithTheMessageOfTheOneThatThrew) {
 }
 
 TEST_F(CudaSteps, EndOnEveryRankWithinTheDeadlineWhenOneFallsSilent) {
-  for (const int at : kMeetings) {
+  for (const int at : kBarriers) {
     std::string thrown;
-    const auto endings = endings_of({.kind = Fault::Kind::silence, .operation = "meeting", .at = at}, thrown);
+    const auto endings = endings_of({.kind = Fault::Kind::silence, .operation = "barrier", .at = at}, thrown);
     EXPECT_THAT(thrown, HasSubstr("rank 2 did not answer in "));
     for (const Ending& ending : endings) EXPECT_EQ(ending.peer, 2) << ending.what;
   }

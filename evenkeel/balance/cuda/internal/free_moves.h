@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "evenkeel/balance/cuda/internal/planner_room.h"
+#include "evenkeel/balance/cuda/internal/planner_buffers.h"
 
 namespace evenkeel::cuda {
 

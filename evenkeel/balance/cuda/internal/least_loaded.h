@@ -9,22 +9,23 @@
 
 #include <cstdint>
 
-#include "evenkeel/balance/cuda/internal/planner_room.h"
+#include "evenkeel/balance/cuda/internal/planner_buffers.h"
 
 namespace evenkeel::cuda {
 
 template <class Lanes>
 class LeastLoaded {
  public:
-  // room.committed holds base loads and home loads; room.kept the shares of slots, which become what stays.
-  EVENKEEL_HOST_DEVICE LeastLoaded(const Lanes& lanes, PlannerRoom& room, std::int32_t capacity,
+  // buffers.committed holds base loads and home loads; buffers.kept the shares of slots, which become what
+  // stays.
+  EVENKEEL_HOST_DEVICE LeastLoaded(const Lanes& lanes, PlannerBuffers& buffers, std::int32_t capacity,
                                    std::int32_t min_segment)
       : lanes_(lanes),
-        homes_(room.homes),
-        order_(room.order),
-        committed_(room.committed),
-        kept_(room.kept),
-        moves_(room.moves),
+        homes_(buffers.homes),
+        order_(buffers.order),
+        committed_(buffers.committed),
+        kept_(buffers.kept),
+        moves_(buffers.moves),
         capacity_(capacity),
         min_segment_(min_segment) {}
 
@@ -57,8 +58,8 @@ class LeastLoaded {
   EVENKEEL_HOST_DEVICE void assign(int slot) {
     const int home = homes_.slot_rank[slot];
     const std::int32_t share = kept_[slot];
-    const std::int32_t room = capacity_ - (committed_[home] - share);
-    const std::int32_t kept = room < 0 ? 0 : room;  // below the share, since the home is over
+    const std::int32_t at_home = capacity_ - (committed_[home] - share);
+    const std::int32_t kept = at_home < 0 ? 0 : at_home;  // below the share, since the home is over
     lanes_.once([&] {
       kept_[slot] = kept;
       committed_[home] -= share - kept;
@@ -66,9 +67,9 @@ class LeastLoaded {
     for (std::int32_t rest = share - kept; rest > 0;) {
       const auto [rank, load] =
           lanes_.best(homes_.num_ranks, [&](int r) { return r == home ? kNoKey : committed_[r]; });
-      const std::int32_t space = capacity_ - load;
-      const bool room_for_piece = space > 0 && space >= min_segment_;
-      const std::int32_t piece = room_for_piece && space < rest ? space : rest;
+      const std::int32_t spare = capacity_ - load;
+      const bool piece_fits = spare > 0 && spare >= min_segment_;
+      const std::int32_t piece = piece_fits && spare < rest ? spare : rest;
       moves_.add(lanes_, slot, rank, piece, [&, at = rank, now = load + piece] { committed_[at] = now; });
       rest -= piece;
     }

@@ -8,25 +8,25 @@
 
 #include <cstdint>
 
-#include "evenkeel/balance/cuda/internal/planner_room.h"
+#include "evenkeel/balance/cuda/internal/planner_buffers.h"
 
 namespace evenkeel::cuda {
 
 template <class Lanes>
 class LocalRows {
  public:
-  // `counts` [P][E]; room.rest is what stays of each slot beside room.best. `senders` are those of its moves,
-  // and `own` the one whose moves are taken, or -1: all.
-  EVENKEEL_HOST_DEVICE LocalRows(const Lanes& lanes, PlannerRoom& room, const std::int32_t* counts,
+  // `counts` [P][E]; buffers.rest is what stays of each slot beside buffers.best. `senders` are those of its
+  // moves, and `own` the one whose moves are taken, or -1: all.
+  EVENKEEL_HOST_DEVICE LocalRows(const Lanes& lanes, PlannerBuffers& buffers, const std::int32_t* counts,
                                  const Array& senders, int own)
       : lanes_(lanes),
         senders_(senders),
         own_(own),
-        homes_(room.homes),
+        homes_(buffers.homes),
         counts_(counts),
-        least_(room.least),
-        rest_(room.rest),
-        moves_(room.best) {}
+        least_(buffers.least),
+        rest_(buffers.rest),
+        moves_(buffers.best) {}
 
   // The moves in their order.
   EVENKEEL_HOST_DEVICE void improve() {

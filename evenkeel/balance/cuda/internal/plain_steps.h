@@ -1,5 +1,5 @@
-// The steps of a settlement while no balance is small and one slot gives all that closes an account: the
-// largest excess to the largest room by the tightest slot. Mostly these are all its steps.
+// The steps of a matching while no balance is small and one slot gives all that closes an balance: the
+// largest excess to the largest spare capacity by the tightest slot. Mostly these are all its steps.
 //
 // Method  A lane keeps the balances of its ranks in registers, and alone reads and writes the rests of its
 //         slots: those whose places within their rank it is asked about. Lanes wait for one another only in
@@ -9,18 +9,18 @@
 
 #include <cstdint>
 
-#include "evenkeel/balance/cuda/internal/accounts.h"
+#include "evenkeel/balance/cuda/internal/match_state.h"
 
 namespace evenkeel::cuda {
 
 template <class Lanes>
 class PlainSteps {
  public:
-  EVENKEEL_HOST_DEVICE explicit PlainSteps(Accounts<Lanes>& accounts) : all_(accounts) {}
+  EVENKEEL_HOST_DEVICE explicit PlainSteps(MatchState<Lanes>& state) : all_(state) {}
 
   // As many as there are; whether no rank has a positive balance then.
   EVENKEEL_HOST_DEVICE bool take() {
-    // Each closes an account, so that none repeats another.
+    // Each closes an balance, so that none repeats another.
     if (all_.may_repeat || all_.ranks() > kMostRanks) return false;
     for_own([&](int i, int r) { balance_[i] = r < all_.ranks() ? all_.balance[r] : 0; });
     const bool settled = take_in_registers();
@@ -102,7 +102,7 @@ class PlainSteps {
     return true;
   }
 
-  Accounts<Lanes>& all_;
+  MatchState<Lanes>& all_;
   std::int32_t balance_[kOwn] = {};
 };
 

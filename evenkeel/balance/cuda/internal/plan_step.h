@@ -24,21 +24,21 @@ class StepPlanning {
  public:
   // Level reads the counts of every rank, in counts.sums.
   EVENKEEL_HOST_DEVICE StepPlanning(const Team& team, const PlanRules& rules, const StepCounts& counts,
-                                    const PlannerRoom& room)
-      : team_(team), rules_(rules), counts_(counts), room_(room) {}
+                                    const PlannerBuffers& buffers)
+      : team_(team), rules_(rules), counts_(counts), buffers_(buffers) {}
 
   // `base_load` [P], or null for none.
   EVENKEEL_HOST_DEVICE void plan(const PlacementView& homes, const std::int32_t* base_load,
                                  const PlanView& plan) {
-    StepLoads<Team>(team_, room_).fill(homes, counts_, base_load, rules_.min_segment);
-    all_work_ = lanes().sum(room_.homes.num_ranks, [&](int r) { return room_.home_load[r]; });
-    assignments_ = all_work_ - lanes().sum(room_.homes.num_ranks, [&](int r) { return room_.base[r]; });
+    StepLoads<Team>(team_, buffers_).fill(homes, counts_, base_load, rules_.min_segment);
+    all_work_ = lanes().sum(buffers_.homes.num_ranks, [&](int r) { return buffers_.home_load[r]; });
+    assignments_ = all_work_ - lanes().sum(buffers_.homes.num_ranks, [&](int r) { return buffers_.base[r]; });
     Draft draft = draft_freely();
-    for (bool gave_way = false;; gave_way = true) {
-      const PlanWriter<Team> writer(team_, room_, draft);
+    for (bool fell_back_to_ep = false;; fell_back_to_ep = true) {
+      const PlanWriter<Team> writer(team_, buffers_, draft);
       writer.write(plan);
-      share_out(team_, 1, [&](int) { *plan.gave_way = gave_way ? 1 : 0; });
-      if (gave_way || draft.moves.count == 0 || writer.most_borrowed() <= rules_.most_borrowed) return;
+      share_out(team_, 1, [&](int) { *plan.fell_back_to_ep = fell_back_to_ep ? 1 : 0; });
+      if (fell_back_to_ep || draft.moves.count == 0 || writer.most_borrowed() <= rules_.most_borrowed) return;
       draft = all_at_home();
     }
   }
@@ -60,101 +60,107 @@ class StepPlanning {
   }
 
   EVENKEEL_HOST_DEVICE std::int32_t even_share(int slot) const {
-    const int expert = room_.homes.slot_expert[slot];
-    return share_of_copy(room_.load[expert], room_.homes.copies_of(expert), room_.homes.slot_copy[slot]);
+    const int expert = buffers_.homes.slot_expert[slot];
+    return share_of_copy(buffers_.load[expert], buffers_.homes.copies_of(expert),
+                         buffers_.homes.slot_copy[slot]);
   }
 
   // Level's free moves change shares.
   EVENKEEL_HOST_DEVICE Draft all_at_home() {
     team_.sync();
-    if (!room_.homes.has_single_homes())
-      share_out(team_, room_.homes.num_slots, [&](int s) { room_.share[s] = even_share(s); });
-    room_.moves.count = 0;
-    return {room_.share, room_.moves, GivingOrder::by_copy, room_.best};
+    if (!buffers_.homes.has_single_homes())
+      share_out(team_, buffers_.homes.num_slots, [&](int s) { buffers_.share[s] = even_share(s); });
+    buffers_.moves.count = 0;
+    return {buffers_.share, buffers_.moves, GivingOrder::by_copy, buffers_.best};
   }
 
   EVENKEEL_HOST_DEVICE bool too_few() const {
-    return room_.homes.num_ranks == 1 || assignments_ < room_.homes.num_ranks;
+    return buffers_.homes.num_ranks == 1 || assignments_ < buffers_.homes.num_ranks;
   }
 
   EVENKEEL_HOST_DEVICE Draft draft_least_loaded() {
-    const std::int64_t most = lanes().max(room_.homes.num_experts, [&](int e) { return room_.load[e]; });
+    const std::int64_t most =
+        lanes().max(buffers_.homes.num_experts, [&](int e) { return buffers_.load[e]; });
     const bool is_even =
-        most * room_.homes.num_experts * 1000 < rules_.imbalance_threshold_thousandths * assignments_;
+        most * buffers_.homes.num_experts * 1000 < rules_.imbalance_threshold_thousandths * assignments_;
     if (too_few() || is_even) return all_at_home();
     return spread_least_loaded(rules_.capacity_factor_thousandths);
   }
 
-  // Room.kept gets even shares, room.committed what ranks have with them.
+  // Space.kept gets even shares, buffers.committed what ranks have with them.
   EVENKEEL_HOST_DEVICE void begin_at_home() {
     team_.sync();
-    share_out(team_, room_.homes.num_ranks, [&](int r) { room_.committed[r] = room_.base[r]; });
+    share_out(team_, buffers_.homes.num_ranks, [&](int r) { buffers_.committed[r] = buffers_.base[r]; });
     team_.sync();
-    share_out(team_, room_.homes.num_slots, [&](int s) {
-      room_.kept[s] = even_share(s);
-      add(&room_.committed[room_.homes.slot_rank[s]], room_.kept[s]);
+    share_out(team_, buffers_.homes.num_slots, [&](int s) {
+      buffers_.kept[s] = even_share(s);
+      add(&buffers_.committed[buffers_.homes.slot_rank[s]], buffers_.kept[s]);
     });
     team_.sync();
-    room_.moves.count = 0;
+    buffers_.moves.count = 0;
   }
 
-  // Into room.kept, room.moves and room.committed.
+  // Into buffers.kept, buffers.moves and buffers.committed.
   EVENKEEL_HOST_DEVICE Draft spread_least_loaded(std::int64_t factor_thousandths) {
-    const std::int64_t exact = factor_thousandths * all_work_ / (std::int64_t{1000} * room_.homes.num_ranks);
+    const std::int64_t exact =
+        factor_thousandths * all_work_ / (std::int64_t{1000} * buffers_.homes.num_ranks);
     const auto capacity = static_cast<std::int32_t>(exact < kMostLoad ? exact : kMostLoad);
     begin_at_home();
     order_by_load();
     lead(team_, [&](const auto& lanes) {
       using Lanes = std::remove_cvref_t<decltype(lanes)>;
-      LeastLoaded<Lanes>(lanes, room_, capacity, rules_.min_segment).assign_all();
-      lanes.once([&] { room_.verdict[0] = room_.moves.count; });
+      LeastLoaded<Lanes>(lanes, buffers_, capacity, rules_.min_segment).assign_all();
+      lanes.once([&] { buffers_.verdict[0] = buffers_.moves.count; });
     });
-    room_.moves.count = room_.verdict[0];
-    return {room_.kept, room_.moves, GivingOrder::by_copy, room_.best};
+    buffers_.moves.count = buffers_.verdict[0];
+    return {buffers_.kept, buffers_.moves, GivingOrder::by_copy, buffers_.best};
   }
 
   // The load of an expert with copies is what its first copy has.
   EVENKEEL_HOST_DEVICE void order_by_load() {
-    share_out(team_, room_.homes.num_experts, [&](int e) {
-      room_.first_scratch[e] = share_of_copy(room_.load[e], room_.homes.copies_of(e), 0);
+    share_out(team_, buffers_.homes.num_experts, [&](int e) {
+      buffers_.first_scratch[e] = share_of_copy(buffers_.load[e], buffers_.homes.copies_of(e), 0);
     });
-    order_experts(team_, room_.homes.num_experts, room_.first_scratch, room_.second_scratch, room_.order);
+    order_experts(team_, buffers_.homes.num_experts, buffers_.first_scratch, buffers_.second_scratch,
+                  buffers_.order);
   }
 
   EVENKEEL_HOST_DEVICE Draft draft_level() {
-    const int ranks = room_.homes.num_ranks;
-    const std::int64_t most = lanes().max(ranks, [&](int r) { return room_.home_load[r]; });
+    const int ranks = buffers_.homes.num_ranks;
+    const std::int64_t most = lanes().max(ranks, [&](int r) { return buffers_.home_load[r]; });
     if (most * ranks * 1000 < rules_.imbalance_threshold_thousandths * all_work_) return all_at_home();
     const std::int32_t mean = all_work_ / ranks + (all_work_ % ranks != 0 ? 1 : 0);
-    const std::int32_t base_most = lanes().max(ranks, [&](int r) { return room_.base[r]; });
+    const std::int32_t base_most = lanes().max(ranks, [&](int r) { return buffers_.base[r]; });
     const std::int32_t ideal = mean > base_most ? mean : base_most;
     const std::int32_t worst = settle(ideal);
     if (worst != ideal && least_loaded_is_lower(worst))
-      return {room_.kept, room_.moves, GivingOrder::by_copy, room_.best};
-    // What is ideal was settled last, and room_.rest is what it left.
+      return {buffers_.kept, buffers_.moves, GivingOrder::by_copy, buffers_.best};
+    // What is ideal was settled last, and buffers_.rest is what it left.
     if (worst != ideal) leave_rest();
     take_local_rows();
-    return {room_.rest, room_.best, GivingOrder::copies_first, room_.moves};
+    return {buffers_.rest, buffers_.best, GivingOrder::copies_first, buffers_.moves};
   }
 
-  // Into room.best; returns its worst rank. Meanwhile counts are summed for what comes next.
+  // Into buffers.best; returns its worst rank. Meanwhile counts are summed for what comes next.
   EVENKEEL_HOST_DEVICE std::int32_t settle(std::int32_t ideal) {
     const auto search = [&](const auto& lanes) {
       using Lanes = std::remove_cvref_t<decltype(lanes)>;
-      if (!room_.homes.has_single_homes())
-        lanes.once([&] { FreeMoves(room_.homes, room_.share, room_.home_load, room_.queue, ideal).level(); });
+      if (!buffers_.homes.has_single_homes())
+        lanes.once([&] {
+          FreeMoves(buffers_.homes, buffers_.share, buffers_.home_load, buffers_.queue, ideal).level();
+        });
       const std::int32_t worst =
-          Level<Lanes>(lanes, room_, all_work_, rules_.min_segment).search_worst(ideal);
+          Level<Lanes>(lanes, buffers_, all_work_, rules_.min_segment).search_worst(ideal);
       lanes.once([&] {
-        room_.verdict[1] = worst;
-        room_.verdict[2] = room_.best.count;
+        buffers_.verdict[1] = worst;
+        buffers_.verdict[2] = buffers_.best.count;
       });
     };
     lead(team_, search, [&](int first, int step) {
-      counts_.add_up(first, step, room_.homes.num_ranks * room_.homes.num_experts);
+      counts_.add_up(first, step, buffers_.homes.num_ranks * buffers_.homes.num_experts);
     });
-    room_.best.count = room_.verdict[2];
-    return room_.verdict[1];
+    buffers_.best.count = buffers_.verdict[2];
+    return buffers_.verdict[1];
   }
 
   // Its last piece of an expert may be smaller than min_segment, so it can be lower where pieces are large.
@@ -163,26 +169,26 @@ class StepPlanning {
       begin_at_home();
     else
       spread_least_loaded(1000);
-    return lanes().max(room_.homes.num_ranks, [&](int r) { return room_.committed[r]; }) < worst;
+    return lanes().max(buffers_.homes.num_ranks, [&](int r) { return buffers_.committed[r]; }) < worst;
   }
 
-  // Room.rest gets what stays beside room.best.
+  // Space.rest gets what stays beside buffers.best.
   EVENKEEL_HOST_DEVICE void leave_rest() {
-    const MoveList& moves = room_.best;
-    share_out(team_, room_.homes.num_slots, [&](int s) { room_.rest[s] = room_.share[s]; });
+    const MoveList& moves = buffers_.best;
+    share_out(team_, buffers_.homes.num_slots, [&](int s) { buffers_.rest[s] = buffers_.share[s]; });
     team_.sync();
-    share_out(team_, moves.count, [&](int m) { add(&room_.rest[moves.slot[m]], -moves.amount[m]); });
+    share_out(team_, moves.count, [&](int m) { add(&buffers_.rest[moves.slot[m]], -moves.amount[m]); });
     team_.sync();
   }
   EVENKEEL_HOST_DEVICE void take_local_rows() {
-    const MoveList& moves = room_.best;
-    const bool by_sender = room_.homes.has_single_homes();
-    const Array senders = room_.first_scratch;
-    share_out(team_, moves.count, [&](int m) { senders[m] = room_.homes.slot_rank[moves.slot[m]]; });
+    const MoveList& moves = buffers_.best;
+    const bool by_sender = buffers_.homes.has_single_homes();
+    const Array senders = buffers_.first_scratch;
+    share_out(team_, moves.count, [&](int m) { senders[m] = buffers_.homes.slot_rank[moves.slot[m]]; });
     team_.sync();
-    share_out_by_warp(team_, by_sender ? room_.homes.num_ranks : 1, [&](const auto& lanes, int sender) {
+    share_out_by_warp(team_, by_sender ? buffers_.homes.num_ranks : 1, [&](const auto& lanes, int sender) {
       using Lanes = std::remove_cvref_t<decltype(lanes)>;
-      LocalRows<Lanes>(lanes, room_, counts_.sums, senders, by_sender ? sender : -1).improve();
+      LocalRows<Lanes>(lanes, buffers_, counts_.sums, senders, by_sender ? sender : -1).improve();
     });
     team_.sync();
   }
@@ -190,7 +196,7 @@ class StepPlanning {
   const Team& team_;
   const PlanRules& rules_;
   const StepCounts counts_;
-  PlannerRoom room_;
+  PlannerBuffers buffers_;
   std::int32_t assignments_ = 0;
   std::int32_t all_work_ = 0;
 };

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "evenkeel/balance/cuda/internal/planner_room.h"
+#include "evenkeel/balance/cuda/internal/planner_buffers.h"
 #include "evenkeel/device/cuda/add.h"
 
 namespace evenkeel::cuda {
@@ -27,20 +27,20 @@ struct Draft {
 template <class Team>
 class PlanWriter {
  public:
-  EVENKEEL_HOST_DEVICE PlanWriter(const Team& team, const PlannerRoom& room, const Draft& draft)
+  EVENKEEL_HOST_DEVICE PlanWriter(const Team& team, const PlannerBuffers& buffers, const Draft& draft)
       : team_(team),
-        homes_(room.homes),
+        homes_(buffers.homes),
         draft_(draft),
         moves_(draft.moves),
-        begin_(room.order),
-        loads_(room.committed),
-        borrowed_(room.queue),
-        transfers_(room.verdict),
+        begin_(buffers.order),
+        loads_(buffers.committed),
+        borrowed_(buffers.queue),
+        transfers_(buffers.verdict),
         owner_(draft.spare.slot),
         ahead_(draft.spare.to),
         start_(draft.spare.amount),
-        is_none_(room.first_scratch),
-        place_(room.second_scratch) {}
+        is_none_(buffers.first_scratch),
+        place_(buffers.second_scratch) {}
 
   EVENKEEL_HOST_DEVICE void write(const PlanView& plan) const {
     clear();

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "evenkeel/balance/cuda/internal/lanes.h"
-#include "evenkeel/balance/cuda/internal/planner_room.h"
+#include "evenkeel/balance/cuda/internal/planner_buffers.h"
 #include "evenkeel/device/cuda/add.h"
 
 namespace evenkeel::cuda {
@@ -32,18 +32,19 @@ struct StepCounts {
 template <class Team>
 class StepLoads {
  public:
-  EVENKEEL_HOST_DEVICE StepLoads(const Team& team, const PlannerRoom& room) : team_(team), room_(room) {}
+  EVENKEEL_HOST_DEVICE StepLoads(const Team& team, const PlannerBuffers& buffers)
+      : team_(team), buffers_(buffers) {}
 
-  // Fills room.homes, base, load, share, least and home_load. `base` may be null, for none.
+  // Fills buffers.homes, base, load, share, least and home_load. `base` may be null, for none.
   EVENKEEL_HOST_DEVICE void fill(const PlacementView& homes, const StepCounts& counts,
                                  const std::int32_t* base, std::int32_t min_segment) const {
     start_copy(homes);
-    share_out(team_, homes.num_experts, [&](int e) { room_.load[e] = 0; });
+    share_out(team_, homes.num_experts, [&](int e) { buffers_.load[e] = 0; });
     share_out(team_, homes.num_ranks,
-              [&](int r) { room_.base[r] = room_.home_load[r] = base == nullptr ? 0 : base[r]; });
+              [&](int r) { buffers_.base[r] = buffers_.home_load[r] = base == nullptr ? 0 : base[r]; });
     team_.sync();
     share_out_in_parts(team_, homes.num_experts, [&](int expert, int first, int step) {
-      add(&room_.load[expert], rows_of(expert, first, step, counts));
+      add(&buffers_.load[expert], rows_of(expert, first, step, counts));
     });
     wait_for_copies();
     team_.sync();
@@ -53,7 +54,7 @@ class StepLoads {
  private:
   EVENKEEL_HOST_DEVICE void start_copy(const PlacementView& homes) const {
     share_out(team_, placement_integers(homes),
-              [&](int i) { copy_in_background(homes.slot_begin + i, &room_.homes.all[i]); });
+              [&](int i) { copy_in_background(homes.slot_begin + i, &buffers_.homes.all[i]); });
   }
   static EVENKEEL_HOST_DEVICE void copy_in_background(const std::int32_t* from, std::int32_t* to) {
 #if defined(__CUDA_ARCH__)
@@ -73,8 +74,8 @@ class StepLoads {
 
   // Assignments of an expert in every step-th row of counts.
   EVENKEEL_HOST_DEVICE std::int32_t rows_of(int expert, int first, int step, const StepCounts& counts) const {
-    const int experts = room_.homes.num_experts;
-    const int end = counts.num_parts * room_.homes.num_ranks * experts;
+    const int experts = buffers_.homes.num_experts;
+    const int end = counts.num_parts * buffers_.homes.num_ranks * experts;
     constexpr int kAtOnce = 16;  // reads under way at a time, also where there are fewer
     const std::int32_t* const all_rows = counts.parts;
     std::int32_t all = 0;
@@ -85,20 +86,20 @@ class StepLoads {
   }
 
   EVENKEEL_HOST_DEVICE void fill_slots(std::int32_t min_segment) const {
-    const Homes& homes = room_.homes;
+    const Homes& homes = buffers_.homes;
     share_out(team_, homes.num_slots, [&](int s) {
       const int expert = homes.slot_expert[s];
-      const std::int32_t load = room_.load[expert];
+      const std::int32_t load = buffers_.load[expert];
       const std::int32_t share = share_of_copy(load, homes.copies_of(expert), homes.slot_copy[s]);
-      room_.share[s] = share;
-      room_.least[s] = load < min_segment ? load : min_segment;
-      add(&room_.home_load[homes.slot_rank[s]], share);
+      buffers_.share[s] = share;
+      buffers_.least[s] = load < min_segment ? load : min_segment;
+      add(&buffers_.home_load[homes.slot_rank[s]], share);
     });
     team_.sync();
   }
 
   const Team& team_;
-  const PlannerRoom& room_;
+  const PlannerBuffers& buffers_;
 };
 
 }  // namespace evenkeel::cuda

@@ -16,15 +16,15 @@ struct Suspects {
   std::vector<int> ranks;  // in the order in which they were met
   std::vector<bool> met;
 
-  Suspects(int count, int innocent) : met(static_cast<std::size_t>(count)) { first_meeting(innocent); }
+  Suspects(int count, int innocent) : met(static_cast<std::size_t>(count)) { first_time(innocent); }
   void add(const std::vector<int>& more) {
     for (int rank : more) {
-      if (first_meeting(rank)) ranks.push_back(rank);
+      if (first_time(rank)) ranks.push_back(rank);
     }
   }
 
  private:
-  bool first_meeting(int rank) {
+  bool first_time(int rank) {
     const bool is_new = !met[static_cast<std::size_t>(rank)];
     met[static_cast<std::size_t>(rank)] = true;
     return is_new;
@@ -32,18 +32,18 @@ struct Suspects {
 };
 
 // False if the rank does not wait; otherwise adds the ranks that it waits for.
-bool list_awaited(Desk& desk, std::vector<int>& ranks) {
-  const std::lock_guard lock(desk.mutex);
-  if (desk.awaited == nullptr) return false;
-  desk.awaited->list_absent(ranks);
+bool list_awaited(Mailbox& mailbox, std::vector<int>& ranks) {
+  const std::lock_guard lock(mailbox.mutex);
+  if (mailbox.awaited == nullptr) return false;
+  mailbox.awaited->list_absent(ranks);
   return true;
 }
 
-std::string last_message(Desk& desk) {
-  const std::lock_guard lock(desk.mutex);
-  if (desk.last_name == nullptr) return "none";
-  return fmt::format("{}, {:.3g} s ago, its operation number {}", desk.last_name,
-                     seconds_since(desk.last_time), desk.posted);
+std::string last_message(Mailbox& mailbox) {
+  const std::lock_guard lock(mailbox.mutex);
+  if (mailbox.last_name == nullptr) return "none";
+  return fmt::format("{}, {:.3g} s ago, its operation number {}", mailbox.last_name,
+                     seconds_since(mailbox.last_time), mailbox.posted);
 }
 
 std::string range(int first, int last) {
@@ -59,33 +59,33 @@ std::string others_stopped(int count, int rank) {
   return count == 2 ? fmt::format("rank {} has stopped", both) : fmt::format("ranks {} have stopped", both);
 }
 
-Cause blame(World& world, int rank, int peer, const std::string& deed) {
+Cause blame(World& world, int rank, int peer, const std::string& action) {
   return {peer, -1, rank,
-          fmt::format("rank {} {}; {}. Rank {}'s last message: {}.", peer, deed,
-                      others_stopped(world.size(), peer), peer, last_message(world.desk(peer)))};
+          fmt::format("rank {} {}; {}. Rank {}'s last message: {}.", peer, action,
+                      others_stopped(world.size(), peer), peer, last_message(world.mailbox(peer)))};
 }
 
 }  // namespace
 
 Cause find_blame(World& world, int rank, const Operation& operation) {
   std::vector<int> awaited;
-  list_awaited(world.desk(rank), awaited);
+  list_awaited(world.mailbox(rank), awaited);
   for (int peer : awaited) {
     if (!world.has_left(peer)) continue;
     return blame(world, rank, peer, fmt::format("ended before it answered in {}", operation.name()));
   }
-  const std::string deed =
+  const std::string action =
       fmt::format("did not answer in {} within {:.3g} s", operation.name(), world.deadline_seconds());
   Suspects suspects(world.size(), rank);
   suspects.add(awaited);
   for (std::size_t i = 0; i < suspects.ranks.size(); ++i) {
     std::vector<int> further;
-    if (!list_awaited(world.desk(suspects.ranks[i]), further)) {
-      return blame(world, rank, suspects.ranks[i], deed);
+    if (!list_awaited(world.mailbox(suspects.ranks[i]), further)) {
+      return blame(world, rank, suspects.ranks[i], action);
     }
     suspects.add(further);
   }
-  return blame(world, rank, awaited.front(), deed + ", while ranks wait for each other in a circle");
+  return blame(world, rank, awaited.front(), action + ", while ranks wait for each other in a circle");
 }
 
 }  // namespace evenkeel::thread_comm

@@ -27,7 +27,7 @@ struct Receive {
   std::span<std::byte> bytes;
   int from = 0;
   Operation* operation = nullptr;
-  Place place = Place::nowhere;  // this and the rest: guarded by the receiver's desk
+  Place place = Place::nowhere;  // this and the rest: guarded by the receiver's mailbox
   Message* message = nullptr;
   Receive* next = nullptr;
 };
@@ -37,9 +37,9 @@ struct Message {
   int to = 0;
   Operation* operation = nullptr;
   const DeviceEvent* ready = nullptr;  // on a device: what the bytes are ready after
-  EventLease copied;             // on a device: what the bytes are read before; guarded by the sender's desk
-  bool acknowledged = false;     // guarded by the sender's desk
-  Place place = Place::nowhere;  // this and the rest: guarded by the receiver's desk
+  EventLease copied;          // on a device: what the bytes are read before; guarded by the sender's mailbox
+  bool acknowledged = false;  // guarded by the sender's mailbox
+  Place place = Place::nowhere;  // this and the rest: guarded by the receiver's mailbox
   Receive* receive = nullptr;
   Message* next = nullptr;
 };
@@ -92,10 +92,10 @@ class Group {
   int size() const { return static_cast<int>(members_.size()); }
   World& world() const { return world_; }
 
-  // The rank in the root communicator: the one that desks and errors go by.
+  // The rank in the root communicator: the one that mailboxes and errors go by.
   int world_rank(int member) const { return members_[static_cast<std::size_t>(member)]; }
 
-  // Guarded by the desk of `to`.
+  // Guarded by the mailbox of `to`.
   Lane& lane(Channel channel, int from, int to) {
     const auto row = static_cast<std::size_t>(to) + (channel == Channel::messages ? 0 : members_.size());
     return lanes_[row * members_.size() + static_cast<std::size_t>(from)];

@@ -39,7 +39,7 @@ struct Operation::Clash {
 };
 
 Operation::Operation(Group& group, int me) : group_(group), me_(me), rank_(group.world_rank(me)) {
-  // Operations are used in turn: with room from the start, a rarely large one does not allocate late.
+  // Operations are used in turn: with space from the start, a rarely large one does not allocate late.
   const std::size_t usual = 64 + 2 * static_cast<std::size_t>(group.size());
   sends_.reserve(usual);
   receives_.reserve(usual);
@@ -105,7 +105,7 @@ void Operation::publish() {
     ready_ = device_->record();
     for (Message& message : sends_) message.ready = ready_.get();
   }
-  desk().pending.push_back(this);
+  mailbox().pending.push_back(this);
   in_use_ = true;
   withdrawn_ = false;
   Clash clash;
@@ -118,10 +118,10 @@ void Operation::publish() {
 }
 
 void Operation::publish_receives(Clash& clash) {
-  const std::lock_guard lock(desk().mutex);
-  desk().last_name = name_;
-  desk().last_time = Clock::now();
-  ++desk().posted;
+  const std::lock_guard lock(mailbox().mutex);
+  mailbox().last_name = name_;
+  mailbox().last_time = Clock::now();
+  ++mailbox().posted;
   missing_ = untaken_ = receives_.size();
   unacknowledged_ = sends_.size();
   for (Receive& receive : receives_) {
@@ -136,7 +136,7 @@ void Operation::publish_receives(Clash& clash) {
 }
 
 void Operation::publish_message(Message& message, Clash& clash) {
-  Desk& theirs = group_.world().desk(group_.world_rank(message.to));
+  Mailbox& theirs = group_.world().mailbox(group_.world_rank(message.to));
   bool wake = false;
   {
     const std::lock_guard lock(theirs.mutex);
@@ -151,10 +151,10 @@ void Operation::publish_message(Message& message, Clash& clash) {
     const Operation& receiver = *receive.operation;
     wake = theirs.awaited == &receiver && receiver.may_go_on();
   }
-  if (wake) theirs.bell.notify_one();
+  if (wake) theirs.wakeup.notify_one();
 }
 
-// Under the receiver's desk.
+// Under the receiver's mailbox.
 bool Operation::match(Message& message, Receive& receive, Clash& clash) {
   Operation& receiver = *receive.operation;
   const Operation& sender = *message.operation;
@@ -200,8 +200,8 @@ void Operation::carry_out() {
 }
 
 void Operation::wait_until_done() {
-  bool has_nudged = false;
-  std::unique_lock lock(desk().mutex);
+  bool has_urged = false;
+  std::unique_lock lock(mailbox().mutex);
   for (;;) {
     if (group_.world().aborted()) {
       lock.unlock();
@@ -210,7 +210,7 @@ void Operation::wait_until_done() {
     // Others that wait for what this rank takes later need not wait until then.
     if (copy_what_has_come(lock)) continue;
     if (untaken_ == 0 && unacknowledged_ == 0) return;
-    if (untaken_ == 0 && !std::exchange(has_nudged, true)) {
+    if (untaken_ == 0 && !std::exchange(has_urged, true)) {
       lock.unlock();
       nudge_receivers();
       lock.lock();
@@ -225,7 +225,7 @@ void Operation::wait_until_done() {
 bool Operation::copy_what_has_come(std::unique_lock<std::mutex>& lock) {
   Operation* served = this;
   if (arrived_.empty()) {
-    const std::vector<Operation*>& pending = desk().pending;
+    const std::vector<Operation*>& pending = mailbox().pending;
     const auto found = std::find_if(pending.begin(), pending.end(),
                                     [](const Operation* each) { return !each->arrived_.empty(); });
     if (found == pending.end()) return false;
@@ -289,7 +289,7 @@ Fifo<Receive> Operation::take_arrived() {
 // The message belongs to its sender again, and may be gone, from here on.
 void Operation::acknowledge(Message& message, EventLease copied) {
   Operation& sender = *message.operation;
-  Desk& theirs = sender.desk();
+  Mailbox& theirs = sender.mailbox();
   bool wake = false;
   {
     const std::lock_guard lock(theirs.mutex);
@@ -298,19 +298,19 @@ void Operation::acknowledge(Message& message, EventLease copied) {
     --sender.unacknowledged_;
     wake = theirs.awaited == &sender && sender.may_go_on();
   }
-  if (wake) theirs.bell.notify_one();
+  if (wake) theirs.wakeup.notify_one();
 }
 
 // Wakes receivers that sleep on other news although a message of this operation lies ready for them.
 void Operation::nudge_receivers() {
   for (const Message& message : sends_) {
-    Desk& theirs = group_.world().desk(group_.world_rank(message.to));
+    Mailbox& theirs = group_.world().mailbox(group_.world_rank(message.to));
     {
       const std::lock_guard lock(theirs.mutex);
       if (message.place != Place::arrived || theirs.awaited == nullptr) continue;
-      theirs.nudged = true;
+      theirs.urged = true;
     }
-    theirs.bell.notify_one();
+    theirs.wakeup.notify_one();
   }
 }
 
@@ -321,7 +321,7 @@ void Operation::sleep_until(std::unique_lock<std::mutex>& lock, const Wakes& wak
   const World& world = group_.world();
   for (;;) {
     const Clock::duration left = deadline(world) - waited_.look();
-    const bool woken = desk().bell.wait_for(lock, std::min(left, nap(world)), wakes);
+    const bool woken = mailbox().wakeup.wait_for(lock, std::min(left, nap(world)), wakes);
     if (woken || waited_.look() >= deadline(world)) return;
   }
 }
@@ -331,14 +331,15 @@ void Operation::sleep(std::unique_lock<std::mutex>& lock) {
   const World& world = group_.world();
   sleep_ = untaken_ > 0 ? Sleep::for_messages : Sleep::for_acknowledgements;
   wake_at_missing_ = receive_bytes_ >= overlap_bytes ? missing_ / 2 : 0;
-  desk().nudged = false;
-  desk().awaited = this;
-  sleep_until(lock, [&] { return may_go_on() || desk().nudged || world.aborted() || awaits_one_who_left(); });
-  if (world.aborted() || !(may_go_on() || desk().nudged)) {
+  mailbox().urged = false;
+  mailbox().awaited = this;
+  sleep_until(lock,
+              [&] { return may_go_on() || mailbox().urged || world.aborted() || awaits_one_who_left(); });
+  if (world.aborted() || !(may_go_on() || mailbox().urged)) {
     lock.unlock();
     fail();
   }
-  desk().awaited = nullptr;
+  mailbox().awaited = nullptr;
 }
 
 bool Operation::may_go_on() const {
@@ -368,15 +369,15 @@ void Operation::list_absent(std::vector<int>& ranks) const {
   }
 }
 
-// The desk still names this operation as awaited while the blame is sought, so that a peer whose time runs
+// The mailbox still names this operation as awaited while the blame is sought, so that a peer whose time runs
 // out at the same moment does not take this rank for one that is silent.
 void Operation::fail() {
   World& world = group_.world();
   const double seconds = seconds_since(start_);
   if (!world.aborted()) world.abort(find_blame(world, rank_, *this));
   {
-    const std::lock_guard lock(desk().mutex);
-    desk().awaited = nullptr;
+    const std::lock_guard lock(mailbox().mutex);
+    mailbox().awaited = nullptr;
   }
   world.stop(rank_, name_, seconds);
 }
@@ -385,13 +386,13 @@ void Operation::withdraw() noexcept {
   if (std::exchange(withdrawn_, true)) return;
   std::size_t taken_back = 0;
   for (Message& message : sends_) taken_back += take_back(message) ? 1 : 0;
-  std::unique_lock lock(desk().mutex);
+  std::unique_lock lock(mailbox().mutex);
   unfinished_ = taken_back > 0;
   unacknowledged_ -= taken_back;
   sleep_ = Sleep::for_acknowledgements;
-  desk().awaited = this;
-  desk().bell.wait(lock, [this] { return unacknowledged_ == 0; });
-  desk().awaited = nullptr;
+  mailbox().awaited = this;
+  mailbox().wakeup.wait(lock, [this] { return unacknowledged_ == 0; });
+  mailbox().awaited = nullptr;
   lock.unlock();
   if (device_ != nullptr) wait_for_readers();
 }
@@ -409,7 +410,7 @@ void Operation::wait_for_readers() noexcept {
 }
 
 bool Operation::take_back(Message& message) noexcept {
-  const std::lock_guard lock(group_.world().desk(group_.world_rank(message.to)).mutex);
+  const std::lock_guard lock(group_.world().mailbox(group_.world_rank(message.to)).mutex);
   if (message.place == Place::taken) return false;
   if (message.place == Place::lane) group_.lane(channel_, me_, message.to).messages.remove(message);
   if (message.place == Place::arrived) {
@@ -425,7 +426,7 @@ bool Operation::take_back(Message& message) noexcept {
 void Operation::cancel() noexcept {
   withdraw();
   {
-    const std::lock_guard lock(desk().mutex);
+    const std::lock_guard lock(mailbox().mutex);
     for (Receive& receive : receives_) {
       if (receive.place == Place::taken) continue;
       unfinished_ = true;
@@ -434,12 +435,12 @@ void Operation::cancel() noexcept {
     }
     arrived_ = {};
   }
-  if (unfinished_) desk().left_unfinished = name_;
+  if (unfinished_) mailbox().left_unfinished = name_;
   retire();
 }
 
 void Operation::retire() noexcept {
-  std::vector<Operation*>& pending = desk().pending;
+  std::vector<Operation*>& pending = mailbox().pending;
   *std::find(pending.begin(), pending.end(), this) = pending.back();
   pending.pop_back();
   in_use_ = false;

@@ -50,7 +50,7 @@ class Operation final : public CpuOperation {
 
   bool in_use() const { return in_use_; }
   const char* name() const { return name_; }
-  // Under the desk of the operation's rank: the peers it still waits for, by their rank in the root.
+  // Under the mailbox of the operation's rank: the peers it still waits for, by their rank in the root.
   void list_absent(std::vector<int>& ranks) const;
 
   // For whoever posts all_reduce: what finish() works on.
@@ -88,7 +88,7 @@ class Operation final : public CpuOperation {
   bool take_back(Message& message) noexcept;
   void retire() noexcept;
 
-  Desk& desk() { return group_.world().desk(rank_); }
+  Mailbox& mailbox() { return group_.world().mailbox(rank_); }
 
   Group& group_;
   const int me_;    // in the group
@@ -112,7 +112,7 @@ class Operation final : public CpuOperation {
   Clock::time_point start_;
   RunningTime waited_{Clock::duration{}};  // since then: what counts against the deadline
 
-  // Guarded by the desk.
+  // Guarded by the mailbox.
   Fifo<Receive> arrived_;
   std::size_t missing_ = 0;  // receives without a message
   std::size_t unacknowledged_ = 0;

@@ -15,14 +15,14 @@ double seconds_since(Clock::time_point start) {
 
 World::World(int ranks, double deadline_seconds)
     : deadline_seconds_(deadline_seconds),
-      desks_(static_cast<std::size_t>(ranks)),
+      mailboxes_(static_cast<std::size_t>(ranks)),
       left_(static_cast<std::size_t>(ranks)) {
   constexpr std::size_t kUsual = 16;  // operations pending at once, on a rank's few communicators
-  for (Desk& desk : desks_) desk.pending.reserve(kUsual);
+  for (Mailbox& mailbox : mailboxes_) mailbox.pending.reserve(kUsual);
 }
 
 std::shared_ptr<Group> World::root_group() {
-  std::vector<int> everyone(desks_.size());
+  std::vector<int> everyone(mailboxes_.size());
   std::iota(everyone.begin(), everyone.end(), 0);
   return std::make_shared<Group>(*this, std::move(everyone));
 }
@@ -37,10 +37,10 @@ void World::abort(Cause cause) noexcept {
   ring_all();
 }
 
-void World::abort_for(int rank, const char* deed, std::string_view why) noexcept {
+void World::abort_for(int rank, const char* action, std::string_view why) noexcept {
   Cause cause{rank, -1, rank, {}};
   try {
-    cause.message = fmt::format("rank {} {}: {}", rank, deed, why);
+    cause.message = fmt::format("rank {} {}: {}", rank, action, why);
   } catch (const std::exception&) {  // no memory for words: the rank's number still gets through
   }
   abort(std::move(cause));
@@ -59,14 +59,14 @@ void World::stop(int rank, const char* operation, double after_seconds) {
 }
 
 void World::check(int rank, const char* operation) {
-  if (const char* left = desk(rank).left_unfinished; left != nullptr && !aborted()) {
+  if (const char* left = mailbox(rank).left_unfinished; left != nullptr && !aborted()) {
     abort_for(rank, "went on, and left unfinished", left);
   }
   if (aborted()) stop(rank, operation, 0);
 }
 
 void World::withdraw_all(int rank) noexcept {
-  for (Operation* operation : desk(rank).pending) operation->withdraw();
+  for (Operation* operation : mailbox(rank).pending) operation->withdraw();
 }
 
 void World::leave(int rank) noexcept {
@@ -76,13 +76,13 @@ void World::leave(int rank) noexcept {
 }
 
 void World::ring_all() noexcept {
-  for (Desk& each : desks_) {
+  for (Mailbox& each : mailboxes_) {
     {
-      // Whoever looked before the news is asleep by now, and hears the bell.
+      // Whoever looked before the news is asleep by now, and hears the wakeup.
       const std::lock_guard lock(each.mutex);
       if (each.awaited == nullptr) continue;
     }
-    each.bell.notify_one();
+    each.wakeup.notify_one();
   }
 }
 

@@ -1,9 +1,10 @@
-// What all thread ranks started together share: a desk for each rank, and the one cause that ends them all.
+// What all thread ranks started together share: a mailbox for each rank, and the one cause that ends them
+// all.
 //
-// Locks     Each desk has a mutex. A rank takes its own to look for messages or to sleep, and a peer's to
+// Locks     Each mailbox has a mutex. A rank takes its own to look for messages or to sleep, and a peer's to
 //           leave a message or an acknowledgement there. No thread ever holds two, so no order needs keeping.
 // Copies    The receiver's thread copies straight from the sender's bytes, outside any lock, between taking a
-//           message (under its own desk) and acknowledging it (under the sender's).
+//           message (under its own mailbox) and acknowledging it (under the sender's).
 // Withdraw  A rank whose bytes may go away takes back what nobody has taken yet, and waits for the
 //           acknowledgement of the rest. A copy under way always ends, so this needs no deadline.
 #pragma once
@@ -36,13 +37,13 @@ struct Cause {
   std::string message;
 };
 
-struct alignas(64) Desk {
+struct alignas(64) Mailbox {
   std::mutex mutex;
-  std::condition_variable bell;
+  std::condition_variable wakeup;
 
   // Guarded by `mutex`.
   Operation* awaited = nullptr;     // what the rank sleeps in
-  bool nudged = false;              // a peer sleeps until this rank copies something else
+  bool urged = false;               // a peer sleeps until this rank copies something else
   const char* last_name = nullptr;  // its latest operation
   std::uint64_t posted = 0;
   Clock::time_point last_time;
@@ -56,15 +57,15 @@ class World {
  public:
   World(int ranks, double deadline_seconds);
 
-  int size() const { return static_cast<int>(desks_.size()); }
+  int size() const { return static_cast<int>(mailboxes_.size()); }
   double deadline_seconds() const { return deadline_seconds_; }
-  Desk& desk(int rank) { return desks_[static_cast<std::size_t>(rank)]; }
+  Mailbox& mailbox(int rank) { return mailboxes_[static_cast<std::size_t>(rank)]; }
   std::shared_ptr<Group> root_group();
 
   // The first cause stays; all sleepers wake.
   void abort(Cause cause) noexcept;
   // "rank 2 failed: out of tokens".
-  void abort_for(int rank, const char* deed, std::string_view why) noexcept;
+  void abort_for(int rank, const char* action, std::string_view why) noexcept;
   bool aborted() const noexcept { return aborted_.load(std::memory_order_acquire); }
   Cause cause() const;
 
@@ -97,7 +98,7 @@ class World {
   void ring_all() noexcept;
 
   double deadline_seconds_;
-  std::vector<Desk> desks_;
+  std::vector<Mailbox> mailboxes_;
   std::vector<std::atomic<bool>> left_;
   std::atomic<int> left_count_{0};
   std::atomic<bool> aborted_{false};

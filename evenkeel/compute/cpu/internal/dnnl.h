@@ -11,7 +11,7 @@
 namespace evenkeel::internal {
 
 // The most rows that one product multiplies; and where backward computes again what was not saved, which is
-// done for want of room, so many, since a tile's rows take memory.
+// done for want of space, so many, since a tile's rows take memory.
 inline constexpr std::int64_t kTileRows = 384;
 inline constexpr std::int64_t kAgainTileRows = 192;
 

@@ -96,12 +96,12 @@ std::int64_t ExpertBackward::bytes_of_tile(std::int64_t rows, bool again) const 
 
 void ExpertBackward::run(const ExpertBatch& batch, const BackwardRows& rows, bool again,
                          std::span<std::byte> workspace) const {
-  const std::int64_t room = heights(again).rows_in(std::ssize(workspace));
+  const std::int64_t row_limit = heights(again).rows_in(std::ssize(workspace));
   Carver carver(workspace.data());
   RowAlone alone;
-  const Tile tile = carve(carver, room, again, alone);
-  std::int64_t most = std::min(grad_h_.max_rows(room), grad_x_.max_rows(room));
-  if (again) most = std::min(most, inner_.ladder().max_rows(room));
+  const Tile tile = carve(carver, row_limit, again, alone);
+  std::int64_t most = std::min(grad_h_.max_rows(row_limit), grad_x_.max_rows(row_limit));
+  if (again) most = std::min(most, inner_.ladder().max_rows(row_limit));
   for (const ExpertGroup& group : batch.groups)
     for_each_tile(group, most, [&](Span span) {
       std::byte* const pre = pre_activations(batch, group, span, rows.input, tile);
@@ -117,12 +117,12 @@ void ExpertBackward::run(const ExpertBatch& batch, const BackwardRows& rows, boo
 
 void ExpertBackward::add_gate_up_gradients(const ExpertBatch& batch, const SplitRows& input,
                                            std::span<std::byte> workspace) const {
-  const std::int64_t room = heights_.rows_in(std::ssize(workspace));
+  const std::int64_t row_limit = heights_.rows_in(std::ssize(workspace));
   Carver carver(workspace.data());
   RowAlone alone;
-  const Tile tile = carve(carver, room, false, alone);
+  const Tile tile = carve(carver, row_limit, false, alone);
   for (const ExpertGroup& group : batch.groups)
-    for_each_tile(group, room, [&](Span span) {
+    for_each_tile(group, row_limit, [&](Span span) {
       const std::byte* const x = gathered(batch, span, input, tile, tile.x());
       add_gate_up_product(group, span, tile, x, saved_of(shape_, group, span));
     });

@@ -33,7 +33,7 @@ class ExpertBackward {
   std::int64_t prepared_bytes() const;
   void prepare(const ExpertWeights& weights, std::byte* prepared) const;
 
-  // `again`: with room for groups that have nothing saved.
+  // `again`: with space for groups that have nothing saved.
   std::int64_t workspace_bytes(bool again) const { return heights(again).most_bytes(); }
   std::int64_t least_workspace_bytes(bool again) const { return heights(again).least_bytes(); }
   // As ExpertFfn::backward() and add_gate_up_gradients().
@@ -43,8 +43,8 @@ class ExpertBackward {
                              std::span<std::byte> workspace) const;
 
  private:
-  // What is held of the rows of a tile. Rows that are not wanted at the same time share their room: the input
-  // is gathered once to compute pre-activations again, before there is an h, and once for the weights'
+  // What is held of the rows of a tile. Rows that are not wanted at the same time share their space: the
+  // input is gathered once to compute pre-activations again, before there is an h, and once for the weights'
   // gradient, when G is done with; f32 results of products are used up block by block. The gradient of
   // pre-activations is written over them. A row alone is read where it is.
   struct Tile {

@@ -59,16 +59,17 @@ std::int64_t ExpertForward::bytes_of_tile(std::int64_t rows) const {
 
 void ExpertForward::run(const ExpertBatch& batch, const SplitRows& input, void* output,
                         std::span<std::byte> workspace) const {
-  const std::int64_t room = heights_.rows_in(std::ssize(workspace));
+  const std::int64_t row_limit = heights_.rows_in(std::ssize(workspace));
   Carver carver(workspace.data());
   RowAlone alone;
-  const Tile tile = carve(carver, room, alone);
-  const std::int64_t most = std::min(inner_.ladder().max_rows(room), down_.max_rows(room));
+  const Tile tile = carve(carver, row_limit, alone);
+  const std::int64_t most = std::min(inner_.ladder().max_rows(row_limit), down_.max_rows(row_limit));
   for (const ExpertGroup& group : batch.groups)
     for_each_tile(group, most, [&](Span span) {
       const std::int32_t* const row = &batch.input_row[static_cast<std::size_t>(span.begin)];
-      if (room > 1) rows::gather(span.rows, row, shape_.hidden, input, tile.x, shape_.type);
-      const std::byte* const x = room > 1 ? tile.x : input.row(*row, shape_.hidden * bytes_of(shape_.type));
+      if (row_limit > 1) rows::gather(span.rows, row, shape_.hidden, input, tile.x, shape_.type);
+      const std::byte* const x =
+          row_limit > 1 ? tile.x : input.row(*row, shape_.hidden * bytes_of(shape_.type));
       fill_h(span, x, group.prepared, tile, saved_of(shape_, group, span));
       fill_output(batch, span, group.prepared + inner_.prepared_bytes(), tile, output);
     });

@@ -115,30 +115,31 @@ RowLadder::Rung RowLadder::make_rung(const Width& width, std::int64_t rows) cons
   return {rows, dnnl::matmul(made), a, c, made.scratchpad_desc()};
 }
 
-std::int64_t RowLadder::max_rows(std::int64_t room) const {
-  if (room == 1) return 1;
-  std::int64_t rows = room;
+std::int64_t RowLadder::max_rows(std::int64_t row_limit) const {
+  if (row_limit == 1) return 1;
+  std::int64_t rows = row_limit;
   for (const Width& width : widths_) {
-    const auto beyond = std::ranges::upper_bound(width.rungs, room, {}, &Rung::rows);
+    const auto beyond = std::ranges::upper_bound(width.rungs, row_limit, {}, &Rung::rows);
     EVENKEEL_CHECK(beyond != width.rungs.begin());
     rows = std::min(rows, std::prev(beyond)->rows);
   }
   return rows;
 }
 
-bool RowLadder::has_rows(std::int64_t room) const {
-  return room == 1 ||
-         std::ranges::all_of(widths_, [&](const Width& width) { return width.rungs.front().rows <= room; });
+bool RowLadder::has_rows(std::int64_t row_limit) const {
+  return row_limit == 1 || std::ranges::all_of(widths_, [&](const Width& width) {
+           return width.rungs.front().rows <= row_limit;
+         });
 }
 
-std::int64_t RowLadder::scratch_bytes(std::int64_t room) const {
+std::int64_t RowLadder::scratch_bytes(std::int64_t row_limit) const {
   std::int64_t most = 0;
   for (const Width& width : widths_) {
     const Rung& alone = width.rungs.front();
     const std::int64_t aside = alone.rows > 1 ? copied_bytes(alone) + result_bytes(width, alone) : 0;
     most = std::max(most, aside + scratch_bytes(alone));
     for (const Rung& rung : width.rungs)
-      if (rung.rows <= room) most = std::max(most, scratch_bytes(rung));
+      if (rung.rows <= row_limit) most = std::max(most, scratch_bytes(rung));
   }
   return most;
 }
@@ -232,7 +233,7 @@ void RowLadder::run(std::int64_t block, std::int64_t m, const void* a, const std
   run_rung(rung, width.packed, a, packed, c, scratch);
 }
 
-// Behind the copy is room for the other rows of the rung, whatever lies there.
+// Behind the copy is space for the other rows of the rung, whatever lies there.
 void RowLadder::run_alone(const Width& width, const Rung& rung, const void* a, const std::byte* packed,
                           float* c, std::byte* scratch) const {
   std::byte* const results = scratch + copied_bytes(rung);

@@ -45,20 +45,20 @@ class RowLadder {
 
   RowLadder(std::int64_t in, std::int64_t out, DataType type, Plain plain, Bits bits);
 
-  // The most rows of a run() that touches no more than `room` of them: `room`, or fewer where rungs disagree;
-  // some for half of kTileRows and more, and for one.
-  std::int64_t max_rows(std::int64_t room = kTileRows) const;
+  // The most rows of a run() that touches no more than `row_limit` of them: as many, or fewer where rungs
+  // disagree; some for half of kTileRows and more, and for one.
+  std::int64_t max_rows(std::int64_t row_limit = kTileRows) const;
   // Whether there are any.
-  bool has_rows(std::int64_t room) const;
+  bool has_rows(std::int64_t row_limit) const;
   std::int64_t blocks() const { return blocks_; }
   Block block(std::int64_t index) const;
   std::int64_t widest_block() const { return widths_.front().columns; }
   std::int64_t packed_bytes() const { return packed_bytes_; }
-  // Of runs that touch no more than `room` rows.
-  std::int64_t scratch_bytes(std::int64_t room = kTileRows) const;
+  // Of runs that touch no more than `row_limit` rows.
+  std::int64_t scratch_bytes(std::int64_t row_limit = kTileRows) const;
 
   void pack(const void* plain, std::byte* packed) const;
-  // The columns of one block, in rows of that block's width. `a` and `c` (f32) must have room for as many
+  // The columns of one block, in rows of that block's width. `a` and `c` (f32) must have space for as many
   // rows as max_rows() was asked about: rows above m are read and written, and mean nothing. A row alone is
   // multiplied in `scratch`, where it has to be among others.
   void run(std::int64_t block, std::int64_t m, const void* a, const std::byte* packed, float* c,

@@ -80,7 +80,7 @@ class TileHeights {
   std::vector<Height> heights_;  // ascending
 };
 
-// Room for f32 biases in prepared weights.
+// Space for f32 biases in prepared weights.
 inline std::int64_t bias_bytes(const ExpertShape& shape, std::int64_t count) {
   return shape.biases ? whole_lines(count * std::int64_t{sizeof(float)}) : 0;
 }

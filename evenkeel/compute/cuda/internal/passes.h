@@ -149,12 +149,12 @@ void add_weight_gradients(Machine& machine, const ExpertShape& shape, const Devi
   else
     add_matrices.template operator()<bf16>();
   if (!shape.biases) return;
-  // The dot products have been summed, and there is room where they were.
-  const std::int64_t room = pieces.dot_slots * groups.max_positions;
+  // The dot products have been summed, and there is space where they were.
+  const std::int64_t space = pieces.dot_slots * groups.max_positions;
   const auto run = [&](const Rows& rows, const float* weight, bool of_down) {
     machine.run(BiasGradient{groups.begin, groups.num_groups, rows, groups.output_row, weight,
                              groups.gradients, of_down, type, pieces.dots,
-                             BiasGradient::shares_in(room, groups.num_groups, rows.width)});
+                             BiasGradient::shares_in(space, groups.num_groups, rows.width)});
   };
   run(grad_output, call.weight, true);
   run(grad_pre, nullptr, false);

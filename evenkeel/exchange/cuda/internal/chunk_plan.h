@@ -2,7 +2,7 @@
 // each segment has its proportion of an expert's first n assignments.
 //
 // Problem    Find the fewest equal chunks, a power of two, of which none puts more on a rank than it
-//            has room for.
+//            has space for.
 // Guarantee  most_chunks always fit: they were chosen so that all assignments of a chunk fit one rank.
 #pragma once
 

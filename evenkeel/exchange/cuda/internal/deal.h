@@ -30,19 +30,19 @@ class ExpertDeal {
     for (int r = 0; r < shape_.num_ranks; ++r) chunk_.sent[at(r)] = chunk_.arrived[at(r)] = 0;
     for (int r = 0; r < shape_.num_ranks; ++r) move(r, r, kept(r));
     int segment = begin_;
-    std::int32_t room = segment < end_ ? open(segment) : 0;
+    std::int32_t open_here = segment < end_ ? open(segment) : 0;
     for (int source = 0; source < shape_.num_ranks; ++source) {
       std::int32_t rest = chunk_.counts[at(source)] - kept(source);
       while (rest > 0) {
-        while (room == 0) {
+        while (open_here == 0) {
           ++segment;
           EVENKEEL_DEVICE_CHECK(segment < end_);
-          room = open(segment);
+          open_here = open(segment);
         }
-        const std::int32_t count = rest < room ? rest : room;
+        const std::int32_t count = rest < open_here ? rest : open_here;
         move(source, plan_.segment_rank[segment], count);
         rest -= count;
-        room -= count;
+        open_here -= count;
       }
     }
     chunk_.pieces[expert_] = pieces_;

@@ -11,8 +11,8 @@
 #include "evenkeel/compute/cuda/expert_ffn.h"
 #include "evenkeel/device/cpu/stream.h"
 #include "evenkeel/exchange/cuda/device_exchange.h"
-#include "evenkeel/exchange/cuda/meeting.h"
-#include "evenkeel/layer/cuda/internal/layer_room.h"
+#include "evenkeel/exchange/cuda/stream_barrier.h"
+#include "evenkeel/layer/cuda/internal/layer_buffers.h"
 #include "evenkeel/layer/cuda/moe_layer.h"
 #include "evenkeel/plan/cuda/placement_tables.h"
 
@@ -36,14 +36,14 @@ class CudaMoeLayer::Body {
   // Waits until no other rank's work can read this one's memory, or the caller's tensors, any more.
   void await_others() noexcept;
   Communicator& comm() { return comm_; }
-  const cuda::RouteShape& route() const { return room_shape_.route; }
+  const cuda::RouteShape& route() const { return buffer_shape_.route; }
 
  private:
   class Step;
   class ForwardStep;
   class BackwardStep;
 
-  cuda::RoomShape room_for(int places, int chunks, int slices, std::int64_t positions) const;
+  cuda::BufferShape shape_for(int places, int chunks, int slices, std::int64_t positions) const;
   void set_up(Arena& arena);
   void fit(std::int64_t budget);
   void upload_tables();
@@ -59,14 +59,14 @@ class CudaMoeLayer::Body {
   bool is_owner(ExpertId expert) const { return placement_.owner(expert) == comm_.rank(); }
   void require_input(const void* hidden, const DeviceTopK& top_k) const;
 
-  cuda::SliceView slices(const cuda::StateRoom& state, const DeviceTopK& top_k) const {
+  cuda::SliceView slices(const cuda::StateBuffers& state, const DeviceTopK& top_k) const {
     return {top_k.experts, top_k.tokens, state.before, state.rank_in_slice};
   }
-  cuda::ChunkWork work(const cuda::StateRoom& state, const DeviceTopK& top_k, int chunk) const;
+  cuda::ChunkWork work(const cuda::StateBuffers& state, const DeviceTopK& top_k, int chunk) const;
   // The groups whose weights are at hand in a round: natives and the first places, or the next places.
   DeviceGroups groups(int round) const;
   std::span<std::byte> workspace() const {
-    return {room_.workspace, static_cast<std::size_t>(room_shape_.workspace_bytes)};
+    return {buffers_.workspace, static_cast<std::size_t>(buffer_shape_.workspace_bytes)};
   }
   DeviceBackward backward_call() const;
   int rounds() const { return route().places > 0 ? options_.rounds : 1; }
@@ -80,15 +80,15 @@ class CudaMoeLayer::Body {
   cuda::PlacementTables tables_;
   CudaStream side_;  // weights travel beside tokens
   CpuStream words_;
-  cuda::RoomShape room_shape_;
+  cuda::BufferShape buffer_shape_;
   Buffer memory_;
-  cuda::LayerRoom room_;
+  cuda::LayerBuffers buffers_;
   cuda::PlacementView homes_;  // on the device
   std::unique_ptr<cuda::CudaPlanner> planner_;
   std::vector<std::size_t> free_slots_;
   bool weights_set_ = false;
-  std::vector<int> gpus_;  // by rank
-  cuda::Meeting meeting_;  // the first to end: until then others may read what is above
+  std::vector<int> gpus_;        // by rank
+  cuda::StreamBarrier barrier_;  // the first to end: until then others may read what is above
 };
 
 }  // namespace evenkeel

@@ -80,7 +80,7 @@ struct RanksFound {
   bool impossible = false;
 };
 
-// Ranks for clusters of such sizes [L][P], so that Eq. 13 and the rooms hold.
+// Ranks for clusters of such sizes [L][P], so that Eq. 13 and the capacities hold.
 RanksFound ranks_with_equal_totals(const std::vector<std::vector<int>>& sizes, const SizeRule& rule,
                                    const Monitor& monitor);
 

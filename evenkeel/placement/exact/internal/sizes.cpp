@@ -21,17 +21,19 @@ SizeRule size_rule(const PlacementProblem& problem) {
   SizeRule rule{.num_layers = problem.profile.num_layers(),
                 .num_experts = problem.profile.num_experts(),
                 .num_ranks = problem.topology.num_ranks()};
-  std::vector<int> rooms;
-  for (RankId rank : indices<RankId>(rule.num_ranks)) rooms.push_back(internal::room_of(problem, rank));
+  std::vector<int> capacities;
+  for (RankId rank : indices<RankId>(rule.num_ranks))
+    capacities.push_back(internal::capacity_of(problem, rank));
   if (problem.sizes == ClusterSizes::equal) {
-    internal::EvenShares shares = internal::even_shares(rule.num_experts, rooms);
+    internal::EvenShares shares = internal::even_shares(rule.num_experts, capacities);
     rule.least = std::move(shares.least);
     rule.most = std::move(shares.most);
   } else {
-    rule.least.assign(rooms.size(), 1);
-    for (int room : rooms) rule.most.push_back(std::min(room, rule.num_experts - rule.num_ranks + 1));
-    for (int& room : rooms) room *= rule.num_layers;
-    internal::EvenShares shares = internal::even_shares(rule.num_experts * rule.num_layers, rooms);
+    rule.least.assign(capacities.size(), 1);
+    for (int capacity : capacities)
+      rule.most.push_back(std::min(capacity, rule.num_experts - rule.num_ranks + 1));
+    for (int& capacity : capacities) capacity *= rule.num_layers;
+    internal::EvenShares shares = internal::even_shares(rule.num_experts * rule.num_layers, capacities);
     rule.total_least = std::move(shares.least);
     rule.total_most = std::move(shares.most);
   }
@@ -71,7 +73,7 @@ std::vector<int> fit_to_ranks(const std::vector<int>& sizes, const SizeRule& rul
   std::vector<std::size_t> clusters(sizes.size());
   std::iota(clusters.begin(), clusters.end(), std::size_t{0});
   std::vector<std::size_t> ranks = clusters;
-  // Largest with roomiest fits whenever anything does.
+  // Largest with largest fits whenever anything does.
   std::stable_sort(clusters.begin(), clusters.end(), [&](auto a, auto b) { return sizes[a] > sizes[b]; });
   if (!rule.ranks_alike)
     std::stable_sort(ranks.begin(), ranks.end(), [&](auto a, auto b) { return rule.most[a] > rule.most[b]; });

@@ -7,8 +7,8 @@
 
 namespace evenkeel::exact {
 
-// The rule of internal/size_rule.h, without its choice of who holds one more: sizes are as even as rooms
-// allow, and any rank with room for it may be the one. Whatever the fast solvers may answer, this allows.
+// The rule of internal/size_rule.h, without its choice of who holds one more: sizes are as even as capacities
+// allow, and any rank with capacity for it may be the one. Whatever the fast solvers may answer, this allows.
 struct SizeRule {
   int num_layers = 0;
   int num_experts = 0;
@@ -22,7 +22,7 @@ struct SizeRule {
   bool has_totals() const { return !total_least.empty(); }
 };
 
-// Throws Infeasible: more experts than room; with free sizes, more ranks than experts.
+// Throws Infeasible: more experts than capacity; with free sizes, more ranks than experts.
 SizeRule size_rule(const PlacementProblem& problem);
 
 // [L][P] of clusters 0..P-1.

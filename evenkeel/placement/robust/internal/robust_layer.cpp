@@ -15,11 +15,11 @@ constexpr double kRounding = 1e-12;
 
 }  // namespace
 
-RobustLayer::RobustLayer(const ReplicaProblem& sizes, std::span<const std::int32_t> rooms,
+RobustLayer::RobustLayer(const ReplicaProblem& sizes, std::span<const std::int32_t> capacities,
                          const Deadline& deadline)
     : num_experts_(static_cast<std::size_t>(sizes.num_experts)),
       num_groups_(static_cast<std::size_t>(sizes.num_groups)),
-      rooms_(rooms),
+      capacities_(capacities),
       deadline_(deadline) {
   lay_out_nodes(sizes);
   experts_of_.resize(nodes_.size());
@@ -30,10 +30,10 @@ void RobustLayer::lay_out_nodes(const ReplicaProblem& sizes) {
   const auto count = static_cast<std::size_t>(num_groups_ > 1 ? sizes.num_nodes : 1);
   std::size_t slot = 0;
   for (std::size_t n = 0; n < count; ++n) {
-    Node node{.first_rank = n * rooms_.size() / count, .first_slot = slot};
-    node.num_ranks = (n + 1) * rooms_.size() / count - node.first_rank;
-    const auto rooms = rooms_.subspan(node.first_rank, node.num_ranks);
-    node.num_slots = static_cast<std::size_t>(std::reduce(rooms.begin(), rooms.end()));
+    Node node{.first_rank = n * capacities_.size() / count, .first_slot = slot};
+    node.num_ranks = (n + 1) * capacities_.size() / count - node.first_rank;
+    const auto capacities = capacities_.subspan(node.first_rank, node.num_ranks);
+    node.num_slots = static_cast<std::size_t>(std::reduce(capacities.begin(), capacities.end()));
     slot += node.num_slots;
     nodes_.push_back(node);
   }
@@ -50,7 +50,7 @@ void RobustLayer::read(std::span<const double> loads) {
     const double total = std::reduce(of_recording.begin(), of_recording.end(), 0.0);
     if (total <= 0) continue;
     for (std::size_t e = 0; e < num_experts_; ++e) {
-      const double share = of_recording[e] / total * static_cast<double>(rooms_.size());
+      const double share = of_recording[e] / total * static_cast<double>(capacities_.size());
       shares_[w * num_experts_ + e] = share;
       peaks_[e] = std::max(peaks_[e], share);
       lanes_[e * blocks_ + w / Lanes::kWidth].of[w % Lanes::kWidth] = static_cast<float>(share);
@@ -87,22 +87,22 @@ bool RobustLayer::search_alone() {
 bool RobustLayer::group_nodes() {
   const std::size_t size = num_experts_ / num_groups_;
   if (num_groups_ % nodes_.size() != 0) return false;
-  const std::vector<std::int32_t> rooms(nodes_.size(),
-                                        static_cast<std::int32_t>(num_groups_ / nodes_.size()));
+  const std::vector<std::int32_t> capacities(nodes_.size(),
+                                             static_cast<std::int32_t>(num_groups_ / nodes_.size()));
   local_.assign(num_groups_ * blocks_, Lanes{});
-  const auto per_rank = static_cast<float>(nodes_.size()) / static_cast<float>(rooms_.size());
+  const auto per_rank = static_cast<float>(nodes_.size()) / static_cast<float>(capacities_.size());
   for (std::size_t e = 0; e < num_experts_; ++e)
     for (std::size_t b = 0; b < blocks_; ++b) {
       Lanes& of_group = local_[e / size * blocks_ + b];
       of_group = of_group + lanes_[e * blocks_ + b] * Lanes::all(per_rank);
     }
   const std::vector<std::int32_t> once(num_groups_, 1);
-  search_.fill({local_, blocks_, rooms}, once);
+  search_.fill({local_, blocks_, capacities}, once);
   search_.level(kLevel, deadline_);
   std::size_t slot = 0;
   for (std::size_t n = 0; n < nodes_.size(); ++n) {
     experts_of_[n].clear();
-    for (std::int32_t k = 0; k < rooms[n]; ++k) {
+    for (std::int32_t k = 0; k < capacities[n]; ++k) {
       const auto group = static_cast<std::size_t>(search_.expert_in()[slot++]);
       for (std::size_t e = group * size; e < (group + 1) * size; ++e)
         experts_of_[n].push_back(static_cast<std::int32_t>(e));
@@ -121,8 +121,8 @@ void RobustLayer::take_lanes(std::span<const std::int32_t> experts) {
 
 bool RobustLayer::search_node(const Node& node, std::span<const std::int32_t> experts) {
   take_lanes(experts);
-  const auto rooms = rooms_.subspan(node.first_rank, node.num_ranks);
-  if (!pool_.solve({local_, blocks_, rooms}, heaviest_, deadline_)) return false;
+  const auto capacities = capacities_.subspan(node.first_rank, node.num_ranks);
+  if (!pool_.solve({local_, blocks_, capacities}, heaviest_, deadline_)) return false;
   heaviest_ = std::max(heaviest_, pool_.heaviest_load());
   for (std::size_t slot = 0; slot < node.num_slots; ++slot)
     found_[node.first_slot + slot] = experts[static_cast<std::size_t>(pool_.expert_in()[slot])];
@@ -136,18 +136,18 @@ float RobustLayer::heaviest_load(std::span<const std::int32_t> expert_in) const 
 // Node by node, as groups stay where they are. A placement with an expert twice on a rank stays as it is.
 void RobustLayer::search_from(std::span<std::int32_t> expert_in) {
   for (const Node& node : nodes_) {
-    const auto rooms = rooms_.subspan(node.first_rank, node.num_ranks);
+    const auto capacities = capacities_.subspan(node.first_rank, node.num_ranks);
     const auto slots = expert_in.subspan(node.first_slot, node.num_slots);
     std::vector<std::int32_t> experts(slots.begin(), slots.end());
     std::ranges::sort(experts);
     experts.erase(std::ranges::unique(experts).begin(), experts.end());
-    if (static_cast<std::size_t>(std::ranges::max(rooms)) > experts.size()) continue;
+    if (static_cast<std::size_t>(std::ranges::max(capacities)) > experts.size()) continue;
     take_lanes(experts);
     std::vector<std::int32_t> local_ids;
     for (std::int32_t expert : slots)
       local_ids.push_back(
           static_cast<std::int32_t>(std::ranges::lower_bound(experts, expert) - experts.begin()));
-    search_.start_at({local_, blocks_, rooms}, local_ids);
+    search_.start_at({local_, blocks_, capacities}, local_ids);
     search_.level(kLevel, deadline_);
     for (std::size_t slot = 0; slot < slots.size(); ++slot)
       slots[slot] = experts[static_cast<std::size_t>(search_.expert_in()[slot])];
@@ -162,9 +162,9 @@ std::vector<double> RobustLayer::max_over_mean(std::span<const std::int32_t> exp
     const auto share = std::span(shares_).subspan(w * num_experts_, num_experts_);
     double most = 0;
     std::size_t slot = 0;
-    for (std::int32_t room : rooms_) {
+    for (std::int32_t capacity : capacities_) {
       double load = 0;
-      for (std::int32_t k = 0; k < room; ++k, ++slot) {
+      for (std::int32_t k = 0; k < capacity; ++k, ++slot) {
         const auto e = static_cast<std::size_t>(expert_in[slot]);
         load += share[e] / copies[e];
       }
@@ -190,7 +190,7 @@ double RobustLayer::bound() {
     to_fixed(std::span(shares_).subspan(w * num_experts_, num_experts_), scale, fixed_);
     const FixedLoad whole = std::reduce(fixed_.begin(), fixed_.end(), FixedLoad{0});
     const FixedLoad found =
-        slot_bound_.find({fixed_, rooms_, num_slots}, static_cast<FixedLoad>(bound * scale), whole);
+        slot_bound_.find({fixed_, capacities_, num_slots}, static_cast<FixedLoad>(bound * scale), whole);
     bound = std::max(bound, static_cast<double>(found) / scale);
   }
   return std::max(1.0, bound * (1 - kRounding));

@@ -15,8 +15,9 @@ namespace evenkeel::internal {
 
 class RobustLayer {
  public:
-  // Sizes alone are read. `rooms` [P] are the slots of each rank.
-  RobustLayer(const ReplicaProblem& sizes, std::span<const std::int32_t> rooms, const Deadline& deadline);
+  // Sizes alone are read. `capacities` [P] are the slots of each rank.
+  RobustLayer(const ReplicaProblem& sizes, std::span<const std::int32_t> capacities,
+              const Deadline& deadline);
 
   // The loads of this layer in each recording, [W, E]; a recording without load counts for nothing.
   void read(std::span<const double> loads);
@@ -45,7 +46,7 @@ class RobustLayer {
 
   std::size_t num_experts_;
   std::size_t num_groups_;
-  std::span<const std::int32_t> rooms_;
+  std::span<const std::int32_t> capacities_;
   const Deadline& deadline_;
   std::vector<Node> nodes_;
 

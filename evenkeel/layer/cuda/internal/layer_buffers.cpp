@@ -1,4 +1,4 @@
-#include "evenkeel/layer/cuda/internal/layer_room.h"
+#include "evenkeel/layer/cuda/internal/layer_buffers.h"
 
 #include "evenkeel/base/carver.h"
 #include "evenkeel/exchange/cuda/chunk_sizes.h"
@@ -9,16 +9,16 @@ namespace {
 
 using Carver = AlignedCarver<256>;
 
-StateRoom state_room(Carver& carver, const RoomShape& shape) {
+StateBuffers state_buffers(Carver& carver, const BufferShape& shape) {
   const RouteShape& route = shape.route;
   const int segments = most_segments(shape.num_slots, route.num_ranks);
   const auto integers = [&carver](std::int64_t count) { return carver.take<std::int32_t>(count); };
-  StateRoom room;
-  room.before = integers(std::int64_t{route.num_slices + 1} * route.num_experts);
-  room.rank_in_slice = carver.take<std::uint16_t>(route.most_assignments);
-  room.counts = integers(std::int64_t{route.most_chunks} * route.num_ranks * route.num_experts);
-  StepView& step = room.step;
-  step.counts = room.counts;
+  StateBuffers buffers;
+  buffers.before = integers(std::int64_t{route.num_slices + 1} * route.num_experts);
+  buffers.rank_in_slice = carver.take<std::uint16_t>(route.most_assignments);
+  buffers.counts = integers(std::int64_t{route.most_chunks} * route.num_ranks * route.num_experts);
+  StepView& step = buffers.step;
+  step.counts = buffers.counts;
   step.plan = {integers(route.num_experts + 1),
                integers(segments),
                integers(segments),
@@ -33,10 +33,10 @@ StateRoom state_room(Carver& carver, const RoomShape& shape) {
   step.borrowed_from = integers(route.most_borrowed());
   step.transfer_place = integers(segments);
   step.group_of = integers(route.num_experts);
-  return room;
+  return buffers;
 }
 
-ChunkView chunk_view(Carver& carver, const RoomShape& shape) {
+ChunkView chunk_view(Carver& carver, const BufferShape& shape) {
   const RouteShape& route = shape.route;
   const int segments = most_segments(shape.num_slots, route.num_ranks);
   const std::int64_t table = std::int64_t{route.num_ranks} * route.num_experts;
@@ -75,39 +75,39 @@ OutboxView outbox_view(Carver& carver, const RouteShape& route) {
 
 }  // namespace
 
-LayerRoom lay_out(const RoomShape& shape, std::byte* base) {
+LayerBuffers lay_out(const BufferShape& shape, std::byte* base) {
   Carver carver(base);
   const RouteShape& route = shape.route;
-  LayerRoom room;
-  room.homes =
+  LayerBuffers buffers;
+  buffers.homes =
       carver.take<std::int32_t>(placement_integers({route.num_experts, route.num_ranks, shape.num_slots}));
-  room.planner = carver.take<std::int32_t>(shape.planner_integers);
-  room.block_counts = carver.take<std::int32_t>(std::int64_t{route.most_chunks} * route.num_experts);
-  for (int state = 0; state < shape.states; ++state) room.states.push_back(state_room(carver, shape));
-  room.chunk = chunk_view(carver, shape);
+  buffers.planner = carver.take<std::int32_t>(shape.planner_integers);
+  buffers.block_counts = carver.take<std::int32_t>(std::int64_t{route.most_chunks} * route.num_experts);
+  for (int state = 0; state < shape.states; ++state) buffers.states.push_back(state_buffers(carver, shape));
+  buffers.chunk = chunk_view(carver, shape);
   for (int turn = 0; turn < 2; ++turn) {
-    room.outbox[static_cast<std::size_t>(turn)] = outbox_view(carver, route);
-    room.outboxes[static_cast<std::size_t>(turn)] = carver.take<OutboxView>(route.num_ranks);
+    buffers.outbox[static_cast<std::size_t>(turn)] = outbox_view(carver, route);
+    buffers.outboxes[static_cast<std::size_t>(turn)] = carver.take<OutboxView>(route.num_ranks);
   }
-  room.views = carver.take<PeerView>(route.num_ranks);
-  room.tensors = carver.take<StepTensors>(1);
-  room.shown_weights = carver.take<ExpertTensors>(route.num_experts);
-  room.group_weights = carver.take<DeviceExpertWeights>(route.num_groups());
-  room.places = carver.take<std::uint16_t>(route.places * shape.layout.block());
+  buffers.views = carver.take<PeerView>(route.num_ranks);
+  buffers.tensors = carver.take<StepTensors>(1);
+  buffers.shown_weights = carver.take<ExpertTensors>(route.num_experts);
+  buffers.group_weights = carver.take<DeviceExpertWeights>(route.num_groups());
+  buffers.places = carver.take<std::uint16_t>(route.places * shape.layout.block());
   const std::int64_t numbers = std::int64_t{route.most_positions} * shape.hidden;
-  room.rows = carver.take<std::uint16_t>(numbers);
-  room.exchanged = carver.take<std::uint16_t>(numbers);
-  room.workspace = carver.take<std::byte>(shape.workspace_bytes);
+  buffers.rows = carver.take<std::uint16_t>(numbers);
+  buffers.exchanged = carver.take<std::uint16_t>(numbers);
+  buffers.workspace = carver.take<std::byte>(shape.workspace_bytes);
   if (shape.with_backward) {
-    room.group_gradients = carver.take<DeviceExpertGradients>(route.num_groups());
-    room.native_gradients = carver.take<ExpertTensors>(route.num_natives);
-    room.foreign_gradients = carver.take<float>(shape.foreign_gradients());
-    room.row_gradients = carver.take<float>(numbers);
-    room.weights = carver.take<float>(route.most_positions);
-    room.weight_gradients = carver.take<float>(route.most_positions);
+    buffers.group_gradients = carver.take<DeviceExpertGradients>(route.num_groups());
+    buffers.native_gradients = carver.take<ExpertTensors>(route.num_natives);
+    buffers.foreign_gradients = carver.take<float>(shape.foreign_gradients());
+    buffers.row_gradients = carver.take<float>(numbers);
+    buffers.weights = carver.take<float>(route.most_positions);
+    buffers.weight_gradients = carver.take<float>(route.most_positions);
   }
-  room.bytes = carver.used();
-  return room;
+  buffers.bytes = carver.used();
+  return buffers;
 }
 
 }  // namespace evenkeel::cuda

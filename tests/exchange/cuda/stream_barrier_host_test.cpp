@@ -10,7 +10,7 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/comm/thread/run_ranks.h"
-#include "evenkeel/exchange/cuda/meeting.h"
+#include "evenkeel/exchange/cuda/stream_barrier.h"
 
 namespace evenkeel::testing {
 namespace {
@@ -21,18 +21,18 @@ void sleep_ms(int ms) {
   std::this_thread::sleep_for(std::chrono::milliseconds(ms));
 }
 
-TEST(AMeeting, EndsWhenEveryOtherRankIsPastItsVisits) {
+TEST(AStreamBarrier, EndsWhenEveryOtherRankIsPastItsScopes) {
   for (int slow = 0; slow < kRanks; ++slow) {
     std::atomic<bool> is_past = false;
     run_ranks(kRanks, [&](Communicator& comm) {
       const bool is_slow = comm.rank() == RankId(slow);
       {
-        cuda::Meeting meeting(comm);
+        cuda::StreamBarrier barrier(comm);
         {
-          const cuda::Visit visit = meeting.visit();
-          meeting.gather();  // all are within one
+          const cuda::PeerAccessScope scope = barrier.scope();
+          barrier.gather();  // all are within one
           if (is_slow) {
-            const cuda::Visit within = meeting.visit();
+            const cuda::PeerAccessScope within = barrier.scope();
             sleep_ms(20);
           }
           if (is_slow) sleep_ms(20);
@@ -44,8 +44,8 @@ TEST(AMeeting, EndsWhenEveryOtherRankIsPastItsVisits) {
   }
 }
 
-// What the others are told when rank 1 throws `what`, each in a Meeting that `body` is given; and that it
-// does not take them the deadline.
+// What the others are told when rank 1 throws `what`, each in a StreamBarrier that `body` is given; and that
+// it does not take them the deadline.
 template <class Body>
 void expect_told(const char* what, const char* others_see, const Body& body) {
   constexpr double kDeadline = 20;
@@ -53,8 +53,8 @@ void expect_told(const char* what, const char* others_see, const Body& body) {
   std::atomic<int> told = 0;
   const auto of_rank = [&](Communicator& comm) {
     try {
-      cuda::Meeting meeting(comm);
-      body(meeting, comm.rank());
+      cuda::StreamBarrier barrier(comm);
+      body(barrier, comm.rank());
     } catch (const CommError& error) {
       const bool is_right =
           error.peer() == 1 && std::string(error.what()).find(others_see) != std::string::npos;
@@ -72,26 +72,26 @@ void expect_told(const char* what, const char* others_see, const Body& body) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::duration<double>(kDeadline / 2));
 }
 
-// The others are within a visit and wait for the one that throws.
-TEST(AMeeting, EndsAllWhereAnExceptionPasses) {
+// The others are within a scope and wait for the one that throws.
+TEST(AStreamBarrier, EndsAllWhereAnExceptionPasses) {
   std::atomic<int> within = 0;
-  expect_told("out of paper", "rank 1 ", [&](cuda::Meeting& meeting, RankId rank) {
+  expect_told("out of paper", "rank 1 ", [&](cuda::StreamBarrier& barrier, RankId rank) {
     if (rank == RankId(1)) {
       while (within < kRanks - 1) sleep_ms(1);
       throw std::runtime_error("out of paper");
     }
-    const cuda::Visit visit = meeting.visit();
+    const cuda::PeerAccessScope scope = barrier.scope();
     ++within;
-    meeting.gather();
+    barrier.gather();
   });
 }
 
 // An exception that passes while nobody is at work is told by who started the ranks, in its own words.
-TEST(AMeeting, LeavesTheCauseToOthersWhereNobodyIsWithin) {
-  expect_told("out of ink", "out of ink", [&](cuda::Meeting& meeting, RankId rank) {
-    meeting.gather();
+TEST(AStreamBarrier, LeavesTheCauseToOthersWhereNobodyIsWithin) {
+  expect_told("out of ink", "out of ink", [&](cuda::StreamBarrier& barrier, RankId rank) {
+    barrier.gather();
     if (rank == RankId(1)) throw std::runtime_error("out of ink");
-    meeting.gather();
+    barrier.gather();
   });
 }
 

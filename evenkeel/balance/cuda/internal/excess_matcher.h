@@ -1,4 +1,4 @@
-// Settlement (balance/settlement.h) on lanes: the same moves in the same order.
+// ExcessMatcher (balance/matching.h) on lanes: the same moves in the same order.
 //
 // Method  Plain steps are taken in registers. For any other, each scan over ranks, slots or moves is one
 //         search over lanes; it is found first and carried out then, in one place, so that the loop is small.
@@ -8,34 +8,34 @@
 
 #include <cstdint>
 
-#include "evenkeel/balance/cuda/internal/accounts.h"
-#include "evenkeel/balance/cuda/internal/mending.h"
+#include "evenkeel/balance/cuda/internal/match_repair.h"
+#include "evenkeel/balance/cuda/internal/match_state.h"
 #include "evenkeel/balance/cuda/internal/plain_steps.h"
 
 namespace evenkeel::cuda {
 
 template <class Lanes>
-class Settlement {
+class ExcessMatcher {
  public:
-  EVENKEEL_HOST_DEVICE explicit Settlement(Accounts<Lanes>& accounts) : all_(accounts) {}
+  EVENKEEL_HOST_DEVICE explicit ExcessMatcher(MatchState<Lanes>& state) : all_(state) {}
 
-  // Moves pieces until no rank has a positive balance; false where it got stuck. `room` is the sum of what
+  // Moves pieces until no rank has a positive balance; false where it got stuck. `spare` is the sum of what
   // ranks have below their targets, less what they have above.
-  EVENKEEL_HOST_DEVICE bool settle(std::int64_t room) {
-    settle_equal_pairs(room);
+  EVENKEEL_HOST_DEVICE bool settle(std::int64_t spare) {
+    settle_equal_pairs(spare);
     while (true) {
       if (PlainSteps<Lanes>(all_).take()) return true;
       const Survey survey = look();
       if (survey.most.key <= 0) return true;
       const Flow next = step(survey);
-      if (!next) return Mending<Lanes>(all_).mend();
+      if (!next) return MatchRepair<Lanes>(all_).repair();
       all_.carry_out(next);
     }
   }
 
  private:
-  using Flow = typename Accounts<Lanes>::Flow;
-  using Pair = typename Accounts<Lanes>::Pair;
+  using Flow = typename MatchState<Lanes>::Flow;
+  using Pair = typename MatchState<Lanes>::Pair;
   using Found = typename Lanes::Found;
 
   // The balances' extremes, and whether any is small.
@@ -78,8 +78,8 @@ class Settlement {
                                     [&](int r) { return all_.excess(r) >= all_.small; })) >= 0) {
       const std::int32_t excess = all_.excess(from);
       const Found to = all_.lanes.best(all_.ranks(), [&](int r) {
-        const std::int32_t left = all_.room(r) - excess;
-        return all_.room(r) > 0 && left >= 0 && left <= slack ? all_.room(r) : kNoKey;
+        const std::int32_t left = all_.spare(r) - excess;
+        return all_.spare(r) > 0 && left >= 0 && left <= slack ? all_.spare(r) : kNoKey;
       });
       if (to.at < 0) continue;
       const Flow flow = all_.by_one_slot({from, to.at, excess});
@@ -89,7 +89,7 @@ class Settlement {
     }
   }
 
-  // A small account is closed by a large piece of its own rank, whoever it is that it takes over.
+  // A small balance is closed by a large piece of its own rank, whoever it is that it takes over.
   EVENKEEL_HOST_DEVICE bool has_large_piece(int r) const {
     return all_.any_slot(r, [&](int s) { return all_.rest[s] >= all_.small; });
   }
@@ -123,16 +123,16 @@ class Settlement {
   EVENKEEL_HOST_DEVICE Pair close_receiver(int from) const {
     const std::int32_t excess = all_.excess(from);
     const Found to = all_.lanes.best(all_.ranks(), [&](int r) {
-      const std::int32_t room = all_.room(r);
-      return room >= all_.small && room <= excess && all_.has_slot(from, room) ? -room : kNoKey;
+      const std::int32_t spare = all_.spare(r);
+      return spare >= all_.small && spare <= excess && all_.has_slot(from, spare) ? -spare : kNoKey;
     });
     return to.at >= 0 ? Pair{from, to.at, -to.key} : Pair{};
   }
   EVENKEEL_HOST_DEVICE Pair close_sender(int to) const {
-    const std::int32_t room = all_.room(to);
+    const std::int32_t spare = all_.spare(to);
     const Found from = all_.lanes.best(all_.ranks(), [&](int r) {
       const std::int32_t excess = all_.excess(r);
-      return excess >= all_.small && excess <= room && all_.has_slot(r, excess) ? -excess : kNoKey;
+      return excess >= all_.small && excess <= spare && all_.has_slot(r, excess) ? -excess : kNoKey;
     });
     return from.at >= 0 ? Pair{from.at, to, -from.key} : Pair{};
   }
@@ -142,7 +142,8 @@ class Settlement {
     const std::int32_t piece = all_.lesser(all_.rest[slot], wanted);
     return all_.is_small(wanted - piece) ? wanted - all_.small : piece;
   }
-  // The rank with the most room gets it; another only where it gets something from the sender already.
+  // The rank with the most spare capacity gets it; another only where it gets something from the sender
+  // already.
   EVENKEEL_HOST_DEVICE Flow split(const Pair& pair) const {
     const int slot = all_.best_slot(pair.from, [&](int s) {
       const std::int32_t piece = piece_of(s, pair.amount);
@@ -154,8 +155,8 @@ class Settlement {
     int target = pair.to;
     if (all_.marks[pair.to] != 0) {
       const Found other = all_.lanes.best(all_.ranks(), [&](int r) {
-        const std::int32_t room = all_.room(r);
-        return room >= amount && !all_.is_small(room - amount) && all_.marks[r] == 0 ? -room : kNoKey;
+        const std::int32_t spare = all_.spare(r);
+        return spare >= amount && !all_.is_small(spare - amount) && all_.marks[r] == 0 ? -spare : kNoKey;
       });
       if (other.at >= 0) target = other.at;
     }
@@ -170,16 +171,16 @@ class Settlement {
   }
 
   EVENKEEL_HOST_DEVICE Flow overshoot(const Pair& pair) const {
-    const std::int32_t excess = all_.excess(pair.from), room = all_.room(pair.to);
+    const std::int32_t excess = all_.excess(pair.from), spare = all_.spare(pair.to);
     const auto piece = [&](int slot) { return excess > all_.least[slot] ? excess : all_.least[slot]; };
     const int slot = all_.best_slot(pair.from, [&](int s) {
       const std::int32_t p = piece(s);
-      return p <= all_.rest[s] && p <= room ? p : kNoKey;
+      return p <= all_.rest[s] && p <= spare ? p : kNoKey;
     });
     return slot < 0 ? Flow{} : Flow{slot, pair.to, piece(slot)};
   }
 
-  Accounts<Lanes>& all_;
+  MatchState<Lanes>& all_;
 };
 
 }  // namespace evenkeel::cuda

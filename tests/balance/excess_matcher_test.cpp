@@ -1,5 +1,5 @@
 // Settling by ordered sets, as is done for many ranks, makes the moves that looking at all ranks makes.
-#include "evenkeel/balance/settlement.h"
+#include "evenkeel/balance/excess_matcher.h"
 
 #include <gtest/gtest.h>
 
@@ -27,16 +27,16 @@ Settled settled(const Case& c, std::int64_t worst, std::int64_t min_segment, std
   for (const HomeSlots::Slot& slot : slots.all()) balance[slot.rank.offset()] += slot.share;
   std::vector<RankId> ranks;
   for (RankId rank : indices<RankId>(c.num_ranks)) ranks.push_back(rank);
-  Settlement settlement(many_ranks);
-  settlement.reset(slots, balance, min_segment);
+  ExcessMatcher matching(many_ranks);
+  matching.reset(slots, balance, min_segment);
   Settled result;
-  result.whole = settlement.settle(ranks);
-  result.moves.assign(settlement.moves().begin(), settlement.moves().end());
-  result.balance.assign(settlement.balance().begin(), settlement.balance().end());
+  result.whole = matching.settle(ranks);
+  result.moves.assign(matching.moves().begin(), matching.moves().end());
+  result.balance.assign(matching.balance().begin(), matching.balance().end());
   return result;
 }
 
-TEST(Settlement, OfManyRanksMakesTheMovesOfFew) {
+TEST(ExcessMatcher, OfManyRanksMakesTheMovesOfFew) {
   std::mt19937_64 random(11);
   int stuck = 0;
   int moved = 0;

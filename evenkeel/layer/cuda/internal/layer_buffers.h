@@ -11,7 +11,7 @@
 namespace evenkeel::cuda {
 
 // What decides on the sizes.
-struct RoomShape {
+struct BufferShape {
   RouteShape route;
   int num_slots = 0;
   int num_copies = 0;  // experts at home here that another rank owns
@@ -28,18 +28,18 @@ struct RoomShape {
 };
 
 // Of one step, until its backward pass: the counts and all that was decided.
-struct StateRoom {
+struct StateBuffers {
   std::int32_t* before = nullptr;
   std::uint16_t* rank_in_slice = nullptr;
   std::int32_t* counts = nullptr;
   StepView step;
 };
 
-struct LayerRoom {
+struct LayerBuffers {
   std::int32_t* homes = nullptr;  // PlacementView
   std::int32_t* planner = nullptr;
   std::int32_t* block_counts = nullptr;
-  std::vector<StateRoom> states;
+  std::vector<StateBuffers> states;
 
   ChunkView chunk;
   // In turn: what one chunk left is read by others while the next is dealt.
@@ -65,6 +65,6 @@ struct LayerRoom {
   std::int64_t bytes = 0;
 };
 
-LayerRoom lay_out(const RoomShape& shape, std::byte* base);
+LayerBuffers lay_out(const BufferShape& shape, std::byte* base);
 
 }  // namespace evenkeel::cuda

@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "evenkeel/exchange/cuda/sendings.h"
+#include "evenkeel/exchange/cuda/weight_copies.h"
 
 namespace evenkeel::testing {
 namespace {
@@ -56,19 +56,20 @@ std::int64_t walk(const Pass& pass) {
   return sent;
 }
 
-TEST(Sendings, LeaveEveryWeightInItsPlaceWhenItIsWanted) {
+TEST(WeightCopies, LeaveEveryWeightInItsPlaceWhenItIsWanted) {
   for (int places : {1, 2, 3, 7})
     for (int rounds : {1, 2, 3, 5})
       for (int borrowed = 0; borrowed <= places * rounds; ++borrowed)
         for (int chunks : {1, 2, 4, 8}) {
           SCOPED_TRACE(::testing::Message()
                        << borrowed << " in " << places << " x " << rounds << ", " << chunks);
-          EXPECT_EQ(walk(Pass({borrowed, places, rounds, chunks})), cuda::sendings(borrowed, places, chunks));
+          EXPECT_EQ(walk(Pass({borrowed, places, rounds, chunks})),
+                    cuda::weight_copies(borrowed, places, chunks));
         }
 }
 
 // Over all orders of uses within a chunk and all choices of what to give up: which sets may lie there after
-// each chunk, and with how few sendings.
+// each chunk, and with how few weight_copies.
 std::int64_t fewest(int borrowed, int places, int chunks) {
   using Held = std::set<int>;
   std::map<Held, std::int64_t> now{{{}, 0}};
@@ -112,11 +113,11 @@ std::int64_t fewest(int borrowed, int places, int chunks) {
   return least;
 }
 
-TEST(Sendings, AreTheFewestOfAnyOrder) {
+TEST(WeightCopies, AreTheFewestOfAnyOrder) {
   for (int borrowed = 1; borrowed <= 5; ++borrowed)
     for (int places = 1; places <= borrowed; ++places)
       for (int chunks : {1, 2, 4})
-        EXPECT_EQ(cuda::sendings(borrowed, places, chunks), fewest(borrowed, places, chunks))
+        EXPECT_EQ(cuda::weight_copies(borrowed, places, chunks), fewest(borrowed, places, chunks))
             << borrowed << " in " << places << ", " << chunks << " chunks";
 }
 

@@ -1,4 +1,4 @@
-#include "evenkeel/balance/settlement.h"
+#include "evenkeel/balance/excess_matcher.h"
 
 #include <algorithm>
 #include <cstdlib>
@@ -8,13 +8,13 @@ namespace evenkeel {
 
 namespace {
 
-__extension__ using Wide = __int128;  // sums of room over many ranks
+__extension__ using Wide = __int128;  // sums of spare capacity over many ranks
 
 constexpr std::int64_t kMostBalance = std::numeric_limits<std::int64_t>::max();
 
 }  // namespace
 
-void Settlement::reserve(std::size_t slots, std::size_t ranks) {
+void ExcessMatcher::reserve(std::size_t slots, std::size_t ranks) {
   balance_.resize(ranks);
   rest_.resize(slots);
   open_.reserve(ranks);
@@ -27,8 +27,8 @@ void Settlement::reserve(std::size_t slots, std::size_t ranks) {
   of_rank_.reserve(2 * moves_.capacity());
 }
 
-void Settlement::reset(const HomeSlots& slots, std::span<const std::int64_t> balance,
-                       std::int64_t min_segment) {
+void ExcessMatcher::reset(const HomeSlots& slots, std::span<const std::int64_t> balance,
+                          std::int64_t min_segment) {
   slots_ = &slots;
   min_segment_ = std::max<std::int64_t>(min_segment, 1);
   reserve(slots.size(), balance.size());
@@ -39,7 +39,7 @@ void Settlement::reset(const HomeSlots& slots, std::span<const std::int64_t> bal
   if (many_) begin_sets();
 }
 
-bool Settlement::settle(std::span<const RankId> ranks) {
+bool ExcessMatcher::settle(std::span<const RankId> ranks) {
   open_.assign(ranks.begin(), ranks.end());
   drop_settled();
   settle_equal_pairs();
@@ -48,77 +48,78 @@ bool Settlement::settle(std::span<const RankId> ranks) {
     if (done()) return true;
     if (step()) continue;
     drop_settled();
-    return mend();
+    return repair();
   }
 }
 
-bool Settlement::done() const {
+bool ExcessMatcher::done() const {
   if (many_) return senders_.empty();
   return std::ranges::none_of(open_, [this](RankId r) { return excess(r) > 0; });
 }
 
-RankId Settlement::most_excess() const {
+RankId ExcessMatcher::most_excess() const {
   if (many_) return *senders_.at_most(kMostBalance);
   return *std::ranges::max_element(open_, {}, [this](RankId r) { return balance_[r]; });
 }
 
-std::optional<RankId> Settlement::most_room() const {
+std::optional<RankId> ExcessMatcher::most_spare() const {
   if (many_) return receivers_.at_most(kMostBalance);
   return *std::ranges::min_element(open_, {}, [this](RankId r) { return balance_[r]; });
 }
 
-void Settlement::drop_settled() {
+void ExcessMatcher::drop_settled() {
   std::erase_if(open_, [this](RankId r) { return balance_[r] == 0; });
 }
 
-bool Settlement::step() {
+bool ExcessMatcher::step() {
   if (min_segment_ > 1 && absorb_small()) return true;
   const RankId from = most_excess();
-  const auto roomiest = most_room();
-  if (!roomiest) return false;
-  const RankId to = *roomiest;
-  const std::int64_t amount = std::min(excess(from), room(to));
+  const auto neediest = most_spare();
+  if (!neediest) return false;
+  const RankId to = *neediest;
+  const std::int64_t amount = std::min(excess(from), spare(to));
   if (amount <= 0) return false;
   if (amount >= min_segment_ && try_flow(from, to, amount)) return true;
   return close_receiver(from) || close_sender(to) || split(from, to) || overshoot(from, to);
 }
 
-bool Settlement::settle_equal_pairs() {
-  Wide room_left = 0;
-  for (RankId r : open_) room_left -= balance_[r];
-  auto slack = static_cast<std::int64_t>(std::min<Wide>(room_left, kMostBalance));
+bool ExcessMatcher::settle_equal_pairs() {
+  Wide space_left = 0;
+  for (RankId r : open_) space_left -= balance_[r];
+  auto slack = static_cast<std::int64_t>(std::min<Wide>(space_left, kMostBalance));
   for (RankId from : open_) {
     if (excess(from) < min_segment_) continue;
-    const RankId best = matching_room(from, slack);
+    const RankId best = matching_spare(from, slack);
     if (best == from) continue;
-    const std::int64_t left = room(best) - excess(from);
+    const std::int64_t left = spare(best) - excess(from);
     if (try_flow(from, best, excess(from))) slack -= left;
   }
   return true;
 }
 
-// The least room that takes all of the excess, and of which no more than `slack` stays; `from` for none.
-RankId Settlement::matching_room(RankId from, std::int64_t slack) const {
+// The least spare capacity that takes all of the excess, and of which no more than `slack` stays; `from` for
+// none.
+RankId ExcessMatcher::matching_spare(RankId from, std::int64_t slack) const {
   if (many_) {
     const auto to = receivers_.at_least(excess(from));
-    return to && room(*to) - excess(from) <= slack ? *to : from;
+    return to && spare(*to) - excess(from) <= slack ? *to : from;
   }
   RankId best = from;
   for (RankId to : open_) {
-    const std::int64_t left = room(to) - excess(from);
-    if (room(to) > 0 && left >= 0 && left <= slack && (best == from || room(to) < room(best))) best = to;
+    const std::int64_t left = spare(to) - excess(from);
+    if (spare(to) > 0 && left >= 0 && left <= slack && (best == from || spare(to) < spare(best))) best = to;
   }
   return best;
 }
 
-bool Settlement::absorb_small() {
+bool ExcessMatcher::absorb_small() {
   if (many_) return absorb_small_of_many();
   for (RankId r : open_)
     if (is_small(balance_[r]) && absorb_into(r)) return true;
   return false;
 }
 
-bool Settlement::absorb_into(RankId small) {
+bool ExcessMatcher::absorb_into(RankId small) {
   RankId best = small;
   for (RankId r : open_) {
     const std::int64_t size = std::abs(balance_[r]);
@@ -130,31 +131,31 @@ bool Settlement::absorb_into(RankId small) {
       best = r;
   }
   if (best == small) return false;
-  return excess(best) > 0 ? try_flow(best, small, excess(best)) : try_flow(small, best, room(best));
+  return excess(best) > 0 ? try_flow(best, small, excess(best)) : try_flow(small, best, spare(best));
 }
 
-bool Settlement::close_receiver(RankId from) {
+bool ExcessMatcher::close_receiver(RankId from) {
   if (many_) {
     const RankId to = receiver_to_close(from);
-    return to != from && try_flow(from, to, room(to));
+    return to != from && try_flow(from, to, spare(to));
   }
   RankId best = from;
   for (RankId r : open_) {
-    if (room(r) < min_segment_ || room(r) > excess(from)) continue;
-    if (best != from && room(best) >= room(r)) continue;
-    if (slot_for(from, room(r))) best = r;
+    if (spare(r) < min_segment_ || spare(r) > excess(from)) continue;
+    if (best != from && spare(best) >= spare(r)) continue;
+    if (slot_for(from, spare(r))) best = r;
   }
-  return best != from && try_flow(from, best, room(best));
+  return best != from && try_flow(from, best, spare(best));
 }
 
-bool Settlement::close_sender(RankId to) {
+bool ExcessMatcher::close_sender(RankId to) {
   if (many_) {
-    const auto from = closable_.at_most(room(to));
+    const auto from = closable_.at_most(spare(to));
     return from && try_flow(*from, to, excess(*from));
   }
   RankId best = to;
   for (RankId r : open_) {
-    if (excess(r) < min_segment_ || excess(r) > room(to)) continue;
+    if (excess(r) < min_segment_ || excess(r) > spare(to)) continue;
     if (best != to && excess(best) >= excess(r)) continue;
     if (slot_for(r, excess(r))) best = r;
   }
@@ -163,8 +164,8 @@ bool Settlement::close_sender(RankId to) {
 
 // No single slot closes either side: the slot with the most to give gives it, to a rank that gets nothing
 // from `from` yet if possible. What is left to move stays large enough to be moved.
-bool Settlement::split(RankId from, RankId to) {
-  const std::int64_t wanted = std::min(excess(from), room(to));
+bool ExcessMatcher::split(RankId from, RankId to) {
+  const std::int64_t wanted = std::min(excess(from), spare(to));
   std::optional<SlotId> best;
   std::int64_t amount = 0;
   for (SlotId s = slots_->begin(from); s < slots_->end(from); ++s) {
@@ -177,20 +178,21 @@ bool Settlement::split(RankId from, RankId to) {
   return true;
 }
 
-RankId Settlement::split_target(RankId from, RankId to, std::int64_t amount) const {
+RankId ExcessMatcher::split_target(RankId from, RankId to, std::int64_t amount) const {
   if (many_) return split_target_of_many(from, to, amount);
   RankId target = to;
   for (RankId r : open_)
-    if (room(r) >= amount && !is_small(room(r) - amount) && !sends_to(from, r) &&
-        (sends_to(from, target) || room(r) > room(target)))
+    if (spare(r) >= amount && !is_small(spare(r) - amount) && !sends_to(from, r) &&
+        (sends_to(from, target) || spare(r) > spare(target)))
       target = r;
   return target;
 }
 
-// A piece larger than the excess, where that is too small to be moved, to the rank with the most room.
-bool Settlement::overshoot(RankId from, RankId to) {
+// A piece larger than the excess, where that is too small to be moved, to the rank with the most spare
+// capacity.
+bool ExcessMatcher::overshoot(RankId from, RankId to) {
   std::optional<SlotId> best;
-  std::int64_t amount = room(to) + 1;
+  std::int64_t amount = spare(to) + 1;
   for (SlotId s = slots_->begin(from); s < slots_->end(from); ++s) {
     const std::int64_t piece = std::max(excess(from), (*slots_)[s].least);
     if (piece <= rest_[s] && piece < amount) best = s, amount = piece;
@@ -199,12 +201,13 @@ bool Settlement::overshoot(RankId from, RankId to) {
   return best.has_value();
 }
 
-bool Settlement::mend() {
+bool ExcessMatcher::repair() {
   for (RankId from : open_) {
     while (excess(from) > 0) {
-      const bool mended = std::ranges::any_of(
-          open_, [&](RankId to) { return room(to) > 0 && (lengthen(from, to) || detour(from, to)); });
-      if (!mended && std::ranges::none_of(open_, [&](RankId to) { return room(to) > 0 && swap(from, to); }))
+      const bool repaired = std::ranges::any_of(
+          open_, [&](RankId to) { return spare(to) > 0 && (lengthen(from, to) || detour(from, to)); });
+      if (!repaired &&
+          std::ranges::none_of(open_, [&](RankId to) { return spare(to) > 0 && swap(from, to); }))
         return false;
     }
   }
@@ -212,9 +215,9 @@ bool Settlement::mend() {
 }
 
 // By moving more, or less, along a transfer that there is; or by one more transfer beside it.
-bool Settlement::lengthen(RankId from, RankId to) {
+bool ExcessMatcher::lengthen(RankId from, RankId to) {
   if (many_ && !sends_to(from, to) && !sends_to(to, from)) return false;
-  const std::int64_t amount = std::min(excess(from), room(to));
+  const std::int64_t amount = std::min(excess(from), spare(to));
   for (const Move& m : moves_) {
     const auto& slot = (*slots_)[m.slot];
     if (slot.rank == from && m.to == to && rest_[m.slot] >= amount) return flow(m.slot, to, amount), true;
@@ -237,8 +240,8 @@ bool Settlement::lengthen(RankId from, RankId to) {
 
 // By leading a transfer that ends or begins at one of the two ranks through the other: each of the two pieces
 // is then large, and their difference is the amount. The smallest such transfer is taken.
-bool Settlement::detour(RankId from, RankId to) {
-  const std::int64_t amount = std::min(excess(from), room(to));
+bool ExcessMatcher::detour(RankId from, RankId to) {
+  const std::int64_t amount = std::min(excess(from), spare(to));
   const std::size_t best = shortest_detour(from, to, amount);
   if (best == moves_.size()) return false;
   const Move m = moves_[best];
@@ -252,7 +255,7 @@ bool Settlement::detour(RankId from, RankId to) {
   return true;
 }
 
-std::size_t Settlement::shortest_detour(RankId from, RankId to, std::int64_t amount) {
+std::size_t ExcessMatcher::shortest_detour(RankId from, RankId to, std::int64_t amount) {
   std::size_t best = moves_.size();
   const auto consider = [&](std::size_t i) {
     const bool is_less = best == moves_.size() || moves_[i].amount < moves_[best].amount ||
@@ -270,7 +273,7 @@ std::size_t Settlement::shortest_detour(RankId from, RankId to, std::int64_t amo
   return best;
 }
 
-bool Settlement::can_detour(const Move& m, RankId from, RankId to, std::int64_t amount) const {
+bool ExcessMatcher::can_detour(const Move& m, RankId from, RankId to, std::int64_t amount) const {
   const RankId sender = (*slots_)[m.slot].rank;
   const bool at_to = sender == to || m.to == to;
   const bool at_from = sender == from || m.to == from;
@@ -283,8 +286,8 @@ bool Settlement::can_detour(const Move& m, RankId from, RankId to, std::int64_t 
 }
 
 // By a piece each way, whose difference is the amount.
-bool Settlement::swap(RankId from, RankId to) {
-  const std::int64_t amount = std::min(excess(from), room(to));
+bool ExcessMatcher::swap(RankId from, RankId to) {
+  const std::int64_t amount = std::min(excess(from), spare(to));
   for (SlotId s = slots_->begin(to); s < slots_->end(to); ++s) {
     const std::int64_t back = (*slots_)[s].least;
     if (back <= 0 || rest_[s] < back) continue;
@@ -297,7 +300,7 @@ bool Settlement::swap(RankId from, RankId to) {
   return false;
 }
 
-std::optional<SlotId> Settlement::slot_for(RankId from, std::int64_t amount, SlotId except) const {
+std::optional<SlotId> ExcessMatcher::slot_for(RankId from, std::int64_t amount, SlotId except) const {
   std::optional<SlotId> best;
   for (SlotId s = slots_->begin(from); s < slots_->end(from); ++s)
     if (s != except && rest_[s] >= amount && amount >= (*slots_)[s].least &&
@@ -306,20 +309,20 @@ std::optional<SlotId> Settlement::slot_for(RankId from, std::int64_t amount, Slo
   return best;
 }
 
-bool Settlement::sends_to(RankId from, RankId to) const {
+bool ExcessMatcher::sends_to(RankId from, RankId to) const {
   if (many_) return pairs_.latest(from, to) != MovePairs::none;
   return std::ranges::any_of(moves_,
                              [&](const Move& m) { return m.to == to && (*slots_)[m.slot].rank == from; });
 }
 
-bool Settlement::try_flow(RankId from, RankId to, std::int64_t amount) {
+bool ExcessMatcher::try_flow(RankId from, RankId to, std::int64_t amount) {
   const auto slot = slot_for(from, amount);
   if (!slot) return false;
   flow(*slot, to, amount);
   return true;
 }
 
-void Settlement::flow(SlotId slot, RankId to, std::int64_t amount) {
+void ExcessMatcher::flow(SlotId slot, RankId to, std::int64_t amount) {
   rest_[slot] -= amount;
   balance_[(*slots_)[slot].rank] -= amount;
   balance_[to] += amount;
@@ -340,7 +343,7 @@ void Settlement::flow(SlotId slot, RankId to, std::int64_t amount) {
   update(to);
 }
 
-std::size_t Settlement::find_move(SlotId slot, RankId to) const {
+std::size_t ExcessMatcher::find_move(SlotId slot, RankId to) const {
   if (many_) {
     std::uint32_t move = pairs_.latest((*slots_)[slot].rank, to);
     while (move != MovePairs::none && moves_[move].slot != slot) move = pairs_.before(move);

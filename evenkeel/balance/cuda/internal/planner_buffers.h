@@ -28,7 +28,7 @@ struct Homes {
   EVENKEEL_HOST_DEVICE bool has_single_homes() const { return num_slots == num_experts; }
 };
 
-struct PlannerRoom {
+struct PlannerBuffers {
   Homes homes;
   Array base;            // [P]
   Array load;            // [E]
@@ -52,7 +52,7 @@ struct PlannerRoom {
     carve(carver, sizes);
     return carver.taken();
   }
-  static EVENKEEL_HOST_DEVICE PlannerRoom in(std::int32_t* piece, const PlacementView& sizes) {
+  static EVENKEEL_HOST_DEVICE PlannerBuffers in(std::int32_t* piece, const PlacementView& sizes) {
     ArrayCarver carver(piece);
     return carve(carver, sizes);
   }
@@ -69,7 +69,7 @@ struct PlannerRoom {
     homes.copies = carver.take(slots);
     return homes;
   }
-  static EVENKEEL_HOST_DEVICE PlannerRoom carve(ArrayCarver& carver, const PlacementView& sizes) {
+  static EVENKEEL_HOST_DEVICE PlannerBuffers carve(ArrayCarver& carver, const PlacementView& sizes) {
     const int experts = sizes.num_experts, slots = sizes.num_slots, ranks = sizes.num_ranks;
     const int most = most_moves(slots, ranks);
     const auto take_moves = [&] {
@@ -80,24 +80,24 @@ struct PlannerRoom {
       moves.capacity = most;
       return moves;
     };
-    PlannerRoom room{};
-    room.homes = carve_homes(carver, sizes);
-    room.load = carver.take(experts);
-    room.order = carver.take(experts);
-    room.share = carver.take(slots);
-    room.least = carver.take(slots);
-    room.rest = carver.take(slots);
-    room.kept = carver.take(slots);
-    room.base = carver.take(ranks);
-    room.home_load = carver.take(ranks);
-    room.committed = carver.take(ranks);
-    room.queue = carver.take(3 * ranks);
-    room.moves = take_moves();
-    room.best = take_moves();
-    room.first_scratch = carver.take(most);
-    room.second_scratch = carver.take(most);
-    room.verdict = carver.take(4);
-    return room;
+    PlannerBuffers buffers{};
+    buffers.homes = carve_homes(carver, sizes);
+    buffers.load = carver.take(experts);
+    buffers.order = carver.take(experts);
+    buffers.share = carver.take(slots);
+    buffers.least = carver.take(slots);
+    buffers.rest = carver.take(slots);
+    buffers.kept = carver.take(slots);
+    buffers.base = carver.take(ranks);
+    buffers.home_load = carver.take(ranks);
+    buffers.committed = carver.take(ranks);
+    buffers.queue = carver.take(3 * ranks);
+    buffers.moves = take_moves();
+    buffers.best = take_moves();
+    buffers.first_scratch = carver.take(most);
+    buffers.second_scratch = carver.take(most);
+    buffers.verdict = carver.take(4);
+    return buffers;
   }
 };
 

@@ -23,7 +23,7 @@ inline constexpr int kMostChunks = 64;
 // A slice is about so many tokens.
 inline constexpr std::int64_t kSliceTokens = 128;
 
-struct ChunkRoom {
+struct ChunkLimits {
   int most_chunks = 1;
   int num_slices = 1;
   std::int64_t most_positions = 0;
@@ -37,36 +37,37 @@ constexpr std::int64_t worst_positions(int ranks, std::int64_t max_tokens, int t
 // bytes(most_chunks, positions), growing with both; a negative budget is none. Throws BudgetTooSmall where no
 // cut fits.
 template <class Bytes>
-ChunkRoom fit_chunks(int ranks, std::int64_t max_tokens, int top_k, std::int64_t budget, const Bytes& bytes) {
+ChunkLimits fit_chunks(int ranks, std::int64_t max_tokens, int top_k, std::int64_t budget,
+                       const Bytes& bytes) {
   const auto fits = [&](int chunks, std::int64_t positions) {
     return budget < 0 || bytes(chunks, positions) <= budget;
   };
   // What a cut takes is no less in a finer one where tables for each chunk outweigh rows.
   const auto worst = [&](int chunks) { return worst_positions(ranks, max_tokens, top_k, chunks); };
-  ChunkRoom room;
+  ChunkLimits limits;
   std::int64_t least = bytes(1, worst(1));
-  while (!fits(room.most_chunks, worst(room.most_chunks))) {
-    if (room.most_chunks == kMostChunks || room.most_chunks >= max_tokens)
+  while (!fits(limits.most_chunks, worst(limits.most_chunks))) {
+    if (limits.most_chunks == kMostChunks || limits.most_chunks >= max_tokens)
       throw BudgetTooSmall(
           budget, least,
           "max_tokens " + std::to_string(max_tokens) + " on " + std::to_string(ranks) + " ranks of a GPU");
-    room.most_chunks *= 2;
-    least = std::min(least, bytes(room.most_chunks, worst(room.most_chunks)));
+    limits.most_chunks *= 2;
+    least = std::min(least, bytes(limits.most_chunks, worst(limits.most_chunks)));
   }
-  std::int64_t low = worst(room.most_chunks);
+  std::int64_t low = worst(limits.most_chunks);
   std::int64_t high = worst(1);
   while (low < high) {
     const std::int64_t middle = high - (high - low) / 2;
-    if (fits(room.most_chunks, middle))
+    if (fits(limits.most_chunks, middle))
       low = middle;
     else
       high = middle - 1;
   }
-  room.most_positions = low;
+  limits.most_positions = low;
   const std::int64_t slices = (max_tokens + kSliceTokens - 1) / kSliceTokens;
-  room.num_slices = room.most_chunks * static_cast<int>(std::max<std::int64_t>(
-                                           (slices + room.most_chunks - 1) / room.most_chunks, 1));
-  return room;
+  limits.num_slices = limits.most_chunks * static_cast<int>(std::max<std::int64_t>(
+                                               (slices + limits.most_chunks - 1) / limits.most_chunks, 1));
+  return limits;
 }
 
 }  // namespace evenkeel::cuda

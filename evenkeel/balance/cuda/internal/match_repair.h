@@ -1,20 +1,20 @@
-// What a settlement does about differences too small for a piece of their own (balance/settlement.h), on
+// What a matching does about differences too small for a piece of their own (balance/matching.h), on
 // lanes: more or less along a transfer there is, a transfer led through another rank, or a swap.
 #pragma once
 
 #include <cstdint>
 
-#include "evenkeel/balance/cuda/internal/accounts.h"
+#include "evenkeel/balance/cuda/internal/match_state.h"
 
 namespace evenkeel::cuda {
 
 template <class Lanes>
-class Mending {
+class MatchRepair {
  public:
-  EVENKEEL_HOST_DEVICE explicit Mending(Accounts<Lanes>& accounts) : all_(accounts), moves_(accounts.moves) {}
+  EVENKEEL_HOST_DEVICE explicit MatchRepair(MatchState<Lanes>& state) : all_(state), moves_(state.moves) {}
 
   // False where some excess stays.
-  EVENKEEL_HOST_DEVICE bool mend() {
+  EVENKEEL_HOST_DEVICE bool repair() {
     all_.may_repeat = true;
     int from = -1;
     while ((from = next(from, [&](int r) { return all_.excess(r) > 0; })) >= 0)
@@ -27,7 +27,7 @@ class Mending {
   }
 
  private:
-  using Flow = typename Accounts<Lanes>::Flow;
+  using Flow = typename MatchState<Lanes>::Flow;
 
   // Flows in their order.
   struct Remedy {
@@ -45,14 +45,14 @@ class Mending {
     return all_.lanes.first(rank + 1, all_.ranks(), holds);
   }
   EVENKEEL_HOST_DEVICE Remedy remedy_of(int from) const {
-    const auto has_room = [&](int r) { return all_.room(r) > 0; };
-    for (int to = -1; (to = next(to, has_room)) >= 0;) {
-      const std::int32_t amount = all_.lesser(all_.excess(from), all_.room(to));
+    const auto has_spare = [&](int r) { return all_.spare(r) > 0; };
+    for (int to = -1; (to = next(to, has_spare)) >= 0;) {
+      const std::int32_t amount = all_.lesser(all_.excess(from), all_.spare(to));
       if (const Remedy longer = lengthen(from, to, amount)) return longer;
       if (const Remedy detour = detour_by(from, to, amount)) return detour;
     }
-    for (int to = -1; (to = next(to, has_room)) >= 0;)
-      if (const Remedy both = swap(from, to, all_.lesser(all_.excess(from), all_.room(to)))) return both;
+    for (int to = -1; (to = next(to, has_spare)) >= 0;)
+      if (const Remedy both = swap(from, to, all_.lesser(all_.excess(from), all_.spare(to)))) return both;
     return {};
   }
 
@@ -131,7 +131,7 @@ class Mending {
     return {Flow{all_.slot_for(from, back + amount), to, back + amount}, Flow{begin + i, from, back}};
   }
 
-  Accounts<Lanes>& all_;
+  MatchState<Lanes>& all_;
   const MoveList& moves_;
 };
 

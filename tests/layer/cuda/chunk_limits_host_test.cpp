@@ -3,7 +3,7 @@
 
 #include <random>
 
-#include "evenkeel/layer/cuda/chunk_room.h"
+#include "evenkeel/layer/cuda/chunk_limits.h"
 
 namespace evenkeel::cuda {
 namespace {
@@ -39,7 +39,7 @@ Layer random_layer(std::mt19937_64& random) {
           {between(0, 1 << 20), between(0, 1 << 14), between(1, 40000)}};
 }
 
-TEST(ChunkRoom, FitsAnyRoutingInsideTheBudgetOrSaysTheLeast) {
+TEST(ChunkLimits, FitsAnyRoutingInsideTheBudgetOrSaysTheLeast) {
   std::mt19937_64 random(1);
   int cut = 0, refused = 0;
   for (int i = 0; i < 5000; ++i) {
@@ -48,19 +48,19 @@ TEST(ChunkRoom, FitsAnyRoutingInsideTheBudgetOrSaysTheLeast) {
     const std::int64_t budget =
         std::uniform_int_distribution<std::int64_t>(1, 2 * l.bytes(1, worst))(random) >> (i % 8);
     try {
-      const ChunkRoom room = fit_chunks(l.ranks, l.max_tokens, l.top_k, budget, l.bytes);
-      ASSERT_GE(room.most_positions, worst_positions(l.ranks, l.max_tokens, l.top_k, room.most_chunks));
-      ASSERT_LE(l.bytes(room.most_chunks, room.most_positions), budget);
-      ASSERT_TRUE(room.most_positions == worst ||
-                  l.bytes(room.most_chunks, room.most_positions + 1) > budget);
-      ASSERT_EQ(room.most_chunks & (room.most_chunks - 1), 0);
-      ASSERT_EQ(room.num_slices % room.most_chunks, 0);
-      ASSERT_LE((l.max_tokens + room.num_slices - 1) / room.num_slices * l.top_k, 65535);
-      cut += room.most_chunks > 1;
+      const ChunkLimits limits = fit_chunks(l.ranks, l.max_tokens, l.top_k, budget, l.bytes);
+      ASSERT_GE(limits.most_positions, worst_positions(l.ranks, l.max_tokens, l.top_k, limits.most_chunks));
+      ASSERT_LE(l.bytes(limits.most_chunks, limits.most_positions), budget);
+      ASSERT_TRUE(limits.most_positions == worst ||
+                  l.bytes(limits.most_chunks, limits.most_positions + 1) > budget);
+      ASSERT_EQ(limits.most_chunks & (limits.most_chunks - 1), 0);
+      ASSERT_EQ(limits.num_slices % limits.most_chunks, 0);
+      ASSERT_LE((l.max_tokens + limits.num_slices - 1) / limits.num_slices * l.top_k, 65535);
+      cut += limits.most_chunks > 1;
     } catch (const BudgetTooSmall& error) {
       ++refused;
       ASSERT_GT(least_of(error), budget);
-      const ChunkRoom least = fit_chunks(l.ranks, l.max_tokens, l.top_k, least_of(error), l.bytes);
+      const ChunkLimits least = fit_chunks(l.ranks, l.max_tokens, l.top_k, least_of(error), l.bytes);
       ASSERT_LE(l.bytes(least.most_chunks, least.most_positions), least_of(error));
       ASSERT_THROW(fit_chunks(l.ranks, l.max_tokens, l.top_k, least_of(error) - 1, l.bytes), BudgetTooSmall);
     }
@@ -69,11 +69,11 @@ TEST(ChunkRoom, FitsAnyRoutingInsideTheBudgetOrSaysTheLeast) {
   EXPECT_GT(refused, 300);
 }
 
-TEST(ChunkRoom, IsOneChunkOfTheWorstRoutingWithoutABudget) {
-  const ChunkRoom room = fit_chunks(8, 16384, 8, -1, Bytes{1, 1, 1000});
-  EXPECT_EQ(room.most_chunks, 1);
-  EXPECT_EQ(room.most_positions, 8 * 16384 * 8);
-  EXPECT_EQ(room.num_slices, 128);
+TEST(ChunkLimits, IsOneChunkOfTheWorstRoutingWithoutABudget) {
+  const ChunkLimits limits = fit_chunks(8, 16384, 8, -1, Bytes{1, 1, 1000});
+  EXPECT_EQ(limits.most_chunks, 1);
+  EXPECT_EQ(limits.most_positions, 8 * 16384 * 8);
+  EXPECT_EQ(limits.num_slices, 128);
 }
 
 }  // namespace

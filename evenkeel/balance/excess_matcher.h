@@ -1,12 +1,14 @@
-// Settles excess against room, as debts are settled: with few payments, each of them one expert to one rank.
+// Settles excess against spare capacity, as debts are settled: with few payments, each of them one expert to
+// one rank.
 //
-// Problem     Ranks have a balance, above 0 an excess of work, below 0 room. Move pieces of at least a slot's
+// Problem     Ranks have a balance, above 0 an excess of work, below 0 spare capacity. Move pieces of at
+// least a slot's
 //             `least` until no balance is above 0, with few moves.
 // Method      Each move closes one rank's balance. Balances that match go first; ones below min_segment,
 //             which no piece of their own can close, take over another rank's; then the largest excess and
-//             the largest room, by the tightest slot that is large enough. What stays is mended along moves
-//             there are.
-// Cost        O(P (P + N)) for N slots a rank, more where much is mended; from kManyRanks ranks on, what is
+//             the largest spare capacity, by the tightest slot that is large enough. What stays is repaired
+//             along moves there are.
+// Cost        O(P (P + N)) for N slots a rank, more where much is repaired; from kManyRanks ranks on, what is
 //             looked for among ranks is found in ordered sets, so that a move takes O(N log P). The moves are
 //             the same. No allocation once reserved.
 // Guarantee   Sound at every step: balances, rests and moves agree. May get stuck where another order would
@@ -32,14 +34,14 @@ struct Move {
   std::int64_t amount = 0;
 };
 
-class Settlement {
+class ExcessMatcher {
  public:
   static constexpr std::size_t kManyRanks = 512;
 
   // Ordered sets are used from `many_ranks` ranks on.
-  explicit Settlement(std::size_t many_ranks = kManyRanks) : many_ranks_(many_ranks) {}
+  explicit ExcessMatcher(std::size_t many_ranks = kManyRanks) : many_ranks_(many_ranks) {}
 
-  // A move ends a slot, or closes or turns the account of a rank, which few steps do to it.
+  // A move ends a slot, or closes or turns the balance of a rank, which few steps do to it.
   static constexpr std::size_t most_moves(std::size_t slots, std::size_t ranks) { return slots + 8 * ranks; }
   void reserve(std::size_t slots, std::size_t ranks);
   void reset(const HomeSlots& slots, std::span<const std::int64_t> balance, std::int64_t min_segment);
@@ -55,9 +57,9 @@ class Settlement {
   bool step();
   bool done() const;
   RankId most_excess() const;
-  std::optional<RankId> most_room() const;
+  std::optional<RankId> most_spare() const;
   bool settle_equal_pairs();
-  RankId matching_room(RankId from, std::int64_t slack) const;
+  RankId matching_spare(RankId from, std::int64_t slack) const;
   bool absorb_small();
   bool absorb_into(RankId small);
   bool close_receiver(RankId from);
@@ -65,7 +67,7 @@ class Settlement {
   bool split(RankId from, RankId to);
   RankId split_target(RankId from, RankId to, std::int64_t amount) const;
   bool overshoot(RankId from, RankId to);
-  bool mend();
+  bool repair();
   bool lengthen(RankId from, RankId to);
   bool detour(RankId from, RankId to);
   std::size_t shortest_detour(RankId from, RankId to, std::int64_t amount);
@@ -73,7 +75,7 @@ class Settlement {
   bool swap(RankId from, RankId to);
 
   std::int64_t excess(RankId r) const { return balance_[r]; }
-  std::int64_t room(RankId r) const { return -balance_[r]; }
+  std::int64_t spare(RankId r) const { return -balance_[r]; }
   bool is_small(std::int64_t amount) const {
     return amount != 0 && amount < min_segment_ && amount > -min_segment_;
   }
@@ -94,7 +96,7 @@ class Settlement {
 
   const HomeSlots* slots_ = nullptr;
   std::int64_t min_segment_ = 0;
-  IndexedVector<RankId, std::int64_t> balance_;  // above 0: excess; below: room
+  IndexedVector<RankId, std::int64_t> balance_;  // above 0: excess; below: spare capacity
   IndexedVector<SlotId, std::int64_t> rest_;
   std::vector<RankId> open_;
   std::vector<Move> moves_;
@@ -104,7 +106,7 @@ class Settlement {
   bool many_ = false;
   RankSet senders_;          // by excess
   RankSet closable_;         // of them, those of which one slot has all of an excess of min_segment or more
-  RankSet receivers_;        // by room
+  RankSet receivers_;        // by spare capacity
   RankSet small_with_much_;  // balances below min_segment beside a slot of at least that; all the same number
   MovePairs pairs_;
   bool moves_listed_ = false;            // of_rank_ is of the moves there are

@@ -6,7 +6,7 @@
 //         device.
 // Order   Collective. Under stream capture the events become edges of the graph, and replays need no
 //         thread.
-// End     A rank that is ahead waits here, on its host, until the others are past their visits: from then on
+// End     A rank that is ahead waits here, on its host, until the others are past their scopes: from then on
 //         nobody hands over anything that reads its memory or waits for its events.
 #pragma once
 
@@ -16,27 +16,27 @@
 #include "evenkeel/comm/communicator.h"
 #include "evenkeel/device/cpu/stream.h"
 #include "evenkeel/device/device_stream.h"
-#include "evenkeel/exchange/cuda/attendance.h"
+#include "evenkeel/exchange/cuda/peer_access.h"
 
 namespace evenkeel::cuda {
 
-class Meeting {
+class StreamBarrier {
  public:
   // Collective. The communicator's ranks are threads of one process. It must outlive this.
-  explicit Meeting(Communicator& comm);
-  // Where an exception passes, others within a visit may wait for this rank: it aborts the communicator
+  explicit StreamBarrier(Communicator& comm);
+  // Where an exception passes, others within a scope may wait for this rank: it aborts the communicator
   // first.
-  ~Meeting();
-  Meeting(const Meeting&) = delete;
-  Meeting& operator=(const Meeting&) = delete;
+  ~StreamBarrier();
+  StreamBarrier(const StreamBarrier&) = delete;
+  StreamBarrier& operator=(const StreamBarrier&) = delete;
 
-  void meet(DeviceStream& stream);
+  void sync(DeviceStream& stream);
   // The others' streams come after what `root` was given: the beginning of a capture, which only root begins.
   void follow(RankId root, DeviceStream& stream);
 
   // To be held while work is handed over that reads other ranks' memory.
-  Visit visit() { return {*attendance_, comm_.rank()}; }
-  // As this object's end does; may be called before, by ranks that begin no visit any more.
+  PeerAccessScope scope() { return {*access_, comm_.rank()}; }
+  // As this object's end does; may be called before, by ranks that begin no scope any more.
   void await_others() noexcept;
 
   // The host threads alone.
@@ -48,14 +48,14 @@ class Meeting {
   void tell(const T& mine, std::vector<T>& all);
   // Shows the events of those that have one, and keeps what it took two calls ago for no longer.
   void show(EventLease event);
-  void share_attendance();
+  void share_access();
 
   Communicator& comm_;
   CpuStream words_;
   std::vector<const DeviceEvent*> shown_;
   // Others may have their streams wait for the last event shown until they come to the next call.
   EventLease last_;
-  std::shared_ptr<Attendance> attendance_;
+  std::shared_ptr<PeerAccessTracker> access_;
   int exceptions_;
 };
 

@@ -4,16 +4,16 @@
 #include <cstdint>
 #include <span>
 
+#include "evenkeel/budget/chunk_bytes.h"
 #include "evenkeel/exchange/dispatched.h"
 #include "evenkeel/layer/internal/layer_body.h"
 #include "evenkeel/layer/internal/saved_step.h"
-#include "evenkeel/budget/chunk_bytes.h"
 #include "evenkeel/plan/step_plan.h"
 
 namespace evenkeel::internal {
 
 // Of a chunk that was kept in forward, the positions to save the activations of: as many as leave the forward
-// pass and the parts of the backward pass their room. After open_results().
+// pass and the parts of the backward pass their memory. After open_results().
 SavedPositions positions_to_save(const LayerBody& layer, const Dispatched& dispatched, const Chunk& chunk,
                                  const StepPlan& plan);
 

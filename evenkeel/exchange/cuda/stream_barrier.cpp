@@ -1,4 +1,4 @@
-#include "evenkeel/exchange/cuda/meeting.h"
+#include "evenkeel/exchange/cuda/stream_barrier.h"
 
 #include <exception>
 #include <span>
@@ -6,61 +6,62 @@
 
 namespace evenkeel::cuda {
 
-Meeting::Meeting(Communicator& comm)
+StreamBarrier::StreamBarrier(Communicator& comm)
     : comm_(comm), shown_(static_cast<std::size_t>(comm.size())), exceptions_(std::uncaught_exceptions()) {
-  share_attendance();
+  share_access();
 }
 
-Meeting::~Meeting() {
+StreamBarrier::~StreamBarrier() {
   await_others();
 }
 
 // Each rank takes its own reference from the first one's. Where one fails before all have, they leak: a
 // slower rank may yet look at them.
-void Meeting::share_attendance() {
-  using References = std::vector<std::shared_ptr<Attendance>>;
+void StreamBarrier::share_access() {
+  using References = std::vector<std::shared_ptr<PeerAccessTracker>>;
   References* mine = nullptr;
   if (comm_.rank() == RankId(0))
-    mine = new References(static_cast<std::size_t>(comm_.size()), std::make_shared<Attendance>(comm_.size()));
+    mine = new References(static_cast<std::size_t>(comm_.size()),
+                          std::make_shared<PeerAccessTracker>(comm_.size()));
   std::vector<References*> all(static_cast<std::size_t>(comm_.size()));
   tell(mine, all);
-  attendance_ = std::move((*all.front())[comm_.rank().offset()]);
+  access_ = std::move((*all.front())[comm_.rank().offset()]);
   gather();
   delete mine;
 }
 
-void Meeting::await_others() noexcept {
-  if (std::uncaught_exceptions() > exceptions_ && !attendance_->is_alone(comm_.rank()))
+void StreamBarrier::await_others() noexcept {
+  if (std::uncaught_exceptions() > exceptions_ && !access_->is_alone(comm_.rank()))
     comm_.abort("it gives up its part of a layer, an exception passing");
-  attendance_->await_others(comm_.rank());
+  access_->await_others(comm_.rank());
 }
 
 template <class T>
-void Meeting::tell(const T& mine, std::vector<T>& all) {
+void StreamBarrier::tell(const T& mine, std::vector<T>& all) {
   comm_
       .all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), words_,
-                  "meeting")
+                  "barrier")
       .wait();
 }
 
-void Meeting::show(EventLease event) {
+void StreamBarrier::show(EventLease event) {
   const DeviceEvent* const mine = event.get();
   tell(mine, shown_);
   last_ = std::move(event);
 }
 
-void Meeting::meet(DeviceStream& stream) {
+void StreamBarrier::sync(DeviceStream& stream) {
   if (comm_.size() == 1) return;
-  const Visit within = visit();
+  const PeerAccessScope within = scope();
   stream.flush();
   show(stream.record());
   for (RankId rank : indices<RankId>(comm_.size()))
     if (rank != comm_.rank()) stream.enqueue_wait(*shown_[rank.offset()]);
 }
 
-void Meeting::follow(RankId root, DeviceStream& stream) {
+void StreamBarrier::follow(RankId root, DeviceStream& stream) {
   if (comm_.size() == 1) return;
-  const Visit within = visit();
+  const PeerAccessScope within = scope();
   stream.flush();
   const bool leads = comm_.rank() == root;
   show(leads ? stream.record() : EventLease());

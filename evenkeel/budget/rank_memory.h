@@ -6,7 +6,7 @@
 namespace evenkeel {
 
 // What a rank says of its memory before a step.
-struct RankRoom {
+struct RankMemory {
   std::int64_t tokens = 0;
   std::int64_t gap = 0;    // bytes that the step can have
   std::int64_t least = 0;  // of these, what must be left to other steps when this one waits for backward

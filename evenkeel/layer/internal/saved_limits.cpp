@@ -1,4 +1,4 @@
-#include "evenkeel/layer/internal/chunk_room.h"
+#include "evenkeel/layer/internal/saved_limits.h"
 
 #include <algorithm>
 
@@ -29,7 +29,7 @@ ForeignLoad foreign_load(const LayerBody& layer, const Dispatched& dispatched, c
           transfer.awaits_gradients(plan, layer.placement)};
 }
 
-// Whether each part has its room, when what was saved for the parts before it is gone.
+// Whether each part has its available, when what was saved for the parts before it is gone.
 bool parts_fit(const LayerBody& layer, const KeptChunk& kept, const StepPlan& plan) {
   const ChunkShape shape = layer.chunk_shape();
   const ChunkLoad load = load_of(layer, kept.dispatched);
@@ -59,11 +59,11 @@ SavedPositions positions_to_save(const LayerBody& layer, const Dispatched& dispa
   const std::int64_t gap = arena.largest_gap_bytes();
   // What is borrowed is given back before then; it need not lie beside the gap.
   const std::int64_t backward_gap = arena.largest_gap_bytes_without({&layer.borrowed.buffer()});
-  const std::int64_t room = std::min(
+  const std::int64_t available = std::min(
       {gap - (forward_bytes(shape, load, 0) - held), backward_gap - (own_part_bytes(shape, load, {}) - held),
        backward_gap - arena.claimed_step_bytes(), layer.schedule.most_held() - held});
-  const std::int64_t foreign_room = backward_gap - (foreign_part_bytes(shape, load, foreign, 0) - held);
-  return saved_in_parts(shape, load, foreign, room, foreign_room);
+  const std::int64_t foreign_available = backward_gap - (foreign_part_bytes(shape, load, foreign, 0) - held);
+  return saved_in_parts(shape, load, foreign, available, foreign_available);
 }
 
 bool kept_fits(const LayerBody& layer, const SavedStep& step) {

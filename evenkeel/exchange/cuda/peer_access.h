@@ -13,20 +13,20 @@
 
 namespace evenkeel::cuda {
 
-class Attendance {
+class PeerAccessTracker {
  public:
-  explicit Attendance(int ranks) : visits_(static_cast<std::size_t>(ranks), 0) {}
+  explicit PeerAccessTracker(int ranks) : scopes_(static_cast<std::size_t>(ranks), 0) {}
 
   void enter(RankId rank) {
     const std::lock_guard lock(mutex_);
-    ++visits_[rank.offset()];
+    ++scopes_[rank.offset()];
   }
   void leave(RankId rank) {
     const std::lock_guard lock(mutex_);
-    --visits_[rank.offset()];
+    --scopes_[rank.offset()];
     left_.notify_all();
   }
-  // Whether no rank but this one is within a visit.
+  // Whether no rank but this one is within a scope.
   bool is_alone(RankId rank) {
     const std::lock_guard lock(mutex_);
     return others(rank) == 0;
@@ -38,26 +38,26 @@ class Attendance {
 
  private:
   int others(RankId rank) const {
-    return std::accumulate(visits_.begin(), visits_.end(), 0) - visits_[rank.offset()];
+    return std::accumulate(scopes_.begin(), scopes_.end(), 0) - scopes_[rank.offset()];
   }
 
   std::mutex mutex_;
   std::condition_variable left_;
-  std::vector<int> visits_;
+  std::vector<int> scopes_;
 };
 
-// Within a visit a rank hands over work that needs the others' memory or events.
-class Visit {
+// Within a scope a rank hands over work that needs the others' memory or events.
+class PeerAccessScope {
  public:
-  Visit(Attendance& attendance, RankId rank) : attendance_(attendance), rank_(rank) {
-    attendance_.enter(rank_);
+  PeerAccessScope(PeerAccessTracker& access, RankId rank) : access_(access), rank_(rank) {
+    access_.enter(rank_);
   }
-  Visit(const Visit&) = delete;
-  Visit& operator=(const Visit&) = delete;
-  ~Visit() { attendance_.leave(rank_); }
+  PeerAccessScope(const PeerAccessScope&) = delete;
+  PeerAccessScope& operator=(const PeerAccessScope&) = delete;
+  ~PeerAccessScope() { access_.leave(rank_); }
 
  private:
-  Attendance& attendance_;
+  PeerAccessTracker& access_;
   RankId rank_;
 };
 

@@ -1,4 +1,4 @@
-// What ranks owe each other while they settle (balance/settlement.h), on lanes: balances, what is left of
+// What ranks owe each other while they settle (balance/matching.h), on lanes: balances, what is left of
 // slots, and the flow that changes both.
 //
 // Method  A rank whose balance is 0 is closed: it takes part in nothing, so that no list of open ranks is
@@ -7,12 +7,12 @@
 
 #include <cstdint>
 
-#include "evenkeel/balance/cuda/internal/planner_room.h"
+#include "evenkeel/balance/cuda/internal/planner_buffers.h"
 
 namespace evenkeel::cuda {
 
 template <class Lanes>
-class Accounts {
+class MatchState {
  public:
   // So much of a slot's share to a rank, of which that rank's balance and the sender's change; none without
   // a slot.
@@ -30,21 +30,21 @@ class Accounts {
     EVENKEEL_HOST_DEVICE explicit operator bool() const { return from >= 0; }
   };
 
-  // room.committed are the balances, above 0 an excess, below it room; room.rest is what of a slot's share
-  // has not moved. Both are the caller's to fill.
-  EVENKEEL_HOST_DEVICE Accounts(const Lanes& searching, PlannerRoom& room, std::int32_t min_segment)
+  // buffers.committed are the balances, above 0 an excess, below it spare capacity; buffers.rest is what of a
+  // slot's share has not moved. Both are the caller's to fill.
+  EVENKEEL_HOST_DEVICE MatchState(const Lanes& searching, PlannerBuffers& buffers, std::int32_t min_segment)
       : lanes(searching),
-        homes(room.homes),
-        balance(room.committed),
-        rest(room.rest),
-        least(room.least),
-        marks(room.queue),
-        moves(room.moves),
+        homes(buffers.homes),
+        balance(buffers.committed),
+        rest(buffers.rest),
+        least(buffers.least),
+        marks(buffers.queue),
+        moves(buffers.moves),
         small(min_segment > 1 ? min_segment : 1) {}
 
   EVENKEEL_HOST_DEVICE int ranks() const { return homes.num_ranks; }
   EVENKEEL_HOST_DEVICE std::int32_t excess(int r) const { return balance[r]; }
-  EVENKEEL_HOST_DEVICE std::int32_t room(int r) const { return -balance[r]; }
+  EVENKEEL_HOST_DEVICE std::int32_t spare(int r) const { return -balance[r]; }
   EVENKEEL_HOST_DEVICE static std::int32_t lesser(std::int32_t a, std::int32_t b) { return a < b ? a : b; }
   EVENKEEL_HOST_DEVICE bool is_small(std::int32_t amount) const {
     return amount != 0 && amount < small && amount > -small;
@@ -115,7 +115,7 @@ class Accounts {
   MoveList& moves;
   // Amounts below are small, and at least 1.
   const std::int32_t small;
-  // A flow that closes an account is the last between its ranks until the mending: moves are searched for
+  // A flow that closes an balance is the last between its ranks until the repair: moves are searched for
   // one that a flow repeats only from the first flow on that closed none.
   bool may_repeat = false;
 

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""How long the sentences of README.md and docs/ are: people read them in a hurry, most of them in a foreign language.
+
+usage: tools/sentence_lengths.py [--check] [--longest N] [FILE ...]
+
+Prints words a sentence by page. With --check it fails where the mean of all is above 20, or a sentence has over 40
+words. Code, tables, headings and links' addresses are no sentences; pages under docs/log/ nobody has to read.
+"""
+
+import argparse
+import re
+import sys
+from pathlib import Path
+
+MOST_MEAN, MOST_WORDS = 20, 40
+ROOT = Path(__file__).resolve().parent.parent
+# A full stop within these ends no sentence.
+ABBREVIATIONS = re.compile(r"\b(e\.g|i\.e|etc|vs|Eq|Fig|cf)\.", re.IGNORECASE)
+
+
+def prose(text):
+    """Paragraphs and list items, without code, tables, headings and HTML."""
+    text = re.sub(r"(?ms)^ *```.*?^ *```", "", text)
+    blocks = re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )", text)
+    for block in blocks:
+        lines = [line for line in block.splitlines() if not re.match(r"\s*(\||#|<|!\[)", line)]
+        yield " ".join(line.strip() for line in lines)
+
+
+def sentences(text):
+    for block in prose(text):
+        block = re.sub(r"^(?:[-*]|\d+\.) +", "", block)
+        block = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", block)
+        block = re.sub(r"`[^`]*`", "Code", block)
+        block = ABBREVIATIONS.sub(lambda found: found[0].replace(".", ""), block)
+        for sentence in re.split(r"(?<=[.!?:;])[*_)\"]*\s+(?=[\"(*_A-Z0-9`])|(?<=;)\s+", block):
+            words = [word for word in sentence.split() if re.search(r"\w", word)]
+            if len(words) > 1:
+                yield len(words), sentence
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--check", action="store_true")
+    parser.add_argument("--longest", type=int, default=0, metavar="N")
+    parser.add_argument("files", nargs="*", type=Path)
+    options = parser.parse_args()
+    pages = options.files or [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    found = {page: list(sentences(page.read_text(encoding="utf-8"))) for page in pages}
+    counts = [count for page in found.values() for count, _ in page]
+    for page, of_page in sorted(found.items(), key=lambda item: -sum(c for c, _ in item[1]) / max(len(item[1]), 1)):
+        mean = sum(count for count, _ in of_page) / max(len(of_page), 1)
+        most = max((count for count, _ in of_page), default=0)
+        over = sum(count > MOST_WORDS for count, _ in of_page)
+        print(f"{mean:5.1f} mean {most:4d} most {over:4d} over {MOST_WORDS}  {page.name}")
+    mean = sum(counts) / max(len(counts), 1)
+    too_long = [(count, page, s) for page, of_page in found.items() for count, s in of_page if count > MOST_WORDS]
+    print(f"{mean:5.1f} mean of {len(counts)} sentences, {len(too_long)} of them over {MOST_WORDS} words")
+    for count, page, sentence in sorted(too_long, key=lambda each: -each[0])[: options.longest]:
+        print(f"{page.name}: {count} words: {sentence}")
+    if options.check and (mean > MOST_MEAN or too_long):
+        sys.exit(f"sentences are too long: a mean of {MOST_MEAN} words at most, and none over {MOST_WORDS}")
+
+
+if __name__ == "__main__":
+    main()
