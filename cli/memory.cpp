@@ -62,7 +62,8 @@ void run(const CLI::App& app, const MemoryArguments& options) {
   if (!options.bytes_given && description.dtype_bytes > 0) setup.bytes.activation = description.dtype_bytes;
   const MemoryModel memory(std::move(description), setup);
   const DeviceMemory device = device_of(app, options);
-  const ReceivedRows received = is_given(app, "--received") ? ReceivedRows(options.received) : std::nullopt;
+  ReceivedRows received = options.received;
+  if (options.even) received = memory.even_received();
   if (is_given(app, "--gpus")) return search(app, options, memory, device, received);
 
   MemoryReport report{.memory = memory,

@@ -115,6 +115,8 @@ void read_recompute(const std::string& text, MemorySetup& setup) {
   setup.selective = {};
   if (text == "none" || text == "full") return;
   for (const std::string& part : split(text, ',')) {
+    if (part == "none" || part == "full")
+      throw InvalidArgument("--recompute", fmt::format("'{}' beside parts", part), part + " alone");
     const auto known = std::ranges::find(known_modules, part, &Module::name);
     if (known == known_modules.end()) {
       std::vector<std::string_view> names;
@@ -124,8 +126,15 @@ void read_recompute(const std::string& text, MemorySetup& setup) {
           fmt::format("none, full, or parts as --recompute-modules of Megatron-Core names them: {}",
                       fmt::join(names, ", ")));
     }
+    if (setup.selective.*known->on)
+      throw InvalidArgument("--recompute", fmt::format("'{}' twice", part), "each once");
     setup.selective.*known->on = true;
   }
+}
+
+void read_received(const std::string& text, MemoryArguments& options) {
+  options.even = text == "even";
+  if (!options.even) options.received = parse_whole("--received", text, 0, longest_sequence_given << 8);
 }
 
 void read_device(const std::string& text, MemoryArguments& options) {
@@ -180,9 +189,10 @@ void add_device(CLI::App& app, MemoryArguments& options) {
   add_thousandths(app, "--available-ratio", options.ratio_thousandths, 1,
                   "The share that may be used (alpha)");
   add_size(app, "--static-bytes", options.static_bytes, "Static memory as measured, instead of Eq. 1");
-  add_whole(app, "--received", options.received, 0, longest_sequence_given << 8,
-            "Rows of the fullest device (s'); without, the worst routing's")
-      ->default_str("");
+  add_text(
+      app, "--received", "N|even",
+      "Rows of the fullest device for a sequence, before tp and cp divide them (s'); without, the worst's",
+      [&](const std::string& text) { read_received(text, options); });
   add_wholes(app, "--bins", options.bins, 1, 1 << 20, "Chunk counts to choose from, ascending");
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,7 +20,8 @@ struct MemoryArguments {
   std::string device;  // a preset's name
   std::int64_t ratio_thousandths = 900;
   std::int64_t static_bytes = 0;
-  std::int64_t received = 0;
+  std::optional<std::int64_t> received;
+  bool even = false;  // --received even
   std::vector<std::int64_t> bins = {1, 2, 4, 8};
   std::vector<std::string> with;  // terms by name, or all
   bool paper = false;

@@ -86,7 +86,9 @@ std::vector<StaticItem> static_items(const MemoryReport& report, int stage) {
 Json json_of(const StageFit& stage, const MemoryReport& report) {
   return {{"stage", stage.stage},
           {"layers", report.memory.layers(stage.stage)},
-          {"stored_copies", report.memory.stored_copies(stage.stage)},
+          {"stored_copies", report.memory.setup().extra.every_layer
+                                ? report.memory.micro_batches_in_flight(stage.stage)
+                                : report.memory.stored_copies(stage.stage)},
           {"static_total", stage.static_bytes},
           {"active_total", stage.active_bytes},
           {"s_prime", stage.received},
@@ -136,6 +138,10 @@ Json json_of_setup(const MemoryReport& report) {
             {"optimizer", setup.bytes.optimizer}}},
           {"terms", report.terms},
           {"cross_entropy", report.cross_entropy},
+          {"received", report.given_received ? Json(*report.given_received) : Json(nullptr)},
+          {"bins", report.device.bins},
+          {"device_memory", report.device_bytes},
+          {"available_ratio", static_cast<double>(report.ratio_thousandths) / 1000},
           {"borrowed_experts", setup.extra.borrowed_experts},
           {"allocation_granule", setup.extra.allocation_granule}};
 }
@@ -226,13 +232,19 @@ std::string verdict(const MemoryReport& report) {
 void print_headline(const MemoryReport& report) {
   const StageFit& stage = report.fit.tightest_stage();
   put("{}\n", verdict(report));
+  if (stage.choice.chunks > 1)
+    put("chunks are what MemFine's and evenkeel's layers do; other trainers run one: --bins 1\n");
   const ModelDescription& model = report.memory.model();
   put("{}: {} weights, {} layers ({} with {} experts, top-{})\n", model.family,
       billions(model_parameters(model).total()), model.num_layers, model.num_moe_layers(),
       model.experts.count, model.experts.top_k);
-  put("rows received by the fullest device: {} ({}); evenly {}, at worst {}\n\n", grouped(stage.received),
-      report.given_received ? "as given" : "the worst", grouped(report.memory.even_received()),
-      grouped(report.memory.worst_received()));
+  const std::int64_t worst = report.memory.worst_received();
+  put("rows received by the fullest device for a sequence, before tp and cp divide them:\n");
+  put("{} ({}); evenly {}, at worst {}\n\n", grouped(stage.received),
+      !report.given_received    ? "the worst"
+      : stage.received <= worst ? "as given"
+                                : "as given, more than any routing sends",
+      grouped(report.memory.even_received()), grouped(worst));
 }
 
 }  // namespace

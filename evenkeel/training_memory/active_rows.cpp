@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "evenkeel/training_memory/internal/bytes_math.h"
 #include "evenkeel/model/parameters.h"
+#include "evenkeel/training_memory/internal/bytes_math.h"
 
 namespace evenkeel {
 
@@ -54,18 +54,21 @@ class StageRows {
                                   (setup_.bytes.weight + f32_bytes))});
   }
 
-  // Two layers' weights, one computed and the next on its way, and the gradients of one with their copy that
-  // is summed and scattered.
+  // A layer's weights, and those of what is computed next on their way: another layer, the embedding or the
+  // head. The gradients of one with their copy that is summed and scattered.
   void add_gathered_layers() {
-    const Wide weights = memory_.largest_layer(stage_);
+    const Wide layer = memory_.largest_layer(stage_);
+    const Wide table = divide_up(Wide{model_.vocabulary} * model_.hidden, setup_.parallel.tensor);
+    const bool has_table = stage_ == 0 || stage_ + 1 == memory_.num_stages();
+    const Wide next = has_table ? std::max(layer, table) : layer;
     const std::int64_t of_activation = setup_.bytes.activation;
-    const std::int64_t gradients = setup_.bytes.gradient == 0 ? 0 : of_activation + setup_.bytes.gradient;
     rows_.push_back({.name = "gathered_weights",
                      .source = "fsdp",
-                     .constant_bytes = narrow(weights * 2 * of_activation)});
-    if (gradients > 0)
-      rows_.push_back(
-          {.name = "gathered_gradients", .source = "fsdp", .constant_bytes = narrow(weights * gradients)});
+                     .constant_bytes = narrow((layer + next) * of_activation)});
+    if (setup_.bytes.gradient > 0)
+      rows_.push_back({.name = "gathered_gradients",
+                       .source = "fsdp",
+                       .constant_bytes = narrow(next * (of_activation + setup_.bytes.gradient))});
   }
 
   void add_logits() {
@@ -99,7 +102,7 @@ namespace {
 Wide bytes_of(const ActiveRow& row, const MemorySetup& setup, std::int64_t received, std::int64_t chunks) {
   const Wide numbers = Wide{setup.sequence} * row.of_token +
                        internal::divide_up(setup.sequence, chunks) * row.of_chunk_token +
-                       internal::divide_up(received, chunks) * row.of_received;
+                       internal::divide_up(received, row.of_all_chunks ? 1 : chunks) * row.of_received;
   const Wide bytes = numbers * setup.micro_batch * row.bytes_per_number;
   const std::int64_t shares = setup.parallel.tensor * setup.parallel.context;
   const std::int64_t granule = setup.extra.allocation_granule;
@@ -122,13 +125,13 @@ std::vector<ActiveItem> MemoryModel::active_items(int stage, std::int64_t receiv
   return items;
 }
 
-std::int64_t MemoryModel::most_received(int stage, std::int64_t available_bytes,
-                                        std::int64_t static_bytes) const {
+std::int64_t MemoryModel::most_received(int stage, std::int64_t available_bytes, std::int64_t static_bytes,
+                                        std::int64_t received) const {
   Wide fixed = 0;
   Wide of_received = 0;  // times t c
   for (const ActiveRow& row : internal::active_rows(*this, stage)) {
-    fixed += bytes_of(row, setup_, 0, 1);
-    if (row.of_received == 0) continue;
+    fixed += bytes_of(row, setup_, row.of_all_chunks ? received : 0, 1);
+    if (row.of_received == 0 || row.of_all_chunks) continue;
     of_received += Wide{row.of_received} * row.copies * setup_.micro_batch * row.bytes_per_number;
     // What rounding may add, whatever the rows.
     fixed += Wide{row.copies} * setup_.extra.allocation_granule;

@@ -28,7 +28,8 @@ StageFit fit_stage(const MemoryModel& memory, int stage, ReceivedRows received, 
   result.stage = stage;
   result.static_bytes = device.static_bytes.value_or(total_bytes(memory.static_items(stage)));
   if (memory.has_experts(stage)) result.received = received.value_or(memory.worst_received());
-  result.most_received = memory.most_received(stage, device.available_bytes, result.static_bytes);
+  result.most_received =
+      memory.most_received(stage, device.available_bytes, result.static_bytes, result.received);
   result.choice = mact(result.received, result.most_received, device.bins);
   result.active_bytes = total_bytes(memory.active_items(stage, result.received, result.choice.chunks));
   result.fits = result.total_bytes() <= device.available_bytes;

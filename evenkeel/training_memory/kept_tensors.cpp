@@ -1,8 +1,10 @@
 // What a training framework keeps of a layer for backward, tensor by tensor: as Megatron-Core does with fused
 // attention, norms, permutation and activation, router weights multiplied in between the experts' products.
 // Tensors are named by what they go into.
-#include "evenkeel/training_memory/internal/active_rows.h"
+#include <algorithm>
+
 #include "evenkeel/model/parameters.h"
+#include "evenkeel/training_memory/internal/active_rows.h"
 
 namespace evenkeel::internal {
 
@@ -49,6 +51,7 @@ class KeptTensors {
                      .source = "kept-tensors",
                      .of_token = tensor.of_token,
                      .of_received = tensor.of_received,
+                     .of_all_chunks = keeps_every_layer() && !tensor.again,
                      .bytes_per_number = tensor.bytes > 0 ? tensor.bytes : setup_.bytes.activation,
                      .copies = tensor.again ? 1 : copies});
   }
@@ -60,7 +63,8 @@ class KeptTensors {
     add("qkv_input", {.of_token = model_.hidden, .again = again});
     if (shape.latent) return add_latent(*shape.latent);
     const std::int64_t queries = shape.heads * shape.head_dim;
-    const std::int64_t keys = shape.kv_heads * shape.head_dim;
+    // Each tensor-parallel device has a key head at least.
+    const std::int64_t keys = std::max(shape.kv_heads, setup_.parallel.tensor) * shape.head_dim;
     if (shape.query_key_norm != AttentionShape::QueryKeyNorm::none)
       add("query_key_norm", {.of_token = queries + keys});
     add("queries", {.of_token = queries});

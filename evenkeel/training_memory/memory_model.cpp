@@ -44,6 +44,19 @@ void require_whole_experts(const Parallelism& parallel) {
       fmt::format("dp={} or a multiple, or ep x etp that divides {}", parallel.least_data(), devices));
 }
 
+// That the model has what backward is to compute again.
+void require_parts(const ModelDescription& model, const SelectiveRecompute& selective) {
+  const auto require = [](bool has, const char* part, const char* lack) {
+    if (!has)
+      throw InvalidArgument("recompute", fmt::format("{}, but the model has no {}", part, lack),
+                            "parts that it has");
+  };
+  const bool dense = std::ranges::find(model.has_experts, false) != model.has_experts.end();
+  require(!selective.mla_up_proj || model.attention.latent, "mla_up_proj", "latent attention");
+  require(!selective.shared_experts || model.experts.shared_width > 0, "shared_experts", "shared experts");
+  require(!selective.mlp || dense, "mlp", "layer without experts");
+}
+
 void require_sense(const ModelDescription& model, const MemorySetup& setup) {
   const Parallelism& parallel = setup.parallel;
   require_degrees(parallel);
@@ -64,12 +77,18 @@ void require_sense(const ModelDescription& model, const MemorySetup& setup) {
                                       parallel.expert_tensor, model.experts.intermediate),
                           "etp that does");
   require_whole_experts(parallel);
+  if (setup.extra.kept_tensors && model.attention.heads % parallel.tensor != 0)
+    throw InvalidArgument(
+        "parallel",
+        fmt::format("tp={} does not divide the {} attention heads", parallel.tensor, model.attention.heads),
+        "tp that does");
   if (setup.selective.any() && (setup.full_recompute || !setup.extra.kept_tensors))
     throw InvalidArgument("recompute",
                           setup.full_recompute
                               ? "parts of a layer beside all of it"
                               : "parts of a layer, which the paper's Table 2 does not tell apart",
                           "parts without full recomputation, of the tensors that frameworks keep");
+  require_parts(model, setup.selective);
 }
 
 // The pipeline's pieces are cut as evenly as layers allow, and dealt to the stages in turns.

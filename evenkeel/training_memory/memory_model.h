@@ -149,8 +149,9 @@ class MemoryModel {
  public:
   // Throws InvalidArgument: a number below 1 or a degree above most_degree, more stages than layers, more
   // expert-parallel devices than experts, e_t that does not divide an expert's width, more than most_devices,
-  // selective recomputation beside full, or of Table 2, which has not its tensors, and devices of a stage, t
-  // c d, that are no multiple of e e_t: they would not hold the experts.
+  // selective recomputation beside full, of parts that the model has not, or of Table 2, which has not its
+  // tensors, with kept_tensors t that does not divide the attention heads, and devices of a stage, t c d,
+  // that are no multiple of e e_t: they would not hold the experts.
   MemoryModel(ModelDescription model, MemorySetup setup);
 
   const ModelDescription& model() const { return model_; }
@@ -181,8 +182,10 @@ class MemoryModel {
   std::vector<ActiveItem> active_items(int stage, std::int64_t received, std::int64_t chunks) const;
 
   // Eq. 8: the most rows that leave static and active memory within `available_bytes` (alpha M_GPU) in one
-  // chunk; 0 if not one does, and most_rows on a stage without experts.
-  std::int64_t most_received(int stage, std::int64_t available_bytes, std::int64_t static_bytes) const;
+  // chunk; 0 if not one does, and most_rows on a stage without experts. What is kept of all chunks is that of
+  // `received` rows.
+  std::int64_t most_received(int stage, std::int64_t available_bytes, std::int64_t static_bytes,
+                             std::int64_t received = 0) const;
 
   // Experts of a MoE layer that a device is home to, at most.
   std::int64_t local_experts() const;

@@ -1,6 +1,6 @@
 // Table 2 of MemFine, of one MoE layer, and of a dense one where a stage has no other.
-#include "evenkeel/training_memory/internal/active_rows.h"
 #include "evenkeel/model/parameters.h"
+#include "evenkeel/training_memory/internal/active_rows.h"
 
 namespace evenkeel::internal {
 

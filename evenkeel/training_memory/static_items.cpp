@@ -1,9 +1,9 @@
 // Eq. 1, by what the weights are for.
 #include <algorithm>
 
+#include "evenkeel/model/parameters.h"
 #include "evenkeel/training_memory/internal/bytes_math.h"
 #include "evenkeel/training_memory/memory_model.h"
-#include "evenkeel/model/parameters.h"
 
 namespace evenkeel {
 

@@ -124,6 +124,8 @@ def number(value: int, name: str, least: int, most: int = 2**31 - 1) -> int:
         whole = value.__index__()
     except AttributeError as error:
         raise invalid(name, repr(value), "a whole number") from error
+    if isinstance(value, bool):
+        raise invalid(name, repr(value), "a whole number")
     if not least <= whole <= most:
         raise invalid(name, str(whole), f"{least}..{most}")
     return whole

@@ -18,7 +18,7 @@ class Published(CommandTest):
         """Bytes of each pipeline stage, as the command counts them."""
         config = json.loads((DATA / "configs" / f"{run['config']}.json").read_text(encoding="utf-8"))
         model = self.write("config.json", config | run["change"])
-        report = self.json("memory", "--model", model, "--bins", 1, *shlex.split(run["options"]))
+        report = self.json("memory", "--model", model, *shlex.split(run["options"]))
         return [stage["static_total"] + stage["active_total"] for stage in report["stages"]]
 
     def rows(self, run: dict[str, Any]) -> list[tuple[float, float, str]]:

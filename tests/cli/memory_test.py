@@ -117,13 +117,14 @@ class Memory(CommandTest):
             ("tp=8,ep=8,etp=8,dp=1", "makes 8 devices a pipeline stage, no multiple of ep=8 x etp=8 = 64"),
             ("tp=2,ep=8,dp=6", "allowed: dp=4 or a multiple, or ep x etp that divides 12"),
             ("etp=5", "etp=5 does not divide the width of an expert, 768"),
+            ("tp=3", "tp=3 does not divide the 32 attention heads"),
         ]:
             error = self.assert_refused([*words, layout], 2, "InvalidArgument", "--parallel: ", part)
             self.assertEqual(error["argument"], "--parallel")
 
     def test_without_dp_a_layout_has_the_fewest_devices_that_hold_the_experts(self):
         words = ["memory", "--model", CONFIGS / "qwen3-30b-a3b.json", "--parallel"]
-        for layout, data, devices in [("pp=4,ep=32", 32, 128), ("tp=8,ep=8,etp=8", 8, 64), ("tp=6,ep=4", 2, 12)]:
+        for layout, data, devices in [("pp=4,ep=32", 32, 128), ("tp=8,ep=8,etp=8", 8, 64), ("tp=4,ep=6", 3, 12)]:
             report = self.json(*words, layout)
             self.assertEqual((report["setup"]["parallel"]["dp"], report["devices"]), (data, devices), layout)
             self.assert_refused([*words, f"{layout},dp={data - 1}"], 2, "InvalidArgument", f"dp={data} or a multiple")
@@ -180,8 +181,37 @@ class Memory(CommandTest):
         self.assertLess(self.json(*words, "full")["active_total"], again["active_total"])
         error = self.assert_refused([*words, "selective"], 2, "InvalidArgument", "core_attn, layernorm, mla_up_proj")
         self.assertEqual(error["argument"], "--recompute")
-        self.assert_refused([*words, "moe_act,full"], 2, "InvalidArgument", "--recompute", "'full'")
+        self.assert_refused([*words, "moe_act,full"], 2, "InvalidArgument", "'full' beside parts; allowed: full alone")
+        self.assert_refused([*words, "moe,moe"], 2, "InvalidArgument", "'moe' twice")
+        qwen = ["memory", "--model", CONFIGS / "qwen3-30b-a3b.json", "--parallel", "ep=8", "--recompute"]
+        for part, lack in [("mla_up_proj", "latent"), ("shared_experts", "shared experts"), ("mlp", "without experts")]:
+            self.assert_refused([*qwen, part], 2, "InvalidArgument", f"{part}, but the model has no", lack)
         self.assert_refused([*words, "moe_act", "--paper"], 2, "InvalidArgument", "Table 2")
+
+    def test_chunks_free_only_what_is_computed_again(self):
+        words = ["memory", "--model", CONFIGS / "qwen3-30b-a3b.json", "--parallel", "ep=8", "--bins"]
+        for recompute, cut in [("none", False), ("moe_act", False), ("moe", True), ("full", True)]:
+            whole = self.json(*words, 1, "--recompute", recompute)["active_bytes"]["expert_input"]
+            chunked = self.json(*words, 4, "--recompute", recompute)["active_bytes"]["expert_input"]
+            self.assertEqual(chunked, whole // 4 if cut else whole, recompute)
+        text = self.call(*words, 4).stdout
+        self.assertIn("chunks are what MemFine's and evenkeel's layers do; other trainers run one: --bins 1", text)
+        self.assertNotIn("--bins 1", self.call(*words, 1).stdout)
+
+    def test_rows_received_may_be_even(self):
+        words = ["memory", "--model", CONFIGS / "qwen3-30b-a3b.json", "--parallel", "tp=2,ep=8,etp=2", "--received"]
+        even = self.json(*words, "even")
+        self.assertEqual((even["s_prime"], even["setup"]["received"]), (4096 * 8 * 2, 4096 * 8 * 2))
+        self.assertEqual(even, self.json(*words, 4096 * 8 * 2))
+        self.assertIn("as given, more than any routing sends", self.call(*words, 10**6).stdout)
+        self.assert_refused([*words, "uneven"], 2, "InvalidArgument", "--received", "uneven")
+
+    def test_micro_batches_in_flight_are_those_of_the_schedule(self):
+        words = ["memory", "--model", CONFIGS / "qwen3-30b-a3b.json", "--parallel", "pp=4,ep=8", "--recompute"]
+        for recompute in ["none", "full"]:
+            stages = self.json(*words, recompute)["stages"]
+            self.assertEqual([stage["stored_copies"] for stage in stages], [4, 3, 2, 1])
+        self.assertEqual([s["stored_copies"] for s in self.json(*words, "none", "--paper")["stages"]], [7, 5, 3, 1])
 
     def test_fully_sharded_weights_leave_gathered_layers(self):
         words = ["memory", "--model", CONFIGS / "qwen3-30b-a3b.json", "--parallel", "ep=8,dp=16"]

@@ -178,6 +178,14 @@ def refused(rank: int, ranks: int) -> list[str]:
         lambda: ExpertParallel(E)(hidden, ids, top_k, lambda r, s, w: unused(r, s, w).detach(), own),
         lambda: ExpertParallel(E)(hidden, ids[:, :0], top_k[:, :0], unused, own),
         lambda: ExpertParallel(E)(hidden, ids.float(), top_k, unused, own),
+        lambda: ExpertParallel(E)(hidden, ids.bool(), top_k, unused, own),
+        lambda: ExpertParallel(E)(hidden, ids, top_k, lambda r, s, w: unused(r.mul_(2), s, w), own),
+        lambda: ExpertParallel(E)(hidden, ids, top_k, lambda r, s, w: unused(r, s, {"up": w["up"].mul_(2)}), own),
+        lambda: ExpertParallel(E)(hidden, ids, top_k, lambda r, s, w: (unused(r, s, w), None), own),  # type: ignore[arg-type,return-value]
+        lambda: ExpertParallel(E)(hidden, ids, top_k, unused, list(own)),  # type: ignore[arg-type]
+        lambda: ExpertParallel(E, layer=0),
+        lambda: ExpertParallel(E, budget=True),
+        lambda: ExpertParallel(E, [0]),  # type: ignore[arg-type]
     ):
         try:
             call()
@@ -186,6 +194,72 @@ def refused(rank: int, ranks: int) -> list[str]:
             said.append(str(error))
         torch.distributed.destroy_process_group()  # which has failed
         torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    return said
+
+
+def with_dropout(rank: int, ranks: int) -> list[tuple[float, float, int]]:
+    """<output, v> and <gradient of hidden, hidden>, one and the same where the layer is linear in hidden; chunks."""
+    ids = torch.randint(E, (48, K), generator=torch.Generator().manual_seed(rank))
+    hidden, top_k, grad = inputs(SEED, rank, ids, torch.float64)
+    own = {name: w[: E // ranks].clone().requires_grad_() for name, w in make_weights(E, torch.float64).items()}
+    made = []
+    for options in ({}, {"budget": 10**7, "chunk_bins": [4]}):
+        hidden = hidden.detach().requires_grad_()
+        layer = ExpertParallel(E, min_segment=1, imbalance_threshold=0.0, **options)  # type: ignore[arg-type]
+        for _ in range(2):  # not the probes of the first call alone
+            torch.manual_seed(7 + rank)
+            hidden.grad = None
+            out = layer(hidden, ids, top_k, lambda r, s, w: torch.dropout(unused(r, s, w), 0.5, True), own)
+            out.backward(grad)
+        assert hidden.grad is not None
+        made.append(((out * grad).sum().item(), (hidden.grad * hidden).sum().item(), int(layer.last["chunks"])))
+    return made
+
+
+def probes_draw_nothing(rank: int, ranks: int) -> bool:
+    ids = torch.zeros((4, K), dtype=torch.int64)
+    hidden, top_k, _ = inputs(SEED, rank, ids)
+    own = {name: weight[: E // ranks] for name, weight in make_weights(E, torch.float32).items()}
+    drawn: list[torch.Tensor] = []
+
+    def experts(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
+        drawn.append(torch.rand(1))
+        return unused(rows, slots, weights)
+
+    torch.manual_seed(3)
+    first = torch.rand(1)
+    torch.manual_seed(3)
+    ExpertParallel(E, budget="1GiB")(hidden, ids, top_k, experts, own)
+    return rank != 0 or torch.equal(drawn[-1], first)  # rank 0 has all rows
+
+
+def unlike(rank: int, ranks: int) -> list[str]:
+    """What is said where this rank was given something else than the other."""
+    ids = torch.randint(E, (8, K), generator=torch.Generator().manual_seed(rank))
+    hidden, top_k, _ = inputs(SEED, rank, ids)
+    own = {name: weight[: E // ranks] for name, weight in make_weights(E, torch.float32).items()}
+    other = dict(reversed(own.items()))
+    swapped = ek.Placement([[0, 0, 1, 1], [1, 0, 1, 0]], num_ranks=2)
+    said = []
+    for name, options, weights in (
+        ("planner", {"planner": ["level", "ep"][rank]}, own),
+        ("min_segment", {"min_segment": rank}, own),
+        ("capacity_factor", {"capacity_factor": 1.0 + rank}, own),
+        ("imbalance_threshold", {"imbalance_threshold": [1.0, "auto"][rank]}, own),
+        ("budget", {"budget": [None, 10**7][rank]}, own),
+        ("chunk_bins", {"budget": 10**7, "chunk_bins": [[1, 2], None][rank]}, own),
+        ("costs", {"costs": SpillCosts(1, 1, 1 + rank)}, own),
+        ("placement", {"placement": swapped, "layer": rank}, own),
+        ("weights", {}, own if rank == 0 else other),
+        ("top_k_index", {}, own),
+        ("none", {}, own),
+    ):
+        k = 1 if name == "top_k_index" and rank == 1 else K
+        try:
+            ExpertParallel(E, **options)(hidden, ids[:, :k], top_k[:, :k], unused, weights)  # type: ignore[arg-type]
+            said.append(f"{name}: nothing")
+        except ek.errors.InvalidArgument as error:
+            said.append(f"{name}: {error}")
     return said
 
 
@@ -247,6 +321,14 @@ class ExpertsTest(unittest.TestCase):
                 "gave an output without a gradient",
                 "whole numbers [tokens, k], k from 1",
                 "whole numbers [tokens, k], k from 1",
+                "whole numbers [tokens, k], k from 1",
+                "changed their rows in place; allowed: operations that make new tensors",
+                "changed their up in place",
+                "gave a tuple; allowed: one tensor",
+                "weights: is a list; allowed: a Mapping",
+                "layer: is of a placement, and none is given",
+                "budget: True; allowed: a whole number",
+                "group: is a list; allowed: a ProcessGroup",
             ),
             strict=True,
         ):
@@ -256,6 +338,21 @@ class ExpertsTest(unittest.TestCase):
         parametrized, buffer = run_ranks(1, not_plain)[0]
         self.assertIn("have parametrized weights; allowed: plain parameters", parametrized)
         self.assertIn("have a buffer of each expert, scales", buffer)
+
+    def test_a_chunk_that_is_computed_again_draws_the_same_random_numbers(self) -> None:
+        for ranks in (1, 2):
+            for kinds in run_ranks(ranks, with_dropout):
+                self.assertEqual([chunks for _, _, chunks in kinds], [1, 4])
+                for of_output, of_hidden, _ in kinds:
+                    self.assertAlmostEqual(of_output, of_hidden, delta=1e-9 * abs(of_output))
+        self.assertEqual(run_ranks(2, probes_draw_nothing), [True, True])
+
+    def test_every_rank_says_what_ranks_were_not_given_alike(self) -> None:
+        for said in run_ranks(2, unlike):
+            for message in said[:-1]:
+                name = message.partition(":")[0]
+                self.assertIn(f"{name}: {name}: is not the same on ranks 0 and 1; this rank has", message)
+            self.assertEqual(said[-1], "none: nothing")
 
     def test_options_say_what_would_be_right(self) -> None:
         for options, said in (

@@ -161,6 +161,30 @@ TEST(KeptTensors, FusedCrossEntropyHasNoCopyOfTheScoresInF32) {
   EXPECT_EQ(active(model, setup).at("logits"), 1000 * 129280 * 2);
 }
 
+TEST(KeptTensors, OfAllChunksUnlessComputedAgain) {
+  const ModelDescription model = model_named("qwen3-30b-a3b");
+  MemorySetup setup = every_layer();
+  setup.extra.layer_gradients = true;
+  const auto bytes = [&](std::int64_t chunks) {
+    return total_bytes(MemoryModel(model, setup).active_items(0, 4000, chunks));
+  };
+  // The gradients of one layer's rows are those of a chunk; h + 3 g numbers a row.
+  EXPECT_EQ(bytes(1) - bytes(4), 3000 * (2048 + 3 * 768) * 2);
+  // Eq. 8 subtracts what all chunks keep.
+  const MemoryModel memory(model, setup);
+  const std::int64_t available = bytes(4);
+  EXPECT_EQ(memory.most_received(0, available, 0, 4000), 1000);
+  setup.selective.moe = true;
+  EXPECT_EQ(bytes(1) - bytes(4), 3000 * (2048 + 3 * 768) * 2 * 2);
+}
+
+TEST(KeptTensors, AKeyHeadIsOnEachTensorParallelDevice) {
+  const ModelDescription model = model_named("qwen3-30b-a3b");  // four key heads
+  MemorySetup setup = every_layer();
+  setup.parallel = {.tensor = 8, .expert = 8};
+  EXPECT_EQ(active(model, setup).at("keys"), 48 * 1000 * 128 * 2);
+}
+
 TEST(FullySharded, EachWeightIsSpreadOverTheDevicesThatHaveItAndTwoLayersAreGathered) {
   const ModelDescription model = model_named("deepseek-v3");
   MemorySetup setup = every_layer();
@@ -182,6 +206,14 @@ TEST(FullySharded, EachWeightIsSpreadOverTheDevicesThatHaveItAndTwoLayersAreGath
   const Bytes bytes = active(model, setup);
   EXPECT_EQ(bytes.at("gathered_weights"), 2 * weights * 2);
   EXPECT_EQ(bytes.at("gathered_gradients"), weights * (2 + 4));
+  // The head of a narrow model is more than a layer.
+  const ModelDescription narrow = model_named("qwen3-30b-a3b");
+  setup.parallel = {.expert = 64, .data = 64};
+  const std::int64_t narrow_layer = MemoryModel(narrow, setup).largest_layer(0),
+                     head = 151936 * std::int64_t{2048};
+  ASSERT_LT(narrow_layer, head);
+  EXPECT_EQ(active(narrow, setup).at("gathered_weights"), (narrow_layer + head) * 2);
+  EXPECT_EQ(active(narrow, setup).at("gathered_gradients"), head * (2 + 4));
   setup.bytes.gradient = 0;
   EXPECT_FALSE(active(model, setup).contains("gathered_gradients"));
 }

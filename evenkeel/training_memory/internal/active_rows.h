@@ -13,11 +13,12 @@ namespace evenkeel::internal {
 struct ActiveRow {
   std::string_view name;
   std::string_view source;
-  // Numbers kept for each token of a sequence, for each token of a chunk, and for each row received in a
-  // chunk.
+  // Numbers kept for each token of a sequence, for each token of a chunk, and for each row received: in a
+  // chunk, or in all of them where none is computed again.
   std::int64_t of_token = 0;
   std::int64_t of_chunk_token = 0;
   std::int64_t of_received = 0;
+  bool of_all_chunks = false;
   std::int64_t bytes_per_number = 0;
   // How many times it is there.
   std::int64_t copies = 1;

@@ -197,19 +197,28 @@ class Chunk:
             return None
         if not keep:
             with torch.no_grad():
-                made = self.experts(rows, slots, dict(zip(self.names, weights, strict=True)))
-                return _checked(made, rows), None
+                return self._called(rows, slots, weights), None
         # Hooks on saved tensors are for the step's own (see _kept.py).
         with torch.enable_grad(), saved_tensors_hooks(as_it_is, as_it_is):
             inputs = [
                 _source(rows),
                 *(_source(w) if want else w.detach() for w, want in zip(weights, wants, strict=True)),
             ]
-            made = _checked(self.experts(inputs[0], slots, dict(zip(self.names, inputs[1:], strict=True))), rows)
+            made = self._called(inputs[0], slots, inputs[1:])
         _require_own_inputs(made)
         wanted = [tensor for tensor in inputs if tensor.requires_grad]
         like = [(tensor.shape, tensor.dtype) for tensor in wanted]
         return made.detach(), Part(get_gradient_edge(made), [get_gradient_edge(tensor) for tensor in wanted], like)
+
+    def _called(self, rows: torch.Tensor, slots: torch.Tensor, weights: Sequence[torch.Tensor]) -> torch.Tensor:
+        """What the experts make; their rows and weights are as they were."""
+        given = dict(zip(self.names, weights, strict=True))
+        before = [_version(tensor) for tensor in (rows, *weights)]
+        made = _checked(self.experts(rows, slots, given), rows)
+        for name, tensor, version in zip(("rows", *self.names), (rows, *weights), before, strict=True):
+            if _version(tensor) != version:
+                raise invalid("experts", f"changed their {name} in place", "operations that make new tensors")
+        return made
 
     # Backward.
 
@@ -308,9 +317,20 @@ def _wanted(weights: Sequence[torch.Tensor], wants: Sequence[bool]) -> list[torc
     return [weight for weight, want in zip(weights, wants, strict=True) if want]
 
 
-def _checked(made: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+def _version(tensor: torch.Tensor) -> int:
+    """Grows where a tensor is changed in place; not known of tensors of inference mode, which no gradient reads."""
+    return 0 if tensor.is_inference() else tensor._version
+
+
+def _checked(made: object, rows: torch.Tensor) -> torch.Tensor:
+    if not isinstance(made, torch.Tensor):
+        raise invalid("experts", f"gave a {type(made).__name__}", "one tensor, an output as wide as its row for each")
     if made.shape != rows.shape:
-        raise invalid("experts", f"gave {tuple(made.shape)} for rows {tuple(rows.shape)}", "an output of each row")
+        raise invalid(
+            "experts",
+            f"gave {tuple(made.shape)} for rows {tuple(rows.shape)}",
+            "an output as wide as its row for each",
+        )
     return made
 
 

@@ -12,6 +12,7 @@ import torch
 from .._arguments import real
 from ._chunk import Experts
 from ._exchange import Exchange
+from ._random import undisturbed
 
 _ROWS = 128
 
@@ -44,7 +45,7 @@ def measure_costs(
     given = dict(zip(names, (weight.detach() for weight in weights), strict=True))
 
     def compute() -> None:
-        with torch.no_grad():
+        with torch.no_grad(), undisturbed(rows):
             experts(rows, slots, given)
 
     even = [_ROWS // exchange.ranks] * exchange.ranks

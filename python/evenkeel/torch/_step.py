@@ -11,6 +11,7 @@ from torch.autograd.function import once_differentiable
 from . import _kept
 from ._chunk import Chunk, Computed, Experts, Routes, wide
 from ._exchange import Exchange
+from ._random import RandomState
 
 
 class Chunks:
@@ -28,6 +29,7 @@ class Chunks:
         self.keeps = len(pieces) == 1 and torch.is_grad_enabled()  # within a node it never is
         self.chunks = [(begin, end, Chunk(exchange, experts, names, routes, k)) for begin, end, routes in pieces]
         self.k = k
+        self.random: dict[int, RandomState] = {}  # by chunk, of those that are computed again
         self.autocast: tuple[str, bool, torch.dtype] = ("cpu", False, torch.bfloat16)
 
 
@@ -57,8 +59,10 @@ class Step(torch.autograd.Function):
         step.autocast = (kind, torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind))
         out = hidden.new_empty(hidden.shape) if not step.chunks else None
         kept = []
-        for begin, end, chunk in step.chunks:
+        for i, (begin, end, chunk) in enumerate(step.chunks):
             chunk.routes.find_rows(step.exchange, step.k)
+            if any(ctx.needs_input_grad) and not keep:
+                step.random[i] = RandomState(hidden)
             outputs, computed = chunk.compute(hidden[begin:end], weights, ctx.wants, keep)
             if out is None:
                 out = hidden.new_empty(hidden.shape, dtype=torch.result_type(outputs, top_k_weights))
@@ -84,7 +88,7 @@ class Step(torch.autograd.Function):
             begin, end, chunk = step.chunks[i]
             computed, kept[i] = kept[i], None
             if computed is None:
-                with torch.autocast(kind, dtype, enabled):
+                with torch.autocast(kind, dtype, enabled), step.random[i].again():
                     computed = chunk.compute(hidden[begin:end], weights, ctx.wants, keep=True)[1]
             assert computed is not None
             of_hidden, of_router, made = chunk.gradients(

@@ -19,12 +19,14 @@ from .._arguments import instance, invalid, number
 from ..errors import BudgetTooSmall
 from ..placement import Placement
 from ..step_plan import Planner
+from ._agreement import require_alike
 from ._chunk import Experts, Weights
 from ._costs import SpillCosts, measure_costs
 from ._cut import Cut
 from ._exchange import Exchange
 from ._options import LayerOptions, budget_bytes
 from ._phase_bytes import chunk_phases, least_bytes
+from ._random import undisturbed
 from ._step import Chunks, Step
 
 Stock = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
@@ -70,16 +72,22 @@ class ExpertParallel:
         costs: SpillCosts | None = None,
         name: str = "",
     ) -> None:
-        self.exchange = Exchange(group, name)
+        self.exchange = Exchange(_checked_group(group), name)
         self.num_experts = number(num_experts, "num_experts", 1)
+        if num_experts < self.exchange.ranks:
+            raise invalid("num_experts", f"{num_experts} on {self.exchange.ranks} ranks", "an expert for each rank")
         options = LayerOptions(
             planner, capacity_factor, min_segment, imbalance_threshold, budget_bytes(budget), chunk_bins, costs
         )
         self.budget, self.chunk_bins, self.costs = options.budget, options.chunk_bins, options.costs
         by_gain = options.decides_by_gain and planner != "ep"
         self._measures = by_gain and costs is None and self.exchange.ranks > 1
+        if placement is None and layer is not None:
+            raise invalid("layer", "is of a placement, and none is given", "a placement, or no layer")
         if placement is None:
             placement, layer = Placement.contiguous(1, num_experts, self.exchange.ranks), None
+        if layer is not None:
+            layer = number(layer, "layer", 0)
         native = instance(placement, Placement, "placement")._native
         row = native.row_for(None, 1, layer, "the layer")
         if (placement.num_experts, placement.num_ranks) != (num_experts, self.exchange.ranks):
@@ -93,6 +101,18 @@ class ExpertParallel:
         if len(set(placement.owners[row])) < self.exchange.ranks:
             raise invalid("placement", "leaves a rank without an expert", "an expert at home on every rank")
         self._homes = placement.owners[row]
+        self._options: dict[str, object] | None = {
+            "num_experts": num_experts,
+            "planner": planner,
+            "capacity_factor": options.capacity_thousandths / 1000,
+            "min_segment": min_segment,
+            "imbalance_threshold": imbalance_threshold,
+            "budget": options.budget,
+            "chunk_bins": None if chunk_bins is None else list(chunk_bins),
+            "costs": costs,
+            "placement": self._homes.tolist(),
+        }
+        """Given to this rank; until the first call has compared them with the others'."""
         self._layout = _native.StepLayout(
             native,
             row,
@@ -129,6 +149,7 @@ class ExpertParallel:
             experts: `experts(rows, slots, weights)`: the unweighted output of each row, by the expert `slots` says, whose
                 weights are `weights[name][slot]`. Called on rows of experts at home, and on rows of borrowed ones with
                 their weights. A row's output must not depend on the other rows.
+            experts may draw random numbers (dropout): a chunk that is computed again draws the same.
             weights: this rank's weights by name, each `[experts at home, ...]`. Those that require gradients get them.
             stock: what a step in which nothing moves runs instead, if it is given and there is no budget.
 
@@ -141,6 +162,9 @@ class ExpertParallel:
         """
         ids = self._ids(hidden, top_k_index, top_k_weights, weights)
         names, tensors = list(weights), list(weights.values())
+        if self._options is not None and self.exchange.ranks > 1:
+            require_alike(self.exchange, self._options | self._of_call(hidden, ids, top_k_weights, weights), ids.device)
+        self._options = None
         if self._measures:
             with self.exchange.step("forward"):
                 self.costs = measure_costs(self.exchange, experts, names, tensors, hidden)
@@ -161,6 +185,22 @@ class ExpertParallel:
         made: torch.Tensor = Step.apply(step, hidden, top_k_weights, *tensors)
         return made
 
+    def _of_call(
+        self, hidden: torch.Tensor, ids: torch.Tensor, top_k_weights: torch.Tensor, weights: Mapping[str, torch.Tensor]
+    ) -> dict[str, object]:
+        """What every rank's first call must be given alike."""
+        return {
+            "hidden": (hidden.shape[1], hidden.dtype),
+            "top_k_index": f"top-{ids.shape[1]}",
+            "top_k_weights": top_k_weights.dtype,
+            "weights": [(name, tuple(w.shape[1:]), w.dtype, w.requires_grad) for name, w in weights.items()],
+            "gradients": torch.is_grad_enabled(),
+        }
+
+    def __deepcopy__(self, memo: object) -> ExpertParallel:
+        """Itself: a copy of a model calls the same ranks."""
+        return self
+
     def _ids(
         self,
         hidden: torch.Tensor,
@@ -174,10 +214,11 @@ class ExpertParallel:
                 f"{tuple(index.shape)}, with weights {tuple(top_k_weights.shape)} and hidden {tuple(hidden.shape)}",
                 "[tokens, k], [tokens, k] and [tokens, hidden]",
             )
-        if index.shape[1] == 0 or index.is_floating_point():
+        if index.shape[1] == 0 or index.is_floating_point() or index.dtype == torch.bool:
             raise invalid(
                 "top_k_index", f"{tuple(index.shape)} of {index.dtype}", "whole numbers [tokens, k], k from 1"
             )
+        instance(weights, Mapping, "weights")
         for name, weight in weights.items():
             if weight.shape[0] != self._layout.natives:
                 raise invalid(
@@ -206,7 +247,7 @@ class ExpertParallel:
         wants = tuple(weight.requires_grad for weight in weights)
         key = (training, wants, hidden.dtype, routed, hidden.shape[1], k, autocast)
         if key not in self._phases:
-            with self.exchange.step("forward"):
+            with self.exchange.step("forward"), undisturbed(hidden):
                 own = chunk_phases(experts, names, weights, hidden, routed, k, training)
             self._phases[key] = self._most_of_ranks(own, hidden.device)
         phases = self._phases[key]
@@ -222,6 +263,15 @@ class ExpertParallel:
     def _most_of_ranks(self, own: list[_native.PhaseBytes], device: torch.device) -> list[_native.PhaseBytes]:
         mine = torch.tensor([phase.to_list() for phase in own], dtype=torch.int64, device=device)
         return [_native.PhaseBytes(*most) for most in self.exchange.all_gather("budget", mine).amax(dim=0).tolist()]
+
+
+def _checked_group(group: object) -> dist.ProcessGroup | None:
+    if group is None:
+        return None
+    found: dist.ProcessGroup = instance(group, dist.ProcessGroup, "group")  # of a DeviceMesh: mesh.get_group()
+    if dist.get_rank(found) < 0:
+        raise invalid("group", "this process is not in it", "a group of which every caller is a member")
+    return found
 
 
 __all__ = ["ExpertParallel", "SpillCosts", "Weights"]
