@@ -1,6 +1,7 @@
 // evenkeel memory: what one device holds while a model trains, what fits, and with how many chunks.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 
@@ -27,6 +28,21 @@ DeviceMemory device_of(const CLI::App& app, const MemoryArguments& options) {
   device.bins = options.bins;
   if (is_given(app, "--static-bytes")) device.static_bytes = options.static_bytes;
   return device;
+}
+
+// Options that would change no number.
+void refuse_what_says_nothing(const CLI::App& app, const MemoryArguments& options,
+                              const MemoryModel& memory) {
+  if (is_given(app, "--static-bytes")) {
+    const char* const why = "is of static memory, which --static-bytes gives";
+    const auto named = [&](const char* term) { return std::ranges::count(options.with, term) > 0; };
+    if (named("sharded-optimizer") || named("replicated")) refuse_if_given(app, "--with", why);
+    if (options.static_bytes_given) refuse_if_given(app, "--bytes", why);
+  }
+  const std::int64_t foreign = memory.model().experts.count - memory.local_experts();
+  if (memory.setup().extra.borrowed_experts > foreign)
+    throw InvalidArgument("--borrowed-experts", fmt::format("{}", memory.setup().extra.borrowed_experts),
+                          fmt::format("at most {}, the experts of other devices", foreign));
 }
 
 // --gpus: layouts of so many devices.
@@ -66,6 +82,7 @@ void run(const CLI::App& app, const MemoryArguments& options) {
   if (options.even) received = memory.even_received();
   if (is_given(app, "--gpus")) return search(app, options, memory, device, received);
 
+  refuse_what_says_nothing(app, options, memory);
   MemoryReport report{.memory = memory,
                       .device = device,
                       .given_received = received,

@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/budget/least_budget.h"
 #include "evenkeel/compute/cpu/expert_ffn.h"
 #include "evenkeel/layer/chunk_shape.h"
-#include "evenkeel/budget/least_budget.h"
 #endif
 
 namespace evenkeel::cli {

@@ -107,17 +107,18 @@ ReceivedHistory cut(ReceivedHistory history, const std::string& steps) {
 ChunkHistory choose_chunks(const ReceivedHistory& history, const MemoryModel& memory, const Fit& fit,
                            const DeviceMemory& device) {
   const Parallelism& parallel = memory.setup().parallel;
-  std::vector<std::int64_t> most_received;
+  std::vector<int> stages;
   for (const std::int64_t layer : layers_of(memory.model(), history.layers))
-    most_received.push_back(fit.stages[static_cast<std::size_t>(stage_of(memory, layer))].most_received);
+    stages.push_back(stage_of(memory, layer));
   ChunkHistory chosen{.layers = history.layers, .choices = {}};
   for (std::size_t at = 0; at < history.rows.size(); ++at) {
     // In the paper's unit: for each sequence of the micro-batch, before t and c divide.
     const std::int64_t shares = parallel.tensor * parallel.context;
     const std::int64_t shared = history.rows[at] > most_rows / shares ? most_rows : history.rows[at] * shares;
     const std::int64_t received = (shared + memory.setup().micro_batch - 1) / memory.setup().micro_batch;
-    chosen.choices.push_back(
-        mact(received, most_received[at % static_cast<std::size_t>(history.layers)], device.bins));
+    const StageFit& stage =
+        fit.stages[static_cast<std::size_t>(stages[at % static_cast<std::size_t>(history.layers)])];
+    chosen.choices.push_back(choose_chunks(memory, stage, received, device));
   }
   return chosen;
 }

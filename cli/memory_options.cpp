@@ -95,7 +95,9 @@ void read_bytes(const std::string& text, MemoryArguments& options) {
                                                {"weight", &bytes.weight},
                                                {"gradient", &bytes.gradient, 0},
                                                {"optimizer", &bytes.optimizer, 0}}};
-  read_named("--bytes", text, numbers, 64);
+  const std::vector<std::string> given = read_named("--bytes", text, numbers, 64);
+  options.static_bytes_given =
+      std::ranges::any_of(given, [](const auto& name) { return name != "activation"; });
   options.bytes_given = activation > 0;
   if (activation > 0) bytes.activation = activation;
 }
@@ -104,6 +106,9 @@ void read_terms(const std::string& text, MemoryArguments& options) {
   std::vector<std::string_view> names = {"all"};
   for (const Term& term : known_terms) names.push_back(term.name);
   options.with = split(text, ',');
+  for (std::size_t at = 0; at < options.with.size(); ++at)
+    if (std::ranges::count(options.with, options.with[at]) > 1)
+      throw InvalidArgument("--with", fmt::format("'{}' twice", options.with[at]), "each once");
   for (const std::string& name : options.with)
     if (std::ranges::find(names, name) == names.end())
       throw InvalidArgument("--with", fmt::format("'{}'", name), fmt::format("{}", fmt::join(names, ", ")));
@@ -116,7 +121,7 @@ void read_recompute(const std::string& text, MemorySetup& setup) {
   if (text == "none" || text == "full") return;
   for (const std::string& part : split(text, ',')) {
     if (part == "none" || part == "full")
-      throw InvalidArgument("--recompute", fmt::format("'{}' beside parts", part), part + " alone");
+      throw InvalidArgument("--recompute", fmt::format("'{}' beside others", part), "it alone, or parts");
     const auto known = std::ranges::find(known_modules, part, &Module::name);
     if (known == known_modules.end()) {
       std::vector<std::string_view> names;
@@ -134,6 +139,8 @@ void read_recompute(const std::string& text, MemorySetup& setup) {
 
 void read_received(const std::string& text, MemoryArguments& options) {
   options.even = text == "even";
+  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z' && !options.even)
+    throw InvalidArgument("--received", fmt::format("'{}'", text), "a number of rows, or even");
   if (!options.even) options.received = parse_whole("--received", text, 0, longest_sequence_given << 8);
 }
 
@@ -212,8 +219,10 @@ std::vector<std::string> set_terms(const CLI::App& app, const MemoryArguments& o
                           "beside --with logits");
   extra.fused_cross_entropy = options.cross_entropy == 1;
   if (options.cross_entropy == 2) {
-    if (named("logits"))
-      throw InvalidArgument("--cross-entropy", "'chunked' beside --with logits", "one of the two");
+    for (const char* name : {"logits", "all"})
+      if (named(name))
+        throw InvalidArgument("--cross-entropy", fmt::format("'chunked' beside --with {}", name),
+                              "one of the two");
     extra.logits = false;
   }
   for (const Term& term : known_terms)

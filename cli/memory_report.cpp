@@ -73,7 +73,7 @@ std::string sentence(const Advice& advice, const MemoryReport& report) {
       return "--parallel " + degrees_text(advice.parallel);
     case Change::available_bytes:
       return fmt::format("a device of {}, with the largest bin",
-                         format_bytes(device_bytes_for(advice.value, report.ratio_thousandths)));
+                         format_bytes_up(device_bytes_for(advice.value, report.ratio_thousandths)));
   }
   return "";
 }

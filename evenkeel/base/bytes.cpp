@@ -44,7 +44,9 @@ std::int64_t parse_bytes(std::string_view text, std::string_view what) {
                         "a number with B, KB, MB, GB, TB, KiB, MiB, GiB or TiB, such as 512MiB");
 }
 
-std::string format_bytes(std::int64_t bytes) {
+namespace {
+
+std::string format_in_units(std::int64_t bytes, bool up) {
   double value = static_cast<double>(bytes);
   std::string_view unit = "B";
   for (std::string_view larger : {"KiB", "MiB", "GiB", "TiB"}) {
@@ -52,7 +54,18 @@ std::string format_bytes(std::int64_t bytes) {
     value /= 1024;
     unit = larger;
   }
-  return unit == "B" ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, unit);
+  if (unit == "B") return fmt::format("{} B", bytes);
+  return fmt::format("{:.1f} {}", up ? std::ceil(value * 10) / 10 : value, unit);
+}
+
+}  // namespace
+
+std::string format_bytes(std::int64_t bytes) {
+  return format_in_units(bytes, false);
+}
+
+std::string format_bytes_up(std::int64_t bytes) {
+  return format_in_units(bytes, true);
 }
 
 }  // namespace evenkeel

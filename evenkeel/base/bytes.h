@@ -13,5 +13,7 @@ std::int64_t parse_bytes(std::string_view text, std::string_view what);
 
 // Writes bytes with the largest binary unit that keeps the number at least 1: "61.2 MiB".
 std::string format_bytes(std::int64_t bytes);
+// Rounded up, for a size that must be enough.
+std::string format_bytes_up(std::int64_t bytes);
 
 }  // namespace evenkeel

@@ -81,6 +81,8 @@ class Reader {
   std::int64_t width(std::string_view key) const { return keys_.integer(key, 1, max_width); }
 
   std::int64_t size(const SizeKey& size) const {
+    if (size.absent >= 0 && !keys_.is_there(size.key) && !keys_.is_null(size.key))
+      keys_.fail(size.key, fmt::format("is missing; null says {}", size.absent));
     return size.absent < 0 ? keys_.integer(size.key, 0, max_width)
                            : keys_.integer_or(size.key, 0, max_width, static_cast<int>(size.absent));
   }
@@ -164,6 +166,8 @@ class Reader {
     AttentionShape shape;
     shape.heads = keys_.integer("num_attention_heads", 1, max_heads);
     shape.kv_heads = internal::key_heads(keys_, "num_key_value_heads", shape.heads);
+    if (!keys_.is_there("head_dim") && rule_.attention.stated_head_dim)
+      keys_.fail("head_dim", "is missing; its class has one that is not the hidden size over the heads");
     if (!keys_.is_there("head_dim") && model_.hidden % shape.heads != 0)
       keys_.fail("head_dim", fmt::format("is missing, and {} heads do not divide the hidden size {}",
                                          shape.heads, model_.hidden));
@@ -298,7 +302,7 @@ ModelDescription read_model_description(std::shared_ptr<const ByteSource> source
   const std::string& file = source->name();
   if (const FileFormat format = detect_format(*source); format != FileFormat::json)
     throw ParseError(file, "", fmt::format("is {}; a model's config is JSON", name_of(format)));
-  const internal::JsonDocument json = internal::read_json(*source);
+  const internal::JsonDocument json = internal::read_config_json(*source);
   if (!json.is_object()) throw ParseError(file, "", "is not a JSON object");
   const LanguageConfig config = internal::language_config(json, file);
   return Reader(config).read();

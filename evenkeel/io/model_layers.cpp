@@ -37,7 +37,7 @@ ModelLayers read_model_layers(std::shared_ptr<const ByteSource> source) {
   const std::string& file = source->name();
   if (const FileFormat format = detect_format(*source); format != FileFormat::json)
     throw ParseError(file, "", fmt::format("is {}; a model's config is JSON", name_of(format)));
-  const internal::JsonDocument json = internal::read_json(*source);
+  const internal::JsonDocument json = internal::read_config_json(*source);
   if (!json.is_object()) throw ParseError(file, "", "is not a JSON object");
   std::vector<internal::ConfigKeys> all = internal::nested_configs(json, file);
   std::erase_if(all, [](const internal::ConfigKeys& config) { return !internal::speaks_of_experts(config); });

@@ -51,7 +51,7 @@ Model read_model(const std::string& folder) {
   for (const std::string& file : model.files.files)
     if (may_speak_of_quantization(file)) {
       const auto source = open_source((fs::path(folder) / file).string());
-      require_all_or_no_experts(read_json(*source), model.config.num_experts, source->name());
+      require_all_or_no_experts(read_config_json(*source), model.config.num_experts, source->name());
     }
   model.tensors = read_checkpoint_tensors(folder);
   model.layers = find_moe_layers(model.tensors, model.config, folder);

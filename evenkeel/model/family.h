@@ -34,7 +34,7 @@ struct ExpertTensors {
 // The key of a number that a config.json may give; what it is where the key is missing.
 struct SizeKey {
   std::string_view key;
-  std::int64_t absent = -1;  // -1: it must be there
+  std::int64_t absent = -1;  // what null says; -1: it must be a number
 };
 
 struct FlagKey {
@@ -51,9 +51,10 @@ struct AttentionRule {
   AttentionShape::QueryKeyNorm norm = AttentionShape::QueryKeyNorm::none;
   std::string_view norm_switch = {};  // a key that must be true for the norm; without one it is there
   bool sinks = false;
-  bool output_gate = false;  // of queries: as many numbers again that scale what comes out
-  bool indexer = false;      // index_n_heads of index_head_dim choose what is attended to
-  bool wide_layers = false;  // full attention has a width of its own: global_head_dim and its like
+  bool output_gate = false;      // of queries: as many numbers again that scale what comes out
+  bool indexer = false;          // index_n_heads of index_head_dim choose what is attended to
+  bool wide_layers = false;      // full attention has a width of its own: global_head_dim and its like
+  bool stated_head_dim = false;  // the class has a head_dim that is not hidden / heads: a key must say it
 };
 
 // The keys of layers that are state spaces (Mamba-2). Their inner width is heads times head_dim, or `expand`

@@ -199,6 +199,13 @@ std::int64_t shared_attention_parameters(const ModelDescription& model, LayerId 
              : 0;
 }
 
+std::int64_t key_value_parameters(const ModelDescription& model, LayerId layer) {
+  const AttentionShape& shape = model.attention;
+  if (model.parts(layer.value()).mixer != Mixer::attention || shape.latent || shape.compressed) return 0;
+  return (shape.values_are_keys ? 1 : 2) *
+         linear(model.hidden, shape.kv_heads * shape.head_dim, shape.input_biases);
+}
+
 std::int64_t final_norm_parameters(const ModelDescription& model) {
   const std::int64_t streams = model.streams;
   return norm(model) + (streams > 1 ? streams * streams * model.hidden + streams + 1 : 0);

@@ -30,6 +30,8 @@ std::int64_t expert_parameters(const ModelDescription& model);
 // Of the attention of a layer, what every rank that splits its heads must have whole: the low-rank parts that
 // all heads share.
 std::int64_t shared_attention_parameters(const ModelDescription& model, LayerId layer);
+// Of the attention of a layer, what makes keys and values of every key head; 0 where they are compressed.
+std::int64_t key_value_parameters(const ModelDescription& model, LayerId layer);
 // With what makes one of several streams.
 std::int64_t final_norm_parameters(const ModelDescription& model);
 // As if it were not the embedding.

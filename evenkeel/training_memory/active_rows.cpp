@@ -17,11 +17,11 @@ constexpr std::int64_t f32_bytes = 4;
 // Beside what layers keep.
 class StageRows {
  public:
-  StageRows(const MemoryModel& memory, int stage)
-      : memory_(memory), model_(memory.model()), setup_(memory.setup()), stage_(stage) {}
+  StageRows(const MemoryModel& memory, int stage, OneLayer one)
+      : memory_(memory), model_(memory.model()), setup_(memory.setup()), stage_(stage), one_(one) {}
 
   std::vector<ActiveRow> make() {
-    rows_ = setup_.extra.kept_tensors ? kept_tensors(memory_, stage_) : paper_rows(memory_, stage_);
+    rows_ = setup_.extra.kept_tensors ? kept_tensors(memory_, stage_, one_) : paper_rows(memory_, stage_);
     if (setup_.extra.every_layer && setup_.full_recompute) add_layer_inputs();
     if (memory_.has_experts(stage_)) add_exchange();
     if (setup_.extra.fully_sharded) add_gathered_layers();
@@ -83,13 +83,14 @@ class StageRows {
   const ModelDescription& model_;
   const MemorySetup& setup_;
   int stage_;
+  OneLayer one_;
   std::vector<ActiveRow> rows_;
 };
 
 }  // namespace
 
-std::vector<ActiveRow> active_rows(const MemoryModel& memory, int stage) {
-  return StageRows(memory, stage).make();
+std::vector<ActiveRow> active_rows(const MemoryModel& memory, int stage, OneLayer one) {
+  return StageRows(memory, stage, one).make();
 }
 
 }  // namespace internal
@@ -117,12 +118,19 @@ Wide bytes_of(const ActiveRow& row, const MemorySetup& setup, std::int64_t recei
 
 std::vector<ActiveItem> MemoryModel::active_items(int stage, std::int64_t received,
                                                   std::int64_t chunks) const {
-  std::vector<ActiveItem> items;
-  for (const ActiveRow& row : internal::active_rows(*this, stage))
-    items.push_back({.name = row.name,
-                     .source = row.source,
-                     .bytes = internal::narrow(bytes_of(row, setup_, received, chunks))});
-  return items;
+  const auto items_with = [&](internal::OneLayer one) {
+    std::vector<ActiveItem> items;
+    for (const ActiveRow& row : internal::active_rows(*this, stage, one))
+      items.push_back({.name = row.name,
+                       .source = row.source,
+                       .bytes = internal::narrow(bytes_of(row, setup_, received, chunks))});
+    return items;
+  };
+  std::vector<ActiveItem> items = items_with(internal::OneLayer::with_experts);
+  if (!setup_.extra.kept_tensors || !has_experts(stage) || piece_layers(stage, Part::dense) == 0)
+    return items;
+  std::vector<ActiveItem> of_dense = items_with(internal::OneLayer::dense);
+  return total_bytes(of_dense) > total_bytes(items) ? of_dense : items;
 }
 
 std::int64_t MemoryModel::most_received(int stage, std::int64_t available_bytes, std::int64_t static_bytes,

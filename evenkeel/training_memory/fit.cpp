@@ -7,6 +7,10 @@
 
 namespace evenkeel {
 
+using internal::divide_up;
+using internal::narrow;
+using internal::Wide;
+
 namespace {
 
 // Beyond this no sequence is looked for.
@@ -21,7 +25,36 @@ bool fits_with(const MemoryModel& memory, std::int64_t sequence, ReceivedRows re
   return fit(MemoryModel(memory.model(), setup), received, device).fits;
 }
 
+// 0 for none: active memory never grows with chunks, and ends to shrink with one row or token a chunk.
+std::int64_t fewest_chunks(const MemoryModel& memory, const StageFit& stage, std::int64_t received,
+                           const DeviceMemory& device) {
+  const auto fit_in = [&](std::int64_t chunks) {
+    return stage.static_bytes + total_bytes(memory.active_items(stage.stage, received, chunks)) <=
+           device.available_bytes;
+  };
+  std::int64_t most = std::max({received, memory.setup().sequence, std::int64_t{1}});
+  if (fit_in(1)) return 1;
+  if (!fit_in(most)) return 0;
+  std::int64_t least = 1;  // does not fit
+  while (most - least > 1) {
+    const std::int64_t middle = least + (most - least) / 2;
+    (fit_in(middle) ? most : least) = middle;
+  }
+  return most;
+}
+
 }  // namespace
+
+MactChoice choose_chunks(const MemoryModel& memory, const StageFit& stage, std::int64_t received,
+                         const DeviceMemory& device) {
+  const ExtraTerms& extra = memory.setup().extra;
+  if (!extra.kept_tensors && !extra.communication_buffers)
+    return mact(received,
+                memory.most_received(stage.stage, device.available_bytes, stage.static_bytes, received),
+                device.bins);
+  const std::int64_t fewest = fewest_chunks(memory, stage, received, device);
+  return mact(std::max<std::int64_t>(fewest, 1), fewest > 0 ? 1 : 0, device.bins);
+}
 
 StageFit fit_stage(const MemoryModel& memory, int stage, ReceivedRows received, const DeviceMemory& device) {
   StageFit result;
@@ -30,7 +63,10 @@ StageFit fit_stage(const MemoryModel& memory, int stage, ReceivedRows received, 
   if (memory.has_experts(stage)) result.received = received.value_or(memory.worst_received());
   result.most_received =
       memory.most_received(stage, device.available_bytes, result.static_bytes, result.received);
-  result.choice = mact(result.received, result.most_received, device.bins);
+  result.choice = choose_chunks(memory, result, result.received, device);
+  if (result.choice.least_chunks > 0)  // what is counted of a chunk's tokens is less in more chunks
+    result.most_received =
+        std::max(result.most_received, narrow(divide_up(Wide{result.received}, result.choice.least_chunks)));
   result.active_bytes = total_bytes(memory.active_items(stage, result.received, result.choice.chunks));
   result.fits = result.total_bytes() <= device.available_bytes;
   return result;

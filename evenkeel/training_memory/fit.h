@@ -36,6 +36,11 @@ struct StageFit {
 // ascending order, and for received rows below 0.
 StageFit fit_stage(const MemoryModel& memory, int stage, ReceivedRows received, const DeviceMemory& device);
 
+// How many chunks the stage needs for so many rows, and the bin; of the paper's terms alone as Eq. 8 and 9
+// have it, else the fewest with which all that is counted fits.
+MactChoice choose_chunks(const MemoryModel& memory, const StageFit& stage, std::int64_t received,
+                         const DeviceMemory& device);
+
 struct Fit {
   std::vector<StageFit> stages;
   int tightest = 0;   // the stage that needs the most chunks, of those the one that holds the most

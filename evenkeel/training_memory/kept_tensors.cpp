@@ -14,16 +14,19 @@ constexpr std::int64_t score_bytes = 4;  // of the router, in f32
 
 class KeptTensors {
  public:
-  KeptTensors(const MemoryModel& memory, int stage)
-      : memory_(memory), model_(memory.model()), setup_(memory.setup()), stage_(stage) {}
+  KeptTensors(const MemoryModel& memory, int stage, OneLayer one)
+      : memory_(memory),
+        model_(memory.model()),
+        setup_(memory.setup()),
+        stage_(stage),
+        one_(memory.has_experts(stage) ? one : OneLayer::dense) {}
 
   std::vector<ActiveRow> make() {
     using Part = MemoryModel::Part;
     if (has(Part::mixer)) add_attention();
     if (has(Part::network)) add("ffn_norm", {.of_token = model_.hidden});
-    if (has(Part::experts)) add_experts();
-    // Where one layer is kept at a time it is one with experts, if the stage has any.
-    if (has(Part::dense) && (!memory_.has_experts(stage_) || keeps_every_layer())) add_dense();
+    if (has(Part::experts) && keeps(OneLayer::with_experts)) add_experts();
+    if (has(Part::dense) && keeps(OneLayer::dense)) add_dense();
     if (setup_.extra.layer_gradients) add_gradients();
     return std::move(rows_);
   }
@@ -40,6 +43,11 @@ class KeptTensors {
   bool has(MemoryModel::Part part) {
     layers_ = memory_.piece_layers(stage_, part);
     return layers_ > 0;
+  }
+
+  bool keeps(OneLayer kind) const { return keeps_every_layer() || kind == one_; }
+  static bool is_of_experts(std::string_view name) {
+    return name.starts_with("router") || name.starts_with("expert") || name == "shared_experts";
   }
 
   bool keeps_every_layer() const { return setup_.extra.every_layer && !setup_.full_recompute; }
@@ -107,12 +115,13 @@ class KeptTensors {
     add("dense_hidden", {.of_token = made_by_gate_and_up(inner) + inner, .again = setup_.selective.mlp});
   }
 
-  // Of all tensors of one layer, in the activations' type; of one with experts where the stage has any.
+  // Of all tensors of one layer, in the activations' type.
   void add_gradients() {
     ActiveRow gradients = {
         .name = "layer_gradients", .source = "layer-gradients", .bytes_per_number = setup_.bytes.activation};
     for (const ActiveRow& row : rows_) {
-      if (row.name.starts_with("dense") && memory_.has_experts(stage_)) continue;
+      if (row.name.starts_with("dense") && one_ == OneLayer::with_experts) continue;
+      if (is_of_experts(row.name) && one_ == OneLayer::dense) continue;
       gradients.of_token += row.of_token;
       gradients.of_received += row.of_received;
     }
@@ -127,14 +136,15 @@ class KeptTensors {
   const ModelDescription& model_;
   const MemorySetup& setup_;
   int stage_;
+  OneLayer one_;
   std::int64_t layers_ = 0;  // that have the tensors being added, of one piece of the pipeline
   std::vector<ActiveRow> rows_;
 };
 
 }  // namespace
 
-std::vector<ActiveRow> kept_tensors(const MemoryModel& memory, int stage) {
-  return KeptTensors(memory, stage).make();
+std::vector<ActiveRow> kept_tensors(const MemoryModel& memory, int stage, OneLayer one) {
+  return KeptTensors(memory, stage, one).make();
 }
 
 }  // namespace evenkeel::internal

@@ -120,6 +120,11 @@ bool MemoryModel::has_experts(int stage) const {
   });
 }
 
+// Of a piece of the pipeline: pieces are cut as evenly as layers allow.
+std::int64_t MemoryModel::first_layer(std::int64_t piece, std::int64_t pieces) const {
+  return piece * model_.num_layers / pieces;
+}
+
 std::int64_t MemoryModel::piece_layers(int stage, Part part) const {
   const auto has = [&](std::int64_t layer) {
     const LayerParts parts = model_.parts(layer);
@@ -138,8 +143,15 @@ std::int64_t MemoryModel::piece_layers(int stage, Part part) const {
     }
     return true;
   };
-  const std::int64_t pieces = setup_.parallel.virtual_stages;
-  return (std::ranges::count_if(layers(stage), has) + pieces - 1) / pieces;
+  const std::int64_t pieces = setup_.parallel.pipeline * setup_.parallel.virtual_stages;
+  std::int64_t most = 0;
+  for (std::int64_t piece = stage; piece < pieces; piece += setup_.parallel.pipeline) {
+    std::int64_t found = 0;
+    for (std::int64_t layer = first_layer(piece, pieces); layer < first_layer(piece + 1, pieces); ++layer)
+      found += has(layer) ? 1 : 0;
+    most = std::max(most, found);
+  }
+  return most;
 }
 
 std::int64_t MemoryModel::schedule_copies(int stage) const {

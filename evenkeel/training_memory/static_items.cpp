@@ -74,9 +74,11 @@ std::vector<StaticItem> MemoryModel::static_items(int stage) const {
   LayerParameters sum;
   std::int64_t moe_layers = 0;
   std::int64_t shared_attention = 0;
+  std::int64_t keys_and_values = 0;
   for (const std::int64_t layer : layers(stage)) {
     sum += layer_parameters(model_, LayerId(layer));
     shared_attention += shared_attention_parameters(model_, LayerId(layer));
+    keys_and_values += key_value_parameters(model_, LayerId(layer));
     moe_layers += model_.has_experts[static_cast<std::size_t>(layer)] ? 1 : 0;
   }
   const bool first = stage == 0;
@@ -89,7 +91,10 @@ std::vector<StaticItem> MemoryModel::static_items(int stage) const {
   Items items(setup_);
   items.add_dense("embedding", first ? table : 0);
   items.add_dense("norms", norms, norms);
-  items.add_dense("attention", sum.attention, shared_attention);
+  // Of more tensor-parallel devices than there are key heads, several have the same one.
+  const std::int64_t heads = std::max<std::int64_t>(model_.attention.kv_heads, 1);
+  const std::int64_t repeated = keys_and_values * (std::max(setup_.parallel.tensor, heads) - heads) / heads;
+  items.add_dense("attention", sum.attention + (setup_.extra.kept_tensors ? repeated : 0), shared_attention);
   items.add_dense("router", sum.router, sum.router);
   items.add_experts(moe_layers * local_experts() * expert_parameters(model_));
   items.add_dense("shared_experts", sum.shared_experts);

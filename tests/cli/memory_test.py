@@ -181,7 +181,9 @@ class Memory(CommandTest):
         self.assertLess(self.json(*words, "full")["active_total"], again["active_total"])
         error = self.assert_refused([*words, "selective"], 2, "InvalidArgument", "core_attn, layernorm, mla_up_proj")
         self.assertEqual(error["argument"], "--recompute")
-        self.assert_refused([*words, "moe_act,full"], 2, "InvalidArgument", "'full' beside parts; allowed: full alone")
+        self.assert_refused(
+            [*words, "moe_act,full"], 2, "InvalidArgument", "'full' beside others; allowed: it alone, or parts"
+        )
         self.assert_refused([*words, "moe,moe"], 2, "InvalidArgument", "'moe' twice")
         qwen = ["memory", "--model", CONFIGS / "qwen3-30b-a3b.json", "--parallel", "ep=8", "--recompute"]
         for part, lack in [("mla_up_proj", "latent"), ("shared_experts", "shared experts"), ("mlp", "without experts")]:
@@ -197,6 +199,44 @@ class Memory(CommandTest):
         text = self.call(*words, 4).stdout
         self.assertIn("chunks are what MemFine's and evenkeel's layers do; other trainers run one: --bins 1", text)
         self.assertNotIn("--bins 1", self.call(*words, 1).stdout)
+
+    def test_chunks_of_a_history_are_those_of_each_steps_rows(self):
+        words = ["memory", "--model", CONFIG, "--parallel", "ep=8", "--seq", 512, "--recompute", "none"]
+        words += ["--available-ratio", 1, "--device-memory"]
+        (self.folder / "rows.npz").write_bytes(npz("rows", [3, 1], [500, 4000, 9000]))
+        config = json.loads(CONFIG.read_text(encoding="utf-8")) | {"num_hidden_layers": 1}
+        words[2] = self.write("config.json", config)
+        words.append("60MB")
+        chosen = self.json(*words, "--counts", "rows.npz")["history"]["chunks"]
+        for row, chunks in zip([500, 4000, 9000], chosen, strict=True):
+            self.assertEqual(self.json(*words, "--received", row)["chunks"], chunks[0])
+
+    def test_a_device_that_is_advised_fits_as_it_is_printed(self):
+        for name in ["mixtral-8x7b", "olmoe-1b-7b", "glm-4.5-air", "deepseek-v3", "gpt-oss-20b"]:
+            words = ["memory", "--model", CONFIGS / f"{name}.json"]
+            size = self.call(*words).stdout.partition("a device of ")[2].partition(", with")[0]
+            self.assertTrue(self.json(*words, "--device-memory", size)["fits"], (name, size))
+
+    def test_options_that_would_say_nothing_are_refused(self):
+        words = ["memory", "--model", CONFIGS / "qwen3-30b-a3b.json", "--parallel", "ep=8"]
+        for more, part in [
+            (["--static-bytes", "40GB", "--with", "sharded-optimizer"], "--with: is of static memory"),
+            (["--static-bytes", "40GB", "--bytes", "optimizer=0"], "--bytes: is of static memory"),
+            (["--borrowed-experts", 113], "at most 112, the experts of other devices"),
+            (["--with", "fsdp,fsdp"], "'fsdp' twice"),
+            (["--with", "all", "--cross-entropy", "chunked"], "'chunked' beside --with all"),
+        ]:
+            self.assert_refused([*words, *more], 2, "InvalidArgument", part)
+        self.assertTrue(self.json(*words, "--static-bytes", "4GB", "--bytes", "activation=2"))
+
+    def test_infinity_in_a_config_is_no_number(self):
+        config = json.loads((CONFIGS / "qwen3-30b-a3b.json").read_text(encoding="utf-8"))
+        model = self.write("config.json", config | {"time_step_limit": [0.0, float("inf")], "x": float("nan")})
+        self.assertIn("Infinity", (self.folder / model).read_text(encoding="utf-8"))
+        report = self.json("memory", "--model", model)
+        self.assertEqual(report["model"]["parameters"], 30_532_122_624)
+        wrong = self.write("config.json", config | {"hidden_size": float("inf")})
+        self.assert_refused(["memory", "--model", wrong], 3, "ParseError", "hidden_size")
 
     def test_rows_received_may_be_even(self):
         words = ["memory", "--model", CONFIGS / "qwen3-30b-a3b.json", "--parallel", "tp=2,ep=8,etp=2", "--received"]

@@ -197,7 +197,9 @@ class Place(CommandTest):
         joint = ["place", "counts.json", "--ranks", 4, "--objective", "joint", *out]
         self.assert_refused(joint, 2, "InvalidArgument", "--traffic: ")
         self.assert_refused(["place", "profile.json", "--topology", "gap.json", *out], 3, "ParseError", "node_of_rank")
-        self.assert_refused(["place", "profile.json", "--topology", "capacity.json", *out], 4, "Infeasible", "capacity for 15")
+        self.assert_refused(
+            ["place", "profile.json", "--topology", "capacity.json", *out], 4, "Infeasible", "capacity for 15"
+        )
         self.assert_refused(["place", "profile.json", "--ranks", 4, "-o", "nowhere/p.json"], 4, "InvalidArgument")
         self.assertEqual(sorted(self.folder.iterdir()), before)
 

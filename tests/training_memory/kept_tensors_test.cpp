@@ -8,6 +8,7 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/model/parameters.h"
+#include "evenkeel/training_memory/fit.h"
 #include "tests/training_memory/support.h"
 
 namespace evenkeel {
@@ -107,17 +108,21 @@ TEST(KeptTensors, ComputedAgainTheyAreThereForOneLayerAtATime) {
 TEST(KeptTensors, AllComputedAgainIsOneLayerAndTheInputsOfAll) {
   MemorySetup setup = every_layer();
   setup.full_recompute = true;
-  const Bytes bytes = active(model_named("deepseek-v3"), setup);
+  const Bytes bytes = active(model_named("deepseek-v3"), setup, 0, 8000);
   EXPECT_EQ(bytes.at("layer_inputs"), 61 * 1000 * 7168 * 2);
-  EXPECT_EQ(bytes.at("expert_input"), 3000 * 7168 * 2);
+  EXPECT_EQ(bytes.at("expert_input"), 8000 * 7168 * 2);
   EXPECT_FALSE(bytes.contains("dense_hidden"));
+  // Of few rows a layer with experts is smaller than a dense one.
+  const Bytes few = active(model_named("deepseek-v3"), setup, 0, 300);
+  EXPECT_EQ(few.at("dense_hidden"), 1000 * 3 * 18432 * 2);
+  EXPECT_FALSE(few.contains("expert_input"));
 }
 
 TEST(KeptTensors, GradientsAreThoseOfOneLayersTensors) {
   const ModelDescription model = model_named("deepseek-v3");
   MemorySetup setup = every_layer();
   setup.extra.layer_gradients = true;
-  Bytes bytes = active(model, setup);
+  Bytes bytes = active(model, setup, 0, 8000);
   const std::int64_t gradients = bytes.at("layer_gradients");
   bytes.erase("layer_gradients");
   std::int64_t one_layer = 0;
@@ -129,7 +134,7 @@ TEST(KeptTensors, GradientsAreThoseOfOneLayersTensors) {
   }
   EXPECT_EQ(gradients, one_layer);
   setup.full_recompute = true;  // does not change them
-  EXPECT_EQ(active(model, setup).at("layer_gradients"), gradients);
+  EXPECT_EQ(active(model, setup, 0, 8000).at("layer_gradients"), gradients);
 }
 
 TEST(KeptTensors, PartsAreComputedAgainOfThemAlone) {
@@ -183,6 +188,51 @@ TEST(KeptTensors, AKeyHeadIsOnEachTensorParallelDevice) {
   MemorySetup setup = every_layer();
   setup.parallel = {.tensor = 8, .expert = 8};
   EXPECT_EQ(active(model, setup).at("keys"), 48 * 1000 * 128 * 2);
+}
+
+TEST(KeptTensors, OfVirtualPipelineStagesAreThoseOfTheFullestPiece) {
+  const ModelDescription model = model_named("deepseek-v3");  // the first three of 61 layers are dense
+  MemorySetup setup = every_layer();
+  setup.parallel = {.pipeline = 4, .expert = 8, .data = 8, .virtual_stages = 3};
+  const MemoryModel memory(model, setup);
+  EXPECT_EQ(memory.piece_layers(0), 5);
+  EXPECT_EQ(memory.piece_layers(0, MemoryModel::Part::dense), 3);
+  EXPECT_EQ(memory.piece_layers(0, MemoryModel::Part::experts), 5);
+}
+
+TEST(KeptTensors, ChunksAreTheFewestWithWhichAllFits) {
+  const ModelDescription model = model_named("qwen3-30b-a3b");
+  MemorySetup setup = every_layer();
+  setup.full_recompute = true;
+  setup.extra.communication_buffers = true;
+  setup.extra.layer_gradients = true;
+  const MemoryModel memory(model, setup);
+  const auto bytes = [&](std::int64_t chunks) { return total_bytes(memory.active_items(0, 8000, chunks)); };
+  for (const std::int64_t chunks : {1, 2, 3, 7, 50, 1000, 7999}) {
+    const DeviceMemory device{.available_bytes = bytes(chunks), .static_bytes = 0, .bins = {chunks, 8000}};
+    const StageFit fit = fit_stage(memory, 0, 8000, device);
+    EXPECT_TRUE(fit.fits) << chunks;
+    EXPECT_LE(fit.choice.least_chunks, chunks);
+    EXPECT_LE(bytes(fit.choice.least_chunks), device.available_bytes);
+    EXPECT_TRUE(fit.choice.least_chunks == 1 || bytes(fit.choice.least_chunks - 1) > device.available_bytes);
+    EXPECT_TRUE(fit.choice.promised);
+    EXPECT_GE(fit.most_received * fit.choice.least_chunks, 8000);
+  }
+  const DeviceMemory small{.available_bytes = bytes(8000) - 1, .static_bytes = 0, .bins = {1, 8000}};
+  EXPECT_EQ(fit_stage(memory, 0, 8000, small).choice.least_chunks, 0);
+}
+
+TEST(KeptTensors, KeysAndValuesOfAHeadAreOnAllDevicesThatShareIt) {
+  const ModelDescription model = model_named("qwen3-30b-a3b");  // four key heads of 128
+  MemorySetup setup = every_layer();
+  const auto attention = [&](std::int64_t tensor) {
+    setup.parallel = {.tensor = tensor, .expert = 8, .data = 8};
+    for (const StaticItem& item : MemoryModel(model, setup).static_items(0))
+      if (item.name == "attention") return item.weights;
+    return std::int64_t{0};
+  };
+  const std::int64_t keys_and_values = 48 * std::int64_t{2} * 2048 * 128;  // of one head
+  EXPECT_EQ(2 * attention(8) - attention(4), keys_and_values);
 }
 
 TEST(FullySharded, EachWeightIsSpreadOverTheDevicesThatHaveItAndTwoLayersAreGathered) {

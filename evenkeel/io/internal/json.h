@@ -162,6 +162,8 @@ class JsonDocument : public Json {
 // it, gives a key twice in an object, or is nested too deep.
 JsonDocument parse_json(std::string_view text, const std::string& file, std::int64_t begin = 0);
 JsonDocument read_json(const ByteSource& source);
+// With the numbers that Python's json writes and JSON does not have (NaN, Infinity) as null.
+JsonDocument read_config_json(const ByteSource& source);
 
 // The rest throw ParseError if the value is not there or not of the kind; `key` is how messages call it.
 const Json& member(const Json& object, const char* key, const std::string& file);

@@ -253,4 +253,30 @@ JsonDocument read_json(const ByteSource& source) {
   return parse_json(read_text(source, "JSON"), source.name());
 }
 
+JsonDocument read_config_json(const ByteSource& source) {
+  const std::string given(read_text(source, "JSON"));
+  const std::string_view text = given;
+  std::string read;
+  read.reserve(text.size());
+  bool in_string = false;
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t taken = 1;
+    if (in_string && text[at] == '\\' && at + 1 < text.size()) {
+      taken = 2;
+    } else if (text[at] == '"') {
+      in_string = !in_string;
+    } else if (!in_string) {
+      for (const std::string_view word : {"-Infinity", "Infinity", "NaN"})
+        if (text.substr(at, word.size()) == word) {
+          read += "null";
+          at += word.size();
+          taken = 0;
+        }
+    }
+    read.append(text, at, taken);
+    at += taken;
+  }
+  return parse_json(read, source.name());
+}
+
 }  // namespace evenkeel::internal

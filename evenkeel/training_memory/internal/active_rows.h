@@ -28,9 +28,12 @@ struct ActiveRow {
 
 // Of a layer: the paper's Table 2, or the tensors that frameworks keep (kept_tensors.cpp).
 std::vector<ActiveRow> paper_rows(const MemoryModel& memory, int stage);
-std::vector<ActiveRow> kept_tensors(const MemoryModel& memory, int stage);
+// The one layer that is computed again, and whose gradients are there, is one with experts, or a dense one.
+enum class OneLayer { with_experts, dense };
+std::vector<ActiveRow> kept_tensors(const MemoryModel& memory, int stage, OneLayer one);
 
 // All of a stage.
-std::vector<ActiveRow> active_rows(const MemoryModel& memory, int stage);
+std::vector<ActiveRow> active_rows(const MemoryModel& memory, int stage,
+                                   OneLayer one = OneLayer::with_experts);
 
 }  // namespace evenkeel::internal

@@ -1,4 +1,5 @@
 // What permuting a checkpoint refuses, in which words, and that nothing is left behind.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -172,6 +173,31 @@ TEST_F(Refusal, OfSomeExpertsEndsWhereAllAreNamedAlike) {
     write(checkpoint);
     EXPECT_NO_THROW(permute_checkpoint(in(), shuffled_placement(2, 8, 4, 1), out()));
     EXPECT_EQ(read_text(out() + "/config.json"), checkpoint.config);
+    std::filesystem::remove_all(out());
+  }
+}
+
+TEST_F(Refusal, OfPatternsThatMayPickSomeExpertsNamesThePattern) {
+  TinyCheckpoint checkpoint = tiny_checkpoint("olmoe");
+  const auto with = [&](const std::string& pattern) {
+    checkpoint.config = quantized(R"({"ignore": ["lm_head", ")" + pattern + R"("]})");
+    write(checkpoint);
+  };
+  for (const char* pattern :
+       {R"(re:.*mlp\\.experts\\.[0-3]\\..*)", R"(re:.*experts\\.(0|1)\\..*)", "*experts.[0-3]*",
+        R"(re:.*experts[.]?[3]\\.up_proj)", R"(re:.*experts.{1}3)"}) {
+    with(pattern);
+    EXPECT_THAT(refused<Unsupported>(), testing::HasSubstr("may pick out some experts of a layer"))
+        << pattern;
+  }
+  with(R"(re:.*mlp\\.experts\\.3\\..*)");
+  EXPECT_THAT(refused<Unsupported>(), testing::HasSubstr("it names 1 of the 8 experts"));
+  for (const char* pattern :
+       {R"(re:.*mlp\\.experts\\.\\d+\\.up_proj)", R"(re:.*experts.*)", "*.experts.*",
+        "model.layers.1.mlp.experts", R"(re:.*shared_experts\\.up_proj$)",
+        R"(re:model\\.layers\\.(0|1)\\.mlp\\.experts\\.[0-9]+\\.)", "experts.gate_up_proj"}) {
+    with(pattern);
+    EXPECT_NO_THROW(permute_checkpoint(in(), shuffled_placement(2, 8, 4, 1), out())) << pattern;
     std::filesystem::remove_all(out());
   }
 }

@@ -76,7 +76,7 @@ ExpertGroups groups_of(const ConfigKeys& config, const Family& family, int num_e
 
 CheckpointConfig read_checkpoint_config(const ByteSource& source) {
   const std::string& file = source.name();
-  const JsonDocument json = read_json(source);
+  const JsonDocument json = read_config_json(source);
   if (!json.is_object()) throw ParseError(file, "", "is not a JSON object");
   const LanguageConfig config = language_config(json, file);
   CheckpointConfig checkpoint;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <map>
 #include <optional>
@@ -20,6 +22,38 @@ struct NamedExpert {
   std::string pattern;
   int number = 0;
 };
+
+// With a plain dot for one that a regular expression escapes.
+std::string without_escapes(std::string_view text) {
+  std::string plain;
+  while (!text.empty()) {
+    const std::size_t escaped = text.starts_with("\\.") ? 2 : text.starts_with("[.]") ? 3 : 0;
+    plain += escaped > 0 ? '.' : text.front();
+    text.remove_prefix(std::max<std::size_t>(escaped, 1));
+  }
+  return plain;
+}
+
+// Whether a pattern (a regular expression, or one of a shell) may match some experts of a layer and not
+// others. What it says behind "experts" may be nothing, a name, or any number.
+bool may_pick_experts(std::string_view text) {
+  constexpr std::string_view word = "experts";
+  constexpr std::array<std::string_view, 11> any = {"*",      ".*",     ".+",       "\\d+", "\\d*", "[0-9]+",
+                                                    "[0-9]*", "(\\d+)", "([0-9]+)", "\\w+", "[^.]+"};
+  const auto is_name = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
+  for (std::size_t at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1)) {
+    std::string_view rest = text.substr(at + word.size());
+    if (rest.empty() || is_name(rest[0]) || std::string_view(")|$/:").find(rest[0]) != std::string_view::npos)
+      continue;
+    if (std::ranges::any_of(any, [&](std::string_view each) { return rest.starts_with(each); })) continue;
+    if (rest[0] != '.') return true;
+    rest.remove_prefix(1);
+    if (rest.empty() || is_name(rest[0]) || std::string_view(")|$").find(rest[0]) != std::string_view::npos)
+      continue;
+    if (std::ranges::none_of(any, [&](std::string_view each) { return rest.starts_with(each); })) return true;
+  }
+  return false;
+}
 
 // The first expert that a text names; `pattern` is without its number.
 std::optional<NamedExpert> named_expert(std::string_view text) {
@@ -52,8 +86,18 @@ class Check {
         "{}: '{}' speaks of one expert by its number, which this cannot renumber; {}", file_, text, why));
   }
 
-  void lone(const std::string& text) const {
-    if (named_expert(text)) refuse(text, "a list that names all experts of the layer would do");
+  void lone(const std::string& given) const {
+    const std::string text = without_escapes(given);
+    if (named_expert(text)) refuse(given, "a list that names all experts of the layer would do");
+    require_no_pick(given, text);
+  }
+
+  void require_no_pick(const std::string& given, const std::string& text) const {
+    if (may_pick_experts(text))
+      throw Unsupported(fmt::format(
+          "{}: '{}' may pick out some experts of a layer by their numbers, which this cannot renumber; "
+          "\\d+ or .* for all of them would do",
+          file_, given));
   }
 
   // By pattern, the experts named with it.
@@ -81,8 +125,12 @@ class Check {
         value(child);
         continue;
       }
-      if (const auto expert = named_expert(child.get<std::string>()))
+      const std::string given = child.get<std::string>();
+      const std::string text = without_escapes(given);
+      if (const auto expert = named_expert(text))
         named[expert->pattern].insert(expert->number);
+      else
+        require_no_pick(given, text);
     }
     require_complete(named);
   }
@@ -91,15 +139,17 @@ class Check {
     std::map<std::string, std::set<int>> named;
     std::map<std::string, std::string> said;
     for (const auto& [key, child] : json.items()) {
-      const auto expert = named_expert(key);
+      const std::string text = without_escapes(key);
+      const auto expert = named_expert(text);
       if (!expert) {
+        require_no_pick(key, text);
         value(child);
         continue;
       }
       named[expert->pattern].insert(expert->number);
-      const std::string text = child.dump();
-      if (said.emplace(expert->pattern, text).first->second != text)
-        refuse(key, fmt::format("it says {}, and of another expert {}; the same of all would do", text,
+      const std::string says = child.dump();
+      if (said.emplace(expert->pattern, says).first->second != says)
+        refuse(key, fmt::format("it says {}, and of another expert {}; the same of all would do", says,
                                 said.at(expert->pattern)));
       value(child);
     }
