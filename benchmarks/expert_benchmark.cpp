@@ -4,17 +4,19 @@
 //
 //   expert_benchmark [hidden intermediate]
 #include <dlfcn.h>
+#include <oneapi/dnnl/dnnl_version.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <string_view>
 #include <vector>
 
 #include "evenkeel/compute/cpu/expert_ffn.h"
-#include "evenkeel/compute/cpu/internal/dnnl.h"
 #include "evenkeel/device/arena.h"
 
 namespace evenkeel {
@@ -40,21 +42,44 @@ Buffer filled(Arena& arena, std::int64_t count, DataType type) {
   return buffer;
 }
 
+dnnl::memory::data_type dnnl_type(DataType type) {
+  return type == DataType::f32 ? dnnl::memory::data_type::f32 : dnnl::memory::data_type::bf16;
+}
+
+const dnnl::engine& cpu() {
+  static const dnnl::engine engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+dnnl::stream& stream() {
+  static dnnl::stream stream(cpu());
+  return stream;
+}
+
+dnnl::matmul::primitive_desc product_of(const dnnl::memory::desc& a, const dnnl::memory::desc& b,
+                                        const dnnl::memory::desc& c) {
+#if DNNL_VERSION_MAJOR >= 3
+  return {cpu(), a, b, c};
+#else
+  return {dnnl::matmul::desc(a, b, c), cpu()};
+#endif
+}
+
 // C[m, n] = A[m, k] B[n, k]^T, with B packed and a primitive made for this m.
 std::function<void()> onednn_alone(std::int64_t m, std::int64_t n, std::int64_t k, DataType type,
                                    const Buffer& a, const Buffer& b, const Buffer& c) {
   using dnnl::memory;
-  const auto& engine = internal::cpu_engine();
-  const memory::desc a_desc({m, k}, internal::dnnl_type(type), memory::format_tag::ab);
-  const memory::desc any({k, n}, internal::dnnl_type(type), memory::format_tag::any);
+  const dnnl::engine& engine = cpu();
+  const memory::desc a_desc({m, k}, dnnl_type(type), memory::format_tag::ab);
+  const memory::desc any({k, n}, dnnl_type(type), memory::format_tag::any);
   const memory::desc c_desc({m, n}, memory::data_type::f32, memory::format_tag::ab);
-  const dnnl::matmul::primitive_desc made = internal::product_of(a_desc, any, c_desc, {});
-  const memory plain({{k, n}, internal::dnnl_type(type), memory::format_tag::ba}, engine, b.data());
+  const dnnl::matmul::primitive_desc made = product_of(a_desc, any, c_desc);
+  const memory plain({{k, n}, dnnl_type(type), memory::format_tag::ba}, engine, b.data());
   memory packed(made.weights_desc(), engine);
-  dnnl::reorder(plain, packed).execute(internal::cpu_stream(), const_cast<memory&>(plain), packed);
+  dnnl::reorder(plain, packed).execute(stream(), const_cast<memory&>(plain), packed);
   return [product = dnnl::matmul(made), packed, a_memory = memory(a_desc, engine, a.data()),
           c_memory = memory(c_desc, engine, c.data())] {
-    product.execute(internal::cpu_stream(),
+    product.execute(stream(),
                     {{DNNL_ARG_SRC, a_memory}, {DNNL_ARG_WEIGHTS, packed}, {DNNL_ARG_DST, c_memory}});
   };
 }
@@ -142,7 +167,13 @@ void table(std::int64_t D, std::int64_t F, DataType type, Sgemm sgemm) {
 }  // namespace evenkeel
 
 int main(int argc, char** argv) {
-  const evenkeel::internal::OneThread alone;
+  // On one thread, which OpenMP reads when the program starts.
+  const char* const threads = std::getenv("OMP_NUM_THREADS");
+  if (threads == nullptr || std::string_view(threads) != "1") {
+    setenv("OMP_NUM_THREADS", "1", 1);
+    execv("/proc/self/exe", argv);
+    return 1;
+  }
   const std::int64_t hidden = argc > 2 ? std::atoll(argv[1]) : 768;
   const std::int64_t intermediate = argc > 2 ? std::atoll(argv[2]) : 768;
   const auto sgemm = evenkeel::openblas();

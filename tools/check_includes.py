@@ -78,7 +78,7 @@ class Finder:
         self.problems = []
 
     def run(self):
-        for path in sources(self.root, "evenkeel", "cli", "examples"):
+        for path in sources(self.root, "evenkeel", "cli", "examples", "benchmarks"):
             self.check_source(path.relative_to(self.root), path.read_text(encoding="utf-8").splitlines())
         for path in sources(self.root, "evenkeel", "cli", "examples", "tests", "benchmarks", "python", "tools"):
             self.check_length(path.relative_to(self.root), len(path.read_text(encoding="utf-8").splitlines()))

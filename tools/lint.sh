@@ -53,6 +53,7 @@ tidy_is_clean() {
 
 check clang-format format_is_kept
 check "include directions" tools/check_includes.py
+check "drawing of folders" tools/draw_folders.py --check
 check ruff python_is_clean
 check clang-tidy tidy_is_clean
 [ ${#failed[@]} -eq 0 ] || { echo "lint: not clean: ${failed[*]}" >&2; exit 1; }

@@ -12,7 +12,7 @@
 #include "evenkeel/balance/cuda/planner.h"
 #include "evenkeel/compute/cuda/expert_ffn.h"
 #include "evenkeel/device/arena.h"
-#include "evenkeel/layer/cuda/internal/layer_buffers.h"
+#include "evenkeel/layer/cuda/layer_buffers.h"
 #include "evenkeel/layer/moe_layer.h"
 #include "evenkeel/plan/cuda/placement_tables.h"
 #include "tests/support/device_memory.h"

@@ -12,7 +12,7 @@
 #include "evenkeel/device/cpu/stream.h"
 #include "evenkeel/exchange/cuda/device_exchange.h"
 #include "evenkeel/exchange/cuda/stream_barrier.h"
-#include "evenkeel/layer/cuda/internal/layer_buffers.h"
+#include "evenkeel/layer/cuda/layer_buffers.h"
 #include "evenkeel/layer/cuda/moe_layer.h"
 #include "evenkeel/plan/cuda/placement_tables.h"
 

@@ -1,4 +1,4 @@
-#include "evenkeel/layer/cuda/internal/layer_buffers.h"
+#include "evenkeel/layer/cuda/layer_buffers.h"
 
 #include "evenkeel/base/carver.h"
 #include "evenkeel/exchange/cuda/chunk_sizes.h"
