@@ -123,7 +123,7 @@ std::vector<std::byte> one_rank_output(const ExperimentSetup& setup, const Batch
   alone.rounds = 0;
   alone.timelines = false;
   alone.reference = plain_ep({});
-  alone.ways = {alone.reference};
+  alone.candidates = {alone.reference};
   std::vector<std::byte> output;
   measure(alone, {batch.on_one_rank()}, [&](std::size_t, const StepResults& results, bool) {
     output.assign(results.output.bytes().begin(), results.output.bytes().end());
@@ -138,7 +138,7 @@ double most_error(DataType type) {
 
 void require_right(const ExperimentSetup& setup, const std::vector<Accuracy>& accuracy) {
   for (std::size_t way = 0; way < accuracy.size(); ++way) {
-    const std::string_view planner = name_of(setup.ways[way].planner.kind);
+    const std::string_view planner = name_of(setup.candidates[way].planner.kind);
     const double error = accuracy[way].max_rel_error;
     const bool vanishes = accuracy[way].max_abs_error < 1e-30;  // below what f32 holds in full
     if (!vanishes && !(error <= most_error(setup.shape.expert.type)))
@@ -160,7 +160,7 @@ CheckedFigures measure_and_check(const ExperimentSetup& setup, const Batch& batc
   const DenseResult reference = evaluate(setup, batch);
   const std::vector<std::byte> expected = one_rank_output(setup, batch);
   CheckedFigures checked;
-  checked.accuracy.resize(setup.ways.size());
+  checked.accuracy.resize(setup.candidates.size());
   const auto inspect = [&](std::size_t way, const StepResults& results, bool bitwise) {
     Accuracy& accuracy = checked.accuracy[way];
     accuracy = compare(reference, results, setup.backward);

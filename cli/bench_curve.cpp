@@ -46,33 +46,34 @@ class CurveMeasurement {
     return budget;
   }
 
-  Figures measured(const std::string& what, const std::vector<Way>& ways) const {
-    return measured(what, ways, setup_.bench.pairs);
+  Figures measured(const std::string& what, const std::vector<Candidate>& candidates) const {
+    return measured(what, candidates, setup_.bench.pairs);
   }
   // Plain EP takes several times as long as the others and is far from them: few rounds say enough.
-  Figures measured_few(const std::string& what, const std::vector<Way>& ways) const {
-    return measured(what, ways, std::min<std::int64_t>(setup_.bench.pairs, kPlainRounds));
+  Figures measured_few(const std::string& what, const std::vector<Candidate>& candidates) const {
+    return measured(what, candidates, std::min<std::int64_t>(setup_.bench.pairs, kPlainRounds));
   }
-  Figures measured(const std::string& what, const std::vector<Way>& ways, std::int64_t pairs) const {
-    return std::move(measure(layer_.experiment(pairs, reference_, ways), {batch_}, {},
+  Figures measured(const std::string& what, const std::vector<Candidate>& candidates,
+                   std::int64_t pairs) const {
+    return std::move(measure(layer_.experiment(pairs, reference_, candidates), {batch_}, {},
                              progress_(fmt::format("{}, {}", curve_.scenario, what)))
                          .front());
   }
 
-  void add(const std::string& name, const Figures& figures, std::size_t way, bool asked) {
-    const WayFigures& of = figures.ways[way];
-    curve_.rows.push_back({name, of.way, of, of.least_budget, figures.control, asked});
+  void add(const std::string& name, const Figures& figures, std::size_t candidate, bool asked) {
+    const WayFigures& of = figures.candidates[candidate];
+    curve_.rows.push_back({name, of.candidate, of, of.least_budget, figures.control, asked});
   }
 
   std::string planner_name() const { return std::string(name_of(setup_.planner.kind)); }
 
   void measure_free() {
     const Budget whole = budget(Arena::kNoBudget, Recompute::whole);
-    std::vector<Way> ways = {plain_ep(free_)};
-    if (setup_.bench.backward) ways.push_back(plain_ep(whole));
-    const Figures plain = measured_few("ep, no budget", ways);
+    std::vector<Candidate> candidates = {plain_ep(free_)};
+    if (setup_.bench.backward) candidates.push_back(plain_ep(whole));
+    const Figures plain = measured_few("ep, no budget", candidates);
     curve_.reference = plain.reference;
-    curve_.ep = plain.ways.front();
+    curve_.ep = plain.candidates.front();
     add("ep", plain, 0, false);
     if (!setup_.bench.backward) return;
     add("ep, whole", plain, 1, false);
@@ -85,19 +86,19 @@ class CurveMeasurement {
     const Budget within = budget(bytes);
     const std::string in = fmt::format("{} {}", what, format_bytes(bytes));
     measure_or_refuse({setup_.planner, within}, asked ? "" : ", ample", asked,
-                      [&](const Way& way) { return measured(in, {way}); });
+                      [&](const Candidate& candidate) { return measured(in, {candidate}); });
     if (asked)
       measure_or_refuse(plain_ep(within), "", asked,
-                        [&](const Way& way) { return measured_few("ep, " + in, {way}); });
+                        [&](const Candidate& candidate) { return measured_few("ep, " + in, {candidate}); });
   }
 
   template <class Measure>
-  void measure_or_refuse(const Way& way, const char* suffix, bool asked, const Measure& measure) {
-    const std::string name = fmt::format("{}{}", name_of(way.planner.kind), suffix);
+  void measure_or_refuse(const Candidate& candidate, const char* suffix, bool asked, const Measure& measure) {
+    const std::string name = fmt::format("{}{}", name_of(candidate.planner.kind), suffix);
     try {
-      add(name, measure(way), 0, asked);
+      add(name, measure(candidate), 0, asked);
     } catch (const BudgetTooSmall&) {
-      curve_.rows.push_back({name, way, std::nullopt, curve_.reference.least_budget, {}, asked});
+      curve_.rows.push_back({name, candidate, std::nullopt, curve_.reference.least_budget, {}, asked});
     }
   }
 
@@ -107,7 +108,7 @@ class CurveMeasurement {
   Batch batch_;
   BenchLayer layer_;
   Budget free_;
-  Way reference_;
+  Candidate reference_;
   Curve curve_;
 };
 

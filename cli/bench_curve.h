@@ -19,7 +19,7 @@ namespace evenkeel::cli {
 
 struct CurveRow {
   std::string name;
-  Way way;
+  Candidate candidate;
   // Nothing where the budget is below the least.
   std::optional<WayFigures> figures;
   std::int64_t least_budget = 0;

@@ -33,8 +33,8 @@ Json bytes_or_null(const Budget& budget) {
 }
 
 Json json_of(const CurveRow& row, const Curve& curve) {
-  const Budget& budget = row.way.budget;
-  Json json = {{"planner", name_of(row.way.planner.kind)},
+  const Budget& budget = row.candidate.budget;
+  Json json = {{"planner", name_of(row.candidate.planner.kind)},
                {"budget", bytes_or_null(budget)},
                {"budget_share", budget.is_given() ? Json(share_of(budget.bytes, curve)) : Json(nullptr)},
                {"recompute", name_of(budget.memory.recompute)},
@@ -65,7 +65,7 @@ std::string interval(const RoundRatio& ratio) {
 }
 
 std::vector<std::string> cells_of(const CurveRow& row, const Curve& curve) {
-  const Budget& budget = row.way.budget;
+  const Budget& budget = row.candidate.budget;
   std::vector<std::string> cells = {row.name, budget.is_given() ? format_bytes(budget.bytes) : "none",
                                     budget.is_given() ? percent(share_of(budget.bytes, curve)) : ""};
   if (!row.figures) {
@@ -88,17 +88,17 @@ void print_picture(const Curve& curve) {
   std::vector<const CurveRow*> rows;
   double most = 1;
   for (const CurveRow& row : curve.rows) {
-    if (!row.asked || !row.figures || row.way.is_plain()) continue;
+    if (!row.asked || !row.figures || row.candidate.is_plain()) continue;
     rows.push_back(&row);
     most = std::max(most, row.figures->time.median);
   }
   if (rows.empty()) return;
   put("\n  {} in so much of ep's peak, and its time / its time without a budget\n",
-      name_of(curve.reference.way.planner.kind));
+      name_of(curve.reference.candidate.planner.kind));
   const auto in_parts = [&](double ratio) { return static_cast<std::int64_t>(ratio * precision); };
   for (const CurveRow* row : rows) {
     const double ratio = row->figures->time.median;
-    put("  {:>6}  {} {:.3f}\n", percent(share_of(row->way.budget.bytes, curve)),
+    put("  {:>6}  {} {:.3f}\n", percent(share_of(row->candidate.budget.bytes, curve)),
         bar(in_parts(ratio), in_parts(most), width), ratio);
   }
 }
@@ -108,7 +108,7 @@ void print_curve(const Curve& curve) {
       curve.ep.balance.max_over_mean, format_bytes(curve.ep.worst_peak_bytes()),
       format_bytes(curve.reference.least_budget));
   Table table({"", "budget", "of ep", "time", "95 %", "A/A", "peak", "of ep", "chunks", "again", "moves"});
-  table.add({std::string(name_of(curve.reference.way.planner.kind)), "none", "", "1", "", "",
+  table.add({std::string(name_of(curve.reference.candidate.planner.kind)), "none", "", "1", "", "",
              format_bytes(curve.reference.worst_peak_bytes()),
              percent(share_of(curve.reference.worst_peak_bytes(), curve)), "1", "0 %",
              fmt::format("{}", curve.reference.transfers)});
@@ -141,7 +141,7 @@ void print_curves_json(const CurveSetup& setup, const std::vector<Curve>& curves
                          {"ideal_speedup", curve.ep.balance.max_over_mean},
                          {"ep_peak_bytes", curve.ep.peak_bytes},
                          {"reference",
-                          {{"planner", name_of(curve.reference.way.planner.kind)},
+                          {{"planner", name_of(curve.reference.candidate.planner.kind)},
                            {"critical_ms", curve.reference.critical_ms},
                            {"transfers", curve.reference.transfers},
                            {"peak_bytes", curve.reference.peak_bytes},

@@ -40,7 +40,7 @@ class JointMeasurement {
     const std::vector<Figures> free = measured_free();
     for (std::size_t i = 0; i < batches_.size(); ++i)
       for (const AskedBudget& asked : setup_.budgets) {
-        const WayFigures& spilled = free[i].ways.front();
+        const WayFigures& spilled = free[i].candidates.front();
         const std::int64_t ep_peak = free[i].reference.worst_peak_bytes();
         rows.push_back({batches_[i].name, asked.bytes_of(ep_peak), ep_peak, spilled.least_budget,
                         spilled.transfers, std::nullopt});
@@ -62,21 +62,22 @@ class JointMeasurement {
     joint.memory.cost = setup_.cost;
     Budget spill = joint;
     spill.memory.keep_plan = true;
-    const Way reference{setup_.planner, joint}, spilled{setup_.planner, spill}, chunked = plain_ep(joint);
+    const Candidate reference{setup_.planner, joint}, spilled{setup_.planner, spill},
+        chunked = plain_ep(joint);
     const std::string what = fmt::format("{} in {}", batch.name, format_bytes(row.budget));
     try {
       ExperimentSetup experiment = layer_.experiment(1, reference, {spilled, chunked});
       experiment.warm_ups = 0;
       const Figures once = measured(experiment, batch, what + ", once");
-      row.is_spill = is_same_step(once.reference, once.ways[0]);
-      row.is_chunks = is_same_step(once.reference, once.ways[1]);
+      row.is_spill = is_same_step(once.reference, once.candidates[0]);
+      row.is_chunks = is_same_step(once.reference, once.candidates[1]);
       // What would tell the same step from itself is the machine.
-      std::vector<Way> others;
+      std::vector<Candidate> others;
       if (!row.is_spill) others.push_back(spilled);
       if (!row.is_chunks) others.push_back(chunked);
       Figures figures = measured(layer_.experiment(setup_.bench.pairs, reference, others), batch, what);
-      if (row.is_spill) figures.ways.insert(figures.ways.begin(), figures.reference);
-      if (row.is_chunks) figures.ways.push_back(figures.reference);
+      if (row.is_spill) figures.candidates.insert(figures.candidates.begin(), figures.reference);
+      if (row.is_chunks) figures.candidates.push_back(figures.reference);
       row.figures = std::move(figures);
     } catch (const BudgetTooSmall&) {
       return;  // the row says so

@@ -36,8 +36,8 @@ struct JointRow {
   bool is_chunks = false;
 
   const WayFigures& joint() const { return figures->reference; }
-  const WayFigures& spill() const { return figures->ways[0]; }
-  const WayFigures& chunks() const { return figures->ways[1]; }
+  const WayFigures& spill() const { return figures->candidates[0]; }
+  const WayFigures& chunks() const { return figures->candidates[1]; }
   // The planner's plan did not fit, so that `spill` is plain ep.
   bool gave_up() const { return free_transfers > 0 && spill().transfers == 0; }
   // Medians over rounds of joint's critical path / the other's.

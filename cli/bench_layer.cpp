@@ -17,7 +17,7 @@ const LayerOptions& checked(const LayerOptions& options, int ranks, std::int64_t
 }  // namespace
 
 ExperimentSetup unmade_experiment(const LayerOptions& options, int ranks, bool backward, std::int64_t rounds,
-                                  const Way& reference, std::vector<Way> ways) {
+                                  const Candidate& reference, std::vector<Candidate> candidates) {
   const MoeShape shape = options.shape();
   return {shape,
           LayerPlacement::contiguous(shape.num_experts, ranks),
@@ -27,7 +27,7 @@ ExperimentSetup unmade_experiment(const LayerOptions& options, int ranks, bool b
           backward,
           static_cast<int>(rounds),
           reference,
-          std::move(ways)};
+          std::move(candidates)};
 }
 
 BenchLayer::BenchLayer(const LayerOptions& options, int ranks, std::int64_t tokens, bool backward)
@@ -39,9 +39,10 @@ BenchLayer::BenchLayer(const LayerOptions& options, int ranks, std::int64_t toke
       hidden_(seeded_hidden(options, tokens)),
       grad_output_(seeded_grad_output(options, backward ? tokens : 0)) {}
 
-ExperimentSetup BenchLayer::experiment(std::int64_t rounds, const Way& reference,
-                                       std::vector<Way> ways) const {
-  ExperimentSetup setup = unmade_experiment(options_, ranks_, backward_, rounds, reference, std::move(ways));
+ExperimentSetup BenchLayer::experiment(std::int64_t rounds, const Candidate& reference,
+                                       std::vector<Candidate> candidates) const {
+  ExperimentSetup setup =
+      unmade_experiment(options_, ranks_, backward_, rounds, reference, std::move(candidates));
   setup.experts = &experts_;
   setup.hidden = &hidden_;
   setup.grad_output = &grad_output_;

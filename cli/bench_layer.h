@@ -9,7 +9,7 @@ namespace evenkeel::cli {
 
 // Ways of a layer with homes in the order of experts, without its experts and tokens.
 ExperimentSetup unmade_experiment(const LayerOptions& options, int ranks, bool backward, std::int64_t rounds,
-                                  const Way& reference, std::vector<Way> ways);
+                                  const Candidate& reference, std::vector<Candidate> candidates);
 
 class BenchLayer {
  public:
@@ -19,7 +19,8 @@ class BenchLayer {
   BenchLayer& operator=(const BenchLayer&) = delete;
 
   // This must outlive what is returned.
-  ExperimentSetup experiment(std::int64_t rounds, const Way& reference, std::vector<Way> ways) const;
+  ExperimentSetup experiment(std::int64_t rounds, const Candidate& reference,
+                             std::vector<Candidate> candidates) const;
 
  private:
   LayerOptions options_;

@@ -8,15 +8,15 @@ namespace evenkeel::cli {
 
 namespace {
 
-Way way_of(const OverlapSetup& setup, int in_flight) {
-  Way way{setup.planner, {}};
-  MemoryOptions& memory = way.budget.memory;
+Candidate candidate_of(const OverlapSetup& setup, int in_flight) {
+  Candidate candidate{setup.planner, {}};
+  MemoryOptions& memory = candidate.budget.memory;
   memory.recompute = Recompute::chunk;
   memory.rule = {ChunkRule::Kind::equal, setup.chunks, {}};
   memory.chunks_in_flight = in_flight;
   memory.cost = setup.cost;
   memory.keep_plan = true;
-  return way;
+  return candidate;
 }
 
 }  // namespace
@@ -30,7 +30,8 @@ std::vector<OverlapRow> measure_overlap(const OverlapSetup& setup, const std::ve
   const BenchSetup& bench = setup.bench;
   const auto ranks = static_cast<int>(bench.ranks);
   const BenchLayer layer(bench.layer, ranks, bench.tokens * ranks, bench.backward);
-  const ExperimentSetup experiment = layer.experiment(bench.pairs, way_of(setup, 1), {way_of(setup, 2)});
+  const ExperimentSetup experiment =
+      layer.experiment(bench.pairs, candidate_of(setup, 1), {candidate_of(setup, 2)});
   std::vector<OverlapRow> rows;
   for (const std::string& name : scenarios) {
     const Batch batch = scenario_batch(name, bench.layer, ranks, bench.tokens);

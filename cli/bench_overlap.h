@@ -22,7 +22,7 @@ struct OverlapRow {
   Figures figures;
 
   const WayFigures& one() const { return figures.reference; }
-  const WayFigures& two() const { return figures.ways.front(); }
+  const WayFigures& two() const { return figures.candidates.front(); }
   // Of the time by which waiting lengthens a step with one chunk in flight: the waiting of the rank that
   // waits least. That ranks end a pass at different times, since one has more to do or a slower core, hides
   // nowhere.

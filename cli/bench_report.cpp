@@ -22,7 +22,7 @@ std::string ratio(double value) {
 }
 
 std::string planner_name(const WayFigures& of) {
-  return std::string(name_of(of.way.planner.kind));
+  return std::string(name_of(of.candidate.planner.kind));
 }
 
 // "concentrated:" is the same in nearly every row.
@@ -34,7 +34,7 @@ std::string short_name(const BenchRow& row) {
 }
 
 Json json_of(const WayFigures& of, double ideal, double peak_ratio) {
-  return {{"planner", name_of(of.way.planner.kind)},
+  return {{"planner", name_of(of.candidate.planner.kind)},
           {"critical_ms", of.critical_ms},
           {"wall_ms", of.wall_ms},
           {"speedup", of.speedup},
@@ -65,7 +65,7 @@ void print_bench_table(const Budget& budget, const std::vector<BenchRow>& rows) 
   std::vector<std::string> head = {
       rows.front().parameter.empty() ? "share:experts" : rows.front().parameter + "  share:experts", "ideal",
       "A/A", "peak ep"};
-  for (const WayFigures& of : rows.front().figures.ways) {
+  for (const WayFigures& of : rows.front().figures.candidates) {
     head.insert(head.end(), {planner_name(of), "share", "peak", "moves"});
   }
   Table table(head);
@@ -74,8 +74,8 @@ void print_bench_table(const Budget& budget, const std::vector<BenchRow>& rows) 
     std::vector<std::string> cells = {short_name(row), fmt::format("{:.2f}x", ideal),
                                       fmt::format("+-{:.3f}", row.figures.control.spread),
                                       ratio(row.ep_peak_ratio)};
-    for (std::size_t i = 0; i < row.figures.ways.size(); ++i) {
-      const WayFigures& of = row.figures.ways[i];
+    for (std::size_t i = 0; i < row.figures.candidates.size(); ++i) {
+      const WayFigures& of = row.figures.candidates[i];
       cells.insert(cells.end(),
                    {fmt::format("{:.2f}x", of.speedup), fmt::format("{:.0f} %", 100 * of.speedup / ideal),
                     ratio(row.peak_ratios[i]), fmt::format("{}", of.transfers)});
@@ -93,8 +93,8 @@ void print_bench_json(const BenchPoint& point, const std::vector<BenchRow>& rows
   for (const BenchRow& row : rows) {
     const double ideal = row.figures.ideal_speedup();
     Json planners = Json::array();
-    for (std::size_t i = 0; i < row.figures.ways.size(); ++i)
-      planners.push_back(json_of(row.figures.ways[i], ideal, row.peak_ratios[i]));
+    for (std::size_t i = 0; i < row.figures.candidates.size(); ++i)
+      planners.push_back(json_of(row.figures.candidates[i], ideal, row.peak_ratios[i]));
     Json one = {{"scenario", row.scenario}};
     if (!row.parameter.empty()) one[row.parameter] = row.value;
     one.update({{"ideal_speedup", ideal},

@@ -75,8 +75,8 @@ void add_peak_ratios(std::vector<BenchRow>& rows) {
   };
   for (BenchRow& row : rows) {
     row.ep_peak_ratio = ratio(row.figures.reference, even.reference);
-    for (std::size_t i = 0; i < even.ways.size(); ++i)
-      row.peak_ratios[i] = ratio(row.figures.ways[i], even.ways[i]);
+    for (std::size_t i = 0; i < even.candidates.size(); ++i)
+      row.peak_ratios[i] = ratio(row.figures.candidates[i], even.candidates[i]);
   }
 }
 
@@ -128,7 +128,7 @@ void require_budget(const BenchPoint& point) {
   const BenchSetup& setup = point.setup;
   const ExperimentSetup experiment =
       unmade_experiment(setup.layer, static_cast<int>(setup.ranks), setup.backward, setup.pairs,
-                        plain_ep(setup.budget), ways_of(setup.planners, setup.budget));
+                        plain_ep(setup.budget), candidates_of(setup.planners, setup.budget));
   require_memory(experiment, setup.tokens * setup.ranks);
   require_budgets(experiment, setup.tokens);
 }
@@ -140,9 +140,9 @@ std::vector<BenchRow> measure_point(const BenchPoint& point, const Progress& pro
   for (const std::string& name : point.scenarios)
     batches.push_back(scenario_batch(name, setup.layer, ranks, setup.tokens));
   const BenchLayer layer(setup.layer, ranks, setup.tokens * ranks, setup.backward);
-  std::vector<Figures> figures =
-      measure(layer.experiment(setup.pairs, plain_ep(setup.budget), ways_of(setup.planners, setup.budget)),
-              batches, {}, progress);
+  std::vector<Figures> figures = measure(
+      layer.experiment(setup.pairs, plain_ep(setup.budget), candidates_of(setup.planners, setup.budget)),
+      batches, {}, progress);
   std::vector<BenchRow> rows;
   for (std::size_t i = 0; i < batches.size(); ++i)
     rows.push_back({point.parameter, point.value, batches[i].name, std::move(figures[i]), 0,

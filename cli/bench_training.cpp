@@ -78,15 +78,15 @@ Batch batch_of_step(const TrainingSetup& setup, const RecordedLoads& recorded, c
   return batch_of_loads(name, loads, top_k, ranks, seed);
 }
 
-Way plain_in(std::int64_t bytes, Recompute recompute, ChunkRule rule) {
+Candidate plain_in(std::int64_t bytes, Recompute recompute, ChunkRule rule) {
   return plain_ep({bytes, {recompute, std::move(rule), {}}});
 }
 
-Way whole_again() {
+Candidate whole_again() {
   return plain_in(Arena::kNoBudget, Recompute::whole, {});
 }
 
-std::vector<Way> other_methods(const TrainingSetup& setup) {
+std::vector<Candidate> other_methods(const TrainingSetup& setup) {
   return {plain_in(Arena::kNoBudget, Recompute::chunk, {ChunkRule::Kind::equal, kFixedChunks}),
           plain_in(setup.budget, Recompute::chunk, {ChunkRule::Kind::mact}),
           {setup.planner, {setup.budget, {Recompute::automatic, {}, setup.cost}}}};
@@ -101,7 +101,7 @@ std::int64_t half_of_whole(const BenchLayer& layer, const std::vector<Batch>& ba
   };
   const auto worst = static_cast<std::size_t>(std::ranges::max_element(steps, {}, fullest) - steps.begin());
   const Figures figures = std::move(measure(experiment, {batches[worst]}).front());
-  return std::max(figures.reference.worst_peak_bytes() / 2, figures.ways.front().least_budget);
+  return std::max(figures.reference.worst_peak_bytes() / 2, figures.candidates.front().least_budget);
 }
 
 }  // namespace

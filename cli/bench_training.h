@@ -41,7 +41,7 @@ struct TrainingStep {
   Figures figures;  // the reference is method 1, the ways are the others
 
   const WayFigures& of(std::size_t method) const {
-    return method == 0 ? figures.reference : figures.ways[method - 1];
+    return method == 0 ? figures.reference : figures.candidates[method - 1];
   }
   double tokens_per_second(std::size_t method) const {
     return static_cast<double>(tokens) / (1e-3 * of(method).critical_ms);

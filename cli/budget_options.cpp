@@ -41,7 +41,7 @@ void read_rule(const std::string& text, ChunkRule& rule) {
   rule.count = parse_whole("--chunks", text, 1, kMostChunks);
 }
 
-void require_sense(const CLI::App& app, const MemoryOptions& memory, bool backward) {
+void validate_options(const CLI::App& app, const MemoryOptions& memory, bool backward) {
   const ChunkRule& rule = memory.rule;
   if (rule.kind != ChunkRule::Kind::mact) refuse_if_given(app, "--bins", "is about --chunks mact");
   if (std::ranges::adjacent_find(rule.bins, std::ranges::greater_equal()) != rule.bins.end())
@@ -93,7 +93,7 @@ void add_budget_options(CLI::App& app, BudgetOptions& options) {
 }
 
 Budget budget_of(const CLI::App& app, const BudgetOptions& options, bool backward, bool costs_decide) {
-  require_sense(app, options.budget.memory, backward);
+  validate_options(app, options.budget.memory, backward);
   Budget budget = options.budget;
   budget.memory.chunks_in_flight = static_cast<int>(options.in_flight);
   if (options.in_flight > 1) require_overlap(budget);

@@ -113,8 +113,8 @@ void print_placements(const std::vector<Comparison>& contiguous, const std::vect
         fmt::format("{:.3f}", homes[i].before.max_over_mean_mean));
     add("placed", placed[i].checked.figures.reference,
         fmt::format("{:.3f}", homes[i].after.max_over_mean_mean));
-    add("contiguous + level", contiguous[i].checked.figures.ways.back(), "");
-    add("placed + level", placed[i].checked.figures.ways.back(), "");
+    add("contiguous + level", contiguous[i].checked.figures.candidates.back(), "");
+    add("placed + level", placed[i].checked.figures.candidates.back(), "");
   }
   put("\n  homes chosen from other sequences of the same text (place, two-stage, fast)\n{}", table.text());
   put("  all layers: max/mean load of the same tokens, mean of all layers\n");
@@ -135,11 +135,11 @@ void print_budgeted(const Comparison& free, const Comparison& budgeted, const Bu
                fmt::format("{:.0f} %", 100 * of.recomputed_fraction),
                fmt::format("{:.1f} ms", of.critical_ms), yes_or_no(accuracy.bitwise_equal)});
   };
-  add("ep, no budget", figures.ways.front(), free.checked.accuracy.front());
-  add("level, no budget", figures.ways.back(), free.checked.accuracy.back());
+  add("ep, no budget", figures.candidates.front(), free.checked.accuracy.front());
+  add("level, no budget", figures.candidates.back(), free.checked.accuracy.back());
   for (std::size_t i = 0; i < budgeted.checked.accuracy.size(); ++i) {
-    const WayFigures& of = budgeted.checked.figures.ways[i];
-    add(fmt::format("{} in {}", name_of(of.way.planner.kind), format_bytes(budget.bytes)), of,
+    const WayFigures& of = budgeted.checked.figures.candidates[i];
+    add(fmt::format("{} in {}", name_of(of.candidate.planner.kind), format_bytes(budget.bytes)), of,
         budgeted.checked.accuracy[i]);
   }
   put("\n  {} in half of ep's memory, where ep in one chunk could not run (least budget {})\n{}", free.name,
@@ -174,17 +174,17 @@ void run(const DemoArguments& options) {
     setup.hidden = &hidden;
     setup.grad_output = &grad_output;
     setup.placement = contiguous;
-    setup.ways = ways_of(planners_of({Kind::ep, Kind::least_loaded, Kind::level}, spilling), {});
+    setup.candidates = candidates_of(planners_of({Kind::ep, Kind::least_loaded, Kind::level}, spilling), {});
     comparisons.push_back({selection.name, measure_and_check(setup, batch, progress_line(selection.name))});
     homes.push_back(place_by_others(*trace, selection.sequences, ranks));
     setup.placement = homes.back().placement.layer(kLayer);
-    setup.ways = ways_of(planners_of({Kind::level}, spilling), {});
+    setup.candidates = candidates_of(planners_of({Kind::level}, spilling), {});
     placed.push_back({selection.name, measure_and_check(setup, batch, progress_line(selection.name))});
     if (&selection != std::prev(std::end(kSelections))) continue;
     budget = half_of_plain(comparisons.back().checked.figures, cost);
     setup.placement = contiguous;
     setup.reference = plain_ep(budget);
-    setup.ways = ways_of(planners_of({Kind::ep, Kind::level}, spilling), budget);
+    setup.candidates = candidates_of(planners_of({Kind::ep, Kind::level}, spilling), budget);
     setup.rounds = std::min(setup.rounds, kBudgetRounds);
     budgeted = {selection.name, measure_and_check(setup, batch, progress_line("half the memory"))};
   }

@@ -41,7 +41,7 @@ struct Shared {
   const Inspect& inspect;
   const Progress& progress;
   std::shared_ptr<std::counting_semaphore<>> cores;  // for ranks that must share them
-  std::vector<Way> slots;
+  std::vector<Candidate> slots;
   std::vector<StepSamples> samples;  // by batch
   std::vector<Figures> figures;      // by batch; rank 0 writes plans into them
   StepResults results;
@@ -59,7 +59,7 @@ class Rank {
   RankLayer& layer_under(const Budget& budget);
   void note_least_budgets();
   void take_rounds(std::size_t batch);
-  void take_step(const Batch& batch, const Way& way, RankSample& sample);
+  void take_step(const Batch& batch, const Candidate& candidate, RankSample& sample);
   void compute(const Batch& batch, MoeLayer& layer);
   void note_bytes(RankSample& sample) const;
   void note_plan(WayFigures& figures) const;
@@ -94,10 +94,10 @@ void Rank::make_layers() {
   std::shared_ptr<const ExpertFfn> experts;
   if (shared_.cores != nullptr)
     experts = in_turns(make_cpu_expert_ffn(setup_.shape.expert, setup_.backward), shared_.cores);
-  for (const Way& way : shared_.slots) {
-    if (std::ranges::find(layers_, way.budget, &BudgetedLayer::budget) != layers_.end()) continue;
-    layers_.push_back(
-        {way.budget, std::make_unique<RankLayer>(comm_, setup_, way.budget, max_tokens, experts)});
+  for (const Candidate& candidate : shared_.slots) {
+    if (std::ranges::find(layers_, candidate.budget, &BudgetedLayer::budget) != layers_.end()) continue;
+    layers_.push_back({candidate.budget,
+                       std::make_unique<RankLayer>(comm_, setup_, candidate.budget, max_tokens, experts)});
   }
   std::vector<ExpertWeights> weights;
   for (ExpertId expert : natives_) weights.push_back(setup_.experts->weights(expert.value()));
@@ -120,8 +120,9 @@ RankLayer& Rank::layer_under(const Budget& budget) {
 void Rank::note_least_budgets() {
   for (Figures& figures : shared_.figures) {
     figures.reference.least_budget = layer_under(setup_.reference.budget).layer().least_budget();
-    for (std::size_t i = 0; i < figures.ways.size(); ++i)
-      figures.ways[i].least_budget = layer_under(shared_.slots[kFirstWay + i].budget).layer().least_budget();
+    for (std::size_t i = 0; i < figures.candidates.size(); ++i)
+      figures.candidates[i].least_budget =
+          layer_under(shared_.slots[kFirstWay + i].budget).layer().least_budget();
   }
 }
 
@@ -145,16 +146,16 @@ void Rank::take_rounds(std::size_t batch) {
       take_step(shared_.batches[batch], shared_.slots[slot],
                 round < 0 ? unused : shared_.samples[batch].at(round, slot, comm_.rank().value()));
       if (comm_.rank().value() != 0 || round != setup_.rounds - 1 || slot == kControl) continue;
-      note_plan(slot == kReference ? figures.reference : figures.ways[slot - kFirstWay]);
+      note_plan(slot == kReference ? figures.reference : figures.candidates[slot - kFirstWay]);
     }
     if (comm_.rank().value() == 0 && round >= 0 && shared_.progress)
       shared_.progress(static_cast<int>(batch) * setup_.rounds + round + 1, all);
   }
 }
 
-void Rank::take_step(const Batch& batch, const Way& way, RankSample& sample) {
-  RankLayer& at = layer_under(way.budget);
-  at.layer().set_planner(way.planner);
+void Rank::take_step(const Batch& batch, const Candidate& candidate, RankSample& sample) {
+  RankLayer& at = layer_under(candidate.budget);
+  at.layer().set_planner(candidate.planner);
   at.arena().reset_peak();
   at.restart_timeline();
   wait_for_all();
@@ -207,10 +208,10 @@ void Rank::note_plan(WayFigures& figures) const {
 }
 
 void Rank::show_results(std::size_t batch) {
-  for (std::size_t way = 0; way < setup_.ways.size(); ++way) {
-    RankLayer& at = layer_under(setup_.ways[way].budget);
+  for (std::size_t candidate = 0; candidate < setup_.candidates.size(); ++candidate) {
+    RankLayer& at = layer_under(setup_.candidates[candidate].budget);
     MoeLayer& layer = at.layer();
-    layer.set_planner(setup_.ways[way].planner);
+    layer.set_planner(setup_.candidates[candidate].planner);
     clear_gradients();
     wait_for_all();
     at.restart_timeline();
@@ -218,7 +219,7 @@ void Rank::show_results(std::size_t batch) {
     if (setup_.timelines) shared_.records[comm_.rank().offset()] = at.timeline();
     wait_for_all();
     if (comm_.rank().value() == 0) {
-      shared_.inspect(way, shared_.results, layer.bitwise().holds);
+      shared_.inspect(candidate, shared_.results, layer.bitwise().holds);
       if (setup_.timelines) keep_worst_timeline(shared_.figures[batch]);
     }
     wait_for_all();
@@ -262,12 +263,12 @@ StepResults results_for(const ExperimentSetup& setup, const std::vector<Batch>& 
   return results;
 }
 
-void summarize(const StepSamples& samples, const std::vector<Way>& slots, Figures& figures) {
+void summarize(const StepSamples& samples, const std::vector<Candidate>& slots, Figures& figures) {
   samples.summarize(kReference, figures.reference);
-  figures.reference.way = slots[kReference];
+  figures.reference.candidate = slots[kReference];
   for (std::size_t slot = kFirstWay; slot < slots.size(); ++slot) {
-    WayFigures& of_way = figures.ways[slot - kFirstWay];
-    of_way.way = slots[slot];
+    WayFigures& of_way = figures.candidates[slot - kFirstWay];
+    of_way.candidate = slots[slot];
     samples.summarize(slot, of_way);
     of_way.speedup = quantile(samples.time_ratios(kReference, slot), 0.5);
     of_way.time = round_ratio(samples.time_ratios(slot, kReference));
@@ -277,29 +278,30 @@ void summarize(const StepSamples& samples, const std::vector<Way>& slots, Figure
 }
 
 // What plain ep is given besides its budget, it does not read.
-bool is_plain_reference(const ExperimentSetup& setup, const Way& way) {
-  return setup.reference.is_plain() && way.is_plain() && way.budget == setup.reference.budget;
+bool is_plain_reference(const ExperimentSetup& setup, const Candidate& candidate) {
+  return setup.reference.is_plain() && candidate.is_plain() && candidate.budget == setup.reference.budget;
 }
 
 // Puts the reference's figures where it was asked for.
 void insert_reference(const ExperimentSetup& setup, Figures& figures) {
-  for (std::size_t at = 0; at < setup.ways.size(); ++at)
-    if (is_plain_reference(setup, setup.ways[at]))
-      figures.ways.insert(figures.ways.begin() + static_cast<std::ptrdiff_t>(at), figures.reference);
+  for (std::size_t at = 0; at < setup.candidates.size(); ++at)
+    if (is_plain_reference(setup, setup.candidates[at]))
+      figures.candidates.insert(figures.candidates.begin() + static_cast<std::ptrdiff_t>(at),
+                                figures.reference);
 }
 
 }  // namespace
 
-Way plain_ep(const Budget& budget) {
-  Way way{{}, budget};
-  way.planner.kind = PlannerOptions::Kind::ep;
-  return way;
+Candidate plain_ep(const Budget& budget) {
+  Candidate candidate{{}, budget};
+  candidate.planner.kind = PlannerOptions::Kind::ep;
+  return candidate;
 }
 
-std::vector<Way> ways_of(const std::vector<PlannerOptions>& planners, const Budget& budget) {
-  std::vector<Way> ways;
-  for (const PlannerOptions& planner : planners) ways.push_back({planner, budget});
-  return ways;
+std::vector<Candidate> candidates_of(const std::vector<PlannerOptions>& planners, const Budget& budget) {
+  std::vector<Candidate> candidates;
+  for (const PlannerOptions& planner : planners) candidates.push_back({planner, budget});
+  return candidates;
 }
 
 bool Budget::cuts() const {
@@ -318,10 +320,10 @@ std::vector<Figures> measure(const ExperimentSetup& setup, const std::vector<Bat
   const int cores = usable_cores();
   if (ranks > cores) shared.cores = std::make_shared<std::counting_semaphore<>>(cores);
   shared.slots = {setup.reference, setup.reference};
-  std::ranges::copy_if(setup.ways, std::back_inserter(shared.slots),
-                       [&](const Way& way) { return !is_plain_reference(setup, way); });
+  std::ranges::copy_if(setup.candidates, std::back_inserter(shared.slots),
+                       [&](const Candidate& candidate) { return !is_plain_reference(setup, candidate); });
   shared.figures.resize(batches.size());
-  for (Figures& figures : shared.figures) figures.ways.resize(shared.slots.size() - kFirstWay);
+  for (Figures& figures : shared.figures) figures.candidates.resize(shared.slots.size() - kFirstWay);
   shared.records.resize(static_cast<std::size_t>(ranks));
   shared.samples.assign(batches.size(), StepSamples(setup.rounds, shared.slots.size(), ranks));
 

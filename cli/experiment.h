@@ -2,7 +2,7 @@
 // and an arena for every budget among the ways.
 //
 // Step           forward, and backward where asked for.
-// Way            A planner, and the memory that the layer has.
+// Candidate      A planner, and the memory that the layer has.
 // Round          Every step of a round sees the same batch: the reference, the reference again (the control),
 //                then each way. Where a round begins turns by one step from round to round, so that what
 //                drifts favours nobody. Rounds that warm up are not counted.
@@ -43,7 +43,7 @@ struct Budget {
 };
 
 // How steps are carried out.
-struct Way {
+struct Candidate {
   PlannerOptions planner;
   Budget budget;
 
@@ -51,9 +51,9 @@ struct Way {
 };
 
 // Plain ep, which others are measured against.
-Way plain_ep(const Budget& budget);
+Candidate plain_ep(const Budget& budget);
 // Each planner under one budget.
-std::vector<Way> ways_of(const std::vector<PlannerOptions>& planners, const Budget& budget);
+std::vector<Candidate> candidates_of(const std::vector<PlannerOptions>& planners, const Budget& budget);
 
 // Every batch fits the rows and the placement.
 struct ExperimentSetup {
@@ -64,15 +64,15 @@ struct ExperimentSetup {
   const Tensor* grad_output = nullptr;  // the same, with backward
   bool backward = false;
   int rounds = 5;
-  Way reference = plain_ep({});
+  Candidate reference = plain_ep({});
   // Each budget among these and the reference's takes a layer, with its packed weights.
-  std::vector<Way> ways = {};
+  std::vector<Candidate> candidates = {};
   int warm_ups = 2;        // rounds; none are wanted where only bytes are
   bool timelines = false;  // of the step that is shown to `inspect`
 };
 
 struct WayFigures {
-  Way way;
+  Candidate candidate;
   double critical_ms = 0;
   double wall_ms = 0;  // by the clock, from the start of the first rank to the end of the last
   // In which a rank waited for its peers, not copying, to know a chunk's counts, to have its rows and to have
@@ -108,7 +108,8 @@ struct RankTimeline {
 
 struct Figures {
   WayFigures reference;
-  std::vector<WayFigures> ways;  // as asked for; the reference's own stand here again if it is among them
+  std::vector<WayFigures>
+      candidates;  // as asked for; the reference's own stand here again if it is among them
   std::vector<RankTimeline> timelines;  // of each way's worst rank, where asked for
   RoundRatio control;
   // Where the reference is plain ep: its largest rank load / mean.
@@ -124,8 +125,8 @@ struct StepResults {
   ExpertModel grad_experts;
 };
 
-// The way's place among setup.ways, what its step gave, and whether the layer promises equal bits.
-using Inspect = std::function<void(std::size_t way, const StepResults& results, bool bitwise)>;
+// The way's place among setup.candidates, what its step gave, and whether the layer promises equal bits.
+using Inspect = std::function<void(std::size_t candidate, const StepResults& results, bool bitwise)>;
 // Rounds done of all.
 using Progress = std::function<void(int done, int of)>;
 

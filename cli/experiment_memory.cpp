@@ -16,8 +16,8 @@ namespace {
 // In double: sizes that the options allow have more bytes than an integer holds.
 double budgets_of(const ExperimentSetup& setup) {
   std::vector<Budget> budgets = {setup.reference.budget};
-  for (const Way& way : setup.ways)
-    if (std::ranges::find(budgets, way.budget) == budgets.end()) budgets.push_back(way.budget);
+  for (const Candidate& candidate : setup.candidates)
+    if (std::ranges::find(budgets, candidate.budget) == budgets.end()) budgets.push_back(candidate.budget);
   return static_cast<double>(budgets.size());
 }
 

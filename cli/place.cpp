@@ -81,7 +81,7 @@ RoutingOptions routing_options(const CLI::App& app, const PlaceArguments& option
 }
 
 // No option is ignored: what the others leave without a meaning is refused.
-void require_sense(const CLI::App& app, const PlaceArguments& options) {
+void validate_options(const CLI::App& app, const PlaceArguments& options) {
   const auto format = format_of(options);
   require_one_numbering(app);
   require_time_model(app, options.time, options.numbering.model, options.step_tokens);
@@ -229,7 +229,7 @@ Verdicts verdicts_of(const PlaceArguments& options, const RoutingInputs& input, 
 }
 
 void run(const CLI::App& app, const PlaceArguments& options) {
-  require_sense(app, options);
+  validate_options(app, options);
   const Topology topology = topology_of(app, options.machine);
   const PlacementFormatOptions format = format_options(app, options);
   const InputNeeds needs{.traffic = static_cast<TrafficModel>(options.traffic),

@@ -33,7 +33,7 @@ void require_budgets(const ExperimentSetup& setup, std::int64_t max_tokens) {
     if (budget.bytes < least) throw BudgetTooSmall(budget.bytes, least, "the steps of a layer");
   };
   require(setup.reference.budget);
-  for (const Way& way : setup.ways) require(way.budget);
+  for (const Candidate& candidate : setup.candidates) require(candidate.budget);
 }
 
 RankLayer::RankLayer(Communicator& comm, const ExperimentSetup& setup, const Budget& budget,

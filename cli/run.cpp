@@ -59,7 +59,7 @@ void take_from_file(const CLI::App& app, const char* option, const std::string& 
   value = in_file;
 }
 
-void require_sense(const CLI::App& app) {
+void validate_options(const CLI::App& app) {
   if (is_given(app, "--trace") == is_given(app, "--scenario"))
     throw InvalidArgument("--scenario",
                           is_given(app, "--trace") ? "excludes --trace" : "neither it nor --trace is given",
@@ -146,8 +146,8 @@ ExperimentSetup setup_of(const CLI::App& app, const RunArguments& options) {
   const Budget budget = budget_of(app, options.budget, options.backward, options.by_gain);
   setup.reference = plain_ep(budget);
   for (Kind kind : options.planners) {
-    setup.ways.push_back({options.parameters, budget});
-    setup.ways.back().planner.kind = kind;
+    setup.candidates.push_back({options.parameters, budget});
+    setup.candidates.back().planner.kind = kind;
   }
   setup.timelines = options.timeline;
   return setup;
@@ -161,7 +161,7 @@ RunInputs inputs_of(const CLI::App& app, const RunArguments& options) {
 }
 
 void run(const CLI::App& app, RunArguments& options) {
-  require_sense(app);
+  validate_options(app);
   std::optional<Batch> batch;
   if (is_given(app, "--trace")) batch = traced_batch(app, options);
   std::optional<TrainedLayer> trained;
@@ -185,7 +185,7 @@ void run(const CLI::App& app, RunArguments& options) {
     const SpillCosts costs =
         spill_costs_of(setup.shape, static_cast<int>(options.ranks), options.backward,
                        is_given(app, "--cost") ? &setup.reference.budget.memory.cost : nullptr);
-    for (Way& way : setup.ways) way.planner.costs = costs;
+    for (Candidate& candidate : setup.candidates) candidate.planner.costs = costs;
   }
   setup.experts = &experts;
   setup.hidden = &hidden;

@@ -32,7 +32,7 @@ Json json_of(const WayFigures& of, const Accuracy& accuracy, double ideal) {
   Json phases = Json::object();
   for (std::size_t phase = 0; phase < kPhases; ++phase)
     phases[std::string(evenkeel::name_of(static_cast<Phase>(phase)))] = of.phases_ms[phase];
-  return {{"planner", name_of(of.way.planner.kind)},
+  return {{"planner", name_of(of.candidate.planner.kind)},
           {"critical_ms", of.critical_ms},
           {"wall_ms", of.wall_ms},
           {"wait_ms", of.wait_ms},
@@ -63,7 +63,7 @@ std::string ms(double milliseconds) {
 }
 
 std::string name(const WayFigures& of) {
-  return std::string(name_of(of.way.planner.kind));
+  return std::string(name_of(of.candidate.planner.kind));
 }
 
 // "layer 4, homes of p.json, 4096 tokens".
@@ -82,8 +82,8 @@ std::vector<std::string> line(const std::string& figure, const std::vector<Compa
   std::vector<std::string> row = {figure};
   for (const Comparison& each : comparisons) {
     const Figures& figures = each.checked.figures;
-    for (std::size_t i = 0; i < figures.ways.size(); ++i)
-      row.push_back(cell(figures.ways[i], each.checked.accuracy[i], figures.ideal_speedup()));
+    for (std::size_t i = 0; i < figures.candidates.size(); ++i)
+      row.push_back(cell(figures.candidates[i], each.checked.accuracy[i], figures.ideal_speedup()));
   }
   return row;
 }
@@ -94,7 +94,7 @@ void print_phases(const Figures& figures) {
     head.emplace_back(evenkeel::name_of(static_cast<Phase>(phase)));
   head.emplace_back("planner alone");
   Table table(head);
-  for (const WayFigures& of : figures.ways) {
+  for (const WayFigures& of : figures.candidates) {
     std::vector<std::string> row = {name(of)};
     for (double each : of.phases_ms) row.push_back(ms(each));
     row.push_back(fmt::format("{:.1f} us", of.plan_us));
@@ -123,7 +123,7 @@ void print_comparisons(const std::vector<Comparison>& comparisons, bool in_chunk
   add("planner", [](const F& of, const A&, double) { return name(of); });
   add("speed-up", [](const F& of, const A&, double) { return fmt::format("{:.2f}x", of.speedup); });
   add("of the ideal", [](const F& of, const A&, double ideal) {
-    return of.way.is_plain() ? "-" : fmt::format("{:.0f} %", 100 * of.speedup / ideal);
+    return of.candidate.is_plain() ? "-" : fmt::format("{:.0f} %", 100 * of.speedup / ideal);
   });
   add("critical path", [](const F& of, const A&, double) { return ms(of.critical_ms); });
   add("wall clock", [](const F& of, const A&, double) { return ms(of.wall_ms); });
@@ -152,7 +152,7 @@ void print_comparisons(const std::vector<Comparison>& comparisons, bool in_chunk
 
 void print_picture(const Comparison& comparison) {
   const Figures& figures = comparison.checked.figures;
-  const WayFigures& last = figures.ways.back();
+  const WayFigures& last = figures.candidates.back();
   put("\n  {}\n{}", comparison.name,
       load_picture(figures.reference.rank_loads, last.rank_loads, "load under ep",
                    fmt::format("load under {}", name(last))));
@@ -192,7 +192,7 @@ void print_json(const ExperimentSetup& setup, const RunInputs& inputs, const Bat
   const Figures& figures = checked.figures;
   Json planners = Json::array();
   for (std::size_t i = 0; i < checked.accuracy.size(); ++i) {
-    planners.push_back(json_of(figures.ways[i], checked.accuracy[i], figures.ideal_speedup()));
+    planners.push_back(json_of(figures.candidates[i], checked.accuracy[i], figures.ideal_speedup()));
     if (setup.timelines) planners.back()["timeline"] = json_of(figures.timelines[i]);
   }
   Json json = {{"ranks", setup.placement.num_ranks()}, {"tokens_per_rank", tokens_per_rank(batch)}};
@@ -200,7 +200,7 @@ void print_json(const ExperimentSetup& setup, const RunInputs& inputs, const Bat
   json["layer_number"] = inputs.layer ? Json(*inputs.layer) : Json(nullptr);
   json["placement"] = inputs.placement ? Json(*inputs.placement) : Json(nullptr);
   json.update(json_of(setup.reference.budget, checked.figures.reference.least_budget));
-  json.update(json_of_threshold(setup.ways.back().planner));
+  json.update(json_of_threshold(setup.candidates.back().planner));
   json.update({{"batch", batch.name},
                {"layer", describe(setup)},
                {"repeat", setup.rounds},
@@ -215,7 +215,7 @@ void print_table(const ExperimentSetup& setup, const RunInputs& inputs, const Ba
   const Comparison only = {fmt::format("{} tokens", batch.num_tokens()), checked};
   put("{}\n{}\n{}; medians of {} steps\n", batch.name, describe(inputs, batch), describe(setup),
       setup.rounds);
-  const Way& last = setup.ways.back();
+  const Candidate& last = setup.candidates.back();
   if (last.planner.costs) put("{}\n", describe(*last.planner.costs));
   if (setup.reference.budget.cuts())
     put("{}\n", describe(setup.reference.budget, checked.figures.reference.least_budget));
@@ -224,8 +224,8 @@ void print_table(const ExperimentSetup& setup, const RunInputs& inputs, const Ba
   print_phases(checked.figures);
   print_picture(only);
   for (std::size_t i = 0; i < checked.figures.timelines.size(); ++i)
-    put("\n{}",
-        timeline_picture(checked.figures.timelines[i], name(checked.figures.ways[i]), setup.ways[i].budget));
+    put("\n{}", timeline_picture(checked.figures.timelines[i], name(checked.figures.candidates[i]),
+                                 setup.candidates[i].budget));
 }
 
 }  // namespace evenkeel::cli

@@ -15,7 +15,7 @@ namespace evenkeel {
 
 namespace {
 
-void require_sense(const PlannerOptions& options) {
+void validate_options(const PlannerOptions& options) {
   if (options.capacity_factor_thousandths < 1000)
     throw InvalidArgument("capacity_factor",
                           fmt::format("{} thousandths", options.capacity_factor_thousandths),
@@ -48,7 +48,7 @@ std::unique_ptr<Planner> planner_of(const PlannerOptions& options) {
 }  // namespace
 
 std::unique_ptr<Planner> make_planner(const PlannerOptions& options) {
-  require_sense(options);
+  validate_options(options);
   if (!options.costs || options.kind == PlannerOptions::Kind::ep) return planner_of(options);
   return std::make_unique<ByGain>(planner_of(options), *options.costs);
 }

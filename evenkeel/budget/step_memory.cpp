@@ -55,7 +55,7 @@ StepMemory::StepMemory(const ChunkShape& shape, const MemoryOptions& options, st
       kept_estimate_(kKeptBytes, shape_, loads_, 1) {
   for (auto* by_rank : {&held_whole_, &tokens_, &limits_, &kept_, &kept_with_})
     by_rank->reserve(static_cast<std::size_t>(shape.num_ranks));
-  for (auto* chunks : {&way_.chunks, &best_.chunks, &chunks_})
+  for (auto* chunks : {&candidate_.chunks, &best_.chunks, &chunks_})
     chunks->reserve(static_cast<std::size_t>(units));
 }
 
@@ -103,11 +103,11 @@ void StepMemory::choose_forward(const BlockTable& table, const Counts& counts,
   if (plan.spilled())
     consider_both_plans(counts, memories, placement, plan);
   else
-    consider_forward(memories, all, prospect(memories));
+    consider_forward(memories, all, lower_bound(memories));
   // There may be memory for all of this step between what is kept of others, but not in one piece.
   if (all && best_.chunks.empty()) {
     if (plan.spilled()) follow_plain(counts, placement);
-    consider_forward(memories, false, prospect(memories));
+    consider_forward(memories, false, lower_bound(memories));
   }
   take_best_plan(counts, placement, plan);
   take_best();
@@ -121,16 +121,16 @@ void StepMemory::consider_both_plans(const Counts& counts, std::span<const RankM
   const bool settled = weights_can_land(memories) && settles_in_one_chunk(memories, all);
   const bool fits = !best_.chunks.empty();
   if (fits && (options_.keep_plan || best_.chunks.front().recomputed == 0)) return;
-  Prospect spilled = prospect(memories);
-  const double about_spilled = about_most_promising(memories);
+  LowerBound spilled = lower_bound(memories);
+  const double spilled_seconds = estimated_best_seconds(memories);
   follow_plain(counts, placement);
-  const Prospect plain = prospect(memories);
-  const bool plain_first = !options_.keep_plan && about_most_promising(memories) < about_spilled;
+  const LowerBound plain = lower_bound(memories);
+  const bool plain_first = !options_.keep_plan && estimated_best_seconds(memories) < spilled_seconds;
   spilled.rest = std::min(spilled.rest, plain.rest);
   if (plain_first) consider_forward(memories, all, plain);
   if (!settled && spilled.least() < best_.seconds) {
     follow(plan, placement);
-    prospect_ = spilled;
+    bound_ = spilled;
     if (weights_can_land(memories)) consider_shares(memories, all);
   }
   if (plain_first || (options_.keep_plan && !best_.chunks.empty())) return;
@@ -140,21 +140,21 @@ void StepMemory::consider_both_plans(const Counts& counts, std::span<const RankM
 }
 
 // Where `all`, only what keeps all for backward.
-void StepMemory::consider_forward(std::span<const RankMemory> memories, bool all, const Prospect& prospect) {
-  if (prospect.least() >= best_.seconds || !weights_can_land(memories)) return;
-  prospect_ = prospect;
+void StepMemory::consider_forward(std::span<const RankMemory> memories, bool all, const LowerBound& bound) {
+  if (bound.least() >= best_.seconds || !weights_can_land(memories)) return;
+  bound_ = bound;
   if (!settles_in_one_chunk(memories, all)) consider_shares(memories, all);
 }
 
-StepMemory::Prospect StepMemory::prospect(std::span<const RankMemory> memories) {
+StepMemory::LowerBound StepMemory::lower_bound(std::span<const RankMemory> memories) {
   const StepSeconds forward = seconds(StepPass::forward);
-  prospect_ = {};
-  prospect_.least_forward = forward.of_all({}) + forward.least_from(0);
+  bound_ = {};
+  bound_.least_forward = forward.of_all({}) + forward.least_from(0);
   if (shape_.with_backward) {
-    prospect_.rest = rest_of_all(memories);
-    prospect_.least_backward = seconds(StepPass::backward).least_from(0);
+    bound_.rest = rest_of_all(memories);
+    bound_.least_backward = seconds(StepPass::backward).least_from(0);
   }
-  return prospect_;
+  return bound_;
 }
 
 // How many chunks, in the memory that they have.
@@ -188,11 +188,11 @@ void StepMemory::consider_shares(std::span<const RankMemory> memories, bool all)
   for (const PromisingShare& promising : promising_shares(memories, all)) {
     if (!best_.chunks.empty() && promising.seconds >= kWorthCutting * best_.seconds) break;
     forward_limits(memories, promising.eighths);
-    const TimeLimit time{forward, best_.seconds - prospect_.least_of_backward()};
-    if (!cut_.cut(kForwardBytes, limits_, time, way_.chunks)) continue;
+    const TimeLimit time{forward, best_.seconds - bound_.least_of_backward()};
+    if (!cut_.cut(kForwardBytes, limits_, time, candidate_.chunks)) continue;
     if (keeps()) keep_what_fits(memories);
     if (keeps() && exact && !lengthen_the_rest(memories, time)) continue;
-    if (!all || way_.chunks.back().kept) take_if_faster(both_passes_seconds());
+    if (!all || candidate_.chunks.back().kept) take_if_faster(both_passes_seconds());
   }
   if (all && best_.chunks.empty()) keep_in_one_chunk(memories, 0);
 }
@@ -212,7 +212,7 @@ void StepMemory::measure_shares(std::span<const RankMemory> memories) {
   least_to_keep_ = kept_estimate_.chunks(limits_, units_ + 1);
 }
 
-double StepMemory::about_most_promising(std::span<const RankMemory> memories) {
+double StepMemory::estimated_best_seconds(std::span<const RankMemory> memories) {
   measure_shares(memories);
   return promising_shares(memories, false).front().seconds;
 }
@@ -224,7 +224,7 @@ std::span<const StepMemory::PromisingShare> StepMemory::promising_shares(std::sp
   const std::size_t count = several ? std::size(kShares) : 1;
   for (std::size_t i = 0; i < count; ++i) {
     forward_limits(memories, kShares[i]);
-    shares_[i] = {kShares[i], all ? 0 : about(memories, kShares[i])};
+    shares_[i] = {kShares[i], all ? 0 : estimate_seconds(memories, kShares[i])};
   }
   const std::span<PromisingShare> shares(shares_.data(), count);
   std::ranges::sort(shares, {}, [](const PromisingShare& of) { return std::pair(of.seconds, -of.eighths); });
@@ -233,7 +233,7 @@ std::span<const StepMemory::PromisingShare> StepMemory::promising_shares(std::sp
 
 // By equal chunks, each with its share of the load, before boundaries are looked at. With less than all the
 // memory, only for what can be kept.
-double StepMemory::about(std::span<const RankMemory> memories, int share) const {
+double StepMemory::estimate_seconds(std::span<const RankMemory> memories, int share) const {
   const std::int64_t chunks = about_forward();
   const double forward = seconds(StepPass::forward).of_equal(chunks);
   std::int64_t kept = keeps() && share < kShareUnit && chunks >= least_to_keep_ ? chunks : 0;
@@ -243,7 +243,7 @@ double StepMemory::about(std::span<const RankMemory> memories, int share) const 
   const double part = static_cast<double>(kept) / static_cast<double>(chunks);
   double sum = forward;
   if (kept > 0) sum += part * seconds(StepPass::backward).of_equal(chunks, true);
-  if (kept < chunks) sum += (1 - part) * prospect_.rest;
+  if (kept < chunks) sum += (1 - part) * bound_.rest;
   return sum;
 }
 
@@ -269,7 +269,7 @@ bool StepMemory::weights_can_land(std::span<const RankMemory> memories) const {
 double StepMemory::keep_in_one_chunk(std::span<const RankMemory> memories, double most) {
   const Chunk chunk = whole_.chunk(memories, units_, most);
   if (chunk.recomputed <= most) {
-    way_.chunks.assign(1, chunk);
+    candidate_.chunks.assign(1, chunk);
     take_if_faster(both_passes_seconds());
   }
   return chunk.recomputed;
@@ -280,7 +280,7 @@ void StepMemory::keep_what_fits(std::span<const RankMemory> memories) {
   const bool exact = options_.rule.kind == ChunkRule::Kind::exact;
   const std::int64_t block_units = units_ / loads_.num_blocks();
   kept_.assign(memories.size(), 0);
-  for (Chunk& chunk : way_.chunks) {
+  for (Chunk& chunk : candidate_.chunks) {
     if (exact && chunk.end % block_units != 0) return;
     if (!can_keep_next(chunk, memories)) return;
     std::swap(kept_, kept_with_);
@@ -309,13 +309,13 @@ bool StepMemory::can_keep_next(const Chunk& chunk, std::span<const RankMemory> m
 // The chunks behind those that are kept have all the memory that these leave. False if they fit no more, cut
 // in other places.
 bool StepMemory::lengthen_the_rest(std::span<const RankMemory> memories, const TimeLimit& time) {
-  const auto rest = std::ranges::find_if(way_.chunks, [](const Chunk& chunk) { return !chunk.kept; });
-  if (rest == way_.chunks.begin() || rest == way_.chunks.end()) return true;
+  const auto rest = std::ranges::find_if(candidate_.chunks, [](const Chunk& chunk) { return !chunk.kept; });
+  if (rest == candidate_.chunks.begin() || rest == candidate_.chunks.end()) return true;
   const auto block = static_cast<int>(rest->begin / (units_ / loads_.num_blocks()));
-  way_.chunks.erase(rest, way_.chunks.end());
+  candidate_.chunks.erase(rest, candidate_.chunks.end());
   for (std::size_t rank = 0; rank < memories.size(); ++rank)
     limits_[rank] = memories[rank].gap - foreign_.in_forward(rank) - kept_[rank];
-  return cut_.cut_exactly(kForwardBytes, limits_, block, time, way_.chunks);
+  return cut_.cut_exactly(kForwardBytes, limits_, block, time, candidate_.chunks);
 }
 
 void StepMemory::choose_backward(const BlockTable& table, const Counts& counts,
@@ -363,8 +363,8 @@ void StepMemory::choose_for_any_routing(StepPass pass, const Counts& counts,
 void StepMemory::consider_backward(std::span<const RankMemory> memories) {
   if (!backward_limits(memories)) return;
   const StepSeconds backward = seconds(StepPass::backward);
-  if (cut_.cut(backward_chunk_bytes(options_), limits_, {backward, best_.seconds}, way_.chunks))
-    take_if_faster(backward.of_all(way_.chunks));
+  if (cut_.cut(backward_chunk_bytes(options_), limits_, {backward, best_.seconds}, candidate_.chunks))
+    take_if_faster(backward.of_all(candidate_.chunks));
 }
 
 // What chunks have of which nothing was kept. False if a gradient that comes home may find no memory; it is
@@ -389,12 +389,12 @@ double StepMemory::rest_of_all(std::span<const RankMemory> memories) {
 
 // Of the way looked at. The part that is not kept takes its share of what the whole step would.
 double StepMemory::both_passes_seconds() const {
-  const auto rest = std::ranges::find_if(way_.chunks, [](const Chunk& chunk) { return !chunk.kept; });
-  const std::span<const Chunk> kept(way_.chunks.begin(), rest);
-  double sum = seconds(StepPass::forward).of_all(way_.chunks);
+  const auto rest = std::ranges::find_if(candidate_.chunks, [](const Chunk& chunk) { return !chunk.kept; });
+  const std::span<const Chunk> kept(candidate_.chunks.begin(), rest);
+  double sum = seconds(StepPass::forward).of_all(candidate_.chunks);
   if (!kept.empty()) sum += seconds(StepPass::backward).of_all(kept);
-  if (rest != way_.chunks.end())
-    sum += prospect_.rest * static_cast<double>(units_ - rest->begin) / static_cast<double>(units_);
+  if (rest != candidate_.chunks.end())
+    sum += bound_.rest * static_cast<double>(units_ - rest->begin) / static_cast<double>(units_);
   return sum;
 }
 
@@ -405,9 +405,9 @@ void StepMemory::forget_best() {
 
 void StepMemory::take_if_faster(double seconds) {
   if (seconds >= best_.seconds && !best_.chunks.empty()) return;
-  way_.seconds = seconds;
-  way_.is_plain = is_plain_;
-  std::swap(way_, best_);
+  candidate_.seconds = seconds;
+  candidate_.is_plain = is_plain_;
+  std::swap(candidate_, best_);
 }
 
 void StepMemory::take_best_plan(const Counts& counts, const LayerPlacement& placement, StepPlan& plan) {

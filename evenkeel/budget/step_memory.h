@@ -64,13 +64,13 @@ class StepMemory {
   const ChunkShape& shape() const { return shape_; }
 
  private:
-  struct Way {
+  struct Candidate {
     std::vector<Chunk> chunks;
     double seconds = 0;
     bool is_plain = false;  // in place of the planner's plan
   };
   // What is known of a step under one plan before it is cut, in seconds.
-  struct Prospect {
+  struct LowerBound {
     double rest = 0;                               // the backward pass, about, were nothing kept
     double least_forward = 0, least_backward = 0;  // however it is cut, and kept
 
@@ -91,17 +91,17 @@ class StepMemory {
   void follow_plain(const Counts& counts, const LayerPlacement& placement);
   void consider_both_plans(const Counts& counts, std::span<const RankMemory> memories,
                            const LayerPlacement& placement, const StepPlan& plan);
-  void consider_forward(std::span<const RankMemory> memories, bool all, const Prospect& prospect);
-  Prospect prospect(std::span<const RankMemory> memories);
+  void consider_forward(std::span<const RankMemory> memories, bool all, const LowerBound& bound);
+  LowerBound lower_bound(std::span<const RankMemory> memories);
   bool keeps() const;
   bool settles_in_one_chunk(std::span<const RankMemory> memories, bool all);
   void consider_shares(std::span<const RankMemory> memories, bool all);
   void measure_shares(std::span<const RankMemory> memories);
   std::int64_t about_forward() const;
   void forward_limits(std::span<const RankMemory> memories, int share);
-  double about_most_promising(std::span<const RankMemory> memories);
+  double estimated_best_seconds(std::span<const RankMemory> memories);
   std::span<const PromisingShare> promising_shares(std::span<const RankMemory> memories, bool all);
-  double about(std::span<const RankMemory> memories, int share) const;
+  double estimate_seconds(std::span<const RankMemory> memories, int share) const;
   std::int64_t bytes_behind(const RankMemory& memory, std::size_t rank) const;
   bool weights_can_land(std::span<const RankMemory> memories) const;
   double keep_in_one_chunk(std::span<const RankMemory> memories, double most);
@@ -137,8 +137,8 @@ class StepMemory {
   std::array<PromisingShare, std::size(kShares)> shares_;
   std::int64_t least_to_keep_ = 1;  // chunks, of which one that is kept can go backward
   std::vector<std::int64_t> tokens_, limits_, kept_, kept_with_;  // by rank
-  Way way_, best_;                                                // the one looked at, and the best so far
-  Prospect prospect_;                                             // of the plan looked at
+  Candidate candidate_, best_;                                    // the one looked at, and the best so far
+  LowerBound bound_;                                              // of the plan looked at
   std::vector<Chunk> chunks_;
 };
 

@@ -281,9 +281,10 @@ class Solve {
       const std::optional<int> capacity = problem_.topology.capacity(rank);
       const int slots = slots_per_rank[rank.offset()];
       if (capacity && *capacity < slots)
-        throw Infeasible(fmt::format(
-            "rank {} has capacity for {} physical experts a layer; slots are shared out evenly, {} to this rank",
-            rank.value(), *capacity, slots));
+        throw Infeasible(
+            fmt::format("rank {} has capacity for {} physical experts a layer; slots are shared out evenly, "
+                        "{} to this rank",
+                        rank.value(), *capacity, slots));
     }
   }
 
@@ -359,7 +360,7 @@ namespace {
 PlaceResult place_for(const RoutingProfile& profile, std::span<const RoutingProfile> recordings,
                       const Topology& topology, const PlaceOptions& asked) {
   const PlaceOptions options = paired(profile, asked);
-  internal::require_sense(profile, topology, options);
+  internal::validate_options(profile, topology, options);
   if (recordings.size() > 1) internal::require_plain(options, "several recordings that are not added up");
   SourceCounts even;
   if (options.traffic == TrafficModel::dispatch_combine && options.sources.empty())

@@ -57,7 +57,7 @@ void require_parts(const ModelDescription& model, const SelectiveRecompute& sele
   require(!selective.mlp || dense, "mlp", "layer without experts");
 }
 
-void require_sense(const ModelDescription& model, const MemorySetup& setup) {
+void validate_options(const ModelDescription& model, const MemorySetup& setup) {
   const Parallelism& parallel = setup.parallel;
   require_degrees(parallel);
   require_positive("sequence", setup.sequence);
@@ -110,7 +110,7 @@ std::int64_t Parallelism::least_data() const {
 
 MemoryModel::MemoryModel(ModelDescription model, MemorySetup setup)
     : model_(std::move(model)), setup_(setup) {
-  require_sense(model_, setup_);
+  validate_options(model_, setup_);
   layers_ = layers_of_stages(model_.num_layers, setup_.parallel);
 }
 

@@ -246,7 +246,7 @@ TEST_F(ExactLimits, CapacitiesThatHoldTooFewExpertsAreInfeasible) {
   for (ClusterSizes sizes : {ClusterSizes::equal, ClusterSizes::free}) {
     const PlacementProblem problem{
         .profile = profile, .topology = small, .sizes = sizes, .sources = no_sources};
-    const auto says = ThrowsMessage<Infeasible>(HasSubstr("2 ranks have space for 6 experts a layer"));
+    const auto says = ThrowsMessage<Infeasible>(HasSubstr("2 ranks have capacity for 6 experts a layer"));
     EXPECT_THAT([&] { cluster_exact(problem, {}, {}); }, says);
     EXPECT_THAT([&] { place_jointly_exact(problem, {}, {}); }, says);
   }

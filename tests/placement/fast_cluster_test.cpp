@@ -184,7 +184,7 @@ TEST(FastClusters, RefuseMoreExpertsThanSpace) {
   small.profile = RoutingProfile(1, 9, false);
   small.topology = Topology({.node_of_rank = {0, 0}, .capacities = {4, 4}});
   EXPECT_THAT(infeasible([&] { cluster_fast(small.problem()); }),
-              testing::HasSubstr("2 ranks have space for 8 experts a layer, and the model has 9"));
+              testing::HasSubstr("2 ranks have capacity for 8 experts a layer, and the model has 9"));
 }
 
 TEST(FastClusters, OfFreeSizesRefuseFewerExpertsThanRanks) {

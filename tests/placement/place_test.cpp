@@ -287,7 +287,7 @@ TEST(Place, RefusesToStartFromWhatCapacitiesGroupsOrCopiesForbid) {
               place(profile, Topology({.node_of_rank = {0, 0, 0, 0}, .capacities = {4, 4, 1, 4}}),
                     {.from = from, .max_moves = 1});
             }),
-            "from: has 2 experts on rank 2 in layer 0; allowed: at most 1, as the rank has space for");
+            "from: has 2 experts on rank 2 in layer 0; allowed: at most 1, as the rank has capacity for");
   const Placement turned(
       std::vector<LayerPlacement>(2, LayerPlacement({{0}, {2}, {1}, {3}, {0}, {2}, {1}, {3}}, 4)));
   EXPECT_EQ(message_of<InvalidArgument>([&] {
@@ -445,12 +445,12 @@ TEST(Place, RefusesATopologyThatTheExpertsDoNotFit) {
   EXPECT_EQ(message_of<Infeasible>([] {
               place(random_profile(0, 2, 8), Topology({.node_of_rank = {0, 0}, .capacities = {3, 4}}));
             }),
-            "8 physical experts a layer, but the ranks have space for 7");
+            "8 physical experts a layer, but the ranks have capacity for 7");
   EXPECT_EQ(message_of<Infeasible>([] {
               place(random_profile(0, 2, 8), Topology({.node_of_rank = {0, 0}, .capacities = {4, 20}}),
                     {.redundant_experts = 4});
             }),
-            "rank 0 has space for 4 physical experts a layer; slots are shared out evenly, 6 to this rank");
+            "rank 0 has capacity for 4 physical experts a layer; slots are shared out evenly, 6 to this rank");
   EXPECT_EQ(
       refusal({.num_groups = 2}, Topology({.node_of_rank = {0, 1, 0, 1}})),
       "topology: has nodes of unlike size or ranks out of order, and expert groups stay in a node; allowed: "

@@ -22,7 +22,7 @@ using Objective = PlaceOptions::Objective;
 constexpr int kRanks = 1024;
 constexpr int kLayers = 2;
 
-struct Way {
+struct Candidate {
   std::string name;
   PlaceOptions options;
   int num_nodes = 128;
@@ -39,49 +39,50 @@ RoutingProfile profile_of(int experts) {
   return RoutingProfile(kLayers, experts, std::move(loads), std::move(transitions));
 }
 
-std::vector<Way> ways() {
-  std::vector<Way> ways;
+std::vector<Candidate> candidates() {
+  std::vector<Candidate> candidates;
   for (const auto traffic : {TrafficModel::layer_to_layer, TrafficModel::dispatch_combine})
     for (const auto pairs : {PairObjective::worst_pair, PairObjective::total}) {
       const std::string name = std::string(traffic == TrafficModel::layer_to_layer ? "layers" : "dispatch") +
                                (pairs == PairObjective::worst_pair ? " worst" : " total");
-      ways.push_back({name, {.traffic = traffic, .pairs = pairs}});
-      ways.push_back({name + " of one node", {.traffic = traffic, .pairs = pairs}, 1});
+      candidates.push_back({name, {.traffic = traffic, .pairs = pairs}});
+      candidates.push_back({name + " of one node", {.traffic = traffic, .pairs = pairs}, 1});
     }
-  ways.push_back({"free sizes", {.sizes = ClusterSizes::free}, 128, kRanks + 512});
-  ways.push_back({"joint", {.objective = Objective::joint}});
-  ways.push_back({"copies", {.redundant_experts = 512}});
-  ways.push_back({"groups", {.redundant_experts = 512, .num_groups = 256}});
-  ways.push_back({"from",
-                  {.from = Placement::contiguous(kLayers, 2 * kRanks, kRanks), .max_moves = 1000},
-                  128,
-                  2 * kRanks});
-  if (!has_exact_solver()) return ways;
-  ways.push_back({"exact", {.solver = Solver::exact}});
-  ways.push_back({"exact joint", {.solver = Solver::exact, .objective = Objective::joint}});
-  return ways;
+  candidates.push_back({"free sizes", {.sizes = ClusterSizes::free}, 128, kRanks + 512});
+  candidates.push_back({"joint", {.objective = Objective::joint}});
+  candidates.push_back({"copies", {.redundant_experts = 512}});
+  candidates.push_back({"groups", {.redundant_experts = 512, .num_groups = 256}});
+  candidates.push_back({"from",
+                        {.from = Placement::contiguous(kLayers, 2 * kRanks, kRanks), .max_moves = 1000},
+                        128,
+                        2 * kRanks});
+  if (!has_exact_solver()) return candidates;
+  candidates.push_back({"exact", {.solver = Solver::exact}});
+  candidates.push_back({"exact joint", {.solver = Solver::exact, .objective = Objective::joint}});
+  return candidates;
 }
 
-void expect_holds(const Way& way, const PlaceResult& placed) {
+void expect_holds(const Candidate& candidate, const PlaceResult& placed) {
   for (int layer = 0; layer < kLayers; ++layer) {
     std::size_t held = 0;
     for (RankId rank : indices<RankId>(kRanks)) held += placed.placement.layer(layer).natives(rank).size();
-    EXPECT_EQ(held, static_cast<std::size_t>(way.num_experts + way.options.redundant_experts));
+    EXPECT_EQ(held, static_cast<std::size_t>(candidate.num_experts + candidate.options.redundant_experts));
   }
   for (const auto& [name, objective] : placed.objective) EXPECT_LE(placed.bound.at(name), objective) << name;
 }
 
-class TimeLimits : public testing::TestWithParam<Way> {};
+class TimeLimits : public testing::TestWithParam<Candidate> {};
 
 TEST_P(TimeLimits, EndSoonAfterTheirTime) {
-  Way way = GetParam();
-  way.options.limits.time_limit_s = 0.2;
-  const RoutingProfile profile = profile_of(way.num_experts);
-  const Topology topology = Topology::uniform(way.num_nodes, kRanks / way.num_nodes, {450, 1}, {50, 5});
+  Candidate candidate = GetParam();
+  candidate.options.limits.time_limit_s = 0.2;
+  const RoutingProfile profile = profile_of(candidate.num_experts);
+  const Topology topology =
+      Topology::uniform(candidate.num_nodes, kRanks / candidate.num_nodes, {450, 1}, {50, 5});
   const auto begin = std::chrono::steady_clock::now();
-  const PlaceResult placed = place(profile, topology, way.options);
+  const PlaceResult placed = place(profile, topology, candidate.options);
   EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(), 2.5);
-  expect_holds(way, placed);
+  expect_holds(candidate, placed);
   const bool says_so = std::ranges::any_of(placed.notes, [](const std::string& note) {
     return note == "the time limit of 0.2 s has passed: this is the best so far";
   });
@@ -89,26 +90,27 @@ TEST_P(TimeLimits, EndSoonAfterTheirTime) {
 }
 
 TEST_P(TimeLimits, EndSoonAfterTheyAreAskedTo) {
-  Way way = GetParam();
+  Candidate candidate = GetParam();
   std::stop_source source;
-  way.options.limits.stop = source.get_token();
-  const RoutingProfile profile = profile_of(way.num_experts);
-  const Topology topology = Topology::uniform(way.num_nodes, kRanks / way.num_nodes, {450, 1}, {50, 5});
+  candidate.options.limits.stop = source.get_token();
+  const RoutingProfile profile = profile_of(candidate.num_experts);
+  const Topology topology =
+      Topology::uniform(candidate.num_nodes, kRanks / candidate.num_nodes, {450, 1}, {50, 5});
   std::chrono::steady_clock::time_point asked;
   std::jthread asks([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
     asked = std::chrono::steady_clock::now();
     source.request_stop();
   });
-  const PlaceResult placed = place(profile, topology, way.options);
+  const PlaceResult placed = place(profile, topology, candidate.options);
   const auto end = std::chrono::steady_clock::now();
   asks.join();
   EXPECT_LT(std::chrono::duration<double>(end - asked).count(), 2);
-  expect_holds(way, placed);
+  expect_holds(candidate, placed);
 }
 
-INSTANTIATE_TEST_SUITE_P(Place, TimeLimits, testing::ValuesIn(ways()), [](const auto& way) {
-  std::string name = way.param.name;
+INSTANTIATE_TEST_SUITE_P(Place, TimeLimits, testing::ValuesIn(candidates()), [](const auto& candidate) {
+  std::string name = candidate.param.name;
   std::ranges::replace(name, ' ', '_');
   return name;
 });

@@ -29,7 +29,7 @@ void check(int ranks, const ThreadOptions& options) {
                           fmt::format("1..{}", most_ranks));
   }
   if (!(options.deadline_seconds > 0 && options.deadline_seconds <= longest_deadline_seconds)) {
-    throw InvalidArgument("deadline_seconds", fmt::format("{} is no time to wait", options.deadline_seconds),
+    throw InvalidArgument("deadline_seconds", fmt::format("is {:g}", options.deadline_seconds),
                           fmt::format("above 0, at most {:g}", longest_deadline_seconds));
   }
 }

@@ -69,9 +69,9 @@ void require_from_in_capacity(const LayerPlacement& from, int layer, const Topol
   for (RankId rank : indices<RankId>(topology.num_ranks()))
     if (const auto held = from.natives(rank).size();
         topology.capacity(rank) && held > static_cast<std::size_t>(*topology.capacity(rank)))
-      throw InvalidArgument("from",
-                            fmt::format("has {} experts on rank {} in layer {}", held, rank.value(), layer),
-                            fmt::format("at most {}, as the rank has capacity for", *topology.capacity(rank)));
+      throw InvalidArgument(
+          "from", fmt::format("has {} experts on rank {} in layer {}", held, rank.value(), layer),
+          fmt::format("at most {}, as the rank has capacity for", *topology.capacity(rank)));
 }
 
 // Experts do not leave their nodes, so groups stay together if they are.
@@ -177,7 +177,7 @@ bool has_replicas(const PlaceOptions& options) {
   return options.redundant_experts > 0 || options.num_groups > 1;
 }
 
-void require_sense(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options) {
+void validate_options(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options) {
   require_numbers(options);
   if (profile.num_layers() < 1) throw InvalidArgument("profile", "has no layers", "1 or more");
   if (has_replicas(options)) require_replicas(profile, topology, options);

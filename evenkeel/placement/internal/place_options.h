@@ -14,6 +14,6 @@ void require_plain(const PlaceOptions& options, const char* beside);
 // Throws InvalidArgument naming the option, or Infeasible.
 // Traffic from layer to layer is what transitions count, which a profile of counts does not have.
 bool traffic_is_unknown(const RoutingProfile& profile, TrafficModel traffic);
-void require_sense(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options);
+void validate_options(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options);
 
 }  // namespace evenkeel::internal
