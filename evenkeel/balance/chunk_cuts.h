@@ -6,7 +6,7 @@
 //            computes, borrows and lends. A chunk passes through phases, each linear in these; the most
 //            demanding phase counts. Runs are tried by halving; every run that is returned has been tried
 //            itself, so that it fits although bytes need not grow with every block.
-// Guarantee  What is returned fits on every rank; all ranks find the same from the same counts.
+// Guarantee  Every chunk that is returned fits on every rank; all ranks find the same from the same counts.
 // Source     Fine-grained chunk distribution: MemFine (arXiv 2511.21431), Eq. 6 and 7; equal chunks whose
 //            number is one of a few bins: Eq. 9.
 #pragma once
@@ -21,7 +21,7 @@
 
 namespace evenkeel {
 
-// What a rank has of a chunk.
+// A rank's part of a chunk.
 struct ChunkLoad {
   std::int64_t tokens = 0;       // of this rank's
   std::int64_t assignments = 0;  // of these tokens
@@ -32,7 +32,7 @@ struct ChunkLoad {
   std::int64_t lent = 0;         // experts, once for each rank that borrows it
 };
 
-// What one of each takes in one phase of a chunk, in bytes, on the rank that has it.
+// Bytes that one token, assignment, position or expert takes on its rank in one phase of a chunk.
 struct PhaseBytes {
   std::int64_t per_token = 0, per_assignment = 0, per_sent = 0, per_received = 0, per_position = 0,
                per_borrowed = 0, per_lent = 0, fixed = 0;
@@ -40,7 +40,7 @@ struct PhaseBytes {
   std::int64_t of(const ChunkLoad& load) const;
 };
 
-// Of the phase that takes most.
+// Bytes of the phase that takes the most.
 std::int64_t most_bytes(std::span<const PhaseBytes> phases, const ChunkLoad& load);
 
 // counts [P][B][E] and tokens [P][B].
@@ -50,11 +50,11 @@ struct BlockCounts {
 
   // Adds blocks [first, end) to `sum`, whose counts are zeros.
   void add_to(Counts& sum, int first, int end) const;
-  // Of these blocks, by rank.
+  // Tokens of blocks [first, end), by rank.
   std::vector<std::int64_t> tokens_of(int first, int end) const;
 };
 
-// What a chunk takes on the rank with the most; `tokens` by rank.
+// Bytes that a chunk takes on the rank that needs the most; `tokens` by rank.
 std::int64_t most_bytes(const Counts& counts, const StepPlan& plan, std::span<const std::int64_t> tokens,
                         std::span<const PhaseBytes> phases);
 

@@ -1,5 +1,5 @@
-// What a matching looks for among ranks, found in ordered sets where ranks are many: the same rank that
-// looking at all of them in order finds.
+// ExcessMatcher's searches among many ranks, in ordered sets. They find the same rank as a walk over all
+// ranks in order.
 #include <algorithm>
 #include <array>
 #include <limits>

@@ -39,7 +39,8 @@ bool FreeMoves::find_path(const HomeSlots& slots, std::span<const std::int64_t> 
       }
     }
   }
-  // What is reached from here leads nowhere else, and work moves only along paths that end in spare capacity.
+  // No path from the ranks reached here ends in spare capacity. Work moves only along paths that do, so these
+  // ranks stay exhausted.
   for (RankId rank : queue_) exhausted_[rank.offset()] = true;
   return false;
 }

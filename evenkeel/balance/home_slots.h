@@ -1,4 +1,5 @@
-// What lives where: every copy of an expert is a slot of its rank, with its share of the expert's load.
+// The homes of experts as slots: every copy of an expert is a slot of its rank, with its share of the
+// expert's load.
 #pragma once
 
 #include <cstdint>

@@ -31,7 +31,8 @@ class LocalRows {
     return std::min(count, counts_.at(rank, slots_[slot].expert));
   }
 
-  // What changes if the move's amount of a slot comes home (direction 1) or leaves it (-1).
+  // Change in the rows that stay on their rank, if the move's amount of a slot comes home (direction 1) or
+  // leaves it (-1).
   std::int64_t moving_gains(SlotId slot, const Move& move, std::int64_t direction) const {
     const RankId home = slots_[slot].rank;
     const std::int64_t rest = rest_[slot.offset()];

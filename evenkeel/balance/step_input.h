@@ -1,4 +1,5 @@
-// What every planner is given for a step: checked once, and the share of it that each copy of an expert gets.
+// The input of every planner for a step: its check, and the share of an expert's assignments that each copy
+// gets.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What the control groups that this process is in allow it: the limits of a container, a job or a service,
-// of which sysconf() and /proc/meminfo say nothing. Going over that of memory ends a process without a word.
+// Limits that the control groups of this process set: those of a container, a job or a service. sysconf() and
+// /proc/meminfo do not show them. A process that goes over the memory limit is killed without a message.
 //
 // Method  /proc/self/cgroup names the group, in version 2 (memory.max, memory.high, cpu.max) or 1
 //         (memory.limit_in_bytes, cpu.cfs_quota_us). The group and all above it count. A container may not
@@ -15,12 +15,13 @@ namespace evenkeel {
 
 struct CgroupLimits {
   std::optional<std::int64_t> memory_bytes;  // that all processes of the tightest group may hold
-  // What they may still take: the least of any group, where what the kernel only keeps of files can go.
+  // Bytes that these processes may still take: the least of any group. Memory in which the kernel only caches
+  // files counts as free.
   std::optional<std::int64_t> free_memory_bytes;
   std::optional<double> cores;  // of the tightest group
 };
 
-// `root` is put before /proc and /sys, for tests. What cannot be read is no limit.
+// `root` is put before /proc and /sys, for tests. A file that cannot be read sets no limit.
 CgroupLimits read_cgroup_limits(const std::string& root = "");
 
 }  // namespace evenkeel

@@ -55,7 +55,7 @@ class BudgetTooSmall : public Error {
   BudgetTooSmall(std::int64_t given_bytes, std::int64_t least_bytes, std::string shape);
 };
 
-// What was asked for cannot exist.
+// A request that nothing can fulfil, such as a placement of more experts than ranks have capacity for.
 class Infeasible : public Error {
  public:
   explicit Infeasible(std::string why);

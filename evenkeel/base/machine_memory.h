@@ -10,7 +10,7 @@ namespace evenkeel {
 // The most that it could ever hold; the same as long as limits are.
 std::int64_t usable_memory_bytes();
 
-// What could be had now, and what says so.
+// Memory that this process could get now, and where that number comes from.
 struct FreeMemory {
   std::int64_t bytes = 0;
   std::string because;  // "the machine has free", "the container may still take", "`ulimit -v` leaves"

@@ -82,7 +82,7 @@ std::string shortened(std::string_view text, std::size_t most_bytes) {
   constexpr std::string_view dots = "...";
   if (text.size() <= most_bytes) return std::string(text);
   const std::size_t kept = most_bytes - std::min(most_bytes, dots.size());
-  // What a thing is stands at the beginning, and what is wrong with it at the end.
+  // The beginning of a text names a thing, and the end says what is wrong with it: both are kept.
   std::size_t head = kept - kept / 3;
   std::size_t tail = text.size() - kept / 3;
   while (head > 0 && continues(text[head])) --head;

@@ -8,11 +8,11 @@
 
 namespace evenkeel {
 
-// What is no visible character, as an escape: \n, \t, \x1b, \u009b. So control characters, bytes that are not
-// UTF-8, and the marks that turn the direction of writing round. Text that has none stays as it is, and what
-// comes out stays as it is the second time.
+// `text` with every character that is not visible as an escape: \n, \t, \x1b, \u009b. Those are control
+// characters, bytes that are not UTF-8, and the marks that turn the direction of writing round. Text that has
+// none stays as it is, so a second call changes nothing.
 std::string printable(std::string_view text);
-// The same with whole lines kept: \n stays.
+// As above with whole lines kept: \n stays.
 std::string printable_lines(std::string_view text);
 
 // A text that takes more than `most_bytes` without its middle: "..." stands there. No character is cut

@@ -1,4 +1,4 @@
-// What the operating system refused, said so that one knows which of its limits to look at.
+// Errors for requests that the operating system refused. They name the limit to look at.
 #pragma once
 
 #include <string>

@@ -1,10 +1,10 @@
-// What a machine takes for the parts of a step, in rates and seconds, as a cost file has them.
+// Costs of the parts of a step on a machine, in rates and seconds, as a cost file has them.
 #pragma once
 
 namespace evenkeel {
 
-// Of one rank. `evenkeel bench --calibrate` measures them. Rates are in 1..1e30, seconds in 0..1e6: predicted
-// times then stay numbers that can be compared.
+// Costs on one rank, as `evenkeel bench --calibrate` measures them. Rates are in 1..1e30, seconds in 0..1e6:
+// predicted times then stay numbers that can be compared.
 struct CostModel {
   static constexpr double kLeastRate = 1;
   static constexpr double kMostRate = 1e30;

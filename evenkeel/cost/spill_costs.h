@@ -1,4 +1,4 @@
-// What deciding by gain needs (balance/worth.h), of a layer on a machine whose costs are known.
+// The costs that a decision by gain needs (balance/worth.h), for a layer on a machine whose costs are known.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ struct SpilledExpert {
   std::int64_t hidden = 0;
 };
 
-// Of one step. An assignment is multiplied, and its row travels there and back. Weights travel, are packed
-// and are read once more than at home; in backward they are packed again, and gradients in f32 are written,
-// travel and are added. What moving costs is taken twice: it is more than these parts.
+// Costs of one step. An assignment is multiplied, and its row travels there and back. Weights travel; they
+// are packed and read once more than at home. In backward they are packed again, and gradients in f32 are
+// written, travel and are added. The cost of moving is taken twice, since it is more than these parts.
 SpillCosts spill_costs(const SpilledExpert& expert, const CostModel& cost, bool backward);
 
 }  // namespace evenkeel

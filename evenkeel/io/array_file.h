@@ -75,9 +75,9 @@ class ArrayFile {
   // The file may go before the reader does.
   std::unique_ptr<ArrayReader> reader(std::string_view array) const;
 
-  // What of an array is held in memory whole may have this many bytes: its own size in an uncompressed file,
-  // and in a compressed one 1 MiB + 64 times the size of the file, so that a small file cannot ask for a big
-  // buffer.
+  // The most bytes that an array may have to be held in memory whole. In an uncompressed file that is the
+  // file's own size. In a compressed one it is 1 MiB + 64 times the file's size, so that a small file cannot
+  // ask for a big buffer.
   virtual std::int64_t max_whole_bytes() const = 0;
 
  protected:

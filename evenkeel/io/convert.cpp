@@ -87,7 +87,7 @@ void require_routing_options(const ConvertOptions& options, const std::string& i
   refuse(options.placement.layer_updates_per_iter.has_value(), "layer_updates_per_iter", why);
 }
 
-// What neither of two formats of placements knows is refused as well.
+// Options for arrays, or for another format of placements than the one to write, are refused as well.
 void require_placement_options(const ConvertOptions& options, PlacementFormat to, const std::string& in) {
   const char* counting = "is for formats that count the model's layers, sglang and trtllm";
   refuse(options.bare != RoutingOptions::Bare::ask, "as",

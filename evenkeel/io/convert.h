@@ -13,7 +13,7 @@ namespace evenkeel {
 struct ConvertOptions {
   // For files that do not say it: of a trace, and of a placement in another system's format.
   std::optional<int> num_experts = {};
-  // What a bare array of two dimensions is.
+  // How a bare array of two dimensions is read.
   RoutingOptions::Bare bare = RoutingOptions::Bare::ask;
   // Of placements: the format to write, ours where nobody says, and what that or the one read needs.
   std::optional<PlacementFormat> to = {};

@@ -1,4 +1,4 @@
-// What a step's parts take on a machine, as a file (docs/formats.md#cost).
+// The costs of the parts of a step on a machine, as a file (docs/formats.md#cost).
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace evenkeel {
 CostModel read_cost(const std::string& path);
 CostModel read_cost(const ByteSource& source);
 
-// What was measured, for whoever reads the file: names and values.
+// The machine and layer of a measurement, as names and values for whoever reads the file.
 struct MeasuredOn {
   std::string cpu;
   int cores = 0;

@@ -111,7 +111,7 @@ class RecordTable {
   std::optional<internal::CountTableBuilder> builder_;
 };
 
-// What a record says under the keys of one kind: their names, and what it has there.
+// A record's keys of one kind: their names, and the values that it has there.
 struct Said {
   std::string names;
   std::string texts;

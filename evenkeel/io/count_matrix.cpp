@@ -44,7 +44,7 @@ const ArrayInfo* find_counts(const ArrayFile& file) {
 
 namespace {
 
-// What a file says beside its counts.
+// Gives rows the layer numbers that a file states beside its counts. Rows left out as dense layers come back.
 void number_rows(const LayerNumbers& stated, RoutingFile& routing) {
   if (!stated.known()) return;
   if (routing.all_rows) routing.profile = std::exchange(routing.all_rows, std::nullopt);

@@ -18,7 +18,7 @@ namespace {
 
 using internal::Json;
 
-// What a file says of itself besides must be true.
+// A number that a file states about itself must be true.
 void require_said(const Json& json, const char* key, std::int64_t number, const std::string& file) {
   const auto said = json.find(key);
   if (said != json.end() && internal::integer(*said, file, key) != number)

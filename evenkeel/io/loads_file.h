@@ -1,6 +1,6 @@
-// What `evenkeel plan` is given: the loads of one step. Any file that holds routing (routing_file.h) and a
-// layer of it, all its tokens one step; or JSON {"loads": [...]} by expert, or JSON {"counts": [[...]]} by
-// source rank and expert.
+// The input of `evenkeel plan`: the loads of one step. It is any file that holds routing (routing_file.h) and
+// a layer of it, all of whose tokens are one step. Or it is JSON {"loads": [...]} by expert, or JSON
+// {"counts": [[...]]} by source rank and expert.
 #pragma once
 
 #include <memory>

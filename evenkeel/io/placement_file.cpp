@@ -22,7 +22,7 @@ using internal::Json;
 
 constexpr std::string_view placement_format = "evenkeel.placement.v1";
 
-// What the file says before its layers.
+// The sizes that the file states before its layers.
 struct Shape {
   std::string file;
   int num_layers;

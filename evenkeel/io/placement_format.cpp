@@ -215,7 +215,7 @@ PlacementFile read_placement_as(const std::string& path, const PlacementFormatOp
 
 PlacementFile read_placement_as(std::shared_ptr<const ByteSource> source,
                                 const PlacementFormatOptions& options) {
-  // What is none of them is refused by our own reader, which says what is missing.
+  // A file in none of the formats is refused by our own reader, which says what is missing.
   const internal::Content content = internal::detect_content(source);
   const bool is_vllm = content == internal::Content::vllm_statistics;
   const PlacementFormat format = internal::placement_format_of(content).value_or(is_vllm ? vllm : evenkeel);

@@ -58,7 +58,7 @@ std::vector<int> parse_layers(const std::string& option, std::string_view text);
 void write_placement_as(PlacementFormat format, const PlacementFile& file,
                         const PlacementFormatOptions& options, const std::string& path);
 
-// What is known of a placement of equal sizes before it is made.
+// The shape of a placement of equal sizes, as it is known before the placement is made.
 struct PlacementShape {
   int num_layers = 0;
   int physical_experts = 0;  // of a layer, copies counted

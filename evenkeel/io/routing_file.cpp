@@ -239,7 +239,7 @@ void require_rows_with_load(const RoutingFile& routing) {
                   fmt::format("0-{}", routing.num_layers() - 1)));
 }
 
-// What is the same of every kind of file.
+// Finishes a file of any kind: checks and layer numbers that are the same for all of them.
 RoutingFile completed(RoutingFile routing, const RoutingOptions& options) {
   require_num_experts(routing, options);
   if (routing.trace) routing.notes = routing.trace->info().notes;

@@ -36,8 +36,8 @@ struct RoutingOptions {
 // "counts", "trace", or nothing, which asks. Throws InvalidArgument, which calls it `option`.
 RoutingOptions::Bare parse_bare(const std::string& option, const std::string& text);
 
-// What a file holds: a trace, where tokens were recorded one by one, else a profile (which only files of ours
-// have transitions in).
+// The content of a file: a trace, where tokens were recorded one by one, else a profile. Only a profile in a
+// file of ours has transitions.
 struct RoutingFile {
   std::string what;    // "trace", "profile", "loads", "counts", "recording", "statistics"
   std::string format;  // "safetensors", "npz", "npy", "json", "csv", "sglang", "megatron", "trtllm", "vllm"
@@ -47,7 +47,7 @@ struct RoutingFile {
   std::optional<RoutingProfile> all_rows = {};
   // Counts whose rows may be hidden layers or not: those without load, if there are several.
   std::vector<int> rows_without_load = {};
-  // What was read otherwise than it stands there, and why: for whoever should know it.
+  // Notes for the user about what was read otherwise than the file has it, and why.
   std::vector<std::string> notes = {};
   // Of "loads": the step that they are of, by source rank where the file says it.
   std::optional<Counts> step = {};
@@ -79,9 +79,9 @@ void require_bare(const RoutingFile& file, RoutingOptions::Bare told);
 // A last window that is not full is left out where there are others.
 std::vector<RoutingProfile> steps_of(RoutingFile& file, std::optional<std::int64_t> tokens_per_step);
 
-// The same as a profile; a trace is counted.
+// The routing of any such file as a profile; a trace is counted.
 RoutingProfile read_routing(const std::string& path, const RoutingOptions& options = {});
-// The same of an opened file.
+// As above, from a file that is already open.
 RoutingProfile profile_of(RoutingFile& file, const RoutingOptions& options = {});
 
 }  // namespace evenkeel

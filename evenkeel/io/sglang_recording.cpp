@@ -264,7 +264,7 @@ Recording open_one(std::shared_ptr<const ByteSource> source, const RoutingOption
   return recording;
 }
 
-// What several files add up to.
+// The sum of several files.
 class RecordingSum {
  public:
   void add(Recording recording, const RoutingOptions& options, const std::string& name,

@@ -48,7 +48,7 @@ std::string begin_of(const fs::path& place) {
   return name;
 }
 
-// What is being filled at the same time can be in the way of its folder's end, but not for long.
+// A file that is being made in the folder at the same time can keep it from being removed, but not for long.
 void remove_whole(const fs::path& path) {
   std::error_code error;
   for (int tries = 0; tries < 100; ++tries)

@@ -16,7 +16,7 @@ class Unfinished {
   // `make` makes the file or folder of the name that it is given, and returns 0 or an errno; on EEXIST it is
   // asked again with another. Throws std::system_error on any other.
   Unfinished(std::filesystem::path place, const std::function<int(const char* name)>& make);
-  // What was made is removed, unless it has its name.
+  // Removes the file or folder that was made, unless it has its name.
   ~Unfinished();
   Unfinished(const Unfinished&) = delete;
   Unfinished& operator=(const Unfinished&) = delete;

@@ -34,7 +34,7 @@ std::string layer_text(std::size_t layer, const PhysicalRow& row, int num_ranks)
   return text + "  ]}";
 }
 
-// What a label says must be what the list says.
+// A label must say the same as the list.
 void require_label(const Json& object, const char* label, std::int64_t expected, const std::string& file,
                    const std::string& key, const std::string& why) {
   const auto found = object.find(label);

@@ -41,7 +41,7 @@ std::vector<double> real_rows(const Json& list, const std::string& file) {
   return values;
 }
 
-// What all records add up to; or those of each.
+// The loads of all records added up; or those of each, with keep_steps.
 class LoadSum {
  public:
   LoadSum(std::string file, bool keep_steps) : file_(std::move(file)), keep_steps_(keep_steps) {}

@@ -1,5 +1,5 @@
-// What a Mixture-of-Experts language model is, as far as its memory depends on it: the facts of its config,
-// no weights. Read from a file by io/model_config.h.
+// A Mixture-of-Experts language model, as far as its memory depends on it: the facts of its config, no
+// weights. It is read from a file by io/model_config.h.
 //
 //   Mixtral 8x7B   32 layers of 4096, all with 8 experts of 14336, top-2; 32 heads of 128, 8 of them for keys
 //   DeepSeek-V3    61 layers of 7168, the first 3 dense; 256 experts of 2048, top-8, and one shared;
@@ -81,7 +81,7 @@ struct MambaShape {
   bool conv_bias = false;
 };
 
-// What a layer is made of besides experts.
+// The parts of a layer besides experts.
 struct LayerParts {
   enum class Mixer { attention, wide_attention, delta, mamba, none };
   Mixer mixer = Mixer::attention;

@@ -79,7 +79,7 @@ std::int64_t compressor(std::int64_t hidden, std::int64_t width, std::int64_t ra
   return 2 * linear(hidden, width, false) + rate * width + head_dim;
 }
 
-// What makes the compressed keys of a layer, and chooses among them.
+// The weights that make the compressed keys of a layer, and choose among them.
 std::int64_t compression(const ModelDescription& model, LayerParts::Compression kind) {
   if (kind == LayerParts::Compression::none) return 0;
   const AttentionShape& shape = model.attention;
@@ -93,7 +93,7 @@ std::int64_t compression(const ModelDescription& model, LayerParts::Compression 
          linear(model.hidden, indexer.heads, false);
 }
 
-// What mixes the streams before and after the two blocks of a layer.
+// The weights that mix the streams before and after the two blocks of a layer.
 std::int64_t stream_mixers(const ModelDescription& model) {
   if (model.streams == 1) return 0;
   const std::int64_t mixed = (2 + model.streams) * model.streams;

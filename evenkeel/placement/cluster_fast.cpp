@@ -85,7 +85,7 @@ std::vector<Clusters> even_sizes(const PlacementProblem& problem, const SizeRule
   return split_layers(tasks, deadline).clusters;
 }
 
-// What layers with Eq. 13 come to.
+// The bound of all layers under Eq. 13, and how it and the sizes came about.
 struct Totals {
   Wide bound = 0;
   bool bound_has_totals = false;

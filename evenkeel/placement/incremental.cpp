@@ -67,7 +67,7 @@ std::vector<double> shares_of_ranks(const IncrementalProblem& problem, int layer
   return shares;
 }
 
-// What one layer can become, and how it gets there.
+// The homes that one layer can get, and the moves that lead there.
 class LayerChoices {
  public:
   LayerChoices(const IncrementalProblem& problem, int layer, std::span<const std::int32_t> node_of_rank,

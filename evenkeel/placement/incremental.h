@@ -34,7 +34,7 @@ struct IncrementalProblem {
   int num_nodes = 1;
   // [L, P] slots of each rank; empty: as many as it has homes in that layer.
   std::vector<std::int32_t> slots_per_rank = {};
-  // Of these, time and stop: layers that are not reached stay as they are.
+  // Only the time limit and the stop are used: layers that are not reached stay as they are.
   SolveLimits limits = {};
   int num_recordings = 1;
 };

@@ -23,7 +23,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// What a solver of this facade hands back; before and after are measured on top.
+// The answer of a solver of this facade. The qualities before and after are measured later.
 struct Solved {
   Placement placement;
   std::map<std::string, double> objective = {};
@@ -53,8 +53,8 @@ class Solve {
  private:
   bool exact() const { return options_.solver == PlaceOptions::Solver::exact; }
 
-  // What is left of the time for `stages_left` stages of which the next may take its share. Seconds are told
-  // since the first stage began.
+  // The limits of the next of `stages_left` stages: its time is an equal share of what is left. Progress
+  // counts seconds since the first stage began.
   SolveLimits limits(int stages_left = 1) const {
     SolveLimits limits = options_.limits;
     const double spent = std::chrono::duration<double>(Clock::now() - begin_).count();

@@ -9,7 +9,8 @@
 // renamed in each layer to send less, each keeping its number of slots. `from` starts at a placement and
 // moves few experts for balance alone.
 //
-// What steers which of them, beside limits and, in the figures before and after, traffic and sources:
+// Limits steer all of them, and traffic and sources count in their figures before and after. The other
+// options steer:
 //
 //   two_stage               solver, sizes, traffic, pairs, sources, capacities
 //   joint                   solver, sizes, traffic, sources, capacities, cost, speeds of ranks
@@ -20,8 +21,8 @@
 //   several recordings      as redundant or grouped, or as from
 //
 // Several recordings are all to be level, the worst first (robust/robust.h), or are added up. Solver exact,
-// free sizes and joint are refused beside copies, groups, from and several recordings that are not added up;
-// what else is not named in a line has no effect there.
+// free sizes and joint are refused beside copies, groups, from and several recordings that are not added up.
+// Any other option that a line does not name has no effect there.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// What a placement solver is asked, shared by the fast and the exact solvers.
+// The problem that a placement solver is given, shared by the fast and the exact solvers.
 //
 // The paper (MoETuner, arXiv 2502.06643) solves two integer programs, one after the other. The first splits
 // the experts of every layer into P clusters of nearly equal load (Eq. 1-7); the second gives every cluster a
@@ -24,13 +24,13 @@ namespace evenkeel {
 // (Eq. 13).
 enum class ClusterSizes { equal, free };
 
-// What is sent. `layer_to_layer` (the paper): from the rank of a token's expert in layer l to that of its
-// expert in l+1. `dispatch_combine`: in each layer from the rank where the token lives to its experts' ranks
-// and back.
+// The traffic of a placement. `layer_to_layer` (the paper): from the rank of a token's expert in layer l to
+// that of its expert in l+1. `dispatch_combine`: in each layer from the rank where the token lives to its
+// experts' ranks and back.
 enum class TrafficModel { layer_to_layer, dispatch_combine };
 
-// What of the traffic counts in each layer: its most expensive ordered pair of ranks (the paper's text), or
-// the sum over all pairs (the letter of Eq. 8). What stays on a rank is free.
+// The part of the traffic that counts in each layer: its most expensive ordered pair of ranks (the paper's
+// text), or the sum over all pairs (the letter of Eq. 8). Traffic that stays on a rank is free.
 enum class PairObjective { worst_pair, total };
 
 // How assignments of each layer come from ranks: counts [L, P, E]. Empty under layer_to_layer.

@@ -28,7 +28,7 @@ struct PlacementQuality {
 
 // All below throw InvalidArgument for a placement of other layers, experts or ranks than the problem's.
 PlacementQuality placement_quality(const PlacementProblem& problem, const Placement& placement);
-// The same of any recording, with the traffic from layer to layer.
+// As above for any recording, with the traffic from layer to layer.
 PlacementQuality placement_quality(const RoutingProfile& recording, const Topology& topology,
                                    const Placement& placement);
 

@@ -32,7 +32,8 @@ struct ReplicaProblem {
   // An expert may be on a rank twice where that is found to be lighter. Else only in a pool (all ranks, or a
   // grouped node) with fewer experts than a rank has slots.
   bool repeats = false;
-  // Of these, time and stop: from there on layers are filled largest first, and their bound is the mean's.
+  // Only the time limit and the stop are used. Once one of them ends the search, layers are filled largest
+  // first, and their bound is the mean's.
   SolveLimits limits = {.time_limit_s = std::numeric_limits<double>::infinity()};
 };
 

@@ -1,4 +1,4 @@
-// What travels under a placement: the traffic of every ordered pair of ranks, by either traffic model.
+// The traffic of every ordered pair of ranks under a placement, by either traffic model.
 #pragma once
 
 #include <cstdint>

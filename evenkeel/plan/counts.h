@@ -1,4 +1,4 @@
-// What the planners are told: how many assignments each rank's tokens make to each expert, in one step.
+// The input of the planners: how many assignments each rank's tokens make to each expert, in one step.
 #pragma once
 
 #include <cstdint>

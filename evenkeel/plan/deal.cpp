@@ -101,7 +101,7 @@ void Deal::deal_split(const Counts& counts, std::span<const Segment> segments, E
     space = segment->size() - local;
   };
   for (RankId source : indices<RankId>(counts.num_ranks())) {
-    // What stayed here was min(count, quota); both are still known.
+    // The assignments that stayed on `source` are min(count, quota); both are still known.
     std::int64_t rest =
         counts.at(source, expert) - std::min(counts.at(source, expert), open_quota_[source.offset()]);
     while (rest > 0) {

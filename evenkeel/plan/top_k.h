@@ -1,4 +1,4 @@
-// What a router says about the tokens of one rank.
+// A router's choices for the tokens of one rank.
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,7 @@ class LayerNumbers {
   bool known() const { return !numbers_.empty(); }
   // By row; empty where nobody said them.
   const std::vector<int>& numbers() const { return numbers_; }
-  // What people call a row: its layer number, or the row itself where nobody said it.
+  // The number that people call a row by: its layer number, or the row itself where nobody said it.
   int number_of(int row) const { return known() ? numbers_[static_cast<std::size_t>(row)] : row; }
   // The row that is called `number`, of `num_rows`; none if there is none.
   std::optional<int> row_of(int number, int num_rows) const;
@@ -35,7 +35,7 @@ class LayerNumbers {
 
 // "3-60" or "0,2,4-6".
 std::string to_text(const LayerNumbers& layers);
-// The same of `num_rows` rows, for messages: "layers 3-60", or "58 layers without numbers".
+// The layers of `num_rows` rows, for messages: "layers 3-60", or "58 layers without numbers".
 std::string described(const LayerNumbers& layers, int num_rows);
 
 // One of two things whose rows are to be paired; `name` is how messages call it.

@@ -4,7 +4,7 @@
 //
 // Peaks are those of datasheets: dense bf16 products, and what arrives over the links within a node. Vendors
 // publish both directions of a link together; here it is one direction, so half of it. Nobody reaches a peak.
-// What is reached depends on shapes and software, so `assumed_share_of_peak` is an assumption, not a
+// The part that is reached depends on shapes and software, so `assumed_share_of_peak` is an assumption, not a
 // measurement. Memory is what a framework sees, less than the datasheet's: as PyTorch's out-of-memory errors
 // state the total capacity, the least where drivers differ.
 #pragma once

@@ -18,8 +18,8 @@ namespace evenkeel {
 
 using NodeId = Index<struct NodeTag>;
 
-// What the numbers of a topology may be: wider than any machine, and so far from the ends of a double that no
-// cost or bound computed from them overflows or vanishes.
+// The range of a number of a topology: wider than any machine, and so far from the ends of a double that no
+// cost or bound computed from it overflows or vanishes.
 struct TopologyRange {
   double least = 0;
   double most = 0;

@@ -141,7 +141,7 @@ std::int64_t MemoryModel::most_received(int stage, std::int64_t available_bytes,
     fixed += bytes_of(row, setup_, row.of_all_chunks ? received : 0, 1);
     if (row.of_received == 0 || row.of_all_chunks) continue;
     of_received += Wide{row.of_received} * row.copies * setup_.micro_batch * row.bytes_per_number;
-    // What rounding may add, whatever the rows.
+    // The bytes that rounding may add, whatever the rows.
     fixed += Wide{row.copies} * setup_.extra.allocation_granule;
   }
   const Wide left = Wide{available_bytes} - static_bytes - fixed;

@@ -1,4 +1,5 @@
-// What would make a step fit that does not: each piece enough by itself, found by asking the model again.
+// Changes that would make a step fit that does not. Each is enough by itself, and is found by asking the
+// model again.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// What a training framework keeps of a layer for backward, tensor by tensor: as Megatron-Core does with fused
-// attention, norms, permutation and activation, router weights multiplied in between the experts' products.
-// Tensors are named by what they go into.
+// The tensors that a training framework keeps of a layer for backward, one by one: those of Megatron-Core
+// with fused attention, norms, permutation and activation, and with router weights multiplied in between the
+// experts' products. Tensors are named by what they go into.
 #include <algorithm>
 
 #include "evenkeel/model/parameters.h"

@@ -1,5 +1,5 @@
-// What one device holds while a Mixture-of-Experts model trains: MemFine's memory model, row for row, and
-// beside it what the paper leaves out.
+// The memory of one device while a Mixture-of-Experts model trains: MemFine's memory model, row for row, and
+// beside it the terms that the paper leaves out.
 //
 // Problem    given a model, how it is spread over devices, and how many rows a device's experts receive:
 //            bytes of weights, gradients and optimizer states (static), bytes of what forward keeps for
@@ -60,7 +60,7 @@ struct BytesPerNumber {
   std::int64_t optimizer = 12;  // 4 D_opt, all states of a weight: Adam's two and the weight itself, in f32
 };
 
-// What the paper leaves out and frameworks hold. docs/memory.md says where each comes from.
+// Terms that the paper leaves out and frameworks have. docs/memory.md says where each comes from.
 struct ExtraTerms {
   // Active. A layer's tensors as frameworks with fused kernels keep them, instead of the rows of Table 2.
   bool kept_tensors = false;
@@ -171,7 +171,8 @@ class MemoryModel {
 
   // v p + p - 2 r - 1.
   std::int64_t schedule_copies(int stage) const;
-  // What a schedule really has in flight: p - r with one piece a device (1F1B), else the above (interleaved).
+  // The micro-batches that a schedule really has in flight: p - r with one piece a device (1F1B), else the
+  // above (interleaved).
   std::int64_t micro_batches_in_flight(int stage) const;
   // m_g of the stage: schedule_copies(), or 1.
   std::int64_t stored_copies(int stage) const;

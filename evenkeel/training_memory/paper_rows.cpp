@@ -61,7 +61,7 @@ class PaperRows {
     add("dense_hidden", "dense stage", kept_of_network(model_.dense_intermediate));
   }
 
-  // What gate and up make, or up alone.
+  // The width of the outputs of gate and up, or of up alone.
   std::int64_t kept_of_network(std::int64_t width) const { return (model_.experts.gated ? 2 : 1) * width; }
 
   void keep_every_layer() {

@@ -16,7 +16,7 @@ class Items {
  public:
   explicit Items(const MemorySetup& setup) : setup_(setup) {}
 
-  // What is cut over tensor parallelism; `whole` of the weights are on each device, where that term is on.
+  // Weights that are cut over tensor parallelism; `whole` of them are on each device, where that term is on.
   void add_dense(std::string_view name, std::int64_t weights, std::int64_t whole = 0) {
     const Parallelism& parallel = setup_.parallel;
     if (!setup_.extra.replicated) whole = 0;

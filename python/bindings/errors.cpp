@@ -18,7 +18,7 @@ namespace evenkeel::python {
 
 namespace {
 
-// What came out of a file or a path need not be UTF-8.
+// Text from a file or a path need not be UTF-8.
 nb::object text(const std::string& bytes) {
   return nb::steal(PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "replace"));
 }
@@ -34,7 +34,7 @@ nb::dict data_of(const Error& error) {
   return data;
 }
 
-// What the library and the command call an argument, and what Python's functions call it.
+// An argument's name in the library and the command, and its name in Python's functions.
 constexpr std::array<std::pair<std::string_view, const char*>, 3> renamed = {
     {{"as", "as_"}, {"from", "from_"}, {"moe_layers", "layers"}}};
 

@@ -74,7 +74,7 @@ std::vector<RoutingProfile> read_steps(const std::filesystem::path& path, std::o
   return read_recording(path, num_experts, step_tokens, "", std::nullopt, std::nullopt, false).steps;
 }
 
-// What is said of the machine and of a step: each by the name of the argument that says it.
+// Facts about the machine and a step, each by the name of the argument that states it.
 struct TimeModel {
   std::optional<std::filesystem::path> model;
   std::optional<double> tokens_per_step;

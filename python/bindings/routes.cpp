@@ -112,7 +112,7 @@ class StepLayout {
     return longest(first, blocks.blocks, [&](int end) { return bytes_of(blocks, first, end) <= budget_; });
   }
 
-  // What the largest of so many equal chunks takes; `chunks` divides the number of blocks.
+  // Bytes of the largest of so many equal chunks; `chunks` divides the number of blocks.
   std::int64_t equal_chunk_bytes(const InArray<std::int64_t, 3>& counts,
                                  const InArray<std::int64_t, 2>& tokens, int chunks) {
     const nb::gil_scoped_release release;

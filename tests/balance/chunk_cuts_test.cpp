@@ -1,4 +1,5 @@
-// What a chunk takes is the most demanding phase of the rank with the most, counted assignment by assignment.
+// The bytes of a chunk are those of the most demanding phase on the rank with the most, counted assignment by
+// assignment.
 #include "evenkeel/balance/chunk_cuts.h"
 
 #include <gtest/gtest.h>

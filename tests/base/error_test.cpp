@@ -1,4 +1,4 @@
-// What a person reads of an error.
+// The message and the data of an error.
 #include "evenkeel/base/error.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What a terminal is shown of text that may hold anything.
+// Text that may hold anything, as it is shown on a terminal.
 #include "evenkeel/base/printable.h"
 
 #include <gtest/gtest.h>

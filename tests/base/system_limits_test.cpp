@@ -1,4 +1,4 @@
-// What a person is told when the system gives no more.
+// Messages for the case that the system gives no more files or threads.
 #include "evenkeel/base/system_limits.h"
 
 #include <gmock/gmock.h>

@@ -1,4 +1,4 @@
-// What moving costs follows the rates by hand.
+// The costs of moving follow the rates, computed by hand.
 #include "evenkeel/cost/spill_costs.h"
 
 #include <gtest/gtest.h>

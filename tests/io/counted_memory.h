@@ -1,5 +1,5 @@
-// What the program holds of the heap, and the most it held at once. C++ allocations alone are counted; what
-// libzip takes besides is a few tens of kilobytes.
+// Heap memory that the program holds, and the most that it held at once. C++ allocations alone are counted;
+// libzip takes a few tens of kilobytes besides.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a JSON document takes of the heap for each byte of its text.
+// Heap memory that a JSON document takes for each byte of its text.
 #include <gtest/gtest.h>
 
 #include "evenkeel/io/internal/json.h"

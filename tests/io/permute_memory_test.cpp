@@ -1,4 +1,4 @@
-// What permuting holds in memory: headers and a buffer, whatever the size of a tensor.
+// Memory that permuting holds: headers and a buffer, whatever the size of a tensor.
 #include <gtest/gtest.h>
 
 #include <filesystem>

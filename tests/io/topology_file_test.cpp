@@ -100,7 +100,7 @@ const Json whole_topology =
     Json::parse(R"({"format": "evenkeel.topology.v1", "num_nodes": 2, "ranks_per_node": 2,
   "within": {"gigabytes_per_s": 450}, "across": {"gigabytes_per_s": 50}})");
 
-// What is said of `whole_topology` with one key replaced, or removed where the value is discarded.
+// The message about `whole_topology` with one key replaced, or removed where the value is discarded.
 std::string topology_refusal(const std::string& key, const Json& value) {
   Json json = whole_topology;
   json[key] = value;

@@ -1,4 +1,4 @@
-// What a config says and what it may not say: each refusal names the key.
+// Facts that a config states, and values that it may not have: each refusal names the key.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

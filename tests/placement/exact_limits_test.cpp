@@ -1,4 +1,4 @@
-// What ends an exact solve early, what it says on the way, and what it refuses.
+// Limits that end an exact solve early, its reports on the way, and the input that it refuses.
 #include <gmock/gmock.h>
 
 #include <chrono>

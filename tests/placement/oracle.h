@@ -44,7 +44,7 @@ Topology random_links(std::mt19937_64& random, int num_ranks);
 
 using Homes = std::vector<std::vector<int>>;  // [L][E] rank or cluster of each expert
 
-// What homes cost, by the definitions.
+// The costs of homes, by the definitions.
 double oracle_balance(const SmallProblem& small, const Homes& homes);
 double oracle_pairs(const SmallProblem& small, const Homes& homes);
 double oracle_joint_ms(const SmallProblem& small, const Homes& homes);

@@ -162,7 +162,7 @@ class Step {
     }
   }
 
-  // What a rank lends arrives at the others as what they borrow.
+  // The experts that a rank lends arrive at the others as those that they borrow.
   void expect_lent(std::size_t me, const std::string& what) const {
     for (std::size_t other = 0; other < routes_.size(); ++other) {
       const StepRoutes& to = routes_[other];

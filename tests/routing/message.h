@@ -8,7 +8,7 @@
 
 namespace evenkeel {
 
-// What `call` says when it throws `Expected`; a failure, and what happened instead, otherwise.
+// The message of `call` when it throws `Expected`; a failure that says what happened instead, otherwise.
 template <class Expected, class Call>
 std::string message_of(Call call) {
   try {

@@ -1,5 +1,5 @@
-// What fits, on MemFine's models; the longest sequence and each piece of advice are tried, and so is one
-// less.
+// Setups that fit, on MemFine's models. The longest sequence and each piece of advice are tried, and so is
+// the next step beyond, which must not fit.
 #include "evenkeel/training_memory/fit.h"
 
 #include <gmock/gmock.h>

@@ -21,7 +21,7 @@ int threads_for(const PlacementView& homes) {
   return std::clamp(wanted, kFewest, kMostThreads);
 }
 
-// What the kernel is given; its pointers are to device memory.
+// The kernel's arguments; all pointers are to device memory.
 struct Task {
   PlacementView homes;
   PlanRules rules;

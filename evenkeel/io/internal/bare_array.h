@@ -1,12 +1,13 @@
-// What an array of numbers holds that nobody named: counts of experts, or the expert ids of tokens. Decided
-// by evidence, the same for every container and command; what stays open is asked.
+// The meaning of an array of numbers that nobody named: counts of experts, or the expert ids of tokens.
+// Evidence decides, the same for every container and command. Where it leaves the meaning open, the user is
+// asked.
 //
 // Shapes      counts [layers, E] or [steps, layers, E]; ids [tokens, k] of one layer or [tokens, layers, k].
 // For counts  numbers in floating point; rows of more than 64, or with an id that no model has; ids that do
 //             not fit num_experts; rows of a step with equal sums; rows of 16 and more that name one twice.
-// For ids     a -1; as many rows as no model has layers; other columns than there are experts; else, of three
-//             dimensions, what servers return.
-// Asked       two dimensions without evidence; what speaks against both.
+// For ids     a -1; more rows than any model has layers; columns that are not as many as the experts; else an
+//             array of three dimensions, as servers return it.
+// Asked       two dimensions without evidence; an array with evidence against both.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// What a file is, by its content alone: which reader it is for.
+// The kind of a file, by its content alone: which reader it is for.
 #pragma once
 
 #include <memory>

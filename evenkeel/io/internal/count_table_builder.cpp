@@ -153,7 +153,8 @@ void CountTableBuilder::refuse_double(const Row& first, const Row& second) const
                                     : "no column such as step, rank or forward_pass tells them apart"));
 }
 
-// What nobody chose has no line: ids that begin with 1 may be all there are.
+// An expert that nobody chose has no line. So without a line of expert 0, ids may begin with 1, or nobody
+// chose expert 0.
 void CountTableBuilder::require_expert_zero(std::optional<int> num_experts) const {
   const auto least = std::min_element(rows_.begin(), rows_.end(),
                                       [](const Row& a, const Row& b) { return a.expert < b.expert; });

@@ -40,7 +40,7 @@ using ReadBytes = std::function<void(std::int64_t offset, std::span<std::byte> o
 // `size` is that of the whole npy. Throws ParseError; `where` begins its places ("topk_ids.npy", or nothing).
 NpyHeader read_npy_header(const ReadBytes& read, std::int64_t size, const std::string& file,
                           const std::string& where);
-// What stands before the elements when written.
+// The header of an npy file, which is written before the elements.
 std::string npy_header_text(Dtype type, std::span<const std::int64_t> shape);
 
 }  // namespace evenkeel::internal

@@ -14,7 +14,7 @@ std::optional<std::int64_t> whole_number(const Pickle& pickle, Pickle::Id record
   return pickle.integer(*found);
 }
 
-// What a server with two batches at a time calls them.
+// The name of a record's batch, which a server with two batches at a time gives it; empty without one.
 std::string gatherer_of(const Pickle& pickle, Pickle::Id record) {
   const auto found = pickle.find(record, "gatherer_key");
   return found && pickle.kind(*found) == Pickle::Kind::text ? pickle.text(*found) : "";

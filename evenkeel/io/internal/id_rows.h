@@ -1,6 +1,6 @@
-// What the rows of an array of whole numbers look like, if each is the k expert ids of a token in a layer:
-// the evidence by which an array that nobody named is taken for ids or for counts, and by which places
-// without a choice are known.
+// Statistics of the rows of an array of whole numbers, as if each were the k expert ids of a token in a
+// layer. They are the evidence by which an array that nobody named is taken for ids or for counts. By them,
+// places without a choice are known too.
 //
 // Method  one walk over the array, a block at a time; rows are compared place by place (k is small).
 // Cost    O(elements x k) time, memory of one block and O(layers).

@@ -21,7 +21,8 @@ namespace {
 // A tokenizer holds a token several times over.
 constexpr std::size_t max_token_bytes = std::size_t{16} << 20;
 
-// What a text will need, as far as it is JSON: there the scan and the parser see the same tokens.
+// Sizes that a text will need as a document. They hold as far as the text is JSON: up to there, the scan and
+// the parser see the same tokens.
 struct JsonSizes {
   std::vector<std::uint32_t> children;  // of each container, in the order in which they open
   std::size_t values = 0;               // of all containers together

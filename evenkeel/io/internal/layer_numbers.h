@@ -25,11 +25,12 @@ ArrayToWrite layers_to_write(const LayerNumbers& layers);
 
 // Throws InvalidArgument about --moe-layers unless `said` are as many as the rows, and those that they know.
 void require_named_layers(const LayerNumbers& said, const NumberedRows& rows);
-// Of a model the layers that rows are: all its MoE layers, with or without those of multi-token prediction.
+// The layers of a model that rows are: all its MoE layers, with or without those of multi-token prediction.
 // Throws InvalidArgument about --model where rows know other numbers, there are not as many, or they have
 // other experts (`num_experts`, 0 where it is not known).
 LayerNumbers layers_of_model(const ModelLayers& model, const NumberedRows& rows, int num_experts);
-// What options say of rows, by numbers or by a model; none where they say nothing. Throws as both above do.
+// The layer numbers that options give to rows, by numbers or by a model; none where they give none. Throws as
+// both functions above do.
 LayerNumbers said_layers(const std::optional<std::vector<int>>& layers,
                          const std::optional<ModelLayers>& model, const NumberedRows& rows, int num_experts);
 // For a format that counts the model's layers: options.layers, else what the placement knows, else all of a

@@ -1,5 +1,5 @@
-// What the layers of a config.json have in attention's place, layer by layer: linear attention, state spaces,
-// heads of two widths, compressed keys, indexers.
+// The parts that the layers of a config.json have in attention's place, layer by layer: linear attention,
+// state spaces, heads of two widths, compressed keys, indexers.
 #pragma once
 
 #include <cstdint>

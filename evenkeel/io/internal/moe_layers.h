@@ -11,11 +11,14 @@
 
 namespace evenkeel::internal {
 
-// What the rows of counts are: MoE layers, whose numbers are for the caller to say; all hidden layers of the
-// model; or whatever somebody saved, which is hidden layers where the first is without any assignment, as in
-// all models with dense layers, else MoE layers whose numbers nobody said.
-// In SGLang's own recordings rows are hidden layers; in counts that bear its name they are if one is without
-// any.
+// The kind of layers that the rows of counts are:
+//
+//   moe_layers       MoE layers, whose numbers are for the caller to say
+//   hidden_layers    all hidden layers of the model, as in SGLang's own recordings
+//   hidden_if_dense  counts by the name that SGLang gives its own: hidden layers where any is without an
+//                    assignment, else as moe_layers
+//   unsaid           counts that somebody saved: hidden layers where the first is without any assignment, as
+//                    in all models with dense layers, else MoE layers whose numbers nobody said
 enum class CountRows { moe_layers, hidden_layers, hidden_if_dense, unsaid };
 
 // Counts [layers, E], or [steps, layers, E], which are added up. Of hidden layers those without any

@@ -24,7 +24,7 @@ bool is_dealt_round(const PhysicalRow& row, int num_experts, int num_ranks);
 // "[0, 2, 1, 3]"
 std::string row_text(std::span<const std::int64_t> row);
 
-// What a file of such rows leaves to be known.
+// The sizes that a file of such rows may leave to be known.
 struct RowsShape {
   std::string file;
   int num_ranks = 0;

@@ -54,7 +54,7 @@ IntArray nested_integers(const Json& list, std::size_t levels, const std::string
 
 namespace {
 
-// What a file says of itself besides must be true.
+// The format and the sizes that a file states besides its loads must be true.
 void require_agreement(const Json& json, const IntArray& loads, const std::string& file) {
   const auto format = json.find("format");
   if (format != json.end() && format->is_string() && format->get<std::string>().starts_with("evenkeel.") &&

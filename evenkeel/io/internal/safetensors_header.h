@@ -1,5 +1,5 @@
-// What a safetensors file says of its tensors, whatever their type: for readers of numbers and for those who
-// only move bytes.
+// The header of a safetensors file, with its tensors of any type: for readers of numbers and for code that
+// only moves bytes.
 #pragma once
 
 #include <cstdint>

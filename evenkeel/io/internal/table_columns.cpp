@@ -44,7 +44,7 @@ constexpr std::string_view count_names[] = {
 constexpr std::string_view count_words[] = {"count",  "tokens", "load",   "hits",  "freq",  "num",   "activ",
                                             "assign", "usage",  "select", "ratio", "share", "value", "total"};
 constexpr std::string_view ratio_words[] = {"ratio", "share", "percent", "pct", "frac", "prob", "weight"};
-// What no expert is called.
+// Parts of the names of summaries, which no expert has.
 constexpr std::string_view summary_words[] = {"total",   "sum",   "mean",   "avg", "average", "min",
                                               "max",     "std",   "var",    "cv",  "ratio",   "count",
                                               "balance", "model", "median", "name"};

@@ -1,4 +1,4 @@
-// What the columns of a table of counts are, by their names.
+// The meaning of the columns of a table of counts, by their names.
 //
 //   long   a line for each expert of a layer: `layer_id,expert_id,count`, in any order, with others between
 //   wide   a line for each layer: `layer,expert_0,expert_1,...`; or the layers are the columns

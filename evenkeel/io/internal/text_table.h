@@ -25,7 +25,7 @@ struct TableNumber {
 };
 // None if the text is no finite number.
 std::optional<TableNumber> number_of_text(std::string_view text);
-// What is to say of a text that is none: "'x' is not a number".
+// The message about a text that is no number: "'x' is not a number".
 std::string not_a_number(std::string_view text);
 
 class TextTable {

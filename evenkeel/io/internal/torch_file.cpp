@@ -55,7 +55,7 @@ struct TorchFile::Tensor {
   std::vector<std::int64_t> strides;
 };
 
-// What lies between a tensor's first element and its last.
+// A tensor's stored elements, from its first to its last.
 struct TorchFile::Stored {
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> strides;

@@ -26,10 +26,10 @@ class TorchFile {
   const Pickle& pickle() const { return *pickle_; }
   bool is_tensor(Id id) const { return pickle_->kind(id) == Pickle::Kind::call; }
 
-  // A tensor of whole numbers, of any type and strides. `key` is how messages call it. All that is read of a
-  // file together may not be much more than there is in it: tensors can overlap, and be read twice.
+  // A tensor of whole numbers, of any type and strides. `key` is how messages call it. All reads of a file
+  // together may not take much more than the file holds, since tensors can overlap and be read twice.
   IntArray integers(Id tensor, const std::string& key);
-  // The same of any numbers.
+  // As above, for a tensor of any numbers.
   DoubleArray doubles(Id tensor, const std::string& key);
   // Whether a tensor's numbers are of a floating type.
   bool is_floating(Id tensor) const;

@@ -37,7 +37,7 @@ struct RecordingJudgement {
 RecordingJudgement judge(const RoutingProfile& recording, std::span<const RoutingProfile> steps,
                          const Topology& topology, const Placement& placement);
 
-// What is known of a step and of the machine; what is not leaves answers open.
+// The known facts about a step and the machine. Facts that are not known leave answers open.
 struct StepModel {
   std::optional<double> assignment_us = {};         // of one assignment on one rank
   std::optional<double> assignments_per_step = {};  // of a layer, over all ranks

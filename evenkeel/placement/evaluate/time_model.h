@@ -1,9 +1,9 @@
-// What a step and a move take, by what somebody says of the model and of the machine: where the StepModel of
-// a verdict comes from.
+// The time of a step and of a move, from what the user states about the model and the machine. It is where
+// the StepModel of a verdict comes from.
 //
-// Rates     what is said outright goes before the topology's links, and those before a file of costs or a
+// Rates     rates stated outright go before the topology's links, and those before a file of costs or a
 //           device. Of a device half of its peaks is taken, which is an assumption (topology/devices.h).
-// Notes     what was assumed, and what of a file of costs has no part in the model, a sentence each.
+// Notes     assumptions, and the parts of a file of costs that the model does not use, a sentence each.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,7 @@ struct MachineRates {
   std::optional<double> link_gigabytes_per_s = {};
   // Somebody described the links of the topology.
   bool topology_has_links = false;
-  // What a file of costs says of products and links.
+  // Rates of products and links, from a file of costs.
   struct Cost {
     std::string file;
     double flops_per_second = 0;

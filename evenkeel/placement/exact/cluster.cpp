@@ -231,7 +231,7 @@ class ClusterSolve {
         "in time; allow more of it");
   }
 
-  // What the caller has proven.
+  // The bound that the caller has proven; 0 for none.
   double given_bound() const { return start_.cluster_of.empty() ? 0 : start_.bound; }
 
   Clustering answer() const {

@@ -1,4 +1,4 @@
-// What clusters send to each other, and what that costs on links: the input of program 2 (Eq. 8-9).
+// The traffic between clusters, and its cost on links: the input of program 2 (Eq. 8-9).
 //
 // An exchange under layer_to_layer lies between two layers: traffic [P, P] from the clusters of one to those
 // of the next. Under dispatch_combine it lies in a layer: traffic [P, P] from ranks to the clusters.

@@ -25,7 +25,7 @@ constexpr std::int32_t index_of_key(std::uint64_t key) {
   return static_cast<std::int32_t>(kMostIndexed - 1 - static_cast<std::int64_t>(key & (kMostIndexed - 1)));
 }
 
-// What the caller's loads are multiplied by; 0 where they are all 0.
+// The factor that the caller's loads are multiplied by; 0 where they are all 0.
 double fixed_scale(double total);
 void to_fixed(std::span<const double> loads, double scale, std::span<FixedLoad> fixed);
 

@@ -1,13 +1,13 @@
 // Groups of experts onto nodes, so that the node with the most load per rank has as little as possible.
 //
 // Method      branch and bound over the groups by decreasing load; each goes to the nodes with capacity, the
-//             lightest first, nodes that are alike only once. What is left must fit below the best so far.
+//             lightest first, nodes that are alike only once. The groups left must fit below the best so far.
 // Cost        few groups: all that matter of their partitions; otherwise cut off after a number of steps.
 // Guarantee   optimal, and `bound()` is its value, unless cut off; then `bound()` is the mean or the largest
 //             group's.
 //
-// What a node's ranks bear can be more than the mean of the node: visit_below() lists all packings for
-// somebody who knows.
+// A rank of a node can have more load than the mean of the node. So visit_below() lists all packings, for a
+// caller that knows the loads of ranks.
 #pragma once
 
 #include <cstdint>

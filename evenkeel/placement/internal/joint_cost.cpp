@@ -134,7 +134,7 @@ double JointCost::layer_ms() const {
   return sum;
 }
 
-// What other ranks cost is a bound that most changes fail.
+// The cost on ranks that the change does not touch is a lower bound, and most changes fail at it.
 double JointCost::layer_ms_after(const Change& change, double limit) const {
   const std::size_t a = home(layer_, change.x);
   const auto receiving = receiving_exchange();

@@ -27,7 +27,7 @@ class LayerHomes {
   double rank_load(std::size_t rank, std::size_t recording) const {
     return rank_load_[recording * on_rank_.size() + rank];
   }
-  // What each home of an expert bears, with `change` more or fewer of them.
+  // The load of each home of an expert, with `change` more or fewer homes.
   double share(std::size_t expert, std::size_t recording, int change = 0) const {
     return loads_[recording * homes_.size() + expert] / (static_cast<double>(homes_[expert].size()) + change);
   }

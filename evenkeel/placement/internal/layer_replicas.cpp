@@ -16,7 +16,7 @@ namespace {
 constexpr int kGroupingToleranceBits = 10;
 constexpr int kMostGroupings = 120;
 constexpr int kFewGroupings = 6;
-// What rounding of floating point can add to a bound, at most.
+// The most that floating-point rounding can add to a bound, as a part of it.
 constexpr double kRounding = 1e-12;
 
 }  // namespace

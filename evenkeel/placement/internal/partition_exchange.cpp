@@ -19,7 +19,7 @@ struct Bundle {
   int experts[2] = {-1, -1};
 };
 
-// What two clusters give each other, and how unlike their loads are afterwards.
+// An exchange between two clusters, and the difference of their loads afterwards.
 struct Exchange {
   const Bundle* give = nullptr;
   const Bundle* take = nullptr;

@@ -8,7 +8,7 @@
 
 namespace evenkeel::internal {
 
-// What balances copies takes neither the paper's free sizes, nor milliseconds, nor an integer program.
+// Solvers that balance copies take neither the paper's free sizes, nor milliseconds, nor an integer program.
 void require_plain(const PlaceOptions& options, const char* beside) {
   if (options.sizes == ClusterSizes::free)
     throw InvalidArgument("sizes", fmt::format("free has no meaning beside {}", beside), "equal");

@@ -19,7 +19,7 @@ constexpr int kMostVariedSlots = 4000;  // over all tries
 // A bound this little below what was found is not worth making better: 1 part in 2^10.
 constexpr int kBoundToleranceBits = 10;
 
-// What one exchange of pairs looks at.
+// The number of pairs of copies that one exchange of pairs looks at.
 std::int64_t pairs_of_ranks(const Pool& pool) {
   const auto ranks = static_cast<std::int64_t>(pool.capacities.size());
   const std::int64_t capacity = pool.num_slots / ranks + 1;

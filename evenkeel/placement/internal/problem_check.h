@@ -1,4 +1,4 @@
-// What a solver must be given: clusters of the right shape, and counts for the traffic model asked for.
+// Checks of a solver's input: clusters of the right shape, and counts for the traffic model asked for.
 #pragma once
 
 #include <vector>

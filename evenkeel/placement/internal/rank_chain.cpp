@@ -33,7 +33,7 @@ std::vector<int> best_pairing(const ClusterTraffic& traffic, std::size_t exchang
 // From so many ranks on, sums may be added up in another order than link by link.
 constexpr std::size_t kManyRanks = 256;
 
-// What a cluster costs on every rank, of what senders on their ranks send it.
+// The cost of a cluster on every rank, for the traffic that it gets from senders on their ranks.
 class ReceiverCosts {
  public:
   ReceiverCosts(const ClusterTraffic& traffic, std::size_t exchange, const Ranks& senders)
@@ -67,7 +67,7 @@ class ReceiverCosts {
   }
 
  private:
-  // What ranks of a node send: the two largest and where the first is from, and the sum.
+  // The amounts that ranks of a node send: the two largest, the rank of the largest, and the sum.
   struct Sent {
     double largest = 0;
     double second = 0;

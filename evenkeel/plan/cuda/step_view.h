@@ -1,4 +1,4 @@
-// What a planner on a device reads and writes, and what carries its plan out reads: flat arrays of
+// The input of a planner on a device, and its plan, which the code that carries it out reads: flat arrays of
 // 32-bit integers, the same on host and device.
 //
 // Limit  A step's assignments and base loads together are fewer than 2^30, so that every sum that a

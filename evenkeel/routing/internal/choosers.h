@@ -1,4 +1,4 @@
-// What each synthetic workload lets a token choose.
+// The choice of experts for a token, in each synthetic workload.
 #pragma once
 
 #include <cstdint>

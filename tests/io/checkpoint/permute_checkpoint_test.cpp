@@ -35,7 +35,7 @@ std::string rows_in(const ReadTensor& tensor, const std::vector<int>& order) {
   return data;
 }
 
-// What a tensor should hold, by its name: orders[layer of the model].
+// The data that a tensor should hold, by its name: orders[layer of the model].
 std::string expected_data(const std::string& name, const std::map<std::string, ReadTensor>& before,
                           const std::map<int, std::vector<int>>& orders) {
   static const std::regex of_expert(R"((model\.layers\.(\d+)\..*\.experts\.)(\d+)(\..*))");

@@ -1,4 +1,4 @@
-// What permuting a checkpoint refuses, in which words, and that nothing is left behind.
+// Checkpoints that permuting refuses, with which words, and that nothing is left behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-// ExcessMatcher (balance/matching.h) on lanes: the same moves in the same order.
+// ExcessMatcher (balance/excess_matcher.h) on lanes: the same moves in the same order.
 //
 // Method  Plain steps are taken in registers. For any other, each scan over ranks, slots or moves is one
 //         search over lanes; it is found first and carried out then, in one place, so that the loop is small.
@@ -137,13 +137,14 @@ class ExcessMatcher {
     return from.at >= 0 ? Pair{from.at, to, -from.key} : Pair{};
   }
 
-  // What a slot gives when `wanted` is split; what stays to be moved is large enough to be moved.
+  // The piece that a slot gives when `wanted` is split. The rest of `wanted` is 0, or large enough for a move
+  // of its own.
   EVENKEEL_HOST_DEVICE std::int32_t piece_of(int slot, std::int32_t wanted) const {
     const std::int32_t piece = all_.lesser(all_.rest[slot], wanted);
     return all_.is_small(wanted - piece) ? wanted - all_.small : piece;
   }
-  // The rank with the most spare capacity gets it; another only where it gets something from the sender
-  // already.
+  // The piece goes to the rank with the most spare capacity. Where that rank gets something from the sender
+  // already, it goes to another one if one suits.
   EVENKEEL_HOST_DEVICE Flow split(const Pair& pair) const {
     const int slot = all_.best_slot(pair.from, [&](int s) {
       const std::int32_t piece = piece_of(s, pair.amount);

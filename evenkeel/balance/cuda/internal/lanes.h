@@ -145,7 +145,7 @@ inline constexpr int kLeastLanes = 32;
 template <>
 inline constexpr int kLeastLanes<Lanes<HostTeam>> = 1;
 
-// What each warp of a team finds on its own, the same on all of them: no barrier.
+// Lanes for work that every warp of a team does on its own: all warps get the same result, without a barrier.
 EVENKEEL_HOST_DEVICE inline Lanes<HostTeam> lanes_of(const HostTeam&) {
   return {};
 }

@@ -1,5 +1,5 @@
-// What a matching does about differences too small for a piece of their own (balance/matching.h), on
-// lanes: more or less along a transfer there is, a transfer led through another rank, or a swap.
+// Repair of a matching (balance/excess_matcher.h) on lanes: settles differences too small for a piece of
+// their own. It changes the amount of an existing transfer, leads a transfer through another rank, or swaps.
 #pragma once
 
 #include <cstdint>

@@ -44,7 +44,7 @@ class StepPlanning {
   }
 
  private:
-  // What every warp computes for itself.
+  // Lanes for computations that every warp repeats for itself.
   EVENKEEL_HOST_DEVICE auto lanes() const { return lanes_of(team_); }
 
   EVENKEEL_HOST_DEVICE Draft draft_freely() {
@@ -135,7 +135,7 @@ class StepPlanning {
     const std::int32_t worst = settle(ideal);
     if (worst != ideal && least_loaded_is_lower(worst))
       return {buffers_.kept, buffers_.moves, GivingOrder::by_copy, buffers_.best};
-    // What is ideal was settled last, and buffers_.rest is what it left.
+    // Where `worst` is `ideal`, `ideal` was settled last, and buffers_.rest holds what that left on slots.
     if (worst != ideal) leave_rest();
     take_local_rows();
     return {buffers_.rest, buffers_.best, GivingOrder::copies_first, buffers_.moves};

@@ -16,7 +16,7 @@ namespace evenkeel::cuda {
 // copies first, experts by id.
 enum class GivingOrder { by_copy, copies_first };
 
-// What a planner decided on.
+// A planner's decision: the assignments that stay on slots, and the moves.
 struct Draft {
   Array rest;      // of slots
   MoveList moves;  // beside it

@@ -1,4 +1,4 @@
-// What a checkpoint's config.json says of its experts.
+// The facts about experts in a checkpoint's config.json.
 #pragma once
 
 #include "evenkeel/io/byte_source.h"

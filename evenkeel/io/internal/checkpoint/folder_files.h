@@ -1,4 +1,4 @@
-// What lies in a checkpoint's folder besides its tensors.
+// Files and folders in a checkpoint's folder besides its tensors.
 #pragma once
 
 #include <string>

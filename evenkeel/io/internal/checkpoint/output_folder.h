@@ -18,7 +18,7 @@ class OutputFolder {
 
   // Where the folder is filled until it is done.
   const std::filesystem::path& beside() const { return folder_.beside(); }
-  // What runs that were killed have left beside the place.
+  // Folders that killed runs have left beside the place.
   std::vector<std::string> leftovers() const;
   // Gives the folder its name.
   void commit();

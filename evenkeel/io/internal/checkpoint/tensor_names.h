@@ -1,4 +1,4 @@
-// What a tensor's name says of it, by the names of a family.
+// The role of a tensor by its name, as a family names its tensors.
 #pragma once
 
 #include <string_view>

@@ -53,8 +53,8 @@ void read_file(const std::string& folder, const std::string& name, CheckpointTen
     checkpoint.tensors.push_back({.at = std::move(tensor), .file = file});
 }
 
-// What files hold must be what the index says, neither more nor less: of a tensor that is in two files one
-// would be permuted and the other loaded.
+// The tensors in the files must be those of the index, neither more nor fewer. Of a tensor that is in two
+// files, one copy would be permuted and the other loaded.
 void require_as_indexed(const CheckpointTensors& checkpoint, std::map<std::string, std::string> file_of,
                         const std::string& index) {
   for (const StoredTensor& tensor : checkpoint.tensors) {

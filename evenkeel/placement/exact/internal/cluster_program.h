@@ -31,9 +31,9 @@ class ClusterProgram {
                  const std::vector<double>& deviation_floors);
 
   const Program& program() const { return program_; }
-  // What the objective is to be multiplied by, so that it is the sum of |P load - total|.
+  // The factor that makes the objective the sum of |P load - total|.
   double unit() const { return unit_; }
-  // Cluster names may change; what is in one cluster together does not.
+  // The names of clusters may change, but experts of one cluster stay together.
   std::vector<double> start_of(const std::vector<std::vector<int>>& cluster_of) const;
   std::vector<std::vector<int>> clusters_of(const std::vector<double>& values) const;
 

@@ -1,5 +1,5 @@
-// What an all-to-all costs: who sends how much to whom, over which links, and whether its worst pair or their
-// sum counts.
+// The cost of an all-to-all: who sends how much to whom, over which links, and whether its worst pair or
+// their sum counts.
 #pragma once
 
 #include <cstddef>

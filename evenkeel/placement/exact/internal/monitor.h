@@ -21,7 +21,7 @@ class Monitor {
   bool stop_requested() const { return limits_.stop.stop_requested(); }
   double relative_gap() const { return limits_.relative_gap; }
 
-  // What the other parts add to the objective and the bound of the part that is being solved.
+  // The objective and bound of the other parts. report() adds them to those of the part that is being solved.
   void set_rest(double objective, double bound) {
     rest_objective_ = objective;
     rest_bound_ = bound;

@@ -31,8 +31,8 @@
 
 namespace evenkeel::exact {
 
-// What costs and amounts are divided by, so that the solver, whose tolerances are absolute, sees numbers up
-// to 1000.
+// The units that costs and amounts are divided by. So the solver, whose tolerances are absolute, sees numbers
+// up to 1000.
 struct Units {
   double cost = 1;
   double amount = 1;

@@ -17,7 +17,8 @@
 
 namespace evenkeel::exact {
 
-// What the two threads tell each other. It must live, with all that the work uses, until the work ends.
+// The messages between the two threads. The object must live, with all that the work uses, until the work
+// ends.
 class Apart {
  public:
   // For the work: whether to stop, and how far it is.

@@ -10,7 +10,7 @@ namespace {
 
 // Ranks this little above the mean are level: 1 part in 2^11, as for one recording.
 constexpr float kLevel = 1.0F + 0x1p-11F;
-// What rounding of floating point can add to a bound, at most.
+// The most that floating-point rounding can add to a bound, as a part of it.
 constexpr double kRounding = 1e-12;
 
 }  // namespace
