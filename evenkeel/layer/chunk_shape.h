@@ -1,4 +1,4 @@
-// What the bytes of a layer's chunks, and its least budget, depend on, as memory/ counts them.
+// The shapes that the bytes of a layer's chunks, and its least budget, depend on, as budget/ counts them.
 #pragma once
 
 #include "evenkeel/compute/expert_ffn.h"

@@ -51,7 +51,8 @@ struct MoeOptions {
   bool with_backward = true;
   // In an arena with a budget: how many states of this layer are alive at one time, at most.
   int states_in_flight = 1;
-  // What backward computes again. `automatic` is none of it without a budget.
+  // The part of forward that backward computes again, and in which chunks. `automatic` is none without a
+  // budget.
   MemoryOptions memory;
   // The experts' arithmetic; null: the library's own for this CPU.
   std::shared_ptr<const ExpertFfn> experts;

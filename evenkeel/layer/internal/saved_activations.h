@@ -1,4 +1,4 @@
-// What forward saved of a chunk's activations: those of all positions but the first of them.
+// The activations that forward saved of a chunk: those of all positions but the first of them.
 #pragma once
 
 #include <cstddef>
