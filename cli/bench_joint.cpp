@@ -50,7 +50,7 @@ class JointMeasurement {
   }
 
  private:
-  // What plain ep takes, and whether the planner spills.
+  // Runs without a budget: the bytes that plain ep takes, and whether the planner spills.
   std::vector<Figures> measured_free() const {
     ExperimentSetup experiment = layer_.experiment(1, plain_ep({}), {{setup_.planner, {}}});
     experiment.warm_ups = 0;
@@ -70,7 +70,8 @@ class JointMeasurement {
       const Figures once = measured(experiment, batch, what + ", once");
       row.is_spill = is_same_step(once.reference, once.ways[0]);
       row.is_chunks = is_same_step(once.reference, once.ways[1]);
-      // What would tell the same step from itself is the machine.
+      // A way whose step is the same as the reference's is not measured again: only the machine would tell
+      // them apart.
       std::vector<Way> others;
       if (!row.is_spill) others.push_back(spilled);
       if (!row.is_chunks) others.push_back(chunked);

@@ -1,4 +1,4 @@
-// What `evenkeel bench --joint` measures: whether choosing spill and chunks together is ever slower than
+// The measurement of `evenkeel bench --joint`: whether choosing spill and chunks together is ever slower than
 // either alone, in the same budget.
 //
 //   joint    the planner's plan or plain ep, whichever is predicted to be faster

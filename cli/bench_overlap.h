@@ -1,4 +1,4 @@
-// What `evenkeel bench --overlap` measures: how much of the waiting for peers two chunks in flight hide.
+// The measurement of `evenkeel bench --overlap`: how much of the waiting for peers two chunks in flight hide.
 #pragma once
 
 #include <string>

@@ -28,7 +28,7 @@ constexpr int kLayer = 4;  // the one whose weights are shipped
 // The batches are small, and so are the pieces worth moving.
 constexpr std::int64_t kMinSegment = 64;
 
-// What is shown of a budget needs fewer rounds.
+// The figures under a budget need fewer rounds.
 constexpr int kBudgetRounds = 7;
 
 struct DemoArguments {

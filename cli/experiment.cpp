@@ -276,7 +276,7 @@ void summarize(const StepSamples& samples, const std::vector<Way>& slots, Figure
   figures.control = round_ratio(samples.time_ratios(kReference, kControl));
 }
 
-// What plain ep is given besides its budget, it does not read.
+// Plain ep reads its budget alone, so its other options make no difference.
 bool is_plain_reference(const ExperimentSetup& setup, const Way& way) {
   return setup.reference.is_plain() && way.is_plain() && way.budget == setup.reference.budget;
 }

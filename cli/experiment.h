@@ -100,7 +100,7 @@ struct WayFigures {
   std::int64_t worst_peak_bytes() const;
 };
 
-// What one rank's arena lent during one step.
+// The buffers that one rank's arena lent during one step.
 struct RankTimeline {
   int rank = 0;
   StepRecord record;
@@ -115,7 +115,7 @@ struct Figures {
   double ideal_speedup() const { return reference.balance.max_over_mean; }
 };
 
-// What a step computed, of all ranks.
+// The tensors that a step computed, of all ranks.
 struct StepResults {
   Tensor output;       // [tokens, D]
   Tensor grad_hidden;  // [tokens, D]

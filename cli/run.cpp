@@ -50,7 +50,7 @@ struct RunArguments {
   bool json = false;
 };
 
-// What a file says about the layer; an option must not say otherwise.
+// Takes a number of the layer from a file; an option must not say otherwise.
 void take_from_file(const CLI::App& app, const char* option, const std::string& file, std::int64_t in_file,
                     std::int64_t& value) {
   if (is_given(app, option) && value != in_file)

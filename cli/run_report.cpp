@@ -175,7 +175,7 @@ Json json_of(const Budget& budget, std::int64_t least_budget) {
           {"chunks_in_flight", budget.memory.chunks_in_flight}};
 }
 
-// What decides whether work moves.
+// The threshold, or the costs, that decide whether work moves.
 Json json_of_threshold(const PlannerOptions& planner) {
   if (!planner.costs)
     return {{"imbalance_threshold", static_cast<double>(planner.imbalance_threshold_thousandths) / 1000},

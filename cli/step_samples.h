@@ -1,4 +1,4 @@
-// What ranks note down of the steps they take, and the figures made of it.
+// The samples that ranks note down of the steps they take, and the figures made of them.
 #pragma once
 
 #include <array>
