@@ -1,6 +1,6 @@
-// What messages between thread ranks cost, beside the plain memcpy of the same bytes: CPU time of one rank
-// for one operation (the mean over ranks), which is what a critical path is made of, and the time by the
-// clock.
+// The cost of messages between thread ranks, beside the plain memcpy of the same bytes. It is the CPU time of
+// one rank for one operation (the mean over ranks), which is what a critical path is made of, and the time by
+// the clock.
 #include <benchmark/benchmark.h>
 #include <time.h>
 

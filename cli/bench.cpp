@@ -56,7 +56,7 @@ std::vector<BenchRow> measure_all(const std::vector<BenchPoint>& points) {
   return rows;
 }
 
-// What bench can do instead of the scenario table.
+// Modes of bench that take the place of the scenario table.
 constexpr const char* kModes[] = {"--ablation",    "--calibrate", "--joint",
                                   "--over-budget", "--overlap",   "--training"};
 

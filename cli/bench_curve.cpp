@@ -61,7 +61,7 @@ class CurveMeasurement {
   }
 
   void add(const std::string& name, const Figures& figures, std::size_t candidate, bool asked) {
-    const WayFigures& of = figures.candidates[candidate];
+    const CandidateFigures& of = figures.candidates[candidate];
     curve_.rows.push_back({name, of.candidate, of, of.least_budget, figures.control, asked});
   }
 

@@ -1,9 +1,10 @@
-// What `evenkeel bench --over-budget` measures: the time that a step takes over the bytes that it may have.
+// The measurement of `evenkeel bench --over-budget`: the time that a step takes over the bytes that it may
+// have.
 //
 // Reference  The planner without a budget; every time is a ratio to it, of the same round.
-// Rows       Without a budget: plain ep, and with backward also both recomputing the whole step at once,
-//            unchunked. In twice the bytes that the reference takes. Then in each budget: the planner, and
-//            plain ep, which chunks alone relieve.
+// Rows       Without a budget: plain ep, and with backward also plain ep and the planner that recompute the
+//            whole step at once, unchunked. In twice the bytes that the reference takes. Then in each budget:
+//            the planner, and plain ep, which chunks alone relieve.
 // Shares     Of the worst rank's peak under plain ep without a budget, on the same routing.
 #pragma once
 
@@ -21,7 +22,7 @@ struct CurveRow {
   std::string name;
   Candidate candidate;
   // Nothing where the budget is below the least.
-  std::optional<WayFigures> figures;
+  std::optional<CandidateFigures> figures;
   std::int64_t least_budget = 0;
   RoundRatio control;  // of the rounds that this row was measured in
   bool asked = false;  // one of the budgets asked for
@@ -29,8 +30,8 @@ struct CurveRow {
 
 struct Curve {
   std::string scenario;
-  WayFigures reference;
-  WayFigures ep;  // without a budget
+  CandidateFigures reference;
+  CandidateFigures ep;  // without a budget
   std::vector<CurveRow> rows;
 };
 

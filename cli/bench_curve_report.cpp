@@ -42,7 +42,7 @@ Json json_of(const CurveRow& row, const Curve& curve) {
                {"least_budget", row.least_budget},
                {"fits", row.figures.has_value()}};
   if (!row.figures) return json;
-  const WayFigures& of = *row.figures;
+  const CandidateFigures& of = *row.figures;
   json.update({{"time_ratio", of.time.median},
                {"time_spread", of.time.spread},
                {"time_interval", Json::array({of.time.low, of.time.high})},
@@ -72,7 +72,7 @@ std::vector<std::string> cells_of(const CurveRow& row, const Curve& curve) {
     cells.insert(cells.end(), {"-", "", "", "too small"});
     return cells;
   }
-  const WayFigures& of = *row.figures;
+  const CandidateFigures& of = *row.figures;
   cells.insert(cells.end(),
                {fmt::format("{:.3f}", of.time.median), interval(of.time),
                 fmt::format("{:.3f}", row.control.spread), format_bytes(of.worst_peak_bytes()),

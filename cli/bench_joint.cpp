@@ -15,8 +15,8 @@ namespace evenkeel::cli {
 namespace {
 
 // Nothing but its time tells the step of one way from that of the other.
-bool is_same_step(const WayFigures& a, const WayFigures& b) {
-  const auto told_by = [](const WayFigures& of) {
+bool is_same_step(const CandidateFigures& a, const CandidateFigures& b) {
+  const auto told_by = [](const CandidateFigures& of) {
     return std::tie(of.rank_loads, of.peak_bytes, of.transfers, of.chunks, of.recomputed_fraction,
                     of.dispatch_bytes, of.combine_bytes, of.transfer_bytes);
   };
@@ -40,7 +40,7 @@ class JointMeasurement {
     const std::vector<Figures> free = measured_free();
     for (std::size_t i = 0; i < batches_.size(); ++i)
       for (const AskedBudget& asked : setup_.budgets) {
-        const WayFigures& spilled = free[i].candidates.front();
+        const CandidateFigures& spilled = free[i].candidates.front();
         const std::int64_t ep_peak = free[i].reference.worst_peak_bytes();
         rows.push_back({batches_[i].name, asked.bytes_of(ep_peak), ep_peak, spilled.least_budget,
                         spilled.transfers, std::nullopt});
@@ -50,7 +50,7 @@ class JointMeasurement {
   }
 
  private:
-  // What plain ep takes, and whether the planner spills.
+  // Runs without a budget: the bytes that plain ep takes, and whether the planner spills.
   std::vector<Figures> measured_free() const {
     ExperimentSetup experiment = layer_.experiment(1, plain_ep({}), {{setup_.planner, {}}});
     experiment.warm_ups = 0;
@@ -71,7 +71,8 @@ class JointMeasurement {
       const Figures once = measured(experiment, batch, what + ", once");
       row.is_spill = is_same_step(once.reference, once.candidates[0]);
       row.is_chunks = is_same_step(once.reference, once.candidates[1]);
-      // What would tell the same step from itself is the machine.
+      // A candidate whose step is the same as the reference's is not measured again: only the machine would
+      // tell them apart.
       std::vector<Candidate> others;
       if (!row.is_spill) others.push_back(spilled);
       if (!row.is_chunks) others.push_back(chunked);

@@ -1,4 +1,4 @@
-// What `evenkeel bench --joint` measures: whether choosing spill and chunks together is ever slower than
+// The measurement of `evenkeel bench --joint`: whether choosing spill and chunks together is ever slower than
 // either alone, in the same budget.
 //
 //   joint    the planner's plan or plain ep, whichever is predicted to be faster
@@ -29,15 +29,15 @@ struct JointRow {
   std::int64_t ep_peak = 0;  // the worst rank's, without a budget
   std::int64_t least_budget = 0;
   std::int64_t free_transfers = 0;  // of the planner's plan
-  // The reference is joint, the ways are spill and chunks; nothing where the budget is below the least. A way
-  // that comes to the very step that joint chose is measured as joint.
+  // The reference is joint, the candidates are spill and chunks; nothing where the budget is below the least.
+  // One that comes to the very step that joint chose is measured as joint.
   std::optional<Figures> figures;
   bool is_spill = false;
   bool is_chunks = false;
 
-  const WayFigures& joint() const { return figures->reference; }
-  const WayFigures& spill() const { return figures->candidates[0]; }
-  const WayFigures& chunks() const { return figures->candidates[1]; }
+  const CandidateFigures& joint() const { return figures->reference; }
+  const CandidateFigures& spill() const { return figures->candidates[0]; }
+  const CandidateFigures& chunks() const { return figures->candidates[1]; }
   // The planner's plan did not fit, so that `spill` is plain ep.
   bool gave_up() const { return free_transfers > 0 && spill().transfers == 0; }
   // Medians over rounds of joint's critical path / the other's.

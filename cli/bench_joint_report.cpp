@@ -38,7 +38,7 @@ std::vector<std::string> cells_of(const JointRow& row) {
     cells.emplace_back("too small");
     return cells;
   }
-  const WayFigures& joint = row.joint();
+  const CandidateFigures& joint = row.joint();
   const std::string spill_chunks = row.gave_up() ? "-" : fmt::format("{}", row.spill().chunks);
   cells.insert(
       cells.end(),
@@ -49,7 +49,7 @@ std::vector<std::string> cells_of(const JointRow& row) {
   return cells;
 }
 
-Json json_of(const WayFigures& of) {
+Json json_of(const CandidateFigures& of) {
   return {{"critical_ms", of.critical_ms},
           {"chunks", of.chunks},
           {"recomputed_fraction", of.recomputed_fraction},

@@ -1,4 +1,4 @@
-// What `evenkeel bench --overlap` measures: how much of the waiting for peers two chunks in flight hide.
+// The measurement of `evenkeel bench --overlap`: how much of the waiting for peers two chunks in flight hide.
 #pragma once
 
 #include <string>
@@ -21,8 +21,8 @@ struct OverlapRow {
   // by chunk.
   Figures figures;
 
-  const WayFigures& one() const { return figures.reference; }
-  const WayFigures& two() const { return figures.candidates.front(); }
+  const CandidateFigures& one() const { return figures.reference; }
+  const CandidateFigures& two() const { return figures.candidates.front(); }
   // Of the time by which waiting lengthens a step with one chunk in flight: the waiting of the rank that
   // waits least. That ranks end a pass at different times, since one has more to do or a slower core, hides
   // nowhere.

@@ -24,7 +24,7 @@ double wall_ratio(const OverlapRow& row) {
   return row.two().wall_ms / row.one().wall_ms;
 }
 
-Json in_flight_json(const WayFigures& of) {
+Json in_flight_json(const CandidateFigures& of) {
   return {{"wait_ms", of.wait_ms}, {"least_wait_ms", of.least_wait_ms},
           {"wall_ms", of.wall_ms}, {"critical_ms", of.critical_ms},
           {"chunks", of.chunks},   {"peak_bytes", of.peak_bytes}};

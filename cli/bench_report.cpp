@@ -21,7 +21,7 @@ std::string ratio(double value) {
   return value > 0 ? fmt::format("{:.2f}", value) : "-";
 }
 
-std::string planner_name(const WayFigures& of) {
+std::string planner_name(const CandidateFigures& of) {
   return std::string(name_of(of.candidate.planner.kind));
 }
 
@@ -33,7 +33,7 @@ std::string short_name(const BenchRow& row) {
   return row.value.empty() ? name : fmt::format("{}  {}", row.value, name);
 }
 
-Json json_of(const WayFigures& of, double ideal, double peak_ratio) {
+Json json_of(const CandidateFigures& of, double ideal, double peak_ratio) {
   return {{"planner", name_of(of.candidate.planner.kind)},
           {"critical_ms", of.critical_ms},
           {"wall_ms", of.wall_ms},
@@ -65,7 +65,7 @@ void print_bench_table(const Budget& budget, const std::vector<BenchRow>& rows) 
   std::vector<std::string> head = {
       rows.front().parameter.empty() ? "share:experts" : rows.front().parameter + "  share:experts", "ideal",
       "A/A", "peak ep"};
-  for (const WayFigures& of : rows.front().figures.candidates) {
+  for (const CandidateFigures& of : rows.front().figures.candidates) {
     head.insert(head.end(), {planner_name(of), "share", "peak", "moves"});
   }
   Table table(head);
@@ -75,7 +75,7 @@ void print_bench_table(const Budget& budget, const std::vector<BenchRow>& rows) 
                                       fmt::format("+-{:.3f}", row.figures.control.spread),
                                       ratio(row.ep_peak_ratio)};
     for (std::size_t i = 0; i < row.figures.candidates.size(); ++i) {
-      const WayFigures& of = row.figures.candidates[i];
+      const CandidateFigures& of = row.figures.candidates[i];
       cells.insert(cells.end(),
                    {fmt::format("{:.2f}x", of.speedup), fmt::format("{:.0f} %", 100 * of.speedup / ideal),
                     ratio(row.peak_ratios[i]), fmt::format("{}", of.transfers)});

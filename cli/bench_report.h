@@ -1,4 +1,4 @@
-// What `evenkeel bench` found, for people and for programs.
+// The results of `evenkeel bench`, for people and for programs.
 #pragma once
 
 #include <string>

@@ -69,7 +69,7 @@ std::vector<BenchPoint> ratio_series(const BenchSetup& setup, const std::string&
 void add_peak_ratios(std::vector<BenchRow>& rows) {
   if (rows.front().scenario != kBalanced) return;
   const Figures& even = rows.front().figures;
-  const auto ratio = [](const WayFigures& of, const WayFigures& to) {
+  const auto ratio = [](const CandidateFigures& of, const CandidateFigures& to) {
     const std::int64_t base = to.worst_peak_bytes();
     return base == 0 ? 0 : static_cast<double>(of.worst_peak_bytes()) / static_cast<double>(base);
   };

@@ -1,4 +1,4 @@
-// What `evenkeel bench` measures: the paper's scenarios, and its ablations as series of points.
+// The measurements of `evenkeel bench`: the paper's scenarios, and its ablations as series of points.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct BenchSetup {
   Budget budget;
 };
 
-// What is being measured now, and rounds done of all.
+// By the name of the measurement under way: its progress, in rounds done of all.
 using NamedProgress = std::function<Progress(const std::string& what)>;
 
 // One layer and what is run on it.

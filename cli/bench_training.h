@@ -1,8 +1,8 @@
-// What `evenkeel bench --training` measures: the paper's three methods (MemFine, arXiv 2511.21431) and the
-// joint plan over the steps of a training run, of which the loads of all experts were recorded.
+// The measurement of `evenkeel bench --training`: the paper's three methods (MemFine, arXiv 2511.21431) and
+// the joint plan over the steps of a training run, of which the loads of all experts were recorded.
 //
-// Of every n-th step the layer whose fullest rank has most is run, forward and backward, with a seeded
-// routing of exactly those loads, or of loads in proportion for another number of tokens.
+// Of every n-th step one layer is run, forward and backward: the one whose fullest rank has most. Its routing
+// is seeded and has exactly those loads, or loads in proportion for another number of tokens.
 //
 //   whole   method 1   plain ep, unchunked; backward computes the whole forward pass again at once
 //   fixed   method 2   plain ep in 8 equal chunks, computed again chunk by chunk
@@ -38,9 +38,9 @@ struct TrainingStep {
   std::int64_t step = 0;
   std::int64_t layer = 0;
   std::int64_t tokens = 0;
-  Figures figures;  // the reference is method 1, the ways are the others
+  Figures figures;  // the reference is method 1, the candidates are the others
 
-  const WayFigures& of(std::size_t method) const {
+  const CandidateFigures& of(std::size_t method) const {
     return method == 0 ? figures.reference : figures.candidates[method - 1];
   }
   double tokens_per_second(std::size_t method) const {

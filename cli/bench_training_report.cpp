@@ -72,7 +72,7 @@ void print_steps(const Training& training) {
   print_text(table.text());
 }
 
-Json method_json(const WayFigures& of) {
+Json method_json(const CandidateFigures& of) {
   return {{"critical_ms", of.critical_ms},
           {"time_ratio", of.time.median},
           {"time_spread", of.time.spread},

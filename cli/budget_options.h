@@ -16,8 +16,8 @@ struct BudgetOptions {
 
 // --budget --recompute --chunks --bins --in-flight --cost
 void add_budget_options(CLI::App& app, BudgetOptions& options);
-// What was asked for, with the file of costs read. Refuses what has no meaning together.
-// `costs_decide`: also whether work moves.
+// The budget that was asked for, with the file of costs read. Refuses options that have no meaning together.
+// `costs_decide`: the costs also decide whether work moves.
 Budget budget_of(const CLI::App& app, const BudgetOptions& options, bool backward, bool costs_decide = false);
 // Refuses all of them.
 void refuse_budget_options(const CLI::App& app, const std::string& why);

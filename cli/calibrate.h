@@ -1,4 +1,4 @@
-// What the parts of a step take on this machine, measured: the numbers of a CostModel.
+// The costs of the parts of a step on this machine, measured: the numbers of a CostModel.
 //
 // flops, weights,  An expert's forward pass over 512 rows, over one row, and over as many as make reading the
 // overlap          weights and multiplying take about as long; the latter two of many experts, so that no
@@ -18,8 +18,8 @@ struct Calibration {
   MeasuredOn on;
 };
 
-// What decides whether work moves: products and the link, on fewer rows and weights. Well below a second for
-// experts of usual size; the rest of the model is its default.
+// The costs that decide whether work moves: products and the link, on fewer rows and weights. Well below a
+// second for experts of usual size; the rest of the model is its default.
 CostModel measure_costs(const MoeShape& layer, int ranks);
 
 // Takes seconds, and up to about 1 GiB for weights, or four experts if they are larger.

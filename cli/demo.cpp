@@ -28,7 +28,7 @@ constexpr int kLayer = 4;  // the one whose weights are shipped
 // The batches are small, and so are the pieces worth moving.
 constexpr std::int64_t kMinSegment = 64;
 
-// What is shown of a budget needs fewer rounds.
+// The figures under a budget need fewer rounds.
 constexpr int kBudgetRounds = 7;
 
 struct DemoArguments {
@@ -103,7 +103,7 @@ void print_placements(const std::vector<Comparison>& contiguous, const std::vect
                       const std::vector<Placed>& homes) {
   Table table({"", "max/mean load", "all layers", "critical path", "transfers", "dispatched"});
   for (std::size_t i = 0; i < contiguous.size(); ++i) {
-    const auto add = [&](const char* what, const WayFigures& of, const std::string& all_layers) {
+    const auto add = [&](const char* what, const CandidateFigures& of, const std::string& all_layers) {
       table.add({fmt::format("{}, {}", contiguous[i].name, what),
                  fmt::format("{:.3f}", of.balance.max_over_mean), all_layers,
                  fmt::format("{:.1f} ms", of.critical_ms), fmt::format("{}", of.transfers),
@@ -130,7 +130,7 @@ Budget half_of_plain(const Figures& free, const CostModel& cost) {
 void print_budgeted(const Comparison& free, const Comparison& budgeted, const Budget& budget) {
   const Figures& figures = free.checked.figures;
   Table table({"", "worst rank's peak", "chunks", "recomputed", "critical path", "bits equal"});
-  const auto add = [&](const std::string& what, const WayFigures& of, const Accuracy& accuracy) {
+  const auto add = [&](const std::string& what, const CandidateFigures& of, const Accuracy& accuracy) {
     table.add({what, format_bytes(of.worst_peak_bytes()), fmt::format("{}", of.chunks),
                fmt::format("{:.0f} %", 100 * of.recomputed_fraction),
                fmt::format("{:.1f} ms", of.critical_ms), yes_or_no(accuracy.bitwise_equal)});
@@ -138,7 +138,7 @@ void print_budgeted(const Comparison& free, const Comparison& budgeted, const Bu
   add("ep, no budget", figures.candidates.front(), free.checked.accuracy.front());
   add("level, no budget", figures.candidates.back(), free.checked.accuracy.back());
   for (std::size_t i = 0; i < budgeted.checked.accuracy.size(); ++i) {
-    const WayFigures& of = budgeted.checked.figures.candidates[i];
+    const CandidateFigures& of = budgeted.checked.figures.candidates[i];
     add(fmt::format("{} in {}", name_of(of.candidate.planner.kind), format_bytes(budget.bytes)), of,
         budgeted.checked.accuracy[i]);
   }

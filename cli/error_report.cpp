@@ -69,8 +69,8 @@ bool is_option(const std::string& word) {
   return word.size() > 1 && word.starts_with('-');
 }
 
-// What CLI11 did not expect, in the order that it was typed. An option among these is the cause of all that
-// is missing.
+// Words that CLI11 did not expect, in the order that they were typed. An option among them is the cause of
+// all that is missing.
 std::vector<std::string> unexpected(const CLI::ParseError& error, const CLI::App& app) {
   std::vector<std::string> words = app.remaining();
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) return words;

@@ -28,11 +28,11 @@ double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// Slots of a round: the reference, the reference again, then the ways; where a way is the reference, it is
-// not measured a third time.
+// Slots of a round: the reference, the reference again, then the candidates; where one is the reference, it
+// is not measured a third time.
 constexpr std::size_t kReference = 0;
 constexpr std::size_t kControl = 1;
-constexpr std::size_t kFirstWay = 2;
+constexpr std::size_t kFirstCandidate = 2;
 
 // Shared by all ranks: results to write, each rank its own part, and what was measured.
 struct Shared {
@@ -62,7 +62,7 @@ class Rank {
   void take_step(const Batch& batch, const Candidate& candidate, RankSample& sample);
   void compute(const Batch& batch, MoeLayer& layer);
   void note_bytes(RankSample& sample) const;
-  void note_plan(WayFigures& figures) const;
+  void note_plan(CandidateFigures& figures) const;
   void show_results(std::size_t batch);
   void keep_worst_timeline(Figures& figures) const;
   void clear_gradients() const;
@@ -122,7 +122,7 @@ void Rank::note_least_budgets() {
     figures.reference.least_budget = layer_under(setup_.reference.budget).layer().least_budget();
     for (std::size_t i = 0; i < figures.candidates.size(); ++i)
       figures.candidates[i].least_budget =
-          layer_under(shared_.slots[kFirstWay + i].budget).layer().least_budget();
+          layer_under(shared_.slots[kFirstCandidate + i].budget).layer().least_budget();
   }
 }
 
@@ -146,7 +146,7 @@ void Rank::take_rounds(std::size_t batch) {
       take_step(shared_.batches[batch], shared_.slots[slot],
                 round < 0 ? unused : shared_.samples[batch].at(round, slot, comm_.rank().value()));
       if (comm_.rank().value() != 0 || round != setup_.rounds - 1 || slot == kControl) continue;
-      note_plan(slot == kReference ? figures.reference : figures.candidates[slot - kFirstWay]);
+      note_plan(slot == kReference ? figures.reference : figures.candidates[slot - kFirstCandidate]);
     }
     if (comm_.rank().value() == 0 && round >= 0 && shared_.progress)
       shared_.progress(static_cast<int>(batch) * setup_.rounds + round + 1, all);
@@ -201,7 +201,7 @@ void Rank::note_bytes(RankSample& sample) const {
   }
 }
 
-void Rank::note_plan(WayFigures& figures) const {
+void Rank::note_plan(CandidateFigures& figures) const {
   figures.rank_loads = rank_loads_;
   figures.balance = imbalance(rank_loads_);
   figures.transfers = transfers_;
@@ -266,8 +266,8 @@ StepResults results_for(const ExperimentSetup& setup, const std::vector<Batch>& 
 void summarize(const StepSamples& samples, const std::vector<Candidate>& slots, Figures& figures) {
   samples.summarize(kReference, figures.reference);
   figures.reference.candidate = slots[kReference];
-  for (std::size_t slot = kFirstWay; slot < slots.size(); ++slot) {
-    WayFigures& of_way = figures.candidates[slot - kFirstWay];
+  for (std::size_t slot = kFirstCandidate; slot < slots.size(); ++slot) {
+    CandidateFigures& of_way = figures.candidates[slot - kFirstCandidate];
     of_way.candidate = slots[slot];
     samples.summarize(slot, of_way);
     of_way.speedup = quantile(samples.time_ratios(kReference, slot), 0.5);
@@ -277,7 +277,7 @@ void summarize(const StepSamples& samples, const std::vector<Candidate>& slots, 
   figures.control = round_ratio(samples.time_ratios(kReference, kControl));
 }
 
-// What plain ep is given besides its budget, it does not read.
+// Plain ep reads its budget alone, so its other options make no difference.
 bool is_plain_reference(const ExperimentSetup& setup, const Candidate& candidate) {
   return setup.reference.is_plain() && candidate.is_plain() && candidate.budget == setup.reference.budget;
 }
@@ -309,7 +309,7 @@ bool Budget::cuts() const {
          memory.recompute == Recompute::chunk;
 }
 
-std::int64_t WayFigures::worst_peak_bytes() const {
+std::int64_t CandidateFigures::worst_peak_bytes() const {
   return peak_bytes.empty() ? 0 : std::ranges::max(peak_bytes);
 }
 
@@ -323,7 +323,7 @@ std::vector<Figures> measure(const ExperimentSetup& setup, const std::vector<Bat
   std::ranges::copy_if(setup.candidates, std::back_inserter(shared.slots),
                        [&](const Candidate& candidate) { return !is_plain_reference(setup, candidate); });
   shared.figures.resize(batches.size());
-  for (Figures& figures : shared.figures) figures.candidates.resize(shared.slots.size() - kFirstWay);
+  for (Figures& figures : shared.figures) figures.candidates.resize(shared.slots.size() - kFirstCandidate);
   shared.records.resize(static_cast<std::size_t>(ranks));
   shared.samples.assign(batches.size(), StepSamples(setup.rounds, shared.slots.size(), ranks));
 

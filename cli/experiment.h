@@ -1,5 +1,5 @@
 // One layer, several ways to carry out its steps, measured side by side: ranks as threads, each with a layer
-// and an arena for every budget among the ways.
+// and an arena for every budget among the candidates.
 //
 // Step           forward, and backward where asked for.
 // Candidate      A planner, and the memory that the layer has.
@@ -71,7 +71,7 @@ struct ExperimentSetup {
   bool timelines = false;  // of the step that is shown to `inspect`
 };
 
-struct WayFigures {
+struct CandidateFigures {
   Candidate candidate;
   double critical_ms = 0;
   double wall_ms = 0;  // by the clock, from the start of the first rank to the end of the last
@@ -100,15 +100,15 @@ struct WayFigures {
   std::int64_t worst_peak_bytes() const;
 };
 
-// What one rank's arena lent during one step.
+// The buffers that one rank's arena lent during one step.
 struct RankTimeline {
   int rank = 0;
   StepRecord record;
 };
 
 struct Figures {
-  WayFigures reference;
-  std::vector<WayFigures>
+  CandidateFigures reference;
+  std::vector<CandidateFigures>
       candidates;  // as asked for; the reference's own stand here again if it is among them
   std::vector<RankTimeline> timelines;  // of each way's worst rank, where asked for
   RoundRatio control;
@@ -116,7 +116,7 @@ struct Figures {
   double ideal_speedup() const { return reference.balance.max_over_mean; }
 };
 
-// What a step computed, of all ranks.
+// The tensors that a step computed, of all ranks.
 struct StepResults {
   Tensor output;       // [tokens, D]
   Tensor grad_hidden;  // [tokens, D]

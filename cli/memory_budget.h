@@ -1,4 +1,5 @@
-// What the layer's arena needs at least to run a model's steps, whatever the routing (docs/budget.md).
+// The bytes that the layer's arena needs at least to run a model's steps, whatever the routing
+// (docs/budget.md).
 #pragma once
 
 #include <cstdint>

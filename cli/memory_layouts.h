@@ -1,4 +1,5 @@
-// What `evenkeel memory --gpus` found, for people and for programs: layouts of so many devices, best first.
+// The results of `evenkeel memory --gpus`, for people and for programs: layouts of so many devices, best
+// first.
 #pragma once
 
 #include <span>

@@ -16,7 +16,7 @@ namespace evenkeel::cli {
 
 namespace {
 
-// What frameworks hold beside the paper's terms; --with names them.
+// Terms that frameworks hold beside the paper's; --with names them.
 struct Term {
   std::string_view name;
   bool ExtraTerms::*on;

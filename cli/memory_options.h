@@ -1,4 +1,4 @@
-// What `evenkeel memory` is asked: its options, and the set-up they make.
+// The options of `evenkeel memory`, and the set-up they make.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,4 @@
-// What `evenkeel memory` found, for people and for programs.
+// The results of `evenkeel memory`, for people and for programs.
 #pragma once
 
 #include <array>

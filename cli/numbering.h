@@ -32,7 +32,7 @@ void require_one_numbering(const CLI::App& app);
 RoutingOptions numbered(RoutingOptions options, const Numbering& numbering);
 PlacementFormatOptions numbered(PlacementFormatOptions options, const Numbering& numbering);
 
-// What was read otherwise than it stands in a file, on stderr.
+// Notes, on stderr, of content that was read otherwise than it stands in a file.
 void say_notes(const std::string& file, const std::vector<std::string>& notes);
 
 }  // namespace evenkeel::cli

@@ -32,7 +32,7 @@ std::string joined(const Numbers& numbers) {
   return fmt::format("{}", fmt::join(numbers, ","));
 }
 
-// What an option takes, by the name of its values' type.
+// The values that an option takes, by the name of their type.
 std::string allowed_of(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   if (type == "FILE") return "the name of a file";

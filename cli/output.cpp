@@ -48,7 +48,7 @@ bool characters_are_utf8() {
   return utf8;
 }
 
-// What pictures are drawn with, a character for each, so that columns stay.
+// The characters that pictures are drawn with, and a plain character for each, so that columns stay.
 constexpr std::array<std::pair<std::string_view, char>, 22> kPlain = {
     {{"█", '#'}, {"▉", '#'}, {"▊", '#'}, {"▋", '#'}, {"▌", '#'}, {"▍", '-'}, {"▎", '-'}, {"▏", '-'},
      {"░", '.'}, {"▒", '+'}, {"▓", '*'}, {"·", '-'}, {"▁", '.'}, {"▂", '.'}, {"▃", ':'}, {"▄", ':'},

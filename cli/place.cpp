@@ -174,7 +174,7 @@ std::vector<JudgedRecording> per_recording(const std::vector<std::string>& files
   return all;
 }
 
-// What is known of them before the solve: numbers that are chosen give every rank equally many.
+// Physical experts, as known before the solve: where their number is chosen, every rank has equally many.
 int slots_before(const PlaceArguments& options, const RoutingProfile& first, const Topology& topology,
                  const PlaceOptions& how) {
   const int ranks = topology.num_ranks();

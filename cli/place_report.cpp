@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 
 // In a table; of steps there may be thousands.
 constexpr std::size_t kMostRecordings = 16;
-// What figures were measured on.
+// The data that figures were measured on.
 constexpr const char* kOwnData = "the data it was made from";
 constexpr const char* kOtherData = "data it was not made from";
 
@@ -155,7 +155,7 @@ void print_verdict_on(const char* data, const std::optional<VerdictReport>& verd
   print_verdict(*verdict);
 }
 
-// What a placement that was moved has need not be what was asked for.
+// The copies are counted: a placement that was moved need not have those that were asked for.
 std::string copies_of(const PlaceReport& report) {
   int most = 0;
   int least = std::numeric_limits<int>::max();

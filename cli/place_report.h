@@ -1,4 +1,4 @@
-// What `evenkeel place` found, for people and for programs.
+// The results of `evenkeel place`, for people and for programs.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace evenkeel::cli {
 
-// What was measured on one recording, and the name of its file.
+// The quality measured on one recording, and the name of its file.
 struct JudgedRecording {
   std::string file;
   RecordingQuality quality;

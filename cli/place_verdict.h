@@ -1,4 +1,4 @@
-// What `evenkeel place` says of its own placement: the verdict of `evenkeel evaluate`, on the recordings that
+// The verdict of `evenkeel place` on its own placement: that of `evenkeel evaluate`, on the recordings that
 // it was made from and on those that it was not.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What an expert's products take, fitted to three times of them.
+// The times that an expert's products take, fitted to three measured times.
 //
 // A group of m rows takes   max(m r, g) + (1 - o) min(m r, g)   (evenkeel/budget/step_cost.h), with r of a
 // row among many, g of reading the weights, and o how much the one hides behind the other.
@@ -24,7 +24,7 @@ struct ProductTimes {
 };
 
 // `few` rows wait for the weights, `many` for arithmetic; `between` are those where both are about alike.
-// What the times cannot be brought to is nearest to them: times above 0, an overlap in 0..1.
+// Where no times above 0 with an overlap in 0..1 give these three, the nearest that are allowed are returned.
 ProductTimes fit_products(const GroupTime& few, const GroupTime& between, const GroupTime& many);
 
 // The rows where both are about alike, as far as two times tell; between their rows.

@@ -50,7 +50,7 @@ struct RunArguments {
   bool json = false;
 };
 
-// What a file says about the layer; an option must not say otherwise.
+// Takes a number of the layer from a file; an option must not say otherwise.
 void take_from_file(const CLI::App& app, const char* option, const std::string& file, std::int64_t in_file,
                     std::int64_t& value) {
   if (is_given(app, option) && value != in_file)
@@ -130,7 +130,7 @@ TrainedLayer read_trained(const CLI::App& app, RunArguments& options) {
   return trained;
 }
 
-// The layer's ways, without its experts and tokens.
+// The layer's candidates, without its experts and tokens.
 ExperimentSetup setup_of(const CLI::App& app, const RunArguments& options) {
   const int ranks = static_cast<int>(options.ranks);
   const MoeShape shape = options.layer.shape();

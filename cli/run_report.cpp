@@ -28,7 +28,7 @@ Json tokens_per_rank(const Batch& batch) {
   return static_cast<double>(batch.num_tokens()) / batch.num_ranks();
 }
 
-Json json_of(const WayFigures& of, const Accuracy& accuracy, double ideal) {
+Json json_of(const CandidateFigures& of, const Accuracy& accuracy, double ideal) {
   Json phases = Json::object();
   for (std::size_t phase = 0; phase < kPhases; ++phase)
     phases[std::string(evenkeel::name_of(static_cast<Phase>(phase)))] = of.phases_ms[phase];
@@ -62,7 +62,7 @@ std::string ms(double milliseconds) {
   return milliseconds < 10 ? fmt::format("{:.2f} ms", milliseconds) : fmt::format("{:.1f} ms", milliseconds);
 }
 
-std::string name(const WayFigures& of) {
+std::string name(const CandidateFigures& of) {
   return std::string(name_of(of.candidate.planner.kind));
 }
 
@@ -75,7 +75,7 @@ std::string describe(const RunInputs& inputs, const Batch& batch) {
 }
 
 // One figure of every planner of every comparison.
-using Cell = std::function<std::string(const WayFigures&, const Accuracy&, double ideal)>;
+using Cell = std::function<std::string(const CandidateFigures&, const Accuracy&, double ideal)>;
 
 std::vector<std::string> line(const std::string& figure, const std::vector<Comparison>& comparisons,
                               const Cell& cell) {
@@ -94,7 +94,7 @@ void print_phases(const Figures& figures) {
     head.emplace_back(evenkeel::name_of(static_cast<Phase>(phase)));
   head.emplace_back("planner alone");
   Table table(head);
-  for (const WayFigures& of : figures.candidates) {
+  for (const CandidateFigures& of : figures.candidates) {
     std::vector<std::string> row = {name(of)};
     for (double each : of.phases_ms) row.push_back(ms(each));
     row.push_back(fmt::format("{:.1f} us", of.plan_us));
@@ -118,7 +118,7 @@ void print_comparisons(const std::vector<Comparison>& comparisons, bool in_chunk
   }
   Table table(names);
   const auto add = [&](const char* figure, const Cell& cell) { table.add(line(figure, comparisons, cell)); };
-  using F = WayFigures;
+  using F = CandidateFigures;
   using A = Accuracy;
   add("planner", [](const F& of, const A&, double) { return name(of); });
   add("speed-up", [](const F& of, const A&, double) { return fmt::format("{:.2f}x", of.speedup); });
@@ -152,7 +152,7 @@ void print_comparisons(const std::vector<Comparison>& comparisons, bool in_chunk
 
 void print_picture(const Comparison& comparison) {
   const Figures& figures = comparison.checked.figures;
-  const WayFigures& last = figures.candidates.back();
+  const CandidateFigures& last = figures.candidates.back();
   put("\n  {}\n{}", comparison.name,
       load_picture(figures.reference.rank_loads, last.rank_loads, "load under ep",
                    fmt::format("load under {}", name(last))));
@@ -175,7 +175,7 @@ Json json_of(const Budget& budget, std::int64_t least_budget) {
           {"chunks_in_flight", budget.memory.chunks_in_flight}};
 }
 
-// What decides whether work moves.
+// The threshold, or the costs, that decide whether work moves.
 Json json_of_threshold(const PlannerOptions& planner) {
   if (!planner.costs)
     return {{"imbalance_threshold", static_cast<double>(planner.imbalance_threshold_thousandths) / 1000},

@@ -1,4 +1,4 @@
-// What `evenkeel run` found, for people and for programs.
+// The results of `evenkeel run`, for people and for programs.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace evenkeel::cli {
 
-// What the batch and the homes were taken from.
+// The sources of the batch and the homes.
 struct RunInputs {
   std::optional<std::int64_t> layer;     // its number in the trace or the placement
   std::optional<std::string> placement;  // the file
@@ -40,7 +40,7 @@ std::string describe(const ExperimentSetup& setup);
 std::string yes_or_no(const std::optional<bool>& answer);
 // budget, least_budget, chunks and recompute, as programs read them.
 nlohmann::ordered_json json_of(const Budget& budget, std::int64_t least_budget);
-// What the critical path is, for under every table that shows it.
+// A sentence on what the critical path is, for under every table that shows it.
 extern const char* const kCriticalPath;
 
 }  // namespace evenkeel::cli

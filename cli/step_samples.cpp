@@ -51,7 +51,7 @@ double StepSamples::median_over_rounds(const Figure& of_round) const {
   return quantile(over_rounds(of_round), 0.5);
 }
 
-void StepSamples::summarize(std::size_t slot, WayFigures& figures) const {
+void StepSamples::summarize(std::size_t slot, CandidateFigures& figures) const {
   const auto largest = [&](int round, const auto& of_rank) {
     double most = of_rank(at(round, slot, 0));
     for (int rank = 1; rank < ranks_; ++rank) most = std::max(most, of_rank(at(round, slot, rank)));

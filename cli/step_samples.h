@@ -1,4 +1,4 @@
-// What ranks note down of the steps they take, and the figures made of it.
+// The samples that ranks note down of the steps they take, and the figures made of them.
 #pragma once
 
 #include <array>
@@ -42,7 +42,7 @@ class StepSamples {
   double critical_seconds(int round, std::size_t slot) const;
   double cpu_seconds(int round, std::size_t slot) const;  // of all ranks
   // Medians over rounds of one slot; all but what the plan says.
-  void summarize(std::size_t slot, WayFigures& figures) const;
+  void summarize(std::size_t slot, CandidateFigures& figures) const;
   // Of critical paths, one a round, ascending.
   std::vector<double> time_ratios(std::size_t slot, std::size_t to) const;
   std::vector<double> cpu_ratios(std::size_t slot, std::size_t to) const;

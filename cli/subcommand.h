@@ -1,4 +1,4 @@
-// What a subcommand is: its options, and what it does once they are read.
+// A subcommand: its options, and what it does once they are read.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -1,4 +1,4 @@
-// What a word that is not known was probably meant to be.
+// The word that an unknown word was probably meant to be.
 #pragma once
 
 #include <string>

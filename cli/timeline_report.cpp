@@ -130,7 +130,7 @@ struct Named {
   int buffers = 0;
 };
 
-// What is alive at a point, by name, the largest first; what is small together.
+// Buffers that are alive at a point, by name, the largest first; small ones together.
 std::vector<Named> alive_at(const StepRecord& record, std::size_t point) {
   std::map<std::string_view, Named> by_name;
   for (const Lent& lent : record.buffers) {

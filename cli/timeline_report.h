@@ -1,4 +1,4 @@
-// What a rank's arena held during a step, for people and for programs.
+// The buffers that a rank's arena held during a step, for people and for programs.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

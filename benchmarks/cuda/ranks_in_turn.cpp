@@ -222,7 +222,7 @@ class TurnOfRanks {
     return {1, static_cast<int>((all_.model_.tokens + cuda::kSliceTokens - 1) / cuda::kSliceTokens),
             std::max<std::int64_t>(plan_.rank_loads()[size(r)], 1)};
   }
-  // What a layer does with a budget. All ranks have as many natives.
+  // The cut that a layer makes with a budget. All ranks have as many natives.
   cuda::ChunkLimits cut(std::int64_t budget, int places) const {
     const ModelCase& model = all_.model_;
     return cuda::fit_chunks(

@@ -30,7 +30,7 @@ struct ModelCase {
 std::vector<std::int32_t> concentrated_ids(std::mt19937_64& random, const ModelCase& model, double share,
                                            int hot);
 
-// What a rank did in a step, in milliseconds, and what of it would cross a link.
+// The work of a rank in a step, in milliseconds, and the amounts that would cross a link.
 struct RankTimes {
   double plan = 0, tables = 0, gather = 0, experts = 0, combine = 0;
   std::int64_t positions = 0;

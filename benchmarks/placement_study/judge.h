@@ -1,4 +1,4 @@
-// What a placement does to routing that it was not made from.
+// The quality of a placement for routing that it was not made from.
 #pragma once
 
 #include <vector>

@@ -1,13 +1,15 @@
-// What each rank sends and receives in any run of blocks, under a step plan, before anything is sent.
+// Positions, assignments and rows that each rank sends and receives in any run of blocks, under a step plan,
+// before anything is sent.
 //
 // Positions and assignments are exact. Rows are bounded from above: a token that goes to a rank for several
-// experts sends one row there, and how many do is known for experts at home, not for those lent out.
-// Method   Sums over blocks from the left, as if each expert with one home were computed there: of the table
-//          alone, for any number of plans. A plan moves the few experts with which it does something else.
-//          Sums are made when they are first asked for: who cuts chunks asks for few boundaries of many.
-// Cost     Of each boundary between blocks that is asked about, O(P^2) once a table, and O(P) once a plan for
-//          each expert that it splits or that has several homes; of a question, O(split experts). Reuses its
-//          memory. One thread.
+// experts sends one row there. How many tokens do so is known for experts at home, not for those lent out.
+// Method   Sums over blocks from the left, as if each expert with one home were computed there. These come
+//          from the table alone, for any number of plans. A plan moves the few experts that it treats
+//          otherwise. A sum is made when it is first asked for, since cutting chunks asks for few boundaries
+//          of many.
+// Cost     For each boundary between blocks that is asked about, O(P^2) once a table, and O(P) once a plan
+//          for each expert that it splits or that has several homes. For a question, O(split experts). Reuses
+//          its memory. One thread.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +25,8 @@ namespace evenkeel {
 
 class BlockLoads {
  public:
-  // `tokens` by rank; fewer than 2^31 assignments in all. What the table and the placement view must stay as
-  // long as anything is asked.
+  // `tokens` by rank; fewer than 2^31 assignments in all. The memory that the table and the placement view
+  // must stay as long as anything is asked.
   void read(const BlockTable& table, const LayerPlacement& placement, std::span<const std::int64_t> tokens,
             int top_k);
   // Answers are of this plan from now on, as it is now.
@@ -57,7 +59,7 @@ class BlockLoads {
   }
   // Of the plan. O(P).
   PlanExperts experts() const;
-  // What no part of these blocks, run as a chunk, exceeds in bytes.
+  // A load whose bytes no part of these blocks, run as a chunk, exceeds.
   ChunkLoad bound(RankId rank, int begin, int end) const;
 
  private:
@@ -95,7 +97,7 @@ class BlockLoads {
       own_choosers += times * own.choosers;
     }
   };
-  // The same of an expert that several ranks, or a foreign one, compute.
+  // Sums for an expert that several ranks, or a foreign one, compute.
   struct SplitSums {
     Chosen chosen;
     std::int32_t share = 0;  // positions at the rank

@@ -1,9 +1,9 @@
-// What all ranks know of a step before it is planned: how the tokens of small blocks are routed.
+// The table of a step that all ranks share before it is planned: how the tokens of small blocks are routed.
 //
 // Blocks   Every rank cuts its tokens, in order, into the same number of blocks of about the same size.
 //          Chunks are made of whole blocks, so that their bytes are known before anything is sent.
-// Numbers  Each is of all blocks up to one, and summed over experts where it can be: who sends them has a Pth
-//          of the work, who reads them all has little left.
+// Numbers  Each is a sum over all blocks up to one, and over experts where it can be. The rank that sends
+//          them has a Pth of the work; a rank that reads them all has little left to do.
 // Bytes    num_ranks * num_blocks * (2 E + 3 P + 1) integers of 32 bits.
 #pragma once
 

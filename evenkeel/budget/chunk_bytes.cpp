@@ -64,12 +64,12 @@ std::int64_t computed_gradient_bytes(const ChunkShape& shape, const ChunkLoad& l
       std::max(summed * shape.hidden * kNumber, (summed + load.rows_elsewhere) * shape.row_bytes()));
 }
 
-// What a backward pass needs beside what was dispatched. Sending needs less than what is computed.
+// Bytes that a backward pass needs beside what was dispatched. Sending needs fewer than computing.
 std::int64_t gradient_bytes(const ChunkShape& shape, const ChunkLoad& load, std::int64_t workspace) {
   return arrived_gradient_bytes(shape, load) + computed_gradient_bytes(shape, load) + whole_lines(workspace);
 }
 
-// What stays through all parts of a kept chunk's backward pass.
+// Bytes that stay through all parts of a kept chunk's backward pass.
 std::int64_t beside_parts_bytes(const ChunkShape& shape, const ChunkLoad& load) {
   return held_bytes(shape, load, 0) + arrived_gradient_bytes(shape, load) +
          computed_gradient_bytes(shape, load);

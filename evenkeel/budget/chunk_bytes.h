@@ -22,7 +22,7 @@ struct Workspaces {
   std::int64_t recompute = 0;
 };
 
-// What the bytes depend on besides the routing.
+// The numbers that the bytes depend on, besides the routing.
 struct ChunkShape {
   int num_ranks = 1;
   int num_experts = 1;
@@ -48,8 +48,9 @@ struct ChunkShape {
 // The shape with workspaces for a step that has so many bytes more than the least.
 ChunkShape with_workspaces(const ChunkShape& least, std::int64_t spare_bytes);
 
-// What a rank sends and receives in a chunk. Positions are assignments; "here" is computed on the rank,
-// "elsewhere" are its own tokens' on other ranks. Rows are tokens, once for each rank that they go to.
+// Rows and positions that a rank sends and receives in a chunk. Positions are assignments: those "here" are
+// computed on the rank, those "elsewhere" are its own tokens' on other ranks. Rows are tokens, once for each
+// rank that they go to.
 struct ChunkLoad {
   std::int64_t tokens = 0;
   std::int64_t assignments = 0;       // of its tokens, those to an expert
@@ -66,7 +67,8 @@ struct ChunkLoad {
   std::int64_t positions_elsewhere() const { return assignments - assignments_kept; }
 };
 
-// What a rank holds in backward of experts that are not its own, and whether others hold such of its own.
+// Weights and gradients that a rank holds in backward of other ranks' experts, and whether others hold some
+// of its own.
 struct ForeignLoad {
   std::int64_t weights = 0;    // experts whose weights it borrows
   std::int64_t gradients = 0;  // experts whose gradients it sends to their owners
@@ -99,15 +101,15 @@ struct PlanExperts {
 // No load that such a plan can put on a rank takes more bytes, when each rank brings at most `tokens`.
 ChunkLoad largest_load(const ChunkShape& shape, std::int64_t tokens, const PlanExperts& experts = {});
 
-// What stays until backward where the chunk is kept: its tables, its rows and the activations of so many
+// Bytes that stay until backward where the chunk is kept: its tables, its rows and the activations of so many
 // positions.
 std::int64_t held_bytes(const ChunkShape& shape, const ChunkLoad& load, std::int64_t saved_positions);
 // The peak of a forward pass, whatever is held of the chunk included.
 std::int64_t forward_bytes(const ChunkShape& shape, const ChunkLoad& load, std::int64_t saved_positions);
-// The peak of the backward pass of what was saved of a kept chunk, what is held of it included.
+// The peak of the backward pass of a kept chunk's saved positions, what is held of the chunk included.
 std::int64_t backward_bytes(const ChunkShape& shape, const ChunkLoad& load, std::int64_t saved_positions);
-// The peak of the backward pass of what was not, with a second dispatch and the pre-activations computed
-// again.
+// The peak of the backward pass of positions that were not saved, with a second dispatch and the
+// pre-activations computed again.
 std::int64_t recompute_bytes(const ChunkShape& shape, const ChunkLoad& load);
 
 // A kept chunk for which there is little memory has its backward pass in three parts. Each holds only what it
@@ -130,14 +132,14 @@ SavedPositions saved_in_parts(const ChunkShape& shape, const ChunkLoad& load, co
 // With the gradients that are sent home, and one that comes.
 std::int64_t returning_part_bytes(const ChunkShape& shape, const ChunkLoad& load, const ForeignLoad& foreign);
 
-// The same of each of two chunks in flight, but for the products' workspace, which they share: what a chunk
-// sends stays until it is done, and all results are held together. Forward, and backward with everything
-// computed again; both chunks and one workspace need no more than the sum.
+// The peaks of each of two chunks in flight: forward, and backward with everything computed again. They are
+// without the products' workspace, which the two share: both chunks and one workspace need no more than the
+// sum. The rows that a chunk sends stay until it is done, and all results are held together.
 std::int64_t overlapped_forward_bytes(const ChunkShape& shape, const ChunkLoad& load);
 std::int64_t overlapped_recompute_bytes(const ChunkShape& shape, const ChunkLoad& load);
 
-// What a step that waits for backward holds whether chunks are kept or not: its tokens' experts and router
-// weights.
+// Bytes that a step that waits for backward holds whether chunks are kept or not: its tokens' experts and
+// router weights.
 std::int64_t state_bytes(const ChunkShape& shape, std::int64_t max_tokens);
 
 }  // namespace evenkeel

@@ -1,5 +1,5 @@
-// What a plan has each rank hold of other ranks' experts, whatever the chunks: borrowed weights and
-// gradients.
+// The bytes that each rank holds of other ranks' experts under a plan, whatever the chunks: borrowed weights
+// and gradients.
 #pragma once
 
 #include <cstdint>

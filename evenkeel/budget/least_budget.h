@@ -34,9 +34,9 @@ struct BudgetShape {
   int chunks_in_flight = 1;
 };
 
-// What a step needs besides the states that wait.
+// Bytes that a step needs besides the states that wait.
 std::int64_t least_step_bytes(const BudgetShape& shape);
-// What the states themselves hold at least.
+// Bytes that the states themselves hold at least.
 std::int64_t least_state_bytes(const BudgetShape& shape);
 // The least budget of an arena: both together.
 std::int64_t least_budget(const BudgetShape& shape);

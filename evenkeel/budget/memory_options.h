@@ -1,5 +1,5 @@
-// What a caller says of the memory of a step: what backward computes again, how many chunks, and the costs by
-// which ways to carry it out are compared.
+// A caller's options for the memory of a step: what backward computes again, how many chunks, and the costs
+// by which ways to carry it out are compared.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace evenkeel {
 
-// What of a step's forward pass is computed again in backward. `none`: nothing, unless a budget has no memory
-// in one piece between what other steps keep; `whole`: all of it, at once, as frameworks do; `chunk`: all,
-// chunk by chunk; `automatic`: what there is no memory for.
+// The part of a step's forward pass that is computed again in backward. `none`: nothing, unless a budget has
+// no memory in one piece between what other steps keep; `whole`: all of it, at once, as frameworks do;
+// `chunk`: all, chunk by chunk; `automatic`: the part that there is no memory for.
 enum class Recompute { none, whole, chunk, automatic };
 
 // How many chunks. `exact`: the fewest that fit; `equal`: `count` of equal parts of every rank's tokens;
@@ -31,7 +31,8 @@ struct MemoryOptions {
   ChunkRule rule;
   CostModel cost;
   // 2: while one chunk is computed, the next one is dispatched and the one before comes home, each of the two
-  // alive at a time in half of the memory. What is kept under a budget goes one at a time. Not with `whole`.
+  // alive at a time in half of the memory. Chunks that are kept under a budget go one at a time. Not with
+  // `whole`.
   int chunks_in_flight = 1;
   // Plain EP only where the planner's plan does not fit, however much faster it is predicted to be: for
   // comparison, and for those who know better than the prediction.

@@ -1,4 +1,4 @@
-// What chunks take in one pass of a step.
+// The bytes that chunks take in one pass of a step.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace evenkeel {
 
-// One alone, each of two in flight, and the workspace that these two share.
+// The bytes of one chunk alone, of each of two in flight, and of the workspace that these two share.
 struct PassBytes {
   LoadBytes alone;
   LoadBytes overlapped;

@@ -5,7 +5,7 @@
 
 namespace evenkeel {
 
-// What a rank says of its memory before a step.
+// A rank's memory as it reports it before a step.
 struct RankMemory {
   std::int64_t tokens = 0;
   std::int64_t gap = 0;    // bytes that the step can have

@@ -16,7 +16,7 @@
 
 namespace evenkeel {
 
-// What each segment has of an expert's first `n` assignments, in order. `shares` is as long as `segments`.
+// Each segment's share of an expert's first `n` assignments, in order. `shares` is as long as `segments`.
 void share_out(std::span<const Segment> segments, std::int64_t n, std::span<std::int64_t> shares);
 
 // Cuts the plan of a step into plans of its chunks, taken in order.

@@ -1,9 +1,10 @@
-// What a way to carry out a step would take, in seconds: enough to choose between ways, from few numbers.
+// The time that a way to carry out a step would take, in seconds: enough to choose between ways, from few
+// numbers.
 //
 // An expert's products wait for its weights while its rows are few, and for arithmetic where they are many.
 // Their time is the longer of the two, as in the roofline model (Williams, Waterman and Patterson, 2009), and
-// what the machine does not overlap of the shorter. A rank's rows are taken to fall to its experts in every
-// chunk as they do in the whole step.
+// the part of the shorter that the machine does not overlap. A rank's rows are taken to fall to its experts
+// in every chunk as they do in the whole step.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +25,14 @@ class StepSeconds {
   StepSeconds(StepPass pass, const ChunkShape& shape, const CostModel& cost, const BlockLoads& loads,
               std::int64_t units, std::int64_t transfers);
 
-  // A part of a block is taken to have its share of the block's load.
+  // Seconds of one chunk. A part of a block is taken to have its share of the block's load.
   double of(const Chunk& chunk) const;
-  // Of these, and of weights on their way.
+  // Seconds of all these chunks, and of weights on their way.
   double of_all(std::span<const Chunk> chunks) const;
-  // The same of the whole step in so many chunks, each with an equal share of every rank's load: all of them
-  // kept, or none. O(P).
+  // As of_all(), for the whole step in so many chunks, each with an equal share of every rank's load: all of
+  // them kept, or none. O(P).
   double of_equal(std::int64_t chunks, bool kept = false) const;
-  // Less than which nothing takes that is done with the units from `begin` on, however they are cut.
+  // A lower bound on the seconds of the units from `begin` on, however they are cut.
   double least_from(std::int64_t begin) const;
 
  private:

@@ -30,7 +30,7 @@ bool StepCut::cut_exactly(const PassBytes& bytes, std::span<const std::int64_t> 
   return cut_while_faster(bytes.overlapped, halves_of(bytes, limits), begin, time, chunks);
 }
 
-// What each of two in flight may take.
+// Bytes that each of two chunks in flight may take, by rank.
 std::span<const std::int64_t> StepCut::halves_of(const PassBytes& bytes,
                                                  std::span<const std::int64_t> limits) {
   halves_.clear();

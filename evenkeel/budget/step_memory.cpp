@@ -367,7 +367,7 @@ void StepMemory::consider_backward(std::span<const RankMemory> memories) {
     take_if_faster(backward.of_all(candidate_.chunks));
 }
 
-// What chunks have of which nothing was kept. False if a gradient that comes home may find no memory; it is
+// Bytes for chunks of which nothing was kept. False if a gradient that comes home may find no memory; it is
 // not counted on to find it where the borrowed weights were.
 bool StepMemory::backward_limits(std::span<const RankMemory> memories) {
   limits_.clear();

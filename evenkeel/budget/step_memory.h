@@ -51,7 +51,7 @@ class StepMemory {
   // becomes plain EP where that is better.
   void choose_backward(const BlockTable& table, const Counts& counts, std::span<const RankMemory> memories,
                        const LayerPlacement& placement, StepPlan& plan);
-  // The same under one plan. False if it does not fit.
+  // As choose_backward(), under this plan alone. False if it does not fit.
   bool cut_backward(const BlockTable& table, std::span<const RankMemory> memories,
                     const LayerPlacement& placement, const StepPlan& plan);
   // Chooses for either pass without a table, where there is no memory for one: plain EP, nothing kept, in
@@ -69,7 +69,7 @@ class StepMemory {
     double seconds = 0;
     bool is_plain = false;  // in place of the planner's plan
   };
-  // What is known of a step under one plan before it is cut, in seconds.
+  // Seconds of a step under one plan, as far as they are known before it is cut.
   struct LowerBound {
     double rest = 0;                               // the backward pass, about, were nothing kept
     double least_forward = 0, least_backward = 0;  // however it is cut, and kept

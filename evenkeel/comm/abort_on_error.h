@@ -1,4 +1,4 @@
-// What fails on one rank fails on all.
+// An error on one rank becomes an error on all.
 #pragma once
 
 #include <exception>
@@ -7,8 +7,8 @@
 
 namespace evenkeel {
 
-// The result of `body`. What it throws ends the communicator, with its message as the cause for every other
-// rank, and is thrown on.
+// Returns the result of `body`. An exception from `body` ends the communicator, with its message as the cause
+// for every other rank, and is thrown on.
 template <class Body>
 auto abort_on_error(Communicator& comm, const Body& body) {
   try {

@@ -75,7 +75,7 @@ class Communicator {
   virtual Event all_reduce(std::span<double> values, Reduction reduction, Stream& stream,
                            const char* name = "all_reduce") = 0;
 
-  // What follows on `stream` comes after what every rank had on its stream before.
+  // Work that follows on `stream` comes after the work that every rank had on its stream before.
   virtual Event barrier(Stream& stream, const char* name = "barrier") = 0;
 
   // Ranks with the same color form a new communicator, ordered by their rank here. Collective, and blocks.

@@ -10,7 +10,8 @@
 
 namespace evenkeel {
 
-// What an injected failure throws: no evenkeel::Error, as if from code that the library does not know.
+// The exception that an injected failure throws: no evenkeel::Error, as if from code that the library does
+// not know.
 class InjectedFault : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

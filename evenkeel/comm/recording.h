@@ -17,7 +17,7 @@
 
 namespace evenkeel {
 
-// What one rank did under one name. Messages to oneself move within a rank: they are not counted. A
+// The operations of one rank under one name. Messages to oneself move within a rank: they are not counted. A
 // collective counts as its bytes sent to each other rank, and as much received.
 struct OperationRecord {
   std::string name;

@@ -105,18 +105,19 @@ class ExpertFfn {
   virtual const ExpertShape& shape() const = 0;
 
   // Prepared weights of one expert: a copy of all that a pass needs of them, in the order in which its
-  // products want it. Recompute's is what computing the saved activations again needs beside backward's;
-  // forward's begins with the same bytes. What comes of a tensor that is null is left as it is: weights may
-  // arrive one tensor after the other.
+  // products want it. Recompute's is the part that computing the saved activations again needs beside
+  // backward's; forward's begins with the same bytes. The bytes that come of a null tensor are left as they
+  // are: weights may arrive one tensor after the other.
   virtual std::int64_t prepared_bytes(Pass pass) const = 0;
   virtual void prepare(const ExpertWeights& weights, Pass pass, std::span<std::byte> prepared) const = 0;
 
-  // What a call is given beside its arguments, independent of the number of rows: as much as makes it fast,
-  // and the least that it needs. Any number of bytes from the least on is taken, and changes the bits of
-  // gradients alone.
+  // Bytes of workspace that a call is given beside its arguments, independent of the number of rows: as much
+  // as makes it fast, and the least that it needs. Any number of bytes from the least on is taken, and
+  // changes the bits of gradients alone.
   virtual std::int64_t workspace_bytes(Pass pass) const = 0;
   virtual std::int64_t least_workspace_bytes(Pass pass) const { return workspace_bytes(pass); }
-  // What forward keeps for backward, for each position; and what must be there behind all of a batch's.
+  // Bytes that forward keeps for backward, for each position; and those that must be there behind all of a
+  // batch's.
   virtual std::int64_t saved_bytes_per_position() const = 0;
   virtual std::int64_t saved_margin_bytes() const = 0;
 
@@ -136,9 +137,9 @@ class ExpertFfn {
                         std::span<const float> weight, const SplitSums& grad_input,
                         std::span<float> grad_weight, std::span<std::byte> workspace) const = 0;
 
-  // What backward() left for later of the groups whose gate_up gradient was null: by then their `saved` holds
-  // the gradients of the pre-activations, and no prepared weights are wanted. `workspace` is that of
-  // Pass::backward.
+  // Adds the gate_up gradients of groups for which they were null in backward(), which left them for later.
+  // By then the groups' `saved` holds the gradients of the pre-activations, and no prepared weights are
+  // wanted. `workspace` is that of Pass::backward.
   virtual void add_gate_up_gradients(const ExpertBatch& batch, const SplitRows& input,
                                      std::span<std::byte> workspace) const = 0;
 

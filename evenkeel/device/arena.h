@@ -87,7 +87,7 @@ class Arena {
   Buffer allocate_for(std::int64_t count, const char* name, Lifetime lifetime = Lifetime::step) {
     return allocate(count * static_cast<std::int64_t>(sizeof(T)), name, lifetime);
   }
-  // What allocate() takes for so many bytes.
+  // The bytes that allocate() takes where so many are asked for.
   static constexpr std::int64_t rounded(std::int64_t bytes) {
     return (bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
@@ -97,7 +97,7 @@ class Arena {
   std::int64_t budget_bytes() const { return capacity_; }
   // The most that one allocation, or the buffers of one step together, can have now.
   std::int64_t largest_gap_bytes() const;
-  // The same when these buffers of this arena will have been given back.
+  // As largest_gap_bytes(), for when these buffers of this arena will have been given back.
   std::int64_t largest_gap_bytes_without(std::initializer_list<const Buffer*> buffers) const;
 
   // A layer's claim for as long as the arena lives: a step of it must always find `step_bytes` in one gap,
@@ -106,7 +106,7 @@ class Arena {
   // together exceed the budget.
   void claim(std::int64_t step_bytes, std::int64_t state_bytes, int states);
   std::int64_t claimed_step_bytes() const { return claimed_step_; }
-  // What a state can keep beyond what was claimed for it, if all states keep the same.
+  // The bytes that a state can keep beyond those claimed for it, if all states keep as many.
   std::int64_t spare_state_bytes() const;
 
   std::int64_t in_use_bytes() const { return in_use_; }

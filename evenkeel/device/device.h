@@ -17,7 +17,7 @@ class MemoryRange {
   virtual void commit(std::int64_t offset, std::int64_t bytes) = 0;
 };
 
-// What lends ranges of addresses: one for each device.
+// The source that lends ranges of addresses: one for each device.
 class MemorySource {
  public:
   enum class Commit {

@@ -7,7 +7,7 @@ namespace evenkeel {
 
 enum class Reduction { sum, min, max };
 
-// What is reduced: whole numbers add modulo 2^64.
+// The type of the values that are reduced: whole numbers add modulo 2^64.
 enum class ValueType : std::uint8_t { int64, float64 };
 
 }  // namespace evenkeel

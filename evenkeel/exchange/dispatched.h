@@ -1,5 +1,5 @@
-// What dispatch leaves behind: the rows that came to this rank, and the tables by which results and
-// gradients find their way back. Lives from dispatch to the last use, forward or backward.
+// The tables and rows that dispatch leaves behind: the rows that came to this rank, and the tables by which
+// results and gradients find their way back. Lives from dispatch to the last use, forward or backward.
 #pragma once
 
 #include <cstdint>
@@ -69,7 +69,7 @@ class Dispatched {
   }
   // The rows here: of `by_token`, as it was given to dispatch(), and of what was received then.
   SplitRows rows(const void* by_token) const { return rows(by_token, rows_); }
-  // The same of another table by token, of which `received` came here.
+  // As above, for another table by token, of which `received` came here.
   SplitRows rows(const void* by_token, const Buffer& received) const {
     return {static_cast<const std::byte*>(by_token), token_here(), own_row, received.data()};
   }
@@ -96,7 +96,7 @@ class Dispatched {
   Buffer rows_;
 };
 
-// What the ranks tell each other to make one, until it is made.
+// The messages that ranks send each other to make a Dispatched; they live until it is made.
 struct IndexMessages {
   Lifetime lifetime = Lifetime::step;
   Buffer all;

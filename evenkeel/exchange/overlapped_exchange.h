@@ -25,7 +25,7 @@
 
 namespace evenkeel {
 
-// What a chunk holds from its departure until it is at home.
+// Tables and buffers that a chunk holds from its departure until it is at home.
 struct TravellingChunk {
   explicit TravellingChunk(Lifetime lifetime = Lifetime::step) : messages{lifetime, {}, {}, {}} {}
   Lifetime lifetime() const { return messages.lifetime; }

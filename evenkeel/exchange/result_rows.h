@@ -38,7 +38,7 @@ class ResultRows {
   void open(const Dispatched& dispatched, RankId me, std::span<const std::uint8_t> in_ranges);
   std::span<const OwnRun> runs() const { return runs_; }
   std::int64_t positions_in_runs() const { return before_.back(); }
-  // Of these, so many results are held at a time: k, or all if they are fewer, at least.
+  // Of the positions in runs, so many results are held at a time: at least k, or all if they are fewer.
   void hold_at_once(std::int64_t positions);
   // All rows: of results that wait, here and then from elsewhere, and of one range.
   std::int64_t rows() const;
@@ -52,7 +52,7 @@ class ResultRows {
 
   // The row of a result_slot(); in a run, only of the present range.
   std::int64_t row(std::int64_t slot) const;
-  // The same of a slot that is in no run, or of one past the end.
+  // As row(), for a slot that is in no run, or for one past the end.
   std::int64_t waiting_row(std::int64_t slot) const;
 
  private:

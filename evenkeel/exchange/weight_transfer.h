@@ -30,7 +30,7 @@ namespace evenkeel {
 // One expert's tensors as bytes: gate_up, down and their biases; unused parts are empty.
 inline constexpr std::size_t kExpertParts = 4;
 using ExpertParts = std::array<std::span<const std::byte>, kExpertParts>;
-// The same for f32 gradients to add to.
+// As above, for f32 gradients to add to.
 using GradientParts = std::array<std::span<float>, kExpertParts>;
 
 // Elements that an expert takes where it is borrowed: its parts, each beginning on a cache line.
@@ -53,7 +53,7 @@ class WeightTransfer {
 
   // How many experts this rank borrows under a plan.
   std::int64_t borrows(const StepPlan& plan) const;
-  // What a borrowed expert takes while it is shown to `take`.
+  // Bytes that a borrowed expert takes while it is shown to `take`.
   std::int64_t landing_bytes() const { return borrowed_.larger() * bytes_per_element_; }
   // The gradients that this rank holds for other ranks under a plan.
   std::int64_t away_bytes(const StepPlan& plan, const LayerPlacement& placement) const;
@@ -81,7 +81,7 @@ class WeightTransfer {
     open_all_but_gate_up(plan, placement);
     open_gate_up();
   }
-  // The same in two halves; until the second one, the parts of gate_up are empty.
+  // As open_gradients(), in two halves; until the second one, the parts of gate_up are empty.
   void open_all_but_gate_up(const StepPlan& plan, const LayerPlacement& placement);
   void open_gate_up();
   struct Away {
@@ -104,7 +104,7 @@ class WeightTransfer {
   void lend(const StepPlan& plan, std::span<const ExpertParts> natives);
   ExpertParts land(const Transfer& transfer, Landing which, Buffer& landing);
   void list_gradients(const StepPlan& plan, const LayerPlacement& placement);
-  // What one expert takes of the gradients held.
+  // One expert's part of the memory of the gradients held.
   std::span<float> gate_up_of(std::size_t away) const;
   std::span<float> rest_of(std::size_t away) const;
   // The parts behind gate_up, within a block; `unit` is what one element takes of the span.

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "evenkeel/io/byte_source.h"
 #include "evenkeel/cost/cost_model.h"
+#include "evenkeel/io/byte_source.h"
 
 namespace evenkeel {
 

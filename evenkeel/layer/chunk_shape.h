@@ -1,10 +1,10 @@
-// What the bytes of a layer's chunks, and its least budget, depend on, as memory/ counts them.
+// The shapes that the bytes of a layer's chunks, and its least budget, depend on, as budget/ counts them.
 #pragma once
 
-#include "evenkeel/compute/expert_ffn.h"
-#include "evenkeel/layer/moe_layer.h"
 #include "evenkeel/budget/chunk_bytes.h"
 #include "evenkeel/budget/least_budget.h"
+#include "evenkeel/compute/expert_ffn.h"
+#include "evenkeel/layer/moe_layer.h"
 #include "evenkeel/plan/placement.h"
 
 namespace evenkeel {

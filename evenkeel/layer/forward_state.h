@@ -1,4 +1,4 @@
-// What forward leaves for backward.
+// The state that forward leaves for backward.
 #pragma once
 
 #include <memory>

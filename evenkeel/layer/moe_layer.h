@@ -22,12 +22,12 @@
 
 #include "evenkeel/balance/planner.h"
 #include "evenkeel/base/matrix_view.h"
+#include "evenkeel/budget/memory_options.h"
 #include "evenkeel/comm/communicator.h"
 #include "evenkeel/compute/expert_ffn.h"
 #include "evenkeel/device/arena.h"
 #include "evenkeel/layer/forward_state.h"
 #include "evenkeel/layer/step_statistics.h"
-#include "evenkeel/budget/memory_options.h"
 #include "evenkeel/plan/placement.h"
 #include "evenkeel/plan/top_k.h"
 
@@ -51,7 +51,8 @@ struct MoeOptions {
   bool with_backward = true;
   // In an arena with a budget: how many states of this layer are alive at one time, at most.
   int states_in_flight = 1;
-  // What backward computes again. `automatic` is none of it without a budget.
+  // The part of forward that backward computes again, and in which chunks. `automatic` is none without a
+  // budget.
   MemoryOptions memory;
   // The experts' arithmetic; null: the library's own for this CPU.
   std::shared_ptr<const ExpertFfn> experts;

@@ -1,4 +1,4 @@
-// What a step cost a rank, for those who ask.
+// The cost of a step on one rank, for those who ask.
 #pragma once
 
 #include <array>

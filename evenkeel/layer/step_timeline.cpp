@@ -70,7 +70,7 @@ void StepTimeline::lent(const Loan& loan, std::int64_t in_use) noexcept {
 }
 
 void StepTimeline::given_back(std::int64_t begin, std::int64_t in_use) noexcept {
-  // What was lent last mostly goes first.
+  // The buffer that was lent last mostly goes first.
   const auto found = std::find_if(alive_.rbegin(), alive_.rend(),
                                   [&](std::size_t at) { return record_.buffers[at].loan.begin == begin; });
   EVENKEEL_CHECK(found != alive_.rend());

@@ -1,4 +1,4 @@
-// What an arena lent during a step, when, and in which phase: where a peak comes from.
+// The buffers that an arena lent during a step, when, and in which phase: where a peak comes from.
 //
 // Points   in_use[0] is what was lent when the record began; each buffer that is lent or given back adds one
 //          point, the sum after it. A buffer is alive at the points [begin, end), so that at every point the
@@ -56,11 +56,11 @@ class StepTimeline final : private ArenaWatcher {
   StepTimeline(const StepTimeline&) = delete;
   StepTimeline& operator=(const StepTimeline&) = delete;
 
-  // What happens from now on happens there.
+  // Buffers that are lent and given back from now on belong to this moment.
   void enter(const StepMoment& moment);
   // Forgets all but the buffers that are still lent.
   void restart();
-  // All since then. What is still lent ends with the last point.
+  // All points since then. Buffers that are still lent end with the last point.
   StepRecord record() const;
 
  private:

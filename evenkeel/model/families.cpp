@@ -336,7 +336,7 @@ std::vector<Family> others() {
                              .expert_width = "intermediate_size",
                              .dense_width = "intermediate_size_mlp",
                              .shared_width = SizeKey{"intermediate_size"},
- .attention = {.stated_head_dim = true}}},
+                             .attention = {.stated_head_dim = true}}},
       {.model_types = {"gemma4_text", "gemma4"},
        .architectures = {"Gemma4", "Gemma4Text"},
        .layers = Layers::all,

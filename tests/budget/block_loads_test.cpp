@@ -1,4 +1,4 @@
-// What is known of chunks before they are sent, against the same chunks dealt token by token.
+// The loads of chunks as known before they are sent, against the same chunks dealt token by token.
 #include "evenkeel/budget/block_loads.h"
 
 #include <gtest/gtest.h>

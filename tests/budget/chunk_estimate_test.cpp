@@ -1,4 +1,4 @@
-// What is told of a cut before it is made, beside the cut.
+// The estimate of a cut before it is made, beside the cut.
 #include "evenkeel/budget/chunk_estimate.h"
 
 #include <gtest/gtest.h>

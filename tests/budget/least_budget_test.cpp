@@ -31,7 +31,7 @@ BudgetShape shape_of(std::int64_t hidden, int ranks, int experts, int k, std::in
 // rank then holds, forward, the other ranks' rows and k results for each token; backward, those rows, as many
 // rows of gradients, and those that it computes, in f32. States that wait hold their tokens' ids and router
 // weights.
-// What products need besides is taken to be nothing, which makes the least budget look worse.
+// The memory that products need besides is taken to be none, which makes the least budget look worse.
 std::int64_t lower_bound(const BudgetShape& shape) {
   const ChunkShape& chunk = shape.chunk;
   const std::int64_t tokens = chunk.num_ranks;

@@ -35,7 +35,8 @@ RoutedStep random_step(std::mt19937_64& random, int ranks, int experts, int k, s
 // Every rank's table of so many blocks, in `numbers`, which must stay as long as the table.
 BlockTable block_table(const RoutedStep& step, int blocks, std::vector<std::int32_t>& numbers);
 
-// What each chunk puts on each rank, [chunk][rank], when the step's plan is carried out in these chunks.
+// The load that each chunk puts on each rank, [chunk][rank], when the step's plan is carried out in these
+// chunks.
 std::vector<std::vector<ChunkLoad>> dealt_loads(const RoutedStep& step, const StepPlan& plan,
                                                 std::span<const Chunk> chunks, std::int64_t units);
 

@@ -148,7 +148,7 @@ TEST(StepSeconds, OfEqualChunksIsThatOfTheChunksWhereEveryBlockHasTheSameLoad) {
   }
 }
 
-// What lets the choice of chunks end early: chunks are cut on only while they can still be the fastest.
+// This bound lets the choice of chunks end early: chunks are cut on only while they can still be the fastest.
 TEST(StepSeconds, IsNoLessThanTheLeastOfWhatIsLeft) {
   std::mt19937_64 random(2);
   for (int round = 0; round < 5000; ++round) {

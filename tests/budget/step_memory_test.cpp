@@ -1,4 +1,5 @@
-// What a step needs at the end of its backward pass, and whom of; and a step of which no table can be made.
+// The memory that a step needs at the end of its backward pass, and on which ranks; and a step of which no
+// table can be made.
 #include "evenkeel/budget/step_memory.h"
 
 #include <gtest/gtest.h>

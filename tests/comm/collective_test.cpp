@@ -21,7 +21,7 @@ std::span<std::byte> bytes_of(std::vector<Value>& values) {
   return std::as_writable_bytes(std::span(values));
 }
 
-// What every rank can say about any other.
+// Values that every rank can work out for any other.
 std::vector<double> values_of(int rank, std::size_t count, int round) {
   std::mt19937_64 random(static_cast<std::uint64_t>(rank * 1000 + round));
   std::vector<double> values(count);

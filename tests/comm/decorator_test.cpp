@@ -1,4 +1,4 @@
-// What the recording communicator counts, and when the faulty one strikes.
+// The operations that the recording communicator counts, and when the faulty one strikes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
 constexpr double short_deadline = 0.3;
-// What "soon" means on a machine that others use as well.
+// The seconds that are "soon" on a machine that others use as well.
 constexpr double soon = 5;
 
 double seconds_since(std::chrono::steady_clock::time_point start) {

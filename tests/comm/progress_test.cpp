@@ -13,8 +13,8 @@ namespace {
 
 constexpr ThreadOptions kSoon{.deadline_seconds = 0.3};
 
-// What each rank of four gets from find_blame(), where `each` says what it did before; "" where it did not
-// ask.
+// The message that each rank of four gets from find_blame(), where `each` says what it did before; "" where
+// it did not ask.
 std::vector<std::string> blames(const std::function<bool(Progress&, int)>& each, std::vector<int>& peers) {
   std::vector<std::string> messages(4);
   peers.assign(4, -2);

@@ -1,4 +1,5 @@
-// What an expert network made of all assignments of a one-rank case, beside dense fp64.
+// The results and gradients that an expert network made of all assignments of a one-rank case, beside dense
+// fp64.
 #pragma once
 
 #include <cstddef>

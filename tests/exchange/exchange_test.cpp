@@ -161,7 +161,7 @@ class Rank {
   std::vector<float> weights_;
 };
 
-// What a rank sends to others, from the listed deal.
+// The rows and positions that a rank sends to others, and to how many, from the listed deal.
 struct Sent {
   std::int64_t rows = 0;
   std::int64_t positions = 0;

@@ -29,8 +29,9 @@ struct Choices {
 };
 using StepRouting = std::vector<Choices>;
 
-// What an adversary would send: all to one expert or one rank, repeated ids, empty and ragged ranks, hot
-// spots that move from token to token, and a rank that takes all others' tokens and keeps none of its own.
+// The routing that an adversary would send: all to one expert or one rank, repeated ids, empty and ragged
+// ranks, hot spots that move from token to token, and a rank that takes all others' tokens and keeps none of
+// its own.
 StepRouting adversarial(int experts, std::mt19937& random) {
   const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
   const int kind = below(8);
@@ -60,7 +61,7 @@ StepRouting adversarial(int experts, std::mt19937& random) {
   return routing;
 }
 
-// What all ranks' layers computed in a run of steps, in order.
+// The tensors that all ranks' layers computed in a run of steps, in order.
 struct Recorded {
   std::vector<std::vector<Tensor>> outputs{kRanks};
   std::vector<std::vector<Tensor>> grads{kRanks};

@@ -26,7 +26,7 @@ double worst(const Actual& actual, const std::vector<double>& expected, const st
   return largest;
 }
 
-// What a case should give, evaluated once for all planners.
+// The results that a case should give, evaluated once for all planners.
 struct Expected {
   explicit Expected(const MoeCase& problem)
       : dense(problem.dense(true)),

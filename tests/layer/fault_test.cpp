@@ -21,7 +21,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr int kRanks = 4;
-// What "soon" means on a machine that others use as well.
+// The seconds that are "soon" on a machine that others use as well.
 constexpr double kSoon = 5;
 // Short where a rank falls silent; where one throws, far beyond soon: that it threw must not need the
 // deadline.

@@ -1,5 +1,5 @@
-// What the heap gives to the calling thread. Linking it replaces malloc and its kin for the whole program, so
-// operator new, C code and libraries are all counted.
+// The memory that the heap gives to the calling thread. Linking this file replaces malloc and its kin for the
+// whole program, so operator new, C code and libraries are all counted.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a step holds is in the arena, and hardly more of it is held when routing collapses.
+// The memory that a step holds is in the arena, and hardly more of it is held when routing collapses.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What is no number in one token stays in that token, and in the gradients of its experts.
+// A value in one token that is no number stays in that token, and in the gradients of its experts.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// What a layer refuses, with which words, and that its states may be used in any order or not at all.
+// The arguments that a layer refuses, with which words, and that its states may be used in any order or not
+// at all.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,7 +24,7 @@ const MoeCase& small_problem() {
   return made;
 }
 
-// What each rank threw, by rank, after its type's name.
+// The message that each rank threw, by rank, after its type's name.
 std::vector<std::string> errors_of(const std::function<void(Communicator&)>& body) {
   std::vector<std::string> errors(3);
   const auto noting = [&](Communicator& comm) {

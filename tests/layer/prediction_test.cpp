@@ -1,5 +1,5 @@
-// What a step takes of the arena is known to the byte before it runs: the model of its bytes, given what is
-// dealt to each rank, against the peak that the arena saw.
+// The bytes that a step takes of the arena are known exactly before it runs: the model of its bytes, given
+// what is dealt to each rank, against the peak that the arena saw.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -104,7 +104,7 @@ class Prediction {
 
   std::int64_t max_tokens() const { return std::ranges::max(setup_.problem.shape().tokens); }
   std::int64_t table() const { return cuts_ ? block_table_bytes(shape_, kStepBlocks) : 0; }
-  // What the tokens' choices take until backward, and before it where memory for them is set aside.
+  // Bytes that the tokens' choices take until backward, and before it where memory for them is set aside.
   std::int64_t choices(std::size_t rank) const {
     if (!shape_.with_backward) return 0;
     if (setup_.budget != Arena::kNoBudget) return state_bytes(shape_, max_tokens());
@@ -115,7 +115,7 @@ class Prediction {
     return std::ranges::count(plan_.transfers(), RankId(static_cast<int>(rank)), &Transfer::to);
   }
   std::int64_t landing(std::size_t rank) const { return borrowed(rank) > 0 ? shape_.landing_bytes : 0; }
-  // What is borrowed in backward, where something is computed again and where nothing is.
+  // Bytes of borrowed weights in backward, where something is computed again and where nothing is.
   std::int64_t backward_weights(std::size_t rank, bool again) const {
     const bool whole = setup_.options.memory.recompute == Recompute::whole;
     const std::int64_t besides = whole ? shape_.forward_weight_bytes : shape_.recompute_weight_bytes;
@@ -260,7 +260,7 @@ class Prediction {
                     forward_bytes(shape_, load, load.positions_here));
   }
 
-  // What is computed again, in as many equal parts as the rule says.
+  // The loads of the part that is computed again, in as many equal parts as the rule says.
   std::vector<std::vector<ChunkLoad>> rest_loads(const Chunk& first) const {
     RoutedStep rest = step_;
     for (auto& ids : rest.ids) {

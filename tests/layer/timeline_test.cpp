@@ -97,7 +97,7 @@ bool keeps_some(const Watched& step) {
          std::ranges::any_of(step.record.buffers, is_dispatched_again);
 }
 
-// What a CPU's products take decides at which budget that is.
+// The bytes that a CPU's products take decide at which budget a rank keeps some chunks and not the others.
 Setting keeping_some(const MoeCase& problem, Kind kind, Setting setting) {
   for (setting.budget = 250000; setting.budget > 150000; setting.budget -= 10000)
     if (std::ranges::any_of(second_step(problem, kind, setting, true), keeps_some)) break;

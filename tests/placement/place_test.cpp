@@ -446,11 +446,12 @@ TEST(Place, RefusesATopologyThatTheExpertsDoNotFit) {
               place(random_profile(0, 2, 8), Topology({.node_of_rank = {0, 0}, .capacities = {3, 4}}));
             }),
             "8 physical experts a layer, but the ranks have capacity for 7");
-  EXPECT_EQ(message_of<Infeasible>([] {
-              place(random_profile(0, 2, 8), Topology({.node_of_rank = {0, 0}, .capacities = {4, 20}}),
-                    {.redundant_experts = 4});
-            }),
-            "rank 0 has capacity for 4 physical experts a layer; slots are shared out evenly, 6 to this rank");
+  EXPECT_EQ(
+      message_of<Infeasible>([] {
+        place(random_profile(0, 2, 8), Topology({.node_of_rank = {0, 0}, .capacities = {4, 20}}),
+              {.redundant_experts = 4});
+      }),
+      "rank 0 has capacity for 4 physical experts a layer; slots are shared out evenly, 6 to this rank");
   EXPECT_EQ(
       refusal({.num_groups = 2}, Topology({.node_of_rank = {0, 1, 0, 1}})),
       "topology: has nodes of unlike size or ranks out of order, and expert groups stay in a node; allowed: "

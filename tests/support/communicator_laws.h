@@ -1,4 +1,4 @@
-// What every communicator does with a GPU's bytes, whoever carries them.
+// Laws that every communicator keeps for a GPU's bytes, whoever carries them.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -184,7 +184,7 @@ class FakeStream final : public DeviceStream {
   }
 
   std::unique_ptr<DeviceEvent> make_event() override { return std::make_unique<FakeEvent>(); }
-  // What the stream waits for counts as its work.
+  // The events that the stream waits for count as its work.
   void record(DeviceEvent& event) override {
     if (!waits_.empty()) enqueue(nullptr);
     static_cast<FakeEvent&>(event).task = last_;

@@ -53,7 +53,7 @@ class FiberBlock {
   static FiberBlock& running() { return *running_; }
   int size() const { return static_cast<int>(fibers_.size()); }
   int lane() const { return lane_; }
-  // What a lane leaves for the others to read after the next wait.
+  // The number that a lane leaves for the others to read after the next wait.
   std::int64_t& left_by(int lane) { return fibers_[static_cast<std::size_t>(lane)].left; }
 
   void wait_for_warp() {

@@ -55,7 +55,7 @@ struct CudaExpertOptions {
   CudaKernels kernels = CudaKernels::automatic;
 };
 
-// What backward reads and writes, beside groups and workspace.
+// Tensors that backward reads and writes, besides groups and workspace.
 struct DeviceBackward {
   const void* input = nullptr;        // rows of D, as in forward
   const void* grad_output = nullptr;  // rows of D, read at input_row
@@ -83,7 +83,7 @@ class CudaExpertFfn {
   // `backward` is read for which of its pointers are null, and for input_rows.
   virtual std::int64_t backward_workspace_bytes(int num_groups, std::int64_t max_positions,
                                                 const DeviceBackward& backward) const = 0;
-  // What forward keeps for backward, for each position: the pre-activations.
+  // Bytes that forward keeps for backward, for each position: the pre-activations.
   virtual std::int64_t saved_bytes_per_position() const = 0;
 
   // output[output_row[i]] = expert(input[input_row[i]]). `saved` is null, or has space for max_positions.

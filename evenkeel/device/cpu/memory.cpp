@@ -31,8 +31,8 @@ std::size_t whole_pages(std::size_t bytes) {
                                 format_bytes(free.bytes)));
 }
 
-// Beyond what a container may take, the system gives bytes all the same, and ends a process that uses them.
-// What other ranks were given and have not touched yet is not seen here.
+// Even beyond what a container may take, the system gives bytes, and ends a process that uses them. Bytes
+// that other ranks were given and have not touched yet are not seen here.
 void require_free(std::int64_t bytes) {
   if (bytes == 0) return;
   const FreeMemory free = free_memory();

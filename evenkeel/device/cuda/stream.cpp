@@ -60,7 +60,7 @@ CudaStream::CudaStream(int gpu, void* native) : gpu_(gpu), stream_(native), owne
   cuda::require_gpu(gpu);
 }
 
-// What failed on the device has been thrown, or will be by the next call to it.
+// An error on the device has been thrown, or will be by the next call to the device.
 CudaStream::~CudaStream() {
   abandon();
   static_cast<void>(cudaSetDevice(gpu_));

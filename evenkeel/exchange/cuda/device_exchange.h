@@ -38,7 +38,7 @@ struct StepTensors {
   const void* grad_output = nullptr;  // [tokens, D]
 };
 
-// What a rank shows to the others; addresses that hold from construction on.
+// Memory that a rank shows to the others; its addresses hold from construction on.
 struct PeerView {
   const StepTensors* tensors = nullptr;
   const std::int32_t* block_counts = nullptr;  // [most_chunks][E]

@@ -18,7 +18,7 @@
 
 namespace evenkeel::cuda {
 
-// What does not change from step to step.
+// Sizes and numbers that do not change from step to step.
 struct RouteShape {
   int num_ranks = 1;
   int num_experts = 1;
@@ -36,7 +36,7 @@ struct RouteShape {
   EVENKEEL_HOST_DEVICE int num_groups() const { return num_natives + most_borrowed(); }
 };
 
-// What this rank's tokens chose, counted. Lives as long as the step, backward included.
+// The choices of this rank's tokens, counted. Lives as long as the step, backward included.
 struct SliceView {
   const std::int32_t* experts = nullptr;  // [tokens k], the caller's; -1 for none
   std::int64_t tokens = 0;
@@ -44,7 +44,8 @@ struct SliceView {
   std::uint16_t* rank_in_slice = nullptr;  // [tokens k], among those of its slice to its expert
 };
 
-// What all ranks know of a step. `counts` is that of a chunk of the finest kind: [most_chunks][P][E].
+// Tables of a step that follow from what all ranks know. `counts` is that of a chunk of the finest kind:
+// [most_chunks][P][E].
 struct StepView {
   const std::int32_t* counts = nullptr;
   PlanView plan;
@@ -55,7 +56,7 @@ struct StepView {
   std::int32_t* group_of = nullptr;        // [E], -1 where not computed here
 };
 
-// What a rank leaves for the others, of one chunk.
+// Tables that a rank leaves for the others, of one chunk.
 struct OutboxView {
   std::int32_t* begin = nullptr;  // [P + 1], message entries by destination
   std::int32_t* rows = nullptr;   // [P], rows to each
@@ -66,7 +67,7 @@ struct OutboxView {
   std::int32_t* in_position = nullptr;  // [P + 1], positions here by source; results come in this order
 };
 
-// What only this rank reads, of one chunk.
+// Tables that only this rank reads, of one chunk.
 struct ChunkView {
   std::int32_t* counts = nullptr;       // [P][E]
   std::int32_t* quota = nullptr;        // by segment of the plan

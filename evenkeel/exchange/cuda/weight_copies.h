@@ -5,9 +5,8 @@
 // Method     Chunks go through the rounds forwards and backwards by turns: a chunk begins with what the one
 //            before ended with, and a weight that still lies in its place is not sent.
 // Cost       O(rounds) for a place; every rank and the host find the same without a word.
-// Guarantee  n + (chunks - 1) max(0, n - k) weight_copies a pass. Fewer there cannot be where each chunk
-// needs all
-//            n: it finds k of them at most.
+// Guarantee  n + (chunks - 1) max(0, n - k) weight copies a pass. There cannot be fewer where each chunk
+//            needs all n: it finds k of them at most.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +30,7 @@ EVENKEEL_HOST_DEVICE inline bool is_sent(const RouteShape& shape, const StepView
   return chunk % 2 == 0 ? round != 0 : !is_last;
 }
 
-// What a pass over a step is sent in all.
+// All weight copies that a rank is sent in one pass over a step.
 constexpr std::int64_t weight_copies(std::int64_t borrowed, std::int64_t places, std::int64_t chunks) {
   return borrowed + (chunks - 1) * (borrowed > places ? borrowed - places : 0);
 }

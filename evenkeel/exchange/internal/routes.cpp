@@ -160,7 +160,7 @@ std::int32_t RouteBuilder::number_rows(RankId rank, std::span<const std::int32_t
 void RouteBuilder::outward(const TopK& top_k, std::span<std::int64_t> chosen) {
   routes_.tokens = top_k.tokens;
   routes_.k = top_k.k;
-  // What stays comes first, so that what goes again leaves no gap behind.
+  // Tables that stay come first, so that the memory of those that go again leaves no gap behind.
   open_tables(std::ssize(top_k.experts));
   open_messages();
   place_peers();

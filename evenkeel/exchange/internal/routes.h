@@ -44,7 +44,7 @@ class RouteBuilder {
   void open_tables(std::int64_t choices);
   void open_messages();
   void place_peers();
-  // What outward() needs while it runs.
+  // Tables that outward() needs while it runs.
   struct Scratch {
     std::span<std::int32_t> row_of;          // of each token, on the rank in question
     std::span<std::int32_t> by_expert;       // assignments

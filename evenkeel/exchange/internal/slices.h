@@ -29,10 +29,10 @@ class Slices {
   // A row of each token that another rank computes, packed, on their way there.
   void send_rows(const Dispatched& dispatched, std::span<const std::byte> packed, std::int64_t row_bytes);
   void receive_rows(const Dispatched& dispatched, std::span<std::byte> received, std::int64_t row_bytes);
-  // What belongs to positions, those elsewhere behind those here: of those elsewhere, on its way there.
+  // Values by position, those elsewhere behind those here. The ones elsewhere travel there.
   void send_positions(const Dispatched& dispatched, std::span<const std::byte> all, std::int64_t bytes_each);
   void receive_positions(const Dispatched& dispatched, std::span<std::byte> all, std::int64_t bytes_each);
-  // The same on the way home; `row_of` says where in `all` a position's is.
+  // As above, on the way home; `row_of` says where in `all` a position's value is.
   template <class RowOf>
   void send_positions_home(const Dispatched& dispatched, std::span<const std::byte> all,
                            std::int64_t bytes_each, const RowOf& row_of) {

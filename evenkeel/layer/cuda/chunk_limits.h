@@ -42,7 +42,7 @@ ChunkLimits fit_chunks(int ranks, std::int64_t max_tokens, int top_k, std::int64
   const auto fits = [&](int chunks, std::int64_t positions) {
     return budget < 0 || bytes(chunks, positions) <= budget;
   };
-  // What a cut takes is no less in a finer one where tables for each chunk outweigh rows.
+  // A finer cut takes no fewer bytes where the tables for each chunk outweigh the rows.
   const auto worst = [&](int chunks) { return worst_positions(ranks, max_tokens, top_k, chunks); };
   ChunkLimits limits;
   std::int64_t least = bytes(1, worst(1));

@@ -10,7 +10,7 @@
 
 namespace evenkeel::cuda {
 
-// What decides on the sizes.
+// The numbers that decide the sizes of the buffers.
 struct BufferShape {
   RouteShape route;
   int num_slots = 0;

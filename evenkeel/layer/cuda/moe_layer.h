@@ -69,7 +69,7 @@ class CudaForwardState {
   const void* hidden_ = nullptr;
 };
 
-// What the device decided for a step; reading it waits for the device.
+// The device's decisions for a step; reading them waits for the device.
 struct CudaStepReport {
   int chunks = 0;
   int transfers = 0;

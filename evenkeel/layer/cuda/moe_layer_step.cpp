@@ -40,7 +40,7 @@ DeviceGroups CudaMoeLayer::Body::groups(int round) const {
   return groups;
 }
 
-// What order_forward() and order_backward() call, beside what is said below of either.
+// Launches that order_forward() and order_backward() both call. Each has more of its own below.
 class CudaMoeLayer::Body::Step {
  public:
   Step(Body& body, const DeviceTopK& top_k, std::size_t slot)

@@ -21,8 +21,8 @@ void BackwardPass::run() {
   layer_.finish_step();
 }
 
-// What was kept is let go where its backward pass does not fit beside what other steps hold now, or for want
-// of memory for what the plan borrows.
+// Kept chunks are dropped where their backward pass does not fit beside what other steps hold now, or where
+// there is no memory for what the plan borrows.
 void BackwardPass::drop_what_does_not_fit() {
   if (!layer_.arena.is_bounded() || step_.chunks.empty() || !step_.chunks.front().kept) return;
   if (layer_.schedule.fits_everywhere(kept_fits(layer_, step_))) return;

@@ -39,7 +39,7 @@ class BorrowedExperts {
   // Where all of it lies.
   const Buffer& buffer() const { return prepared_; }
 
-  // What one expert takes.
+  // Bytes that one expert takes.
   std::int64_t bytes_each(std::span<const Pass> passes) const;
 
  private:

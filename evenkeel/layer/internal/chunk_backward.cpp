@@ -6,7 +6,7 @@
 
 namespace evenkeel::internal {
 
-// What was saved comes first, and makes memory for what is computed again.
+// Saved positions come first, and make memory for those that are computed again.
 void ChunkBackward::run(SavedActivations saved) {
   layer_.groups.collect_saved(dispatched_, saved, 0, dispatched_.positions_here);
   run_experts_backward(layer_, Pass::backward, flow());

@@ -19,10 +19,10 @@ class ChunkBackward {
         incoming_(layer.exchange.dispatch_gradients(dispatched, tokens.grad_output, tokens.top_k.weights)),
         computed_(layer.exchange.gradient_buffer(dispatched, tokens.grad_hidden)) {}
 
-  // What is borrowed is there already.
+  // Borrowed weights are there already.
   void run(SavedActivations saved);
-  // For want of memory: own experts first, and borrowed ones, which are fetched then. memory/chunk_bytes.h
-  // says what is held when.
+  // For want of memory: own experts first, then borrowed ones, whose weights are fetched then.
+  // budget/chunk_bytes.h says what is held when.
   void run_in_parts(SavedActivations saved, const StepPlan& plan, bool some_again);
 
  private:

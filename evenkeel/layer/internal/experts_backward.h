@@ -1,4 +1,4 @@
-// What the experts do in backward with the rows of a chunk.
+// The experts' work in backward on the rows of a chunk.
 #pragma once
 
 #include <cstdint>
@@ -30,7 +30,7 @@ struct TokenRows {
 TokenRows token_rows(const LayerBody& layer, const SavedStep& step, std::int64_t first, std::int64_t tokens,
                      const BackwardTensors& tensors);
 
-// What a chunk's products read and write in backward, besides the layer's groups.
+// Tables and tensors that a chunk's products read and write in backward, besides the layer's groups.
 struct GradientFlow {
   const Dispatched& dispatched;
   const TokenRows& tokens;
@@ -38,8 +38,8 @@ struct GradientFlow {
   const Exchange::RowGradients& computed;
 };
 
-// Before any of these in a pass: where gradients of the rank's own experts go, those that others compute and
-// send home included.
+// To be called first in a pass: sets where gradients of the rank's own experts go. Those that other ranks
+// compute and send home go there too.
 void attach_owned_gradients(LayerBody& layer, const MoeGradients& gradients);
 
 // Of the layer's groups, which were collected for this pass.

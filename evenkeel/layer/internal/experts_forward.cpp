@@ -53,7 +53,7 @@ void run_experts(LayerBody& layer, const Dispatched& dispatched, const void* hid
   };
   groups.collect_waiting(dispatched, result_rows, saved);
   multiply();
-  // What others wait for is on its way while this rank's own are computed.
+  // Results that other ranks wait for are on their way while this rank's own are computed.
   layer.clock.enter(Phase::combine);
   const SettledAtEnd settled(layer.stream);
   if (sums) layer.exchange.return_results(dispatched, results, result_rows);

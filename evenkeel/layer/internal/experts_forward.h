@@ -1,5 +1,5 @@
-// What the experts do in forward with the rows of a chunk that is here whole, and how its results come to
-// their sums.
+// The experts' work in forward on the rows of a chunk that is here whole, and how its results come to their
+// sums.
 #pragma once
 
 #include <optional>

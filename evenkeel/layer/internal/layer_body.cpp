@@ -65,7 +65,7 @@ std::shared_ptr<const ExpertFfn> given_or_cpu(const MoeOptions& options, const M
   return options.experts;
 }
 
-// What must be equal is required; unlike CPUs only cost the promise of equal bits.
+// Throws where ranks differ in arguments that must be equal. Unlike CPUs only cost the promise of equal bits.
 BitwiseReport agree(Communicator& comm, const std::vector<Digest>& digests, const ExpertFfn& ffn) {
   require_agreement(comm, digests);
   BitwiseReport report = ffn.bitwise();

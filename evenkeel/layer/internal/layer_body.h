@@ -1,4 +1,4 @@
-// What a layer is made of. Its passes are forward_pass.h and backward_pass.h.
+// The parts that a layer is made of. Its passes are forward_pass.h and backward_pass.h.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,7 @@ struct LayerBody {
   // Whether a pass over chunks that are kept, or not, has two of them in flight.
   bool overlaps(bool kept) const { return chunks_in_flight > 1 && !(kept && arena.is_bounded()); }
 
-  // What the bytes of the present pass depend on.
+  // The numbers that the bytes of the present pass depend on.
   ChunkShape chunk_shape() const {
     ChunkShape chunk = budget.chunk;
     chunk.workspace = workspace;

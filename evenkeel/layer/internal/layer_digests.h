@@ -1,4 +1,4 @@
-// What all ranks must build a layer from alike, as digests.
+// The arguments that all ranks must build a layer from alike, as digests.
 #pragma once
 
 #include <vector>

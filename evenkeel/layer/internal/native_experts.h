@@ -32,7 +32,7 @@ class NativeExperts {
   bool is_native(ExpertId expert) const { return index_[expert.offset()] >= 0; }
   // Position among placement.natives(me).
   std::size_t index(ExpertId expert) const { return static_cast<std::size_t>(index_[expert.offset()]); }
-  // What forward wants begins with what recompute wants, and serves both.
+  // Weights prepared for forward begin with those that recompute wants, and serve both passes.
   const std::byte* prepared(ExpertId expert, Pass pass) const;
   // By expert; empty where foreign.
   std::span<const ExpertParts> parts() const { return parts_; }

@@ -112,7 +112,7 @@ class OverlappedRest : public OverlappedBackward {
 
 }  // namespace
 
-// What fails in these fails on all ranks before a chunk in flight goes.
+// An error in the functions below fails all ranks before a chunk in flight goes.
 void backward_kept_overlapped(LayerBody& layer, SavedStep& step, std::span<const Pass> passes,
                               const BackwardTensors& tensors) {
   OverlappedKept pass(layer, step, tensors);

@@ -76,7 +76,7 @@ class OverlappedForward : public OverlappedPass {
 
 }  // namespace
 
-// What fails here fails on all ranks before a chunk in flight goes.
+// An error here fails all ranks before a chunk in flight goes.
 void forward_overlapped(LayerBody& layer, SavedStep& step, std::span<const Chunk> chunks, const TopK& top_k,
                         Rows output) {
   OverlappedForward pass(layer, step, chunks, top_k, output);

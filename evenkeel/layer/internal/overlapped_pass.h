@@ -1,5 +1,5 @@
-// What passes with two chunks in flight have in common: chunks take turns in two places, with their buffers
-// at either end of the arena's gap. overlap.h says in which order.
+// The common part of passes with two chunks in flight: chunks take turns in two places, with their buffers at
+// either end of the arena's gap. overlap.h says in which order.
 #pragma once
 
 #include <array>

@@ -40,7 +40,7 @@ class PhaseClock {
   }
   // The next chunk of the pass begins with this phase.
   void enter_chunk(Phase phase) { enter(phase, statistics_.chunks); }
-  // The same of any of the pass's chunks.
+  // The given chunk of the pass enters this phase.
   void enter(Phase phase, int chunk) {
     moment_.chunk = chunk;
     statistics_.chunks = std::max(statistics_.chunks, chunk + 1);

@@ -1,12 +1,12 @@
-// What forward saved of a chunk's activations: those of all positions but the first of them.
+// The activations that forward saved of a chunk: those of all positions but the first of them.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
+#include "evenkeel/budget/chunk_bytes.h"
 #include "evenkeel/device/arena.h"
 #include "evenkeel/exchange/dispatched.h"
-#include "evenkeel/budget/chunk_bytes.h"
 
 namespace evenkeel::internal {
 

@@ -57,7 +57,7 @@ SavedPositions positions_to_save(const LayerBody& layer, const Dispatched& dispa
   const ForeignLoad foreign = foreign_load(layer, dispatched, plan);
   const std::int64_t held = held_bytes(shape, load, 0);
   const std::int64_t gap = arena.largest_gap_bytes();
-  // What is borrowed is given back before then; it need not lie beside the gap.
+  // Borrowed weights are given back before then; they need not lie beside the gap.
   const std::int64_t backward_gap = arena.largest_gap_bytes_without({&layer.borrowed.buffer()});
   const std::int64_t available = std::min(
       {gap - (forward_bytes(shape, load, 0) - held), backward_gap - (own_part_bytes(shape, load, {}) - held),

@@ -1,4 +1,5 @@
-// What a chunk asks of the arena, and whether the arena has it. memory/chunk_bytes.h says what is held when.
+// The bytes that a chunk asks of the arena, and whether the arena has them. budget/chunk_bytes.h says what is
+// held when.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +21,10 @@ SavedPositions positions_to_save(const LayerBody& layer, const Dispatched& dispa
 // Whether the backward pass of the chunks that were kept fits, beside what other steps hold now.
 bool kept_fits(const LayerBody& layer, const SavedStep& step);
 
-// What borrowing for these passes of backward takes.
+// Bytes that borrowing for these passes of backward takes.
 std::int64_t borrowing_bytes(const LayerBody& layer, const StepPlan& plan, std::span<const Pass> passes);
 
-// For what passes weights are borrowed where something is computed again.
+// The passes that weights are borrowed for where something is computed again.
 std::span<const Pass> again_passes(const LayerBody& layer);
 
 }  // namespace evenkeel::internal

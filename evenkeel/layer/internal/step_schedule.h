@@ -1,4 +1,5 @@
-// What the ranks agree on before a step's tokens move: its plan, its chunks, and what of them is kept.
+// The decisions that the ranks agree on before a step's tokens move: its plan, its chunks, and what of them
+// is kept.
 #pragma once
 
 #include <array>
@@ -23,7 +24,7 @@ namespace evenkeel::internal {
 
 class StepSchedule {
  public:
-  // Chunks are cut only where `cuts`; otherwise a step is one chunk. What is passed by reference must stay.
+  // Chunks are cut only where `cuts`; otherwise a step is one chunk. Arguments passed by reference must stay.
   StepSchedule(Communicator& comm, Arena& arena, const LayerPlacement& placement, const BudgetShape& shape,
                const MemoryOptions& options, bool cuts);
 
@@ -34,11 +35,12 @@ class StepSchedule {
   // Collective. Cuts what backward has to compute again, under the step's plan or, where it is better, under
   // plain EP, which `plan` becomes.
   void plan_backward(const TopK& rest, StepPlan& plan);
-  // The same under the step's plan, for which this rank holds so many bytes already. False if it does not
-  // fit.
+  // As plan_backward(), but under the step's plan alone, for which this rank holds `borrowed` bytes already.
+  // False if it does not fit.
   bool plan_rest(const TopK& rest, std::int64_t borrowed, const StepPlan& plan);
 
-  // What a step may hold beyond itself, if there is memory: all, where nothing may be computed again.
+  // The most bytes that a step may hold beyond itself, if there is memory: no limit where nothing may be
+  // computed again.
   std::int64_t most_held() const;
   std::span<const Chunk> chunks() const { return chunks_; }
   // Of the products, in the pass that was planned last.

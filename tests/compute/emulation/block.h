@@ -44,7 +44,7 @@ class EmulatedBlock {
     const void* from;
     int bytes;
   };
-  // What a thread has begun and not waited for, and what it sends.
+  // The work that a thread has begun and not waited for, and the numbers that it sends.
   struct Thread {
     std::vector<Copy> copies;
     std::vector<std::function<void()>> products;

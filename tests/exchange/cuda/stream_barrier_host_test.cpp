@@ -44,8 +44,8 @@ TEST(AStreamBarrier, EndsWhenEveryOtherRankIsPastItsScopes) {
   }
 }
 
-// What the others are told when rank 1 throws `what`, each in a StreamBarrier that `body` is given; and that
-// it does not take them the deadline.
+// Checks the cause that the other ranks are told when rank 1 throws `what`, each in a StreamBarrier that
+// `body` is given. They must be told well before the deadline.
 template <class Body>
 void expect_told(const char* what, const char* others_see, const Body& body) {
   constexpr double kDeadline = 20;

@@ -28,7 +28,7 @@ struct CudaRun {
 
 CudaRun run_on_gpu(const MoeCase& problem, const CudaRunOptions& options);
 
-// What a run fills, without numbers.
+// The tensors that a run fills, without numbers.
 MoeResult shape_for(const MoeCase& problem);
 
 // Captures a step of `first` and replays it with each of `cases`, which differ from it in choices and router

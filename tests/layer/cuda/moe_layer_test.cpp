@@ -14,7 +14,7 @@ namespace {
 using Kind = PlannerOptions::Kind;
 constexpr Kind kKinds[] = {Kind::ep, Kind::least_loaded, Kind::level};
 
-// What the error says is enough.
+// The budget that is enough, as the error says.
 std::int64_t least_of(const BudgetTooSmall& error) {
   for (const Error::Field& field : error.data())
     if (field.name == "least") return std::get<std::int64_t>(field.value);

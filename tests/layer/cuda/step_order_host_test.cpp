@@ -24,7 +24,7 @@ std::size_t at(std::int64_t i) {
   return static_cast<std::size_t>(i);
 }
 
-// What a step may be made to do wrong.
+// Mistakes that a step can be made to make.
 struct Fault {
   int barrier_left_out = -1;   // its number in each step: only the host threads meet there
   bool without_turns = false;  // one outbox for all chunks

@@ -15,7 +15,7 @@
 
 namespace evenkeel::nccl {
 
-// What ends all communicators of a rank together.
+// The root that ends all communicators of a rank together.
 class Root final : public StreamWatch {
  public:
   Root(Communicator& control, int gpu, const NcclOptions& options);
@@ -29,9 +29,9 @@ class Root final : public StreamWatch {
   ncclComm_t add(Communicator& control);
   void remove(ncclComm_t comm) noexcept;
 
-  // What every call begins with.
+  // Every call begins with this.
   void begin(const char* name);
-  // What every call of NCCL's goes through: waits until it has been handed over.
+  // Every call of NCCL's goes through this, which waits until the call has been handed over.
   void handed_over(ncclResult_t result, ncclComm_t comm, const char* call);
   void look(double seconds) override;
   void abort(const std::string& cause) noexcept;

@@ -268,7 +268,7 @@ void Operation::copy_on_device(const Receive& receive, EventLease& copied) {
   if (from_elsewhere) copied = device_->record();
 }
 
-// What this rank's stream does next may overwrite what was sent.
+// The next work on this rank's stream may overwrite the bytes that were sent, so it waits for their readers.
 void Operation::order_after_readers() {
   if (device_ == nullptr) return;
   for (Message& message : sends_) {

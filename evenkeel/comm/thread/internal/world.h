@@ -1,5 +1,5 @@
-// What all thread ranks started together share: a mailbox for each rank, and the one cause that ends them
-// all.
+// The state that all thread ranks started together share: a mailbox for each rank, and the one cause that
+// ends them all.
 //
 // Locks     Each mailbox has a mutex. A rank takes its own to look for messages or to sleep, and a peer's to
 //           leave a message or an acknowledgement there. No thread ever holds two, so no order needs keeping.
@@ -70,7 +70,7 @@ class World {
   Cause cause() const;
 
   // The following are for the rank's own thread.
-  // What every call begins with: throws if the ranks have stopped.
+  // Every call begins with this: throws if the ranks have stopped.
   void check(int rank, const char* operation);
   // Withdraws everything, then throws the cause.
   [[noreturn]] void stop(int rank, const char* operation, double after_seconds);

@@ -1,4 +1,4 @@
-// What every product here shares: a little of oneDNN, and how much is computed at once.
+// The parts that every product here shares: a little of oneDNN, and how much is computed at once.
 #pragma once
 
 #include <oneapi/dnnl/dnnl_version.h>

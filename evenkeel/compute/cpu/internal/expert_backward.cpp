@@ -151,7 +151,7 @@ std::byte* ExpertBackward::pre_activations(const ExpertBatch& batch, const Exper
   return tile.pre_again;
 }
 
-// What y's own gradient gives: that of down's bias, and the bias's share of the weight's.
+// Gradients that y's own gradient gives: that of down's bias, and the bias's share of the row weight's.
 void ExpertBackward::differentiate_output(const ExpertBatch& batch, const ExpertGroup& group, Span span,
                                           const Tile& tile, const std::byte* g,
                                           const BackwardRows& rows) const {

@@ -15,7 +15,7 @@
 
 namespace evenkeel::internal {
 
-// What a backward pass reads and writes besides its groups, as ExpertFfn::backward().
+// Rows that a backward pass reads and writes besides its groups, as ExpertFfn::backward().
 struct BackwardRows {
   const SplitRows& input;
   const SplitRows& grad_output;
@@ -43,10 +43,10 @@ class ExpertBackward {
                              std::span<std::byte> workspace) const;
 
  private:
-  // What is held of the rows of a tile. Rows that are not wanted at the same time share their space: the
-  // input is gathered once to compute pre-activations again, before there is an h, and once for the weights'
-  // gradient, when G is done with; f32 results of products are used up block by block. The gradient of
-  // pre-activations is written over them. A row alone is read where it is.
+  // Memory for the rows of a tile. Rows that are not wanted at the same time share their space. The input is
+  // gathered once to compute pre-activations again, before there is an h, and once for the weights' gradient,
+  // when G is done with. f32 results of products are used up block by block. The gradient of pre-activations
+  // is written over the pre-activations. A row alone is read where it is.
   struct Tile {
     std::byte* x() const { return g; }
     std::byte* x_again() const { return weighted_h; }

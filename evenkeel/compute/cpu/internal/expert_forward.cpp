@@ -90,7 +90,7 @@ void ExpertForward::fill_h(Span span, const std::byte* x, const std::byte* prepa
   }
 }
 
-// What is rounded is first written over `up`.
+// Numbers that are to be rounded are first written over `up`.
 void ExpertForward::activate_row(RowLadder::Block block, const float* gate, float* up, const Tile& tile,
                                  std::int64_t row) const {
   std::byte* h = at(tile.h, row * shape_.intermediate + block.begin, shape_.type);

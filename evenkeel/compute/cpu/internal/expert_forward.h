@@ -20,7 +20,7 @@ class ExpertForward {
 
   const RowLadder& down() const { return down_; }
 
-  // What `inner` prepares, down and its biases, as ExpertFfn::prepare().
+  // The weights that `inner` prepares, down and its biases, as ExpertFfn::prepare().
   std::int64_t prepared_bytes() const;
   void prepare(const ExpertWeights& weights, std::byte* prepared) const;
 
@@ -31,8 +31,8 @@ class ExpertForward {
            std::span<std::byte> workspace) const;
 
  private:
-  // What is held of the rows of a tile. f32 results of products are held for one block of columns. A row
-  // alone is read where it is.
+  // Memory for the rows of a tile. f32 results of products are held for one block of columns. A row alone is
+  // read where it is.
   struct Tile {
     float* y() const { return up; }  // when h is whole
 

@@ -38,8 +38,8 @@ void for_each_tile(const ExpertGroup& group, std::int64_t most, const Body& body
     body(Span{begin, std::min(height, group.end - begin)});
 }
 
-// What products of a row alone want besides it: their results, a block of columns at a time, and scratch. On
-// the stack, since it grows with no number of rows.
+// Memory that products of a row alone want besides it: their results, a block of columns at a time, and
+// scratch. It is on the stack, since it does not grow with the number of rows.
 struct RowAlone {
   alignas(64) std::array<float, RowLadder::kWidestBlock> gate, up;
   alignas(64) std::array<std::byte, std::size_t{72} << 10> scratch;

@@ -39,7 +39,7 @@ struct CopyLines {
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
-// What this thread has waited for, cp.async's writes of other threads among it, is seen by wgmma.
+// Makes wgmma see all writes that this thread has waited for, those by cp.async of other threads among them.
 __device__ __forceinline__ void show_to_wgmma() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }

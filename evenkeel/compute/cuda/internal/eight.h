@@ -57,8 +57,8 @@ EVENKEEL_ALWAYS_INLINE float rounded(float value) {
   return internal::widen_low(internal::round_two(value, 0));
 }
 
-// What is known of the lines that eight numbers lie in: whole ones at multiples of 16 bytes, as the Hopper
-// kernel's sizes and addresses make them, or anything.
+// The lines that eight numbers are known to lie in: whole ones at multiples of 16 bytes, as the Hopper
+// kernel's sizes and addresses make them, or any.
 enum class Lines { whole, any };
 
 // Eight numbers as they lie in memory, so that they can be asked for long before they are used.

@@ -1,7 +1,8 @@
-// What becomes of a product's sums: eight columns of one row at a time, from registers to memory.
+// The epilogues of products: each takes a product's sums, eight columns of one row at a time, from registers
+// to memory.
 //
-// An epilogue reads in two steps before it writes, so that nothing waits for memory: row() before the
-// product, read() of eight columns kAhead segments before write() gets them back with their sums.
+// An epilogue reads in two steps before it writes, so that nothing waits for memory. row() comes before the
+// product, and read() of eight columns kAhead segments before write() gets them back with their sums.
 #pragma once
 
 #include "evenkeel/compute/cuda/expert_ffn.h"

@@ -34,8 +34,8 @@ EVENKEEL_HOST_DEVICE bool is_narrow(const Product& product, const Tile& tile) {
   return product.epilogue.width - first <= Product::template kOutputColumns<kNarrowColumns>;
 }
 
-// What the copying threads do for a block of K of a tile. Lines each copies its share of, where kLines; boxes
-// come in bulk:
+// The work of the copying threads for a block of K of a tile. Each copies its share of the lines, where
+// kLines; boxes come in bulk:
 //   begin(product, tile, thread)
 //   copy_lines(product, tile, thread, block, copy_one)   copy_one(offset in the stage, address, numbers)
 //   bulk_bytes(product, tile, block)                     of all boxes

@@ -9,7 +9,7 @@
 
 namespace evenkeel::cuda {
 
-// What a launch needs to know of the device.
+// Properties of the device that a launch needs to know.
 struct Chip {
   int multiprocessors = 0;
   int capability = 0;  // compute capability 9.0 is 90

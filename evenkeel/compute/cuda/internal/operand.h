@@ -1,4 +1,4 @@
-// What wgmma is told of an operand in shared memory.
+// The descriptor that tells wgmma where an operand lies in shared memory.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace evenkeel::cuda {
 
-// In multiples of 16 bytes: bits 0-13 where it begins, 16-29 the
-// stride from one box of 64 outer indices to the next (Major::outer), 32-45 the stride from eight rows of a
-// box to the next eight; bits 62-63: 1 for the swizzle of boxes.h.
+// In multiples of 16 bytes: bits 0-13 where it begins, 16-29 the stride from one box of 64 outer indices to
+// the next (Major::outer), 32-45 the stride from eight rows of a box to the next eight; bits 62-63: 1 for the
+// swizzle of boxes.h.
 struct OperandDescriptor {
   static constexpr std::uint64_t kSwizzle = std::uint64_t{1} << 62;
   static constexpr std::uint64_t kEightRows = std::uint64_t{8 * kRowBytes / kLineBytes} << 32;

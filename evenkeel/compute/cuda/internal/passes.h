@@ -20,7 +20,7 @@ namespace evenkeel::cuda {
 class WorkspaceCarver : public AlignedCarver<256> {
  public:
   explicit WorkspaceCarver(std::byte* base) : AlignedCarver(base == nullptr ? nullptr : aligned(base)) {}
-  // What a workspace must have for the pieces, wherever it begins.
+  // Bytes that a workspace must have for the pieces, wherever it begins.
   std::int64_t needed() const { return used() + kAlignment; }
 
  private:

@@ -1,5 +1,5 @@
-// What backward sums beside its products: a row's own gradient, the biases' and, where it is asked for by
-// row, the input's. Every sum is made in an order that the input alone decides.
+// The sums that backward makes beside its products: gradients of the rows' weights, of the biases and, where
+// it is asked for by row, of the input. Every sum is made in an order that the input alone decides.
 #pragma once
 
 #include <algorithm>

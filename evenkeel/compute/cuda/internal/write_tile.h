@@ -94,7 +94,7 @@ EVENKEEL_ALWAYS_INLINE void keep_dot(const Product& product, const Tile& tile, i
 
 #if defined(__CUDACC__)
 
-// What a warp's lanes show each other.
+// Exchange of numbers between a warp's lanes.
 struct ShuffleXor {
   __device__ __forceinline__ float operator()(float value, int mask) const {
     return __shfl_xor_sync(0xffffffffu, value, mask);

@@ -1,4 +1,4 @@
-// What each rank borrows under a plan, and in which of its places.
+// The experts that each rank borrows under a plan, and the borrow slot of each.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// In how many chunks a step goes, and what of its plan each chunk carries out: as memory/shares.h says,
+// In how many chunks a step goes, and what of its plan each chunk carries out: as budget/shares.h says,
 // each segment has its proportion of an expert's first n assignments.
 //
 // Problem    Find the fewest equal chunks, a power of two, of which none puts more on a rank than it

@@ -59,7 +59,8 @@ class ExpertDeal {
     return own < quota ? own : quota;
   }
 
-  // What of a segment is left to others: its rank's own assignments fill the first of its segments.
+  // The part of a segment that is left to other ranks: its own rank's assignments fill that rank's first
+  // segments.
   EVENKEEL_HOST_DEVICE std::int32_t open(int segment) const {
     const int rank = plan_.segment_rank[segment];
     std::int32_t local = kept(rank);

@@ -1,4 +1,4 @@
-// What a layer on a GPU is made of: its memory, its tables and its place among the ranks. Set-up is in
+// The parts of a layer on a GPU: its memory, its tables and its place among the ranks. Set-up is in
 // moe_layer_set_up.cpp, a step in moe_layer_step.cpp.
 #pragma once
 

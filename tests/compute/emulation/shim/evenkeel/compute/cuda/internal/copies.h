@@ -80,7 +80,7 @@ inline void copy_async_arrive(Barrier& barrier) {
                            });
 }
 
-// What the test puts into a tensor map.
+// The description of a matrix that the test puts into a tensor map.
 struct EmulatedMap {
   const bf16* matrix;
   std::int64_t rows, columns;
