@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Everything that is checked without running: formatting, include directions, clang-tidy, ruff.
+# Everything that is checked without running: formatting, include directions, clang-tidy, ruff, the pages' sentences.
 # usage: tools/lint.sh [--fix]      (--fix rewrites what can be rewritten and checks nothing else)
 # clang-tidy reads how sources are compiled from build/lint, which is configured for that; without it lint is not clean.
 set -euo pipefail
@@ -40,6 +40,10 @@ check() {
 
 format_is_kept() { cpp_files '*.h' '*.cpp' '*.inl' '*.cu' '*.cuh' | xargs -0 -r "$clang_format" --dry-run -Werror; }
 python_is_clean() { "$ruff" check --quiet . && "$ruff" format --quiet --check .; }
+sentences_are_short() {
+  local said
+  said=$(tools/sentence_lengths.py --check --longest 20) || { echo "$said" >&2; return 1; }
+}
 tidy_is_clean() {
   local commands=build/lint/compile_commands.json
   # Each source on its own: where several are compiled as one, only that one is written down.
@@ -55,5 +59,6 @@ check clang-format format_is_kept
 check "include directions" tools/check_includes.py
 check "drawing of folders" tools/draw_folders.py --check
 check ruff python_is_clean
+check sentences sentences_are_short
 check clang-tidy tidy_is_clean
 [ ${#failed[@]} -eq 0 ] || { echo "lint: not clean: ${failed[*]}" >&2; exit 1; }

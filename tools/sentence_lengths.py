@@ -16,6 +16,8 @@ MOST_MEAN, MOST_WORDS = 20, 40
 ROOT = Path(__file__).resolve().parent.parent
 # A full stop within these ends no sentence.
 ABBREVIATIONS = re.compile(r"\b(e\.g|i\.e|etc|vs|Eq|Fig|cf)\.", re.IGNORECASE)
+# A sentence may begin in lower case (vLLM, e_n); after a colon that is the same sentence still. An ellipsis ends none.
+SENTENCE_END = re.compile(r"(?<=[.!?])(?<!\.\.)[*_)\"]*\s+|(?<=:)[*_)\"]*\s+(?=[\"(*_A-Z0-9`])|(?<=;)\s+")
 
 
 def prose(text):
@@ -33,10 +35,15 @@ def sentences(text):
         block = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", block)
         block = re.sub(r"`[^`]*`", "Code", block)
         block = ABBREVIATIONS.sub(lambda found: found[0].replace(".", ""), block)
-        for sentence in re.split(r"(?<=[.!?:;])[*_)\"]*\s+(?=[\"(*_A-Z0-9`])|(?<=;)\s+", block):
+        for sentence in SENTENCE_END.split(block):
             words = [word for word in sentence.split() if re.search(r"\w", word)]
             if len(words) > 1:
                 yield len(words), sentence
+
+
+def name_of(page):
+    page = page.resolve()
+    return page.relative_to(ROOT) if page.is_relative_to(ROOT) else page
 
 
 def main():
@@ -52,12 +59,12 @@ def main():
         mean = sum(count for count, _ in of_page) / max(len(of_page), 1)
         most = max((count for count, _ in of_page), default=0)
         over = sum(count > MOST_WORDS for count, _ in of_page)
-        print(f"{mean:5.1f} mean {most:4d} most {over:4d} over {MOST_WORDS}  {page.name}")
+        print(f"{mean:5.1f} mean {most:4d} most {over:4d} over {MOST_WORDS}  {name_of(page)}")
     mean = sum(counts) / max(len(counts), 1)
     too_long = [(count, page, s) for page, of_page in found.items() for count, s in of_page if count > MOST_WORDS]
     print(f"{mean:5.1f} mean of {len(counts)} sentences, {len(too_long)} of them over {MOST_WORDS} words")
     for count, page, sentence in sorted(too_long, key=lambda each: -each[0])[: options.longest]:
-        print(f"{page.name}: {count} words: {sentence}")
+        print(f"{name_of(page)}: {count} words: {sentence}")
     if options.check and (mean > MOST_MEAN or too_long):
         sys.exit(f"sentences are too long: a mean of {MOST_MEAN} words at most, and none over {MOST_WORDS}")
 

@@ -13,7 +13,7 @@
 //             ranks' largest home load / mean is below imbalance_threshold.
 // Cost        O(E + P^2 + P N) for N experts a rank, when the target is met, and O(E + P N log P)
 //             on many ranks (excess_matcher.h); no allocation after the first call of a shape.
-//             docs/performance.md#planning has it in microseconds.
+//             docs/log/planners.md has it in microseconds.
 // Guarantee   The worst rank is never above least-loaded's with the same min_segment: where that is lower,
 //             because its last piece of an expert may be below min_segment, its plan is taken. With
 //             min_segment <= 1 the worst rank is the target exactly. In the instances that are searched,
