@@ -64,7 +64,7 @@ struct Case {
   }
   // Of a forward pass; backward makes twice as many.
   double flop() const {
-    return 6.0 * static_cast<double>(positions) * static_cast<double>(made.hidden) *
+    return 6.0 * static_cast<double>(positions) * static_cast<double>(shape.hidden) *
            static_cast<double>(shape.intermediate);
   }
 };
@@ -121,18 +121,18 @@ class Experts {
       : case_(c),
         ffn_(make_cuda_expert_ffn(c.shape, {.kernels = kernels})),
         begin_(std::span<const std::int32_t>(c.begin())),
-        gate_up_(random_numbers(c.groups * c.shape.gate_up_rows() * c.made.hidden,
-                                1.0f / std::sqrt(static_cast<float>(c.made.hidden)))),
-        down_(random_numbers(c.groups * c.made.hidden * c.shape.intermediate,
+        gate_up_(random_numbers(c.groups * c.shape.gate_up_rows() * c.shape.hidden,
+                                1.0f / std::sqrt(static_cast<float>(c.shape.hidden)))),
+        down_(random_numbers(c.groups * c.shape.hidden * c.shape.intermediate,
                              1.0f / std::sqrt(static_cast<float>(c.shape.intermediate)))),
         biases_(random_numbers(c.groups * biases_of(c.shape), 1)),
-        input_(random_numbers(c.positions * c.made.hidden, 1)),
-        grad_output_(random_numbers(c.positions * c.made.hidden, 1)),
-        output_(static_cast<std::size_t>(c.positions * c.made.hidden)),
+        input_(random_numbers(c.positions * c.shape.hidden, 1)),
+        grad_output_(random_numbers(c.positions * c.shape.hidden, 1)),
+        output_(static_cast<std::size_t>(c.positions * c.shape.hidden)),
         saved_(static_cast<std::size_t>(c.positions * ffn_->saved_bytes_per_position())),
         gradients_memory_(static_cast<std::size_t>(c.groups * c.shape.elements())),
         grad_weight_(static_cast<std::size_t>(c.positions)),
-        grad_position_(static_cast<std::size_t>(c.positions * c.made.hidden)) {
+        grad_position_(static_cast<std::size_t>(c.positions * c.shape.hidden)) {
     gradients_memory_.clear();
     std::vector<float> weight(static_cast<std::size_t>(c.positions));
     std::mt19937 random(3);
@@ -145,10 +145,10 @@ class Experts {
       float* const bias_block = block + c.shape.elements() - biases_of(c.shape);
       const bf16* const biases = biases_.data() + g * biases_of(c.shape);
       const std::int64_t rows = c.shape.gate_up_rows();
-      weights.push_back({gate_up_.data() + g * rows * c.made.hidden,
-                         down_.data() + g * c.made.hidden * c.shape.intermediate,
+      weights.push_back({gate_up_.data() + g * rows * c.shape.hidden,
+                         down_.data() + g * c.shape.hidden * c.shape.intermediate,
                          c.shape.biases ? biases : nullptr, c.shape.biases ? biases + rows : nullptr});
-      gradients.push_back({block, block + rows * c.made.hidden, c.shape.biases ? bias_block : nullptr,
+      gradients.push_back({block, block + rows * c.shape.hidden, c.shape.biases ? bias_block : nullptr,
                            c.shape.biases ? bias_block + rows : nullptr});
     }
     weights_ = DeviceMemory<DeviceExpertWeights>(std::span<const DeviceExpertWeights>(weights));
@@ -225,7 +225,7 @@ class Experts {
 
  private:
   static std::int64_t biases_of(const ExpertShape& shape) {
-    return shape.biases ? shape.gate_up_rows() + made.hidden : 0;
+    return shape.biases ? shape.gate_up_rows() + shape.hidden : 0;
   }
 
   const Case& case_;
