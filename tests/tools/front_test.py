@@ -63,7 +63,8 @@ class Front(unittest.TestCase):
         """What is to be linted, by name, all compiled alike."""
         for tool in ["lint.sh", "tidy.py"]:
             shutil.copy(REPOSITORY / "tools" / tool, self.folder / "tools")
-        self.stand_in("tools/check_includes.py")
+        for check in ["check_includes.py", "draw_folders.py", "sentence_lengths.py"]:
+            self.stand_in(f"tools/{check}")
         self.stand_in("stand-ins/clang-format-16")
         self.stand_in("stand-ins/cmake")
         (self.folder / "build" / "tools" / "bin").mkdir(parents=True)
