@@ -167,11 +167,12 @@ void table(std::int64_t D, std::int64_t F, DataType type, Sgemm sgemm) {
 }  // namespace evenkeel
 
 int main(int argc, char** argv) {
-  // On one thread, which OpenMP reads when the program starts.
+  // OpenMP reads its number of threads when the program starts: on more than one it starts again.
   const char* const threads = std::getenv("OMP_NUM_THREADS");
   if (threads == nullptr || std::string_view(threads) != "1") {
     setenv("OMP_NUM_THREADS", "1", 1);
     execv("/proc/self/exe", argv);
+    std::perror("expert_benchmark: cannot start again with one thread");
     return 1;
   }
   const std::int64_t hidden = argc > 2 ? std::atoll(argv[1]) : 768;

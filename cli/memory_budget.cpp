@@ -1,8 +1,6 @@
 #include "cli/memory_budget.h"
 
 #ifdef EVENKEEL_WITH_LAYER
-#include <algorithm>
-
 #include "evenkeel/base/error.h"
 #include "evenkeel/budget/least_budget.h"
 #include "evenkeel/compute/cpu/expert_ffn.h"
@@ -29,15 +27,11 @@ ExpertShape expert_shape(const MemoryModel& memory) {
   return shape;
 }
 
-// Steps of all layers of the stage that wait for backward at once: with full recomputation only the one that
-// was just computed again.
+// Steps of all layers of the stage's fullest piece that wait for backward at once: with full recomputation
+// only the one that was just computed again.
 std::int64_t states_in_flight(const MemoryModel& memory, int stage) {
   if (memory.setup().full_recompute) return 1;
-  const std::int64_t pieces = memory.setup().parallel.virtual_stages;
-  const auto moe_layers = std::ranges::count_if(memory.layers(stage), [&](std::int64_t layer) {
-    return memory.model().has_experts[static_cast<std::size_t>(layer)];
-  });
-  return memory.micro_batches_in_flight(stage) * divided(moe_layers, pieces);
+  return memory.micro_batches_in_flight(stage) * memory.piece_layers(stage, MemoryModel::Part::experts);
 }
 
 std::optional<BudgetShape> budget_shape(const MemoryModel& memory, int stage) {

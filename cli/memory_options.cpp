@@ -49,6 +49,9 @@ constexpr std::array<Module, 7> known_modules = {{{"core_attn", &SelectiveRecomp
                                                   {"moe", &SelectiveRecompute::moe},
                                                   {"shared_experts", &SelectiveRecompute::shared_experts}}};
 
+// By MemoryArguments::cross_entropy.
+constexpr std::array<std::string_view, 3> cross_entropies = {"plain", "fused", "chunked"};
+
 constexpr std::int64_t longest_sequence_given = std::int64_t{1} << 32;
 
 struct NamedNumber {
@@ -173,7 +176,7 @@ void add_setup(CLI::App& app, MemoryArguments& options) {
            "What backward computes again; parts as Megatron-Core names them: moe_act, ...",
            [&](const std::string& text) { read_recompute(text, options.setup); })
       ->default_str("full");
-  add_word(app, "--cross-entropy", options.cross_entropy, {"plain", "fused", "chunked"},
+  add_word(app, "--cross-entropy", options.cross_entropy, {cross_entropies.begin(), cross_entropies.end()},
            "Scores over the vocabulary: with a copy in f32, without, or never whole");
   add_text(app, "--bytes", "activation=N,...",
            "Of a number: activation 2, weight 2, gradient 4, optimizer 12 (all states)",
@@ -217,8 +220,8 @@ std::vector<std::string> set_terms(const CLI::App& app, const MemoryArguments& o
   if (is_given(app, "--cross-entropy") && !extra.logits)
     throw InvalidArgument("--cross-entropy", "of logits, which --paper does not count",
                           "beside --with logits");
-  extra.fused_cross_entropy = options.cross_entropy == 1;
-  if (options.cross_entropy == 2) {
+  extra.fused_cross_entropy = cross_entropy_text(options) == "fused";
+  if (cross_entropy_text(options) == "chunked") {
     for (const char* name : {"logits", "all"})
       if (named(name))
         throw InvalidArgument("--cross-entropy", fmt::format("'chunked' beside --with {}", name),
@@ -231,7 +234,7 @@ std::vector<std::string> set_terms(const CLI::App& app, const MemoryArguments& o
 }
 
 std::string_view cross_entropy_text(const MemoryArguments& options) {
-  return std::array<std::string_view, 3>{"plain", "fused", "chunked"}[options.cross_entropy];
+  return cross_entropies[options.cross_entropy];
 }
 
 std::string recompute_text(const MemorySetup& setup) {

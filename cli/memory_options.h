@@ -27,7 +27,7 @@ struct MemoryArguments {
   bool paper = false;
   std::vector<std::string> degrees;  // named by --parallel
   std::int64_t gpus = 0;
-  std::size_t cross_entropy = 0;    // plain, fused, chunked
+  std::size_t cross_entropy = 0;
   bool bytes_given = false;         // of activations
   bool static_bytes_given = false;  // of weights, gradients or optimizer states, by --bytes
   bool require_fit = false;

@@ -26,8 +26,6 @@ MAY_INCLUDE = {
     "exchange": "plan comm",
     "compute": "device",
     "layer": "exchange compute budget balance",
-    "sim": "layer io placement",
-    "report": "sim",
 }
 
 # What a folder's cuda/ may include besides what the folder may: these and all that they may include, their cuda/ too.
@@ -44,15 +42,19 @@ MOST_LINES = 600
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]')
 
 
-def permitted(folder):
-    """All folders that `folder` may include, itself among them."""
+def reached(folder, includes):
+    """All folders that `folder` includes by `includes`, directly or through others, itself among them."""
     reach, open_ends = set(), [folder]
     while open_ends:
         name = open_ends.pop()
         if name not in reach:
             reach.add(name)
-            open_ends += MAY_INCLUDE[name].split()
+            open_ends += includes.get(name, ())
     return reach
+
+
+def permitted(folder):
+    return reached(folder, {name: others.split() for name, others in MAY_INCLUDE.items()})
 
 
 def sources(root, *folders):

@@ -6,41 +6,36 @@ usage: tools/draw_folders.py [--check]
 Folders above include those below them. What a folder reaches through another is left out.
 """
 
-import re
 import sys
 from pathlib import Path
+
+from check_includes import INCLUDE, is_cuda, reached, sources
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "architecture.md"
 BEGIN, END = "<!-- folders: made by tools/draw_folders.py -->\n", "<!-- end of folders -->\n"
-INCLUDE = re.compile(r'^\s*#\s*include\s+"evenkeel/([^/"]+)/', re.MULTILINE)
 
 
 def included_folders():
-    """By folder, those that its sources include."""
+    """By folder, those that its sources include. What needs a GPU is in libraries of its own."""
     found = {}
-    for path in (ROOT / "evenkeel").rglob("*"):
-        folder, *within = path.relative_to(ROOT / "evenkeel").parts
-        # What needs a GPU is in libraries of its own.
-        if path.suffix in {".h", ".inl", ".cpp"} and within[:1] not in (["cuda"], ["nccl"]):
-            others = found.setdefault(folder, set())
-            others |= set(INCLUDE.findall(path.read_text(encoding="utf-8"))) - {folder}
+    for path in sources(ROOT, "evenkeel"):
+        within = path.relative_to(ROOT)
+        if is_cuda(within):
+            continue
+        folder = within.parts[1]
+        others = found.setdefault(folder, set())
+        for line in path.read_text(encoding="utf-8").splitlines():
+            included = INCLUDE.match(line)
+            if included and included[1].startswith("evenkeel/"):
+                others.add(included[1].split("/")[1])
+        others.discard(folder)
     return found
-
-
-def reached(found, folder):
-    """Everything that a folder includes, directly or through others."""
-    reach, ahead = set(), [folder]
-    while ahead:
-        for other in found.get(ahead.pop(), set()) - reach:
-            reach.add(other)
-            ahead.append(other)
-    return reach
 
 
 def drawing():
     found = included_folders()
-    reach = {folder: reached(found, folder) for folder in found}
+    reach = {folder: reached(folder, found) - {folder} for folder in found}
     # Those that reach most come first, so that every arrow points down.
     order = sorted(found, key=lambda folder: (-len(reach[folder]), folder))
     width = max(map(len, order))

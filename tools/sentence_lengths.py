@@ -16,8 +16,8 @@ MOST_MEAN, MOST_WORDS = 20, 40
 ROOT = Path(__file__).resolve().parent.parent
 # A full stop within these ends no sentence.
 ABBREVIATIONS = re.compile(r"\b(e\.g|i\.e|etc|vs|Eq|Fig|cf)\.", re.IGNORECASE)
-# A sentence may begin in lower case (vLLM, e_n); after a colon that is the same sentence still. An ellipsis ends none.
-SENTENCE_END = re.compile(r"(?<=[.!?])(?<!\.\.)[*_)\"]*\s+|(?<=:)[*_)\"]*\s+(?=[\"(*_A-Z0-9`])|(?<=;)\s+")
+# A sentence may begin in lower case (vLLM, e_n). An ellipsis, a colon and a semicolon end none.
+SENTENCE_END = re.compile(r"(?<=[.!?])(?<!\.\.)[*_)\"]*\s+")
 
 
 def prose(text):

@@ -74,9 +74,9 @@ void ExcessMatcher::drop_settled() {
 bool ExcessMatcher::step() {
   if (min_segment_ > 1 && absorb_small()) return true;
   const RankId from = most_excess();
-  const auto neediest = most_spare();
-  if (!neediest) return false;
-  const RankId to = *neediest;
+  const auto receiver = most_spare();
+  if (!receiver) return false;
+  const RankId to = *receiver;
   const std::int64_t amount = std::min(excess(from), spare(to));
   if (amount <= 0) return false;
   if (amount >= min_segment_ && try_flow(from, to, amount)) return true;

@@ -2,8 +2,7 @@
 // one rank.
 //
 // Problem     Ranks have a balance, above 0 an excess of work, below 0 spare capacity. Move pieces of at
-// least a slot's
-//             `least` until no balance is above 0, with few moves.
+//             least a slot's `least` until no balance is above 0, with few moves.
 // Method      Each move closes one rank's balance. Balances that match go first; ones below min_segment,
 //             which no piece of their own can close, take over another rank's; then the largest excess and
 //             the largest spare capacity, by the tightest slot that is large enough. What stays is repaired

@@ -33,7 +33,7 @@ std::int64_t TransferBound::of(const Counts& counts, const LayerPlacement& place
 void TransferBound::reserve(const LayerPlacement& placement) {
   const auto experts = static_cast<std::size_t>(placement.num_experts());
   const auto ranks = static_cast<std::size_t>(placement.num_ranks());
-  for (auto* by_rank : {&space_, &native_, &open_, &excess_, &shortage_}) by_rank->reserve(ranks);
+  for (auto* by_rank : {&space_, &native_, &open_, &excess_, &spare_}) by_rank->reserve(ranks);
   sum_.reserve(std::size_t{1} << std::min(ranks, kMostForSubsets));
   most_.reserve(std::size_t{1} << std::min(ranks, kMostForSubsets));
   pieces_.reserve(experts * ranks + ranks);
@@ -88,27 +88,27 @@ std::int64_t TransferBound::groups_over_subsets() {
 // A group is a rank left short, or a pair that matches, or has three ranks at least.
 std::int64_t TransferBound::groups_by_size() {
   excess_.clear();
-  shortage_.clear();
-  for (Wide b : open_) b > 0 ? excess_.push_back(b) : shortage_.push_back(-b);
+  spare_.clear();
+  for (Wide b : open_) b > 0 ? excess_.push_back(b) : spare_.push_back(-b);
   std::ranges::sort(excess_);
-  std::ranges::sort(shortage_);
+  std::ranges::sort(spare_);
   Wide left = slack_;
   std::int64_t left_short = 0;
-  for (Wide r : shortage_) {
+  for (Wide r : spare_) {
     if ((left -= r) < 0) break;
     ++left_short;
   }
   const std::int64_t pairs = matching_pairs();
   const auto ranks_open = static_cast<std::int64_t>(open_.size());
-  const auto with_excess = static_cast<std::int64_t>(std::min(excess_.size(), shortage_.size()));
+  const auto with_excess = static_cast<std::int64_t>(std::min(excess_.size(), spare_.size()));
   return left_short + std::min(with_excess, pairs + (ranks_open - 2 * pairs) / 3);
 }
 
 std::int64_t TransferBound::matching_pairs() const {
   std::int64_t pairs = 0;
-  for (std::size_t e = 0, r = 0; e < excess_.size() && r < shortage_.size();) {
-    const bool too_little = shortage_[r] < excess_[e];
-    const bool too_much = shortage_[r] > excess_[e] + slack_;
+  for (std::size_t e = 0, r = 0; e < excess_.size() && r < spare_.size();) {
+    const bool too_little = spare_[r] < excess_[e];
+    const bool too_much = spare_[r] > excess_[e] + slack_;
     pairs += !too_little && !too_much;
     e += !too_little;
     r += !too_much;

@@ -62,7 +62,7 @@ class TransferBound {
   std::vector<Wide> open_;    // balances other than 0
   std::vector<Wide> sum_;     // by subset of open_
   std::vector<std::int64_t> most_;
-  std::vector<Wide> excess_, shortage_;
+  std::vector<Wide> excess_, spare_;
   std::vector<Wide> pieces_;
   std::vector<ExpertId> by_load_;
 };

@@ -2,7 +2,7 @@
 //
 // As the rule of the options says (equal parts, or MemFine's tuning), or, where one of its parts does not fit
 // and under `exact`, into chunks as long as they fit (chunk_planner.h). With two chunks in flight each has
-// half of the available, but the last one, if it is alone, all of it.
+// half of the available memory, but the last one, if it is alone, all of it.
 #pragma once
 
 #include <cstdint>

@@ -8,8 +8,7 @@
 //            the larger, and may be opened later than the others.
 // Memory     Weights that arrive and gradients that are to leave are in the borrower's arena.
 // Errors     BudgetTooSmall where it has no space for them; CommError where another rank has thrown or does
-// not
-//            answer. Plan and placement must be of one step, the same on all ranks: not checked.
+//            not answer. Plan and placement must be of one step, the same on all ranks: not checked.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// vLLM-Ascend's static expert map (docs/formats.md#vllm-ascend): JSON with the experts of each device in each
-// MoE layer; dense layers are not counted.
+// vLLM-Ascend's static expert map (docs/formats.md#placements-of-other-systems): JSON with the experts of
+// each device in each MoE layer; dense layers are not counted.
 #pragma once
 
 #include <string>

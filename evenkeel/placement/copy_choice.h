@@ -1,12 +1,10 @@
 // How many redundant experts: where more of them begin to buy little.
 //
 // Problem     copies cost memory on every rank, and each further one levels less. Of the numbers that give
-// every
-//             rank equally many slots, as servers' formats need: the knee of max/mean against copies.
+//             every rank equally many slots, as servers' formats need: the knee of max/mean against copies.
 // Method      place() for each number, from none on, until ranks are level (1 part in 100) or there is a copy
-// of
-//             every expert; then the number furthest below the straight line from the first to the last, both
-//             axes scaled to 1 (Satopaa et al., "Finding a Kneedle in a Haystack", 2011).
+//             of every expert; then the number furthest below the straight line from the first to the last,
+//             both axes scaled to 1 (Satopaa et al., "Finding a Kneedle in a Haystack", 2011).
 // Cost        that of so many placements, at most kMostTried, all in the time limit of one.
 // Guarantee   the numbers tried and what each reaches are all told; the choice depends on the input alone.
 #pragma once

@@ -3,7 +3,7 @@
 // The paper (MoETuner, arXiv 2502.06643) solves two integer programs, one after the other. The first splits
 // the experts of every layer into P clusters of nearly equal load (Eq. 1-7); the second gives every cluster a
 // rank, so that little is sent over slow links (Eq. 8-15). `Clustering` is the answer to the first,
-// `RankAssignment` to the second; docs/algorithms.md#placement fixes the readings.
+// `RankAssignment` to the second; docs/placement.md#readings-chosen fixes the readings.
 #pragma once
 
 #include <cstdint>

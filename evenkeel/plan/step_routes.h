@@ -2,16 +2,14 @@
 // that a framework's collectives and gathers take as they are.
 //
 // Problem    A step plan says how many assignments of which expert each rank computes. A framework needs
-// split sizes
-//            and indices: which rows go where, which positions they serve, in which order results come back.
+//            split sizes and indices: which rows go where, which positions they serve, in which order results
+//            come back.
 // Method     The deal's pieces (plan/deal.h), then one pass over this rank's assignments in their order.
 // Words      A position is one assignment where it is computed. A row is one token's hidden state: it goes to
-// another
-//            rank once, however many of its positions are there. What stays on this rank is not sent.
+//            another rank once, however many of its positions are there. What stays on this rank is not sent.
 // Order      Sent positions: by destination, expert, token and place in the top-k. Received: by source, then
-// the same.
-//            Computed: experts at home first, then borrowed ones, by slot; within a slot this rank's own,
-//            then by source.
+//            the same. Computed: experts at home first, then borrowed ones, by slot; within a slot this
+//            rank's own, then by source.
 // Cost       O(assignments of this rank + positions here + P E). The rows that other ranks send are not known
 //            from the counts; their number travels with the positions (see row_of).
 #pragma once

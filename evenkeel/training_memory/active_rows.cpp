@@ -89,6 +89,14 @@ class StageRows {
 
 }  // namespace
 
+std::int64_t gate_and_up_width(const ModelDescription& model, std::int64_t width) {
+  return (model.experts.gated ? 2 : 1) * width;
+}
+
+bool keeps_every_layer(const MemorySetup& setup) {
+  return setup.extra.every_layer && !setup.full_recompute;
+}
+
 std::vector<ActiveRow> active_rows(const MemoryModel& memory, int stage, OneLayer one) {
   return StageRows(memory, stage, one).make();
 }
@@ -96,6 +104,7 @@ std::vector<ActiveRow> active_rows(const MemoryModel& memory, int stage, OneLaye
 }  // namespace internal
 
 using internal::ActiveRow;
+using internal::OneLayer;
 using internal::Wide;
 
 namespace {
@@ -114,40 +123,55 @@ Wide bytes_of(const ActiveRow& row, const MemorySetup& setup, std::int64_t recei
                        internal::round_up(row.constant_bytes, granule));
 }
 
+// The kinds of layer that a stage has, where they are told apart: what one layer takes is the larger's.
+std::vector<OneLayer> kinds_of_layer(const MemoryModel& memory, int stage) {
+  const bool both = memory.setup().extra.kept_tensors && memory.has_experts(stage) &&
+                    memory.piece_layers(stage, MemoryModel::Part::dense) > 0;
+  if (both) return {OneLayer::with_experts, OneLayer::dense};
+  return {OneLayer::with_experts};
+}
+
+std::int64_t rows_that_fit(const std::vector<ActiveRow>& rows, const MemorySetup& setup, Wide bytes,
+                           std::int64_t received) {
+  Wide fixed = 0;
+  Wide of_received = 0;  // times t c
+  for (const ActiveRow& row : rows) {
+    fixed += bytes_of(row, setup, row.of_all_chunks ? received : 0, 1);
+    if (row.of_received == 0 || row.of_all_chunks) continue;
+    of_received += Wide{row.of_received} * row.copies * setup.micro_batch * row.bytes_per_number;
+    // The bytes that rounding may add, whatever the rows.
+    fixed += Wide{row.copies} * setup.extra.allocation_granule;
+  }
+  const Wide left = bytes - fixed;
+  if (left < 0) return 0;
+  if (of_received == 0) return most_rows;
+  return internal::narrow(left * setup.parallel.tensor * setup.parallel.context / of_received);
+}
+
 }  // namespace
 
 std::vector<ActiveItem> MemoryModel::active_items(int stage, std::int64_t received,
                                                   std::int64_t chunks) const {
-  const auto items_with = [&](internal::OneLayer one) {
+  std::vector<ActiveItem> largest;
+  for (const OneLayer one : kinds_of_layer(*this, stage)) {
     std::vector<ActiveItem> items;
     for (const ActiveRow& row : internal::active_rows(*this, stage, one))
       items.push_back({.name = row.name,
                        .source = row.source,
                        .bytes = internal::narrow(bytes_of(row, setup_, received, chunks))});
-    return items;
-  };
-  std::vector<ActiveItem> items = items_with(internal::OneLayer::with_experts);
-  if (!setup_.extra.kept_tensors || !has_experts(stage) || piece_layers(stage, Part::dense) == 0)
-    return items;
-  std::vector<ActiveItem> of_dense = items_with(internal::OneLayer::dense);
-  return total_bytes(of_dense) > total_bytes(items) ? of_dense : items;
+    if (largest.empty() || total_bytes(items) > total_bytes(largest)) largest = std::move(items);
+  }
+  return largest;
 }
 
 std::int64_t MemoryModel::most_received(int stage, std::int64_t available_bytes, std::int64_t static_bytes,
                                         std::int64_t received) const {
-  Wide fixed = 0;
-  Wide of_received = 0;  // times t c
-  for (const ActiveRow& row : internal::active_rows(*this, stage)) {
-    fixed += bytes_of(row, setup_, row.of_all_chunks ? received : 0, 1);
-    if (row.of_received == 0 || row.of_all_chunks) continue;
-    of_received += Wide{row.of_received} * row.copies * setup_.micro_batch * row.bytes_per_number;
-    // The bytes that rounding may add, whatever the rows.
-    fixed += Wide{row.copies} * setup_.extra.allocation_granule;
+  std::int64_t most = most_rows;
+  for (const OneLayer one : kinds_of_layer(*this, stage)) {
+    const std::vector<ActiveRow> rows = internal::active_rows(*this, stage, one);
+    most = std::min(most, rows_that_fit(rows, setup_, Wide{available_bytes} - static_bytes, received));
   }
-  const Wide left = Wide{available_bytes} - static_bytes - fixed;
-  if (left < 0) return 0;
-  if (of_received == 0) return most_rows;
-  return internal::narrow(left * setup_.parallel.tensor * setup_.parallel.context / of_received);
+  return most;
 }
 
 }  // namespace evenkeel

@@ -57,14 +57,13 @@ class Adviser {
     setup.full_recompute = true;
     setup.selective = {};
     if (!memory_.setup().full_recompute && fits(setup)) add(Change::full_recompute, 1);
-    setup = memory_.setup();
-    setup.extra.sharded_optimizer = true;
-    if (!device_.static_bytes && !memory_.setup().extra.sharded_optimizer && fits(setup))
-      add(Change::sharded_optimizer, 1);
-    setup = memory_.setup();
-    setup.extra.fully_sharded = true;
-    if (!device_.static_bytes && !memory_.setup().extra.fully_sharded && fits(setup))
-      add(Change::fully_sharded, 1);
+    if (device_.static_bytes) return;
+    for (const auto& [change, term] : {std::pair{Change::sharded_optimizer, &ExtraTerms::sharded_optimizer},
+                                       std::pair{Change::fully_sharded, &ExtraTerms::fully_sharded}}) {
+      setup = memory_.setup();
+      if (std::exchange(setup.extra.*term, true)) continue;
+      if (fits(setup)) add(change, 1);
+    }
   }
 
   void ask_for_a_smaller_batch() {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "evenkeel/base/error.h"
 #include "evenkeel/training_memory/internal/bytes_math.h"
 
 namespace evenkeel {
@@ -19,8 +20,7 @@ constexpr std::int64_t longest = std::int64_t{1} << 40;
 bool fits_with(const MemoryModel& memory, std::int64_t sequence, ReceivedRows received,
                const DeviceMemory& device) {
   MemorySetup setup = memory.setup();
-  if (received)
-    received = internal::narrow(internal::divide_up(internal::Wide{*received} * sequence, setup.sequence));
+  if (received) received = narrow(divide_up(Wide{*received} * sequence, setup.sequence));
   setup.sequence = sequence;
   return fit(MemoryModel(memory.model(), setup), received, device).fits;
 }
@@ -52,8 +52,8 @@ MactChoice choose_chunks(const MemoryModel& memory, const StageFit& stage, std::
     return mact(received,
                 memory.most_received(stage.stage, device.available_bytes, stage.static_bytes, received),
                 device.bins);
-  const std::int64_t fewest = fewest_chunks(memory, stage, received, device);
-  return mact(std::max<std::int64_t>(fewest, 1), fewest > 0 ? 1 : 0, device.bins);
+  if (received < 0) throw InvalidArgument("received", "is below 0", "0 or more rows");
+  return choose_bin(fewest_chunks(memory, stage, received, device), device.bins);
 }
 
 StageFit fit_stage(const MemoryModel& memory, int stage, ReceivedRows received, const DeviceMemory& device) {

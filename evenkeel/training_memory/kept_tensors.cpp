@@ -19,15 +19,18 @@ class KeptTensors {
         model_(memory.model()),
         setup_(memory.setup()),
         stage_(stage),
-        one_(memory.has_experts(stage) ? one : OneLayer::dense) {}
+        one_(memory.has_experts(stage) ? one : OneLayer::dense),
+        gradients_{.name = "layer_gradients",
+                   .source = "layer-gradients",
+                   .bytes_per_number = memory.setup().bytes.activation} {}
 
   std::vector<ActiveRow> make() {
     using Part = MemoryModel::Part;
     if (has(Part::mixer)) add_attention();
     if (has(Part::network)) add("ffn_norm", {.of_token = model_.hidden});
-    if (has(Part::experts) && keeps(OneLayer::with_experts)) add_experts();
-    if (has(Part::dense) && keeps(OneLayer::dense)) add_dense();
-    if (setup_.extra.layer_gradients) add_gradients();
+    if (has(Part::experts)) add_experts();
+    if (has(Part::dense)) add_dense();
+    if (setup_.extra.layer_gradients) rows_.push_back(gradients_);
     return std::move(rows_);
   }
 
@@ -39,29 +42,27 @@ class KeptTensors {
     std::int64_t bytes = 0;  // of a number; 0: the activations'
   };
 
-  // Turns to the layers with this part.
+  // Turns to the layers with this part; false where there are none, or what they keep is another layer's.
   bool has(MemoryModel::Part part) {
     layers_ = memory_.piece_layers(stage_, part);
-    return layers_ > 0;
+    in_one_layer_ = (part != MemoryModel::Part::experts || one_ == OneLayer::with_experts) &&
+                    (part != MemoryModel::Part::dense || one_ == OneLayer::dense);
+    return layers_ > 0 && (in_one_layer_ || keeps_every_layer(setup_));
   }
-
-  bool keeps(OneLayer kind) const { return keeps_every_layer() || kind == one_; }
-  static bool is_of_experts(std::string_view name) {
-    return name.starts_with("router") || name.starts_with("expert") || name == "shared_experts";
-  }
-
-  bool keeps_every_layer() const { return setup_.extra.every_layer && !setup_.full_recompute; }
 
   void add(std::string_view name, const Tensor& tensor) {
-    const std::int64_t copies = keeps_every_layer() ? memory_.micro_batches_in_flight(stage_) * layers_
-                                                    : memory_.stored_copies(stage_);
+    const std::int64_t copies = keeps_every_layer(setup_) ? memory_.micro_batches_in_flight(stage_) * layers_
+                                                          : memory_.stored_copies(stage_);
     rows_.push_back({.name = name,
                      .source = "kept-tensors",
                      .of_token = tensor.of_token,
                      .of_received = tensor.of_received,
-                     .of_all_chunks = keeps_every_layer() && !tensor.again,
+                     .of_all_chunks = keeps_every_layer(setup_) && !tensor.again,
                      .bytes_per_number = tensor.bytes > 0 ? tensor.bytes : setup_.bytes.activation,
                      .copies = tensor.again ? 1 : copies});
+    if (!in_one_layer_) return;
+    gradients_.of_token += tensor.of_token;
+    gradients_.of_received += tensor.of_received;
   }
 
   void add_attention() {
@@ -101,35 +102,20 @@ class KeptTensors {
     // As the router makes them, and as probabilities.
     add("router_scores", {.of_token = 2 * experts.count, .again = selective.moe, .bytes = score_bytes});
     add("expert_input", {.of_received = width, .again = selective.moe});
-    add("expert_hidden", {.of_received = made_by_gate_and_up(inner), .again = selective.moe});
+    add("expert_hidden", {.of_received = gate_and_up_width(model_, inner), .again = selective.moe});
     add("expert_activation", {.of_received = inner, .again = selective.moe || selective.moe_act});
     if (setup_.extra.expert_outputs) add("expert_output", {.of_received = width, .again = selective.moe});
     if (setup_.extra.shared_experts && experts.shared_width > 0)
-      add("shared_experts", {.of_token = made_by_gate_and_up(experts.shared_width) + experts.shared_width,
-                             .again = selective.moe || selective.shared_experts});
+      add("shared_experts",
+          {.of_token = gate_and_up_width(model_, experts.shared_width) + experts.shared_width,
+           .again = selective.moe || selective.shared_experts});
   }
 
   void add_dense() {
     const std::int64_t inner = model_.dense_intermediate;
     add("dense_input", {.of_token = model_.hidden, .again = setup_.selective.layernorm});
-    add("dense_hidden", {.of_token = made_by_gate_and_up(inner) + inner, .again = setup_.selective.mlp});
-  }
-
-  // Of all tensors of one layer, in the activations' type.
-  void add_gradients() {
-    ActiveRow gradients = {
-        .name = "layer_gradients", .source = "layer-gradients", .bytes_per_number = setup_.bytes.activation};
-    for (const ActiveRow& row : rows_) {
-      if (row.name.starts_with("dense") && one_ == OneLayer::with_experts) continue;
-      if (is_of_experts(row.name) && one_ == OneLayer::dense) continue;
-      gradients.of_token += row.of_token;
-      gradients.of_received += row.of_received;
-    }
-    rows_.push_back(gradients);
-  }
-
-  std::int64_t made_by_gate_and_up(std::int64_t width) const {
-    return (model_.experts.gated ? 2 : 1) * width;
+    add("dense_hidden",
+        {.of_token = gate_and_up_width(model_, inner) + inner, .again = setup_.selective.mlp});
   }
 
   const MemoryModel& memory_;
@@ -137,7 +123,9 @@ class KeptTensors {
   const MemorySetup& setup_;
   int stage_;
   OneLayer one_;
-  std::int64_t layers_ = 0;  // that have the tensors being added, of one piece of the pipeline
+  std::int64_t layers_ = 0;    // that have the tensors being added, of one piece of the pipeline
+  bool in_one_layer_ = false;  // whether the one layer, whose gradients are there, has them
+  ActiveRow gradients_;        // of all tensors of the one layer, in the activations' type
   std::vector<ActiveRow> rows_;
 };
 

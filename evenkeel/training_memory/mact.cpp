@@ -17,19 +17,19 @@ void require_bins(std::span<const std::int64_t> bins) {
 
 }  // namespace
 
-MactChoice mact(std::int64_t received, std::int64_t most_received, std::span<const std::int64_t> bins) {
+MactChoice choose_bin(std::int64_t least_chunks, std::span<const std::int64_t> bins) {
   require_bins(bins);
+  const auto bin = std::ranges::lower_bound(bins, least_chunks);
+  const bool promised = least_chunks > 0 && bin != bins.end();
+  return {least_chunks, promised ? *bin : bins.back(), promised};
+}
+
+MactChoice mact(std::int64_t received, std::int64_t most_received, std::span<const std::int64_t> bins) {
   if (received < 0) throw InvalidArgument("received", "is below 0", "0 or more rows");
-  MactChoice choice;
   // A rank that received nothing holds nothing, however little fits.
-  if (received == 0)
-    choice.least_chunks = 1;
-  else if (most_received > 0)
-    choice.least_chunks = received / most_received + (received % most_received != 0 ? 1 : 0);
-  const auto bin = std::ranges::lower_bound(bins, choice.least_chunks);
-  choice.promised = choice.least_chunks > 0 && bin != bins.end();
-  choice.chunks = choice.promised ? *bin : bins.back();
-  return choice;
+  if (received == 0) return choose_bin(1, bins);
+  if (most_received <= 0) return choose_bin(0, bins);
+  return choose_bin(received / most_received + (received % most_received != 0 ? 1 : 0), bins);
 }
 
 MactChoice mact(std::span<const std::int64_t> received_by_rank, std::int64_t most_received,

@@ -91,13 +91,19 @@ void validate_options(const ModelDescription& model, const MemorySetup& setup) {
   require_parts(model, setup.selective);
 }
 
-// The pipeline's pieces are cut as evenly as layers allow, and dealt to the stages in turns.
+// Of a piece of the pipeline: pieces are cut as evenly as layers allow.
+std::int64_t first_layer(std::int64_t num_layers, std::int64_t piece, const Parallelism& parallel) {
+  return piece * num_layers / (parallel.pipeline * parallel.virtual_stages);
+}
+
+// Pieces are dealt to the stages in turns.
 std::vector<std::vector<std::int64_t>> layers_of_stages(std::int64_t num_layers,
                                                         const Parallelism& parallel) {
   const std::int64_t pieces = parallel.pipeline * parallel.virtual_stages;
   std::vector<std::vector<std::int64_t>> layers(static_cast<std::size_t>(parallel.pipeline));
   for (std::int64_t piece = 0; piece < pieces; ++piece)
-    for (std::int64_t layer = piece * num_layers / pieces; layer < (piece + 1) * num_layers / pieces; ++layer)
+    for (std::int64_t layer = first_layer(num_layers, piece, parallel);
+         layer < first_layer(num_layers, piece + 1, parallel); ++layer)
       layers[static_cast<std::size_t>(piece % parallel.pipeline)].push_back(layer);
   return layers;
 }
@@ -115,14 +121,7 @@ MemoryModel::MemoryModel(ModelDescription model, MemorySetup setup)
 }
 
 bool MemoryModel::has_experts(int stage) const {
-  return std::ranges::any_of(layers(stage), [this](std::int64_t layer) {
-    return model_.has_experts[static_cast<std::size_t>(layer)];
-  });
-}
-
-// Of a piece of the pipeline: pieces are cut as evenly as layers allow.
-std::int64_t MemoryModel::first_layer(std::int64_t piece, std::int64_t pieces) const {
-  return piece * model_.num_layers / pieces;
+  return piece_layers(stage, Part::experts) > 0;
 }
 
 std::int64_t MemoryModel::piece_layers(int stage, Part part) const {
@@ -147,7 +146,8 @@ std::int64_t MemoryModel::piece_layers(int stage, Part part) const {
   std::int64_t most = 0;
   for (std::int64_t piece = stage; piece < pieces; piece += setup_.parallel.pipeline) {
     std::int64_t found = 0;
-    for (std::int64_t layer = first_layer(piece, pieces); layer < first_layer(piece + 1, pieces); ++layer)
+    const std::int64_t end = first_layer(model_.num_layers, piece + 1, setup_.parallel);
+    for (std::int64_t layer = first_layer(model_.num_layers, piece, setup_.parallel); layer < end; ++layer)
       found += has(layer) ? 1 : 0;
     most = std::max(most, found);
   }

@@ -197,8 +197,6 @@ class MemoryModel {
   std::int64_t even_received() const;
 
  private:
-  std::int64_t first_layer(std::int64_t piece, std::int64_t pieces) const;
-
   ModelDescription model_;
   MemorySetup setup_;
   std::vector<std::vector<std::int64_t>> layers_;

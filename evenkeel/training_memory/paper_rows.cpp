@@ -17,7 +17,7 @@ class PaperRows {
       add_experts();
     else
       add_dense();
-    if (setup_.extra.every_layer && !setup_.full_recompute) keep_every_layer();
+    if (keeps_every_layer(setup_)) keep_every_layer();
     return std::move(rows_);
   }
 
@@ -49,20 +49,18 @@ class PaperRows {
     add("router_scores", "row 10", experts.count);
     const std::int64_t width = expert_row_width(model_);
     add("expert_input", "row 11", 0, width);
-    add("expert_hidden", "row 12", 0, kept_of_network(experts.intermediate / setup_.parallel.expert_tensor));
+    add("expert_hidden", "row 12", 0,
+        gate_and_up_width(model_, experts.intermediate / setup_.parallel.expert_tensor));
     add("expert_output", "row 13", 0, width);
     if (setup_.extra.shared_experts && experts.shared_width > 0)
-      add("shared_experts", "shared-experts", kept_of_network(experts.shared_width));
+      add("shared_experts", "shared-experts", gate_and_up_width(model_, experts.shared_width));
   }
 
   // Not in the paper: a stage whose layers are all dense. Rows 9 and 12 with the dense width.
   void add_dense() {
     add("dense_input", "dense stage", model_.hidden);
-    add("dense_hidden", "dense stage", kept_of_network(model_.dense_intermediate));
+    add("dense_hidden", "dense stage", gate_and_up_width(model_, model_.dense_intermediate));
   }
-
-  // The width of the outputs of gate and up, or of up alone.
-  std::int64_t kept_of_network(std::int64_t width) const { return (model_.experts.gated ? 2 : 1) * width; }
 
   void keep_every_layer() {
     for (ActiveRow& row : rows_)

@@ -29,6 +29,11 @@ class DrawReadme(unittest.TestCase):
         for shape in picture.iter("{http://www.w3.org/2000/svg}rect"):
             x, y, w, h = (float(shape.get(name)) for name in ("x", "y", "width", "height"))
             self.assertTrue(x >= 0 and y >= 0 and x + w <= width and y + h <= height, shape.attrib)
+        for shape in picture.iter():
+            for name in ("x", "x1", "x2"):
+                self.assertTrue(0 <= float(shape.get(name, 0)) <= width, shape.attrib)
+            for name in ("y", "y1", "y2"):
+                self.assertTrue(0 <= float(shape.get(name, 0)) <= height, shape.attrib)
 
     def test_both_sides_share_the_same_step_and_the_budget_is_kept(self):
         before, after = FIGURES["before"], FIGURES["after"]

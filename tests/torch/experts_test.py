@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import unittest
 from collections.abc import Callable
@@ -216,6 +217,38 @@ def with_dropout(rank: int, ranks: int) -> list[tuple[float, float, int]]:
     return made
 
 
+def refused_where_measured(rank: int, ranks: int) -> list[str]:
+    """What is said of experts that a first call measures, and by how much they changed a weight."""
+    ids = torch.zeros((6, K), dtype=torch.int64)
+    hidden, top_k, _ = inputs(SEED, rank, ids)
+    outside = torch.ones(HIDDEN, requires_grad=True)
+    kinds: list[Any] = [
+        lambda r, s, w: unused(r, s, {"up": w["up"].mul_(2)}),
+        lambda r, s, w: (unused(r, s, w), None),
+        lambda r, s, w: unused(r, s, w) * outside,
+    ]
+    said = []
+    for training in (True, False):
+        for experts in kinds:
+            own = {name: weight.requires_grad_() for name, weight in make_weights(E, torch.float32).items()}
+            before = own["up"].detach().clone()
+            try:
+                with torch.set_grad_enabled(training):
+                    ExpertParallel(E, budget="1GiB")(hidden, ids, top_k, experts, own)
+                said.append("nothing")
+            except ek.errors.InvalidArgument as error:
+                said.append(str(error))
+            said[-1] += f"; {(own['up'] / before).max().item():g} times"
+            torch.distributed.destroy_process_group()
+            torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    return said
+
+
+def copied(rank: int, ranks: int) -> bool:
+    layer = ExpertParallel(E)
+    return copy.deepcopy([layer])[0] is layer
+
+
 def probes_draw_nothing(rank: int, ranks: int) -> bool:
     ids = torch.zeros((4, K), dtype=torch.int64)
     hidden, top_k, _ = inputs(SEED, rank, ids)
@@ -333,6 +366,20 @@ class ExpertsTest(unittest.TestCase):
             strict=True,
         ):
             self.assertIn(part, message)
+
+    def test_experts_are_refused_where_a_first_call_measures_them(self) -> None:
+        said = run_ranks(1, refused_where_measured)[0]
+        for message, part in zip(
+            said, ("changed their up in place", "gave a tuple", "wants a gradient and is not among") * 2, strict=True
+        ):
+            if message != "nothing; 1 times":  # without gradients a tensor of their own is fine
+                self.assertIn(part, message)
+        self.assertEqual([message.startswith("nothing") for message in said], [False] * 5 + [True])
+        for message in said:  # changed once, by the call that is refused
+            self.assertTrue(message.endswith(("; 1 times", "; 2 times")), message)
+
+    def test_a_copy_of_a_layer_is_the_layer(self) -> None:
+        self.assertEqual(run_ranks(2, copied), [True, True])
 
     def test_weights_that_would_stay_at_home_are_refused(self) -> None:
         parametrized, buffer = run_ranks(1, not_plain)[0]

@@ -9,6 +9,7 @@
 #include <optional>
 #include <random>
 
+#include "evenkeel/base/error.h"
 #include "evenkeel/training_memory/advice.h"
 #include "tests/training_memory/support.h"
 
@@ -219,6 +220,15 @@ TEST(Advice, GivenStaticBytesNoParallelismIsProposed) {
   EXPECT_THAT(advice,
               testing::ElementsAre(Advice{Change::chunks, 2, {}}, Advice{Change::sequence, 2611, {}},
                                    Advice{Change::available_bytes, 43'000'000'000 + 22'900'002'816, {}}));
+}
+
+TEST(Fit, ReceivedRowsBelow0AreRefusedWhateverIsCounted) {
+  for (const bool kept : {false, true}) {
+    MemorySetup setup = memfine_setup();
+    setup.extra.kept_tensors = kept;
+    const MemoryModel memory(model_named("deepseek-v3"), setup);
+    EXPECT_THROW(fit_stage(memory, 3, -1, memfine_device(0.9, 80)), InvalidArgument) << kept;
+  }
 }
 
 }  // namespace

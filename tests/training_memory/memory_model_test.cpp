@@ -93,6 +93,25 @@ TEST(MemoryModel, MostReceivedIsTheLastRowCountThatFitsWhateverTheTerms) {
   }
 }
 
+// On a stage of both kinds, the last row count that fits is the larger layer's: none where the dense one does
+// not fit.
+TEST(MemoryModel, MostReceivedAgreesWithTheTensorsKeptOfBothKindsOfLayer) {
+  const ModelDescription model = model_named("deepseek-v3");
+  for (int trial = 0; trial < 8; ++trial) {
+    MemorySetup setup = memfine_setup();
+    setup.extra.kept_tensors = true;
+    setup.extra.layer_gradients = (trial & 1) != 0;
+    setup.full_recompute = (trial & 2) != 0;
+    const MemoryModel memory(model, setup);
+    const std::int64_t fixed = active_total(memory, 0, 0);
+    EXPECT_EQ(memory.most_received(0, fixed - 1, 0, 0), 0) << trial;
+    const std::int64_t most = memory.most_received(0, 4 * fixed, 0, 0);
+    ASSERT_GT(most, 0) << trial;
+    EXPECT_LE(active_total(memory, 0, most), 4 * fixed) << trial;
+    EXPECT_GT(active_total(memory, 0, most + most / 100), 4 * fixed) << trial;
+  }
+}
+
 TEST(MemoryModel, NotEvenOneRowFitsWhereTheFixedPartAloneIsTooMuch) {
   const MemoryModel memory(model_named("memfine-model-1"), memfine_setup());
   EXPECT_EQ(memory.most_received(3, 1'000'000, 0), 0);

@@ -1,6 +1,6 @@
 // A step's exchange on devices, as launches on a stream: none waits for the host, allocates, or needs a
 // size that only the device knows. Ranks read each other's memory, so every pair of calls that say "of
-// all ranks" has a StreamBarrier (barrier.h) of the ranks' streams between it and what wrote there.
+// all ranks" has a StreamBarrier (stream_barrier.h) of the ranks' streams between it and what wrote there.
 #pragma once
 
 #include <cstddef>

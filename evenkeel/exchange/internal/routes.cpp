@@ -25,7 +25,7 @@ std::int32_t narrow(std::int64_t positions) {
 constexpr std::int32_t kOwnRow = -2;
 
 // Cuts a buffer into tables of 4-byte numbers, one behind the other: each in a buffer of its own would end in
-// a part of a cache line. memory/chunk_bytes.cpp adds them up.
+// a part of a cache line. budget/chunk_bytes.cpp adds them up.
 class Tables {
  public:
   explicit Tables(std::byte* base) : carver_(base) {}

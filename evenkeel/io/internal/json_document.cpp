@@ -269,9 +269,12 @@ JsonDocument read_config_json(const ByteSource& source) {
     } else if (!in_string) {
       for (const std::string_view word : {"-Infinity", "Infinity", "NaN"})
         if (text.substr(at, word.size()) == word) {
+          // As long as the word, where it can be, so that errors name the bytes of the file.
           read += "null";
+          if (word.size() > 4) read.append(word.size() - 4, ' ');
           at += word.size();
           taken = 0;
+          break;
         }
     }
     read.append(text, at, taken);

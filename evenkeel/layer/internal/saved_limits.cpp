@@ -29,7 +29,7 @@ ForeignLoad foreign_load(const LayerBody& layer, const Dispatched& dispatched, c
           transfer.awaits_gradients(plan, layer.placement)};
 }
 
-// Whether each part has its available, when what was saved for the parts before it is gone.
+// Whether each part has its memory, when what was saved for the parts before it is gone.
 bool parts_fit(const LayerBody& layer, const KeptChunk& kept, const StepPlan& plan) {
   const ChunkShape shape = layer.chunk_shape();
   const ChunkLoad load = load_of(layer, kept.dispatched);

@@ -39,12 +39,12 @@ struct SavedStep {
 // Where a layer's steps come from and go back to, so that the vectors inside are used again.
 class StepPool {
  public:
-  // A memory for the choices of one step; none are set aside without it.
+  // Memory for the choices of one step; none are set aside without it.
   void set_aside(std::byte* choices) { free_choices_.push_back(choices); }
 
   SavedStep* take();
   void give_back(SavedStep* step) noexcept;
-  // A memory that was set aside, for a step that has none; null if all are taken.
+  // Memory that was set aside, for a step that has none; null if all are taken.
   std::byte* take_choices();
 
  private:

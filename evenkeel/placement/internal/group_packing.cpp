@@ -98,14 +98,14 @@ double GroupPacking::lowest_conceivable() const {
 
 bool GroupPacking::rest_fits(std::size_t depth) const {
   if (order_.size() - depth < static_cast<std::size_t>(missing_)) return false;
-  std::int64_t capacity = 0;
+  std::int64_t free_places = 0;
   double slack = 0;
   for (std::size_t n = 0; n < nodes_.size(); ++n) {
-    capacity += nodes_[n].most_groups - held_[n];
+    free_places += nodes_[n].most_groups - held_[n];
     if (held_[n] < nodes_[n].most_groups)
       slack += best_ * nodes_[n].num_ranks - static_cast<double>(load_[n]);
   }
-  return capacity >= static_cast<std::int64_t>(order_.size() - depth) &&
+  return free_places >= static_cast<std::int64_t>(order_.size() - depth) &&
          slack > static_cast<double>(rest_[depth]);
 }
 

@@ -1,6 +1,7 @@
 // Groups of experts onto nodes, so that the node with the most load per rank has as little as possible.
 //
-// Method      branch and bound over the groups by decreasing load; each goes to the nodes with capacity, the
+// Method      branch and bound over the groups by decreasing load; each goes to the nodes with a free place,
+// the
 //             lightest first, nodes that are alike only once. The groups left must fit below the best so far.
 // Cost        few groups: all that matter of their partitions; otherwise cut off after a number of steps.
 // Guarantee   optimal, and `bound()` is its value, unless cut off; then `bound()` is the mean or the largest

@@ -7,7 +7,7 @@ namespace evenkeel::internal {
 
 namespace {
 
-// Ranks that are tried to give capacity where the heaviest finds none. More give little for their time.
+// Other ranks that are tried where no exchange helps the heaviest. More give little for their time.
 constexpr std::size_t kMostTried = 8;
 // An exchange that lowers the potential of its two ranks by less, as a part of it and as a number (a rank
 // 1e-4 above the mean), is rounding, or not worth its time.

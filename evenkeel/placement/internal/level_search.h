@@ -6,7 +6,7 @@
 //             Where copies find no rank without their expert so, those of most copies go first, onto the
 //             emptiest ranks. Then exchanges of two copies that lower the potential most: over ranks and
 //             recordings, the fourth power of what is above the pool's mean. The heaviest rank is relieved
-//             first; where nothing helps it, the next ones give capacity.
+//             first; where nothing helps it, the next heaviest are tried.
 // Cost        an exchange looks at slots x (slots of a rank) pairs, some nanoseconds each for four.
 // Guarantee   every exchange lowers the potential; the result depends on the input alone.
 #pragma once

@@ -1,10 +1,9 @@
 // Copies of experts on the ranks of one pool, so that the heaviest rank is as light as it can be made: the
 // slots of each rank are given, and each is filled.
 //
-// Method      largest first onto the lightest rank with capacity, never beside a copy of the same expert
-// where
-//             that can be avoided; then exchanges of one copy of the heaviest rank for one of another. The
-//             copies stay listed by load, so the partners of a useful exchange stand beside the copy that
+// Method      largest first onto the lightest rank with a free slot, never beside a copy of the same expert
+//             where that can be avoided; then exchanges of one copy of the heaviest rank for one of another.
+//             The copies stay listed by load, so the partners of a useful exchange stand beside the copy that
 //             leaves, and are found by walking the list until the difference is too large. On request two
 //             copies for two.
 // Cost        S log P to fill; an exchange walks the few copies whose load is within the spread of the ranks;
@@ -91,7 +90,7 @@ class RankPacking {
   std::vector<std::uint32_t> filled_;   // [ranks] slots in use while filling
   std::vector<std::uint32_t> item_in_;  // [slots]
   std::vector<FixedLoad> rank_load_;    // [ranks]
-  std::vector<std::uint64_t> heap_;     // ranks with capacity, the lightest first
+  std::vector<std::uint64_t> heap_;     // ranks with a free slot, the lightest first
   std::vector<std::uint64_t> aside_;
   std::vector<Pair> my_pairs_;
   std::vector<Pair> other_pairs_;

@@ -1,8 +1,10 @@
 // Program 2 for up to four ranks, exactly: all ranks of a layer, over all layers.
 //
-// Problem     Eq. 8 for given clusters, layer to layer, any links, any capacities; totals of free sizes not
-// asked. Method      Dynamic program over layers; a state is one of the P! ways to give a layer's clusters
-// ranks. Cost        L (P!)^2 P^2: 58 layers of 4 ranks, half a million steps. Guarantee   Least cost.
+// Problem     Eq. 8 for given clusters, layer to layer, any links, any capacities; totals of free sizes are
+//             not asked.
+// Method      Dynamic program over layers; a state is one of the P! ways to give a layer's clusters ranks.
+// Cost        L (P!)^2 P^2: 58 layers of 4 ranks, half a million steps.
+// Guarantee   Least cost.
 #pragma once
 
 #include "evenkeel/placement/internal/rank_rule.h"

@@ -106,8 +106,8 @@ void SizeProgram::extend(std::size_t parent, std::size_t layer, std::size_t cut,
 // Each rank gets at least one more expert in each layer left.
 bool SizeProgram::may_end_even(const Sizes& totals, std::size_t layers_left) const {
   for (std::size_t rank = 0; rank < totals.size(); ++rank) {
-    const int capacity = total_[rank] - totals[rank];
-    if (layers_left == 0 ? capacity != 0 : totals[rank] + static_cast<int>(layers_left) > total_.back())
+    const int left = total_[rank] - totals[rank];
+    if (layers_left == 0 ? left != 0 : totals[rank] + static_cast<int>(layers_left) > total_.back())
       return false;
   }
   return true;

@@ -1,7 +1,7 @@
 // How many experts a rank may have: in one layer, and over all layers.
 //
-// `equal`: E/P in each layer, rounded up or down, where no space is smaller; ranks without capacity for that
-// are full, and the others share the rest evenly. `free`: at least one and at most the capacity in each
+// `equal`: E/P in each layer, rounded up or down, where no capacity is smaller; ranks without capacity for
+// that are full, and the others share the rest evenly. `free`: at least one and at most the capacity in each
 // layer, and over all layers as even as capacities allow (Eq. 13; where P does not divide E L, rounded up or
 // down).
 #pragma once
@@ -17,7 +17,7 @@ struct SizeRule {
   std::vector<int> most;   // [P]
   std::vector<int> total;  // [P] over all layers; empty: whatever least and most say
 
-  // Clusters of any sizes may change ranks: no space tells ranks apart.
+  // Clusters of any sizes may change ranks: no capacity tells ranks apart.
   bool ranks_alike() const;
 };
 

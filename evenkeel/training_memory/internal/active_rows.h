@@ -22,7 +22,7 @@ struct ActiveRow {
   std::int64_t bytes_per_number = 0;
   // How many times it is there.
   std::int64_t copies = 1;
-  // Bytes that do not depend on tokens; one expert's share of a device.
+  // Bytes on one device that do not depend on tokens.
   std::int64_t constant_bytes = 0;
 };
 
@@ -31,6 +31,11 @@ std::vector<ActiveRow> paper_rows(const MemoryModel& memory, int stage);
 // The one layer that is computed again, and whose gradients are there, is one with experts, or a dense one.
 enum class OneLayer { with_experts, dense };
 std::vector<ActiveRow> kept_tensors(const MemoryModel& memory, int stage, OneLayer one);
+
+// The width of the outputs of gate and up, or of up alone.
+std::int64_t gate_and_up_width(const ModelDescription& model, std::int64_t width);
+// Whether a device keeps every layer's tensors, rather than one layer's, which is computed again.
+bool keeps_every_layer(const MemorySetup& setup);
 
 // All of a stage.
 std::vector<ActiveRow> active_rows(const MemoryModel& memory, int stage,

@@ -30,4 +30,8 @@ def require_alike(exchange: Exchange, facts: Mapping[str, object], device: torch
 
 
 def _digest(fact: object) -> int:
+    """Alike for 1 and 1.0, and for a list and a tuple."""
+    if isinstance(fact, int) and not isinstance(fact, bool):
+        fact = float(fact) if abs(fact) < 2**53 else fact
+    fact = list(fact) if isinstance(fact, tuple) else fact
     return int.from_bytes(hashlib.blake2b(repr(fact).encode(), digest_size=8).digest(), "little", signed=True)

@@ -42,7 +42,7 @@ def as_it_is(value: torch.Tensor) -> torch.Tensor:
     return value
 
 
-def _source(value: torch.Tensor) -> torch.Tensor:
+def source(value: torch.Tensor) -> torch.Tensor:
     out: torch.Tensor = _Source.apply(torch.zeros((), requires_grad=True), value)
     return out
 
@@ -183,7 +183,7 @@ class Chunk:
         """No row, of the type that the experts make of rows: every rank must send the same."""
         row, slot = hidden.new_zeros((1, hidden.shape[1])), self.routes.slots.new_zeros(1)
         with torch.no_grad():
-            return self.experts(row, slot, dict(zip(self.names, weights, strict=True)))[:0]
+            return call_experts(self.experts, self.names, row, slot, weights)[:0]
 
     def _run(
         self,
@@ -197,28 +197,17 @@ class Chunk:
             return None
         if not keep:
             with torch.no_grad():
-                return self._called(rows, slots, weights), None
+                return call_experts(self.experts, self.names, rows, slots, weights), None
         # Hooks on saved tensors are for the step's own (see _kept.py).
         with torch.enable_grad(), saved_tensors_hooks(as_it_is, as_it_is):
             inputs = [
-                _source(rows),
-                *(_source(w) if want else w.detach() for w, want in zip(weights, wants, strict=True)),
+                source(rows),
+                *(source(w) if want else w.detach() for w, want in zip(weights, wants, strict=True)),
             ]
-            made = self._called(inputs[0], slots, inputs[1:])
-        _require_own_inputs(made)
+            made = call_experts(self.experts, self.names, inputs[0], slots, inputs[1:])
         wanted = [tensor for tensor in inputs if tensor.requires_grad]
         like = [(tensor.shape, tensor.dtype) for tensor in wanted]
         return made.detach(), Part(get_gradient_edge(made), [get_gradient_edge(tensor) for tensor in wanted], like)
-
-    def _called(self, rows: torch.Tensor, slots: torch.Tensor, weights: Sequence[torch.Tensor]) -> torch.Tensor:
-        """What the experts make; their rows and weights are as they were."""
-        given = dict(zip(self.names, weights, strict=True))
-        before = [_version(tensor) for tensor in (rows, *weights)]
-        made = _checked(self.experts(rows, slots, given), rows)
-        for name, tensor, version in zip(("rows", *self.names), (rows, *weights), before, strict=True):
-            if _version(tensor) != version:
-                raise invalid("experts", f"changed their {name} in place", "operations that make new tensors")
-        return made
 
     # Backward.
 
@@ -315,6 +304,29 @@ class Chunk:
 
 def _wanted(weights: Sequence[torch.Tensor], wants: Sequence[bool]) -> list[torch.Tensor]:
     return [weight for weight, want in zip(weights, wants, strict=True) if want]
+
+
+def call_experts(
+    experts: Experts,
+    names: Sequence[str],
+    rows: torch.Tensor,
+    slots: torch.Tensor,
+    weights: Sequence[torch.Tensor],
+) -> torch.Tensor:
+    """What the experts make, as wide as their rows.
+
+    Raises:
+        InvalidArgument: it is something else, or they changed their rows or weights; where gradients are wanted, other
+            inputs of theirs want one as well.
+    """
+    before = [_version(tensor) for tensor in (rows, *weights)]
+    made = _checked(experts(rows, slots, dict(zip(names, weights, strict=True))), rows)
+    for name, tensor, version in zip(("rows", *names), (rows, *weights), before, strict=True):
+        if _version(tensor) != version:
+            raise invalid("experts", f"changed their {name} in place", "operations that make new tensors")
+    if torch.is_grad_enabled():
+        _require_own_inputs(made)
+    return made
 
 
 def _version(tensor: torch.Tensor) -> int:

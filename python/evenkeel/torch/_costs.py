@@ -10,9 +10,8 @@ from dataclasses import dataclass
 import torch
 
 from .._arguments import real
-from ._chunk import Experts
+from ._chunk import Experts, call_experts
 from ._exchange import Exchange
-from ._random import undisturbed
 
 _ROWS = 128
 
@@ -42,11 +41,11 @@ def measure_costs(
     """
     rows = hidden.new_ones((_ROWS, hidden.shape[1]))
     slots = torch.zeros(_ROWS, dtype=torch.int64, device=hidden.device)
-    given = dict(zip(names, (weight.detach() for weight in weights), strict=True))
+    given = [weight.detach() for weight in weights]
 
     def compute() -> None:
-        with torch.no_grad(), undisturbed(rows):
-            experts(rows, slots, given)
+        with torch.no_grad():
+            call_experts(experts, names, rows, slots, given)
 
     even = [_ROWS // exchange.ranks] * exchange.ranks
     ends = rows[: sum(even)]

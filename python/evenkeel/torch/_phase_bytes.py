@@ -1,4 +1,4 @@
-"""What a chunk takes in each phase of a step, as an upper bound: the experts' share is counted on a few rows."""
+"""What a chunk takes in each phase of a step, as an upper bound: the experts' share is counted in calls of theirs."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import torch
 from torch.autograd.graph import get_gradient_edge, saved_tensors_hooks
 
 from .. import _native
-from ._chunk import PIECES, Experts, as_it_is
+from ._chunk import PIECES, Experts, as_it_is, call_experts, source
 from ._live_bytes import LiveBytes
 
 _MOST_ROWS = 8192
-"""So many are enough to count on."""
+"""A cap, so that a first call stays short; experts that need more rows to outweigh their weights are counted on these."""
 
 _INDEX = 96
 """Bytes of index arrays and numbers that go with each row, on a device of its own."""
@@ -41,7 +41,7 @@ class ExpertBytes:
 def measure_experts(
     experts: Experts, names: Sequence[str], weights: Sequence[torch.Tensor], hidden: torch.Tensor, training: bool
 ) -> ExpertBytes:
-    """Counted, not computed: the worse of all rows at one expert and rows spread over all of them.
+    """Counted in calls of the experts: the worse of all rows at one expert and rows spread over all of them.
 
     Bytes grow faster with many rows, where activations are most, than with few, where weights' gradients are. How fast
     is found at one expert alone, with so many rows that activations outweigh it.
@@ -52,11 +52,15 @@ def measure_experts(
     def held(rows: int, used: int, of: int) -> tuple[int, int, int]:
         """Rows that are spread over so many experts, of so many that are there."""
         slots = (torch.arange(rows, device=device) % used).sort().values
-        given = [weight[:of].detach().requires_grad_(training and weight.requires_grad) for weight in weights]
-        x = hidden.new_ones((rows, hidden.shape[1])).requires_grad_(training)
+        given = [weight[:of].detach() for weight in weights]
+        given = [
+            source(w) if training and weight.requires_grad else w for w, weight in zip(given, weights, strict=True)
+        ]
+        x = hidden.new_ones((rows, hidden.shape[1]))
+        x = source(x) if training else x
         # Hooks of ours, since a checkpoint's would compute its whole region again in the backward pass below.
         with torch.set_grad_enabled(training), saved_tensors_hooks(as_it_is, as_it_is), LiveBytes() as live:
-            made = experts(x, slots, dict(zip(names, given, strict=True)))
+            made = call_experts(experts, names, x, slots, given)
             forward, between = live.peak, 0
             sizes.add(made.element_size())
             if training:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 from torch.utils.checkpoint import get_device_states, set_device_states
@@ -25,19 +25,12 @@ class RandomState:
     @contextmanager
     def again(self) -> Iterator[None]:
         """Within it the numbers are those drawn from here; after it, what they would have been without."""
-        now = RandomState(torch.empty(0, device=self.kind))
-        self.restore()
-        try:
+        with torch.random.fork_rng(self.devices, device_type=self.kind):
+            self.restore()
             yield
-        finally:
-            now.restore()
 
 
-@contextmanager
-def undisturbed(like: torch.Tensor) -> Iterator[None]:
+def undisturbed(like: torch.Tensor) -> AbstractContextManager[None]:
     """What is drawn within it is drawn again after it."""
-    before = RandomState(like)
-    try:
-        yield
-    finally:
-        before.restore()
+    devices = [] if like.device.type == "cpu" else [like.get_device()]
+    return torch.random.fork_rng(devices, device_type=like.device.type)

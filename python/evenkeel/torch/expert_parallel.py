@@ -103,13 +103,7 @@ class ExpertParallel:
         self._homes = placement.owners[row]
         self._options: dict[str, object] | None = {
             "num_experts": num_experts,
-            "planner": planner,
-            "capacity_factor": options.capacity_thousandths / 1000,
-            "min_segment": min_segment,
-            "imbalance_threshold": imbalance_threshold,
-            "budget": options.budget,
-            "chunk_bins": None if chunk_bins is None else list(chunk_bins),
-            "costs": costs,
+            **vars(options),
             "placement": self._homes.tolist(),
         }
         """Given to this rank; until the first call has compared them with the others'."""
@@ -148,14 +142,14 @@ class ExpertParallel:
             top_k_weights: `[tokens, k]`.
             experts: `experts(rows, slots, weights)`: the unweighted output of each row, by the expert `slots` says, whose
                 weights are `weights[name][slot]`. Called on rows of experts at home, and on rows of borrowed ones with
-                their weights. A row's output must not depend on the other rows.
-            experts may draw random numbers (dropout): a chunk that is computed again draws the same.
+                their weights. A row's output must not depend on the other rows. They may draw random numbers
+                (dropout): a chunk that is computed again draws the same.
             weights: this rank's weights by name, each `[experts at home, ...]`. Those that require gradients get them.
             stock: what a step in which nothing moves runs instead, if it is given and there is no budget.
 
         Raises:
-            InvalidArgument: on every rank, if an expert id of any rank is outside -1..E-1; on this rank alone, if its
-                shapes do not fit.
+            InvalidArgument: on every rank, if an expert id of any rank is outside -1..E-1, or if in the first call ranks
+                were given unlike options or weights; on this rank alone, if its shapes do not fit.
             BudgetTooSmall: one token of each rank does not fit.
             CommError: on every rank that is left, forward or backward, if one fails or does not answer in time; see
                 docs/errors.md.
@@ -166,7 +160,7 @@ class ExpertParallel:
             require_alike(self.exchange, self._options | self._of_call(hidden, ids, top_k_weights, weights), ids.device)
         self._options = None
         if self._measures:
-            with self.exchange.step("forward"):
+            with self.exchange.step("forward"), undisturbed(hidden):
                 self.costs = measure_costs(self.exchange, experts, names, tensors, hidden)
             self._layout.set_costs(self.costs.per_assignment, self.costs.per_transfer, self.costs.per_step)
             self._measures = False

@@ -38,7 +38,7 @@ void expect_tokens(const MoeResult& result, const DenseResult& dense, const Dens
 
 }  // namespace
 
-MoeResult shape_for(const MoeCase& problem) {
+MoeResult empty_result(const MoeCase& problem) {
   const MoeShape& moe = problem.shape().moe;
   MoeResult result;
   result.output = Tensor(problem.all_tokens() * moe.expert.hidden, moe.expert.type);
@@ -51,7 +51,7 @@ MoeResult shape_for(const MoeCase& problem) {
 
 CudaRun run_on_gpu(const MoeCase& problem, const CudaRunOptions& options) {
   CudaRun run;
-  run.numbers = shape_for(problem);
+  run.numbers = empty_result(problem);
   run_ranks(problem.ranks(), [&](Communicator& comm) {
     LayerOnGpu layer(problem, comm, options);
     StepOnGpu step(problem, comm.rank());
@@ -75,7 +75,7 @@ CudaRun run_on_gpu(const MoeCase& problem, const CudaRunOptions& options) {
 std::vector<CudaRun> replay_on_gpu(const MoeCase& first, const std::vector<MoeCase>& cases,
                                    const CudaRunOptions& options) {
   std::vector<CudaRun> runs(cases.size());
-  for (CudaRun& run : runs) run.numbers = shape_for(first);
+  for (CudaRun& run : runs) run.numbers = empty_result(first);
   run_ranks(first.ranks(), [&](Communicator& comm) {
     LayerOnGpu layer(first, comm, options);
     StepOnGpu step(first, comm.rank());
@@ -94,10 +94,10 @@ std::vector<CudaRun> replay_on_gpu(const MoeCase& first, const std::vector<MoeCa
     for (std::size_t i = 0; i < cases.size(); ++i) {
       step.choose(cases[i]);
       layer.clear_gradients();
-      sync();
+      meet();
       captured.replay();
       layer.stream().synchronize();
-      sync();
+      meet();
       step.read(runs[i].numbers, options.backward);
       if (options.backward) layer.read(runs[i].numbers);
     }

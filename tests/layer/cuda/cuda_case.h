@@ -29,7 +29,7 @@ struct CudaRun {
 CudaRun run_on_gpu(const MoeCase& problem, const CudaRunOptions& options);
 
 // The tensors that a run fills, without numbers.
-MoeResult shape_for(const MoeCase& problem);
+MoeResult empty_result(const MoeCase& problem);
 
 // Captures a step of `first` and replays it with each of `cases`, which differ from it in choices and router
 // weights alone, by changing what the captured addresses hold. The outputs of the replays, and rank 0's

@@ -115,7 +115,7 @@ class MatchState {
   MoveList& moves;
   // Amounts below are small, and at least 1.
   const std::int32_t small;
-  // A flow that closes an balance is the last between its ranks until the repair: moves are searched for
+  // A flow that closes a balance is the last between its ranks until the repair: moves are searched for
   // one that a flow repeats only from the first flow on that closed none.
   bool may_repeat = false;
 

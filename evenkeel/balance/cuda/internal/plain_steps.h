@@ -1,4 +1,4 @@
-// The steps of a matching while no balance is small and one slot gives all that closes an balance: the
+// The steps of a matching while no balance is small and one slot gives all that closes a balance: the
 // largest excess to the largest spare capacity by the tightest slot. Mostly these are all its steps.
 //
 // Method  A lane keeps the balances of its ranks in registers, and alone reads and writes the rests of its
@@ -20,7 +20,7 @@ class PlainSteps {
 
   // As many as there are; whether no rank has a positive balance then.
   EVENKEEL_HOST_DEVICE bool take() {
-    // Each closes an balance, so that none repeats another.
+    // Each closes a balance, so that none repeats another.
     if (all_.may_repeat || all_.ranks() > kMostRanks) return false;
     for_own([&](int i, int r) { balance_[i] = r < all_.ranks() ? all_.balance[r] : 0; });
     const bool settled = take_in_registers();

@@ -87,7 +87,7 @@ class StepPlanning {
     return spread_least_loaded(rules_.capacity_factor_thousandths);
   }
 
-  // Space.kept gets even shares, buffers.committed what ranks have with them.
+  // buffers.kept gets even shares, buffers.committed what ranks have with them.
   EVENKEEL_HOST_DEVICE void begin_at_home() {
     team_.sync();
     share_out(team_, buffers_.homes.num_ranks, [&](int r) { buffers_.committed[r] = buffers_.base[r]; });
@@ -172,7 +172,7 @@ class StepPlanning {
     return lanes().max(buffers_.homes.num_ranks, [&](int r) { return buffers_.committed[r]; }) < worst;
   }
 
-  // Space.rest gets what stays beside buffers.best.
+  // buffers.rest gets what stays beside buffers.best.
   EVENKEEL_HOST_DEVICE void leave_rest() {
     const MoveList& moves = buffers_.best;
     share_out(team_, buffers_.homes.num_slots, [&](int s) { buffers_.rest[s] = buffers_.share[s]; });

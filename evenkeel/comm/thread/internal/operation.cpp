@@ -212,7 +212,7 @@ void Operation::wait_until_done() {
     if (untaken_ == 0 && unacknowledged_ == 0) return;
     if (untaken_ == 0 && !std::exchange(has_urged, true)) {
       lock.unlock();
-      nudge_receivers();
+      urge_receivers();
       lock.lock();
       continue;
     }
@@ -302,7 +302,7 @@ void Operation::acknowledge(Message& message, EventLease copied) {
 }
 
 // Wakes receivers that sleep on other news although a message of this operation lies ready for them.
-void Operation::nudge_receivers() {
+void Operation::urge_receivers() {
   for (const Message& message : sends_) {
     Mailbox& theirs = group_.world().mailbox(group_.world_rank(message.to));
     {

@@ -77,7 +77,7 @@ class Operation final : public CpuOperation {
   static void acknowledge(Message& message, EventLease copied);
   void order_after_readers();
   void wait_for_readers() noexcept;
-  void nudge_receivers();
+  void urge_receivers();
   void sleep(std::unique_lock<std::mutex>& lock);
   template <class Wakes>
   void sleep_until(std::unique_lock<std::mutex>& lock, const Wakes& wakes);

@@ -34,7 +34,7 @@ void World::abort(Cause cause) noexcept {
     cause_ = std::move(cause);
     aborted_.store(true, std::memory_order_release);
   }
-  ring_all();
+  wake_all();
 }
 
 void World::abort_for(int rank, const char* action, std::string_view why) noexcept {
@@ -72,13 +72,13 @@ void World::withdraw_all(int rank) noexcept {
 void World::leave(int rank) noexcept {
   left_[static_cast<std::size_t>(rank)].store(true, std::memory_order_release);
   left_count_.fetch_add(1, std::memory_order_release);
-  ring_all();
+  wake_all();
 }
 
-void World::ring_all() noexcept {
+void World::wake_all() noexcept {
   for (Mailbox& each : mailboxes_) {
     {
-      // Whoever looked before the news is asleep by now, and hears the wakeup.
+      // Whoever looked before the news waits by now, and gets the wakeup.
       const std::lock_guard lock(each.mutex);
       if (each.awaited == nullptr) continue;
     }

@@ -95,7 +95,7 @@ class World {
     int missing = 0;
   };
 
-  void ring_all() noexcept;
+  void wake_all() noexcept;
 
   double deadline_seconds_;
   std::vector<Mailbox> mailboxes_;

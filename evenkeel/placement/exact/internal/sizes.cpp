@@ -73,7 +73,7 @@ std::vector<int> fit_to_ranks(const std::vector<int>& sizes, const SizeRule& rul
   std::vector<std::size_t> clusters(sizes.size());
   std::iota(clusters.begin(), clusters.end(), std::size_t{0});
   std::vector<std::size_t> ranks = clusters;
-  // Largest with largest fits whenever anything does.
+  // The largest cluster on the rank with the largest capacity fits whenever anything does.
   std::stable_sort(clusters.begin(), clusters.end(), [&](auto a, auto b) { return sizes[a] > sizes[b]; });
   if (!rule.ranks_alike)
     std::stable_sort(ranks.begin(), ranks.end(), [&](auto a, auto b) { return rule.most[a] > rule.most[b]; });
