@@ -20,12 +20,12 @@ MAY_INCLUDE = {
     "balance": "plan",
     "cost": "balance",
     "training_memory": "model",
-    "budget": "plan balance cost training_memory",
-    "io": "routing topology model plan cost",
+    "budget": "cost training_memory",
+    "io": "model cost",
     "comm": "device",
     "exchange": "plan comm",
     "compute": "device",
-    "layer": "exchange compute budget balance",
+    "layer": "exchange compute budget",
 }
 
 # What a folder's cuda/ may include besides what the folder may: these and all that they may include, their cuda/ too.

@@ -244,6 +244,19 @@ def refused_where_measured(rank: int, ranks: int) -> list[str]:
     return said
 
 
+def refused_where_timed(rank: int, ranks: int, training: bool) -> str:
+    ids = torch.zeros((6, K), dtype=torch.int64)
+    hidden, top_k, _ = inputs(SEED, rank, ids)
+    own = {name: weight[: E // ranks].requires_grad_() for name, weight in make_weights(E, torch.float32).items()}
+    with torch.set_grad_enabled(training):
+        try:
+            layer = ExpertParallel(E, imbalance_threshold="auto")
+            layer(hidden, ids, top_k, lambda r, s, w: (unused(r, s, w), None), own)  # type: ignore[arg-type,return-value]
+        except ek.errors.InvalidArgument as error:
+            return str(error)
+    return "nothing"
+
+
 def copied(rank: int, ranks: int) -> bool:
     layer = ExpertParallel(E)
     return copy.deepcopy([layer])[0] is layer
@@ -285,7 +298,9 @@ def unlike(rank: int, ranks: int) -> list[str]:
         ("placement", {"placement": swapped, "layer": rank}, own),
         ("weights", {}, own if rank == 0 else other),
         ("top_k_index", {}, own),
-        ("none", {}, own),
+        ("none", {"imbalance_threshold": [1, 1.0][rank], "capacity_factor": [1.0, 1][rank]}, own),
+        ("none", {"budget": 10**7, "chunk_bins": [[1, 2], (1, 2)][rank]}, own),
+        ("none", {"costs": [SpillCosts(1, 1, 1), SpillCosts(1.0, 1.0, 1.0)][rank]}, own),
     ):
         k = 1 if name == "top_k_index" and rank == 1 else K
         try:
@@ -378,6 +393,10 @@ class ExpertsTest(unittest.TestCase):
         for message in said:  # changed once, by the call that is refused
             self.assertTrue(message.endswith(("; 1 times", "; 2 times")), message)
 
+        for training in (True, False):
+            for message in run_ranks(2, refused_where_timed, training):
+                self.assertIn("gave a tuple", message)
+
     def test_a_copy_of_a_layer_is_the_layer(self) -> None:
         self.assertEqual(run_ranks(2, copied), [True, True])
 
@@ -396,10 +415,10 @@ class ExpertsTest(unittest.TestCase):
 
     def test_every_rank_says_what_ranks_were_not_given_alike(self) -> None:
         for said in run_ranks(2, unlike):
-            for message in said[:-1]:
+            for message in said[:-3]:
                 name = message.partition(":")[0]
                 self.assertIn(f"{name}: {name}: is not the same on ranks 0 and 1; this rank has", message)
-            self.assertEqual(said[-1], "none: nothing")
+            self.assertEqual(said[-3:], ["none: nothing"] * 3)
 
     def test_options_say_what_would_be_right(self) -> None:
         for options, said in (

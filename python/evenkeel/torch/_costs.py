@@ -29,7 +29,8 @@ class SpillCosts:
 
     def __post_init__(self) -> None:
         for name in ("per_assignment", "per_transfer", "per_step"):
-            real(getattr(self, name), name, 0, sys.float_info.max)
+            seconds = real(getattr(self, name), name, 0, sys.float_info.max)
+            object.__setattr__(self, name, seconds)
 
 
 def measure_costs(
