@@ -6,7 +6,6 @@
 
 #include "cli/bench_curve_report.h"
 #include "cli/bench_joint_report.h"
-#include "cli/bench_overlap_report.h"
 #include "cli/bench_report.h"
 #include "cli/bench_series.h"
 #include "cli/bench_training_report.h"
@@ -33,7 +32,6 @@ struct BenchArguments {
   std::string calibrate;
   std::vector<AskedBudget> over_budget;
   std::vector<AskedBudget> joint;
-  std::int64_t overlap = 4;
   std::string training;
   std::int64_t every = 100;
   BudgetOptions budget;
@@ -43,8 +41,7 @@ struct BenchArguments {
 // Without --scenarios and --pairs: a curve takes many layers.
 constexpr const char* kCurveScenario = "concentrated:0.95:1";
 constexpr std::int64_t kCurvePairs = 11;
-constexpr std::int64_t kJointPairs = 5;  // in each of many scenarios and budgets
-constexpr std::int64_t kOverlapPairs = 21;
+constexpr std::int64_t kJointPairs = 5;     // in each of many scenarios and budgets
 constexpr std::int64_t kTrainingPairs = 5;  // of each of many steps
 
 std::vector<BenchRow> measure_all(const std::vector<BenchPoint>& points) {
@@ -57,8 +54,7 @@ std::vector<BenchRow> measure_all(const std::vector<BenchPoint>& points) {
 }
 
 // Modes of bench that take the place of the scenario table.
-constexpr const char* kModes[] = {"--ablation",    "--calibrate", "--joint",
-                                  "--over-budget", "--overlap",   "--training"};
+constexpr const char* kModes[] = {"--ablation", "--calibrate", "--joint", "--over-budget", "--training"};
 
 // Refuses other modes than this one.
 void require_only(const CLI::App& app, const std::string& mode) {
@@ -140,13 +136,6 @@ void run_joint(const CLI::App& app, const BenchArguments& options) {
   run_rows(app, options, setup, RowsMode{measure_joint, print_joint, print_joint_json, kJointPairs});
 }
 
-void run_overlap(const CLI::App& app, const BenchArguments& options) {
-  refuse_if_given(app, "--budget", "is not what --overlap is about");
-  const OverlapSetup setup{options.setup, one_planner(app, options), options.overlap,
-                           only_cost(app, options, "--overlap")};
-  run_rows(app, options, setup, RowsMode{measure_overlap, print_overlap, print_overlap_json, kOverlapPairs});
-}
-
 void run_training(const CLI::App& app, const BenchArguments& options) {
   refuse_if_given(app, "--scenarios", "is not the routing of --training");
   refuse_if_given(app, "--experts", "is what the file of --training says");
@@ -204,7 +193,6 @@ void run(const CLI::App& app, BenchArguments& options) {
   if (is_given(app, "--calibrate")) return run_calibration(app, options);
   if (is_given(app, "--over-budget")) return run_curves(app, options);
   if (is_given(app, "--joint")) return run_joint(app, options);
-  if (is_given(app, "--overlap")) return run_overlap(app, options);
   if (is_given(app, "--training")) return run_training(app, options);
   run_table(app, options);
 }
@@ -225,8 +213,6 @@ Subcommand add_bench(CLI::App& command) {
               "Instead, time over these budgets, such as 50%,16%,9%,64MiB: shares of ep's peak, or sizes");
   add_budgets(*app, "--joint", options->joint,
               "Instead, in these budgets, spill and chunks chosen together against either alone");
-  add_whole(*app, "--overlap", options->overlap, 2, 1024,
-            "Instead, the waiting that two chunks in flight hide, in steps of so many chunks");
   app->add_option("--training", options->training,
                   "Instead, MemFine's three methods and ours over a run: loads [steps, layers, experts]")
       ->type_name("FILE");

@@ -55,14 +55,6 @@ void validate_options(const CLI::App& app, const MemoryOptions& memory, bool bac
         "--backward as well, or to leave it out");
 }
 
-void require_overlap(const Budget& budget) {
-  if (budget.memory.recompute == Recompute::whole)
-    throw InvalidArgument("--in-flight", "2, but --recompute whole takes a whole layer at once",
-                          "1, or another --recompute");
-  if (!budget.cuts())
-    throw InvalidArgument("--in-flight", "2, but nothing cuts steps into chunks", "--budget or --chunks");
-}
-
 }  // namespace
 
 void add_budget_options(CLI::App& app, BudgetOptions& options) {
@@ -85,8 +77,6 @@ void add_budget_options(CLI::App& app, BudgetOptions& options) {
       ->default_str("exact");
   add_wholes(app, "--bins", options.budget.memory.rule.bins, 1, kMostChunks,
              "Chunk counts that mact chooses from");
-  add_whole(app, "--in-flight", options.in_flight, 1, 2,
-            "Chunks at a time: 2 dispatches the next one while one is computed");
   app.add_option("--cost", options.cost_file,
                  "What bench --calibrate wrote, for the choice between ways to run a step")
       ->type_name("FILE");
@@ -95,8 +85,6 @@ void add_budget_options(CLI::App& app, BudgetOptions& options) {
 Budget budget_of(const CLI::App& app, const BudgetOptions& options, bool backward, bool costs_decide) {
   validate_options(app, options.budget.memory, backward);
   Budget budget = options.budget;
-  budget.memory.chunks_in_flight = static_cast<int>(options.in_flight);
-  if (options.in_flight > 1) require_overlap(budget);
   if (!is_given(app, "--cost")) return budget;
   if (!budget.cuts() && !costs_decide)
     refuse_if_given(app, "--cost",
@@ -107,7 +95,7 @@ Budget budget_of(const CLI::App& app, const BudgetOptions& options, bool backwar
 }
 
 void refuse_budget_options(const CLI::App& app, const std::string& why) {
-  for (const char* option : {"--budget", "--recompute", "--chunks", "--bins", "--in-flight", "--cost"})
+  for (const char* option : {"--budget", "--recompute", "--chunks", "--bins", "--cost"})
     refuse_if_given(app, option, why);
 }
 
@@ -123,9 +111,8 @@ std::string name_of(const ChunkRule& rule) {
 std::string describe(const Budget& budget, std::int64_t least_budget) {
   const std::string given =
       budget.is_given() ? fmt::format("budget {} a rank", format_bytes(budget.bytes)) : "no budget";
-  return fmt::format("{} (least budget {}), chunks {}{}, recompute {}", given, format_bytes(least_budget),
-                     name_of(budget.memory.rule), budget.memory.chunks_in_flight > 1 ? ", two in flight" : "",
-                     name_of(budget.memory.recompute));
+  return fmt::format("{} (least budget {}), chunks {}, recompute {}", given, format_bytes(least_budget),
+                     name_of(budget.memory.rule), name_of(budget.memory.recompute));
 }
 
 }  // namespace evenkeel::cli

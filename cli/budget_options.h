@@ -10,11 +10,10 @@ namespace evenkeel::cli {
 
 struct BudgetOptions {
   Budget budget;
-  std::int64_t in_flight = 1;
   std::string cost_file;
 };
 
-// --budget --recompute --chunks --bins --in-flight --cost
+// --budget --recompute --chunks --bins --cost
 void add_budget_options(CLI::App& app, BudgetOptions& options);
 // The budget that was asked for, with the file of costs read. Refuses options that have no meaning together.
 // `costs_decide`: the costs also decide whether work moves.

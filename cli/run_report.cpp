@@ -171,8 +171,7 @@ Json json_of(const Budget& budget, std::int64_t least_budget) {
   return {{"budget", budget.is_given() ? Json(budget.bytes) : Json(nullptr)},
           {"least_budget", least_budget},
           {"chunks", rule.kind == ChunkRule::Kind::equal ? Json(rule.count) : Json(name_of(rule))},
-          {"recompute", name_of(budget.memory.recompute)},
-          {"chunks_in_flight", budget.memory.chunks_in_flight}};
+          {"recompute", name_of(budget.memory.recompute)}};
 }
 
 // The threshold, or the costs, that decide whether work moves.

@@ -44,11 +44,6 @@ class InTurns final : public ExpertFfn {
     const Turn turn(*slots_);
     inner_->backward(batch, input, grad_output, weight, grad_input, grad_weight, workspace);
   }
-  void add_gate_up_gradients(const ExpertBatch& batch, const SplitRows& input,
-                             std::span<std::byte> workspace) const override {
-    const Turn turn(*slots_);
-    inner_->add_gate_up_gradients(batch, input, workspace);
-  }
 
  private:
   std::shared_ptr<const ExpertFfn> inner_;
