@@ -87,7 +87,7 @@ PlannerOptions one_planner(const CLI::App& app, const BenchArguments& options) {
 
 // The budget options of a mode that has budgets, policies and rules of its own.
 CostModel only_cost(const CLI::App& app, const BenchArguments& options, const std::string& mode) {
-  for (const char* option : {"--recompute", "--chunks", "--bins", "--in-flight"})
+  for (const char* option : {"--recompute", "--chunks", "--bins"})
     refuse_if_given(app, option, fmt::format("is what {} varies", mode));
   return is_given(app, "--cost") ? read_cost(options.budget.cost_file) : CostModel{};
 }
