@@ -1,4 +1,4 @@
-#include "cli/heat_map.h"
+#include "evenkeel/report/heat_map.h"
 
 #include <fmt/format.h>
 
@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/table.h"
+#include "evenkeel/report/table.h"
 
-namespace evenkeel::cli {
+namespace evenkeel {
 
 namespace {
 
@@ -75,11 +75,6 @@ std::string row_of(const std::vector<double>& sums, std::size_t count, std::size
   return text;
 }
 
-std::string padded(std::string text, std::size_t width) {
-  text.append(width - std::min(width, columns(text)), ' ');
-  return text;
-}
-
 }  // namespace
 
 std::string heat_maps(const Topology& topology, std::span<const double> before, std::span<const double> after,
@@ -92,7 +87,8 @@ std::string heat_maps(const Topology& topology, std::span<const double> before, 
   scale.take(first, count);
   scale.take(second, count);
   const int width = cells.count <= kMostCells / 2 ? 2 : 1;
-  const std::size_t columns_each = std::max({count * static_cast<std::size_t>(width), columns(before_name)});
+  const std::size_t columns_each =
+      std::max({count * static_cast<std::size_t>(width), display_width(before_name)});
   std::string text =
       fmt::format("  from {:>4}  {}   {}\n", "", padded(before_name, columns_each), after_name);
   for (std::size_t row = 0; row < count; ++row) {
@@ -109,4 +105,4 @@ std::string heat_maps(const Topology& topology, std::span<const double> before, 
                             scale.most);
 }
 
-}  // namespace evenkeel::cli
+}  // namespace evenkeel
