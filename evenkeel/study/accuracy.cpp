@@ -15,94 +15,78 @@ namespace evenkeel {
 
 namespace {
 
-class WorstError {
+// One tensor's errors, element by element.
+class TensorError {
  public:
-  // A tensor's worth of elements; `measured(i)` beside reference[i]. Several calls may make up one tensor.
-  template <class Measured>
-  void add(std::span<const double> reference, const Measured& measured) {
-    for (std::size_t i = 0; i < reference.size(); ++i) see(reference[i], measured(i));
-  }
-  void add_zeros(std::span<const float> measured) {
-    for (float value : measured) see(0, static_cast<double>(value));
-  }
+  explicit TensorError(const char* name) : name_(name) {}
+
   // Throws Unsupported where an element is no number, so that no error can be given.
-  void end_tensor(const char* name) {
-    if (overflow_)
+  void see(double reference, double measured) {
+    if (!(std::isfinite(reference) && std::isfinite(measured)))
       throw Unsupported(
           fmt::format("element {} of the {} is {}, where the dense evaluation has {:.3g}: these weights and "
                       "rows are beyond what the step's type can compute with",
-                      overflow_->element, name, overflow_->measured, overflow_->reference));
-    worst_.max_abs_error = std::max(worst_.max_abs_error, error_);
-    if (error_ > 0) worst_.max_rel_error = std::max(worst_.max_rel_error, error_ / magnitude_);
-    error_ = magnitude_ = 0;
-    seen_ = 0;
-  }
-  const Accuracy& worst() const { return worst_; }
-
- private:
-  struct Overflow {
-    std::int64_t element;
-    double reference, measured;
-  };
-
-  void see(double reference, double measured) {
-    const std::int64_t element = seen_++;
-    if (!(std::isfinite(reference) && std::isfinite(measured))) {
-      if (!overflow_) overflow_ = {element, reference, measured};
-      return;
-    }
+                      seen_, name_, measured, reference));
     error_ = std::max(error_, std::abs(measured - reference));
     magnitude_ = std::max(magnitude_, std::abs(reference));
+    ++seen_;
+  }
+  void add_to(Accuracy& worst) const {
+    worst.max_abs_error = std::max(worst.max_abs_error, error_);
+    if (error_ > 0) worst.max_rel_error = std::max(worst.max_rel_error, error_ / magnitude_);
   }
 
-  Accuracy worst_;
+ private:
+  const char* name_;
   double error_ = 0;
   double magnitude_ = 0;
-  std::int64_t seen_ = 0;  // elements of this tensor
-  std::optional<Overflow> overflow_;
+  std::int64_t seen_ = 0;
 };
 
-using Part = std::vector<double> DenseResult::Expert::*;
+// measured(i) beside expected[i].
+template <class Measured>
+void compare_tensor(const char* name, std::span<const double> expected, const Measured& measured,
+                    Accuracy& worst) {
+  TensorError error(name);
+  for (std::size_t i = 0; i < expected.size(); ++i) error.see(expected[i], measured(i));
+  error.add_to(worst);
+}
 
 // One tensor of all experts' gradients; experts without tokens have no reference, and must have zeros.
-void compare_part(const DenseResult& reference, Part part, const char* name, const Tensor& measured,
-                  WorstError& error) {
-  const auto experts = std::ssize(reference.grad_experts);
-  const std::int64_t each = measured.count() / experts;
-  for (std::int64_t e = 0; e < experts; ++e) {
+void compare_gradients(const char* name, const DenseResult& reference,
+                       std::vector<double> DenseResult::Expert::*part, const Tensor& measured,
+                       Accuracy& worst) {
+  TensorError error(name);
+  const std::int64_t each = measured.count() / std::ssize(reference.grad_experts);
+  for (std::int64_t e = 0; e < std::ssize(reference.grad_experts); ++e) {
     const std::vector<double>& expected = reference.grad_experts[static_cast<std::size_t>(e)].*part;
-    const std::span values(reinterpret_cast<const float*>(measured.at(e * each)),
-                           static_cast<std::size_t>(each));
-    if (expected.empty())
-      error.add_zeros(values);
-    else
-      error.add(expected, [&](std::size_t i) { return static_cast<double>(values[i]); });
+    const auto* const values = reinterpret_cast<const float*>(measured.at(e * each));
+    for (std::int64_t i = 0; i < each; ++i)
+      error.see(expected.empty() ? 0.0 : expected[static_cast<std::size_t>(i)],
+                static_cast<double>(values[i]));
   }
-  error.end_tensor(name);
+  error.add_to(worst);
 }
 
 Accuracy compare(const DenseResult& reference, const StepResults& results, bool backward) {
-  WorstError error;
-  const auto compare_rows = [&](const char* name, std::span<const double> expected, const Tensor& rows) {
-    error.add(expected, [&](std::size_t i) { return rows.value(static_cast<std::int64_t>(i)); });
-    error.end_tensor(name);
+  using Expert = DenseResult::Expert;
+  Accuracy worst;
+  const auto rows = [](const Tensor& tensor) {
+    return [all = &tensor](std::size_t i) { return all->value(static_cast<std::int64_t>(i)); };
   };
-  compare_rows("output", reference.output, results.output);
-  if (!backward) return error.worst();
-  compare_rows("gradient of hidden rows", reference.grad_hidden, results.grad_hidden);
-  error.add(reference.grad_router_weights,
-            [&](std::size_t i) { return static_cast<double>(results.grad_router_weights[i]); });
-  error.end_tensor("gradient of router weights");
-  const ExpertModel& gradients = results.grad_experts;
-  compare_part(reference, &DenseResult::Expert::gate_up, "gradient of gate_up", gradients.gate_up, error);
-  compare_part(reference, &DenseResult::Expert::down, "gradient of down", gradients.down, error);
-  if (gradients.shape.biases) {
-    compare_part(reference, &DenseResult::Expert::gate_up_bias, "gradient of gate_up_bias",
-                 gradients.gate_up_bias, error);
-    compare_part(reference, &DenseResult::Expert::down_bias, "gradient of down_bias", gradients.down_bias,
-                 error);
-  }
-  return error.worst();
+  compare_tensor("output", reference.output, rows(results.output), worst);
+  if (!backward) return worst;
+  compare_tensor("gradient of hidden rows", reference.grad_hidden, rows(results.grad_hidden), worst);
+  compare_tensor(
+      "gradient of router weights", reference.grad_router_weights,
+      [&](std::size_t i) { return static_cast<double>(results.grad_router_weights[i]); }, worst);
+  const ExpertModel& of = results.grad_experts;
+  compare_gradients("gradient of gate_up", reference, &Expert::gate_up, of.gate_up, worst);
+  compare_gradients("gradient of down", reference, &Expert::down, of.down, worst);
+  if (!of.shape.biases) return worst;
+  compare_gradients("gradient of gate_up_bias", reference, &Expert::gate_up_bias, of.gate_up_bias, worst);
+  compare_gradients("gradient of down_bias", reference, &Expert::down_bias, of.down_bias, worst);
+  return worst;
 }
 
 DenseResult evaluate(const ExperimentSetup& setup, const Batch& batch) {
@@ -155,7 +139,8 @@ void require_right(const ExperimentSetup& setup, const std::vector<Accuracy>& ac
 
 }  // namespace
 
-CheckedFigures measure_and_check(const ExperimentSetup& setup, const Batch& batch, const RoundProgress& progress) {
+CheckedFigures measure_and_check(const ExperimentSetup& setup, const Batch& batch,
+                                 const RoundProgress& progress) {
   const DenseResult reference = evaluate(setup, batch);
   const std::vector<std::byte> expected = one_rank_output(setup, batch);
   CheckedFigures checked;

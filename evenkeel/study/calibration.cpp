@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <numeric>
 #include <thread>
 
 #include "evenkeel/base/cores.h"
@@ -71,54 +72,46 @@ struct ManyExperts {
       ffn->prepare(model.weights(e), Pass::forward, prepared.back().bytes());
     }
   }
-  ExpertGroup group(std::int64_t expert, std::int64_t begin, std::int64_t end) const {
-    const std::int64_t e = expert % model.num_experts;
-    return {.prepared = prepared[static_cast<std::size_t>(e)].data(),
-            .gradients = {},
-            .begin = begin,
-            .end = end,
-            .prepared_again = nullptr};
+  ExpertGroup group(std::int64_t expert, std::int64_t rows) const {
+    ExpertGroup group;
+    group.prepared = prepared[static_cast<std::size_t>(expert % model.num_experts)].data();
+    group.end = rows;
+    return group;
   }
 };
 
-struct ExpertTimes {
-  GroupTime few, between, many;
-};
-
-ExpertTimes measure_experts(const ManyExperts& experts, int thread, const Effort& effort) {
+ProductTimes measure_products(const ManyExperts& experts, int thread, const Effort& effort) {
   const ExpertShape& shape = experts.ffn->shape();
   const Tensor input = seeded_tensor(shape.type, effort.many_rows * shape.hidden, 1, 1.0);
   const Tensor output(shape.type, effort.many_rows * shape.hidden);
   Arena arena(Device::cpu());
   const Buffer workspace = arena.allocate(experts.ffn->workspace_bytes(Pass::forward), "products");
-  std::vector<std::int32_t> row;
-  for (std::int32_t i = 0; i < effort.many_rows; ++i) row.push_back(i);
+  std::vector<std::int32_t> row(static_cast<std::size_t>(effort.many_rows));
+  std::iota(row.begin(), row.end(), 0);
   const auto forward = [&](std::span<const ExpertGroup> groups) {
     experts.ffn->forward({groups, row, row}, {nullptr, {}, 0, input.at(0)}, output.at(0), workspace.bytes());
   };
   const auto of_each = [&](std::int64_t count) -> GroupTime {
     std::vector<ExpertGroup> each;
-    for (std::int64_t e = 0; e < experts.model.num_experts; ++e) each.push_back(experts.group(e, 0, count));
+    for (std::int64_t e = 0; e < experts.model.num_experts; ++e) each.push_back(experts.group(e, count));
     return {count, median_seconds(effort.repeats, [&](int) { forward(each); }) / experts.model.num_experts};
   };
-  const double many = median_seconds(effort.repeats, [&](int i) {
-    const ExpertGroup group = experts.group(i + thread * effort.repeats, 0, effort.many_rows);
-    forward({&group, 1});
-  });
-  ExpertTimes times{.few = of_each(1), .between = {}, .many = {effort.many_rows, many}};
-  times.between = of_each(internal::rows_between(times.few, times.many));
-  return times;
+  const GroupTime many = {effort.many_rows, median_seconds(effort.repeats, [&](int i) {
+                            const ExpertGroup group =
+                                experts.group(i + thread * effort.repeats, effort.many_rows);
+                            forward({&group, 1});
+                          })};
+  const GroupTime few = of_each(1);
+  return internal::fit_products(few, of_each(internal::rows_between(few, many)), many);
 }
 
 void calibrate_products(const MoeShape& layer, int ranks, const Effort& effort, CostModel& cost) {
   const ManyExperts experts(layer, effort.weight_bytes);
   const int threads = std::min(ranks, usable_cores());
-  std::vector<ExpertTimes> by_thread(static_cast<std::size_t>(threads));
+  std::vector<ProductTimes> times(static_cast<std::size_t>(threads));
   run_ranks(threads, [&](Communicator& comm) {
-    by_thread[comm.rank().offset()] = measure_experts(experts, comm.rank().value(), effort);
+    times[comm.rank().offset()] = measure_products(experts, comm.rank().value(), effort);
   });
-  std::vector<ProductTimes> times;
-  for (const ExpertTimes& of : by_thread) times.push_back(internal::fit_products(of.few, of.between, of.many));
   const ExpertShape& shape = experts.ffn->shape();
   cost.flops_per_second =
       2 * static_cast<double>(shape.elements()) / std::ranges::max(times, {}, &ProductTimes::row).row;

@@ -23,8 +23,8 @@ struct Calibration {
 Calibration calibrate(const MoeShape& layer, int ranks);
 
 // What moving work costs on a layer of this shape, by costs that are given or, where they are null, measured
-// now: products and the link, on fewer rows and weights than calibrate() takes. Well below a second for experts
-// of usual size.
+// now: products and the link, on fewer rows and weights than calibrate() takes. Well below a second for
+// experts of usual size.
 SpillCosts spill_costs_of(const MoeShape& layer, int ranks, bool backward, const CostModel* given);
 
 }  // namespace evenkeel

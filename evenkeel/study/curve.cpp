@@ -49,9 +49,8 @@ class CurveMeasurement {
   Candidate planned(const Budget& budget) const { return {setup_.planners.front(), budget}; }
 
   Figures measured(const Candidate& candidate, int rounds, const std::string& what) const {
-    return measure(
-        experiment_of(setup_, inputs_, planned(within(Arena::kNoBudget)), {candidate}, rounds), batch_,
-        progress_(fmt::format("{}, {}", curve_.scenario, what)));
+    return measure(experiment_of(setup_, inputs_, planned(within(Arena::kNoBudget)), {candidate}, rounds),
+                   batch_, progress_(fmt::format("{}, {}", curve_.scenario, what)));
   }
 
   void add(const Figures& figures, bool asked) {

@@ -45,14 +45,14 @@ bool is_plain_reference(const ExperimentSetup& setup, const Candidate& candidate
 Figures figures_of(const ExperimentSetup& setup, const std::vector<Candidate>& slots,
                    const StepSamples& samples) {
   const auto of_slot = [&](std::size_t slot) {
-    CandidateFigures figures = samples.figures(slot);
+    CandidateFigures figures = internal::figures_of(samples, slot);
     figures.candidate = slots[slot];
     return figures;
   };
   Figures figures;
-  figures.reference = of_slot(StepSamples::kReference);
-  figures.control = samples.control();
-  std::size_t next = StepSamples::kFirstCandidate;
+  figures.reference = of_slot(internal::kReference);
+  figures.control = internal::control_of(samples);
+  std::size_t next = internal::kFirstCandidate;
   for (const Candidate& candidate : setup.candidates)
     figures.candidates.push_back(is_plain_reference(setup, candidate) ? figures.reference : of_slot(next++));
   return figures;

@@ -10,7 +10,7 @@
 #include "evenkeel/compute/cpu/expert_ffn.h"
 #include "evenkeel/layer/chunk_shape.h"
 #include "evenkeel/study/experiment.h"
-#include "evenkeel/study/internal/rank_layer.h"
+#include "evenkeel/study/internal/experiment_rank.h"
 
 namespace evenkeel {
 
@@ -59,8 +59,8 @@ void require_budgets(const ExperimentSetup& setup, std::int64_t max_tokens) {
   const auto experts = make_cpu_expert_ffn(setup.shape.expert, setup.backward);
   for (const Budget& budget : budgets_of(setup)) {
     if (!budget.is_given()) continue;
-    const std::int64_t least = least_budget(budget_shape(
-        setup.shape, setup.placement, *experts, internal::layer_options(setup, budget, tokens)));
+    const std::int64_t least = least_budget(
+        budget_shape(setup.shape, setup.placement, *experts, internal::layer_options(setup, budget, tokens)));
     if (budget.bytes < least) throw BudgetTooSmall(budget.bytes, least, "the steps of a layer");
   }
 }

@@ -26,7 +26,8 @@ class JointMeasurement {
   JointMeasurement(const StudySetup& setup, const NamedProgress& progress)
       : setup_(setup), progress_(progress), inputs_(seeded_inputs(setup, setup.tokens * setup.ranks)) {}
 
-  std::vector<JointRow> take(const std::vector<Batch>& batches, const std::vector<AskedBudget>& budgets) const {
+  std::vector<JointRow> take(const std::vector<Batch>& batches,
+                             const std::vector<AskedBudget>& budgets) const {
     std::vector<JointRow> rows;
     const std::vector<Figures> free = measured_free(batches);
     for (std::size_t i = 0; i < batches.size(); ++i)

@@ -137,10 +137,10 @@ std::vector<std::string> scenario_names(const StudySetup& setup, const std::stri
   std::vector<std::string> names = all;
   std::erase_if(names, [&](const std::string& name) { return name.find(filter) == std::string::npos; });
   if (names.empty())
-    throw InvalidArgument("--scenarios",
-                          fmt::format("no scenario of {} experts has a name with '{}' in it",
-                                      setup.shape.num_experts, filter),
-                          fmt::format("part of one of: {}", fmt::join(all, ", ")));
+    throw InvalidArgument(
+        "--scenarios",
+        fmt::format("no scenario of {} experts has a name with '{}' in it", setup.shape.num_experts, filter),
+        fmt::format("part of one of: {}", fmt::join(all, ", ")));
   return names;
 }
 
@@ -152,7 +152,8 @@ Series measure_scenarios(const StudySetup& setup, const std::string& filter, con
   return measure_points("", {{setup, "", scenario_names(setup, filter)}}, progress);
 }
 
-Series measure_ablation(const StudySetup& setup, const std::string& parameter, const NamedProgress& progress) {
+Series measure_ablation(const StudySetup& setup, const std::string& parameter,
+                        const NamedProgress& progress) {
   const Ablation ablation = ablation_of(setup, parameter);
   std::vector<Point> points;
   for (const std::int64_t value : ablation.values) {

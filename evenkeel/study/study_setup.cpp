@@ -32,8 +32,8 @@ LayerInputs seeded_inputs(const StudySetup& setup, std::int64_t tokens) {
 }
 
 Batch scenario_batch(const StudySetup& setup, const std::string& scenario) {
-  return batch_of_workload(scenario,
-                           {setup.ranks, setup.tokens, setup.shape.num_experts, setup.shape.top_k}, setup.seed);
+  return batch_of_workload(scenario, {setup.ranks, setup.tokens, setup.shape.num_experts, setup.shape.top_k},
+                           setup.seed);
 }
 
 }  // namespace evenkeel

@@ -30,8 +30,8 @@ ExperimentSetup experiment_of(const StudySetup& setup);
 // Other candidates of the same layer. `inputs` must outlive what is returned.
 ExperimentSetup experiment_of(const StudySetup& setup, const LayerInputs& inputs, const Candidate& reference,
                               std::vector<Candidate> candidates, int rounds);
-// For batches of up to so many tokens over all ranks. Throws Unsupported, before anything of it is made, where
-// the machine has not enough memory.
+// For batches of up to so many tokens over all ranks. Throws Unsupported, before anything of it is made,
+// where the machine has not enough memory.
 LayerInputs seeded_inputs(const StudySetup& setup, std::int64_t tokens);
 // A seeded batch of a named workload.
 Batch scenario_batch(const StudySetup& setup, const std::string& scenario);

@@ -125,8 +125,9 @@ double Training::recomputed_fraction(std::size_t method) const {
 }
 
 std::int64_t Training::steps_beyond(std::size_t method) const {
-  return std::ranges::count_if(
-      steps, [&](const TrainingStep& step) { return step.of(method).worst_peak_bytes() > setup.budget.bytes; });
+  return std::ranges::count_if(steps, [&](const TrainingStep& step) {
+    return step.of(method).worst_peak_bytes() > setup.budget.bytes;
+  });
 }
 
 Training measure_training(StudySetup setup, const TrainingRun& run, const RoundProgress& progress) {
@@ -145,11 +146,10 @@ Training measure_training(StudySetup setup, const TrainingRun& run, const RoundP
   }
   const LayerInputs inputs = seeded_inputs(setup, most_tokens);
   if (!setup.budget.is_given())
-    setup.budget.bytes = half_of_whole(experiment_of(setup, inputs, whole_again(), {plain_ep()}, 1), batches,
-                                       steps, recorded);
-  std::vector<Figures> figures =
-      measure(experiment_of(setup, inputs, whole_again(), other_methods(setup), setup.pairs), batches, {},
-              progress);
+    setup.budget.bytes =
+        half_of_whole(experiment_of(setup, inputs, whole_again(), {plain_ep()}, 1), batches, steps, recorded);
+  std::vector<Figures> figures = measure(
+      experiment_of(setup, inputs, whole_again(), other_methods(setup), setup.pairs), batches, {}, progress);
   for (std::size_t i = 0; i < steps.size(); ++i) steps[i].figures = std::move(figures[i]);
   return {std::move(setup), run, std::move(steps)};
 }

@@ -1,5 +1,5 @@
-// MemFine's three methods (arXiv 2511.21431) and the joint plan over the steps of a training run, of which the
-// loads of all experts were recorded.
+// MemFine's three methods (arXiv 2511.21431) and the joint plan over the steps of a training run, of which
+// the loads of all experts were recorded.
 //
 // Of every n-th step one layer is run, forward and backward: the one whose fullest rank has most. Its routing
 // is seeded and has exactly those loads, or loads in proportion for another number of tokens.

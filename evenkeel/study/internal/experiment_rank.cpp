@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <string_view>
 #include <utility>
 
 #include "evenkeel/comm/recording.h"
 #include "evenkeel/device/cpu/stream.h"
-#include "evenkeel/study/internal/rank_layer.h"
 
 namespace evenkeel::internal {
 
@@ -16,6 +16,41 @@ namespace {
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
+
+// The layer of one rank in an arena of its own, noting down what its steps cost.
+struct RankLayer {
+  Budget budget;
+  RankSample sample;  // of the last step
+  Arena arena;
+  std::optional<StepTimeline> timeline;  // where the set-up asks for it
+  MoeLayer layer;
+
+  // Collective. `experts` computes, or nothing for the library's own; `comm` must outlive this.
+  RankLayer(Communicator& comm, const ExperimentSetup& setup, const Budget& memory, std::int64_t max_tokens,
+            std::shared_ptr<const ExpertFfn> experts)
+      : budget(memory),
+        arena(Device::cpu(), memory.bytes),
+        layer(comm, arena, setup.shape, setup.placement,
+              watched(layer_options(setup, memory, max_tokens), std::move(experts), setup.timelines)) {}
+
+ private:
+  MoeOptions watched(MoeOptions options, std::shared_ptr<const ExpertFfn> experts, bool timelines) {
+    options.experts = std::move(experts);
+    options.on_step = [this](const StepStatistics& step) { note(step); };
+    if (!timelines) return options;
+    timeline.emplace(arena);
+    options.on_phase = [this](const StepMoment& moment) { timeline->enter(moment); };
+    return options;
+  }
+
+  void note(const StepStatistics& step) {
+    sample.cpu_seconds[step.backward ? 1 : 0] = step.cpu_seconds;
+    sample.planning_seconds += step.planning_seconds;
+    sample.assignments += step.assignments;
+    sample.recomputed_assignments += step.recomputed_assignments;
+    if (!step.backward) sample.chunks = step.chunks;
+  }
+};
 
 class ExperimentRank {
  public:
@@ -27,7 +62,7 @@ class ExperimentRank {
   void point_at_gradients();
   RankLayer& layer_for(const Candidate& candidate);
   void take_rounds(std::size_t batch);
-  void take_step(const Batch& batch, const Candidate& candidate, RankSample& sample);
+  RankSample take_step(const Batch& batch, const Candidate& candidate);
   void compute(const Batch& batch, MoeLayer& layer);
   void note_bytes(RankSample& sample) const;
   void show_results(std::size_t batch);
@@ -60,7 +95,7 @@ void ExperimentRank::make_layers() {
           std::make_unique<RankLayer>(comm_, setup_, candidate.budget, max_tokens, shared_.experts));
   std::vector<ExpertWeights> weights;
   for (ExpertId expert : natives_) weights.push_back(setup_.inputs->experts.weights(expert.value()));
-  for (const auto& each : layers_) each->layer().set_weights(weights);
+  for (const auto& each : layers_) each->layer.set_weights(weights);
 }
 
 void ExperimentRank::point_at_gradients() {
@@ -74,7 +109,7 @@ void ExperimentRank::point_at_gradients() {
 
 RankLayer& ExperimentRank::layer_for(const Candidate& candidate) {
   RankLayer& at = **std::ranges::find(layers_, candidate.budget, &RankLayer::budget);
-  at.layer().set_planner(candidate.planner);
+  at.layer.set_planner(candidate.planner);
   return at;
 }
 
@@ -93,9 +128,8 @@ void ExperimentRank::take_rounds(std::size_t batch) {
   for (int round = -warm_ups; round < setup_.rounds; ++round) {
     for (std::size_t step = 0; step < slots; ++step) {
       const std::size_t slot = (step + static_cast<std::size_t>(round + warm_ups)) % slots;
-      RankSample unused;
-      take_step(shared_.batches[batch], shared_.slots[slot],
-                round < 0 ? unused : samples.at(round, slot, comm_.rank().value()));
+      const RankSample sample = take_step(shared_.batches[batch], shared_.slots[slot]);
+      if (round >= 0) samples.at(round, slot, comm_.rank().value()) = sample;
       if (is_first() && round == setup_.rounds - 1) samples.plan(slot) = last_plan_;
     }
     if (is_first() && round >= 0 && shared_.progress)
@@ -103,20 +137,20 @@ void ExperimentRank::take_rounds(std::size_t batch) {
   }
 }
 
-void ExperimentRank::take_step(const Batch& batch, const Candidate& candidate, RankSample& sample) {
+RankSample ExperimentRank::take_step(const Batch& batch, const Candidate& candidate) {
   RankLayer& at = layer_for(candidate);
-  at.arena().reset_peak();
-  at.restart_timeline();
+  at.sample = {};
+  at.arena.reset_peak();
+  if (at.timeline) at.timeline->restart();
   wait_for_all();
   comm_.reset();
-  at.note_in(&sample);
-  sample.begin = seconds_now();
-  compute(batch, at.layer());
-  sample.end = seconds_now();
-  at.note_in(nullptr);
-  last_plan_.least_budget = at.layer().least_budget();
-  sample.peak_bytes = at.arena().peak_bytes();
-  note_bytes(sample);
+  at.sample.begin = seconds_now();
+  compute(batch, at.layer);
+  at.sample.end = seconds_now();
+  at.sample.peak_bytes = at.arena.peak_bytes();
+  note_bytes(at.sample);
+  last_plan_.least_budget = at.layer.least_budget();
+  return at.sample;
 }
 
 void ExperimentRank::compute(const Batch& batch, MoeLayer& layer) {
@@ -128,15 +162,14 @@ void ExperimentRank::compute(const Batch& batch, MoeLayer& layer) {
   const auto rows = [&](const Tensor& all) { return Rows{all.at(first * width), tokens, width, type}; };
   StepResults& results = shared_.results;
 
-  ForwardState state =
-      layer.forward(rows(setup_.inputs->hidden), batch.top_k_of(me), rows(results.output));
+  ForwardState state = layer.forward(rows(setup_.inputs->hidden), batch.top_k_of(me), rows(results.output));
   const auto loads = state.plan().rank_loads();
   last_plan_.rank_loads.assign(loads.begin(), loads.end());
   last_plan_.transfers = std::ssize(state.plan().transfers());
   if (!setup_.backward) return;
-  const auto router_weights =
-      std::span(results.grad_router_weights)
-          .subspan(static_cast<std::size_t>(first * batch.top_k), static_cast<std::size_t>(tokens * batch.top_k));
+  const auto router_weights = std::span(results.grad_router_weights)
+                                  .subspan(static_cast<std::size_t>(first * batch.top_k),
+                                           static_cast<std::size_t>(tokens * batch.top_k));
   layer.backward(std::move(state), rows(setup_.inputs->grad_output),
                  {rows(results.grad_hidden), router_weights, gradients_});
 }
@@ -157,12 +190,12 @@ void ExperimentRank::show_results(std::size_t batch) {
     RankLayer& at = layer_for(setup_.candidates[candidate]);
     clear_gradients();
     wait_for_all();
-    at.restart_timeline();
-    compute(shared_.batches[batch], at.layer());
-    if (setup_.timelines) shared_.records[comm_.rank().offset()] = at.timeline();
+    if (at.timeline) at.timeline->restart();
+    compute(shared_.batches[batch], at.layer);
+    if (at.timeline) shared_.records[comm_.rank().offset()] = at.timeline->record();
     wait_for_all();
     if (is_first()) {
-      shared_.inspect(candidate, shared_.results, at.layer().bitwise().holds);
+      shared_.inspect(candidate, shared_.results, at.layer.bitwise().holds);
       if (setup_.timelines) keep_worst_timeline(batch);
     }
     wait_for_all();
@@ -171,8 +204,7 @@ void ExperimentRank::show_results(std::size_t batch) {
 
 void ExperimentRank::keep_worst_timeline(std::size_t batch) const {
   const auto worst = std::ranges::max_element(shared_.records, {}, &StepRecord::peak_bytes);
-  shared_.timelines[batch].push_back(
-      {static_cast<int>(worst - shared_.records.begin()), std::move(*worst)});
+  shared_.timelines[batch].push_back({static_cast<int>(worst - shared_.records.begin()), std::move(*worst)});
 }
 
 void ExperimentRank::clear_gradients() const {
@@ -194,6 +226,16 @@ void ExperimentRank::wait_for_all() {
 }
 
 }  // namespace
+
+MoeOptions layer_options(const ExperimentSetup& setup, const Budget& budget, std::int64_t max_tokens) {
+  MoeOptions options;
+  options.planner = setup.reference.planner;
+  options.max_tokens = max_tokens;
+  options.with_backward = setup.backward;
+  options.memory = budget.memory;
+  if (!setup.backward) options.memory.recompute = Recompute::automatic;  // there is nothing to keep
+  return options;
+}
 
 void run_rank(Communicator& comm, Measurement& shared) {
   ExperimentRank(comm, shared).run();

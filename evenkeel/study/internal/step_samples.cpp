@@ -5,101 +5,117 @@
 
 namespace evenkeel::internal {
 
+namespace {
+
+using Step = std::span<const RankSample>;  // by rank
+
 template <class OfRank>
-double StepSamples::largest(int round, std::size_t slot, const OfRank& of_rank) const {
-  double most = of_rank(at(round, slot, 0));
-  for (int rank = 1; rank < ranks_; ++rank) most = std::max(most, of_rank(at(round, slot, rank)));
-  return most;
+double largest(Step step, const OfRank& of_rank) {
+  return std::invoke(of_rank, *std::ranges::max_element(step, {}, of_rank));
 }
 
 template <class OfRank>
-double StepSamples::sum(int round, std::size_t slot, const OfRank& of_rank) const {
+double sum(Step step, const OfRank& of_rank) {
   double all = 0;
-  for (int rank = 0; rank < ranks_; ++rank) all += of_rank(at(round, slot, rank));
+  for (const RankSample& sample : step) all += std::invoke(of_rank, sample);
   return all;
 }
 
-double StepSamples::phase_seconds(int round, std::size_t slot, std::size_t phase) const {
-  return largest(round, slot, [&](const RankSample& s) { return s.cpu_seconds[0][phase]; }) +
-         largest(round, slot, [&](const RankSample& s) { return s.cpu_seconds[1][phase]; });
+double phase_seconds(Step step, std::size_t phase) {
+  return largest(step, [&](const RankSample& s) { return s.cpu_seconds[0][phase]; }) +
+         largest(step, [&](const RankSample& s) { return s.cpu_seconds[1][phase]; });
 }
 
-double StepSamples::critical_seconds(int round, std::size_t slot) const {
+double critical_seconds(Step step) {
   double all = 0;
-  for (std::size_t phase = 0; phase < kPhases; ++phase) all += phase_seconds(round, slot, phase);
+  for (std::size_t phase = 0; phase < kPhases; ++phase) all += phase_seconds(step, phase);
   return all;
 }
 
-double StepSamples::cpu_seconds(int round, std::size_t slot) const {
-  return sum(round, slot, [](const RankSample& s) {
+// Of all ranks.
+double cpu_seconds(Step step) {
+  return sum(step, [](const RankSample& s) {
     double all = 0;
     for (const auto& of_pass : s.cpu_seconds) all = std::accumulate(of_pass.begin(), of_pass.end(), all);
     return all;
   });
 }
 
-template <class OfRound>
-std::vector<double> StepSamples::over_rounds(const OfRound& of_round) const {
+double wall_seconds(Step step) {
+  return largest(step, &RankSample::end) - std::ranges::min(step, {}, &RankSample::begin).begin;
+}
+
+// One figure a round, ascending.
+template <class OfStep>
+std::vector<double> ratios(const StepSamples& samples, std::size_t slot, std::size_t to,
+                           const OfStep& of_step) {
   std::vector<double> figures;
-  for (int round = 0; round < rounds_; ++round) figures.push_back(of_round(round));
+  for (int round = 0; round < samples.rounds(); ++round)
+    figures.push_back(of_step(samples.at(round, slot)) / of_step(samples.at(round, to)));
   std::ranges::sort(figures);
   return figures;
 }
 
-std::vector<double> StepSamples::ratios(double (StepSamples::*seconds)(int, std::size_t) const,
-                                        std::size_t slot, std::size_t to) const {
-  return over_rounds(
-      [&](int round) { return (this->*seconds)(round, slot) / (this->*seconds)(round, to); });
+template <class OfStep>
+double median(const StepSamples& samples, std::size_t slot, const OfStep& of_step) {
+  std::vector<double> figures;
+  for (int round = 0; round < samples.rounds(); ++round) figures.push_back(of_step(samples.at(round, slot)));
+  std::ranges::sort(figures);
+  return quantile(figures, 0.5);
 }
 
-CandidateFigures StepSamples::figures(std::size_t slot) const {
-  using S = RankSample;
-  const auto median = [&](const auto& of_round) { return quantile(over_rounds(of_round), 0.5); };
-  CandidateFigures figures;
-  figures.critical_ms = 1e3 * median([&](int round) { return critical_seconds(round, slot); });
-  figures.wall_ms = 1e3 * median([&](int round) {
-                      return largest(round, slot, [](const S& s) { return s.end; }) +
-                             largest(round, slot, [](const S& s) { return -s.begin; });
-                    });
-  figures.plan_us = 1e6 * median([&](int round) {
-                      return largest(round, slot, [](const S& s) { return s.planning_seconds; });
-                    });
-  figures.wait_ms = 1e3 * median([&](int round) {
-                      return sum(round, slot, [](const S& s) { return s.wait_seconds; }) / ranks_;
-                    });
-  figures.least_wait_ms = -1e3 * median([&](int round) {
-    return largest(round, slot, [](const S& s) { return -s.wait_seconds; });
-  });
-  for (std::size_t phase = 0; phase < kPhases; ++phase)
-    figures.phases_ms[phase] = 1e3 * median([&](int round) { return phase_seconds(round, slot, phase); });
-  figures.speedup = quantile(ratios(&StepSamples::critical_seconds, kReference, slot), 0.5);
-  figures.time = round_ratio(ratios(&StepSamples::critical_seconds, slot, kReference));
-  figures.cpu = round_ratio(ratios(&StepSamples::cpu_seconds, slot, kReference));
-  figures.rank_loads = plans_[slot].rank_loads;
-  figures.balance = imbalance(figures.rank_loads);
-  figures.transfers = plans_[slot].transfers;
-  figures.least_budget = plans_[slot].least_budget;
-  sum_last_round(slot, figures);
-  return figures;
-}
-
-// Bytes and chunks are the same in every round; the peak is the highest of all.
-void StepSamples::sum_last_round(std::size_t slot, CandidateFigures& figures) const {
+// Bytes and chunks are the same in every round, chunks on every rank; the peak is the highest of all rounds.
+void count_bytes(const StepSamples& samples, std::size_t slot, CandidateFigures& figures) {
+  const Step last = samples.at(samples.rounds() - 1, slot);
+  figures.peak_bytes.resize(last.size());
+  for (int round = 0; round < samples.rounds(); ++round)
+    std::ranges::transform(
+        samples.at(round, slot), figures.peak_bytes, figures.peak_bytes.begin(),
+        [](const RankSample& s, std::int64_t before) { return std::max(before, s.peak_bytes); });
   std::int64_t assignments = 0;
   std::int64_t recomputed = 0;
-  figures.chunks = at(rounds_ - 1, slot, 0).chunks;  // the same on every rank
-  for (int rank = 0; rank < ranks_; ++rank) {
-    std::int64_t& peak = figures.peak_bytes.emplace_back(0);
-    for (int round = 0; round < rounds_; ++round) peak = std::max(peak, at(round, slot, rank).peak_bytes);
-    const RankSample& last = at(rounds_ - 1, slot, rank);
-    figures.dispatch_bytes += last.dispatch_bytes;
-    figures.combine_bytes += last.combine_bytes;
-    figures.transfer_bytes += last.transfer_bytes;
-    assignments += last.assignments;
-    recomputed += last.recomputed_assignments;
+  figures.chunks = last.front().chunks;
+  for (const RankSample& sample : last) {
+    figures.dispatch_bytes += sample.dispatch_bytes;
+    figures.combine_bytes += sample.combine_bytes;
+    figures.transfer_bytes += sample.transfer_bytes;
+    assignments += sample.assignments;
+    recomputed += sample.recomputed_assignments;
   }
   if (assignments > 0)
     figures.recomputed_fraction = static_cast<double>(recomputed) / static_cast<double>(assignments);
+}
+
+}  // namespace
+
+CandidateFigures figures_of(const StepSamples& samples, std::size_t slot) {
+  const auto in_median = [&](const auto& of_step) { return median(samples, slot, of_step); };
+  CandidateFigures figures;
+  figures.critical_ms = 1e3 * in_median(critical_seconds);
+  figures.wall_ms = 1e3 * in_median(wall_seconds);
+  figures.wait_ms = 1e3 * in_median([](Step step) {
+                      return sum(step, &RankSample::wait_seconds) / static_cast<double>(step.size());
+                    });
+  figures.least_wait_ms = 1e3 * in_median([](Step step) {
+                            return std::ranges::min(step, {}, &RankSample::wait_seconds).wait_seconds;
+                          });
+  for (std::size_t phase = 0; phase < kPhases; ++phase)
+    figures.phases_ms[phase] = 1e3 * in_median([&](Step step) { return phase_seconds(step, phase); });
+  figures.plan_us = 1e6 * in_median([](Step step) { return largest(step, &RankSample::planning_seconds); });
+  figures.speedup = quantile(ratios(samples, kReference, slot, critical_seconds), 0.5);
+  figures.time = round_ratio(ratios(samples, slot, kReference, critical_seconds));
+  figures.cpu = round_ratio(ratios(samples, slot, kReference, cpu_seconds));
+  const SlotPlan& plan = samples.plan(slot);
+  figures.rank_loads = plan.rank_loads;
+  figures.balance = imbalance(plan.rank_loads);
+  figures.transfers = plan.transfers;
+  figures.least_budget = plan.least_budget;
+  count_bytes(samples, slot, figures);
+  return figures;
+}
+
+RoundRatio control_of(const StepSamples& samples) {
+  return round_ratio(ratios(samples, kReference, kControl, critical_seconds));
 }
 
 }  // namespace evenkeel::internal

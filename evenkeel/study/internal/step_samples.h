@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "evenkeel/layer/step_statistics.h"
@@ -37,48 +38,38 @@ struct SlotPlan {
 // without waiting for each other; rank 0 writes the plans.
 class StepSamples {
  public:
-  static constexpr std::size_t kReference = 0;
-  static constexpr std::size_t kControl = 1;
-  static constexpr std::size_t kFirstCandidate = 2;
-
   StepSamples(int rounds, std::size_t slots, int ranks)
       : rounds_(rounds), ranks_(ranks), plans_(slots), samples_(size(rounds) * slots * size(ranks)) {}
 
-  RankSample& at(int round, std::size_t slot, int rank) {
-    return samples_[(size(round) * plans_.size() + slot) * size(ranks_) + size(rank)];
+  int rounds() const { return rounds_; }
+  RankSample& at(int round, std::size_t slot, int rank) { return samples_[first(round, slot) + size(rank)]; }
+  // By rank.
+  std::span<const RankSample> at(int round, std::size_t slot) const {
+    return std::span(samples_).subspan(first(round, slot), size(ranks_));
   }
   SlotPlan& plan(std::size_t slot) { return plans_[slot]; }
-
-  // Medians over rounds; all but the candidate.
-  CandidateFigures figures(std::size_t slot) const;
-  // The reference's critical path to the control's.
-  RoundRatio control() const { return round_ratio(ratios(&StepSamples::critical_seconds, kReference, kControl)); }
+  const SlotPlan& plan(std::size_t slot) const { return plans_[slot]; }
 
  private:
   static std::size_t size(int count) { return static_cast<std::size_t>(count); }
-  const RankSample& at(int round, std::size_t slot, int rank) const {
-    return const_cast<StepSamples&>(*this).at(round, slot, rank);
+  std::size_t first(int round, std::size_t slot) const {
+    return (size(round) * plans_.size() + slot) * size(ranks_);
   }
-  // Of what `of_rank` says of the samples of a step.
-  template <class OfRank>
-  double largest(int round, std::size_t slot, const OfRank& of_rank) const;
-  template <class OfRank>
-  double sum(int round, std::size_t slot, const OfRank& of_rank) const;
-  double phase_seconds(int round, std::size_t slot, std::size_t phase) const;
-  double critical_seconds(int round, std::size_t slot) const;
-  double cpu_seconds(int round, std::size_t slot) const;  // of all ranks
-
-  // One figure a round, ascending.
-  template <class OfRound>
-  std::vector<double> over_rounds(const OfRound& of_round) const;
-  std::vector<double> ratios(double (StepSamples::*seconds)(int, std::size_t) const, std::size_t slot,
-                             std::size_t to) const;
-  void sum_last_round(std::size_t slot, CandidateFigures& figures) const;
 
   int rounds_;
   int ranks_;
   std::vector<SlotPlan> plans_;  // by slot
   std::vector<RankSample> samples_;
 };
+
+// Slots of a round: the reference, the reference again, then the candidates.
+inline constexpr std::size_t kReference = 0;
+inline constexpr std::size_t kControl = 1;
+inline constexpr std::size_t kFirstCandidate = 2;
+
+// Medians over rounds; all but the candidate.
+CandidateFigures figures_of(const StepSamples& samples, std::size_t slot);
+// The reference's critical path to the control's.
+RoundRatio control_of(const StepSamples& samples);
 
 }  // namespace evenkeel::internal

@@ -1,22 +1,18 @@
-#include "cli/timeline_report.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <vector>
 
 #include "evenkeel/base/bytes.h"
-#include "evenkeel/report/table.h"
+#include "evenkeel/report/internal/figures.h"
 
-namespace evenkeel::cli {
+namespace evenkeel::internal {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
 using Lent = StepRecord::Lent;
 
 constexpr std::size_t kWidth = 84;
@@ -167,7 +163,7 @@ std::string legend(const StepRecord& record) {
 
 }  // namespace
 
-nlohmann::ordered_json json_of(const RankTimeline& timeline) {
+Json json_of(const RankTimeline& timeline) {
   const StepRecord& record = timeline.record;
   Json phases = Json::array();
   for (const StepRecord::Stretch& stretch : record.stretches) {
@@ -211,4 +207,4 @@ std::string timeline_picture(const RankTimeline& timeline, const std::string& pl
   return text + legend(record);
 }
 
-}  // namespace evenkeel::cli
+}  // namespace evenkeel::internal
