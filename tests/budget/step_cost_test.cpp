@@ -15,7 +15,6 @@ namespace {
 constexpr int kBlocks = 8;
 constexpr std::int64_t kUnits = 80;
 constexpr std::int64_t kBlockUnits = kUnits / kBlocks;
-constexpr std::int64_t kPartUnits = 2;  // of a block that is cut
 
 double uniform(std::mt19937_64& random) {
   return std::uniform_real_distribution<double>(0, 1)(random);
@@ -50,15 +49,13 @@ struct Case {
   std::int64_t transfers = 0;
 };
 
-// Cuts a step into runs of blocks, and some blocks into parts; the first chunks are kept.
+// Cuts a step into runs of blocks, the first of them kept.
 std::vector<Chunk> random_chunks(std::mt19937_64& random) {
   std::vector<Chunk> chunks;
   bool kept = random() % 2 == 0;
   for (std::int64_t begin = 0; begin < kUnits;) {
-    const bool is_part = begin % kBlockUnits != 0 || random() % 4 == 0;
     const auto rest = static_cast<std::uint64_t>((kUnits - begin) / kBlockUnits);
-    const std::int64_t end =
-        begin + (is_part ? kPartUnits : kBlockUnits * (1 + static_cast<std::int64_t>(random() % rest)));
+    const std::int64_t end = begin + kBlockUnits * (1 + static_cast<std::int64_t>(random() % rest));
     chunks.push_back({begin, end, kept});
     kept = kept && random() % 3 != 0;
     begin = end;

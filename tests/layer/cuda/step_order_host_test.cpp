@@ -45,7 +45,7 @@ struct World {
     const HostRoutesOptions options{.num_slices = 32,
                                     .most_chunks = 4,
                                     .most_positions = static_cast<std::int32_t>(most),
-                                    .places = 1 + static_cast<int>(random() % 3)};
+                                    .borrow_slots = 1 + static_cast<int>(random() % 3)};
     for (auto& each : routes) each = std::make_unique<HostRoutes>(choices, placement, plan, options);
     hidden.resize(at(ranks));
     rows.resize(at(ranks));
@@ -74,7 +74,7 @@ std::int64_t element(int rank, std::int64_t token, int step) {
   return 1 + rank + 7 * token + 1000 * step;
 }
 
-// One rank's step: what CudaMoeLayer launches, as work of the made-up device.
+// One rank's step: what MoeLayer launches, as work of the made-up device.
 class FakeStep {
  public:
   FakeStep(World& world, int me, FakeStream& stream, FakeStream& side, cuda::StreamBarrier& barrier, int step)

@@ -1,10 +1,6 @@
-#include "evenkeel/layer/internal/native_experts.h"
+#include "evenkeel/layer/cpu/internal/native_experts.h"
 
-#include <fmt/format.h>
-
-#include "evenkeel/base/error.h"
 #include "evenkeel/device/arena.h"
-#include "evenkeel/layer/internal/whole_expert.h"
 
 namespace evenkeel::internal {
 
@@ -56,12 +52,6 @@ std::span<std::byte> NativeExperts::form(std::size_t index, Pass pass) const {
 }
 
 void NativeExperts::set(std::span<const ExpertWeights> weights) {
-  if (weights.size() != experts_.size())
-    throw InvalidArgument("weights", fmt::format("{} experts", weights.size()),
-                          fmt::format("the {} at home on this rank", experts_.size()));
-  for (std::size_t i = 0; i < experts_.size(); ++i)
-    require_whole(weights[i], "weights", experts_[i], ffn_.shape().biases);
-
   const auto elements = part_elements(ffn_.shape());
   const auto unit = static_cast<std::size_t>(bytes_of(ffn_.shape().type));
   for (std::size_t i = 0; i < experts_.size(); ++i) {
@@ -75,7 +65,6 @@ void NativeExperts::set(std::span<const ExpertWeights> weights) {
     ffn_.prepare(weights[i], Pass::forward, form(i, Pass::forward));
     if (with_backward_) ffn_.prepare(weights[i], Pass::backward, form(i, Pass::backward));
   }
-  set_ = true;
 }
 
 const std::byte* NativeExperts::prepared(ExpertId expert, Pass pass) const {

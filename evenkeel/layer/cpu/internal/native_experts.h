@@ -24,10 +24,9 @@ class NativeExperts {
  public:
   NativeExperts(const ExpertFfn& ffn, const LayerPlacement& placement, RankId me, bool with_backward);
 
-  // `weights` in the order of placement.natives(me); the tensors must stay as they are until the next call.
-  // Throws InvalidArgument for another number or a null tensor.
+  // `weights` in the order of placement.natives(me), whole; the tensors must stay as they are until the next
+  // call.
   void set(std::span<const ExpertWeights> weights);
-  bool are_set() const { return set_; }
 
   bool is_native(ExpertId expert) const { return index_[expert.offset()] >= 0; }
   // Position among placement.natives(me).
@@ -47,7 +46,6 @@ class NativeExperts {
   std::vector<int> index_;          // [E], -1 where foreign
   std::vector<ExpertParts> parts_;  // [E]
   bool with_backward_;
-  bool set_ = false;
   // Prepared forms, one expert behind the other, each on a boundary of 64 bytes.
   std::unique_ptr<MemoryRange> forward_;
   std::unique_ptr<MemoryRange> backward_;
