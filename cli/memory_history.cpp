@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "cli/options.h"
-#include "cli/table.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/array_file.h"
+#include "evenkeel/report/table.h"
 
 namespace evenkeel::cli {
 
@@ -59,12 +59,6 @@ double mean_chunks(const ChunkHistory& history, std::int64_t begin, std::int64_t
 }
 
 }  // namespace
-
-std::string name_of_counts(const ArrayFile& file) {
-  if (file.find("counts") != nullptr) return "counts";
-  if (file.arrays().size() == 1) return file.arrays().front().name;
-  throw ParseError(file.name(), "counts", "is missing, and there is more than one array");
-}
 
 ReceivedHistory read_history(const std::string& path, const MemoryModel& memory) {
   const auto file = open_array_file(path);
