@@ -186,7 +186,8 @@ TEST_F(CudaLayer, RefusesWhatItHasNot) {
     const ExpertShape f32{16, 16, Activation::swiglu, false, DataType::f32};
     const MoeShape two{2, 1, bf16_expert(16, 16)}, three{3, 1, bf16_expert(16, 16)};
     const LayerPlacement placement = LayerPlacement::contiguous(2, 1);
-    MoeOptions options{.device = on_gpu(stream)};
+    MoeOptions options;
+    options.device = on_gpu(stream);
     EXPECT_THROW(MoeLayer(comm, arena, {2, 1, f32}, placement, options), Unsupported);
     EXPECT_THROW(MoeLayer(comm, arena, three, placement, options), InvalidArgument);
     EXPECT_THROW(MoeLayer(comm, arena, two, placement), InvalidArgument);  // the arena is a GPU's

@@ -45,7 +45,7 @@ struct World {
     const HostRoutesOptions options{.num_slices = 32,
                                     .most_chunks = 4,
                                     .most_positions = static_cast<std::int32_t>(most),
-                                    .borrow_slots = 1 + static_cast<int>(random() % 3)};
+                                    .places = 1 + static_cast<int>(random() % 3)};
     for (auto& each : routes) each = std::make_unique<HostRoutes>(choices, placement, plan, options);
     hidden.resize(at(ranks));
     rows.resize(at(ranks));

@@ -61,13 +61,13 @@ class OrderedPass {
 template <class Launches>
 void order_forward(Launches& step, int chunks, int rounds) {
   OrderedPass pass(step, chunks, rounds);
-  internal::run_forward(pass);
+  evenkeel::internal::run_forward(pass);
 }
 
 template <class Launches>
 void order_backward(Launches& step, int chunks, int rounds) {
   OrderedPass pass(step, chunks, rounds);
-  internal::run_backward(pass);
+  evenkeel::internal::run_backward(pass);
 }
 
 }  // namespace evenkeel::cuda
