@@ -6,7 +6,6 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/comm/abort_on_error.h"
-#include "evenkeel/layer/cpu/internal/cpu_layer.h"
 #include "evenkeel/layer/internal/layer_backend.h"
 #include "evenkeel/layer/internal/layer_parts.h"
 #include "evenkeel/layer/internal/whole_expert.h"
@@ -19,7 +18,7 @@ MoeLayer::MoeLayer(Communicator& comm, Arena& arena, const MoeShape& shape, Laye
                                                     std::move(options))) {
   internal::require_agreement(comm, parts_->digests());
   if (parts_->options.device == nullptr)
-    backend_ = std::make_unique<internal::CpuLayer>(*parts_);
+    backend_ = internal::make_cpu_layer(*parts_);
   else
     backend_ = parts_->options.device->make(*parts_);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "evenkeel/base/matrix_view.h"
@@ -42,5 +43,8 @@ class LayerBackend {
   virtual const BitwiseReport& bitwise() const = 0;
   virtual std::int64_t least_budget() const = 0;
 };
+
+// Collective. In layer/cpu/; what it is given must stay.
+std::unique_ptr<LayerBackend> make_cpu_layer(const LayerParts& layer);
 
 }  // namespace evenkeel::internal

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "evenkeel/layer/cpu/internal/native_experts.h"
+#include "evenkeel/layer/internal/expert_parts.h"
 
 namespace evenkeel::testing {
 

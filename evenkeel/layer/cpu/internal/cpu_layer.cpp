@@ -112,6 +112,10 @@ CpuLayer::CpuLayer(const LayerParts& layer)
   transfer.reserve(any);
 }
 
+std::unique_ptr<LayerBackend> make_cpu_layer(const LayerParts& layer) {
+  return std::make_unique<CpuLayer>(layer);
+}
+
 // The promise of a budget: what every step needs is claimed, and the choices of states have their places.
 void CpuLayer::set_bytes_aside() {
   Arena& arena = parts.arena;

@@ -9,16 +9,10 @@
 
 #include "evenkeel/compute/expert_ffn.h"
 #include "evenkeel/device/device.h"
-#include "evenkeel/exchange/weight_transfer.h"
+#include "evenkeel/layer/internal/expert_parts.h"
 #include "evenkeel/plan/placement.h"
 
 namespace evenkeel::internal {
-
-// Elements of each of an expert's tensors: gate_up, down, gate_up_bias, down_bias.
-std::array<std::int64_t, kExpertParts> part_elements(const ExpertShape& shape);
-ExpertWeights weights_of(const ExpertParts& parts);
-ExpertGradients gradients_of(const GradientParts& parts);
-GradientParts parts_of(const ExpertGradients& gradients, const ExpertShape& shape);
 
 class NativeExperts {
  public:
