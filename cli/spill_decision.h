@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cli/experiment.h"
-#include "evenkeel/balance/worth.h"
+#include "evenkeel/balance/planner.h"
 #include "evenkeel/cost/cost_model.h"
 
 namespace evenkeel::cli {

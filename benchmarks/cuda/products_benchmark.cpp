@@ -96,7 +96,7 @@ Json time(CudaStream& stream, double flop, const std::function<void()>& run) {
   for (int i = 0; i < kWarmups; ++i) run();
   std::vector<float> times;
   for (int i = 0; i < kRepeats; ++i) {
-    auto* const native = static_cast<cudaStream_t>(stream.native());
+    const cudaStream_t native = cuda::native(stream);
     EVENKEEL_CUDA_CALL(cudaEventRecord, begin, native);
     run();
     EVENKEEL_CUDA_CALL(cudaEventRecord, end, native);
@@ -190,7 +190,7 @@ class Experts {
     groups_.input_row = anywhere_.data();
     result["copy_of_rows"] = time(stream, 0, [&] {
       EVENKEEL_CUDA_CALL(cudaMemcpyAsync, output_.data(), input_.data(), output_.size() * sizeof(bf16),
-                         cudaMemcpyDefault, static_cast<cudaStream_t>(stream.native()));
+                         cudaMemcpyDefault, cuda::native(stream));
     });
     forward_keeping(saved_.data());
     const auto backward = [&] { ffn_->backward(groups_, backward_, workspace, stream); };
@@ -207,7 +207,7 @@ class Experts {
     const std::vector<std::int32_t> begin = case_.begin();
     auto* const both = reinterpret_cast<bf16*>(saved_.data());
     return time(stream, case_.flop(), [&] {
-      auto* const native = static_cast<cudaStream_t>(stream.native());
+      const cudaStream_t native = cuda::native(stream);
       const auto& s = case_.shape;
       for (std::size_t g = 0; g + 1 < begin.size(); ++g) {
         const std::int64_t first = begin[g], rows = begin[g + 1] - first;
@@ -246,7 +246,7 @@ Json time_dense(Cublas& cublas, CudaStream& stream) {
   const DeviceMemory<bf16> out(kSide * kSide);
   return time(stream, 2.0 * kSide * kSide * kSide, [&] {
     cublas.multiply(a.data(), w.data(), out.data(), kSide, kSide, kSide,
-                    static_cast<cudaStream_t>(stream.native()));
+                    cuda::native(stream));
   });
 }
 

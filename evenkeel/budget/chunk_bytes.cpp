@@ -101,7 +101,7 @@ std::int64_t saved_bytes(const ChunkShape& shape, std::int64_t positions) {
 }
 
 std::int64_t positions_saved_in(const ChunkShape& shape, std::int64_t bytes) {
-  const std::int64_t available = bytes / kArenaLine * kArenaLine - shape.saved_margin_bytes;
+  const std::int64_t available = bytes / kCacheLine * kCacheLine - shape.saved_margin_bytes;
   return std::max<std::int64_t>(available, 0) / std::max<std::int64_t>(shape.saved_bytes, 1);
 }
 

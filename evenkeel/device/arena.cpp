@@ -27,8 +27,8 @@ Arena::Arena(Device device, std::int64_t budget_bytes)
                                      bounded_ ? MemorySource::Commit::now : MemorySource::Commit::later)) {
   gaps_.reserve(256);
   // Where a budget ends amid a line, buffers cut from the high end would begin amid one.
-  const std::int64_t whole_lines = capacity_ / kAlignment * kAlignment;
-  if (whole_lines > 0) gaps_.push_back({0, whole_lines});
+  const std::int64_t usable = capacity_ / kAlignment * kAlignment;
+  if (usable > 0) gaps_.push_back({0, usable});
 }
 
 Arena::~Arena() {

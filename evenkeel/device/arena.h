@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "evenkeel/base/bytes.h"
 #include "evenkeel/base/check.h"
 #include "evenkeel/device/device.h"
 
@@ -70,7 +71,7 @@ class Buffer {
 // Not for two threads at once.
 class Arena {
  public:
-  static constexpr std::int64_t kAlignment = 64;
+  static constexpr std::int64_t kAlignment = kCacheLine;
   static constexpr std::int64_t kNoBudget = -1;
 
   // `budget_bytes` is the most that may be lent at a time; without one, the device's memory is.
@@ -88,9 +89,7 @@ class Arena {
     return allocate(count * static_cast<std::int64_t>(sizeof(T)), name, lifetime);
   }
   // The bytes that allocate() takes where so many are asked for.
-  static constexpr std::int64_t rounded(std::int64_t bytes) {
-    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  }
+  static constexpr std::int64_t rounded(std::int64_t bytes) { return whole_lines(bytes); }
 
   // Whether a budget was given.
   bool is_bounded() const { return bounded_; }

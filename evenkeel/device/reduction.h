@@ -10,4 +10,9 @@ enum class Reduction { sum, min, max };
 // The type of the values that are reduced: whole numbers add modulo 2^64.
 enum class ValueType : std::uint8_t { int64, float64 };
 
+// On the host: reduced[i] = values[i] and values[n + i] and ... for so many parts, in this order, whatever
+// the parts come from, so that all ranks get the same bits.
+void reduce_on_host(const void* values, int parts, std::int64_t n, ValueType type, Reduction reduction,
+                    void* reduced);
+
 }  // namespace evenkeel

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/comm/internal/arguments.h"
 #include "evenkeel/device/cuda/runtime.cuh"
 
 namespace evenkeel {
@@ -12,18 +13,6 @@ namespace evenkeel {
 namespace nccl {
 
 namespace {
-
-cudaStream_t native_of(CudaStream& stream) {
-  return static_cast<cudaStream_t>(stream.native());
-}
-
-void check_peers(const char* argument, const auto& slices, int ranks) {
-  for (const auto& slice : slices) {
-    if (slice.peer.value() >= 0 && slice.peer.value() < ranks) continue;
-    throw InvalidArgument(argument, fmt::format("rank {} does not exist", slice.peer.value()),
-                          fmt::format("0..{}", ranks - 1));
-  }
-}
 
 // Those of `slices` that oneself is the other side of, in order.
 auto of_oneself(const auto& slices, RankId me) {
@@ -55,17 +44,13 @@ CudaStream& NcclCommunicator::begin(Stream& stream, const char* name) {
 }
 
 void NcclCommunicator::gather(const std::byte* mine, std::size_t bytes, std::byte* all, CudaStream& stream) {
-  root_->handed_over(root_->library().all_gather(mine, all, bytes, ncclInt8, comm_, native_of(stream)), comm_,
-                     "ncclAllGather");
+  root_->handed_over(root_->library().all_gather(mine, all, bytes, ncclInt8, comm_, cuda::native(stream)),
+                     comm_, "ncclAllGather");
 }
 
 Event NcclCommunicator::all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream& stream,
                                    const char* name) {
-  const auto ranks = static_cast<std::size_t>(size());
-  if (all.size() != ranks * mine.size()) {
-    throw InvalidArgument("all", fmt::format("has {} bytes in {}", all.size(), name),
-                          fmt::format("{} ranks times {} bytes", ranks, mine.size()));
-  }
+  evenkeel::internal::require_gather_sizes(mine.size(), all.size(), size(), name);
   CudaStream& cuda = begin(stream, name);
   if (!mine.empty()) gather(mine.data(), mine.size(), all.data(), cuda);
   return cuda.mark();
@@ -73,12 +58,12 @@ Event NcclCommunicator::all_gather(std::span<const std::byte> mine, std::span<st
 
 Event NcclCommunicator::send_receive(std::span<const SendSlice> sends, std::span<const ReceiveSlice> receives,
                                      Stream& stream, const char* name) {
-  check_peers("sends", sends, size());
-  check_peers("receives", receives, size());
+  evenkeel::internal::require_peers("sends", sends, size());
+  evenkeel::internal::require_peers("receives", receives, size());
   CudaStream& cuda = begin(stream, name);
   copy_to_oneself(sends, receives, cuda);
   const Library& library = root_->library();
-  const cudaStream_t native = native_of(cuda);
+  const cudaStream_t to = cuda::native(cuda);
   root_->handed_over(library.group_start(), comm_, "ncclGroupStart");
   ncclResult_t result = ncclSuccess;
   const auto keep_first = [&](ncclResult_t next) {
@@ -86,13 +71,12 @@ Event NcclCommunicator::send_receive(std::span<const SendSlice> sends, std::span
   };
   for (const SendSlice& slice : sends) {
     if (slice.peer == rank() || slice.bytes.empty()) continue;
-    keep_first(
-        library.send(slice.bytes.data(), slice.bytes.size(), ncclInt8, slice.peer.value(), comm_, native));
+    keep_first(library.send(slice.bytes.data(), slice.bytes.size(), ncclInt8, slice.peer.value(), comm_, to));
   }
   for (const ReceiveSlice& slice : receives) {
     if (slice.peer == rank() || slice.bytes.empty()) continue;
     keep_first(
-        library.receive(slice.bytes.data(), slice.bytes.size(), ncclInt8, slice.peer.value(), comm_, native));
+        library.receive(slice.bytes.data(), slice.bytes.size(), ncclInt8, slice.peer.value(), comm_, to));
   }
   const ncclResult_t ended = library.group_end();
   root_->handed_over(result != ncclSuccess ? result : ended, comm_, "a group of ncclSend and ncclRecv");
@@ -114,43 +98,25 @@ void NcclCommunicator::copy_to_oneself(std::span<const SendSlice> sends,
   }
 }
 
-// One stream's until it is idle, whichever asks next.
-std::byte* NcclCommunicator::scratch(CudaStream& stream, std::size_t bytes) {
-  if (scratch_is_idle_) stream.enqueue_wait(*scratch_is_idle_);
-  if (scratch_ == nullptr || scratch_->bytes() < bytes) scratch_ = stream.make_scratch(bytes);
-  return scratch_->data();
-}
-
-template <class Value>
-Event NcclCommunicator::reduce(std::span<Value> values, ValueType type, Reduction reduction, Stream& stream,
-                               const char* name) {
+Event NcclCommunicator::reduce(std::span<std::byte> values, ValueType type, Reduction reduction,
+                               Stream& stream, const char* name) {
   CudaStream& cuda = begin(stream, name);
   if (values.empty()) return cuda.mark();
-  const std::size_t bytes = values.size_bytes();
-  std::byte* const all = scratch(cuda, bytes * static_cast<std::size_t>(size()));
-  gather(reinterpret_cast<const std::byte*>(values.data()), bytes, all, cuda);
-  cuda.reduce(all, size(), static_cast<std::int64_t>(values.size()), type, reduction, values.data());
-  scratch_is_idle_ = cuda.record();
+  std::byte* const all = scratch_.lend(cuda, values.size() * static_cast<std::size_t>(size()));
+  gather(values.data(), values.size(), all, cuda);
+  cuda.reduce(all, size(), static_cast<std::int64_t>(values.size() / sizeof(std::int64_t)), type, reduction,
+              values.data());
+  scratch_.give_back(cuda);
   return cuda.mark();
-}
-
-Event NcclCommunicator::all_reduce(std::span<std::int64_t> values, Reduction reduction, Stream& stream,
-                                   const char* name) {
-  return reduce(values, ValueType::int64, reduction, stream, name);
-}
-
-Event NcclCommunicator::all_reduce(std::span<double> values, Reduction reduction, Stream& stream,
-                                   const char* name) {
-  return reduce(values, ValueType::float64, reduction, stream, name);
 }
 
 Event NcclCommunicator::barrier(Stream& stream, const char* name) {
   CudaStream& cuda = begin(stream, name);
   const auto ranks = static_cast<std::size_t>(size());
-  std::byte* const all = scratch(cuda, ranks);
+  std::byte* const all = scratch_.lend(cuda, ranks);
   const auto me = static_cast<std::size_t>(rank().value());
   gather(all + me, 1, all, cuda);
-  scratch_is_idle_ = cuda.record();
+  scratch_.give_back(cuda);
   return cuda.mark();
 }
 

@@ -148,7 +148,7 @@ class CudaMoeLayer::Body::BackwardStep : public Step {
   void clear() {
     EVENKEEL_CUDA_CALL(cudaMemsetAsync, body_.buffers_.foreign_gradients, 0,
                        static_cast<std::size_t>(body_.buffer_shape_.foreign_gradients()) * sizeof(float),
-                       static_cast<cudaStream_t>(body_.stream_.native()));
+                       cuda::native(body_.stream_));
   }
   void receive(int) {
     receive_rows();

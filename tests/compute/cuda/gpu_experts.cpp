@@ -112,7 +112,7 @@ FfnOutcome GpuExperts::run() {
 FfnOutcome GpuExperts::replay(int replays) {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
-  auto* const native = static_cast<cudaStream_t>(stream_.native());
+  const cudaStream_t native = cuda::native(stream_);
   EVENKEEL_CUDA_CALL(cudaStreamBeginCapture, native, cudaStreamCaptureModeThreadLocal);
   launch();
   EVENKEEL_CUDA_CALL(cudaStreamEndCapture, native, &graph);

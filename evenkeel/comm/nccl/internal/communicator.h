@@ -62,9 +62,8 @@ class NcclCommunicator final : public Communicator {
                    const char* name) override;
   Event send_receive(std::span<const SendSlice> sends, std::span<const ReceiveSlice> receives, Stream& stream,
                      const char* name) override;
-  Event all_reduce(std::span<std::int64_t> values, Reduction reduction, Stream& stream,
-                   const char* name) override;
-  Event all_reduce(std::span<double> values, Reduction reduction, Stream& stream, const char* name) override;
+  Event reduce(std::span<std::byte> values, ValueType type, Reduction reduction, Stream& stream,
+               const char* name) override;
   Event barrier(Stream& stream, const char* name) override;
   std::unique_ptr<Communicator> split(int color) override;
   void throw_if_aborted(const char* name) override { root_->begin(name); }
@@ -72,20 +71,15 @@ class NcclCommunicator final : public Communicator {
 
  private:
   CudaStream& begin(Stream& stream, const char* name);
-  std::byte* scratch(CudaStream& stream, std::size_t bytes);
   void gather(const std::byte* mine, std::size_t bytes, std::byte* all, CudaStream& stream);
   void copy_to_oneself(std::span<const SendSlice> sends, std::span<const ReceiveSlice> receives,
                        CudaStream& stream);
-  template <class Value>
-  Event reduce(std::span<Value> values, ValueType type, Reduction reduction, Stream& stream,
-               const char* name);
 
   std::shared_ptr<Root> root_;
   std::unique_ptr<Communicator> owned_;
   Communicator& control_;
   ncclComm_t comm_;
-  std::unique_ptr<DeviceScratch> scratch_;
-  EventLease scratch_is_idle_;
+  DeviceScratch scratch_;
 };
 
 }  // namespace evenkeel::nccl

@@ -22,9 +22,8 @@ class ThreadCommunicator final : public Communicator {
                    const char* name) override;
   Event send_receive(std::span<const SendSlice> sends, std::span<const ReceiveSlice> receives, Stream& stream,
                      const char* name) override;
-  Event all_reduce(std::span<std::int64_t> values, Reduction reduction, Stream& stream,
-                   const char* name) override;
-  Event all_reduce(std::span<double> values, Reduction reduction, Stream& stream, const char* name) override;
+  Event reduce(std::span<std::byte> values, ValueType type, Reduction reduction, Stream& stream,
+               const char* name) override;
   Event barrier(Stream& stream, const char* name) override;
   std::unique_ptr<Communicator> split(int color) override;
   void throw_if_aborted(const char* name) override;
@@ -33,9 +32,6 @@ class ThreadCommunicator final : public Communicator {
  private:
   Operation& begin(const char* name, Channel channel, Stream& stream);
   Event post(Operation& operation, Stream& stream);
-  template <class Value>
-  Event reduce(std::span<Value> values, Reduction reduction, Stream& stream, const char* name);
-  void check_peer(const char* argument, RankId peer) const;
 
   World& world() const { return group_->world(); }
   int world_rank() const { return group_->world_rank(me_); }

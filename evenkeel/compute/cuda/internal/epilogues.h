@@ -19,8 +19,6 @@ EVENKEEL_ALWAYS_INLINE void add_to(Eight& sum, const Eight& term) {
   for (int i = 0; i < kEight; ++i) sum.at[i] += term.at[i];
 }
 
-struct Nothing {};
-
 }  // namespace internal
 
 // h and the pre-activations of forward; either may be null.
@@ -207,7 +205,7 @@ struct InputGradientEpilogue {
   struct Row {
     float* to = nullptr;
   };
-  using Read = internal::Nothing;
+  struct Read {};
 
   EVENKEEL_ALWAYS_INLINE Row row(const Tile& tile, int row) const {
     return {grad_position + std::int64_t{tile.begin + row} * width};

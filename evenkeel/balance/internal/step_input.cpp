@@ -1,10 +1,10 @@
-#include "evenkeel/balance/step_input.h"
+#include "evenkeel/balance/internal/step_input.h"
 
 #include <fmt/format.h>
 
 #include "evenkeel/base/error.h"
 
-namespace evenkeel {
+namespace evenkeel::internal {
 
 namespace {
 
@@ -35,4 +35,4 @@ void require_step_input(const Counts& counts, const LayerPlacement& placement,
   if (!base_load.empty()) require_base_load(counts, base_load);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::internal
