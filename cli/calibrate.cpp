@@ -1,7 +1,6 @@
 #include "cli/calibrate.h"
 
 #include <fmt/format.h>
-#include <time.h>
 
 #include <algorithm>
 #include <fstream>
@@ -12,6 +11,7 @@
 #include "cli/experiment_memory.h"
 #include "cli/product_times.h"
 #include "cli/round_ratio.h"
+#include "evenkeel/base/clock.h"
 #include "evenkeel/base/cores.h"
 #include "evenkeel/comm/thread/run_ranks.h"
 #include "evenkeel/compute/cpu/expert_ffn.h"
@@ -33,20 +33,14 @@ constexpr int kManyChunks = 32;
 constexpr std::int64_t kChunkTokens = 2;
 constexpr std::int64_t kNarrow = 16;
 
-double thread_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
 // Of this thread's CPU time; the first call warms up.
 template <class Work>
 double median_seconds(int repeats, const Work& work) {
   std::vector<double> seconds;
   for (int i = -1; i < repeats; ++i) {
-    const double before = thread_seconds();
+    const double before = thread_cpu_seconds();
     work(i + 1);
-    if (i >= 0) seconds.push_back(thread_seconds() - before);
+    if (i >= 0) seconds.push_back(thread_cpu_seconds() - before);
   }
   std::ranges::sort(seconds);
   return quantile(seconds, 0.5);

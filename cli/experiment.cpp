@@ -11,6 +11,7 @@
 #include "cli/round_ratio.h"
 #include "cli/step_samples.h"
 #include "cli/turns.h"
+#include "evenkeel/base/clock.h"
 #include "evenkeel/base/cores.h"
 #include "evenkeel/comm/recording.h"
 #include "evenkeel/comm/thread/run_ranks.h"
@@ -23,10 +24,6 @@ namespace {
 
 // A rank may well wait for the others' work on a machine with few cores.
 constexpr double kDeadlineSeconds = 600;
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // Slots of a round: the reference, the reference again, then the candidates; where one is the reference, it
 // is not measured a third time.
@@ -161,9 +158,9 @@ void Rank::take_step(const Batch& batch, const Candidate& candidate, RankSample&
   wait_for_all();
   comm_.reset();
   at.note_in(&sample);
-  sample.begin = seconds_now();
+  sample.begin = wall_seconds();
   compute(batch, at.layer());
-  sample.end = seconds_now();
+  sample.end = wall_seconds();
   at.note_in(nullptr);
   sample.peak_bytes = at.arena().peak_bytes();
   note_bytes(sample);
