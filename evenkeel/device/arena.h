@@ -15,7 +15,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <memory>
 #include <span>
 #include <utility>
@@ -96,8 +95,8 @@ class Arena {
   std::int64_t budget_bytes() const { return capacity_; }
   // The most that one allocation, or the buffers of one step together, can have now.
   std::int64_t largest_gap_bytes() const;
-  // As largest_gap_bytes(), for when these buffers of this arena will have been given back.
-  std::int64_t largest_gap_bytes_without(std::initializer_list<const Buffer*> buffers) const;
+  // As largest_gap_bytes(), for when this buffer of the arena will have been given back.
+  std::int64_t largest_gap_bytes_without(const Buffer& buffer) const;
 
   // A layer's claim for as long as the arena lives: a step of it must always find `step_bytes` in one gap,
   // and up to so many of its states wait for backward, each with `state_bytes` at least. Who keeps bytes

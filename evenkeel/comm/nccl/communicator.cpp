@@ -10,7 +10,7 @@
 
 namespace evenkeel {
 
-namespace nccl {
+namespace internal {
 
 namespace {
 
@@ -50,7 +50,7 @@ void NcclCommunicator::gather(const std::byte* mine, std::size_t bytes, std::byt
 
 Event NcclCommunicator::all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream& stream,
                                    const char* name) {
-  evenkeel::internal::require_gather_sizes(mine.size(), all.size(), size(), name);
+  require_gather_sizes(mine.size(), all.size(), size(), name);
   CudaStream& cuda = begin(stream, name);
   if (!mine.empty()) gather(mine.data(), mine.size(), all.data(), cuda);
   return cuda.mark();
@@ -58,8 +58,8 @@ Event NcclCommunicator::all_gather(std::span<const std::byte> mine, std::span<st
 
 Event NcclCommunicator::send_receive(std::span<const SendSlice> sends, std::span<const ReceiveSlice> receives,
                                      Stream& stream, const char* name) {
-  evenkeel::internal::require_peers("sends", sends, size());
-  evenkeel::internal::require_peers("receives", receives, size());
+  require_peers("sends", sends, size());
+  require_peers("receives", receives, size());
   CudaStream& cuda = begin(stream, name);
   copy_to_oneself(sends, receives, cuda);
   const Library& library = root_->library();
@@ -127,12 +127,12 @@ std::unique_ptr<Communicator> NcclCommunicator::split(int color) {
   return std::make_unique<NcclCommunicator>(root_, control, std::move(part));
 }
 
-}  // namespace nccl
+}  // namespace internal
 
 std::unique_ptr<Communicator> make_nccl_communicator(Communicator& control, int gpu,
                                                      const NcclOptions& options) {
-  return std::make_unique<nccl::NcclCommunicator>(std::make_shared<nccl::Root>(control, gpu, options),
-                                                  control, nullptr);
+  return std::make_unique<internal::NcclCommunicator>(std::make_shared<internal::Root>(control, gpu, options),
+                                                      control, nullptr);
 }
 
 }  // namespace evenkeel

@@ -12,7 +12,7 @@
 #include "evenkeel/device/cuda/gpu.h"
 #include "evenkeel/device/cuda/runtime.cuh"
 
-namespace evenkeel::nccl {
+namespace evenkeel::internal {
 
 namespace {
 
@@ -119,4 +119,4 @@ void Root::abort_all() noexcept {
   comms_.clear();
 }
 
-}  // namespace evenkeel::nccl
+}  // namespace evenkeel::internal

@@ -1,21 +1,8 @@
 #include "evenkeel/device/reduction.h"
 
-#include <algorithm>
-#include <type_traits>
-
 namespace evenkeel {
 
 namespace {
-
-template <class Value>
-Value combined(Value a, Value b, Reduction reduction) {
-  if (reduction == Reduction::min) return std::min(a, b);
-  if (reduction == Reduction::max) return std::max(a, b);
-  if constexpr (std::is_integral_v<Value>)
-    return static_cast<Value>(static_cast<std::uint64_t>(a) + static_cast<std::uint64_t>(b));  // wraps
-  else
-    return a + b;
-}
 
 template <class Value>
 void reduce(const Value* values, int parts, std::int64_t n, Reduction reduction, Value* reduced) {

@@ -13,7 +13,7 @@
 #include "evenkeel/comm/progress.h"
 #include "evenkeel/device/cuda/stream.h"
 
-namespace evenkeel::nccl {
+namespace evenkeel::internal {
 
 // The root that ends all communicators of a rank together.
 class Root final : public StreamWatch {
@@ -82,4 +82,4 @@ class NcclCommunicator final : public Communicator {
   DeviceScratch scratch_;
 };
 
-}  // namespace evenkeel::nccl
+}  // namespace evenkeel::internal

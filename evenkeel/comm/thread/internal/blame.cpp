@@ -9,7 +9,7 @@
 #include "evenkeel/comm/thread/internal/operation.h"
 #include "evenkeel/comm/thread/internal/world.h"
 
-namespace evenkeel::thread_comm {
+namespace evenkeel::internal {
 
 namespace {
 
@@ -70,4 +70,4 @@ Cause find_blame(World& world, int rank, const Operation& operation) {
   return blame(world, rank, awaited.front(), action + ", while ranks wait for each other in a circle");
 }
 
-}  // namespace evenkeel::thread_comm
+}  // namespace evenkeel::internal

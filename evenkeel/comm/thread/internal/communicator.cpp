@@ -6,7 +6,7 @@
 #include "evenkeel/comm/internal/arguments.h"
 #include "evenkeel/comm/thread/internal/world.h"
 
-namespace evenkeel::thread_comm {
+namespace evenkeel::internal {
 
 namespace {
 
@@ -35,7 +35,7 @@ ThreadCommunicator::ThreadCommunicator(std::shared_ptr<Group> group, int me)
 
 Event ThreadCommunicator::all_gather(std::span<const std::byte> mine, std::span<std::byte> all,
                                      Stream& stream, const char* name) {
-  internal::require_gather_sizes(mine.size(), all.size(), size(), name);
+  require_gather_sizes(mine.size(), all.size(), size(), name);
   Operation& operation = begin(name, Channel::collectives, stream);
   for (int peer = 0; peer < size(); ++peer) {
     operation.send(peer, mine);
@@ -47,8 +47,8 @@ Event ThreadCommunicator::all_gather(std::span<const std::byte> mine, std::span<
 Event ThreadCommunicator::send_receive(std::span<const SendSlice> sends,
                                        std::span<const ReceiveSlice> receives, Stream& stream,
                                        const char* name) {
-  internal::require_peers("sends", sends, size());
-  internal::require_peers("receives", receives, size());
+  require_peers("sends", sends, size());
+  require_peers("receives", receives, size());
   Operation& operation = begin(name, Channel::messages, stream);
   for (const SendSlice& slice : sends) operation.send(slice.peer.value(), slice.bytes);
   for (const ReceiveSlice& slice : receives) operation.receive(slice.peer.value(), slice.bytes);
@@ -114,4 +114,4 @@ Event ThreadCommunicator::post(Operation& operation, Stream& stream) {
   return static_cast<CpuStream&>(stream).post(operation);
 }
 
-}  // namespace evenkeel::thread_comm
+}  // namespace evenkeel::internal

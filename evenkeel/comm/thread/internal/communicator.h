@@ -10,7 +10,7 @@
 #include "evenkeel/comm/communicator.h"
 #include "evenkeel/comm/thread/internal/operation.h"
 
-namespace evenkeel::thread_comm {
+namespace evenkeel::internal {
 
 class ThreadCommunicator final : public Communicator {
  public:
@@ -42,4 +42,4 @@ class ThreadCommunicator final : public Communicator {
   std::vector<std::unique_ptr<Operation>> operations_;  // no fewer than were ever pending at once
 };
 
-}  // namespace evenkeel::thread_comm
+}  // namespace evenkeel::internal

@@ -10,7 +10,7 @@
 
 #include "evenkeel/device/device_stream.h"
 
-namespace evenkeel::thread_comm {
+namespace evenkeel::internal {
 
 class Operation;
 class World;
@@ -107,4 +107,4 @@ class Group {
   std::vector<Lane> lanes_;
 };
 
-}  // namespace evenkeel::thread_comm
+}  // namespace evenkeel::internal

@@ -6,7 +6,7 @@
 #include <exception>
 #include <utility>
 
-namespace evenkeel::thread_comm {
+namespace evenkeel::internal {
 
 Operation::Operation(Group& group, int me) : group_(group), me_(me), rank_(group.world_rank(me)) {
   // Operations are used in turn: with space from the start, a rarely large one does not allocate late.
@@ -210,4 +210,4 @@ void Operation::retire() noexcept {
   in_use_ = false;
 }
 
-}  // namespace evenkeel::thread_comm
+}  // namespace evenkeel::internal

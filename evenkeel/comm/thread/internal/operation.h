@@ -21,7 +21,7 @@
 #include "evenkeel/device/cpu/stream.h"
 #include "evenkeel/device/device_stream.h"
 
-namespace evenkeel::thread_comm {
+namespace evenkeel::internal {
 
 class Operation final : public CpuOperation {
  public:
@@ -119,4 +119,4 @@ class Operation final : public CpuOperation {
 // Who keeps `operation` waiting, and what to say about it. Called asleep, by the operation's own thread.
 Cause find_blame(World& world, int rank, const Operation& operation);
 
-}  // namespace evenkeel::thread_comm
+}  // namespace evenkeel::internal

@@ -6,7 +6,7 @@
 
 #include "evenkeel/comm/thread/internal/operation.h"
 
-namespace evenkeel::thread_comm {
+namespace evenkeel::internal {
 
 namespace {
 
@@ -217,4 +217,4 @@ void Operation::fail() {
   world.stop(rank_, name_, seconds);
 }
 
-}  // namespace evenkeel::thread_comm
+}  // namespace evenkeel::internal

@@ -61,7 +61,7 @@ class ExpertBackward {
   std::int64_t workspace_bytes(bool again) const { return heights(again).most_bytes(); }
   std::int64_t least_workspace_bytes(bool again) const { return heights(again).least_bytes(); }
 
-  // As ExpertFfn::backward() and add_gate_up_gradients().
+  // As ExpertFfn::backward().
   void run(const ExpertBatch& batch, const BackwardRows& rows, bool again,
            std::span<std::byte> workspace) const {
     const std::int64_t row_limit = heights(again).rows_in(std::ssize(workspace));
@@ -78,21 +78,7 @@ class ExpertBackward {
         differentiate_h(batch, group, span, tile, g, pre, rows);
         add_down_gradients(group, span, tile, g);
         add_input_gradients(batch, group, span, tile, pre, rows.grad_input);
-        if (group.gradients.gate_up == nullptr) return;
-        add_gate_up_product(group, span, tile, gathered(batch, span, rows.input, tile, tile.x()), pre);
-      });
-  }
-
-  void add_gate_up_gradients(const ExpertBatch& batch, const SplitRows& input,
-                             std::span<std::byte> workspace) const {
-    const std::int64_t row_limit = heights_.rows_in(std::ssize(workspace));
-    Carver carver(workspace.data());
-    RowAlone alone;
-    const Tile tile = carve(carver, row_limit, false, alone);
-    for (const ExpertGroup& group : batch.groups)
-      for_each_tile(group, row_limit, [&](Span span) {
-        const std::byte* const x = gathered(batch, span, input, tile, tile.x());
-        add_gate_up_product(group, span, tile, x, saved_of(shape_, group, span));
+        add_gate_up_gradients(group, span, tile, gathered(batch, span, rows.input, tile, tile.x()), pre);
       });
   }
 
@@ -278,8 +264,8 @@ class ExpertBackward {
   }
 
   // Another group's rows behind those of the tile stand aside meanwhile.
-  void add_gate_up_product(const ExpertGroup& group, Span span, const Tile& tile, const std::byte* x,
-                           std::byte* grad_pre) const {
+  void add_gate_up_gradients(const ExpertGroup& group, Span span, const Tile& tile, const std::byte* x,
+                             std::byte* grad_pre) const {
     const std::int64_t width = shape_.gate_up_rows();
     std::byte* const behind = rows::at(grad_pre, span.rows * width, shape_.type);
     const std::int64_t padding = GradientProduct::padding(span.rows);

@@ -39,8 +39,8 @@ class AddressSlot {
  private:
   // Of the 47 bits of addresses that a process has on x86-64 and, at least, on AArch64: programs and their
   // heaps begin at 85 (x86-64) or 170 TiB, libraries and stacks go down from the end.
-  constexpr std::uintptr_t kFirst = std::uintptr_t{16} << 40;
-  constexpr std::uintptr_t kEnd = std::uintptr_t{80} << 40;
+  static constexpr std::uintptr_t kFirst = std::uintptr_t{16} << 40;
+  static constexpr std::uintptr_t kEnd = std::uintptr_t{80} << 40;
 
   struct Taken {
     std::mutex mutex;
