@@ -138,7 +138,7 @@ class Experts {
     std::mt19937 random(3);
     std::ranges::generate(weight, [&] { return std::uniform_real_distribution<float>(0.1f, 1)(random); });
     weight_ = DeviceMemory<float>(std::span<const float>(weight));
-    std::vector<DeviceExpertWeights> weights;
+    std::vector<ExpertWeights> weights;
     std::vector<DeviceExpertGradients> gradients;
     for (std::int64_t g = 0; g < c.groups; ++g) {
       float* const block = gradients_memory_.data() + g * c.shape.elements();
@@ -151,7 +151,7 @@ class Experts {
       gradients.push_back({block, block + rows * c.shape.hidden, c.shape.biases ? bias_block : nullptr,
                            c.shape.biases ? bias_block + rows : nullptr});
     }
-    weights_ = DeviceMemory<DeviceExpertWeights>(std::span<const DeviceExpertWeights>(weights));
+    weights_ = DeviceMemory<ExpertWeights>(std::span<const ExpertWeights>(weights));
     gradients_ = DeviceMemory<DeviceExpertGradients>(std::span<const DeviceExpertGradients>(gradients));
     std::vector<std::int32_t> rows(static_cast<std::size_t>(c.positions));
     std::iota(rows.begin(), rows.end(), 0);
@@ -234,7 +234,7 @@ class Experts {
   DeviceMemory<bf16> gate_up_, down_, biases_, input_, grad_output_, output_;
   DeviceMemory<std::byte> saved_, workspace_;
   DeviceMemory<float> gradients_memory_, weight_, grad_weight_, grad_position_;
-  DeviceMemory<DeviceExpertWeights> weights_;
+  DeviceMemory<ExpertWeights> weights_;
   DeviceMemory<DeviceExpertGradients> gradients_;
   DeviceGroups groups_;
   DeviceBackward backward_;

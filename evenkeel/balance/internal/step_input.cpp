@@ -6,9 +6,15 @@
 
 namespace evenkeel::internal {
 
-namespace {
-
-void require_base_load(const Counts& counts, std::span<const std::int64_t> base_load) {
+void require_step_input(const Counts& counts, const LayerPlacement& placement,
+                        std::span<const std::int64_t> base_load) {
+  if (counts.num_experts() != placement.num_experts())
+    throw InvalidArgument("counts", fmt::format("{} experts", counts.num_experts()),
+                          fmt::format("{}, as in the placement", placement.num_experts()));
+  if (counts.num_ranks() != placement.num_ranks())
+    throw InvalidArgument("counts", fmt::format("{} ranks", counts.num_ranks()),
+                          fmt::format("{}, as in the placement", placement.num_ranks()));
+  if (base_load.empty()) return;
   if (base_load.size() != static_cast<std::size_t>(counts.num_ranks()))
     throw InvalidArgument("base_load", fmt::format("{} ranks", base_load.size()),
                           fmt::format("none or {}, as in counts", counts.num_ranks()));
@@ -20,19 +26,6 @@ void require_base_load(const Counts& counts, std::span<const std::int64_t> base_
       throw InvalidArgument("base_load", "the total with the experts' loads is above 2^63-1",
                             "at most 2^63-1");
   }
-}
-
-}  // namespace
-
-void require_step_input(const Counts& counts, const LayerPlacement& placement,
-                        std::span<const std::int64_t> base_load) {
-  if (counts.num_experts() != placement.num_experts())
-    throw InvalidArgument("counts", fmt::format("{} experts", counts.num_experts()),
-                          fmt::format("{}, as in the placement", placement.num_experts()));
-  if (counts.num_ranks() != placement.num_ranks())
-    throw InvalidArgument("counts", fmt::format("{} ranks", counts.num_ranks()),
-                          fmt::format("{}, as in the placement", placement.num_ranks()));
-  if (!base_load.empty()) require_base_load(counts, base_load);
 }
 
 }  // namespace evenkeel::internal

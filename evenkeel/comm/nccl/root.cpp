@@ -1,3 +1,5 @@
+#include "evenkeel/comm/nccl/internal/root.h"
+
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
@@ -7,7 +9,6 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/base/running_time.h"
-#include "evenkeel/comm/nccl/internal/communicator.h"
 #include "evenkeel/device/cpu/stream.h"
 #include "evenkeel/device/cuda/gpu.h"
 #include "evenkeel/device/cuda/runtime.cuh"

@@ -1,13 +1,14 @@
-// Values of several ranks into one, in rank order for every element, so that all ranks get the same bits.
+// CudaStream::reduce(): values of several ranks into one, in rank order for every element, so that all ranks
+// get the same bits.
 #include <cuda_runtime.h>
 
 #include <algorithm>
 #include <cstdint>
 
-#include "evenkeel/device/cuda/internal/reduce.h"
 #include "evenkeel/device/cuda/runtime.cuh"
+#include "evenkeel/device/cuda/stream.h"
 
-namespace evenkeel::cuda {
+namespace evenkeel {
 
 namespace {
 
@@ -33,12 +34,13 @@ void launch(const void* values, int parts, std::int64_t n, Reduction reduction, 
 
 }  // namespace
 
-void launch_reduce(const void* values, int parts, std::int64_t n, ValueType type, Reduction reduction,
-                   void* reduced, void* stream) {
+void CudaStream::reduce(const void* values, int parts, std::int64_t n, ValueType type, Reduction reduction,
+                        void* reduced) {
+  make_current();
   if (type == ValueType::int64)
-    launch<std::int64_t>(values, parts, n, reduction, reduced, stream);
+    launch<std::int64_t>(values, parts, n, reduction, reduced, stream_);
   else
-    launch<double>(values, parts, n, reduction, reduced, stream);
+    launch<double>(values, parts, n, reduction, reduced, stream_);
 }
 
-}  // namespace evenkeel::cuda
+}  // namespace evenkeel

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "evenkeel/device/cuda/gpu.h"
-#include "evenkeel/device/cuda/internal/reduce.h"
 #include "evenkeel/device/cuda/runtime.cuh"
 
 namespace evenkeel {
@@ -60,12 +59,6 @@ void* CudaStream::native() {
 void CudaStream::copy(void* to, const void* from, std::size_t bytes) {
   make_current();
   EVENKEEL_CUDA_CALL(cudaMemcpyAsync, to, from, bytes, cudaMemcpyDefault, native_of(stream_));
-}
-
-void CudaStream::reduce(const void* values, int parts, std::int64_t n, ValueType type, Reduction reduction,
-                        void* reduced) {
-  make_current();
-  cuda::launch_reduce(values, parts, n, type, reduction, reduced, stream_);
 }
 
 std::shared_ptr<std::byte> CudaStream::make_scratch(std::size_t bytes) {

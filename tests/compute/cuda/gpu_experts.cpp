@@ -31,7 +31,7 @@ GpuExperts::GpuExperts(const MoeCase& problem, const GpuOptions& options)
       row_weight_(DeviceMemory<float>(grouped_.top_k.weights)),
       grad_weight_(grouped_.top_k.experts.size()),
       grad_input_(number(problem.all_tokens() * shape_.hidden)) {
-  std::vector<DeviceExpertWeights> weights;
+  std::vector<ExpertWeights> weights;
   std::vector<DeviceExpertGradients> gradients;
   const auto part = [&](const void* from, std::int64_t count) -> const void* {
     if (from == nullptr) return nullptr;

@@ -27,7 +27,7 @@ struct HiddenEpilogue {
   static constexpr bool kGated = is_gated(kActivation);
   static constexpr bool kDots = false;
   static constexpr int kAhead = 2;
-  const DeviceExpertWeights* weights = nullptr;
+  const ExpertWeights* weights = nullptr;
   bool biases = false;
   std::int64_t width = 0;  // F
   bf16* hidden = nullptr;  // [positions, F]
@@ -93,7 +93,7 @@ struct OutputEpilogue {
   static constexpr bool kGated = false;
   static constexpr bool kDots = false;
   static constexpr int kAhead = 4;
-  const DeviceExpertWeights* weights = nullptr;
+  const ExpertWeights* weights = nullptr;
   bool biases = false;
   std::int64_t width = 0;
   const std::int32_t* output_row = nullptr;

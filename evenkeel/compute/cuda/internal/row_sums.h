@@ -34,7 +34,7 @@ EVENKEEL_HOST_DEVICE inline void add_number(void* to, std::int64_t at, DataType 
 
 // grad_weight of a position's output row: y . G, of which the products left h . d(y . G)/dh by slot.
 struct RowWeightGradient {
-  const DeviceExpertWeights* weights = nullptr;  // null: no biases
+  const ExpertWeights* weights = nullptr;  // null: no biases
   const std::int32_t* begin = nullptr;
   int num_groups = 0;
   Rows grad_output;
