@@ -1,0 +1,58 @@
+// A step between its forward and its backward pass: its plan, its tokens' choices, and the chunks that were
+// kept.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "evenkeel/budget/chunk_planner.h"
+#include "evenkeel/device/arena.h"
+#include "evenkeel/exchange/dispatched.h"
+#include "evenkeel/layer/cpu/internal/saved_activations.h"
+#include "evenkeel/layer/internal/layer_backend.h"
+#include "evenkeel/plan/step_plan.h"
+
+namespace evenkeel::internal {
+
+// A chunk whose rows and tables stayed.
+struct KeptChunk {
+  std::int64_t first_token = 0;
+  Dispatched dispatched;
+  SavedActivations saved;
+};
+
+class SavedStep final : public StepState {
+ public:
+  const StepPlan& plan() const override { return step_plan; }
+  std::span<const Chunk> chunks() const override { return step_chunks; }
+
+  StepPlan step_plan;
+  std::vector<Chunk> step_chunks;
+  std::vector<KeptChunk> kept;   // the first of them
+  bool fell_back_to_ep = false;  // the plan is not the planner's
+  Workspaces workspace;          // with which these were planned
+  Buffer own_choices;            // where the layer has no memory set aside for them
+  std::byte* choices = nullptr;
+};
+
+// Where a layer's steps come from and go back to, so that the vectors inside are used again.
+class StepPool {
+ public:
+  // Memory for the choices of one step; none are set aside without it.
+  void set_aside(std::byte* choices) { free_choices_.push_back(choices); }
+
+  SavedStep* take();
+  void give_back(SavedStep* step) noexcept;
+  // Memory that was set aside, for a step that has none; null if all are taken.
+  std::byte* take_choices();
+
+ private:
+  std::vector<std::unique_ptr<SavedStep>> free_;  // has memory for every step there is
+  std::size_t steps_ = 0;
+  std::vector<std::byte*> free_choices_;  // never more than at the beginning
+};
+
+}  // namespace evenkeel::internal

@@ -1,0 +1,170 @@
+#include "evenkeel/layer/cpu/internal/step_schedule.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <numeric>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/layer/cpu/internal/phase_clock.h"
+
+namespace evenkeel::internal {
+
+namespace {
+
+// The smallest multiple of the number of blocks in which a unit is at most one token of a rank.
+static_assert(std::has_single_bit(static_cast<unsigned>(kStepBlocks)), "fewer blocks are made by halving");
+std::int64_t units_of(const BudgetShape& shape, bool cuts) {
+  if (!cuts) return 1;
+  return (shape.max_tokens + kStepBlocks - 1) / kStepBlocks * kStepBlocks;
+}
+
+void require_experts(const TopK& top_k, int num_experts) {
+  for (std::size_t a = 0; a < top_k.experts.size(); ++a)
+    if (const std::int32_t expert = top_k.experts[a]; expert < -1 || expert >= num_experts)
+      throw InvalidArgument(
+          "top_k", fmt::format("expert id {} at token {}", expert, a / static_cast<std::size_t>(top_k.k)),
+          fmt::format("-1..{}", num_experts - 1));
+}
+
+}  // namespace
+
+StepSchedule::StepSchedule(Communicator& comm, Arena& arena, const LayerPlacement& placement,
+                           const BudgetShape& shape, const MemoryOptions& options, bool cuts)
+    : comm_(comm),
+      arena_(arena),
+      placement_(placement),
+      shape_(shape),
+      cuts_(cuts),
+      units_(units_of(shape, cuts)),
+      memory_(shape.chunk, options, units_),
+      plain_(make_planner({PlannerOptions::Kind::ep})),
+      memories_(static_cast<std::size_t>(comm.size())),
+      counts_(comm.size(), placement.num_experts()) {
+  chunks_.reserve(static_cast<std::size_t>(units_));
+  if (cuts_)
+    one_block_.resize(static_cast<std::size_t>(BlockTable::count(comm.size(), placement.num_experts(), 1)));
+}
+
+void StepSchedule::plan_forward(const TopK& top_k, Planner& planner, StepPlan& plan) {
+  require_experts(top_k, placement_.num_experts());
+  if (!cuts_) {
+    gather_counts(top_k, "counts");
+    timed([&] { planner.plan(counts_, placement_, plan); });
+    const Chunk whole{0, 1, shape_.chunk.with_backward};
+    return take_chunks(std::span(&whole, 1), plan);
+  }
+  gather_memories(top_k, 0);
+  with_table(top_k, [&](const BlockTable& table) {
+    planner.plan(counts_, placement_, plan);
+    take(memory_.choose_forward(table, counts_, memories_, placement_, plan), plan);
+  });
+}
+
+bool StepSchedule::fits_everywhere(bool fits_here) {
+  std::int64_t misfits[] = {fits_here ? 0 : 1};
+  comm_.all_reduce(misfits, Reduction::sum, stream_, "memory for backward").wait();
+  return misfits[0] == 0;
+}
+
+void StepSchedule::plan_backward(const TopK& rest, StepPlan& plan) {
+  gather_memories(rest, 0);
+  with_table(rest, [&](const BlockTable& table) {
+    take(memory_.choose_backward(table, counts_, memories_, placement_, plan), plan);
+  });
+}
+
+bool StepSchedule::plan_rest(const TopK& rest, std::int64_t borrowed, const StepPlan& plan) {
+  gather_memories(rest, borrowed);
+  bool fits = false;
+  with_table(rest, [&](const BlockTable& table) {
+    const StepMemory::Choice choice = memory_.cut_backward(table, memories_, placement_, plan);
+    fits = !choice.chunks.empty();
+    if (fits) take_chunks(choice.chunks, plan);
+  });
+  return fits;
+}
+
+void StepSchedule::take(const StepMemory::Choice& choice, StepPlan& plan) {
+  fell_back_to_ep_ = choice.is_plain;
+  if (choice.is_plain) plain_->plan(counts_, placement_, plan);
+  take_chunks(choice.chunks, plan);
+}
+
+void StepSchedule::take_chunks(std::span<const Chunk> chunks, const StepPlan& plan) {
+  chunks_.assign(chunks.begin(), chunks.end());
+  shares_.begin(plan);
+  const auto loads = plan.rank_loads();
+  covered_ = std::accumulate(loads.begin(), loads.end(), std::int64_t{0}) == counts_.total();
+}
+
+void StepSchedule::gather_memories(const TopK& top_k, std::int64_t borrowed) {
+  RankMemory& mine = memories_[comm_.rank().offset()];
+  mine.tokens = top_k.tokens;
+  mine.gap = arena_.largest_gap_bytes() + borrowed;
+  mine.least = arena_.claimed_step_bytes();
+  mine.table = arena_.largest_gap_bytes();
+  mine.held = shape_.recompute == Recompute::none ? std::numeric_limits<std::int64_t>::max()
+                                                  : arena_.spare_state_bytes();
+  comm_
+      .all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(memories_)), stream_,
+                  "memory")
+      .wait();
+}
+
+// As many as every rank has memory to count.
+int StepSchedule::num_blocks() const {
+  const std::int64_t memory = std::ranges::min(memories_, {}, &RankMemory::table).table;
+  int blocks = kStepBlocks;
+  while (blocks > 1 && block_table_bytes(shape_.chunk, blocks) > memory) blocks /= 2;
+  return blocks;
+}
+
+template <class Use>
+void StepSchedule::with_table(const TopK& top_k, const Use& use) {
+  const int experts = placement_.num_experts();
+  const int blocks = num_blocks();
+  const std::int64_t count = BlockTable::count(comm_.size(), experts, blocks);
+  const Buffer lent = arena_.allocate_for<std::int32_t>(blocks > 1 ? count : 0, "table of blocks");
+  const std::span<std::int32_t> numbers = blocks > 1 ? lent.as<std::int32_t>() : std::span(one_block_);
+  const BlockTable table(numbers, comm_.size(), experts, blocks);
+  table.fill(comm_.rank(), top_k.experts, top_k.k, placement_);
+  comm_
+      .all_gather(std::as_bytes(table.part(comm_.rank())), std::as_writable_bytes(numbers), stream_, "counts")
+      .wait();
+  timed([&] {
+    table.sum(counts_);
+    use(table);
+  });
+}
+
+template <class Work>
+void StepSchedule::timed(const Work& work) {
+  const double before = seconds_of(CLOCK_THREAD_CPUTIME_ID);
+  work();
+  planning_seconds_ = seconds_of(CLOCK_THREAD_CPUTIME_ID) - before;
+}
+
+void StepSchedule::gather_counts(const TopK& top_k, const char* name) {
+  const auto experts = static_cast<std::size_t>(placement_.num_experts());
+  const auto mine = counts_.rows().subspan(comm_.rank().offset() * experts, experts);
+  std::ranges::fill(mine, 0);
+  for (const std::int32_t expert : top_k.experts)
+    if (expert >= 0) ++mine[static_cast<std::size_t>(expert)];
+  comm_.all_gather(std::as_bytes(mine), std::as_writable_bytes(counts_.rows()), stream_, name).wait();
+  counts_.sum_loads();
+}
+
+// Of a step that is one chunk, the counts are at hand.
+const StepPlan& StepSchedule::plan_chunk(const TopK& part, const StepPlan& step) {
+  if (chunks_.size() > 1)
+    gather_counts(part, "counts of a chunk");
+  else if (covered_)
+    return step;
+  shares_.next(counts_, placement_, chunk_plan_);
+  return chunk_plan_;
+}
+
+}  // namespace evenkeel::internal
