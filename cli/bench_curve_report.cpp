@@ -11,8 +11,8 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/run_report.h"
-#include "cli/table.h"
 #include "evenkeel/base/bytes.h"
+#include "evenkeel/report/table.h"
 
 namespace evenkeel::cli {
 

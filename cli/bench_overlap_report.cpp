@@ -7,8 +7,8 @@
 #include "cli/bench_report.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/table.h"
 #include "evenkeel/base/bytes.h"
+#include "evenkeel/report/table.h"
 
 namespace evenkeel::cli {
 

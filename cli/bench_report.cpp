@@ -9,7 +9,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/run_report.h"
-#include "cli/table.h"
+#include "evenkeel/report/table.h"
 
 namespace evenkeel::cli {
 

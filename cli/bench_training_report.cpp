@@ -10,8 +10,8 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/run_report.h"
-#include "cli/table.h"
 #include "evenkeel/base/bytes.h"
+#include "evenkeel/report/table.h"
 
 namespace evenkeel::cli {
 
@@ -58,7 +58,7 @@ void print_steps(const Training& training) {
     most = std::max({most, step.tokens_per_second(0), step.tokens_per_second(ours)});
   const auto bar_of = [&](const TrainingStep& step, std::size_t method) {
     std::string text = bar(std::llround(step.tokens_per_second(method)), std::llround(most), width);
-    text.append(static_cast<std::size_t>(width) - columns(text), ' ');
+    text.append(static_cast<std::size_t>(width) - display_width(text), ' ');
     return text;
   };
   Table table({"step", "layer", "max/mean", "A/A", "chunks 3", "ours", "tokens/s 1",

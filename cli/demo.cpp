@@ -14,11 +14,11 @@
 #include "cli/run_report.h"
 #include "cli/spill_decision.h"
 #include "cli/subcommand.h"
-#include "cli/table.h"
 #include "evenkeel/base/bytes.h"
 #include "evenkeel/io/cost_file.h"
 #include "evenkeel/io/trace_file.h"
 #include "evenkeel/placement/place.h"
+#include "evenkeel/report/table.h"
 
 namespace evenkeel::cli {
 

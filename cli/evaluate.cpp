@@ -14,12 +14,12 @@
 #include "cli/output.h"
 #include "cli/placement_option.h"
 #include "cli/subcommand.h"
-#include "cli/table.h"
 #include "cli/time_model.h"
 #include "cli/verdict_report.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/limits.h"
 #include "evenkeel/io/routing_file.h"
+#include "evenkeel/report/table.h"
 
 namespace evenkeel::cli {
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "cli/options.h"
-#include "cli/table.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/array_file.h"
+#include "evenkeel/report/table.h"
 
 namespace evenkeel::cli {
 

@@ -7,9 +7,9 @@
 
 #include "cli/memory_report.h"
 #include "cli/output.h"
-#include "cli/table.h"
 #include "evenkeel/base/bytes.h"
 #include "evenkeel/base/error.h"
+#include "evenkeel/report/table.h"
 
 namespace evenkeel::cli {
 

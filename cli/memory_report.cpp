@@ -10,10 +10,10 @@
 #include "cli/memory_options.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/table.h"
 #include "evenkeel/base/bytes.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/model/parameters.h"
+#include "evenkeel/report/table.h"
 
 namespace evenkeel::cli {
 

@@ -8,9 +8,9 @@
 #include <span>
 #include <utility>
 
-#include "cli/heat_map.h"
 #include "cli/output.h"
-#include "cli/table.h"
+#include "evenkeel/report/heat_map.h"
+#include "evenkeel/report/table.h"
 
 namespace evenkeel::cli {
 

@@ -12,11 +12,11 @@
 #include "cli/output.h"
 #include "cli/placement_option.h"
 #include "cli/subcommand.h"
-#include "cli/table.h"
 #include "evenkeel/balance/transfer_bound.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/limits.h"
 #include "evenkeel/io/loads_file.h"
+#include "evenkeel/report/table.h"
 #include "evenkeel/routing/imbalance.h"
 #include "evenkeel/routing/trace.h"
 

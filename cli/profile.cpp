@@ -10,13 +10,13 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/subcommand.h"
-#include "cli/table.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/limits.h"
 #include "evenkeel/io/profile_file.h"
 #include "evenkeel/io/routing_file.h"
 #include "evenkeel/plan/placement.h"
+#include "evenkeel/report/table.h"
 #include "evenkeel/routing/imbalance.h"
 
 namespace evenkeel::cli {

@@ -9,9 +9,9 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/spill_decision.h"
-#include "cli/table.h"
 #include "cli/timeline_report.h"
 #include "evenkeel/base/bytes.h"
+#include "evenkeel/report/table.h"
 
 namespace evenkeel::cli {
 

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/table.h"
 #include "evenkeel/base/bytes.h"
+#include "evenkeel/report/table.h"
 
 namespace evenkeel::cli {
 

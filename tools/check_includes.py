@@ -26,6 +26,7 @@ MAY_INCLUDE = {
     "exchange": "plan comm",
     "compute": "device",
     "layer": "exchange compute budget",
+    "report": "placement budget io",
 }
 
 # What a folder's cuda/ may include besides what the folder may: these and all that they may include, their cuda/ too.

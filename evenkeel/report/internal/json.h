@@ -1,0 +1,22 @@
+// One JSON object, as a report gives it.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+namespace evenkeel::internal {
+
+using Json = nlohmann::ordered_json;
+
+// On one line, in ASCII alone: a terminal obeys U+009B too, and no locale minds. Text that is not UTF-8 gets
+// replacement characters.
+std::string line_of(const Json& json);
+
+// What is not known is null.
+template <class Value>
+Json or_null(const std::optional<Value>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+}  // namespace evenkeel::internal
