@@ -14,7 +14,6 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/count_table.h"
-#include "evenkeel/io/internal/fractional_loads.h"
 #include "evenkeel/io/internal/moe_layers.h"
 #include "evenkeel/io/internal/number_lists.h"
 #include "evenkeel/io/internal/parse_error.h"

@@ -6,9 +6,7 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/internal/bare_array.h"
 #include "evenkeel/io/internal/forward_passes.h"
-#include "evenkeel/io/internal/fractional_loads.h"
 #include "evenkeel/io/internal/moe_layers.h"
 #include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/internal/shape.h"

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "evenkeel/io/internal/fractional_loads.h"
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/moe_layers.h"
 #include "evenkeel/io/internal/number_lists.h"

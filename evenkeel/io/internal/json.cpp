@@ -118,7 +118,7 @@ std::optional<JsonField> JsonField::stated(std::string_view member) const {
 }
 
 JsonField JsonField::operator[](std::size_t i) const {
-  return {(*value_)[i], *file_, fmt::format("{}[{}]", key_, i)};
+  return {(*value_)[i], *file_, key_ + '[' + std::to_string(i) + ']'};
 }
 
 std::int64_t JsonField::integer() const {
