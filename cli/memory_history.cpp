@@ -60,12 +60,6 @@ double mean_chunks(const ChunkHistory& history, std::int64_t begin, std::int64_t
 
 }  // namespace
 
-std::string name_of_counts(const ArrayFile& file) {
-  if (file.find("counts") != nullptr) return "counts";
-  if (file.arrays().size() == 1) return file.arrays().front().name;
-  throw ParseError(file.name(), "counts", "is missing, and there is more than one array");
-}
-
 ReceivedHistory read_history(const std::string& path, const MemoryModel& memory) {
   const auto file = open_array_file(path);
   const std::string name = name_of_counts(*file);

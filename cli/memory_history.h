@@ -21,9 +21,6 @@ struct ReceivedHistory {
   std::int64_t steps() const { return layers == 0 ? 0 : std::ssize(rows) / layers; }
 };
 
-// The array of a file that holds counts: `counts`, or its only one. Throws ParseError.
-std::string name_of_counts(const ArrayFile& file);
-
 // The array `counts` of a file, or its only one: [steps, layers] as above, or [steps, layers, experts] of
 // assignments, which ranks with equal parts of the experts receive. Throws ParseError if layers or experts
 // are not those of the model.

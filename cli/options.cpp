@@ -19,9 +19,6 @@ namespace {
 
 using Kind = PlannerOptions::Kind;
 
-constexpr std::array<std::pair<std::string_view, Kind>, 3> kPlanners = {
-    {{"ep", Kind::ep}, {"least-loaded", Kind::least_loaded}, {"level", Kind::level}}};
-
 std::string range(std::int64_t least, std::int64_t most) {
   return most == kAnySize ? fmt::format("a whole number, {} or more", least)
                           : fmt::format("a whole number in {}..{}", least, most);
@@ -191,13 +188,9 @@ void add_planner_parameters(CLI::App& app, PlannerOptions& options, bool* by_gai
 }
 
 Kind parse_planner(std::string_view name) {
-  for (const auto& [known, kind] : kPlanners)
-    if (known == name) return kind;
+  for (const Kind kind : {Kind::ep, Kind::least_loaded, Kind::level})
+    if (name_of(kind) == name) return kind;
   throw InvalidArgument("--planner", fmt::format("'{}' is no planner", name), "ep, least-loaded, level");
-}
-
-std::string_view name_of(Kind kind) {
-  return std::ranges::find(kPlanners, kind, &std::pair<std::string_view, Kind>::second)->first;
 }
 
 void add_planners(CLI::App& app, std::vector<Kind>& kinds, std::size_t most) {
