@@ -81,7 +81,9 @@ void write_profile_json(const RoutingProfile& profile, const std::string& path) 
     for (int layer = 0; layer + 1 < profile.num_layers(); ++layer)
       json["transitions"].push_back(rows(profile.transitions(LayerId(layer)), experts));
   }
-  write_file(path, json.dump() + "\n");
+  AtomicFile file(path);  // which has its name before the long text is made
+  file.write(json.dump() + "\n");
+  file.commit();
 }
 
 }  // namespace
