@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "cli/bench_layer.h"
-#include "cli/memory_history.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/array_file.h"
+#include "evenkeel/io/count_matrix.h"
 
 namespace evenkeel::cli {
 

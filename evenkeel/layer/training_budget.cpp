@@ -1,15 +1,11 @@
-#include "cli/memory_budget.h"
+#include "evenkeel/layer/training_budget.h"
 
-#ifdef EVENKEEL_WITH_LAYER
 #include "evenkeel/base/error.h"
 #include "evenkeel/budget/least_budget.h"
 #include "evenkeel/compute/cpu/expert_ffn.h"
 #include "evenkeel/layer/chunk_shape.h"
-#endif
 
-namespace evenkeel::cli {
-
-#ifdef EVENKEEL_WITH_LAYER
+namespace evenkeel {
 
 namespace {
 
@@ -72,12 +68,4 @@ std::optional<std::int64_t> least_layer_budget(const MemoryModel& memory, int st
   }
 }
 
-#else
-
-std::optional<std::int64_t> least_layer_budget(const MemoryModel&, int) {
-  return std::nullopt;
-}
-
-#endif
-
-}  // namespace evenkeel::cli
+}  // namespace evenkeel
