@@ -11,7 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "evenkeel/placement/fast.h"
+#include "evenkeel/placement/clusters/clusters.h"
+#include "evenkeel/placement/joint/joint.h"
+#include "evenkeel/placement/ranks/ranks.h"
 
 namespace evenkeel {
 namespace {

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "evenkeel/placement/eplb.h"
-#include "evenkeel/placement/incremental.h"
-#include "evenkeel/placement/replicas.h"
+#include "evenkeel/placement/incremental/incremental.h"
+#include "evenkeel/placement/replicas/eplb.h"
+#include "evenkeel/placement/replicas/replicas.h"
 #include "evenkeel/placement/robust/robust.h"
 
 namespace evenkeel {

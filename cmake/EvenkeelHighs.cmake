@@ -1,4 +1,4 @@
-# The integer-program solver of placement/exact, HiGHS: optional. tools/setup.sh highs builds it into build/highs, or
+# The integer-program solver of placement/internal/program, HiGHS: optional. tools/setup.sh highs builds it into build/highs, or
 # where EVENKEEL_HIGHS_ROOT of the environment says; any other copy that CMake finds will do.
 set(EVENKEEL_HIGHS AUTO CACHE STRING "Exact placement by HiGHS: AUTO (where it is found), ON or OFF")
 set_property(CACHE EVENKEEL_HIGHS PROPERTY STRINGS AUTO ON OFF)

@@ -3,8 +3,10 @@
 #include <limits>
 #include <utility>
 
-#include "evenkeel/placement/fast.h"
-#include "evenkeel/placement/replicas.h"
+#include "evenkeel/placement/clusters/clusters.h"
+#include "evenkeel/placement/joint/joint.h"
+#include "evenkeel/placement/ranks/ranks.h"
+#include "evenkeel/placement/replicas/replicas.h"
 #include "evenkeel/placement/traffic.h"
 
 namespace evenkeel::study {
@@ -67,7 +69,7 @@ std::vector<Method> all_methods(const Recording& recording, const Setting& setti
       {"EPLB-style, a copy a rank", balanced_by_load(seen.profile, ranks, ranks)},
       {"ILP 1 only", placement_of(clusters, identity(recording.num_layers, ranks), ranks)},
       {"ILP 1 + 2", placement_of(clusters, assign_ranks_fast(problem, clusters, kNoClock), ranks)},
-      {"joint", placement_of(place_jointly_fast(problem, kNoClock), ranks)},
+      {"joint", placement_of(place_jointly_fast(problem, kNoClock).rank_of_expert, ranks)},
   };
 }
 

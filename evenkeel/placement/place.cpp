@@ -8,12 +8,13 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/placement/exact.h"
-#include "evenkeel/placement/fast.h"
-#include "evenkeel/placement/incremental.h"
+#include "evenkeel/placement/clusters/clusters.h"
+#include "evenkeel/placement/incremental/incremental.h"
 #include "evenkeel/placement/internal/place_options.h"
 #include "evenkeel/placement/internal/relabel.h"
-#include "evenkeel/placement/replicas.h"
+#include "evenkeel/placement/joint/joint.h"
+#include "evenkeel/placement/ranks/ranks.h"
+#include "evenkeel/placement/replicas/replicas.h"
 #include "evenkeel/placement/robust/robust.h"
 #include "evenkeel/placement/traffic.h"
 
@@ -132,7 +133,7 @@ class Solve {
   Solved jointly() const {
     JointSolution joint = place_jointly_fast(problem_, limits(exact() ? 2 : 1));
     if (exact()) joint = place_jointly_exact(problem_, joint, limits());
-    Solved solved{.placement = placement_of(joint, problem_.topology.num_ranks())};
+    Solved solved{.placement = placement_of(joint.rank_of_expert, problem_.topology.num_ranks())};
     add(solved, "joint_ms", joint_objective_ms(problem_, solved.placement), joint.bound_ms,
         "all placements with these sizes");
     solved.proven_optimal = joint.proven_optimal;

@@ -1,9 +1,25 @@
 // The problem that a placement solver is given, shared by the fast and the exact solvers.
 //
 // The paper (MoETuner, arXiv 2502.06643) solves two integer programs, one after the other. The first splits
-// the experts of every layer into P clusters of nearly equal load (Eq. 1-7); the second gives every cluster a
-// rank, so that little is sent over slow links (Eq. 8-15). `Clustering` is the answer to the first,
-// `RankAssignment` to the second; docs/placement.md#readings-chosen fixes the readings.
+// the experts of every layer into P clusters of nearly equal load (Eq. 1-7, clusters/clusters.h); the second
+// gives every cluster a rank, so that little is sent over slow links (Eq. 8-15, ranks/ranks.h). joint/joint.h
+// does both at once in predicted milliseconds. docs/placement.md#readings-chosen fixes the readings.
+//
+// Fast        No integer-program solver; a lower bound comes with every answer.
+// Exact       HiGHS, on linear programs written down term by term (internal/program/), or a method of our own
+//             where that ends with a proof sooner.
+//   Cost      exponential at worst; one thread. What does not end in time comes back as it is.
+//   Start     an answer to begin from, such as the fast solver's, or empty. One that breaks the sizes or
+//             capacities asked for is not used; one of another shape than the profile is an InvalidArgument.
+//             Its bound is taken as proven, and what comes back has no lower one.
+//   Guarantee never worse than the start; the objective is recomputed from the answer itself; nobody goes
+//   below
+//             the bound (within 1e-6 of it, the solver's tolerance); proven_optimal where the two meet.
+//   Limits    a program of more than 300,000 variables is not tried: the start comes back, and
+//   `program_tried`
+//             says so; without a start, Unsupported. E P^2 variables a layer for the joint one, P^3 for ranks
+//             of unlike links, E P for free sizes that are chosen together.
+//   Throws    Infeasible where capacities and Eq. 13 leave no answer, or none was found in time.
 #pragma once
 
 #include <cstdint>
@@ -69,41 +85,6 @@ struct PlacementProblem {
   PlacementCost cost = {};      // for the joint objective
 };
 
-// The experts of each layer in clusters 0..P-1.
-struct Clustering {
-  std::vector<std::vector<int>> cluster_of;  // [L][E]
-  double objective = 0;                      // Eq. 1: over layers and clusters, |load - mean|
-  double bound = 0;                          // nobody goes below, for these sizes
-  bool proven_optimal = false;
-  // Free sizes where the best of each layer alone would leave ranks unequal totals (Eq. 13): all layers were
-  // solved as one.
-  bool sizes_chosen_together = false;
-  // Free sizes: the bound is of all layers together, with Eq. 13; else of each layer by itself, below which
-  // all together do not go either.
-  bool bound_has_totals = false;
-  // Exact: false where all layers together have too many variables.
-  bool program_tried = true;
-  bool layers_tried = true;  // exact: false where a layer alone has too many
-};
-
-// The rank of each cluster, for one given Clustering.
-struct RankAssignment {
-  std::vector<std::vector<int>> rank_of;  // [L][cluster]
-  double objective = 0;                   // Eq. 8 (PairObjective), traffic / bandwidth
-  double bound = 0;                       // nobody goes below with these clusters
-  bool proven_optimal = false;
-  bool program_tried = true;  // exact: false where it has too many variables
-};
-
-// Homes chosen without the two stages, by predicted milliseconds.
-struct JointSolution {
-  std::vector<std::vector<int>> rank_of_expert;  // [L][E]
-  double objective_ms = 0;
-  double bound_ms = 0;
-  bool proven_optimal = false;
-  bool program_tried = true;  // exact: false where it has too many variables
-};
-
 // How long and how far a solver may go, and whom it tells.
 struct SolveLimits {
   double time_limit_s = 60;
@@ -113,8 +94,10 @@ struct SolveLimits {
   std::function<void(double objective, double bound, double seconds)> progress = {};
 };
 
-// The homes that a solution says.
-Placement placement_of(const Clustering& clustering, const RankAssignment& ranks, int num_ranks);
-Placement placement_of(const JointSolution& solution, int num_ranks);
+// Whether this build has the integer-program solver; without it the functions named _exact throw Unsupported.
+bool has_exact_solver();
+
+// One home for each expert: rank_of_expert is [L][E].
+Placement placement_of(const std::vector<std::vector<int>>& rank_of_expert, int num_ranks);
 
 }  // namespace evenkeel

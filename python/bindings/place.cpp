@@ -18,7 +18,7 @@
 #include "evenkeel/io/routing_file.h"
 #include "evenkeel/io/topology_file.h"
 #include "evenkeel/placement/copy_choice.h"
-#include "evenkeel/placement/exact.h"
+#include "evenkeel/placement/problem.h"
 #include "evenkeel/placement/traffic.h"
 #include "evenkeel/topology/presets.h"
 #include "python/bindings/arrays.h"

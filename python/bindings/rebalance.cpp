@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <tuple>
 
-#include "evenkeel/placement/eplb.h"
+#include "evenkeel/placement/replicas/eplb.h"
 #include "python/bindings/arrays.h"
 #include "python/bindings/bind.h"
 

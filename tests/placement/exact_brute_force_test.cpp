@@ -4,10 +4,11 @@
 #include <cmath>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/placement/exact.h"
-#include "evenkeel/placement/exact/internal/methods.h"
-#include "evenkeel/placement/fast.h"
+#include "evenkeel/placement/clusters/clusters.h"
+#include "evenkeel/placement/internal/program/methods.h"
+#include "evenkeel/placement/joint/joint.h"
 #include "evenkeel/placement/place.h"
+#include "evenkeel/placement/ranks/ranks.h"
 #include "tests/placement/exact_cases.h"
 
 namespace evenkeel {

@@ -8,8 +8,9 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "evenkeel/placement/exact.h"
-#include "evenkeel/placement/exact/internal/methods.h"
+#include "evenkeel/placement/clusters/clusters.h"
+#include "evenkeel/placement/internal/program/methods.h"
+#include "evenkeel/placement/ranks/ranks.h"
 #include "tests/placement/moetuner_instances.h"
 
 namespace evenkeel {

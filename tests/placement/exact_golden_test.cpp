@@ -1,10 +1,11 @@
 // The exact solvers against optima that others proved (tests/data/README.md), from a poor start.
 #include <gmock/gmock.h>
 
-#include "evenkeel/placement/exact.h"
-#include "evenkeel/placement/exact/internal/methods.h"
-#include "evenkeel/placement/exact/internal/partition.h"
+#include "evenkeel/placement/clusters/clusters.h"
+#include "evenkeel/placement/clusters/internal/exact_partition.h"
+#include "evenkeel/placement/internal/program/methods.h"
 #include "evenkeel/placement/quality.h"
+#include "evenkeel/placement/ranks/ranks.h"
 #include "tests/placement/moetuner_instances.h"
 
 namespace evenkeel {

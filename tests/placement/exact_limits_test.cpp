@@ -5,9 +5,10 @@
 #include <thread>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/placement/exact.h"
-#include "evenkeel/placement/fast.h"
+#include "evenkeel/placement/clusters/clusters.h"
+#include "evenkeel/placement/joint/joint.h"
 #include "evenkeel/placement/quality.h"
+#include "evenkeel/placement/ranks/ranks.h"
 #include "tests/placement/exact_cases.h"
 
 namespace evenkeel {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "evenkeel/placement/problem.h"
+#include "evenkeel/placement/ranks/ranks.h"
 
 namespace evenkeel {
 

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/placement/exact.h"
+#include "evenkeel/placement/problem.h"
 #include "evenkeel/placement/traffic.h"
 #include "tests/placement/small_cases.h"
 #include "tests/routing/message.h"

@@ -10,8 +10,8 @@
 #include <thread>
 #include <vector>
 
-#include "evenkeel/placement/exact.h"
 #include "evenkeel/placement/place.h"
+#include "evenkeel/placement/problem.h"
 
 namespace evenkeel {
 namespace {

@@ -4,9 +4,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "evenkeel/placement/fast.h"
 #include "evenkeel/placement/internal/deadline.h"
 #include "evenkeel/placement/quality.h"
+#include "evenkeel/placement/ranks/ranks.h"
 #include "evenkeel/placement/traffic.h"
 
 namespace evenkeel::internal {

@@ -7,7 +7,7 @@
 #include <numeric>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/placement/internal/layer_replicas.h"
+#include "evenkeel/placement/internal/pool/layer_replicas.h"
 #include "evenkeel/placement/robust/internal/robust_layer.h"
 
 namespace evenkeel {

@@ -18,7 +18,7 @@
 #include <span>
 #include <vector>
 
-#include "evenkeel/placement/replicas.h"
+#include "evenkeel/placement/replicas/replicas.h"
 
 namespace evenkeel {
 

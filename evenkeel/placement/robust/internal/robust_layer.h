@@ -6,10 +6,10 @@
 #include <span>
 #include <vector>
 
-#include "evenkeel/placement/internal/copy_counts.h"
-#include "evenkeel/placement/internal/level_pool.h"
-#include "evenkeel/placement/internal/slot_bound.h"
-#include "evenkeel/placement/replicas.h"
+#include "evenkeel/placement/internal/pool/copy_counts.h"
+#include "evenkeel/placement/internal/pool/level_pool.h"
+#include "evenkeel/placement/internal/pool/slot_bound.h"
+#include "evenkeel/placement/replicas/replicas.h"
 
 namespace evenkeel::internal {
 

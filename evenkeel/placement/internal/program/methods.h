@@ -1,0 +1,20 @@
+// The exact solvers with a choice of method. The public functions use all of them; tests hold each against
+// the others.
+#pragma once
+
+#include "evenkeel/placement/ranks/ranks.h"
+
+namespace evenkeel::exact {
+
+struct Methods {
+  bool subsets = true;       // program 1: a dynamic program over subsets, where it is small
+  bool permutations = true;  // program 2: a dynamic program over permutations, where it is small
+  bool alone = true;         // program 2: exchanges one by one, where they do not touch each other
+};
+
+Clustering cluster(const PlacementProblem& problem, const Clustering& start, const SolveLimits& limits,
+                   const Methods& methods);
+RankAssignment assign_ranks(const PlacementProblem& problem, const Clustering& clustering,
+                            const RankAssignment& start, const SolveLimits& limits, const Methods& methods);
+
+}  // namespace evenkeel::exact

@@ -1,0 +1,26 @@
+// Stands in for highs.cpp in a build without HiGHS.
+#include "evenkeel/base/error.h"
+#include "evenkeel/placement/internal/program/solve.h"
+#include "evenkeel/placement/problem.h"
+
+namespace evenkeel {
+
+bool has_exact_solver() {
+  return false;
+}
+
+namespace exact {
+
+void require_solver() {
+  throw Unsupported(
+      "this build has no integer-program solver: run `tools/setup.sh highs`, then configure again with "
+      "-DEVENKEEL_HIGHS=ON; or use the fast solver");
+}
+
+ProgramAnswer solve(const Program&, const ProgramOptions&, const Monitor&) {
+  require_solver();
+  return {};
+}
+
+}  // namespace exact
+}  // namespace evenkeel

@@ -1,0 +1,259 @@
+// Balance and traffic in one linear program, in predicted milliseconds: experts directly on ranks.
+//
+// Method      rank_program.h with experts as items: E P binaries a layer, E P^2 flows a step, each
+//             layer's slowest rank and slowest pair of ranks as its cost. Under dispatch_combine with
+//             equal sizes, layers are independent and solved one by one.
+// Limits      for small E P. Above `most_columns` the program is not tried: the start comes back.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/placement/internal/problem_check.h"
+#include "evenkeel/placement/internal/program/exchange.h"
+#include "evenkeel/placement/internal/program/item_program.h"
+#include "evenkeel/placement/internal/program/monitor.h"
+#include "evenkeel/placement/internal/program/program.h"
+#include "evenkeel/placement/internal/program/sizes.h"
+#include "evenkeel/placement/internal/program/solve.h"
+#include "evenkeel/placement/joint/internal/joint_bound.h"
+#include "evenkeel/placement/joint/joint.h"
+
+namespace evenkeel {
+
+namespace exact {
+namespace {
+
+// A floor that the program takes for granted is not to be above the truth by rounding.
+constexpr double kSafely = 1 - 1e-9;
+
+class JointSolve {
+ public:
+  JointSolve(const PlacementProblem& problem, const JointSolution& start, const SolveLimits& limits)
+      : problem_(problem),
+        rule_(size_rule(problem)),
+        exchanges_(expert_exchanges(problem)),
+        costs_(PairCosts::of_time(problem.topology, problem.cost)),
+        floors_(internal::joint_bound(problem, internal::Deadline(limits, /*least_seconds=*/0.2))),
+        monitor_(limits) {
+    if (problem.traffic == TrafficModel::dispatch_combine) add_ways_back();
+    for (RankId rank : indices<RankId>(rule_.num_ranks))
+      cost_per_load_.push_back(problem.cost.assignment_us * 1e-3 / problem.topology.speed(rank));
+    best_ = begin(start);
+    given_bound_ = start.rank_of_expert.empty() ? 0 : start.bound_ms;
+    parts_ = separate_layers() ? one_part_a_layer() : std::vector<Part>{{.num_layers = rule_.num_layers}};
+    for (Part& part : parts_) {
+      part.objective = objective(part);
+      part.bound = floor(part);
+    }
+  }
+
+  JointSolution run() {
+    bool solved = true;
+    for (std::size_t i = 0; i < parts_.size(); ++i) solved = solve_part(i) && solved;
+    JointSolution answer{.rank_of_expert = best_, .program_tried = program_tried_};
+    for (const Part& part : parts_) {
+      answer.objective_ms += part.objective;
+      answer.bound_ms += part.bound;
+    }
+    answer.bound_ms = std::max(answer.bound_ms, given_bound_);
+    settle(answer, answer.objective_ms, answer.bound_ms, solved);
+    return answer;
+  }
+
+ private:
+  // Layers that are solved together.
+  struct Part {
+    int first_layer = 0;
+    int num_layers = 0;
+    double objective = 0;
+    double bound = 0;
+  };
+
+  void add_ways_back() {
+    std::vector<Exchange> both;
+    for (const Exchange& out : exchanges_) {
+      both.push_back(out);
+      both.push_back(out);
+      both.back().back = true;
+    }
+    exchanges_ = std::move(both);
+  }
+
+  bool separate_layers() const {
+    return problem_.traffic == TrafficModel::dispatch_combine && !rule_.has_totals();
+  }
+  std::vector<Part> one_part_a_layer() const {
+    std::vector<Part> parts;
+    for (int layer = 0; layer < rule_.num_layers; ++layer)
+      parts.push_back({.first_layer = layer, .num_layers = 1});
+    return parts;
+  }
+
+  std::vector<Ranks> begin(const JointSolution& start) const {
+    if (!start.rank_of_expert.empty()) internal::require_clusters(problem_, start.rank_of_expert);
+    if (!start.rank_of_expert.empty() && lie_as_named(sizes_of(start.rank_of_expert, rule_), rule_))
+      return start.rank_of_expert;
+    std::vector<Ranks> own = contiguous_clusters(rule_);
+    return lie_as_named(sizes_of(own, rule_), rule_) ? own : std::vector<Ranks>{};
+  }
+
+  std::vector<double> loads(int layer) const {
+    const auto loads = problem_.profile.loads(LayerId(layer));
+    return {loads.begin(), loads.end()};
+  }
+
+  template <class F>
+  void for_exchanges(const Part& part, F f) const {
+    for (const Exchange& exchange : exchanges_)
+      if (exchange.to_layer >= part.first_layer && exchange.to_layer < part.first_layer + part.num_layers)
+        f(exchange);
+  }
+
+  double objective(const Part& part) const {
+    if (best_.empty()) return infinity;
+    double sum = 0;
+    for (int layer = part.first_layer; layer < part.first_layer + part.num_layers; ++layer) {
+      std::vector<double> busy(cost_per_load_.size(), 0.0);
+      const std::vector<double> load = loads(layer);
+      for (std::size_t e = 0; e < load.size(); ++e) {
+        const auto rank = static_cast<std::size_t>(best_[static_cast<std::size_t>(layer)][e]);
+        busy[rank] += load[e] * cost_per_load_[rank];
+      }
+      sum += *std::max_element(busy.begin(), busy.end());
+    }
+    for_exchanges(part, [&](const Exchange& exchange) {
+      const auto layer = static_cast<std::size_t>(exchange.to_layer);
+      sum += cost_of(exchange, costs_, exchange.from_layer_before ? best_[layer - 1] : best_[layer],
+                     best_[layer]);
+    });
+    return sum;
+  }
+
+  double compute_floor(int layer) const { return floors_.compute_ms[static_cast<std::size_t>(layer)]; }
+  double exchange_floor(const Exchange& exchange) const {
+    const int index = exchange.to_layer - (exchange.from_layer_before ? 1 : 0);
+    return floors_.exchange_ms[static_cast<std::size_t>(index)];
+  }
+
+  double floor(const Part& part) const {
+    double sum = 0;
+    for (int layer = part.first_layer; layer < part.first_layer + part.num_layers; ++layer)
+      sum += compute_floor(layer);
+    for_exchanges(part, [&](const Exchange& exchange) { sum += exchange_floor(exchange); });
+    return sum;
+  }
+
+  std::int64_t columns(const Part& part) const {
+    const std::int64_t experts = rule_.num_experts;
+    const std::int64_t ranks = rule_.num_ranks;
+    std::int64_t count = part.num_layers * experts * ranks;
+    for_exchanges(part, [&](const Exchange& exchange) {
+      if (exchange.from_layer_before) count += experts * ranks * ranks;
+    });
+    return count;
+  }
+
+  RankProgram program_of(const Part& part) const {
+    double largest_compute = 0;
+    for (int layer = part.first_layer; layer < part.first_layer + part.num_layers; ++layer)
+      largest_compute = std::max(largest_compute, compute_floor(layer));
+    RankProgram program(part.num_layers, rule_.num_experts, rule_.num_ranks,
+                        Units::of(exchanges_, costs_, largest_compute));
+    for (int i = 0; i < part.num_layers; ++i) {
+      for (int rank = 0; rank < rule_.num_ranks; ++rank)
+        program.limit_items(i, rank, rule_.least[static_cast<std::size_t>(rank)],
+                            rule_.most[static_cast<std::size_t>(rank)]);
+      program.add_compute(i, loads(part.first_layer + i), cost_per_load_,
+                          compute_floor(part.first_layer + i) * kSafely);
+    }
+    if (rule_.has_totals())
+      program.limit_totals(
+          std::vector<std::vector<int>>(static_cast<std::size_t>(rule_.num_layers),
+                                        std::vector<int>(static_cast<std::size_t>(rule_.num_experts), 1)),
+          rule_);
+    for_exchanges(part, [&](Exchange exchange) {
+      const double floor = exchange_floor(exchange) * kSafely;
+      exchange.to_layer -= part.first_layer;
+      program.add_exchange(exchange, costs_, floor);
+    });
+    return program;
+  }
+
+  // True: proven to be the best.
+  bool solve_part(std::size_t at) {
+    Part& part = parts_[at];
+    if (part.objective <= part.bound) return true;
+    program_tried_ = program_tried_ && columns(part) <= most_columns;
+    if (!program_tried_ && !best_.empty()) return false;
+    if (!program_tried_)
+      throw Unsupported(fmt::format("the joint program has {} variables, and at most {} are tried",
+                                    columns(part), most_columns));
+    if (monitor_.must_end() && !best_.empty()) return false;
+    tell_rest(at);
+    const RankProgram program = program_of(part);
+    const std::vector<Ranks> given = layers_of(part);
+    const ProgramAnswer answer = program.solve_from(
+        given, monitor_.seconds_left() / static_cast<double>(parts_.size() - at), monitor_);
+    if (best_.empty() && answer.values.empty())
+      throw Infeasible(
+          answer.end == ProgramAnswer::End::infeasible
+              ? "no sizes give every rank the same total of experts over all layers (Eq. 13) within its "
+                "capacity"
+              : "no homes that give every rank the same total of experts (Eq. 13) were found in time; "
+                "allow more of it");
+    if (!answer.values.empty()) keep_if_better(part, program.ranks_of(answer));
+    part.bound = std::max(part.bound, answer.bound);
+    return answer.end == ProgramAnswer::End::optimal && monitor_.relative_gap() == 0;
+  }
+
+  std::vector<Ranks> layers_of(const Part& part) const {
+    if (best_.empty()) return {};
+    const auto first = best_.begin() + part.first_layer;
+    return {first, first + part.num_layers};
+  }
+
+  void keep_if_better(Part& part, const std::vector<Ranks>& found) {
+    const std::vector<Ranks> given = best_;
+    best_.resize(static_cast<std::size_t>(rule_.num_layers));
+    std::copy(found.begin(), found.end(), best_.begin() + part.first_layer);
+    const double value = objective(part);
+    if (value < part.objective)
+      part.objective = value;
+    else
+      best_ = given;
+  }
+
+  void tell_rest(std::size_t solving) {
+    double others = 0;
+    double bounds = 0;
+    for (std::size_t i = 0; i < parts_.size(); ++i)
+      if (i != solving) others += parts_[i].objective, bounds += parts_[i].bound;
+    monitor_.set_rest(others, bounds);
+  }
+
+  const PlacementProblem& problem_;
+  SizeRule rule_;
+  std::vector<Exchange> exchanges_;  // between experts
+  PairCosts costs_;
+  internal::JointBound floors_;
+  std::vector<double> cost_per_load_;  // [P] ms
+  Monitor monitor_;
+  std::vector<Ranks> best_;  // empty: no feasible one is known
+  std::vector<Part> parts_;
+  double given_bound_ = 0;
+  bool program_tried_ = true;
+};
+
+}  // namespace
+}  // namespace exact
+
+JointSolution place_jointly_exact(const PlacementProblem& problem, const JointSolution& start,
+                                  const SolveLimits& limits) {
+  exact::require_solver();
+  return exact::JointSolve(problem, start, limits).run();
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,93 @@
+#include "evenkeel/placement/ranks/internal/linear_assignment.h"
+
+#include <limits>
+
+namespace evenkeel::internal {
+
+namespace {
+
+class LinearAssignment {
+ public:
+  LinearAssignment(std::span<const double> costs, std::size_t n)
+      : costs_(costs), n_(n), of_row_(n, 0), of_column_(n, 0), row_of_(n, none()), reached_by_(n) {}
+
+  std::vector<int> solve(const Deadline& deadline) {
+    for (std::size_t row = 0; row < n_; ++row)
+      if (!augment(row, deadline)) return {};
+    std::vector<int> column(n_);
+    for (std::size_t j = 0; j < n_; ++j) column[row_of_[j]] = static_cast<int>(j);
+    return column;
+  }
+
+ private:
+  static std::size_t none() { return std::numeric_limits<std::size_t>::max(); }
+
+  // Gives the row a column along the cheapest path of changes; false if the deadline passed.
+  bool augment(std::size_t row, const Deadline& deadline) {
+    distance_.assign(n_, std::numeric_limits<double>::infinity());
+    done_.assign(n_, 0);
+    std::vector<std::size_t> scanned;
+    std::size_t column = none();
+    double reached = 0;
+    for (std::size_t from = row;;) {
+      if (deadline.passed()) return false;
+      relax(from, column, reached);
+      column = nearest();
+      reached = distance_[column];
+      if (row_of_[column] == none()) break;
+      done_[column] = 1;
+      scanned.push_back(column);
+      from = row_of_[column];
+    }
+    of_row_[row] += reached;
+    for (std::size_t j : scanned) {
+      of_row_[row_of_[j]] += reached - distance_[j];
+      of_column_[j] -= reached - distance_[j];
+    }
+    turn_path(row, column);
+    return true;
+  }
+
+  void relax(std::size_t from, std::size_t by, double reached) {
+    const double* costs = &costs_[from * n_];
+    const double base = reached - of_row_[from];
+    for (std::size_t j = 0; j < n_; ++j) {
+      const double distance = base + costs[j] - of_column_[j];
+      if (done_[j] || distance >= distance_[j]) continue;
+      distance_[j] = distance;
+      reached_by_[j] = by;
+    }
+  }
+
+  std::size_t nearest() const {
+    std::size_t best = none();
+    for (std::size_t j = 0; j < n_; ++j)
+      if (!done_[j] && (best == none() || distance_[j] < distance_[best])) best = j;
+    return best;
+  }
+
+  void turn_path(std::size_t row, std::size_t column) {
+    while (reached_by_[column] != none()) {
+      row_of_[column] = row_of_[reached_by_[column]];
+      column = reached_by_[column];
+    }
+    row_of_[column] = row;
+  }
+
+  std::span<const double> costs_;
+  std::size_t n_;
+  std::vector<double> of_row_;  // potentials
+  std::vector<double> of_column_;
+  std::vector<std::size_t> row_of_;  // of a column
+  std::vector<std::size_t> reached_by_;
+  std::vector<double> distance_;
+  std::vector<char> done_;
+};
+
+}  // namespace
+
+std::vector<int> least_total_assignment(std::span<const double> costs, int n, const Deadline& deadline) {
+  return LinearAssignment(costs, static_cast<std::size_t>(n)).solve(deadline);
+}
+
+}  // namespace evenkeel::internal

@@ -1,0 +1,169 @@
+#include "evenkeel/placement/ranks/internal/rank_chain.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "evenkeel/placement/ranks/internal/bottleneck_assignment.h"
+#include "evenkeel/placement/ranks/internal/linear_assignment.h"
+#include "evenkeel/placement/ranks/internal/rank_bound.h"
+
+namespace evenkeel::internal {
+
+namespace {
+
+Ranks in_order(std::size_t P) {
+  Ranks ranks(P);
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+// The receiver that shares a rank with each sender; empty if the deadline passed before.
+std::vector<int> best_pairing(const ClusterTraffic& traffic, std::size_t exchange, const Deadline& deadline) {
+  const std::vector<double>& pairs = traffic.traffic(exchange);
+  const bool worst = traffic.pairs() == PairObjective::worst_pair;
+  const double crossing = worst ? least_crossing(traffic, exchange) : 0;
+  const double penalty =
+      worst ? std::ranges::max(pairs) * traffic.num_ranks() + 1 : 0;  // above all that can stay
+  std::vector<double> costs;
+  for (double pair : pairs) costs.push_back(pair > crossing ? -pair - penalty : -pair);
+  return least_total_assignment(costs, traffic.num_ranks(), deadline);
+}
+
+// From so many ranks on, sums may be added up in another order than link by link.
+constexpr std::size_t kManyRanks = 256;
+
+// The cost of a cluster on every rank, for the traffic that it gets from senders on their ranks.
+class ReceiverCosts {
+ public:
+  ReceiverCosts(const ClusterTraffic& traffic, std::size_t exchange, const Ranks& senders)
+      : traffic_(traffic),
+        exchange_(exchange),
+        senders_(senders),
+        ranks_(senders.size()),
+        worst_(traffic.pairs() == PairObjective::worst_pair),
+        by_level_(traffic.levels() != nullptr && ranks_ >= kManyRanks),
+        cluster_on_(ranks_) {
+    for (std::size_t c = 0; c < ranks_; ++c) cluster_on_[static_cast<std::size_t>(senders[c])] = c;
+    if (by_level_) of_node_.resize(static_cast<std::size_t>(traffic.levels()->num_nodes()));
+  }
+
+  // Fills costs [P] of the cluster; false if the deadline passed.
+  bool fill(std::size_t cluster, double* costs, const Deadline& deadline) {
+    if (deadline.passed()) return false;
+    if (by_level_) {
+      fill_by_level(cluster, costs);
+      return true;
+    }
+    for (std::size_t rank = 0; rank < ranks_; ++rank) {
+      if ((rank & 0xff) == 0xff && deadline.passed()) return false;
+      double cost = 0;
+      for (std::size_t sender = 0; sender < ranks_; ++sender)
+        cost = join(cost, traffic_.at(exchange_, sender, cluster) /
+                              traffic_.bandwidth(static_cast<std::size_t>(senders_[sender]), rank));
+      costs[rank] = cost;
+    }
+    return true;
+  }
+
+ private:
+  // The amounts that ranks of a node send: the two largest, the rank of the largest, and the sum.
+  struct Sent {
+    double largest = 0;
+    double second = 0;
+    std::size_t from = 0;
+    double sum = 0;
+
+    void add(double amount, std::size_t rank) {
+      sum += amount;
+      second = std::max(second, std::min(largest, amount));
+      if (amount <= largest) return;
+      largest = amount;
+      from = rank;
+    }
+  };
+
+  double sent(std::size_t from, std::size_t cluster) const {
+    return traffic_.at(exchange_, cluster_on_[from], cluster);
+  }
+  double join(double a, double b) const { return worst_ ? std::max(a, b) : a + b; }
+
+  void fill_by_level(std::size_t cluster, double* costs) {
+    const Topology& topology = *traffic_.levels();
+    std::fill(of_node_.begin(), of_node_.end(), Sent{});
+    for (std::size_t from = 0; from < ranks_; ++from)
+      of_node_[topology.node_of(RankId(from)).offset()].add(sent(from, cluster), from);
+    Sent of_nodes;  // the largest of each
+    double all = 0;
+    for (std::size_t node = 0; node < of_node_.size(); ++node) {
+      of_nodes.add(of_node_[node].largest, node);
+      all += of_node_[node].sum;
+    }
+    const Topology::Description& links = topology.description();
+    for (std::size_t rank = 0; rank < ranks_; ++rank) {
+      const std::size_t node = topology.node_of(RankId(rank)).offset();
+      const Sent& near = of_node_[node];
+      double within = near.sum - sent(rank, cluster);
+      double across = all - near.sum;
+      if (worst_) {
+        within = near.from == rank ? near.second : near.largest;
+        across = of_nodes.from == node ? of_nodes.second : of_nodes.largest;
+      }
+      costs[rank] = join(std::max(within, 0.0) / links.within.gigabytes_per_s,
+                         std::max(across, 0.0) / links.across.gigabytes_per_s);
+    }
+  }
+
+  const ClusterTraffic& traffic_;
+  std::size_t exchange_;
+  const Ranks& senders_;
+  std::size_t ranks_;
+  bool worst_;
+  bool by_level_;
+  std::vector<std::size_t> cluster_on_;  // [P] the sender on a rank
+  std::vector<Sent> of_node_;
+};
+
+}  // namespace
+
+std::vector<Ranks> chain_of_pairings(const ClusterTraffic& traffic, std::size_t num_layers,
+                                     const Deadline& deadline) {
+  const auto P = static_cast<std::size_t>(traffic.num_ranks());
+  std::vector<Ranks> ranks(num_layers, in_order(P));
+  for (std::size_t exchange = 0; exchange < traffic.num_exchanges(); ++exchange) {
+    const std::vector<int> receiver = best_pairing(traffic, exchange, deadline);
+    if (receiver.empty()) return {};
+    for (std::size_t c = 0; c < P; ++c)
+      ranks[exchange + 1][static_cast<std::size_t>(receiver[c])] = ranks[exchange][c];
+  }
+  return ranks;
+}
+
+Ranks best_receivers(const ClusterTraffic& traffic, const RankRule& rule, std::size_t exchange,
+                     std::size_t layer, const Ranks& senders, const Deadline& deadline) {
+  const auto P = static_cast<std::size_t>(traffic.num_ranks());
+  const bool worst = traffic.pairs() == PairObjective::worst_pair;
+  std::vector<double> costs(P * P, 0.0);
+  ReceiverCosts receivers(traffic, exchange, senders);
+  for (std::size_t c = 0; c < P; ++c)
+    if (!receivers.fill(c, &costs[c * P], deadline)) return {};
+  const double largest = std::ranges::max(costs);
+  const double forbidden =
+      worst ? std::numeric_limits<double>::infinity() : (largest + 1) * static_cast<double>(P + 1);
+  for (std::size_t c = 0; c < P; ++c)
+    for (std::size_t rank = 0; rank < P; ++rank)
+      if (!rule.fits(layer, c, rank)) costs[c * P + rank] = forbidden;
+  return worst ? least_largest_assignment(costs, traffic.num_ranks(), deadline)
+               : least_total_assignment(costs, traffic.num_ranks(), deadline);
+}
+
+std::vector<Ranks> best_dispatch(const ClusterTraffic& traffic, const RankRule& rule,
+                                 const Deadline& deadline) {
+  const Ranks sources = in_order(static_cast<std::size_t>(traffic.num_ranks()));
+  std::vector<Ranks> ranks;
+  for (std::size_t layer = 0; layer < traffic.num_exchanges(); ++layer)
+    ranks.push_back(best_receivers(traffic, rule, layer, layer, sources, deadline));
+  return ranks;
+}
+
+}  // namespace evenkeel::internal

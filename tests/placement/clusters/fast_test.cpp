@@ -1,0 +1,200 @@
+// Program 1 by the fast solver, against trying everything.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/placement/clusters/clusters.h"
+#include "tests/placement/oracle.h"
+
+namespace evenkeel {
+namespace {
+
+SmallShape random_shape(std::mt19937_64& random, int most_layers) {
+  const int ranks = 1 + static_cast<int>(random() % 4);
+  const int most_experts = ranks <= 2 ? 8 : 6;
+  return {.layers = 1 + static_cast<int>(random() % static_cast<unsigned>(most_layers)),
+          .experts = ranks + static_cast<int>(random() % static_cast<unsigned>(most_experts - ranks + 1)),
+          .ranks = ranks};
+}
+
+void give_capacities(std::mt19937_64& random, SmallProblem& small) {
+  Topology::Description description = small.topology.description();
+  int capacity = 0;
+  for (int rank = 0; rank < small.topology.num_ranks(); ++rank) {
+    description.capacities.push_back(1 + static_cast<int>(random() % 4));
+    capacity += description.capacities.back();
+  }
+  description.capacities.back() += std::max(0, small.profile.num_experts() - capacity);
+  small.topology = Topology(description);
+}
+
+double near(double value) {
+  return 1e-12 * std::abs(value);
+}
+
+TEST(FastClusters, OfEqualSizesAreTheBestAndProvedSo) {
+  for (unsigned seed = 0; seed < 1500; ++seed) {
+    std::mt19937_64 random(seed);
+    SmallProblem small = random_problem(random, random_shape(random, 2));
+    if (seed % 3 == 0) give_capacities(random, small);
+    const Clustering found = cluster_fast(small.problem());
+    const double best = best_balance(small);
+    ASSERT_EQ(oracle_fault(small, found.cluster_of), "") << "seed " << seed;
+    ASSERT_NEAR(found.objective, best, near(best)) << "seed " << seed;
+    ASSERT_NEAR(found.objective, oracle_balance(small, found.cluster_of), near(best)) << "seed " << seed;
+    ASSERT_NEAR(found.bound, best, near(best)) << "seed " << seed;
+    ASSERT_TRUE(found.proven_optimal) << "seed " << seed;
+  }
+}
+
+TEST(FastClusters, OfFreeSizesAreTheBestWithEqualTotalsAndProvedSo) {
+  for (unsigned seed = 0; seed < 1000; ++seed) {
+    std::mt19937_64 random(seed);
+    SmallProblem small = random_problem(random, random_shape(random, 3));
+    small.sizes = ClusterSizes::free;
+    const Clustering found = cluster_fast(small.problem());
+    const double best = best_balance(small);
+    ASSERT_EQ(oracle_fault(small, found.cluster_of), "") << "seed " << seed;
+    ASSERT_NEAR(found.objective, best, near(best)) << "seed " << seed;
+    ASSERT_NEAR(found.bound, best, near(best)) << "seed " << seed;
+    ASSERT_TRUE(found.proven_optimal) << "seed " << seed;
+  }
+}
+
+TEST(FastClusters, OfFreeSizesWithUnlikeCapacitiesObeyThemAndAreBoundedFromBelow) {
+  for (unsigned seed = 0; seed < 500; ++seed) {
+    std::mt19937_64 random(seed);
+    SmallProblem small = random_problem(random, random_shape(random, 3));
+    give_capacities(random, small);
+    small.sizes = ClusterSizes::free;
+    const Clustering found = cluster_fast(small.problem());
+    const double best = best_balance(small);
+    ASSERT_EQ(oracle_fault(small, found.cluster_of), "") << "seed " << seed;
+    ASSERT_GE(found.objective, best - near(best)) << "seed " << seed;
+    ASSERT_LE(found.bound, best + near(best)) << "seed " << seed;
+    ASSERT_TRUE(!found.proven_optimal || found.objective <= best + near(best)) << "seed " << seed;
+  }
+}
+
+SmallProblem large_problem(std::mt19937_64& random, SmallShape shape) {
+  SmallProblem small;
+  std::normal_distribution<> normal;
+  std::vector<std::int64_t> loads;
+  for (int i = 0; i < shape.layers * shape.experts; ++i)
+    loads.push_back(std::llround(2e4 * std::exp(normal(random))));
+  small.profile = RoutingProfile(shape.layers, shape.experts, loads, {});
+  small.topology = Topology::uniform(1, shape.ranks);
+  return small;
+}
+
+// Of the load in all layers.
+double relative(const SmallProblem& small, double objective) {
+  const auto loads = small.profile.loads();
+  return objective / static_cast<double>(std::accumulate(loads.begin(), loads.end(), std::int64_t{0}));
+}
+
+TEST(FastClusters, OfLargeLayersAreWithinAThousandthOfTheLoadOfTheBound) {
+  for (const SmallShape shape :
+       {SmallShape{24, 32, 4}, SmallShape{10, 64, 8}, SmallShape{6, 256, 32}, SmallShape{6, 128, 8}})
+    for (ClusterSizes sizes : {ClusterSizes::equal, ClusterSizes::free}) {
+      std::mt19937_64 random(7);
+      SmallProblem small = large_problem(random, shape);
+      small.sizes = sizes;
+      const Clustering found = cluster_fast(small.problem());
+      EXPECT_EQ(oracle_fault(small, found.cluster_of), "");
+      EXPECT_LE(found.bound, found.objective);
+      EXPECT_LE(relative(small, found.objective - found.bound), 1e-3)
+          << shape.experts << " experts, " << shape.ranks << " ranks";
+    }
+}
+
+TEST(FastClusters, OfFreeSizesAreNoWorseThanOfEqualOnes) {
+  for (const SmallShape shape : {SmallShape{1, 24, 8}, SmallShape{8, 32, 8}, SmallShape{5, 64, 16}}) {
+    std::mt19937_64 random(11);
+    SmallProblem small = large_problem(random, shape);
+    const double equal = cluster_fast(small.problem()).objective;
+    small.sizes = ClusterSizes::free;
+    EXPECT_LE(cluster_fast(small.problem()).objective, equal);
+  }
+}
+
+TEST(FastClusters, WithOneHeavyExpertReachTheBoundThatItSets) {
+  SmallProblem small;
+  std::vector<std::int64_t> loads(256);
+  for (std::size_t e = 0; e < loads.size(); ++e) loads[e] = static_cast<std::int64_t>(e + 1);
+  loads[100] = 50'000;
+  small.profile = RoutingProfile(1, 256, loads, {});
+  small.topology = Topology::uniform(1, 32);
+  const Clustering found = cluster_fast(small.problem());
+  // The heavy expert with the seven lightest others is above the mean, all else below.
+  const double total = 128.0 * 257 - 101 + 50'000;
+  EXPECT_DOUBLE_EQ(found.objective, 2 * (50'000 + 28 - total / 32));
+  EXPECT_TRUE(found.proven_optimal);
+}
+
+TEST(FastClusters, AreTheSameEachTime) {
+  std::mt19937_64 random(3);
+  const SmallProblem small = large_problem(random, {6, 64, 8});
+  EXPECT_EQ(cluster_fast(small.problem()).cluster_of, cluster_fast(small.problem()).cluster_of);
+}
+
+TEST(FastClusters, AreStillValidWhenThereIsNoTimeOrAStopIsAsked) {
+  std::mt19937_64 random(3);
+  for (ClusterSizes sizes : {ClusterSizes::equal, ClusterSizes::free}) {
+    SmallProblem small = large_problem(random, {6, 60, 8});
+    small.sizes = sizes;
+    std::stop_source stop;
+    stop.request_stop();
+    for (const SolveLimits& limits :
+         {SolveLimits{.time_limit_s = 0}, SolveLimits{.stop = stop.get_token()}}) {
+      const Clustering found = cluster_fast(small.problem(), limits);
+      EXPECT_EQ(oracle_fault(small, found.cluster_of), "");
+      EXPECT_LE(found.bound, found.objective);
+    }
+  }
+}
+
+TEST(FastClusters, TellTheirProgress) {
+  std::mt19937_64 random(3);
+  const SmallProblem small = large_problem(random, {2, 16, 4});
+  int calls = 0;
+  cluster_fast(small.problem(), {.progress = [&](double objective, double bound, double seconds) {
+                 ++calls;
+                 EXPECT_GE(objective, bound);
+                 EXPECT_GE(seconds, 0);
+               }});
+  EXPECT_GE(calls, 1);
+}
+
+template <class F>
+std::string infeasible(F f) {
+  try {
+    f();
+  } catch (const Infeasible& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(FastClusters, RefuseMoreExpertsThanSpace) {
+  SmallProblem small;
+  small.profile = RoutingProfile(1, 9, false);
+  small.topology = Topology({.node_of_rank = {0, 0}, .capacities = {4, 4}});
+  EXPECT_THAT(infeasible([&] { cluster_fast(small.problem()); }),
+              testing::HasSubstr("2 ranks have capacity for 8 experts a layer, and the model has 9"));
+}
+
+TEST(FastClusters, OfFreeSizesRefuseFewerExpertsThanRanks) {
+  SmallProblem small;
+  small.profile = RoutingProfile(1, 3, false);
+  small.topology = Topology::uniform(1, 4);
+  small.sizes = ClusterSizes::free;
+  EXPECT_THAT(infeasible([&] { cluster_fast(small.problem()); }),
+              testing::HasSubstr("3 experts are too few for 4 ranks"));
+}
+
+}  // namespace
+}  // namespace evenkeel
