@@ -9,7 +9,6 @@
 #include "cli/bench_layer.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/array_file.h"
-#include "evenkeel/io/count_matrix.h"
 
 namespace evenkeel::cli {
 

@@ -28,10 +28,10 @@ struct EvaluateArguments {
   bool json = false;
 };
 
-std::vector<Recording> read_recordings(const CLI::App& app, const EvaluateArguments& options) {
+std::vector<RecordedRouting> read_recordings(const CLI::App& app, const EvaluateArguments& options) {
   RoutingOptions how = options.files.routing();
   how.keep_steps = true;
-  std::vector<Recording> recordings;
+  std::vector<RecordedRouting> recordings;
   bool any_trace = false;
   for (const std::string& path : options.recordings) {
     RoutingFile file = open_input(path, how);
@@ -56,7 +56,7 @@ void run(const CLI::App& app, const EvaluateArguments& options) {
   require_time_model(app, options.time, options.files.model, options.step_tokens);
   const Topology topology = topology_of(app, options.machine);
   const int ranks = topology.num_ranks();
-  const std::vector<Recording> recordings = read_recordings(app, options);
+  const std::vector<RecordedRouting> recordings = read_recordings(app, options);
   std::vector<NamedPlacement> placements = {{}};  // contiguous homes
   for (const std::string& path : options.placements)
     placements.push_back(read_named(path, "--placement", ranks));
@@ -66,7 +66,7 @@ void run(const CLI::App& app, const EvaluateArguments& options) {
   std::vector<JudgedPlacement> judged;
   for (NamedPlacement& each : placements) judged.push_back(judge(std::move(each), recordings, topology));
   const JudgedPlacement against = judge(std::move(from), recordings, topology);
-  const Recording& whole = widest(recordings);
+  const RecordedRouting& whole = widest(recordings);
   const StepModel model = read_step_model(app, options.time, options.files.model, options.step_tokens,
                                           topology, whole.name, whole.profile.num_experts());
   const Evaluation evaluation{

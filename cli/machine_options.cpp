@@ -6,12 +6,12 @@
 
 #include "cli/options.h"
 #include "cli/output.h"
+#include "evenkeel/base/bytes.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/cost_file.h"
 #include "evenkeel/io/limits.h"
 #include "evenkeel/io/model_config.h"
 #include "evenkeel/io/topology_file.h"
-#include "evenkeel/model/parameters.h"
 #include "evenkeel/placement/evaluate/time_model.h"
 #include "evenkeel/topology/devices.h"
 #include "evenkeel/topology/presets.h"
@@ -22,23 +22,6 @@ namespace {
 
 constexpr const char* kTimeOptions[] = {"--tokens-per-step", "--cost",   "--device", "--tflops", "--link",
                                         "--expert-bytes",    "--horizon"};
-
-ExpertSizes read_sizes(const TimeModel& options, const std::string& model, const std::string& recording,
-                       int num_experts) {
-  const ModelDescription description = read_model_description(model);
-  if (description.experts.count != num_experts)
-    throw InvalidArgument("--model",
-                          fmt::format("has {} experts a layer, but {} has {}", description.experts.count,
-                                      recording, num_experts),
-                          "the config.json of the model that was recorded");
-  ExpertSizes sizes{.weights = static_cast<double>(expert_parameters(description)),
-                    .top_k = static_cast<int>(description.experts.top_k)};
-  if (options.expert_bytes > 0)
-    sizes.bytes = static_cast<double>(options.expert_bytes);
-  else if (description.dtype_bytes > 0)
-    sizes.bytes = sizes.weights * static_cast<double>(description.dtype_bytes);
-  return sizes;
-}
 
 }  // namespace
 
@@ -85,8 +68,12 @@ void add_time_model(CLI::App& app, TimeModel& options) {
              "Instead: 10^12 operations a second that products reach");
   add_number(app, "--link", options.link, 1e-6, 1e9,
              "GB/s into a rank, for the move; else the topology's slowest, else the file's or device's");
-  add_size(app, "--expert-bytes", options.expert_bytes,
-           "One expert's weights, where they are quantized; else by the config's type");
+  add_text(app, "--expert-bytes", "SIZE",
+           "One expert's weights, where they are quantized; else by the config's type",
+           [&options](const std::string& text) {
+             const std::int64_t bytes = parse_bytes(text, "--expert-bytes");
+             if (bytes > 0) options.expert_bytes = static_cast<double>(bytes);
+           });
   add_whole(app, "--horizon", options.horizon, 1, kAnySize, "Steps that the placement will serve");
 }
 
@@ -117,7 +104,8 @@ StepModel read_step_model(const CLI::App& app, const TimeModel& options, const s
                           std::optional<std::int64_t> step_tokens, const Topology& topology,
                           const std::string& recording, int num_experts) {
   std::optional<ExpertSizes> sizes;
-  if (!model.empty()) sizes = read_sizes(options, model, recording, num_experts);
+  if (!model.empty())
+    sizes = expert_sizes(read_model_description(model), options.expert_bytes, recording, num_experts);
   MachineRates rates{.tflops = options.tflops,
                      .link_gigabytes_per_s = options.link,
                      .topology_has_links = is_given(app, "--topology"),

@@ -29,7 +29,7 @@ struct TimeModel {
   std::optional<double> tflops;
   std::optional<double> link;
   std::optional<std::int64_t> tokens_per_step;
-  std::int64_t expert_bytes = 0;  // 0: by the model
+  std::optional<double> expert_bytes;
   std::optional<std::int64_t> horizon;
 };
 

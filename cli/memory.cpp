@@ -12,7 +12,7 @@
 #include "cli/output.h"
 #include "cli/subcommand.h"
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/count_matrix.h"
+#include "evenkeel/io/array_file.h"
 #include "evenkeel/io/model_config.h"
 #include "evenkeel/training_memory/names.h"
 #ifdef EVENKEEL_WITH_LAYER

@@ -23,38 +23,12 @@ const std::vector<std::string> cross_entropies = {"plain", "fused", "chunked"};
 
 constexpr std::int64_t longest_sequence_given = std::int64_t{1} << 32;
 
-struct NamedNumber {
-  std::string_view name;
-  std::int64_t* number;
-  std::int64_t least = 1;
-};
-
-// "tp=2,pp=4": numbers by name, each at most once. The names that were given.
-std::vector<std::string> read_named(const std::string& option, const std::string& text,
-                                    std::span<const NamedNumber> names, std::int64_t most) {
-  std::vector<std::string> given;
-  for (const std::string& part : split(text, ',')) {
-    const std::size_t sign = part.find('=');
-    const std::string name = part.substr(0, sign);
-    const auto known = std::ranges::find(names, name, &NamedNumber::name);
-    if (known == names.end() || sign == std::string::npos) {
-      const auto all = names | std::views::transform(&NamedNumber::name);
-      throw InvalidArgument(option, fmt::format("'{}'", part), fmt::format("{}=N", fmt::join(all, "=N, ")));
-    }
-    if (std::ranges::find(given, known->name) != given.end())
-      throw InvalidArgument(option, fmt::format("'{}' twice", name), "each once");
-    given.push_back(name);
-    *known->number = parse_whole(option, std::string_view(part).substr(sign + 1), known->least, most);
-  }
-  return given;
-}
-
 void read_parallel(const std::string& text, MemoryArguments& options) {
   Parallelism& parallel = options.setup.parallel;
   parallel.data = 0;  // not said
   std::vector<NamedNumber> degrees;
   for (const auto& [name, degree] : degree_names) degrees.push_back({name, &(parallel.*degree)});
-  options.degrees = read_named("--parallel", text, degrees, most_degree);
+  options.degrees = parse_named("--parallel", text, degrees, most_degree);
   if (parallel.data == 0) parallel.data = parallel.least_data();
 }
 
@@ -66,43 +40,11 @@ void read_bytes(const std::string& text, MemoryArguments& options) {
                                                {"weight", &bytes.weight},
                                                {"gradient", &bytes.gradient, 0},
                                                {"optimizer", &bytes.optimizer, 0}}};
-  const std::vector<std::string> given = read_named("--bytes", text, numbers, 64);
+  const std::vector<std::string> given = parse_named("--bytes", text, numbers, 64);
   options.static_bytes_given =
       std::ranges::any_of(given, [](const auto& name) { return name != "activation"; });
   options.bytes_given = activation > 0;
   if (activation > 0) bytes.activation = activation;
-}
-
-void read_terms(const std::string& text, MemoryArguments& options) {
-  std::vector<std::string_view> names = {"all"};
-  for (const NamedTerm& term : named_terms) names.push_back(term.name);
-  options.with = split(text, ',');
-  for (std::size_t at = 0; at < options.with.size(); ++at)
-    if (std::ranges::count(options.with, options.with[at]) > 1)
-      throw InvalidArgument("--with", fmt::format("'{}' twice", options.with[at]), "each once");
-  for (const std::string& name : options.with)
-    if (std::ranges::find(names, name) == names.end())
-      throw InvalidArgument("--with", fmt::format("'{}'", name), fmt::format("{}", fmt::join(names, ", ")));
-}
-
-// none, full, or parts of a layer.
-void read_recompute(const std::string& text, MemorySetup& setup) {
-  setup.full_recompute = text == "full";
-  setup.selective = {};
-  if (text == "none" || text == "full") return;
-  for (const std::string& part : split(text, ',')) {
-    if (part == "none" || part == "full")
-      throw InvalidArgument("--recompute", fmt::format("'{}' beside others", part), "it alone, or parts");
-    const auto known = std::ranges::find(recompute_parts, part, [](const auto& each) { return each.first; });
-    if (known == recompute_parts.end())
-      throw InvalidArgument(
-          "--recompute", fmt::format("'{}'", part),
-          fmt::format("none, full, or parts as --recompute-modules of Megatron-Core names them: {}",
-                      fmt::join(recompute_parts | std::views::keys, ", ")));
-    if (setup.selective.*known->second)
-      throw InvalidArgument("--recompute", fmt::format("'{}' twice", part), "each once");
-    setup.selective.*known->second = true;
-  }
 }
 
 void read_received(const std::string& text, MemoryArguments& options) {
@@ -129,7 +71,7 @@ void add_setup(CLI::App& app, MemoryArguments& options) {
   add_whole(app, "--micro-batch", options.setup.micro_batch, 1, 4096, "Sequences of a micro-batch (b)");
   add_text(app, "--recompute", "none|full|PART,...",
            "What backward computes again; parts as Megatron-Core names them: moe_act, ...",
-           [&](const std::string& text) { read_recompute(text, options.setup); })
+           [&](const std::string& text) { parse_recompute("--recompute", text, options.setup); })
       ->default_str("full");
   add_word(app, "--cross-entropy", options.cross_entropy, cross_entropies,
            "Scores over the vocabulary: with a copy in f32, without, or never whole");
@@ -139,7 +81,7 @@ void add_setup(CLI::App& app, MemoryArguments& options) {
   app.add_flag("--paper", options.paper, "Count the paper's terms alone, and those of --with");
   add_text(app, "--with", "TERM,...",
            "Terms that are off: sharded-optimizer, fsdp, expert-outputs; with --paper any, or all",
-           [&](const std::string& text) { read_terms(text, options); });
+           [&](const std::string& text) { options.with = parse_terms("--with", text); });
   add_whole(app, "--borrowed-experts", options.setup.extra.borrowed_experts, 0, 1 << 16,
             "Experts whose weights and gradients visit for a step");
   add_size(app, "--allocation-granule", options.setup.extra.allocation_granule,

@@ -3,10 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
-#include <charconv>
-#include <cmath>
 #include <utility>
 
 #include "cli/error_report.h"
@@ -18,14 +15,6 @@ namespace evenkeel::cli {
 namespace {
 
 using Kind = PlannerOptions::Kind;
-
-constexpr std::array<std::pair<std::string_view, Kind>, 3> kPlanners = {
-    {{"ep", Kind::ep}, {"least-loaded", Kind::least_loaded}, {"level", Kind::level}}};
-
-std::string range(std::int64_t least, std::int64_t most) {
-  return most == kAnySize ? fmt::format("a whole number, {} or more", least)
-                          : fmt::format("a whole number in {}..{}", least, most);
-}
 
 template <class Numbers>
 std::string joined(const Numbers& numbers) {
@@ -47,67 +36,6 @@ std::string allowed_of(const CLI::Option& option) {
 }
 
 }  // namespace
-
-std::vector<std::string> split(std::string_view text, char separator) {
-  std::vector<std::string> parts;
-  for (std::size_t at; (at = text.find(separator)) != std::string_view::npos; text.remove_prefix(at + 1))
-    parts.emplace_back(text.substr(0, at));
-  parts.emplace_back(text);
-  return parts;
-}
-
-std::int64_t parse_whole(const std::string& option, std::string_view text, std::int64_t least,
-                         std::int64_t most) {
-  std::int64_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || stop != end || value < least || value > most)
-    throw InvalidArgument(option, fmt::format("'{}'", text), range(least, most));
-  return value;
-}
-
-std::int64_t parse_thousandths(const std::string& option, std::string_view text, std::int64_t least) {
-  const std::size_t point = text.find('.');
-  const std::string_view whole = text.substr(0, point);
-  const std::string_view places = point == std::string_view::npos ? "" : text.substr(point + 1);
-  const auto digits = [](std::string_view part) {
-    return std::ranges::all_of(part, [](char c) { return c >= '0' && c <= '9'; });
-  };
-  const std::string allowed =
-      fmt::format("{} or more, with at most three decimals, such as 1.25", format_thousandths(least));
-  const bool well_formed = !whole.empty() && whole.size() <= 12 && places.size() <= 3 && digits(whole) &&
-                           digits(places) && (point == std::string_view::npos || !places.empty());
-  if (!well_formed) throw InvalidArgument(option, fmt::format("'{}'", text), allowed);
-  const std::int64_t value =
-      std::stoll(std::string(whole)) * 1000 + std::stoll((std::string(places) + "000").substr(0, 3));
-  if (value < least) throw InvalidArgument(option, fmt::format("'{}'", text), allowed);
-  return value;
-}
-
-std::string format_thousandths(std::int64_t thousandths) {
-  std::string text = fmt::format("{}.{:03}", thousandths / 1000, thousandths % 1000);
-  while (text.ends_with('0') && !text.ends_with(".0")) text.pop_back();
-  return text;
-}
-
-double parse_number(const std::string& option, std::string_view text, double least, double below) {
-  double number = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || stop != text.data() + text.size() || !(number >= least && number < below))
-    throw InvalidArgument(option, fmt::format("'{}'", text),
-                          std::isfinite(below)
-                              ? fmt::format("a number, {} or more and below {}", least, below)
-                              : fmt::format("a number, {} or more", least));
-  return number;
-}
-
-std::size_t parse_word(const std::string& option, const std::string& text,
-                       const std::vector<std::string>& words) {
-  const auto found = std::ranges::find(words, text);
-  if (found == words.end())
-    throw InvalidArgument(option, fmt::format("'{}'", text), fmt::format("{}", fmt::join(words, ", ")));
-  return static_cast<std::size_t>(found - words.begin());
-}
 
 std::string alternatives(const std::vector<std::string>& words) {
   return fmt::format("{}", fmt::join(words, "|"));
@@ -197,13 +125,9 @@ void add_planner_parameters(CLI::App& app, PlannerOptions& options, bool* by_gai
 }
 
 Kind parse_planner(std::string_view name) {
-  for (const auto& [known, kind] : kPlanners)
-    if (known == name) return kind;
+  for (const Kind kind : {Kind::ep, Kind::least_loaded, Kind::level})
+    if (name_of(kind) == name) return kind;
   throw InvalidArgument("--planner", fmt::format("'{}' is no planner", name), "ep, least-loaded, level");
-}
-
-std::string_view name_of(Kind kind) {
-  return std::ranges::find(kPlanners, kind, &std::pair<std::string_view, Kind>::second)->first;
 }
 
 void add_planners(CLI::App& app, std::vector<Kind>& kinds, std::size_t most) {

@@ -5,29 +5,18 @@
 #include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "evenkeel/balance/planner.h"
+#include "evenkeel/base/parse.h"
 
 namespace evenkeel::cli {
 
-inline constexpr std::int64_t kAnySize = std::numeric_limits<std::int64_t>::max();
-
-std::int64_t parse_whole(const std::string& option, std::string_view text, std::int64_t least,
-                         std::int64_t most);
-double parse_number(const std::string& option, std::string_view text, double least, double below);
-std::int64_t parse_thousandths(const std::string& option, std::string_view text, std::int64_t least);
-std::string format_thousandths(std::int64_t thousandths);
-// The place of the word among those that are taken.
-std::size_t parse_word(const std::string& option, const std::string& text,
-                       const std::vector<std::string>& words);
 // "fast|exact".
 std::string alternatives(const std::vector<std::string>& words);
-std::vector<std::string> split(std::string_view text, char separator);
 
 // An option whose text `read` takes.
 CLI::Option* add_text(CLI::App& app, const std::string& name, const std::string& type,
@@ -75,7 +64,6 @@ void add_planner_parameters(CLI::App& app, PlannerOptions& options, bool* by_gai
 void add_planners(CLI::App& app, std::vector<PlannerOptions::Kind>& kinds, std::size_t most);
 
 PlannerOptions::Kind parse_planner(std::string_view name);
-std::string_view name_of(PlannerOptions::Kind kind);
 
 // Has every option and positional of a subcommand refuse an empty value: it says nothing, and would be taken
 // for an option that was not given. Once all of them are added.

@@ -142,17 +142,28 @@ PlaceResult solve(const PlaceArguments& options, const PlaceInputs& input, const
   return result;
 }
 
-// Of a placement before and after, on recordings.
-struct BeforeAndAfter {
-  JudgedPlacement before, after;
-
-  BeforeAndAfter(const PlaceArguments& options, const PlaceOptions& how, const PlaceResult& result,
-                 const Topology& topology, std::span<const Recording> recordings)
-      : before(judge({options.from.empty() ? "contiguous" : options.from, how.from, "--from"}, recordings,
-                     topology)),
-        after(judge({options.output.empty() ? "the placement" : options.output, result.placement, "--judge"},
-                    recordings, topology)) {}
-};
+// Against what was there before: on what it was made from where steps have a model, and on other recordings.
+void judge(const PlaceArguments& options, const PlaceInputs& input, std::span<const RecordedRouting> others,
+           const std::optional<StepModel>& model, Placing& placing) {
+  const NamedPlacement before{.name = options.from.empty() ? "contiguous" : options.from,
+                              .placement = placing.options.from,
+                              .argument = "--from"};
+  const NamedPlacement after{.name = options.output.empty() ? "the placement" : options.output,
+                             .placement = placing.result.placement,
+                             .argument = "--judge"};
+  const auto on = [&](std::span<const RecordedRouting> recordings, std::optional<Verdict>& verdict) {
+    const JudgedPlacement was = evenkeel::judge(before, recordings, placing.topology);
+    const JudgedPlacement is = evenkeel::judge(after, recordings, placing.topology);
+    if (model)
+      verdict = verdict_of(recordings, was, is, *model, placing.topology.num_ranks(), options.time.horizon);
+    std::vector<NamedQuality> qualities;
+    for (std::size_t i = 0; i < recordings.size(); ++i)
+      qualities.push_back({recordings[i].name, {was.on[i].quality, is.on[i].quality}});
+    return qualities;
+  };
+  if (model) on(input.recordings, placing.verdict);
+  if (!others.empty()) placing.judged = on(others, placing.judged_verdict);
+}
 
 void run(const CLI::App& app, const PlaceArguments& options) {
   validate_options(app, options);
@@ -163,9 +174,9 @@ void run(const CLI::App& app, const PlaceArguments& options) {
   RoutingOptions routing = options.files.routing();
   routing.keep_steps = is_time_model_given(app);
   routing.transitions = options.how.traffic == TrafficModel::layer_to_layer;
-  PlaceInputs input = options.steps ? read_steps(options.inputs.front(), routing, options.step_tokens)
-                                    : read_inputs(options.inputs, routing, ranks);
-  const std::vector<Recording> judges = read_judges(options.judge, routing, input);
+  PlaceInputs input = options.steps ? read_file_of_steps(options.inputs.front(), routing, options.step_tokens)
+                                    : read_files(options.inputs, routing, ranks);
+  const std::vector<RecordedRouting> judges = read_judges(options.judge, routing, input);
   PlaceOptions how = place_options(options, ranks, std::move(input.sources));
   std::optional<StepModel> model;
   if (is_time_model_given(app))
@@ -187,17 +198,7 @@ void run(const CLI::App& app, const PlaceArguments& options) {
                   .copies = std::move(copies)};
   for (std::size_t i = 0; i < result.per_recording.size(); ++i)
     placing.per_recording.push_back({input.names[i], result.per_recording[i]});
-  const auto verdict_on = [&](std::span<const Recording> recordings, const BeforeAndAfter& judged) {
-    return verdict_of(recordings, judged.before, judged.after, *model, ranks, options.time.horizon);
-  };
-  if (model)
-    placing.verdict = verdict_on(input.recordings, {options, how, result, topology, input.recordings});
-  if (!judges.empty()) {
-    const BeforeAndAfter judged(options, how, result, topology, judges);
-    if (model) placing.judged_verdict = verdict_on(judges, judged);
-    for (std::size_t i = 0; i < judges.size(); ++i)
-      placing.judged.push_back({judges[i].name, {judged.before.on[i].quality, judged.after.on[i].quality}});
-  }
+  judge(options, input, judges, model, placing);
   print_result(placing, options.json);
 }
 

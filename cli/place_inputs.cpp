@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -13,57 +14,14 @@ namespace evenkeel::cli {
 
 namespace {
 
-std::string described(const RoutingProfile& profile) {
-  return fmt::format("{} of {} experts", described(profile.layers(), profile.num_layers()),
-                     profile.num_experts());
-}
-
-void require_same_model(const RoutingProfile& first, const std::string& first_path,
-                        const RoutingProfile& other, const std::string& other_path) {
-  const bool numbered = first.layers().known() && other.layers().known();
-  if (first.num_layers() == other.num_layers() && first.num_experts() == other.num_experts() &&
-      (!numbered || first.layers() == other.layers()))
-    return;
-  throw InvalidArgument(
-      "PROFILE",
-      fmt::format("{} has {}, but {} has {}", other_path, described(other), first_path, described(first)),
-      "recordings of the same layers and experts");
-}
-
-Recording read_recording(RoutingFile& file, const std::string& path, const RoutingOptions& options) {
-  // A profile's own transitions cost nothing and are kept.
-  return {path, file.profile ? *file.profile : profile_of(file, options), steps_of(file, std::nullopt),
-          file.notes};
-}
-
-void add(SourceCounts one, SourceCounts& sum) {
-  if (sum.empty()) return std::swap(sum, one);
-  for (std::size_t i = 0; i < one.counts.size(); ++i) sum.counts[i] += one.counts[i];
-}
-
-Recording read_judge(const std::string& path, const RoutingOptions& options) {
-  RoutingFile file = open_input(path, options);
-  return read_recording(file, path, options);
-}
-
-// --moe-layers names the layers of what is placed; a judge may have some of them, and says so or has as many.
-Recording read_judge_of_some_layers(const std::string& path, const RoutingOptions& options) {
-  RoutingOptions without = options;
-  without.layers.reset();
-  try {
-    Recording judge = read_judge(path, without);
-    const auto rows = static_cast<std::size_t>(judge.profile.num_layers());
-    if (!judge.profile.layers().known() && rows == options.layers->size())
-      judge.profile.set_layers(LayerNumbers(*options.layers, "moe_layers"));
-    if (judge.profile.layers().known() || rows <= options.layers->size()) return judge;
-  } catch (const InvalidArgument&) {
-    // Rows that are asked about: --moe-layers answers.
-  }
-  return read_judge(path, options);
+SourceCounts sum_of(std::vector<SourceCounts> all) {
+  for (std::size_t i = 1; i < all.size(); ++i)
+    std::ranges::transform(all[0].counts, all[i].counts, all[0].counts.begin(), std::plus());
+  return std::move(all.front());
 }
 
 // Before anything is placed or written.
-void require_fits(const Recording& judge, const PlaceInputs& placed) {
+void require_fits(const RecordedRouting& judge, const PlaceInputs& placed) {
   const RoutingProfile& first = placed.first();
   if (judge.profile.num_experts() != first.num_experts())
     throw InvalidArgument("--judge",
@@ -75,9 +33,9 @@ void require_fits(const Recording& judge, const PlaceInputs& placed) {
 }  // namespace
 
 LayerNumbers PlaceInputs::layers() const {
-  for (const RoutingProfile& profile : profiles())
-    if (profile.layers().known()) return profile.layers();
-  return {};
+  const auto known = std::ranges::find_if(
+      profiles(), [](const RoutingProfile& profile) { return profile.layers().known(); });
+  return known == profiles().end() ? LayerNumbers() : known->layers();
 }
 
 std::int64_t PlaceInputs::num_assignments() const {
@@ -87,68 +45,40 @@ std::int64_t PlaceInputs::num_assignments() const {
   return sum;
 }
 
-PlaceInputs read_inputs(const std::vector<std::string>& paths, const RoutingOptions& options, int num_ranks) {
-  PlaceInputs all;
-  bool sources_known = !options.transitions;
-  std::size_t numbered = 0;  // the first that knows its layers' numbers
-  for (const std::string& path : paths) {
-    RoutingFile file = open_input(path, options);
-    Recording one = read_recording(file, path, options);
-    sources_known = sources_known && file.trace != nullptr;
-    SourceCounts sources;
-    if (sources_known) sources = source_counts(*file.trace, num_ranks);
-    say_notes(path, file.notes);
-    for (const std::size_t i : {std::size_t{0}, numbered})
-      if (i < all.files.size()) require_same_model(all.files[i], all.names[i], one.profile, path);
-    if (numbered < all.files.size() && !all.files[numbered].layers().known()) numbered = all.files.size();
-    add(std::move(sources), all.sources);
-    all.names.push_back(path);
-    all.files.push_back(std::move(one.profile));
-    one.profile = all.files.back().without_transitions();
-    all.recordings.push_back(std::move(one));
-  }
-  if (!sources_known) all.sources = {};
+PlaceInputs read_files(const std::vector<std::string>& paths, const RoutingOptions& options, int num_ranks) {
+  std::vector<SourceCounts> sources;
+  PlaceInputs all{.names = paths, .files = {}, .recordings = {}, .sources = {}};
+  all.recordings =
+      read_recordings(paths, options, "PROFILE", [&](const RecordedRouting& one, RoutingFile& file) {
+        if (file.trace && !options.transitions) sources.push_back(source_counts(*file.trace, num_ranks));
+        say_notes(one.name, one.notes);
+      });
+  if (sources.size() == paths.size()) all.sources = sum_of(std::move(sources));
+  for (RecordedRouting& each : all.recordings)
+    each.profile =
+        all.files.emplace_back(std::exchange(each.profile, RoutingProfile())).without_transitions();
   return all;
 }
 
-PlaceInputs read_steps(const std::string& path, RoutingOptions options,
-                       std::optional<std::int64_t> step_tokens) {
-  options.transitions = false;
-  options.keep_steps = true;
-  RoutingFile file = open_input(path, options);
-  say_notes(path, file.notes);
-  if (!file.trace && step_tokens)
-    throw InvalidArgument("--step-tokens", fmt::format("is for traces, and {} has counts", path),
-                          "to leave it out");
-  if (file.trace && file.step_tokens.empty() && !step_tokens)
-    throw InvalidArgument("--step-tokens",
-                          fmt::format("is not given, and {} is a trace that does not say its steps", path),
-                          "how many tokens a step has");
-  std::vector<RoutingProfile> steps = steps_of(file, step_tokens);
-  if (steps.empty())
-    throw InvalidArgument("--steps", fmt::format("{} does not say its steps", path),
-                          "counts by step (an array [steps, layers, experts], a column or key 'step', a "
-                          "recording of forward passes), or a trace and --step-tokens");
-  PlaceInputs all;
-  RoutingProfile sum(steps.front().num_layers(), steps.front().num_experts(), false);
-  for (RoutingProfile& step : steps) {
-    all.names.push_back(fmt::format("{}: step {}", path, all.names.size()));
-    if (file.layers().known()) step.set_layers(file.layers());
-    sum.add(step);
-  }
-  all.recordings.push_back({path, std::move(sum), std::move(steps)});
+PlaceInputs read_file_of_steps(const std::string& path, const RoutingOptions& options,
+                               std::optional<std::int64_t> step_tokens) {
+  PlaceInputs all{
+      .names = {}, .files = {}, .recordings = {read_steps(path, options, step_tokens)}, .sources = {}};
+  say_notes(path, all.recordings.front().notes);
+  for (std::size_t step = 0; step < all.profiles().size(); ++step)
+    all.names.push_back(fmt::format("{}: step {}", path, step));
   return all;
 }
 
-std::vector<Recording> read_judges(const std::vector<std::string>& paths, RoutingOptions options,
-                                   const PlaceInputs& placed) {
+std::vector<RecordedRouting> read_judges(const std::vector<std::string>& paths, RoutingOptions options,
+                                         const PlaceInputs& placed) {
   options.transitions = true;  // where tokens live has no part in judging
-  std::vector<Recording> judges;
+  std::vector<RecordedRouting> judges;
   for (const std::string& path : paths) {
-    judges.push_back(options.layers ? read_judge_of_some_layers(path, options) : read_judge(path, options));
+    judges.push_back(read_recording_of_some_layers(path, options));
     say_notes(path, judges.back().notes);
   }
-  for (const Recording& judge : judges) require_fits(judge, placed);
+  for (const RecordedRouting& judge : judges) require_fits(judge, placed);
   return judges;
 }
 

@@ -47,6 +47,11 @@ std::unique_ptr<Planner> planner_of(const PlannerOptions& options) {
 
 }  // namespace
 
+std::string_view name_of(PlannerOptions::Kind kind) {
+  constexpr std::string_view names[] = {"ep", "least-loaded", "level"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
 std::unique_ptr<Planner> make_planner(const PlannerOptions& options) {
   validate_options(options);
   if (!options.costs || options.kind == PlannerOptions::Kind::ep) return planner_of(options);

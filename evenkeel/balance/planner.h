@@ -44,6 +44,9 @@ struct PlannerOptions {
   std::optional<SpillCosts> costs = std::nullopt;
 };
 
+// The planner's name().
+std::string_view name_of(PlannerOptions::Kind kind);
+
 // Throws InvalidArgument for a capacity factor below 1, a negative min_segment or threshold, or costs that
 // are no seconds.
 std::unique_ptr<Planner> make_planner(const PlannerOptions& options);

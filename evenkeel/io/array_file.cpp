@@ -220,4 +220,10 @@ IntArray read_whole_numbers(const ArrayFile& file, std::string_view array) {
       file, array, [](ArrayReader& reader, std::span<std::int64_t> out) { reader.read_whole(0, out); });
 }
 
+std::string name_of_counts(const ArrayFile& file) {
+  if (file.find("counts") != nullptr) return "counts";
+  if (file.arrays().size() == 1) return file.arrays().front().name;
+  throw ParseError(file.name(), "counts", "is missing, and there is more than one array");
+}
+
 }  // namespace evenkeel

@@ -118,4 +118,7 @@ IntArray read_integers(const ArrayFile& file, std::string_view array);
 // Of any type whose elements are whole numbers.
 IntArray read_whole_numbers(const ArrayFile& file, std::string_view array);
 
+// The array of a file that holds counts: `counts`, or its only one. Throws ParseError.
+std::string name_of_counts(const ArrayFile& file);
+
 }  // namespace evenkeel

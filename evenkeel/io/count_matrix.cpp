@@ -42,12 +42,6 @@ const ArrayInfo* find_counts(const ArrayFile& file) {
   return counts;
 }
 
-std::string name_of_counts(const ArrayFile& file) {
-  if (file.find("counts") != nullptr) return "counts";
-  if (file.arrays().size() == 1) return file.arrays().front().name;
-  throw ParseError(file.name(), "counts", "is missing, and there is more than one array");
-}
-
 namespace {
 
 // Gives rows the layer numbers that a file states beside its counts. Rows left out as dense layers come back.

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
 #include <string_view>
 
 #include "evenkeel/io/array_file.h"
@@ -14,8 +13,6 @@ namespace evenkeel {
 
 // The array of counts by one of the names that are known for them; nullptr where there is none.
 const ArrayInfo* find_counts(const ArrayFile& file);
-// `counts`, or the file's only array. Throws ParseError where there is neither.
-std::string name_of_counts(const ArrayFile& file);
 // Numbers are whole and 0 or more, of any type. Throws ParseError.
 RoutingFile open_count_array(const ArrayFile& file, std::string_view array);
 // Text: JSON lists, {"logical_count": lists} as SGLang takes them, or a table of numbers

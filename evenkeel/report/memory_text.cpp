@@ -5,6 +5,7 @@
 
 #include "evenkeel/base/bytes.h"
 #include "evenkeel/base/error.h"
+#include "evenkeel/base/parse.h"
 #include "evenkeel/model/parameters.h"
 #include "evenkeel/report/internal/kept_items.h"
 #include "evenkeel/report/internal/numbers.h"
@@ -74,7 +75,7 @@ std::string verdict(const MemoryReport& report) {
   const StageFit& stage = report.fit.tightest_stage();
   return fmt::format("{}: {} of {} ({} of {}) on stage {} with {}", report.fit.fits ? "fits" : "does not fit",
                      format_bytes(stage.total_bytes()), format_bytes(report.device.available_bytes),
-                     internal::thousandths(report.ratio_thousandths), format_bytes(report.device_bytes),
+                     format_thousandths(report.ratio_thousandths), format_bytes(report.device_bytes),
                      stage.stage, chunks_text(stage.choice.chunks));
 }
 

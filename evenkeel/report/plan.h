@@ -10,8 +10,8 @@ namespace evenkeel {
 
 struct PlannedStep {
   std::string planner;
-  StepPlan plan;
-  StepPlan plain;  // under ep
+  StepPlan plan = {};
+  StepPlan plain = {};  // under ep
   std::int64_t assignments = 0;
   std::int64_t transfer_lower_bound = 0;
   double plan_us = 0;

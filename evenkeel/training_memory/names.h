@@ -43,6 +43,8 @@ inline constexpr std::array<NamedTerm, 10> named_terms = {
      {"layer-gradients", &ExtraTerms::layer_gradients, true, false},
      {"fsdp", &ExtraTerms::fully_sharded, false, false},
      {"expert-outputs", &ExtraTerms::expert_outputs, false, false}}};
+// "logits,fsdp": names of terms, or "all". Throws InvalidArgument.
+std::vector<std::string> parse_terms(const std::string& argument, const std::string& text);
 // Of those that are on.
 std::vector<std::string_view> names_of(const ExtraTerms& terms);
 
@@ -54,7 +56,8 @@ inline constexpr std::array<std::pair<std::string_view, bool SelectiveRecompute:
      {"mlp", &SelectiveRecompute::mlp},
      {"moe", &SelectiveRecompute::moe},
      {"shared_experts", &SelectiveRecompute::shared_experts}}};
-// "full", "none", or the parts.
+// "full", "none", or the parts. Parsing throws InvalidArgument.
+void parse_recompute(const std::string& argument, const std::string& text, MemorySetup& setup);
 std::string recompute_text(const MemorySetup& setup);
 
 }  // namespace evenkeel

@@ -25,12 +25,6 @@ std::string grouped(double number) {
   return in_threes(fmt::format("{:.0f}", number));
 }
 
-std::string thousandths(std::int64_t number) {
-  std::string text = fmt::format("{}.{:03}", number / 1000, number % 1000);
-  while (text.ends_with('0') && !text.ends_with(".0")) text.pop_back();
-  return text;
-}
-
 std::string counted(std::int64_t number, std::string_view one, std::string_view many) {
   return fmt::format("{} {}", grouped(number), number == 1 ? one : many);
 }

@@ -12,8 +12,6 @@ std::string fixed(double value, int places = 3);
 // "1,234,567". Fractions are rounded.
 std::string grouped(std::int64_t number);
 std::string grouped(double number);
-// 1250 is "1.25", and 1000 "1.0".
-std::string thousandths(std::int64_t number);
 // "1 device", "2,000 devices".
 std::string counted(std::int64_t number, std::string_view one, std::string_view many);
 

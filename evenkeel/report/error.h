@@ -1,0 +1,26 @@
+// How an error is shown: as one line, and to programs as {"error": {"type", "message", and its own data}}.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "evenkeel/base/error.h"
+
+namespace evenkeel {
+
+struct ErrorReport {
+  std::string type;
+  std::string message;
+  std::vector<Error::Field> data = {};
+};
+
+// Without ends of lines and tabs.
+std::string one_line(std::string text);
+// The message on one line and visible, with the word that was probably meant, if there is one.
+std::string to_text(const ErrorReport& error, const std::string& meant = "");
+std::string to_json(const ErrorReport& error, const std::string& meant = "");
+
+// Of an error that quotes a word and lists what would be allowed; empty where none is near.
+std::string meant_word(const Error& error);
+
+}  // namespace evenkeel
