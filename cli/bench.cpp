@@ -2,38 +2,37 @@
 #include <fmt/format.h>
 
 #include <memory>
-#include <nlohmann/json.hpp>
 
-#include "cli/bench_curve_report.h"
-#include "cli/bench_joint_report.h"
-#include "cli/bench_overlap_report.h"
-#include "cli/bench_report.h"
-#include "cli/bench_series.h"
-#include "cli/bench_training_report.h"
 #include "cli/budget_options.h"
-#include "cli/calibrate.h"
 #include "cli/layer_options.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/progress.h"
 #include "cli/subcommand.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/cost_file.h"
+#include "evenkeel/report/study_report.h"
 
 namespace evenkeel::cli {
 
 namespace {
 
+using Kind = PlannerOptions::Kind;
+
 struct BenchArguments {
-  BenchSetup setup;
-  std::vector<PlannerOptions::Kind> planners = {PlannerOptions::Kind::least_loaded,
-                                                PlannerOptions::Kind::level};
+  LayerOptions layer;
+  std::int64_t ranks = 8;
+  std::int64_t tokens = 2048;
+  std::int64_t pairs = 41;
+  bool backward = false;
+  PlannerOptions parameters;
+  std::vector<Kind> planners = {Kind::least_loaded, Kind::level};
   std::string scenarios;
   std::string ablation;
   std::string calibrate;
   std::vector<AskedBudget> over_budget;
   std::vector<AskedBudget> joint;
-  std::int64_t overlap = 4;
   std::string training;
   std::int64_t every = 100;
   BudgetOptions budget;
@@ -42,23 +41,12 @@ struct BenchArguments {
 
 // Without --scenarios and --pairs: a curve takes many layers.
 constexpr const char* kCurveScenario = "concentrated:0.95:1";
-constexpr std::int64_t kCurvePairs = 11;
-constexpr std::int64_t kJointPairs = 5;  // in each of many scenarios and budgets
-constexpr std::int64_t kOverlapPairs = 21;
-constexpr std::int64_t kTrainingPairs = 5;  // of each of many steps
-
-std::vector<BenchRow> measure_all(const std::vector<BenchPoint>& points) {
-  std::vector<BenchRow> rows;
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    const std::string what = fmt::format("{} ({}/{}): round", points[i].name(), i + 1, points.size());
-    for (BenchRow& row : measure_point(points[i], progress_line(what))) rows.push_back(std::move(row));
-  }
-  return rows;
-}
+constexpr int kCurvePairs = 11;
+constexpr int kJointPairs = 5;     // in each of many scenarios and budgets
+constexpr int kTrainingPairs = 5;  // of each of many steps
 
 // Modes of bench that take the place of the scenario table.
-constexpr const char* kModes[] = {"--ablation",    "--calibrate", "--joint",
-                                  "--over-budget", "--overlap",   "--training"};
+constexpr const char* kModes[] = {"--ablation", "--calibrate", "--joint", "--over-budget", "--training"};
 
 // Refuses other modes than this one.
 void require_only(const CLI::App& app, const std::string& mode) {
@@ -68,102 +56,73 @@ void require_only(const CLI::App& app, const std::string& mode) {
 
 void run_calibration(const CLI::App& app, const BenchArguments& options) {
   const char* const why = "is about scenarios, and --calibrate runs none";
-  for (const char* option : {"--scenarios", "--tokens", "--planner", "--capacity-factor", "--min-segment",
-                             "--imbalance-threshold", "--backward", "--pairs"})
+  for (const char* option :
+       {"--scenarios", "--tokens", "--planner", "--capacity-factor", "--min-segment", "--imbalance-threshold",
+        "--backward", "--pairs", "--budget", "--recompute", "--chunks", "--bins", "--cost"})
     refuse_if_given(app, option, why);
-  refuse_budget_options(app, why);
   require_writable(options.calibrate);
-  const Calibration calibration = calibrate(options.setup.layer, static_cast<int>(options.setup.ranks));
+  const Calibration calibration = calibrate(options.layer.shape(), static_cast<int>(options.ranks));
   write_cost(calibration.cost, calibration.on, options.calibrate);
-  print_calibration(calibration, options.calibrate, options.json);
+  print_result(CalibrationReport{calibration, options.calibrate}, options.json);
 }
 
-// The one planner that is looked at; level where none is named.
-PlannerOptions one_planner(const CLI::App& app, const BenchArguments& options) {
-  PlannerOptions planner = options.setup.parameters;
-  planner.kind = PlannerOptions::Kind::level;
-  if (!is_given(app, "--planner")) return planner;
-  planner.kind = options.planners.front();
-  if (options.planners.size() > 1 || planner.kind == PlannerOptions::Kind::ep)
+StudySetup setup_of(const BenchArguments& options) {
+  StudySetup setup{options.layer.shape(),
+                   static_cast<std::uint64_t>(options.layer.seed),
+                   static_cast<int>(options.ranks),
+                   options.tokens,
+                   static_cast<int>(options.pairs),
+                   options.backward,
+                   {},
+                   {}};
+  for (const Kind kind : options.planners) {
+    setup.planners.push_back(options.parameters);
+    setup.planners.back().kind = kind;
+  }
+  return setup;
+}
+
+// Of a mode that looks at one planner, level where none is named, and has budgets, policies and rules of its
+// own.
+StudySetup setup_of_mode(const CLI::App& app, const BenchArguments& options, const std::string& mode,
+                         int pairs) {
+  StudySetup setup = setup_of(options);
+  if (!is_given(app, "--planner")) setup.planners = {setup.planners.back()};
+  if (setup.planners.size() > 1 || setup.planners.front().kind == Kind::ep)
     throw InvalidArgument("--planner", "one is looked at, and ep comes by itself", "least-loaded or level");
-  return planner;
+  refuse_memory_options(app, fmt::format("is what {} varies", mode));
+  if (is_given(app, "--cost")) setup.budget.memory.cost = read_cost(options.budget.cost_file);
+  if (!is_given(app, "--pairs")) setup.pairs = pairs;
+  return setup;
 }
 
-// The budget options of a mode that has budgets, policies and rules of its own.
-CostModel only_cost(const CLI::App& app, const BenchArguments& options, const std::string& mode) {
-  for (const char* option : {"--recompute", "--chunks", "--bins", "--in-flight"})
-    refuse_if_given(app, option, fmt::format("is what {} varies", mode));
-  return is_given(app, "--cost") ? read_cost(options.budget.cost_file) : CostModel{};
+RoundProgress named_progress(const std::string& what) {
+  return progress_line(what + ": round");
 }
 
-NamedProgress named_progress() {
-  return [](const std::string& what) { return progress_line(what + ": round"); };
-}
-
-void run_curves(const CLI::App& app, BenchArguments& options) {
+void run_curves(const CLI::App& app, const BenchArguments& options) {
   refuse_if_given(app, "--budget", "is what --over-budget varies");
-  CurveSetup setup{options.setup, one_planner(app, options), options.over_budget,
-                   only_cost(app, options, "--over-budget")};
-  if (!is_given(app, "--pairs")) setup.bench.pairs = kCurvePairs;
-  const std::string filter = is_given(app, "--scenarios") ? options.scenarios : kCurveScenario;
-  std::vector<Curve> curves;
-  for (const std::string& scenario : scenario_point(setup.bench, filter).scenarios)
-    curves.push_back(measure_curve(setup, scenario, named_progress()));
-  if (options.json)
-    print_curves_json(setup, curves);
-  else
-    print_curves(setup, curves);
-}
-
-// A mode that has rows, one or more of each scenario.
-template <class Setup, class Row>
-struct RowsMode {
-  std::vector<Row> (*measure)(const Setup&, const std::vector<std::string>&, const NamedProgress&);
-  void (*print)(const Setup&, const std::vector<Row>&);
-  void (*print_json)(const Setup&, const std::vector<Row>&);
-  std::int64_t pairs;  // unless said otherwise
-};
-
-template <class Setup, class Row>
-void run_rows(const CLI::App& app, const BenchArguments& options, Setup setup,
-              const RowsMode<Setup, Row>& mode) {
-  if (!is_given(app, "--pairs")) setup.bench.pairs = mode.pairs;
-  const std::vector<Row> rows =
-      mode.measure(setup, scenario_point(setup.bench, options.scenarios).scenarios, named_progress());
-  (options.json ? mode.print_json : mode.print)(setup, rows);
+  const StudySetup setup = setup_of_mode(app, options, "--over-budget", kCurvePairs);
+  const std::vector<std::string> scenarios =
+      scenario_names(setup, is_given(app, "--scenarios") ? options.scenarios : kCurveScenario);
+  print_result(measure_curves(setup, scenarios, options.over_budget, named_progress), options.json);
 }
 
 void run_joint(const CLI::App& app, const BenchArguments& options) {
   refuse_if_given(app, "--budget", "is what --joint varies");
-  const JointSetup setup{options.setup, one_planner(app, options), options.joint,
-                         only_cost(app, options, "--joint")};
-  run_rows(app, options, setup, RowsMode{measure_joint, print_joint, print_joint_json, kJointPairs});
-}
-
-void run_overlap(const CLI::App& app, const BenchArguments& options) {
-  refuse_if_given(app, "--budget", "is not what --overlap is about");
-  const OverlapSetup setup{options.setup, one_planner(app, options), options.overlap,
-                           only_cost(app, options, "--overlap")};
-  run_rows(app, options, setup, RowsMode{measure_overlap, print_overlap, print_overlap_json, kOverlapPairs});
+  const StudySetup setup = setup_of_mode(app, options, "--joint", kJointPairs);
+  const std::vector<std::string> scenarios = scenario_names(setup, options.scenarios);
+  print_result(measure_joint(setup, scenarios, options.joint, named_progress), options.json);
 }
 
 void run_training(const CLI::App& app, const BenchArguments& options) {
   refuse_if_given(app, "--scenarios", "is not the routing of --training");
   refuse_if_given(app, "--experts", "is what the file of --training says");
-  TrainingSetup setup{options.setup,
-                      one_planner(app, options),
-                      options.training,
-                      options.every,
-                      !is_given(app, "--tokens"),
-                      options.budget.budget.bytes,
-                      only_cost(app, options, "--training")};
-  setup.bench.backward = true;
-  if (!is_given(app, "--pairs")) setup.bench.pairs = kTrainingPairs;
-  const Training training = measure_training(setup, progress_line("round"));
-  if (options.json)
-    print_training_json(training);
-  else
-    print_training(training);
+  StudySetup setup = setup_of_mode(app, options, "--training", kTrainingPairs);
+  setup.budget.bytes = options.budget.budget.bytes;
+  setup.backward = true;
+  const TrainingRun run{options.training, options.every, !is_given(app, "--tokens")};
+  print_result(measure_training(setup, run, progress_line("round")), options.json);
 }
 
 // An ablation has scenarios of its own, and values of what it varies; tokens and widths go around those
@@ -175,28 +134,17 @@ void require_ablation_alone(const CLI::App& app, const std::string& name) {
   if (name == "hidden") refuse_if_given(app, "--intermediate", "goes with --hidden in its ablation");
 }
 
-void run_table(const CLI::App& app, BenchArguments& options) {
-  options.setup.planners.clear();
-  for (PlannerOptions::Kind kind : options.planners) {
-    if (kind == PlannerOptions::Kind::ep)
-      throw InvalidArgument("--planner", "ep is what the others are measured against", "least-loaded, level");
-    options.setup.planners.push_back(options.setup.parameters);
-    options.setup.planners.back().kind = kind;
-  }
-  options.setup.budget = budget_of(app, options.budget, options.setup.backward);
-  const std::vector<BenchPoint> points = is_given(app, "--ablation")
-                                             ? ablation_points(options.setup, options.ablation)
-                                             : std::vector{scenario_point(options.setup, options.scenarios)};
-  for (const BenchPoint& point : points) require_budget(point);
-  if (!options.json) print_bench_head(points.front());
-  const std::vector<BenchRow> rows = measure_all(points);
-  if (options.json)
-    print_bench_json(points.front(), rows);
-  else
-    print_bench_table(options.setup.budget, rows);
+void run_table(const CLI::App& app, const BenchArguments& options) {
+  StudySetup setup = setup_of(options);
+  if (std::ranges::find(setup.planners, Kind::ep, &PlannerOptions::kind) != setup.planners.end())
+    throw InvalidArgument("--planner", "ep is what the others are measured against", "least-loaded, level");
+  setup.budget = budget_of(app, options.budget, options.backward);
+  print_result(is_given(app, "--ablation") ? measure_ablation(setup, options.ablation, named_progress)
+                                           : measure_scenarios(setup, options.scenarios, named_progress),
+               options.json);
 }
 
-void run(const CLI::App& app, BenchArguments& options) {
+void run(const CLI::App& app, const BenchArguments& options) {
   for (const char* mode : kModes)
     if (is_given(app, mode)) require_only(app, mode);
   if (!is_given(app, "--training")) refuse_if_given(app, "--every", "is about --training");
@@ -204,7 +152,6 @@ void run(const CLI::App& app, BenchArguments& options) {
   if (is_given(app, "--calibrate")) return run_calibration(app, options);
   if (is_given(app, "--over-budget")) return run_curves(app, options);
   if (is_given(app, "--joint")) return run_joint(app, options);
-  if (is_given(app, "--overlap")) return run_overlap(app, options);
   if (is_given(app, "--training")) return run_training(app, options);
   run_table(app, options);
 }
@@ -225,21 +172,18 @@ Subcommand add_bench(CLI::App& command) {
               "Instead, time over these budgets, such as 50%,16%,9%,64MiB: shares of ep's peak, or sizes");
   add_budgets(*app, "--joint", options->joint,
               "Instead, in these budgets, spill and chunks chosen together against either alone");
-  add_whole(*app, "--overlap", options->overlap, 2, 1024,
-            "Instead, the waiting that two chunks in flight hide, in steps of so many chunks");
   app->add_option("--training", options->training,
                   "Instead, MemFine's three methods and ours over a run: loads [steps, layers, experts]")
       ->type_name("FILE");
   add_whole(*app, "--every", options->every, 1, kAnySize, "With --training: every N-th step");
-  BenchSetup& setup = options->setup;
-  add_whole(*app, "--tokens", setup.tokens, 0, std::int64_t{1} << 30, "For each rank");
-  add_whole(*app, "--ranks", setup.ranks, 1, 1024, "Threads, each with its share of experts and tokens");
-  add_layer_options(*app, setup.layer);
+  add_whole(*app, "--tokens", options->tokens, 0, std::int64_t{1} << 30, "For each rank");
+  add_whole(*app, "--ranks", options->ranks, 1, 1024, "Threads, each with its share of experts and tokens");
+  add_layer_options(*app, options->layer);
   add_planners(*app, options->planners, 3);
-  add_planner_parameters(*app, setup.parameters);
-  app->add_flag("--backward", setup.backward, "Gradients as well");
+  add_planner_parameters(*app, options->parameters);
+  app->add_flag("--backward", options->backward, "Gradients as well");
   add_budget_options(*app, options->budget);
-  add_whole(*app, "--pairs", setup.pairs, 1, 1000000, "Interleaved pairs of ep and each planner");
+  add_whole(*app, "--pairs", options->pairs, 1, 1000000, "Interleaved pairs of ep and each planner");
   add_json(*app, options->json);
   app->footer(
       "Example (minutes rather than hours):\n"

@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <functional>
-#include <utility>
 
 #include "cli/options.h"
 #include "evenkeel/base/bytes.h"
@@ -16,17 +14,7 @@ namespace evenkeel::cli {
 
 namespace {
 
-constexpr std::array<std::pair<const char*, Recompute>, 4> kPolicies = {{{"none", Recompute::none},
-                                                                         {"whole", Recompute::whole},
-                                                                         {"chunk", Recompute::chunk},
-                                                                         {"auto", Recompute::automatic}}};
 constexpr std::int64_t kMostChunks = 1 << 20;
-
-Recompute parse_recompute(const std::string& text) {
-  for (const auto& [name, policy] : kPolicies)
-    if (text == name) return policy;
-  throw InvalidArgument("--recompute", fmt::format("'{}'", text), "none, whole, chunk, auto");
-}
 
 void read_rule(const std::string& text, ChunkRule& rule) {
   if (text == "exact" || text == "mact") {
@@ -55,12 +43,16 @@ void validate_options(const CLI::App& app, const MemoryOptions& memory, bool bac
         "--backward as well, or to leave it out");
 }
 
-void require_overlap(const Budget& budget) {
-  if (budget.memory.recompute == Recompute::whole)
-    throw InvalidArgument("--in-flight", "2, but --recompute whole takes a whole layer at once",
-                          "1, or another --recompute");
-  if (!budget.cuts())
-    throw InvalidArgument("--in-flight", "2, but nothing cuts steps into chunks", "--budget or --chunks");
+// "25%" or "48MiB". Throws InvalidArgument, naming the option.
+AskedBudget parse_budget(const std::string& option, const std::string& text) {
+  if (!text.ends_with('%')) return {.bytes = parse_bytes(text, option)};
+  try {
+    return {.share_thousandths_of_percent =
+                parse_thousandths(option, std::string_view(text).substr(0, text.size() - 1), 1)};
+  } catch (const InvalidArgument&) {
+    throw InvalidArgument(option, fmt::format("'{}'", text),
+                          "a share with at most three decimals, such as 12.5%, or a size, such as 512MiB");
+  }
 }
 
 }  // namespace
@@ -68,14 +60,8 @@ void require_overlap(const Budget& budget) {
 void add_budget_options(CLI::App& app, BudgetOptions& options) {
   add_size(app, "--budget", options.budget.bytes, "Of each rank's arena; without, what the machine has")
       ->default_str("");
-  const auto read_recompute = [&options](const CLI::results_t& given) {
-    options.budget.memory.recompute = parse_recompute(given.front());
-    return true;
-  };
-  app.add_option("--recompute", read_recompute,
-                 "What backward computes again: nothing, all at once, all by chunk, or what has no capacity")
-      ->type_name("none|whole|chunk|auto")
-      ->default_str("auto");
+  add_word(app, "--recompute", options.recompute, {"none", "whole", "chunk", "auto"},
+           "What backward computes again: nothing, all at once, all by chunk, or what has no capacity");
   const auto read_chunks = [&options](const CLI::results_t& given) {
     read_rule(given.front(), options.budget.memory.rule);
     return true;
@@ -85,18 +71,15 @@ void add_budget_options(CLI::App& app, BudgetOptions& options) {
       ->default_str("exact");
   add_wholes(app, "--bins", options.budget.memory.rule.bins, 1, kMostChunks,
              "Chunk counts that mact chooses from");
-  add_whole(app, "--in-flight", options.in_flight, 1, 2,
-            "Chunks at a time: 2 dispatches the next one while one is computed");
   app.add_option("--cost", options.cost_file,
                  "What bench --calibrate wrote, for the choice between ways to run a step")
       ->type_name("FILE");
 }
 
 Budget budget_of(const CLI::App& app, const BudgetOptions& options, bool backward, bool costs_decide) {
-  validate_options(app, options.budget.memory, backward);
   Budget budget = options.budget;
-  budget.memory.chunks_in_flight = static_cast<int>(options.in_flight);
-  if (options.in_flight > 1) require_overlap(budget);
+  budget.memory.recompute = static_cast<Recompute>(options.recompute);
+  validate_options(app, budget.memory, backward);
   if (!is_given(app, "--cost")) return budget;
   if (!budget.cuts() && !costs_decide)
     refuse_if_given(app, "--cost",
@@ -106,26 +89,18 @@ Budget budget_of(const CLI::App& app, const BudgetOptions& options, bool backwar
   return budget;
 }
 
-void refuse_budget_options(const CLI::App& app, const std::string& why) {
-  for (const char* option : {"--budget", "--recompute", "--chunks", "--bins", "--in-flight", "--cost"})
-    refuse_if_given(app, option, why);
+void refuse_memory_options(const CLI::App& app, const std::string& why) {
+  for (const char* option : {"--recompute", "--chunks", "--bins"}) refuse_if_given(app, option, why);
 }
 
-std::string name_of(Recompute recompute) {
-  return std::ranges::find(kPolicies, recompute, &std::pair<const char*, Recompute>::second)->first;
-}
-
-std::string name_of(const ChunkRule& rule) {
-  if (rule.kind == ChunkRule::Kind::equal) return fmt::format("{}", rule.count);
-  return rule.kind == ChunkRule::Kind::exact ? "exact" : "mact";
-}
-
-std::string describe(const Budget& budget, std::int64_t least_budget) {
-  const std::string given =
-      budget.is_given() ? fmt::format("budget {} a rank", format_bytes(budget.bytes)) : "no budget";
-  return fmt::format("{} (least budget {}), chunks {}{}, recompute {}", given, format_bytes(least_budget),
-                     name_of(budget.memory.rule), budget.memory.chunks_in_flight > 1 ? ", two in flight" : "",
-                     name_of(budget.memory.recompute));
+CLI::Option* add_budgets(CLI::App& app, const std::string& name, std::vector<AskedBudget>& budgets,
+                         const std::string& help) {
+  const auto read = [&budgets, name](const CLI::results_t& given) {
+    budgets.clear();
+    for (const std::string& part : split(given.front(), ',')) budgets.push_back(parse_budget(name, part));
+    return true;
+  };
+  return app.add_option(name, read, help)->type_name("B,...");
 }
 
 }  // namespace evenkeel::cli

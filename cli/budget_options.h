@@ -3,30 +3,28 @@
 
 #include <CLI/CLI.hpp>
 #include <string>
+#include <vector>
 
-#include "cli/experiment.h"
+#include "evenkeel/study/candidate.h"
 
 namespace evenkeel::cli {
 
 struct BudgetOptions {
   Budget budget;
-  std::int64_t in_flight = 1;
+  std::size_t recompute = static_cast<std::size_t>(Recompute::automatic);
   std::string cost_file;
 };
 
-// --budget --recompute --chunks --bins --in-flight --cost
+// --budget --recompute --chunks --bins --cost
 void add_budget_options(CLI::App& app, BudgetOptions& options);
 // The budget that was asked for, with the file of costs read. Refuses options that have no meaning together.
 // `costs_decide`: the costs also decide whether work moves.
 Budget budget_of(const CLI::App& app, const BudgetOptions& options, bool backward, bool costs_decide = false);
-// Refuses all of them.
-void refuse_budget_options(const CLI::App& app, const std::string& why);
+// Refuses those of them that say how a layer makes do with its memory.
+void refuse_memory_options(const CLI::App& app, const std::string& why);
 
-// As the options say them: "auto"; "exact", "mact" or a number.
-std::string name_of(Recompute recompute);
-std::string name_of(const ChunkRule& rule);
-
-// "budget 12.0 MiB a rank (least budget 3.1 MiB), chunks exact, recompute auto"
-std::string describe(const Budget& budget, std::int64_t least_budget);
+// Several budgets, separated by commas: "25%" or "48MiB".
+CLI::Option* add_budgets(CLI::App& app, const std::string& name, std::vector<AskedBudget>& budgets,
+                         const std::string& help);
 
 }  // namespace evenkeel::cli

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <new>
-#include <variant>
 
 #include "cli/output.h"
 #include "cli/progress.h"
@@ -25,13 +24,6 @@ int print_error(const ErrorReport& error, Exit exit, bool json, const std::strin
   } catch (const std::exception&) {  // stdout cannot be written: the status says what there is to say
   }
   return static_cast<int>(exit);
-}
-
-std::string argument_of(const Error& error) {
-  for (const Error::Field& field : error.data())
-    if (field.name == "argument")
-      if (const auto* name = std::get_if<std::string>(&field.value)) return *name;
-  return "";
 }
 
 // The option that an argument of the library is set by, or nothing.
@@ -80,7 +72,7 @@ Exit exit_of(const Error& error) {
 }  // namespace
 
 int report(const Error& error, const CLI::App* subcommand, bool json) {
-  const std::string argument = argument_of(error);
+  const std::string argument = text_of(error, "argument");
   const std::string option = argument.empty() ? "" : option_of(argument, subcommand);
   ErrorReport shown{error.type(), error.what(), error.data()};
   if (option.empty()) return print_error(shown, exit_of(error), json);

@@ -124,17 +124,11 @@ void add_planner_parameters(CLI::App& app, PlannerOptions& options, bool* by_gai
       ->default_str("auto");
 }
 
-Kind parse_planner(std::string_view name) {
-  for (const Kind kind : {Kind::ep, Kind::least_loaded, Kind::level})
-    if (name_of(kind) == name) return kind;
-  throw InvalidArgument("--planner", fmt::format("'{}' is no planner", name), "ep, least-loaded, level");
-}
-
 void add_planners(CLI::App& app, std::vector<Kind>& kinds, std::size_t most) {
   const auto read = [&kinds, most](const std::string& text) {
     kinds.clear();
     for (const std::string& name : split(text, ',')) {
-      const Kind kind = parse_planner(name);
+      const Kind kind = parse_planner(name, "--planner");
       if (std::ranges::find(kinds, kind) != kinds.end())
         throw InvalidArgument("--planner", fmt::format("'{}' twice", name), "each planner once");
       kinds.push_back(kind);

@@ -63,8 +63,6 @@ void add_planner_parameters(CLI::App& app, PlannerOptions& options, bool* by_gai
 // --planner A[,B...]; `most` is how many it takes.
 void add_planners(CLI::App& app, std::vector<PlannerOptions::Kind>& kinds, std::size_t most);
 
-PlannerOptions::Kind parse_planner(std::string_view name);
-
 // Has every option and positional of a subcommand refuse an empty value: it says nothing, and would be taken
 // for an option that was not given. Once all of them are added.
 void refuse_empty_values(CLI::App& app);

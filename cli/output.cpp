@@ -46,11 +46,6 @@ void print_text(std::string_view text) {
   write_stdout(in_this_locale(printable_lines(text)));
 }
 
-void print_object(const nlohmann::ordered_json& json) {
-  // As ASCII, since a terminal obeys U+009B too, and no locale minds.
-  write_stdout(json.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace) + "\n");
-}
-
 void require_printed() {
   if (std::fflush(stdout) != 0) refuse_stdout(errno);
   if (stdout_failed()) refuse_stdout(EIO);

@@ -1,6 +1,5 @@
 // evenkeel permute: a placement built into a checkpoint.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <memory>
 
@@ -25,19 +24,6 @@ struct PermuteArguments {
   bool json = false;
 };
 
-// --json has them all.
-void say_notes_of(const PermutedCheckpoint& done) {
-  if (!done.kept_layers.empty())
-    say("note: layer {} (multi-token prediction) keeps its order; the placement is not for it",
-        fmt::join(done.kept_layers, ", "));
-  if (!done.other_weights.empty())
-    say("note: copied as they are; if they hold weights, then in the old order: {}",
-        fmt::join(done.other_weights, ", "));
-  if (!done.leftovers.empty())
-    say("note: left by runs that were killed, unless one is at work; can be deleted: {}",
-        fmt::join(done.leftovers, ", "));
-}
-
 void run(const PermuteArguments& options) {
   const Placement placement = read_placement_file(options.placement, options.ranks);
   const auto progress = [](std::int64_t written, std::int64_t of) {
@@ -51,7 +37,8 @@ void run(const PermuteArguments& options) {
       .done = permute_checkpoint(options.checkpoint, placement, options.output, {.progress = progress})};
   wipe_line();
   print_result(permutation, options.json);
-  if (!options.json) say_notes_of(permutation.done);
+  if (options.json) return;  // which has them all
+  for (const std::string& note : notes_of(permutation)) say("note: {}", note);
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <optional>
 
@@ -12,6 +11,7 @@
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/subcommand.h"
+#include "evenkeel/balance/plan_time.h"
 #include "evenkeel/balance/transfer_bound.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/limits.h"
@@ -49,26 +49,6 @@ StepLoads loads_of(const PlanArguments& options, const std::optional<Placement>&
   require_layer_to_choose_from(options, loads, placement);
   say_notes(options.loads, loads.notes);
   return loads;
-}
-
-// Median over many plans, without the first ones, which warm up: single calls take microseconds. No plan is
-// begun after 50 ms, so that of slow ones the only one counts.
-double median_plan_us(Planner& planner, const Counts& counts, const LayerPlacement& placement,
-                      StepPlan& plan) {
-  using Clock = std::chrono::steady_clock;
-  constexpr std::ptrdiff_t warm_ups = 20;
-  constexpr std::ptrdiff_t most = 5000;
-  std::vector<double> us;
-  const auto begin = Clock::now();
-  do {
-    const auto start = Clock::now();
-    planner.plan(counts, placement, plan);
-    us.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
-  } while (std::ssize(us) < most && Clock::now() - begin < std::chrono::milliseconds(50));
-  const auto timed = us.begin() + std::min(warm_ups, std::ssize(us) - 1);
-  const auto median = timed + (us.end() - timed) / 2;
-  std::ranges::nth_element(timed, median, us.end());
-  return *median;
 }
 
 PlannedStep planned(const PlannerOptions& options, const Counts& counts, const LayerPlacement& placement) {

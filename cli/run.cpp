@@ -4,21 +4,17 @@
 #include <memory>
 #include <optional>
 
-#include "cli/accuracy.h"
-#include "cli/batch.h"
 #include "cli/budget_options.h"
-#include "cli/experiment_memory.h"
 #include "cli/file_options.h"
 #include "cli/layer_options.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/progress.h"
-#include "cli/rank_layer.h"
-#include "cli/run_report.h"
-#include "cli/spill_decision.h"
 #include "cli/subcommand.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/routing_file.h"
 #include "evenkeel/io/trained_layer.h"
+#include "evenkeel/report/study_report.h"
 #include "evenkeel/routing/trace.h"
 
 namespace evenkeel::cli {
@@ -69,6 +65,18 @@ void validate_options(const CLI::App& app) {
     refuse_if_given(app, "--layer", "is about a trace or a placement, and there is neither");
 }
 
+// "A:B" or "A:B:STEP".
+TraceWindow::Sequences parse_sequences(const std::string& text) {
+  const std::vector<std::string> parts = split(text, ':');
+  if (parts.size() < 2 || parts.size() > 3)
+    throw InvalidArgument("--sequences", fmt::format("'{}'", text), "A:B or A:B:STEP, such as 0:32");
+  TraceWindow::Sequences sequences;
+  sequences.begin = parse_whole("--sequences", parts[0], 0, kAnySize);
+  sequences.end = parse_whole("--sequences", parts[1], sequences.begin, kAnySize);
+  if (parts.size() == 3) sequences.step = parse_whole("--sequences", parts[2], 1, kAnySize);
+  return sequences;
+}
+
 std::string layers_of(const TraceInfo& info) {
   return info.layers.known() ? to_text(info.layers) : fmt::format("0..{}", info.num_layers - 1);
 }
@@ -106,10 +114,9 @@ Batch traced_batch(const CLI::App& app, RunArguments& options) {
 }
 
 Batch scenario_batch(const RunArguments& options) {
-  const WorkloadShape shape = {static_cast<int>(options.ranks), options.tokens,
-                               static_cast<int>(options.layer.experts),
-                               static_cast<int>(options.layer.top_k)};
-  return batch_of_workload(parse_workload(options.scenario), shape,
+  return batch_of_workload(options.scenario,
+                           {static_cast<int>(options.ranks), options.tokens,
+                            static_cast<int>(options.layer.experts), static_cast<int>(options.layer.top_k)},
                            static_cast<std::uint64_t>(options.layer.seed));
 }
 
@@ -140,8 +147,7 @@ ExperimentSetup setup_of(const CLI::App& app, const RunArguments& options) {
                           options.num_trace_layers},
                          is_given(app, "--layer") ? std::optional(options.trace_layer) : std::nullopt,
                          shape.num_experts, ranks);
-  ExperimentSetup setup{
-      shape, placement, nullptr, nullptr, nullptr, options.backward, static_cast<int>(options.repeat)};
+  ExperimentSetup setup{shape, placement, nullptr, options.backward, static_cast<int>(options.repeat)};
   const Budget budget = budget_of(app, options.budget, options.backward, options.by_gain);
   setup.reference = plain_ep(budget);
   for (Kind kind : options.planners) {
@@ -150,13 +156,6 @@ ExperimentSetup setup_of(const CLI::App& app, const RunArguments& options) {
   }
   setup.timelines = options.timeline;
   return setup;
-}
-
-RunInputs inputs_of(const CLI::App& app, const RunArguments& options) {
-  RunInputs inputs;
-  if (is_given(app, "--trace") || is_given(app, "--layer")) inputs.layer = options.trace_layer;
-  if (is_given(app, "--placement")) inputs.placement = options.placement;
-  return inputs;
 }
 
 void run(const CLI::App& app, RunArguments& options) {
@@ -170,32 +169,23 @@ void run(const CLI::App& app, RunArguments& options) {
   if (!batch) batch = scenario_batch(options);
   require_budgets(setup, batch->most_tokens());
 
-  const std::int64_t tokens = batch->num_tokens();
-  const ExpertShape& expert = setup.shape.expert;
-  const ExpertModel experts = trained ? trained_experts(*trained, expert.type)
-                                      : seeded_experts(expert, setup.shape.num_experts,
-                                                       static_cast<std::uint64_t>(options.layer.seed));
-  const Tensor hidden = trained && !trained->input.empty()
-                            ? repeated(expert.type, tokens * expert.hidden, trained->input)
-                            : seeded_hidden(options.layer, tokens);
-  Tensor grad_output;
-  if (options.backward) grad_output = seeded_grad_output(options.layer, tokens);
+  const auto seed = static_cast<std::uint64_t>(options.layer.seed);
+  const MoeShape& shape = setup.shape;
+  const LayerInputs inputs =
+      trained ? trained_inputs(*trained, shape.expert.type, batch->num_tokens(), seed, options.backward)
+              : seeded_inputs(shape.expert, shape.num_experts, batch->num_tokens(), seed, options.backward);
+  setup.inputs = &inputs;
   if (options.by_gain) {
     const SpillCosts costs =
-        spill_costs_of(setup.shape, static_cast<int>(options.ranks), options.backward,
+        spill_costs_of(shape, static_cast<int>(options.ranks), options.backward,
                        is_given(app, "--cost") ? &setup.reference.budget.memory.cost : nullptr);
     for (Candidate& candidate : setup.candidates) candidate.planner.costs = costs;
   }
-  setup.experts = &experts;
-  setup.hidden = &hidden;
-  setup.grad_output = &grad_output;
-
-  const CheckedFigures checked = measure_and_check(setup, *batch, progress_line("run"));
-  const RunInputs inputs = inputs_of(app, options);
-  if (options.json)
-    print_json(setup, inputs, *batch, checked);
-  else
-    print_table(setup, inputs, *batch, checked);
+  RunReport report{setup, {}, {}, batch->name, batch->num_tokens(), {}};
+  if (is_given(app, "--trace") || is_given(app, "--layer")) report.layer = options.trace_layer;
+  if (is_given(app, "--placement")) report.placement = options.placement;
+  report.checked = measure_and_check(setup, *batch, progress_line("run"));
+  print_result(report, options.json);
 }
 
 }  // namespace

@@ -26,7 +26,8 @@ MAY_INCLUDE = {
     "exchange": "plan comm",
     "compute": "device",
     "layer": "exchange compute budget",
-    "report": "placement budget io",
+    "study": "layer io placement",
+    "report": "study",
 }
 
 # What a folder's cuda/ may include besides what the folder may: these and all that they may include, their cuda/ too.

@@ -15,13 +15,6 @@ namespace {
 
 using internal::Json;
 
-std::string text_of(const Error& error, std::string_view name) {
-  for (const Error::Field& field : error.data())
-    if (field.name == name)
-      if (const auto* text = std::get_if<std::string>(&field.value)) return *text;
-  return "";
-}
-
 // Between the first quotes, or nothing.
 std::string quoted(const std::string& text) {
   const std::size_t begin = text.find('\'');
@@ -30,6 +23,13 @@ std::string quoted(const std::string& text) {
 }
 
 }  // namespace
+
+std::string text_of(const Error& error, std::string_view name) {
+  for (const Error::Field& field : error.data())
+    if (field.name == name)
+      if (const auto* text = std::get_if<std::string>(&field.value)) return *text;
+  return "";
+}
 
 std::string one_line(std::string text) {
   text.erase(text.find_last_not_of("\n\r") + 1);

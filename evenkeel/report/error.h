@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "evenkeel/base/error.h"
@@ -20,6 +21,8 @@ std::string one_line(std::string text);
 std::string to_text(const ErrorReport& error, const std::string& meant = "");
 std::string to_json(const ErrorReport& error, const std::string& meant = "");
 
+// One of the error's data, or nothing.
+std::string text_of(const Error& error, std::string_view name);
 // Of an error that quotes a word and lists what would be allowed; empty where none is near.
 std::string meant_word(const Error& error);
 

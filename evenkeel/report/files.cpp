@@ -1,5 +1,7 @@
 #include "evenkeel/report/files.h"
 
+#include <fmt/ranges.h>
+
 #include "evenkeel/base/bytes.h"
 #include "evenkeel/io/expert_map_file.h"
 #include "evenkeel/report/internal/json.h"
@@ -55,6 +57,22 @@ std::string to_text(const Permutation& permutation) {
   page.put("tensors: {} renamed, {} with rows permuted, {} as they were; the map is in {}\n",
            done.tensors_renamed, done.tensors_permuted, done.tensors_copied, expert_map_name);
   return std::move(page).text();
+}
+
+std::vector<std::string> notes_of(const Permutation& permutation) {
+  const PermutedCheckpoint& done = permutation.done;
+  std::vector<std::string> notes;
+  if (!done.kept_layers.empty())
+    notes.push_back(
+        fmt::format("layer {} (multi-token prediction) keeps its order; the placement is not for it",
+                    fmt::join(done.kept_layers, ", ")));
+  if (!done.other_weights.empty())
+    notes.push_back(fmt::format("copied as they are; if they hold weights, then in the old order: {}",
+                                fmt::join(done.other_weights, ", ")));
+  if (!done.leftovers.empty())
+    notes.push_back(fmt::format("left by runs that were killed, unless one is at work; can be deleted: {}",
+                                fmt::join(done.leftovers, ", ")));
+  return notes;
 }
 
 }  // namespace evenkeel

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "evenkeel/io/convert.h"
 #include "evenkeel/io/permute_checkpoint.h"
@@ -27,5 +28,7 @@ struct Permutation {
 
 std::string to_text(const Permutation& permutation);
 std::string to_json(const Permutation& permutation);
+// What a person should know of it besides, a sentence each.
+std::vector<std::string> notes_of(const Permutation& permutation);
 
 }  // namespace evenkeel

@@ -72,24 +72,6 @@ class Bench(CommandTest):
             words = ["bench", *few, "--scenarios", text]
             self.assert_refused(words, 2, "InvalidArgument", "--scenarios: no scenario of 4 experts", text)
 
-    def test_overlap_compares_one_chunk_in_flight_with_two(self):
-        words = ["--overlap", 3, "--ranks", 2, "--experts", 32, *TINY[2:], "--scenarios", "0.95:1"]
-        for backward in [[], ["--backward"]]:
-            result = self.json("bench", *words, *backward)
-            self.assertEqual((result["chunks"], result["planner"]), (3, "level"))
-            self.assertEqual([row["scenario"] for row in result["rows"]],
-                             ["concentrated:0.95:1", "concentrated:0.95:16", "concentrated:0.95:1:spread",
-                              "concentrated:0.95:16:spread"])  # fmt: skip
-            for row in result["rows"]:
-                one, two = row["one"], row["two"]
-                self.assertEqual((one["chunks"], two["chunks"]), (3, 3))
-                self.assertGreater(max(two["peak_bytes"]), max(one["peak_bytes"]))
-                self.assertLessEqual(row["hidden"], 1)
-                self.assertAlmostEqual(row["wall_ratio"], two["wall_ms"] / one["wall_ms"])
-        self.assertIn("held up", self.call("bench", *words).stdout)
-        self.assert_refused(["bench", *words, "--chunks", 2], 2, "InvalidArgument")
-        self.assert_refused(["bench", *words, "--joint", "10%"], 2, "InvalidArgument")
-
     def test_a_curve_has_the_planner_and_ep_in_every_budget(self):
         words = [*CURVE, "--over-budget", "100%,60%,0.5%,16MiB"]
         result = self.json("bench", *words)

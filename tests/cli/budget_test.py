@@ -52,31 +52,6 @@ class Budget(CommandTest):
                 error_object = self.assert_refused(refused, 4, "BudgetTooSmall")
                 self.assertEqual((error_object["given"], error_object["least"]), (least - 1, least))
 
-    def test_two_chunks_in_flight_keep_every_budget_from_a_least_of_their_own(self):
-        for dtype, error in [("f32", 1e-5), ("bf16", 3e-2)]:
-            for backward in [[], ["--backward"]]:
-                words = ["--dtype", dtype, *backward]
-                one = self.run_skewed(*words, most_error=error)
-                ample = self.run_skewed(*words, "--in-flight", 2, "--budget", "1GiB", most_error=error)
-                self.assertEqual((one["chunks_in_flight"], ample["chunks_in_flight"]), (1, 2))
-                least = ample["least_budget"]
-                self.assertGreater(least, one["least_budget"])
-                for budget in [least, least * 3 // 2]:
-                    self.run_skewed(*words, "--in-flight", 2, "--budget", budget, most_error=error)
-                refused = [*SKEWED, *words, "--in-flight", 2, "--budget", least - 1]
-                error_object = self.assert_refused(refused, 4, "BudgetTooSmall")
-                self.assertEqual((error_object["given"], error_object["least"]), (least - 1, least))
-        result = self.run_skewed("--in-flight", 2, "--chunks", 5, "--backward", "--recompute", "chunk")
-        self.assertEqual(self.figures(result, "chunks"), [5, 5, 5])
-        for planner in result["planners"]:
-            self.assertGreaterEqual(planner["wait_ms"], planner["least_wait_ms"])
-
-    def test_two_chunks_in_flight_are_refused_where_there_is_one(self):
-        self.assert_refused([*SKEWED, "--in-flight", 2], 2, "InvalidArgument")
-        self.assert_refused([*SKEWED, "--in-flight", 3, "--chunks", 4], 2, "InvalidArgument")
-        whole = [*SKEWED, "--in-flight", 2, "--chunks", 4, "--backward", "--recompute", "whole"]
-        self.assert_refused(whole, 2, "InvalidArgument")
-
     def test_any_policy_and_rule_keeps_any_budget_from_its_least(self):
         for policy in ["none", "whole", "chunk", "auto"]:
             words = ["--backward", "--recompute", policy]

@@ -1,0 +1,61 @@
+// What reports of measured experiments have in common: how figures, layers and budgets are said.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "evenkeel/report/internal/json.h"
+#include "evenkeel/report/internal/page.h"
+#include "evenkeel/study/accuracy.h"
+#include "evenkeel/study/study_setup.h"
+
+namespace evenkeel::internal {
+
+// A sentence on what the critical path is, for under every table that shows it.
+inline constexpr std::string_view kCriticalPath =
+    "critical path: the largest CPU time of any rank in each phase, summed over phases; no overlap";
+
+// "8 ranks, 32 experts, top-4, 256 x 160 swiglu f32, forward"
+std::string layer_line(const MoeShape& shape, int ranks, bool backward);
+std::string layer_line(const StudySetup& setup);
+// "budget 12.0 MiB a rank (least budget 3.1 MiB), chunks exact, recompute auto"
+std::string budget_line(const Budget& budget, std::int64_t least_budget);
+// What decides whether work moves where predicted seconds do, in two lines.
+std::string costs_lines(const SpillCosts& costs);
+
+std::string planner_of(const CandidateFigures& of);
+// Without "concentrated:", which is the same in nearly every row.
+std::string short_name(const std::string& scenario);
+// "12 %"
+std::string percent(double share);
+std::string milliseconds(double ms);
+// "-" for no answer.
+std::string yes_or_no(const std::optional<bool>& answer);
+
+// These of a candidate's figures, by their keys in JSON.
+Json json_of(const CandidateFigures& of, std::initializer_list<std::string_view> keys, double ideal = 1);
+// control_ratio and control_spread.
+Json json_of_control(const RoundRatio& control);
+// budget, least_budget, chunks and recompute.
+Json json_of(const Budget& budget, std::int64_t least_budget);
+// ranks, tokens_per_rank, layer and pairs.
+Json json_of(const StudySetup& setup);
+
+// Planners beside each other, for one batch or several: `in_chunks` with what the cutting of steps came to.
+struct Comparison {
+  std::string name;
+  const CheckedFigures& checked;
+};
+void put_comparisons(Page& page, const std::vector<Comparison>& comparisons, bool in_chunks);
+// The load of each rank under ep, and under the last planner.
+void put_loads(Page& page, const Comparison& comparison);
+
+// rank, in_use, phases and buffers: docs/command-line.md.
+Json json_of(const RankTimeline& timeline);
+// Bytes in use over what happens in the step, the phases below, and what the peak is made of; at most 100
+// columns. The budget is drawn where it is within twice the peak.
+std::string timeline_picture(const RankTimeline& timeline, const std::string& planner, const Budget& budget);
+
+}  // namespace evenkeel::internal

@@ -1,0 +1,51 @@
+// What is shown of measured experiments, to people and to programs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "evenkeel/study/accuracy.h"
+#include "evenkeel/study/calibration.h"
+#include "evenkeel/study/curve.h"
+#include "evenkeel/study/demo.h"
+#include "evenkeel/study/joint.h"
+#include "evenkeel/study/series.h"
+#include "evenkeel/study/training.h"
+
+namespace evenkeel {
+
+// One layer on one batch, under several planners.
+struct RunReport {
+  ExperimentSetup setup;
+  std::optional<std::int64_t> layer;     // its number in the trace or the placement
+  std::optional<std::string> placement;  // the file of the homes
+  std::string batch;
+  std::int64_t tokens = 0;
+  CheckedFigures checked;
+};
+std::string to_text(const RunReport& report);
+std::string to_json(const RunReport& report);
+
+std::string to_text(const Series& series);
+std::string to_json(const Series& series);
+
+std::string to_text(const Curves& curves);
+std::string to_json(const Curves& curves);
+
+std::string to_text(const JointTable& table);
+std::string to_json(const JointTable& table);
+
+std::string to_text(const Training& training);
+std::string to_json(const Training& training);
+
+struct CalibrationReport {
+  Calibration calibration;
+  std::string file;  // that it was written to
+};
+std::string to_text(const CalibrationReport& report);
+std::string to_json(const CalibrationReport& report);
+
+std::string to_text(const Demo& demo);
+
+}  // namespace evenkeel

@@ -1,0 +1,158 @@
+#include "evenkeel/study/accuracy.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <span>
+#include <string_view>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/layer/dense_reference.h"
+
+namespace evenkeel {
+
+namespace {
+
+// One tensor's errors, element by element.
+class TensorError {
+ public:
+  explicit TensorError(const char* name) : name_(name) {}
+
+  // Throws Unsupported where an element is no number, so that no error can be given.
+  void see(double reference, double measured) {
+    if (!(std::isfinite(reference) && std::isfinite(measured)))
+      throw Unsupported(
+          fmt::format("element {} of the {} is {}, where the dense evaluation has {:.3g}: these weights and "
+                      "rows are beyond what the step's type can compute with",
+                      seen_, name_, measured, reference));
+    error_ = std::max(error_, std::abs(measured - reference));
+    magnitude_ = std::max(magnitude_, std::abs(reference));
+    ++seen_;
+  }
+  void add_to(Accuracy& worst) const {
+    worst.max_abs_error = std::max(worst.max_abs_error, error_);
+    if (error_ > 0) worst.max_rel_error = std::max(worst.max_rel_error, error_ / magnitude_);
+  }
+
+ private:
+  const char* name_;
+  double error_ = 0;
+  double magnitude_ = 0;
+  std::int64_t seen_ = 0;
+};
+
+// measured(i) beside expected[i].
+template <class Measured>
+void compare_tensor(const char* name, std::span<const double> expected, const Measured& measured,
+                    Accuracy& worst) {
+  TensorError error(name);
+  for (std::size_t i = 0; i < expected.size(); ++i) error.see(expected[i], measured(i));
+  error.add_to(worst);
+}
+
+// One tensor of all experts' gradients; experts without tokens have no reference, and must have zeros.
+void compare_gradients(const char* name, const DenseResult& reference,
+                       std::vector<double> DenseResult::Expert::*part, const Tensor& measured,
+                       Accuracy& worst) {
+  TensorError error(name);
+  const std::int64_t each = measured.count() / std::ssize(reference.grad_experts);
+  for (std::int64_t e = 0; e < std::ssize(reference.grad_experts); ++e) {
+    const std::vector<double>& expected = reference.grad_experts[static_cast<std::size_t>(e)].*part;
+    const auto* const values = reinterpret_cast<const float*>(measured.at(e * each));
+    for (std::int64_t i = 0; i < each; ++i)
+      error.see(expected.empty() ? 0.0 : expected[static_cast<std::size_t>(i)],
+                static_cast<double>(values[i]));
+  }
+  error.add_to(worst);
+}
+
+Accuracy compare(const DenseResult& reference, const StepResults& results, bool backward) {
+  using Expert = DenseResult::Expert;
+  Accuracy worst;
+  const auto rows = [](const Tensor& tensor) {
+    return [all = &tensor](std::size_t i) { return all->value(static_cast<std::int64_t>(i)); };
+  };
+  compare_tensor("output", reference.output, rows(results.output), worst);
+  if (!backward) return worst;
+  compare_tensor("gradient of hidden rows", reference.grad_hidden, rows(results.grad_hidden), worst);
+  compare_tensor(
+      "gradient of router weights", reference.grad_router_weights,
+      [&](std::size_t i) { return static_cast<double>(results.grad_router_weights[i]); }, worst);
+  const ExpertModel& of = results.grad_experts;
+  compare_gradients("gradient of gate_up", reference, &Expert::gate_up, of.gate_up, worst);
+  compare_gradients("gradient of down", reference, &Expert::down, of.down, worst);
+  if (!of.shape.biases) return worst;
+  compare_gradients("gradient of gate_up_bias", reference, &Expert::gate_up_bias, of.gate_up_bias, worst);
+  compare_gradients("gradient of down_bias", reference, &Expert::down_bias, of.down_bias, worst);
+  return worst;
+}
+
+DenseResult evaluate(const ExperimentSetup& setup, const Batch& batch) {
+  const ExpertShape& shape = setup.shape.expert;
+  const auto rows = [&](const Tensor& all) {
+    return ConstRows{all.at(0), batch.num_tokens(), shape.hidden, shape.type};
+  };
+  return evaluate_dense(shape, setup.inputs->experts.all(), rows(setup.inputs->hidden), batch.all(),
+                        setup.backward ? rows(setup.inputs->grad_output) : ConstRows{});
+}
+
+// Output of the same layer on one rank, under ep.
+std::vector<std::byte> one_rank_output(const ExperimentSetup& setup, const Batch& batch) {
+  ExperimentSetup alone = setup;
+  alone.placement = LayerPlacement::contiguous(setup.shape.num_experts, 1);
+  alone.backward = false;
+  alone.rounds = 0;
+  alone.timelines = false;
+  alone.reference = plain_ep();
+  alone.candidates = {alone.reference};
+  std::vector<std::byte> output;
+  measure(alone, std::vector{batch.on_one_rank()}, [&](std::size_t, const StepResults& results, bool) {
+    output.assign(results.output.bytes().begin(), results.output.bytes().end());
+  });
+  return output;
+}
+
+// Far beyond what rounding can do, even in bf16 where results of both signs add up to little.
+double most_error(DataType type) {
+  return type == DataType::f32 ? 1e-2 : 1.0;
+}
+
+void require_right(const ExperimentSetup& setup, const std::vector<Accuracy>& accuracy) {
+  for (std::size_t candidate = 0; candidate < accuracy.size(); ++candidate) {
+    const std::string_view planner = name_of(setup.candidates[candidate].planner.kind);
+    const double error = accuracy[candidate].max_rel_error;
+    const bool vanishes = accuracy[candidate].max_abs_error < 1e-30;  // below what f32 holds in full
+    if (!vanishes && !(error <= most_error(setup.shape.expert.type)))
+      throw Unsupported(
+          fmt::format("the step under {} is wrong on this machine: its largest error is {:.3g} of the "
+                      "largest value of the dense evaluation; please report it",
+                      planner, error));
+    if (accuracy[candidate].bitwise_equal == false)
+      throw Unsupported(
+          fmt::format("the step under {} is wrong on this machine: its output has other bits than "
+                      "one rank under ep gives, which this CPU passed the test for; please report it",
+                      planner));
+  }
+}
+
+}  // namespace
+
+CheckedFigures measure_and_check(const ExperimentSetup& setup, const Batch& batch,
+                                 const RoundProgress& progress) {
+  const DenseResult reference = evaluate(setup, batch);
+  const std::vector<std::byte> expected = one_rank_output(setup, batch);
+  CheckedFigures checked;
+  checked.accuracy.resize(setup.candidates.size());
+  const auto inspect = [&](std::size_t candidate, const StepResults& results, bool bitwise) {
+    Accuracy& accuracy = checked.accuracy[candidate];
+    accuracy = compare(reference, results, setup.backward);
+    if (bitwise) accuracy.bitwise_equal = std::ranges::equal(results.output.bytes(), expected);
+  };
+  checked.figures = std::move(measure(setup, std::vector{batch}, inspect, progress).front());
+  require_right(setup, checked.accuracy);
+  return checked;
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,45 @@
+// What balancing and placing buy on the shipped trace and trained layer, for mixed text and for one domain,
+// and the same steps in half the memory.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "evenkeel/cost/cost_model.h"
+#include "evenkeel/study/accuracy.h"
+#include "evenkeel/study/study_setup.h"
+
+namespace evenkeel {
+
+struct DemoSetup {
+  std::string data = "data/tiny-moe";  // a folder
+  int ranks = 8;
+  int rounds = 21;
+  std::optional<CostModel> cost = std::nullopt;  // measured where there is none
+};
+
+// Of one kind of text.
+struct DemoText {
+  std::string name;
+  CheckedFigures contiguous;  // ep, least-loaded and level
+  // Homes chosen from other sequences of the same text: level. The mean of all layers' max/mean load, before
+  // and after.
+  CheckedFigures placed;
+  double contiguous_max_over_mean = 0;
+  double placed_max_over_mean = 0;
+};
+
+struct Demo {
+  std::string trace;
+  int layer = 0;
+  ExperimentSetup setup;  // of the first measurement
+  std::vector<DemoText> texts;
+  // ep and level on the last text, in half of what ep takes there.
+  Budget budget;
+  CheckedFigures budgeted;
+};
+
+Demo measure_demo(const DemoSetup& setup, const NamedProgress& progress);
+
+}  // namespace evenkeel

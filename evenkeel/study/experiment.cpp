@@ -1,0 +1,104 @@
+#include "evenkeel/study/experiment.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "evenkeel/base/cores.h"
+#include "evenkeel/comm/thread/run_ranks.h"
+#include "evenkeel/compute/cpu/expert_ffn.h"
+#include "evenkeel/study/internal/experiment_rank.h"
+#include "evenkeel/study/internal/turns.h"
+
+namespace evenkeel {
+
+namespace {
+
+using internal::Measurement;
+using internal::StepSamples;
+
+// A rank may well wait for the others' work on a machine with few cores.
+constexpr double kDeadlineSeconds = 600;
+
+StepResults results_for(const ExperimentSetup& setup, const std::vector<Batch>& batches) {
+  std::int64_t tokens = 0;
+  for (const Batch& batch : batches) tokens = std::max(tokens, batch.num_tokens());
+  ExpertShape shape = setup.shape.expert;
+  StepResults results;
+  results.output = Tensor(shape.type, tokens * shape.hidden);
+  if (!setup.backward) return results;
+  results.grad_hidden = Tensor(shape.type, tokens * shape.hidden);
+  results.grad_router_weights.resize(static_cast<std::size_t>(tokens * setup.shape.top_k));
+  shape.type = DataType::f32;
+  results.grad_experts = zero_experts(shape, setup.shape.num_experts);
+  return results;
+}
+
+// Plain ep reads its budget alone, so its other options make no difference.
+bool is_plain_reference(const ExperimentSetup& setup, const Candidate& candidate) {
+  return setup.reference.is_plain() && candidate.is_plain() && candidate.budget == setup.reference.budget;
+}
+
+// A candidate that is the reference is not measured a third time.
+Figures figures_of(const ExperimentSetup& setup, const std::vector<Candidate>& slots,
+                   const StepSamples& samples) {
+  const auto of_slot = [&](std::size_t slot) {
+    CandidateFigures figures = internal::figures_of(samples, slot);
+    figures.candidate = slots[slot];
+    return figures;
+  };
+  Figures figures;
+  figures.reference = of_slot(internal::kReference);
+  figures.control = internal::control_of(samples);
+  std::size_t next = internal::kFirstCandidate;
+  for (const Candidate& candidate : setup.candidates)
+    figures.candidates.push_back(is_plain_reference(setup, candidate) ? figures.reference : of_slot(next++));
+  return figures;
+}
+
+}  // namespace
+
+std::string describe(const MoeShape& shape) {
+  const ExpertShape& expert = shape.expert;
+  return fmt::format("{} experts, top-{}, {} x {} {} {}", shape.num_experts, shape.top_k, expert.hidden,
+                     expert.intermediate, name_of(expert.activation), name_of(expert.type));
+}
+
+std::int64_t CandidateFigures::worst_peak_bytes() const {
+  return peak_bytes.empty() ? 0 : std::ranges::max(peak_bytes);
+}
+
+std::vector<Figures> measure(const ExperimentSetup& setup, const std::vector<Batch>& batches,
+                             const Inspect& inspect, const RoundProgress& progress) {
+  const int ranks = setup.placement.num_ranks();
+  Measurement shared{setup, batches, inspect, progress};
+  if (const int cores = usable_cores(); ranks > cores)
+    shared.experts = internal::in_turns(make_cpu_expert_ffn(setup.shape.expert, setup.backward), cores);
+  shared.slots = {setup.reference, setup.reference};
+  std::ranges::copy_if(setup.candidates, std::back_inserter(shared.slots),
+                       [&](const Candidate& candidate) { return !is_plain_reference(setup, candidate); });
+  shared.samples.assign(batches.size(), StepSamples(setup.rounds, shared.slots.size(), ranks));
+  shared.results = results_for(setup, batches);
+  shared.records.resize(static_cast<std::size_t>(ranks));
+  shared.timelines.resize(batches.size());
+
+  ThreadOptions threads;
+  threads.deadline_seconds = kDeadlineSeconds;
+  run_ranks(
+      ranks, [&](Communicator& comm) { internal::run_rank(comm, shared); }, threads);
+
+  std::vector<Figures> figures(batches.size());
+  for (std::size_t batch = 0; batch < batches.size(); ++batch) {
+    if (setup.rounds > 0) figures[batch] = figures_of(setup, shared.slots, shared.samples[batch]);
+    figures[batch].timelines = std::move(shared.timelines[batch]);
+  }
+  return figures;
+}
+
+Figures measure(const ExperimentSetup& setup, const Batch& batch, const RoundProgress& progress) {
+  return std::move(measure(setup, std::vector{batch}, {}, progress).front());
+}
+
+}  // namespace evenkeel

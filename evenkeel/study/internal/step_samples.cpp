@@ -1,0 +1,121 @@
+#include "evenkeel/study/internal/step_samples.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace evenkeel::internal {
+
+namespace {
+
+using Step = std::span<const RankSample>;  // by rank
+
+template <class OfRank>
+double largest(Step step, const OfRank& of_rank) {
+  return std::invoke(of_rank, *std::ranges::max_element(step, {}, of_rank));
+}
+
+template <class OfRank>
+double sum(Step step, const OfRank& of_rank) {
+  double all = 0;
+  for (const RankSample& sample : step) all += std::invoke(of_rank, sample);
+  return all;
+}
+
+double phase_seconds(Step step, std::size_t phase) {
+  return largest(step, [&](const RankSample& s) { return s.cpu_seconds[0][phase]; }) +
+         largest(step, [&](const RankSample& s) { return s.cpu_seconds[1][phase]; });
+}
+
+double critical_seconds(Step step) {
+  double all = 0;
+  for (std::size_t phase = 0; phase < kPhases; ++phase) all += phase_seconds(step, phase);
+  return all;
+}
+
+// Of all ranks.
+double cpu_seconds(Step step) {
+  return sum(step, [](const RankSample& s) {
+    double all = 0;
+    for (const auto& of_pass : s.cpu_seconds) all = std::accumulate(of_pass.begin(), of_pass.end(), all);
+    return all;
+  });
+}
+
+double wall_seconds(Step step) {
+  return largest(step, &RankSample::end) - std::ranges::min(step, {}, &RankSample::begin).begin;
+}
+
+// One figure a round, ascending.
+template <class OfStep>
+std::vector<double> ratios(const StepSamples& samples, std::size_t slot, std::size_t to,
+                           const OfStep& of_step) {
+  std::vector<double> figures;
+  for (int round = 0; round < samples.rounds(); ++round)
+    figures.push_back(of_step(samples.at(round, slot)) / of_step(samples.at(round, to)));
+  std::ranges::sort(figures);
+  return figures;
+}
+
+template <class OfStep>
+double median(const StepSamples& samples, std::size_t slot, const OfStep& of_step) {
+  std::vector<double> figures;
+  for (int round = 0; round < samples.rounds(); ++round) figures.push_back(of_step(samples.at(round, slot)));
+  std::ranges::sort(figures);
+  return quantile(figures, 0.5);
+}
+
+// Bytes and chunks are the same in every round, chunks on every rank; the peak is the highest of all rounds.
+void count_bytes(const StepSamples& samples, std::size_t slot, CandidateFigures& figures) {
+  const Step last = samples.at(samples.rounds() - 1, slot);
+  figures.peak_bytes.resize(last.size());
+  for (int round = 0; round < samples.rounds(); ++round)
+    std::ranges::transform(
+        samples.at(round, slot), figures.peak_bytes, figures.peak_bytes.begin(),
+        [](const RankSample& s, std::int64_t before) { return std::max(before, s.peak_bytes); });
+  std::int64_t assignments = 0;
+  std::int64_t recomputed = 0;
+  figures.chunks = last.front().chunks;
+  for (const RankSample& sample : last) {
+    figures.dispatch_bytes += sample.dispatch_bytes;
+    figures.combine_bytes += sample.combine_bytes;
+    figures.transfer_bytes += sample.transfer_bytes;
+    assignments += sample.assignments;
+    recomputed += sample.recomputed_assignments;
+  }
+  if (assignments > 0)
+    figures.recomputed_fraction = static_cast<double>(recomputed) / static_cast<double>(assignments);
+}
+
+}  // namespace
+
+CandidateFigures figures_of(const StepSamples& samples, std::size_t slot) {
+  const auto in_median = [&](const auto& of_step) { return median(samples, slot, of_step); };
+  CandidateFigures figures;
+  figures.critical_ms = 1e3 * in_median(critical_seconds);
+  figures.wall_ms = 1e3 * in_median(wall_seconds);
+  figures.wait_ms = 1e3 * in_median([](Step step) {
+                      return sum(step, &RankSample::wait_seconds) / static_cast<double>(step.size());
+                    });
+  figures.least_wait_ms = 1e3 * in_median([](Step step) {
+                            return std::ranges::min(step, {}, &RankSample::wait_seconds).wait_seconds;
+                          });
+  for (std::size_t phase = 0; phase < kPhases; ++phase)
+    figures.phases_ms[phase] = 1e3 * in_median([&](Step step) { return phase_seconds(step, phase); });
+  figures.plan_us = 1e6 * in_median([](Step step) { return largest(step, &RankSample::planning_seconds); });
+  figures.speedup = quantile(ratios(samples, kReference, slot, critical_seconds), 0.5);
+  figures.time = round_ratio(ratios(samples, slot, kReference, critical_seconds));
+  figures.cpu = round_ratio(ratios(samples, slot, kReference, cpu_seconds));
+  const SlotPlan& plan = samples.plan(slot);
+  figures.rank_loads = plan.rank_loads;
+  figures.balance = imbalance(plan.rank_loads);
+  figures.transfers = plan.transfers;
+  figures.least_budget = plan.least_budget;
+  count_bytes(samples, slot, figures);
+  return figures;
+}
+
+RoundRatio control_of(const StepSamples& samples) {
+  return round_ratio(ratios(samples, kReference, kControl, critical_seconds));
+}
+
+}  // namespace evenkeel::internal

@@ -1,0 +1,75 @@
+// The samples that ranks note down of the steps they take, and the figures made of them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "evenkeel/layer/step_statistics.h"
+#include "evenkeel/study/experiment.h"
+
+namespace evenkeel::internal {
+
+// One rank in one step.
+struct RankSample {
+  std::array<std::array<double, kPhases>, 2> cpu_seconds{};  // forward, backward
+  double planning_seconds = 0;
+  int chunks = 0;  // of the forward pass
+  std::int64_t assignments = 0;
+  std::int64_t recomputed_assignments = 0;
+  double begin = 0;  // by the clock
+  double end = 0;
+  double wait_seconds = 0;  // for peers, not copying, while chunks were on their way
+  std::int64_t peak_bytes = 0;
+  std::int64_t dispatch_bytes = 0;
+  std::int64_t combine_bytes = 0;
+  std::int64_t transfer_bytes = 0;
+};
+
+// The same on every rank and in every round.
+struct SlotPlan {
+  std::vector<std::int64_t> rank_loads;
+  std::int64_t transfers = 0;
+  std::int64_t least_budget = 0;
+};
+
+// All ranks, in all steps of one batch: a round has a slot for each step. Ranks write samples of their own
+// without waiting for each other; rank 0 writes the plans.
+class StepSamples {
+ public:
+  StepSamples(int rounds, std::size_t slots, int ranks)
+      : rounds_(rounds), ranks_(ranks), plans_(slots), samples_(size(rounds) * slots * size(ranks)) {}
+
+  int rounds() const { return rounds_; }
+  RankSample& at(int round, std::size_t slot, int rank) { return samples_[first(round, slot) + size(rank)]; }
+  // By rank.
+  std::span<const RankSample> at(int round, std::size_t slot) const {
+    return std::span(samples_).subspan(first(round, slot), size(ranks_));
+  }
+  SlotPlan& plan(std::size_t slot) { return plans_[slot]; }
+  const SlotPlan& plan(std::size_t slot) const { return plans_[slot]; }
+
+ private:
+  static std::size_t size(int count) { return static_cast<std::size_t>(count); }
+  std::size_t first(int round, std::size_t slot) const {
+    return (size(round) * plans_.size() + slot) * size(ranks_);
+  }
+
+  int rounds_;
+  int ranks_;
+  std::vector<SlotPlan> plans_;  // by slot
+  std::vector<RankSample> samples_;
+};
+
+// Slots of a round: the reference, the reference again, then the candidates.
+inline constexpr std::size_t kReference = 0;
+inline constexpr std::size_t kControl = 1;
+inline constexpr std::size_t kFirstCandidate = 2;
+
+// Medians over rounds; all but the candidate.
+CandidateFigures figures_of(const StepSamples& samples, std::size_t slot);
+// The reference's critical path to the control's.
+RoundRatio control_of(const StepSamples& samples);
+
+}  // namespace evenkeel::internal
