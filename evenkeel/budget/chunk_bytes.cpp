@@ -69,19 +69,6 @@ std::int64_t gradient_bytes(const ChunkShape& shape, const ChunkLoad& load, std:
   return arrived_gradient_bytes(shape, load) + computed_gradient_bytes(shape, load) + whole_lines(workspace);
 }
 
-// Bytes that stay through all parts of a kept chunk's backward pass.
-std::int64_t beside_parts_bytes(const ChunkShape& shape, const ChunkLoad& load) {
-  return held_bytes(shape, load, 0) + arrived_gradient_bytes(shape, load) +
-         computed_gradient_bytes(shape, load);
-}
-
-// One of two chunks in flight, beside its tables: what it sends and receives, and what it computes with.
-std::int64_t overlapped_bytes(const ChunkShape& shape, const ChunkLoad& load, std::int64_t computing) {
-  const std::int64_t rows = sent_bytes(shape, load) + received_bytes(shape, load);
-  return table_bytes(shape, load) +
-         std::max(routing_bytes(shape, load), message_bytes(shape, load) + rows + computing);
-}
-
 }  // namespace
 
 // A quarter of the spare bytes: rows of a chunk want the rest, and products of a quarter of the rows that are
@@ -98,11 +85,6 @@ ChunkShape with_workspaces(const ChunkShape& least, std::int64_t spare_bytes) {
 
 std::int64_t saved_bytes(const ChunkShape& shape, std::int64_t positions) {
   return positions > 0 ? whole_lines(positions * shape.saved_bytes + shape.saved_margin_bytes) : 0;
-}
-
-std::int64_t positions_saved_in(const ChunkShape& shape, std::int64_t bytes) {
-  const std::int64_t available = bytes / kArenaLine * kArenaLine - shape.saved_margin_bytes;
-  return std::max<std::int64_t>(available, 0) / std::max<std::int64_t>(shape.saved_bytes, 1);
 }
 
 // Enough of an expert's rows that its products lose nothing by being cut there.
@@ -146,57 +128,6 @@ std::int64_t recompute_bytes(const ChunkShape& shape, const ChunkLoad& load) {
   const std::int64_t compute =
       received_bytes(shape, load) + gradient_bytes(shape, load, shape.workspace.recompute);
   return table_bytes(shape, load) + std::max(dispatch_bytes(shape, load), compute);
-}
-
-std::int64_t own_part_bytes(const ChunkShape& shape, const ChunkLoad& load, const SavedPositions& saved) {
-  return backward_bytes(shape, load, 0) + saved_bytes(shape, saved.own) + saved_bytes(shape, saved.foreign);
-}
-
-std::int64_t foreign_part_bytes(const ChunkShape& shape, const ChunkLoad& load, const ForeignLoad& foreign,
-                                std::int64_t saved_foreign) {
-  const std::int64_t all_gradients = foreign.gradients * shape.gradient_bytes;
-  const std::int64_t gate_up = foreign.gradients * shape.gate_up_gradient_bytes;
-  const std::int64_t workspace = whole_lines(shape.workspace.backward);
-  const std::int64_t landing = foreign.weights > 0 ? shape.landing_bytes : 0;
-  const std::int64_t products =
-      foreign.weights * shape.backward_weight_bytes + std::max(landing, all_gradients - gate_up + workspace);
-  return beside_parts_bytes(shape, load) + saved_bytes(shape, saved_foreign) +
-         std::max(products, all_gradients + workspace);
-}
-
-std::int64_t again_part_bytes(const ChunkShape& shape, const ChunkLoad& load, const ForeignLoad& foreign) {
-  const std::int64_t landing = foreign.weights > 0 ? shape.landing_bytes : 0;
-  return beside_parts_bytes(shape, load) + foreign.gradients * shape.gradient_bytes +
-         foreign.weights * (shape.backward_weight_bytes + shape.recompute_weight_bytes) +
-         std::max(landing, whole_lines(shape.workspace.recompute));
-}
-
-SavedPositions saved_in_parts(const ChunkShape& shape, const ChunkLoad& load, const ForeignLoad& foreign,
-                              std::int64_t available, std::int64_t foreign_available) {
-  const std::int64_t own = load.positions_here - foreign.positions;
-  SavedPositions saved;
-  saved.own = std::min(own, positions_saved_in(shape, available));
-  if (saved.own < own) return saved;
-  saved.foreign = std::min({foreign.positions, positions_saved_in(shape, foreign_available),
-                            positions_saved_in(shape, available - saved_bytes(shape, saved.own))});
-  return saved;
-}
-
-std::int64_t returning_part_bytes(const ChunkShape& shape, const ChunkLoad& load,
-                                  const ForeignLoad& foreign) {
-  return beside_parts_bytes(shape, load) +
-         (foreign.gradients + (foreign.lends ? 1 : 0)) * shape.gradient_bytes;
-}
-
-std::int64_t overlapped_forward_bytes(const ChunkShape& shape, const ChunkLoad& load) {
-  const std::int64_t results = load.positions_here + load.positions_elsewhere();
-  return overlapped_bytes(shape, load, whole_lines(results * shape.row_bytes()));
-}
-
-std::int64_t overlapped_recompute_bytes(const ChunkShape& shape, const ChunkLoad& load) {
-  return overlapped_bytes(
-      shape, load,
-      arrived_gradient_bytes(shape, load) + sent_bytes(shape, load) + computed_gradient_bytes(shape, load));
 }
 
 std::int64_t state_bytes(const ChunkShape& shape, std::int64_t max_tokens) {

@@ -37,7 +37,6 @@ struct ChunkShape {
   std::int64_t backward_weight_bytes = 0;
   std::int64_t recompute_weight_bytes = 0;  // besides backward's, where nothing was saved
   std::int64_t gradient_bytes = 0;          // f32, of an expert that is another rank's
-  std::int64_t gate_up_gradient_bytes = 0;  // of these, gate_up's
   Workspaces workspace;                     // the least, unless a step has taken more
   Workspaces most_workspace;                // as much as makes products faster
   bool with_backward = true;
@@ -67,25 +66,8 @@ struct ChunkLoad {
   std::int64_t positions_elsewhere() const { return assignments - assignments_kept; }
 };
 
-// Weights and gradients that a rank holds in backward of other ranks' experts, and whether others hold some
-// of its own.
-struct ForeignLoad {
-  std::int64_t weights = 0;    // experts whose weights it borrows
-  std::int64_t gradients = 0;  // experts whose gradients it sends to their owners
-  std::int64_t positions = 0;  // those of its positions whose backward pass waits for either
-  bool lends = false;          // others compute experts that it owns, whose gradients come one at a time
-};
-
-// How many of a chunk's positions have their activations saved: of the rank's own experts, and of others.
-struct SavedPositions {
-  std::int64_t own = 0;
-  std::int64_t foreign = 0;
-  std::int64_t all() const { return own + foreign; }
-};
-
-// The activations of so many positions of a chunk, and of how many there is memory in so many bytes.
+// The activations of so many positions of a chunk.
 std::int64_t saved_bytes(const ChunkShape& shape, std::int64_t positions);
-std::int64_t positions_saved_in(const ChunkShape& shape, std::int64_t bytes);
 
 // Of so many of a rank's own positions at experts that the plan splits, in so many runs, how many results are
 // held at a time.
@@ -111,32 +93,6 @@ std::int64_t backward_bytes(const ChunkShape& shape, const ChunkLoad& load, std:
 // The peak of the backward pass of positions that were not saved, with a second dispatch and the
 // pre-activations computed again.
 std::int64_t recompute_bytes(const ChunkShape& shape, const ChunkLoad& load);
-
-// A kept chunk for which there is little memory has its backward pass in three parts. Each holds only what it
-// wants, and all of them the chunk's tables, rows and gradients:
-//   own       the saved positions of the rank's own experts; their activations go
-//   foreign   the saved positions of the others: weights are fetched, and all gradients made but that of
-//             gate_up; then the weights go, and gate_up's is made; the activations go
-//   again     what was not saved, with weights fetched again and all gradients
-// Then the gradients go home. Those that leave lie amid what all parts held, whose memory is not counted on
-// for one that comes. Peaks of the three, what is foreign included.
-std::int64_t own_part_bytes(const ChunkShape& shape, const ChunkLoad& load, const SavedPositions& saved);
-std::int64_t foreign_part_bytes(const ChunkShape& shape, const ChunkLoad& load, const ForeignLoad& foreign,
-                                std::int64_t saved_foreign);
-std::int64_t again_part_bytes(const ChunkShape& shape, const ChunkLoad& load, const ForeignLoad& foreign);
-// As many positions as there is memory for: of all, and of the foreign ones while what they want is there.
-// Those of own experts come first, as the cheaper ones.
-SavedPositions saved_in_parts(const ChunkShape& shape, const ChunkLoad& load, const ForeignLoad& foreign,
-                              std::int64_t available, std::int64_t foreign_available);
-
-// With the gradients that are sent home, and one that comes.
-std::int64_t returning_part_bytes(const ChunkShape& shape, const ChunkLoad& load, const ForeignLoad& foreign);
-
-// The peaks of each of two chunks in flight: forward, and backward with everything computed again. They are
-// without the products' workspace, which the two share: both chunks and one workspace need no more than the
-// sum. The rows that a chunk sends stay until it is done, and all results are held together.
-std::int64_t overlapped_forward_bytes(const ChunkShape& shape, const ChunkLoad& load);
-std::int64_t overlapped_recompute_bytes(const ChunkShape& shape, const ChunkLoad& load);
 
 // Bytes that a step that waits for backward holds whether chunks are kept or not: its tokens' experts and
 // router weights.

@@ -75,35 +75,28 @@ class Cutter {
 
 bool cut_into_chunks(const ChunkShape& shape, const BlockLoads& loads, LoadBytes bytes,
                      std::span<const std::int64_t> limits, int begin, std::int64_t units,
-                     std::vector<Chunk>& chunks, const GoesOn& goes_on) {
+                     std::vector<Chunk>& chunks) {
   const int blocks = loads.num_blocks();
   const std::int64_t block_units = units / blocks;
   const std::size_t before = chunks.size();
-  // False where cutting ends.
-  const auto append = [&](std::int64_t from, std::int64_t to) {
-    chunks.push_back({from, to});
-    return !goes_on || goes_on(chunks.back());
-  };
-  const auto give_up = [&] {
-    chunks.resize(before);
-    return false;
-  };
   Cutter cutter(shape, loads, bytes, limits);
   std::int64_t part = 0;  // units that fit whatever the routing, once asked for
   while (begin < blocks) {
     const int end = cutter.end_of_run(begin);
     if (end > begin) {
-      if (!append(begin * block_units, end * block_units)) return give_up();
+      chunks.push_back({begin * block_units, end * block_units});
       begin = end;
       continue;
     }
     if (part == 0) part = tokens_of_any_routing(shape, bytes, loads.experts(), limits, block_units);
-    if (part == 0) return give_up();
+    if (part == 0) {
+      chunks.resize(before);
+      return false;
+    }
     const std::int64_t parts = (block_units + part - 1) / part;
     for (std::int64_t i = 0; i < parts; ++i)
-      if (!append(begin * block_units + block_units * i / parts,
-                  begin * block_units + block_units * (i + 1) / parts))
-        return give_up();
+      chunks.push_back({begin * block_units + block_units * i / parts,
+                        begin * block_units + block_units * (i + 1) / parts});
     ++begin;
   }
   return true;

@@ -11,7 +11,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -24,11 +23,7 @@ namespace evenkeel {
 struct Chunk {
   std::int64_t begin = 0;
   std::int64_t end = 0;
-  bool kept = false;  // tables and rows stay for backward, and activations
-  // Of a kept one: of some rank's activations, the share that does not stay; no rank keeps less. Its backward
-  // pass is in parts (chunk_bytes.h) where there is not memory for all at once.
-  double recomputed = 0;
-  bool in_parts = false;
+  bool kept = false;  // tables, rows and activations stay for backward
 
   std::int64_t first_token(std::int64_t tokens, std::int64_t units) const { return tokens * begin / units; }
   std::int64_t end_token(std::int64_t tokens, std::int64_t units) const { return tokens * end / units; }
@@ -38,16 +33,12 @@ struct Chunk {
 // Bytes of a load, as compared with a rank's limit.
 using LoadBytes = std::int64_t (*)(const ChunkShape&, const ChunkLoad&);
 
-// Whether to cut on behind a chunk.
-using GoesOn = std::function<bool(const Chunk& last)>;
-
 // Cuts blocks [begin, num_blocks) into chunks whose bytes are within `limits`, by rank; appends them.
 // `units` is a whole multiple of the number of blocks, and no less than the most tokens of a rank. False,
-// with nothing appended, if not even one token a rank fits, or `goes_on`, asked about every chunk from the
-// left, says no.
+// with nothing appended, if not even one token a rank fits.
 bool cut_into_chunks(const ChunkShape& shape, const BlockLoads& loads, LoadBytes bytes,
                      std::span<const std::int64_t> limits, int begin, std::int64_t units,
-                     std::vector<Chunk>& chunks, const GoesOn& goes_on = {});
+                     std::vector<Chunk>& chunks);
 
 // As many of `most` tokens a rank as are within each limit wherever such a plan sends them; 0 if not even one
 // is.

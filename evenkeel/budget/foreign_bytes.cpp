@@ -23,23 +23,18 @@ void ForeignBytes::read(const StepPlan& plan, const LayerPlacement& placement) {
     ++foreign.weights;
     ++foreign.gradients;
     loads_[placement.owner(transfer.expert).offset()].lends = true;
-    for (const Segment& segment : plan.segments(transfer.expert))
-      if (segment.rank == transfer.to) foreign.positions += segment.size();
   }
-  if (!placement.has_single_homes()) add_copies(plan, placement);
+  if (!placement.has_single_homes()) add_copies(placement);
   transfers_ = std::ranges::max(loads_, {}, &ForeignLoad::weights).weights;
 }
 
-// Of an expert at home with several, the first owns the gradient. Which positions wait for memory for the
-// others' is not told apart.
-void ForeignBytes::add_copies(const StepPlan& plan, const LayerPlacement& placement) {
-  for (ExpertId expert : indices<ExpertId>(plan.num_experts()))
+// Of an expert at home with several, the first owns the gradient.
+void ForeignBytes::add_copies(const LayerPlacement& placement) {
+  for (ExpertId expert : indices<ExpertId>(placement.num_experts()))
     for (RankId home : placement.homes(expert).subspan(1)) {
       ++loads_[home.offset()].gradients;
       loads_[placement.owner(expert).offset()].lends = true;
     }
-  const auto positions = plan.rank_loads();
-  for (std::size_t rank = 0; rank < loads_.size(); ++rank) loads_[rank].positions = positions[rank];
 }
 
 }  // namespace evenkeel

@@ -12,11 +12,19 @@
 
 namespace evenkeel {
 
+// Weights and gradients that a rank holds in backward of other ranks' experts, and whether others hold some
+// of its own.
+struct ForeignLoad {
+  std::int64_t weights = 0;    // experts whose weights it borrows
+  std::int64_t gradients = 0;  // experts whose gradients it sends to their owners
+  bool lends = false;          // others compute experts that it owns, whose gradients come one at a time
+};
+
 class ForeignBytes {
  public:
   ForeignBytes(const ChunkShape& shape, Recompute recompute);
 
-  // Of a plan. O(P + transfers' segments), and where experts have several homes O(homes).
+  // Of a plan. O(P + transfers), and where experts have several homes O(homes).
   void read(const StepPlan& plan, const LayerPlacement& placement);
   // Of plain EP, each expert having one home: nothing.
   void clear();
@@ -34,7 +42,7 @@ class ForeignBytes {
   }
 
  private:
-  void add_copies(const StepPlan& plan, const LayerPlacement& placement);
+  void add_copies(const LayerPlacement& placement);
 
   // Of one expert.
   std::int64_t forward_each_, backward_each_, again_each_, gradient_each_;

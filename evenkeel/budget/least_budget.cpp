@@ -18,20 +18,6 @@ ChunkLoad largest_at_home(const BudgetShape& shape, std::int64_t tokens) {
   return largest_load(shape.chunk, tokens, {shape.home_experts, shape.copies > 0});
 }
 
-// Two chunks of one token a rank.
-std::int64_t least_overlapped_bytes(const BudgetShape& shape) {
-  const ChunkLoad load = largest_at_home(shape, 1);
-  std::int64_t step =
-      2 * overlapped_forward_bytes(shape.chunk, load) + whole_lines(shape.chunk.workspace.forward);
-  if (shape.chunk.with_backward) {
-    const std::int64_t backward = std::max(
-        2 * overlapped_recompute_bytes(shape.chunk, load) + whole_lines(shape.chunk.workspace.recompute),
-        shape.copies > 0 ? shape.chunk.gradient_bytes : 0);
-    step = std::max(step, shape.copies * shape.chunk.gradient_bytes + backward);
-  }
-  return step;
-}
-
 }  // namespace
 
 std::int64_t block_table_bytes(const ChunkShape& shape, int blocks) {
@@ -40,7 +26,6 @@ std::int64_t block_table_bytes(const ChunkShape& shape, int blocks) {
 }
 
 std::int64_t least_step_bytes(const BudgetShape& shape) {
-  if (shape.chunks_in_flight > 1 && !is_whole(shape.recompute)) return least_overlapped_bytes(shape);
   const bool whole = is_whole(shape.recompute);
   const ChunkLoad load = largest_at_home(shape, whole ? shape.max_tokens : 1);
   const bool kept = whole && shape.chunk.with_backward;
@@ -52,7 +37,7 @@ std::int64_t least_step_bytes(const BudgetShape& shape) {
                                                     : recompute_bytes(shape.chunk, load),
                                                shape.copies > 0 ? shape.chunk.gradient_bytes : 0));
   }
-  return whole ? std::max(step, block_table_bytes(shape.chunk, 1)) : step;
+  return step;
 }
 
 std::int64_t least_state_bytes(const BudgetShape& shape) {

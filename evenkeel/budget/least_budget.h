@@ -1,8 +1,8 @@
 // The promise: bytes with which a rank's arena carries out every step, whatever the routing.
 //
 // Why so many   A step always goes through as plain EP in chunks of one token a rank: such a chunk puts
-//               at most P k assignments on a rank; with two chunks in flight there are two. Besides, steps
-//               that wait for backward hold their tokens' choices. Nothing of it depends on the routing.
+//               at most P k assignments on a rank. Besides, steps that wait for backward hold their tokens'
+//               choices. Nothing of it depends on the routing.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace evenkeel {
 
-// Blocks into which a step's tokens are cut to be counted: so many, or where the table of blocks has no
-// memory for that, half as many, and so on; where it has none for one, nothing is counted but the step.
+// Blocks into which a step's tokens are cut to be counted: so many, or where the arena has no memory for
+// their table, half as many, and so on; one block needs none of it.
 inline constexpr int kStepBlocks = 32;
 
 // Of an arena, for a table of so many blocks.
@@ -31,7 +31,6 @@ struct BudgetShape {
   // elsewhere.
   std::int64_t copies = 0;
   Recompute recompute = Recompute::automatic;
-  int chunks_in_flight = 1;
 };
 
 // Bytes that a step needs besides the states that wait.

@@ -30,10 +30,6 @@ struct MemoryOptions {
   Recompute recompute = Recompute::automatic;
   ChunkRule rule;
   CostModel cost;
-  // 2: while one chunk is computed, the next one is dispatched and the one before comes home, each of the two
-  // alive at a time in half of the memory. Chunks that are kept under a budget go one at a time. Not with
-  // `whole`.
-  int chunks_in_flight = 1;
   // Plain EP only where the planner's plan does not fit, however much faster it is predicted to be: for
   // comparison, and for those who know better than the prediction.
   bool keep_plan = false;

@@ -18,7 +18,6 @@ StepSeconds::StepSeconds(StepPass pass, const ChunkShape& shape, const CostModel
       fixed_(cost.chunk_seconds) {
   const std::int64_t bytes = shape.weight_bytes + (backward_ ? shape.gradient_bytes : 0);
   travelling_ = static_cast<double>(transfers * bytes) / cost.link_bytes_per_second;
-  travelling_again_ = static_cast<double>(transfers * shape.weight_bytes) / cost.link_bytes_per_second;
 }
 
 double StepSeconds::of(const Chunk& chunk) const {
@@ -26,13 +25,13 @@ double StepSeconds::of(const Chunk& chunk) const {
   const auto end = static_cast<int>((chunk.end + block_units_ - 1) / block_units_);
   const double part =
       static_cast<double>(chunk.end - chunk.begin) / static_cast<double>((end - begin) * block_units_);
-  return slowest(begin, end, part, chunk.kept ? chunk.recomputed : 1, 1) + fixed_;
+  return slowest(begin, end, part, chunk.kept, 1) + fixed_;
 }
 
 // Of a rank, in so many equal chunks that have, together, this part of the blocks' load. Backward multiplies
 // twice as much, and reads and writes f32 gradients; recomputing, two products of three.
-double StepSeconds::slowest(int begin, int end, double part, double again, std::int64_t chunks) const {
-  const double more = again * 2 / 3;
+double StepSeconds::slowest(int begin, int end, double part, bool kept, std::int64_t chunks) const {
+  const double more = kept ? 0 : 2.0 / 3;
   const double of_position = position_ * (backward_ ? 2 + more : 1);
   const double of_group = group_ * (backward_ ? 1 + more + gradients_ : 1);
   const double part_of_chunk = part / static_cast<double>(chunks);
@@ -71,22 +70,13 @@ double StepSeconds::of_groups(const BlockLoads::GroupShares& groups, double posi
 
 double StepSeconds::of_all(std::span<const Chunk> chunks) const {
   double seconds = travelling_;
-  for (const Chunk& chunk : chunks) {
-    seconds += of(chunk);
-    // Backward's last part fetches weights that its second one gave back.
-    if (backward_ && chunk.in_parts && chunk.recomputed > 0) seconds += travelling_again_;
-  }
+  for (const Chunk& chunk : chunks) seconds += of(chunk);
   return seconds;
 }
 
-double StepSeconds::of_equal(std::int64_t chunks, bool kept) const {
-  return travelling_ + slowest(0, loads_.num_blocks(), 1, kept ? 0 : 1, chunks) +
+double StepSeconds::of_equal(std::int64_t chunks) const {
+  return travelling_ + slowest(0, loads_.num_blocks(), 1, false, chunks) +
          static_cast<double>(chunks) * fixed_;
-}
-
-// One kept chunk computes nothing again, and its slowest rank is no slower than those of its parts together.
-double StepSeconds::least_from(std::int64_t begin) const {
-  return begin < units_ ? of({begin, units_, true}) : 0;
 }
 
 }  // namespace evenkeel

@@ -29,14 +29,12 @@ class StepSeconds {
   double of(const Chunk& chunk) const;
   // Seconds of all these chunks, and of weights on their way.
   double of_all(std::span<const Chunk> chunks) const;
-  // As of_all(), for the whole step in so many chunks, each with an equal share of every rank's load: all of
-  // them kept, or none. O(P).
-  double of_equal(std::int64_t chunks, bool kept = false) const;
-  // A lower bound on the seconds of the units from `begin` on, however they are cut.
-  double least_from(std::int64_t begin) const;
+  // As of_all(), for the whole step in so many chunks, none kept, each with an equal share of every rank's
+  // load. O(P).
+  double of_equal(std::int64_t chunks) const;
 
  private:
-  double slowest(int begin, int end, double part, double again, std::int64_t chunks) const;
+  double slowest(int begin, int end, double part, bool kept, std::int64_t chunks) const;
   double of_groups(const BlockLoads::GroupShares& groups, double positions, double of_position,
                    double of_group) const;
 
@@ -44,13 +42,12 @@ class StepSeconds {
   std::int64_t units_;
   std::int64_t block_units_;
   bool backward_;
-  double position_;          // of one position's forward pass, at its expert with many others
-  double group_;             // of reading one expert's weights
-  double shown_;             // of the shorter of both
-  double gradients_;         // bytes of its gradients, read and written, as a share of the weights'
-  double fixed_;             // of any chunk
-  double travelling_;        // weights there and, in backward, gradients back
-  double travelling_again_;  // weights once more
+  double position_;    // of one position's forward pass, at its expert with many others
+  double group_;       // of reading one expert's weights
+  double shown_;       // of the shorter of both
+  double gradients_;   // bytes of its gradients, read and written, as a share of the weights'
+  double fixed_;       // of any chunk
+  double travelling_;  // weights there and, in backward, gradients back
 };
 
 }  // namespace evenkeel

@@ -60,8 +60,7 @@ struct ExpertWeights {
   const void* down_bias = nullptr;
 };
 
-// One expert's gradients, f32, of the same layout; backward adds to them. Where gate_up is null, it is left
-// to add_gate_up_gradients().
+// One expert's gradients, f32, of the same layout; backward adds to them.
 struct ExpertGradients {
   float* gate_up = nullptr;
   float* down = nullptr;
@@ -136,12 +135,6 @@ class ExpertFfn {
   virtual void backward(const ExpertBatch& batch, const SplitRows& input, const SplitRows& grad_output,
                         std::span<const float> weight, const SplitSums& grad_input,
                         std::span<float> grad_weight, std::span<std::byte> workspace) const = 0;
-
-  // Adds the gate_up gradients of groups for which they were null in backward(), which left them for later.
-  // By then the groups' `saved` holds the gradients of the pre-activations, and no prepared weights are
-  // wanted. `workspace` is that of Pass::backward.
-  virtual void add_gate_up_gradients(const ExpertBatch& batch, const SplitRows& input,
-                                     std::span<std::byte> workspace) const = 0;
 
   virtual const BitwiseReport& bitwise() const = 0;
 };

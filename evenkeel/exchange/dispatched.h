@@ -15,9 +15,7 @@ namespace evenkeel {
 // hidden state on a rank, once for however many experts; a position is an assignment.
 //   rows here        in order of source rank; this rank's own stay where the caller has them
 //   positions here   two orders: by expert, then source (what ExpertGroup and input_row use), and by source,
-//                    then expert (output_row: the order in which results are sent back). In the first,
-//                    borrowed experts come before those at home, and of either, those with more positions
-//                    first
+//                    then expert (output_row: the order in which results are sent back)
 //   elsewhere        this rank's rows and positions on other ranks, in order of destination; they follow the
 //                    rows and positions here, so that one buffer holds what is computed and what is received
 class Dispatched {
@@ -42,7 +40,6 @@ class Dispatched {
   std::int64_t own_rows = 0;  // and how many they are
   std::int64_t rows_elsewhere = 0;
   std::int64_t positions_here = 0;
-  std::int64_t positions_borrowed = 0;  // the first of them: of borrowed experts
   std::int64_t positions_elsewhere = 0;
 
   std::span<const Group> groups() const { return groups_; }
@@ -77,7 +74,6 @@ class Dispatched {
 
  private:
   friend class Exchange;
-  friend class OverlappedExchange;
   friend class RouteBuilder;
   // A peer's part ends where the next one's begins.
   struct PeerBegin {
@@ -94,13 +90,6 @@ class Dispatched {
   std::span<Group> groups_;
   std::span<std::int32_t> input_row_, output_row_, result_slot_, row_slot_, token_elsewhere_, token_here_;
   Buffer rows_;
-};
-
-// The messages that ranks send each other to make a Dispatched; they live until it is made.
-struct IndexMessages {
-  Lifetime lifetime = Lifetime::step;
-  Buffer all;
-  std::span<std::int32_t> received, sent;  // in `all`
 };
 
 }  // namespace evenkeel

@@ -69,11 +69,9 @@ Dispatched Exchange::dispatch(const void* hidden, const TopK& top_k, const Count
   deal_.make(counts, plan, me);
   Dispatched dispatched;
   {
-    IndexMessages messages;
-    RouteBuilder routes(arena_, deal_, me, dispatched, lifetime, messages);
+    RouteBuilder routes(arena_, deal_, me, dispatched, lifetime);
     routes.outward(top_k, chosen_);
-    routes.queue_messages_out(*slices_);
-    routes.queue_messages_in(*slices_);
+    routes.queue_messages(*slices_);
     slices_->post(stream_, "dispatch indices").wait();
     routes.inward();
   }
@@ -86,22 +84,17 @@ Dispatched Exchange::dispatch(const void* hidden, const TopK& top_k, const Count
 // Sends each rank the rows of the tokens that it computes for this one, and takes in the others' rows.
 void Exchange::exchange_rows(const Dispatched& dispatched, const void* by_token,
                              std::span<std::byte> received, const char* name) {
-  const Buffer packed = pack_rows(dispatched, by_token, Lifetime::step);
+  const Buffer packed = arena_.allocate(dispatched.rows_elsewhere * row_bytes(), "rows to send");
+  rows::gather(dispatched.rows_elsewhere, dispatched.token_elsewhere().data(), hidden_, by_token,
+               packed.data(), type_);
   slices_->send_rows(dispatched, packed.bytes(), row_bytes());
   slices_->receive_rows(dispatched, received, row_bytes());
   slices_->post(stream_, name).wait();
 }
 
-Buffer Exchange::pack_rows(const Dispatched& dispatched, const void* by_token, Lifetime lifetime) const {
-  Buffer packed = arena_.allocate(dispatched.rows_elsewhere * row_bytes(), "rows to send", lifetime);
-  rows::gather(dispatched.rows_elsewhere, dispatched.token_elsewhere().data(), hidden_, by_token,
-               packed.data(), type_);
-  return packed;
-}
-
-Buffer Exchange::result_buffer(const Dispatched& dispatched, Lifetime lifetime) {
+Buffer Exchange::result_buffer(const Dispatched& dispatched) {
   return arena_.allocate((dispatched.positions_here + dispatched.positions_elsewhere) * row_bytes(),
-                         "results", lifetime);
+                         "results");
 }
 
 void Exchange::combine(const Dispatched& dispatched, const Buffer& results, std::span<const float> weights,
@@ -109,11 +102,6 @@ void Exchange::combine(const Dispatched& dispatched, const Buffer& results, std:
   slices_->send_positions_home(dispatched, results.bytes(), row_bytes(), std::identity());
   slices_->receive_positions_home(dispatched, results.bytes(), row_bytes(), std::identity());
   slices_->post(stream_, "combine").wait();
-  sum_results(dispatched, results, weights, output);
-}
-
-void Exchange::sum_results(const Dispatched& dispatched, const Buffer& results,
-                           std::span<const float> weights, void* output) const {
   const auto k = static_cast<std::size_t>(dispatched.k);
   for (std::size_t t = 0; t < static_cast<std::size_t>(dispatched.tokens); ++t)
     rows::weighted_sum(hidden_, type_, dispatched.k, &dispatched.result_slot()[t * k], &weights[t * k],
@@ -150,7 +138,7 @@ Exchange::IncomingGradients Exchange::dispatch_gradients(const Dispatched& dispa
                                                          std::span<const float> weights) {
   IncomingGradients incoming{
       arena_.allocate((dispatched.rows_here - dispatched.own_rows) * row_bytes(), "dispatched gradients"),
-      open_weights(dispatched, weights, Lifetime::step)};
+      open_weights(dispatched, weights)};
   slices_->send_positions(dispatched, std::as_bytes(incoming.router.values), sizeof(float));
   slices_->receive_positions(dispatched, std::as_writable_bytes(incoming.router.values), sizeof(float));
   slices_->post(stream_, "dispatch router weights").wait();
@@ -159,10 +147,10 @@ Exchange::IncomingGradients Exchange::dispatch_gradients(const Dispatched& dispa
 }
 
 // This rank's own in their places, here and elsewhere.
-Exchange::RouterWeights Exchange::open_weights(const Dispatched& dispatched, std::span<const float> weights,
-                                               Lifetime lifetime) const {
+Exchange::RouterWeights Exchange::open_weights(const Dispatched& dispatched,
+                                               std::span<const float> weights) const {
   const std::int64_t positions = dispatched.positions_here + dispatched.positions_elsewhere;
-  RouterWeights router{arena_.allocate_for<float>(2 * positions, "router weights", lifetime), {}, {}};
+  RouterWeights router{arena_.allocate_for<float>(2 * positions, "router weights"), {}, {}};
   router.values = router.numbers.as<float>().first(static_cast<std::size_t>(positions));
   router.gradients = router.numbers.as<float>().subspan(static_cast<std::size_t>(positions));
   const auto slots = dispatched.result_slot();
@@ -172,12 +160,11 @@ Exchange::RouterWeights Exchange::open_weights(const Dispatched& dispatched, std
 }
 
 // The rows of whom `rows` holds the gradients: received ones first, those to be received behind them.
-Exchange::RowGradients Exchange::gradient_buffer(const Dispatched& dispatched, void* grad_hidden,
-                                                 Lifetime lifetime) {
+Exchange::RowGradients Exchange::gradient_buffer(const Dispatched& dispatched, void* grad_hidden) {
   const std::int64_t summed = dispatched.rows_here - rows_in_place(dispatched);
   const std::int64_t computed = summed * hidden_ * std::int64_t{sizeof(float)};
   const std::int64_t travelling = (summed + dispatched.rows_elsewhere) * row_bytes();
-  RowGradients gradients{arena_.allocate(std::max(computed, travelling), "row gradients", lifetime), {}};
+  RowGradients gradients{arena_.allocate(std::max(computed, travelling), "row gradients"), {}};
   const auto sums = gradients.rows.as<float>().first(static_cast<std::size_t>(summed * hidden_));
   std::ranges::fill(sums, 0.0f);
   gradients.sums.rest = sums.data();
@@ -206,28 +193,15 @@ void Exchange::round_in_place(std::int64_t count, std::byte* numbers) const {
 void Exchange::combine_gradients(const Dispatched& dispatched, const RowGradients& gradients,
                                  const RouterWeights& router, void* grad_hidden,
                                  std::span<float> grad_weights) {
-  round_row_gradients(dispatched, gradients);
-  queue_gradients_out(dispatched, gradients, router, *slices_);
-  queue_gradients_in(dispatched, gradients, router, *slices_);
+  if (!adds_in_place()) round_in_place(dispatched.rows_here * hidden_, gradients.rows.data());
+  const std::int64_t in_place = rows_in_place(dispatched);
+  slices_->send_rows_home(dispatched, in_place, gradients.rows.bytes(), row_bytes());
+  slices_->send_positions_home(dispatched, std::as_bytes(router.gradients), sizeof(float), std::identity());
+  slices_->receive_rows_home(dispatched, in_place, gradients.rows.bytes(), row_bytes());
+  slices_->receive_positions_home(dispatched, std::as_writable_bytes(router.gradients), sizeof(float),
+                                  std::identity());
   slices_->post(stream_, "combine gradients").wait();
   sum_gradients(dispatched, gradients, router, grad_hidden, grad_weights);
-}
-
-void Exchange::round_row_gradients(const Dispatched& dispatched, const RowGradients& gradients) const {
-  if (!adds_in_place()) round_in_place(dispatched.rows_here * hidden_, gradients.rows.data());
-}
-
-void Exchange::queue_gradients_out(const Dispatched& dispatched, const RowGradients& gradients,
-                                   const RouterWeights& router, Slices& slices) const {
-  slices.send_rows_home(dispatched, rows_in_place(dispatched), gradients.rows.bytes(), row_bytes());
-  slices.send_positions_home(dispatched, std::as_bytes(router.gradients), sizeof(float), std::identity());
-}
-
-void Exchange::queue_gradients_in(const Dispatched& dispatched, const RowGradients& gradients,
-                                  const RouterWeights& router, Slices& slices) const {
-  slices.receive_rows_home(dispatched, rows_in_place(dispatched), gradients.rows.bytes(), row_bytes());
-  slices.receive_positions_home(dispatched, std::as_writable_bytes(router.gradients), sizeof(float),
-                                std::identity());
 }
 
 // Each token's gradient, of those that are all here.

@@ -48,13 +48,10 @@ class Exchange {
                       Lifetime lifetime = Lifetime::step);
 
   // Space for results: those computed here, and behind them those to be received.
-  Buffer result_buffer(const Dispatched& dispatched, Lifetime lifetime = Lifetime::step);
+  Buffer result_buffer(const Dispatched& dispatched);
   // Sends results home and writes each token's weighted sum, in top-k order, in f32, rounded once.
   void combine(const Dispatched& dispatched, const Buffer& results, std::span<const float> weights,
                void* output);
-  // The sums alone, of results that are all here.
-  void sum_results(const Dispatched& dispatched, const Buffer& results, std::span<const float> weights,
-                   void* output) const;
 
   // The same in less space and in parts, with the results where `rows` has them: space; the results that
   // wait, once they are there, sent home; and of the tokens of its present range, when those that came home
@@ -86,26 +83,17 @@ class Exchange {
     Buffer rows;
     SplitSums sums;
   };
-  RowGradients gradient_buffer(const Dispatched& dispatched, void* grad_hidden,
-                               Lifetime lifetime = Lifetime::step);
+  RowGradients gradient_buffer(const Dispatched& dispatched, void* grad_hidden);
   // Sends gradients home and writes grad_hidden [tokens, hidden] and grad_weights [tokens * k].
   void combine_gradients(const Dispatched& dispatched, const RowGradients& gradients,
                          const RouterWeights& router, void* grad_hidden, std::span<float> grad_weights);
 
  private:
-  friend class OverlappedExchange;
   void require_same_step(const TopK& top_k, const Counts& counts, const StepPlan& plan);
   void require_counted(const TopK& top_k, const Counts& counts);
   void exchange_rows(const Dispatched& dispatched, const void* by_token, std::span<std::byte> received,
                      const char* name);
-  Buffer pack_rows(const Dispatched& dispatched, const void* by_token, Lifetime lifetime) const;
-  RouterWeights open_weights(const Dispatched& dispatched, std::span<const float> weights,
-                             Lifetime lifetime) const;
-  void round_row_gradients(const Dispatched& dispatched, const RowGradients& gradients) const;
-  void queue_gradients_out(const Dispatched& dispatched, const RowGradients& gradients,
-                           const RouterWeights& router, Slices& slices) const;
-  void queue_gradients_in(const Dispatched& dispatched, const RowGradients& gradients,
-                          const RouterWeights& router, Slices& slices) const;
+  RouterWeights open_weights(const Dispatched& dispatched, std::span<const float> weights) const;
   void sum_gradients(const Dispatched& dispatched, const RowGradients& gradients, const RouterWeights& router,
                      void* grad_hidden, std::span<float> grad_weights) const;
   void add_rows_elsewhere(const Dispatched& dispatched, std::span<const std::int32_t> slots,

@@ -105,20 +105,11 @@ void WeightTransfer::finish() {
   sending_.synchronize();
 }
 
-void WeightTransfer::open_all_but_gate_up(const StepPlan& plan, const LayerPlacement& placement) {
+void WeightTransfer::open_gradients(const StepPlan& plan, const LayerPlacement& placement) {
   list_gradients(plan, placement);
-  rest_gradients_ =
-      arena_.allocate_for<float>(std::ssize(away_) * borrowed_.rest, "foreign weight gradients");
-  std::ranges::fill(rest_gradients_.as<float>(), 0.0f);
-  for (std::size_t i = 0; i < away_.size(); ++i) away_[i].parts = rest_parts(rest_of(i), 1);
-}
-
-void WeightTransfer::open_gate_up() {
-  gate_up_gradients_ =
-      arena_.allocate_for<float>(std::ssize(away_) * borrowed_.gate_up, "foreign weight gradients");
-  std::ranges::fill(gate_up_gradients_.as<float>(), 0.0f);
-  for (std::size_t i = 0; i < away_.size(); ++i)
-    away_[i].parts.front() = gate_up_of(i).first(static_cast<std::size_t>(elements_.front()));
+  gradients_ = arena_.allocate_for<float>(std::ssize(away_) * borrowed_.all(), "foreign weight gradients");
+  std::ranges::fill(gradients_.as<float>(), 0.0f);
+  for (std::size_t i = 0; i < away_.size(); ++i) away_[i].parts = gradient_parts(gradient_of(i));
 }
 
 // Which gradients leave this rank, and which come to it.
@@ -139,41 +130,37 @@ void WeightTransfer::list_gradients(const StepPlan& plan, const LayerPlacement& 
   }
 }
 
-std::span<float> WeightTransfer::gate_up_of(std::size_t away) const {
-  const auto each = static_cast<std::size_t>(borrowed_.gate_up);
-  return gate_up_gradients_.as<float>().subspan(away * each, each);
+std::span<float> WeightTransfer::gradient_of(std::size_t away) const {
+  const auto each = static_cast<std::size_t>(borrowed_.all());
+  return gradients_.as<float>().subspan(away * each, each);
 }
 
-std::span<float> WeightTransfer::rest_of(std::size_t away) const {
-  const auto each = static_cast<std::size_t>(borrowed_.rest);
-  return rest_gradients_.as<float>().subspan(away * each, each);
+GradientParts WeightTransfer::gradient_parts(std::span<float> block) const {
+  GradientParts parts = rest_parts(block.subspan(static_cast<std::size_t>(borrowed_.gate_up)), 1);
+  parts.front() = block.first(static_cast<std::size_t>(elements_.front()));
+  return parts;
 }
 
 void WeightTransfer::return_gradients(std::span<const GradientParts> owned) {
   sends_.clear();
   for (std::size_t i = 0; i < away_.size(); ++i)
-    for (const auto block : {gate_up_of(i), rest_of(i)})
-      sends_.push_back({away_[i].owner, std::as_bytes(block)});
+    sends_.push_back({away_[i].owner, std::as_bytes(gradient_of(i))});
   const Event sent = comm_.send_receive(sends_, {}, sending_, "return gradients");
 
   const Buffer arrived =
       arena_.allocate_for<float>(returns_.empty() ? 0 : borrowed_.all(), "returned gradient");
   for (const Return& home : returns_) {
-    const auto gate_up = arrived.as<float>().first(static_cast<std::size_t>(borrowed_.gate_up));
-    const auto rest = arrived.as<float>().subspan(gate_up.size());
-    receives_.clear();
-    for (const auto block : {gate_up, rest}) receives_.push_back({home.from, std::as_writable_bytes(block)});
+    const std::span<float> block = arrived.as<float>();
+    receives_.assign(1, {home.from, std::as_writable_bytes(block)});
     comm_.send_receive({}, receives_, receiving_, "return gradients").wait();
-    GradientParts parts = rest_parts(rest, 1);
-    parts.front() = gate_up.first(static_cast<std::size_t>(elements_.front()));
+    const GradientParts parts = gradient_parts(block);
     for (std::size_t part = 0; part < kExpertParts; ++part)
       rows::add_scaled(static_cast<std::int64_t>(parts[part].size()), parts[part].data(), 1.0f,
                        owned[home.expert.offset()][part].data());
   }
   sent.wait();
   away_.clear();
-  gate_up_gradients_.release();
-  rest_gradients_.release();
+  gradients_.release();
 }
 
 }  // namespace evenkeel

@@ -4,8 +4,7 @@
 //            before the rest, through one block of memory: whoever computes packs them anyway, and keeps only
 //            that. finish() waits for those that borrow from this rank.
 // Gradients  Every rank other than an expert's owner that computed some of it sends its f32 gradient to the
-//            owner, who adds the parts in the plan's order, one expert's in memory at a time. gate_up's is
-//            the larger, and may be opened later than the others.
+//            owner, who adds the parts in the plan's order, one expert's in memory at a time.
 // Memory     Weights that arrive and gradients that are to leave are in the borrower's arena.
 // Errors     BudgetTooSmall where it has no space for them; CommError where another rank has thrown or does
 //            not answer. Plan and placement must be of one step, the same on all ranks: not checked.
@@ -76,13 +75,7 @@ class WeightTransfer {
   void finish();
 
   // Zeros for the gradients that this rank will send away: of experts that it computes and does not own.
-  void open_gradients(const StepPlan& plan, const LayerPlacement& placement) {
-    open_all_but_gate_up(plan, placement);
-    open_gate_up();
-  }
-  // As open_gradients(), in two halves; until the second one, the parts of gate_up are empty.
-  void open_all_but_gate_up(const StepPlan& plan, const LayerPlacement& placement);
-  void open_gate_up();
+  void open_gradients(const StepPlan& plan, const LayerPlacement& placement);
   struct Away {
     ExpertId expert;
     RankId owner;
@@ -103,9 +96,9 @@ class WeightTransfer {
   void lend(const StepPlan& plan, std::span<const ExpertParts> natives);
   ExpertParts land(const Transfer& transfer, Landing which, Buffer& landing);
   void list_gradients(const StepPlan& plan, const LayerPlacement& placement);
-  // One expert's part of the memory of the gradients held.
-  std::span<float> gate_up_of(std::size_t away) const;
-  std::span<float> rest_of(std::size_t away) const;
+  // One expert's block of the gradients held, and the parts of such a block.
+  std::span<float> gradient_of(std::size_t away) const;
+  GradientParts gradient_parts(std::span<float> block) const;
   // The parts behind gate_up, within a block; `unit` is what one element takes of the span.
   template <class Part>
   std::array<Part, kExpertParts> rest_parts(Part block, std::int64_t unit) const;
@@ -119,7 +112,7 @@ class WeightTransfer {
   std::vector<Return> returns_;  // gradients that come to this rank
   std::vector<SendSlice> sends_;
   std::vector<ReceiveSlice> receives_;
-  Buffer gate_up_gradients_, rest_gradients_;
+  Buffer gradients_;
   // Apart, since a lender's sends are complete only when borrowers have got to them. Last, so that what is
   // unfinished is withdrawn before the buffers go.
   CpuStream receiving_;

@@ -20,7 +20,6 @@ ChunkShape chunk_shape(const MoeShape& shape, int num_ranks, const ExpertFfn& ex
   chunk.weight_bytes = elements.all() * bytes_of(shape.expert.type);
   chunk.landing_bytes = elements.larger() * bytes_of(shape.expert.type);
   chunk.gradient_bytes = elements.all() * std::int64_t{sizeof(float)};
-  chunk.gate_up_gradient_bytes = elements.gate_up * std::int64_t{sizeof(float)};
   const auto prepared = [&](Pass pass) { return Arena::rounded(experts.prepared_bytes(pass)); };
   chunk.forward_weight_bytes = prepared(Pass::forward);
   chunk.workspace.forward = experts.least_workspace_bytes(Pass::forward);
@@ -46,7 +45,6 @@ BudgetShape budget_shape(const MoeShape& shape, const LayerPlacement& placement,
   budget.home_experts = placement.most_natives();
   budget.states_in_flight = options.states_in_flight;
   budget.recompute = options.memory.recompute;
-  budget.chunks_in_flight = options.memory.chunks_in_flight;
   for (RankId rank : indices<RankId>(placement.num_ranks()))
     budget.copies = std::max<std::int64_t>(budget.copies, placement.num_copies(rank));
   return budget;

@@ -58,7 +58,7 @@ void MoeLayer::backward(ForwardState state, ConstRows grad_output, const MoeGrad
   abort_on_error(body_->comm, [&] {
     body_->clock.start(true);
     require_backward(state, grad_output, gradients);
-    internal::BackwardPass(*body_, *state.step_, {grad_output, gradients}).run();
+    internal::BackwardPass(*body_, *state.step_, grad_output, gradients).run();
   });
 }
 

@@ -176,11 +176,6 @@ void expect_no_more_bytes(const ChunkShape& shape, const ChunkLoad& load, const 
     ASSERT_LE(held_bytes(shape, load, saved(load)), held_bytes(shape, bound, saved(bound))) << round;
   }
   ASSERT_LE(recompute_bytes(shape, load), recompute_bytes(shape, bound)) << round;
-  constexpr ForeignLoad kForeign{1, 2, 3};
-  ASSERT_LE(own_part_bytes(shape, load, {2, 3}), own_part_bytes(shape, bound, {2, 3})) << round;
-  ASSERT_LE(foreign_part_bytes(shape, load, kForeign, 3), foreign_part_bytes(shape, bound, kForeign, 3))
-      << round;
-  ASSERT_LE(again_part_bytes(shape, load, kForeign), again_part_bytes(shape, bound, kForeign)) << round;
 }
 
 // A part of a chunk may be short of assignments that the chunk has, and yet never needs more bytes.

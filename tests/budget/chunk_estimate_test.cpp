@@ -56,15 +56,12 @@ struct EvenBlocks {
 
 // The bytes of a chunk grow no faster with its load than in proportion, so that so many equal chunks fit.
 TEST(ChunkEstimate, IsEnoughWhereEveryBlockHasTheSameLoad) {
-  constexpr PassBytes kBytes = {passing, overlapped_forward_bytes, &Workspaces::forward};
   for (unsigned seed = 0; seed < 2000; ++seed) {
     std::mt19937_64 random(seed);
     const EvenBlocks even(random);
-    ChunkEstimate estimate(kBytes, even.shape, even.loads, 1);
-    estimate.read();
     const std::int64_t limit = even.whole() * static_cast<std::int64_t>(1 + random() % 120) / 100;
     const std::vector<std::int64_t> limits(static_cast<std::size_t>(even.shape.num_ranks), limit);
-    const std::int64_t about = estimate.chunks(limits, kTokens);
+    const std::int64_t about = estimated_chunks(even.shape, even.loads, passing, limits, kTokens);
     EXPECT_EQ(about == 1, limit >= even.whole()) << "seed " << seed;
     const auto of_blocks = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(about)));
     if (of_blocks > kBlocks) continue;
@@ -78,11 +75,8 @@ TEST(ChunkEstimate, IsEnoughWhereEveryBlockHasTheSameLoad) {
 TEST(ChunkEstimate, HasAtMostSoManyChunksWhereNothingFits) {
   std::mt19937_64 random(1);
   const EvenBlocks even(random);
-  ChunkEstimate estimate({passing, overlapped_forward_bytes, &Workspaces::forward}, even.shape, even.loads,
-                         2);
-  estimate.read();
   const std::vector<std::int64_t> limits(static_cast<std::size_t>(even.shape.num_ranks), 0);
-  EXPECT_EQ(estimate.chunks(limits, 77), 77);
+  EXPECT_EQ(estimated_chunks(even.shape, even.loads, passing, limits, 77), 77);
 }
 
 }  // namespace

@@ -172,25 +172,5 @@ TEST(ChunkPlanner, SaysNoWithNothingAppendedWhereNotEvenOneTokenFits) {
   EXPECT_EQ(chunks, (std::vector<Chunk>{{3, 4}}));
 }
 
-TEST(ChunkPlanner, EndsWithNothingAppendedWhereItIsToldTo) {
-  std::mt19937_64 random(5);
-  std::size_t in_the_middle = 0;
-  for (int round = 0; round < 1000; ++round) {
-    const Case problem(random, round % 2 == 0);
-    const std::vector<Chunk> whole = cut(problem);
-    const std::size_t wanted = 1 + random() % whole.size();
-    std::vector<Chunk> asked, chunks = {{3, 4}};
-    EXPECT_FALSE(cut_into_chunks(problem.shape, problem.loads, problem.bytes, problem.limits, 0, kUnits,
-                                 chunks, [&](const Chunk& last) {
-                                   asked.push_back(last);
-                                   return asked.size() < wanted;
-                                 }));
-    EXPECT_EQ(chunks, (std::vector<Chunk>{{3, 4}}));
-    ASSERT_TRUE(std::ranges::equal(asked, std::span(whole).first(wanted))) << "round " << round;
-    in_the_middle += wanted < whole.size() ? 1 : 0;
-  }
-  EXPECT_GT(in_the_middle, 300u);
-}
-
 }  // namespace
 }  // namespace evenkeel::testing

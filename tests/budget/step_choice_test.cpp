@@ -33,7 +33,6 @@ ChunkShape random_shape(std::mt19937_64& random, const RoutedStep& step) {
   shape.forward_weight_bytes = shape.backward_weight_bytes = shape.weight_bytes;
   shape.landing_bytes = shape.recompute_weight_bytes = 2 * matrix * shape.element_bytes;
   shape.gradient_bytes = 3 * matrix * 4;
-  shape.gate_up_gradient_bytes = 2 * matrix * 4;
   shape.workspace = {32 << 10, 32 << 10, 32 << 10};
   shape.most_workspace = {2 << 20, 3 << 20, 3 << 20};
   return shape;
@@ -67,7 +66,6 @@ struct Case {
                          &options.cost.link_bytes_per_second})
       *rate *= std::exp(2 * uniform(random) - 1);
     options.cost.overlap = uniform(random);
-    options.chunks_in_flight = random() % 4 == 0 ? 2 : 1;
     options.recompute = random() % 4 == 0 ? Recompute::chunk : Recompute::automatic;
     const ChunkLoad most = largest_load(shape, kTokens);
     const ChunkLoad least = largest_load(shape, 1);
@@ -84,18 +82,20 @@ struct Case {
     StepMemory memory(shape, chosen, kTokens);
     StepPlan plan;
     make_planner({planner, 1000, 16, 1000})->plan(step.counts(), step.placement, plan);
-    memory.choose_forward(block_table(step, kBlocks, numbers), step.counts(), memories(step), step.placement,
-                          plan);
-    const std::vector<Chunk> chunks(memory.chunks().begin(), memory.chunks().end());
+    const StepMemory::Choice forward = memory.choose_forward(
+        block_table(step, kBlocks, numbers), step.counts(), memories(step), step.placement, plan);
+    if (forward.is_plain) plan = plain_plan(step);
+    const std::vector<Chunk> chunks(forward.chunks.begin(), forward.chunks.end());
     const auto rest = std::ranges::find_if(chunks, [](const Chunk& chunk) { return !chunk.kept; });
     double sum = of_pass(StepPass::forward, step, plan, chunks);
     if (rest != chunks.begin()) sum += of_pass(StepPass::backward, step, plan, {chunks.begin(), rest});
-    if (rest == chunks.end()) return {sum, chunks.size() == 1 && chunks.front().recomputed == 0};
+    if (rest == chunks.end()) return {sum, chunks.size() == 1};
     RoutedStep left = step;
     for (auto& ids : left.ids) ids.erase(ids.begin(), ids.begin() + rest->begin * step.k);
-    memory.choose_backward(block_table(left, kBlocks, numbers), left.counts(), memories(left), step.placement,
-                           plan);
-    return {sum + of_pass(StepPass::backward, left, plan, memory.chunks())};
+    const StepMemory::Choice backward = memory.choose_backward(
+        block_table(left, kBlocks, numbers), left.counts(), memories(left), step.placement, plan);
+    if (backward.is_plain) plan = plain_plan(left);
+    return {sum + of_pass(StepPass::backward, left, plan, backward.chunks)};
   }
 
   std::vector<RankMemory> memories(const RoutedStep& of) const {

@@ -17,7 +17,6 @@
 #include "evenkeel/comm/thread/run_ranks.h"
 #include "evenkeel/device/cpu/rows.h"
 #include "evenkeel/device/cpu/stream.h"
-#include "evenkeel/exchange/overlapped_exchange.h"
 #include "tests/plan/deal_oracle.h"
 #include "tests/routing/message.h"
 
@@ -279,60 +278,6 @@ TEST_P(Exchanged, SumsTheSameFromResultsHeldInRanges) {
     });
   }
   EXPECT_GT(ranges, 200);
-}
-
-// Two chunks travel at a time, each with all that the whole exchange does: the same sums, the same bytes.
-TEST_P(Exchanged, ChunksThatOverlapComeBackAsTheSameSums) {
-  const DataType type = GetParam();
-  constexpr int kChunks = 5;
-  for (unsigned seed = 0; seed < 20; ++seed) {
-    const Step step = random_step(seed);
-    run_ranks(step.choices.num_ranks(), [&](Communicator& comm) {
-      RecordingCommunicator recorded(comm);
-      Arena arena(Device::cpu());
-      CpuStream stream;
-      Exchange exchange(recorded, stream, arena, kHidden, type);
-      OverlappedExchange overlapped(recorded, exchange);
-      const Rank rank(step, comm, type);
-      const auto depart = [&](TravellingChunk& chunk) {
-        overlapped.depart(chunk, rank.rows(), rank.top_k(), step.choices.counts(), step.plan);
-        overlapped.depart_gradients(chunk, rank.rows(), rank.weights());
-      };
-      const auto finish = [&](TravellingChunk& chunk) {
-        std::vector<std::byte> output = rank.space(), grad_hidden = rank.space();
-        std::vector<float> grad_weights(rank.weights().size());
-        chunk.computed = exchange.gradient_buffer(chunk.dispatched, grad_hidden.data(), chunk.lifetime());
-        rank.run_experts_backward(chunk.dispatched, chunk.incoming, chunk.computed);
-        overlapped.sum_results(chunk, rank.weights(), output.data());
-        overlapped.send_gradients_home(chunk);
-        overlapped.sum_gradients(chunk, grad_hidden.data(), grad_weights);
-        overlapped.end(chunk);
-        rank.expect_weighted_sums(output, "output");
-        if (type == DataType::f32) rank.expect_weighted_sums(grad_hidden, "gradient");
-        rank.expect_weight_gradients(grad_weights, "weights");
-      };
-      TravellingChunk before(Lifetime::step);
-      TravellingChunk chunk(Lifetime::held);
-      depart(chunk);
-      for (int i = 0; i < kChunks; ++i) {
-        overlapped.expect(chunk);
-        overlapped.arrive(chunk);
-        chunk.results = exchange.result_buffer(chunk.dispatched, chunk.lifetime());
-        rank.run_experts(chunk.dispatched, chunk.results);
-        overlapped.send_results_home(chunk);
-        if (i > 0) finish(before);
-        const Lifetime other = before.lifetime();
-        before = std::move(chunk);
-        chunk = TravellingChunk(other);
-        if (i + 1 < kChunks) depart(chunk);
-      }
-      finish(before);
-      before = TravellingChunk();
-      EXPECT_EQ(arena.in_use_bytes(), 0);
-      const Sent once = sent_by(step, comm.rank().value());
-      EXPECT_EQ(recorded.record("dispatch").bytes_sent, kChunks * once.rows * kHidden * bytes_of(type));
-    });
-  }
 }
 
 // Of a single rank with two tokens and three experts, after `change`.

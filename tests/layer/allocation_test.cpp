@@ -54,7 +54,7 @@ class Allocation
     : public ::testing::TestWithParam<std::tuple<PlannerOptions::Kind, DataType, bool, int, int>> {};
 
 TEST_P(Allocation, NothingIsAllocatedByWarmStepsOfChangingRoutings) {
-  const auto [kind, type, watched, chunks_in_flight, budget] = GetParam();
+  const auto [kind, type, watched, chunks, budget] = GetParam();
   const ExpertShape expert{32, 24, Activation::clamped_swiglu, true, type};
   const std::vector<MoeCase> cases = routings(expert);
   allocations_apart = 0;
@@ -62,10 +62,9 @@ TEST_P(Allocation, NothingIsAllocatedByWarmStepsOfChangingRoutings) {
   MoeOptions same;
   same.planner = {kind, 1000, 2, 0};
   same.experts = counted_apart(expert);
-  same.memory.chunks_in_flight = chunks_in_flight;
-  if (chunks_in_flight > 1) {
+  if (chunks > 1) {
     same.memory.recompute = Recompute::chunk;
-    same.memory.rule = {ChunkRule::Kind::equal, 3, {}};
+    same.memory.rule = {ChunkRule::Kind::equal, chunks, {}};
     same.memory.keep_plan = true;  // so that steps that warm up lend weights
   }
   const std::int64_t bytes = budget > 0 ? least_budget(cases.front(), same) * budget / 100 : Arena::kNoBudget;
@@ -107,15 +106,15 @@ INSTANTIATE_TEST_SUITE_P(PlannersTypesWatched, Allocation,
                                                               PlannerOptions::Kind::level),
                                             ::testing::Values(DataType::f32, DataType::bf16),
                                             ::testing::Bool(), ::testing::Values(1), ::testing::Values(0)));
-INSTANTIATE_TEST_SUITE_P(TwoChunksInFlight, Allocation,
+INSTANTIATE_TEST_SUITE_P(InChunks, Allocation,
                          ::testing::Combine(::testing::Values(PlannerOptions::Kind::level),
                                             ::testing::Values(DataType::f32, DataType::bf16),
-                                            ::testing::Values(true), ::testing::Values(2),
+                                            ::testing::Values(true), ::testing::Values(3),
                                             ::testing::Values(0)));
 INSTANTIATE_TEST_SUITE_P(Budgets, Allocation,
                          ::testing::Combine(::testing::Values(PlannerOptions::Kind::level),
                                             ::testing::Values(DataType::f32, DataType::bf16),
-                                            ::testing::Values(false), ::testing::Values(1, 2),
+                                            ::testing::Values(false), ::testing::Values(1, 3),
                                             ::testing::Values(100, 150, 200, 300, 600, 1000)));
 
 }  // namespace

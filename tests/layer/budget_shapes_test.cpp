@@ -77,7 +77,6 @@ RunOptions random_options(const CaseShape& shape, Dice& dice) {
   options.homes = random_homes(shape, dice);
   options.memory.recompute = dice.one_of(
       {Recompute::automatic, Recompute::automatic, Recompute::chunk, Recompute::whole, Recompute::none});
-  options.memory.chunks_in_flight = options.memory.recompute == Recompute::whole ? 1 : dice.between(1, 2);
   options.memory.keep_plan = dice.below(2) == 0;
   if (dice.below(4) == 0) options.memory.rule = {ChunkRule::Kind::equal, dice.between(1, 5), {}};
   return options;
@@ -117,12 +116,12 @@ TEST(BudgetOfRandomShapes, IsKeptAndChangesNoNumber) {
     EXPECT_NO_THROW(expect_kept(round)) << "round " << round;
 }
 
-// The least budget, nothing may be computed again, and there is memory for the backward pass in parts only.
-TEST(BudgetOfRandomShapes, IsKeptInPartsWhereNothingMayBeComputedAgain) {
+// The least budget, and nothing may be computed again.
+TEST(BudgetOfRandomShapes, IsKeptWhereNothingMayBeComputedAgain) {
   expect_kept(824);
 }
 
-// In parts; a rank holds the gradient of a copy, and one of its own comes home from another's.
+// A rank holds the gradient of a copy, and one of its own comes home from another's.
 TEST(BudgetOfRandomShapes, IsKeptWhereTheGradientOfACopyComesHomeBesideAnother) {
   expect_kept(8036);
 }

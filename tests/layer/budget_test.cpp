@@ -109,14 +109,12 @@ std::int64_t foretold(const MoeCase& problem, const RunOptions& options) {
 TEST(Budget, LeastIsKnownWithoutALayer) {
   for (DataType type : {DataType::f32, DataType::bf16})
     for (bool backward : {false, true})
-      for (int in_flight : {1, 2})
-        for (bool copies : {false, true}) {
-          const MoeCase problem({{4, 2, {16, 8, Activation::swiglu, false, type}}, {30, 50, 0}, 1.0, 0.1}, 6);
-          RunOptions options = options_of(kGenerous, backward);
-          options.memory.chunks_in_flight = in_flight;
-          if (copies) options.homes = {{0, 1, 2}, {1, 0}, {2, 0}, {1}};
-          EXPECT_EQ(run(problem, options).least_budget, foretold(problem, options));
-        }
+      for (bool copies : {false, true}) {
+        const MoeCase problem({{4, 2, {16, 8, Activation::swiglu, false, type}}, {30, 50, 0}, 1.0, 0.1}, 6);
+        RunOptions options = options_of(kGenerous, backward);
+        if (copies) options.homes = {{0, 1, 2}, {1, 0}, {2, 0}, {1}};
+        EXPECT_EQ(run(problem, options).least_budget, foretold(problem, options));
+      }
 }
 
 TEST(Budget, OfEverySizeIsKeptUnderEveryPolicy) {
@@ -133,36 +131,6 @@ TEST(Budget, OfEverySizeIsKeptUnderEveryPolicy) {
       expect_same_gradients(bounded, whole, bound);
     }
   }
-}
-
-// Not enough to have the backward pass of all at once, but for one chunk.
-TEST(Budget, InWhichBackwardIsInPartsChangesNoNumber) {
-  int whole_kept = 0, partly_kept = 0;
-  for (const bool copies : {false, true})
-    for (DataType type : {DataType::f32, DataType::bf16}) {
-      const ExpertShape expert{48, 160, Activation::clamped_swiglu, true, type};
-      const MoeCase problem({{12, 3, expert}, {600, 240, 0, 450}, 2.0, 0.1}, 4);
-      const DenseResult bound = error_bound(problem, true);
-      RunOptions options = options_of(Arena::kNoBudget, true);
-      options.memory.keep_plan = true;
-      for (int e = 0; copies && e < 12; ++e)
-        options.homes.push_back(e % 3 == 0 ? std::vector{e % 4, (e + 1) % 4} : std::vector{e % 4});
-      const MoeResult ample = run(problem, options);
-      const std::int64_t most = std::ranges::max(ample.peak_bytes);
-      options.budget = kGenerous;
-      const std::int64_t least = run(problem, options).least_budget;
-      for (int percent = 60; percent <= 105; percent += kThreadsAreWatched ? 9 : 3) {
-        options.budget = std::max(least, most * percent / 100);
-        const MoeResult bounded = run(problem, options);
-        SCOPED_TRACE(std::to_string(percent) + " % of what it takes without");
-        for (std::int64_t peak : bounded.peak_bytes) EXPECT_LE(peak, options.budget);
-        EXPECT_EQ(bounded.output, ample.output);
-        expect_same_gradients(bounded, ample, bound);
-        if (bounded.first_chunk.in_parts) ++(bounded.first_chunk.recomputed > 0 ? partly_kept : whole_kept);
-      }
-    }
-  EXPECT_GT(whole_kept, kThreadsAreWatched ? 0 : 3);
-  EXPECT_GT(partly_kept, kThreadsAreWatched ? 0 : 3);
 }
 
 // Borrowed weights and their gradients are most of it.
@@ -201,32 +169,29 @@ TEST(Budget, ThatIsAmpleMeansOneChunkOfWhichAllIsKept) {
 
 // Of many experts even the counts of one block may take more than a step's rows.
 TEST(Budget, AtTheLeastNeedsNoSpaceForATableOfTheStep) {
-  for (const bool copies : {false, true})
-    for (int in_flight : {1, 2}) {
-      const ExpertShape expert{16, 8, Activation::swiglu, false, DataType::f32};
-      const MoeCase problem({{192, 3, expert}, {150, 40, 0, 97}, 2.0, 0.1}, 7);
-      const DenseResult bound = error_bound(problem, true);
-      RunOptions options = options_of(Arena::kNoBudget, true);
-      options.memory.chunks_in_flight = in_flight;
-      for (int e = 0; copies && e < 192; ++e)
-        options.homes.push_back(e == 0 ? std::vector{0, 1} : std::vector{e % 4});
-      const MoeResult whole = run(problem, options);
-      options.budget = kGenerous;
-      const std::int64_t least = run(problem, options).least_budget;
-      const std::int64_t gradient = 3 * 16 * 8 * std::int64_t{sizeof(float)};
-      const std::int64_t table = BlockTable::count(4, 192, 1) * std::int64_t{sizeof(std::int32_t)};
-      ASSERT_LT(least - 2 * 150 * 3 * 4 - (copies ? gradient : 0), table);
-      for (int step = 0; step < 8; ++step) {
-        options.budget = least + step * table / 4;
-        const MoeResult bounded = run(problem, options);
-        for (std::int64_t peak : bounded.peak_bytes) EXPECT_LE(peak, options.budget);
-        if (step == 0) {
-          EXPECT_GT(bounded.chunks, 1u);
-        }
-        EXPECT_EQ(bounded.output, whole.output);
-        expect_same_gradients(bounded, whole, bound);
+  for (const bool copies : {false, true}) {
+    const ExpertShape expert{16, 8, Activation::swiglu, false, DataType::f32};
+    const MoeCase problem({{192, 3, expert}, {150, 40, 0, 97}, 2.0, 0.1}, 7);
+    const DenseResult bound = error_bound(problem, true);
+    RunOptions options = options_of(Arena::kNoBudget, true);
+    for (int e = 0; copies && e < 192; ++e)
+      options.homes.push_back(e == 0 ? std::vector{0, 1} : std::vector{e % 4});
+    const MoeResult whole = run(problem, options);
+    options.budget = kGenerous;
+    const std::int64_t least = run(problem, options).least_budget;
+    const std::int64_t table = BlockTable::count(4, 192, 1) * std::int64_t{sizeof(std::int32_t)};
+    ASSERT_LT(least - 2 * 150 * 3 * 4 - (copies ? 3 * 16 * 8 * std::int64_t{sizeof(float)} : 0), table);
+    for (int step = 0; step < 8; ++step) {
+      options.budget = least + step * table / 4;
+      const MoeResult bounded = run(problem, options);
+      for (std::int64_t peak : bounded.peak_bytes) EXPECT_LE(peak, options.budget);
+      if (step == 0) {
+        EXPECT_GT(bounded.chunks, 1u);
       }
+      EXPECT_EQ(bounded.output, whole.output);
+      expect_same_gradients(bounded, whole, bound);
     }
+  }
 }
 
 // Copies compute everywhere, and their gradients go to the owner: memory for those is in the least budget.

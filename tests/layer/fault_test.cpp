@@ -36,13 +36,12 @@ const MoeCase& problem() {
   return made;
 }
 
-MoeOptions lending(int chunks_in_flight) {
+MoeOptions lending(int chunks) {
   MoeOptions options;
   options.planner = {PlannerOptions::Kind::level, 1000, 1, 0};
-  if (chunks_in_flight == 1) return options;
+  if (chunks == 1) return options;
   options.memory.recompute = Recompute::chunk;
-  options.memory.rule = {ChunkRule::Kind::equal, 4, {}};
-  options.memory.chunks_in_flight = chunks_in_flight;
+  options.memory.rule = {ChunkRule::Kind::equal, chunks, {}};
   options.memory.keep_plan = true;
   return options;
 }
@@ -93,15 +92,15 @@ Outcome outcome_of(const Fault& fault, int faulty_rank, const OptionsOf& options
 }
 
 // The fault is in the messages of one rank.
-Outcome outcome_of(const Fault& fault, int faulty_rank, int chunks_in_flight) {
-  return outcome_of(fault, faulty_rank, [&](RankId) { return lending(chunks_in_flight); });
+Outcome outcome_of(const Fault& fault, int faulty_rank, int chunks) {
+  return outcome_of(fault, faulty_rank, [&](RankId) { return lending(chunks); });
 }
 
 // The fault is in what one rank computes: `what` throws when it is called for the `at`th time. It is a
 // function of the experts, or "on_phase".
-Outcome outcome_where_computing_fails(std::string_view what, int at, RankId failing, int chunks_in_flight) {
+Outcome outcome_where_computing_fails(std::string_view what, int at, RankId failing, int chunks) {
   return outcome_of({.operation = "never"}, -1, [&](RankId rank) {
-    MoeOptions options = lending(chunks_in_flight);
+    MoeOptions options = lending(chunks);
     if (rank != failing) return options;
     const auto left = std::make_shared<int>(at);
     const auto fail = [=](std::string_view called) {
@@ -120,11 +119,11 @@ Outcome outcome_where_computing_fails(std::string_view what, int at, RankId fail
 struct Place {
   const char* operation;
   int at;
-  int chunks_in_flight = 1;
+  int chunks = 1;
 };
 
 std::ostream& operator<<(std::ostream& out, const Place& place) {
-  return out << place.operation << " number " << place.at << ", " << place.chunks_in_flight << " in flight";
+  return out << place.operation << " number " << place.at << ", " << place.chunks << " chunks";
 }
 
 // Weights are received, then sent: forward's operations are 1 and 2, backward's 3 and 4.
@@ -143,14 +142,14 @@ constexpr Place kPlaces[] = {{"agreement", 1},
                              {"dispatch gradients", 1},
                              {"combine gradients", 1},
                              {"return gradients", 1},
-                             {"counts of a chunk", 3, 2},
-                             {"dispatch indices", 3, 2},
-                             {"dispatch", 4, 2},
-                             {"combine", 2, 2},
-                             {"combine", 5, 2},
-                             {"dispatch gradients", 3, 2},
-                             {"combine gradients", 1, 2},
-                             {"combine gradients", 6, 2}};
+                             {"counts of a chunk", 3, 4},
+                             {"dispatch indices", 3, 4},
+                             {"dispatch", 4, 4},
+                             {"combine", 2, 4},
+                             {"combine", 5, 4},
+                             {"dispatch gradients", 3, 4},
+                             {"combine gradients", 1, 4},
+                             {"combine gradients", 6, 4}};
 
 class ALayer : public ::testing::TestWithParam<Place> {};
 
@@ -158,7 +157,7 @@ TEST_P(ALayer, EndsOnEveryRankWithTheMessageOfTheOneThatThrew) {
   for (int failing = 0; failing < kRanks; ++failing) {
     const Outcome outcome =
         outcome_of({.kind = Fault::Kind::fail, .operation = GetParam().operation, .at = GetParam().at},
-                   failing, GetParam().chunks_in_flight);
+                   failing, GetParam().chunks);
     const std::string message = std::string("injected failure at ") + GetParam().operation + " number " +
                                 std::to_string(GetParam().at);
     EXPECT_EQ(outcome.thrown, message);
@@ -180,7 +179,7 @@ TEST_P(ALayer, EndsOnEveryRankWithinTheDeadlineWhenOneFallsSilent) {
   const int silent = 2;
   const Outcome outcome =
       outcome_of({.kind = Fault::Kind::silence, .operation = GetParam().operation, .at = GetParam().at},
-                 silent, GetParam().chunks_in_flight);
+                 silent, GetParam().chunks);
   EXPECT_THAT(outcome.thrown, HasSubstr("rank 2 did not answer in "));
   EXPECT_GE(outcome.seconds, kDeadline);
   EXPECT_LT(outcome.seconds, kDeadline + kSoon);
@@ -195,7 +194,7 @@ TEST_P(ALayer, OutlastsADelayShorterThanTheDeadline) {
   std::vector<Tensor> outputs(kRanks), expected(kRanks);
   const auto steps = [&](Communicator& comm, std::vector<Tensor>& to) {
     Arena arena(Device::cpu());
-    RankLayer rank(problem(), comm, arena, lending(GetParam().chunks_in_flight));
+    RankLayer rank(problem(), comm, arena, lending(GetParam().chunks));
     for (int step = 0; step < 2; ++step) rank.step();
     to[comm.rank().offset()] = rank.grad_hidden();
   };
@@ -215,26 +214,25 @@ INSTANTIATE_TEST_SUITE_P(Faults, ALayer, ::testing::ValuesIn(kPlaces));
 struct Computing {
   const char* what;
   int at;
-  int chunks_in_flight = 1;
+  int chunks = 1;
 };
 
 std::ostream& operator<<(std::ostream& out, const Computing& computing) {
-  return out << computing.what << " number " << computing.at << ", " << computing.chunks_in_flight
-             << " in flight";
+  return out << computing.what << " number " << computing.at << ", " << computing.chunks << " chunks";
 }
 
-// Weights are prepared when a layer is made; of four chunks, each has two halves.
+// Weights are prepared when a layer is made.
 constexpr Computing kComputing[] = {
     {"prepare", 1},    {"prepare", 3},     {"forward", 1},     {"forward", 4},     {"backward", 1},
-    {"backward", 3},   {"on_phase", 1},    {"on_phase", 7},    {"forward", 1, 2},  {"forward", 3, 2},
-    {"forward", 6, 2}, {"backward", 1, 2}, {"backward", 4, 2}, {"backward", 7, 2}, {"on_phase", 20, 2}};
+    {"backward", 3},   {"on_phase", 1},    {"on_phase", 7},    {"forward", 1, 4},  {"forward", 3, 4},
+    {"forward", 6, 4}, {"backward", 1, 4}, {"backward", 4, 4}, {"backward", 7, 4}, {"on_phase", 20, 4}};
 
 class ALayerThatCannotCompute : public ::testing::TestWithParam<Computing> {};
 
 TEST_P(ALayerThatCannotCompute, EndsOnEveryRankWithTheMessageOfTheOneThatThrew) {
-  const auto [what, at, chunks_in_flight] = GetParam();
+  const auto [what, at, chunks] = GetParam();
   for (RankId failing : indices<RankId>(kRanks)) {
-    const Outcome outcome = outcome_where_computing_fails(what, at, failing, chunks_in_flight);
+    const Outcome outcome = outcome_where_computing_fails(what, at, failing, chunks);
     const std::string message = std::string("no more of ") + what;
     EXPECT_EQ(outcome.thrown, message);
     EXPECT_LT(outcome.seconds, kSoon);

@@ -78,7 +78,6 @@ class Prediction {
     least_.max_tokens = max_tokens();
     least_.home_experts = step_.placement.most_natives();
     least_.recompute = memory.recompute;
-    least_.chunks_in_flight = memory.chunks_in_flight;
     const bool bounded = setup.budget != Arena::kNoBudget;
     shape_ = with_workspaces(
         shape_, bounded ? setup.budget - least_budget(least_) : std::numeric_limits<std::int64_t>::max());
@@ -125,52 +124,11 @@ class Prediction {
     return std::ranges::count(plan_.transfers(), RankId(static_cast<int>(rank)), &Transfer::from) > 0;
   }
 
-  std::int64_t saved(const Chunk& chunk, const ChunkLoad& load, std::size_t rank) const {
-    if (chunk.in_parts) return saved_in_part(load, rank).all();
+  static std::int64_t saved(const Chunk& chunk, const ChunkLoad& load) {
     return chunk.kept ? load.positions_here : 0;
   }
-  ForeignLoad foreign(std::size_t rank) const {
-    std::int64_t positions = 0;
-    for (const Transfer& transfer : plan_.transfers()) {
-      if (transfer.to.offset() != rank) continue;
-      for (const Segment& segment : plan_.segments(transfer.expert))
-        if (segment.rank == transfer.to) positions += segment.size();
-    }
-    return {borrowed(rank), borrowed(rank), positions};
-  }
-  // Of a chunk that is the whole step: what leaves the passes, a later step and the other states their
-  // memory.
-  SavedPositions saved_in_part(const ChunkLoad& load, std::size_t rank) const {
-    const std::int64_t held = held_bytes(shape_, load, 0);
-    const std::int64_t memory = setup_.budget - choices(rank);
-    const std::int64_t left =
-        std::min({memory - borrowed(rank) * shape_.forward_weight_bytes - forward_bytes(shape_, load, 0),
-                  memory - own_part_bytes(shape_, load, {}), memory - least_step_bytes(least_) - held,
-                  setup_.budget - least_budget(least_) - held});
-    return saved_in_parts(shape_, load, foreign(rank), left,
-                          memory - foreign_part_bytes(shape_, load, foreign(rank), 0));
-  }
-  std::int64_t parts_bytes(const Chunk& chunk, const ChunkLoad& load, std::size_t rank) const {
-    const SavedPositions saved = saved_in_part(load, rank);
-    std::int64_t most = 0;
-    if (saved.own > 0) most = own_part_bytes(shape_, load, saved);
-    if (saved.foreign > 0)
-      most = std::max(most, foreign_part_bytes(shape_, load, foreign(rank), saved.foreign));
-    ChunkShape shape = shape_;
-    if (saved.all() == load.positions_here) shape.workspace.recompute = 0;
-    return chunk.recomputed > 0 ? std::max(most, again_part_bytes(shape, load, foreign(rank))) : most;
-  }
-  std::int64_t held_of(std::size_t chunk, const ChunkLoad& load, std::size_t rank) const {
-    if (chunks_[chunk].in_parts) return held_bytes(shape_, load, 0) + saved_bytes_of(load, rank);
-    return held_bytes(shape_, load, saved(chunks_[chunk], load, rank));
-  }
-  std::int64_t saved_bytes_of(const ChunkLoad& load, std::size_t rank) const {
-    const SavedPositions saved = saved_in_part(load, rank);
-    return saved_bytes(shape_, saved.own) + saved_bytes(shape_, saved.foreign);
-  }
-  std::int64_t forward_peak(const Chunk& chunk, const ChunkLoad& load, std::size_t rank) const {
-    if (!chunk.in_parts) return forward_bytes(shape_, load, saved(chunk, load, rank));
-    return forward_bytes(shape_, load, 0) + saved_bytes_of(load, rank);
+  std::int64_t held_of(const Chunk& chunk, const ChunkLoad& load) const {
+    return held_bytes(shape_, load, saved(chunk, load));
   }
 
   std::vector<std::vector<ChunkLoad>> loads_of(const RoutedStep& step,
@@ -195,14 +153,10 @@ class Prediction {
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
       std::int64_t held = choices(rank) + borrowed(rank) * shape_.forward_weight_bytes;
       std::int64_t most = std::max(aside(rank) + table(), held + landing(rank));
-      if (overlaps(chunks_.size())) {
-        all[rank].forward = std::max(
-            most, held + overlapped_peak(dealt, rank, overlapped_forward_bytes, shape_.workspace.forward));
-        continue;
-      }
       for (std::size_t c = 0; c < chunks_.size(); ++c) {
-        most = std::max(most, held + forward_peak(chunks_[c], dealt[c][rank], rank));
-        if (chunks_[c].kept) held += held_of(c, dealt[c][rank], rank);
+        const ChunkLoad& load = dealt[c][rank];
+        most = std::max(most, held + forward_bytes(shape_, load, saved(chunks_[c], load)));
+        if (chunks_[c].kept) held += held_of(chunks_[c], load);
       }
       all[rank].forward = most;
     }
@@ -218,40 +172,19 @@ class Prediction {
       const std::int64_t gradients = borrowed(rank) * shape_.gradient_bytes;
       const std::int64_t away = backward_weights(rank, !rest.empty()) + gradients;
       std::int64_t held = choices(rank);
-      for (std::size_t c = 0; c < kept; ++c) held += held_of(c, dealt[c][rank], rank);
+      for (std::size_t c = 0; c < kept; ++c) held += held_of(chunks_[c], dealt[c][rank]);
       std::int64_t most = held;
       for (std::size_t c = kept; c-- > 0;) {
         const ChunkLoad& load = dealt[c][rank];
-        held -= held_of(c, load, rank);
-        const std::int64_t positions = saved(chunks_[c], load, rank);
-        if (chunks_[c].in_parts)
-          most = std::max(most, held + parts_bytes(chunks_[c], load, rank));
-        else if (positions > 0)
-          most = std::max(most, held + away + backward_bytes(shape_, load, positions));
+        held -= held_of(chunks_[c], load);
+        const std::int64_t positions = saved(chunks_[c], load);
+        if (positions > 0) most = std::max(most, held + away + backward_bytes(shape_, load, positions));
       }
       if (!rest.empty()) most = std::max(most, held + (kept > 0 ? away : 0) + table());
-      if (overlaps(rest.size()))
-        most = std::max(
-            most, held + away +
-                      overlapped_peak(rest, rank, overlapped_recompute_bytes, shape_.workspace.recompute));
-      else
-        for (const auto& loads : rest) most = std::max(most, held + away + again_bytes(loads[rank]));
+      for (const auto& loads : rest) most = std::max(most, held + away + again_bytes(loads[rank]));
       if (lends(rank)) most = std::max(most, held + gradients + shape_.gradient_bytes);
       all[rank].backward = most;
     }
-  }
-
-  bool overlaps(std::size_t chunks) const {
-    return setup_.options.memory.chunks_in_flight > 1 && chunks > 1 && !chunks_.front().kept;
-  }
-  // Each chunk is computed while the one before still has all that it has.
-  std::int64_t overlapped_peak(const std::vector<std::vector<ChunkLoad>>& chunks, std::size_t rank,
-                               std::int64_t (*bytes)(const ChunkShape&, const ChunkLoad&),
-                               std::int64_t workspace) const {
-    std::int64_t most = 0;
-    for (std::size_t c = 1; c < chunks.size(); ++c)
-      most = std::max(most, bytes(shape_, chunks[c - 1][rank]) + bytes(shape_, chunks[c][rank]));
-    return most + whole_lines(workspace);
   }
 
   std::int64_t again_bytes(const ChunkLoad& load) const {
@@ -345,22 +278,6 @@ TEST_P(Predicted, PeakIsMetToTheByte) {
       }
 }
 
-TEST_P(Predicted, PeakOfTwoChunksInFlightIsMet) {
-  const auto [ranks, type, kind] = GetParam();
-  const auto products = make_cpu_expert_ffn(case_of(1, type, 1).shape().moe.expert, true);
-  for (bool backward : {true, false})
-    for (std::int64_t chunks : {2, 4, 9}) {
-      StepSetup setup{case_of(ranks, type, 3),
-                      options_of(kind, backward ? Recompute::chunk : Recompute::automatic, chunks)};
-      setup.options.with_backward = backward;
-      setup.options.memory.chunks_in_flight = 2;
-      const Measured measured = measure(setup);
-      SCOPED_TRACE(std::to_string(chunks) + " chunks, backward " + std::to_string(backward));
-      // Where nothing travels, what a chunk still holds is less than making its tables took.
-      expect_predicted(measured.peaks, Prediction(setup, measured).peaks(), ranks == 1 ? 0.02 : 0);
-    }
-}
-
 INSTANTIATE_TEST_SUITE_P(Steps, Predicted,
                          ::testing::Combine(::testing::ValuesIn(rank_counts()),
                                             ::testing::Values(DataType::f32, DataType::bf16),
@@ -444,34 +361,6 @@ TEST(PredictedUnderABudget, PeakIsMetToTheByteWhereSomeChunksAreKept) {
     expect_predicted(measured.peaks, predicted);
   }
   EXPECT_GT(compared, 2);
-}
-
-// The whole step is one chunk, of whose activations each rank saves what it has memory for.
-TEST(PredictedUnderABudget, PeakIsMetToTheByteWhereAPartOfAChunkIsSaved) {
-  using Case = std::tuple<Kind, DataType>;
-  for (const auto& [kind, type] :
-       {Case{Kind::ep, DataType::f32}, Case{Kind::level, DataType::f32}, Case{Kind::level, DataType::bf16}}) {
-    int compared = 0;
-    const std::int64_t first = type == DataType::f32 ? 2750 : 2000;
-    for (std::int64_t kib = first; kib <= 3 * first; kib += first / (kThreadsAreWatched ? 5 : 16)) {
-      StepSetup setup{case_of(3, type, 5, 256), options_of(kind, Recompute::automatic, 1), kib * 1024};
-      std::atomic<std::int64_t> computed = 0, again = 0;
-      setup.options.on_step = [&](const StepStatistics& step) {
-        computed += step.assignments;
-        again += step.recomputed_assignments;
-      };
-      setup.options.memory.keep_plan = true;
-      const Measured measured = measure(setup);
-      if (measured.chunks.size() != 1 || !measured.chunks.front().in_parts) continue;
-      SCOPED_TRACE(std::to_string(kib) + " KiB");
-      for (const Peaks& peaks : measured.peaks)
-        EXPECT_LE(std::max(peaks.forward, peaks.backward), setup.budget);
-      expect_predicted(measured.peaks, Prediction(setup, measured).peaks());
-      EXPECT_LE(again, computed);
-      if (again > 0 && again < computed) ++compared;
-    }
-    EXPECT_GT(compared, kThreadsAreWatched ? 0 : 3);
-  }
 }
 
 }  // namespace

@@ -36,10 +36,6 @@ class WrappedExperts final : public ExpertFfn {
     around_("backward",
             [&] { inner_->backward(batch, input, grad_output, weight, grad_input, grad_weight, workspace); });
   }
-  void add_gate_up_gradients(const ExpertBatch& batch, const SplitRows& input,
-                             std::span<std::byte> workspace) const override {
-    around_("add_gate_up_gradients", [&] { inner_->add_gate_up_gradients(batch, input, workspace); });
-  }
 
  private:
   std::shared_ptr<const ExpertFfn> inner_;

@@ -82,12 +82,6 @@ class CpuExpertFfn final : public ExpertFfn {
     backward().run(batch, {input, grad_output, weight, grad_input, grad_weight}, again, workspace);
   }
 
-  void add_gate_up_gradients(const ExpertBatch& batch, const SplitRows& input,
-                             std::span<std::byte> workspace) const override {
-    require_space(workspace, Pass::backward);
-    backward().add_gate_up_gradients(batch, input, workspace);
-  }
-
  private:
   const ExpertBackward& backward() const {
     EVENKEEL_CHECK(backward_.has_value());

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
-#include <tuple>
 
 #include "evenkeel/base/carver.h"
 #include "evenkeel/base/check.h"
@@ -78,9 +77,9 @@ void RouteBuilder::open_tables(std::int64_t choices) {
 
 void RouteBuilder::open_messages() {
   const std::int64_t ranks = std::ssize(deal_.sent());
-  messages_.all = buffer_for(arena_, "index messages", messages_.lifetime, [&](Tables& tables) {
-    tables.take(messages_.received, routes_.positions_here + ranks);
-    tables.take(messages_.sent, sum(deal_.sent()) + ranks);
+  messages_ = buffer_for(arena_, "index messages", Lifetime::step, [&](Tables& tables) {
+    tables.take(messages_received_, routes_.positions_here + ranks);
+    tables.take(messages_sent_, sum(deal_.sent()) + ranks);
   });
 }
 
@@ -183,12 +182,11 @@ void RouteBuilder::outward(const TopK& top_k, std::span<std::int64_t> chosen) {
   routes_.rows_elsewhere = rows_elsewhere;
 }
 
-void RouteBuilder::queue_messages_out(Slices& slices) {
-  for (RankId rank : slices.others()) slices.send(rank, std::as_bytes(message_to(rank)));
-}
-
-void RouteBuilder::queue_messages_in(Slices& slices) {
-  for (RankId rank : slices.others()) slices.receive(rank, std::as_writable_bytes(message_from(rank)));
+void RouteBuilder::queue_messages(Slices& slices) {
+  for (RankId rank : slices.others()) {
+    slices.send(rank, std::as_bytes(message_to(rank)));
+    slices.receive(rank, std::as_writable_bytes(message_from(rank)));
+  }
 }
 
 void RouteBuilder::inward() {
@@ -223,27 +221,16 @@ void RouteBuilder::rebase_row_slots() {
   }
 }
 
-// Where each expert's positions begin; in the order of experts.
+// Where each expert's positions begin.
 void RouteBuilder::open_groups() {
   const auto experts = deal_.experts_here();
-  const auto groups = routes_.groups_;
-  // Until they have their places, `begin` is 1 for those that are borrowed, and `end` the number of
-  // positions.
-  for (std::size_t g = 0; g < experts.size(); ++g)
-    groups[g] = {experts[g], deal_.borrows(g) ? 1 : 0, narrow(sum(deal_.arrivals(g)))};
-  std::ranges::sort(groups, [](const Dispatched::Group& a, const Dispatched::Group& b) {
-    return std::tuple(b.begin, b.end, a.expert) < std::tuple(a.begin, a.end, b.expert);
-  });
   std::int32_t position = 0;
-  routes_.positions_borrowed = 0;
-  for (Dispatched::Group& group : groups) {
-    const std::int32_t positions = group.end;
-    if (group.begin == 1) routes_.positions_borrowed += positions;
-    group.begin = position;
-    group.end = position += positions;
+  for (std::size_t g = 0; g < experts.size(); ++g) {
+    const std::int32_t end = position + narrow(sum(deal_.arrivals(g)));
+    routes_.groups_[g] = {experts[g], position, end};
+    position = end;
   }
   EVENKEEL_CHECK(position == routes_.positions_here);
-  std::ranges::sort(groups, {}, &Dispatched::Group::expert);
 }
 
 // Messages are by expert.

@@ -17,10 +17,9 @@ namespace evenkeel {
 
 class RouteBuilder {
  public:
-  // The tables have the given lifetime; the messages are opened by outward().
-  RouteBuilder(Arena& arena, const Deal& deal, RankId me, Dispatched& routes, Lifetime lifetime,
-               IndexMessages& messages)
-      : arena_(arena), deal_(deal), me_(me), routes_(routes), lifetime_(lifetime), messages_(messages) {}
+  // The tables have the given lifetime; the messages go with the builder.
+  RouteBuilder(Arena& arena, const Deal& deal, RankId me, Dispatched& routes, Lifetime lifetime)
+      : arena_(arena), deal_(deal), me_(me), routes_(routes), lifetime_(lifetime) {}
 
   // Fills the sizes, result_slot, the tokens of rows elsewhere, and row_slot up to what only inward() knows.
   // `chosen` [E] says how many of this rank's choices are of each expert, and is used up.
@@ -29,14 +28,13 @@ class RouteBuilder {
   void inward();
 
   // The messages to all peers, and from them.
-  void queue_messages_out(Slices& slices);
-  void queue_messages_in(Slices& slices);
+  void queue_messages(Slices& slices);
 
  private:
   // The message to / from a rank: its header and positions. Empty where nothing goes.
-  std::span<std::int32_t> message_to(RankId rank) { return message(messages_.sent, rank, deal_.sent()); }
+  std::span<std::int32_t> message_to(RankId rank) { return message(messages_sent_, rank, deal_.sent()); }
   std::span<std::int32_t> message_from(RankId rank) {
-    return message(messages_.received, rank, deal_.received());
+    return message(messages_received_, rank, deal_.received());
   }
   static std::span<std::int32_t> message(std::span<std::int32_t> all, RankId rank,
                                          std::span<const std::int64_t> counts);
@@ -65,7 +63,8 @@ class RouteBuilder {
   RankId me_;
   Dispatched& routes_;
   Lifetime lifetime_;
-  IndexMessages& messages_;
+  Buffer messages_;
+  std::span<std::int32_t> messages_received_, messages_sent_;  // within
 };
 
 }  // namespace evenkeel

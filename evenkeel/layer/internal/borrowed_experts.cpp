@@ -14,10 +14,10 @@ std::int64_t BorrowedExperts::bytes_each(std::span<const Pass> passes) const {
 }
 
 void BorrowedExperts::fetch(const StepPlan& plan, std::span<const ExpertParts> natives,
-                            std::span<const Pass> passes, WeightTransfer& transfer, Lifetime lifetime) {
+                            std::span<const Pass> passes, WeightTransfer& transfer) {
   passes_ = passes;
   experts_.clear();
-  prepared_ = arena_.allocate(transfer.borrows(plan) * bytes_each(passes), "borrowed weights", lifetime);
+  prepared_ = arena_.allocate(transfer.borrows(plan) * bytes_each(passes), "borrowed weights");
   transfer.fetch(plan, natives, [&](ExpertId expert, const ExpertParts& parts) {
     if (!parts.front().empty()) experts_.push_back(expert);
     for (std::size_t i = 0; i < passes_.size(); ++i)

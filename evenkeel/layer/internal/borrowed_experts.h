@@ -30,14 +30,12 @@ class BorrowedExperts {
   }
 
   // Collective. Carries out the plan's transfers and prepares what arrives for each of `passes`, which must
-  // stay. `held`: it lies at the low end of the arena's gap, so that it can go before what is lent after it.
+  // stay.
   void fetch(const StepPlan& plan, std::span<const ExpertParts> natives, std::span<const Pass> passes,
-             WeightTransfer& transfer, Lifetime lifetime = Lifetime::step);
+             WeightTransfer& transfer);
   // Null for a pass that was not asked for.
   const std::byte* prepared(ExpertId expert, Pass pass) const;
   void release();
-  // Where all of it lies.
-  const Buffer& buffer() const { return prepared_; }
 
   // Bytes that one expert takes.
   std::int64_t bytes_each(std::span<const Pass> passes) const;

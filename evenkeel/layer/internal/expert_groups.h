@@ -22,17 +22,8 @@ class ExpertGroups {
   // Forward: the positions whose results wait; those of the present range.
   void collect_waiting(const Dispatched& dispatched, const ResultRows& rows, const SavedActivations& saved);
   void collect_range(const Dispatched& dispatched, const ResultRows& rows, const SavedActivations& saved);
-  // Forward, of positions [begin, end) of a chunk.
-  void collect(const Dispatched& dispatched, const SavedActivations& saved, std::int64_t begin,
-               std::int64_t end);
-  // Backward: of these, the positions that were saved, or those that were not.
-  void collect_saved(const Dispatched& dispatched, const SavedActivations& saved, std::int64_t begin,
-                     std::int64_t end);
-  void collect_again(const Dispatched& dispatched, const SavedActivations& saved, std::int64_t begin,
-                     std::int64_t end);
-
-  // Of those at hand, the ones that had no memory for the gradient of gate_up.
-  void keep_without_gate_up();
+  // Backward: all positions of a chunk. What was not saved is computed again.
+  void collect_backward(const Dispatched& dispatched, const SavedActivations& saved);
 
   std::span<ExpertGroup> groups() { return groups_; }
   // Of each group.
@@ -42,7 +33,6 @@ class ExpertGroups {
 
  private:
   void clear();
-  void add_forward(ExpertId expert, std::int64_t begin, std::int64_t end, const SavedActivations& saved);
   void add(ExpertId expert, std::int64_t begin, std::int64_t end, Pass pass, std::byte* saved);
   const std::byte* prepared(ExpertId expert, Pass pass) const;
 

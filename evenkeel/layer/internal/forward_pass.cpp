@@ -6,21 +6,13 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/layer/internal/experts_forward.h"
-#include "evenkeel/layer/internal/overlapped_forward.h"
-#include "evenkeel/layer/internal/saved_limits.h"
 
 namespace evenkeel::internal {
 
 void ForwardPass::run() {
   agree();
-  for (std::span<const Chunk> chunks = step_.chunks; !chunks.empty(); chunks = chunks.subspan(1)) {
-    if (chunks.size() > 1 && layer_.overlaps(chunks.front().kept)) {
-      forward_overlapped(layer_, step_, chunks, top_k_, output_);
-      break;
-    }
-    if (!layer_.borrowing) layer_.borrow_for_forward(step_.plan);
-    run_chunk(chunks.front());
-  }
+  layer_.borrow_for_forward(step_.plan);
+  for (const Chunk& chunk : step_.chunks) run_chunk(chunk);
   layer_.give_back_in_forward();
   layer_.finish_step();
 }
@@ -63,8 +55,7 @@ void ForwardPass::run_chunk(const Chunk& chunk) {
   const std::int64_t first = chunk.first_token(top_k_.tokens, schedule.units());
   const TopK part = top_k_.part(first, chunk.end_token(top_k_.tokens, schedule.units()) - first);
   const void* const hidden = layer_.row(hidden_, first);
-  schedule.announce(part);
-  const StepPlan& plan = schedule.next_chunk(step_.plan);
+  const StepPlan& plan = schedule.plan_chunk(part, step_.plan);
 
   layer_.clock.enter(Phase::dispatch);
   const Lifetime lifetime = chunk.kept ? Lifetime::held : Lifetime::step;
@@ -72,11 +63,9 @@ void ForwardPass::run_chunk(const Chunk& chunk) {
   layer_.clock.statistics().assignments += dispatched.positions_here;
   open_results(layer_, dispatched, step_.plan);
   SavedActivations saved;
-  if (chunk.kept)
-    saved = {layer_.arena, dispatched, positions_to_save(layer_, dispatched, chunk, step_.plan),
-             layer_.budget.chunk, Lifetime::held};
+  if (chunk.kept) saved = {layer_.arena, dispatched, layer_.budget.chunk, Lifetime::held};
   run_experts(layer_, dispatched, hidden, saved, ResultSums{part.weights, layer_.row(output_, first)});
-  if (chunk.kept) step_.kept.push_back({first, chunk, std::move(dispatched), std::move(saved)});
+  if (chunk.kept) step_.kept.push_back({first, std::move(dispatched), std::move(saved)});
 }
 
 }  // namespace evenkeel::internal

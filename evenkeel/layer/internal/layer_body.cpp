@@ -48,12 +48,6 @@ void require_layer(const MoeShape& shape, const LayerPlacement& placement, const
                           fmt::format("1..{}", kMostAssignments / shape.top_k / ranks));
   if (options.states_in_flight < 1)
     throw InvalidArgument("states_in_flight", fmt::format("{}", options.states_in_flight), "1 or more");
-  const int in_flight = options.memory.chunks_in_flight;
-  if (in_flight < 1 || in_flight > 2)
-    throw InvalidArgument("chunks_in_flight", fmt::format("{}", in_flight), "1 or 2");
-  if (in_flight > 1 && options.memory.recompute == Recompute::whole)
-    throw InvalidArgument("chunks_in_flight", "2, where a whole layer is computed again at once",
-                          "1, or another recompute");
   require_rule(options.memory.rule);
   require_rates(options.memory.cost);
 }
@@ -102,14 +96,6 @@ BudgetShape agreed(BudgetShape budget, Communicator& comm) {
   return budget;
 }
 
-// Two operations a weight of the layer's type.
-std::int64_t positions_of_a_group(const CostModel& cost, const ExpertShape& shape) {
-  const double positions =
-      cost.flops_per_second * static_cast<double>(bytes_of(shape.type)) / 2 / cost.weight_bytes_per_second;
-  constexpr double kMost = 1 << 20;
-  return static_cast<std::int64_t>(std::min(positions, kMost));
-}
-
 bool cuts_steps(const MemoryOptions& options, const Arena& arena) {
   return arena.is_bounded() || options.recompute == Recompute::whole ||
          options.recompute == Recompute::chunk || options.rule.kind != ChunkRule::Kind::exact;
@@ -145,12 +131,9 @@ LayerBody::LayerBody(Communicator& communicator, Arena& memory, const MoeShape& 
       owned_gradients(static_cast<std::size_t>(shape.num_experts)),
       split_experts(static_cast<std::size_t>(shape.num_experts)),
       exchange(comm, stream, arena, shape.expert.hidden, shape.expert.type),
-      overlapped(comm, exchange),
       transfer(*weights_comm, arena, part_elements(shape.expert), bytes_of(shape.expert.type)),
       budget(agreed(budget_shape(shape, placement, *ffn, options), comm)),
       recompute(options.memory.recompute),
-      chunks_in_flight(options.memory.chunks_in_flight),
-      positions_a_group(positions_of_a_group(options.memory.cost, shape.expert)),
       schedule(comm, arena, placement, budget, options.memory, cuts_steps(options.memory, arena)),
       workspace(schedule.workspace()) {
   if (arena.is_bounded()) set_bytes_aside();
@@ -159,7 +142,6 @@ LayerBody::LayerBody(Communicator& communicator, Arena& memory, const MoeShape& 
   StepPlan any;
   any.begin(placement);
   exchange.reserve(any, shape.top_k);
-  overlapped.reserve(any);
   transfer.reserve(any);
   result_rows.reserve(static_cast<std::size_t>(shape.num_experts));
 }

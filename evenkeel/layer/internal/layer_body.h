@@ -16,7 +16,6 @@
 #include "evenkeel/device/cpu/rows.h"
 #include "evenkeel/device/cpu/stream.h"
 #include "evenkeel/exchange/exchange.h"
-#include "evenkeel/exchange/overlapped_exchange.h"
 #include "evenkeel/exchange/result_rows.h"
 #include "evenkeel/exchange/weight_transfer.h"
 #include "evenkeel/layer/internal/borrowed_experts.h"
@@ -46,8 +45,6 @@ struct LayerBody {
   }
   // Throws InvalidArgument for a view of anything but [tokens, hidden] of the layer's type.
   void require_rows(const char* name, ConstRows rows, std::int64_t tokens) const;
-  // Whether a pass over chunks that are kept, or not, has two of them in flight.
-  bool overlaps(bool kept) const { return chunks_in_flight > 1 && !(kept && arena.is_bounded()); }
 
   // The numbers that the bytes of the present pass depend on.
   ChunkShape chunk_shape() const {
@@ -86,12 +83,9 @@ struct LayerBody {
   ResultRows result_rows;
   CpuStream stream;
   Exchange exchange;
-  OverlappedExchange overlapped;
   WeightTransfer transfer;
   const BudgetShape budget;
   const Recompute recompute;
-  const int chunks_in_flight;
-  const std::int64_t positions_a_group;  // that take as long as reading an expert's weights
   StepSchedule schedule;
   Workspaces workspace;  // of the present pass
   Buffer choices;        // of states in flight, where the arena has a budget

@@ -60,7 +60,6 @@ std::uint64_t hash_of(const MoeOptions& options) {
       .add(options.memory.cost.link_bytes_per_second)
       .add(options.memory.cost.chunk_seconds)
       .add(options.memory.keep_plan)
-      .add(options.memory.chunks_in_flight)
       .value();
 }
 

@@ -1,4 +1,4 @@
-// The activations that forward saved of a chunk: those of all positions but the first of them.
+// The activations that forward saved of a chunk for its backward pass: of all its positions, or of none.
 #pragma once
 
 #include <cstddef>
@@ -12,30 +12,23 @@ namespace evenkeel::internal {
 
 class SavedActivations {
  public:
-  // Nothing.
+  // Of none.
   SavedActivations() = default;
-  // Those of the last `positions` of the chunk's. The first are of a group with many: its products are the
-  // ones that lose least by being computed again.
-  SavedActivations(Arena& arena, const Dispatched& dispatched, const SavedPositions& positions,
-                   const ChunkShape& shape, Lifetime lifetime);
+  SavedActivations(Arena& arena, const Dispatched& dispatched, const ChunkShape& shape, Lifetime lifetime)
+      : buffer_(arena.allocate(saved_bytes(shape, dispatched.positions_here), "saved activations", lifetime)),
+        bytes_each_(shape.saved_bytes) {}
 
-  const SavedPositions& positions() const { return positions_; }
-  bool any() const { return positions_.all() > 0; }
-  // Of the positions, those before `foreign_begin` were not saved, those from `own_begin` on go first.
-  std::int64_t foreign_begin() const { return foreign_begin_; }
-  std::int64_t own_begin() const { return foreign_begin_ + positions_.foreign; }
-  // Of a position that was saved; null for the others.
-  std::byte* at(std::int64_t position) const;
-  const Buffer& own() const { return own_; }
-  const Buffer& foreign() const { return foreign_; }
-  void release_own() { own_.release(); }
-  void release_foreign() { foreign_.release(); }
+  bool any() const { return bytes_each_ > 0; }
+  // Of a position; null where none were saved.
+  std::byte* at(std::int64_t position) const {
+    return any() ? buffer_.data() + position * bytes_each_ : nullptr;
+  }
+  const Buffer& buffer() const { return buffer_; }
+  void release() { buffer_.release(); }
 
  private:
-  Buffer own_, foreign_;
+  Buffer buffer_;
   std::int64_t bytes_each_ = 0;
-  SavedPositions positions_;
-  std::int64_t foreign_begin_ = 0;
 };
 
 }  // namespace evenkeel::internal

@@ -20,7 +20,6 @@ namespace evenkeel::internal {
 // A chunk whose rows and tables stayed.
 struct KeptChunk {
   std::int64_t first_token = 0;
-  Chunk chunk;
   Dispatched dispatched;
   SavedActivations saved;
 };

@@ -40,30 +40,27 @@ StepSchedule::StepSchedule(Communicator& comm, Arena& arena, const LayerPlacemen
       cuts_(cuts),
       units_(units_of(shape, cuts)),
       memory_(shape.chunk, options, units_),
+      plain_(make_planner({PlannerOptions::Kind::ep})),
       memories_(static_cast<std::size_t>(comm.size())),
       counts_(comm.size(), placement.num_experts()) {
   chunks_.reserve(static_cast<std::size_t>(units_));
-  for (Announced& chunk : announced_) chunk.counts.resize(comm.size(), placement.num_experts());
+  if (cuts_)
+    one_block_.resize(static_cast<std::size_t>(BlockTable::count(comm.size(), placement.num_experts(), 1)));
 }
 
 void StepSchedule::plan_forward(const TopK& top_k, Planner& planner, StepPlan& plan) {
   require_experts(top_k, placement_.num_experts());
   if (!cuts_) {
-    gather_counts(top_k, counts_, "counts").wait();
-    timed([&] {
-      counts_.sum_loads();
-      planner.plan(counts_, placement_, plan);
-    });
-    chunks_.assign(1, {0, 1, shape_.chunk.with_backward});
-    return;
+    gather_counts(top_k, "counts");
+    timed([&] { planner.plan(counts_, placement_, plan); });
+    const Chunk whole{0, 1, shape_.chunk.with_backward};
+    return take_chunks(std::span(&whole, 1), plan);
   }
   gather_memories(top_k, 0);
-  if (num_blocks() == 0) return plan_for_any_routing(StepPass::forward, top_k, plan);
   with_table(top_k, [&](const BlockTable& table) {
     planner.plan(counts_, placement_, plan);
-    memory_.choose_forward(table, counts_, memories_, placement_, plan);
+    take(memory_.choose_forward(table, counts_, memories_, placement_, plan), plan);
   });
-  take_chunks(plan);
 }
 
 bool StepSchedule::fits_everywhere(bool fits_here) {
@@ -74,45 +71,32 @@ bool StepSchedule::fits_everywhere(bool fits_here) {
 
 void StepSchedule::plan_backward(const TopK& rest, StepPlan& plan) {
   gather_memories(rest, 0);
-  if (num_blocks() == 0) return plan_for_any_routing(StepPass::backward, rest, plan);
   with_table(rest, [&](const BlockTable& table) {
-    memory_.choose_backward(table, counts_, memories_, placement_, plan);
+    take(memory_.choose_backward(table, counts_, memories_, placement_, plan), plan);
   });
-  take_chunks(plan);
 }
 
 bool StepSchedule::plan_rest(const TopK& rest, std::int64_t borrowed, const StepPlan& plan) {
   gather_memories(rest, borrowed);
-  if (num_blocks() == 0) return false;
   bool fits = false;
   with_table(rest, [&](const BlockTable& table) {
-    fits = memory_.cut_backward(table, memories_, placement_, plan);
+    const StepMemory::Choice choice = memory_.cut_backward(table, memories_, placement_, plan);
+    fits = !choice.chunks.empty();
+    if (fits) take_chunks(choice.chunks, plan);
   });
-  if (fits) take_chunks(plan);
   return fits;
 }
 
-// Nothing is known of chunks but how many tokens they have.
-void StepSchedule::plan_for_any_routing(StepPass pass, const TopK& top_k, StepPlan& plan) {
-  gather_counts(top_k, counts_, "counts").wait();
-  timed([&] {
-    counts_.sum_loads();
-    memory_.choose_for_any_routing(pass, counts_, memories_, placement_, plan);
-  });
-  take_chunks(plan);
+void StepSchedule::take(const StepMemory::Choice& choice, StepPlan& plan) {
+  if (choice.is_plain) plain_->plan(counts_, placement_, plan);
+  take_chunks(choice.chunks, plan);
 }
 
-void StepSchedule::take_chunks(const StepPlan& plan) {
-  chunks_.assign(memory_.chunks().begin(), memory_.chunks().end());
-  announcements_ = taken_ = 0;
+void StepSchedule::take_chunks(std::span<const Chunk> chunks, const StepPlan& plan) {
+  chunks_.assign(chunks.begin(), chunks.end());
   shares_.begin(plan);
   const auto loads = plan.rank_loads();
   covered_ = std::accumulate(loads.begin(), loads.end(), std::int64_t{0}) == counts_.total();
-}
-
-std::int64_t StepSchedule::most_held() const {
-  return shape_.recompute == Recompute::none ? std::numeric_limits<std::int64_t>::max()
-                                             : arena_.spare_state_bytes();
 }
 
 void StepSchedule::gather_memories(const TopK& top_k, std::int64_t borrowed) {
@@ -121,18 +105,19 @@ void StepSchedule::gather_memories(const TopK& top_k, std::int64_t borrowed) {
   mine.gap = arena_.largest_gap_bytes() + borrowed;
   mine.least = arena_.claimed_step_bytes();
   mine.table = arena_.largest_gap_bytes();
-  mine.held = most_held();
+  mine.held = shape_.recompute == Recompute::none ? std::numeric_limits<std::int64_t>::max()
+                                                  : arena_.spare_state_bytes();
   comm_
       .all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(memories_)), stream_,
                   "memory")
       .wait();
 }
 
-// As many as every rank has memory to count; 0 where there is none for one.
+// As many as every rank has memory to count.
 int StepSchedule::num_blocks() const {
   const std::int64_t memory = std::ranges::min(memories_, {}, &RankMemory::table).table;
   int blocks = kStepBlocks;
-  while (blocks > 0 && block_table_bytes(shape_.chunk, blocks) > memory) blocks /= 2;
+  while (blocks > 1 && block_table_bytes(shape_.chunk, blocks) > memory) blocks /= 2;
   return blocks;
 }
 
@@ -140,11 +125,14 @@ template <class Use>
 void StepSchedule::with_table(const TopK& top_k, const Use& use) {
   const int experts = placement_.num_experts();
   const int blocks = num_blocks();
-  const Buffer numbers =
-      arena_.allocate_for<std::int32_t>(BlockTable::count(comm_.size(), experts, blocks), "table of blocks");
-  const BlockTable table(numbers.as<std::int32_t>(), comm_.size(), experts, blocks);
+  const std::int64_t count = BlockTable::count(comm_.size(), experts, blocks);
+  const Buffer lent = arena_.allocate_for<std::int32_t>(blocks > 1 ? count : 0, "table of blocks");
+  const std::span<std::int32_t> numbers = blocks > 1 ? lent.as<std::int32_t>() : std::span(one_block_);
+  const BlockTable table(numbers, comm_.size(), experts, blocks);
   table.fill(comm_.rank(), top_k.experts, top_k.k, placement_);
-  comm_.all_gather(std::as_bytes(table.part(comm_.rank())), numbers.bytes(), stream_, "counts").wait();
+  comm_
+      .all_gather(std::as_bytes(table.part(comm_.rank())), std::as_writable_bytes(numbers), stream_, "counts")
+      .wait();
   timed([&] {
     table.sum(counts_);
     use(table);
@@ -158,31 +146,23 @@ void StepSchedule::timed(const Work& work) {
   planning_seconds_ = seconds_of(CLOCK_THREAD_CPUTIME_ID) - before;
 }
 
-Event StepSchedule::gather_counts(const TopK& top_k, Counts& counts, const char* name) {
-  counts.resize(comm_.size(), placement_.num_experts());
+void StepSchedule::gather_counts(const TopK& top_k, const char* name) {
   const auto experts = static_cast<std::size_t>(placement_.num_experts());
-  const auto mine = counts.rows().subspan(comm_.rank().offset() * experts, experts);
+  const auto mine = counts_.rows().subspan(comm_.rank().offset() * experts, experts);
+  std::ranges::fill(mine, 0);
   for (const std::int32_t expert : top_k.experts)
     if (expert >= 0) ++mine[static_cast<std::size_t>(expert)];
-  return comm_.all_gather(std::as_bytes(mine), std::as_writable_bytes(counts.rows()), stream_, name);
+  comm_.all_gather(std::as_bytes(mine), std::as_writable_bytes(counts_.rows()), stream_, name).wait();
+  counts_.sum_loads();
 }
 
 // Of a step that is one chunk, the counts are at hand.
-void StepSchedule::announce(const TopK& part) {
-  if (chunks_.size() == 1) return;
-  Announced& chunk = announced_[announcements_++ % 2];
-  chunk.here = gather_counts(part, chunk.counts, "counts of a chunk");
-}
-
-const StepPlan& StepSchedule::next_chunk(const StepPlan& step) {
-  if (chunks_.size() > 1) {
-    Announced& chunk = announced_[taken_++ % 2];
-    chunk.here.wait();
-    chunk.counts.sum_loads();
-  } else if (covered_) {
+const StepPlan& StepSchedule::plan_chunk(const TopK& part, const StepPlan& step) {
+  if (chunks_.size() > 1)
+    gather_counts(part, "counts of a chunk");
+  else if (covered_)
     return step;
-  }
-  shares_.next(counts(), placement_, chunk_plan_);
+  shares_.next(counts_, placement_, chunk_plan_);
   return chunk_plan_;
 }
 

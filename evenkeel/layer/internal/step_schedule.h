@@ -2,8 +2,8 @@
 // is kept.
 #pragma once
 
-#include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -39,9 +39,6 @@ class StepSchedule {
   // False if it does not fit.
   bool plan_rest(const TopK& rest, std::int64_t borrowed, const StepPlan& plan);
 
-  // The most bytes that a step may hold beyond itself, if there is memory: no limit where nothing may be
-  // computed again.
-  std::int64_t most_held() const;
   std::span<const Chunk> chunks() const { return chunks_; }
   // Of the products, in the pass that was planned last.
   const Workspaces& workspace() const { return memory_.shape().workspace; }
@@ -49,17 +46,15 @@ class StepSchedule {
   // CPU time of the last plan: of the planner, if there was one, and the choice of chunks.
   double planning_seconds() const { return planning_seconds_; }
 
-  // Collective, for the chunks in order, at most two of them ahead of next_chunk(): lets the others know of
-  // this rank's tokens in a chunk.
-  void announce(const TopK& part);
-  // The plan of the chunk that was announced first and, in counts(), its counts.
-  const StepPlan& next_chunk(const StepPlan& step);
-  const Counts& counts() const { return chunks_.size() > 1 ? announced_[(taken_ - 1) % 2].counts : counts_; }
+  // Collective, for the chunks in order: the plan of the next one, of which this rank has the tokens `part`,
+  // and, in counts(), its counts.
+  const StepPlan& plan_chunk(const TopK& part, const StepPlan& step);
+  const Counts& counts() const { return counts_; }
 
  private:
-  Event gather_counts(const TopK& top_k, Counts& counts, const char* name);
-  void plan_for_any_routing(StepPass pass, const TopK& top_k, StepPlan& plan);
-  void take_chunks(const StepPlan& plan);
+  void gather_counts(const TopK& top_k, const char* name);
+  void take(const StepMemory::Choice& choice, StepPlan& plan);
+  void take_chunks(std::span<const Chunk> chunks, const StepPlan& plan);
   void gather_memories(const TopK& top_k, std::int64_t borrowed);
   int num_blocks() const;
   // Has counts() when it calls use(table).
@@ -75,19 +70,13 @@ class StepSchedule {
   bool cuts_;
   std::int64_t units_;
   StepMemory memory_;
+  std::unique_ptr<Planner> plain_;
   CpuStream stream_;
   std::vector<RankMemory> memories_;
   std::vector<Chunk> chunks_;
-  bool covered_ = true;  // the step's plan is that of what is cut, no more
-  Counts counts_;
-  // Counts of a chunk, on their way.
-  struct Announced {
-    Counts counts;
-    Event here;
-  };
-  std::array<Announced, 2> announced_;
-  unsigned announcements_ = 0;
-  unsigned taken_ = 0;  // of these, by next_chunk()
+  bool covered_ = true;                  // the step's plan is that of what is cut, no more
+  Counts counts_;                        // of the step, then of its present chunk
+  std::vector<std::int32_t> one_block_;  // the least table of a step: no larger than its counts
   ChunkShares shares_;
   StepPlan chunk_plan_;
   double planning_seconds_ = 0;

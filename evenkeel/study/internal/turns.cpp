@@ -33,11 +33,6 @@ class InTurns final : public ExpertFfn {
     const Turn turn(cores_);
     inner_->backward(batch, input, grad_output, weight, grad_input, grad_weight, workspace);
   }
-  void add_gate_up_gradients(const ExpertBatch& batch, const SplitRows& input,
-                             std::span<std::byte> workspace) const override {
-    const Turn turn(cores_);
-    inner_->add_gate_up_gradients(batch, input, workspace);
-  }
 
  private:
   using Cores = std::counting_semaphore<>;

@@ -110,21 +110,7 @@ void ExpertBackward::run(const ExpertBatch& batch, const BackwardRows& rows, boo
       differentiate_h(batch, group, span, tile, g, pre, rows);
       add_down_gradients(group, span, tile, g);
       add_input_gradients(batch, group, span, tile, pre, rows.grad_input);
-      if (group.gradients.gate_up == nullptr) return;
-      add_gate_up_product(group, span, tile, gathered(batch, span, rows.input, tile, tile.x()), pre);
-    });
-}
-
-void ExpertBackward::add_gate_up_gradients(const ExpertBatch& batch, const SplitRows& input,
-                                           std::span<std::byte> workspace) const {
-  const std::int64_t row_limit = heights_.rows_in(std::ssize(workspace));
-  Carver carver(workspace.data());
-  RowAlone alone;
-  const Tile tile = carve(carver, row_limit, false, alone);
-  for (const ExpertGroup& group : batch.groups)
-    for_each_tile(group, row_limit, [&](Span span) {
-      const std::byte* const x = gathered(batch, span, input, tile, tile.x());
-      add_gate_up_product(group, span, tile, x, saved_of(shape_, group, span));
+      add_gate_up_gradients(group, span, tile, gathered(batch, span, rows.input, tile, tile.x()), pre);
     });
 }
 
@@ -251,8 +237,8 @@ void ExpertBackward::add_down_gradients(const ExpertGroup& group, Span span, con
 }
 
 // Another group's rows behind those of the tile stand aside meanwhile.
-void ExpertBackward::add_gate_up_product(const ExpertGroup& group, Span span, const Tile& tile,
-                                         const std::byte* x, std::byte* grad_pre) const {
+void ExpertBackward::add_gate_up_gradients(const ExpertGroup& group, Span span, const Tile& tile,
+                                           const std::byte* x, std::byte* grad_pre) const {
   const std::int64_t width = shape_.gate_up_rows();
   std::byte* const behind = at(grad_pre, span.rows * width, shape_.type);
   const std::int64_t padding = GradientProduct::padding(span.rows);

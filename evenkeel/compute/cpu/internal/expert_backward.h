@@ -36,11 +36,9 @@ class ExpertBackward {
   // `again`: with space for groups that have nothing saved.
   std::int64_t workspace_bytes(bool again) const { return heights(again).most_bytes(); }
   std::int64_t least_workspace_bytes(bool again) const { return heights(again).least_bytes(); }
-  // As ExpertFfn::backward() and add_gate_up_gradients().
+  // As ExpertFfn::backward().
   void run(const ExpertBatch& batch, const BackwardRows& rows, bool again,
            std::span<std::byte> workspace) const;
-  void add_gate_up_gradients(const ExpertBatch& batch, const SplitRows& input,
-                             std::span<std::byte> workspace) const;
 
  private:
   // Memory for the rows of a tile. Rows that are not wanted at the same time share their space. The input is
@@ -77,7 +75,7 @@ class ExpertBackward {
                            const std::byte* grad_pre, const SplitSums& grad_input) const;
   void clear_padding(Span span, std::byte* rows, std::int64_t width) const;
   void add_down_gradients(const ExpertGroup& group, Span span, const Tile& tile, const std::byte* g) const;
-  void add_gate_up_product(const ExpertGroup& group, Span span, const Tile& tile, const std::byte* x,
+  void add_gate_up_gradients(const ExpertGroup& group, Span span, const Tile& tile, const std::byte* x,
                            std::byte* grad_pre) const;
 
   ExpertShape shape_;

@@ -1,0 +1,55 @@
+#include "evenkeel/layer/internal/kept_fits.h"
+
+#include <algorithm>
+
+namespace evenkeel::internal {
+
+namespace {
+
+ChunkLoad load_of(const LayerBody& layer, const Dispatched& dispatched) {
+  ChunkLoad load;
+  load.tokens = dispatched.tokens;
+  load.assignments_kept = dispatched.peer(layer.comm.rank()).in_positions;
+  load.assignments = load.assignments_kept + dispatched.positions_elsewhere;
+  load.positions_here = dispatched.positions_here;
+  load.rows_here = dispatched.rows_here;
+  load.rows_received = dispatched.rows_here - dispatched.own_rows;
+  load.rows_elsewhere = dispatched.rows_elsewhere;
+  load.groups = static_cast<std::int64_t>(dispatched.groups().size());
+  return load;
+}
+
+}  // namespace
+
+// Gradients arrive when the kept chunks are gone, but what they borrow is not.
+bool kept_fits(const LayerBody& layer, const SavedStep& step) {
+  const ChunkShape shape = layer.chunk_shape();
+  const bool all_kept = step.chunks.back().kept;
+  const std::int64_t borrowing =
+      borrowing_bytes(layer, step.plan, all_kept ? kBackward : again_passes(layer));
+  const std::int64_t gap = layer.arena.largest_gap_bytes();
+  std::int64_t gap_behind = gap;
+  for (const KeptChunk& kept : step.kept) {
+    const ChunkLoad load = load_of(layer, kept.dispatched);
+    const std::int64_t held = held_bytes(shape, load, load.positions_here);
+    if (borrowing + backward_bytes(shape, load, load.positions_here) - held > gap) return false;
+    gap_behind = std::max(gap_behind, layer.arena.largest_gap_bytes_without({&kept.saved.buffer()}));
+  }
+  const bool arrive = layer.transfer.awaits_gradients(step.plan, layer.placement);
+  const std::int64_t arriving = arrive ? shape.gradient_bytes : 0;
+  return borrowing + arriving <= gap_behind;
+}
+
+// Wherever gradients are of borrowed experts, they take no less than the weights did on their arrival.
+std::int64_t borrowing_bytes(const LayerBody& layer, const StepPlan& plan, std::span<const Pass> passes) {
+  const WeightTransfer& transfer = layer.transfer;
+  return transfer.borrows(plan) * layer.borrowed.bytes_each(passes) +
+         transfer.away_bytes(plan, layer.placement);
+}
+
+std::span<const Pass> again_passes(const LayerBody& layer) {
+  if (layer.recompute == Recompute::whole) return kBackwardWhole;
+  return kBackwardAgain;
+}
+
+}  // namespace evenkeel::internal
