@@ -108,11 +108,14 @@ PlaceInputs read_files(const std::vector<std::string>& paths, const RoutingOptio
   return all;
 }
 
-PlaceInputs read_file_of_steps(const std::string& path, const RoutingOptions& options,
-                               std::optional<std::int64_t> step_tokens) {
-  PlaceInputs all{
-      .names = {}, .files = {}, .recordings = {read_steps(path, options, step_tokens)}, .sources = {}};
-  say_notes(path, all.recordings.front().notes);
+PlaceInputs read_steps(const std::string& path, RoutingOptions options,
+                       std::optional<std::int64_t> step_tokens) {
+  options.transitions = false;
+  options.keep_steps = true;
+  RoutingFile file = open_input(path, options);
+  say_notes(path, file.notes);
+  PlaceInputs all;
+  all.recordings.push_back(recording_of_steps(file, path, step_tokens));
   for (std::size_t step = 0; step < all.profiles().size(); ++step)
     all.names.push_back(fmt::format("{}: step {}", path, step));
   return all;
@@ -257,7 +260,7 @@ void run(const CLI::App& app, const PlaceArguments& options) {
   RoutingOptions routing = options.files.routing();
   routing.keep_steps = is_time_model_given(app);
   routing.transitions = options.how.traffic == TrafficModel::layer_to_layer;
-  PlaceInputs input = options.steps ? read_file_of_steps(options.inputs.front(), routing, options.step_tokens)
+  PlaceInputs input = options.steps ? read_steps(options.inputs.front(), routing, options.step_tokens)
                                     : read_files(options.inputs, routing, ranks);
   const std::vector<RecordedRouting> judges = read_judges(options.judge, routing, input);
   PlaceOptions how = place_options(options, ranks, std::move(input.sources));

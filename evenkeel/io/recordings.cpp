@@ -79,11 +79,8 @@ RecordedRouting read_recording_of_some_layers(const std::string& path, const Rou
   return read_recording(path, options);
 }
 
-RecordedRouting read_steps(const std::string& path, RoutingOptions options,
-                           std::optional<std::int64_t> step_tokens) {
-  options.transitions = false;
-  options.keep_steps = true;
-  RoutingFile file = open_as_told(path, options);
+RecordedRouting recording_of_steps(RoutingFile& file, const std::string& path,
+                                   std::optional<std::int64_t> step_tokens) {
   if (!file.trace && step_tokens)
     throw InvalidArgument("step_tokens", fmt::format("is for traces, and {} has counts", path),
                           "to leave it out");

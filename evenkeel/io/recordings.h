@@ -21,10 +21,11 @@ std::vector<RecordedRouting> read_recordings(
     const std::vector<std::string>& paths, const RoutingOptions& options, const std::string& argument,
     const std::function<void(const RecordedRouting&, RoutingFile&)>& opened = {});
 
-// A file whose steps are known; of a trace, windows of so many tokens. The profile is what they add up to,
-// without transitions. Throws InvalidArgument where it has no steps, or they are told twice.
-RecordedRouting read_steps(const std::string& path, RoutingOptions options,
-                           std::optional<std::int64_t> step_tokens);
+// The steps of a file that was opened with keep_steps; of a trace, windows of so many tokens. The profile is
+// what they add up to, without transitions. Throws InvalidArgument where it has no steps, or they are told
+// twice.
+RecordedRouting recording_of_steps(RoutingFile& file, const std::string& path,
+                                   std::optional<std::int64_t> step_tokens);
 
 // A file of some of the layers that `options.layers` names; it says which, or has as many.
 RecordedRouting read_recording_of_some_layers(const std::string& path, const RoutingOptions& options);
