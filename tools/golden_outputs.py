@@ -41,6 +41,7 @@ class Masks(NamedTuple):
     """What of a command's output differs from run to run."""
 
     keys: str = ""  # of JSON, also in written files
+    rounded: str = ""  # the same, compared in 7 digits: threads add them up
     text: str = ""  # patterns of text, one a line
     widths: bool = False  # columns are as wide as measured numbers
 
@@ -48,6 +49,7 @@ class Masks(NamedTuple):
 STEP = Masks(
     keys="""critical_ms wall_ms wait_ms least_wait_ms phases_ms plan_us speedup share_of_ideal control_ratio control_spread
             seconds_per_assignment seconds_per_transfer seconds_per_step""",
+    rounded="max_abs_error max_rel_error",
     text=r"""
         -?[\d.]+ [mu]s
         -?[\d.]+x
@@ -56,14 +58,15 @@ STEP = Masks(
     widths=True,
 )
 MEASURED = {
-    "place": Masks("solve_ms", r"(?<=solver )\w+, [\d.]+ ms"),
-    "plan": Masks("plan_us", r"(?<=planned in )[\d.]+ [mu]s"),
+    "place": Masks("solve_ms", text=r"(?<=solver )\w+, [\d.]+ ms"),
+    "plan": Masks("plan_us", text=r"(?<=planned in )[\d.]+ [mu]s"),
     "run": STEP,
     "demo": STEP,
     "bench": Masks(
         STEP.keys
         + """ time_ratio time_spread time_interval cpu_ratio cpu_interval tokens_per_second to_spill to_chunks to_best
             worst_to_best wall_ratio hidden flops_per_second weight_bytes_per_second overlap link_bytes_per_second chunk_seconds""",
+        STEP.rounded,
         STEP.text
         + r"""
         (?<=best of both: ).*
@@ -91,6 +94,8 @@ def masked(subcommand: str, text: str) -> str:
     if masks.keys:
         value = r"(\[[^\]]*\]|\{[^}]*\}|-?[\d.]+(e[+-]?\d+)?)"
         text = re.sub(rf'("({"|".join(masks.keys.split())})": ?){value}', r"\1~", text)
+    if masks.rounded:
+        text = re.sub(rf'("({"|".join(masks.rounded.split())})": ?-?\d\.\d{{6}})\d*', r"\1~", text)
     if not text.startswith("{"):
         for pattern in filter(None, map(str.strip, masks.text.splitlines())):
             text = re.sub(pattern, "~", text)

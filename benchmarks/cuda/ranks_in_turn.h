@@ -51,7 +51,7 @@ class RanksInTurn {
  public:
   RanksInTurn(const ModelCase& model, CudaStream& stream);
 
-  // `ids` by rank. The medians of `repeats` steps. Throws BudgetTooSmall as CudaMoeLayer does.
+  // `ids` by rank. The medians of `repeats` steps. Throws BudgetTooSmall as MoeLayer does.
   std::vector<RankTimes> run(const std::vector<std::vector<std::int32_t>>& ids, const PlannerOptions& planner,
                              int repeats, std::int64_t budget = kNoBudget);
 

@@ -66,6 +66,8 @@ struct ExpertGradients {
   float* down = nullptr;
   float* gate_up_bias = nullptr;
   float* down_bias = nullptr;
+
+  friend bool operator==(const ExpertGradients&, const ExpertGradients&) = default;
 };
 
 // The rows that one expert works on: positions [begin, end) of the batch.

@@ -22,6 +22,7 @@ std::int64_t checked_capacity(const Device& device, std::int64_t budget_bytes) {
 
 Arena::Arena(Device device, std::int64_t budget_bytes)
     : bounded_(budget_bytes != kNoBudget),
+      gpu_(device.gpu()),
       capacity_(checked_capacity(device, budget_bytes)),
       range_(device.memory().reserve(capacity_,
                                      bounded_ ? MemorySource::Commit::now : MemorySource::Commit::later)) {

@@ -95,6 +95,8 @@ class Arena {
   // Whether a budget was given.
   bool is_bounded() const { return bounded_; }
   std::int64_t budget_bytes() const { return capacity_; }
+  // As Device::gpu(), of its device.
+  int gpu() const { return gpu_; }
   // The most that one allocation, or the buffers of one step together, can have now.
   std::int64_t largest_gap_bytes() const;
   // As largest_gap_bytes(), for when these buffers of this arena will have been given back.
@@ -128,6 +130,7 @@ class Arena {
   void give_back(std::span<std::byte> bytes);
 
   bool bounded_;
+  int gpu_;
   std::int64_t capacity_;
   std::unique_ptr<MemoryRange> range_;
   std::int64_t claimed_step_ = 0;

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "evenkeel/exchange/weight_transfer.h"
-#include "evenkeel/layer/internal/native_experts.h"
+#include "evenkeel/layer/internal/expert_parts.h"
 
 namespace evenkeel {
 

@@ -1,21 +1,21 @@
 #include "evenkeel/layer/forward_state.h"
 
-#include "evenkeel/layer/internal/saved_step.h"
+#include "evenkeel/layer/internal/layer_backend.h"
 
 namespace evenkeel {
 
-ForwardState::ForwardState(internal::StepPool& pool) : step_(pool.take(), GiveBack{&pool}) {}
+ForwardState::ForwardState(internal::LayerBackend& layer) : step_(layer.take_state(), GiveBack{&layer}) {}
 
-void ForwardState::GiveBack::operator()(internal::SavedStep* step) const noexcept {
-  pool->give_back(step);
+void ForwardState::GiveBack::operator()(internal::StepState* step) const noexcept {
+  layer->give_back(step);
 }
 
 const StepPlan& ForwardState::plan() const {
-  return step_->plan;
+  return step_->plan();
 }
 
 std::span<const Chunk> ForwardState::chunks() const {
-  return step_->chunks;
+  return step_->chunks();
 }
 
 }  // namespace evenkeel

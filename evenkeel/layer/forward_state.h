@@ -10,8 +10,8 @@
 namespace evenkeel {
 
 namespace internal {
-struct SavedStep;
-class StepPool;
+class LayerBackend;
+class StepState;
 }  // namespace internal
 
 // Move-only. Several may be in flight; backward consumes one, and dropping one without backward is legal.
@@ -22,20 +22,21 @@ class ForwardState {
 
   // Holds a step that backward can still consume; without one there is no plan() and no chunks().
   explicit operator bool() const { return step_ != nullptr; }
+  // The step's plan, and the chunks in which it was carried out. Throw Unsupported on a GPU, where they stay;
+  // MoeLayer::report() says what is asked of them mostly.
   const StepPlan& plan() const;
-  // The chunks in which the step was carried out.
   std::span<const Chunk> chunks() const;
 
  private:
   friend class MoeLayer;
 
   struct GiveBack {
-    internal::StepPool* pool;  // of a state that holds a step
-    void operator()(internal::SavedStep* step) const noexcept;
+    internal::LayerBackend* layer;  // of a state that holds a step
+    void operator()(internal::StepState* step) const noexcept;
   };
-  explicit ForwardState(internal::StepPool& pool);
+  explicit ForwardState(internal::LayerBackend& layer);
 
-  std::unique_ptr<internal::SavedStep, GiveBack> step_;
+  std::unique_ptr<internal::StepState, GiveBack> step_;
 };
 
 }  // namespace evenkeel

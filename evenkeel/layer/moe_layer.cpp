@@ -6,94 +6,138 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/comm/abort_on_error.h"
-#include "evenkeel/layer/internal/backward_pass.h"
-#include "evenkeel/layer/internal/forward_pass.h"
-#include "evenkeel/layer/internal/layer_body.h"
+#include "evenkeel/layer/internal/layer_backend.h"
+#include "evenkeel/layer/internal/layer_parts.h"
 #include "evenkeel/layer/internal/whole_expert.h"
 
 namespace evenkeel {
 
 MoeLayer::MoeLayer(Communicator& comm, Arena& arena, const MoeShape& shape, LayerPlacement placement,
                    MoeOptions options)
-    : body_(std::make_unique<internal::LayerBody>(comm, arena, shape, std::move(placement),
-                                                  std::move(options))) {}
+    : parts_(std::make_unique<internal::LayerParts>(comm, arena, shape, std::move(placement),
+                                                    std::move(options))) {
+  internal::require_agreement(comm, parts_->digests());
+  if (parts_->options.device == nullptr)
+    backend_ = internal::make_cpu_layer(*parts_);
+  else
+    backend_ = parts_->options.device->make(*parts_);
+}
 
 MoeLayer::~MoeLayer() = default;
 
 const LayerPlacement& MoeLayer::placement() const {
-  return body_->placement;
+  return parts_->placement;
 }
 
 std::span<const ExpertId> MoeLayer::natives() const {
-  return body_->natives_here();
+  return parts_->natives();
 }
 
 const BitwiseReport& MoeLayer::bitwise() const {
-  return body_->bitwise;
+  return backend_->bitwise();
 }
 
 std::int64_t MoeLayer::least_budget() const {
-  return evenkeel::least_budget(body_->budget);
+  return backend_->least_budget();
 }
 
+StepReport MoeLayer::report(const ForwardState& state) const {
+  return backend_->report(*state.step_);
+}
+
+// A step that fails ends on all ranks; when it throws, nobody reads the caller's tensors any more.
+template <class Step>
+void MoeLayer::run_or_end_all(const Step& step) const {
+  try {
+    abort_on_error(parts_->comm, step);
+  } catch (...) {
+    backend_->await_others();
+    throw;
+  }
+}
+
+// On a GPU all ranks take part.
 void MoeLayer::set_weights(std::span<const ExpertWeights> natives) {
-  body_->natives.set(natives);
+  const auto set = [&] {
+    require_weights(natives);
+    backend_->set_weights(natives);
+  };
+  if (parts_->options.device == nullptr)
+    set();
+  else
+    run_or_end_all(set);
+  weights_set_ = true;
 }
 
 void MoeLayer::set_planner(const PlannerOptions& options) {
-  body_->planner = internal::warm_planner(options, body_->placement);
+  backend_->set_planner(options);
 }
 
 ForwardState MoeLayer::forward(ConstRows hidden, const TopK& top_k, Rows output) {
-  return abort_on_error(body_->comm, [&] {
-    body_->clock.start(false);
+  ForwardState state;
+  run_or_end_all([&] {
     require_input(hidden, top_k, output);
-    ForwardState state(body_->pool);
-    internal::ForwardPass(*body_, *state.step_, hidden, top_k, output).run();
-    return state;
+    state = ForwardState(*backend_);
+    backend_->forward(*state.step_, hidden, top_k, output);
   });
+  return state;
 }
 
 void MoeLayer::backward(ForwardState state, ConstRows grad_output, const MoeGradients& gradients) {
-  abort_on_error(body_->comm, [&] {
-    body_->clock.start(true);
+  run_or_end_all([&] {
     require_backward(state, grad_output, gradients);
-    internal::BackwardPass(*body_, *state.step_, grad_output, gradients).run();
+    backend_->backward(*state.step_, grad_output, gradients);
   });
 }
 
+void MoeLayer::require_weights(std::span<const ExpertWeights> weights) const {
+  const auto own = natives();
+  if (weights.size() != own.size())
+    throw InvalidArgument("weights", fmt::format("{} experts", weights.size()),
+                          fmt::format("the {} at home on this rank", own.size()));
+  for (std::size_t i = 0; i < own.size(); ++i)
+    internal::require_whole(weights[i], "weights", own[i], parts_->shape.expert.biases);
+}
+
+void MoeLayer::require_rows(const char* name, ConstRows rows, std::int64_t tokens) const {
+  const ExpertShape& expert = parts_->shape.expert;
+  if (rows.rows != tokens || rows.columns != expert.hidden || rows.type != expert.type)
+    throw InvalidArgument(name, fmt::format("[{}, {}] {}", rows.rows, rows.columns, name_of(rows.type)),
+                          fmt::format("[{}, {}] {}", tokens, expert.hidden, name_of(expert.type)));
+  if (rows.data == nullptr && tokens > 0) throw InvalidArgument(name, "is null");
+}
+
 void MoeLayer::require_input(ConstRows hidden, const TopK& top_k, ConstRows output) const {
-  if (!body_->natives.are_set())
-    throw InvalidArgument("weights", "are not set", "set_weights before forward");
-  if (top_k.tokens < 0 || top_k.tokens > body_->max_tokens)
-    throw InvalidArgument("top_k", fmt::format("{} tokens", top_k.tokens),
-                          fmt::format("0..{}", body_->max_tokens));
-  const int k = body_->shape.top_k;
+  if (!weights_set_) throw InvalidArgument("weights", "are not set", "set_weights before forward");
+  const std::int64_t most = parts_->options.max_tokens;
+  if (top_k.tokens < 0 || top_k.tokens > most)
+    throw InvalidArgument("top_k", fmt::format("{} tokens", top_k.tokens), fmt::format("0..{}", most));
+  const int k = parts_->shape.top_k;
   const auto choices = static_cast<std::size_t>(top_k.tokens * k);
   if (top_k.k != k || top_k.experts.size() != choices || top_k.weights.size() != choices)
     throw InvalidArgument("top_k",
                           fmt::format("{} tokens, k = {}, {} experts, {} weights", top_k.tokens, top_k.k,
                                       top_k.experts.size(), top_k.weights.size()),
                           fmt::format("k = {}, and tokens * k experts and weights", k));
-  body_->require_rows("hidden", hidden, top_k.tokens);
-  body_->require_rows("output", output, top_k.tokens);
+  require_rows("hidden", hidden, top_k.tokens);
+  require_rows("output", output, top_k.tokens);
 }
 
 void MoeLayer::require_backward(const ForwardState& state, ConstRows grad_output,
                                 const MoeGradients& gradients) const {
-  if (!body_->with_backward)
+  if (!parts_->options.with_backward)
     throw InvalidArgument("backward", "the layer was made without it", "with_backward");
-  if (!state || state.step_.get_deleter().pool != &body_->pool)
+  if (!state || state.step_.get_deleter().layer != backend_.get())
     throw InvalidArgument("state", "holds no forward step of this layer", "what forward returned, once");
   const TopK& top_k = state.step_->top_k;
-  body_->require_rows("grad_output", grad_output, top_k.tokens);
-  body_->require_rows("gradient of hidden", gradients.hidden, top_k.tokens);
+  require_rows("grad_output", grad_output, top_k.tokens);
+  require_rows("gradient of hidden", gradients.hidden, top_k.tokens);
   if (gradients.experts.size() != natives().size())
     throw InvalidArgument("gradients", fmt::format("of {} experts", gradients.experts.size()),
                           fmt::format("of the {} at home on this rank", natives().size()));
   for (std::size_t i = 0; i < natives().size(); ++i)
-    if (body_->placement.owner(natives()[i]) == body_->comm.rank())
-      internal::require_whole(gradients.experts[i], "gradients", natives()[i], body_->shape.expert.biases);
+    if (parts_->owns(natives()[i]))
+      internal::require_whole(gradients.experts[i], "gradients", natives()[i], parts_->shape.expert.biases);
   if (gradients.router_weights.size() != top_k.weights.size())
     throw InvalidArgument("gradient of router weights",
                           fmt::format("{} numbers", gradients.router_weights.size()),

@@ -1,11 +1,13 @@
 // The expert-parallel MoE layer: tokens go to the ranks that compute their experts and back, with the work,
-// and the weights it needs, spread as the planner says. Forward and backward.
+// and the weights it needs, spread as the planner says. Forward and backward, on the CPU or on GPUs
+// (MoeOptions::device): the order of a step is the same (layer/internal/step_story.h).
 //
 // Collective   Every rank of the communicator makes the same calls in the same order, with its own tokens
 //              (any number up to max_tokens, none included).
 // Exact        Output and gradients are those of a dense evaluation, whatever the plan; no assignment is
 //              dropped. The output's bits are the same for every plan and rank count where bitwise() holds.
-// Memory       Rows, results, saved activations, borrowed weights and tables live in the arena; native
+// Memory       On the CPU (a GPU's is in layer/cuda/on_gpu.h): rows, results, saved activations, borrowed
+// weights and tables live in the arena; native
 //              weights and the caller's tensors do not. A warm layer allocates nothing elsewhere, but for
 //              what its ExpertFfn does: oneDNN makes a small argument map for every product and every packing
 //              of borrowed weights. Where the arena has a budget, no step exceeds it, whatever the routing: a
@@ -27,15 +29,12 @@
 #include "evenkeel/compute/expert_ffn.h"
 #include "evenkeel/device/arena.h"
 #include "evenkeel/layer/forward_state.h"
+#include "evenkeel/layer/layer_device.h"
 #include "evenkeel/layer/step_statistics.h"
 #include "evenkeel/plan/placement.h"
 #include "evenkeel/plan/top_k.h"
 
 namespace evenkeel {
-
-namespace internal {
-struct LayerBody;
-}
 
 struct MoeShape {
   int num_experts = 0;
@@ -49,15 +48,18 @@ struct MoeOptions {
   std::int64_t max_tokens = 4096;
   // Without backward nothing is saved, and less is made at construction.
   bool with_backward = true;
-  // In an arena with a budget: how many states of this layer are alive at one time, at most.
+  // In an arena with a budget, and on a GPU: how many states of this layer are alive at one time, at most.
   int states_in_flight = 1;
+  // Where steps run; null: on the CPU. The four options below are then the CPU's alone, and refused
+  // elsewhere.
+  std::shared_ptr<const LayerDevice> device = nullptr;
   // The part of forward that backward computes again, and in which chunks. `automatic` is none without a
   // budget.
-  MemoryOptions memory;
+  MemoryOptions memory = {};
   // The experts' arithmetic; null: the library's own for this CPU.
-  std::shared_ptr<const ExpertFfn> experts;
+  std::shared_ptr<const ExpertFfn> experts = nullptr;
   // Called at the end of each forward and backward, on the rank's thread.
-  std::function<void(const StepStatistics&)> on_step;
+  std::function<void(const StepStatistics&)> on_step = {};
   // Called when a step enters a phase, on the rank's thread.
   std::function<void(const StepMoment&)> on_phase = {};
 };
@@ -89,7 +91,8 @@ class MoeLayer {
   // The experts at home on this rank, ascending.
   std::span<const ExpertId> natives() const;
   // Weights of natives(), in that order; to be called again after each optimizer step. The tensors must stay
-  // alive and unchanged until the next call. Throws InvalidArgument where experts or tensors are missing.
+  // alive and unchanged until the next call. Throws InvalidArgument where experts or tensors are missing. On
+  // a GPU, collective: waits for it, and what tensors hold may change between steps.
   void set_weights(std::span<const ExpertWeights> natives);
 
   // Plans later steps by other options; takes all memory that planning needs at once. Collective in effect:
@@ -97,7 +100,8 @@ class MoeLayer {
   void set_planner(const PlannerOptions& options);
 
   // hidden and output: [tokens, D] of the shape's type. Returns what backward needs besides `hidden`, which
-  // must stay as it is until then.
+  // must stay as it is until then. On a GPU all tensors, the choices in `top_k` too, are in its memory; the
+  // choices must stay until backward as well, and ids outside -1..E-1 are found there, not here.
   // Throws InvalidArgument for views of another shape, more than max_tokens tokens, or an expert id outside
   // -1..E-1, naming the token.
   ForwardState forward(ConstRows hidden, const TopK& top_k, Rows output);
@@ -113,12 +117,21 @@ class MoeLayer {
   // The least budget of an arena that has this layer alone.
   std::int64_t least_budget() const;
 
+  // What was decided for a step; on a GPU, waits for it.
+  StepReport report(const ForwardState& state) const;
+
  private:
+  void require_weights(std::span<const ExpertWeights> weights) const;
+  void require_rows(const char* name, ConstRows rows, std::int64_t tokens) const;
   void require_input(ConstRows hidden, const TopK& top_k, ConstRows output) const;
   void require_backward(const ForwardState& state, ConstRows grad_output,
                         const MoeGradients& gradients) const;
+  template <class Step>
+  void run_or_end_all(const Step& step) const;
 
-  std::unique_ptr<internal::LayerBody> body_;
+  std::unique_ptr<internal::LayerParts> parts_;
+  std::unique_ptr<internal::LayerBackend> backend_;
+  bool weights_set_ = false;
 };
 
 }  // namespace evenkeel

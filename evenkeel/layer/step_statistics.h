@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 namespace evenkeel {
 
@@ -37,6 +38,16 @@ struct StepStatistics {
   int chunks = 0;                // in which the tokens went through this pass
   // Backward: assignments on this rank whose forward was computed again.
   std::int64_t recomputed_assignments = 0;
+};
+
+// What the ranks decided about a step.
+struct StepReport {
+  int chunks = 0;
+  int transfers = 0;              // of experts' weights, between any ranks
+  bool fell_back_to_ep = false;   // to plain EP, for want of memory or because it is predicted to be faster
+  int borrowed = 0;               // experts, by this rank
+  std::int64_t weights_sent = 0;  // to this rank in a pass; more than `borrowed` where borrow slots are fewer
+  std::vector<std::int64_t> rank_loads;
 };
 
 }  // namespace evenkeel

@@ -91,23 +91,29 @@ def stagnating(rank: int, ranks: int) -> float:
     return weight.grad.item()
 
 
+def least_budget(num_experts: int, *call: Any, **options: Any) -> int:
+    """What a layer says that it takes at least for such a call."""
+    try:
+        ExpertParallel(num_experts, budget=1, **options)(*call)
+    except ek.errors.BudgetTooSmall as error:
+        return int(error.data["least"])
+    return 0
+
+
 def mixed_types(rank: int, ranks: int) -> list[tuple[int, int]]:
     """What steps of bf16 experts with f32 router weights held, and their budget."""
-    made = []
+    made, budget, layer = [], 0, None
+    own = {name: w.requires_grad_() for name, w in make_weights(E // ranks, torch.bfloat16).items()}
+    options: dict[str, Any] = {"min_segment": 1, "imbalance_threshold": 0.0}
     for seed in range(12):
         ids = routing(seed, ranks, E, K)[rank].repeat(4, 1)
         hidden, _, _ = inputs(seed, rank, ids, torch.bfloat16)
         top_k = torch.rand(ids.shape)
-        own = {name: w.requires_grad_() for name, w in make_weights(E // ranks, torch.bfloat16).items()}
         hidden.requires_grad_(), top_k.requires_grad_()
-        arguments: dict[str, Any] = {"min_segment": 1, "imbalance_threshold": 0.0}
-        least = 0
-        try:
-            ExpertParallel(E, budget=1, **arguments)(hidden, ids, top_k, unused, own)
-        except ek.errors.BudgetTooSmall as error:
-            least = int(error.data["least"])
-        layer = ExpertParallel(E, budget=least, **arguments)
-        layer(hidden[:0], ids[:0], top_k[:0], unused, own).sum().backward()  # measures
+        if layer is None:
+            budget = least_budget(E, hidden, ids, top_k, unused, own, **options)
+            layer = ExpertParallel(E, budget=budget, **options)
+            layer(hidden[:0], ids[:0], top_k[:0], unused, own).sum().backward()  # measures
         for tensor in (hidden, top_k, *own.values()):
             tensor.grad = None
         with LiveBytes() as live:
@@ -115,7 +121,7 @@ def mixed_types(rank: int, ranks: int) -> list[tuple[int, int]]:
             grad = torch.ones_like(out)
             out.backward(grad)
         results = [out, grad, hidden.grad, top_k.grad, *(weight.grad for weight in own.values())]
-        made.append((live.peak - sum(t.nbytes for t in results if t is not None), least))
+        made.append((live.peak - sum(t.nbytes for t in results if t is not None), budget))
     return made
 
 
@@ -139,6 +145,9 @@ def of_mixtral(rank: int, ranks: int, training: bool, count: int, times: int) ->
         out: torch.Tensor = MixtralExperts.forward(with_weights(module, weights), rows, slots.unsqueeze(-1), ones)
         return out
 
+    planner = "ep" if training else "level"
+    options: dict[str, Any] = {"min_segment": 1, "imbalance_threshold": 0.0, "planner": planner}
+    budget, layer = 0, None
     for seed in range(3):
         random = torch.Generator().manual_seed(seed)
         ids = torch.randint(count, (300, k), generator=random)
@@ -146,17 +155,11 @@ def of_mixtral(rank: int, ranks: int, training: bool, count: int, times: int) ->
             ids += count * (1 - rank)  # away
         hidden = torch.randn((300, hidden_size), generator=random).to(dtype).requires_grad_()
         top_k = torch.rand((300, k), generator=random).requires_grad_()
-        arguments: dict[str, Any] = {"min_segment": 1, "imbalance_threshold": 0.0}
-        arguments["planner"] = "ep" if training else "level"
         with torch.set_grad_enabled(training), torch.autocast("cpu", torch.bfloat16, enabled=not training):
-            least = 0
-            try:
-                ExpertParallel(2 * count, budget=1, **arguments)(hidden, ids, top_k, experts, own)
-            except ek.errors.BudgetTooSmall as error:
-                least = int(error.data["least"])
-            budget = times * least
-            layer = ExpertParallel(2 * count, budget=budget, **arguments)
-            layer(hidden[:0], ids[:0], top_k[:0], experts, own)  # measures
+            if layer is None:
+                budget = times * least_budget(2 * count, hidden, ids, top_k, experts, own, **options)
+                layer = ExpertParallel(2 * count, budget=budget, **options)
+                layer(hidden[:0], ids[:0], top_k[:0], experts, own)  # measures
             with LiveBytes() as live:
                 out = layer(hidden, ids, top_k, experts, own)
                 results = [out]

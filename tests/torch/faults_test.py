@@ -1,6 +1,6 @@
 """A rank that is killed or stopped in any phase is named by every survivor, in time; the survivors then go on.
 
-Ranks are forked: the parent imports torch once, and cases run side by side, since they mostly wait.
+Ranks are forked, as in processes.py, and cases run side by side, since they mostly wait.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
-import torch.fx.experimental.symbolic_shapes  # noqa: F401  # else each forked rank imports it, and sympy, at a first step
 from layer_test import all_weights, experts, inputs
 from processes import run_ranks
 

@@ -15,15 +15,16 @@ from examples_test import torchrun
 from processes import run_ranks
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "examples"))
+import megatron_layer  # noqa: E402
+from megatron.core import parallel_state  # noqa: E402
+from megatron.core.transformer.moe.moe_layer import MoELayer  # noqa: E402
+
 ALWAYS: dict[str, Any] = {"imbalance_threshold": 0.0, "min_segment": 1}
 
 
 def example(ranks: int) -> Any:
     """The example's module, on a CPU, with Megatron's groups made."""
-    sys.path.insert(0, str(ROOT / "examples"))
-    import megatron_layer
-    from megatron.core import parallel_state
-
     megatron_layer.without_cuda()
     parallel_state.initialize_model_parallel(expert_model_parallel_size=ranks)
     return megatron_layer
@@ -39,8 +40,6 @@ def run(layer: Any, hidden: torch.Tensor) -> list[torch.Tensor]:
 
 
 def compare(rank: int, ranks: int, options: dict[str, Any], shape: dict[str, Any]) -> dict[str, Any]:
-    from megatron.core.transformer.moe.moe_layer import MoELayer
-
     module = example(ranks)
     config = module.make_config(ranks, **shape)
     theirs = module.make_layer(config, MoELayer)

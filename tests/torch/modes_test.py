@@ -157,29 +157,28 @@ def too_small(rank: int, ranks: int) -> dict[str, Any]:
 def promise(rank: int, ranks: int, seeds: range, over_least: float) -> tuple[int, int, int]:
     """The most that any of the seeds' steps held, the budget, and how many steps were cut.
 
-    Each layer's first call is without gradients, which says nothing of what training takes.
+    The layer's first call is without gradients, which says nothing of what training takes.
     """
     least = too_small(rank, ranks)["least"]
     budget = int(least * over_least)
+    case = Case(rank, ranks, budget=budget)
+    with torch.no_grad():
+        case.layer(case.hidden, case.ids, case.top_k, experts, case.own)
+    # Measures, outside of the count.
+    case.layer(case.hidden[:0], case.ids[:0], case.top_k[:0], experts, case.own).sum().backward()
     most, cut = 0, 0
     for seed in seeds:
         ids = routing(seed, ranks, E, K)[rank]
         hidden, top_k, grad = inputs(seed, rank, ids)
         hidden.requires_grad_(), top_k.requires_grad_()
-        own = Case(rank, ranks).own
-        layer = ExpertParallel(E, min_segment=1, imbalance_threshold=0.0, budget=budget)
-        with torch.no_grad():
-            layer(hidden, ids, top_k, experts, own)
-        layer(hidden[:0], ids[:0], top_k[:0], experts, own).sum().backward()  # measures, outside of the count
-        for tensor in own.values():
+        for tensor in case.own.values():
             tensor.grad = None
-        hidden.grad = top_k.grad = None
         with LiveBytes() as live:
-            made = layer(hidden, ids, top_k, experts, own)
+            made = case.layer(hidden, ids, top_k, experts, case.own)
             made.backward(grad)
-        kept = [made, hidden.grad, top_k.grad, *(weight.grad for weight in own.values())]
+        kept = [made, hidden.grad, top_k.grad, *(weight.grad for weight in case.own.values())]
         most = max(most, live.peak - sum(t.numel() * t.element_size() for t in kept if t is not None))
-        cut += layer.last["chunks"] > 1
+        cut += case.layer.last["chunks"] > 1
     return most, budget, cut
 
 

@@ -1,4 +1,8 @@
-"""Runs a function on P ranks that are processes of this machine, joined by gloo."""
+"""Runs a function on P ranks that are processes of this machine, joined by gloo.
+
+Ranks are forked, so that the parent alone imports torch and what its test needs, which takes seconds. Each still begins
+anew: the parent computes no gradients and has no group and no threads.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.fx.experimental.symbolic_shapes  # noqa: F401  # else each rank imports it, and sympy, at a first step
 import torch.multiprocessing as mp
 
 
@@ -35,7 +40,7 @@ def _rank(
 
 def run_ranks(ranks: int, work: Callable[..., Any], *args: Any, seconds: float = 60) -> list[Any]:
     """What `work(rank, ranks, *args)` gives on each rank; the first rank's traceback where one fails."""
-    context = mp.get_context("spawn")
+    context = mp.get_context("fork")
     queue = context.Queue()
     with tempfile.TemporaryDirectory() as folder:
         store = os.path.join(folder, "store")

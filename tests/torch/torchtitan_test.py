@@ -11,27 +11,28 @@ from typing import Any
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+import torchtitan.tools.utils
 from processes import run_ranks
 from torch.distributed.fsdp import FSDPModule
+
+# torchtitan takes a machine without an accelerator for one with CUDA; it is to be told before more of it is imported.
+torchtitan.tools.utils.device_type, torchtitan.tools.utils.device_module = "cpu", torch.cpu
+
+from torchtitan.config import CompileConfig, OverrideConfig, ParallelismConfig, TrainingConfig, apply_overrides, derive  # noqa: E402
+from torchtitan.distributed import ParallelDims  # noqa: E402
+from torchtitan.distributed.activation_checkpoint import FullAC  # noqa: E402
+from torchtitan.distributed.utils import get_spmd_context, set_spmd_backend  # noqa: E402
+from torchtitan.models.common.attention import ScaledDotProductAttention  # noqa: E402
+from torchtitan.models.common.moe import RoutedExperts  # noqa: E402
+from torchtitan.models.qwen3 import model_registry, parallelize_qwen3  # noqa: E402
 
 OURS = "evenkeel.torchtitan.balanced_experts"
 ALWAYS: dict[str, Any] = {"imbalance_threshold": 0.0, "min_segment": 1}
 TOKENS, VOCABULARY = 48, 2048
 
 
-def on_cpu() -> None:
-    """torchtitan takes a machine without an accelerator for one with CUDA; it is to be told before it is imported."""
-    import torchtitan.tools.utils as utils
-
-    utils.device_type, utils.device_module = "cpu", torch.cpu
-
-
 def make_config(ep: int, tp: int, backend: str, dispatcher: str = "standard") -> tuple[Any, Any]:
     """A small Qwen3-MoE, and how it is spread."""
-    from torchtitan.config import ParallelismConfig
-    from torchtitan.models.common.attention import ScaledDotProductAttention
-    from torchtitan.models.qwen3 import model_registry
-
     training = SimpleNamespace(seq_len=TOKENS, local_batch_size=1)
     parallelism = ParallelismConfig(expert_parallel_degree=ep, tensor_parallel_degree=tp, spmd_backend=backend)
     config = model_registry("debugmodel_moe", moe_comm_backend=dispatcher).model
@@ -44,8 +45,6 @@ def make_config(ep: int, tp: int, backend: str, dispatcher: str = "standard") ->
 
 
 def overridden(config: Any, options: dict[str, Any]) -> Any:
-    from torchtitan.config import OverrideConfig, apply_overrides
-
     assert len(apply_overrides(OverrideConfig(imports=[(OURS, options)]), config)) == 2, "both layers"
     return config
 
@@ -63,12 +62,6 @@ def build(config: Any) -> Any:
 
 def spread(config: Any, parallelism: Any, ranks: int) -> tuple[Any, Any]:
     """The model over all ranks, and what torchtitan's trainer runs a step in."""
-    from torchtitan.config import CompileConfig, TrainingConfig
-    from torchtitan.distributed import ParallelDims
-    from torchtitan.distributed.activation_checkpoint import FullAC
-    from torchtitan.distributed.utils import get_spmd_context, set_spmd_backend
-    from torchtitan.models.qwen3 import parallelize_qwen3
-
     set_spmd_backend(parallelism.spmd_backend)
     dims = ParallelDims.from_config(parallelism, ranks)
     dims.build_mesh()
@@ -106,7 +99,6 @@ def batch(rows: int) -> torch.Tensor:
 
 def compare(rank: int, ranks: int, options: dict[str, Any], ep: int, tp: int, backend: str) -> None:
     """Fails where logits or gradients are not those of one process, or nothing moved."""
-    on_cpu()
     config, parallelism = make_config(ep, tp, backend)
     alone = build(config)
     model, context = spread(overridden(config, options), parallelism, ranks)
@@ -132,7 +124,6 @@ def compare(rank: int, ranks: int, options: dict[str, Any], ep: int, tp: int, ba
 
 def still(rank: int, ranks: int) -> None:
     """Where nothing may move, logits and gradients are torchtitan's own to the bit."""
-    on_cpu()
     made = []
     for ours in (False, True):
         config, parallelism = make_config(ranks, 1, "partial_dtensor")
@@ -146,9 +137,6 @@ def still(rank: int, ranks: int) -> None:
 
 def refusals(rank: int, ranks: int) -> list[str]:
     """What a wrong override says: of a dispatcher of another's, of an option, of experts that are not torchtitan's."""
-    on_cpu()
-    from torchtitan.config import derive
-    from torchtitan.models.common.moe import RoutedExperts
 
     class Theirs(RoutedExperts):
         @dataclass(kw_only=True, slots=True)

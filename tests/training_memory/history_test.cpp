@@ -60,11 +60,11 @@ TEST_F(History, EveryLayerGetsTheChunksOfItsStage) {
   std::int64_t column = 0;
   for (std::int64_t layer = 0; layer < memory_.model().num_layers; ++layer) {
     if (!memory_.model().has_experts[static_cast<std::size_t>(layer)]) continue;
-    for (const StageFit& stage : fitted.stages)
-      if (std::ranges::count(memory_.layers(stage.stage), layer) > 0)
-        EXPECT_EQ(
-            chosen.at(1, column),
-            choose_chunks(memory_, stage, history.rows[static_cast<std::size_t>(layers_ + column)], device));
+    for (const StageFit& stage : fitted.stages) {
+      if (std::ranges::count(memory_.layers(stage.stage), layer) == 0) continue;
+      const std::int64_t rows = history.rows[static_cast<std::size_t>(layers_ + column)];
+      EXPECT_EQ(chosen.at(1, column), choose_chunks(memory_, stage, rows, device));
+    }
     ++column;
   }
 }

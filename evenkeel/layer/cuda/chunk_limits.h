@@ -34,26 +34,30 @@ constexpr std::int64_t worst_positions(int ranks, std::int64_t max_tokens, int t
   return ranks * ((max_tokens + chunks - 1) / chunks) * top_k;
 }
 
-// bytes(most_chunks, positions), growing with both; a negative budget is none. Throws BudgetTooSmall where no
-// cut fits.
+// bytes(most_chunks, positions), growing with both. The least budget that some cut fits. A finer cut takes no
+// fewer bytes where the tables for each chunk outweigh the rows.
+template <class Bytes>
+std::int64_t least_bytes(int ranks, std::int64_t max_tokens, int top_k, const Bytes& bytes) {
+  std::int64_t least = bytes(1, worst_positions(ranks, max_tokens, top_k, 1));
+  for (int chunks = 2; chunks <= kMostChunks && chunks / 2 < max_tokens; chunks *= 2)
+    least = std::min(least, bytes(chunks, worst_positions(ranks, max_tokens, top_k, chunks)));
+  return least;
+}
+
+// A negative budget is none. Throws BudgetTooSmall where no cut fits.
 template <class Bytes>
 ChunkLimits fit_chunks(int ranks, std::int64_t max_tokens, int top_k, std::int64_t budget,
                        const Bytes& bytes) {
   const auto fits = [&](int chunks, std::int64_t positions) {
     return budget < 0 || bytes(chunks, positions) <= budget;
   };
-  // A finer cut takes no fewer bytes where the tables for each chunk outweigh the rows.
   const auto worst = [&](int chunks) { return worst_positions(ranks, max_tokens, top_k, chunks); };
+  if (const std::int64_t least = least_bytes(ranks, max_tokens, top_k, bytes); budget >= 0 && budget < least)
+    throw BudgetTooSmall(
+        budget, least,
+        "max_tokens " + std::to_string(max_tokens) + " on " + std::to_string(ranks) + " ranks of a GPU");
   ChunkLimits limits;
-  std::int64_t least = bytes(1, worst(1));
-  while (!fits(limits.most_chunks, worst(limits.most_chunks))) {
-    if (limits.most_chunks == kMostChunks || limits.most_chunks >= max_tokens)
-      throw BudgetTooSmall(
-          budget, least,
-          "max_tokens " + std::to_string(max_tokens) + " on " + std::to_string(ranks) + " ranks of a GPU");
-    limits.most_chunks *= 2;
-    least = std::min(least, bytes(limits.most_chunks, worst(limits.most_chunks)));
-  }
+  while (!fits(limits.most_chunks, worst(limits.most_chunks))) limits.most_chunks *= 2;
   std::int64_t low = worst(limits.most_chunks);
   std::int64_t high = worst(1);
   while (low < high) {

@@ -57,13 +57,13 @@ CudaRun run_on_gpu(const MoeCase& problem, const CudaRunOptions& options) {
     StepOnGpu step(problem, comm.rank());
     for (int i = 0; i < options.steps; ++i) {
       layer.clear_gradients();
-      CudaForwardState state = step.forward(layer.layer());
-      const CudaStepReport report = layer.layer().report(state);
+      ForwardState state = step.forward(layer);
+      const StepReport report = layer.layer().report(state);
       if (comm.rank() == RankId(0)) {
         run.report = report;
         run.peak_bytes = layer.peak_bytes();
       }
-      if (options.backward) step.backward(layer.layer(), std::move(state));
+      if (options.backward) step.backward(layer, std::move(state));
       layer.stream().synchronize();
     }
     step.read(run.numbers, options.backward);
@@ -80,8 +80,8 @@ std::vector<CudaRun> replay_on_gpu(const MoeCase& first, const std::vector<MoeCa
     LayerOnGpu layer(first, comm, options);
     StepOnGpu step(first, comm.rank());
     const auto whole = [&] {
-      CudaForwardState state = step.forward(layer.layer());
-      if (options.backward) step.backward(layer.layer(), std::move(state));
+      ForwardState state = step.forward(layer);
+      if (options.backward) step.backward(layer, std::move(state));
     };
     whole();
     layer.stream().synchronize();

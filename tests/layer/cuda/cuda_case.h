@@ -1,10 +1,10 @@
-// A MoeCase run by CudaMoeLayer: its ranks are threads that share GPU 0.
+// A MoeCase run by MoeLayer: its ranks are threads that share GPU 0.
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "evenkeel/layer/cuda/moe_layer.h"
+#include "evenkeel/layer/cuda/on_gpu.h"
 #include "tests/layer/moe_case.h"
 
 namespace evenkeel::testing {
@@ -15,14 +15,14 @@ struct CudaRunOptions {
   int steps = 1;
   int states_in_flight = 1;
   std::int64_t budget = Arena::kNoBudget;
-  int places = 0;
+  int borrow_slots = 0;
   int rounds = 2;
   std::vector<std::vector<int>> homes = {};  // empty: contiguous
 };
 
 struct CudaRun {
   MoeResult numbers;
-  CudaStepReport report;  // of rank 0
+  StepReport report;  // of rank 0
   std::int64_t peak_bytes = 0;
 };
 

@@ -1,10 +1,9 @@
 // The layer on a GPU: what the CPU's layer is tested for, and a captured step over changing routings.
-#include "evenkeel/layer/cuda/moe_layer.h"
-
 #include <gtest/gtest.h>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/comm/thread/run_ranks.h"
+#include "evenkeel/layer/cuda/on_gpu.h"
 #include "tests/layer/cuda/cuda_case.h"
 #include "tests/support/gpu.h"
 
@@ -85,9 +84,10 @@ TEST_F(CudaLayer, OutputBitsAreTheSameForEveryPlannerRankCountAndChunkCount) {
       EXPECT_TRUE(whole.numbers.output == expected.numbers.output)
           << ranks << " ranks, " << name_of_case(0, kind);
       for (std::int64_t part : {2, 3, 6}) {
-        const CudaRun tight = run_on_gpu(
-            problem,
-            {.planner = {kind, 1000, 8, 0}, .budget = whole.peak_bytes / part, .places = 2, .rounds = 1});
+        const CudaRun tight = run_on_gpu(problem, {.planner = {kind, 1000, 8, 0},
+                                                   .budget = whole.peak_bytes / part,
+                                                   .borrow_slots = 2,
+                                                   .rounds = 1});
         EXPECT_TRUE(tight.numbers.output == expected.numbers.output)
             << ranks << " ranks, 1/" << part << " of the bytes, " << tight.report.chunks << " chunks";
         EXPECT_LE(tight.peak_bytes, whole.peak_bytes / part);
@@ -108,7 +108,7 @@ TEST_F(CudaLayer, GradientsAreDenseOnesInChunksAndWithFewPlaces) {
                                                  .backward = true,
                                                  .steps = 2,
                                                  .budget = whole.peak_bytes / part,
-                                                 .places = 1,
+                                                 .borrow_slots = 1,
                                                  .rounds = rounds});
         expect_dense_layer(problem, run.numbers, true,
                            name_of_case(rounds, kind) + ", chunks " + std::to_string(run.report.chunks));
@@ -127,7 +127,7 @@ TEST_F(CudaLayer, SpillsAsThePlannersOfTheHostDo) {
     counts.sum_loads();
     StepPlan expected;
     make_planner(options)->plan(counts, LayerPlacement::contiguous(32, 4), expected);
-    const CudaRun run = run_on_gpu(problem, {.planner = options, .places = 31, .rounds = 1});
+    const CudaRun run = run_on_gpu(problem, {.planner = options, .borrow_slots = 31, .rounds = 1});
     EXPECT_EQ(run.report.transfers, static_cast<int>(expected.transfers().size()));
     EXPECT_FALSE(run.report.fell_back_to_ep);
     for (std::size_t r = 0; r < 4; ++r) EXPECT_EQ(run.report.rank_loads[r], expected.rank_loads()[r]);
@@ -184,11 +184,18 @@ TEST_F(CudaLayer, RefusesWhatItHasNot) {
     Arena arena(Device::cuda(0));
     CudaStream stream;
     const ExpertShape f32{16, 16, Activation::swiglu, false, DataType::f32};
-    EXPECT_THROW(CudaMoeLayer(comm, arena, stream, {2, 1, f32}, LayerPlacement::contiguous(2, 1)),
-                 Unsupported);
-    EXPECT_THROW(
-        CudaMoeLayer(comm, arena, stream, {3, 1, bf16_expert(16, 16)}, LayerPlacement::contiguous(2, 1)),
-        InvalidArgument);
+    const MoeShape two{2, 1, bf16_expert(16, 16)}, three{3, 1, bf16_expert(16, 16)};
+    const LayerPlacement placement = LayerPlacement::contiguous(2, 1);
+    MoeOptions options;
+    options.device = on_gpu(stream);
+    EXPECT_THROW(MoeLayer(comm, arena, {2, 1, f32}, placement, options), Unsupported);
+    EXPECT_THROW(MoeLayer(comm, arena, three, placement, options), InvalidArgument);
+    EXPECT_THROW(MoeLayer(comm, arena, two, placement), InvalidArgument);  // the arena is a GPU's
+    options.on_phase = [](const StepMoment&) {};
+    EXPECT_THROW(MoeLayer(comm, arena, two, placement, options), InvalidArgument);
+    options.on_phase = {};
+    options.memory.recompute = Recompute::chunk;
+    EXPECT_THROW(MoeLayer(comm, arena, two, placement, options), InvalidArgument);
   });
 }
 

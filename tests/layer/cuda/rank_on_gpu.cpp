@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "evenkeel/layer/internal/native_experts.h"
+#include "evenkeel/layer/internal/expert_parts.h"
 
 namespace evenkeel::testing {
 
@@ -35,21 +35,19 @@ LayerOnGpu::LayerOnGpu(const MoeCase& problem, Communicator& comm, const CudaRun
       rank_(comm.rank()),
       arena_(Device::cuda(0), options.budget),
       placement_(placement_of(options, problem.shape().moe.num_experts, comm.size())),
-      layer_(comm, arena_, stream_, problem.shape().moe, placement_,
+      layer_(comm, arena_, problem.shape().moe, placement_,
              {.planner = options.planner,
               .max_tokens = std::max<std::int64_t>(1, std::ranges::max(problem.shape().tokens)),
               .with_backward = options.backward,
               .states_in_flight = options.states_in_flight,
-              .places = options.places,
-              .rounds = options.rounds}) {
-  set_experts(problem, options.backward);
+              .device = on_gpu(stream_, {.borrow_slots = options.borrow_slots, .rounds = options.rounds})}) {
+  set_experts(problem);
 }
 
-void LayerOnGpu::set_experts(const MoeCase& problem, bool backward) {
+void LayerOnGpu::set_experts(const MoeCase& problem) {
   const auto elements = internal::part_elements(expert_);
   const auto natives = placement_.natives(rank_);
   std::vector<ExpertWeights> weights;
-  std::vector<ExpertGradients> gradients;
   for (const ExpertWeights& own : problem.weights_of(natives)) {
     const void* const tensors[] = {own.gate_up, own.down, own.gate_up_bias, own.down_bias};
     void* parts[4] = {};
@@ -64,10 +62,10 @@ void LayerOnGpu::set_experts(const MoeCase& problem, bool backward) {
     }
     const bool owned = is_owner(natives[weights.size()]);
     weights.push_back({parts[0], parts[1], parts[2], parts[3]});
-    gradients.push_back(owned ? ExpertGradients{sums[0], sums[1], sums[2], sums[3]} : ExpertGradients{});
+    native_gradients_.push_back(owned ? ExpertGradients{sums[0], sums[1], sums[2], sums[3]}
+                                      : ExpertGradients{});
   }
-  if (!backward) gradients.clear();
-  layer_.set_weights(weights, gradients);
+  layer_.set_weights(weights);
 }
 
 void LayerOnGpu::clear_gradients() {
@@ -111,12 +109,18 @@ void StepOnGpu::choose(const MoeCase& problem) {
   grad_weights_.poison();
 }
 
-CudaForwardState StepOnGpu::forward(CudaMoeLayer& layer) {
-  return layer.forward(hidden_.data(), {tokens_, experts_.data(), weights_.data()}, output_.data());
+ForwardState StepOnGpu::forward(LayerOnGpu& layer) {
+  const auto choices = at(tokens_ * top_k_);
+  const TopK top_k{tokens_, top_k_, {experts_.data(), choices}, {weights_.data(), choices}};
+  return layer.layer().forward({hidden_.data(), tokens_, columns_, DataType::bf16}, top_k,
+                               {output_.data(), tokens_, columns_, DataType::bf16});
 }
 
-void StepOnGpu::backward(CudaMoeLayer& layer, CudaForwardState state) {
-  layer.backward(std::move(state), grad_output_.data(), grad_hidden_.data(), grad_weights_.data());
+void StepOnGpu::backward(LayerOnGpu& layer, ForwardState state) {
+  layer.layer().backward(std::move(state), {grad_output_.data(), tokens_, columns_, DataType::bf16},
+                         {{grad_hidden_.data(), tokens_, columns_, DataType::bf16},
+                          {grad_weights_.data(), at(tokens_ * top_k_)},
+                          layer.gradients()});
 }
 
 void StepOnGpu::read(MoeResult& result, bool backward) const {

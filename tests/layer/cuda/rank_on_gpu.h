@@ -4,7 +4,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "evenkeel/layer/cuda/moe_layer.h"
+#include "evenkeel/layer/cuda/on_gpu.h"
+#include "evenkeel/layer/moe_layer.h"
 #include "tests/layer/cuda/cuda_case.h"
 #include "tests/support/device_memory.h"
 
@@ -14,16 +15,18 @@ class LayerOnGpu {
  public:
   LayerOnGpu(const MoeCase& problem, Communicator& comm, const CudaRunOptions& options);
 
-  CudaMoeLayer& layer() { return layer_; }
+  MoeLayer& layer() { return layer_; }
   CudaStream& stream() { return stream_; }
   std::int64_t peak_bytes() const { return arena_.peak_bytes(); }
 
+  // Of the experts at home here, in device memory.
+  std::span<const ExpertGradients> gradients() const { return native_gradients_; }
   void clear_gradients();
   // Gradients of the experts that this rank owns.
   void read(MoeResult& result) const;
 
  private:
-  void set_experts(const MoeCase& problem, bool backward);
+  void set_experts(const MoeCase& problem);
   bool is_owner(ExpertId expert) const { return placement_.owner(expert) == rank_; }
 
   ExpertShape expert_;
@@ -31,9 +34,10 @@ class LayerOnGpu {
   CudaStream stream_{0};
   Arena arena_;
   LayerPlacement placement_;
-  CudaMoeLayer layer_;
+  MoeLayer layer_;
   std::vector<DeviceMemory<std::byte>> tensors_;
   std::vector<DeviceMemory<float>> gradients_;  // four of each expert at home
+  std::vector<ExpertGradients> native_gradients_;
 };
 
 class StepOnGpu {
@@ -42,8 +46,8 @@ class StepOnGpu {
 
   // Takes a case's choices and router weights, and forgets what was computed.
   void choose(const MoeCase& problem);
-  CudaForwardState forward(CudaMoeLayer& layer);
-  void backward(CudaMoeLayer& layer, CudaForwardState state);
+  ForwardState forward(LayerOnGpu& layer);
+  void backward(LayerOnGpu& layer, ForwardState state);
   void read(MoeResult& result, bool backward) const;
 
  private:

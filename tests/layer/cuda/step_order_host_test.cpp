@@ -74,7 +74,7 @@ std::int64_t element(int rank, std::int64_t token, int step) {
   return 1 + rank + 7 * token + 1000 * step;
 }
 
-// One rank's step: what CudaMoeLayer launches, as work of the made-up device.
+// One rank's step: what MoeLayer launches, as work of the made-up device.
 class FakeStep {
  public:
   FakeStep(World& world, int me, FakeStream& stream, FakeStream& side, cuda::StreamBarrier& barrier, int step)

@@ -44,11 +44,11 @@ TEST_F(CudaSteps, GoBackwardInAnyOrder) {
   run_ranks(first.ranks(), [&](Communicator& comm) {
     LayerOnGpu layer(first, comm, options);
     std::vector<StepOnGpu> steps;
-    std::vector<CudaForwardState> states;
+    std::vector<ForwardState> states;
     for (const MoeCase& each : cases) steps.emplace_back(each, comm.rank());
-    for (StepOnGpu& step : steps) states.push_back(step.forward(layer.layer()));
-    EXPECT_THROW(static_cast<void>(steps[0].forward(layer.layer())), InvalidArgument);
-    for (const std::size_t i : {1U, 2U, 0U}) steps[i].backward(layer.layer(), std::move(states[i]));
+    for (StepOnGpu& step : steps) states.push_back(step.forward(layer));
+    EXPECT_THROW(static_cast<void>(steps[0].forward(layer)), InvalidArgument);
+    for (const std::size_t i : {1U, 2U, 0U}) steps[i].backward(layer, std::move(states[i]));
     layer.stream().synchronize();
     for (std::size_t i = 0; i < steps.size(); ++i) steps[i].read(results[i], true);
   });
@@ -72,7 +72,7 @@ std::vector<Ending> endings_of(const Fault& fault, std::string& thrown) {
     try {
       LayerOnGpu layer(problem, faulty, lending());
       StepOnGpu step(problem, comm.rank());
-      for (int i = 0; i < 1000; ++i) step.backward(layer.layer(), step.forward(layer.layer()));
+      for (int i = 0; i < 1000; ++i) step.backward(layer, step.forward(layer));
     } catch (const CommError& error) {
       endings[comm.rank().offset()] = {error.peer(), error.what()};
       throw;

@@ -10,42 +10,64 @@
 #pragma once
 
 #include "evenkeel/exchange/cuda/weight_copies.h"
+#include "evenkeel/layer/internal/step_story.h"
 
 namespace evenkeel::cuda {
 
+// A pass as layer/internal/step_story.h tells it, made of launches.
 template <class Launches>
-void order_chunks(Launches& step, int chunks, int rounds) {
-  step.borrow_beside();
-  for (int chunk = 0; chunk < chunks; ++chunk) {
-    step.deal(chunk);
-    step.sync();
-    step.receive(chunk);
-    for (int i = 0; i < rounds; ++i) {
-      const int round = round_at(chunk, i, rounds);
-      if (i > 0) step.borrow(round);
-      step.run_experts(round);
-    }
-    step.sync();
-    step.combine(chunk);
+class OrderedPass {
+ public:
+  OrderedPass(Launches& step, int chunks, int rounds) : step_(step), chunks_(chunks), rounds_(rounds) {}
+
+  void agree() {
+    step_.publish();
+    step_.count();
+    step_.sync();
+    step_.plan();
   }
-}
+  void open() {
+    step_.publish();
+    step_.sync();
+    step_.clear();
+    borrow();
+  }
+  void borrow() { step_.borrow_beside(); }
+  bool next_chunk() { return ++chunk_ < chunks_; }
+  void dispatch() {
+    step_.deal(chunk_);
+    step_.sync();
+    step_.receive(chunk_);
+  }
+  void run_experts() {
+    for (int i = 0; i < rounds_; ++i) {
+      const int round = round_at(chunk_, i, rounds_);
+      if (i > 0) step_.borrow(round);
+      step_.run_experts(round);
+    }
+    step_.sync();
+  }
+  void combine() { step_.combine(chunk_); }
+  void give_back() {}  // slots are filled anew
+  void return_gradients() { step_.return_gradients(); }
+
+ private:
+  Launches& step_;
+  int chunks_;
+  int rounds_;
+  int chunk_ = -1;
+};
 
 template <class Launches>
 void order_forward(Launches& step, int chunks, int rounds) {
-  step.publish();
-  step.count();
-  step.sync();
-  step.plan();
-  order_chunks(step, chunks, rounds);
+  OrderedPass pass(step, chunks, rounds);
+  evenkeel::internal::run_forward(pass);
 }
 
 template <class Launches>
 void order_backward(Launches& step, int chunks, int rounds) {
-  step.publish();
-  step.sync();
-  step.clear();
-  order_chunks(step, chunks, rounds);
-  step.return_gradients();
+  OrderedPass pass(step, chunks, rounds);
+  evenkeel::internal::run_backward(pass);
 }
 
 }  // namespace evenkeel::cuda

@@ -1,9 +1,9 @@
-#include "evenkeel/layer/internal/borrowed_experts.h"
+#include "evenkeel/layer/cpu/internal/borrowed_experts.h"
 
 #include <algorithm>
 
 #include "evenkeel/base/check.h"
-#include "evenkeel/layer/internal/native_experts.h"
+#include "evenkeel/layer/cpu/internal/native_experts.h"
 
 namespace evenkeel::internal {
 

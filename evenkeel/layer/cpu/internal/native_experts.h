@@ -9,25 +9,18 @@
 
 #include "evenkeel/compute/expert_ffn.h"
 #include "evenkeel/device/device.h"
-#include "evenkeel/exchange/weight_transfer.h"
+#include "evenkeel/layer/internal/expert_parts.h"
 #include "evenkeel/plan/placement.h"
 
 namespace evenkeel::internal {
-
-// Elements of each of an expert's tensors: gate_up, down, gate_up_bias, down_bias.
-std::array<std::int64_t, kExpertParts> part_elements(const ExpertShape& shape);
-ExpertWeights weights_of(const ExpertParts& parts);
-ExpertGradients gradients_of(const GradientParts& parts);
-GradientParts parts_of(const ExpertGradients& gradients, const ExpertShape& shape);
 
 class NativeExperts {
  public:
   NativeExperts(const ExpertFfn& ffn, const LayerPlacement& placement, RankId me, bool with_backward);
 
-  // `weights` in the order of placement.natives(me); the tensors must stay as they are until the next call.
-  // Throws InvalidArgument for another number or a null tensor.
+  // `weights` in the order of placement.natives(me), whole; the tensors must stay as they are until the next
+  // call.
   void set(std::span<const ExpertWeights> weights);
-  bool are_set() const { return set_; }
 
   bool is_native(ExpertId expert) const { return index_[expert.offset()] >= 0; }
   // Position among placement.natives(me).
@@ -47,7 +40,6 @@ class NativeExperts {
   std::vector<int> index_;          // [E], -1 where foreign
   std::vector<ExpertParts> parts_;  // [E]
   bool with_backward_;
-  bool set_ = false;
   // Prepared forms, one expert behind the other, each on a boundary of 64 bytes.
   std::unique_ptr<MemoryRange> forward_;
   std::unique_ptr<MemoryRange> backward_;

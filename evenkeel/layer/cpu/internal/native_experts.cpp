@@ -1,34 +1,8 @@
-#include "evenkeel/layer/internal/native_experts.h"
+#include "evenkeel/layer/cpu/internal/native_experts.h"
 
-#include <fmt/format.h>
-
-#include "evenkeel/base/error.h"
 #include "evenkeel/device/arena.h"
-#include "evenkeel/layer/internal/whole_expert.h"
 
 namespace evenkeel::internal {
-
-std::array<std::int64_t, kExpertParts> part_elements(const ExpertShape& shape) {
-  return {shape.gate_up_rows() * shape.hidden, shape.intermediate * shape.hidden,
-          shape.biases ? shape.gate_up_rows() : 0, shape.biases ? shape.hidden : 0};
-}
-
-ExpertWeights weights_of(const ExpertParts& parts) {
-  return {parts[0].data(), parts[1].data(), parts[2].data(), parts[3].data()};
-}
-
-ExpertGradients gradients_of(const GradientParts& parts) {
-  return {parts[0].data(), parts[1].data(), parts[2].data(), parts[3].data()};
-}
-
-GradientParts parts_of(const ExpertGradients& gradients, const ExpertShape& shape) {
-  const auto elements = part_elements(shape);
-  float* const tensors[] = {gradients.gate_up, gradients.down, gradients.gate_up_bias, gradients.down_bias};
-  GradientParts parts;
-  for (std::size_t part = 0; part < kExpertParts; ++part)
-    if (elements[part] > 0) parts[part] = {tensors[part], static_cast<std::size_t>(elements[part])};
-  return parts;
-}
 
 NativeExperts::NativeExperts(const ExpertFfn& ffn, const LayerPlacement& placement, RankId me,
                              bool with_backward)
@@ -56,12 +30,6 @@ std::span<std::byte> NativeExperts::form(std::size_t index, Pass pass) const {
 }
 
 void NativeExperts::set(std::span<const ExpertWeights> weights) {
-  if (weights.size() != experts_.size())
-    throw InvalidArgument("weights", fmt::format("{} experts", weights.size()),
-                          fmt::format("the {} at home on this rank", experts_.size()));
-  for (std::size_t i = 0; i < experts_.size(); ++i)
-    require_whole(weights[i], "weights", experts_[i], ffn_.shape().biases);
-
   const auto elements = part_elements(ffn_.shape());
   const auto unit = static_cast<std::size_t>(bytes_of(ffn_.shape().type));
   for (std::size_t i = 0; i < experts_.size(); ++i) {
@@ -75,7 +43,6 @@ void NativeExperts::set(std::span<const ExpertWeights> weights) {
     ffn_.prepare(weights[i], Pass::forward, form(i, Pass::forward));
     if (with_backward_) ffn_.prepare(weights[i], Pass::backward, form(i, Pass::backward));
   }
-  set_ = true;
 }
 
 const std::byte* NativeExperts::prepared(ExpertId expert, Pass pass) const {

@@ -1,4 +1,4 @@
-#include "evenkeel/layer/internal/kept_fits.h"
+#include "evenkeel/layer/cpu/internal/kept_fits.h"
 
 #include <algorithm>
 
@@ -6,10 +6,10 @@ namespace evenkeel::internal {
 
 namespace {
 
-ChunkLoad load_of(const LayerBody& layer, const Dispatched& dispatched) {
+ChunkLoad load_of(const CpuLayer& layer, const Dispatched& dispatched) {
   ChunkLoad load;
   load.tokens = dispatched.tokens;
-  load.assignments_kept = dispatched.peer(layer.comm.rank()).in_positions;
+  load.assignments_kept = dispatched.peer(layer.parts.comm.rank()).in_positions;
   load.assignments = load.assignments_kept + dispatched.positions_elsewhere;
   load.positions_here = dispatched.positions_here;
   load.rows_here = dispatched.rows_here;
@@ -22,33 +22,33 @@ ChunkLoad load_of(const LayerBody& layer, const Dispatched& dispatched) {
 }  // namespace
 
 // Gradients arrive when the kept chunks are gone, but what they borrow is not.
-bool kept_fits(const LayerBody& layer, const SavedStep& step) {
+bool kept_fits(const CpuLayer& layer, const SavedStep& step) {
   const ChunkShape shape = layer.chunk_shape();
-  const bool all_kept = step.chunks.back().kept;
+  const bool all_kept = step.chunks().back().kept;
   const std::int64_t borrowing =
-      borrowing_bytes(layer, step.plan, all_kept ? kBackward : again_passes(layer));
-  const std::int64_t gap = layer.arena.largest_gap_bytes();
+      borrowing_bytes(layer, step.plan(), all_kept ? kBackward : again_passes(layer));
+  const std::int64_t gap = layer.parts.arena.largest_gap_bytes();
   std::int64_t gap_behind = gap;
   for (const KeptChunk& kept : step.kept) {
     const ChunkLoad load = load_of(layer, kept.dispatched);
     const std::int64_t held = held_bytes(shape, load, load.positions_here);
     if (borrowing + backward_bytes(shape, load, load.positions_here) - held > gap) return false;
-    gap_behind = std::max(gap_behind, layer.arena.largest_gap_bytes_without({&kept.saved.buffer()}));
+    gap_behind = std::max(gap_behind, layer.parts.arena.largest_gap_bytes_without({&kept.saved.buffer()}));
   }
-  const bool arrive = layer.transfer.awaits_gradients(step.plan, layer.placement);
+  const bool arrive = layer.transfer.awaits_gradients(step.plan(), layer.parts.placement);
   const std::int64_t arriving = arrive ? shape.gradient_bytes : 0;
   return borrowing + arriving <= gap_behind;
 }
 
 // Wherever gradients are of borrowed experts, they take no less than the weights did on their arrival.
-std::int64_t borrowing_bytes(const LayerBody& layer, const StepPlan& plan, std::span<const Pass> passes) {
+std::int64_t borrowing_bytes(const CpuLayer& layer, const StepPlan& plan, std::span<const Pass> passes) {
   const WeightTransfer& transfer = layer.transfer;
   return transfer.borrows(plan) * layer.borrowed.bytes_each(passes) +
-         transfer.away_bytes(plan, layer.placement);
+         transfer.away_bytes(plan, layer.parts.placement);
 }
 
-std::span<const Pass> again_passes(const LayerBody& layer) {
-  if (layer.recompute == Recompute::whole) return kBackwardWhole;
+std::span<const Pass> again_passes(const CpuLayer& layer) {
+  if (layer.recompute() == Recompute::whole) return kBackwardWhole;
   return kBackwardAgain;
 }
 

@@ -1,4 +1,4 @@
-#include "evenkeel/layer/internal/step_schedule.h"
+#include "evenkeel/layer/cpu/internal/step_schedule.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/layer/internal/phase_clock.h"
+#include "evenkeel/layer/cpu/internal/phase_clock.h"
 
 namespace evenkeel::internal {
 
@@ -88,6 +88,7 @@ bool StepSchedule::plan_rest(const TopK& rest, std::int64_t borrowed, const Step
 }
 
 void StepSchedule::take(const StepMemory::Choice& choice, StepPlan& plan) {
+  fell_back_to_ep_ = choice.is_plain;
   if (choice.is_plain) plain_->plan(counts_, placement_, plan);
   take_chunks(choice.chunks, plan);
 }

@@ -1,4 +1,4 @@
-#include "evenkeel/layer/internal/expert_groups.h"
+#include "evenkeel/layer/cpu/internal/expert_groups.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "evenkeel/layer/internal/saved_step.h"
+#include "evenkeel/layer/cpu/internal/saved_step.h"
 
 #include <utility>
 

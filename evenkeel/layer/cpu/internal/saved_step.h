@@ -5,15 +5,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
-#include "evenkeel/base/matrix_view.h"
 #include "evenkeel/budget/chunk_planner.h"
 #include "evenkeel/device/arena.h"
 #include "evenkeel/exchange/dispatched.h"
-#include "evenkeel/layer/internal/saved_activations.h"
+#include "evenkeel/layer/cpu/internal/saved_activations.h"
+#include "evenkeel/layer/internal/layer_backend.h"
 #include "evenkeel/plan/step_plan.h"
-#include "evenkeel/plan/top_k.h"
 
 namespace evenkeel::internal {
 
@@ -24,14 +24,17 @@ struct KeptChunk {
   SavedActivations saved;
 };
 
-struct SavedStep {
-  StepPlan plan;
-  std::vector<Chunk> chunks;
-  std::vector<KeptChunk> kept;  // the first of them
-  Workspaces workspace;         // with which these were planned
-  ConstRows hidden;
-  TopK top_k;          // in `choices`
-  Buffer own_choices;  // where the layer has no memory set aside for them
+class SavedStep final : public StepState {
+ public:
+  const StepPlan& plan() const override { return step_plan; }
+  std::span<const Chunk> chunks() const override { return step_chunks; }
+
+  StepPlan step_plan;
+  std::vector<Chunk> step_chunks;
+  std::vector<KeptChunk> kept;   // the first of them
+  bool fell_back_to_ep = false;  // the plan is not the planner's
+  Workspaces workspace;          // with which these were planned
+  Buffer own_choices;            // where the layer has no memory set aside for them
   std::byte* choices = nullptr;
 };
 

@@ -9,9 +9,9 @@
 #include "evenkeel/compute/expert_ffn.h"
 #include "evenkeel/exchange/dispatched.h"
 #include "evenkeel/exchange/result_rows.h"
-#include "evenkeel/layer/internal/borrowed_experts.h"
-#include "evenkeel/layer/internal/native_experts.h"
-#include "evenkeel/layer/internal/saved_activations.h"
+#include "evenkeel/layer/cpu/internal/borrowed_experts.h"
+#include "evenkeel/layer/cpu/internal/native_experts.h"
+#include "evenkeel/layer/cpu/internal/saved_activations.h"
 
 namespace evenkeel::internal {
 

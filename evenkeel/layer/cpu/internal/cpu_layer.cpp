@@ -1,0 +1,199 @@
+#include "evenkeel/layer/cpu/internal/cpu_layer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/compute/cpu/expert_ffn.h"
+#include "evenkeel/layer/chunk_shape.h"
+#include "evenkeel/layer/cpu/internal/backward_pass.h"
+#include "evenkeel/layer/cpu/internal/forward_pass.h"
+#include "evenkeel/layer/internal/agreement.h"
+#include "evenkeel/layer/internal/step_story.h"
+
+namespace evenkeel::internal {
+
+namespace {
+
+std::shared_ptr<const ExpertFfn> given_or_cpu(const LayerParts& layer) {
+  const MoeOptions& options = layer.options;
+  const ExpertShape& shape = layer.shape.expert;
+  if (options.experts == nullptr) return make_cpu_expert_ffn(shape, options.with_backward);
+  if (options.experts->shape() != shape)
+    throw InvalidArgument("experts", "made for another shape", "an ExpertFfn of the layer's shape");
+  return options.experts;
+}
+
+// Has planned a step of no tokens, so that it takes no memory in a later one.
+std::unique_ptr<Planner> warm_planner(const PlannerOptions& options, const LayerPlacement& placement) {
+  std::unique_ptr<Planner> planner = make_planner(options);
+  StepPlan plan;
+  planner->plan(Counts(placement.num_ranks(), placement.num_experts()), placement, plan);
+  return planner;
+}
+
+// Unlike CPUs only cost the promise of equal bits.
+BitwiseReport common_bits(Communicator& comm, const ExpertFfn& ffn) {
+  BitwiseReport report = ffn.bitwise();
+  const Digest arithmetic[] = {{"arithmetic", report.holds ? report.fingerprint : 0}};
+  if (const int rank = first_to_differ(comm, arithmetic).front(); rank >= 0) {
+    report.holds = false;
+    report.reason = fmt::format("the CPU of rank {} multiplies to other bits than that of rank 0", rank);
+  }
+  return report;
+}
+
+// Ranks with unlike CPUs may need unlike bytes, but must choose alike.
+void take_the_most(ChunkShape& chunk, Communicator& comm) {
+  std::int64_t* const theirs[] = {&chunk.saved_bytes,
+                                  &chunk.saved_margin_bytes,
+                                  &chunk.workspace.forward,
+                                  &chunk.workspace.backward,
+                                  &chunk.workspace.recompute,
+                                  &chunk.most_workspace.forward,
+                                  &chunk.most_workspace.backward,
+                                  &chunk.most_workspace.recompute,
+                                  &chunk.forward_weight_bytes,
+                                  &chunk.backward_weight_bytes,
+                                  &chunk.recompute_weight_bytes};
+  std::array<std::int64_t, std::size(theirs)> most;
+  for (std::size_t i = 0; i < most.size(); ++i) most[i] = *theirs[i];
+  CpuStream stream;
+  comm.all_reduce(most, Reduction::max, stream, "workspaces").wait();
+  for (std::size_t i = 0; i < most.size(); ++i) *theirs[i] = most[i];
+}
+
+BudgetShape agreed(BudgetShape budget, Communicator& comm) {
+  take_the_most(budget.chunk, comm);
+  return budget;
+}
+
+bool cuts_steps(const LayerParts& layer) {
+  const MemoryOptions& options = layer.options.memory;
+  return layer.arena.is_bounded() || options.recompute == Recompute::whole ||
+         options.recompute == Recompute::chunk || options.rule.kind != ChunkRule::Kind::exact;
+}
+
+PassState pass_state(const NativeExperts& natives, const BorrowedExperts& borrowed, int num_experts) {
+  const auto experts = static_cast<std::size_t>(num_experts);
+  PassState pass{.groups = ExpertGroups(natives, borrowed, num_experts),
+                 .owned_gradients = std::vector<GradientParts>(experts),
+                 .split_experts = std::vector<std::uint8_t>(experts)};
+  pass.result_rows.reserve(experts);
+  return pass;
+}
+
+}  // namespace
+
+CpuLayer::CpuLayer(const LayerParts& layer)
+    : parts(layer),
+      ffn(given_or_cpu(layer)),
+      planner(warm_planner(layer.options.planner, layer.placement)),
+      bits(common_bits(layer.comm, *ffn)),
+      weights_comm(layer.comm.split(0)),
+      natives(*ffn, layer.placement, layer.comm.rank(), layer.options.with_backward),
+      borrowed(*ffn, layer.arena, layer.shape.num_experts),
+      clock(layer.options.on_phase),
+      exchange(layer.comm, stream, layer.arena, layer.shape.expert.hidden, layer.shape.expert.type),
+      transfer(*weights_comm, layer.arena, part_elements(layer.shape.expert),
+               bytes_of(layer.shape.expert.type)),
+      budget(agreed(budget_shape(layer.shape, layer.placement, *ffn, layer.options), layer.comm)),
+      schedule(layer.comm, layer.arena, layer.placement, budget, layer.options.memory, cuts_steps(layer)),
+      pass(pass_state(natives, borrowed, layer.shape.num_experts)) {
+  pass.workspace = schedule.workspace();
+  if (layer.arena.is_bounded()) set_bytes_aside();
+  // So that no step takes memory for its first operation or its deal.
+  stream.reserve();
+  StepPlan any;
+  any.begin(layer.placement);
+  exchange.reserve(any, layer.shape.top_k);
+  transfer.reserve(any);
+}
+
+std::unique_ptr<LayerBackend> make_cpu_layer(const LayerParts& layer) {
+  return std::make_unique<CpuLayer>(layer);
+}
+
+// The promise of a budget: what every step needs is claimed, and the choices of states have their places.
+void CpuLayer::set_bytes_aside() {
+  Arena& arena = parts.arena;
+  const int states = budget.states_in_flight;
+  arena.claim(least_step_bytes(budget), least_state_bytes(budget) / states, states);
+  if (!parts.options.with_backward) return;
+  const std::int64_t each = state_bytes(budget.chunk, parts.options.max_tokens);
+  if (arena.largest_gap_bytes() < arena.claimed_step_bytes() + each * states)
+    throw InvalidArgument("arena", "states of its other layers keep what this layer needs",
+                          "all layers made before the first step");
+  choices = arena.allocate(each * states, "choices of states", Lifetime::held);
+  for (int i = 0; i < states; ++i) pool.set_aside(choices.data() + i * each);
+}
+
+void CpuLayer::set_planner(const PlannerOptions& options) {
+  planner = warm_planner(options, parts.placement);
+}
+
+void CpuLayer::forward(StepState& state, ConstRows hidden, const TopK& top_k, Rows output) {
+  clock.start(false);
+  ForwardPass forward_pass(*this, static_cast<SavedStep&>(state), hidden, top_k, output);
+  run_forward(forward_pass);
+  finish_step();
+}
+
+void CpuLayer::backward(StepState& state, ConstRows grad_output, const MoeGradients& gradients) {
+  clock.start(true);
+  BackwardPass backward_pass(*this, static_cast<SavedStep&>(state), grad_output, gradients);
+  run_backward(backward_pass);
+  finish_step();
+}
+
+void CpuLayer::finish_step() {
+  const StepStatistics statistics = clock.stop();
+  if (parts.options.on_step) parts.options.on_step(statistics);
+}
+
+StepReport CpuLayer::report(const StepState& state) {
+  const auto& step = static_cast<const SavedStep&>(state);
+  const StepPlan& plan = step.plan();
+  StepReport report;
+  report.chunks = static_cast<int>(std::ssize(step.chunks()));
+  report.transfers = static_cast<int>(std::ssize(plan.transfers()));
+  report.fell_back_to_ep = step.fell_back_to_ep;
+  report.borrowed = static_cast<int>(transfer.borrows(plan));
+  report.weights_sent = report.borrowed;
+  const auto loads = plan.rank_loads();
+  report.rank_loads.assign(loads.begin(), loads.end());
+  return report;
+}
+
+void CpuLayer::borrow_for_forward(const StepPlan& plan) {
+  clock.enter(Phase::transfer);
+  borrowed.fetch(plan, natives.parts(), kForward, transfer);
+  pass.borrowing = true;
+}
+
+void CpuLayer::give_back_in_forward() {
+  clock.leave_chunk(Phase::transfer);
+  borrowed.release();
+  transfer.finish();
+  pass.borrowing = false;
+}
+
+void CpuLayer::borrow_for_backward(const StepPlan& plan, std::span<const Pass> passes) {
+  clock.enter(Phase::transfer);
+  borrowed.fetch(plan, natives.parts(), passes, transfer);
+  transfer.open_gradients(plan, parts.placement);
+  pass.borrowing = true;
+}
+
+void CpuLayer::give_back_in_backward() {
+  if (!pass.borrowing) return;
+  clock.leave_chunk(Phase::transfer);
+  borrowed.release();
+  transfer.return_gradients(pass.owned_gradients);
+  transfer.finish();
+  pass.borrowing = false;
+}
+
+}  // namespace evenkeel::internal

@@ -1,0 +1,100 @@
+// The part of a layer that carries out its steps on the CPU. Its passes are forward_pass.h and
+// backward_pass.h.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "evenkeel/balance/planner.h"
+#include "evenkeel/base/matrix_view.h"
+#include "evenkeel/budget/least_budget.h"
+#include "evenkeel/comm/communicator.h"
+#include "evenkeel/compute/expert_ffn.h"
+#include "evenkeel/device/arena.h"
+#include "evenkeel/device/cpu/rows.h"
+#include "evenkeel/device/cpu/stream.h"
+#include "evenkeel/exchange/exchange.h"
+#include "evenkeel/exchange/result_rows.h"
+#include "evenkeel/exchange/weight_transfer.h"
+#include "evenkeel/layer/cpu/internal/borrowed_experts.h"
+#include "evenkeel/layer/cpu/internal/expert_groups.h"
+#include "evenkeel/layer/cpu/internal/native_experts.h"
+#include "evenkeel/layer/cpu/internal/phase_clock.h"
+#include "evenkeel/layer/cpu/internal/saved_step.h"
+#include "evenkeel/layer/cpu/internal/step_schedule.h"
+#include "evenkeel/layer/internal/layer_backend.h"
+#include "evenkeel/layer/internal/layer_parts.h"
+
+namespace evenkeel::internal {
+
+// What a pass holds, beside its chunk; reused from pass to pass, so that no step allocates.
+struct PassState {
+  bool borrowing = false;
+  Workspaces workspace = {};
+  ExpertGroups groups;
+  ResultRows result_rows = {};
+  std::vector<GradientParts> owned_gradients;  // by expert
+  std::vector<std::uint8_t> split_experts;     // by expert, of the step's plan
+};
+
+class CpuLayer final : public LayerBackend {
+ public:
+  explicit CpuLayer(const LayerParts& layer);
+
+  void set_weights(std::span<const ExpertWeights> weights) override { natives.set(weights); }
+  void set_planner(const PlannerOptions& options) override;
+  StepState* take_state() override { return pool.take(); }
+  void give_back(StepState* state) noexcept override { pool.give_back(static_cast<SavedStep*>(state)); }
+  void forward(StepState& state, ConstRows hidden, const TopK& top_k, Rows output) override;
+  void backward(StepState& state, ConstRows grad_output, const MoeGradients& gradients) override;
+  StepReport report(const StepState& state) override;
+  const BitwiseReport& bitwise() const override { return bits; }
+  std::int64_t least_budget() const override { return evenkeel::least_budget(budget); }
+
+  // Where a token's row begins.
+  const void* row(ConstRows of, std::int64_t token) const {
+    return rows::at(of.data, token * parts.shape.expert.hidden, parts.shape.expert.type);
+  }
+  void* row(Rows of, std::int64_t token) const {
+    return rows::at(of.data, token * parts.shape.expert.hidden, parts.shape.expert.type);
+  }
+  Recompute recompute() const { return parts.options.memory.recompute; }
+  // The numbers that the bytes of the present pass depend on.
+  ChunkShape chunk_shape() const {
+    ChunkShape chunk = budget.chunk;
+    chunk.workspace = pass.workspace;
+    return chunk;
+  }
+
+  // Collective. A pass's borrowing: the weights that the plan says, in backward memory for their gradients
+  // too, and at the end all of it back, the gradients to their owners.
+  void borrow_for_forward(const StepPlan& plan);
+  void borrow_for_backward(const StepPlan& plan, std::span<const Pass> passes);
+  void give_back_in_forward();
+  void give_back_in_backward();
+
+  const LayerParts& parts;
+  const std::shared_ptr<const ExpertFfn> ffn;
+  std::unique_ptr<Planner> planner;
+  const BitwiseReport bits;
+  const std::unique_ptr<Communicator> weights_comm;
+  NativeExperts natives;
+  BorrowedExperts borrowed;
+  PhaseClock clock;
+  CpuStream stream;
+  Exchange exchange;
+  WeightTransfer transfer;
+  const BudgetShape budget;
+  StepSchedule schedule;
+  PassState pass;
+  Buffer choices;  // of states in flight, where the arena has a budget
+  StepPool pool;
+
+ private:
+  void set_bytes_aside();
+  void finish_step();
+};
+
+}  // namespace evenkeel::internal

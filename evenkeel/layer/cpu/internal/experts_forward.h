@@ -1,0 +1,46 @@
+// The experts' work in forward on the rows of a chunk, and how its results come to their sums.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "evenkeel/device/arena.h"
+#include "evenkeel/exchange/dispatched.h"
+#include "evenkeel/layer/cpu/internal/cpu_layer.h"
+#include "evenkeel/layer/cpu/internal/saved_activations.h"
+#include "evenkeel/plan/step_plan.h"
+
+namespace evenkeel::internal {
+
+class ExpertsForward {
+ public:
+  // Of a chunk of a step with this plan; `hidden` is the row of its first token. Activations go to `saved`,
+  // if it has any. All must stay.
+  ExpertsForward(CpuLayer& layer, const Dispatched& dispatched, const void* hidden,
+                 const SavedActivations& saved, const StepPlan& plan);
+  ~ExpertsForward();
+  ExpertsForward(const ExpertsForward&) = delete;
+  ExpertsForward& operator=(const ExpertsForward&) = delete;
+
+  // The results that other ranks wait for, and those that are held until their tokens' sums.
+  void compute_waiting();
+  // Collective. Sends them home, meanwhile computes the rest a range of tokens at a time, and writes the
+  // sums.
+  void compute_rest_and_sum(std::span<const float> weights, void* output);
+  // The rest alone, for what it saves.
+  void compute_rest();
+
+ private:
+  void multiply();
+  template <class Sum>
+  void compute_ranges(const Sum& sum);
+
+  CpuLayer& layer_;
+  const Dispatched& dispatched_;
+  const void* hidden_;
+  const SavedActivations& saved_;
+  bool in_ranges_;
+  Buffer own_rows_, results_, workspace_;
+};
+
+}  // namespace evenkeel::internal

@@ -1,0 +1,83 @@
+#include "evenkeel/layer/cpu/internal/forward_pass.h"
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "evenkeel/base/error.h"
+
+namespace evenkeel::internal {
+
+// On the step: its plan and its chunks.
+void ForwardPass::agree() {
+  StepSchedule& schedule = layer_.schedule;
+  schedule.plan_forward(top_k_, *layer_.planner, step_.step_plan);
+  step_.fell_back_to_ep = schedule.fell_back_to_ep();
+  layer_.clock.statistics().planning_seconds = schedule.planning_seconds();
+  layer_.pass.workspace = step_.workspace = schedule.workspace();
+  step_.step_chunks.reserve(static_cast<std::size_t>(schedule.units()));
+  step_.step_chunks.assign(schedule.chunks().begin(), schedule.chunks().end());
+  step_.kept.reserve(kStepBlocks);
+  step_.hidden = hidden_;
+  if (layer_.parts.options.with_backward) save_choices();
+}
+
+void ForwardPass::save_choices() {
+  const auto bytes = static_cast<std::int64_t>(top_k_.experts.size_bytes());
+  std::byte* at = nullptr;
+  if (layer_.parts.arena.is_bounded()) {
+    at = step_.choices = layer_.pool.take_choices();
+    if (at == nullptr)
+      throw InvalidArgument("forward", "more states are alive than the layer was made for",
+                            "a larger states_in_flight, or backward before the next forward");
+  } else {
+    step_.own_choices = layer_.parts.arena.allocate(2 * bytes, "choices", Lifetime::held);
+    at = step_.own_choices.data();
+  }
+  const std::span experts(reinterpret_cast<std::int32_t*>(at), top_k_.experts.size());
+  const std::span weights(reinterpret_cast<float*>(at + bytes), top_k_.weights.size());
+  std::ranges::copy(top_k_.experts, experts.begin());
+  std::ranges::copy(top_k_.weights, weights.begin());
+  step_.top_k = {top_k_.tokens, top_k_.k, experts, weights};
+}
+
+bool ForwardPass::next_chunk() {
+  if (chunks_begun_ == step_.step_chunks.size()) return false;
+  chunk_ = &step_.step_chunks[chunks_begun_++];
+  return true;
+}
+
+void ForwardPass::dispatch() {
+  StepSchedule& schedule = layer_.schedule;
+  layer_.clock.enter_chunk(Phase::plan);
+  ChunkInFlight& now = in_flight_.emplace();
+  now.first_token = chunk_->first_token(top_k_.tokens, schedule.units());
+  now.top_k =
+      top_k_.part(now.first_token, chunk_->end_token(top_k_.tokens, schedule.units()) - now.first_token);
+  const StepPlan& plan = schedule.plan_chunk(now.top_k, step_.step_plan);
+
+  layer_.clock.enter(Phase::dispatch);
+  const Lifetime lifetime = chunk_->kept ? Lifetime::held : Lifetime::step;
+  now.dispatched = layer_.exchange.dispatch(layer_.row(hidden_, now.first_token), now.top_k,
+                                            schedule.counts(), plan, lifetime);
+  layer_.clock.statistics().assignments += now.dispatched.positions_here;
+}
+
+void ForwardPass::run_experts() {
+  ChunkInFlight& now = *in_flight_;
+  if (chunk_->kept) now.saved = {layer_.parts.arena, now.dispatched, layer_.budget.chunk, Lifetime::held};
+  now.experts.emplace(layer_, now.dispatched, layer_.row(hidden_, now.first_token), now.saved,
+                      step_.step_plan);
+  now.experts->compute_waiting();
+}
+
+void ForwardPass::combine() {
+  ChunkInFlight& now = *in_flight_;
+  layer_.clock.enter(Phase::combine);
+  now.experts->compute_rest_and_sum(now.top_k.weights, layer_.row(output_, now.first_token));
+  now.experts.reset();
+  if (chunk_->kept) step_.kept.push_back({now.first_token, std::move(now.dispatched), std::move(now.saved)});
+  in_flight_.reset();
+}
+
+}  // namespace evenkeel::internal

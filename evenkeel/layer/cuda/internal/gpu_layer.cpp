@@ -1,0 +1,281 @@
+// A layer's memory, and what ranks tell each other before the first step.
+#include "evenkeel/layer/cuda/internal/gpu_layer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <utility>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/comm/abort_on_error.h"
+#include "evenkeel/device/cuda/gpu.h"
+#include "evenkeel/layer/cuda/chunk_limits.h"
+#include "evenkeel/layer/internal/agreement.h"
+
+namespace evenkeel::internal {
+
+using cuda::BufferShape;
+using cuda::ChunkLimits;
+using cuda::ExpertTensors;
+using cuda::PeerView;
+
+namespace {
+
+ExpertTensors tensors_of(const ExpertWeights& w) {
+  return {{const_cast<void*>(w.gate_up), const_cast<void*>(w.down), const_cast<void*>(w.gate_up_bias),
+           const_cast<void*>(w.down_bias)}};
+}
+ExpertTensors tensors_of(const ExpertGradients& g) {
+  return {{g.gate_up, g.down, g.gate_up_bias, g.down_bias}};
+}
+
+cuda::ExpertLayout layout_of(const ExpertShape& e) {
+  return {{e.gate_up_rows() * e.hidden, e.intermediate * e.hidden, e.biases ? e.gate_up_rows() : 0,
+           e.biases ? e.hidden : 0}};
+}
+
+// The tensors of a block of memory; null where an expert has none.
+template <class Number>
+std::array<Number*, 4> parts_of(const cuda::ExpertLayout& layout, Number* block) {
+  std::array<Number*, 4> parts{};
+  for (int part = 0; part < 4; ++part)
+    if (layout.elements[part] > 0) parts[static_cast<std::size_t>(part)] = block + layout.begin(part);
+  return parts;
+}
+
+void require_gpu_layer(const LayerParts& layer, const CudaStream& stream, const GpuOptions& gpu) {
+  const MoeOptions& options = layer.options;
+  if (layer.shape.expert.type != DataType::bf16)
+    throw Unsupported("a layer on a GPU of " + std::string(name_of(layer.shape.expert.type)) +
+                      " rows; it takes bf16");
+  if (layer.arena.gpu() != stream.gpu())
+    throw InvalidArgument("arena", "is not on the stream's GPU", fmt::format("one on GPU {}", stream.gpu()));
+  if (options.memory != MemoryOptions{})
+    throw InvalidArgument("memory", "is about layers on the CPU", "the defaults: a budget alone decides");
+  if (options.experts != nullptr)
+    throw InvalidArgument("experts", "are given, and a layer on a GPU has its own", "none");
+  if (options.on_step || options.on_phase)
+    throw InvalidArgument("on_step or on_phase", "is given, and no host follows a step on a GPU",
+                          "none; report() says what was decided");
+  if (gpu.borrow_slots < 0)
+    throw InvalidArgument("borrow_slots", fmt::format("{}", gpu.borrow_slots), "0 or more");
+  if (gpu.rounds < 1) throw InvalidArgument("rounds", fmt::format("{}", gpu.rounds), "1 or more");
+}
+
+}  // namespace
+
+const StepPlan& GpuState::plan() const {
+  throw Unsupported("the plan of a step on a GPU: it stays there; report() says what was decided");
+}
+std::span<const Chunk> GpuState::chunks() const {
+  throw Unsupported("the chunks of a step on a GPU: they stay there; report() says how many");
+}
+
+GpuLayer::GpuLayer(const LayerParts& layer, CudaStream& stream, const GpuOptions& options)
+    : parts_((require_gpu_layer(layer, stream, options), layer)),
+      stream_(stream),
+      options_(options),
+      ffn_((static_cast<void>(stream.native()), make_cuda_expert_ffn(layer.shape.expert))),
+      tables_(layer.placement),
+      side_(stream.gpu()),
+      barrier_(layer.comm) {
+  abort_on_error(layer.comm, [&] { set_up(); });
+}
+
+GpuLayer::~GpuLayer() {
+  await_others();
+}
+
+void GpuLayer::await_others() noexcept {
+  barrier_.await_others();
+  for (const int gpu : std::set<int>(gpus_.begin(), gpus_.end())) cuda::await_gpu(gpu);
+  cuda::await_gpu(stream_.gpu());  // the thread's current GPU again
+}
+
+void GpuLayer::set_up() {
+  open_peers();
+  Arena& arena = parts_.arena;
+  // Ranks must decide alike, so that the tightest decides for all.
+  std::int64_t budget[] = {arena.is_bounded() ? arena.largest_gap_bytes() : std::int64_t{1} << 62};
+  parts_.comm.all_reduce(budget, Reduction::min, words_, "budget").wait();
+  fit(budget[0] == std::int64_t{1} << 62 ? -1 : budget[0]);
+  memory_ = arena.allocate(lay_out(buffer_shape_, nullptr).bytes, "a layer on a GPU", Lifetime::held);
+  buffers_ = lay_out(buffer_shape_, memory_.data());
+  upload_tables();
+  meet_peers();
+  for (std::size_t slot = buffers_.states.size(); slot-- > 0;)
+    free_.push_back(std::make_unique<GpuState>(slot));
+  // A row's bits are its numbers' alone, where all ranks have the same kernels.
+  const Digest kernels[] = {{"kernels", static_cast<std::uint64_t>(ffn_->kernels())}};
+  const int unlike = first_to_differ(parts_.comm, kernels).front();
+  bits_.holds = unlike < 0;
+  if (unlike >= 0)
+    bits_.reason = fmt::format("the GPU of rank {} has other kernels than that of rank 0", unlike);
+}
+
+// Kernels of this rank's GPU read the memory of all others'.
+void GpuLayer::open_peers() {
+  gpus_ = gather(stream_.gpu());
+  for (std::size_t rank = 0; rank < gpus_.size(); ++rank)
+    if (!cuda::open_memory(gpus_[rank], stream_.gpu()))
+      throw Unsupported(
+          fmt::format("a layer across GPUs {} and {} (ranks {} and {}): neither reads the other's memory",
+                      gpus_[rank], stream_.gpu(), rank, parts_.comm.rank().value()));
+  static_cast<void>(stream_.native());
+}
+
+template <class T>
+std::vector<T> GpuLayer::gather(const T& mine) {
+  std::vector<T> all(static_cast<std::size_t>(parts_.comm.size()));
+  parts_.comm
+      .all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)), words_,
+                  "a layer's addresses")
+      .wait();
+  return all;
+}
+
+BufferShape GpuLayer::shape_for(int slots, int chunks, int slices, std::int64_t positions) const {
+  BufferShape shape;
+  shape.route = {parts_.comm.size(),
+                 parts_.shape.num_experts,
+                 parts_.comm.rank().value(),
+                 parts_.shape.top_k,
+                 slices,
+                 chunks,
+                 static_cast<int>(parts_.placement.natives(parts_.comm.rank()).size()),
+                 slots,
+                 options_.rounds,
+                 static_cast<int>(parts_.options.max_tokens * parts_.shape.top_k),
+                 static_cast<std::int32_t>(positions)};
+  shape.num_slots = tables_.view().num_slots;
+  shape.num_copies = parts_.placement.num_copies(parts_.comm.rank());
+  shape.states = parts_.options.states_in_flight;
+  shape.with_backward = parts_.options.with_backward;
+  shape.hidden = parts_.shape.expert.hidden;
+  shape.max_tokens = parts_.options.max_tokens;
+  shape.planner_integers = std::int64_t{parts_.comm.size()} * parts_.shape.num_experts;
+  shape.layout = layout_of(parts_.shape.expert);
+  shape.workspace_bytes = ffn_->forward_workspace_bytes(shape.route.num_groups(), positions);
+  if (parts_.options.with_backward) {
+    // Which pointers are null is what the size depends on.
+    static float some;
+    DeviceBackward call;
+    call.grad_input = &some;
+    call.input_rows = positions;
+    shape.workspace_bytes = std::max(
+        shape.workspace_bytes, ffn_->backward_workspace_bytes(shape.route.num_groups(), positions, call));
+  }
+  return shape;
+}
+
+// Of the rank with the most: ranks have unlike numbers of experts at home, and must decide alike.
+std::int64_t GpuLayer::most_bytes(int slots, int chunks, std::int64_t positions) const {
+  const auto slices = static_cast<int>(parts_.options.max_tokens / 64);
+  BufferShape shape = shape_for(slots, chunks, 2 * chunks + slices, positions);
+  for (RankId rank : indices<RankId>(parts_.comm.size())) {
+    shape.route.num_natives =
+        std::max(shape.route.num_natives, static_cast<int>(parts_.placement.natives(rank).size()));
+    shape.num_copies = std::max(shape.num_copies, parts_.placement.num_copies(rank));
+  }
+  return lay_out(shape, nullptr).bytes;
+}
+
+// Slots first: fewer of them where the finest cut does not fit beside them.
+void GpuLayer::fit(std::int64_t budget) {
+  const int ranks = parts_.comm.size();
+  const std::int64_t max_tokens = parts_.options.max_tokens;
+  const int top_k = parts_.shape.top_k;
+  const auto bytes_with = [&](int slots) {
+    return [this, slots](int chunks, std::int64_t positions) { return most_bytes(slots, chunks, positions); };
+  };
+  least_budget_ = cuda::least_bytes(ranks, max_tokens, top_k, bytes_with(0));
+  int slots =
+      options_.borrow_slots > 0 ? options_.borrow_slots : (parts_.shape.num_experts + ranks - 1) / ranks;
+  if (ranks == 1) slots = 0;
+  while (slots > 0 && budget >= 0 && cuda::least_bytes(ranks, max_tokens, top_k, bytes_with(slots)) > budget)
+    slots /= 2;
+  const ChunkLimits fitting = cuda::fit_chunks(ranks, max_tokens, top_k, budget, bytes_with(slots));
+  buffer_shape_ = shape_for(slots, fitting.most_chunks, fitting.num_slices, fitting.most_positions);
+}
+
+template <class T>
+void GpuLayer::upload(const std::vector<T>& from, T* to) {
+  if (from.empty()) return;
+  static_cast<void>(stream_.native());
+  stream_.copy(to, from.data(), from.size() * sizeof(T));
+  stream_.synchronize();
+}
+
+void GpuLayer::upload_tables() {
+  const auto integers = tables_.integers();
+  upload(std::vector<std::int32_t>(integers.begin(), integers.end()), buffers_.homes);
+  homes_ = tables_.view_at(buffers_.homes);
+  set_planner(parts_.options.planner);
+}
+
+void GpuLayer::set_planner(const PlannerOptions& options) {
+  cuda::PlanRules rules = cuda::rules_of(options);
+  rules.most_borrowed = route().most_borrowed();
+  planner_ = std::make_unique<cuda::CudaPlanner>(homes_, rules);
+}
+
+// Every rank learns where the others keep what it reads.
+void GpuLayer::meet_peers() {
+  for (std::size_t turn = 0; turn < 2; ++turn) upload(gather(buffers_.outbox[turn]), buffers_.outboxes[turn]);
+  PeerView mine;
+  mine.tensors = buffers_.tensors;
+  mine.block_counts = buffers_.block_counts;
+  mine.results = buffers_.exchanged;
+  mine.row_gradients = buffers_.row_gradients;
+  mine.weight_gradients = buffers_.weight_gradients;
+  mine.weights = buffers_.shown_weights;
+  mine.foreign_gradients = buffers_.foreign_gradients;
+  upload(gather(mine), buffers_.views);
+}
+
+void GpuLayer::set_weights(std::span<const ExpertWeights> natives) {
+  const cuda::PeerAccessScope scope = barrier_.scope();
+  const auto own = parts_.natives();
+  const cuda::ExpertLayout& layout = buffer_shape_.layout;
+  std::vector<ExpertTensors> shown(static_cast<std::size_t>(parts_.shape.num_experts));
+  std::vector<DeviceExpertWeights> weights(natives.begin(), natives.end());
+  for (std::size_t i = 0; i < own.size(); ++i) shown[own[i].offset()] = tensors_of(natives[i]);
+  for (int b = 0; b < route().most_borrowed(); ++b) {
+    const auto parts = parts_of(layout, buffers_.places + b % route().places * layout.block());
+    weights.push_back({parts[0], parts[1], parts[2], parts[3]});
+  }
+  upload(shown, buffers_.shown_weights);
+  upload(weights, buffers_.group_weights);
+  barrier_.sync(stream_);
+}
+
+// A rank's own experts add to the caller's tensors, all others to blocks that are their owners' to read. The
+// device is told where they are once.
+void GpuLayer::set_gradients(std::span<const ExpertGradients> gradients) {
+  if (shown_gradients_ && std::ranges::equal(gradients, *shown_gradients_)) return;
+  const auto own = parts_.natives();
+  const cuda::ExpertLayout& layout = buffer_shape_.layout;
+  std::vector<ExpertTensors> native_gradients;
+  std::vector<DeviceExpertGradients> group_gradients;
+  const auto push_block = [&](int block) {
+    const auto parts = parts_of(layout, buffers_.foreign_gradients + block * layout.block());
+    group_gradients.push_back({parts[0], parts[1], parts[2], parts[3]});
+  };
+  int copies = 0;
+  for (std::size_t i = 0; i < own.size(); ++i) {
+    const ExpertGradients& g = gradients[i];
+    native_gradients.push_back(tensors_of(g));
+    if (parts_.owns(own[i]))
+      group_gradients.push_back({g.gate_up, g.down, g.gate_up_bias, g.down_bias});
+    else
+      push_block(route().most_borrowed() + copies++);
+  }
+  for (int b = 0; b < route().most_borrowed(); ++b) push_block(b);
+  upload(native_gradients, buffers_.native_gradients);
+  upload(group_gradients, buffers_.group_gradients);
+  shown_gradients_.emplace(gradients.begin(), gradients.end());
+}
+
+}  // namespace evenkeel::internal

@@ -1,0 +1,128 @@
+#include "evenkeel/layer/internal/layer_parts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "evenkeel/base/error.h"
+
+namespace evenkeel::internal {
+
+namespace {
+
+void require_rates(const CostModel& cost) {
+  for (double rate : {cost.flops_per_second, cost.weight_bytes_per_second, cost.link_bytes_per_second})
+    if (!(rate >= CostModel::kLeastRate && rate <= CostModel::kMostRate))
+      throw InvalidArgument("cost", fmt::format("a rate of {}", rate), "rates in 1..1e30");
+  if (!(cost.overlap >= 0 && cost.overlap <= 1))
+    throw InvalidArgument("cost", fmt::format("an overlap of {}", cost.overlap), "0..1");
+  if (!(cost.chunk_seconds >= 0 && cost.chunk_seconds <= CostModel::kMostSeconds))
+    throw InvalidArgument("cost", fmt::format("{} s a chunk", cost.chunk_seconds), "0..1e6");
+}
+
+void require_rule(const ChunkRule& rule) {
+  if (rule.kind == ChunkRule::Kind::equal && rule.count < 1)
+    throw InvalidArgument("rule", fmt::format("{} equal chunks", rule.count), "1 or more");
+  const bool ascending = std::ranges::adjacent_find(rule.bins, std::greater_equal()) == rule.bins.end();
+  if (rule.kind == ChunkRule::Kind::mact && (rule.bins.empty() || rule.bins.front() < 1 || !ascending))
+    throw InvalidArgument("rule", "bins that do not ascend from 1 or more", "such as 1, 2, 4, 8");
+}
+
+void require_layer(const LayerParts& layer) {
+  const auto& [comm, arena, shape, placement, options] = layer;
+  const int ranks = comm.size();
+  if (placement.num_experts() != shape.num_experts || placement.num_ranks() != ranks)
+    throw InvalidArgument(
+        "placement", fmt::format("{} experts on {} ranks", placement.num_experts(), placement.num_ranks()),
+        fmt::format("{} experts on {} ranks", shape.num_experts, ranks));
+  if (shape.top_k < 1) throw InvalidArgument("top_k", fmt::format("{}", shape.top_k), "1 or more");
+  constexpr std::int64_t kMostAssignments = std::int64_t{1} << 30;
+  if (options.max_tokens < 1 || options.max_tokens > kMostAssignments / shape.top_k / ranks)
+    throw InvalidArgument("max_tokens", fmt::format("{}", options.max_tokens),
+                          fmt::format("1..{}", kMostAssignments / shape.top_k / ranks));
+  if (options.states_in_flight < 1)
+    throw InvalidArgument("states_in_flight", fmt::format("{}", options.states_in_flight), "1 or more");
+  require_rule(options.memory.rule);
+  require_rates(options.memory.cost);
+  if (options.device == nullptr && arena.gpu() >= 0)
+    throw InvalidArgument("arena", fmt::format("is on GPU {}", arena.gpu()),
+                          "one on the CPU, or options.device = on_gpu(stream)");
+}
+
+constexpr std::uint64_t kLayerVersion = 1;
+
+std::uint64_t hash_of(const LayerPlacement& placement) {
+  Hash hash;
+  hash.add(placement.num_experts()).add(placement.num_ranks());
+  for (ExpertId expert : indices<ExpertId>(placement.num_experts()))
+    for (RankId home : placement.homes(expert)) hash.add(expert.value()).add(home.value());
+  return hash.value();
+}
+
+std::uint64_t hash_of(const MoeShape& shape) {
+  const ExpertShape& e = shape.expert;
+  return Hash()
+      .add(shape.num_experts)
+      .add(shape.top_k)
+      .add(e.hidden)
+      .add(e.intermediate)
+      .add(e.activation)
+      .add(e.biases)
+      .add(e.type)
+      .value();
+}
+
+std::uint64_t hash_of(std::span<const std::int64_t> numbers) {
+  Hash hash;
+  for (std::int64_t number : numbers) hash.add(number);
+  return hash.value();
+}
+
+std::uint64_t hash_of(const MoeOptions& options) {
+  const PlannerOptions& p = options.planner;
+  return Hash()
+      .add(p.kind)
+      .add(p.capacity_factor_thousandths)
+      .add(p.min_segment)
+      .add(p.imbalance_threshold_thousandths)
+      .add(p.search_small)
+      .add(p.costs.has_value())
+      .add(p.costs.value_or(SpillCosts{}).seconds_per_assignment)
+      .add(p.costs.value_or(SpillCosts{}).seconds_per_transfer)
+      .add(p.costs.value_or(SpillCosts{}).seconds_per_step)
+      .add(options.max_tokens)
+      .add(options.with_backward)
+      .add(options.states_in_flight)
+      .add(options.memory.recompute)
+      .add(options.memory.rule.kind)
+      .add(options.memory.rule.count)
+      .add(hash_of(options.memory.rule.bins))
+      .add(options.memory.cost.flops_per_second)
+      .add(options.memory.cost.weight_bytes_per_second)
+      .add(options.memory.cost.overlap)
+      .add(options.memory.cost.link_bytes_per_second)
+      .add(options.memory.cost.chunk_seconds)
+      .add(options.memory.keep_plan)
+      .add(options.device == nullptr ? 0 : options.device->digest())
+      .value();
+}
+
+}  // namespace
+
+LayerParts::LayerParts(Communicator& communicator, Arena& memory, const MoeShape& moe, LayerPlacement homes,
+                       MoeOptions given)
+    : comm(communicator), arena(memory), shape(moe), placement(std::move(homes)), options(std::move(given)) {
+  require_layer(*this);
+}
+
+std::vector<Digest> LayerParts::digests() const {
+  return {{"version", kLayerVersion},
+          {"shape", hash_of(shape)},
+          {"options", hash_of(options)},
+          {"whether the arena has a budget", arena.is_bounded()},
+          {"placement", hash_of(placement)}};
+}
+
+}  // namespace evenkeel::internal

@@ -1,0 +1,31 @@
+// What a layer is, from its construction on: the same on every device.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "evenkeel/layer/internal/agreement.h"
+#include "evenkeel/layer/moe_layer.h"
+
+namespace evenkeel::internal {
+
+struct LayerParts {
+  // Throws InvalidArgument where these make no layer.
+  LayerParts(Communicator& communicator, Arena& memory, const MoeShape& moe, LayerPlacement homes,
+             MoeOptions given);
+
+  // The experts at home on this rank, ascending.
+  std::span<const ExpertId> natives() const { return placement.natives(comm.rank()); }
+  // Whether this rank has the expert's gradient.
+  bool owns(ExpertId expert) const { return placement.owner(expert) == comm.rank(); }
+  // What all ranks must build a layer from alike.
+  std::vector<Digest> digests() const;
+
+  Communicator& comm;
+  Arena& arena;
+  const MoeShape shape;
+  const LayerPlacement placement;
+  const MoeOptions options;
+};
+
+}  // namespace evenkeel::internal
