@@ -18,6 +18,7 @@
 
 #include "evenkeel/compute/cpu/expert_ffn.h"
 #include "evenkeel/device/arena.h"
+#include "evenkeel/study/tensors.h"
 
 namespace evenkeel {
 namespace {
@@ -28,18 +29,12 @@ double cpu_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-Buffer filled(Arena& arena, std::int64_t count, DataType type) {
-  Buffer buffer = arena.allocate(count * bytes_of(type), "benchmark");
-  std::uint32_t state = 1;
-  for (std::int64_t i = 0; i < count; ++i) {
-    state = state * 1664525u + 1013904223u;
-    const float value = (static_cast<float>(state >> 8) * 0x1p-23f - 1.0f) * 0.1f;
-    if (type == DataType::f32)
-      buffer.as<float>()[static_cast<std::size_t>(i)] = value;
-    else
-      buffer.as<bf16>()[static_cast<std::size_t>(i)] = bf16(value);
-  }
-  return buffer;
+Tensor filled(std::int64_t count, DataType type) {
+  return seeded_tensor(type, count, 1, 0.1);
+}
+
+const float* floats(const Tensor& tensor) {
+  return reinterpret_cast<const float*>(tensor.at(0));
 }
 
 dnnl::memory::data_type dnnl_type(DataType type) {
@@ -67,18 +62,18 @@ dnnl::matmul::primitive_desc product_of(const dnnl::memory::desc& a, const dnnl:
 
 // C[m, n] = A[m, k] B[n, k]^T, with B packed and a primitive made for this m.
 std::function<void()> onednn_alone(std::int64_t m, std::int64_t n, std::int64_t k, DataType type,
-                                   const Buffer& a, const Buffer& b, const Buffer& c) {
+                                   const Tensor& a, const Tensor& b, const Tensor& c) {
   using dnnl::memory;
   const dnnl::engine& engine = cpu();
   const memory::desc a_desc({m, k}, dnnl_type(type), memory::format_tag::ab);
   const memory::desc any({k, n}, dnnl_type(type), memory::format_tag::any);
   const memory::desc c_desc({m, n}, memory::data_type::f32, memory::format_tag::ab);
   const dnnl::matmul::primitive_desc made = product_of(a_desc, any, c_desc);
-  const memory plain({{k, n}, dnnl_type(type), memory::format_tag::ba}, engine, b.data());
+  const memory plain({{k, n}, dnnl_type(type), memory::format_tag::ba}, engine, b.at(0));
   memory packed(made.weights_desc(), engine);
   dnnl::reorder(plain, packed).execute(stream(), const_cast<memory&>(plain), packed);
-  return [product = dnnl::matmul(made), packed, a_memory = memory(a_desc, engine, a.data()),
-          c_memory = memory(c_desc, engine, c.data())] {
+  return [product = dnnl::matmul(made), packed, a_memory = memory(a_desc, engine, a.at(0)),
+          c_memory = memory(c_desc, engine, c.at(0))] {
     product.execute(stream(),
                     {{DNNL_ARG_SRC, a_memory}, {DNNL_ARG_WEIGHTS, packed}, {DNNL_ARG_DST, c_memory}});
   };
@@ -116,12 +111,12 @@ void table(std::int64_t D, std::int64_t F, DataType type, Sgemm sgemm) {
   constexpr std::int64_t kMost = 1024;
   Arena arena(Device::cpu());
   const auto ffn = make_cpu_expert_ffn({D, F, Activation::swiglu, false, type}, false);
-  const Buffer x = filled(arena, kMost * D, type), gate_up = filled(arena, 2 * F * D, type);
-  const Buffer down = filled(arena, D * F, type), h = filled(arena, kMost * F, type);
-  const Buffer y = filled(arena, kMost * D, type), wide = filled(arena, kMost * 2 * F, DataType::f32);
+  const Tensor x = filled(kMost * D, type), gate_up = filled(2 * F * D, type);
+  const Tensor down = filled(D * F, type), h = filled(kMost * F, type);
+  const Tensor y = filled(kMost * D, type), wide = filled(kMost * 2 * F, DataType::f32);
   const Buffer prepared = arena.allocate(ffn->prepared_bytes(Pass::forward), "benchmark");
   const Buffer workspace = arena.allocate(ffn->workspace_bytes(Pass::forward), "benchmark");
-  const ExpertWeights weights{gate_up.data(), down.data()};
+  const ExpertWeights weights{gate_up.at(0), down.at(0)};
   ffn->prepare(weights, Pass::forward, prepared.bytes());
   std::vector<std::int32_t> from(kMost), to(kMost);
   for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<std::int32_t>(i * 389 % kMost);
@@ -136,7 +131,7 @@ void table(std::int64_t D, std::int64_t F, DataType type, Sgemm sgemm) {
     const auto second = onednn_alone(m, D, F, type, h, down, wide);
     std::vector<std::function<void()>> contenders = {
         [&] {
-          ffn->forward({{&group, 1}, from, to}, {nullptr, {}, 0, x.data()}, y.data(), workspace.bytes());
+          ffn->forward({{&group, 1}, from, to}, {nullptr, {}, 0, x.at(0)}, y.at(0), workspace.bytes());
         },
         [&] {
           first();
@@ -144,10 +139,10 @@ void table(std::int64_t D, std::int64_t F, DataType type, Sgemm sgemm) {
         }};
     if (sgemm != nullptr && type == DataType::f32)
       contenders.emplace_back([&] {
-        const auto product = [&](std::int64_t n, std::int64_t k, const Buffer& a, const Buffer& b) {
-          sgemm(101, 111, 112, m, static_cast<int>(n), static_cast<int>(k), 1.0f, a.as<float>().data(),
-                static_cast<int>(k), b.as<float>().data(), static_cast<int>(k), 0.0f, wide.as<float>().data(),
-                static_cast<int>(n));
+        const auto product = [&](std::int64_t n, std::int64_t k, const Tensor& a, const Tensor& b) {
+          sgemm(101, 111, 112, m, static_cast<int>(n), static_cast<int>(k), 1.0f, floats(a),
+                static_cast<int>(k), floats(b), static_cast<int>(k), 0.0f,
+                reinterpret_cast<float*>(wide.at(0)), static_cast<int>(n));
         };
         product(2 * F, D, x, gate_up);
         product(D, F, h, down);

@@ -50,16 +50,14 @@ void plan_step(benchmark::State& state, Kind planner_kind, Loads loads, int expe
 }
 
 void register_all() {
-  const std::pair<const char*, Kind> planners[] = {
-      {"ep", Kind::ep}, {"least-loaded", Kind::least_loaded}, {"level", Kind::level}};
   const std::pair<const char*, Loads> loads[] = {
       {"balanced", Loads::balanced}, {"concentrated", Loads::concentrated}, {"lognormal", Loads::lognormal}};
   const std::pair<int, int> shapes[] = {{32, 2},   {32, 8},   {128, 2}, {128, 8}, {128, 16},
                                         {256, 32}, {384, 64}, {512, 8}, {512, 64}};
-  for (const auto& [planner_name, planner] : planners)
+  for (const Kind planner : {Kind::ep, Kind::least_loaded, Kind::level})
     for (const auto& [load_name, load] : loads)
       for (const auto& [experts, ranks] : shapes) {
-        const std::string name = std::string(planner_name) + "/" + load_name +
+        const std::string name = std::string(name_of(planner)) + "/" + load_name +
                                  "/experts:" + std::to_string(experts) + "/ranks:" + std::to_string(ranks);
         benchmark::RegisterBenchmark(name.c_str(), plan_step, planner, load, experts, ranks)
             ->Unit(benchmark::kMicrosecond)

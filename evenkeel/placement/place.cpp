@@ -3,15 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 #include <utility>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/placement/clusters/clusters.h"
 #include "evenkeel/placement/incremental/incremental.h"
+#include "evenkeel/placement/internal/deadline.h"
 #include "evenkeel/placement/internal/place_options.h"
-#include "evenkeel/placement/internal/relabel.h"
 #include "evenkeel/placement/joint/joint.h"
 #include "evenkeel/placement/ranks/ranks.h"
 #include "evenkeel/placement/replicas/replicas.h"
@@ -22,32 +21,19 @@ namespace evenkeel {
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-// The answer of a solver of this facade. The qualities before and after are measured later.
-struct Solved {
-  Placement placement;
-  std::map<std::string, double> objective = {};
-  std::map<std::string, double> bound = {};
-  std::map<std::string, std::string> bound_of = {};
-  bool proven_optimal = false;
-  PlaceOptions::Solver solver = PlaceOptions::Solver::fast;
-  std::vector<std::string> notes = {};
-};
-
+// The answers of the solvers, without the qualities before and after.
 class Solve {
  public:
   // `recordings` add up to the problem's profile, and are placed for one by one if there are several.
   Solve(const PlacementProblem& problem, std::span<const RoutingProfile> recordings,
         const PlaceOptions& options)
-      : problem_(problem), recordings_(recordings), options_(options), begin_(Clock::now()) {}
+      : problem_(problem), recordings_(recordings), options_(options), deadline_(options.limits) {}
 
-  Solved run() const {
+  PlaceResult run() const {
     if (options_.from) return incrementally();
     if (recordings_.size() > 1) return across_recordings();
     if (internal::has_replicas(options_)) return with_replicas();
     if (options_.objective == PlaceOptions::Objective::joint) return jointly();
-    if (internal::traffic_is_unknown(problem_.profile, problem_.traffic)) return by_balance();
     return in_two_stages();
   }
 
@@ -58,8 +44,8 @@ class Solve {
   // counts seconds since the first stage began.
   SolveLimits limits(int stages_left = 1) const {
     SolveLimits limits = options_.limits;
-    const double spent = std::chrono::duration<double>(Clock::now() - begin_).count();
-    limits.time_limit_s = std::max(0.0, (limits.time_limit_s - spent) / stages_left);
+    const double spent = deadline_.seconds();
+    limits.time_limit_s = deadline_.seconds_left() / stages_left;
     if (limits.progress)
       limits.progress = [&tell = options_.limits.progress, spent](double objective, double bound,
                                                                   double seconds) {
@@ -68,57 +54,57 @@ class Solve {
     return limits;
   }
 
-  Solved in_two_stages() const {
+  PlaceResult in_two_stages() const {
+    const bool by_balance = internal::traffic_is_unknown(problem_.profile, problem_.traffic);
     Clustering clusters = cluster_fast(problem_, limits(2));
-    if (exact()) clusters = cluster_exact(problem_, clusters, limits(2));
-    RankAssignment ranks = assign_ranks_fast(problem_, clusters, limits());
-    if (exact()) ranks = assign_ranks_exact(problem_, clusters, ranks, limits());
+    if (exact()) clusters = cluster_exact(problem_, clusters, limits(by_balance ? 1 : 2));
+    RankAssignment ranks =
+        by_balance ? ranks_by_balance(clusters) : assign_ranks_fast(problem_, clusters, limits());
+    if (exact() && !by_balance) ranks = assign_ranks_exact(problem_, clusters, ranks, limits());
 
-    Solved solved{.placement = placement_of(clusters, ranks, problem_.topology.num_ranks())};
+    PlaceResult solved{.placement = placement_of(clusters, ranks, problem_.topology.num_ranks()),
+                       .proven_optimal = clusters.proven_optimal && (by_balance || ranks.proven_optimal),
+                       .solver = options_.solver};
     add(solved, "balance", balance_objective(problem_, solved.placement), clusters.bound,
         balance_bound_of(clusters));
+    if (by_balance) return solved;
     add(solved, "traffic", pair_objective(problem_, solved.placement), ranks.bound,
         "all ways to give these clusters of experts ranks");
-    solved.proven_optimal = clusters.proven_optimal && ranks.proven_optimal;
-    if (clusters.sizes_chosen_together)
-      solved.notes.emplace_back(
-          "the best sizes of each layer alone would leave ranks unequal totals (Eq. 13): sizes of all "
-          "layers were chosen together");
-    solved.solver = options_.solver;
-    if (!clusters.layers_tried)
-      solved.notes.emplace_back(
-          "solver exact: the program of a layer has too many variables and was not tried; clusters are the "
-          "fast solver's");
-    else if (!clusters.program_tried)
-      solved.notes.emplace_back(
-          "solver exact took each layer by itself: the program of all layers has too many variables, so that "
-          "sizes with equal totals (Eq. 13) are the fast solver's");
-    if (!ranks.program_tried)
-      solved.notes.emplace_back(
-          "solver exact: the program of ranks has too many variables and was not tried; ranks are the fast "
-          "solver's");
+    note_programs(clusters, ranks, solved.notes);
     return solved;
   }
 
-  // Nothing tells one rank from another but its speed and capacity, which the assignment to ranks sees to.
-  Solved by_balance() const {
-    Clustering clusters = cluster_fast(problem_, limits(2));
-    if (exact()) clusters = cluster_exact(problem_, clusters, limits(1));
+  // Where traffic is not known, nothing tells one rank from another but its speed and capacity, which the
+  // assignment to ranks sees to.
+  RankAssignment ranks_by_balance(const Clustering& clusters) const {
     const SourceCounts sources = even_source_counts(problem_.profile, problem_.topology.num_ranks());
     const PlacementProblem even{.profile = problem_.profile,
                                 .topology = problem_.topology,
                                 .sizes = problem_.sizes,
                                 .traffic = TrafficModel::dispatch_combine,
                                 .pairs = problem_.pairs,
-                                .sources = sources,
-                                .cost = problem_.cost};
-    const RankAssignment ranks = assign_ranks_fast(even, clusters, limits());
-    Solved solved{.placement = placement_of(clusters, ranks, problem_.topology.num_ranks())};
-    add(solved, "balance", balance_objective(problem_, solved.placement), clusters.bound,
-        balance_bound_of(clusters));
-    solved.proven_optimal = clusters.proven_optimal;
-    solved.solver = options_.solver;
-    return solved;
+                                .sources = sources};
+    return assign_ranks_fast(even, clusters, limits());
+  }
+
+  static void note_programs(const Clustering& clusters, const RankAssignment& ranks,
+                            std::vector<std::string>& notes) {
+    if (clusters.sizes_chosen_together)
+      notes.emplace_back(
+          "the best sizes of each layer alone would leave ranks unequal totals (Eq. 13): sizes of all "
+          "layers were chosen together");
+    if (!clusters.layers_tried)
+      notes.emplace_back(
+          "solver exact: the program of a layer has too many variables and was not tried; clusters are the "
+          "fast solver's");
+    else if (!clusters.program_tried)
+      notes.emplace_back(
+          "solver exact took each layer by itself: the program of all layers has too many variables, so that "
+          "sizes with equal totals (Eq. 13) are the fast solver's");
+    if (!ranks.program_tried)
+      notes.emplace_back(
+          "solver exact: the program of ranks has too many variables and was not tried; ranks are the fast "
+          "solver's");
   }
 
   std::string balance_bound_of(const Clustering& clusters) const {
@@ -130,10 +116,10 @@ class Solve {
     return each + ", whether or not each rank has as many over all layers (Eq. 13)";
   }
 
-  Solved jointly() const {
+  PlaceResult jointly() const {
     JointSolution joint = place_jointly_fast(problem_, limits(exact() ? 2 : 1));
     if (exact()) joint = place_jointly_exact(problem_, joint, limits());
-    Solved solved{.placement = placement_of(joint.rank_of_expert, problem_.topology.num_ranks())};
+    PlaceResult solved{.placement = placement_of(joint.rank_of_expert, problem_.topology.num_ranks())};
     add(solved, "joint_ms", joint_objective_ms(problem_, solved.placement), joint.bound_ms,
         "all placements with these sizes");
     solved.proven_optimal = joint.proven_optimal;
@@ -166,16 +152,16 @@ class Solve {
             .limits = limits()};
   }
 
-  Solved with_replicas() const {
+  PlaceResult with_replicas() const {
     const std::vector<double> all = loads();
     return with_names(replicate(replica_problem(all)), "mean over layers");
   }
 
-  Solved across_recordings() const {
+  PlaceResult across_recordings() const {
     const std::vector<double> all = loads();
     const RobustSolution robust = replicate_robustly(
         {.num_recordings = static_cast<int>(recordings_.size()), .of_each = replica_problem(all)});
-    Solved solved = with_names(robust.placed, "of the worst recording of each layer, mean over layers");
+    PlaceResult solved = with_names(robust.placed, "of the worst recording of each layer, mean over layers");
     if (!internal::has_replicas(options_)) prefer_sum_where_better(solved);
     for (RankId rank : indices<RankId>(problem_.topology.num_ranks()))
       if (problem_.topology.speed(rank) != problem_.topology.speed(RankId(0))) {
@@ -186,9 +172,8 @@ class Solve {
   }
 
   // Without copies the sum is placed by other means, which may do better on every recording.
-  void prefer_sum_where_better(Solved& solved) const {
-    const bool unknown = internal::traffic_is_unknown(problem_.profile, problem_.traffic);
-    const Placement of_sum = (unknown ? by_balance() : in_two_stages()).placement;
+  void prefer_sum_where_better(PlaceResult& solved) const {
+    const Placement of_sum = in_two_stages().placement;
     const auto worst_mean = [&](const Placement& placement) {
       double worst = 0;
       for (const RoutingProfile& each : recordings_)
@@ -202,32 +187,29 @@ class Solve {
       for (std::size_t l = 0; l < worst.size(); ++l) worst[l] = std::max(worst[l], quality.max_over_mean[l]);
     }
     solved.placement = of_sum;
-    add(solved, "max_over_mean", mean(worst), solved.bound["max_over_mean"],
-        solved.bound_of["max_over_mean"]);
-    solved.proven_optimal = solved.bound["max_over_mean"] >= solved.objective["max_over_mean"] * (1 - 1e-12);
+    add_max_over_mean(solved, mean(worst), solved.bound["max_over_mean"], solved.bound_of["max_over_mean"]);
   }
 
   // Ranks get the names with which least is sent.
-  Solved with_names(const ReplicaSolution& replicas, const std::string& what) const {
+  PlaceResult with_names(const ReplicaSolution& replicas, const std::string& what) const {
     require_capacity(replicas.slots_per_rank);
-    Solved solved{.placement = placement_of(replicas, problem_.profile.num_experts())};
+    PlaceResult solved{.placement = placement_of(replicas, problem_.profile.num_experts())};
     const bool traffic_known = problem_.traffic == TrafficModel::dispatch_combine
                                    ? !problem_.sources.estimated
                                    : problem_.profile.has_transitions();
     if (traffic_known)
       solved.placement =
-          internal::relabel_ranks(problem_, solved.placement, replicas.slots_per_rank, grouped(), limits());
+          relabel_ranks(problem_, solved.placement, replicas.slots_per_rank, grouped(), limits());
     const char* ways = grouped()                        ? "copy and place, groups staying in a node"
                        : options_.redundant_experts > 0 ? "copy and place"
                                                         : "place with as many experts on each rank";
-    add(solved, "max_over_mean", mean(replicas.max_over_mean), mean(replicas.bound),
-        fmt::format("all ways to {}; {}", ways, what));
-    solved.proven_optimal = solved.bound["max_over_mean"] >= solved.objective["max_over_mean"] * (1 - 1e-12);
+    add_max_over_mean(solved, mean(replicas.max_over_mean), mean(replicas.bound),
+                      fmt::format("all ways to {}; {}", ways, what));
     return solved;
   }
 
   // Moves count homes that were none before, over all layers.
-  Solved incrementally() const {
+  PlaceResult incrementally() const {
     const Placement& from = *options_.from;
     const std::vector<double> all = loads();
     IncrementalResult moved = place_incrementally({.current = from,
@@ -237,7 +219,7 @@ class Solve {
                                                    .slots_per_rank = slots_from(from),
                                                    .limits = limits(),
                                                    .num_recordings = static_cast<int>(recordings_.size())});
-    Solved solved{.placement = std::move(moved.placement)};
+    PlaceResult solved{.placement = std::move(moved.placement)};
     add(solved, "max_over_mean", mean(moved.max_over_mean), 1, "any placement");
     solved.proven_optimal = solved.objective["max_over_mean"] <= 1;
     solved.notes.push_back(fmt::format("{} experts are where they were not before; {} were allowed",
@@ -294,17 +276,22 @@ class Solve {
   }
 
   // A bound that rounding has put above what was reached is what was reached.
-  static void add(Solved& solved, const std::string& name, double objective, double bound,
+  static void add(PlaceResult& solved, const std::string& name, double objective, double bound,
                   std::string bound_of) {
     solved.objective[name] = objective;
     solved.bound[name] = std::min(bound, objective);
     solved.bound_of[name] = std::move(bound_of);
   }
 
+  static void add_max_over_mean(PlaceResult& solved, double objective, double bound, std::string bound_of) {
+    add(solved, "max_over_mean", objective, bound, std::move(bound_of));
+    solved.proven_optimal = bound >= objective * (1 - 1e-12);
+  }
+
   const PlacementProblem& problem_;
   std::span<const RoutingProfile> recordings_;
   const PlaceOptions& options_;
-  Clock::time_point begin_;
+  internal::Deadline deadline_;
 };
 
 Placement placement_before(const RoutingProfile& profile, const Topology& topology,
@@ -353,10 +340,6 @@ LayerNumbers numbers_of(const RoutingProfile& profile, const PlaceOptions& optio
   return options.from->layers();
 }
 
-}  // namespace
-
-namespace {
-
 // `recordings` add up to the profile; one, where the sum is to be placed for.
 PlaceResult place_for(const RoutingProfile& profile, std::span<const RoutingProfile> recordings,
                       const Topology& topology, const PlaceOptions& asked) {
@@ -373,26 +356,18 @@ PlaceResult place_for(const RoutingProfile& profile, std::span<const RoutingProf
                                  .pairs = options.pairs,
                                  .sources = even.empty() ? options.sources : even,
                                  .cost = options.cost};
-  const auto begin = Clock::now();
-  Solved solved = Solve(problem, recordings, options).run();
-  const double solve_ms = std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-  PlacementQuality before = placement_quality(problem, placement_before(profile, topology, options));
-  PlacementQuality after = placement_quality(problem, solved.placement);
-  std::vector<std::string> notes = notes_of(problem, options);
-  notes.insert(notes.end(), solved.notes.begin(), solved.notes.end());
-  if (!solved.proven_optimal && solve_ms >= options.limits.time_limit_s * 1e3)
-    notes.push_back(fmt::format("the time limit of {} s has passed: this is the best so far",
-                                options.limits.time_limit_s));
-  return {.placement = solved.placement.numbered(numbers_of(profile, options)),
-          .objective = std::move(solved.objective),
-          .bound = std::move(solved.bound),
-          .bound_of = std::move(solved.bound_of),
-          .proven_optimal = solved.proven_optimal,
-          .solver = solved.solver,
-          .solve_ms = solve_ms,
-          .before = std::move(before),
-          .after = std::move(after),
-          .notes = std::move(notes)};
+  const internal::Deadline clock({});
+  PlaceResult result = Solve(problem, recordings, options).run();
+  result.solve_ms = clock.seconds() * 1e3;
+  result.before = placement_quality(problem, placement_before(profile, topology, options));
+  result.after = placement_quality(problem, result.placement);
+  const std::vector<std::string> notes = notes_of(problem, options);
+  result.notes.insert(result.notes.begin(), notes.begin(), notes.end());
+  if (!result.proven_optimal && result.solve_ms >= options.limits.time_limit_s * 1e3)
+    result.notes.push_back(fmt::format("the time limit of {} s has passed: this is the best so far",
+                                       options.limits.time_limit_s));
+  result.placement = result.placement.numbered(numbers_of(profile, options));
+  return result;
 }
 
 // The recordings as one; without transitions unless all have them.

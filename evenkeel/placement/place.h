@@ -68,18 +68,18 @@ struct RecordingQuality {
 
 struct PlaceResult {
   Placement placement;
-  std::map<std::string, double> objective;      // by name: "balance", "traffic", "joint_ms", "max_over_mean"
-  std::map<std::string, double> bound;          // the same names
-  std::map<std::string, std::string> bound_of;  // of what problem each bound is, in words
+  std::map<std::string, double> objective = {};  // by name: "balance", "traffic", "joint_ms", "max_over_mean"
+  std::map<std::string, double> bound = {};      // the same names
+  std::map<std::string, std::string> bound_of = {};  // of what problem each bound is, in words
   bool proven_optimal = false;
   // Whose answer and bounds these are: fast also where exact was asked for and could not be tried (notes say
   // why).
   PlaceOptions::Solver solver = PlaceOptions::Solver::fast;
   double solve_ms = 0;
-  PlacementQuality before;  // contiguous homes, or `from`
-  PlacementQuality after;
+  PlacementQuality before = {};  // contiguous homes, or `from`
+  PlacementQuality after = {};
   std::vector<RecordingQuality> per_recording = {};  // of several, in order
-  std::vector<std::string> notes;  // what a reader of the figures must know, a sentence each
+  std::vector<std::string> notes = {};  // what a reader of the figures must know, a sentence each
 };
 
 // Throws InvalidArgument (options that contradict each other or the profile), Infeasible (capacity for fewer

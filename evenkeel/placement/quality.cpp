@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/placement/internal/problem_check.h"
 #include "evenkeel/placement/traffic.h"
 
 namespace evenkeel {
@@ -29,25 +30,7 @@ void require_fit(const PlacementProblem& problem, const Placement& placement) {
   if (placement.num_ranks() != problem.topology.num_ranks())
     throw InvalidArgument("placement", fmt::format("is for {} ranks", placement.num_ranks()),
                           fmt::format("{}, as the topology has", problem.topology.num_ranks()));
-  if (placement.num_layers() != problem.profile.num_layers() ||
-      placement.num_experts() != problem.profile.num_experts())
-    throw InvalidArgument(
-        "placement",
-        fmt::format("has {} layers of {} experts", placement.num_layers(), placement.num_experts()),
-        fmt::format("{} layers of {} experts, as the profile has", problem.profile.num_layers(),
-                    problem.profile.num_experts()));
-}
-
-// The exchanges that a model has: L-1 from layer to layer, or one in each layer.
-int num_exchanges(const PlacementProblem& problem) {
-  const int layers = problem.profile.num_layers();
-  return problem.traffic == TrafficModel::layer_to_layer ? layers - 1 : layers;
-}
-
-RankTraffic traffic_of(const PlacementProblem& problem, const Placement& placement, LayerId layer) {
-  return problem.traffic == TrafficModel::layer_to_layer
-             ? layer_to_layer_traffic(problem.profile, placement, layer)
-             : dispatch_traffic(problem.sources, placement, layer);
+  internal::require_fit("profile", problem.profile.num_layers(), problem.profile.num_experts(), placement);
 }
 
 // Calls f(from, to, traffic) for every ordered pair of different ranks.
@@ -123,7 +106,7 @@ PlacementQuality placement_quality(const PlacementProblem& problem, const Placem
   const auto ranks = static_cast<std::size_t>(placement.num_ranks());
   quality.traffic.assign(ranks * ranks, 0.0);
   for (LayerId layer : indices<LayerId>(num_exchanges(problem)))
-    add_traffic(problem, traffic_of(problem, placement, layer), quality);
+    add_traffic(problem, exchange_traffic(problem, placement, layer), quality);
   quality.crossing = quality.crossing_within + quality.crossing_across;
   return quality;
 }
@@ -140,7 +123,7 @@ double pair_objective(const PlacementProblem& problem, const Placement& placemen
   for (LayerId layer : indices<LayerId>(num_exchanges(problem))) {
     double worst = 0;
     double total = 0;
-    for_pairs(traffic_of(problem, placement, layer), placement.num_ranks(),
+    for_pairs(exchange_traffic(problem, placement, layer), placement.num_ranks(),
               [&](RankId from, RankId to, double each) {
                 const double cost = each / problem.topology.link(from, to).gigabytes_per_s;
                 worst = std::max(worst, cost);
@@ -173,7 +156,7 @@ double joint_objective_ms(const PlacementProblem& problem, const Placement& plac
     objective += slowest;
   }
   for (LayerId layer : indices<LayerId>(num_exchanges(problem))) {
-    const RankTraffic traffic = traffic_of(problem, placement, layer);
+    const RankTraffic traffic = exchange_traffic(problem, placement, layer);
     objective += exchange_ms(problem, traffic, /*back=*/false);
     if (problem.traffic == TrafficModel::dispatch_combine)
       objective += exchange_ms(problem, traffic, /*back=*/true);

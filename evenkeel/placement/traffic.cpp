@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/placement/internal/problem_check.h"
 
 namespace evenkeel {
 
@@ -17,14 +18,6 @@ void add_to_homes(std::span<const double> to_expert, const LayerPlacement& homes
     const double share = assignments / static_cast<double>(of_expert.size());
     for (RankId rank : of_expert) to_rank[rank.offset()] += share;
   }
-}
-
-void require_shape(const char* what, int layers, int experts, const Placement& placement) {
-  if (layers != placement.num_layers() || experts != placement.num_experts())
-    throw InvalidArgument(
-        "placement",
-        fmt::format("has {} layers of {} experts", placement.num_layers(), placement.num_experts()),
-        fmt::format("{} layers of {} experts, as the {} has", layers, experts, what));
 }
 
 SourceCounts no_counts(const TraceInfo& info, int num_ranks) {
@@ -57,7 +50,7 @@ void add_range(TraceReader& trace, TokenRange range, RankId source, SourceCounts
 }  // namespace
 
 RankTraffic layer_to_layer_traffic(const RoutingProfile& profile, const Placement& placement, LayerId layer) {
-  require_shape("profile", profile.num_layers(), profile.num_experts(), placement);
+  internal::require_fit("profile", profile.num_layers(), profile.num_experts(), placement);
   const auto transitions = profile.transitions(layer);
   const LayerPlacement& senders = placement.layer(layer.value());
   const LayerPlacement& receivers = placement.layer(layer.value() + 1);
@@ -80,7 +73,7 @@ RankTraffic layer_to_layer_traffic(const RoutingProfile& profile, const Placemen
 }
 
 RankTraffic dispatch_traffic(const SourceCounts& sources, const Placement& placement, LayerId layer) {
-  require_shape("traffic's source", sources.num_layers, sources.num_experts, placement);
+  internal::require_fit("traffic's source", sources.num_layers, sources.num_experts, placement);
   if (sources.num_ranks != placement.num_ranks())
     throw InvalidArgument("sources", fmt::format("are of {} ranks", sources.num_ranks),
                           fmt::format("{}, as the placement has", placement.num_ranks()));
@@ -94,6 +87,16 @@ RankTraffic dispatch_traffic(const SourceCounts& sources, const Placement& place
     add_to_homes(std::span(sources.counts).subspan((layer.offset() * ranks + rank) * experts, experts),
                  placement.layer(layer.value()), std::span(traffic).subspan(rank * ranks, ranks));
   return traffic;
+}
+
+int num_exchanges(const PlacementProblem& problem) {
+  return problem.profile.num_layers() - (problem.traffic == TrafficModel::layer_to_layer ? 1 : 0);
+}
+
+RankTraffic exchange_traffic(const PlacementProblem& problem, const Placement& placement, LayerId exchange) {
+  return problem.traffic == TrafficModel::layer_to_layer
+             ? layer_to_layer_traffic(problem.profile, placement, exchange)
+             : dispatch_traffic(problem.sources, placement, exchange);
 }
 
 SourceCounts source_counts(TraceReader& trace, int num_ranks) {

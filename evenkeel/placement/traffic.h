@@ -20,6 +20,10 @@ RankTraffic layer_to_layer_traffic(const RoutingProfile& profile, const Placemen
 // In one layer.
 RankTraffic dispatch_traffic(const SourceCounts& sources, const Placement& placement, LayerId layer);
 
+// The exchanges of a problem: L-1 from layer to layer, or one in each layer; and the traffic of one.
+int num_exchanges(const PlacementProblem& problem);
+RankTraffic exchange_traffic(const PlacementProblem& problem, const Placement& placement, LayerId exchange);
+
 // Sequences of the trace dealt to ranks in turn (sequence i lives on rank i mod P; a trace without sequences:
 // its tokens in P equal blocks).
 SourceCounts source_counts(TraceReader& trace, int num_ranks);

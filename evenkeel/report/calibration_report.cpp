@@ -1,3 +1,4 @@
+// What `evenkeel bench --calibrate` measured.
 #include <fmt/format.h>
 
 #include "evenkeel/report/internal/json.h"

@@ -1,3 +1,4 @@
+// Time over budget, of `evenkeel bench --over-budget`.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The report of `evenkeel demo`.
 #include <fmt/format.h>
 
 #include "evenkeel/base/bytes.h"

@@ -1,3 +1,4 @@
+// Spill and chunks together against either alone, of `evenkeel bench --joint`.
 #include <fmt/format.h>
 
 #include "evenkeel/base/bytes.h"

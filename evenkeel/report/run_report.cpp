@@ -1,3 +1,4 @@
+// The report of `evenkeel run`.
 #include <fmt/format.h>
 
 #include "evenkeel/report/internal/figures.h"

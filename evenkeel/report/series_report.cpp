@@ -1,3 +1,4 @@
+// The scenario table and ablations of `evenkeel bench`.
 #include <fmt/format.h>
 
 #include "evenkeel/report/internal/figures.h"

@@ -1,3 +1,4 @@
+// MemFine's methods and ours over a training run, of `evenkeel bench --training`.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -81,8 +81,7 @@ std::vector<std::int64_t> dealt_whole(const std::vector<TokenRange>& ranges, int
 
 std::vector<std::int64_t> dealt_evenly(std::int64_t tokens, int num_ranks) {
   std::vector<std::int64_t> first;
-  for (std::int64_t rank = 0; rank <= num_ranks; ++rank)
-    first.push_back(tokens / num_ranks * rank + tokens % num_ranks * rank / num_ranks);
+  for (std::int64_t rank = 0; rank <= num_ranks; ++rank) first.push_back(tokens * rank / num_ranks);
   return first;
 }
 

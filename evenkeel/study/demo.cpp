@@ -64,9 +64,16 @@ Placement place_by_others(TraceReader& trace, const TraceWindow::Sequences& run,
   return placement;
 }
 
-// Half of what plain ep took at its worst, in which ep in one chunk could not run.
-std::int64_t half_of_plain(const Figures& free) {
-  return std::max(free.reference.worst_peak_bytes() / 2, free.reference.least_budget);
+// In half of what plain ep took at its worst on the last text, where ep in one chunk could not run.
+void measure_in_half(const DemoSetup& setup, ExperimentSetup experiment, const Batch& batch,
+                     const SpillCosts& costs, const NamedProgress& progress, Demo& demo) {
+  const CandidateFigures& free = demo.texts.back().contiguous.figures.reference;
+  demo.budget.bytes = std::max(free.worst_peak_bytes() / 2, free.least_budget);
+  demo.budget.memory.cost = setup.cost.value_or(CostModel{});
+  experiment.reference = plain_ep(demo.budget);
+  experiment.candidates = candidates_for({Kind::ep, Kind::level}, costs, demo.budget);
+  experiment.rounds = std::min(setup.rounds, kBudgetRounds);
+  demo.budgeted = measure_and_check(experiment, batch, progress("half the memory"));
 }
 
 }  // namespace
@@ -82,6 +89,7 @@ Demo measure_demo(const DemoSetup& setup, const NamedProgress& progress) {
   const std::vector<Candidate> planners = candidates_for({Kind::ep, Kind::least_loaded, Kind::level}, costs);
 
   Demo demo{trace->info().name, kLayer, experiment, {}, {}, {}};
+  demo.setup.inputs = nullptr;  // they do not outlive this
   demo.setup.candidates = planners;
   Batch batch;
   for (const Selection& selection : kSelections) {
@@ -98,13 +106,8 @@ Demo measure_demo(const DemoSetup& setup, const NamedProgress& progress) {
     experiment.candidates = {planners.back()};
     text.placed = measure_and_check(experiment, batch, progress(text.name));
   }
-  demo.budget.bytes = half_of_plain(demo.texts.back().contiguous.figures);
-  demo.budget.memory.cost = setup.cost.value_or(CostModel{});
   experiment.placement = contiguous;
-  experiment.reference = plain_ep(demo.budget);
-  experiment.candidates = candidates_for({Kind::ep, Kind::level}, costs, demo.budget);
-  experiment.rounds = std::min(setup.rounds, kBudgetRounds);
-  demo.budgeted = measure_and_check(experiment, batch, progress("half the memory"));
+  measure_in_half(setup, experiment, batch, costs, progress, demo);
   return demo;
 }
 

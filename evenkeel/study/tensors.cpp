@@ -73,13 +73,6 @@ double Tensor::value(std::int64_t element) const {
   return static_cast<double>(static_cast<float>(*reinterpret_cast<const bf16*>(at(element))));
 }
 
-void Tensor::set(std::int64_t element, float value) const {
-  if (type_ == DataType::f32)
-    *reinterpret_cast<float*>(at(element)) = value;
-  else
-    *reinterpret_cast<bf16*>(at(element)) = bf16(value);
-}
-
 Tensor seeded_tensor(DataType type, std::int64_t count, std::uint64_t seed, double amplitude) {
   Tensor tensor(type, count);
   const std::uint64_t key = mix(seed + 0x9e3779b97f4a7c15u);

@@ -28,7 +28,6 @@ class Tensor {
   }
   std::byte* at(std::int64_t element) const { return data_.get() + element * bytes_of(type_); }
   double value(std::int64_t element) const;
-  void set(std::int64_t element, float value) const;
 
  private:
   DataType type_ = DataType::f32;

@@ -32,17 +32,17 @@ void expect_optimal(double objective, double bound, bool proven, double optimum)
   EXPECT_TRUE(proven);
 }
 
-void check_clusters(int seed, const exact::Methods& methods) {
+void check_clusters(int seed, const internal::Methods& methods) {
   std::mt19937_64 random(static_cast<std::uint64_t>(seed));
   const SmallProblem small = random_case(random);
   SCOPED_TRACE("seed " + std::to_string(seed) + ": " + text_of(small));
   const PlacementProblem problem = small.problem();
   const double optimum = best_balance(small);
   if (std::isinf(optimum)) {
-    EXPECT_THROW(exact::cluster(problem, {}, {}, methods), Infeasible);
+    EXPECT_THROW(internal::cluster_exact(problem, {}, {}, methods), Infeasible);
     return;
   }
-  const Clustering found = exact::cluster(problem, {}, {}, methods);
+  const Clustering found = internal::cluster_exact(problem, {}, {}, methods);
   expect_optimal(found.objective, found.bound, found.proven_optimal, optimum);
   EXPECT_NEAR(found.objective, oracle_balance(small, found.cluster_of), tolerance(optimum));
   // The clusters have ranks on which they keep to every rule; with free sizes, their own numbers.
@@ -60,7 +60,7 @@ TEST_F(ExactOnSmallProblems, ClustersByTheProgramAloneAreTheBestThereAre) {
   for (int seed = 1000; seed < 1150; ++seed) check_clusters(seed, {.subsets = false});
 }
 
-void check_ranks(int seed, const exact::Methods& methods) {
+void check_ranks(int seed, const internal::Methods& methods) {
   std::mt19937_64 random(static_cast<std::uint64_t>(seed));
   const SmallProblem small = random_case(random);
   SCOPED_TRACE("seed " + std::to_string(seed) + ": " + text_of(small));
@@ -72,7 +72,7 @@ void check_ranks(int seed, const exact::Methods& methods) {
     return;
   }
   const double optimum = best_pairs(small, clustering.cluster_of);
-  const RankAssignment found = exact::assign_ranks(problem, clustering, {}, {}, methods);
+  const RankAssignment found = internal::assign_ranks_exact(problem, clustering, {}, {}, methods);
   expect_optimal(found.objective, found.bound, found.proven_optimal, optimum);
   Homes homes = clustering.cluster_of;
   for (std::size_t layer = 0; layer < homes.size(); ++layer)

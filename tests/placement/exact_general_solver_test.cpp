@@ -33,16 +33,16 @@ void print_row(const MoetunerInstance& instance, const std::string& what, const 
   std::fflush(stdout);
 }
 
-void run_clusters(const MoetunerInstance& instance, double seconds, const exact::Methods& methods,
+void run_clusters(const MoetunerInstance& instance, double seconds, const internal::Methods& methods,
                   const std::string& how) {
   const Topology topology = instance.topology("uniform");
   const PlacementProblem problem{.profile = instance.profile, .topology = topology, .sources = no_sources};
   const double begin = now();
-  const Clustering found = exact::cluster(problem, {}, {.time_limit_s = seconds}, methods);
+  const Clustering found = internal::cluster_exact(problem, {}, {.time_limit_s = seconds}, methods);
   print_row(instance, "program 1, equal, " + how, found, instance.equal_optimum, now() - begin);
 }
 
-void run_ranks(const MoetunerInstance& instance, double seconds, const exact::Methods& methods,
+void run_ranks(const MoetunerInstance& instance, double seconds, const internal::Methods& methods,
                const std::string& how) {
   for (const char* links : {"uniform", "two_level"})
     for (PairObjective pairs : {PairObjective::worst_pair, PairObjective::total}) {
@@ -52,7 +52,7 @@ void run_ranks(const MoetunerInstance& instance, double seconds, const exact::Me
           .profile = instance.profile, .topology = topology, .pairs = pairs, .sources = no_sources};
       const double begin = now();
       const RankAssignment found =
-          exact::assign_ranks(problem, instance.clusters, {}, {.time_limit_s = seconds}, methods);
+          internal::assign_ranks_exact(problem, instance.clusters, {}, {.time_limit_s = seconds}, methods);
       print_row(instance,
                 fmt::format("program 2, {}, {}, {}", links,
                             pairs == PairObjective::worst_pair ? "worst" : "total", how),

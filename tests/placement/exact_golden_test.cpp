@@ -58,17 +58,17 @@ void expect_layers(ClusterSizes sizes, bool by_program, int most_experts) {
     const Topology topology = instance.topology("uniform");
     const PlacementProblem problem{
         .profile = instance.profile, .topology = topology, .sizes = sizes, .sources = no_sources};
-    const exact::SizeRule rule = exact::size_rule(problem);
-    const exact::Monitor monitor({});
+    const internal::SizeRule rule = internal::size_rule(problem);
+    const internal::Deadline deadline({});
     for (LayerId layer : indices<LayerId>(instance.profile.num_layers())) {
       SCOPED_TRACE(instance.name + ", layer " + std::to_string(layer.value()));
       const auto loads = instance.profile.loads(layer);
-      exact::Partition partition{.cluster_of = exact::contiguous_clusters(rule).front()};
-      partition.deviation = exact::deviation_of(loads, partition.cluster_of, instance.num_ranks);
+      internal::ExactPartition partition{.cluster_of = internal::contiguous_clusters(rule).front()};
+      partition.deviation = internal::deviation_of(loads, partition.cluster_of, instance.num_ranks);
       if (by_program)
-        exact::partition_by_program(loads, rule, 60, monitor, partition);
+        internal::partition_by_program(loads, rule, 60, deadline, partition);
       else
-        exact::partition_by_subsets(loads, rule, monitor, partition);
+        internal::partition_by_subsets(loads, rule, deadline, partition);
       const auto& optima = sizes == ClusterSizes::equal ? instance.equal_by_layer : instance.free_by_layer;
       EXPECT_DOUBLE_EQ(partition.deviation, optima[layer.offset()] * instance.num_ranks);
       EXPECT_DOUBLE_EQ(partition.bound, partition.deviation);
@@ -87,12 +87,12 @@ TEST_F(ExactOnGolden, TheProgramFindsEveryOptimumOfASmallLayer) {
 }
 
 void expect_ranks(const MoetunerInstance& instance, const std::string& links, PairObjective pairs,
-                  const exact::Methods& methods) {
+                  const internal::Methods& methods) {
   SCOPED_TRACE(instance.name + ", " + links);
   const Topology topology = instance.topology(links);
   const PlacementProblem problem{
       .profile = instance.profile, .topology = topology, .pairs = pairs, .sources = no_sources};
-  const RankAssignment found = exact::assign_ranks(problem, instance.clusters, {}, {}, methods);
+  const RankAssignment found = internal::assign_ranks_exact(problem, instance.clusters, {}, {}, methods);
   const double optimum = instance.rank_optimum(links, pairs);
   EXPECT_NEAR(found.objective, optimum, 1e-9 * optimum);
   EXPECT_NEAR(pair_objective(problem, placement_of(instance.clusters, found, instance.num_ranks)), optimum,

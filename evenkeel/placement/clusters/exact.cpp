@@ -8,24 +8,19 @@
 #include "evenkeel/placement/clusters/clusters.h"
 #include "evenkeel/placement/clusters/internal/cluster_program.h"
 #include "evenkeel/placement/clusters/internal/exact_partition.h"
-#include "evenkeel/placement/internal/partition.h"
+#include "evenkeel/placement/clusters/internal/partition.h"
 #include "evenkeel/placement/internal/problem_check.h"
-#include "evenkeel/placement/internal/program/item_program.h"
 #include "evenkeel/placement/internal/program/methods.h"
-#include "evenkeel/placement/internal/program/monitor.h"
-#include "evenkeel/placement/internal/program/sizes.h"
-#include "evenkeel/placement/internal/program/solve.h"
+#include "evenkeel/placement/internal/program/rank_program.h"
 #include "evenkeel/placement/internal/rank_rule.h"
 
 namespace evenkeel {
 
-namespace exact {
+namespace internal {
 namespace {
 
 constexpr double most_subset_steps = 1e9;  // some seconds
 constexpr int most_subset_experts = 22;    // 2^22 numbers a cluster
-
-using Clusters = std::vector<std::vector<int>>;
 
 class ClusterSolve {
  public:
@@ -34,11 +29,11 @@ class ClusterSolve {
       : problem_(problem),
         rule_(size_rule(problem)),
         start_(start),
-        monitor_(limits),
+        deadline_(limits),
         by_subsets_(methods.subsets && rule_.num_experts <= most_subset_experts &&
                     subset_steps(rule_) <= most_subset_steps) {
-    if (!start.cluster_of.empty()) internal::require_clusters(problem, start.cluster_of);
-    const Clusters own = contiguous_clusters(rule_);
+    if (!start.cluster_of.empty()) require_clusters(problem, start.cluster_of);
+    const Layers own = contiguous_clusters(rule_);
     for (int layer = 0; layer < rule_.num_layers; ++layer)
       layers_.push_back(begin(layer, own[static_cast<std::size_t>(layer)]));
   }
@@ -58,14 +53,17 @@ class ClusterSolve {
   }
 
  private:
+  using Layers = std::vector<std::vector<int>>;  // [L][E] cluster of each expert
+
   std::span<const std::int64_t> loads(int layer) const { return problem_.profile.loads(LayerId(layer)); }
 
-  Partition begin(int layer, const std::vector<int>& own) const {
-    const internal::PartitionTask task{.loads = loads(layer), .least = rule_.least, .most = rule_.most};
-    Partition partition{.cluster_of = own, .bound = static_cast<double>(internal::deviation_bound(task))};
+  ExactPartition begin(int layer, const std::vector<int>& own) const {
+    const PartitionTask task{
+        .loads = loads(layer), .least = rule_.in_layer.least, .most = rule_.in_layer.most};
+    ExactPartition partition{.cluster_of = own, .bound = static_cast<double>(deviation_bound(task))};
     partition.deviation = deviation_of(loads(layer), own, rule_.num_ranks);
     if (start_.cluster_of.empty()) return partition;
-    const auto sizes = sizes_of(start_.cluster_of, rule_)[static_cast<std::size_t>(layer)];
+    const auto sizes = sizes_of(start_.cluster_of, rule_.num_ranks)[static_cast<std::size_t>(layer)];
     const std::vector<int> name = fit_to_ranks(sizes, rule_);
     if (name.empty()) return partition;
     std::vector<int> given = start_.cluster_of[static_cast<std::size_t>(layer)];
@@ -78,20 +76,20 @@ class ClusterSolve {
   }
 
   void solve_layer(int layer) {
-    Partition& partition = layers_[static_cast<std::size_t>(layer)];
-    if (partition.deviation <= partition.bound || monitor_.must_end()) return;
+    ExactPartition& partition = layers_[static_cast<std::size_t>(layer)];
+    if (partition.deviation <= partition.bound || deadline_.passed()) return;
     if (!by_subsets_ && !program_of_layer_is_small()) {
       layers_tried_ = false;
       return;
     }
-    monitor_.set_rest((total_deviation() - partition.deviation) / rule_.num_ranks,
-                      (total_bound() - partition.bound) / rule_.num_ranks);
+    deadline_.set_rest((total_deviation() - partition.deviation) / rule_.num_ranks,
+                       (total_bound() - partition.bound) / rule_.num_ranks);
     if (by_subsets_)
-      partition_by_subsets(loads(layer), rule_, monitor_, partition);
+      partition_by_subsets(loads(layer), rule_, deadline_, partition);
     else
-      partition_by_program(loads(layer), rule_, monitor_.seconds_left() / (rule_.num_layers - layer),
-                           monitor_, partition);
-    monitor_.report(partition.deviation / rule_.num_ranks, partition.bound / rule_.num_ranks);
+      partition_by_program(loads(layer), rule_, deadline_.seconds_left() / (rule_.num_layers - layer),
+                           deadline_, partition);
+    deadline_.report(partition.deviation / rule_.num_ranks, partition.bound / rule_.num_ranks);
   }
 
   // A row of symmetry breaking for each expert and rank has what comes before the expert.
@@ -101,54 +99,51 @@ class ClusterSolve {
     return columns <= most_columns && columns * experts / 2 <= most_terms;
   }
 
-  double total_deviation() const {
+  double total(double ExactPartition::*figure) const {
     double sum = 0;
-    for (const Partition& layer : layers_) sum += layer.deviation;
+    for (const ExactPartition& layer : layers_) sum += layer.*figure;
     return sum;
   }
-  double total_bound() const {
-    double sum = 0;
-    for (const Partition& layer : layers_) sum += layer.bound;
-    return sum;
-  }
+  double total_deviation() const { return total(&ExactPartition::deviation); }
+  double total_bound() const { return total(&ExactPartition::bound); }
 
-  Clusters clusters() const {
-    Clusters all;
-    for (const Partition& layer : layers_) all.push_back(layer.cluster_of);
+  Layers clusters() const {
+    Layers all;
+    for (const ExactPartition& layer : layers_) all.push_back(layer.cluster_of);
     return all;
   }
 
-  double deviation_of_all(const Clusters& clusters) const {
+  double deviation_of_all(const Layers& clusters) const {
     double sum = 0;
     for (int layer = 0; layer < rule_.num_layers; ++layer)
       sum += deviation_of(loads(layer), clusters[static_cast<std::size_t>(layer)], rule_.num_ranks);
     return sum;
   }
 
-  void take(const Clusters& clusters) {
+  void take(const Layers& clusters) {
     for (int layer = 0; layer < rule_.num_layers; ++layer) {
-      Partition& partition = layers_[static_cast<std::size_t>(layer)];
+      ExactPartition& partition = layers_[static_cast<std::size_t>(layer)];
       partition.cluster_of = clusters[static_cast<std::size_t>(layer)];
       partition.deviation = deviation_of(loads(layer), partition.cluster_of, rule_.num_ranks);
     }
   }
 
   struct Named {
-    Clusters clusters;  // empty: no names were found
+    Layers clusters;  // empty: no names were found
     bool impossible = false;
   };
 
   // Cluster c of every layer on rank c, so that capacities and Eq. 13 hold.
-  Named named_by_rank(Clusters clusters) const {
-    const std::vector<std::vector<int>> sizes = sizes_of(clusters, rule_);
+  Named named_by_rank(Layers clusters) const {
+    const std::vector<Sizes> sizes = sizes_of(clusters, rule_.num_ranks);
     if (lie_as_named(sizes, rule_)) return {std::move(clusters)};
-    for (const std::vector<int>& of_layer : sizes)
+    for (const Sizes& of_layer : sizes)
       if (fit_to_ranks(of_layer, rule_).empty()) return {.clusters = {}, .impossible = true};
     RanksFound found;
-    if (auto soon = internal::RankRule(problem_, clusters).find(clusters))
+    if (auto soon = RankRule(rule_, sizes).find())
       found.ranks = *std::move(soon);
     else
-      found = ranks_with_equal_totals(sizes, rule_, monitor_);
+      found = ranks_with_equal_totals(sizes, rule_, deadline_);
     if (found.ranks.empty()) return {.clusters = {}, .impossible = found.impossible};
     for (std::size_t layer = 0; layer < clusters.size(); ++layer)
       for (int& cluster : clusters[layer]) cluster = found.ranks[layer][static_cast<std::size_t>(cluster)];
@@ -156,28 +151,27 @@ class ClusterSolve {
   }
 
   // The better of what was given and what is contiguous, where Eq. 13 holds.
-  Clusters known_with_totals() const {
-    Clusters best;
+  Layers known_with_totals() const {
+    Layers best;
     if (!start_.cluster_of.empty()) best = named_by_rank(start_.cluster_of).clusters;
-    Clusters own = contiguous_clusters(rule_);
-    if (!lie_as_named(sizes_of(own, rule_), rule_)) return best;
+    Layers own = contiguous_clusters(rule_);
+    if (!lie_as_named(sizes_of(own, rule_.num_ranks), rule_)) return best;
     if (best.empty() || deviation_of_all(own) < deviation_of_all(best)) return own;
     return best;
   }
 
   // `needed`: the sizes that the layers chose alone cannot meet Eq. 13; else that was not found out in time.
   Clustering solve_together(bool needed) {
-    Clusters best = known_with_totals();
+    Layers best = known_with_totals();
     ProgramAnswer found{.values = {}, .bound = 0};
-    double unit = 1;
     const std::int64_t columns =
         std::int64_t{rule_.num_layers} * rule_.num_ranks * (std::int64_t{rule_.num_experts} + 1);
     const bool is_met = !best.empty() && deviation_of_all(best) <= given_bound() * rule_.num_ranks;
-    if (!is_met && !monitor_.must_end() && columns <= most_columns) {
+    if (!is_met && !deadline_.passed() && columns <= most_columns) {
       const ClusterProgram program = program_of_all();
-      unit = program.unit();
-      found = solve_from(program, best);
-      const Clusters other = found.values.empty() ? Clusters{} : program.clusters_of(found.values);
+      deadline_.set_rest(0, 0);
+      found = program.solve_from(best, deadline_.seconds_left(), deadline_);
+      const Layers other = found.values.empty() ? Layers{} : program.clusters_of(found.values);
       if (!other.empty() && (best.empty() || deviation_of_all(other) < deviation_of_all(best))) best = other;
     }
     if (best.empty()) refuse(found, columns);
@@ -185,14 +179,14 @@ class ClusterSolve {
     Clustering clustering = answer();
     clustering.sizes_chosen_together = needed || start_.sizes_chosen_together;
     clustering.program_tried = columns <= most_columns;
-    const double bound = found.bound * unit * (1 - 1e-6) / rule_.num_ranks;
+    const double bound = found.bound * (1 - 1e-6) / rule_.num_ranks;
     if (bound > clustering.bound) {
       clustering.bound = bound;
       clustering.bound_has_totals = true;
     }
-    const bool proven = found.end == ProgramAnswer::End::optimal && monitor_.relative_gap() == 0;
+    const bool proven = found.proves_optimum(deadline_);
     clustering.bound_has_totals = clustering.bound_has_totals || proven;
-    settle(clustering, clustering.objective, clustering.bound, proven);
+    conclude(clustering, clustering.objective, clustering.bound, proven);
     return clustering;
   }
 
@@ -204,19 +198,6 @@ class ClusterSolve {
       floors.push_back(layers_[static_cast<std::size_t>(layer)].bound);
     }
     return ClusterProgram(all_loads, rule_, /*tied=*/true, floors);
-  }
-
-  ProgramAnswer solve_from(const ClusterProgram& program, const Clusters& known) {
-    std::vector<double> start;
-    if (!known.empty()) start = program.start_of(known);
-    monitor_.set_rest(0, 0);
-    return solve(program.program(),
-                 {.seconds = monitor_.seconds_left(),
-                  .relative_gap = monitor_.relative_gap(),
-                  .absolute_gap = 0.99 / program.unit(),
-                  .start = start,
-                  .unit = program.unit() / rule_.num_ranks},
-                 monitor_);
   }
 
   [[noreturn]] static void refuse(const ProgramAnswer& found, std::int64_t columns) {
@@ -243,32 +224,32 @@ class ClusterSolve {
       clustering.bound = given_bound();
       clustering.bound_has_totals = start_.bound_has_totals;
     }
-    settle(clustering, clustering.objective, clustering.bound, false);
+    conclude(clustering, clustering.objective, clustering.bound, false);
     return clustering;
   }
 
   const PlacementProblem& problem_;
   SizeRule rule_;
   const Clustering& start_;
-  Monitor monitor_;
+  Deadline deadline_;
   bool by_subsets_ = true;
   bool layers_tried_ = true;
-  std::vector<Partition> layers_;
+  std::vector<ExactPartition> layers_;
 };
 
 }  // namespace
 
-Clustering cluster(const PlacementProblem& problem, const Clustering& start, const SolveLimits& limits,
-                   const Methods& methods) {
+Clustering cluster_exact(const PlacementProblem& problem, const Clustering& start, const SolveLimits& limits,
+                         const Methods& methods) {
   require_solver();
   return ClusterSolve(problem, start, limits, methods).run();
 }
 
-}  // namespace exact
+}  // namespace internal
 
 Clustering cluster_exact(const PlacementProblem& problem, const Clustering& start,
                          const SolveLimits& limits) {
-  return exact::cluster(problem, start, limits, {});
+  return internal::cluster_exact(problem, start, limits, {});
 }
 
 }  // namespace evenkeel

@@ -186,15 +186,8 @@ Move move_between(const Placement& before, const Placement& after, const StepMod
 }
 
 const char* name_of(Verdict::Answer answer) {
-  switch (answer) {
-    case Verdict::Answer::pays:
-      return "pays";
-    case Verdict::Answer::does_not_pay:
-      return "does not pay";
-    case Verdict::Answer::depends:
-      break;
-  }
-  return "depends";
+  if (answer == Verdict::Answer::depends) return "depends";
+  return answer == Verdict::Answer::pays ? "pays" : "does not pay";
 }
 
 Verdict verdict_of(std::span<const RecordingJudgement> before, std::span<const RecordingJudgement> after,

@@ -15,6 +15,8 @@
 
 namespace evenkeel {
 
+namespace internal {
+
 namespace {
 
 // A layer this close to even is left alone.
@@ -71,7 +73,7 @@ std::vector<double> shares_of_ranks(const IncrementalProblem& problem, int layer
 class LayerChoices {
  public:
   LayerChoices(const IncrementalProblem& problem, int layer, std::span<const std::int32_t> node_of_rank,
-               const internal::Deadline& deadline)
+               const Deadline& deadline)
       : before_(problem.current.layer(layer)), loads_(shares_of_ranks(problem, layer)) {
     read_slots(problem, layer);
     offers_.push_back({0, max_over_mean(LayerHomes(before_, loads_)), 0});
@@ -92,7 +94,7 @@ class LayerChoices {
   }
 
  private:
-  double max_over_mean(const LayerHomes& homes) const {
+  static double max_over_mean(const LayerHomes& homes) {
     const double heaviest = homes.heaviest_load();
     return heaviest > 0 ? heaviest : 1;
   }
@@ -115,18 +117,21 @@ class LayerChoices {
     }
   }
 
-  void walk(int max_moves, std::span<const std::int32_t> node_of_rank, const internal::Deadline& deadline) {
+  void walk(int max_moves, std::span<const std::int32_t> node_of_rank, const Deadline& deadline) {
     LayerHomes homes(before_, loads_);
-    Relief relief(homes, node_of_rank, free_);
     const std::size_t most_steps = 4 * homes.num_experts() + 4 * slots_.size();
-    while (steps_.size() < most_steps && max_over_mean(homes) > kEvenEnough && !deadline.passed() &&
-           relief.step(max_moves - homes.moves())) {
-      steps_.push_back(relief.last());
+    while (steps_.size() < most_steps && max_over_mean(homes) > kEvenEnough && !deadline.passed()) {
+      const auto step = best_relief(homes, node_of_rank, free_, max_moves - homes.moves());
+      if (!step) return;
+      step->apply(homes);
+      for (const auto& home : step->added) --free_[home.rank];
+      for (const auto& home : step->removed) ++free_[home.rank];
+      steps_.push_back(*step);
       offers_.push_back({homes.moves(), max_over_mean(homes), steps_.size()});
     }
   }
 
-  void offer_fresh(std::span<const std::int32_t> node_of_rank, const internal::Deadline& deadline) {
+  void offer_fresh(std::span<const std::int32_t> node_of_rank, const Deadline& deadline) {
     auto lists = fresh_homes(before_, loads_, slots_, node_of_rank, deadline);
     if (lists.empty()) return;
     LayerHomes homes(before_, loads_);
@@ -159,10 +164,13 @@ std::vector<std::int32_t> nodes_of_ranks(int num_ranks, int num_nodes) {
 
 }  // namespace
 
+}  // namespace internal
+
 IncrementalResult place_incrementally(const IncrementalProblem& problem) {
+  using namespace internal;
   require_sizes(problem);
   const auto node_of_rank = nodes_of_ranks(problem.current.num_ranks(), problem.num_nodes);
-  const internal::Deadline deadline(problem.limits);
+  const Deadline deadline(problem.limits);
   std::vector<LayerChoices> choices;
   std::vector<std::vector<MoveOffer>> offers;
   for (int l = 0; l < problem.current.num_layers(); ++l) {

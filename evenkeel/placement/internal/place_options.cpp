@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/placement/internal/problem_check.h"
 
 namespace evenkeel::internal {
 
@@ -138,13 +139,7 @@ void require_traffic(const RoutingProfile& profile, const Topology& topology, co
   }
   const SourceCounts& sources = options.sources;
   if (sources.empty()) return;
-  if (sources.num_layers != profile.num_layers() || sources.num_ranks != topology.num_ranks() ||
-      sources.num_experts != profile.num_experts())
-    throw InvalidArgument("sources",
-                          fmt::format("are of {} layers, {} ranks and {} experts", sources.num_layers,
-                                      sources.num_ranks, sources.num_experts),
-                          fmt::format("{} layers, {} ranks and {} experts", profile.num_layers(),
-                                      topology.num_ranks(), profile.num_experts()));
+  require_shape(sources, profile, topology);
   require_countable(sources);
 }
 

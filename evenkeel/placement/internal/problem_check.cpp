@@ -2,20 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 
 #include "evenkeel/base/error.h"
 
 namespace evenkeel::internal {
 
-namespace {
-
-void require_sources(const PlacementProblem& problem) {
-  const SourceCounts& sources = problem.sources;
-  const int layers = problem.profile.num_layers();
-  const int ranks = problem.topology.num_ranks();
-  const int experts = problem.profile.num_experts();
+void require_shape(const SourceCounts& sources, const RoutingProfile& profile, const Topology& topology) {
+  const int layers = profile.num_layers();
+  const int ranks = topology.num_ranks();
+  const int experts = profile.num_experts();
   const std::size_t size =
       static_cast<std::size_t>(layers) * static_cast<std::size_t>(ranks) * static_cast<std::size_t>(experts);
   if (sources.num_layers != layers || sources.num_ranks != ranks || sources.num_experts != experts ||
@@ -24,13 +20,7 @@ void require_sources(const PlacementProblem& problem) {
                           fmt::format("are of {} layers, {} ranks and {} experts", sources.num_layers,
                                       sources.num_ranks, sources.num_experts),
                           fmt::format("{} layers, {} ranks and {} experts", layers, ranks, experts));
-  const auto bad = std::ranges::find_if(sources.counts,
-                                        [](double count) { return !(count >= 0) || !std::isfinite(count); });
-  if (bad != sources.counts.end())
-    throw InvalidArgument("sources", fmt::format("have a count of {}", *bad), "0 or more, finite");
 }
-
-}  // namespace
 
 void require_clusters(const PlacementProblem& problem, const std::vector<std::vector<int>>& cluster_of) {
   const auto layers = static_cast<std::size_t>(problem.profile.num_layers());
@@ -51,11 +41,24 @@ void require_clusters(const PlacementProblem& problem, const std::vector<std::ve
 }
 
 void require_traffic(const PlacementProblem& problem) {
-  if (problem.traffic == TrafficModel::dispatch_combine)
-    require_sources(problem);
-  else if (problem.profile.num_layers() > 1 && !problem.profile.has_transitions())
-    throw InvalidArgument("profile", "has no transitions",
-                          "a profile with transitions, or traffic dispatch_combine with source counts");
+  if (problem.traffic == TrafficModel::layer_to_layer) {
+    if (problem.profile.num_layers() > 1 && !problem.profile.has_transitions())
+      throw InvalidArgument("profile", "has no transitions",
+                            "a profile with transitions, or traffic dispatch_combine with source counts");
+    return;
+  }
+  require_shape(problem.sources, problem.profile, problem.topology);
+  for (double count : problem.sources.counts)
+    if (!(count >= 0) || !std::isfinite(count))
+      throw InvalidArgument("sources", fmt::format("have a count of {}", count), "0 or more, finite");
+}
+
+void require_fit(const char* what, int layers, int experts, const Placement& placement) {
+  if (layers != placement.num_layers() || experts != placement.num_experts())
+    throw InvalidArgument(
+        "placement",
+        fmt::format("has {} layers of {} experts", placement.num_layers(), placement.num_experts()),
+        fmt::format("{} layers of {} experts, as the {} has", layers, experts, what));
 }
 
 }  // namespace evenkeel::internal

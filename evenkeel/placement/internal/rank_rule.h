@@ -2,42 +2,105 @@
 // Eq. 13.
 #pragma once
 
+#include <algorithm>
+#include <functional>
+#include <numeric>
 #include <optional>
+#include <utility>
 #include <vector>
 
-#include "evenkeel/placement/internal/cluster_traffic.h"
+#include "evenkeel/base/error.h"
 #include "evenkeel/placement/internal/size_rule.h"
 
 namespace evenkeel::internal {
 
+// 0, 1, ... P-1.
+inline Ranks in_order(std::size_t num_ranks) {
+  Ranks ranks(num_ranks);
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
 class RankRule {
  public:
-  RankRule(const PlacementProblem& problem, const std::vector<std::vector<int>>& cluster_of);
+  // sizes [L][P] of the clusters.
+  RankRule(SizeRule rule, std::vector<Sizes> sizes) : rule_(std::move(rule)), sizes_(std::move(sizes)) {}
 
+  std::size_t num_layers() const { return sizes_.size(); }
   int size(std::size_t layer, std::size_t cluster) const { return sizes_[layer][cluster]; }
   bool fits(std::size_t layer, std::size_t cluster, std::size_t rank) const {
-    return sizes_[layer][cluster] <= capacities_[rank];
+    return sizes_[layer][cluster] <= rule_.capacities[rank];
+  }
+  bool fits(std::size_t layer, const Ranks& ranks) const {
+    for (std::size_t c = 0; c < ranks.size(); ++c)
+      if (!fits(layer, c, static_cast<std::size_t>(ranks[c]))) return false;
+    return true;
   }
   // Every cluster fits every rank.
-  bool fits_everywhere() const;
+  bool fits_everywhere() const {
+    const int capacity = std::ranges::min(rule_.capacities);
+    return std::ranges::all_of(sizes_,
+                               [&](const Sizes& sizes) { return std::ranges::max(sizes) <= capacity; });
+  }
   // Only the totals over layers are left to hold.
-  bool has_totals() const { return !total_.empty(); }
-  bool holds(const std::vector<Ranks>& ranks) const;
+  bool has_totals() const { return rule_.has_totals(); }
+  bool holds(const std::vector<Ranks>& ranks) const {
+    std::vector<Sizes> on_rank = sizes_;
+    for (std::size_t layer = 0; layer < ranks.size(); ++layer) {
+      if (!fits(layer, ranks[layer])) return false;
+      for (std::size_t c = 0; c < ranks[layer].size(); ++c)
+        on_rank[layer][static_cast<std::size_t>(ranks[layer][c])] = sizes_[layer][c];
+    }
+    return totals_fit(on_rank, rule_);
+  }
 
+  // Cluster c on rank c.
+  std::vector<Ranks> as_named() const {
+    return std::vector<Ranks>(sizes_.size(), in_order(rule_.capacities.size()));
+  }
   // Some ranks that the rule allows: cluster c on rank c if that is so; nothing: none were found, which is
   // not to say that there are none. `any` throws Infeasible then.
-  std::optional<std::vector<Ranks>> find(const std::vector<std::vector<int>>& cluster_of) const;
-  std::vector<Ranks> any(const std::vector<std::vector<int>>& cluster_of) const;
+  std::optional<std::vector<Ranks>> find() const {
+    std::vector<Ranks> ranks = as_named();
+    if (holds(ranks)) return ranks;
+    ranks = has_totals() ? renumbered_to_totals(sizes_, rule_.capacities,
+                                                rule_.in_all.dealt(rule_.num_experts * rule_.num_layers),
+                                                Deadline(SolveLimits{}))
+                         : by_size();
+    if (holds(ranks)) return ranks;
+    return std::nullopt;
+  }
+  std::vector<Ranks> any() const {
+    if (auto ranks = find()) return *std::move(ranks);
+    throw Infeasible(
+        has_totals()
+            ? "no ranks were found for these clusters that give every rank the same number of experts "
+              "over all layers (Eq. 13)"
+            : "a cluster has more experts than any rank left for it has capacity for");
+  }
 
  private:
-  std::vector<Ranks> numbered(const std::vector<std::vector<int>>& cluster_of) const;
-  std::vector<Ranks> by_size() const;
-  bool totals_hold(const std::vector<Ranks>& ranks) const;
+  // Large clusters to large capacities.
+  std::vector<Ranks> by_size() const {
+    const auto large_first = [](const Sizes& sizes) {
+      Ranks order = in_order(sizes.size());
+      std::ranges::stable_sort(order, std::greater{},
+                               [&](int i) { return sizes[static_cast<std::size_t>(i)]; });
+      return order;
+    };
+    const Ranks rank = large_first(rule_.capacities);
+    std::vector<Ranks> ranks;
+    for (const Sizes& sizes : sizes_) {
+      const Ranks cluster = large_first(sizes);
+      ranks.emplace_back(sizes.size());
+      for (std::size_t i = 0; i < sizes.size(); ++i)
+        ranks.back()[static_cast<std::size_t>(cluster[i])] = rank[i];
+    }
+    return ranks;
+  }
 
-  std::vector<std::vector<int>> sizes_;  // [L][P]
-  std::vector<int> capacities_;          // [P]
-  std::vector<int> total_;               // [P] that renumbering aims at; empty: any
-  EvenShares totals_;                    // that hold
+  SizeRule rule_;
+  std::vector<Sizes> sizes_;  // [L][P]
 };
 
 }  // namespace evenkeel::internal

@@ -13,17 +13,14 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/placement/internal/problem_check.h"
 #include "evenkeel/placement/internal/program/exchange.h"
-#include "evenkeel/placement/internal/program/item_program.h"
-#include "evenkeel/placement/internal/program/monitor.h"
 #include "evenkeel/placement/internal/program/program.h"
-#include "evenkeel/placement/internal/program/sizes.h"
-#include "evenkeel/placement/internal/program/solve.h"
+#include "evenkeel/placement/internal/program/rank_program.h"
 #include "evenkeel/placement/joint/internal/joint_bound.h"
 #include "evenkeel/placement/joint/joint.h"
 
 namespace evenkeel {
 
-namespace exact {
+namespace internal {
 namespace {
 
 // A floor that the program takes for granted is not to be above the truth by rounding.
@@ -36,14 +33,16 @@ class JointSolve {
         rule_(size_rule(problem)),
         exchanges_(expert_exchanges(problem)),
         costs_(PairCosts::of_time(problem.topology, problem.cost)),
-        floors_(internal::joint_bound(problem, internal::Deadline(limits, /*least_seconds=*/0.2))),
-        monitor_(limits) {
-    if (problem.traffic == TrafficModel::dispatch_combine) add_ways_back();
+        floors_(joint_bound(problem, Deadline(limits, /*least_seconds=*/0.2))),
+        deadline_(limits) {
     for (RankId rank : indices<RankId>(rule_.num_ranks))
       cost_per_load_.push_back(problem.cost.assignment_us * 1e-3 / problem.topology.speed(rank));
     best_ = begin(start);
     given_bound_ = start.rank_of_expert.empty() ? 0 : start.bound_ms;
-    parts_ = separate_layers() ? one_part_a_layer() : std::vector<Part>{{.num_layers = rule_.num_layers}};
+    const bool separate = problem.traffic == TrafficModel::dispatch_combine && !rule_.has_totals();
+    const int layers_of_part = separate ? 1 : rule_.num_layers;
+    for (int layer = 0; layer < rule_.num_layers; layer += layers_of_part)
+      parts_.push_back({.first_layer = layer, .num_layers = layers_of_part});
     for (Part& part : parts_) {
       part.objective = objective(part);
       part.bound = floor(part);
@@ -59,7 +58,7 @@ class JointSolve {
       answer.bound_ms += part.bound;
     }
     answer.bound_ms = std::max(answer.bound_ms, given_bound_);
-    settle(answer, answer.objective_ms, answer.bound_ms, solved);
+    conclude(answer, answer.objective_ms, answer.bound_ms, solved);
     return answer;
   }
 
@@ -72,32 +71,12 @@ class JointSolve {
     double bound = 0;
   };
 
-  void add_ways_back() {
-    std::vector<Exchange> both;
-    for (const Exchange& out : exchanges_) {
-      both.push_back(out);
-      both.push_back(out);
-      both.back().back = true;
-    }
-    exchanges_ = std::move(both);
-  }
-
-  bool separate_layers() const {
-    return problem_.traffic == TrafficModel::dispatch_combine && !rule_.has_totals();
-  }
-  std::vector<Part> one_part_a_layer() const {
-    std::vector<Part> parts;
-    for (int layer = 0; layer < rule_.num_layers; ++layer)
-      parts.push_back({.first_layer = layer, .num_layers = 1});
-    return parts;
-  }
-
   std::vector<Ranks> begin(const JointSolution& start) const {
-    if (!start.rank_of_expert.empty()) internal::require_clusters(problem_, start.rank_of_expert);
-    if (!start.rank_of_expert.empty() && lie_as_named(sizes_of(start.rank_of_expert, rule_), rule_))
+    if (!start.rank_of_expert.empty()) require_clusters(problem_, start.rank_of_expert);
+    if (!start.rank_of_expert.empty() && lie_as_named(sizes_of(start.rank_of_expert, rule_.num_ranks), rule_))
       return start.rank_of_expert;
     std::vector<Ranks> own = contiguous_clusters(rule_);
-    return lie_as_named(sizes_of(own, rule_), rule_) ? own : std::vector<Ranks>{};
+    return lie_as_named(sizes_of(own, rule_.num_ranks), rule_) ? own : std::vector<Ranks>{};
   }
 
   std::vector<double> loads(int layer) const {
@@ -164,8 +143,8 @@ class JointSolve {
                         Units::of(exchanges_, costs_, largest_compute));
     for (int i = 0; i < part.num_layers; ++i) {
       for (int rank = 0; rank < rule_.num_ranks; ++rank)
-        program.limit_items(i, rank, rule_.least[static_cast<std::size_t>(rank)],
-                            rule_.most[static_cast<std::size_t>(rank)]);
+        program.limit_items(i, rank, rule_.in_layer.least[static_cast<std::size_t>(rank)],
+                            rule_.in_layer.most[static_cast<std::size_t>(rank)]);
       program.add_compute(i, loads(part.first_layer + i), cost_per_load_,
                           compute_floor(part.first_layer + i) * kSafely);
     }
@@ -191,12 +170,12 @@ class JointSolve {
     if (!program_tried_)
       throw Unsupported(fmt::format("the joint program has {} variables, and at most {} are tried",
                                     columns(part), most_columns));
-    if (monitor_.must_end() && !best_.empty()) return false;
+    if (deadline_.passed() && !best_.empty()) return false;
     tell_rest(at);
     const RankProgram program = program_of(part);
     const std::vector<Ranks> given = layers_of(part);
     const ProgramAnswer answer = program.solve_from(
-        given, monitor_.seconds_left() / static_cast<double>(parts_.size() - at), monitor_);
+        given, deadline_.seconds_left() / static_cast<double>(parts_.size() - at), deadline_);
     if (best_.empty() && answer.values.empty())
       throw Infeasible(
           answer.end == ProgramAnswer::End::infeasible
@@ -206,7 +185,7 @@ class JointSolve {
                 "allow more of it");
     if (!answer.values.empty()) keep_if_better(part, program.ranks_of(answer));
     part.bound = std::max(part.bound, answer.bound);
-    return answer.end == ProgramAnswer::End::optimal && monitor_.relative_gap() == 0;
+    return answer.proves_optimum(deadline_);
   }
 
   std::vector<Ranks> layers_of(const Part& part) const {
@@ -231,16 +210,16 @@ class JointSolve {
     double bounds = 0;
     for (std::size_t i = 0; i < parts_.size(); ++i)
       if (i != solving) others += parts_[i].objective, bounds += parts_[i].bound;
-    monitor_.set_rest(others, bounds);
+    deadline_.set_rest(others, bounds);
   }
 
   const PlacementProblem& problem_;
   SizeRule rule_;
   std::vector<Exchange> exchanges_;  // between experts
   PairCosts costs_;
-  internal::JointBound floors_;
+  JointBound floors_;
   std::vector<double> cost_per_load_;  // [P] ms
-  Monitor monitor_;
+  Deadline deadline_;
   std::vector<Ranks> best_;  // empty: no feasible one is known
   std::vector<Part> parts_;
   double given_bound_ = 0;
@@ -248,12 +227,12 @@ class JointSolve {
 };
 
 }  // namespace
-}  // namespace exact
+}  // namespace internal
 
 JointSolution place_jointly_exact(const PlacementProblem& problem, const JointSolution& start,
                                   const SolveLimits& limits) {
-  exact::require_solver();
-  return exact::JointSolve(problem, start, limits).run();
+  internal::require_solver();
+  return internal::JointSolve(problem, start, limits).run();
 }
 
 }  // namespace evenkeel

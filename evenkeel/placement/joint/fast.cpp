@@ -28,11 +28,7 @@ constexpr double kLeastJointGain = 1e-12;  // of the cost: less is rounding
 
 Homes two_stage_homes(const PlacementProblem& problem, const internal::Deadline& deadline) {
   const Clustering clustering = cluster_fast(problem, deadline.left());
-  const RankAssignment ranks = assign_ranks_fast(problem, clustering, deadline.left());
-  Homes homes = clustering.cluster_of;
-  for (std::size_t layer = 0; layer < homes.size(); ++layer)
-    for (int& home : homes[layer]) home = ranks.rank_of[layer][static_cast<std::size_t>(home)];
-  return homes;
+  return rank_of_experts(clustering, assign_ranks_fast(problem, clustering, deadline.left()));
 }
 
 class LayerSearch {
@@ -41,8 +37,7 @@ class LayerSearch {
       : problem_(problem),
         cost_(cost),
         layer_(layer),
-        sizes_(static_cast<std::size_t>(problem.topology.num_ranks())) {
-    for (int home : cost.homes()[layer]) ++sizes_[static_cast<std::size_t>(home)];
+        sizes_(internal::cluster_sizes(cost.homes()[layer], problem.topology.num_ranks())) {
     cost.enter(layer);
   }
 
@@ -59,7 +54,7 @@ class LayerSearch {
     for (std::size_t x = 0; x < cost_.homes()[layer_].size() && !deadline.passed(); ++x) {
       const std::vector<std::size_t> critical = cost_.critical_ranks();
       const auto home = static_cast<std::size_t>(cost_.homes()[layer_][x]);
-      if (!std::ranges::binary_search(critical, home)) continue;
+      if (std::ranges::count(critical, home) == 0) continue;
       best_.reset();
       best_ms_ = cost_.layer_ms() * (1 - kLeastJointGain);
       try_expert(x);
@@ -96,7 +91,7 @@ class LayerSearch {
   // Sizes of the layer stay the same, up to their order.
   bool may_move(std::size_t from, std::size_t to) const {
     return problem_.sizes == ClusterSizes::equal && sizes_[from] == sizes_[to] + 1 &&
-           sizes_[from] <= internal::capacity_of(problem_, RankId(to));
+           sizes_[from] <= problem_.topology.capacity(RankId(to)).value_or(sizes_[from]);
   }
 
   const PlacementProblem& problem_;

@@ -7,21 +7,18 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/placement/clusters/clusters.h"
+#include "evenkeel/placement/internal/deadline.h"
 #include "evenkeel/placement/internal/problem_check.h"
 #include "evenkeel/placement/internal/program/exchange.h"
-#include "evenkeel/placement/internal/program/item_program.h"
 #include "evenkeel/placement/internal/program/methods.h"
-#include "evenkeel/placement/internal/program/monitor.h"
-#include "evenkeel/placement/internal/program/sizes.h"
-#include "evenkeel/placement/internal/program/solve.h"
-#include "evenkeel/placement/ranks/internal/permutation_search.h"
-#include "evenkeel/placement/ranks/internal/rank_bound.h"
+#include "evenkeel/placement/internal/program/rank_program.h"
+#include "evenkeel/placement/internal/rank_rule.h"
+#include "evenkeel/placement/ranks/internal/methods.h"
 #include "evenkeel/placement/ranks/ranks.h"
 
 namespace evenkeel {
 
-namespace exact {
+namespace internal {
 namespace {
 
 constexpr double most_permutation_steps = 2e9;  // some seconds
@@ -31,29 +28,43 @@ class RankSolve {
   RankSolve(const PlacementProblem& problem, const Clustering& clustering, const RankAssignment& start,
             const SolveLimits& limits, const Methods& methods)
       : methods_(methods),
-        rule_(size_rule(problem)),
-        sizes_(sizes_of(checked(problem, clustering.cluster_of), rule_)),
-        exchanges_(cluster_exchanges(problem, clustering.cluster_of)),
+        sizes_rule_(size_rule(problem)),
+        sizes_(sizes_of(checked(problem, clustering.cluster_of), sizes_rule_.num_ranks)),
+        rule_(sizes_rule_, sizes_),
+        layer_to_layer_(problem.traffic == TrafficModel::layer_to_layer && problem.profile.num_layers() > 1),
         costs_(PairCosts::of_bandwidth(problem.topology, problem.pairs)),
-        monitor_(limits) {
-    note_what_fits(problem.topology);
+        deadline_(limits) {
+    const ClusterTraffic traffic(problem, clustering.cluster_of);
+    const std::size_t ranks = costs_.num_ranks;
+    for (std::size_t i = 0; i < traffic.num_exchanges(); ++i)
+      exchanges_.push_back({.to_layer = static_cast<int>(i) + (layer_to_layer_ ? 1 : 0),
+                            .from_layer_before = layer_to_layer_,
+                            .num_senders = ranks,
+                            .num_items = ranks,
+                            .amounts = traffic.traffic(i)});
+    const int size = sizes_.front().front();
+    tied_ = rule_.has_totals() && !std::ranges::all_of(sizes_, [&](const Sizes& of_layer) {
+              return std::ranges::all_of(of_layer, [&](int each) { return each == size; });
+            });
     best_ = begin(start);
     bound_ = start.rank_of.empty() ? 0 : start.bound;
     floors_.assign(exchanges_.size(), 0.0);
-    if (!sent_from_layer_before()) return;
-    const internal::ClusterTraffic traffic(problem, clustering.cluster_of);
-    const internal::Deadline deadline(limits, /*least_seconds=*/0.2);
-    for (std::size_t i = 0; i < floors_.size(); ++i)
-      floors_[i] = internal::exchange_bound(traffic, problem.topology, i, deadline);
+    if (!layer_to_layer_) return;
+    const Deadline for_bounds(limits, /*least_seconds=*/0.2);
+    for (std::size_t i = 0; i < floors_.size(); ++i) floors_[i] = exchange_bound(traffic, i, for_bounds);
   }
 
   RankAssignment run() {
     bool solved = false;
     if (methods_.alone && every_exchange_alone()) {
       solve_each_alone(/*keep=*/true);
-    } else if (methods_.permutations && may_permute() &&
-               permutation_steps(rule_.num_ranks, rule_.num_layers) <= most_permutation_steps) {
-      const auto found = best_permutations(exchanges_, costs_, may_lie_, monitor_);
+    } else if (methods_.permutations && may_permute()) {
+      const auto found = best_permutations(
+          rule_, costs_.num_ranks,
+          [&](std::size_t exchange, const Ranks& senders, const Ranks& receivers) {
+            return cost_of_clusters(exchanges_[exchange], costs_, senders, receivers);
+          },
+          deadline_);
       solved = !found.empty();
       if (solved) best_ = found;
     } else {
@@ -63,7 +74,7 @@ class RankSolve {
     RankAssignment answer{.rank_of = best_, .objective = objective(best_)};
     answer.bound = std::max(bound_, all_floors());
     answer.program_tried = program_tried_;
-    settle(answer, answer.objective, answer.bound, solved);
+    conclude(answer, answer.objective, answer.bound, solved);
     return answer;
   }
 
@@ -71,53 +82,21 @@ class RankSolve {
   using Clusters = std::vector<std::vector<int>>;
 
   static const Clusters& checked(const PlacementProblem& problem, const Clusters& cluster_of) {
-    internal::require_clusters(problem, cluster_of);
+    require_clusters(problem, cluster_of);
+    require_traffic(problem);
     return cluster_of;
   }
 
   double all_floors() const { return std::accumulate(floors_.begin(), floors_.end(), 0.0); }
 
-  bool sent_from_layer_before() const { return !exchanges_.empty() && exchanges_.front().from_layer_before; }
-
-  void note_what_fits(const Topology& topology) {
-    bool all_sizes_alike = true;
-    for (const std::vector<int>& layer : sizes_) {
-      auto& of_layer = may_lie_.emplace_back();
-      for (int size : layer) {
-        auto& of_cluster = of_layer.emplace_back();
-        for (RankId rank : indices<RankId>(rule_.num_ranks)) {
-          of_cluster.push_back(size <= topology.capacity(rank).value_or(size));
-          capacities_bind_ = capacities_bind_ || !of_cluster.back();
-        }
-        all_sizes_alike = all_sizes_alike && size == sizes_.front().front();
-      }
-    }
-    tied_ = rule_.has_totals() && !all_sizes_alike;
-  }
-
-  bool is_feasible(const std::vector<Ranks>& ranks) const {
-    std::vector<std::vector<int>> held;
-    for (std::size_t layer = 0; layer < ranks.size(); ++layer) {
-      auto& of_layer = held.emplace_back(may_lie_[layer].size(), -1);
-      for (std::size_t cluster = 0; cluster < ranks[layer].size(); ++cluster) {
-        const auto rank = static_cast<std::size_t>(ranks[layer][cluster]);
-        if (!may_lie_[layer][cluster][rank]) return false;
-        of_layer[rank] = sizes_[layer][cluster];
-      }
-    }
-    return totals_fit(held, rule_);
-  }
-
   void require_shape(const std::vector<Ranks>& ranks) const {
-    if (ranks.size() != may_lie_.size())
+    if (ranks.size() != sizes_.size())
       throw InvalidArgument("start", fmt::format("has {} layers", ranks.size()),
-                            fmt::format("{}, as the profile has", may_lie_.size()));
+                            fmt::format("{}, as the profile has", sizes_.size()));
     for (std::size_t layer = 0; layer < ranks.size(); ++layer) {
       Ranks sorted = ranks[layer];
-      std::sort(sorted.begin(), sorted.end());
-      Ranks all(may_lie_[layer].size());
-      std::iota(all.begin(), all.end(), 0);
-      if (sorted != all)
+      std::ranges::sort(sorted);
+      if (sorted != in_order(costs_.num_ranks))
         throw InvalidArgument("start", fmt::format("does not give each rank one cluster in layer {}", layer));
     }
   }
@@ -125,13 +104,11 @@ class RankSolve {
   std::vector<Ranks> begin(const RankAssignment& start) const {
     if (!start.rank_of.empty()) {
       require_shape(start.rank_of);
-      if (is_feasible(start.rank_of)) return start.rank_of;
+      if (rule_.holds(start.rank_of)) return start.rank_of;
     }
-    Ranks identity(static_cast<std::size_t>(rule_.num_ranks));
-    std::iota(identity.begin(), identity.end(), 0);
-    std::vector<Ranks> ranks(may_lie_.size(), identity);
-    if (is_feasible(ranks)) return ranks;
-    ranks = ranks_with_equal_totals(sizes_, rule_, monitor_).ranks;
+    std::vector<Ranks> ranks = rule_.as_named();
+    if (rule_.holds(ranks)) return ranks;
+    ranks = ranks_with_equal_totals(sizes_, sizes_rule_, deadline_).ranks;
     if (!ranks.empty()) return ranks;
     throw Infeasible(
         rule_.has_totals()
@@ -156,22 +133,27 @@ class RankSolve {
   // step.
   bool every_exchange_alone() const {
     if (tied_) return false;
-    return !sent_from_layer_before() || (costs_.all_alike() && !capacities_bind_);
+    return !layer_to_layer_ || (costs_.all_alike() && rule_.fits_everywhere());
   }
 
   // Permutations are of exchanges from layer to layer whose sizes do not matter.
-  bool may_permute() const { return !tied_ && sent_from_layer_before(); }
+  bool may_permute() const {
+    return !tied_ && layer_to_layer_ &&
+           permutation_steps(sizes_rule_.num_ranks, sizes_rule_.num_layers) <= most_permutation_steps;
+  }
 
   // Solves each exchange without the others, the layer before lying as it may: its clusters are the ranks.
   // Where that is not the whole truth (`keep` is false) all links are as the cheapest one, and what comes out
   // is a bound.
   void solve_each_alone(bool keep) {
-    const PairCosts costs = keep || !sent_from_layer_before() ? costs_ : costs_.cheapest();
-    if (terms_of_one() > most_terms) {
+    const PairCosts costs = keep || !layer_to_layer_ ? costs_ : costs_.cheapest();
+    // The program of one exchange has a row for each pair of ranks, with what every cluster may send there.
+    const std::int64_t ranks = sizes_rule_.num_ranks;
+    if (ranks * ranks * ranks > most_terms) {
       program_tried_ = false;
       return;
     }
-    for (std::size_t i = 0; i < exchanges_.size() && !monitor_.must_end(); ++i) {
+    for (std::size_t i = 0; i < exchanges_.size() && !deadline_.passed(); ++i) {
       Exchange alone = exchanges_[i];
       const auto layer = static_cast<std::size_t>(alone.to_layer);
       Ranks given = best_[layer];
@@ -180,7 +162,7 @@ class RankSolve {
       alone.to_layer = 0;
       tell_rest(i);
       const double budget =
-          monitor_.seconds_left() / static_cast<double>(exchanges_.size() - i + (keep ? 0 : 1));
+          deadline_.seconds_left() / static_cast<double>(exchanges_.size() - i + (keep ? 0 : 1));
       const auto [found, bound] = solve_alone(alone, costs, layer, given, budget);
       floors_[i] = std::max(floors_[i], bound);
       if (keep) place(layer, found);
@@ -199,17 +181,12 @@ class RankSolve {
 
   std::pair<Ranks, double> solve_alone(const Exchange& alone, const PairCosts& costs, std::size_t layer,
                                        const Ranks& given, double seconds) {
-    RankProgram program(1, rule_.num_ranks, rule_.num_ranks, Units::of({alone}, costs));
-    const bool capacities_count = !sent_from_layer_before();
-    for (int rank = 0; rank < rule_.num_ranks; ++rank) {
-      program.limit_items(0, rank, 1, 1);
-      for (int cluster = 0; cluster < rule_.num_ranks; ++cluster)
-        if (capacities_count &&
-            !may_lie_[layer][static_cast<std::size_t>(cluster)][static_cast<std::size_t>(rank)])
-          program.forbid(0, cluster, rank);
-    }
+    RankProgram program(1, sizes_rule_.num_ranks, sizes_rule_.num_ranks, Units::of({alone}, costs));
+    program.give_each_rank_one(0, [&](std::size_t cluster, std::size_t rank) {
+      return layer_to_layer_ || rule_.fits(layer, cluster, rank);
+    });
     program.add_exchange(alone, costs, 0);
-    const ProgramAnswer answer = program.solve_from({given}, seconds, monitor_);
+    const ProgramAnswer answer = program.solve_from({given}, seconds, deadline_);
     const double given_cost = cost_of(alone, costs, {}, given);
     Ranks found = given;
     double found_cost = given_cost;
@@ -218,14 +195,14 @@ class RankSolve {
       const double cost = cost_of(alone, costs, {}, ranks);
       if (cost < given_cost) found = ranks, found_cost = cost;
     }
-    const bool proven = answer.end == ProgramAnswer::End::optimal && monitor_.relative_gap() == 0;
+    const bool proven = answer.proves_optimum(deadline_);
     return {found, proven ? found_cost : std::min(found_cost, answer.bound)};
   }
 
   // Clusters of a layer go where `relative_ranks` says; all later layers move along, so that their exchanges
   // stay.
   void place(std::size_t layer, const Ranks& relative_ranks) {
-    if (!sent_from_layer_before()) {
+    if (!layer_to_layer_) {
       best_[layer] = relative_ranks;
       return;
     }
@@ -245,20 +222,13 @@ class RankSolve {
     double bounds = 0;
     for (std::size_t i = 0; i < exchanges_.size(); ++i)
       if (i != solving) others += cost(exchanges_[i], best_), bounds += floors_[i];
-    monitor_.set_rest(others, bounds);
-  }
-
-  // Of the program of one exchange: a row for each pair of ranks, with what every cluster may send there.
-  std::int64_t terms_of_one() const {
-    const std::int64_t ranks = rule_.num_ranks;
-    return ranks * ranks * ranks;
+    deadline_.set_rest(others, bounds);
   }
 
   std::int64_t columns_together() const {
-    const std::int64_t ranks = rule_.num_ranks;
-    std::int64_t columns = rule_.num_layers * ranks * ranks;
-    if (sent_from_layer_before())
-      columns += static_cast<std::int64_t>(exchanges_.size()) * ranks * ranks * ranks;
+    const std::int64_t ranks = sizes_rule_.num_ranks;
+    std::int64_t columns = sizes_rule_.num_layers * ranks * ranks;
+    if (layer_to_layer_) columns += static_cast<std::int64_t>(exchanges_.size()) * ranks * ranks * ranks;
     return columns;
   }
 
@@ -266,38 +236,35 @@ class RankSolve {
   bool solve_together() {
     if (objective(best_) <= std::max(bound_, all_floors())) return false;
     program_tried_ = program_tried_ && columns_together() <= most_columns;
-    if (!program_tried_ || monitor_.must_end()) return false;
-    RankProgram program(rule_.num_layers, rule_.num_ranks, rule_.num_ranks, Units::of(exchanges_, costs_));
-    for (int layer = 0; layer < rule_.num_layers; ++layer)
-      for (int rank = 0; rank < rule_.num_ranks; ++rank) {
-        program.limit_items(layer, rank, 1, 1);
-        for (int cluster = 0; cluster < rule_.num_ranks; ++cluster)
-          if (!may_lie_[static_cast<std::size_t>(layer)][static_cast<std::size_t>(cluster)]
-                       [static_cast<std::size_t>(rank)])
-            program.forbid(layer, cluster, rank);
-      }
-    if (tied_) program.limit_totals(sizes_, rule_);
+    if (!program_tried_ || deadline_.passed()) return false;
+    RankProgram program(sizes_rule_.num_layers, sizes_rule_.num_ranks, sizes_rule_.num_ranks,
+                        Units::of(exchanges_, costs_));
+    for (int layer = 0; layer < sizes_rule_.num_layers; ++layer)
+      program.give_each_rank_one(layer, [&](std::size_t cluster, std::size_t rank) {
+        return rule_.fits(static_cast<std::size_t>(layer), cluster, rank);
+      });
+    if (tied_) program.limit_totals(sizes_, sizes_rule_);
     for (std::size_t i = 0; i < exchanges_.size(); ++i)
       program.add_exchange(exchanges_[i], costs_, floors_[i] * (1 - 1e-6));
-    monitor_.set_rest(0, 0);
-    const ProgramAnswer answer = program.solve_from(best_, monitor_.seconds_left(), monitor_);
+    deadline_.set_rest(0, 0);
+    const ProgramAnswer answer = program.solve_from(best_, deadline_.seconds_left(), deadline_);
     if (!answer.values.empty()) {
       const std::vector<Ranks> found = program.ranks_of(answer);
       if (objective(found) < objective(best_)) best_ = found;
     }
     bound_ = std::max(bound_, answer.bound);
-    return answer.end == ProgramAnswer::End::optimal && monitor_.relative_gap() == 0;
+    return answer.proves_optimum(deadline_);
   }
 
   Methods methods_;
-  SizeRule rule_;
-  std::vector<std::vector<int>> sizes_;  // [L][cluster]
-  std::vector<Exchange> exchanges_;      // between clusters
+  SizeRule sizes_rule_;
+  std::vector<Sizes> sizes_;  // [L]
+  RankRule rule_;
+  bool layer_to_layer_;  // else from the tokens' own ranks, or there are no exchanges
   PairCosts costs_;
-  Monitor monitor_;
-  std::vector<std::vector<std::vector<bool>>> may_lie_;  // [L][cluster][rank]: there is space
-  bool capacities_bind_ = false;
-  bool tied_ = false;  // by Eq. 13
+  Deadline deadline_;
+  std::vector<Exchange> exchanges_;  // between clusters
+  bool tied_ = false;                // by Eq. 13
   std::vector<Ranks> best_;
   std::vector<double> floors_;  // of each exchange
   double bound_ = 0;
@@ -306,17 +273,18 @@ class RankSolve {
 
 }  // namespace
 
-RankAssignment assign_ranks(const PlacementProblem& problem, const Clustering& clustering,
-                            const RankAssignment& start, const SolveLimits& limits, const Methods& methods) {
+RankAssignment assign_ranks_exact(const PlacementProblem& problem, const Clustering& clustering,
+                                  const RankAssignment& start, const SolveLimits& limits,
+                                  const Methods& methods) {
   require_solver();
   return RankSolve(problem, clustering, start, limits, methods).run();
 }
 
-}  // namespace exact
+}  // namespace internal
 
 RankAssignment assign_ranks_exact(const PlacementProblem& problem, const Clustering& clustering,
                                   const RankAssignment& start, const SolveLimits& limits) {
-  return exact::assign_ranks(problem, clustering, start, limits, {});
+  return internal::assign_ranks_exact(problem, clustering, start, limits, {});
 }
 
 }  // namespace evenkeel

@@ -1,34 +1,20 @@
 // Program 2 without an integer-program solver: exact where it falls apart, by a dynamic program for few
 // ranks, else by local search from a start that is best layer by layer.
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <numeric>
+#include <limits>
 #include <utility>
 
-#include "evenkeel/base/error.h"
-#include "evenkeel/placement/clusters/clusters.h"
 #include "evenkeel/placement/internal/deadline.h"
 #include "evenkeel/placement/internal/problem_check.h"
-#include "evenkeel/placement/ranks/internal/rank_bound.h"
-#include "evenkeel/placement/ranks/internal/rank_chain.h"
-#include "evenkeel/placement/ranks/internal/rank_program.h"
-#include "evenkeel/placement/ranks/internal/rank_search.h"
-#include "evenkeel/placement/ranks/ranks.h"
+#include "evenkeel/placement/ranks/internal/methods.h"
 
 namespace evenkeel {
 
+namespace internal {
+
 namespace {
 
-using internal::ClusterTraffic;
-using internal::Deadline;
-using internal::RankRule;
-using internal::Ranks;
-
-double cost_of(const PlacementProblem& problem, const ClusterTraffic& traffic,
-               const std::vector<Ranks>& ranks) {
-  return internal::RankSearch::cost_of(traffic, problem.traffic, ranks);
-}
+constexpr std::size_t kMostPermutedRanks = 4;  // 58 layers: half a million steps
 
 struct Answer {
   std::vector<Ranks> ranks;  // empty: there was no time for all
@@ -36,11 +22,11 @@ struct Answer {
   double least = 0;          // under dispatch_combine: what the layers cost that there was time for
 };
 
-std::vector<Ranks> layer_by_layer(const ClusterTraffic& traffic, const RankRule& rule, std::size_t num_layers,
-                                  const Ranks& first, const Deadline& deadline) {
+std::vector<Ranks> layer_by_layer(const ClusterTraffic& traffic, const RankRule& rule, const Ranks& first,
+                                  const Deadline& deadline) {
   std::vector<Ranks> ranks(1, first);
-  for (std::size_t layer = 1; layer < num_layers; ++layer) {
-    ranks.push_back(best_receivers(traffic, rule, layer - 1, layer, ranks.back(), deadline));
+  for (std::size_t exchange = 0; exchange < traffic.num_exchanges(); ++exchange) {
+    ranks.push_back(best_receivers(traffic, rule, exchange, ranks.back(), deadline));
     if (ranks.back().empty()) return {};
   }
   return ranks;
@@ -49,62 +35,55 @@ std::vector<Ranks> layer_by_layer(const ClusterTraffic& traffic, const RankRule&
 // Each layer is by itself, so those without an answer in time keep the ranks they have at the start.
 Answer of_each_layer(const ClusterTraffic& traffic, const RankRule& rule, const std::vector<Ranks>& start,
                      const Deadline& deadline) {
-  Answer answer{best_dispatch(traffic, rule, deadline), true};
-  Ranks sources(start.front().size());
-  std::iota(sources.begin(), sources.end(), 0);
-  for (std::size_t layer = 0; layer < start.size(); ++layer)
-    if (!answer.ranks[layer].empty()) {
-      answer.least += traffic.cost(layer, sources, answer.ranks[layer]);
-    } else {
-      answer.ranks[layer] = start[layer];
-      answer.optimal = false;
-    }
+  Answer answer{start, true};
+  const Ranks sources = in_order(traffic.num_ranks());
+  for (std::size_t layer = 0; layer < start.size(); ++layer) {
+    const Ranks best = best_receivers(traffic, rule, layer, sources, deadline);
+    answer.optimal = answer.optimal && !best.empty();
+    if (best.empty()) continue;
+    answer.least += traffic.cost(layer, sources, best);
+    answer.ranks[layer] = best;
+  }
   return answer;
 }
 
 // Without the totals of free sizes.
-Answer without_totals(const PlacementProblem& problem, const ClusterTraffic& traffic, const RankRule& rule,
-                      const std::vector<Ranks>& start, const Deadline& deadline) {
-  if (problem.traffic == TrafficModel::dispatch_combine) return of_each_layer(traffic, rule, start, deadline);
-  if (problem.topology.has_uniform_links() && rule.fits_everywhere()) {
-    Answer chain{chain_of_pairings(traffic, start.size(), deadline), true};
+Answer without_totals(const ClusterTraffic& traffic, const RankRule& rule, const std::vector<Ranks>& start,
+                      const Deadline& deadline) {
+  if (traffic.dispatch()) return of_each_layer(traffic, rule, start, deadline);
+  if (traffic.topology().has_uniform_links() && rule.fits_everywhere()) {
+    Answer chain{chain_of_pairings(traffic, deadline), true};
     chain.optimal = !chain.ranks.empty();
     return chain;
   }
-  if (traffic.num_ranks() <= internal::kMostRanksOfProgram)
-    return {best_ranks(traffic, rule, start.size()), true};
-  return {layer_by_layer(traffic, rule, start.size(), start.front(), deadline), false};
+  if (traffic.num_ranks() > kMostPermutedRanks)
+    return {layer_by_layer(traffic, rule, start.front(), deadline), false};
+  const Deadline whatever_it_takes({.time_limit_s = std::numeric_limits<double>::infinity()});
+  const auto cost = [&](std::size_t exchange, const Ranks& senders, const Ranks& receivers) {
+    return traffic.cost(exchange, senders, receivers);
+  };
+  return {best_permutations(rule, traffic.num_ranks(), cost, whatever_it_takes), true};
 }
 
-double bound_of(const PlacementProblem& problem, const ClusterTraffic& traffic, const Answer& answer,
-                const Deadline& deadline) {
-  if (problem.traffic == TrafficModel::dispatch_combine) return answer.least;
-  if (answer.optimal) return cost_of(problem, traffic, answer.ranks);
+double bound_of(const ClusterTraffic& traffic, const Answer& answer, const Deadline& deadline) {
+  if (traffic.dispatch()) return answer.least;
+  if (answer.optimal) return traffic.cost(answer.ranks);
   double bound = 0;
   for (std::size_t exchange = 0; exchange < traffic.num_exchanges(); ++exchange)
-    bound += exchange_bound(traffic, problem.topology, exchange, deadline);
+    bound += exchange_bound(traffic, exchange, deadline);
   return bound;
 }
 
 }  // namespace
 
-RankAssignment assign_ranks_fast(const PlacementProblem& problem, const Clustering& clustering,
-                                 const SolveLimits& limits) {
-  internal::require_clusters(problem, clustering.cluster_of);
-  internal::require_traffic(problem);
-  const internal::Deadline deadline(limits);
-  const ClusterTraffic traffic(problem, clustering.cluster_of);
-  const RankRule rule(problem, clustering.cluster_of);
-  const std::vector<Ranks> start = rule.any(clustering.cluster_of);
-  Answer answer = without_totals(problem, traffic, rule, start, deadline);
-  const double bound = bound_of(problem, traffic, answer, deadline);
+RankAssignment fast_ranks(const ClusterTraffic& traffic, const RankRule& rule, const Deadline& deadline) {
+  const std::vector<Ranks> start = rule.any();
+  Answer answer = without_totals(traffic, rule, start, deadline);
+  const double bound = bound_of(traffic, answer, deadline);
   if (answer.ranks.empty() || !rule.holds(answer.ranks)) answer.ranks = start;
-  if (!deadline.passed() && !deadline.close_enough(cost_of(problem, traffic, answer.ranks), bound)) {
-    internal::RankSearch search(traffic, rule, problem.traffic, std::move(answer.ranks));
-    search.run(deadline);
-    answer.ranks = search.ranks();
-  }
-  const double objective = cost_of(problem, traffic, answer.ranks);
+  if (!deadline.passed() && !deadline.close_enough(traffic.cost(answer.ranks), bound))
+    answer.ranks = search_ranks(traffic, rule, std::move(answer.ranks), deadline);
+  const double objective = traffic.cost(answer.ranks);
   deadline.report(objective, std::min(bound, objective));
   return {.rank_of = std::move(answer.ranks),
           .objective = objective,
@@ -112,11 +91,28 @@ RankAssignment assign_ranks_fast(const PlacementProblem& problem, const Clusteri
           .proven_optimal = objective <= bound};
 }
 
-Placement placement_of(const Clustering& clustering, const RankAssignment& ranks, int num_ranks) {
+}  // namespace internal
+
+RankAssignment assign_ranks_fast(const PlacementProblem& problem, const Clustering& clustering,
+                                 const SolveLimits& limits) {
+  using namespace internal;
+  require_clusters(problem, clustering.cluster_of);
+  require_traffic(problem);
+  const Deadline deadline(limits);
+  const ClusterTraffic traffic(problem, clustering.cluster_of);
+  const RankRule rule(size_rule(problem), sizes_of(clustering.cluster_of, problem.topology.num_ranks()));
+  return fast_ranks(traffic, rule, deadline);
+}
+
+std::vector<std::vector<int>> rank_of_experts(const Clustering& clustering, const RankAssignment& ranks) {
   std::vector<std::vector<int>> rank_of = clustering.cluster_of;
   for (std::size_t layer = 0; layer < rank_of.size(); ++layer)
     for (int& cluster : rank_of[layer]) cluster = ranks.rank_of[layer][static_cast<std::size_t>(cluster)];
-  return placement_of(rank_of, num_ranks);
+  return rank_of;
+}
+
+Placement placement_of(const Clustering& clustering, const RankAssignment& ranks, int num_ranks) {
+  return placement_of(rank_of_experts(clustering, ranks), num_ranks);
 }
 
 }  // namespace evenkeel

@@ -8,6 +8,8 @@
 //             (problem.h).
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "evenkeel/placement/clusters/clusters.h"
@@ -31,7 +33,16 @@ RankAssignment assign_ranks_fast(const PlacementProblem& problem, const Clusteri
 RankAssignment assign_ranks_exact(const PlacementProblem& problem, const Clustering& clustering,
                                   const RankAssignment& start, const SolveLimits& limits);
 
-// The homes that the two programs say.
+// The homes that the two programs say: [L][E], and as a placement.
+std::vector<std::vector<int>> rank_of_experts(const Clustering& clustering, const RankAssignment& ranks);
 Placement placement_of(const Clustering& clustering, const RankAssignment& ranks, int num_ranks);
+
+// Ranks renamed layer by layer, so that less is sent: what a rank holds, copies and all, goes to another rank
+// as a whole. Where groups stay in a node, nodes are renamed first and ranks within each node then. Balance
+// is untouched; Eq. 8 is never worse than before; node mates stay together where asked for. slots_per_rank
+// [P]: what each rank holds in every layer, which it keeps. Nothing is told to limits.progress.
+Placement relabel_ranks(const PlacementProblem& problem, const Placement& placement,
+                        std::span<const std::int32_t> slots_per_rank, bool nodes_stay_together,
+                        const SolveLimits& limits);
 
 }  // namespace evenkeel

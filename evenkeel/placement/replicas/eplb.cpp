@@ -48,30 +48,22 @@ ReplicaProblem replica_problem(const EplbProblem& p) {
           .repeats = true};
 }
 
-void count_copies(const EplbProblem& problem, EplbMaps& maps) {
-  const auto experts = static_cast<std::size_t>(problem.num_experts);
-  const auto slots = static_cast<std::size_t>(problem.num_replicas);
-  maps.expert_count.assign(static_cast<std::size_t>(problem.num_layers) * experts, 0);
-  for (std::size_t i = 0; i < maps.physical_to_logical.size(); ++i)
-    ++maps.expert_count[i / slots * experts + static_cast<std::size_t>(maps.physical_to_logical[i])];
-  maps.max_count = static_cast<int>(std::ranges::max(maps.expert_count));
-}
-
+// Of each expert, how many copies there are, and where.
 void list_copies(const EplbProblem& problem, EplbMaps& maps) {
   const auto experts = static_cast<std::size_t>(problem.num_experts);
   const auto slots = static_cast<std::size_t>(problem.num_replicas);
+  const auto expert_at = [&](std::size_t i) {
+    return i / slots * experts + static_cast<std::size_t>(maps.physical_to_logical[i]);
+  };
+  maps.expert_count.assign(static_cast<std::size_t>(problem.num_layers) * experts, 0);
+  for (std::size_t i = 0; i < maps.physical_to_logical.size(); ++i) ++maps.expert_count[expert_at(i)];
+  maps.max_count = static_cast<int>(std::ranges::max(maps.expert_count));
   const auto width = static_cast<std::size_t>(maps.max_count);
   maps.logical_to_physical.assign(maps.expert_count.size() * width, -1);
-  std::vector<std::size_t> listed(experts);
-  for (std::size_t layer = 0; layer < static_cast<std::size_t>(problem.num_layers); ++layer) {
-    std::ranges::fill(listed, 0);
-    const std::int64_t* of_slot = maps.physical_to_logical.data() + layer * slots;
-    std::int64_t* row = maps.logical_to_physical.data() + layer * experts * width;
-    for (std::size_t slot = 0; slot < slots; ++slot) {
-      const auto e = static_cast<std::size_t>(of_slot[slot]);
-      row[e * width + listed[e]++] = static_cast<std::int64_t>(slot);
-    }
-  }
+  std::vector<std::size_t> listed(maps.expert_count.size(), 0);
+  for (std::size_t i = 0; i < maps.physical_to_logical.size(); ++i)
+    maps.logical_to_physical[expert_at(i) * width + listed[expert_at(i)]++] =
+        static_cast<std::int64_t>(i % slots);
 }
 
 }  // namespace
@@ -80,7 +72,6 @@ EplbMaps rebalance_experts(const EplbProblem& problem) {
   ReplicaSolution solution = replicate(replica_problem(problem));
   EplbMaps maps;
   maps.physical_to_logical.assign(solution.physical_to_logical.begin(), solution.physical_to_logical.end());
-  count_copies(problem, maps);
   list_copies(problem, maps);
   maps.max_over_mean = std::move(solution.max_over_mean);
   maps.bound = std::move(solution.bound);

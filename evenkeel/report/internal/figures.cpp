@@ -34,6 +34,16 @@ std::vector<std::string> line(const std::string& figure, const std::vector<Compa
   return row;
 }
 
+void put_footnotes(Page& page, const std::vector<Comparison>& comparisons) {
+  page.put("  {}\n", kCriticalPath);
+  for (const Comparison& each : comparisons)
+    page.put("  {}: ideal {:.2f}x; ep against itself {:.3f}x +- {:.3f}\n", each.name,
+             each.checked.figures.ideal_speedup(), each.checked.figures.control.median,
+             each.checked.figures.control.spread);
+  page.put(
+      "  error: against dense fp64, of the worst tensor; bits: of the output, against one rank under ep\n");
+}
+
 }  // namespace
 
 std::string layer_line(const MoeShape& shape, int ranks, bool backward) {
@@ -165,13 +175,7 @@ void put_comparisons(Page& page, const std::vector<Comparison>& comparisons, boo
   add("largest error", [](const F&, const A& of, double) { return fmt::format("{:.1e}", of.max_rel_error); });
   add("bits equal", [](const F&, const A& of, double) { return yes_or_no(of.bitwise_equal); });
   page.put(table);
-  page.put("  {}\n", kCriticalPath);
-  for (const Comparison& each : comparisons)
-    page.put("  {}: ideal {:.2f}x; ep against itself {:.3f}x +- {:.3f}\n", each.name,
-             each.checked.figures.ideal_speedup(), each.checked.figures.control.median,
-             each.checked.figures.control.spread);
-  page.put(
-      "  error: against dense fp64, of the worst tensor; bits: of the output, against one rank under ep\n");
+  put_footnotes(page, comparisons);
 }
 
 void put_loads(Page& page, const Comparison& comparison) {

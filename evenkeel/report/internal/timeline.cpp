@@ -1,3 +1,4 @@
+// The buffers that a rank held during a step, for people and for programs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,7 +25,7 @@ constexpr std::string_view kMarks = "pdtxc";  // by phase
 Json json_of(const std::optional<StepMoment>& moment) {
   if (!moment) return {{"pass", nullptr}, {"phase", nullptr}, {"chunk", nullptr}};
   return {{"pass", moment->backward ? "backward" : "forward"},
-          {"phase", evenkeel::name_of(moment->phase)},
+          {"phase", name_of(moment->phase)},
           {"chunk", moment->chunk < 0 ? Json(nullptr) : Json(moment->chunk)}};
 }
 
@@ -116,8 +117,7 @@ std::string scale_of(const StepRecord& record, std::size_t columns) {
 std::string where(const std::optional<StepMoment>& moment) {
   if (!moment) return "before the step";
   const std::string chunk = moment->chunk < 0 ? "" : fmt::format(", chunk {}", moment->chunk);
-  return fmt::format("in {}, {}{}", moment->backward ? "backward" : "forward",
-                     evenkeel::name_of(moment->phase), chunk);
+  return fmt::format("in {}, {}{}", moment->backward ? "backward" : "forward", name_of(moment->phase), chunk);
 }
 
 struct Named {

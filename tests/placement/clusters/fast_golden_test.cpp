@@ -7,7 +7,7 @@
 #include <string>
 
 #include "evenkeel/placement/clusters/clusters.h"
-#include "evenkeel/placement/internal/partition.h"
+#include "evenkeel/placement/clusters/internal/partition.h"
 #include "evenkeel/placement/ranks/ranks.h"
 
 namespace evenkeel {

@@ -223,10 +223,10 @@ TEST(Incremental, SaysWhatIsWrong) {
 }
 
 // All choices of one offer a layer, tried.
-double least_sum(std::span<const std::vector<MoveOffer>> offers, int left) {
+double least_sum(std::span<const std::vector<internal::MoveOffer>> offers, int left) {
   if (offers.empty()) return 0;
   double best = 1e300;
-  for (const MoveOffer& offer : offers.front())
+  for (const internal::MoveOffer& offer : offers.front())
     if (offer.moves <= left)
       best = std::min(best, offer.value + least_sum(offers.subspan(1), left - offer.moves));
   return best;
@@ -237,15 +237,15 @@ TEST(MoveBudget, IsNearTheBestChoiceOfOffersAndNeverAboveTheBudget) {
   double least = 0;
   for (int seed = 0; seed < 500; ++seed) {
     std::mt19937_64 random(static_cast<std::uint64_t>(seed));
-    std::vector<std::vector<MoveOffer>> offers(static_cast<std::size_t>(draw_int(random, 1, 5)));
+    std::vector<std::vector<internal::MoveOffer>> offers(static_cast<std::size_t>(draw_int(random, 1, 5)));
     for (auto& of_layer : offers) {
       of_layer.push_back({0, 2.0, 0});
       for (int i = draw_int(random, 0, 6); i > 0; --i)
         of_layer.push_back({draw_int(random, 1, 12), 1 + draw_int(random, 0, 99) / 100.0, 1});
-      keep_useful(of_layer);
+      internal::keep_useful(of_layer);
     }
     const int budget = draw_int(random, 0, 30);
-    const auto taken = spend_moves(offers, budget, internal::Deadline(SolveLimits{}));
+    const auto taken = internal::spend_moves(offers, budget, internal::Deadline(SolveLimits{}));
     int moves = 0;
     for (std::size_t l = 0; l < offers.size(); ++l) {
       found += offers[l][taken[l]].value;

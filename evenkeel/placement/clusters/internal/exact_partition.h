@@ -11,12 +11,12 @@
 #include <span>
 #include <vector>
 
-#include "evenkeel/placement/internal/program/monitor.h"
-#include "evenkeel/placement/internal/program/sizes.h"
+#include "evenkeel/placement/internal/deadline.h"
+#include "evenkeel/placement/internal/size_rule.h"
 
-namespace evenkeel::exact {
+namespace evenkeel::internal {
 
-struct Partition {
+struct ExactPartition {
   std::vector<int> cluster_of;  // [E]
   double deviation = 0;         // sum over clusters of |P load - total|
   double bound = 0;
@@ -29,9 +29,9 @@ double deviation_of(std::span<const std::int64_t> loads, const std::vector<int>&
 double subset_steps(const SizeRule& rule);
 // Both improve `partition`, which is feasible, and raise its bound. Ended early, they leave it as it was, or
 // better.
-void partition_by_subsets(std::span<const std::int64_t> loads, const SizeRule& rule, const Monitor& monitor,
-                          Partition& partition);
+void partition_by_subsets(std::span<const std::int64_t> loads, const SizeRule& rule, const Deadline& deadline,
+                          ExactPartition& partition);
 void partition_by_program(std::span<const std::int64_t> loads, const SizeRule& rule, double seconds,
-                          const Monitor& monitor, Partition& partition);
+                          const Deadline& deadline, ExactPartition& partition);
 
-}  // namespace evenkeel::exact
+}  // namespace evenkeel::internal

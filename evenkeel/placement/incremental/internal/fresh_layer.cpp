@@ -1,14 +1,14 @@
 #include "evenkeel/placement/incremental/internal/fresh_layer.h"
 
 #include <algorithm>
-#include <map>
+#include <functional>
 #include <numeric>
 
 #include "evenkeel/placement/internal/pool/copy_order.h"
-#include "evenkeel/placement/internal/pool/level_pool.h"
+#include "evenkeel/placement/internal/pool/level_search.h"
 #include "evenkeel/placement/internal/pool/pool_solver.h"
 
-namespace evenkeel {
+namespace evenkeel::internal {
 
 namespace {
 
@@ -38,60 +38,35 @@ bool list_pools(const LayerPlacement& before, std::span<const std::int32_t> slot
   return true;
 }
 
-struct Match {
-  int common = 0;
-  std::size_t made = 0;
-  std::size_t old = 0;
-};
-
-// Of new and old ranks with as many slots, those that have experts in common, most of them first, and then by
-// number.
-std::vector<Match> matches_of(const LayerPlacement& before, const NodePool& pool,
-                              std::span<const std::int32_t> expert_in) {
-  std::vector<Match> matches;
-  std::vector<int> common(pool.capacities.size(), 0);
-  std::vector<std::size_t> met;
-  std::size_t slot = 0;
-  for (std::size_t made = 0; made < pool.capacities.size(); ++made) {
-    const auto capacity = static_cast<std::size_t>(pool.capacities[made]);
-    met.clear();
-    for (std::int32_t local : expert_in.subspan(slot, capacity))
-      for (RankId home : before.homes(ExpertId(pool.experts[static_cast<std::size_t>(local)]))) {
-        const std::size_t old = home.offset() - pool.first_rank;
-        if (pool.capacities[old] == pool.capacities[made] && common[old]++ == 0) met.push_back(old);
-      }
-    for (std::size_t old : met) {
-      matches.push_back({common[old], made, old});
-      common[old] = 0;
-    }
-    slot += capacity;
-  }
-  std::ranges::sort(matches, [](const Match& a, const Match& b) {
-    if (a.common != b.common) return a.common > b.common;
-    return a.made != b.made ? a.made < b.made : a.old < b.old;
-  });
-  return matches;
-}
-
-// rank_of[new rank]: the old rank whose place it takes, of the same capacity.
+// rank_of[new rank]: the old rank whose place it takes, of the same capacity. Pairs with most experts in
+// common come first, then by number.
 std::vector<std::size_t> match_ranks(const LayerPlacement& before, const NodePool& pool,
                                      std::span<const std::int32_t> expert_in) {
-  const std::size_t none = pool.capacities.size();
-  std::vector<std::size_t> rank_of(none, none);
-  std::vector<bool> used(none, false);
-  for (const Match& match : matches_of(before, pool, expert_in)) {
-    if (used[match.old] || rank_of[match.made] != none) continue;
+  struct Match {
+    int common;
+    std::size_t made;
+    std::size_t old;
+  };
+  const std::size_t ranks = pool.capacities.size();
+  std::vector<Match> matches;
+  std::size_t slot = 0;
+  for (std::size_t made = 0; made < ranks; ++made) {
+    std::vector<int> common(ranks, 0);
+    for (std::int32_t k = 0; k < pool.capacities[made]; ++k) {
+      const auto local = static_cast<std::size_t>(expert_in[slot++]);
+      for (RankId home : before.homes(ExpertId(pool.experts[local])))
+        ++common[home.offset() - pool.first_rank];
+    }
+    for (std::size_t old = 0; old < ranks; ++old)
+      if (pool.capacities[old] == pool.capacities[made]) matches.push_back({common[old], made, old});
+  }
+  std::ranges::stable_sort(matches, std::greater{}, &Match::common);
+  std::vector<std::size_t> rank_of(ranks, ranks);
+  std::vector<bool> used(ranks, false);
+  for (const Match& match : matches) {
+    if (used[match.old] || rank_of[match.made] != ranks) continue;
     used[match.old] = true;
     rank_of[match.made] = match.old;
-  }
-  // With nothing in common any rank with as many slots is as good: the first that is left.
-  std::map<std::int32_t, std::size_t> next;  // old ranks before it are used, by capacity
-  for (std::size_t made = 0; made < none; ++made) {
-    if (rank_of[made] != none) continue;
-    std::size_t& old = next[pool.capacities[made]];
-    while (used[old] || pool.capacities[old] != pool.capacities[made]) ++old;
-    used[old] = true;
-    rank_of[made] = old;
   }
   return rank_of;
 }
@@ -99,51 +74,47 @@ std::vector<std::size_t> match_ranks(const LayerPlacement& before, const NodePoo
 // Places the experts of one pool after another, whichever way their recordings ask for.
 class PoolPlacer {
  public:
-  PoolPlacer(std::span<const double> loads, std::size_t num_experts, const internal::Deadline& deadline)
+  PoolPlacer(std::span<const double> loads, std::size_t num_experts, const Deadline& deadline)
       : loads_(loads), num_experts_(num_experts), deadline_(deadline), fixed_(num_experts) {
     if (num_recordings() == 1)
       to_fixed(loads, fixed_scale(std::reduce(loads.begin(), loads.end(), 0.0)), fixed_);
   }
 
   // The expert of the pool in each of its slots; empty where none was found.
-  std::span<const std::int32_t> place(const NodePool& pool) {
+  std::vector<std::int32_t> place(const NodePool& pool) {
     return num_recordings() == 1 ? by_load(pool) : by_recordings(pool);
   }
 
  private:
   std::size_t num_recordings() const { return loads_.size() / num_experts_; }
 
-  std::span<const std::int32_t> by_load(const NodePool& pool) {
+  std::vector<std::int32_t> by_load(const NodePool& pool) {
     std::vector<FixedLoad> loads;
     for (std::int32_t e : pool.experts) loads.push_back(fixed_[static_cast<std::size_t>(e)]);
     const Pool of_node{loads, pool.capacities, std::reduce(pool.capacities.begin(), pool.capacities.end())};
-    const bool thorough = of_node.num_slots < PoolSolver::kFewSlots;
+    const bool thorough = of_node.num_slots < kFewSlots;
     const FixedLoad heaviest =
         solver_.solve(of_node, 0, {.repeats = false, .thorough = thorough, .deadline = &deadline_});
-    expert_in_.assign(solver_.expert_in().begin(), solver_.expert_in().end());
-    if (thorough && !deadline_.passed()) copy_order_.improve(of_node, heaviest, expert_in_);
-    return expert_in_;
+    std::vector<std::int32_t> expert_in(solver_.expert_in().begin(), solver_.expert_in().end());
+    if (thorough && !deadline_.passed()) order_copies(of_node, heaviest, expert_in);
+    return expert_in;
   }
 
-  std::span<const std::int32_t> by_recordings(const NodePool& pool) {
-    const std::size_t blocks = internal::Lanes::blocks_for(num_recordings());
-    std::vector<internal::Lanes> lanes(pool.experts.size() * blocks);
+  std::vector<std::int32_t> by_recordings(const NodePool& pool) {
+    const std::size_t blocks = Lanes::blocks_for(num_recordings());
+    std::vector<Lanes> lanes(pool.experts.size() * blocks);
     for (std::size_t i = 0; i < pool.experts.size(); ++i)
       for (std::size_t w = 0; w < num_recordings(); ++w)
-        lanes[i * blocks + w / internal::Lanes::kWidth].of[w % internal::Lanes::kWidth] =
+        lanes[i * blocks + w / Lanes::kWidth].of[w % Lanes::kWidth] =
             static_cast<float>(loads_[w * num_experts_ + static_cast<std::size_t>(pool.experts[i])]);
-    if (!level_.solve({lanes, blocks, pool.capacities}, 1, deadline_)) return {};
-    return level_.expert_in();
+    return level_pool({lanes, blocks, pool.capacities}, 1, deadline_).expert_in;
   }
 
   std::span<const double> loads_;
   std::size_t num_experts_;
-  const internal::Deadline& deadline_;
+  const Deadline& deadline_;
   std::vector<FixedLoad> fixed_;
   PoolSolver solver_;
-  CopyOrder copy_order_;
-  std::vector<std::int32_t> expert_in_;
-  internal::LevelPool level_;
 };
 
 }  // namespace
@@ -152,7 +123,7 @@ std::vector<std::vector<std::int32_t>> fresh_homes(const LayerPlacement& before,
                                                    std::span<const double> loads,
                                                    std::span<const std::int32_t> slots_per_rank,
                                                    std::span<const std::int32_t> node_of_rank,
-                                                   const internal::Deadline& deadline) {
+                                                   const Deadline& deadline) {
   std::vector<NodePool> pools;
   if (!list_pools(before, slots_per_rank, node_of_rank, pools)) return {};
   const auto experts = static_cast<std::size_t>(before.num_experts());
@@ -177,4 +148,4 @@ std::vector<std::vector<std::int32_t>> fresh_homes(const LayerPlacement& before,
   return homes;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::internal

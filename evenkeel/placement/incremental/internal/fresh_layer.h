@@ -12,7 +12,7 @@
 #include "evenkeel/placement/internal/deadline.h"
 #include "evenkeel/plan/placement.h"
 
-namespace evenkeel {
+namespace evenkeel::internal {
 
 // loads [W, E] of W recordings, 1 the mean of a rank. [E] ranks of each expert; empty where an expert is at
 // home on several nodes, so that nodes cannot be placed one by one, where ranks have so unlike slots that no
@@ -21,6 +21,6 @@ std::vector<std::vector<std::int32_t>> fresh_homes(const LayerPlacement& before,
                                                    std::span<const double> loads,
                                                    std::span<const std::int32_t> slots_per_rank,
                                                    std::span<const std::int32_t> node_of_rank,
-                                                   const internal::Deadline& deadline);
+                                                   const Deadline& deadline);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::internal

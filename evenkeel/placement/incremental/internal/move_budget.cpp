@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace evenkeel {
+namespace evenkeel::internal {
 
 namespace {
 
@@ -26,7 +26,7 @@ Segment segment(std::span<const MoveOffer> offers, std::size_t layer, std::size_
 }
 
 // The lower convex hull, from the first offer on.
-void list_hull(std::span<const MoveOffer> offers, std::size_t layer, const internal::Deadline& deadline,
+void list_hull(std::span<const MoveOffer> offers, std::size_t layer, const Deadline& deadline,
                std::vector<Segment>& segments) {
   for (std::size_t from = 0; from + 1 < offers.size();) {
     if (deadline.passed()) {
@@ -71,7 +71,7 @@ void keep_useful(std::vector<MoveOffer>& offers) {
 }
 
 std::vector<std::size_t> spend_moves(std::span<const std::vector<MoveOffer>> offers, int max_moves,
-                                     const internal::Deadline& deadline) {
+                                     const Deadline& deadline) {
   std::vector<Segment> segments;
   for (std::size_t l = 0; l < offers.size(); ++l) list_hull(offers[l], l, deadline, segments);
   std::ranges::stable_sort(segments, [](const Segment& a, const Segment& b) { return a.steeper_than(b); });
@@ -86,4 +86,4 @@ std::vector<std::size_t> spend_moves(std::span<const std::vector<MoveOffer>> off
   return taken;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::internal

@@ -13,7 +13,7 @@
 
 #include "evenkeel/placement/internal/deadline.h"
 
-namespace evenkeel {
+namespace evenkeel::internal {
 
 struct MoveOffer {
   int moves = 0;
@@ -24,9 +24,9 @@ struct MoveOffer {
 // Each layer's offers begin with 0 moves. Returns, for each layer, the index of the offer taken. After the
 // deadline a layer's hull is not looked for further: its last offer stands for the rest.
 std::vector<std::size_t> spend_moves(std::span<const std::vector<MoveOffer>> offers, int max_moves,
-                                     const internal::Deadline& deadline);
+                                     const Deadline& deadline);
 
 // Sorted by moves; only those lower than all with as many moves or fewer.
 void keep_useful(std::vector<MoveOffer>& offers);
 
-}  // namespace evenkeel
+}  // namespace evenkeel::internal

@@ -13,45 +13,13 @@
 
 #include <cstdint>
 #include <span>
-#include <vector>
 
-#include "evenkeel/placement/internal/pool/copy_counts.h"
-#include "evenkeel/placement/internal/pool/rank_packing.h"
-#include "evenkeel/placement/internal/pool/small_pool.h"
+#include "evenkeel/placement/internal/pool/pool.h"
 
-namespace evenkeel {
+namespace evenkeel::internal {
 
-class CopyOrder {
- public:
-  // `expert_in`: the expert in each slot, rank after rank; no rank is above `most`. An expert comes to be on
-  // a rank twice only where some expert was before.
-  void improve(const Pool& pool, FixedLoad most, std::span<std::int32_t> expert_in);
+// `expert_in`: the expert in each slot, rank after rank; no rank is above `most`. An expert comes to be on a
+// rank twice only where some expert was before.
+void order_copies(const Pool& pool, FixedLoad most, std::span<std::int32_t> expert_in);
 
- private:
-  void count(std::span<const std::int32_t> expert_in);
-  bool in_order() const;
-  bool hottest_has_most() const;
-  bool holds_twice(std::span<const std::int32_t> expert_in);
-  void put_in_order(std::span<std::int32_t> expert_in);
-  bool pack_sorted_counts(std::span<std::int32_t> expert_in);
-  bool search(SmallPool::Order order, std::span<std::int32_t> expert_in);
-  void exchange_experts(std::span<std::int32_t> expert_in);
-  bool exchange(std::size_t hot, std::size_t cool, std::span<std::int32_t> expert_in);
-  void order_equal_experts(std::span<std::int32_t> expert_in);
-
-  Pool pool_;
-  FixedLoad most_ = 0;
-  bool distinct_ = false;
-  std::vector<std::int32_t> by_load_;  // experts, the hottest first
-  std::vector<std::int32_t> counts_;   // [E]
-  std::vector<std::int32_t> sorted_;   // [E] other counts
-  std::vector<std::int32_t> packed_;   // [slots] another placement
-  std::vector<std::uint8_t> seen_;     // [E]
-  std::vector<std::int32_t> equal_;    // experts of one load
-  std::vector<std::int32_t> renamed_;  // [E]
-  CopyCounts items_;
-  RankPacking packing_;
-  SmallPool small_;
-};
-
-}  // namespace evenkeel
+}  // namespace evenkeel::internal

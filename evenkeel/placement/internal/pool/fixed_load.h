@@ -4,14 +4,19 @@
 // what is never below a number of these is never below it in the caller's loads either.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <span>
 
-namespace evenkeel {
+namespace evenkeel::internal {
 
 using FixedLoad = std::int64_t;
 
 constexpr int kFixedTotalBits = 39;
+// The most that floating-point rounding can add to a bound, as a part of it.
+constexpr double kBoundRounding = 1e-12;
 // An index below 2^24 fits beside a load in one 64-bit key.
 constexpr int kKeyIndexBits = 24;
 constexpr std::int64_t kMostIndexed = std::int64_t{1} << kKeyIndexBits;
@@ -26,12 +31,18 @@ constexpr std::int32_t index_of_key(std::uint64_t key) {
 }
 
 // The factor that the caller's loads are multiplied by; 0 where they are all 0.
-double fixed_scale(double total);
-void to_fixed(std::span<const double> loads, double scale, std::span<FixedLoad> fixed);
+inline double fixed_scale(double total) {
+  if (total <= 0) return 0;
+  const double scale = std::min(std::ldexp(1.0, kFixedTotalBits) / total, std::numeric_limits<double>::max());
+  return scale >= 1 ? std::floor(scale) : scale;
+}
+inline void to_fixed(std::span<const double> loads, double scale, std::span<FixedLoad> fixed) {
+  for (std::size_t i = 0; i < loads.size(); ++i) fixed[i] = static_cast<FixedLoad>(loads[i] * scale);
+}
 
 // The load of one of `copies` copies.
 constexpr FixedLoad copy_load(FixedLoad load, std::int32_t copies) {
   return load / copies;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::internal

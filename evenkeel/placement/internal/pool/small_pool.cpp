@@ -1,108 +1,120 @@
-#include "evenkeel/placement/internal/pool/small_pool.h"
-
 #include <algorithm>
 #include <functional>
 #include <numeric>
 
-namespace evenkeel {
+#include "evenkeel/placement/internal/pool/copy_counts.h"
+#include "evenkeel/placement/internal/pool/pool.h"
 
-bool SmallPool::search(const Pool& pool, FixedLoad known, bool distinct, Order order) {
-  pool_ = pool;
-  distinct_ = distinct;
-  order_of_counts_ = order;
-  improved_ = false;
-  best_ = known;
-  steps_left_ = kMostSteps;
-  order_.resize(pool.loads.size());
-  std::iota(order_.begin(), order_.end(), 0);
-  std::ranges::stable_sort(order_, std::greater<>(),
-                           [&](std::int32_t e) { return pool.loads[static_cast<std::size_t>(e)]; });
-  counts_.assign(pool.loads.size(), 1);
-  rank_load_.assign(pool.capacities.size(), 0);
-  held_.assign(pool.capacities.size(), {});
-  choose_counts(0, pool.num_slots);
-  return steps_left_ > 0;
-}
+namespace evenkeel::internal {
 
-// Equally hot experts are alike, so that they may be held to the order too.
-int SmallPool::most_copies(std::size_t position) const {
-  if (position > 0 && order_of_counts_ != Order::none) {
-    const std::size_t hotter = order_of_counts_ == Order::all ? position - 1 : 0;
-    return counts_[static_cast<std::size_t>(order_[hotter])];
-  }
-  return distinct_ ? static_cast<int>(pool_.capacities.size()) : pool_.num_slots;
-}
+namespace {
 
-void SmallPool::choose_counts(std::size_t position, int slots_left) {
-  if (position == order_.size()) {
-    if (slots_left == 0) pack();
-    return;
-  }
-  const auto expert = static_cast<std::size_t>(order_[position]);
-  const int others = static_cast<int>(order_.size() - position) - 1;
-  const int most = std::min(slots_left - others, most_copies(position));
-  for (int count = 1; count <= most && --steps_left_ > 0; ++count) {
-    if (copy_load(pool_.loads[expert], count) >= best_) continue;
-    if (order_of_counts_ == Order::all && count * (others + 1) < slots_left) continue;
-    counts_[expert] = count;
-    choose_counts(position + 1, slots_left - count);
-  }
-}
+constexpr int kMostSmallPoolSteps = 6000;
 
-void SmallPool::pack() {
-  sorted_.clear();
-  for (std::int32_t e : order_) {
-    const auto at = static_cast<std::size_t>(e);
-    sorted_.push_back(descending_key(copy_load(pool_.loads[at], counts_[at]), e));
+class SmallPool {
+ public:
+  SmallPool(const Pool& pool, FixedLoad known, bool distinct, CountOrder order)
+      : pool_(pool),
+        distinct_(distinct),
+        order_(order),
+        best_{.finished = false, .heaviest = known, .expert_in = {}},
+        by_load_(pool.loads.size()),
+        counts_(pool.loads.size(), 1),
+        rank_of_(static_cast<std::size_t>(pool.num_slots)),
+        rank_load_(pool.capacities.size(), 0),
+        held_(pool.capacities.size()) {
+    std::iota(by_load_.begin(), by_load_.end(), 0);
+    std::ranges::stable_sort(by_load_, std::greater<>(),
+                             [&](std::int32_t e) { return pool.loads[static_cast<std::size_t>(e)]; });
   }
-  std::ranges::sort(sorted_, std::greater<>());
-  item_load_.clear();
-  item_expert_.clear();
-  for (std::uint64_t key : sorted_) {
-    const auto e = static_cast<std::size_t>(index_of_key(key));
-    for (std::int32_t c = 0; c < counts_[e]; ++c) {
-      item_load_.push_back(copy_load(pool_.loads[e], counts_[e]));
-      item_expert_.push_back(static_cast<std::int32_t>(e));
+
+  SmallPoolAnswer run() {
+    choose_counts(0, pool_.num_slots);
+    best_.finished = steps_left_ > 0;
+    return best_;
+  }
+
+ private:
+  // Equally hot experts are alike, so that they may be held to the order too.
+  int most_copies(std::size_t position) const {
+    if (position > 0 && order_ != CountOrder::none) {
+      const std::size_t hotter = order_ == CountOrder::all ? position - 1 : 0;
+      return counts_[static_cast<std::size_t>(by_load_[hotter])];
+    }
+    return distinct_ ? static_cast<int>(pool_.capacities.size()) : pool_.num_slots;
+  }
+
+  void choose_counts(std::size_t position, int slots_left) {
+    if (position == by_load_.size()) {
+      if (slots_left == 0) {
+        items_.list_items(pool_.loads, counts_);
+        place(0);
+      }
+      return;
+    }
+    const auto expert = static_cast<std::size_t>(by_load_[position]);
+    const int others = static_cast<int>(by_load_.size() - position) - 1;
+    const int most = std::min(slots_left - others, most_copies(position));
+    for (int count = 1; count <= most && --steps_left_ > 0; ++count) {
+      if (copy_load(pool_.loads[expert], count) >= best_.heaviest) continue;
+      if (order_ == CountOrder::all && count * (others + 1) < slots_left) continue;
+      counts_[expert] = count;
+      choose_counts(position + 1, slots_left - count);
     }
   }
-  rank_of_.resize(item_load_.size());
-  place(0);
-}
 
-bool SmallPool::alike_tried(std::size_t rank, std::size_t first) const {
-  for (std::size_t r = first; r < rank; ++r)
-    if (rank_load_[r] == rank_load_[rank] &&
-        pool_.capacities[r] - static_cast<std::int32_t>(held_[r].size()) ==
-            pool_.capacities[rank] - static_cast<std::int32_t>(held_[rank].size()))
-      return true;
-  return false;
-}
-
-// Copies of an expert come together and go to ascending ranks. Whether a rank holds the expert matters for
-// those copies alone, so ranks from `first` on that do not hold it are alike if load and capacity are.
-void SmallPool::place(std::size_t item) {
-  if (item == item_load_.size()) return keep();
-  const bool again = item > 0 && item_expert_[item] == item_expert_[item - 1];
-  const std::size_t first = again ? rank_of_[item - 1] + (distinct_ ? 1 : 0) : 0;
-  for (std::size_t rank = first; rank < rank_load_.size() && --steps_left_ > 0; ++rank) {
-    const bool full = held_[rank].size() == static_cast<std::size_t>(pool_.capacities[rank]);
-    if (full || rank_load_[rank] + item_load_[item] >= best_) continue;
-    if ((distinct_ || !again) && alike_tried(rank, first)) continue;
-    rank_of_[item] = rank;
-    rank_load_[rank] += item_load_[item];
-    held_[rank].push_back(item_expert_[item]);
-    place(item + 1);
-    held_[rank].pop_back();
-    rank_load_[rank] -= item_load_[item];
+  bool alike_tried(std::size_t rank, std::size_t first) const {
+    for (std::size_t r = first; r < rank; ++r)
+      if (rank_load_[r] == rank_load_[rank] &&
+          pool_.capacities[r] - static_cast<std::int32_t>(held_[r].size()) ==
+              pool_.capacities[rank] - static_cast<std::int32_t>(held_[rank].size()))
+        return true;
+    return false;
   }
+
+  // Copies of an expert come together and go to ascending ranks. Whether a rank holds the expert matters for
+  // those copies alone, so ranks from `first` on that do not hold it are alike if load and capacity are.
+  void place(std::size_t item) {
+    if (item == items_.item_loads().size()) return keep();
+    const bool again = item > 0 && items_.item_experts()[item] == items_.item_experts()[item - 1];
+    const std::size_t first = again ? rank_of_[item - 1] + (distinct_ ? 1 : 0) : 0;
+    for (std::size_t rank = first; rank < rank_load_.size() && --steps_left_ > 0; ++rank) {
+      const bool full = held_[rank].size() == static_cast<std::size_t>(pool_.capacities[rank]);
+      if (full || rank_load_[rank] + items_.item_loads()[item] >= best_.heaviest) continue;
+      if ((distinct_ || !again) && alike_tried(rank, first)) continue;
+      rank_of_[item] = rank;
+      rank_load_[rank] += items_.item_loads()[item];
+      held_[rank].push_back(items_.item_experts()[item]);
+      place(item + 1);
+      held_[rank].pop_back();
+      rank_load_[rank] -= items_.item_loads()[item];
+    }
+  }
+
+  void keep() {
+    best_.heaviest = std::ranges::max(rank_load_);
+    best_.expert_in.clear();
+    for (const auto& on_rank : held_)
+      best_.expert_in.insert(best_.expert_in.end(), on_rank.begin(), on_rank.end());
+  }
+
+  const Pool& pool_;
+  bool distinct_;
+  CountOrder order_;
+  SmallPoolAnswer best_;
+  int steps_left_ = kMostSmallPoolSteps;
+  std::vector<std::int32_t> by_load_;  // experts by decreasing load
+  std::vector<std::int32_t> counts_;   // [E]
+  CopyCounts items_;
+  std::vector<std::size_t> rank_of_;             // [items]
+  std::vector<FixedLoad> rank_load_;             // [P]
+  std::vector<std::vector<std::int32_t>> held_;  // [P] experts, in the order they came
+};
+
+}  // namespace
+
+SmallPoolAnswer search_small_pool(const Pool& pool, FixedLoad known, bool distinct, CountOrder order) {
+  return SmallPool(pool, known, distinct, order).run();
 }
 
-void SmallPool::keep() {
-  improved_ = true;
-  best_ = std::ranges::max(rank_load_);
-  best_expert_in_.clear();
-  for (const auto& on_rank : held_)
-    best_expert_in_.insert(best_expert_in_.end(), on_rank.begin(), on_rank.end());
-}
-
-}  // namespace evenkeel
+}  // namespace evenkeel::internal

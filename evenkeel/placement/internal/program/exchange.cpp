@@ -1,12 +1,12 @@
 #include "evenkeel/placement/internal/program/exchange.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "evenkeel/placement/internal/problem_check.h"
+#include "evenkeel/placement/internal/program/program.h"
 
-namespace evenkeel::exact {
+namespace evenkeel::internal {
 
 namespace {
 
@@ -43,11 +43,13 @@ std::vector<Exchange> dispatch(const SourceCounts& sources) {
   std::vector<Exchange> exchanges;
   for (LayerId layer : indices<LayerId>(sources.num_layers)) {
     const auto begin = sources.counts.begin() + static_cast<std::ptrdiff_t>(layer.offset() * ranks * experts);
-    exchanges.push_back({.to_layer = layer.value(),
-                         .from_layer_before = false,
-                         .num_senders = ranks,
-                         .num_items = experts,
-                         .amounts = {begin, begin + static_cast<std::ptrdiff_t>(ranks * experts)}});
+    for (bool back : {false, true})
+      exchanges.push_back({.to_layer = layer.value(),
+                           .from_layer_before = false,
+                           .num_senders = ranks,
+                           .num_items = experts,
+                           .amounts = {begin, begin + static_cast<std::ptrdiff_t>(ranks * experts)},
+                           .back = back});
   }
   return exchanges;
 }
@@ -82,16 +84,12 @@ bool PairCosts::all_alike() const {
 
 PairCosts PairCosts::cheapest() const {
   PairCosts cheap = *this;
-  double least_unit = std::numeric_limits<double>::infinity();
-  double least_fixed = least_unit;
-  for_pairs(num_ranks, [&](RankId, RankId, std::size_t at) {
-    least_unit = std::min(least_unit, per_unit[at]);
-    least_fixed = std::min(least_fixed, fixed[at]);
-  });
-  for_pairs(num_ranks, [&](RankId, RankId, std::size_t at) {
-    cheap.per_unit[at] = least_unit;
-    cheap.fixed[at] = least_fixed;
-  });
+  for (std::vector<double> PairCosts::*costs : {&PairCosts::per_unit, &PairCosts::fixed}) {
+    double least = infinity;
+    for_pairs(num_ranks,
+              [&](RankId, RankId, std::size_t at) { least = std::min(least, (this->*costs)[at]); });
+    for_pairs(num_ranks, [&](RankId, RankId, std::size_t at) { (cheap.*costs)[at] = least; });
+  }
   return cheap;
 }
 
@@ -114,32 +112,27 @@ double cost_of(const Exchange& exchange, const PairCosts& costs, const Ranks& be
   return costs.objective == PairObjective::worst_pair ? worst : total;
 }
 
+double cost_of_clusters(const Exchange& exchange, const PairCosts& costs, const Ranks& before,
+                        const Ranks& here) {
+  double worst = 0;
+  double total = 0;
+  for (std::size_t sender = 0; sender < costs.num_ranks; ++sender) {
+    const std::size_t row = static_cast<std::size_t>(before[sender]) * costs.num_ranks;
+    for (std::size_t item = 0; item < costs.num_ranks; ++item) {
+      // One pair of clusters for each pair of ranks; what stays costs nothing.
+      const double cost =
+          costs.per_unit[row + static_cast<std::size_t>(here[item])] * exchange.amount(sender, item);
+      worst = std::max(worst, cost);
+      total += cost;
+    }
+  }
+  return costs.objective == PairObjective::worst_pair ? worst : total;
+}
+
 std::vector<Exchange> expert_exchanges(const PlacementProblem& problem) {
-  internal::require_traffic(problem);
+  require_traffic(problem);
   return problem.traffic == TrafficModel::layer_to_layer ? layer_to_layer(problem.profile)
                                                          : dispatch(problem.sources);
 }
 
-std::vector<Exchange> cluster_exchanges(const PlacementProblem& problem,
-                                        const std::vector<std::vector<int>>& cluster_of) {
-  const auto clusters = static_cast<std::size_t>(problem.topology.num_ranks());
-  std::vector<Exchange> exchanges = expert_exchanges(problem);
-  for (Exchange& exchange : exchanges) {
-    const auto layer = static_cast<std::size_t>(exchange.to_layer);
-    Exchange whole = exchange;
-    whole.num_items = clusters;
-    if (whole.from_layer_before) whole.num_senders = clusters;
-    whole.amounts.assign(whole.num_senders * clusters, 0.0);
-    for (std::size_t sender = 0; sender < exchange.num_senders; ++sender) {
-      const std::size_t from =
-          exchange.from_layer_before ? static_cast<std::size_t>(cluster_of[layer - 1][sender]) : sender;
-      for (std::size_t item = 0; item < exchange.num_items; ++item)
-        whole.amounts[from * clusters + static_cast<std::size_t>(cluster_of[layer][item])] +=
-            exchange.amount(sender, item);
-    }
-    exchange = std::move(whole);
-  }
-  return exchanges;
-}
-
-}  // namespace evenkeel::exact
+}  // namespace evenkeel::internal

@@ -5,9 +5,9 @@
 #include <cstddef>
 #include <vector>
 
-#include "evenkeel/placement/problem.h"
+#include "evenkeel/placement/internal/size_rule.h"
 
-namespace evenkeel::exact {
+namespace evenkeel::internal {
 
 // Amounts from each sender to each item of a layer. Items are clusters or experts. Senders are the items of
 // the layer before, or the ranks themselves, whose place is known.
@@ -38,16 +38,15 @@ struct PairCosts {
   PairCosts cheapest() const;
 };
 
-using Ranks = std::vector<int>;  // of the items of one layer
-
 // `before` is not looked at where the senders are ranks.
 double cost_of(const Exchange& exchange, const PairCosts& costs, const Ranks& before, const Ranks& here);
 
-// The exchanges of the problem between experts. Throws InvalidArgument if the profile has no transitions or
-// the sources do not fit.
-std::vector<Exchange> expert_exchanges(const PlacementProblem& problem);
-// The same between the clusters that experts are in.
-std::vector<Exchange> cluster_exchanges(const PlacementProblem& problem,
-                                        const std::vector<std::vector<int>>& cluster_of);
+// Eq. 8 from layer to layer, items being clusters, one on each rank.
+double cost_of_clusters(const Exchange& exchange, const PairCosts& costs, const Ranks& before,
+                        const Ranks& here);
 
-}  // namespace evenkeel::exact
+// The exchanges of the problem between experts, each way. Throws InvalidArgument if the profile has no
+// transitions or the sources do not fit.
+std::vector<Exchange> expert_exchanges(const PlacementProblem& problem);
+
+}  // namespace evenkeel::internal

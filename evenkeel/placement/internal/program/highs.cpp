@@ -1,13 +1,29 @@
+// HiGHS, on a thread of its own, so that the caller can go on without it.
+//
+// The solver looks at callbacks between its steps, and some steps (the linear program at the root of a tree,
+// presolve) take many seconds without. Whoever asked to stop is not to wait for those: the caller goes on
+// with what it has, and the thread ends at its next look. Where the program ends before, the thread is not
+// waited for either.
 #include <Highs.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <future>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <system_error>
+#include <thread>
+#include <utility>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/placement/internal/program/run_apart.h"
-#include "evenkeel/placement/internal/program/solve.h"
-#include "evenkeel/placement/problem.h"
+#include "evenkeel/placement/internal/program/program.h"
 
 namespace evenkeel {
 
@@ -15,16 +31,135 @@ bool has_exact_solver() {
   return true;
 }
 
-namespace exact {
+namespace internal {
 
 void require_solver() {}
 
 namespace {
 
+// The messages between the two threads. It lives, with all that the work uses, until the work ends.
+class Apart {
+ public:
+  // For the work: whether to stop, and how far it is.
+  bool must_stop() const { return stop_; }
+  void tell(double objective, double bound) {
+    const std::lock_guard lock(mutex_);
+    const std::pair told(objective, bound);
+    has_news_ = has_news_ || told != told_;
+    told_ = told;
+  }
+
+  // For the caller.
+  void ask_to_stop() { stop_ = true; }
+  // Objective and bound, where they have changed since the last call.
+  std::optional<std::pair<double, double>> news() {
+    const std::lock_guard lock(mutex_);
+    if (!std::exchange(has_news_, false)) return std::nullopt;
+    return told_;
+  }
+
+ private:
+  std::atomic<bool> stop_ = false;
+  std::mutex mutex_;
+  bool has_news_ = false;
+  std::pair<double, double> told_ = {0, 0};
+};
+
+using Clock = std::chrono::steady_clock;
+using Seconds = std::chrono::duration<double>;
+
+constexpr Seconds kLook = std::chrono::milliseconds(20);
+// So long work that was asked to stop, or whose time is over, may take to notice.
+constexpr double kGraceSeconds = 0.25;
+constexpr double kGraceAfterLimit = 0.75;
+
+std::atomic<int> left_running = 0;
+
+// Statics must not go away under a thread that still uses them: the process ends here, without them.
+void end_at_once(int status, void*) {
+  if (left_running == 0) return;
+  std::fflush(nullptr);
+  _exit(status);
+}
+
+// Joins a thread whose work has ended; any other is asked to stop and left.
+class ApartThread {
+ public:
+  ApartThread(std::packaged_task<void()> task, Apart& apart) : apart_(apart) {
+    ++left_running;
+    try {
+      thread_ = std::thread([task = std::move(task)]() mutable {
+        task();
+        task = {};
+        --left_running;  // all that the work used is gone
+      });
+    } catch (...) {
+      --left_running;
+      throw;
+    }
+  }
+  ~ApartThread() {
+    if (ended_) {
+      thread_.join();
+      return;
+    }
+    apart_.ask_to_stop();
+    static std::once_flag registered;
+    std::call_once(registered, [] { on_exit(end_at_once, nullptr); });
+    thread_.detach();
+  }
+  ApartThread(const ApartThread&) = delete;
+  ApartThread& operator=(const ApartThread&) = delete;
+
+  void note_end() { ended_ = true; }
+
+ private:
+  Apart& apart_;
+  std::thread thread_;
+  bool ended_ = false;
+};
+
+// True: it ended in time.
+bool wait(const std::future<void>& end, Apart& apart, double seconds, double unit, const Deadline& deadline) {
+  const auto begin = Clock::now();
+  std::optional<Clock::time_point> asked;
+  while (end.wait_for(kLook) != std::future_status::ready) {
+    if (const auto news = apart.news()) deadline.report(news->first * unit, news->second * unit);
+    const auto now = Clock::now();
+    if (!asked && deadline.stop_requested()) {
+      asked = now;
+      apart.ask_to_stop();
+    }
+    if (asked && Seconds(now - *asked).count() > kGraceSeconds) return false;
+    if (Seconds(now - begin).count() > seconds + kGraceAfterLimit) return false;
+  }
+  return true;
+}
+
+// True: the work has ended, in `seconds` or a little more. False: it goes on for a while, and nothing it
+// touches may be looked at. Rethrows what the work throws. Progress, in `unit`, is reported by the calling
+// thread.
+bool run_apart(Apart& apart, const std::function<void()>& work, double seconds, double unit,
+               const Deadline& deadline) {
+  std::packaged_task<void()> task(work);
+  std::future<void> end = task.get_future();
+  std::optional<ApartThread> thread;
+  try {
+    thread.emplace(std::move(task), apart);
+  } catch (const std::system_error&) {  // no more threads: then here
+    work();
+    return true;
+  }
+  if (!wait(end, apart, seconds, unit, deadline)) return false;
+  thread->note_end();
+  end.get();
+  return true;
+}
+
 HighsLp lp_of(const Program& program) {
   HighsLp lp;
   lp.num_col_ = program.num_columns();
-  lp.num_row_ = program.num_rows();
+  lp.num_row_ = static_cast<int>(program.rows.size());
   lp.col_cost_ = program.costs;
   for (const Program::Bounds& bounds : program.columns) {
     lp.col_lower_.push_back(bounds.lower);
@@ -53,12 +188,12 @@ void set_option(Highs& highs, const std::string& name, Value value) {
                       "; the version that is tested is set up by " + "`tools/setup.sh highs`");
 }
 
-void set_options(Highs& highs, const ProgramOptions& options) {
+void set_options(Highs& highs, const ProgramOptions& options, double relative_gap) {
   set_option(highs, "output_flag", false);
   set_option(highs, "threads", 1);  // nothing works behind a caller's back
   set_option(highs, "random_seed", 0);
   set_option(highs, "time_limit", std::max(options.seconds, 1e-3));
-  set_option(highs, "mip_rel_gap", options.relative_gap);
+  set_option(highs, "mip_rel_gap", relative_gap);
   set_option(highs, "mip_abs_gap", std::max(options.absolute_gap, 1e-7));
 }
 
@@ -95,18 +230,17 @@ void give_start(Highs& highs, const Program& program, std::span<const double> st
 
 }  // namespace
 
-ProgramAnswer solve(const Program& program, const ProgramOptions& options, const Monitor& monitor) {
+ProgramAnswer solve(const Program& program, const ProgramOptions& options, const Deadline& deadline) {
   const auto run = std::make_shared<Run>();
   Highs& highs = run->highs;
-  set_options(highs, options);
+  set_options(highs, options, deadline.relative_gap());
   if (highs.passModel(lp_of(program)) == HighsStatus::kError)
     throw InvalidArgument("the profile", "makes a program that HiGHS refuses");
   watch(*run);
   give_start(highs, program, options.start);
-  const std::shared_ptr<Apart> apart(run, &run->apart);
   ProgramAnswer answer;
   if (!run_apart(
-          apart, [run] { run->highs.run(); }, options, monitor))
+          run->apart, [run] { run->highs.run(); }, options.seconds, options.unit, deadline))
     return answer;
 
   const HighsModelStatus status = highs.getModelStatus();
@@ -119,5 +253,5 @@ ProgramAnswer solve(const Program& program, const ProgramOptions& options, const
   return answer;
 }
 
-}  // namespace exact
+}  // namespace internal
 }  // namespace evenkeel

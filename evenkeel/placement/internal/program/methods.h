@@ -4,7 +4,7 @@
 
 #include "evenkeel/placement/ranks/ranks.h"
 
-namespace evenkeel::exact {
+namespace evenkeel::internal {
 
 struct Methods {
   bool subsets = true;       // program 1: a dynamic program over subsets, where it is small
@@ -12,9 +12,10 @@ struct Methods {
   bool alone = true;         // program 2: exchanges one by one, where they do not touch each other
 };
 
-Clustering cluster(const PlacementProblem& problem, const Clustering& start, const SolveLimits& limits,
-                   const Methods& methods);
-RankAssignment assign_ranks(const PlacementProblem& problem, const Clustering& clustering,
-                            const RankAssignment& start, const SolveLimits& limits, const Methods& methods);
+Clustering cluster_exact(const PlacementProblem& problem, const Clustering& start, const SolveLimits& limits,
+                         const Methods& methods);
+RankAssignment assign_ranks_exact(const PlacementProblem& problem, const Clustering& clustering,
+                                  const RankAssignment& start, const SolveLimits& limits,
+                                  const Methods& methods);
 
-}  // namespace evenkeel::exact
+}  // namespace evenkeel::internal

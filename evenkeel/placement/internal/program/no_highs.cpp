@@ -1,7 +1,6 @@
 // Stands in for highs.cpp in a build without HiGHS.
 #include "evenkeel/base/error.h"
-#include "evenkeel/placement/internal/program/solve.h"
-#include "evenkeel/placement/problem.h"
+#include "evenkeel/placement/internal/program/program.h"
 
 namespace evenkeel {
 
@@ -9,7 +8,7 @@ bool has_exact_solver() {
   return false;
 }
 
-namespace exact {
+namespace internal {
 
 void require_solver() {
   throw Unsupported(
@@ -17,10 +16,10 @@ void require_solver() {
       "-DEVENKEEL_HIGHS=ON; or use the fast solver");
 }
 
-ProgramAnswer solve(const Program&, const ProgramOptions&, const Monitor&) {
+ProgramAnswer solve(const Program&, const ProgramOptions&, const Deadline&) {
   require_solver();
   return {};
 }
 
-}  // namespace exact
+}  // namespace internal
 }  // namespace evenkeel

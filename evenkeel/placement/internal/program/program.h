@@ -1,13 +1,18 @@
 // A mixed-integer linear program in plain vectors, so that what is solved can be written down without the
-// solver's types: minimise cost x over column and row bounds, some columns integer.
+// solver's types: minimise cost x over column and row bounds, some columns integer. solve() is the one door
+// to the solver (HiGHS); nothing outside its source names it.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <limits>
 #include <span>
 #include <vector>
 
-namespace evenkeel::exact {
+#include "evenkeel/placement/internal/deadline.h"
+
+namespace evenkeel::internal {
 
 inline constexpr double infinity = std::numeric_limits<double>::infinity();
 
@@ -35,12 +40,55 @@ struct Program {
   std::vector<Term> terms;
 
   int num_columns() const { return static_cast<int>(columns.size()); }
-  int num_rows() const { return static_cast<int>(rows.size()); }
 
-  int add_column(Bounds bounds, double cost = 0);
-  int add_binary();
+  int add_column(Bounds bounds, double cost = 0, bool is_integer = false) {
+    columns.push_back(bounds);
+    costs.push_back(cost);
+    integer.push_back(is_integer);
+    return num_columns() - 1;
+  }
+  int add_binary() { return add_column({0, 1}, 0, true); }
   // lower <= sum of the terms <= upper. A column may stand in it once only.
-  void add_row(Bounds bounds, std::span<const Term> row);
+  void add_row(Bounds bounds, std::span<const Term> row) {
+    rows.push_back(bounds);
+    std::ranges::copy_if(row, std::back_inserter(terms),
+                         [](const Term& term) { return term.coefficient != 0; });
+    row_begin.push_back(static_cast<int>(terms.size()));
+  }
 };
 
-}  // namespace evenkeel::exact
+struct ProgramOptions {
+  double seconds = 60;
+  double absolute_gap = 0;             // where objectives are known to lie on a grid, just under its step
+  std::span<const double> start = {};  // a value for each column, or nothing; continuous ones are found again
+  double unit = 1;                     // of the objective, for progress alone
+};
+
+struct ProgramAnswer {
+  enum class End { optimal, infeasible, interrupted };
+
+  End end = End::interrupted;
+  std::vector<double> values;  // of the best answer; empty: none was found
+  double bound = -infinity;
+
+  bool is_set(int column) const { return values[static_cast<std::size_t>(column)] > 0.5; }
+  bool proves_optimum(const Deadline& deadline) const {
+    return end == End::optimal && deadline.relative_gap() == 0;
+  }
+};
+
+// Throws Unsupported, saying how to get it, in a build without HiGHS.
+void require_solver();
+
+// To the gap that the deadline's caller allows.
+ProgramAnswer solve(const Program& program, const ProgramOptions& options, const Deadline& deadline);
+
+// A proven objective and bound are one number: what rounding left between them is not a gap.
+template <class Answer>
+void conclude(Answer& answer, double& objective, double& bound, bool solved_to_the_end) {
+  bound = std::min(bound, objective);
+  if (solved_to_the_end || objective - bound <= 1e-9 * objective) bound = objective;
+  answer.proven_optimal = bound == objective;
+}
+
+}  // namespace evenkeel::internal

@@ -102,10 +102,12 @@ double exchange_bound_ms(const PlacementProblem& problem, const AllLinks& links,
 
 JointBound joint_bound(const PlacementProblem& problem, const Deadline& deadline) {
   const SizeRule rule = size_rule(problem);
-  const int least_size = std::ranges::min(rule.least);
+  const int least_size = std::ranges::min(rule.in_layer.least);
   // Others have the least at least.
-  const int left = problem.profile.num_experts() - std::reduce(rule.least.begin(), rule.least.end());
-  const int most_size = std::min(std::ranges::max(rule.most), left + std::ranges::max(rule.least));
+  const int left =
+      problem.profile.num_experts() - std::reduce(rule.in_layer.least.begin(), rule.in_layer.least.end());
+  const int most_size =
+      std::min(std::ranges::max(rule.in_layer.most), left + std::ranges::max(rule.in_layer.least));
   const bool dispatch = problem.traffic == TrafficModel::dispatch_combine;
   const int layers = problem.profile.num_layers();
   const AllLinks links(problem.topology);

@@ -1,11 +1,9 @@
-#include "evenkeel/placement/ranks/internal/rank_bound.h"
-
 #include <algorithm>
 #include <functional>
 #include <limits>
 #include <numeric>
 
-#include "evenkeel/placement/ranks/internal/linear_assignment.h"
+#include "evenkeel/placement/ranks/internal/methods.h"
 
 namespace evenkeel::internal {
 
@@ -17,9 +15,10 @@ struct FastestLinks {
   std::size_t node_size = 0;
 };
 
-FastestLinks fastest_links(const ClusterTraffic& traffic, const Topology& topology) {
+FastestLinks fastest_links(const ClusterTraffic& traffic) {
+  const Topology& topology = traffic.topology();
   FastestLinks fastest;
-  const auto P = static_cast<std::size_t>(traffic.num_ranks());
+  const auto P = traffic.num_ranks();
   std::vector<std::size_t> sizes(static_cast<std::size_t>(topology.num_nodes()), 0);
   for (std::size_t from = 0; from < P; ++from) {
     ++sizes[topology.node_of(RankId(from)).offset()];
@@ -68,7 +67,7 @@ class Joined {
 // are sorted, and more of them where they do not.
 double least_crossing_nodes(const ClusterTraffic& traffic, std::size_t exchange, std::size_t node_size,
                             const Deadline& deadline) {
-  const auto P = static_cast<std::size_t>(traffic.num_ranks());
+  const auto P = traffic.num_ranks();
   const std::vector<double>& pairs = traffic.traffic(exchange);
   std::vector<std::size_t> order(pairs.size());
   std::iota(order.begin(), order.end(), 0);
@@ -88,7 +87,7 @@ double least_crossing_nodes(const ClusterTraffic& traffic, std::size_t exchange,
 
 // At most the largest of each row, or of each column.
 double most_kept_at_all(const ClusterTraffic& traffic, std::size_t exchange) {
-  const auto P = static_cast<std::size_t>(traffic.num_ranks());
+  const auto P = traffic.num_ranks();
   double by_rows = 0;
   std::vector<double> of_column(P, 0.0);
   for (std::size_t i = 0; i < P; ++i) {
@@ -104,9 +103,8 @@ double most_kept_at_all(const ClusterTraffic& traffic, std::size_t exchange) {
 
 double most_kept_on_ranks(const ClusterTraffic& traffic, std::size_t exchange, const Deadline& deadline) {
   const std::vector<double>& pairs = traffic.traffic(exchange);
-  std::vector<double> costs;
-  costs.reserve(pairs.size());
-  for (double pair : pairs) costs.push_back(-pair);
+  std::vector<double> costs = pairs;
+  for (double& cost : costs) cost = -cost;
   const std::vector<int> receiver = least_total_assignment(costs, traffic.num_ranks(), deadline);
   if (receiver.empty()) return most_kept_at_all(traffic, exchange);
   double kept = 0;
@@ -116,7 +114,7 @@ double most_kept_on_ranks(const ClusterTraffic& traffic, std::size_t exchange, c
 }
 
 double most_kept_in_nodes(const ClusterTraffic& traffic, std::size_t exchange, std::size_t node_size) {
-  const auto P = static_cast<std::size_t>(traffic.num_ranks());
+  const auto P = traffic.num_ranks();
   double by_rows = 0;
   double by_columns = 0;
   std::vector<double> line(P);
@@ -148,7 +146,7 @@ double total_bound(const ClusterTraffic& traffic, const FastestLinks& fastest, s
 }  // namespace
 
 double least_crossing(const ClusterTraffic& traffic, std::size_t exchange) {
-  const auto P = static_cast<std::size_t>(traffic.num_ranks());
+  const auto P = traffic.num_ranks();
   double worst = 0;
   for (std::size_t i = 0; i < P; ++i) {
     double largest[2] = {0, 0};
@@ -165,11 +163,10 @@ double least_crossing(const ClusterTraffic& traffic, std::size_t exchange) {
   return worst;
 }
 
-double exchange_bound(const ClusterTraffic& traffic, const Topology& topology, std::size_t exchange,
-                      const Deadline& deadline) {
+double exchange_bound(const ClusterTraffic& traffic, std::size_t exchange, const Deadline& deadline) {
   if (traffic.num_ranks() == 1) return 0;
-  const FastestLinks fastest = fastest_links(traffic, topology);
-  if (traffic.pairs() == PairObjective::total) return total_bound(traffic, fastest, exchange, deadline);
+  const FastestLinks fastest = fastest_links(traffic);
+  if (!traffic.worst_pair()) return total_bound(traffic, fastest, exchange, deadline);
   const double bound = least_crossing(traffic, exchange) / fastest.any;
   if (fastest.across == 0) return bound;
   return std::max(bound,

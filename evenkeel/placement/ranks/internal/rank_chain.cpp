@@ -1,30 +1,20 @@
-#include "evenkeel/placement/ranks/internal/rank_chain.h"
-
 #include <algorithm>
 #include <limits>
 #include <numeric>
 
-#include "evenkeel/placement/ranks/internal/bottleneck_assignment.h"
-#include "evenkeel/placement/ranks/internal/linear_assignment.h"
-#include "evenkeel/placement/ranks/internal/rank_bound.h"
+#include "evenkeel/placement/ranks/internal/methods.h"
 
 namespace evenkeel::internal {
 
 namespace {
 
-Ranks in_order(std::size_t P) {
-  Ranks ranks(P);
-  std::iota(ranks.begin(), ranks.end(), 0);
-  return ranks;
-}
-
 // The receiver that shares a rank with each sender; empty if the deadline passed before.
 std::vector<int> best_pairing(const ClusterTraffic& traffic, std::size_t exchange, const Deadline& deadline) {
   const std::vector<double>& pairs = traffic.traffic(exchange);
-  const bool worst = traffic.pairs() == PairObjective::worst_pair;
+  const bool worst = traffic.worst_pair();
   const double crossing = worst ? least_crossing(traffic, exchange) : 0;
-  const double penalty =
-      worst ? std::ranges::max(pairs) * traffic.num_ranks() + 1 : 0;  // above all that can stay
+  const double penalty = worst ? std::ranges::max(pairs) * static_cast<double>(traffic.num_ranks()) + 1
+                               : 0;  // above all that can stay
   std::vector<double> costs;
   for (double pair : pairs) costs.push_back(pair > crossing ? -pair - penalty : -pair);
   return least_total_assignment(costs, traffic.num_ranks(), deadline);
@@ -41,11 +31,11 @@ class ReceiverCosts {
         exchange_(exchange),
         senders_(senders),
         ranks_(senders.size()),
-        worst_(traffic.pairs() == PairObjective::worst_pair),
-        by_level_(traffic.levels() != nullptr && ranks_ >= kManyRanks),
+        worst_(traffic.worst_pair()),
+        by_level_(traffic.topology().description().links.empty() && ranks_ >= kManyRanks),
         cluster_on_(ranks_) {
     for (std::size_t c = 0; c < ranks_; ++c) cluster_on_[static_cast<std::size_t>(senders[c])] = c;
-    if (by_level_) of_node_.resize(static_cast<std::size_t>(traffic.levels()->num_nodes()));
+    if (by_level_) of_node_.resize(static_cast<std::size_t>(traffic.topology().num_nodes()));
   }
 
   // Fills costs [P] of the cluster; false if the deadline passed.
@@ -89,7 +79,7 @@ class ReceiverCosts {
   double join(double a, double b) const { return worst_ ? std::max(a, b) : a + b; }
 
   void fill_by_level(std::size_t cluster, double* costs) {
-    const Topology& topology = *traffic_.levels();
+    const Topology& topology = traffic_.topology();
     std::fill(of_node_.begin(), of_node_.end(), Sent{});
     for (std::size_t from = 0; from < ranks_; ++from)
       of_node_[topology.node_of(RankId(from)).offset()].add(sent(from, cluster), from);
@@ -126,10 +116,9 @@ class ReceiverCosts {
 
 }  // namespace
 
-std::vector<Ranks> chain_of_pairings(const ClusterTraffic& traffic, std::size_t num_layers,
-                                     const Deadline& deadline) {
-  const auto P = static_cast<std::size_t>(traffic.num_ranks());
-  std::vector<Ranks> ranks(num_layers, in_order(P));
+std::vector<Ranks> chain_of_pairings(const ClusterTraffic& traffic, const Deadline& deadline) {
+  const auto P = traffic.num_ranks();
+  std::vector<Ranks> ranks(traffic.num_exchanges() + 1, in_order(P));
   for (std::size_t exchange = 0; exchange < traffic.num_exchanges(); ++exchange) {
     const std::vector<int> receiver = best_pairing(traffic, exchange, deadline);
     if (receiver.empty()) return {};
@@ -140,9 +129,10 @@ std::vector<Ranks> chain_of_pairings(const ClusterTraffic& traffic, std::size_t 
 }
 
 Ranks best_receivers(const ClusterTraffic& traffic, const RankRule& rule, std::size_t exchange,
-                     std::size_t layer, const Ranks& senders, const Deadline& deadline) {
-  const auto P = static_cast<std::size_t>(traffic.num_ranks());
-  const bool worst = traffic.pairs() == PairObjective::worst_pair;
+                     const Ranks& senders, const Deadline& deadline) {
+  const std::size_t layer = traffic.receiving_layer(exchange);
+  const auto P = traffic.num_ranks();
+  const bool worst = traffic.worst_pair();
   std::vector<double> costs(P * P, 0.0);
   ReceiverCosts receivers(traffic, exchange, senders);
   for (std::size_t c = 0; c < P; ++c)
@@ -155,15 +145,6 @@ Ranks best_receivers(const ClusterTraffic& traffic, const RankRule& rule, std::s
       if (!rule.fits(layer, c, rank)) costs[c * P + rank] = forbidden;
   return worst ? least_largest_assignment(costs, traffic.num_ranks(), deadline)
                : least_total_assignment(costs, traffic.num_ranks(), deadline);
-}
-
-std::vector<Ranks> best_dispatch(const ClusterTraffic& traffic, const RankRule& rule,
-                                 const Deadline& deadline) {
-  const Ranks sources = in_order(static_cast<std::size_t>(traffic.num_ranks()));
-  std::vector<Ranks> ranks;
-  for (std::size_t layer = 0; layer < traffic.num_exchanges(); ++layer)
-    ranks.push_back(best_receivers(traffic, rule, layer, layer, sources, deadline));
-  return ranks;
 }
 
 }  // namespace evenkeel::internal

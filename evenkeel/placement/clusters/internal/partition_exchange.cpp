@@ -1,12 +1,12 @@
-#include "evenkeel/placement/internal/partition_exchange.h"
-
 #include <algorithm>
+#include <compare>
 #include <cstdlib>
 #include <functional>
 #include <numeric>
 #include <random>
-#include <tuple>
 #include <utility>
+
+#include "evenkeel/placement/clusters/internal/partition.h"
 
 namespace evenkeel::internal {
 
@@ -17,10 +17,12 @@ struct Bundle {
   std::int64_t load = 0;
   int count = 0;
   int experts[2] = {-1, -1};
+
+  friend auto operator<=>(const Bundle&, const Bundle&) = default;
 };
 
 // An exchange between two clusters, and the difference of their loads afterwards.
-struct Exchange {
+struct BundleExchange {
   const Bundle* give = nullptr;
   const Bundle* take = nullptr;
   std::int64_t distance = 0;
@@ -79,7 +81,7 @@ class Exchanger {
     std::int64_t& tried = tried_[std::min(a, b) * members_.size() + std::max(a, b)];
     const std::int64_t versions = version_[a] + version_[b];
     if (tried == versions) return false;
-    const Exchange best = best_exchange(a, b);
+    const BundleExchange best = best_exchange(a, b);
     if (best.give == nullptr) {
       tried = versions;
       return false;
@@ -88,8 +90,8 @@ class Exchanger {
     return true;
   }
 
-  Exchange best_exchange(std::size_t a, std::size_t b) {
-    Exchange best{.distance = loads_[a] - loads_[b]};
+  BundleExchange best_exchange(std::size_t a, std::size_t b) {
+    BundleExchange best{.distance = loads_[a] - loads_[b]};
     const int sizes[2] = {static_cast<int>(members_[a].size()), static_cast<int>(members_[b].size())};
     for (int give = 0; give <= widest_; ++give)
       for (int take = 0; take <= widest_; ++take) {
@@ -105,7 +107,7 @@ class Exchanger {
 
   // Both ascending: the difference that is nearest to half the distance lies on one staircase walk.
   void find_best(std::size_t a, std::size_t b, const std::vector<Bundle>& gives,
-                 const std::vector<Bundle>& takes, Exchange& best) const {
+                 const std::vector<Bundle>& takes, BundleExchange& best) const {
     std::size_t give = 0;
     std::size_t take = 0;
     while (give < gives.size() && take < takes.size()) {
@@ -158,10 +160,7 @@ class Exchanger {
         for (std::size_t j = i + 1; j < members.size(); ++j)
           list.push_back(
               {task_.loads[at(members[i])] + task_.loads[at(members[j])], 2, {members[i], members[j]}});
-    std::sort(list.begin(), list.end(), [](const Bundle& one, const Bundle& other) {
-      return std::tuple(one.load, one.experts[0], one.experts[1]) <
-             std::tuple(other.load, other.experts[0], other.experts[1]);
-    });
+    std::ranges::sort(list);
   }
 
   const PartitionTask& task_;
@@ -185,10 +184,6 @@ void shake(std::mt19937_64& random, Clusters& clusters) {
     const std::size_t other = random() % clusters.size();
     std::swap(clusters[one], clusters[other]);
   }
-}
-
-int restarts(const PartitionTask& task) {
-  return task.num_experts() <= kFewExperts ? 8 : 0;
 }
 
 }  // namespace
@@ -238,8 +233,8 @@ Clusters exchanged_partition(const PartitionTask& task, const Deadline& deadline
   exchange(task, best, deadline);
   const Wide bound = deviation_bound(task);
   std::mt19937_64 random(1);
-  for (int restart = restarts(task); restart > 0 && !deadline.passed() && deviation(task, best) > bound;
-       --restart) {
+  int restarts = task.num_experts() <= kFewExperts ? 8 : 0;
+  for (; restarts > 0 && !deadline.passed() && deviation(task, best) > bound; --restarts) {
     Clusters shaken = best;
     shake(random, shaken);
     exchange(task, shaken, deadline);

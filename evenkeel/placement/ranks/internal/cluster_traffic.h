@@ -6,17 +6,18 @@
 
 #include <vector>
 
-#include "evenkeel/placement/problem.h"
+#include "evenkeel/placement/internal/size_rule.h"
 
 namespace evenkeel::internal {
-
-using Ranks = std::vector<int>;  // [P] rank of each cluster of a layer
 
 class ClusterTraffic {
  public:
   ClusterTraffic(const PlacementProblem& problem, const std::vector<std::vector<int>>& cluster_of);
+  // traffic of each exchange, [P, P].
+  ClusterTraffic(const Topology& topology, TrafficModel model, PairObjective pairs,
+                 std::vector<std::vector<double>> traffic);
 
-  int num_ranks() const { return static_cast<int>(ranks_); }
+  std::size_t num_ranks() const { return ranks_; }
   std::size_t num_exchanges() const { return traffic_.size(); }
   // [P, P], row by sender.
   const std::vector<double>& traffic(std::size_t exchange) const { return traffic_[exchange]; }
@@ -25,20 +26,21 @@ class ClusterTraffic {
   }
   // GB/s from a rank to another one; to itself infinite.
   double bandwidth(std::size_t from, std::size_t to) const { return bandwidth_[from * ranks_ + to]; }
+  const Topology& topology() const { return *topology_; }
+  bool dispatch() const { return dispatch_; }
+  // The layer whose clusters receive.
+  std::size_t receiving_layer(std::size_t exchange) const { return dispatch_ ? exchange : exchange + 1; }
+  bool worst_pair() const { return worst_pair_; }
 
-  // Eq. 8 of one exchange, when its senders and receivers have these ranks.
+  // Eq. 8 of one exchange, when its senders and receivers have these ranks; of all, when the layers have.
   double cost(std::size_t exchange, const Ranks& senders, const Ranks& receivers) const;
-  PairObjective pairs() const { return pairs_; }
-  // The topology where its links are of two levels, within and across nodes; else null.
-  const Topology* levels() const { return levels_; }
+  double cost(const std::vector<Ranks>& ranks) const;
 
  private:
-  void add_transitions(const PlacementProblem& problem, const std::vector<std::vector<int>>& cluster_of);
-  void add_sources(const PlacementProblem& problem, const std::vector<std::vector<int>>& cluster_of);
-
   std::size_t ranks_;
-  PairObjective pairs_;
-  const Topology* levels_;
+  const Topology* topology_;
+  bool dispatch_;
+  bool worst_pair_;
   std::vector<std::vector<double>> traffic_;
   std::vector<double> bandwidth_;
 };

@@ -1,10 +1,7 @@
-#include "evenkeel/placement/internal/partition.h"
+#include "evenkeel/placement/clusters/internal/partition.h"
 
 #include <algorithm>
 #include <numeric>
-
-#include "evenkeel/placement/internal/partition_exchange.h"
-#include "evenkeel/placement/internal/partition_search.h"
 
 namespace evenkeel::internal {
 
@@ -15,21 +12,18 @@ Wide magnitude(Wide value) {
 }
 
 Wide integrality_bound(std::span<const std::int64_t> loads, int num_clusters) {
-  std::int64_t unit = 0;
-  std::int64_t total = 0;
-  for (std::int64_t load : loads) {
-    unit = std::gcd(unit, load);
-    total += load;
-  }
+  const std::int64_t unit =
+      std::accumulate(loads.begin(), loads.end(), std::int64_t{0}, std::gcd<std::int64_t, std::int64_t>);
   if (unit == 0) return 0;
+  const std::int64_t total = std::accumulate(loads.begin(), loads.end(), std::int64_t{0});
   const Wide over = total / unit % num_clusters;
   return 2 * over * (num_clusters - over) * unit;
 }
 
 // Sums of the first i numbers.
 std::vector<std::int64_t> running_sums(const std::vector<std::int64_t>& numbers) {
-  std::vector<std::int64_t> sums(1, 0);
-  for (std::int64_t number : numbers) sums.push_back(sums.back() + number);
+  std::vector<std::int64_t> sums(numbers.size() + 1, 0);
+  std::partial_sum(numbers.begin(), numbers.end(), sums.begin() + 1);
   return sums;
 }
 
@@ -73,12 +67,6 @@ std::vector<std::int64_t> cluster_loads(const PartitionTask& task, const Cluster
   return sums;
 }
 
-std::vector<int> cluster_sizes(const Clusters& clusters, int num_clusters) {
-  std::vector<int> sizes(static_cast<std::size_t>(num_clusters), 0);
-  for (int cluster : clusters) ++sizes[static_cast<std::size_t>(cluster)];
-  return sizes;
-}
-
 Wide deviation(const PartitionTask& task, const Clusters& clusters) {
   const std::vector<std::int64_t> sums = cluster_loads(task, clusters);
   const Wide total = std::accumulate(sums.begin(), sums.end(), std::int64_t{0});
@@ -101,15 +89,16 @@ bool is_better(const PartitionTask& task, const Clusters& one, const Clusters& o
 Partition best_partition(const PartitionTask& task, std::int64_t search_steps, const Deadline& deadline) {
   Partition best{.clusters = exchanged_partition(task, deadline), .bound = deviation_bound(task)};
   best.deviation = deviation(task, best.clusters);
-  if (best.proven() || task.num_experts() > PartitionSearch::kMostExperts || deadline.passed()) return best;
-  PartitionSearch search(task, search_steps);
-  if (search.improve(best.deviation, best.clusters)) {
-    best.deviation = deviation(task, best.clusters);
-    Clusters evened = best.clusters;
+  if (best.proven() || task.num_experts() > kMostSearchedExperts || deadline.passed()) return best;
+  const auto [found, finished] = search_partitions(task, best.deviation, search_steps);
+  if (!found.empty()) {
+    best.clusters = found;
+    best.deviation = deviation(task, found);
+    Clusters evened = found;
     exchange(task, evened, deadline);
     if (is_better(task, evened, best.clusters)) best.clusters = evened;
   }
-  if (search.finished()) best.bound = best.deviation;
+  if (finished) best.bound = best.deviation;
   return best;
 }
 
