@@ -4,53 +4,26 @@
 
 #include <algorithm>
 #include <new>
-#include <nlohmann/json.hpp>
-#include <variant>
 
 #include "cli/output.h"
 #include "cli/progress.h"
-#include "cli/suggestion.h"
-#include "evenkeel/base/printable.h"
+#include "evenkeel/base/parse.h"
+#include "evenkeel/report/error.h"
 
 namespace evenkeel::cli {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-std::string one_line(std::string text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
-  std::ranges::replace_if(
-      text, [](char c) { return c == '\n' || c == '\r' || c == '\t'; }, ' ');
-  return text;
-}
-
-int print_error(const std::string& type, const std::string& message, const std::vector<Error::Field>& data,
-                Exit exit, bool json) {
-  const std::string line = shortened(printable(one_line(message)), Error::most_message_bytes);
+int print_error(const ErrorReport& error, Exit exit, bool json, const std::string& meant = "") {
   wipe_line();
-  say("evenkeel: {}", line);
+  say("evenkeel: {}", to_text(error, meant));
   if (!json || stdout_failed()) return static_cast<int>(exit);
-  Json error = {{"type", type}, {"message", line}};
-  for (const Error::Field& field : data)
-    std::visit([&](const auto& value) { error[field.name] = value; }, field.value);
   try {
-    print_object(Json{{"error", error}});
+    print_text(to_json(error, meant));
     require_printed();
   } catch (const std::exception&) {  // stdout cannot be written: the status says what there is to say
   }
   return static_cast<int>(exit);
-}
-
-std::string with_suggestion(std::string message, const std::string& suggestion) {
-  return suggestion.empty() ? message : fmt::format("{}; did you mean '{}'?", message, suggestion);
-}
-
-std::string argument_of(const Error& error) {
-  for (const Error::Field& field : error.data())
-    if (field.name == "argument")
-      if (const auto* name = std::get_if<std::string>(&field.value)) return *name;
-  return "";
 }
 
 // The option that an argument of the library is set by, or nothing.
@@ -79,7 +52,7 @@ std::vector<std::string> unexpected(const CLI::ParseError& error, const CLI::App
 }
 
 // The option that the first unknown one was probably meant to be.
-std::string suggested_option(const std::vector<std::string>& words, const CLI::App& app) {
+std::string meant_option(const std::vector<std::string>& words, const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options())
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
@@ -99,17 +72,16 @@ Exit exit_of(const Error& error) {
 }  // namespace
 
 int report(const Error& error, const CLI::App* subcommand, bool json) {
-  const std::string argument = argument_of(error);
+  const std::string argument = text_of(error, "argument");
   const std::string option = argument.empty() ? "" : option_of(argument, subcommand);
-  if (option.empty()) return print_error(error.type(), error.what(), error.data(), exit_of(error), json);
+  ErrorReport shown{error.type(), error.what(), error.data()};
+  if (option.empty()) return print_error(shown, exit_of(error), json);
 
   // Said in the words that were typed: "--min-segment: ..." rather than "min_segment: ...".
-  const std::string rest = std::string(error.what()).substr(argument.size());
-  std::vector<Error::Field> data = error.data();
-  for (Error::Field& field : data)
+  shown.message.replace(0, argument.size(), option);
+  for (Error::Field& field : shown.data)
     if (field.name == "argument") field.value = option;
-  return print_error(error.type(), with_suggestion(option + rest, suggestion_for(error)), data, Exit::usage,
-                     json);
+  return print_error(shown, Exit::usage, json, meant_word(error));
 }
 
 int report_usage(const CLI::ParseError& error, const CLI::App& command, const CLI::App* subcommand,
@@ -119,18 +91,16 @@ int report_usage(const CLI::ParseError& error, const CLI::App& command, const CL
                                ? "what evenkeel --help lists"
                                : fmt::format("what evenkeel {} --help lists", subcommand->get_name());
   const std::vector<std::string> words = unexpected(error, app);
-  std::vector<std::string> quoted;
-  for (const std::string& word : words) quoted.push_back(fmt::format("'{}'", word));
   const InvalidArgument usage(
       kCommandLine,
-      words.empty() ? one_line(error.what()) : fmt::format("{} not expected", fmt::join(quoted, ", ")), help);
-  return print_error(usage.type(), with_suggestion(usage.what(), suggested_option(words, app)), usage.data(),
-                     Exit::usage, json);
+      words.empty() ? one_line(error.what()) : fmt::format("'{}' not expected", fmt::join(words, "', '")),
+      help);
+  return print_error({usage.type(), usage.what(), usage.data()}, Exit::usage, json, meant_option(words, app));
 }
 
 int report_other(const std::exception& error, bool json) {
   const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
-  return print_error("Error", memory ? "the machine has not enough memory for this" : error.what(), {},
+  return print_error({"Error", memory ? "the machine has not enough memory for this" : error.what()},
                      Exit::impossible, json);
 }
 

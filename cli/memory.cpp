@@ -1,39 +1,40 @@
 // evenkeel memory: what one device holds while a model trains, what fits, and with how many chunks.
+#include "evenkeel/report/memory.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <memory>
 #include <optional>
 
-#include "cli/memory_budget.h"
-#include "cli/memory_history.h"
-#include "cli/memory_layouts.h"
 #include "cli/memory_options.h"
-#include "cli/memory_report.h"
 #include "cli/options.h"
+#include "cli/output.h"
 #include "cli/subcommand.h"
-#include "evenkeel/base/bytes.h"
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/array_file.h"
 #include "evenkeel/io/model_config.h"
+#include "evenkeel/training_memory/names.h"
+#ifdef EVENKEEL_WITH_LAYER
+#include "evenkeel/layer/training_budget.h"
+#endif
 
 namespace evenkeel::cli {
 
 namespace {
 
-DeviceMemory device_of(const CLI::App& app, const MemoryArguments& options) {
-  DeviceMemory device;
-  device.available_bytes =
-      static_cast<std::int64_t>(static_cast<long double>(options.device_bytes) *
-                                static_cast<long double>(options.ratio_thousandths) / 1000);
-  device.bins = options.bins;
-  if (is_given(app, "--static-bytes")) device.static_bytes = options.static_bytes;
-  return device;
+DeviceMemory device_of(const MemoryArguments& options) {
+  return {.available_bytes =
+              static_cast<std::int64_t>(static_cast<long double>(options.device_bytes) *
+                                        static_cast<long double>(options.ratio_thousandths) / 1000),
+          .static_bytes = options.static_bytes,
+          .bins = options.bins};
 }
 
 // Options that would change no number.
 void refuse_what_says_nothing(const CLI::App& app, const MemoryArguments& options,
                               const MemoryModel& memory) {
-  if (is_given(app, "--static-bytes")) {
+  if (options.static_bytes) {
     const char* const why = "is of static memory, which --static-bytes gives";
     const auto named = [&](const char* term) { return std::ranges::count(options.with, term) > 0; };
     if (named("sharded-optimizer") || named("replicated")) refuse_if_given(app, "--with", why);
@@ -45,6 +46,12 @@ void refuse_what_says_nothing(const CLI::App& app, const MemoryArguments& option
                           fmt::format("at most {}, the experts of other devices", foreign));
 }
 
+template <class Report>
+void show(const Report& report, const MemoryArguments& options) {
+  if (options.require_fit) require_fit(report);
+  print_result(report, options.json);
+}
+
 // --gpus: layouts of so many devices.
 void search(const CLI::App& app, const MemoryArguments& options, const MemoryModel& memory,
             const DeviceMemory& device, ReceivedRows received) {
@@ -54,16 +61,44 @@ void search(const CLI::App& app, const MemoryArguments& options, const MemoryMod
     if (degree != "cp" && degree != "vp" && degree != "etp")
       throw InvalidArgument("--parallel", fmt::format("{} is what --gpus looks for", degree),
                             "cp, vp and etp beside --gpus");
-  const std::vector<LayoutFit> layouts = rank_layouts(memory, options.gpus, received, device);
+  const std::vector<LayoutFit> layouts = rank_layouts(memory, *options.gpus, received, device);
   if (layouts.empty())
     throw InvalidArgument("--gpus",
-                          fmt::format("{} devices have no layout with --parallel {}", options.gpus,
-                                      degrees_text(memory.setup().parallel)),
+                          fmt::format("{} devices have no layout with --parallel {}", *options.gpus,
+                                      to_text(memory.setup().parallel)),
                           "a multiple of cp, with whole copies of the experts");
-  const LayoutsReport report{
-      .layouts = layouts, .devices = options.gpus, .available_bytes = device.available_bytes};
-  if (options.require_fit) require_fit(report);
-  options.json ? print_json(report) : print_table(report);
+  show(LayoutsReport{layouts, *options.gpus, device.available_bytes}, options);
+}
+
+ReceivedHistory read_history(const MemoryArguments& options, const MemoryModel& memory) {
+  const auto file = open_array_file(options.counts);
+  const std::string name = name_of_counts(*file);
+  IntArray counts = read_integers(*file, name);
+  const ReceivedHistory history =
+      received_history({options.counts, name, std::move(counts.shape), std::move(counts.values)}, memory);
+  if (options.steps.empty()) return history;
+  const std::vector<std::string> ends = split(options.steps, ':');
+  if (ends.size() != 2)
+    throw InvalidArgument("--steps", fmt::format("'{}'", options.steps), "A:B, the first and the end");
+  const std::int64_t begin = parse_whole("--steps", ends[0], 0, history.steps() - 1);
+  return cut(history, begin, parse_whole("--steps", ends[1], begin + 1, history.steps()));
+}
+
+std::optional<std::int64_t> least_budget([[maybe_unused]] const MemoryModel& memory,
+                                         [[maybe_unused]] int stage) {
+#ifdef EVENKEEL_WITH_LAYER
+  return least_layer_budget(memory, stage);
+#else
+  return std::nullopt;
+#endif
+}
+
+MemoryModel memory_of(const CLI::App& app, const MemoryArguments& options) {
+  MemorySetup setup = options.setup;
+  setup.extra = counted_terms(app, options);
+  ModelDescription description = read_model_description(options.model);
+  if (!options.bytes_given && description.dtype_bytes > 0) setup.bytes.activation = description.dtype_bytes;
+  return MemoryModel(std::move(description), setup);
 }
 
 void run(const CLI::App& app, const MemoryArguments& options) {
@@ -71,16 +106,11 @@ void run(const CLI::App& app, const MemoryArguments& options) {
     throw InvalidArgument("--available-ratio", format_thousandths(options.ratio_thousandths),
                           "a share of the device, above 0 and at most 1");
   if (is_given(app, "--device")) refuse_if_given(app, "--device-memory", "is what --device says");
-  if (!is_given(app, "--counts")) refuse_if_given(app, "--steps", "has no meaning without --counts");
-  MemorySetup setup = options.setup;
-  std::vector<std::string> terms = set_terms(app, options, setup.extra);
-  ModelDescription description = read_model_description(options.model);
-  if (!options.bytes_given && description.dtype_bytes > 0) setup.bytes.activation = description.dtype_bytes;
-  const MemoryModel memory(std::move(description), setup);
-  const DeviceMemory device = device_of(app, options);
-  ReceivedRows received = options.received;
-  if (options.even) received = memory.even_received();
-  if (is_given(app, "--gpus")) return search(app, options, memory, device, received);
+  if (options.counts.empty()) refuse_if_given(app, "--steps", "has no meaning without --counts");
+  const MemoryModel memory = memory_of(app, options);
+  const DeviceMemory device = device_of(options);
+  const ReceivedRows received = options.even ? memory.even_received() : options.received;
+  if (options.gpus) return search(app, options, memory, device, received);
 
   refuse_what_says_nothing(app, options, memory);
   MemoryReport report{.memory = memory,
@@ -89,26 +119,15 @@ void run(const CLI::App& app, const MemoryArguments& options) {
                       .device_bytes = options.device_bytes,
                       .device_name = options.device,
                       .ratio_thousandths = options.ratio_thousandths,
-                      .cross_entropy = cross_entropy_text(options),
-                      .terms = std::move(terms),
+                      .cross_entropy = name_of(options.cross_entropy),
                       .paper = options.paper,
                       .fit = fit(memory, received, device),
-                      .longest_sequence = longest_sequence(memory, received, device),
-                      .advice = {},
-                      .least_budget = {},
-                      .history = {}};
-  report.least_budget = least_layer_budget(memory, report.fit.tightest);
+                      .longest_sequence = longest_sequence(memory, received, device)};
+  report.least_budget = least_budget(memory, report.fit.tightest);
   if (!report.fit.fits) report.advice = what_would_fit(memory, received, device);
-  if (is_given(app, "--counts")) {
-    ReceivedHistory history = read_history(options.counts, memory);
-    if (is_given(app, "--steps")) {
-      history = cut(std::move(history), options.steps);
-      report.first_step = parse_whole("--steps", split(options.steps, ':')[0], 0, kAnySize);
-    }
-    report.history = choose_chunks(history, memory, report.fit, device);
-  }
-  if (options.require_fit) require_fit(report);
-  options.json ? print_json(report) : print_table(report);
+  if (!options.counts.empty())
+    report.history = choose_chunks(read_history(options, memory), memory, report.fit, device);
+  show(report, options);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "evenkeel/training_memory/memory_model.h"
+#include "evenkeel/training_memory/fit.h"
 
 namespace evenkeel::cli {
 
@@ -19,15 +19,16 @@ struct MemoryArguments {
   std::int64_t device_bytes = 80'000'000'000;
   std::string device;  // a preset's name
   std::int64_t ratio_thousandths = 900;
-  std::int64_t static_bytes = 0;
-  std::optional<std::int64_t> received;
+  std::optional<std::int64_t> static_bytes;
+  ReceivedRows received;
   bool even = false;  // --received even
   std::vector<std::int64_t> bins = {1, 2, 4, 8};
   std::vector<std::string> with;  // terms by name, or all
   bool paper = false;
   std::vector<std::string> degrees;  // named by --parallel
-  std::int64_t gpus = 0;
-  std::size_t cross_entropy = 0;
+  std::optional<std::int64_t> gpus;
+  enum class CrossEntropy { plain, fused, chunked };
+  CrossEntropy cross_entropy = CrossEntropy::plain;
   bool bytes_given = false;         // of activations
   bool static_bytes_given = false;  // of weights, gradients or optimizer states, by --bytes
   bool require_fit = false;
@@ -37,11 +38,9 @@ struct MemoryArguments {
 void add_setup(CLI::App& app, MemoryArguments& options);
 void add_device(CLI::App& app, MemoryArguments& options);
 
-// Sets which terms are counted, all options known; their names.
-std::vector<std::string> set_terms(const CLI::App& app, const MemoryArguments& options, ExtraTerms& extra);
-
-// As the options take them.
-std::string_view cross_entropy_text(const MemoryArguments& options);
-std::string recompute_text(const MemorySetup& setup);
+// Which terms are counted, all options known.
+ExtraTerms counted_terms(const CLI::App& app, const MemoryArguments& options);
+// As the option takes it.
+std::string_view name_of(MemoryArguments::CrossEntropy cross_entropy);
 
 }  // namespace evenkeel::cli

@@ -3,10 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
-#include <charconv>
-#include <cmath>
 #include <utility>
 
 #include "cli/error_report.h"
@@ -18,11 +15,6 @@ namespace evenkeel::cli {
 namespace {
 
 using Kind = PlannerOptions::Kind;
-
-std::string range(std::int64_t least, std::int64_t most) {
-  return most == kAnySize ? fmt::format("a whole number, {} or more", least)
-                          : fmt::format("a whole number in {}..{}", least, most);
-}
 
 template <class Numbers>
 std::string joined(const Numbers& numbers) {
@@ -45,115 +37,62 @@ std::string allowed_of(const CLI::Option& option) {
 
 }  // namespace
 
-std::vector<std::string> split(std::string_view text, char separator) {
-  std::vector<std::string> parts;
-  for (std::size_t at; (at = text.find(separator)) != std::string_view::npos; text.remove_prefix(at + 1))
-    parts.emplace_back(text.substr(0, at));
-  parts.emplace_back(text);
-  return parts;
+std::string alternatives(const std::vector<std::string>& words) {
+  return fmt::format("{}", fmt::join(words, "|"));
 }
 
-std::int64_t parse_whole(const std::string& option, std::string_view text, std::int64_t least,
-                         std::int64_t most) {
-  std::int64_t value = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || stop != end || value < least || value > most)
-    throw InvalidArgument(option, fmt::format("'{}'", text), range(least, most));
-  return value;
-}
-
-std::int64_t parse_thousandths(const std::string& option, std::string_view text, std::int64_t least) {
-  const std::size_t point = text.find('.');
-  const std::string_view whole = text.substr(0, point);
-  const std::string_view places = point == std::string_view::npos ? "" : text.substr(point + 1);
-  const auto digits = [](std::string_view part) {
-    return std::ranges::all_of(part, [](char c) { return c >= '0' && c <= '9'; });
+CLI::Option* add_text(CLI::App& app, const std::string& name, const std::string& type,
+                      const std::string& help, std::function<void(const std::string&)> read) {
+  const auto parse = [read = std::move(read)](const CLI::results_t& given) {
+    read(given.front());
+    return true;
   };
-  const std::string allowed =
-      fmt::format("{} or more, with at most three decimals, such as 1.25", format_thousandths(least));
-  const bool well_formed = !whole.empty() && whole.size() <= 12 && places.size() <= 3 && digits(whole) &&
-                           digits(places) && (point == std::string_view::npos || !places.empty());
-  if (!well_formed) throw InvalidArgument(option, fmt::format("'{}'", text), allowed);
-  const std::int64_t value =
-      std::stoll(std::string(whole)) * 1000 + std::stoll((std::string(places) + "000").substr(0, 3));
-  if (value < least) throw InvalidArgument(option, fmt::format("'{}'", text), allowed);
-  return value;
-}
-
-std::string format_thousandths(std::int64_t thousandths) {
-  std::string text = fmt::format("{}.{:03}", thousandths / 1000, thousandths % 1000);
-  while (text.ends_with('0') && !text.ends_with(".0")) text.pop_back();
-  return text;
+  return app.add_option(name, parse, help)->type_name(type);
 }
 
 CLI::Option* add_whole(CLI::App& app, const std::string& name, std::int64_t& value, std::int64_t least,
                        std::int64_t most, const std::string& help) {
-  const auto read = [&value, name, least, most](const CLI::results_t& given) {
-    value = parse_whole(name, given.front(), least, most);
-    return true;
+  const auto read = [&value, name, least, most](const std::string& text) {
+    value = parse_whole(name, text, least, most);
   };
-  return app.add_option(name, read, help)->type_name("N")->default_str(fmt::format("{}", value));
+  return add_text(app, name, "N", help, read)->default_str(fmt::format("{}", value));
 }
 
 CLI::Option* add_wholes(CLI::App& app, const std::string& name, std::vector<std::int64_t>& values,
                         std::int64_t least, std::int64_t most, const std::string& help) {
-  const auto read = [&values, name, least, most](const CLI::results_t& given) {
+  const auto read = [&values, name, least, most](const std::string& text) {
     values.clear();
-    for (const std::string& part : split(given.front(), ','))
-      values.push_back(parse_whole(name, part, least, most));
-    return true;
+    for (const std::string& part : split(text, ',')) values.push_back(parse_whole(name, part, least, most));
   };
-  return app.add_option(name, read, help)->type_name("N,...")->default_str(joined(values));
+  return add_text(app, name, "N,...", help, read)->default_str(joined(values));
 }
 
 CLI::Option* add_size(CLI::App& app, const std::string& name, std::int64_t& value, const std::string& help) {
-  const auto read = [&value, name](const CLI::results_t& given) {
-    value = parse_bytes(given.front(), name);
-    return true;
-  };
-  return app.add_option(name, read, help)->type_name("SIZE");
+  return add_text(app, name, "SIZE", help,
+                  [&value, name](const std::string& text) { value = parse_bytes(text, name); });
 }
 
 CLI::Option* add_thousandths(CLI::App& app, const std::string& name, std::int64_t& value, std::int64_t least,
                              const std::string& help) {
-  const auto read = [&value, name, least](const CLI::results_t& given) {
-    value = parse_thousandths(name, given.front(), least);
-    return true;
+  const auto read = [&value, name, least](const std::string& text) {
+    value = parse_thousandths(name, text, least);
   };
-  return app.add_option(name, read, help)->type_name("X")->default_str(format_thousandths(value));
+  return add_text(app, name, "X", help, read)->default_str(format_thousandths(value));
+}
+
+CLI::Option* add_number(CLI::App& app, const std::string& name, std::optional<double>& value, double least,
+                        double below, const std::string& help) {
+  return add_text(app, name, "X", help, [&value, name, least, below](const std::string& text) {
+    value = parse_number(name, text, least, below);
+  });
 }
 
 CLI::Option* add_number(CLI::App& app, const std::string& name, double& value, double least, double below,
                         const std::string& help) {
-  const auto read = [&value, name, least, below](const CLI::results_t& given) {
-    const std::string& text = given.front();
-    double number = 0;
-    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (error != std::errc() || stop != text.data() + text.size() || !(number >= least && number < below))
-      throw InvalidArgument(name, fmt::format("'{}'", text),
-                            std::isfinite(below)
-                                ? fmt::format("a number, {} or more and below {}", least, below)
-                                : fmt::format("a number, {} or more", least));
-    value = number;
-    return true;
+  const auto read = [&value, name, least, below](const std::string& text) {
+    value = parse_number(name, text, least, below);
   };
-  return app.add_option(name, read, help)->type_name("X")->default_str(fmt::format("{}", value));
-}
-
-CLI::Option* add_word(CLI::App& app, const std::string& name, std::size_t& chosen,
-                      const std::vector<std::string>& words, const std::string& help) {
-  const auto read = [&chosen, name, words](const CLI::results_t& given) {
-    const auto found = std::ranges::find(words, given.front());
-    if (found == words.end())
-      throw InvalidArgument(name, fmt::format("'{}'", given.front()),
-                            fmt::format("{}", fmt::join(words, ", ")));
-    chosen = static_cast<std::size_t>(found - words.begin());
-    return true;
-  };
-  return app.add_option(name, read, help)
-      ->type_name(fmt::format("{}", fmt::join(words, "|")))
-      ->default_str(words[chosen]);
+  return add_text(app, name, "X", help, read)->default_str(fmt::format("{}", value));
 }
 
 CLI::Option* add_json(CLI::App& app, bool& json) {
@@ -171,45 +110,35 @@ void add_planner_parameters(CLI::App& app, PlannerOptions& options, bool* by_gai
                     "Below this max/mean nothing is moved (lambda); 0 always plans");
     return;
   }
-  const auto read = [&options, by_gain, threshold](const CLI::results_t& given) {
-    *by_gain = given.front() == "auto";
-    if (!*by_gain && given.front().find_first_not_of("0123456789.") != std::string::npos)
-      throw InvalidArgument(threshold, fmt::format("'{}'", given.front()),
-                            "auto, or max/mean from 0, such as 1.25");
-    options.imbalance_threshold_thousandths = *by_gain ? 0 : parse_thousandths(threshold, given.front(), 0);
-    return true;
-  };
   options.imbalance_threshold_thousandths = 0;
   *by_gain = true;
-  app.add_option(threshold, read,
-                 "Below this max/mean nothing is moved (lambda); auto: what is predicted to pay moves")
-      ->type_name("auto|X")
+  add_text(app, threshold, "auto|X",
+           "Below this max/mean nothing is moved (lambda); auto: what is predicted to pay moves",
+           [&options, by_gain, threshold](const std::string& text) {
+             *by_gain = text == "auto";
+             if (!*by_gain && text.find_first_not_of("0123456789.") != std::string::npos)
+               throw InvalidArgument(threshold, fmt::format("'{}'", text),
+                                     "auto, or max/mean from 0, such as 1.25");
+             options.imbalance_threshold_thousandths = *by_gain ? 0 : parse_thousandths(threshold, text, 0);
+           })
       ->default_str("auto");
 }
 
-Kind parse_planner(std::string_view name) {
-  for (const Kind kind : {Kind::ep, Kind::least_loaded, Kind::level})
-    if (name_of(kind) == name) return kind;
-  throw InvalidArgument("--planner", fmt::format("'{}' is no planner", name), "ep, least-loaded, level");
-}
-
 void add_planners(CLI::App& app, std::vector<Kind>& kinds, std::size_t most) {
-  const auto read = [&kinds, most](const CLI::results_t& given) {
+  const auto read = [&kinds, most](const std::string& text) {
     kinds.clear();
-    for (const std::string& name : split(given.front(), ',')) {
-      const Kind kind = parse_planner(name);
+    for (const std::string& name : split(text, ',')) {
+      const Kind kind = parse_planner(name, "--planner");
       if (std::ranges::find(kinds, kind) != kinds.end())
         throw InvalidArgument("--planner", fmt::format("'{}' twice", name), "each planner once");
       kinds.push_back(kind);
     }
-    if (kinds.size() > most)
-      throw InvalidArgument("--planner", fmt::format("'{}'", given.front()), "one planner");
-    return true;
+    if (kinds.size() > most) throw InvalidArgument("--planner", fmt::format("'{}'", text), "one planner");
   };
   std::vector<std::string_view> names;
   for (Kind kind : kinds) names.push_back(name_of(kind));
-  app.add_option("--planner", read, "ep (no balancing), least-loaded (LLEP) or level")
-      ->type_name(most == 1 ? "NAME" : "A,B,...")
+  add_text(app, "--planner", most == 1 ? "NAME" : "A,B,...",
+           "ep (no balancing), least-loaded (LLEP) or level", read)
       ->default_str(joined(names));
 }
 

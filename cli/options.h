@@ -4,21 +4,35 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
-#include <limits>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "evenkeel/balance/planner.h"
+#include "evenkeel/base/parse.h"
 
 namespace evenkeel::cli {
 
-inline constexpr std::int64_t kAnySize = std::numeric_limits<std::int64_t>::max();
+// "fast|exact".
+std::string alternatives(const std::vector<std::string>& words);
 
+// An option whose text `read` takes.
+CLI::Option* add_text(CLI::App& app, const std::string& name, const std::string& type,
+                      const std::string& help, std::function<void(const std::string&)> read);
 // A whole number in least..most; `value` holds the default.
 CLI::Option* add_whole(CLI::App& app, const std::string& name, std::int64_t& value, std::int64_t least,
                        std::int64_t most, const std::string& help);
-// The same, several separated by commas.
+// The same without a default.
+template <class Whole>
+CLI::Option* add_whole(CLI::App& app, const std::string& name, std::optional<Whole>& value,
+                       std::int64_t least, std::int64_t most, const std::string& help) {
+  return add_text(app, name, "N", help, [&value, name, least, most](const std::string& text) {
+    value = static_cast<Whole>(parse_whole(name, text, least, most));
+  });
+}
+// Several separated by commas.
 CLI::Option* add_wholes(CLI::App& app, const std::string& name, std::vector<std::int64_t>& values,
                         std::int64_t least, std::int64_t most, const std::string& help);
 // Bytes, such as 512MiB.
@@ -26,27 +40,28 @@ CLI::Option* add_size(CLI::App& app, const std::string& name, std::int64_t& valu
 // A decimal with at most three places, kept in thousandths without rounding.
 CLI::Option* add_thousandths(CLI::App& app, const std::string& name, std::int64_t& value, std::int64_t least,
                              const std::string& help);
-// A finite number, least or more and below `below`.
+// A finite number, least or more and below `below`; `value` holds the default, if there is one.
 CLI::Option* add_number(CLI::App& app, const std::string& name, double& value, double least, double below,
                         const std::string& help);
-// One of several words.
-CLI::Option* add_word(CLI::App& app, const std::string& name, std::size_t& chosen,
-                      const std::vector<std::string>& words, const std::string& help);
+CLI::Option* add_number(CLI::App& app, const std::string& name, std::optional<double>& value, double least,
+                        double below, const std::string& help);
+// One of several words: of an enumeration whose values are in their order.
+template <class Enumeration>
+CLI::Option* add_word(CLI::App& app, const std::string& name, Enumeration& chosen,
+                      const std::vector<std::string>& words, const std::string& help) {
+  const auto read = [&chosen, name, words](const std::string& text) {
+    chosen = static_cast<Enumeration>(parse_word(name, text, words));
+  };
+  return add_text(app, name, alternatives(words), help, read)
+      ->default_str(words[static_cast<std::size_t>(chosen)]);
+}
 CLI::Option* add_json(CLI::App& app, bool& json);
-
-std::int64_t parse_whole(const std::string& option, std::string_view text, std::int64_t least,
-                         std::int64_t most);
-std::int64_t parse_thousandths(const std::string& option, std::string_view text, std::int64_t least);
-std::string format_thousandths(std::int64_t thousandths);
-std::vector<std::string> split(std::string_view text, char separator);
 
 // --capacity-factor, --min-segment and --imbalance-threshold, which every planner is given.
 // With `by_gain` the threshold may be "auto", and is by default: predicted seconds decide, and it is 0.
 void add_planner_parameters(CLI::App& app, PlannerOptions& options, bool* by_gain = nullptr);
 // --planner A[,B...]; `most` is how many it takes.
 void add_planners(CLI::App& app, std::vector<PlannerOptions::Kind>& kinds, std::size_t most);
-
-PlannerOptions::Kind parse_planner(std::string_view name);
 
 // Has every option and positional of a subcommand refuse an empty value: it says nothing, and would be taken
 // for an option that was not given. Once all of them are added.

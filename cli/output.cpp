@@ -1,81 +1,23 @@
 #include "cli/output.h"
 
 #include <fcntl.h>
-#include <langinfo.h>
-#include <locale.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
-#include <cctype>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <system_error>
-#include <utility>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/base/printable.h"
+#include "evenkeel/report/locale_text.h"
 
 namespace evenkeel::cli {
 
 namespace {
 
 bool sigpipe_ends_us = false;
-
-bool ends_with_utf8(std::string name) {
-  std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
-  return name.ends_with("utf-8") || name.ends_with("utf8");
-}
-
-std::string locale_name() {
-  for (const char* variable : {"LC_ALL", "LC_CTYPE", "LANG"})
-    if (const char* value = std::getenv(variable); value != nullptr && *value != '\0') return value;
-  return "C";
-}
-
-bool find_utf8() {
-  const locale_t locale = ::newlocale(LC_CTYPE_MASK, "", nullptr);
-  if (locale == nullptr) return ends_with_utf8(locale_name());  // not installed here; its name says enough
-  const bool utf8 = ends_with_utf8(::nl_langinfo_l(CODESET, locale));
-  ::freelocale(locale);
-  return utf8;
-}
-
-bool characters_are_utf8() {
-  static const bool utf8 = find_utf8();
-  return utf8;
-}
-
-// The characters that pictures are drawn with, and a plain character for each, so that columns stay.
-constexpr std::array<std::pair<std::string_view, char>, 22> kPlain = {
-    {{"█", '#'}, {"▉", '#'}, {"▊", '#'}, {"▋", '#'}, {"▌", '#'}, {"▍", '-'}, {"▎", '-'}, {"▏", '-'},
-     {"░", '.'}, {"▒", '+'}, {"▓", '*'}, {"·", '-'}, {"▁", '.'}, {"▂", '.'}, {"▃", ':'}, {"▄", ':'},
-     {"▅", '+'}, {"▆", '+'}, {"▇", '*'}, {"│", '|'}, {"┤", '|'}, {"┄", '-'}}};
-
-// Of text that printable() has seen.
-std::string ascii(std::string_view text) {
-  std::string out;
-  for (std::size_t at = 0; at < text.size();) {
-    std::size_t end = at + 1;
-    while (end < text.size() && (static_cast<unsigned char>(text[end]) & 0xc0u) == 0x80u) ++end;
-    const std::string_view character = text.substr(at, end - at);
-    at = end;
-    const auto plain = std::ranges::find(kPlain, character, &std::pair<std::string_view, char>::first);
-    if (character.size() == 1)
-      out += character;
-    else if (plain != kPlain.end())
-      out += plain->second;
-    else
-      for (const char byte : character) out += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
-  }
-  return out;
-}
-
-std::string in_this_locale(std::string text) {
-  return characters_are_utf8() ? std::move(text) : ascii(text);
-}
 
 [[noreturn]] void refuse_stdout(int error) {
   if (error == EPIPE && sigpipe_ends_us) {
@@ -102,11 +44,6 @@ void open_standard_streams() {
 
 void print_text(std::string_view text) {
   write_stdout(in_this_locale(printable_lines(text)));
-}
-
-void print_object(const nlohmann::ordered_json& json) {
-  // As ASCII, since a terminal obeys U+009B too, and no locale minds.
-  write_stdout(json.dump(-1, ' ', true, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
 void require_printed() {

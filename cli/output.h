@@ -5,7 +5,6 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 
@@ -19,17 +18,11 @@ void open_standard_streams();
 // Lines of text on stdout. Throws InvalidArgument ("standard output") if they cannot be written; ends the
 // program, as SIGPIPE does, if their reader has gone and the parent did not ignore that.
 void print_text(std::string_view text);
-template <class... Values>
-void put(fmt::format_string<Values...> format, Values&&... values) {
-  print_text(fmt::format(format, std::forward<Values>(values)...));
-}
 // What evenkeel/report/ makes of a result, for people or for programs.
 template <class Result>
 void print_result(const Result& result, bool as_json) {
   print_text(as_json ? to_json(result) : to_text(result));
 }
-// One object on stdout, the same way. Text that is not UTF-8 gets replacement characters.
-void print_object(const nlohmann::ordered_json& json);
 // Throws as print_text does if what was printed did not arrive: a full disk must not look like success.
 void require_printed();
 // Whether stdout has failed, so that nothing more can be said there.

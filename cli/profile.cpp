@@ -1,12 +1,12 @@
 // evenkeel profile: traces in, one routing profile out, and how uneven it is.
+#include "evenkeel/report/profile.h"
+
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 
-#include "cli/numbering.h"
+#include "cli/file_options.h"
 #include "cli/options.h"
 #include "cli/output.h"
 #include "cli/subcommand.h"
@@ -14,24 +14,16 @@
 #include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/limits.h"
 #include "evenkeel/io/profile_file.h"
-#include "evenkeel/io/routing_file.h"
-#include "evenkeel/plan/placement.h"
-#include "evenkeel/report/table.h"
-#include "evenkeel/routing/imbalance.h"
 
 namespace evenkeel::cli {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 struct ProfileArguments {
   std::vector<std::string> traces;
   std::string output;
-  std::string as;
-  Numbering numbering;
-  std::int64_t num_experts = 0;
-  std::int64_t ranks = 0;
+  FileArguments files;
+  std::optional<int> ranks;
   bool without_transitions = false;
   bool json = false;
 };
@@ -42,12 +34,6 @@ FileFormat format_of(const std::string& output) {
   throw InvalidArgument("--output", fmt::format("the extension of '{}' names no format of profiles", output),
                         ".safetensors, .npz, .json");
 }
-
-struct Profiled {
-  RoutingProfile profile;
-  // None where a file holds counts alone.
-  std::optional<std::int64_t> tokens = 0;
-};
 
 // Counts alone have no transitions, and rows are added by layer numbers.
 void add(const RoutingProfile& one, const std::string& path, const std::string& first, RoutingProfile& sum) {
@@ -61,84 +47,23 @@ void add(const RoutingProfile& one, const std::string& path, const std::string& 
   sum.add(one);
 }
 
-Profiled profile_all(const ProfileArguments& options) {
-  const RoutingOptions::Bare told = parse_bare("--as", options.as);
-  RoutingOptions how =
-      numbered({.bare = told, .transitions = !options.without_transitions}, options.numbering);
-  if (options.num_experts > 0) how.num_experts = static_cast<int>(options.num_experts);
-  std::optional<Profiled> all;
+ProfileReport profile_all(const ProfileArguments& options) {
+  RoutingOptions how = options.files.routing();
+  how.transitions = !options.without_transitions;
+  ProfileReport all{
+      .profile = {}, .traces = options.traces, .tokens = 0, .ranks = options.ranks, .output = options.output};
   for (const std::string& path : options.traces) {
-    RoutingFile file = open_routing(path, how);
-    require_bare(file, told);
+    RoutingFile file = open_input(path, how);
     say_notes(path, file.notes);
     RoutingProfile one = profile_of(file, how);
-    if (!all)
-      all = Profiled{std::move(one), 0};
+    if (all.profile.num_layers() == 0)
+      all.profile = std::move(one);
     else
-      add(one, path, options.traces.front(), all->profile);
-    if (!file.trace) all->tokens.reset();
-    if (all->tokens) *all->tokens += file.trace->info().num_tokens;
+      add(one, path, options.traces.front(), all.profile);
+    if (!file.trace) all.tokens.reset();
+    if (all.tokens) *all.tokens += file.trace->info().num_tokens;
   }
-  return std::move(*all);
-}
-
-std::vector<std::int64_t> rank_loads(std::span<const std::int64_t> loads, std::int64_t ranks) {
-  const auto homes = LayerPlacement::contiguous(static_cast<int>(loads.size()), static_cast<int>(ranks));
-  std::vector<std::int64_t> sums(static_cast<std::size_t>(ranks), 0);
-  for (ExpertId expert : indices<ExpertId>(loads.size()))
-    sums[homes.owner(expert).offset()] += loads[expert.offset()];
-  return sums;
-}
-
-Json json_of(const Imbalance& each) {
-  return {{"max_over_mean", each.max_over_mean},
-          {"mean_over_max", each.mean_over_max},
-          {"relative_excess", each.relative_excess}};
-}
-
-void print_json(const ProfileArguments& options, const Profiled& profiled) {
-  const RoutingProfile& profile = profiled.profile;
-  Json layers = Json::array();
-  for (LayerId layer : indices<LayerId>(profile.num_layers())) {
-    Json one = {{"layer", profile.layers().number_of(layer.value())},
-                {"assignments", profile.total_load(layer)},
-                {"experts", json_of(imbalance(profile.loads(layer)))}};
-    if (options.ranks > 0) one["ranks"] = json_of(imbalance(rank_loads(profile.loads(layer), options.ranks)));
-    layers.push_back(std::move(one));
-  }
-  Json json = {{"traces", options.traces},
-               {"tokens", profiled.tokens ? Json(*profiled.tokens) : Json(nullptr)},
-               {"num_layers", profile.num_layers()},
-               {"layer_numbers", profile.layers().known() ? Json(profile.layers().numbers()) : Json(nullptr)},
-               {"num_experts", profile.num_experts()},
-               {"transitions", profile.has_transitions()},
-               {"output", options.output.empty() ? Json(nullptr) : Json(options.output)},
-               {"layers", std::move(layers)}};
-  print_object(json);
-}
-
-void print_table(const ProfileArguments& options, const Profiled& profiled) {
-  const RoutingProfile& profile = profiled.profile;
-  put("{} layers{} of {} experts{}{}\n\n", profile.num_layers(),
-      profile.layers().known() ? fmt::format(" ({})", to_text(profile.layers())) : "", profile.num_experts(),
-      profiled.tokens ? fmt::format(", {} tokens", *profiled.tokens) : "",
-      options.output.empty() ? "" : fmt::format("; written to {}", options.output));
-  std::vector<std::string> head = {"layer", "assignments", "experts: max/mean", "mean/max", "excess"};
-  if (options.ranks > 0)
-    head.insert(head.end(), {fmt::format("{} ranks: max/mean", options.ranks), "mean/max", "excess"});
-  Table table(head);
-  for (LayerId layer : indices<LayerId>(profile.num_layers())) {
-    std::vector<std::string> row = {fmt::format("{}", profile.layers().number_of(layer.value())),
-                                    fmt::format("{}", profile.total_load(layer))};
-    const auto add = [&](const Imbalance& each) {
-      for (double figure : {each.max_over_mean, each.mean_over_max, each.relative_excess})
-        row.push_back(fmt::format("{:.3f}", figure));
-    };
-    add(imbalance(profile.loads(layer)));
-    if (options.ranks > 0) add(imbalance(rank_loads(profile.loads(layer), options.ranks)));
-    table.add(std::move(row));
-  }
-  put("{}\n  excess: (max - mean) / mean\n", table.text());
+  return all;
 }
 
 void run(const CLI::App& app, const ProfileArguments& options) {
@@ -148,12 +73,9 @@ void run(const CLI::App& app, const ProfileArguments& options) {
     require_writable(options.output);
   }
   require_one_numbering(app);
-  const Profiled profiled = profile_all(options);
-  if (format) write_profile(profiled.profile, options.output, *format);
-  if (options.json)
-    print_json(options, profiled);
-  else
-    print_table(options, profiled);
+  const ProfileReport report = profile_all(options);
+  if (format) write_profile(report.profile, options.output, *format);
+  print_result(report, options.json);
 }
 
 }  // namespace
@@ -166,13 +88,10 @@ Subcommand add_profile(CLI::App& command) {
       ->type_name("FILE");
   app->add_option("-o,--output", options->output, "The profile: .safetensors, .npz or .json")
       ->type_name("FILE");
-  add_whole(*app, "--num-experts", options->num_experts, 1, max_trace_experts, "Instead of what a trace says")
-      ->default_str("");
-  add_whole(*app, "--ranks", options->ranks, 1, max_ranks, "Show the imbalance of so many ranks as well")
-      ->default_str("");
-  app->add_option("--as", options->as, "What an array that nobody named holds: counts, or trace")
-      ->type_name("KIND");
-  add_numbering(*app, options->numbering);
+  add_num_experts(*app, options->files);
+  add_whole(*app, "--ranks", options->ranks, 1, max_ranks, "Show the imbalance of so many ranks as well");
+  add_as(*app, options->files);
+  add_numbering(*app, options->files);
   app->add_flag("--no-transitions", options->without_transitions, "Count loads alone");
   add_json(*app, options->json);
   app->footer(

@@ -5,11 +5,10 @@
 #include <optional>
 
 #include "cli/budget_options.h"
+#include "cli/file_options.h"
 #include "cli/layer_options.h"
-#include "cli/numbering.h"
 #include "cli/options.h"
 #include "cli/output.h"
-#include "cli/placement_option.h"
 #include "cli/progress.h"
 #include "cli/subcommand.h"
 #include "evenkeel/base/error.h"

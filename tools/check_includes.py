@@ -16,7 +16,7 @@ MAY_INCLUDE = {
     "topology": "base",
     "model": "base",
     "plan": "routing topology",
-    "placement": "plan",
+    "placement": "plan model",
     "balance": "plan",
     "cost": "balance",
     "training_memory": "model",

@@ -98,6 +98,13 @@ std::string_view name_of(PlannerOptions::Kind kind) {
   return names[static_cast<std::size_t>(kind)];
 }
 
+PlannerOptions::Kind parse_planner(std::string_view name, const std::string& argument) {
+  using Kind = PlannerOptions::Kind;
+  for (const Kind kind : {Kind::ep, Kind::least_loaded, Kind::level})
+    if (name_of(kind) == name) return kind;
+  throw InvalidArgument(argument, fmt::format("'{}' is no planner", name), "ep, least-loaded, level");
+}
+
 std::unique_ptr<Planner> make_planner(const PlannerOptions& options) {
   validate_options(options);
   if (!options.costs || options.kind == PlannerOptions::Kind::ep) return planner_of(options);

@@ -61,6 +61,8 @@ struct PlannerOptions {
 
 // The planner's name().
 std::string_view name_of(PlannerOptions::Kind kind);
+// Throws InvalidArgument, which calls it `argument`.
+PlannerOptions::Kind parse_planner(std::string_view name, const std::string& argument = "planner");
 
 // Throws InvalidArgument for a capacity factor below 1, a negative min_segment or threshold, or costs that
 // are no seconds.

@@ -13,11 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "evenkeel/base/error.h"
 #include "evenkeel/io/cost_file.h"
 #include "evenkeel/io/model_config.h"
 #include "evenkeel/io/routing_file.h"
-#include "evenkeel/model/parameters.h"
 #include "evenkeel/placement/evaluate/time_model.h"
 #include "evenkeel/topology/devices.h"
 #include "python/bindings/bind.h"
@@ -85,21 +83,6 @@ struct TimeModel {
   std::optional<std::string> device;
 };
 
-ExpertSizes sizes_of(const TimeModel& said, const std::string& recording, int num_experts) {
-  const ModelDescription model = read_model_description(said.model->string());
-  if (model.experts.count != num_experts)
-    throw InvalidArgument("model",
-                          "has " + std::to_string(model.experts.count) + " experts a layer, but " +
-                              recording + " has " + std::to_string(num_experts),
-                          "the config.json of the model that was recorded");
-  ExpertSizes sizes{.weights = static_cast<double>(expert_parameters(model)),
-                    .bytes = said.expert_bytes,
-                    .top_k = static_cast<int>(model.experts.top_k)};
-  if (!sizes.bytes && model.dtype_bytes > 0)
-    sizes.bytes = sizes.weights * static_cast<double>(model.dtype_bytes);
-  return sizes;
-}
-
 StepModel step_model_of(const TimeModel& said, const Topology& topology, bool topology_has_links,
                         const std::string& recording, int num_experts) {
   MachineRates rates{.tflops = said.tflops,
@@ -111,7 +94,9 @@ StepModel step_model_of(const TimeModel& said, const Topology& topology, bool to
     rates.cost = {said.cost->string(), cost.flops_per_second, cost.link_bytes_per_second / 1e9};
   }
   std::optional<ExpertSizes> sizes;
-  if (said.model) sizes = sizes_of(said, recording, num_experts);
+  if (said.model)
+    sizes =
+        expert_sizes(read_model_description(said.model->string()), said.expert_bytes, recording, num_experts);
   return step_model(rates, topology, sizes, said.tokens_per_step);
 }
 

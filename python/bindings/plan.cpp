@@ -18,7 +18,6 @@
 #include "evenkeel/routing/imbalance.h"
 #include "python/bindings/arrays.h"
 #include "python/bindings/bind.h"
-#include "python/bindings/planner_kind.h"
 
 namespace nb = nanobind;
 
@@ -106,7 +105,7 @@ void bind_plan(nb::module_& module) {
          std::int64_t capacity_factor, std::int64_t min_segment, std::int64_t imbalance_threshold,
          const std::vector<std::int64_t>& base_load) {
         return make_plan(counts, placement, layer,
-                         {.kind = planner_kind(planner),
+                         {.kind = parse_planner(planner),
                           .capacity_factor_thousandths = capacity_factor,
                           .min_segment = min_segment,
                           .imbalance_threshold_thousandths = imbalance_threshold},

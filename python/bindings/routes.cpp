@@ -23,7 +23,6 @@
 #include "evenkeel/plan/step_routes.h"
 #include "python/bindings/arrays.h"
 #include "python/bindings/bind.h"
-#include "python/bindings/planner_kind.h"
 
 namespace nb = nanobind;
 
@@ -273,7 +272,7 @@ void bind_routes(nb::module_& module) {
           [](StepLayout* self, const Placement& placement, int layer, int rank, const std::string& planner,
              std::int64_t capacity_factor, std::int64_t min_segment, std::int64_t imbalance_threshold) {
             new (self) StepLayout(placement.layer(layer), rank,
-                                  {.kind = planner_kind(planner),
+                                  {.kind = parse_planner(planner),
                                    .capacity_factor_thousandths = capacity_factor,
                                    .min_segment = min_segment,
                                    .imbalance_threshold_thousandths = imbalance_threshold});

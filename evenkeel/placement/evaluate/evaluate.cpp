@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "evenkeel/base/error.h"
 
@@ -112,6 +113,38 @@ RecordingJudgement judge(const RoutingProfile& recording, std::span<const Routin
           .steps = spread_of(std::move(ratios))};
 }
 
+Placement NamedPlacement::on(const RecordedRouting& recording, int num_ranks) const {
+  const RoutingProfile& profile = recording.profile;
+  if (!placement) return Placement::contiguous(profile.num_layers(), profile.num_experts(), num_ranks);
+  if (placement->num_experts() != profile.num_experts())
+    throw InvalidArgument(
+        argument, fmt::format("{} is for {} experts", name, placement->num_experts()),
+        fmt::format("one for {} experts, as {} has", profile.num_experts(), recording.name));
+  return placement->paired_with(recording.rows(), name, argument);
+}
+
+JudgedPlacement judge(NamedPlacement placement, std::span<const RecordedRouting> recordings,
+                      const Topology& topology) {
+  JudgedPlacement judged{.placement = std::move(placement), .on = {}};
+  for (const RecordedRouting& each : recordings)
+    judged.on.push_back(
+        judge(each.profile, each.steps, topology, judged.placement.on(each, topology.num_ranks())));
+  return judged;
+}
+
+const JudgedPlacement& most_level(std::span<const JudgedPlacement> placements) {
+  return *std::ranges::min_element(placements, {}, [](const JudgedPlacement& each) {
+    return std::accumulate(
+        each.on.begin(), each.on.end(), 0.0,
+        [](double sum, const RecordingJudgement& judgement) { return sum + ratio_of(judgement); });
+  });
+}
+
+const RecordedRouting& widest(std::span<const RecordedRouting> recordings) {
+  return *std::ranges::max_element(recordings, {},
+                                   [](const RecordedRouting& each) { return each.profile.num_layers(); });
+}
+
 std::optional<double> slowest_link(const Topology& topology) {
   std::optional<double> slowest;
   for (RankId from : indices<RankId>(topology.num_ranks()))
@@ -170,12 +203,26 @@ Verdict verdict_of(std::span<const RecordingJudgement> before, std::span<const R
     verdict.max_over_mean_before += ratio_of(before[i]) / count;
     verdict.max_over_mean_after += ratio_of(after[i]) / count;
     verdict.better_on += ratio_of(after[i]) < ratio_of(before[i]) ? 1 : 0;
+    verdict.of_steps = verdict.of_steps || after[i].steps.has_value();
   }
   verdict.step_ms_before = step_ms(model, num_layers, num_ranks, verdict.max_over_mean_before);
   verdict.step_ms_after = step_ms(model, num_layers, num_ranks, verdict.max_over_mean_after);
   if (verdict.step_ms_before && move.ms && *verdict.step_ms_after < *verdict.step_ms_before)
     verdict.break_even_steps = *move.ms / (*verdict.step_ms_before - *verdict.step_ms_after);
   decide(horizon, verdict);
+  return verdict;
+}
+
+Verdict verdict_of(std::span<const RecordedRouting> recordings, const JudgedPlacement& before,
+                   const JudgedPlacement& after, const StepModel& model, int num_ranks,
+                   std::optional<double> horizon) {
+  const RecordedRouting& whole = widest(recordings);
+  const Move move =
+      move_between(before.placement.on(whole, num_ranks), after.placement.on(whole, num_ranks), model);
+  Verdict verdict =
+      verdict_of(before.on, after.on, move, model, whole.profile.num_layers(), num_ranks, horizon);
+  verdict.placement = after.placement.name;
+  verdict.against = before.placement.name;
   return verdict;
 }
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "evenkeel/placement/quality.h"
+#include "evenkeel/routing/recorded_routing.h"
 
 namespace evenkeel {
 
@@ -36,6 +37,31 @@ struct RecordingJudgement {
 // `steps` are of the same layers and experts as the recording. Throws as placement_quality() does.
 RecordingJudgement judge(const RoutingProfile& recording, std::span<const RoutingProfile> steps,
                          const Topology& topology, const Placement& placement);
+
+// A placement and how messages call it; contiguous homes where there is none.
+struct NamedPlacement {
+  std::string name = "contiguous";
+  std::optional<Placement> placement = {};
+  std::string argument = {};  // what errors are about
+
+  // The homes of the recording's layers. Throws InvalidArgument where it is for others, or other experts.
+  Placement on(const RecordedRouting& recording, int num_ranks) const;
+};
+
+struct JudgedPlacement {
+  NamedPlacement placement;
+  std::vector<RecordingJudgement> on;  // by recording
+};
+JudgedPlacement judge(NamedPlacement placement, std::span<const RecordedRouting> recordings,
+                      const Topology& topology);
+
+// The placement that is most level over all recordings, by step where steps are known; of equal ones the
+// first.
+const JudgedPlacement& most_level(std::span<const JudgedPlacement> placements);
+
+// The recording with the most layers, of which a move is counted: a server's placement may have rows for
+// dense layers too.
+const RecordedRouting& widest(std::span<const RecordedRouting> recordings);
 
 // The known facts about a step and the machine. Facts that are not known leave answers open.
 struct StepModel {
@@ -64,11 +90,14 @@ Move move_between(const Placement& before, const Placement& after, const StepMod
 
 struct Verdict {
   enum class Answer { pays, does_not_pay, depends };
+  std::string placement = {};  // their names
+  std::string against = {};
   Answer answer = Answer::depends;
   double max_over_mean_before = 1;  // mean over recordings: by step where steps are known
   double max_over_mean_after = 1;
   int better_on = 0;  // recordings
   int recordings = 0;
+  bool of_steps = false;  // of a recording at least
   std::optional<double> step_ms_before = {};
   std::optional<double> step_ms_after = {};
   Move move = {};
@@ -86,6 +115,10 @@ const char* name_of(Verdict::Answer answer);
 // InvalidArgument where there is no recording.
 Verdict verdict_of(std::span<const RecordingJudgement> before, std::span<const RecordingJudgement> after,
                    const Move& move, const StepModel& model, int num_layers, int num_ranks,
+                   std::optional<double> horizon);
+// As above of two placements that were judged on these recordings, with the move between them.
+Verdict verdict_of(std::span<const RecordedRouting> recordings, const JudgedPlacement& before,
+                   const JudgedPlacement& after, const StepModel& model, int num_ranks,
                    std::optional<double> horizon);
 
 }  // namespace evenkeel

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "evenkeel/base/error.h"
+#include "evenkeel/model/parameters.h"
 #include "evenkeel/topology/devices.h"
 
 namespace evenkeel {
@@ -58,6 +60,18 @@ Rates rates_of(const MachineRates& said, const Topology& topology, const std::st
 }
 
 }  // namespace
+
+ExpertSizes expert_sizes(const ModelDescription& model, std::optional<double> bytes,
+                         const std::string& recording, int num_experts) {
+  if (model.experts.count != num_experts)
+    throw InvalidArgument(
+        "model",
+        fmt::format("has {} experts a layer, but {} has {}", model.experts.count, recording, num_experts),
+        "the config.json of the model that was recorded");
+  const auto weights = static_cast<double>(expert_parameters(model));
+  if (!bytes && model.dtype_bytes > 0) bytes = weights * static_cast<double>(model.dtype_bytes);
+  return {.weights = weights, .bytes = bytes, .top_k = static_cast<int>(model.experts.top_k)};
+}
 
 StepModel step_model(const MachineRates& said, const Topology& topology,
                      const std::optional<ExpertSizes>& sizes, std::optional<double> tokens_per_step,

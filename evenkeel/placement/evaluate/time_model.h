@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "evenkeel/model/model_description.h"
 #include "evenkeel/placement/evaluate/evaluate.h"
 
 namespace evenkeel {
@@ -33,6 +34,10 @@ struct ExpertSizes {
   std::optional<double> bytes = {};  // of one expert
   int top_k = 1;
 };
+// Of a model. `bytes` of one expert where they are known, else by the type of the model's weights. Throws
+// InvalidArgument ("model") where it has another number of experts than `recording`.
+ExpertSizes expert_sizes(const ModelDescription& model, std::optional<double> bytes,
+                         const std::string& recording, int num_experts);
 
 // Without `sizes` only the link is known, without `tokens_per_step` nothing of a step. Throws InvalidArgument
 // for a device that is not known; the error calls it `device_option`.

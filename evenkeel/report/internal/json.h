@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "evenkeel/routing/layer_numbers.h"
+
 namespace evenkeel::internal {
 
 using Json = nlohmann::ordered_json;
@@ -17,6 +19,11 @@ std::string line_of(const Json& json);
 template <class Value>
 Json or_null(const std::optional<Value>& value) {
   return value ? Json(*value) : Json(nullptr);
+}
+
+// By row, where they are known.
+inline Json numbers_or_null(const LayerNumbers& layers) {
+  return layers.known() ? Json(layers.numbers()) : Json(nullptr);
 }
 
 }  // namespace evenkeel::internal

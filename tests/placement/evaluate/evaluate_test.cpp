@@ -113,5 +113,28 @@ TEST_F(Verdicts, AreOfTheMeanOfRecordingsAndCountThoseThatGain) {
   EXPECT_THROW(verdict_of({}, {}, move_, model_, 10, 4, std::nullopt), InvalidArgument);
 }
 
+TEST(JudgedPlacement, IsTheNamedHomesOnEachRecordingAndTheMostLevelIsTheFirstOfEquals) {
+  const std::vector<RecordedRouting> recordings = {{"a", of_layers(4, {9, 1, 1, 1})},
+                                                   {"b", of_layers(4, {1, 1, 1, 5})}};
+  const LayerPlacement level({{0}, {1}, {1}, {1}}, 2);
+  const NamedPlacement named{.name = "p.json", .placement = Placement({level}), .argument = "--placement"};
+  const std::vector<JudgedPlacement> judged = {judge({}, recordings, two_ranks),
+                                               judge(named, recordings, two_ranks),
+                                               judge(named, recordings, two_ranks)};
+  EXPECT_DOUBLE_EQ(judged[0].on[0].quality.max_over_mean_mean, 10.0 / 6);
+  EXPECT_DOUBLE_EQ(judged[1].on[0].quality.max_over_mean_mean, 9.0 / 6);
+  EXPECT_EQ(&most_level(std::span(judged).subspan(1)), &judged[1]);
+  const Verdict verdict = verdict_of(recordings, judged[0], judged[1], {}, 2, std::nullopt);
+  EXPECT_EQ(verdict.placement, "p.json");
+  EXPECT_EQ(verdict.against, "contiguous");
+  EXPECT_EQ(verdict.move.experts, 1);
+  EXPECT_FALSE(verdict.of_steps);
+  EXPECT_THAT(message_of<InvalidArgument>([&] {
+                const std::vector<RecordedRouting> other = {{"c", of_layers(2, {1, 2})}};
+                judge(named, other, two_ranks);
+              }),
+              HasSubstr("--placement: p.json is for 4 experts"));
+}
+
 }  // namespace
 }  // namespace evenkeel

@@ -1,0 +1,92 @@
+#include "cli/file_options.h"
+
+#include <fmt/format.h>
+
+#include "cli/options.h"
+#include "cli/output.h"
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/limits.h"
+
+namespace evenkeel::cli {
+
+namespace {
+
+// The layers of what is read or written.
+template <class Options>
+Options with_layers(Options options, const FileArguments& arguments) {
+  if (!arguments.moe_layers.empty()) options.layers = parse_layers("--moe-layers", arguments.moe_layers);
+  if (!arguments.model.empty()) options.model = read_model_layers(arguments.model);
+  return options;
+}
+
+}  // namespace
+
+RoutingOptions FileArguments::routing() const {
+  return with_layers(RoutingOptions{.num_experts = num_experts, .bare = parse_bare("--as", as)}, *this);
+}
+
+PlacementFormatOptions FileArguments::placement() const {
+  return with_layers(PlacementFormatOptions{.num_hidden_layers = num_hidden_layers}, *this);
+}
+
+void add_num_experts(CLI::App& app, FileArguments& arguments) {
+  add_whole(app, "--num-experts", arguments.num_experts, 1, max_trace_experts,
+            "Instead of what a trace says");
+}
+
+void add_as(CLI::App& app, FileArguments& arguments) {
+  app.add_option("--as", arguments.as, "What an array that nobody named holds: counts, or trace")
+      ->type_name("KIND");
+}
+
+void add_numbering(CLI::App& app, FileArguments& arguments) {
+  app.add_option("--moe-layers", arguments.moe_layers,
+                 "The model's layers that have experts, counted with the dense ones, as in 3-60 or 1,3,5")
+      ->type_name("LAYERS");
+  app.add_option("--model", arguments.model, "Instead: the model's config.json, which says them")
+      ->type_name("FILE|DIR");
+}
+
+void add_hidden_layers(CLI::App& app, FileArguments& arguments) {
+  add_whole(app, "--num-hidden-layers", arguments.num_hidden_layers, 1, max_layers,
+            "sglang: all layers of the model (default: up to the last with experts)");
+}
+
+void require_one_numbering(const CLI::App& app) {
+  if (!is_given(app, "--model")) return;
+  for (const char* option : {"--moe-layers", "--num-hidden-layers"})
+    if (app.get_option_no_throw(option) != nullptr) refuse_if_given(app, option, "is what --model says");
+}
+
+void say_notes(const std::string& file, const std::vector<std::string>& notes) {
+  for (const std::string& note : notes) say("note: {}: {}", file, note);
+}
+
+RoutingFile open_input(const std::string& path, const RoutingOptions& options) {
+  RoutingFile file = open_routing(path, options);
+  require_bare(file, options.bare);
+  return file;
+}
+
+std::vector<std::string> placement_format_names() {
+  std::vector<std::string> names;
+  for (PlacementFormat format : placement_formats()) names.emplace_back(name_of(format));
+  return names;
+}
+
+Placement read_placement_file(const std::string& path, std::optional<int> num_ranks) {
+  return read_placement_as(path, {.num_ranks = num_ranks}).placement;
+}
+
+LayerPlacement layer_of(const Placement& placement, const std::string& path, const NumberedRows& loads,
+                        std::optional<std::int64_t> layer, int num_experts, int num_ranks) {
+  if (placement.num_experts() != num_experts || placement.num_ranks() != num_ranks)
+    throw InvalidArgument(
+        "--placement",
+        fmt::format("is for {} experts on {} ranks", placement.num_experts(), placement.num_ranks()),
+        fmt::format("one for {} experts on {} ranks", num_experts, num_ranks));
+  const auto number = layer ? std::optional(static_cast<int>(*layer)) : std::nullopt;
+  return placement.layer(placement.row_for(loads, number, path));
+}
+
+}  // namespace evenkeel::cli

@@ -1,0 +1,48 @@
+// The options that say what a file of routing, or of a placement, does not say itself.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "evenkeel/io/placement_format.h"
+#include "evenkeel/io/routing_file.h"
+
+namespace evenkeel::cli {
+
+struct FileArguments {
+  std::string as;
+  std::optional<int> num_experts;
+  std::string moe_layers;
+  std::string model;
+  std::optional<int> num_hidden_layers;
+
+  // Both read the model's config. Throw InvalidArgument.
+  RoutingOptions routing() const;
+  PlacementFormatOptions placement() const;
+};
+
+// --num-experts, --as, --moe-layers with --model, --num-hidden-layers.
+void add_num_experts(CLI::App& app, FileArguments& arguments);
+void add_as(CLI::App& app, FileArguments& arguments);
+void add_numbering(CLI::App& app, FileArguments& arguments);
+void add_hidden_layers(CLI::App& app, FileArguments& arguments);
+// Throws InvalidArgument where two options say which layers the rows are.
+void require_one_numbering(const CLI::App& app);
+
+// Notes, on stderr, of content that was read otherwise than it stands in a file.
+void say_notes(const std::string& file, const std::vector<std::string>& notes);
+// Recognised by content. Throws ParseError; InvalidArgument for what the options say of another file.
+RoutingFile open_input(const std::string& path, const RoutingOptions& options);
+
+// "evenkeel", "sglang"...: what --format and --to take, in the order of placement_formats().
+std::vector<std::string> placement_format_names();
+// Any format that is read (docs/formats.md), by content; some do not say how many ranks there are.
+Placement read_placement_file(const std::string& path, std::optional<int> num_ranks = {});
+// The homes for the layer of the loads that is asked for, or their only one (Placement::row_for()). Throws
+// InvalidArgument if there is none such, or if the placement is for other experts or ranks.
+LayerPlacement layer_of(const Placement& placement, const std::string& path, const NumberedRows& loads,
+                        std::optional<std::int64_t> layer, int num_experts, int num_ranks);
+
+}  // namespace evenkeel::cli

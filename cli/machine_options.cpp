@@ -1,0 +1,123 @@
+#include "cli/machine_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cli/options.h"
+#include "cli/output.h"
+#include "evenkeel/base/bytes.h"
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/cost_file.h"
+#include "evenkeel/io/limits.h"
+#include "evenkeel/io/model_config.h"
+#include "evenkeel/io/topology_file.h"
+#include "evenkeel/placement/evaluate/time_model.h"
+#include "evenkeel/topology/devices.h"
+#include "evenkeel/topology/presets.h"
+
+namespace evenkeel::cli {
+
+namespace {
+
+constexpr const char* kTimeOptions[] = {"--tokens-per-step", "--cost",   "--device", "--tflops", "--link",
+                                        "--expert-bytes",    "--horizon"};
+
+}  // namespace
+
+void add_machine(CLI::App& app, Machine& machine) {
+  add_whole(app, "--ranks", machine.ranks, 1, max_ranks, "Ranks that share the experts")->default_str("");
+  add_whole(app, "--nodes", machine.nodes, 1, max_ranks, "Nodes that the ranks fill in order");
+  app.add_option("--topology", machine.topology,
+                 "The machine: a file, or 8xh100, 8xh200, 2x8xh100, 2x8xh200, gb200-nvl72")
+      ->type_name("FILE|NAME");
+}
+
+Topology topology_of(const CLI::App& app, const Machine& machine) {
+  if (!is_given(app, "--topology")) {
+    if (!is_given(app, "--ranks"))
+      throw InvalidArgument("--ranks", "is not given, nor is --topology", "how many ranks there are");
+    if (machine.ranks % machine.nodes != 0)
+      throw InvalidArgument(
+          "--nodes", fmt::format("{} ranks are not equally many in {} nodes", machine.ranks, machine.nodes),
+          "a divisor of --ranks, or --topology with node_of_rank");
+    return Topology::uniform(static_cast<int>(machine.nodes),
+                             static_cast<int>(machine.ranks / machine.nodes));
+  }
+  refuse_if_given(app, "--nodes", "is what --topology says");
+  Topology topology = is_topology_preset(machine.topology) ? preset_topology(machine.topology)
+                                                           : read_topology(machine.topology);
+  if (is_given(app, "--ranks") && machine.ranks != topology.num_ranks())
+    throw InvalidArgument(
+        "--ranks", fmt::format("{}, but {} has {}", machine.ranks, machine.topology, topology.num_ranks()),
+        "to leave it out");
+  return topology;
+}
+
+void add_time_model(CLI::App& app, TimeModel& options) {
+  add_whole(app, "--tokens-per-step", options.tokens_per_step, 1, kAnySize,
+            "Tokens of a step over all ranks; else what --step-tokens says");
+  app.add_option("--cost", options.cost, "What products take, as evenkeel bench --calibrate measures it")
+      ->type_name("FILE");
+  std::vector<std::string_view> names;
+  for (const DevicePreset& each : device_presets()) names.push_back(each.name);
+  app.add_option("--device", options.device,
+                 fmt::format("Instead: half of a device's peaks: {}", fmt::join(names, ", ")))
+      ->type_name("NAME");
+  add_number(app, "--tflops", options.tflops, 1e-6, 1e9,
+             "Instead: 10^12 operations a second that products reach");
+  add_number(app, "--link", options.link, 1e-6, 1e9,
+             "GB/s into a rank, for the move; else the topology's slowest, else the file's or device's");
+  add_text(app, "--expert-bytes", "SIZE",
+           "One expert's weights, where they are quantized; else by the config's type",
+           [&options](const std::string& text) {
+             const std::int64_t bytes = parse_bytes(text, "--expert-bytes");
+             if (bytes > 0) options.expert_bytes = static_cast<double>(bytes);
+           });
+  add_whole(app, "--horizon", options.horizon, 1, kAnySize, "Steps that the placement will serve");
+}
+
+bool is_time_model_given(const CLI::App& app) {
+  return std::ranges::any_of(kTimeOptions, [&](const char* option) { return is_given(app, option); });
+}
+
+void require_time_model(const CLI::App& app, const TimeModel& options, const std::string& model,
+                        std::optional<std::int64_t> step_tokens) {
+  if (is_given(app, "--cost"))
+    for (const char* option : {"--tflops", "--device"}) refuse_if_given(app, option, "is what --cost says");
+  if (is_given(app, "--device")) {
+    device_preset(options.device, "--device");
+    if (options.tflops && (options.link || is_given(app, "--topology")))
+      refuse_if_given(app, "--device",
+                      "has nothing left to say beside --tflops and a link of --link or --topology");
+  }
+  if (model.empty())
+    for (const char* option : kTimeOptions)
+      if (option != std::string_view("--horizon"))
+        refuse_if_given(app, option, "needs --model, which says how large an expert is");
+  if (!options.tokens_per_step && !step_tokens)
+    for (const char* option : {"--cost", "--tflops"})
+      refuse_if_given(app, option, "needs --tokens-per-step, or --step-tokens");
+}
+
+StepModel read_step_model(const CLI::App& app, const TimeModel& options, const std::string& model,
+                          std::optional<std::int64_t> step_tokens, const Topology& topology,
+                          const std::string& recording, int num_experts) {
+  std::optional<ExpertSizes> sizes;
+  if (!model.empty())
+    sizes = expert_sizes(read_model_description(model), options.expert_bytes, recording, num_experts);
+  MachineRates rates{.tflops = options.tflops,
+                     .link_gigabytes_per_s = options.link,
+                     .topology_has_links = is_given(app, "--topology"),
+                     .device = options.device};
+  if (is_given(app, "--cost")) {
+    const CostModel cost = read_cost(options.cost);
+    rates.cost = {options.cost, cost.flops_per_second, cost.link_bytes_per_second / 1e9};
+  }
+  StepModel step = step_model(rates, topology, sizes,
+                              options.tokens_per_step ? options.tokens_per_step : step_tokens, "--device");
+  for (const std::string& note : step.notes) say("note: {}", note);
+  return step;
+}
+
+}  // namespace evenkeel::cli

@@ -1,0 +1,69 @@
+#include "evenkeel/report/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <variant>
+
+#include "evenkeel/base/parse.h"
+#include "evenkeel/base/printable.h"
+#include "evenkeel/report/internal/json.h"
+
+namespace evenkeel {
+
+namespace {
+
+using internal::Json;
+
+// Between the first quotes, or nothing.
+std::string quoted(const std::string& text) {
+  const std::size_t begin = text.find('\'');
+  if (begin == std::string::npos) return "";
+  return text.substr(begin + 1, text.find('\'', begin + 1) - begin - 1);
+}
+
+}  // namespace
+
+std::string text_of(const Error& error, std::string_view name) {
+  for (const Error::Field& field : error.data())
+    if (field.name == name)
+      if (const auto* text = std::get_if<std::string>(&field.value)) return *text;
+  return "";
+}
+
+std::string one_line(std::string text) {
+  text.erase(text.find_last_not_of("\n\r") + 1);
+  std::ranges::replace_if(
+      text, [](char c) { return c == '\n' || c == '\r' || c == '\t'; }, ' ');
+  return text;
+}
+
+std::string to_text(const ErrorReport& error, const std::string& meant) {
+  const std::string text =
+      meant.empty() ? error.message : fmt::format("{}; did you mean '{}'?", error.message, meant);
+  return shortened(printable(one_line(text)), Error::most_message_bytes);
+}
+
+std::string to_json(const ErrorReport& error, const std::string& meant) {
+  Json json = {{"type", error.type}, {"message", to_text(error, meant)}};
+  for (const Error::Field& field : error.data)
+    std::visit([&](const auto& value) { json[field.name] = value; }, field.value);
+  return internal::line_of(Json{{"error", std::move(json)}});
+}
+
+std::string meant_word(const Error& error) {
+  std::vector<std::string> candidates;
+  for (std::string part : split(text_of(error, "allowed"), ',')) {
+    for (const std::string_view lead : {" ", "or "})
+      if (part.starts_with(lead)) part.erase(0, lead.size());
+    candidates.push_back(part);
+  }
+  const std::string word = quoted(text_of(error, "why"));
+  std::string found = nearest(word, candidates);
+  if (!found.empty() || word.find(':') == std::string::npos) return found;
+  // "concentratd:0.9:1", where concentrated:F:N is one: by what stands before the parameters.
+  for (std::string& candidate : candidates) candidate.resize(std::min(candidate.find(':'), candidate.size()));
+  return nearest(word.substr(0, word.find(':')), candidates);
+}
+
+}  // namespace evenkeel

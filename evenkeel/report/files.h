@@ -1,0 +1,34 @@
+// What `evenkeel convert` and `evenkeel permute` show: what was made of files.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "evenkeel/io/convert.h"
+#include "evenkeel/io/permute_checkpoint.h"
+
+namespace evenkeel {
+
+struct Conversion {
+  std::string input;
+  std::string output;
+  Converted done;
+};
+
+std::string to_text(const Conversion& conversion);
+std::string to_json(const Conversion& conversion);
+
+struct Permutation {
+  std::string checkpoint;
+  std::string output;
+  int num_experts = 0;
+  int num_ranks = 0;
+  PermutedCheckpoint done;
+};
+
+std::string to_text(const Permutation& permutation);
+std::string to_json(const Permutation& permutation);
+// What a person should know of it besides, a sentence each.
+std::vector<std::string> notes_of(const Permutation& permutation);
+
+}  // namespace evenkeel

@@ -1,0 +1,56 @@
+#include "evenkeel/report/internal/verdict.h"
+
+#include "evenkeel/report/internal/numbers.h"
+
+namespace evenkeel::internal {
+
+namespace {
+
+std::string bytes_text(double bytes) {
+  if (bytes >= 1e12) return fixed(bytes / 1e12, 2) + " TB";
+  return bytes >= 1e9 ? fixed(bytes / 1e9, 2) + " GB" : fixed(bytes / 1e6, 1) + " MB";
+}
+
+}  // namespace
+
+Json json_of(const Verdict& verdict) {
+  return {{"placement", verdict.placement},
+          {"against", verdict.against},
+          {"answer", name_of(verdict.answer)},
+          {"sentence", verdict.sentence},
+          {"max_over_mean_before", verdict.max_over_mean_before},
+          {"max_over_mean_after", verdict.max_over_mean_after},
+          {"better_on", verdict.better_on},
+          {"recordings", verdict.recordings},
+          {"step_ms_before", or_null(verdict.step_ms_before)},
+          {"step_ms_after", or_null(verdict.step_ms_after)},
+          {"moved_experts", verdict.move.experts},
+          {"moved_bytes", or_null(verdict.move.bytes)},
+          {"move_ms", or_null(verdict.move.ms)},
+          {"break_even_steps", or_null(verdict.break_even_steps)},
+          {"notes", verdict.notes}};
+}
+
+void put_verdict(Page& page, const Verdict& verdict) {
+  page.put("  {} against {}: {}\n", verdict.placement, verdict.against, verdict.sentence);
+  page.put("  max/mean load, mean over recordings{}: {:.3f} -> {:.3f}; lower on {} of {}\n",
+           verdict.of_steps ? ", of steps where they have them" : "", verdict.max_over_mean_before,
+           verdict.max_over_mean_after, verdict.better_on, verdict.recordings);
+  if (verdict.step_ms_before)
+    page.put("  MoE layers of a step, by the model: {:.3f} ms -> {:.3f} ms\n", *verdict.step_ms_before,
+             *verdict.step_ms_after);
+  page.put("  to move: {} expert{}, at most {} to one rank{}{}\n", verdict.move.experts,
+           verdict.move.experts == 1 ? "" : "s", verdict.move.most_on_rank,
+           verdict.move.bytes ? fmt::format(", {} in all", bytes_text(*verdict.move.bytes)) : "",
+           verdict.move.ms ? fmt::format(", {:.2f} ms", *verdict.move.ms) : "");
+  if (verdict.step_ms_before)
+    page.put(
+        "  the model: the heaviest rank's arithmetic, layer after layer; waiting for weights and sending "
+        "left out\n");
+  else
+    page.put("  what a step takes: --model, --tokens-per-step, and --tflops, --device or --cost say it\n");
+  if (!verdict.move.ms)
+    page.put("  what the move takes: --model, and --link, --topology, --device or --cost say it\n");
+}
+
+}  // namespace evenkeel::internal

@@ -1,0 +1,23 @@
+// What `evenkeel plan` shows: one step plan, beside the plain one.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "evenkeel/plan/step_plan.h"
+
+namespace evenkeel {
+
+struct PlannedStep {
+  std::string planner;
+  StepPlan plan = {};
+  StepPlan plain = {};  // under ep
+  std::int64_t assignments = 0;
+  std::int64_t transfer_lower_bound = 0;
+  double plan_us = 0;
+};
+
+std::string to_text(const PlannedStep& step);
+std::string to_json(const PlannedStep& step);
+
+}  // namespace evenkeel

@@ -1,0 +1,52 @@
+// Chunk counts over the steps of a training run, chosen from the rows that ranks received in each step and
+// layer.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "evenkeel/training_memory/fit.h"
+
+namespace evenkeel {
+
+// Counts as a file has them: [steps, layers] rows of the fullest rank, or [steps, layers, experts] of
+// assignments, which ranks with equal parts of the experts receive.
+struct RecordedCounts {
+  std::string file;
+  std::string array;  // its name there
+  std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> values;
+};
+
+// Rows of the fullest rank, [steps, layers].
+struct ReceivedHistory {
+  std::int64_t layers = 0;
+  std::int64_t first_step = 0;
+  std::vector<std::int64_t> rows = {};
+
+  std::int64_t steps() const { return layers == 0 ? 0 : std::ssize(rows) / layers; }
+};
+
+// Throws ParseError if layers or experts are not those of the model, or a count is none.
+ReceivedHistory received_history(const RecordedCounts& counts, const MemoryModel& memory);
+// The steps in begin..end-1.
+ReceivedHistory cut(const ReceivedHistory& history, std::int64_t begin, std::int64_t end);
+
+struct ChunkHistory {
+  std::int64_t layers = 0;
+  std::int64_t first_step = 0;
+  std::vector<MactChoice> choices = {};  // [steps, layers]
+
+  std::int64_t steps() const { return layers == 0 ? 0 : std::ssize(choices) / layers; }
+  const MactChoice& at(std::int64_t step, std::int64_t layer) const {
+    return choices[static_cast<std::size_t>(step * layers + layer)];
+  }
+};
+
+// Of each layer by the stage that has it.
+ChunkHistory choose_chunks(const ReceivedHistory& history, const MemoryModel& memory, const Fit& fit,
+                           const DeviceMemory& device);
+
+}  // namespace evenkeel
