@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := build
-.PHONY: build demo test bench lint format sanitize clean help FORCE
+.PHONY: build demo test test-long bench lint format sanitize clean help FORCE
 
 BUILD := build/release
 COMMAND := $(BUILD)/bin/evenkeel
@@ -15,6 +15,7 @@ help:
 	@echo "make build     the command, at $(COMMAND)"
 	@echo "make demo      what balancing buys, on a real routing trace"
 	@echo "make test      builds everything and runs the tests"
+	@echo "make test-long the storms of random routings again, 20 times as many: about half an hour"
 	@echo "make bench     the benchmarks, each beside its rival or its limit"
 	@echo "make lint      formatting, include directions, clang-tidy, ruff"
 	@echo "make format    rewrites the sources as .clang-format and ruff say"
@@ -50,6 +51,10 @@ test: $(BUILD)/build.ninja
 	@cmake --preset release >/dev/null
 	@cmake --build --preset release --parallel $(JOBS)
 	@ctest --preset release --parallel $(JOBS)
+
+test-long: $(BUILD)/build.ninja
+	@cmake --build --preset release --parallel $(JOBS) --target layer_storm_test layer_budget_test
+	@for program in layer_storm_test layer_budget_test; do EVENKEEL_STORM=20 $(BUILD)/bin/$$program || exit; done
 
 # Configured again, since OpenBLAS is found only once it is there. Rows without it still have their other rival.
 bench: $(BUILD)/build.ninja build/.setup-bench

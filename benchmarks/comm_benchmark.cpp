@@ -2,13 +2,13 @@
 // one rank for one operation (the mean over ranks), which is what a critical path is made of, and the time by
 // the clock.
 #include <benchmark/benchmark.h>
-#include <time.h>
 
 #include <atomic>
 #include <cstring>
 #include <numeric>
 #include <vector>
 
+#include "evenkeel/base/clock.h"
 #include "evenkeel/comm/thread/run_ranks.h"
 #include "evenkeel/device/cpu/stream.h"
 
@@ -16,12 +16,6 @@ namespace evenkeel {
 namespace {
 
 using Bytes = std::vector<std::byte>;
-
-double cpu_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
 
 // Runs `operation(comm, stream)` on all ranks for each iteration; rank 0 keeps the count for all.
 template <class MakeOperation>
@@ -39,9 +33,9 @@ void on_ranks(benchmark::State& state, int ranks, MakeOperation make_operation) 
       std::int64_t go_on = again ? 1 : 0;
       comm.all_reduce(std::span(&go_on, 1), Reduction::min, stream).wait();
       if (go_on == 0) break;
-      const double start = cpu_seconds();
+      const double start = thread_cpu_seconds();
       for (int i = 0; i < batch; ++i) operation(stream);
-      cpu[comm.rank().offset()] += cpu_seconds() - start;
+      cpu[comm.rank().offset()] += thread_cpu_seconds() - start;
       comm.all_reduce(std::span(&go_on, 1), Reduction::min, stream).wait();
     }
   });

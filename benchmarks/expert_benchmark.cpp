@@ -5,7 +5,6 @@
 //   expert_benchmark [hidden intermediate]
 #include <dlfcn.h>
 #include <oneapi/dnnl/dnnl_version.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -16,18 +15,13 @@
 #include <string_view>
 #include <vector>
 
+#include "evenkeel/base/clock.h"
 #include "evenkeel/compute/cpu/expert_ffn.h"
 #include "evenkeel/device/arena.h"
 #include "evenkeel/study/tensors.h"
 
 namespace evenkeel {
 namespace {
-
-double cpu_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
 
 Tensor filled(std::int64_t count, DataType type) {
   return seeded_tensor(type, count, 1, 0.1);
@@ -95,9 +89,9 @@ std::vector<double> medians(const std::vector<std::function<void()>>& contenders
   std::vector<std::vector<double>> seconds(contenders.size());
   for (int run = -2; run < runs; ++run)
     for (std::size_t i = 0; i < contenders.size(); ++i) {
-      const double start = cpu_seconds();
+      const double start = thread_cpu_seconds();
       contenders[i]();
-      if (run >= 0) seconds[i].push_back(cpu_seconds() - start);
+      if (run >= 0) seconds[i].push_back(thread_cpu_seconds() - start);
     }
   std::vector<double> result;
   for (auto& each : seconds) {

@@ -30,7 +30,7 @@ class EventTimer {
 
   // Of one run.
   float milliseconds(const std::function<void()>& run) {
-    auto* const native = static_cast<cudaStream_t>(stream_.native());
+    const cudaStream_t native = cuda::native(stream_);
     float elapsed = 0;
     EVENKEEL_CUDA_CALL(cudaEventRecord, begin_, native);
     run();

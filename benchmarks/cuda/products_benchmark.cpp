@@ -96,7 +96,7 @@ Json time(CudaStream& stream, double flop, const std::function<void()>& run) {
   for (int i = 0; i < kWarmups; ++i) run();
   std::vector<float> times;
   for (int i = 0; i < kRepeats; ++i) {
-    auto* const native = static_cast<cudaStream_t>(stream.native());
+    const cudaStream_t native = cuda::native(stream);
     EVENKEEL_CUDA_CALL(cudaEventRecord, begin, native);
     run();
     EVENKEEL_CUDA_CALL(cudaEventRecord, end, native);
@@ -138,7 +138,7 @@ class Experts {
     std::mt19937 random(3);
     std::ranges::generate(weight, [&] { return std::uniform_real_distribution<float>(0.1f, 1)(random); });
     weight_ = DeviceMemory<float>(std::span<const float>(weight));
-    std::vector<DeviceExpertWeights> weights;
+    std::vector<ExpertWeights> weights;
     std::vector<DeviceExpertGradients> gradients;
     for (std::int64_t g = 0; g < c.groups; ++g) {
       float* const block = gradients_memory_.data() + g * c.shape.elements();
@@ -151,7 +151,7 @@ class Experts {
       gradients.push_back({block, block + rows * c.shape.hidden, c.shape.biases ? bias_block : nullptr,
                            c.shape.biases ? bias_block + rows : nullptr});
     }
-    weights_ = DeviceMemory<DeviceExpertWeights>(std::span<const DeviceExpertWeights>(weights));
+    weights_ = DeviceMemory<ExpertWeights>(std::span<const ExpertWeights>(weights));
     gradients_ = DeviceMemory<DeviceExpertGradients>(std::span<const DeviceExpertGradients>(gradients));
     std::vector<std::int32_t> rows(static_cast<std::size_t>(c.positions));
     std::iota(rows.begin(), rows.end(), 0);
@@ -190,7 +190,7 @@ class Experts {
     groups_.input_row = anywhere_.data();
     result["copy_of_rows"] = time(stream, 0, [&] {
       EVENKEEL_CUDA_CALL(cudaMemcpyAsync, output_.data(), input_.data(), output_.size() * sizeof(bf16),
-                         cudaMemcpyDefault, static_cast<cudaStream_t>(stream.native()));
+                         cudaMemcpyDefault, cuda::native(stream));
     });
     forward_keeping(saved_.data());
     const auto backward = [&] { ffn_->backward(groups_, backward_, workspace, stream); };
@@ -207,7 +207,7 @@ class Experts {
     const std::vector<std::int32_t> begin = case_.begin();
     auto* const both = reinterpret_cast<bf16*>(saved_.data());
     return time(stream, case_.flop(), [&] {
-      auto* const native = static_cast<cudaStream_t>(stream.native());
+      const cudaStream_t native = cuda::native(stream);
       const auto& s = case_.shape;
       for (std::size_t g = 0; g + 1 < begin.size(); ++g) {
         const std::int64_t first = begin[g], rows = begin[g + 1] - first;
@@ -234,7 +234,7 @@ class Experts {
   DeviceMemory<bf16> gate_up_, down_, biases_, input_, grad_output_, output_;
   DeviceMemory<std::byte> saved_, workspace_;
   DeviceMemory<float> gradients_memory_, weight_, grad_weight_, grad_position_;
-  DeviceMemory<DeviceExpertWeights> weights_;
+  DeviceMemory<ExpertWeights> weights_;
   DeviceMemory<DeviceExpertGradients> gradients_;
   DeviceGroups groups_;
   DeviceBackward backward_;
@@ -246,7 +246,7 @@ Json time_dense(Cublas& cublas, CudaStream& stream) {
   const DeviceMemory<bf16> out(kSide * kSide);
   return time(stream, 2.0 * kSide * kSide * kSide, [&] {
     cublas.multiply(a.data(), w.data(), out.data(), kSide, kSide, kSide,
-                    static_cast<cudaStream_t>(stream.native()));
+                    cuda::native(stream));
   });
 }
 

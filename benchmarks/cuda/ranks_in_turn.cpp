@@ -261,7 +261,7 @@ class TurnOfRanks {
     }
   }
 
-  DeviceExpertWeights tensors_in(std::byte* block) const {
+  ExpertWeights tensors_in(std::byte* block) const {
     const cuda::ExpertLayout layout = all_.layout();
     std::array<void*, 4> parts{};
     for (int part = 0; part < 4; ++part)
@@ -272,9 +272,9 @@ class TurnOfRanks {
   void show_weights(int r) {
     const std::int64_t block = 2 * all_.layout().block();
     std::vector<ExpertTensors> shown(size(experts()));
-    std::vector<DeviceExpertWeights> weights;
+    std::vector<ExpertWeights> weights;
     for (ExpertId expert : all_.placement_.natives(RankId(r))) {
-      const DeviceExpertWeights own = tensors_in(all_.weights_.data() + expert.value() * block);
+      const ExpertWeights own = tensors_in(all_.weights_.data() + expert.value() * block);
       weights.push_back(own);
       shown[expert.offset()] = {{const_cast<void*>(own.gate_up), const_cast<void*>(own.down),
                                  const_cast<void*>(own.gate_up_bias), const_cast<void*>(own.down_bias)}};

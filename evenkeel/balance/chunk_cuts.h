@@ -11,10 +11,8 @@
 //            number is one of a few bins: Eq. 9.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "evenkeel/plan/counts.h"
 #include "evenkeel/plan/step_plan.h"
@@ -22,7 +20,7 @@
 namespace evenkeel {
 
 // A rank's part of a chunk.
-struct ChunkLoad {
+struct RankPart {
   std::int64_t tokens = 0;       // of this rank's
   std::int64_t assignments = 0;  // of these tokens
   std::int64_t sent = 0;         // positions to other ranks
@@ -37,21 +35,7 @@ struct PhaseBytes {
   std::int64_t per_token = 0, per_assignment = 0, per_sent = 0, per_received = 0, per_position = 0,
                per_borrowed = 0, per_lent = 0, fixed = 0;
 
-  std::int64_t of(const ChunkLoad& load) const;
-};
-
-// Bytes of the phase that takes the most.
-std::int64_t most_bytes(std::span<const PhaseBytes> phases, const ChunkLoad& load);
-
-// counts [P][B][E] and tokens [P][B].
-struct BlockCounts {
-  std::span<const std::int64_t> counts, tokens;
-  int ranks = 0, blocks = 0, experts = 0;
-
-  // Adds blocks [first, end) to `sum`, whose counts are zeros.
-  void add_to(Counts& sum, int first, int end) const;
-  // Tokens of blocks [first, end), by rank.
-  std::vector<std::int64_t> tokens_of(int first, int end) const;
+  std::int64_t of(const RankPart& part) const;
 };
 
 // Bytes that a chunk takes on the rank that needs the most; `tokens` by rank.

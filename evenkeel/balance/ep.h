@@ -20,7 +20,4 @@ class Ep final : public Planner {
             std::span<const std::int64_t> base_load = {}) override;
 };
 
-// The same for planners that have decided not to spill: counts and placement agree.
-void keep_home(const Counts& counts, const LayerPlacement& placement, StepPlan& plan);
-
 }  // namespace evenkeel

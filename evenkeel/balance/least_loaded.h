@@ -23,7 +23,6 @@
 
 #include <vector>
 
-#include "evenkeel/balance/expert_order.h"
 #include "evenkeel/balance/planner.h"
 
 namespace evenkeel {
@@ -42,6 +41,7 @@ class LeastLoaded final : public Planner {
  private:
   bool stays_home(const Counts& counts) const;
   void begin(const Counts& counts, const LayerPlacement& placement, std::span<const std::int64_t> base_load);
+  void sort_experts();
   void assign(std::int64_t share, RankId home, StepPlan& plan);
   void spill(std::int64_t rest, RankId home, StepPlan& plan);
   RankId least_loaded_other(RankId home) const;
@@ -49,11 +49,17 @@ class LeastLoaded final : public Planner {
   void build_tree();
   RankId lighter(RankId a, RankId b) const;
 
+  struct LoadedExpert {
+    std::int64_t load;  // of its largest share
+    ExpertId expert;
+  };
+
   PlannerOptions options_;
   std::int64_t capacity_ = 0;
   IndexedVector<RankId, std::int64_t> committed_;  // given so far, and home loads still to come
-  std::vector<RankId> tree_;  // of many ranks: of each two the one with less committed, leaves by rank
-  ExpertOrder order_;
+  std::vector<RankId> tree_;         // of many ranks: of each two the one with less committed, leaves by rank
+  std::vector<LoadedExpert> order_;  // by decreasing load, equal ones by ascending id
+  std::vector<LoadedExpert> sorting_;
 };
 
 }  // namespace evenkeel

@@ -5,15 +5,15 @@
 //             assignments, or all that the expert has; what stays home may have any size.
 // Method      The target is the mean load rounded up (or the largest base load). Every rank is above it by
 //             some excess or below it by some spare capacity, and these are settled like debts
-//             (excess_matcher.h): each transfer closes the balance of one rank, so P ranks take about P - 1.
-//             Where pieces of min_segment cannot meet the target, a binary search finds one they meet.
-//             Instances of at most 32 (expert, other rank) pairs are searched exhaustively where they might
-//             be beaten (small_search.h), unless search_small is false. Last, each transfer takes the expert
-//             that keeps most rows on the rank of their token (local_rows.h). Everything stays home where the
-//             ranks' largest home load / mean is below imbalance_threshold.
+//             (internal/excess_matcher.h): each transfer closes the balance of one rank, so P ranks take
+//             about P - 1. Where pieces of min_segment cannot meet the target, a binary search finds one they
+//             meet. Instances of at most 32 (expert, other rank) pairs are searched exhaustively where they
+//             might be beaten (internal/small_search.h), unless search_small is false. Last, each transfer
+//             takes the expert that keeps most rows on the rank of their token (internal/local_rows.h).
+//             Everything stays home where the ranks' largest home load / mean is below imbalance_threshold.
 // Cost        O(E + P^2 + P N) for N experts a rank, when the target is met, and O(E + P N log P)
-//             on many ranks (excess_matcher.h); no allocation after the first call of a shape.
-//             docs/log/planners.md has it in microseconds.
+//             on many ranks; no allocation after the first call of a shape. docs/log/planners.md has it in
+//             microseconds.
 // Guarantee   The worst rank is never above least-loaded's with the same min_segment: where that is lower,
 //             because its last piece of an expert may be below min_segment, its plan is taken. With
 //             min_segment <= 1 the worst rank is the target exactly. In the instances that are searched,
@@ -24,56 +24,24 @@
 // Source      Ours; docs/algorithms.md#level.
 #pragma once
 
-#include <vector>
+#include <memory>
 
-#include "evenkeel/balance/excess_matcher.h"
-#include "evenkeel/balance/free_moves.h"
-#include "evenkeel/balance/home_slots.h"
-#include "evenkeel/balance/least_loaded.h"
 #include "evenkeel/balance/planner.h"
-#include "evenkeel/balance/small_search.h"
-#include "evenkeel/balance/transfer_bound.h"
 
 namespace evenkeel {
 
 class Level final : public Planner {
  public:
   explicit Level(const PlannerOptions& options);
+  ~Level() override;
 
   std::string_view name() const override { return "level"; }
   void plan(const Counts& counts, const LayerPlacement& placement, StepPlan& plan,
             std::span<const std::int64_t> base_load = {}) override;
 
  private:
-  bool is_searched(const LayerPlacement& placement) const;
-  void reserve(const LayerPlacement& placement);
-  void add_home_loads(int num_ranks, std::span<const std::int64_t> base_load);
-  bool within_threshold(std::int64_t total) const;
-  std::int64_t search_worst(std::int64_t ideal);
-  bool settle_at(std::int64_t worst);
-  std::int64_t settled_worst(std::int64_t target) const;
-  bool least_loaded_is_lower(std::int64_t worst, const Counts& counts, const LayerPlacement& placement,
-                             StepPlan& plan, std::span<const std::int64_t> base_load);
-  void search_all(const Counts& counts, const LayerPlacement& placement, StepPlan& plan,
-                  std::span<const std::int64_t> base_load, std::int64_t ideal);
-  void settle_rests();
-  void write(const Counts& counts, const LayerPlacement& placement, StepPlan& plan);
-  void group_moves(int num_experts);
-
-  PlannerOptions options_;
-  HomeSlots slots_;
-  std::vector<std::int64_t> home_load_;  // [P], base load included
-  std::vector<std::int64_t> balance_;    // [P], home load - target
-  std::vector<RankId> ranks_;
-  FreeMoves free_moves_;
-  ExcessMatcher matcher_;
-  LeastLoaded least_loaded_;
-  TransferBound transfer_bound_;
-  SmallSearch small_search_;
-  std::vector<Move> moves_;              // of the best matching
-  std::vector<std::int64_t> rest_;       // by slot, what stays home
-  std::vector<std::size_t> first_move_;  // [E], number of moves for none
-  std::vector<std::size_t> next_move_;   // beside moves_
+  class Search;
+  std::unique_ptr<Search> search_;
 };
 
 }  // namespace evenkeel

@@ -1,10 +1,13 @@
-// Turns options into the planner they name.
+// Turns options into the planner they name, and with costs into one that also asks what moving is worth.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
+#include <vector>
 
-#include "evenkeel/balance/by_gain.h"
 #include "evenkeel/balance/ep.h"
+#include "evenkeel/balance/internal/keep_home.h"
 #include "evenkeel/balance/least_loaded.h"
 #include "evenkeel/balance/level.h"
 #include "evenkeel/balance/planner.h"
@@ -14,6 +17,49 @@
 namespace evenkeel {
 
 namespace {
+
+// Seconds that the plan, which moves something, is predicted to take less than every expert at home does.
+double seconds_gained(const Counts& counts, const LayerPlacement& placement, const StepPlan& plan,
+                      const SpillCosts& costs, std::span<const std::int64_t> base_load) {
+  const auto ranks = static_cast<std::size_t>(plan.num_ranks());
+  std::vector<std::int64_t> at_home(base_load.begin(), base_load.end()), planned = at_home;
+  std::vector<std::int64_t> sends(ranks), receives(ranks);
+  at_home.resize(ranks);
+  planned.resize(ranks);
+  std::ranges::transform(planned, plan.rank_loads(), planned.begin(), std::plus());
+  for (ExpertId expert : indices<ExpertId>(counts.num_experts())) {
+    const auto homes = placement.homes(expert);
+    const auto copies = static_cast<std::int64_t>(homes.size());
+    for (RankId home : homes) at_home[home.offset()] += (counts.load(expert) + copies - 1) / copies;
+  }
+  for (const Transfer& transfer : plan.transfers()) {
+    ++sends[transfer.from.offset()];
+    ++receives[transfer.to.offset()];
+  }
+  const std::int64_t saved = std::ranges::max(at_home) - std::ranges::max(planned);
+  const std::int64_t travelling = std::max(std::ranges::max(sends), std::ranges::max(receives));
+  return static_cast<double>(saved) * costs.seconds_per_assignment -
+         static_cast<double>(travelling) * costs.seconds_per_transfer - costs.seconds_per_step;
+}
+
+// Any planner, but everything stays at home in steps where moving work is not worth its cost.
+class ByGain final : public Planner {
+ public:
+  ByGain(std::unique_ptr<Planner> planner, const SpillCosts& costs)
+      : planner_(std::move(planner)), costs_(costs) {}
+
+  std::string_view name() const override { return planner_->name(); }
+  void plan(const Counts& counts, const LayerPlacement& placement, StepPlan& plan,
+            std::span<const std::int64_t> base_load) override {
+    planner_->plan(counts, placement, plan, base_load);
+    if (plan.spilled() && seconds_gained(counts, placement, plan, costs_, base_load) <= 0)
+      internal::keep_home(counts, placement, plan);
+  }
+
+ private:
+  std::unique_ptr<Planner> planner_;
+  SpillCosts costs_;
+};
 
 void validate_options(const PlannerOptions& options) {
   if (options.capacity_factor_thousandths < 1000)

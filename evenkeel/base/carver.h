@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "evenkeel/base/bytes.h"
+
 namespace evenkeel {
 
 // Every piece takes whole multiples of `kAlignment` bytes; that they begin on one is the caller's to see to.
@@ -17,7 +19,7 @@ class AlignedCarver {
     static_assert(kAlignment % alignof(T) == 0);
     std::byte* const piece = base_ == nullptr ? nullptr : base_ + used_;
     const std::int64_t bytes = count * static_cast<std::int64_t>(sizeof(T));
-    used_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    used_ += round_up(bytes, kAlignment);
     return reinterpret_cast<T*>(piece);
   }
   std::int64_t used() const { return used_; }

@@ -7,13 +7,9 @@
 #include <cstdint>
 #include <limits>
 
-namespace evenkeel {
+#include "evenkeel/base/bytes.h"
 
-// An arena lends whole cache lines.
-inline constexpr std::int64_t kArenaLine = 64;
-constexpr std::int64_t whole_lines(std::int64_t bytes) {
-  return (bytes + kArenaLine - 1) & -kArenaLine;
-}
+namespace evenkeel {
 
 // Of the products, in bytes, in each pass: forward, and backward with activations saved or computed again.
 struct Workspaces {

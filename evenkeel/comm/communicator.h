@@ -1,30 +1,21 @@
-// How ranks talk: matched messages between pairs, and the few collectives that a layer needs.
+// How ranks talk: matched messages between pairs, and the few collectives that a layer needs. What is said
+// here holds for every backend; what one promises beyond it stands where it is started (thread/run_ranks.h,
+// nccl/nccl_ranks.h).
 //
 // Order     Messages from rank a to rank b arrive in the order in which both issued them on one communicator;
 //           there are no tags. Every rank of a communicator issues collectives in one order. Messages and
 //           collectives do not overtake their own kind, and are matched apart.
 // Lifetime  An operation is posted when it is called and complete when its Event is. Until then source bytes
 //           must stay as they are and destination bytes belong to the operation. Source bytes must be ready
-//           when the operation is called.
-// Stream    Operations are carried out in the order of their stream. On the CPU a stream is drained by the
-//           rank's own thread, inside Event::wait() and Stream::synchronize(); what a peer reads from this
-//           rank needs no help from it, so peers proceed while this rank computes. A rank that waits for one
-//           operation serves all that it has posted, so ranks may wait in different orders.
-// Devices   On a DeviceStream all bytes are the device's, and both sides use such a stream. Source bytes are
-//           ready, and destination bytes written, in the order of the stream, so that nothing needs
-//           Event::wait() but the host itself. Operations posted to one stream are matched in that order: the
-//           next one, or any other work for the stream, first takes the rank's thread through those before
-//           it.
+//           when the operation is called; on a DeviceStream, in the order of the stream.
+// Stream    Operations are carried out in the order of their stream. Which kinds of streams there are is the
+//           backend's to say; both sides of an operation use the same kind.
 // Deadline  A wait that outlasts the deadline given where the ranks were started throws CommError, naming the
-//           rank at the root of the delay (not one that itself waits for another), and aborts. Time in which
-//           the process did not run, stopped and continued, does not count.
+//           rank that keeps the others waiting as far as that is known, and aborts.
 // Errors    After abort(), by anyone, every blocked and every later call on the communicator and on all that
 //           were split from the same root throws CommError with the first cause. There is no way back. Ranks
 //           in errors are those of the root.
-// Unwinding When a call or a wait throws CommError, or abort() returns, no peer reads this rank's bytes any
-//           more, on any communicator of the root. Before any other exception lets posted bytes go away,
-//           call abort(). A stream that ends, or a communicator, withdraws what it had not finished; if a
-//           peer could still need that, the next call of this rank aborts.
+// Unwinding Before an exception of anything else lets posted bytes go away, call abort().
 #pragma once
 
 #include <cstddef>
@@ -70,10 +61,17 @@ class Communicator {
 
   // Element-wise over all ranks, in rank order on every rank, so that all get the same bits. In place. Meant
   // for a handful of values: may keep size() times their bytes.
-  virtual Event all_reduce(std::span<std::int64_t> values, Reduction reduction, Stream& stream,
-                           const char* name = "all_reduce") = 0;
-  virtual Event all_reduce(std::span<double> values, Reduction reduction, Stream& stream,
-                           const char* name = "all_reduce") = 0;
+  Event all_reduce(std::span<std::int64_t> values, Reduction reduction, Stream& stream,
+                   const char* name = "all_reduce") {
+    return reduce(std::as_writable_bytes(values), ValueType::int64, reduction, stream, name);
+  }
+  Event all_reduce(std::span<double> values, Reduction reduction, Stream& stream,
+                   const char* name = "all_reduce") {
+    return reduce(std::as_writable_bytes(values), ValueType::float64, reduction, stream, name);
+  }
+  // The same, of values whose type is known at run time.
+  virtual Event reduce(std::span<std::byte> values, ValueType type, Reduction reduction, Stream& stream,
+                       const char* name) = 0;
 
   // Work that follows on `stream` comes after the work that every rank had on its stream before.
   virtual Event barrier(Stream& stream, const char* name = "barrier") = 0;

@@ -2,11 +2,10 @@
 #pragma once
 
 #include <memory>
-#include <span>
 #include <stdexcept>
 #include <string>
 
-#include "evenkeel/comm/communicator.h"
+#include "evenkeel/comm/forwarding.h"
 
 namespace evenkeel {
 
@@ -29,38 +28,25 @@ struct Fault {
   double seconds = 60;      // of delay; of silence, before it ends with InjectedFault
 };
 
-class FaultyCommunicator final : public Communicator {
+class FaultyCommunicator final : public ForwardingCommunicator {
  public:
   // `inner` must outlive this. Communicators split from this one share its fault, and its count.
-  FaultyCommunicator(Communicator& inner, Fault fault);
-  ~FaultyCommunicator() override;
+  FaultyCommunicator(Communicator& inner, Fault fault)
+      : ForwardingCommunicator(inner), trap_(std::make_shared<Trap>(Trap{std::move(fault), 0})) {}
 
-  RankId rank() const override { return inner_.rank(); }
-  int size() const override { return inner_.size(); }
-  Event all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream& stream,
-                   const char* name = "all_gather") override;
-  Event send_receive(std::span<const SendSlice> sends, std::span<const ReceiveSlice> receives, Stream& stream,
-                     const char* name) override;
-  Event all_reduce(std::span<std::int64_t> values, Reduction reduction, Stream& stream,
-                   const char* name = "all_reduce") override;
-  Event all_reduce(std::span<double> values, Reduction reduction, Stream& stream,
-                   const char* name = "all_reduce") override;
-  Event barrier(Stream& stream, const char* name = "barrier") override;
   std::unique_ptr<Communicator> split(int color) override;
-  void throw_if_aborted(const char* name) override { inner_.throw_if_aborted(name); }
-  void abort(const std::string& cause) noexcept override { inner_.abort(cause); }
 
  private:
   struct Trap {
     Fault fault;
     int met = 0;
   };
-  FaultyCommunicator(std::unique_ptr<Communicator> owned, std::shared_ptr<Trap> trap);
+  FaultyCommunicator(std::unique_ptr<Communicator> owned, std::shared_ptr<Trap> trap)
+      : ForwardingCommunicator(std::move(owned)), trap_(std::move(trap)) {}
+  void begin(const char* name, Stream&) override { strike(name); }
   void strike(const char* name);
   void stay_silent(const char* name);
 
-  std::unique_ptr<Communicator> owned_;  // of a split communicator
-  Communicator& inner_;
   std::shared_ptr<Trap> trap_;
 };
 

@@ -13,19 +13,14 @@
 #include <string>
 #include <string_view>
 
-#include "evenkeel/comm/communicator.h"
+#include "evenkeel/comm/forwarding.h"
 
 namespace evenkeel {
 
-// The operations of one rank under one name. Messages to oneself move within a rank: they are not counted. A
-// collective counts as its bytes sent to each other rank, and as much received.
-struct OperationRecord {
+// The operations of one rank under one name.
+struct OperationRecord : Traffic {
   std::string name;
   std::int64_t calls = 0;
-  std::int64_t messages_sent = 0;
-  std::int64_t messages_received = 0;
-  std::int64_t bytes_sent = 0;
-  std::int64_t bytes_received = 0;
   // Spent by the rank's thread in carrying the operation out, on a CpuStream: copying uses the CPU, waiting
   // for peers does not.
   double wall_seconds = 0;
@@ -33,7 +28,7 @@ struct OperationRecord {
   double wait_seconds() const { return wall_seconds - cpu_seconds; }
 };
 
-class RecordingCommunicator final : public Communicator {
+class RecordingCommunicator final : public ForwardingCommunicator {
  public:
   // `inner` must outlive this.
   explicit RecordingCommunicator(Communicator& inner);
@@ -47,29 +42,14 @@ class RecordingCommunicator final : public Communicator {
   // Sets all figures to zero; names stay.
   void reset();
 
-  RankId rank() const override { return inner_.rank(); }
-  int size() const override { return inner_.size(); }
-  Event all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream& stream,
-                   const char* name = "all_gather") override;
-  Event send_receive(std::span<const SendSlice> sends, std::span<const ReceiveSlice> receives, Stream& stream,
-                     const char* name) override;
-  Event all_reduce(std::span<std::int64_t> values, Reduction reduction, Stream& stream,
-                   const char* name = "all_reduce") override;
-  Event all_reduce(std::span<double> values, Reduction reduction, Stream& stream,
-                   const char* name = "all_reduce") override;
-  Event barrier(Stream& stream, const char* name = "barrier") override;
   std::unique_ptr<Communicator> split(int color) override;
-  void throw_if_aborted(const char* name) override { inner_.throw_if_aborted(name); }
-  void abort(const std::string& cause) noexcept override { inner_.abort(cause); }
 
  private:
   class Recorder;
   RecordingCommunicator(std::unique_ptr<Communicator> owned, std::shared_ptr<Recorder> recorder);
-  template <class Post>
-  Event collective(const char* name, std::size_t bytes_to_each, Stream& stream, Post post);
+  void begin(const char* name, Stream& stream) override;
+  Event end(Event posted, const Traffic& traffic, Stream& stream) override;
 
-  std::unique_ptr<Communicator> owned_;  // of a split communicator
-  Communicator& inner_;
   std::shared_ptr<Recorder> recorder_;
 };
 

@@ -1,9 +1,9 @@
-// The costs that a decision by gain needs (balance/worth.h), for a layer on a machine whose costs are known.
+// The costs that a decision by gain needs (balance/planner.h), for a layer on a machine whose costs are known.
 #pragma once
 
 #include <cstdint>
 
-#include "evenkeel/balance/worth.h"
+#include "evenkeel/balance/planner.h"
 #include "evenkeel/cost/cost_model.h"
 
 namespace evenkeel {

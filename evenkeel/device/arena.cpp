@@ -28,8 +28,8 @@ Arena::Arena(Device device, std::int64_t budget_bytes)
                                      bounded_ ? MemorySource::Commit::now : MemorySource::Commit::later)) {
   gaps_.reserve(256);
   // Where a budget ends amid a line, buffers cut from the high end would begin amid one.
-  const std::int64_t whole_lines = capacity_ / kAlignment * kAlignment;
-  if (whole_lines > 0) gaps_.push_back({0, whole_lines});
+  const std::int64_t usable = capacity_ / kAlignment * kAlignment;
+  if (usable > 0) gaps_.push_back({0, usable});
 }
 
 Arena::~Arena() {
@@ -63,27 +63,14 @@ std::int64_t Arena::largest_gap_bytes() const {
   return largest;
 }
 
-std::int64_t Arena::largest_gap_bytes_without(std::initializer_list<const Buffer*> buffers) const {
-  const auto begin_of = [&](const Buffer& buffer) { return buffer.data() - range_->begin(); };
-  // Of the gap or buffer that begins there; where none does, the same place.
-  const auto end_of = [&](std::int64_t begin) {
-    for (const Gap& gap : gaps_)
-      if (gap.begin == begin) return begin + gap.bytes;
-    for (const Buffer* buffer : buffers)
-      if (!buffer->bytes().empty() && begin_of(*buffer) == begin)
-        return begin + rounded(static_cast<std::int64_t>(buffer->bytes().size()));
-    return begin;
-  };
-  std::int64_t largest = 0;
-  const auto measure_from = [&](std::int64_t begin) {
-    std::int64_t end = begin;
-    for (std::int64_t next = end_of(end); next != end; next = end_of(end)) end = next;
-    largest = std::max(largest, end - begin);
-  };
-  for (const Gap& gap : gaps_) measure_from(gap.begin);
-  for (const Buffer* buffer : buffers)
-    if (!buffer->bytes().empty()) measure_from(begin_of(*buffer));
-  return largest;
+std::int64_t Arena::largest_gap_bytes_without(const Buffer& buffer) const {
+  if (buffer.bytes().empty()) return largest_gap_bytes();
+  const std::int64_t begin = buffer.data() - range_->begin();
+  std::int64_t joined = rounded(std::ssize(buffer.bytes()));
+  const std::int64_t end = begin + joined;
+  for (const Gap& gap : gaps_)
+    if (gap.begin + gap.bytes == begin || gap.begin == end) joined += gap.bytes;
+  return std::max(joined, largest_gap_bytes());
 }
 
 void Arena::claim(std::int64_t step_bytes, std::int64_t state_bytes, int states) {
@@ -106,21 +93,15 @@ void Arena::give_back(std::span<std::byte> bytes) {
   in_use_ -= size;
   if (watcher_ != nullptr) watcher_->given_back(begin, in_use_);
 
-  auto next = std::lower_bound(gaps_.begin(), gaps_.end(), begin,
-                               [](const Gap& gap, std::int64_t at) { return gap.begin < at; });
-  const bool joins_next = next != gaps_.end() && begin + size == next->begin;
-  const auto before = next - 1;
-  const bool joins_before = next != gaps_.begin() && before->begin + before->bytes == begin;
-  if (joins_before && joins_next) {
-    before->bytes += size + next->bytes;
-    gaps_.erase(next);
-  } else if (joins_before) {
-    before->bytes += size;
-  } else if (joins_next) {
-    *next = {begin, size + next->bytes};
-  } else {
-    gaps_.insert(next, {begin, size});
-  }
+  const auto next = std::ranges::lower_bound(gaps_, begin, {}, &Gap::begin);
+  const auto gap = gaps_.insert(next, {begin, size});
+  const auto join_next = [&](std::vector<Gap>::iterator at) {
+    if (at + 1 == gaps_.end() || at->begin + at->bytes != (at + 1)->begin) return;
+    at->bytes += (at + 1)->bytes;
+    gaps_.erase(at + 1);
+  };
+  join_next(gap);
+  if (gap != gaps_.begin()) join_next(gap - 1);
 }
 
 }  // namespace evenkeel

@@ -15,12 +15,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <initializer_list>
 #include <memory>
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "evenkeel/base/bytes.h"
 #include "evenkeel/base/check.h"
 #include "evenkeel/device/device.h"
 
@@ -70,7 +70,7 @@ class Buffer {
 // Not for two threads at once.
 class Arena {
  public:
-  static constexpr std::int64_t kAlignment = 64;
+  static constexpr std::int64_t kAlignment = kCacheLine;
   static constexpr std::int64_t kNoBudget = -1;
 
   // `budget_bytes` is the most that may be lent at a time; without one, the device's memory is.
@@ -88,9 +88,7 @@ class Arena {
     return allocate(count * static_cast<std::int64_t>(sizeof(T)), name, lifetime);
   }
   // The bytes that allocate() takes where so many are asked for.
-  static constexpr std::int64_t rounded(std::int64_t bytes) {
-    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  }
+  static constexpr std::int64_t rounded(std::int64_t bytes) { return whole_lines(bytes); }
 
   // Whether a budget was given.
   bool is_bounded() const { return bounded_; }
@@ -99,8 +97,8 @@ class Arena {
   int gpu() const { return gpu_; }
   // The most that one allocation, or the buffers of one step together, can have now.
   std::int64_t largest_gap_bytes() const;
-  // As largest_gap_bytes(), for when these buffers of this arena will have been given back.
-  std::int64_t largest_gap_bytes_without(std::initializer_list<const Buffer*> buffers) const;
+  // As largest_gap_bytes(), for when this buffer of the arena will have been given back.
+  std::int64_t largest_gap_bytes_without(const Buffer& buffer) const;
 
   // A layer's claim for as long as the arena lives: a step of it must always find `step_bytes` in one gap,
   // and up to so many of its states wait for backward, each with `state_bytes` at least. Who keeps bytes

@@ -31,7 +31,7 @@ EventLease DeviceStream::record() {
   std::unique_ptr<DeviceEvent> event = pool_->take();
   if (event == nullptr) event = make_event();
   record(*event);
-  return EventLease(pool_, std::move(event));
+  return EventLease(event.release(), {pool_});
 }
 
 Event DeviceStream::mark() {
@@ -78,7 +78,7 @@ void DeviceStream::flush_to(std::uint64_t position) {
 // The event of a position long past gives way to a younger one: to wait for that is right as well.
 void DeviceStream::remember(std::uint64_t position) {
   Reached& place = reached_[position % kRemembered];
-  place.event.release();
+  place.event = EventLease();
   place = {position, record()};
 }
 
@@ -140,6 +140,15 @@ void DeviceStream::wait_on_host(const DeviceEvent& event) {
     if (seconds > 50e-6)
       std::this_thread::sleep_for(std::chrono::duration<double>(std::min(seconds / 8, 1e-3)));
   }
+}
+
+std::byte* DeviceScratch::lend(DeviceStream& stream, std::size_t bytes) {
+  if (is_idle_) stream.enqueue_wait(*is_idle_);
+  if (bytes_ < bytes) {
+    data_ = stream.make_scratch(bytes);
+    bytes_ = bytes;
+  }
+  return data_.get();
 }
 
 Fork::~Fork() {

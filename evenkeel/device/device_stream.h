@@ -36,14 +36,6 @@ class DeviceEvent {
   virtual ~DeviceEvent() = default;
 };
 
-// Bytes of a device, for the few values of a reduction.
-class DeviceScratch {
- public:
-  virtual ~DeviceScratch() = default;
-  virtual std::byte* data() const = 0;
-  virtual std::size_t bytes() const = 0;
-};
-
 // Events in turn, so that none is made once as many are there as were ever wanted at once.
 class EventPool {
  public:
@@ -55,34 +47,13 @@ class EventPool {
   std::vector<std::unique_ptr<DeviceEvent>> idle_;
 };
 
-// An event in use: goes back to its pool when whoever waits for it has said so to the device.
-class EventLease {
- public:
-  EventLease() = default;
-  EventLease(std::shared_ptr<EventPool> pool, std::unique_ptr<DeviceEvent> event)
-      : pool_(std::move(pool)), event_(std::move(event)) {}
-  EventLease(EventLease&& other) noexcept = default;
-  EventLease& operator=(EventLease&& other) noexcept {
-    if (this != &other) {
-      release();
-      pool_ = std::move(other.pool_);
-      event_ = std::move(other.event_);
-    }
-    return *this;
-  }
-  ~EventLease() { release(); }
-
-  void release() noexcept {
-    if (event_ != nullptr) std::exchange(pool_, nullptr)->put(std::move(event_));
-  }
-  const DeviceEvent* get() const { return event_.get(); }
-  const DeviceEvent& operator*() const { return *event_; }
-  explicit operator bool() const { return event_ != nullptr; }
-
- private:
-  std::shared_ptr<EventPool> pool_;
-  std::unique_ptr<DeviceEvent> event_;
+// An event in use: goes back to its pool when whoever waits for it has said so to the device, and assigns
+// EventLease() to it.
+struct GiveBack {
+  std::shared_ptr<EventPool> pool;
+  void operator()(DeviceEvent* event) const noexcept { pool->put(std::unique_ptr<DeviceEvent>(event)); }
 };
+using EventLease = std::unique_ptr<DeviceEvent, GiveBack>;
 
 // Looks after work of a stream that may never end.
 class StreamWatch {
@@ -115,7 +86,8 @@ class DeviceStream : public Stream {
   // reduced[i] = values[i] and values[n + i] and ... for so many parts, in this order.
   virtual void reduce(const void* values, int parts, std::int64_t n, ValueType type, Reduction reduction,
                       void* reduced) = 0;
-  virtual std::unique_ptr<DeviceScratch> make_scratch(std::size_t bytes) = 0;
+  // Bytes of the device.
+  virtual std::shared_ptr<std::byte> make_scratch(std::size_t bytes) = 0;
   EventLease record();
   virtual void enqueue_wait(const DeviceEvent& event) = 0;
   virtual void host_wait(const DeviceEvent& event) = 0;
@@ -165,6 +137,19 @@ class DeviceStream : public Stream {
   std::vector<std::weak_ptr<StreamWatch>> watches_;
   std::uint64_t posted_ = 0;
   std::uint64_t carried_ = 0;  // all positions up to here have left the queue
+};
+
+// Bytes of a device for the few values of a reduction, which one stream after another works in.
+class DeviceScratch {
+ public:
+  // For work that `stream` is handed next; it waits, on the device, for the work of who had the bytes before.
+  std::byte* lend(DeviceStream& stream, std::size_t bytes);
+  void give_back(DeviceStream& stream) { is_idle_ = stream.record(); }
+
+ private:
+  std::shared_ptr<std::byte> data_;
+  std::size_t bytes_ = 0;
+  EventLease is_idle_;
 };
 
 // Lends a second stream to a piece of work: it begins after what `main` has up to now, and what `main` gets

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "evenkeel/base/bytes.h"
+
 namespace evenkeel {
 
 class Pages {
@@ -20,7 +22,7 @@ class Pages {
   // A multiple of what the device asks for, and not so small that a large arena has very many.
   static std::int64_t usual_bytes(std::int64_t granularity) {
     constexpr std::int64_t kLeast = std::int64_t{32} << 20;
-    return (kLeast + granularity - 1) / granularity * granularity;
+    return round_up(kLeast, granularity);
   }
 
   std::int64_t count() const { return static_cast<std::int64_t>(there_.size()); }

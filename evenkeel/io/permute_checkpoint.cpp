@@ -104,7 +104,7 @@ std::vector<std::vector<ExpertId>> orders_of(const Model& model, const Placement
   const Placement placed = placed_layers(model, placement);
   std::vector<std::vector<ExpertId>> orders(static_cast<std::size_t>(placed.num_layers()));
   for (std::size_t i = 0; i < orders.size(); ++i) {
-    orders[i] = contiguous_order(placed, static_cast<int>(i));
+    orders[i] = contiguous_order(placed.layer(static_cast<int>(i)), fmt::format("layer {}: ", i));
     require_whole_groups(orders[i], model.config.groups,
                          fmt::format("layer {} (layer {} of the model)", i, model.layers[i].layer));
   }

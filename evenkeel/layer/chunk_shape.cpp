@@ -7,7 +7,7 @@
 
 namespace evenkeel {
 
-static_assert(kArenaLine == Arena::kAlignment, "what the budget adds up is what the arena lends");
+static_assert(kCacheLine == Arena::kAlignment, "what the budget adds up is what the arena lends");
 
 ChunkShape chunk_shape(const MoeShape& shape, int num_ranks, const ExpertFfn& experts, bool with_backward) {
   const BorrowedElements elements = borrowed_elements(internal::part_elements(shape.expert));

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 #include <utility>
 
@@ -163,11 +164,9 @@ class Solve {
         {.num_recordings = static_cast<int>(recordings_.size()), .of_each = replica_problem(all)});
     PlaceResult solved = with_names(robust.placed, "of the worst recording of each layer, mean over layers");
     if (!internal::has_replicas(options_)) prefer_sum_where_better(solved);
-    for (RankId rank : indices<RankId>(problem_.topology.num_ranks()))
-      if (problem_.topology.speed(rank) != problem_.topology.speed(RankId(0))) {
-        solved.notes.emplace_back("several recordings are placed as if all ranks were equally fast");
-        break;
-      }
+    const std::vector<double>& speeds = problem_.topology.description().speeds;
+    if (std::ranges::adjacent_find(speeds, std::not_equal_to{}) != speeds.end())
+      solved.notes.emplace_back("several recordings are placed as if all ranks were equally fast");
     return solved;
   }
 
@@ -318,10 +317,9 @@ std::vector<std::string> notes_of(const PlacementProblem& problem, const PlaceOp
   if (problem.sources.estimated)
     notes.emplace_back(
         "where tokens live is not known: each rank is taken to send an equal part of every expert's load");
-  if (internal::traffic_is_unknown(problem.profile, problem.traffic))
-    notes.emplace_back("the profile has no transitions: traffic is not known, and balance alone decides");
-  if (internal::traffic_is_unknown(problem.profile, problem.traffic) && problem.topology.num_nodes() > 1 &&
-      options.num_groups == 1)
+  if (!internal::traffic_is_unknown(problem.profile, problem.traffic)) return notes;
+  notes.emplace_back("the profile has no transitions: traffic is not known, and balance alone decides");
+  if (problem.topology.num_nodes() > 1 && options.num_groups == 1)
     notes.emplace_back(
         "nodes have no part in this placement: without traffic only expert groups would use them");
   return notes;
@@ -336,8 +334,7 @@ PlaceOptions paired(const RoutingProfile& profile, PlaceOptions options) {
 }
 
 LayerNumbers numbers_of(const RoutingProfile& profile, const PlaceOptions& options) {
-  if (profile.layers().known() || !options.from) return profile.layers();
-  return options.from->layers();
+  return profile.layers().known() || !options.from ? profile.layers() : options.from->layers();
 }
 
 // `recordings` add up to the profile; one, where the sum is to be placed for.
@@ -390,9 +387,8 @@ PlaceResult place(std::span<const RoutingProfile> recordings, const Topology& to
   if (recordings.empty()) throw InvalidArgument("recordings", "are none", "one or more");
   if (recordings.size() == 1) return place(recordings.front(), topology, options);
   const RoutingProfile sum = sum_of(recordings);
-  PlaceResult result = options.across == PlaceOptions::Across::sum
-                           ? place(sum, topology, options)
-                           : place_for(sum, recordings, topology, options);
+  const bool added_up = options.across == PlaceOptions::Across::sum;
+  PlaceResult result = place_for(sum, added_up ? std::span(&sum, 1) : recordings, topology, options);
   const Placement before = placement_before(sum, topology, paired(sum, options));
   // Where assignments come from is known of all recordings together alone.
   for (const RoutingProfile& recording : recordings)

@@ -12,7 +12,6 @@ namespace evenkeel {
 
 namespace {
 
-// `where` begins the reason: "layer 3: ", or nothing.
 void require_single_homes(const LayerPlacement& layer, const std::string& where) {
   if (layer.has_single_homes()) return;
   for (ExpertId expert : indices<ExpertId>(layer.num_experts())) {
@@ -50,26 +49,17 @@ void require_equal_sizes(const LayerPlacement& layer, const std::string& where) 
   }
 }
 
-std::vector<ExpertId> order_of(const LayerPlacement& layer, const std::string& where) {
+}  // namespace
+
+std::vector<ExpertId> contiguous_order(const LayerPlacement& layer, const std::string& where) {
   require_single_homes(layer, where);
   require_equal_sizes(layer, where);
   std::vector<ExpertId> order;
-  order.reserve(static_cast<std::size_t>(layer.num_experts()));
   for (RankId rank : indices<RankId>(layer.num_ranks())) {
     const auto natives = layer.natives(rank);
     order.insert(order.end(), natives.begin(), natives.end());
   }
   return order;
-}
-
-}  // namespace
-
-std::vector<ExpertId> contiguous_order(const LayerPlacement& layer) {
-  return order_of(layer, "");
-}
-
-std::vector<ExpertId> contiguous_order(const Placement& placement, int layer) {
-  return order_of(placement.layer(layer), fmt::format("layer {}: ", layer));
 }
 
 std::vector<ExpertId> new_ids(std::span<const ExpertId> order) {

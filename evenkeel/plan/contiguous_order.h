@@ -7,6 +7,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 #include <vector>
 
 #include "evenkeel/base/index.h"
@@ -16,9 +17,8 @@ namespace evenkeel {
 
 // [new id] the expert that gets it: the natives of rank 0 ascending, then those of rank 1, ... Throws
 // InvalidArgument ("placement") unless every expert has one home and all ranks have equally many.
-std::vector<ExpertId> contiguous_order(const LayerPlacement& layer);
-// Of one layer of several, which the error names.
-std::vector<ExpertId> contiguous_order(const Placement& placement, int layer);
+// `where` begins the error's reason: "layer 3: ", or nothing.
+std::vector<ExpertId> contiguous_order(const LayerPlacement& layer, const std::string& where = {});
 
 // [expert] its new id: the inverse. `order` must hold each of 0..size-1 once.
 std::vector<ExpertId> new_ids(std::span<const ExpertId> order);

@@ -1,12 +1,11 @@
 #include "evenkeel/study/calibration.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <fstream>
 #include <numeric>
 #include <thread>
 
+#include "evenkeel/base/clock.h"
 #include "evenkeel/base/cores.h"
 #include "evenkeel/comm/thread/run_ranks.h"
 #include "evenkeel/compute/cpu/expert_ffn.h"
@@ -36,20 +35,14 @@ constexpr int kManyChunks = 32;
 constexpr std::int64_t kChunkTokens = 2;
 constexpr std::int64_t kNarrow = 16;
 
-double thread_seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
 // Of this thread's CPU time; the first call warms up.
 template <class Work>
 double median_seconds(int repeats, const Work& work) {
   std::vector<double> seconds;
   for (int i = -1; i < repeats; ++i) {
-    const double before = thread_seconds();
+    const double before = thread_cpu_seconds();
     work(i + 1);
-    if (i >= 0) seconds.push_back(thread_seconds() - before);
+    if (i >= 0) seconds.push_back(thread_cpu_seconds() - before);
   }
   std::ranges::sort(seconds);
   return quantile(seconds, 0.5);

@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <optional>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -59,6 +61,33 @@ struct PooledRoutes {
 
   std::shared_ptr<RoutesPool> pool;
   StepRoutes routes;
+};
+
+// counts [P][B][E] and tokens [P][B] of a step whose tokens are counted in blocks.
+struct BlockCounts {
+  std::span<const std::int64_t> counts, tokens;
+  int ranks = 0, blocks = 0, experts = 0;
+
+  // Adds blocks [first, end) to `sum`, whose counts are zeros.
+  void add_to(Counts& sum, int first, int end) const {
+    const auto width = static_cast<std::size_t>(experts);
+    const auto rows = sum.rows();
+    for (std::size_t rank = 0; rank < static_cast<std::size_t>(ranks); ++rank)
+      for (int block = first; block < end; ++block) {
+        const std::size_t from =
+            (rank * static_cast<std::size_t>(blocks) + static_cast<std::size_t>(block)) * width;
+        for (std::size_t e = 0; e < width; ++e) rows[rank * width + e] += counts[from + e];
+      }
+  }
+  // Tokens of blocks [first, end), by rank.
+  std::vector<std::int64_t> tokens_of(int first, int end) const {
+    std::vector<std::int64_t> sums;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const auto row = tokens.begin() + std::ptrdiff_t{rank} * blocks;
+      sums.push_back(std::accumulate(row + first, row + end, std::int64_t{0}));
+    }
+    return sums;
+  }
 };
 
 // A layer on one rank: its homes and planner, which keep their memory from step to step.

@@ -1,7 +1,5 @@
 // Deciding by gain gives the planner's plan where the seconds it saves exceed those it costs, and else plain
 // ep.
-#include "evenkeel/balance/by_gain.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "evenkeel/balance/planner.h"
 #include "evenkeel/base/error.h"
 #include "tests/plan/deal_oracle.h"
 

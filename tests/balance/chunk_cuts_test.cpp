@@ -14,9 +14,9 @@
 namespace evenkeel::testing {
 namespace {
 
-std::vector<ChunkLoad> counted(const Choices& choices, const StepPlan& plan) {
+std::vector<RankPart> counted(const Choices& choices, const StepPlan& plan) {
   const auto to = destinations(choices, plan);
-  std::vector<ChunkLoad> loads(choices.ids.size());
+  std::vector<RankPart> loads(choices.ids.size());
   for (std::size_t source = 0; source < to.size(); ++source) {
     loads[source].tokens = static_cast<std::int64_t>(choices.ids[source].size()) / choices.k;
     for (const int rank : to[source]) {
@@ -49,7 +49,7 @@ TEST(ChunkCuts, CountWhatEveryRankHas) {
     for (PhaseBytes& phase : phases) phase = {some(), some(), some(), some(), some(), some(), some(), some()};
     std::int64_t most = 0;
     std::vector<std::int64_t> tokens;
-    for (const ChunkLoad& load : counted(choices, plan)) {
+    for (const RankPart& load : counted(choices, plan)) {
       tokens.push_back(load.tokens);
       for (const PhaseBytes& p : phases)
         most = std::max(most, p.fixed + p.per_token * load.tokens + p.per_assignment * load.assignments +

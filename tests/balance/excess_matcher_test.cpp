@@ -1,5 +1,5 @@
 // Settling by ordered sets, as is done for many ranks, makes the moves that looking at all ranks makes.
-#include "evenkeel/balance/excess_matcher.h"
+#include "evenkeel/balance/internal/excess_matcher.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "tests/balance/cases.h"
 
-namespace evenkeel {
+namespace evenkeel::internal {
 namespace {
 
 struct Settled {
@@ -25,12 +25,10 @@ Settled settled(const Case& c, std::int64_t worst, std::int64_t min_segment, std
   std::vector<std::int64_t> balance(static_cast<std::size_t>(c.num_ranks), -worst);
   for (std::size_t r = 0; r < c.base_load.size(); ++r) balance[r] += c.base_load[r];
   for (const HomeSlots::Slot& slot : slots.all()) balance[slot.rank.offset()] += slot.share;
-  std::vector<RankId> ranks;
-  for (RankId rank : indices<RankId>(c.num_ranks)) ranks.push_back(rank);
   ExcessMatcher matching(many_ranks);
   matching.reset(slots, balance, min_segment);
   Settled result;
-  result.whole = matching.settle(ranks);
+  result.whole = matching.settle();
   result.moves.assign(matching.moves().begin(), matching.moves().end());
   result.balance.assign(matching.balance().begin(), matching.balance().end());
   return result;
@@ -71,4 +69,4 @@ TEST(ExcessMatcher, OfManyRanksMakesTheMovesOfFew) {
 }
 
 }  // namespace
-}  // namespace evenkeel
+}  // namespace evenkeel::internal

@@ -205,11 +205,11 @@ TEST(EventPool, LendsEachEventToOneHolderAtATime) {
   EXPECT_EQ(pool->take(), nullptr);
   auto event = std::make_unique<testing::FakeEvent>();
   const DeviceEvent* const address = event.get();
-  EventLease lease(pool, std::move(event));
+  EventLease lease(event.release(), {pool});
   EXPECT_EQ(pool->take(), nullptr);
   EventLease moved = std::move(lease);
   EXPECT_EQ(moved.get(), address);
-  moved.release();
+  moved = EventLease();
   EXPECT_EQ(pool->take().get(), address);
 }
 

@@ -1,4 +1,4 @@
-// A step's timeline accounts for every byte of the arena at every moment, and watching changes nothing.
+// A step's timeline shows every byte of the arena at every moment, and watching changes nothing.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -139,8 +139,8 @@ class FakeStream final : public DeviceStream {
       enqueue([=] { reduce_as<double>(values, parts, n, reduction, reduced); });
     }
   }
-  std::unique_ptr<DeviceScratch> make_scratch(std::size_t bytes) override {
-    return std::make_unique<Scratch>(device_.scratch(bytes), bytes);
+  std::shared_ptr<std::byte> make_scratch(std::size_t bytes) override {
+    return {device_.scratch(bytes), [](std::byte*) {}};
   }
   using DeviceStream::record;
   void enqueue_wait(const DeviceEvent& event) override {
@@ -151,17 +151,6 @@ class FakeStream final : public DeviceStream {
   }
 
  private:
-  class Scratch final : public DeviceScratch {
-   public:
-    Scratch(std::byte* data, std::size_t bytes) : data_(data), bytes_(bytes) {}
-    std::byte* data() const override { return data_; }
-    std::size_t bytes() const override { return bytes_; }
-
-   private:
-    std::byte* data_;
-    std::size_t bytes_;
-  };
-
   template <class Value>
   static void reduce_as(const void* values, int parts, std::int64_t n, Reduction reduction, void* reduced) {
     const auto* from = static_cast<const Value*>(values);

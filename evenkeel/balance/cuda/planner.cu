@@ -5,7 +5,6 @@
 #include "evenkeel/balance/cuda/planner.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/device/cuda/runtime.cuh"
-#include "evenkeel/device/cuda/stream.h"
 
 namespace evenkeel::cuda {
 
@@ -76,7 +75,7 @@ void CudaPlanner::plan(const std::int32_t* counts, int parts, const std::int32_t
   const StepCounts all{counts, parts, sums && !counts_in_shared_ ? workspace : nullptr};
   const Task task{homes_, rules_, all, sums && counts_in_shared_, base_load, plan};
   plan_kernel<<<1, threads_for(homes_), static_cast<std::size_t>(shared_bytes_),
-                static_cast<cudaStream_t>(stream.native())>>>(task);
+                native(stream)>>>(task);
   EVENKEEL_CUDA_CHECK_LAUNCH("plan a step");
 }
 

@@ -34,7 +34,6 @@ class CudaPlanner {
   void plan(const std::int32_t* counts, int parts, const std::int32_t* base_load, std::int32_t* workspace,
             const PlanView& plan, CudaStream& stream) const;
 
-  void set_rules(const PlanRules& rules) { rules_ = rules; }
   const PlanRules& rules() const { return rules_; }
 
  private:

@@ -8,7 +8,7 @@
 
 #include "evenkeel/base/error.h"
 
-namespace evenkeel::nccl {
+namespace evenkeel::internal {
 
 namespace {
 
@@ -35,18 +35,9 @@ void find(void* library, const char* name, Function& function) {
 Library load() {
   void* const nccl = open_library();
   Library library{};
-  find(nccl, "ncclGetUniqueId", library.get_unique_id);
-  find(nccl, "ncclCommInitRankConfig", library.init_rank);
-  find(nccl, "ncclCommFinalize", library.finalize);
-  find(nccl, "ncclCommDestroy", library.destroy);
-  find(nccl, "ncclCommAbort", library.abort);
-  find(nccl, "ncclCommGetAsyncError", library.async_error);
-  find(nccl, "ncclGetErrorString", library.error_string);
-  find(nccl, "ncclGroupStart", library.group_start);
-  find(nccl, "ncclGroupEnd", library.group_end);
-  find(nccl, "ncclSend", library.send);
-  find(nccl, "ncclRecv", library.receive);
-  find(nccl, "ncclAllGather", library.all_gather);
+#define EVENKEEL_FIND(function, name) find(nccl, #function, library.name);
+  EVENKEEL_FOR_EACH_NCCL_FUNCTION(EVENKEEL_FIND)
+#undef EVENKEEL_FIND
   return library;
 }
 
@@ -57,4 +48,4 @@ const Library& Library::get() {
   return library;
 }
 
-}  // namespace evenkeel::nccl
+}  // namespace evenkeel::internal

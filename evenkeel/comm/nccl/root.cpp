@@ -1,3 +1,5 @@
+#include "evenkeel/comm/nccl/internal/root.h"
+
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
@@ -7,12 +9,11 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/base/running_time.h"
-#include "evenkeel/comm/nccl/internal/communicator.h"
 #include "evenkeel/device/cpu/stream.h"
 #include "evenkeel/device/cuda/gpu.h"
 #include "evenkeel/device/cuda/runtime.cuh"
 
-namespace evenkeel::nccl {
+namespace evenkeel::internal {
 
 namespace {
 
@@ -119,4 +120,4 @@ void Root::abort_all() noexcept {
   comms_.clear();
 }
 
-}  // namespace evenkeel::nccl
+}  // namespace evenkeel::internal

@@ -16,9 +16,9 @@ namespace evenkeel {
 
 namespace {
 
-using thread_comm::Group;
-using thread_comm::ThreadCommunicator;
-using thread_comm::World;
+using internal::Group;
+using internal::ThreadCommunicator;
+using internal::World;
 
 constexpr int most_ranks = 1024;
 constexpr double longest_deadline_seconds = 1e8;

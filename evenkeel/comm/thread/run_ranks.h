@@ -1,6 +1,21 @@
 // Ranks as threads of one process: nothing to start, real messages, real races, and sanitizers that work.
 //
 //   run_ranks(8, [&](Communicator& comm) { ... });   // the same lines run on every rank
+//
+// Beyond what comm/communicator.h says of every backend:
+// Streams   CpuStream and DeviceStream. A CpuStream is drained by the rank's own thread, inside Event::wait()
+//           and Stream::synchronize(). What a peer reads from this rank needs no help from it, so peers
+//           proceed while this rank computes. A rank that waits for one operation serves all that it has
+//           posted, so ranks may wait in different orders.
+// Devices   On a DeviceStream all bytes are the device's. Source bytes are ready, and destination bytes
+//           written, in the order of the stream, so that nothing needs Event::wait() but the host itself.
+//           Operations posted to one stream are matched in that order: the next one, or any other work for
+//           the stream, first takes the rank's thread through those before it.
+// Deadline  The rank that is named is the one at the root of the delay, not one that itself waits for
+//           another. Time in which the process did not run, stopped and continued, does not count.
+// Unwinding When a call or a wait throws CommError, or abort() returns, no peer reads this rank's bytes any
+//           more, on any communicator of the root. A stream that ends, or a communicator, withdraws what it
+//           had not finished; if a peer could still need that, the next call of this rank aborts.
 #pragma once
 
 #include <functional>

@@ -4,9 +4,7 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/compute/cuda/internal/launch.h"
-#include "evenkeel/compute/cuda/internal/weight_map.h"
 #include "evenkeel/device/cuda/runtime.cuh"
-#include "evenkeel/device/cuda/stream.h"
 
 namespace evenkeel {
 
@@ -14,15 +12,17 @@ namespace {
 
 using namespace cuda;
 
-// A stream of the GPU as passes.h wants it.
-class HopperMachine {
+// A stream of the GPU as passes.h wants it, with Hopper kernels where there are tensor maps.
+class Machine {
  public:
-  HopperMachine(const Chip& chip, cudaStream_t stream, const TensorMap* maps, int num_groups)
-      : chip_(chip), stream_(stream), maps_(maps), num_groups_(num_groups) {}
+  Machine(const Chip& chip, cudaStream_t stream, const TensorMap* maps, int num_groups, bool in_lines)
+      : chip_(chip), stream_(stream), maps_(maps), num_groups_(num_groups), in_lines_(in_lines) {}
 
   void make_schedule(const TileSchedule& schedule) { launch_schedule(schedule, stream_); }
   template <class Product>
   void run(const Product& product, const TileSchedule& schedule, int counter) {
+    if (maps_ == nullptr)
+      return generic::launch(generic::Call<Product>{product, schedule, counter, in_lines_}, chip_, stream_);
     hopper::Call<Product> call{product, schedule, counter, nullptr, {}};
     if constexpr (Product::kByRows)
       call.maps = maps_ + (product.matrix == WeightMatrix::down ? num_groups_ : 0);
@@ -42,27 +42,7 @@ class HopperMachine {
   cudaStream_t stream_;
   const TensorMap* maps_;
   int num_groups_;
-};
-
-class GenericMachine {
- public:
-  GenericMachine(const Chip& chip, cudaStream_t stream, bool whole_lines)
-      : chip_(chip), stream_(stream), whole_lines_(whole_lines) {}
-
-  void make_schedule(const TileSchedule& schedule) { launch_schedule(schedule, stream_); }
-  template <class Product>
-  void run(const Product& product, const TileSchedule& schedule, int counter) {
-    generic::launch(generic::Call<Product>{product, schedule, counter, whole_lines_}, chip_, stream_);
-  }
-  template <class Sum>
-  void run(const Sum& sum) {
-    launch(sum, stream_);
-  }
-
- private:
-  const Chip& chip_;
-  cudaStream_t stream_;
-  bool whole_lines_;
+  bool in_lines_;
 };
 
 Chip current_chip() {
@@ -139,10 +119,9 @@ class GpuExpertFfn final : public CudaExpertFfn {
     WorkspaceCarver carver(workspace.data());
     const ForwardPieces pieces(carver, shape_, groups.num_groups, groups.max_positions);
     require_space(carver, workspace);
-    with_machine(groups, pieces.maps, stream, [&](auto& machine) {
-      with_activation(shape_.activation, [&]<Activation kActivation>() {
-        run_forward<kActivation>(machine, shape_, groups, input, output, saved, pieces);
-      });
+    Machine machine = machine_for(groups, pieces.maps, stream);
+    with_activation(shape_.activation, [&]<Activation kActivation>() {
+      run_forward<kActivation>(machine, shape_, groups, input, output, saved, pieces);
     });
   }
 
@@ -151,10 +130,9 @@ class GpuExpertFfn final : public CudaExpertFfn {
     WorkspaceCarver carver(workspace.data());
     const BackwardPieces pieces(carver, shape_, groups.num_groups, groups.max_positions, call, dot_columns());
     require_space(carver, workspace);
-    with_machine(groups, pieces.maps, stream, [&](auto& machine) {
-      with_activation(shape_.activation, [&]<Activation kActivation>() {
-        run_backward<kActivation>(machine, shape_, groups, call, pieces, gradient_type_);
-      });
+    Machine machine = machine_for(groups, pieces.maps, stream);
+    with_activation(shape_.activation, [&]<Activation kActivation>() {
+      run_backward<kActivation>(machine, shape_, groups, call, pieces, gradient_type_);
     });
   }
 
@@ -169,19 +147,15 @@ class GpuExpertFfn final : public CudaExpertFfn {
                             fmt::format("at least {}", carver.needed()));
   }
 
-  template <class F>
-  void with_machine(const DeviceGroups& groups, TensorMap* maps, CudaStream& stream, F&& f) const {
-    auto* const native = static_cast<cudaStream_t>(stream.native());
-    if (kernels_ == CudaKernels::generic) {
-      GenericMachine machine(chip_, native, in_whole_lines(shape_));
-      return f(machine);
-    }
+  Machine machine_for(const DeviceGroups& groups, TensorMap* maps, CudaStream& stream) const {
+    const cudaStream_t launches = native(stream);
+    const bool with_maps = kernels_ == CudaKernels::hopper;
     // Where the maps point at first does not matter; that the address is the device's might.
-    hopper::launch_maps(groups.num_groups, groups.weights,
-                        make_matrix_map(maps, shape_.gate_up_rows(), shape_.hidden),
-                        make_matrix_map(maps, shape_.hidden, shape_.intermediate), maps, native);
-    HopperMachine machine(chip_, native, maps, groups.num_groups);
-    f(machine);
+    if (with_maps)
+      hopper::launch_maps(groups.num_groups, groups.weights,
+                          make_matrix_map(maps, shape_.gate_up_rows(), shape_.hidden),
+                          make_matrix_map(maps, shape_.hidden, shape_.intermediate), maps, launches);
+    return {chip_, launches, with_maps ? maps : nullptr, groups.num_groups, in_whole_lines(shape_)};
   }
 
   ExpertShape shape_;

@@ -25,8 +25,6 @@ namespace evenkeel {
 
 class CudaStream;
 
-using DeviceExpertWeights = ExpertWeights;
-
 // One expert's gradients, of CudaExpertOptions::gradient_type; backward adds to them. Bias pointers are null
 // without biases.
 struct DeviceExpertGradients {
@@ -41,7 +39,7 @@ struct DeviceExpertGradients {
 struct DeviceGroups {
   int num_groups = 0;
   const std::int32_t* begin = nullptr;               // [num_groups + 1], not decreasing
-  const DeviceExpertWeights* weights = nullptr;      // [num_groups]
+  const ExpertWeights* weights = nullptr;            // [num_groups]
   const DeviceExpertGradients* gradients = nullptr;  // [num_groups], backward only
   const std::int32_t* input_row = nullptr;           // by position
   const std::int32_t* output_row = nullptr;          // by position

@@ -4,18 +4,10 @@
 
 namespace evenkeel::cuda::generic {
 
-namespace {
-
-template <class Product>
-void allow_shared_memory() {
-  EVENKEEL_CUDA_CALL(cudaFuncSetAttribute, multiply_groups<Product>,
-                     cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
-}
-
-}  // namespace
-
 void prepare() {
-#define EVENKEEL_PREPARE(...) allow_shared_memory<__VA_ARGS__>();
+#define EVENKEEL_PREPARE(...)                                            \
+  EVENKEEL_CUDA_CALL(cudaFuncSetAttribute, multiply_groups<__VA_ARGS__>, \
+                     cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   EVENKEEL_FOR_EACH_PRODUCT(EVENKEEL_PREPARE)
 #undef EVENKEEL_PREPARE
 }

@@ -7,14 +7,14 @@ namespace evenkeel::cuda::hopper {
 namespace {
 
 // A warp for each map: the driver's map is copied, pointed at the matrix, and made known to the copy engine.
-__global__ void point_maps(int num_groups, const DeviceExpertWeights* weights,
+__global__ void point_maps(int num_groups, const ExpertWeights* weights,
                            const __grid_constant__ TensorMap gate_up, const __grid_constant__ TensorMap down,
                            TensorMap* maps) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   __shared__ TensorMap map;
   const int number = static_cast<int>(blockIdx.x);
   const bool of_down = number >= num_groups;
-  const DeviceExpertWeights& own = weights[of_down ? number - num_groups : number];
+  const ExpertWeights& own = weights[of_down ? number - num_groups : number];
   const void* const matrix = of_down ? own.down : own.gate_up;
   if (threadIdx.x < 16) map.opaque[threadIdx.x] = (of_down ? down : gate_up).opaque[threadIdx.x];
   __syncwarp();
@@ -32,21 +32,17 @@ __global__ void point_maps(int num_groups, const DeviceExpertWeights* weights,
 #endif
 }
 
-template <class Product>
-void allow_shared_memory() {
-  EVENKEEL_CUDA_CALL(cudaFuncSetAttribute, multiply_groups<Product>,
-                     cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
-}
-
 }  // namespace
 
 void prepare() {
-#define EVENKEEL_PREPARE(...) allow_shared_memory<__VA_ARGS__>();
+#define EVENKEEL_PREPARE(...)                                            \
+  EVENKEEL_CUDA_CALL(cudaFuncSetAttribute, multiply_groups<__VA_ARGS__>, \
+                     cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
   EVENKEEL_FOR_EACH_PRODUCT(EVENKEEL_PREPARE)
 #undef EVENKEEL_PREPARE
 }
 
-void launch_maps(int num_groups, const DeviceExpertWeights* weights, const TensorMap& gate_up,
+void launch_maps(int num_groups, const ExpertWeights* weights, const TensorMap& gate_up,
                  const TensorMap& down, TensorMap* maps, cudaStream_t stream) {
   if (num_groups == 0) return;
   point_maps<<<static_cast<unsigned>(2 * num_groups), 32, 0, stream>>>(num_groups, weights, gate_up, down,

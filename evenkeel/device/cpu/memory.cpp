@@ -23,7 +23,7 @@ namespace {
 constexpr std::size_t kLargePage = std::size_t{2} << 20;
 
 std::size_t whole_pages(std::size_t bytes) {
-  return (bytes + kLargePage - 1) / kLargePage * kLargePage;
+  return round_up(bytes, kLargePage);
 }
 
 [[noreturn]] void refuse(std::int64_t bytes, const FreeMemory& free) {
@@ -86,35 +86,44 @@ class WholeRange final : public MemoryRange {
   Mapping mapping_;
 };
 
-// Addresses that count as data (`ulimit -d`, strict overcommit) when they are first lent.
-class ReservedRange final : public MemoryRange {
+// Pages of a range of addresses, of which each has bytes from the time when it is first lent.
+class PagedRange : public MemoryRange {
  public:
-  ReservedRange(std::size_t bytes, Mapping mapping)
-      : mapping_(std::move(mapping)), pages_(static_cast<std::int64_t>(bytes), kLargePage) {}
-  std::byte* begin() const override { return mapping_.begin(); }
   void commit(std::int64_t offset, std::int64_t bytes) override {
     require_free(pages_.missing_bytes(offset, bytes));
     pages_.commit(
-        offset, bytes,
-        [&](std::int64_t page) {
-          if (mprotect(at(page), kLargePage, PROT_READ | PROT_WRITE) != 0) refuse(kLargePage, free_memory());
-        },
-        [&](std::int64_t page) { mprotect(at(page), kLargePage, PROT_NONE); });
+        offset, bytes, [&](std::int64_t page) { add(at(page)); }, [&](std::int64_t page) { drop(at(page)); });
   }
 
- private:
+ protected:
+  explicit PagedRange(std::size_t bytes) : pages_(static_cast<std::int64_t>(bytes), kLargePage) {}
   std::byte* at(std::int64_t page) const { return begin() + page * pages_.page_bytes(); }
+  virtual void add(std::byte* page) = 0;
+  virtual void drop(std::byte* page) = 0;
+
+  Pages pages_;
+};
+
+// Addresses that count as data (`ulimit -d`, strict overcommit) when they are first lent.
+class ReservedRange final : public PagedRange {
+ public:
+  ReservedRange(std::size_t bytes, Mapping mapping) : PagedRange(bytes), mapping_(std::move(mapping)) {}
+  std::byte* begin() const override { return mapping_.begin(); }
+
+ private:
+  void add(std::byte* page) override {
+    if (mprotect(page, kLargePage, PROT_READ | PROT_WRITE) != 0) refuse(kLargePage, free_memory());
+  }
+  void drop(std::byte* page) override { mprotect(page, kLargePage, PROT_NONE); }
 
   Mapping mapping_;
-  Pages pages_;
 };
 
 // For processes whose addresses are limited (`ulimit -v`): none is taken until it is lent, at a place where
 // nothing else is put.
-class UnreservedRange final : public MemoryRange {
+class UnreservedRange final : public PagedRange {
  public:
-  explicit UnreservedRange(std::size_t bytes)
-      : slot_(whole_pages(bytes)), pages_(static_cast<std::int64_t>(bytes), kLargePage) {}
+  explicit UnreservedRange(std::size_t bytes) : PagedRange(bytes), slot_(whole_pages(bytes)) {}
   UnreservedRange(const UnreservedRange&) = delete;
   UnreservedRange& operator=(const UnreservedRange&) = delete;
   ~UnreservedRange() override {
@@ -122,28 +131,21 @@ class UnreservedRange final : public MemoryRange {
       if (pages_.is_there(page)) munmap(at(page), kLargePage);
   }
   std::byte* begin() const override { return slot_.begin(); }
-  void commit(std::int64_t offset, std::int64_t bytes) override {
-    require_free(pages_.missing_bytes(offset, bytes));
-    pages_.commit(
-        offset, bytes, [&](std::int64_t page) { map(at(page)); },
-        [&](std::int64_t page) { munmap(at(page), kLargePage); });
-  }
 
  private:
-  static void map(std::byte* place) {
-    void* there = mmap(place, kLargePage, PROT_READ | PROT_WRITE,
+  void add(std::byte* page) override {
+    void* there = mmap(page, kLargePage, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED_NOREPLACE, -1, 0);
     if (there == MAP_FAILED) refuse(kLargePage, free_memory());
-    if (there != place) {  // a kernel older than the flag, and something else is there
+    if (there != page) {  // a kernel older than the flag, and something else is there
       munmap(there, kLargePage);
       throw Unsupported("an arena cannot grow: something else has the addresses behind it");
     }
-    madvise(place, kLargePage, MADV_HUGEPAGE);
+    madvise(page, kLargePage, MADV_HUGEPAGE);
   }
-  std::byte* at(std::int64_t page) const { return begin() + page * pages_.page_bytes(); }
+  void drop(std::byte* page) override { munmap(page, kLargePage); }
 
   internal::AddressSlot slot_;
-  Pages pages_;
 };
 
 std::unique_ptr<MemoryRange> reserve_for_later(std::size_t bytes) {

@@ -4,6 +4,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include "evenkeel/device/cuda/stream.h"
+
 namespace evenkeel::cuda {
 
 // Throws DeviceError, naming the thread's current GPU, and forgets the error.
@@ -14,6 +16,11 @@ void check(cudaError_t result, const char* call);
 
 // After a kernel's launch: whether it could be launched.
 #define EVENKEEL_CUDA_CHECK_LAUNCH(kernel) ::evenkeel::cuda::check(cudaGetLastError(), kernel)
+
+// As CudaStream::native().
+inline cudaStream_t native(CudaStream& stream) {
+  return static_cast<cudaStream_t>(stream.native());
+}
 
 // A function of the driver, found when it is first wanted: nothing here links with the driver, so that
 // programs start on machines without one. Throws Unsupported where the driver lacks it.

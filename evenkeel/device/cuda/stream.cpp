@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "evenkeel/device/cuda/gpu.h"
-#include "evenkeel/device/cuda/internal/reduce.h"
 #include "evenkeel/device/cuda/runtime.cuh"
 
 namespace evenkeel {
@@ -29,22 +28,6 @@ class CudaEvent final : public DeviceEvent {
 cudaEvent_t native_of(const DeviceEvent& event) {
   return static_cast<const CudaEvent&>(event).native();
 }
-
-class CudaScratch final : public DeviceScratch {
- public:
-  explicit CudaScratch(std::size_t bytes) : bytes_(bytes) {
-    EVENKEEL_CUDA_CALL(cudaMalloc, &data_, std::max<std::size_t>(bytes, 1));
-  }
-  CudaScratch(const CudaScratch&) = delete;
-  CudaScratch& operator=(const CudaScratch&) = delete;
-  ~CudaScratch() override { static_cast<void>(cudaFree(data_)); }
-  std::byte* data() const override { return static_cast<std::byte*>(data_); }
-  std::size_t bytes() const override { return bytes_; }
-
- private:
-  void* data_ = nullptr;
-  std::size_t bytes_;
-};
 
 }  // namespace
 
@@ -78,15 +61,11 @@ void CudaStream::copy(void* to, const void* from, std::size_t bytes) {
   EVENKEEL_CUDA_CALL(cudaMemcpyAsync, to, from, bytes, cudaMemcpyDefault, native_of(stream_));
 }
 
-void CudaStream::reduce(const void* values, int parts, std::int64_t n, ValueType type, Reduction reduction,
-                        void* reduced) {
+std::shared_ptr<std::byte> CudaStream::make_scratch(std::size_t bytes) {
   make_current();
-  cuda::launch_reduce(values, parts, n, type, reduction, reduced, stream_);
-}
-
-std::unique_ptr<DeviceScratch> CudaStream::make_scratch(std::size_t bytes) {
-  make_current();
-  return std::make_unique<CudaScratch>(bytes);
+  void* data = nullptr;
+  EVENKEEL_CUDA_CALL(cudaMalloc, &data, std::max<std::size_t>(bytes, 1));
+  return {static_cast<std::byte*>(data), [](std::byte* own) { static_cast<void>(cudaFree(own)); }};
 }
 
 std::unique_ptr<DeviceEvent> CudaStream::make_event() {

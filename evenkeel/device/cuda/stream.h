@@ -27,7 +27,7 @@ class CudaStream final : public DeviceStream {
   void copy(void* to, const void* from, std::size_t bytes) override;
   void reduce(const void* values, int parts, std::int64_t n, ValueType type, Reduction reduction,
               void* reduced) override;
-  std::unique_ptr<DeviceScratch> make_scratch(std::size_t bytes) override;
+  std::shared_ptr<std::byte> make_scratch(std::size_t bytes) override;
   using DeviceStream::record;
   void enqueue_wait(const DeviceEvent& event) override;
   void host_wait(const DeviceEvent& event) override;

@@ -58,51 +58,14 @@ class HostTeam {
 
 namespace internal {
 
-struct Plus {
-  template <class T>
-  EVENKEEL_HOST_DEVICE T operator()(T a, T b) const {
-    return a + b;
-  }
-  // Of a warp's 32-bit values, in one instruction.
-  template <class T>
-  EVENKEEL_HOST_DEVICE T of_warp(T value) const {
-#if defined(__CUDA_ARCH__)
-    return __reduce_add_sync(0xffffffffU, value);
-#else
-    return value;
-#endif
-  }
-};
-struct Least {
-  template <class T>
-  EVENKEEL_HOST_DEVICE T operator()(T a, T b) const {
-    return b < a ? b : a;
-  }
-  // Of a warp's 32-bit values, in one instruction.
-  template <class T>
-  EVENKEEL_HOST_DEVICE T of_warp(T value) const {
-#if defined(__CUDA_ARCH__)
-    return __reduce_min_sync(0xffffffffU, value);
-#else
-    return value;
-#endif
-  }
-};
-struct Largest {
-  template <class T>
-  EVENKEEL_HOST_DEVICE T operator()(T a, T b) const {
-    return a < b ? b : a;
-  }
-  // Of a warp's 32-bit values, in one instruction.
-  template <class T>
-  EVENKEEL_HOST_DEVICE T of_warp(T value) const {
-#if defined(__CUDA_ARCH__)
-    return __reduce_max_sync(0xffffffffU, value);
-#else
-    return value;
-#endif
-  }
-};
+enum class Combine { sum, min, max };
+
+template <Combine kCombine, class T>
+EVENKEEL_HOST_DEVICE T combined(T a, T b) {
+  if constexpr (kCombine == Combine::sum) return a + b;
+  if constexpr (kCombine == Combine::min) return b < a ? b : a;
+  return a < b ? b : a;
+}
 
 inline constexpr unsigned kAllLanes = 0xffffffffU;
 inline constexpr int kWarp = 32;
@@ -134,15 +97,15 @@ class WarpTeam {
 
   template <class T>
   EVENKEEL_HOST_DEVICE T sum(T value) const {
-    return all(value, internal::Plus());
+    return all<internal::Combine::sum>(value);
   }
   template <class T>
   EVENKEEL_HOST_DEVICE T min(T value) const {
-    return all(value, internal::Least());
+    return all<internal::Combine::min>(value);
   }
   template <class T>
   EVENKEEL_HOST_DEVICE T max(T value) const {
-    return all(value, internal::Largest());
+    return all<internal::Combine::max>(value);
   }
   template <class T>
   EVENKEEL_HOST_DEVICE T sum_before(T value, T& total) const {
@@ -167,15 +130,21 @@ class WarpTeam {
   }
 
  private:
-  template <class T, class Combine>
-  EVENKEEL_HOST_DEVICE T all(T value, [[maybe_unused]] Combine combine) const {
+  template <internal::Combine kCombine, class T>
+  EVENKEEL_HOST_DEVICE T all(T value) const {
     static_assert(std::is_integral_v<T>);
 #if defined(__CUDA_ARCH__)
-    if constexpr (std::is_same_v<T, std::int32_t> || std::is_same_v<T, std::uint32_t>)
-      value = combine.of_warp(value);
+    using internal::Combine;
+    constexpr bool kIn32Bits = std::is_same_v<T, std::int32_t> || std::is_same_v<T, std::uint32_t>;
+    if constexpr (kIn32Bits && kCombine == Combine::sum)  // in one instruction
+      value = __reduce_add_sync(internal::kAllLanes, value);
+    else if constexpr (kIn32Bits && kCombine == Combine::min)
+      value = __reduce_min_sync(internal::kAllLanes, value);
+    else if constexpr (kIn32Bits)
+      value = __reduce_max_sync(internal::kAllLanes, value);
     else
       for (int step = internal::kWarp / 2; step > 0; step /= 2)
-        value = combine(value, __shfl_xor_sync(internal::kAllLanes, value, step));
+        value = internal::combined<kCombine>(value, __shfl_xor_sync(internal::kAllLanes, value, step));
 #endif
     return value;
   }
@@ -218,15 +187,15 @@ class BlockTeam {
 
   template <class T>
   EVENKEEL_HOST_DEVICE T sum(T value) const {
-    return all(WarpTeam().sum(value), internal::Plus());
+    return all<internal::Combine::sum>(WarpTeam().sum(value));
   }
   template <class T>
   EVENKEEL_HOST_DEVICE T min(T value) const {
-    return all(WarpTeam().min(value), internal::Least());
+    return all<internal::Combine::min>(WarpTeam().min(value));
   }
   template <class T>
   EVENKEEL_HOST_DEVICE T max(T value) const {
-    return all(WarpTeam().max(value), internal::Largest());
+    return all<internal::Combine::max>(WarpTeam().max(value));
   }
   template <class T>
   EVENKEEL_HOST_DEVICE T sum_before(T value, T& total) const {
@@ -251,11 +220,12 @@ class BlockTeam {
     sync();
   }
   // A few slots read by every lane cost less than a second round of shuffles and a barrier.
-  template <class T, class Combine>
-  EVENKEEL_HOST_DEVICE T all(T of_warp, Combine combine) const {
+  template <internal::Combine kCombine, class T>
+  EVENKEEL_HOST_DEVICE T all(T of_warp) const {
     leave(of_warp);
     auto result = static_cast<T>(slots_[0]);
-    for (int i = 1; i < warps(); ++i) result = combine(result, static_cast<T>(slots_[i]));
+    for (int i = 1; i < warps(); ++i)
+      result = internal::combined<kCombine>(result, static_cast<T>(slots_[i]));
     sync();
     return result;
   }
@@ -265,11 +235,19 @@ class BlockTeam {
 
 #endif  // __CUDACC__
 
-namespace internal {
+// Adds to an integer that other lanes add to as well; the sum does not depend on their order.
+EVENKEEL_HOST_DEVICE inline void add(std::int32_t* to, std::int32_t value) {
+#if defined(__CUDA_ARCH__)
+  atomicAdd(to, value);
+#else
+  *to += value;
+#endif
+}
 
-// Each lane's run of neighbouring elements, so that one pass over the lanes' sums is enough.
-template <bool kInclusive, class Team, class T>
-EVENKEEL_HOST_DEVICE T scan(const Team& team, T* values, int n) {
+// Replaces values[i] by the sum of values[0..i); returns the sum of all. Each lane has a run of neighbouring
+// elements, so that one pass over the lanes' sums is enough.
+template <class Team, class T>
+EVENKEEL_HOST_DEVICE T exclusive_scan(const Team& team, T* values, int n) {
   static_assert(std::is_integral_v<T>);
   const int per_lane = (n + team.size() - 1) / team.size();
   const int first = per_lane * team.rank();
@@ -282,25 +260,11 @@ EVENKEEL_HOST_DEVICE T scan(const Team& team, T* values, int n) {
   T running = team.sum_before(own, total);
   for (int i = begin; i < end; ++i) {
     const T value = values[i];
-    values[i] = kInclusive ? running + value : running;
+    values[i] = running;
     running += value;
   }
   team.sync();
   return total;
-}
-
-}  // namespace internal
-
-// Replaces values[i] by the sum of values[0..i); returns the sum of all.
-template <class Team, class T>
-EVENKEEL_HOST_DEVICE T exclusive_scan(const Team& team, T* values, int n) {
-  return internal::scan<false>(team, values, n);
-}
-
-// Replaces values[i] by the sum of values[0..i]; returns the sum of all.
-template <class Team, class T>
-EVENKEEL_HOST_DEVICE T inclusive_scan(const Team& team, T* values, int n) {
-  return internal::scan<true>(team, values, n);
 }
 
 }  // namespace evenkeel::cuda

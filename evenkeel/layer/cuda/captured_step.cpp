@@ -4,12 +4,6 @@
 
 namespace evenkeel {
 
-namespace {
-cudaStream_t native(CudaStream& stream) {
-  return static_cast<cudaStream_t>(stream.native());
-}
-}  // namespace
-
 CapturedStep::CapturedStep(Communicator& comm, CudaStream& stream, const std::function<void()>& step)
     : stream_(stream), barrier_(comm) {
   const RankId root(0);
@@ -17,7 +11,7 @@ CapturedStep::CapturedStep(Communicator& comm, CudaStream& stream, const std::fu
   const cuda::PeerAccessScope scope = barrier_.scope();
   stream.synchronize();
   // Relaxed: other threads hand over work meanwhile, each to its own stream.
-  if (leads) EVENKEEL_CUDA_CALL(cudaStreamBeginCapture, native(stream), cudaStreamCaptureModeRelaxed);
+  if (leads) EVENKEEL_CUDA_CALL(cudaStreamBeginCapture, cuda::native(stream), cudaStreamCaptureModeRelaxed);
   barrier_.follow(root, stream);
   step();
   barrier_.sync(stream);
@@ -28,7 +22,7 @@ CapturedStep::CapturedStep(Communicator& comm, CudaStream& stream, const std::fu
 
 void CapturedStep::end_capture() {
   cudaGraph_t graph = nullptr;
-  EVENKEEL_CUDA_CALL(cudaStreamEndCapture, native(stream_), &graph);
+  EVENKEEL_CUDA_CALL(cudaStreamEndCapture, cuda::native(stream_), &graph);
   graph_ = graph;
   cudaGraphExec_t executable = nullptr;
   EVENKEEL_CUDA_CALL(cudaGraphInstantiate, &executable, graph, 0);
@@ -45,7 +39,7 @@ void CapturedStep::replay() {
   const cuda::PeerAccessScope scope = barrier_.scope();
   barrier_.sync(stream_);
   if (executable_ != nullptr)
-    EVENKEEL_CUDA_CALL(cudaGraphLaunch, static_cast<cudaGraphExec_t>(executable_), native(stream_));
+    EVENKEEL_CUDA_CALL(cudaGraphLaunch, static_cast<cudaGraphExec_t>(executable_), cuda::native(stream_));
   barrier_.sync(stream_);
 }
 

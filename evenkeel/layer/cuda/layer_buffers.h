@@ -48,8 +48,8 @@ struct LayerBuffers {
   PeerView* views = nullptr;
   StepTensors* tensors = nullptr;
 
-  ExpertTensors* shown_weights = nullptr;        // [E]
-  DeviceExpertWeights* group_weights = nullptr;  // [groups]
+  ExpertTensors* shown_weights = nullptr;  // [E]
+  ExpertWeights* group_weights = nullptr;  // [groups]
   DeviceExpertGradients* group_gradients = nullptr;
   ExpertTensors* native_gradients = nullptr;  // [natives], the same as those of the first groups
   std::uint16_t* places = nullptr;            // [places][block]

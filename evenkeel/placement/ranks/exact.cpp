@@ -23,6 +23,24 @@ namespace {
 
 constexpr double most_permutation_steps = 2e9;  // some seconds
 
+// Eq. 8 from layer to layer, one cluster on each rank: the sum is in the order of clusters.
+double cost_of_clusters(const Exchange& exchange, const PairCosts& costs, const Ranks& before,
+                        const Ranks& here) {
+  double worst = 0;
+  double total = 0;
+  for (std::size_t sender = 0; sender < costs.num_ranks; ++sender) {
+    const std::size_t row = static_cast<std::size_t>(before[sender]) * costs.num_ranks;
+    for (std::size_t item = 0; item < costs.num_ranks; ++item) {
+      // One pair of clusters for each pair of ranks; what stays costs nothing.
+      const double cost =
+          costs.per_unit[row + static_cast<std::size_t>(here[item])] * exchange.amount(sender, item);
+      worst = std::max(worst, cost);
+      total += cost;
+    }
+  }
+  return costs.objective == PairObjective::worst_pair ? worst : total;
+}
+
 class RankSolve {
  public:
   RankSolve(const PlacementProblem& problem, const Clustering& clustering, const RankAssignment& start,

@@ -6,16 +6,13 @@
 #include <string_view>
 #include <utility>
 
+#include "evenkeel/base/clock.h"
 #include "evenkeel/comm/recording.h"
 #include "evenkeel/device/cpu/stream.h"
 
 namespace evenkeel::internal {
 
 namespace {
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // The layer of one rank in an arena of its own, noting down what its steps cost.
 struct RankLayer {
@@ -144,9 +141,9 @@ RankSample ExperimentRank::take_step(const Batch& batch, const Candidate& candid
   if (at.timeline) at.timeline->restart();
   wait_for_all();
   comm_.reset();
-  at.sample.begin = seconds_now();
+  at.sample.begin = wall_seconds();
   compute(batch, at.layer);
-  at.sample.end = seconds_now();
+  at.sample.end = wall_seconds();
   at.sample.peak_bytes = at.arena.peak_bytes();
   note_bytes(at.sample);
   last_plan_.least_budget = at.layer.least_budget();

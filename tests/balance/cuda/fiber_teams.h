@@ -77,12 +77,8 @@ class FiberTeam {
 inline Lanes<FiberWarp> lanes_of(const FiberTeam&) {
   return {};
 }
-template <class F>
-void lead(const FiberTeam& team, const F& f) {
-  lead(team, f, [](int, int) {});
-}
-template <class F, class Aside>
-void lead(const FiberTeam& team, const F& f, const Aside& aside) {
+template <class F, class Aside = Idle>
+void lead(const FiberTeam& team, const F& f, const Aside& aside = {}) {
   const int warp = testing::FiberBlock::kWarp;
   team.sync();
   if (team.rank() < warp)

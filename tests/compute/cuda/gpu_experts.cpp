@@ -31,7 +31,7 @@ GpuExperts::GpuExperts(const MoeCase& problem, const GpuOptions& options)
       row_weight_(DeviceMemory<float>(grouped_.top_k.weights)),
       grad_weight_(grouped_.top_k.experts.size()),
       grad_input_(number(problem.all_tokens() * shape_.hidden)) {
-  std::vector<DeviceExpertWeights> weights;
+  std::vector<ExpertWeights> weights;
   std::vector<DeviceExpertGradients> gradients;
   const auto part = [&](const void* from, std::int64_t count) -> const void* {
     if (from == nullptr) return nullptr;
@@ -112,7 +112,7 @@ FfnOutcome GpuExperts::run() {
 FfnOutcome GpuExperts::replay(int replays) {
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t executable = nullptr;
-  auto* const native = static_cast<cudaStream_t>(stream_.native());
+  const cudaStream_t native = cuda::native(stream_);
   EVENKEEL_CUDA_CALL(cudaStreamBeginCapture, native, cudaStreamCaptureModeThreadLocal);
   launch();
   EVENKEEL_CUDA_CALL(cudaStreamEndCapture, native, &graph);

@@ -42,7 +42,7 @@ class GpuExperts {
   std::shared_ptr<const CudaExpertFfn> ffn_;
   CudaStream stream_;
   std::vector<DeviceMemory<std::byte>> parts_;  // of weights
-  DeviceMemory<DeviceExpertWeights> weights_;
+  DeviceMemory<ExpertWeights> weights_;
   std::vector<DeviceMemory<std::byte>> gradient_blocks_;
   DeviceMemory<DeviceExpertGradients> gradients_;
   DeviceMemory<std::int32_t> begin_, input_row_, output_row_;

@@ -17,7 +17,7 @@ constexpr int kResults = 5;
 
 // Every method of a team: values are scanned in place, results are the same on all lanes.
 template <class Team>
-EVENKEEL_HOST_DEVICE void exercise(const Team& team, std::int64_t* before, int* through, int n,
+EVENKEEL_HOST_DEVICE void exercise(const Team& team, std::int64_t* before, int* narrow, int n,
                                    std::int64_t* results) {
   std::int64_t sum = 0;
   std::int64_t least = INT64_MAX;
@@ -31,28 +31,28 @@ EVENKEEL_HOST_DEVICE void exercise(const Team& team, std::int64_t* before, int* 
   least = team.min(least);
   largest = team.max(largest);
   const std::int64_t of_before = exclusive_scan(team, before, n);
-  const int of_through = inclusive_scan(team, through, n);
+  const int of_narrow = exclusive_scan(team, narrow, n);
   if (team.rank() == team.size() - 1) {
     results[0] = sum;
     results[1] = least;
     results[2] = largest;
     results[3] = of_before;
-    results[4] = of_through;
+    results[4] = of_narrow;
   }
 }
 
-__global__ void exercise_block(std::int64_t* before, int* through, int n, std::int64_t* results) {
+__global__ void exercise_block(std::int64_t* before, int* narrow, int n, std::int64_t* results) {
   __shared__ BlockTeam::Scratch scratch;
-  exercise(BlockTeam(scratch), before, through, n, results);
+  exercise(BlockTeam(scratch), before, narrow, n, results);
 }
 
-__global__ void exercise_warp(std::int64_t* before, int* through, int n, std::int64_t* results) {
-  exercise(WarpTeam(), before, through, n, results);
+__global__ void exercise_warp(std::int64_t* before, int* narrow, int n, std::int64_t* results) {
+  exercise(WarpTeam(), before, narrow, n, results);
 }
 
 struct Case {
   std::vector<std::int64_t> before;
-  std::vector<int> through;
+  std::vector<int> narrow;
   std::vector<std::int64_t> results = std::vector<std::int64_t>(kResults);
   bool operator==(const Case&) const = default;
 };
@@ -62,7 +62,7 @@ Case make_case(int n) {
   Case made;
   for (int i = 0; i < n; ++i) {
     made.before.push_back(static_cast<std::int64_t>(random() >> 8) - (std::int64_t{1} << 55));
-    made.through.push_back(static_cast<int>(random() % 1000));
+    made.narrow.push_back(static_cast<int>(random() % 1000));
   }
   return made;
 }
@@ -90,12 +90,12 @@ class DeviceCopy {
 void exercise_on_device(Case& given, int threads) {
   const int n = static_cast<int>(given.before.size());
   DeviceCopy before(given.before);
-  DeviceCopy through(given.through);
+  DeviceCopy narrow(given.narrow);
   DeviceCopy results(given.results);
   if (threads == 0) {
-    exercise_warp<<<1, 32>>>(before.data(), through.data(), n, results.data());
+    exercise_warp<<<1, 32>>>(before.data(), narrow.data(), n, results.data());
   } else {
-    exercise_block<<<1, static_cast<unsigned>(threads)>>>(before.data(), through.data(), n, results.data());
+    exercise_block<<<1, static_cast<unsigned>(threads)>>>(before.data(), narrow.data(), n, results.data());
   }
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
 }
@@ -105,7 +105,7 @@ TEST(DeviceTeams, GiveTheHostTeamsIntegers) {
   for (int n : {0, 1, 2, 31, 32, 33, 64, 100, 384, 1023, 1024, 1025, 5000}) {
     const Case given = make_case(n);
     Case expected = given;
-    exercise(HostTeam(), expected.before.data(), expected.through.data(), n, expected.results.data());
+    exercise(HostTeam(), expected.before.data(), expected.narrow.data(), n, expected.results.data());
     for (int threads : {0, 32, 64, 128, 256, 512, 1024}) {
       Case got = given;
       exercise_on_device(got, threads);

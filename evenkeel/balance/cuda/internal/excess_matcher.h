@@ -1,4 +1,4 @@
-// ExcessMatcher (balance/excess_matcher.h) on lanes: the same moves in the same order.
+// ExcessMatcher (balance/internal/excess_matcher.h) on lanes: the same moves in the same order.
 //
 // Method  Plain steps are taken in registers. For any other, each scan over ranks, slots or moves is one
 //         search over lanes; it is found first and carried out then, in one place, so that the loop is small.

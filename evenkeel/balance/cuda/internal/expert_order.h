@@ -5,9 +5,8 @@
 
 #include <cstdint>
 
-#include "evenkeel/balance/cuda/internal/lanes.h"
-#include "evenkeel/balance/cuda/internal/memory.h"
-#include "evenkeel/device/cuda/add.h"
+#include "evenkeel/balance/cuda/internal/planner_buffers.h"
+#include "evenkeel/device/cuda/team.h"
 
 namespace evenkeel::cuda {
 

@@ -1,5 +1,5 @@
-// Free moves (balance/free_moves.h): work that changes ranks from copy to copy. Breadth-first searches
-// in the order of the host's, by one lane: only placements with redundant experts come here.
+// Free moves (balance/internal/free_moves.h): work that changes ranks from copy to copy. Breadth-first
+// searches in the order of the host's, by one lane: only placements with redundant experts come here.
 #pragma once
 
 #include <cstdint>

@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "evenkeel/base/host_device.h"
 #include "evenkeel/device/cuda/team.h"
-#include "evenkeel/device/cuda/unroll.h"
 
 namespace evenkeel::cuda {
 
@@ -150,15 +150,14 @@ EVENKEEL_HOST_DEVICE inline Lanes<HostTeam> lanes_of(const HostTeam&) {
   return {};
 }
 
-// Hands the greedy part of a block's work to its first warp; the others wait.
-template <class F>
-EVENKEEL_HOST_DEVICE void lead(const HostTeam&, const F& f) {
-  f(Lanes<HostTeam>());
-}
+struct Idle {
+  EVENKEEL_HOST_DEVICE void operator()(int, int) const {}
+};
 
-// The same; meanwhile the others do aside(first, step), which is all of something taken by steps.
-template <class F, class Aside>
-EVENKEEL_HOST_DEVICE void lead(const HostTeam&, const F& f, const Aside& aside) {
+// Hands the greedy part of a block's work to its first warp. The others wait; or meanwhile they do
+// aside(first, step), which is all of something taken by steps.
+template <class F, class Aside = Idle>
+EVENKEEL_HOST_DEVICE void lead(const HostTeam&, const F& f, const Aside& aside = {}) {
   f(Lanes<HostTeam>());
   aside(0, 1);
 }
@@ -174,15 +173,8 @@ EVENKEEL_HOST_DEVICE inline Lanes<WarpTeam> lanes_of(const BlockTeam&) {
   return {};
 }
 
-template <class F>
-EVENKEEL_HOST_DEVICE void lead(const BlockTeam& team, const F& f) {
-  team.sync();
-  if (team.rank() < internal::kWarp) f(Lanes<WarpTeam>());
-  team.sync();
-}
-
-template <class F, class Aside>
-EVENKEEL_HOST_DEVICE void lead(const BlockTeam& team, const F& f, const Aside& aside) {
+template <class F, class Aside = Idle>
+EVENKEEL_HOST_DEVICE void lead(const BlockTeam& team, const F& f, const Aside& aside = {}) {
   team.sync();
   if (team.rank() < internal::kWarp)
     f(Lanes<WarpTeam>());

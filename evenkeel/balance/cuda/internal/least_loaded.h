@@ -21,18 +21,15 @@ class LeastLoaded {
   EVENKEEL_HOST_DEVICE LeastLoaded(const Lanes& lanes, PlannerBuffers& buffers, std::int32_t capacity,
                                    std::int32_t min_segment)
       : lanes_(lanes),
+        buffers_(buffers),
         homes_(buffers.homes),
-        order_(buffers.order),
-        committed_(buffers.committed),
-        kept_(buffers.kept),
-        moves_(buffers.moves),
         capacity_(capacity),
         min_segment_(min_segment) {}
 
   EVENKEEL_HOST_DEVICE void assign_all() {
     int turn = -1;
     while (any_is_over() && (turn = next_that_spills(turn)) >= 0) {
-      const int expert = order_[turn];
+      const int expert = buffers_.order[turn];
       for (int i = homes_.copies_begin[expert]; i < homes_.copies_begin[expert + 1]; ++i)
         if (is_over(homes_.copies[i])) assign(homes_.copies[i]);
     }
@@ -40,13 +37,13 @@ class LeastLoaded {
 
  private:
   EVENKEEL_HOST_DEVICE bool any_is_over() const {
-    return lanes_.first(0, homes_.num_ranks, [&](int r) { return committed_[r] > capacity_; }) >= 0;
+    return lanes_.first(0, homes_.num_ranks, [&](int r) { return buffers_.committed[r] > capacity_; }) >= 0;
   }
   EVENKEEL_HOST_DEVICE int next_that_spills(int turn) const {
-    return lanes_.first(turn + 1, homes_.num_experts, [&](int i) { return spills(order_[i]); });
+    return lanes_.first(turn + 1, homes_.num_experts, [&](int i) { return spills(buffers_.order[i]); });
   }
   EVENKEEL_HOST_DEVICE bool is_over(int slot) const {
-    return kept_[slot] > 0 && committed_[homes_.slot_rank[slot]] > capacity_;
+    return buffers_.kept[slot] > 0 && buffers_.committed[homes_.slot_rank[slot]] > capacity_;
   }
   // On one lane.
   EVENKEEL_HOST_DEVICE bool spills(int expert) const {
@@ -57,30 +54,28 @@ class LeastLoaded {
 
   EVENKEEL_HOST_DEVICE void assign(int slot) {
     const int home = homes_.slot_rank[slot];
-    const std::int32_t share = kept_[slot];
-    const std::int32_t at_home = capacity_ - (committed_[home] - share);
+    const std::int32_t share = buffers_.kept[slot];
+    const std::int32_t at_home = capacity_ - (buffers_.committed[home] - share);
     const std::int32_t kept = at_home < 0 ? 0 : at_home;  // below the share, since the home is over
     lanes_.once([&] {
-      kept_[slot] = kept;
-      committed_[home] -= share - kept;
+      buffers_.kept[slot] = kept;
+      buffers_.committed[home] -= share - kept;
     });
     for (std::int32_t rest = share - kept; rest > 0;) {
       const auto [rank, load] =
-          lanes_.best(homes_.num_ranks, [&](int r) { return r == home ? kNoKey : committed_[r]; });
+          lanes_.best(homes_.num_ranks, [&](int r) { return r == home ? kNoKey : buffers_.committed[r]; });
       const std::int32_t spare = capacity_ - load;
       const bool piece_fits = spare > 0 && spare >= min_segment_;
       const std::int32_t piece = piece_fits && spare < rest ? spare : rest;
-      moves_.add(lanes_, slot, rank, piece, [&, at = rank, now = load + piece] { committed_[at] = now; });
+      buffers_.moves.add(lanes_, slot, rank, piece,
+                         [&, at = rank, now = load + piece] { buffers_.committed[at] = now; });
       rest -= piece;
     }
   }
 
   const Lanes& lanes_;
+  PlannerBuffers& buffers_;
   const Homes& homes_;
-  const Array order_;
-  const Array committed_;
-  const Array kept_;
-  MoveList& moves_;
   std::int32_t capacity_;
   std::int32_t min_segment_;
 };

@@ -1,4 +1,4 @@
-// Which expert of a rank a move takes (balance/local_rows.h), on lanes.
+// Which expert of a rank a move takes (balance/internal/local_rows.h), on lanes.
 //
 // Method  Moves change nothing for those of other senders, where experts have one home each, so that a warp
 //         takes a sender, and looks at no move of another, whose slot may be changing. Each of its lanes
@@ -20,13 +20,12 @@ class LocalRows {
   EVENKEEL_HOST_DEVICE LocalRows(const Lanes& lanes, PlannerBuffers& buffers, const std::int32_t* counts,
                                  const Array& senders, int own)
       : lanes_(lanes),
-        senders_(senders),
-        own_(own),
+        buffers_(buffers),
         homes_(buffers.homes),
+        moves_(buffers.best),
         counts_(counts),
-        least_(buffers.least),
-        rest_(buffers.rest),
-        moves_(buffers.best) {}
+        senders_(senders),
+        own_(own) {}
 
   // The moves in their order.
   EVENKEEL_HOST_DEVICE void improve() {
@@ -47,7 +46,8 @@ class LocalRows {
 
   // Whether the slot could give so many in the move's place.
   EVENKEEL_HOST_DEVICE bool could_give(int slot, int given_by, std::int32_t amount) const {
-    const std::int32_t rest = rest_[slot], fewest = least_[slot];  // both on their way at once
+    const std::int32_t rest = buffers_.rest[slot],
+                       fewest = buffers_.least[slot];  // both on their way at once
     return slot != given_by && rest >= amount && amount >= fewest;
   }
   // On one lane.
@@ -68,8 +68,8 @@ class LocalRows {
     const int better = better_slot(slot, to, amount);
     if (better < 0) return false;
     lanes_.once([&] {
-      rest_[slot] += amount;
-      rest_[better] -= amount;
+      buffers_.rest[slot] += amount;
+      buffers_.rest[better] -= amount;
       moves_.slot[move] = better;
     });
     return true;
@@ -100,8 +100,8 @@ class LocalRows {
   }
   EVENKEEL_HOST_DEVICE std::int32_t moving_gains(int slot, int home, int to, std::int32_t amount,
                                                  std::int32_t direction) const {
-    return kept(slot, home, rest_[slot] + direction * amount) - kept(slot, home, rest_[slot]) -
-           direction * kept(slot, to, amount);
+    return kept(slot, home, buffers_.rest[slot] + direction * amount) -
+           kept(slot, home, buffers_.rest[slot]) - direction * kept(slot, to, amount);
   }
   // No move of another sender is of an expert with its one home here.
   EVENKEEL_HOST_DEVICE bool is_on(int slot, int rank) const {
@@ -115,13 +115,12 @@ class LocalRows {
   }
 
   const Lanes& lanes_;
+  const PlannerBuffers& buffers_;
+  const Homes& homes_;
+  const MoveList& moves_;
+  const std::int32_t* counts_;
   const Array senders_;
   const int own_;
-  const Homes& homes_;
-  const std::int32_t* counts_;
-  const Array least_;
-  const Array rest_;
-  const MoveList& moves_;
 };
 
 }  // namespace evenkeel::cuda

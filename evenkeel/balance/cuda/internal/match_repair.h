@@ -1,5 +1,6 @@
-// Repair of a matching (balance/excess_matcher.h) on lanes: settles differences too small for a piece of
-// their own. It changes the amount of an existing transfer, leads a transfer through another rank, or swaps.
+// Repair of a matching (balance/internal/excess_matcher.h) on lanes: settles differences too small for a
+// piece of their own. It changes the amount of an existing transfer, leads a transfer through another rank,
+// or swaps.
 #pragma once
 
 #include <cstdint>

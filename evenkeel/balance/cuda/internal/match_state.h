@@ -1,5 +1,5 @@
-// State of a matching (balance/excess_matcher.h) on lanes: the balances that ranks still have to settle, the
-// assignments left on slots, and the flow that changes both.
+// State of a matching (balance/internal/match_state.h) on lanes: the balances that ranks still have to
+// settle, the assignments left on slots, and the flow that changes both.
 //
 // Method  A rank whose balance is 0 is closed: it takes part in nothing, so that no list of open ranks is
 //         kept. A scan within a scan runs on its lane alone.

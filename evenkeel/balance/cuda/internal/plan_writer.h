@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "evenkeel/balance/cuda/internal/planner_buffers.h"
-#include "evenkeel/device/cuda/add.h"
+#include "evenkeel/device/cuda/team.h"
 
 namespace evenkeel::cuda {
 

@@ -5,7 +5,7 @@
 
 #include "evenkeel/balance/cuda/internal/lanes.h"
 #include "evenkeel/balance/cuda/internal/planner_buffers.h"
-#include "evenkeel/device/cuda/add.h"
+#include "evenkeel/device/cuda/team.h"
 
 namespace evenkeel::cuda {
 

@@ -3,24 +3,30 @@
 
 #include <nccl.h>
 
-namespace evenkeel::nccl {
+namespace evenkeel::internal {
+
+// Every function that is called, and its name here.
+#define EVENKEEL_FOR_EACH_NCCL_FUNCTION(DO) \
+  DO(ncclGetUniqueId, get_unique_id)        \
+  DO(ncclCommInitRankConfig, init_rank)     \
+  DO(ncclCommFinalize, finalize)            \
+  DO(ncclCommDestroy, destroy)              \
+  DO(ncclCommAbort, abort)                  \
+  DO(ncclCommGetAsyncError, async_error)    \
+  DO(ncclGetErrorString, error_string)      \
+  DO(ncclGroupStart, group_start)           \
+  DO(ncclGroupEnd, group_end)               \
+  DO(ncclSend, send)                        \
+  DO(ncclRecv, receive)                     \
+  DO(ncclAllGather, all_gather)
 
 struct Library {
-  decltype(&ncclGetUniqueId) get_unique_id;
-  decltype(&ncclCommInitRankConfig) init_rank;
-  decltype(&ncclCommFinalize) finalize;
-  decltype(&ncclCommDestroy) destroy;
-  decltype(&ncclCommAbort) abort;
-  decltype(&ncclCommGetAsyncError) async_error;
-  decltype(&ncclGetErrorString) error_string;
-  decltype(&ncclGroupStart) group_start;
-  decltype(&ncclGroupEnd) group_end;
-  decltype(&ncclSend) send;
-  decltype(&ncclRecv) receive;
-  decltype(&ncclAllGather) all_gather;
+#define EVENKEEL_DECLARE(function, name) decltype(&function) name;
+  EVENKEEL_FOR_EACH_NCCL_FUNCTION(EVENKEEL_DECLARE)
+#undef EVENKEEL_DECLARE
 
   // Throws Unsupported where there is none.
   static const Library& get();
 };
 
-}  // namespace evenkeel::nccl
+}  // namespace evenkeel::internal

@@ -2,34 +2,16 @@
 // themselves, to one that is not waiting at all.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "evenkeel/comm/thread/internal/operation.h"
 #include "evenkeel/comm/thread/internal/world.h"
 
-namespace evenkeel::thread_comm {
+namespace evenkeel::internal {
 
 namespace {
-
-struct Suspects {
-  std::vector<int> ranks;  // in the order in which they were met
-  std::vector<bool> met;
-
-  Suspects(int count, int innocent) : met(static_cast<std::size_t>(count)) { first_time(innocent); }
-  void add(const std::vector<int>& more) {
-    for (int rank : more) {
-      if (first_time(rank)) ranks.push_back(rank);
-    }
-  }
-
- private:
-  bool first_time(int rank) {
-    const bool is_new = !met[static_cast<std::size_t>(rank)];
-    met[static_cast<std::size_t>(rank)] = true;
-    return is_new;
-  }
-};
 
 // False if the rank does not wait; otherwise adds the ranks that it waits for.
 bool list_awaited(Mailbox& mailbox, std::vector<int>& ranks) {
@@ -76,16 +58,16 @@ Cause find_blame(World& world, int rank, const Operation& operation) {
   }
   const std::string action =
       fmt::format("did not answer in {} within {:.3g} s", operation.name(), world.deadline_seconds());
-  Suspects suspects(world.size(), rank);
-  suspects.add(awaited);
-  for (std::size_t i = 0; i < suspects.ranks.size(); ++i) {
-    std::vector<int> further;
-    if (!list_awaited(world.mailbox(suspects.ranks[i]), further)) {
-      return blame(world, rank, suspects.ranks[i], action);
-    }
-    suspects.add(further);
+  std::vector<int> met = {rank};  // in this order
+  std::vector<int> further = awaited;
+  for (std::size_t next = 1;; ++next) {
+    for (int peer : further)
+      if (std::ranges::find(met, peer) == met.end()) met.push_back(peer);
+    if (next == met.size()) break;
+    further.clear();
+    if (!list_awaited(world.mailbox(met[next]), further)) return blame(world, rank, met[next], action);
   }
   return blame(world, rank, awaited.front(), action + ", while ranks wait for each other in a circle");
 }
 
-}  // namespace evenkeel::thread_comm
+}  // namespace evenkeel::internal

@@ -10,7 +10,7 @@
 
 #include "evenkeel/device/device_stream.h"
 
-namespace evenkeel::thread_comm {
+namespace evenkeel::internal {
 
 class Operation;
 class World;
@@ -24,7 +24,7 @@ enum class Place : std::uint8_t {
 };
 
 struct Receive {
-  std::span<std::byte> bytes;
+  std::span<std::byte> bytes{};
   int from = 0;
   Operation* operation = nullptr;
   Place place = Place::nowhere;  // this and the rest: guarded by the receiver's mailbox
@@ -33,11 +33,11 @@ struct Receive {
 };
 
 struct Message {
-  std::span<const std::byte> bytes;
+  std::span<const std::byte> bytes{};
   int to = 0;
   Operation* operation = nullptr;
   const DeviceEvent* ready = nullptr;  // on a device: what the bytes are ready after
-  EventLease copied;          // on a device: what the bytes are read before; guarded by the sender's mailbox
+  EventLease copied{};        // on a device: what the bytes are read before; guarded by the sender's mailbox
   bool acknowledged = false;  // guarded by the sender's mailbox
   Place place = Place::nowhere;  // this and the rest: guarded by the receiver's mailbox
   Receive* receive = nullptr;
@@ -107,4 +107,4 @@ class Group {
   std::vector<Lane> lanes_;
 };
 
-}  // namespace evenkeel::thread_comm
+}  // namespace evenkeel::internal

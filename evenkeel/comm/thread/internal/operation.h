@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,7 +21,7 @@
 #include "evenkeel/device/cpu/stream.h"
 #include "evenkeel/device/device_stream.h"
 
-namespace evenkeel::thread_comm {
+namespace evenkeel::internal {
 
 class Operation final : public CpuOperation {
  public:
@@ -35,12 +36,9 @@ class Operation final : public CpuOperation {
   // A message both ways without bytes: each comes after what the other did before.
   void meet(int peer);
 
-  // Where every rank's bytes are gathered before `finish` is called with this operation.
-  using Finish = void (*)(Operation&);
-  std::span<std::byte> gather_before(Finish finish, std::size_t bytes_per_rank);
-  std::span<const std::byte> gathered() const { return gathered_; }
+  // At the end `values` are reduced, over what is then in the space returned: every rank's, in rank order.
+  std::span<std::byte> reduce(std::span<std::byte> values, ValueType type, Reduction reduction);
   DeviceStream* device() const { return device_; }
-  int group_size() const { return group_.size(); }
 
   // Offers everything to the peers. Throws, with everything withdrawn, if a peer disagrees on a size.
   void publish();
@@ -53,21 +51,17 @@ class Operation final : public CpuOperation {
   // Under the mailbox of the operation's rank: the peers it still waits for, by their rank in the root.
   void list_absent(std::vector<int>& ranks) const;
 
-  // For whoever posts all_reduce: what finish() works on.
-  std::span<std::byte> reduced;
-  Reduction reduction = Reduction::sum;
-
  private:
   enum class Sleep : std::uint8_t { for_messages, for_acknowledgements };
-  struct Clash;
 
   void carry_out() override;
   void cancel() noexcept override;
 
-  void publish_receives(Clash& clash);
-  void publish_message(Message& message, Clash& clash);
-  static bool match(Message& message, Receive& receive, Clash& clash);
-  [[noreturn]] void refuse(const Clash& clash);
+  // A cause where a peer does not agree with what is published.
+  std::optional<Cause> publish_receives();
+  std::optional<Cause> publish_message(Message& message);
+  static std::optional<Cause> match(Message& message, Receive& receive);
+  [[noreturn]] void refuse(Cause cause);
 
   void wait_until_done();
   bool copy_what_has_come(std::unique_lock<std::mutex>& lock);
@@ -76,6 +70,7 @@ class Operation final : public CpuOperation {
   void copy_on_device(const Receive& receive, EventLease& copied);
   static void acknowledge(Message& message, EventLease copied);
   void order_after_readers();
+  void finish_reduction();
   void wait_for_readers() noexcept;
   void urge_receivers();
   void sleep(std::unique_lock<std::mutex>& lock);
@@ -99,11 +94,12 @@ class Operation final : public CpuOperation {
   std::vector<Message> sends_;
   std::vector<Receive> receives_;
   std::size_t receive_bytes_ = 0;
-  Finish finish_ = nullptr;
-  std::span<std::byte> gathered_;
+  std::span<std::byte> reduced_;  // none where nothing is reduced
+  ValueType value_type_ = ValueType::int64;
+  Reduction reduction_ = Reduction::sum;
+  std::byte* gathered_ = nullptr;
   std::vector<std::byte> gathered_on_host_;
-  std::unique_ptr<DeviceScratch> gathered_on_device_;
-  EventLease gathered_is_idle_;  // whichever stream has it next
+  DeviceScratch gathered_on_device_;
   DeviceStream* device_ = nullptr;
   EventLease ready_;
   bool withdrawn_ = false;
@@ -123,4 +119,4 @@ class Operation final : public CpuOperation {
 // Who keeps `operation` waiting, and what to say about it. Called asleep, by the operation's own thread.
 Cause find_blame(World& world, int rank, const Operation& operation);
 
-}  // namespace evenkeel::thread_comm
+}  // namespace evenkeel::internal

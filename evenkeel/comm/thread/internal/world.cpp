@@ -7,7 +7,7 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/comm/thread/internal/operation.h"
 
-namespace evenkeel::thread_comm {
+namespace evenkeel::internal {
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -100,4 +100,4 @@ std::shared_ptr<Group> World::join(const Group* parent, std::uint64_t split_coun
   return group;
 }
 
-}  // namespace evenkeel::thread_comm
+}  // namespace evenkeel::internal

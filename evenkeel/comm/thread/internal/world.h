@@ -23,7 +23,7 @@
 
 #include "evenkeel/comm/thread/internal/lane.h"
 
-namespace evenkeel::thread_comm {
+namespace evenkeel::internal {
 
 using Clock = std::chrono::steady_clock;
 
@@ -107,4 +107,4 @@ class World {
   std::map<SplitKey, Split> splits_;
 };
 
-}  // namespace evenkeel::thread_comm
+}  // namespace evenkeel::internal

@@ -26,26 +26,12 @@ const ActivationKernels& best() {
 }  // namespace
 
 void activate(Activation activation, std::int64_t n, const float* gate, const float* up, float* h) {
-  switch (activation) {
-    case Activation::swiglu:
-      return best().swiglu(n, gate, up, h);
-    case Activation::clamped_swiglu:
-      return best().clamped_swiglu(n, gate, up, h);
-    case Activation::gelu:
-      return best().gelu(n, up, h);
-  }
+  best().forward[static_cast<int>(activation)](n, gate, up, h);
 }
 
 void activate_backward(Activation activation, std::int64_t n, const float* gate, const float* up,
                        const float* grad_h, float* h, float* grad_gate, float* grad_up) {
-  switch (activation) {
-    case Activation::swiglu:
-      return best().swiglu_backward(n, gate, up, grad_h, h, grad_gate, grad_up);
-    case Activation::clamped_swiglu:
-      return best().clamped_swiglu_backward(n, gate, up, grad_h, h, grad_gate, grad_up);
-    case Activation::gelu:
-      return best().gelu_backward(n, up, grad_h, h, grad_up);
-  }
+  best().backward[static_cast<int>(activation)](n, gate, up, grad_h, h, grad_gate, grad_up);
 }
 
 void keep_beyond_limit(std::int64_t n, float* gate, float* up) {

@@ -87,14 +87,15 @@ void clamped_swiglu_backward(std::int64_t F, const float* gate, const float* up,
   }
 }
 
-void gelu(std::int64_t F, const float* up, float* h) {
+void gelu(std::int64_t F, const float*, const float* up, float* h) {
   for (std::int64_t i = 0; i < F; i += kLanes) {
     const Floats u = load(up + i, F - i);
     store(u * normal_cdf(u), h + i, F - i);
   }
 }
 
-void gelu_backward(std::int64_t F, const float* up, const float* grad_h, float* h, float* grad_up) {
+void gelu_backward(std::int64_t F, const float*, const float* up, const float* grad_h, float* h, float*,
+                   float* grad_up) {
   for (std::int64_t i = 0; i < F; i += kLanes) {
     const Floats u = load(up + i, F - i);
     const Floats phi = normal_cdf(u);
@@ -106,7 +107,7 @@ void gelu_backward(std::int64_t F, const float* up, const float* grad_h, float* 
 }  // namespace
 
 extern const ActivationKernels activation_kernels;
-const ActivationKernels activation_kernels = {
-    swiglu, swiglu_backward, clamped_swiglu, clamped_swiglu_backward, gelu, gelu_backward};
+const ActivationKernels activation_kernels = {{swiglu, clamped_swiglu, gelu},
+                                              {swiglu_backward, clamped_swiglu_backward, gelu_backward}};
 
 }  // namespace evenkeel::internal::EVENKEEL_VECTOR_ISA

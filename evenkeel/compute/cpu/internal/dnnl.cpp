@@ -54,6 +54,22 @@ void require_memory_to_compile(std::int64_t bytes) {
   munmap(there, size);
 }
 
+Product::Product(const dnnl::memory::desc& a, const dnnl::memory::desc& b, const dnnl::memory::desc& c,
+                 const dnnl::primitive_attr& attributes)
+    : a_(a), b_(b), c_(c) {
+  const dnnl::matmul::primitive_desc made = product_of(a, b, c, attributes);
+  scratch_ = made.scratchpad_desc();
+  matmul_ = dnnl::matmul(made);
+}
+
+void Product::run(const void* a, const void* b, float* c, std::byte* scratch) const {
+  const OneThread alone;
+  matmul_.execute(cpu_stream(), {{DNNL_ARG_SRC, view(a_, a)},
+                                 {DNNL_ARG_WEIGHTS, view(b_, b)},
+                                 {DNNL_ARG_DST, view(c_, c)},
+                                 {DNNL_ARG_SCRATCHPAD, view(scratch_, scratch)}});
+}
+
 OneThread::OneThread() : before_(omp_get_max_threads()) {
   omp_set_num_threads(1);
 }

@@ -3,9 +3,11 @@
 
 #include <oneapi/dnnl/dnnl_version.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include "evenkeel/base/bytes.h"
 #include "evenkeel/base/data_type.h"
 
 namespace evenkeel::internal {
@@ -24,12 +26,7 @@ constexpr std::int64_t forward_tile_rows(DataType type) {
 // Rows come in steps of what AMX multiplies at once.
 inline constexpr std::int64_t kVectorRows = 16;
 constexpr std::int64_t whole_vector_rows(std::int64_t rows) {
-  return (rows + kVectorRows - 1) / kVectorRows * kVectorRows;
-}
-
-// Whole cache lines, so that what lies behind begins on one.
-constexpr std::int64_t whole_lines(std::int64_t bytes) {
-  return (bytes + 63) / 64 * 64;
+  return round_up(rows, kVectorRows);
 }
 
 inline dnnl::memory::data_type dnnl_type(DataType type) {
@@ -61,6 +58,19 @@ inline dnnl::matmul::primitive_desc product_of(const dnnl::memory::desc& a, cons
   return {dnnl::matmul::desc(a, b, c), attributes, cpu_engine()};
 #endif
 }
+
+// A product whose operands have been described to oneDNN, and compiled.
+struct Product {
+  Product(const dnnl::memory::desc& a, const dnnl::memory::desc& b, const dnnl::memory::desc& c,
+          const dnnl::primitive_attr& attributes);
+  // On the calling thread alone.
+  void run(const void* a, const void* b, float* c, std::byte* scratch) const;
+  std::int64_t scratch_bytes() const { return static_cast<std::int64_t>(scratch_.get_size()); }
+
+ private:
+  dnnl::memory::desc a_, b_, c_, scratch_;
+  dnnl::matmul matmul_;
+};
 
 // While it lives, oneDNN calls of this thread stay on this thread: no OpenMP workers behind a rank's back.
 class OneThread {

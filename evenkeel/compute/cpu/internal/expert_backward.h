@@ -2,16 +2,21 @@
 // rows and their weights. What forward did not save is computed again first.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 
 #include "evenkeel/base/matrix_view.h"
+#include "evenkeel/compute/cpu/internal/activation.h"
 #include "evenkeel/compute/cpu/internal/gradient_product.h"
 #include "evenkeel/compute/cpu/internal/inner_products.h"
 #include "evenkeel/compute/cpu/internal/row_ladder.h"
 #include "evenkeel/compute/cpu/internal/tile.h"
 #include "evenkeel/compute/expert_ffn.h"
+#include "evenkeel/device/cpu/rows.h"
 
 namespace evenkeel::internal {
 
@@ -27,18 +32,55 @@ struct BackwardRows {
 class ExpertBackward {
  public:
   // `inner` must outlive this.
-  ExpertBackward(const ExpertShape& shape, const InnerProducts& inner);
+  ExpertBackward(const ExpertShape& s, const InnerProducts& inner)
+      : shape_(s),
+        inner_(inner),
+        grad_h_(s.hidden, s.intermediate, s.type, RowLadder::Plain::in_by_out, RowLadder::Bits::any),
+        grad_x_(s.gate_up_rows(), s.hidden, s.type, RowLadder::Plain::in_by_out, RowLadder::Bits::any),
+        grad_gate_up_(s.gate_up_rows(), s.hidden, s.type),
+        grad_down_(s.hidden, s.intermediate, s.type),
+        heights_({&grad_h_, &grad_x_}, kTileRows,
+                 [&](std::int64_t rows) { return bytes_of_tile(rows, false); }),
+        heights_again_({&grad_h_, &grad_x_}, kAgainTileRows,
+                       [&](std::int64_t rows) { return bytes_of_tile(rows, true); }) {}
 
   // gate_up, down and its biases, as ExpertFfn::prepare().
-  std::int64_t prepared_bytes() const;
-  void prepare(const ExpertWeights& weights, std::byte* prepared) const;
+  std::int64_t prepared_bytes() const {
+    return grad_x_.packed_bytes() + grad_h_.packed_bytes() + bias_bytes(shape_, shape_.hidden);
+  }
+  void prepare(const ExpertWeights& weights, std::byte* prepared) const {
+    std::byte* const down = prepared + grad_x_.packed_bytes();
+    if (weights.gate_up != nullptr) grad_x_.pack(weights.gate_up, prepared);
+    if (weights.down != nullptr) grad_h_.pack(weights.down, down);
+    if (weights.down_bias != nullptr)
+      rows::to_f32(shape_.hidden, weights.down_bias, shape_.type,
+                   reinterpret_cast<float*>(down + grad_h_.packed_bytes()));
+  }
 
   // `again`: with space for groups that have nothing saved.
   std::int64_t workspace_bytes(bool again) const { return heights(again).most_bytes(); }
   std::int64_t least_workspace_bytes(bool again) const { return heights(again).least_bytes(); }
+
   // As ExpertFfn::backward().
   void run(const ExpertBatch& batch, const BackwardRows& rows, bool again,
-           std::span<std::byte> workspace) const;
+           std::span<std::byte> workspace) const {
+    const std::int64_t row_limit = heights(again).rows_in(std::ssize(workspace));
+    Carver carver(workspace.data());
+    RowAlone alone;
+    const Tile tile = carve(carver, row_limit, again, alone);
+    std::int64_t most = std::min(grad_h_.max_rows(row_limit), grad_x_.max_rows(row_limit));
+    if (again) most = std::min(most, inner_.ladder().max_rows(row_limit));
+    for (const ExpertGroup& group : batch.groups)
+      for_each_tile(group, most, [&](Span span) {
+        std::byte* const pre = pre_activations(batch, group, span, rows.input, tile);
+        const std::byte* const g = gathered(batch, span, rows.grad_output, tile, tile.g);
+        differentiate_output(batch, group, span, tile, g, rows);
+        differentiate_h(batch, group, span, tile, g, pre, rows);
+        add_down_gradients(group, span, tile, g);
+        add_input_gradients(batch, group, span, tile, pre, rows.grad_input);
+        add_gate_up_gradients(group, span, tile, gathered(batch, span, rows.input, tile, tile.x()), pre);
+      });
+  }
 
  private:
   // Memory for the rows of a tile. Rows that are not wanted at the same time share their space. The input is
@@ -54,29 +96,193 @@ class ExpertBackward {
     float *block, *gate, *g_row;
     std::byte* scratch;
   };
-  // Some columns of a row, in f32.
-  struct Piece;
+  // Some columns of a row, in f32: small enough for the stack, long enough that calls do not show.
+  struct Piece {
+    static constexpr std::int64_t kMost = 128;
+    RowLadder::Block columns;
+    alignas(64) std::array<float, kMost> gate, up, h;
+  };
+
+  // Of a batch's positions in a span.
+  static const std::int32_t* input_rows(const ExpertBatch& batch, Span span) {
+    return &batch.input_row[static_cast<std::size_t>(span.begin)];
+  }
+  static std::size_t output_row(const ExpertBatch& batch, Span span, std::int64_t i) {
+    return static_cast<std::size_t>(batch.output_row[static_cast<std::size_t>(span.begin + i)]);
+  }
+
   const TileHeights& heights(bool again) const { return again ? heights_again_ : heights_; }
-  std::int64_t bytes_of_tile(std::int64_t rows, bool again) const;
-  Tile carve(Carver& carver, std::int64_t rows, bool again, RowAlone& alone) const;
-  std::int64_t scratch_bytes(std::int64_t rows, bool again) const;
-  std::byte* pre_activations(const ExpertBatch& batch, const ExpertGroup& group, Span span,
-                             const SplitRows& input, const Tile& tile) const;
+
+  std::int64_t bytes_of_tile(std::int64_t rows, bool again) const {
+    Carver carver(nullptr);
+    RowAlone alone;
+    carve(carver, rows, again, alone);
+    return carver.used();
+  }
+
+  Tile carve(Carver& carver, std::int64_t rows, bool again, RowAlone& alone) const {
+    const ExpertShape& s = shape_;
+    const std::int64_t element = bytes_of(s.type);
+    const std::int64_t gathered = rows > 1 ? rows * s.hidden * element : 0;
+    const std::int64_t scratch = scratch_bytes(rows, again);
+    Tile tile;
+    tile.rows = rows;
+    tile.g = carver.take<std::byte>(gathered);
+    tile.weighted_h = carver.take<std::byte>(std::max(rows * s.intermediate * element, again ? gathered : 0));
+    tile.pre_again = carver.take<std::byte>(again ? rows * s.gate_up_rows() * element : 0);
+    tile.aside = carver.take<std::byte>(rows > GradientProduct::kFewRows ? margin_bytes(s) : 0);
+    tile.g_row = carver.take<float>(s.biases ? s.hidden : 0);
+    if (RowAlone::is_enough(rows, scratch)) {
+      tile.block = alone.up.data();
+      tile.gate = alone.gate.data();
+      tile.scratch = alone.scratch.data();
+    } else {
+      const std::int64_t inner = again ? inner_.ladder().widest_block() : 0;
+      tile.block =
+          carver.take<float>(rows * std::max({grad_h_.widest_block(), grad_x_.widest_block(), inner}));
+      tile.gate = carver.take<float>(is_gated(s.activation) ? rows * inner : 0);
+      tile.scratch = carver.take<std::byte>(scratch);
+    }
+    return tile;
+  }
+
+  std::int64_t scratch_bytes(std::int64_t rows, bool again) const {
+    return std::max({grad_h_.scratch_bytes(rows), grad_x_.scratch_bytes(rows),
+                     grad_gate_up_.scratch_bytes(rows), grad_down_.scratch_bytes(rows),
+                     again ? inner_.ladder().scratch_bytes(rows) : 0});
+  }
+
   const std::byte* gathered(const ExpertBatch& batch, Span span, const SplitRows& input, const Tile& tile,
-                            std::byte* to) const;
+                            std::byte* to) const {
+    const std::int32_t* const row = input_rows(batch, span);
+    if (tile.rows == 1) return input.row(*row, shape_.hidden * bytes_of(shape_.type));
+    rows::gather(span.rows, row, shape_.hidden, input, to, shape_.type);
+    return to;
+  }
+
+  // Those that forward saved, or what it would have saved, computed again.
+  std::byte* pre_activations(const ExpertBatch& batch, const ExpertGroup& group, Span span,
+                             const SplitRows& input, const Tile& tile) const {
+    if (std::byte* const saved = saved_of(shape_, group, span)) return saved;
+    const std::byte* const x = gathered(batch, span, input, tile, tile.x_again());
+    for (std::int64_t i = 0; i < inner_.ladder().blocks(); ++i) {
+      const RowLadder::Block block = inner_.ladder().block(i);
+      inner_.multiply(i, span.rows, group.prepared_again, x, tile.gate, tile.block, tile.scratch);
+      for (std::int64_t row = 0; row < span.rows; ++row)
+        inner_.save(block, tile.gate + row * block.columns, tile.block + row * block.columns, tile.pre_again,
+                    row);
+    }
+    return tile.pre_again;
+  }
+
+  // Gradients that y's own gradient gives: that of down's bias, and the bias's share of the row weight's.
   void differentiate_output(const ExpertBatch& batch, const ExpertGroup& group, Span span, const Tile& tile,
-                            const std::byte* g, const BackwardRows& rows) const;
+                            const std::byte* g, const BackwardRows& rows) const {
+    const auto* const down_bias =
+        reinterpret_cast<const float*>(group.prepared + grad_x_.packed_bytes() + grad_h_.packed_bytes());
+    for (std::int64_t i = 0; i < span.rows; ++i) {
+      const std::size_t row = output_row(batch, span, i);
+      rows.grad_weight[row] = 0;
+      if (!shape_.biases) continue;
+      rows::to_f32(shape_.hidden, rows::at(g, i * shape_.hidden, shape_.type), shape_.type, tile.g_row);
+      rows.grad_weight[row] = rows::dot(shape_.hidden, down_bias, tile.g_row);
+      rows::add_scaled(shape_.hidden, tile.g_row, rows.weight[row], group.gradients.down_bias);
+    }
+  }
+
+  // The gradient of the pre-activations, over them, and of the row's weight, and weight * h, block by block.
   void differentiate_h(const ExpertBatch& batch, const ExpertGroup& group, Span span, const Tile& tile,
-                       const std::byte* g, std::byte* pre, const BackwardRows& rows) const;
+                       const std::byte* g, std::byte* pre, const BackwardRows& rows) const {
+    const std::byte* const down = group.prepared + grad_x_.packed_bytes();
+    for (std::int64_t b = 0; b < grad_h_.blocks(); ++b) {
+      const RowLadder::Block block = grad_h_.block(b);
+      grad_h_.run(b, span.rows, g, down, tile.block, tile.scratch);
+      for (std::int64_t i = 0; i < span.rows; ++i) {
+        const std::size_t row = output_row(batch, span, i);
+        const float* const grad_h = tile.block + i * block.columns;
+        for (std::int64_t done = 0; done < block.columns; done += Piece::kMost) {
+          Piece piece;
+          piece.columns = {block.begin + done, std::min(Piece::kMost, block.columns - done)};
+          rows.grad_weight[row] += differentiate_piece(i, grad_h + done, tile, rows.weight[row], pre, piece);
+          if (shape_.biases) add_pre_bias_gradients(group, piece);
+        }
+      }
+    }
+  }
+
+  // A piece of one row; returns h . d(y . G)/dh over it.
   float differentiate_piece(std::int64_t i, const float* grad_h, const Tile& tile, float weight,
-                            std::byte* pre, Piece& piece) const;
-  void add_pre_bias_gradients(const ExpertGroup& group, const Piece& piece) const;
+                            std::byte* pre, Piece& piece) const {
+    const std::int64_t n = piece.columns.columns;
+    const std::int64_t first = i * shape_.gate_up_rows() + piece.columns.begin;
+    const std::int64_t up = first + up_begin(shape_);
+    const bool gated = is_gated(shape_.activation);
+    const auto widen = [&](std::int64_t index, float* to) {
+      rows::to_f32(n, rows::at(pre, index, shape_.type), shape_.type, to);
+    };
+    const auto weigh = [&](float* values, std::byte* to, std::int64_t index) {
+      rows::scale(n, weight, values);
+      rows::from_f32(n, values, rows::at(to, index, shape_.type), shape_.type);
+    };
+    float* const gate_f32 = piece.gate.data();
+    float* const up_f32 = piece.up.data();
+    float* const h_f32 = piece.h.data();
+    if (gated) widen(first, gate_f32);
+    widen(up, up_f32);
+    activate_backward(shape_.activation, n, gate_f32, up_f32, grad_h, h_f32, gate_f32, up_f32);
+    const float product = rows::dot(n, h_f32, grad_h);
+    weigh(h_f32, tile.weighted_h, i * shape_.intermediate + piece.columns.begin);
+    if (gated) weigh(gate_f32, pre, first);
+    weigh(up_f32, pre, up);
+    return product;
+  }
+
+  // By now the gradients of a piece are where its pre-activations were.
+  void add_pre_bias_gradients(const ExpertGroup& group, const Piece& piece) const {
+    const auto [begin, columns] = piece.columns;
+    float* const sums = group.gradients.gate_up_bias + begin;
+    if (is_gated(shape_.activation)) rows::add_scaled(columns, piece.gate.data(), 1.0f, sums);
+    rows::add_scaled(columns, piece.up.data(), 1.0f, sums + up_begin(shape_));
+  }
+
+  void add_down_gradients(const ExpertGroup& group, Span span, const Tile& tile, const std::byte* g) const {
+    clear_padding(span, tile.g, shape_.hidden);
+    clear_padding(span, tile.weighted_h, shape_.intermediate);
+    grad_down_.add(span.rows, g, tile.weighted_h, group.gradients.down, tile.scratch);
+  }
+
   void add_input_gradients(const ExpertBatch& batch, const ExpertGroup& group, Span span, const Tile& tile,
-                           const std::byte* grad_pre, const SplitSums& grad_input) const;
-  void clear_padding(Span span, std::byte* rows, std::int64_t width) const;
-  void add_down_gradients(const ExpertGroup& group, Span span, const Tile& tile, const std::byte* g) const;
+                           const std::byte* grad_pre, const SplitSums& grad_input) const {
+    const std::int32_t* const row = input_rows(batch, span);
+    for (std::int64_t b = 0; b < grad_x_.blocks(); ++b) {
+      const RowLadder::Block block = grad_x_.block(b);
+      grad_x_.run(b, span.rows, grad_pre, group.prepared, tile.block, tile.scratch);
+      for (std::int64_t i = 0; i < span.rows; ++i)
+        rows::add_scaled(block.columns, tile.block + i * block.columns, 1.0f,
+                         grad_input.row(row[i], shape_.hidden) + block.begin);
+    }
+  }
+
+  // Another group's rows behind those of the tile stand aside meanwhile.
   void add_gate_up_gradients(const ExpertGroup& group, Span span, const Tile& tile, const std::byte* x,
-                           std::byte* grad_pre) const;
+                             std::byte* grad_pre) const {
+    const std::int64_t width = shape_.gate_up_rows();
+    std::byte* const behind = rows::at(grad_pre, span.rows * width, shape_.type);
+    const std::int64_t padding = GradientProduct::padding(span.rows);
+    const auto bytes = static_cast<std::size_t>(padding * width * bytes_of(shape_.type));
+    if (group.saved != nullptr) std::memcpy(tile.aside, behind, bytes);
+    clear_padding(span, tile.x(), shape_.hidden);
+    clear_padding(span, grad_pre, width);
+    grad_gate_up_.add(span.rows, grad_pre, x, group.gradients.gate_up, tile.scratch);
+    if (group.saved != nullptr) std::memcpy(behind, tile.aside, bytes);
+  }
+
+  // The products behind weight gradients take rows of zeros behind the tile's.
+  void clear_padding(Span span, std::byte* rows, std::int64_t width) const {
+    const std::int64_t padding = GradientProduct::padding(span.rows);
+    std::memset(rows::at(rows, span.rows * width, shape_.type), 0,
+                static_cast<std::size_t>(padding * width * bytes_of(shape_.type)));
+  }
 
   ExpertShape shape_;
   const InnerProducts& inner_;

@@ -4,17 +4,32 @@
 // there is a primitive. A row or two need neither: each adds a multiple of its b to each row of C.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include "evenkeel/compute/cpu/internal/dnnl.h"
+#include "evenkeel/device/cpu/rows.h"
 
 namespace evenkeel::internal {
 
 class GradientProduct {
  public:
-  GradientProduct(std::int64_t m, std::int64_t n, DataType type);
+  GradientProduct(std::int64_t m, std::int64_t n, DataType type) : m_(m), n_(n), type_(type) {
+    using dnnl::memory;
+    const OneThread alone;
+    dnnl::post_ops add_to_destination;
+    add_to_destination.append_sum(1.0f);
+    dnnl::primitive_attr attributes;
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    attributes.set_post_ops(add_to_destination);
+    const memory::data_type factors = dnnl_type(product_type(type));
+    for (std::int64_t k = kVectorRows; k <= kTileRows; k += kVectorRows)
+      rungs_.emplace_back(memory::desc({m, k}, factors, memory::format_tag::ba),
+                          memory::desc({k, n}, factors, memory::format_tag::ab),
+                          memory::desc({m, n}, memory::data_type::f32, memory::format_tag::ab), attributes);
+  }
 
   static constexpr std::int64_t kFewRows = 2;
   // Rows of zeros behind k rows.
@@ -23,23 +38,48 @@ class GradientProduct {
   }
 
   // Of products of at most `rows` rows.
-  std::int64_t scratch_bytes(std::int64_t rows) const;
+  std::int64_t scratch_bytes(std::int64_t rows) const {
+    if (rows <= kFewRows) return 0;
+    std::int64_t most = 0;
+    for (std::size_t i = 0; i < rungs_.size(); ++i)
+      if (static_cast<std::int64_t>(i) * kVectorRows < rows) most = std::max(most, rungs_[i].scratch_bytes());
+    return most + widened_bytes(whole_vector_rows(rows));
+  }
+
   // `a` and `b` must hold padding(k) rows of zeros behind the k.
-  void add(std::int64_t k, const void* a, const void* b, float* c, std::byte* scratch) const;
+  void add(std::int64_t k, const void* a, const void* b, float* c, std::byte* scratch) const {
+    if (k <= kFewRows) {
+      for (std::int64_t i = 0; i < k; ++i) add_row(rows::at(a, i * m_, type_), rows::at(b, i * n_, type_), c);
+      return;
+    }
+    const std::int64_t padded = whole_vector_rows(k);
+    if (product_type(type_) != type_) {
+      auto* const widened = reinterpret_cast<float*>(scratch);
+      rows::to_f32(padded * m_, a, type_, widened);
+      rows::to_f32(padded * n_, b, type_, widened + padded * m_);
+      a = widened;
+      b = widened + padded * m_;
+      scratch += widened_bytes(padded);
+    }
+    rungs_[static_cast<std::size_t>(padded / kVectorRows - 1)].run(a, b, c, scratch);
+  }
 
  private:
-  void add_row(const void* a, const void* b, float* c) const;
+  void add_row(const void* a, const void* b, float* c) const {
+    for (std::int64_t i = 0; i < m_; ++i) {
+      float factor;
+      rows::to_f32(1, rows::at(a, i, type_), type_, &factor);
+      rows::add_scaled(n_, b, type_, factor, c + i * n_);
+    }
+  }
   // Of so many rows of a and b, where they are widened.
-  std::int64_t widened_bytes(std::int64_t rows) const;
+  std::int64_t widened_bytes(std::int64_t rows) const {
+    return product_type(type_) == type_ ? 0 : whole_lines(rows * (m_ + n_) * std::int64_t{sizeof(float)});
+  }
 
-  struct Rung {
-    dnnl::matmul product;
-    dnnl::memory::desc a, b, scratch;
-  };
   std::int64_t m_, n_;
   DataType type_;
-  dnnl::memory::desc c_;
-  std::vector<Rung> rungs_;  // by whole_vector_rows(k) / kVectorRows - 1
+  std::vector<Product> rungs_;  // by whole_vector_rows(k) / kVectorRows - 1
 };
 
 }  // namespace evenkeel::internal

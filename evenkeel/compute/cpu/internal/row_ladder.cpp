@@ -111,8 +111,7 @@ memory::desc RowLadder::weights_of(std::int64_t columns) const {
 RowLadder::Rung RowLadder::make_rung(const Width& width, std::int64_t rows) const {
   const memory::desc a({rows, in_}, dnnl_type(product_type(type_)), memory::format_tag::ab);
   const memory::desc c({rows, width.columns}, memory::data_type::f32, memory::format_tag::ab);
-  const dnnl::matmul::primitive_desc made = product_of(a, width.packed, c, own_scratch());
-  return {rows, dnnl::matmul(made), a, c, made.scratchpad_desc()};
+  return {rows, Product(a, width.packed, c, own_scratch())};
 }
 
 std::int64_t RowLadder::max_rows(std::int64_t row_limit) const {
@@ -120,16 +119,9 @@ std::int64_t RowLadder::max_rows(std::int64_t row_limit) const {
   std::int64_t rows = row_limit;
   for (const Width& width : widths_) {
     const auto beyond = std::ranges::upper_bound(width.rungs, row_limit, {}, &Rung::rows);
-    EVENKEEL_CHECK(beyond != width.rungs.begin());
-    rows = std::min(rows, std::prev(beyond)->rows);
+    rows = beyond == width.rungs.begin() ? 0 : std::min(rows, std::prev(beyond)->rows);
   }
   return rows;
-}
-
-bool RowLadder::has_rows(std::int64_t row_limit) const {
-  return row_limit == 1 || std::ranges::all_of(widths_, [&](const Width& width) {
-           return width.rungs.front().rows <= row_limit;
-         });
 }
 
 std::int64_t RowLadder::scratch_bytes(std::int64_t row_limit) const {
@@ -145,7 +137,7 @@ std::int64_t RowLadder::scratch_bytes(std::int64_t row_limit) const {
 }
 
 std::int64_t RowLadder::scratch_bytes(const Rung& rung) const {
-  return widened_bytes(rung.rows) + static_cast<std::int64_t>(rung.scratch.get_size());
+  return widened_bytes(rung.rows) + rung.product.scratch_bytes();
 }
 
 std::int64_t RowLadder::copied_bytes(const Rung& rung) const {
@@ -209,19 +201,15 @@ void RowLadder::pack(const void* plain, std::byte* packed) const {
   }
 }
 
-void RowLadder::run_rung(const Rung& rung, const memory::desc& b, const void* a, const std::byte* packed,
-                         float* c, std::byte* scratch) const {
-  const OneThread alone;
+void RowLadder::run_rung(const Rung& rung, const void* a, const std::byte* packed, float* c,
+                         std::byte* scratch) const {
   if (widens()) {
     auto* const widened = reinterpret_cast<float*>(scratch);
     rows::to_f32(rung.rows * in_, a, type_, widened);
     a = widened;
     scratch += widened_bytes(rung.rows);
   }
-  rung.product.execute(cpu_stream(), {{DNNL_ARG_SRC, view(rung.a, a)},
-                                      {DNNL_ARG_WEIGHTS, view(b, packed)},
-                                      {DNNL_ARG_DST, view(rung.c, c)},
-                                      {DNNL_ARG_SCRATCHPAD, view(rung.scratch, scratch)}});
+  rung.product.run(a, packed, c, scratch);
 }
 
 void RowLadder::run(std::int64_t block, std::int64_t m, const void* a, const std::byte* packed, float* c,
@@ -230,7 +218,7 @@ void RowLadder::run(std::int64_t block, std::int64_t m, const void* a, const std
   const Rung& rung = width.rung_for(m);
   packed += block * widths_.front().packed_bytes();
   if (m == 1 && rung.rows > 1) return run_alone(width, rung, a, packed, c, scratch);
-  run_rung(rung, width.packed, a, packed, c, scratch);
+  run_rung(rung, a, packed, c, scratch);
 }
 
 // Behind the copy is space for the other rows of the rung, whatever lies there.
@@ -238,8 +226,7 @@ void RowLadder::run_alone(const Width& width, const Rung& rung, const void* a, c
                           float* c, std::byte* scratch) const {
   std::byte* const results = scratch + copied_bytes(rung);
   std::memcpy(scratch, a, static_cast<std::size_t>(in_ * bytes_of(type_)));
-  run_rung(rung, width.packed, scratch, packed, reinterpret_cast<float*>(results),
-           results + result_bytes(width, rung));
+  run_rung(rung, scratch, packed, reinterpret_cast<float*>(results), results + result_bytes(width, rung));
   std::memcpy(c, results, static_cast<std::size_t>(width.columns) * sizeof(float));
 }
 
@@ -279,7 +266,7 @@ std::vector<std::size_t> RowLadder::agreeing(const Width& width, const Rung& ref
                                              Sample& sample) const {
   const auto row = [&](std::int64_t r) { return sample.a.data() + r * in_ * bytes_of(type_); };
   const auto run = [&](const Rung& rung, std::int64_t first, float* c) {
-    run_rung(rung, width.packed, row(first), sample.packed.data(), c, sample.scratch.data());
+    run_rung(rung, row(first), sample.packed.data(), c, sample.scratch.data());
   };
   for (std::int64_t r = 0; r < kTileRows; r += reference.rows)
     run(reference, r, sample.expected.data() + r * width.columns);

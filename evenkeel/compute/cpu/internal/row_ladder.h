@@ -46,10 +46,8 @@ class RowLadder {
   RowLadder(std::int64_t in, std::int64_t out, DataType type, Plain plain, Bits bits);
 
   // The most rows of a run() that touches no more than `row_limit` of them: as many, or fewer where rungs
-  // disagree; some for half of kTileRows and more, and for one.
+  // disagree, perhaps none; some for half of kTileRows and more, and for one.
   std::int64_t max_rows(std::int64_t row_limit = kTileRows) const;
-  // Whether there are any.
-  bool has_rows(std::int64_t row_limit) const;
   std::int64_t blocks() const { return blocks_; }
   Block block(std::int64_t index) const;
   std::int64_t widest_block() const { return widths_.front().columns; }
@@ -70,8 +68,7 @@ class RowLadder {
  private:
   struct Rung {
     std::int64_t rows;
-    dnnl::matmul product;
-    dnnl::memory::desc a, c, scratch;
+    Product product;
   };
   // The ladder of the blocks of one width.
   struct Width {
@@ -98,8 +95,7 @@ class RowLadder {
   std::int64_t result_bytes(const Width& width, const Rung& rung) const;
   void run_alone(const Width& width, const Rung& rung, const void* a, const std::byte* packed, float* c,
                  std::byte* scratch) const;
-  void run_rung(const Rung& rung, const dnnl::memory::desc& b, const void* a, const std::byte* packed,
-                float* c, std::byte* scratch) const;
+  void run_rung(const Rung& rung, const void* a, const std::byte* packed, float* c, std::byte* scratch) const;
   const Width& width_of(std::int64_t block) const;
   void keep_agreeing_rungs(Width& width);
   std::vector<std::size_t> agreeing(const Width& width, const Rung& reference, Sample& sample) const;

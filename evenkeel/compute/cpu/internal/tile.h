@@ -31,6 +31,7 @@ template <class Body>
 void for_each_tile(const ExpertGroup& group, std::int64_t most, const Body& body) {
   const std::int64_t rows = group.end - group.begin;
   if (rows == 0) return;
+  EVENKEEL_CHECK(most > 0);
   const std::int64_t tiles = (rows + most - 1) / most;
   const std::int64_t equal = (rows + tiles - 1) / tiles;
   const std::int64_t height = std::min(most, whole_vector_rows(equal));
@@ -57,7 +58,7 @@ class TileHeights {
   template <class Bytes>
   TileHeights(std::initializer_list<const RowLadder*> ladders, std::int64_t tallest, const Bytes& bytes_of) {
     const auto add = [&](std::int64_t rows) {
-      if (std::ranges::all_of(ladders, [&](const RowLadder* ladder) { return ladder->has_rows(rows); }))
+      if (std::ranges::all_of(ladders, [&](const RowLadder* ladder) { return ladder->max_rows(rows) > 0; }))
         heights_.push_back({rows, bytes_of(rows)});
     };
     add(1);

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "evenkeel/compute/cuda/internal/inline.h"
+#include "evenkeel/base/host_device.h"
 #include "evenkeel/compute/expert_ffn.h"
 #include "evenkeel/compute/internal/clamp.h"
 

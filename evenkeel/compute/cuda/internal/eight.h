@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "evenkeel/base/data_type.h"
-#include "evenkeel/compute/cuda/internal/inline.h"
+#include "evenkeel/base/host_device.h"
 
 namespace evenkeel::cuda {
 

@@ -19,8 +19,6 @@ EVENKEEL_ALWAYS_INLINE void add_to(Eight& sum, const Eight& term) {
   for (int i = 0; i < kEight; ++i) sum.at[i] += term.at[i];
 }
 
-struct Nothing {};
-
 }  // namespace internal
 
 // h and the pre-activations of forward; either may be null.
@@ -29,7 +27,7 @@ struct HiddenEpilogue {
   static constexpr bool kGated = is_gated(kActivation);
   static constexpr bool kDots = false;
   static constexpr int kAhead = 2;
-  const DeviceExpertWeights* weights = nullptr;
+  const ExpertWeights* weights = nullptr;
   bool biases = false;
   std::int64_t width = 0;  // F
   bf16* hidden = nullptr;  // [positions, F]
@@ -95,7 +93,7 @@ struct OutputEpilogue {
   static constexpr bool kGated = false;
   static constexpr bool kDots = false;
   static constexpr int kAhead = 4;
-  const DeviceExpertWeights* weights = nullptr;
+  const ExpertWeights* weights = nullptr;
   bool biases = false;
   std::int64_t width = 0;
   const std::int32_t* output_row = nullptr;
@@ -207,7 +205,7 @@ struct InputGradientEpilogue {
   struct Row {
     float* to = nullptr;
   };
-  using Read = internal::Nothing;
+  struct Read {};
 
   EVENKEEL_ALWAYS_INLINE Row row(const Tile& tile, int row) const {
     return {grad_position + std::int64_t{tile.begin + row} * width};

@@ -25,7 +25,7 @@ namespace hopper {
 // Allows the kernels their shared memory on the current device.
 void prepare();
 // Points a map of every group at its gate_up, and one at its down: maps[0..G), maps[G..2 G).
-void launch_maps(int num_groups, const DeviceExpertWeights* weights, const TensorMap& gate_up,
+void launch_maps(int num_groups, const ExpertWeights* weights, const TensorMap& gate_up,
                  const TensorMap& down, TensorMap* maps, cudaStream_t stream);
 template <class Product>
 void launch(const Call<Product>& call, const Chip& chip, cudaStream_t stream);

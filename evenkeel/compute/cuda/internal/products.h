@@ -11,7 +11,7 @@ namespace evenkeel::cuda {
 // Which of an expert's matrices.
 enum class WeightMatrix { gate_up, down };
 
-EVENKEEL_HOST_DEVICE inline const bf16* matrix_of(const DeviceExpertWeights& weights, WeightMatrix which) {
+EVENKEEL_HOST_DEVICE inline const bf16* matrix_of(const ExpertWeights& weights, WeightMatrix which) {
   return static_cast<const bf16*>(which == WeightMatrix::down ? weights.down : weights.gate_up);
 }
 
@@ -33,7 +33,7 @@ struct RowProduct {
 
   Rows a;
   std::int64_t max_positions = 0;
-  const DeviceExpertWeights* weights = nullptr;
+  const ExpertWeights* weights = nullptr;
   WeightMatrix matrix = WeightMatrix::gate_up;
   std::int64_t depth = 0;
   std::int64_t columns = 0;

@@ -6,8 +6,8 @@
 // of its quad what these lack, and then has block L % 4 of both rows.
 #pragma once
 
+#include "evenkeel/base/host_device.h"
 #include "evenkeel/compute/cuda/internal/eight.h"
-#include "evenkeel/compute/cuda/internal/inline.h"
 
 namespace evenkeel::cuda {
 
@@ -17,28 +17,21 @@ inline constexpr int kSegmentColumns = kQuad * kBlockColumns;
 inline constexpr int kBlockNumbers = 4;                        // of a lane
 inline constexpr int kSegmentNumbers = kQuad * kBlockNumbers;  // of a lane
 
-// A 4 x 4 transposition over a quad is two rounds, with the lane one and two away. In each a lane sends two
-// of its numbers and puts what it gets in their places.
-struct QuadRound {
-  int mask;    // 1, 2
-  bool upper;  // this lane's number has the bit of the mask
-
-  // Pair 0 and 1 of the numbers: low and low | mask.
-  EVENKEEL_HOST_DEVICE constexpr int low(int pair) const { return mask == 1 ? 2 * pair : pair; }
-};
-
-// exchange(value, mask) gives the value of the lane whose number differs in the mask's bit. Written without
-// an index that depends on the lane, so that the numbers stay in registers.
+// A round of a 4 x 4 transposition over a quad, which is two: with the lane one and two away, kMask. In each
+// a lane sends two of its numbers and puts what it gets in their places. exchange(value, mask) gives the
+// value of the lane whose number differs in the mask's bit. Written without an index that depends on the
+// lane, so that the numbers stay in registers.
 template <int kMask, class Exchange>
 EVENKEEL_ALWAYS_INLINE void transpose_round(float (&numbers)[kQuad], int lane, const Exchange& exchange) {
-  const QuadRound round{kMask, (lane & kMask) != 0};
+  const bool upper = (lane & kMask) != 0;  // this lane's number has the bit of the mask
   EVENKEEL_UNROLL
   for (int pair = 0; pair < 2; ++pair) {
-    float& low = numbers[round.low(pair)];
-    float& high = numbers[round.low(pair) | kMask];
-    const float got = exchange(round.upper ? low : high, kMask);
-    low = round.upper ? got : low;
-    high = round.upper ? high : got;
+    const int first = kMask == 1 ? 2 * pair : pair;
+    float& low = numbers[first];
+    float& high = numbers[first | kMask];
+    const float got = exchange(upper ? low : high, kMask);
+    low = upper ? got : low;
+    high = upper ? high : got;
   }
 }
 

@@ -34,7 +34,7 @@ EVENKEEL_HOST_DEVICE inline void add_number(void* to, std::int64_t at, DataType 
 
 // grad_weight of a position's output row: y . G, of which the products left h . d(y . G)/dh by slot.
 struct RowWeightGradient {
-  const DeviceExpertWeights* weights = nullptr;  // null: no biases
+  const ExpertWeights* weights = nullptr;  // null: no biases
   const std::int32_t* begin = nullptr;
   int num_groups = 0;
   Rows grad_output;
@@ -53,7 +53,8 @@ struct RowWeightGradient {
     float sum = 0;
     for (int slot = lane; slot < slots; slot += lanes) sum += dots[slot * max_positions + position];
     if (weights == nullptr) return sum;
-    const auto* bias = static_cast<const bf16*>(weights[group_of_position(position)].down_bias);
+    const auto* bias =
+        static_cast<const bf16*>(weights[internal::group_of(begin, num_groups, position)].down_bias);
     const bf16* row = grad_output.data + grad_output.row_of(position) * grad_output.width;
     for (std::int64_t d = std::int64_t{lane} * kEight; d < grad_output.width; d += lanes * kEight) {
       const int count = columns_left(grad_output.width, d);
@@ -65,11 +66,6 @@ struct RowWeightGradient {
   }
   EVENKEEL_HOST_DEVICE void write(std::int32_t position, float sum) const {
     grad_weight[output_row[position]] = sum;
-  }
-
- private:
-  EVENKEEL_HOST_DEVICE int group_of_position(std::int32_t position) const {
-    return internal::group_of(begin, num_groups, position);
   }
 };
 

@@ -5,6 +5,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <mutex>
+
+#include "evenkeel/base/error.h"
 
 namespace evenkeel::internal {
 
@@ -12,8 +16,19 @@ namespace evenkeel::internal {
 class AddressSlot {
  public:
   // `bytes` and the place are whole pages of 2 MiB. Throws Unsupported where all such places are taken.
-  explicit AddressSlot(std::size_t bytes);
-  ~AddressSlot();
+  explicit AddressSlot(std::size_t bytes) : begin_(kFirst) {
+    const std::lock_guard lock(taken().mutex);
+    for (const auto& [begin, end] : taken().ends) {
+      if (begin - begin_ >= bytes) break;
+      begin_ = end;
+    }
+    if (bytes > kEnd - begin_) throw Unsupported("all addresses that arenas can have are taken");
+    taken().ends[begin_] = begin_ + bytes;
+  }
+  ~AddressSlot() {
+    const std::lock_guard lock(taken().mutex);
+    taken().ends.erase(begin_);
+  }
   AddressSlot(const AddressSlot&) = delete;
   AddressSlot& operator=(const AddressSlot&) = delete;
 
@@ -22,6 +37,20 @@ class AddressSlot {
   }
 
  private:
+  // Of the 47 bits of addresses that a process has on x86-64 and, at least, on AArch64: programs and their
+  // heaps begin at 85 (x86-64) or 170 TiB, libraries and stacks go down from the end.
+  static constexpr std::uintptr_t kFirst = std::uintptr_t{16} << 40;
+  static constexpr std::uintptr_t kEnd = std::uintptr_t{80} << 40;
+
+  struct Taken {
+    std::mutex mutex;
+    std::map<std::uintptr_t, std::uintptr_t> ends;  // of the slots, by where they begin
+  };
+  static Taken& taken() {
+    static Taken all;
+    return all;
+  }
+
   std::uintptr_t begin_;
 };
 

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "evenkeel/device/cuda/add.h"
+#include "evenkeel/device/cuda/team.h"
 #include "evenkeel/exchange/cuda/routes.h"
 
 namespace evenkeel::cuda {

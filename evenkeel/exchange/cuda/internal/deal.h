@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "evenkeel/device/cuda/check.h"
+#include "evenkeel/base/host_device.h"
 #include "evenkeel/exchange/cuda/routes.h"
 
 namespace evenkeel::cuda {

@@ -6,7 +6,6 @@
 #include <cstdint>
 
 #include "evenkeel/device/cuda/runtime.cuh"
-#include "evenkeel/device/cuda/stream.h"
 
 namespace evenkeel::cuda {
 
@@ -18,10 +17,6 @@ inline constexpr std::int64_t kMostBlocks = 2048;
 // Blocks for so many items, `each` of them a block.
 inline unsigned blocks_for(std::int64_t items, std::int64_t each) {
   return static_cast<unsigned>(std::clamp((items + each - 1) / each, std::int64_t{1}, kMostBlocks));
-}
-
-inline cudaStream_t native(CudaStream& stream) {
-  return static_cast<cudaStream_t>(stream.native());
 }
 
 // f(i) for i in [0, n), over all threads of the grid.

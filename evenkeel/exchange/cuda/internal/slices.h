@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "evenkeel/device/cuda/check.h"
+#include "evenkeel/base/host_device.h"
 #include "evenkeel/device/cuda/team.h"
 
 namespace evenkeel::cuda {

@@ -33,7 +33,7 @@ bool kept_fits(const CpuLayer& layer, const SavedStep& step) {
     const ChunkLoad load = load_of(layer, kept.dispatched);
     const std::int64_t held = held_bytes(shape, load, load.positions_here);
     if (borrowing + backward_bytes(shape, load, load.positions_here) - held > gap) return false;
-    gap_behind = std::max(gap_behind, layer.parts.arena.largest_gap_bytes_without({&kept.saved.buffer()}));
+    gap_behind = std::max(gap_behind, layer.parts.arena.largest_gap_bytes_without(kept.saved.buffer()));
   }
   const bool arrive = layer.transfer.awaits_gradients(step.plan(), layer.parts.placement);
   const std::int64_t arriving = arrive ? shape.gradient_bytes : 0;

@@ -1,22 +1,15 @@
 // Where a rank is within a step, and where its CPU time goes.
 #pragma once
 
-#include <time.h>
-
 #include <algorithm>
 #include <array>
 #include <functional>
 #include <utility>
 
+#include "evenkeel/base/clock.h"
 #include "evenkeel/layer/step_statistics.h"
 
 namespace evenkeel::internal {
-
-inline double seconds_of(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
 
 // Counts each stretch of the thread's CPU time to the phase entered last.
 class PhaseClock {
@@ -28,8 +21,8 @@ class PhaseClock {
   void start(bool backward) {
     statistics_ = {};
     statistics_.backward = backward;
-    wall_start_ = seconds_of(CLOCK_MONOTONIC);
-    since_ = seconds_of(CLOCK_THREAD_CPUTIME_ID);
+    wall_start_ = wall_seconds();
+    since_ = thread_cpu_seconds();
     moment_ = {.backward = backward};
     tell();
   }
@@ -53,14 +46,14 @@ class PhaseClock {
   }
   StepStatistics stop() {
     account();
-    statistics_.wall_seconds = seconds_of(CLOCK_MONOTONIC) - wall_start_;
+    statistics_.wall_seconds = wall_seconds() - wall_start_;
     return statistics_;
   }
   StepStatistics& statistics() { return statistics_; }
 
  private:
   void account() {
-    const double now = seconds_of(CLOCK_THREAD_CPUTIME_ID);
+    const double now = thread_cpu_seconds();
     statistics_.cpu_seconds[static_cast<std::size_t>(moment_.phase)] += now - since_;
     since_ = now;
   }

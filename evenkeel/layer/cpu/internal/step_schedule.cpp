@@ -142,9 +142,9 @@ void StepSchedule::with_table(const TopK& top_k, const Use& use) {
 
 template <class Work>
 void StepSchedule::timed(const Work& work) {
-  const double before = seconds_of(CLOCK_THREAD_CPUTIME_ID);
+  const double before = thread_cpu_seconds();
   work();
-  planning_seconds_ = seconds_of(CLOCK_THREAD_CPUTIME_ID) - before;
+  planning_seconds_ = thread_cpu_seconds() - before;
 }
 
 void StepSchedule::gather_counts(const TopK& top_k, const char* name) {

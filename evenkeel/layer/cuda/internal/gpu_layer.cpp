@@ -240,7 +240,7 @@ void GpuLayer::set_weights(std::span<const ExpertWeights> natives) {
   const auto own = parts_.natives();
   const cuda::ExpertLayout& layout = buffer_shape_.layout;
   std::vector<ExpertTensors> shown(static_cast<std::size_t>(parts_.shape.num_experts));
-  std::vector<DeviceExpertWeights> weights(natives.begin(), natives.end());
+  std::vector<ExpertWeights> weights(natives.begin(), natives.end());
   for (std::size_t i = 0; i < own.size(); ++i) shown[own[i].offset()] = tensors_of(natives[i]);
   for (int b = 0; b < route().most_borrowed(); ++b) {
     const auto parts = parts_of(layout, buffers_.places + b % route().places * layout.block());

@@ -152,7 +152,7 @@ class GpuLayer::BackwardStep : public Step {
   void clear() {
     EVENKEEL_CUDA_CALL(cudaMemsetAsync, layer_.buffers_.foreign_gradients, 0,
                        static_cast<std::size_t>(layer_.buffer_shape_.foreign_gradients()) * sizeof(float),
-                       static_cast<cudaStream_t>(layer_.stream_.native()));
+                       cuda::native(layer_.stream_));
   }
   void receive(int) {
     receive_rows();

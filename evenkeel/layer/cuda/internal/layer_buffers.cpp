@@ -92,7 +92,7 @@ LayerBuffers lay_out(const BufferShape& shape, std::byte* base) {
   buffers.views = carver.take<PeerView>(route.num_ranks);
   buffers.tensors = carver.take<StepTensors>(1);
   buffers.shown_weights = carver.take<ExpertTensors>(route.num_experts);
-  buffers.group_weights = carver.take<DeviceExpertWeights>(route.num_groups());
+  buffers.group_weights = carver.take<ExpertWeights>(route.num_groups());
   buffers.places = carver.take<std::uint16_t>(route.places * shape.layout.block());
   const std::int64_t numbers = std::int64_t{route.most_positions} * shape.hidden;
   buffers.rows = carver.take<std::uint16_t>(numbers);

@@ -38,7 +38,15 @@ class RankPacking {
     several_.assign(loads.size(), 0);
     for (std::size_t i = 1; i < loads.size(); ++i)
       if (experts[i] == experts[i - 1]) several_[i] = several_[i - 1] = 1;
-    size_for(capacities);
+    begin_.assign(1, 0);
+    for (std::int32_t capacity : capacities)
+      begin_.push_back(begin_.back() + static_cast<std::uint32_t>(capacity));
+    EVENKEEL_CHECK(begin_.back() == loads_.size());
+    filled_.assign(capacities.size(), 0);
+    rank_load_.assign(capacities.size(), 0);
+    rank_of_.resize(loads_.size());
+    slot_of_.resize(loads_.size());
+    item_in_.resize(loads_.size());
     largest_first();
     const auto [least, most] = std::ranges::minmax(capacities);
     if (distinct_ && stepped_aside_ && !separate_copies() && most - least <= 1) deal_in_turn();
@@ -109,18 +117,6 @@ class RankPacking {
   }
   std::span<const std::uint32_t> items_of(std::size_t rank) const {
     return std::span(item_in_).subspan(begin_[rank], begin_[rank + 1] - begin_[rank]);
-  }
-
-  void size_for(std::span<const std::int32_t> capacities) {
-    begin_.assign(1, 0);
-    for (std::int32_t capacity : capacities)
-      begin_.push_back(begin_.back() + static_cast<std::uint32_t>(capacity));
-    EVENKEEL_CHECK(begin_.back() == loads_.size());
-    filled_.assign(capacities.size(), 0);
-    rank_load_.assign(capacities.size(), 0);
-    rank_of_.resize(loads_.size());
-    slot_of_.resize(loads_.size());
-    item_in_.resize(loads_.size());
   }
 
   void put(std::size_t item, std::size_t rank) {

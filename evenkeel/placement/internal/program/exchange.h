@@ -41,10 +41,6 @@ struct PairCosts {
 // `before` is not looked at where the senders are ranks.
 double cost_of(const Exchange& exchange, const PairCosts& costs, const Ranks& before, const Ranks& here);
 
-// Eq. 8 from layer to layer, items being clusters, one on each rank.
-double cost_of_clusters(const Exchange& exchange, const PairCosts& costs, const Ranks& before,
-                        const Ranks& here);
-
 // The exchanges of the problem between experts, each way. Throws InvalidArgument if the profile has no
 // transitions or the sources do not fit.
 std::vector<Exchange> expert_exchanges(const PlacementProblem& problem);

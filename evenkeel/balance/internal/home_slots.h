@@ -2,15 +2,17 @@
 // expert's load.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "evenkeel/balance/internal/step_input.h"
 #include "evenkeel/base/index.h"
 #include "evenkeel/plan/counts.h"
 #include "evenkeel/plan/placement.h"
 
-namespace evenkeel {
+namespace evenkeel::internal {
 
 using SlotId = Index<struct SlotTag>;
 
@@ -26,7 +28,33 @@ class HomeSlots {
 
   // An expert's assignments are dealt evenly over its copies. A piece on a rank without a copy has at least
   // min_segment assignments, or all that the expert has.
-  void reset(const Counts& counts, const LayerPlacement& placement, std::int64_t min_segment);
+  void reset(const Counts& counts, const LayerPlacement& placement, std::int64_t min_segment) {
+    begin_.clear();
+    std::size_t count = 0;
+    for (RankId rank : indices<RankId>(placement.num_ranks())) {
+      begin_.emplace_back(count);
+      count += placement.natives(rank).size();
+    }
+    begin_.emplace_back(count);
+    next_.assign(begin_.begin(), begin_.end() - 1);
+    slots_.resize(count);
+    copies_.resize(count);
+    copies_begin_.assign(1, 0);
+    copies_begin_.reserve(static_cast<std::size_t>(counts.num_experts()) + 1);
+    std::size_t at = 0;
+    for (ExpertId expert : indices<ExpertId>(counts.num_experts())) {
+      const std::int64_t load = counts.load(expert);
+      const auto homes = placement.homes(expert);
+      for (std::size_t copy = 0; copy < homes.size(); ++copy) {
+        SlotId& next = next_[homes[copy].offset()];
+        slots_[next.offset()] = {expert, homes[copy], copy_share(load, homes.size(), copy),
+                                 std::min(load, min_segment)};
+        copies_[at++] = next;
+        ++next;
+      }
+      copies_begin_.push_back(at);
+    }
+  }
 
   std::size_t size() const { return slots_.size(); }
   const Slot& operator[](SlotId slot) const { return slots_[slot.offset()]; }
@@ -50,4 +78,4 @@ class HomeSlots {
   std::vector<SlotId> copies_;
 };
 
-}  // namespace evenkeel
+}  // namespace evenkeel::internal

@@ -1,4 +1,4 @@
-#include "evenkeel/compute/cuda/internal/weight_map.h"
+#include "evenkeel/compute/cuda/internal/tensor_map.h"
 
 #include <cuda.h>
 #include <cudaTypedefs.h>

@@ -8,7 +8,7 @@
 #include "evenkeel/plan/counts.h"
 #include "evenkeel/plan/placement.h"
 
-namespace evenkeel {
+namespace evenkeel::internal {
 
 // Throws InvalidArgument unless counts and placement agree in experts and ranks, and base_load is empty or
 // names a load of 0 or more for every rank, all loads together at most 2^63-1.
@@ -22,4 +22,4 @@ constexpr std::int64_t copy_share(std::int64_t load, std::size_t copies, std::si
   return load / n + (static_cast<std::int64_t>(copy) < load % n ? 1 : 0);
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::internal

@@ -1,16 +1,34 @@
-#include "evenkeel/balance/local_rows.h"
+// Which expert of a rank a transfer takes: the one that keeps most rows where they are.
+//
+// Problem     A settled plan says how much goes from rank to rank, and takes any expert that is large enough.
+//             Rows of the receiver's own tokens need not travel, so the choice matters.
+// Method      Each move in turn tries the sender's other experts with enough left, and takes the one with
+//             which most assignments are computed on the rank of their token.
+// Cost        O(M N) for M moves and N experts a rank.
+// Guarantee   Rank loads and the number of transfers stay as they are; no more rows travel than before.
+#pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <span>
 
-namespace evenkeel {
+#include "evenkeel/balance/internal/excess_matcher.h"
+#include "evenkeel/balance/internal/home_slots.h"
+#include "evenkeel/plan/counts.h"
 
-namespace {
+namespace evenkeel::internal {
 
 class LocalRows {
  public:
+  // `rest` by slot is what stays at home beside the moves; `counts` know their sources.
   LocalRows(const Counts& counts, const HomeSlots& slots, std::span<std::int64_t> rest, std::span<Move> moves)
       : counts_(counts), slots_(slots), rest_(rest), moves_(moves) {}
 
+  void improve() {
+    for (Move& move : moves_) improve(move);
+  }
+
+ private:
   void improve(Move& move) {
     const RankId home = slots_[move.slot].rank;
     SlotId best = move.slot;
@@ -25,7 +43,6 @@ class LocalRows {
     move.slot = best;
   }
 
- private:
   // Rows of the expert that stay on a rank which computes `count` of its assignments.
   std::int64_t kept(SlotId slot, RankId rank, std::int64_t count) const {
     return std::min(count, counts_.at(rank, slots_[slot].expert));
@@ -41,11 +58,11 @@ class LocalRows {
   }
 
   bool is_on(SlotId slot, RankId rank) const {
-    const auto copies = slots_.copies(slots_[slot].expert);
-    return std::ranges::any_of(copies, [&](SlotId copy) { return slots_[copy].rank == rank; }) ||
-           std::ranges::any_of(moves_, [&](const Move& m) {
-             return m.to == rank && slots_[m.slot].expert == slots_[slot].expert;
-           });
+    const ExpertId expert = slots_[slot].expert;
+    return std::ranges::any_of(slots_.copies(expert),
+                               [&](SlotId copy) { return slots_[copy].rank == rank; }) ||
+           std::ranges::any_of(
+               moves_, [&](const Move& m) { return m.to == rank && slots_[m.slot].expert == expert; });
   }
 
   const Counts& counts_;
@@ -54,13 +71,4 @@ class LocalRows {
   std::span<Move> moves_;
 };
 
-}  // namespace
-
-void keep_rows_local(const Counts& counts, const HomeSlots& slots, std::span<std::int64_t> rest,
-                     std::span<Move> moves) {
-  if (!counts.has_sources()) return;
-  LocalRows rows(counts, slots, rest, moves);
-  for (Move& move : moves) rows.improve(move);
-}
-
-}  // namespace evenkeel
+}  // namespace evenkeel::internal

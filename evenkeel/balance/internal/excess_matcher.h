@@ -1,0 +1,279 @@
+// Settles excess against spare capacity, as debts are settled: with few payments, each of them one expert to
+// one rank.
+//
+// Problem     Ranks have a balance, above 0 an excess of work, below 0 spare capacity. Move pieces of at
+//             least a slot's `least` until no balance is above 0, with few moves.
+// Method      Each move closes one rank's balance. Balances that match go first; ones below min_segment,
+//             which no piece of their own can close, take over another rank's; then the largest excess and
+//             the largest spare capacity, by the tightest slot that is large enough. What stays is repaired
+//             along moves there are.
+// Cost        O(P (P + N)) for N slots a rank, more where much is repaired; O(N log P) a move on many ranks
+//             (match_state.h). No allocation once reserved.
+// Guarantee   Sound at every step: balances, rests and moves agree. May get stuck where another order would
+//             not.
+// Source      Ours; docs/algorithms.md#level.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <limits>
+#include <optional>
+
+#include "evenkeel/balance/internal/match_state.h"
+
+namespace evenkeel::internal {
+
+class ExcessMatcher : private MatchState {
+ public:
+  // Ordered sets are used from `many_ranks` ranks on.
+  explicit ExcessMatcher(std::size_t many_ranks = kManyRanks) : MatchState(many_ranks) {}
+
+  using MatchState::balance;
+  using MatchState::most_moves;
+  using MatchState::moves;
+  using MatchState::reserve;
+  using MatchState::reset;
+
+  // Moves pieces until no rank has a positive balance; false where it got stuck.
+  bool settle() {
+    settle_equal_pairs();
+    while (true) {
+      if (!many_) drop_settled();
+      const auto from = at_most<Kind::sender>(kMost);
+      if (!from) return true;
+      if (step(*from)) continue;
+      drop_settled();
+      return repair();
+    }
+  }
+
+ private:
+  __extension__ using Wide = __int128;  // sums of balances over many ranks, or of a balance and a segment
+
+  static constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+
+  // To the rank with the least spare capacity that takes all of an excess, where all ranks together can leave
+  // unused what stays of it.
+  void settle_equal_pairs() {
+    Wide unused = 0;
+    for (RankId r : open_) unused += spare(r);
+    auto slack = static_cast<std::int64_t>(std::min<Wide>(unused, kMost));
+    for (RankId from : open_) {
+      if (excess(from) < min_segment_) continue;
+      const auto to = at_least<Kind::receiver>(excess(from));
+      const std::int64_t left = to ? spare(*to) - excess(from) : kMost;
+      if (to && left <= slack && try_flow(from, *to, excess(from))) slack -= left;
+    }
+  }
+
+  // `from` has the largest excess.
+  bool step(RankId from) {
+    if (min_segment_ > 1 && absorb_small()) return true;
+    const auto to = at_most<Kind::receiver>(kMost);
+    if (!to) return false;
+    const std::int64_t amount = std::min(excess(from), spare(*to));
+    if (amount >= min_segment_ && try_flow(from, *to, amount)) return true;
+    return close_receiver(from) || close_sender(*to) || split(from, *to) || overshoot(from, *to);
+  }
+
+  // Whoever absorbs a small balance takes a piece of min_segment or more from one of its slots.
+  bool absorb_small() {
+    for (auto small = at_least<Kind::small_with_much>(0); small; small = after<Kind::small_with_much>(*small))
+      if (const auto best = absorbing(*small))
+        return excess(*best) > 0 ? try_flow(*best, *small, excess(*best))
+                                 : try_flow(*small, *best, spare(*best));
+    return false;
+  }
+
+  // The rank with the smallest balance that can take over that of `small`.
+  std::optional<RankId> absorbing(RankId small) const {
+    const Wide balance = excess(small);
+    const Wide fewest = min_segment_;
+    std::optional<RankId> best;
+    std::int64_t best_size = 0;
+    const auto consider = [&](RankId r, std::int64_t size) {
+      if (best && (size > best_size || (size == best_size && *best < r))) return;
+      best = r;
+      best_size = size;
+    };
+    if (!many_) {  // a look at each rank, rather than at all for each slot
+      for (RankId r : open_) {
+        const std::int64_t size = std::abs(excess(r)), after = excess(r) + excess(small);
+        if (r == small || size < min_segment_ || is_small(after) || (best && best_size <= size)) continue;
+        if (excess(r) > 0 ? slot_for(r, size) && slot_for(small, after) : slot_for(small, size).has_value())
+          consider(r, size);
+      }
+      return best;
+    }
+    for (SlotId s = slots_->begin(small); s < slots_->end(small); ++s) {
+      const Wide piece = least(s);
+      const auto to = of_at_least<Kind::receiver>(std::max({fewest, piece, fewest + balance}));
+      if (to && spare(*to) <= rest_[s]) consider(*to, spare(*to));
+      const auto from = of_at_least<Kind::closable>(std::max({fewest, fewest - balance, piece - balance}));
+      if (from && excess(*from) + balance <= rest_[s]) consider(*from, excess(*from));
+    }
+    return best;
+  }
+  template <Kind kind>
+  std::optional<RankId> of_at_least(Wide value) const {
+    return value > kMost ? std::nullopt : at_least<kind>(static_cast<std::int64_t>(value));
+  }
+
+  // The rank with the most spare capacity that a slot of `from` fills.
+  bool close_receiver(RankId from) {
+    std::optional<RankId> best;
+    if (!many_)
+      for (RankId r : open_)
+        if (spare(r) >= min_segment_ && spare(r) <= excess(from) && (!best || spare(r) > spare(*best)) &&
+            slot_for(from, spare(r)))
+          best = r;
+    for (SlotId s = slots_->begin(from); many_ && s < slots_->end(from); ++s) {
+      const auto to = at_most<Kind::receiver>(std::min(rest_[s], excess(from)));
+      if (!to || spare(*to) < std::max(min_segment_, least(s))) continue;
+      if (!best || spare(*to) > spare(*best)) best = to;
+    }
+    return best && try_flow(from, *best, spare(*best));
+  }
+
+  bool close_sender(RankId to) {
+    const auto from = at_most<Kind::closable>(spare(to));
+    return from && try_flow(*from, to, excess(*from));
+  }
+
+  // No single slot closes either side: the slot with the most to give gives it, to a rank that gets nothing
+  // from `from` yet if possible. What is left to move stays large enough to be moved.
+  bool split(RankId from, RankId to) {
+    const std::int64_t wanted = std::min(excess(from), spare(to));
+    std::optional<SlotId> best;
+    std::int64_t amount = 0;
+    for (SlotId s = slots_->begin(from); s < slots_->end(from); ++s) {
+      std::int64_t piece = std::min(rest_[s], wanted);
+      if (is_small(wanted - piece)) piece = wanted - min_segment_;
+      if (piece >= least(s) && piece > amount) best = s, amount = piece;
+    }
+    if (best) flow(*best, split_target(from, to, amount), amount);
+    return best.has_value();
+  }
+
+  // `to` has the most spare capacity of all; where it gets something already, another one that leaves no
+  // small spare capacity.
+  RankId split_target(RankId from, RankId to, std::int64_t amount) const {
+    if (!sends_to(from, to)) return to;
+    for (std::optional<RankId> r = to; r && spare(*r) >= amount;) {
+      if (is_small(spare(*r) - amount)) {
+        r = at_most<Kind::receiver>(amount);
+        continue;
+      }
+      if (!sends_to(from, *r)) return *r;
+      const auto next = after<Kind::receiver>(*r);
+      r = next && spare(*next) == spare(*r) ? next : at_most<Kind::receiver>(spare(*r) - 1);
+    }
+    return to;
+  }
+
+  // A piece larger than the excess, where that is too small to be moved, to the rank with the most spare
+  // capacity.
+  bool overshoot(RankId from, RankId to) {
+    std::optional<SlotId> best;
+    std::int64_t amount = spare(to) + 1;
+    for (SlotId s = slots_->begin(from); s < slots_->end(from); ++s) {
+      const std::int64_t piece = std::max(excess(from), least(s));
+      if (piece <= rest_[s] && piece < amount) best = s, amount = piece;
+    }
+    if (best) flow(*best, to, amount);
+    return best.has_value();
+  }
+
+  bool repair() {
+    for (RankId from : open_) {
+      while (excess(from) > 0) {
+        const bool repaired = std::ranges::any_of(
+            open_, [&](RankId to) { return spare(to) > 0 && (lengthen(from, to) || detour(from, to)); });
+        if (!repaired &&
+            std::ranges::none_of(open_, [&](RankId to) { return spare(to) > 0 && swap(from, to); }))
+          return false;
+      }
+    }
+    return true;
+  }
+
+  // By moving more, or less, along a transfer that there is; or by one more transfer beside it.
+  bool lengthen(RankId from, RankId to) {
+    if (!sends_to(from, to) && !sends_to(to, from)) return false;
+    const std::int64_t amount = std::min(excess(from), spare(to));
+    for (std::uint32_t i : moves_at(from)) {
+      const Move m = moves_[i];
+      if (m.to == to && rest_[m.slot] >= amount) return flow(m.slot, to, amount), true;
+      if (sender(m) == to && m.amount - amount >= least(m.slot)) return flow(m.slot, from, -amount), true;
+    }
+    const std::int64_t back = min_segment_ - amount;
+    for (std::uint32_t i : moves_at(from)) {
+      const Move m = moves_[i];
+      if (m.to != to || back <= 0 || m.amount - back < least(m.slot)) continue;
+      const auto other = slot_for(from, min_segment_, m.slot);
+      if (!other) continue;
+      flow(m.slot, to, -back);
+      flow(*other, to, min_segment_);
+      return true;
+    }
+    return false;
+  }
+
+  // By leading a transfer that ends or begins at one of the two ranks through the other: each of the two
+  // pieces is then large, and their difference is the amount. The smallest such transfer is taken.
+  struct Detour {
+    Move move;
+    RankId through;
+    std::int64_t in, out;
+  };
+  bool detour(RankId from, RankId to) {
+    std::optional<Detour> best;
+    std::uint32_t best_move = 0;
+    for (RankId end : {from, to})
+      for (std::uint32_t i : moves_at(end)) {
+        const Detour each = detour_of(moves_[i], from, to);
+        const bool is_less =
+            !best || std::pair(each.move.amount, i) < std::pair(best->move.amount, best_move);
+        if (is_less && is_possible(each, from, to)) best = each, best_move = i;
+      }
+    if (!best) return false;
+    flow(best->move.slot, best->move.to, -best->move.amount);
+    flow(best->move.slot, best->through, best->in);
+    flow(*slot_for(best->through, best->out), best->move.to, best->out);
+    return true;
+  }
+  Detour detour_of(const Move& m, RankId from, RankId to) const {
+    const std::int64_t amount = std::min(excess(from), spare(to));
+    return {m, sender(m) == to || m.to == to ? from : to,
+            m.amount + (sender(m) == to     ? -amount
+                        : sender(m) == from ? amount
+                                            : 0),
+            m.amount + (m.to == to     ? amount
+                        : m.to == from ? -amount
+                                       : 0)};
+  }
+  bool is_possible(const Detour& d, RankId from, RankId to) const {
+    const bool at_to = sender(d.move) == to || d.move.to == to;
+    const bool at_from = sender(d.move) == from || d.move.to == from;
+    return at_to != at_from && d.in >= least(d.move.slot) && d.in - d.move.amount <= rest_[d.move.slot] &&
+           slot_for(d.through, d.out);
+  }
+
+  // By a piece each way, whose difference is the amount.
+  bool swap(RankId from, RankId to) {
+    const std::int64_t amount = std::min(excess(from), spare(to));
+    for (SlotId s = slots_->begin(to); s < slots_->end(to); ++s) {
+      const std::int64_t back = least(s);
+      if (back <= 0 || rest_[s] < back) continue;
+      const auto forth = slot_for(from, back + amount);
+      if (!forth) continue;
+      flow(*forth, to, back + amount);
+      flow(s, from, back);
+      return true;
+    }
+    return false;
+  }
+};
+
+}  // namespace evenkeel::internal

@@ -1,0 +1,240 @@
+// State of a matching (excess_matcher.h): the balances that ranks still have to settle, the assignments left
+// on slots, the moves made, and the flow that changes all three.
+//
+// Method      What is looked for among ranks is the nearest one to a number, of those of some kind. Of few
+//             ranks all are looked at; from kManyRanks on they are found in ordered sets, so that a move
+//             takes O(N log P) for N slots a rank. Both find the same rank. No allocation once reserved.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "evenkeel/balance/internal/home_slots.h"
+#include "evenkeel/balance/internal/move_pairs.h"
+#include "evenkeel/balance/internal/rank_set.h"
+
+namespace evenkeel::internal {
+
+// `amount` assignments of a slot's expert to a rank that is not its home: one transfer.
+struct Move {
+  SlotId slot;
+  RankId to;
+  std::int64_t amount = 0;
+};
+
+// Ranks of one kind, each with a number.
+enum class Kind {
+  sender,           // has an excess; by that
+  closable,         // a sender of which one slot has all of an excess of min_segment or more; by excess
+  receiver,         // has spare capacity; by that
+  small_with_much,  // a balance below min_segment beside a slot of at least that; all the same number
+};
+
+class MatchState {
+ public:
+  static constexpr std::size_t kManyRanks = 512;
+
+  explicit MatchState(std::size_t many_ranks) : many_ranks_(many_ranks) {}
+
+  // A move ends a slot, or closes or turns the balance of a rank, which few steps do to it.
+  static constexpr std::size_t most_moves(std::size_t slots, std::size_t ranks) { return slots + 8 * ranks; }
+
+  void reserve(std::size_t slots, std::size_t ranks) {
+    balance_.resize(ranks);
+    rest_.resize(slots);
+    open_.reserve(ranks);
+    moves_.reserve(most_moves(slots, ranks));
+    pairs_.reserve(moves_.capacity());
+    first_of_.reserve(ranks + 1);
+    of_rank_.reserve(2 * moves_.capacity());
+    many_ = ranks >= many_ranks_;
+    if (!many_) return;
+    for (RankSet& set : sets_) set.reserve(ranks);
+  }
+
+  // Ranks have a balance, above 0 an excess of work, below 0 spare capacity.
+  void reset(const HomeSlots& slots, std::span<const std::int64_t> balance, std::int64_t min_segment) {
+    slots_ = &slots;
+    min_segment_ = std::max<std::int64_t>(min_segment, 1);
+    reserve(slots.size(), balance.size());
+    std::ranges::copy(balance, balance_.begin());
+    for (SlotId s : indices<SlotId>(slots.size())) rest_[s] = slots[s].share;
+    open_.resize(balance.size());
+    std::iota(open_.begin(), open_.end(), RankId(0));
+    drop_settled();
+    moves_.clear();
+    moves_listed_ = false;
+    pairs_.clear();
+    if (!many_) return;
+    for (RankSet& set : sets_) set.clear();
+    for (RankId r : open_) update(r);
+  }
+
+  std::span<const Move> moves() const { return moves_; }
+  std::span<const std::int64_t> balance() const { return balance_.span(); }
+
+ protected:
+  std::int64_t excess(RankId r) const { return balance_[r]; }
+  std::int64_t spare(RankId r) const { return -balance_[r]; }
+  bool is_small(std::int64_t amount) const {
+    return amount != 0 && amount < min_segment_ && amount > -min_segment_;
+  }
+  RankId sender(const Move& m) const { return (*slots_)[m.slot].rank; }
+  std::int64_t least(SlotId s) const { return (*slots_)[s].least; }
+
+  // The rank of the kind whose number is the least of those from `value` up, or the largest up to it; of
+  // equal ones the first.
+  template <Kind kind>
+  std::optional<RankId> at_least(std::int64_t value) const {
+    if (many_) return sets_[static_cast<std::size_t>(kind)].at_least(value);
+    std::int64_t best = std::numeric_limits<std::int64_t>::max();
+    return last_that<kind>([&](RankId, std::int64_t number) { return number >= value && number < best; },
+                           best);
+  }
+  // Of a kind whose numbers are above 0.
+  template <Kind kind>
+  std::optional<RankId> at_most(std::int64_t value) const {
+    if (many_) return sets_[static_cast<std::size_t>(kind)].at_most(value);
+    std::int64_t best = 0;
+    return last_that<kind>([&](RankId, std::int64_t number) { return number > best && number <= value; },
+                           best);
+  }
+  // The next one in order of numbers, then of ranks.
+  template <Kind kind>
+  std::optional<RankId> after(RankId rank) const {
+    if (many_) return sets_[static_cast<std::size_t>(kind)].after(rank);
+    const std::int64_t own = number<kind>(rank);
+    std::int64_t best = std::numeric_limits<std::int64_t>::max();
+    const auto is_next = [&](RankId r, std::int64_t number) {
+      return number < best && (number > own || (number == own && rank < r));
+    };
+    return last_that<kind>(is_next, best);
+  }
+
+  // The tightest slot of a rank that gives so many.
+  std::optional<SlotId> slot_for(RankId from, std::int64_t amount, SlotId except = SlotId(-1)) const {
+    std::optional<SlotId> best;
+    for (SlotId s = slots_->begin(from); s < slots_->end(from); ++s)
+      if (s != except && rest_[s] >= amount && amount >= least(s) && (!best || rest_[s] < rest_[*best]))
+        best = s;
+    return best;
+  }
+
+  bool sends_to(RankId from, RankId to) const { return pairs_.latest(from, to) != MovePairs::none; }
+
+  void flow(SlotId slot, RankId to, std::int64_t amount) {
+    const RankId from = (*slots_)[slot].rank;
+    rest_[slot] -= amount;
+    balance_[from] -= amount;
+    balance_[to] += amount;
+    moves_listed_ = false;
+    const std::size_t pair = pairs_.place_of(from, to);
+    std::uint32_t same = pairs_.latest(pair);
+    while (same != MovePairs::none && moves_[same].slot != slot) same = pairs_.before(same);
+    if (same == MovePairs::none) {
+      moves_.push_back({slot, to, amount});
+      pairs_.add(pair);
+    } else if ((moves_[same].amount += amount) == 0) {
+      moves_.erase(moves_.begin() + same);
+      pairs_.clear();
+      for (const Move& m : moves_) pairs_.add(pairs_.place_of(sender(m), m.to));
+    }
+    if (!many_) return;
+    update(from);
+    update(to);
+  }
+
+  bool try_flow(RankId from, RankId to, std::int64_t amount) {
+    const auto slot = slot_for(from, amount);
+    if (slot) flow(*slot, to, amount);
+    return slot.has_value();
+  }
+
+  // The moves that begin or end at a rank, in order.
+  std::span<const std::uint32_t> moves_at(RankId rank) {
+    if (!moves_listed_) list_moves();
+    return std::span(of_rank_).subspan(first_of_[rank.offset()],
+                                       first_of_[rank.offset() + 1] - first_of_[rank.offset()]);
+  }
+
+  void drop_settled() {
+    std::erase_if(open_, [this](RankId r) { return balance_[r] == 0; });
+  }
+
+  const HomeSlots* slots_ = nullptr;
+  std::int64_t min_segment_ = 0;
+  IndexedVector<SlotId, std::int64_t> rest_;
+  std::vector<RankId> open_;  // in order; of many ranks some may be settled
+  std::vector<Move> moves_;
+  bool many_ = false;
+
+ private:
+  template <Kind kind>
+  std::int64_t number(RankId r) const {
+    return kind == Kind::small_with_much ? 0 : kind == Kind::receiver ? spare(r) : excess(r);
+  }
+  template <Kind kind>
+  bool is_of(RankId r) const {
+    if constexpr (kind == Kind::small_with_much) {
+      if (!is_small(balance_[r])) return false;
+      bool has_much = false;
+      for (SlotId s = slots_->begin(r); s < slots_->end(r); ++s) has_much |= rest_[s] >= min_segment_;
+      return has_much;
+    }
+    if constexpr (kind == Kind::closable) return excess(r) >= min_segment_ && slot_for(r, excess(r));
+    return number<kind>(r) > 0;
+  }
+
+  // Of a few ranks the last that is better than those before, whose number `best` becomes.
+  template <Kind kind, class IsBetter>
+  std::optional<RankId> last_that(const IsBetter& is_better, std::int64_t& best) const {
+    constexpr RankId kNone(-1);
+    RankId last = kNone;
+    for (RankId r : open_)
+      if (is_better(r, number<kind>(r)) && is_of<kind>(r)) last = r, best = number<kind>(r);
+    return last == kNone ? std::nullopt : std::optional(last);
+  }
+
+  // After a change of a rank's balance or of what is left of its slots.
+  void update(RankId r) {
+    put<Kind::sender>(r);
+    put<Kind::closable>(r);
+    put<Kind::receiver>(r);
+    put<Kind::small_with_much>(r);
+  }
+  template <Kind kind>
+  void put(RankId r) {
+    RankSet& set = sets_[static_cast<std::size_t>(kind)];
+    is_of<kind>(r) ? set.set(r, number<kind>(r)) : set.drop(r);
+  }
+
+  void list_moves() {
+    first_of_.assign(balance_.size() + 1, 0);
+    of_rank_.resize(2 * moves_.size());
+    const auto ends = [this](const Move& m) { return std::array{sender(m), m.to}; };
+    for (const Move& m : moves_)
+      for (RankId rank : ends(m)) ++first_of_[rank.offset()];
+    std::partial_sum(first_of_.begin(), first_of_.end(), first_of_.begin());
+    // Counted down from the end of each rank's part to its beginning.
+    for (std::size_t i = moves_.size(); i-- > 0;)
+      for (RankId rank : ends(moves_[i]))
+        of_rank_[--first_of_[rank.offset()]] = static_cast<std::uint32_t>(i);
+    moves_listed_ = true;
+  }
+
+  IndexedVector<RankId, std::int64_t> balance_;
+  MovePairs pairs_;
+  bool moves_listed_ = false;            // of_rank_ is of the moves there are
+  std::vector<std::uint32_t> first_of_;  // [P + 1] into of_rank_
+  std::vector<std::uint32_t> of_rank_;   // moves that begin or end at a rank, in order
+  std::size_t many_ranks_;
+  std::array<RankSet, 4> sets_;  // of many ranks, by kind
+};
+
+}  // namespace evenkeel::internal

@@ -1,0 +1,58 @@
+// What communicators are made of that stand before another one: every operation is handed on to it, between
+// two hooks.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "evenkeel/comm/communicator.h"
+
+namespace evenkeel {
+
+// What operations send to other ranks and receive from them. Messages to oneself move within a rank: they are
+// not counted. A collective counts as its bytes sent to each other rank, and as much received.
+struct Traffic {
+  std::int64_t messages_sent = 0;
+  std::int64_t messages_received = 0;
+  std::int64_t bytes_sent = 0;
+  std::int64_t bytes_received = 0;
+
+  Traffic& operator+=(const Traffic& other);
+};
+
+class ForwardingCommunicator : public Communicator {
+ public:
+  RankId rank() const override { return inner_.rank(); }
+  int size() const override { return inner_.size(); }
+  Event all_gather(std::span<const std::byte> mine, std::span<std::byte> all, Stream& stream,
+                   const char* name = "all_gather") final;
+  Event send_receive(std::span<const SendSlice> sends, std::span<const ReceiveSlice> receives, Stream& stream,
+                     const char* name) final;
+  Event reduce(std::span<std::byte> values, ValueType type, Reduction reduction, Stream& stream,
+               const char* name) final;
+  Event barrier(Stream& stream, const char* name = "barrier") final;
+  void throw_if_aborted(const char* name) override { inner_.throw_if_aborted(name); }
+  void abort(const std::string& cause) noexcept override { inner_.abort(cause); }
+
+ protected:
+  // `inner` must outlive this, or is a split communicator, which this owns.
+  explicit ForwardingCommunicator(Communicator& inner) : inner_(inner) {}
+  explicit ForwardingCommunicator(std::unique_ptr<Communicator> inner)
+      : owned_(std::move(inner)), inner_(*owned_) {}
+
+  Communicator& inner() const { return inner_; }
+
+  // Before an operation is posted, and after it: end() returns the operation's event, or one behind it.
+  virtual void begin(const char* name, Stream& stream) = 0;
+  virtual Event end(Event posted, const Traffic&, Stream&) { return posted; }
+
+ private:
+  Traffic to_each(std::size_t bytes) const;
+
+  std::unique_ptr<Communicator> owned_;
+  Communicator& inner_;
+};
+
+}  // namespace evenkeel

@@ -1,0 +1,51 @@
+// What all communicators of a rank on NCCL that were split from one root share.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "evenkeel/comm/communicator.h"
+#include "evenkeel/comm/nccl/internal/library.h"
+#include "evenkeel/comm/nccl/nccl_ranks.h"
+#include "evenkeel/comm/progress.h"
+#include "evenkeel/device/cuda/stream.h"
+
+namespace evenkeel::internal {
+
+// The root that ends all communicators of a rank together.
+class Root final : public StreamWatch {
+ public:
+  Root(Communicator& control, int gpu, const NcclOptions& options);
+  ~Root() override;
+  Root(const Root&) = delete;
+  Root& operator=(const Root&) = delete;
+
+  int gpu() const { return gpu_; }
+  const Library& library() const { return library_; }
+  // A new communicator of NCCL's among the ranks of `control`, which are those of the root or some of them.
+  ncclComm_t add(Communicator& control);
+  void remove(ncclComm_t comm) noexcept;
+
+  // Every call begins with this.
+  void begin(const char* name);
+  // Every call of NCCL's goes through this, which waits until the call has been handed over.
+  void handed_over(ncclResult_t result, ncclComm_t comm, const char* call);
+  void look(double seconds) override;
+  void abort(const std::string& cause) noexcept;
+
+ private:
+  void wait_for(ncclComm_t comm, const char* call);
+  [[noreturn]] void fail(ncclResult_t result, const char* call);
+  void abort_all() noexcept;
+
+  const Library& library_;
+  Communicator& control_;
+  int gpu_;
+  NcclOptions options_;
+  Progress progress_;
+  std::vector<ncclComm_t> comms_;
+  bool aborted_ = false;
+};
+
+}  // namespace evenkeel::internal

@@ -1,0 +1,220 @@
+// How a rank waits for an operation: it copies what has come, for whichever of its operations, and sleeps.
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include "evenkeel/comm/thread/internal/operation.h"
+
+namespace evenkeel::internal {
+
+namespace {
+
+// Above this, a receiver copies what has come while the rest is under way; below, one wake-up for all
+// messages costs less than the overlap gains.
+constexpr std::size_t overlap_bytes = 256 << 10;
+
+Clock::duration deadline(const World& world) {
+  return std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(world.deadline_seconds()));
+}
+
+// As long as a rank sleeps before it looks at the clock.
+Clock::duration nap(const World& world) {
+  return std::max<Clock::duration>(deadline(world) / 16, std::chrono::microseconds(1));
+}
+
+}  // namespace
+
+void Operation::carry_out() {
+  start_ = Clock::now();
+  waited_ = RunningTime(2 * nap(group_.world()));
+  wait_until_done();
+  order_after_readers();
+  retire();
+  if (!reduced_.empty()) finish_reduction();
+}
+
+void Operation::wait_until_done() {
+  bool has_urged = false;
+  std::unique_lock lock(mailbox().mutex);
+  for (;;) {
+    if (group_.world().aborted()) {
+      lock.unlock();
+      fail();
+    }
+    // Others that wait for what this rank takes later need not wait until then.
+    if (copy_what_has_come(lock)) continue;
+    if (untaken_ == 0 && unacknowledged_ == 0) return;
+    if (untaken_ == 0 && !std::exchange(has_urged, true)) {
+      lock.unlock();
+      urge_receivers();
+      lock.lock();
+      continue;
+    }
+    sleep(lock);
+  }
+}
+
+// Serves every pending operation of the rank, this one first: whatever two ranks wait for, in whichever
+// order, neither keeps the other's bytes from moving.
+bool Operation::copy_what_has_come(std::unique_lock<std::mutex>& lock) {
+  Operation* served = this;
+  if (arrived_.empty()) {
+    const std::vector<Operation*>& pending = mailbox().pending;
+    const auto found = std::find_if(pending.begin(), pending.end(),
+                                    [](const Operation* each) { return !each->arrived_.empty(); });
+    if (found == pending.end()) return false;
+    served = *found;
+  }
+  Fifo<Receive> taken = served->take_arrived();
+  lock.unlock();
+  std::exception_ptr failure;
+  while (!taken.empty()) {
+    Receive& receive = taken.pop();
+    EventLease copied;
+    try {
+      if (failure == nullptr) served->take_over(receive, copied);
+    } catch (const std::exception& error) {
+      failure = std::current_exception();
+      group_.world().abort_for(rank_, "failed", error.what());
+    }
+    acknowledge(*receive.message, std::move(copied));
+  }
+  if (failure != nullptr) std::rethrow_exception(failure);
+  lock.lock();
+  return true;
+}
+
+void Operation::take_over(Receive& receive, EventLease& copied) {
+  const Message& message = *receive.message;
+  if (device_ != nullptr) return copy_on_device(receive, copied);
+  if (message.bytes.data() != receive.bytes.data()) {
+    std::memcpy(receive.bytes.data(), message.bytes.data(), receive.bytes.size());
+  }
+}
+
+// A message to oneself is in the order of the one stream.
+void Operation::copy_on_device(const Receive& receive, EventLease& copied) {
+  const Message& message = *receive.message;
+  const bool from_elsewhere = message.operation->device_ != device_;
+  if (from_elsewhere) device_->enqueue_wait(*message.ready);
+  if (message.bytes.data() != receive.bytes.data())
+    device_->copy(receive.bytes.data(), message.bytes.data(), message.bytes.size());
+  if (from_elsewhere) copied = device_->record();
+}
+
+// The next work on this rank's stream may overwrite the bytes that were sent, so it waits for their readers.
+void Operation::order_after_readers() {
+  if (device_ == nullptr) return;
+  for (Message& message : sends_) {
+    if (message.copied) device_->enqueue_wait(*message.copied);
+    message.copied = EventLease();
+  }
+  ready_ = EventLease();
+}
+
+Fifo<Receive> Operation::take_arrived() {
+  for (Receive* receive = arrived_.first(); receive != nullptr; receive = receive->next) {
+    receive->place = receive->message->place = Place::taken;
+    --untaken_;
+  }
+  return std::exchange(arrived_, {});
+}
+
+// The message belongs to its sender again, and may be gone, from here on.
+void Operation::acknowledge(Message& message, EventLease copied) {
+  Operation& sender = *message.operation;
+  Mailbox& theirs = sender.mailbox();
+  bool wake = false;
+  {
+    const std::lock_guard lock(theirs.mutex);
+    message.acknowledged = true;
+    message.copied = std::move(copied);
+    --sender.unacknowledged_;
+    wake = theirs.awaited == &sender && sender.may_go_on();
+  }
+  if (wake) theirs.wakeup.notify_one();
+}
+
+// Wakes receivers that sleep on other news although a message of this operation lies ready for them.
+void Operation::urge_receivers() {
+  for (const Message& message : sends_) {
+    Mailbox& theirs = group_.world().mailbox(group_.world_rank(message.to));
+    {
+      const std::lock_guard lock(theirs.mutex);
+      if (message.place != Place::arrived || theirs.awaited == nullptr) continue;
+      theirs.urged = true;
+    }
+    theirs.wakeup.notify_one();
+  }
+}
+
+// Or until the deadline. A rank sleeps in naps, of which each counts as twice its length at most: a process
+// that was stopped, and goes on, must not blame a rank that could not run.
+template <class Wakes>
+void Operation::sleep_until(std::unique_lock<std::mutex>& lock, const Wakes& wakes) {
+  const World& world = group_.world();
+  for (;;) {
+    const Clock::duration left = deadline(world) - waited_.look();
+    const bool woken = mailbox().wakeup.wait_for(lock, std::min(left, nap(world)), wakes);
+    if (woken || waited_.look() >= deadline(world)) return;
+  }
+}
+
+// Until half of what is missing has come, so that a rank with P peers wakes up log P times rather than P.
+void Operation::sleep(std::unique_lock<std::mutex>& lock) {
+  const World& world = group_.world();
+  sleep_ = untaken_ > 0 ? Sleep::for_messages : Sleep::for_acknowledgements;
+  wake_at_missing_ = receive_bytes_ >= overlap_bytes ? missing_ / 2 : 0;
+  mailbox().urged = false;
+  mailbox().awaited = this;
+  sleep_until(lock,
+              [&] { return may_go_on() || mailbox().urged || world.aborted() || awaits_one_who_left(); });
+  if (world.aborted() || !(may_go_on() || mailbox().urged)) {
+    lock.unlock();
+    fail();
+  }
+  mailbox().awaited = nullptr;
+}
+
+bool Operation::may_go_on() const {
+  return sleep_ == Sleep::for_messages ? missing_ <= wake_at_missing_ : unacknowledged_ == 0;
+}
+
+bool Operation::awaits_one_who_left() const {
+  const World& world = group_.world();
+  if (!world.anyone_left()) return false;
+  const auto left = [&](int member) { return world.has_left(group_.world_rank(member)); };
+  return std::any_of(receives_.begin(), receives_.end(),
+                     [&](const Receive& receive) { return is_absent(receive) && left(receive.from); }) ||
+         std::any_of(sends_.begin(), sends_.end(),
+                     [&](const Message& message) { return !message.acknowledged && left(message.to); });
+}
+
+bool Operation::is_absent(const Receive& receive) {
+  return receive.place == Place::lane || receive.place == Place::nowhere;
+}
+
+void Operation::list_absent(std::vector<int>& ranks) const {
+  for (const Receive& receive : receives_) {
+    if (is_absent(receive)) ranks.push_back(group_.world_rank(receive.from));
+  }
+  for (const Message& message : sends_) {
+    if (!message.acknowledged) ranks.push_back(group_.world_rank(message.to));
+  }
+}
+
+// The mailbox still names this operation as awaited while the blame is sought, so that a peer whose time runs
+// out at the same moment does not take this rank for one that is silent.
+void Operation::fail() {
+  World& world = group_.world();
+  const double seconds = seconds_since(start_);
+  if (!world.aborted()) world.abort(find_blame(world, rank_, *this));
+  {
+    const std::lock_guard lock(mailbox().mutex);
+    mailbox().awaited = nullptr;
+  }
+  world.stop(rank_, name_, seconds);
+}
+
+}  // namespace evenkeel::internal
