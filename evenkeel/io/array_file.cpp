@@ -12,19 +12,18 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/base/stop.h"
 #include "evenkeel/io/internal/formats.h"
+#include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/internal/shape.h"
 #include "evenkeel/io/internal/text.h"
 
 namespace evenkeel {
 
+using namespace internal;
+
 namespace {
 
 // Elements converted at a time.
 constexpr std::size_t block_elements = std::size_t{1} << 16;
-
-std::string_view as_text(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
 
 // A header length below 4 GiB before a brace; a JSON text has no zero bytes.
 bool begins_like_safetensors(std::string_view head) {
@@ -32,7 +31,7 @@ bool begins_like_safetensors(std::string_view head) {
 }
 
 bool begins_like_json(std::string_view head) {
-  head = internal::without_mark(head);
+  head = without_mark(head);
   const std::size_t first = head.find_first_not_of(" \t\r\n");
   return first != std::string_view::npos && (head[first] == '{' || head[first] == '[');
 }
@@ -40,25 +39,13 @@ bool begins_like_json(std::string_view head) {
 }  // namespace
 
 std::string_view name_of(FileFormat format) {
-  switch (format) {
-    case FileFormat::safetensors:
-      return "safetensors";
-    case FileFormat::npy:
-      return "npy";
-    case FileFormat::npz:
-      return "npz";
-    case FileFormat::json:
-      return "json";
-  }
-  return "unknown";
+  constexpr std::array<std::string_view, 4> names = {"safetensors", "npy", "npz", "json"};
+  return names[static_cast<std::size_t>(format)];
 }
 
 FileFormat detect_format(const ByteSource& source) {
   if (source.size() == 0) throw ParseError(source.name(), "", "is empty");
-  std::array<std::byte, 64> bytes{};
-  const auto count = static_cast<std::size_t>(std::min<std::int64_t>(source.size(), std::ssize(bytes)));
-  source.read(0, std::span(bytes).first(count));
-  const std::string_view head = as_text(std::span(bytes).first(count));
+  const std::string head = beginning_of(source, 64);
   if (head.starts_with("\x93NUMPY")) return FileFormat::npy;
   if (head.starts_with("PK\x03\x04") || head.starts_with("PK\x05\x06")) return FileFormat::npz;
   if (begins_like_safetensors(head)) return FileFormat::safetensors;
@@ -66,83 +53,78 @@ FileFormat detect_format(const ByteSource& source) {
   throw ParseError(source.name(), "byte 0", "is neither safetensors, npz, npy nor JSON");
 }
 
-void ArrayReader::fetch_block(std::int64_t first, std::size_t count) {
-  stop_if_asked();
-  block_.resize(count * static_cast<std::size_t>(item_size(info_.dtype)));
-  fetch(first * item_size(info_.dtype), block_);
-}
-
 void ArrayReader::require_inside(std::int64_t first, std::size_t count) const {
   if (first < 0 || first > info_.num_elements ||
       static_cast<std::int64_t>(count) > info_.num_elements - first)
-    throw ParseError(file_, info_.name,
-                     fmt::format("elements {}..{} asked for, but there are {}", first,
-                                 first + static_cast<std::int64_t>(count), info_.num_elements));
+    throw parse_error(file_, info_.name, "elements {}..{} asked for, but there are {}", first,
+                      first + static_cast<std::int64_t>(count), info_.num_elements);
+}
+
+// A block at a time: convert(first, elements) makes elements of the bytes in block_.
+template <class Out, class Convert>
+void ArrayReader::read_blocks(std::int64_t first, std::span<Out> out, const Convert& convert) {
+  while (!out.empty()) {
+    stop_if_asked();
+    const std::size_t count = std::min(out.size(), block_elements);
+    block_.resize(count * static_cast<std::size_t>(item_size(info_.dtype)));
+    fetch_(first * item_size(info_.dtype), block_);
+    convert(first, out.first(count));
+    out = out.subspan(count);
+    first += static_cast<std::int64_t>(count);
+  }
 }
 
 void ArrayReader::read(std::int64_t first, std::span<std::int64_t> out) {
   require_inside(first, out.size());
   if (!is_integer(info_.dtype))
-    throw ParseError(file_, info_.name, fmt::format("is {}, not integers", name_of(info_.dtype)));
-  while (!out.empty()) {
-    const std::size_t count = std::min(out.size(), block_elements);
-    fetch_block(first, count);
-    if (const auto broken = to_int64(info_.dtype, block_, out.first(count)))
-      throw ParseError(file_, info_.name,
-                       fmt::format("element {} is above 2^63-1", first + static_cast<std::int64_t>(*broken)));
-    out = out.subspan(count);
-    first += static_cast<std::int64_t>(count);
-  }
-}
-
-void ArrayReader::read(std::int64_t first, std::span<float> out) {
-  require_inside(first, out.size());
-  while (!out.empty()) {
-    const std::size_t count = std::min(out.size(), block_elements);
-    fetch_block(first, count);
-    to_float(info_.dtype, block_, out.first(count));
-    out = out.subspan(count);
-    first += static_cast<std::int64_t>(count);
-  }
-}
-
-void ArrayReader::read(std::int64_t first, std::span<double> out) {
-  require_inside(first, out.size());
-  while (!out.empty()) {
-    const std::size_t count = std::min(out.size(), block_elements);
-    fetch_block(first, count);
-    to_double(info_.dtype, block_, out.first(count));
-    out = out.subspan(count);
-    first += static_cast<std::int64_t>(count);
-  }
+    throw parse_error(file_, info_.name, "is {}, not integers", name_of(info_.dtype));
+  read_blocks(first, out, [&](std::int64_t begin, std::span<std::int64_t> block) {
+    if (const auto broken = to_int64(info_.dtype, block_, block))
+      throw parse_error(file_, info_.name, "element {} is above 2^63-1",
+                        begin + static_cast<std::int64_t>(*broken));
+  });
 }
 
 void ArrayReader::read_whole(std::int64_t first, std::span<std::int64_t> out) {
   require_inside(first, out.size());
-  while (!out.empty()) {
-    const std::size_t count = std::min(out.size(), block_elements);
-    fetch_block(first, count);
-    if (const auto broken = to_whole(info_.dtype, block_, out.first(count)))
-      throw ParseError(file_, info_.name,
-                       fmt::format("element {} is not a whole number that is exact",
-                                   first + static_cast<std::int64_t>(*broken)));
-    out = out.subspan(count);
-    first += static_cast<std::int64_t>(count);
+  read_blocks(first, out, [&](std::int64_t begin, std::span<std::int64_t> block) {
+    if (const auto broken = to_whole(info_.dtype, block_, block))
+      throw parse_error(file_, info_.name, "element {} is not a whole number that is exact",
+                        begin + static_cast<std::int64_t>(*broken));
+  });
+}
+
+void ArrayReader::read(std::int64_t first, std::span<float> out) {
+  require_inside(first, out.size());
+  read_blocks(first, out,
+              [&](std::int64_t, std::span<float> block) { to_float(info_.dtype, block_, block); });
+}
+
+void ArrayReader::read(std::int64_t first, std::span<double> out) {
+  require_inside(first, out.size());
+  read_blocks(first, out,
+              [&](std::int64_t, std::span<double> block) { to_double(info_.dtype, block_, block); });
+}
+
+ArrayFile::ArrayFile(std::string name, FileFormat format, std::int64_t max_whole_bytes,
+                     std::vector<Stored> arrays, std::map<std::string, std::string> metadata)
+    : name_(std::move(name)),
+      format_(format),
+      max_whole_bytes_(max_whole_bytes),
+      by_name_(arrays.size()),
+      metadata_(std::move(metadata)) {
+  for (Stored& array : arrays) {
+    arrays_.push_back(std::move(array.info));
+    open_.push_back(std::move(array.open));
   }
+  std::iota(by_name_.begin(), by_name_.end(), std::uint32_t{0});
+  std::ranges::stable_sort(by_name_, {},
+                           [&](std::uint32_t place) -> std::string_view { return arrays_[place].name; });
 }
 
 const ArrayInfo* ArrayFile::find(std::string_view array) const {
   const auto name = [&](std::uint32_t place) -> std::string_view { return arrays_[place].name; };
-  std::call_once(indexed_, [&] {
-    by_name_.resize(arrays_.size());
-    std::iota(by_name_.begin(), by_name_.end(), std::uint32_t{0});
-    std::stable_sort(by_name_.begin(), by_name_.end(),
-                     [&](std::uint32_t a, std::uint32_t b) { return name(a) < name(b); });
-  });
-  EVENKEEL_CHECK(by_name_.size() == arrays_.size());
-  const auto found =
-      std::lower_bound(by_name_.begin(), by_name_.end(), array,
-                       [&](std::uint32_t place, std::string_view wanted) { return name(place) < wanted; });
+  const auto found = std::ranges::lower_bound(by_name_, array, {}, name);
   return found == by_name_.end() || name(*found) != array ? nullptr : &arrays_[*found];
 }
 
@@ -161,62 +143,58 @@ const ArrayInfo& ArrayFile::at(std::string_view array) const {
 }
 
 std::unique_ptr<ArrayReader> ArrayFile::reader(std::string_view array) const {
-  return open(at(array));
+  const ArrayInfo& info = at(array);
+  return std::make_unique<ArrayReader>(name_, info,
+                                       open_[static_cast<std::size_t>(&info - arrays_.data())]());
 }
 
-std::unique_ptr<ArrayFile> open_array_file(const std::string& path) {
-  return open_array_file(open_source(path));
-}
-
-std::unique_ptr<ArrayFile> open_array_file(std::shared_ptr<const ByteSource> source) {
-  switch (detect_format(*source)) {
+std::unique_ptr<ArrayFile> open_array_file(const ByteSource& source) {
+  switch (detect_format(source)) {
     case FileFormat::safetensors:
-      return internal::open_safetensors(std::move(source));
+      return open_safetensors(source);
     case FileFormat::npy:
-      return internal::open_npy(std::move(source));
+      return open_npy(source);
     case FileFormat::npz:
-      return internal::open_npz(std::move(source));
+      return open_npz(source);
     case FileFormat::json:
       break;
   }
-  throw ParseError(source->name(), "", "is JSON where safetensors, npz or npy is needed");
+  throw ParseError(source.name(), "", "is JSON where safetensors, npz or npy is needed");
 }
 
 namespace {
 
-template <class Array, class Read>
-Array read_all(const ArrayFile& file, std::string_view name, Read read) {
+template <class Number, class Read>
+WholeArray<Number> read_all(const ArrayFile& file, std::string_view name, const Read& read) {
   const ArrayInfo& info = file.at(name);
   if (info.num_elements > file.max_whole_bytes() / item_size(info.dtype))
-    throw ParseError(file.name(), info.name,
-                     fmt::format("{} of {} take more memory than a file of this size may ask for",
-                                 internal::to_text(info.shape), name_of(info.dtype)));
-  Array array;
-  array.shape = info.shape;
-  array.values.resize(static_cast<std::size_t>(info.num_elements));
+    throw parse_error(file.name(), info.name,
+                      "{} of {} take more memory than a file of this size may ask for", to_text(info.shape),
+                      name_of(info.dtype));
+  WholeArray<Number> array{info.shape, std::vector<Number>(static_cast<std::size_t>(info.num_elements))};
   read(*file.reader(name), std::span(array.values));
   return array;
 }
 
+// Numbers of the kind that `out` is of.
+constexpr auto read_as_they_are = [](ArrayReader& reader, auto out) { reader.read(0, out); };
+
 }  // namespace
 
 FloatArray read_floats(const ArrayFile& file, std::string_view array) {
-  return read_all<FloatArray>(file, array,
-                              [](ArrayReader& reader, std::span<float> out) { reader.read(0, out); });
+  return read_all<float>(file, array, read_as_they_are);
 }
 
 DoubleArray read_doubles(const ArrayFile& file, std::string_view array) {
-  return read_all<DoubleArray>(file, array,
-                               [](ArrayReader& reader, std::span<double> out) { reader.read(0, out); });
+  return read_all<double>(file, array, read_as_they_are);
 }
 
 IntArray read_integers(const ArrayFile& file, std::string_view array) {
-  return read_all<IntArray>(file, array,
-                            [](ArrayReader& reader, std::span<std::int64_t> out) { reader.read(0, out); });
+  return read_all<std::int64_t>(file, array, read_as_they_are);
 }
 
 IntArray read_whole_numbers(const ArrayFile& file, std::string_view array) {
-  return read_all<IntArray>(
+  return read_all<std::int64_t>(
       file, array, [](ArrayReader& reader, std::span<std::int64_t> out) { reader.read_whole(0, out); });
 }
 
@@ -224,6 +202,12 @@ std::string name_of_counts(const ArrayFile& file) {
   if (file.find("counts") != nullptr) return "counts";
   if (file.arrays().size() == 1) return file.arrays().front().name;
   throw ParseError(file.name(), "counts", "is missing, and there is more than one array");
+}
+
+void internal::require_format(const ArrayFile& file, std::string_view format) {
+  const auto stated = file.metadata().find("format");
+  if (stated != file.metadata().end() && stated->second.starts_with("evenkeel.") && stated->second != format)
+    throw parse_error(file.name(), "format", "is {}, not {}", stated->second, format);
 }
 
 }  // namespace evenkeel

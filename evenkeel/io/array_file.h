@@ -5,9 +5,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -34,7 +34,12 @@ struct ArrayInfo {
 // One array; row-major. In a compressed member a range before the last one read starts over at its beginning.
 class ArrayReader {
  public:
-  virtual ~ArrayReader() = default;
+  // Puts the bytes from `first_byte` of the array on into `out`.
+  using Fetch = std::function<void(std::int64_t first_byte, std::span<std::byte> out)>;
+
+  ArrayReader(std::string file, ArrayInfo info, Fetch fetch)
+      : info_(std::move(info)), file_(std::move(file)), fetch_(std::move(fetch)) {}
+
   const ArrayInfo& info() const { return info_; }
   const std::string& file() const { return file_; }  // its name
 
@@ -47,22 +52,26 @@ class ArrayReader {
   // not.
   void read_whole(std::int64_t first, std::span<std::int64_t> out);
 
- protected:
-  ArrayReader(std::string file, ArrayInfo info) : info_(std::move(info)), file_(std::move(file)) {}
-
  private:
-  virtual void fetch(std::int64_t first_byte, std::span<std::byte> out) = 0;
   void require_inside(std::int64_t first, std::size_t count) const;
-  void fetch_block(std::int64_t first, std::size_t count);
+  template <class Out, class Convert>
+  void read_blocks(std::int64_t first, std::span<Out> out, const Convert& convert);
 
   ArrayInfo info_;
   std::string file_;
+  Fetch fetch_;
   std::vector<std::byte> block_;
 };
 
 class ArrayFile {
  public:
-  virtual ~ArrayFile() = default;
+  // An array of the file, and what makes a reader's way to its bytes.
+  struct Stored {
+    ArrayInfo info;
+    std::function<ArrayReader::Fetch()> open;
+  };
+  ArrayFile(std::string name, FileFormat format, std::int64_t max_whole_bytes, std::vector<Stored> arrays,
+            std::map<std::string, std::string> metadata = {});
 
   const std::string& name() const { return name_; }
   FileFormat format() const { return format_; }
@@ -78,39 +87,31 @@ class ArrayFile {
   // The most bytes that an array may have to be held in memory whole. In an uncompressed file that is the
   // file's own size. In a compressed one it is 1 MiB + 64 times the file's size, so that a small file cannot
   // ask for a big buffer.
-  virtual std::int64_t max_whole_bytes() const = 0;
-
- protected:
-  ArrayFile(std::string name, FileFormat format) : name_(std::move(name)), format_(format) {}
-  virtual std::unique_ptr<ArrayReader> open(const ArrayInfo& array) const = 0;
-
-  std::vector<ArrayInfo> arrays_;  // complete before the first find()
-  std::map<std::string, std::string> metadata_;
+  std::int64_t max_whole_bytes() const { return max_whole_bytes_; }
 
  private:
   std::string name_;
   FileFormat format_;
-  mutable std::once_flag indexed_;
-  mutable std::vector<std::uint32_t> by_name_;  // places in arrays_
+  std::int64_t max_whole_bytes_;
+  std::vector<ArrayInfo> arrays_;
+  std::vector<std::function<ArrayReader::Fetch()>> open_;  // of each of arrays_
+  std::vector<std::uint32_t> by_name_;                     // places in arrays_
+  std::map<std::string, std::string> metadata_;
 };
 
 // Throws ParseError: the file cannot be opened, is damaged, or is of another kind (JSON, or unknown).
-std::unique_ptr<ArrayFile> open_array_file(const std::string& path);
-std::unique_ptr<ArrayFile> open_array_file(std::shared_ptr<const ByteSource> source);
+std::unique_ptr<ArrayFile> open_array_file(const ByteSource& source);
 
-// An array read whole, as float, double or int64.
-struct FloatArray {
+// An array read whole.
+template <class Number>
+struct WholeArray {
   std::vector<std::int64_t> shape;
-  std::vector<float> values;
+  std::vector<Number> values;
 };
-struct DoubleArray {
-  std::vector<std::int64_t> shape;
-  std::vector<double> values;
-};
-struct IntArray {
-  std::vector<std::int64_t> shape;
-  std::vector<std::int64_t> values;
-};
+using FloatArray = WholeArray<float>;
+using DoubleArray = WholeArray<double>;
+using IntArray = WholeArray<std::int64_t>;
+
 // Throw ParseError if there is no such array, or it is not of the kind.
 FloatArray read_floats(const ArrayFile& file, std::string_view array);
 DoubleArray read_doubles(const ArrayFile& file, std::string_view array);

@@ -16,7 +16,7 @@ namespace evenkeel {
 
 namespace {
 
-[[noreturn]] void refuse(const std::string& path, int error) {
+[[noreturn]] void refuse_path(const std::string& path, int error) {
   throw InvalidArgument(path, "cannot be written: " + describe_errno(error));
 }
 
@@ -35,14 +35,14 @@ constexpr int kMostLinks = 40;  // as on Linux
 std::string place_of(const std::string& path) {
   std::error_code error;
   const std::filesystem::file_status there = std::filesystem::status(path, error);
-  if (std::filesystem::is_directory(there)) refuse(path, EISDIR);
+  if (std::filesystem::is_directory(there)) refuse_path(path, EISDIR);
   if (std::filesystem::exists(there) && !std::filesystem::is_regular_file(there))
     throw InvalidArgument(path, "cannot be written: is no ordinary file");
   std::filesystem::path place = path;  // as it was typed, where it is no link
   for (int links = 0; std::filesystem::is_symlink(std::filesystem::symlink_status(place, error)); ++links) {
-    if (links == kMostLinks) refuse(path, ELOOP);
+    if (links == kMostLinks) refuse_path(path, ELOOP);
     const std::filesystem::path next = std::filesystem::read_symlink(place, error);
-    if (error) refuse(path, error.value());
+    if (error) refuse_path(path, error.value());
     place = place.parent_path() / next;
   }
   return place.string();
@@ -70,43 +70,31 @@ Unfinished new_file(const std::string& place, std::optional<unsigned> replaced) 
   try {
     return Unfinished(place, [&](const char* name) { return make_file(name, replaced); });
   } catch (const std::system_error& error) {
-    refuse(place, error.code().value());
+    refuse_path(place, error.code().value());
   }
 }
 
 }  // namespace
 
-void require_writable(const std::string& path) {
-  const AtomicPath place(path);
-}
+AtomicFile::AtomicFile(const std::string& path) : AtomicFile(place_of(path), Resolved{}) {}
 
-AtomicPath::AtomicPath(const std::string& path) : AtomicPath(place_of(path), Resolved{}) {}
-
-AtomicPath::AtomicPath(const std::string& place, Resolved)
-    : replaced_mode_(mode_of(place)), file_(new_file(place, replaced_mode_)) {}
-
-void AtomicPath::commit() {
-  // On the disk before it has its name: a crash must not leave an empty file where a good one was.
-  if (const int error = flush(beside(), O_RDONLY); error != 0) refuse(path(), error);
-  // A file system that knows no modes has none to keep.
-  if (replaced_mode_) static_cast<void>(::chmod(beside().c_str(), *replaced_mode_));
-  if (const int error = file_.rename(); error != 0) refuse(path(), error);
-  // The name as well; a folder that cannot be flushed has it all the same.
-  const std::filesystem::path folder = file_.place().parent_path();
-  static_cast<void>(flush(folder.empty() ? "." : folder, O_RDONLY | O_DIRECTORY));
-}
-
-AtomicFile::AtomicFile(const std::string& path)
-    : place_(path), file_(std::fopen(place_.beside().c_str(), "wb")) {
-  if (file_ == nullptr) refuse(place_.path(), errno);
+AtomicFile::AtomicFile(const std::string& place, Resolved)
+    : replaced_mode_(mode_of(place)),
+      unfinished_(new_file(place, replaced_mode_)),
+      file_(std::fopen(unfinished_.beside().c_str(), "wb")) {
+  if (file_ == nullptr) refuse(errno);
 }
 
 AtomicFile::~AtomicFile() {
   if (file_ != nullptr) std::fclose(file_);
 }
 
+void AtomicFile::refuse(int error) const {
+  refuse_path(unfinished_.place().string(), error);
+}
+
 void AtomicFile::write(std::span<const std::byte> bytes) {
-  if (std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size()) refuse(place_.path(), errno);
+  if (std::fwrite(bytes.data(), 1, bytes.size(), file_) != bytes.size()) refuse(errno);
 }
 
 std::int64_t AtomicFile::position() const {
@@ -114,12 +102,29 @@ std::int64_t AtomicFile::position() const {
 }
 
 void AtomicFile::seek(std::int64_t position) {
-  if (::fseeko(file_, position, SEEK_SET) != 0) refuse(place_.path(), errno);
+  if (::fseeko(file_, position, SEEK_SET) != 0) refuse(errno);
 }
 
 void AtomicFile::commit() {
-  if (std::fclose(std::exchange(file_, nullptr)) != 0) refuse(place_.path(), errno);
-  place_.commit();
+  if (std::fclose(std::exchange(file_, nullptr)) != 0) refuse(errno);
+  // On the disk before it has its name: a crash must not leave an empty file where a good one was.
+  if (const int error = flush(unfinished_.beside(), O_RDONLY); error != 0) refuse(error);
+  // A file system that knows no modes has none to keep.
+  if (replaced_mode_) static_cast<void>(::chmod(unfinished_.beside().c_str(), *replaced_mode_));
+  if (const int error = unfinished_.rename(); error != 0) refuse(error);
+  // The name as well; a folder that cannot be flushed has it all the same.
+  const std::filesystem::path folder = unfinished_.place().parent_path();
+  static_cast<void>(flush(folder.empty() ? "." : folder, O_RDONLY | O_DIRECTORY));
+}
+
+void require_writable(const std::string& path) {
+  const AtomicFile file(path);
+}
+
+void write_file(const std::string& path, std::string_view text) {
+  AtomicFile file(path);
+  file.write(text);
+  file.commit();
 }
 
 }  // namespace evenkeel

@@ -17,29 +17,10 @@ namespace evenkeel {
 // Throws InvalidArgument if no file can be made at `path`: for whoever would learn it only after long work.
 void require_writable(const std::string& path);
 
-// A name beside a file that is to be written, for whoever writes it.
-class AtomicPath {
- public:
-  // Throws InvalidArgument if no file can be made there, or something is there that is no ordinary file.
-  // Without commit() nothing is left behind, and what was at path() stays.
-  explicit AtomicPath(const std::string& path);
-
-  std::string path() const { return file_.place().string(); }
-  std::string beside() const { return file_.beside().string(); }
-  // Gives the finished file its name.
-  void commit();
-
- private:
-  struct Resolved {};
-  AtomicPath(const std::string& place, Resolved);
-
-  std::optional<unsigned> replaced_mode_;
-  Unfinished file_;
-};
-
-// The same for one that is written from front to back.
 class AtomicFile {
  public:
+  // Throws InvalidArgument if no file can be made there, or something is there that is no ordinary file.
+  // Without commit() nothing is left behind, and what was at the path stays.
   explicit AtomicFile(const std::string& path);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
@@ -51,11 +32,20 @@ class AtomicFile {
   // Where the next byte goes, counted from the file's begin.
   std::int64_t position() const;
   void seek(std::int64_t position);
+  // Gives the finished file its name.
   void commit();
 
  private:
-  AtomicPath place_;
+  struct Resolved {};
+  AtomicFile(const std::string& place, Resolved);
+  [[noreturn]] void refuse(int error) const;
+
+  std::optional<unsigned> replaced_mode_;
+  Unfinished unfinished_;
   std::FILE* file_ = nullptr;
 };
+
+// A whole file of this text.
+void write_file(const std::string& path, std::string_view text);
 
 }  // namespace evenkeel

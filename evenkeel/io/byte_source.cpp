@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <system_error>
 #include <utility>
 
 #include "evenkeel/base/error.h"
@@ -15,75 +14,75 @@
 
 namespace evenkeel {
 
-namespace {
+struct ByteSource::Content {
+  ~Content() {
+    if (file >= 0) ::close(file);
+  }
 
-std::string reason(int error) {
-  return describe_errno(error);
+  std::string name;
+  bool is_folder = false;
+  int file = -1;  // else the bytes
+  std::vector<std::byte> bytes = {};
+  std::int64_t size = 0;
+};
+
+ByteSource::ByteSource(const std::string& path) {
+  const auto content = std::make_shared<Content>();
+  content->name = path;
+  content_ = content;
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) {
+    content->is_folder = true;
+    return;
+  }
+  // Not waiting for a pipe's other end; an ordinary file does not mind.
+  content->file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (content->file < 0) throw ParseError(path, "", "cannot be opened: " + describe_errno(errno));
+  if (::fstat(content->file, &status) != 0 || !S_ISREG(status.st_mode))
+    throw ParseError(path, "", "is not an ordinary file");
+  content->size = status.st_size;
 }
 
-class FileSource final : public ByteSource {
- public:
-  explicit FileSource(const std::string& path)
-      // Not waiting for a pipe's other end; an ordinary file does not mind.
-      : ByteSource(path, 0), file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-    if (file_ < 0) throw ParseError(path, "", "cannot be opened: " + reason(errno));
-    struct stat status {};
-    const bool ordinary = ::fstat(file_, &status) == 0 && S_ISREG(status.st_mode);
-    if (!ordinary) {
-      ::close(file_);
-      throw ParseError(path, "",
-                       S_ISDIR(status.st_mode) ? "is a folder, not a file" : "is not an ordinary file");
-    }
-    set_size(status.st_size);
-  }
-  ~FileSource() override { ::close(file_); }
+ByteSource::ByteSource(std::vector<std::byte> bytes, std::string name) {
+  const auto content = std::make_shared<Content>();
+  content->name = std::move(name);
+  content->size = std::ssize(bytes);
+  content->bytes = std::move(bytes);
+  content_ = content;
+}
 
- private:
-  void fetch(std::int64_t offset, std::span<std::byte> out) const override {
-    while (!out.empty()) {
-      const ssize_t got = ::pread(file_, out.data(), out.size(), offset);
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0)
-        throw ParseError(name(), fmt::format("byte {}", offset), "cannot be read: " + reason(errno));
-      if (got == 0)
-        throw ParseError(name(), fmt::format("byte {}", offset), "the file became shorter while read");
-      out = out.subspan(static_cast<std::size_t>(got));
-      offset += got;
-    }
-  }
+const std::string& ByteSource::name() const {
+  return content_->name;
+}
 
-  int file_;
-};
+bool ByteSource::is_folder() const {
+  return content_->is_folder;
+}
 
-class MemorySource final : public ByteSource {
- public:
-  MemorySource(std::vector<std::byte> bytes, std::string name)
-      : ByteSource(std::move(name), static_cast<std::int64_t>(bytes.size())), bytes_(std::move(bytes)) {}
-
- private:
-  void fetch(std::int64_t offset, std::span<std::byte> out) const override {
-    std::copy_n(bytes_.begin() + offset, out.size(), out.begin());
-  }
-
-  std::vector<std::byte> bytes_;
-};
-
-}  // namespace
+std::int64_t ByteSource::size() const {
+  if (is_folder()) throw ParseError(name(), "", "is a folder, not a file");
+  return content_->size;
+}
 
 void ByteSource::read(std::int64_t offset, std::span<std::byte> out) const {
   if (out.empty()) return;
-  if (offset < 0 || offset > size_ || std::ssize(out) > size_ - offset)
-    throw ParseError(name_, fmt::format("byte {}", offset),
-                     fmt::format("{} bytes expected, but the file ends at {}", out.size(), size_));
-  fetch(offset, out);
-}
-
-std::shared_ptr<const ByteSource> open_source(const std::string& path) {
-  return std::make_shared<FileSource>(path);
-}
-
-std::shared_ptr<const ByteSource> memory_source(std::vector<std::byte> bytes, std::string name) {
-  return std::make_shared<MemorySource>(std::move(bytes), std::move(name));
+  if (offset < 0 || offset > size() || std::ssize(out) > size() - offset)
+    throw ParseError(name(), fmt::format("byte {}", offset),
+                     fmt::format("{} bytes expected, but the file ends at {}", out.size(), size()));
+  if (content_->file < 0) {
+    std::copy_n(content_->bytes.begin() + offset, out.size(), out.begin());
+    return;
+  }
+  while (!out.empty()) {
+    const ssize_t got = ::pread(content_->file, out.data(), out.size(), offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0)
+      throw ParseError(
+          name(), fmt::format("byte {}", offset),
+          got < 0 ? "cannot be read: " + describe_errno(errno) : "the file became shorter while read");
+    out = out.subspan(static_cast<std::size_t>(got));
+    offset += got;
+  }
 }
 
 }  // namespace evenkeel

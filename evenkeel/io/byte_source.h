@@ -1,5 +1,5 @@
-// Where the bytes of a file come from: a file on disk, or memory. Readers ask for the bytes they need and
-// never map the file, so a file that shrinks or lies about its lengths ends in an error, not in a signal.
+// What a reader reads: a file on disk, or bytes in memory. Readers ask for the bytes they need and never map
+// the file, so a file that shrinks or lies about its lengths ends in an error, not in a signal.
 #pragma once
 
 #include <cstddef>
@@ -11,32 +11,27 @@
 
 namespace evenkeel {
 
+// Copies are of the same file, which is closed with the last of them. A path is as good where one is wanted:
+//
+//   RoutingProfile profile = read_profile("profile.safetensors");
 class ByteSource {
  public:
-  virtual ~ByteSource() = default;
-  ByteSource(const ByteSource&) = delete;
-  ByteSource& operator=(const ByteSource&) = delete;
+  // Throw ParseError if the file cannot be opened or is not an ordinary file. A folder has no bytes, and is
+  // for those readers that say so: what else is asked of it than its name throws ParseError.
+  ByteSource(const std::string& path);
+  ByteSource(const char* path) : ByteSource(std::string(path)) {}
+  // `name` stands in messages where a path would.
+  ByteSource(std::vector<std::byte> bytes, std::string name);
 
-  const std::string& name() const { return name_; }
-  std::int64_t size() const { return size_; }
+  const std::string& name() const;
+  bool is_folder() const;
+  std::int64_t size() const;
   // Fills `out` from `offset` on. Throws ParseError if the file ends before.
   void read(std::int64_t offset, std::span<std::byte> out) const;
 
- protected:
-  ByteSource(std::string name, std::int64_t size) : name_(std::move(name)), size_(size) {}
-  void set_size(std::int64_t size) { size_ = size; }
-
  private:
-  // Both are inside the size; throws ParseError if the bytes are not there all the same.
-  virtual void fetch(std::int64_t offset, std::span<std::byte> out) const = 0;
-
-  std::string name_;
-  std::int64_t size_;
+  struct Content;
+  std::shared_ptr<const Content> content_;
 };
-
-// Throws ParseError if the file cannot be opened or is not an ordinary file.
-std::shared_ptr<const ByteSource> open_source(const std::string& path);
-// `name` stands in messages where a path would.
-std::shared_ptr<const ByteSource> memory_source(std::vector<std::byte> bytes, std::string name);
 
 }  // namespace evenkeel

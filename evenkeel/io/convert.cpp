@@ -3,19 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/atomic_file.h"
+#include "evenkeel/io/internal/content.h"
 #include "evenkeel/io/internal/json.h"
-#include "evenkeel/io/internal/known_content.h"
 #include "evenkeel/io/profile_file.h"
 #include "evenkeel/io/trace_file.h"
 #include "evenkeel/io/vllm_statistics.h"
 
 namespace evenkeel {
+
+using namespace internal;
 
 namespace {
 
@@ -40,9 +41,7 @@ void write_loads_json(const Counts& counts, const std::string& out) {
   } else {
     json["loads"] = counts.loads();
   }
-  AtomicFile file(out);
-  file.write(json.dump() + "\n");
-  file.commit();
+  write_file(out, json.dump() + "\n");
 }
 
 // Loads of one step stay what they are in JSON; elsewhere they are a profile of one layer.
@@ -98,16 +97,16 @@ void require_placement_options(const ConvertOptions& options, PlacementFormat to
          fmt::format("is for trtllm, not for {}", name_of(to)));
 }
 
-Converted convert_placement(std::shared_ptr<const ByteSource> source, PlacementFormat from,
-                            const std::string& out, const ConvertOptions& options) {
-  const std::string in = source->name();
+Converted convert_placement(const ByteSource& source, PlacementFormat from, const std::string& out,
+                            const ConvertOptions& options) {
+  const std::string in = source.name();
   const PlacementFormat to = options.to.value_or(PlacementFormat::evenkeel);
   require_placement_options(options, to, in);
   if (to == PlacementFormat::evenkeel)
     require_format("a placement", format_of_extension(out), {FileFormat::json});
   PlacementFormatOptions how = options.placement;
   if (!how.num_experts) how.num_experts = options.num_experts;
-  const PlacementFile file = internal::read_placement_known(from, std::move(source), how);
+  const PlacementFile file = read_placement_known(from, source, how);
   write_placement_as(to, file, how, out);
   return {"placement", std::string(name_of(from)), std::string(name_of(to)), file.placement.layers()};
 }
@@ -115,22 +114,20 @@ Converted convert_placement(std::shared_ptr<const ByteSource> source, PlacementF
 }  // namespace
 
 Converted convert_file(const std::string& in, const std::string& out, const ConvertOptions& options) {
-  std::error_code unknown;  // what cannot be looked at, open_source() names
-  const bool folder = std::filesystem::is_directory(in, unknown);
-  const auto source = folder ? nullptr : open_source(in);
-  const auto content = folder ? internal::Content::unknown : internal::detect_content(source);
-  if (content == internal::Content::vllm_placement && !options.to && find_vllm_records(*source).statistics)
+  const ByteSource source(in);
+  const auto content = source.is_folder() ? Content::unknown : detect_content(source);
+  if (content == Content::vllm_placement && !options.to && find_vllm_records(source).statistics)
     throw InvalidArgument("to", fmt::format("{} has a placement and load statistics", in),
                           "the format of a placement; for the statistics keep their lines alone in a file");
-  if (const auto from = internal::placement_format_of(content))
-    return convert_placement(source, *from, out, options);
+  if (const auto from = placement_format_of(content)) return convert_placement(source, *from, out, options);
   require_routing_options(options, in);
   const FileFormat to = format_of_extension(out);
   const RoutingOptions how{.num_experts = options.num_experts,
                            .layers = options.placement.layers,
                            .model = options.placement.model,
                            .bare = options.bare};
-  RoutingFile routing = folder ? open_routing(in, how) : internal::open_routing_known(content, source, how);
+  RoutingFile routing =
+      source.is_folder() ? open_routing(source, how) : open_routing_known(content, source, how);
   require_bare(routing, options.bare);
   return convert_routing(std::move(routing), out, to);
 }

@@ -5,13 +5,15 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <span>
-#include <string>
 #include <string_view>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/atomic_file.h"
+#include "evenkeel/io/internal/parse_error.h"
 
 namespace evenkeel {
+
+using namespace internal;
 
 namespace {
 
@@ -48,7 +50,7 @@ constexpr CostNumber kCostNumbers[] = {
 
 CostJson parse_cost(const ByteSource& source) {
   if (source.size() > kMostCostBytes)
-    throw ParseError(source.name(), "", fmt::format("has {} bytes; a file of costs is short", source.size()));
+    throw parse_error(source.name(), "", "has {} bytes; a file of costs is short", source.size());
   std::string text(static_cast<std::size_t>(source.size()), '\0');
   source.read(0, std::as_writable_bytes(std::span(text)));
   // The parser would take a NUL for the end of the text.
@@ -56,8 +58,7 @@ CostJson parse_cost(const ByteSource& source) {
     throw ParseError(source.name(), fmt::format("byte {}", nul), "is a NUL, which no JSON has");
   std::set<std::string> keys;
   const auto refuse_twice = [&](int depth, CostJson::parse_event_t event, CostJson& parsed) {
-    if (depth > kMostCostDepth)
-      throw ParseError(source.name(), "", fmt::format("nested deeper than {}", kMostCostDepth));
+    if (depth > kMostCostDepth) throw parse_error(source.name(), "", "nested deeper than {}", kMostCostDepth);
     if (depth == 1 && event == CostJson::parse_event_t::key && !keys.insert(parsed.get<std::string>()).second)
       throw ParseError(source.name(), parsed.get<std::string>(), "is given twice");
     return true;
@@ -67,7 +68,7 @@ CostJson parse_cost(const ByteSource& source) {
   } catch (const CostJson::parse_error& error) {
     throw ParseError(source.name(), fmt::format("byte {}", error.byte), "is not JSON");
   } catch (const CostJson::exception& error) {
-    throw ParseError(source.name(), "", fmt::format("is not JSON that can be read: {}", error.what()));
+    throw parse_error(source.name(), "", "is not JSON that can be read: {}", error.what());
   }
 }
 
@@ -77,10 +78,10 @@ void read_cost_number(const CostJson& json, const CostNumber& number, const std:
   if (found == json.end() && number.is_optional) return;
   if (found == json.end()) throw ParseError(file, number.key, "is missing");
   if (!found->is_number())
-    throw ParseError(file, number.key, fmt::format("is a JSON {}, not a number", found->type_name()));
+    throw parse_error(file, number.key, "is a JSON {}, not a number", found->type_name());
   const double value = found->get<double>();
   if (!number.allowed.holds(value))
-    throw ParseError(file, number.key, fmt::format("is {}; allowed: {}", value, number.allowed.words));
+    throw parse_error(file, number.key, "is {}; allowed: {}", value, number.allowed.words);
   cost.*number.field = value;
 }
 
@@ -94,20 +95,14 @@ void require_cost_keys(const CostJson& json, const std::string& file) {
 
 }  // namespace
 
-CostModel read_cost(const std::string& path) {
-  return read_cost(*open_source(path));
-}
-
 CostModel read_cost(const ByteSource& source) {
   const std::string& file = source.name();
   const CostJson json = parse_cost(source);
-  if (!json.is_object())
-    throw ParseError(file, "", fmt::format("is a JSON {}, not an object", json.type_name()));
+  if (!json.is_object()) throw parse_error(file, "", "is a JSON {}, not an object", json.type_name());
   const auto format = json.find("format");
   if (format == json.end() || *format != kCostFormat)
-    throw ParseError(file, "format",
-                     fmt::format("is {}, not \"{}\"; evenkeel bench --calibrate writes such a file",
-                                 format == json.end() ? "missing" : format->dump(), kCostFormat));
+    throw parse_error(file, "format", "is {}, not \"{}\"; evenkeel bench --calibrate writes such a file",
+                      format == json.end() ? "missing" : format->dump(), kCostFormat);
   require_cost_keys(json, file);
   CostModel cost;
   for (const CostNumber& number : kCostNumbers) read_cost_number(json, number, file, cost);
@@ -118,9 +113,7 @@ void write_cost(const CostModel& cost, const MeasuredOn& on, const std::string& 
   CostJson json = {{"format", kCostFormat}};
   for (const CostNumber& number : kCostNumbers) json[number.key] = cost.*number.field;
   json["measured_on"] = {{"cpu", on.cpu}, {"cores", on.cores}, {"ranks", on.ranks}, {"layer", on.layer}};
-  AtomicFile out(path);
-  out.write(json.dump(1, ' ', false, CostJson::error_handler_t::replace) + "\n");
-  out.commit();
+  write_file(path, json.dump(1, ' ', false, CostJson::error_handler_t::replace) + "\n");
 }
 
 }  // namespace evenkeel

@@ -10,7 +10,6 @@
 namespace evenkeel {
 
 // Throws ParseError, naming the key: one that is missing or not known, a number that no machine has.
-CostModel read_cost(const std::string& path);
 CostModel read_cost(const ByteSource& source);
 
 // The machine and layer of a measurement, as names and values for whoever reads the file.

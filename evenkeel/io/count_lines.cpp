@@ -13,18 +13,17 @@
 #include <vector>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/internal/count_table_builder.h"
-#include "evenkeel/io/internal/fractional_loads.h"
-#include "evenkeel/io/internal/json_lines.h"
+#include "evenkeel/io/internal/count_table.h"
 #include "evenkeel/io/internal/moe_layers.h"
 #include "evenkeel/io/internal/number_lists.h"
+#include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/internal/shape.h"
 
 namespace evenkeel {
 
-namespace {
+using namespace internal;
 
-using internal::Json;
+namespace {
 
 constexpr std::string_view list_keys[] = {"counts", "count",         "logical_count", "loads",
                                           "load",   "expert_counts", "expert_load",   "tokens_per_expert",
@@ -38,15 +37,13 @@ std::optional<std::string> list_key(const Json& record, const std::string& where
     if (!value.is_array()) continue;
     if (std::find(std::begin(list_keys), std::end(list_keys), key) != std::end(list_keys)) {
       if (known)
-        throw ParseError(where, "",
-                         fmt::format("has counts under '{}' and '{}'; leave one of them", *known, key));
+        throw parse_error(where, "", "has counts under '{}' and '{}'; leave one of them", *known, key);
       known = key;
     }
     lists += fmt::format("{}'{}'", lists.empty() ? "" : ", ", key);
   }
   if (!known && !lists.empty())
-    throw ParseError(where, "",
-                     fmt::format("has the lists {}, and none is called 'counts' or 'logical_count'", lists));
+    throw parse_error(where, "", "has the lists {}, and none is called 'counts' or 'logical_count'", lists);
   return known;
 }
 
@@ -66,7 +63,7 @@ class RecordTable {
     std::vector<std::string> names;
     for (const auto& [key, value] : record.items()) {
       // Beside a list, only the layer and the step mean anything.
-      if (value.is_structured() || (list_ && !internal::names_a_layer_or_step(key))) continue;
+      if (value.is_structured() || (list_ && !names_a_layer_or_step(key))) continue;
       names.push_back(key);
       texts_.push_back(text_of(value));
     }
@@ -77,7 +74,7 @@ class RecordTable {
     builder_->add({texts_.begin(), texts_.end()}, line);
   }
 
-  internal::CountTable table(const RoutingOptions& options) {
+  CountTable table(const RoutingOptions& options) {
     return builder_->table(options.num_experts, options.keep_steps);
   }
 
@@ -85,8 +82,8 @@ class RecordTable {
   void append_list(const Json& list, const std::string& where, std::vector<std::string>& names) {
     for (std::size_t i = 0; i < list.size(); ++i) {
       if (!list[i].is_number())
-        throw ParseError(where, fmt::format("{}[{}]", *list_, i),
-                         fmt::format("is a JSON {}, not a number", list[i].type_name()));
+        throw parse_error(where, fmt::format("{}[{}]", *list_, i), "is a JSON {}, not a number",
+                          list[i].type_name());
       names.push_back(fmt::format("expert_{}", i));
       texts_.push_back(list[i].dump());
     }
@@ -96,11 +93,11 @@ class RecordTable {
     names_ = names;
     std::vector<std::string_view> views;
     for (const std::string& name : names_) views.push_back(name);
-    internal::TableColumns columns = internal::columns_of_names(views, file_, where);
+    TableColumns columns = columns_of_names(views, file_, where);
     if (list_ && !columns.layer)
-      throw ParseError(where, *list_,
-                       fmt::format("is a list of experts, and nobody says of which layer; give every line a "
-                                   "'layer', or write a list of lists by layer"));
+      throw parse_error(where, *list_,
+                        "is a list of experts, and nobody says of which layer; give every line a "
+                        "'layer', or write a list of lists by layer");
     builder_.emplace(std::move(columns), file_);
   }
 
@@ -108,7 +105,7 @@ class RecordTable {
   std::optional<std::string> list_;
   std::vector<std::string> names_;
   std::vector<std::string> texts_;
-  std::optional<internal::CountTableBuilder> builder_;
+  std::optional<CountTableBuilder> builder_;
 };
 
 // A record's keys of one kind: their names, and the values that it has there.
@@ -135,18 +132,16 @@ class LayerLists {
       : file_(std::move(file)), key_(std::move(key)), keep_steps_(keep_steps) {}
 
   void add(const Json& record, const std::string& where) {
-    const Json& list = internal::member(record, key_.c_str(), where);
-    std::vector<double> values;
-    const std::vector<std::int64_t> shape = internal::nested_reals(
-        list, std::clamp<std::size_t>(internal::list_depth(list), 2, 3), where, key_, values);
+    const Json& list = record[key_];
+    const auto [shape, values] =
+        nested_reals(list, std::clamp<std::size_t>(list_depth(list), 2, 3), where, key_);
     const std::vector<std::int64_t> of_step(shape.end() - 2, shape.end());
     if (shape_.empty()) shape_ = of_step;
     if (of_step != shape_)
-      throw ParseError(where, key_,
-                       fmt::format("is of shape {} where the first is of {}", internal::to_text(of_step),
-                                   internal::to_text(shape_)));
+      throw parse_error(where, key_, "is of shape {} where the first is of {}", to_text(of_step),
+                        to_text(shape_));
     for (const double value : values)
-      if (value < 0) throw ParseError(where, key_, fmt::format("has {}; a count is 0 or more", value));
+      if (value < 0) throw parse_error(where, key_, "has {}; a count is 0 or more", value);
     const auto size = static_cast<std::size_t>(shape_[0] * shape_[1]);
     const bool has_steps = shape.size() == 3;
     for (std::size_t step = 0; step * size < values.size(); ++step) {
@@ -156,15 +151,11 @@ class LayerLists {
   }
 
   RoutingFile routing() {
-    internal::ScaledLoads scaled = internal::scaled_loads(sums_, file_, key_);
-    std::vector<std::int64_t> shape = shape_;
-    if (by_step_.value_or(false)) shape.insert(shape.begin(), std::ssize(places_));
+    DoubleArray loads{shape_, std::move(sums_)};
+    if (by_step_.value_or(false)) loads.shape.insert(loads.shape.begin(), std::ssize(places_));
     // SGLang's have a row for every hidden layer.
-    RoutingFile made = internal::routing_of_counts(
-        {.shape = std::move(shape), .values = std::move(scaled.loads)}, file_, key_,
-        key_ == "logical_count" ? internal::CountRows::hidden_if_dense : internal::CountRows::unsaid);
-    scaled.note_in(made.notes);
-    return made;
+    return routing_of_counts(loads, file_, key_,
+                             key_ == "logical_count" ? CountRows::hidden_if_dense : CountRows::unsaid);
   }
 
  private:
@@ -175,15 +166,15 @@ class LayerLists {
 
   // Which step of the file a step of a record is; the first where none has any.
   std::size_t place_of(const Json& record, std::size_t step, bool has_steps, const std::string& where) {
-    const Said steps = said_under(record, internal::names_a_step);
-    const Said parts = said_under(record, internal::names_a_part);
+    const Said steps = said_under(record, names_a_step);
+    const Said parts = said_under(record, names_a_part);
     const bool by_step = has_steps || !steps.names.empty();
     if (!by_step_) step_names_ = steps.names;
     if (by_step_.value_or(by_step) != by_step || steps.names != step_names_)
-      throw ParseError(where, "",
-                       fmt::format("says its step {}, where the first says it {}; nobody knows which steps "
-                                   "these are",
-                                   under(steps.names, has_steps), under(step_names_, first_has_steps_)));
+      throw parse_error(where, "",
+                        "says its step {}, where the first says it {}; nobody knows which steps "
+                        "these are",
+                        under(steps.names, has_steps), under(step_names_, first_has_steps_));
     if (!by_step_) first_has_steps_ = has_steps;
     by_step_ = by_step;
     if (!by_step) return 0;
@@ -215,7 +206,7 @@ class LayerLists {
 
 // Lists by layer of lists by expert. Ours under "counts" are by source rank.
 bool has_all_layers(const Json& record, const std::string& key, const std::string& where) {
-  if (internal::list_depth(record[key]) < 2) return false;
+  if (list_depth(record[key]) < 2) return false;
   if (key == "counts")
     throw ParseError(
         where, key,
@@ -223,7 +214,7 @@ bool has_all_layers(const Json& record, const std::string& key, const std::strin
         "of one layer a 'layer' and a line for each rank");
   for (const auto& [name, value] : record.items())
     if (!value.is_structured() && name.starts_with("layer"))
-      throw ParseError(where, key, fmt::format("is a list of lists, which have layers, beside '{}'", name));
+      throw parse_error(where, key, "is a list of lists, which have layers, beside '{}'", name);
   return true;
 }
 
@@ -246,7 +237,7 @@ RoutingFile open_count_lines(const ByteSource& source, const RoutingOptions& opt
   std::optional<std::string> key;
   std::optional<LayerLists> layers;
   std::optional<RecordTable> table;
-  internal::for_each_json_line(source, [&](internal::JsonDocument&& record, std::int64_t line) {
+  for_each_json_line(source, [&](JsonDocument&& record, std::int64_t line) {
     const std::string where = fmt::format("{}: line {}", file, line);
     if (!record.is_object()) throw ParseError(where, "", "is no JSON object");
     const std::optional<std::string> found = list_key(record, where);
@@ -266,7 +257,7 @@ RoutingFile open_count_lines(const ByteSource& source, const RoutingOptions& opt
       table->add(record, line, where);
   });
   if (!layers && !table) throw ParseError(file, "", "has no record");
-  RoutingFile made = layers ? layers->routing() : internal::routing_of_table(table->table(options), file);
+  RoutingFile made = layers ? layers->routing() : routing_of_table(table->table(options), file);
   made.format = "json";
   return made;
 }

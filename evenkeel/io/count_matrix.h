@@ -2,7 +2,6 @@
 // (docs/formats.md#counts): npy, npz, safetensors, CSV, JSON.
 #pragma once
 
-#include <memory>
 #include <string_view>
 
 #include "evenkeel/io/array_file.h"

@@ -1,10 +1,10 @@
 #include "evenkeel/io/dtype.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <type_traits>
 #include <vector>
 
 #include "evenkeel/base/check.h"
@@ -16,103 +16,102 @@ namespace {
 static_assert(std::endian::native == std::endian::little,
               "files are little-endian, and so far so are our machines");
 
+constexpr std::array<DtypeNames, 13> known = {{
+    {Dtype::b8, 1, "bool", "BOOL", "b1", "torch BoolStorage"},
+    {Dtype::u8, 1, "uint8", "U8", "u1", "torch ByteStorage"},
+    {Dtype::i8, 1, "int8", "I8", "i1", "torch CharStorage"},
+    {Dtype::u16, 2, "uint16", "U16", "u2", ""},
+    {Dtype::i16, 2, "int16", "I16", "i2", "torch ShortStorage"},
+    {Dtype::u32, 4, "uint32", "U32", "u4", ""},
+    {Dtype::i32, 4, "int32", "I32", "i4", "torch IntStorage"},
+    {Dtype::u64, 8, "uint64", "U64", "u8", ""},
+    {Dtype::i64, 8, "int64", "I64", "i8", "torch LongStorage"},
+    {Dtype::f16, 2, "float16", "F16", "f2", "torch HalfStorage"},
+    {Dtype::bf16, 2, "bfloat16", "BF16", "", "torch BFloat16Storage"},
+    {Dtype::f32, 4, "float32", "F32", "f4", "torch FloatStorage"},
+    {Dtype::f64, 8, "float64", "F64", "f8", "torch DoubleStorage"},
+}};
+
 struct Half {
   std::uint16_t bits;
+
+  operator float() const {
+    const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
+    const std::uint32_t exponent = (bits >> 10) & 0x1fu;
+    const std::uint32_t fraction = bits & 0x3ffu;
+    if (exponent == 0) {
+      const float subnormal = static_cast<float>(fraction) * 0x1p-24f;
+      return sign != 0 ? -subnormal : subnormal;
+    }
+    const std::uint32_t widened = exponent == 0x1f ? 0xffu : exponent + 112;
+    return std::bit_cast<float>(sign | widened << 23 | fraction << 13);
+  }
 };
+
 struct Brain {
   std::uint16_t bits;
+
+  operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
 };
 
-float widen(Half half) {
-  const std::uint32_t sign = static_cast<std::uint32_t>(half.bits & 0x8000u) << 16;
-  const std::uint32_t exponent = (half.bits >> 10) & 0x1fu;
-  const std::uint32_t fraction = half.bits & 0x3ffu;
-  if (exponent == 0) {
-    const float subnormal = static_cast<float>(fraction) * 0x1p-24f;
-    return sign != 0 ? -subnormal : subnormal;
-  }
-  const std::uint32_t widened = exponent == 0x1f ? 0xffu : exponent + 112;
-  return std::bit_cast<float>(sign | widened << 23 | fraction << 13);
-}
-
-float widen(Brain brain) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(brain.bits) << 16);
-}
-
-template <class Stored>
-float as_float(Stored stored) {
-  if constexpr (std::is_same_v<Stored, Half> || std::is_same_v<Stored, Brain>) {
-    return widen(stored);
-  } else {
-    return static_cast<float>(stored);
-  }
-}
-
-template <class Stored, class Out, class Convert>
-void convert_all(std::span<const std::byte> bytes, std::span<Out> out, Convert convert) {
+template <class Stored, class Out>
+void convert_all(std::span<const std::byte> bytes, std::span<Out> out) {
   EVENKEEL_CHECK(bytes.size() == out.size() * sizeof(Stored));
   for (std::size_t i = 0; i < out.size(); ++i) {
     Stored stored;
     std::memcpy(&stored, bytes.data() + i * sizeof(Stored), sizeof(Stored));
-    out[i] = convert(stored);
+    out[i] = static_cast<Out>(stored);
+  }
+}
+
+template <class Out>
+void convert(Dtype type, std::span<const std::byte> bytes, std::span<Out> out) {
+  switch (type) {
+    case Dtype::b8:
+    case Dtype::u8:
+      return convert_all<std::uint8_t>(bytes, out);
+    case Dtype::i8:
+      return convert_all<std::int8_t>(bytes, out);
+    case Dtype::u16:
+      return convert_all<std::uint16_t>(bytes, out);
+    case Dtype::i16:
+      return convert_all<std::int16_t>(bytes, out);
+    case Dtype::u32:
+      return convert_all<std::uint32_t>(bytes, out);
+    case Dtype::i32:
+      return convert_all<std::int32_t>(bytes, out);
+    case Dtype::u64:
+      return convert_all<std::uint64_t>(bytes, out);
+    case Dtype::i64:
+      return convert_all<std::int64_t>(bytes, out);
+    case Dtype::f16:
+      return convert_all<Half>(bytes, out);
+    case Dtype::bf16:
+      return convert_all<Brain>(bytes, out);
+    case Dtype::f32:
+      return convert_all<float>(bytes, out);
+    case Dtype::f64:
+      return convert_all<double>(bytes, out);
   }
 }
 
 }  // namespace
 
+std::span<const DtypeNames> dtypes() {
+  return known;
+}
+
+const DtypeNames* find_dtype(std::string_view DtypeNames::*format, std::string_view name) {
+  const auto* found = std::ranges::find(known, name, format);
+  return found == known.end() || name.empty() ? nullptr : found;
+}
+
 std::int64_t item_size(Dtype type) {
-  switch (type) {
-    case Dtype::b8:
-    case Dtype::u8:
-    case Dtype::i8:
-      return 1;
-    case Dtype::u16:
-    case Dtype::i16:
-    case Dtype::f16:
-    case Dtype::bf16:
-      return 2;
-    case Dtype::u32:
-    case Dtype::i32:
-    case Dtype::f32:
-      return 4;
-    case Dtype::u64:
-    case Dtype::i64:
-    case Dtype::f64:
-      return 8;
-  }
-  return 1;
+  return known[static_cast<std::size_t>(type)].item_size;
 }
 
 std::string_view name_of(Dtype type) {
-  switch (type) {
-    case Dtype::b8:
-      return "bool";
-    case Dtype::u8:
-      return "uint8";
-    case Dtype::i8:
-      return "int8";
-    case Dtype::u16:
-      return "uint16";
-    case Dtype::i16:
-      return "int16";
-    case Dtype::u32:
-      return "uint32";
-    case Dtype::i32:
-      return "int32";
-    case Dtype::u64:
-      return "uint64";
-    case Dtype::i64:
-      return "int64";
-    case Dtype::f16:
-      return "float16";
-    case Dtype::bf16:
-      return "bfloat16";
-    case Dtype::f32:
-      return "float32";
-    case Dtype::f64:
-      return "float64";
-  }
-  return "unknown";
+  return known[static_cast<std::size_t>(type)].name;
 }
 
 bool is_floating(Dtype type) {
@@ -123,37 +122,10 @@ bool is_integer(Dtype type) {
   return !is_floating(type) && type != Dtype::b8;
 }
 
-namespace {
-
-void convert_integers(Dtype type, std::span<const std::byte> bytes, std::span<std::int64_t> out) {
-  const auto convert = [](auto stored) { return static_cast<std::int64_t>(stored); };
-  switch (type) {
-    case Dtype::u8:
-      return convert_all<std::uint8_t>(bytes, out, convert);
-    case Dtype::i8:
-      return convert_all<std::int8_t>(bytes, out, convert);
-    case Dtype::u16:
-      return convert_all<std::uint16_t>(bytes, out, convert);
-    case Dtype::i16:
-      return convert_all<std::int16_t>(bytes, out, convert);
-    case Dtype::u32:
-      return convert_all<std::uint32_t>(bytes, out, convert);
-    case Dtype::i32:
-      return convert_all<std::int32_t>(bytes, out, convert);
-    case Dtype::u64:
-      return convert_all<std::uint64_t>(bytes, out, convert);
-    case Dtype::i64:
-      return convert_all<std::int64_t>(bytes, out, convert);
-    default:
-      EVENKEEL_CHECK(is_integer(type));
-  }
-}
-
-}  // namespace
-
 std::optional<std::size_t> to_int64(Dtype type, std::span<const std::byte> bytes,
                                     std::span<std::int64_t> out) {
-  convert_integers(type, bytes, out);
+  EVENKEEL_CHECK(is_integer(type));
+  convert(type, bytes, out);
   if (type != Dtype::u64) return std::nullopt;
   // From 2^63 on the conversion wraps around.
   const auto wrapped = std::find_if(out.begin(), out.end(), [](std::int64_t value) { return value < 0; });
@@ -161,66 +133,19 @@ std::optional<std::size_t> to_int64(Dtype type, std::span<const std::byte> bytes
   return static_cast<std::size_t>(wrapped - out.begin());
 }
 
-namespace {
-
-// convert(stored) for each element, whatever its type.
-template <class Out, class Convert>
-void convert_elements(Dtype type, std::span<const std::byte> bytes, std::span<Out> out, Convert convert) {
-  switch (type) {
-    case Dtype::b8:
-    case Dtype::u8:
-      return convert_all<std::uint8_t>(bytes, out, convert);
-    case Dtype::i8:
-      return convert_all<std::int8_t>(bytes, out, convert);
-    case Dtype::u16:
-      return convert_all<std::uint16_t>(bytes, out, convert);
-    case Dtype::i16:
-      return convert_all<std::int16_t>(bytes, out, convert);
-    case Dtype::u32:
-      return convert_all<std::uint32_t>(bytes, out, convert);
-    case Dtype::i32:
-      return convert_all<std::int32_t>(bytes, out, convert);
-    case Dtype::u64:
-      return convert_all<std::uint64_t>(bytes, out, convert);
-    case Dtype::i64:
-      return convert_all<std::int64_t>(bytes, out, convert);
-    case Dtype::f16:
-      return convert_all<Half>(bytes, out, convert);
-    case Dtype::bf16:
-      return convert_all<Brain>(bytes, out, convert);
-    case Dtype::f32:
-      return convert_all<float>(bytes, out, convert);
-    case Dtype::f64:
-      return convert_all<double>(bytes, out, convert);
-  }
-}
-
-}  // namespace
-
 void to_float(Dtype type, std::span<const std::byte> bytes, std::span<float> out) {
-  convert_elements(type, bytes, out, [](auto stored) { return as_float(stored); });
+  convert(type, bytes, out);
 }
 
 void to_double(Dtype type, std::span<const std::byte> bytes, std::span<double> out) {
-  convert_elements(type, bytes, out, [](auto stored) {
-    if constexpr (std::is_arithmetic_v<decltype(stored)>)
-      return static_cast<double>(stored);
-    else
-      return static_cast<double>(widen(stored));
-  });
+  convert(type, bytes, out);
 }
 
 std::optional<std::size_t> to_whole(Dtype type, std::span<const std::byte> bytes,
                                     std::span<std::int64_t> out) {
   if (is_integer(type)) return to_int64(type, bytes, out);
   std::vector<double> numbers(out.size());
-  if (type == Dtype::f64) {
-    std::memcpy(numbers.data(), bytes.data(), bytes.size());
-  } else {
-    std::vector<float> floats(out.size());
-    to_float(type, bytes, floats);
-    std::copy(floats.begin(), floats.end(), numbers.begin());
-  }
+  to_double(type, bytes, numbers);
   for (std::size_t i = 0; i < numbers.size(); ++i) {
     if (!(std::abs(numbers[i]) <= 0x1p53) || numbers[i] != std::floor(numbers[i])) return i;
     out[i] = static_cast<std::int64_t>(numbers[i]);

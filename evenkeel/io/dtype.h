@@ -11,9 +11,21 @@ namespace evenkeel {
 
 enum class Dtype { b8, u8, i8, u16, i16, u32, i32, u64, i64, f16, bf16, f32, f64 };
 
-// Bytes of one element.
+// A type, and how messages ("int32", "float16") and formats call it; empty where a format has none.
+struct DtypeNames {
+  Dtype type;
+  std::int64_t item_size;  // bytes of one element
+  std::string_view name;
+  std::string_view safetensors;
+  std::string_view npy;    // without the order of bytes
+  std::string_view torch;  // its storage
+};
+// In the order of the enumeration.
+std::span<const DtypeNames> dtypes();
+// The type that a format calls so; nullptr where there is none.
+const DtypeNames* find_dtype(std::string_view DtypeNames::*format, std::string_view name);
+
 std::int64_t item_size(Dtype type);
-// As messages call it: "int32", "float16".
 std::string_view name_of(Dtype type);
 bool is_integer(Dtype type);
 bool is_floating(Dtype type);

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/atomic_file.h"
@@ -13,23 +12,21 @@
 
 namespace evenkeel {
 
-namespace {
+using namespace internal;
 
-using internal::Json;
+namespace {
 
 constexpr std::string_view expert_map_format = "evenkeel.expert_map.v1";
 
-std::vector<ExpertId> read_ids(const Json& list, int num_experts, const std::string& file,
-                               const std::string& key) {
-  const auto numbers = internal::integers(list, file, key);
+std::vector<ExpertId> read_ids(const JsonField& list, int num_experts) {
+  const auto numbers = list.integers();
   if (std::ssize(numbers) != num_experts)
-    throw ParseError(file, key,
-                     fmt::format("is a list of {}, not of {} experts", numbers.size(), num_experts));
+    list.fail("is a list of {}, not of {} experts", numbers.size(), num_experts);
   std::vector<bool> seen(numbers.size(), false);
   std::vector<ExpertId> ids;
   for (const std::int64_t id : numbers) {
     if (id < 0 || id >= num_experts || seen[static_cast<std::size_t>(id)])
-      throw ParseError(file, key, fmt::format("id {} is outside 0..{} or there twice", id, num_experts - 1));
+      list.fail("id {} is outside 0..{} or there twice", id, num_experts - 1);
     seen[static_cast<std::size_t>(id)] = true;
     ids.emplace_back(id);
   }
@@ -37,39 +34,30 @@ std::vector<ExpertId> read_ids(const Json& list, int num_experts, const std::str
 }
 
 // The numbers of the layers and their lists go side by side.
-std::map<int, std::vector<ExpertId>> read_layers(const Json& json, int num_experts, const std::string& file) {
-  const auto layers = internal::integers(internal::member(json, "model_layers", file), file, "model_layers");
-  const Json& lists = internal::member(json, "old_to_new", file);
-  if (!lists.is_array() || lists.size() != layers.size())
-    throw ParseError(file, "old_to_new", fmt::format("is not a list of {} layers", layers.size()));
+std::map<int, std::vector<ExpertId>> read_layers(const JsonField& json, int num_experts) {
+  const JsonField numbers = json["model_layers"];
+  const auto layers = numbers.integers();
+  const JsonField lists = json["old_to_new"];
+  if (!lists->is_array() || lists->size() != layers.size())
+    lists.fail("is not a list of {} layers", layers.size());
   std::map<int, std::vector<ExpertId>> ids;
   for (std::size_t i = 0; i < layers.size(); ++i) {
     if (layers[i] < 0 || layers[i] >= max_layers || ids.contains(static_cast<int>(layers[i])))
-      throw ParseError(file, "model_layers",
-                       fmt::format("layer {} is outside 0..{} or there twice", layers[i], max_layers - 1));
-    ids.emplace(static_cast<int>(layers[i]),
-                read_ids(lists[i], num_experts, file, fmt::format("old_to_new[{}]", i)));
+      numbers.fail("layer {} is outside 0..{} or there twice", layers[i], max_layers - 1);
+    ids.emplace(static_cast<int>(layers[i]), read_ids(lists[i], num_experts));
   }
   return ids;
 }
 
 }  // namespace
 
-ExpertMap read_expert_map(const std::string& path) {
-  return read_expert_map(open_source(path));
-}
-
-ExpertMap read_expert_map(std::shared_ptr<const ByteSource> source) {
-  const std::string& file = source->name();
-  const internal::JsonDocument json = internal::read_json(*source);
-  const Json& format = internal::member(json, "format", file);
-  if (format != expert_map_format)
-    throw ParseError(file, "format", fmt::format("is {}, not \"{}\"", format.dump(), expert_map_format));
-  const auto count = [&](const char* key, std::int64_t most) {
-    return internal::small_integer(internal::member(json, key, file), 1, most, file, key);
-  };
-  ExpertMap map{.num_experts = count("num_experts", max_experts), .num_ranks = count("num_ranks", max_ranks)};
-  map.new_ids = read_layers(json, map.num_experts, file);
+ExpertMap read_expert_map(const ByteSource& source) {
+  const JsonDocument document = read_json(source);
+  const JsonField json(document, source.name());
+  require_format(json, expert_map_format);
+  ExpertMap map{.num_experts = json["num_experts"].integer(1, max_experts),
+                .num_ranks = json["num_ranks"].integer(1, max_ranks)};
+  map.new_ids = read_layers(json, map.num_experts);
   return map;
 }
 
@@ -84,9 +72,7 @@ void write_expert_map(const ExpertMap& map, const std::string& path) {
     auto& list = json["old_to_new"].emplace_back(nlohmann::json::array());
     for (const ExpertId id : ids) list.push_back(id.value());
   }
-  AtomicFile out(path);
-  out.write(json.dump() + "\n");
-  out.commit();
+  write_file(path, json.dump() + "\n");
 }
 
 ExpertMap composed(const ExpertMap& first, const ExpertMap& then) {

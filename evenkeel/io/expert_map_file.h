@@ -3,7 +3,6 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -23,8 +22,7 @@ struct ExpertMap {
 };
 
 // Throws ParseError: not this format, or a layer whose ids are not a permutation.
-ExpertMap read_expert_map(const std::string& path);
-ExpertMap read_expert_map(std::shared_ptr<const ByteSource> source);
+ExpertMap read_expert_map(const ByteSource& source);
 
 void write_expert_map(const ExpertMap& map, const std::string& path);
 

@@ -3,7 +3,6 @@
 // {"counts": [[...]]} by source rank and expert.
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,9 +32,7 @@ struct StepLoads {
 
 // Throws ParseError if the file is none of the above, a number is negative or not whole, or the total is
 // above 2^63-1; InvalidArgument if an option is missing or does not fit the file.
-StepLoads read_step_loads(const std::string& path, const LoadsOptions& options);
-StepLoads read_step_loads(std::shared_ptr<const ByteSource> source, const LoadsOptions& options);
-Counts read_loads(const std::string& path, const LoadsOptions& options);
-Counts read_loads(std::shared_ptr<const ByteSource> source, const LoadsOptions& options);
+StepLoads read_step_loads(const ByteSource& source, const LoadsOptions& options);
+Counts read_loads(const ByteSource& source, const LoadsOptions& options);
 
 }  // namespace evenkeel

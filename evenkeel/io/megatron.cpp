@@ -9,15 +9,16 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/internal/json_lines.h"
+#include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/moe_layers.h"
+#include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/limits.h"
 
 namespace evenkeel {
 
-namespace {
+using namespace internal;
 
-using internal::Json;
+namespace {
 
 struct Record {
   std::int64_t rank = 0;
@@ -28,23 +29,22 @@ struct Record {
   std::vector<std::int32_t> ids;  // [tokens, k]
 };
 
-// The ids of one token; `key` is its place.
-void append_ids(const Json& row, const std::string& file, const std::string& key, Record& record) {
-  const auto ids = internal::integers(row, file, key);
-  if (std::ssize(ids) != record.top_k)
-    throw ParseError(file, key, fmt::format("has {} experts, but topk is {}", ids.size(), record.top_k));
+// The ids of one token.
+void append_ids(const JsonField& row, Record& record) {
+  const auto ids = row.integers();
+  if (std::ssize(ids) != record.top_k) row.fail("has {} experts, but topk is {}", ids.size(), record.top_k);
   for (std::int64_t id : ids) {
     if (id < no_expert || id >= max_trace_experts)
-      throw ParseError(file, key, fmt::format("expert {} is outside -1..{}", id, max_trace_experts - 1));
+      row.fail("expert {} is outside -1..{}", id, max_trace_experts - 1);
     record.ids.push_back(static_cast<std::int32_t>(id));
   }
 }
 
-Record record_of(const Json& json, const std::string& file) {
+Record record_of(const JsonField& json) {
   const auto number = [&](const char* key, std::int64_t most) {
-    const std::int64_t value = internal::integer(internal::member(json, key, file), file, key);
-    if (value < 0 || value > most)
-      throw ParseError(file, key, fmt::format("is {}; allowed: 0..{}", value, most));
+    const JsonField field = json[key];
+    const std::int64_t value = field.integer();
+    if (value < 0 || value > most) field.fail("is {}; allowed: 0..{}", value, most);
     return value;
   };
   constexpr std::int64_t any = std::int64_t{1} << 62;
@@ -54,12 +54,10 @@ Record record_of(const Json& json, const std::string& file) {
                 .num_tokens = number("num_tokens", any),
                 .top_k = static_cast<int>(number("topk", max_trace_assignments_per_token)),
                 .ids = {}};
-  const Json& rows = internal::member(json, "top_indices", file);
-  if (!rows.is_array() || std::ssize(rows) != record.num_tokens)
-    throw ParseError(file, "top_indices",
-                     fmt::format("is not a list of num_tokens = {} rows", record.num_tokens));
-  for (std::size_t i = 0; i < rows.size(); ++i)
-    append_ids(rows[i], file, fmt::format("top_indices[{}]", i), record);
+  const JsonField rows = json["top_indices"];
+  if (!rows->is_array() || std::ssize(*rows) != record.num_tokens)
+    rows.fail("is not a list of num_tokens = {} rows", record.num_tokens);
+  for (std::size_t i = 0; i < rows->size(); ++i) append_ids(rows[i], record);
   return record;
 }
 
@@ -85,16 +83,16 @@ class Batches {
     if (fresh) batches_.push_back({.step = record.step, .nth = nth, .num_tokens = record.num_tokens});
     Batch& batch = batches_[place->second];
     if (batch.num_tokens != record.num_tokens)
-      throw ParseError(where, "num_tokens",
-                       fmt::format("layer {} has {} tokens where another layer of the same step has {}",
-                                   record.layer, record.num_tokens, batch.num_tokens));
+      throw parse_error(where, "num_tokens",
+                        "layer {} has {} tokens where another layer of the same step has {}", record.layer,
+                        record.num_tokens, batch.num_tokens);
     numbers_.try_emplace(record.layer);
     top_k_ = std::max(top_k_, record.top_k);
     batch.layers.emplace(record.layer, std::move(record));
   }
 
-  internal::TokenIds tokens(const std::string& file) && {
-    internal::TokenIds all{.ids = {}, .layers = {}, .top_k = std::max(top_k_, 1)};
+  TokenIds tokens(const std::string& file) && {
+    TokenIds all{.ids = {}, .layers = {}, .top_k = std::max(top_k_, 1)};
     for (auto& [number, place] : numbers_) {
       place = all.layers.size();
       all.layers.push_back(number);
@@ -102,7 +100,7 @@ class Batches {
     const std::size_t width = static_cast<std::size_t>(all.top_k);
     const std::size_t of_token = all.layers.size() * width;
     if (static_cast<std::int64_t>(of_token) > max_trace_assignments_per_token)
-      throw ParseError(file, "", fmt::format("has {} assignments a token", of_token));
+      throw parse_error(file, "", "has {} assignments a token", of_token);
     std::map<std::pair<std::int64_t, int>, std::vector<TokenRange>> steps;
     std::int64_t tokens = 0;
     for (Batch& batch : batches_) {
@@ -146,19 +144,18 @@ class Batches {
 
 }  // namespace
 
-RoutingFile open_megatron_trace(const std::vector<std::shared_ptr<const ByteSource>>& ranks,
-                                int num_experts) {
+RoutingFile open_megatron_trace(const std::vector<ByteSource>& ranks, int num_experts) {
   if (ranks.empty()) throw InvalidArgument("ranks", "no file", "one or more");
   Batches batches;
   for (const auto& source : ranks) {
-    internal::for_each_json_line(*source, [&](internal::JsonDocument&& json, std::int64_t line) {
-      const std::string where = fmt::format("{}: line {}", source->name(), line);
+    for_each_json_line(source, [&](JsonDocument&& json, std::int64_t line) {
+      const std::string where = fmt::format("{}: line {}", source.name(), line);
       if (!json.is_object()) throw ParseError(where, "", "is not a JSON object");
-      if (is_decoder(json)) batches.take(record_of(json, where), where);
+      if (is_decoder(json)) batches.take(record_of({json, where}), where);
     });
   }
-  const std::string& file = ranks.front()->name();
-  RoutingFile routing = internal::routing_of_tokens(std::move(batches).tokens(file), num_experts, file);
+  const std::string& file = ranks.front().name();
+  RoutingFile routing = routing_of_tokens(std::move(batches).tokens(file), num_experts, file);
   routing.format = "megatron";
   return routing;
 }

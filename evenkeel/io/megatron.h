@@ -2,7 +2,6 @@
 // rank.
 #pragma once
 
-#include <memory>
 #include <vector>
 
 #include "evenkeel/io/byte_source.h"
@@ -14,7 +13,6 @@ namespace evenkeel {
 // micro-batch are the same tokens in all layers; a layer that a rank does not have is -1 there. Layers of
 // multi-token prediction are left out. A micro-batch is a step, of all ranks together. `num_experts` 0: the
 // largest id plus one. Throws ParseError.
-RoutingFile open_megatron_trace(const std::vector<std::shared_ptr<const ByteSource>>& ranks,
-                                int num_experts = 0);
+RoutingFile open_megatron_trace(const std::vector<ByteSource>& ranks, int num_experts = 0);
 
 }  // namespace evenkeel

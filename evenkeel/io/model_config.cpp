@@ -5,12 +5,10 @@
 
 #include <algorithm>
 #include <array>
-#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "evenkeel/base/error.h"
 #include "evenkeel/io/array_file.h"
 #include "evenkeel/io/internal/config_layers.h"
 #include "evenkeel/io/internal/json.h"
@@ -22,36 +20,31 @@
 
 namespace evenkeel {
 
-namespace {
+using namespace internal;
 
-using internal::ConfigKeys;
-using internal::Json;
-using internal::LanguageConfig;
-using internal::max_heads;
-using internal::max_width;
+namespace {
 
 constexpr int max_vocabulary = 1 << 28;
 constexpr int max_streams = 256;
 // Far above every model, and low enough that 32 bytes a weight can be added up in 63 bits.
 constexpr double max_parameters = 0x1p56;
 
-const Family& family_of(const LanguageConfig& config) {
+const Family& counted_family(const LanguageConfig& config) {
   if (config.family != nullptr && config.family->weights) return *config.family;
   std::vector<std::string_view> known;
   for (const Family& family : known_families())
     if (family.weights) known.insert(known.end(), family.model_types.begin(), family.model_types.end());
   const std::string& type = config.model_type;
-  config.keys.fail("model_type", type.empty()
-                                     ? "is missing"
-                                     : fmt::format("is '{}', whose weights cannot be counted; known: {}",
-                                                   type, fmt::join(known, ", ")));
+  if (type.empty()) config.keys.fail("model_type", "is missing");
+  config.keys.fail("model_type", "is '{}', whose weights cannot be counted; known: {}", type,
+                   fmt::join(known, ", "));
 }
 
 // Reads the sizes of one config by the rule of its family.
 class Reader {
  public:
   explicit Reader(const LanguageConfig& config)
-      : config_(config), keys_(config.keys), family_(family_of(config)), rule_(*family_.weights) {}
+      : config_(config), keys_(config.keys), family_(counted_family(config)), rule_(*family_.weights) {}
 
   ModelDescription read() {
     model_.family = config_.model_type;
@@ -64,7 +57,7 @@ class Reader {
         config_.whole.flag("tie_word_embeddings", keys_.flag("tie_word_embeddings", rule_.tied));
     model_.attention = attention();
     read_experts();
-    internal::read_layer_parts(keys_, rule_, model_);
+    read_layer_parts(keys_, rule_, model_);
     read_dense();
     model_.layer_norms = rule_.norms;
     model_.expert_norms = rule_.expert_norms;
@@ -82,7 +75,7 @@ class Reader {
 
   std::int64_t size(const SizeKey& size) const {
     if (size.absent >= 0 && !keys_.is_there(size.key) && !keys_.is_null(size.key))
-      keys_.fail(size.key, fmt::format("is missing; null says {}", size.absent));
+      keys_.fail(size.key, "is missing; null says {}", size.absent);
     return size.absent < 0 ? keys_.integer(size.key, 0, max_width)
                            : keys_.integer_or(size.key, 0, max_width, static_cast<int>(size.absent));
   }
@@ -94,8 +87,7 @@ class Reader {
     const std::vector<std::int64_t> numbers = keys_.integers(key);
     if (numbers.empty() || std::ranges::any_of(numbers, [&](auto number) { return number != numbers[0]; }))
       keys_.fail(key, "lists different numbers; right would be one for all layers");
-    if (numbers[0] < 1 || numbers[0] > most)
-      keys_.fail(key, fmt::format("lists {}; allowed: 1..{}", numbers[0], most));
+    if (numbers[0] < 1 || numbers[0] > most) keys_.fail(key, "lists {}; allowed: 1..{}", numbers[0], most);
     return static_cast<int>(numbers[0]);
   }
 
@@ -104,12 +96,11 @@ class Reader {
     if (value == nullptr || keys_.is_false(key)) return;
     if (value->is_boolean()) keys_.fail(key, "is true, and the weights that it adds are not counted");
     const int number = keys_.integer(key, 0, max_width);
-    if (number != 0)
-      keys_.fail(key, fmt::format("is {}, and the weights that it adds are not counted", number));
+    if (number != 0) keys_.fail(key, "is {}, and the weights that it adds are not counted", number);
   }
 
   void read_layers() {
-    const ModelLayers layers = internal::layers_of(keys_, &family_);
+    const ModelLayers layers = layers_of(keys_, &family_);
     model_.num_layers = layers.num_hidden_layers;
     model_.has_experts.assign(static_cast<std::size_t>(model_.num_layers), false);
     for (const int layer : layers.moe_layers) model_.has_experts[static_cast<std::size_t>(layer)] = true;
@@ -119,26 +110,16 @@ class Reader {
   }
 
   AttentionShape attention() const {
-    AttentionShape shape = shape_of(rule_.attention.kind);
     const AttentionRule& rule = rule_.attention;
+    AttentionShape shape = rule.kind == AttentionRule::Kind::latent       ? latent_attention()
+                           : rule.kind == AttentionRule::Kind::compressed ? compressed_attention()
+                                                                          : grouped_attention();
     shape.input_biases = !rule.biases.key.empty() && keys_.flag(rule.biases.key, rule.biases.absent);
     shape.output_bias = shape.input_biases && rule.output_bias;
     shape.output_gate = rule.output_gate;
     shape.sinks = rule.sinks;
     if (rule.norm_switch.empty() || keys_.flag(rule.norm_switch, false)) shape.query_key_norm = rule.norm;
     return shape;
-  }
-
-  AttentionShape shape_of(AttentionRule::Kind kind) const {
-    switch (kind) {
-      case AttentionRule::Kind::latent:
-        return latent_attention();
-      case AttentionRule::Kind::compressed:
-        return compressed_attention();
-      case AttentionRule::Kind::grouped:
-        break;
-    }
-    return grouped_attention();
   }
 
   AttentionShape compressed_attention() const {
@@ -149,8 +130,8 @@ class Reader {
     shape.compressed = CompressedAttention{.query_rank = width("q_lora_rank"),
                                            .output_rank = width("o_lora_rank"),
                                            .output_groups = keys_.integer("o_groups", 1, max_heads),
-                                           .sparse_rate = compression_rate(internal::sparse_layer, 4),
-                                           .heavy_rate = compression_rate(internal::heavy_layer, 128)};
+                                           .sparse_rate = compression_rate(sparse_layer, 4),
+                                           .heavy_rate = compression_rate(heavy_layer, 128)};
     return shape;
   }
 
@@ -165,12 +146,12 @@ class Reader {
   AttentionShape grouped_attention() const {
     AttentionShape shape;
     shape.heads = keys_.integer("num_attention_heads", 1, max_heads);
-    shape.kv_heads = internal::key_heads(keys_, "num_key_value_heads", shape.heads);
+    shape.kv_heads = key_heads(keys_, "num_key_value_heads", shape.heads);
     if (!keys_.is_there("head_dim") && rule_.attention.stated_head_dim)
       keys_.fail("head_dim", "is missing; its class has one that is not the hidden size over the heads");
     if (!keys_.is_there("head_dim") && model_.hidden % shape.heads != 0)
-      keys_.fail("head_dim", fmt::format("is missing, and {} heads do not divide the hidden size {}",
-                                         shape.heads, model_.hidden));
+      keys_.fail("head_dim", "is missing, and {} heads do not divide the hidden size {}", shape.heads,
+                 model_.hidden);
     shape.head_dim =
         keys_.integer_or("head_dim", 1, max_width, static_cast<int>(model_.hidden / shape.heads));
     return shape;
@@ -200,7 +181,7 @@ class Reader {
     if (!rule_.latent_width.empty()) experts.latent = keys_.integer_or(rule_.latent_width, 1, max_width, 0);
     const std::int64_t shared = rule_.shared_count ? size(*rule_.shared_count) : rule_.shared_width ? 1 : 0;
     if (shared > max_experts)
-      keys_.fail(rule_.shared_count->key, fmt::format("is {}; allowed: 0..{}", shared, max_experts));
+      keys_.fail(rule_.shared_count->key, "is {}; allowed: 0..{}", shared, max_experts);
     if (shared > 0) experts.shared_width = shared * size(*rule_.shared_width);
     experts.shared_gate = rule_.shared_gate;
     experts.gated = rule_.gated;
@@ -210,17 +191,11 @@ class Reader {
     experts.router_scales = rule_.router_scales;
   }
 
-  // The widths of networks without experts, where a layer has one.
+  // The width of networks without experts, where a layer has one.
   void read_dense() {
-    if (std::ranges::any_of(dense_layers(), [](bool dense) { return dense; }))
-      model_.dense_intermediate = width(rule_.dense_width);
-  }
-
-  std::vector<bool> dense_layers() const {
-    std::vector<bool> dense;
-    for (std::int64_t layer = 0; layer < model_.num_layers; ++layer)
-      dense.push_back(!model_.has_experts[static_cast<std::size_t>(layer)] && model_.parts(layer).network);
-    return dense;
+    for (std::int64_t layer = 0; layer < model_.num_layers && model_.dense_intermediate == 0; ++layer)
+      if (!model_.has_experts[static_cast<std::size_t>(layer)] && model_.parts(layer).network)
+        model_.dense_intermediate = width(rule_.dense_width);
   }
 
   void read_dtype() {
@@ -231,13 +206,12 @@ class Reader {
       const std::string_view key = config->is_there("dtype") ? "dtype" : "torch_dtype";
       const Json* value = config->find(key);
       if (value == nullptr) continue;
-      if (!value->is_string()) config->fail(key, fmt::format("is a JSON {}, not a word", value->type_name()));
+      if (!value->is_string()) config->fail(key, "is a JSON {}, not a word", value->type_name());
       std::string name = config->word(key);
       if (name == "auto") continue;  // as the weights have it
       if (name.starts_with("torch.")) name.erase(0, std::string_view("torch.").size());
       const auto found = std::ranges::find(known, name, &std::pair<std::string_view, int>::first);
-      if (found == known.end())
-        config->fail(key, fmt::format("is '{}'; known: bfloat16, float16, float32, auto", name));
+      if (found == known.end()) config->fail(key, "is '{}'; known: bfloat16, float16, float32, auto", name);
       model_.dtype = name;
       model_.dtype_bytes = found->second;
       return;
@@ -294,17 +268,10 @@ class Reader {
 
 }  // namespace
 
-ModelDescription read_model_description(const std::string& path) {
-  return read_model_description(internal::open_config(path));
-}
-
-ModelDescription read_model_description(std::shared_ptr<const ByteSource> source) {
-  const std::string& file = source->name();
-  if (const FileFormat format = detect_format(*source); format != FileFormat::json)
-    throw ParseError(file, "", fmt::format("is {}; a model's config is JSON", name_of(format)));
-  const internal::JsonDocument json = internal::read_config_json(*source);
-  if (!json.is_object()) throw ParseError(file, "", "is not a JSON object");
-  const LanguageConfig config = internal::language_config(json, file);
+ModelDescription read_model_description(const ByteSource& source) {
+  std::string file;
+  const JsonDocument json = read_model_config(source, file);
+  const LanguageConfig config = language_config(json, file);
   return Reader(config).read();
 }
 

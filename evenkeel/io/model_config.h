@@ -1,9 +1,6 @@
 // A model's description from its Hugging Face config.json (docs/formats.md#model-config).
 #pragma once
 
-#include <memory>
-#include <string>
-
 #include "evenkeel/io/byte_source.h"
 #include "evenkeel/model/model_description.h"
 
@@ -11,7 +8,6 @@ namespace evenkeel {
 
 // Takes the config of a language model, or one that has it as its `text_config`. Throws ParseError, naming
 // the key: a model_type that is not known, a missing or impossible number.
-ModelDescription read_model_description(const std::string& path);
-ModelDescription read_model_description(std::shared_ptr<const ByteSource> source);
+ModelDescription read_model_description(const ByteSource& source);
 
 }  // namespace evenkeel

@@ -4,8 +4,6 @@
 //   read_model_layers("DeepSeek-V3/").moe_layers    // 3, 4, ..., 60
 #pragma once
 
-#include <memory>
-#include <string>
 #include <vector>
 
 #include "evenkeel/io/byte_source.h"
@@ -30,7 +28,6 @@ struct ModelLayers {
 // file, or a folder that holds config.json. Sizes are not looked at, so that a family is known by its keys
 // alone. Throws ParseError, naming the keys and what would be right: none says which layers have experts, two
 // of them disagree, or a list does not fit the number of layers.
-ModelLayers read_model_layers(const std::string& path);
-ModelLayers read_model_layers(std::shared_ptr<const ByteSource> source);
+ModelLayers read_model_layers(const ByteSource& source);
 
 }  // namespace evenkeel

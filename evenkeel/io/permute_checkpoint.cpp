@@ -5,33 +5,29 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
-#include <memory>
 #include <set>
 #include <span>
-#include <utility>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/byte_source.h"
 #include "evenkeel/io/expert_map_file.h"
 #include "evenkeel/io/internal/checkpoint/checkpoint_config.h"
-#include "evenkeel/io/internal/checkpoint/expert_groups.h"
-#include "evenkeel/io/internal/checkpoint/folder_files.h"
+#include "evenkeel/io/internal/checkpoint/folders.h"
 #include "evenkeel/io/internal/checkpoint/moe_layers.h"
-#include "evenkeel/io/internal/checkpoint/numbered_experts.h"
-#include "evenkeel/io/internal/checkpoint/output_folder.h"
 #include "evenkeel/io/internal/checkpoint/renumbering.h"
 #include "evenkeel/io/internal/checkpoint/tensors.h"
+#include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/placement_format.h"
 #include "evenkeel/plan/contiguous_order.h"
 
 namespace evenkeel {
 
+using namespace internal;
+
 namespace {
 
 namespace fs = std::filesystem;
-using namespace internal;
-
 constexpr std::size_t buffer_bytes = std::size_t{4} << 20;
 // Shards that are open at once; the experts of a layer lie in a few.
 constexpr std::size_t most_open = 64;
@@ -47,11 +43,11 @@ struct Model {
 
 Model read_model(const std::string& folder) {
   Model model{.folder = folder, .config = {}, .tensors = {}, .layers = {}, .files = list_files(folder)};
-  model.config = read_checkpoint_config(*open_source((fs::path(folder) / "config.json").string()));
+  model.config = read_checkpoint_config((fs::path(folder) / "config.json").string());
   for (const std::string& file : model.files.files)
     if (may_speak_of_quantization(file)) {
-      const auto source = open_source((fs::path(folder) / file).string());
-      require_all_or_no_experts(read_config_json(*source), model.config.num_experts, source->name());
+      const ByteSource source((fs::path(folder) / file).string());
+      require_all_or_no_experts(read_config_json(source), model.config.num_experts, source.name());
     }
   model.tensors = read_checkpoint_tensors(folder);
   model.layers = find_moe_layers(model.tensors, model.config, folder);
@@ -121,8 +117,8 @@ ExpertMap map_of(const Model& model, const Placement& placement,
   if (std::ranges::find(model.files.files, expert_map_name) == model.files.files.end()) return map;
   const ExpertMap before = read_expert_map(earlier.string());
   if (before.num_experts != map.num_experts)
-    throw ParseError(earlier.string(), "num_experts",
-                     fmt::format("is {}, and config.json says {}", before.num_experts, map.num_experts));
+    throw parse_error(earlier.string(), "num_experts", "is {}, and config.json says {}", before.num_experts,
+                      map.num_experts);
   return composed(before, map);
 }
 
@@ -132,7 +128,7 @@ class Writer {
   Writer(const Model& model, const fs::path& output, const PermuteOptions& options)
       : model_(model), output_(output), options_(options), buffer_(buffer_bytes) {
     for (const std::string& file : model.files.files)
-      if (file != expert_map_name) total_ += open_source(path_of(file))->size();
+      if (file != expert_map_name) total_ += ByteSource(path_of(file)).size();
   }
 
   void make_folders() const {
@@ -150,9 +146,9 @@ class Writer {
   }
 
   void write_copy(const std::string& file) {
-    const auto whole = open_source(path_of(file));
+    const ByteSource whole(path_of(file));
     AtomicFile out((output_ / file).string());
-    copy(*whole, {.begin = 0, .bytes = whole->size()}, out);
+    copy(whole, {.begin = 0, .bytes = whole.size()}, out);
     finish(out);
   }
 
@@ -164,9 +160,9 @@ class Writer {
 
   const ByteSource& source(std::size_t file) {
     if (open_.size() >= most_open && !open_.contains(file)) open_.clear();
-    auto& source = open_[file];
-    if (!source) source = open_source(path_of(model_.tensors.files[file].name));
-    return *source;
+    const auto found = open_.find(file);
+    if (found != open_.end()) return found->second;
+    return open_.emplace(file, path_of(model_.tensors.files[file].name)).first->second;
   }
 
   // The buffer holds whole ids.
@@ -200,7 +196,7 @@ class Writer {
   const fs::path& output_;
   const PermuteOptions& options_;
   std::vector<std::byte> buffer_;
-  std::map<std::size_t, std::shared_ptr<const ByteSource>> open_;
+  std::map<std::size_t, ByteSource> open_;
   std::int64_t total_ = 0;
   std::int64_t written_ = 0;
   std::int64_t unreported_ = 0;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 
@@ -20,8 +19,7 @@ struct PlacementFile {
 };
 
 // Throws ParseError: not this format, wrong lengths, an expert without a home or twice on one rank.
-PlacementFile read_placement(const std::string& path);
-PlacementFile read_placement(std::shared_ptr<const ByteSource> source);
+PlacementFile read_placement(const ByteSource& source);
 
 void write_placement(const PlacementFile& file, const std::string& path);
 

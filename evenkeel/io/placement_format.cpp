@@ -1,14 +1,16 @@
 #include "evenkeel/io/placement_format.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <utility>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/atomic_file.h"
-#include "evenkeel/io/internal/known_content.h"
+#include "evenkeel/io/internal/content.h"
 #include "evenkeel/io/internal/layer_numbers.h"
 #include "evenkeel/io/limits.h"
 #include "evenkeel/io/sglang.h"
@@ -18,11 +20,15 @@
 
 namespace evenkeel {
 
+using namespace internal;
+
 namespace {
 
 using enum PlacementFormat;
 
 constexpr std::array all_formats = {evenkeel, sglang, vllm, vllm_ascend, trtllm};
+constexpr std::array<std::string_view, 5> format_names = {"evenkeel", "sglang", "vllm", "vllm-ascend",
+                                                          "trtllm"};
 
 // Beside what the caller says: what the file did from which the placement was read.
 PlacementFormatOptions completed(PlacementFormatOptions options, const PlacementFile& file) {
@@ -45,8 +51,8 @@ void require_agreement(const PlacementFile& file, const PlacementFormatOptions& 
 Placement numbered_by(const Placement& placement, const PlacementFormatOptions& options,
                       const std::string& name) {
   LayerNumbers said =
-      internal::said_layers(options.layers, options.model, {name, placement.layers(), placement.num_layers()},
-                            placement.num_experts());
+      said_layers(options.layers, options.model, {name, placement.layers(), placement.num_layers()},
+                  placement.num_experts());
   return said.known() ? placement.numbered(std::move(said)) : placement;
 }
 
@@ -57,10 +63,10 @@ void require_no_dense_rows(const PlacementFile& file, const PlacementFormatOptio
   if (options.layers || options.model || from == file.provenance.end() || from->second != name_of(sglang))
     return;
   std::vector<int> plain;
-  const auto rows = internal::physical_rows(file.placement, name_of(to));
+  const auto rows = physical_rows(file.placement, name_of(to));
   for (int row = 0; row < file.placement.num_layers(); ++row)
-    if (internal::is_dealt_round(rows[static_cast<std::size_t>(row)], file.placement.num_experts(),
-                                 file.placement.num_ranks()))
+    if (is_dealt_round(rows[static_cast<std::size_t>(row)], file.placement.num_experts(),
+                       file.placement.num_ranks()))
       plain.push_back(file.placement.layers().number_of(row));
   if (plain.empty()) return;
   throw InvalidArgument(
@@ -79,21 +85,21 @@ void leave_out_mtp(PlacementFormat format, const PlacementFormatOptions& options
                                     "the placement", "model");
 }
 
-PlacementFile read_as(PlacementFormat format, std::shared_ptr<const ByteSource> source,
+PlacementFile read_as(PlacementFormat format, const ByteSource& source,
                       const PlacementFormatOptions& options) {
   switch (format) {
     case sglang:
       return read_sglang_placement(source, options);
     case vllm:
-      return {.placement = read_vllm_placement(*source, options)};
+      return {.placement = read_vllm_placement(source, options)};
     case vllm_ascend:
-      return {.placement = read_vllm_ascend_placement(*source, options)};
+      return {.placement = read_vllm_ascend_placement(source, options)};
     case trtllm:
-      return read_trtllm_placement(*source, options);
+      return read_trtllm_placement(source, options);
     case evenkeel:
       break;
   }
-  return read_placement(std::move(source));
+  return read_placement(source);
 }
 
 int layer_number(const std::string& option, std::string_view text) {
@@ -124,28 +130,14 @@ bool counts_model_layers(PlacementFormat format) {
 }
 
 std::string_view name_of(PlacementFormat format) {
-  switch (format) {
-    case evenkeel:
-      return "evenkeel";
-    case sglang:
-      return "sglang";
-    case vllm:
-      return "vllm";
-    case vllm_ascend:
-      return "vllm-ascend";
-    case trtllm:
-      return "trtllm";
-  }
-  return "unknown";
+  return format_names[static_cast<std::size_t>(format)];
 }
 
 PlacementFormat parse_placement_format(std::string_view name, const std::string& option) {
-  std::string names;
-  for (PlacementFormat format : all_formats) {
+  for (PlacementFormat format : all_formats)
     if (name == name_of(format)) return format;
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(format));
-  }
-  throw InvalidArgument(option, fmt::format("'{}' is no format of placements", name), names);
+  throw InvalidArgument(option, fmt::format("'{}' is no format of placements", name),
+                        fmt::format("{}", fmt::join(format_names, ", ")));
 }
 
 std::vector<int> parse_layers(const std::string& option, std::string_view text) {
@@ -173,12 +165,12 @@ void require_placement_writable(PlacementFormat format, const PlacementShape& sh
                     "equally many on {} ranks; {} more redundant expert{} even",
                     name_of(format), shape.physical_experts, shape.num_ranks, shape.num_ranks - left,
                     shape.num_ranks - left == 1 ? " makes it" : "s make it"));
-  const LayerNumbers said = internal::said_layers(options.layers, options.model,
-                                                  {"the placement", shape.layers, shape.num_layers}, 0);
+  const LayerNumbers said =
+      said_layers(options.layers, options.model, {"the placement", shape.layers, shape.num_layers}, 0);
   if (counts_model_layers(format)) {
-    const auto numbers = internal::layer_numbers_of(
+    const auto numbers = layer_numbers_of(
         {"the placement", said.known() ? said : shape.layers, shape.num_layers}, options, name_of(format));
-    if (format == sglang || options.num_hidden_layers) internal::num_hidden_layers(numbers, options);
+    if (format == sglang || options.num_hidden_layers) num_hidden_layers(numbers, options);
   }
   require_writable(path);
 }
@@ -205,46 +197,34 @@ void write_placement_as(PlacementFormat format, const PlacementFile& whole,
   }
 }
 
-std::optional<PlacementFormat> detect_placement_format(const std::shared_ptr<const ByteSource>& source) {
-  return internal::placement_format_of(internal::detect_content(source));
+std::optional<PlacementFormat> detect_placement_format(const ByteSource& source) {
+  return placement_format_of(detect_content(source));
 }
 
-PlacementFile read_placement_as(const std::string& path, const PlacementFormatOptions& options) {
-  return read_placement_as(open_source(path), options);
-}
-
-PlacementFile read_placement_as(std::shared_ptr<const ByteSource> source,
-                                const PlacementFormatOptions& options) {
+PlacementFile read_placement_as(const ByteSource& source, const PlacementFormatOptions& options) {
   // A file in none of the formats is refused by our own reader, which says what is missing.
-  const internal::Content content = internal::detect_content(source);
-  const bool is_vllm = content == internal::Content::vllm_statistics;
-  const PlacementFormat format = internal::placement_format_of(content).value_or(is_vllm ? vllm : evenkeel);
-  return internal::read_placement_known(format, std::move(source), options);
+  const Content content = detect_content(source);
+  const bool is_vllm = content == Content::vllm_statistics;
+  const PlacementFormat format = placement_format_of(content).value_or(is_vllm ? vllm : evenkeel);
+  return read_placement_known(format, source, options);
 }
 
 namespace internal {
 
 std::optional<PlacementFormat> placement_format_of(Content content) {
-  switch (content) {
-    case Content::placement:
-      return evenkeel;
-    case Content::sglang_placement:
-      return sglang;
-    case Content::vllm_placement:
-      return vllm;
-    case Content::vllm_ascend_placement:
-      return vllm_ascend;
-    case Content::trtllm_placement:
-      return trtllm;
-    default:
-      return std::nullopt;
-  }
+  // In the order of all_formats.
+  constexpr std::array contents = {Content::placement, Content::sglang_placement, Content::vllm_placement,
+                                   Content::vllm_ascend_placement, Content::trtllm_placement};
+  const auto* found = std::ranges::find(contents, content);
+  return found == contents.end()
+             ? std::nullopt
+             : std::optional(all_formats[static_cast<std::size_t>(found - contents.begin())]);
 }
 
-PlacementFile read_placement_known(PlacementFormat format, std::shared_ptr<const ByteSource> source,
+PlacementFile read_placement_known(PlacementFormat format, const ByteSource& source,
                                    const PlacementFormatOptions& options) {
-  const std::string name = source->name();
-  PlacementFile file = read_as(format, std::move(source), options);
+  const std::string name = source.name();
+  PlacementFile file = read_as(format, source, options);
   file.placement = numbered_by(file.placement, options, name);
   if (format != evenkeel) file.provenance["read_from"] = name_of(format);
   require_agreement(file, options, name);

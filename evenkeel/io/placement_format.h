@@ -5,7 +5,6 @@
 //   PlacementFile again = read_placement_as(path, {.num_ranks = 32});
 #pragma once
 
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -73,11 +72,9 @@ void require_placement_writable(PlacementFormat format, const PlacementShape& sh
                                 const PlacementFormatOptions& options, const std::string& path);
 
 // The format whose content the file has; none if it is not a placement.
-std::optional<PlacementFormat> detect_placement_format(const std::shared_ptr<const ByteSource>& source);
+std::optional<PlacementFormat> detect_placement_format(const ByteSource& source);
 // Any of the formats, by content. Of `options.layers` only those layers are taken, where the file counts the
 // model's layers. Throws ParseError; InvalidArgument if an option is missing or does not fit the file.
-PlacementFile read_placement_as(const std::string& path, const PlacementFormatOptions& options = {});
-PlacementFile read_placement_as(std::shared_ptr<const ByteSource> source,
-                                const PlacementFormatOptions& options = {});
+PlacementFile read_placement_as(const ByteSource& source, const PlacementFormatOptions& options = {});
 
 }  // namespace evenkeel

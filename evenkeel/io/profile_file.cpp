@@ -1,54 +1,66 @@
 #include "evenkeel/io/profile_file.h"
 
-#include <fmt/format.h>
-
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "evenkeel/base/error.h"
 #include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/internal/array_writer.h"
+#include "evenkeel/io/internal/formats.h"
+#include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/layer_numbers.h"
-#include "evenkeel/io/internal/profile_json.h"
+#include "evenkeel/io/internal/loads_json.h"
+#include "evenkeel/io/internal/number_lists.h"
+#include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/internal/shape.h"
 
 namespace evenkeel {
 
+using namespace internal;
+
 namespace {
 
-void require_format(const ArrayFile& file) {
-  const auto format = file.metadata().find("format");
-  if (format != file.metadata().end() && format->second.starts_with("evenkeel.") &&
-      format->second != internal::kProfileFormat)
-    throw ParseError(file.name(), "format",
-                     fmt::format("is {}, not {}", format->second, internal::kProfileFormat));
+constexpr std::string_view profile_format = "evenkeel.profile.v1";
+
+// Shapes have been checked. Throws ParseError for negative numbers and totals above 2^63-1.
+RoutingProfile make_profile(const std::string& file, IntArray loads, IntArray transitions) {
+  require_loads(loads.values, file, "loads");
+  require_loads(transitions.values, file, "transitions");
+  return RoutingProfile(static_cast<int>(loads.shape[0]), static_cast<int>(loads.shape[1]),
+                        std::move(loads.values), std::move(transitions.values));
 }
 
-RoutingProfile loads_and_transitions(const ArrayFile& file) {
-  IntArray loads = read_integers(file, "loads");
-  if (loads.shape.size() != 2 || loads.shape[0] < 1 || loads.shape[1] < 1 ||
-      loads.shape[1] > max_trace_experts || loads.shape[0] > max_trace_assignments_per_token)
-    throw ParseError(file.name(), "loads",
-                     fmt::format("shape {} is not [layers, experts]", internal::to_text(loads.shape)));
-  internal::require_loads(loads.values, file.name(), "loads");
-  const std::int64_t layers = loads.shape[0];
-  const std::int64_t experts = loads.shape[1];
-  if (file.find("transitions") == nullptr)
-    return internal::make_profile(file.name(), std::move(loads), std::nullopt);
-  IntArray transitions = read_integers(file, "transitions");
-  if (transitions.shape != std::vector<std::int64_t>{layers - 1, experts, experts})
-    throw ParseError(file.name(), "transitions",
-                     fmt::format("shape {} is not [layers - 1, experts, experts], {}",
-                                 internal::to_text(transitions.shape),
-                                 internal::to_text(std::vector<std::int64_t>{layers - 1, experts, experts})));
-  return internal::make_profile(file.name(), std::move(loads), std::move(transitions));
+std::vector<std::int64_t> transitions_shape(const IntArray& loads) {
+  return {loads.shape[0] - 1, loads.shape[1], loads.shape[1]};
 }
 
 RoutingProfile profile_of_arrays(const ArrayFile& file) {
-  require_format(file);
-  RoutingProfile profile = loads_and_transitions(file);
-  profile.set_layers(internal::layers_in(file, profile.num_layers()));
+  require_format(file, profile_format);
+  IntArray loads = read_integers(file, "loads");
+  if (loads.shape.size() != 2 || loads.shape[0] < 1 || loads.shape[1] < 1 ||
+      loads.shape[1] > max_trace_experts || loads.shape[0] > max_trace_assignments_per_token)
+    throw parse_error(file.name(), "loads", "shape {} is not [layers, experts]", to_text(loads.shape));
+  require_loads(loads.values, file.name(), "loads");
+  IntArray transitions;
+  if (file.find("transitions") != nullptr) {
+    transitions = read_integers(file, "transitions");
+    if (const auto shape = transitions_shape(loads); transitions.shape != shape)
+      throw parse_error(file.name(), "transitions", "shape {} is not [layers - 1, experts, experts], {}",
+                        to_text(transitions.shape), to_text(shape));
+  }
+  RoutingProfile profile = make_profile(file.name(), std::move(loads), std::move(transitions));
+  profile.set_layers(layers_in(file, profile.num_layers()));
   return profile;
+}
+
+// The format and the sizes that a file states besides its loads must be true.
+void require_agreement(const JsonField& json, const IntArray& loads) {
+  const auto format = json.find("format");
+  if (format && (*format)->is_string() && (*format)->get<std::string>().starts_with("evenkeel."))
+    require_format(json, profile_format);
+  const char* const keys[] = {"num_layers", "num_experts"};
+  for (std::size_t i = 0; i < 2; ++i)
+    if (const auto said = json.find(keys[i]); said && said->integer() != loads.shape[i])
+      said->fail("is {}, but loads are of {}", said->integer(), loads.shape[i]);
 }
 
 nlohmann::json rows(std::span<const std::int64_t> values, std::size_t width) {
@@ -59,7 +71,7 @@ nlohmann::json rows(std::span<const std::int64_t> values, std::size_t width) {
 
 void write_profile_json(const RoutingProfile& profile, const std::string& path) {
   const std::size_t experts = static_cast<std::size_t>(profile.num_experts());
-  nlohmann::json json{{"format", internal::kProfileFormat},
+  nlohmann::json json{{"format", profile_format},
                       {"num_layers", profile.num_layers()},
                       {"num_experts", profile.num_experts()},
                       {"loads", rows(profile.loads(), experts)}};
@@ -69,21 +81,44 @@ void write_profile_json(const RoutingProfile& profile, const std::string& path) 
     for (int layer = 0; layer + 1 < profile.num_layers(); ++layer)
       json["transitions"].push_back(rows(profile.transitions(LayerId(layer)), experts));
   }
-  AtomicFile file(path);
+  AtomicFile file(path);  // which has its name before the long text is made
   file.write(json.dump() + "\n");
   file.commit();
 }
 
 }  // namespace
 
-RoutingProfile read_profile(const std::string& path) {
-  return read_profile(open_source(path));
+bool internal::has_layers(const Json& json) {
+  const auto loads = json.find("loads");
+  return loads != json.end() && loads->is_array() && !loads->empty() && loads->front().is_array();
 }
 
-RoutingProfile read_profile(std::shared_ptr<const ByteSource> source) {
-  if (detect_format(*source) == FileFormat::json)
-    return internal::profile_of_json(internal::read_json(*source), source->name());
-  return profile_of_arrays(*open_array_file(std::move(source)));
+RoutingProfile internal::profile_of_json(const Json& json, const std::string& file) {
+  const JsonField fields(json, file);
+  const JsonField stated = fields["loads"];
+  if (has_fractions(*stated))
+    stated.fail(
+        "has numbers that are not whole, and a profile's are counts; averages are read as "
+        "{{\"logical_count\": [[...]]}} or as lists alone");
+  IntArray loads = nested_integers(*stated, 2, file, "loads");
+  if (loads.shape[0] < 1 || loads.shape[1] < 1)
+    stated.fail("is empty; it is a list by layer of lists by expert");
+  require_agreement(fields, loads);
+  IntArray transitions;
+  if (const auto found = fields.stated("transitions")) {
+    transitions = nested_integers(**found, 3, file, "transitions");
+    const bool one_layer = loads.shape[0] == 1 && transitions.values.empty();
+    if (!one_layer && transitions.shape != transitions_shape(loads))
+      found->fail("lengths {} are not [layers - 1, experts, experts]", to_text(transitions.shape));
+  }
+  RoutingProfile profile = make_profile(file, std::move(loads), std::move(transitions));
+  profile.set_layers(layers_in(json, profile.num_layers(), file));
+  return profile;
+}
+
+RoutingProfile read_profile(const ByteSource& source) {
+  if (detect_format(source) == FileFormat::json) return profile_of_json(read_json(source), source.name());
+  return profile_of_arrays(*open_array_file(source));
 }
 
 void write_profile(const RoutingProfile& profile, const std::string& path, FileFormat format) {
@@ -92,13 +127,11 @@ void write_profile(const RoutingProfile& profile, const std::string& path, FileF
     throw InvalidArgument(path, "a profile is not written as npy", "safetensors, npz or json");
   const std::int64_t layers = profile.num_layers();
   const std::int64_t experts = profile.num_experts();
-  std::vector<internal::ArrayToWrite> arrays{
-      internal::integers_to_write("loads", {layers, experts}, profile.loads())};
+  std::vector<ArrayToWrite> arrays{integers_to_write("loads", {layers, experts}, profile.loads())};
   if (profile.has_transitions())
-    arrays.push_back(
-        internal::integers_to_write("transitions", {layers - 1, experts, experts}, profile.transitions()));
-  if (profile.layers().known()) arrays.push_back(internal::layers_to_write(profile.layers()));
-  internal::write_arrays(arrays, {{"format", std::string(internal::kProfileFormat)}}, path, format);
+    arrays.push_back(integers_to_write("transitions", {layers - 1, experts, experts}, profile.transitions()));
+  if (profile.layers().known()) arrays.push_back(layers_to_write(profile.layers()));
+  write_arrays(arrays, {{"format", std::string(profile_format)}}, path, format);
 }
 
 }  // namespace evenkeel

@@ -1,7 +1,6 @@
 // Routing profiles in files: safetensors (format=evenkeel.profile.v1), npz with the same arrays, or JSON.
 #pragma once
 
-#include <memory>
 #include <string>
 
 #include "evenkeel/io/array_file.h"
@@ -11,8 +10,7 @@ namespace evenkeel {
 
 // Throws ParseError if the file is not a profile, a number is negative, or the loads add up to more than
 // 2^63-1.
-RoutingProfile read_profile(const std::string& path);
-RoutingProfile read_profile(std::shared_ptr<const ByteSource> source);
+RoutingProfile read_profile(const ByteSource& source);
 
 // `format` is safetensors, npz or json.
 void write_profile(const RoutingProfile& profile, const std::string& path,

@@ -13,11 +13,11 @@
 #include "evenkeel/io/count_matrix.h"
 #include "evenkeel/io/internal/array_trace.h"
 #include "evenkeel/io/internal/bare_array.h"
+#include "evenkeel/io/internal/content.h"
 #include "evenkeel/io/internal/json.h"
-#include "evenkeel/io/internal/known_content.h"
 #include "evenkeel/io/internal/layer_numbers.h"
 #include "evenkeel/io/internal/loads_json.h"
-#include "evenkeel/io/internal/profile_json.h"
+#include "evenkeel/io/internal/moe_layers.h"
 #include "evenkeel/io/loads_file.h"
 #include "evenkeel/io/megatron.h"
 #include "evenkeel/io/profile_file.h"
@@ -28,18 +28,19 @@
 
 namespace evenkeel {
 
+using namespace internal;
+
 namespace {
 
-using internal::Content;
-using Sources = std::vector<std::shared_ptr<const ByteSource>>;
+using Sources = std::vector<ByteSource>;
 
-RoutingFile open_arrays(std::shared_ptr<const ByteSource> source, const RoutingOptions& options) {
+RoutingFile open_arrays(const ByteSource& source, const RoutingOptions& options) {
   const auto file = open_array_file(source);
   RoutingFile routing{
       .what = "trace", .format = std::string(name_of(file->format())), .trace = nullptr, .profile = {}};
   if (file->find("loads") != nullptr) {
     routing.what = "profile";
-    routing.profile = read_profile(std::move(source));
+    routing.profile = read_profile(source);
     return routing;
   }
   const bool named = file->find("topk_ids") != nullptr || file->find("routed_experts") != nullptr;
@@ -48,66 +49,63 @@ RoutingFile open_arrays(std::shared_ptr<const ByteSource> source, const RoutingO
     if (const ArrayInfo* counts = find_counts(*file)) return open_count_array(*file, counts->name);
     if (file->arrays().size() == 1) {
       const ArrayInfo& only = file->arrays().front();
-      if (internal::bare_array_kind(*file->reader(only.name), options, file->name()) ==
-          internal::BareArray::counts)
+      if (bare_array_kind(*file->reader(only.name), options, file->name()) == BareArray::counts)
         return open_count_array(*file, only.name);
-      internal::require_layer_order(only.shape, file->name(), only.name);
+      require_layer_order(only.shape, file->name(), only.name);
     }
   }
-  routing.trace = open_trace(std::move(source), {.num_experts = options.num_experts});
+  routing.trace = open_trace(source, {.num_experts = options.num_experts});
   return routing;
 }
 
 // A profile in JSON, or the loads of one step, which are a profile of one layer.
-RoutingFile open_loads(const std::shared_ptr<const ByteSource>& source) {
-  const internal::JsonDocument json = internal::read_json(*source);
+RoutingFile open_loads(const ByteSource& source) {
+  const JsonDocument json = read_json(source);
   RoutingFile routing{.what = "loads", .format = "json", .trace = nullptr, .profile = {}};
-  const auto loads = json.find("loads");
-  if (loads != json.end() && loads->is_array() && !loads->empty() && loads->front().is_array()) {
+  if (has_layers(json)) {
     routing.what = "profile";
-    routing.profile = internal::profile_of_json(json, source->name());
+    routing.profile = profile_of_json(json, source.name());
     return routing;
   }
   LoadsOptions options;
   // Nothing is kept of ranks.
   if (!json.contains("counts") && !json.contains("num_ranks")) options.num_ranks = 1;
-  const Counts& step = routing.step.emplace(internal::counts_of_json(json, options, source->name()));
+  const Counts& step = routing.step.emplace(counts_of_json(json, options, source.name()));
   routing.profile = RoutingProfile(1, step.num_experts(), {step.loads().begin(), step.loads().end()}, {});
   return routing;
 }
 
-RoutingFile open_by_content(Content content, std::shared_ptr<const ByteSource> source,
-                            const RoutingOptions& options) {
+RoutingFile open_by_content(Content content, const ByteSource& source, const RoutingOptions& options) {
   switch (content) {
     case Content::sglang_recording:
-      return open_sglang_recording({std::move(source)}, options);
+      return open_sglang_recording({source}, options);
     case Content::megatron_trace:
-      return open_megatron_trace({std::move(source)}, options.num_experts.value_or(0));
+      return open_megatron_trace({source}, options.num_experts.value_or(0));
     case Content::counts:
-      return open_count_text(*source, options);
+      return open_count_text(source, options);
     case Content::count_lines:
-      return open_count_lines(*source, options);
+      return open_count_lines(source, options);
     case Content::vllm_statistics:
-      return open_vllm_statistics(*source, options);
+      return open_vllm_statistics(source, options);
     case Content::loads:
       return open_loads(source);
     case Content::vllm_placement:
-      if (find_vllm_records(*source).statistics) return open_vllm_statistics(*source, options);
+      if (find_vllm_records(source).statistics) return open_vllm_statistics(source, options);
       [[fallthrough]];
     case Content::placement:
     case Content::sglang_placement:
     case Content::vllm_ascend_placement:
     case Content::trtllm_placement:
-      throw ParseError(source->name(), "", "is a placement, not routing");
+      throw ParseError(source.name(), "", "is a placement, not routing");
     case Content::unknown:
-      if (detect_format(*source) == FileFormat::json)
-        throw ParseError(source->name(), "",
+      if (detect_format(source) == FileFormat::json)
+        throw ParseError(source.name(), "",
                          "is JSON, but neither a placement nor a profile, loads or counts");
       break;
     case Content::arrays:
       break;
   }
-  return open_arrays(std::move(source), options);
+  return open_arrays(source, options);
 }
 
 Sources sources_in(const std::string& folder, std::string_view prefix, std::string_view suffix) {
@@ -121,7 +119,7 @@ Sources sources_in(const std::string& folder, std::string_view prefix, std::stri
   if (error) throw ParseError(folder, "", "cannot be read: " + error.message());
   std::sort(paths.begin(), paths.end());
   Sources sources;
-  for (const std::string& path : paths) sources.push_back(open_source(path));
+  for (const std::string& path : paths) sources.emplace_back(path);
   return sources;
 }
 
@@ -130,7 +128,7 @@ RoutingFile open_folder(const std::string& folder, const RoutingOptions& options
     return open_megatron_trace(ranks, options.num_experts.value_or(0));
   if (const Sources ranks = sources_in(folder, "rank", ".safetensors"); !ranks.empty()) {
     const Sources meta_info = sources_in(folder, "meta_info", ".json");
-    return open_trtllm_statistics(ranks, meta_info.empty() ? nullptr : meta_info.front().get());
+    return open_trtllm_statistics(ranks, meta_info.empty() ? nullptr : &meta_info.front());
   }
   if (const Sources recordings = sources_in(folder, "expert_distribution_recorder_", ".pt");
       !recordings.empty())
@@ -169,7 +167,7 @@ void take_said_layers(RoutingFile& routing, const RoutingOptions& options) {
     if (!said.known() || info.layers.known() || std::ssize(said.numbers()) >= info.num_layers ||
         said.numbers().back() >= info.num_layers)
       continue;
-    routing.trace = internal::layers_of_trace(std::move(routing.trace), said);
+    routing.trace = layers_of_trace(std::move(routing.trace), said);
     return;
   }
 }
@@ -206,8 +204,7 @@ bool take_said_rows(RoutingFile& routing, const RoutingOptions& options) {
       routing.kept_rows.clear();
     }
     if (as_many || take_rows(all, said, routing)) {
-      std::erase_if(routing.notes,
-                    [](const std::string& note) { return note.find("dense") != std::string::npos; });
+      forget_dense_layers(routing.notes);
       return true;
     }
   }
@@ -218,8 +215,8 @@ void name_layers(RoutingFile& routing, const RoutingOptions& options) {
   if (routing.trace) take_said_layers(routing, options);
   take_said_rows(routing, options);
   const int experts = routing.trace ? 0 : routing.profile->num_experts();  // of a trace they may be a guess
-  const LayerNumbers said = internal::said_layers(
-      options.layers, options.model, {"the file", routing.layers(), routing.num_layers()}, experts);
+  const LayerNumbers said = said_layers(options.layers, options.model,
+                                        {"the file", routing.layers(), routing.num_layers()}, experts);
   if (!said.known()) return;
   if (routing.trace) routing.trace->set_layers(said);
   if (routing.profile) routing.profile->set_layers(said);
@@ -261,16 +258,11 @@ RoutingOptions::Bare parse_bare(const std::string& option, const std::string& te
   throw InvalidArgument(option, fmt::format("'{}'", text), "counts, trace");
 }
 
-RoutingFile open_routing(const std::string& path, const RoutingOptions& options) {
+RoutingFile open_routing(const ByteSource& source, const RoutingOptions& options) {
   require_possible(options);
-  std::error_code unknown;  // what cannot be looked at, open_source() names
-  if (!std::filesystem::is_directory(path, unknown)) return open_routing(open_source(path), options);
-  return completed(open_folder(path, options), options);
-}
-
-RoutingFile open_routing(std::shared_ptr<const ByteSource> source, const RoutingOptions& options) {
-  const Content content = internal::detect_content(source);
-  return internal::open_routing_known(content, std::move(source), options);
+  if (source.is_folder()) return completed(open_folder(source.name(), options), options);
+  const Content content = detect_content(source);
+  return open_routing_known(content, source, options);
 }
 
 void require_bare(const RoutingFile& file, RoutingOptions::Bare told) {
@@ -283,10 +275,9 @@ void require_bare(const RoutingFile& file, RoutingOptions::Bare told) {
 
 namespace internal {
 
-RoutingFile open_routing_known(Content content, std::shared_ptr<const ByteSource> source,
-                               const RoutingOptions& options) {
+RoutingFile open_routing_known(Content content, const ByteSource& source, const RoutingOptions& options) {
   require_possible(options);
-  return completed(open_by_content(content, std::move(source), options), options);
+  return completed(open_by_content(content, source, options), options);
 }
 
 }  // namespace internal

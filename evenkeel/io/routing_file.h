@@ -67,8 +67,7 @@ struct RoutingFile {
 // `path` may also be a folder: TensorRT-LLM's recorded statistics, Megatron's traces of all ranks, or
 // SGLang's recordings, which are added up. Throws ParseError if it holds no routing, or is damaged;
 // InvalidArgument if an option is missing or wrong.
-RoutingFile open_routing(const std::string& path, const RoutingOptions& options = {});
-RoutingFile open_routing(std::shared_ptr<const ByteSource> source, const RoutingOptions& options = {});
+RoutingFile open_routing(const ByteSource& source, const RoutingOptions& options = {});
 
 // Throws InvalidArgument if the file holds counts where its reader was told of a trace, or the other way
 // round.

@@ -6,11 +6,9 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/internal/bare_array.h"
 #include "evenkeel/io/internal/forward_passes.h"
-#include "evenkeel/io/internal/fractional_loads.h"
-#include "evenkeel/io/internal/memory_array.h"
 #include "evenkeel/io/internal/moe_layers.h"
+#include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/internal/shape.h"
 #include "evenkeel/io/internal/torch_file.h"
 #include "evenkeel/io/limits.h"
@@ -18,10 +16,9 @@
 
 namespace evenkeel {
 
-namespace {
+using namespace internal;
 
-using internal::Pickle;
-using internal::TorchFile;
+namespace {
 
 constexpr const char* map_key = "last_physical_to_logical_map";
 
@@ -45,14 +42,13 @@ PhysicalMap read_map(TorchFile& file, std::optional<int> num_experts) {
                      "experts those are");
   IntArray map = file.integers(*found, map_key);
   if (map.shape.size() != 2 || map.values.empty())
-    throw ParseError(file.name(), map_key,
-                     fmt::format("shape {} is not [layers, physical experts]", internal::to_text(map.shape)));
+    throw parse_error(file.name(), map_key, "shape {} is not [layers, physical experts]", to_text(map.shape));
   const std::int64_t largest = *std::max_element(map.values.begin(), map.values.end());
   const std::int64_t smallest = *std::min_element(map.values.begin(), map.values.end());
   const std::int64_t most = num_experts.value_or(max_trace_experts) - 1;
   if (smallest < 0 || largest > most)
-    throw ParseError(file.name(), map_key,
-                     fmt::format("names expert {}, outside 0..{}", smallest < 0 ? smallest : largest, most));
+    throw parse_error(file.name(), map_key, "names expert {}, outside 0..{}",
+                      smallest < 0 ? smallest : largest, most);
   return {.layers = map.shape[0],
           .physical = map.shape[1],
           .num_experts = num_experts.value_or(static_cast<int>(largest) + 1),
@@ -80,27 +76,24 @@ struct Recording {
 void add_counts(const IntArray& of_pass, const PhysicalMap& map, const std::string& file,
                 const std::string& key, std::span<std::int64_t> sum) {
   if (of_pass.shape != std::vector<std::int64_t>{map.layers, map.physical})
-    throw ParseError(file, key,
-                     fmt::format("shape {} is not that of {}, [{}, {}]", internal::to_text(of_pass.shape),
-                                 map_key, map.layers, map.physical));
+    throw parse_error(file, key, "shape {} is not that of {}, [{}, {}]", to_text(of_pass.shape), map_key,
+                      map.layers, map.physical);
   for (std::size_t i = 0; i < of_pass.values.size(); ++i) {
     const auto layer = static_cast<std::int64_t>(i) / map.physical;
     std::int64_t& load = sum[static_cast<std::size_t>(layer * map.num_experts + map.experts[i])];
     if (of_pass.values[i] < 0 || __builtin_add_overflow(load, of_pass.values[i], &load))
-      throw ParseError(
-          file, key,
-          fmt::format("element {} is {}; counts are 0 or more, with a sum below 2^63", i, of_pass.values[i]));
+      throw parse_error(file, key, "element {} is {}; counts are 0 or more, with a sum below 2^63", i,
+                        of_pass.values[i]);
   }
 }
 
 // Mode per_token: [layers, tokens, k] of each forward pass, appended as [tokens, layers, k].
 void add_tokens(const IntArray& of_pass, const PhysicalMap& map, const std::string& file,
-                const std::string& key, internal::TokenIds& tokens) {
+                const std::string& key, TokenIds& tokens) {
   if (of_pass.shape.size() != 3 || of_pass.shape[0] != map.layers || of_pass.shape[2] < 1 ||
       (!tokens.ids.empty() && of_pass.shape[2] != tokens.top_k))
-    throw ParseError(file, key,
-                     fmt::format("shape {} is not [{} layers, tokens, k], with one k in all records",
-                                 internal::to_text(of_pass.shape), map.layers));
+    throw parse_error(file, key, "shape {} is not [{} layers, tokens, k], with one k in all records",
+                      to_text(of_pass.shape), map.layers);
   const std::int64_t num_tokens = of_pass.shape[1];
   const std::int64_t width = of_pass.shape[2];
   if (map.layers * width > max_trace_assignments_per_token)
@@ -112,9 +105,8 @@ void add_tokens(const IntArray& of_pass, const PhysicalMap& map, const std::stri
         const std::int64_t id =
             of_pass.values[static_cast<std::size_t>((layer * num_tokens + token) * width + j)];
         if (id < no_expert || id >= map.physical)
-          throw ParseError(file, key,
-                           fmt::format("physical expert {} of token {} in layer {} is outside 0..{}", id,
-                                       token, layer, map.physical - 1));
+          throw parse_error(file, key, "physical expert {} of token {} in layer {} is outside 0..{}", id,
+                            token, layer, map.physical - 1);
         tokens.ids.push_back(id == no_expert ? no_expert : static_cast<std::int32_t>(map.expert(layer, id)));
       }
     }
@@ -125,20 +117,20 @@ void add_tokens(const IntArray& of_pass, const PhysicalMap& map, const std::stri
 void require_space(const PhysicalMap& map, std::int64_t steps, std::int64_t elements_in_file,
                    const std::string& file) {
   if (steps * map.layers * map.num_experts > (std::int64_t{1} << 20) + 16 * elements_in_file)
-    throw ParseError(file, map_key, fmt::format("has space for few of {} experts", map.num_experts));
+    throw parse_error(file, map_key, "has space for few of {} experts", map.num_experts);
 }
 
 // Of one file, whose records are read in order.
 class RecordReader {
  public:
-  RecordReader(TorchFile& file, bool by_token, const RoutingOptions& options, internal::ForwardPasses& passes)
+  RecordReader(TorchFile& file, bool by_token, const RoutingOptions& options, ForwardPasses& passes)
       : file_(file),
         by_token_(by_token),
         passes_(passes),
         keep_steps_(options.keep_steps),
         map_(read_map(file, options.num_experts)) {
     if (map_.layers > max_layers)
-      throw ParseError(file.name(), map_key, fmt::format("has more than {} layers", max_layers));
+      throw parse_error(file.name(), map_key, "has more than {} layers", max_layers);
     require_space(map_, 1, map_.layers * map_.physical, file.name());
   }
 
@@ -159,13 +151,11 @@ class RecordReader {
   Recording recording() && {
     if (by_token_) {
       for (int layer = 0; layer < map_.layers; ++layer) tokens_.layers.push_back(layer);
-      return {internal::routing_of_tokens(std::move(tokens_), map_.num_experts, file_.name()),
-              std::move(steps_)};
+      return {routing_of_tokens(std::move(tokens_), map_.num_experts, file_.name()), std::move(steps_)};
     }
     IntArray counts{.shape = {map_.layers, map_.num_experts}, .values = std::move(counts_)};
     if (keep_steps_) counts.shape.insert(counts.shape.begin(), std::ssize(steps_.steps));
-    return {internal::routing_of_counts(std::move(counts), file_.name(), "records",
-                                        internal::CountRows::hidden_layers),
+    return {routing_of_counts(std::move(counts), file_.name(), "records", CountRows::hidden_layers),
             std::move(steps_)};
   }
 
@@ -191,18 +181,18 @@ class RecordReader {
 
   TorchFile& file_;
   bool by_token_;
-  internal::ForwardPasses& passes_;
+  ForwardPasses& passes_;
   bool keep_steps_;
   PhysicalMap map_;
   FileSteps steps_;
   std::int64_t records_ = 0;
   std::vector<std::int64_t> counts_;  // [steps, layers, experts]
-  internal::TokenIds tokens_;
+  TokenIds tokens_;
   std::int64_t num_tokens_ = 0;
 };
 
 Recording read_records(TorchFile& file, Pickle::Id records, const RoutingOptions& options,
-                       internal::ForwardPasses& passes) {
+                       ForwardPasses& passes) {
   const Pickle& pickle = file.pickle();
   if (pickle.kind(records) != Pickle::Kind::list || pickle.items(records).empty())
     throw ParseError(file.name(), "records", "is not a list of forward passes");
@@ -214,28 +204,20 @@ Recording read_records(TorchFile& file, Pickle::Id records, const RoutingOptions
 }
 
 // Averages of counts are loads as well.
-RoutingFile routing_of_loads(TorchFile& file, Pickle::Id tensor, const char* key, internal::CountRows rows) {
-  if (!file.is_floating(tensor))
-    return internal::routing_of_counts(file.integers(tensor, key), file.name(), key, rows);
-  DoubleArray numbers = file.doubles(tensor, key);
-  internal::ScaledLoads loads = internal::scaled_loads(numbers.values, file.name(), key);
-  RoutingFile routing =
-      internal::routing_of_counts({std::move(numbers.shape), std::move(loads.loads)}, file.name(), key, rows);
-  loads.note_in(routing.notes);
-  return routing;
+RoutingFile routing_of_loads(TorchFile& file, Pickle::Id tensor, const char* key, CountRows rows) {
+  return file.is_floating(tensor) ? routing_of_counts(file.doubles(tensor, key), file.name(), key, rows)
+                                  : routing_of_counts(file.integers(tensor, key), file.name(), key, rows);
 }
 
 // A tensor that somebody saved alone, of whatever it holds.
 RoutingFile routing_of_tensor(TorchFile& file, Pickle::Id tensor, const RoutingOptions& options) {
   const char* const key = "tensor";
   if (file.is_floating(tensor) && options.bare != RoutingOptions::Bare::trace)
-    return routing_of_loads(file, tensor, key, internal::CountRows::unsaid);
+    return routing_of_loads(file, tensor, key, CountRows::unsaid);
   IntArray numbers = file.integers(tensor, key);
-  internal::MemoryArray<std::int64_t> array(file.name(), key, numbers.shape, std::move(numbers.values));
-  if (internal::bare_array_kind(array, options, file.name()) == internal::BareArray::ids)
-    return internal::routing_of_ids(std::move(array), options.num_experts);
-  return internal::routing_of_counts({numbers.shape, std::move(array).values()}, file.name(), key,
-                                     internal::CountRows::unsaid);
+  if (auto trace = routing_of_bare_ids(numbers, file.name(), key, options, options.num_experts))
+    return *std::move(trace);
+  return routing_of_counts(std::move(numbers), file.name(), key, CountRows::unsaid);
 }
 
 RoutingFile routing_of_root(TorchFile& file, const RoutingOptions& options) {
@@ -243,19 +225,18 @@ RoutingFile routing_of_root(TorchFile& file, const RoutingOptions& options) {
   const Pickle::Id root = pickle.root();
   if (file.is_tensor(root)) return routing_of_tensor(file, root, options);
   if (const auto counts = pickle.find(root, "logical_count"))
-    return routing_of_loads(file, *counts, "logical_count", internal::CountRows::hidden_layers);
+    return routing_of_loads(file, *counts, "logical_count", CountRows::hidden_layers);
   for (const char* key : {"counts", "expert_counts", "expert_load", "tokens_per_expert", "weight"})
     if (const auto counts = pickle.find(root, key); counts && file.is_tensor(*counts))
-      return routing_of_loads(file, *counts, key, internal::CountRows::unsaid);
-  throw ParseError(file.name(), "data.pkl",
-                   fmt::format("is {} without 'logical_count' or 'records', and no tensor of counts: no "
-                               "recording of SGLang",
-                               pickle.kind_name(root)));
+      return routing_of_loads(file, *counts, key, CountRows::unsaid);
+  throw parse_error(file.name(), "data.pkl",
+                    "is {} without 'logical_count' or 'records', and no tensor of counts: no "
+                    "recording of SGLang",
+                    pickle.kind_name(root));
 }
 
-Recording open_one(std::shared_ptr<const ByteSource> source, const RoutingOptions& options,
-                   internal::ForwardPasses& passes) {
-  TorchFile file(std::move(source));
+Recording open_one(const ByteSource& source, const RoutingOptions& options, ForwardPasses& passes) {
+  TorchFile file(source);
   const auto records = file.pickle().find(file.pickle().root(), "records");
   Recording recording = records ? read_records(file, *records, options, passes)
                                 : Recording{.routing = routing_of_root(file, options)};
@@ -268,12 +249,11 @@ Recording open_one(std::shared_ptr<const ByteSource> source, const RoutingOption
 class RecordingSum {
  public:
   void add(Recording recording, const RoutingOptions& options, const std::string& name,
-           internal::ForwardPasses& passes) {
+           ForwardPasses& passes) {
     RoutingProfile profile = profile_of(recording.routing, options);
     if (sum_ && profile.layers() != sum_->layers())
-      throw ParseError(name, "",
-                       fmt::format("has {}, but {} has {}", described(profile.layers(), profile.num_layers()),
-                                   first_name_, described(sum_->layers(), sum_->num_layers())));
+      throw parse_error(name, "", "has {}, but {} has {}", described(profile.layers(), profile.num_layers()),
+                        first_name_, described(sum_->layers(), sum_->num_layers()));
     if (sum_) {
       sum_->add(profile);
     } else {
@@ -292,7 +272,7 @@ class RecordingSum {
   }
 
  private:
-  void add_steps(Recording recording, internal::ForwardPasses& passes) {
+  void add_steps(Recording recording, ForwardPasses& passes) {
     const std::vector<RoutingProfile> steps = steps_of(recording.routing, std::nullopt);
     for (std::size_t i = 0; i < steps.size(); ++i) {
       // Counts of mode stat are of all ranks already.
@@ -310,14 +290,12 @@ class RecordingSum {
 
 }  // namespace
 
-RoutingFile open_sglang_recording(const std::vector<std::shared_ptr<const ByteSource>>& files,
-                                  const RoutingOptions& options) {
+RoutingFile open_sglang_recording(const std::vector<ByteSource>& files, const RoutingOptions& options) {
   if (files.empty()) throw InvalidArgument("files", "no file", "one or more");
-  internal::ForwardPasses passes;
+  ForwardPasses passes;
   if (files.size() == 1) return open_one(files.front(), options, passes).routing;
   RecordingSum sum;
-  for (const auto& source : files)
-    sum.add(open_one(source, options, passes), options, source->name(), passes);
+  for (const auto& source : files) sum.add(open_one(source, options, passes), options, source.name(), passes);
   return std::move(sum).routing();
 }
 

@@ -1,7 +1,6 @@
 // Topologies in JSON files, format evenkeel.topology.v1 (docs/formats.md#topology).
 #pragma once
 
-#include <memory>
 #include <string>
 
 #include "evenkeel/io/byte_source.h"
@@ -11,8 +10,7 @@ namespace evenkeel {
 
 // Throws ParseError: not this format, an unknown key, sizes that do not fit, a bandwidth, speed or capacity
 // that no machine has.
-Topology read_topology(const std::string& path);
-Topology read_topology(std::shared_ptr<const ByteSource> source);
+Topology read_topology(const ByteSource& source);
 
 void write_topology(const Topology& topology, const std::string& path);
 

@@ -18,9 +18,7 @@ struct TraceOptions {
 
 // Throws ParseError if the file is not a trace, InvalidArgument if an option is wrong. Ids are checked as
 // they are read.
-std::unique_ptr<TraceReader> open_trace(const std::string& path, const TraceOptions& options = {});
-std::unique_ptr<TraceReader> open_trace(std::shared_ptr<const ByteSource> source,
-                                        const TraceOptions& options = {});
+std::unique_ptr<TraceReader> open_trace(const ByteSource& source, const TraceOptions& options = {});
 
 // Writes a whole trace, a batch at a time. `format` is safetensors, npz, or npy (which holds the ids alone).
 void write_trace(TraceReader& trace, const std::string& path, FileFormat format = FileFormat::safetensors);

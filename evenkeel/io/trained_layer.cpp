@@ -1,17 +1,16 @@
 #include "evenkeel/io/trained_layer.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
-#include "evenkeel/base/error.h"
 #include "evenkeel/io/array_file.h"
 #include "evenkeel/io/byte_source.h"
+#include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/internal/shape.h"
 
 namespace evenkeel {
+
+using namespace internal;
 
 namespace {
 
@@ -20,16 +19,14 @@ constexpr std::int64_t max_length = std::int64_t{1} << 24;
 // Reads arrays and holds their shapes against each other.
 class LayerArrays {
  public:
-  explicit LayerArrays(std::shared_ptr<const ByteSource> source)
-      : file_(open_array_file(std::move(source))) {}
+  explicit LayerArrays(const ByteSource& source) : file_(open_array_file(source)) {}
 
   // A length that other shapes are then measured by.
   int length(const char* array, std::size_t dimension, std::size_t dimensions) const {
     const ArrayInfo& info = file_->at(array);
     if (info.shape.size() != dimensions || info.shape[dimension] < 1 || info.shape[dimension] > max_length)
-      throw ParseError(file_->name(), array,
-                       fmt::format("shape {}; {} dimensions of 1 or more are needed",
-                                   internal::to_text(info.shape), dimensions));
+      throw parse_error(file_->name(), array, "shape {}; {} dimensions of 1 or more are needed",
+                        to_text(info.shape), dimensions);
     return static_cast<int>(info.shape[dimension]);
   }
   std::vector<float> floats(const char* array, const std::vector<std::int64_t>& shape) const {
@@ -37,9 +34,8 @@ class LayerArrays {
     std::vector<float> values = read_floats(*file_, array).values;
     const auto bad = std::ranges::find_if_not(values, [](float value) { return std::isfinite(value); });
     if (bad != values.end())
-      throw ParseError(file_->name(), array,
-                       fmt::format("element {} is {} as F32; a layer is made of finite numbers",
-                                   element_at(bad - values.begin(), shape), *bad));
+      throw parse_error(file_->name(), array, "element {} is {} as F32; a layer is made of finite numbers",
+                        element_at(bad - values.begin(), shape), *bad);
     return values;
   }
   std::vector<std::int32_t> ids(const char* array, const std::vector<std::int64_t>& shape,
@@ -48,8 +44,7 @@ class LayerArrays {
     std::vector<std::int32_t> ids;
     for (std::int64_t id : read_integers(*file_, array).values) {
       if (id < 0 || id >= num_experts)
-        throw ParseError(file_->name(), array,
-                         fmt::format("expert id {} is outside 0..{}", id, num_experts - 1));
+        throw parse_error(file_->name(), array, "expert id {} is outside 0..{}", id, num_experts - 1);
       ids.push_back(static_cast<std::int32_t>(id));
     }
     return ids;
@@ -63,14 +58,13 @@ class LayerArrays {
       shape[dimension] = index % length;
       index /= length;
     }
-    return internal::to_text(shape);
+    return to_text(shape);
   }
   void require_shape(const char* array, const std::vector<std::int64_t>& shape) const {
     const ArrayInfo& info = file_->at(array);
     if (info.shape != shape)
-      throw ParseError(file_->name(), array,
-                       fmt::format("shape {} does not fit the other arrays; {} would",
-                                   internal::to_text(info.shape), internal::to_text(shape)));
+      throw parse_error(file_->name(), array, "shape {} does not fit the other arrays; {} would",
+                        to_text(info.shape), to_text(shape));
   }
 
   std::unique_ptr<ArrayFile> file_;
@@ -78,12 +72,8 @@ class LayerArrays {
 
 }  // namespace
 
-TrainedLayer read_trained_layer(const std::string& path) {
-  return read_trained_layer(open_source(path));
-}
-
-TrainedLayer read_trained_layer(std::shared_ptr<const ByteSource> source) {
-  const LayerArrays arrays(std::move(source));
+TrainedLayer read_trained_layer(const ByteSource& source) {
+  const LayerArrays arrays(source);
   TrainedLayer layer;
   layer.num_experts = arrays.length("experts.down.weight", 0, 3);
   layer.hidden = arrays.length("experts.down.weight", 1, 3);

@@ -3,13 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
-#include <string>
 #include <vector>
 
-namespace evenkeel {
+#include "evenkeel/io/byte_source.h"
 
-class ByteSource;
+namespace evenkeel {
 
 // SwiGLU experts without biases. Everything is converted to float.
 struct TrainedLayer {
@@ -29,7 +27,6 @@ struct TrainedLayer {
 
 // Throws ParseError if an array is missing, shapes do not fit each other, an id names no expert, or a number
 // is not finite (in F64: once it is an F32).
-TrainedLayer read_trained_layer(const std::string& path);
-TrainedLayer read_trained_layer(std::shared_ptr<const ByteSource> source);
+TrainedLayer read_trained_layer(const ByteSource& source);
 
 }  // namespace evenkeel

@@ -5,21 +5,20 @@
 #include <map>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/internal/layer_numbers.h"
+#include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/internal/physical_rows.h"
 #include "evenkeel/io/internal/trtllm_yaml.h"
 #include "evenkeel/io/limits.h"
 
 namespace evenkeel {
 
-namespace {
+using namespace internal;
 
-using internal::PhysicalRow;
-using internal::TrtllmYaml;
+namespace {
 
 constexpr const char* assignments_key = "initial_global_assignments";
 
@@ -46,13 +45,12 @@ std::optional<int> number_in(const TrtllmYaml& yaml, const char* key, int least,
   const auto found = yaml.numbers.find(key);
   if (found == yaml.numbers.end()) return std::nullopt;
   if (found->second < least || found->second > most)
-    throw ParseError(file, key, fmt::format("is {}; allowed: {}..{}", found->second, least, most));
+    throw parse_error(file, key, "is {}; allowed: {}..{}", found->second, least, most);
   return static_cast<int>(found->second);
 }
 
 // Beside what the caller says: the file's own number of ranks, where it has one.
-internal::RowsShape shape_of(const TrtllmYaml& yaml, PlacementFormatOptions options,
-                             const std::string& file) {
+RowsShape shape_of(const TrtllmYaml& yaml, PlacementFormatOptions options, const std::string& file) {
   if (const auto ep_size = number_in(yaml, "ep_size", 1, max_ranks, file)) {
     if (options.num_ranks.value_or(*ep_size) != *ep_size)
       throw InvalidArgument("ranks",
@@ -60,51 +58,47 @@ internal::RowsShape shape_of(const TrtllmYaml& yaml, PlacementFormatOptions opti
                             fmt::format("{}, or a placement for {}", *ep_size, *options.num_ranks));
     options.num_ranks = ep_size;
   }
-  return internal::rows_shape(file, options);
+  return rows_shape(file, options);
 }
 
 }  // namespace
 
 void write_trtllm_placement(const Placement& placement, const PlacementFormatOptions& options,
                             const std::string& path) {
-  const auto rows = internal::physical_rows(placement, "TensorRT-LLM");
-  const auto numbers = internal::layer_numbers(placement, options, "trtllm");
-  if (options.num_hidden_layers) internal::num_hidden_layers(numbers, options);
+  const auto rows = physical_rows(placement, "TensorRT-LLM");
+  const auto numbers = layer_numbers(placement, options, "trtllm");
+  if (options.num_hidden_layers) num_hidden_layers(numbers, options);
   std::map<int, PhysicalRow> by_number;
   for (int layer : options.model ? options.model->mtp_layers : std::vector<int>{})
-    by_number[layer] = internal::dealt_round(rows.front().size(), placement.num_experts());
+    by_number[layer] = dealt_round(rows.front().size(), placement.num_experts());
   for (std::size_t i = 0; i < rows.size(); ++i) by_number[numbers[i]] = rows[i];
   const int layer_updates = options.layer_updates_per_iter.value_or(0);
   if (layer_updates < 0)
     throw InvalidArgument("layer_updates_per_iter", fmt::format("{}", layer_updates), "0 or more");
-  AtomicFile file(path);
-  file.write(fmt::format("{}:\n", assignments_key));
-  for (const auto& [number, row] : by_number)
-    file.write(fmt::format("  {}: {}\n", number, internal::row_text(row)));
-  file.write(fmt::format("layer_updates_per_iter: {}\nnum_slots: {}\n", layer_updates, rows.front().size()));
-  file.commit();
+  std::string text = fmt::format("{}:\n", assignments_key);
+  for (const auto& [number, row] : by_number) text += fmt::format("  {}: {}\n", number, row_text(row));
+  text += fmt::format("layer_updates_per_iter: {}\nnum_slots: {}\n", layer_updates, rows.front().size());
+  write_file(path, text);
 }
 
 PlacementFile read_trtllm_placement(const ByteSource& source, const PlacementFormatOptions& options) {
   const std::string& file = source.name();
-  const TrtllmYaml yaml = internal::parse_trtllm_yaml(source);
+  const TrtllmYaml yaml = parse_trtllm_yaml(source);
   const auto num_slots = yaml.numbers.find("num_slots");
   if (num_slots == yaml.numbers.end()) throw ParseError(file, "num_slots", "is missing");
   if (yaml.assignments.empty()) throw ParseError(file, assignments_key, "is missing, or has no layer");
-  std::vector<internal::PhysicalRow> rows;
-  std::vector<std::string> keys;
+  std::vector<NamedRow> rows;
   std::vector<int> layers = layers_in(yaml, options, file);
   for (int layer : layers) {
-    rows.push_back(yaml.assignments.at(layer));
-    keys.push_back(fmt::format("{}.{}", assignments_key, layer));
-    if (std::ssize(rows.back()) != num_slots->second)
-      throw ParseError(
-          file, keys.back(),
-          fmt::format("has {} slots, but num_slots is {}", rows.back().size(), num_slots->second));
+    const NamedRow& row =
+        rows.emplace_back(NamedRow{fmt::format("{}.{}", assignments_key, layer), yaml.assignments.at(layer)});
+    if (const auto slots = std::ssize(row.experts); slots != num_slots->second)
+      throw parse_error(file, row.key, "has {} slots, but num_slots is {}", slots, num_slots->second);
   }
-  return {.placement = internal::placement_of_rows(rows, keys, shape_of(yaml, options, file))
-                           .numbered(LayerNumbers(std::move(layers))),
-          .layer_updates_per_iter = number_in(yaml, "layer_updates_per_iter", 0, max_layers, file)};
+  return {
+      .placement =
+          placement_of_rows(rows, shape_of(yaml, options, file)).numbered(LayerNumbers(std::move(layers))),
+      .layer_updates_per_iter = number_in(yaml, "layer_updates_per_iter", 0, max_layers, file)};
 }
 
 }  // namespace evenkeel

@@ -2,7 +2,6 @@
 // every slot by the model's layer numbers, and the statistics it records.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -24,7 +23,6 @@ bool is_trtllm_statistics(const ArrayFile& file);
 // Counts by iteration and layer of one or several ranks, added up; an iteration is a step. `meta_info`, where
 // there is one, says the number of experts. Throws ParseError: a layer or iteration is missing, a shape
 // differs, a count is negative.
-RoutingFile open_trtllm_statistics(const std::vector<std::shared_ptr<const ByteSource>>& ranks,
-                                   const ByteSource* meta_info);
+RoutingFile open_trtllm_statistics(const std::vector<ByteSource>& ranks, const ByteSource* meta_info);
 
 }  // namespace evenkeel

@@ -1,11 +1,8 @@
 // The expert statistics that TensorRT-LLM records: counts by iteration and layer, one file a rank.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <charconv>
 #include <map>
 #include <set>
-#include <span>
 #include <utility>
 
 #include "evenkeel/base/error.h"
@@ -17,6 +14,8 @@
 #include "evenkeel/io/trtllm.h"
 
 namespace evenkeel {
+
+using namespace internal;
 
 namespace {
 
@@ -50,21 +49,20 @@ void add_rank(const ArrayFile& file, Statistics& all) {
     const auto key = key_of(info.name);
     if (!key) throw ParseError(file.name(), info.name, "is not named ITERATION_LAYER");
     if (key->layer >= max_layers)
-      throw ParseError(file.name(), info.name, fmt::format("has a layer above {}", max_layers - 1));
+      throw parse_error(file.name(), info.name, "has a layer above {}", max_layers - 1);
     if (all.num_experts == 0 && info.shape.size() == 1) all.num_experts = info.shape[0];
     if (info.shape.size() != 1 || info.shape[0] != all.num_experts || info.shape[0] < 1)
-      throw ParseError(
-          file.name(), info.name,
-          fmt::format("shape {} is not [{} experts]", internal::to_text(info.shape), all.num_experts));
+      throw parse_error(file.name(), info.name, "shape {} is not [{} experts]", to_text(info.shape),
+                        all.num_experts);
     const IntArray counts = read_whole_numbers(file, info.name);
     all.layers.insert(key->layer);
     auto& loads = all.loads[key->iteration][key->layer];
     loads.resize(counts.values.size(), 0);
     for (std::size_t e = 0; e < loads.size(); ++e)
       if (counts.values[e] < 0 || __builtin_add_overflow(loads[e], counts.values[e], &loads[e]))
-        throw ParseError(file.name(), info.name,
-                         fmt::format("expert {} has {} tokens; counts are 0 or more, with a sum below 2^63",
-                                     e, counts.values[e]));
+        throw parse_error(file.name(), info.name,
+                          "expert {} has {} tokens; counts are 0 or more, with a sum below 2^63", e,
+                          counts.values[e]);
   }
 }
 
@@ -73,10 +71,10 @@ void require_complete(const Statistics& all, const std::string& file) {
   int expected = all.loads.begin()->first;
   for (const auto& [iteration, loads] : all.loads) {
     if (iteration != expected)
-      throw ParseError(file, "", fmt::format("iteration {} is missing before {}", expected, iteration));
+      throw parse_error(file, "", "iteration {} is missing before {}", expected, iteration);
     for (const int layer : all.layers)
       if (!loads.contains(layer))
-        throw ParseError(file, "", fmt::format("iteration {} has no layer {}", iteration, layer));
+        throw parse_error(file, "", "iteration {} has no layer {}", iteration, layer);
     ++expected;
   }
 }
@@ -90,25 +88,22 @@ bool is_trtllm_statistics(const ArrayFile& file) {
                      [](const ArrayInfo& info) { return key_of(info.name).has_value(); });
 }
 
-RoutingFile open_trtllm_statistics(const std::vector<std::shared_ptr<const ByteSource>>& ranks,
-                                   const ByteSource* meta_info) {
+RoutingFile open_trtllm_statistics(const std::vector<ByteSource>& ranks, const ByteSource* meta_info) {
   if (ranks.empty()) throw InvalidArgument("ranks", "no file", "one or more");
   Statistics all;
   if (meta_info != nullptr) {
-    const auto json = internal::read_json(*meta_info);
-    all.num_experts = internal::small_integer(internal::member(json, "num_experts", meta_info->name()), 1,
-                                              max_trace_experts, meta_info->name(), "num_experts");
+    const auto json = read_json(*meta_info);
+    all.num_experts = JsonField(json, meta_info->name())["num_experts"].integer(1, max_trace_experts);
   }
   for (const auto& source : ranks) add_rank(*open_array_file(source), all);
-  const std::string& file = ranks.front()->name();
+  const std::string& file = ranks.front().name();
   if (all.loads.empty()) throw ParseError(file, "", "has no counts");
   require_complete(all, file);
   IntArray counts{.shape = {std::ssize(all.loads), std::ssize(all.layers), all.num_experts}, .values = {}};
   for (const auto& [iteration, by_layer] : all.loads)
     for (const auto& [layer, loads] : by_layer)
       counts.values.insert(counts.values.end(), loads.begin(), loads.end());
-  RoutingFile routing =
-      internal::routing_of_counts(std::move(counts), file, "counts", internal::CountRows::moe_layers);
+  RoutingFile routing = routing_of_counts(std::move(counts), file, "counts", CountRows::moe_layers);
   routing.profile->set_layers(LayerNumbers({all.layers.begin(), all.layers.end()}));
   routing.what = "statistics";
   routing.format = "trtllm";

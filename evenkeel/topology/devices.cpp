@@ -1,9 +1,11 @@
 #include "evenkeel/topology/devices.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
+#include <ranges>
 
 #include "evenkeel/base/error.h"
 
@@ -50,9 +52,9 @@ const DevicePreset& device_preset(const std::string& name, const std::string& op
     if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
   const auto* found = std::ranges::find(devices, lower, &DevicePreset::name);
   if (found != devices.end()) return *found;
-  std::string names;
-  for (const DevicePreset& each : devices) names += fmt::format("{}{}", names.empty() ? "" : ", ", each.name);
-  throw InvalidArgument(option, fmt::format("there is no device '{}'", name), names);
+  throw InvalidArgument(
+      option, fmt::format("there is no device '{}'", name),
+      fmt::format("{}", fmt::join(devices | std::views::transform(&DevicePreset::name), ", ")));
 }
 
 }  // namespace evenkeel

@@ -1,9 +1,11 @@
 #include "evenkeel/topology/presets.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
+#include <ranges>
 
 #include "evenkeel/base/error.h"
 
@@ -53,12 +55,10 @@ bool is_topology_preset(std::string_view name) {
 
 Topology preset_topology(const std::string& name) {
   const TopologyPreset* preset = find(name);
-  if (preset == nullptr) {
-    std::string names;
-    for (const TopologyPreset& each : presets)
-      names += fmt::format("{}{}", names.empty() ? "" : ", ", each.name);
-    throw InvalidArgument("topology", fmt::format("there is no preset '{}'", name), names);
-  }
+  if (preset == nullptr)
+    throw InvalidArgument(
+        "topology", fmt::format("there is no preset '{}'", name),
+        fmt::format("{}", fmt::join(presets | std::views::transform(&TopologyPreset::name), ", ")));
   Topology::Description description =
       Topology::uniform(preset->num_nodes, preset->ranks_per_node, preset->within, preset->across)
           .description();

@@ -146,33 +146,11 @@ class Adviser {
 }  // namespace
 
 std::string_view name_of(Change change) {
-  switch (change) {
-    case Change::chunks:
-      return "chunks";
-    case Change::full_recompute:
-      return "full_recompute";
-    case Change::sharded_optimizer:
-      return "sharded_optimizer";
-    case Change::fully_sharded:
-      return "fully_sharded";
-    case Change::micro_batch:
-      return "micro_batch";
-    case Change::sequence:
-      return "sequence";
-    case Change::tensor:
-      return "tensor";
-    case Change::pipeline:
-      return "pipeline";
-    case Change::expert:
-      return "expert";
-    case Change::context:
-      return "context";
-    case Change::devices:
-      return "devices";
-    case Change::available_bytes:
-      return "available_bytes";
-  }
-  return "";
+  constexpr std::array<std::string_view, 12> names = {"chunks",        "full_recompute", "sharded_optimizer",
+                                                      "fully_sharded", "micro_batch",    "sequence",
+                                                      "tensor",        "pipeline",       "expert",
+                                                      "context",       "devices",        "available_bytes"};
+  return names[static_cast<std::size_t>(change)];
 }
 
 std::vector<Advice> what_would_fit(const MemoryModel& memory, ReceivedRows received,

@@ -131,7 +131,7 @@ void write(const Placement& placement, const Path& path, const std::string& form
 
 // Whether a file is of a format that does not say how many ranks there are.
 bool needs_ranks(const Path& path) {
-  const auto format = detect_placement_format(open_source(path.string()));
+  const auto format = detect_placement_format(path.string());
   return format == PlacementFormat::sglang || format == PlacementFormat::vllm;
 }
 

@@ -37,8 +37,8 @@ namespace {
 // Members of a zip may be far longer than the file; past this many elements nothing new happens.
 constexpr std::int64_t most_elements = 1 << 18;
 
-std::shared_ptr<const ByteSource> source_of(std::span<const std::byte> bytes) {
-  return memory_source({bytes.begin(), bytes.end()}, "input");
+ByteSource source_of(std::span<const std::byte> bytes) {
+  return {{bytes.begin(), bytes.end()}, "input"};
 }
 
 Outcome refused_by(const Error& error) {
@@ -90,11 +90,11 @@ void plan_reversal(const internal::CheckpointTensors& checkpoint, const Family& 
   if (bytes != expected) throw std::logic_error("a file would change its size");
 }
 
-Outcome exercise_tensors(const std::shared_ptr<const ByteSource>& source) {
+Outcome exercise_tensors(const ByteSource& source) {
   internal::CheckpointTensors checkpoint;
   const Outcome header = outcome_of([&] {
-    auto read = internal::read_safetensors_header(*source);
-    internal::require_gapless(read, *source);
+    auto read = internal::read_safetensors_header(source);
+    internal::require_gapless(read, source);
     checkpoint.files.push_back({.name = "input", .data_begin = read.data_begin});
     for (auto& tensor : read.tensors) checkpoint.tensors.push_back({.at = std::move(tensor), .file = 0});
   });
@@ -154,10 +154,10 @@ Outcome exercise_trace(std::span<const std::byte> bytes) {
 
 Outcome exercise_checkpoint(std::span<const std::byte> bytes) {
   const auto source = source_of(bytes);
-  const Outcome config = outcome_of([&] { internal::read_checkpoint_config(*source); });
+  const Outcome config = outcome_of([&] { internal::read_checkpoint_config(source); });
   const Outcome layers = outcome_of([&] { read_model_layers(source); });
   const Outcome model = outcome_of([&] { count_weights(read_model_description(source)); });
-  const Outcome index = outcome_of([&] { internal::read_checkpoint_index(*source); });
+  const Outcome index = outcome_of([&] { internal::read_checkpoint_index(source); });
   const Outcome map = outcome_of([&] { read_expert_map(source); });
   const Outcome tensors = exercise_tensors(source);
   const bool read = config == Outcome::read || layers == Outcome::read || model == Outcome::read ||
@@ -226,7 +226,7 @@ Outcome exercise_trained_layer(std::span<const std::byte> bytes) {
 }
 
 Outcome exercise_cost(std::span<const std::byte> bytes) {
-  return outcome_of([&] { read_cost(*source_of(bytes)); });
+  return outcome_of([&] { read_cost(source_of(bytes)); });
 }
 
 Outcome exercise(std::string_view target, std::span<const std::byte> bytes) {

@@ -18,8 +18,8 @@ TEST(ArrayFile, IsKnownByItsContentWhateverItsName) {
   EXPECT_EQ(open_array_file(folder / "a.safetensors")->format(), FileFormat::npz);
   EXPECT_EQ(open_array_file(folder / "b.npy")->format(), FileFormat::safetensors);
   EXPECT_EQ(open_array_file(folder / "c")->format(), FileFormat::npy);
-  EXPECT_EQ(detect_format(*source_of(" \n{\"loads\": [1]}")), FileFormat::json);
-  EXPECT_EQ(detect_format(*source_of("\xef\xbb\xbf[1]")), FileFormat::json);
+  EXPECT_EQ(detect_format(source_of(" \n{\"loads\": [1]}")), FileFormat::json);
+  EXPECT_EQ(detect_format(source_of("\xef\xbb\xbf[1]")), FileFormat::json);
 }
 
 TEST(ArrayFile, ThatIsNotThereOrNotAFileSaysSo) {

@@ -29,17 +29,17 @@ TEST(CostFile, ReadsBackWhatWasWritten) {
 TEST(CostFile, WithoutAnOverlapCountsOnNone) {
   CostModel without = some_cost();
   without.overlap = 0;
-  EXPECT_EQ(read_cost(*source_of(R"({"format": "evenkeel.cost.v1", "flops_per_second": 2e11,
+  EXPECT_EQ(read_cost(source_of(R"({"format": "evenkeel.cost.v1", "flops_per_second": 2e11,
       "weight_bytes_per_second": 3e10, "link_bytes_per_second": 4e9, "chunk_seconds": 5e-5})")),
             without);
 }
 
 TEST(CostFile, IsReadToItsEndAndShort) {
-  EXPECT_EQ(message_of<ParseError>([] { read_cost(*source_of(std::string("{}\0{}", 5))); }),
+  EXPECT_EQ(message_of<ParseError>([] { read_cost(source_of(std::string("{}\0{}", 5))); }),
             "f: byte 2: is a NUL, which no JSON has");
-  EXPECT_EQ(message_of<ParseError>([] { read_cost(*source_of(std::string(100000, '['))); }),
+  EXPECT_EQ(message_of<ParseError>([] { read_cost(source_of(std::string(100000, '['))); }),
             "f: has 100000 bytes; a file of costs is short");
-  EXPECT_EQ(message_of<ParseError>([] { read_cost(*source_of(std::string(10000, '['))); }),
+  EXPECT_EQ(message_of<ParseError>([] { read_cost(source_of(std::string(10000, '['))); }),
             "f: nested deeper than 16");
 }
 

@@ -7,7 +7,7 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/convert.h"
 #include "evenkeel/io/internal/array_writer.h"
-#include "evenkeel/io/internal/expert_map_shape.h"
+#include "evenkeel/io/internal/bare_array.h"
 #include "evenkeel/io/placement_format.h"
 #include "evenkeel/io/routing_file.h"
 #include "tests/io/support.h"

@@ -9,7 +9,6 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/array_file.h"
 #include "evenkeel/io/internal/json.h"
-#include "evenkeel/io/internal/json_lines.h"
 #include "tests/io/support.h"
 #include "tests/routing/message.h"
 
@@ -90,7 +89,7 @@ TEST(JsonDocument, EndsAtNoNul) {
   EXPECT_EQ(json_refusal("[\"a\0b\"]"s), "f: byte 3: is a NUL, which no JSON has");
   EXPECT_EQ(json_refusal("[1,,\0]"s).substr(0, 20), "f: byte 4: parse err");
   EXPECT_EQ(message_of<ParseError>([] {
-              for_each_json_line(*source_of("{}\n{\"a\": 1}\0{\"b\": 2}\n"s),
+              for_each_json_line(source_of("{}\n{\"a\": 1}\0{\"b\": 2}\n"s),
                                  [](JsonDocument&&, std::int64_t) {});
             }),
             "f: line 2: byte 11: is a NUL, which no JSON has");
@@ -152,7 +151,7 @@ TEST(JsonDocument, TakesTimeInProportionToItsObjects) {
 TEST(JsonLines, TakeTimeInProportionToTheirNumber) {
   expect_linear(
       [](int count) {
-        for_each_json_line(*source_of(repeated("1\n", count)), [](JsonDocument&&, std::int64_t) {});
+        for_each_json_line(source_of(repeated("1\n", count)), [](JsonDocument&&, std::int64_t) {});
       },
       30000);
 }

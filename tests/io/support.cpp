@@ -49,8 +49,8 @@ std::vector<std::byte> bytes_of(std::string_view text) {
   return {bytes.begin(), bytes.end()};
 }
 
-std::shared_ptr<const ByteSource> source_of(std::string_view text) {
-  return memory_source(bytes_of(text), "f");
+ByteSource source_of(std::string_view text) {
+  return {bytes_of(text), "f"};
 }
 
 std::string safetensors_text(std::string_view header, std::string_view data) {

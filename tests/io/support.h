@@ -38,7 +38,7 @@ void write_text(const std::string& path, std::string_view text);
 
 std::vector<std::byte> bytes_of(std::string_view text);
 // A file named "f" that is in memory.
-std::shared_ptr<const ByteSource> source_of(std::string_view text);
+ByteSource source_of(std::string_view text);
 
 // For comparing what was counted, where the source says which of the model's layers it is.
 inline RoutingProfile without_numbers(RoutingProfile profile) {

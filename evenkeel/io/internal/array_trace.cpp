@@ -1,15 +1,12 @@
 #include "evenkeel/io/internal/array_trace.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <numeric>
 #include <span>
 #include <utility>
-#include <vector>
 
-#include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/id_rows.h"
+#include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/internal/shape.h"
 
 namespace evenkeel::internal {
@@ -149,14 +146,12 @@ std::unique_ptr<TraceReader> layers_of_trace(std::unique_ptr<TraceReader> all, c
 void take_ids_shape(const std::vector<std::int64_t>& shape, const std::string& file, const std::string& key,
                     TraceInfo& info) {
   if (shape.size() != 2 && shape.size() != 3)
-    throw ParseError(file, key,
-                     fmt::format("shape {} is neither [tokens, layers, k] nor, of one layer, [tokens, k]",
-                                 to_text(shape)));
+    throw parse_error(file, key, "shape {} is neither [tokens, layers, k] nor, of one layer, [tokens, k]",
+                      to_text(shape));
   for (std::size_t i = 1; i < shape.size(); ++i)
     if (shape[i] > max_trace_assignments_per_token)
-      throw ParseError(file, key,
-                       fmt::format("shape {}: more than {} assignments a token", to_text(shape),
-                                   max_trace_assignments_per_token));
+      throw parse_error(file, key, "shape {}: more than {} assignments a token", to_text(shape),
+                        max_trace_assignments_per_token);
   info.num_tokens = shape.front();
   info.num_layers = shape.size() == 3 ? static_cast<int>(shape[1]) : 1;
   info.top_k = static_cast<int>(shape.back());

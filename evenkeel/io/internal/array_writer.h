@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,14 +23,19 @@ struct ArrayToWrite {
   std::vector<std::int64_t> shape;
   // Makes a walk through the array's bytes, from its start.
   std::function<NextPiece()> pieces;
+
+  std::int64_t num_bytes() const;
 };
 
-// An array that is in memory; it must stay there until written.
+// An array that is in memory; it must stay there until written, or be held by its owner.
 ArrayToWrite integers_to_write(std::string name, std::vector<std::int64_t> shape,
-                               std::span<const std::int64_t> values);
+                               std::span<const std::int64_t> values,
+                               std::shared_ptr<const void> owner = nullptr);
 
 // `format` is safetensors or npz (which has no place for metadata), or npy, for exactly one array.
 void write_arrays(const std::vector<ArrayToWrite>& arrays, const std::map<std::string, std::string>& metadata,
                   const std::string& path, FileFormat format);
+// As npz (npz_writer.cpp).
+void write_npz(const std::vector<ArrayToWrite>& arrays, const std::string& path);
 
 }  // namespace evenkeel::internal

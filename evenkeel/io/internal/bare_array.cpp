@@ -3,11 +3,10 @@
 #include <fmt/format.h>
 
 #include <span>
-#include <vector>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/internal/expert_map_shape.h"
 #include "evenkeel/io/internal/id_rows.h"
+#include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/internal/shape.h"
 
 namespace evenkeel::internal {
@@ -113,17 +112,45 @@ class Evidence {
 
 }  // namespace
 
+bool looks_like_expert_map(std::span<const std::int64_t> shape, std::span<const std::int64_t> values) {
+  if (shape.size() != 2 || shape[1] < 2 || values.empty()) return false;
+  const auto [least, most] = std::minmax_element(values.begin(), values.end());
+  if (*least != 0 || *most < 1 || *most >= shape[1]) return false;
+  const std::int64_t experts = *most + 1;
+  std::vector<std::int64_t> seen_in(static_cast<std::size_t>(experts), -1);
+  for (std::int64_t row = 0; row < shape[0]; ++row) {
+    std::int64_t found = 0;
+    for (std::int64_t i = 0; i < shape[1]; ++i) {
+      const std::int64_t id = values[static_cast<std::size_t>(row * shape[1] + i)];
+      std::int64_t& seen = seen_in[static_cast<std::size_t>(id)];
+      found += seen == row ? 0 : 1;
+      seen = row;
+    }
+    if (found != experts) return false;
+  }
+  return true;
+}
+
+void ask_about_expert_map(std::span<const std::int64_t> shape, const std::string& file) {
+  throw InvalidArgument(
+      "as",
+      fmt::format(
+          "{}: every row of the {} numbers has every id from 0 on, as a placement has, a map of physical "
+          "experts; they may also be counts of {} layers",
+          file, to_text(shape), shape[0]),
+      "counts; for a placement save it as {'physical_to_logical_map': tensor} instead");
+}
+
 BareArray bare_array_kind(ArrayReader& array, const RoutingOptions& options, const std::string& file,
                           std::optional<BareArray> where_open) {
   const std::vector<std::int64_t>& shape = array.info().shape;
   if (options.bare == RoutingOptions::Bare::counts) return BareArray::counts;
   if (options.bare == RoutingOptions::Bare::trace) return BareArray::ids;
   if (shape.size() != 2 && shape.size() != 3)
-    throw ParseError(
-        file, array.info().name,
-        fmt::format("shape {} is neither counts, [layers, experts] or [steps, layers, experts], nor ids, "
-                    "[tokens, layers, k] or [tokens, k]",
-                    to_text(shape)));
+    throw parse_error(file, array.info().name,
+                      "shape {} is neither counts, [layers, experts] or [steps, layers, experts], nor ids, "
+                      "[tokens, layers, k] or [tokens, k]",
+                      to_text(shape));
   if (is_floating(array.info().dtype)) return BareArray::counts;
   require_no_expert_map(array, file);
   if (shape.back() > most_top_k) return BareArray::counts;
@@ -145,11 +172,10 @@ BareArray bare_array_kind(ArrayReader& array, const RoutingOptions& options, con
 void require_layer_order(const std::vector<std::int64_t>& shape, const std::string& file,
                          const std::string& key) {
   if (shape.size() != 3 || shape[1] <= most_layers || shape[0] > most_layers) return;
-  throw ParseError(
-      file, key,
-      fmt::format("shape {} has {} layers in the middle, more than any model; is it [layers, tokens or "
-                  "steps, ...]? Save it with its first two dimensions exchanged (numpy: swapaxes(0, 1))",
-                  to_text(shape), shape[1]));
+  throw parse_error(file, key,
+                    "shape {} has {} layers in the middle, more than any model; is it [layers, tokens or "
+                    "steps, ...]? Save it with its first two dimensions exchanged (numpy: swapaxes(0, 1))",
+                    to_text(shape), shape[1]);
 }
 
 }  // namespace evenkeel::internal

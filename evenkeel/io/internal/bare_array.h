@@ -32,4 +32,11 @@ BareArray bare_array_kind(ArrayReader& array, const RoutingOptions& options, con
 void require_layer_order(const std::vector<std::int64_t>& shape, const std::string& file,
                          const std::string& key);
 
+// Whether numbers look like a map of physical to logical experts, [layers, physical experts]: saved alone, it
+// would pass for counts of experts that hardly anybody chose. Such a map has two dimensions, and every row
+// has every id from 0 to the largest of all, which is less than its length.
+bool looks_like_expert_map(std::span<const std::int64_t> shape, std::span<const std::int64_t> values);
+// Throws InvalidArgument, which names both readings and how to choose one.
+[[noreturn]] void ask_about_expert_map(std::span<const std::int64_t> shape, const std::string& file);
+
 }  // namespace evenkeel::internal

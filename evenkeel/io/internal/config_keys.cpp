@@ -1,14 +1,8 @@
 #include "evenkeel/io/internal/config_keys.h"
 
-#include <fmt/format.h>
-
-#include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/json.h"
 
 namespace evenkeel::internal {
-
-std::string ConfigKeys::name(std::string_view key) const {
-  return prefix_ + std::string(key);
-}
 
 const Json* ConfigKeys::find(std::string_view key) const {
   const auto found = object_->find(key);
@@ -33,17 +27,17 @@ std::string ConfigKeys::word(std::string_view key) const {
 bool ConfigKeys::flag(std::string_view key, bool absent) const {
   const Json* value = find(key);
   if (value == nullptr) return absent;
-  if (!value->is_boolean()) fail(key, fmt::format("is a JSON {}, not true or false", value->type_name()));
+  if (!value->is_boolean()) fail(key, "is a JSON {}, not true or false", value->type_name());
   return value->get<bool>();
 }
 
 std::vector<std::string> ConfigKeys::words(std::string_view key) const {
   const Json* value = find(key);
   if (value == nullptr) fail(key, "is missing");
-  if (!value->is_array()) fail(key, fmt::format("is a JSON {}, not a list", value->type_name()));
+  if (!value->is_array()) fail(key, "is a JSON {}, not a list", value->type_name());
   std::vector<std::string> all;
   for (const Json& word : *value) {
-    if (!word.is_string()) fail(key, fmt::format("has a JSON {}, not a word", word.type_name()));
+    if (!word.is_string()) fail(key, "has a JSON {}, not a word", word.type_name());
     all.push_back(word.get<std::string>());
   }
   return all;
@@ -52,7 +46,7 @@ std::vector<std::string> ConfigKeys::words(std::string_view key) const {
 int ConfigKeys::integer(std::string_view key, int least, int most) const {
   const Json* value = find(key);
   if (value == nullptr) fail(key, "is missing");
-  return small_integer(*value, least, most, file_, name(key));
+  return JsonField(*value, file_, name(key)).integer(least, most);
 }
 
 int ConfigKeys::integer_or(std::string_view key, int least, int most, int absent) const {
@@ -60,11 +54,7 @@ int ConfigKeys::integer_or(std::string_view key, int least, int most, int absent
 }
 
 std::vector<std::int64_t> ConfigKeys::integers(std::string_view key) const {
-  return internal::integers(*find(key), file_, name(key));
-}
-
-void ConfigKeys::fail(std::string_view key, std::string why) const {
-  throw ParseError(file_, key.empty() ? "" : name(key), std::move(why));
+  return JsonField(*find(key), file_, name(key)).integers();
 }
 
 }  // namespace evenkeel::internal

@@ -4,14 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <span>
-#include <string_view>
-#include <utility>
 #include <vector>
 
-#include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/layer_rules.h"
+#include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/limits.h"
 #include "evenkeel/model/family.h"
 #include "evenkeel/routing/layer_numbers.h"
@@ -34,11 +31,11 @@ std::optional<int> agreed(const ConfigKeys& config, std::span<const std::string_
   std::optional<int> value;
   std::string_view first;
   for (const std::string_view key : keys) {
-    if (config.find(key) == nullptr) continue;
+    if (!config.is_there(key)) continue;
     const int stated = read(key);
     if (value && stated != *value)
-      config.fail(key, fmt::format("is {}, where {} is {}; right would be one number", stated,
-                                   config.name(first), *value));
+      config.fail(key, "is {}, where {} is {}; right would be one number", stated, config.name(first),
+                  *value);
     value = stated;
     first = key;
   }
@@ -53,15 +50,14 @@ int experts_of(const ConfigKeys& config, std::string_view key) {
   if (numbers.empty() || std::ranges::any_of(numbers, [&](auto number) { return number != numbers[0]; }))
     config.fail(key, "lists different numbers of experts; a placement has one number for all layers");
   if (numbers[0] < 0 || numbers[0] > max_experts)
-    config.fail(key, fmt::format("lists {}, which is not in 0..{}", numbers[0], max_experts));
+    config.fail(key, "lists {}, which is not in 0..{}", numbers[0], max_experts);
   return static_cast<int>(numbers[0]);
 }
 
 std::optional<int> stated_experts(const ConfigKeys& config) {
   return agreed(config, expert_count_keys, [&](std::string_view key) {
     const int experts = experts_of(config, key);
-    if (experts < 2)
-      config.fail(key, fmt::format("is {}: no layer of this model has experts to place", experts));
+    if (experts < 2) config.fail(key, "is {}: no layer of this model has experts to place", experts);
     return experts;
   });
 }
@@ -89,11 +85,10 @@ void require_agreement(const ConfigKeys& config, const std::vector<LayerRule>& r
   for (const LayerRule& rule : rules) {
     const std::vector<int> other = numbers_of(rule.has_experts, hidden, 0);
     if (other == first) continue;
-    throw ParseError(
-        config.file(), rule.keys,
-        fmt::format("says that {} experts, where {} says that {} them; right would be the same layers, "
-                    "or one of the two keys",
-                    said_by(other), rules.front().keys, said_by(first)));
+    throw parse_error(config.file(), rule.keys,
+                      "says that {} experts, where {} says that {} them; right would be the same layers, "
+                      "or one of the two keys",
+                      said_by(other), rules.front().keys, said_by(first));
   }
 }
 
@@ -102,11 +97,10 @@ void require_known(const ConfigKeys& config, const Family* family, bool states_r
     if (config.is_false(key)) config.fail(key, "is false: no layer of this model has experts");
   if (states_rule || (family != nullptr && family->layers == Family::Layers::all)) return;
   const std::string type = config.word("model_type");
-  config.fail(
-      "",
-      fmt::format("says that there are experts, but not in which layers{}; right would be one of "
-                  "first_k_dense_replace, decoder_sparse_step, moe_layer_freq, mlp_layer_types, moe_layers",
-                  type.empty() ? "" : fmt::format(" (model_type '{}')", type)));
+  config.fail("",
+              "says that there are experts, but not in which layers{}; right would be one of "
+              "first_k_dense_replace, decoder_sparse_step, moe_layer_freq, mlp_layer_types, moe_layers",
+              type.empty() ? "" : fmt::format(" (model_type '{}')", type));
 }
 
 // Classes of some families have dense layers by default, and not the same in every version.
@@ -115,8 +109,7 @@ void require_first_dense(const ConfigKeys& config, const Family* family,
   if (family == nullptr || family->layers != Family::Layers::after_stated_dense) return;
   if (rules.size() == 1 && rules.front().keys == config.name("moe_layer_freq") &&
       !config.find("moe_layer_freq")->is_array())
-    config.fail("first_k_dense_replace",
-                fmt::format("is missing, and has no one default for '{}'", family->name()));
+    config.fail("first_k_dense_replace", "is missing, and has no one default for '{}'", family->name());
 }
 
 }  // namespace
@@ -141,18 +134,17 @@ int num_experts(const ConfigKeys& config) {
 }
 
 bool speaks_of_experts(const ConfigKeys& config) {
-  const auto is_there = [&](std::string_view key) { return config.find(key) != nullptr; };
+  const auto is_there = [&](std::string_view key) { return config.is_there(key); };
   return std::ranges::any_of(expert_count_keys, is_there) || is_there("ffn_config") ||
          is_there("hybrid_override_pattern") || has_layer_rule(config);
 }
 
 ModelLayers layers_of(const ConfigKeys& config, const Family* family) {
-  if (config.find("encoder_sparse_step") != nullptr)
+  if (config.is_there("encoder_sparse_step"))
     config.fail("encoder_sparse_step",
                 "is of a model with encoder and decoder, which number their layers each by itself");
   const std::optional<int> hidden = hidden_layers(config);
-  if (!hidden)
-    config.fail("num_hidden_layers", fmt::format("is missing; known: {}", fmt::join(layer_count_keys, ", ")));
+  if (!hidden) config.fail("num_hidden_layers", "is missing; known: {}", fmt::join(layer_count_keys, ", "));
   const int mtp = mtp_layers(config);
   std::vector<LayerRule> rules = layer_rules(config, {*hidden, mtp});
   require_known(config, family, !rules.empty());
@@ -163,8 +155,8 @@ ModelLayers layers_of(const ConfigKeys& config, const Family* family) {
   require_agreement(config, rules, *hidden);
   layers.moe_layers = numbers_of(rules.front().has_experts, *hidden, 0);
   if (layers.moe_layers.empty())
-    throw ParseError(config.file(), rules.front().keys,
-                     fmt::format("leaves no layer with experts among the model's {}", *hidden));
+    throw parse_error(config.file(), rules.front().keys, "leaves no layer with experts among the model's {}",
+                      *hidden);
   const auto says_mtp = std::ranges::find_if(
       rules, [&](const LayerRule& rule) { return std::ssize(rule.has_experts) > *hidden; });
   std::vector<bool> flags(static_cast<std::size_t>(*hidden), false);

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,7 +10,6 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/count_lines.h"
 #include "evenkeel/io/internal/json_scan.h"
-#include "evenkeel/io/internal/sglang_map.h"
 #include "evenkeel/io/internal/text.h"
 #include "evenkeel/io/internal/text_table.h"
 #include "evenkeel/io/internal/torch_file.h"
@@ -25,7 +23,7 @@ namespace {
 // The first of these keys decides.
 constexpr std::array<std::pair<std::string_view, Content>, 15> deciding = {{
     {"physical_to_logical", Content::placement},
-    {"physical_to_logical_map", Content::sglang_placement},
+    {sglang_map_key, Content::sglang_placement},
     {"initial_global_assignments", Content::trtllm_placement},
     {"record_type", Content::vllm_placement},
     {"p2l_map", Content::vllm_statistics},
@@ -41,6 +39,19 @@ constexpr std::array<std::pair<std::string_view, Content>, 15> deciding = {{
     {"counts", Content::loads},
 }};
 
+// Calls `take` with each key of the outermost object, as it is written between its quotes, until it returns
+// false. A text may go on behind the object, as JSON lines do, and may end in the middle of it.
+template <class Take>
+void for_each_outer_key(std::string_view text, const Take& take) {
+  scan_json(text, [&](const JsonToken& token) {
+    if (token.kind == JsonToken::Kind::close) return token.depth > 0;
+    if (token.kind != JsonToken::Kind::text || token.depth != 1) return true;
+    const std::size_t behind = text.find_first_not_of(" \t\r\n", token.end);
+    if (behind == std::string_view::npos || text[behind] != ':') return true;
+    return take(text.substr(token.begin + 1, token.end - token.begin - 2));
+  });
+}
+
 // By the keys of the outermost object. vLLM's and TensorRT-LLM's placements share one, and vLLM's has a
 // record_type besides, in front of it or behind.
 Content content_of_keys(std::string_view text) {
@@ -55,12 +66,6 @@ Content content_of_keys(std::string_view text) {
   return found;
 }
 
-std::string beginning_of(const ByteSource& source, std::int64_t most) {
-  std::string text(static_cast<std::size_t>(std::min(source.size(), most)), '\0');
-  source.read(0, std::as_writable_bytes(std::span(text)));
-  return text;
-}
-
 // Of JSON lines the first. `head` is the file's first MiB.
 Content content_of_json(const std::string& head, const ByteSource& source) {
   const auto is_open = [](Content found) {
@@ -71,6 +76,16 @@ Content content_of_json(const std::string& head, const ByteSource& source) {
     found = content_of_keys(beginning_of(source, max_text_bytes));
   if (found == Content::unknown && mentions_trtllm_map(source)) return Content::trtllm_placement;
   return found;
+}
+
+// Whether a file of torch.save is SGLang's map of physical to logical experts, rather than a recording.
+bool is_sglang_map_file(const ByteSource& source) {
+  try {
+    const TorchFile file(source);
+    return file.pickle().find(file.pickle().root(), sglang_map_key).has_value();
+  } catch (const ParseError&) {
+    return false;  // which its reader will say
+  }
 }
 
 bool is_text(std::string_view text) {
@@ -91,9 +106,9 @@ Content content_of_lines(Content first, const std::string& head, const ByteSourc
 
 }  // namespace
 
-Content detect_content(const std::shared_ptr<const ByteSource>& source) {
-  if (source->size() == 0) throw ParseError(source->name(), "", "is empty");
-  const std::string head = beginning_of(*source, 4096);
+Content detect_content(const ByteSource& source) {
+  if (source.size() == 0) throw ParseError(source.name(), "", "is empty");
+  const std::string head = beginning_of(source, 4096);
   if (head.starts_with("PK\x03\x04") || head.starts_with("PK\x05\x06")) {
     if (!is_torch_file(source)) return Content::arrays;
     return is_sglang_map_file(source) ? Content::sglang_placement : Content::sglang_recording;
@@ -102,13 +117,13 @@ Content detect_content(const std::shared_ptr<const ByteSource>& source) {
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos) return Content::unknown;
   if (text[first] == '{') {
-    const std::string json = beginning_of(*source, std::int64_t{1} << 20);
-    return content_of_lines(content_of_json(json, *source), json, *source);
+    const std::string json = beginning_of(source, std::int64_t{1} << 20);
+    return content_of_lines(content_of_json(json, source), json, source);
   }
   if (text[first] == '[') return Content::counts;
   if (begins_like_trtllm_yaml(text)) return Content::trtllm_placement;
   // A map inside a larger file of options.
-  if (is_text(text) && mentions_trtllm_map(*source)) return Content::trtllm_placement;
+  if (is_text(text) && mentions_trtllm_map(source)) return Content::trtllm_placement;
   return begins_like_table(text) ? Content::counts : Content::unknown;
 }
 

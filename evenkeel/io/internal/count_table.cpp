@@ -2,13 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstdint>
 #include <utility>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/internal/count_table_builder.h"
 #include "evenkeel/io/internal/moe_layers.h"
+#include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/internal/text_table.h"
 
 namespace evenkeel::internal {
@@ -52,11 +51,10 @@ void require_no_unnamed_layers(const CountTable& table, const std::string& file)
   if (columns < 3 || rows < 4) return;
   for (std::size_t i = 1; i < rows; ++i)
     if (values[i * columns] != values[(i - 1) * columns] + 1) return;
-  throw ParseError(
-      file, "line 1",
-      fmt::format("the first column counts from {} to {}: it may be the layer, or the counts of expert 0; "
-                  "name the columns in a first line, 'layer,expert_0,...' or 'expert_0,...'",
-                  values.front(), values[(rows - 1) * columns]));
+  throw parse_error(file, "line 1",
+                    "the first column counts from {} to {}: it may be the layer, or the counts of expert 0; "
+                    "name the columns in a first line, 'layer,expert_0,...' or 'expert_0,...'",
+                    values.front(), values[(rows - 1) * columns]);
 }
 
 std::optional<CellTexts> names_in_comment(TextTable& table, std::size_t columns) {
@@ -94,9 +92,8 @@ CountTable read_count_table(std::string_view text, const std::string& file, std:
   if (!named) rows.add(cells, table.line());
   while (table.next(cells)) {
     if (cells.size() != width)
-      throw ParseError(file, where_of(table.line()),
-                       fmt::format("has {} {} where the first had {}", cells.size(),
-                                   has_names ? "cells" : "numbers", width));
+      throw parse_error(file, where_of(table.line()), "has {} {} where the first had {}", cells.size(),
+                        has_names ? "cells" : "numbers", width);
     rows.add(cells, table.line());
   }
   if (rows.empty()) throw ParseError(file, "", nothing);

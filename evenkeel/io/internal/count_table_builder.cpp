@@ -1,5 +1,4 @@
-#include "evenkeel/io/internal/count_table_builder.h"
-
+// How the lines of a table of counts are added up.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,7 +7,9 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/count_table.h"
 #include "evenkeel/io/internal/fractional_loads.h"
+#include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/limits.h"
 #include "evenkeel/routing/trace.h"
 
@@ -84,20 +85,16 @@ CountTable CountTableBuilder::table(std::optional<int> num_experts, bool keep_st
   return made;
 }
 
-void CountTableBuilder::refuse(std::size_t column, const std::string& why) const {
-  throw ParseError(file_, fmt::format("line {}, column {}", line_, column + 1), why);
-}
-
 TableNumber CountTableBuilder::number(const CellTexts& cells, std::size_t column) const {
   const std::string_view cell = cells[column];
   if (cell.empty()) refuse(column, "is blank");
   if (const auto number = number_of_text(cell)) return *number;
-  refuse(column, not_a_number(cell));
+  refuse(column, "{}", not_a_number(cell));
 }
 
 TableNumber CountTableBuilder::count(const CellTexts& cells, std::size_t column) const {
   const TableNumber made = number(cells, column);
-  if (made.real < 0) refuse(column, fmt::format("is {}; a count is 0 or more", cells[column]));
+  if (made.real < 0) refuse(column, "is {}; a count is 0 or more", cells[column]);
   return made;
 }
 
@@ -105,7 +102,7 @@ int CountTableBuilder::id(const CellTexts& cells, std::size_t column, std::int64
                           const char* what) const {
   const TableNumber made = number(cells, column);
   if (!made.is_whole || made.whole < 0 || made.whole >= end)
-    refuse(column, fmt::format("'{}' is no {} in 0..{}", cells[column], what, end - 1));
+    refuse(column, "'{}' is no {} in 0..{}", cells[column], what, end - 1);
   return static_cast<int>(made.whole);
 }
 
@@ -146,11 +143,10 @@ void CountTableBuilder::refuse_double(const Row& first, const Row& second) const
   std::string what = columns_.layer ? fmt::format("layer {}", first.layer) : "";
   if (columns_.expert) what += fmt::format("{}expert {}", what.empty() ? "" : ", ", first.expert);
   if (what.empty()) what = "the same step";
-  throw ParseError(
-      file_, fmt::format("line {}", second.line),
-      fmt::format("{} is in line {} already, and {}", what, first.line,
-                  has_lines_apart() ? "both are of the same step or rank"
-                                    : "no column such as step, rank or forward_pass tells them apart"));
+  throw parse_error(file_, fmt::format("line {}", second.line), "{} is in line {} already, and {}", what,
+                    first.line,
+                    has_lines_apart() ? "both are of the same step or rank"
+                                      : "no column such as step, rank or forward_pass tells them apart");
 }
 
 // An expert that nobody chose has no line. So without a line of expert 0, ids may begin with 1, or nobody
@@ -174,7 +170,7 @@ std::vector<int> CountTableBuilder::layers_of_rows() const {
   std::sort(layers.begin(), layers.end());
   const auto twice = std::adjacent_find(layers.begin(), layers.end());
   if (!columns_.layers.empty() && twice != layers.end())
-    throw ParseError(file_, "", fmt::format("two columns are of layer {}", *twice));
+    throw parse_error(file_, "", "two columns are of layer {}", *twice);
   layers.erase(std::unique(layers.begin(), layers.end()), layers.end());
   return layers;
 }
@@ -196,11 +192,10 @@ void CountTableBuilder::require_dense_enough(std::size_t layers, std::size_t exp
   const std::size_t most = (std::size_t{1} << 20) + 64 * cells_.size();
   if (layers * experts > most) throw ParseError(file_, "", "has few counts for so many layers and experts");
   if (layers * experts * steps > most)
-    throw ParseError(
-        file_, "",
-        fmt::format("has few counts for {} steps of {} layers of {} experts; add several steps up "
-                    "to one",
-                    steps, layers, experts));
+    throw parse_error(file_, "",
+                      "has few counts for {} steps of {} layers of {} experts; add several steps up "
+                      "to one",
+                      steps, layers, experts);
 }
 
 template <class Number>

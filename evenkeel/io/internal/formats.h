@@ -1,4 +1,4 @@
-// The array formats behind ArrayFile, one function each; and the plain array reader two of them share.
+// The array formats behind ArrayFile, one function each.
 #pragma once
 
 #include <cstdint>
@@ -6,39 +6,33 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <utility>
+#include <string_view>
 
 #include "evenkeel/io/array_file.h"
 
 namespace evenkeel::internal {
 
-std::unique_ptr<ArrayFile> open_safetensors(std::shared_ptr<const ByteSource> source);
-std::unique_ptr<ArrayFile> open_npy(std::shared_ptr<const ByteSource> source);
-std::unique_ptr<ArrayFile> open_npz(std::shared_ptr<const ByteSource> source);
+std::unique_ptr<ArrayFile> open_safetensors(const ByteSource& source);
+std::unique_ptr<ArrayFile> open_npy(const ByteSource& source);
+std::unique_ptr<ArrayFile> open_npz(const ByteSource& source);
 
-// An array whose bytes lie at one place of the file.
-class PlainArrayReader final : public ArrayReader {
- public:
-  PlainArrayReader(std::shared_ptr<const ByteSource> source, ArrayInfo info, std::int64_t data_begin)
-      : ArrayReader(source->name(), std::move(info)), source_(std::move(source)), data_begin_(data_begin) {}
+// Of an array whose bytes lie at one place of the file.
+inline std::function<ArrayReader::Fetch()> bytes_at(const ByteSource& source, std::int64_t begin) {
+  return
+      [=] { return [=](std::int64_t first, std::span<std::byte> out) { source.read(begin + first, out); }; };
+}
 
- private:
-  void fetch(std::int64_t first_byte, std::span<std::byte> out) override {
-    source_->read(data_begin_ + first_byte, out);
-  }
-
-  std::shared_ptr<const ByteSource> source_;
-  std::int64_t data_begin_;
-};
+// Throws ParseError if a file says of itself that it is another format of ours.
+void require_format(const ArrayFile& file, std::string_view format);
 
 // The beginning of an npy array, whether it is a file or a member of an npz.
 struct NpyHeader {
   ArrayInfo array;
   std::int64_t data_begin = 0;
 };
-using ReadBytes = std::function<void(std::int64_t offset, std::span<std::byte> out)>;
-// `size` is that of the whole npy. Throws ParseError; `where` begins its places ("topk_ids.npy", or nothing).
-NpyHeader read_npy_header(const ReadBytes& read, std::int64_t size, const std::string& file,
+// `size` is that of the whole npy, from which `read` reads. Throws ParseError; `where` begins its places
+// ("topk_ids.npy", or nothing).
+NpyHeader read_npy_header(const ArrayReader::Fetch& read, std::int64_t size, const std::string& file,
                           const std::string& where);
 // The header of an npy file, which is written before the elements.
 std::string npy_header_text(Dtype type, std::span<const std::int64_t> shape);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/parse_error.h"
 
 namespace evenkeel::internal {
 
@@ -32,11 +33,10 @@ void ForwardPasses::require_numbers_in_all(const TorchFile& file, const std::str
                      numbered ? "is there, and other records have none: nobody knows which are of one step"
                               : "is missing, and other records have one: nobody knows which are of one step");
   if (!numbered && file.name() != first_file_)
-    throw ParseError(
-        file.name(), where + ".forward_pass_id",
-        fmt::format("is missing, as in {}: nobody knows which records of the two are of one step; "
-                    "read the files one by one",
-                    first_file_));
+    throw parse_error(file.name(), where + ".forward_pass_id",
+                      "is missing, as in {}: nobody knows which records of the two are of one step; "
+                      "read the files one by one",
+                      first_file_);
 }
 
 std::size_t ForwardPasses::step_of(const TorchFile& file, Pickle::Id record, const std::string& where,
@@ -50,10 +50,10 @@ std::size_t ForwardPasses::step_of(const TorchFile& file, Pickle::Id record, con
     const auto [first, fresh] = loads_.try_emplace({*pass, rank, gatherer_of(pickle, record)},
                                                    fmt::format("{}: {}", file.name(), where));
     if (!fresh)
-      throw ParseError(file.name(), where,
-                       fmt::format("is forward pass {} of rank {}, as {} is: they are of two runs; read each "
-                                   "run apart",
-                                   *pass, rank, first->second));
+      throw parse_error(file.name(), where,
+                        "is forward pass {} of rank {}, as {} is: they are of two runs; read each "
+                        "run apart",
+                        *pass, rank, first->second);
   }
   const auto [step, fresh] = steps_.try_emplace(*pass, count_);
   if (fresh) ++count_;

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/parse_error.h"
 
 namespace evenkeel::internal {
 
@@ -31,11 +31,10 @@ double checked_total(std::span<const double> values, const std::string& file, co
   double total = 0;
   for (std::size_t i = 0; i < values.size(); ++i) {
     if (!std::isfinite(values[i]) || values[i] < 0)
-      throw ParseError(file, key,
-                       fmt::format("element {} is {}; a load is a number of at least 0", i, values[i]));
+      throw parse_error(file, key, "element {} is {}; a load is a number of at least 0", i, values[i]);
     total += values[i];
   }
-  if (total >= 0x1p63) throw ParseError(file, key, fmt::format("loads add up to {}, above 2^63-1", total));
+  if (total >= 0x1p63) throw parse_error(file, key, "loads add up to {}, above 2^63-1", total);
   return total;
 }
 

@@ -2,12 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <numeric>
 #include <span>
-#include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/routing/layer_numbers.h"
 
 namespace evenkeel::internal {
@@ -104,7 +103,7 @@ class TokenWalk {
     } else if (*least == *most && row.size() > 1) {
       if (layer.equal++ == 0) layer.equal_value = *least;
       layer.one_value = layer.one_value && layer.equal_value == *least;
-      if (!blank) take_scattered(*least, layer);
+      if (!blank) layer.scattered.add({1, *least, *least});
       equal_.add(*least);
     } else {
       ++layer.chosen;
@@ -128,12 +127,6 @@ class TokenWalk {
     }
     filler.below = std::max(filler.below, below);
     if (chosen) filler.chosen_below = std::max(filler.chosen_below, below);
-  }
-
-  static void take_scattered(std::int64_t id, IdRows::Layer& layer) {
-    layer.least_scattered = layer.scattered == 0 ? id : std::min(layer.least_scattered, id);
-    layer.most_scattered = std::max(layer.most_scattered, id);
-    ++layer.scattered;
   }
 
   void take_sum(std::span<const std::int64_t> row) {
@@ -245,11 +238,7 @@ IdRows look_at_rows(ArrayReader& ids, std::int64_t tokens, std::int64_t layers, 
 
 namespace {
 
-struct Scattered {
-  std::int64_t rows = 0;
-  std::int64_t least = -1;
-  std::int64_t most = -1;
-};
+using Scattered = IdRows::Scattered;
 
 // Two equal ids in a row or two may have come about by chance in ids that somebody made up.
 bool is_no_choice(const Scattered& scattered, std::int64_t k) {
@@ -265,13 +254,7 @@ std::int64_t equal_rows(const IdRows& rows, const std::vector<int>& layers) {
 // The rows of one id in layers that are kept, in tokens that have others.
 Scattered scattered_rows(const IdRows& rows, const std::vector<int>& layers) {
   Scattered sum;
-  for (int l : layers) {
-    const IdRows::Layer& layer = rows.layers[static_cast<std::size_t>(l)];
-    if (layer.scattered == 0) continue;
-    sum.least = sum.rows == 0 ? layer.least_scattered : std::min(sum.least, layer.least_scattered);
-    sum.most = std::max(sum.most, layer.most_scattered);
-    sum.rows += layer.scattered;
-  }
+  for (int l : layers) sum.add(rows.layers[static_cast<std::size_t>(l)].scattered);
   return sum;
 }
 
@@ -310,8 +293,8 @@ RowRules rules_of(const IdRows& rows, bool literal, std::optional<int> num_exper
   RowRules rules;
   rules.blank_tokens_are_absent = !literal;
   if (rows.tokens > 0 && rows.chosen_rows() == 0 && !literal && num_experts != 1)
-    throw ParseError(
-        file, "", fmt::format("has no token whose {} ids differ, as those that a router chooses do", rows.k));
+    throw parse_error(file, "", "has no token whose {} ids differ, as those that a router chooses do",
+                      rows.k);
   std::vector<int> dense;
   for (std::size_t l = 0; l < rows.layers.size(); ++l)
     (rows.chosen_rows() > 0 && is_dense(rows.layers[l], literal) ? dense : rules.layers)

@@ -6,6 +6,7 @@
 // Cost    O(elements x k) time, memory of one block and O(layers).
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <limits>
@@ -34,6 +35,19 @@ struct IdRows {
     std::int64_t below = -1;         // the largest number below it
     std::int64_t chosen_below = -1;  // the same of chosen rows
   };
+  // Equal rows of tokens that are not blank: how many, and their least and largest id.
+  struct Scattered {
+    std::int64_t rows = 0;
+    std::int64_t least = -1;
+    std::int64_t most = -1;
+
+    void add(const Scattered& more) {
+      if (more.rows == 0) return;
+      least = rows == 0 ? more.least : std::min(least, more.least);
+      most = std::max(most, more.most);
+      rows += more.rows;
+    }
+  };
   struct Layer {
     std::int64_t absent = 0;       // rows of -1 alone
     std::int64_t equal = 0;        // rows of one other id, k times; none where k is 1
@@ -41,10 +55,7 @@ struct IdRows {
     bool one_value = true;         // the equal rows are all of the same id
     std::int64_t equal_value = 0;  // of the first equal row
     bool is_zero = true;           // all ids are 0 or -1: all there is to see where k is 1
-    // Of the equal rows of tokens that are not blank: how many, and their least and largest id.
-    std::int64_t scattered = 0;
-    std::int64_t least_scattered = -1;
-    std::int64_t most_scattered = -1;
+    Scattered scattered = {};
   };
   std::int64_t tokens = 0;
   std::int64_t k = 0;

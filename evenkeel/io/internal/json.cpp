@@ -1,35 +1,18 @@
 #include "evenkeel/io/internal/json.h"
 
-#include <fmt/format.h>
-
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "evenkeel/base/check.h"
-#include "evenkeel/base/error.h"
-#include "evenkeel/base/stop.h"
 
 namespace evenkeel::internal {
 
 const char* Json::type_name() const {
-  switch (kind_) {
-    case Kind::null:
-      return "null";
-    case Kind::boolean:
-      return "boolean";
-    case Kind::integer:
-    case Kind::unsigned_integer:
-    case Kind::real:
-      return "number";
-    case Kind::text:
-      return "string";
-    case Kind::list:
-      return "array";
-    case Kind::object:
-      return "object";
-  }
-  return "value";
+  constexpr std::array names = {"null", "boolean", "number", "number", "number", "string", "array", "object"};
+  return names[static_cast<std::size_t>(kind_)];
 }
 
 std::size_t Json::size() const {
@@ -44,18 +27,10 @@ const Json& Json::operator[](std::size_t i) const {
 
 const Json* Json::find(std::string_view key) const {
   if (!is_object()) return end();
-  std::size_t first = 0;
-  for (std::size_t count = size_; count > 0;) {
-    const std::size_t half = count / 2;
-    if (content_.children[2 * (first + half)].text() < key) {
-      first += half + 1;
-      count -= half + 1;
-    } else {
-      count = half;
-    }
-  }
-  return first < size_ && content_.children[2 * first].text() == key ? &content_.children[2 * first + 1]
-                                                                     : end();
+  const auto key_of = [&](std::uint32_t member) { return content_.children[2 * member].text(); };
+  const auto members = std::views::iota(std::uint32_t{0}, size_);
+  const auto found = std::ranges::lower_bound(members, key, {}, key_of);
+  return found != members.end() && key_of(*found) == key ? &content_.children[2 * *found + 1] : end();
 }
 
 const Json& Json::operator[](std::string_view key) const {
@@ -64,9 +39,9 @@ const Json& Json::operator[](std::string_view key) const {
   return *found;
 }
 
-Json::Items Json::items() const {
+std::uint32_t Json::num_members() const {
   EVENKEEL_CHECK(is_object());
-  return {content_.children, size_};
+  return size_;
 }
 
 bool Json::boolean() const {
@@ -125,34 +100,61 @@ void Json::append_to(std::string& out) const {
   }
 }
 
-const Json& member(const Json& object, const char* key, const std::string& file) {
-  if (!object.is_object()) throw ParseError(file, "", "is not a JSON object");
-  const auto found = object.find(key);
-  if (found == object.end()) throw ParseError(file, key, "is missing");
-  return *found;
+JsonField JsonField::operator[](std::string_view member) const {
+  if (!value_->is_object()) throw ParseError(*file_, "", "is not a JSON object");
+  if (auto found = find(member)) return *std::move(found);
+  throw ParseError(*file_, key_ + (key_.empty() ? "" : ".") + std::string(member), "is missing");
 }
 
-std::int64_t integer(const Json& value, const std::string& file, const std::string& key) {
-  if (value.is_number_unsigned() && value.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max())
-    throw ParseError(file, key, fmt::format("{} is above 2^63-1", value.get<std::uint64_t>()));
-  if (value.is_number_integer()) return value.get<std::int64_t>();
-  if (value.is_number_float()) {
-    // Programs that count in floating point write 12.0; beyond 2^53 such a number is no longer certain.
-    const double number = value.get<double>();
-    if (std::abs(number) <= 0x1p53 && number == std::floor(number)) return static_cast<std::int64_t>(number);
-    throw ParseError(
-        file, key,
-        fmt::format("{} is not a whole number{}", number, std::abs(number) > 0x1p53 ? " that is exact" : ""));
-  }
-  throw ParseError(file, key, fmt::format("is a JSON {}, not a whole number", value.type_name()));
+std::optional<JsonField> JsonField::find(std::string_view member) const {
+  const Json* const found = value_->find(member);
+  if (found == value_->end()) return std::nullopt;
+  return JsonField(*found, *file_, key_ + (key_.empty() ? "" : ".") + std::string(member));
 }
 
-int small_integer(const Json& value, std::int64_t least, std::int64_t most, const std::string& file,
-                  const std::string& key) {
-  const std::int64_t number = integer(value, file, key);
-  if (number < least || number > most)
-    throw ParseError(file, key, fmt::format("is {}; allowed: {}..{}", number, least, most));
+std::optional<JsonField> JsonField::stated(std::string_view member) const {
+  auto found = find(member);
+  return found && (*found)->is_null() ? std::nullopt : found;
+}
+
+JsonField JsonField::operator[](std::size_t i) const {
+  return {(*value_)[i], *file_, key_ + '[' + std::to_string(i) + ']'};
+}
+
+std::int64_t JsonField::integer() const {
+  if (value_->is_number_unsigned() && value_->get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max())
+    fail("{} is above 2^63-1", value_->get<std::uint64_t>());
+  if (value_->is_number_integer()) return value_->get<std::int64_t>();
+  if (!value_->is_number_float()) fail("is a JSON {}, not a whole number", value_->type_name());
+  // Programs that count in floating point write 12.0; beyond 2^53 such a number is no longer certain.
+  const double number = value_->get<double>();
+  if (!(std::abs(number) <= 0x1p53) || number != std::floor(number))
+    fail("{} is not a whole number{}", number, std::abs(number) > 0x1p53 ? " that is exact" : "");
+  return static_cast<std::int64_t>(number);
+}
+
+int JsonField::integer(std::int64_t least, std::int64_t most) const {
+  const std::int64_t number = integer();
+  if (number < least || number > most) fail("is {}; allowed: {}..{}", number, least, most);
   return static_cast<int>(number);
+}
+
+std::vector<std::int64_t> JsonField::integers() const {
+  if (!value_->is_array()) fail("is a JSON {}, not a list", value_->type_name());
+  std::vector<std::int64_t> numbers;
+  numbers.reserve(value_->size());
+  for (std::size_t i = 0; i < value_->size(); ++i) numbers.push_back(integer_at(*value_, i, *file_, key_));
+  return numbers;
+}
+
+double JsonField::number() const {
+  if (!value_->is_number()) fail("is a JSON {}, not a number", value_->type_name());
+  return value_->get<double>();
+}
+
+void require_format(const JsonField& object, std::string_view format) {
+  const JsonField stated = object["format"];
+  if (*stated != format) stated.fail("is {}, not \"{}\"", stated->dump(), format);
 }
 
 std::int64_t integer_at(const Json& list, std::size_t i, const std::string& file, const std::string& key) {
@@ -160,23 +162,13 @@ std::int64_t integer_at(const Json& list, std::size_t i, const std::string& file
   // The words for a message cost more than the number.
   if (value.is_number_integer() && !value.is_number_unsigned()) return value.get<std::int64_t>();
   if (value.is_number_unsigned() && value.get<std::int64_t>() >= 0) return value.get<std::int64_t>();
-  return integer(value, file, fmt::format("{}[{}]", key, i));
-}
-
-std::vector<std::int64_t> integers(const Json& list, const std::string& file, const std::string& key) {
-  if (!list.is_array())
-    throw ParseError(file, key, fmt::format("is a JSON {}, not a list", list.type_name()));
-  std::vector<std::int64_t> numbers;
-  numbers.reserve(list.size());
-  for (std::size_t i = 0; i < list.size(); ++i) numbers.push_back(integer_at(list, i, file, key));
-  return numbers;
+  return JsonField(list, file, key)[i].integer();
 }
 
 void require_loads(std::span<const std::int64_t> loads, const std::string& file, const std::string& key) {
   std::int64_t total = 0;
   for (std::size_t i = 0; i < loads.size(); ++i) {
-    if (loads[i] < 0)
-      throw ParseError(file, key, fmt::format("element {} is {}; a load is 0 or more", i, loads[i]));
+    if (loads[i] < 0) throw parse_error(file, key, "element {} is {}; a load is 0 or more", i, loads[i]);
     if (__builtin_add_overflow(total, loads[i], &total))
       throw ParseError(file, key, "the total of loads is above 2^63-1");
   }

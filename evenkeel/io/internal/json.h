@@ -12,14 +12,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <ranges>
 #include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "evenkeel/io/byte_source.h"
+#include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/internal/text.h"
 
 namespace evenkeel::internal {
@@ -68,30 +73,12 @@ class Json {
     std::string key;
     const Json& value;
   };
-  class Items {
-   public:
-    class Iterator {
-     public:
-      explicit Iterator(const Json* at) : at_(at) {}
-      Item operator*() const { return {std::string(at_[0].text()), at_[1]}; }
-      Iterator& operator++() {
-        at_ += 2;
-        return *this;
-      }
-      bool operator==(const Iterator&) const = default;
-
-     private:
-      const Json* at_;
+  auto items() const {
+    const auto item = [members = content_.children](std::uint32_t i) {
+      return Item{std::string(members[2 * i].text()), members[2 * i + 1]};
     };
-    Items(const Json* begin, std::size_t members) : begin_(begin), members_(members) {}
-    Iterator begin() const { return Iterator(begin_); }
-    Iterator end() const { return Iterator(begin_ + 2 * members_); }
-
-   private:
-    const Json* begin_;
-    std::size_t members_;
-  };
-  Items items() const;
+    return std::views::iota(std::uint32_t{0}, num_members()) | std::views::transform(item);
+  }
 
   // JSON in one line.
   std::string dump() const;
@@ -111,6 +98,7 @@ class Json {
  private:
   friend class JsonBuilder;
 
+  std::uint32_t num_members() const;
   bool boolean() const;
   double number() const;
   std::int64_t signed_number() const;
@@ -165,14 +153,57 @@ JsonDocument read_json(const ByteSource& source);
 // With the numbers that Python's json writes and JSON does not have (NaN, Infinity) as null.
 JsonDocument read_config_json(const ByteSource& source);
 
-// The rest throw ParseError if the value is not there or not of the kind; `key` is how messages call it.
-const Json& member(const Json& object, const char* key, const std::string& file);
-std::int64_t integer(const Json& value, const std::string& file, const std::string& key);
-int small_integer(const Json& value, std::int64_t least, std::int64_t most, const std::string& file,
-                  const std::string& key);
-// Element `i` of a list that messages call `key`.
+// JSON lines: calls `take` with every line that is not blank and its number, from 1. Lines are read one at a
+// time, so that the file may be longer than memory. Throws ParseError with the line's number if one is not
+// JSON, or above max_text_bytes.
+void for_each_json_line(const ByteSource& source,
+                        const std::function<void(JsonDocument&&, std::int64_t)>& take);
+// Throws ParseError if the content of a file is another format; `what` is what is JSON ("a topology").
+void require_json(const ByteSource& source, std::string_view what);
+
+// A value with the file and the key by which messages call it. The document and the name of the file must
+// outlive it.
+class JsonField {
+ public:
+  JsonField(const Json& value, const std::string& file, std::string key = "")
+      : value_(&value), file_(&file), key_(std::move(key)) {}
+  JsonField(const Json& value, std::string&& file, std::string key = "") = delete;
+
+  const Json& operator*() const { return *value_; }
+  const Json* operator->() const { return value_; }
+  const std::string& file() const { return *file_; }
+  const std::string& key() const { return key_; }
+
+  // A member. Throws ParseError if there is none, or this is no object.
+  JsonField operator[](std::string_view member) const;
+  // None where there is none.
+  std::optional<JsonField> find(std::string_view member) const;
+  // None also where it is null.
+  std::optional<JsonField> stated(std::string_view member) const;
+  // An element of a list.
+  JsonField operator[](std::size_t i) const;
+
+  // Throw ParseError if the value is not of the kind.
+  std::int64_t integer() const;
+  int integer(std::int64_t least, std::int64_t most) const;
+  std::vector<std::int64_t> integers() const;
+  double number() const;
+
+  template <class... Args>
+  [[noreturn]] void fail(fmt::format_string<Args...> why, Args&&... args) const {
+    throw parse_error(*file_, key_, why, std::forward<Args>(args)...);
+  }
+
+ private:
+  const Json* value_;
+  const std::string* file_;
+  std::string key_;
+};
+
+// Throws ParseError unless the object's "format" is this.
+void require_format(const JsonField& object, std::string_view format);
+// Element `i` of a list of whole numbers that messages call `key`.
 std::int64_t integer_at(const Json& list, std::size_t i, const std::string& file, const std::string& key);
-std::vector<std::int64_t> integers(const Json& list, const std::string& file, const std::string& key);
 
 // Throws ParseError if a load is negative, or all together are above 2^63-1.
 void require_loads(std::span<const std::int64_t> loads, const std::string& file, const std::string& key);

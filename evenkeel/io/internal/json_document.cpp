@@ -36,8 +36,8 @@ JsonSizes sizes_of(std::string_view text, const std::string& file, std::int64_t 
   std::vector<std::size_t> open;
   scan_json(text, [&](const JsonToken& token) {
     if (token.end - token.begin > max_token_bytes)
-      throw ParseError(file, fmt::format("byte {}", begin + static_cast<std::int64_t>(token.begin)),
-                       fmt::format("a text or number of more than {} bytes", max_token_bytes));
+      throw parse_error(file, fmt::format("byte {}", begin + static_cast<std::int64_t>(token.begin)),
+                        "a text or number of more than {} bytes", max_token_bytes);
     if (token.kind == JsonToken::Kind::close) {
       if (!open.empty()) open.pop_back();
       return token.depth > 0;
@@ -167,7 +167,7 @@ class JsonBuilder {
   bool open(Json::Kind kind) {
     stop_if_asked();
     if (open_.size() == max_json_depth)
-      throw ParseError(file_, "", fmt::format("nested deeper than {}", max_json_depth));
+      throw internal::parse_error(file_, "", "nested deeper than {}", max_json_depth);
     Json& value = place(kind);
     Json* const children = document_.values_.get() + values_;
     const std::uint32_t count = sizes_.children[containers_++];
@@ -252,6 +252,11 @@ JsonDocument parse_json(std::string_view text, const std::string& file, std::int
 
 JsonDocument read_json(const ByteSource& source) {
   return parse_json(read_text(source, "JSON"), source.name());
+}
+
+void require_json(const ByteSource& source, std::string_view what) {
+  if (const FileFormat format = detect_format(source); format != FileFormat::json)
+    throw parse_error(source.name(), "", "is {}; {} is JSON", name_of(format), what);
 }
 
 JsonDocument read_config_json(const ByteSource& source) {

@@ -31,10 +31,15 @@ std::string model_type_of(const ConfigKeys& config) {
 
 }  // namespace
 
-std::shared_ptr<const ByteSource> open_config(const std::string& path) {
-  std::error_code unknown;  // what cannot be looked at, its reader names
-  const bool folder = std::filesystem::is_directory(path, unknown);
-  return open_source(folder ? (std::filesystem::path(path) / "config.json").string() : path);
+JsonDocument read_model_config(const ByteSource& source, std::string& file) {
+  const bool folder = source.is_folder();
+  const ByteSource config =
+      folder ? ByteSource((std::filesystem::path(source.name()) / "config.json").string()) : source;
+  file = config.name();
+  require_json(config, "a model's config");
+  JsonDocument json = read_config_json(config);
+  if (!json.is_object()) throw ParseError(file, "", "is not a JSON object");
+  return json;
 }
 
 std::vector<ConfigKeys> nested_configs(const Json& config, const std::string& file) {

@@ -2,7 +2,6 @@
 // images have it.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,8 +11,9 @@
 
 namespace evenkeel::internal {
 
-// A config.json, or the one in a folder of a model.
-std::shared_ptr<const ByteSource> open_config(const std::string& path);
+// A config.json, or the one in a folder of a model, whose name goes to `file`. Throws ParseError if it is no
+// JSON object.
+JsonDocument read_model_config(const ByteSource& source, std::string& file);
 
 // The outermost object, and the language models' inside it, at most two deep.
 std::vector<ConfigKeys> nested_configs(const Json& config, const std::string& file);

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/json.h"
+#include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/internal/shape.h"
 #include "evenkeel/io/limits.h"
 
@@ -18,12 +20,12 @@ constexpr const char* layers_key = "layers";
 
 LayerNumbers layers_of(const std::vector<std::int64_t>& stated, int num_rows, const std::string& file) {
   if (std::ssize(stated) != num_rows)
-    throw ParseError(file, layers_key, fmt::format("has {} numbers for {} layers", stated.size(), num_rows));
+    throw parse_error(file, layers_key, "has {} numbers for {} layers", stated.size(), num_rows);
   std::vector<int> numbers;
   for (std::int64_t layer : stated) {
     if (layer <= (numbers.empty() ? -1 : numbers.back()) || layer >= max_layers)
-      throw ParseError(file, layers_key,
-                       fmt::format("{} is not above the layer before, in 0..{}", layer, max_layers - 1));
+      throw parse_error(file, layers_key, "{} is not above the layer before, in 0..{}", layer,
+                        max_layers - 1);
     numbers.push_back(static_cast<int>(layer));
   }
   return LayerNumbers(std::move(numbers));
@@ -41,27 +43,19 @@ LayerNumbers layers_in(const ArrayFile& file, int num_rows) {
   if (file.find(layers_key) == nullptr) return {};
   const IntArray stated = read_integers(file, layers_key);
   if (stated.shape.size() != 1)
-    throw ParseError(file.name(), layers_key, fmt::format("shape {} is not [layers]", to_text(stated.shape)));
+    throw parse_error(file.name(), layers_key, "shape {} is not [layers]", to_text(stated.shape));
   return layers_of(stated.values, num_rows, file.name());
 }
 
 LayerNumbers layers_in(const Json& json, int num_rows, const std::string& file) {
-  const auto found = json.find(layers_key);
-  if (found == json.end() || found->is_null()) return {};
-  return layers_of(integers(*found, file, layers_key), num_rows, file);
+  const auto found = JsonField(json, file).stated(layers_key);
+  return found ? layers_of(found->integers(), num_rows, file) : LayerNumbers();
 }
 
 ArrayToWrite layers_to_write(const LayerNumbers& layers) {
-  const auto pieces = [&layers] {
-    return [&layers, done = false](std::vector<std::byte>& piece) mutable {
-      if (std::exchange(done, true)) return false;
-      const std::vector<std::int64_t> numbers(layers.numbers().begin(), layers.numbers().end());
-      const auto bytes = std::as_bytes(std::span(numbers));
-      piece.assign(bytes.begin(), bytes.end());
-      return true;
-    };
-  };
-  return {layers_key, Dtype::i64, {std::ssize(layers.numbers())}, pieces};
+  const auto numbers =
+      std::make_shared<const std::vector<std::int64_t>>(layers.numbers().begin(), layers.numbers().end());
+  return integers_to_write(layers_key, {std::ssize(*numbers)}, *numbers, numbers);
 }
 
 std::vector<int> layer_numbers(const Placement& placement, const PlacementFormatOptions& options,

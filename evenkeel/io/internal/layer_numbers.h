@@ -20,7 +20,6 @@ namespace evenkeel::internal {
 // `num_rows` ascending numbers.
 LayerNumbers layers_in(const ArrayFile& file, int num_rows);
 LayerNumbers layers_in(const Json& json, int num_rows, const std::string& file);
-// `layers` must stay until it is written.
 ArrayToWrite layers_to_write(const LayerNumbers& layers);
 
 // Throws InvalidArgument about --moe-layers unless `said` are as many as the rows, and those that they know.

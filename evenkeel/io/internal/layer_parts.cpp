@@ -8,6 +8,7 @@
 #include <charconv>
 #include <map>
 #include <optional>
+#include <ranges>
 #include <set>
 #include <string>
 #include <tuple>
@@ -53,9 +54,22 @@ class LayerReader {
   std::vector<std::string> layer_words(std::string_view key) const {
     std::vector<std::string> words = keys_.words(key);
     if (std::ssize(words) != model_.num_layers)
-      keys_.fail(key, fmt::format("says something of {} layers, where the model has {}", words.size(),
-                                  model_.num_layers));
+      keys_.fail(key, "says something of {} layers, where the model has {}", words.size(), model_.num_layers);
     return words;
+  }
+
+  // What the word of each layer means.
+  template <class Meaning>
+  std::vector<Meaning> meanings(std::string_view key,
+                                const std::vector<std::pair<std::string_view, Meaning>>& known) const {
+    std::vector<Meaning> all;
+    for (const std::string& word : layer_words(key)) {
+      const auto found = std::ranges::find(known, word, &std::pair<std::string_view, Meaning>::first);
+      if (found == known.end())
+        keys_.fail(key, "has the word '{}'; known: {}", word, fmt::join(known | std::views::keys, ", "));
+      all.push_back(found->second);
+    }
+    return all;
   }
 
   // Which layers are linear: by a list, or all but every so many-th.
@@ -63,15 +77,11 @@ class LayerReader {
     const Mixer linear = rule_.delta ? Mixer::delta : Mixer::mamba;
     const std::string_view list = keys_.is_there("layer_types") ? "layer_types" : "layers_block_type";
     if (keys_.is_there(list)) {
-      const std::vector<std::string> words = layer_words(list);
-      for (std::size_t layer = 0; layer < words.size(); ++layer) {
-        if (words[layer] == "linear_attention" || words[layer] == "mamba")
-          model_.layers[layer].mixer = linear;
-        else if (words[layer] != "full_attention" && words[layer] != "attention")
-          keys_.fail(list, fmt::format("has the word '{}'; known: linear_attention, mamba, full_attention, "
-                                       "attention",
-                                       words[layer]));
-      }
+      const auto mixers = meanings<Mixer>(list, {{"linear_attention", linear},
+                                                 {"mamba", linear},
+                                                 {"full_attention", Mixer::attention},
+                                                 {"attention", Mixer::attention}});
+      for (std::size_t layer = 0; layer < mixers.size(); ++layer) model_.layers[layer].mixer = mixers[layer];
       return;
     }
     if (!rule_.delta) keys_.fail("layer_types", "is missing");
@@ -91,8 +101,8 @@ class LayerReader {
       for (const char letter : keys_.word(pattern_key)) words.emplace_back(1, letter);
     if (std::ssize(words) != model_.num_layers)
       keys_.fail("layers_block_type",
-                 fmt::format("is missing, and {} says something of {} layers, where the model has {}",
-                             pattern_key, words.size(), model_.num_layers));
+                 "is missing, and {} says something of {} layers, where the model has {}", pattern_key,
+                 words.size(), model_.num_layers);
     constexpr std::array<std::string_view, 3> mamba = {"linear_attention", "mamba", "M"};
     constexpr std::array<std::string_view, 3> attention = {"full_attention", "attention", "*"};
     constexpr std::array<std::string_view, 4> network = {"moe", "mlp", "E", "-"};
@@ -106,7 +116,7 @@ class LayerReader {
                     : is_one_of(words[layer], attention) ? Mixer::attention
                                                          : Mixer::none;
       if (!parts.network && parts.mixer == Mixer::none)
-        keys_.fail("layers_block_type", fmt::format("has the word '{}'", words[layer]));
+        keys_.fail("layers_block_type", "has the word '{}'", words[layer]);
     }
   }
 
@@ -120,12 +130,8 @@ class LayerReader {
         keys_.fail("indexer_types", "is missing, where other keys say that layers share their indexers");
       return;
     }
-    const std::vector<std::string> words = layer_words("indexer_types");
-    for (std::size_t layer = 0; layer < words.size(); ++layer) {
-      if (words[layer] != "full" && words[layer] != "shared")
-        keys_.fail("indexer_types", fmt::format("has the word '{}'; known: full, shared", words[layer]));
-      model_.layers[layer].indexer = words[layer] == "full";
-    }
+    const auto full = meanings<bool>("indexer_types", {{"full", true}, {"shared", false}});
+    for (std::size_t layer = 0; layer < full.size(); ++layer) model_.layers[layer].indexer = full[layer];
   }
 
   // DeepSeek-V4: layers compress keys or not, and the first route by a table.
@@ -145,31 +151,23 @@ class LayerReader {
   // By a word for each layer, or by how many tokens make a key; that list may go on to layers of prediction.
   std::vector<LayerParts::Compression> compression_of_layers() const {
     using Compression = LayerParts::Compression;
+    if (keys_.is_there("layer_types"))
+      return meanings<Compression>("layer_types", {{"sliding_attention", Compression::none},
+                                                   {sparse_layer, Compression::sparse},
+                                                   {heavy_layer, Compression::heavy}});
     std::vector<Compression> kinds;
-    if (keys_.is_there("layer_types")) {
-      for (const std::string& word : layer_words("layer_types")) {
-        if (word != "sliding_attention" && word != sparse_layer && word != heavy_layer)
-          keys_.fail("layer_types", fmt::format("has the word '{}'; known: sliding_attention, {}, {}", word,
-                                                sparse_layer, heavy_layer));
-        kinds.push_back(word == sparse_layer  ? Compression::sparse
-                        : word == heavy_layer ? Compression::heavy
-                                              : Compression::none);
-      }
-      return kinds;
-    }
     if (!keys_.is_there("compress_ratios")) keys_.fail("layer_types", "is missing");
     const CompressedAttention& rates = *model_.attention.compressed;
     for (const std::int64_t ratio : keys_.integers("compress_ratios")) {
       if (ratio != 0 && ratio != rates.sparse_rate && ratio != rates.heavy_rate)
-        keys_.fail("compress_ratios",
-                   fmt::format("has {}; known: 0, {}, {}", ratio, rates.sparse_rate, rates.heavy_rate));
+        keys_.fail("compress_ratios", "has {}; known: 0, {}, {}", ratio, rates.sparse_rate, rates.heavy_rate);
       kinds.push_back(ratio == 0                   ? Compression::none
                       : ratio == rates.sparse_rate ? Compression::sparse
                                                    : Compression::heavy);
     }
     if (std::ssize(kinds) < model_.num_layers)
-      keys_.fail("compress_ratios", fmt::format("says something of {} layers, where the model has {}",
-                                                kinds.size(), model_.num_layers));
+      keys_.fail("compress_ratios", "says something of {} layers, where the model has {}", kinds.size(),
+                 model_.num_layers);
     return kinds;
   }
 
@@ -179,13 +177,9 @@ class LayerReader {
     AttentionShape wide = model_.attention;
     wide.values_are_keys = keys_.flag("attention_k_eq_v", false);
     read_wide_shape(words, wide);
-    for (std::size_t layer = 0; layer < words.size(); ++layer) {
-      if (words[layer] == "full_attention")
-        model_.layers[layer].mixer = Mixer::wide_attention;
-      else if (words[layer] != "sliding_attention")
-        keys_.fail("layer_types",
-                   fmt::format("has the word '{}'; known: full_attention, sliding_attention", words[layer]));
-    }
+    const auto mixers = meanings<Mixer>(
+        "layer_types", {{"full_attention", Mixer::wide_attention}, {"sliding_attention", Mixer::attention}});
+    for (std::size_t layer = 0; layer < mixers.size(); ++layer) model_.layers[layer].mixer = mixers[layer];
     model_.wide_attention = wide;
   }
 
@@ -198,9 +192,9 @@ class LayerReader {
       std::size_t layer = 0;
       const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), layer);
       if (error != std::errc{} || end != name.data() + name.size() || !value.is_object())
-        keys_.fail(key, fmt::format("has '{}', where objects by the number of a layer are expected", name));
+        keys_.fail(key, "has '{}', where objects by the number of a layer are expected", name);
       const ConfigKeys inner(value, keys_.file(), fmt::format("{}.{}.", keys_.name(key), name));
-      if (!configs.emplace(layer, inner).second) keys_.fail(key, fmt::format("has layer {} twice", layer));
+      if (!configs.emplace(layer, inner).second) keys_.fail(key, "has layer {} twice", layer);
     }
     return configs;
   }
@@ -220,9 +214,8 @@ class LayerReader {
     for (std::size_t layer = 0; layer < words.size(); ++layer)
       if (words[layer] == "full_attention") wanted.insert(layer);
     if (stated != wanted)
-      keys_.fail("per_layer_config",
-                 fmt::format("speaks of the layers {}, and those with full attention are {}",
-                             fmt::join(stated, ", "), fmt::join(wanted, ", ")));
+      keys_.fail("per_layer_config", "speaks of the layers {}, and those with full attention are {}",
+                 fmt::join(stated, ", "), fmt::join(wanted, ", "));
     std::optional<std::pair<std::int64_t, std::int64_t>> first;
     for (const auto& [layer, config] : configs) {
       const std::pair<std::int64_t, std::int64_t> shape = {
@@ -265,8 +258,7 @@ class LayerReader {
 
 std::int64_t key_heads(const ConfigKeys& config, std::string_view key, std::int64_t heads) {
   const int number = config.integer(key, 1, max_heads);
-  if (heads % number != 0)
-    config.fail(key, fmt::format("is {}, which does not divide the {} heads", number, heads));
+  if (heads % number != 0) config.fail(key, "is {}, which does not divide the {} heads", number, heads);
   return number;
 }
 

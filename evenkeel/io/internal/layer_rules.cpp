@@ -6,9 +6,11 @@
 #include <array>
 #include <charconv>
 #include <functional>
+#include <initializer_list>
 #include <optional>
 #include <string_view>
 
+#include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/limits.h"
 
 namespace evenkeel::internal {
@@ -37,14 +39,9 @@ bool is_dense_word(std::string_view word) {
   return word == "dense" || word == "mlp";
 }
 
-bool is_list(const ConfigKeys& config, std::string_view key) {
-  const Json* value = config.find(key);
-  return value != nullptr && value->is_array();
-}
-
 // Lists of blocks speak of attention alone in most models.
 bool names_mlp_blocks(const ConfigKeys& config, std::string_view key) {
-  if (!is_list(config, key)) return false;
+  if (!config.is_list(key)) return false;
   return std::ranges::any_of(*config.find(key), [](const Json& value) {
     if (!value.is_string()) return false;
     const std::string word = value.get<std::string>();
@@ -58,18 +55,16 @@ void require_length(const ConfigKeys& config, std::string_view key, std::size_t 
   const std::size_t hidden = static_cast<std::size_t>(count.hidden);
   const std::size_t all = hidden + static_cast<std::size_t>(count.mtp);
   if (length == hidden || length == all) return;
-  config.fail(key,
-              fmt::format("says something of {} layers, where the model has {}{}; right would be {}", length,
-                          count.hidden,
-                          count.mtp > 0 ? fmt::format(" and {} of multi-token prediction", count.mtp) : "",
-                          count.mtp > 0 ? fmt::format("{} or {}", hidden, all) : fmt::format("{}", hidden)));
+  config.fail(key, "says something of {} layers, where the model has {}{}; right would be {}", length,
+              count.hidden, count.mtp > 0 ? fmt::format(" and {} of multi-token prediction", count.mtp) : "",
+              count.mtp > 0 ? fmt::format("{} or {}", hidden, all) : fmt::format("{}", hidden));
 }
 
 Flags flags_of_words(const ConfigKeys& config, std::string_view key, bool only_mlps) {
   Flags flags;
   for (const std::string& word : config.words(key)) {
     if (only_mlps && !is_expert_word(word) && !is_dense_word(word))
-      config.fail(key, fmt::format("has the word '{}'; known: sparse, moe, hash_moe, dense, mlp", word));
+      config.fail(key, "has the word '{}'; known: sparse, moe, hash_moe, dense, mlp", word);
     flags.push_back(is_expert_word(word));
   }
   return flags;
@@ -77,7 +72,7 @@ Flags flags_of_words(const ConfigKeys& config, std::string_view key, bool only_m
 
 Flags flags_of_pattern(const ConfigKeys& config, std::string_view key) {
   const Json& value = *config.find(key);
-  if (!value.is_string()) config.fail(key, fmt::format("is a JSON {}, not a text", value.type_name()));
+  if (!value.is_string()) config.fail(key, "is a JSON {}, not a text", value.type_name());
   Flags flags;
   for (const char letter : value.get<std::string>()) {
     if (std::string_view("ME*-").find(letter) == std::string_view::npos)
@@ -94,7 +89,7 @@ Flags flags_of_zeros_and_ones(const ConfigKeys& config, std::string_view key) {
       flags.push_back(value.get<bool>());
       continue;
     }
-    flags.push_back(small_integer(value, 0, 1, config.file(), config.name(key)) == 1);
+    flags.push_back(JsonField(value, config.file(), config.name(key)).integer(0, 1) == 1);
   }
   return flags;
 }
@@ -119,9 +114,8 @@ Flags flags_of_numbers(const ConfigKeys& config, std::string_view key, const Lay
   bool names_mtp = false;
   for (const std::int64_t layer : text ? numbers_in_text(config, key) : config.integers(key)) {
     if (layer < 0 || layer >= std::ssize(flags))
-      config.fail(
-          key, fmt::format("names layer {}, where the model has layers 0..{}", layer, std::ssize(flags) - 1));
-    if (flags[static_cast<std::size_t>(layer)]) config.fail(key, fmt::format("names layer {} twice", layer));
+      config.fail(key, "names layer {}, where the model has layers 0..{}", layer, std::ssize(flags) - 1);
+    if (flags[static_cast<std::size_t>(layer)]) config.fail(key, "names layer {} twice", layer);
     flags[static_cast<std::size_t>(layer)] = true;
     names_mtp |= layer >= count.hidden;
   }
@@ -136,14 +130,14 @@ class RuleReader {
 
   std::vector<LayerRule> read() {
     for (const std::string_view key : mlp_words)
-      if (config_.find(key) != nullptr) add_list(key, flags_of_words(list(key), key, true));
+      if (config_.is_there(key)) add_list(key, flags_of_words(config_, key, true));
     for (const std::string_view key : block_words)
       if (names_mlp_blocks(config_, key)) add_list(key, flags_of_words(config_, key, false));
-    if (config_.find(pattern_key) != nullptr) add_list(pattern_key, flags_of_pattern(config_, pattern_key));
+    if (config_.is_there(pattern_key)) add_list(pattern_key, flags_of_pattern(config_, pattern_key));
     for (const std::string_view key : flag_lists)
-      if (is_list(config_, key)) add_list(key, flags_of_zeros_and_ones(config_, key));
+      if (config_.is_list(key)) add_list(key, flags_of_zeros_and_ones(config_, key));
     for (const std::string_view key : number_lists)
-      if (config_.find(key) != nullptr) add_flags(key, flags_of_numbers(config_, key, count_));
+      if (config_.is_there(key)) add_flags(key, flags_of_numbers(config_, key, count_));
     read_formulas();
     return std::move(rules_);
   }
@@ -151,16 +145,16 @@ class RuleReader {
  private:
   void read_formulas() {
     read_first_and_freq();
-    if (config_.find("num_dense_layers") != nullptr) {
+    if (config_.is_there("num_dense_layers")) {
       const int dense = config_.integer("num_dense_layers", 0, max_layers);
       add("num_dense_layers", [=](int layer) { return layer >= dense; });
     }
     for (const std::string_view key : {"interleave_moe_layer_step", "moe_layer_frequency"}) {
-      if (config_.find(key) == nullptr) continue;
+      if (!config_.is_there(key)) continue;
       const int step = config_.integer(key, 1, max_layers);
       add(std::string(key), [=](int layer) { return (layer + 1) % step == 0; });
     }
-    if (config_.find("expert_layer_period") != nullptr || config_.find("expert_layer_offset") != nullptr) {
+    if (config_.is_there("expert_layer_period") || config_.is_there("expert_layer_offset")) {
       const int period = config_.integer("expert_layer_period", 1, max_layers);
       const int offset = config_.integer("expert_layer_offset", 0, period - 1);
       add("expert_layer_period, expert_layer_offset", [=](int layer) { return layer % period == offset; });
@@ -171,49 +165,41 @@ class RuleReader {
 
   // DeepSeek and its descendants. As a list, moe_layer_freq is a rule of its own.
   void read_first_and_freq() {
-    const bool states_first = config_.find("first_k_dense_replace") != nullptr;
-    const bool states_freq = config_.find("moe_layer_freq") != nullptr && !is_list(config_, "moe_layer_freq");
-    if (!states_first && !states_freq) return;
+    const std::string_view freq_key = config_.is_list("moe_layer_freq") ? "" : "moe_layer_freq";
+    const std::string keys = stated({"first_k_dense_replace", freq_key});
+    if (keys.empty()) return;
     const int first = config_.integer_or("first_k_dense_replace", 0, max_layers, 0);
-    const int freq = states_freq ? config_.integer("moe_layer_freq", 1, max_layers) : 1;
-    add(!states_freq    ? "first_k_dense_replace"
-        : !states_first ? "moe_layer_freq"
-                        : "first_k_dense_replace, moe_layer_freq",
-        [=](int layer) { return layer >= first && layer % freq == 0; });
+    const int freq = freq_key.empty() ? 1 : config_.integer_or(freq_key, 1, max_layers, 1);
+    add(keys, [=](int layer) { return layer >= first && layer % freq == 0; });
   }
 
   // Qwen.
   void read_sparse_step() {
-    const bool states_step = config_.find("decoder_sparse_step") != nullptr;
-    const bool states_dense = config_.find("mlp_only_layers") != nullptr;
-    if (!states_step && !states_dense) return;
+    constexpr std::string_view dense_key = "mlp_only_layers";
+    const std::string keys = stated({"decoder_sparse_step", dense_key});
+    if (keys.empty()) return;
     const int step = config_.integer_or("decoder_sparse_step", 1, max_layers, 1);
     Flags dense(static_cast<std::size_t>(count_.hidden), false);
-    if (states_dense) {
-      for (const std::int64_t layer : config_.integers("mlp_only_layers")) {
-        if (layer < 0 || layer >= count_.hidden)
-          config_.fail("mlp_only_layers", fmt::format("names layer {}, where the model has layers 0..{}",
-                                                      layer, count_.hidden - 1));
-        dense[static_cast<std::size_t>(layer)] = true;
-      }
+    for (const std::int64_t layer :
+         config_.is_there(dense_key) ? config_.integers(dense_key) : std::vector<std::int64_t>()) {
+      if (layer < 0 || layer >= count_.hidden)
+        config_.fail(dense_key, "names layer {}, where the model has layers 0..{}", layer, count_.hidden - 1);
+      dense[static_cast<std::size_t>(layer)] = true;
     }
-    add(!states_dense  ? "decoder_sparse_step"
-        : !states_step ? "mlp_only_layers"
-                       : "decoder_sparse_step, mlp_only_layers",
-        [=](int layer) { return (layer + 1) % step == 0 && !dense[static_cast<std::size_t>(layer)]; });
+    add(keys, [=](int layer) { return (layer + 1) % step == 0 && !dense[static_cast<std::size_t>(layer)]; });
   }
 
   // Ernie 4.5. Its models of text and images have a number for each kind of experts.
   void read_ernie() {
     std::size_t kinds = 0;
     for (const std::string_view key : ernie_keys)
-      if (is_list(config_, key)) kinds = std::max(kinds, config_.find(key)->size());
+      if (config_.is_list(key)) kinds = std::max(kinds, config_.find(key)->size());
     if (kinds > most_kinds)
-      config_.fail(ernie_keys[0],
-                   fmt::format("and its like are of {} kinds of experts; allowed: 1..{}", kinds, most_kinds));
-    if (std::ranges::none_of(ernie_keys, [&](auto key) { return config_.find(key) != nullptr; })) return;
+      config_.fail(ernie_keys[0], "and its like are of {} kinds of experts; allowed: 1..{}", kinds,
+                   most_kinds);
+    if (std::ranges::none_of(ernie_keys, [&](auto key) { return config_.is_there(key); })) return;
     // Left out, it is 0 for some readers and 1 for others.
-    if (config_.find("moe_layer_start_index") == nullptr) config_.fail("moe_layer_start_index", "is missing");
+    if (!config_.is_there("moe_layer_start_index")) config_.fail("moe_layer_start_index", "is missing");
     for (std::size_t kind = 0; kind < std::max<std::size_t>(kinds, 1); ++kind) {
       const int start = of_kind("moe_layer_start_index", kind, 0, 0);
       const int stated_end = of_kind("moe_layer_end_index", kind, -1, -1);
@@ -226,17 +212,19 @@ class RuleReader {
   }
 
   int of_kind(std::string_view key, std::size_t kind, int least, int absent) const {
-    if (!is_list(config_, key)) return config_.integer_or(key, least, max_layers, absent);
+    if (!config_.is_list(key)) return config_.integer_or(key, least, max_layers, absent);
     const Json& numbers = *config_.find(key);
     if (kind >= numbers.size())
-      config_.fail(key, fmt::format("has {} numbers, where another of its keys has more", numbers.size()));
-    return small_integer(numbers[kind], least, max_layers, config_.file(), config_.name(key));
+      config_.fail(key, "has {} numbers, where another of its keys has more", numbers.size());
+    return config_.element(key, kind).integer(least, max_layers);
   }
 
-  const ConfigKeys& list(std::string_view key) const {
-    if (!is_list(config_, key))
-      config_.fail(key, fmt::format("is a JSON {}, not a list", config_.find(key)->type_name()));
-    return config_;
+  // Those of the keys that are there, between commas.
+  std::string stated(std::initializer_list<std::string_view> keys) const {
+    std::string names;
+    for (const std::string_view key : keys)
+      if (!key.empty() && config_.is_there(key)) names.append(names.empty() ? "" : ", ").append(key);
+    return names;
   }
 
   void add_list(std::string_view key, Flags flags) {
@@ -266,14 +254,14 @@ bool has_layer_rule(const ConfigKeys& config) {
       "first_k_dense_replace",    "num_dense_layers",    "expert_layer_period",
       "moe_layer_start_index",    "decoder_sparse_step", "mlp_only_layers",
       "interleave_moe_layer_step"};
-  return std::ranges::any_of(keys, [&](auto key) { return config.find(key) != nullptr; });
+  return std::ranges::any_of(keys, [&](auto key) { return config.is_there(key); });
 }
 
 int listed_layers(const ConfigKeys& config) {
   std::size_t length = 0;
-  if (is_list(config, "layers_block_type"))
+  if (config.is_list("layers_block_type"))
     length = config.find("layers_block_type")->size();
-  else if (config.find(pattern_key) != nullptr)
+  else if (config.is_there(pattern_key))
     length = config.word(pattern_key).size();
   return static_cast<int>(std::min<std::size_t>(length, max_layers + 1));
 }
@@ -284,19 +272,19 @@ std::vector<LayerRule> layer_rules(const ConfigKeys& config, const LayerCounts& 
 
 std::vector<bool> mtp_rule(const ConfigKeys& config, const Family* family, int num_mtp_layers) {
   const std::size_t count = static_cast<std::size_t>(num_mtp_layers);
-  if (is_list(config, "mtp_mlp_layer_types")) {
+  if (config.is_list("mtp_mlp_layer_types")) {
     const Flags flags = flags_of_words(config, "mtp_mlp_layer_types", true);
     if (flags.size() != count)
       config.fail("mtp_mlp_layer_types",
-                  fmt::format("says something of {} layers, where the model has {} of multi-token prediction",
-                              flags.size(), count));
+                  "says something of {} layers, where the model has {} of multi-token prediction",
+                  flags.size(), count);
     return flags;
   }
   // Blocks that make up one layer of multi-token prediction together.
   std::optional<Flags> blocks;
-  if (is_list(config, "mtp_layers_block_type"))
+  if (config.is_list("mtp_layers_block_type"))
     blocks = flags_of_words(config, "mtp_layers_block_type", false);
-  if (config.find("mtp_hybrid_override_pattern") != nullptr)
+  if (config.is_there("mtp_hybrid_override_pattern"))
     blocks = flags_of_pattern(config, "mtp_hybrid_override_pattern");
   if (blocks) return Flags(count, std::ranges::find(*blocks, true) != blocks->end());
   return Flags(count, family == nullptr || !family->dense_prediction);

@@ -9,6 +9,7 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/array_trace.h"
 #include "evenkeel/io/internal/bare_array.h"
+#include "evenkeel/io/internal/fractional_loads.h"
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/shape.h"
 #include "evenkeel/io/limits.h"
@@ -20,15 +21,13 @@ namespace {
 void require_shape(const IntArray& counts, const std::string& file, const std::string& key) {
   const std::size_t dimensions = counts.shape.size();
   if (dimensions != 2 && dimensions != 3)
-    throw ParseError(file, key,
-                     fmt::format("shape {} is neither [layers, experts] nor [steps, layers, experts]",
-                                 to_text(counts.shape)));
+    throw parse_error(file, key, "shape {} is neither [layers, experts] nor [steps, layers, experts]",
+                      to_text(counts.shape));
   const std::int64_t layers = counts.shape[dimensions - 2];
   const std::int64_t experts = counts.shape[dimensions - 1];
   if (layers < 1 || experts < 1 || layers > max_layers || experts > max_trace_experts)
-    throw ParseError(file, key,
-                     fmt::format("shape {} is not of 1..{} layers of 1..{} experts", to_text(counts.shape),
-                                 max_layers, max_trace_experts));
+    throw parse_error(file, key, "shape {} is not of 1..{} layers of 1..{} experts", to_text(counts.shape),
+                      max_layers, max_trace_experts);
 }
 
 bool without_load(std::span<const std::int64_t> loads) {
@@ -91,16 +90,40 @@ RoutingFile routing_of_counts(IntArray counts, const std::string& file, const st
   return made;
 }
 
-RoutingFile routing_of_ids(MemoryArray<std::int64_t> ids, std::optional<int> num_experts) {
-  const std::vector<std::int64_t> shape = ids.info().shape;
-  const std::string key = ids.info().name;
-  require_layer_order(shape, ids.file(), key);
+void forget_dense_layers(std::vector<std::string>& notes) {
+  std::erase_if(notes, [](const std::string& note) { return note.find("dense") != std::string::npos; });
+}
+
+RoutingFile routing_of_counts(const DoubleArray& counts, const std::string& file, const std::string& key,
+                              CountRows rows) {
+  ScaledLoads scaled = scaled_loads(counts.values, file, key);
+  RoutingFile made = routing_of_counts(IntArray{counts.shape, std::move(scaled.loads)}, file, key, rows);
+  scaled.note_in(made.notes);
+  return made;
+}
+
+std::optional<RoutingFile> routing_of_bare_ids(IntArray& numbers, const std::string& file,
+                                               const std::string& name, const RoutingOptions& options,
+                                               std::optional<int> num_experts,
+                                               std::optional<BareArray> where_open) {
+  const std::vector<std::int64_t> shape = numbers.shape;
+  const auto held = std::make_shared<std::vector<std::int64_t>>(std::move(numbers.values));
+  auto array = std::make_unique<ArrayReader>(
+      file, ArrayInfo{.name = name, .dtype = Dtype::i64, .shape = shape, .num_elements = std::ssize(*held)},
+      [held](std::int64_t first_byte, std::span<std::byte> out) {
+        const auto bytes = std::as_bytes(std::span(*held));
+        std::ranges::copy(bytes.subspan(static_cast<std::size_t>(first_byte), out.size()), out.begin());
+      });
+  if (bare_array_kind(*array, options, file, where_open) == BareArray::counts) {
+    numbers.values = std::move(*held);
+    return std::nullopt;
+  }
+  require_layer_order(shape, file, name);
   TraceInfo info;
-  info.name = ids.file();
-  take_ids_shape(shape, ids.file(), key, info);
+  info.name = file;
+  take_ids_shape(shape, file, name, info);
   RoutingFile made{.what = "trace", .format = {}, .trace = nullptr, .profile = {}};
-  made.trace = open_array_trace(std::move(info), std::make_unique<MemoryArray<std::int64_t>>(std::move(ids)),
-                                nullptr, IdsAre::recorded, num_experts);
+  made.trace = open_array_trace(std::move(info), std::move(array), nullptr, IdsAre::recorded, num_experts);
   return made;
 }
 

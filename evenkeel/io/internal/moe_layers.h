@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "evenkeel/io/array_file.h"
-#include "evenkeel/io/internal/memory_array.h"
+#include "evenkeel/io/internal/bare_array.h"
 #include "evenkeel/io/routing_file.h"
 
 namespace evenkeel::internal {
@@ -26,10 +26,19 @@ enum class CountRows { moe_layers, hidden_layers, hidden_if_dense, unsaid };
 // negative number, no assignment at all, or a total above 2^63-1.
 RoutingFile routing_of_counts(IntArray counts, const std::string& file, const std::string& key,
                               CountRows rows);
+// The same of numbers that need not be whole, which are then scaled to whole ones.
+RoutingFile routing_of_counts(const DoubleArray& counts, const std::string& file, const std::string& key,
+                              CountRows rows);
+// Takes out what notes say of dense layers that were left out, for whoever knows better.
+void forget_dense_layers(std::vector<std::string>& notes);
 
-// Recorded ids [tokens, layers, k], or [tokens, k] of one layer, that nobody named: a trace, whose dense
-// layers are left out (internal/array_trace.h).
-RoutingFile routing_of_ids(MemoryArray<std::int64_t> ids, std::optional<int> num_experts);
+// The trace of an array of numbers that nobody named, if they are recorded ids [tokens, layers, k], or
+// [tokens, k] of one layer, whose dense layers are left out (internal/array_trace.h); none, and `numbers` as
+// they were, if they are counts. `name` is that of the array. Throws as bare_array_kind().
+std::optional<RoutingFile> routing_of_bare_ids(IntArray& numbers, const std::string& file,
+                                               const std::string& name, const RoutingOptions& options,
+                                               std::optional<int> num_experts,
+                                               std::optional<BareArray> where_open = {});
 
 // Ids [tokens, layers, k] of the model's layers `layers`, -1 where there is none.
 struct TokenIds {

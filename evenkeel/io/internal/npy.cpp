@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <charconv>
 #include <optional>
 #include <utility>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/formats.h"
+#include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/internal/shape.h"
 
 namespace evenkeel::internal {
@@ -19,21 +19,6 @@ namespace {
 
 constexpr std::int64_t max_npy_header_bytes = std::int64_t{1} << 16;
 constexpr std::size_t max_dimensions = 32;
-
-constexpr std::array<std::pair<std::string_view, Dtype>, 12> kNpyDtypes{{
-    {"b1", Dtype::b8},
-    {"u1", Dtype::u8},
-    {"i1", Dtype::i8},
-    {"u2", Dtype::u16},
-    {"i2", Dtype::i16},
-    {"u4", Dtype::u32},
-    {"i4", Dtype::i32},
-    {"u8", Dtype::u64},
-    {"i8", Dtype::i64},
-    {"f2", Dtype::f16},
-    {"f4", Dtype::f32},
-    {"f8", Dtype::f64},
-}};
 
 // Reads the few Python literals a header may hold: {'descr': '<i4', 'fortran_order': False, 'shape': (3, 4),
 // }.
@@ -54,7 +39,7 @@ class HeaderText {
       } else if (key == "shape") {
         take_shape(array);
       } else {
-        fail(fmt::format("unknown key '{}'", key));
+        fail("unknown key '{}'", key);
       }
       if (!accept(',')) {
         expect('}');
@@ -68,7 +53,10 @@ class HeaderText {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& why) const { throw ParseError(file_, where_ + "header", why); }
+  template <class... Args>
+  [[noreturn]] void fail(fmt::format_string<Args...> why, Args&&... args) const {
+    throw parse_error(file_, where_ + "header", why, std::forward<Args>(args)...);
+  }
 
   void skip_space() {
     while (!text_.empty() && (text_.front() == ' ' || text_.front() == '\n')) text_.remove_prefix(1);
@@ -80,13 +68,12 @@ class HeaderText {
     return true;
   }
   void expect(char wanted) {
-    if (!accept(wanted)) fail(fmt::format("'{}' expected before '{}'", wanted, text_.substr(0, 16)));
+    if (!accept(wanted)) fail("'{}' expected before '{}'", wanted, text_.substr(0, 16));
   }
   std::string_view quoted() {
     skip_space();
     const char quote = text_.empty() ? '\0' : text_.front();
-    if (quote != '\'' && quote != '"')
-      fail(fmt::format("a string expected before '{}'", text_.substr(0, 16)));
+    if (quote != '\'' && quote != '"') fail("a string expected before '{}'", text_.substr(0, 16));
     const std::size_t end = text_.find(quote, 1);
     if (end == std::string_view::npos) fail("a string does not end");
     const std::string_view inside = text_.substr(1, end - 1);
@@ -113,12 +100,11 @@ class HeaderText {
     const std::string_view kind = ordered ? descr.substr(1) : descr;
     if (kind.starts_with('O'))
       fail("holds Python objects, which are never read; save an integer or float array");
-    const auto found = std::find_if(kNpyDtypes.begin(), kNpyDtypes.end(),
-                                    [&](const auto& known) { return known.first == kind; });
-    if (found == kNpyDtypes.end()) fail(fmt::format("element type '{}' is not one this reads", descr));
-    if (descr.front() == '>' && item_size(found->second) > 1)
-      fail(fmt::format("element type '{}' is big-endian; save it with astype('<{}')", descr, kind));
-    array.dtype = found->second;
+    const DtypeNames* const type = find_dtype(&DtypeNames::npy, kind);
+    if (type == nullptr) fail("element type '{}' is not one this reads", descr);
+    if (descr.front() == '>' && type->item_size > 1)
+      fail("element type '{}' is big-endian; save it with astype('<{}')", descr, kind);
+    array.dtype = type->type;
     has_descr_ = true;
   }
 
@@ -130,7 +116,7 @@ class HeaderText {
       std::int64_t length = 0;
       const auto [end, error] = std::from_chars(text_.data(), text_.data() + text_.size(), length);
       if (error != std::errc() || length < 0 || array.shape.size() == max_dimensions)
-        fail(fmt::format("a length of the shape expected before '{}'", text_.substr(0, 24)));
+        fail("a length of the shape expected before '{}'", text_.substr(0, 24));
       text_.remove_prefix(static_cast<std::size_t>(end - text_.data()));
       array.shape.push_back(length);
       if (!accept(',')) {
@@ -149,27 +135,6 @@ class HeaderText {
   std::optional<bool> fortran_order_;
 };
 
-class NpyFile final : public ArrayFile {
- public:
-  explicit NpyFile(std::shared_ptr<const ByteSource> source)
-      : ArrayFile(source->name(), FileFormat::npy), source_(std::move(source)) {
-    const auto read = [this](std::int64_t offset, std::span<std::byte> out) { source_->read(offset, out); };
-    NpyHeader header = read_npy_header(read, source_->size(), name(), "");
-    data_begin_ = header.data_begin;
-    arrays_.push_back(std::move(header.array));
-  }
-
-  std::int64_t max_whole_bytes() const override { return source_->size(); }
-
- private:
-  std::unique_ptr<ArrayReader> open(const ArrayInfo& array) const override {
-    return std::make_unique<PlainArrayReader>(source_, array, data_begin_);
-  }
-
-  std::shared_ptr<const ByteSource> source_;
-  std::int64_t data_begin_ = 0;
-};
-
 std::int64_t little_endian(std::span<const std::byte> bytes) {
   std::int64_t number = 0;
   for (std::size_t i = bytes.size(); i-- > 0;) number = number << 8 | std::to_integer<std::int64_t>(bytes[i]);
@@ -178,7 +143,7 @@ std::int64_t little_endian(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-NpyHeader read_npy_header(const ReadBytes& read, std::int64_t size, const std::string& file,
+NpyHeader read_npy_header(const ArrayReader::Fetch& read, std::int64_t size, const std::string& file,
                           const std::string& where) {
   std::array<std::byte, 12> begin{};
   const auto prefix = [&](std::int64_t count) {
@@ -190,14 +155,13 @@ NpyHeader read_npy_header(const ReadBytes& read, std::int64_t size, const std::s
   if (magic != "\x93NUMPY") throw ParseError(file, where + "byte 0", "does not begin like npy");
   const int version = std::to_integer<int>(begin[6]);
   if (version < 1 || version > 3)
-    throw ParseError(file, where + "byte 6", fmt::format("npy version {}; 1..3 are read", version));
+    throw parse_error(file, where + "byte 6", "npy version {}; 1..3 are read", version);
   const std::int64_t length_end = version == 1 ? 10 : 12;
   prefix(length_end);
   const std::int64_t length =
       little_endian(std::span(begin).subspan(8, static_cast<std::size_t>(length_end - 8)));
   if (length > max_npy_header_bytes || length > size - length_end)
-    throw ParseError(file, where + "byte 8",
-                     fmt::format("a header of {} bytes is claimed in {}", length, size));
+    throw parse_error(file, where + "byte 8", "a header of {} bytes is claimed in {}", length, size);
   std::vector<std::byte> bytes(static_cast<std::size_t>(length_end + length));
   read(0, bytes);
 
@@ -207,23 +171,23 @@ NpyHeader read_npy_header(const ReadBytes& read, std::int64_t size, const std::s
   HeaderText(text.substr(static_cast<std::size_t>(length_end)), file, where).parse(header.array);
   const auto elements = count_elements(header.array.shape, item_size(header.array.dtype));
   if (!elements || *elements * item_size(header.array.dtype) != size - header.data_begin)
-    throw ParseError(file, where + "shape",
-                     fmt::format("{} of {} does not fit the {} bytes there are", to_text(header.array.shape),
-                                 name_of(header.array.dtype), size - header.data_begin));
+    throw parse_error(file, where + "shape", "{} of {} does not fit the {} bytes there are",
+                      to_text(header.array.shape), name_of(header.array.dtype), size - header.data_begin);
   header.array.num_elements = *elements;
   return header;
 }
 
-std::unique_ptr<ArrayFile> open_npy(std::shared_ptr<const ByteSource> source) {
-  return std::make_unique<NpyFile>(std::move(source));
+std::unique_ptr<ArrayFile> open_npy(const ByteSource& source) {
+  const auto read = [&](std::int64_t offset, std::span<std::byte> out) { source.read(offset, out); };
+  NpyHeader header = read_npy_header(read, source.size(), source.name(), "");
+  std::vector<ArrayFile::Stored> arrays{{std::move(header.array), bytes_at(source, header.data_begin)}};
+  return std::make_unique<ArrayFile>(source.name(), FileFormat::npy, source.size(), std::move(arrays));
 }
 
 std::string npy_header_text(Dtype type, std::span<const std::int64_t> shape) {
-  const auto known =
-      std::find_if(kNpyDtypes.begin(), kNpyDtypes.end(), [&](const auto& d) { return d.second == type; });
-  std::string dictionary = fmt::format("{{'descr': '{}{}', 'fortran_order': False, 'shape': ({}{}), }}",
-                                       item_size(type) == 1 ? '|' : '<', known->first, fmt::join(shape, ", "),
-                                       shape.size() == 1 ? "," : "");
+  std::string dictionary = fmt::format(
+      "{{'descr': '{}{}', 'fortran_order': False, 'shape': ({}{}), }}", item_size(type) == 1 ? '|' : '<',
+      dtypes()[static_cast<std::size_t>(type)].npy, fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
   // The elements begin at a multiple of 64, after a line end.
   constexpr std::size_t before = 10;
   dictionary.append(63 - (before + dictionary.size()) % 64, ' ');

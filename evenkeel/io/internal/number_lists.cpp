@@ -1,38 +1,48 @@
 #include "evenkeel/io/internal/number_lists.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
-#include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/fractional_loads.h"
-#include "evenkeel/io/internal/profile_json.h"
+#include "evenkeel/io/internal/json.h"
+#include "evenkeel/io/internal/parse_error.h"
 
 namespace evenkeel::internal {
 
 namespace {
 
-void append_reals(const Json& list, std::size_t level, std::vector<std::int64_t>& shape,
-                  std::vector<double>& reals, const std::string& file, const std::string& key) {
-  if (!list.is_array())
-    throw ParseError(file, key, fmt::format("is a JSON {}, not a list", list.type_name()));
+// Calls append(list, i, key) for every number. A length of `shape` is that of all lists of its level, -1
+// until one is met.
+template <class Append>
+void walk(const Json& list, std::size_t level, std::vector<std::int64_t>& shape, const std::string& file,
+          const std::string& key, const Append& append) {
+  if (!list.is_array()) throw parse_error(file, key, "is a JSON {}, not a list", list.type_name());
   if (shape[level] < 0) shape[level] = std::ssize(list);
   if (shape[level] != std::ssize(list))
-    throw ParseError(file, key,
-                     fmt::format("has {} elements where the first had {}", list.size(), shape[level]));
+    throw parse_error(file, key, "has {} elements where the first had {}", list.size(), shape[level]);
   for (std::size_t i = 0; i < list.size(); ++i) {
-    // The words for a message cost more than the number.
-    const auto at = [&] { return fmt::format("{}[{}]", key, i); };
-    if (level + 1 < shape.size()) {
-      append_reals(list[i], level + 1, shape, reals, file, at());
-    } else if (list[i].is_number()) {
-      reals.push_back(list[i].get<double>());
-    } else {
-      throw ParseError(file, at(), fmt::format("is a JSON {}, not a number", list[i].type_name()));
-    }
+    if (level + 1 == shape.size())
+      append(list, i, key);
+    else
+      walk(list[i], level + 1, shape, file, fmt::format("{}[{}]", key, i), append);
   }
+}
+
+template <class Number, class Read>
+WholeArray<Number> nested(const Json& list, std::size_t levels, const std::string& file,
+                          const std::string& key, const Read& read) {
+  WholeArray<Number> array{std::vector<std::int64_t>(levels, -1), {}};
+  walk(list, 0, array.shape, file, key, [&](const Json& numbers, std::size_t i, const std::string& where) {
+    array.values.push_back(read(numbers, i, file, where));
+  });
+  for (std::int64_t& length : array.shape) length = std::max<std::int64_t>(length, 0);
+  return array;
+}
+
+// The words for a message cost more than the number.
+double real_at(const Json& list, std::size_t i, const std::string& file, const std::string& key) {
+  return list[i].is_number() ? list[i].get<double>() : JsonField(list, file, key)[i].number();
 }
 
 }  // namespace
@@ -51,23 +61,23 @@ bool has_fractions(const Json& list) {
   return list.is_number_float() && list.get<double>() != std::floor(list.get<double>());
 }
 
-std::vector<std::int64_t> nested_reals(const Json& list, std::size_t levels, const std::string& file,
-                                       const std::string& key, std::vector<double>& reals) {
-  std::vector<std::int64_t> shape(levels, -1);
-  append_reals(list, 0, shape, reals, file, key);
-  for (std::int64_t& length : shape) length = std::max<std::int64_t>(length, 0);
-  return shape;
+IntArray nested_integers(const Json& list, std::size_t levels, const std::string& file,
+                         const std::string& key) {
+  return nested<std::int64_t>(list, levels, file, key, integer_at);
+}
+
+DoubleArray nested_reals(const Json& list, std::size_t levels, const std::string& file,
+                         const std::string& key) {
+  return nested<double>(list, levels, file, key, real_at);
 }
 
 IntArray nested_loads(const Json& list, std::size_t levels, const std::string& file, const std::string& key,
                       std::vector<std::string>& notes) {
   if (!has_fractions(list)) return nested_integers(list, levels, file, key);
-  std::vector<double> reals;
-  IntArray array{.shape = nested_reals(list, levels, file, key, reals), .values = {}};
-  ScaledLoads scaled = scaled_loads(reals, file, key);
+  DoubleArray reals = nested_reals(list, levels, file, key);
+  ScaledLoads scaled = scaled_loads(reals.values, file, key);
   scaled.note_in(notes);
-  array.values = std::move(scaled.loads);
-  return array;
+  return {std::move(reals.shape), std::move(scaled.loads)};
 }
 
 }  // namespace evenkeel::internal

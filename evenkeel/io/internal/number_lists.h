@@ -14,10 +14,13 @@ namespace evenkeel::internal {
 std::size_t list_depth(const Json& list);
 // Whether any number of a list, however deep, is not whole: then it holds counts, never ids.
 bool has_fractions(const Json& list);
-// The shape of lists of numbers, which are appended to `reals`. Throws ParseError: not `levels` deep, unequal
-// lengths, what is no number.
-std::vector<std::int64_t> nested_reals(const Json& list, std::size_t levels, const std::string& file,
-                                       const std::string& key, std::vector<double>& reals);
+// A list of lists of ... of whole numbers, `levels` deep; all lists of a level are equally long. Throws
+// ParseError otherwise.
+IntArray nested_integers(const Json& list, std::size_t levels, const std::string& file,
+                         const std::string& key);
+// The same of any numbers.
+DoubleArray nested_reals(const Json& list, std::size_t levels, const std::string& file,
+                         const std::string& key);
 // As nested_integers(); numbers that are not whole are scaled to whole ones, and `notes` says so. Throws
 // ParseError as well for a negative number.
 IntArray nested_loads(const Json& list, std::size_t levels, const std::string& file, const std::string& key,

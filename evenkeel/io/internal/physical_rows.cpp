@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/limits.h"
 
 namespace evenkeel::internal {
@@ -40,41 +41,41 @@ PhysicalRow row_of(const LayerPlacement& layer, int index, std::string_view form
   return row;
 }
 
-int experts_in(const std::vector<PhysicalRow>& rows, const std::vector<std::string>& keys,
-               const RowsShape& shape) {
+int experts_in(const std::vector<NamedRow>& rows, const RowsShape& shape) {
+  const std::int64_t most = shape.num_experts.value_or(max_experts) - 1;
   std::int64_t largest = -1;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    for (std::int64_t expert : rows[i]) {
-      const std::int64_t most = shape.num_experts.value_or(max_experts) - 1;
+  for (const NamedRow& row : rows)
+    for (std::int64_t expert : row.experts) {
       if (expert < 0 || expert > most)
-        throw ParseError(shape.file, keys[i], fmt::format("expert {} is outside 0..{}", expert, most));
+        throw parse_error(shape.file, row.key, "expert {} is outside 0..{}", expert, most);
       largest = std::max(largest, expert);
     }
-  }
   return shape.num_experts.value_or(static_cast<int>(largest + 1));
 }
 
-LayerPlacement layer_of(const PhysicalRow& row, const std::string& key, const RowsShape& shape,
-                        int num_experts) {
-  const std::size_t ranks = static_cast<std::size_t>(shape.num_ranks);
-  if (row.size() % ranks != 0)
-    throw ParseError(shape.file, key,
-                     fmt::format("{} physical experts are not equally many on {} ranks", row.size(), ranks));
-  const std::size_t on_rank = row.size() / ranks;
+LayerPlacement layer_of(const NamedRow& row, const RowsShape& shape, int num_experts) {
+  const auto ranks = static_cast<std::size_t>(shape.num_ranks);
+  const std::size_t size = row.experts.size();
+  // Before anything is made of the number of experts.
+  if (size < static_cast<std::size_t>(num_experts))
+    throw parse_error(shape.file, row.key, "{} physical experts cannot be {} experts", size, num_experts);
+  if (size % ranks != 0)
+    throw parse_error(shape.file, row.key, "{} physical experts are not equally many on {} ranks", size,
+                      ranks);
   std::vector<std::vector<int>> homes(static_cast<std::size_t>(num_experts));
-  for (std::size_t i = 0; i < row.size(); ++i) {
-    const int rank = static_cast<int>(i / on_rank);
-    auto& of_expert = homes[static_cast<std::size_t>(row[i])];
+  for (std::size_t i = 0; i < size; ++i) {
+    const int rank = static_cast<int>(i / (size / ranks));
+    auto& of_expert = homes[static_cast<std::size_t>(row.experts[i])];
     if (!of_expert.empty() && of_expert.back() == rank)
-      throw ParseError(shape.file, key,
-                       fmt::format("rank {} holds expert {} twice; a placement has an expert once on a rank",
-                                   rank, row[i]));
+      throw parse_error(shape.file, row.key,
+                        "rank {} holds expert {} twice; a placement has an expert once on a rank", rank,
+                        row.experts[i]);
     of_expert.push_back(rank);
   }
-  const auto homeless = std::find_if(homes.begin(), homes.end(), [](const auto& of) { return of.empty(); });
+  const auto homeless = std::ranges::find_if(homes, [](const auto& of) { return of.empty(); });
   if (homeless != homes.end())
-    throw ParseError(shape.file, key,
-                     fmt::format("expert {} of {} is on no rank", homeless - homes.begin(), num_experts));
+    throw parse_error(shape.file, row.key, "expert {} of {} is on no rank", homeless - homes.begin(),
+                      num_experts);
   return LayerPlacement(homes, shape.num_ranks);
 }
 
@@ -113,19 +114,12 @@ std::string row_text(std::span<const std::int64_t> row) {
   return fmt::format("[{}]", fmt::join(row, ", "));
 }
 
-Placement placement_of_rows(const std::vector<PhysicalRow>& rows, const std::vector<std::string>& keys,
-                            const RowsShape& shape) {
+Placement placement_of_rows(const std::vector<NamedRow>& rows, const RowsShape& shape) {
   if (rows.empty()) throw ParseError(shape.file, "", "has no layer");
-  const int num_experts = experts_in(rows, keys, shape);
-  if (num_experts < 1) throw ParseError(shape.file, keys.front(), "is empty");
+  const int num_experts = experts_in(rows, shape);
+  if (num_experts < 1) throw ParseError(shape.file, rows.front().key, "is empty");
   std::vector<LayerPlacement> layers;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    // Before anything is made of the number of experts.
-    if (rows[i].size() < static_cast<std::size_t>(num_experts))
-      throw ParseError(shape.file, keys[i],
-                       fmt::format("{} physical experts cannot be {} experts", rows[i].size(), num_experts));
-    layers.push_back(layer_of(rows[i], keys[i], shape, num_experts));
-  }
+  for (const NamedRow& row : rows) layers.push_back(layer_of(row, shape, num_experts));
   return Placement(std::move(layers));
 }
 

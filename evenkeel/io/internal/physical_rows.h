@@ -32,9 +32,13 @@ struct RowsShape {
   std::optional<int> num_experts = {};
 };
 
-// `keys[i]` is how messages call row i. Throws ParseError: an expert outside the range, without a home, or
-// twice on one rank; a row that is not equally long for all ranks.
-Placement placement_of_rows(const std::vector<PhysicalRow>& rows, const std::vector<std::string>& keys,
-                            const RowsShape& shape);
+struct NamedRow {
+  std::string key;  // as messages call it
+  PhysicalRow experts;
+};
+
+// Throws ParseError: an expert outside the range, without a home, or twice on one rank; a row that is not
+// equally long for all ranks.
+Placement placement_of_rows(const std::vector<NamedRow>& rows, const RowsShape& shape);
 
 }  // namespace evenkeel::internal

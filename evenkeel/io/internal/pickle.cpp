@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
+#include <array>
 #include <utility>
 
-#include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/parse_error.h"
 
 namespace evenkeel::internal {
 
@@ -27,86 +27,71 @@ class PickleMachine {
   using Kind = Pickle::Kind;
   using Id = Pickle::Id;
 
-  [[noreturn]] void refuse(const std::string& why) const {
-    throw ParseError(file_, fmt::format("{} byte {}", where_, at_), why);
+  template <class... Args>
+  [[noreturn]] void refuse(fmt::format_string<Args...> why, Args&&... args) const {
+    throw parse_error(file_, fmt::format("{} byte {}", where_, at_), why, std::forward<Args>(args)...);
   }
 
-  // Instructions, by the letters that Python gave them. False at the end.
+  // Carries out an instruction; false at the end.
   bool step(std::uint8_t instruction) {
-    switch (instruction) {
-      case '.':
-        pickle_.root_ = pop();
-        return false;
-      case '(':
-        marks_.push_back(stack_.size());
-        return true;
-      case 'N':
-        return push(Kind::none, 0);
-      case 0x88:
-      case 0x89:
-        return push(Kind::boolean, instruction == 0x88 ? 1 : 0);
-      case 'K':
-        return push(Kind::integer, little(1));
-      case 'M':
-        return push(Kind::integer, little(2));
-      case 'J':
-        return push(Kind::integer, static_cast<std::int32_t>(little(4)));
-      case 0x8a:
-        return push(Kind::integer, long_integer());
-      case 'G':
-        return push(Kind::real, static_cast<std::int64_t>(big8()));
-      case 'X':
-        return push_text(Kind::text, take(static_cast<std::size_t>(little(4))));
-      case 'c':
-        return push_name();
-      case 'q':
-        return put(little(1));
-      case 'r':
-        return put(little(4));
-      case 'h':
-        return get(little(1));
-      case 'j':
-        return get(little(4));
-      default:
-        return step_with_items(instruction);
-    }
+    using Step = bool (*)(PickleMachine&);
+    // By the letters that Python gave them.
+    static constexpr std::pair<std::uint8_t, Step> known[] = {
+        {'.', [](PickleMachine& m) { return m.finish(); }},
+        {'(', [](PickleMachine& m) { return m.mark(); }},
+        {'N', [](PickleMachine& m) { return m.push(Kind::none, 0); }},
+        {0x88, [](PickleMachine& m) { return m.push(Kind::boolean, 1); }},
+        {0x89, [](PickleMachine& m) { return m.push(Kind::boolean, 0); }},
+        {'K', [](PickleMachine& m) { return m.push(Kind::integer, m.little(1)); }},
+        {'M', [](PickleMachine& m) { return m.push(Kind::integer, m.little(2)); }},
+        {'J', [](PickleMachine& m) { return m.push(Kind::integer, static_cast<std::int32_t>(m.little(4))); }},
+        {0x8a, [](PickleMachine& m) { return m.push(Kind::integer, m.long_integer()); }},
+        {'G', [](PickleMachine& m) { return m.push(Kind::real, m.big8()); }},
+        {'X',
+         [](PickleMachine& m) {
+           return m.push_text(Kind::text, m.take(static_cast<std::size_t>(m.little(4))));
+         }},
+        {'c', [](PickleMachine& m) { return m.push_name(); }},
+        {'q', [](PickleMachine& m) { return m.put(m.little(1)); }},
+        {'r', [](PickleMachine& m) { return m.put(m.little(4)); }},
+        {'h', [](PickleMachine& m) { return m.get(m.little(1)); }},
+        {'j', [](PickleMachine& m) { return m.get(m.little(4)); }},
+        {']', [](PickleMachine& m) { return m.push_items(Kind::list, {}); }},
+        {'}', [](PickleMachine& m) { return m.push_items(Kind::dict, {}); }},
+        {')', [](PickleMachine& m) { return m.push_items(Kind::tuple, {}); }},
+        {'t', [](PickleMachine& m) { return m.push_items(Kind::tuple, m.pop_to_mark()); }},
+        {0x85, [](PickleMachine& m) { return m.push_items(Kind::tuple, m.pop_last(1)); }},
+        {0x86, [](PickleMachine& m) { return m.push_items(Kind::tuple, m.pop_last(2)); }},
+        {0x87, [](PickleMachine& m) { return m.push_items(Kind::tuple, m.pop_last(3)); }},
+        {'a', [](PickleMachine& m) { return m.extend(Kind::list, m.pop_last(1)); }},
+        {'e', [](PickleMachine& m) { return m.extend(Kind::list, m.pop_to_mark()); }},
+        {'s', [](PickleMachine& m) { return m.extend(Kind::dict, m.pop_last(2)); }},
+        {'u', [](PickleMachine& m) { return m.extend(Kind::dict, m.pop_to_mark()); }},
+        {'Q', [](PickleMachine& m) { return m.push_items(Kind::persistent, m.pop_last(1)); }},
+        {'R', [](PickleMachine& m) { return m.call(m.pop_last(2)); }},
+    };
+    static constexpr auto steps = [] {
+      std::array<Step, 256> all{};
+      for (const auto& [code, each] : known) all[code] = each;
+      return all;
+    }();
+    if (steps[instruction] != nullptr) return steps[instruction](*this);
+    --at_;
+    refuse("instruction 0x{:02x} is none of those that plain data needs", instruction);
   }
 
-  bool step_with_items(std::uint8_t instruction) {
-    switch (instruction) {
-      case ']':
-        return push_items(Kind::list, {});
-      case '}':
-        return push_items(Kind::dict, {});
-      case ')':
-        return push_items(Kind::tuple, {});
-      case 't':
-        return push_items(Kind::tuple, pop_to_mark());
-      case 0x85:
-      case 0x86:
-      case 0x87:
-        return push_items(Kind::tuple, pop_last(instruction - 0x84U));
-      case 'a':
-        return extend(Kind::list, pop_last(1));
-      case 'e':
-        return extend(Kind::list, pop_to_mark());
-      case 's':
-        return extend(Kind::dict, pop_last(2));
-      case 'u':
-        return extend(Kind::dict, pop_to_mark());
-      case 'Q':
-        return push_items(Kind::persistent, pop_last(1));
-      case 'R':
-        return call(pop_last(2));
-      default:
-        --at_;
-        refuse(fmt::format("instruction 0x{:02x} is none of those that plain data needs", instruction));
-    }
+  bool finish() {
+    pickle_.root_ = pop();
+    return false;
+  }
+
+  bool mark() {
+    marks_.push_back(stack_.size());
+    return true;
   }
 
   std::string_view take(std::size_t count) {
-    if (count > bytes_.size() - at_)
-      refuse(fmt::format("ends {} bytes too early", count - (bytes_.size() - at_)));
+    if (count > bytes_.size() - at_) refuse("ends {} bytes too early", count - (bytes_.size() - at_));
     const std::string_view taken(reinterpret_cast<const char*>(bytes_.data()) + at_, count);
     at_ += count;
     return taken;
@@ -122,15 +107,15 @@ class PickleMachine {
     return static_cast<std::int64_t>(value);
   }
 
-  std::uint64_t big8() {
+  std::int64_t big8() {
     std::uint64_t value = 0;
     for (char c : take(8)) value = value << 8 | static_cast<std::uint8_t>(c);
-    return value;
+    return static_cast<std::int64_t>(value);
   }
 
   std::int64_t long_integer() {
     const std::size_t count = byte();
-    if (count > 8) refuse(fmt::format("an integer of {} bytes; at most 8 are read", count));
+    if (count > 8) refuse("an integer of {} bytes; at most 8 are read", count);
     if (count == 0) return 0;
     const std::uint64_t value = static_cast<std::uint64_t>(little(count));
     const int unused = static_cast<int>(64 - 8 * count);
@@ -167,7 +152,7 @@ class PickleMachine {
     const std::string_view module = line();
     const std::string name = fmt::format("{} {}", module, line());
     if (std::find(allowed_.begin(), allowed_.end(), name) == allowed_.end())
-      refuse(fmt::format("refers to Python's '{}', which plain tensors do not need; nothing was run", name));
+      refuse("refers to Python's '{}', which plain tensors do not need; nothing was run", name);
     return push_text(Kind::name, name);
   }
 
@@ -192,7 +177,7 @@ class PickleMachine {
   bool extend(Kind kind, const std::vector<Id>& more) {
     const Id top = pop_last(1).front();
     stack_.push_back(top);
-    if (pickle_.kind(top) != kind) refuse(fmt::format("adds to {}", pickle_.kind_name(top)));
+    if (pickle_.kind(top) != kind) refuse("adds to {}", pickle_.kind_name(top));
     if (kind == Kind::dict && more.size() % 2 != 0) refuse("a key without a value");
     auto& items = pickle_.lists_[static_cast<std::size_t>(pickle_.values_[top].number)];
     items.insert(items.end(), more.begin(), more.end());
@@ -203,7 +188,7 @@ class PickleMachine {
     const Id name = name_and_arguments[0];
     const Id arguments = name_and_arguments[1];
     if (pickle_.kind(name) != Kind::name || pickle_.kind(arguments) != Kind::tuple)
-      refuse(fmt::format("calls {} with {}", pickle_.kind_name(name), pickle_.kind_name(arguments)));
+      refuse("calls {} with {}", pickle_.kind_name(name), pickle_.kind_name(arguments));
     if (pickle_.text(name) == "collections OrderedDict") {
       if (!pickle_.items(arguments).empty()) refuse("an OrderedDict made of something");
       return push_items(Kind::dict, {});
@@ -214,15 +199,14 @@ class PickleMachine {
   bool put(std::int64_t place) {
     const Id top = pop_last(1).front();
     stack_.push_back(top);
-    if (place > std::ssize(memo_))
-      refuse(fmt::format("remembers a value in place {} of {}", place, memo_.size()));
+    if (place > std::ssize(memo_)) refuse("remembers a value in place {} of {}", place, memo_.size());
     if (place == std::ssize(memo_)) memo_.push_back(top);
     memo_[static_cast<std::size_t>(place)] = top;
     return true;
   }
 
   bool get(std::int64_t place) {
-    if (place >= std::ssize(memo_)) refuse(fmt::format("recalls value {} of {}", place, memo_.size()));
+    if (place >= std::ssize(memo_)) refuse("recalls value {} of {}", place, memo_.size());
     stack_.push_back(memo_[static_cast<std::size_t>(place)]);
     return true;
   }
@@ -241,8 +225,7 @@ class PickleMachine {
 Pickle::Pickle(std::span<const std::byte> bytes, std::span<const std::string_view> allowed, std::string file,
                std::string where) {
   if (bytes.size() > std::uint32_t{0xffffffff})
-    throw ParseError(file, where,
-                     fmt::format("is a pickle of {} bytes; at most 2^32-1 are read", bytes.size()));
+    throw parse_error(file, where, "is a pickle of {} bytes; at most 2^32-1 are read", bytes.size());
   PickleMachine(*this, bytes, allowed, std::move(file), std::move(where)).run();
 }
 
@@ -263,31 +246,10 @@ std::optional<Pickle::Id> Pickle::find(Id dict, std::string_view key) const {
 }
 
 std::string_view Pickle::kind_name(Id id) const {
-  switch (kind(id)) {
-    case Kind::none:
-      return "None";
-    case Kind::boolean:
-      return "a truth value";
-    case Kind::integer:
-      return "an integer";
-    case Kind::real:
-      return "a float";
-    case Kind::text:
-      return "a text";
-    case Kind::name:
-      return "a name";
-    case Kind::list:
-      return "a list";
-    case Kind::tuple:
-      return "a tuple";
-    case Kind::dict:
-      return "a dict";
-    case Kind::call:
-      return "a tensor";
-    case Kind::persistent:
-      return "a storage";
-  }
-  return "something else";
+  constexpr std::array<std::string_view, 11> names = {"None",   "a truth value", "an integer", "a float",
+                                                      "a text", "a name",        "a list",     "a tuple",
+                                                      "a dict", "a tensor",      "a storage"};
+  return names[static_cast<std::size_t>(kind(id))];
 }
 
 }  // namespace evenkeel::internal

@@ -9,7 +9,7 @@
 #include <numeric>
 #include <span>
 
-#include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/limits.h"
 
 namespace evenkeel::internal {
@@ -137,8 +137,8 @@ class Names {
       if (!made.expert) made.expert = index;
       const auto& apart = made.steps.empty() ? made.parts : made.steps;
       if (!made.expert && !apart.empty())
-        refuse(fmt::format("has a column '{}' and columns of layers, but none of experts; call it 'expert'",
-                           given_[apart.front()]));
+        refuse("has a column '{}' and columns of layers, but none of experts; call it 'expert'",
+               given_[apart.front()]);
     } else if (made.expert) {
       made.counts = {count_column(rest)};
     } else {
@@ -152,7 +152,10 @@ class Names {
   }
 
  private:
-  [[noreturn]] void refuse(const std::string& why) const { throw ParseError(file_, where_, why); }
+  template <class... Args>
+  [[noreturn]] void refuse(fmt::format_string<Args...> why, Args&&... args) const {
+    throw parse_error(file_, where_, why, std::forward<Args>(args)...);
+  }
 
   std::string quoted(const std::vector<std::size_t>& columns) const {
     std::string text;
@@ -168,24 +171,23 @@ class Names {
               [&](std::size_t a, std::size_t b) { return std::tie(names_[a], a) < std::tie(names_[b], b); });
     for (std::size_t i = 1; i < order.size(); ++i)
       if (names_[order[i]] == names_[order[i - 1]])
-        refuse(fmt::format("two columns, {} and {}, are called '{}'", order[i - 1] + 1, order[i] + 1,
-                           given_[order[i]]));
+        refuse("two columns, {} and {}, are called '{}'", order[i - 1] + 1, order[i] + 1, given_[order[i]]);
   }
 
   void require_no_physical() const {
     for (std::size_t i = 0; i < names_.size(); ++i)
       if (names_[i].find("physical") != std::string::npos || names_[i].find("slot") != std::string::npos)
         refuse(
-            fmt::format("column '{}' is of physical experts, and a table has no map of them; add up their "
-                        "counts by logical expert",
-                        given_[i]));
+            "column '{}' is of physical experts, and a table has no map of them; add up their "
+            "counts by logical expert",
+            given_[i]);
   }
 
   std::optional<std::size_t> only(Words words) const {
     std::vector<std::size_t> found;
     for (std::size_t i = 0; i < names_.size(); ++i)
       if (is_one_of(words, names_[i])) found.push_back(i);
-    if (found.size() > 1) refuse(fmt::format("columns {} mean the same; leave one of them", quoted(found)));
+    if (found.size() > 1) refuse("columns {} mean the same; leave one of them", quoted(found));
     return found.empty() ? std::nullopt : std::optional(found.front());
   }
 
@@ -199,8 +201,7 @@ class Names {
 
   void take_layers(const std::vector<std::size_t>& columns, TableColumns& made) const {
     if (made.layer)
-      refuse(
-          fmt::format("a column '{}' and columns {} both name layers", given_[*made.layer], quoted(columns)));
+      refuse("a column '{}' and columns {} both name layers", given_[*made.layer], quoted(columns));
     require_one_pattern(columns);
     made.counts = columns;
     for (std::size_t column : columns) made.layers.push_back(numbered(names_[column])->number);
@@ -221,30 +222,30 @@ class Names {
       if (found.size() == 1) return found.front();
     for (const auto& found : {exact, like, ratios})
       if (!found.empty())
-        refuse(fmt::format("any of the columns {} may be the count; leave one of them, or call it 'count'",
-                           quoted(found)));
+        refuse("any of the columns {} may be the count; leave one of them, or call it 'count'",
+               quoted(found));
     refuse(
-        fmt::format("has a column of experts, '{}', but none of counts; call it 'count'. Experts of single "
-                    "tokens are no table: save them as an array 'topk_ids'",
-                    given_[*only(expert_names)]));
+        "has a column of experts, '{}', but none of counts; call it 'count'. Experts of single "
+        "tokens are no table: save them as an array 'topk_ids'",
+        given_[*only(expert_names)]);
   }
 
   // In the order of their experts.
   std::vector<std::size_t> expert_columns(const std::vector<std::size_t>& columns) const {
     if (columns.size() < 2)
       refuse(
-          fmt::format("has {} columns of counts, and a layer has two experts at least; of a line for each "
-                      "expert, call the columns 'layer', 'expert' and 'count'",
-                      columns.size()));
+          "has {} columns of counts, and a layer has two experts at least; of a line for each "
+          "expert, call the columns 'layer', 'expert' and 'count'",
+          columns.size());
     const bool any_id = std::any_of(columns.begin(), columns.end(),
                                     [&](std::size_t column) { return numbered(names_[column]).has_value(); });
     if (any_id) return by_id(columns);
     for (std::size_t column : columns)
       if (has_one_of(summary_words, names_[column]))
         refuse(
-            fmt::format("'{}' is the name of no expert; leave the column out, or call the columns of "
-                        "experts 'expert_0', 'expert_1', ...",
-                        given_[column]));
+            "'{}' is the name of no expert; leave the column out, or call the columns of "
+            "experts 'expert_0', 'expert_1', ...",
+            given_[column]);
     return columns;
   }
 
@@ -253,8 +254,8 @@ class Names {
     for (std::size_t column : columns) {
       const auto number = numbered(names_[column]);
       if (!number || (first && number->around != first->around))
-        refuse(fmt::format("column '{}' is not named as {} are; leave it out", given_[column],
-                           quoted({columns[column == columns.front() ? 1 : 0]})));
+        refuse("column '{}' is not named as {} are; leave it out", given_[column],
+               quoted({columns[column == columns.front() ? 1 : 0]}));
       if (!first) first = number;
     }
   }
@@ -265,11 +266,10 @@ class Names {
     for (std::size_t column : columns) {
       const std::size_t id = static_cast<std::size_t>(numbered(names_[column])->number);
       if (id >= of_expert.size())
-        refuse(fmt::format("column '{}' is of expert {}, but {} columns are of experts 0..{}", given_[column],
-                           id, columns.size(), columns.size() - 1));
+        refuse("column '{}' is of expert {}, but {} columns are of experts 0..{}", given_[column], id,
+               columns.size(), columns.size() - 1);
       if (of_expert[id])
-        refuse(fmt::format("columns '{}' and '{}' are both of expert {}", given_[*of_expert[id]],
-                           given_[column], id));
+        refuse("columns '{}' and '{}' are both of expert {}", given_[*of_expert[id]], given_[column], id);
       of_expert[id] = column;
     }
     std::vector<std::size_t> ordered;

@@ -1,22 +1,23 @@
 #include "evenkeel/io/internal/text.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <span>
 
-#include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/parse_error.h"
 
 namespace evenkeel::internal {
 
-std::string read_text(const ByteSource& source, std::string_view kind) {
-  if (source.size() > max_text_bytes)
-    throw ParseError(
-        source.name(), "",
-        fmt::format("is {} of {} bytes; at most {} are read", kind, source.size(), max_text_bytes));
-  std::string text(static_cast<std::size_t>(source.size()), '\0');
+std::string beginning_of(const ByteSource& source, std::int64_t most) {
+  std::string text(static_cast<std::size_t>(std::min(source.size(), most)), '\0');
   source.read(0, std::as_writable_bytes(std::span(text)));
   return text;
+}
+
+std::string read_text(const ByteSource& source, std::string_view kind) {
+  if (source.size() > max_text_bytes)
+    throw parse_error(source.name(), "", "is {} of {} bytes; at most {} are read", kind, source.size(),
+                      max_text_bytes);
+  return beginning_of(source, max_text_bytes);
 }
 
 void for_each_piece(const ByteSource& source, std::size_t overlap,

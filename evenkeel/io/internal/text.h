@@ -13,6 +13,8 @@ namespace evenkeel::internal {
 
 inline constexpr std::int64_t max_text_bytes = std::int64_t{256} << 20;
 
+// At most so many of its first bytes.
+std::string beginning_of(const ByteSource& source, std::int64_t most);
 // Throws ParseError if it is longer; `kind` is how that calls it ("JSON").
 std::string read_text(const ByteSource& source, std::string_view kind);
 

@@ -8,6 +8,7 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/base/stop.h"
+#include "evenkeel/io/internal/parse_error.h"
 
 namespace evenkeel::internal {
 
@@ -159,8 +160,8 @@ void TextTable::split(std::string_view line, std::vector<std::string_view>& cell
       cell = trim(quoted(rest));
       const std::string_view behind = trim(rest.substr(0, rest.find_first_of(ends)));
       if (!behind.empty())
-        throw ParseError(file_, fmt::format("line {}, column {}", number_, cells.size() + 1),
-                         fmt::format("has '{}' behind its closing quote", behind));
+        throw parse_error(file_, fmt::format("line {}, column {}", number_, cells.size() + 1),
+                          "has '{}' behind its closing quote", behind);
     } else {
       cell = trim(rest.substr(0, rest.find_first_of(ends)));
     }

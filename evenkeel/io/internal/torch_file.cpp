@@ -1,13 +1,9 @@
 #include "evenkeel/io/internal/torch_file.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
-#include <array>
 #include <string_view>
-#include <utility>
 
-#include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/internal/shape.h"
 
 namespace evenkeel::internal {
@@ -20,22 +16,10 @@ constexpr std::string_view pickle_member = "data.pkl";
 constexpr std::string_view rebuild_tensor = "torch._utils _rebuild_tensor_v2";
 constexpr std::string_view rebuild_parameter = "torch._utils _rebuild_parameter";
 
-constexpr std::array<std::pair<std::string_view, Dtype>, 10> storages = {{
-    {"torch LongStorage", Dtype::i64},
-    {"torch IntStorage", Dtype::i32},
-    {"torch ShortStorage", Dtype::i16},
-    {"torch CharStorage", Dtype::i8},
-    {"torch ByteStorage", Dtype::u8},
-    {"torch BoolStorage", Dtype::b8},
-    {"torch HalfStorage", Dtype::f16},
-    {"torch BFloat16Storage", Dtype::bf16},
-    {"torch FloatStorage", Dtype::f32},
-    {"torch DoubleStorage", Dtype::f64},
-}};
-
 std::vector<std::string_view> allowed_names() {
   std::vector<std::string_view> names = {rebuild_tensor, rebuild_parameter, "collections OrderedDict"};
-  for (const auto& [name, type] : storages) names.push_back(name);
+  for (const DtypeNames& type : dtypes())
+    if (!type.torch.empty()) names.push_back(type.torch);
   return names;
 }
 
@@ -55,23 +39,14 @@ struct TorchFile::Tensor {
   std::vector<std::int64_t> strides;
 };
 
-// A tensor's stored elements, from its first to its last.
-struct TorchFile::Stored {
-  std::vector<std::int64_t> shape;
-  std::vector<std::int64_t> strides;
-  Dtype dtype = Dtype::i64;
-  std::int64_t elements = 0;
-  std::vector<std::byte> bytes;
-};
-
-bool is_torch_file(std::shared_ptr<const ByteSource> source) {
-  const auto archive = ZipArchive::open(std::move(source), max_torch_members);
+bool is_torch_file(const ByteSource& source) {
+  const auto archive = ZipArchive::open(source, max_torch_members);
   return std::any_of(archive->members().begin(), archive->members().end(),
                      [](const auto& member) { return is_pickle_member(member.name); });
 }
 
-TorchFile::TorchFile(std::shared_ptr<const ByteSource> source)
-    : archive_(ZipArchive::open(std::move(source), max_torch_members)),
+TorchFile::TorchFile(const ByteSource& source)
+    : archive_(ZipArchive::open(source, max_torch_members)),
       budget_((std::int64_t{1} << 20) + 4 * std::min(archive_->file_size(), std::int64_t{1} << 50)) {
   const auto& members = archive_->members();
   const auto found = std::find_if(members.begin(), members.end(),
@@ -85,8 +60,8 @@ TorchFile::TorchFile(std::shared_ptr<const ByteSource> source)
                        "is not little-endian; save it again on such a machine");
   }
   if (found->size > max_pickle_bytes)
-    throw ParseError(name(), found->name,
-                     fmt::format("has {} bytes; at most {} are read", found->size, max_pickle_bytes));
+    throw parse_error(name(), found->name, "has {} bytes; at most {} are read", found->size,
+                      max_pickle_bytes);
   const std::vector<std::string_view> allowed = allowed_names();
   pickle_ = std::make_unique<Pickle>(bytes_of(found->name), allowed, name(), found->name);
 }
@@ -130,8 +105,7 @@ std::vector<std::int64_t> TorchFile::sizes(Id tuple, const std::string& key) con
 // ("storage", type, name, device, elements).
 TorchFile::Tensor TorchFile::describe(Id id, const std::string& key) const {
   const auto refuse = [&](const char* why) -> void { throw ParseError(name(), key, why); };
-  if (!is_tensor(id))
-    throw ParseError(name(), key, fmt::format("is {}, not a tensor", pickle_->kind_name(id)));
+  if (!is_tensor(id)) throw parse_error(name(), key, "is {}, not a tensor", pickle_->kind_name(id));
   auto arguments = pickle_->items(pickle_->items(id)[1]);
   if (pickle_->text(pickle_->items(id)[0]) == rebuild_parameter) {
     if (arguments.empty() || !is_tensor(arguments[0])) refuse("is a parameter without a tensor");
@@ -152,10 +126,9 @@ TorchFile::Tensor TorchFile::describe(Id id, const std::string& key) const {
   if (pickle_->kind(parts[1]) != Kind::name || pickle_->kind(parts[2]) != Kind::text ||
       pickle_->kind(parts[4]) != Kind::integer)
     refuse("has a storage that is not named as torch.save names it");
-  const auto* type = std::find_if(storages.begin(), storages.end(),
-                                  [&](const auto& pair) { return pair.first == pickle_->text(parts[1]); });
-  if (type == storages.end()) refuse("has a storage of no known type");
-  return {.dtype = type->second,
+  const DtypeNames* const type = find_dtype(&DtypeNames::torch, pickle_->text(parts[1]));
+  if (type == nullptr) refuse("has a storage of no known type");
+  return {.dtype = type->type,
           .storage = prefix_ + "data/" + pickle_->text(parts[2]),
           .storage_size = pickle_->integer(parts[4]),
           .offset = pickle_->integer(arguments[1]),
@@ -167,16 +140,8 @@ bool TorchFile::is_floating(Id id) const {
   return evenkeel::is_floating(describe(id, "tensor").dtype);
 }
 
-// Throws ParseError if the tensor reaches beyond its storage.
-TorchFile::Stored TorchFile::read_stored(Id id, const std::string& key) {
-  Tensor tensor = describe(id, key);
-  const auto elements = count_elements(tensor.shape, 8);
-  if (!elements || tensor.strides.size() != tensor.shape.size())
-    throw ParseError(name(), key, fmt::format("shape {} is impossible", to_text(tensor.shape)));
-  charge(*elements, key);
-  Stored stored{
-      .shape = tensor.shape, .strides = {}, .dtype = tensor.dtype, .elements = *elements, .bytes = {}};
-  if (*elements == 0) return stored;
+// From its first element to its last. Throws ParseError if it reaches beyond its storage.
+std::vector<std::byte> TorchFile::stored_bytes(Tensor& tensor, const std::string& key) {
   // Nothing is stepped over along a dimension of one, whatever its stride says.
   for (std::size_t i = 0; i < tensor.shape.size(); ++i)
     if (tensor.shape[i] == 1) tensor.strides[i] = 0;
@@ -188,53 +153,56 @@ TorchFile::Stored TorchFile::read_stored(Id id, const std::string& key) {
         __builtin_add_overflow(last, step, &last))
       throw ParseError(name(), key, "has strides that lead beyond its storage");
   }
-  const std::int64_t bytes = member(tensor.storage).size;
-  if (tensor.offset < 0 || last >= bytes / item_size(tensor.dtype) || last >= tensor.storage_size)
-    throw ParseError(name(), key,
-                     fmt::format("reaches element {} of {}, which has {}", last, tensor.storage,
-                                 std::min(tensor.storage_size, bytes / item_size(tensor.dtype))));
+  const ZipArchive::Member& storage = member(tensor.storage);
+  const std::int64_t width = item_size(tensor.dtype);
+  if (tensor.offset < 0 || last >= storage.size / width || last >= tensor.storage_size)
+    throw parse_error(name(), key, "reaches element {} of {}, which has {}", last, tensor.storage,
+                      std::min(tensor.storage_size, storage.size / width));
   const std::int64_t span = last - tensor.offset + 1;
   charge(span, key);
-  stored.strides = std::move(tensor.strides);
-  stored.bytes.resize(static_cast<std::size_t>(span * item_size(tensor.dtype)));
-  const std::uint64_t index = member(tensor.storage).index;
-  ZipMemberReader(archive_, index, tensor.storage)
-      .read(tensor.offset * item_size(tensor.dtype), stored.bytes);
-  require_intact(archive_, index, tensor.storage);
-  return stored;
+  std::vector<std::byte> bytes(static_cast<std::size_t>(span * width));
+  ZipMemberReader(archive_, storage.index, tensor.storage).read(tensor.offset * width, bytes);
+  require_intact(archive_, storage.index, tensor.storage);
+  return bytes;
 }
 
-// Row-major, out of numbers that lie as the strides say.
-template <class Number>
-std::vector<Number> TorchFile::in_order(const Stored& stored, const std::vector<Number>& numbers) {
-  std::vector<Number> values;
-  values.reserve(static_cast<std::size_t>(stored.elements));
-  std::vector<std::int64_t> at(stored.shape.size(), 0);
-  for (std::int64_t from = 0; std::ssize(values) < stored.elements;) {
-    values.push_back(numbers[static_cast<std::size_t>(from)]);
+// Row-major, out of elements that lie as the strides say. convert(type, bytes, numbers) reads them.
+template <class Number, class Convert>
+WholeArray<Number> TorchFile::read(Id id, const std::string& key, const Convert& convert) {
+  Tensor tensor = describe(id, key);
+  const auto elements = count_elements(tensor.shape, 8);
+  if (!elements || tensor.strides.size() != tensor.shape.size())
+    throw parse_error(name(), key, "shape {} is impossible", to_text(tensor.shape));
+  charge(*elements, key);
+  WholeArray<Number> array{.shape = tensor.shape, .values = {}};
+  if (*elements == 0) return array;
+  const std::vector<std::byte> bytes = stored_bytes(tensor, key);
+  std::vector<Number> numbers(bytes.size() / static_cast<std::size_t>(item_size(tensor.dtype)));
+  convert(tensor.dtype, bytes, numbers);
+  array.values.reserve(static_cast<std::size_t>(*elements));
+  std::vector<std::int64_t> at(tensor.shape.size(), 0);
+  for (std::int64_t from = 0; std::ssize(array.values) < *elements;) {
+    array.values.push_back(numbers[static_cast<std::size_t>(from)]);
     for (std::size_t i = at.size(); i-- > 0;) {
-      from += stored.strides[i];
-      if (++at[i] < stored.shape[i]) break;
-      from -= stored.strides[i] * stored.shape[i];
+      from += tensor.strides[i];
+      if (++at[i] < tensor.shape[i]) break;
+      from -= tensor.strides[i] * tensor.shape[i];
       at[i] = 0;
     }
   }
-  return values;
+  return array;
 }
 
 IntArray TorchFile::integers(Id id, const std::string& key) {
-  const Stored stored = read_stored(id, key);
-  std::vector<std::int64_t> numbers(stored.bytes.size() / static_cast<std::size_t>(item_size(stored.dtype)));
-  if (const auto broken = to_whole(stored.dtype, stored.bytes, numbers))
-    throw ParseError(name(), key, fmt::format("element {} is not a whole number that is exact", *broken));
-  return {.shape = stored.shape, .values = in_order(stored, numbers)};
+  return read<std::int64_t>(
+      id, key, [&](Dtype type, std::span<const std::byte> bytes, std::span<std::int64_t> numbers) {
+        if (const auto broken = to_whole(type, bytes, numbers))
+          throw parse_error(name(), key, "element {} is not a whole number that is exact", *broken);
+      });
 }
 
 DoubleArray TorchFile::doubles(Id id, const std::string& key) {
-  const Stored stored = read_stored(id, key);
-  std::vector<double> numbers(stored.bytes.size() / static_cast<std::size_t>(item_size(stored.dtype)));
-  to_double(stored.dtype, stored.bytes, numbers);
-  return {.shape = stored.shape, .values = in_order(stored, numbers)};
+  return read<double>(id, key, to_double);
 }
 
 }  // namespace evenkeel::internal

@@ -13,14 +13,14 @@
 namespace evenkeel::internal {
 
 // Whether a zip archive is one of torch.save. Throws ParseError if it is a damaged archive.
-bool is_torch_file(std::shared_ptr<const ByteSource> source);
+bool is_torch_file(const ByteSource& source);
 
 class TorchFile {
  public:
   using Id = Pickle::Id;
 
   // Throws ParseError: no such file, compressed members, another byte order, a pickle that is not plain data.
-  explicit TorchFile(std::shared_ptr<const ByteSource> source);
+  explicit TorchFile(const ByteSource& source);
 
   const std::string& name() const { return archive_->name(); }
   const Pickle& pickle() const { return *pickle_; }
@@ -36,10 +36,9 @@ class TorchFile {
 
  private:
   struct Tensor;
-  struct Stored;
-  Stored read_stored(Id tensor, const std::string& key);
-  template <class Number>
-  static std::vector<Number> in_order(const Stored& stored, const std::vector<Number>& numbers);
+  template <class Number, class Convert>
+  WholeArray<Number> read(Id tensor, const std::string& key, const Convert& convert);
+  std::vector<std::byte> stored_bytes(Tensor& tensor, const std::string& key);
   Tensor describe(Id tensor, const std::string& key) const;
   std::vector<std::int64_t> sizes(Id tuple, const std::string& key) const;
   const ZipArchive::Member& member(const std::string& name) const;

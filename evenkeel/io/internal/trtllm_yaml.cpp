@@ -6,11 +6,9 @@
 #include <array>
 #include <charconv>
 #include <optional>
-#include <span>
-#include <string>
 #include <utility>
 
-#include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/internal/text.h"
 #include "evenkeel/io/internal/yaml.h"
 #include "evenkeel/io/limits.h"
@@ -49,8 +47,7 @@ class TrtllmParser {
     for (Id key = yaml_.first(map); key != yaml_.end(map); key = yaml_.next(yaml_.next(key))) {
       const Id value = yaml_.next(key);
       if (is_key(key, assignments_key)) {
-        if (std::exchange(has_assignments, true))
-          refuse(key, fmt::format("{} is given twice", assignments_key));
+        if (std::exchange(has_assignments, true)) refuse(key, "{} is given twice", assignments_key);
         take_assignments(value, read);
       } else {
         take_number(key, value, read);
@@ -63,8 +60,9 @@ class TrtllmParser {
   using Id = Yaml::Id;
   using Kind = Yaml::Kind;
 
-  [[noreturn]] void refuse(Id id, const std::string& why) const {
-    throw ParseError(file_, fmt::format("line {}", yaml_.line(id)), why);
+  template <class... Args>
+  [[noreturn]] void refuse(Id id, fmt::format_string<Args...> why, Args&&... args) const {
+    throw parse_error(file_, fmt::format("line {}", yaml_.line(id)), why, std::forward<Args>(args)...);
   }
 
   bool is_key(Id id, std::string_view key) const {
@@ -85,13 +83,12 @@ class TrtllmParser {
     for (Id map = 0; map < yaml_.size(); ++map) {
       if (yaml_.is_alias(map) || yaml_.kind(map) != Kind::map || !has_assignments(map)) continue;
       if (found)
-        refuse(map, fmt::format("is a second map with {}; the first is in line {}", assignments_key,
-                                yaml_.line(*found)));
+        refuse(map, "is a second map with {}; the first is in line {}", assignments_key, yaml_.line(*found));
       found = map;
     }
     if (found) return *found;
     if (yaml_.empty() || yaml_.kind(yaml_.root()) != Kind::map)
-      throw ParseError(file_, "", fmt::format("is YAML without a map that has {}", assignments_key));
+      throw parse_error(file_, "", "is YAML without a map that has {}", assignments_key);
     return yaml_.root();
   }
 
@@ -103,31 +100,31 @@ class TrtllmParser {
 
   void take_number(Id key, Id value, TrtllmYaml& read) const {
     if (yaml_.kind(key) != Kind::scalar || !is_number_key(yaml_.text(key)))
-      refuse(key, fmt::format("{} is no key of a TensorRT-LLM load balancer", shown(key)));
+      refuse(key, "{} is no key of a TensorRT-LLM load balancer", shown(key));
     const std::string name(yaml_.text(key));
     const auto number = plain_number(value);
-    if (!number) refuse(value, fmt::format("{}: {} is not a whole number", name, shown(value)));
-    if (!read.numbers.emplace(name, *number).second) refuse(key, fmt::format("{} is given twice", name));
+    if (!number) refuse(value, "{}: {} is not a whole number", name, shown(value));
+    if (!read.numbers.emplace(name, *number).second) refuse(key, "{} is given twice", name);
   }
 
   void take_assignments(Id layers, TrtllmYaml& read) {
     if (yaml_.kind(layers) != Kind::map)
-      refuse(layers, fmt::format("{} is {}, not a map of layers", assignments_key, shown(layers)));
+      refuse(layers, "{} is {}, not a map of layers", assignments_key, shown(layers));
     for (Id key = yaml_.first(layers); key != yaml_.end(layers); key = yaml_.next(yaml_.next(key))) {
       const auto layer = yaml_.kind(key) == Kind::scalar ? whole_number(yaml_.text(key)) : std::nullopt;
       if (!layer || *layer < 0 || *layer >= max_layers)
-        refuse(key, fmt::format("{} is not the number of a layer", shown(key)));
+        refuse(key, "{} is not the number of a layer", shown(key));
       const auto [row, fresh] = read.assignments.try_emplace(*layer);
-      if (!fresh) refuse(key, fmt::format("layer {} is given twice", *layer));
+      if (!fresh) refuse(key, "layer {} is given twice", *layer);
       take_row(yaml_.next(key), row->second);
     }
   }
 
   void take_row(Id list, PhysicalRow& row) {
-    if (yaml_.kind(list) != Kind::list) refuse(list, fmt::format("{} is not a list of experts", shown(list)));
+    if (yaml_.kind(list) != Kind::list) refuse(list, "{} is not a list of experts", shown(list));
     for (Id slot = yaml_.first(list); slot != yaml_.end(list); slot = yaml_.next(slot)) {
       const auto expert = plain_number(slot);
-      if (!expert) refuse(slot, fmt::format("{} is not an expert", shown(slot)));
+      if (!expert) refuse(slot, "{} is not an expert", shown(slot));
       // A list may stand for many by its aliases.
       if (--budget_ < 0) refuse(list, "takes more memory than a file of this size may ask for");
       row.push_back(*expert);

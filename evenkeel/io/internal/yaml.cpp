@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 #include <yaml.h>
 
+#include <array>
 #include <map>
 #include <vector>
 
 #include "evenkeel/base/check.h"
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/parse_error.h"
 
 namespace evenkeel::internal {
 
@@ -43,16 +45,16 @@ class YamlEvents {
   }
 
   std::size_t line() const { return event_.start_mark.line + 1; }
-  [[noreturn]] void refuse(const std::string& why) const {
-    throw ParseError(file_, fmt::format("line {}", line()), why);
+  template <class... Args>
+  [[noreturn]] void refuse(fmt::format_string<Args...> why, Args&&... args) const {
+    throw parse_error(file_, fmt::format("line {}", line()), why, std::forward<Args>(args)...);
   }
 
  private:
   [[noreturn]] void refuse_syntax() const {
     const char* const problem = parser_.problem == nullptr ? "cannot be parsed" : parser_.problem;
     if (parser_.error == YAML_READER_ERROR)
-      throw ParseError(file_, fmt::format("byte {}", parser_.problem_offset),
-                       fmt::format("is not YAML: {}", problem));
+      throw parse_error(file_, fmt::format("byte {}", parser_.problem_offset), "is not YAML: {}", problem);
     std::string why = fmt::format("is not YAML: {}", problem);
     if (parser_.context != nullptr)
       why += fmt::format(" {} that begins in line {}", parser_.context, parser_.context_mark.line + 1);
@@ -119,7 +121,7 @@ class YamlBuilder {
 
   void name(const yaml_char_t* anchor, Yaml::Id id) {
     if (anchor == nullptr) return;
-    if (anchors_.size() == max_anchors) events_.refuse(fmt::format("names more than {} values", max_anchors));
+    if (anchors_.size() == max_anchors) events_.refuse("names more than {} values", max_anchors);
     anchors_.insert_or_assign(std::string(view(anchor)), id);
   }
 
@@ -143,7 +145,7 @@ class YamlBuilder {
   }
 
   void open(Yaml::Kind kind, const yaml_char_t* anchor) {
-    if (open_.size() == max_yaml_depth) events_.refuse(fmt::format("nested deeper than {}", max_yaml_depth));
+    if (open_.size() == max_yaml_depth) events_.refuse("nested deeper than {}", max_yaml_depth);
     name(anchor, yaml_.size());
     open_.push_back(yaml_.size());
     add(kind);
@@ -160,15 +162,8 @@ Yaml::Yaml(std::string_view text, const std::string& file) {
 }
 
 const char* Yaml::kind_name(Id id) const {
-  switch (kind(id)) {
-    case Kind::scalar:
-      return "a scalar";
-    case Kind::list:
-      return "a list";
-    case Kind::map:
-      return "a map";
-  }
-  return "something else";
+  constexpr std::array names = {"a scalar", "a list", "a map"};
+  return names[static_cast<std::size_t>(kind(id))];
 }
 
 }  // namespace evenkeel::internal

@@ -5,92 +5,66 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <numeric>
 #include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/parse_error.h"
+#include "evenkeel/io/internal/zip_end.h"
 
 namespace evenkeel::internal {
 
 namespace {
 
-// libzip's view of a ByteSource.
-struct Input {
-  std::shared_ptr<const ByteSource> source;
-  std::int64_t at = 0;
-  zip_error_t error{};
-};
+class Input final : public ZipEnd {
+ public:
+  explicit Input(ByteSource source) : source_(std::move(source)) {}
 
-zip_int64_t fill_stat(const Input& input, void* data, zip_uint64_t length) {
-  if (length < sizeof(zip_stat_t)) return -1;
-  zip_stat_t stat;
-  zip_stat_init(&stat);
-  stat.size = static_cast<zip_uint64_t>(input.source->size());
-  stat.valid = ZIP_STAT_SIZE;
-  std::memcpy(data, &stat, sizeof(stat));
-  return sizeof(stat);
-}
+  const ByteSource& bytes() const { return source_; }
 
-zip_int64_t read_some(Input& input, void* data, zip_uint64_t length) {
-  const auto count = std::min(static_cast<std::int64_t>(length), input.source->size() - input.at);
-  try {
-    input.source->read(input.at, {static_cast<std::byte*>(data), static_cast<std::size_t>(count)});
-  } catch (const ParseError&) {
-    zip_error_set(&input.error, ZIP_ER_READ, 0);
-    return -1;
-  }
-  input.at += count;
-  return count;
-}
-
-zip_int64_t serve(void* state, void* data, zip_uint64_t length, zip_source_cmd_t command) {
-  Input& input = *static_cast<Input*>(state);
-  switch (command) {
-    case ZIP_SOURCE_OPEN:
-      input.at = 0;
-      return 0;
-    case ZIP_SOURCE_CLOSE:
-      return 0;
-    case ZIP_SOURCE_STAT:
-      return fill_stat(input, data, length);
-    case ZIP_SOURCE_READ:
-      return read_some(input, data, length);
-    case ZIP_SOURCE_TELL:
-      return input.at;
-    case ZIP_SOURCE_SEEK: {
-      const zip_int64_t to = zip_source_seek_compute_offset(static_cast<zip_uint64_t>(input.at),
-                                                            static_cast<zip_uint64_t>(input.source->size()),
-                                                            data, length, &input.error);
-      if (to < 0) return -1;
-      input.at = to;
-      return 0;
+ private:
+  zip_int64_t answer(zip_source_cmd_t command, void* data, zip_uint64_t length) override {
+    switch (command) {
+      case ZIP_SOURCE_OPEN:
+        at_ = 0;
+        return 0;
+      case ZIP_SOURCE_CLOSE:
+        return 0;
+      case ZIP_SOURCE_STAT:
+        return answer_size(data, length, source_.size());
+      case ZIP_SOURCE_READ: {
+        const auto count = std::min(static_cast<std::int64_t>(length), source_.size() - at_);
+        source_.read(at_, {static_cast<std::byte*>(data), static_cast<std::size_t>(count)});
+        at_ += count;
+        return count;
+      }
+      case ZIP_SOURCE_TELL:
+        return at_;
+      case ZIP_SOURCE_SEEK: {
+        const zip_int64_t to = zip_source_seek_compute_offset(
+            static_cast<zip_uint64_t>(at_), static_cast<zip_uint64_t>(source_.size()), data, length, &error_);
+        if (to < 0) return -1;
+        at_ = to;
+        return 0;
+      }
+      case ZIP_SOURCE_SUPPORTS:
+        return zip_source_make_command_bitmap(ZIP_SOURCE_OPEN, ZIP_SOURCE_READ, ZIP_SOURCE_CLOSE,
+                                              ZIP_SOURCE_STAT, ZIP_SOURCE_ERROR, ZIP_SOURCE_FREE,
+                                              ZIP_SOURCE_SEEK, ZIP_SOURCE_TELL, ZIP_SOURCE_SUPPORTS, -1);
+      default:
+        return refuse(ZIP_ER_OPNOTSUPP);
     }
-    case ZIP_SOURCE_ERROR:
-      return zip_error_to_data(&input.error, data, length);
-    case ZIP_SOURCE_FREE:
-      return 0;
-    case ZIP_SOURCE_SUPPORTS:
-      return zip_source_make_command_bitmap(ZIP_SOURCE_OPEN, ZIP_SOURCE_READ, ZIP_SOURCE_CLOSE,
-                                            ZIP_SOURCE_STAT, ZIP_SOURCE_ERROR, ZIP_SOURCE_FREE,
-                                            ZIP_SOURCE_SEEK, ZIP_SOURCE_TELL, ZIP_SOURCE_SUPPORTS, -1);
-    default:
-      zip_error_set(&input.error, ZIP_ER_OPNOTSUPP, 0);
-      return -1;
   }
-}
+
+  ByteSource source_;
+  std::int64_t at_ = 0;
+};
 
 }  // namespace
 
 struct ZipArchive::Handle {
-  explicit Handle(std::shared_ptr<const ByteSource> source)
-      : input{.source = std::move(source), .at = 0, .error = {}} {
-    zip_error_init(&input.error);
-  }
-  ~Handle() {
-    zip_discard(archive);
-    zip_error_fini(&input.error);
-  }
+  explicit Handle(const ByteSource& source) : input(source) {}
+  ~Handle() { zip_discard(archive); }
   Handle(const Handle&) = delete;
   Handle& operator=(const Handle&) = delete;
 
@@ -106,16 +80,15 @@ bool ZipArchive::Member::deflated() const {
   return method == ZIP_CM_DEFLATE;
 }
 
-std::shared_ptr<const ZipArchive> ZipArchive::open(std::shared_ptr<const ByteSource> source,
-                                                   int max_members) {
-  return std::shared_ptr<const ZipArchive>(new ZipArchive(std::move(source), max_members));
+std::shared_ptr<const ZipArchive> ZipArchive::open(const ByteSource& source, int max_members) {
+  return std::shared_ptr<const ZipArchive>(new ZipArchive(source, max_members));
 }
 
-ZipArchive::ZipArchive(std::shared_ptr<const ByteSource> source, int max_members)
-    : handle_(std::make_unique<Handle>(std::move(source))) {
+ZipArchive::ZipArchive(const ByteSource& source, int max_members)
+    : handle_(std::make_unique<Handle>(source)) {
   zip_error_t error;
   zip_error_init(&error);
-  zip_source_t* served = zip_source_function_create(serve, &handle_->input, &error);
+  zip_source_t* served = handle_->input.source(&error);
   if (served != nullptr) handle_->archive = zip_open_from_source(served, ZIP_RDONLY, &error);
   if (handle_->archive == nullptr) {
     const std::string why = zip_error_strerror(&error);
@@ -130,17 +103,17 @@ ZipArchive::ZipArchive(std::shared_ptr<const ByteSource> source, int max_members
 ZipArchive::~ZipArchive() = default;
 
 const std::string& ZipArchive::name() const {
-  return handle_->input.source->name();
+  return handle_->input.bytes().name();
 }
 
 std::int64_t ZipArchive::file_size() const {
-  return handle_->input.source->size();
+  return handle_->input.bytes().size();
 }
 
 void ZipArchive::list_members(int max_members) {
   const zip_int64_t count = zip_get_num_entries(handle_->archive, 0);
   if (count > max_members)
-    throw ParseError(name(), "", fmt::format("has {} members; at most {} are read", count, max_members));
+    throw parse_error(name(), "", "has {} members; at most {} are read", count, max_members);
   members_.reserve(static_cast<std::size_t>(count));
   std::int64_t packed_bytes = 0;
   for (zip_int64_t i = 0; i < count; ++i) {
@@ -152,7 +125,7 @@ void ZipArchive::list_members(int max_members) {
         (stat.valid & needed) != needed)
       throw ParseError(name(), fmt::format("member {}", i), "has no readable directory entry");
     if (stat.size > static_cast<zip_uint64_t>(std::int64_t{1} << 62))
-      throw ParseError(name(), stat.name, fmt::format("claims {} bytes", stat.size));
+      throw parse_error(name(), stat.name, "claims {} bytes", stat.size);
     // Members that lie on each other would be read many times over.
     if (stat.comp_size > static_cast<zip_uint64_t>(file_size() - packed_bytes))
       throw ParseError(name(), stat.name,
@@ -167,18 +140,16 @@ void ZipArchive::list_members(int max_members) {
   intact_.resize(members_.size());
   by_name_.resize(members_.size());
   std::iota(by_name_.begin(), by_name_.end(), std::uint32_t{0});
-  std::sort(by_name_.begin(), by_name_.end(),
-            [&](std::uint32_t a, std::uint32_t b) { return members_[a].name < members_[b].name; });
+  std::ranges::sort(by_name_, {},
+                    [&](std::uint32_t place) -> std::string_view { return members_[place].name; });
 }
 
 const ZipArchive::Member* ZipArchive::find(std::string_view member) const {
-  const auto found = std::lower_bound(
-      by_name_.begin(), by_name_.end(), member,
-      [&](std::uint32_t place, std::string_view wanted) { return members_[place].name < wanted; });
-  if (found == by_name_.end() || members_[*found].name != member) return nullptr;
-  if (found + 1 != by_name_.end() && members_[*(found + 1)].name == member)
-    throw ParseError(name(), std::string(member), "is in the archive twice");
-  return &members_[*found];
+  const auto name_at = [&](std::uint32_t place) -> std::string_view { return members_[place].name; };
+  const auto found = std::ranges::equal_range(by_name_, member, {}, name_at);
+  if (found.empty()) return nullptr;
+  if (found.size() > 1) throw ParseError(name(), std::string(member), "is in the archive twice");
+  return &members_[found.front()];
 }
 
 void require_intact(const std::shared_ptr<const ZipArchive>& archive, std::uint64_t index,

@@ -30,7 +30,7 @@ class ZipArchive {
 
   // Throws ParseError if it is no zip archive, has more members than `max_members`, one claims an impossible
   // size, or all together are longer than the file, so that some overlap.
-  static std::shared_ptr<const ZipArchive> open(std::shared_ptr<const ByteSource> source, int max_members);
+  static std::shared_ptr<const ZipArchive> open(const ByteSource& source, int max_members);
   ~ZipArchive();
   ZipArchive(const ZipArchive&) = delete;
   ZipArchive& operator=(const ZipArchive&) = delete;
@@ -47,7 +47,7 @@ class ZipArchive {
                              const std::string& where);
   struct Handle;
 
-  ZipArchive(std::shared_ptr<const ByteSource> source, int max_members);
+  ZipArchive(const ByteSource& source, int max_members);
   void list_members(int max_members);
 
   std::unique_ptr<Handle> handle_;

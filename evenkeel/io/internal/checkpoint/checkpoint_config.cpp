@@ -5,11 +5,9 @@
 
 #include <array>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/internal/checkpoint/numbered_experts.h"
 #include "evenkeel/io/internal/config_layers.h"
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/language_config.h"
@@ -45,7 +43,7 @@ const Family& family_of(const LanguageConfig& config) {
 // Families name the two numbers in their own ways.
 const std::string* first_stated(const ConfigKeys& config, const std::array<std::string, 2>& keys) {
   for (const std::string& key : keys)
-    if (config.find(key) != nullptr) return &key;
+    if (config.is_there(key)) return &key;
   return nullptr;
 }
 
@@ -57,22 +55,39 @@ ExpertGroups groups_of(const ConfigKeys& config, const Family& family, int num_e
   const std::string* count = first_stated(config, count_keys);
   const bool stated_null = config.is_null(count_keys[0]) || config.is_null(count_keys[1]);
   if (count == nullptr && !stated_null && family.groups == Family::Groups::always_stated)
-    config.fail(
-        count_keys[0],
-        fmt::format("is missing; {} chooses groups of experts first, and the number of groups must be "
-                    "known (1 where there are none)",
-                    family.name()));
+    config.fail(count_keys[0],
+                "is missing; {} chooses groups of experts first, and the number of groups must be "
+                "known (1 where there are none)",
+                family.name());
   if (count == nullptr) return groups;
   groups.count = config.integer(*count, 1, num_experts);
   const std::string* chosen = first_stated(config, chosen_keys);
   groups.chosen = chosen == nullptr ? groups.count : config.integer(*chosen, 1, groups.count);
   if (num_experts % groups.count != 0)
-    config.fail(*count,
-                fmt::format("{} experts are not equally many in {} groups", num_experts, groups.count));
+    config.fail(*count, "{} experts are not equally many in {} groups", num_experts, groups.count);
   return groups;
 }
 
 }  // namespace
+
+void require_whole_groups(std::span<const ExpertId> order, const ExpertGroups& groups,
+                          const std::string& where) {
+  if (!groups.bind()) return;
+  const std::size_t size = order.size() / static_cast<std::size_t>(groups.count);
+  for (std::size_t id = 0; id < order.size(); ++id) {
+    const std::size_t first = id / size * size;  // of the new group that this id is in
+    const std::size_t group = order[id].offset() / size;
+    const std::size_t expected = order[first].offset() / size;
+    if (group == expected) continue;
+    throw Infeasible(fmt::format(
+        "{}: the placement would put expert {} of group {} and expert {} of group {} into one group (new ids "
+        "{}..{}), and the model, which chooses {} of {} groups of {} experts first, would compute something "
+        "else; "
+        "keep the experts of a group together: whole groups on a rank, or each group on ranks of its own",
+        where, order[first].value(), expected, order[id].value(), group, first, first + size - 1,
+        groups.chosen, groups.count, size));
+  }
+}
 
 CheckpointConfig read_checkpoint_config(const ByteSource& source) {
   const std::string& file = source.name();

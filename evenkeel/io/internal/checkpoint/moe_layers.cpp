@@ -10,6 +10,7 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/checkpoint/tensor_names.h"
+#include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/internal/shape.h"
 
 namespace evenkeel::internal {
@@ -46,12 +47,11 @@ class Search {
       if (found.dense()) continue;
       const int number = place.second + (found.prediction ? model_.num_layers : 0);
       if (!layers.emplace(number, checked(place, number, found)).second)
-        throw ParseError(folder_, name_of(place),
-                         fmt::format("would be layer {}, which the checkpoint has by another name", number));
+        throw parse_error(folder_, name_of(place),
+                          "would be layer {}, which the checkpoint has by another name", number);
     }
     if (layers.empty())
-      throw ParseError(folder_, "",
-                       fmt::format("has no tensor of experts by the names of {}", model_.family->name()));
+      throw parse_error(folder_, "", "has no tensor of experts by the names of {}", model_.family->name());
     std::vector<MoeLayer> ascending;
     for (auto& [number, layer] : layers) ascending.push_back(std::move(layer));
     return ascending;
@@ -109,21 +109,20 @@ class Search {
       if (found.dense() || found.prediction) continue;
       if (!first) first = place;
       if (first->first != place.first)
-        throw ParseError(folder_, name_of(place),
-                         fmt::format("has experts, and so has {}; experts of one model stand below one name",
-                                     name_of(*first)));
+        throw parse_error(folder_, name_of(place),
+                          "has experts, and so has {}; experts of one model stand below one name",
+                          name_of(*first));
     }
   }
 
   void take_expert(Found& found, const TensorRole& role, std::size_t tensor) {
     const int experts = model_.num_experts;
     if (role.expert >= experts)
-      throw ParseError(file_of(tensor), at(tensor).name,
-                       fmt::format("expert {} is outside 0..{} of config.json", role.expert, experts - 1));
+      throw parse_error(file_of(tensor), at(tensor).name, "expert {} is outside 0..{} of config.json",
+                        role.expert, experts - 1);
     const auto [same, is_new] = found.by_expert[std::string(role.part)].emplace(role.expert, tensor);
     if (!is_new)
-      throw ParseError(file_of(tensor), at(tensor).name,
-                       fmt::format("is {} by another name", at(same->second).name));
+      throw parse_error(file_of(tensor), at(tensor).name, "is {} by another name", at(same->second).name);
   }
 
   bool is_one_number(std::size_t tensor) const {
@@ -135,10 +134,9 @@ class Search {
     const std::int64_t count = num_rows(rows);
     const bool fits = count == model_.num_experts || (more_behind && count > model_.num_experts);
     if (!fits || rows.bytes() % count != 0)
-      throw ParseError(
-          file_of(tensor), rows.name,
-          fmt::format("shape {} of {} bytes has not a row for each of the {} experts of config.json",
-                      to_text(rows.shape), rows.bytes(), model_.num_experts));
+      throw parse_error(file_of(tensor), rows.name,
+                        "shape {} of {} bytes has not a row for each of the {} experts of config.json",
+                        to_text(rows.shape), rows.bytes(), model_.num_experts);
     found.by_row.push_back(tensor);
   }
 
@@ -147,10 +145,9 @@ class Search {
     if (!found.module_part.empty()) refuse_unknown(found.module_part);
     const std::string where = found.prediction ? name_of(place) : fmt::format("layer {}", number);
     const std::string_view router = model_.family->tensors->router.front();
-    if (!found.has_router)
-      throw ParseError(folder_, where, fmt::format("has experts, but no {} to choose them", router));
+    if (!found.has_router) throw parse_error(folder_, where, "has experts, but no {} to choose them", router);
     if (!found.has_stacked && found.by_expert.empty())
-      throw ParseError(folder_, where, fmt::format("has a {}, but no experts", router));
+      throw parse_error(folder_, where, "has a {}, but no experts", router);
     MoeLayer layer{.layer = number,
                    .by_expert = {},
                    .by_row = std::move(found.by_row),
@@ -169,7 +166,7 @@ class Search {
     if (std::ssize(tensors) == model_.num_experts) return;
     int missing = 0;
     while (tensors.contains(missing)) ++missing;
-    throw ParseError(folder_, where, fmt::format("expert {} has no {}, which others have", missing, part));
+    throw parse_error(folder_, where, "expert {} has no {}, which others have", missing, part);
   }
 
   // One expert's bytes can take the place of another's.

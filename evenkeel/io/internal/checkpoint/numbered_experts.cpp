@@ -1,5 +1,3 @@
-#include "evenkeel/io/internal/checkpoint/numbered_experts.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,9 +7,9 @@
 #include <optional>
 #include <set>
 #include <string_view>
-#include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/checkpoint/checkpoint_config.h"
 
 namespace evenkeel::internal {
 

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <numeric>
-#include <string_view>
 #include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/dtype.h"
+#include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/plan/contiguous_order.h"
 
 namespace evenkeel::internal {
@@ -33,10 +33,9 @@ void append_range(const ByteRange& range, std::vector<ByteRange>& ranges) {
 }
 
 std::int64_t width_of_ids(const SafetensorsTensor& tensor) {
-  constexpr std::array<std::pair<std::string_view, int>, 8> widths = {
-      {{"U8", 1}, {"I8", 1}, {"U16", 2}, {"I16", 2}, {"U32", 4}, {"I32", 4}, {"U64", 8}, {"I64", 8}}};
-  for (const auto& [type, width] : widths)
-    if (tensor.dtype == type && tensor.bytes() % width == 0) return width;
+  const DtypeNames* const type = find_dtype(&DtypeNames::safetensors, tensor.dtype);
+  if (type != nullptr && is_integer(type->type) && tensor.bytes() % type->item_size == 0)
+    return type->item_size;
   throw Unsupported(fmt::format("{} is a table of expert ids of type {}, which are no whole numbers",
                                 tensor.name, tensor.dtype));
 }
@@ -49,11 +48,10 @@ void IdTable::renumber(std::span<std::byte> bytes, const std::string& file) cons
     std::uint64_t id = 0;
     for (std::size_t i = step; i-- > 0;) id = id << 8 | std::to_integer<std::uint64_t>(bytes[at + i]);
     if (id >= new_ids.size())
-      throw ParseError(
-          file, tensor,
-          fmt::format("has a number that is no id of an expert: in {} bytes {:#x}; right would be "
-                      "0..{}",
-                      width, id, new_ids.size() - 1));
+      throw parse_error(file, tensor,
+                        "has a number that is no id of an expert: in {} bytes {:#x}; right would be "
+                        "0..{}",
+                        width, id, new_ids.size() - 1);
     std::uint64_t made = static_cast<std::uint64_t>(new_ids[id].value());
     for (std::size_t i = 0; i < step; ++i, made >>= 8) bytes[at + i] = static_cast<std::byte>(made & 0xff);
   }

@@ -1,7 +1,5 @@
 #include "evenkeel/io/internal/checkpoint/tensors.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -9,7 +7,6 @@
 #include <set>
 #include <utility>
 
-#include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/json.h"
 
 namespace evenkeel::internal {
@@ -37,16 +34,15 @@ std::optional<std::string> index_of(const std::string& folder) {
       names.push_back(entry.path().filename().string());
   std::ranges::sort(names);
   if (names.size() > 1)
-    throw ParseError(
-        folder, "",
-        fmt::format("has {} and {}; which is the model's index cannot be told", names[0], names[1]));
+    throw parse_error(folder, "", "has {} and {}; which is the model's index cannot be told", names[0],
+                      names[1]);
   return names.empty() ? std::nullopt : std::optional(names.front());
 }
 
 void read_file(const std::string& folder, const std::string& name, CheckpointTensors& checkpoint) {
-  const auto source = open_source((fs::path(folder) / name).string());
-  SafetensorsHeader header = read_safetensors_header(*source);
-  require_gapless(header, *source);
+  const ByteSource source((fs::path(folder) / name).string());
+  SafetensorsHeader header = read_safetensors_header(source);
+  require_gapless(header, source);
   const std::size_t file = checkpoint.files.size();
   checkpoint.files.push_back({.name = name, .data_begin = header.data_begin});
   for (SafetensorsTensor& tensor : header.tensors)
@@ -61,16 +57,16 @@ void require_as_indexed(const CheckpointTensors& checkpoint, std::map<std::strin
     const std::string& file = checkpoint.files[tensor.file].name;
     const auto stated = file_of.find(tensor.at.name);
     if (stated == file_of.end())
-      throw ParseError(index, "weight_map." + tensor.at.name,
-                       fmt::format("is missing or stands for another file, but {} has this tensor", file));
+      throw parse_error(index, "weight_map." + tensor.at.name,
+                        "is missing or stands for another file, but {} has this tensor", file);
     if (stated->second != file)
-      throw ParseError(index, "weight_map." + tensor.at.name,
-                       fmt::format("says {}, but {} has this tensor", stated->second, file));
+      throw parse_error(index, "weight_map." + tensor.at.name, "says {}, but {} has this tensor",
+                        stated->second, file);
     file_of.erase(stated);
   }
   if (!file_of.empty())
-    throw ParseError(index, "weight_map." + file_of.begin()->first,
-                     fmt::format("says {}, which has no such tensor", file_of.begin()->second));
+    throw parse_error(index, "weight_map." + file_of.begin()->first, "says {}, which has no such tensor",
+                      file_of.begin()->second);
 }
 
 }  // namespace
@@ -82,13 +78,12 @@ std::int64_t num_rows(const SafetensorsTensor& tensor) {
 
 std::vector<std::pair<std::string, std::string>> read_checkpoint_index(const ByteSource& source) {
   const JsonDocument json = read_json(source);
-  const Json& map = member(json, "weight_map", source.name());
-  if (!map.is_object()) throw ParseError(source.name(), "weight_map", "is not a JSON object");
+  const JsonField map = JsonField(json, source.name())["weight_map"];
+  if (!map->is_object()) map.fail("is not a JSON object");
   std::vector<std::pair<std::string, std::string>> files;
-  for (const auto& [tensor, file] : map.items()) {
+  for (const auto& [tensor, file] : map->items()) {
     if (!file.is_string() || !is_plain_name(file.get<std::string>()))
-      throw ParseError(source.name(), "weight_map." + tensor,
-                       fmt::format("{} is not the name of a file in the same folder", file.dump()));
+      map[tensor].fail("{} is not the name of a file in the same folder", file.dump());
     files.emplace_back(tensor, file.get<std::string>());
   }
   return files;
@@ -98,21 +93,19 @@ CheckpointTensors read_checkpoint_tensors(const std::string& folder) {
   const std::optional<std::string> found = index_of(folder);
   const bool whole = is_there(folder, whole_checkpoint);
   if (found && whole)
-    throw ParseError(
-        folder, "",
-        fmt::format("has both {} and {}; which is the model cannot be told", *found, whole_checkpoint));
+    throw parse_error(folder, "", "has both {} and {}; which is the model cannot be told", *found,
+                      whole_checkpoint);
   if (!found && !whole)
-    throw ParseError(
-        folder, "",
-        fmt::format("has neither a file that ends in {} nor {}; a safetensors checkpoint is needed",
-                    index_ending, whole_checkpoint));
+    throw parse_error(folder, "",
+                      "has neither a file that ends in {} nor {}; a safetensors checkpoint is needed",
+                      index_ending, whole_checkpoint);
   CheckpointTensors checkpoint;
   if (!found) {
     read_file(folder, whole_checkpoint, checkpoint);
     return checkpoint;
   }
   const std::string index = (fs::path(folder) / *found).string();
-  const auto indexed_tensors = read_checkpoint_index(*open_source(index));
+  const auto indexed_tensors = read_checkpoint_index(index);
   std::set<std::string> names;
   for (const auto& [tensor, file] : indexed_tensors) names.insert(file);
   for (const std::string& name : names) read_file(folder, name, checkpoint);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "evenkeel/io/byte_source.h"
-#include "evenkeel/io/internal/safetensors_header.h"
+#include "evenkeel/io/internal/safetensors.h"
 
 namespace evenkeel::internal {
 
