@@ -245,8 +245,7 @@ Json time_dense(Cublas& cublas, CudaStream& stream) {
   const auto a = random_numbers(kSide * kSide, 1), w = random_numbers(kSide * kSide, 1);
   const DeviceMemory<bf16> out(kSide * kSide);
   return time(stream, 2.0 * kSide * kSide * kSide, [&] {
-    cublas.multiply(a.data(), w.data(), out.data(), kSide, kSide, kSide,
-                    cuda::native(stream));
+    cublas.multiply(a.data(), w.data(), out.data(), kSide, kSide, kSide, cuda::native(stream));
   });
 }
 

@@ -1,4 +1,5 @@
-// The costs that a decision by gain needs (balance/planner.h), for a layer on a machine whose costs are known.
+// The costs that a decision by gain needs (balance/planner.h), for a layer on a machine whose costs are
+// known.
 #pragma once
 
 #include <cstdint>

@@ -80,8 +80,9 @@ TEST(ContiguousOrder, RefusesRanksThatDoNotDivideTheExperts) {
 TEST(ContiguousOrder, NamesTheLayerThatHasNone) {
   const Placement placement({LayerPlacement::contiguous(2, 2), LayerPlacement({{0}, {0, 1}}, 2)});
   EXPECT_EQ(values(contiguous_order(placement.layer(0))), (std::vector<int>{0, 1}));
-  EXPECT_EQ(message_of<InvalidArgument>([&] { contiguous_order(placement.layer(1), "layer 1: "); }).substr(0, 31),
-            "placement: layer 1: expert 1 ha");
+  EXPECT_EQ(
+      message_of<InvalidArgument>([&] { contiguous_order(placement.layer(1), "layer 1: "); }).substr(0, 31),
+      "placement: layer 1: expert 1 ha");
 }
 
 }  // namespace

@@ -74,8 +74,7 @@ void CudaPlanner::plan(const std::int32_t* counts, int parts, const std::int32_t
   const bool sums = rules_.kind == PlannerOptions::Kind::level;
   const StepCounts all{counts, parts, sums && !counts_in_shared_ ? workspace : nullptr};
   const Task task{homes_, rules_, all, sums && counts_in_shared_, base_load, plan};
-  plan_kernel<<<1, threads_for(homes_), static_cast<std::size_t>(shared_bytes_),
-                native(stream)>>>(task);
+  plan_kernel<<<1, threads_for(homes_), static_cast<std::size_t>(shared_bytes_), native(stream)>>>(task);
   EVENKEEL_CUDA_CHECK_LAUNCH("plan a step");
 }
 
