@@ -74,7 +74,7 @@ ReceivedHistory read_history(const MemoryArguments& options, const MemoryModel& 
   const auto file = open_array_file(options.counts);
   const std::string name = name_of_counts(*file);
   IntArray counts = read_integers(*file, name);
-  const ReceivedHistory history =
+  ReceivedHistory history =
       received_history({options.counts, name, std::move(counts.shape), std::move(counts.values)}, memory);
   if (options.steps.empty()) return history;
   const std::vector<std::string> ends = split(options.steps, ':');

@@ -37,10 +37,11 @@ function(evenkeel_optimise_little target)
   target_compile_options(${target} PRIVATE $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>)
 endfunction()
 
-# evenkeel_library(NAME SOURCES ... [PUBLIC ...] [PRIVATE ...]): the library of one folder, evenkeel::NAME.
+# evenkeel_library(NAME [WITHOUT_HEADERS] SOURCES ... [PUBLIC ...] [PRIVATE ...]): the library of one folder, evenkeel::NAME.
+# WITHOUT_HEADERS: a second one of a folder, whose headers the first installs.
 # PRIVATE libraries that are only headers are needed to build it, never to link an installed copy.
 function(evenkeel_library name)
-  cmake_parse_arguments(arg "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  cmake_parse_arguments(arg "WITHOUT_HEADERS" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   set(target evenkeel_${name})
   add_library(${target} STATIC ${arg_SOURCES})
   add_library(evenkeel::${name} ALIAS ${target})
@@ -54,8 +55,10 @@ function(evenkeel_library name)
   set_property(GLOBAL APPEND PROPERTY EVENKEEL_LIBRARIES ${name})
   if(EVENKEEL_INSTALL)
     install(TARGETS ${target} EXPORT evenkeelTargets)
-    install(DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}/" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/evenkeel/${name}
-            FILES_MATCHING PATTERN "*.h" PATTERN internal EXCLUDE)
+    if(NOT arg_WITHOUT_HEADERS)
+      install(DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}/" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/evenkeel/${name}
+              FILES_MATCHING PATTERN "*.h" PATTERN internal EXCLUDE)
+    endif()
   endif()
 endfunction()
 

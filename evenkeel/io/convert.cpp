@@ -99,7 +99,7 @@ void require_placement_options(const ConvertOptions& options, PlacementFormat to
 
 Converted convert_placement(const ByteSource& source, PlacementFormat from, const std::string& out,
                             const ConvertOptions& options) {
-  const std::string in = source.name();
+  const std::string& in = source.name();
   const PlacementFormat to = options.to.value_or(PlacementFormat::evenkeel);
   require_placement_options(options, to, in);
   if (to == PlacementFormat::evenkeel)

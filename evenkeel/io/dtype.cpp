@@ -60,7 +60,7 @@ void convert_all(std::span<const std::byte> bytes, std::span<Out> out) {
   for (std::size_t i = 0; i < out.size(); ++i) {
     Stored stored;
     std::memcpy(&stored, bytes.data() + i * sizeof(Stored), sizeof(Stored));
-    out[i] = static_cast<Out>(stored);
+    out[i] = static_cast<Out>(stored);  // NOLINT(bugprone-signed-char-misuse): a number, not a character
   }
 }
 

@@ -223,7 +223,7 @@ std::optional<PlacementFormat> placement_format_of(Content content) {
 
 PlacementFile read_placement_known(PlacementFormat format, const ByteSource& source,
                                    const PlacementFormatOptions& options) {
-  const std::string name = source.name();
+  const std::string& name = source.name();
   PlacementFile file = read_as(format, source, options);
   file.placement = numbered_by(file.placement, options, name);
   if (format != evenkeel) file.provenance["read_from"] = name_of(format);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <span>
 #include <utility>
 
 #include "evenkeel/base/error.h"
@@ -94,12 +95,9 @@ RecordedRouting recording_of_steps(RoutingFile& file, const std::string& path,
     throw InvalidArgument("steps", fmt::format("{} does not say its steps", path),
                           "counts by step (an array [steps, layers, experts], a column or key 'step', a "
                           "recording of forward passes), or a trace and --step-tokens");
-  const RoutingProfile& first = recording.steps.front();
-  recording.profile = RoutingProfile(first.num_layers(), first.num_experts(), false);
-  for (RoutingProfile& step : recording.steps) {
-    step.set_layers(file.layers());
-    recording.profile.add(step);
-  }
+  for (RoutingProfile& step : recording.steps) step.set_layers(file.layers());
+  recording.profile = recording.steps.front();
+  for (const RoutingProfile& step : std::span(recording.steps).subspan(1)) recording.profile.add(step);
   return recording;
 }
 

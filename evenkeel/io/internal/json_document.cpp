@@ -11,6 +11,7 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/base/printable.h"
 #include "evenkeel/base/stop.h"
+#include "evenkeel/io/array_file.h"
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/json_scan.h"
 

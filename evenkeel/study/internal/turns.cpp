@@ -37,11 +37,11 @@ class InTurns final : public ExpertFfn {
  private:
   using Cores = std::counting_semaphore<>;
   struct Turn {
-    explicit Turn(Cores& cores) : cores_(cores) { cores_.acquire(); }
-    ~Turn() { cores_.release(); }
+    explicit Turn(Cores& of) : cores(of) { cores.acquire(); }
+    ~Turn() { cores.release(); }
     Turn(const Turn&) = delete;
     Turn& operator=(const Turn&) = delete;
-    Cores& cores_;
+    Cores& cores;
   };
 
   std::shared_ptr<const ExpertFfn> inner_;

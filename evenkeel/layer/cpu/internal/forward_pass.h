@@ -29,7 +29,7 @@ class ForwardPass {
  private:
   // A chunk on its way. Its buffers go in the reverse order of their coming.
   struct ChunkInFlight {
-    std::int64_t first_token = 0;
+    std::int64_t first_token;
     TopK top_k;
     Dispatched dispatched;
     SavedActivations saved;
