@@ -62,10 +62,10 @@ void run(const CLI::App& app, const EvaluateArguments& options) {
     placements.push_back(read_named(path, "--placement", ranks));
   NamedPlacement from;
   if (!options.from.empty()) from = read_named(options.from, "--from", ranks);
-
   std::vector<JudgedPlacement> judged;
   for (NamedPlacement& each : placements) judged.push_back(judge(std::move(each), recordings, topology));
-  const JudgedPlacement against = judge(std::move(from), recordings, topology);
+  const JudgedPlacement against =
+      options.from.empty() ? judged.front() : judge(std::move(from), recordings, topology);
   const RecordedRouting& whole = widest(recordings);
   const StepModel model = read_step_model(app, options.time, options.files.model, options.step_tokens,
                                           topology, whole.name, whole.profile.num_experts());

@@ -41,7 +41,7 @@ class Masks(NamedTuple):
     """What of a command's output differs from run to run."""
 
     keys: str = ""  # of JSON, also in written files
-    rounded: str = ""  # the same, compared in 7 digits: threads add them up
+    rounded: str = ""  # the same, compared in 6 decimals: threads add them up
     text: str = ""  # patterns of text, one a line
     widths: bool = False  # columns are as wide as measured numbers
 
@@ -58,14 +58,14 @@ STEP = Masks(
     widths=True,
 )
 MEASURED = {
-    "place": Masks("solve_ms", text=r"(?<=solver )\w+, [\d.]+ ms"),
+    "place": Masks("solve_ms", text=r"(?<=fast, )[\d.]+ ms|(?<=exact, )[\d.]+ ms"),
     "plan": Masks("plan_us", text=r"(?<=planned in )[\d.]+ [mu]s"),
     "run": STEP,
     "demo": STEP,
     "bench": Masks(
         STEP.keys
         + """ time_ratio time_spread time_interval cpu_ratio cpu_interval tokens_per_second to_spill to_chunks to_best
-            worst_to_best wall_ratio hidden flops_per_second weight_bytes_per_second overlap link_bytes_per_second chunk_seconds""",
+            worst_to_best flops_per_second weight_bytes_per_second overlap link_bytes_per_second chunk_seconds""",
         STEP.rounded,
         STEP.text
         + r"""
@@ -104,13 +104,17 @@ def masked(subcommand: str, text: str) -> str:
     return text
 
 
+def stamps_in(folder: Path) -> dict[str, tuple[int, int]]:
+    return {name: (at.st_ino, at.st_mtime_ns) for name in files_in(folder) for at in [(folder / name).stat()]}
+
+
 def files_in(folder: Path) -> Folder:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 def run(binary: Path, words: list[str], folder: Path) -> Run:
-    """Runs a command in a folder; its output without what is measured, and the files that it changed."""
-    before = files_in(folder)
+    """Runs a command in a folder; its output without what is measured, and the files that it wrote."""
+    before = stamps_in(folder)
     try:
         done = subprocess.run(
             [binary, *words],
@@ -128,8 +132,8 @@ def run(binary: Path, words: list[str], folder: Path) -> Run:
     stdout, stderr = (
         masked(subcommand, each.decode("utf-8", "backslashreplace").replace(f"{folder}/", "")) for each in printed
     )
-    after = files_in(folder)
-    changed = {name: data for name, data in after.items() if before.get(name) != data}
+    after, stamps = files_in(folder), stamps_in(folder)
+    changed = {name: data for name, data in after.items() if before.get(name) != stamps[name]}
     changed |= {f"{name} (removed)": b"" for name in before.keys() - after.keys()}
     return Run(status, stdout, stderr, changed)
 

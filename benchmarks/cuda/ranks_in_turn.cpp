@@ -209,7 +209,6 @@ class TurnOfRanks {
     made.num_slots = all_.tables_.view().num_slots;
     made.with_backward = false;
     made.hidden = hidden();
-    made.max_tokens = model.tokens;
     made.planner_integers = std::int64_t{ranks()} * experts();
     made.layout = all_.layout();
     made.workspace_bytes =

@@ -179,8 +179,9 @@ class Level::Search {
 
   void search_all(const Step& step, std::int64_t ideal) {
     const SmallSearch::Goal known{step.worst_load(), std::ssize(step.plan.transfers())};
-    const std::int64_t fewest = transfer_bound_.of(step.counts, step.placement, ideal, step.base_load);
-    if (known.worst == ideal && known.transfers == fewest) return;
+    if (known.worst == ideal &&
+        known.transfers == transfer_bound_.of(step.counts, step.placement, ideal, step.base_load))
+      return;
     small_search_.improve(step.counts, step.placement, step.base_load, options_.min_segment, ideal, known,
                           step.plan);
   }

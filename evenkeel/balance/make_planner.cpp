@@ -18,30 +18,6 @@ namespace evenkeel {
 
 namespace {
 
-// Seconds that the plan, which moves something, is predicted to take less than every expert at home does.
-double seconds_gained(const Counts& counts, const LayerPlacement& placement, const StepPlan& plan,
-                      const SpillCosts& costs, std::span<const std::int64_t> base_load) {
-  const auto ranks = static_cast<std::size_t>(plan.num_ranks());
-  std::vector<std::int64_t> at_home(base_load.begin(), base_load.end()), planned = at_home;
-  std::vector<std::int64_t> sends(ranks), receives(ranks);
-  at_home.resize(ranks);
-  planned.resize(ranks);
-  std::ranges::transform(planned, plan.rank_loads(), planned.begin(), std::plus());
-  for (ExpertId expert : indices<ExpertId>(counts.num_experts())) {
-    const auto homes = placement.homes(expert);
-    const auto copies = static_cast<std::int64_t>(homes.size());
-    for (RankId home : homes) at_home[home.offset()] += (counts.load(expert) + copies - 1) / copies;
-  }
-  for (const Transfer& transfer : plan.transfers()) {
-    ++sends[transfer.from.offset()];
-    ++receives[transfer.to.offset()];
-  }
-  const std::int64_t saved = std::ranges::max(at_home) - std::ranges::max(planned);
-  const std::int64_t travelling = std::max(std::ranges::max(sends), std::ranges::max(receives));
-  return static_cast<double>(saved) * costs.seconds_per_assignment -
-         static_cast<double>(travelling) * costs.seconds_per_transfer - costs.seconds_per_step;
-}
-
 // Any planner, but everything stays at home in steps where moving work is not worth its cost.
 class ByGain final : public Planner {
  public:
@@ -52,13 +28,45 @@ class ByGain final : public Planner {
   void plan(const Counts& counts, const LayerPlacement& placement, StepPlan& plan,
             std::span<const std::int64_t> base_load) override {
     planner_->plan(counts, placement, plan, base_load);
-    if (plan.spilled() && seconds_gained(counts, placement, plan, costs_, base_load) <= 0)
+    reserve(static_cast<std::size_t>(plan.num_ranks()));
+    if (plan.spilled() && seconds_gained(counts, placement, plan, base_load) <= 0)
       internal::keep_home(counts, placement, plan);
   }
 
  private:
+  // All memory of a shape is taken at its first step, spilled or not.
+  void reserve(std::size_t ranks) {
+    for (auto* by_rank : {&at_home_, &planned_, &sends_, &receives_}) by_rank->reserve(ranks);
+  }
+
+  // Seconds that the plan, which moves something, is predicted to take less than every expert at home does.
+  double seconds_gained(const Counts& counts, const LayerPlacement& placement, const StepPlan& plan,
+                        std::span<const std::int64_t> base_load) {
+    const auto ranks = static_cast<std::size_t>(plan.num_ranks());
+    at_home_.assign(base_load.begin(), base_load.end());
+    at_home_.resize(ranks);
+    planned_.resize(ranks);
+    std::ranges::transform(at_home_, plan.rank_loads(), planned_.begin(), std::plus());
+    for (ExpertId expert : indices<ExpertId>(counts.num_experts())) {
+      const auto homes = placement.homes(expert);
+      const auto copies = static_cast<std::int64_t>(homes.size());
+      for (RankId home : homes) at_home_[home.offset()] += (counts.load(expert) + copies - 1) / copies;
+    }
+    sends_.assign(ranks, 0);
+    receives_.assign(ranks, 0);
+    for (const Transfer& transfer : plan.transfers()) {
+      ++sends_[transfer.from.offset()];
+      ++receives_[transfer.to.offset()];
+    }
+    const std::int64_t saved = std::ranges::max(at_home_) - std::ranges::max(planned_);
+    const std::int64_t travelling = std::max(std::ranges::max(sends_), std::ranges::max(receives_));
+    return static_cast<double>(saved) * costs_.seconds_per_assignment -
+           static_cast<double>(travelling) * costs_.seconds_per_transfer - costs_.seconds_per_step;
+  }
+
   std::unique_ptr<Planner> planner_;
   SpillCosts costs_;
+  std::vector<std::int64_t> at_home_, planned_, sends_, receives_;  // by rank
 };
 
 void validate_options(const PlannerOptions& options) {

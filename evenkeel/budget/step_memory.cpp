@@ -73,6 +73,11 @@ StepMemory::Choice StepMemory::choose_forward(const BlockTable& table, const Cou
                                               std::span<const RankMemory> memories,
                                               const LayerPlacement& placement, const StepPlan& plan) {
   load_blocks(table, memories, placement, plan);
+  if (keeps() && cuts_exactly() && weights_can_land(memories)) {
+    given_.chunks.clear();
+    find_kept_whole(memories, given_);
+    if (!given_.chunks.empty()) return {given_.chunks};
+  }
   const bool keep_all = options_.recompute == Recompute::none && shape_.with_backward;
   double rest = find_forward(memories, keep_all, given_);
   const bool settled =

@@ -52,6 +52,11 @@ class StepMemory {
   Choice cut_backward(const BlockTable& table, std::span<const RankMemory> memories,
                       const LayerPlacement& placement, const StepPlan& plan);
 
+  // Plain EP, which a choice may ask for.
+  void plan_plain(const Counts& counts, const LayerPlacement& placement, StepPlan& plan) {
+    plain_planner_->plan(counts, placement, plan);
+  }
+
   // With the workspaces that were chosen with the chunks; at first, the most.
   const ChunkShape& shape() const { return shape_; }
 

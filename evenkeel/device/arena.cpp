@@ -39,7 +39,7 @@ Arena::~Arena() {
 Buffer Arena::allocate(std::int64_t bytes, const char* name, Lifetime lifetime) {
   if (bytes < 0) throw InvalidArgument(name, fmt::format("{} bytes", bytes), "0 or more");
   if (bytes == 0) return {};
-  const std::int64_t needed = rounded(bytes);
+  const std::int64_t needed = whole_lines(bytes);
   auto best = gaps_.end();
   for (auto gap = gaps_.begin(); gap != gaps_.end(); ++gap)
     if (gap->bytes >= needed && (best == gaps_.end() || gap->bytes < best->bytes)) best = gap;
@@ -66,7 +66,7 @@ std::int64_t Arena::largest_gap_bytes() const {
 std::int64_t Arena::largest_gap_bytes_without(const Buffer& buffer) const {
   if (buffer.bytes().empty()) return largest_gap_bytes();
   const std::int64_t begin = buffer.data() - range_->begin();
-  std::int64_t joined = rounded(std::ssize(buffer.bytes()));
+  std::int64_t joined = whole_lines(std::ssize(buffer.bytes()));
   const std::int64_t end = begin + joined;
   for (const Gap& gap : gaps_)
     if (gap.begin + gap.bytes == begin || gap.begin == end) joined += gap.bytes;
@@ -89,7 +89,7 @@ std::int64_t Arena::spare_state_bytes() const {
 
 void Arena::give_back(std::span<std::byte> bytes) {
   const std::int64_t begin = bytes.data() - range_->begin();
-  const std::int64_t size = rounded(static_cast<std::int64_t>(bytes.size()));
+  const std::int64_t size = whole_lines(static_cast<std::int64_t>(bytes.size()));
   in_use_ -= size;
   if (watcher_ != nullptr) watcher_->given_back(begin, in_use_);
 

@@ -80,15 +80,13 @@ class Arena {
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // `name` says what the bytes are for. Throws BudgetTooSmall when no gap is large enough,
-  // and, without a budget only, Unsupported when the device has no more.
+  // Takes whole_lines(bytes). `name` says what the bytes are for. Throws BudgetTooSmall when no gap is large
+  // enough, and, without a budget only, Unsupported when the device has no more.
   Buffer allocate(std::int64_t bytes, const char* name, Lifetime lifetime = Lifetime::step);
   template <class T>
   Buffer allocate_for(std::int64_t count, const char* name, Lifetime lifetime = Lifetime::step) {
     return allocate(count * static_cast<std::int64_t>(sizeof(T)), name, lifetime);
   }
-  // The bytes that allocate() takes where so many are asked for.
-  static constexpr std::int64_t rounded(std::int64_t bytes) { return whole_lines(bytes); }
 
   // Whether a budget was given.
   bool is_bounded() const { return bounded_; }

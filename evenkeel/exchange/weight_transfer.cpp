@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "evenkeel/base/bytes.h"
 #include "evenkeel/device/cpu/rows.h"
 
 namespace evenkeel {
@@ -11,7 +12,7 @@ namespace {
 constexpr std::int64_t kPartAlignment = 32;
 
 std::int64_t aligned(std::int64_t elements) {
-  return (elements + kPartAlignment - 1) / kPartAlignment * kPartAlignment;
+  return round_up(elements, kPartAlignment);
 }
 }  // namespace
 

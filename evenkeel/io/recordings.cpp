@@ -18,9 +18,12 @@ RoutingFile open_as_told(const std::string& path, const RoutingOptions& options)
 }
 
 RecordedRouting recording_of(RoutingFile& file, const std::string& path, const RoutingOptions& options) {
+  RecordedRouting recording{.name = path, .profile = {}, .steps = {}, .notes = file.notes};
+  if (!file.profile) recording.profile = profile_of(file, options);
+  recording.steps = steps_of(file, std::nullopt);
   // A profile's own transitions cost nothing and are kept.
-  return {path, file.profile ? *file.profile : profile_of(file, options), steps_of(file, std::nullopt),
-          file.notes};
+  if (file.profile) recording.profile = *std::move(file.profile);
+  return recording;
 }
 
 void require_same_model(const RecordedRouting& first, const RecordedRouting& other,

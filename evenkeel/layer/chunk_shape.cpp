@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "evenkeel/base/bytes.h"
 #include "evenkeel/exchange/weight_transfer.h"
 #include "evenkeel/layer/internal/expert_parts.h"
 
@@ -20,7 +21,7 @@ ChunkShape chunk_shape(const MoeShape& shape, int num_ranks, const ExpertFfn& ex
   chunk.weight_bytes = elements.all() * bytes_of(shape.expert.type);
   chunk.landing_bytes = elements.larger() * bytes_of(shape.expert.type);
   chunk.gradient_bytes = elements.all() * std::int64_t{sizeof(float)};
-  const auto prepared = [&](Pass pass) { return Arena::rounded(experts.prepared_bytes(pass)); };
+  const auto prepared = [&](Pass pass) { return whole_lines(experts.prepared_bytes(pass)); };
   chunk.forward_weight_bytes = prepared(Pass::forward);
   chunk.workspace.forward = experts.least_workspace_bytes(Pass::forward);
   chunk.most_workspace.forward = experts.workspace_bytes(Pass::forward);

@@ -12,8 +12,8 @@ namespace evenkeel {
 // Of a layer of this shape, spread over so many ranks; `experts` are its products on this machine.
 ChunkShape chunk_shape(const MoeShape& shape, int num_ranks, const ExpertFfn& experts, bool with_backward);
 
-// Of the layer that these would make on every rank. least_budget() of it is MoeLayer::least_budget() where
-// all ranks have this machine's products.
+// Of the layer that these would make on every rank's CPU. least_budget() of it is MoeLayer::least_budget()
+// where all ranks have this machine's products.
 BudgetShape budget_shape(const MoeShape& shape, const LayerPlacement& placement, const ExpertFfn& experts,
                          const MoeOptions& options);
 

@@ -42,6 +42,7 @@ std::int64_t MoeLayer::least_budget() const {
 }
 
 StepReport MoeLayer::report(const ForwardState& state) const {
+  require_state(state);
   return backend_->report(*state.step_);
 }
 
@@ -74,10 +75,12 @@ void MoeLayer::set_planner(const PlannerOptions& options) {
 }
 
 ForwardState MoeLayer::forward(ConstRows hidden, const TopK& top_k, Rows output) {
-  ForwardState state;
+  ForwardState state(*backend_);
+  if (!state)
+    throw InvalidArgument("forward", "more states are alive than the layer was made for",
+                          "a larger states_in_flight, or backward before the next forward");
   run_or_end_all([&] {
     require_input(hidden, top_k, output);
-    state = ForwardState(*backend_);
     backend_->forward(*state.step_, hidden, top_k, output);
   });
   return state;
@@ -119,6 +122,8 @@ void MoeLayer::require_input(ConstRows hidden, const TopK& top_k, ConstRows outp
                           fmt::format("{} tokens, k = {}, {} experts, {} weights", top_k.tokens, top_k.k,
                                       top_k.experts.size(), top_k.weights.size()),
                           fmt::format("k = {}, and tokens * k experts and weights", k));
+  if (choices > 0 && (top_k.experts.data() == nullptr || top_k.weights.data() == nullptr))
+    throw InvalidArgument("top_k", "is null");
   require_rows("hidden", hidden, top_k.tokens);
   require_rows("output", output, top_k.tokens);
 }
@@ -127,8 +132,7 @@ void MoeLayer::require_backward(const ForwardState& state, ConstRows grad_output
                                 const MoeGradients& gradients) const {
   if (!parts_->options.with_backward)
     throw InvalidArgument("backward", "the layer was made without it", "with_backward");
-  if (!state || state.step_.get_deleter().layer != backend_.get())
-    throw InvalidArgument("state", "holds no forward step of this layer", "what forward returned, once");
+  require_state(state);
   const TopK& top_k = state.step_->top_k;
   require_rows("grad_output", grad_output, top_k.tokens);
   require_rows("gradient of hidden", gradients.hidden, top_k.tokens);
@@ -142,6 +146,13 @@ void MoeLayer::require_backward(const ForwardState& state, ConstRows grad_output
     throw InvalidArgument("gradient of router weights",
                           fmt::format("{} numbers", gradients.router_weights.size()),
                           fmt::format("{}, one for each of the top-k", top_k.weights.size()));
+  if (!top_k.weights.empty() && gradients.router_weights.data() == nullptr)
+    throw InvalidArgument("gradient of router weights", "is null");
+}
+
+void MoeLayer::require_state(const ForwardState& state) const {
+  if (!state || state.step_.get_deleter().layer != backend_.get())
+    throw InvalidArgument("state", "holds no forward step of this layer", "what forward returned, once");
 }
 
 }  // namespace evenkeel

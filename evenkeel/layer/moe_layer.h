@@ -7,12 +7,12 @@
 // Exact        Output and gradients are those of a dense evaluation, whatever the plan; no assignment is
 //              dropped. The output's bits are the same for every plan and rank count where bitwise() holds.
 // Memory       On the CPU (a GPU's is in layer/cuda/on_gpu.h): rows, results, saved activations, borrowed
-// weights and tables live in the arena; native
-//              weights and the caller's tensors do not. A warm layer allocates nothing elsewhere, but for
-//              what its ExpertFfn does: oneDNN makes a small argument map for every product and every packing
-//              of borrowed weights. Where the arena has a budget, no step exceeds it, whatever the routing: a
-//              step is cut into chunks of tokens, one dispatched, computed and combined after the other, and
-//              what cannot be kept for backward is computed again there (MemFine, arXiv 2511.21431).
+//              weights and tables live in the arena; native weights and the caller's tensors do not. A warm
+//              layer allocates nothing elsewhere, but for what its ExpertFfn does: oneDNN makes a small
+//              argument map for every product and every packing of borrowed weights. Where the arena has a
+//              budget, no step exceeds it, whatever the routing: a step is cut into chunks of tokens, one
+//              dispatched, computed and combined after the other, and what cannot be kept for backward is
+//              computed again there (MemFine, arXiv 2511.21431).
 // Errors       An exception on one rank ends the communicator for all, with its message as the cause.
 // Source       LLEP (arXiv 2601.17111), Algorithms 1 and 4.
 #pragma once
@@ -102,8 +102,9 @@ class MoeLayer {
   // hidden and output: [tokens, D] of the shape's type. Returns what backward needs besides `hidden`, which
   // must stay as it is until then. On a GPU all tensors, the choices in `top_k` too, are in its memory; the
   // choices must stay until backward as well, and ids outside -1..E-1 are found there, not here.
-  // Throws InvalidArgument for views of another shape, more than max_tokens tokens, or an expert id outside
-  // -1..E-1, naming the token.
+  // Throws InvalidArgument where more states are alive than the layer was made for, before anything else, and
+  // the communicator stays as it is; for views of another shape, more than max_tokens tokens, or an expert id
+  // outside -1..E-1, naming the token.
   ForwardState forward(ConstRows hidden, const TopK& top_k, Rows output);
 
   // Consumes a state of this layer. grad_output: [tokens, D].
@@ -117,13 +118,15 @@ class MoeLayer {
   // The least budget of an arena that has this layer alone.
   std::int64_t least_budget() const;
 
-  // What was decided for a step; on a GPU, waits for it.
+  // What was decided for a step; on a GPU, waits for it. Throws InvalidArgument for a state that holds no
+  // step of this layer.
   StepReport report(const ForwardState& state) const;
 
  private:
   void require_weights(std::span<const ExpertWeights> weights) const;
   void require_rows(const char* name, ConstRows rows, std::int64_t tokens) const;
   void require_input(ConstRows hidden, const TopK& top_k, ConstRows output) const;
+  void require_state(const ForwardState& state) const;
   void require_backward(const ForwardState& state, ConstRows grad_output,
                         const MoeGradients& gradients) const;
   template <class Step>

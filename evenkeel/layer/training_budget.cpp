@@ -37,7 +37,7 @@ std::optional<BudgetShape> budget_shape(const MemoryModel& memory, int stage) {
   const std::int64_t states = states_in_flight(memory, stage);
   const std::int64_t tokens =
       divided(setup.micro_batch * setup.sequence, setup.parallel.tensor * setup.parallel.context);
-  // No layer is made for more than these.
+  // No layer is made for more assignments; states are an int.
   constexpr std::int64_t kMostAssignments = std::int64_t{1} << 30, kMostStates = 1 << 20;
   if (states > kMostStates || tokens > kMostAssignments / model.experts.top_k / setup.parallel.expert)
     return std::nullopt;

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "evenkeel/base/clock.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/placement/clusters/clusters.h"
 #include "evenkeel/placement/incremental/incremental.h"
@@ -353,9 +354,9 @@ PlaceResult place_for(const RoutingProfile& profile, std::span<const RoutingProf
                                  .pairs = options.pairs,
                                  .sources = even.empty() ? options.sources : even,
                                  .cost = options.cost};
-  const internal::Deadline clock({});
+  const double begin = wall_seconds();
   PlaceResult result = Solve(problem, recordings, options).run();
-  result.solve_ms = clock.seconds() * 1e3;
+  result.solve_ms = (wall_seconds() - begin) * 1e3;
   result.before = placement_quality(problem, placement_before(profile, topology, options));
   result.after = placement_quality(problem, result.placement);
   const std::vector<std::string> notes = notes_of(problem, options);
@@ -371,8 +372,12 @@ PlaceResult place_for(const RoutingProfile& profile, std::span<const RoutingProf
 RoutingProfile sum_of(std::span<const RoutingProfile> recordings) {
   const bool transitions = std::ranges::all_of(recordings, &RoutingProfile::has_transitions);
   RoutingProfile sum = transitions ? recordings.front() : recordings.front().without_transitions();
-  for (const RoutingProfile& other : recordings.subspan(1))
-    sum.add(transitions ? other : other.without_transitions());
+  for (const RoutingProfile& other : recordings.subspan(1)) {
+    if (transitions)
+      sum.add(other);
+    else
+      sum.add(other.without_transitions());
+  }
   return sum;
 }
 

@@ -107,7 +107,7 @@ RoutingProfile RoutingProfile::without_transitions() const {
 
 void RoutingProfile::add(const RoutingProfile& other) {
   if (other.num_layers_ != num_layers_ || other.num_experts_ != num_experts_ ||
-      other.has_transitions_ != has_transitions_)
+      (num_layers_ > 1 && other.has_transitions_ != has_transitions_))
     throw InvalidArgument(
         "profiles",
         fmt::format("{} layers of {} experts{} and {} layers of {} experts{} cannot be added", num_layers_,

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/base/parse.h"
 
 namespace evenkeel {
 
@@ -47,10 +48,7 @@ struct Ablation {
   }
   // 1250 thousandths are "1.25".
   std::string text_of(std::int64_t value) const {
-    if (!in_thousandths) return fmt::format("{}", value);
-    std::string text = fmt::format("{}.{:03}", value / 1000, value % 1000);
-    while (text.ends_with('0') && !text.ends_with(".0")) text.pop_back();
-    return text;
+    return in_thousandths ? format_thousandths(value) : fmt::format("{}", value);
   }
 };
 

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "evenkeel/base/bytes.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/training_memory/internal/tensor_degree.h"
 
@@ -84,8 +85,7 @@ class Adviser {
     parallel.pipeline *= times.pipeline;
     parallel.expert *= times.expert;
     parallel.context *= times.context;
-    const std::int64_t least = parallel.least_data();
-    parallel.data = (parallel.data + least - 1) / least * least;
+    parallel.data = round_up(parallel.data, parallel.least_data());
     return parallel;
   }
 

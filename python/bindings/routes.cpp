@@ -16,7 +16,7 @@
 #include <tuple>
 #include <vector>
 
-#include "evenkeel/balance/chunk_cuts.h"
+#include "evenkeel/balance/phase_bytes.h"
 #include "evenkeel/balance/planner.h"
 #include "evenkeel/base/bytes.h"
 #include "evenkeel/base/error.h"

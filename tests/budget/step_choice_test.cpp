@@ -121,8 +121,8 @@ struct Case {
 };
 
 // Where memory is ample the planner's plan is the caller's wish, and is not weighed. Elsewhere chunks are
-// counted before they are cut, so that a prediction may be off: of 20,000 such steps 12 were above 1.02, none
-// above 1.10.
+// counted before they are cut, so that a prediction may be off: of these 2,000 steps at most 4 are
+// above 1.02, none above 1.10.
 TEST(StepMemory, IsAlmostAlwaysPredictedToBeAsFastAsSpillingAloneAndAsPlainEpAlone) {
   int wrong = 0, faster_than_chunks = 0, faster_than_spill = 0;
   for (unsigned seed = 0; seed < 2000; ++seed) {

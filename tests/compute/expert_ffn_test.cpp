@@ -35,8 +35,7 @@ class Batch {
   // From 0, where a call has the least workspace, to 1, where it has as much as makes it fast.
   void set_workspace(double share) { workspace_share_ = share; }
 
-  // Computes again what forward would save where `again` says from which prepared weights. In halves, weights
-  // arrive one tensor after the other, and the gradient of gate_up comes after the others.
+  // Computes again what forward would save where `again` says from which prepared weights.
   // `in_halves`: weights are prepared gate_up first, the rest after it.
   FfnOutcome run(std::optional<Pass> again = {}, bool in_halves = false) {
     in_halves_ = in_halves;

@@ -68,7 +68,7 @@ void expect_lending(const LayerPlacement& placement, const std::vector<std::vect
       if (each.to == me) expected.push_back(each.expert);
     EXPECT_EQ(transfer.borrows(plan), std::ssize(expected));
     transfer.fetch(plan, natives, [&](ExpertId expert, const ExpertParts& parts) {
-      EXPECT_EQ(arena.in_use_bytes(), Arena::rounded(transfer.landing_bytes()));
+      EXPECT_EQ(arena.in_use_bytes(), whole_lines(transfer.landing_bytes()));
       const bool gate_up = !parts.front().empty();
       if (gate_up) borrowed.push_back(expert);
       ASSERT_EQ(borrowed.back(), expert);
@@ -84,9 +84,9 @@ void expect_lending(const LayerPlacement& placement, const std::vector<std::vect
     EXPECT_EQ(borrowed, expected);
     EXPECT_EQ(whole, expected);
     EXPECT_EQ(arena.in_use_bytes(), 0);
-    for (int step = 0; step < 2; ++step) {
+    for (int step = 0; step < 2; ++step) {  // the second in memory of the first
       transfer.open_gradients(plan, placement);
-      EXPECT_EQ(arena.in_use_bytes(), Arena::rounded(transfer.away_bytes(plan, placement)));
+      EXPECT_EQ(arena.in_use_bytes(), whole_lines(transfer.away_bytes(plan, placement)));
       for (const WeightTransfer::Away& away : transfer.away()) {
         std::size_t i = 0;
         for (const auto& part : away.parts)

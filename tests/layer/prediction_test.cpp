@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <limits>
 
 #include "evenkeel/budget/least_budget.h"
@@ -107,7 +106,7 @@ class Prediction {
   std::int64_t choices(std::size_t rank) const {
     if (!shape_.with_backward) return 0;
     if (setup_.budget != Arena::kNoBudget) return state_bytes(shape_, max_tokens());
-    return Arena::rounded(static_cast<std::int64_t>(step_.ids[rank].size()) * 8);
+    return whole_lines(static_cast<std::int64_t>(step_.ids[rank].size()) * 8);
   }
   std::int64_t aside(std::size_t rank) const { return setup_.budget != Arena::kNoBudget ? choices(rank) : 0; }
   std::int64_t borrowed(std::size_t rank) const {

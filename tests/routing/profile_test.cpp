@@ -96,6 +96,18 @@ TEST(Profile, OfTwoTracesIsTheSumOfTheirs) {
   EXPECT_EQ(sum, profile_trace(all));
 }
 
+// Of one layer there are none to have: of tokens that were counted without them, or of loads alone.
+TEST(Profile, OfOneLayerIsAddedWhateverItSaysOfTransitions) {
+  RoutingProfile counted(1, 3, false);
+  const RoutingProfile loads(1, 3, {4, 5, 6}, {});
+  ASSERT_NE(counted.has_transitions(), loads.has_transitions());
+  counted.add(loads);
+  EXPECT_TRUE(std::ranges::equal(counted.loads(), loads.loads()));
+  RoutingProfile sum = loads;
+  sum.add(counted);
+  EXPECT_EQ(sum.total_load(LayerId(0)), 30);
+}
+
 TEST(Profile, WithoutTransitionsHasTheSameLoads) {
   const RandomTrace trace(3);
   MemoryTrace reader = trace.reader();

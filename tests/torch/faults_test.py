@@ -1,6 +1,6 @@
 """A rank that is killed or stopped in any phase is named by every survivor, in time; the survivors then go on.
 
-Ranks are forked, as in processes.py, and cases run side by side, since they mostly wait.
+Ranks are forked, one case at a time (FORKS), and cases run side by side, since they mostly wait.
 """
 
 from __future__ import annotations

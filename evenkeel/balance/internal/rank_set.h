@@ -43,10 +43,6 @@ class RankSet {
     if (node.empty()) node = ranks_.extract(held_[rank.offset()]);
   }
 
-  bool empty() const { return ranks_.empty(); }
-  // The largest number; of a set that is not empty.
-  std::int64_t most() const { return ranks_.rbegin()->first; }
-
   // The rank whose number is the least of those from `value` up, or the largest up to it; of equal ones the
   // first.
   std::optional<RankId> at_least(std::int64_t value) const {

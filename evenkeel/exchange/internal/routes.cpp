@@ -252,7 +252,6 @@ void RouteBuilder::fill_groups() {
       }
     }
   }
-  std::ranges::sort(groups, {}, &Dispatched::Group::begin);
 }
 
 }  // namespace evenkeel

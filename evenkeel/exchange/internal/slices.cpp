@@ -4,8 +4,8 @@ namespace evenkeel {
 
 namespace {
 
-// Rows, router weights and row gradients may go in one operation.
-constexpr std::size_t kTablesAtOnce = 3;
+// Row gradients and those of router weights go in one operation.
+constexpr std::size_t kTablesAtOnce = 2;
 
 }  // namespace
 

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <string_view>
 
 namespace evenkeel::internal {
@@ -73,9 +72,5 @@ void scan_json(std::string_view text, Take take) {
     at = token.end;
   }
 }
-
-// Calls `take` with each key of the outermost object, as it is written between its quotes, until it returns
-// false. A text may go on behind the object, as JSON lines do, and may end in the middle of it.
-void for_each_outer_key(std::string_view text, const std::function<bool(std::string_view)>& take);
 
 }  // namespace evenkeel::internal

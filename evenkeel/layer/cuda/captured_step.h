@@ -14,7 +14,7 @@ namespace evenkeel {
 class CapturedStep {
  public:
   // Collective: captures what `step` hands to the ranks' streams. It must have run once before, so that
-  // nothing is made or loaded under capture.
+  // nothing is made or loaded under capture, with experts' gradients at the same addresses.
   CapturedStep(Communicator& comm, CudaStream& stream, const std::function<void()>& step);
   // To end before the layers that take part.
   ~CapturedStep();

@@ -18,7 +18,6 @@ struct BufferShape {
   int states = 1;
   bool with_backward = true;
   std::int64_t hidden = 0;
-  std::int64_t max_tokens = 0;
   std::int64_t planner_integers = 0;
   std::int64_t workspace_bytes = 0;  // of the experts' products
   ExpertLayout layout;

@@ -4,7 +4,8 @@
 //
 // Steady     forward() and backward() wait for no device and allocate nothing, and can be captured
 //            (captured_step.h); the host threads only meet, to pass events. A backward() whose experts'
-//            gradients are at other addresses than before waits for the device, to tell it.
+//            gradients are at other addresses than before waits for the device, to tell it: not under
+//            capture. A captured step adds to the gradients of the last backward() that was not a replay.
 // Memory     All of it is taken from the arena at construction. Where the arena has a budget, a step is
 //            cut into as few chunks (a power of two, chosen on the device) as its routing needs; the
 //            finest cut fits any. Launches of chunks that a step does not need find nothing to do.

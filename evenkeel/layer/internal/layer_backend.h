@@ -23,7 +23,7 @@ class StepState {
   TopK top_k;
 };
 
-// MoeLayer has checked the arguments. All but give_back() and await_others() is collective.
+// MoeLayer has checked the arguments. forward(), backward() and, on a GPU, set_weights() are collective.
 class LayerBackend {
  public:
   virtual ~LayerBackend() = default;
@@ -31,7 +31,7 @@ class LayerBackend {
   virtual void set_weights(std::span<const ExpertWeights> natives) = 0;
   virtual void set_planner(const PlannerOptions& options) = 0;
 
-  // Throws InvalidArgument where more states are alive than the layer was made for.
+  // Null where as many states are alive as the layer was made for.
   virtual StepState* take_state() = 0;
   virtual void give_back(StepState* state) noexcept = 0;
   virtual void forward(StepState& state, ConstRows hidden, const TopK& top_k, Rows output) = 0;

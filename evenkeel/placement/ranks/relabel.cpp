@@ -81,7 +81,8 @@ Names rename_parts(const PlacementProblem& problem, const std::vector<RankTraffi
   for (std::size_t rank = 0; rank < part_of_rank.size(); ++rank)
     slots[static_cast<std::size_t>(part_of_rank[rank])] += slots_per_rank[rank];
   const auto layers = static_cast<std::size_t>(problem.profile.num_layers());
-  return best_names(problem, between, links, {std::vector<std::vector<int>>(layers, slots), slots}, deadline);
+  return best_names(problem, std::move(between), links, {std::vector<std::vector<int>>(layers, slots), slots},
+                    deadline);
 }
 
 // Ranks of a node, in order, get the names of the ranks of another node. Empty if the deadline passed before.
@@ -119,7 +120,8 @@ Names rename_nodes_then_ranks(const PlacementProblem& problem, const std::vector
     for (std::size_t i = 0; i < exchanges.size(); ++i)
       within.push_back(summed(exchanges[i], dispatch ? own : members[i],
                               dispatch ? members[i] : members[i + 1], static_cast<std::size_t>(each)));
-    const Names rank_names = best_names(problem, within, Topology::uniform(1, each), slots, deadline);
+    const Names rank_names =
+        best_names(problem, std::move(within), Topology::uniform(1, each), slots, deadline);
     for (std::size_t layer = 0; layer < layers; ++layer)
       for (std::size_t rank = 0; rank < node_of_rank.size(); ++rank)
         if (const int place = members[layer][rank]; place >= 0)

@@ -4,7 +4,8 @@
 // Problem     as replicate(): fill the slots of all ranks, each expert at least once, its load split evenly
 //             over its copies. In each layer the heaviest rank of the worst recording is to be lightest; a
 //             recording counts by shares of its own load, however long it is.
-// Method      copies go to the experts whose largest share over the recordings is largest; then LevelSearch:
+// Method      copies go to the experts whose largest share over the recordings is largest; then a level
+// search:
 //             largest first, and exchanges of two copies that lower all recordings together. With groups, the
 //             same search gives groups to nodes, then copies to the ranks of each node. Where the placement
 //             of the sum of all recordings is better in a layer, the search goes on from there.

@@ -21,7 +21,7 @@ namespace evenkeel::internal {
   DO(ncclAllGather, all_gather)
 
 struct Library {
-#define EVENKEEL_DECLARE(function, name) decltype(&function) name;
+#define EVENKEEL_DECLARE(function, name) decltype(&function) name;  // NOLINT(bugprone-macro-parentheses)
   EVENKEEL_FOR_EACH_NCCL_FUNCTION(EVENKEEL_DECLARE)
 #undef EVENKEEL_DECLARE
 

@@ -13,9 +13,6 @@
 
 namespace evenkeel::cuda {
 
-// A slice has fewer assignments than 2^16.
-inline constexpr int kMostInSlice = 65535;
-
 // `table` has lanes * experts places. `counts` [E] gets the slice's, `rank` [n] each assignment's.
 template <class Team>
 EVENKEEL_HOST_DEVICE void count_slice(const Team& team, const std::int32_t* experts, int n, int num_experts,

@@ -47,10 +47,10 @@ const std::string* first_stated(const ConfigKeys& config, const std::array<std::
   return nullptr;
 }
 
-ExpertGroups groups_of(const ConfigKeys& config, const Family& family, int num_experts) {
+RoutingGroups groups_of(const ConfigKeys& config, const Family& family, int num_experts) {
   static const std::array<std::string, 2> count_keys = {"n_group", "num_expert_group"};
   static const std::array<std::string, 2> chosen_keys = {"topk_group", "topk_groups"};
-  ExpertGroups groups;
+  RoutingGroups groups;
   if (family.groups == Family::Groups::unless_greedy && config.word("topk_method") == "greedy") return groups;
   const std::string* count = first_stated(config, count_keys);
   const bool stated_null = config.is_null(count_keys[0]) || config.is_null(count_keys[1]);
@@ -70,7 +70,7 @@ ExpertGroups groups_of(const ConfigKeys& config, const Family& family, int num_e
 
 }  // namespace
 
-void require_whole_groups(std::span<const ExpertId> order, const ExpertGroups& groups,
+void require_whole_groups(std::span<const ExpertId> order, const RoutingGroups& groups,
                           const std::string& where) {
   if (!groups.bind()) return;
   const std::size_t size = order.size() / static_cast<std::size_t>(groups.count);

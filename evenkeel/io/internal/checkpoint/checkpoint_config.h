@@ -11,7 +11,7 @@
 namespace evenkeel::internal {
 
 // A model that first chooses `chosen` of `count` groups of consecutive experts, then experts among theirs.
-struct ExpertGroups {
+struct RoutingGroups {
   int count = 1;
   int chosen = 1;
   // All groups are chosen: as if there were none.
@@ -22,13 +22,13 @@ struct CheckpointConfig {
   const Family* family = nullptr;  // one whose tensors are known
   int num_layers = 0;              // hidden layers, dense ones too
   int num_experts = 0;
-  ExpertGroups groups;
+  RoutingGroups groups;
 };
 
 // Group g of a model is its experts [g E / G, (g + 1) E / G). A token's experts come from the few groups
 // whose best experts score highest, so a new order computes the same only if it takes whole groups to whole
 // groups. Throws Infeasible where it does not, with `where` ("layer 3") and two experts that show it.
-void require_whole_groups(std::span<const ExpertId> order, const ExpertGroups& groups,
+void require_whole_groups(std::span<const ExpertId> order, const RoutingGroups& groups,
                           const std::string& where);
 
 // Configs that name modules, as lists of what is not quantized do, may name single experts by their numbers

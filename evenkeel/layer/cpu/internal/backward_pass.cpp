@@ -14,7 +14,24 @@ void BackwardPass::open() {
   drop_what_does_not_fit();
   if (step_.kept.empty()) return;
   const bool all_kept = step_.step_chunks.back().kept;
-  layer_.borrow_for_backward(step_.step_plan, all_kept ? kBackward : again_passes(layer_));
+  borrow(all_kept ? kBackward : again_passes(layer_));
+}
+
+void BackwardPass::borrow(std::span<const Pass> passes) {
+  layer_.clock.enter(Phase::transfer);
+  layer_.borrowed.fetch(step_.step_plan, layer_.natives.parts(), passes, layer_.transfer);
+  layer_.transfer.open_gradients(step_.step_plan, layer_.parts.placement);
+  borrowing_ = true;
+}
+
+// What is borrowed goes, and the gradients to their owners.
+void BackwardPass::return_gradients() {
+  if (!borrowing_) return;
+  layer_.clock.leave_chunk(Phase::transfer);
+  layer_.borrowed.release();
+  layer_.transfer.return_gradients(layer_.pass.owned_gradients);
+  layer_.transfer.finish();
+  borrowing_ = false;
 }
 
 // Of the rank's own experts: gradients that other ranks compute and send home go there too.
@@ -35,8 +52,7 @@ void BackwardPass::drop_what_does_not_fit() {
 }
 
 bool BackwardPass::next_chunk() {
-  again_ = step_.kept.empty();
-  if (!again_) {
+  if (!step_.kept.empty()) {
     KeptChunk& kept = step_.kept.back();
     in_flight_.emplace(tokens_of(kept.first_token, kept.dispatched.tokens), std::move(kept.dispatched),
                        std::move(kept.saved));
@@ -55,7 +71,7 @@ bool BackwardPass::plan_rest() {
   if (begin == step_.step_chunks.end()) return false;
   rest_begin_ = begin->first_token(step_.top_k.tokens, layer_.schedule.units());
   plan_rest_again(step_.top_k.part(rest_begin_, step_.top_k.tokens - rest_begin_));
-  if (!layer_.pass.borrowing) layer_.borrow_for_backward(step_.step_plan, again_passes(layer_));
+  if (!borrowing_) borrow(again_passes(layer_));
   rest_is_planned_ = true;
   return true;
 }
@@ -64,20 +80,20 @@ bool BackwardPass::plan_rest() {
 void BackwardPass::plan_rest_again(const TopK& rest) {
   StepSchedule& schedule = layer_.schedule;
   layer_.clock.leave_chunk(Phase::plan);
-  const bool borrowing = layer_.pass.borrowing;
   const std::int64_t borrowed =
-      borrowing ? borrowing_bytes(layer_, step_.step_plan, again_passes(layer_)) : 0;
-  if (!borrowing || !schedule.plan_rest(rest, borrowed, step_.step_plan)) {
-    layer_.give_back_in_backward();
+      borrowing_ ? borrowing_bytes(layer_, step_.step_plan, again_passes(layer_)) : 0;
+  if (!borrowing_ || !schedule.plan_rest(rest, borrowed, step_.step_plan)) {
+    return_gradients();
     layer_.clock.enter(Phase::plan);
     schedule.plan_backward(rest, step_.step_plan);
   }
   layer_.pass.workspace = schedule.workspace();
+  layer_.note_split_experts(step_.step_plan);
 }
 
 // The gradients of the chunk's results arrive, and what is not there of its rows.
 void BackwardPass::dispatch() {
-  if (again_)
+  if (rest_is_planned_)
     dispatch_again();
   else
     layer_.clock.enter_chunk(Phase::dispatch);
@@ -99,7 +115,6 @@ void BackwardPass::dispatch_again() {
   layer_.clock.enter(Phase::dispatch);
   now.dispatched = layer_.exchange.dispatch(now.tokens.hidden, now.tokens.top_k, schedule.counts(), plan);
   if (layer_.recompute() == Recompute::whole) compute_forward();
-  layer_.clock.enter(Phase::dispatch);
 }
 
 // All that forward computed, as frameworks do that know nothing of the experts within.
@@ -107,10 +122,11 @@ void BackwardPass::compute_forward() {
   ChunkInFlight& now = *in_flight_;
   now.saved = {layer_.parts.arena, now.dispatched, layer_.budget.chunk, Lifetime::step};
   layer_.clock.statistics().recomputed_assignments += now.dispatched.positions_here;
-  ExpertsForward experts(layer_, now.dispatched, now.tokens.hidden, now.saved, step_.step_plan);
+  ExpertsForward experts(layer_, now.dispatched, now.tokens.hidden, now.saved);
   experts.compute_waiting();
   layer_.clock.enter(Phase::combine);
   experts.compute_rest();
+  layer_.clock.enter(Phase::dispatch);
 }
 
 void BackwardPass::run_experts() {

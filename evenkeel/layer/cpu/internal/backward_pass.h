@@ -26,7 +26,7 @@ class BackwardPass {
   void dispatch();
   void run_experts();
   void combine();
-  void return_gradients() { layer_.give_back_in_backward(); }
+  void return_gradients();
 
  private:
   // A chunk's tokens in the caller's tensors.
@@ -46,6 +46,7 @@ class BackwardPass {
     Exchange::RowGradients computed;
   };
 
+  void borrow(std::span<const Pass> passes);
   void attach_owned_gradients();
   void drop_what_does_not_fit();
   bool plan_rest();
@@ -59,10 +60,10 @@ class BackwardPass {
   SavedStep& step_;
   ConstRows grad_output_;
   const MoeGradients& gradients_;
-  bool rest_is_planned_ = false;
-  std::int64_t rest_begin_ = 0;  // the first token of the rest
+  bool borrowing_ = false;
+  bool rest_is_planned_ = false;  // then the present chunk is of the rest
+  std::int64_t rest_begin_ = 0;   // the first token of the rest
   std::size_t rest_chunks_begun_ = 0;
-  bool again_ = false;  // the present chunk is of the rest
   std::optional<ChunkInFlight> in_flight_;
 };
 

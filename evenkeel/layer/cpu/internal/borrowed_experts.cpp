@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "evenkeel/base/bytes.h"
 #include "evenkeel/base/check.h"
 #include "evenkeel/layer/cpu/internal/native_experts.h"
 
@@ -9,7 +10,7 @@ namespace evenkeel::internal {
 
 std::int64_t BorrowedExperts::bytes_each(std::span<const Pass> passes) const {
   std::int64_t bytes = 0;
-  for (Pass pass : passes) bytes += Arena::rounded(ffn_.prepared_bytes(pass));
+  for (Pass pass : passes) bytes += whole_lines(ffn_.prepared_bytes(pass));
   return bytes;
 }
 
@@ -29,9 +30,8 @@ void BorrowedExperts::fetch(const StepPlan& plan, std::span<const ExpertParts> n
 std::span<std::byte> BorrowedExperts::form(std::size_t expert, std::size_t pass) const {
   const auto before =
       static_cast<std::int64_t>(expert) * bytes_each(passes_) + bytes_each(passes_.first(pass));
-  return prepared_.bytes().subspan(
-      static_cast<std::size_t>(before),
-      static_cast<std::size_t>(Arena::rounded(ffn_.prepared_bytes(passes_[pass]))));
+  return prepared_.bytes().subspan(static_cast<std::size_t>(before),
+                                   static_cast<std::size_t>(whole_lines(ffn_.prepared_bytes(passes_[pass]))));
 }
 
 const std::byte* BorrowedExperts::prepared(ExpertId expert, Pass pass) const {

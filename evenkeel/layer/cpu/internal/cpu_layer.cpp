@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 
 #include "evenkeel/base/error.h"
@@ -102,7 +101,6 @@ CpuLayer::CpuLayer(const LayerParts& layer)
       budget(agreed(budget_shape(layer.shape, layer.placement, *ffn, layer.options), layer.comm)),
       schedule(layer.comm, layer.arena, layer.placement, budget, layer.options.memory, cuts_steps(layer)),
       pass(pass_state(natives, borrowed, layer.shape.num_experts)) {
-  pass.workspace = schedule.workspace();
   if (layer.arena.is_bounded()) set_bytes_aside();
   // So that no step takes memory for its first operation or its deal.
   stream.reserve();
@@ -167,33 +165,9 @@ StepReport CpuLayer::report(const StepState& state) {
   return report;
 }
 
-void CpuLayer::borrow_for_forward(const StepPlan& plan) {
-  clock.enter(Phase::transfer);
-  borrowed.fetch(plan, natives.parts(), kForward, transfer);
-  pass.borrowing = true;
-}
-
-void CpuLayer::give_back_in_forward() {
-  clock.leave_chunk(Phase::transfer);
-  borrowed.release();
-  transfer.finish();
-  pass.borrowing = false;
-}
-
-void CpuLayer::borrow_for_backward(const StepPlan& plan, std::span<const Pass> passes) {
-  clock.enter(Phase::transfer);
-  borrowed.fetch(plan, natives.parts(), passes, transfer);
-  transfer.open_gradients(plan, parts.placement);
-  pass.borrowing = true;
-}
-
-void CpuLayer::give_back_in_backward() {
-  if (!pass.borrowing) return;
-  clock.leave_chunk(Phase::transfer);
-  borrowed.release();
-  transfer.return_gradients(pass.owned_gradients);
-  transfer.finish();
-  pass.borrowing = false;
+void CpuLayer::note_split_experts(const StepPlan& plan) {
+  for (ExpertId expert : indices<ExpertId>(parts.shape.num_experts))
+    pass.split_experts[expert.offset()] = plan.splits(expert, parts.placement) ? 1 : 0;
 }
 
 }  // namespace evenkeel::internal

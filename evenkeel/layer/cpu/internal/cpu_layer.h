@@ -31,7 +31,6 @@ namespace evenkeel::internal {
 
 // What a pass holds, beside its chunk; reused from pass to pass, so that no step allocates.
 struct PassState {
-  bool borrowing = false;
   Workspaces workspace = {};
   ExpertGroups groups;
   ResultRows result_rows = {};
@@ -68,12 +67,8 @@ class CpuLayer final : public LayerBackend {
     return chunk;
   }
 
-  // Collective. A pass's borrowing: the weights that the plan says, in backward memory for their gradients
-  // too, and at the end all of it back, the gradients to their owners.
-  void borrow_for_forward(const StepPlan& plan);
-  void borrow_for_backward(const StepPlan& plan, std::span<const Pass> passes);
-  void give_back_in_forward();
-  void give_back_in_backward();
+  // Of the step that the pass carries out.
+  void note_split_experts(const StepPlan& plan);
 
   const LayerParts& parts;
   const std::shared_ptr<const ExpertFfn> ffn;

@@ -56,10 +56,4 @@ const std::byte* ExpertGroups::prepared(ExpertId expert, Pass pass) const {
   return natives_.is_native(expert) ? natives_.prepared(expert, pass) : borrowed_.prepared(expert, pass);
 }
 
-std::int64_t ExpertGroups::positions() const {
-  std::int64_t positions = 0;
-  for (const ExpertGroup& group : groups_) positions += group.end - group.begin;
-  return positions;
-}
-
 }  // namespace evenkeel::internal

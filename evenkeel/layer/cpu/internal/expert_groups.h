@@ -28,8 +28,6 @@ class ExpertGroups {
   std::span<ExpertGroup> groups() { return groups_; }
   // Of each group.
   std::span<const ExpertId> experts() const { return experts_; }
-  // Positions of all groups.
-  std::int64_t positions() const;
 
  private:
   void clear();

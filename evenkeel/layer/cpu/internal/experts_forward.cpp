@@ -7,21 +7,18 @@ namespace evenkeel::internal {
 namespace {
 
 // Of experts that the step's plan splits, results of this rank's own tokens are held a few at a time.
-void open_results(CpuLayer& layer, const Dispatched& dispatched, const StepPlan& plan) {
-  PassState& pass = layer.pass;
-  for (ExpertId expert : indices<ExpertId>(layer.parts.shape.num_experts))
-    pass.split_experts[expert.offset()] = plan.splits(expert, layer.parts.placement) ? 1 : 0;
-  ResultRows& rows = pass.result_rows;
-  rows.open(dispatched, layer.parts.comm.rank(), pass.split_experts);
+void open_results(CpuLayer& layer, const Dispatched& dispatched) {
+  ResultRows& rows = layer.pass.result_rows;
+  rows.open(dispatched, layer.parts.comm.rank(), layer.pass.split_experts);
   rows.hold_at_once(results_at_once(layer.budget.chunk, rows.positions_in_runs(), std::ssize(rows.runs())));
 }
 
 }  // namespace
 
 ExpertsForward::ExpertsForward(CpuLayer& layer, const Dispatched& dispatched, const void* hidden,
-                               const SavedActivations& saved, const StepPlan& plan)
+                               const SavedActivations& saved)
     : layer_(layer), dispatched_(dispatched), hidden_(hidden), saved_(saved) {
-  open_results(layer, dispatched, plan);
+  open_results(layer, dispatched);
   layer.clock.enter(Phase::compute);
   ResultRows& result_rows = layer.pass.result_rows;
   in_ranges_ = !result_rows.runs().empty();

@@ -8,16 +8,15 @@
 #include "evenkeel/exchange/dispatched.h"
 #include "evenkeel/layer/cpu/internal/cpu_layer.h"
 #include "evenkeel/layer/cpu/internal/saved_activations.h"
-#include "evenkeel/plan/step_plan.h"
 
 namespace evenkeel::internal {
 
 class ExpertsForward {
  public:
-  // Of a chunk of a step with this plan; `hidden` is the row of its first token. Activations go to `saved`,
-  // if it has any. All must stay.
+  // Of a chunk; `hidden` is the row of its first token. Activations go to `saved`, if it has any. All must
+  // stay.
   ExpertsForward(CpuLayer& layer, const Dispatched& dispatched, const void* hidden,
-                 const SavedActivations& saved, const StepPlan& plan);
+                 const SavedActivations& saved);
   ~ExpertsForward();
   ExpertsForward(const ExpertsForward&) = delete;
   ExpertsForward& operator=(const ExpertsForward&) = delete;

@@ -4,8 +4,6 @@
 #include <span>
 #include <utility>
 
-#include "evenkeel/base/error.h"
-
 namespace evenkeel::internal {
 
 // On the step: its plan and its chunks.
@@ -13,6 +11,7 @@ void ForwardPass::agree() {
   StepSchedule& schedule = layer_.schedule;
   schedule.plan_forward(top_k_, *layer_.planner, step_.step_plan);
   step_.fell_back_to_ep = schedule.fell_back_to_ep();
+  layer_.note_split_experts(step_.step_plan);
   layer_.clock.statistics().planning_seconds = schedule.planning_seconds();
   layer_.pass.workspace = step_.workspace = schedule.workspace();
   step_.step_chunks.reserve(static_cast<std::size_t>(schedule.units()));
@@ -24,13 +23,8 @@ void ForwardPass::agree() {
 
 void ForwardPass::save_choices() {
   const auto bytes = static_cast<std::int64_t>(top_k_.experts.size_bytes());
-  std::byte* at = nullptr;
-  if (layer_.parts.arena.is_bounded()) {
-    at = step_.choices = layer_.pool.take_choices();
-    if (at == nullptr)
-      throw InvalidArgument("forward", "more states are alive than the layer was made for",
-                            "a larger states_in_flight, or backward before the next forward");
-  } else {
+  std::byte* at = step_.choices;
+  if (at == nullptr) {
     step_.own_choices = layer_.parts.arena.allocate(2 * bytes, "choices", Lifetime::held);
     at = step_.own_choices.data();
   }
@@ -39,6 +33,17 @@ void ForwardPass::save_choices() {
   std::ranges::copy(top_k_.experts, experts.begin());
   std::ranges::copy(top_k_.weights, weights.begin());
   step_.top_k = {top_k_.tokens, top_k_.k, experts, weights};
+}
+
+void ForwardPass::borrow() {
+  layer_.clock.enter(Phase::transfer);
+  layer_.borrowed.fetch(step_.step_plan, layer_.natives.parts(), kForward, layer_.transfer);
+}
+
+void ForwardPass::give_back() {
+  layer_.clock.leave_chunk(Phase::transfer);
+  layer_.borrowed.release();
+  layer_.transfer.finish();
 }
 
 bool ForwardPass::next_chunk() {
@@ -66,8 +71,7 @@ void ForwardPass::dispatch() {
 void ForwardPass::run_experts() {
   ChunkInFlight& now = *in_flight_;
   if (chunk_->kept) now.saved = {layer_.parts.arena, now.dispatched, layer_.budget.chunk, Lifetime::held};
-  now.experts.emplace(layer_, now.dispatched, layer_.row(hidden_, now.first_token), now.saved,
-                      step_.step_plan);
+  now.experts.emplace(layer_, now.dispatched, layer_.row(hidden_, now.first_token), now.saved);
   now.experts->compute_waiting();
 }
 

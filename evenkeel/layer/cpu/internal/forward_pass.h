@@ -19,12 +19,12 @@ class ForwardPass {
       : layer_(layer), step_(step), hidden_(hidden), top_k_(top_k), output_(output) {}
 
   void agree();
-  void borrow() { layer_.borrow_for_forward(step_.step_plan); }
+  void borrow();
   bool next_chunk();
   void dispatch();
   void run_experts();
   void combine();
-  void give_back() { layer_.give_back_in_forward(); }
+  void give_back();
 
  private:
   // A chunk on its way. Its buffers go in the reverse order of their coming.

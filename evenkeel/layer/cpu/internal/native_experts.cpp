@@ -1,6 +1,6 @@
 #include "evenkeel/layer/cpu/internal/native_experts.h"
 
-#include "evenkeel/device/arena.h"
+#include "evenkeel/base/bytes.h"
 
 namespace evenkeel::internal {
 
@@ -20,7 +20,7 @@ NativeExperts::NativeExperts(const ExpertFfn& ffn, const LayerPlacement& placeme
 }
 
 std::int64_t NativeExperts::bytes_each(Pass pass) const {
-  return Arena::rounded(ffn_.prepared_bytes(pass));
+  return whole_lines(ffn_.prepared_bytes(pass));
 }
 
 std::span<std::byte> NativeExperts::form(std::size_t index, Pass pass) const {

@@ -1,7 +1,6 @@
 // Where a rank is within a step, and where its CPU time goes.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <functional>
 #include <utility>
@@ -32,11 +31,8 @@ class PhaseClock {
     tell();
   }
   // The next chunk of the pass begins with this phase.
-  void enter_chunk(Phase phase) { enter(phase, statistics_.chunks); }
-  // The given chunk of the pass enters this phase.
-  void enter(Phase phase, int chunk) {
-    moment_.chunk = chunk;
-    statistics_.chunks = std::max(statistics_.chunks, chunk + 1);
+  void enter_chunk(Phase phase) {
+    moment_.chunk = statistics_.chunks++;
     enter(phase);
   }
   // A phase that is of no chunk.

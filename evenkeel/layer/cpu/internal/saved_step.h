@@ -41,18 +41,21 @@ class SavedStep final : public StepState {
 // Where a layer's steps come from and go back to, so that the vectors inside are used again.
 class StepPool {
  public:
-  // Memory for the choices of one step; none are set aside without it.
-  void set_aside(std::byte* choices) { free_choices_.push_back(choices); }
+  // Memory for the choices of one step. Where some is set aside, as many steps are alive at most.
+  void set_aside(std::byte* choices) {
+    free_choices_.push_back(choices);
+    limited_ = true;
+  }
 
+  // Null where as many are alive as may be.
   SavedStep* take();
   void give_back(SavedStep* step) noexcept;
-  // Memory that was set aside, for a step that has none; null if all are taken.
-  std::byte* take_choices();
 
  private:
   std::vector<std::unique_ptr<SavedStep>> free_;  // has memory for every step there is
   std::size_t steps_ = 0;
   std::vector<std::byte*> free_choices_;  // never more than at the beginning
+  bool limited_ = false;
 };
 
 }  // namespace evenkeel::internal

@@ -7,8 +7,9 @@
 #include <limits>
 #include <numeric>
 
+#include "evenkeel/base/bytes.h"
+#include "evenkeel/base/clock.h"
 #include "evenkeel/base/error.h"
-#include "evenkeel/layer/cpu/internal/phase_clock.h"
 
 namespace evenkeel::internal {
 
@@ -18,7 +19,7 @@ namespace {
 static_assert(std::has_single_bit(static_cast<unsigned>(kStepBlocks)), "fewer blocks are made by halving");
 std::int64_t units_of(const BudgetShape& shape, bool cuts) {
   if (!cuts) return 1;
-  return (shape.max_tokens + kStepBlocks - 1) / kStepBlocks * kStepBlocks;
+  return round_up(shape.max_tokens, kStepBlocks);
 }
 
 void require_experts(const TopK& top_k, int num_experts) {
@@ -40,7 +41,6 @@ StepSchedule::StepSchedule(Communicator& comm, Arena& arena, const LayerPlacemen
       cuts_(cuts),
       units_(units_of(shape, cuts)),
       memory_(shape.chunk, options, units_),
-      plain_(make_planner({PlannerOptions::Kind::ep})),
       memories_(static_cast<std::size_t>(comm.size())),
       counts_(comm.size(), placement.num_experts()) {
   chunks_.reserve(static_cast<std::size_t>(units_));
@@ -89,7 +89,7 @@ bool StepSchedule::plan_rest(const TopK& rest, std::int64_t borrowed, const Step
 
 void StepSchedule::take(const StepMemory::Choice& choice, StepPlan& plan) {
   fell_back_to_ep_ = choice.is_plain;
-  if (choice.is_plain) plain_->plan(counts_, placement_, plan);
+  if (choice.is_plain) memory_.plan_plain(counts_, placement_, plan);
   take_chunks(choice.chunks, plan);
 }
 

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -72,7 +71,6 @@ class StepSchedule {
   bool cuts_;
   std::int64_t units_;
   StepMemory memory_;
-  std::unique_ptr<Planner> plain_;
   CpuStream stream_;
   std::vector<RankMemory> memories_;
   std::vector<Chunk> chunks_;

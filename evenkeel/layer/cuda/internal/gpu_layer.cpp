@@ -6,13 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <set>
-#include <utility>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/comm/abort_on_error.h"
 #include "evenkeel/device/cuda/gpu.h"
 #include "evenkeel/layer/cuda/chunk_limits.h"
 #include "evenkeel/layer/internal/agreement.h"
+#include "evenkeel/layer/internal/expert_parts.h"
 
 namespace evenkeel::internal {
 
@@ -32,8 +32,9 @@ ExpertTensors tensors_of(const ExpertGradients& g) {
 }
 
 cuda::ExpertLayout layout_of(const ExpertShape& e) {
-  return {{e.gate_up_rows() * e.hidden, e.intermediate * e.hidden, e.biases ? e.gate_up_rows() : 0,
-           e.biases ? e.hidden : 0}};
+  cuda::ExpertLayout layout;
+  std::ranges::copy(part_elements(e), layout.elements);
+  return layout;
 }
 
 // The tensors of a block of memory; null where an expert has none.
@@ -154,7 +155,6 @@ BufferShape GpuLayer::shape_for(int slots, int chunks, int slices, std::int64_t 
   shape.states = parts_.options.states_in_flight;
   shape.with_backward = parts_.options.with_backward;
   shape.hidden = parts_.shape.expert.hidden;
-  shape.max_tokens = parts_.options.max_tokens;
   shape.planner_integers = std::int64_t{parts_.comm.size()} * parts_.shape.num_experts;
   shape.layout = layout_of(parts_.shape.expert);
   shape.workspace_bytes = ffn_->forward_workspace_bytes(shape.route.num_groups(), positions);

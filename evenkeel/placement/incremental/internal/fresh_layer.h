@@ -1,8 +1,8 @@
 // A layer placed without regard to moves, then its ranks numbered so that as many homes as possible stay.
 //
-// Method      PoolSolver and CopyOrder on the slots that there are, node by node, or LevelPool for several
-//             recordings; of ranks with as many slots in a node,
-//             pairs (new, old) are matched by decreasing number of experts in common.
+// Method      PoolSolver and order_copies() on the slots that there are, node by node, or level_pool() for
+//             several recordings; of ranks with as many slots in a node, pairs (new, old) are matched by
+//             decreasing number of experts in common.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,7 @@ namespace evenkeel::internal {
 class CopyCounts {
  public:
   // `num_slots` copies in all, at least one and at most `most_copies` for each expert; equally large copies
-  // are split in order of load, then of expert. num_slots is in loads.size() .. loads.size() * most_copies.
+  // are split in order of expert. num_slots is in loads.size() .. loads.size() * most_copies.
   void choose(std::span<const FixedLoad> loads, int num_slots, int most_copies) {
     counts_.assign(loads.size(), 1);
     keys_.clear();
@@ -60,9 +60,11 @@ class CopyCounts {
     item_loads_.clear();
     item_experts_.clear();
     for (std::uint64_t key : keys_) {
-      const auto copies = static_cast<std::size_t>(counts_[static_cast<std::size_t>(index_of_key(key))]);
-      item_loads_.insert(item_loads_.end(), copies, static_cast<FixedLoad>(key >> kKeyIndexBits));
-      item_experts_.insert(item_experts_.end(), copies, index_of_key(key));
+      const std::int32_t expert = index_of_key(key);
+      for (std::int32_t copy = 0; copy < counts_[static_cast<std::size_t>(expert)]; ++copy) {
+        item_loads_.push_back(static_cast<FixedLoad>(key >> kKeyIndexBits));
+        item_experts_.push_back(expert);
+      }
     }
   }
 

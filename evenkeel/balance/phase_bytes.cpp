@@ -1,4 +1,4 @@
-#include "evenkeel/balance/chunk_cuts.h"
+#include "evenkeel/balance/phase_bytes.h"
 
 #include <algorithm>
 #include <vector>

@@ -1,6 +1,6 @@
 // The bytes of a chunk are those of the most demanding phase on the rank with the most, counted assignment by
 // assignment.
-#include "evenkeel/balance/chunk_cuts.h"
+#include "evenkeel/balance/phase_bytes.h"
 
 #include <gtest/gtest.h>
 

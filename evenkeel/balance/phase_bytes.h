@@ -1,14 +1,9 @@
-// Which chunks a step is cut into under a budget of bytes, where each chunk is planned as a step of its own.
+// Bytes that a chunk takes on the rank that needs the most, where each chunk is planned as a step of its own.
 //
-// Problem    A step's tokens are counted in blocks. Find the longest run of blocks that fits every rank as
-//            one chunk; or the least number of equal chunks that all fit.
-// Method     A run's counts are the sum of its blocks'; its plan says what every rank sends, receives,
-//            computes, borrows and lends. A chunk passes through phases, each linear in these; the most
-//            demanding phase counts. Runs are tried by halving; every run that is returned has been tried
-//            itself, so that it fits although bytes need not grow with every block.
-// Guarantee  Every chunk that is returned fits on every rank; all ranks find the same from the same counts.
-// Source     Fine-grained chunk distribution: MemFine (arXiv 2511.21431), Eq. 6 and 7; equal chunks whose
-//            number is one of a few bins: Eq. 9.
+// Method     A chunk passes through phases, each linear in what its plan has every rank send, receive,
+// compute,
+//            borrow and lend; the most demanding phase counts.
+// Source     Fine-grained chunk distribution: MemFine (arXiv 2511.21431), Eq. 6 and 7.
 #pragma once
 
 #include <cstdint>
