@@ -1,5 +1,6 @@
 """The command as a process: what it does where nothing can be printed or written, on signals, and in other locales."""
 
+import contextlib
 import json
 import os
 import random
@@ -9,6 +10,7 @@ import signal
 import struct
 import time
 import unittest
+from pathlib import Path
 
 from command import REPOSITORY, UTF8, CommandTest
 
@@ -121,11 +123,25 @@ class Printing(unittest.TestCase):
                 self.assertEqual(found, [], path.name)
 
 
+def has_open(process, name):
+    """Whether it has a file of this name open or in its memory, as far as one may see it."""
+    opened = Path(f"/proc/{process}")
+    with contextlib.suppress(OSError):
+        return name in (opened / "maps").read_text() or any(
+            os.readlink(file).endswith(f"/{name}") for file in (opened / "fd").iterdir()
+        )
+    return False
+
+
 class Endings(ProcessTest):
+    def is_writing(self):
+        return bool(list(self.folder.glob("*.part")))
+
     def begin_and_stop(self, words, *signs, **changes):
-        """Sends the signals once something is being written."""
+        """Sends the signals once something is being written; of a profile, which writes for a moment, read."""
         process = self.start(*words, **changes)
-        while not list(self.folder.glob("*.part")):
+        begun = (lambda: has_open(process.pid, words[1])) if words[0] == "profile" else self.is_writing
+        while not begun():
             self.assertIsNone(process.poll())
             time.sleep(0.001)
         for sign in signs:
