@@ -6,67 +6,36 @@ namespace evenkeel {
 
 namespace {
 
-constexpr std::int64_t kIndex = 4;   // bytes of a row, slot or token number
-constexpr std::int64_t kNumber = 4;  // of a router weight or its gradient, f32
-
-// Dispatched, but for its rows.
-std::int64_t table_bytes(const ChunkShape& shape, const ChunkLoad& load) {
-  constexpr std::int64_t kPeer = 4;   // numbers
-  constexpr std::int64_t kGroup = 3;  // numbers
-  const std::int64_t choices = load.tokens * shape.top_k;
-  return whole_lines(kIndex * (kPeer * shape.num_ranks + kGroup * load.groups + 2 * choices +
-                               load.assignments + 2 * load.positions_here));
-}
-
-// The ranks' messages from which they are made.
-std::int64_t message_bytes(const ChunkShape& shape, const ChunkLoad& load) {
-  return whole_lines(kIndex * (load.positions_here + load.assignments + 2 * shape.num_ranks));
-}
-
-// While they are made.
+// While the tables are made, beside them; what inward() takes is less.
 std::int64_t routing_bytes(const ChunkShape& shape, const ChunkLoad& load) {
-  const std::int64_t outward = whole_lines(kIndex * (load.tokens + 2 * load.assignments + shape.num_ranks));
-  return message_bytes(shape, load) + outward;  // inward() needs less
+  return whole_lines(chunk_buffers::messages(shape, load)) + whole_lines(chunk_buffers::routing(shape, load));
+}
+
+std::int64_t table_bytes(const ChunkShape& shape, const ChunkLoad& load) {
+  return whole_lines(chunk_buffers::routes(shape, load));
 }
 
 std::int64_t received_bytes(const ChunkShape& shape, const ChunkLoad& load) {
-  return whole_lines(load.rows_received * shape.row_bytes());
-}
-
-std::int64_t sent_bytes(const ChunkShape& shape, const ChunkLoad& load) {
-  return whole_lines(load.rows_elsewhere * shape.row_bytes());
+  return whole_lines(chunk_buffers::received_rows(shape, load));
 }
 
 // From the tables being made to the rows being here, beside the tables.
 std::int64_t dispatch_bytes(const ChunkShape& shape, const ChunkLoad& load) {
-  return std::max(routing_bytes(shape, load), received_bytes(shape, load) + sent_bytes(shape, load));
+  return std::max(routing_bytes(shape, load),
+                  received_bytes(shape, load) + whole_lines(chunk_buffers::rows_to_send(shape, load)));
 }
 
 // The results of a forward pass, and where they are.
 std::int64_t result_bytes(const ChunkShape& shape, const ChunkLoad& load) {
-  const std::int64_t rows = load.positions_here - load.own_split + load.positions_elsewhere() +
-                            results_at_once(shape, load.own_split, load.own_runs);
-  return (load.own_runs > 0 ? whole_lines(kIndex * load.positions_here) : 0) +
-         whole_lines(rows * shape.row_bytes());
-}
-
-// The gradients that arrive, and of each position its router weight and that one's gradient.
-std::int64_t arrived_gradient_bytes(const ChunkShape& shape, const ChunkLoad& load) {
-  return received_bytes(shape, load) +
-         whole_lines(2 * kNumber * (load.positions_here + load.positions_elsewhere()));
-}
-
-// Rows' gradients that a backward pass computes, with memory for what comes home.
-std::int64_t computed_gradient_bytes(const ChunkShape& shape, const ChunkLoad& load) {
-  // In f32, the rank's own are added up where the caller wants them.
-  const std::int64_t summed = shape.element_bytes == kNumber ? load.rows_received : load.rows_here;
-  return whole_lines(
-      std::max(summed * shape.hidden * kNumber, (summed + load.rows_elsewhere) * shape.row_bytes()));
+  const std::int64_t rows =
+      chunk_buffers::result_rows(load, results_at_once(shape, load.own_split, load.own_runs));
+  return whole_lines(chunk_buffers::result_index(load)) + whole_lines(rows * shape.row_bytes());
 }
 
 // Bytes that a backward pass needs beside what was dispatched. Sending needs fewer than computing.
 std::int64_t gradient_bytes(const ChunkShape& shape, const ChunkLoad& load, std::int64_t workspace) {
-  return arrived_gradient_bytes(shape, load) + computed_gradient_bytes(shape, load) + whole_lines(workspace);
+  return received_bytes(shape, load) + whole_lines(chunk_buffers::router_weights(load)) +
+         whole_lines(chunk_buffers::row_gradients(shape, load)) + whole_lines(workspace);
 }
 
 }  // namespace
@@ -131,7 +100,7 @@ std::int64_t recompute_bytes(const ChunkShape& shape, const ChunkLoad& load) {
 }
 
 std::int64_t state_bytes(const ChunkShape& shape, std::int64_t max_tokens) {
-  return whole_lines(max_tokens * shape.top_k * (kIndex + kNumber));
+  return whole_lines(chunk_buffers::choices(shape.top_k, max_tokens));
 }
 
 }  // namespace evenkeel

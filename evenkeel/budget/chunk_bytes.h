@@ -1,4 +1,4 @@
-// The bytes that a chunk takes of a rank's arena, to the byte: what exchange/ and layer/ allocate, added up.
+// The bytes that a chunk takes of a rank's arena, to the byte: the buffers of plan/chunk_buffers.h, added up.
 //
 // A chunk is dispatched, computed and combined on its own. Its buffers come and go in stack order, so that
 // what it needs is the largest sum that stands at one time, each buffer rounded up to whole cache lines.
@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "evenkeel/base/bytes.h"
+#include "evenkeel/plan/chunk_buffers.h"
 
 namespace evenkeel {
 
@@ -19,12 +20,8 @@ struct Workspaces {
 };
 
 // The numbers that the bytes depend on, besides the routing.
-struct ChunkShape {
-  int num_ranks = 1;
+struct ChunkShape : ExchangeShape {
   int num_experts = 1;
-  int top_k = 1;
-  std::int64_t hidden = 0;                // elements of a row
-  std::int64_t element_bytes = 4;         // of the layer's type
   std::int64_t saved_bytes = 0;           // activations that backward wants, a position
   std::int64_t saved_margin_bytes = 0;    // behind those of a chunk
   std::int64_t weight_bytes = 0;          // an expert's
@@ -36,31 +33,10 @@ struct ChunkShape {
   Workspaces workspace;                     // the least, unless a step has taken more
   Workspaces most_workspace;                // as much as makes products faster
   bool with_backward = true;
-
-  std::int64_t row_bytes() const { return hidden * element_bytes; }
 };
 
 // The shape with workspaces for a step that has so many bytes more than the least.
 ChunkShape with_workspaces(const ChunkShape& least, std::int64_t spare_bytes);
-
-// Rows and positions that a rank sends and receives in a chunk. Positions are assignments: those "here" are
-// computed on the rank, those "elsewhere" are its own tokens' on other ranks. Rows are tokens, once for each
-// rank that they go to.
-struct ChunkLoad {
-  std::int64_t tokens = 0;
-  std::int64_t assignments = 0;       // of its tokens, those to an expert
-  std::int64_t assignments_kept = 0;  // of these, computed here
-  std::int64_t positions_here = 0;
-  std::int64_t rows_here = 0;
-  std::int64_t rows_received = 0;  // of these, other ranks'; its own stay where the caller has them
-  std::int64_t rows_elsewhere = 0;
-  std::int64_t groups = 0;  // experts that it computes
-  // Of the positions here, those of its own tokens at experts that the plan splits, and of how many of these.
-  std::int64_t own_split = 0;
-  std::int64_t own_runs = 0;
-
-  std::int64_t positions_elsewhere() const { return assignments - assignments_kept; }
-};
 
 // The activations of so many positions of a chunk.
 std::int64_t saved_bytes(const ChunkShape& shape, std::int64_t positions);

@@ -8,6 +8,7 @@
 #include "evenkeel/base/index.h"
 #include "evenkeel/base/matrix_view.h"
 #include "evenkeel/device/arena.h"
+#include "evenkeel/plan/chunk_buffers.h"
 
 namespace evenkeel {
 
@@ -41,6 +42,9 @@ class Dispatched {
   std::int64_t rows_elsewhere = 0;
   std::int64_t positions_here = 0;
   std::int64_t positions_elsewhere = 0;
+
+  // The same numbers as budget/ counts with; what is of split experts is left at 0.
+  ChunkLoad load() const;
 
   std::span<const Group> groups() const { return groups_; }
   Peer peer(RankId rank) const {
@@ -91,5 +95,18 @@ class Dispatched {
   std::span<std::int32_t> input_row_, output_row_, result_slot_, row_slot_, token_elsewhere_, token_here_;
   Buffer rows_;
 };
+
+inline ChunkLoad Dispatched::load() const {
+  ChunkLoad load;
+  load.tokens = tokens;
+  load.assignments_kept = std::ssize(token_here_);
+  load.assignments = load.assignments_kept + positions_elsewhere;
+  load.positions_here = positions_here;
+  load.rows_here = rows_here;
+  load.rows_received = rows_here - own_rows;
+  load.rows_elsewhere = rows_elsewhere;
+  load.groups = std::ssize(groups_);
+  return load;
+}
 
 }  // namespace evenkeel

@@ -75,7 +75,7 @@ Dispatched Exchange::dispatch(const void* hidden, const TopK& top_k, const Count
     slices_->post(stream_, "dispatch indices").wait();
     routes.inward();
   }
-  dispatched.rows_ = arena_.allocate((dispatched.rows_here - dispatched.own_rows) * row_bytes(),
+  dispatched.rows_ = arena_.allocate(chunk_buffers::received_rows(shape_of(dispatched), dispatched.load()),
                                      "dispatched rows", lifetime);
   exchange_rows(dispatched, hidden, dispatched.rows_.bytes(), "dispatch");
   return dispatched;
@@ -84,7 +84,8 @@ Dispatched Exchange::dispatch(const void* hidden, const TopK& top_k, const Count
 // Sends each rank the rows of the tokens that it computes for this one, and takes in the others' rows.
 void Exchange::exchange_rows(const Dispatched& dispatched, const void* by_token,
                              std::span<std::byte> received, const char* name) {
-  const Buffer packed = arena_.allocate(dispatched.rows_elsewhere * row_bytes(), "rows to send");
+  const Buffer packed =
+      arena_.allocate(chunk_buffers::rows_to_send(shape_of(dispatched), dispatched.load()), "rows to send");
   rows::gather(dispatched.rows_elsewhere, dispatched.token_elsewhere().data(), hidden_, by_token,
                packed.data(), type_);
   slices_->send_rows(dispatched, packed.bytes(), row_bytes());
@@ -93,8 +94,7 @@ void Exchange::exchange_rows(const Dispatched& dispatched, const void* by_token,
 }
 
 Buffer Exchange::result_buffer(const Dispatched& dispatched) {
-  return arena_.allocate((dispatched.positions_here + dispatched.positions_elsewhere) * row_bytes(),
-                         "results");
+  return arena_.allocate(chunk_buffers::result_rows(dispatched.load(), 0) * row_bytes(), "results");
 }
 
 void Exchange::combine(const Dispatched& dispatched, const Buffer& results, std::span<const float> weights,
@@ -137,7 +137,8 @@ Exchange::IncomingGradients Exchange::dispatch_gradients(const Dispatched& dispa
                                                          const void* grad_output,
                                                          std::span<const float> weights) {
   IncomingGradients incoming{
-      arena_.allocate((dispatched.rows_here - dispatched.own_rows) * row_bytes(), "dispatched gradients"),
+      arena_.allocate(chunk_buffers::received_rows(shape_of(dispatched), dispatched.load()),
+                      "dispatched gradients"),
       open_weights(dispatched, weights)};
   slices_->send_positions(dispatched, std::as_bytes(incoming.router.values), sizeof(float));
   slices_->receive_positions(dispatched, std::as_writable_bytes(incoming.router.values), sizeof(float));
@@ -150,7 +151,8 @@ Exchange::IncomingGradients Exchange::dispatch_gradients(const Dispatched& dispa
 Exchange::RouterWeights Exchange::open_weights(const Dispatched& dispatched,
                                                std::span<const float> weights) const {
   const std::int64_t positions = dispatched.positions_here + dispatched.positions_elsewhere;
-  RouterWeights router{arena_.allocate_for<float>(2 * positions, "router weights"), {}, {}};
+  RouterWeights router{
+      arena_.allocate(chunk_buffers::router_weights(dispatched.load()), "router weights"), {}, {}};
   router.values = router.numbers.as<float>().first(static_cast<std::size_t>(positions));
   router.gradients = router.numbers.as<float>().subspan(static_cast<std::size_t>(positions));
   const auto slots = dispatched.result_slot();
@@ -161,11 +163,11 @@ Exchange::RouterWeights Exchange::open_weights(const Dispatched& dispatched,
 
 // The rows of whom `rows` holds the gradients: received ones first, those to be received behind them.
 Exchange::RowGradients Exchange::gradient_buffer(const Dispatched& dispatched, void* grad_hidden) {
-  const std::int64_t summed = dispatched.rows_here - rows_in_place(dispatched);
-  const std::int64_t computed = summed * hidden_ * std::int64_t{sizeof(float)};
-  const std::int64_t travelling = (summed + dispatched.rows_elsewhere) * row_bytes();
-  RowGradients gradients{arena_.allocate(std::max(computed, travelling), "row gradients"), {}};
-  const auto sums = gradients.rows.as<float>().first(static_cast<std::size_t>(summed * hidden_));
+  const ExchangeShape shape = shape_of(dispatched);
+  const ChunkLoad load = dispatched.load();
+  RowGradients gradients{arena_.allocate(chunk_buffers::row_gradients(shape, load), "row gradients"), {}};
+  const std::int64_t summed = chunk_buffers::summed_rows(shape, load) * hidden_;
+  const auto sums = gradients.rows.as<float>().first(static_cast<std::size_t>(summed));
   std::ranges::fill(sums, 0.0f);
   gradients.sums.rest = sums.data();
   if (adds_in_place()) {

@@ -106,6 +106,9 @@ class Exchange {
   void round_in_place(std::int64_t count, std::byte* numbers) const;
 
   std::int64_t row_bytes() const { return hidden_ * bytes_of(type_); }
+  ExchangeShape shape_of(const Dispatched& dispatched) const {
+    return {comm_.size(), dispatched.k, hidden_, bytes_of(type_)};
+  }
 
   Communicator& comm_;
   Stream& stream_;

@@ -45,7 +45,9 @@ void ResultRows::hold_at_once(std::int64_t positions) {
 }
 
 std::int64_t ResultRows::rows() const {
-  return dispatched_->positions_here - before_.back() + dispatched_->positions_elsewhere + at_once_;
+  ChunkLoad load = dispatched_->load();
+  load.own_split = positions_in_runs();
+  return chunk_buffers::result_rows(load, at_once_);
 }
 
 void ResultRows::fill(std::span<std::int32_t> row_of_position) const {

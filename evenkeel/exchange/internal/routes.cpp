@@ -23,31 +23,21 @@ std::int32_t narrow(std::int64_t positions) {
 // While the number of rows here is unknown, this rank's own row r is held as kOwnRow - r.
 constexpr std::int32_t kOwnRow = -2;
 
-// Cuts a buffer into tables of 4-byte numbers, one behind the other: each in a buffer of its own would end in
-// a part of a cache line. budget/chunk_bytes.cpp adds them up.
+// Cuts a buffer into tables of 4-byte numbers, one behind the other, to its end: each in a buffer of its own
+// would end in a part of a cache line.
 class Tables {
  public:
-  explicit Tables(std::byte* base) : carver_(base) {}
+  explicit Tables(const Buffer& all) : carver_(all.data()), bytes_(std::ssize(all.bytes())) {}
   template <class T>
   void take(std::span<T>& table, std::int64_t count) {
     table = {carver_.take<T>(count), static_cast<std::size_t>(count)};
   }
-  std::int64_t used() const { return carver_.used(); }
+  void require_end() const { EVENKEEL_CHECK(carver_.used() == bytes_); }
 
  private:
   AlignedCarver<sizeof(std::int32_t)> carver_;
+  std::int64_t bytes_;
 };
-
-// A buffer for what `open` takes of it, told first of one at null.
-template <class Open>
-Buffer buffer_for(Arena& arena, const char* name, Lifetime lifetime, const Open& open) {
-  Tables sizes(nullptr);
-  open(sizes);
-  Buffer all = arena.allocate(sizes.used(), name, lifetime);
-  Tables tables(all.data());
-  open(tables);
-  return all;
-}
 
 }  // namespace
 
@@ -59,39 +49,50 @@ std::span<std::int32_t> RouteBuilder::message(std::span<std::int32_t> all, RankI
   return all.subspan(before, own + 1);
 }
 
-void RouteBuilder::open_tables(std::int64_t choices) {
-  const std::int64_t own = deal_.sent()[me_.offset()];
-  routes_.positions_here = sum(deal_.received());
-  routes_.positions_elsewhere = sum(deal_.sent()) - own;
-  routes_.tables_ = buffer_for(arena_, "routes", lifetime_, [&](Tables& tables) {
-    tables.take(routes_.peers_, std::ssize(deal_.sent()));
-    tables.take(routes_.groups_, std::ssize(deal_.experts_here()));
-    tables.take(routes_.result_slot_, choices);
-    tables.take(routes_.row_slot_, choices);
-    tables.take(routes_.token_elsewhere_, routes_.positions_elsewhere);
-    tables.take(routes_.token_here_, own);
-    tables.take(routes_.input_row_, routes_.positions_here);
-    tables.take(routes_.output_row_, routes_.positions_here);
-  });
+// As far as it is known before the messages are.
+ChunkLoad RouteBuilder::load() const {
+  ChunkLoad load;
+  load.tokens = routes_.tokens;
+  load.assignments = sum(deal_.sent());
+  load.assignments_kept = deal_.sent()[me_.offset()];
+  load.positions_here = sum(deal_.received());
+  load.groups = std::ssize(deal_.experts_here());
+  return load;
 }
 
-void RouteBuilder::open_messages() {
-  const std::int64_t ranks = std::ssize(deal_.sent());
-  messages_ = buffer_for(arena_, "index messages", Lifetime::step, [&](Tables& tables) {
-    tables.take(messages_received_, routes_.positions_here + ranks);
-    tables.take(messages_sent_, sum(deal_.sent()) + ranks);
-  });
+void RouteBuilder::open_tables(const ExchangeShape& shape, const ChunkLoad& load) {
+  const std::int64_t choices = load.tokens * shape.top_k;
+  routes_.positions_here = load.positions_here;
+  routes_.positions_elsewhere = load.positions_elsewhere();
+  routes_.tables_ = arena_.allocate(chunk_buffers::routes(shape, load), "routes", lifetime_);
+  Tables tables(routes_.tables_);
+  tables.take(routes_.peers_, shape.num_ranks);
+  tables.take(routes_.groups_, load.groups);
+  tables.take(routes_.result_slot_, choices);
+  tables.take(routes_.row_slot_, choices);
+  tables.take(routes_.token_elsewhere_, load.positions_elsewhere());
+  tables.take(routes_.token_here_, load.assignments_kept);
+  tables.take(routes_.input_row_, load.positions_here);
+  tables.take(routes_.output_row_, load.positions_here);
+  tables.require_end();
 }
 
-RouteBuilder::Scratch RouteBuilder::open_scratch(Buffer& all) const {
-  Scratch scratch;
-  const std::int64_t assignments = sum(deal_.sent());
-  all = buffer_for(arena_, "routing", Lifetime::step, [&](Tables& tables) {
-    tables.take(scratch.row_of, routes_.tokens);
-    tables.take(scratch.by_expert, assignments);
-    tables.take(scratch.by_destination, assignments);
-    tables.take(scratch.next, std::ssize(deal_.sent()));
-  });
+void RouteBuilder::open_messages(const ExchangeShape& shape, const ChunkLoad& load) {
+  messages_ = arena_.allocate(chunk_buffers::messages(shape, load), "index messages");
+  Tables tables(messages_);
+  tables.take(messages_received_, load.positions_here + shape.num_ranks);
+  tables.take(messages_sent_, load.assignments + shape.num_ranks);
+  tables.require_end();
+}
+
+RouteBuilder::Scratch RouteBuilder::open_scratch(const ExchangeShape& shape, const ChunkLoad& load) const {
+  Scratch scratch{.all = arena_.allocate(chunk_buffers::routing(shape, load), "routing")};
+  Tables tables(scratch.all);
+  tables.take(scratch.row_of, load.tokens);
+  tables.take(scratch.by_expert, load.assignments);
+  tables.take(scratch.by_destination, load.assignments);
+  tables.take(scratch.next, shape.num_ranks);
+  tables.require_end();
   return scratch;
 }
 
@@ -159,15 +160,16 @@ std::int32_t RouteBuilder::number_rows(RankId rank, std::span<const std::int32_t
 void RouteBuilder::outward(const TopK& top_k, std::span<std::int64_t> chosen) {
   routes_.tokens = top_k.tokens;
   routes_.k = top_k.k;
+  const ExchangeShape shape{.num_ranks = static_cast<int>(deal_.sent().size()), .top_k = top_k.k};
+  const ChunkLoad load = this->load();
   // Tables that stay come first, so that the memory of those that go again leaves no gap behind.
-  open_tables(std::ssize(top_k.experts));
-  open_messages();
+  open_tables(shape, load);
+  open_messages(shape, load);
   place_peers();
   std::ranges::fill(routes_.result_slot_, -1);
   std::ranges::fill(routes_.row_slot_, -1);
 
-  Buffer all;
-  const Scratch scratch = open_scratch(all);
+  const Scratch scratch = open_scratch(shape, load);
   std::ranges::fill(scratch.row_of, -1);
   sort_by_destination(top_k, chosen, scratch);
   std::span<const std::int32_t> rest = scratch.by_destination;

@@ -3,6 +3,10 @@
 //
 // An index message from s to r holds the number of rows that s sends to r, and then, for each assignment of s
 // that r computes, by expert and in the deal's order, which of those rows it reads.
+//
+// These tables are the oracle of those that kernels make (exchange/cuda/internal/): the numbers are the same, and
+// tests/exchange/cuda compares each. Here their sizes are known, and memory is what the routing takes; there many
+// lanes fill arrays of the largest size, and nothing waits for the host.
 #pragma once
 
 #include <cstdint>
@@ -39,17 +43,19 @@ class RouteBuilder {
   static std::span<std::int32_t> message(std::span<std::int32_t> all, RankId rank,
                                          std::span<const std::int64_t> counts);
   Dispatched::PeerBegin& peer(RankId rank) { return routes_.peers_[rank.offset()]; }
-  void open_tables(std::int64_t choices);
-  void open_messages();
+  ChunkLoad load() const;
+  void open_tables(const ExchangeShape& shape, const ChunkLoad& load);
+  void open_messages(const ExchangeShape& shape, const ChunkLoad& load);
   void place_peers();
   // Tables that outward() needs while it runs.
   struct Scratch {
-    std::span<std::int32_t> row_of;          // of each token, on the rank in question
-    std::span<std::int32_t> by_expert;       // assignments
-    std::span<std::int32_t> by_destination;  // the same
-    std::span<std::int32_t> next;            // of each destination
+    Buffer all = {};
+    std::span<std::int32_t> row_of = {};          // of each token, on the rank in question
+    std::span<std::int32_t> by_expert = {};       // assignments
+    std::span<std::int32_t> by_destination = {};  // the same
+    std::span<std::int32_t> next = {};            // of each destination
   };
-  Scratch open_scratch(Buffer& all) const;
+  Scratch open_scratch(const ExchangeShape& shape, const ChunkLoad& load) const;
   void sort_by_destination(const TopK& top_k, std::span<std::int64_t> chosen, const Scratch& scratch) const;
   std::int32_t number_rows(RankId rank, std::span<const std::int32_t> assignments,
                            std::span<std::int32_t> row_of);

@@ -90,11 +90,6 @@ class ExpertDeal {
   int pieces_ = 0;
 };
 
-// Places for pieces: an expert has one more than segments at most.
-EVENKEEL_HOST_DEVICE inline int most_pieces(int segments, int experts) {
-  return segments + experts;
-}
-
 // The deal and the offsets that follow from it: `sent` and `arrived` become sums over the experts before, the
 // outbox gets where messages begin, and groups where their positions do.
 template <class Team>

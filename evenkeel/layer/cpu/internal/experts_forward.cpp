@@ -22,8 +22,9 @@ ExpertsForward::ExpertsForward(CpuLayer& layer, const Dispatched& dispatched, co
   layer.clock.enter(Phase::compute);
   ResultRows& result_rows = layer.pass.result_rows;
   in_ranges_ = !result_rows.runs().empty();
-  own_rows_ =
-      layer.parts.arena.allocate_for<std::int32_t>(in_ranges_ ? dispatched.positions_here : 0, "result rows");
+  ChunkLoad load = dispatched.load();
+  load.own_runs = std::ssize(result_rows.runs());
+  own_rows_ = layer.parts.arena.allocate(chunk_buffers::result_index(load), "result rows");
   if (in_ranges_) result_rows.fill(own_rows_.as<std::int32_t>());
   results_ = layer.exchange.result_buffer(result_rows);
   workspace_ = layer.parts.arena.allocate(layer.pass.workspace.forward, "products");

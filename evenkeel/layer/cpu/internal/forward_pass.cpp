@@ -25,7 +25,8 @@ void ForwardPass::save_choices() {
   const auto bytes = static_cast<std::int64_t>(top_k_.experts.size_bytes());
   std::byte* at = step_.choices;
   if (at == nullptr) {
-    step_.own_choices = layer_.parts.arena.allocate(2 * bytes, "choices", Lifetime::held);
+    step_.own_choices = layer_.parts.arena.allocate(chunk_buffers::choices(top_k_.k, top_k_.tokens),
+                                                    "choices", Lifetime::held);
     at = step_.own_choices.data();
   }
   const std::span experts(reinterpret_cast<std::int32_t*>(at), top_k_.experts.size());

@@ -4,23 +4,6 @@
 
 namespace evenkeel::internal {
 
-namespace {
-
-ChunkLoad load_of(const CpuLayer& layer, const Dispatched& dispatched) {
-  ChunkLoad load;
-  load.tokens = dispatched.tokens;
-  load.assignments_kept = dispatched.peer(layer.parts.comm.rank()).in_positions;
-  load.assignments = load.assignments_kept + dispatched.positions_elsewhere;
-  load.positions_here = dispatched.positions_here;
-  load.rows_here = dispatched.rows_here;
-  load.rows_received = dispatched.rows_here - dispatched.own_rows;
-  load.rows_elsewhere = dispatched.rows_elsewhere;
-  load.groups = static_cast<std::int64_t>(dispatched.groups().size());
-  return load;
-}
-
-}  // namespace
-
 // Gradients arrive when the kept chunks are gone, but what they borrow is not.
 bool kept_fits(const CpuLayer& layer, const SavedStep& step) {
   const ChunkShape shape = layer.chunk_shape();
@@ -30,7 +13,7 @@ bool kept_fits(const CpuLayer& layer, const SavedStep& step) {
   const std::int64_t gap = layer.parts.arena.largest_gap_bytes();
   std::int64_t gap_behind = gap;
   for (const KeptChunk& kept : step.kept) {
-    const ChunkLoad load = load_of(layer, kept.dispatched);
+    const ChunkLoad load = kept.dispatched.load();
     const std::int64_t held = held_bytes(shape, load, load.positions_here);
     if (borrowing + backward_bytes(shape, load, load.positions_here) - held > gap) return false;
     gap_behind = std::max(gap_behind, layer.parts.arena.largest_gap_bytes_without(kept.saved.buffer()));

@@ -47,8 +47,8 @@ ChunkView chunk_view(Carver& carver, const BufferShape& shape) {
   view.quota = integers(segments);
   view.sent = integers(table);
   view.arrived = integers(table);
-  view.piece_rank = integers(segments + route.num_experts);
-  view.piece_count = integers(segments + route.num_experts);
+  view.piece_rank = integers(most_pieces(segments, route.num_experts));
+  view.piece_count = integers(most_pieces(segments, route.num_experts));
   view.pieces = integers(route.num_experts);
   view.group_begin = integers(route.num_groups() + 1);
   view.entry = integers(assignments);
