@@ -8,9 +8,9 @@
 #   bench   what `make bench` needs besides
 #   lint    clang-format, and in build/tools clang-tidy and ruff
 #   fuzz    clang with its sanitizer runtime
-#   python  Python's headers, and in build/python nanobind and numpy, for the package's tests, and PyTorch (CPU),
-#           transformers and what their tests use besides; evenkeel is tested without those where they cannot be had. And
-#           iproute2, for ranks on two nodes
+#   python  Python's headers, and in build/python nanobind, numpy and scikit-build-core, for the package's tests, and
+#           PyTorch (CPU), transformers and what their tests use besides; evenkeel is tested without those where they
+#           cannot be had. And iproute2, for ranks on two nodes
 #   frameworks  torchtitan and Megatron-Core in build/frameworks, over PyTorch of build/python, for the tests of the
 #           pages about them; nothing where there is no PyTorch
 #   nccl    NCCL in build/nccl, for ranks on a GPU each; nothing where there is no nvcc
@@ -206,11 +206,12 @@ install_python() {
 }
 
 install_bindings() {
-  "$python_dir/bin/python" -c 'import nanobind, numpy' 2>/dev/null && return
-  say "installing nanobind and numpy into $python_dir"
+  "$python_dir/bin/python" -c 'import nanobind, numpy, scikit_build_core' 2>/dev/null && return
+  say "installing nanobind, numpy and scikit-build-core into $python_dir"
   [ -x "$python_dir/bin/pip" ] || python3 -m venv "$python_dir"
-  "$python_dir/bin/pip" install --quiet --disable-pip-version-check "nanobind>=2.4" "numpy>=1.24" ||
-    fail "pip could not install nanobind and numpy"
+  "$python_dir/bin/pip" install --quiet --disable-pip-version-check "nanobind>=2.4" "numpy>=1.24" \
+    "scikit-build-core>=0.10" ||
+    fail "pip could not install nanobind, numpy and scikit-build-core"
   did=1
 }
 

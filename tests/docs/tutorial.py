@@ -3,7 +3,8 @@
 usage: tutorial.py CLONE
 
 A python block is the file that its first line names, in the folder that the shell is in by then. The page's virtual
-environment also sees the packages of this interpreter, so that torch is not fetched once more.
+environment also sees the packages of this interpreter: torch is not fetched once more, and what pip builds with has a
+path under which a compiler cache has seen it.
 """
 
 import json
@@ -58,6 +59,7 @@ def main(clone):
     environment = {
         name: os.environ[name] for name in os.environ if name not in ("PYTHONPATH", "MAKEFLAGS", "MAKELEVEL")
     }
+    environment["PIP_NO_BUILD_ISOLATION"] = "0"  # pip's way to say that there is none
     page = (clone / "docs/tutorial.md").read_text(encoding="utf-8")
     done = subprocess.run(
         ["bash", "-c", script(page, packages)],
