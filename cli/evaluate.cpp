@@ -34,7 +34,7 @@ std::vector<RecordedRouting> read_recordings(const CLI::App& app, const Evaluate
   std::vector<RecordedRouting> recordings;
   bool any_trace = false;
   for (const std::string& path : options.recordings) {
-    RoutingFile file = open_input(path, how);
+    RoutingFile file = open_routing(path, how);
     say_notes(path, file.notes);
     any_trace = any_trace || file.trace != nullptr;
     recordings.push_back({path, profile_of(file, how), steps_of(file, options.step_tokens), file.notes});

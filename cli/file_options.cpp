@@ -62,12 +62,6 @@ void say_notes(const std::string& file, const std::vector<std::string>& notes) {
   for (const std::string& note : notes) say("note: {}: {}", file, note);
 }
 
-RoutingFile open_input(const std::string& path, const RoutingOptions& options) {
-  RoutingFile file = open_routing(path, options);
-  require_bare(file, options.bare);
-  return file;
-}
-
 std::vector<std::string> placement_format_names() {
   std::vector<std::string> names;
   for (PlacementFormat format : placement_formats()) names.emplace_back(name_of(format));

@@ -33,8 +33,6 @@ void require_one_numbering(const CLI::App& app);
 
 // Notes, on stderr, of content that was read otherwise than it stands in a file.
 void say_notes(const std::string& file, const std::vector<std::string>& notes);
-// Recognised by content. Throws ParseError; InvalidArgument for what the options say of another file.
-RoutingFile open_input(const std::string& path, const RoutingOptions& options);
 
 // "evenkeel", "sglang"...: what --format and --to take, in the order of placement_formats().
 std::vector<std::string> placement_format_names();

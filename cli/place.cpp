@@ -112,7 +112,7 @@ PlaceInputs read_steps(const std::string& path, RoutingOptions options,
                        std::optional<std::int64_t> step_tokens) {
   options.transitions = false;
   options.keep_steps = true;
-  RoutingFile file = open_input(path, options);
+  RoutingFile file = open_routing(path, options);
   say_notes(path, file.notes);
   PlaceInputs all;
   all.recordings.push_back(recording_of_steps(file, path, step_tokens));

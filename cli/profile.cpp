@@ -53,7 +53,7 @@ ProfileReport profile_all(const ProfileArguments& options) {
   ProfileReport all{
       .profile = {}, .traces = options.traces, .tokens = 0, .ranks = options.ranks, .output = options.output};
   for (const std::string& path : options.traces) {
-    RoutingFile file = open_input(path, how);
+    RoutingFile file = open_routing(path, how);
     say_notes(path, file.notes);
     RoutingProfile one = profile_of(file, how);
     if (all.profile.num_layers() == 0)

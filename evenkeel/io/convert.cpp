@@ -128,7 +128,6 @@ Converted convert_file(const std::string& in, const std::string& out, const Conv
                            .bare = options.bare};
   RoutingFile routing =
       source.is_folder() ? open_routing(source, how) : open_routing_known(content, source, how);
-  require_bare(routing, options.bare);
   return convert_routing(std::move(routing), out, to);
 }
 

@@ -123,7 +123,10 @@ StepLoads read_step_loads(const ByteSource& source, const LoadsOptions& options)
     if (detect_format(source) == FileFormat::json) {
       const JsonDocument json = read_json(source);
       // Of one step, which has no layers.
-      if (!has_layers(json)) return {.counts = counts_of_json(json, options, file), .layers = {}};
+      if (!has_layers(json)) {
+        internal::require_as_told(options.routing.bare, false);
+        return {.counts = counts_of_json(json, options, file), .layers = {}};
+      }
     }
   }
   return step_of(open_routing_known(content, source, without_transitions(options)), options, file);

@@ -11,12 +11,6 @@ namespace evenkeel {
 
 namespace {
 
-RoutingFile open_as_told(const std::string& path, const RoutingOptions& options) {
-  RoutingFile file = open_routing(path, options);
-  require_bare(file, options.bare);
-  return file;
-}
-
 RecordedRouting recording_of(RoutingFile& file, const std::string& path, const RoutingOptions& options) {
   RecordedRouting recording{.name = path, .profile = {}, .steps = {}, .notes = file.notes};
   if (!file.profile) recording.profile = profile_of(file, options);
@@ -45,7 +39,7 @@ void require_same_model(const RecordedRouting& first, const RecordedRouting& oth
 }  // namespace
 
 RecordedRouting read_recording(const std::string& path, const RoutingOptions& options) {
-  RoutingFile file = open_as_told(path, options);
+  RoutingFile file = open_routing(path, options);
   return recording_of(file, path, options);
 }
 
@@ -55,7 +49,7 @@ std::vector<RecordedRouting> read_recordings(
   std::vector<RecordedRouting> all;
   std::size_t numbered = 0;  // the first that knows its layers' numbers
   for (const std::string& path : paths) {
-    RoutingFile file = open_as_told(path, options);
+    RoutingFile file = open_routing(path, options);
     RecordedRouting one = recording_of(file, path, options);
     if (opened) opened(one, file);
     for (const std::size_t i : {std::size_t{0}, numbered})
@@ -98,7 +92,6 @@ RecordedRouting recording_of_steps(RoutingFile& file, const std::string& path,
     throw InvalidArgument("steps", fmt::format("{} does not say its steps", path),
                           "counts by step (an array [steps, layers, experts], a column or key 'step', a "
                           "recording of forward passes), or a trace and --step-tokens");
-  for (RoutingProfile& step : recording.steps) step.set_layers(file.layers());
   recording.profile = recording.steps.front();
   for (const RoutingProfile& step : std::span(recording.steps).subspan(1)) recording.profile.add(step);
   return recording;

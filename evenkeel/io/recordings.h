@@ -12,7 +12,7 @@
 
 namespace evenkeel {
 
-// Throws as open_routing() and require_bare() do.
+// Throws as open_routing() does.
 RecordedRouting read_recording(const std::string& path, const RoutingOptions& options);
 
 // Files of the same layers and experts, added up or all to be level. Each is given to `opened` too, whose

@@ -242,6 +242,7 @@ RoutingFile completed(RoutingFile routing, const RoutingOptions& options) {
   if (routing.trace) routing.notes = routing.trace->info().notes;
   name_layers(routing, options);
   require_rows_with_load(routing);
+  internal::require_as_told(options.bare, routing.trace != nullptr);
   if (!options.keep_steps) {
     std::vector<std::int64_t>().swap(routing.step_counts);
     routing.step_tokens.clear();
@@ -265,15 +266,14 @@ RoutingFile open_routing(const ByteSource& source, const RoutingOptions& options
   return open_routing_known(content, source, options);
 }
 
-void require_bare(const RoutingFile& file, RoutingOptions::Bare told) {
-  if (told == (file.trace ? RoutingOptions::Bare::counts : RoutingOptions::Bare::trace))
+namespace internal {
+
+void require_as_told(RoutingOptions::Bare told, bool is_trace) {
+  if (told == (is_trace ? RoutingOptions::Bare::counts : RoutingOptions::Bare::trace))
     throw InvalidArgument(
-        "as",
-        file.trace ? "counts, but the file has the tokens of a trace" : "trace, but the file has counts",
+        "as", is_trace ? "counts, but the file has the tokens of a trace" : "trace, but the file has counts",
         "to leave it out");
 }
-
-namespace internal {
 
 RoutingFile open_routing_known(Content content, const ByteSource& source, const RoutingOptions& options) {
   require_possible(options);
@@ -335,15 +335,18 @@ std::vector<RoutingProfile> windows_of(TraceReader& trace, std::int64_t tokens_p
 }  // namespace
 
 std::vector<RoutingProfile> steps_of(RoutingFile& file, std::optional<std::int64_t> tokens_per_step) {
-  if (!file.trace) return file.step_counts.empty() ? std::vector<RoutingProfile>() : steps_of_counts(file);
-  if (!tokens_per_step) {
-    std::vector<RoutingProfile> steps;
+  std::vector<RoutingProfile> steps;
+  if (!file.trace) {
+    if (!file.step_counts.empty()) steps = steps_of_counts(file);
+  } else if (!tokens_per_step) {
     for (const auto& tokens : file.step_tokens) steps.push_back(step_of(*file.trace, tokens));
-    return steps;
-  }
-  if (*tokens_per_step < 1)
+  } else if (*tokens_per_step < 1) {
     throw InvalidArgument("step_tokens", fmt::format("is {}", *tokens_per_step), "1 or more");
-  return windows_of(*file.trace, *tokens_per_step);
+  } else {
+    steps = windows_of(*file.trace, *tokens_per_step);
+  }
+  for (RoutingProfile& step : steps) step.set_layers(file.layers());
+  return steps;
 }
 
 RoutingProfile read_routing(const std::string& path, const RoutingOptions& options) {

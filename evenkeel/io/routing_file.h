@@ -24,7 +24,8 @@ struct RoutingOptions {
   std::optional<std::vector<int>> layers = {};
   // The same by the model's config: rows are its MoE layers, with or without those of multi-token prediction.
   std::optional<ModelLayers> model = {};
-  // Of an array that nobody named, in any container, whatever speaks for the other.
+  // Of an array that nobody named, in any container, whatever speaks for the other. A file that is known to hold
+  // the other is refused.
   enum class Bare { ask, trace, counts };
   Bare bare = Bare::ask;
   // Transitions are not counted where they are not wanted.
@@ -68,10 +69,6 @@ struct RoutingFile {
 // SGLang's recordings, which are added up. Throws ParseError if it holds no routing, or is damaged;
 // InvalidArgument if an option is missing or wrong.
 RoutingFile open_routing(const ByteSource& source, const RoutingOptions& options = {});
-
-// Throws InvalidArgument if the file holds counts where its reader was told of a trace, or the other way
-// round.
-void require_bare(const RoutingFile& file, RoutingOptions::Bare told);
 
 // The steps of a recording as profiles without transitions, if it was read with keep_steps and tells them
 // apart (docs/evaluate.md#steps); of a trace, windows of `tokens_per_step` tokens instead, if that is given.

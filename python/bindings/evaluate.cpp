@@ -56,14 +56,10 @@ Recording read_recording(const std::filesystem::path& path, std::optional<int> n
   if (model) how.model = read_model_layers(model->string());
   return interruptible_read([&] {
     RoutingFile file = open_routing(path.string(), how);
-    require_bare(file, how.bare);
-    Recording recording{.profile = profile_of(file, how),
-                        .steps = steps_of(file, step_tokens),
-                        .notes = file.notes,
-                        .is_trace = file.trace != nullptr};
-    for (RoutingProfile& step : recording.steps)
-      if (file.layers().known()) step.set_layers(file.layers());
-    return recording;
+    return Recording{.profile = profile_of(file, how),
+                     .steps = steps_of(file, step_tokens),
+                     .notes = file.notes,
+                     .is_trace = file.trace != nullptr};
   });
 }
 

@@ -45,7 +45,6 @@ Read read(const std::filesystem::path& path, std::optional<int> num_experts, con
   if (model) how.model = read_model_layers(model->string());
   return interruptible_read([&]() -> Read {
     RoutingFile file = open_routing(path.string(), how);
-    require_bare(file, how.bare);
     RoutingProfile profile = profile_of(file, how);
     return {std::move(profile), std::move(file.notes)};
   });

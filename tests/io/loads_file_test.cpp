@@ -53,6 +53,18 @@ TEST(LoadsFile, AsksForTheOptionsItNeeds) {
             "ranks: 3 ranks, but f has counts of 2; allowed: 2, or leave it out");
 }
 
+TEST(LoadsFile, IsRefusedWhereItIsKnownToHoldTheOther) {
+  const auto refusal = [](const ByteSource& source, RoutingOptions::Bare told) {
+    return message_of<InvalidArgument>(
+        [&] { read_loads(source, {.num_ranks = 1, .layer = 0, .routing = {.bare = told}}); });
+  };
+  EXPECT_EQ(refusal(test_data("trace.safetensors"), RoutingOptions::Bare::counts),
+            "as: counts, but the file has the tokens of a trace; allowed: to leave it out");
+  for (const char* counts : {R"({"loads": [1, 2]})", R"({"counts": [[1, 2]]})", R"({"loads": [[1, 2]]})"})
+    EXPECT_EQ(refusal(source_of(counts), RoutingOptions::Bare::trace),
+              "as: trace, but the file has counts; allowed: to leave it out");
+}
+
 TEST(LoadsFile, ThatCannotBeLoadsSaysWhy) {
   const auto refusal = [](std::string_view json) {
     return message_of<ParseError>([&] { counts_of(json, {.num_ranks = 2}); });

@@ -114,6 +114,17 @@ TEST(BareArray, ThatMayBeEitherIsAskedFor) {
             "--as: 'ids'; allowed: counts, trace");
 }
 
+TEST(RoutingFile, IsRefusedWhereItIsKnownToHoldTheOther) {
+  EXPECT_EQ(message_of<InvalidArgument>([] {
+              read_routing(test_data("trace.safetensors"), {.bare = RoutingOptions::Bare::counts});
+            }),
+            "as: counts, but the file has the tokens of a trace; allowed: to leave it out");
+  EXPECT_EQ(message_of<InvalidArgument>([] {
+              open_routing(test_data("profile.safetensors"), {.bare = RoutingOptions::Bare::trace});
+            }),
+            "as: trace, but the file has counts; allowed: to leave it out");
+}
+
 TEST(RoutingFile, TakesOurOwnFilesToo) {
   EXPECT_EQ(read_routing(test_data("profile.safetensors")), read_profile(test_data("profile.safetensors")));
   EXPECT_EQ(read_routing(test_data("trace.safetensors")),
