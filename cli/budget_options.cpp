@@ -61,7 +61,7 @@ void add_budget_options(CLI::App& app, BudgetOptions& options) {
   add_size(app, "--budget", options.budget.bytes, "Of each rank's arena; without, what the machine has")
       ->default_str("");
   add_word(app, "--recompute", options.recompute, {"none", "whole", "chunk", "auto"},
-           "What backward computes again: nothing, all at once, all by chunk, or what has no capacity");
+           "What backward computes again: nothing, all at once, all by chunk, or what finds no memory");
   const auto read_chunks = [&options](const CLI::results_t& given) {
     read_rule(given.front(), options.budget.memory.rule);
     return true;

@@ -63,7 +63,7 @@ Subcommand add_convert(CLI::App& command) {
   app->footer(
       "Examples:\n"
       "  evenkeel convert data/tiny-moe/routing_step50.npz trace.safetensors\n"
-      "  evenkeel convert placement.json init_expert_location.json --to sglang --moe-layers 3-60");
+      "  evenkeel convert placement.json init_expert_location.json --to sglang --moe-layers 0-7");
   return {app, [app, options] { run(*app, *options); }};
 }
 

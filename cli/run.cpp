@@ -94,7 +94,8 @@ Batch traced_batch(const CLI::App& app, RunArguments& options) {
   options.layer.experts = info.num_experts;
   take_from_file(app, "--top-k", options.trace, info.top_k, options.layer.top_k);
   if (!is_given(app, "--layer") && info.num_layers > 1)
-    throw InvalidArgument("--layer", fmt::format("{} has {} layers", options.trace, info.num_layers),
+    throw InvalidArgument("--layer",
+                          fmt::format("is not given, and {} has {} layers", options.trace, info.num_layers),
                           layers_of(info));
   const std::int64_t number = is_given(app, "--layer") ? options.trace_layer : info.layers.number_of(0);
   const auto row = info.layers.row_of(static_cast<int>(number), info.num_layers);

@@ -27,8 +27,13 @@ if(EVENKEEL_HAS_CUDA)
   evenkeel_umbrella(cuda EXPORT evenkeelCudaTargets FOLDERS ${EVENKEEL_BUILT_CUDA})
 endif()
 
-# Whoever links everything where the layer was left out unasked reads why: CMake quotes the name of what it lacks.
-if(EVENKEEL_LAYER STREQUAL "AUTO" AND NOT EVENKEEL_HAS_LAYER)
-  target_link_libraries(evenkeel_umbrella_evenkeel INTERFACE
-    "evenkeel::layer (left out, since these were not found: ${layer_lacks})")
+# Whoever links everything where the layer was left out reads why: CMake quotes the name of what it lacks.
+if(NOT EVENKEEL_HAS_LAYER)
+  set(why "since these were not found: ${layer_lacks}")
+  if(NOT EVENKEEL_LAYER)
+    set(why "since EVENKEEL_LAYER is ${EVENKEEL_LAYER}, and evenkeel::planning is the rest")
+  endif()
+  target_link_libraries(evenkeel_umbrella_evenkeel INTERFACE "evenkeel::layer (left out, ${why})")
 endif()
+# What our own tests link, whatever that is.
+set(EVENKEEL_ALL_BUILT $<IF:$<BOOL:${EVENKEEL_HAS_LAYER}>,evenkeel::evenkeel,evenkeel::planning>)

@@ -14,9 +14,10 @@ namespace evenkeel {
 // `chunk`: all, chunk by chunk; `automatic`: the part that there is no memory for.
 enum class Recompute { none, whole, chunk, automatic };
 
-// How many chunks. `exact`: the fewest that fit; `equal`: `count` of equal parts of every rank's tokens;
-// `mact`: equal parts too, as many as MemFine's tuning takes of `bins` (mact.h). Where an equal part would
-// not fit, the step is cut as under `exact`: a rule is a wish, the budget is a promise.
+// How many chunks. `exact`: the fewest that fit in the memory that a step leaves them; `equal`: `count` of
+// equal parts of every rank's tokens; `mact`: equal parts too, as many as MemFine's tuning takes of `bins`
+// (mact.h). Where an equal part would not fit, the step is cut as under `exact`: a rule is a wish, the budget
+// is a promise.
 struct ChunkRule {
   enum class Kind { exact, equal, mact };
   Kind kind = Kind::exact;

@@ -24,8 +24,8 @@ struct RoutingOptions {
   std::optional<std::vector<int>> layers = {};
   // The same by the model's config: rows are its MoE layers, with or without those of multi-token prediction.
   std::optional<ModelLayers> model = {};
-  // Of an array that nobody named, in any container, whatever speaks for the other. A file that is known to hold
-  // the other is refused.
+  // Of an array that nobody named, in any container, whatever speaks for the other. A file that is known to
+  // hold the other is refused.
   enum class Bare { ask, trace, counts };
   Bare bare = Bare::ask;
   // Transitions are not counted where they are not wanted.

@@ -5,6 +5,7 @@
 
 #include "evenkeel/base/bytes.h"
 #include "evenkeel/report/internal/figures.h"
+#include "evenkeel/report/internal/numbers.h"
 #include "evenkeel/report/study_report.h"
 
 namespace evenkeel {
@@ -119,8 +120,9 @@ Json json_of_curve(const Curve& curve) {
 std::string to_text(const Curves& curves) {
   const StudySetup& setup = curves.setup;
   Page page;
-  page.put("{}\n{} tokens a rank, {} rounds, min-segment {}\n{}\n", internal::layer_line(setup), setup.tokens,
-           setup.pairs, setup.planners.front().min_segment, internal::kCriticalPath);
+  page.put("{}\n{} tokens a rank, {}, min-segment {}\n{}\n", internal::layer_line(setup), setup.tokens,
+           internal::counted(setup.pairs, "round", "rounds"), setup.planners.front().min_segment,
+           internal::kCriticalPath);
   for (const Curve& curve : curves.scenarios) put_curve(page, curve);
   page.put(
       "\n  time: critical path / that of the first row, medians; A/A: spread of that row over itself\n"

@@ -3,6 +3,7 @@
 
 #include "evenkeel/base/bytes.h"
 #include "evenkeel/report/internal/figures.h"
+#include "evenkeel/report/internal/numbers.h"
 #include "evenkeel/report/study_report.h"
 
 namespace evenkeel {
@@ -56,9 +57,10 @@ std::string to_text(const Demo& demo) {
   const ExperimentSetup& setup = demo.setup;
   const PlannerOptions& planner = setup.candidates.back().planner;
   Page page;
-  page.put("layer {} of {}: {}\nmin-segment {}; medians of {} steps\n{}\n\n", demo.layer, demo.trace,
+  page.put("layer {} of {}: {}\nmin-segment {}; median of {}\n{}\n\n", demo.layer, demo.trace,
            internal::layer_line(setup.shape, setup.placement.num_ranks(), setup.backward),
-           planner.min_segment, setup.rounds, internal::costs_lines(*planner.costs));
+           planner.min_segment, internal::counted(setup.rounds, "step", "steps"),
+           internal::costs_lines(*planner.costs));
   std::vector<internal::Comparison> comparisons;
   for (const DemoText& text : demo.texts) comparisons.push_back({text.name, text.contiguous});
   internal::put_comparisons(page, comparisons, false);

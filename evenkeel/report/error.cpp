@@ -63,7 +63,9 @@ std::string meant_word(const Error& error) {
   if (!found.empty() || word.find(':') == std::string::npos) return found;
   // "concentratd:0.9:1", where concentrated:F:N is one: by what stands before the parameters.
   for (std::string& candidate : candidates) candidate.resize(std::min(candidate.find(':'), candidate.size()));
-  return nearest(word.substr(0, word.find(':')), candidates);
+  const std::string head = word.substr(0, word.find(':'));
+  // Where that is right, it is the parameters that are not.
+  return std::ranges::find(candidates, head) != candidates.end() ? "" : nearest(head, candidates);
 }
 
 }  // namespace evenkeel

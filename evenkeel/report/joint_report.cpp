@@ -3,6 +3,7 @@
 
 #include "evenkeel/base/bytes.h"
 #include "evenkeel/report/internal/figures.h"
+#include "evenkeel/report/internal/numbers.h"
 #include "evenkeel/report/study_report.h"
 
 namespace evenkeel {
@@ -68,8 +69,9 @@ std::string to_text(const JointTable& table) {
   const StudySetup& setup = table.setup;
   const PlannerOptions& planner = setup.planners.front();
   Page page;
-  page.put("{}\n{} tokens a rank, {} rounds, min-segment {}, {}\n{}\n\n", internal::layer_line(setup),
-           setup.tokens, setup.pairs, planner.min_segment, name_of(planner.kind), internal::kCriticalPath);
+  page.put("{}\n{} tokens a rank, {}, min-segment {}, {}\n{}\n\n", internal::layer_line(setup), setup.tokens,
+           internal::counted(setup.pairs, "round", "rounds"), planner.min_segment, name_of(planner.kind),
+           internal::kCriticalPath);
   Table rows({"share:experts", "budget", "of ep", "chunks", "again", "moves", "to spill", "to ep", "to best",
               "A/A"});
   for (const JointRow& row : table.rows) rows.add(cells_of(row));

@@ -20,7 +20,8 @@ std::int64_t count_of_fitting(const LayoutsReport& report) {
 }
 
 std::string headline_of(const LayoutsReport& report) {
-  return fmt::format("{} of {}: {} of {} layouts fit", internal::counted(report.devices, "device", "devices"),
+  return fmt::format("{}, {} of each: {} of {} layouts fit",
+                     internal::counted(report.devices, "device", "devices"),
                      format_bytes(report.available_bytes), count_of_fitting(report), report.layouts.size());
 }
 

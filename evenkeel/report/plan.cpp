@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "evenkeel/report/internal/json.h"
+#include "evenkeel/report/internal/numbers.h"
 #include "evenkeel/report/internal/page.h"
 #include "evenkeel/routing/imbalance.h"
 
@@ -73,9 +74,10 @@ std::string to_json(const PlannedStep& step) {
 std::string to_text(const PlannedStep& step) {
   internal::Page page;
   const StepPlan& plan = step.plan;
-  page.put("worst rank {:.3f}x the mean (plain ep: {:.3f}x), with {} weight transfers (no fewer than {})\n",
+  page.put("worst rank {:.3f}x the mean (plain ep: {:.3f}x), with {} (no fewer than {})\n",
            imbalance(plan.rank_loads()).max_over_mean, imbalance(step.plain.rank_loads()).max_over_mean,
-           plan.transfers().size(), step.transfer_lower_bound);
+           internal::counted(std::ssize(plan.transfers()), "weight transfer", "weight transfers"),
+           step.transfer_lower_bound);
   page.put("{}: {} experts on {} ranks, {} assignments; planned in {:.1f} us\n\n", step.planner,
            plan.num_experts(), plan.num_ranks(), step.assignments, step.plan_us);
   page.put("{}", load_picture(loads_of(step.plain), loads_of(plan), "load under ep",

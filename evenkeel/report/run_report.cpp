@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "evenkeel/report/internal/figures.h"
+#include "evenkeel/report/internal/numbers.h"
 #include "evenkeel/report/study_report.h"
 
 namespace evenkeel {
@@ -74,8 +75,9 @@ std::string to_text(const RunReport& report) {
   if (report.layer) page.put("layer {}, ", *report.layer);
   page.put("homes {}{}, {} tokens\n", report.placement ? "of " : "in the order of the experts",
            report.placement.value_or(""), report.tokens);
-  page.put("{}; medians of {} steps\n",
-           internal::layer_line(setup.shape, setup.placement.num_ranks(), setup.backward), setup.rounds);
+  page.put("{}; median of {}\n",
+           internal::layer_line(setup.shape, setup.placement.num_ranks(), setup.backward),
+           internal::counted(setup.rounds, "step", "steps"));
   const PlannerOptions& last = setup.candidates.back().planner;
   if (last.costs) page.put("{}\n", internal::costs_lines(*last.costs));
   if (setup.reference.budget.cuts())

@@ -6,6 +6,7 @@
 
 #include "evenkeel/base/bytes.h"
 #include "evenkeel/report/internal/figures.h"
+#include "evenkeel/report/internal/numbers.h"
 #include "evenkeel/report/study_report.h"
 
 namespace evenkeel {
@@ -89,9 +90,9 @@ Json json_of_step(const TrainingStep& step) {
 std::string to_text(const Training& training) {
   const StudySetup& setup = training.setup;
   Page page;
-  page.put("{}\nevery {}. step of {}, its most skewed layer; {} rounds, min-segment {}\n",
-           internal::layer_line(setup), training.run.every, training.run.file, setup.pairs,
-           setup.planners.front().min_segment);
+  page.put("{}\none step in {} of {}, its most skewed layer; {}, min-segment {}\n",
+           internal::layer_line(setup), training.run.every, training.run.file,
+           internal::counted(setup.pairs, "round", "rounds"), setup.planners.front().min_segment);
   page.put("budget {} a rank for 3 and ours (least budget {}); 1 and 2 have none\n{}\n\n",
            format_bytes(setup.budget.bytes), format_bytes(training.least_budget()), internal::kCriticalPath);
   put_methods(page, training);

@@ -26,10 +26,11 @@ void require_shape(const Workload& workload, const WorkloadShape& shape) {
                           fmt::format("1..{}", max_trace_experts));
   if (shape.top_k < 1) throw InvalidArgument("top_k", fmt::format("top-{}", shape.top_k), "1 or more");
   if (workload.kind != Workload::Kind::concentrated && shape.top_k > shape.num_experts)
-    throw InvalidArgument("top_k",
-                          fmt::format("{} gives each token distinct experts, and top-{} needs more than {}",
-                                      to_string(workload), shape.top_k, shape.num_experts),
-                          fmt::format("1..{}", shape.num_experts));
+    throw InvalidArgument(
+        "top_k",
+        fmt::format("{} gives each token distinct experts, and top-{} needs more than the {} there are",
+                    to_string(workload), shape.top_k, shape.num_experts),
+        fmt::format("1..{}", shape.num_experts));
   std::int64_t tokens = 0;
   std::int64_t assignments = 0;
   if (__builtin_mul_overflow(std::int64_t{shape.num_ranks}, shape.tokens_per_rank, &tokens) ||

@@ -310,7 +310,7 @@ class Memory(CommandTest):
             for key in ["fits", "static_total", "active_total", "chunks", "stage"]:
                 self.assertEqual(said[key], layout[key], key)
         text = self.call(*words, "--gpus", 32).stdout.splitlines()
-        self.assertIn("32 devices of 67.1 GiB: ", text[0])
+        self.assertIn("32 devices, 67.1 GiB of each: ", text[0])
         self.assertLessEqual(max(map(len, text)), 100)
         for layout in self.json(*words, "--gpus", 32, "--parallel", "cp=2,etp=2")["layouts"]:
             self.assertEqual((layout["parallel"]["cp"], layout["parallel"]["etp"]), (2, 2))

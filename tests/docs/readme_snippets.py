@@ -79,7 +79,7 @@ def extract(page_path, folder):
     for block in blocks(page_path.read_text(encoding="utf-8")):
         if block.language == "cpp":
             number += 1
-            path = folder / f"readme_program_{number}.cpp"
+            path = folder / f"{page_path.stem.lower()}_program_{number}.cpp"
             write_if_changed(path, program(block, page_path.as_posix()))
             print(path.as_posix())
 

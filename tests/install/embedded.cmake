@@ -43,12 +43,16 @@ endif()
 require_only_planning("built" "${built}")
 
 # Linking the layer that was left out says why it was.
-execute_process(COMMAND ${CMAKE_COMMAND} ${WORK_DIR}/consumer -DLINK=evenkeel::evenkeel RESULT_VARIABLE failed
-                ERROR_VARIABLE said OUTPUT_QUIET)
-string(REGEX REPLACE "[ \n]+" " " said "${said}")
-if(NOT failed OR NOT said MATCHES "left out, since these were not found: threads, OpenMP")
-  message(FATAL_ERROR "a layer that was left out can be linked, or cmake did not say why it cannot: ${said}")
-endif()
+function(require_refusal why)
+  execute_process(COMMAND ${CMAKE_COMMAND} ${WORK_DIR}/consumer -DLINK=evenkeel::evenkeel ${ARGN} RESULT_VARIABLE failed
+                  ERROR_VARIABLE said OUTPUT_QUIET)
+  string(REGEX REPLACE "[ \n]+" " " said "${said}")
+  if(NOT failed OR NOT said MATCHES "left out, since ${why}")
+    message(FATAL_ERROR "a layer that was left out can be linked, or cmake did not say why it cannot: ${said}")
+  endif()
+endfunction()
+require_refusal("these were not found: threads, OpenMP")
+require_refusal("EVENKEEL_LAYER is OFF" -DEVENKEEL_LAYER=OFF)
 
 # Where oneDNN is, the layer could be linked, and still only what is linked would be built: Ninja says so.
 if(HAS_LAYER AND GENERATOR STREQUAL "Ninja")

@@ -115,9 +115,8 @@ TEST(BareArray, ThatMayBeEitherIsAskedFor) {
 }
 
 TEST(RoutingFile, IsRefusedWhereItIsKnownToHoldTheOther) {
-  EXPECT_EQ(message_of<InvalidArgument>([] {
-              read_routing(test_data("trace.safetensors"), {.bare = RoutingOptions::Bare::counts});
-            }),
+  EXPECT_EQ(message_of<InvalidArgument>(
+                [] { read_routing(test_data("trace.safetensors"), {.bare = RoutingOptions::Bare::counts}); }),
             "as: counts, but the file has the tokens of a trace; allowed: to leave it out");
   EXPECT_EQ(message_of<InvalidArgument>([] {
               open_routing(test_data("profile.safetensors"), {.bare = RoutingOptions::Bare::trace});

@@ -61,11 +61,11 @@ TEST(MoeLayerConstruction, NamesTheRankWhoseShapeDiffers) {
   EXPECT_THAT(construction_errors([](int rank, MoeShape& shape, auto&, auto&) {
                 if (rank == 2) shape.expert.hidden = 32;
               }),
-              is_mismatch("shape", 2));
+              is_mismatch("shape.expert.hidden", 2));
   EXPECT_THAT(construction_errors([](int rank, MoeShape& shape, auto&, auto&) {
                 if (rank == 1) shape.top_k = 3;
               }),
-              is_mismatch("shape", 1));
+              is_mismatch("shape.top_k", 1));
 }
 
 TEST(MoeLayerConstruction, NamesTheRankWhosePlacementDiffers) {
@@ -76,24 +76,29 @@ TEST(MoeLayerConstruction, NamesTheRankWhosePlacementDiffers) {
 }
 
 TEST(MoeLayerConstruction, NamesTheRankWhoseOptionsDiffer) {
-  const std::function<void(MoeOptions&)> changes[] = {
-      [](MoeOptions& o) { o.planner.kind = PlannerOptions::Kind::ep; },
-      [](MoeOptions& o) { o.planner.capacity_factor_thousandths = 1100; },
-      [](MoeOptions& o) { o.planner.min_segment = 1; },
-      [](MoeOptions& o) { o.planner.imbalance_threshold_thousandths = 0; },
-      [](MoeOptions& o) { o.max_tokens = 17; },
-      [](MoeOptions& o) { o.with_backward = false; },
-      [](MoeOptions& o) { o.states_in_flight = 2; },
-      [](MoeOptions& o) { o.memory.recompute = Recompute::chunk; },
-      [](MoeOptions& o) {
-        o.memory.rule.bins = {1, 3};
-      },
-      [](MoeOptions& o) { o.memory.cost.chunk_seconds = 0; }};
-  for (const auto& change : changes)
+  struct Change {
+    const char* what;
+    std::function<void(MoeOptions&)> make;
+  };
+  const Change changes[] = {
+      {"options.planner", [](MoeOptions& o) { o.planner.kind = PlannerOptions::Kind::ep; }},
+      {"options.planner", [](MoeOptions& o) { o.planner.capacity_factor_thousandths = 1100; }},
+      {"options.planner", [](MoeOptions& o) { o.planner.min_segment = 1; }},
+      {"options.planner", [](MoeOptions& o) { o.planner.imbalance_threshold_thousandths = 0; }},
+      {"options.max_tokens", [](MoeOptions& o) { o.max_tokens = 17; }},
+      {"options.with_backward", [](MoeOptions& o) { o.with_backward = false; }},
+      {"options.states_in_flight", [](MoeOptions& o) { o.states_in_flight = 2; }},
+      {"options.memory", [](MoeOptions& o) { o.memory.recompute = Recompute::chunk; }},
+      {"options.memory",
+       [](MoeOptions& o) {
+         o.memory.rule.bins = {1, 3};
+       }},
+      {"options.memory", [](MoeOptions& o) { o.memory.cost.chunk_seconds = 0; }}};
+  for (const Change& change : changes)
     EXPECT_THAT(construction_errors([&](int rank, auto&, auto&, MoeOptions& options) {
-                  if (rank == 2) change(options);
+                  if (rank == 2) change.make(options);
                 }),
-                is_mismatch("options", 2));
+                is_mismatch(change.what, 2));
 }
 
 TEST(MoeLayerConstruction, NamesTheRankThatAloneHasABudget) {

@@ -354,7 +354,8 @@ TEST(Workload, ShapesThatCannotBeAreInvalid) {
   EXPECT_EQ(refusal({.num_experts = 0}), "experts: 0 experts; allowed: 1..65536");
   EXPECT_EQ(refusal({.top_k = 0}), "top_k: top-0; allowed: 1 or more");
   EXPECT_EQ(refusal({.num_experts = 2, .top_k = 3}),
-            "top_k: balanced gives each token distinct experts, and top-3 needs more than 2; allowed: 1..2");
+            "top_k: balanced gives each token distinct experts, and top-3 needs more than the 2 there are; "
+            "allowed: 1..2");
 }
 
 }  // namespace

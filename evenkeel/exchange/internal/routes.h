@@ -4,9 +4,9 @@
 // An index message from s to r holds the number of rows that s sends to r, and then, for each assignment of s
 // that r computes, by expert and in the deal's order, which of those rows it reads.
 //
-// These tables are the oracle of those that kernels make (exchange/cuda/internal/): the numbers are the same, and
-// tests/exchange/cuda compares each. Here their sizes are known, and memory is what the routing takes; there many
-// lanes fill arrays of the largest size, and nothing waits for the host.
+// These tables are the oracle of those that kernels make (exchange/cuda/internal/): the numbers are the same,
+// and tests/exchange/cuda compares each. Here their sizes are known, and memory is what the routing takes;
+// there many lanes fill arrays of the largest size, and nothing waits for the host.
 #pragma once
 
 #include <cstdint>

@@ -61,51 +61,39 @@ std::uint64_t hash_of(const LayerPlacement& placement) {
   return hash.value();
 }
 
-std::uint64_t hash_of(const MoeShape& shape) {
-  const ExpertShape& e = shape.expert;
-  return Hash()
-      .add(shape.num_experts)
-      .add(shape.top_k)
-      .add(e.hidden)
-      .add(e.intermediate)
-      .add(e.activation)
-      .add(e.biases)
-      .add(e.type)
-      .value();
-}
-
 std::uint64_t hash_of(std::span<const std::int64_t> numbers) {
   Hash hash;
   for (std::int64_t number : numbers) hash.add(number);
   return hash.value();
 }
 
-std::uint64_t hash_of(const MoeOptions& options) {
-  const PlannerOptions& p = options.planner;
+std::uint64_t hash_of(const PlannerOptions& planner) {
+  const SpillCosts costs = planner.costs.value_or(SpillCosts{});
   return Hash()
-      .add(p.kind)
-      .add(p.capacity_factor_thousandths)
-      .add(p.min_segment)
-      .add(p.imbalance_threshold_thousandths)
-      .add(p.search_small)
-      .add(p.costs.has_value())
-      .add(p.costs.value_or(SpillCosts{}).seconds_per_assignment)
-      .add(p.costs.value_or(SpillCosts{}).seconds_per_transfer)
-      .add(p.costs.value_or(SpillCosts{}).seconds_per_step)
-      .add(options.max_tokens)
-      .add(options.with_backward)
-      .add(options.states_in_flight)
-      .add(options.memory.recompute)
-      .add(options.memory.rule.kind)
-      .add(options.memory.rule.count)
-      .add(hash_of(options.memory.rule.bins))
-      .add(options.memory.cost.flops_per_second)
-      .add(options.memory.cost.weight_bytes_per_second)
-      .add(options.memory.cost.overlap)
-      .add(options.memory.cost.link_bytes_per_second)
-      .add(options.memory.cost.chunk_seconds)
-      .add(options.memory.keep_plan)
-      .add(options.device == nullptr ? 0 : options.device->digest())
+      .add(planner.kind)
+      .add(planner.capacity_factor_thousandths)
+      .add(planner.min_segment)
+      .add(planner.imbalance_threshold_thousandths)
+      .add(planner.search_small)
+      .add(planner.costs.has_value())
+      .add(costs.seconds_per_assignment)
+      .add(costs.seconds_per_transfer)
+      .add(costs.seconds_per_step)
+      .value();
+}
+
+std::uint64_t hash_of(const MemoryOptions& memory) {
+  return Hash()
+      .add(memory.recompute)
+      .add(memory.rule.kind)
+      .add(memory.rule.count)
+      .add(hash_of(memory.rule.bins))
+      .add(memory.cost.flops_per_second)
+      .add(memory.cost.weight_bytes_per_second)
+      .add(memory.cost.overlap)
+      .add(memory.cost.link_bytes_per_second)
+      .add(memory.cost.chunk_seconds)
+      .add(memory.keep_plan)
       .value();
 }
 
@@ -118,9 +106,24 @@ LayerParts::LayerParts(Communicator& communicator, Arena& memory, const MoeShape
 }
 
 std::vector<Digest> LayerParts::digests() const {
-  return {{"version", kLayerVersion},
-          {"shape", hash_of(shape)},
-          {"options", hash_of(options)},
+  const ExpertShape& expert = shape.expert;
+  const auto digest = [](const char* what, const auto& value) {
+    return Digest{what, Hash().add(value).value()};
+  };
+  return {digest("version", kLayerVersion),
+          digest("shape.num_experts", shape.num_experts),
+          digest("shape.top_k", shape.top_k),
+          digest("shape.expert.hidden", expert.hidden),
+          digest("shape.expert.intermediate", expert.intermediate),
+          digest("shape.expert.activation", expert.activation),
+          digest("shape.expert.biases", expert.biases),
+          digest("shape.expert.type", expert.type),
+          {"options.planner", hash_of(options.planner)},
+          digest("options.max_tokens", options.max_tokens),
+          digest("options.with_backward", options.with_backward),
+          digest("options.states_in_flight", options.states_in_flight),
+          {"options.memory", hash_of(options.memory)},
+          {"options.device", options.device == nullptr ? 0 : options.device->digest()},
           {"whether the arena has a budget", arena.is_bounded()},
           {"placement", hash_of(placement)}};
 }
