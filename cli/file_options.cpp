@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "cli/options.h"
 #include "cli/output.h"
 #include "evenkeel/base/error.h"
@@ -60,6 +62,15 @@ void require_one_numbering(const CLI::App& app) {
 
 void say_notes(const std::string& file, const std::vector<std::string>& notes) {
   for (const std::string& note : notes) say("note: {}: {}", file, note);
+}
+
+void require_no_recording(const std::string& output, const std::vector<std::string>& recordings) {
+  for (const std::string& each : recordings) {
+    std::error_code not_there;
+    if (std::filesystem::equivalent(output, each, not_there))
+      throw InvalidArgument("--output", fmt::format("{} is a recording that is read", output),
+                            "another file");
+  }
 }
 
 std::vector<std::string> placement_format_names() {

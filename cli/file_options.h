@@ -34,6 +34,9 @@ void require_one_numbering(const CLI::App& app);
 // Notes, on stderr, of content that was read otherwise than it stands in a file.
 void say_notes(const std::string& file, const std::vector<std::string>& notes);
 
+// Throws InvalidArgument where writing `output` would replace one of the recordings.
+void require_no_recording(const std::string& output, const std::vector<std::string>& recordings);
+
 // "evenkeel", "sglang"...: what --format and --to take, in the order of placement_formats().
 std::vector<std::string> placement_format_names();
 // Any format that is read (docs/formats.md), by content; some do not say how many ranks there are.

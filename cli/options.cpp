@@ -103,7 +103,7 @@ void add_planner_parameters(CLI::App& app, PlannerOptions& options, bool* by_gai
   add_thousandths(app, "--capacity-factor", options.capacity_factor_thousandths, 1000,
                   "least-loaded: a rank holds at most this times the mean (alpha)");
   add_whole(app, "--min-segment", options.min_segment, 0, kAnySize,
-            "No piece of an expert on a foreign rank is smaller than this (m)");
+            "A rank borrows an expert for no fewer assignments, but for its last piece (m)");
   const char* const threshold = "--imbalance-threshold";
   if (by_gain == nullptr) {
     add_thousandths(app, threshold, options.imbalance_threshold_thousandths, 0,
@@ -145,8 +145,12 @@ void add_planners(CLI::App& app, std::vector<Kind>& kinds, std::size_t most) {
 void refuse_empty_values(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
     if (option->get_expected_max() == 0) continue;  // a flag
-    option->check([option](const std::string& value) {
+    option->check([&app, option](const std::string& value) {
       if (value.empty()) throw InvalidArgument(option->get_name(), "''", allowed_of(*option));
+      // CLI11 takes the next word for the value, whatever it is.
+      if (option->nonpositional() && value.front() == '-' && app.get_option_no_throw(value) != nullptr)
+        throw InvalidArgument(option->get_name(), fmt::format("has no value before {}", value),
+                              allowed_of(*option));
       return std::string();
     });
   }

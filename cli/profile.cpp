@@ -70,6 +70,7 @@ void run(const CLI::App& app, const ProfileArguments& options) {
   std::optional<FileFormat> format;
   if (!options.output.empty()) {
     format = format_of(options.output);
+    require_no_recording(options.output, options.traces);
     require_writable(options.output);
   }
   require_one_numbering(app);

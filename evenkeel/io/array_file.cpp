@@ -50,7 +50,7 @@ FileFormat detect_format(const ByteSource& source) {
   if (head.starts_with("PK\x03\x04") || head.starts_with("PK\x05\x06")) return FileFormat::npz;
   if (begins_like_safetensors(head)) return FileFormat::safetensors;
   if (begins_like_json(head)) return FileFormat::json;
-  throw ParseError(source.name(), "byte 0", "is neither safetensors, npz, npy nor JSON");
+  throw ParseError(source.name(), "byte 0", "is neither safetensors, npz, npy, JSON nor a table of numbers");
 }
 
 void ArrayReader::require_inside(std::int64_t first, std::size_t count) const {

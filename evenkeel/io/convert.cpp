@@ -53,13 +53,22 @@ void write_loads(const RoutingFile& routing, const std::string& out, FileFormat 
     write_profile(*routing.profile, out, to);
 }
 
+// What a trace says besides its ids, which npy has no place for.
+std::string besides_ids(const TraceInfo& trace) {
+  std::string all = fmt::format("that there are {} experts", trace.num_experts);
+  if (trace.layers.known()) all += fmt::format(", that they are of layers {}", to_text(trace.layers));
+  if (trace.has_weights) all += ", router weights";
+  if (!trace.sequence_offsets.empty()) all += ", where sequences begin";
+  return all;
+}
+
 Converted convert_routing(RoutingFile routing, const std::string& out, FileFormat to) {
   if (routing.trace) {
     require_format("a trace", to, {FileFormat::safetensors, FileFormat::npz, FileFormat::npy});
     write_trace(*routing.trace, out, to);
-    if (to == FileFormat::npy && routing.layers().known())
-      routing.notes.push_back(fmt::format("npy holds ids alone: that they are of layers {} is not in {}",
-                                          to_text(routing.layers()), out));
+    if (to == FileFormat::npy)
+      routing.notes.push_back(
+          fmt::format("npy holds ids alone; not in {}: {}", out, besides_ids(routing.trace->info())));
   } else if (routing.step) {
     write_loads(routing, out, to);
   } else {

@@ -115,6 +115,22 @@ Counts internal::counts_of_json(const Json& json, const LoadsOptions& options, c
   return counts;
 }
 
+namespace {
+
+// Of one step, which is a row without a number unless an option gives it one.
+StepLoads step_of_json(const Json& json, const LoadsOptions& options, const std::string& file) {
+  StepLoads step{.counts = counts_of_json(json, options, file), .layers = {}};
+  const auto loads = step.counts.loads();
+  RoutingFile routing{.what = "loads", .format = "json", .trace = nullptr, .profile = {}};
+  routing.profile = RoutingProfile(1, step.counts.num_experts(), {loads.begin(), loads.end()}, {});
+  routing = completed(std::move(routing), without_transitions(options));
+  step.layers = routing.layers();
+  if (step.layers.known()) row_of(*routing.profile, options, file);
+  return step;
+}
+
+}  // namespace
+
 StepLoads read_step_loads(const ByteSource& source, const LoadsOptions& options) {
   const std::string& file = source.name();
   if (source.is_folder()) return step_of(open_routing(source, without_transitions(options)), options, file);
@@ -122,11 +138,7 @@ StepLoads read_step_loads(const ByteSource& source, const LoadsOptions& options)
   if (content == Content::loads || content == Content::unknown) {
     if (detect_format(source) == FileFormat::json) {
       const JsonDocument json = read_json(source);
-      // Of one step, which has no layers.
-      if (!has_layers(json)) {
-        internal::require_as_told(options.routing.bare, false);
-        return {.counts = counts_of_json(json, options, file), .layers = {}};
-      }
+      if (!has_layers(json)) return step_of_json(json, options, file);
     }
   }
   return step_of(open_routing_known(content, source, without_transitions(options)), options, file);

@@ -39,6 +39,8 @@ RoutingFile open_arrays(const ByteSource& source, const RoutingOptions& options)
   RoutingFile routing{
       .what = "trace", .format = std::string(name_of(file->format())), .trace = nullptr, .profile = {}};
   if (file->find("loads") != nullptr) {
+    if (file->find("topk_ids") != nullptr)
+      throw ParseError(source.name(), "", "has loads and topk_ids, of which one would be passed over");
     routing.what = "profile";
     routing.profile = read_profile(source);
     return routing;
@@ -236,18 +238,11 @@ void require_rows_with_load(const RoutingFile& routing) {
                   fmt::format("0-{}", routing.num_layers() - 1)));
 }
 
-// Finishes a file of any kind: checks and layer numbers that are the same for all of them.
-RoutingFile completed(RoutingFile routing, const RoutingOptions& options) {
-  require_num_experts(routing, options);
-  if (routing.trace) routing.notes = routing.trace->info().notes;
-  name_layers(routing, options);
-  require_rows_with_load(routing);
-  internal::require_as_told(options.bare, routing.trace != nullptr);
-  if (!options.keep_steps) {
-    std::vector<std::int64_t>().swap(routing.step_counts);
-    routing.step_tokens.clear();
-  }
-  return routing;
+void require_as_told(RoutingOptions::Bare told, bool is_trace) {
+  if (told == (is_trace ? RoutingOptions::Bare::counts : RoutingOptions::Bare::trace))
+    throw InvalidArgument(
+        "as", is_trace ? "counts, but the file has the tokens of a trace" : "trace, but the file has counts",
+        "to leave it out");
 }
 
 }  // namespace
@@ -268,11 +263,17 @@ RoutingFile open_routing(const ByteSource& source, const RoutingOptions& options
 
 namespace internal {
 
-void require_as_told(RoutingOptions::Bare told, bool is_trace) {
-  if (told == (is_trace ? RoutingOptions::Bare::counts : RoutingOptions::Bare::trace))
-    throw InvalidArgument(
-        "as", is_trace ? "counts, but the file has the tokens of a trace" : "trace, but the file has counts",
-        "to leave it out");
+RoutingFile completed(RoutingFile routing, const RoutingOptions& options) {
+  require_num_experts(routing, options);
+  if (routing.trace) routing.notes = routing.trace->info().notes;
+  name_layers(routing, options);
+  require_rows_with_load(routing);
+  require_as_told(options.bare, routing.trace != nullptr);
+  if (!options.keep_steps) {
+    std::vector<std::int64_t>().swap(routing.step_counts);
+    routing.step_tokens.clear();
+  }
+  return routing;
 }
 
 RoutingFile open_routing_known(Content content, const ByteSource& source, const RoutingOptions& options) {

@@ -54,7 +54,10 @@ int stated_experts(const ArrayFile& file) {
   if (const auto found = file.metadata().find("num_experts"); found != file.metadata().end())
     return experts_from_text(file, found->second);
   const ArrayInfo* array = file.find("num_experts");
-  if (array == nullptr || array->num_elements != 1) return 0;
+  if (array == nullptr) return 0;
+  if (array->num_elements != 1)
+    throw parse_error(file.name(), "num_experts", "has {} elements; the number of experts is one",
+                      array->num_elements);
   return experts_from_text(file, std::to_string(read_integers(file, "num_experts").values.front()));
 }
 

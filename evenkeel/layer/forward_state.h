@@ -20,10 +20,10 @@ class ForwardState {
  public:
   ForwardState() = default;
 
-  // Holds a step that backward can still consume; without one there is no plan() and no chunks().
+  // Holds a step that backward can still consume.
   explicit operator bool() const { return step_ != nullptr; }
-  // The step's plan, and the chunks in which it was carried out. Throw Unsupported on a GPU, where they stay;
-  // MoeLayer::report() says what is asked of them mostly.
+  // The step's plan, and the chunks in which it was carried out. Throw InvalidArgument where there is no
+  // step; Unsupported on a GPU, where they stay: MoeLayer::report() says what is asked of them mostly.
   const StepPlan& plan() const;
   std::span<const Chunk> chunks() const;
 

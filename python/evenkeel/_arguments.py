@@ -35,6 +35,8 @@ def is_tensor(values: object) -> bool:
 
 def as_numpy(values: ArrayLike, name: str) -> NDArray[Any]:
     """Whatever was given as a numpy array of numbers."""
+    if isinstance(values, np.ma.MaskedArray):
+        raise invalid(name, "has a mask, which would be passed over", "an array without one")
     if is_tensor(values):
         array: NDArray[Any] = _tensor_as_numpy(values, name)
     else:
@@ -63,9 +65,14 @@ def integers(values: ArrayLike, name: str, dimensions: int, shape: str) -> Integ
     array = as_numpy(values, name)
     require_dimensions(array, name, dimensions, shape)
     if array.dtype.kind == "f":
-        whole = np.isfinite(array) & (np.floor(array) == array) & (np.abs(array) < 2.0**63)
+        if array.dtype.itemsize < 8:
+            array = array.astype(np.float64)  # 2^63 is beyond float16
+        whole = np.isfinite(array) & (np.floor(array) == array)
         if not whole.all():
             raise invalid(name, f"{array[~whole].flat[0]} is not a whole number", "whole numbers")
+        large = np.abs(array) >= 2.0**63
+        if large.any():
+            raise invalid(name, f"{array[large].flat[0]:.0f} is beyond 63 bits", "whole numbers up to 2^63-1")
     if array.dtype.kind == "u" and array.size > 0 and int(array.max()) >= 2**63:
         raise invalid(name, f"{array.max()} is above 2^63-1", "whole numbers up to 2^63-1")
     return np.ascontiguousarray(array, dtype=np.int64)

@@ -81,7 +81,7 @@ def plan(
         layer: which layer of the placement and of the profile, by the model's number where they know it; needed where
             they have several.
         capacity_factor: least-loaded: a rank holds at most this times the mean (alpha), 1 or more.
-        min_segment: no piece of an expert on a foreign rank is smaller than this many assignments (m).
+        min_segment: a rank borrows an expert for no fewer assignments than this, but for its last piece (m).
         imbalance_threshold: below this max/mean nothing is moved (lambda); 0 always plans.
         base_load: `[P]` work that each rank has anyway, counted in assignments.
 

@@ -1,5 +1,6 @@
 """Whatever is wrong: one line on stderr, an object on stdout with --json, and the exit status of its kind."""
 
+import json
 import unittest
 
 from command import CommandTest
@@ -62,6 +63,24 @@ class Errors(CommandTest):
         self.assert_usage(["run", *small], "--scenario", "--trace")
         self.assert_usage(["run", "--scenario", "balanced", "--planner", "level,level", *small], "'level' twice")
         self.assert_usage(["bench", "--ablation", "tokens", "--scenarios", "balanced"], "--scenarios")
+
+    def test_an_option_without_its_value_does_not_take_the_next_option_for_it(self):
+        place = ["place", self.loads, "--ranks", 2]
+        for words in ([*place, "-o"], [*place, "--judge"], ["plan", self.loads, "--ranks"]):
+            done = self.call(*words, "--json")
+            self.assertEqual(done.returncode, 2)
+            self.assertIn("has no value before --json", json.loads(done.stdout)["error"]["message"])
+        self.assertFalse((self.folder / "--json").exists())
+
+    def test_a_result_is_not_written_over_a_recording_that_is_read(self):
+        before = (self.folder / self.loads).read_bytes()
+        for words in (["place", self.loads, "--ranks", 2], ["profile", self.loads]):
+            self.assert_usage([*words, "-o", f"./{self.loads}"], "--output", "is a recording that is read")
+        self.assertEqual((self.folder / self.loads).read_bytes(), before)
+
+    def test_a_wrong_parameter_is_no_misspelt_word(self):
+        error = self.assert_usage(["run", "--scenario", "concentrated:0.95", "--ranks", 2], "concentrated:F:N")
+        self.assertNotIn("did you mean", str(error))
 
     def test_what_the_library_refuses_about_an_option_is_usage_in_the_words_typed(self):
         small = ["--ranks", 2, "--tokens", 4, "--hidden", 16, "--intermediate", 16]

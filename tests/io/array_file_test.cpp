@@ -38,7 +38,7 @@ TEST(ArrayFile, ThatIsNotThereOrNotAFileSaysSo) {
 TEST(ArrayFile, OfNoKnownKindSaysSo) {
   EXPECT_EQ(message_of<ParseError>([] { open_array_file(source_of("")); }), "f: is empty");
   EXPECT_EQ(message_of<ParseError>([] { open_array_file(source_of("hello")); }),
-            "f: byte 0: is neither safetensors, npz, npy nor JSON");
+            "f: byte 0: is neither safetensors, npz, npy, JSON nor a table of numbers");
   EXPECT_EQ(message_of<ParseError>([] { open_array_file(source_of("{}")); }),
             "f: is JSON where safetensors, npz or npy is needed");
 }

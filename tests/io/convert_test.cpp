@@ -162,7 +162,7 @@ TEST(Convert, OfRoutingTakesNumbersThatItsFileDoesNotSay) {
       "moe_layers: names layers 1-2, but the file has layers 3-4; allowed: 3-4, or leave it out");
   write_text(folder / "c.csv", "1,2\n3,4\n");
   EXPECT_EQ(convert_refusal(folder / "c.csv", folder / "o.npz", {.placement = {.layers = {{1}}}}),
-            "moe_layers: names layers 1, but the file has 2 layers without numbers; allowed: 2 layers");
+            "moe_layers: names layers 1, but the file has 2 layers without numbers; allowed: 2 numbers");
   const Converted done =
       convert_file(folder / "c.csv", folder / "o.npz", {.placement = {.layers = {{1, 6}}}});
   EXPECT_EQ(done.layers, LayerNumbers({1, 6}));

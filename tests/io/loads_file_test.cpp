@@ -65,6 +65,22 @@ TEST(LoadsFile, IsRefusedWhereItIsKnownToHoldTheOther) {
               "as: trace, but the file has counts; allowed: to leave it out");
 }
 
+TEST(LoadsFile, OfOneStepTakesOptionsAboutFilesAsOthersDo) {
+  const auto read = [](RoutingOptions routing, std::optional<int> layer) {
+    return read_step_loads(source_of(R"({"loads": [9, 1, 1, 1]})"),
+                           {.num_ranks = 2, .layer = layer, .routing = std::move(routing)});
+  };
+  EXPECT_EQ(read({.layers = {{3}}}, 3).layers, LayerNumbers({3}));
+  EXPECT_EQ(message_of<InvalidArgument>([&] { read({.layers = {{3}}}, 0); }),
+            "layer: no layer 0; allowed: 3");
+  EXPECT_EQ(message_of<InvalidArgument>([&] { read({.num_experts = 7}, {}); }),
+            "num_experts: 7, but the file has counts of 4; allowed: 4, or leave it out");
+  EXPECT_EQ(message_of<InvalidArgument>([&] {
+              read({.layers = {{3, 4}}}, {});
+            }),
+            "moe_layers: names layers 3-4, but the file has 1 layer without numbers; allowed: 1 number");
+}
+
 TEST(LoadsFile, ThatCannotBeLoadsSaysWhy) {
   const auto refusal = [](std::string_view json) {
     return message_of<ParseError>([&] { counts_of(json, {.num_ranks = 2}); });

@@ -273,7 +273,7 @@ TEST(PlacementFormats, SayWhichOptionDoesNotFit) {
   for (PlacementFormat format : {PlacementFormat::sglang, PlacementFormat::trtllm}) {
     EXPECT_EQ(
         refusal(format, {.layers = {{3, 4, 5}}}),
-        "moe_layers: names layers 3-5, but the placement has 2 layers without numbers; allowed: 2 layers");
+        "moe_layers: names layers 3-5, but the placement has 2 layers without numbers; allowed: 2 numbers");
     EXPECT_EQ(refusal(format, {.layers = {{4, 3}}}),
               "moe_layers: layer 3 after layer 4; allowed: ascending numbers in 0..65535");
     EXPECT_EQ(refusal(format, {.layers = {{3, 4}}, .num_hidden_layers = 4}),

@@ -139,7 +139,7 @@ TEST(RoutingFile, SaysWhatItIsNot) {
   EXPECT_EQ(routing_refusal("{\"physical_to_logical_map\": [[0]]}"), "f: is a placement, not routing");
   EXPECT_EQ(routing_refusal("num_slots: 3\n"), "f: is a placement, not routing");
   EXPECT_EQ(routing_refusal(std::string("\x00\x01\x02", 3)),
-            "f: byte 0: is neither safetensors, npz, npy nor JSON");
+            "f: byte 0: is neither safetensors, npz, npy, JSON nor a table of numbers");
   EXPECT_EQ(routing_refusal(""), "f: is empty");
   TempFolder folder;
   EXPECT_THAT(message_of<ParseError>([&] { open_routing(folder / ""); }), HasSubstr("is a folder without"));

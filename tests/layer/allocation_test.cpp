@@ -30,7 +30,7 @@ std::shared_ptr<const ExpertFfn> counted_apart(const ExpertShape& shape) {
 // Cases of one shape with other routings: even, hot, very hot, sparse.
 std::vector<MoeCase> routings(const ExpertShape& expert) {
   std::vector<MoeCase> cases;
-  for (std::uint64_t seed = 0; seed < 72; ++seed)
+  for (std::uint64_t seed = 0; seed < 48; ++seed)
     cases.emplace_back(CaseShape{{20, 3, expert},
                                  {90, 90, 90, 90, 90, 90},
                                  static_cast<double>(seed % 4) * 1.5,
@@ -88,7 +88,7 @@ TEST_P(Allocation, NothingIsAllocatedByWarmStepsOfChangingRoutings) {
     rank.layer().set_planner(options.planner);  // takes all that planning needs
     {
       const HeapCounting counting;
-      for (std::size_t i = 24; i < 72; ++i) step(i);
+      for (std::size_t i = 24; i < 48; ++i) step(i);
     }
     allocations[comm.rank().offset()] = heap_use().allocations;
     if (watched) {
@@ -97,7 +97,7 @@ TEST_P(Allocation, NothingIsAllocatedByWarmStepsOfChangingRoutings) {
   });
   for (std::int64_t count : allocations) EXPECT_EQ(count, 0);
   EXPECT_GT(allocations_apart, 0) << "the count does not count";
-  RecordProperty("allocations_in_products_a_rank_and_step", std::to_string(allocations_apart / 48 / 6));
+  RecordProperty("allocations_in_products_a_rank_and_step", std::to_string(allocations_apart / 24 / 6));
 }
 
 INSTANTIATE_TEST_SUITE_P(PlannersTypesWatched, Allocation,
@@ -115,7 +115,7 @@ INSTANTIATE_TEST_SUITE_P(Budgets, Allocation,
                          ::testing::Combine(::testing::Values(PlannerOptions::Kind::level),
                                             ::testing::Values(DataType::f32, DataType::bf16),
                                             ::testing::Values(false), ::testing::Values(1, 3),
-                                            ::testing::Values(100, 150, 200, 300, 600, 1000)));
+                                            ::testing::Values(100, 150, 300, 1000)));
 
 }  // namespace
 }  // namespace evenkeel::testing

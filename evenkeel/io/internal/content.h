@@ -40,7 +40,7 @@ PlacementFile read_placement_known(PlacementFormat format, const ByteSource& sou
                                    const PlacementFormatOptions& options);
 RoutingFile open_routing_known(Content content, const ByteSource& source, const RoutingOptions& options);
 
-// Throws InvalidArgument if it was told that a file holds what it does not.
-void require_as_told(RoutingOptions::Bare told, bool is_trace);
+// Checks and layer numbers that are the same for files of every kind, the last step of reading one.
+RoutingFile completed(RoutingFile routing, const RoutingOptions& options);
 
 }  // namespace evenkeel::internal

@@ -86,8 +86,9 @@ void require_named_layers(const LayerNumbers& said, const NumberedRows& rows) {
     throw InvalidArgument("moe_layers",
                           fmt::format("names layers {}, but {} has {}", to_text(said), rows.name,
                                       described(rows.layers, rows.num_rows)),
-                          rows.layers.known() ? fmt::format("{}, or leave it out", to_text(rows.layers))
-                                              : fmt::format("{} layers", rows.num_rows));
+                          rows.layers.known()
+                              ? fmt::format("{}, or leave it out", to_text(rows.layers))
+                              : fmt::format("{} number{}", rows.num_rows, rows.num_rows == 1 ? "" : "s"));
 }
 
 LayerNumbers layers_of_model(const ModelLayers& model, const NumberedRows& rows, int num_experts) {

@@ -66,7 +66,7 @@ void require_concentrated_fits(const Step& s) {
   if (w.hot_experts == s.experts() && w.share < 1)
     throw InvalidArgument("scenario",
                           fmt::format("{} leaves no expert for the rest of {}", to_string(w), s.experts()),
-                          fmt::format("N in 1..{}, or F = 1", s.experts() - 1));
+                          s.experts() == 1 ? "F = 1" : fmt::format("N in 1..{}, or F = 1", s.experts() - 1));
 }
 
 // Appends `count` assignments dealt evenly over the experts.
