@@ -27,7 +27,8 @@ struct Instance {
   std::vector<Extra> extras;
 };
 
-// Spare capacities about as large as the loads need, so that about half of all instances fit.
+// Spare capacities about as large as the loads need, half of them with nearly nothing to spare, so that about
+// half of all instances fit.
 Instance draw_instance(std::mt19937_64& random, std::int64_t largest) {
   Instance in;
   const auto experts = draw(random, 1, 7), ranks = draw(random, 2, 9);
@@ -37,8 +38,9 @@ Instance draw_instance(std::mt19937_64& random, std::int64_t largest) {
     in.homes.push_back(SmallFlow::only(static_cast<std::size_t>(draw(random, 0, ranks - 1))) |
                        SmallFlow::only(static_cast<std::size_t>(draw(random, 0, ranks - 1))));
   }
+  const std::int64_t unused = draw(random, 0, 1) * total / 100;
   for (std::int64_t r = 0; r < ranks; ++r)
-    in.space.push_back(total / ranks + total / 100 * draw(random, 0, 30) + draw(random, 0, 3));
+    in.space.push_back(total / ranks + unused * draw(random, 0, 30) + draw(random, 0, 3));
   for (std::size_t e = 0; e < in.loads.size(); ++e)
     for (std::size_t r = 0; r < in.space.size(); ++r)
       if ((in.homes[e] & SmallFlow::only(r)) == 0 && draw(random, 0, 3) == 0)
@@ -92,9 +94,10 @@ void expect_sound(const SmallFlow& flow, const Instance& in) {
   for (const Extra& x : in.extras) ASSERT_GE(flow.given(x.expert, x.rank), x.least);
 }
 
-TEST(SmallFlow, FitsExactlyWhereEverySubsetOfExpertsHasTheCapacityWhateverItsSize) {
+// With so many paths found depth first, then shortest ones.
+void compare_with_subsets(int deep_paths) {
   std::mt19937_64 random(1);
-  SmallFlow flow;
+  SmallFlow flow(deep_paths);
   int fit = 0;
   const std::int64_t sizes[] = {6, 100, 5000, std::int64_t{1} << 30, std::int64_t{1} << 50};
   for (int i = 0; i < 20000; ++i) {
@@ -103,12 +106,24 @@ TEST(SmallFlow, FitsExactlyWhereEverySubsetOfExpertsHasTheCapacityWhateverItsSiz
     const bool placed = place(flow, in);
     ASSERT_EQ(placed, fits_by_subsets(in));
     const auto experts = std::ssize(in.loads), ranks = std::ssize(in.space);
-    ASSERT_LE(flow.visits(), ranks * (SmallFlow::kMostDeepPaths + experts * ranks * (experts + ranks)));
+    ASSERT_LE(flow.visits(), ranks * (deep_paths + experts * ranks * (experts + ranks)));
     if (placed) expect_sound(flow, in);
     fit += placed;
   }
   EXPECT_GT(fit, 5000);
   EXPECT_LT(fit, 15000);
+}
+
+TEST(SmallFlow, FitsExactlyWhereEverySubsetOfExpertsHasTheCapacity) {
+  compare_with_subsets(SmallFlow::kMostDeepPaths);
+}
+
+TEST(SmallFlow, FitsExactlyAlongShortestPathsAlone) {
+  compare_with_subsets(0);
+}
+
+TEST(SmallFlow, FitsExactlyWhereShortestPathsFollowAFewOthers) {
+  compare_with_subsets(5);
 }
 
 TEST(SmallFlow, StopsAtItsLimitOfVisits) {

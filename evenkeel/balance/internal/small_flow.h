@@ -3,11 +3,10 @@
 // Problem     Experts have a load and a set of ranks; ranks have spare capacity. On some ranks an expert must
 //             have at least a given amount. Place all loads.
 // Method      What an expert must have is given first. The rest follows along augmenting paths: an expert
-// goes
-//             to a rank, another expert's work there moves on, until a rank has spare capacity. The first
-//             paths are found depth first, which settles nearly all flows. But a path may carry a single
-//             assignment, and two paths may undo each other in turn, as often as a load has assignments.
-//             After kMostDeepPaths each path is therefore a shortest one (Edmonds and Karp).
+//             goes to a rank, another expert's work there moves on, until a rank has spare capacity. The
+//             first paths are found depth first, which settles nearly all flows. But a path may carry a
+//             single assignment, and two paths may undo each other in turn, as often as a load has
+//             assignments. After kMostDeepPaths each path is therefore a shortest one (Edmonds and Karp).
 // Cost        O(E P) ranks and experts looked at for a path. After kMostDeepPaths there are at most
 //             O(E^2 P (E + P)) shortest paths, however large the loads are; seldom more than a few.
 //             No allocation once reserved.
@@ -28,6 +27,8 @@ class SmallFlow {
   using Ranks = std::uint64_t;  // a set of ranks
 
   static constexpr int kMostDeepPaths = 128;
+
+  explicit SmallFlow(int most_deep_paths = kMostDeepPaths) : most_deep_paths_(most_deep_paths) {}
 
   static Ranks only(std::size_t rank) { return Ranks{1} << rank; }
   template <class Visit>
@@ -67,7 +68,7 @@ class SmallFlow {
   bool place_all(std::int64_t most_visits = std::numeric_limits<std::int64_t>::max()) {
     most_visits_ = most_visits;
     visits_ = 0;
-    deep_paths_left_ = kMostDeepPaths;
+    deep_paths_left_ = most_deep_paths_;
     const auto is_negative = [](std::int64_t amount) { return amount < 0; };
     if (std::ranges::any_of(space_, is_negative) || std::ranges::any_of(rest_, is_negative)) return false;
     for (std::size_t e = 0; e < rest_.size(); ++e)
@@ -192,6 +193,7 @@ class SmallFlow {
   std::vector<Step> reached_by_;     // [P], on a shortest path
   std::vector<std::size_t> queue_;   // of ranks
   Ranks seen_ = 0;                   // since the last deep path
+  int most_deep_paths_;
   int deep_paths_left_ = 0;
   std::int64_t visits_ = 0;
   std::int64_t most_visits_ = 0;
