@@ -60,6 +60,7 @@ def main(clone):
         name: os.environ[name] for name in os.environ if name not in ("PYTHONPATH", "MAKEFLAGS", "MAKELEVEL")
     }
     environment["PIP_NO_BUILD_ISOLATION"] = "0"  # pip's way to say that there is none
+    environment = {"CC": "cc", "CXX": "c++"} | environment  # the names that CMake finds itself
     page = (clone / "docs/tutorial.md").read_text(encoding="utf-8")
     done = subprocess.run(
         ["bash", "-c", script(page, packages)],
