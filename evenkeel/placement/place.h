@@ -71,7 +71,9 @@ struct PlaceResult {
   std::map<std::string, double> objective = {};  // by name: "balance", "traffic", "joint_ms", "max_over_mean"
   std::map<std::string, double> bound = {};      // the same names
   std::map<std::string, std::string> bound_of = {};  // of what problem each bound is, in words
+  // Every objective is at its bound, or within the gap that was asked for; notes say which of them.
   bool proven_optimal = false;
+  bool ended_by_time = false;  // the limit, or a stage's share of it, ended the search; notes say so
   // Whose answer and bounds these are: fast also where exact was asked for and could not be tried (notes say
   // why).
   PlaceOptions::Solver solver = PlaceOptions::Solver::fast;

@@ -166,7 +166,9 @@ class PlaceResult(Placement):
 
     def __repr__(self) -> str:
         before, after = self._result.before.max_over_mean_mean, self._result.after.max_over_mean_mean
-        proven = ", proven optimal" if self.proven_optimal else ""
+        proven = ""
+        if self.proven_optimal:
+            proven = ", proven optimal" if self.objective == self.bound else ", proven within the gap asked for"
         return f"{super().__repr__()[:-1]}, max/mean {before:.3f} -> {after:.3f}{proven})"
 
 

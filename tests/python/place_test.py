@@ -146,6 +146,22 @@ class Place(PackageTest):
             for key in printed[which].keys() - {"notes"}:
                 self.assertEqual(getattr(getattr(placed, which), key), printed[which][key], key)
 
+    def test_a_gap_that_was_asked_for_counts_as_proven_and_is_said(self):
+        profile = random_profile(7, layers=4, experts=32)
+        placed = ek.place(profile, 8, gap=0.99)
+        self.assertTrue(placed.proven_optimal)
+        self.assertNotEqual(placed.objective, placed.bound)
+        self.assertIn("proven within the gap asked for", repr(placed))
+        self.assertFalse(ek.place(profile, 8).proven_optimal)
+
+    def test_milliseconds_are_of_the_times_that_were_given(self):
+        profile = random_profile(2)
+        placed = ek.place(profile, 4, objective="joint")
+        same = ek.place(profile, 4, objective="joint", assignment_us=0.1, assignment_bytes=8192)
+        self.assertEqual(placed.objective, same.objective)
+        slow = ek.place(profile, 4, objective="joint", assignment_us=3)
+        self.assertGreater(slow.objective["joint_ms"], placed.objective["joint_ms"])
+
     def test_loads_alone_are_balanced_where_nobody_asks_for_traffic(self):
         loads_alone = ek.RoutingProfile(loads=random_profile(0).loads)
         placed = ek.place(loads_alone, ranks=4, traffic="dispatch-combine")
