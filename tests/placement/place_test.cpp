@@ -89,6 +89,19 @@ TEST(Place, WithFreeSizesGivesEveryRankTheSameTotalAndBalancesNoWorse) {
   EXPECT_LE(free.objective.at("balance"), equal.objective.at("balance"));
 }
 
+// Equal sizes are free sizes too, where P divides E.
+TEST(Place, JointlyWithFreeSizesIsNoWorseThanWithEqualOnes) {
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    SCOPED_TRACE(seed);
+    const RoutingProfile profile = random_profile(seed, 4, 16);
+    const Topology topology = Topology::uniform(1 + static_cast<int>(seed % 2), 4, {100, 1}, {10, 3});
+    const PlaceResult equal = place(profile, topology, {.objective = Objective::joint});
+    const PlaceResult free =
+        place(profile, topology, {.objective = Objective::joint, .sizes = ClusterSizes::free});
+    EXPECT_LE(free.objective.at("joint_ms"), equal.objective.at("joint_ms"));
+  }
+}
+
 TEST(Place, JointlyIsNoWorseInMillisecondsThanInTwoStages) {
   for (std::uint64_t seed = 0; seed < 6; ++seed) {
     SCOPED_TRACE(seed);
