@@ -272,6 +272,9 @@ void run(const CLI::App& app, const PlaceArguments& options) {
     require_placement_writable(options.format, shape_before(options, input, ranks, how), format,
                                options.output);
 
+  if (options.format != PlacementFormat::evenkeel && !result.missing_copies.empty())
+    throw Unsupported(fmt::format("{} needs equally many copies in every layer: {}", name_of(options.format),
+                                  result.missing_copies));
   std::optional<CopyChoice> copies;
   const PlaceResult result = solve(options, input, topology, how, copies);
   if (!options.output.empty())

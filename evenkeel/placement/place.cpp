@@ -10,7 +10,7 @@
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/placement/clusters/clusters.h"
-#include "evenkeel/placement/incremental/incremental.h"
+#include "evenkeel/placement/incremental/copies.h"
 #include "evenkeel/placement/internal/deadline.h"
 #include "evenkeel/placement/internal/place_options.h"
 #include "evenkeel/placement/internal/proof.h"
@@ -267,52 +267,24 @@ class Solve {
 
   // Moves count homes that were none before, over all layers.
   PlaceResult incrementally() const {
-    const Placement& from = *options_.from;
     const std::vector<double> all = loads();
-    IncrementalResult moved = place_incrementally({.current = from,
-                                                   .loads = all,
-                                                   .max_moves = options_.max_moves,
-                                                   .num_nodes = grouped() ? problem_.topology.num_nodes() : 1,
-                                                   .slots_per_rank = slots_from(from),
-                                                   .limits = limits(),
-                                                   .num_recordings = static_cast<int>(recordings_.size())});
+    IncrementalProblem moving{
+        .current = *options_.from,
+        .loads = all,
+        .max_moves = options_.max_moves,
+        .num_nodes = grouped() ? problem_.topology.num_nodes() : 1,
+        .slots_per_rank = slots_for_copies(*options_.from, options_.redundant_experts, problem_.topology),
+        .limits = limits(),
+        .num_recordings = static_cast<int>(recordings_.size())};
+    IncrementalResult moved = place_incrementally(moving);
     PlaceResult solved{.placement = std::move(moved.placement)};
     add_max_over_mean(solved, mean(moved.max_over_mean), 1, "any placement");
     solved.notes.push_back(fmt::format("{} experts are where they were not before; {} were allowed",
                                        moved.moves, options_.max_moves));
+    moving.limits = limits();
+    solved.missing_copies = say_missing_copies(moving, solved.placement, options_.redundant_experts);
+    if (!solved.missing_copies.empty()) solved.notes.push_back(solved.missing_copies);
     return solved;
-  }
-
-  // [L, P]: the homes that there are, and with redundant experts as many free slots as make E + R, each on
-  // the rank that has fewest slots and capacity for one more.
-  std::vector<std::int32_t> slots_from(const Placement& from) const {
-    std::vector<std::int32_t> slots;
-    for (int layer = 0; layer < from.num_layers(); ++layer) {
-      std::vector<std::int32_t> of_layer;
-      for (RankId rank : indices<RankId>(from.num_ranks()))
-        of_layer.push_back(static_cast<std::int32_t>(from.layer(layer).natives(rank).size()));
-      if (options_.redundant_experts > 0) add_free_slots(of_layer, layer);
-      slots.insert(slots.end(), of_layer.begin(), of_layer.end());
-    }
-    return slots;
-  }
-
-  void add_free_slots(std::vector<std::int32_t>& slots, int layer) const {
-    const int experts = problem_.profile.num_experts();
-    const int held = std::reduce(slots.begin(), slots.end());
-    if (held > experts + options_.redundant_experts)
-      throw InvalidArgument(
-          "from", fmt::format("has {} physical experts in layer {}", held, layer),
-          fmt::format("at most {} experts and {} copies", experts, options_.redundant_experts));
-    for (int free = experts + options_.redundant_experts - held; free > 0; --free) {
-      std::optional<std::size_t> fewest;
-      for (RankId rank : indices<RankId>(slots.size()))
-        if (slots[rank.offset()] < std::min(experts, problem_.topology.capacity(rank).value_or(experts)) &&
-            (!fewest || slots[rank.offset()] < slots[*fewest]))
-          fewest = rank.offset();
-      if (!fewest) return;
-      ++slots[*fewest];
-    }
   }
 
   void require_capacity(const std::vector<std::int32_t>& slots_per_rank) const {

@@ -81,6 +81,9 @@ struct PlaceResult {
   PlacementQuality before = {};  // contiguous homes, or `from`
   PlacementQuality after = {};
   std::vector<RecordingQuality> per_recording = {};  // of several, in order
+  // From a placement, with fewer copies than were asked for: how many there are, and the moves for all. Among
+  // the notes too.
+  std::string missing_copies = {};
   std::vector<std::string> notes = {};  // what a reader of the figures must know, a sentence each
 };
 

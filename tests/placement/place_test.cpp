@@ -293,6 +293,31 @@ TEST(Place, FromAPlacementWithoutCopiesFillsTheFreeSlotsThatCapacitiesAllow) {
   }
 }
 
+// In words, from "all of them take N moves".
+int moves_for_all(const std::string& missing) {
+  const std::string before = "all of them take ";
+  const std::size_t at = missing.find(before);
+  return at == std::string::npos ? -1 : std::stoi(missing.substr(at + before.size()));
+}
+
+TEST(Place, FromAPlacementSaysHowManyCopiesTheMovesMadeAndHowManyMovesMakeAll) {
+  const RoutingProfile profile = random_profile(2, 3, 16);
+  const Topology topology = Topology::uniform(1, 4);
+  PlaceOptions options{.redundant_experts = 4, .from = Placement::contiguous(3, 16, 4), .max_moves = 5};
+  const PlaceResult few = place(profile, topology, options);
+  int copies = 0;
+  for (int layer = 0; layer < 3; ++layer) copies += num_homes(few.placement.layer(layer)) - 16;
+  ASSERT_LT(copies, 12);
+  EXPECT_TRUE(few.missing_copies.starts_with(std::to_string(copies) + " of the 12 redundant experts that"))
+      << few.missing_copies;
+  EXPECT_EQ(few.notes.back(), few.missing_copies);
+  options.max_moves = moves_for_all(few.missing_copies);
+  ASSERT_GE(options.max_moves, 12) << few.missing_copies;
+  const PlaceResult all = place(profile, topology, options);
+  EXPECT_TRUE(all.missing_copies.empty()) << all.missing_copies;
+  for (int layer = 0; layer < 3; ++layer) EXPECT_EQ(num_homes(all.placement.layer(layer)), 20);
+}
+
 TEST(Place, RefusesToStartFromWhatCapacitiesGroupsOrCopiesForbid) {
   const RoutingProfile profile = random_profile(0, 2, 8);
   const Placement from = Placement::contiguous(2, 8, 4);
