@@ -385,7 +385,7 @@ void conclude(PlaceResult& result, const SolveLimits& limits) {
 PlaceResult place_for(const RoutingProfile& profile, std::span<const RoutingProfile> recordings,
                       const Topology& topology, const PlaceOptions& asked) {
   const PlaceOptions options = paired(profile, asked);
-  internal::validate_options(profile, topology, options);
+  internal::validate_options(profile, topology, options, recordings.size() > 1);
   if (recordings.size() > 1) internal::require_plain(options, "several recordings that are not added up");
   SourceCounts even;
   if (options.traffic == TrafficModel::dispatch_combine && options.sources.empty())

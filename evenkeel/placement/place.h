@@ -13,7 +13,8 @@
 // options steer:
 //
 //   two_stage               solver, sizes, traffic, pairs, sources, capacities
-//   joint                   solver, sizes, traffic, sources, capacities, cost, speeds of ranks
+//   joint                   solver, sizes, traffic, pairs (of the two stages that it starts from), sources,
+//                           capacities, cost, speeds of ranks
 //   redundant or grouped    traffic, pairs, sources (names of ranks alone); capacities that do not hold the
 //                           slots are refused
 //   from                    redundant_experts (free slots to fill), num_groups (experts stay on their nodes),
@@ -21,7 +22,8 @@
 //   several recordings      as redundant or grouped, or as from
 //
 // Several recordings are all to be level, the worst first (robust/robust.h), or are added up. Solver exact,
-// free sizes and joint are refused beside copies, groups, from and several recordings that are not added up.
+// free sizes and joint are refused beside copies, groups, from and several recordings that are not added up;
+// all pairs beside from, and where nothing is known of traffic.
 // Any other option that a line does not name has no effect there.
 #pragma once
 
