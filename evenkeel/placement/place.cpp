@@ -213,13 +213,17 @@ class Solve {
 
   PlaceResult with_replicas() const {
     const std::vector<double> all = loads();
-    return with_names(replicate(replica_problem(all)), "mean over layers");
+    const ReplicaProblem problem = replica_problem(all);
+    require_distinct_experts(problem);
+    return with_names(replicate(problem), "mean over layers");
   }
 
   PlaceResult across_recordings() const {
     const std::vector<double> all = loads();
-    const RobustSolution robust = replicate_robustly(
-        {.num_recordings = static_cast<int>(recordings_.size()), .of_each = replica_problem(all)});
+    const ReplicaProblem problem = replica_problem(all);
+    require_distinct_experts(problem);
+    const RobustSolution robust =
+        replicate_robustly({.num_recordings = static_cast<int>(recordings_.size()), .of_each = problem});
     PlaceResult solved = with_names(robust.placed, "of the worst recording of each layer, mean over layers");
     if (!internal::has_replicas(options_)) prefer_sum_where_better(solved);
     const std::vector<double>& speeds = problem_.topology.description().speeds;

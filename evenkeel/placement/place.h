@@ -16,7 +16,7 @@
 //   joint                   solver, sizes, traffic, pairs (of the two stages that it starts from), sources,
 //                           capacities, cost, speeds of ranks
 //   redundant or grouped    traffic, pairs, sources (names of ranks alone); capacities that do not hold the
-//                           slots are refused
+//                           slots are refused, and more copies than ranks can hold of different experts
 //   from                    redundant_experts (free slots to fill), num_groups (experts stay on their nodes),
 //                           capacities
 //   several recordings      as redundant or grouped, or as from

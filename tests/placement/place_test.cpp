@@ -460,6 +460,47 @@ TEST(Place, RefusesOptionsThatContradictEachOther) {
             "from: has 2 layers of 8 experts on 2 ranks; allowed: 2 layers of 8 experts on 4 ranks");
 }
 
+TEST(Place, RefusesAllPairsWhereTheyHaveNoPart) {
+  const PairObjective total = PairObjective::total;
+  EXPECT_EQ(refusal({.pairs = total, .from = Placement::contiguous(2, 8, 4), .max_moves = 1}),
+            "pairs: total has no meaning beside a placement to start from; allowed: worst");
+  EXPECT_EQ(refusal({.traffic = TrafficModel::dispatch_combine, .pairs = total, .redundant_experts = 4}),
+            "pairs: total has no meaning where balance alone decides and nobody knows where tokens live; "
+            "allowed: worst");
+  const RoutingProfile counts(2, 4, {1, 2, 3, 4, 5, 6, 7, 8}, {});
+  for (const std::size_t recordings : {1u, 2u})
+    EXPECT_EQ(
+        message_of<InvalidArgument>([&] {
+          place(std::vector<RoutingProfile>(recordings, counts), Topology::uniform(1, 2), {.pairs = total});
+        }),
+        "pairs: total counts transitions, and the profile has none (it was made without, or from counts "
+        "or steps); allowed: worst");
+  const RoutingProfile profile = random_profile(0, 2, 8);
+  for (const PlaceOptions& options : {PlaceOptions{.pairs = total},
+                                      {.objective = Objective::joint, .pairs = total},
+                                      {.pairs = total, .redundant_experts = 4},
+                                      {.traffic = TrafficModel::dispatch_combine, .pairs = total}})
+    EXPECT_NO_THROW(place(profile, Topology::uniform(1, 4), options));
+}
+
+TEST(Place, RefusesMoreCopiesThanRanksCanHoldOfDifferentExperts) {
+  const auto refused = [](int copies, int groups, const Topology& topology, int experts) {
+    return message_of<InvalidArgument>([&] {
+      place(random_profile(0, 1, experts), topology, {.redundant_experts = copies, .num_groups = groups});
+    });
+  };
+  EXPECT_EQ(
+      refused(5, 1, Topology::uniform(1, 2), 4),
+      "redundant_experts: 5: a rank would hold an expert twice, which a placement cannot say; allowed: at "
+      "most 4 with 4 experts on 2 ranks");
+  EXPECT_EQ(
+      refused(3, 10, Topology::uniform(3, 1), 10),
+      "redundant_experts: 3: a rank would hold an expert twice, which a placement cannot say; allowed: at "
+      "most 0 with 10 experts in 10 groups on 3 ranks");
+  EXPECT_NO_THROW(place(random_profile(0, 1, 4), Topology::uniform(1, 2), {.redundant_experts = 4}));
+  EXPECT_NO_THROW(place(random_profile(0, 1, 10), Topology::uniform(3, 1), {.num_groups = 10}));
+}
+
 TEST(Place, RefusesNumbersThatMakeNoSense) {
   EXPECT_EQ(refusal({.redundant_experts = -1}), "redundant_experts: is -1; allowed: 0 or more");
   EXPECT_EQ(refusal({.num_groups = 0}), "groups: is 0; allowed: 1 or more");
