@@ -101,6 +101,7 @@ PlaceInputs read_files(const std::vector<std::string>& paths, const RoutingOptio
         if (file.trace && !options.transitions) sources.push_back(source_counts(*file.trace, num_ranks));
         say_notes(one.name, one.notes);
       });
+  require_sum(all.recordings, "PROFILE");
   if (sources.size() == paths.size()) all.sources = sum_of(std::move(sources));
   for (RecordedRouting& each : all.recordings)
     each.profile =
