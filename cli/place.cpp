@@ -153,9 +153,6 @@ void validate_options(const CLI::App& app, const PlaceArguments& options) {
   require_one_numbering(app);
   require_time_model(app, options.time, options.files.model, options.step_tokens);
   if (!options.steps) refuse_if_given(app, "--step-tokens", "is for --steps");
-  if (options.redundant_experts == kAuto)
-    refuse_if_given(app, "--from",
-                    "says how many slots there are, which --redundant-experts auto would choose");
   if (!options.steps && options.inputs.size() == 1)
     refuse_if_given(app, "--across", "is for several recordings");
   if (options.steps && options.inputs.size() > 1)
@@ -273,11 +270,11 @@ void run(const CLI::App& app, const PlaceArguments& options) {
     require_placement_writable(options.format, shape_before(options, input, ranks, how), format,
                                options.output);
 
+  std::optional<CopyChoice> copies;
+  const PlaceResult result = solve(options, input, topology, how, copies);
   if (options.format != PlacementFormat::evenkeel && !result.missing_copies.empty())
     throw Unsupported(fmt::format("{} needs equally many copies in every layer: {}", name_of(options.format),
                                   result.missing_copies));
-  std::optional<CopyChoice> copies;
-  const PlaceResult result = solve(options, input, topology, how, copies);
   if (!options.output.empty())
     write_placement_as(options.format, file_of(options, result), format, options.output);
   Placing placing{.options = how,
