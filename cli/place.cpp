@@ -101,6 +101,7 @@ PlaceInputs read_files(const std::vector<std::string>& paths, const RoutingOptio
         if (file.trace && !options.transitions) sources.push_back(source_counts(*file.trace, num_ranks));
         say_notes(one.name, one.notes);
       });
+  require_sum(all.recordings, "PROFILE");
   if (sources.size() == paths.size()) all.sources = sum_of(std::move(sources));
   for (RecordedRouting& each : all.recordings)
     each.profile =
@@ -154,9 +155,6 @@ void validate_options(const CLI::App& app, const PlaceArguments& options) {
   require_one_numbering(app);
   require_time_model(app, options.time, options.files.model, options.step_tokens);
   if (!options.steps) refuse_if_given(app, "--step-tokens", "is for --steps");
-  if (options.redundant_experts == kAuto)
-    refuse_if_given(app, "--from",
-                    "says how many slots there are, which --redundant-experts auto would choose");
   if (!options.steps && options.inputs.size() == 1)
     refuse_if_given(app, "--across", "is for several recordings");
   if (options.steps && options.inputs.size() > 1)
@@ -276,6 +274,9 @@ void run(const CLI::App& app, const PlaceArguments& options) {
 
   std::optional<CopyChoice> copies;
   const PlaceResult result = solve(options, input, topology, how, copies);
+  if (options.format != PlacementFormat::evenkeel && !result.missing_copies.empty())
+    throw Unsupported(fmt::format("{} needs equally many copies in every layer: {}", name_of(options.format),
+                                  result.missing_copies));
   if (!options.output.empty())
     write_placement_as(options.format, file_of(options, result), format, options.output);
   Placing placing{.options = how,

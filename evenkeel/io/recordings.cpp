@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -95,6 +96,17 @@ RecordedRouting recording_of_steps(RoutingFile& file, const std::string& path,
   recording.profile = recording.steps.front();
   for (const RoutingProfile& step : std::span(recording.steps).subspan(1)) recording.profile.add(step);
   return recording;
+}
+
+void require_sum(std::span<const RecordedRouting> recordings, const std::string& argument) {
+  std::int64_t sum = 0;
+  for (const RecordedRouting& each : recordings) {
+    const auto loads = each.profile.loads();
+    if (__builtin_add_overflow(sum, std::reduce(loads.begin(), loads.end(), std::int64_t{0}), &sum))
+      throw InvalidArgument(argument,
+                            fmt::format("the loads up to those of {} add up to more than 2^63-1", each.name),
+                            "recordings whose loads are at most 2^63-1 together");
+  }
 }
 
 }  // namespace evenkeel

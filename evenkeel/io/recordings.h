@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,9 @@ RecordedRouting read_recording(const std::string& path, const RoutingOptions& op
 std::vector<RecordedRouting> read_recordings(
     const std::vector<std::string>& paths, const RoutingOptions& options, const std::string& argument,
     const std::function<void(const RecordedRouting&, RoutingFile&)>& opened = {});
+
+// Throws InvalidArgument about `argument`, naming a file, where the loads of all are above 2^63-1 together.
+void require_sum(std::span<const RecordedRouting> recordings, const std::string& argument);
 
 // The steps of a file that was opened with keep_steps; of a trace, windows of so many tokens. The profile is
 // what they add up to, without transitions. Throws InvalidArgument where it has no steps, or they are told

@@ -43,6 +43,9 @@ int knee_of(const std::vector<CopyChoice::Tried>& tried) {
 CopyChoice choose_copies(std::span<const RoutingProfile> recordings, const Topology& topology,
                          const PlaceOptions& asked) {
   if (recordings.empty()) throw InvalidArgument("recordings", "are none", "one or more");
+  if (asked.from)
+    throw InvalidArgument("from", "says how many slots there are, which redundant experts auto would choose",
+                          "a number of redundant experts beside it");
   const int experts = recordings.front().num_experts();
   const int ranks = topology.num_ranks();
   const internal::Deadline deadline(asked.limits);

@@ -10,9 +10,10 @@
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/placement/clusters/clusters.h"
-#include "evenkeel/placement/incremental/incremental.h"
+#include "evenkeel/placement/incremental/copies.h"
 #include "evenkeel/placement/internal/deadline.h"
 #include "evenkeel/placement/internal/place_options.h"
+#include "evenkeel/placement/internal/proof.h"
 #include "evenkeel/placement/joint/joint.h"
 #include "evenkeel/placement/ranks/ranks.h"
 #include "evenkeel/placement/replicas/replicas.h"
@@ -42,43 +43,98 @@ class Solve {
  private:
   bool exact() const { return options_.solver == PlaceOptions::Solver::exact; }
 
-  // The limits of the next of `stages_left` stages: its time is an equal share of what is left. Progress
-  // counts seconds since the first stage began.
-  SolveLimits limits(int stages_left = 1) const {
+  // Progress counts seconds since the first stage began.
+  SolveLimits limits_of(double seconds) const {
     SolveLimits limits = options_.limits;
     const double spent = deadline_.seconds();
-    limits.time_limit_s = deadline_.seconds_left() / stages_left;
+    limits.time_limit_s = seconds;
     if (limits.progress)
       limits.progress = [&tell = options_.limits.progress, spent](double objective, double bound,
-                                                                  double seconds) {
-        tell(objective, bound, spent + seconds);
+                                                                  double seconds_of_stage) {
+        tell(objective, bound, spent + seconds_of_stage);
       };
     return limits;
   }
+  // Of the next of `stages_left` stages: an equal share of the time that is left.
+  SolveLimits limits(int stages_left = 1) const { return limits_of(deadline_.seconds_left() / stages_left); }
+
+  // What comes of the two programs, and how long the second took.
+  struct Stages {
+    Clustering clusters;
+    RankAssignment ranks;
+    double rank_seconds = 0;
+  };
+
+  bool by_balance() const { return internal::traffic_is_unknown(problem_.profile, problem_.traffic); }
 
   PlaceResult in_two_stages() const {
-    const bool by_balance = internal::traffic_is_unknown(problem_.profile, problem_.traffic);
-    Clustering clusters = cluster_fast(problem_, limits(2));
-    if (exact()) clusters = cluster_exact(problem_, clusters, limits(by_balance ? 1 : 2));
-    RankAssignment ranks =
-        by_balance ? ranks_by_balance(clusters) : assign_ranks_fast(problem_, clusters, limits());
-    if (exact() && !by_balance) ranks = assign_ranks_exact(problem_, clusters, ranks, limits());
-
+    Stages stages{.clusters = cluster_fast(problem_, limits(exact() ? 4 : 2)), .ranks = {}};
+    const double begin = deadline_.seconds();
+    stages.ranks = fast_ranks(stages.clusters, limits(exact() ? 3 : 1));
+    stages.rank_seconds = deadline_.seconds() - begin;
+    if (exact()) solve_exactly(stages);
+    const auto& [clusters, ranks, seconds] = stages;
     PlaceResult solved{.placement = placement_of(clusters, ranks, problem_.topology.num_ranks()),
-                       .proven_optimal = clusters.proven_optimal && (by_balance || ranks.proven_optimal),
                        .solver = options_.solver};
-    add(solved, "balance", balance_objective(problem_, solved.placement), clusters.bound,
+    const double balance = balance_objective(problem_, solved.placement);
+    add(solved, "balance", balance, clusters.proven_optimal ? balance : clusters.bound,
         balance_bound_of(clusters));
-    if (by_balance) return solved;
-    add(solved, "traffic", pair_objective(problem_, solved.placement), ranks.bound,
+    solved.ended_by_time = clusters.ended_by_time;
+    if (by_balance()) return solved;
+    const double traffic = pair_objective(problem_, solved.placement);
+    add(solved, "traffic", traffic, internal::told_bound(traffic, ranks.bound),
         "all ways to give these clusters of experts ranks");
     note_programs(clusters, ranks, solved.notes);
     return solved;
   }
 
+  // Ranks that are found soon for the clusters at hand need no more time with others. Else they have half of
+  // it, and clusters what they leave.
+  void solve_exactly(Stages& stages) const {
+    if (!stages.clusters.proven_optimal && !need_no_more(stages.ranks)) try_ranks(stages);
+    const double left = deadline_.seconds_left();
+    const double for_ranks =
+        need_no_more(stages.ranks) ? std::min(2 * stages.rank_seconds, left / 2) : left / 2;
+    take(stages, cluster_exact(problem_, stages.clusters, limits_of(left - for_ranks)));
+    if (!by_balance()) stages.ranks = assign_ranks_exact(problem_, stages.clusters, stages.ranks, limits());
+    const bool time_is_left = deadline_.seconds_left() > options_.limits.time_limit_s / 4;
+    if (stages.clusters.ended_by_time && need_no_more(stages.ranks) && time_is_left) solve_exactly(stages);
+  }
+
+  // Clusters that are no better may differ in names alone, with which ranks send less or more.
+  void take(Stages& stages, Clustering found) const {
+    if (found.cluster_of != stages.clusters.cluster_of) {
+      // A step of the integer program may have taken what was kept for ranks.
+      const double seconds = std::max(deadline_.seconds_left(), 2 * stages.rank_seconds);
+      RankAssignment ranks = fast_ranks(found, limits_of(seconds));
+      if (found.objective < stages.clusters.objective || ranks.objective < stages.ranks.objective)
+        stages.ranks = std::move(ranks);
+      else
+        found.cluster_of = stages.clusters.cluster_of;
+    }
+    stages.clusters = std::move(found);
+  }
+
+  bool need_no_more(const RankAssignment& ranks) const {
+    return by_balance() ||
+           internal::is_within_gap(ranks.objective, ranks.bound, options_.limits.relative_gap);
+  }
+
+  // With a part of the time.
+  void try_ranks(Stages& stages) const {
+    constexpr int part = 10;
+    const double begin = deadline_.seconds();
+    stages.ranks = assign_ranks_exact(problem_, stages.clusters, stages.ranks, limits(part));
+    stages.rank_seconds += deadline_.seconds() - begin;
+  }
+
+  RankAssignment fast_ranks(const Clustering& clusters, const SolveLimits& limits) const {
+    return by_balance() ? ranks_by_balance(clusters, limits) : assign_ranks_fast(problem_, clusters, limits);
+  }
+
   // Where traffic is not known, nothing tells one rank from another but its speed and capacity, which the
   // assignment to ranks sees to.
-  RankAssignment ranks_by_balance(const Clustering& clusters) const {
+  RankAssignment ranks_by_balance(const Clustering& clusters, const SolveLimits& limits) const {
     const SourceCounts sources = even_source_counts(problem_.profile, problem_.topology.num_ranks());
     const PlacementProblem even{.profile = problem_.profile,
                                 .topology = problem_.topology,
@@ -86,7 +142,7 @@ class Solve {
                                 .traffic = TrafficModel::dispatch_combine,
                                 .pairs = problem_.pairs,
                                 .sources = sources};
-    return assign_ranks_fast(even, clusters, limits());
+    return assign_ranks_fast(even, clusters, limits);
   }
 
   static void note_programs(const Clustering& clusters, const RankAssignment& ranks,
@@ -122,9 +178,10 @@ class Solve {
     JointSolution joint = place_jointly_fast(problem_, limits(exact() ? 2 : 1));
     if (exact()) joint = place_jointly_exact(problem_, joint, limits());
     PlaceResult solved{.placement = placement_of(joint.rank_of_expert, problem_.topology.num_ranks())};
-    add(solved, "joint_ms", joint_objective_ms(problem_, solved.placement), joint.bound_ms,
+    const double ms = joint_objective_ms(problem_, solved.placement);
+    add(solved, "joint_ms", ms, joint.proven_optimal ? ms : internal::told_bound(ms, joint.bound_ms),
         "all placements with these sizes");
-    solved.proven_optimal = joint.proven_optimal;
+    solved.ended_by_time = joint.ended_by_time;
     if (joint.program_tried)
       solved.solver = options_.solver;
     else
@@ -156,13 +213,17 @@ class Solve {
 
   PlaceResult with_replicas() const {
     const std::vector<double> all = loads();
-    return with_names(replicate(replica_problem(all)), "mean over layers");
+    const ReplicaProblem problem = replica_problem(all);
+    require_distinct_experts(problem);
+    return with_names(replicate(problem), "mean over layers");
   }
 
   PlaceResult across_recordings() const {
     const std::vector<double> all = loads();
-    const RobustSolution robust = replicate_robustly(
-        {.num_recordings = static_cast<int>(recordings_.size()), .of_each = replica_problem(all)});
+    const ReplicaProblem problem = replica_problem(all);
+    require_distinct_experts(problem);
+    const RobustSolution robust =
+        replicate_robustly({.num_recordings = static_cast<int>(recordings_.size()), .of_each = problem});
     PlaceResult solved = with_names(robust.placed, "of the worst recording of each layer, mean over layers");
     if (!internal::has_replicas(options_)) prefer_sum_where_better(solved);
     const std::vector<double>& speeds = problem_.topology.description().speeds;
@@ -210,53 +271,24 @@ class Solve {
 
   // Moves count homes that were none before, over all layers.
   PlaceResult incrementally() const {
-    const Placement& from = *options_.from;
     const std::vector<double> all = loads();
-    IncrementalResult moved = place_incrementally({.current = from,
-                                                   .loads = all,
-                                                   .max_moves = options_.max_moves,
-                                                   .num_nodes = grouped() ? problem_.topology.num_nodes() : 1,
-                                                   .slots_per_rank = slots_from(from),
-                                                   .limits = limits(),
-                                                   .num_recordings = static_cast<int>(recordings_.size())});
+    IncrementalProblem moving{
+        .current = *options_.from,
+        .loads = all,
+        .max_moves = options_.max_moves,
+        .num_nodes = grouped() ? problem_.topology.num_nodes() : 1,
+        .slots_per_rank = slots_for_copies(*options_.from, options_.redundant_experts, problem_.topology),
+        .limits = limits(),
+        .num_recordings = static_cast<int>(recordings_.size())};
+    IncrementalResult moved = place_incrementally(moving);
     PlaceResult solved{.placement = std::move(moved.placement)};
-    add(solved, "max_over_mean", mean(moved.max_over_mean), 1, "any placement");
-    solved.proven_optimal = solved.objective["max_over_mean"] <= 1;
+    add_max_over_mean(solved, mean(moved.max_over_mean), 1, "any placement");
     solved.notes.push_back(fmt::format("{} experts are where they were not before; {} were allowed",
                                        moved.moves, options_.max_moves));
+    moving.limits = limits();
+    solved.missing_copies = say_missing_copies(moving, solved.placement, options_.redundant_experts);
+    if (!solved.missing_copies.empty()) solved.notes.push_back(solved.missing_copies);
     return solved;
-  }
-
-  // [L, P]: the homes that there are, and with redundant experts as many free slots as make E + R, each on
-  // the rank that has fewest slots and capacity for one more.
-  std::vector<std::int32_t> slots_from(const Placement& from) const {
-    std::vector<std::int32_t> slots;
-    for (int layer = 0; layer < from.num_layers(); ++layer) {
-      std::vector<std::int32_t> of_layer;
-      for (RankId rank : indices<RankId>(from.num_ranks()))
-        of_layer.push_back(static_cast<std::int32_t>(from.layer(layer).natives(rank).size()));
-      if (options_.redundant_experts > 0) add_free_slots(of_layer, layer);
-      slots.insert(slots.end(), of_layer.begin(), of_layer.end());
-    }
-    return slots;
-  }
-
-  void add_free_slots(std::vector<std::int32_t>& slots, int layer) const {
-    const int experts = problem_.profile.num_experts();
-    const int held = std::reduce(slots.begin(), slots.end());
-    if (held > experts + options_.redundant_experts)
-      throw InvalidArgument(
-          "from", fmt::format("has {} physical experts in layer {}", held, layer),
-          fmt::format("at most {} experts and {} copies", experts, options_.redundant_experts));
-    for (int free = experts + options_.redundant_experts - held; free > 0; --free) {
-      std::optional<std::size_t> fewest;
-      for (RankId rank : indices<RankId>(slots.size()))
-        if (slots[rank.offset()] < std::min(experts, problem_.topology.capacity(rank).value_or(experts)) &&
-            (!fewest || slots[rank.offset()] < slots[*fewest]))
-          fewest = rank.offset();
-      if (!fewest) return;
-      ++slots[*fewest];
-    }
   }
 
   void require_capacity(const std::vector<std::int32_t>& slots_per_rank) const {
@@ -275,7 +307,7 @@ class Solve {
     return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
   }
 
-  // A bound that rounding has put above what was reached is what was reached.
+  // The bound is what is told: a stage that has proven its objective says the objective.
   static void add(PlaceResult& solved, const std::string& name, double objective, double bound,
                   std::string bound_of) {
     solved.objective[name] = objective;
@@ -284,8 +316,7 @@ class Solve {
   }
 
   static void add_max_over_mean(PlaceResult& solved, double objective, double bound, std::string bound_of) {
-    add(solved, "max_over_mean", objective, bound, std::move(bound_of));
-    solved.proven_optimal = bound >= objective * (1 - 1e-12);
+    add(solved, "max_over_mean", objective, internal::told_bound(objective, bound), std::move(bound_of));
   }
 
   const PlacementProblem& problem_;
@@ -338,11 +369,27 @@ LayerNumbers numbers_of(const RoutingProfile& profile, const PlaceOptions& optio
   return profile.layers().known() || !options.from ? profile.layers() : options.from->layers();
 }
 
+// Every objective within the gap, and what a reader must know where that is not all there is to say.
+void conclude(PlaceResult& result, const SolveLimits& limits) {
+  result.proven_optimal = std::ranges::all_of(result.objective, [&](const auto& reached) {
+    return internal::is_within_gap(reached.second, result.bound.at(reached.first), limits.relative_gap);
+  });
+  if (result.proven_optimal && result.objective != result.bound)
+    result.notes.push_back(
+        fmt::format("within the gap of {} that was asked for, which counts as proven here: better may exist",
+                    limits.relative_gap));
+  result.ended_by_time =
+      !result.proven_optimal && (result.ended_by_time || result.solve_ms >= limits.time_limit_s * 1e3);
+  if (result.ended_by_time)
+    result.notes.push_back(
+        fmt::format("the time limit of {} s ended the search: this is the best so far", limits.time_limit_s));
+}
+
 // `recordings` add up to the profile; one, where the sum is to be placed for.
 PlaceResult place_for(const RoutingProfile& profile, std::span<const RoutingProfile> recordings,
                       const Topology& topology, const PlaceOptions& asked) {
   const PlaceOptions options = paired(profile, asked);
-  internal::validate_options(profile, topology, options);
+  internal::validate_options(profile, topology, options, recordings.size() > 1);
   if (recordings.size() > 1) internal::require_plain(options, "several recordings that are not added up");
   SourceCounts even;
   if (options.traffic == TrafficModel::dispatch_combine && options.sources.empty())
@@ -361,9 +408,7 @@ PlaceResult place_for(const RoutingProfile& profile, std::span<const RoutingProf
   result.after = placement_quality(problem, result.placement);
   const std::vector<std::string> notes = notes_of(problem, options);
   result.notes.insert(result.notes.begin(), notes.begin(), notes.end());
-  if (!result.proven_optimal && result.solve_ms >= options.limits.time_limit_s * 1e3)
-    result.notes.push_back(fmt::format("the time limit of {} s has passed: this is the best so far",
-                                       options.limits.time_limit_s));
+  conclude(result, options.limits);
   result.placement = result.placement.numbered(numbers_of(profile, options));
   return result;
 }

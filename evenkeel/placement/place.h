@@ -13,15 +13,17 @@
 // options steer:
 //
 //   two_stage               solver, sizes, traffic, pairs, sources, capacities
-//   joint                   solver, sizes, traffic, sources, capacities, cost, speeds of ranks
+//   joint                   solver, sizes, traffic, pairs (of the two stages that it starts from), sources,
+//                           capacities, cost, speeds of ranks
 //   redundant or grouped    traffic, pairs, sources (names of ranks alone); capacities that do not hold the
-//                           slots are refused
+//                           slots are refused, and more copies than ranks can hold of different experts
 //   from                    redundant_experts (free slots to fill), num_groups (experts stay on their nodes),
 //                           capacities
 //   several recordings      as redundant or grouped, or as from
 //
 // Several recordings are all to be level, the worst first (robust/robust.h), or are added up. Solver exact,
-// free sizes and joint are refused beside copies, groups, from and several recordings that are not added up.
+// free sizes and joint are refused beside copies, groups, from and several recordings that are not added up;
+// all pairs beside from, and where nothing is known of traffic.
 // Any other option that a line does not name has no effect there.
 #pragma once
 
@@ -71,7 +73,9 @@ struct PlaceResult {
   std::map<std::string, double> objective = {};  // by name: "balance", "traffic", "joint_ms", "max_over_mean"
   std::map<std::string, double> bound = {};      // the same names
   std::map<std::string, std::string> bound_of = {};  // of what problem each bound is, in words
+  // Every objective is at its bound, or within the gap that was asked for; notes say which of them.
   bool proven_optimal = false;
+  bool ended_by_time = false;  // the limit, or a stage's share of it, ended the search; notes say so
   // Whose answer and bounds these are: fast also where exact was asked for and could not be tried (notes say
   // why).
   PlaceOptions::Solver solver = PlaceOptions::Solver::fast;
@@ -79,6 +83,9 @@ struct PlaceResult {
   PlacementQuality before = {};  // contiguous homes, or `from`
   PlacementQuality after = {};
   std::vector<RecordingQuality> per_recording = {};  // of several, in order
+  // From a placement, with fewer copies than were asked for: how many there are, and the moves for all. Among
+  // the notes too.
+  std::string missing_copies = {};
   std::vector<std::string> notes = {};  // what a reader of the figures must know, a sentence each
 };
 

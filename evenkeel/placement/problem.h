@@ -13,12 +13,10 @@
 //             capacities asked for is not used; one of another shape than the profile is an InvalidArgument.
 //             Its bound is taken as proven, and what comes back has no lower one.
 //   Guarantee never worse than the start; the objective is recomputed from the answer itself; nobody goes
-//   below
-//             the bound (within 1e-6 of it, the solver's tolerance); proven_optimal where the two meet.
+//             below the bound (within 1e-6 of it, the solver's tolerance); proven_optimal where the two meet.
 //   Limits    a program of more than 300,000 variables is not tried: the start comes back, and
-//   `program_tried`
-//             says so; without a start, Unsupported. E P^2 variables a layer for the joint one, P^3 for ranks
-//             of unlike links, E P for free sizes that are chosen together.
+//             `program_tried` says so; without a start, Unsupported. E P^2 variables a layer for the joint
+//             one, P^3 for ranks of unlike links, E P for free sizes that are chosen together.
 //   Throws    Infeasible where capacities and Eq. 13 leave no answer, or none was found in time.
 #pragma once
 
@@ -88,7 +86,7 @@ struct PlacementProblem {
 // How long and how far a solver may go, and whom it tells.
 struct SolveLimits {
   double time_limit_s = 60;
-  double relative_gap = 0;    // stop when (objective - bound) / objective is at most this
+  double relative_gap = 0;    // stop when (objective - bound) / objective is at most this; below 1
   std::stop_token stop = {};  // asked to stop: return the best so far
   // May be called often. Objective and bound are of the stage that is being solved.
   std::function<void(double objective, double bound, double seconds)> progress = {};

@@ -178,6 +178,13 @@ std::string headline_of(const PlaceResult& result) {
                      result.per_recording.empty() ? "" : " of the worst recording", before, after);
 }
 
+std::string proof_of(const Placing& placing) {
+  const PlaceResult& result = placing.result;
+  if (!result.proven_optimal) return "";
+  if (result.objective == result.bound) return ", proven optimal";
+  return fmt::format(", proven within the gap of {} that was asked for", placing.options.limits.relative_gap);
+}
+
 void put_summary(Page& page, const Placing& placing) {
   const PlaceResult& result = placing.result;
   page.put("{}", headline_of(result));
@@ -186,8 +193,7 @@ void put_summary(Page& page, const Placing& placing) {
              100 * std::abs(1 - result.after.crossing / result.before.crossing),
              result.after.crossing <= result.before.crossing ? "less" : "more");
   page.put("\n{}; solver {}, {:.1f} ms{}\n{}\n", shape_of(placing), solver_name(result), result.solve_ms,
-           result.proven_optimal ? ", proven optimal" : "",
-           placing.output.empty() ? "" : fmt::format("written to {}\n", placing.output));
+           proof_of(placing), placing.output.empty() ? "" : fmt::format("written to {}\n", placing.output));
 }
 
 void put_traffic(Page& page, const Placing& placing) {

@@ -39,6 +39,14 @@ std::int64_t total_of(std::span<const std::int64_t> numbers, const char* what) {
   return total;
 }
 
+// Of two profiles that are added.
+void require_sum(const char* what, std::int64_t one, std::int64_t other) {
+  if (other > most_counted - one)
+    throw InvalidArgument(
+        what, fmt::format("those of profiles that are added, {} and {}, have a sum above 2^63-1", one, other),
+        "at most 2^63-1 in all");
+}
+
 }  // namespace
 
 RoutingProfile::RoutingProfile(int num_layers, int num_experts, bool with_transitions)
@@ -119,8 +127,8 @@ void RoutingProfile::add(const RoutingProfile& other) {
         "profiles",
         fmt::format("layers {} and layers {} cannot be added", to_text(layers_), to_text(other.layers_)),
         "profiles of the same layers");
-  if (other.total_load_ > most_counted - total_load_) refuse_total("loads");
-  if (other.total_transitions_ > most_counted - total_transitions_) refuse_total("transitions");
+  require_sum("loads", total_load_, other.total_load_);
+  require_sum("transitions", total_transitions_, other.total_transitions_);
   if (!layers_.known()) layers_ = other.layers_;
   for (std::size_t i = 0; i < loads_.size(); ++i) loads_[i] += other.loads_[i];
   for (std::size_t i = 0; i < transitions_.size(); ++i) transitions_[i] += other.transitions_[i];

@@ -166,7 +166,9 @@ class PlaceResult(Placement):
 
     def __repr__(self) -> str:
         before, after = self._result.before.max_over_mean_mean, self._result.after.max_over_mean_mean
-        proven = ", proven optimal" if self.proven_optimal else ""
+        proven = ""
+        if self.proven_optimal:
+            proven = ", proven optimal" if self.objective == self.bound else ", proven within the gap asked for"
         return f"{super().__repr__()[:-1]}, max/mean {before:.3f} -> {after:.3f}{proven})"
 
 
@@ -188,9 +190,9 @@ def place(
     from_: Placement | None = None,
     max_moves: int | None = None,
     sources: ArrayLike | None = None,
-    assignment_us: float = 0.1,
-    assignment_bytes: float = 8192.0,
-    across: Across = "worst",
+    assignment_us: float | None = None,
+    assignment_bytes: float | None = None,
+    across: Across | None = None,
     judge: RoutingProfile | FilePath | Sequence[RoutingProfile | FilePath] | None = None,
     model: FilePath | None = None,
     tokens_per_step: int | None = None,
@@ -219,15 +221,16 @@ def place(
         traffic: what is sent: "layer-to-layer" (from the rank of a token's expert to that of its next) or
             "dispatch-combine" (in each layer from the rank where the token lives, and back).
         pairs: the "worst" pair of ranks of each layer counts, or the "total" of all.
-        gap: good enough: this far from the bound, as a fraction of the objective.
+        gap: good enough: this far from the bound, as a fraction of the objective; below 1.
         time_limit: seconds for all stages; the best so far is kept.
         from_: start at this placement, and give at most `max_moves` experts (over all layers) another home.
         max_moves: beside `from_`.
         sources: dispatch-combine: `[L, P, E]`, how the assignments of each layer come from the tokens of each rank,
             as `source_counts` counts them in a trace; without them, evenly, and `notes` says so.
-        assignment_us: joint: microseconds to compute one assignment.
-        assignment_bytes: joint: bytes sent with one assignment, one way.
-        across: of several recordings, "worst": all are to be level, the worst first; "sum": what they add up to.
+        assignment_us: for joint: microseconds to compute one assignment; 0.1 unless given.
+        assignment_bytes: for joint: bytes sent with one assignment, one way; 8192 unless given.
+        across: of several recordings, "worst" unless given: all are to be level, the worst first; "sum": what they
+            add up to.
         judge: profiles or files that have no part in the placement and that it is measured on too: `judged`.
         model, tokens_per_step, tflops, link, horizon, expert_bytes, cost, device: what a step and a move take, as for
             `evaluate`. Any of these but `model` alone asks whether the placement pays: `verdict`, and beside `judge`
@@ -248,21 +251,30 @@ def place(
     options.set_objective(choice(objective, "objective", get_args(Objective)) == "joint")
     options.set_traffic(choice(traffic, "traffic", get_args(Traffic)) == "dispatch-combine")
     options.set_pairs(choice(pairs, "pairs", get_args(Pairs)) == "total")
-    options.set_cost(real(assignment_us, "assignment_us", 0, 1e9), real(assignment_bytes, "assignment_bytes", 0, 1e12))
-    options.set_limits(real(time_limit, "time_limit", 0), real(gap, "gap", 0, 1))
+    for name, value in [("assignment_us", assignment_us), ("assignment_bytes", assignment_bytes)]:
+        if value is not None and objective != "joint":
+            raise invalid(name, 'is for objective="joint"', 'to leave it out, or objective="joint"')
+    options.set_cost(
+        0.1 if assignment_us is None else real(assignment_us, "assignment_us", 0, 1e9),
+        8192.0 if assignment_bytes is None else real(assignment_bytes, "assignment_bytes", 0, 1e12),
+    )
+    options.set_limits(real(time_limit, "time_limit", 0), real(gap, "gap", 0))
     if redundant_experts != "auto":
         options.redundant_experts = number(redundant_experts, "redundant_experts", 0)
     options.num_groups = number(num_groups, "num_groups", 1)
     if (from_ is None) != (max_moves is None):
         raise invalid("from_", "goes with max_moves", "both: a placement, and how many experts may move")
     if from_ is not None and max_moves is not None:
-        options.start_from(instance(from_, Placement, "from_")._native, number(max_moves, "max_moves", 0))
+        options.start_from(instance(from_, Placement, "from_")._native, number(max_moves, "max_moves", 1))
     if sources is not None:
         if traffic != "dispatch-combine":
             raise invalid("sources", "are for dispatch-combine", 'to leave them out, or traffic="dispatch-combine"')
         options.set_sources(floats(sources, "sources", 3, "[layers, ranks, experts]"))
-    options.set_across(choice(across, "across", get_args(Across)) == "sum")
     recordings = several(profile, RoutingProfile, "profile")
+    if across is not None:
+        if len(recordings) == 1:
+            raise invalid("across", "is for several recordings", "to leave it out, or several recordings")
+        options.set_across(choice(across, "across", get_args(Across)) == "sum")
     machine = machine_of(ranks, nodes, topology)
     time = TimeModel(model, tokens_per_step, tflops, link, horizon, expert_bytes, cost, device)
     time.require_sense(topology is not None)

@@ -179,6 +179,7 @@ class Place(CommandTest):
             (["--ranks", 4, "--max-moves", 3], ["--from"]),
             (["--ranks", 4, "--moe-layers", "3-7", "-o", "x"], ["--moe-layers"]),
             (["--ranks", 4, "--assignment-us", "1"], ["--assignment-us", "joint"]),
+            (["--ranks", 2, "--redundant-experts", 17], ["--redundant-experts: 17", "at most 16"]),
         ]:
             with self.subTest(words=words):
                 self.assert_refused(place + words, 2, "InvalidArgument", *parts)
@@ -231,6 +232,37 @@ class Place(CommandTest):
                     self.assertEqual(sum(map(len, after)), 16 + copies)
                     moved += sum(rank not in before[expert] for expert in range(16) for rank in after[expert])
                 self.assertLessEqual(moved, 5)
+
+    def test_a_server_does_not_get_a_placement_whose_moves_were_too_few_for_all_copies(self):
+        self.json("place", "profile.json", "--ranks", 4, "-o", "p.json")
+        self.write("later.json", random_profile(2, 4, 16))
+        words = ["place", "later.json", "--ranks", 4, "--redundant-experts", 4, "--from", "p.json"]
+        few = self.json(*words, "--max-moves", 5, "-o", "q.json")
+        copies = sum(len(homes) - 1 for layer in self.homes("q.json", 4) for homes in layer)
+        missing = few["after"]["notes"][-1]
+        self.assertIn(f"{copies} of the 16 redundant experts that were asked for, in all layers, are there", missing)
+        form = ["--format", "vllm", "-o", "v.json"]
+        self.assert_refused([*words, "--max-moves", 5, *form], 4, "Unsupported", "vllm needs equally many", missing)
+        moves = int(missing.split("all of them take ")[1].split()[0])
+        self.assertEqual(len(self.json(*words, "--max-moves", moves, *form)["after"]["notes"]), 1)
+
+    def test_all_pairs_are_refused_where_nothing_is_sent_that_is_known(self):
+        self.json("place", "profile.json", "--ranks", 4, "-o", "p.json")
+        (self.folder / "counts.csv").write_text("5,1,1,5\n2,2,9,9\n", encoding="utf-8")
+        trace = REPOSITORY / "data/tiny-moe/routing_step50.npz"
+        for words, part in [
+            (["profile.json", "--ranks", 4, "--from", "p.json", "--max-moves", 3], "a placement to start from"),
+            (["counts.csv", "--ranks", 2], "the profile has none"),
+            ([trace, "--ranks", 4, "--steps", "--step-tokens", 1000], "the profile has none"),
+        ]:
+            with self.subTest(words=words):
+                refused = ["place", *words, "--pairs", "total"]
+                self.assert_refused(refused, 2, "InvalidArgument", "--pairs: total", part)
+
+    def test_recordings_that_overflow_together_name_a_file(self):
+        self.write("half.json", {"loads": [[2**61, 2**61]]})
+        words = ["place", "half.json", "half.json", "half.json", "--ranks", 2]
+        self.assert_refused(words, 2, "InvalidArgument", "PROFILE: the loads up to those of half.json add up to more")
 
     def require_exact(self):
         done = self.call("place", "profile.json", "--ranks", 2, "--solver", "exact", "--time-limit", 5)

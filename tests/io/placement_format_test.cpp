@@ -105,7 +105,11 @@ TEST_P(ForeignFormat, RefusesRanksOfUnequalSizesAndLeavesNoFile) {
                 "1 has 2; place with 1 redundant expert, which makes it even"));
   EXPECT_THAT(refusal(Placement({layer({{0}, {1}}, 2), layer({{0, 1}, {1, 0}}, 2)})),
               HasSubstr("has equally many physical experts in every layer, but layer 0 has 2 and layer 1 has "
-                        "4"));
+                        "4; place with more moves, or anew"));
+  // Copies are missing that were asked for: to ask for as many is no advice.
+  EXPECT_THAT(
+      refusal(Placement({layer({{0}, {1}, {1}}, 2), layer({{0, 1}, {1}, {0}}, 2)})),
+      HasSubstr("rank 1 has 2; layer 0 has 3 in all and layer 1 has 4: place with more moves, or anew"));
   EXPECT_TRUE(folder.names().empty());
 }
 

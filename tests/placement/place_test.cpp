@@ -89,6 +89,19 @@ TEST(Place, WithFreeSizesGivesEveryRankTheSameTotalAndBalancesNoWorse) {
   EXPECT_LE(free.objective.at("balance"), equal.objective.at("balance"));
 }
 
+// Equal sizes are free sizes too, where P divides E.
+TEST(Place, JointlyWithFreeSizesIsNoWorseThanWithEqualOnes) {
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    SCOPED_TRACE(seed);
+    const RoutingProfile profile = random_profile(seed, 4, 16);
+    const Topology topology = Topology::uniform(1 + static_cast<int>(seed % 2), 4, {100, 1}, {10, 3});
+    const PlaceResult equal = place(profile, topology, {.objective = Objective::joint});
+    const PlaceResult free =
+        place(profile, topology, {.objective = Objective::joint, .sizes = ClusterSizes::free});
+    EXPECT_LE(free.objective.at("joint_ms"), equal.objective.at("joint_ms"));
+  }
+}
+
 TEST(Place, JointlyIsNoWorseInMillisecondsThanInTwoStages) {
   for (std::uint64_t seed = 0; seed < 6; ++seed) {
     SCOPED_TRACE(seed);
@@ -280,6 +293,31 @@ TEST(Place, FromAPlacementWithoutCopiesFillsTheFreeSlotsThatCapacitiesAllow) {
   }
 }
 
+// In words, from "all of them take N moves".
+int moves_for_all(const std::string& missing) {
+  const std::string before = "all of them take ";
+  const std::size_t at = missing.find(before);
+  return at == std::string::npos ? -1 : std::stoi(missing.substr(at + before.size()));
+}
+
+TEST(Place, FromAPlacementSaysHowManyCopiesTheMovesMadeAndHowManyMovesMakeAll) {
+  const RoutingProfile profile = random_profile(2, 3, 16);
+  const Topology topology = Topology::uniform(1, 4);
+  PlaceOptions options{.redundant_experts = 4, .from = Placement::contiguous(3, 16, 4), .max_moves = 5};
+  const PlaceResult few = place(profile, topology, options);
+  int copies = 0;
+  for (int layer = 0; layer < 3; ++layer) copies += num_homes(few.placement.layer(layer)) - 16;
+  ASSERT_LT(copies, 12);
+  EXPECT_TRUE(few.missing_copies.starts_with(std::to_string(copies) + " of the 12 redundant experts that"))
+      << few.missing_copies;
+  EXPECT_EQ(few.notes.back(), few.missing_copies);
+  options.max_moves = moves_for_all(few.missing_copies);
+  ASSERT_GE(options.max_moves, 12) << few.missing_copies;
+  const PlaceResult all = place(profile, topology, options);
+  EXPECT_TRUE(all.missing_copies.empty()) << all.missing_copies;
+  for (int layer = 0; layer < 3; ++layer) EXPECT_EQ(num_homes(all.placement.layer(layer)), 20);
+}
+
 TEST(Place, RefusesToStartFromWhatCapacitiesGroupsOrCopiesForbid) {
   const RoutingProfile profile = random_profile(0, 2, 8);
   const Placement from = Placement::contiguous(2, 8, 4);
@@ -420,6 +458,47 @@ TEST(Place, RefusesOptionsThatContradictEachOther) {
             "solver: exact does not solve a placement to start from; allowed: fast");
   EXPECT_EQ(refusal({.from = Placement::contiguous(2, 8, 2), .max_moves = 1}),
             "from: has 2 layers of 8 experts on 2 ranks; allowed: 2 layers of 8 experts on 4 ranks");
+}
+
+TEST(Place, RefusesAllPairsWhereTheyHaveNoPart) {
+  const PairObjective total = PairObjective::total;
+  EXPECT_EQ(refusal({.pairs = total, .from = Placement::contiguous(2, 8, 4), .max_moves = 1}),
+            "pairs: total has no meaning beside a placement to start from; allowed: worst");
+  EXPECT_EQ(refusal({.traffic = TrafficModel::dispatch_combine, .pairs = total, .redundant_experts = 4}),
+            "pairs: total has no meaning where balance alone decides and nobody knows where tokens live; "
+            "allowed: worst");
+  const RoutingProfile counts(2, 4, {1, 2, 3, 4, 5, 6, 7, 8}, {});
+  for (const std::size_t recordings : {1u, 2u})
+    EXPECT_EQ(
+        message_of<InvalidArgument>([&] {
+          place(std::vector<RoutingProfile>(recordings, counts), Topology::uniform(1, 2), {.pairs = total});
+        }),
+        "pairs: total counts transitions, and the profile has none (it was made without, or from counts "
+        "or steps); allowed: worst");
+  const RoutingProfile profile = random_profile(0, 2, 8);
+  for (const PlaceOptions& options : {PlaceOptions{.pairs = total},
+                                      {.objective = Objective::joint, .pairs = total},
+                                      {.pairs = total, .redundant_experts = 4},
+                                      {.traffic = TrafficModel::dispatch_combine, .pairs = total}})
+    EXPECT_NO_THROW(place(profile, Topology::uniform(1, 4), options));
+}
+
+TEST(Place, RefusesMoreCopiesThanRanksCanHoldOfDifferentExperts) {
+  const auto refused = [](int copies, int groups, const Topology& topology, int experts) {
+    return message_of<InvalidArgument>([&] {
+      place(random_profile(0, 1, experts), topology, {.redundant_experts = copies, .num_groups = groups});
+    });
+  };
+  EXPECT_EQ(
+      refused(5, 1, Topology::uniform(1, 2), 4),
+      "redundant_experts: 5: a rank would hold an expert twice, which a placement cannot say; allowed: at "
+      "most 4 with 4 experts on 2 ranks");
+  EXPECT_EQ(
+      refused(3, 10, Topology::uniform(3, 1), 10),
+      "redundant_experts: 3: a rank would hold an expert twice, which a placement cannot say; allowed: at "
+      "most 0 with 10 experts in 10 groups on 3 ranks");
+  EXPECT_NO_THROW(place(random_profile(0, 1, 4), Topology::uniform(1, 2), {.redundant_experts = 4}));
+  EXPECT_NO_THROW(place(random_profile(0, 1, 10), Topology::uniform(3, 1), {.num_groups = 10}));
 }
 
 TEST(Place, RefusesNumbersThatMakeNoSense) {

@@ -146,6 +146,22 @@ class Place(PackageTest):
             for key in printed[which].keys() - {"notes"}:
                 self.assertEqual(getattr(getattr(placed, which), key), printed[which][key], key)
 
+    def test_a_gap_that_was_asked_for_counts_as_proven_and_is_said(self):
+        profile = random_profile(7, layers=4, experts=32)
+        placed = ek.place(profile, 8, gap=0.99)
+        self.assertTrue(placed.proven_optimal)
+        self.assertNotEqual(placed.objective, placed.bound)
+        self.assertIn("proven within the gap asked for", repr(placed))
+        self.assertFalse(ek.place(profile, 8).proven_optimal)
+
+    def test_milliseconds_are_of_the_times_that_were_given(self):
+        profile = random_profile(2)
+        placed = ek.place(profile, 4, objective="joint")
+        same = ek.place(profile, 4, objective="joint", assignment_us=0.1, assignment_bytes=8192)
+        self.assertEqual(placed.objective, same.objective)
+        slow = ek.place(profile, 4, objective="joint", assignment_us=3)
+        self.assertGreater(slow.objective["joint_ms"], placed.objective["joint_ms"])
+
     def test_loads_alone_are_balanced_where_nobody_asks_for_traffic(self):
         loads_alone = ek.RoutingProfile(loads=random_profile(0).loads)
         placed = ek.place(loads_alone, ranks=4, traffic="dispatch-combine")
@@ -163,7 +179,22 @@ class Place(PackageTest):
             ({}, ek.InvalidArgument, "ranks: is not given, nor is topology"),
             ({"ranks": 4, "nodes": 3}, ek.InvalidArgument, "nodes: 4 ranks are not equally many in 3 nodes"),
             ({"ranks": 4, "solver": "best"}, ek.InvalidArgument, "solver: 'best'; allowed: fast, exact"),
-            ({"ranks": 4, "gap": 2}, ek.InvalidArgument, "gap: 2.0; allowed: 0..1"),
+            ({"ranks": 4, "gap": 2}, ek.InvalidArgument, "gap: is 2; allowed: 0 or more, below 1"),
+            ({"ranks": 4, "gap": 1}, ek.InvalidArgument, "gap: is 1; allowed: 0 or more, below 1"),
+            ({"ranks": 4, "across": "sum"}, ek.InvalidArgument, "across: is for several recordings"),
+            ({"ranks": 4, "across": "worst"}, ek.InvalidArgument, "across: is for several recordings"),
+            ({"ranks": 4, "assignment_us": 3}, ek.InvalidArgument, 'assignment_us: is for objective="joint"'),
+            ({"ranks": 4, "assignment_bytes": 3}, ek.InvalidArgument, 'assignment_bytes: is for objective="joint"'),
+            (
+                {"ranks": 4, "pairs": "total", "from_": ek.Placement.contiguous(4, 16, 4), "max_moves": 3},
+                ek.InvalidArgument,
+                "pairs: total has no meaning beside a placement to start from",
+            ),
+            (
+                {"ranks": 4, "redundant_experts": "auto", "from_": ek.Placement.contiguous(4, 16, 4), "max_moves": 3},
+                ek.InvalidArgument,
+                "from_: says how many slots there are",
+            ),
             ({"ranks": 4, "time_limit": float("nan")}, ek.InvalidArgument, "time_limit: nan"),
             ({"ranks": 4, "redundant_experts": -1}, ek.InvalidArgument, "redundant_experts: -1"),
             ({"ranks": 4, "max_moves": 3}, ek.InvalidArgument, "goes with max_moves"),

@@ -131,7 +131,8 @@ TEST(Profile, ATotalAboveTheLargestIntegerIsRefusedAndChangesNothing) {
   EXPECT_EQ(message_of<InvalidArgument>([&] {
               profile.add(RoutingProfile(1, 2, {1, 1}, {}));
             }),
-            "loads: the total of loads is above 2^63-1; allowed: at most 2^63-1");
+            "loads: those of profiles that are added, 9223372036854775806 and 2, have a sum above 2^63-1; "
+            "allowed: at most 2^63-1 in all");
   EXPECT_EQ(profile, RoutingProfile(1, 2, {most - 1, 0}, {}));
   profile.add(RoutingProfile(1, 2, {0, 1}, {}));
   const std::vector<std::int32_t> one_more{0};

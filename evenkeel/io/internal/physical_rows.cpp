@@ -14,28 +14,41 @@ namespace evenkeel::internal {
 
 namespace {
 
-std::string what_makes_it_even(const LayerPlacement& layer) {
+int num_physical(const LayerPlacement& layer) {
   int physical = 0;
   for (RankId rank : indices<RankId>(layer.num_ranks()))
     physical += static_cast<int>(layer.natives(rank).size());
-  const int copies = physical - layer.num_experts();
-  const int left = physical % layer.num_ranks();
-  if (left == 0) return "place with equal sizes, or with more moves";
-  const int wanted = copies + layer.num_ranks() - left;
-  return fmt::format("place with {} redundant expert{} even", wanted,
-                     wanted == 1 ? ", which makes it" : "s, which make it");
+  return physical;
 }
 
-PhysicalRow row_of(const LayerPlacement& layer, int index, std::string_view format) {
+// A number of copies makes a layer even. Where layers have unlike numbers, copies that were asked for are
+// missing, as moves from another placement leave it: asking for them again would not help.
+std::string what_makes_it_even(const Placement& placement, int index) {
+  for (int layer = 0; layer < placement.num_layers(); ++layer)
+    if (num_physical(placement.layer(layer)) != num_physical(placement.layer(index)))
+      return fmt::format("layer {} has {} in all and layer {} has {}: place with more moves, or anew", index,
+                         num_physical(placement.layer(index)), layer, num_physical(placement.layer(layer)));
+  const LayerPlacement& layer = placement.layer(index);
+  const int left = num_physical(layer) % layer.num_ranks();
+  if (left == 0) return "place with equal sizes, or with more moves";
+  const int wanted = num_physical(layer) - layer.num_experts() + layer.num_ranks() - left;
+  return fmt::format(
+      "place with {} redundant expert{} even, and where experts move from a placement with moves "
+      "for all of them",
+      wanted, wanted == 1 ? ", which makes it" : "s, which make it");
+}
+
+PhysicalRow row_of(const Placement& placement, int index, std::string_view format) {
+  const LayerPlacement& layer = placement.layer(index);
   PhysicalRow row;
   const std::size_t on_first = layer.natives(RankId(0)).size();
   for (RankId rank : indices<RankId>(layer.num_ranks())) {
     const auto natives = layer.natives(rank);
     if (natives.size() != on_first)
-      throw Unsupported(
-          fmt::format("{} gives every rank equally many physical experts, but in layer {} rank 0 has {} and "
-                      "rank {} has {}; {}",
-                      format, index, on_first, rank.value(), natives.size(), what_makes_it_even(layer)));
+      throw Unsupported(fmt::format(
+          "{} gives every rank equally many physical experts, but in layer {} rank 0 has {} and "
+          "rank {} has {}; {}",
+          format, index, on_first, rank.value(), natives.size(), what_makes_it_even(placement, index)));
     for (ExpertId expert : natives) row.push_back(expert.value());
   }
   return row;
@@ -84,11 +97,11 @@ LayerPlacement layer_of(const NamedRow& row, const RowsShape& shape, int num_exp
 std::vector<PhysicalRow> physical_rows(const Placement& placement, std::string_view format) {
   std::vector<PhysicalRow> rows;
   for (int layer = 0; layer < placement.num_layers(); ++layer) {
-    rows.push_back(row_of(placement.layer(layer), layer, format));
+    rows.push_back(row_of(placement, layer, format));
     if (rows.back().size() != rows.front().size())
       throw Unsupported(
           fmt::format("{} has equally many physical experts in every layer, but layer 0 has {} and "
-                      "layer {} has {}",
+                      "layer {} has {}; place with more moves, or anew",
                       format, rows.front().size(), layer, rows.back().size()));
   }
   return rows;

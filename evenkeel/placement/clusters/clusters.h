@@ -1,13 +1,11 @@
 // Program 1 of MoETuner (Eq. 1-7): the experts of each layer in P clusters of nearly equal load.
 //
 // Fast        Milliseconds. Largest first and exchanges in each layer, a search of all partitions of few
-// experts;
-//             then the totals of Eq. 13 where sizes are free.
-// Exact       Subsets for up to some 18 experts, else an integer program (problem.h). With free sizes the
-// layers
-//             are solved one by one, and together only if the sizes that come out cannot give every rank the
-//             same total (Eq. 13); `sizes_chosen_together` says so. Cluster c of every layer then goes to
-//             rank c.
+//             experts; then the totals of Eq. 13 where sizes are free.
+// Exact       Subsets for up to some 18 experts, else an integer program (problem.h). What easy layers leave
+//             of the time goes to hard ones. With free sizes the layers are solved one by one, and together
+//             only if the sizes that come out cannot give every rank the same total (Eq. 13);
+//             `sizes_chosen_together` says so. Cluster c of every layer then goes to rank c.
 #pragma once
 
 #include <vector>
@@ -21,7 +19,8 @@ struct Clustering {
   std::vector<std::vector<int>> cluster_of;  // [L][E]
   double objective = 0;                      // Eq. 1: over layers and clusters, |load - mean|
   double bound = 0;                          // nobody goes below, for these sizes
-  bool proven_optimal = false;
+  bool proven_optimal = false;               // at the bound, whatever gap was asked for
+  bool ended_by_time = false;                // its share of the time is over, and more of it might help
   // Free sizes where the best of each layer alone would leave ranks unequal totals (Eq. 13): all layers were
   // solved as one.
   bool sizes_chosen_together = false;

@@ -2,6 +2,7 @@
 // unequal totals.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "evenkeel/base/error.h"
@@ -13,6 +14,7 @@
 #include "evenkeel/placement/internal/program/methods.h"
 #include "evenkeel/placement/internal/program/rank_program.h"
 #include "evenkeel/placement/internal/rank_rule.h"
+#include "evenkeel/placement/internal/shared_time.h"
 
 namespace evenkeel {
 
@@ -39,17 +41,17 @@ class ClusterSolve {
   }
 
   Clustering run() {
-    for (int layer = 0; layer < rule_.num_layers; ++layer) solve_layer(layer);
+    // The totals of free sizes need time too.
+    solve_layers(rule_.has_totals() ? deadline_.seconds_left() / 2 : deadline_.seconds_left());
     if (!rule_.has_totals()) return answer();
     Named alone = named_by_rank(clusters());
-    if (!alone.clusters.empty()) {
-      take(alone.clusters);
-      Clustering clustering = answer();
-      const bool each_is_best = total_deviation() <= total_bound();
-      clustering.sizes_chosen_together = start_.sizes_chosen_together && !each_is_best;
-      return clustering;
-    }
-    return solve_together(alone.impossible);
+    if (alone.clusters.empty()) return solve_together(alone.impossible);
+    take(alone.clusters);
+    if (ended_by_time_) solve_on(alone.clusters);
+    Clustering clustering = answer();
+    const bool each_is_best = total_deviation() <= total_bound();
+    clustering.sizes_chosen_together = start_.sizes_chosen_together && !each_is_best;
+    return clustering;
   }
 
  private:
@@ -75,21 +77,35 @@ class ClusterSolve {
     return partition;
   }
 
-  void solve_layer(int layer) {
+  void solve_layers(double seconds) {
+    std::vector<OpenPart> open;
+    for (std::size_t layer = 0; layer < layers_.size(); ++layer)
+      if (layers_[layer].bound < layers_[layer].deviation) open.push_back({layer});
+    layers_tried_ = open.empty() || by_subsets_ || program_of_layer_is_small();
+    if (!layers_tried_) return;
+    open = solve_in_rounds(
+        std::move(open), seconds, deadline_,
+        [&](std::size_t layer, double share) { return solve_layer(static_cast<int>(layer), share); },
+        [&] { return deadline_.close_enough(total_deviation(), known_bound()); });
+    ended_by_time_ = !open.empty() && !deadline_.stop_requested();
+  }
+
+  // True: it ended, and was not cut off.
+  bool solve_layer(int layer, double seconds) {
     ExactPartition& partition = layers_[static_cast<std::size_t>(layer)];
-    if (partition.deviation <= partition.bound || deadline_.passed()) return;
-    if (!by_subsets_ && !program_of_layer_is_small()) {
-      layers_tried_ = false;
-      return;
-    }
     deadline_.set_rest((total_deviation() - partition.deviation) / rule_.num_ranks,
                        (total_bound() - partition.bound) / rule_.num_ranks);
-    if (by_subsets_)
-      partition_by_subsets(loads(layer), rule_, deadline_, partition);
-    else
-      partition_by_program(loads(layer), rule_, deadline_.seconds_left() / (rule_.num_layers - layer),
-                           deadline_, partition);
+    const bool ended = by_subsets_ ? partition_by_subsets(loads(layer), rule_, deadline_, partition)
+                                   : partition_by_program(loads(layer), rule_, seconds, deadline_, partition);
     deadline_.report(partition.deviation / rule_.num_ranks, partition.bound / rule_.num_ranks);
+    return ended;
+  }
+
+  // Totals took less time than was kept for them. Where what is found now does not meet them, `named` stays.
+  void solve_on(const Layers& named) {
+    solve_layers(deadline_.seconds_left());
+    Named again = named_by_rank(clusters());
+    take(again.clusters.empty() ? named : again.clusters);
   }
 
   // A row of symmetry breaking for each expert and rank has what comes before the expert.
@@ -166,7 +182,9 @@ class ClusterSolve {
     ProgramAnswer found{.values = {}, .bound = 0};
     const std::int64_t columns =
         std::int64_t{rule_.num_layers} * rule_.num_ranks * (std::int64_t{rule_.num_experts} + 1);
-    const bool is_met = !best.empty() && deviation_of_all(best) <= given_bound() * rule_.num_ranks;
+    const bool is_met =
+        !best.empty() && deadline_.close_enough(deviation_of_all(best),
+                                                std::max(total_bound(), given_bound() * rule_.num_ranks));
     if (!is_met && !deadline_.passed() && columns <= most_columns) {
       const ClusterProgram program = program_of_all();
       deadline_.set_rest(0, 0);
@@ -176,17 +194,19 @@ class ClusterSolve {
     }
     if (best.empty()) refuse(found, columns);
     take(best);
+    ended_by_time_ = !is_met && columns <= most_columns && found.end == ProgramAnswer::End::interrupted &&
+                     !deadline_.stop_requested();
     Clustering clustering = answer();
     clustering.sizes_chosen_together = needed || start_.sizes_chosen_together;
     clustering.program_tried = columns <= most_columns;
-    const double bound = found.bound * (1 - 1e-6) / rule_.num_ranks;
+    const double bound = whole_bound(found.bound) / rule_.num_ranks;
     if (bound > clustering.bound) {
       clustering.bound = bound;
       clustering.bound_has_totals = true;
     }
     const bool proven = found.proves_optimum(deadline_);
     clustering.bound_has_totals = clustering.bound_has_totals || proven;
-    conclude(clustering, clustering.objective, clustering.bound, proven);
+    conclude_whole(clustering, proven);
     return clustering;
   }
 
@@ -215,17 +235,31 @@ class ClusterSolve {
   // The bound that the caller has proven; 0 for none.
   double given_bound() const { return start_.cluster_of.empty() ? 0 : start_.bound; }
 
+  // Of the layers by themselves: of free sizes the caller's may be of all together.
+  double known_bound() const {
+    return rule_.has_totals() ? total_bound() : std::max(total_bound(), given_bound() * rule_.num_ranks);
+  }
+
   Clustering answer() const {
     Clustering clustering{.cluster_of = clusters(),
                           .objective = total_deviation() / rule_.num_ranks,
                           .bound = total_bound() / rule_.num_ranks,
+                          .ended_by_time = ended_by_time_,
                           .layers_tried = layers_tried_};
     if (given_bound() > clustering.bound) {
       clustering.bound = given_bound();
       clustering.bound_has_totals = start_.bound_has_totals;
     }
-    conclude(clustering, clustering.objective, clustering.bound, false);
+    conclude_whole(clustering, false);
     return clustering;
+  }
+
+  // P times the figures are whole numbers, and what differs by less than one of them is the same.
+  void conclude_whole(Clustering& clustering, bool solved_to_the_end) const {
+    const bool same = (clustering.objective - clustering.bound) * rule_.num_ranks < 0.5;
+    if (same || solved_to_the_end) clustering.bound = clustering.objective;
+    clustering.proven_optimal = clustering.bound == clustering.objective;
+    clustering.ended_by_time = clustering.ended_by_time && !clustering.proven_optimal;
   }
 
   const PlacementProblem& problem_;
@@ -234,6 +268,7 @@ class ClusterSolve {
   Deadline deadline_;
   bool by_subsets_ = true;
   bool layers_tried_ = true;
+  bool ended_by_time_ = false;
   std::vector<ExactPartition> layers_;
 };
 

@@ -116,6 +116,7 @@ Clustering cluster_fast(const PlacementProblem& problem, const SolveLimits& limi
   answer.objective = static_cast<double>(objective) / rule.num_ranks;
   answer.bound = static_cast<double>(bound) / rule.num_ranks;
   answer.proven_optimal = objective == bound;
+  answer.ended_by_time = !answer.proven_optimal && deadline.passed() && !deadline.stop_requested();
   deadline.report(answer.objective, answer.bound);
   return answer;
 }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "evenkeel/placement/internal/proof.h"
 #include "evenkeel/placement/problem.h"
 
 namespace evenkeel::internal {
@@ -39,7 +40,12 @@ class Deadline {
   }
   double relative_gap() const { return limits_.relative_gap; }
   bool close_enough(double objective, double bound) const {
-    return objective - bound <= limits_.relative_gap * objective;
+    return is_within_gap(objective, bound, limits_.relative_gap);
+  }
+  // How far above `bound` the part that is being solved may end for all parts together to be within the gap;
+  // below 0 where the other parts are too far from it.
+  double spare_gap(double bound) const {
+    return limits_.relative_gap * (rest_objective_ + bound) - (rest_objective_ - rest_bound_);
   }
 
  private:

@@ -143,6 +143,18 @@ void require_traffic(const RoutingProfile& profile, const Topology& topology, co
   require_countable(sources);
 }
 
+// What is sent counts by pairs only where something is known of it, and where traffic has a say.
+void require_pairs(const RoutingProfile& profile, const PlaceOptions& options, bool balance_alone) {
+  if (options.pairs == PairObjective::worst_pair) return;
+  const auto refuse = [](const char* why) { throw InvalidArgument("pairs", why, "worst"); };
+  if (options.from) refuse("total has no meaning beside a placement to start from");
+  if (traffic_is_unknown(profile, options.traffic))
+    refuse(
+        "total counts transitions, and the profile has none (it was made without, or from counts or steps)");
+  if (balance_alone && options.traffic == TrafficModel::dispatch_combine && options.sources.empty())
+    refuse("total has no meaning where balance alone decides and nobody knows where tokens live");
+}
+
 void require_places(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options) {
   const std::int64_t physical = std::int64_t{profile.num_experts()} + options.redundant_experts;
   if (physical < topology.num_ranks() && !options.from)
@@ -172,13 +184,15 @@ bool has_replicas(const PlaceOptions& options) {
   return options.redundant_experts > 0 || options.num_groups > 1;
 }
 
-void validate_options(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options) {
+void validate_options(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options,
+                      bool several_recordings) {
   require_numbers(options);
   if (profile.num_layers() < 1) throw InvalidArgument("profile", "has no layers", "1 or more");
   if (has_replicas(options)) require_replicas(profile, topology, options);
   require_from(profile, topology, options);
   require_places(profile, topology, options);
   require_traffic(profile, topology, options);
+  require_pairs(profile, options, several_recordings || has_replicas(options));
 }
 
 }  // namespace evenkeel::internal

@@ -11,9 +11,11 @@ bool has_replicas(const PlaceOptions& options);
 // Free sizes, joint and exact are refused beside what balance alone decides.
 void require_plain(const PlaceOptions& options, const char* beside);
 
-// Throws InvalidArgument naming the option, or Infeasible.
 // Traffic from layer to layer is what transitions count, which a profile of counts does not have.
 bool traffic_is_unknown(const RoutingProfile& profile, TrafficModel traffic);
-void validate_options(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options);
+
+// Throws InvalidArgument naming the option, or Infeasible. `several_recordings`: that are not added up.
+void validate_options(const RoutingProfile& profile, const Topology& topology, const PlaceOptions& options,
+                      bool several_recordings);
 
 }  // namespace evenkeel::internal

@@ -15,6 +15,7 @@
 #include "evenkeel/placement/internal/program/exchange.h"
 #include "evenkeel/placement/internal/program/program.h"
 #include "evenkeel/placement/internal/program/rank_program.h"
+#include "evenkeel/placement/internal/shared_time.h"
 #include "evenkeel/placement/joint/internal/joint_bound.h"
 #include "evenkeel/placement/joint/joint.h"
 
@@ -50,15 +51,22 @@ class JointSolve {
   }
 
   JointSolution run() {
-    bool solved = true;
-    for (std::size_t i = 0; i < parts_.size(); ++i) solved = solve_part(i) && solved;
-    JointSolution answer{.rank_of_expert = best_, .program_tried = program_tried_};
-    for (const Part& part : parts_) {
-      answer.objective_ms += part.objective;
-      answer.bound_ms += part.bound;
-    }
-    answer.bound_ms = std::max(answer.bound_ms, given_bound_);
-    conclude(answer, answer.objective_ms, answer.bound_ms, solved);
+    std::vector<OpenPart> open;
+    for (std::size_t i = 0; i < parts_.size(); ++i)
+      if (parts_[i].objective > parts_[i].bound) open.push_back({i});
+    if (!open.empty() && !is_enough()) require_small();
+    if (program_tried_)
+      open = solve_in_rounds(
+          std::move(open), deadline_.seconds_left(), deadline_,
+          [&](std::size_t part, double seconds) { return solve_part(part, seconds); },
+          [&] { return is_enough(); });
+    if (best_.empty()) refuse(ProgramAnswer::End::interrupted);
+    JointSolution answer{.rank_of_expert = best_,
+                         .objective_ms = total(&Part::objective),
+                         .bound_ms = std::max(total(&Part::bound), given_bound_),
+                         .ended_by_time = program_tried_ && !open.empty() && !deadline_.stop_requested(),
+                         .program_tried = program_tried_};
+    conclude(answer, answer.objective_ms, answer.bound_ms, false);
     return answer;
   }
 
@@ -96,10 +104,10 @@ class JointSolve {
     double sum = 0;
     for (int layer = part.first_layer; layer < part.first_layer + part.num_layers; ++layer) {
       std::vector<double> busy(cost_per_load_.size(), 0.0);
-      const std::vector<double> load = loads(layer);
+      const std::span<const std::int64_t> load = problem_.profile.loads(LayerId(layer));
       for (std::size_t e = 0; e < load.size(); ++e) {
         const auto rank = static_cast<std::size_t>(best_[static_cast<std::size_t>(layer)][e]);
-        busy[rank] += load[e] * cost_per_load_[rank];
+        busy[rank] += static_cast<double>(load[e]) * cost_per_load_[rank];
       }
       sum += *std::max_element(busy.begin(), busy.end());
     }
@@ -161,31 +169,43 @@ class JointSolve {
     return program;
   }
 
-  // True: proven to be the best.
-  bool solve_part(std::size_t at) {
-    Part& part = parts_[at];
-    if (part.objective <= part.bound) return true;
-    program_tried_ = program_tried_ && columns(part) <= most_columns;
-    if (!program_tried_ && !best_.empty()) return false;
-    if (!program_tried_)
+  double total(double Part::*figure) const {
+    double sum = 0;
+    for (const Part& part : parts_) sum += part.*figure;
+    return sum;
+  }
+  bool is_enough() const {
+    return !best_.empty() &&
+           deadline_.close_enough(total(&Part::objective), std::max(total(&Part::bound), given_bound_));
+  }
+
+  // All parts have programs of one size.
+  void require_small() {
+    program_tried_ = columns(parts_.front()) <= most_columns;
+    if (!program_tried_ && best_.empty())
       throw Unsupported(fmt::format("the joint program has {} variables, and at most {} are tried",
-                                    columns(part), most_columns));
-    if (deadline_.passed() && !best_.empty()) return false;
+                                    columns(parts_.front()), most_columns));
+  }
+
+  [[noreturn]] static void refuse(ProgramAnswer::End end) {
+    throw Infeasible(end == ProgramAnswer::End::infeasible
+                         ? "no sizes give every rank the same total of experts over all layers (Eq. 13) "
+                           "within its capacity"
+                         : "no homes that give every rank the same total of experts (Eq. 13) were found in "
+                           "time; allow more of it");
+  }
+
+  // True: it ended, and was not cut off.
+  bool solve_part(std::size_t at, double seconds) {
+    Part& part = parts_[at];
     tell_rest(at);
     const RankProgram program = program_of(part);
-    const std::vector<Ranks> given = layers_of(part);
-    const ProgramAnswer answer = program.solve_from(
-        given, deadline_.seconds_left() / static_cast<double>(parts_.size() - at), deadline_);
-    if (best_.empty() && answer.values.empty())
-      throw Infeasible(
-          answer.end == ProgramAnswer::End::infeasible
-              ? "no sizes give every rank the same total of experts over all layers (Eq. 13) within its "
-                "capacity"
-              : "no homes that give every rank the same total of experts (Eq. 13) were found in time; "
-                "allow more of it");
+    const ProgramAnswer answer =
+        program.solve_from(layers_of(part), seconds, deadline_, deadline_.spare_gap(part.bound));
+    if (best_.empty() && answer.values.empty()) refuse(answer.end);
     if (!answer.values.empty()) keep_if_better(part, program.ranks_of(answer));
-    part.bound = std::max(part.bound, answer.bound);
-    return answer.proves_optimum(deadline_);
+    part.bound = answer.proves_optimum(deadline_) ? part.objective : std::max(part.bound, answer.bound);
+    return answer.end != ProgramAnswer::End::interrupted;
   }
 
   std::vector<Ranks> layers_of(const Part& part) const {

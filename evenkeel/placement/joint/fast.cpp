@@ -4,6 +4,8 @@
 // Method      In each layer, an expert on a rank that decides the cost (the slowest compute, or an end of the
 //             slowest pair) swaps with the expert elsewhere that lowers the cost most; where sizes differ by
 //             one, it may also move without a swap. Layers in turn until none changes.
+//             With free sizes the same from the answer of equal sizes too, and the better one counts if it
+//             gives ranks equal totals (Eq. 13), as it does where P divides E.
 // Guarantee   Never worse than the two-stage answer; sizes, capacities and totals as there.
 #include <algorithm>
 #include <optional>
@@ -102,12 +104,8 @@ class LayerSearch {
   double best_ms_ = 0;
 };
 
-}  // namespace
-
-JointSolution place_jointly_fast(const PlacementProblem& problem, const SolveLimits& limits) {
-  internal::require_traffic(problem);
-  const internal::Deadline deadline(limits);
-  const double bound = internal::joint_bound(problem, deadline).total_ms;
+// From the two-stage answer of the problem, to milliseconds near the bound at best.
+JointSolution search(const PlacementProblem& problem, double bound, const internal::Deadline& deadline) {
   Homes start = two_stage_homes(problem, deadline);
   JointCost cost(problem, start);
   const double start_ms = cost.ms();
@@ -122,11 +120,27 @@ JointSolution place_jointly_fast(const PlacementProblem& problem, const SolveLim
   Homes homes = cost.homes();
   const double ms = changed ? JointCost(problem, homes).ms() : start_ms;
   if (ms > start_ms) homes = std::move(start);
-  const double objective = std::min(ms, start_ms);
-  return {.rank_of_expert = std::move(homes),
-          .objective_ms = objective,
-          .bound_ms = std::min(bound, objective),
-          .proven_optimal = objective <= bound};
+  return {.rank_of_expert = std::move(homes), .objective_ms = std::min(ms, start_ms)};
+}
+
+}  // namespace
+
+JointSolution place_jointly_fast(const PlacementProblem& problem, const SolveLimits& limits) {
+  internal::require_traffic(problem);
+  const internal::Deadline deadline(limits);
+  const double bound = internal::joint_bound(problem, deadline).total_ms;
+  JointSolution best = search(problem, bound, deadline);
+  if (problem.sizes == ClusterSizes::free) {
+    PlacementProblem with_equal_sizes = problem;
+    with_equal_sizes.sizes = ClusterSizes::equal;
+    JointSolution equal = search(with_equal_sizes, bound, deadline);
+    const auto sizes = internal::sizes_of(equal.rank_of_expert, problem.topology.num_ranks());
+    if (equal.objective_ms < best.objective_ms && lie_as_named(sizes, internal::size_rule(problem)))
+      best = std::move(equal);
+  }
+  best.bound_ms = bound;
+  internal::conclude(best, best.objective_ms, best.bound_ms, false);
+  return best;
 }
 
 }  // namespace evenkeel

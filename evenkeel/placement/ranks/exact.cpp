@@ -73,22 +73,7 @@ class RankSolve {
   }
 
   RankAssignment run() {
-    bool solved = false;
-    if (methods_.alone && every_exchange_alone()) {
-      solve_each_alone(/*keep=*/true);
-    } else if (methods_.permutations && may_permute()) {
-      const auto found = best_permutations(
-          rule_, costs_.num_ranks,
-          [&](std::size_t exchange, const Ranks& senders, const Ranks& receivers) {
-            return cost_of_clusters(exchanges_[exchange], costs_, senders, receivers);
-          },
-          deadline_);
-      solved = !found.empty();
-      if (solved) best_ = found;
-    } else {
-      solve_each_alone(/*keep=*/false);
-      solved = solve_together();
-    }
+    const bool solved = solve();
     RankAssignment answer{.rank_of = best_, .objective = objective(best_)};
     answer.bound = std::max(bound_, all_floors());
     answer.program_tried = program_tried_;
@@ -105,6 +90,31 @@ class RankSolve {
     return cluster_of;
   }
 
+  // True: proven to be the best; what bounds say is looked at afterwards.
+  bool solve() {
+    if (is_close_enough()) return false;
+    if (methods_.alone && every_exchange_alone()) {
+      solve_each_alone(/*keep=*/true);
+      return false;
+    }
+    if (!methods_.permutations || !may_permute()) {
+      solve_each_alone(/*keep=*/false);
+      return solve_together();
+    }
+    const auto found = best_permutations(
+        rule_, costs_.num_ranks,
+        [&](std::size_t exchange, const Ranks& senders, const Ranks& receivers) {
+          return cost_of_clusters(exchanges_[exchange], costs_, senders, receivers);
+        },
+        deadline_);
+    if (found.empty()) return false;
+    best_ = found;
+    return true;
+  }
+
+  bool is_close_enough() const {
+    return deadline_.close_enough(objective(best_), std::max(bound_, all_floors()));
+  }
   double all_floors() const { return std::accumulate(floors_.begin(), floors_.end(), 0.0); }
 
   void require_shape(const std::vector<Ranks>& ranks) const {
@@ -252,7 +262,7 @@ class RankSolve {
 
   // True: proven to be the best.
   bool solve_together() {
-    if (objective(best_) <= std::max(bound_, all_floors())) return false;
+    if (is_close_enough()) return false;
     program_tried_ = program_tried_ && columns_together() <= most_columns;
     if (!program_tried_ || deadline_.passed()) return false;
     RankProgram program(sizes_rule_.num_layers, sizes_rule_.num_ranks, sizes_rule_.num_ranks,

@@ -84,11 +84,10 @@ RankAssignment fast_ranks(const ClusterTraffic& traffic, const RankRule& rule, c
   if (!deadline.passed() && !deadline.close_enough(traffic.cost(answer.ranks), bound))
     answer.ranks = search_ranks(traffic, rule, std::move(answer.ranks), deadline);
   const double objective = traffic.cost(answer.ranks);
-  deadline.report(objective, std::min(bound, objective));
-  return {.rank_of = std::move(answer.ranks),
-          .objective = objective,
-          .bound = std::min(bound, objective),
-          .proven_optimal = objective <= bound};
+  RankAssignment assignment{.rank_of = std::move(answer.ranks), .objective = objective, .bound = bound};
+  conclude(assignment, assignment.objective, assignment.bound, false);
+  deadline.report(objective, assignment.bound);
+  return assignment;
 }
 
 }  // namespace internal

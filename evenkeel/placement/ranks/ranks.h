@@ -1,11 +1,9 @@
 // Program 2 of MoETuner (Eq. 8-15): a rank for every cluster, so that little is sent over slow links.
 //
 // Fast        Milliseconds. Exact where the program falls apart into assignment problems, a dynamic program
-// for
-//             few ranks, else local search from a start that is best layer by layer.
+//             for few ranks, else local search from a start that is best layer by layer.
 // Exact       Each exchange alone where links are alike, permutations for up to 6 ranks, else one integer
-// program
-//             (problem.h).
+//             program (problem.h).
 #pragma once
 
 #include <cstdint>
@@ -21,8 +19,8 @@ struct RankAssignment {
   std::vector<std::vector<int>> rank_of;  // [L][cluster]
   double objective = 0;                   // Eq. 8 (PairObjective), traffic / bandwidth
   double bound = 0;                       // nobody goes below with these clusters
-  bool proven_optimal = false;
-  bool program_tried = true;  // exact: false where it has too many variables
+  bool proven_optimal = false;            // at the bound, whatever gap was asked for
+  bool program_tried = true;              // exact: false where it has too many variables
 };
 
 // Both throw InvalidArgument: where traffic from layer to layer is asked of a profile without transitions,

@@ -40,6 +40,22 @@ std::vector<std::int32_t> slots_of_ranks(const ReplicaProblem& problem) {
   return slots;
 }
 
+// The fewest groups for which the fullest rank of a node can hold different experts.
+std::int32_t groups_for(std::span<const std::int32_t> slots_of_ranks, std::size_t group_size) {
+  const auto fullest = static_cast<std::size_t>(std::ranges::max(slots_of_ranks));
+  return static_cast<std::int32_t>((fullest + group_size - 1) / group_size);
+}
+
+bool may_be_distinct(const ReplicaProblem& problem) {
+  const std::vector<std::int32_t> slots = slots_of_ranks(problem);
+  if (problem.num_groups == 1) return std::ranges::max(slots) <= problem.num_experts;
+  const auto group_size = static_cast<std::size_t>(problem.num_experts / problem.num_groups);
+  std::int64_t groups = 0;
+  for (const NodeSlots& node : nodes_of(slots, static_cast<std::size_t>(problem.num_nodes)))
+    groups += groups_for(node.ranks_of(std::span(slots)), group_size);
+  return groups <= problem.num_groups;
+}
+
 // One layer: groups to nodes, copies and ranks within each node, and what comes out in the caller's loads.
 // Its memory is that of the largest layer so far.
 class LayerReplicas {
@@ -96,8 +112,7 @@ class LayerReplicas {
   void ask_for_distinct_experts() {
     std::vector<std::int32_t> fewest;
     for (std::size_t n = 0; n < nodes_.size(); ++n) {
-      const auto fullest = static_cast<std::size_t>(std::ranges::max(nodes_[n].ranks_of(capacities())));
-      const auto groups = static_cast<std::int32_t>((fullest + group_size_ - 1) / group_size_);
+      const std::int32_t groups = groups_for(nodes_[n].ranks_of(capacities()), group_size_);
       fewest.push_back(std::clamp(groups, 1, std::max(group_nodes_[n].most_groups, 1)));
     }
     if (std::reduce(fewest.begin(), fewest.end()) > static_cast<std::int32_t>(num_groups_)) return;
@@ -249,12 +264,15 @@ void require_sizes(const ReplicaProblem& p) {
           fmt::format("{} nodes of {} ranks", p.num_nodes, p.num_ranks), "1..ranks");
   require(p.num_groups >= 1 && p.num_experts % p.num_groups == 0, "num_groups",
           fmt::format("{} groups of {} experts", p.num_groups, p.num_experts), "a divisor of the experts");
-  const auto wanted = static_cast<std::size_t>(p.num_layers) * static_cast<std::size_t>(p.num_experts);
-  require(p.loads.size() == wanted, "loads", fmt::format("{} numbers", p.loads.size()),
-          fmt::format("{} layers x {} experts", p.num_layers, p.num_experts));
   if (p.num_physical < p.num_experts)
     throw Infeasible(
         fmt::format("{} slots for {} experts: each expert needs one", p.num_physical, p.num_experts));
+}
+
+void require_num_loads(const ReplicaProblem& p) {
+  const auto wanted = static_cast<std::size_t>(p.num_layers) * static_cast<std::size_t>(p.num_experts);
+  require(p.loads.size() == wanted, "loads", fmt::format("{} numbers", p.loads.size()),
+          fmt::format("{} layers x {} experts", p.num_layers, p.num_experts));
 }
 
 // The sum of a layer's loads, none of them refused.
@@ -278,8 +296,30 @@ double total_load(const ReplicaProblem& p, std::size_t layer) {
 
 }  // namespace internal
 
+void require_distinct_experts(const ReplicaProblem& problem) {
+  internal::require_sizes(problem);
+  ReplicaProblem possible = problem;
+  // Above this no node has experts enough for its fullest rank.
+  const std::int64_t most_of_rank = (std::int64_t{problem.num_groups} + problem.num_nodes - 1) /
+                                    problem.num_nodes * (problem.num_experts / problem.num_groups);
+  possible.num_physical =
+      static_cast<int>(std::min<std::int64_t>(problem.num_physical, (most_of_rank + 1) * problem.num_ranks));
+  while (possible.num_physical > problem.num_experts && !internal::may_be_distinct(possible))
+    --possible.num_physical;
+  if (possible.num_physical == problem.num_physical) return;
+  throw InvalidArgument(
+      "redundant_experts",
+      fmt::format("{}: a rank would hold an expert twice, which a placement cannot say",
+                  problem.num_physical - problem.num_experts),
+      fmt::format("at most {} with {} experts{} on {} ranks", possible.num_physical - problem.num_experts,
+                  problem.num_experts,
+                  problem.num_groups > 1 ? fmt::format(" in {} groups", problem.num_groups) : "",
+                  problem.num_ranks));
+}
+
 ReplicaSolution replicate(const ReplicaProblem& problem) {
   internal::require_sizes(problem);
+  internal::require_num_loads(problem);
   const auto layers = static_cast<std::size_t>(problem.num_layers);
   const auto slots = static_cast<std::size_t>(problem.num_physical);
   const auto experts = static_cast<std::size_t>(problem.num_experts);
@@ -314,10 +354,8 @@ Placement placement_of(const ReplicaSolution& solution, int num_experts) {
       for (std::int32_t k = 0; k < solution.slots_per_rank[static_cast<std::size_t>(rank)]; ++k, ++slot) {
         const auto expert = static_cast<std::size_t>(solution.physical_to_logical[slot]);
         if (!homes[expert].empty() && homes[expert].back() == rank)
-          throw Infeasible(
-              fmt::format("layer {}: rank {} holds expert {} twice, which a placement cannot say; more "
-                          "slots than experts x ranks?",
-                          l, rank, expert));
+          throw Infeasible(fmt::format(
+              "layer {}: rank {} holds expert {} twice, which a placement cannot say", l, rank, expert));
         homes[expert].push_back(rank);
       }
     layers.emplace_back(homes, num_ranks);

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <numeric>
 #include <span>
@@ -34,6 +35,11 @@ inline std::vector<int> heaviest_first(std::span<const std::int64_t> loads) {
   return order;
 }
 
+// Deviations are whole numbers: a bound between two of them, less the solver's tolerance, is the upper one.
+inline double whole_bound(double bound_of_program) {
+  return std::ceil(bound_of_program - 1e-6 * std::max(1.0, std::abs(bound_of_program)));
+}
+
 class ClusterProgram {
  public:
   // loads[l] is [E]. `tied`: the totals of the rule (Eq. 13) hold over these layers, cluster c lying on rank
@@ -47,19 +53,24 @@ class ClusterProgram {
     unit_ = std::max(1.0, static_cast<double>(largest) * rule.num_ranks / kLargestCoefficient);
     for (std::size_t layer = 0; layer < loads.size(); ++layer) {
       add_layer(loads[layer], deviation_floors[layer]);
+      floor_ += deviation_floors[layer];
       if (rule.ranks_alike && (!tied || layer == 0)) break_symmetry(layer);
     }
     if (tied) tie_layers();
   }
 
-  // `known` clusters, or none. The bound is of the sum of |P load - total|.
+  // `known` clusters, or none. The bound is of the sum of |P load - total|. It ends at the deadline's gap, of
+  // these layers or of all together.
   ProgramAnswer solve_from(const std::vector<std::vector<int>>& known, double seconds,
                            const Deadline& deadline) const {
     const std::vector<double> start = known.empty() ? std::vector<double>{} : start_of(known);
-    ProgramAnswer answer = solve(
-        program_,
-        {.seconds = seconds, .absolute_gap = 0.99 / unit_, .start = start, .unit = unit_ / rule_.num_ranks},
-        deadline);
+    const double spare = deadline.spare_gap(floor_ / rule_.num_ranks) * rule_.num_ranks;
+    ProgramAnswer answer = solve(program_,
+                                 {.seconds = seconds,
+                                  .absolute_gap = std::max(spare, 0.99) / unit_,
+                                  .start = start,
+                                  .unit = unit_ / rule_.num_ranks},
+                                 deadline);
     answer.bound *= unit_;
     return answer;
   }
@@ -178,6 +189,7 @@ class ClusterProgram {
   Program program_;
   const SizeRule& rule_;
   double unit_ = 1;
+  double floor_ = 0;
   bool tied_ = false;
   std::vector<int> first_x_;             // [layers] column of x(layer, 0, 0)
   std::vector<std::vector<int>> order_;  // [layers][E] experts, the heaviest first

@@ -121,7 +121,7 @@ double deviation_of(std::span<const std::int64_t> loads, const std::vector<int>&
   return deviation;
 }
 
-void partition_by_program(std::span<const std::int64_t> loads, const SizeRule& rule, double seconds,
+bool partition_by_program(std::span<const std::int64_t> loads, const SizeRule& rule, double seconds,
                           const Deadline& deadline, ExactPartition& partition) {
   const ClusterProgram program({loads}, rule, /*tied=*/false, {partition.bound});
   const ProgramAnswer answer = program.solve_from({partition.cluster_of}, seconds, deadline);
@@ -133,10 +133,9 @@ void partition_by_program(std::span<const std::int64_t> loads, const SizeRule& r
       partition.deviation = deviation;
     }
   }
-  // Deviations are whole numbers: a bound between two of them is the upper one.
-  const double slack = 1e-6 * std::max(1.0, partition.deviation);
-  const double bound = std::ceil(answer.bound - slack);
+  const double bound = whole_bound(answer.bound);
   partition.bound = std::min(partition.deviation, std::max(partition.bound, bound));
+  return partition.bound == partition.deviation || answer.end != ProgramAnswer::End::interrupted;
 }
 
 double subset_steps(const SizeRule& rule) {
@@ -156,15 +155,16 @@ double subset_steps(const SizeRule& rule) {
   return steps + std::pow(2.0, rule.num_experts) * rule.num_ranks;
 }
 
-void partition_by_subsets(std::span<const std::int64_t> loads, const SizeRule& rule, const Deadline& deadline,
+bool partition_by_subsets(std::span<const std::int64_t> loads, const SizeRule& rule, const Deadline& deadline,
                           ExactPartition& partition) {
   SubsetProgram program(loads, rule, deadline);
-  if (!program.run()) return;
+  if (!program.run()) return false;
   if (program.optimum() < partition.deviation) {
     partition.cluster_of = program.cluster_of(loads.size());
     partition.deviation = program.optimum();
   }
   partition.bound = partition.deviation;
+  return true;
 }
 
 }  // namespace evenkeel::internal

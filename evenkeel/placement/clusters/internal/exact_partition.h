@@ -27,11 +27,11 @@ double deviation_of(std::span<const std::int64_t> loads, const std::vector<int>&
 
 // Steps that the dynamic program would take.
 double subset_steps(const SizeRule& rule);
-// Both improve `partition`, which is feasible, and raise its bound. Ended early, they leave it as it was, or
-// better.
-void partition_by_subsets(std::span<const std::int64_t> loads, const SizeRule& rule, const Deadline& deadline,
+// Both improve `partition`, which is feasible, and raise its bound. Cut off by the time or a stop, which they
+// say with false, they leave it as it was, or better.
+bool partition_by_subsets(std::span<const std::int64_t> loads, const SizeRule& rule, const Deadline& deadline,
                           ExactPartition& partition);
-void partition_by_program(std::span<const std::int64_t> loads, const SizeRule& rule, double seconds,
+bool partition_by_program(std::span<const std::int64_t> loads, const SizeRule& rule, double seconds,
                           const Deadline& deadline, ExactPartition& partition);
 
 }  // namespace evenkeel::internal

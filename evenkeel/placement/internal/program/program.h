@@ -59,7 +59,7 @@ struct Program {
 
 struct ProgramOptions {
   double seconds = 60;
-  double absolute_gap = 0;             // where objectives are known to lie on a grid, just under its step
+  double absolute_gap = 0;             // near enough, such as just under the step of a grid of objectives
   std::span<const double> start = {};  // a value for each column, or nothing; continuous ones are found again
   double unit = 1;                     // of the objective, for progress alone
 };
@@ -82,13 +82,5 @@ void require_solver();
 
 // To the gap that the deadline's caller allows.
 ProgramAnswer solve(const Program& program, const ProgramOptions& options, const Deadline& deadline);
-
-// A proven objective and bound are one number: what rounding left between them is not a gap.
-template <class Answer>
-void conclude(Answer& answer, double& objective, double& bound, bool solved_to_the_end) {
-  bound = std::min(bound, objective);
-  if (solved_to_the_end || objective - bound <= 1e-9 * objective) bound = objective;
-  answer.proven_optimal = bound == objective;
-}
 
 }  // namespace evenkeel::internal

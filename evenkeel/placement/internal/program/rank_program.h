@@ -144,7 +144,9 @@ class RankProgram {
     }
   }
 
-  ProgramAnswer solve_from(const std::vector<Ranks>& start, double seconds, const Deadline& deadline) const {
+  // It ends at the deadline's gap, or where it is as near as `absolute_gap`.
+  ProgramAnswer solve_from(const std::vector<Ranks>& start, double seconds, const Deadline& deadline,
+                           double absolute_gap = 0) const {
     std::vector<double> values;
     if (!start.empty()) {
       values.assign(program_.columns.size(), 0.0);
@@ -153,8 +155,12 @@ class RankProgram {
           values[static_cast<std::size_t>(
               y(layer, item, start[static_cast<std::size_t>(layer)][static_cast<std::size_t>(item)]))] = 1;
     }
-    ProgramAnswer answer =
-        solve(program_, {.seconds = seconds, .start = values, .unit = units_.cost}, deadline);
+    ProgramAnswer answer = solve(program_,
+                                 {.seconds = seconds,
+                                  .absolute_gap = std::max(absolute_gap, 0.0) / units_.cost,
+                                  .start = values,
+                                  .unit = units_.cost},
+                                 deadline);
     answer.bound *= units_.cost;
     // The solver's tolerances: what it says nobody goes below, somebody may by that much.
     answer.bound -= 1e-6 * std::abs(answer.bound);

@@ -1,0 +1,82 @@
+#include "evenkeel/placement/incremental/copies.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <optional>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/placement/internal/deadline.h"
+
+namespace evenkeel {
+
+namespace {
+
+void add_free_slots(std::vector<std::int32_t>& slots, int wanted, int num_experts, const Topology& topology) {
+  for (int held = std::reduce(slots.begin(), slots.end()); held < wanted; ++held) {
+    std::optional<std::size_t> fewest;
+    for (RankId rank : indices<RankId>(slots.size()))
+      if (slots[rank.offset()] < std::min(num_experts, topology.capacity(rank).value_or(num_experts)) &&
+          (!fewest || slots[rank.offset()] < slots[*fewest]))
+        fewest = rank.offset();
+    if (!fewest) return;
+    ++slots[*fewest];
+  }
+}
+
+std::int64_t num_copies(const Placement& placement) {
+  std::int64_t copies = 0;
+  for (int layer = 0; layer < placement.num_layers(); ++layer)
+    for (ExpertId expert : indices<ExpertId>(placement.num_experts()))
+      copies += std::ssize(placement.layer(layer).homes(expert)) - 1;
+  return copies;
+}
+
+// With as many moves as it likes.
+std::string say_what_all_take(IncrementalProblem problem, std::int64_t asked) {
+  problem.max_moves = std::numeric_limits<int>::max();
+  const internal::Deadline deadline(problem.limits);
+  const IncrementalResult all = place_incrementally(problem);
+  if (deadline.passed()) return "how many moves all of them take was not found out in time";
+  const std::int64_t made = num_copies(all.placement);
+  if (made >= asked) return fmt::format("all of them take {} moves", all.moves);
+  return fmt::format("{} moves make {}, and the others find no slot or make no rank lighter", all.moves,
+                     made);
+}
+
+}  // namespace
+
+std::vector<std::int32_t> slots_for_copies(const Placement& from, int redundant_experts,
+                                           const Topology& topology) {
+  const int wanted = from.num_experts() + redundant_experts;
+  std::vector<std::int32_t> slots;
+  for (int layer = 0; layer < from.num_layers(); ++layer) {
+    std::vector<std::int32_t> of_layer;
+    for (RankId rank : indices<RankId>(from.num_ranks()))
+      of_layer.push_back(static_cast<std::int32_t>(from.layer(layer).natives(rank).size()));
+    const int held = std::reduce(of_layer.begin(), of_layer.end());
+    if (redundant_experts > 0 && held > wanted)
+      throw InvalidArgument(
+          "from", fmt::format("has {} physical experts in layer {}", held, layer),
+          fmt::format("at most {} experts and {} copies", from.num_experts(), redundant_experts));
+    if (redundant_experts > 0) add_free_slots(of_layer, wanted, from.num_experts(), topology);
+    slots.insert(slots.end(), of_layer.begin(), of_layer.end());
+  }
+  return slots;
+}
+
+std::string say_missing_copies(const IncrementalProblem& problem, const Placement& placed,
+                               int redundant_experts) {
+  const std::int64_t asked = std::int64_t{redundant_experts} * placed.num_layers();
+  const std::int64_t made = num_copies(placed);
+  if (made >= asked) return "";
+  return fmt::format(
+      "{} of the {} redundant experts that were asked for, in all layers, are there: moves go where they "
+      "gain "
+      "most, and {} were allowed; {}",
+      made, asked, problem.max_moves, say_what_all_take(problem, asked));
+}
+
+}  // namespace evenkeel

@@ -1,0 +1,54 @@
+// The time of a solve that falls into parts, such as layers, shared so that what easy parts leave goes to
+// hard ones.
+//
+// Method      Rounds. In each, every part that is still open gets an equal share of the round's time; what it
+//             leaves goes to those after it. Solvers begin anew whenever they are called, so the first round
+//             has a quarter of the time and the next all that is left. A part is not tried again with less
+//             than half as much time again as it had.
+// Guarantee   No part is begun after the time.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "evenkeel/placement/internal/deadline.h"
+
+namespace evenkeel::internal {
+
+constexpr double kFirstRound = 0.25;
+constexpr double kWorthTryingAgain = 1.5;
+constexpr double kForeverSeconds = 1e9;  // shares of an infinite time are no numbers
+
+struct OpenPart {
+  std::size_t part = 0;
+  double had_seconds = 0;  // when it was tried last
+};
+
+// solve(part, seconds) says whether the part ended, and was not cut off; enough() whether no more is asked
+// for. Returns the parts that the time left open, none if there is enough.
+template <class Solve, class Enough>
+std::vector<OpenPart> solve_in_rounds(std::vector<OpenPart> open, double seconds, const Deadline& deadline,
+                                      Solve solve, Enough enough) {
+  const double end = deadline.seconds() + std::min(seconds, kForeverSeconds);
+  double part_of_time = open.size() > 1 ? kFirstRound : 1;
+  for (bool tried = true; tried && !open.empty(); part_of_time = 1) {
+    const double round_end = end - (1 - part_of_time) * (end - deadline.seconds());
+    std::vector<OpenPart> left;
+    tried = false;
+    for (std::size_t i = 0; i < open.size(); ++i) {
+      if (enough()) return {};
+      const double share = (round_end - deadline.seconds()) / static_cast<double>(open.size() - i);
+      const bool is_tried =
+          share > 0 && share >= kWorthTryingAgain * open[i].had_seconds && !deadline.passed();
+      tried = tried || is_tried;
+      if (is_tried) open[i].had_seconds = share;
+      if (!is_tried || !solve(open[i].part, share)) left.push_back(open[i]);
+    }
+    open = std::move(left);
+  }
+  return enough() ? std::vector<OpenPart>() : open;
+}
+
+}  // namespace evenkeel::internal
