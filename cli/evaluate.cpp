@@ -60,12 +60,11 @@ void run(const CLI::App& app, const EvaluateArguments& options) {
   std::vector<NamedPlacement> placements = {{}};  // contiguous homes
   for (const std::string& path : options.placements)
     placements.push_back(read_named(path, "--placement", ranks));
-  NamedPlacement from;
-  if (!options.from.empty()) from = read_named(options.from, "--from", ranks);
   std::vector<JudgedPlacement> judged;
   for (NamedPlacement& each : placements) judged.push_back(judge(std::move(each), recordings, topology));
   const JudgedPlacement against =
-      options.from.empty() ? judged.front() : judge(std::move(from), recordings, topology);
+      options.from.empty() ? judged.front()
+                           : judge(read_named(options.from, "--from", ranks), recordings, topology);
   const RecordedRouting& whole = widest(recordings);
   const StepModel model = read_step_model(app, options.time, options.files.model, options.step_tokens,
                                           topology, whole.name, whole.profile.num_experts());

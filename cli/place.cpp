@@ -271,7 +271,6 @@ void run(const CLI::App& app, const PlaceArguments& options) {
   if (!options.output.empty())
     require_placement_writable(options.format, shape_before(options, input, ranks, how), format,
                                options.output);
-
   std::optional<CopyChoice> copies;
   const PlaceResult result = solve(options, input, topology, how, copies);
   if (options.format != PlacementFormat::evenkeel && !result.missing_copies.empty())
