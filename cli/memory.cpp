@@ -111,7 +111,6 @@ void run(const CLI::App& app, const MemoryArguments& options) {
   const DeviceMemory device = device_of(options);
   const ReceivedRows received = options.even ? memory.even_received() : options.received;
   if (options.gpus) return search(app, options, memory, device, received);
-
   refuse_what_says_nothing(app, options, memory);
   MemoryReport report{.memory = memory,
                       .device = device,

@@ -169,7 +169,6 @@ void run(const CLI::App& app, RunArguments& options) {
   require_memory(setup, batch ? batch->num_tokens() : options.tokens * options.ranks);
   if (!batch) batch = scenario_batch(options);
   require_budgets(setup, batch->most_tokens());
-
   const auto seed = static_cast<std::uint64_t>(options.layer.seed);
   const MoeShape& shape = setup.shape;
   const LayerInputs inputs =
