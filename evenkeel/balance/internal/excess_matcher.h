@@ -204,8 +204,10 @@ class ExcessMatcher : private MatchState {
     const std::int64_t amount = std::min(excess(from), spare(to));
     for (std::uint32_t i : moves_at(from)) {
       const Move m = moves_[i];
-      if (m.to == to && rest_[m.slot] >= amount) return flow(m.slot, to, amount), true;
-      if (sender(m) == to && m.amount - amount >= least(m.slot)) return flow(m.slot, from, -amount), true;
+      const bool more = m.to == to && rest_[m.slot] >= amount;
+      if (!more && (sender(m) != to || m.amount - amount < least(m.slot))) continue;
+      flow(m.slot, more ? to : from, more ? amount : -amount);
+      return true;
     }
     const std::int64_t back = min_segment_ - amount;
     for (std::uint32_t i : moves_at(from)) {

@@ -126,7 +126,10 @@ class SmallFlow {
         move(e, rank, other, moving);
         made = true;
       });
-      if (made) return amount = moving, true;
+      if (made) {
+        amount = moving;
+        return true;
+      }
     }
     return false;
   }
@@ -152,7 +155,10 @@ class SmallFlow {
     for (std::size_t i = 0; i < queue_.size() && has_visits(); ++i) {
       ++visits_;
       const std::size_t rank = queue_[i];
-      if (space_[rank] > 0) return queue_.resize(i + 1), true;
+      if (space_[rank] > 0) {
+        queue_.resize(i + 1);
+        return true;
+      }
       for (std::size_t e = 0; e < rest_.size(); ++e)
         if (movable(e, rank) > 0) reach(allowed_[e], {e, rank});
     }

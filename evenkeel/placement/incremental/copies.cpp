@@ -73,9 +73,8 @@ std::string say_missing_copies(const IncrementalProblem& problem, const Placemen
   const std::int64_t made = num_copies(placed);
   if (made >= asked) return "";
   return fmt::format(
-      "{} of the {} redundant experts that were asked for, in all layers, are there: moves go where they "
-      "gain "
-      "most, and {} were allowed; {}",
+      "{} of the {} redundant experts that were asked for, in all layers, are there: moves go where "
+      "they gain most, and {} were allowed; {}",
       made, asked, problem.max_moves, say_what_all_take(problem, asked));
 }
 
