@@ -9,11 +9,11 @@
 
 #include "evenkeel/base/clock.h"
 #include "evenkeel/base/error.h"
-#include "evenkeel/placement/clusters/clusters.h"
 #include "evenkeel/placement/incremental/copies.h"
 #include "evenkeel/placement/internal/deadline.h"
 #include "evenkeel/placement/internal/place_options.h"
 #include "evenkeel/placement/internal/proof.h"
+#include "evenkeel/placement/internal/two_stages.h"
 #include "evenkeel/placement/joint/joint.h"
 #include "evenkeel/placement/ranks/ranks.h"
 #include "evenkeel/placement/replicas/replicas.h"
@@ -37,141 +37,13 @@ class Solve {
     if (recordings_.size() > 1) return across_recordings();
     if (internal::has_replicas(options_)) return with_replicas();
     if (options_.objective == PlaceOptions::Objective::joint) return jointly();
-    return in_two_stages();
+    return internal::place_in_two_stages(problem_, options_, deadline_);
   }
 
  private:
   bool exact() const { return options_.solver == PlaceOptions::Solver::exact; }
-
-  // Progress counts seconds since the first stage began.
-  SolveLimits limits_of(double seconds) const {
-    SolveLimits limits = options_.limits;
-    const double spent = deadline_.seconds();
-    limits.time_limit_s = seconds;
-    if (limits.progress)
-      limits.progress = [&tell = options_.limits.progress, spent](double objective, double bound,
-                                                                  double seconds_of_stage) {
-        tell(objective, bound, spent + seconds_of_stage);
-      };
-    return limits;
-  }
-  // Of the next of `stages_left` stages: an equal share of the time that is left.
-  SolveLimits limits(int stages_left = 1) const { return limits_of(deadline_.seconds_left() / stages_left); }
-
-  // What comes of the two programs, and how long the second took.
-  struct Stages {
-    Clustering clusters;
-    RankAssignment ranks;
-    double rank_seconds = 0;
-  };
-
-  bool by_balance() const { return internal::traffic_is_unknown(problem_.profile, problem_.traffic); }
-
-  PlaceResult in_two_stages() const {
-    Stages stages{.clusters = cluster_fast(problem_, limits(exact() ? 4 : 2)), .ranks = {}};
-    const double begin = deadline_.seconds();
-    stages.ranks = fast_ranks(stages.clusters, limits(exact() ? 3 : 1));
-    stages.rank_seconds = deadline_.seconds() - begin;
-    if (exact()) solve_exactly(stages);
-    const auto& [clusters, ranks, seconds] = stages;
-    PlaceResult solved{.placement = placement_of(clusters, ranks, problem_.topology.num_ranks()),
-                       .solver = options_.solver};
-    const double balance = balance_objective(problem_, solved.placement);
-    add(solved, "balance", balance, clusters.proven_optimal ? balance : clusters.bound,
-        balance_bound_of(clusters));
-    solved.ended_by_time = clusters.ended_by_time;
-    if (by_balance()) return solved;
-    const double traffic = pair_objective(problem_, solved.placement);
-    add(solved, "traffic", traffic, internal::told_bound(traffic, ranks.bound),
-        "all ways to give these clusters of experts ranks");
-    note_programs(clusters, ranks, solved.notes);
-    return solved;
-  }
-
-  // Ranks that are found soon for the clusters at hand need no more time with others. Else they have half of
-  // it, and clusters what they leave.
-  void solve_exactly(Stages& stages) const {
-    if (!stages.clusters.proven_optimal && !need_no_more(stages.ranks)) try_ranks(stages);
-    const double left = deadline_.seconds_left();
-    const double for_ranks =
-        need_no_more(stages.ranks) ? std::min(2 * stages.rank_seconds, left / 2) : left / 2;
-    take(stages, cluster_exact(problem_, stages.clusters, limits_of(left - for_ranks)));
-    if (!by_balance()) stages.ranks = assign_ranks_exact(problem_, stages.clusters, stages.ranks, limits());
-    const bool time_is_left = deadline_.seconds_left() > options_.limits.time_limit_s / 4;
-    if (stages.clusters.ended_by_time && need_no_more(stages.ranks) && time_is_left) solve_exactly(stages);
-  }
-
-  // Clusters that are no better may differ in names alone, with which ranks send less or more.
-  void take(Stages& stages, Clustering found) const {
-    if (found.cluster_of != stages.clusters.cluster_of) {
-      // A step of the integer program may have taken what was kept for ranks.
-      const double seconds = std::max(deadline_.seconds_left(), 2 * stages.rank_seconds);
-      RankAssignment ranks = fast_ranks(found, limits_of(seconds));
-      if (found.objective < stages.clusters.objective || ranks.objective < stages.ranks.objective)
-        stages.ranks = std::move(ranks);
-      else
-        found.cluster_of = stages.clusters.cluster_of;
-    }
-    stages.clusters = std::move(found);
-  }
-
-  bool need_no_more(const RankAssignment& ranks) const {
-    return by_balance() ||
-           internal::is_within_gap(ranks.objective, ranks.bound, options_.limits.relative_gap);
-  }
-
-  // With a part of the time.
-  void try_ranks(Stages& stages) const {
-    constexpr int part = 10;
-    const double begin = deadline_.seconds();
-    stages.ranks = assign_ranks_exact(problem_, stages.clusters, stages.ranks, limits(part));
-    stages.rank_seconds += deadline_.seconds() - begin;
-  }
-
-  RankAssignment fast_ranks(const Clustering& clusters, const SolveLimits& limits) const {
-    return by_balance() ? ranks_by_balance(clusters, limits) : assign_ranks_fast(problem_, clusters, limits);
-  }
-
-  // Where traffic is not known, nothing tells one rank from another but its speed and capacity, which the
-  // assignment to ranks sees to.
-  RankAssignment ranks_by_balance(const Clustering& clusters, const SolveLimits& limits) const {
-    const SourceCounts sources = even_source_counts(problem_.profile, problem_.topology.num_ranks());
-    const PlacementProblem even{.profile = problem_.profile,
-                                .topology = problem_.topology,
-                                .sizes = problem_.sizes,
-                                .traffic = TrafficModel::dispatch_combine,
-                                .pairs = problem_.pairs,
-                                .sources = sources};
-    return assign_ranks_fast(even, clusters, limits);
-  }
-
-  static void note_programs(const Clustering& clusters, const RankAssignment& ranks,
-                            std::vector<std::string>& notes) {
-    if (clusters.sizes_chosen_together)
-      notes.emplace_back(
-          "the best sizes of each layer alone would leave ranks unequal totals (Eq. 13): sizes of all "
-          "layers were chosen together");
-    if (!clusters.layers_tried)
-      notes.emplace_back(
-          "solver exact: the program of a layer has too many variables and was not tried; clusters are the "
-          "fast solver's");
-    else if (!clusters.program_tried)
-      notes.emplace_back(
-          "solver exact took each layer by itself: the program of all layers has too many variables, so that "
-          "sizes with equal totals (Eq. 13) are the fast solver's");
-    if (!ranks.program_tried)
-      notes.emplace_back(
-          "solver exact: the program of ranks has too many variables and was not tried; ranks are the fast "
-          "solver's");
-  }
-
-  std::string balance_bound_of(const Clustering& clusters) const {
-    if (problem_.sizes == ClusterSizes::equal)
-      return "all placements with as many experts on each rank, rounded up or down";
-    const std::string each = "all placements with an expert or more on each rank in each layer";
-    if (clusters.bound_has_totals || clusters.proven_optimal)
-      return each + ", and as many on each rank over all layers (Eq. 13)";
-    return each + ", whether or not each rank has as many over all layers (Eq. 13)";
+  SolveLimits limits(int stages_left = 1) const {
+    return internal::limits_of_stage(options_.limits, deadline_, deadline_.seconds_left() / stages_left);
   }
 
   PlaceResult jointly() const {
@@ -179,8 +51,9 @@ class Solve {
     if (exact()) joint = place_jointly_exact(problem_, joint, limits());
     PlaceResult solved{.placement = placement_of(joint.rank_of_expert, problem_.topology.num_ranks())};
     const double ms = joint_objective_ms(problem_, solved.placement);
-    add(solved, "joint_ms", ms, joint.proven_optimal ? ms : internal::told_bound(ms, joint.bound_ms),
-        "all placements with these sizes");
+    internal::add_objective(solved, "joint_ms", ms,
+                            joint.proven_optimal ? ms : internal::told_bound(ms, joint.bound_ms),
+                            "all placements with these sizes");
     solved.ended_by_time = joint.ended_by_time;
     if (joint.program_tried)
       solved.solver = options_.solver;
@@ -234,7 +107,7 @@ class Solve {
 
   // Without copies the sum is placed by other means, which may do better on every recording.
   void prefer_sum_where_better(PlaceResult& solved) const {
-    const Placement of_sum = in_two_stages().placement;
+    const Placement of_sum = internal::place_in_two_stages(problem_, options_, deadline_).placement;
     const auto worst_mean = [&](const Placement& placement) {
       double worst = 0;
       for (const RoutingProfile& each : recordings_)
@@ -307,16 +180,9 @@ class Solve {
     return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
   }
 
-  // The bound is what is told: a stage that has proven its objective says the objective.
-  static void add(PlaceResult& solved, const std::string& name, double objective, double bound,
-                  std::string bound_of) {
-    solved.objective[name] = objective;
-    solved.bound[name] = std::min(bound, objective);
-    solved.bound_of[name] = std::move(bound_of);
-  }
-
   static void add_max_over_mean(PlaceResult& solved, double objective, double bound, std::string bound_of) {
-    add(solved, "max_over_mean", objective, internal::told_bound(objective, bound), std::move(bound_of));
+    internal::add_objective(solved, "max_over_mean", objective, internal::told_bound(objective, bound),
+                            std::move(bound_of));
   }
 
   const PlacementProblem& problem_;
