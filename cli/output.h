@@ -18,7 +18,7 @@ void open_standard_streams();
 // Lines of text on stdout. Throws InvalidArgument ("standard output") if they cannot be written; ends the
 // program, as SIGPIPE does, if their reader has gone and the parent did not ignore that.
 void print_text(std::string_view text);
-// What evenkeel/report/ makes of a result, for people or for programs.
+// A result as evenkeel/report/ writes it, for people or for programs.
 template <class Result>
 void print_result(const Result& result, bool as_json) {
   print_text(as_json ? to_json(result) : to_text(result));

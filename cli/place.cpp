@@ -51,7 +51,7 @@ struct PlaceArguments {
   bool json = false;
 };
 
-// What is to be level, and what the placement is judged on.
+// Recordings that are to be level, and those that the placement is judged on.
 struct PlaceInputs {
   std::vector<std::string> names;           // of the files, or of the steps of one
   std::vector<RoutingProfile> files;        // their profiles, unless it is steps that are to be level
@@ -134,7 +134,7 @@ std::vector<RecordedRouting> read_judges(const std::vector<std::string>& paths, 
   return judges;
 }
 
-// What the format cannot hold, or has no use for.
+// Refuses options that the format cannot hold, or has no use for.
 void validate_format(const CLI::App& app, const PlaceArguments& options) {
   const PlacementFormat format = options.format;
   if (format != PlacementFormat::sglang && format != PlacementFormat::trtllm)

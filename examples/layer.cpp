@@ -21,7 +21,7 @@ std::vector<float> random_values(std::int64_t count, unsigned seed) {
   return values;
 }
 
-// What a rank does. Returns the most bytes that its arena held.
+// The step of one rank. Returns the most bytes that its arena held.
 std::int64_t step(Communicator& comm, std::int64_t budget) {
   const auto me = static_cast<unsigned>(comm.rank().value());
   MoeOptions options;

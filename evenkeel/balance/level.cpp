@@ -31,7 +31,7 @@ PlannerOptions always_planning(PlannerOptions options) {
   return options;
 }
 
-// What a planner is given, and what it fills.
+// The arguments of a planner, and the plan that it fills.
 struct Step {
   const Counts& counts;
   const LayerPlacement& placement;

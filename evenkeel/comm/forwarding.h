@@ -1,4 +1,4 @@
-// What communicators are made of that stand before another one: every operation is handed on to it, between
+// The base of communicators that stand before another one: every operation is handed on to it, between
 // two hooks.
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace evenkeel {
 
-// What operations send to other ranks and receive from them. Messages to oneself move within a rank: they are
-// not counted. A collective counts as its bytes sent to each other rank, and as much received.
+// Bytes that operations send to other ranks and receive from them. Messages to oneself move within a rank:
+// they are not counted. A collective counts as its bytes sent to each other rank, and as much received.
 struct Traffic {
   std::int64_t messages_sent = 0;
   std::int64_t messages_received = 0;

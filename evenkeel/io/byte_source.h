@@ -1,5 +1,5 @@
-// What a reader reads: a file on disk, or bytes in memory. Readers ask for the bytes they need and never map
-// the file, so a file that shrinks or lies about its lengths ends in an error, not in a signal.
+// The input of a reader: a file on disk, or bytes in memory. Readers ask for the bytes they need and never
+// map the file, so a file that shrinks or lies about its lengths ends in an error, not in a signal.
 #pragma once
 
 #include <cstddef>

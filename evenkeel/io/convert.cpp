@@ -53,7 +53,7 @@ void write_loads(const RoutingFile& routing, const std::string& out, FileFormat 
     write_profile(*routing.profile, out, to);
 }
 
-// What a trace says besides its ids, which npy has no place for.
+// The facts of a trace besides its ids, which npy has no place for.
 std::string besides_ids(const TraceInfo& trace) {
   std::string all = fmt::format("that there are {} experts", trace.num_experts);
   if (trace.layers.known()) all += fmt::format(", that they are of layers {}", to_text(trace.layers));

@@ -118,7 +118,7 @@ class MoeLayer {
   // The least budget of an arena that has this layer alone.
   std::int64_t least_budget() const;
 
-  // What was decided for a step; on a GPU, waits for it. Throws InvalidArgument for a state that holds no
+  // The decisions about a step; on a GPU, waits for it. Throws InvalidArgument for a state that holds no
   // step of this layer.
   StepReport report(const ForwardState& state) const;
 

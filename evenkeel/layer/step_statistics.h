@@ -40,7 +40,7 @@ struct StepStatistics {
   std::int64_t recomputed_assignments = 0;
 };
 
-// What the ranks decided about a step.
+// The decisions of the ranks about a step.
 struct StepReport {
   int chunks = 0;
   int transfers = 0;              // of experts' weights, between any ranks

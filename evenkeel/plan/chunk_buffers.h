@@ -26,7 +26,7 @@ struct ChunkLoad {
   std::int64_t positions_elsewhere() const { return assignments - assignments_kept; }
 };
 
-// What the sizes depend on besides the load.
+// The numbers that the sizes depend on besides the load.
 struct ExchangeShape {
   int num_ranks = 1;
   int top_k = 1;

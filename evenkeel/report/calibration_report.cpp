@@ -1,4 +1,4 @@
-// What `evenkeel bench --calibrate` measured.
+// The costs that `evenkeel bench --calibrate` measured.
 #include <fmt/format.h>
 
 #include "evenkeel/report/internal/json.h"

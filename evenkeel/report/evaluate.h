@@ -1,4 +1,4 @@
-// What `evenkeel evaluate` shows: placements judged on recordings, and whether the most level one pays.
+// The result of `evenkeel evaluate`: placements judged on recordings, and whether the most level one pays.
 #pragma once
 
 #include <span>

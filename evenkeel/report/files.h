@@ -1,4 +1,4 @@
-// What `evenkeel convert` and `evenkeel permute` show: what was made of files.
+// The results of `evenkeel convert` and `evenkeel permute`: files, and how they were made.
 #pragma once
 
 #include <string>
@@ -28,7 +28,7 @@ struct Permutation {
 
 std::string to_text(const Permutation& permutation);
 std::string to_json(const Permutation& permutation);
-// What a person should know of it besides, a sentence each.
+// Notes for a person, a sentence each.
 std::vector<std::string> notes_of(const Permutation& permutation);
 
 }  // namespace evenkeel

@@ -1,5 +1,5 @@
-// What `evenkeel memory` shows: what a device holds while a model trains, whether it fits, and with how many
-// chunks; or layouts of so many devices.
+// The result of `evenkeel memory`: what a device holds while a model trains, whether it fits, and with how
+// many chunks; or layouts of so many devices.
 #pragma once
 
 #include <cstdint>

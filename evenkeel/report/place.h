@@ -1,4 +1,4 @@
-// What `evenkeel place` shows: the placement it made, against what was there before.
+// The result of `evenkeel place`: the placement it made, against what was there before.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What `evenkeel plan` shows: one step plan, beside the plain one.
+// The result of `evenkeel plan`: one step plan, beside the plain one.
 #pragma once
 
 #include <cstdint>

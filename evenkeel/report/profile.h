@@ -1,4 +1,5 @@
-// What `evenkeel profile` shows: how uneven the experts of each layer are, and ranks that would share them.
+// The result of `evenkeel profile`: how uneven the experts of each layer are, and ranks that would share
+// them.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What is shown of measured experiments, to people and to programs.
+// Measured experiments as they are shown to people and to programs.
 #pragma once
 
 #include <cstdint>

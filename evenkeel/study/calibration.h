@@ -22,9 +22,9 @@ struct Calibration {
 // Takes seconds, and up to about 1 GiB for weights, or four experts if they are larger.
 Calibration calibrate(const MoeShape& layer, int ranks);
 
-// What moving work costs on a layer of this shape, by costs that are given or, where they are null, measured
-// now: products and the link, on fewer rows and weights than calibrate() takes. Well below a second for
-// experts of usual size.
+// The costs of moving work on a layer of this shape, by costs that are given or, where they are null,
+// measured now: products and the link, on fewer rows and weights than calibrate() takes. Well below a second
+// for experts of usual size.
 SpillCosts spill_costs_of(const MoeShape& layer, int ranks, bool backward, const CostModel* given);
 
 }  // namespace evenkeel

@@ -1,5 +1,5 @@
-// What balancing and placing buy on the shipped trace and trained layer, for mixed text and for one domain,
-// and the same steps in half the memory.
+// The gain of balancing and placing on the shipped trace and trained layer, for mixed text and for one
+// domain, and the same steps in half the memory.
 #pragma once
 
 #include <optional>

@@ -45,7 +45,7 @@ class JointMeasurement {
   }
 
  private:
-  // What does not depend on time: one round, not warmed up.
+  // Figures that do not depend on time: one round, not warmed up.
   ExperimentSetup once(const Candidate& reference, std::vector<Candidate> candidates) const {
     ExperimentSetup experiment = experiment_of(setup_, inputs_, reference, std::move(candidates), 1);
     experiment.warm_ups = 0;

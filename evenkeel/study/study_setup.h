@@ -1,5 +1,5 @@
-// What the benchmarks' measurements have in common: a seeded layer with homes in the order of experts, the
-// planners that run it, and how often.
+// The set-up that the benchmarks' measurements have in common: a seeded layer with homes in the order of
+// experts, the planners that run it, and how often.
 #pragma once
 
 #include <cstdint>

@@ -57,7 +57,7 @@ ExpertModel seeded_experts(const ExpertShape& shape, int num_experts, std::uint6
 // Those of a file, rounded to the type.
 ExpertModel trained_experts(const TrainedLayer& trained, DataType type);
 
-// What a layer's steps read, over all ranks.
+// The tensors that a layer's steps read, over all ranks.
 struct LayerInputs {
   ExpertModel experts;
   Tensor hidden;       // [tokens, D]

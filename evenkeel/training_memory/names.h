@@ -1,4 +1,4 @@
-// What people call the parts of a memory set-up: degrees of parallelism, the terms beside the paper's, and
+// Names of the parts of a memory set-up: degrees of parallelism, the terms beside the paper's, and
 // the parts of a layer that backward computes again.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What place() says of its proof: the gap that was asked for, the time that ended the search, and rounding.
+// The proof of place(): the gap that was asked for, the time that ended the search, and rounding.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What every backend asks of the arguments of an operation.
+// Checks of an operation's arguments that every backend makes.
 #pragma once
 
 #include <fmt/format.h>

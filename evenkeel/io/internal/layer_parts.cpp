@@ -58,7 +58,7 @@ class LayerReader {
     return words;
   }
 
-  // What the word of each layer means.
+  // The meaning of each layer's word.
   template <class Meaning>
   std::vector<Meaning> meanings(std::string_view key,
                                 const std::vector<std::pair<std::string_view, Meaning>>& known) const {

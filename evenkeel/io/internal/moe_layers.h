@@ -26,7 +26,7 @@ enum class CountRows { moe_layers, hidden_layers, hidden_if_dense, unsaid };
 // negative number, no assignment at all, or a total above 2^63-1.
 RoutingFile routing_of_counts(IntArray counts, const std::string& file, const std::string& key,
                               CountRows rows);
-// The same of numbers that need not be whole, which are then scaled to whole ones.
+// As above; loads that are not whole are scaled to whole ones.
 RoutingFile routing_of_counts(const DoubleArray& counts, const std::string& file, const std::string& key,
                               CountRows rows);
 // Takes out what notes say of dense layers that were left out, for whoever knows better.

@@ -18,7 +18,7 @@ bool has_fractions(const Json& list);
 // ParseError otherwise.
 IntArray nested_integers(const Json& list, std::size_t levels, const std::string& file,
                          const std::string& key);
-// The same of any numbers.
+// As nested_integers(), of any numbers.
 DoubleArray nested_reals(const Json& list, std::size_t levels, const std::string& file,
                          const std::string& key);
 // As nested_integers(); numbers that are not whole are scaled to whole ones, and `notes` says so. Throws

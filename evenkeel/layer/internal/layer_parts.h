@@ -1,4 +1,4 @@
-// What a layer is, from its construction on: the same on every device.
+// The parts of a layer, from its construction on: the same on every device.
 #pragma once
 
 #include <span>
@@ -18,7 +18,7 @@ struct LayerParts {
   std::span<const ExpertId> natives() const { return placement.natives(comm.rank()); }
   // Whether this rank has the expert's gradient.
   bool owns(ExpertId expert) const { return placement.owner(expert) == comm.rank(); }
-  // What all ranks must build a layer from alike.
+  // Digests of all that ranks must build a layer from alike.
   std::vector<Digest> digests() const;
 
   Communicator& comm;

@@ -17,8 +17,8 @@ namespace evenkeel {
 std::vector<std::int32_t> slots_for_copies(const Placement& from, int redundant_experts,
                                            const Topology& topology);
 
-// What a reader must know where `placed` has fewer copies than E + R in a layer: how many there are, and how
-// many moves all of them take, for which it is placed again. Empty where none is missing.
+// A sentence for the reader where `placed` has fewer copies than E + R in a layer: how many there are, and
+// how many moves all of them take, for which it is placed again. Empty where none is missing.
 std::string say_missing_copies(const IncrementalProblem& problem, const Placement& placed,
                                int redundant_experts);
 

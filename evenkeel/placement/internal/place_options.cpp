@@ -143,7 +143,7 @@ void require_traffic(const RoutingProfile& profile, const Topology& topology, co
   require_countable(sources);
 }
 
-// What is sent counts by pairs only where something is known of it, and where traffic has a say.
+// Traffic counts by pairs only where something is known of it, and where it has a say.
 void require_pairs(const RoutingProfile& profile, const PlaceOptions& options, bool balance_alone) {
   if (options.pairs == PairObjective::worst_pair) return;
   const auto refuse = [](const char* why) { throw InvalidArgument("pairs", why, "worst"); };

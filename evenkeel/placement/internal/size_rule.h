@@ -45,7 +45,7 @@ bool all_alike(const Sizes& sizes);
 Sizes cluster_sizes(const std::vector<int>& cluster_of, int num_clusters);
 std::vector<Sizes> sizes_of(const std::vector<std::vector<int>>& cluster_of, int num_clusters);
 
-// What the rule says of cluster c lying on rank c: of the totals alone, and of each layer too.
+// The rule for cluster c lying on rank c: of the totals alone, and of each layer too.
 bool totals_fit(const std::vector<Sizes>& sizes, const SizeRule& rule);
 bool lie_as_named(const std::vector<Sizes>& sizes, const SizeRule& rule);
 

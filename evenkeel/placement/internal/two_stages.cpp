@@ -45,7 +45,7 @@ class TwoStages {
   // Of the next of `stages_left` stages: an equal share of the time that is left.
   SolveLimits limits(int stages_left = 1) const { return limits_of(deadline_.seconds_left() / stages_left); }
 
-  // What comes of the two programs, and how long the second took.
+  // The answers of the two programs, and how long the second took.
   struct Stages {
     Clustering clusters;
     RankAssignment ranks;

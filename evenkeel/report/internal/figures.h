@@ -1,4 +1,4 @@
-// What reports of measured experiments have in common: how figures, layers and budgets are said.
+// The parts that reports of measured experiments have in common: how figures, layers and budgets are said.
 #pragma once
 
 #include <initializer_list>
@@ -22,7 +22,7 @@ std::string layer_line(const MoeShape& shape, int ranks, bool backward);
 std::string layer_line(const StudySetup& setup);
 // "budget 12.0 MiB a rank (least budget 3.1 MiB), chunks exact, recompute auto"
 std::string budget_line(const Budget& budget, std::int64_t least_budget);
-// What decides whether work moves where predicted seconds do, in two lines.
+// The costs by which predicted seconds decide whether work moves, in two lines.
 std::string costs_lines(const SpillCosts& costs);
 
 std::string planner_of(const CandidateFigures& of);

@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 // replacement characters.
 std::string line_of(const Json& json);
 
-// What is not known is null.
+// A number that is not known is null.
 template <class Value>
 Json or_null(const std::optional<Value>& value) {
   return value ? Json(*value) : Json(nullptr);

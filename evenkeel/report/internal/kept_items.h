@@ -1,4 +1,4 @@
-// What the text and the JSON of `evenkeel memory` have in common.
+// The items that the text and the JSON of `evenkeel memory` have in common.
 #pragma once
 
 #include <vector>

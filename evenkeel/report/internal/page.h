@@ -1,4 +1,4 @@
-// What a person is shown of a result: lines and tables, one below the other.
+// A result for a person: lines and tables, one below the other.
 #pragma once
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// What all communicators of a rank on NCCL that were split from one root share.
+// The state that all communicators of a rank on NCCL share which were split from one root.
 #pragma once
 
 #include <memory>

@@ -24,7 +24,7 @@ void BackwardPass::borrow(std::span<const Pass> passes) {
   borrowing_ = true;
 }
 
-// What is borrowed goes, and the gradients to their owners.
+// Borrowed weights go, and their gradients travel to their owners.
 void BackwardPass::return_gradients() {
   if (!borrowing_) return;
   layer_.clock.leave_chunk(Phase::transfer);

@@ -29,7 +29,7 @@
 
 namespace evenkeel::internal {
 
-// What a pass holds, beside its chunk; reused from pass to pass, so that no step allocates.
+// The state of a pass, beside its chunk; reused from pass to pass, so that no step allocates.
 struct PassState {
   Workspaces workspace = {};
   ExpertGroups groups;
