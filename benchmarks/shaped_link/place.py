@@ -90,8 +90,11 @@ def write_placed(
         objective=objective,
         traffic=traffic,
         sources=ek.source_counts(trace, ranks) if traffic == "dispatch-combine" else None,
-        assignment_us=ASSIGNMENT_US,
-        assignment_bytes=4 * model.config.hidden_size,
+        **(
+            {"assignment_us": ASSIGNMENT_US, "assignment_bytes": 4 * model.config.hidden_size}
+            if objective == "joint"
+            else {}
+        ),
     )
     made.save(work / "placement.json")
     shutil.rmtree(work / "placed", ignore_errors=True)  # of an earlier run in this folder

@@ -485,18 +485,18 @@ TEST(Place, RefusesAllPairsWhereTheyHaveNoPart) {
 
 TEST(Place, RefusesMoreCopiesThanRanksCanHoldOfDifferentExperts) {
   const auto refused = [](int copies, int groups, const Topology& topology, int experts) {
-    return message_of<InvalidArgument>([&] {
+    return message_of<Infeasible>([&] {
       place(random_profile(0, 1, experts), topology, {.redundant_experts = copies, .num_groups = groups});
     });
   };
   EXPECT_EQ(
       refused(5, 1, Topology::uniform(1, 2), 4),
-      "redundant_experts: 5: a rank would hold an expert twice, which a placement cannot say; allowed: at "
-      "most 4 with 4 experts on 2 ranks");
+      "5 redundant experts: a rank would hold an expert twice, which a placement cannot say; at most 4 fit "
+      "with 4 experts on 2 ranks");
   EXPECT_EQ(
       refused(3, 10, Topology::uniform(3, 1), 10),
-      "redundant_experts: 3: a rank would hold an expert twice, which a placement cannot say; allowed: at "
-      "most 0 with 10 experts in 10 groups on 3 ranks");
+      "3 redundant experts: a rank would hold an expert twice, which a placement cannot say; at most 0 fit "
+      "with 10 experts in 10 groups on 3 ranks");
   EXPECT_NO_THROW(place(random_profile(0, 1, 4), Topology::uniform(1, 2), {.redundant_experts = 4}));
   EXPECT_NO_THROW(place(random_profile(0, 1, 10), Topology::uniform(3, 1), {.num_groups = 10}));
 }

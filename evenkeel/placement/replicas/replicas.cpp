@@ -307,14 +307,12 @@ void require_distinct_experts(const ReplicaProblem& problem) {
   while (possible.num_physical > problem.num_experts && !internal::may_be_distinct(possible))
     --possible.num_physical;
   if (possible.num_physical == problem.num_physical) return;
-  throw InvalidArgument(
-      "redundant_experts",
-      fmt::format("{}: a rank would hold an expert twice, which a placement cannot say",
-                  problem.num_physical - problem.num_experts),
-      fmt::format("at most {} with {} experts{} on {} ranks", possible.num_physical - problem.num_experts,
-                  problem.num_experts,
-                  problem.num_groups > 1 ? fmt::format(" in {} groups", problem.num_groups) : "",
-                  problem.num_ranks));
+  throw Infeasible(fmt::format(
+      "{} redundant experts: a rank would hold an expert twice, which a placement cannot say; at "
+      "most {} fit with {} experts{} on {} ranks",
+      problem.num_physical - problem.num_experts, possible.num_physical - problem.num_experts,
+      problem.num_experts, problem.num_groups > 1 ? fmt::format(" in {} groups", problem.num_groups) : "",
+      problem.num_ranks));
 }
 
 ReplicaSolution replicate(const ReplicaProblem& problem) {

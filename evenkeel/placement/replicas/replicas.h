@@ -47,8 +47,8 @@ struct ReplicaSolution {
 // Throws InvalidArgument (negative loads, sizes that do not fit), Infeasible (fewer slots than experts).
 ReplicaSolution replicate(const ReplicaProblem& problem);
 
-// Throws InvalidArgument about redundant_experts where some rank has more slots than different experts can
-// fill, with the most that is possible. Sizes alone are read.
+// Throws Infeasible where some rank has more slots than different experts can fill, with the most that is
+// possible. Sizes alone are read.
 void require_distinct_experts(const ReplicaProblem& problem);
 
 // The homes. Throws Infeasible where a rank holds an expert twice, which a Placement cannot say.
