@@ -179,10 +179,11 @@ class Place(CommandTest):
             (["--ranks", 4, "--max-moves", 3], ["--from"]),
             (["--ranks", 4, "--moe-layers", "3-7", "-o", "x"], ["--moe-layers"]),
             (["--ranks", 4, "--assignment-us", "1"], ["--assignment-us", "joint"]),
-            (["--ranks", 2, "--redundant-experts", 17], ["--redundant-experts: 17", "at most 16"]),
         ]:
             with self.subTest(words=words):
                 self.assert_refused(place + words, 2, "InvalidArgument", *parts)
+        twice = [*place, "--ranks", 2, "--redundant-experts", 17]
+        self.assert_refused(twice, 4, "Infeasible", "17 redundant experts", "at most 16")
 
     def test_input_that_is_wrong_names_the_file_and_writes_nothing(self):
         self.write("negative.json", {**self.profile, "loads": [[-1] + [1] * 15] * 4})
