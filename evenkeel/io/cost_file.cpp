@@ -2,14 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
-#include <set>
-#include <span>
 #include <string_view>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/atomic_file.h"
-#include "evenkeel/io/internal/parse_error.h"
+#include "evenkeel/io/internal/json.h"
 
 namespace evenkeel {
 
@@ -17,12 +14,7 @@ using namespace internal;
 
 namespace {
 
-using CostJson = nlohmann::ordered_json;
-
 constexpr std::string_view kCostFormat = "evenkeel.cost.v1";
-// The parser's time grows as the square of the objects in a file.
-constexpr std::int64_t kMostCostBytes = 1 << 14;
-constexpr int kMostCostDepth = 16;
 
 struct AllowedCost {
   bool (*holds)(double value);
@@ -48,32 +40,7 @@ constexpr CostNumber kCostNumbers[] = {
     {"link_bytes_per_second", &CostModel::link_bytes_per_second, kRate},
     {"chunk_seconds", &CostModel::chunk_seconds, kSeconds}};
 
-CostJson parse_cost(const ByteSource& source) {
-  if (source.size() > kMostCostBytes)
-    throw parse_error(source.name(), "", "has {} bytes; a file of costs is short", source.size());
-  std::string text(static_cast<std::size_t>(source.size()), '\0');
-  source.read(0, std::as_writable_bytes(std::span(text)));
-  // The parser would take a NUL for the end of the text.
-  if (const std::size_t nul = text.find('\0'); nul != std::string::npos)
-    throw ParseError(source.name(), fmt::format("byte {}", nul), "is a NUL, which no JSON has");
-  std::set<std::string> keys;
-  const auto refuse_twice = [&](int depth, CostJson::parse_event_t event, CostJson& parsed) {
-    if (depth > kMostCostDepth) throw parse_error(source.name(), "", "nested deeper than {}", kMostCostDepth);
-    if (depth == 1 && event == CostJson::parse_event_t::key && !keys.insert(parsed.get<std::string>()).second)
-      throw ParseError(source.name(), parsed.get<std::string>(), "is given twice");
-    return true;
-  };
-  try {
-    return CostJson::parse(text, refuse_twice);
-  } catch (const CostJson::parse_error& error) {
-    throw ParseError(source.name(), fmt::format("byte {}", error.byte), "is not JSON");
-  } catch (const CostJson::exception& error) {
-    throw parse_error(source.name(), "", "is not JSON that can be read: {}", error.what());
-  }
-}
-
-void read_cost_number(const CostJson& json, const CostNumber& number, const std::string& file,
-                      CostModel& cost) {
+void read_cost_number(const Json& json, const CostNumber& number, const std::string& file, CostModel& cost) {
   const auto found = json.find(number.key);
   if (found == json.end() && number.is_optional) return;
   if (found == json.end()) throw ParseError(file, number.key, "is missing");
@@ -85,7 +52,7 @@ void read_cost_number(const CostJson& json, const CostNumber& number, const std:
   cost.*number.field = value;
 }
 
-void require_cost_keys(const CostJson& json, const std::string& file) {
+void require_cost_keys(const Json& json, const std::string& file) {
   for (const auto& [key, value] : json.items()) {
     bool known = key == "format" || key == "measured_on";
     for (const CostNumber& number : kCostNumbers) known = known || key == number.key;
@@ -97,7 +64,7 @@ void require_cost_keys(const CostJson& json, const std::string& file) {
 
 CostModel read_cost(const ByteSource& source) {
   const std::string& file = source.name();
-  const CostJson json = parse_cost(source);
+  const JsonDocument json = read_json(source);
   if (!json.is_object()) throw parse_error(file, "", "is a JSON {}, not an object", json.type_name());
   const auto format = json.find("format");
   if (format == json.end() || *format != kCostFormat)
@@ -110,10 +77,10 @@ CostModel read_cost(const ByteSource& source) {
 }
 
 void write_cost(const CostModel& cost, const MeasuredOn& on, const std::string& path) {
-  CostJson json = {{"format", kCostFormat}};
+  nlohmann::ordered_json json = {{"format", kCostFormat}};
   for (const CostNumber& number : kCostNumbers) json[number.key] = cost.*number.field;
   json["measured_on"] = {{"cpu", on.cpu}, {"cores", on.cores}, {"ranks", on.ranks}, {"layer", on.layer}};
-  write_file(path, json.dump(1, ' ', false, CostJson::error_handler_t::replace) + "\n");
+  write_file(path, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace evenkeel

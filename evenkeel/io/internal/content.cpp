@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/internal/json_scan.h"
+#include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/readers.h"
 #include "evenkeel/io/internal/text.h"
 #include "evenkeel/io/internal/text_table.h"
@@ -37,19 +37,6 @@ constexpr std::array<std::pair<std::string_view, Content>, 15> deciding = {{
     {"loads", Content::counts},
     {"counts", Content::counts},
 }};
-
-// Calls `take` with each key of the outermost object, as it is written between its quotes, until it returns
-// false. A text may go on behind the object, as JSON lines do, and may end in the middle of it.
-template <class Take>
-void for_each_outer_key(std::string_view text, const Take& take) {
-  scan_json(text, [&](const JsonToken& token) {
-    if (token.kind == JsonToken::Kind::close) return token.depth > 0;
-    if (token.kind != JsonToken::Kind::text || token.depth != 1) return true;
-    const std::size_t behind = text.find_first_not_of(" \t\r\n", token.end);
-    if (behind == std::string_view::npos || text[behind] != ':') return true;
-    return take(text.substr(token.begin + 1, token.end - token.begin - 2));
-  });
-}
 
 // By the keys of the outermost object. vLLM's and TensorRT-LLM's placements share one, and vLLM's has a
 // record_type besides, in front of it or behind.

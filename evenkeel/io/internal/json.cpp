@@ -1,103 +1,24 @@
 #include "evenkeel/io/internal/json.h"
 
-#include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
-
-#include "evenkeel/base/check.h"
 
 namespace evenkeel::internal {
 
-const char* Json::type_name() const {
-  constexpr std::array names = {"null", "boolean", "number", "number", "number", "string", "array", "object"};
-  return names[static_cast<std::size_t>(kind_)];
+namespace {
+
+void empty_lists(Json& json) {
+  if (json.is_object())
+    for (auto& [key, value] : json.get_ref<Json::object_t&>()) empty_lists(value);
+  if (!json.is_array()) return;
+  for (Json& value : json.get_ref<Json::array_t&>()) empty_lists(value);
+  json.clear();
 }
 
-std::size_t Json::size() const {
-  if (is_null()) return 0;
-  return is_structured() ? size_ : 1;
-}
+}  // namespace
 
-const Json& Json::operator[](std::size_t i) const {
-  EVENKEEL_CHECK(is_array() && i < size_);
-  return content_.children[i];
-}
-
-const Json* Json::find(std::string_view key) const {
-  if (!is_object()) return end();
-  const auto key_of = [&](std::uint32_t member) { return content_.children[2 * member].text(); };
-  const auto members = std::views::iota(std::uint32_t{0}, size_);
-  const auto found = std::ranges::lower_bound(members, key, {}, key_of);
-  return found != members.end() && key_of(*found) == key ? &content_.children[2 * *found + 1] : end();
-}
-
-const Json& Json::operator[](std::string_view key) const {
-  const Json* const found = find(key);
-  EVENKEEL_CHECK(found != end());
-  return *found;
-}
-
-std::uint32_t Json::num_members() const {
-  EVENKEEL_CHECK(is_object());
-  return size_;
-}
-
-bool Json::boolean() const {
-  EVENKEEL_CHECK(is_boolean());
-  return content_.boolean;
-}
-
-double Json::number() const {
-  EVENKEEL_CHECK(is_number());
-  if (kind_ == Kind::real) return content_.real;
-  return kind_ == Kind::integer ? static_cast<double>(content_.integer)
-                                : static_cast<double>(content_.unsigned_integer);
-}
-
-std::int64_t Json::signed_number() const {
-  EVENKEEL_CHECK(is_number());
-  if (kind_ == Kind::real) return static_cast<std::int64_t>(content_.real);
-  return kind_ == Kind::integer ? content_.integer : static_cast<std::int64_t>(content_.unsigned_integer);
-}
-
-std::string_view Json::string() const {
-  EVENKEEL_CHECK(is_string());
-  return text();
-}
-
-std::string Json::dump() const {
-  std::string out;
-  append_to(out);
-  return out;
-}
-
-void Json::append_to(std::string& out) const {
-  if (is_array()) {
-    out += '[';
-    for (std::size_t i = 0; i < size_; ++i) {
-      if (i > 0) out += ',';
-      content_.children[i].append_to(out);
-    }
-    out += ']';
-  } else if (is_object()) {
-    out += '{';
-    for (std::size_t i = 0; i < 2 * size_; ++i) {
-      if (i > 0) out += i % 2 == 0 ? ',' : ':';
-      content_.children[i].append_to(out);
-    }
-    out += '}';
-  } else if (is_string()) {
-    out += nlohmann::json(std::string(text())).dump();
-  } else if (is_number_float()) {
-    out += nlohmann::json(content_.real).dump();
-  } else if (is_number()) {
-    out +=
-        kind_ == Kind::integer ? std::to_string(content_.integer) : std::to_string(content_.unsigned_integer);
-  } else {
-    out += is_null() ? "null" : content_.boolean ? "true" : "false";
-  }
+JsonDocument::~JsonDocument() {
+  empty_lists(*this);
 }
 
 JsonField JsonField::operator[](std::string_view member) const {
@@ -107,7 +28,7 @@ JsonField JsonField::operator[](std::string_view member) const {
 }
 
 std::optional<JsonField> JsonField::find(std::string_view member) const {
-  const Json* const found = value_->find(member);
+  const auto found = value_->find(member);
   if (found == value_->end()) return std::nullopt;
   return JsonField(*found, *file_, key_ + (key_.empty() ? "" : ".") + std::string(member));
 }

@@ -1,25 +1,19 @@
-// JSON from files: a document that is read and never changed, and every refusal a ParseError that names file
-// and key.
+// JSON from files, parsed by nlohmann-json, with every refusal a ParseError that names file and key.
 //
-// Method     the text is looked at twice. A scan counts what each container holds; then nlohmann-json's
-//            tokenizer parses, and every value goes to its place in one array of values of 16 bytes, the
-//            children of a container side by side and those of an object sorted by key.
-// Cost       linear in the text, and a sort of each object's keys.
-// Memory     16 bytes a value and the bytes of its texts. While a text is parsed, with that text, about
-//            11 times its size at most (brackets alone); 9 times for a list of one digit each, 3 to 4 times
-//            for numbers of 4 digits and more.
+// Cost       linear in the text.
+// Memory     a list has room for its elements and no more: 16 bytes a number, 8 times a text of one digit
+//            each and 2 to 3 times one of ordinary numbers. Lists, objects and texts take more, and a text
+//            may have at most max_json_parts of them.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
-#include <ranges>
 #include <span>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -30,128 +24,31 @@
 namespace evenkeel::internal {
 
 inline constexpr int max_json_depth = 16;
+// Lists, objects and texts of one JSON; a header of safetensors with as many tensors as it may have has 3
+// million.
+inline constexpr int max_json_parts = 1 << 22;
 
-// A value of a document, which must outlive it. What is asked of a value that is not of the kind aborts.
-class Json {
- public:
-  bool is_null() const { return kind_ == Kind::null; }
-  bool is_boolean() const { return kind_ == Kind::boolean; }
-  bool is_number() const { return is_number_integer() || is_number_float(); }
-  bool is_number_integer() const { return kind_ == Kind::integer || kind_ == Kind::unsigned_integer; }
-  // A whole number of 0 or more.
-  bool is_number_unsigned() const { return kind_ == Kind::unsigned_integer; }
-  bool is_number_float() const { return kind_ == Kind::real; }
-  bool is_string() const { return kind_ == Kind::text; }
-  bool is_array() const { return kind_ == Kind::list; }
-  bool is_object() const { return kind_ == Kind::object; }
-  bool is_structured() const { return is_array() || is_object(); }
-  // "null", "boolean", "number", "string", "array" or "object".
-  const char* type_name() const;
+using Json = nlohmann::json;
 
-  // bool, a number (of any type that a JSON number has), std::string or std::string_view.
-  template <class T>
-  T get() const;
-
-  // Elements of a list or members of an object; 0 of null, 1 of anything else.
-  std::size_t size() const;
-  bool empty() const { return size() == 0; }
-
-  // Of a list.
-  const Json& operator[](std::size_t i) const;
-  const Json& front() const { return (*this)[0]; }
-  const Json* begin() const { return is_array() ? content_.children : nullptr; }
-
-  // Of an object; end() where it has no such key, or is no object.
-  const Json* find(std::string_view key) const;
-  const Json* end() const { return is_array() ? content_.children + size_ : nullptr; }
-  bool contains(std::string_view key) const { return find(key) != end(); }
-  // The key must be there.
-  const Json& operator[](std::string_view key) const;
-
-  // The members of an object in the order of their keys.
-  struct Item {
-    std::string key;
-    const Json& value;
-  };
-  auto items() const {
-    const auto item = [members = content_.children](std::uint32_t i) {
-      return Item{std::string(members[2 * i].text()), members[2 * i + 1]};
-    };
-    return std::views::iota(std::uint32_t{0}, num_members()) | std::views::transform(item);
-  }
-
-  // JSON in one line.
-  std::string dump() const;
-
-  friend bool operator==(const Json& value, std::string_view text) {
-    return value.is_string() && value.text() == text;
-  }
-
- protected:
-  enum class Kind : std::uint8_t { null, boolean, integer, unsigned_integer, real, text, list, object };
-
-  Json() = default;
-  Json(const Json&) = default;
-  Json& operator=(const Json&) = default;
-  std::string_view text() const { return {content_.text, size_}; }
-
- private:
-  friend class JsonBuilder;
-
-  std::uint32_t num_members() const;
-  bool boolean() const;
-  double number() const;
-  std::int64_t signed_number() const;
-  std::string_view string() const;
-  void append_to(std::string& out) const;
-
-  union Content {
-    bool boolean;
-    std::int64_t integer;
-    std::uint64_t unsigned_integer;
-    double real;
-    const char* text;
-    const Json* children;  // of an object key, value, key, value ...
-  };
-  Content content_;
-  std::uint32_t size_;  // of a text bytes, of a container elements or members
-  Kind kind_;
-};
-static_assert(sizeof(Json) == 16);
-
-template <class T>
-T Json::get() const {
-  if constexpr (std::is_same_v<T, bool>) {
-    return boolean();
-  } else if constexpr (std::is_floating_point_v<T>) {
-    return static_cast<T>(number());
-  } else if constexpr (std::is_integral_v<T>) {
-    return static_cast<T>(signed_number());
-  } else {
-    return T(string());
-  }
-}
-
-// The outermost value, and all that is below it.
+// The outermost value. Json's own destructor copies every list once more before it frees it.
 class JsonDocument : public Json {
  public:
+  explicit JsonDocument(Json&& value) : Json(std::move(value)) {}
   JsonDocument(JsonDocument&& other) noexcept = default;
   JsonDocument& operator=(JsonDocument&& other) noexcept = default;
-
- private:
-  friend class JsonBuilder;
-  JsonDocument() = default;
-
-  std::unique_ptr<Json[]> values_;
-  std::unique_ptr<char[]> texts_;
+  ~JsonDocument();
 };
 
 // Parses text that stands at byte `begin` of the file. Throws ParseError: the text is not JSON, has a NUL in
-// it, gives a key twice in an object, or is nested too deep.
+// it, gives a key twice in an object, is nested too deep, or has too many parts or too long a one.
 JsonDocument parse_json(std::string_view text, const std::string& file, std::int64_t begin = 0);
 JsonDocument read_json(const ByteSource& source);
 // With the numbers that Python's json writes and JSON does not have (NaN, Infinity) as null.
 JsonDocument read_config_json(const ByteSource& source);
+
+// Calls `take` with each key of the outermost object until it returns false. A text may go on behind the
+// object, as JSON lines do, and may end in the middle of it.
+void for_each_outer_key(std::string_view text, const std::function<bool(std::string_view)>& take);
 
 // JSON lines: calls `take` with every line that is not blank and its number, from 1. Lines are read one at a
 // time, so that the file may be longer than memory. Throws ParseError with the line's number if one is not

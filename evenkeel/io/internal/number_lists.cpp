@@ -12,6 +12,15 @@ namespace evenkeel::internal {
 
 namespace {
 
+// Of the lists that are `levels` deep, together.
+std::size_t num_elements(const Json& list, std::size_t levels) {
+  if (!list.is_array()) return 0;
+  if (levels == 1) return list.size();
+  std::size_t count = 0;
+  for (const Json& element : list) count += num_elements(element, levels - 1);
+  return count;
+}
+
 // Calls append(list, i, key) for every number. A length of `shape` is that of all lists of its level, -1
 // until one is met.
 template <class Append>
@@ -33,6 +42,7 @@ template <class Number, class Read>
 WholeArray<Number> nested(const Json& list, std::size_t levels, const std::string& file,
                           const std::string& key, const Read& read) {
   WholeArray<Number> array{std::vector<std::int64_t>(levels, -1), {}};
+  array.values.reserve(num_elements(list, levels));
   walk(list, 0, array.shape, file, key, [&](const Json& numbers, std::size_t i, const std::string& where) {
     array.values.push_back(read(numbers, i, file, where));
   });
@@ -57,7 +67,7 @@ std::size_t list_depth(const Json& list) {
 }
 
 bool has_fractions(const Json& list) {
-  if (list.is_array()) return std::any_of(list.begin(), list.end(), has_fractions);
+  if (list.is_array()) return std::ranges::any_of(list.get_ref<const Json::array_t&>(), has_fractions);
   return list.is_number_float() && list.get<double>() != std::floor(list.get<double>());
 }
 
