@@ -4,16 +4,14 @@
 #include <array>
 #include <string_view>
 
-#include "evenkeel/io/internal/content.h"
 #include "evenkeel/io/internal/found_routing.h"
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/read_recording.h"
 
 namespace evenkeel::internal {
 
-// Throw as read_recording() does. With the content, for whoever knows it already.
+// Throws as read_recording() does.
 FoundRouting find_routing(const ByteSource& source, const ReadOptions& options);
-FoundRouting find_routing(Content content, const ByteSource& source, const ReadOptions& options);
 
 // A profile in JSON, {"loads": [layer][expert]}; the loads of one step, {"loads": [expert]} or {"counts":
 // [rank][expert]}; counts by another name, [layer][expert] or [step][layer][expert]; or lists without a name

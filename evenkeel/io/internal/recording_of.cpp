@@ -9,6 +9,7 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/array_trace.h"
+#include "evenkeel/io/internal/axes.h"
 #include "evenkeel/io/internal/layer_numbers.h"
 #include "evenkeel/io/internal/parse_error.h"
 
@@ -208,6 +209,20 @@ void take(FoundStep found, const ReadOptions& options, Recording& recording) {
   if (found.loads.shape.size() == 2) recording.by_source = values;
 }
 
+// What is known by its names keeps its meaning, whatever options say.
+void require_as_said(const FoundRouting& found, const ReadOptions& options) {
+  if (found.axes.empty() && !options.columns.empty())
+    throw InvalidArgument("columns", "are for a table without names, and the file says what it is",
+                          "to leave them out");
+  if (options.axes.empty() || found.axes == options.axes) return;
+  const bool is_trace = std::holds_alternative<FoundTrace>(found.content);
+  if (is_short_form(options.axes) && (options.axes == "trace") == is_trace) return;
+  throw InvalidArgument(
+      is_short_form(options.axes) ? "as" : "axes",
+      fmt::format("{}, but the file has {}", options.axes, is_trace ? "the tokens of a trace" : "counts"),
+      "to leave it out");
+}
+
 void require_num_experts(const Recording& recording, const ReadOptions& options) {
   const int there = recording.profile.num_experts();
   if (!recording.trace && options.num_experts.value_or(there) != there)
@@ -219,6 +234,7 @@ void require_num_experts(const Recording& recording, const ReadOptions& options)
 }  // namespace
 
 Recording recording_of(FoundRouting found, const std::string& file, const ReadOptions& options) {
+  require_as_said(found, options);
   Recording recording{.name = file,
                       .notes = std::move(found.notes),
                       .kind = std::move(found.kind),
