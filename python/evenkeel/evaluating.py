@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, TypedDict
 
 from . import _native
-from ._arguments import choice, file_path, invalid, number
+from ._arguments import choice, file_path, invalid, number, public
 from ._machine import machine_of
 from ._verdict import (
     Candidate,
@@ -58,6 +58,7 @@ class Evaluation(TypedDict):
     notes: list[str]
 
 
+@public
 def evaluate(
     recordings: RoutingProfile | FilePath | Sequence[RoutingProfile | FilePath],
     placements: Placement | FilePath | Sequence[Placement | FilePath],
@@ -146,6 +147,7 @@ def evaluate(
     }
 
 
+@public
 def read_steps(path: FilePath, step_tokens: int | None = None, num_experts: int | None = None) -> list[RoutingProfile]:
     """The steps of a recording, each a profile without transitions: what `place` takes as several recordings.
 
