@@ -134,8 +134,10 @@ def instance(value: Any, kind: type, name: str) -> Any:
 def words(value: str, name: str) -> str:
     """A text that can be written as UTF-8."""
     instance(value, str, name)
-    if not value.isascii() and "\ufffd" in value.encode("utf-8", "replace").decode():
-        raise invalid(name, ascii(value), "a text of Unicode")
+    try:
+        value.encode()
+    except UnicodeError as error:
+        raise invalid(name, f"{ascii(value)} has half a character", "a text of whole ones") from error
     return value
 
 
@@ -173,7 +175,7 @@ def number(value: int, name: str, least: int, most: int = 2**31 - 1) -> int:
         whole = operator.index(value)
     except Exception as error:
         raise invalid(name, quoted(value), "a whole number") from error
-    if isinstance(value, bool):
+    if isinstance(value, bool) or str(getattr(value, "dtype", "")) == "torch.bool":
         raise invalid(name, quoted(value), "a whole number")
     if not least <= whole <= most:
         raise invalid(name, quoted(whole), f"{least}..{most}")
@@ -213,6 +215,8 @@ def layer_list(layers: Sequence[int] | None) -> list[int] | None:
 def said_layers(layers: Sequence[int]) -> list[int]:
     """Layer numbers of a model; the library checks that they ascend."""
     numbers = integers(list(layers) if isinstance(layers, range) else layers, "layers", 1, "[layers]")
+    if numbers.size == 0:
+        raise invalid("layers", "are none", "the model's number of each layer")
     return [number(layer, "layers", 0) for layer in numbers]
 
 

@@ -274,7 +274,10 @@ def place(
     if sources is not None:
         if traffic != "dispatch-combine":
             raise invalid("sources", "are for dispatch-combine", 'to leave them out, or traffic="dispatch-combine"')
-        options.set_sources(floats(sources, "sources", 3, "[layers, ranks, experts]"))
+        counts = floats(sources, "sources", 3, "[layers, ranks, experts]")
+        if counts.size == 0:
+            raise invalid("sources", f"shape {list(counts.shape)}", "[layers, ranks, experts], each 1 or more")
+        options.set_sources(counts)
     recordings = several(profile, RoutingProfile, "profile")
     if across is not None:
         if len(recordings) == 1:

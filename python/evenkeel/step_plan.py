@@ -115,6 +115,8 @@ def plan(
             f"one for {experts} experts on {num_ranks} ranks",
         )
     base = [] if base_load is None else integers(base_load, "base_load", 1, "[ranks]").tolist()
+    if base_load is not None and not base:
+        raise invalid("base_load", "is empty", f"[{num_ranks}], or to leave it out")
     made = _native.plan(
         counts,
         None if placement is None else placement._native,

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import threading
 import unittest
 
 import numpy as np
@@ -78,6 +79,27 @@ class Profile(PackageTest):
         profile.add(profile)
         self.assertEqual(profile, ek.RoutingProfile(loads=2 * loads, transitions=2 * transitions))
         self.assert_raises(ek.InvalidArgument, "", profile.add, ek.RoutingProfile(loads=loads))
+
+    def test_grows_in_several_threads_while_others_read_it_whole(self):
+        """Every number is 1 before and grows by 1 an addition, so whatever is read has one number everywhere."""
+        one = ek.RoutingProfile(loads=np.ones((4, 256)), transitions=np.ones((3, 256, 256)))
+        grows = ek.RoutingProfile(loads=one.loads, transitions=one.transitions)
+
+        def add():
+            for _ in range(60):
+                grows.add(one)
+
+        threads = [threading.Thread(target=add) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        read = 0
+        while read == 0 or any(thread.is_alive() for thread in threads):
+            grows.save(self.folder / "p.safetensors")
+            again = ek.RoutingProfile(self.folder / "p.safetensors")
+            self.assertEqual(len({*again.loads.flat, *again.transitions.flat}), 1)
+            self.assertEqual(len(set(grows.transitions.flat)), 1)
+            read += 1
+        self.assertEqual({*grows.loads.flat, *grows.transitions.flat}, {1 + 3 * 60})
 
     def test_says_imbalance_three_ways(self):
         uneven = ek.RoutingProfile(loads=[[4, 1, 1, 2], [0, 0, 0, 0]]).imbalance
