@@ -425,9 +425,9 @@ class ExpertsTest(unittest.TestCase):
 
     def test_options_say_what_would_be_right(self) -> None:
         for options, said in (
-            ({"imbalance_threshold": "autp"}, "'autp'; allowed: \"auto\", or max/mean from 0"),
-            ({"imbalance_threshold": -1.0}, '-1.0; allowed: "auto"'),
-            ({"imbalance_threshold": None}, 'None; allowed: "auto"'),
+            ({"imbalance_threshold": "autp"}, "'autp'; allowed: auto, or max/mean from 0; did you mean 'auto'?"),
+            ({"imbalance_threshold": -1.0}, "-1.0; allowed: auto"),
+            ({"imbalance_threshold": None}, "None; allowed: auto"),
             ({"imbalance_threshold": 1.3, "costs": SpillCosts(1, 1, 1)}, "costs: decide nothing beside a threshold"),
             ({"costs": (1, 2, 3)}, "costs"),
             ({"budget": 10**6, "chunk_bins": (n for n in (1, 2))}, "a list of numbers of chunks"),
