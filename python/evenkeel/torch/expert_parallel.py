@@ -121,11 +121,11 @@ class ExpertParallel:
             self._layout.set_costs(costs.per_assignment, costs.per_transfer, costs.per_step)
         self._phases: dict[tuple[Any, ...], list[_native.PhaseBytes]] = {}
         """What chunks take, by all that it depends on besides the layer."""
-        self.last: dict[str, Any] | None = None
-        """The last step: `training` (whether gradients were enabled), `chunks`, `transfers`, and the assignments of each
+        self.last: Any = None
+        """The last step as a dict: `training` (whether gradients were enabled), `chunks`, `transfers`, and the assignments of each
         rank: as they were computed (`rank_loads`) and as they would have been with nothing moved (`home_loads`). None
         before the first step."""
-        self.last_training: dict[str, Any] | None = None
+        self.last_training: Any = None
         """The same of the last step with gradients enabled, which steps of an evaluation leave as it is."""
 
     @torch.compiler.disable
@@ -175,7 +175,7 @@ class ExpertParallel:
             self._set_budget(self.budget, experts, names, tensors, hidden, top_k_weights.dtype, ids.shape[1])
         cut = Cut(self.exchange, self._layout, self._homes, ids)
         self.last = cut.last
-        if self.last["training"]:
+        if cut.last["training"]:
             self.last_training = self.last
         if self.budget is None:
             cut.whole(also_if_nothing_moves=stock is None)
