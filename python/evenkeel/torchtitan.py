@@ -58,13 +58,7 @@ class BalancedExperts(RoutedExperts):  # type: ignore[misc]
                 "expert_parallel_degree", f"is {mesh.size()}", f"a divisor of {experts}, the number of experts"
             )
         super().parallelize(parallel_dims)
-        if mesh is None:
-            warnings.warn(
-                "evenkeel.torchtitan.balanced_experts has nothing to balance: expert_parallel_degree is 1, so every "
-                "rank has all experts, and no budget holds",
-                stacklevel=2,
-            )
-        else:
+        if mesh is not None:
             self.layer = ExpertParallel(experts, mesh.get_group(), name=str(next(_made)), **vars(self.layer_options))
 
     # Arguments are named as in torchtitan, whose sharding goes by these names.
@@ -81,7 +75,13 @@ class BalancedExperts(RoutedExperts):  # type: ignore[misc]
             )
             return out
 
-        if self.layer is None:  # every rank has all experts
+        if self.layer is None:
+            if not torch.compiler.is_compiling():  # Python says it once
+                warnings.warn(
+                    "evenkeel.torchtitan.balanced_experts has nothing to balance: expert_parallel_degree is 1, so "
+                    "every rank has all experts, and no budget holds",
+                    stacklevel=1,
+                )
             return stock()
         hidden, scores, ids = (
             tensor.flatten(0, 1).contiguous() for tensor in (x_BLD, topk_scores_BLK, topk_expert_ids_BLK)
