@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/internal/array_trace.h"
 #include "evenkeel/io/internal/find_routing.h"
 #include "evenkeel/io/internal/layer_numbers.h"
 #include "evenkeel/io/internal/recording_of.h"
@@ -23,12 +22,17 @@ std::string parse_as(const std::string& option, const std::string& text) {
 }
 
 Recording read_recording(const ByteSource& source, const ReadOptions& options) {
+  return read_recording_known(detect_content(source), source, options);
+}
+
+Recording internal::read_recording_known(Content content, const ByteSource& source,
+                                         const ReadOptions& options) {
   if (options.num_experts && (*options.num_experts < 1 || *options.num_experts > max_trace_experts))
     throw InvalidArgument("num_experts", fmt::format("{} experts", *options.num_experts),
                           fmt::format("1..{}", max_trace_experts));
   if (!options.axes.empty() && !options.columns.empty())
     throw InvalidArgument("columns", "are given beside axes, which say the same", "one of the two");
-  return recording_of(find_routing(source, options), source.name(), options);
+  return recording_of(find_routing(content, source, options), source.name(), options);
 }
 
 namespace {

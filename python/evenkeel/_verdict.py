@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypedDict, TypeVar
 
 from . import _native
-from ._arguments import file_path, instance, invalid, number, real
+from ._arguments import file_path, instance, invalid, number, real, words
 from ._reading import FilePath, Reading
 from .placement import Placement
 from .profile import RoutingProfile
@@ -120,7 +120,7 @@ class TimeModel:
         if self.device is not None and self.tflops is not None and has_link:
             raise invalid("device", "has nothing left to say beside tflops and a link", "to leave it out")
         if self.device is not None:
-            _native.require_device(instance(self.device, str, "device"))
+            _native.require_device(words(self.device, "device"))
         for name in ("tflops", "link"):
             if getattr(self, name) is not None:
                 real(getattr(self, name), name, 1e-6, 1e9)
@@ -200,9 +200,10 @@ def verdict_on(
 
 def several(given: T | FilePath | Sequence[T | FilePath], kind: type[T], name: str) -> list[T | FilePath]:
     single = isinstance(given, (kind, str, os.PathLike))
-    if not single and not isinstance(given, Iterable):
-        raise invalid(name, f"is a {type(given).__name__}", f"a {kind.__name__}, a path, or several of them")
-    all_given = [given] if single else list(given)  # type: ignore[arg-type]
+    try:
+        all_given = [given] if single else list(given)  # type: ignore[arg-type]
+    except TypeError as error:  # an array without dimensions
+        raise invalid(name, f"is a {type(given).__name__}", f"a {kind.__name__}, a path, or several of them") from error
     if not all_given:
         raise invalid(name, "is an empty list", "one or more")
     for each in all_given:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, TypedDict
 
 from . import _native
-from ._arguments import invalid
+from ._arguments import invalid, public
 from ._machine import machine_of
 from ._reading import FilePath, Reading
 from ._verdict import (
@@ -58,6 +58,7 @@ class Evaluation(TypedDict):
     notes: list[str]
 
 
+@public
 def evaluate(
     recordings: RoutingProfile | FilePath | Sequence[RoutingProfile | FilePath],
     placements: Placement | FilePath | Sequence[Placement | FilePath],
@@ -144,6 +145,7 @@ def evaluate(
     }
 
 
+@public
 def read_steps(
     path: FilePath,
     step_tokens: int | None = None,

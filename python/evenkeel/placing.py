@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _native
-from ._arguments import MOST_RANKS, ArrayLike, choice, floats, instance, invalid, number, real
+from ._arguments import MOST_RANKS, ArrayLike, choice, floats, instance, invalid, number, public, real
 from ._machine import machine_of
 from ._reading import FilePath, Reading
 from ._verdict import (
@@ -171,6 +171,7 @@ class PlaceResult(Placement):
         return f"{super().__repr__()[:-1]}, max/mean {before:.3f} -> {after:.3f}{proven})"
 
 
+@public
 def place(
     profile: RoutingProfile | FilePath | Sequence[RoutingProfile | FilePath],
     ranks: int | None = None,
@@ -258,7 +259,11 @@ def place(
         8192.0 if assignment_bytes is None else real(assignment_bytes, "assignment_bytes", 0, 1e12),
     )
     options.set_limits(real(time_limit, "time_limit", 0), real(gap, "gap", 0))
-    if redundant_experts != "auto":
+    as_many_as_pay = isinstance(redundant_experts, str)
+    if isinstance(redundant_experts, str):
+        if redundant_experts != "auto":
+            raise invalid("redundant_experts", f"'{redundant_experts}'", "auto, or a whole number")
+    else:
         options.redundant_experts = number(redundant_experts, "redundant_experts", 0)
     options.num_groups = number(num_groups, "num_groups", 1)
     if (from_ is None) != (max_moves is None):
@@ -268,7 +273,10 @@ def place(
     if sources is not None:
         if traffic != "dispatch-combine":
             raise invalid("sources", "are for dispatch-combine", 'to leave them out, or traffic="dispatch-combine"')
-        options.set_sources(floats(sources, "sources", 3, "[layers, ranks, experts]"))
+        counts = floats(sources, "sources", 3, "[layers, ranks, experts]")
+        if counts.size == 0:
+            raise invalid("sources", f"shape {list(counts.shape)}", "[layers, ranks, experts], each 1 or more")
+        options.set_sources(counts)
     recordings = several(profile, RoutingProfile, "profile")
     if across is not None:
         if len(recordings) == 1:
@@ -285,7 +293,7 @@ def place(
     judges = _judges(judge, model, own[0])
     step = time.step_model(machine, topology is not None, own[0]) if time.is_given() else None
     tried: list[CopiesTried] = []
-    if redundant_experts == "auto":
+    if as_many_as_pay:
         options.redundant_experts, all_tried = _native.choose_copies(natives, machine, options)
         tried = [CopiesTried(each.redundant_experts, each.max_over_mean, each.slots) for each in all_tried]
     placed = _with_provenance(_native.place(natives, machine, options))
@@ -331,6 +339,7 @@ def _judges(
     return read
 
 
+@public
 def source_counts(
     path: str | os.PathLike[str],
     ranks: int,

@@ -106,8 +106,12 @@ FoundRouting find_in_folder(const std::string& folder, const ReadOptions& option
                    "(Megatron-LM) or expert_distribution_recorder_*.pt (SGLang)");
 }
 
-FoundRouting find_by_content(Content content, const ByteSource& source, const ReadOptions& options) {
+}  // namespace
+
+FoundRouting find_routing(Content content, const ByteSource& source, const ReadOptions& options) {
   switch (content) {
+    case Content::folder:
+      return find_in_folder(source.name(), options);
     case Content::sglang_recording:
       return find_sglang_recording({source}, options);
     case Content::megatron_trace:
@@ -135,13 +139,6 @@ FoundRouting find_by_content(Content content, const ByteSource& source, const Re
       break;
   }
   throw ParseError(source.name(), "", "is a placement, not routing");
-}
-
-}  // namespace
-
-FoundRouting find_routing(const ByteSource& source, const ReadOptions& options) {
-  if (source.is_folder()) return find_in_folder(source.name(), options);
-  return find_by_content(detect_content(source), source, options);
 }
 
 }  // namespace evenkeel::internal

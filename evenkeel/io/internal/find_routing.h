@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 
+#include "evenkeel/io/internal/content.h"
 #include "evenkeel/io/internal/found_routing.h"
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/read_recording.h"
@@ -11,7 +12,7 @@
 namespace evenkeel::internal {
 
 // Throws as read_recording() does.
-FoundRouting find_routing(const ByteSource& source, const ReadOptions& options);
+FoundRouting find_routing(Content content, const ByteSource& source, const ReadOptions& options);
 
 // A profile in JSON, {"loads": [layer][expert]}; the loads of one step, {"loads": [expert]} or {"counts":
 // [rank][expert]}; counts by another name, [layer][expert] or [step][layer][expert]; or lists without a name

@@ -188,14 +188,13 @@ void take(const FoundCounts& found, const ReadOptions& options, Recording& recor
   }
 }
 
-// A profile's own transitions cost nothing more, and whoever wants none leaves them.
+// A profile's own transitions cost nothing more, unless loads alone are wanted.
 void take(FoundProfile found, const ReadOptions& options, Recording& recording) {
   recording.profile = std::move(found.profile);
   recording.steps = std::move(found.steps);
   recording.profile.set_layers(numbered(recording.profile.layers(), recording.profile.num_layers(),
                                         recording.profile.num_experts(), options));
-  if (options.count != ReadOptions::Count::transitions)
-    recording.profile = recording.profile.without_transitions();
+  if (options.count == ReadOptions::Count::loads) recording.profile = recording.profile.without_transitions();
 }
 
 void take(FoundStep found, const ReadOptions& options, Recording& recording) {
