@@ -77,14 +77,24 @@ class CopiesTried(NamedTuple):
     """Of what experts take without copies: 1.125 is an eighth more memory."""
 
 
+class StepLevels(NamedTuple):
+    """Over the steps of a recording, max/mean of the ranks' loads in the mean of layers: before and after."""
+
+    recording: str
+    before: tuple[float, float, float]
+    """Median, 95th percentile and worst step."""
+    after: tuple[float, float, float]
+
+
 class PlaceResult(Placement):
     """A placement, with what its solver says of it."""
 
-    __slots__ = ("_judged", "_judged_verdict", "_read_notes", "_result", "_tried", "_verdict")
+    __slots__ = ("_judged", "_judged_verdict", "_read_notes", "_result", "_steps", "_tried", "_verdict")
     _result: _native.PlaceResult
     _tried: list[CopiesTried]
     _judged: list[tuple[PlacementQuality, PlacementQuality]]
     _read_notes: list[str]
+    _steps: list[StepLevels]
     _verdict: PlaceVerdict | None
     _judged_verdict: PlaceVerdict | None
 
@@ -141,6 +151,11 @@ class PlaceResult(Placement):
             (_quality(before, self.num_ranks), _quality(after, self.num_ranks))
             for before, after in self._result.per_recording
         ]
+
+    @property
+    def steps(self) -> list[StepLevels]:
+        """Of each file that tells its steps apart. What is level over a recording is not in each of its steps."""
+        return list(self._steps)
 
     @property
     def judged(self) -> list[tuple[PlacementQuality, PlacementQuality]]:
@@ -311,6 +326,13 @@ def place(
 
     if step is not None:
         placed._verdict = verdict(own, "the data it was made from")
+    stepped = [each for each in own if each.steps]
+    for candidate in (before, after) if stepped else ():
+        candidate.judge_on(stepped, machine)
+    placed._steps = [
+        StepLevels(each.name, _levels(one.steps), _levels(other.steps))
+        for each, one, other in zip(stepped, before.judgements, after.judgements, strict=False)
+    ]
     if judges:
         placed._judged_verdict = verdict(judges, "data it was not made from")
         placed._judged = [
@@ -318,6 +340,10 @@ def place(
             for one, other in zip(before.judgements, after.judgements, strict=True)
         ]
     return placed
+
+
+def _levels(steps: _native.StepSpread) -> tuple[float, float, float]:
+    return steps.median, steps.p95, steps.worst
 
 
 def _judges(
@@ -368,7 +394,7 @@ def _with_provenance(result: _native.PlaceResult) -> PlaceResult:
     main = "traffic" if "traffic" in names else next(iter(names))
     placed = PlaceResult.__new__(PlaceResult)
     placed._result = result
-    placed._tried, placed._judged, placed._read_notes = [], [], []
+    placed._tried, placed._judged, placed._read_notes, placed._steps = [], [], [], []
     placed._verdict = placed._judged_verdict = None
     placed._take(
         result.placement,
