@@ -101,6 +101,7 @@ std::string to_json(const RunReport& report) {
                {"tokens_per_rank", tokens_per_rank(report)},
                {"tokens", report.tokens},
                {"layer_number", internal::or_null(report.layer)},
+               {"axes", report.axes},
                {"placement", internal::or_null(report.placement)}};
   json.update(internal::json_of(setup.reference.budget, figures.reference.least_budget));
   json.update(json_of_threshold(setup.candidates.back().planner));
