@@ -31,7 +31,7 @@ struct EvaluateArguments {
 
 std::vector<Recording> read_all(const CLI::App& app, const EvaluateArguments& options) {
   ReadOptions how = options.files.reading();
-  how.steps = true;
+  how.steps = ReadOptions::Steps::kept;
   how.step_tokens = options.step_tokens;
   std::vector<Recording> recordings;
   for (const std::string& path : options.recordings) recordings.push_back(read_recording(path, how));

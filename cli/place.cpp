@@ -269,7 +269,7 @@ void run(const CLI::App& app, const PlaceArguments& options) {
   PlacementFormatOptions format = options.files.placement();
   format.layer_updates_per_iter = options.layer_updates_per_iter;
   ReadOptions reading = options.files.reading();
-  reading.steps = true;
+  reading.steps = ReadOptions::Steps::if_told;
   reading.step_tokens = options.step_tokens;
   if (options.how.traffic == TrafficModel::dispatch_combine) reading.count = ReadOptions::Count::loads;
   PlaceInputs input = options.steps ? read_steps(options.inputs.front(), reading)

@@ -167,7 +167,7 @@ def read_steps(
         ParseError, InvalidArgument: as `RoutingProfile(path)`.
     """
     how = Reading(num_experts, axes, columns, step_tokens=step_tokens)
-    return [_of_native(each) for each in how.read(path, steps=True, count="nothing").steps]
+    return [_of_native(each) for each in how.read(path, steps="kept", count="nothing").steps]
 
 
 def _of_native(native: _native.RoutingProfile) -> RoutingProfile:

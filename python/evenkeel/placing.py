@@ -303,7 +303,7 @@ def place(
     has_files = not all(isinstance(each, RoutingProfile) for each in recordings)
     if model is not None and not time.is_given() and judge is None and not has_files:
         raise invalid("model", "has nothing to say of profiles alone", "beside it what a step or a move takes")
-    own = [Recording(each, i, Reading(model=model), "profile") for i, each in enumerate(recordings)]
+    own = [Recording(each, i, Reading(model=model), "profile", "if told") for i, each in enumerate(recordings)]
     natives = [each.profile for each in own]
     judges = _judges(judge, model, own[0])
     step = time.step_model(machine, topology is not None, own[0]) if time.is_given() else None
