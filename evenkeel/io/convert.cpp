@@ -124,6 +124,7 @@ Converted convert_placement(const ByteSource& source, PlacementFormat from, cons
 
 Converted convert_file(const std::string& in, const std::string& out, const ConvertOptions& options) {
   const ByteSource source(in);
+  const ModeOfSources mode({in});
   const auto content = source.is_folder() ? Content::unknown : detect_content(source);
   if (content == Content::vllm_placement && !options.to && find_vllm_records(source).statistics)
     throw InvalidArgument("to", fmt::format("{} has a placement and load statistics", in),
