@@ -2,6 +2,7 @@
 // every slot by the model's layer numbers, and the statistics it records.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,9 @@ void write_trtllm_placement(const Placement& placement, const PlacementFormatOpt
 // Needs options.num_ranks unless the file has an ep_size; takes options.layers, or all there are. Reads the
 // YAML that TensorRT-LLM's own scripts write, and lists over several lines; not every YAML.
 PlacementFile read_trtllm_placement(const ByteSource& source, const PlacementFormatOptions& options);
+
+// Its ep_size, where it has one.
+std::optional<int> trtllm_num_ranks(const ByteSource& source);
 
 // Whether all arrays of a file are named as the statistics of a rank are.
 bool is_trtllm_statistics(const ArrayFile& file);

@@ -18,7 +18,7 @@ def machine_of(ranks: int | None, nodes: int, topology: str | os.PathLike[str] |
         raise invalid("nodes", "is what topology says", "to leave it out")
     name = file_path(topology, "topology")
     file_like = Path(name).exists() or "/" in name or name.endswith(".json")
-    machine = _native.Topology.read(name) if file_like else _native.Topology.preset(name)
+    machine = _native.Topology.named(name) if file_like else _native.Topology.preset(name)
     if ranks is not None and ranks != machine.num_ranks:
         raise invalid("ranks", f"{ranks}, but {name} has {machine.num_ranks}", "to leave it out")
     return machine
