@@ -78,8 +78,7 @@ std::optional<unsigned> mode_of(const std::string& path) {
   return there.st_mode & 0777u;
 }
 
-// A folder among the sources is one that is searched, so what it lets others do says as much as a file's
-// mode.
+// A folder's mode counts as a file's does: without it nobody reads what is inside.
 ModeOfSources::ModeOfSources(const std::vector<std::string>& sources) : before_(mode_of_new) {
   for (const std::string& source : sources) mode_of_new &= mode_of(source).value_or(0777);
   mode_of_new |= 0600u;

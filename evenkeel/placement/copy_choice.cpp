@@ -1,5 +1,7 @@
 #include "evenkeel/placement/copy_choice.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "evenkeel/base/error.h"
@@ -86,11 +88,17 @@ CopyChoice choose_copies(std::span<const RoutingProfile> recordings, const Topol
                           "ranks than twice the experts",
                           "a number");
   const std::size_t knee = knee_of(tried);
+  const CopyChoice::Tried& last = tried.back();
+  const bool all_tried = last.max_over_mean <= kLevel || std::ssize(tried) == CopyChoice::kMostTried ||
+                         last.redundant_experts + topology.num_ranks() > recordings.front().num_experts();
   const int copies = tried[knee].redundant_experts;
   CopyChoice choice{
       .tried = std::move(tried), .redundant_experts = copies, .placed = std::move(placed[knee])};
   if (choice.placed.ended_by_time && deadline.seconds_left() > kLeastSeconds)
     choice.placed = place_with(copies, recordings, topology, asked, deadline.seconds_left());
+  if (!all_tried && !deadline.stop_requested())
+    choice.placed.notes.push_back(fmt::format(
+        "the time limit of {} s left no time to try more copies than these", asked.limits.time_limit_s));
   choice.placed.solve_ms = deadline.seconds() * 1e3;
   return choice;
 }

@@ -1,8 +1,7 @@
 // Placements that a checkpoint can be permuted to whose router chooses groups of experts first.
 //
-// Problem   the groups of such a router are consecutive experts. Experts in another order compute the same
-// only
-//           if whole groups become whole groups (docs/checkpoints.md#groups).
+// Problem   the groups of such a router are consecutive experts. Experts in another order compute the
+//           same only if whole groups become whole groups (docs/checkpoints.md#groups).
 // Method    G groups on P ranks fall into parts that keep to themselves: P of one rank each where P divides
 // G,
 //           G of P/G consecutive ranks each where G divides P. place() takes these for nodes.
