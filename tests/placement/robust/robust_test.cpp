@@ -362,6 +362,7 @@ TEST(CopyChoice, TriesNumbersThatFillRanksEvenlyAndStopsWhereRanksAreLevel) {
 TEST(CopyChoice, SaysThatTheTimeLeftNumbersUntriedAndKeepsWhatWasPlaced) {
   std::vector<std::int64_t> loads(1024);
   for (std::size_t i = 0; i < loads.size(); ++i) loads[i] = static_cast<std::int64_t>(i * i % 997 + 1);
+  loads[0] = 100000;  // level with copies alone
   const std::vector<RoutingProfile> one = {profile_of(loads)};
   const CopyChoice cut = choose_copies(one, Topology::uniform(1, 128), {.limits = {.time_limit_s = 1e-6}});
   EXPECT_EQ(cut.tried.size(), 1);
