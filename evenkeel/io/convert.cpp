@@ -123,6 +123,7 @@ Converted convert_placement(const ByteSource& source, PlacementFormat from, cons
 
 Converted convert_file(const std::string& in, const std::string& out, const ConvertOptions& options) {
   const ByteSource source(in);
+  const ModeOfSources mode({in});
   const Content content = detect_content(source);
   if (content == Content::vllm_placement && !options.to && find_vllm_records(source).statistics)
     throw InvalidArgument("to", fmt::format("{} has a placement and load statistics", in),

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _native
-from ._arguments import MOST_RANKS, ArrayLike, choice, floats, instance, invalid, number, public, real
+from ._arguments import MOST_RANKS, ArrayLike, choice, file_path, floats, instance, invalid, number, public, real
 from ._machine import machine_of
 from ._reading import FilePath, Reading
 from ._verdict import (
@@ -194,7 +194,7 @@ def place(
     *,
     topology: str | os.PathLike[str] | None = None,
     redundant_experts: int | Literal["auto"] = 0,
-    num_groups: int = 1,
+    num_groups: int | None = None,
     solver: Solver = "fast",
     sizes: Sizes = "equal",
     objective: Objective = "two-stage",
@@ -228,7 +228,9 @@ def place(
             2x8xh200, gb200-nvl72.
         redundant_experts: copies beyond one of each, in each layer; "auto": as many as pay for their memory, where
             more begin to buy little. What was tried is then in `copies_tried`.
-        num_groups: expert groups, each of which stays in one node.
+        num_groups: expert groups, each of which stays in one node. Unless given, 1; but with a `model` whose router
+            chooses groups of experts first, these groups stay whole, so that `evenkeel permute` takes the placement
+            (docs/checkpoints.md); `notes` says so.
         solver: "fast" (milliseconds, seconds for a large "joint"; with a bound) or "exact" (integer programs; needs a
             build with HiGHS).
         sizes: "equal" (as many experts on each rank, as servers need) or "free".
@@ -238,7 +240,8 @@ def place(
         pairs: the "worst" pair of ranks of each layer counts, or the "total" of all.
         gap: good enough: this far from the bound, as a fraction of the objective; below 1.
         time_limit: seconds for all stages; the best so far is kept.
-        from_: start at this placement, and give at most `max_moves` experts (over all layers) another home.
+        from_: start at this placement, and give at most `max_moves` experts (over all layers) another home; with 0 it
+            is this placement that is judged.
         max_moves: beside `from_`.
         sources: dispatch-combine: `[L, P, E]`, how the assignments of each layer come from the tokens of each rank,
             as `source_counts` counts them in a trace; without them, evenly, and `notes` says so.
@@ -280,11 +283,11 @@ def place(
             raise invalid("redundant_experts", f"'{redundant_experts}'", "auto, or a whole number")
     else:
         options.redundant_experts = number(redundant_experts, "redundant_experts", 0)
-    options.num_groups = number(num_groups, "num_groups", 1)
+    options.num_groups = 1 if num_groups is None else number(num_groups, "num_groups", 1)
     if (from_ is None) != (max_moves is None):
         raise invalid("from_", "goes with max_moves", "both: a placement, and how many experts may move")
     if from_ is not None and max_moves is not None:
-        options.start_from(instance(from_, Placement, "from_")._native, number(max_moves, "max_moves", 1))
+        options.start_from(instance(from_, Placement, "from_")._native, number(max_moves, "max_moves", 0))
     if sources is not None:
         if traffic != "dispatch-combine":
             raise invalid("sources", "are for dispatch-combine", 'to leave them out, or traffic="dispatch-combine"')
@@ -301,19 +304,26 @@ def place(
     time = TimeModel(model, tokens_per_step, tflops, link, horizon, expert_bytes, cost, device)
     time.require_sense(topology is not None)
     has_files = not all(isinstance(each, RoutingProfile) for each in recordings)
-    if model is not None and not time.is_given() and judge is None and not has_files:
-        raise invalid("model", "has nothing to say of profiles alone", "beside it what a step or a move takes")
     own = [Recording(each, i, Reading(model=model), "profile", "if told") for i, each in enumerate(recordings)]
+    of_groups = ""
+    if model is not None and num_groups is None and redundant_experts == 0:
+        config = file_path(model, "model")
+        of_groups = options.keep_groups_of_model(config, own[0].profile.num_experts, machine.num_ranks)
+    if model is not None and not time.is_given() and judge is None and not has_files and not of_groups:
+        raise invalid("model", "has nothing to say of profiles alone", "beside it what a step or a move takes")
     natives = [each.profile for each in own]
     judges = _judges(judge, model, own[0])
     step = time.step_model(machine, topology is not None, own[0]) if time.is_given() else None
     tried: list[CopiesTried] = []
     if as_many_as_pay:
-        options.redundant_experts, all_tried = _native.choose_copies(natives, machine, options)
+        native, all_tried = _native.choose_copies(natives, machine, options)
         tried = [CopiesTried(each.redundant_experts, each.max_over_mean, each.slots) for each in all_tried]
-    placed = _with_provenance(_native.place(natives, machine, options))
+    else:
+        native = _native.place(natives, machine, options)
+    placed = _with_provenance(native)
     placed._tried = tried
     placed._read_notes = [f"{each.name}: {note}" for each in own if each.is_file for note in each.notes]
+    placed._read_notes += [of_groups] if of_groups else []
     after = Candidate(placed, "the placement", machine.num_ranks, "judge")
     before = Candidate(from_, "contiguous" if from_ is None else "from_", machine.num_ranks, "from_")
 

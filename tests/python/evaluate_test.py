@@ -141,6 +141,16 @@ class Evaluate(PackageTest):
         self.assertEqual(said["verdict"]["moved_experts"], new)
         self.assertEqual(said["verdict"]["answer"], "depends")
 
+    def test_ranks_are_those_of_the_placements(self):
+        profile, placed = random_profile(5), ek.place(random_profile(4), 4)
+        placed.save(self.folder / "p.json")
+        placed.save(self.folder / "s.json", "sglang", layers=[0, 1, 2])
+        whole = ek.evaluate(profile, placed, 4, nodes=2)
+        self.assertEqual(ek.evaluate(profile, placed, nodes=2), whole)
+        said = ek.evaluate(profile, [self.folder / "s.json"], from_=self.folder / "p.json")
+        self.assertEqual(said["verdict"]["moved_experts"], 0)
+        self.assert_raises(ek.InvalidArgument, "ranks: is not given", ek.evaluate, profile, self.folder / "s.json")
+
     def test_a_machine_comes_by_name_too(self):
         profile = random_profile(5)
         said = ek.evaluate(profile, ek.place(profile, topology="8xh100"), topology="8xh100")
@@ -155,7 +165,7 @@ class Evaluate(PackageTest):
             ((profile, [], 4), {}, ek.InvalidArgument, "placements: is an empty list"),
             (([profile, 3], placement, 4), {}, ek.InvalidArgument, "recordings: is a int; allowed: a RoutingProfile"),
             ((profile, [profile], 4), {}, ek.InvalidArgument, "placements: is a RoutingProfile; allowed: a Placement"),
-            ((profile, placement), {}, ek.InvalidArgument, "ranks: is not given"),
+            ((profile, [placement, ek.Placement.contiguous(3, 16, 2)]), {}, ek.InvalidArgument, "for 2 ranks; allowed: one for 4"),
             ((profile, placement, 8), {}, ek.InvalidArgument, "is for 4 ranks"),
             ((profile, other, 4), {}, ek.InvalidArgument, "2 layers without numbers, but recording 0 has 3 layers"),
             ((random_profile(6, 3, 8), placement, 4), {}, ek.InvalidArgument, "placement 0 is for 16 experts; allowed: one for 8 experts, as recording 0 has"),
