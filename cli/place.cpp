@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <numeric>
@@ -23,6 +24,7 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/limits.h"
 #include "evenkeel/io/recordings.h"
+#include "evenkeel/io/unplaced_layers.h"
 #include "evenkeel/placement/traffic.h"
 
 namespace evenkeel::cli {
@@ -185,11 +187,19 @@ PlaceOptions place_options(const PlaceArguments& options, int num_ranks, SourceC
   return how;
 }
 
-PlacementFile file_of(const PlaceArguments& options, const PlaceResult& result) {
+// What the result says of some of the model's layers, with the others: they stay as they are.
+Placement of_all_layers(const PlaceOptions& how, const std::optional<ModelLayers>& model,
+                        PlaceResult& result) {
+  Placement all = result.placement;
+  if (how.from) all = with_layers_before(all, *how.from, model, result.notes);
+  return model ? with_unplaced_layers(all, model->moe_layers, *model, result.notes) : all;
+}
+
+PlacementFile file_of(const PlaceArguments& options, const PlaceResult& result, const Placement& placement) {
   const bool two_stage = result.objective.contains("traffic");
   const std::string main = two_stage ? "traffic" : result.objective.begin()->first;
   PlacementFile file{
-      .placement = result.placement, .objective = result.objective.at(main), .bound = result.bound.at(main)};
+      .placement = placement, .objective = result.objective.at(main), .bound = result.bound.at(main)};
   file.provenance = {{"program", "evenkeel " EVENKEEL_VERSION},
                      {"input", fmt::format("{}", fmt::join(options.inputs, ", "))},
                      {"objective", main},
@@ -272,12 +282,15 @@ void run(const CLI::App& app, const PlaceArguments& options) {
     require_placement_writable(options.format, shape_before(options, input, ranks, how), format,
                                options.output);
   std::optional<CopyChoice> copies;
-  const PlaceResult result = solve(options, input, topology, how, copies);
+  PlaceResult result = solve(options, input, topology, how, copies);
   if (options.format != PlacementFormat::evenkeel && !result.missing_copies.empty())
     throw Unsupported(fmt::format("{} needs equally many copies in every layer: {}", name_of(options.format),
                                   result.missing_copies));
+  const Placement all = of_all_layers(how, format.model, result);
   if (!options.output.empty())
-    write_placement_as(options.format, file_of(options, result), format, options.output);
+    std::ranges::move(
+        write_placement_as(options.format, file_of(options, result, all), format, options.output),
+        std::back_inserter(result.notes));
   Placing placing{.options = how,
                   .result = result,
                   .topology = topology,

@@ -25,7 +25,7 @@ struct Converted {
   std::string from;     // "npz", "sglang"
   std::string to;       // "safetensors"
   LayerNumbers layers;  // which of the model's layers these are, where the file says it
-  std::vector<std::string> notes = {};  // what was read otherwise than it stands there
+  std::vector<std::string> notes = {};  // what was read or written otherwise than it stands there
 };
 
 // Reads `in` (a file, or a folder as open_routing() takes it) by content and writes `out`. What was recorded

@@ -65,6 +65,7 @@ RecordedRouting read_recording_of_some_layers(const std::string& path, const Rou
   if (!options.layers) return read_recording(path, options);
   RoutingOptions without = options;
   without.layers.reset();
+  without.model.reset();
   try {
     RecordedRouting recording = read_recording(path, without);
     RoutingProfile& profile = recording.profile;

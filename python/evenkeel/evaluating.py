@@ -119,8 +119,6 @@ def evaluate(
         model,
         None if step_tokens is None else number(step_tokens, "step_tokens", 1),
     )
-    if model is not None and layers is not None:
-        raise invalid("layers", "is what model says", "to leave it out")
     time = TimeModel(model, tokens_per_step, tflops, link, horizon, expert_bytes, cost, device)
     time.require_sense(topology is not None, how.step_tokens)
     given_recordings = several(recordings, RoutingProfile, "recordings")

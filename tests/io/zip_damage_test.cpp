@@ -186,9 +186,17 @@ TEST(ZipArchive, MembersThatLieOnEachOtherAreRefused) {
   StoredZip zip;
   const std::string content(1000, 'x');
   zip.add("a", content);
-  for (int i = 0; i < 10; ++i) zip.add_entry("b" + std::to_string(i), content, 0);
+  for (int i = 0; i < 10; ++i) zip.add_entry("a", content, 0);
   EXPECT_EQ(message_of<ParseError>([&] { internal::ZipArchive::open(source_of(zip.text()), 100); }),
-            "f: b0: and the members before it are longer than the file; members overlap");
+            "f: a: and the members before it are longer than the file; members overlap");
+}
+
+TEST(ZipArchive, AMemberOfAnotherNameThanTheDirectorySaysIsRefused) {
+  std::string npz = corpus_file("npz/stored");
+  const std::size_t in_directory = npz.rfind("topk_ids");
+  npz[in_directory] = 'T';
+  EXPECT_EQ(message_of<ParseError>([&] { open_array_file(source_of(npz)); }),
+            "f: is not a readable zip archive: Zip archive inconsistent");
 }
 
 TEST(ZipArchive, FindsAMemberAmongManyAndRefusesTwoOfAName) {

@@ -12,10 +12,10 @@ namespace evenkeel {
 namespace {
 
 using Json = nlohmann::json;
+using IsEmpty;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 
 ModelLayers layers_by(const Json& json) {
   return read_model_layers(source_of(json.dump()));
@@ -80,6 +80,15 @@ TEST(ModelLayers, EachFamilysKeysSayWhichLayersHaveExperts) {
   expect({{"mlp_layer_types", {"hash_moe", "moe", "moe", "moe", "moe", "moe"}}}, {0, 1, 2, 3, 4, 5});
   expect({{"num_dense_layers", 4}}, {4, 5});
   expect({{"moe_layer_frequency", 3}}, {2, 5});
+}
+
+TEST(ModelLayers, NameThoseWhoseExpertsATableChooses) {
+  const auto by_table = [](const Json& keys) { return layers_by(six_layers(keys)).table_layers; };
+  EXPECT_THAT(by_table({{"mlp_layer_types", {"hash_moe", "moe", "moe", "hash_moe", "moe", "moe"}}}),
+              ElementsAre(0, 3));
+  EXPECT_THAT(by_table({{"num_hash_layers", 2}, {"first_k_dense_replace", 1}}), ElementsAre(1));
+  EXPECT_THAT(by_table({{"num_hash_layers", 9}, {"first_k_dense_replace", 4}}), ElementsAre(4, 5));
+  EXPECT_THAT(by_table({{"first_k_dense_replace", 4}}), IsEmpty());
 }
 
 TEST(ModelLayers, AttentionsAmongTheBlocksSayNothingOfExperts) {
