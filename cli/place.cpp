@@ -188,9 +188,9 @@ PlaceOptions place_options(const PlaceArguments& options, int num_ranks, SourceC
 }
 
 // What the result says of some of the model's layers, with the others: they stay as they are.
-Placement of_all_layers(const PlaceOptions& how, const std::optional<ModelLayers>& model,
-                        PlaceResult& result) {
-  Placement all = result.placement;
+Placement of_all_layers(const PlaceInputs& input, const PlaceOptions& how,
+                        const std::optional<ModelLayers>& model, PlaceResult& result) {
+  Placement all = model ? without_idle_layers(result.placement, input.profiles()) : result.placement;
   if (how.from) all = with_layers_before(all, *how.from, model, result.notes);
   return model ? with_unplaced_layers(all, model->moe_layers, *model, result.notes) : all;
 }
@@ -286,7 +286,7 @@ void run(const CLI::App& app, const PlaceArguments& options) {
   if (options.format != PlacementFormat::evenkeel && !result.missing_copies.empty())
     throw Unsupported(fmt::format("{} needs equally many copies in every layer: {}", name_of(options.format),
                                   result.missing_copies));
-  const Placement all = of_all_layers(how, format.model, result);
+  const Placement all = of_all_layers(input, how, format.model, result);
   if (!options.output.empty())
     std::ranges::move(
         write_placement_as(options.format, file_of(options, result, all), format, options.output),

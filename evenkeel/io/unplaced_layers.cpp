@@ -73,6 +73,17 @@ Placement with_unplaced_layers(const Placement& placement, const std::vector<int
                                      LayerNumbers(unplaced)));
 }
 
+Placement without_idle_layers(const Placement& placement, std::span<const RoutingProfile> profiles) {
+  if (!placement.layers().known()) return placement;
+  std::vector<int> used;
+  for (LayerId layer : indices<LayerId>(placement.num_layers()))
+    if (std::ranges::any_of(profiles, [&](const RoutingProfile& each) { return each.total_load(layer) > 0; }))
+      used.push_back(placement.layers().number_of(layer.value()));
+  if (used.empty()) return placement;
+  const int num_used = static_cast<int>(used.size());
+  return placement.paired_with({"the profile", LayerNumbers(std::move(used)), num_used}, "it", "placement");
+}
+
 Placement with_layers_before(const Placement& placement, const Placement& before,
                              const std::optional<ModelLayers>& model, std::vector<std::string>& notes) {
   if (!placement.layers().known() || !before.layers().known()) return placement;

@@ -134,13 +134,15 @@ std::vector<std::string> write(const Placement& placement, const Path& path, con
                             path.string());
 }
 
-// With the model's layers that it lacks, as `place` writes them; and notes that name those.
-std::pair<Placement, std::vector<std::string>> of_all_layers(const Placement& placement,
-                                                             const std::optional<Placement>& before,
-                                                             const std::optional<Path>& path) {
+// With the model's layers that the recordings lack, as `place` writes them; and notes that name those.
+std::pair<Placement, std::vector<std::string>> of_all_layers(
+    const Placement& placement, const std::vector<const RoutingProfile*>& recordings,
+    const std::optional<Placement>& before, const std::optional<Path>& path) {
   const std::optional<ModelLayers> model = model_of(path);
   std::vector<std::string> notes;
-  Placement all = placement;
+  std::vector<RoutingProfile> profiles;
+  for (const RoutingProfile* recording : recordings) profiles.push_back(recording->without_transitions());
+  Placement all = model ? without_idle_layers(placement, profiles) : placement;
   if (before) all = with_layers_before(all, *before, model, notes);
   if (model) all = with_unplaced_layers(all, model->moe_layers, *model, notes);
   return {std::move(all), std::move(notes)};
@@ -186,7 +188,8 @@ void bind_placement(nb::module_& module) {
       .def_prop_ro("num_experts", &Placement::num_experts)
       .def_prop_ro("layers", &layer_numbers)
       .def("numbered", &numbered, nb::arg("layers"))
-      .def("of_all_layers", &of_all_layers, nb::arg("before").none(), nb::arg("model").none(), release)
+      .def("of_all_layers", &of_all_layers, nb::arg("recordings"), nb::arg("before").none(),
+           nb::arg("model").none(), release)
       .def("row_for", &row_for, nb::arg("loads_layers").none(), nb::arg("loads_rows"),
            nb::arg("layer").none(), nb::arg("loads"))
       .def_prop_ro("num_ranks", &Placement::num_ranks)

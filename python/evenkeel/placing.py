@@ -295,6 +295,7 @@ def place(
     placed._tried = tried
     placed._read_notes = [f"{each.name}: {note}" for each in own if each.is_file for note in each.notes]
     placed._native, unplaced = placed._native.of_all_layers(
+        natives,
         None if from_ is None else from_._native,
         file_path(model, "model") if model is not None and has_files else None,
     )

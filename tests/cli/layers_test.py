@@ -116,29 +116,17 @@ class Layers(CommandTest):
         self.json("profile", recording, "-o", "r.npz")
         in_order = [slot % EXPERTS for slot in range(EXPERTS + 4)]
         note = "no placement was made for layers 0-1 of the model, where a table chooses experts by token"
-        for source in ["r.npz", "r.npy"]:
+        for source in ["r.npz", "r.npy", recording]:
             for model in ["words.json", "number.json"]:
-                words = [
-                    "place",
-                    source,
-                    "--ranks",
-                    RANKS,
-                    "--redundant-experts",
-                    4,
-                    "--model",
-                    model,
-                    "--as",
-                    "counts",
-                ]
-                words = words[:-2] if source == "r.npz" else words
+                words = ["place", source, "--ranks", RANKS, "--redundant-experts", 4, "--model", model]
+                words += ["--as", "counts"] if source == "r.npy" else []
                 with self.subTest(source=source, model=model):
                     placed = self.json(*words, "--format", "vllm", "-o", "v.json")
-                    self.assertEqual(placed["layers"], [2, 3, 4])
                     self.assertTrue(any(text.startswith(note) for text in placed["after"]["notes"]), placed["after"])
                     rows = json.loads((self.folder / "v.json").read_text())["initial_global_assignments"]
                     self.assertEqual([rows["0"], rows["1"], len(rows)], [in_order, in_order, 5])
                     loads = [max_over_mean(rows[str(n)], skewed(n)) for n in (2, 3, 4)]
-                    self.assertAlmostEqual(sum(loads) / 3, placed["after"]["max_over_mean_mean"], places=9)
+                    self.assertAlmostEqual(max(loads), placed["after"]["max_over_mean_worst"], places=9)
                     self.json(*words, "--format", "vllm-ascend", "-o", "a.json")
                     ascend = json.loads((self.folder / "a.json").read_text())
                     self.assertEqual((ascend["moe_layer_count"], len(ascend["layer_list"])), (5, 5))
@@ -152,8 +140,8 @@ class Layers(CommandTest):
                     self.assertEqual(json.loads((self.folder / "e.json").read_text())["layers"], [0, 1, 2, 3, 4])
         # What was written serves a recording of some of its layers, and is a start that keeps the others.
         judged = self.json("evaluate", "r.npz", "--placement", "e.json", "--ranks", RANKS)
-        self.assertAlmostEqual(judged["placements"][-1]["results"][0]["max_over_mean_mean"],
-                               placed["after"]["max_over_mean_mean"], places=9)  # fmt: skip
+        self.assertAlmostEqual(judged["placements"][-1]["results"][0]["max_over_mean_worst"],
+                               placed["after"]["max_over_mean_worst"], places=9)  # fmt: skip
         before = json.loads((self.folder / "e.json").read_text())
         before["physical_to_logical"][1] = [2, 3, 4, 0, 1, 5, 6, 7, 0, 1, 2, 3]
         self.write("before.json", before)
