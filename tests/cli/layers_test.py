@@ -147,7 +147,7 @@ class Layers(CommandTest):
         self.write("before.json", before)
         again = self.json("place", "r.npz", "--ranks", RANKS, "--redundant-experts", 4, "--from", "before.json",
                           "--max-moves", 1, "--model", "words.json", "-o", "after.json")  # fmt: skip
-        self.assertIn("layers 0-1: the experts stay where the placement before", str(again["after"]["notes"]))
+        self.assertIn("for layers 0-1 of the placement before: the experts stay where", str(again["after"]["notes"]))
         after = json.loads((self.folder / "after.json").read_text())["physical_to_logical"]
         ranks_of = [[sorted(row[at : at + 3]) for at in range(0, 12, 3)] for row in (after[1], before["physical_to_logical"][1])]  # fmt: skip
         self.assertEqual(ranks_of[0], ranks_of[1])

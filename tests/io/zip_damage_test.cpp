@@ -166,6 +166,7 @@ std::string recording_of(int passes) {
   }
   zip.add("archive/data/map", little_endian(0, 8) + little_endian(1, 8));
   zip.add("archive/data.pkl", pickle + "es.");
+  zip.add("archive/version", "3\n");
   return zip.text();
 }
 
@@ -186,17 +187,9 @@ TEST(ZipArchive, MembersThatLieOnEachOtherAreRefused) {
   StoredZip zip;
   const std::string content(1000, 'x');
   zip.add("a", content);
-  for (int i = 0; i < 10; ++i) zip.add_entry("a", content, 0);
+  for (int i = 0; i < 10; ++i) zip.add_entry("b" + std::to_string(i), content, 0);
   EXPECT_EQ(message_of<ParseError>([&] { internal::ZipArchive::open(source_of(zip.text()), 100); }),
-            "f: a: and the members before it are longer than the file; members overlap");
-}
-
-TEST(ZipArchive, AMemberOfAnotherNameThanTheDirectorySaysIsRefused) {
-  std::string npz = corpus_file("npz/stored");
-  const std::size_t in_directory = npz.rfind("topk_ids");
-  npz[in_directory] = 'T';
-  EXPECT_EQ(message_of<ParseError>([&] { open_array_file(source_of(npz)); }),
-            "f: is not a readable zip archive: Zip archive inconsistent");
+            "f: b0: and the members before it are longer than the file; members overlap");
 }
 
 TEST(ZipArchive, FindsAMemberAmongManyAndRefusesTwoOfAName) {

@@ -12,10 +12,10 @@ namespace evenkeel {
 namespace {
 
 using Json = nlohmann::json;
-using IsEmpty;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 ModelLayers layers_by(const Json& json) {
   return read_model_layers(source_of(json.dump()));

@@ -78,12 +78,14 @@ TorchFile::TorchFile(const ByteSource& source)
 }
 
 void TorchFile::require_version() const {
-  const auto bytes = bytes_of(prefix_ + "version");
+  const std::string other = prefix_ + ".data/version";
+  const std::string version_member = archive_->find(other) != nullptr ? other : prefix_ + "version";
+  const auto bytes = bytes_of(version_member);
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   int version = 0;
   std::from_chars(text.data(), text.data() + text.size(), version);
   if (version < 1 || version > last_version)
-    throw parse_error(name(), prefix_ + "version", "is not a version of 1..{}", last_version);
+    throw parse_error(name(), version_member, "is not a version of 1..{}", last_version);
 }
 
 const ZipArchive::Member& TorchFile::member(const std::string& member_name) const {

@@ -89,9 +89,7 @@ ZipArchive::ZipArchive(const ByteSource& source, int max_members)
   zip_error_t error;
   zip_error_init(&error);
   zip_source_t* served = handle_->input.source(&error);
-  // A member must be described alike before its bytes and in the directory, as other readers demand.
-  if (served != nullptr)
-    handle_->archive = zip_open_from_source(served, ZIP_RDONLY | ZIP_CHECKCONS, &error);
+  if (served != nullptr) handle_->archive = zip_open_from_source(served, ZIP_RDONLY, &error);
   if (handle_->archive == nullptr) {
     const std::string why = zip_error_strerror(&error);
     zip_source_free(served);

@@ -265,8 +265,10 @@ TEST(PermuteCheckpoint, LeavesLayersAloneThatAPlacementWithNumbersIsNotFor) {
   EXPECT_EQ(done.kept_layers, (std::vector<int>{1, 3}));
   const auto before = read_tensors(folder / "in");
   const auto after = read_tensors(folder / "out");
-  for (const auto& [name, tensor] : before)
-    if (!name.starts_with("model.layers.2.")) EXPECT_EQ(after.at(name).data, tensor.data) << name;
+  for (const auto& [name, tensor] : before) {
+    if (name.starts_with("model.layers.2.")) continue;
+    EXPECT_EQ(after.at(name).data, tensor.data) << name;
+  }
   EXPECT_EQ(after.at("model.layers.2.mlp.gate.weight").data,
             rows_in(before.at("model.layers.2.mlp.gate.weight"), oracle_order(placement.layer(1))));
   const Placement other = placement.numbered(LayerNumbers({0, 7}));
