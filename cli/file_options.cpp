@@ -46,7 +46,7 @@ void add_numbering(CLI::App& app, FileArguments& arguments) {
                  "The model's layers that have experts, counted with the dense ones, as in 3-60 or 1,3,5")
       ->type_name("LAYERS");
   app.add_option("--model", arguments.model,
-                 "The model's config.json, which says them; beside --moe-layers: those that it has besides")
+                 "The model's config.json, which says them; beside --moe-layers, it says the others")
       ->type_name("FILE|DIR");
 }
 
