@@ -65,11 +65,12 @@ RecordedRouting read_recording_of_some_layers(const std::string& path, const Rou
   if (!options.layers) return read_recording(path, options);
   RoutingOptions without = options;
   without.layers.reset();
-  without.model.reset();
   try {
     RecordedRouting recording = read_recording(path, without);
     RoutingProfile& profile = recording.profile;
     const std::int64_t named = std::ssize(*options.layers);
+    // The model may have numbered the rows otherwise.
+    if (options.model && profile.num_layers() == named) return read_recording(path, options);
     if (!profile.layers().known() && profile.num_layers() == named)
       profile.set_layers(LayerNumbers(*options.layers, "moe_layers"));
     if (profile.layers().known() || profile.num_layers() <= named) return recording;
