@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <numeric>
@@ -25,6 +26,7 @@
 #include "evenkeel/io/limits.h"
 #include "evenkeel/io/model_groups.h"
 #include "evenkeel/io/read_recording.h"
+#include "evenkeel/io/unplaced_layers.h"
 #include "evenkeel/placement/traffic.h"
 #include "evenkeel/placement/whole_groups.h"
 
@@ -194,11 +196,19 @@ std::string keep_groups_of_model(const CLI::App& app, const PlaceArguments& opti
   return keep_groups_whole(read_model_groups(options.files.model, num_experts), num_experts, num_ranks, how);
 }
 
-PlacementFile file_of(const PlaceArguments& options, const PlaceResult& result) {
+// What the result says of some of the model's layers, with the others: they stay as they are.
+Placement of_all_layers(const PlaceInputs& input, const PlaceOptions& how,
+                        const std::optional<ModelLayers>& model, PlaceResult& result) {
+  Placement all = model ? without_idle_layers(result.placement, input.profiles()) : result.placement;
+  if (how.from) all = with_layers_before(all, *how.from, model, result.notes);
+  return model ? with_unplaced_layers(all, model->moe_layers, *model, result.notes) : all;
+}
+
+PlacementFile file_of(const PlaceArguments& options, const PlaceResult& result, const Placement& placement) {
   const bool two_stage = result.objective.contains("traffic");
   const std::string main = two_stage ? "traffic" : result.objective.begin()->first;
   PlacementFile file{
-      .placement = result.placement, .objective = result.objective.at(main), .bound = result.bound.at(main)};
+      .placement = placement, .objective = result.objective.at(main), .bound = result.bound.at(main)};
   file.provenance = {{"program", "evenkeel " EVENKEEL_VERSION},
                      {"input", fmt::format("{}", fmt::join(options.inputs, ", "))},
                      {"objective", main},
@@ -311,8 +321,11 @@ void run(const CLI::App& app, const PlaceArguments& options) {
   if (options.format != PlacementFormat::evenkeel && !result.missing_copies.empty())
     throw Unsupported(fmt::format("{} needs equally many copies in every layer: {}", name_of(options.format),
                                   result.missing_copies));
+  const Placement all = of_all_layers(input, how, format.model, result);
   if (!options.output.empty())
-    write_placement_as(options.format, file_of(options, result), format, options.output);
+    std::ranges::move(
+        write_placement_as(options.format, file_of(options, result, all), format, options.output),
+        std::back_inserter(result.notes));
   Placing placing{.options = how,
                   .result = result,
                   .topology = topology,

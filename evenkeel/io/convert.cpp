@@ -115,8 +115,9 @@ Converted convert_placement(const ByteSource& source, PlacementFormat from, cons
   PlacementFormatOptions how = options.placement;
   if (!how.num_experts) how.num_experts = options.reading.num_experts;
   const PlacementFile file = read_placement_known(from, source, how);
-  write_placement_as(to, file, how, out);
-  return {"placement", std::string(name_of(from)), std::string(name_of(to)), file.placement.layers()};
+  std::vector<std::string> notes = write_placement_as(to, file, how, out);
+  return {"placement", std::string(name_of(from)), std::string(name_of(to)), file.placement.layers(),
+          std::move(notes)};
 }
 
 }  // namespace

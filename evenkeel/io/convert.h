@@ -24,7 +24,7 @@ struct Converted {
   std::string from;     // "npz", "sglang"
   std::string to;       // "safetensors"
   LayerNumbers layers;  // which of the model's layers these are, where the file says it
-  std::vector<std::string> notes = {};  // what was read otherwise than it stands there
+  std::vector<std::string> notes = {};  // what was read or written otherwise than it stands there
   std::string axes = {};                // of numbers that nobody named: how they were read
 };
 

@@ -97,6 +97,8 @@ Recording read_recording_of_some_layers(const std::string& path, const ReadOptio
     Recording recording = read_recording(path, without);
     RoutingProfile& profile = recording.profile;
     const std::int64_t named = std::ssize(*options.layers);
+    // The model may have numbered the rows otherwise.
+    if (options.model && profile.num_layers() == named) return read_recording(path, options);
     if (!profile.layers().known() && profile.num_layers() == named)
       profile.set_layers(LayerNumbers(*options.layers, "moe_layers"));
     if (profile.layers().known() || profile.num_layers() <= named) return recording;

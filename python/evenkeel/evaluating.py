@@ -120,8 +120,6 @@ def evaluate(
         ranks = _ranks_of(given, from_)
     machine = machine_of(ranks, nodes, topology)
     how = Reading(num_experts, axes, columns, as_, layers, model, step_tokens)
-    if model is not None and layers is not None:
-        raise invalid("layers", "is what model says", "to leave it out")
     time = TimeModel(model, tokens_per_step, tflops, link, horizon, expert_bytes, cost, device)
     time.require_sense(topology is not None, how.step_tokens)
     given_recordings = several(recordings, RoutingProfile, "recordings")

@@ -250,8 +250,10 @@ def place(
         across: of several recordings, "worst" unless given: all are to be level, the worst first; "sum": what they
             add up to.
         judge: profiles or files that have no part in the placement and that it is measured on too: `judged`.
-        model, tokens_per_step, tflops, link, horizon, expert_bytes, cost, device: what a step and a move take, as for
-            `evaluate`. Any of these but `model` alone asks whether the placement pays: `verdict`, and beside `judge`
+        model: the model's config.json. Of recordings in files it says which layers they are of; those that they do not
+            have keep their experts in order, or where `from_` has them, and `notes` names them.
+        tokens_per_step, tflops, link, horizon, expert_bytes, cost, device: beside `model`, what a step and a move take,
+            as for `evaluate`. Any of these asks whether the placement pays: `verdict`, and beside `judge`
             `judged_verdict`. They have no part in what is placed.
 
     Returns:
@@ -324,6 +326,12 @@ def place(
     placed._tried = tried
     placed._read_notes = [f"{each.name}: {note}" for each in own if each.is_file for note in each.notes]
     placed._read_notes += [of_groups] if of_groups else []
+    placed._native, unplaced = placed._native.of_all_layers(
+        natives,
+        None if from_ is None else from_._native,
+        file_path(model, "model") if model is not None and has_files else None,
+    )
+    placed._read_notes += unplaced
     after = Candidate(placed, "the placement", machine.num_ranks, "judge")
     before = Candidate(from_, "contiguous" if from_ is None else "from_", machine.num_ranks, "from_")
 

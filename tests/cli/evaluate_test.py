@@ -496,8 +496,8 @@ class Evaluate(PlacedTest):
             ([recording, *placement, *ranks, "--cost", "c.json"], 2, ["--cost: needs --model"]),
             ([recording, *placement, *ranks, "--model", "config.json", "--cost", "c.json", "--tflops", 1], 2,
              ["--tflops: is what --cost says"]),
-            ([recording, *placement, *ranks, "--model", "config.json", "--moe-layers", "0-2"], 2,
-             ["--moe-layers", "--model"]),
+            ([recording, *placement, *ranks, "--model", "config.json", "--moe-layers", "30-32"], 2,
+             ["--model", "has layers 30-32"]),
             ([recording, *placement, *ranks, "--horizon", 0], 2, ["--horizon: '0'"]),
             ([recording, *placement, *ranks, "--step-tokens", 0], 2, ["--step-tokens: '0'"]),
         ]:  # fmt: skip

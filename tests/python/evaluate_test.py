@@ -176,7 +176,6 @@ class Evaluate(PackageTest):
             ((profile, placement, 4), {"model": CONFIG, "cost": "c.json", "tflops": 1}, ek.InvalidArgument, "tflops: is what cost says"),
             ((profile, placement, 4), {"num_experts": 16}, ek.InvalidArgument, "num_experts: is about files"),
             ((profile, placement, 4), {"as_": "profile"}, ek.InvalidArgument, "as_: 'profile'"),
-            ((TRACE, placement, 4), {"layers": [0], "model": CONFIG}, ek.InvalidArgument, "layers: is what model says"),
             ((profile, placement, 4), {"step_tokens": 0}, ek.InvalidArgument, "step_tokens: 0"),
             ((self.folder / "r.npz", placement, 4), {"step_tokens": 9}, ek.InvalidArgument, "step_tokens: is for traces"),
             ((profile, placement, 4), {"horizon": 0}, ek.InvalidArgument, "horizon: 0"),

@@ -157,6 +157,33 @@ class Place(PackageTest):
         rows = json.loads((self.folder / "location.json").read_text())["physical_to_logical_map"]
         self.assertEqual(rows, placed.physical_to_logical.tolist())
 
+    def test_layers_that_a_recording_lacks_stay_as_they_are(self):
+        loads = random_arrays(3, 2, 8)[0].tolist()
+        recording, config = self.folder / "r.json", self.folder / "config.json"
+        recording.write_text(json.dumps({"logical_count": [[0] * 8, *loads]}))
+        kinds = ["hash_moe", "moe", "moe"]
+        config.write_text(json.dumps({"num_hidden_layers": 3, "num_experts": 8, "mlp_layer_types": kinds}))
+        note = "no placement was made for layer 0 of the model, where a table chooses experts by token"
+        placed = ek.place(recording, ranks=2, model=config)
+        self.assertEqual(placed.layers, [0, 1, 2])
+        self.assertTrue(any(note in each for each in placed.notes), placed.notes)
+        self.assertEqual(placed.physical_to_logical[0].tolist(), list(range(8)))
+        # A placement that knows nothing of the model gets the layer when it is written for it.
+        alone = ek.place(ek.RoutingProfile(recording), ranks=2)
+        self.assertEqual(alone.layers, [1, 2])
+        for name in ["vllm", "vllm-ascend", "trtllm"]:
+            path = self.folder / ("p.yaml" if name == "trtllm" else "p.json")
+            with self.assertWarnsRegex(UserWarning, note):
+                alone.save(path, format=name, model=config)
+            self.assertEqual(ek.Placement.load(path, num_ranks=2), placed)
+        with self.assertWarnsRegex(UserWarning, "its first 2 are taken to be layers 1-2"):
+            alone.save(self.folder / "p.json", format="vllm")
+        # Where the placement before has the layer, it stays there.
+        before = ek.Placement([[(e + 1) % 2 for e in range(8)]] * 3, layers=[0, 1, 2])
+        moved = ek.place(recording, ranks=2, model=config, from_=before, max_moves=2)
+        self.assertEqual(moved.physical_to_logical[0].tolist(), before.physical_to_logical[0].tolist())
+        self.assertIn("no placement was made for layer 0 of the placement before", " ".join(moved.notes))
+
     @unittest.skipUnless(command_places(), "EVENKEEL_COMMAND does not name a command that has `place`")
     def test_says_the_same_as_the_command(self):
         random_profile(7).save(self.folder / "profile.npz")

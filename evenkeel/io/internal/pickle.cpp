@@ -82,6 +82,7 @@ class PickleMachine {
 
   bool finish() {
     pickle_.root_ = pop();
+    if (at_ != bytes_.size()) refuse("goes on behind its end");
     return false;
   }
 
@@ -243,6 +244,13 @@ std::optional<Pickle::Id> Pickle::find(Id dict, std::string_view key) const {
   for (std::size_t i = pairs.size(); i >= 2; i -= 2)
     if (kind(pairs[i - 2]) == Kind::text && text(pairs[i - 2]) == key) return pairs[i - 1];
   return std::nullopt;
+}
+
+std::vector<Pickle::Id> Pickle::all_of(Kind kind) const {
+  std::vector<Id> all;
+  for (Id id = 0; id < values_.size(); ++id)
+    if (values_[id].kind == kind) all.push_back(id);
+  return all;
 }
 
 std::string_view Pickle::kind_name(Id id) const {
