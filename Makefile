@@ -2,7 +2,7 @@
 SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := build
-.PHONY: build demo test test-long bench lint format sanitize clean help FORCE
+.PHONY: build demo test test-long bench wheel lint format sanitize clean help FORCE
 # One target after the other, in the order they are named: set-up comes before what it is for, and every recipe takes
 # all cores itself.
 .NOTPARALLEL:
@@ -20,6 +20,7 @@ help:
 	@echo "make test      builds everything and runs the tests"
 	@echo "make test-long the storms of random routings again, 20 times as many: about half an hour"
 	@echo "make bench     the benchmarks, each beside its rival or its limit"
+	@echo "make wheel     wheels of the Python package that need nothing but pip, in build/wheels"
 	@echo "make lint      formatting, include directions, clang-tidy, ruff"
 	@echo "make format    rewrites the sources as .clang-format and ruff say"
 	@echo "make sanitize  the concurrent tests under ThreadSanitizer, the parsing ones under ASan and UBSan"
@@ -66,6 +67,9 @@ bench: build/.setup-bench $(BUILD)/build.ninja
 	@cmake --build --preset release --parallel $(JOBS)
 	@for program in $(BUILD)/bin/*_benchmark; do echo "== $$program"; "$$program" || exit; done
 	@$(COMMAND) bench
+
+wheel: build/.setup-highs build/.setup-wheel
+	@tools/wheel.sh
 
 lint: build/.setup-highs build/.setup-lint $(BUILD)/build.ninja
 	@tools/lint.sh
