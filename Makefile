@@ -11,8 +11,10 @@ BUILD := build/release
 COMMAND := $(BUILD)/bin/evenkeel
 # CMake's own test runner and Ninja take all cores; a smaller machine says JOBS=1.
 JOBS ?= $(shell nproc)
-# Sources with precompiled headers are cached only if told that this is meant.
+# Sources with precompiled headers are cached only if told that this is meant. What the compiler writes down of headers
+# spares a first build a pass of the preprocessor over every source.
 export CCACHE_SLOPPINESS := pch_defines,time_macros
+export CCACHE_DEPEND := 1
 
 help:
 	@echo "make build     the command, at $(COMMAND)"
