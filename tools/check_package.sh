@@ -37,11 +37,13 @@ done
 for page in README.md docs/python.md docs/evaluate.md; do
   "$python" tests/docs/readme_snippets.py run-python $page "$python"
 done
-"$python" -m mypy --strict --no-error-summary tests/python/typed_use.py
-"$python" -m mypy --no-error-summary -p evenkeel
+# As of the interpreter's version, which numpy's types are for.
+version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+check_types=("$python" -m mypy --python-version "$version" --no-error-summary)
+"${check_types[@]}" --strict tests/python/typed_use.py
+"${check_types[@]}" -p evenkeel
 # Once more with the types of torch and transformers, where they are.
 if build/python/bin/python -c 'import importlib.metadata as m; m.version("torch")' 2>/dev/null; then
-  MYPYPATH=build/release/python "$python" -m mypy --no-error-summary --python-executable build/python/bin/python \
-    -p evenkeel
+  MYPYPATH=build/release/python "${check_types[@]}" --python-executable build/python/bin/python -p evenkeel
 fi
 echo "check_package: the package installs, works and is typed"

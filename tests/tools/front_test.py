@@ -69,6 +69,16 @@ class Front(unittest.TestCase):
         calls = self.calls.read_text().splitlines()
         self.assertLess(calls.index("setup.sh highs"), calls.index("cmake --preset release"))
 
+    def test_wheels_say_which_python_is_missing(self):
+        shutil.copy(REPOSITORY / "tools" / "wheel.sh", self.folder / "tools")
+        for version in ["", ".11", ".12", ".13", ".14", ".15"]:
+            self.stand_in(f"stand-ins/python3{version}", "exit 1")
+        done = self.call("env", "PYENV_ROOT=/nowhere", "tools/wheel.sh")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no Python 3.11 with headers here", done.stdout)
+        self.assertIn("no Python 3.12 or later with headers here", done.stdout)
+        self.assertIn("no Python to build for", done.stderr)
+
     def lint(self):
         return self.call("tools/lint.sh")
 
