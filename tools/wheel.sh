@@ -6,8 +6,8 @@
 #   PYTHON  interpreters with headers, one a wheel (default: a 3.11, and the first from 3.12 on, which makes one wheel
 #           for itself and every later version; looked for in PATH and in pyenv's folder)
 #
-# Wheels go to build/wheels, in place of what was there. They run on systems whose glibc is at least the building
-# machine's: what is built on Debian 12 runs on Ubuntu 24.04.
+# Wheels go to build/wheels, in place of what was there. Their names say the least glibc that they run with: 2.35 of
+# those that are built on Debian 12.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
