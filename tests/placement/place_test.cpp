@@ -10,7 +10,6 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/placement/problem.h"
 #include "evenkeel/placement/traffic.h"
-#include "evenkeel/plan/contiguous_order.h"
 #include "tests/placement/small_cases.h"
 #include "tests/routing/message.h"
 
