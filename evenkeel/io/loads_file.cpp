@@ -10,6 +10,7 @@
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/loads_json.h"
 #include "evenkeel/io/internal/number_lists.h"
+#include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/limits.h"
 
 namespace evenkeel {
@@ -29,6 +30,8 @@ int ranks_of(const LoadsOptions& options, const std::string& file) {
 Counts counts_of_loads(std::span<const std::int64_t> loads, const LoadsOptions& options,
                        const std::string& file) {
   if (loads.empty()) throw ParseError(file, "loads", "is empty");
+  if (loads.size() > max_experts)
+    throw parse_error(file, "loads", "has {} experts; allowed: 1..{}", loads.size(), max_experts);
   require_loads(loads, file, "loads");
   return Counts::of_loads(loads, ranks_of(options, file));
 }
@@ -58,6 +61,9 @@ Counts counts_of_rows(const JsonField& rows, const LoadsOptions& options) {
   const IntArray counts = nested_integers(*rows, 2, file, "counts");
   if (counts.shape[0] < 1 || counts.shape[1] < 1)
     rows.fail("is empty; it is a list by source rank of lists by expert");
+  if (counts.shape[0] > max_ranks || counts.shape[1] > max_experts)
+    rows.fail("is of {} ranks and {} experts; allowed: 1..{} and 1..{}", counts.shape[0], counts.shape[1],
+              max_ranks, max_experts);
   if (options.num_ranks && *options.num_ranks != counts.shape[0])
     throw InvalidArgument(
         "ranks", fmt::format("{} ranks, but {} has counts of {}", *options.num_ranks, file, counts.shape[0]),

@@ -100,9 +100,11 @@ RoutingFile open_by_content(Content content, const ByteSource& source, const Rou
     case Content::trtllm_placement:
       throw ParseError(source.name(), "", "is a placement, not routing");
     case Content::unknown:
-      if (detect_format(source) == FileFormat::json)
+      if (detect_format(source) == FileFormat::json) {
+        read_json(source);  // which says where it is no JSON
         throw ParseError(source.name(), "",
                          "is JSON, but neither a placement nor a profile, loads or counts");
+      }
       break;
     case Content::arrays:
       break;
