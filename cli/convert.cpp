@@ -26,10 +26,7 @@ struct ConvertArguments {
 
 void run(const CLI::App& app, const ConvertArguments& options) {
   require_one_numbering(app);
-  ConvertOptions how{.num_experts = options.files.num_experts,
-                     .bare = parse_bare("--as", options.files.as),
-                     .to = {},
-                     .placement = options.files.placement()};
+  ConvertOptions how{.reading = options.files.reading(), .to = {}, .placement = options.files.placement()};
   how.placement.num_ranks = options.ranks;
   how.placement.layer_updates_per_iter = options.layer_updates_per_iter;
   if (!options.to.empty()) how.to = parse_placement_format(options.to, "--to");
@@ -58,7 +55,7 @@ Subcommand add_convert(CLI::App& command) {
   add_whole(*app, "--ranks", options->ranks, 1, max_ranks, "Of a placement, whose file may not say it");
   add_whole(*app, "--num-experts", options->files.num_experts, 1, max_trace_experts,
             "Where the file does not say it, and of a trace instead");
-  add_as(*app, options->files);
+  add_axes(*app, options->files);
   add_json(*app, options->json);
   app->footer(
       "Examples:\n"

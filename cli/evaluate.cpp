@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <span>
 
@@ -28,18 +29,15 @@ struct EvaluateArguments {
   bool json = false;
 };
 
-std::vector<RecordedRouting> read_recordings(const CLI::App& app, const EvaluateArguments& options) {
-  RoutingOptions how = options.files.routing();
-  how.keep_steps = true;
-  std::vector<RecordedRouting> recordings;
-  bool any_trace = false;
-  for (const std::string& path : options.recordings) {
-    RoutingFile file = open_routing(path, how);
-    say_notes(path, file.notes);
-    any_trace = any_trace || file.trace != nullptr;
-    recordings.push_back({path, profile_of(file, how), steps_of(file, options.step_tokens), file.notes});
-  }
-  if (!any_trace) refuse_if_given(app, "--step-tokens", "is for traces, and no recording is one");
+std::vector<Recording> read_all(const CLI::App& app, const EvaluateArguments& options) {
+  ReadOptions how = options.files.reading();
+  how.steps = true;
+  how.step_tokens = options.step_tokens;
+  std::vector<Recording> recordings;
+  for (const std::string& path : options.recordings) recordings.push_back(read_recording(path, how));
+  say_notes(recordings);
+  if (std::ranges::none_of(recordings, &Recording::is_trace))
+    refuse_if_given(app, "--step-tokens", "is for traces, and no recording is one");
   return recordings;
 }
 
@@ -56,7 +54,7 @@ void run(const CLI::App& app, const EvaluateArguments& options) {
   require_time_model(app, options.time, options.files.model, options.step_tokens);
   const Topology topology = topology_of(app, options.machine);
   const int ranks = topology.num_ranks();
-  const std::vector<RecordedRouting> recordings = read_recordings(app, options);
+  const std::vector<Recording> recordings = read_all(app, options);
   std::vector<NamedPlacement> placements = {{}};  // contiguous homes
   for (const std::string& path : options.placements)
     placements.push_back(read_named(path, "--placement", ranks));
@@ -65,7 +63,7 @@ void run(const CLI::App& app, const EvaluateArguments& options) {
   const JudgedPlacement against =
       options.from.empty() ? judged.front()
                            : judge(read_named(options.from, "--from", ranks), recordings, topology);
-  const RecordedRouting& whole = widest(recordings);
+  const Recording& whole = widest(recordings);
   const StepModel model = read_step_model(app, options.time, options.files.model, options.step_tokens,
                                           topology, whole.name, whole.profile.num_experts());
   const Evaluation evaluation{
@@ -96,7 +94,7 @@ Subcommand add_evaluate(CLI::App& command) {
             "Traces are also judged in steps of so many tokens");
   add_time_model(*app, options->time);
   add_num_experts(*app, options->files);
-  add_as(*app, options->files);
+  add_axes(*app, options->files);
   add_numbering(*app, options->files);
   add_json(*app, options->json);
   app->footer(

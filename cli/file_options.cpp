@@ -23,8 +23,13 @@ Options with_layers(Options options, const FileArguments& arguments) {
 
 }  // namespace
 
-RoutingOptions FileArguments::routing() const {
-  return with_layers(RoutingOptions{.num_experts = num_experts, .bare = parse_bare("--as", as)}, *this);
+ReadOptions FileArguments::reading() const {
+  if (!as.empty() && !axes.empty())
+    throw InvalidArgument("--as", "is short for an order that --axes says", "one of the two");
+  return with_layers(
+      ReadOptions{
+          .num_experts = num_experts, .axes = as.empty() ? axes : parse_as("--as", as), .columns = columns},
+      *this);
 }
 
 PlacementFormatOptions FileArguments::placement() const {
@@ -36,8 +41,14 @@ void add_num_experts(CLI::App& app, FileArguments& arguments) {
             "Instead of what a trace says");
 }
 
-void add_as(CLI::App& app, FileArguments& arguments) {
-  app.add_option("--as", arguments.as, "What an array that nobody named holds: counts, or trace")
+void add_axes(CLI::App& app, FileArguments& arguments) {
+  app.add_option("--axes", arguments.axes,
+                 "The order of an array that nobody named, as in tokens,layers,k or layers,experts")
+      ->type_name("AXES");
+  app.add_option("--columns", arguments.columns,
+                 "Instead, of a table: what its columns are, as in layer,k... or layer,expert,count")
+      ->type_name("NAMES");
+  app.add_option("--as", arguments.as, "Short for the usual order of counts, or of a trace")
       ->type_name("KIND");
 }
 
@@ -62,6 +73,15 @@ void require_one_numbering(const CLI::App& app) {
 
 void say_notes(const std::string& file, const std::vector<std::string>& notes) {
   for (const std::string& note : notes) say("note: {}: {}", file, note);
+}
+
+void say_notes(std::span<const Recording> recordings) {
+  for (const Recording& each : recordings) say_notes(each.name, each.notes);
+}
+
+void add_axes_of(std::span<const Recording> recordings, std::map<std::string, std::string>& axes) {
+  for (const Recording& each : recordings)
+    if (!each.axes.empty()) axes[each.name] = each.axes;
 }
 
 void require_no_recording(const std::string& output, const std::vector<std::string>& recordings) {

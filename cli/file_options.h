@@ -2,30 +2,34 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "evenkeel/io/placement_format.h"
-#include "evenkeel/io/routing_file.h"
+#include "evenkeel/io/read_recording.h"
 
 namespace evenkeel::cli {
 
 struct FileArguments {
   std::string as;
+  std::string axes;
+  std::string columns;
   std::optional<int> num_experts;
   std::string moe_layers;
   std::string model;
   std::optional<int> num_hidden_layers;
 
   // Both read the model's config. Throw InvalidArgument.
-  RoutingOptions routing() const;
+  ReadOptions reading() const;
   PlacementFormatOptions placement() const;
 };
 
-// --num-experts, --as, --moe-layers with --model, --num-hidden-layers.
+// --num-experts; --axes with --columns and --as; --moe-layers with --model; --num-hidden-layers.
 void add_num_experts(CLI::App& app, FileArguments& arguments);
-void add_as(CLI::App& app, FileArguments& arguments);
+void add_axes(CLI::App& app, FileArguments& arguments);
 void add_numbering(CLI::App& app, FileArguments& arguments);
 void add_hidden_layers(CLI::App& app, FileArguments& arguments);
 // Throws InvalidArgument where two options say which layers the rows are.
@@ -33,6 +37,9 @@ void require_one_numbering(const CLI::App& app);
 
 // Notes, on stderr, of content that was read otherwise than it stands in a file.
 void say_notes(const std::string& file, const std::vector<std::string>& notes);
+void say_notes(std::span<const Recording> recordings);
+// How numbers that nobody named were read, by file.
+void add_axes_of(std::span<const Recording> recordings, std::map<std::string, std::string>& axes);
 
 // Throws InvalidArgument where writing `output` would replace one of the recordings.
 void require_no_recording(const std::string& output, const std::vector<std::string>& recordings);

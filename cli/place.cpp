@@ -22,7 +22,7 @@
 #include "cli/subcommand.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/limits.h"
-#include "evenkeel/io/recordings.h"
+#include "evenkeel/io/read_recording.h"
 #include "evenkeel/placement/traffic.h"
 
 namespace evenkeel::cli {
@@ -53,10 +53,10 @@ struct PlaceArguments {
 
 // Recordings that are to be level, and those that the placement is judged on.
 struct PlaceInputs {
-  std::vector<std::string> names;           // of the files, or of the steps of one
-  std::vector<RoutingProfile> files;        // their profiles, unless it is steps that are to be level
-  std::vector<RecordedRouting> recordings;  // what the placement is judged on, by loads alone
-  SourceCounts sources;                     // of all together, where all are traces
+  std::vector<std::string> names;     // of the files, or of the steps of one
+  std::vector<RoutingProfile> files;  // their profiles, unless it is steps that are to be level
+  std::vector<Recording> recordings;  // what the placement is judged on, by loads alone
+  SourceCounts sources;               // of all together, where all are traces
 
   std::span<const RoutingProfile> profiles() const {
     return files.empty() ? recordings.front().steps : files;
@@ -83,7 +83,7 @@ SourceCounts sum_of(std::vector<SourceCounts> all) {
 }
 
 // Before anything is placed or written.
-void require_fits(const RecordedRouting& judge, const PlaceInputs& placed) {
+void require_fits(const Recording& judge, const PlaceInputs& placed) {
   const RoutingProfile& first = placed.first();
   if (judge.profile.num_experts() != first.num_experts())
     throw InvalidArgument("--judge",
@@ -93,44 +93,40 @@ void require_fits(const RecordedRouting& judge, const PlaceInputs& placed) {
 }
 
 // Without transitions the ranks of a trace's tokens are counted instead.
-PlaceInputs read_files(const std::vector<std::string>& paths, const RoutingOptions& options, int num_ranks) {
-  std::vector<SourceCounts> sources;
-  PlaceInputs all{.names = paths, .files = {}, .recordings = {}, .sources = {}};
-  all.recordings =
-      read_recordings(paths, options, "PROFILE", [&](const RecordedRouting& one, RoutingFile& file) {
-        if (file.trace && !options.transitions) sources.push_back(source_counts(*file.trace, num_ranks));
-        say_notes(one.name, one.notes);
-      });
-  require_sum(all.recordings, "PROFILE");
-  if (sources.size() == paths.size()) all.sources = sum_of(std::move(sources));
-  for (RecordedRouting& each : all.recordings)
+PlaceInputs read_files(const std::vector<std::string>& paths, const ReadOptions& options, int num_ranks) {
+  PlaceInputs all{
+      .names = paths, .files = {}, .recordings = read_recordings(paths, options, "PROFILE"), .sources = {}};
+  say_notes(all.recordings);
+  if (options.count == ReadOptions::Count::loads &&
+      std::ranges::all_of(all.recordings, &Recording::is_trace)) {
+    std::vector<SourceCounts> sources;
+    for (const Recording& each : all.recordings) sources.push_back(source_counts(*each.trace, num_ranks));
+    all.sources = sum_of(std::move(sources));
+  }
+  for (Recording& each : all.recordings)
     each.profile =
         all.files.emplace_back(std::exchange(each.profile, RoutingProfile())).without_transitions();
   return all;
 }
 
-PlaceInputs read_steps(const std::string& path, RoutingOptions options,
-                       std::optional<std::int64_t> step_tokens) {
-  options.transitions = false;
-  options.keep_steps = true;
-  RoutingFile file = open_routing(path, options);
-  say_notes(path, file.notes);
+PlaceInputs read_steps(const std::string& path, const ReadOptions& options) {
   PlaceInputs all;
-  all.recordings.push_back(recording_of_steps(file, path, step_tokens));
+  all.recordings.push_back(read_recording_of_steps(path, options));
+  say_notes(all.recordings);
   for (std::size_t step = 0; step < all.profiles().size(); ++step)
     all.names.push_back(fmt::format("{}: step {}", path, step));
   return all;
 }
 
-std::vector<RecordedRouting> read_judges(const std::vector<std::string>& paths, RoutingOptions options,
-                                         const PlaceInputs& placed) {
-  options.transitions = true;  // where tokens live has no part in judging
-  std::vector<RecordedRouting> judges;
+std::vector<Recording> read_judges(const std::vector<std::string>& paths, ReadOptions options,
+                                   const PlaceInputs& placed) {
+  options.count = ReadOptions::Count::transitions;  // where tokens live has no part in judging
+  std::vector<Recording> judges;
   for (const std::string& path : paths) {
     judges.push_back(read_recording_of_some_layers(path, options));
     say_notes(path, judges.back().notes);
   }
-  for (const RecordedRouting& judge : judges) require_fits(judge, placed);
+  for (const Recording& judge : judges) require_fits(judge, placed);
   return judges;
 }
 
@@ -229,7 +225,7 @@ PlaceResult solve(const PlaceArguments& options, const PlaceInputs& input, const
 }
 
 // Against what was there before: on what it was made from where steps have a model, and on other recordings.
-void judge(const PlaceArguments& options, const PlaceInputs& input, std::span<const RecordedRouting> others,
+void judge(const PlaceArguments& options, const PlaceInputs& input, std::span<const Recording> others,
            const std::optional<StepModel>& model, Placing& placing) {
   const NamedPlacement before{.name = options.from.empty() ? "contiguous" : options.from,
                               .placement = placing.options.from,
@@ -237,7 +233,7 @@ void judge(const PlaceArguments& options, const PlaceInputs& input, std::span<co
   const NamedPlacement after{.name = options.output.empty() ? "the placement" : options.output,
                              .placement = placing.result.placement,
                              .argument = "--judge"};
-  const auto on = [&](std::span<const RecordedRouting> recordings, std::optional<Verdict>& verdict) {
+  const auto on = [&](std::span<const Recording> recordings, std::optional<Verdict>& verdict) {
     const JudgedPlacement was = evenkeel::judge(before, recordings, placing.topology);
     const JudgedPlacement is = evenkeel::judge(after, recordings, placing.topology);
     if (model)
@@ -251,18 +247,34 @@ void judge(const PlaceArguments& options, const PlaceInputs& input, std::span<co
   if (!others.empty()) placing.judged = on(others, placing.judged_verdict);
 }
 
+// Of recordings that tell their steps apart.
+std::vector<NamedSteps> steps_of(const PlaceInputs& input, const Placing& placing) {
+  std::vector<NamedSteps> all;
+  const NamedPlacement before{.placement = placing.options.from, .argument = "--from"};
+  for (const Recording& each : input.recordings) {
+    if (each.steps.empty() || input.files.empty()) continue;  // or the steps were placed for
+    const auto spread = [&](const Placement& placement) {
+      return *evenkeel::judge(each.profile, each.steps, placing.topology, placement).steps;
+    };
+    all.push_back(
+        {each.name, spread(before.on(each, placing.topology.num_ranks())), spread(placing.result.placement)});
+  }
+  return all;
+}
+
 void run(const CLI::App& app, const PlaceArguments& options) {
   validate_options(app, options);
   const Topology topology = topology_of(app, options.machine);
   const int ranks = topology.num_ranks();
   PlacementFormatOptions format = options.files.placement();
   format.layer_updates_per_iter = options.layer_updates_per_iter;
-  RoutingOptions routing = options.files.routing();
-  routing.keep_steps = is_time_model_given(app);
-  routing.transitions = options.how.traffic == TrafficModel::layer_to_layer;
-  PlaceInputs input = options.steps ? read_steps(options.inputs.front(), routing, options.step_tokens)
-                                    : read_files(options.inputs, routing, ranks);
-  const std::vector<RecordedRouting> judges = read_judges(options.judge, routing, input);
+  ReadOptions reading = options.files.reading();
+  reading.steps = true;
+  reading.step_tokens = options.step_tokens;
+  if (options.how.traffic == TrafficModel::dispatch_combine) reading.count = ReadOptions::Count::loads;
+  PlaceInputs input = options.steps ? read_steps(options.inputs.front(), reading)
+                                    : read_files(options.inputs, reading, ranks);
+  const std::vector<Recording> judges = read_judges(options.judge, reading, input);
   PlaceOptions how = place_options(options, ranks, std::move(input.sources));
   std::optional<StepModel> model;
   if (is_time_model_given(app))
@@ -284,15 +296,18 @@ void run(const CLI::App& app, const PlaceArguments& options) {
                   .assignments = input.num_assignments(),
                   .output = options.output,
                   .copies = std::move(copies)};
+  add_axes_of(input.recordings, placing.axes);
+  add_axes_of(judges, placing.axes);
   for (std::size_t i = 0; i < result.per_recording.size(); ++i)
     placing.per_recording.push_back({input.names[i], result.per_recording[i]});
+  placing.steps = steps_of(input, placing);
   judge(options, input, judges, model, placing);
   print_result(placing, options.json);
 }
 
 void add_problem(CLI::App& app, PlaceArguments& options) {
   add_num_experts(app, options.files);
-  add_as(app, options.files);
+  add_axes(app, options.files);
   app.add_option("--redundant-experts", options.redundant_experts,
                  "Copies beyond one of each, a layer; auto: as many as pay for their memory")
       ->type_name("N|auto");

@@ -43,7 +43,7 @@ void require_layer_to_choose_from(const PlanArguments& options, const StepLoads&
 }
 
 StepLoads loads_of(const PlanArguments& options, const std::optional<Placement>& placement) {
-  LoadsOptions how{.num_ranks = options.ranks, .layer = options.layer, .routing = options.files.routing()};
+  LoadsOptions how{.num_ranks = options.ranks, .layer = options.layer, .reading = options.files.reading()};
   if (!how.num_ranks && placement) how.num_ranks = placement->num_ranks();
   StepLoads loads = read_step_loads(options.loads, how);
   require_layer_to_choose_from(options, loads, placement);
@@ -73,7 +73,9 @@ void run(const CLI::App& app, const PlanArguments& options) {
            : LayerPlacement::contiguous(counts.num_experts(), counts.num_ranks());
   PlannerOptions planning = options.parameters;
   planning.kind = options.planner.front();
-  print_result(planned(planning, counts, placement), options.json);
+  PlannedStep step = planned(planning, counts, placement);
+  if (!loads.axes.empty()) step.axes[options.loads] = loads.axes;
+  print_result(step, options.json);
 }
 
 }  // namespace
@@ -90,7 +92,7 @@ Subcommand add_plan(CLI::App& command) {
   add_whole(*app, "--layer", options->layer, 0, max_trace_assignments_per_token,
             "Which layer of a file with several: the model's number where the file says it");
   add_num_experts(*app, options->files);
-  add_as(*app, options->files);
+  add_axes(*app, options->files);
   add_numbering(*app, options->files);
   app->add_option("--placement", options->placement, "The experts' homes; without, rank r has the r-th part")
       ->type_name("FILE");

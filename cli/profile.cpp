@@ -48,20 +48,20 @@ void add(const RoutingProfile& one, const std::string& path, const std::string& 
 }
 
 ProfileReport profile_all(const ProfileArguments& options) {
-  RoutingOptions how = options.files.routing();
-  how.transitions = !options.without_transitions;
+  ReadOptions how = options.files.reading();
+  if (options.without_transitions) how.count = ReadOptions::Count::loads;
   ProfileReport all{
       .profile = {}, .traces = options.traces, .tokens = 0, .ranks = options.ranks, .output = options.output};
   for (const std::string& path : options.traces) {
-    RoutingFile file = open_routing(path, how);
-    say_notes(path, file.notes);
-    RoutingProfile one = profile_of(file, how);
+    Recording one = read_recording(path, how);
+    say_notes(path, one.notes);
+    if (!one.axes.empty()) all.axes[path] = one.axes;
     if (all.profile.num_layers() == 0)
-      all.profile = std::move(one);
+      all.profile = std::move(one.profile);
     else
-      add(one, path, options.traces.front(), all.profile);
-    if (!file.trace) all.tokens.reset();
-    if (all.tokens) *all.tokens += file.trace->info().num_tokens;
+      add(one.profile, path, options.traces.front(), all.profile);
+    if (!one.trace) all.tokens.reset();
+    if (all.tokens) *all.tokens += one.trace->info().num_tokens;
   }
   return all;
 }
@@ -91,7 +91,7 @@ Subcommand add_profile(CLI::App& command) {
       ->type_name("FILE");
   add_num_experts(*app, options->files);
   add_whole(*app, "--ranks", options->ranks, 1, max_ranks, "Show the imbalance of so many ranks as well");
-  add_as(*app, options->files);
+  add_axes(*app, options->files);
   add_numbering(*app, options->files);
   app->add_flag("--no-transitions", options->without_transitions, "Count loads alone");
   add_json(*app, options->json);

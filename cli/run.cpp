@@ -12,7 +12,7 @@
 #include "cli/progress.h"
 #include "cli/subcommand.h"
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/routing_file.h"
+#include "evenkeel/io/read_recording.h"
 #include "evenkeel/io/trained_layer.h"
 #include "evenkeel/report/study_report.h"
 #include "evenkeel/routing/trace.h"
@@ -26,6 +26,7 @@ using Kind = PlannerOptions::Kind;
 struct RunArguments {
   std::string scenario;
   std::string trace;
+  FileArguments files;
   std::string sequences;
   std::string weights;
   std::string placement;
@@ -60,7 +61,8 @@ void validate_options(const CLI::App& app) {
                           is_given(app, "--trace") ? "excludes --trace" : "neither it nor --trace is given",
                           "one of --scenario NAME and --trace FILE");
   if (is_given(app, "--trace")) return;
-  refuse_if_given(app, "--sequences", "is about a trace, and there is none");
+  for (const char* option : {"--sequences", "--axes", "--columns", "--as"})
+    refuse_if_given(app, option, "is about a trace, and there is none");
   if (!is_given(app, "--placement"))
     refuse_if_given(app, "--layer", "is about a trace or a placement, and there is neither");
 }
@@ -82,14 +84,15 @@ std::string layers_of(const TraceInfo& info) {
 }
 
 Batch traced_batch(const CLI::App& app, RunArguments& options) {
-  RoutingOptions how;
+  ReadOptions how = options.files.reading();
+  how.count = ReadOptions::Count::nothing;
   if (is_given(app, "--experts")) how.num_experts = static_cast<int>(options.layer.experts);
-  RoutingFile file = open_routing(options.trace, how);
-  if (!file.trace)
+  Recording recording = read_recording(options.trace, how);
+  if (!recording.trace)
     throw ParseError(options.trace, "",
                      "has counts of experts, and a layer runs on tokens: a trace is needed");
-  say_notes(options.trace, file.notes);
-  TraceReader* const trace = file.trace.get();
+  say_notes(options.trace, recording.notes);
+  TraceReader* const trace = recording.trace.get();
   const TraceInfo& info = trace->info();
   options.layer.experts = info.num_experts;
   take_from_file(app, "--top-k", options.trace, info.top_k, options.layer.top_k);
@@ -197,6 +200,7 @@ Subcommand add_run(CLI::App& command) {
                   "balanced, concentrated:F:N[:spread], zipf:S, lognormal:SIGMA, drift, collapse, w0..w7")
       ->type_name("NAME");
   app->add_option("--trace", options->trace, "Real routing: a trace file")->type_name("FILE");
+  add_axes(*app, options->files);
   add_whole(*app, "--layer", options->trace_layer, 0, max_trace_assignments_per_token,
             "Of the trace, and of the placement")
       ->default_str("");

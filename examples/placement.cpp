@@ -5,7 +5,7 @@
 #include <evenkeel/balance/planner.h>
 #include <evenkeel/base/error.h>
 #include <evenkeel/io/placement_format.h>
-#include <evenkeel/io/routing_file.h>
+#include <evenkeel/io/read_recording.h>
 #include <evenkeel/placement/place.h>
 #include <evenkeel/routing/imbalance.h>
 
@@ -22,7 +22,7 @@ int main(int argc, char** argv) {
   }
   try {
     // 8 ranks in two nodes; 8 slots more than there are experts hold second copies of popular ones.
-    const RoutingProfile profile = read_routing(argv[1]);
+    const RoutingProfile profile = read_recording(argv[1]).profile;
     const Topology machine = Topology::uniform(/*num_nodes=*/2, /*ranks_per_node=*/4);
     const PlaceResult placed = place(profile, machine, {.redundant_experts = 8});
     std::printf("worst layer's max/mean load: %.3f -> %.3f\n", placed.before.max_over_mean_worst,

@@ -143,9 +143,11 @@ const ArrayInfo& ArrayFile::at(std::string_view array) const {
 }
 
 std::unique_ptr<ArrayReader> ArrayFile::reader(std::string_view array) const {
-  const ArrayInfo& info = at(array);
-  return std::make_unique<ArrayReader>(name_, info,
-                                       open_[static_cast<std::size_t>(&info - arrays_.data())]());
+  return std::make_unique<ArrayReader>(name_, at(array), fetch(array));
+}
+
+ArrayReader::Fetch ArrayFile::fetch(std::string_view array) const {
+  return open_[static_cast<std::size_t>(&at(array) - arrays_.data())]();
 }
 
 std::unique_ptr<ArrayFile> open_array_file(const ByteSource& source) {

@@ -81,8 +81,9 @@ class ArrayFile {
   const ArrayInfo* find(std::string_view array) const;
   // Throws ParseError where there is none, listing those there are.
   const ArrayInfo& at(std::string_view array) const;
-  // The file may go before the reader does.
+  // The file may go before the reader does, or the way to the array's bytes.
   std::unique_ptr<ArrayReader> reader(std::string_view array) const;
+  ArrayReader::Fetch fetch(std::string_view array) const;
 
   // The most bytes that an array may have to be held in memory whole. In an uncompressed file that is the
   // file's own size. In a compressed one it is 1 MiB + 64 times the file's size, so that a small file cannot

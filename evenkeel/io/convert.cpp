@@ -8,11 +8,12 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/atomic_file.h"
+#include "evenkeel/io/internal/axes.h"
 #include "evenkeel/io/internal/content.h"
-#include "evenkeel/io/internal/json.h"
+#include "evenkeel/io/internal/find_routing.h"
+#include "evenkeel/io/internal/readers.h"
 #include "evenkeel/io/profile_file.h"
 #include "evenkeel/io/trace_file.h"
-#include "evenkeel/io/vllm_statistics.h"
 
 namespace evenkeel {
 
@@ -34,23 +35,17 @@ void require_format(const char* what, FileFormat format, std::initializer_list<F
   throw InvalidArgument("output", fmt::format("{} cannot be written as {}", what, name_of(format)), names);
 }
 
-void write_loads_json(const Counts& counts, const std::string& out) {
-  nlohmann::json json = nlohmann::json::object();
-  if (counts.has_sources()) {
-    for (RankId rank : indices<RankId>(counts.num_ranks())) json["counts"].push_back(counts.row(rank));
-  } else {
-    json["loads"] = counts.loads();
-  }
-  write_file(out, json.dump() + "\n");
-}
-
 // Loads of one step stay what they are in JSON; elsewhere they are a profile of one layer.
-void write_loads(const RoutingFile& routing, const std::string& out, FileFormat to) {
+void write_loads(const Recording& recording, const std::string& out, FileFormat to) {
   require_format("loads", to, {FileFormat::json, FileFormat::safetensors, FileFormat::npz});
-  if (to == FileFormat::json)
-    write_loads_json(*routing.step, out);
-  else
-    write_profile(*routing.profile, out, to);
+  if (to != FileFormat::json) return write_profile(recording.profile, out, to);
+  nlohmann::json json = nlohmann::json::object();
+  const std::span<const std::int64_t> by_source = recording.by_source;
+  const auto experts = static_cast<std::size_t>(recording.profile.num_experts());
+  for (std::size_t at = 0; at < by_source.size(); at += experts)
+    json["counts"].push_back(by_source.subspan(at, experts));
+  if (by_source.empty()) json["loads"] = recording.profile.loads();
+  write_file(out, json.dump() + "\n");
 }
 
 // The facts of a trace besides its ids, which npy has no place for.
@@ -62,21 +57,21 @@ std::string besides_ids(const TraceInfo& trace) {
   return all;
 }
 
-Converted convert_routing(RoutingFile routing, const std::string& out, FileFormat to) {
-  if (routing.trace) {
+Converted convert_routing(Recording recording, const std::string& out, FileFormat to) {
+  if (recording.trace) {
     require_format("a trace", to, {FileFormat::safetensors, FileFormat::npz, FileFormat::npy});
-    write_trace(*routing.trace, out, to);
+    write_trace(*recording.trace, out, to);
     if (to == FileFormat::npy)
-      routing.notes.push_back(
-          fmt::format("npy holds ids alone; not in {}: {}", out, besides_ids(routing.trace->info())));
-  } else if (routing.step) {
-    write_loads(routing, out, to);
+      recording.notes.push_back(
+          fmt::format("npy holds ids alone; not in {}: {}", out, besides_ids(recording.trace->info())));
+  } else if (recording.kind == "loads") {
+    write_loads(recording, out, to);
   } else {
     require_format("a profile", to, {FileFormat::safetensors, FileFormat::npz, FileFormat::json});
-    write_profile(*routing.profile, out, to);
+    write_profile(recording.profile, out, to);
   }
-  return {std::move(routing.what), std::move(routing.format), std::string(name_of(to)), routing.layers(),
-          std::move(routing.notes)};
+  return {std::move(recording.kind), std::move(recording.format), std::string(name_of(to)),
+          recording.layers(),        std::move(recording.notes),  std::move(recording.axes)};
 }
 
 void refuse(bool given, const char* option, const std::string& why) {
@@ -98,8 +93,11 @@ void require_routing_options(const ConvertOptions& options, const std::string& i
 // Options for arrays, or for another format of placements than the one to write, are refused as well.
 void require_placement_options(const ConvertOptions& options, PlacementFormat to, const std::string& in) {
   const char* counting = "is for formats that count the model's layers, sglang and trtllm";
-  refuse(options.bare != RoutingOptions::Bare::ask, "as",
+  const std::string& axes = options.reading.axes;
+  refuse(!axes.empty(), is_short_form(axes) ? "as" : "axes",
          fmt::format("is for arrays, and {} is a placement", in));
+  refuse(!options.reading.columns.empty(), "columns",
+         fmt::format("is for tables, and {} is a placement", in));
   refuse(options.placement.num_hidden_layers && !counts_model_layers(to), "num_hidden_layers",
          fmt::format("{}; {} does not", counting, name_of(to)));
   refuse(options.placement.layer_updates_per_iter && to != PlacementFormat::trtllm, "layer_updates_per_iter",
@@ -114,7 +112,7 @@ Converted convert_placement(const ByteSource& source, PlacementFormat from, cons
   if (to == PlacementFormat::evenkeel)
     require_format("a placement", format_of_extension(out), {FileFormat::json});
   PlacementFormatOptions how = options.placement;
-  if (!how.num_experts) how.num_experts = options.num_experts;
+  if (!how.num_experts) how.num_experts = options.reading.num_experts;
   const PlacementFile file = read_placement_known(from, source, how);
   write_placement_as(to, file, how, out);
   return {"placement", std::string(name_of(from)), std::string(name_of(to)), file.placement.layers()};
@@ -131,13 +129,11 @@ Converted convert_file(const std::string& in, const std::string& out, const Conv
   if (const auto from = placement_format_of(content)) return convert_placement(source, *from, out, options);
   require_routing_options(options, in);
   const FileFormat to = format_of_extension(out);
-  const RoutingOptions how{.num_experts = options.num_experts,
-                           .layers = options.placement.layers,
-                           .model = options.placement.model,
-                           .bare = options.bare};
-  RoutingFile routing =
-      source.is_folder() ? open_routing(source, how) : open_routing_known(content, source, how);
-  return convert_routing(std::move(routing), out, to);
+  ReadOptions how = options.reading;
+  how.layers = options.placement.layers;
+  how.model = options.placement.model;
+  how.count = ReadOptions::Count::nothing;  // a trace stays one
+  return convert_routing(read_recording(source, how), out, to);
 }
 
 }  // namespace evenkeel

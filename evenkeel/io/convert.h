@@ -6,15 +6,14 @@
 #include <vector>
 
 #include "evenkeel/io/placement_format.h"
-#include "evenkeel/io/routing_file.h"
+#include "evenkeel/io/read_recording.h"
 
 namespace evenkeel {
 
 struct ConvertOptions {
-  // For files that do not say it: of a trace, and of a placement in another system's format.
-  std::optional<int> num_experts = {};
-  // How a bare array of two dimensions is read.
-  RoutingOptions::Bare bare = RoutingOptions::Bare::ask;
+  // Of routing; its num_experts also of a placement in another system's format. Layers and model are those of
+  // `placement`.
+  ReadOptions reading = {};
   // Of placements: the format to write, ours where nobody says, and what that or the one read needs.
   std::optional<PlacementFormat> to = {};
   PlacementFormatOptions placement = {};
@@ -26,10 +25,11 @@ struct Converted {
   std::string to;       // "safetensors"
   LayerNumbers layers;  // which of the model's layers these are, where the file says it
   std::vector<std::string> notes = {};  // what was read otherwise than it stands there
+  std::string axes = {};                // of numbers that nobody named: how they were read
 };
 
-// Reads `in` (a file, or a folder as open_routing() takes it) by content and writes `out`. What was recorded
-// by token is a trace, other routing a profile; the extension of `out` names the format:
+// Reads `in` (a file, or a folder as read_recording() takes it) by content and writes `out`. What was
+// recorded by token is a trace, other routing a profile; the extension of `out` names the format:
 //   trace              .safetensors, .npz, .npy (ids alone)
 //   profile, counts    .safetensors, .npz, .json
 //   JSON loads, counts .json, and .safetensors or .npz as a profile of one layer

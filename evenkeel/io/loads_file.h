@@ -1,5 +1,5 @@
-// The input of `evenkeel plan`: the loads of one step. It is any file that holds routing (routing_file.h) and
-// a layer of it, all of whose tokens are one step. Or it is JSON {"loads": [...]} by expert, or JSON
+// The input of `evenkeel plan`: the loads of one step. It is any file that holds routing (read_recording.h)
+// and a layer of it, all of whose tokens are one step. Or it is JSON {"loads": [...]} by expert, or JSON
 // {"counts": [[...]]} by source rank and expert.
 #pragma once
 
@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "evenkeel/io/byte_source.h"
-#include "evenkeel/io/routing_file.h"
+#include "evenkeel/io/read_recording.h"
 #include "evenkeel/plan/counts.h"
 
 namespace evenkeel {
@@ -19,8 +18,7 @@ struct LoadsOptions {
   // Needed where the file has loads of several layers: the layer's number in the model where the file says
   // them, else its row.
   std::optional<int> layer = {};
-  // For files that do not say what they are.
-  RoutingOptions routing = {};
+  ReadOptions reading = {};
 };
 
 struct StepLoads {
@@ -28,11 +26,11 @@ struct StepLoads {
   LayerNumbers layers;                  // of the file, where it says them
   int num_layers = 1;                   // of the file
   std::vector<std::string> notes = {};  // what was read otherwise than it stands there
+  std::string axes = {};                // of numbers that nobody named: how they were read
 };
 
 // Throws ParseError if the file is none of the above, a number is negative or not whole, or the total is
 // above 2^63-1; InvalidArgument if an option is missing or does not fit the file.
 StepLoads read_step_loads(const ByteSource& source, const LoadsOptions& options);
-Counts read_loads(const ByteSource& source, const LoadsOptions& options);
 
 }  // namespace evenkeel

@@ -20,6 +20,8 @@ struct ModelLayers {
   std::vector<int> all_layers() const;
   // In each such layer, without shared experts; 0 where the config does not say it.
   int num_experts = 0;
+  // Of a token in each such layer; 0 where the config does not say it.
+  int top_k = 0;
 
   friend bool operator==(const ModelLayers&, const ModelLayers&) = default;
 };

@@ -5,10 +5,10 @@
 
 #include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/internal/array_writer.h"
+#include "evenkeel/io/internal/find_routing.h"
 #include "evenkeel/io/internal/formats.h"
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/layer_numbers.h"
-#include "evenkeel/io/internal/loads_json.h"
 #include "evenkeel/io/internal/number_lists.h"
 #include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/internal/shape.h"
@@ -87,11 +87,6 @@ void write_profile_json(const RoutingProfile& profile, const std::string& path) 
 }
 
 }  // namespace
-
-bool internal::has_layers(const Json& json) {
-  const auto loads = json.find("loads");
-  return loads != json.end() && loads->is_array() && !loads->empty() && loads->front().is_array();
-}
 
 RoutingProfile internal::profile_of_json(const Json& json, const std::string& file) {
   const JsonField fields(json, file);

@@ -7,7 +7,7 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/array_trace.h"
 #include "evenkeel/io/internal/array_writer.h"
-#include "evenkeel/io/internal/bare_array.h"
+#include "evenkeel/io/internal/axes.h"
 #include "evenkeel/io/internal/formats.h"
 #include "evenkeel/io/internal/layer_numbers.h"
 #include "evenkeel/io/internal/parse_error.h"
@@ -72,9 +72,9 @@ std::vector<std::int64_t> sequence_offsets(const ArrayFile& file, std::int64_t n
   return std::move(offsets.values);
 }
 
-TraceInfo info_of(const ArrayFile& file) {
+// `stored` are the ids as they lie in the file, which have the order of `ids` or another.
+TraceInfo info_of(const ArrayFile& file, const ArrayInfo& ids, const ArrayInfo& stored) {
   require_format(file, trace_format);
-  const ArrayInfo& ids = find_ids(file);
   TraceInfo info;
   info.name = file.name();
   take_shape(file, ids, info);
@@ -83,10 +83,10 @@ TraceInfo info_of(const ArrayFile& file) {
   info.sequence_offsets = sequence_offsets(file, info.num_tokens);
   info.metadata = file.metadata();
   if (const ArrayInfo* weights = find_weights(file)) {
-    if (weights->shape != ids.shape || !is_floating(weights->dtype))
+    if (weights->shape != stored.shape || !is_floating(weights->dtype))
       throw parse_error(file.name(), weights->name,
                         "is {} {}; weights are floating, of the shape of the ids, {}",
-                        name_of(weights->dtype), to_text(weights->shape), to_text(ids.shape));
+                        name_of(weights->dtype), to_text(weights->shape), to_text(stored.shape));
     info.has_weights = true;
   }
   return info;
@@ -138,15 +138,17 @@ ArrayToWrite weights_to_write(TraceReader& trace) {
 
 std::unique_ptr<TraceReader> open_trace(const ByteSource& source, const TraceOptions& options) {
   const auto file = open_array_file(source);
-  TraceInfo info = info_of(*file);
-  const ArrayInfo& ids = find_ids(*file);
+  const ArrayInfo& stored = find_ids(*file);
+  auto reader =
+      options.axes.empty() ? file->reader(stored.name) : in_usual_order(*file, stored, options.axes);
+  const ArrayInfo& ids = reader->info();
+  TraceInfo info = info_of(*file, ids, stored);
   std::unique_ptr<ArrayReader> weights;
-  if (info.has_weights) weights = file->reader(find_weights(*file)->name);
-  if (ids.name == "routed_experts") require_layer_order(ids.shape, file->name(), ids.name);
+  if (const ArrayInfo* array = find_weights(*file); info.has_weights)
+    weights = options.axes.empty() ? file->reader(array->name) : in_usual_order(*file, *array, options.axes);
   const bool ours = info.metadata.contains("format");
   const auto kind = ours ? IdsAre::as_written : ids.name == "topk_ids" ? IdsAre::literal : IdsAre::recorded;
-  return open_array_trace(std::move(info), file->reader(ids.name), std::move(weights), kind,
-                          options.num_experts);
+  return open_array_trace(std::move(info), std::move(reader), std::move(weights), kind, options.num_experts);
 }
 
 void write_trace(TraceReader& trace, const std::string& path, FileFormat format) {

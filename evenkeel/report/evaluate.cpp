@@ -12,7 +12,7 @@ namespace {
 using internal::fixed;
 using internal::Json;
 
-Json json_of(const RecordedRouting& recording, const RecordingJudgement& judged) {
+Json json_of(const Recording& recording, const RecordingJudgement& judged) {
   const PlacementQuality& quality = judged.quality;
   const auto traffic = [&](double each) { return quality.traffic_known ? Json(each) : Json(nullptr); };
   Json layers = Json::array();
@@ -59,10 +59,14 @@ std::string to_json(const Evaluation& evaluation) {
     placements.push_back({{"file", each.placement.name}, {"results", std::move(results)}});
   }
   Json notes = Json::array();
-  for (const RecordedRouting& recording : evaluation.recordings)
+  for (const Recording& recording : evaluation.recordings)
     for (const std::string& note : recording.notes)
       notes.push_back(fmt::format("{}: {}", recording.name, note));
+  Json axes = Json::object();
+  for (const Recording& recording : evaluation.recordings)
+    if (!recording.axes.empty()) axes[recording.name] = recording.axes;
   return internal::line_of({{"placements", std::move(placements)},
+                            {"axes", std::move(axes)},
                             {"verdict", internal::json_of(evaluation.verdict)},
                             {"notes", std::move(notes)}});
 }

@@ -9,7 +9,7 @@
 namespace evenkeel {
 
 struct Evaluation {
-  std::span<const RecordedRouting> recordings;
+  std::span<const Recording> recordings;
   std::span<const JudgedPlacement> placements;
   const JudgedPlacement& against;  // what runs now
   int num_ranks = 0;

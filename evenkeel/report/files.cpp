@@ -11,11 +11,14 @@ namespace evenkeel {
 
 std::string to_json(const Conversion& conversion) {
   const Converted& done = conversion.done;
-  internal::Json json = {{"input", conversion.input},
+  using internal::Json;
+  Json json = {{"input", conversion.input},
                          {"output", conversion.output},
                          {"what", done.what},
                          {"from", done.from},
-                         {"to", done.to}};
+                         {"to", done.to},
+                         {"axes", Json::object()}};
+  if (!done.axes.empty()) json["axes"][conversion.input] = done.axes;
   if (done.layers.known()) json["layers"] = done.layers.numbers();
   return internal::line_of(json);
 }

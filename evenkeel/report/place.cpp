@@ -51,6 +51,17 @@ Json json_of(const std::vector<NamedQuality>& recordings) {
   return list;
 }
 
+Json json_of(const StepSpread& steps) {
+  return {{"median", steps.median}, {"p95", steps.p95}, {"worst", steps.worst}};
+}
+
+Json json_of(const std::vector<NamedSteps>& recordings) {
+  Json list = Json::array();
+  for (const auto& [name, before, after] : recordings)
+    list.push_back({{"recording", name}, {"before", json_of(before)}, {"after", json_of(after)}});
+  return list;
+}
+
 Json json_of(const CopyChoice& choice) {
   Json tried = Json::array();
   for (const auto& [copies, ratio, slots] : choice.tried)
@@ -105,6 +116,20 @@ void put_recordings(Page& page, const std::string& head, const char* before,
                fixed(quality.after.max_over_mean_mean), fixed(quality.after.max_over_mean_worst)});
   page.put(table);
   if (shown < recordings.size()) page.put("  and {} more, which --json has\n", recordings.size() - shown);
+  page.put("\n");
+}
+
+// What is level over a whole recording is not in each of its steps.
+void put_steps(Page& page, const Placing& placing) {
+  if (placing.steps.empty()) return;
+  const std::string before = name_before(placing);
+  Table table(
+      {"max/mean load in a step", before + ": median", "p95", "worst", "placed: median", "p95", "worst"});
+  const std::size_t shown = std::min(placing.steps.size(), kMostRecordings);
+  for (const auto& [name, was, is] : std::span(placing.steps).first(shown))
+    table.add({name, fixed(was.median), fixed(was.p95), fixed(was.worst), fixed(is.median), fixed(is.p95),
+               fixed(is.worst)});
+  page.put(table);
   page.put("\n");
 }
 
@@ -214,17 +239,14 @@ std::string to_json(const Placing& placing) {
   const Placement& placement = result.placement;
   Json after = json_of(result.after);
   after["notes"] = result.notes;
-  Json json = {{"solver", solver_name(result)},
-               {"num_layers", placement.num_layers()},
-               {"layers", internal::numbers_or_null(placement.layers())},
-               {"num_experts", placement.num_experts()},
-               {"num_ranks", placing.topology.num_ranks()},
-               {"objective", result.objective},
-               {"bound", result.bound},
-               {"proven_optimal", result.proven_optimal},
-               {"solve_ms", result.solve_ms},
-               {"before", json_of(result.before)},
-               {"after", std::move(after)}};
+  Json json = {
+      {"solver", solver_name(result)},           {"axes", placing.axes},
+      {"num_layers", placement.num_layers()},    {"layers", internal::numbers_or_null(placement.layers())},
+      {"num_experts", placement.num_experts()},  {"num_ranks", placing.topology.num_ranks()},
+      {"objective", result.objective},           {"bound", result.bound},
+      {"proven_optimal", result.proven_optimal}, {"solve_ms", result.solve_ms},
+      {"before", json_of(result.before)},        {"after", std::move(after)},
+      {"steps", json_of(placing.steps)}};
   if (!placing.per_recording.empty()) json["per_recording"] = json_of(placing.per_recording);
   if (!placing.judged.empty()) json["judged"] = json_of(placing.judged);
   if (placing.copies) json["copies"] = json_of(*placing.copies);
@@ -246,6 +268,7 @@ std::string to_text(const Placing& placing) {
   }
   put_recordings(page, "max/mean load, made from", name_before(placing), placing.per_recording);
   put_recordings(page, "max/mean load, judged on", name_before(placing), placing.judged);
+  put_steps(page, placing);
   put_objectives(page, placing);
   put_traffic(page, placing);
   for (const auto& [data, verdict] :

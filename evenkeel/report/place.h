@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,13 @@ struct NamedQuality {
   RecordingQuality quality;
 };
 
+// Over the steps of one recording.
+struct NamedSteps {
+  std::string name;
+  StepSpread before;
+  StepSpread after;
+};
+
 struct Placing {
   const PlaceOptions& options;
   const PlaceResult& result;
@@ -26,9 +34,11 @@ struct Placing {
   std::string output = {};                       // path of what was written, or nothing
   std::vector<NamedQuality> per_recording = {};  // of several that it was made from
   std::vector<NamedQuality> judged = {};         // of others
+  std::vector<NamedSteps> steps = {};            // of what it was made from, where files tell steps apart
   std::optional<CopyChoice> copies = {};         // where the number of copies was to be chosen
   std::optional<Verdict> verdict = {};           // on what it was made from, where a time model was given
   std::optional<Verdict> judged_verdict = {};    // on the others
+  std::map<std::string, std::string> axes = {};  // how numbers that nobody named were read, by file
 };
 
 std::string to_text(const Placing& placing);

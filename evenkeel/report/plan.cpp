@@ -59,6 +59,7 @@ std::string to_json(const PlannedStep& step) {
   const Imbalance even = imbalance(plan.rank_loads());
   return internal::line_of({{"num_experts", plan.num_experts()},
                             {"num_ranks", plan.num_ranks()},
+                            {"axes", step.axes},
                             {"planner", step.planner},
                             {"spilled", plan.spilled()},
                             {"segments", segments_of(plan)},

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "evenkeel/plan/step_plan.h"
@@ -15,6 +16,7 @@ struct PlannedStep {
   std::int64_t assignments = 0;
   std::int64_t transfer_lower_bound = 0;
   double plan_us = 0;
+  std::map<std::string, std::string> axes = {};  // how loads that nobody named were read, by file
 };
 
 std::string to_text(const PlannedStep& step);

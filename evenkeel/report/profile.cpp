@@ -59,6 +59,7 @@ std::string to_json(const ProfileReport& report) {
     if (each.ranks) layers.back()["ranks"] = json_of(*each.ranks);
   }
   return internal::line_of({{"traces", report.traces},
+                            {"axes", report.axes},
                             {"tokens", internal::or_null(report.tokens)},
                             {"num_layers", profile.num_layers()},
                             {"layer_numbers", internal::numbers_or_null(profile.layers())},

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,8 @@ struct ProfileReport {
   std::optional<std::int64_t> tokens;  // none where a file holds counts alone
   std::optional<int> ranks;            // of contiguous homes
   std::string output;                  // path of what was written, or nothing
+  // How numbers that nobody named were read, by file.
+  std::map<std::string, std::string> axes = {};
 };
 
 std::string to_text(const ProfileReport& report);

@@ -8,6 +8,7 @@ namespace evenkeel::python {
 void translate_errors();
 void bind_errors(nanobind::module_& module);
 void bind_profile(nanobind::module_& module);
+void bind_recording(nanobind::module_& module);  // after bind_profile
 void bind_placement(nanobind::module_& module);
 void bind_plan(nanobind::module_& module);
 void bind_place(nanobind::module_& module);

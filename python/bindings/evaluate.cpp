@@ -15,11 +15,9 @@
 
 #include "evenkeel/io/cost_file.h"
 #include "evenkeel/io/model_config.h"
-#include "evenkeel/io/routing_file.h"
 #include "evenkeel/placement/evaluate/time_model.h"
 #include "evenkeel/topology/devices.h"
 #include "python/bindings/bind.h"
-#include "python/bindings/interruptible.h"
 
 namespace nb = nanobind;
 
@@ -34,38 +32,6 @@ Placement homes_for(const RoutingProfile& recording, const std::string& name, co
   if (!placement)
     return Placement::contiguous(recording.num_layers(), recording.num_experts(), topology.num_ranks());
   return placement->paired_with({name, recording.layers(), recording.num_layers()}, placement_name, argument);
-}
-
-// A file as placements are judged on it.
-struct Recording {
-  RoutingProfile profile;
-  std::vector<RoutingProfile> steps;
-  std::vector<std::string> notes;
-  bool is_trace = false;
-};
-
-Recording read_recording(const std::filesystem::path& path, std::optional<int> num_experts,
-                         std::optional<std::int64_t> step_tokens, const std::string& bare,
-                         std::optional<std::vector<int>> layers,
-                         const std::optional<std::filesystem::path>& model, bool transitions) {
-  RoutingOptions how{.num_experts = num_experts,
-                     .layers = std::move(layers),
-                     .bare = parse_bare("as_", bare),
-                     .transitions = transitions,
-                     .keep_steps = true};
-  if (model) how.model = read_model_layers(model->string());
-  return interruptible_read([&] {
-    RoutingFile file = open_routing(path.string(), how);
-    return Recording{.profile = profile_of(file, how),
-                     .steps = steps_of(file, step_tokens),
-                     .notes = file.notes,
-                     .is_trace = file.trace != nullptr};
-  });
-}
-
-std::vector<RoutingProfile> read_steps(const std::filesystem::path& path, std::optional<int> num_experts,
-                                       std::optional<std::int64_t> step_tokens) {
-  return read_recording(path, num_experts, step_tokens, "", std::nullopt, std::nullopt, false).steps;
 }
 
 // Facts about the machine and a step, each by the name of the argument that states it.
@@ -141,11 +107,6 @@ void bind_evaluate(nb::module_& module) {
   nb::class_<RecordingJudgement>(module, "RecordingJudgement")
       .def_ro("quality", &RecordingJudgement::quality)
       .def_ro("steps", &RecordingJudgement::steps);
-  nb::class_<Recording>(module, "Recording")
-      .def_ro("profile", &Recording::profile)
-      .def_ro("steps", &Recording::steps)
-      .def_ro("notes", &Recording::notes)
-      .def_ro("is_trace", &Recording::is_trace);
   bind_verdict(module);
   bind_time_model(module);
   module.def("homes_for", &homes_for, nb::arg("recording"), nb::arg("name"), nb::arg("topology"),
@@ -165,11 +126,6 @@ void bind_evaluate(nb::module_& module) {
       },
       nb::arg("before"), nb::arg("after"), nb::arg("move"), nb::arg("model"), nb::arg("num_layers"),
       nb::arg("num_ranks"), nb::arg("horizon").none());
-  module.def("read_recording", &read_recording, nb::arg("path"), nb::arg("num_experts").none(),
-             nb::arg("step_tokens").none(), nb::arg("bare"), nb::arg("layers").none(),
-             nb::arg("model").none(), nb::arg("transitions"));
-  module.def("read_steps", &read_steps, nb::arg("path"), nb::arg("num_experts").none(),
-             nb::arg("step_tokens").none());
 }
 
 }  // namespace evenkeel::python

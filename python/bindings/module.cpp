@@ -9,6 +9,7 @@ NB_MODULE(_native, module) {
   translate_errors();
   bind_errors(module);
   bind_profile(module);
+  bind_recording(module);
   bind_placement(module);
   bind_plan(module);
   bind_place(module);

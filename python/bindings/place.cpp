@@ -15,7 +15,6 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/routing_file.h"
 #include "evenkeel/io/topology_file.h"
 #include "evenkeel/placement/copy_choice.h"
 #include "evenkeel/placement/problem.h"
@@ -46,22 +45,6 @@ SourceCounts sources_of(const InArray<double, 3>& counts) {
           .num_ranks = static_cast<int>(counts.shape(1)),
           .num_experts = static_cast<int>(counts.shape(2)),
           .counts = {values.begin(), values.end()}};
-}
-
-OutArray<double> array_of(const SourceCounts& sources) {
-  const auto size = [](int n) { return static_cast<std::size_t>(n); };
-  return to_array(sources.counts,
-                  {size(sources.num_layers), size(sources.num_ranks), size(sources.num_experts)});
-}
-
-SourceCounts read_sources(const std::filesystem::path& path, int num_ranks, std::optional<int> num_experts) {
-  return interruptible_read([&] {
-    const RoutingFile file = open_routing(path.string(), {.num_experts = num_experts});
-    if (!file.trace)
-      throw ParseError(path.string(), "",
-                       "has counts of experts, and not where tokens come from: a trace is needed");
-    return source_counts(*file.trace, num_ranks);
-  });
 }
 
 PlaceResult place_interruptibly(const std::vector<const RoutingProfile*>& recordings,
@@ -194,12 +177,6 @@ void bind_place(nb::module_& module) {
       },
       nb::arg("recordings"), nb::arg("topology"), nb::arg("options"));
   module.def("place", &place_interruptibly, nb::arg("recordings"), nb::arg("topology"), nb::arg("options"));
-  module.def(
-      "source_counts",
-      [](const std::filesystem::path& path, int num_ranks, std::optional<int> num_experts) {
-        return array_of(read_sources(path, num_ranks, num_experts));
-      },
-      nb::arg("path"), nb::arg("num_ranks"), nb::arg("num_experts").none());
   module.def("has_exact_solver", &has_exact_solver);
 }
 

@@ -18,11 +18,9 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/profile_file.h"
-#include "evenkeel/io/routing_file.h"
 #include "evenkeel/routing/imbalance.h"
 #include "python/bindings/arrays.h"
 #include "python/bindings/bind.h"
-#include "python/bindings/interruptible.h"
 
 namespace nb = nanobind;
 
@@ -35,19 +33,6 @@ std::size_t layers(const RoutingProfile& profile) {
 }
 std::size_t experts(const RoutingProfile& profile) {
   return static_cast<std::size_t>(profile.num_experts());
-}
-
-using Read = std::tuple<RoutingProfile, std::vector<std::string>>;
-
-Read read(const std::filesystem::path& path, std::optional<int> num_experts, const std::string& as,
-          std::optional<std::vector<int>> layers, const std::optional<std::filesystem::path>& model) {
-  RoutingOptions how{.num_experts = num_experts, .layers = std::move(layers), .bare = parse_bare("as_", as)};
-  if (model) how.model = read_model_layers(model->string());
-  return interruptible_read([&]() -> Read {
-    RoutingFile file = open_routing(path.string(), how);
-    RoutingProfile profile = profile_of(file, how);
-    return {std::move(profile), std::move(file.notes)};
-  });
 }
 
 std::optional<std::vector<int>> layer_numbers(const RoutingProfile& profile) {
@@ -103,8 +88,6 @@ ThreeWays imbalance_of(const RoutingProfile& profile) {
 void bind_profile(nb::module_& module) {
   const auto release = nb::call_guard<nb::gil_scoped_release>();
   nb::class_<RoutingProfile>(module, "RoutingProfile")
-      .def_static("read", &read, nb::arg("path"), nb::arg("num_experts").none(), nb::arg("as_"),
-                  nb::arg("layers").none(), nb::arg("model").none())
       .def_static("of_arrays", &of_arrays, nb::arg("loads"), nb::arg("transitions").none())
       .def("write", &write, nb::arg("path"), nb::arg("format"), release)
       .def_prop_ro("num_layers", &RoutingProfile::num_layers)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypedDict, TypeVar
+from typing import TypedDict, TypeVar
 
 from . import _native
-from ._arguments import file_path, instance, invalid, layer_list, number, real
+from ._arguments import file_path, instance, invalid, number, real
+from ._reading import FilePath, Reading
 from .placement import Placement
 from .profile import RoutingProfile
 
-FilePath = str | os.PathLike[str]
 T = TypeVar("T")
 
 
@@ -36,24 +36,6 @@ class VerdictFigures(TypedDict):
     notes: list[str]
 
 
-@dataclass(frozen=True)
-class Reading:
-    """How files of recordings are read."""
-
-    num_experts: int | None = None
-    as_: Literal["counts", "trace"] | None = None
-    layers: Sequence[int] | None = None
-    model: FilePath | None = None
-    step_tokens: int | None = None
-
-    def require_files(self, recordings: Iterable[RoutingProfile | FilePath]) -> None:
-        if not all(isinstance(each, RoutingProfile) for each in recordings):
-            return
-        for name in ("num_experts", "as_", "layers", "step_tokens"):
-            if getattr(self, name) is not None:
-                raise invalid(name, "is about files, and recordings has none", "to leave it out")
-
-
 class Recording:
     """A profile, or a file with the steps that it has."""
 
@@ -61,6 +43,7 @@ class Recording:
         self, recording: RoutingProfile | FilePath, index: int, how: Reading, argument: str = "recordings"
     ) -> None:
         self.is_trace = False
+        self.axes = ""
         self.is_file = not isinstance(recording, RoutingProfile)
         if isinstance(recording, RoutingProfile):
             self.name = f"recording {index}"
@@ -71,16 +54,9 @@ class Recording:
         if not isinstance(recording, (str, os.PathLike)):
             raise invalid(argument, f"has a {type(recording).__name__}", "profiles and paths")
         self.name = file_path(recording, argument)
-        read = _native.read_recording(
-            self.name,
-            how.num_experts,
-            how.step_tokens,
-            how.as_ or "",
-            layer_list(how.layers),
-            None if how.model is None else file_path(how.model, "model"),
-            True,
-        )
+        read = how.read(recording, argument, steps=True)
         self.profile, self.steps, self.notes, self.is_trace = read.profile, read.steps, read.notes, read.is_trace
+        self.axes = read.axes
 
 
 class Candidate:

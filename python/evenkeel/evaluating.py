@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Literal, TypedDict
 
 from . import _native
-from ._arguments import choice, file_path, invalid, number
+from ._arguments import invalid
 from ._machine import machine_of
+from ._reading import FilePath, Reading
 from ._verdict import (
     Candidate,
-    FilePath,
-    Reading,
     Recording,
     TimeModel,
     VerdictFigures,
@@ -54,6 +53,7 @@ class Evaluation(TypedDict):
     """What `evenkeel evaluate --json` prints."""
 
     placements: list[PlacementFigures]
+    axes: dict[str, str]
     verdict: VerdictFigures
     notes: list[str]
 
@@ -76,6 +76,8 @@ def evaluate(
     cost: FilePath | None = None,
     device: str | None = None,
     num_experts: int | None = None,
+    axes: str | None = None,
+    columns: str | None = None,
     as_: Literal["counts", "trace"] | None = None,
     layers: Sequence[int] | None = None,
 ) -> Evaluation:
@@ -100,7 +102,7 @@ def evaluate(
             neither `link` nor `topology` says one; its other rates have no part in the model.
         device: instead, "a100", "h100", "h200", "b200" or "mi300x": half of the datasheet's peaks, an assumption. What
             `tflops`, `link` and `topology` say goes before it; its link is that within a node.
-        num_experts, as_, layers: of files, what they do not say of themselves, as for `RoutingProfile`.
+        num_experts, axes, columns, as_, layers: of files, what they do not say of themselves, as for `RoutingProfile`.
 
     Returns:
         A dict as `evenkeel evaluate --json` prints it: `placements`, the first of them "contiguous", each with
@@ -112,19 +114,14 @@ def evaluate(
         InvalidArgument: recordings and placements do not fit each other.
     """
     machine = machine_of(ranks, nodes, topology)
-    how = Reading(
-        None if num_experts is None else number(num_experts, "num_experts", 1),
-        None if as_ is None else choice(as_, "as_", ("counts", "trace")),  # type: ignore[arg-type]
-        layers,
-        model,
-        None if step_tokens is None else number(step_tokens, "step_tokens", 1),
-    )
+    how = Reading(num_experts, axes, columns, as_, layers, model, step_tokens)
     if model is not None and layers is not None:
         raise invalid("layers", "is what model says", "to leave it out")
     time = TimeModel(model, tokens_per_step, tflops, link, horizon, expert_bytes, cost, device)
     time.require_sense(topology is not None, how.step_tokens)
     given_recordings = several(recordings, RoutingProfile, "recordings")
-    how.require_files(given_recordings)
+    if all(isinstance(each, RoutingProfile) for each in given_recordings):
+        how.refuse("is about files, and recordings has none", but=("model",))
     read = [Recording(each, i, how) for i, each in enumerate(given_recordings)]
     if step_tokens is not None and not any(each.is_trace for each in read):
         raise invalid("step_tokens", "is for traces, and no recording is one", "to leave it out")
@@ -142,17 +139,24 @@ def evaluate(
             for each in candidates
         ],
         "verdict": verdict_on(read, before, best, machine, step, time.steps_served()),
+        "axes": {each.name: each.axes for each in read if each.axes},
         "notes": [f"{each.name}: {note}" for each in read for note in each.notes],
     }
 
 
-def read_steps(path: FilePath, step_tokens: int | None = None, num_experts: int | None = None) -> list[RoutingProfile]:
+def read_steps(
+    path: FilePath,
+    step_tokens: int | None = None,
+    num_experts: int | None = None,
+    axes: str | None = None,
+    columns: str | None = None,
+) -> list[RoutingProfile]:
     """The steps of a recording, each a profile without transitions: what `place` takes as several recordings.
 
     Args:
         path: a file that tells its steps apart (docs/evaluate.md lists them), or a trace.
         step_tokens: of a trace: windows of so many tokens instead, of which a last one that is not full is left out.
-        num_experts: E, for a file that does not say it.
+        num_experts, axes, columns: of the file, as for `RoutingProfile`.
 
     Returns:
         Profiles; none where the file does not say its steps.
@@ -160,15 +164,14 @@ def read_steps(path: FilePath, step_tokens: int | None = None, num_experts: int 
     Raises:
         ParseError, InvalidArgument: as `RoutingProfile(path)`.
     """
-    window = None if step_tokens is None else number(step_tokens, "step_tokens", 1)
-    experts = None if num_experts is None else number(num_experts, "num_experts", 1)
-    return [_of_native(each) for each in _native.read_steps(file_path(path, "path"), experts, window)]
+    how = Reading(num_experts, axes, columns, step_tokens=step_tokens)
+    return [_of_native(each) for each in how.read(path, steps=True, count="nothing").steps]
 
 
 def _of_native(native: _native.RoutingProfile) -> RoutingProfile:
     profile = RoutingProfile.__new__(RoutingProfile)
     profile._native = native
-    profile._notes = []
+    profile._notes, profile._axes = [], None
     return profile
 
 

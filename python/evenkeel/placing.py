@@ -11,12 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _native
-from ._arguments import MOST_RANKS, ArrayLike, choice, file_path, floats, instance, invalid, number, real
+from ._arguments import MOST_RANKS, ArrayLike, choice, floats, instance, invalid, number, real
 from ._machine import machine_of
+from ._reading import FilePath, Reading
 from ._verdict import (
     Candidate,
-    FilePath,
-    Reading,
     Recording,
     TimeModel,
     VerdictFigures,
@@ -332,7 +331,13 @@ def _judges(
     return read
 
 
-def source_counts(path: str | os.PathLike[str], ranks: int, num_experts: int | None = None) -> NDArray[np.float64]:
+def source_counts(
+    path: str | os.PathLike[str],
+    ranks: int,
+    num_experts: int | None = None,
+    axes: str | None = None,
+    columns: str | None = None,
+) -> NDArray[np.float64]:
     """`[L, P, E]`: how the assignments of a trace come from ranks, if its sequences are dealt to ranks in turn.
 
     Sequence i lives on rank i mod P; the tokens of a trace without sequences in P equal blocks.
@@ -340,8 +345,8 @@ def source_counts(path: str | os.PathLike[str], ranks: int, num_experts: int | N
     Raises:
         ParseError: the file is not a trace.
     """
-    experts = None if num_experts is None else number(num_experts, "num_experts", 1)
-    return _native.source_counts(file_path(path, "path"), number(ranks, "ranks", 1, MOST_RANKS), experts)
+    ranks = number(ranks, "ranks", 1, MOST_RANKS)
+    return Reading(num_experts, axes, columns).read(path, count="nothing").sources(ranks)
 
 
 def has_exact_solver() -> bool:

@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _native
-from ._arguments import ArrayLike, choice, file_path, instance, integers, invalid, layer_list, number, said_layers
+from ._arguments import ArrayLike, choice, file_path, instance, integers, invalid, said_layers
+from ._reading import Reading
 
 Format = Literal["safetensors", "npz", "json"]
 
@@ -43,7 +44,10 @@ class RoutingProfile:
         transitions: `[L - 1, E, E]`: from expert a in layer l to b in l + 1, over all tokens, the number of pairs (an
             assignment to a, an assignment to b) of the same token. Without them a placement balances loads alone.
         num_experts: E, for a file that does not say it and whose highest expert may never be chosen.
-        as_: "counts" or "trace": what an array that nobody named holds, where that is asked.
+        axes: the order of an array that nobody named, such as "tokens,layers,k" or "layers,experts"; where it is
+            missing, the error lists the readings there are (docs/formats.md#arrays-without-a-name).
+        columns: instead, of a table: the names of its columns, such as "layer,k..." or "layer,expert,count".
+        as_: "counts" or "trace": short for the usual order of either.
         layers: `[L]`, which of the model's layers these are, counted from 0 with the dense ones, where the file does
             not say it; what it says must agree.
         model: the same by the model's config.json, or the folder that holds it.
@@ -53,7 +57,7 @@ class RoutingProfile:
         InvalidArgument: shapes do not fit, a number is negative, or the total is above 2^63 - 1.
     """
 
-    __slots__ = ("_native", "_notes")
+    __slots__ = ("_axes", "_native", "_notes")
 
     def __init__(
         self,
@@ -62,29 +66,24 @@ class RoutingProfile:
         loads: ArrayLike | None = None,
         transitions: ArrayLike | None = None,
         num_experts: int | None = None,
+        axes: str | None = None,
+        columns: str | None = None,
         as_: Literal["counts", "trace"] | None = None,
         layers: Sequence[int] | None = None,
         model: str | os.PathLike[str] | None = None,
     ) -> None:
         self._notes: list[str] = []
+        self._axes: str | None = None
+        how = Reading(num_experts, axes, columns, as_, layers, model)
         if (path is None) == (loads is None):
             raise invalid("path", "a profile comes from a file or from loads", "one of the two")
         if path is not None:
             if transitions is not None:
                 raise invalid("transitions", "the file has its own", "to leave it out")
-            experts = None if num_experts is None else number(num_experts, "num_experts", 1)
-            told = "" if as_ is None else choice(as_, "as_", ("counts", "trace"))
-            self._native, self._notes = _native.RoutingProfile.read(
-                file_path(path, "path"),
-                experts,
-                told,
-                layer_list(layers),
-                None if model is None else file_path(model, "model"),
-            )
+            read = how.read(path)
+            self._native, self._notes, self._axes = read.profile, read.notes, read.axes or None
             return
-        for name, value in (("as_", as_), ("model", model)):
-            if value is not None:
-                raise invalid(name, "is about a file, and there is none", "to leave it out")
+        how.refuse("is about a file, and there is none", but=("num_experts", "layers"))
         counted = integers(loads, "loads", 2, "[layers, experts]")
         if 0 in counted.shape:
             raise invalid("loads", f"shape {list(counted.shape)}", "[layers, experts], each 1 or more")
@@ -116,6 +115,11 @@ class RoutingProfile:
     def notes(self) -> list[str]:
         """What was read otherwise than it stands in the file, and why, a sentence each."""
         return list(self._notes)
+
+    @property
+    def axes(self) -> str | None:
+        """How numbers that nobody named were read; None where the file says what they are."""
+        return self._axes
 
     @property
     def loads(self) -> NDArray[np.int64]:

@@ -73,11 +73,12 @@ class Layers(CommandTest):
     def test_numbers_that_nobody_said_are_asked_for(self):
         (self.folder / "w.npy").write_bytes(npy([3, 72], [n % 97 for n in range(3 * 72)]))
         for server, name in [("sglang", "s.json"), ("trtllm", "t.yaml")]:
-            words = ["place", "w.npy", "--ranks", RANKS, "--format", server, "-o", name]
+            words = ["place", "w.npy", "--as", "counts", "--ranks", RANKS, "--format", server, "-o", name]
             self.assert_refused(words, 2, "InvalidArgument", "--moe-layers", "nobody said", "config.json")
             self.assertFalse((self.folder / name).exists())
             self.json(*words, "--moe-layers", "1-3")
-        self.json("place", "w.npy", "--ranks", RANKS, "--format", "sglang", "-o", "s.json", "--num-hidden-layers", 3)
+        words = ["place", "w.npy", "--as", "counts", "--ranks", RANKS, "--format", "sglang", "-o", "s.json"]
+        self.json(*words, "--num-hidden-layers", 3)
         rows = json.loads((self.folder / "s.json").read_text())["physical_to_logical_map"]
         self.assertEqual(len(rows), 3)
 
@@ -96,7 +97,7 @@ class Layers(CommandTest):
         self.json("place", "w.npy", "--ranks", RANKS, "--format", "sglang", "-o", "s.json", "--model", ".")
         self.assertEqual(len(json.loads((self.folder / "s.json").read_text())["physical_to_logical_map"]), 5)
         self.write("config.json", config | {"n_routed_experts": 64})
-        words = ["profile", "w.npy", "--model", "config.json"]
+        words = ["profile", "w.npy", "--as", "counts", "--model", "config.json"]
         self.assert_refused(words, 2, "InvalidArgument", "--model", "64 experts", "72")
         self.write("config.json", config | {"first_k_dense_replace": 1})
         self.assert_refused(words, 2, "InvalidArgument", "--model", "layers 1-4", "3 layers without numbers")
@@ -136,7 +137,9 @@ class Layers(CommandTest):
 
     def test_a_first_column_that_counts_is_asked_about(self):
         (self.folder / "c.csv").write_text("".join(f"{n},{n * 7 % 5},{n * 3 % 4 + 1}\n" for n in range(3, 9)))
-        self.assert_refused(["profile", "c.csv"], 3, "ParseError", "counts from 3 to 8", "layer,expert_0")
+        self.assert_refused(
+            ["profile", "c.csv"], 2, "InvalidArgument", "--axes", "layer,experts...: 6 layers of 2 experts"
+        )
         lines = "".join(f"{n},{e},{n + e + 1}\n" for n in range(3) for e in range(4))
         (self.folder / "m.csv").write_text("moe_layer,expert,count\n" + lines)
         profile = self.json("profile", "m.csv", "--moe-layers", "1,3,5")
@@ -155,7 +158,7 @@ class Layers(CommandTest):
         (self.folder / "top1.npy").write_bytes(
             npy([50, 6, 1], values, "<i2", "h")
         )  # one id a token: k equal ids say nothing
-        done = self.call("profile", "top1.npy", "--json")
+        done = self.call("profile", "top1.npy", "--as", "trace", "--json")
         self.assertEqual(json.loads(done.stdout)["layer_numbers"], [1, 3, 5])
         (self.folder / "all.npy").write_bytes(npy([50, 6, 2], [n % 7 for n in range(600)], "<i2", "h"))
         chosen = self.json("profile", "all.npy", "--as", "trace", "--moe-layers", "1,3,5")
@@ -266,6 +269,8 @@ class Evidence(CommandTest):
         return values
 
     def shape_of(self, name, *options):
+        if name == "r.npy" and "--as" not in options:
+            options = (*options, "--as", "trace")
         done = self.call("profile", name, "--json", *options)
         self.assertEqual(done.returncode, 0, done.stderr)
         profile = json.loads(done.stdout)
@@ -273,6 +278,7 @@ class Evidence(CommandTest):
 
     def noted(self, *words):
         """What is printed by a command that may have notes besides."""
+        words = [*words, "--as", "trace"] if "r.npy" in words and "--as" not in words else words
         return json.loads(self.call(*words, "--json").stdout)
 
     def test_layers_filled_with_zeros_are_dense(self):
@@ -301,8 +307,9 @@ class Evidence(CommandTest):
         values = [(i * i + i // 7) % 5 for i in range(400 * 3 * 2)]  # many a token has one id twice, of any id
         (self.folder / "r.npy").write_bytes(npy([400, 3, 2], values))
         layers, experts, tokens, _, notes = self.shape_of("r.npy")
-        self.assertEqual((layers, experts, tokens, notes), (3, 5, 400, ""))
-        self.assertEqual([layer["assignments"] for layer in self.json("profile", "r.npy")["layers"]], [800] * 3)
+        self.assertEqual((layers, experts, tokens), (3, 5, 400))
+        self.assertIn("rows name an expert twice, which no router does: read as they stand", notes)
+        self.assertEqual([layer["assignments"] for layer in self.noted("profile", "r.npy")["layers"]], [800] * 3)
 
     def test_rows_of_one_id_are_tokens_absent_from_a_layer(self):
         for k, filler in [(8, 0), (4, 3), (2, 5)]:
@@ -348,7 +355,11 @@ class Evidence(CommandTest):
         values[5::6] = [255] * len(values[5::6])
         (self.folder / "r.npy").write_bytes(npy([160, 3, 6], values, "|u1", "B"))
         self.assert_refused(
-            ["profile", "r.npy"], 2, "InvalidArgument", "--num-experts", "id 255 stands beside ids up to 159"
+            ["profile", "r.npy", "--as", "trace"],
+            2,
+            "InvalidArgument",
+            "--num-experts",
+            "id 255 stands beside ids up to 159",
         )
         self.assertEqual(self.shape_of("r.npy", "--num-experts", 160)[:3], (3, 160, 160))
         self.assertEqual(self.shape_of("r.npy", "--num-experts", 256)[:3], (3, 256, 160))
@@ -388,24 +399,6 @@ class Evidence(CommandTest):
         (self.folder / "r.npy").write_bytes(npy([300, 1, 6], values, "<u2", "H"))
         self.assertEqual(self.shape_of("r.npy", "--as", "trace")[1], 256)
 
-    def test_what_speaks_against_both_readings_is_asked(self):
-        values = [10 + (i * 7919) % 25000 for i in range(300 * 8)]
-        (self.folder / "r.npy").write_bytes(npy([300, 8], values))
-        self.assert_refused(["profile", "r.npy"], 2, "InvalidArgument", "--as", "[steps, 1, experts]")
-        self.assertEqual(self.shape_of("r.npy", "--as", "counts")[:2], (300, 8))
-
-    def test_numbers_in_text_are_looked_at_like_others(self):
-        values = self.ids(301, 1, 8, 64)[8:]
-        rows = [values[at : at + 8] for at in range(0, len(values), 8)]
-        (self.folder / "ids.csv").write_text("\n".join(",".join(map(str, row)) for row in rows))
-        self.assertEqual(self.shape_of("ids.csv")[:3], (1, 64, 300))
-        maps = [[*range(16), 3, 5, 7, 9], [*range(15, -1, -1), 1, 1, 2, 2]]
-        (self.folder / "map.csv").write_text("\n".join(",".join(map(str, row)) for row in maps))
-        self.assert_refused(["place", "map.csv", "--ranks", 2], 2, "InvalidArgument", "--as", "a map of physical")
-        self.assertEqual(self.shape_of("map.csv", "--as", "counts")[:2], (2, 20))
-        self.write("deep.json", [[[1, 5], [2, 6]], [[3, 0], [4, 7]]])
-        self.assert_refused(["profile", "deep.json"], 2, "InvalidArgument", "--as", "[steps, layers, experts]")
-
     def test_an_id_that_only_fills_rows_is_no_expert(self):
         values = self.ids(40, 3, 4, 60)
         values[4:8] = [60] * 4
@@ -415,46 +408,30 @@ class Evidence(CommandTest):
         self.assertEqual((layers, experts, tokens), (3, 60, 40))
         self.assertIn("id 60 fills", notes)
 
-    def test_counts_are_known_by_their_width_their_size_or_their_type(self):
-        wide = [3 + n % 50 for n in range(4 * 100)]
-        (self.folder / "wide.npy").write_bytes(npy([4, 100], wide))
-        (self.folder / "steps.npy").write_bytes(npy([2, 4, 100], wide * 2))
-        (self.folder / "large.npy").write_bytes(npy([4, 8], [5000 * n for n in range(32)]))
-        (self.folder / "even.npy").write_bytes(
-            npy([6, 4], [1, 2, 3, 4, 2, 3, 4, 1, 4, 1, 2, 3, 0, 1, 2, 7, 5, 0, 1, 4, 2, 6, 0, 2])
-        )
-        (self.folder / "real.npy").write_bytes(npy([2, 3], [0.5, 1.25, 3.0, 2.0, 0.0, 7.5], "<f8", "d"))
-        for name, shape in [
-            ("wide", (4, 100)),
-            ("steps", (4, 100)),
-            ("large", (4, 8)),
-            ("even", (6, 4)),
-            ("real", (2, 3)),
-        ]:
-            with self.subTest(name):
-                self.assertEqual(self.shape_of(f"{name}.npy")[:3], (*shape, None))
-                plan = self.json if name != "real" else lambda *w: json.loads(self.call(*w, "--json").stdout)
-                self.assertEqual(plan("plan", f"{name}.npy", "--layer", 1, "--ranks", 2)["num_experts"], shape[1])
-
-    def test_what_stays_open_is_one_question_and_the_answer_is_obeyed(self):
+    def test_what_nobody_named_is_one_question_and_the_answer_is_obeyed(self):
         values = [1, 5, 2, 6, 3, 0, 4, 7]
         (self.folder / "two.npy").write_bytes(npy([4, 2], values))
         self.write("two.json", [[1, 5], [2, 6], [3, 0], [4, 7]])
-        for words in (["profile"], ["place", "--ranks", 2], ["plan", "--ranks", 2, "--layer", 0]):
-            command = [words[0], "two.npy", *words[1:]]
-            self.assert_refused(command, 2, "InvalidArgument", "--as", "counts of 4 layers", "4 tokens")
-        self.assertEqual(self.shape_of("two.json")[:3], (4, 2, None))  # lists in JSON are counts
-        for name in ("two.npy", "two.json"):
+        (self.folder / "two.csv").write_text("1,5\n2,6\n3,0\n4,7\n")
+        for name in ("two.npy", "two.json", "two.csv"):
+            for words in (["profile"], ["place", "--ranks", 2], ["plan", "--ranks", 2, "--layer", 0]):
+                command = [words[0], name, *words[1:]]
+                parts = ["layers,experts: 4 layers of 2 experts", "tokens,k: 1 layer of 8 experts, 4 tokens, top-2"]
+                self.assert_refused(command, 2, "InvalidArgument", "--axes: ", *parts)
             self.assertEqual(self.shape_of(name, "--as", "counts")[:3], (4, 2, None))
-            self.assertEqual(self.shape_of(name, "--as", "trace")[:3], (1, 8, 4))
-        # So many experts do not fit two columns of counts.
-        self.assertEqual(self.shape_of("two.npy", "--num-experts", 8)[:3], (1, 8, 4))
+            self.assertEqual(self.shape_of(name, "--axes", "tokens,k")[:3], (1, 8, 4))
+            self.assertIn("read as tokens,k: 1 layer of 8 experts", self.shape_of(name, "--as", "trace")[4])
+            plan = self.json("plan", name, "--axes", "ranks,experts")
+            self.assertEqual((plan["num_ranks"], plan["axes"]), (4, {name: "ranks,experts"}))
+        words = ["profile", "two.npy", "--as", "trace", "--axes", "tokens,k"]
+        self.assert_refused(words, 2, "InvalidArgument", "--as: is short for an order that --axes says")
 
-    def test_an_array_in_another_order_is_refused_with_what_to_do(self):
-        (self.folder / "r.npy").write_bytes(npy([3, 400, 4], self.ids(400, 3, 4, 16), "<i2", "h"))
-        self.assert_refused(["profile", "r.npy"], 3, "ParseError", "400 layers", "swapaxes(0, 1)")
-        (self.folder / "c.npy").write_bytes(npy([2, 300, 65], [1] * (2 * 300 * 65)))
-        self.assert_refused(["profile", "c.npy"], 3, "ParseError", "300 layers", "swapaxes(0, 1)")
+    def test_an_array_with_a_name_in_another_order_is_asked_about(self):
+        ids = {"routed_experts": Tensor([3, 400, 4], self.ids(400, 3, 4, 16))}
+        (self.folder / "r.safetensors").write_bytes(safetensors(ids))
+        self.assert_refused(["profile", "r.safetensors"], 2, "InvalidArgument", "400 layers", "layers,tokens,k")
+        (self.folder / "c.safetensors").write_bytes(safetensors({"counts": Tensor([2, 300, 65], [1] * (2 * 300 * 65))}))
+        self.assert_refused(["profile", "c.safetensors"], 2, "InvalidArgument", "300 layers")
 
 
 if __name__ == "__main__":

@@ -61,7 +61,7 @@ class Tables(CommandTest):
     def test_a_bare_tensor_that_looks_like_a_map_is_asked_about(self):
         for rows in [[[0, 1, 2, 3], [3, 2, 1, 0]], [[0, 1, 0, 1, 2]], [list(range(80)) + [7, 9]]]:
             (self.folder / "map.pt").write_bytes(torch_file(Tensor.of_rows(rows)))
-            self.assert_refused(["profile", "map.pt"], 2, "InvalidArgument", "--as", "physical_to_logical_map")
+            self.assert_refused(["profile", "map.pt"], 2, "InvalidArgument", "--axes", "physical_to_logical_map")
             self.assertEqual(self.json("profile", "map.pt", "--as", "counts")["num_layers"], len(rows))
 
     def test_a_map_of_vllm_ascend_out_of_order_is_refused(self):

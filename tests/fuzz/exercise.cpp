@@ -24,7 +24,7 @@
 #include "evenkeel/io/placement_file.h"
 #include "evenkeel/io/placement_format.h"
 #include "evenkeel/io/profile_file.h"
-#include "evenkeel/io/routing_file.h"
+#include "evenkeel/io/read_recording.h"
 #include "evenkeel/io/topology_file.h"
 #include "evenkeel/io/trace_file.h"
 #include "evenkeel/io/trained_layer.h"
@@ -129,7 +129,7 @@ Outcome exercise_json(std::span<const std::byte> bytes) {
   const Outcome profile = outcome_of([&] { read_profile(source); });
   const Outcome loads = outcome_of([&] {
     try {
-      read_loads(source, {.num_ranks = 3, .layer = 0});
+      read_step_loads(source, {.num_ranks = 3, .layer = 0});
     } catch (const InvalidArgument&) {
       // The file has counts of other than 3 ranks.
     }
@@ -188,19 +188,22 @@ Outcome outcome_with_options(Reading reading) {
 }
 
 // Steps add up to the whole.
-void read_steps(RoutingFile file) {
-  const std::vector<RoutingProfile> steps = steps_of(file, std::nullopt);
-  if (steps.empty() || !file.profile) return;
+void read_steps(const Recording& file) {
+  const std::vector<RoutingProfile>& steps = file.steps;
+  if (steps.empty() || file.is_trace()) return;
   RoutingProfile sum = steps.front();
   for (const RoutingProfile& step : std::span(steps).subspan(1)) sum.add(step);
-  if (!std::ranges::equal(sum.loads(), file.profile->loads()))
+  if (!std::ranges::equal(sum.loads(), file.profile.loads()))
     throw std::logic_error("steps do not add up to the recording");
 }
 
 Outcome exercise_recording(std::span<const std::byte> bytes) {
-  const Outcome whole = outcome_with_options([&] { open_routing(source_of(bytes)); });
-  const Outcome by_step =
-      outcome_with_options([&] { read_steps(open_routing(source_of(bytes), {.keep_steps = true})); });
+  // A long member of an archive is not counted to its end.
+  using Count = ReadOptions::Count;
+  const Outcome whole =
+      outcome_with_options([&] { read_recording(source_of(bytes), {.count = Count::nothing}); });
+  const Outcome by_step = outcome_with_options(
+      [&] { read_steps(read_recording(source_of(bytes), {.count = Count::nothing, .steps = true})); });
   return whole == Outcome::read ? whole : by_step;
 }
 

@@ -6,7 +6,7 @@
 #include "evenkeel/io/loads_file.h"
 #include "evenkeel/io/placement_file.h"
 #include "evenkeel/io/profile_file.h"
-#include "evenkeel/io/routing_file.h"
+#include "evenkeel/io/read_recording.h"
 #include "evenkeel/io/trace_file.h"
 #include "tests/io/support.h"
 #include "tests/routing/message.h"
@@ -23,7 +23,8 @@ TEST(Convert, TakesATraceThroughEveryFormatWithoutChange) {
   convert_file(test_data("deflated.npz"), folder / "1.safetensors");
   convert_file(folder / "1.safetensors", folder / "2.npz");
   convert_file(folder / "2.npz", folder / "3.npy");
-  const Converted last = convert_file(folder / "3.npy", folder / "4.safetensors", {.num_experts = 64});
+  const Converted last = convert_file(folder / "3.npy", folder / "4.safetensors",
+                                      {.reading = {.num_experts = 64, .axes = "tokens,layers,k"}});
   EXPECT_EQ(last.what, "trace");
   EXPECT_EQ(last.from, "npy");
   EXPECT_EQ(last.to, "safetensors");
@@ -79,11 +80,11 @@ TEST(Convert, MakesOtherSystemsRecordingsTracesAndProfiles) {
   EXPECT_EQ(trace.what, "recording");
   EXPECT_EQ(trace.from, "sglang");
   EXPECT_EQ(trace.layers, LayerNumbers({1, 2, 3}));
-  EXPECT_EQ(profile_of(folder / "t.safetensors"), read_routing(test_data("sglang_per_token.pt")));
+  EXPECT_EQ(profile_of(folder / "t.safetensors"), profile_in(test_data("sglang_per_token.pt")));
   EXPECT_EQ(convert_file(test_data("sglang_stat.pt"), folder / "s.json").what, "recording");
-  EXPECT_EQ(read_profile(folder / "s.json"), read_routing(test_data("sglang_stat.pt")));
+  EXPECT_EQ(read_profile(folder / "s.json"), profile_in(test_data("sglang_stat.pt")));
   EXPECT_EQ(convert_file(test_data("trtllm_statistics"), folder / "x.npz").what, "statistics");
-  EXPECT_EQ(read_profile(folder / "x.npz"), read_routing(test_data("trtllm_statistics")));
+  EXPECT_EQ(read_profile(folder / "x.npz"), profile_in(test_data("trtllm_statistics")));
 }
 
 TEST(Convert, TakesAPlacementThroughEverySystemWithoutChange) {
@@ -171,15 +172,12 @@ TEST(Convert, OfRoutingTakesNumbersThatItsFileDoesNotSay) {
 
 TEST(Convert, OfRoutingRefusesToTakeATraceForCountsAndCountsForATrace) {
   TempFolder folder;
-  EXPECT_EQ(
-      convert_refusal(test_data("stored.npz"), folder / "o.npz", {.bare = RoutingOptions::Bare::counts}),
-      "as: counts, but the file has the tokens of a trace; allowed: to leave it out");
-  EXPECT_EQ(convert_refusal(test_data("trtllm_statistics"), folder / "o.npz",
-                            {.bare = RoutingOptions::Bare::trace}),
+  EXPECT_EQ(convert_refusal(test_data("stored.npz"), folder / "o.npz", {.reading = {.axes = "counts"}}),
+            "as: counts, but the file has the tokens of a trace; allowed: to leave it out");
+  EXPECT_EQ(convert_refusal(test_data("trtllm_statistics"), folder / "o.npz", {.reading = {.axes = "trace"}}),
             "as: trace, but the file has counts; allowed: to leave it out");
-  EXPECT_EQ(
-      convert_file(test_data("stored.npz"), folder / "o.npz", {.bare = RoutingOptions::Bare::trace}).what,
-      "trace");
+  EXPECT_EQ(convert_file(test_data("stored.npz"), folder / "o.npz", {.reading = {.axes = "trace"}}).what,
+            "trace");
 }
 
 TEST(Convert, OfPlacementsRefusesWhatNeitherFormatKnows) {
@@ -188,7 +186,7 @@ TEST(Convert, OfPlacementsRefusesWhatNeitherFormatKnows) {
   const std::string out = folder / "b.json";
   write_placement({.placement = Placement::contiguous(2, 4, 2).numbered(LayerNumbers({3, 5}))}, in);
   using enum PlacementFormat;
-  EXPECT_EQ(convert_refusal(in, out, {.bare = RoutingOptions::Bare::counts}),
+  EXPECT_EQ(convert_refusal(in, out, {.reading = {.axes = "counts"}}),
             "as: is for arrays, and " + in + " is a placement; allowed: to leave it out");
   EXPECT_EQ(
       convert_refusal(in, out, {.placement = {.num_hidden_layers = 6}}),
@@ -198,7 +196,7 @@ TEST(Convert, OfPlacementsRefusesWhatNeitherFormatKnows) {
             "layer_updates_per_iter: is for trtllm, not for sglang; allowed: to leave it out");
   EXPECT_EQ(convert_refusal(in, out, {.placement = {.num_ranks = 4}}),
             "ranks: 4, but " + in + " is for 2 ranks; allowed: 2, or a placement for 4");
-  EXPECT_EQ(convert_refusal(in, out, {.num_experts = 8}),
+  EXPECT_EQ(convert_refusal(in, out, {.reading = {.num_experts = 8}}),
             "num_experts: 8, but " + in + " is for 4 experts; allowed: 4, or a placement for 8");
   EXPECT_EQ(convert_refusal(in, out, {.to = sglang, .placement = {.layers = {{3, 4}}}}),
             "moe_layers: names layers 3-4, but " + in + " has layers 3,5; allowed: 3,5, or leave it out");

@@ -2,14 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <array>
-
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/convert.h"
-#include "evenkeel/io/internal/array_writer.h"
-#include "evenkeel/io/internal/bare_array.h"
 #include "evenkeel/io/placement_format.h"
-#include "evenkeel/io/routing_file.h"
+#include "evenkeel/io/read_recording.h"
 #include "tests/io/support.h"
 #include "tests/routing/message.h"
 
@@ -21,17 +17,17 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 std::string lines_refusal(std::string_view text) {
-  return message_of<ParseError>([&] { open_routing(source_of(text)); });
+  return message_of<ParseError>([&] { read_recording(source_of(text)); });
 }
 
 TEST(CountLines, OfALayerEachAreReadToTheLast) {
-  const RoutingFile file = open_routing(source_of(
+  const Recording file = read_recording(source_of(
       "{\"layer\": 4, \"rank\": 0, \"counts\": [0, 5]}\n{\"layer\": 3, \"rank\": 0, \"counts\": [7, 2]}\n\n"
       "{\"layer\": 4, \"rank\": 1, \"counts\": [1, 1]}\n"));
-  EXPECT_EQ(file.what, "counts");
+  EXPECT_EQ(file.kind, "counts");
   EXPECT_EQ(file.format, "json");
   EXPECT_THAT(file.layers().numbers(), ElementsAre(3, 4));
-  EXPECT_EQ(without_numbers(*file.profile), RoutingProfile(2, 2, {7, 2, 1, 6}, {}));
+  EXPECT_EQ(without_numbers(file.profile), RoutingProfile(2, 2, {7, 2, 1, 6}, {}));
   EXPECT_THAT(lines_refusal("{\"layer\": 4, \"counts\": [0, 5]}\n{\"layer\": 4, \"counts\": [7, 2]}\n"),
               HasSubstr("f: line 2: layer 4 is in line 1 already"));
   EXPECT_THAT(lines_refusal("{\"layer\": 4, \"counts\": [0, 5]}\n{\"layer\": 5, \"counts\": [7, 2, 1]}\n"),
@@ -39,21 +35,21 @@ TEST(CountLines, OfALayerEachAreReadToTheLast) {
 }
 
 TEST(CountLines, OfAnExpertEachAreALongTable) {
-  const RoutingFile file = open_routing(
+  const Recording file = read_recording(
       source_of("{\"layer\": 4, \"expert\": 1, \"count\": 5}\n{\"layer\": 3, \"expert\": 0, \"count\": 7}"));
   EXPECT_THAT(file.layers().numbers(), ElementsAre(3, 4));
-  EXPECT_EQ(without_numbers(*file.profile), RoutingProfile(2, 2, {7, 0, 0, 5}, {}));
+  EXPECT_EQ(without_numbers(file.profile), RoutingProfile(2, 2, {7, 0, 0, 5}, {}));
 }
 
 TEST(CountLines, OfAllLayersEachAreAddedUp) {
-  const RoutingFile sglang =
-      open_routing(source_of("{\"step\": 1, \"logical_count\": [[0, 0], [1, 2]]}\n"
-                             "{\"step\": 2, \"logical_count\": [[0, 0], [10, 0.5]]}\n"));
+  const Recording sglang =
+      read_recording(source_of("{\"step\": 1, \"logical_count\": [[0, 0], [1, 2]]}\n"
+                               "{\"step\": 2, \"logical_count\": [[0, 0], [10, 0.5]]}\n"));
   EXPECT_THAT(sglang.layers().numbers(), ElementsAre(1));
-  EXPECT_EQ(without_numbers(*sglang.profile), RoutingProfile(1, 2, {22, 5}, {}));
+  EXPECT_EQ(without_numbers(sglang.profile), RoutingProfile(1, 2, {22, 5}, {}));
   EXPECT_THAT(sglang.notes, ElementsAre("loads that are not whole numbers are scaled by 2^1"));
   EXPECT_EQ(
-      *open_routing(source_of("{\"loads\": [[1, 2], [3, 4]]}\n{\"loads\": [[10, 0], [0, 0]]}\n")).profile,
+      read_recording(source_of("{\"loads\": [[1, 2], [3, 4]]}\n{\"loads\": [[10, 0], [0, 0]]}\n")).profile,
       RoutingProfile(2, 2, {11, 2, 3, 4}, {}));
   EXPECT_THAT(lines_refusal("{\"loads\": [[1, 2]]}\n{\"loads\": [[1, 2], [3, 4]]}\n"),
               HasSubstr("f: line 2: loads: is of shape [2, 2] where the first is of [1, 2]"));
@@ -87,7 +83,7 @@ TEST(CountLines, ThatAreProfilesAreRefused) {
 TEST(CountLines, TakeNoNumberInQuotes) {
   const std::string seven = "{\"layer\": 3, \"expert\": 0, \"count\": 7, \"rank\": \"0\"}\n";
   EXPECT_EQ(
-      without_numbers(*open_routing(source_of(seven + seven.substr(0, seven.size() - 4) + "1\"}")).profile),
+      without_numbers(read_recording(source_of(seven + seven.substr(0, seven.size() - 4) + "1\"}")).profile),
       RoutingProfile(1, 1, {14}, {}));
   for (const auto& [number, key] : {std::pair{"7", "count"}, {"3", "layer"}}) {
     std::string quoted = seven;
@@ -109,21 +105,21 @@ constexpr const char* mapping =
 TEST(VllmStatistics, AddPhysicalCountsToTheExpertsOfEachRecordsMap) {
   const std::string text = stats(100, "[[1, 2, 3, 4], [5, 6, 7, 8]]", "[[0, 1, 2, 0], [2, 1, 0, 2]]") +
                            stats(200, "[[10, 20, 30, 40], [0, 0, 0, 0]]", "[[2, 1, 0, 1], [0, 1, 2, 2]]");
-  const RoutingFile file = open_routing(source_of(text));
-  EXPECT_EQ(file.what, "statistics");
+  const Recording file = read_recording(source_of(text));
+  EXPECT_EQ(file.kind, "statistics");
   EXPECT_EQ(file.format, "vllm");
   EXPECT_FALSE(file.layers().known());
   EXPECT_THAT(file.notes, IsEmpty());
-  EXPECT_EQ(*file.profile, RoutingProfile(2, 3, {5 + 30, 2 + 60, 3 + 10, 7, 6, 13}, {}));
+  EXPECT_EQ(file.profile, RoutingProfile(2, 3, {5 + 30, 2 + 60, 3 + 10, 7, 6, 13}, {}));
 }
 
 TEST(VllmStatistics, MayStandBesideMarkersAndAPlacement) {
   const std::string record = stats(1, "[[1, 2, 3, 4]]", "[[0, 1, 2, 0]]");
   const RoutingProfile expected(1, 3, {5, 2, 3}, {});
   const std::string marker = "{\"record_type\": \"session_metadata\", \"argv\": [\"serve\"]}\n";
-  EXPECT_EQ(*open_routing(source_of(marker + record)).profile, expected);
+  EXPECT_EQ(read_recording(source_of(marker + record)).profile, expected);
   for (const std::string& text : {mapping + record, record + mapping, marker + mapping + record}) {
-    EXPECT_EQ(*open_routing(source_of(text)).profile, expected);
+    EXPECT_EQ(read_recording(source_of(text)).profile, expected);
     EXPECT_EQ(read_placement_as(source_of(text), {.num_ranks = 2}).placement.num_experts(), 3);
   }
   EXPECT_THAT(lines_refusal(mapping), HasSubstr("is a placement, not routing"));
@@ -134,8 +130,8 @@ TEST(VllmStatistics, MayStandBesideMarkersAndAPlacement) {
 }
 
 TEST(VllmStatistics, OfAveragesKeepTheirRatios) {
-  const RoutingFile file = open_routing(source_of(stats(1, "[[0.5, 2, 3, 0.25]]", "[[0, 1, 2, 0]]")));
-  EXPECT_EQ(*file.profile, RoutingProfile(1, 3, {3, 8, 12}, {}));
+  const Recording file = read_recording(source_of(stats(1, "[[0.5, 2, 3, 0.25]]", "[[0, 1, 2, 0]]")));
+  EXPECT_EQ(file.profile, RoutingProfile(1, 3, {3, 8, 12}, {}));
   EXPECT_THAT(file.notes, ElementsAre("loads that are not whole numbers are scaled by 2^2"));
 }
 
@@ -153,41 +149,6 @@ TEST(VllmStatistics, RefuseWhatDoesNotFit) {
                             stats(1, "[[1, 2]]", "[[0, 1]]", ", \"model\": \"mtp\"")),
               HasSubstr("line 2: model: is \"mtp\" where a record before has \"a\""));
   EXPECT_THAT(lines_refusal(stats(1, "[[0, 0]]", "[[0, 1]]")), HasSubstr("has no assignment in any layer"));
-}
-
-TEST(ExpertMapShape, IsThatOfRowsWithEveryId) {
-  using Numbers = std::vector<std::int64_t>;
-  const auto is_map = [](const Numbers& shape, const Numbers& values) {
-    return internal::looks_like_expert_map(shape, values);
-  };
-  EXPECT_TRUE(is_map({2, 4}, {0, 1, 2, 0, 2, 1, 1, 0}));
-  EXPECT_TRUE(is_map({1, 3}, {2, 0, 1}));
-  EXPECT_FALSE(is_map({2, 4}, {0, 1, 2, 0, 2, 1, 1, 1}));  // 0 is missing in a row
-  EXPECT_FALSE(is_map({2, 3}, {7, 0, 1, 0, 7, 1}));
-  EXPECT_FALSE(is_map({1, 3}, {3, 1, 2}));
-  EXPECT_FALSE(is_map({1, 3}, {-1, 0, 1}));
-  EXPECT_FALSE(is_map({1, 3}, {0, 0, 0}));
-  EXPECT_FALSE(is_map({3}, {2, 0, 1}));
-  EXPECT_THAT(message_of<InvalidArgument>([] {
-                internal::ask_about_expert_map(std::array<std::int64_t, 2>{2, 4}, "f");
-              }),
-              HasSubstr("save it as {'physical_to_logical_map': tensor}"));
-}
-
-TEST(ExpertMapShape, IsAskedAboutInEveryContainer) {
-  TempFolder folder;
-  const std::vector<std::int64_t> map{0, 1, 2, 0, 2, 1, 1, 0};
-  internal::write_arrays({internal::integers_to_write("", {2, 4}, map)}, {}, folder / "map.npy",
-                         FileFormat::npy);
-  write_text(folder / "map.json", "[[0, 1, 2, 0], [2, 1, 1, 0]]");
-  for (const char* name : {"map.npy", "map.json"}) {
-    EXPECT_THAT(message_of<InvalidArgument>([&] { open_routing(folder / name); }),
-                HasSubstr("physical_to_logical_map"))
-        << name;
-    EXPECT_EQ(*open_routing(folder / name, {.bare = RoutingOptions::Bare::counts}).profile,
-              RoutingProfile(2, 4, {0, 1, 2, 0, 2, 1, 1, 0}, {}))
-        << name;
-  }
 }
 
 }  // namespace

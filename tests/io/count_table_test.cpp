@@ -6,32 +6,36 @@
 #include <random>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/routing_file.h"
+#include "evenkeel/io/read_recording.h"
 #include "tests/io/support.h"
 #include "tests/routing/message.h"
 
 namespace evenkeel {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-RoutingFile table_of(std::string_view text, const RoutingOptions& options = {}) {
-  RoutingFile file = open_routing(source_of(text), options);
-  EXPECT_EQ(file.what, "counts");
+const ReadOptions as_layers{.axes = "layers,experts"};
+
+Recording table_of(std::string_view text, const ReadOptions& options = {}) {
+  Recording file = read_recording(source_of(text), options);
+  EXPECT_EQ(file.kind, "counts");
   EXPECT_EQ(file.format, "csv");
   return file;
 }
 
-void expect_counts(std::string_view text, const std::vector<int>& layers, const RoutingProfile& profile) {
-  const RoutingFile file = table_of(text);
+void expect_counts(std::string_view text, const std::vector<int>& layers, const RoutingProfile& profile,
+                   const ReadOptions& options = {}) {
+  const Recording file = table_of(text, options);
   EXPECT_EQ(file.layers(), LayerNumbers(layers)) << text;
-  EXPECT_EQ(without_numbers(*file.profile), profile) << text;
+  EXPECT_EQ(without_numbers(file.profile), profile) << text;
 }
 
-std::string table_refusal(std::string_view text) {
-  return message_of<ParseError>([&] { open_routing(source_of(text)); });
+std::string table_refusal(std::string_view text, const ReadOptions& options = {}) {
+  return message_of<ParseError>([&] { read_recording(source_of(text), options); });
 }
 
 const RoutingProfile two_by_three(2, 3, {7, 0, 2, 0, 5, 0}, {});
@@ -99,18 +103,19 @@ TEST(LongTable, TakesTheColumnThatIsTheCount) {
       table_refusal("layer,expert,count_top1,count_top2\n3,0,1,2\n"),
       "f: line 1: any of the columns 'count_top1', 'count_top2' may be the count; leave one of them, or call "
       "it 'count'");
-  EXPECT_THAT(table_refusal("layer,expert,token\n3,0,1\n"), HasSubstr("but none of counts; call it 'count'"));
+  EXPECT_THAT(table_refusal("layer,expert,token\n3,0,1\n"), HasSubstr("but none of the token's experts"));
+  EXPECT_THAT(table_refusal("layer,expert\n3,0\n"), HasSubstr("but none of counts; call it 'count'"));
   EXPECT_THAT(table_refusal("layer,layer_id,expert,count\n3,3,0,1\n"), HasSubstr("mean the same"));
   EXPECT_THAT(table_refusal("layer,physical_expert_id,count\n3,0,1\n"), HasSubstr("is of physical experts"));
 }
 
 TEST(LongTable, IsAskedAboutWhereIdsMayBeginWithOne) {
   const std::string text = "layer,expert,count\n3,1,7\n3,2,2\n";
-  EXPECT_THAT(message_of<InvalidArgument>([&] { open_routing(source_of(text)); }),
+  EXPECT_THAT(message_of<InvalidArgument>([&] { read_recording(source_of(text)); }),
               HasSubstr("num_experts: is not given, and f has no line of expert 0"));
-  EXPECT_EQ(without_numbers(*table_of(text, {.num_experts = 4}).profile),
+  EXPECT_EQ(without_numbers(table_of(text, {.num_experts = 4}).profile),
             RoutingProfile(1, 4, {0, 7, 2, 0}, {}));
-  EXPECT_THAT(message_of<InvalidArgument>([&] { open_routing(source_of(text), {.num_experts = 2}); }),
+  EXPECT_THAT(message_of<InvalidArgument>([&] { read_recording(source_of(text), {.num_experts = 2}); }),
               HasSubstr("num_experts: 2, but f has expert 2; allowed: 3 or more"));
 }
 
@@ -129,11 +134,15 @@ TEST(LongTable, RefusesIdsThatAreNone) {
 }
 
 TEST(LongTable, WithoutNamesIsAskedAbout) {
-  EXPECT_EQ(table_refusal("3,0,7\n3,1,5\n3,2,2\n4,0,1\n4,1,5\n4,2,9\n"),
-            "f: line 1: the lines may be a layer, an expert and its count each, or the counts of three "
-            "experts; name "
-            "the columns in a first line, 'layer,expert,count' or 'expert_0,expert_1,expert_2'");
-  EXPECT_EQ(table_of("e0,e1,e2\n3,0,7\n3,1,5\n3,2,2\n4,0,1\n4,1,5\n4,2,9\n").profile->num_layers(), 6);
+  const std::string lines = "3,0,7\n3,1,5\n3,2,2\n4,0,1\n4,1,5\n4,2,9\n";
+  EXPECT_THAT(message_of<InvalidArgument>([&] { read_recording(source_of(lines)); }),
+              HasSubstr("layer,expert,count: 2 layers of 3 experts"));
+  EXPECT_EQ(table_of("e0,e1,e2\n" + lines).profile.num_layers(), 6);
+  const ReadOptions columns{.columns = "layer,expert,count"};
+  expect_counts(lines, {3, 4}, RoutingProfile(2, 3, {7, 5, 2, 1, 5, 9}, {}), columns);
+  EXPECT_THAT(table_of(lines, columns).notes,
+              ElementsAre("read as columns layer,expert,count: 2 layers of 3 experts"));
+  EXPECT_EQ(table_of(lines, columns).axes, "layer,expert,count");
 }
 
 TEST(LongTable, LeavesDenseLayersOut) {
@@ -142,24 +151,25 @@ TEST(LongTable, LeavesDenseLayersOut) {
 
 TEST(WideTable, FollowsItsColumnOfLayers) {
   const RoutingProfile expected(3, 2, {70, 80, 5, 6, 1, 2}, {});
-  expect_counts("layer,a,b\n1,5,6\n0,70,80\n7,1,2\n", {0, 1, 7}, expected);
+  expect_counts("layer,e0,e1\n1,5,6\n0,70,80\n7,1,2\n", {0, 1, 7}, expected);
   expect_counts("expert_0,expert_1,layer_idx\n5,6,1\n70,80,0\n1,2,7\n", {0, 1, 7}, expected);
   EXPECT_EQ(
-      table_refusal("layer,a,b\n1,5,6\n0,70,80\n1,1,1\n"),
+      table_refusal("layer,e0,e1\n1,5,6\n0,70,80\n1,1,1\n"),
       "f: line 4: layer 1 is in line 2 already, and no column such as step, rank or forward_pass tells them "
       "apart");
   expect_counts("step,layer,e0,e1\n0,1,2,3\n1,1,3,3\n0,0,70,80\n1,7,1,2\n", {0, 1, 7}, expected);
-  EXPECT_EQ(table_refusal("layer,a,b\nx,5,6\n"), "f: line 2, column 1: 'x' is not a number");
+  EXPECT_EQ(table_refusal("layer,e0,e1\nx,5,6\n"), "f: line 2, column 1: 'x' is not a number");
 }
 
 TEST(WideTable, FollowsTheIdsOfItsColumns) {
   const RoutingProfile expected(1, 4, {5, 6, 7, 8}, {});
   expect_counts("layer,expert_1,expert_0,expert_3,expert_2\n3,6,5,8,7\n", {3}, expected);
   expect_counts("layer,0,1,2,3\n3,5,6,7,8\n", {3}, expected);
-  expect_counts("0,1,2,3\n5,6,7,8\n", {}, expected);
-  // As pandas writes an index without a name: the lines' numbers, or other numbers, which are the layers'.
+  EXPECT_THAT(table_refusal("0,1,2,3\n5,6,7,8\n", as_layers),
+              HasSubstr("line 1: counts the columns from 0 on"));
+  // As pandas writes an index without a name: it only counts the lines, or nobody says that it is the layer.
   expect_counts(",0,1,2,3\n0,5,6,7,8\n", {}, expected);
-  expect_counts(",0,1,2,3\n4,5,6,7,8\n", {4}, expected);
+  EXPECT_THAT(table_refusal(",0,1,2,3\n4,5,6,7,8\n"), HasSubstr("call it 'layer' if it is the layer"));
   EXPECT_EQ(table_refusal("layer,e0,e2\n3,5,6\n"),
             "f: line 1: column 'e2' is of expert 2, but 2 columns are of experts 0..1");
   EXPECT_EQ(table_refusal("layer,e0,e00\n3,5,6\n"), "f: line 1: columns 'e0' and 'e00' are both of expert 0");
@@ -184,23 +194,19 @@ TEST(FirstLine, IsNamesOnlyByEvidence) {
     const std::string text = "4," + std::string(cell) + ",3\n4,5,6\n";
     EXPECT_EQ(table_refusal(text), "f: line 1, column 2: '" + std::string(cell) +
                                        "' is not a number, and the line is no line of names");
-    if (*cell == '#' || *cell == '-') continue;
     EXPECT_EQ(
         table_refusal(std::string(cell) + ",1,3\n4,5,6\n"),
         "f: line 1, column 1: '" + std::string(cell) + "' is not a number, and the line is no line of names");
   }
-  expect_counts("+12,1,3\n4,5,6\n", {}, RoutingProfile(2, 3, {12, 1, 3, 4, 5, 6}, {}));
-  expect_counts("1,2\n3,4\n", {}, RoutingProfile(2, 2, {1, 2, 3, 4}, {}));
-  EXPECT_EQ(
-      table_refusal("1\n2\n"),
-      "f: line 1: has one number, and a layer has two experts at least; write the experts of a layer in one "
-      "line, or name the columns 'expert' and 'count'");
+  expect_counts("+12,1,3\n4,5,6\n", {}, RoutingProfile(2, 3, {12, 1, 3, 4, 5, 6}, {}), as_layers);
+  expect_counts("1,2\n3,4\n", {}, RoutingProfile(2, 2, {1, 2, 3, 4}, {}), as_layers);
+  EXPECT_EQ(table_refusal("1,2\n#N/A,7\n3,4\n", as_layers), "f: line 2, column 1: '#N/A' is not a number");
 }
 
 TEST(TableLines, EndInAnyOfThreeWays) {
   const RoutingProfile expected(2, 2, {1, 2, 3, 4}, {});
   for (const char* text : {"1,2\n3,4\n", "1,2\r\n3,4\r\n", "1,2\r3,4\r", "1,2\r\r3,4", "\n1,2,\n3,4,\n"})
-    expect_counts(text, {}, expected);
+    expect_counts(text, {}, expected, as_layers);
 }
 
 TEST(TableCells, SayWhatIsWrongWithThem) {
@@ -213,28 +219,28 @@ TEST(TableCells, SayWhatIsWrongWithThem) {
       "f: line 2, column 2: '4,5' has a comma; write decimals with a point, and thousands without a mark");
   EXPECT_EQ(table_refusal("1,\"2\n"), "f: line 1: has a quote that is not closed");
   EXPECT_EQ(table_refusal("1,\"2\"3\n"), "f: line 1, column 2: has '3' behind its closing quote");
-  expect_counts("\"1\", \"2\"\n3,\t4\n", {}, RoutingProfile(2, 2, {1, 2, 3, 4}, {}));
+  expect_counts("\"1\", \"2\"\n3,\t4\n", {}, RoutingProfile(2, 2, {1, 2, 3, 4}, {}), as_layers);
 }
 
 TEST(TableCells, ThatAreNotWholeAreLoadsOfWhichRatiosMatter) {
-  const RoutingFile file = table_of("layer,e0,e1\n3,0.5,3\n4,0.125,0\n");
-  EXPECT_EQ(without_numbers(*file.profile), RoutingProfile(2, 2, {4, 24, 1, 0}, {}));
+  const Recording file = table_of("layer,e0,e1\n3,0.5,3\n4,0.125,0\n");
+  EXPECT_EQ(without_numbers(file.profile), RoutingProfile(2, 2, {4, 24, 1, 0}, {}));
   EXPECT_THAT(file.notes, ElementsAre("loads that are not whole numbers are scaled by 2^3"));
   EXPECT_THAT(table_of("layer,e0,e1\n3,5e0,3.0\n").notes, IsEmpty());
   EXPECT_EQ(table_refusal("1.5,inf\n2,3\n"),
             "f: line 1, column 2: 'inf' is not a number, and the line is no line of names");
   EXPECT_THAT(table_refusal("1.5,2\n2,nan\n"), HasSubstr("line 2, column 2: 'nan' is not a number"));
-  EXPECT_THAT(table_refusal("1.5,2\n2,-0.5\n"), HasSubstr("line 2, column 2: is -0.5; a count is 0 or more"));
+  EXPECT_THAT(table_refusal("1.5,2\n2,-0.5\n", as_layers), HasSubstr("element 3 is -0.5"));
 }
 
 TEST(JsonLists, ThatAreNotWholeAreLoadsOfWhichRatiosMatter) {
   for (const char* text : {"[[0.5, 3], [0.125, 0]]", R"({"logical_count": [[0.5, 3], [0.125, 0]]})"}) {
-    const RoutingFile file = open_routing(source_of(text));
-    EXPECT_EQ(without_numbers(*file.profile), RoutingProfile(2, 2, {4, 24, 1, 0}, {}));
-    EXPECT_THAT(file.notes, ElementsAre("loads that are not whole numbers are scaled by 2^3"));
+    const Recording file = read_recording(source_of(text), *text == '[' ? as_layers : ReadOptions{});
+    EXPECT_EQ(without_numbers(file.profile), RoutingProfile(2, 2, {4, 24, 1, 0}, {}));
+    EXPECT_THAT(file.notes, Contains("loads that are not whole numbers are scaled by 2^3"));
   }
-  EXPECT_THAT(table_refusal("[[0.5, -3]]"), HasSubstr("element 1 is -3"));
-  EXPECT_THAT(table_refusal("[[0.5, \"3\"]]"), HasSubstr("counts[0][1]: is a JSON string, not a number"));
+  EXPECT_THAT(table_refusal("[[0.5, -3]]", as_layers), HasSubstr("element 1 is -3"));
+  EXPECT_THAT(table_refusal("[[0.5, \"3\"]]"), HasSubstr("[0][1]: is a JSON string, not a number"));
   EXPECT_THAT(table_refusal("[[0.5, 3], [1]]"), HasSubstr("has 1 elements where the first had 2"));
 }
 

@@ -6,7 +6,7 @@
 #include <map>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/routing_file.h"
+#include "evenkeel/io/read_recording.h"
 #include "tests/io/support.h"
 #include "tests/routing/message.h"
 
@@ -16,7 +16,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr int kLayers = 3;  // 1, 2 and 3 of the model; layer 0 is dense
+constexpr int kMoeLayers = 3;  // 1, 2 and 3 of the model; layer 0 is dense
 constexpr int kExperts = 6;
 constexpr int kPhysical = 8;
 
@@ -25,47 +25,47 @@ int expert_of(int layer, int p) {
 }
 
 TEST(SglangRecording, OfModeStatAddsUpItsStepsWithoutDenseLayers) {
-  const RoutingFile file = open_routing(test_data("sglang_stat.pt"));
-  EXPECT_EQ(file.what, "recording");
+  const Recording file = read_recording(test_data("sglang_stat.pt"));
+  EXPECT_EQ(file.kind, "recording");
   EXPECT_EQ(file.format, "sglang");
   EXPECT_THAT(file.layers().numbers(), ElementsAre(1, 2, 3));
-  ASSERT_TRUE(file.profile);
-  EXPECT_FALSE(file.profile->has_transitions());
+  ASSERT_FALSE(file.is_trace());
+  EXPECT_FALSE(file.profile.has_transitions());
   std::vector<std::int64_t> expected;
-  for (int l = 1; l <= kLayers; ++l)
+  for (int l = 1; l <= kMoeLayers; ++l)
     for (int e = 0; e < kExperts; ++e) {
       std::int64_t sum = 0;
       for (int s = 0; s < 3; ++s) sum += (7 * s + 5 * l + 3 * e) % 11;
       expected.push_back(sum);
     }
-  EXPECT_EQ(without_numbers(*file.profile), RoutingProfile(kLayers, kExperts, expected, {}));
+  EXPECT_EQ(without_numbers(file.profile), RoutingProfile(kMoeLayers, kExperts, expected, {}));
 }
 
 TEST(SglangRecording, OfModePerPassMapsPhysicalExperts) {
-  const RoutingFile file = open_routing(test_data("sglang_per_pass.pt"));
+  const Recording file = read_recording(test_data("sglang_per_pass.pt"));
   EXPECT_THAT(file.layers().numbers(), ElementsAre(1, 2, 3));
-  std::vector<std::int64_t> expected(kLayers * kExperts, 0);
+  std::vector<std::int64_t> expected(kMoeLayers * kExperts, 0);
   for (int n = 0; n < 3; ++n)
-    for (int l = 1; l <= kLayers; ++l)
+    for (int l = 1; l <= kMoeLayers; ++l)
       for (int p = 0; p < kPhysical; ++p)
         expected[static_cast<std::size_t>((l - 1) * kExperts + expert_of(l, p))] += (5 * n + 3 * l + p) % 7;
-  ASSERT_TRUE(file.profile);
-  EXPECT_EQ(without_numbers(*file.profile), RoutingProfile(kLayers, kExperts, expected, {}));
+  ASSERT_FALSE(file.is_trace());
+  EXPECT_EQ(without_numbers(file.profile), RoutingProfile(kMoeLayers, kExperts, expected, {}));
 }
 
 TEST(SglangRecording, OfModePerTokenIsATraceOfExperts) {
-  const RoutingFile file = open_routing(test_data("sglang_per_token.pt"));
+  const Recording file = read_recording(test_data("sglang_per_token.pt"));
   EXPECT_THAT(file.layers().numbers(), ElementsAre(1, 2, 3));
   ASSERT_TRUE(file.trace);
   const TraceInfo& info = file.trace->info();
   EXPECT_EQ(info.num_tokens, 5);
-  EXPECT_EQ(info.num_layers, kLayers);
+  EXPECT_EQ(info.num_layers, kMoeLayers);
   EXPECT_EQ(info.top_k, 2);
   EXPECT_EQ(info.num_experts, kExperts);
   std::vector<std::int32_t> expected;
   for (int n = 0; n < 2; ++n)
     for (int t = 0; t < 3 - n; ++t)
-      for (int l = 1; l <= kLayers; ++l)
+      for (int l = 1; l <= kMoeLayers; ++l)
         for (int j = 0; j < 2; ++j) expected.push_back(expert_of(l, (3 * t + l + 5 * j + n) % kPhysical));
   std::vector<std::int32_t> ids(expected.size());
   file.trace->read_ids({0, 5}, ids);
@@ -73,38 +73,39 @@ TEST(SglangRecording, OfModePerTokenIsATraceOfExperts) {
 }
 
 TEST(SglangRecording, ByTokenHasTransitions) {
-  const RoutingProfile profile = read_routing(test_data("sglang_per_token.pt"));
+  const RoutingProfile profile = profile_in(test_data("sglang_per_token.pt"));
   EXPECT_TRUE(profile.has_transitions());
   EXPECT_EQ(profile.total_load(LayerId(0)), 10);
-  EXPECT_FALSE(read_routing(test_data("sglang_per_token.pt"), {.transitions = false}).has_transitions());
+  EXPECT_FALSE(
+      profile_in(test_data("sglang_per_token.pt"), {.count = ReadOptions::Count::loads}).has_transitions());
 }
 
 TEST(SglangRecording, OfPhysicalExpertsHasAsManyAsItIsTold) {
   for (const char* name : {"sglang_per_token.pt", "sglang_per_pass.pt"}) {
-    const RoutingProfile told = read_routing(test_data(name), {.num_experts = 9});
-    const RoutingProfile found = read_routing(test_data(name));
+    const RoutingProfile told = profile_in(test_data(name), {.num_experts = 9});
+    const RoutingProfile found = profile_in(test_data(name));
     EXPECT_EQ(told.num_experts(), 9) << name;
-    for (int l = 0; l < kLayers; ++l)
+    for (int l = 0; l < kMoeLayers; ++l)
       for (int e = 0; e < 9; ++e)
         EXPECT_EQ(told.load(LayerId(l), ExpertId(e)), e < kExperts ? found.load(LayerId(l), ExpertId(e)) : 0);
-    EXPECT_EQ(message_of<ParseError>([&] { open_routing(test_data(name), {.num_experts = 5}); }),
+    EXPECT_EQ(message_of<ParseError>([&] { read_recording(test_data(name), {.num_experts = 5}); }),
               test_data(name) + ": last_physical_to_logical_map: names expert 5, outside 0..4");
   }
   EXPECT_EQ(
-      message_of<InvalidArgument>([] { open_routing(test_data("sglang_stat.pt"), {.num_experts = 5}); }),
+      message_of<InvalidArgument>([] { read_recording(test_data("sglang_stat.pt"), {.num_experts = 5}); }),
       "num_experts: 5, but the file has counts of 6; allowed: 6, or leave it out");
 }
 
 TEST(SglangRecording, HasAPossibleNumberOfExperts) {
   for (int impossible : {-5, 0, 65537})
     EXPECT_EQ(message_of<InvalidArgument>(
-                  [&] { open_routing(test_data("sglang_stat.pt"), {.num_experts = impossible}); }),
+                  [&] { read_recording(test_data("sglang_stat.pt"), {.num_experts = impossible}); }),
               "num_experts: " + std::to_string(impossible) + " experts; allowed: 1..65536");
 }
 
 TEST(SglangRecording, OfPhysicalExpertsNeedsTheirMap) {
   EXPECT_EQ(
-      message_of<ParseError>([] { open_routing(test_data("sglang_without_map.pt")); }),
+      message_of<ParseError>([] { read_recording(test_data("sglang_without_map.pt")); }),
       test_data("sglang_without_map.pt") +
           ": last_physical_to_logical_map: is missing; the records count physical experts, and without it "
           "nobody knows which experts those are");
@@ -114,28 +115,27 @@ TEST(SglangRecording, OfSeveralRanksInAFolderIsAddedUp) {
   TempFolder folder;
   std::filesystem::copy(test_data("sglang_per_pass.pt"), folder / "expert_distribution_recorder_1.5_0.pt");
   std::filesystem::copy(test_data("sglang_per_pass.pt"), folder / "expert_distribution_recorder_1.5_1.pt");
-  RoutingProfile expected = read_routing(test_data("sglang_per_pass.pt"));
-  expected.add(read_routing(test_data("sglang_per_pass.pt")));
-  EXPECT_EQ(read_routing(folder / "."), expected);
-  EXPECT_EQ(read_routing(folder / ".", {.num_experts = 9}).num_experts(), 9);
+  RoutingProfile expected = profile_in(test_data("sglang_per_pass.pt"));
+  expected.add(profile_in(test_data("sglang_per_pass.pt")));
+  EXPECT_EQ(profile_in(folder / "."), expected);
+  EXPECT_EQ(profile_in(folder / ".", {.num_experts = 9}).num_experts(), 9);
 }
 
 // Of every step of a recording, the loads of all its layers.
 std::vector<std::vector<std::int64_t>> step_loads(const std::string& path) {
-  RoutingFile file = open_routing(path, {.keep_steps = true});
+  const Recording file = read_recording(path, {.steps = true});
   std::vector<std::vector<std::int64_t>> all;
-  for (const RoutingProfile& step : steps_of(file, std::nullopt))
-    all.emplace_back(step.loads().begin(), step.loads().end());
+  for (const RoutingProfile& step : file.steps) all.emplace_back(step.loads().begin(), step.loads().end());
   return all;
 }
 
 TEST(SglangRecording, KeepsForwardPassesApart) {
   std::vector<std::vector<std::int64_t>> stat(3);
-  std::vector<std::vector<std::int64_t>> passes(3, std::vector<std::int64_t>(kLayers * kExperts, 0));
-  std::vector<std::vector<std::int64_t>> tokens(2, std::vector<std::int64_t>(kLayers * kExperts, 0));
+  std::vector<std::vector<std::int64_t>> passes(3, std::vector<std::int64_t>(kMoeLayers * kExperts, 0));
+  std::vector<std::vector<std::int64_t>> tokens(2, std::vector<std::int64_t>(kMoeLayers * kExperts, 0));
   const auto at = [](int l, int e) { return static_cast<std::size_t>((l - 1) * kExperts + e); };
   for (int n = 0; n < 3; ++n)
-    for (int l = 1; l <= kLayers; ++l) {
+    for (int l = 1; l <= kMoeLayers; ++l) {
       for (int e = 0; e < kExperts; ++e)
         stat[static_cast<std::size_t>(n)].push_back((7 * n + 5 * l + 3 * e) % 11);
       for (int p = 0; p < kPhysical; ++p)
@@ -163,26 +163,26 @@ TEST(SglangRecording, KeepsForwardPassesApart) {
 }
 
 TEST(TorchFile, MayHoldABareMatrixOfCountsWithAnyStrides) {
-  const RoutingFile file = open_routing(test_data("counts.pt"));
-  EXPECT_EQ(file.what, "counts");
-  EXPECT_EQ(*file.profile, RoutingProfile(2, 3, {0, 2, 4, 1, 3, 5}, {}));
+  const Recording file = read_recording(test_data("counts.pt"), {.axes = "layers,experts"});
+  EXPECT_EQ(file.kind, "counts");
+  EXPECT_EQ(file.profile, RoutingProfile(2, 3, {0, 2, 4, 1, 3, 5}, {}));
 }
 
 TEST(TorchFile, MayHoldAveragesOfCounts) {
-  const RoutingFile halves = open_routing(test_data("halves.pt"));
-  EXPECT_THAT(halves.profile->loads(), ElementsAre(0, 1, 2, 3, 4, 5));
-  EXPECT_THAT(halves.notes, ElementsAre(HasSubstr("scaled by 2^1")));
+  const Recording halves = read_recording(test_data("halves.pt"), {.axes = "layers,experts"});
+  EXPECT_THAT(halves.profile.loads(), ElementsAre(0, 1, 2, 3, 4, 5));
+  EXPECT_THAT(halves.notes, testing::Contains(HasSubstr("scaled by 2^1")));
 }
 
 TEST(TorchFile, RefusesWhatIsNoRecording) {
-  EXPECT_EQ(message_of<ParseError>([] { open_routing(test_data("checkpoint.pt")); }),
+  EXPECT_EQ(message_of<ParseError>([] { read_recording(test_data("checkpoint.pt")); }),
             test_data("checkpoint.pt") +
                 ": data.pkl: is a dict without 'logical_count' or 'records', and no tensor of counts: no "
                 "recording of SGLang");
 }
 
 TEST(TorchFile, MayRepeatItsElementsByStridesOfZero) {
-  const RoutingProfile profile = read_routing(repository_file("tests/fuzz/corpus/recording/expanded"));
+  const RoutingProfile profile = profile_in(repository_file("tests/fuzz/corpus/recording/expanded"));
   EXPECT_EQ(profile.num_layers(), 50);
   EXPECT_THAT(profile.loads(LayerId(49)), ElementsAre(0, 1, 2, 3));
 }
@@ -190,7 +190,7 @@ TEST(TorchFile, MayRepeatItsElementsByStridesOfZero) {
 TEST(TorchFile, AsksForNoMoreThanItHas) {
   const auto refusal = [](const std::string& name) {
     const std::string path = repository_file("tests/fuzz/corpus/recording/") + name;
-    const std::string message = message_of<ParseError>([&] { open_routing(path); });
+    const std::string message = message_of<ParseError>([&] { read_recording(path); });
     EXPECT_EQ(message.substr(0, path.size()), path);
     return message.substr(path.size() + 2);
   };
@@ -211,7 +211,7 @@ TEST(TorchFile, CutAtAnyByteIsRefused) {
     const std::string whole = read_text(test_data(name));
     for (std::size_t size = 1; size < whole.size(); ++size) {
       SCOPED_TRACE(testing::Message() << name << " cut at " << size);
-      EXPECT_THROW(open_routing(source_of(std::string_view(whole).substr(0, size))), ParseError);
+      EXPECT_THROW(read_recording(source_of(std::string_view(whole).substr(0, size))), ParseError);
     }
   }
 }
@@ -223,7 +223,7 @@ TEST(TorchFile, WithAnyByteChangedIsReadOrRefused) {
     std::string changed = whole;
     changed[at] = static_cast<char>(changed[at] ^ 0x15);
     try {
-      open_routing(source_of(changed));
+      read_recording(source_of(changed));
     } catch (const Error&) {
       ++refused;
     }

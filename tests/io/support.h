@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "evenkeel/io/byte_source.h"
+#include "evenkeel/io/read_recording.h"
 #include "evenkeel/routing/profile.h"
 
 namespace evenkeel {
@@ -41,6 +42,10 @@ std::vector<std::byte> bytes_of(std::string_view text);
 ByteSource source_of(std::string_view text);
 
 // For comparing what was counted, where the source says which of the model's layers it is.
+inline RoutingProfile profile_in(const ByteSource& source, const ReadOptions& options = {}) {
+  return read_recording(source, options).profile;
+}
+
 inline RoutingProfile without_numbers(RoutingProfile profile) {
   profile.set_layers({});
   return profile;

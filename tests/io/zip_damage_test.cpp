@@ -8,7 +8,7 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/array_file.h"
 #include "evenkeel/io/internal/zip_archive.h"
-#include "evenkeel/io/routing_file.h"
+#include "evenkeel/io/read_recording.h"
 #include "tests/io/support.h"
 #include "tests/routing/message.h"
 
@@ -117,8 +117,8 @@ TEST(TorchFile, FlippedBitsAreRefusedOrDoNoHarm) {
   for (const char* name : {"recording/stat", "recording/per_pass"}) {
     const std::string whole = corpus_file(name);
     const auto loads_of = [](const std::string& text) {
-      const RoutingFile routing = open_routing(source_of(text));
-      const auto loads = routing.profile->loads();
+      const Recording routing = read_recording(source_of(text));
+      const auto loads = routing.profile.loads();
       return std::vector<std::int64_t>(loads.begin(), loads.end());
     };
     const auto loads = loads_of(whole);
@@ -172,8 +172,8 @@ std::string recording_of(int passes) {
 double seconds_to_read(int passes) {
   const auto source = source_of(recording_of(passes));
   const std::clock_t begin = std::clock();
-  const RoutingFile routing = open_routing(source);
-  EXPECT_EQ(routing.profile->loads()[1], 2 * passes);
+  const Recording routing = read_recording(source);
+  EXPECT_EQ(routing.profile.loads()[1], 2 * passes);
   return static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
 }
 

@@ -15,7 +15,13 @@ from tensor_files import Tensor, safetensors, torch_file
 
 import evenkeel as ek
 
-OPTIONS = {"num_experts": "--num-experts", "as_": "--as", "layers": "--moe-layers"}
+OPTIONS = {
+    "num_experts": "--num-experts",
+    "axes": "--axes",
+    "columns": "--columns",
+    "as_": "--as",
+    "layers": "--moe-layers",
+}
 ENDINGS = {"sglang": "json", "trtllm": "yaml", "vllm": "jsonl", "vllm-ascend": "json"}
 
 
@@ -99,6 +105,7 @@ class KindsTest(PackageTest):
     def setUp(self):
         super().setUp()
         self.draw = np.random.default_rng(1)
+        self.unnamed = {}  # arrays that were written without a name
 
     def case(self, name):
         """One of the collected files."""
@@ -109,6 +116,9 @@ class KindsTest(PackageTest):
     def write(self, name, array, key=None):
         """An array alone or under a key, in the container that the name ends in."""
         path = self.folder / name
+        self.unnamed.pop(path, None)
+        if key is None or key == "any":
+            self.unnamed[path] = array
         if path.suffix == ".npy":
             np.save(path, array)
         elif path.suffix == ".npz":
@@ -168,8 +178,23 @@ class KindsTest(PackageTest):
         self.assertAlmostEqual(quality["max_over_mean_mean"], expected.mean(), places=6)
         self.assertAlmostEqual(quality["max_over_mean_worst"], expected.max(), places=6)
 
+    def axes_of(self, path, is_trace):
+        """The usual order of what an array without a name holds."""
+        if self.unnamed[path].ndim == 2:
+            return "tokens,k" if is_trace else "layers,experts"
+        return "tokens,layers,k" if is_trace else "steps,layers,experts"
+
     def assert_read(self, path, truth, ranks=2, **said):
-        """Every command, Python and the servers' files go by these loads of these layers."""
+        """Every command, Python and the servers' files go by these loads of these layers.
+
+        Of an array without a name that nobody has spoken of, once they have asked what it is.
+        """
+        if path in self.unnamed and not {"axes", "as_"} & said.keys():
+            said["axes"] = self.axes_of(path, truth.ids is not None)
+            self.assert_asked(path, f"{said['axes']}: ")
+            self.assertEqual(ek.RoutingProfile(path, **said).axes, said["axes"])
+            self.assertEqual(self.call("profile", path, *as_words(said))["axes"], {str(path): said["axes"]})
+            self.assertIn(f"read as {said['axes']}: ", self.notes)
         self.assert_read_by_command(path, truth, ranks, said)
         self.assert_read_by_python(path, truth, ranks, said)
         if truth.layers is not None:
@@ -287,6 +312,8 @@ class KindsTest(PackageTest):
 
     def assert_noted(self, path, part, **said):
         """Both say that something was read otherwise than it stands in the file."""
+        if path in self.unnamed:
+            said["axes"] = self.axes_of(path, True)
         self.call("profile", path, *as_words(said))
         for notes in (self.notes, "\n".join(ek.RoutingProfile(path, **said).notes)):
             self.assertIn(part, notes)
@@ -294,10 +321,11 @@ class KindsTest(PackageTest):
     def assert_asked(self, path, *parts):
         """Nothing takes the file for loads or for tokens, and all ask the same."""
         command = self.refusal("profile", path)
-        for words in (["place", path, "--ranks", 2], ["plan", path, "--layer", 0, "--ranks", 2]):
-            self.assertEqual(self.refusal(*words), command)
-        for error in (command, self.refusal_of_python(ek.RoutingProfile, path)):
+        self.assertEqual(self.refusal("place", path, "--ranks", 2), command)
+        plan = self.refusal("plan", path, "--layer", 0, "--ranks", 2)
+        for error in (command, plan, self.refusal_of_python(ek.RoutingProfile, path)):
             self.assertEqual(error[0], "InvalidArgument")
+            self.assertIn("nobody says what its", error[1])
             for part in parts:
                 self.assertIn(part, error[1])
 

@@ -200,8 +200,9 @@ class Ids(KindsTest):
         with self.subTest("collected"):
             path = self.case("B09_routed_experts/dense_layers_as_zero.npy")
             truth = truth_of_ids(np.load(path)[:, 2:].astype(int), 64, list(range(2, 8)))
-            self.assert_read(path, truth)
-            self.assert_noted(path, "layers 0-1 hold one id throughout")
+            self.assert_asked(path, "tokens,layers,k: 8 layers of 64 experts, 54 tokens, top-8")
+            self.assert_read(path, truth, axes="tokens,layers,k")
+            self.assert_noted(path, "layers 0-1 hold one id throughout", axes="tokens,layers,k")
         for name, key, hidden, layers, k, experts, dtype in [
             ("a.npy", None, 27, range(1, 27), 6, 64, np.int32),
             ("a.npz", "routed_experts", 12, [1, 3, 5, 7, 9, 11], 2, 16, np.int16),
@@ -232,8 +233,9 @@ class Ids(KindsTest):
             path = self.case("B09_routed_experts/filled_with_255_uint8.npy")
             ids = np.load(path).astype(int)
             ids[ids == 255] = -1
-            self.assert_read(path, truth_of_ids(ids, 64))
-            self.assert_noted(path, "id 255 fills")
+            self.assert_asked(path, "tokens,layers,k: 6 layers of 64 experts, 54 tokens, top-8")
+            self.assert_read(path, truth_of_ids(ids, 64), axes="tokens,layers,k")
+            self.assert_noted(path, "id 255 fills", axes="tokens,layers,k")
         for name, key, experts, k, dtype, fill in [
             ("a.npy", None, 60, 4, np.uint8, 255),
             ("a.npz", "routed_experts", 60, 4, np.uint8, 255),
@@ -267,7 +269,11 @@ class Ids(KindsTest):
             ids = self.ids(160, 3, 6, 160)
             ids[:, :, 5] = -1
             path = self.write("g.npy", np.where(ids < 0, 255, ids).astype(np.uint8))
-            for error in (self.refusal("profile", path), self.refusal_of_python(ek.RoutingProfile, path)):
+            said = {"axes": "tokens,layers,k"}
+            for error in (
+                self.refusal("profile", path, *as_words(said)),
+                self.refusal_of_python(ek.RoutingProfile, path, **said),
+            ):
                 self.assertEqual(error[0], "InvalidArgument")
                 self.assertIn("id 255", error[1])
             self.assert_read(path, truth_of_ids(ids, 160), num_experts=160)
@@ -287,8 +293,10 @@ class Counts(KindsTest):
             path = self.case("B18_weight_matrix/weight_58x256.npy")
             counts = np.load(path)
             self.assertEqual(counts.shape, (58, 256))
-            self.assert_read(path, Truth(counts), ranks=8)
-            self.assert_read(path, Truth(counts, list(range(3, 61))), ranks=8, layers=list(range(3, 61)))
+            self.assert_asked(path, "layers,experts: 58 layers of 256 experts")
+            said = {"axes": "layers,experts"}
+            self.assert_read(path, Truth(counts), ranks=8, **said)
+            self.assert_read(path, Truth(counts, list(range(3, 61))), ranks=8, layers=list(range(3, 61)), **said)
         for name, key, layers, experts, most, dtype in [
             ("a.npy", None, 48, 128, 3000, np.int32),
             ("b.npy", None, 12, 8, 90000, np.int64),
@@ -311,20 +319,19 @@ class Counts(KindsTest):
             counts = np.zeros((20, 96), int)
             counts[3:] = self.loads(17, 96)
             self.assert_read(self.write("e.npy", counts), truth_of_hidden(counts))
-        with self.subTest("few small numbers, which may be ids"):
-            counts = self.draw.permuted(np.tile(np.arange(8), (6, 1)), axis=1)
-            counts[0] += 1
-            path = self.write("f.npy", counts)
-            self.assert_asked(path, "counts of 6 layers", "6 tokens")
-            self.assert_read(path, Truth(counts), as_="counts")
+        with self.subTest("the short form"):
+            counts = self.loads(6, 8)
+            self.assert_read(self.write("f.npy", counts), Truth(counts), as_="counts")
 
     def test_a_window_of_steps_is_added_up(self):
         with self.subTest("collected"):
             path = self.case("B18_weight_matrix/steps_3d.npy")
             counts = np.load(path)
             self.assertEqual(counts.shape, (3, 58, 256))
-            self.assert_read(path, Truth(counts.sum(axis=0)), ranks=8)
-            self.assert_read(path, Truth(counts.sum(axis=0), list(range(58))), ranks=8, layers=list(range(58)))
+            self.assert_asked(path, "steps,layers,experts: 3 steps of 58 layers of 256 experts")
+            said = {"axes": "steps,layers,experts"}
+            self.assert_read(path, Truth(counts.sum(axis=0)), ranks=8, **said)
+            self.assert_read(path, Truth(counts.sum(axis=0), list(range(58))), ranks=8, layers=list(range(58)), **said)
         for name, key, steps, layers, experts, dtype in [
             ("a.npy", None, 5, 12, 128, np.int32),
             ("b.npy", None, 1, 26, 72, np.int64),
@@ -344,7 +351,7 @@ class Counts(KindsTest):
                 truth = truth_of_hidden(window.sum(axis=0))
                 path = self.write("c.npy", window)
                 self.assert_read(path, truth if dense else Truth(truth.loads))
-        with self.subTest("small numbers, which would be taken for ids"):
+        with self.subTest("the short form"):
             window = self.draw.integers(1, 30, (60, 4, 8))
             self.assert_read(self.write("d.npy", window), Truth(window.sum(axis=0)), as_="counts")
 
@@ -362,24 +369,24 @@ class Counts(KindsTest):
     def test_counts_alone_are_placed_by_balance_and_traffic_is_said_to_be_unknown(self):
         with self.subTest("collected"):
             path = self.case("B16_counts/plain.csv")
-            self.assert_read(path, Truth(np.loadtxt(path, int, delimiter=",")), ranks=4)
-            self.assert_balanced(path, 4)
-        for name in (
-            "B12_trt_stats/whole",
-            "B11_vllm_stats/eplb_data.jsonl",
-            "B01_sglang_long_csv/expert_distribution_rank0_timestamp1.csv",
-            "B16_counts/ema_float32.npy",
-            "B18_weight_matrix/steps_3d.npy",
-            "F12_deepseek_shape",
-        ):
+            self.assert_read(path, Truth(np.loadtxt(path, int, delimiter=",")), ranks=4, axes="layers,experts")
+            self.assert_balanced(path, 4, axes="layers,experts")
+        for name, said in [
+            ("B12_trt_stats/whole", {}),
+            ("B11_vllm_stats/eplb_data.jsonl", {}),
+            ("B01_sglang_long_csv/expert_distribution_rank0_timestamp1.csv", {}),
+            ("B16_counts/ema_float32.npy", {"as_": "counts"}),
+            ("B18_weight_matrix/steps_3d.npy", {"as_": "counts"}),
+            ("F12_deepseek_shape", {}),
+        ]:
             with self.subTest("collected", name=name):
-                self.assert_balanced(self.case(name), 2)
+                self.assert_balanced(self.case(name), 2, **said)
         counts = self.loads(4, 96)
         for name, key in [("a.csv", None), ("a.npy", None), ("a.npz", "counts"), ("a.pt", None), ("a.json", None)]:
             with self.subTest(name):
                 path = self.write(name, counts, key)
                 self.assert_read(path, Truth(counts), ranks=4)
-                self.assert_balanced(path, 4)
+                self.assert_balanced(path, 4, **({} if key else {"axes": "layers,experts"}))
         with self.subTest("TensorRT-LLM's statistics"):
             path = self.folder / "rank0.safetensors"
             path.write_bytes(safetensors({f"7_{n}": tensor(row) for n, row in enumerate(counts, 3)}))
@@ -395,8 +402,9 @@ class Counts(KindsTest):
     def test_averages_are_loads_of_which_ratios_matter(self):
         with self.subTest("collected"):
             path = self.case("B16_counts/ema_float32.npy")
-            self.assert_read(path, Truth(np.load(path).astype(float), only_ratios=True), ranks=4)
-            self.assert_noted(path, "not whole numbers are scaled")
+            said = {"axes": "layers,experts"}
+            self.assert_read(path, Truth(np.load(path).astype(float), only_ratios=True), ranks=4, **said)
+            self.assert_noted(path, "not whole numbers are scaled", **said)
         for name, key, shape, most, dtype in [
             ("a.npy", None, (6, 32), 100, np.float16),
             ("b.npy", None, (8, 256), 1e9, np.float32),
@@ -412,6 +420,94 @@ class Counts(KindsTest):
                 averages = (self.draw.random(shape) * most).astype(dtype)
                 steps = averages.astype(float).reshape(-1, *shape[-2:])
                 self.assert_read(self.write(name, averages, key), Truth(steps.sum(axis=0), only_ratios=True))
+
+
+class Axes(KindsTest):
+    """Arrays and tables that nobody named: asked about, and read as is said."""
+
+    def test_ids_in_each_order(self):
+        for name, axes, turn, layers, experts in [
+            ("G_axes/tokens_k_layers.npy", "tokens,k,layers", (0, 2, 1), 16, 64),
+            ("G_axes/layers_tokens_k.npy", "layers,tokens,k", (1, 0, 2), 16, 64),
+        ]:
+            with self.subTest("collected", name=name):
+                path = self.case(name)
+                ids = np.load(path).transpose(turn)
+                self.assert_asked(path, f"{axes}: {layers} layers of {experts} experts, {len(ids)} tokens, top-8")
+                self.assert_read(path, truth_of_ids(ids, experts), axes=axes)
+        for axes, turn, tokens, layers, k, experts in [
+            ("tokens,k,layers", (0, 2, 1), 40, 5, 3, 24),
+            ("layers,tokens,k", (1, 0, 2), 300, 4, 2, 16),
+            ("tokens,layers,k", (0, 1, 2), 70, 9, 6, 60),
+        ]:
+            ids = self.ids(tokens, layers, k, experts)
+            for name in ("a.npy", "a.npz", "a.safetensors", "a.pt", "a.json"):
+                with self.subTest(name, axes=axes):
+                    path = self.write(name, np.ascontiguousarray(ids.transpose(turn)).astype(np.int32))
+                    self.assert_asked(path, f"{axes}: {layers} layers of {experts} experts, {tokens} tokens, top-{k}")
+                    self.assert_read(path, truth_of_ids(ids, experts), axes=axes)
+
+    def test_counts_by_rank_and_local_expert(self):
+        with self.subTest("collected"):
+            path = self.case("G_axes/layers_ranks_local.npy")
+            self.assert_asked(path, "layers,ranks,experts: 26 layers of 64 experts on 4 ranks")
+            self.assert_read(path, Truth(np.load(path).reshape(26, 64)), ranks=4, axes="layers,ranks,experts")
+        counts = self.loads(7, 30)
+        path = self.write("a.npz", counts.reshape(7, 5, 6))
+        self.assert_read(path, Truth(counts), axes="layers,ranks,experts")
+
+    def test_columns_of_tables(self):
+        with self.subTest("collected"):
+            path = self.case("G_axes/token_layer_ids_without_header.csv")
+            lines = np.loadtxt(path, int, delimiter=",")
+            self.assert_asked(path, "or columns layer,k...: ")
+            loads = [np.bincount(lines[lines[:, 0] == n, 1], minlength=16) for n in np.unique(lines[:, 0])]
+            profile = self.call("profile", path, "--columns", "layer,k...", "-o", "p.npz")
+            self.assertEqual(profile["layer_numbers"], np.unique(lines[:, 0]).tolist())
+            np.testing.assert_array_equal(ek.RoutingProfile(path, columns="layer,k...").loads, loads)
+        with self.subTest("collected, records"):
+            path = self.case("G_axes/layer_then_ids.json")
+            records = np.array(json.loads(path.read_text()))
+            self.assert_asked(path, "layer,k...: 6 layers")
+            ids = records[:, 1:].reshape(-1, 6, records.shape[1] - 1)
+            self.assert_read(path, truth_of_ids(ids, 32, list(range(6))), columns="layer,k...")
+        ids = self.ids(60, 3, 4, 16)
+        lines = [(t, n, *row) for t, token in enumerate(ids) for n, row in zip((2, 5, 6), token, strict=True)]
+        truth = truth_of_ids(ids, 16, [2, 5, 6])
+        mixed = [lines[i] for i in self.draw.permutation(len(lines))]
+        with self.subTest("without names"):
+            self.assert_read(self.text("a.csv", lines), truth, columns="token,layer,k...")
+            self.assert_read(self.text("b.csv", [line[1:] for line in lines]), truth, columns="layer,k...")
+        with self.subTest("with names"):
+            names = ("position", "layer_id", "k_0", "k_1", "k_2", "k_3")
+            profile = ek.RoutingProfile(self.text("c.csv", [names, *mixed]))
+            np.testing.assert_array_equal(profile.loads, truth.loads)
+            self.assertEqual(profile.layers, truth.layers)
+
+    def test_probabilities_are_no_counts(self):
+        with self.subTest("collected"):
+            path = self.case("G_axes/router_probabilities_L_T_E.npy")
+            for words in ([], ["--as", "counts"], ["--axes", "layers,ranks,experts"]):
+                error = self.refusal("profile", path, *words)
+                self.assertEqual(error[0], "ParseError")
+                self.assertIn("probabilities of tokens, not counts", error[1])
+
+    def test_a_model_that_fits_in_one_order_says_it(self):
+        config = {"model_type": "qwen3_moe", "num_hidden_layers": 5, "num_experts": 24, "num_experts_per_tok": 3}
+        (self.folder / "config.json").write_text(json.dumps(config))
+        ids = self.ids(40, 5, 3, 24)
+        for axes, turn in [
+            ("tokens,k,layers", (0, 2, 1)),
+            ("layers,tokens,k", (1, 0, 2)),
+            ("tokens,layers,k", (0, 1, 2)),
+        ]:
+            with self.subTest(axes=axes):
+                path = self.write("a.npy", np.ascontiguousarray(ids.transpose(turn)))
+                profile = self.call("profile", path, "--model", "config.json", "-o", "p.npz")
+                self.assertEqual(profile["axes"], {str(path): axes})
+                read = ek.RoutingProfile(path, model=self.folder / "config.json")
+                self.assertEqual(read.axes, axes)
+                np.testing.assert_array_equal(read.loads, truth_of_ids(ids, 24).loads)
 
 
 class Placements(KindsTest):
@@ -473,7 +569,7 @@ class Placements(KindsTest):
     def test_a_map_without_a_name_is_asked_about_and_never_counted(self):
         with self.subTest("collected"):
             path = self.case("C_placements/phy2log_tensor.pt")
-            self.assert_asked(path, "a map of physical experts", "physical_to_logical_map")
+            self.assert_asked(path, "physical_to_logical_map")
             rows = stored_tensor(path, "<i8").reshape(2, 6)
             self.assert_read(path, Truth(rows), as_="counts")
         for layers, experts, copies, ranks, dtype in [
@@ -486,7 +582,7 @@ class Placements(KindsTest):
             for name in ("map.pt", "map.npy", "map.npz", "map.safetensors", "map.json", "map.csv"):
                 with self.subTest(name, layers=layers, experts=experts, copies=copies, dtype=dtype):
                     path = self.write(name, rows)
-                    self.assert_asked(path, "a map of physical experts", "physical_to_logical_map")
+                    self.assert_asked(path, "physical_to_logical_map")
                     with self.assertRaises(ek.ParseError):
                         ek.Placement.load(path, num_ranks=ranks)
             with self.subTest("named, as was asked for", layers=layers, experts=experts, copies=copies):

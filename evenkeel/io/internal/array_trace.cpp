@@ -1,10 +1,13 @@
 #include "evenkeel/io/internal/array_trace.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 #include <span>
 #include <utility>
 
+#include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/id_rows.h"
 #include "evenkeel/io/internal/parse_error.h"
 #include "evenkeel/io/internal/shape.h"
@@ -157,6 +160,21 @@ void take_ids_shape(const std::vector<std::int64_t>& shape, const std::string& f
   info.top_k = static_cast<int>(shape.back());
 }
 
+namespace {
+
+// A router never names an expert twice in a row; where many rows do, the order is another.
+void require_choices(const IdRows& rows, bool is_said, TraceInfo& info) {
+  if (rows.repeated == 0) return;
+  const std::string what = fmt::format("{} of {} rows name an expert twice, which no router does",
+                                       rows.repeated, rows.chosen_rows());
+  if (is_said && 4 * rows.repeated > rows.chosen_rows())
+    throw InvalidArgument("axes", fmt::format("{}: {}", info.name, what),
+                          "the order that the ids are in; ids that repeat by intent go by the name topk_ids");
+  info.notes.push_back(what + ": read as they stand");
+}
+
+}  // namespace
+
 std::unique_ptr<TraceReader> open_array_trace(TraceInfo info, std::unique_ptr<ArrayReader> ids,
                                               std::unique_ptr<ArrayReader> weights, IdsAre ids_are,
                                               std::optional<int> num_experts) {
@@ -176,6 +194,7 @@ std::unique_ptr<TraceReader> open_array_trace(TraceInfo info, std::unique_ptr<Ar
       info.layers = kept_numbers(info, rules);
       info.num_layers = static_cast<int>(rules.layers.size());
       info.notes = rules.notes;
+      if (ids_are != IdsAre::literal) require_choices(rows, ids_are == IdsAre::said, info);
     } else {
       rules.largest_id = rows.most;
     }

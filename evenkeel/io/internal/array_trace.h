@@ -16,8 +16,9 @@ void take_ids_shape(const std::vector<std::int64_t>& shape, const std::string& f
                     TraceInfo& info);
 
 // How far ids are believed: `as_written` are our own; `literal` ones may repeat within a token; `recorded`
-// ones came from a router, which never chooses one expert k times.
-enum class IdsAre { as_written, literal, recorded };
+// ones came from a router, which never chooses one expert k times; `said` ones as well, if their order is
+// what somebody said it is.
+enum class IdsAre { as_written, literal, recorded, said };
 
 // `info` is of the arrays as they are; what the trace says of itself is what remains after dense layers were
 // left out (internal/id_rows.h). Its experts are `num_experts`, else those that info says, else the largest

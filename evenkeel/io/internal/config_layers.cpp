@@ -133,6 +133,19 @@ int num_experts(const ConfigKeys& config) {
   return 0;
 }
 
+namespace {
+
+// By whichever key says it alike in all layers.
+int top_k(const ConfigKeys& config) {
+  for (const std::string_view key :
+       {"num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k", "moe_k", "top_k_experts",
+        "experts_per_token", "num_selected_experts", "moe_num_active_experts"})
+    if (config.is_there(key) && !config.is_list(key)) return config.integer(key, 1, max_experts);
+  return 0;
+}
+
+}  // namespace
+
 bool speaks_of_experts(const ConfigKeys& config) {
   const auto is_there = [&](std::string_view key) { return config.is_there(key); };
   return std::ranges::any_of(expert_count_keys, is_there) || is_there("ffn_config") ||
@@ -148,7 +161,8 @@ ModelLayers layers_of(const ConfigKeys& config, const Family* family) {
   const int mtp = mtp_layers(config);
   std::vector<LayerRule> rules = layer_rules(config, {*hidden, mtp});
   require_known(config, family, !rules.empty());
-  ModelLayers layers{.num_hidden_layers = *hidden, .num_experts = num_experts(config)};
+  ModelLayers layers{
+      .num_hidden_layers = *hidden, .num_experts = num_experts(config), .top_k = top_k(config)};
   if (rules.empty())
     rules.push_back({config.name("model_type"), std::vector<bool>(static_cast<std::size_t>(*hidden), true)});
   require_first_dense(config, family, rules);

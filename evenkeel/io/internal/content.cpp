@@ -8,13 +8,12 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/count_lines.h"
 #include "evenkeel/io/internal/json.h"
+#include "evenkeel/io/internal/readers.h"
 #include "evenkeel/io/internal/text.h"
 #include "evenkeel/io/internal/text_table.h"
 #include "evenkeel/io/internal/torch_file.h"
 #include "evenkeel/io/internal/trtllm_yaml.h"
-#include "evenkeel/io/vllm_statistics.h"
 
 namespace evenkeel::internal {
 
@@ -35,8 +34,8 @@ constexpr std::array<std::pair<std::string_view, Content>, 15> deciding = {{
     {"expert_load", Content::counts},
     {"tokens_per_expert", Content::counts},
     {"weight", Content::counts},
-    {"loads", Content::loads},
-    {"counts", Content::loads},
+    {"loads", Content::counts},
+    {"counts", Content::counts},
 }};
 
 // By the keys of the outermost object. vLLM's and TensorRT-LLM's placements share one, and vLLM's has a
@@ -87,7 +86,7 @@ Content content_of_lines(Content first, const std::string& head, const ByteSourc
     const VllmRecords records = find_vllm_records(source);
     return records.statistics && !records.placement ? Content::vllm_statistics : first;
   }
-  const bool may_be_counts = first == Content::unknown || first == Content::counts || first == Content::loads;
+  const bool may_be_counts = first == Content::unknown || first == Content::counts;
   return may_be_counts && is_json_lines(head) ? Content::count_lines : first;
 }
 

@@ -50,14 +50,11 @@ class TokenWalk {
     const auto k = static_cast<std::size_t>(rows_.k);
     const bool blank = is_blank(token);
     if (blank) ++rows_.blank_tokens;
-    if (rows_.layers.size() > 1) step_sum_ = 0;
     for (std::size_t l = 0; l < rows_.layers.size(); ++l)
       take_row(token.subspan(l * k, k), rows_.layers[l], blank);
   }
 
   void finish() {
-    // More rows were compared than agree by chance, and no two differed.
-    rows_.equal_sums = compared_ >= 4 && !sums_differ_;
     std::int64_t found = 0;
     for (std::int64_t id = 0; id < max_trace_experts; ++id) {
       if (!equal_.has(id) || chosen_.has(id)) continue;
@@ -93,7 +90,6 @@ class TokenWalk {
     rows_.least = first_ ? *least : std::min(rows_.least, *least);
     rows_.most = first_ ? *most : std::max(rows_.most, *most);
     first_ = false;
-    take_sum(row);
     const bool chosen = *least != *most || row.size() == 1;
     for (std::size_t i = 0; i < fillers.size(); ++i)
       take_filler(row, *most, fillers[i], chosen, rows_.of_filler[i]);
@@ -129,22 +125,10 @@ class TokenWalk {
     if (chosen) filler.chosen_below = std::max(filler.chosen_below, below);
   }
 
-  void take_sum(std::span<const std::int64_t> row) {
-    std::int64_t sum = 0;
-    for (std::int64_t number : row)
-      if (__builtin_add_overflow(sum, number, &sum)) sums_differ_ = true;
-    if (sum == 0) return;  // a dense layer has no counts
-    if (step_sum_ != 0) ++compared_, sums_differ_ = sums_differ_ || sum != step_sum_;
-    step_sum_ = sum;
-  }
-
   IdRows& rows_;
   IdSet chosen_;
   IdSet equal_;
   bool first_ = true;
-  std::int64_t step_sum_ = 0;
-  std::int64_t compared_ = 0;
-  bool sums_differ_ = false;
 };
 
 // No row that a router could have chosen; of ids that are taken as they stand, one id throughout.

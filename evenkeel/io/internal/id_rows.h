@@ -1,6 +1,5 @@
-// Statistics of the rows of an array of whole numbers, as if each were the k expert ids of a token in a
-// layer. They are the evidence by which an array that nobody named is taken for ids or for counts. By them,
-// places without a choice are known too.
+// Statistics of the rows of an array of ids, each the k experts of a token in a layer. By them, places
+// without a choice are known, and ids that no router chose so.
 //
 // Method  one walk over the array, a block at a time; rows are compared place by place (k is small).
 // Cost    O(elements x k) time, memory of one block and O(layers).
@@ -68,9 +67,6 @@ struct IdRows {
   std::array<Filler, fillers.size()> of_filler = {};
   // The one id of which some rows are and which no chosen row has.
   std::optional<std::int64_t> unchosen;
-  // In each step (of a single layer: in the whole array) all rows have the same sum, as counts of one step
-  // have.
-  bool equal_sums = false;
 
   std::int64_t chosen_rows() const;
 };

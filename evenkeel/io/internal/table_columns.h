@@ -1,7 +1,8 @@
-// The meaning of the columns of a table of counts, by their names.
+// The meaning of the columns of a table, by their names alone.
 //
-//   long   a line for each expert of a layer: `layer_id,expert_id,count`, in any order, with others between
-//   wide   a line for each layer: `layer,expert_0,expert_1,...`; or the layers are the columns
+//   long    a line for each expert of a layer: `layer_id,expert_id,count`, in any order, with others between
+//   wide    a line for each layer: `layer,expert_0,expert_1,...`; or the layers are the columns
+//   tokens  a line for each token in a layer: `token,layer,k_0,k_1,...`
 #pragma once
 
 #include <cstdint>
@@ -10,17 +11,18 @@
 #include <string_view>
 #include <vector>
 
-#include "evenkeel/io/internal/text_table.h"
-
 namespace evenkeel::internal {
+
+using Cells = std::vector<std::string_view>;
 
 struct TableColumns {
   std::optional<std::size_t> layer;
-  // `layer` is a column that nobody named: the numbers of the lines, if they count from 0.
-  bool layer_is_index = false;
   // `layer` counts MoE layers alone, so that it is an order and no number of the model.
   bool layer_is_order = false;
   std::optional<std::size_t> expert;
+  std::optional<std::size_t> token;
+  // A column without a name, as pandas writes an index.
+  std::optional<std::size_t> index;
   // Which step a line is of, all of these together.
   std::vector<std::size_t> steps;
   // Ranks, devices and times, which tell lines of a step apart: counts are added up over them.
@@ -30,14 +32,17 @@ struct TableColumns {
   std::vector<std::size_t> counts;
   // Wide, where a line is an expert: the layers of `counts`, as they are named.
   std::vector<int> layers;
+  // The ids of a token, instead of counts.
+  std::vector<std::size_t> choices;
 
-  bool is_long() const { return expert.has_value() && layers.empty(); }
+  bool lines_are_experts() const { return expert.has_value() || !layers.empty(); }
 };
 
-// Whether the first line of a table is names rather than numbers. Expert ids from 0 on are names.
-bool is_line_of_names(const std::vector<std::string_view>& cells);
-// Whether at least one of the names is one that only a table of counts has.
-bool names_a_layer_or_expert(const std::vector<std::string_view>& cells);
+// Whether the first line of a table has names: a cell that is no number, and numbers only beside names of
+// layers, experts and steps, as ids of experts.
+bool is_line_of_names(const Cells& cells);
+// Whether at least one of the names is one that only a table of routing has.
+bool names_a_layer_or_expert(const Cells& cells);
 
 // Whether a column of that name says of which step, or of which rank, device or time, a line is.
 bool names_a_step(std::string_view name);
@@ -47,9 +52,9 @@ bool names_a_layer_or_step(std::string_view name);
 
 // Throws ParseError, with the names in question, if they do not say what the columns are; `where` is "line
 // 1".
-TableColumns columns_of_names(const std::vector<std::string_view>& names, const std::string& file,
-                              const std::string& where);
-// The same without names: a line a layer.
-TableColumns columns_without_names(std::size_t columns);
+TableColumns columns_of_names(const Cells& names, const std::string& file, const std::string& where);
+
+// The names that --columns gives to so many columns: "layer,k..." is layer, k_0, k_1. Throws InvalidArgument.
+std::vector<std::string> names_of_columns(std::string_view columns, std::size_t count);
 
 }  // namespace evenkeel::internal

@@ -45,6 +45,14 @@ bool has_tab_alone(std::string_view line) {
   return false;
 }
 
+// Cells that a spreadsheet could not compute begin with a # too.
+bool is_comment(std::string_view line) {
+  if (!line.starts_with('#')) return false;
+  return std::ranges::none_of(std::initializer_list<std::string_view>{"#N/A", "#REF!", "#DIV/0!", "#VALUE!",
+                                                                      "#NAME?", "#NUM!", "#NULL!"},
+                              [&](std::string_view error) { return line.starts_with(error); });
+}
+
 }  // namespace
 
 bool begins_like_table(std::string_view head) {
@@ -94,7 +102,7 @@ TextTable::TextTable(std::string_view text, std::string file) : file_(std::move(
 char TextTable::separator_of(std::string_view text) const {
   while (!text.empty()) {
     const std::string_view line = trim(take_line(text));
-    if (line.empty() || line.front() == '#') continue;
+    if (line.empty() || is_comment(line)) continue;
     if (line.find(';') != std::string_view::npos) return ';';
     if (has_tab_alone(line)) return '\t';
     return line.find(',') != std::string_view::npos ? ',' : ' ';
@@ -109,7 +117,7 @@ bool TextTable::next_line(std::string_view& line) {
     line = take_line(rest_);
     ++number_;
     const std::string_view text = trim(line);
-    if (text.starts_with('#')) {
+    if (is_comment(text)) {
       comment_ = trim(text.substr(1));
     } else if (!text.empty()) {
       return true;

@@ -2,7 +2,7 @@
 //
 // The first line that is no comment says what stands between cells: a semicolon if it has one, else a comma,
 // else a tab, else spaces. Lines end in LF, CRLF or CR; cells may be quoted; lines that begin with # are
-// comments. One separator may end every line.
+// comments, unless it is the error of a spreadsheet, such as #N/A. One separator may end every line.
 #pragma once
 
 #include <cstdint>

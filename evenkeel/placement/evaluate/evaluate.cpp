@@ -113,7 +113,7 @@ RecordingJudgement judge(const RoutingProfile& recording, std::span<const Routin
           .steps = spread_of(std::move(ratios))};
 }
 
-Placement NamedPlacement::on(const RecordedRouting& recording, int num_ranks) const {
+Placement NamedPlacement::on(const Recording& recording, int num_ranks) const {
   const RoutingProfile& profile = recording.profile;
   if (!placement) return Placement::contiguous(profile.num_layers(), profile.num_experts(), num_ranks);
   if (placement->num_experts() != profile.num_experts())
@@ -123,10 +123,10 @@ Placement NamedPlacement::on(const RecordedRouting& recording, int num_ranks) co
   return placement->paired_with(recording.rows(), name, argument);
 }
 
-JudgedPlacement judge(NamedPlacement placement, std::span<const RecordedRouting> recordings,
+JudgedPlacement judge(NamedPlacement placement, std::span<const Recording> recordings,
                       const Topology& topology) {
   JudgedPlacement judged{.placement = std::move(placement), .on = {}};
-  for (const RecordedRouting& each : recordings)
+  for (const Recording& each : recordings)
     judged.on.push_back(
         judge(each.profile, each.steps, topology, judged.placement.on(each, topology.num_ranks())));
   return judged;
@@ -140,9 +140,9 @@ const JudgedPlacement& most_level(std::span<const JudgedPlacement> placements) {
   });
 }
 
-const RecordedRouting& widest(std::span<const RecordedRouting> recordings) {
+const Recording& widest(std::span<const Recording> recordings) {
   return *std::ranges::max_element(recordings, {},
-                                   [](const RecordedRouting& each) { return each.profile.num_layers(); });
+                                   [](const Recording& each) { return each.profile.num_layers(); });
 }
 
 std::optional<double> slowest_link(const Topology& topology) {
@@ -213,10 +213,10 @@ Verdict verdict_of(std::span<const RecordingJudgement> before, std::span<const R
   return verdict;
 }
 
-Verdict verdict_of(std::span<const RecordedRouting> recordings, const JudgedPlacement& before,
+Verdict verdict_of(std::span<const Recording> recordings, const JudgedPlacement& before,
                    const JudgedPlacement& after, const StepModel& model, int num_ranks,
                    std::optional<double> horizon) {
-  const RecordedRouting& whole = widest(recordings);
+  const Recording& whole = widest(recordings);
   const Move move =
       move_between(before.placement.on(whole, num_ranks), after.placement.on(whole, num_ranks), model);
   Verdict verdict =

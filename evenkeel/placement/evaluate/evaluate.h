@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "evenkeel/placement/quality.h"
-#include "evenkeel/routing/recorded_routing.h"
+#include "evenkeel/routing/recording.h"
 
 namespace evenkeel {
 
@@ -45,14 +45,14 @@ struct NamedPlacement {
   std::string argument = {};  // what errors are about
 
   // The homes of the recording's layers. Throws InvalidArgument where it is for others, or other experts.
-  Placement on(const RecordedRouting& recording, int num_ranks) const;
+  Placement on(const Recording& recording, int num_ranks) const;
 };
 
 struct JudgedPlacement {
   NamedPlacement placement;
   std::vector<RecordingJudgement> on;  // by recording
 };
-JudgedPlacement judge(NamedPlacement placement, std::span<const RecordedRouting> recordings,
+JudgedPlacement judge(NamedPlacement placement, std::span<const Recording> recordings,
                       const Topology& topology);
 
 // The placement that is most level over all recordings, by step where steps are known; of equal ones the
@@ -61,7 +61,7 @@ const JudgedPlacement& most_level(std::span<const JudgedPlacement> placements);
 
 // The recording with the most layers, of which a move is counted: a server's placement may have rows for
 // dense layers too.
-const RecordedRouting& widest(std::span<const RecordedRouting> recordings);
+const Recording& widest(std::span<const Recording> recordings);
 
 // The known facts about a step and the machine. Facts that are not known leave answers open.
 struct StepModel {
@@ -117,7 +117,7 @@ Verdict verdict_of(std::span<const RecordingJudgement> before, std::span<const R
                    const Move& move, const StepModel& model, int num_layers, int num_ranks,
                    std::optional<double> horizon);
 // As above of two placements that were judged on these recordings, with the move between them.
-Verdict verdict_of(std::span<const RecordedRouting> recordings, const JudgedPlacement& before,
+Verdict verdict_of(std::span<const Recording> recordings, const JudgedPlacement& before,
                    const JudgedPlacement& after, const StepModel& model, int num_ranks,
                    std::optional<double> horizon);
 

@@ -114,7 +114,7 @@ TEST_F(Verdicts, AreOfTheMeanOfRecordingsAndCountThoseThatGain) {
 }
 
 TEST(JudgedPlacement, IsTheNamedHomesOnEachRecordingAndTheMostLevelIsTheFirstOfEquals) {
-  const std::vector<RecordedRouting> recordings = {{"a", of_layers(4, {9, 1, 1, 1})},
+  const std::vector<Recording> recordings = {{"a", of_layers(4, {9, 1, 1, 1})},
                                                    {"b", of_layers(4, {1, 1, 1, 5})}};
   const LayerPlacement level({{0}, {1}, {1}, {1}}, 2);
   const NamedPlacement named{.name = "p.json", .placement = Placement({level}), .argument = "--placement"};
@@ -130,7 +130,7 @@ TEST(JudgedPlacement, IsTheNamedHomesOnEachRecordingAndTheMostLevelIsTheFirstOfE
   EXPECT_EQ(verdict.move.experts, 1);
   EXPECT_FALSE(verdict.of_steps);
   EXPECT_THAT(message_of<InvalidArgument>([&] {
-                const std::vector<RecordedRouting> other = {{"c", of_layers(2, {1, 2})}};
+                const std::vector<Recording> other = {{"c", of_layers(2, {1, 2})}};
                 judge(named, other, two_ranks);
               }),
               HasSubstr("--placement: p.json is for 4 experts"));

@@ -1,4 +1,4 @@
-#include "evenkeel/io/vllm_statistics.h"
+// Load statistics that vLLM writes as JSON lines (docs/formats.md#vllm).
 
 #include <fmt/format.h>
 
@@ -9,15 +9,13 @@
 #include <vector>
 
 #include "evenkeel/io/internal/json.h"
-#include "evenkeel/io/internal/moe_layers.h"
 #include "evenkeel/io/internal/number_lists.h"
 #include "evenkeel/io/internal/parse_error.h"
+#include "evenkeel/io/internal/readers.h"
 #include "evenkeel/io/internal/text.h"
 #include "evenkeel/routing/trace.h"
 
-namespace evenkeel {
-
-using namespace internal;
+namespace evenkeel::internal {
 
 namespace {
 
@@ -63,15 +61,15 @@ class LoadSum {
     }
   }
 
-  RoutingFile routing() {
+  FoundRouting found() {
     if (sums_.empty()) throw parse_error(file_, "record_type", "no line has \"{}\"", stats_type);
     DoubleArray loads{.shape = {layers_, num_experts_}, .values = std::move(sums_)};
     if (keep_steps_)
       loads.shape.insert(loads.shape.begin(), std::ssize(loads.values) / (layers_ * num_experts_));
-    RoutingFile made = routing_of_counts(loads, file_, load_key, CountRows::moe_layers);
-    made.what = "statistics";
-    made.format = "vllm";
-    return made;
+    FoundRouting found = found_counts(loads, file_, load_key, CountRows::moe_layers);
+    found.kind = "statistics";
+    found.format = "vllm";
+    return found;
   }
 
  private:
@@ -143,8 +141,8 @@ VllmRecords find_vllm_records(const ByteSource& source) {
   return found;
 }
 
-RoutingFile open_vllm_statistics(const ByteSource& source, const RoutingOptions& options) {
-  LoadSum sum(source.name(), options.keep_steps);
+FoundRouting find_vllm_statistics(const ByteSource& source, const ReadOptions& options) {
+  LoadSum sum(source.name(), options.steps);
   for_each_json_line(source, [&](JsonDocument&& record, std::int64_t line) {
     if (!record.is_object()) return;
     const auto type = record.find("record_type");
@@ -154,7 +152,7 @@ RoutingFile open_vllm_statistics(const ByteSource& source, const RoutingOptions&
     const std::string where = fmt::format("{}: line {}", source.name(), line);
     sum.add({record, where});
   });
-  return sum.routing();
+  return sum.found();
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::internal

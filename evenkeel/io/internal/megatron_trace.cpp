@@ -1,4 +1,4 @@
-#include "evenkeel/io/megatron.h"
+// Megatron-LM's router traces.
 
 #include <fmt/format.h>
 
@@ -10,13 +10,11 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/json.h"
-#include "evenkeel/io/internal/moe_layers.h"
 #include "evenkeel/io/internal/parse_error.h"
+#include "evenkeel/io/internal/readers.h"
 #include "evenkeel/io/limits.h"
 
-namespace evenkeel {
-
-using namespace internal;
+namespace evenkeel::internal {
 
 namespace {
 
@@ -144,7 +142,7 @@ class Batches {
 
 }  // namespace
 
-RoutingFile open_megatron_trace(const std::vector<ByteSource>& ranks, int num_experts) {
+FoundRouting find_megatron_trace(const std::vector<ByteSource>& ranks, std::optional<int> num_experts) {
   if (ranks.empty()) throw InvalidArgument("ranks", "no file", "one or more");
   Batches batches;
   for (const auto& source : ranks) {
@@ -155,9 +153,9 @@ RoutingFile open_megatron_trace(const std::vector<ByteSource>& ranks, int num_ex
     });
   }
   const std::string& file = ranks.front().name();
-  RoutingFile routing = routing_of_tokens(std::move(batches).tokens(file), num_experts, file);
-  routing.format = "megatron";
-  return routing;
+  FoundRouting found = found_tokens(std::move(batches).tokens(file), num_experts, file);
+  found.format = "megatron";
+  return found;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::internal

@@ -1,4 +1,4 @@
-#include "evenkeel/io/count_lines.h"
+// Counts in JSON lines.
 
 #include <fmt/format.h>
 
@@ -13,16 +13,15 @@
 #include <vector>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/internal/count_table.h"
-#include "evenkeel/io/internal/moe_layers.h"
+#include "evenkeel/io/internal/find_routing.h"
 #include "evenkeel/io/internal/number_lists.h"
 #include "evenkeel/io/internal/parse_error.h"
+#include "evenkeel/io/internal/readers.h"
 #include "evenkeel/io/internal/shape.h"
+#include "evenkeel/io/internal/table.h"
 #include "evenkeel/io/internal/text_table.h"
 
-namespace evenkeel {
-
-using namespace internal;
+namespace evenkeel::internal {
 
 namespace {
 
@@ -89,15 +88,13 @@ class RecordTable {
       texts_.push_back(text_of(value));
     }
     if (list_) append_list(record[*list_], where, names);
-    if (!builder_) begin(names, where);
+    if (!table_) begin(names, where);
     if (names != names_)
       throw ParseError(where, "", "has other keys, or another number of experts, than the first");
-    builder_->add({texts_.begin(), texts_.end()}, line);
+    table_->add({texts_.begin(), texts_.end()}, line);
   }
 
-  CountTable table(const RoutingOptions& options) {
-    return builder_->table(options.num_experts, options.keep_steps);
-  }
+  FoundRouting found(const ReadOptions& options) { return table_->found(options); }
 
  private:
   void append_list(const Json& list, const std::string& where, std::vector<std::string>& names) {
@@ -119,14 +116,14 @@ class RecordTable {
       throw parse_error(where, *list_,
                         "is a list of experts, and nobody says of which layer; give every line a "
                         "'layer', or write a list of lists by layer");
-    builder_.emplace(std::move(columns), file_);
+    table_.emplace(std::move(columns), file_);
   }
 
   std::string file_;
   std::optional<std::string> list_;
   std::vector<std::string> names_;
   std::vector<std::string> texts_;
-  std::optional<CountTableBuilder> builder_;
+  std::optional<NamedTable> table_;
 };
 
 // A record's keys of one kind: their names, and the values that it has there.
@@ -171,12 +168,11 @@ class LayerLists {
     }
   }
 
-  RoutingFile routing() {
+  FoundRouting found() {
     DoubleArray loads{shape_, std::move(sums_)};
     if (by_step_.value_or(false)) loads.shape.insert(loads.shape.begin(), std::ssize(places_));
     // SGLang's have a row for every hidden layer.
-    return routing_of_counts(loads, file_, key_,
-                             key_ == "logical_count" ? CountRows::hidden_if_dense : CountRows::unsaid);
+    return found_counts(loads, file_, key_, rows_of(key_));
   }
 
  private:
@@ -253,7 +249,7 @@ bool is_json_lines(std::string_view beginning) {
   return false;
 }
 
-RoutingFile open_count_lines(const ByteSource& source, const RoutingOptions& options) {
+FoundRouting find_count_lines(const ByteSource& source, const ReadOptions& options) {
   const std::string& file = source.name();
   std::optional<std::string> key;
   std::optional<LayerLists> layers;
@@ -267,7 +263,7 @@ RoutingFile open_count_lines(const ByteSource& source, const RoutingOptions& opt
     if (!layers && !table) {
       key = found;
       if (all_layers)
-        layers.emplace(file, *key, options.keep_steps);
+        layers.emplace(file, *key, options.steps);
       else
         table.emplace(file, key);
     }
@@ -279,9 +275,9 @@ RoutingFile open_count_lines(const ByteSource& source, const RoutingOptions& opt
       table->add(record, line, where);
   });
   if (!layers && !table) throw ParseError(file, "", "has no record");
-  RoutingFile made = layers ? layers->routing() : routing_of_table(table->table(options), file);
-  made.format = "json";
-  return made;
+  FoundRouting found = layers ? layers->found() : table->found(options);
+  found.format = "json";
+  return found;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::internal

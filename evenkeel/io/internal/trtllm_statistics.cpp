@@ -8,14 +8,11 @@
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/array_file.h"
 #include "evenkeel/io/internal/json.h"
-#include "evenkeel/io/internal/moe_layers.h"
+#include "evenkeel/io/internal/readers.h"
 #include "evenkeel/io/internal/shape.h"
 #include "evenkeel/io/limits.h"
-#include "evenkeel/io/trtllm.h"
 
-namespace evenkeel {
-
-using namespace internal;
+namespace evenkeel::internal {
 
 namespace {
 
@@ -88,7 +85,7 @@ bool is_trtllm_statistics(const ArrayFile& file) {
                      [](const ArrayInfo& info) { return key_of(info.name).has_value(); });
 }
 
-RoutingFile open_trtllm_statistics(const std::vector<ByteSource>& ranks, const ByteSource* meta_info) {
+FoundRouting find_trtllm_statistics(const std::vector<ByteSource>& ranks, const ByteSource* meta_info) {
   if (ranks.empty()) throw InvalidArgument("ranks", "no file", "one or more");
   Statistics all;
   if (meta_info != nullptr) {
@@ -103,11 +100,11 @@ RoutingFile open_trtllm_statistics(const std::vector<ByteSource>& ranks, const B
   for (const auto& [iteration, by_layer] : all.loads)
     for (const auto& [layer, loads] : by_layer)
       counts.values.insert(counts.values.end(), loads.begin(), loads.end());
-  RoutingFile routing = routing_of_counts(std::move(counts), file, "counts", CountRows::moe_layers);
-  routing.profile->set_layers(LayerNumbers({all.layers.begin(), all.layers.end()}));
-  routing.what = "statistics";
-  routing.format = "trtllm";
-  return routing;
+  FoundRouting found = found_counts(std::move(counts), file, "counts", CountRows::moe_layers);
+  std::get<FoundCounts>(found.content).layers = LayerNumbers({all.layers.begin(), all.layers.end()});
+  found.kind = "statistics";
+  found.format = "trtllm";
+  return found;
 }
 
-}  // namespace evenkeel
+}  // namespace evenkeel::internal

@@ -1,4 +1,4 @@
-#include "evenkeel/io/routing_file.h"
+#include "evenkeel/io/read_recording.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,14 +17,14 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-RoutingProfile counts_of(std::string_view text) {
-  RoutingFile file = open_routing(source_of(text));
-  EXPECT_EQ(file.what, "counts");
-  return without_numbers(profile_of(file));
+RoutingProfile matrix_of(std::string_view text, const std::string& axes = "") {
+  const Recording file = read_recording(source_of(text), {.axes = axes});
+  EXPECT_EQ(file.kind, "counts");
+  return without_numbers(file.profile);
 }
 
-std::string routing_refusal(std::string_view text, const RoutingOptions& options = {}) {
-  return message_of<ParseError>([&] { open_routing(source_of(text), options); });
+std::string routing_refusal(std::string_view text, const ReadOptions& options = {}) {
+  return message_of<ParseError>([&] { read_recording(source_of(text), options); });
 }
 
 // One array of int64 in a file of the format that `name` ends in.
@@ -40,33 +40,34 @@ std::string array_file(const TempFolder& folder, const std::string& name, const 
 
 TEST(CountMatrix, IsReadFromLinesOfNumbers) {
   const RoutingProfile expected(2, 3, {1, 2, 3, 4, 0, 6}, {});
-  EXPECT_EQ(counts_of("1,2,3\n4,0,6\n"), expected);
-  EXPECT_EQ(counts_of("e0,e1,e2\n1, 2, 3\r\n4.0,0,6e0"), expected);
-  EXPECT_EQ(counts_of("layer,e0,e1,e2\n3,1,2,3\n4,4,0,6\n"), expected);
-  EXPECT_EQ(counts_of("# by savetxt\n1.0e+00 2.0e+00 3.0e+00\n4 0 6\n\n"), expected);
-  EXPECT_EQ(counts_of("1;2;3\n4;0;6\n"), expected);
+  EXPECT_EQ(matrix_of("1,2,3\n4,0,6\n", "layers,experts"), expected);
+  EXPECT_EQ(matrix_of("e0,e1,e2\n1, 2, 3\r\n4.0,0,6e0"), expected);
+  EXPECT_EQ(matrix_of("layer,e0,e1,e2\n3,1,2,3\n4,4,0,6\n"), expected);
+  EXPECT_EQ(matrix_of("# by savetxt\n1.0e+00 2.0e+00 3.0e+00\n4 0 6\n\n", "layers,experts"), expected);
+  EXPECT_EQ(matrix_of("1;2;3\n4;0;6\n", "layers,experts"), expected);
 }
 
 TEST(CountMatrix, OfAProgramThatMarksItsUtf8LosesNoRow) {
   const RoutingProfile expected(2, 3, {1, 2, 3, 4, 0, 6}, {});
-  EXPECT_EQ(counts_of("\xef\xbb\xbf"
-                      "1,2,3\r\n4,0,6\r\n"),
+  EXPECT_EQ(matrix_of("\xef\xbb\xbf"
+                      "1,2,3\r\n4,0,6\r\n",
+                      "layers,experts"),
             expected);
-  EXPECT_EQ(counts_of("\xef\xbb\xbflayer,e0,e1,e2\r\n3,1,2,3\r\n4,4,0,6\r\n"), expected);
-  EXPECT_EQ(counts_of("\xef\xbb\xbf# by hand\n1 2 3\n4 0 6\n"), expected);
-  EXPECT_EQ(counts_of("\xef\xbb\xbf[[1, 2, 3], [4, 0, 6]]"), expected);
+  EXPECT_EQ(matrix_of("\xef\xbb\xbflayer,e0,e1,e2\r\n3,1,2,3\r\n4,4,0,6\r\n"), expected);
+  EXPECT_EQ(matrix_of("\xef\xbb\xbf# by hand\n1 2 3\n4 0 6\n", "layers,experts"), expected);
+  EXPECT_EQ(matrix_of("\xef\xbb\xbf[[1, 2, 3], [4, 0, 6]]", "layers,experts"), expected);
 }
 
 TEST(CountMatrix, IsReadFromJsonLists) {
-  EXPECT_EQ(counts_of("[[1, 2], [3, 4]]"), RoutingProfile(2, 2, {1, 2, 3, 4}, {}));
-  EXPECT_EQ(counts_of("[[[1, 2], [3, 4]], [[10, 20], [30, 5000]]]"),
+  EXPECT_EQ(matrix_of("[[1, 2], [3, 4]]", "layers,experts"), RoutingProfile(2, 2, {1, 2, 3, 4}, {}));
+  EXPECT_EQ(matrix_of("[[[1, 2], [3, 4]], [[10, 20], [30, 5000]]]", "steps,layers,experts"),
             RoutingProfile(2, 2, {11, 22, 33, 5004}, {}));
 }
 
 TEST(CountMatrix, OfSglangInJsonLeavesDenseLayersOut) {
-  const RoutingFile file = open_routing(source_of(R"({"logical_count": [[0, 0], [3, 4], [0, 0], [1, 0]]})"));
+  const Recording file = read_recording(source_of(R"({"logical_count": [[0, 0], [3, 4], [0, 0], [1, 0]]})"));
   EXPECT_THAT(file.layers().numbers(), ElementsAre(1, 3));
-  EXPECT_THAT(file.profile->loads(), ElementsAre(3, 4, 1, 0));
+  EXPECT_THAT(file.profile.loads(), ElementsAre(3, 4, 1, 0));
 }
 
 TEST(CountMatrix, IsReadFromArraysByName) {
@@ -74,66 +75,51 @@ TEST(CountMatrix, IsReadFromArraysByName) {
   for (const char* name : {"counts", "logical_count", "expert_load", "tokens_per_expert", "weight"})
     for (const char* extension : {".npz", ".safetensors"})
       EXPECT_THAT(
-          read_routing(array_file(folder, std::string("a") + extension, name, {2, 2}, {1, 2, 3, 4})).loads(),
+          profile_in(array_file(folder, std::string("a") + extension, name, {2, 2}, {1, 2, 3, 4})).loads(),
           ElementsAre(1, 2, 3, 4))
           << name << extension;
 }
 
 TEST(CountMatrix, KeepsLayersWithoutLoadWhereRowsAreNotTheModelsLayers) {
-  EXPECT_EQ(counts_of("1,2\n0,0\n"), RoutingProfile(2, 2, {1, 2, 0, 0}, {}));
+  EXPECT_EQ(matrix_of("1,2\n0,0\n", "layers,experts"), RoutingProfile(2, 2, {1, 2, 0, 0}, {}));
 }
 
 TEST(CountMatrix, ThatBeginsWithADenseLayerHasOneRowForEachOfTheModelsLayers) {
-  const RoutingFile file = open_routing(source_of("0,0\n1,2\n0,0\n3,4\n"));
+  const Recording file = read_recording(source_of("0,0\n1,2\n0,0\n3,4\n"), {.axes = "layers,experts"});
   EXPECT_THAT(file.layers().numbers(), ElementsAre(1, 3));
-  EXPECT_THAT(file.profile->loads(), ElementsAre(1, 2, 3, 4));
-  EXPECT_THAT(file.notes, ElementsAre(HasSubstr("layers 0,2 have no assignment")));
+  EXPECT_THAT(file.profile.loads(), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(file.notes, ElementsAre("read as layers,experts: 4 layers of 2 experts",
+                                      HasSubstr("layers 0,2 have no assignment")));
 }
 
-TEST(BareArray, IsCountsWhereNoTraceCouldBeSo) {
-  TempFolder folder;
-  EXPECT_EQ(open_routing(array_file(folder, "wide.npy", "", {1, 65}, std::vector<std::int64_t>(65, 3))).what,
-            "counts");
-  EXPECT_EQ(open_routing(array_file(folder, "large.npy", "", {1, 2}, {65536, 1})).what, "counts");
-  EXPECT_EQ(open_routing(array_file(folder, "absent.npy", "", {1, 2}, {-1, 1})).what, "trace");
-  EXPECT_EQ(open_routing(array_file(folder, "three.npy", "", {1, 1, 2}, {0, 1})).what, "trace");
-}
-
-TEST(BareArray, ThatMayBeEitherIsAskedFor) {
-  TempFolder folder;
-  const std::string path = array_file(folder, "a.npy", "", {2, 2}, {3, 1, 0, 2});
-  EXPECT_EQ(message_of<InvalidArgument>([&] { open_routing(path); }),
-            "as: " + path +
-                ": [2, 2] numbers may be counts of 2 layers, or the expert ids of 2 tokens in one layer; "
-                "allowed: say which (counts or trace), or name the array 'counts' or 'topk_ids' in an npz");
-  EXPECT_EQ(read_routing(path, {.bare = RoutingOptions::Bare::counts}),
-            RoutingProfile(2, 2, {3, 1, 0, 2}, {}));
-  EXPECT_EQ(read_routing(path, {.bare = RoutingOptions::Bare::trace}).loads(LayerId(0)).size(), 4U);
-  EXPECT_EQ(parse_bare("--as", "counts"), RoutingOptions::Bare::counts);
-  EXPECT_EQ(message_of<InvalidArgument>([] { parse_bare("--as", "ids"); }),
+TEST(ReadRecording, IsRefusedWhereAFileIsKnownToHoldTheOther) {
+  const auto refusal = [](const std::string& name, const std::string& axes) {
+    return message_of<InvalidArgument>([&] { read_recording(test_data(name), {.axes = axes}); });
+  };
+  EXPECT_EQ(refusal("trace.safetensors", "counts"),
+            "as: counts, but the file has the tokens of a trace; allowed: to leave it out");
+  EXPECT_EQ(refusal("profile.safetensors", "trace"),
+            "as: trace, but the file has counts; allowed: to leave it out");
+  EXPECT_EQ(refusal("profile.safetensors", "layers,ranks,experts"),
+            "axes: layers,ranks,experts, but the file has counts; allowed: to leave it out");
+  EXPECT_EQ(
+      message_of<InvalidArgument>(
+          [] { read_recording(test_data("profile.safetensors"), {.columns = "layer,k..."}); }),
+      "columns: are for a table without names, and the file says what it is; allowed: to leave them out");
+  EXPECT_EQ(message_of<InvalidArgument>([] { parse_as("--as", "ids"); }),
             "--as: 'ids'; allowed: counts, trace");
 }
 
-TEST(RoutingFile, IsRefusedWhereItIsKnownToHoldTheOther) {
-  EXPECT_EQ(message_of<InvalidArgument>(
-                [] { read_routing(test_data("trace.safetensors"), {.bare = RoutingOptions::Bare::counts}); }),
-            "as: counts, but the file has the tokens of a trace; allowed: to leave it out");
-  EXPECT_EQ(message_of<InvalidArgument>([] {
-              open_routing(test_data("profile.safetensors"), {.bare = RoutingOptions::Bare::trace});
-            }),
-            "as: trace, but the file has counts; allowed: to leave it out");
-}
-
-TEST(RoutingFile, TakesOurOwnFilesToo) {
-  EXPECT_EQ(read_routing(test_data("profile.safetensors")), read_profile(test_data("profile.safetensors")));
-  EXPECT_EQ(read_routing(test_data("trace.safetensors")),
+TEST(ReadRecording, TakesOurOwnFilesToo) {
+  EXPECT_EQ(profile_in(test_data("profile.safetensors")), read_profile(test_data("profile.safetensors")));
+  EXPECT_EQ(profile_in(test_data("trace.safetensors")),
             profile_trace(*open_trace(test_data("trace.safetensors"))));
-  RoutingFile loads = open_routing(source_of(R"({"counts": [[1, 2], [3, 4]]})"));
-  EXPECT_EQ(loads.what, "loads");
-  EXPECT_EQ(profile_of(loads), RoutingProfile(1, 2, {4, 6}, {}));
+  const Recording loads = read_recording(source_of(R"({"counts": [[1, 2], [3, 4]]})"));
+  EXPECT_EQ(loads.kind, "loads");
+  EXPECT_EQ(loads.profile, RoutingProfile(1, 2, {4, 6}, {}));
 }
 
-TEST(RoutingFile, SaysWhatItIsNot) {
+TEST(ReadRecording, SaysWhatItIsNot) {
   EXPECT_EQ(routing_refusal("{\"a\": 1}"),
             "f: is JSON, but neither a placement nor a profile, loads or counts");
   EXPECT_EQ(routing_refusal("{\"physical_to_logical_map\": [[0]]}"), "f: is a placement, not routing");
@@ -142,13 +128,14 @@ TEST(RoutingFile, SaysWhatItIsNot) {
             "f: byte 0: is neither safetensors, npz, npy, JSON nor a table of numbers");
   EXPECT_EQ(routing_refusal(""), "f: is empty");
   TempFolder folder;
-  EXPECT_THAT(message_of<ParseError>([&] { open_routing(folder / ""); }), HasSubstr("is a folder without"));
-  EXPECT_EQ(message_of<InvalidArgument>([] { open_routing(source_of("[[1, 2]]"), {.num_experts = 3}); }),
+  EXPECT_THAT(message_of<ParseError>([&] { read_recording(folder / ""); }), HasSubstr("is a folder without"));
+  EXPECT_EQ(message_of<InvalidArgument>(
+                [] { read_recording(source_of("[[1, 2]]"), {.num_experts = 3, .axes = "layers,experts"}); }),
             "num_experts: 3, but the file has counts of 2; allowed: 2, or leave it out");
 }
 
 TEST(CountMatrix, RefusesNumbersThatAreNoCounts) {
-  EXPECT_EQ(routing_refusal("1,2\n3,-4\n"), "f: line 2, column 2: is -4; a count is 0 or more");
+  EXPECT_EQ(routing_refusal("1,2\n3,-4\n", {.axes = "counts"}), "f: element 3 is -4; a load is 0 or more");
   EXPECT_EQ(routing_refusal("1,2\n3\n"), "f: line 2: has 1 numbers where the first had 2");
   EXPECT_EQ(routing_refusal("1,2\n3,x\n"), "f: line 2, column 2: 'x' is not a number");
   EXPECT_EQ(routing_refusal("1,nan\n"),
@@ -156,22 +143,23 @@ TEST(CountMatrix, RefusesNumbersThatAreNoCounts) {
   EXPECT_EQ(routing_refusal("layer,a,b,c\n0,5,,7\n1,6,,8\n"), "f: line 2, column 3: is blank");
   EXPECT_EQ(routing_refusal(",1\n,2\n"), "f: line 1, column 1: is blank");
   EXPECT_EQ(routing_refusal("1;;\n"), "f: line 1, column 2: is blank");
-  EXPECT_EQ(routing_refusal("0,0\n0,0\n"), "f: has no assignment in any layer");
-  EXPECT_EQ(routing_refusal("9223372036854775807,1\n"), "f: the total of loads is above 2^63-1");
+  EXPECT_EQ(routing_refusal("0,0\n0,0\n", {.axes = "counts"}), "f: has no assignment in any layer");
+  EXPECT_EQ(routing_refusal("9223372036854775807,1\n", {.axes = "counts"}),
+            "f: the total of loads is above 2^63-1");
   EXPECT_EQ(routing_refusal("a,b\n"), "f: is text, but neither JSON nor lines of numbers");
-  EXPECT_EQ(routing_refusal("[[1, 2], [3]]"), "f: counts[1]: has 1 elements where the first had 2");
-  EXPECT_EQ(routing_refusal("[[[[1]]]]"), "f: counts[0][0][0]: is a JSON array, not a whole number");
-  EXPECT_EQ(routing_refusal("[]"), "f: counts: shape [0, 0] is not of 1..65536 layers of 1..65536 experts");
-  EXPECT_EQ(routing_refusal("[1, 2]"), "f: counts[0]: is a JSON number, not a list");
+  EXPECT_EQ(routing_refusal("[[1, 2], [3]]"), "f: [1]: has 1 elements where the first had 2");
+  EXPECT_EQ(routing_refusal("[[[[1]]]]"), "f: [0][0][0]: is a JSON array, not a whole number");
+  EXPECT_THAT(routing_refusal("[]"), HasSubstr("f: shape [0] is neither counts"));
+  EXPECT_THAT(routing_refusal("[1, 2]"), HasSubstr("f: shape [2] is neither counts"));
   EXPECT_EQ(routing_refusal(R"({"logical_count": [[-1]]})"),
             "f: logical_count: element 0 is -1; a load is 0 or more");
 }
 
 TEST(NumExperts, OfCountsInAFolderMustBeTheirs) {
   const std::string folder = test_data("trtllm_statistics");
-  EXPECT_EQ(message_of<InvalidArgument>([&] { open_routing(folder, {.num_experts = 6}); }),
+  EXPECT_EQ(message_of<InvalidArgument>([&] { read_recording(folder, {.num_experts = 6}); }),
             "num_experts: 6, but the file has counts of 5; allowed: 5, or leave it out");
-  EXPECT_EQ(open_routing(folder, {.num_experts = 5}).profile->num_experts(), 5);
+  EXPECT_EQ(read_recording(folder, {.num_experts = 5}).profile.num_experts(), 5);
 }
 
 constexpr std::string_view step0 =
@@ -180,7 +168,7 @@ constexpr std::string_view step0 =
     R"({"step": 0, "stage": "pre_dispatch", "block": "decoder", "layer": 4, "rank": 0, "num_tokens": 2, "topk": 2, "top_indices": [[4, 3], [1, 0]]})"
     "\n";
 
-std::vector<std::int32_t> ids_of(const RoutingFile& file) {
+std::vector<std::int32_t> ids_of(const Recording& file) {
   const TraceInfo& info = file.trace->info();
   std::vector<std::int32_t> ids(static_cast<std::size_t>(info.num_tokens * info.assignments_per_token()));
   file.trace->read_ids({0, info.num_tokens}, ids);
@@ -188,9 +176,9 @@ std::vector<std::int32_t> ids_of(const RoutingFile& file) {
 }
 
 TEST(MegatronTrace, PutsTheLayersOfAStepTogether) {
-  const RoutingFile file = open_routing(source_of(step0));
+  const Recording file = read_recording(source_of(step0));
   EXPECT_EQ(file.format, "megatron");
-  EXPECT_EQ(file.what, "trace");
+  EXPECT_EQ(file.kind, "trace");
   EXPECT_THAT(file.layers().numbers(), ElementsAre(3, 4));
   EXPECT_EQ(file.trace->info().num_experts, 6);
   EXPECT_THAT(ids_of(file), ElementsAre(0, 5, 4, 3, 2, 1, 1, 0));
@@ -198,7 +186,7 @@ TEST(MegatronTrace, PutsTheLayersOfAStepTogether) {
 
 TEST(MegatronTrace, PairsTheMicroBatchesOfAStepInOrder) {
   const std::string text = std::string(step0) + std::string(step0);
-  EXPECT_THAT(ids_of(open_routing(source_of(text))),
+  EXPECT_THAT(ids_of(read_recording(source_of(text))),
               ElementsAre(0, 5, 4, 3, 2, 1, 1, 0, 0, 5, 4, 3, 2, 1, 1, 0));
 }
 
@@ -208,7 +196,7 @@ TEST(MegatronTrace, LeavesMultiTokenPredictionOutAndHolesWhereALayerWasNotRecord
       R"({"step": 1, "block": "decoder", "layer": 4, "rank": 0, "num_tokens": 1, "topk": 1, "top_indices": [[5]]})"
       "\n\n"
       R"({"step": 1, "block": "mtp", "mtp_idx": 0, "layer": 0, "rank": 0, "num_tokens": 1, "topk": 1, "top_indices": [[9]]})";
-  EXPECT_THAT(ids_of(open_routing(source_of(text))), ElementsAre(0, 5, 4, 3, 2, 1, 1, 0, -1, -1, 5, -1));
+  EXPECT_THAT(ids_of(read_recording(source_of(text))), ElementsAre(0, 5, 4, 3, 2, 1, 1, 0, -1, -1, 5, -1));
 }
 
 TEST(MegatronTrace, OfAllRanksInAFolderIsOneTrace) {
@@ -217,7 +205,7 @@ TEST(MegatronTrace, OfAllRanksInAFolderIsOneTrace) {
   std::string other(step0);
   for (std::size_t at = 0; (at = other.find("\"rank\": 0", at)) != std::string::npos;) other[at + 8] = '1';
   write_text(folder / "router_trace_rank1.jsonl", other);
-  const RoutingFile file = open_routing(folder / ".", {.num_experts = 8});
+  const Recording file = read_recording(folder / ".", {.num_experts = 8});
   EXPECT_EQ(file.trace->info().num_tokens, 4);
   EXPECT_EQ(file.trace->info().num_experts, 8);
 }
@@ -240,8 +228,8 @@ TEST(MegatronTrace, RefusesDamagedLinesByNumber) {
 }
 
 TEST(TrtllmStatistics, OfAFolderAddUpRanksAndIterations) {
-  const RoutingFile file = open_routing(test_data("trtllm_statistics"));
-  EXPECT_EQ(file.what, "statistics");
+  const Recording file = read_recording(test_data("trtllm_statistics"));
+  EXPECT_EQ(file.kind, "statistics");
   EXPECT_EQ(file.format, "trtllm");
   EXPECT_THAT(file.layers().numbers(), ElementsAre(3, 4));
   std::vector<std::int64_t> expected;
@@ -252,13 +240,13 @@ TEST(TrtllmStatistics, OfAFolderAddUpRanksAndIterations) {
         for (int rank : {0, 1}) sum += 2 * e + iteration + 10 * layer + 100 * rank;
       expected.push_back(sum);
     }
-  EXPECT_THAT(file.profile->loads(), testing::ElementsAreArray(expected));
+  EXPECT_THAT(file.profile.loads(), testing::ElementsAreArray(expected));
 }
 
 TEST(TrtllmStatistics, OfOneRankAreReadAsAFile) {
-  const RoutingFile file = open_routing(test_data("trtllm_statistics/rank1.safetensors"));
-  EXPECT_EQ(file.what, "statistics");
-  EXPECT_EQ(file.profile->load(LayerId(0), ExpertId(1)), 2 * (2 + 30 + 100) + 201);
+  const Recording file = read_recording(test_data("trtllm_statistics/rank1.safetensors"));
+  EXPECT_EQ(file.kind, "statistics");
+  EXPECT_EQ(file.profile.load(LayerId(0), ExpertId(1)), 2 * (2 + 30 + 100) + 201);
 }
 
 TEST(TrtllmStatistics, MustBeComplete) {
@@ -269,7 +257,7 @@ TEST(TrtllmStatistics, MustBeComplete) {
     for (const auto& [name, counts] : arrays)
       all.push_back(internal::integers_to_write(name, {std::ssize(counts)}, counts));
     internal::write_arrays(all, {}, path, FileFormat::safetensors);
-    return message_of<ParseError>([&] { open_routing(folder / ""); });
+    return message_of<ParseError>([&] { read_recording(folder / ""); });
   };
   EXPECT_EQ(refused({{"1_3", {1, 2}}, {"1_4", {1, 2}}, {"2_3", {1, 2}}}),
             path + ": iteration 2 has no layer 4");
@@ -291,11 +279,11 @@ TEST(ReadRouting, EndsSoonOnceItIsAskedToStop) {
   std::stop_source source;
   source.request_stop();
   for (const char* name : {"trace.npy", "counts.csv", "loads.json"}) {
-    RoutingOptions options;
-    if (std::string_view(name) == "counts.csv") options.bare = RoutingOptions::Bare::counts;
-    EXPECT_NO_THROW(read_routing(folder / name, options)) << name;
+    ReadOptions options;
+    if (std::string_view(name) == "counts.csv") options.axes = "counts";
+    EXPECT_NO_THROW(profile_in(folder / name, options)) << name;
     const StopScope scope(source.get_token());
-    EXPECT_THROW(read_routing(folder / name, options), Stopped) << name;
+    EXPECT_THROW(profile_in(folder / name, options), Stopped) << name;
   }
 }
 

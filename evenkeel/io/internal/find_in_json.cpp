@@ -1,0 +1,92 @@
+// Routing in one JSON document.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "evenkeel/io/internal/find_routing.h"
+#include "evenkeel/io/internal/layer_numbers.h"
+#include "evenkeel/io/internal/nameless.h"
+#include "evenkeel/io/internal/number_lists.h"
+#include "evenkeel/io/limits.h"
+
+namespace evenkeel::internal {
+
+namespace {
+
+// The loads of one step, by source rank or not. Numbers that a file states about itself must be true.
+FoundStep step_of(const JsonField& json) {
+  FoundStep step;
+  const auto by_rank = json.find("counts");
+  if (by_rank) {
+    step.loads = nested_integers(**by_rank, 2, json.file(), "counts");
+    if (step.loads.values.empty()) by_rank->fail("is empty; it is a list by source rank of lists by expert");
+  } else {
+    step.loads.values = json["loads"].integers();
+    step.loads.shape = {std::ssize(step.loads.values)};
+    if (step.loads.values.empty()) json["loads"].fail("is empty");
+  }
+  const std::string key = by_rank ? "counts" : "loads";
+  if (step.loads.shape.back() > max_experts)
+    json[key].fail("has {} experts; allowed: 1..{}", step.loads.shape.back(), max_experts);
+  if (by_rank && step.loads.shape[0] > max_ranks)
+    by_rank->fail("has {} ranks; allowed: 1..{}", step.loads.shape[0], max_ranks);
+  require_loads(step.loads.values, json.file(), key);
+  if (const auto ranks = json.find("num_ranks")) step.num_ranks = ranks->integer(1, max_ranks);
+  if (by_rank && step.num_ranks.value_or(step.loads.shape[0]) != step.loads.shape[0])
+    json["num_ranks"].fail("is {}, but there are {}", *step.num_ranks, step.loads.shape[0]);
+  if (const auto experts = json.find("num_experts"); experts && experts->integer() != step.loads.shape.back())
+    experts->fail("is {}, but there are {}", (*experts)->dump(), step.loads.shape.back());
+  return step;
+}
+
+FoundRouting loads_of(const JsonField& json) {
+  if (json->contains("loads") && json->contains("counts"))
+    throw ParseError(json.file(), "", "has \"loads\" and \"counts\", of which one would be passed over");
+  const auto loads = json.find("loads");
+  if (loads && (*loads)->is_array() && !(*loads)->empty() && (**loads)[0].is_array())
+    return {
+        .kind = "profile", .format = "json", .content = FoundProfile{profile_of_json(*json, json.file())}};
+  if (json->contains("layers"))
+    throw ParseError(json.file(), "layers",
+                     "says that these are counts by layer, but \"counts\" are by rank of one step; name them "
+                     "\"loads\", by layer and expert");
+  return {.kind = "loads", .format = "json", .content = step_of(json)};
+}
+
+FoundRouting counts_of(const JsonField& list, const std::string& name) {
+  const std::size_t depth = std::clamp(list_depth(*list), std::size_t{2}, std::size_t{3});
+  std::vector<std::string> notes;
+  IntArray numbers = nested_loads(*list, depth, list.file(), name, notes);
+  FoundRouting found = found_counts(std::move(numbers), list.file(), name, rows_of(name));
+  found.notes = std::move(notes);
+  return found;
+}
+
+FoundRouting nameless_list(const Json& list, const std::string& file, const ReadOptions& options) {
+  const std::size_t depth = std::clamp(list_depth(list), std::size_t{1}, std::size_t{3});
+  if (has_fractions(list)) return nameless(nested_reals(list, depth, file, ""), file, options);
+  return nameless(nested_integers(list, depth, file, ""), file, options);
+}
+
+}  // namespace
+
+FoundRouting find_in_json(const Json& json, const std::string& file, const ReadOptions& options) {
+  if (!json.is_object()) {
+    FoundRouting found = nameless_list(json, file, options);
+    found.format = "json";
+    return found;
+  }
+  const JsonField fields(json, file);
+  if (json.contains("loads") || json.contains("counts")) return loads_of(fields);
+  for (std::string_view name : count_names) {
+    if (!json.contains(name)) continue;
+    FoundRouting found = counts_of(fields[name], std::string(name));
+    FoundCounts& rows = std::get<FoundCounts>(found.content);
+    rows.layers = layers_in(json, rows.num_rows, file);
+    found.format = "json";
+    return found;
+  }
+  throw ParseError(file, "", "has neither \"loads\" nor \"counts\"");
+}
+
+}  // namespace evenkeel::internal

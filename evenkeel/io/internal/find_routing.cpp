@@ -1,0 +1,169 @@
+#include "evenkeel/io/internal/find_routing.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "evenkeel/base/error.h"
+#include "evenkeel/io/internal/axes.h"
+#include "evenkeel/io/internal/layer_numbers.h"
+#include "evenkeel/io/internal/nameless.h"
+#include "evenkeel/io/internal/parse_error.h"
+#include "evenkeel/io/internal/readers.h"
+#include "evenkeel/io/internal/table.h"
+#include "evenkeel/io/internal/text.h"
+#include "evenkeel/io/profile_file.h"
+#include "evenkeel/io/trace_file.h"
+
+namespace evenkeel::internal {
+
+namespace {
+
+using Sources = std::vector<ByteSource>;
+
+// The one array of counts by a name that is known; none where there is none.
+const ArrayInfo* find_counts(const ArrayFile& file) {
+  const ArrayInfo* counts = nullptr;
+  for (std::string_view name : count_names) {
+    const ArrayInfo* found = file.find(name);
+    if (found != nullptr && counts != nullptr)
+      throw parse_error(file.name(), found->name,
+                        "stands beside '{}', and either may be the counts; keep one", counts->name);
+    if (found != nullptr) counts = found;
+  }
+  return counts;
+}
+
+FoundRouting find_in_arrays(const ArrayFile& file, const ByteSource& source, const ReadOptions& options) {
+  const bool has_ids = file.find("topk_ids") != nullptr || file.find("routed_experts") != nullptr;
+  if (file.find("loads") != nullptr) {
+    if (has_ids)
+      throw ParseError(file.name(), "", "has loads and topk_ids, of which one would be passed over");
+    return {.kind = "profile", .format = {}, .content = FoundProfile{read_profile(source)}};
+  }
+  if (!has_ids) {
+    if (is_trtllm_statistics(file)) return find_trtllm_statistics({source}, nullptr);
+    if (const ArrayInfo* counts = find_counts(file)) {
+      if (options.axes.empty()) require_layer_order(counts->shape, file.name(), counts->name);
+      FoundRouting found = named_counts(file, *counts, rows_of(counts->name), options);
+      FoundCounts& rows = std::get<FoundCounts>(found.content);
+      rows.layers = layers_in(file, rows.num_rows);
+      return found;
+    }
+    if (file.arrays().size() == 1) return nameless(file, file.arrays().front(), options);
+  }
+  const std::string order = is_order_of_tokens(options.axes) ? options.axes : "";
+  if (const ArrayInfo* routed = file.find("routed_experts"); routed != nullptr && order.empty())
+    require_layer_order(routed->shape, file.name(), routed->name);
+  auto trace = open_trace(source, {.num_experts = options.num_experts, .axes = order});
+  return {.kind = "trace", .format = {}, .content = FoundTrace{std::move(trace)}, .axes = order};
+}
+
+FoundRouting find_in_array_file(const ByteSource& source, const ReadOptions& options) {
+  const auto file = open_array_file(source);
+  FoundRouting found = find_in_arrays(*file, source, options);
+  if (found.format.empty()) found.format = name_of(file->format());
+  return found;
+}
+
+// Counts in a text: JSON, or a table.
+FoundRouting find_in_text(const ByteSource& source, const ReadOptions& options) {
+  const std::string head = beginning_of(source, 4096);
+  const std::string_view text = without_mark(head);
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  const bool is_json = first != std::string_view::npos && (text[first] == '{' || text[first] == '[');
+  if (is_json) return find_in_json(read_json(source), source.name(), options);
+  return find_in_table(without_mark(read_text(source, "text")), source.name(), options);
+}
+
+Sources sources_in(const std::string& folder, std::string_view prefix, std::string_view suffix) {
+  std::vector<std::string> paths;
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (name.starts_with(prefix) && name.ends_with(suffix)) paths.push_back(entry->path().string());
+  }
+  if (error) throw ParseError(folder, "", "cannot be read: " + error.message());
+  std::sort(paths.begin(), paths.end());
+  return {paths.begin(), paths.end()};
+}
+
+FoundRouting find_in_folder(const std::string& folder, const ReadOptions& options) {
+  if (const Sources ranks = sources_in(folder, "router_trace_rank", ".jsonl"); !ranks.empty())
+    return find_megatron_trace(ranks, options.num_experts);
+  if (const Sources ranks = sources_in(folder, "rank", ".safetensors"); !ranks.empty()) {
+    const Sources meta_info = sources_in(folder, "meta_info", ".json");
+    return find_trtllm_statistics(ranks, meta_info.empty() ? nullptr : &meta_info.front());
+  }
+  if (const Sources recordings = sources_in(folder, "expert_distribution_recorder_", ".pt");
+      !recordings.empty())
+    return find_sglang_recording(recordings, options);
+  throw ParseError(folder, "",
+                   "is a folder without rank*.safetensors (TensorRT-LLM), router_trace_rank*.jsonl "
+                   "(Megatron-LM) or expert_distribution_recorder_*.pt (SGLang)");
+}
+
+FoundRouting find_by_content(Content content, const ByteSource& source, const ReadOptions& options) {
+  switch (content) {
+    case Content::sglang_recording:
+      return find_sglang_recording({source}, options);
+    case Content::megatron_trace:
+      return find_megatron_trace({source}, options.num_experts);
+    case Content::counts:
+      return find_in_text(source, options);
+    case Content::count_lines:
+      return find_count_lines(source, options);
+    case Content::vllm_placement:
+      if (!find_vllm_records(source).statistics) break;
+      [[fallthrough]];
+    case Content::vllm_statistics:
+      return find_vllm_statistics(source, options);
+    case Content::unknown:
+      if (detect_format(source) == FileFormat::json) {
+        read_json(source);  // which says where it is no JSON
+        throw ParseError(source.name(), "",
+                         "is JSON, but neither a placement nor a profile, loads or counts");
+      }
+      [[fallthrough]];
+    case Content::arrays:
+      return find_in_array_file(source, options);
+    case Content::placement:
+    case Content::sglang_placement:
+    case Content::vllm_ascend_placement:
+    case Content::trtllm_placement:
+      break;
+  }
+  throw ParseError(source.name(), "", "is a placement, not routing");
+}
+
+// What is known by its names keeps its meaning, whatever options say.
+void require_as_said(const FoundRouting& found, const ReadOptions& options) {
+  if (found.axes.empty() && !options.columns.empty())
+    throw InvalidArgument("columns", "are for a table without names, and the file says what it is",
+                          "to leave them out");
+  if (options.axes.empty() || found.axes == options.axes) return;
+  const bool is_trace = std::holds_alternative<FoundTrace>(found.content);
+  if (is_short_form(options.axes) && (options.axes == "trace") == is_trace) return;
+  throw InvalidArgument(
+      is_short_form(options.axes) ? "as" : "axes",
+      fmt::format("{}, but the file has {}", options.axes, is_trace ? "the tokens of a trace" : "counts"),
+      "to leave it out");
+}
+
+}  // namespace
+
+FoundRouting find_routing(Content content, const ByteSource& source, const ReadOptions& options) {
+  FoundRouting found = find_by_content(content, source, options);
+  require_as_said(found, options);
+  return found;
+}
+
+FoundRouting find_routing(const ByteSource& source, const ReadOptions& options) {
+  if (!source.is_folder()) return find_routing(detect_content(source), source, options);
+  FoundRouting found = find_in_folder(source.name(), options);
+  require_as_said(found, options);
+  return found;
+}
+
+}  // namespace evenkeel::internal

@@ -1,0 +1,34 @@
+// The dispatcher: which reader a file of routing is for, by its content.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "evenkeel/io/internal/content.h"
+#include "evenkeel/io/internal/found_routing.h"
+#include "evenkeel/io/internal/json.h"
+#include "evenkeel/io/read_recording.h"
+
+namespace evenkeel::internal {
+
+// Throw as read_recording() does. With the content, for whoever knows it already.
+FoundRouting find_routing(const ByteSource& source, const ReadOptions& options);
+FoundRouting find_routing(Content content, const ByteSource& source, const ReadOptions& options);
+
+// A profile in JSON, {"loads": [layer][expert]}; the loads of one step, {"loads": [expert]} or {"counts":
+// [rank][expert]}; counts by another name, [layer][expert] or [step][layer][expert]; or lists without a name
+// (docs/formats.md#loads, #counts).
+FoundRouting find_in_json(const Json& json, const std::string& file, const ReadOptions& options);
+// {"loads": [layer][expert], "transitions": [layer][from][to] or nothing}; a format, num_layers and
+// num_experts must agree with them where they are there (profile_file.cpp).
+RoutingProfile profile_of_json(const Json& json, const std::string& file);
+
+// The names by which arrays, lists and tensors of counts are known.
+inline constexpr std::array<std::string_view, 6> count_names = {
+    "counts", "logical_count", "expert_counts", "expert_load", "tokens_per_expert", "weight"};
+// SGLang's counts have a row for every hidden layer; of others nobody says it.
+inline CountRows rows_of(std::string_view name) {
+  return name == "logical_count" ? CountRows::hidden_if_dense : CountRows::unsaid;
+}
+
+}  // namespace evenkeel::internal

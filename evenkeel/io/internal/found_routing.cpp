@@ -1,0 +1,91 @@
+#include "evenkeel/io/internal/found_routing.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "evenkeel/io/internal/fractional_loads.h"
+#include "evenkeel/io/internal/json.h"
+#include "evenkeel/io/internal/parse_error.h"
+#include "evenkeel/io/internal/shape.h"
+#include "evenkeel/io/limits.h"
+
+namespace evenkeel::internal {
+
+FoundRouting found_counts(IntArray counts, const std::string& file, const std::string& key, CountRows rows) {
+  std::vector<std::int64_t>& shape = counts.shape;
+  if (shape.size() != 2 && shape.size() != 3)
+    throw parse_error(file, key, "shape {} is neither [layers, experts] nor [steps, layers, experts]",
+                      to_text(shape));
+  const bool by_step = shape.size() == 3;
+  if (!by_step) shape.insert(shape.begin(), 1);
+  if (shape[0] < 1 || shape[1] < 1 || shape[2] < 1 || shape[1] > max_layers || shape[2] > max_trace_experts)
+    throw parse_error(file, key, "shape {} is not of 1..{} layers of 1..{} experts",
+                      to_text(std::span(shape).subspan(by_step ? 0 : 1)), max_layers, max_trace_experts);
+  require_loads(counts.values, file, key);
+  return {.kind = "counts",
+          .format = {},
+          .content = FoundCounts{.values = std::move(counts.values),
+                                 .num_rows = static_cast<int>(shape[1]),
+                                 .num_experts = static_cast<int>(shape[2]),
+                                 .by_step = by_step,
+                                 .rows = rows,
+                                 .layers = {},
+                                 .key = key}};
+}
+
+FoundRouting found_counts(const DoubleArray& counts, const std::string& file, const std::string& key,
+                          CountRows rows) {
+  ScaledLoads scaled = scaled_loads(counts.values, file, key);
+  FoundRouting found = found_counts(IntArray{counts.shape, std::move(scaled.loads)}, file, key, rows);
+  scaled.note_in(found.notes);
+  return found;
+}
+
+FoundRouting found_tokens(TokenIds tokens, std::optional<int> num_experts, const std::string& file) {
+  const std::size_t layers = tokens.layers.size();
+  const std::size_t width = static_cast<std::size_t>(tokens.top_k);
+  std::vector<bool> used_layer(layers, false);
+  std::size_t used_width = 0;
+  for (std::size_t i = 0; i < tokens.ids.size(); ++i) {
+    if (tokens.ids[i] == no_expert) continue;
+    used_layer[i / width % layers] = true;
+    used_width = std::max(used_width, i % width + 1);
+  }
+  if (used_width == 0) throw ParseError(file, "", "has no assignment of any token");
+  std::vector<std::int32_t> kept;
+  for (std::size_t i = 0; i < tokens.ids.size(); ++i)
+    if (used_layer[i / width % layers] && i % width < used_width) kept.push_back(tokens.ids[i]);
+  std::vector<int> numbers;
+  for (std::size_t l = 0; l < layers; ++l)
+    if (used_layer[l]) numbers.push_back(tokens.layers[l]);
+  const MemoryTrace::Shape shape{.num_layers = static_cast<int>(numbers.size()),
+                                 .top_k = static_cast<int>(used_width),
+                                 .num_experts = num_experts.value_or(0)};
+  auto trace = std::make_unique<MemoryTrace>(shape, std::move(kept), std::vector<float>{},
+                                             std::vector<std::int64_t>{}, file);
+  trace->set_layers(LayerNumbers(std::move(numbers)));
+  return {.kind = "trace", .format = {}, .content = FoundTrace{std::move(trace), std::move(tokens.steps)}};
+}
+
+std::string counted(std::int64_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+std::string meaning_of(const FoundRouting& found) {
+  if (const auto* counts = std::get_if<FoundCounts>(&found.content)) {
+    const std::int64_t of_step = std::int64_t{counts->num_rows} * counts->num_experts;
+    return fmt::format("{}{} of {}",
+                       counts->by_step ? counted(std::ssize(counts->values) / of_step, "step") + " of " : "",
+                       counted(counts->num_rows, "layer"), counted(counts->num_experts, "expert"));
+  }
+  if (const auto* trace = std::get_if<FoundTrace>(&found.content)) {
+    const TraceInfo& info = trace->reader->info();
+    return fmt::format("{} of {}, {}, top-{}", counted(info.num_layers, "layer"),
+                       counted(info.num_experts, "expert"), counted(info.num_tokens, "token"), info.top_k);
+  }
+  if (const auto* step = std::get_if<FoundStep>(&found.content))
+    return fmt::format("{} of one step", counted(step->loads.shape.back(), "expert"));
+  return "a profile";
+}
+
+}  // namespace evenkeel::internal

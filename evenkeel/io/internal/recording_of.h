@@ -1,0 +1,15 @@
+// A recording out of what a reader found: its rows become the model's layers, and its steps are told apart.
+#pragma once
+
+#include <string>
+
+#include "evenkeel/io/internal/found_routing.h"
+#include "evenkeel/io/read_recording.h"
+
+namespace evenkeel::internal {
+
+// Layers without any assignment are left out as dense ones where rows are hidden layers; what options say of
+// layers comes before what rows look like. Throws as read_recording() does.
+Recording recording_of(FoundRouting found, const std::string& file, const ReadOptions& options);
+
+}  // namespace evenkeel::internal

@@ -1,0 +1,36 @@
+// The routing of one file: what profiles and placements are made from, and what placements are judged on.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "evenkeel/routing/layer_numbers.h"
+#include "evenkeel/routing/profile.h"
+#include "evenkeel/routing/trace.h"
+
+namespace evenkeel {
+
+struct Recording {
+  std::string name;  // its file, for messages
+  RoutingProfile profile = {};
+  std::vector<RoutingProfile> steps = {};  // without transitions, where the file tells them apart
+  std::vector<std::string> notes = {};     // of what was read otherwise than the file has it
+  std::string kind = {};                   // "trace", "profile", "loads", "counts", "recording", "statistics"
+  std::string format = {};                 // "safetensors", "npz", "npy", "json", "csv", "sglang", ...
+  std::string axes = {};                   // of numbers that nobody named: how they were read
+  std::shared_ptr<TraceReader> trace = {};  // the tokens, where they were recorded one by one
+  // Of the loads of one step: [ranks, E] by source rank, and how many ranks the file says there are.
+  std::vector<std::int64_t> by_source = {};
+  std::optional<int> num_ranks = {};
+
+  bool is_trace() const { return trace != nullptr; }
+  // Which of the model's layers the rows are, where somebody said it.
+  const LayerNumbers& layers() const { return trace ? trace->info().layers : profile.layers(); }
+  NumberedRows rows() const {
+    return {name, layers(), trace ? trace->info().num_layers : profile.num_layers()};
+  }
+};
+
+}  // namespace evenkeel
