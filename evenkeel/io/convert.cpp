@@ -12,6 +12,7 @@
 #include "evenkeel/io/internal/content.h"
 #include "evenkeel/io/internal/find_routing.h"
 #include "evenkeel/io/internal/readers.h"
+#include "evenkeel/io/internal/recording_of.h"
 #include "evenkeel/io/profile_file.h"
 #include "evenkeel/io/trace_file.h"
 
@@ -122,7 +123,8 @@ Converted convert_placement(const ByteSource& source, PlacementFormat from, cons
 
 Converted convert_file(const std::string& in, const std::string& out, const ConvertOptions& options) {
   const ByteSource source(in);
-  const auto content = source.is_folder() ? Content::unknown : detect_content(source);
+  const ModeOfSources mode({in});
+  const Content content = detect_content(source);
   if (content == Content::vllm_placement && !options.to && find_vllm_records(source).statistics)
     throw InvalidArgument("to", fmt::format("{} has a placement and load statistics", in),
                           "the format of a placement; for the statistics keep their lines alone in a file");
@@ -133,7 +135,7 @@ Converted convert_file(const std::string& in, const std::string& out, const Conv
   how.layers = options.placement.layers;
   how.model = options.placement.model;
   how.count = ReadOptions::Count::nothing;  // a trace stays one
-  return convert_routing(read_recording(source, how), out, to);
+  return convert_routing(read_recording_known(content, source, how), out, to);
 }
 
 }  // namespace evenkeel

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/base/system_limits.h"
 #include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/byte_source.h"
 #include "evenkeel/io/expert_map_file.h"
@@ -132,22 +133,20 @@ class Writer {
   }
 
   void make_folders() const {
-    for (const std::string& folder : model_.files.folders) {
-      std::error_code error;
-      if (!fs::create_directory(output_ / folder, error))
-        throw InvalidArgument((output_ / folder).string(), "cannot be made: " + error.message());
-    }
+    for (const std::string& folder : model_.files.folders)
+      if (const int error = make_folder_like((output_ / folder).c_str(), path_of(folder)); error != 0)
+        throw InvalidArgument((output_ / folder).string(), "cannot be made: " + describe_errno(error));
   }
 
   void write_weights(const Renumbering& renumbering, std::size_t file) {
-    AtomicFile out((output_ / model_.tensors.files[file].name).string());
+    AtomicFile out = new_file(model_.tensors.files[file].name);
     for (const ByteRange& range : renumbering.ranges(file)) copy(source(range.file), range, out);
     finish(out);
   }
 
   void write_copy(const std::string& file) {
     const ByteSource whole(path_of(file));
-    AtomicFile out((output_ / file).string());
+    AtomicFile out = new_file(file);
     copy(whole, {.begin = 0, .bytes = whole.size()}, out);
     finish(out);
   }
@@ -157,6 +156,11 @@ class Writer {
 
  private:
   std::string path_of(const std::string& file) const { return (fs::path(model_.folder) / file).string(); }
+
+  // Open to whoever may read its source.
+  AtomicFile new_file(const std::string& file) const {
+    return AtomicFile((output_ / file).string(), mode_of(path_of(file)).value_or(0600));
+  }
 
   const ByteSource& source(std::size_t file) {
     if (open_.size() >= most_open && !open_.contains(file)) open_.clear();
@@ -245,7 +249,10 @@ PermutedCheckpoint permute_checkpoint(const std::string& checkpoint, const Place
   PermutedCheckpoint done = summary(model, renumbering, orders.size());
   done.leftovers = folder.leftovers();
   write_all(model, renumbering, folder.beside(), options, done);
-  write_expert_map(map, (folder.beside() / expert_map_name).string());
+  {
+    const ModeOfSources mode({(fs::path(checkpoint) / "config.json").string()});
+    write_expert_map(map, (folder.beside() / expert_map_name).string());
+  }
   folder.commit();
   return done;
 }

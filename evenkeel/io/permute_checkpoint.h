@@ -11,7 +11,8 @@
 // Cost        One read and one write of the checkpoint; memory for the headers and a buffer of 4 MiB,
 //             whatever the size of a tensor.
 // Guarantee   The output folder appears whole or not at all. What is not known to be free of expert ids is
-//             refused before anything is written.
+//             refused before anything is written. Files and folders are open to nobody who cannot read those
+//             that they are made from.
 // Source      The papers' custom initialisation: MoETuner (arXiv 2502.06643). Tensor names:
 //             docs/checkpoints.md.
 #pragma once

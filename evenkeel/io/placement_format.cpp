@@ -201,6 +201,13 @@ std::optional<PlacementFormat> detect_placement_format(const ByteSource& source)
   return placement_format_of(detect_content(source));
 }
 
+std::optional<int> num_ranks_in(const ByteSource& source) {
+  const auto format = detect_placement_format(source);
+  if (format == sglang || format == vllm) return std::nullopt;
+  if (format == trtllm) return trtllm_num_ranks(source);
+  return read_placement_as(source).placement.num_ranks();
+}
+
 PlacementFile read_placement_as(const ByteSource& source, const PlacementFormatOptions& options) {
   // A file in none of the formats is refused by our own reader, which says what is missing.
   const Content content = detect_content(source);

@@ -73,6 +73,8 @@ void require_placement_writable(PlacementFormat format, const PlacementShape& sh
 
 // The format whose content the file has; none if it is not a placement.
 std::optional<PlacementFormat> detect_placement_format(const ByteSource& source);
+// How many ranks the file says there are; nothing where its format does not say it. Throws ParseError.
+std::optional<int> num_ranks_in(const ByteSource& source);
 // Any of the formats, by content. Of `options.layers` only those layers are taken, where the file counts the
 // model's layers. Throws ParseError; InvalidArgument if an option is missing or does not fit the file.
 PlacementFile read_placement_as(const ByteSource& source, const PlacementFormatOptions& options = {});

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/internal/array_trace.h"
 #include "evenkeel/io/internal/find_routing.h"
 #include "evenkeel/io/internal/layer_numbers.h"
 #include "evenkeel/io/internal/recording_of.h"
@@ -23,12 +22,26 @@ std::string parse_as(const std::string& option, const std::string& text) {
 }
 
 Recording read_recording(const ByteSource& source, const ReadOptions& options) {
+  return read_recording_known(detect_content(source), source, options);
+}
+
+Recording internal::read_recording_known(Content content, const ByteSource& source,
+                                         const ReadOptions& options) {
   if (options.num_experts && (*options.num_experts < 1 || *options.num_experts > max_trace_experts))
     throw InvalidArgument("num_experts", fmt::format("{} experts", *options.num_experts),
                           fmt::format("1..{}", max_trace_experts));
   if (!options.axes.empty() && !options.columns.empty())
     throw InvalidArgument("columns", "are given beside axes, which say the same", "one of the two");
-  return recording_of(find_routing(source, options), source.name(), options);
+  try {
+    return recording_of(find_routing(content, source, options), source.name(), options);
+  } catch (const ParseError& error) {
+    if (options.steps != ReadOptions::Steps::if_told) throw;
+    ReadOptions whole = options;
+    whole.steps = ReadOptions::Steps::added_up;
+    Recording recording = recording_of(find_routing(content, source, whole), source.name(), whole);
+    recording.notes.push_back(fmt::format("its steps are not told apart: {}", error.what()));
+    return recording;
+  }
 }
 
 namespace {
@@ -95,7 +108,7 @@ Recording read_recording_of_some_layers(const std::string& path, const ReadOptio
 
 Recording read_recording_of_steps(const std::string& path, ReadOptions options) {
   options.count = ReadOptions::Count::nothing;
-  options.steps = true;
+  options.steps = ReadOptions::Steps::kept;
   Recording recording = read_recording(path, options);
   if (!recording.trace && options.step_tokens)
     throw InvalidArgument("step_tokens", fmt::format("is for traces, and {} has counts", path),

@@ -74,7 +74,6 @@ std::vector<std::int64_t> sequence_offsets(const ArrayFile& file, std::int64_t n
 
 // `stored` are the ids as they lie in the file, which have the order of `ids` or another.
 TraceInfo info_of(const ArrayFile& file, const ArrayInfo& ids, const ArrayInfo& stored) {
-  require_format(file, trace_format);
   TraceInfo info;
   info.name = file.name();
   take_shape(file, ids, info);
@@ -138,6 +137,7 @@ ArrayToWrite weights_to_write(TraceReader& trace) {
 
 std::unique_ptr<TraceReader> open_trace(const ByteSource& source, const TraceOptions& options) {
   const auto file = open_array_file(source);
+  require_format(*file, trace_format);
   const ArrayInfo& stored = find_ids(*file);
   auto reader =
       options.axes.empty() ? file->reader(stored.name) : in_usual_order(*file, stored, options.axes);

@@ -49,9 +49,13 @@ std::optional<int> number_in(const TrtllmYaml& yaml, const char* key, int least,
   return static_cast<int>(found->second);
 }
 
+std::optional<int> ranks_in(const TrtllmYaml& yaml, const std::string& file) {
+  return number_in(yaml, "ep_size", 1, max_ranks, file);
+}
+
 // Beside what the caller says: the file's own number of ranks, where it has one.
 RowsShape shape_of(const TrtllmYaml& yaml, PlacementFormatOptions options, const std::string& file) {
-  if (const auto ep_size = number_in(yaml, "ep_size", 1, max_ranks, file)) {
+  if (const auto ep_size = ranks_in(yaml, file)) {
     if (options.num_ranks.value_or(*ep_size) != *ep_size)
       throw InvalidArgument("ranks",
                             fmt::format("{}, but {} has ep_size {}", *options.num_ranks, file, *ep_size),
@@ -79,6 +83,10 @@ void write_trtllm_placement(const Placement& placement, const PlacementFormatOpt
   for (const auto& [number, row] : by_number) text += fmt::format("  {}: {}\n", number, row_text(row));
   text += fmt::format("layer_updates_per_iter: {}\nnum_slots: {}\n", layer_updates, rows.front().size());
   write_file(path, text);
+}
+
+std::optional<int> trtllm_num_ranks(const ByteSource& source) {
+  return ranks_in(parse_trtllm_yaml(source), source.name());
 }
 
 PlacementFile read_trtllm_placement(const ByteSource& source, const PlacementFormatOptions& options) {

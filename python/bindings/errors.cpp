@@ -10,6 +10,7 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/base/printable.h"
+#include "evenkeel/report/error.h"
 #include "python/bindings/bind.h"
 
 namespace nb = nanobind;
@@ -48,6 +49,9 @@ void raise(const Error& error) {
     data["argument"] = here;
     break;
   }
+  if (error.type() == "InvalidArgument")
+    if (const std::string meant = meant_word(error); !meant.empty())
+      message += "; did you mean '" + meant + "'?";
   const nb::object raised = type(text(message), data);
   PyErr_SetObject(type.ptr(), raised.ptr());
 }
@@ -72,6 +76,13 @@ void bind_errors(nb::module_& module) {
         return text(shortened(printable({message.c_str(), message.size()}), Error::most_message_bytes));
       },
       nb::arg("message"));
+  module.def(
+      "meant_word",
+      [](const nb::bytes& why, const nb::bytes& allowed) {
+        return text(meant_word(
+            InvalidArgument("", {why.c_str(), why.size()}, std::string(allowed.c_str(), allowed.size()))));
+      },
+      nb::arg("why"), nb::arg("allowed"));
 }
 
 }  // namespace evenkeel::python

@@ -6,6 +6,7 @@ NB_MODULE(_native, module) {
   using namespace evenkeel::python;
   // A program may end while models still hold our objects: that is no fault of theirs.
   nanobind::set_leak_warnings(false);
+  module.attr("version") = EVENKEEL_VERSION;
   translate_errors();
   bind_errors(module);
   bind_profile(module);

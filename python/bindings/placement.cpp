@@ -161,6 +161,9 @@ void bind_placement(nb::module_& module) {
       .def_static("read", &read, nb::arg("path"), nb::arg("num_ranks").none(), nb::arg("num_experts").none(),
                   nb::arg("layers").none(), nb::arg("model").none())
       .def_static("needs_ranks", &needs_ranks, nb::arg("path"))
+      .def_static(
+          "num_ranks_in",
+          [](const Path& path) { return interruptible_read([&] { return num_ranks_in(path.string()); }); })
       .def("write", &write, nb::arg("path"), nb::arg("format"), nb::arg("objective").none(),
            nb::arg("bound").none(), nb::arg("provenance"), nb::arg("read_layer_updates").none(),
            nb::arg("layers").none(), nb::arg("model").none(), nb::arg("num_hidden_layers").none(),

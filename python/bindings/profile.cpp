@@ -102,7 +102,14 @@ void bind_profile(nb::module_& module) {
       .def_prop_ro("has_transitions", &RoutingProfile::has_transitions)
       .def("transitions", &transitions_of)
       .def("imbalance", &imbalance_of)
-      .def("add", &RoutingProfile::add, nb::arg("other"), release)
+      .def(
+          "plus",
+          [](const RoutingProfile& profile, const RoutingProfile& other) {
+            RoutingProfile sum = profile;
+            sum.add(other);
+            return sum;
+          },
+          nb::arg("other"), release)
       .def("same", [](const RoutingProfile& a, const RoutingProfile& b) {
         return std::ranges::equal(a.loads(), b.loads()) && a.num_layers() == b.num_layers() &&
                a.has_transitions() == b.has_transitions() &&

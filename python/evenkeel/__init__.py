@@ -11,6 +11,7 @@ Arrays go in as numpy arrays, torch tensors or lists and come out as numpy array
 for a tensor, as EPLB does). Every error is an `evenkeel.Error` with its data by name.
 """
 
+from ._native import version as __version__
 from .eplb import rebalance_experts
 from .errors import BudgetTooSmall, CommError, Error, Infeasible, InvalidArgument, ParseError, Unsupported
 from .evaluating import Evaluation, evaluate, read_steps
@@ -37,6 +38,7 @@ __all__ = [
     "StepPlan",
     "Transfer",
     "Unsupported",
+    "__version__",
     "evaluate",
     "has_exact_solver",
     "place",

@@ -2,29 +2,60 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
+import operator
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
-from typing import Any, TypeAlias
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ._native import meant_word
 from .errors import InvalidArgument
 
 # A numpy array, a torch tensor on any device, or nested lists.
 ArrayLike: TypeAlias = Any
 Integers: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def invalid(argument: str, why: str, allowed: str) -> InvalidArgument:
     """The same message and data that the library would give."""
+    meant = meant_word(*(words.encode("utf-8", "replace") for words in (why, allowed)))
+    said = f"; did you mean '{meant}'?" if meant else ""
     return InvalidArgument(
-        f"{argument}: {why}; allowed: {allowed}", {"argument": argument, "why": why, "allowed": allowed}
+        f"{argument}: {why}; allowed: {allowed}{said}", {"argument": argument, "why": why, "allowed": allowed}
     )
+
+
+def public(function: Callable[P, R]) -> Callable[P, R]:
+    """A call of the package's users: of a name that is no argument it says which one was probably meant."""
+    names = [name for name in inspect.signature(function).parameters if name not in ("self", "cls")]
+    called = function.__qualname__.removesuffix(".__init__")
+
+    @functools.wraps(function)
+    def call(*arguments: P.args, **named: P.kwargs) -> R:
+        for name in named:
+            if name not in names:
+                raise invalid(name, f"'{name}' is no argument of {called}()", ", ".join(names))
+        return function(*arguments, **named)
+
+    return call
+
+
+def quoted(value: object) -> str:
+    """A value of any kind, as messages show it."""
+    try:
+        return repr(value)
+    except Exception:  # what its class raises; also an int of more digits than Python writes
+        return f"this {type(value).__name__}"
 
 
 def is_tensor(values: object) -> bool:
@@ -44,7 +75,9 @@ def as_numpy(values: ArrayLike, name: str) -> NDArray[Any]:
             array = np.asarray(values)
         except ValueError as error:
             raise invalid(name, "lists of unequal lengths", "an array of numbers") from error
-    if array.dtype.kind not in "iuf" and array.size > 0:
+        except Exception as error:  # an object's own way to become an array
+            raise invalid(name, f"a {type(values).__name__} that numpy cannot read", "an array of numbers") from error
+    if array.dtype.kind not in "iuf" and (array.size > 0 or array.dtype.kind != "O"):
         raise invalid(name, f"an array of {array.dtype}", "an array of numbers")
     return array
 
@@ -98,6 +131,16 @@ def instance(value: Any, kind: type, name: str) -> Any:
     return value
 
 
+def words(value: str, name: str) -> str:
+    """A text that can be written as UTF-8."""
+    instance(value, str, name)
+    try:
+        value.encode()
+    except UnicodeError as error:
+        raise invalid(name, f"{ascii(value)} has half a character", "a text of whole ones") from error
+    return value
+
+
 def file_path(value: str | os.PathLike[str], name: str) -> str:
     """A path that the system can take."""
     try:
@@ -116,10 +159,11 @@ def file_path(value: str | os.PathLike[str], name: str) -> str:
 
 def thousandths(value: float, name: str) -> int:
     """A ratio in the unit that planners compute with, which every decimal of three places has exactly."""
+    _require_single(value, name)
     try:
         scaled = Decimal(str(value)) * 1000
-    except ArithmeticError as error:
-        raise invalid(name, repr(value), "a number with at most three decimals") from error
+    except Exception as error:
+        raise invalid(name, quoted(value), "a number with at most three decimals") from error
     if not scaled.is_finite() or scaled != scaled.to_integral_value() or abs(scaled) >= 10**15:
         raise invalid(name, str(value), "a number with at most three decimals, such as 1.25")
     return int(scaled)
@@ -128,31 +172,38 @@ def thousandths(value: float, name: str) -> int:
 def number(value: int, name: str, least: int, most: int = 2**31 - 1) -> int:
     """A whole number in a range."""
     try:
-        whole = value.__index__()
-    except AttributeError as error:
-        raise invalid(name, repr(value), "a whole number") from error
-    if isinstance(value, bool):
-        raise invalid(name, repr(value), "a whole number")
+        whole = operator.index(value)
+    except Exception as error:
+        raise invalid(name, quoted(value), "a whole number") from error
+    if isinstance(value, bool) or str(getattr(value, "dtype", "")) == "torch.bool":
+        raise invalid(name, quoted(value), "a whole number")
     if not least <= whole <= most:
-        raise invalid(name, str(whole), f"{least}..{most}")
+        raise invalid(name, quoted(whole), f"{least}..{most}")
     return whole
 
 
 def real(value: float, name: str, least: float, most: float = math.inf) -> float:
     """A number in a range, never NaN."""
+    _require_single(value, name)
     try:
         given = float(value)
-    except (TypeError, ValueError) as error:
-        raise invalid(name, repr(value), "a number") from error
+    except Exception as error:
+        raise invalid(name, quoted(value), "a number") from error
     if not least <= given <= most:
         raise invalid(name, str(given), f"{least:g} or more" if most == math.inf else f"{least:g}..{most:g}")
     return given
 
 
+def _require_single(value: object, name: str) -> None:
+    """Refuses what Python would make a number of: a text, a truth, an array with dimensions."""
+    if isinstance(value, str | bytes | bytearray | bool | np.bool_) or getattr(value, "ndim", 0) != 0:
+        raise invalid(name, quoted(value), "a number")
+
+
 def choice(value: str, name: str, allowed: Sequence[str]) -> str:
     """One of a few words."""
-    if value not in allowed:
-        raise invalid(name, f"'{value}'", ", ".join(allowed))
+    if not isinstance(value, str) or value not in allowed:
+        raise invalid(name, quoted(value), ", ".join(allowed))
     return value
 
 
@@ -164,7 +215,9 @@ def layer_list(layers: Sequence[int] | None) -> list[int] | None:
 def said_layers(layers: Sequence[int]) -> list[int]:
     """Layer numbers of a model; the library checks that they ascend."""
     numbers = integers(list(layers) if isinstance(layers, range) else layers, "layers", 1, "[layers]")
-    return [int(number) for number in numbers]
+    if numbers.size == 0:
+        raise invalid("layers", "are none", "the model's number of each layer")
+    return [number(layer, "layers", 0) for layer in numbers]
 
 
 MOST_RANKS = 65536

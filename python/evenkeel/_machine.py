@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from . import _native
-from ._arguments import MOST_RANKS, file_path, invalid, number
+from ._arguments import MOST_RANKS, file_path, invalid, number, words
 
 
 def machine_of(ranks: int | None, nodes: int, topology: str | os.PathLike[str] | None) -> _native.Topology:
@@ -14,11 +13,11 @@ def machine_of(ranks: int | None, nodes: int, topology: str | os.PathLike[str] |
         if ranks is None:
             raise invalid("ranks", "is not given, nor is topology", "how many ranks there are")
         return _native.Topology.uniform(number(ranks, "ranks", 1, MOST_RANKS), number(nodes, "nodes", 1, MOST_RANKS))
-    if nodes != 1:
+    if number(nodes, "nodes", 1, MOST_RANKS) != 1:
         raise invalid("nodes", "is what topology says", "to leave it out")
     name = file_path(topology, "topology")
-    file_like = Path(name).exists() or "/" in name or name.endswith(".json")
-    machine = _native.Topology.read(name) if file_like else _native.Topology.preset(name)
-    if ranks is not None and ranks != machine.num_ranks:
+    file_like = os.path.exists(name) or "/" in name or name.endswith(".json")
+    machine = _native.Topology.named(name) if file_like else _native.Topology.preset(words(name, "topology"))
+    if ranks is not None and number(ranks, "ranks", 1, MOST_RANKS) != machine.num_ranks:
         raise invalid("ranks", f"{ranks}, but {name} has {machine.num_ranks}", "to leave it out")
     return machine

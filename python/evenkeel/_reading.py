@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from . import _native
-from ._arguments import choice, file_path, instance, invalid, layer_list, number
+from ._arguments import choice, file_path, invalid, layer_list, number, words
 
 FilePath = str | os.PathLike[str]
 Short = Literal["counts", "trace"]
@@ -27,9 +27,12 @@ class Reading:
     step_tokens: int | None = None
 
     def __post_init__(self) -> None:
+        for name in ("num_experts", "step_tokens"):
+            if getattr(self, name) is not None:
+                number(getattr(self, name), name, 1)
         for name in ("axes", "columns"):
             if getattr(self, name) is not None:
-                instance(getattr(self, name), str, name)
+                words(getattr(self, name), name)
         if self.as_ is not None:
             choice(self.as_, "as_", ("counts", "trace"))
             if self.axes is not None:
@@ -46,7 +49,7 @@ class Reading:
         path: FilePath,
         argument: str = "path",
         *,
-        steps: bool = False,
+        steps: Literal["", "if told", "kept"] = "",
         count: Literal["nothing", "loads", "transitions"] = "transitions",
     ) -> _native.Recording:
         """`count`: of a trace. Raises ParseError, InvalidArgument."""

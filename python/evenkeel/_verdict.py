@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypedDict, TypeVar
+from typing import Literal, TypedDict, TypeVar
 
 from . import _native
-from ._arguments import file_path, instance, invalid, number, real
+from ._arguments import file_path, instance, invalid, number, real, words
 from ._reading import FilePath, Reading
 from .placement import Placement
 from .profile import RoutingProfile
@@ -40,7 +40,12 @@ class Recording:
     """A profile, or a file with the steps that it has."""
 
     def __init__(
-        self, recording: RoutingProfile | FilePath, index: int, how: Reading, argument: str = "recordings"
+        self,
+        recording: RoutingProfile | FilePath,
+        index: int,
+        how: Reading,
+        argument: str = "recordings",
+        steps: Literal["if told", "kept"] = "kept",
     ) -> None:
         self.is_trace = False
         self.axes = ""
@@ -54,7 +59,7 @@ class Recording:
         if not isinstance(recording, (str, os.PathLike)):
             raise invalid(argument, f"has a {type(recording).__name__}", "profiles and paths")
         self.name = file_path(recording, argument)
-        read = how.read(recording, argument, steps=True)
+        read = how.read(recording, argument, steps=steps)
         self.profile, self.steps, self.notes, self.is_trace = read.profile, read.steps, read.notes, read.is_trace
         self.axes = read.axes
 
@@ -120,7 +125,7 @@ class TimeModel:
         if self.device is not None and self.tflops is not None and has_link:
             raise invalid("device", "has nothing left to say beside tflops and a link", "to leave it out")
         if self.device is not None:
-            _native.require_device(instance(self.device, str, "device"))
+            _native.require_device(words(self.device, "device"))
         for name in ("tflops", "link"):
             if getattr(self, name) is not None:
                 real(getattr(self, name), name, 1e-6, 1e9)
@@ -200,9 +205,10 @@ def verdict_on(
 
 def several(given: T | FilePath | Sequence[T | FilePath], kind: type[T], name: str) -> list[T | FilePath]:
     single = isinstance(given, (kind, str, os.PathLike))
-    if not single and not isinstance(given, Iterable):
-        raise invalid(name, f"is a {type(given).__name__}", f"a {kind.__name__}, a path, or several of them")
-    all_given = [given] if single else list(given)  # type: ignore[arg-type]
+    try:
+        all_given = [given] if single else list(given)  # type: ignore[arg-type]
+    except TypeError as error:  # an array without dimensions
+        raise invalid(name, f"is a {type(given).__name__}", f"a {kind.__name__}, a path, or several of them") from error
     if not all_given:
         raise invalid(name, "is an empty list", "one or more")
     for each in all_given:

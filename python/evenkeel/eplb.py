@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _native
-from ._arguments import ArrayLike, floats, is_tensor, number
+from ._arguments import ArrayLike, floats, is_tensor, number, public
 
 if TYPE_CHECKING:
     import torch
@@ -28,6 +28,7 @@ def rebalance_experts(
 def rebalance_experts(
     weight: torch.Tensor, num_replicas: int, num_groups: int, num_nodes: int, num_gpus: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]: ...
+@public
 def rebalance_experts(weight: ArrayLike, num_replicas: int, num_groups: int, num_nodes: int, num_gpus: int) -> Any:
     """Copies the busiest experts and places all copies on GPUs, as evenly as it can.
 

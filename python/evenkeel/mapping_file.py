@@ -9,7 +9,7 @@ import stat
 from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO
 
-from ._arguments import invalid
+from ._arguments import file_path, invalid
 from .errors import Unsupported
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def write_mapping(placement: Placement, path: str | os.PathLike[str]) -> None:
     if placement.has_copies:
         why = "the placement has redundant experts, and this file holds one rank for each expert"
         raise Unsupported(why, {"why": why})
-    name = os.fspath(path)
+    name = file_path(path, "path")
     _write_beside(
         name,
         (lambda file: _torch(placement, file))

@@ -20,6 +20,7 @@ from ._arguments import (
     invalid,
     layer_list,
     number,
+    public,
     said_layers,
 )
 from .mapping_file import write_mapping
@@ -42,6 +43,7 @@ class Placement:
 
     __slots__ = ("_native", "_objective", "_bound", "_provenance", "_layer_updates")
 
+    @public
     def __init__(
         self,
         homes: ArrayLike | Sequence[Sequence[Sequence[int]]],
@@ -71,6 +73,7 @@ class Placement:
         self._layer_updates = layer_updates
 
     @classmethod
+    @public
     def contiguous(cls, num_layers: int, num_experts: int, num_ranks: int) -> Placement:
         """What there is without a placement: rank r is home to experts `[r E // P, (r + 1) E // P)`."""
         placement = cls.__new__(cls)
@@ -84,6 +87,7 @@ class Placement:
         return placement
 
     @classmethod
+    @public
     def load(
         cls,
         path: str | os.PathLike[str],
@@ -166,6 +170,7 @@ class Placement:
         """Who made it from what: the free words that its file holds."""
         return dict(self._provenance)
 
+    @public
     def homes(self, layer: int, expert: int) -> list[int]:
         """The ranks where an expert lives, its owner first.
 
@@ -176,6 +181,7 @@ class Placement:
             number(layer, "layer", 0, self.num_layers - 1), number(expert, "expert", 0, self.num_experts - 1)
         )
 
+    @public
     def save(
         self,
         path: str | os.PathLike[str],
@@ -203,13 +209,14 @@ class Placement:
             InvalidArgument: there is no such format, it loads no file of that name (a server goes by the ending),
                 options do not fit, or the file cannot be written.
         """
+        choice(format, "format", get_args(Format))
         if format not in ("sglang", "trtllm") and num_hidden_layers is not None:
             raise invalid("num_hidden_layers", "is for formats that count the model's layers", "sglang, trtllm")
         if format != "trtllm" and layer_updates_per_iter is not None:
             raise invalid("layer_updates_per_iter", "is for TensorRT-LLM", "trtllm")
         self._native.write(
             file_path(path, "path"),
-            choice(format, "format", get_args(Format)),
+            format,
             self._objective,
             self._bound,
             self._provenance,
@@ -220,6 +227,7 @@ class Placement:
             None if layer_updates_per_iter is None else number(layer_updates_per_iter, "layer_updates_per_iter", 0),
         )
 
+    @public
     def save_mapping(self, path: str | os.PathLike[str]) -> None:
         """Writes the ranks by layer and expert as a tensor file: one int64 tensor `[L, E]`, the owners.
 
@@ -273,13 +281,17 @@ def _homes_as_lists(homes: ArrayLike) -> list[list[list[int]]]:
         except TypeError:
             pass  # ranks rather than lists of them
         else:
-            return [[[number(rank, "homes", -(2**31)) for rank in ranks] for ranks in layer] for layer in ranks_of]
+            return [[_ranks(ranks) for ranks in layer] for layer in ranks_of]
     array = as_numpy(homes, "homes")
     if array.ndim not in (2, 3):
         raise invalid("homes", f"shape {list(array.shape)}", "[layers, experts], or a list of ranks for each")
     whole = integers(array, "homes", array.ndim, "")
     lists: list[list[list[int]]] = (whole if array.ndim == 3 else whole[:, :, None]).tolist()
-    return lists
+    return [[_ranks(ranks) for ranks in layer] for layer in lists]
+
+
+def _ranks(ranks: Sequence[int]) -> list[int]:
+    return [number(rank, "homes", -(2**31)) for rank in ranks]
 
 
 __all__ = ["Format", "Placement"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -10,10 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _native
-from ._arguments import ArrayLike, choice, file_path, instance, integers, invalid, said_layers
+from ._arguments import ArrayLike, choice, file_path, instance, integers, invalid, number, public, said_layers
 from ._reading import Reading
 
 Format = Literal["safetensors", "npz", "json"]
+
+_adding = threading.Lock()
+"""Held by add() alone: a profile's native object is replaced and never changed, so others read it at any time."""
 
 
 class Imbalance(NamedTuple):
@@ -59,6 +63,7 @@ class RoutingProfile:
 
     __slots__ = ("_axes", "_native", "_notes")
 
+    @public
     def __init__(
         self,
         path: str | os.PathLike[str] | None = None,
@@ -90,7 +95,7 @@ class RoutingProfile:
         pairs = (
             None if transitions is None else integers(transitions, "transitions", 3, "[layers - 1, experts, experts]")
         )
-        if num_experts is not None and num_experts != counted.shape[1]:
+        if num_experts is not None and number(num_experts, "num_experts", 1) != counted.shape[1]:
             raise invalid("num_experts", str(num_experts), f"{counted.shape[1]}, as loads say, or to leave it out")
         self._native = _native.RoutingProfile.of_arrays(counted, pairs)
         if layers is not None:
@@ -136,14 +141,20 @@ class RoutingProfile:
         """Of the experts' loads, layer by layer."""
         return Imbalance(*self._native.imbalance())
 
+    @public
     def add(self, other: RoutingProfile) -> None:
         """Adds the profile of another trace of the same model; layer numbers that one of them knows hold for both.
+
+        Other threads may add and read meanwhile; each sees the profile before or after.
 
         Raises:
             InvalidArgument: layers, their numbers, experts or the presence of transitions differ; nothing is then changed.
         """
-        self._native.add(instance(other, RoutingProfile, "other")._native)
+        added = instance(other, RoutingProfile, "other")._native
+        with _adding:
+            self._native = self._native.plus(added)
 
+    @public
     def save(self, path: str | os.PathLike[str], format: Format | None = None) -> None:
         """Writes the profile; the file appears whole or not at all.
 

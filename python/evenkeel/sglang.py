@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._arguments import invalid
 from ._server import is_asked_for, require_parameters
+from ._versions import needs
 from .eplb import rebalance_experts
 from .errors import Error
 
@@ -43,8 +44,9 @@ def register() -> None:
 
 
 def _register() -> None:
-    from sglang.srt.eplb import eplb_algorithms
-    from sglang.srt.plugins.hook_registry import HookRegistry, HookType
+    with needs("sglang", "0.5.23"):
+        from sglang.srt.eplb import eplb_algorithms
+        from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
     require_parameters(eplb_algorithms.rebalance_experts, PARAMETERS, TARGET)
     HookRegistry.register(TARGET, rebalance, HookType.AROUND)

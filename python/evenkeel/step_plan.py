@@ -9,7 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _native
-from ._arguments import MOST_RANKS, ArrayLike, as_numpy, choice, instance, integers, invalid, number, thousandths
+from ._arguments import (
+    MOST_RANKS,
+    ArrayLike,
+    as_numpy,
+    choice,
+    instance,
+    integers,
+    invalid,
+    number,
+    public,
+    thousandths,
+)
 from .placement import Placement
 from .profile import RoutingProfile
 
@@ -57,6 +68,7 @@ class StepPlan:
     """What this one call of the planner took, in microseconds; a planner that is kept and reused takes less."""
 
 
+@public
 def plan(
     loads: ArrayLike | RoutingProfile,
     ranks: int | None = None,
@@ -92,6 +104,8 @@ def plan(
     chosen = choice(planner, "planner", get_args(Planner))
     if placement is not None:
         instance(placement, Placement, "placement")
+    layer = None if layer is None else number(layer, "layer", 0)
+    ranks = None if ranks is None else number(ranks, "ranks", 1, MOST_RANKS)
     _require_layers(loads, placement, layer)
     counts, experts, num_ranks = _counts(loads, ranks, placement, layer)
     if placement is not None and (placement.num_experts, placement.num_ranks) != (experts, num_ranks):
@@ -101,6 +115,8 @@ def plan(
             f"one for {experts} experts on {num_ranks} ranks",
         )
     base = [] if base_load is None else integers(base_load, "base_load", 1, "[ranks]").tolist()
+    if base_load is not None and not base:
+        raise invalid("base_load", "is empty", f"[{num_ranks}], or to leave it out")
     made = _native.plan(
         counts,
         None if placement is None else placement._native,
@@ -129,11 +145,10 @@ def plan(
 
 def _placement_row(placement: Placement, loads: ArrayLike | RoutingProfile, layer: int | None) -> int:
     of_profile = isinstance(loads, RoutingProfile)
-    whole = None if layer is None else number(layer, "layer", 0)
     return placement._native.row_for(
         loads.layers if of_profile else None,
         loads.num_layers if of_profile else 1,
-        whole,
+        layer,
         "profile" if of_profile else "loads",
     )
 
@@ -153,7 +168,7 @@ def _counts(
     if ranks is None and placement is None:
         raise invalid("ranks", "loads by expert do not say how many there are", "1 or more")
     by_expert = integers(array, "loads", 1, "[experts], or counts [ranks, experts]")
-    num_ranks = number(ranks, "ranks", 1, MOST_RANKS) if ranks is not None else placement.num_ranks if placement else 0
+    num_ranks = ranks if ranks is not None else placement.num_ranks if placement else 0
     return _native.Counts.of_loads(by_expert, num_ranks), by_expert.shape[0], num_ranks
 
 

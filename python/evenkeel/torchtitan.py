@@ -13,23 +13,27 @@ nothing moves is torchtitan's own all-to-all, to the bit.
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
 from torch.distributed.tensor import DTensor
-from torchtitan.config.override import derive, override
-from torchtitan.distributed.spmd_types import maybe_set_sparse_mesh
-from torchtitan.models.common.moe import RoutedExperts
-from torchtitan.models.common.token_dispatcher import AllToAllTokenDispatcher, LocalTokenDispatcher
 
-from ._arguments import invalid
+from ._arguments import invalid, public
+from ._versions import needs
 from .step_plan import Planner
 from .torch import ExpertParallel, SpillCosts
 from .torch._chunk import Weights
 from .torch._module import with_weights
 from .torch._options import LayerOptions, budget_bytes
+
+with needs("torchtitan", "0.3"):
+    from torchtitan.config.override import derive, override
+    from torchtitan.distributed.spmd_types import maybe_set_sparse_mesh
+    from torchtitan.models.common.moe import RoutedExperts
+    from torchtitan.models.common.token_dispatcher import AllToAllTokenDispatcher, LocalTokenDispatcher
 
 _made = itertools.count()
 """Numbers the routed experts of this process, as they are spread: what errors call a layer."""
@@ -71,7 +75,13 @@ class BalancedExperts(RoutedExperts):  # type: ignore[misc]
             )
             return out
 
-        if self.layer is None:  # every rank has all experts
+        if self.layer is None:
+            if not torch.compiler.is_compiling():  # Python says it once
+                warnings.warn(
+                    "evenkeel.torchtitan.balanced_experts has nothing to balance: expert_parallel_degree is 1, so "
+                    "every rank has all experts, and no budget holds",
+                    stacklevel=1,
+                )
             return stock()
         hidden, scores, ids = (
             tensor.flatten(0, 1).contiguous() for tensor in (x_BLD, topk_scores_BLK, topk_expert_ids_BLK)
@@ -90,6 +100,7 @@ class BalancedExperts(RoutedExperts):  # type: ignore[misc]
 
 
 @override(target=RoutedExperts.Config, description="Expert parallelism that stays balanced and within a budget.")
+@public
 def balanced_experts(
     config: RoutedExperts.Config,
     *,

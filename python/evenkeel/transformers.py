@@ -13,6 +13,7 @@ is the framework's own all-to-all, to the bit.
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections.abc import Sequence
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
@@ -22,15 +23,20 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.nn.utils.parametrize import is_parametrized
-from transformers.distributed.expert_parallel import AllToAllEP, EPImplementationInterface
+from torch.utils.hooks import RemovableHandle
 
-from ._arguments import invalid
+from ._arguments import instance, invalid, public
+from ._versions import needs
 from .placement import Placement
 from .step_plan import Planner
 from .torch import ExpertParallel, SpillCosts
 from .torch._chunk import Weights
 from .torch._module import with_weights
 from .torch._options import LayerOptions, budget_bytes
+
+with needs("transformers", "5.23 or later"):
+    from transformers import PreTrainedModel
+    from transformers.distributed.expert_parallel import AllToAllEP, EPImplementationInterface
 
 NAME = "evenkeel"
 
@@ -41,6 +47,11 @@ _layers: WeakKeyDictionary[nn.Module, ExpertParallel] = WeakKeyDictionary()
 """Of each experts module; beside it, since a process group in the module would keep a model from being copied."""
 
 
+_unused: list[RemovableHandle] = []
+"""From register() until a model is ours: the hook that looks for one that is not."""
+
+
+@public
 def register(
     name: str = NAME,
     *,
@@ -55,16 +66,19 @@ def register(
 ) -> None:
     """Makes `ep_implementation=name` ours, for models that are loaded from then on.
 
+    If a model with an expert-parallel plan runs before any was loaded with ours, one warning says so.
+
     Args:
-        name: what `DistributedConfig.ep_implementation` says.
+        name: what `DistributedConfig.ep_implementation` says; none that transformers or another library has registered.
         placement: of all layers; the checkpoint must have been permuted by it (`evenkeel permute`), after which homes
             are contiguous and nothing is left to map. Given here, it is refused with that advice.
         budget: bytes, or "4GiB".
         planner, capacity_factor, min_segment, imbalance_threshold, chunk_bins, costs: as for `evenkeel.torch.ExpertParallel`.
 
     Raises:
-        InvalidArgument: an option is out of range.
+        InvalidArgument: an option is out of range, or the name is taken.
     """
+    _require_free(instance(name, str, "name"))
     if placement is not None:
         raise invalid(
             "placement",
@@ -85,12 +99,51 @@ def register(
         layer_options = options
 
     EPImplementationInterface.register(name, Evenkeel)
+    if not _unused:
+        _unused.append(nn.modules.module.register_module_forward_pre_hook(_warn_if_not_ours))
 
 
+def _require_free(name: str) -> None:
+    implementations = EPImplementationInterface()
+    if name in implementations and not issubclass(implementations[name], EvenkeelEP):
+        raise invalid(
+            "name",
+            f'"{name}" is {implementations[name].__name__}, which would be gone',
+            f'a name of your own, such as "{NAME}"',
+        )
+
+
+def _warn_if_not_ours(module: nn.Module, arguments: object) -> None:
+    """Before a forward of any module: whether it is a model that ours could spread, while none is ours yet."""
+    if torch.compiler.is_compiling():
+        return
+    model = getattr(module, "_orig_mod", module)  # which torch.compile wraps
+    if not isinstance(model, PreTrainedModel) or "ep_dispatch_experts" not in (model.ep_plan or {}).values():
+        return
+    _end_watch()
+    config = getattr(model.config, "distributed_config", None)
+    said = "no distributed_config"
+    if config is not None:
+        said = f"ep_size={config.ep_size}, ep_implementation={config.ep_implementation!r}"
+    warnings.warn(
+        f"{type(model).__name__} runs without evenkeel, though evenkeel.transformers.register() was called: it is not "
+        f"balanced, and no budget holds. It was loaded with {said}; ours needs an ep_size above 1 and "
+        f"ep_implementation={NAME!r}, or the name that was registered",
+        stacklevel=4,  # who calls the model
+    )
+
+
+def _end_watch() -> None:
+    while _unused:
+        _unused.pop().remove()
+
+
+@public
 def layers(model: nn.Module) -> list[ExpertParallel]:
     """The expert-parallel layers of a model that was loaded with ours, in the model's order; `last` of each says what
     its last step did."""
-    return [_layers[module] for module in model.modules() if module in _layers]
+    modules = instance(model, nn.Module, "model").modules()
+    return [_layers[module] for module in modules if module in _layers]
 
 
 class EvenkeelEP(AllToAllEP):  # type: ignore[misc]
@@ -105,6 +158,7 @@ class EvenkeelEP(AllToAllEP):  # type: ignore[misc]
             experts.num_experts * ep_mesh.size(), ep_mesh.get_group(), name=str(next(_made)), **vars(self.layer_options)
         )
         _layers[experts] = self.layer
+        _end_watch()
 
     def __call__(
         self, hidden_states: torch.Tensor, top_k_index: torch.Tensor, top_k_weights: torch.Tensor

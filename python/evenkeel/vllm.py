@@ -14,6 +14,7 @@ import numpy as np
 
 from ._arguments import Integers, as_numpy, integers
 from ._server import is_asked_for, require_parameters
+from ._versions import needs
 from .eplb import rebalance_experts
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ def register() -> None:
     """
     if not is_asked_for():
         return
-    from vllm.distributed.eplb.policy import EPLB_POLICIES, AbstractEplbPolicy
+    with needs("vllm", "0.33"):
+        from vllm.distributed.eplb.policy import EPLB_POLICIES, AbstractEplbPolicy
 
     abstract = AbstractEplbPolicy.rebalance_experts
     require_parameters(abstract, PARAMETERS, "vllm.distributed.eplb.policy.AbstractEplbPolicy.rebalance_experts")

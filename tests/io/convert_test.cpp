@@ -161,7 +161,7 @@ TEST(Convert, OfRoutingTakesNumbersThatItsFileDoesNotSay) {
   EXPECT_EQ(
       convert_refusal(test_data("trtllm_statistics"), folder / "o.npz", {.placement = {.layers = {{1, 2}}}}),
       "moe_layers: names layers 1-2, but the file has layers 3-4; allowed: 3-4, or leave it out");
-  write_text(folder / "c.csv", "1,2\n3,4\n");
+  write_text(folder / "c.csv", "e0,e1\n1,2\n3,4\n");
   EXPECT_EQ(convert_refusal(folder / "c.csv", folder / "o.npz", {.placement = {.layers = {{1}}}}),
             "moe_layers: names layers 1, but the file has 2 layers without numbers; allowed: 2 numbers");
   const Converted done =

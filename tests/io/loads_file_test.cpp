@@ -86,7 +86,7 @@ TEST(LoadsFile, ThatCannotBeLoadsSaysWhy) {
   const auto refusal = [](std::string_view json) {
     return message_of<ParseError>([&] { counts_of(json, {.num_ranks = 2}); });
   };
-  EXPECT_EQ(refusal("{\"load\": [1]}"), "f: has neither \"loads\" nor \"counts\"");
+  EXPECT_EQ(refusal("{\"load\": [1]}"), "f: is JSON, but neither a placement nor a profile, loads or counts");
   EXPECT_EQ(refusal(R"({"loads": [1], "counts": [[1]]})"),
             "f: has \"loads\" and \"counts\", of which one would be passed over");
   EXPECT_EQ(refusal(R"({"loads": [1, 2, 3], "num_experts": 4})"), "f: num_experts: is 4, but there are 3");

@@ -123,7 +123,7 @@ TEST(SglangRecording, OfSeveralRanksInAFolderIsAddedUp) {
 
 // Of every step of a recording, the loads of all its layers.
 std::vector<std::vector<std::int64_t>> step_loads(const std::string& path) {
-  const Recording file = read_recording(path, {.steps = true});
+  const Recording file = read_recording(path, {.steps = ReadOptions::Steps::kept});
   std::vector<std::vector<std::int64_t>> all;
   for (const RoutingProfile& step : file.steps) all.emplace_back(step.loads().begin(), step.loads().end());
   return all;

@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/placement/problem.h"
 #include "evenkeel/placement/traffic.h"
+#include "evenkeel/placement/whole_groups.h"
+#include "evenkeel/plan/contiguous_order.h"
 #include "tests/placement/small_cases.h"
 #include "tests/routing/message.h"
 
@@ -213,7 +216,7 @@ TEST(Place, WithoutTransitionsBalancesCopiesAndSaysThatTrafficIsUnknown) {
 TEST(Place, FromAPlacementMovesNoMoreExpertsThanAllowedAndMakesNoLayerWorse) {
   const RoutingProfile profile = random_profile(2, 3, 16);
   const Topology topology = Topology::uniform(1, 4);
-  for (int moves : {1, 4, 100}) {
+  for (int moves : {0, 1, 4, 100}) {
     SCOPED_TRACE(moves);
     const Placement from = Placement::contiguous(3, 16, 4);
     const PlaceResult placed = place(profile, topology, {.from = from, .max_moves = moves});
@@ -233,6 +236,49 @@ TEST(Place, FromAPlacementMovesNoMoreExpertsThanAllowedAndMakesNoLayerWorse) {
       EXPECT_LT(placed.after.max_over_mean_mean, placed.before.max_over_mean_mean);
     }
   }
+}
+
+// Written down anew: the new ids of a group's experts are those of one group.
+void expect_whole_groups(const LayerPlacement& layer, int num_groups) {
+  const std::vector<ExpertId> order = contiguous_order(layer);
+  const std::size_t size = order.size() / static_cast<std::size_t>(num_groups);
+  for (std::size_t id = 0; id < order.size(); ++id)
+    EXPECT_EQ(order[id].offset() / size, order[id / size * size].offset() / size) << "new id " << id;
+}
+
+TEST(Place, KeepsAModelsGroupsWholeWhateverTheNodes) {
+  const RoutingProfile profile = random_profile(1, 3, 48);
+  for (const auto& [groups, nodes, ranks_per_node] :
+       std::vector<std::array<int, 3>>{{4, 1, 2}, {4, 2, 2}, {4, 1, 8}, {4, 2, 8}, {8, 2, 2}, {3, 2, 3}}) {
+    SCOPED_TRACE(testing::Message() << groups << " groups, " << nodes << " nodes of " << ranks_per_node);
+    const int ranks = nodes * ranks_per_node;
+    const Topology topology = Topology::uniform(nodes, ranks_per_node, {450, 0}, {50, 0});
+    PlaceOptions options;
+    const std::string said = keep_groups_whole({.count = groups, .chosen = 2}, 48, ranks, options);
+    EXPECT_NE(said.find("groups of experts first: the experts of a group stay together"), std::string::npos);
+    const PlaceResult placed = place(profile, topology, options);
+    for (int layer = 0; layer < 3; ++layer) expect_whole_groups(placed.placement.layer(layer), groups);
+    options.from = placed.placement;
+    options.max_moves = 10;
+    const PlaceResult moved = place(random_profile(2, 3, 48), topology, options);
+    for (int layer = 0; layer < 3; ++layer) expect_whole_groups(moved.placement.layer(layer), groups);
+  }
+}
+
+TEST(Place, LeavesGroupsAloneWhereNoCheckpointIsPermutedToThem) {
+  for (const PlaceOptions& as_asked :
+       {PlaceOptions{.redundant_experts = 4}, PlaceOptions{.sizes = ClusterSizes::free}}) {
+    PlaceOptions options = as_asked;
+    EXPECT_EQ(keep_groups_whole({.count = 4, .chosen = 2}, 48, 4, options), "");
+    EXPECT_EQ(options.num_groups, 1);
+  }
+  PlaceOptions options;
+  EXPECT_EQ(keep_groups_whole({.count = 4, .chosen = 4}, 48, 4, options), "");
+  const std::string said = keep_groups_whole({.count = 4, .chosen = 2}, 48, 6, options);
+  EXPECT_NE(said.find("6 ranks cannot hold whole: permute refuses this placement"), std::string::npos);
+  EXPECT_FALSE(options.whole_groups);
+  options.objective = PlaceOptions::Objective::joint;
+  EXPECT_THROW(keep_groups_whole({.count = 4, .chosen = 2}, 48, 4, options), InvalidArgument);
 }
 
 int num_homes(const LayerPlacement& layer) {
@@ -452,8 +498,8 @@ TEST(Place, RefusesOptionsThatContradictEachOther) {
   EXPECT_EQ(
       refusal({.max_moves = 3}),
       "max_moves: 3, and there is no placement to move from; allowed: from, with a placement, beside it");
-  EXPECT_EQ(refusal({.from = Placement::contiguous(2, 8, 4)}),
-            "max_moves: is 0 beside from; allowed: 1 or more: how many experts may get another home");
+  EXPECT_EQ(refusal({.from = Placement::contiguous(2, 8, 4), .max_moves = -1}),
+            "max_moves: is -1 beside from; allowed: 0 or more: how many experts may get another home");
   EXPECT_EQ(refusal({.solver = Solver::exact, .from = Placement::contiguous(2, 8, 4), .max_moves = 1}),
             "solver: exact does not solve a placement to start from; allowed: fast");
   EXPECT_EQ(refusal({.from = Placement::contiguous(2, 8, 2), .max_moves = 1}),

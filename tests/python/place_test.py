@@ -95,6 +95,29 @@ class Place(PackageTest):
         self.assertLessEqual(moved, 6)
         self.assertLessEqual(placed.after.max_over_mean_mean, placed.before.max_over_mean_mean)
 
+    def test_with_no_move_the_placement_stays(self):
+        start = ek.Placement.contiguous(4, 16, 4)
+        placed = ek.place(random_profile(3), 4, from_=start, max_moves=0)
+        self.assertEqual(placed, start)
+        self.assertEqual(placed.after.max_over_mean_mean, placed.before.max_over_mean_mean)
+
+    def test_a_models_groups_stay_whole_unless_others_are_asked_for(self):
+        config = self.folder / "config.json"
+        config.write_text(
+            '{"model_type": "deepseek_v3", "num_hidden_layers": 4, "first_k_dense_replace": 0, "n_routed_experts": 16, '
+            '"n_group": 4, "topk_group": 2}'
+        )
+        profile = random_profile(3)
+        placed = ek.place(profile, 4, model=config)
+        self.assertIn("chooses 2 of 4 groups of experts first", placed.notes[0])
+        for layer in range(4):
+            for group in range(4):
+                self.assertEqual(len({placed.homes(layer, 4 * group + e)[0] for e in range(4)}), 1)
+        free = ek.place(profile, 4, model=config, num_groups=1, judge=profile)
+        self.assertLess(free.after.max_over_mean_mean, placed.after.max_over_mean_mean)
+        self.assert_raises(ek.InvalidArgument, "solver: exact", ek.place, profile, 4, model=config, solver="exact")
+        self.assert_raises(ek.InvalidArgument, "profiles alone", ek.place, profile, 4, model=config, num_groups=1)
+
     def test_topologies_come_by_name_and_from_files(self):
         profile = random_profile(0)
         self.assertEqual(ek.place(profile, topology="8xh100").num_ranks, 8)
@@ -106,7 +129,7 @@ class Place(PackageTest):
         between, within = placed.after.crossing_between_nodes, placed.after.crossing_within_nodes
         self.assertEqual(between + within, placed.after.crossing)
         self.assert_raises(ek.InvalidArgument, "8xh100", ek.place, profile, topology="8xh1000")
-        self.assert_raises(ek.ParseError, "none.json", ek.place, profile, topology=self.folder / "none.json")
+        self.assert_raises(ek.ParseError, "8xh200, 2x8xh100", ek.place, profile, topology=self.folder / "none.json")
         self.assert_raises(ek.InvalidArgument, "ranks: 3", ek.place, profile, 3, topology="8xh100")
 
     def test_sources_of_a_trace_are_counted_and_used(self):

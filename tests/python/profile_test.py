@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import threading
 import unittest
 
 import numpy as np
@@ -78,6 +79,35 @@ class Profile(PackageTest):
         profile.add(profile)
         self.assertEqual(profile, ek.RoutingProfile(loads=2 * loads, transitions=2 * transitions))
         self.assert_raises(ek.InvalidArgument, "", profile.add, ek.RoutingProfile(loads=loads))
+
+    def test_grows_in_several_threads_while_others_read_it_whole(self):
+        """Every number is 1 before and grows by 1 an addition, so whatever is read has one number everywhere."""
+        one = ek.RoutingProfile(loads=np.ones((4, 256)), transitions=np.ones((3, 256, 256)))
+        grows = ek.RoutingProfile(loads=one.loads, transitions=one.transitions)
+
+        added, enough = [], threading.Event()
+
+        def add():
+            while not enough.is_set():
+                grows.add(one)
+                added.append(1)
+
+        threads = [threading.Thread(target=add) for _ in range(3)]
+        try:
+            for thread in threads:
+                thread.start()
+            for _ in range(10):
+                grows.save(self.folder / "p.safetensors")
+                for read in (ek.RoutingProfile(self.folder / "p.safetensors"), grows):
+                    transitions = read.transitions
+                    self.assertEqual(transitions.min(), transitions.max())
+                loads = ek.RoutingProfile(self.folder / "p.safetensors").loads
+                self.assertEqual(loads.min(), loads.max())
+        finally:
+            enough.set()
+            for thread in threads:
+                thread.join()
+        self.assertEqual({*grows.loads.flat, *grows.transitions.flat}, {1 + len(added)})
 
     def test_says_imbalance_three_ways(self):
         uneven = ek.RoutingProfile(loads=[[4, 1, 1, 2], [0, 0, 0, 0]]).imbalance

@@ -138,6 +138,17 @@ class EntryPoints(PackageTest):
                         f"EVENKEEL_REBALANCE: '{switch}'; allowed: 1 (on), or 0, empty or unset (off)", done.stderr
                     )
 
+    def test_refuse_a_server_of_a_version_without_what_they_use(self):
+        for server in SERVERS:
+            (self.folder / server).mkdir()
+            (self.folder / server / "__init__.py").touch()
+            about = self.folder / f"{server}-0.1.2.dist-info"
+            about.mkdir()
+            (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {server}\nVersion: 0.1.2\n")
+            done = self.register(server, "1")
+            self.assertNotEqual(done.returncode, 0)
+            self.assertRegex(done.stderr, rf"evenkeel needs {server} 0\.\d+.*, and 0\.1\.2 is installed \(No module")
+
     def test_refuse_a_server_whose_function_takes_something_else(self):
         for server in SERVERS:
             with self.subTest(server=server):

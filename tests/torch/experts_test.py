@@ -8,6 +8,7 @@ import unittest
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from layer_test import HIDDEN, inputs, routing
 from processes import run_ranks
@@ -23,6 +24,7 @@ from evenkeel.torch._options import LayerOptions
 from evenkeel.transformers import EvenkeelEP
 
 E, K, SEED = 4, 2, 5
+F8 = torch.float8_e4m3fn
 Weights = dict[str, torch.Tensor]
 Experts = Callable[[torch.Tensor, torch.Tensor, Weights], torch.Tensor]
 
@@ -190,6 +192,19 @@ def refused(rank: int, ranks: int) -> list[str]:
         lambda: ExpertParallel(E, layer=0),
         lambda: ExpertParallel(E, budget=True),
         lambda: ExpertParallel(E, [0]),  # type: ignore[arg-type]
+        lambda: ExpertParallel(E)(hidden, ids, top_k, unused, {}),
+        lambda: ExpertParallel(E)(hidden, ids, top_k, unused, {"up": torch.tensor(1.0)}),
+        lambda: ExpertParallel(E)(hidden, ids, top_k, unused, {"up": [1.0] * E}),  # type: ignore[dict-item]
+        lambda: ExpertParallel(E)(hidden.to(F8), ids, top_k, unused, own),
+        lambda: ExpertParallel(E)(hidden, ids, top_k.to(F8), unused, own),
+        lambda: ExpertParallel(E)(hidden.to(torch.int32), ids, top_k, unused, own),
+        lambda: ExpertParallel(E)(hidden, ids, top_k, unused, {"up": own["up"].detach().to(F8).requires_grad_()}),
+        lambda: ExpertParallel(E)(hidden.tolist(), ids, top_k, unused, own),
+        lambda: ExpertParallel(E)(hidden, ids.tolist(), top_k, unused, own),
+        lambda: ExpertParallel(E)(hidden, ids, top_k, None, own),  # type: ignore[arg-type]
+        lambda: ExpertParallel(E)(hidden, ids, top_k, unused, own, 3),  # type: ignore[arg-type]
+        lambda: ExpertParallel(torch.tensor(2.0)),  # type: ignore[arg-type]
+        lambda: ExpertParallel(E, bugdet=10),  # type: ignore[call-arg]
     ):
         try:
             call()
@@ -258,6 +273,37 @@ def refused_where_timed(rank: int, ranks: int, training: bool) -> str:
         except ek.errors.InvalidArgument as error:
             return str(error)
     return "nothing"
+
+
+def quantized(rank: int, ranks: int) -> bool:
+    """Experts with float8 weights, which travel: whether outputs are those of the same weights as f32."""
+    ids = torch.zeros((6, K), dtype=torch.int64)
+    hidden, top_k, _ = inputs(SEED, rank, ids)
+    own = {"up": make_weights(E, torch.float32)["up"][rank * 2 : rank * 2 + 2].to(F8)}
+
+    def experts(rows: torch.Tensor, slots: torch.Tensor, weights: Weights) -> torch.Tensor:
+        return product(rows, slots, weights["up"].float())
+
+    layer = ExpertParallel(E, min_segment=1, imbalance_threshold=0.0)
+    with torch.no_grad():
+        made = layer(hidden, ids, top_k, experts, own)
+        wide = layer(hidden, ids, top_k, experts, {"up": own["up"].float()})
+    return layer.last["transfers"] > 0 and torch.equal(made, wide)
+
+
+def steps_of_both_kinds(rank: int, ranks: int) -> list[Any]:
+    """What a layer says before its first step, after one of training and after one of an evaluation."""
+    layer = ExpertParallel(E)
+    said: list[Any] = [layer.last, layer.last_training]
+    own = {name: weight[: E // ranks].requires_grad_() for name, weight in make_weights(E, torch.float32).items()}
+    for tokens, training in ((6, True), (3, False)):
+        ids = torch.full((tokens, K), 3)
+        hidden, top_k, _ = inputs(SEED, rank, ids)
+        with torch.set_grad_enabled(training):
+            layer(hidden, ids, top_k, unused, own)
+        for last in (layer.last, layer.last_training):
+            said.append((last["training"], sum(last["rank_loads"])))
+    return said
 
 
 def copied(rank: int, ranks: int) -> bool:
@@ -380,6 +426,19 @@ class ExpertsTest(unittest.TestCase):
                 "layer: is of a placement, and none is given",
                 "budget: True; allowed: a whole number",
                 "group: is a list; allowed: a ProcessGroup",
+                "weights: are none; allowed: at least one, [experts at home, ...]",
+                "weights['up']: a single number, but 4 are at home on rank 0; allowed: [4, ...]",
+                "weights['up']: is a list; allowed: a Tensor",
+                "hidden: is of torch.float8_e4m3fn; allowed: float16, bfloat16, float32 or float64",
+                "top_k_weights: is of torch.float8_e4m3fn; allowed: float16",
+                "hidden: is of torch.int32; allowed: float16",
+                "weights['up']: is of torch.float8_e4m3fn; allowed: float16",
+                "hidden: is a list; allowed: a Tensor",
+                "top_k_index: is a list; allowed: a Tensor",
+                "experts: is a NoneType; allowed: a callable",
+                "stock: is a int; allowed: a callable",
+                "num_experts: tensor(2.); allowed: a whole number",
+                "'bugdet' is no argument of ExpertParallel(); allowed: num_experts, group, planner",
             ),
             strict=True,
         ):
@@ -399,6 +458,13 @@ class ExpertsTest(unittest.TestCase):
         for training in (True, False):
             for message in run_ranks(2, refused_where_timed, training):
                 self.assertIn("gave a tuple", message)
+
+    def test_weights_of_float8_travel(self) -> None:
+        self.assertEqual(run_ranks(2, quantized), [True, True])
+
+    def test_an_evaluation_leaves_what_the_last_step_of_training_did(self) -> None:
+        said = [None, None, (True, 24), (True, 24), (False, 12), (True, 24)]
+        self.assertEqual(run_ranks(2, steps_of_both_kinds), [said, said])
 
     def test_a_copy_of_a_layer_is_the_layer(self) -> None:
         self.assertEqual(run_ranks(2, copied), [True, True])
@@ -423,20 +489,42 @@ class ExpertsTest(unittest.TestCase):
                 self.assertIn(f"{name}: {name}: is not the same on ranks 0 and 1; this rank has", message)
             self.assertEqual(said[-3:], ["none: nothing"] * 3)
 
+    def test_options_are_python_s_numbers_whatever_they_were_given_as(self) -> None:
+        given = LayerOptions(
+            capacity_factor=np.float32(1.2),  # type: ignore[arg-type]
+            min_segment=np.int64(3),  # type: ignore[arg-type]
+            imbalance_threshold=np.float64(1.3),
+            budget=torch.tensor(10**6),  # type: ignore[arg-type]
+            chunk_bins=(np.int8(1), 2),
+        )
+        plain = LayerOptions(
+            capacity_factor=1.2, min_segment=3, imbalance_threshold=1.3, budget=10**6, chunk_bins=[1, 2]
+        )
+        self.assertEqual(repr(given), repr(plain))
+
     def test_options_say_what_would_be_right(self) -> None:
         for options, said in (
-            ({"imbalance_threshold": "autp"}, "'autp'; allowed: \"auto\", or max/mean from 0"),
-            ({"imbalance_threshold": -1.0}, '-1.0; allowed: "auto"'),
-            ({"imbalance_threshold": None}, 'None; allowed: "auto"'),
+            ({"imbalance_threshold": "autp"}, "'autp'; allowed: auto, or max/mean from 0; did you mean 'auto'?"),
+            ({"imbalance_threshold": -1.0}, "-1.0; allowed: auto"),
+            ({"imbalance_threshold": None}, "None; allowed: auto"),
             ({"imbalance_threshold": 1.3, "costs": SpillCosts(1, 1, 1)}, "costs: decide nothing beside a threshold"),
             ({"costs": (1, 2, 3)}, "costs"),
             ({"budget": 10**6, "chunk_bins": (n for n in (1, 2))}, "a list of numbers of chunks"),
+            ({"budget": 10**6, "chunk_bins": [1, np.array([2])]}, "chunk_bins: array([2]); allowed: a whole number"),
+            ({"capacity_factor": "1.2"}, "capacity_factor: '1.2'; allowed: a number"),
+            ({"capacity_factor": torch.tensor([2.0])}, "capacity_factor: tensor([2.]); allowed: a number"),
+            ({"imbalance_threshold": np.array([1.3])}, "imbalance_threshold: array([1.3]); allowed: a number"),
+            ({"min_segment": 10**5000}, "min_segment: this int; allowed: 0..9223372036854775807"),
+            ({"budget": 2.5}, "budget: 2.5; allowed: a whole number"),
+            ({"planner": ["ep"]}, "planner: ['ep']; allowed: ep, least-loaded, level"),
         ):
             with self.subTest(said=said), self.assertRaisesRegex(ek.errors.InvalidArgument, re.escape(said)):
                 LayerOptions(**options)  # type: ignore[arg-type]
-        for wrong in (float("nan"), -1.0, float("inf")):
+        with self.assertRaisesRegex(ek.errors.InvalidArgument, "did you mean 'per_transfer'"):
+            SpillCosts(1, per_transfr=1, per_step=1)  # type: ignore[call-arg]
+        for wrong in (float("nan"), -1.0, float("inf"), "1", torch.ones(2)):
             with self.assertRaises(ek.errors.InvalidArgument):
-                SpillCosts(wrong, 0, 0)
+                SpillCosts(wrong, 0, 0)  # type: ignore[arg-type]
 
 
 if __name__ == "__main__":

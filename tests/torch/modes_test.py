@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from layer_test import all_weights, experts, inputs, one_process, routing
 from processes import run_ranks
+from torch.autograd.graph import saved_tensors_hooks
 from torch.utils.checkpoint import checkpoint
 
 import evenkeel as ek
@@ -76,6 +77,38 @@ def checkpointing(rank: int, ranks: int, budget: int | None) -> None:
         made.backward(case.grad)
         for one, other in zip(plain, case.grads(), strict=True):
             assert torch.allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+def offloaded(rank: int, ranks: int) -> None:
+    """Saved tensors are copied before backward, as offloading does, or moved to pinned memory."""
+    case = Case(rank, ranks)
+    case.run().backward(case.grad)
+    plain = case.grads()
+    for pack, unpack in ((torch.clone, torch.clone), (lambda x: (x.clone(), x.device), lambda x: x[0].to(x[1]))):
+        with saved_tensors_hooks(pack, unpack):
+            made = case.run()
+        made.backward(case.grad)
+        for one, other in zip(plain, case.grads(), strict=True):
+            assert torch.allclose(one, other, rtol=1e-5, atol=1e-5)
+
+
+def backward_again(rank: int, ranks: int, budget: int | None) -> None:
+    """Two losses of one output, one backward pass each; and gradients of one tensor after the other."""
+    case = Case(rank, ranks, budget=budget)
+    made = case.run()
+    (made.square().sum() + made.sum()).backward()
+    both = case.grads()
+    made = case.run()
+    made.square().sum().backward(retain_graph=True)
+    made.sum().backward()
+    for one, two in zip(both, case.grads(), strict=True):
+        assert torch.allclose(one, two, rtol=1e-4, atol=1e-4)
+    loss = case.run().square().sum()
+    loss_of = loss + 0 * case.run().sum()
+    for tensor in (case.hidden, case.own["up"]):
+        (one,) = torch.autograd.grad(loss_of, [tensor], retain_graph=True)
+        (two,) = torch.autograd.grad(loss, [tensor], retain_graph=True)
+        assert torch.allclose(one, two, rtol=1e-4, atol=1e-4)
 
 
 def measured_in_a_checkpoint(rank: int, ranks: int) -> int:
@@ -228,6 +261,13 @@ class ModesTest(unittest.TestCase):
     def test_activation_checkpointing(self) -> None:
         run_ranks(2, checkpointing, None)
         run_ranks(2, checkpointing, 400_000)
+
+    def test_activations_that_are_kept_elsewhere(self) -> None:
+        run_ranks(2, offloaded)
+
+    def test_backward_passes_of_one_forward(self) -> None:
+        for budget in (None, 400_000):
+            run_ranks(2, backward_again, budget)
 
     def test_a_budget_is_measured_within_a_checkpoint_without_computing_that_again(self) -> None:
         self.assertEqual(run_ranks(2, measured_in_a_checkpoint), [1, 1])

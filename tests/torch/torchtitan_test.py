@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import unittest
+import warnings
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -135,6 +136,15 @@ def still(rank: int, ranks: int) -> None:
     assert all(torch.equal(a, b) for a, b in zip(*made, strict=True))
 
 
+def alone(rank: int, ranks: int) -> list[str]:
+    """Warnings of ours where every rank has all experts."""
+    config, parallelism = make_config(1, 1, "partial_dtensor")
+    model, context = spread(overridden(config, {}), parallelism, ranks)
+    with warnings.catch_warnings(record=True) as caught:
+        run(model, batch(ranks)[rank : rank + 1], context)
+    return [str(each.message) for each in caught if "evenkeel" in str(each.message)]
+
+
 def refusals(rank: int, ranks: int) -> list[str]:
     """What a wrong override says: of a dispatcher of another's, of an option, of experts that are not torchtitan's."""
 
@@ -183,6 +193,15 @@ class TorchtitanTest(unittest.TestCase):
 
     def test_a_step_in_which_nothing_moves_is_torchtitans_own(self) -> None:
         run_ranks(2, still)
+
+    def test_experts_that_are_not_spread_are_spoken_of_once(self) -> None:
+        for said in run_ranks(2, alone):
+            self.assertEqual(len(said), 1)
+            self.assertIn("has nothing to balance: expert_parallel_degree is 1", said[0])
+
+    def test_a_misspelt_option_is_an_error_of_ours(self) -> None:
+        with self.assertRaisesRegex(ValueError, "'bugdet' is no argument of balanced_experts.*did you mean 'budget'"):
+            overridden(make_config(2, 1, "partial_dtensor")[0], {"bugdet": "4GiB"})
 
     def test_what_is_refused(self) -> None:
         dispatcher, option, size, experts, degree = run_ranks(1, refusals)[0]

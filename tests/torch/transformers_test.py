@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tempfile
 import unittest
+import warnings
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -106,6 +110,23 @@ def seen(rank: int, ranks: int, path: str) -> list[list[int]]:
     return [layer.last["rank_loads"] for layer in evenkeel.transformers.layers(model)]
 
 
+def heard(rank: int, ranks: int, path: str, loads: list[dict[str, Any]]) -> list[str]:
+    """Warnings of ours while models that are loaded so run two steps each, after register() was called twice."""
+    evenkeel.transformers.register()
+    evenkeel.transformers.register("other")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        torch.nn.Linear(2, 2)(torch.ones(2))
+        for parallel in loads:
+            distributed = DistributedConfig(**parallel) if parallel else None
+            model = T.AutoModelForCausalLM.from_pretrained(
+                path, dtype=torch.float32, distributed_config=distributed, experts_implementation="eager"
+            )
+            for _ in range(2):
+                model(torch.zeros((1, 4), dtype=torch.int64))
+    return [str(each.message) for each in caught if "evenkeel" in str(each.message)]
+
+
 def trained(rank: int, ranks: int, path: str, name: str) -> list[float]:
     """Losses of a few steps."""
     evenkeel.transformers.register(min_segment=1, imbalance_threshold=0.0)
@@ -180,6 +201,52 @@ class TransformersTest(unittest.TestCase):
             for loads in run_ranks(2, seen, path):
                 self.assertEqual([sum(layer) for layer in loads], [2 * TOKENS * 2] * 2)
 
+    def test_a_model_that_is_not_ours_is_spoken_of_once(self) -> None:
+        ours = {"fsdp_size": 2, "ep_size": 2, "ep_implementation": "evenkeel"}
+        alone, stock = ours | {"ep_size": 1}, ours | {"ep_implementation": "all_to_all"}
+        with tempfile.TemporaryDirectory() as path:
+            save("Qwen3Moe", path)
+            for loads, said in (
+                ([alone, alone], "loaded with ep_size=1, ep_implementation='evenkeel'; ours needs an ep_size above 1"),
+                ([stock], "loaded with ep_size=2, ep_implementation='all_to_all'; ours"),
+                ([{}], "Qwen3MoeForCausalLM runs without evenkeel, though .* loaded with no distributed_config"),
+            ):
+                for each in run_ranks(2, heard, path, loads):
+                    self.assertEqual(len(each), 1)
+                    self.assertRegex(each[0], said)
+            self.assertEqual(run_ranks(2, heard, path, [ours, stock, {}]), [[], []])
+
+    def test_a_name_that_transformers_has_is_refused(self) -> None:
+        for name in ("all_to_all", "auto"):
+            before = EPImplementationInterface()[name]
+            with self.assertRaisesRegex(
+                ek.errors.InvalidArgument, f'name: "{name}" is .*, which would be gone; allowed'
+            ):
+                evenkeel.transformers.register(name)
+            self.assertIs(EPImplementationInterface()[name], before)
+        with self.assertRaisesRegex(ek.errors.InvalidArgument, "name: is a int; allowed: a str"):
+            evenkeel.transformers.register(3)  # type: ignore[arg-type]
+
+    def test_a_transformers_that_is_too_old_is_named(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            about = Path(folder, "transformers-4.57.1.dist-info")
+            about.mkdir()
+            (about / "METADATA").write_text("Metadata-Version: 2.1\nName: transformers\nVersion: 4.57.1\n")
+            Path(folder, "transformers").mkdir()
+            Path(folder, "transformers", "__init__.py").write_text("class PreTrainedModel: ...")
+            script = (
+                f"import sys; sys.path.insert(0, {folder!r})\n"
+                "import evenkeel as ek\n"
+                "for kind in (ek.Unsupported, ImportError):\n"
+                "    try: import evenkeel.transformers\n"
+                "    except kind as error: print(error, error.data['found'])\n"
+            )
+            done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+        said = "evenkeel needs transformers 5.23 or later, and 4.57.1 is installed (No module named"
+        for line in done.stdout.splitlines():
+            self.assertTrue(line.startswith(said) and line.endswith("4.57.1"), line)
+        self.assertEqual(len(done.stdout.splitlines()), 2)
+
     def test_options_are_checked_at_once(self) -> None:
         said = "placement: .* allowed: none here, and a model loaded from what `evenkeel permute CHECKPOINT"
         with self.assertRaisesRegex(ek.errors.InvalidArgument, said):
@@ -187,7 +254,12 @@ class TransformersTest(unittest.TestCase):
         for options in ({"planner": "best"}, {"budget": "much"}, {"budget": 0}, {"capacity_factor": 0.5}):
             with self.assertRaises(ek.errors.InvalidArgument):
                 evenkeel.transformers.register(**options)  # type: ignore[arg-type]
-        evenkeel.transformers.register("other")
+        with self.assertRaisesRegex(ek.errors.InvalidArgument, "did you mean 'budget'"):
+            evenkeel.transformers.register(budgte="4GiB")  # type: ignore[call-arg]
+        with self.assertRaisesRegex(ek.errors.InvalidArgument, "model: is a str; allowed: a Module"):
+            evenkeel.transformers.layers("model")  # type: ignore[arg-type]
+        for _ in range(2):
+            evenkeel.transformers.register("other")
         self.assertIn("other", EPImplementationInterface())
 
 

@@ -93,6 +93,7 @@ Content content_of_lines(Content first, const std::string& head, const ByteSourc
 }  // namespace
 
 Content detect_content(const ByteSource& source) {
+  if (source.is_folder()) return Content::folder;
   if (source.size() == 0) throw ParseError(source.name(), "", "is empty");
   const std::string head = beginning_of(source, 4096);
   if (head.starts_with("PK\x03\x04") || head.starts_with("PK\x05\x06")) {

@@ -10,6 +10,7 @@ namespace evenkeel::internal {
 
 enum class Content {
   unknown,
+  folder,
   arrays,  // safetensors, npy or npz: what is in it decides
   counts,  // JSON or a text table: a profile, counts, or the loads of one step
   count_lines,

@@ -6,6 +6,7 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/axes.h"
+#include "evenkeel/io/internal/content.h"
 #include "evenkeel/io/internal/layer_numbers.h"
 #include "evenkeel/io/internal/nameless.h"
 #include "evenkeel/io/internal/parse_error.h"
@@ -104,8 +105,12 @@ FoundRouting find_in_folder(const std::string& folder, const ReadOptions& option
                    "(Megatron-LM) or expert_distribution_recorder_*.pt (SGLang)");
 }
 
-FoundRouting find_by_content(Content content, const ByteSource& source, const ReadOptions& options) {
+}  // namespace
+
+FoundRouting find_routing(Content content, const ByteSource& source, const ReadOptions& options) {
   switch (content) {
+    case Content::folder:
+      return find_in_folder(source.name(), options);
     case Content::sglang_recording:
       return find_sglang_recording({source}, options);
     case Content::megatron_trace:
@@ -135,35 +140,6 @@ FoundRouting find_by_content(Content content, const ByteSource& source, const Re
       break;
   }
   throw ParseError(source.name(), "", "is a placement, not routing");
-}
-
-// What is known by its names keeps its meaning, whatever options say.
-void require_as_said(const FoundRouting& found, const ReadOptions& options) {
-  if (found.axes.empty() && !options.columns.empty())
-    throw InvalidArgument("columns", "are for a table without names, and the file says what it is",
-                          "to leave them out");
-  if (options.axes.empty() || found.axes == options.axes) return;
-  const bool is_trace = std::holds_alternative<FoundTrace>(found.content);
-  if (is_short_form(options.axes) && (options.axes == "trace") == is_trace) return;
-  throw InvalidArgument(
-      is_short_form(options.axes) ? "as" : "axes",
-      fmt::format("{}, but the file has {}", options.axes, is_trace ? "the tokens of a trace" : "counts"),
-      "to leave it out");
-}
-
-}  // namespace
-
-FoundRouting find_routing(Content content, const ByteSource& source, const ReadOptions& options) {
-  FoundRouting found = find_by_content(content, source, options);
-  require_as_said(found, options);
-  return found;
-}
-
-FoundRouting find_routing(const ByteSource& source, const ReadOptions& options) {
-  if (!source.is_folder()) return find_routing(detect_content(source), source, options);
-  FoundRouting found = find_in_folder(source.name(), options);
-  require_as_said(found, options);
-  return found;
 }
 
 }  // namespace evenkeel::internal

@@ -11,8 +11,7 @@
 
 namespace evenkeel::internal {
 
-// Throw as read_recording() does. With the content, for whoever knows it already.
-FoundRouting find_routing(const ByteSource& source, const ReadOptions& options);
+// Throws as read_recording() does.
 FoundRouting find_routing(Content content, const ByteSource& source, const ReadOptions& options);
 
 // A profile in JSON, {"loads": [layer][expert]}; the loads of one step, {"loads": [expert]} or {"counts":

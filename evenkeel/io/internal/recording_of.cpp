@@ -9,6 +9,7 @@
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/array_trace.h"
+#include "evenkeel/io/internal/axes.h"
 #include "evenkeel/io/internal/layer_numbers.h"
 #include "evenkeel/io/internal/parse_error.h"
 
@@ -76,7 +77,7 @@ void take(FoundTrace found, const ReadOptions& options, Recording& recording) {
   if (options.count != ReadOptions::Count::nothing)
     recording.profile =
         profile_trace(trace, {.transitions = options.count == ReadOptions::Count::transitions});
-  if (!options.steps) return;
+  if (!options.keeps_steps()) return;
   if (options.step_tokens) recording.steps = windows_of(trace, *options.step_tokens);
   if (!options.step_tokens)
     for (const auto& tokens : found.steps) recording.steps.push_back(step_of(trace, tokens));
@@ -183,18 +184,17 @@ void take(const FoundCounts& found, const ReadOptions& options, Recording& recor
     of_step.set_layers(chosen.layers);
     if (step == 0) recording.profile = of_step;
     if (step > 0) recording.profile.add(of_step);
-    if (options.steps && found.by_step) recording.steps.push_back(std::move(of_step));
+    if (options.keeps_steps() && found.by_step) recording.steps.push_back(std::move(of_step));
   }
 }
 
-// A profile's own transitions cost nothing more, and whoever wants none leaves them.
+// A profile's own transitions cost nothing more, unless loads alone are wanted.
 void take(FoundProfile found, const ReadOptions& options, Recording& recording) {
   recording.profile = std::move(found.profile);
   recording.steps = std::move(found.steps);
   recording.profile.set_layers(numbered(recording.profile.layers(), recording.profile.num_layers(),
                                         recording.profile.num_experts(), options));
-  if (options.count != ReadOptions::Count::transitions)
-    recording.profile = recording.profile.without_transitions();
+  if (options.count == ReadOptions::Count::loads) recording.profile = recording.profile.without_transitions();
 }
 
 void take(FoundStep found, const ReadOptions& options, Recording& recording) {
@@ -208,6 +208,20 @@ void take(FoundStep found, const ReadOptions& options, Recording& recording) {
   if (found.loads.shape.size() == 2) recording.by_source = values;
 }
 
+// What is known by its names keeps its meaning, whatever options say.
+void require_as_said(const FoundRouting& found, const ReadOptions& options) {
+  if (found.axes.empty() && !options.columns.empty())
+    throw InvalidArgument("columns", "are for a table without names, and the file says what it is",
+                          "to leave them out");
+  if (options.axes.empty() || found.axes == options.axes) return;
+  const bool is_trace = std::holds_alternative<FoundTrace>(found.content);
+  if (is_short_form(options.axes) && (options.axes == "trace") == is_trace) return;
+  throw InvalidArgument(
+      is_short_form(options.axes) ? "as" : "axes",
+      fmt::format("{}, but the file has {}", options.axes, is_trace ? "the tokens of a trace" : "counts"),
+      "to leave it out");
+}
+
 void require_num_experts(const Recording& recording, const ReadOptions& options) {
   const int there = recording.profile.num_experts();
   if (!recording.trace && options.num_experts.value_or(there) != there)
@@ -219,6 +233,7 @@ void require_num_experts(const Recording& recording, const ReadOptions& options)
 }  // namespace
 
 Recording recording_of(FoundRouting found, const std::string& file, const ReadOptions& options) {
+  require_as_said(found, options);
   Recording recording{.name = file,
                       .notes = std::move(found.notes),
                       .kind = std::move(found.kind),

@@ -7,7 +7,6 @@
 #include <cctype>
 #include <charconv>
 #include <map>
-#include <span>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/parse_error.h"
@@ -18,28 +17,19 @@ namespace evenkeel::internal {
 
 namespace {
 
-using Words = std::span<const std::string_view>;
 using Columns = std::vector<std::size_t>;
 
-// These count MoE layers alone, so that they are not the model's numbers.
-constexpr std::string_view moe_layer_names[] = {"moe_layer", "moe_layer_id", "moe_layer_idx"};
-constexpr std::string_view layer_names[] = {"layer",        "layers",       "layer_id",  "layer_idx",
-                                            "layer_index",  "layer_number", "layer_num", "moe_layer",
-                                            "moe_layer_id", "moe_layer_idx"};
-constexpr std::string_view expert_names[] = {"expert",         "experts",           "expert_id",
-                                             "expert_idx",     "expert_index",      "expert_num",
-                                             "logical_expert", "logical_expert_id", "logical_expert_idx"};
-constexpr std::string_view token_names[] = {"token",       "token_id",  "token_idx",
-                                            "token_index", "token_pos", "position",
-                                            "position_id", "pos",       "token_position"};
-constexpr std::string_view step_names[] = {"step",       "steps",      "step_id",         "iter",
-                                           "iteration",  "iterations", "forward_pass",    "pass",
-                                           "pass_id",    "batch",      "forward_pass_id", "forward_pass_no",
-                                           "global_step"};
+// Names without what is added to any of them: "layer_idx" and "Layers" are "layer".
+constexpr std::string_view endings[] = {"_id", "_idx", "_index", "_number", "_num", "_no", "s"};
+// A MoE layer's number counts MoE layers alone, so that it is none of the model.
+constexpr std::string_view layer_names[] = {"layer", "moe_layer"};
+constexpr std::string_view expert_names[] = {"expert", "logical_expert"};
+constexpr std::string_view token_names[] = {"token", "token_pos", "position", "pos", "token_position"};
+constexpr std::string_view step_names[] = {"step", "iter",  "iteration",  "forward_pass",
+                                           "pass", "batch", "global_step"};
 // A time is that of a step, or of what one rank wrote: nobody knows which.
-constexpr std::string_view part_names[] = {"rank",    "rank_id",   "source_rank", "ep_rank", "dp_rank",
-                                           "tp_rank", "device",    "device_id",   "gpu",     "gpu_id",
-                                           "node",    "timestamp", "time"};
+constexpr std::string_view part_names[] = {"rank",   "source_rank", "ep_rank", "dp_rank",   "tp_rank",
+                                           "device", "gpu",         "node",    "timestamp", "time"};
 constexpr std::string_view index_names[] = {"", "unnamed_0", "index", "row"};
 // The first is the count wherever it is; of the others there may be one.
 constexpr std::string_view count_names[] = {
@@ -64,8 +54,21 @@ std::string lowered(std::string_view name) {
   return text;
 }
 
-bool is_one_of(Words words, std::string_view name) {
-  return std::ranges::find(words, name) != words.end();
+template <class Words>
+bool is_one_of(const Words& words, std::string_view name) {
+  return std::ranges::find(words, name) != std::end(words);
+}
+
+// Of a name as it is given.
+template <class Words>
+bool is_called(const Words& words, std::string_view given) {
+  const std::string name = lowered(given);
+  if (is_one_of(count_names, name)) return false;  // "tokens" is no token
+  if (is_one_of(words, name)) return true;
+  return std::ranges::any_of(endings, [&](std::string_view ending) {
+    return name.ends_with(ending) &&
+           is_one_of(words, std::string_view(name).substr(0, name.size() - ending.size()));
+  });
 }
 
 // "expert_12" is 12 of "expert_#".
@@ -105,7 +108,7 @@ class Names {
   TableColumns columns() const {
     TableColumns made;
     made.layer = only(layer_names);
-    made.layer_is_order = made.layer && is_one_of(moe_layer_names, names_[*made.layer]);
+    made.layer_is_order = made.layer && names_[*made.layer].starts_with("moe");
     made.expert = only(expert_names);
     made.token = only(token_names);
     Columns rest;
@@ -113,9 +116,9 @@ class Names {
       if (i == made.layer || i == made.expert || i == made.token) continue;
       if (i == 0 && is_one_of(index_names, names_[i]))
         made.index = i;
-      else if (is_one_of(step_names, names_[i]))
+      else if (is_called(step_names, names_[i]))
         made.steps.push_back(i);
-      else if (is_one_of(part_names, names_[i]))
+      else if (is_called(part_names, names_[i]))
         made.parts.push_back(i);
       else
         rest.push_back(i);
@@ -137,10 +140,11 @@ class Names {
     return fmt::format("{}{}", fmt::join(names, ", "), columns.size() > 8 ? ", ..." : "");
   }
 
-  std::optional<std::size_t> only(Words words) const {
+  template <class Words>
+  std::optional<std::size_t> only(const Words& words) const {
     Columns found;
     for (std::size_t i = 0; i < names_.size(); ++i)
-      if (is_one_of(words, names_[i])) found.push_back(i);
+      if (is_called(words, names_[i])) found.push_back(i);
     if (found.size() > 1) refuse("columns {} mean the same; leave one of them", quoted(found));
     return found.empty() ? std::nullopt : std::optional(found.front());
   }
@@ -251,11 +255,11 @@ class Names {
 
 bool is_line_of_names(const Cells& cells) {
   const auto is_known = [](std::string_view cell) {
-    const std::string name = lowered(cell);
-    return names_a_layer_or_step(cell) || is_one_of(expert_names, name) || is_one_of(index_names, name) ||
-           is_one_of(token_names, name);
+    return names_a_layer_or_step(cell) || is_called(expert_names, cell) || is_called(token_names, cell) ||
+           (cell.empty() || (!lowered(cell).empty() && is_one_of(index_names, lowered(cell))));
   };
   const auto is_number = [](std::string_view cell) { return number_of_text(cell).has_value(); };
+  if (std::ranges::find(cells.begin() + 1, cells.end(), "") != cells.end()) return false;
   if (std::ranges::none_of(cells, is_number))
     return std::ranges::any_of(cells, [](std::string_view cell) {
       return !cell.empty() &&
@@ -267,20 +271,20 @@ bool is_line_of_names(const Cells& cells) {
 
 bool names_a_layer_or_expert(const Cells& cells) {
   return std::ranges::any_of(cells, [](std::string_view cell) {
-    return is_one_of(layer_names, lowered(cell)) || is_one_of(expert_names, lowered(cell));
+    return is_called(layer_names, cell) || is_called(expert_names, cell);
   });
 }
 
 bool names_a_step(std::string_view name) {
-  return is_one_of(step_names, lowered(name));
+  return is_called(step_names, name);
 }
 
 bool names_a_part(std::string_view name) {
-  return is_one_of(part_names, lowered(name));
+  return is_called(part_names, name);
 }
 
 bool names_a_layer_or_step(std::string_view name) {
-  return is_one_of(layer_names, lowered(name)) || names_a_step(name) || names_a_part(name);
+  return is_called(layer_names, name) || names_a_step(name) || names_a_part(name);
 }
 
 TableColumns columns_of_names(const Cells& names, const std::string& file, const std::string& where) {

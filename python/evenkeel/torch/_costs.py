@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from .._arguments import real
+from .._arguments import public, real
 from ._chunk import Experts, call_experts
 from ._exchange import Exchange
 
@@ -31,6 +31,9 @@ class SpillCosts:
         for name in ("per_assignment", "per_transfer", "per_step"):
             seconds = real(getattr(self, name), name, 0, sys.float_info.max)
             object.__setattr__(self, name, seconds)
+
+
+SpillCosts.__init__ = public(SpillCosts.__init__)  # type: ignore[method-assign]
 
 
 def measure_costs(

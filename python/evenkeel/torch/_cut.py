@@ -39,6 +39,7 @@ class Cut:
         self.exchange, self.layout, self.homes, self.ids = exchange, layout, homes, ids
         self.chunks: list[tuple[int, int, Routes]] = []
         self.last: dict[str, Any] = {
+            "training": torch.is_grad_enabled(),
             "chunks": 0,
             "transfers": 0,
             "rank_loads": [0] * exchange.ranks,

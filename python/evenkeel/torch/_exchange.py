@@ -70,7 +70,7 @@ class Exchange:
 
         def start() -> dist.Work | None:
             work: dist.Work | None = dist.all_to_all_single(
-                out, rows, list(received), list(sent), group=self.group, async_op=True
+                _sendable(out), _sendable(rows), list(received), list(sent), group=self.group, async_op=True
             )
             return work
 
@@ -112,3 +112,8 @@ class Exchange:
         if work is not None:
             work.wait()
         return every.view(self.ranks, *mine.shape)
+
+
+def _sendable(rows: torch.Tensor) -> torch.Tensor:
+    """The same memory; float8 as bytes, since gloo sends no such type."""
+    return rows.view(torch.uint8) if rows.is_floating_point() and rows.element_size() == 1 else rows

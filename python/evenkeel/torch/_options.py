@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from .. import _native
-from .._arguments import choice, instance, invalid, number, thousandths
+from .._arguments import choice, instance, invalid, number, quoted, thousandths, words
 from ..step_plan import Planner
 from ._costs import SpillCosts
 
@@ -33,40 +33,49 @@ class LayerOptions:
 
     def __post_init__(self) -> None:
         choice(self.planner, "planner", get_args(Planner))
-        number(self.min_segment, "min_segment", 0, 2**63 - 1)
+        self._keep("min_segment", number(self.min_segment, "min_segment", 0, 2**63 - 1))
         if self.capacity_thousandths < 1000:
             raise invalid("capacity_factor", f"is {self.capacity_factor}", "1 or more")
+        self._keep("capacity_factor", self.capacity_thousandths / 1000)
         self._check_threshold()
         if self.budget is not None:
-            number(self.budget, "budget", 1, 2**63 - 1)
+            self._keep("budget", number(self.budget, "budget", 1, 2**63 - 1))
         if self.chunk_bins is not None:
-            self._check_bins(self.chunk_bins)
+            self._keep("chunk_bins", self._checked_bins(self.chunk_bins))
+
+    def _keep(self, name: str, value: object) -> None:
+        """As Python's own number, which ranks compare whatever they were given it as."""
+        object.__setattr__(self, name, value)
 
     def _check_threshold(self) -> None:
-        threshold: object = self.imbalance_threshold
+        threshold: Any = self.imbalance_threshold
         if self.costs is not None:
             instance(self.costs, SpillCosts, "costs")
         if self.decides_by_gain:
             return
-        if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not threshold >= 0:
-            raise invalid("imbalance_threshold", repr(threshold), '"auto", or max/mean from 0')
-        thousandths(float(threshold), "imbalance_threshold")
+        allowed = "auto, or max/mean from 0"
+        if isinstance(threshold, str | bool | None):
+            raise invalid("imbalance_threshold", quoted(threshold), allowed)
+        counted = thousandths(threshold, "imbalance_threshold")
+        if counted < 0:
+            raise invalid("imbalance_threshold", quoted(threshold), allowed)
+        self._keep("imbalance_threshold", counted / 1000)
         if self.costs is not None:
             raise invalid("costs", "decide nothing beside a threshold", 'imbalance_threshold="auto", or no costs')
 
-    def _check_bins(self, bins: Sequence[int]) -> None:
+    def _checked_bins(self, bins: Sequence[int]) -> list[int]:
         if self.budget is None:
             raise invalid("chunk_bins", "there is no budget that chunks must fit", "a budget, or no bins")
         if not isinstance(bins, Sequence):
-            raise invalid("chunk_bins", repr(bins), "a list of numbers of chunks, like [1, 2, 4, 8]")
-        for chunks in bins:
-            number(chunks, "chunk_bins", 1, _MOST_CHUNKS)
-        if not bins or list(bins) != sorted(set(bins)) or math.lcm(*bins) > _MOST_CHUNKS:
+            raise invalid("chunk_bins", quoted(bins), "a list of numbers of chunks, like [1, 2, 4, 8]")
+        counted = [number(chunks, "chunk_bins", 1, _MOST_CHUNKS) for chunks in bins]
+        if not counted or counted != sorted(set(counted)) or math.lcm(*counted) > _MOST_CHUNKS:
             raise invalid(
                 "chunk_bins",
-                f"{list(bins)}",
+                f"{counted}",
                 f"ascending numbers of chunks whose least common multiple is at most {_MOST_CHUNKS}, like [1, 2, 4, 8]",
             )
+        return counted
 
     @property
     def capacity_thousandths(self) -> int:
@@ -75,15 +84,15 @@ class LayerOptions:
     @property
     def decides_by_gain(self) -> bool:
         """Whether predicted seconds decide, not max/mean alone."""
-        return self.imbalance_threshold == "auto"
+        return isinstance(self.imbalance_threshold, str) and self.imbalance_threshold == "auto"
 
     @property
     def threshold_thousandths(self) -> int:
         if self.decides_by_gain:
             return 1000
-        return thousandths(float(self.imbalance_threshold), "imbalance_threshold")
+        return thousandths(self.imbalance_threshold, "imbalance_threshold")  # type: ignore[arg-type]
 
 
 def budget_bytes(budget: int | str | None) -> int | None:
     """A budget as given to a framework's registration: bytes, or "4GiB"."""
-    return _native.parse_bytes(budget, "budget") if isinstance(budget, str) else budget
+    return _native.parse_bytes(words(budget, "budget"), "budget") if isinstance(budget, str) else budget

@@ -61,7 +61,7 @@ class Step(torch.autograd.Function):
         kept = []
         for i, (begin, end, chunk) in enumerate(step.chunks):
             chunk.routes.find_rows(step.exchange, step.k)
-            if any(ctx.needs_input_grad) and not keep:
+            if any(ctx.needs_input_grad):  # what is kept may be gone by backward, or have served one already
                 step.random[i] = RandomState(hidden)
             outputs, computed = chunk.compute(hidden[begin:end], weights, ctx.wants, keep)
             if out is None:

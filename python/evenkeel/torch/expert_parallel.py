@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from .. import _native
-from .._arguments import instance, invalid, number
+from .._arguments import instance, invalid, number, public, quoted
 from ..errors import BudgetTooSmall
 from ..placement import Placement
 from ..step_plan import Planner
@@ -56,6 +56,7 @@ class ExpertParallel:
     Every rank of the group makes the same calls in the same order, with equal options.
     """
 
+    @public
     def __init__(
         self,
         num_experts: int,
@@ -73,7 +74,7 @@ class ExpertParallel:
         name: str = "",
     ) -> None:
         self.exchange = Exchange(_checked_group(group), name)
-        self.num_experts = number(num_experts, "num_experts", 1)
+        num_experts = self.num_experts = number(num_experts, "num_experts", 1)
         if num_experts < self.exchange.ranks:
             raise invalid("num_experts", f"{num_experts} on {self.exchange.ranks} ranks", "an expert for each rank")
         options = LayerOptions(
@@ -113,16 +114,19 @@ class ExpertParallel:
             self.exchange.rank,
             planner,
             options.capacity_thousandths,
-            min_segment,
+            options.min_segment,
             options.threshold_thousandths,
         )
         if costs is not None and by_gain:
             self._layout.set_costs(costs.per_assignment, costs.per_transfer, costs.per_step)
         self._phases: dict[tuple[Any, ...], list[_native.PhaseBytes]] = {}
         """What chunks take, by all that it depends on besides the layer."""
-        self.last: dict[str, Any] = {}
-        """The last step: `chunks`, `transfers`, and the assignments of each rank: as they were computed
-        (`rank_loads`) and as they would have been with nothing moved (`home_loads`)."""
+        self.last: Any = None
+        """The last step as a dict: `training` (whether gradients were enabled), `chunks`, `transfers`, and the assignments of each
+        rank: as they were computed (`rank_loads`) and as they would have been with nothing moved (`home_loads`). None
+        before the first step."""
+        self.last_training: Any = None
+        """The same of the last step with gradients enabled, which steps of an evaluation leave as it is."""
 
     @torch.compiler.disable
     def __call__(
@@ -155,6 +159,9 @@ class ExpertParallel:
                 docs/errors.md.
         """
         ids = self._ids(hidden, top_k_index, top_k_weights, weights)
+        for name, call in (("experts", experts), ("stock", stock)):
+            if not callable(call) and (name, call) != ("stock", None):
+                raise invalid(name, f"is a {type(call).__name__}", "a callable")
         names, tensors = list(weights), list(weights.values())
         if self._options is not None and self.exchange.ranks > 1:
             require_alike(self.exchange, self._options | self._of_call(hidden, ids, top_k_weights, weights), ids.device)
@@ -168,6 +175,8 @@ class ExpertParallel:
             self._set_budget(self.budget, experts, names, tensors, hidden, top_k_weights.dtype, ids.shape[1])
         cut = Cut(self.exchange, self._layout, self._homes, ids)
         self.last = cut.last
+        if cut.last["training"]:
+            self.last_training = self.last
         if self.budget is None:
             cut.whole(also_if_nothing_moves=stock is None)
         elif self.chunk_bins is None or not cut.equal(self.chunk_bins, self.budget):
@@ -202,6 +211,12 @@ class ExpertParallel:
         top_k_weights: torch.Tensor,
         weights: Mapping[str, torch.Tensor],
     ) -> torch.Tensor:
+        for name, tensor in (("hidden", hidden), ("top_k_index", index), ("top_k_weights", top_k_weights)):
+            instance(tensor, torch.Tensor, name)
+        for name, tensor in (("hidden", hidden), ("top_k_weights", top_k_weights)):
+            if not tensor.is_floating_point():
+                raise invalid(name, f"is of {tensor.dtype}", _COMPUTED)
+            _require_computed(tensor, name)
         if hidden.dim() != 2 or index.dim() != 2 or index.shape != top_k_weights.shape or len(index) != len(hidden):
             raise invalid(
                 "top_k_index",
@@ -212,15 +227,23 @@ class ExpertParallel:
             raise invalid(
                 "top_k_index", f"{tuple(index.shape)} of {index.dtype}", "whole numbers [tokens, k], k from 1"
             )
-        instance(weights, Mapping, "weights")
+        if not instance(weights, Mapping, "weights"):
+            raise invalid("weights", "are none", "at least one, [experts at home, ...]")
         for name, weight in weights.items():
-            if weight.shape[0] != self._layout.natives:
-                raise invalid(
-                    f"weights[{name!r}]",
-                    f"{weight.shape[0]} experts, but {self._layout.natives} are at home on rank {self.exchange.rank}",
-                    f"[{self._layout.natives}, ...]",
-                )
+            self._check_weight(f"weights[{quoted(name)}]", weight)
         return index.detach().to(torch.int64)
+
+    def _check_weight(self, name: str, weight: torch.Tensor) -> None:
+        instance(weight, torch.Tensor, name)
+        if weight.requires_grad:
+            _require_computed(weight, name)
+        if weight.dim() == 0 or weight.shape[0] != self._layout.natives:
+            found = f"{weight.shape[0]} experts" if weight.dim() > 0 else "a single number"
+            raise invalid(
+                name,
+                f"{found}, but {self._layout.natives} are at home on rank {self.exchange.rank}",
+                f"[{self._layout.natives}, ...]",
+            )
 
     def _set_budget(
         self,
@@ -257,6 +280,15 @@ class ExpertParallel:
     def _most_of_ranks(self, own: list[_native.PhaseBytes], device: torch.device) -> list[_native.PhaseBytes]:
         mine = torch.tensor([phase.to_list() for phase in own], dtype=torch.int64, device=device)
         return [_native.PhaseBytes(*most) for most in self.exchange.all_gather("budget", mine).amax(dim=0).tolist()]
+
+
+_COMPUTED = "float16, bfloat16, float32 or float64"
+
+
+def _require_computed(tensor: torch.Tensor, name: str) -> None:
+    """Refuses float8 and narrower, which torch does not add; without gradients experts may have such weights."""
+    if tensor.is_floating_point() and tensor.element_size() < 2:
+        raise invalid(name, f"is of {tensor.dtype}", _COMPUTED)
 
 
 def _checked_group(group: object) -> dist.ProcessGroup | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .._arguments import file_path, invalid
+from .._arguments import file_path, instance, invalid, public
 from ..errors import Unsupported
 from .experts import Experts, find_experts
 from .token_layout import TokenLayout
@@ -117,6 +117,7 @@ class Recording:
             self._writer.drop()
 
 
+@public
 @contextlib.contextmanager
 def record(
     model: torch.nn.Module,
@@ -147,7 +148,8 @@ def record(
         Unsupported: layers that differ in their number of experts or choices, that run several times in a forward or in
             some forwards only, or that two lists of layers hold; ids of experts that are not there.
     """
-    recording = Recording(model, _path_of_rank(path), weights, _checked(metadata or {}))
+    instance(model, torch.nn.Module, "model")
+    recording = Recording(model, _path_of_rank(path), weights, _checked({} if metadata is None else metadata))
     try:
         with recording._listen():
             yield recording
@@ -171,7 +173,7 @@ def _path_of_rank(path: str | os.PathLike[str]) -> str:
 
 
 def _checked(metadata: Mapping[str, str]) -> Mapping[str, str]:
-    for key, value in metadata.items():
+    for key, value in instance(metadata, Mapping, "metadata").items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise invalid("metadata", f"{key!r}: {value!r}", "words by words")
         if key in ("format", "num_experts"):
