@@ -220,6 +220,15 @@ TEST(NamelessArray, ThatContradictsWhatIsSaidIsRefused) {
   EXPECT_NO_THROW(read_recording(file_with(folder, "b.npz", "topk_ids", {2, 2}, {0, 0, 1, 1})));
 }
 
+TEST(NamelessArray, OfOneNumberIsNoRouting) {
+  TempFolder folder;
+  write_text(folder / "a.npy",
+             npy_text("{'descr': '<f8', 'fortran_order': False, 'shape': (), }", std::string(8, 0)));
+  for (const char* axes : {"", "counts", "tokens,k"})
+    EXPECT_THAT(message_of<ParseError>([&] { read_recording(folder / "a.npy", {.axes = axes}); }),
+                HasSubstr("is one number, and no routing"));
+}
+
 TEST(NamelessArray, OfProbabilitiesIsRefused) {
   TempFolder folder;
   write_text(folder / "p.json", "[[[0.25, 0.75], [0.5, 0.5]], [[0.125, 0.875], [1, 0]]]");

@@ -264,6 +264,7 @@ std::string table_text(const ArrayFile& file, const ArrayInfo& array) {
 }  // namespace
 
 FoundRouting nameless(const ArrayFile& file, const ArrayInfo& array, const ReadOptions& options) {
+  if (array.shape.empty()) throw ParseError(file.name(), array.name, "is one number, and no routing");
   if (!options.columns.empty()) {
     FoundRouting found = find_in_table(table_text(file, array), file.name(), options);
     found.format.clear();
