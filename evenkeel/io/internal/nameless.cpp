@@ -223,7 +223,7 @@ FoundRouting ids_in_order(const ArrayFile& file, const ArrayInfo& array, const O
 FoundRouting counts_in_order(const ArrayFile& file, const ArrayInfo& array, std::string_view axes,
                              CountRows rows) {
   const auto found = [&](auto numbers) {
-    if (axes == "layers,ranks,experts")
+    if (axes == "layers,ranks,experts" && array.num_elements > 0)
       numbers.shape = {numbers.shape[0], numbers.shape[1] * numbers.shape[2]};
     return found_counts(std::move(numbers), file.name(), array.name, rows);
   };
