@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <utility>
 
 #include "evenkeel/io/internal/parse_error.h"
@@ -46,7 +47,7 @@ class PickleMachine {
         {'M', [](PickleMachine& m) { return m.push(Kind::integer, m.little(2)); }},
         {'J', [](PickleMachine& m) { return m.push(Kind::integer, static_cast<std::int32_t>(m.little(4))); }},
         {0x8a, [](PickleMachine& m) { return m.push(Kind::integer, m.long_integer()); }},
-        {'G', [](PickleMachine& m) { return m.push(Kind::real, m.big8()); }},
+        {'G', [](PickleMachine& m) { return m.push_real(); }},
         {'X',
          [](PickleMachine& m) {
            return m.push_text(Kind::text, m.take(static_cast<std::size_t>(m.little(4))));
@@ -81,7 +82,7 @@ class PickleMachine {
   }
 
   bool finish() {
-    pickle_.root_ = pop();
+    pickle_.root_ = pop_last(1).front();
     return false;
   }
 
@@ -100,17 +101,9 @@ class PickleMachine {
   std::uint8_t byte() { return static_cast<std::uint8_t>(take(1).front()); }
 
   std::int64_t little(std::size_t count) {
-    const std::string_view taken = take(count);
-    std::uint64_t value = 0;
-    for (std::size_t i = 0; i < count; ++i)
-      value |= static_cast<std::uint64_t>(static_cast<std::uint8_t>(taken[i])) << (8 * i);
-    return static_cast<std::int64_t>(value);
-  }
-
-  std::int64_t big8() {
-    std::uint64_t value = 0;
-    for (char c : take(8)) value = value << 8 | static_cast<std::uint8_t>(c);
-    return static_cast<std::int64_t>(value);
+    std::int64_t value = 0;
+    std::memcpy(&value, take(count).data(), count);
+    return value;
   }
 
   std::int64_t long_integer() {
@@ -126,6 +119,12 @@ class PickleMachine {
     stack_.push_back(static_cast<Id>(pickle_.values_.size()));
     pickle_.values_.push_back({kind, number});
     return true;
+  }
+
+  // Nobody asks for its value.
+  bool push_real() {
+    take(8);
+    return push(Kind::real, 0);
   }
 
   bool push_text(Kind kind, std::string_view text) {
@@ -156,7 +155,10 @@ class PickleMachine {
     return push_text(Kind::name, name);
   }
 
-  Id pop() { return pop_last(1).front(); }
+  Id top() {
+    stack_.push_back(pop_last(1).front());
+    return stack_.back();
+  }
 
   std::vector<Id> pop_last(std::size_t count) {
     const std::size_t bottom = marks_.empty() ? 0 : marks_.back();
@@ -175,11 +177,10 @@ class PickleMachine {
 
   // Appends to what is on top of the stack.
   bool extend(Kind kind, const std::vector<Id>& more) {
-    const Id top = pop_last(1).front();
-    stack_.push_back(top);
-    if (pickle_.kind(top) != kind) refuse("adds to {}", pickle_.kind_name(top));
+    const Id extended = top();
+    if (pickle_.kind(extended) != kind) refuse("adds to {}", pickle_.kind_name(extended));
     if (kind == Kind::dict && more.size() % 2 != 0) refuse("a key without a value");
-    auto& items = pickle_.lists_[static_cast<std::size_t>(pickle_.values_[top].number)];
+    auto& items = pickle_.lists_[static_cast<std::size_t>(pickle_.values_[extended].number)];
     items.insert(items.end(), more.begin(), more.end());
     return true;
   }
@@ -197,11 +198,10 @@ class PickleMachine {
   }
 
   bool put(std::int64_t place) {
-    const Id top = pop_last(1).front();
-    stack_.push_back(top);
+    const Id remembered = top();
     if (place > std::ssize(memo_)) refuse("remembers a value in place {} of {}", place, memo_.size());
-    if (place == std::ssize(memo_)) memo_.push_back(top);
-    memo_[static_cast<std::size_t>(place)] = top;
+    if (place == std::ssize(memo_)) memo_.push_back(remembered);
+    memo_[static_cast<std::size_t>(place)] = remembered;
     return true;
   }
 
@@ -231,18 +231,12 @@ Pickle::Pickle(std::span<const std::byte> bytes, std::span<const std::string_vie
 
 std::optional<Pickle::Id> Pickle::find(Id dict, std::string_view key) const {
   if (kind(dict) != Kind::dict) return std::nullopt;
-  constexpr std::size_t few = 64;
   const auto pairs = items(dict);
-  if (pairs.size() > few) {
-    const auto [sorted, fresh] = sorted_.try_emplace(values_[dict].number);
-    for (std::size_t i = 0; fresh && i < pairs.size(); i += 2)
-      if (kind(pairs[i]) == Kind::text) sorted->second.insert_or_assign(text(pairs[i]), pairs[i + 1]);
-    const auto found = sorted->second.find(key);
-    return found == sorted->second.end() ? std::nullopt : std::optional(found->second);
-  }
-  for (std::size_t i = pairs.size(); i >= 2; i -= 2)
-    if (kind(pairs[i - 2]) == Kind::text && text(pairs[i - 2]) == key) return pairs[i - 1];
-  return std::nullopt;
+  const auto [sorted, fresh] = sorted_.try_emplace(values_[dict].number);
+  for (std::size_t i = 0; fresh && i < pairs.size(); i += 2)
+    if (kind(pairs[i]) == Kind::text) sorted->second.insert_or_assign(text(pairs[i]), pairs[i + 1]);
+  const auto found = sorted->second.find(key);
+  return found == sorted->second.end() ? std::nullopt : std::optional(found->second);
 }
 
 std::string_view Pickle::kind_name(Id id) const {
