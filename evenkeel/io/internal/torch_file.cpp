@@ -78,8 +78,7 @@ const ZipArchive::Member& TorchFile::member(const std::string& member_name) cons
 std::vector<std::byte> TorchFile::bytes_of(const std::string& member_name) const {
   const ZipArchive::Member& found = member(member_name);
   std::vector<std::byte> bytes(static_cast<std::size_t>(found.size));
-  ZipMemberReader(archive_, found.index, member_name).read(0, bytes);
-  require_intact(archive_, found.index, member_name);
+  ZipMemberReader(archive_, found, member_name).read(0, bytes);
   return bytes;
 }
 
@@ -161,8 +160,9 @@ std::vector<std::byte> TorchFile::stored_bytes(Tensor& tensor, const std::string
   const std::int64_t span = last - tensor.offset + 1;
   charge(span, key);
   std::vector<std::byte> bytes(static_cast<std::size_t>(span * width));
-  ZipMemberReader(archive_, storage.index, tensor.storage).read(tensor.offset * width, bytes);
-  require_intact(archive_, storage.index, tensor.storage);
+  ZipMemberReader reader(archive_, storage, tensor.storage);
+  reader.read(tensor.offset * width, bytes);
+  reader.require_intact();
   return bytes;
 }
 
