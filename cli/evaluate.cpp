@@ -31,7 +31,7 @@ struct EvaluateArguments {
 
 std::vector<Recording> read_all(const CLI::App& app, const EvaluateArguments& options) {
   ReadOptions how = options.files.reading();
-  how.steps = true;
+  how.steps = ReadOptions::Steps::kept;
   how.step_tokens = options.step_tokens;
   std::vector<Recording> recordings;
   for (const std::string& path : options.recordings) recordings.push_back(read_recording(path, how));
@@ -49,10 +49,34 @@ NamedPlacement read_named(const std::string& path, const std::string& option, in
   return {.name = path, .placement = std::move(placement), .argument = option};
 }
 
+// Where the command line does not say it, the placements do, and all the same.
+Machine machine_of(const CLI::App& app, const EvaluateArguments& options) {
+  Machine machine = options.machine;
+  if (is_machine_given(app)) return machine;
+  std::string said_by;
+  const auto look = [&](const std::string& path, const char* option) {
+    const std::optional<int> said = num_ranks_in(path);
+    if (!said) return;
+    if (machine.ranks != 0 && machine.ranks != *said)
+      throw InvalidArgument(option, fmt::format("{} is for {} ranks", path, *said),
+                            fmt::format("one for {} ranks, as {}", machine.ranks, said_by));
+    machine.ranks = *said;
+    said_by = path;
+  };
+  for (const std::string& path : options.placements) look(path, "--placement");
+  if (!options.from.empty()) look(options.from, "--from");
+  if (machine.ranks == 0)
+    throw InvalidArgument(
+        "--ranks",
+        fmt::format("is not given, nor is --topology, and {} does not say it", options.placements.front()),
+        "how many ranks there are");
+  return machine;
+}
+
 void run(const CLI::App& app, const EvaluateArguments& options) {
   require_one_numbering(app);
   require_time_model(app, options.time, options.files.model, options.step_tokens);
-  const Topology topology = topology_of(app, options.machine);
+  const Topology topology = topology_of(app, machine_of(app, options));
   const int ranks = topology.num_ranks();
   const std::vector<Recording> recordings = read_all(app, options);
   std::vector<NamedPlacement> placements = {{}};  // contiguous homes

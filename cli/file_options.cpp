@@ -56,7 +56,8 @@ void add_numbering(CLI::App& app, FileArguments& arguments) {
   app.add_option("--moe-layers", arguments.moe_layers,
                  "The model's layers that have experts, counted with the dense ones, as in 3-60 or 1,3,5")
       ->type_name("LAYERS");
-  app.add_option("--model", arguments.model, "Instead: the model's config.json, which says them")
+  app.add_option("--model", arguments.model,
+                 "The model's config.json, which says them; beside --moe-layers, it says the others")
       ->type_name("FILE|DIR");
 }
 
@@ -66,9 +67,8 @@ void add_hidden_layers(CLI::App& app, FileArguments& arguments) {
 }
 
 void require_one_numbering(const CLI::App& app) {
-  if (!is_given(app, "--model")) return;
-  for (const char* option : {"--moe-layers", "--num-hidden-layers"})
-    if (app.get_option_no_throw(option) != nullptr) refuse_if_given(app, option, "is what --model says");
+  if (is_given(app, "--model") && app.get_option_no_throw("--num-hidden-layers") != nullptr)
+    refuse_if_given(app, "--num-hidden-layers", "is what --model says");
 }
 
 void say_notes(const std::string& file, const std::vector<std::string>& notes) {

@@ -32,7 +32,7 @@ void add_num_experts(CLI::App& app, FileArguments& arguments);
 void add_axes(CLI::App& app, FileArguments& arguments);
 void add_numbering(CLI::App& app, FileArguments& arguments);
 void add_hidden_layers(CLI::App& app, FileArguments& arguments);
-// Throws InvalidArgument where two options say which layers the rows are.
+// Throws InvalidArgument where two options say how many layers the model has.
 void require_one_numbering(const CLI::App& app);
 
 // Notes, on stderr, of content that was read otherwise than it stands in a file.

@@ -34,10 +34,13 @@ std::string seen_from_here(const std::string& place) {
 }
 
 [[noreturn]] void end_by(int signal) {
-  const std::vector<std::string> places = discard_unfinished();
-  wipe_line();
-  for (const std::string& place : places)
-    say("evenkeel: interrupted; {} was not made", seen_from_here(place));
+  try {
+    const std::vector<std::string> places = discard_unfinished();
+    wipe_line();
+    for (const std::string& place : places)
+      say("evenkeel: interrupted; {} was not made", seen_from_here(place));
+  } catch (const std::exception&) {  // no memory is left even to name them: the signal ends the command
+  }
   std::signal(signal, SIG_DFL);
   sigset_t one;
   sigemptyset(&one);
@@ -72,7 +75,8 @@ void watch_signals() {
   pthread_sigmask(SIG_BLOCK, &ours, nullptr);
   try {
     std::thread([ours] { wait_for(ours); }).detach();
-  } catch (const std::system_error&) {  // no thread is to be had: they end the command as they end any
+  } catch (const std::exception&) {  // no thread, or no memory for one, is to be had: they end the command as
+                                     // they end any
     pthread_sigmask(SIG_UNBLOCK, &ours, nullptr);
   }
 }

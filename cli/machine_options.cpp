@@ -14,7 +14,6 @@
 #include "evenkeel/io/topology_file.h"
 #include "evenkeel/placement/evaluate/time_model.h"
 #include "evenkeel/topology/devices.h"
-#include "evenkeel/topology/presets.h"
 
 namespace evenkeel::cli {
 
@@ -33,20 +32,23 @@ void add_machine(CLI::App& app, Machine& machine) {
       ->type_name("FILE|NAME");
 }
 
+bool is_machine_given(const CLI::App& app) {
+  return is_given(app, "--topology") || is_given(app, "--ranks");
+}
+
 Topology topology_of(const CLI::App& app, const Machine& machine) {
   if (!is_given(app, "--topology")) {
-    if (!is_given(app, "--ranks"))
+    if (machine.ranks == 0)
       throw InvalidArgument("--ranks", "is not given, nor is --topology", "how many ranks there are");
     if (machine.ranks % machine.nodes != 0)
       throw InvalidArgument(
           "--nodes", fmt::format("{} ranks are not equally many in {} nodes", machine.ranks, machine.nodes),
-          "a divisor of --ranks, or --topology with node_of_rank");
+          "a divisor of the ranks, or --topology with node_of_rank");
     return Topology::uniform(static_cast<int>(machine.nodes),
                              static_cast<int>(machine.ranks / machine.nodes));
   }
   refuse_if_given(app, "--nodes", "is what --topology says");
-  Topology topology = is_topology_preset(machine.topology) ? preset_topology(machine.topology)
-                                                           : read_topology(machine.topology);
+  Topology topology = named_topology(machine.topology);
   if (is_given(app, "--ranks") && machine.ranks != topology.num_ranks())
     throw InvalidArgument(
         "--ranks", fmt::format("{}, but {} has {}", machine.ranks, machine.topology, topology.num_ranks()),

@@ -20,6 +20,8 @@ struct Machine {
 };
 
 void add_machine(CLI::App& app, Machine& machine);
+// Whether the command line says how many ranks there are.
+bool is_machine_given(const CLI::App& app);
 // Throws InvalidArgument where nobody says how many ranks there are, or two say it otherwise.
 Topology topology_of(const CLI::App& app, const Machine& machine);
 

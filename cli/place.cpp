@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <numeric>
@@ -21,9 +22,13 @@
 #include "cli/progress.h"
 #include "cli/subcommand.h"
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/limits.h"
+#include "evenkeel/io/model_groups.h"
 #include "evenkeel/io/read_recording.h"
+#include "evenkeel/io/unplaced_layers.h"
 #include "evenkeel/placement/traffic.h"
+#include "evenkeel/placement/whole_groups.h"
 
 namespace evenkeel::cli {
 
@@ -181,11 +186,29 @@ PlaceOptions place_options(const PlaceArguments& options, int num_ranks, SourceC
   return how;
 }
 
-PlacementFile file_of(const PlaceArguments& options, const PlaceResult& result) {
+// What is not for a server may be built into the model's checkpoint, whose groups of experts then stay whole
+// unless --groups says otherwise. Returns what the user must know, or nothing.
+std::string keep_groups_of_model(const CLI::App& app, const PlaceArguments& options, int num_experts,
+                                 int num_ranks, PlaceOptions& how) {
+  if (options.files.model.empty() || options.format != PlacementFormat::evenkeel ||
+      options.redundant_experts == kAuto || is_given(app, "--groups"))
+    return "";
+  return keep_groups_whole(read_model_groups(options.files.model, num_experts), num_experts, num_ranks, how);
+}
+
+// What the result says of some of the model's layers, with the others: they stay as they are.
+Placement of_all_layers(const PlaceInputs& input, const PlaceOptions& how,
+                        const std::optional<ModelLayers>& model, PlaceResult& result) {
+  Placement all = model ? without_idle_layers(result.placement, input.profiles()) : result.placement;
+  if (how.from) all = with_layers_before(all, *how.from, model, result.notes);
+  return model ? with_unplaced_layers(all, model->moe_layers, *model, result.notes) : all;
+}
+
+PlacementFile file_of(const PlaceArguments& options, const PlaceResult& result, const Placement& placement) {
   const bool two_stage = result.objective.contains("traffic");
   const std::string main = two_stage ? "traffic" : result.objective.begin()->first;
   PlacementFile file{
-      .placement = result.placement, .objective = result.objective.at(main), .bound = result.bound.at(main)};
+      .placement = placement, .objective = result.objective.at(main), .bound = result.bound.at(main)};
   file.provenance = {{"program", "evenkeel " EVENKEEL_VERSION},
                      {"input", fmt::format("{}", fmt::join(options.inputs, ", "))},
                      {"objective", main},
@@ -193,6 +216,13 @@ PlacementFile file_of(const PlaceArguments& options, const PlaceResult& result) 
                      {"max_over_mean", fmt::format("{:.6f}", result.after.max_over_mean_mean)}};
   if (!options.machine.topology.empty()) file.provenance["topology"] = options.machine.topology;
   return file;
+}
+
+// The files that the placement is made from.
+std::vector<std::string> sources_of(const PlaceArguments& options) {
+  std::vector<std::string> sources = options.inputs;
+  if (!options.from.empty()) sources.push_back(options.from);
+  return sources;
 }
 
 // As it is known before the solve: where the number of copies is chosen, every rank has equally many experts.
@@ -218,7 +248,7 @@ PlaceResult solve(const PlaceArguments& options, const PlaceInputs& input, const
     copies = choose_copies(input.profiles(), topology, how);
     how.redundant_experts = copies->redundant_experts;
   }
-  PlaceResult result = place(input.profiles(), topology, how);
+  PlaceResult result = copies ? copies->placed : place(input.profiles(), topology, how);
   wipe_line();
   if (interrupt.asked()) result.notes.emplace_back("interrupted: this is the best so far");
   return result;
@@ -264,18 +294,20 @@ std::vector<NamedSteps> steps_of(const PlaceInputs& input, const Placing& placin
 
 void run(const CLI::App& app, const PlaceArguments& options) {
   validate_options(app, options);
+  const ModeOfSources mode(sources_of(options));
   const Topology topology = topology_of(app, options.machine);
   const int ranks = topology.num_ranks();
   PlacementFormatOptions format = options.files.placement();
   format.layer_updates_per_iter = options.layer_updates_per_iter;
   ReadOptions reading = options.files.reading();
-  reading.steps = true;
+  reading.steps = ReadOptions::Steps::if_told;
   reading.step_tokens = options.step_tokens;
   if (options.how.traffic == TrafficModel::dispatch_combine) reading.count = ReadOptions::Count::loads;
   PlaceInputs input = options.steps ? read_steps(options.inputs.front(), reading)
                                     : read_files(options.inputs, reading, ranks);
   const std::vector<Recording> judges = read_judges(options.judge, reading, input);
   PlaceOptions how = place_options(options, ranks, std::move(input.sources));
+  const std::string of_groups = keep_groups_of_model(app, options, input.first().num_experts(), ranks, how);
   std::optional<StepModel> model;
   if (is_time_model_given(app))
     model = read_step_model(app, options.time, options.files.model, options.step_tokens, topology,
@@ -284,12 +316,16 @@ void run(const CLI::App& app, const PlaceArguments& options) {
     require_placement_writable(options.format, shape_before(options, input, ranks, how), format,
                                options.output);
   std::optional<CopyChoice> copies;
-  const PlaceResult result = solve(options, input, topology, how, copies);
+  PlaceResult result = solve(options, input, topology, how, copies);
+  if (!of_groups.empty()) result.notes.insert(result.notes.begin(), of_groups);
   if (options.format != PlacementFormat::evenkeel && !result.missing_copies.empty())
     throw Unsupported(fmt::format("{} needs equally many copies in every layer: {}", name_of(options.format),
                                   result.missing_copies));
+  const Placement all = of_all_layers(input, how, format.model, result);
   if (!options.output.empty())
-    write_placement_as(options.format, file_of(options, result), format, options.output);
+    std::ranges::move(
+        write_placement_as(options.format, file_of(options, result, all), format, options.output),
+        std::back_inserter(result.notes));
   Placing placing{.options = how,
                   .result = result,
                   .topology = topology,
@@ -341,7 +377,7 @@ void add_solving(CLI::App& app, PlaceArguments& options) {
   add_number(app, "--gap", options.how.limits.relative_gap, 0, 1,
              "Good enough: this far from the bound, as a fraction");
   app.add_option("--from", options.from, "Start at this placement, and move few experts")->type_name("FILE");
-  add_whole(app, "--max-moves", options.max_moves, 1, std::numeric_limits<int>::max(),
+  add_whole(app, "--max-moves", options.max_moves, 0, std::numeric_limits<int>::max(),
             "Beside --from: experts that may get another home, over all layers");
 }
 

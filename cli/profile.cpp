@@ -68,6 +68,7 @@ ProfileReport profile_all(const ProfileArguments& options) {
 
 void run(const CLI::App& app, const ProfileArguments& options) {
   std::optional<FileFormat> format;
+  const ModeOfSources mode(options.traces);
   if (!options.output.empty()) {
     format = format_of(options.output);
     require_no_recording(options.output, options.traces);

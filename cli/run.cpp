@@ -27,6 +27,7 @@ struct RunArguments {
   std::string scenario;
   std::string trace;
   FileArguments files;
+  std::string trace_axes;  // where nobody named the trace's array
   std::string sequences;
   std::string weights;
   std::string placement;
@@ -92,6 +93,7 @@ Batch traced_batch(const CLI::App& app, RunArguments& options) {
     throw ParseError(options.trace, "",
                      "has counts of experts, and a layer runs on tokens: a trace is needed");
   say_notes(options.trace, recording.notes);
+  options.trace_axes = recording.axes;
   TraceReader* const trace = recording.trace.get();
   const TraceInfo& info = trace->info();
   options.layer.experts = info.num_experts;
@@ -187,6 +189,7 @@ void run(const CLI::App& app, RunArguments& options) {
   RunReport report{setup, {}, {}, batch->name, batch->num_tokens(), {}};
   if (is_given(app, "--trace") || is_given(app, "--layer")) report.layer = options.trace_layer;
   if (is_given(app, "--placement")) report.placement = options.placement;
+  if (!options.trace_axes.empty()) report.axes[options.trace] = options.trace_axes;
   report.checked = measure_and_check(setup, *batch, progress_line("run"));
   print_result(report, options.json);
 }

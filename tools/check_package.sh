@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
-# Whether the Python package installs and works where nothing is but a compiler and the libraries of tools/setup.sh:
-# a wheel is built with pip and installed into an empty environment, where the package's tests, the README's Python
-# and a strict type check run.
-# usage: tools/check_package.sh [PIP_OPTIONS...]
+# Whether the Python package installs and works: a wheel is installed into an empty environment, where the package's
+# tests, the README's Python and a strict type check run.
+# usage: tools/check_package.sh [WHEEL [PYTHON]]
+#   WHEEL   of `make wheel`, which needs neither a compiler nor libraries (default: built here with pip, which needs a
+#           compiler and the libraries of tools/setup.sh)
+#   PYTHON  the interpreter to install it for (default: python3)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-readonly most_bytes=5000000
+# A wheel of `make wheel` holds OpenSSL's libcrypto besides, which libzip needs.
+readonly most_bytes=$((${1:+1500000} + 5000000))
 readonly dir=build/package
 readonly python=$dir/bin/python
 
@@ -14,11 +17,15 @@ readonly python=$dir/bin/python
 export CC=${CC:-cc} CXX=${CXX:-c++}
 
 rm -rf "$dir"
-python3 -m venv "$dir"
-"$python" -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$dir/wheel" "$@" .
-"$python" -m pip install --quiet --disable-pip-version-check "$dir"/wheel/evenkeel-*.whl mypy
+"${2:-python3}" -m venv "$dir"
+wheel=${1:-}
+if [ -z "$wheel" ]; then
+  "$python" -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir "$dir/wheel" .
+  wheel=$(echo "$dir"/wheel/evenkeel-*.whl)
+fi
+"$python" -m pip install --quiet --disable-pip-version-check "$wheel" mypy
 
-bytes=$(stat -c %s "$dir"/wheel/evenkeel-*.whl)
+bytes=$(stat -c %s "$wheel")
 [ "$bytes" -lt $most_bytes ] || { echo "check_package: the wheel has $bytes bytes, $most_bytes at most" >&2; exit 1; }
 echo "check_package: the wheel has $bytes bytes"
 
@@ -30,11 +37,13 @@ done
 for page in README.md docs/python.md docs/evaluate.md; do
   "$python" tests/docs/readme_snippets.py run-python $page "$python"
 done
-"$python" -m mypy --strict --no-error-summary tests/python/typed_use.py
-"$python" -m mypy --no-error-summary -p evenkeel
+# As of the interpreter's version, which numpy's types are for.
+version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+check_types=("$python" -m mypy --python-version "$version" --no-error-summary)
+"${check_types[@]}" --strict tests/python/typed_use.py
+"${check_types[@]}" -p evenkeel
 # Once more with the types of torch and transformers, where they are.
 if build/python/bin/python -c 'import importlib.metadata as m; m.version("torch")' 2>/dev/null; then
-  MYPYPATH=build/release/python "$python" -m mypy --no-error-summary --python-executable build/python/bin/python \
-    -p evenkeel
+  MYPYPATH=build/release/python "${check_types[@]}" --python-executable build/python/bin/python -p evenkeel
 fi
 echo "check_package: the package installs, works and is typed"

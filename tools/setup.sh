@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Installs what is missing to build, test and check evenkeel on Debian 12, Ubuntu 24.04 and later.
 #
-# usage: tools/setup.sh [build|highs|bench|lint|fuzz|python|frameworks|nccl|all]...      (default: build highs)
+# usage: tools/setup.sh [build|highs|bench|wheel|lint|fuzz|python|frameworks|nccl|all]...      (default: build highs)
 #   build   compiler, CMake, Ninja and the libraries that `make build`, `demo` and `test` need
 #   highs   the integer-program solver of `place --solver exact`, built from source into build/highs; what cannot be had
 #           is left out with a message, since evenkeel builds without it
 #   bench   what `make bench` needs besides
+#   wheel   Python's headers and what makes environments, for `make wheel`
 #   lint    clang-format, and in build/tools clang-tidy and ruff
 #   fuzz    clang with its sanitizer runtime
 #   python  Python's headers, and in build/python nanobind, numpy and scikit-build-core, for the package's tests, and
@@ -81,11 +82,15 @@ want_fuzz() {
   package libclang-rt-$clang-dev
 }
 
-want_python() {
+want_wheel() {
   tool python3 python3
-  tool iproute2 ip  # ranks on two nodes: tests/torch/shaped_link_test.py
   python3 -c 'import ensurepip, venv' 2>/dev/null || package python3-venv
   python3 -c 'import sysconfig; open(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null || package python3-dev
+}
+
+want_python() {
+  want_wheel
+  tool iproute2 ip  # ranks on two nodes: tests/torch/shaped_link_test.py
 }
 
 want_frameworks() { want_python; }
@@ -272,12 +277,12 @@ check_cmake() {
 }
 
 [ $# -gt 0 ] || set -- build highs
-[ "$*" != all ] || set -- build highs bench lint fuzz python frameworks nccl
+[ "$*" != all ] || set -- build highs bench wheel lint fuzz python frameworks nccl
 did=
 for part in "$@"; do
   case $part in
-    build | highs | bench | lint | fuzz | python | frameworks | nccl) "want_$part" ;;
-    *) fail "unknown part '$part'; one of build, highs, bench, lint, fuzz, python, frameworks, nccl, all" ;;
+    build | highs | bench | wheel | lint | fuzz | python | frameworks | nccl) "want_$part" ;;
+    *) fail "unknown part '$part'; one of build, highs, bench, wheel, lint, fuzz, python, frameworks, nccl, all" ;;
   esac
 done
 install_missing

@@ -20,7 +20,10 @@ std::unique_ptr<DeviceEvent> EventPool::take() {
 
 void EventPool::put(std::unique_ptr<DeviceEvent> event) noexcept {
   const std::lock_guard lock(mutex_);
-  idle_.push_back(std::move(event));
+  try {
+    idle_.push_back(std::move(event));
+  } catch (const std::exception&) {  // no memory to keep it: another is made when one is wanted
+  }
 }
 
 DeviceStream::DeviceStream() : pool_(std::make_shared<EventPool>()), queue_(std::in_place) {}

@@ -48,27 +48,22 @@ std::string place_of(const std::string& path) {
   return place.string();
 }
 
-// Of the file that would be replaced.
-std::optional<unsigned> mode_of(const std::string& place) {
-  struct stat there {};
-  if (::stat(place.c_str(), &there) != 0) return std::nullopt;
-  return there.st_mode & 0777u;
-}
+thread_local unsigned mode_of_new = 0666;
 
-// While it is written, open to its owner, and to others at most as what it replaces.
-int make_file(const char* name, std::optional<unsigned> replaced) {
-  const mode_t mode = replaced ? *replaced | 0600u : 0666u;
-  const int file = ::open(name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, mode);
+// While it is written, open to its owner, and to others at most as it will be.
+int make_file(const char* name, unsigned mode, std::optional<unsigned> replaced) {
+  const mode_t wanted = replaced.value_or(mode) | 0600u;
+  const int file = ::open(name, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, wanted);
   if (file < 0) return errno;
-  if (replaced) static_cast<void>(::fchmod(file, mode));
+  if (replaced) static_cast<void>(::fchmod(file, wanted));
   ::close(file);
   return 0;
 }
 
 // The file's name is taken at once, so that a folder that cannot be written is known before the work is done.
-Unfinished new_file(const std::string& place, std::optional<unsigned> replaced) {
+Unfinished new_file(const std::string& place, unsigned mode, std::optional<unsigned> replaced) {
   try {
-    return Unfinished(place, [&](const char* name) { return make_file(name, replaced); });
+    return Unfinished(place, [&](const char* name) { return make_file(name, mode, replaced); });
   } catch (const std::system_error& error) {
     refuse_path(place, error.code().value());
   }
@@ -76,11 +71,32 @@ Unfinished new_file(const std::string& place, std::optional<unsigned> replaced) 
 
 }  // namespace
 
-AtomicFile::AtomicFile(const std::string& path) : AtomicFile(place_of(path), Resolved{}) {}
+std::optional<unsigned> mode_of(const std::string& path) {
+  struct stat there {};
+  if (::stat(path.c_str(), &there) != 0 || (!S_ISREG(there.st_mode) && !S_ISDIR(there.st_mode)))
+    return std::nullopt;
+  return there.st_mode & 0777u;
+}
 
-AtomicFile::AtomicFile(const std::string& place, Resolved)
-    : replaced_mode_(mode_of(place)),
-      unfinished_(new_file(place, replaced_mode_)),
+// A folder's mode counts as a file's does: without it nobody reads what is inside.
+ModeOfSources::ModeOfSources(const std::vector<std::string>& sources) : before_(mode_of_new) {
+  for (const std::string& source : sources) mode_of_new &= mode_of(source).value_or(0777);
+  mode_of_new |= 0600u;
+}
+
+ModeOfSources::~ModeOfSources() {
+  mode_of_new = before_;
+}
+
+AtomicFile::AtomicFile(const std::string& path) : AtomicFile(path, mode_of_new) {}
+
+AtomicFile::AtomicFile(const std::string& path, unsigned mode)
+    : AtomicFile(place_of(path), mode, Resolved{}) {}
+
+AtomicFile::AtomicFile(const std::string& place, unsigned mode, Resolved)
+    : mode_(mode),
+      replaced_mode_(mode_of(place)),
+      unfinished_(new_file(place, mode_, replaced_mode_)),
       file_(std::fopen(unfinished_.beside().c_str(), "wb")) {
   if (file_ == nullptr) refuse(errno);
 }
@@ -109,8 +125,11 @@ void AtomicFile::commit() {
   if (std::fclose(std::exchange(file_, nullptr)) != 0) refuse(errno);
   // On the disk before it has its name: a crash must not leave an empty file where a good one was.
   if (const int error = flush(unfinished_.beside(), O_RDONLY); error != 0) refuse(error);
-  // A file system that knows no modes has none to keep.
-  if (replaced_mode_) static_cast<void>(::chmod(unfinished_.beside().c_str(), *replaced_mode_));
+  // Its owner could write it until now. A file system that knows no modes has none to keep.
+  const std::string beside = unfinished_.beside().string();
+  const unsigned made = mode_of(beside).value_or(mode_);
+  if (const unsigned wanted = replaced_mode_.value_or(made & mode_); wanted != made)
+    static_cast<void>(::chmod(beside.c_str(), wanted));
   if (const int error = unfinished_.rename(); error != 0) refuse(error);
   // The name as well; a folder that cannot be flushed has it all the same.
   const std::filesystem::path folder = unfinished_.place().parent_path();

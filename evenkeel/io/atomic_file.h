@@ -1,5 +1,9 @@
 // A file that appears whole or not at all: written beside its place and renamed when done. A link stays, and
-// what it leads to is replaced; a file that is replaced leaves its mode to the new one.
+// what it leads to is replaced.
+//
+// Mode    A file that is replaced leaves its mode to the new one. Any other has what the umask leaves of
+// 0666,
+//         of a mode that the caller names, or of what the files have that it is made from (ModeOfSources).
 #pragma once
 
 #include <cstddef>
@@ -9,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "evenkeel/io/unfinished.h"
 
@@ -22,6 +27,7 @@ class AtomicFile {
   // Throws InvalidArgument if no file can be made there, or something is there that is no ordinary file.
   // Without commit() nothing is left behind, and what was at the path stays.
   explicit AtomicFile(const std::string& path);
+  AtomicFile(const std::string& path, unsigned mode);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -37,12 +43,28 @@ class AtomicFile {
 
  private:
   struct Resolved {};
-  AtomicFile(const std::string& place, Resolved);
+  AtomicFile(const std::string& place, unsigned mode, Resolved);
   [[noreturn]] void refuse(int error) const;
 
+  unsigned mode_;  // of a new file
   std::optional<unsigned> replaced_mode_;
   Unfinished unfinished_;
   std::FILE* file_ = nullptr;
+};
+
+// The permissions of a file or folder; none if it is not there, or is a pipe or a device, whose say nothing.
+std::optional<unsigned> mode_of(const std::string& path);
+
+// While one lives, a new file of this thread is open to those alone who could read all of its sources.
+class ModeOfSources {
+ public:
+  explicit ModeOfSources(const std::vector<std::string>& sources);
+  ~ModeOfSources();
+  ModeOfSources(const ModeOfSources&) = delete;
+  ModeOfSources& operator=(const ModeOfSources&) = delete;
+
+ private:
+  unsigned before_;
 };
 
 // A whole file of this text.

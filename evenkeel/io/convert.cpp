@@ -115,14 +115,16 @@ Converted convert_placement(const ByteSource& source, PlacementFormat from, cons
   PlacementFormatOptions how = options.placement;
   if (!how.num_experts) how.num_experts = options.reading.num_experts;
   const PlacementFile file = read_placement_known(from, source, how);
-  write_placement_as(to, file, how, out);
-  return {"placement", std::string(name_of(from)), std::string(name_of(to)), file.placement.layers()};
+  std::vector<std::string> notes = write_placement_as(to, file, how, out);
+  return {"placement", std::string(name_of(from)), std::string(name_of(to)), file.placement.layers(),
+          std::move(notes)};
 }
 
 }  // namespace
 
 Converted convert_file(const std::string& in, const std::string& out, const ConvertOptions& options) {
   const ByteSource source(in);
+  const ModeOfSources mode({in});
   const Content content = detect_content(source);
   if (content == Content::vllm_placement && !options.to && find_vllm_records(source).statistics)
     throw InvalidArgument("to", fmt::format("{} has a placement and load statistics", in),

@@ -24,7 +24,7 @@ struct Converted {
   std::string from;     // "npz", "sglang"
   std::string to;       // "safetensors"
   LayerNumbers layers;  // which of the model's layers these are, where the file says it
-  std::vector<std::string> notes = {};  // what was read otherwise than it stands there
+  std::vector<std::string> notes = {};  // what was read or written otherwise than it stands there
   std::string axes = {};                // of numbers that nobody named: how they were read
 };
 
@@ -35,7 +35,8 @@ struct Converted {
 //   JSON loads, counts .json, and .safetensors or .npz as a profile of one layer
 // A placement is written in the format that options.to says, ours in .json. Throws ParseError if `in` is none
 // of these, InvalidArgument for any other extension or an option that does not fit or means nothing here.
-// `out` appears whole or not at all, and may be `in` itself.
+// `out` appears whole or not at all, and may be `in` itself. A new file is open to nobody who cannot read
+// `in`.
 Converted convert_file(const std::string& in, const std::string& out, const ConvertOptions& options = {});
 
 }  // namespace evenkeel

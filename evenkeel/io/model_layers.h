@@ -16,7 +16,9 @@ struct ModelLayers {
   std::vector<int> moe_layers = {};
   // Layers of multi-token prediction that have experts: numbered on from num_hidden_layers.
   std::vector<int> mtp_layers = {};
-  // Both, in order.
+  // Of moe_layers those whose experts a table chooses by token (hash routing): there is no router to record.
+  std::vector<int> table_layers = {};
+  // moe_layers and mtp_layers, in order.
   std::vector<int> all_layers() const;
   // In each such layer, without shared experts; 0 where the config does not say it.
   int num_experts = 0;

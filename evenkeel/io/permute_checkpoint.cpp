@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <set>
 #include <span>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/base/system_limits.h"
 #include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/byte_source.h"
 #include "evenkeel/io/expert_map_file.h"
@@ -79,40 +81,42 @@ std::vector<int> layers_by_count(const Model& model, const std::vector<int>& all
   throw InvalidArgument("placement", why, allowed + "; dense layers have none");
 }
 
-// The placement's rows for the checkpoint's MoE layers, in order: by number where it knows its own.
+// The placement's rows for those of the checkpoint's MoE layers that it is for, numbered.
 Placement placed_layers(const Model& model, const Placement& placement) {
   std::vector<int> all;
   for (const MoeLayer& layer : model.layers) all.push_back(layer.layer);
   const LayerNumbers& known = placement.layers();
   if (!known.known()) return placement.numbered(LayerNumbers(layers_by_count(model, all, placement)));
-  const bool has_all = std::ranges::all_of(
-      all, [&](int layer) { return known.row_of(layer, placement.num_layers()).has_value(); });
-  const LayerNumbers wanted(has_all ? all : hidden_layers(model));
+  std::vector<int> placed;
+  std::ranges::set_intersection(all, known.numbers(), std::back_inserter(placed));
+  const LayerNumbers wanted(placed.empty() ? all : placed);
   return placement.paired_with({"the checkpoint", wanted, static_cast<int>(wanted.numbers().size())}, "it",
                                "placement");
 }
 
-// [placed layer][new id]
-std::vector<std::vector<ExpertId>> orders_of(const Model& model, const Placement& placement) {
+// By the layer's number in the model.
+using Orders = std::map<int, std::vector<ExpertId>>;
+
+Orders orders_of(const Model& model, const Placement& placement) {
   if (placement.num_experts() != model.config.num_experts)
     throw InvalidArgument("placement", fmt::format("is for {} experts", placement.num_experts()),
                           fmt::format("one for the {} of the checkpoint", model.config.num_experts));
   const Placement placed = placed_layers(model, placement);
-  std::vector<std::vector<ExpertId>> orders(static_cast<std::size_t>(placed.num_layers()));
-  for (std::size_t i = 0; i < orders.size(); ++i) {
-    orders[i] = contiguous_order(placed.layer(static_cast<int>(i)), fmt::format("layer {}: ", i));
-    require_whole_groups(orders[i], model.config.groups,
-                         fmt::format("layer {} (layer {} of the model)", i, model.layers[i].layer));
+  Orders orders;
+  for (int row = 0; row < placed.num_layers(); ++row) {
+    const int number = placed.layers().number_of(row);
+    auto order = contiguous_order(placed.layer(row), fmt::format("layer {}: ", row));
+    require_whole_groups(order, model.config.groups,
+                         fmt::format("layer {} (layer {} of the model)", row, number));
+    orders.emplace(number, std::move(order));
   }
   return orders;
 }
 
 // The order that a run before this one has left beside the checkpoint goes on in the new one.
-ExpertMap map_of(const Model& model, const Placement& placement,
-                 std::span<const std::vector<ExpertId>> orders) {
+ExpertMap map_of(const Model& model, const Placement& placement, const Orders& orders) {
   ExpertMap map{.num_experts = placement.num_experts(), .num_ranks = placement.num_ranks()};
-  for (std::size_t i = 0; i < orders.size(); ++i)
-    map.new_ids.emplace(model.layers[i].layer, new_ids(orders[i]));
+  for (const auto& [layer, order] : orders) map.new_ids.emplace(layer, new_ids(order));
   const fs::path earlier = fs::path(model.folder) / expert_map_name;
   if (std::ranges::find(model.files.files, expert_map_name) == model.files.files.end()) return map;
   const ExpertMap before = read_expert_map(earlier.string());
@@ -132,22 +136,20 @@ class Writer {
   }
 
   void make_folders() const {
-    for (const std::string& folder : model_.files.folders) {
-      std::error_code error;
-      if (!fs::create_directory(output_ / folder, error))
-        throw InvalidArgument((output_ / folder).string(), "cannot be made: " + error.message());
-    }
+    for (const std::string& folder : model_.files.folders)
+      if (const int error = make_folder_like((output_ / folder).c_str(), path_of(folder)); error != 0)
+        throw InvalidArgument((output_ / folder).string(), "cannot be made: " + describe_errno(error));
   }
 
   void write_weights(const Renumbering& renumbering, std::size_t file) {
-    AtomicFile out((output_ / model_.tensors.files[file].name).string());
+    AtomicFile out = new_file(model_.tensors.files[file].name);
     for (const ByteRange& range : renumbering.ranges(file)) copy(source(range.file), range, out);
     finish(out);
   }
 
   void write_copy(const std::string& file) {
     const ByteSource whole(path_of(file));
-    AtomicFile out((output_ / file).string());
+    AtomicFile out = new_file(file);
     copy(whole, {.begin = 0, .bytes = whole.size()}, out);
     finish(out);
   }
@@ -157,6 +159,11 @@ class Writer {
 
  private:
   std::string path_of(const std::string& file) const { return (fs::path(model_.folder) / file).string(); }
+
+  // Open to whoever may read its source.
+  AtomicFile new_file(const std::string& file) const {
+    return AtomicFile((output_ / file).string(), mode_of(path_of(file)).value_or(0600));
+  }
 
   const ByteSource& source(std::size_t file) {
     if (open_.size() >= most_open && !open_.contains(file)) open_.clear();
@@ -203,11 +210,11 @@ class Writer {
   std::int64_t num_files_ = 0;
 };
 
-PermutedCheckpoint summary(const Model& model, const Renumbering& renumbering, std::size_t num_placed) {
+PermutedCheckpoint summary(const Model& model, const Renumbering& renumbering, const Orders& orders) {
   PermutedCheckpoint done;
   done.family = model.config.family->name();
-  for (std::size_t i = 0; i < model.layers.size(); ++i)
-    (i < num_placed ? done.layers : done.kept_layers).push_back(model.layers[i].layer);
+  for (const MoeLayer& layer : model.layers)
+    (orders.contains(layer.layer) ? done.layers : done.kept_layers).push_back(layer.layer);
   done.tensors_permuted = renumbering.count_permuted();
   done.tensors_renamed = renumbering.count_renamed();
   done.tensors_copied = std::ssize(model.tensors.tensors) - done.tensors_permuted - done.tensors_renamed;
@@ -236,16 +243,21 @@ void write_all(const Model& model, const Renumbering& renumbering, const fs::pat
 PermutedCheckpoint permute_checkpoint(const std::string& checkpoint, const Placement& placement,
                                       const std::string& output, const PermuteOptions& options) {
   const Model model = read_model(checkpoint);
-  const auto orders = orders_of(model, placement);
+  const Orders orders = orders_of(model, placement);
   const ExpertMap map = map_of(model, placement, orders);
   Renumbering renumbering(model.tensors);
-  for (std::size_t i = 0; i < orders.size(); ++i) renumbering.renumber(model.layers[i], orders[i]);
+  for (const MoeLayer& layer : model.layers)
+    if (const auto order = orders.find(layer.layer); order != orders.end())
+      renumbering.renumber(layer, order->second);
 
   OutputFolder folder(output, checkpoint);
-  PermutedCheckpoint done = summary(model, renumbering, orders.size());
+  PermutedCheckpoint done = summary(model, renumbering, orders);
   done.leftovers = folder.leftovers();
   write_all(model, renumbering, folder.beside(), options, done);
-  write_expert_map(map, (folder.beside() / expert_map_name).string());
+  {
+    const ModeOfSources mode({(fs::path(checkpoint) / "config.json").string()});
+    write_expert_map(map, (folder.beside() / expert_map_name).string());
+  }
   folder.commit();
   return done;
 }

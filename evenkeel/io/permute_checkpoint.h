@@ -11,7 +11,8 @@
 // Cost        One read and one write of the checkpoint; memory for the headers and a buffer of 4 MiB,
 //             whatever the size of a tensor.
 // Guarantee   The output folder appears whole or not at all. What is not known to be free of expert ids is
-//             refused before anything is written.
+//             refused before anything is written. Files and folders are open to nobody who cannot read those
+//             that they are made from.
 // Source      The papers' custom initialisation: MoETuner (arXiv 2502.06643). Tensor names:
 //             docs/checkpoints.md.
 #pragma once
@@ -33,8 +34,8 @@ struct PermuteOptions {
 struct PermutedCheckpoint {
   std::string family;       // its name in the table of families: "mixtral", ...
   std::vector<int> layers;  // those the placement was for: numbers in the model, dense layers counted
-  // MoE layers beyond the model's hidden layers (multi-token prediction) that kept their order, since the
-  // placement is not for them.
+  // MoE layers that kept their order, since the placement is not for them: of multi-token prediction, or such
+  // as nobody recorded.
   std::vector<int> kept_layers;
   std::int64_t num_files = 0;
   std::int64_t total_bytes = 0;
@@ -47,9 +48,9 @@ struct PermutedCheckpoint {
   std::vector<std::string> leftovers;
 };
 
-// The placement has a row for each MoE layer of the model, with or without the layers for multi-token
-// prediction at the end: by number where it knows its layers (others that it has are left out), else in
-// order. `output` may be there if it is an empty folder. Throws
+// A placement that knows its layers is built into those that the checkpoint has too; the others stay as they
+// are. One without numbers has a row for each MoE layer of the model, in order, with or without the layers of
+// multi-token prediction at the end. `output` may be there if it is an empty folder. Throws
 //   ParseError        the checkpoint is damaged or not whole
 //   Unsupported       a family, or a tensor, that is not known; a config that names some experts by number
 //   InvalidArgument   "placement": for other layers or experts, of unequal sizes, with copies;

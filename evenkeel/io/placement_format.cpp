@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <iterator>
 #include <utility>
 
 #include "evenkeel/base/error.h"
@@ -15,6 +16,7 @@
 #include "evenkeel/io/limits.h"
 #include "evenkeel/io/sglang.h"
 #include "evenkeel/io/trtllm.h"
+#include "evenkeel/io/unplaced_layers.h"
 #include "evenkeel/io/vllm.h"
 #include "evenkeel/io/vllm_ascend.h"
 
@@ -52,7 +54,7 @@ Placement numbered_by(const Placement& placement, const PlacementFormatOptions& 
                       const std::string& name) {
   LayerNumbers said =
       said_layers(options.layers, options.model, {name, placement.layers(), placement.num_layers()},
-                  placement.num_experts());
+                  placement.num_experts(), RowsOf::placement);
   return said.known() ? placement.numbered(std::move(said)) : placement;
 }
 
@@ -76,13 +78,33 @@ void require_no_dense_rows(const PlacementFile& file, const PlacementFormatOptio
       "the model's layers that have experts, such as 3-60");
 }
 
-// Layers of multi-token prediction are a model of their own to SGLang, vLLM and vLLM-Ascend, whose files must
-// not have them; to TensorRT-LLM they are layers like the others.
-void leave_out_mtp(PlacementFormat format, const PlacementFormatOptions& options, Placement& placement) {
-  if (!options.model || format == evenkeel || format == trtllm) return;
-  const LayerNumbers moe(options.model->moe_layers);
-  placement = placement.paired_with({"the model", moe, static_cast<int>(moe.numbers().size())},
-                                    "the placement", "model");
+// The model's layers that the format's file has. Layers of multi-token prediction are a model of their own to
+// SGLang, vLLM and vLLM-Ascend, whose files must not have them; to TensorRT-LLM they are like the others.
+Placement fitted_to_model(PlacementFormat format, const Placement& placement, const ModelLayers& model,
+                          std::vector<std::string>& notes) {
+  const std::vector<int> wanted = format == trtllm ? model.all_layers() : model.moe_layers;
+  Placement all = with_unplaced_layers(placement, wanted, model, notes);
+  std::vector<int> beyond;
+  std::ranges::set_difference(all.layers().numbers(), wanted, std::back_inserter(beyond));
+  if (format == evenkeel || beyond.empty()) return all;
+  notes.push_back(
+      fmt::format("layers of multi-token prediction ({}) are left out, since {} has no row for them",
+                  to_text(LayerNumbers(std::move(beyond))), name_of(format)));
+  return all.paired_with({"the model", LayerNumbers(wanted), static_cast<int>(wanted.size())},
+                         "the placement", "model");
+}
+
+// vLLM and vLLM-Ascend find a row by counting the MoE layers, of which only a model says whether all are
+// there.
+void note_rows_by_count(PlacementFormat format, const Placement& placement, std::vector<std::string>& notes) {
+  const LayerNumbers& layers = placement.layers();
+  if ((format != vllm && format != vllm_ascend) || !layers.known() ||
+      layers.numbers().back() + 1 == placement.num_layers())
+    return;
+  notes.push_back(fmt::format(
+      "{} counts MoE layers: its first {} are taken to be layers {}; --model (model=) says whether "
+      "the model has others",
+      name_of(format), placement.num_layers(), to_text(layers)));
 }
 
 PlacementFile read_as(PlacementFormat format, const ByteSource& source,
@@ -100,6 +122,22 @@ PlacementFile read_as(PlacementFormat format, const ByteSource& source,
       break;
   }
   return read_placement(source);
+}
+
+void write_as(PlacementFormat format, const PlacementFile& file, const PlacementFormatOptions& options,
+              const std::string& path) {
+  switch (format) {
+    case evenkeel:
+      return write_placement(file, path);
+    case sglang:
+      return write_sglang_placement(file.placement, completed(options, file), path);
+    case vllm:
+      return write_vllm_placement(file.placement, path);
+    case vllm_ascend:
+      return write_vllm_ascend_placement(file.placement, path);
+    case trtllm:
+      return write_trtllm_placement(file.placement, completed(options, file), path);
+  }
 }
 
 int layer_number(const std::string& option, std::string_view text) {
@@ -165,8 +203,8 @@ void require_placement_writable(PlacementFormat format, const PlacementShape& sh
                     "equally many on {} ranks; {} more redundant expert{} even",
                     name_of(format), shape.physical_experts, shape.num_ranks, shape.num_ranks - left,
                     shape.num_ranks - left == 1 ? " makes it" : "s make it"));
-  const LayerNumbers said =
-      said_layers(options.layers, options.model, {"the placement", shape.layers, shape.num_layers}, 0);
+  const LayerNumbers said = said_layers(
+      options.layers, options.model, {"the placement", shape.layers, shape.num_layers}, 0, RowsOf::placement);
   if (counts_model_layers(format)) {
     const auto numbers = layer_numbers_of(
         {"the placement", said.known() ? said : shape.layers, shape.num_layers}, options, name_of(format));
@@ -175,30 +213,31 @@ void require_placement_writable(PlacementFormat format, const PlacementShape& sh
   require_writable(path);
 }
 
-void write_placement_as(PlacementFormat format, const PlacementFile& whole,
-                        const PlacementFormatOptions& options, const std::string& path) {
+std::vector<std::string> write_placement_as(PlacementFormat format, const PlacementFile& whole,
+                                            const PlacementFormatOptions& options, const std::string& path) {
   require_name(format, path);
   PlacementFile file = whole;
+  std::vector<std::string> notes;
   file.placement = numbered_by(file.placement, options, "the placement");
-  leave_out_mtp(format, options, file.placement);
+  if (options.model)
+    file.placement = fitted_to_model(format, file.placement, *options.model, notes);
+  else if (!options.layers)
+    note_rows_by_count(format, file.placement, notes);
   if (format == vllm || format == vllm_ascend || format == trtllm)
     require_no_dense_rows(file, options, format);
-  switch (format) {
-    case evenkeel:
-      return write_placement(file, path);
-    case sglang:
-      return write_sglang_placement(file.placement, completed(options, file), path);
-    case vllm:
-      return write_vllm_placement(file.placement, path);
-    case vllm_ascend:
-      return write_vllm_ascend_placement(file.placement, path);
-    case trtllm:
-      return write_trtllm_placement(file.placement, completed(options, file), path);
-  }
+  write_as(format, file, options, path);
+  return notes;
 }
 
 std::optional<PlacementFormat> detect_placement_format(const ByteSource& source) {
   return placement_format_of(detect_content(source));
+}
+
+std::optional<int> num_ranks_in(const ByteSource& source) {
+  const auto format = detect_placement_format(source);
+  if (format == sglang || format == vllm) return std::nullopt;
+  if (format == trtllm) return trtllm_num_ranks(source);
+  return read_placement_as(source).placement.num_ranks();
 }
 
 PlacementFile read_placement_as(const ByteSource& source, const PlacementFormatOptions& options) {

@@ -37,8 +37,9 @@ struct PlacementFormatOptions {
   std::optional<std::vector<int>> layers = {};
   // Of the model, dense ones too. Left out, the last of `layers` is the model's last.
   std::optional<int> num_hidden_layers = {};
-  // Instead of both: the model's config. TensorRT-LLM wants layers of multi-token prediction in its file as
-  // well; where the placement has none for them, experts are dealt round there.
+  // The model's config: instead of both, or beside `layers`, where those are not all that have experts. The
+  // others get a row as well, with experts in order (io/unplaced_layers.h). TensorRT-LLM wants layers of
+  // multi-token prediction in its file; the other servers' files leave them out.
   std::optional<ModelLayers> model = {};
   // TensorRT-LLM: how many layers it may rearrange itself in each iteration. Left out, what the placement's
   // file says, or 0.
@@ -52,10 +53,11 @@ struct PlacementFormatOptions {
 // "3-60" or "0,2,4-6". Throws InvalidArgument, which calls it `option`.
 std::vector<int> parse_layers(const std::string& option, std::string_view text);
 
-// Throws Unsupported where the format cannot express the placement, saying which layer and why;
+// Returns notes for the user: layers of the model that the file has and the placement has not, or the other
+// way round. Throws Unsupported where the format cannot express the placement, saying which layer and why;
 // InvalidArgument if the options do not fit it.
-void write_placement_as(PlacementFormat format, const PlacementFile& file,
-                        const PlacementFormatOptions& options, const std::string& path);
+std::vector<std::string> write_placement_as(PlacementFormat format, const PlacementFile& file,
+                                            const PlacementFormatOptions& options, const std::string& path);
 
 // The shape of a placement of equal sizes, as it is known before the placement is made.
 struct PlacementShape {
@@ -73,6 +75,8 @@ void require_placement_writable(PlacementFormat format, const PlacementShape& sh
 
 // The format whose content the file has; none if it is not a placement.
 std::optional<PlacementFormat> detect_placement_format(const ByteSource& source);
+// How many ranks the file says there are; nothing where its format does not say it. Throws ParseError.
+std::optional<int> num_ranks_in(const ByteSource& source);
 // Any of the formats, by content. Of `options.layers` only those layers are taken, where the file counts the
 // model's layers. Throws ParseError; InvalidArgument if an option is missing or does not fit the file.
 PlacementFile read_placement_as(const ByteSource& source, const PlacementFormatOptions& options = {});

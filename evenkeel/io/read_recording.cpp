@@ -32,7 +32,16 @@ Recording internal::read_recording_known(Content content, const ByteSource& sour
                           fmt::format("1..{}", max_trace_experts));
   if (!options.axes.empty() && !options.columns.empty())
     throw InvalidArgument("columns", "are given beside axes, which say the same", "one of the two");
-  return recording_of(find_routing(content, source, options), source.name(), options);
+  try {
+    return recording_of(find_routing(content, source, options), source.name(), options);
+  } catch (const ParseError& error) {
+    if (options.steps != ReadOptions::Steps::if_told) throw;
+    ReadOptions whole = options;
+    whole.steps = ReadOptions::Steps::added_up;
+    Recording recording = recording_of(find_routing(content, source, whole), source.name(), whole);
+    recording.notes.push_back(fmt::format("its steps are not told apart: {}", error.what()));
+    return recording;
+  }
 }
 
 namespace {
@@ -88,6 +97,8 @@ Recording read_recording_of_some_layers(const std::string& path, const ReadOptio
     Recording recording = read_recording(path, without);
     RoutingProfile& profile = recording.profile;
     const std::int64_t named = std::ssize(*options.layers);
+    // The model may have numbered the rows otherwise.
+    if (options.model && profile.num_layers() == named) return read_recording(path, options);
     if (!profile.layers().known() && profile.num_layers() == named)
       profile.set_layers(LayerNumbers(*options.layers, "moe_layers"));
     if (profile.layers().known() || profile.num_layers() <= named) return recording;
@@ -99,7 +110,7 @@ Recording read_recording_of_some_layers(const std::string& path, const ReadOptio
 
 Recording read_recording_of_steps(const std::string& path, ReadOptions options) {
   options.count = ReadOptions::Count::nothing;
-  options.steps = true;
+  options.steps = ReadOptions::Steps::kept;
   Recording recording = read_recording(path, options);
   if (!recording.trace && options.step_tokens)
     throw InvalidArgument("step_tokens", fmt::format("is for traces, and {} has counts", path),

@@ -34,10 +34,14 @@ struct ReadOptions {
   // What is counted of a trace, for Recording::profile: with `nothing` that is empty.
   enum class Count { nothing, loads, transitions };
   Count count = Count::transitions;
-  // Steps that the file tells apart are kept (docs/evaluate.md#steps); of a trace, windows of so many tokens
-  // instead, if that is given. A last window that is not full is left out where there are others.
-  bool steps = false;
+  // Steps that the file tells apart are kept (docs/evaluate.md#steps); with `if_told` a file whose steps
+  // contradict each other is read as a whole, with a note.
+  enum class Steps { added_up, if_told, kept };
+  Steps steps = Steps::added_up;
+  // Of a trace, with steps, windows of so many tokens instead. A last window that is not full is left out
+  // where there are others.
   std::optional<std::int64_t> step_tokens = {};
+  bool keeps_steps() const { return steps != Steps::added_up; }
   // The loads of one step are wanted: axes may also be "experts" or "ranks,experts".
   bool one_step = false;
 };

@@ -1,11 +1,15 @@
 #include "evenkeel/io/topology_file.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <ranges>
+#include <string>
+#include <variant>
 #include <vector>
 
 #include "evenkeel/base/error.h"
@@ -13,6 +17,7 @@
 #include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/limits.h"
+#include "evenkeel/topology/presets.h"
 
 namespace evenkeel {
 
@@ -164,6 +169,21 @@ Topology read_topology(const ByteSource& source) {
   require_json(source, "a topology");
   const JsonDocument json = read_json(source);
   return topology_of({json, source.name()});
+}
+
+Topology named_topology(const std::string& name) {
+  if (is_topology_preset(name)) return preset_topology(name);
+  const auto open = [&] {
+    try {
+      return ByteSource(name);
+    } catch (const ParseError& error) {  // whose last field says why
+      throw ParseError(
+          name, "",
+          fmt::format("{}; machines known by name: {}", std::get<std::string>(error.data().back().value),
+                      fmt::join(topology_presets() | std::views::transform(&TopologyPreset::name), ", ")));
+    }
+  };
+  return read_topology(open());
 }
 
 void write_topology(const Topology& topology, const std::string& path) {

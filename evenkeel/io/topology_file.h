@@ -12,6 +12,10 @@ namespace evenkeel {
 // that no machine has.
 Topology read_topology(const ByteSource& source);
 
+// A machine by its name (topology/presets.h), or by a file. Throws as above; where no such file can be
+// opened, with the names that there are.
+Topology named_topology(const std::string& name);
+
 void write_topology(const Topology& topology, const std::string& path);
 
 }  // namespace evenkeel

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <map>
 #include <optional>
 #include <utility>
 
@@ -49,9 +48,13 @@ std::optional<int> number_in(const TrtllmYaml& yaml, const char* key, int least,
   return static_cast<int>(found->second);
 }
 
+std::optional<int> ranks_in(const TrtllmYaml& yaml, const std::string& file) {
+  return number_in(yaml, "ep_size", 1, max_ranks, file);
+}
+
 // Beside what the caller says: the file's own number of ranks, where it has one.
 RowsShape shape_of(const TrtllmYaml& yaml, PlacementFormatOptions options, const std::string& file) {
-  if (const auto ep_size = number_in(yaml, "ep_size", 1, max_ranks, file)) {
+  if (const auto ep_size = ranks_in(yaml, file)) {
     if (options.num_ranks.value_or(*ep_size) != *ep_size)
       throw InvalidArgument("ranks",
                             fmt::format("{}, but {} has ep_size {}", *options.num_ranks, file, *ep_size),
@@ -68,17 +71,18 @@ void write_trtllm_placement(const Placement& placement, const PlacementFormatOpt
   const auto rows = physical_rows(placement, "TensorRT-LLM");
   const auto numbers = layer_numbers(placement, options, "trtllm");
   if (options.num_hidden_layers) num_hidden_layers(numbers, options);
-  std::map<int, PhysicalRow> by_number;
-  for (int layer : options.model ? options.model->mtp_layers : std::vector<int>{})
-    by_number[layer] = dealt_round(rows.front().size(), placement.num_experts());
-  for (std::size_t i = 0; i < rows.size(); ++i) by_number[numbers[i]] = rows[i];
   const int layer_updates = options.layer_updates_per_iter.value_or(0);
   if (layer_updates < 0)
     throw InvalidArgument("layer_updates_per_iter", fmt::format("{}", layer_updates), "0 or more");
   std::string text = fmt::format("{}:\n", assignments_key);
-  for (const auto& [number, row] : by_number) text += fmt::format("  {}: {}\n", number, row_text(row));
+  for (std::size_t i = 0; i < rows.size(); ++i)
+    text += fmt::format("  {}: {}\n", numbers[i], row_text(rows[i]));
   text += fmt::format("layer_updates_per_iter: {}\nnum_slots: {}\n", layer_updates, rows.front().size());
   write_file(path, text);
+}
+
+std::optional<int> trtllm_num_ranks(const ByteSource& source) {
+  return ranks_in(parse_trtllm_yaml(source), source.name());
 }
 
 PlacementFile read_trtllm_placement(const ByteSource& source, const PlacementFormatOptions& options) {

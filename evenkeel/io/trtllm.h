@@ -2,6 +2,7 @@
 // the model's layer numbers.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "evenkeel/io/byte_source.h"
@@ -14,5 +15,8 @@ void write_trtllm_placement(const Placement& placement, const PlacementFormatOpt
 // Needs options.num_ranks unless the file has an ep_size; takes options.layers, or all there are. Reads the
 // YAML that TensorRT-LLM's own scripts write, and lists over several lines; not every YAML.
 PlacementFile read_trtllm_placement(const ByteSource& source, const PlacementFormatOptions& options);
+
+// Its ep_size, where it has one.
+std::optional<int> trtllm_num_ranks(const ByteSource& source);
 
 }  // namespace evenkeel

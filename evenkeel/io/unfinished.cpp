@@ -48,10 +48,14 @@ std::string begin_of(const fs::path& place) {
 }
 
 // A file that is being made in the folder at the same time can keep it from being removed, but not for long.
-void remove_whole(const fs::path& path) {
+void remove_whole(const fs::path& path) noexcept {
   std::error_code error;
-  for (int tries = 0; tries < 100; ++tries)
-    if (fs::remove_all(path, error); !error) return;
+  for (int tries = 0; tries < 100; ++tries) {
+    try {
+      if (fs::remove_all(path, error); !error) return;
+    } catch (const std::exception&) {  // no memory now: other threads may give some back
+    }
+  }
 }
 
 bool is_inside(const fs::path& path, const fs::path& folder) {

@@ -19,14 +19,28 @@ namespace {
 
 constexpr const char* record_type = "eplb_initial_mapping";
 
-JsonDocument last_record(const ByteSource& source) {
-  std::optional<JsonDocument> last;
+// What a record says; two that say the same may both be there.
+std::string content_of(const JsonField& record) {
+  std::string content;
+  for (const char* key : {"version", "num_redundant_experts", "num_slots", "initial_global_assignments"})
+    if (const auto value = record.find(key)) content += fmt::format("{}: {}\n", key, (*value)->dump());
+  return content;
+}
+
+JsonDocument only_record(const ByteSource& source) {
+  std::optional<JsonDocument> only;
+  std::int64_t first_line = 0;
   for_each_json_line(source, [&](JsonDocument&& record, std::int64_t line) {
-    const std::string file = fmt::format("{}: line {}", source.name(), line);
-    if (*JsonField(record, file)["record_type"] == record_type) last = std::move(record);
+    const std::string where = fmt::format("{}: line {}", source.name(), line);
+    const JsonField said(record, where);
+    if (*said["record_type"] != record_type) return;
+    if (only && content_of(said) != content_of(JsonField(*only, where)))
+      said["record_type"].fail("is a placement unlike that in line {}; keep one of the two", first_line);
+    if (!only) first_line = line;
+    only = std::move(record);
   });
-  if (!last) throw parse_error(source.name(), "record_type", "no line has \"{}\"", record_type);
-  return std::move(*last);
+  if (!only) throw parse_error(source.name(), "record_type", "no line has \"{}\"", record_type);
+  return std::move(*only);
 }
 
 }  // namespace
@@ -44,7 +58,7 @@ void write_vllm_placement(const Placement& placement, const std::string& path) {
 }
 
 Placement read_vllm_placement(const ByteSource& source, const PlacementFormatOptions& options) {
-  const JsonDocument document = last_record(source);
+  const JsonDocument document = only_record(source);
   const JsonField record(document, source.name());
   const JsonField version = record["version"];
   if (version.integer() != 1) version.fail("is not 1");

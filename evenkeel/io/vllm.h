@@ -10,7 +10,7 @@
 namespace evenkeel {
 
 void write_vllm_placement(const Placement& placement, const std::string& path);
-// Needs options.num_ranks. Of several records the last holds, as it does for vLLM.
+// Needs options.num_ranks. Throws ParseError where two records say unlike placements.
 Placement read_vllm_placement(const ByteSource& source, const PlacementFormatOptions& options);
 
 }  // namespace evenkeel

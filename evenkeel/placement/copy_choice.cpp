@@ -1,5 +1,7 @@
 #include "evenkeel/placement/copy_choice.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "evenkeel/base/error.h"
@@ -23,11 +25,11 @@ double worst_of(const PlaceResult& placed) {
 }
 
 // The furthest below the line from the first to the last; the first where nothing is gained.
-int knee_of(const std::vector<CopyChoice::Tried>& tried) {
+std::size_t knee_of(const std::vector<CopyChoice::Tried>& tried) {
   const CopyChoice::Tried& first = tried.front();
   const CopyChoice::Tried& last = tried.back();
   const double gained = first.max_over_mean - last.max_over_mean;
-  if (tried.size() == 1 || gained <= 0) return first.redundant_experts;
+  if (tried.size() == 1 || gained <= 0) return 0;
   const auto span = static_cast<double>(last.redundant_experts - first.redundant_experts);
   const auto below_line = [&](const CopyChoice::Tried& each) {
     const double copies = (each.redundant_experts - first.redundant_experts) / span;
@@ -35,7 +37,38 @@ int knee_of(const std::vector<CopyChoice::Tried>& tried) {
   };
   const auto knee = std::ranges::max_element(tried, {}, below_line);
   // Where all of it lies on the line, or level ranks are reached at once, the last is the knee.
-  return below_line(*knee) > 1e-9 ? knee->redundant_experts : last.redundant_experts;
+  return below_line(*knee) > 1e-9 ? static_cast<std::size_t>(knee - tried.begin()) : tried.size() - 1;
+}
+
+// In a part of the time that was asked for, which is what the notes name.
+PlaceResult place_with(int copies, std::span<const RoutingProfile> recordings, const Topology& topology,
+                       PlaceOptions options, double seconds) {
+  const double asked = options.limits.time_limit_s;
+  options.redundant_experts = copies;
+  options.limits.time_limit_s = std::max(seconds, kLeastSeconds);
+  PlaceResult placed = place(recordings, topology, options);
+  std::ranges::replace(placed.notes, internal::note_of_time_limit(options.limits.time_limit_s),
+                       internal::note_of_time_limit(asked));
+  return placed;
+}
+
+// Until ranks are level, all are tried, or the time is over.
+std::vector<CopyChoice::Tried> try_numbers(std::span<const RoutingProfile> recordings,
+                                           const Topology& topology, const PlaceOptions& options,
+                                           const internal::Deadline& deadline,
+                                           std::vector<PlaceResult>& placed) {
+  const int experts = recordings.front().num_experts();
+  const int ranks = topology.num_ranks();
+  std::vector<CopyChoice::Tried> tried;
+  for (int copies = (ranks - experts % ranks) % ranks; copies <= experts; copies += ranks) {
+    if (!tried.empty() && deadline.passed()) break;
+    const auto left = static_cast<double>(CopyChoice::kMostTried - std::ssize(tried) + 1);  // and the knee
+    placed.push_back(place_with(copies, recordings, topology, options, deadline.seconds_left() / left));
+    const double worst = worst_of(placed.back());
+    tried.push_back({copies, worst, static_cast<double>(experts + copies) / static_cast<double>(experts)});
+    if (worst <= kLevel || std::ssize(tried) == CopyChoice::kMostTried) break;
+  }
+  return tried;
 }
 
 }  // namespace
@@ -46,27 +79,27 @@ CopyChoice choose_copies(std::span<const RoutingProfile> recordings, const Topol
   if (asked.from)
     throw InvalidArgument("from", "says how many slots there are, which redundant experts auto would choose",
                           "a number of redundant experts beside it");
-  const int experts = recordings.front().num_experts();
-  const int ranks = topology.num_ranks();
   const internal::Deadline deadline(asked.limits);
-  PlaceOptions options = asked;
-  CopyChoice choice;
-  for (int copies = (ranks - experts % ranks) % ranks; copies <= experts; copies += ranks) {
-    if (!choice.tried.empty() && deadline.passed()) break;
-    options.redundant_experts = copies;
-    if (!choice.tried.empty())
-      options.limits.time_limit_s = std::max(deadline.left().time_limit_s, kLeastSeconds);
-    const double worst = worst_of(place(recordings, topology, options));
-    choice.tried.push_back(
-        {copies, worst, static_cast<double>(experts + copies) / static_cast<double>(experts)});
-    if (worst <= kLevel || static_cast<int>(choice.tried.size()) == CopyChoice::kMostTried) break;
-  }
-  if (choice.tried.empty())
+  std::vector<PlaceResult> placed;
+  std::vector<CopyChoice::Tried> tried = try_numbers(recordings, topology, asked, deadline, placed);
+  if (tried.empty())
     throw InvalidArgument("redundant_experts",
                           "auto looks for copies that give every rank equally many slots, and there are more "
                           "ranks than twice the experts",
                           "a number");
-  choice.redundant_experts = knee_of(choice.tried);
+  const std::size_t knee = knee_of(tried);
+  const CopyChoice::Tried& last = tried.back();
+  const bool all_tried = last.max_over_mean <= kLevel || std::ssize(tried) == CopyChoice::kMostTried ||
+                         last.redundant_experts + topology.num_ranks() > recordings.front().num_experts();
+  const int copies = tried[knee].redundant_experts;
+  CopyChoice choice{
+      .tried = std::move(tried), .redundant_experts = copies, .placed = std::move(placed[knee])};
+  if (choice.placed.ended_by_time && deadline.seconds_left() > kLeastSeconds)
+    choice.placed = place_with(copies, recordings, topology, asked, deadline.seconds_left());
+  if (!all_tried && !deadline.stop_requested())
+    choice.placed.notes.push_back(fmt::format(
+        "the time limit of {} s left no time to try more copies than these", asked.limits.time_limit_s));
+  choice.placed.solve_ms = deadline.seconds() * 1e3;
   return choice;
 }
 

@@ -5,8 +5,11 @@
 // Method      place() for each number, from none on, until ranks are level (1 part in 100) or there is a copy
 //             of every expert; then the number furthest below the straight line from the first to the last,
 //             both axes scaled to 1 (Satopaa et al., "Finding a Kneedle in a Haystack", 2011).
-// Cost        that of so many placements, at most kMostTried, all in the time limit of one.
-// Guarantee   the numbers tried and what each reaches are all told; the choice depends on the input alone.
+// Time        one limit for all: a number gets an equal share of what is left. In the end the knee gets
+//             all that is left, unless its share was enough for it.
+// Cost        that of so many placements, at most kMostTried.
+// Guarantee   the numbers tried and what each reaches are all told; the choice depends on the input alone,
+//             unless the time limit is reached.
 #pragma once
 
 #include <span>
@@ -26,6 +29,7 @@ struct CopyChoice {
 
   std::vector<Tried> tried;
   int redundant_experts = 0;  // the knee
+  PlaceResult placed;         // with so many; its solve_ms is of all that were tried
 };
 
 // options.redundant_experts has no part. Throws as place() does.

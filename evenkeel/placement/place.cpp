@@ -7,7 +7,6 @@
 #include <numeric>
 #include <utility>
 
-#include "evenkeel/base/clock.h"
 #include "evenkeel/base/error.h"
 #include "evenkeel/placement/incremental/copies.h"
 #include "evenkeel/placement/internal/deadline.h"
@@ -19,6 +18,7 @@
 #include "evenkeel/placement/replicas/replicas.h"
 #include "evenkeel/placement/robust/robust.h"
 #include "evenkeel/placement/traffic.h"
+#include "evenkeel/placement/whole_groups.h"
 
 namespace evenkeel {
 
@@ -29,8 +29,8 @@ class Solve {
  public:
   // `recordings` add up to the problem's profile, and are placed for one by one if there are several.
   Solve(const PlacementProblem& problem, std::span<const RoutingProfile> recordings,
-        const PlaceOptions& options)
-      : problem_(problem), recordings_(recordings), options_(options), deadline_(options.limits) {}
+        const PlaceOptions& options, const internal::Deadline& deadline)
+      : problem_(problem), recordings_(recordings), options_(options), deadline_(deadline) {}
 
   PlaceResult run() const {
     if (options_.from) return incrementally();
@@ -134,7 +134,8 @@ class Solve {
     if (traffic_known)
       solved.placement =
           relabel_ranks(problem_, solved.placement, replicas.slots_per_rank, grouped(), limits());
-    const char* ways = grouped()                        ? "copy and place, groups staying in a node"
+    const char* ways = options_.whole_groups            ? "place, groups staying whole"
+                       : grouped()                      ? "copy and place, groups staying in a node"
                        : options_.redundant_experts > 0 ? "copy and place"
                                                         : "place with as many experts on each rank";
     add_max_over_mean(solved, mean(replicas.max_over_mean), mean(replicas.bound),
@@ -188,7 +189,7 @@ class Solve {
   const PlacementProblem& problem_;
   std::span<const RoutingProfile> recordings_;
   const PlaceOptions& options_;
-  internal::Deadline deadline_;
+  const internal::Deadline& deadline_;
 };
 
 Placement placement_before(const RoutingProfile& profile, const Topology& topology,
@@ -231,6 +232,18 @@ PlaceOptions paired(const RoutingProfile& profile, PlaceOptions options) {
   return options;
 }
 
+// The topology in whose nodes groups stay.
+Topology nodes_for_groups(const Topology& topology, const PlaceOptions& options) {
+  if (!options.whole_groups || options.num_groups < 1) return topology;
+  const std::optional<int> parts = parts_for_groups(options.num_groups, topology.num_ranks());
+  if (!parts)
+    throw InvalidArgument(
+        "whole_groups",
+        fmt::format("{} ranks cannot hold {} groups whole", topology.num_ranks(), options.num_groups),
+        "a number of ranks that divides the groups, or that they divide");
+  return with_parts_as_nodes(topology, *parts);
+}
+
 LayerNumbers numbers_of(const RoutingProfile& profile, const PlaceOptions& options) {
   return profile.layers().known() || !options.from ? profile.layers() : options.from->layers();
 }
@@ -246,30 +259,32 @@ void conclude(PlaceResult& result, const SolveLimits& limits) {
                     limits.relative_gap));
   result.ended_by_time =
       !result.proven_optimal && (result.ended_by_time || result.solve_ms >= limits.time_limit_s * 1e3);
-  if (result.ended_by_time)
-    result.notes.push_back(
-        fmt::format("the time limit of {} s ended the search: this is the best so far", limits.time_limit_s));
+  if (result.ended_by_time) result.notes.push_back(internal::note_of_time_limit(limits.time_limit_s));
 }
 
 // `recordings` add up to the profile; one, where the sum is to be placed for.
 PlaceResult place_for(const RoutingProfile& profile, std::span<const RoutingProfile> recordings,
                       const Topology& topology, const PlaceOptions& asked) {
+  const internal::Deadline deadline(asked.limits);
   const PlaceOptions options = paired(profile, asked);
-  internal::validate_options(profile, topology, options, recordings.size() > 1);
+  const Topology solved_on = nodes_for_groups(topology, options);
+  internal::validate_options(profile, solved_on, options, recordings.size() > 1);
   if (recordings.size() > 1) internal::require_plain(options, "several recordings that are not added up");
   SourceCounts even;
   if (options.traffic == TrafficModel::dispatch_combine && options.sources.empty())
     even = even_source_counts(profile, topology.num_ranks());
-  const PlacementProblem problem{.profile = profile,
-                                 .topology = topology,
-                                 .sizes = options.sizes,
-                                 .traffic = options.traffic,
-                                 .pairs = options.pairs,
-                                 .sources = even.empty() ? options.sources : even,
-                                 .cost = options.cost};
-  const double begin = wall_seconds();
-  PlaceResult result = Solve(problem, recordings, options).run();
-  result.solve_ms = (wall_seconds() - begin) * 1e3;
+  const auto problem_on = [&](const Topology& machine) {
+    return PlacementProblem{.profile = profile,
+                            .topology = machine,
+                            .sizes = options.sizes,
+                            .traffic = options.traffic,
+                            .pairs = options.pairs,
+                            .sources = even.empty() ? options.sources : even,
+                            .cost = options.cost};
+  };
+  const PlacementProblem problem = problem_on(topology);
+  PlaceResult result = Solve(problem_on(solved_on), recordings, options, deadline).run();
+  result.solve_ms = deadline.seconds() * 1e3;
   result.before = placement_quality(problem, placement_before(profile, topology, options));
   result.after = placement_quality(problem, result.placement);
   const std::vector<std::string> notes = notes_of(problem, options);

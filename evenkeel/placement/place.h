@@ -15,10 +15,11 @@
 //   two_stage               solver, sizes, traffic, pairs, sources, capacities
 //   joint                   solver, sizes, traffic, pairs (of the two stages that it starts from), sources,
 //                           capacities, cost, speeds of ranks
-//   redundant or grouped    traffic, pairs, sources (names of ranks alone); capacities that do not hold the
-//                           slots are refused, and more copies than ranks can hold of different experts
+//   redundant or grouped    traffic, pairs, sources (names of ranks alone), whole_groups (beside num_groups);
+//                           capacities that do not hold the slots are refused, and more copies than ranks can
+//                           hold of different experts
 //   from                    redundant_experts (free slots to fill), num_groups (experts stay on their nodes),
-//                           capacities
+//                           whole_groups, capacities
 //   several recordings      as redundant or grouped, or as from
 //
 // Several recordings are all to be level, the worst first (robust/robust.h), or are added up. Solver exact,
@@ -51,7 +52,10 @@ struct PlaceOptions {
   PlacementCost cost = {};
   int redundant_experts = 0;  // copies beyond E, in each layer
   int num_groups = 1;         // expert groups, each of which stays in one node
-  // Incremental: the best placement that gives at most max_moves experts (over all layers) another home.
+  // The groups stay whole in contiguous_order() instead, in whatever nodes (whole_groups.h).
+  bool whole_groups = false;
+  // Incremental: the best placement that gives at most max_moves experts (over all layers) another home,
+  // and copies are homes; with 0 that is `from` itself.
   std::optional<Placement> from = {};
   int max_moves = 0;
   // The time is that of the whole call: every stage looks at it, and what it leaves no time for stays as it

@@ -125,10 +125,13 @@ SourceCounts even_source_counts(const RoutingProfile& profile, int num_ranks) {
                       .num_ranks = num_ranks,
                       .num_experts = profile.num_experts(),
                       .estimated = true};
-  for (LayerId layer : indices<LayerId>(profile.num_layers()))
+  counts.counts.reserve(profile.loads().size() * static_cast<std::size_t>(num_ranks));
+  for (LayerId layer : indices<LayerId>(profile.num_layers())) {
+    std::vector<double> of_rank;
+    for (std::int64_t load : profile.loads(layer)) of_rank.push_back(static_cast<double>(load) / num_ranks);
     for (int rank = 0; rank < num_ranks; ++rank)
-      for (std::int64_t load : profile.loads(layer))
-        counts.counts.push_back(static_cast<double>(load) / num_ranks);
+      counts.counts.insert(counts.counts.end(), of_rank.begin(), of_rank.end());
+  }
   return counts;
 }
 

@@ -57,10 +57,10 @@ std::string to_text(const Demo& demo) {
   const ExperimentSetup& setup = demo.setup;
   const PlannerOptions& planner = setup.candidates.back().planner;
   Page page;
-  page.put("layer {} of {}: {}\nmin-segment {}; median of {}\n{}\n\n", demo.layer, demo.trace,
+  page.put("layer {} of {}: {}\nmin-segment {}; median of {}\n", demo.layer, demo.trace,
            internal::layer_line(setup.shape, setup.placement.num_ranks(), setup.backward),
-           planner.min_segment, internal::counted(setup.rounds, "step", "steps"),
-           internal::costs_lines(*planner.costs));
+           planner.min_segment, internal::counted(setup.rounds, "step", "steps"));
+  page.put_lines(internal::costs_lines(*planner.costs) + "\n\n");
   std::vector<internal::Comparison> comparisons;
   for (const DemoText& text : demo.texts) comparisons.push_back({text.name, text.contiguous});
   internal::put_comparisons(page, comparisons, false);

@@ -13,11 +13,11 @@ std::string to_json(const Conversion& conversion) {
   const Converted& done = conversion.done;
   using internal::Json;
   Json json = {{"input", conversion.input},
-                         {"output", conversion.output},
-                         {"what", done.what},
-                         {"from", done.from},
-                         {"to", done.to},
-                         {"axes", Json::object()}};
+               {"output", conversion.output},
+               {"what", done.what},
+               {"from", done.from},
+               {"to", done.to},
+               {"axes", Json::object()}};
   if (!done.axes.empty()) json["axes"][conversion.input] = done.axes;
   if (done.layers.known()) json["layers"] = done.layers.numbers();
   return internal::line_of(json);
@@ -66,9 +66,8 @@ std::vector<std::string> notes_of(const Permutation& permutation) {
   const PermutedCheckpoint& done = permutation.done;
   std::vector<std::string> notes;
   if (!done.kept_layers.empty())
-    notes.push_back(
-        fmt::format("layer {} (multi-token prediction) keeps its order; the placement is not for it",
-                    fmt::join(done.kept_layers, ", ")));
+    notes.push_back(fmt::format("layers {} keep their order; the placement is not for them",
+                                to_text(LayerNumbers(done.kept_layers))));
   if (!done.other_weights.empty())
     notes.push_back(fmt::format("copied as they are; if they hold weights, then in the old order: {}",
                                 fmt::join(done.other_weights, ", ")));

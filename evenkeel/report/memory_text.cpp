@@ -230,8 +230,8 @@ std::string to_text(const MemoryReport& report) {
     page.put("\nno sequence fits\n");
   if (report.least_budget)
     page.put("least budget of the layer's arena for this shape: {}\n", format_bytes(*report.least_budget));
-  if (!report.advice.empty())
-    page.put("\nany one of these makes it fit:\n  {}\n", fmt::join(sentences(report), "\n  "));
+  if (!report.advice.empty()) page.put("\nany one of these makes it fit:\n");
+  for (const std::string& sentence : sentences(report)) page.put("  {}\n", sentence);
   if (report.history) {
     page.put("\nchunks by layer and step\n");
     page.put(chunk_table(*report.history));

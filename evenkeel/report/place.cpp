@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "evenkeel/base/printable.h"
 #include "evenkeel/report/heat_map.h"
 #include "evenkeel/report/internal/json.h"
 #include "evenkeel/report/internal/numbers.h"
@@ -217,8 +218,10 @@ void put_summary(Page& page, const Placing& placing) {
     page.put(", traffic that crosses ranks {:.1f} % {}",
              100 * std::abs(1 - result.after.crossing / result.before.crossing),
              result.after.crossing <= result.before.crossing ? "less" : "more");
-  page.put("\n{}; solver {}, {:.1f} ms{}\n{}\n", shape_of(placing), solver_name(result), result.solve_ms,
-           proof_of(placing), placing.output.empty() ? "" : fmt::format("written to {}\n", placing.output));
+  page.put("\n{}; solver {}, {:.1f} ms{}\n", shape_of(placing), solver_name(result), result.solve_ms,
+           proof_of(placing));
+  if (!placing.output.empty()) page.put("written to {}\n", placing.output);
+  page.put("\n");
 }
 
 void put_traffic(Page& page, const Placing& placing) {
@@ -227,9 +230,10 @@ void put_traffic(Page& page, const Placing& placing) {
   page.put("  traffic: {}\n", placing.options.traffic == TrafficModel::layer_to_layer
                                   ? "transitions of the profile, from one layer to the next"
                                   : "assignments of the profile, from the token's rank, one way");
-  if (placing.topology.num_ranks() > 1)
-    page.put("\n{}", heat_maps(placing.topology, result.before.traffic, result.after.traffic,
-                               name_before(placing), "placed"));
+  if (placing.topology.num_ranks() == 1) return;
+  page.put("\n");
+  page.put_lines(heat_maps(placing.topology, result.before.traffic, result.after.traffic,
+                           printable(name_before(placing)), "placed"));
 }
 
 }  // namespace

@@ -81,7 +81,7 @@ std::string to_text(const PlannedStep& step) {
            step.transfer_lower_bound);
   page.put("{}: {} experts on {} ranks, {} assignments; planned in {:.1f} us\n\n", step.planner,
            plan.num_experts(), plan.num_ranks(), step.assignments, step.plan_us);
-  page.put("{}", load_picture(loads_of(step.plain), loads_of(plan), "load under ep",
+  page.put_lines(load_picture(loads_of(step.plain), loads_of(plan), "load under ep",
                               fmt::format("load under {}", step.planner)));
   if (!plan.spilled()) return std::move(page).text();
   page.put("\n  weights that travel\n");

@@ -79,7 +79,7 @@ std::string to_text(const RunReport& report) {
            internal::layer_line(setup.shape, setup.placement.num_ranks(), setup.backward),
            internal::counted(setup.rounds, "step", "steps"));
   const PlannerOptions& last = setup.candidates.back().planner;
-  if (last.costs) page.put("{}\n", internal::costs_lines(*last.costs));
+  if (last.costs) page.put_lines(internal::costs_lines(*last.costs) + "\n");
   if (setup.reference.budget.cuts())
     page.put("{}\n", internal::budget_line(setup.reference.budget, figures.reference.least_budget));
   page.put("\n");
@@ -87,10 +87,11 @@ std::string to_text(const RunReport& report) {
   internal::put_comparisons(page, {only}, setup.reference.budget.cuts());
   put_phases(page, figures);
   internal::put_loads(page, only);
-  for (std::size_t i = 0; i < figures.timelines.size(); ++i)
-    page.put("\n{}",
-             internal::timeline_picture(figures.timelines[i], internal::planner_of(figures.candidates[i]),
-                                        setup.candidates[i].budget));
+  for (std::size_t i = 0; i < figures.timelines.size(); ++i) {
+    page.put("\n");
+    page.put_lines(internal::timeline_picture(
+        figures.timelines[i], internal::planner_of(figures.candidates[i]), setup.candidates[i].budget));
+  }
   return std::move(page).text();
 }
 
@@ -101,6 +102,7 @@ std::string to_json(const RunReport& report) {
                {"tokens_per_rank", tokens_per_rank(report)},
                {"tokens", report.tokens},
                {"layer_number", internal::or_null(report.layer)},
+               {"axes", report.axes},
                {"placement", internal::or_null(report.placement)}};
   json.update(internal::json_of(setup.reference.budget, figures.reference.least_budget));
   json.update(json_of_threshold(setup.candidates.back().planner));

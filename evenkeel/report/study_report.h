@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -23,6 +24,7 @@ struct RunReport {
   std::string batch;
   std::int64_t tokens = 0;
   CheckedFigures checked;
+  std::map<std::string, std::string> axes = {};  // how a trace that nobody named was read, by file
 };
 std::string to_text(const RunReport& report);
 std::string to_json(const RunReport& report);

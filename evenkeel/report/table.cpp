@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
+
+#include "evenkeel/base/printable.h"
 
 namespace evenkeel {
 
@@ -16,6 +19,11 @@ std::size_t display_width(std::string_view text) {
 std::string padded(std::string text, std::size_t width) {
   text.append(width - std::min(width, display_width(text)), ' ');
   return text;
+}
+
+void Table::add(std::vector<std::string> row) {
+  for (std::string& cell : row) cell = printable(cell);
+  rows_.push_back(std::move(row));
 }
 
 std::string Table::text(int indent) const {

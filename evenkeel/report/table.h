@@ -8,11 +8,12 @@
 
 namespace evenkeel {
 
-// Columns as wide as their widest cell. The first is set left, the others right.
+// Columns as wide as their widest cell. The first is set left, the others right. Cells are shown as
+// printable() has them.
 class Table {
  public:
-  explicit Table(std::vector<std::string> head) : rows_{std::move(head)} {}
-  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  explicit Table(std::vector<std::string> head) { add(std::move(head)); }
+  void add(std::vector<std::string> row);
   // One line a row, each indented by `indent`.
   std::string text(int indent = 2) const;
 

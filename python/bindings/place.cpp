@@ -15,10 +15,12 @@
 #include <utility>
 
 #include "evenkeel/base/error.h"
+#include "evenkeel/io/model_groups.h"
 #include "evenkeel/io/topology_file.h"
 #include "evenkeel/placement/copy_choice.h"
 #include "evenkeel/placement/problem.h"
 #include "evenkeel/placement/traffic.h"
+#include "evenkeel/placement/whole_groups.h"
 #include "evenkeel/topology/presets.h"
 #include "python/bindings/arrays.h"
 #include "python/bindings/bind.h"
@@ -125,7 +127,12 @@ void bind_options(nb::module_& module) {
              options.max_moves = max_moves;
            })
       .def_rw("redundant_experts", &PlaceOptions::redundant_experts)
-      .def_rw("num_groups", &PlaceOptions::num_groups);
+      .def_rw("num_groups", &PlaceOptions::num_groups)
+      .def("keep_groups_of_model",
+           [](PlaceOptions& options, const std::filesystem::path& model, int num_experts, int num_ranks) {
+             return keep_groups_whole(read_model_groups(model.string(), num_experts), num_experts, num_ranks,
+                                      options);
+           });
 }
 
 }  // namespace
@@ -134,8 +141,7 @@ void bind_place(nb::module_& module) {
   nb::class_<Topology>(module, "Topology")
       .def_static("uniform", &uniform, nb::arg("num_ranks"), nb::arg("num_nodes"))
       .def_static("preset", &preset_topology, nb::arg("name"))
-      .def_static("is_preset", [](const std::string& name) { return is_topology_preset(name); })
-      .def_static("read", [](const std::filesystem::path& path) { return read_topology(path.string()); })
+      .def_static("named", [](const std::filesystem::path& name) { return named_topology(name.string()); })
       .def_prop_ro("num_ranks", &Topology::num_ranks);
   bind_quality(module);
   bind_options(module);
@@ -172,7 +178,7 @@ void bind_place(nb::module_& module) {
           PlaceOptions stoppable = options;
           stoppable.limits.stop = std::move(stop);
           CopyChoice choice = choose_copies(all, topology, stoppable);
-          return std::pair(choice.redundant_experts, std::move(choice.tried));
+          return std::pair(std::move(choice.placed), std::move(choice.tried));
         });
       },
       nb::arg("recordings"), nb::arg("topology"), nb::arg("options"));

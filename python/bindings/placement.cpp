@@ -5,6 +5,7 @@
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -15,10 +16,12 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/placement_format.h"
+#include "evenkeel/io/unplaced_layers.h"
 #include "python/bindings/arrays.h"
 #include "python/bindings/bind.h"
 #include "python/bindings/interruptible.h"
@@ -116,17 +119,33 @@ Read read(const Path& path, std::optional<int> num_ranks, std::optional<int> num
           file.layer_updates_per_iter};
 }
 
-void write(const Placement& placement, const Path& path, const std::string& format,
-           std::optional<double> objective, std::optional<double> bound, const Provenance& provenance,
-           std::optional<int> read_layer_updates, Layers layers, const std::optional<Path>& model,
-           std::optional<int> num_hidden_layers, std::optional<int> layer_updates_per_iter) {
-  write_placement_as(parse_placement_format(format),
-                     {placement, objective, bound, provenance, read_layer_updates},
-                     {.layers = std::move(layers),
-                      .num_hidden_layers = num_hidden_layers,
-                      .model = model_of(model),
-                      .layer_updates_per_iter = layer_updates_per_iter},
-                     path.string());
+std::vector<std::string> write(const Placement& placement, const Path& path, const std::string& format,
+                               std::optional<double> objective, std::optional<double> bound,
+                               const Provenance& provenance, std::optional<int> read_layer_updates,
+                               Layers layers, const std::optional<Path>& model,
+                               std::optional<int> num_hidden_layers,
+                               std::optional<int> layer_updates_per_iter) {
+  return write_placement_as(parse_placement_format(format),
+                            {placement, objective, bound, provenance, read_layer_updates},
+                            {.layers = std::move(layers),
+                             .num_hidden_layers = num_hidden_layers,
+                             .model = model_of(model),
+                             .layer_updates_per_iter = layer_updates_per_iter},
+                            path.string());
+}
+
+// With the model's layers that the recordings lack, as `place` writes them; and notes that name those.
+std::pair<Placement, std::vector<std::string>> of_all_layers(
+    const Placement& placement, const std::vector<const RoutingProfile*>& recordings,
+    const std::optional<Placement>& before, const std::optional<Path>& path) {
+  const std::optional<ModelLayers> model = model_of(path);
+  std::vector<std::string> notes;
+  std::vector<RoutingProfile> profiles;
+  for (const RoutingProfile* recording : recordings) profiles.push_back(recording->without_transitions());
+  Placement all = model ? without_idle_layers(placement, profiles) : placement;
+  if (before) all = with_layers_before(all, *before, model, notes);
+  if (model) all = with_unplaced_layers(all, model->moe_layers, *model, notes);
+  return {std::move(all), std::move(notes)};
 }
 
 // Whether a file is of a format that does not say how many ranks there are.
@@ -161,6 +180,9 @@ void bind_placement(nb::module_& module) {
       .def_static("read", &read, nb::arg("path"), nb::arg("num_ranks").none(), nb::arg("num_experts").none(),
                   nb::arg("layers").none(), nb::arg("model").none())
       .def_static("needs_ranks", &needs_ranks, nb::arg("path"))
+      .def_static(
+          "num_ranks_in",
+          [](const Path& path) { return interruptible_read([&] { return num_ranks_in(path.string()); }); })
       .def("write", &write, nb::arg("path"), nb::arg("format"), nb::arg("objective").none(),
            nb::arg("bound").none(), nb::arg("provenance"), nb::arg("read_layer_updates").none(),
            nb::arg("layers").none(), nb::arg("model").none(), nb::arg("num_hidden_layers").none(),
@@ -169,6 +191,8 @@ void bind_placement(nb::module_& module) {
       .def_prop_ro("num_experts", &Placement::num_experts)
       .def_prop_ro("layers", &layer_numbers)
       .def("numbered", &numbered, nb::arg("layers"))
+      .def("of_all_layers", &of_all_layers, nb::arg("recordings"), nb::arg("before").none(),
+           nb::arg("model").none(), release)
       .def("row_for", &row_for, nb::arg("loads_layers").none(), nb::arg("loads_rows"),
            nb::arg("layer").none(), nb::arg("loads"))
       .def_prop_ro("num_ranks", &Placement::num_ranks)

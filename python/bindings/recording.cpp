@@ -26,12 +26,13 @@ namespace evenkeel::python {
 
 namespace {
 
-// `count`: "nothing", "loads" or "transitions" of a trace.
+// `steps`: "", "if told" or "kept"; `count`: "nothing", "loads" or "transitions" of a trace.
 Recording read(const std::filesystem::path& path, std::optional<int> num_experts, std::string axes,
                std::string columns, std::optional<std::vector<int>> layers,
-               const std::optional<std::filesystem::path>& model, bool steps,
+               const std::optional<std::filesystem::path>& model, const std::string& steps,
                std::optional<std::int64_t> step_tokens, const std::string& count) {
   using Count = ReadOptions::Count;
+  using Steps = ReadOptions::Steps;
   ReadOptions how{.num_experts = num_experts,
                   .layers = std::move(layers),
                   .axes = std::move(axes),
@@ -39,7 +40,9 @@ Recording read(const std::filesystem::path& path, std::optional<int> num_experts
                   .count = count == "nothing" ? Count::nothing
                            : count == "loads" ? Count::loads
                                               : Count::transitions,
-                  .steps = steps,
+                  .steps = steps == "kept"      ? Steps::kept
+                           : steps == "if told" ? Steps::if_told
+                                                : Steps::added_up,
                   .step_tokens = step_tokens};
   if (model) how.model = read_model_layers(model->string());
   return interruptible_read([&] { return read_recording(path.string(), how); });

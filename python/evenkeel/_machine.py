@@ -17,7 +17,7 @@ def machine_of(ranks: int | None, nodes: int, topology: str | os.PathLike[str] |
         raise invalid("nodes", "is what topology says", "to leave it out")
     name = file_path(topology, "topology")
     file_like = os.path.exists(name) or "/" in name or name.endswith(".json")
-    machine = _native.Topology.read(name) if file_like else _native.Topology.preset(words(name, "topology"))
+    machine = _native.Topology.named(name) if file_like else _native.Topology.preset(words(name, "topology"))
     if ranks is not None and number(ranks, "ranks", 1, MOST_RANKS) != machine.num_ranks:
         raise invalid("ranks", f"{ranks}, but {name} has {machine.num_ranks}", "to leave it out")
     return machine

@@ -27,6 +27,9 @@ class Reading:
     step_tokens: int | None = None
 
     def __post_init__(self) -> None:
+        for name in ("num_experts", "step_tokens"):
+            if getattr(self, name) is not None:
+                number(getattr(self, name), name, 1)
         for name in ("axes", "columns"):
             if getattr(self, name) is not None:
                 words(getattr(self, name), name)
@@ -46,7 +49,7 @@ class Reading:
         path: FilePath,
         argument: str = "path",
         *,
-        steps: bool = False,
+        steps: Literal["", "if told", "kept"] = "",
         count: Literal["nothing", "loads", "transitions"] = "transitions",
     ) -> _native.Recording:
         """`count`: of a trace. Raises ParseError, InvalidArgument."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypedDict, TypeVar
+from typing import Literal, TypedDict, TypeVar
 
 from . import _native
 from ._arguments import file_path, instance, invalid, number, real, words
@@ -40,7 +40,12 @@ class Recording:
     """A profile, or a file with the steps that it has."""
 
     def __init__(
-        self, recording: RoutingProfile | FilePath, index: int, how: Reading, argument: str = "recordings"
+        self,
+        recording: RoutingProfile | FilePath,
+        index: int,
+        how: Reading,
+        argument: str = "recordings",
+        steps: Literal["if told", "kept"] = "kept",
     ) -> None:
         self.is_trace = False
         self.axes = ""
@@ -54,7 +59,7 @@ class Recording:
         if not isinstance(recording, (str, os.PathLike)):
             raise invalid(argument, f"has a {type(recording).__name__}", "profiles and paths")
         self.name = file_path(recording, argument)
-        read = how.read(recording, argument, steps=True)
+        read = how.read(recording, argument, steps=steps)
         self.profile, self.steps, self.notes, self.is_trace = read.profile, read.steps, read.notes, read.is_trace
         self.axes = read.axes
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Literal, TypedDict
 
 from . import _native
-from ._arguments import invalid, public
+from ._arguments import file_path, invalid, public
 from ._machine import machine_of
 from ._reading import FilePath, Reading
 from ._verdict import (
@@ -90,7 +90,8 @@ def evaluate(
     Args:
         recordings: profiles, or files that hold one, a trace or counts. One or several.
         placements: placements, or files of any format that is read.
-        ranks, nodes, topology: the machine, as for `place`.
+        ranks, nodes, topology: the machine, as for `place`. Without `ranks` and `topology`, as many ranks as the
+            placements say, which must agree.
         from_: what runs now, which a move starts from; contiguous homes by default.
         step_tokens: files of traces are also judged in steps of so many tokens. Files that say their steps always are.
         model: the model's config.json: how large an expert is, and how many each token visits.
@@ -114,10 +115,11 @@ def evaluate(
         ParseError: a file is not what it should be.
         InvalidArgument: recordings and placements do not fit each other.
     """
+    given = several(placements, Placement, "placements")
+    if ranks is None and topology is None:
+        ranks = _ranks_of(given, from_)
     machine = machine_of(ranks, nodes, topology)
     how = Reading(num_experts, axes, columns, as_, layers, model, step_tokens)
-    if model is not None and layers is not None:
-        raise invalid("layers", "is what model says", "to leave it out")
     time = TimeModel(model, tokens_per_step, tflops, link, horizon, expert_bytes, cost, device)
     time.require_sense(topology is not None, how.step_tokens)
     given_recordings = several(recordings, RoutingProfile, "recordings")
@@ -126,7 +128,6 @@ def evaluate(
     read = [Recording(each, i, how) for i, each in enumerate(given_recordings)]
     if step_tokens is not None and not any(each.is_trace for each in read):
         raise invalid("step_tokens", "is for traces, and no recording is one", "to leave it out")
-    given = several(placements, Placement, "placements")
     candidates = [Candidate(None, "contiguous", machine.num_ranks)]
     candidates += [Candidate(each, f"placement {i}", machine.num_ranks) for i, each in enumerate(given)]
     before = candidates[0] if from_ is None else Candidate(from_, "from_", machine.num_ranks, "from_")
@@ -167,7 +168,25 @@ def read_steps(
         ParseError, InvalidArgument: as `RoutingProfile(path)`.
     """
     how = Reading(num_experts, axes, columns, step_tokens=step_tokens)
-    return [_of_native(each) for each in how.read(path, steps=True, count="nothing").steps]
+    return [_of_native(each) for each in how.read(path, steps="kept", count="nothing").steps]
+
+
+def _ranks_of(placements: list[Placement | FilePath], from_: Placement | FilePath | None) -> int:
+    """What the placements say, all the same."""
+    said: dict[int, str] = {}
+    for each in [*placements, *([] if from_ is None else [from_])]:
+        argument = "from_" if each is from_ else "placements"
+        name = "a placement" if isinstance(each, Placement) else file_path(each, argument)
+        ranks = each.num_ranks if isinstance(each, Placement) else _native.Placement.num_ranks_in(name)
+        if ranks is None or ranks in said:
+            continue
+        if said:
+            [(most, first)] = said.items()
+            raise invalid(argument, f"{name} is for {ranks} ranks", f"one for {most} ranks, as {first}")
+        said[ranks] = name
+    if not said:
+        raise invalid("ranks", "is not given, nor is topology, and no placement says it", "how many ranks there are")
+    return next(iter(said))
 
 
 def _of_native(native: _native.RoutingProfile) -> RoutingProfile:

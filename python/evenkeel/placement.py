@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
@@ -199,7 +200,9 @@ class Placement:
                 "vllm", "vllm-ascend" (expert maps) or "trtllm" (YAML).
             layers: which of the model's layers these are, counted from 0 with the dense ones, where the placement does
                 not know it. sglang and trtllm need it.
-            model: the same by the model's config.json, or the folder that holds it.
+            model: the same by the model's config.json, or the folder that holds it. Its layers that the placement
+                does not have get a row as well where the format needs one, with experts in order; a warning names
+                them.
             num_hidden_layers: sglang, trtllm: all layers of the model; without it, the last of `layers` is the last.
             layer_updates_per_iter: trtllm: how many layers it may rearrange itself in an iteration; without it what
                 the file said which this was loaded from, or 0.
@@ -214,7 +217,7 @@ class Placement:
             raise invalid("num_hidden_layers", "is for formats that count the model's layers", "sglang, trtllm")
         if format != "trtllm" and layer_updates_per_iter is not None:
             raise invalid("layer_updates_per_iter", "is for TensorRT-LLM", "trtllm")
-        self._native.write(
+        notes = self._native.write(
             file_path(path, "path"),
             format,
             self._objective,
@@ -226,6 +229,8 @@ class Placement:
             None if num_hidden_layers is None else number(num_hidden_layers, "num_hidden_layers", 1),
             None if layer_updates_per_iter is None else number(layer_updates_per_iter, "layer_updates_per_iter", 0),
         )
+        for note in notes:
+            warnings.warn(note, stacklevel=2)
 
     @public
     def save_mapping(self, path: str | os.PathLike[str]) -> None:

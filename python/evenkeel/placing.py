@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _native
-from ._arguments import MOST_RANKS, ArrayLike, choice, floats, instance, invalid, number, public, real
+from ._arguments import MOST_RANKS, ArrayLike, choice, file_path, floats, instance, invalid, number, public, real
 from ._machine import machine_of
 from ._reading import FilePath, Reading
 from ._verdict import (
@@ -77,14 +77,24 @@ class CopiesTried(NamedTuple):
     """Of what experts take without copies: 1.125 is an eighth more memory."""
 
 
+class StepLevels(NamedTuple):
+    """Over the steps of a recording, max/mean of the ranks' loads in the mean of layers: before and after."""
+
+    recording: str
+    before: tuple[float, float, float]
+    """Median, 95th percentile and worst step."""
+    after: tuple[float, float, float]
+
+
 class PlaceResult(Placement):
     """A placement, with what its solver says of it."""
 
-    __slots__ = ("_judged", "_judged_verdict", "_read_notes", "_result", "_tried", "_verdict")
+    __slots__ = ("_judged", "_judged_verdict", "_read_notes", "_result", "_steps", "_tried", "_verdict")
     _result: _native.PlaceResult
     _tried: list[CopiesTried]
     _judged: list[tuple[PlacementQuality, PlacementQuality]]
     _read_notes: list[str]
+    _steps: list[StepLevels]
     _verdict: PlaceVerdict | None
     _judged_verdict: PlaceVerdict | None
 
@@ -143,6 +153,11 @@ class PlaceResult(Placement):
         ]
 
     @property
+    def steps(self) -> list[StepLevels]:
+        """Of each file that tells its steps apart. What is level over a recording is not in each of its steps."""
+        return list(self._steps)
+
+    @property
     def judged(self) -> list[tuple[PlacementQuality, PlacementQuality]]:
         """Of each recording of `judge`, in order: before and after."""
         return list(self._judged)
@@ -179,7 +194,7 @@ def place(
     *,
     topology: str | os.PathLike[str] | None = None,
     redundant_experts: int | Literal["auto"] = 0,
-    num_groups: int = 1,
+    num_groups: int | None = None,
     solver: Solver = "fast",
     sizes: Sizes = "equal",
     objective: Objective = "two-stage",
@@ -213,7 +228,9 @@ def place(
             2x8xh200, gb200-nvl72.
         redundant_experts: copies beyond one of each, in each layer; "auto": as many as pay for their memory, where
             more begin to buy little. What was tried is then in `copies_tried`.
-        num_groups: expert groups, each of which stays in one node.
+        num_groups: expert groups, each of which stays in one node. Unless given, 1; but with a `model` whose router
+            chooses groups of experts first, these groups stay whole, so that `evenkeel permute` takes the placement
+            (docs/checkpoints.md); `notes` says so.
         solver: "fast" (milliseconds, seconds for a large "joint"; with a bound) or "exact" (integer programs; needs a
             build with HiGHS).
         sizes: "equal" (as many experts on each rank, as servers need) or "free".
@@ -223,7 +240,8 @@ def place(
         pairs: the "worst" pair of ranks of each layer counts, or the "total" of all.
         gap: good enough: this far from the bound, as a fraction of the objective; below 1.
         time_limit: seconds for all stages; the best so far is kept.
-        from_: start at this placement, and give at most `max_moves` experts (over all layers) another home.
+        from_: start at this placement, and give at most `max_moves` experts (over all layers) another home; with 0 it
+            is this placement that is judged.
         max_moves: beside `from_`.
         sources: dispatch-combine: `[L, P, E]`, how the assignments of each layer come from the tokens of each rank,
             as `source_counts` counts them in a trace; without them, evenly, and `notes` says so.
@@ -232,8 +250,10 @@ def place(
         across: of several recordings, "worst" unless given: all are to be level, the worst first; "sum": what they
             add up to.
         judge: profiles or files that have no part in the placement and that it is measured on too: `judged`.
-        model, tokens_per_step, tflops, link, horizon, expert_bytes, cost, device: what a step and a move take, as for
-            `evaluate`. Any of these but `model` alone asks whether the placement pays: `verdict`, and beside `judge`
+        model: the model's config.json. Of recordings in files it says which layers they are of; those that they do not
+            have keep their experts in order, or where `from_` has them, and `notes` names them.
+        tokens_per_step, tflops, link, horizon, expert_bytes, cost, device: beside `model`, what a step and a move take,
+            as for `evaluate`. Any of these asks whether the placement pays: `verdict`, and beside `judge`
             `judged_verdict`. They have no part in what is placed.
 
     Returns:
@@ -265,11 +285,11 @@ def place(
             raise invalid("redundant_experts", f"'{redundant_experts}'", "auto, or a whole number")
     else:
         options.redundant_experts = number(redundant_experts, "redundant_experts", 0)
-    options.num_groups = number(num_groups, "num_groups", 1)
+    options.num_groups = 1 if num_groups is None else number(num_groups, "num_groups", 1)
     if (from_ is None) != (max_moves is None):
         raise invalid("from_", "goes with max_moves", "both: a placement, and how many experts may move")
     if from_ is not None and max_moves is not None:
-        options.start_from(instance(from_, Placement, "from_")._native, number(max_moves, "max_moves", 1))
+        options.start_from(instance(from_, Placement, "from_")._native, number(max_moves, "max_moves", 0))
     if sources is not None:
         if traffic != "dispatch-combine":
             raise invalid("sources", "are for dispatch-combine", 'to leave them out, or traffic="dispatch-combine"')
@@ -286,19 +306,32 @@ def place(
     time = TimeModel(model, tokens_per_step, tflops, link, horizon, expert_bytes, cost, device)
     time.require_sense(topology is not None)
     has_files = not all(isinstance(each, RoutingProfile) for each in recordings)
-    if model is not None and not time.is_given() and judge is None and not has_files:
+    own = [Recording(each, i, Reading(model=model), "profile", "if told") for i, each in enumerate(recordings)]
+    of_groups = ""
+    if model is not None and num_groups is None and redundant_experts == 0:
+        config = file_path(model, "model")
+        of_groups = options.keep_groups_of_model(config, own[0].profile.num_experts, machine.num_ranks)
+    if model is not None and not time.is_given() and judge is None and not has_files and not of_groups:
         raise invalid("model", "has nothing to say of profiles alone", "beside it what a step or a move takes")
-    own = [Recording(each, i, Reading(model=model), "profile") for i, each in enumerate(recordings)]
     natives = [each.profile for each in own]
     judges = _judges(judge, model, own[0])
     step = time.step_model(machine, topology is not None, own[0]) if time.is_given() else None
     tried: list[CopiesTried] = []
     if as_many_as_pay:
-        options.redundant_experts, all_tried = _native.choose_copies(natives, machine, options)
+        native, all_tried = _native.choose_copies(natives, machine, options)
         tried = [CopiesTried(each.redundant_experts, each.max_over_mean, each.slots) for each in all_tried]
-    placed = _with_provenance(_native.place(natives, machine, options))
+    else:
+        native = _native.place(natives, machine, options)
+    placed = _with_provenance(native)
     placed._tried = tried
     placed._read_notes = [f"{each.name}: {note}" for each in own if each.is_file for note in each.notes]
+    placed._read_notes += [of_groups] if of_groups else []
+    placed._native, unplaced = placed._native.of_all_layers(
+        natives,
+        None if from_ is None else from_._native,
+        file_path(model, "model") if model is not None and has_files else None,
+    )
+    placed._read_notes += unplaced
     after = Candidate(placed, "the placement", machine.num_ranks, "judge")
     before = Candidate(from_, "contiguous" if from_ is None else "from_", machine.num_ranks, "from_")
 
@@ -311,6 +344,13 @@ def place(
 
     if step is not None:
         placed._verdict = verdict(own, "the data it was made from")
+    stepped = [each for each in own if each.steps]
+    for candidate in (before, after) if stepped else ():
+        candidate.judge_on(stepped, machine)
+    placed._steps = [
+        StepLevels(each.name, _levels(one.steps), _levels(other.steps))
+        for each, one, other in zip(stepped, before.judgements, after.judgements, strict=False)
+    ]
     if judges:
         placed._judged_verdict = verdict(judges, "data it was not made from")
         placed._judged = [
@@ -318,6 +358,10 @@ def place(
             for one, other in zip(before.judgements, after.judgements, strict=True)
         ]
     return placed
+
+
+def _levels(steps: _native.StepSpread) -> tuple[float, float, float]:
+    return steps.median, steps.p95, steps.worst
 
 
 def _judges(
@@ -368,7 +412,7 @@ def _with_provenance(result: _native.PlaceResult) -> PlaceResult:
     main = "traffic" if "traffic" in names else next(iter(names))
     placed = PlaceResult.__new__(PlaceResult)
     placed._result = result
-    placed._tried, placed._judged, placed._read_notes = [], [], []
+    placed._tried, placed._judged, placed._read_notes, placed._steps = [], [], [], []
     placed._verdict = placed._judged_verdict = None
     placed._take(
         result.placement,

@@ -114,7 +114,11 @@ class Budget(CommandTest):
             refused({**COST, key: 0}, f"{key}: is 0; allowed: {'above 0, to 1e6' if seconds else '1..1e30'}")
             refused({**COST, key: 1e300}, f"{key}: is 1e+300; allowed: ")
             refused({**COST, key: -1.5}, f"{key}: is -1.5")
-        for text, part in [("{", "byte 2: parse error"), ('{"format": 1, "format": 2}', "is given twice"), ("1e999", "number overflow")]:
+        for text, part in [
+            ("{", "byte 2: parse error"),
+            ('{"format": 1, "format": 2}', "is given twice"),
+            ("1e999", "number overflow"),
+        ]:
             (self.folder / "broken.json").write_text(text, encoding="utf-8")
             words = [*SKEWED, "--budget", "1.5MiB", "--cost", "broken.json"]
             self.assert_refused(words, 3, "ParseError", "broken.json", part)

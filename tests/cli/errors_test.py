@@ -91,6 +91,15 @@ class Errors(CommandTest):
         self.assert_usage(["convert", self.loads, "loads.txt"], "output", ".safetensors")
         self.assert_usage(["plan", self.loads], "--ranks")
 
+    def test_machines_and_devices_that_are_none_are_answered_with_those_there_are(self):
+        words = ["place", self.loads, "--topology"]
+        for name in ["h100x8", "nowhere/t.json"]:
+            self.assert_refused([*words, name], 3, "ParseError", f"{name}: cannot be opened: No such file",
+                                "known by name: 8xh100, 8xh200, 2x8xh100, 2x8xh200, gb200-nvl72")  # fmt: skip
+        device = ["place", self.loads, "--ranks", 2, "--model", "c.json", "--device", "v100"]
+        self.assert_refused(device, 2, "InvalidArgument", "--device: there is no device 'v100'",
+                            "a100, h100, h200, b200, mi300x")  # fmt: skip
+
     def test_inputs_that_are_wrong_name_the_file(self):
         error = self.assert_refused(["plan", "nowhere.json", "--ranks", 2], 3, "ParseError", "nowhere.json")
         self.assertEqual(error["file"], "nowhere.json")

@@ -362,6 +362,47 @@ class Evaluate(PlacedTest):
                 for part in parts:
                     self.assertIn(part, verdict["sentence"])
 
+    def test_each_thing_that_is_missing_is_named_and_no_other(self):
+        recording = self.counts("r.json", drawn_loads(12, 3))
+        self.placed(recording, "p.json")
+        self.priced()
+        self.write("untyped.json", {key: value for key, value in MIXTRAL.items() if key != "dtype"})
+        tokens = ["--tokens-per-step", 1000]
+        rates = "--tflops, --device or --cost say it"
+        links = "--link, --topology, --device or --cost say it"
+        dtype = "--expert-bytes (the model's config has no dtype)"
+        for words, step, move in [
+            ([], f"--model, and --tokens-per-step, and {rates}", f"--model, and {links}"),
+            (["--model", "config.json"], f"--tokens-per-step, and {rates}", links),
+            (["--model", "untyped.json"], f"--tokens-per-step, and {rates}", f"{dtype}, and {links}"),
+            (["--model", "untyped.json", "--link", 1], f"--tokens-per-step, and {rates}", f"{dtype} says it"),
+            (["--model", "untyped.json", *tokens, "--tflops", 2, "--link", 1], None, f"{dtype} says it"),
+            (["--model", "config.json", *tokens, "--link", 1], rates, None),
+        ]:
+            with self.subTest(words=words):
+                said = self.call("evaluate", recording, "--placement", "p.json", "--ranks", RANKS, *words).stdout
+                for what, missing in [("what a step takes: ", step), ("what the move takes: ", move)]:
+                    lines = [line.strip() for line in said.splitlines() if line.startswith("  " + what)]
+                    self.assertEqual(lines, [] if missing is None else [what + missing])
+
+    def test_ranks_are_those_of_the_placements(self):
+        recording = self.counts("r.json", drawn_loads(13, 3))
+        self.placed(recording, "p.json")
+        self.call("place", recording, "--ranks", RANKS, "--format", "sglang", "--moe-layers", "0-2", "-o", "s.json")
+        self.call("place", recording, "--ranks", RANKS, "--format", "vllm-ascend", "-o", "a.json")
+        whole = self.json("evaluate", recording, "--placement", "p.json", "--ranks", RANKS, "--nodes", 2)
+        self.assertEqual(self.json("evaluate", recording, "--placement", "p.json", "--nodes", 2), whole)
+        for words in (["a.json"], ["s.json", "--from", "p.json"], ["s.json", "--placement", "a.json"]):
+            said = self.json("evaluate", recording, "--placement", *words)["verdict"]
+            self.assertEqual(said["recordings"], 1)
+        words = ["evaluate", recording, "--placement", "s.json"]
+        self.assert_refused(
+            words, 2, "InvalidArgument", "--ranks: is not given, nor is --topology, and s.json does not"
+        )
+        self.call("place", recording, "--ranks", 2, "-o", "two.json")
+        self.assert_refused(["evaluate", recording, "--placement", "p.json", "--placement", "two.json"], 2,
+                            "InvalidArgument", "--placement: two.json is for 2 ranks", f"{RANKS} ranks, as p.json")  # fmt: skip
+
     def test_a_placement_that_is_less_level_does_not_pay_however_long_it_serves(self):
         loads = [[10] * EXPERTS] * 3
         self.written("p.json", [[0, 1, 2, 3, 4, 5, 6, 0, 7, 1, 0, 2]] * 3)
@@ -443,7 +484,6 @@ class Evaluate(PlacedTest):
         placement = ["--placement", "p.json"]
         for words, status, parts in [
             ([recording, *ranks], 2, ["--placement is required"]),
-            ([recording, *placement], 2, ["--ranks: is not given"]),
             ([recording, *placement, "--ranks", 2], 2, ["--ranks: 2", "p.json is for 4 ranks", "allowed: 4, or a placement for 2"]),
             ([recording, "--placement", "short_p.json", *ranks], 2, ["--placement", "2 layers", "3 layers", recording]),
             ([recording, "--placement", "wide_p.json", *ranks], 2, ["12 experts", "8 experts"]),
@@ -456,8 +496,8 @@ class Evaluate(PlacedTest):
             ([recording, *placement, *ranks, "--cost", "c.json"], 2, ["--cost: needs --model"]),
             ([recording, *placement, *ranks, "--model", "config.json", "--cost", "c.json", "--tflops", 1], 2,
              ["--tflops: is what --cost says"]),
-            ([recording, *placement, *ranks, "--model", "config.json", "--moe-layers", "0-2"], 2,
-             ["--moe-layers", "--model"]),
+            ([recording, *placement, *ranks, "--model", "config.json", "--moe-layers", "30-32"], 2,
+             ["--model", "has layers 30-32"]),
             ([recording, *placement, *ranks, "--horizon", 0], 2, ["--horizon: '0'"]),
             ([recording, *placement, *ranks, "--step-tokens", 0], 2, ["--step-tokens: '0'"]),
         ]:  # fmt: skip

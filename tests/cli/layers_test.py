@@ -101,7 +101,71 @@ class Layers(CommandTest):
         self.assert_refused(words, 2, "InvalidArgument", "--model", "64 experts", "72")
         self.write("config.json", config | {"first_k_dense_replace": 1})
         self.assert_refused(words, 2, "InvalidArgument", "--model", "layers 1-4", "3 layers without numbers")
-        self.assert_refused([*words, "--moe-layers", "2-4"], 2, "InvalidArgument", "--moe-layers", "--model")
+        self.assert_refused(words, 2, "InvalidArgument", "or beside it --moe-layers")
+        # Beside the model, the numbers say which of its layers these are.
+        self.assertEqual(self.json(*words, "--moe-layers", "2-4")["layer_numbers"], [2, 3, 4])
+        self.assert_refused([*words, "--moe-layers", "0-2"], 2, "InvalidArgument", "--model", "layers 0-2")
+
+    def test_layers_that_nobody_recorded_stay_as_they_are(self):
+        # The first layers of the model route by a table, and have no load in the recording.
+        recording = self.hidden_counts("r.json", 5, {2, 3, 4})
+        (self.folder / "r.npy").write_bytes(npy([3, EXPERTS], [n for layer in (2, 3, 4) for n in skewed(layer)]))
+        kinds = ["hash_moe", "hash_moe", "moe", "moe", "moe"]
+        self.write("words.json", {"num_hidden_layers": 5, "n_routed_experts": EXPERTS, "mlp_layer_types": kinds})
+        self.write("number.json", {"model_type": "deepseek_v4", "num_hidden_layers": 5, "n_routed_experts": EXPERTS,
+                                   "num_hash_layers": 2, "num_nextn_predict_layers": 1})  # fmt: skip
+        self.json("profile", recording, "-o", "r.npz")
+        in_order = [slot % EXPERTS for slot in range(EXPERTS + 4)]
+        note = "no placement was made for layers 0-1 of the model, where a table chooses experts by token"
+        for source in ["r.npz", "r.npy", recording]:
+            for model in ["words.json", "number.json"]:
+                words = ["place", source, "--ranks", RANKS, "--redundant-experts", 4, "--model", model]
+                words += ["--as", "counts"] if source == "r.npy" else []
+                with self.subTest(source=source, model=model):
+                    placed = self.json(*words, "--format", "vllm", "-o", "v.json")
+                    self.assertTrue(any(text.startswith(note) for text in placed["after"]["notes"]), placed["after"])
+                    rows = json.loads((self.folder / "v.json").read_text())["initial_global_assignments"]
+                    self.assertEqual([rows["0"], rows["1"], len(rows)], [in_order, in_order, 5])
+                    loads = [max_over_mean(rows[str(n)], skewed(n)) for n in (2, 3, 4)]
+                    self.assertAlmostEqual(max(loads), placed["after"]["max_over_mean_worst"], places=9)
+                    self.json(*words, "--format", "vllm-ascend", "-o", "a.json")
+                    ascend = json.loads((self.folder / "a.json").read_text())
+                    self.assertEqual((ascend["moe_layer_count"], len(ascend["layer_list"])), (5, 5))
+                    self.json(*words, "--format", "sglang", "-o", "s.json")
+                    sglang = json.loads((self.folder / "s.json").read_text())["physical_to_logical_map"]
+                    self.assertEqual(sglang, [rows[str(n)] for n in range(5)])
+                    self.json(*words, "--format", "trtllm", "-o", "t.yaml")
+                    keys = [line.split(":")[0] for line in (self.folder / "t.yaml").read_text().splitlines()]
+                    self.assertEqual(keys[1:-2], [f"  {n}" for n in range(6 if model == "number.json" else 5)])
+                    self.json(*words, "-o", "e.json")
+                    self.assertEqual(json.loads((self.folder / "e.json").read_text())["layers"], [0, 1, 2, 3, 4])
+        # What was written serves a recording of some of its layers, and is a start that keeps the others.
+        judged = self.json("evaluate", "r.npz", "--placement", "e.json", "--ranks", RANKS)
+        self.assertAlmostEqual(judged["placements"][-1]["results"][0]["max_over_mean_worst"],
+                               placed["after"]["max_over_mean_worst"], places=9)  # fmt: skip
+        before = json.loads((self.folder / "e.json").read_text())
+        before["physical_to_logical"][1] = [2, 3, 4, 0, 1, 5, 6, 7, 0, 1, 2, 3]
+        self.write("before.json", before)
+        again = self.json("place", "r.npz", "--ranks", RANKS, "--redundant-experts", 4, "--from", "before.json",
+                          "--max-moves", 1, "--model", "words.json", "-o", "after.json")  # fmt: skip
+        self.assertIn("for layers 0-1 of the placement before: the experts stay where", str(again["after"]["notes"]))
+        after = json.loads((self.folder / "after.json").read_text())["physical_to_logical"]
+        ranks_of = [[sorted(row[at : at + 3]) for at in range(0, 12, 3)] for row in (after[1], before["physical_to_logical"][1])]  # fmt: skip
+        self.assertEqual(ranks_of[0], ranks_of[1])
+        again = self.json("place", "r.npz", "--ranks", RANKS, "--redundant-experts", 4, "--from", "before.json",
+                          "--max-moves", 1, "-o", "after.json")  # fmt: skip
+        self.assertIn("they are left out; with --model", str(again["after"]["notes"]))
+        self.assertEqual(json.loads((self.folder / "after.json").read_text())["layers"], [2, 3, 4])
+
+    def test_a_recording_that_lacks_layers_of_its_model_is_placed(self):
+        case = self.case("G_hash_layers")
+        words = ["place", case / "expert_distribution_recorder_1.0.pt", "--ranks", 8, "--model", case / "config.json"]
+        placed = self.json(*words, "--format", "vllm", "-o", "v.json")
+        self.assertIn("for layers 0-2 of the model, where a table", str(placed["after"]["notes"]))
+        rows = json.loads((self.folder / "v.json").read_text())["initial_global_assignments"]
+        self.assertEqual(len(rows), 43)
+        for layer in range(3):
+            self.assertEqual(rows[str(layer)], list(range(32)))
 
     def test_who_says_which_layers_have_experts_knows_better_than_rows_without_load(self):
         rows = [skewed(n) for n in range(6)]

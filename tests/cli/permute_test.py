@@ -111,6 +111,48 @@ class Permute(CommandTest):
         for path in (self.folder / "out").iterdir():
             self.assertEqual(path.read_bytes(), (self.folder / "again" / path.name).read_bytes())
 
+    def test_files_and_folders_are_open_to_whom_their_sources_are(self):
+        self.prepare()
+        source = self.folder / "in"
+        (source / "sub").mkdir(mode=0o750)
+        (source / "sub" / "run.sh").write_text("#!/bin/sh\n")
+        modes = {"config.json": 0o600, "model.safetensors": 0o400, "sub/run.sh": 0o755, "sub": 0o750, ".": 0o700}
+        for name, mode in modes.items():
+            (source / name).chmod(mode)
+        self.assertEqual(self.call(*self.WORDS).returncode, 0)
+        modes |= {"evenkeel_placement.json": 0o600}
+        for name, mode in modes.items():
+            self.assertEqual(oct((self.folder / "out" / name).stat().st_mode & 0o7777), oct(mode), name)
+        source.chmod(0o755)
+        (self.folder / "private").mkdir(mode=0o700)
+        self.assertEqual(self.call(*self.WORDS[:-1], "private").returncode, 0)
+        self.assertEqual((self.folder / "private").stat().st_mode & 0o7777, 0o700)
+
+    def test_a_placement_made_for_a_model_with_groups_is_one_that_it_takes(self):
+        write_checkpoint(self.folder / "in", 2)
+        groups = {"model_type": "deepseek_v3", "num_hidden_layers": 2, "n_routed_experts": EXPERTS, "n_group": 4,
+                  "topk_group": 2, "first_k_dense_replace": 0, "moe_layer_freq": 1}  # fmt: skip
+        self.write("in/config.json", groups)
+        self.write("loads.json", {"loads": [[50, 1, 2, 40, 3, 4, 30, 5], [1, 2, 50, 60, 4, 3, 2, 1]]})
+        kept = {}
+        for ranks in [2, 4, 8]:
+            with self.subTest(ranks=ranks):
+                words = ["place", "loads.json", "--ranks", ranks, "--model", "in", "-o", "p.json"]
+                placed = self.json(*words)
+                kept[ranks] = placed["after"]["max_over_mean_mean"]
+                self.assertIn("the model chooses 2 of 4 groups of experts first", placed["after"]["notes"][0])
+                self.assertEqual(self.call("permute", "in", "--placement", "p.json", "-o", f"{ranks}").returncode, 0)
+                again = self.json(*words[:-2], "--from", "p.json", "--max-moves", 0, "-o", "p.json")
+                self.assertEqual(again["before"]["max_over_mean_mean"], again["after"]["max_over_mean_mean"])
+        # With groups of its own, copies or another solver nothing is kept whole, and the first is said so.
+        words = ["place", "loads.json", "--ranks", 4, "--model", "in", "-o", "p.json"]
+        free = self.json(*words, "--groups", 1)
+        self.assertLess(free["after"]["max_over_mean_mean"], kept[4])
+        self.assert_refused(["permute", "in", "--placement", "p.json", "-o", "no"], 4, "Infeasible", "into one group")
+        self.assertNotIn("groups", str(self.json(*words, "--redundant-experts", 4)["after"]["notes"]))
+        self.assert_refused([*words, "--solver", "exact"], 2, "InvalidArgument", "--solver: exact does not keep groups",
+                            "groups 1")  # fmt: skip
+
     def test_an_output_that_is_taken_and_a_placement_that_does_not_fit_are_usage(self):
         self.prepare()
         self.assertEqual(self.call(*self.WORDS).returncode, 0)

@@ -220,6 +220,16 @@ class Place(CommandTest):
         self.assert_quality(result["after"], new, 4)
         self.assertLessEqual(result["after"]["max_over_mean_mean"], result["before"]["max_over_mean_mean"])
 
+    def test_with_no_move_the_placement_stays_and_is_judged(self):
+        self.json("place", "profile.json", "--ranks", 4, "-o", "p.json")
+        self.profile = random_profile(2, 4, 16)
+        self.write("later.json", self.profile)
+        words = ["place", "later.json", "--ranks", 4, "--from", "p.json", "--max-moves", 0, "-o", "q.json"]
+        result = self.json(*words)
+        self.assertEqual(self.homes("q.json", 4), self.homes("p.json", 4))
+        self.assert_quality(result["after"], self.homes("p.json", 4), 4)
+        self.assertEqual(result["before"], {key: result["after"][key] for key in result["before"]})
+
     def test_few_experts_are_moved_from_a_placement_with_copies_whatever_divides_what(self):
         for copies, ranks, more in [(5, 4, []), (3, 5, []), (1, 3, []), (5, 4, ["--groups", 4, "--nodes", 2])]:
             with self.subTest(copies=copies, ranks=ranks, more=more):

@@ -227,6 +227,17 @@ class Files(ProcessTest):
                     out.unlink()
         self.assertNotIn(".part", " ".join(self.names()))
 
+    def test_a_new_file_is_open_to_nobody_who_cannot_read_its_source(self):
+        for words in self.writers():
+            for mode, made in [(0o600, 0o600), (0o640, 0o640), (0o400, 0o600), (0o755, 0o644)]:
+                with self.subTest(words=words, mode=oct(mode)):
+                    (self.folder / "profile.json").chmod(mode)
+                    done = self.call(*words)
+                    self.assertEqual(done.returncode, 0, done.stderr)
+                    self.assertEqual((self.folder / words[-1]).stat().st_mode & 0o7777, made)
+                    (self.folder / words[-1]).unlink()
+                    (self.folder / "profile.json").chmod(0o600)
+
     def test_a_new_file_has_the_mode_of_any(self):
         before = os.umask(0o027)
         self.addCleanup(os.umask, before)
@@ -334,6 +345,23 @@ class Names(ProcessTest):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assert_harmless(done)
             self.assert_harmless(self.call(*words, "--json"))
+
+    def test_a_name_makes_no_line_of_its_own(self):
+        name = "x\nevenkeel: forged\t.json"
+        self.write(name, {"loads": [[9, 5, 3, 2], [1, 2, 3, 4]], "transitions": [[[1] * 4] * 4]})
+        self.assertEqual(self.call("place", name, "--ranks", 2, "-o", f"placed {name}").returncode, 0)
+        for words in (["convert", name, f"o {name}"], ["profile", name, "-o", f"o {name}"],
+                      ["place", name, name, "--ranks", 2, "--judge", name, "-o", f"o {name}"],
+                      ["place", name, "--ranks", 2, "--from", f"placed {name}", "--max-moves", 1],
+                      ["evaluate", name, "--placement", f"placed {name}", "--ranks", 2],
+                      ["plan", name, "--ranks", 2, "--layer", 0]):  # fmt: skip
+            with self.subTest(words=words):
+                done = self.call(*words)
+                self.assertEqual(done.returncode, 0, done.stderr)
+                for line in (done.stdout + done.stderr).splitlines():
+                    self.assertFalse(line.startswith("evenkeel: forged"), done.stdout)
+                    self.assertNotIn("\t", line)
+                json.loads(self.call(*words, "--json").stdout)
 
     def test_no_message_is_longer_than_a_screen_and_its_ends_are_whole(self):
         (self.folder / "l.json").write_text(f'{{"{"k" * 1000000}": 1, "{"k" * 1000000}": 1}}')

@@ -1,8 +1,10 @@
-// After warm-up, operations of thread ranks allocate nothing, recorded or not.
+// After warm-up, operations of thread ranks allocate nothing, recorded or not; and wherever memory ends,
+// ranks end with an exception.
 #include <gtest/gtest.h>
 
 #include <atomic>
 #include <cstdlib>
+#include <limits>
 #include <new>
 
 #include "evenkeel/comm/recording.h"
@@ -10,10 +12,15 @@
 #include "evenkeel/device/cpu/stream.h"
 
 namespace {
+constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+
 std::atomic<std::int64_t> allocations = 0;
+std::atomic<std::int64_t> first_refused = never;  // of the allocations, counted from 0
+std::atomic<std::int64_t> num_refused = never;
 
 void* counted(std::size_t size) {
-  ++allocations;
+  const std::int64_t number = allocations++ - first_refused;
+  if (number >= 0 && number < num_refused) throw std::bad_alloc();
   if (void* bytes = std::malloc(size)) return bytes;
   throw std::bad_alloc();
 }
@@ -91,6 +98,36 @@ TEST(Operations, AllocateNothingAfterWarmUp) {
   });
   EXPECT_GT(before, 0) << "the count does not count";
   EXPECT_EQ(after - before, 0);
+}
+
+// False: it ended with an exception.
+bool step_without_memory(std::int64_t first, std::int64_t count) {
+  num_refused = count;
+  allocations = 0;
+  first_refused = first;
+  bool done = false;
+  try {
+    run_ranks(ranks, [](Communicator& comm) {
+      Buffers buffers;
+      CpuStream stream;
+      step(comm, buffers, stream, 1);
+      comm.split(comm.rank().value() % 2);
+    });
+    done = true;
+  } catch (const std::exception&) {
+  }
+  first_refused = never;
+  return done;
+}
+
+TEST(RunRanks, EndsWithAnExceptionWhereverMemoryEnds) {
+  std::int64_t first = 0;
+  while (!step_without_memory(first, never)) ++first;
+  EXPECT_GT(first, 10 * ranks);  // threads, communicators and operations: all were without memory once
+}
+
+TEST(RunRanks, EndsWithAnExceptionWhereverOneAllocationFails) {
+  for (std::int64_t first = 0; first < 400; ++first) step_without_memory(first, 1);
 }
 
 }  // namespace

@@ -202,8 +202,10 @@ Outcome exercise_recording(std::span<const std::byte> bytes) {
   using Count = ReadOptions::Count;
   const Outcome whole =
       outcome_with_options([&] { read_recording(source_of(bytes), {.count = Count::nothing}); });
-  const Outcome by_step = outcome_with_options(
-      [&] { read_steps(read_recording(source_of(bytes), {.count = Count::nothing, .steps = true})); });
+  const Outcome by_step = outcome_with_options([&] {
+    read_steps(
+        read_recording(source_of(bytes), {.count = Count::nothing, .steps = ReadOptions::Steps::kept}));
+  });
   return whole == Outcome::read ? whole : by_step;
 }
 

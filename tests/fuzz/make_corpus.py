@@ -281,10 +281,10 @@ DATA = CORPUS.parent.parent / "io" / "data"
 STAT = (DATA / "sglang_stat.pt").read_bytes()
 
 
-def torch_file(pickle, storages=(), method=zipfile.ZIP_STORED, order=b"little"):
+def torch_file(pickle, storages=(), method=zipfile.ZIP_STORED, order=b"little", version=b"3\n"):
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", method) as archive:
-        members = [("a/data.pkl", pickle), ("a/byteorder", order)]
+        members = [("a/data.pkl", pickle), ("a/byteorder", order), ("a/version", version)]
         for name, content in members + [(f"a/data/{i}", s) for i, s in enumerate(storages)]:
             archive.writestr(zipfile.ZipInfo(name), content, compress_type=method)
     return out.getvalue()
@@ -315,8 +315,8 @@ def pickled(instructions):
     return b"\x80\x02" + instructions + b"."
 
 
-def counts_pickle(*args, **more):
-    return pickled(b"}" + text("logical_count") + tensor(*args, **more) + b"s")
+def counts_pickle(*args, beside=b"", **more):
+    return pickled(b"}" + text("logical_count") + tensor(*args, **more) + b"s" + beside)
 
 
 EIGHT = np.arange(8, dtype=np.int64).tobytes()
@@ -347,6 +347,15 @@ put("recording", "expanded", torch_file(counts_pickle((50, 4), (0, 1), 8), [EIGH
 put("recording", "expanded-too-far", torch_file(counts_pickle((2**30, 4), (0, 1), 8), [EIGHT]))
 put("recording", "past-end", torch_file(counts_pickle((3, 4), (4, 1), 12), [EIGHT]))
 put("recording", "claims-more", torch_file(counts_pickle((2, 4), (4, 1), 2**30), [EIGHT]))
+put("recording", "longer", torch_file(counts_pickle((2, 4), (4, 1), 8), [b"\x07" * 8 + EIGHT]))
+put(
+    "recording",
+    "other-longer",
+    torch_file(
+        counts_pickle((2, 4), (4, 1), 8, beside=text("a") + tensor((1,), (1,), 1, storage="1") + b"s"), [EIGHT, EIGHT]
+    ),
+)
+put("recording", "other-version", torch_file(counts_pickle((2, 4), (4, 1), 8), [EIGHT], version=b"11"))
 put("recording", "stride-overflow", torch_file(counts_pickle((2, 4), (2**31 - 1, 2**31 - 1), 8), [EIGHT]))
 put("recording", "negative", torch_file(counts_pickle((2, 4), (4, 1), 8), [(-np.arange(8)).tobytes()]))
 put("recording", "no-storage", torch_file(counts_pickle((2, 4), (4, 1), 8, storage="7"), [EIGHT]))

@@ -32,7 +32,7 @@ TEST(LongTrace, IsProfiledAndConvertedInTheMemoryOfABatch) {
   const std::string npy = sparse_npy(folder);
   for (const char* name : {"long.npz", "long.safetensors"}) {
     const PeakMemory peak;
-    convert_file(npy, folder / name, {.num_experts = 2});
+    convert_file(npy, folder / name, {.reading = {.num_experts = 2, .axes = "trace"}});
     EXPECT_LT(peak.bytes(), allowed_bytes) << name;
   }
   for (const char* name : {"long.npy", "long.npz", "long.safetensors"}) {

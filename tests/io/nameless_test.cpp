@@ -136,8 +136,8 @@ TEST(NamelessArray, IsReadInEveryOrderOfCountsThatIsSaid) {
   EXPECT_EQ(profile({3, 4}, "layers,experts"), RoutingProfile(3, 4, numbers, {}));
   EXPECT_EQ(profile({3, 2, 2}, "layers,ranks,experts"), RoutingProfile(3, 4, numbers, {}));
   EXPECT_EQ(profile({2, 3, 2}, "steps,layers,experts"), RoutingProfile(3, 2, {8, 10, 12, 14, 16, 18}, {}));
-  const Recording steps =
-      read_recording(file_with(folder, "s.npy", "", {2, 3, 2}, numbers), {.axes = "counts", .steps = true});
+  const Recording steps = read_recording(file_with(folder, "s.npy", "", {2, 3, 2}, numbers),
+                                         {.axes = "counts", .steps = ReadOptions::Steps::kept});
   ASSERT_EQ(steps.steps.size(), 2U);
   EXPECT_THAT(steps.steps[1].loads(), ElementsAre(7, 8, 9, 10, 11, 12));
   EXPECT_EQ(steps.axes, "steps,layers,experts");
@@ -250,8 +250,8 @@ TEST(NamelessTable, HasTheColumnsThatAreSaid) {
   EXPECT_THAT(message_of<ParseError>(
                   [] { read_recording(source_of("9,3,0,4\n9,3,1,2\n"), {.columns = "token,layer,k..."}); }),
               HasSubstr("line 2: has a layer of a token that a line before has too"));
-  const Recording steps =
-      read_recording(source_of("0,3,1,2\n1,3,0,1\n1,3,4,0\n"), {.columns = "step,layer,k...", .steps = true});
+  const Recording steps = read_recording(source_of("0,3,1,2\n1,3,0,1\n1,3,4,0\n"),
+                                         {.columns = "step,layer,k...", .steps = ReadOptions::Steps::kept});
   ASSERT_EQ(steps.steps.size(), 2U);
   EXPECT_THAT(steps.steps[1].loads(), ElementsAre(2, 1, 0, 0, 1));
   EXPECT_EQ(profile_in(source_of("4,7,0\n2,1,5\n"), {.columns = "layer,experts..."}).layers(),

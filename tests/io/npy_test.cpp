@@ -15,7 +15,7 @@ std::string npy_refusal(std::string_view dictionary, std::string_view data = "")
 
 TEST(Npy, HeadersMayBeWrittenInAnyOrderAndSpacing) {
   for (const char* header : {"{'descr': '<i2', 'fortran_order': False, 'shape': (2,), }",
-                             "{ \"shape\":(2),'fortran_order':False,\"descr\":'<i2'}  \n",
+                             "{ \"shape\":(2,),'fortran_order':False,\"descr\":'<i2'}  \n",
                              "{'fortran_order': True, 'descr': 'i2', 'shape': (1, 2, 1)}"}) {
     const auto file = open_array_file(source_of(npy_text(header, std::string("\x05\0\x07\0", 4))));
     EXPECT_EQ(read_integers(*file, "").values, (std::vector<std::int64_t>{5, 7})) << header;
@@ -55,6 +55,18 @@ TEST(Npy, HeadersThatAreDamagedSayWhere) {
   EXPECT_EQ(npy_refusal("{'shape': (99999999999999999999,)}"),
             "f: header: a length of the shape expected before '99999999999999999999,)}'");
   EXPECT_EQ(npy_refusal("{'shape': (1 1)}"), "f: header: ')' expected before '1)}'");
+  EXPECT_EQ(npy_refusal("{'shape': (2)}"), "f: header: shape (2) is no tuple; right would be (2,)");
+  EXPECT_EQ(npy_refusal("{'shape': (02,)}"), "f: header: a length of the shape expected before '02,)}'");
+}
+
+TEST(Npy, NothingButSpaceFollowsTheDictionary) {
+  const std::string dictionary = "{'descr': '|u1', 'fortran_order': False, 'shape': (1,), }";
+  for (const char* behind : {" 'shape': (2,)}", "#", "}", "\t{}"})
+    EXPECT_EQ(npy_refusal(dictionary + behind, "A").substr(0, 43),
+              "f: header: goes on behind its dictionary wi")
+        << behind;
+  EXPECT_EQ(npy_refusal(dictionary + std::string("\0 \n", 3), "A"),
+            "f: header: goes on behind its dictionary with '\\x00 \\n'");
 }
 
 TEST(Npy, ShapesThatDoNotFitTheBytesAreRefused) {
@@ -75,7 +87,16 @@ TEST(Npy, LengthsAndVersionsAreChecked) {
             "f: byte 8: a header of 65535 bytes is claimed in 12");
   EXPECT_EQ(message_of<ParseError>(
                 [] { open_array_file(source_of(std::string("\x93NUMPY\x09\x00\x02\x00{}", 12))); }),
-            "f: byte 6: npy version 9; 1..3 are read");
+            "f: byte 6: npy version 9.0; 1.0, 2.0 and 3.0 are read");
+  EXPECT_EQ(message_of<ParseError>(
+                [] { open_array_file(source_of(std::string("\x93NUMPY\x01\x02\x02\x00{}", 12))); }),
+            "f: byte 6: npy version 1.2; 1.0, 2.0 and 3.0 are read");
+  const std::string dictionary = "{'descr': '|u1', 'fortran_order': False, 'shape': (1,), }";
+  const auto padded = [&](std::size_t length) {
+    return dictionary + std::string(length - dictionary.size(), ' ');
+  };
+  EXPECT_NO_THROW(open_array_file(source_of(npy_text(padded(10'000), "A"))));
+  EXPECT_EQ(npy_refusal(padded(10'001), "A"), "f: byte 8: a header of 10001 bytes is claimed in 10012");
   EXPECT_EQ(message_of<ParseError>([] { open_array_file(source_of(std::string("\x93NUMPY\x02", 7))); }),
             "f: header: ends before its length");
 }

@@ -102,6 +102,10 @@ TEST(Pickle, MayBeNestedAsDeepAsItLikes) {
   EXPECT_EQ(pickle_of(deep).items(pickle_of(deep).root()).size(), 1U);
 }
 
+TEST(Pickle, EndsWhereItsFileDoes) {
+  EXPECT_EQ(pickle_refusal("N.N."), "f: data.pkl byte 4: goes on behind its end");
+}
+
 TEST(Pickle, RunsNothing) {
   EXPECT_EQ(
       pickle_refusal("cposix\nsystem\nX\x02\x00\x00\x00"s + "ls\x85R."),

@@ -149,15 +149,20 @@ TEST(VllmPlacement, IsOneLineThatCountsMoeLayersOnly) {
       "initial_global_assignments": {"0": [0, 2, 3, 0, 1, 3], "1": [0, 1, 3, 0, 2, 3]}})"));
 }
 
-TEST(VllmPlacement, TakesTheLastRecordAndSkipsOthers) {
-  const auto source = source_of(
-      "{\"record_type\": \"eplb_initial_mapping\", \"version\": 1, \"num_redundant_experts\": 0, "
-      "\"num_slots\": 2, \"initial_global_assignments\": {\"0\": [0, 1]}}\n\n"
-      "{\"record_type\": \"eplb_load_stats\", \"step\": 1}\n"
-      "{\"record_type\": \"eplb_initial_mapping\", \"version\": 1, \"num_redundant_experts\": 0, "
-      "\"num_slots\": 2, \"initial_global_assignments\": {\"0\": [1, 0]}}");
-  const PlacementFile file = read_placement_as(source, {.num_ranks = 2});
-  EXPECT_EQ(file.placement.layer(0).owner(ExpertId(0)), RankId(1));
+TEST(VllmPlacement, IsOneAmongRecordsOfOtherTypes) {
+  const auto with = [](std::string_view row, std::string_view other) {
+    const auto record = [](std::string_view of_layer) {
+      return R"({"record_type": "eplb_initial_mapping", "version": 1, "num_redundant_experts": 0, )"
+             R"("num_slots": 2, "initial_global_assignments": {"0": )" +
+             std::string(of_layer) + "}}";
+    };
+    const std::string statistics = R"({"record_type": "eplb_load_stats", "step": 1})";
+    return read_placement_as(source_of(record(row) + "\n\n" + statistics + "\n" + record(other)),
+                             {.num_ranks = 2});
+  };
+  EXPECT_EQ(with("[1, 0]", "[1,0]").placement.layer(0).owner(ExpertId(0)), RankId(1));
+  EXPECT_EQ(message_of<ParseError>([&] { with("[1, 0]", "[0, 1]"); }),
+            "f: line 4: record_type: is a placement unlike that in line 1; keep one of the two");
 }
 
 TEST(VllmAscendPlacement, ListsTheExpertsOfEachDevice) {
@@ -311,6 +316,82 @@ TEST(PlacementFormats, LeaveMultiTokenPredictionToServersThatLookForIt) {
   one.placement = Placement({one.placement.layer(0)});
   write_placement_as(PlacementFormat::trtllm, one, {.model = model}, folder / "q.yaml");
   EXPECT_THAT(read_text(folder / "q.yaml"), HasSubstr("  3: [0, 1, 2, 3, 0, 1]\n"));
+}
+
+// Three MoE layers of which the first routes by a table, and one of multi-token prediction.
+ModelLayers partly_recorded() {
+  return {.num_hidden_layers = 4, .moe_layers = {1, 2, 3}, .mtp_layers = {4}, .table_layers = {1}};
+}
+
+TEST(PlacementFormats, HaveRowsInOrderForLayersOfTheModelThatWereNotPlaced) {
+  TempFolder folder;
+  PlacementFile file = with_copies();
+  file.placement = file.placement.numbered(LayerNumbers({2, 3}));
+  const std::string note =
+      "no placement was made for layer 1 of the model, where a table chooses experts by token: the experts "
+      "stay in order there";
+  const auto write = [&](PlacementFormat format) {
+    return write_placement_as(format, file, {.model = partly_recorded()}, folder / "p.json");
+  };
+  const auto read = [&] { return read_placement_as(folder / "p.json", {.num_ranks = 2}).placement; };
+  const std::string in_order = "[0, 1, 2, 3, 0, 1]";
+  for (PlacementFormat format : {PlacementFormat::vllm, PlacementFormat::vllm_ascend}) {
+    EXPECT_THAT(write(format), ElementsAre(note));
+    ASSERT_EQ(read().num_layers(), 3);
+    EXPECT_EQ(read().layer(0), layer({{0, 1}, {0, 1}, {0}, {1}}, 2));
+    EXPECT_EQ(read().layer(1), file.placement.layer(0));
+  }
+  EXPECT_THAT(write(PlacementFormat::sglang), ElementsAre(note));
+  EXPECT_THAT(read_text(folder / "p.json"),
+              HasSubstr("[\n  " + in_order + ",\n  " + in_order + ",\n  [0, 2,"));
+  EXPECT_THAT(
+      write(PlacementFormat::trtllm),
+      ElementsAre("no placement was made for layers 1,4 of the model: the experts stay in order there"));
+  EXPECT_THAT(read_text(folder / "p.json"), HasSubstr("  1: " + in_order + "\n  2: [0, 2,"));
+  EXPECT_THAT(read_text(folder / "p.json"), HasSubstr("  4: " + in_order + "\n"));
+  EXPECT_THAT(write(PlacementFormat::evenkeel), ElementsAre(note));
+  EXPECT_EQ(read().layers(), LayerNumbers({1, 2, 3}));
+  // Where ranks hold unequally many, homes are contiguous.
+  file.placement = Placement({layer({{0}, {1}, {1}, {1}}, 2)}, LayerNumbers({3}));
+  EXPECT_EQ(write(PlacementFormat::evenkeel).size(), 1U);
+  EXPECT_EQ(read().layer(0), LayerPlacement::contiguous(4, 2));
+}
+
+TEST(PlacementFormats, SayWhichPredictionLayersAndRowsByCountTheyLeaveToTheReader) {
+  TempFolder folder;
+  PlacementFile file = with_copies();
+  file.placement = file.placement.numbered(LayerNumbers({3, 4}));
+  ModelLayers model{.num_hidden_layers = 4, .moe_layers = {3}, .mtp_layers = {4}};
+  for (PlacementFormat format :
+       {PlacementFormat::sglang, PlacementFormat::vllm, PlacementFormat::vllm_ascend})
+    EXPECT_THAT(write_placement_as(format, file, {.model = model}, folder / "p.json"),
+                ElementsAre(HasSubstr("layers of multi-token prediction (4) are left out, since")));
+  EXPECT_THAT(write_placement_as(PlacementFormat::trtllm, file, {.model = model}, folder / "p.json"),
+              testing::IsEmpty());
+  // Without a model nobody knows whether all MoE layers are there.
+  for (PlacementFormat format : {PlacementFormat::vllm, PlacementFormat::vllm_ascend})
+    EXPECT_THAT(write_placement_as(format, file, {}, folder / "p.json"),
+                ElementsAre(HasSubstr("counts MoE layers: its first 2 are taken to be layers 3-4; --model")));
+}
+
+TEST(PlacementFormats, TakeNumbersBesideAModelThatHasMore) {
+  TempFolder folder;
+  const PlacementFormatOptions options{.layers = {{2, 3}}, .model = partly_recorded()};
+  EXPECT_EQ(write_placement_as(PlacementFormat::vllm, with_copies(), options, folder / "p.jsonl").size(), 1U);
+  EXPECT_EQ(read_placement_as(folder / "p.jsonl", {.num_ranks = 2}).placement.num_layers(), 3);
+  const auto refusal = [&](const PlacementFormatOptions& said) {
+    return message_of<InvalidArgument>(
+        [&] { write_placement_as(PlacementFormat::vllm, with_copies(), said, folder / "p.jsonl"); });
+  };
+  EXPECT_EQ(
+      refusal({.layers = {{0, 1}}, .model = partly_recorded()}),
+      "model: has experts in layers 1-3 (and 4 for multi-token prediction), but the placement has layers "
+      "0-1; allowed: the config.json of the model that was recorded");
+  // A row of a placement is of the n-th MoE layer, whatever routes that.
+  EXPECT_EQ(refusal({.model = partly_recorded()}),
+            "model: has experts in layers 1-3 (and 4 for multi-token prediction), but the placement has 2 "
+            "layers without numbers; allowed: the config.json of the model that was recorded, or beside it "
+            "--moe-layers (layers=): which of the model's layers the rows are");
 }
 
 TEST(PlacementFormats, NeedTheNumberOfRanksWhereTheFileDoesNotSayIt) {

@@ -155,6 +155,21 @@ TEST(CountMatrix, RefusesNumbersThatAreNoCounts) {
             "f: logical_count: element 0 is -1; a load is 0 or more");
 }
 
+TEST(Steps, ThatContradictEachOtherAreRefusedWhereTheyAreAskedForAndElseAddedUp) {
+  using Steps = ReadOptions::Steps;
+  const std::string_view lines =
+      "{\"step\": 1, \"logical_count\": [[1, 2], [3, 4]]}\n{\"step\": 1, \"logical_count\": [[5, 6], [7, "
+      "8]]}\n";
+  const RoutingProfile whole(2, 2, {6, 8, 10, 12}, {});
+  EXPECT_EQ(read_recording(source_of(lines)).profile, whole);
+  EXPECT_THAT(routing_refusal(lines, {.steps = Steps::kept}),
+              HasSubstr("has a step that a line before has too"));
+  const Recording recording = read_recording(source_of(lines), {.steps = Steps::if_told});
+  EXPECT_EQ(recording.profile, whole);
+  EXPECT_TRUE(recording.steps.empty());
+  EXPECT_THAT(recording.notes, ElementsAre(HasSubstr("its steps are not told apart: f: line 2")));
+}
+
 TEST(NumExperts, OfCountsInAFolderMustBeTheirs) {
   const std::string folder = test_data("trtllm_statistics");
   EXPECT_EQ(message_of<InvalidArgument>([&] { read_recording(folder, {.num_experts = 6}); }),
@@ -273,7 +288,9 @@ TEST(TrtllmStatistics, MustBeComplete) {
 TEST(ReadRouting, EndsSoonOnceItIsAskedToStop) {
   TempFolder folder;
   const std::string dictionary = "{'descr': '|i1', 'fortran_order': False, 'shape': (40, 4, 4), }";
-  write_text(folder / "trace.npy", npy_text(dictionary, std::string(640, 1)));
+  std::string ids;
+  for (int i = 0; i < 640; ++i) ids += static_cast<char>(i % 4);
+  write_text(folder / "trace.npy", npy_text(dictionary, ids));
   write_text(folder / "counts.csv", "1,2,3,4\n5,6,7,8\n");
   write_text(folder / "loads.json", "{\"loads\": [[1, 2], [3, 4]]}");
   std::stop_source source;

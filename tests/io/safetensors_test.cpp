@@ -64,6 +64,10 @@ TEST(Safetensors, ArraysThatAreNotDescribedAreRefused) {
             "f: a.shape: is a JSON string, not a list");
   EXPECT_EQ(safetensors_refusal(R"({"a":{"dtype":"U8","shape":[1.5],"data_offsets":[0,1]}})", "x"),
             "f: a.shape[0]: 1.5 is not a whole number");
+  EXPECT_EQ(safetensors_refusal(R"({"a":{"dtype":"U8","shape":[1.0],"data_offsets":[0,1]}})", "x"),
+            "f: a.shape: has 1.0, which is not written as a whole number");
+  EXPECT_EQ(safetensors_refusal(R"({"a":{"dtype":"U8","shape":[1],"data_offsets":[0,1e0]}})", "x"),
+            "f: a.data_offsets: has 1.0, which is not written as a whole number");
 }
 
 TEST(Safetensors, OffsetsAreNeverTrusted) {

@@ -123,7 +123,7 @@ TEST(SglangRecording, OfSeveralRanksInAFolderIsAddedUp) {
 
 // Of every step of a recording, the loads of all its layers.
 std::vector<std::vector<std::int64_t>> step_loads(const std::string& path) {
-  const Recording file = read_recording(path, {.steps = true});
+  const Recording file = read_recording(path, {.steps = ReadOptions::Steps::kept});
   std::vector<std::vector<std::int64_t>> all;
   for (const RoutingProfile& step : file.steps) all.emplace_back(step.loads().begin(), step.loads().end());
   return all;
@@ -198,7 +198,13 @@ TEST(TorchFile, AsksForNoMoreThanItHas) {
   EXPECT_EQ(refusal("big-endian"), "a/byteorder: is not little-endian; save it again on such a machine");
   EXPECT_EQ(refusal("expanded-too-far"),
             "logical_count: takes more memory than a file of this size may ask for");
-  EXPECT_EQ(refusal("past-end"), "logical_count: reaches element 11 of a/data/0, which has 8");
+  const std::string bytes = "a/data/0: has 64 bytes, where ";
+  EXPECT_EQ(refusal("past-end"), bytes + "12 elements of int64 are claimed");
+  EXPECT_EQ(refusal("claims-more"), bytes + "1073741824 elements of int64 are claimed");
+  EXPECT_EQ(refusal("wrong-type"), bytes + "8 elements of float32 are claimed");
+  EXPECT_EQ(refusal("longer"), "a/data/0: has 72 bytes, where 8 elements of int64 are claimed");
+  EXPECT_EQ(refusal("other-longer"), "a/data/1: has 64 bytes, where 1 elements of int64 are claimed");
+  EXPECT_EQ(refusal("other-version"), "a/version: is not a version of 1..10");
   EXPECT_EQ(refusal("stride-overflow"), "logical_count: reaches element 8589934588 of a/data/0, which has 8");
   EXPECT_EQ(refusal("no-storage"), "a/data/7: is not in the archive");
   EXPECT_EQ(refusal("negative"), "logical_count: element 1 is -1; a load is 0 or more");

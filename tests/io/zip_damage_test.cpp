@@ -166,6 +166,7 @@ std::string recording_of(int passes) {
   }
   zip.add("archive/data/map", little_endian(0, 8) + little_endian(1, 8));
   zip.add("archive/data.pkl", pickle + "es.");
+  zip.add("archive/version", "3\n");
   return zip.text();
 }
 

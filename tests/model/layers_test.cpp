@@ -82,6 +82,15 @@ TEST(ModelLayers, EachFamilysKeysSayWhichLayersHaveExperts) {
   expect({{"moe_layer_frequency", 3}}, {2, 5});
 }
 
+TEST(ModelLayers, NameThoseWhoseExpertsATableChooses) {
+  const auto by_table = [](const Json& keys) { return layers_by(six_layers(keys)).table_layers; };
+  EXPECT_THAT(by_table({{"mlp_layer_types", {"hash_moe", "moe", "moe", "hash_moe", "moe", "moe"}}}),
+              ElementsAre(0, 3));
+  EXPECT_THAT(by_table({{"num_hash_layers", 2}, {"first_k_dense_replace", 1}}), ElementsAre(1));
+  EXPECT_THAT(by_table({{"num_hash_layers", 9}, {"first_k_dense_replace", 4}}), ElementsAre(4, 5));
+  EXPECT_THAT(by_table({{"first_k_dense_replace", 4}}), IsEmpty());
+}
+
 TEST(ModelLayers, AttentionsAmongTheBlocksSayNothingOfExperts) {
   const Json attention = {"mamba", "attention", "mamba", "attention", "mamba", "attention"};
   EXPECT_THAT(moe_layers({{"layers_block_type", attention}, {"first_k_dense_replace", 3}}),

@@ -304,7 +304,7 @@ TEST(ExactWithoutSolver, SaysHowToGetIt) {
   const RoutingProfile profile = large_profile(2, 4);
   const Topology topology = Topology::uniform(1, 2);
   const PlacementProblem problem{.profile = profile, .topology = topology, .sources = no_sources};
-  const auto says = ThrowsMessage<Unsupported>(HasSubstr("tools/setup.sh highs"));
+  const auto says = ThrowsMessage<Unsupported>(HasSubstr("tools/setup.sh highs && make build"));
   EXPECT_THAT([&] { cluster_exact(problem, {}, {}); }, says);
   EXPECT_THAT([&] { assign_ranks_exact(problem, contiguous(2, 4, 2), {}, {}); }, says);
   EXPECT_THAT([&] { place_jointly_exact(problem, {}, {}); }, says);

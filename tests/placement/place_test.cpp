@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "evenkeel/base/error.h"
@@ -213,7 +214,7 @@ TEST(Place, WithoutTransitionsBalancesCopiesAndSaysThatTrafficIsUnknown) {
 TEST(Place, FromAPlacementMovesNoMoreExpertsThanAllowedAndMakesNoLayerWorse) {
   const RoutingProfile profile = random_profile(2, 3, 16);
   const Topology topology = Topology::uniform(1, 4);
-  for (int moves : {1, 4, 100}) {
+  for (int moves : {0, 1, 4, 100}) {
     SCOPED_TRACE(moves);
     const Placement from = Placement::contiguous(3, 16, 4);
     const PlaceResult placed = place(profile, topology, {.from = from, .max_moves = moves});
@@ -452,8 +453,8 @@ TEST(Place, RefusesOptionsThatContradictEachOther) {
   EXPECT_EQ(
       refusal({.max_moves = 3}),
       "max_moves: 3, and there is no placement to move from; allowed: from, with a placement, beside it");
-  EXPECT_EQ(refusal({.from = Placement::contiguous(2, 8, 4)}),
-            "max_moves: is 0 beside from; allowed: 1 or more: how many experts may get another home");
+  EXPECT_EQ(refusal({.from = Placement::contiguous(2, 8, 4), .max_moves = -1}),
+            "max_moves: is -1 beside from; allowed: 0 or more: how many experts may get another home");
   EXPECT_EQ(refusal({.solver = Solver::exact, .from = Placement::contiguous(2, 8, 4), .max_moves = 1}),
             "solver: exact does not solve a placement to start from; allowed: fast");
   EXPECT_EQ(refusal({.from = Placement::contiguous(2, 8, 2), .max_moves = 1}),

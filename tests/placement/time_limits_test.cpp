@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <chrono>
 #include <random>
+#include <span>
 #include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "evenkeel/placement/copy_choice.h"
 #include "evenkeel/placement/place.h"
 #include "evenkeel/placement/problem.h"
 
@@ -111,6 +113,22 @@ TEST_P(TimeLimits, EndSoonAfterTheyAreAskedTo) {
   asks.join();
   EXPECT_LT(std::chrono::duration<double>(end - asked).count(), 2);
   expect_holds(candidate, placed);
+}
+
+// 61 layers of which nothing but loads is known, and a number of copies that is to be chosen.
+TEST(TimeLimits, HoldForAllNumbersOfCopiesTogether) {
+  std::mt19937_64 random(7);
+  std::vector<std::int64_t> loads(61 * std::size_t{kRanks});
+  for (std::int64_t& load : loads) load = static_cast<std::int64_t>(random() % 1000);
+  const RoutingProfile profile(61, kRanks, std::move(loads), {});
+  const auto begin = std::chrono::steady_clock::now();
+  const CopyChoice choice =
+      choose_copies(std::span(&profile, 1), Topology::uniform(1, kRanks), {.limits = {.time_limit_s = 1}});
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  EXPECT_LT(seconds, 2.5);
+  EXPECT_NEAR(choice.placed.solve_ms / 1e3, seconds, 0.05);
+  EXPECT_GT(choice.tried.size(), 1);
+  expect_holds({"auto", {.redundant_experts = choice.redundant_experts}}, choice.placed);
 }
 
 INSTANTIATE_TEST_SUITE_P(Place, TimeLimits, testing::ValuesIn(candidates()), [](const auto& candidate) {

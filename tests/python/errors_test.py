@@ -193,7 +193,7 @@ class Arguments(PackageTest):
 
     def test_arguments_have_python_s_names(self):
         np.save(self.folder / "a.npy", np.array([[1, 5], [2, 6]]))
-        self.refused("as_", lambda: ek.RoutingProfile(self.folder / "a.npy"))
+        self.refused("axes", lambda: ek.RoutingProfile(self.folder / "a.npy"))
         self.refused("as_", lambda: ek.RoutingProfile(self.folder / "a.npy", as_="ids"))
         placement = ek.place(ek.RoutingProfile(loads=[[1, 2], [3, 4]]), ranks=2)
         self.refused("layers", lambda: placement.save(self.folder / "s.json", "sglang"))

@@ -95,6 +95,29 @@ class Place(PackageTest):
         self.assertLessEqual(moved, 6)
         self.assertLessEqual(placed.after.max_over_mean_mean, placed.before.max_over_mean_mean)
 
+    def test_with_no_move_the_placement_stays(self):
+        start = ek.Placement.contiguous(4, 16, 4)
+        placed = ek.place(random_profile(3), 4, from_=start, max_moves=0)
+        self.assertEqual(placed, start)
+        self.assertEqual(placed.after.max_over_mean_mean, placed.before.max_over_mean_mean)
+
+    def test_a_models_groups_stay_whole_unless_others_are_asked_for(self):
+        config = self.folder / "config.json"
+        config.write_text(
+            '{"model_type": "deepseek_v3", "num_hidden_layers": 4, "first_k_dense_replace": 0, "n_routed_experts": 16, '
+            '"n_group": 4, "topk_group": 2}'
+        )
+        profile = random_profile(3)
+        placed = ek.place(profile, 4, model=config)
+        self.assertIn("chooses 2 of 4 groups of experts first", placed.notes[0])
+        for layer in range(4):
+            for group in range(4):
+                self.assertEqual(len({placed.homes(layer, 4 * group + e)[0] for e in range(4)}), 1)
+        free = ek.place(profile, 4, model=config, num_groups=1, judge=profile)
+        self.assertLess(free.after.max_over_mean_mean, placed.after.max_over_mean_mean)
+        self.assert_raises(ek.InvalidArgument, "solver: exact", ek.place, profile, 4, model=config, solver="exact")
+        self.assert_raises(ek.InvalidArgument, "profiles alone", ek.place, profile, 4, model=config, num_groups=1)
+
     def test_topologies_come_by_name_and_from_files(self):
         profile = random_profile(0)
         self.assertEqual(ek.place(profile, topology="8xh100").num_ranks, 8)
@@ -106,7 +129,7 @@ class Place(PackageTest):
         between, within = placed.after.crossing_between_nodes, placed.after.crossing_within_nodes
         self.assertEqual(between + within, placed.after.crossing)
         self.assert_raises(ek.InvalidArgument, "8xh100", ek.place, profile, topology="8xh1000")
-        self.assert_raises(ek.ParseError, "none.json", ek.place, profile, topology=self.folder / "none.json")
+        self.assert_raises(ek.ParseError, "8xh200, 2x8xh100", ek.place, profile, topology=self.folder / "none.json")
         self.assert_raises(ek.InvalidArgument, "ranks: 3", ek.place, profile, 3, topology="8xh100")
 
     def test_sources_of_a_trace_are_counted_and_used(self):
@@ -133,6 +156,33 @@ class Place(PackageTest):
         placed.save(self.folder / "location.json", format="sglang", layers=range(4))
         rows = json.loads((self.folder / "location.json").read_text())["physical_to_logical_map"]
         self.assertEqual(rows, placed.physical_to_logical.tolist())
+
+    def test_layers_that_a_recording_lacks_stay_as_they_are(self):
+        loads = random_arrays(3, 2, 8)[0].tolist()
+        recording, config = self.folder / "r.json", self.folder / "config.json"
+        recording.write_text(json.dumps({"logical_count": [[0] * 8, *loads]}))
+        kinds = ["hash_moe", "moe", "moe"]
+        config.write_text(json.dumps({"num_hidden_layers": 3, "num_experts": 8, "mlp_layer_types": kinds}))
+        note = "no placement was made for layer 0 of the model, where a table chooses experts by token"
+        placed = ek.place(recording, ranks=2, model=config)
+        self.assertEqual(placed.layers, [0, 1, 2])
+        self.assertTrue(any(note in each for each in placed.notes), placed.notes)
+        self.assertEqual(placed.physical_to_logical[0].tolist(), list(range(8)))
+        # A placement that knows nothing of the model gets the layer when it is written for it.
+        alone = ek.place(ek.RoutingProfile(recording), ranks=2)
+        self.assertEqual(alone.layers, [1, 2])
+        for name in ["vllm", "vllm-ascend", "trtllm"]:
+            path = self.folder / ("p.yaml" if name == "trtllm" else "p.json")
+            with self.assertWarnsRegex(UserWarning, note):
+                alone.save(path, format=name, model=config)
+            self.assertEqual(ek.Placement.load(path, num_ranks=2), placed)
+        with self.assertWarnsRegex(UserWarning, "its first 2 are taken to be layers 1-2"):
+            alone.save(self.folder / "p.json", format="vllm")
+        # Where the placement before has the layer, it stays there.
+        before = ek.Placement([[(e + 1) % 2 for e in range(8)]] * 3, layers=[0, 1, 2])
+        moved = ek.place(recording, ranks=2, model=config, from_=before, max_moves=2)
+        self.assertEqual(moved.physical_to_logical[0].tolist(), before.physical_to_logical[0].tolist())
+        self.assertIn("no placement was made for layer 0 of the placement before", " ".join(moved.notes))
 
     @unittest.skipUnless(command_places(), "EVENKEEL_COMMAND does not name a command that has `place`")
     def test_says_the_same_as_the_command(self):

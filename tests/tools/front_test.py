@@ -1,4 +1,4 @@
-"""The front that people call: make finds HiGHS when it comes later, and lint looks at everything, and says what it saw."""
+"""The front that people call: make gets and finds HiGHS when it is wanted, and lint looks at everything, and says what it saw."""
 
 import json
 import os
@@ -55,6 +55,29 @@ class Front(unittest.TestCase):
         shutil.rmtree(self.folder / "build" / "highs")
         self.assertTrue(self.configured())
         self.assertFalse(self.configured())
+
+    @unittest.skipUnless(shutil.which("make"), "make is missing")
+    def test_highs_is_set_up_for_the_tests_before_they_are_configured_and_not_for_the_demo(self):
+        shutil.copy(REPOSITORY / "Makefile", self.folder)
+        for tool in ["tools/setup.sh", "tools/demo.sh", "stand-ins/ctest"]:
+            self.stand_in(tool)
+        self.stand_in("stand-ins/cmake", "mkdir -p build/release")
+        self.assertEqual(self.call("make", "demo").returncode, 0)
+        self.assertNotIn("highs", self.calls.read_text())
+        shutil.rmtree(self.folder / "build")
+        self.assertEqual(self.call("make", "--jobs", "4", "test").returncode, 0)
+        calls = self.calls.read_text().splitlines()
+        self.assertLess(calls.index("setup.sh highs"), calls.index("cmake --preset release"))
+
+    def test_wheels_say_which_python_is_missing(self):
+        shutil.copy(REPOSITORY / "tools" / "wheel.sh", self.folder / "tools")
+        for version in ["", ".11", ".12", ".13", ".14", ".15"]:
+            self.stand_in(f"stand-ins/python3{version}", "exit 1")
+        done = self.call("env", "PYENV_ROOT=/nowhere", "tools/wheel.sh")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no Python 3.11 with headers here", done.stdout)
+        self.assertIn("no Python 3.12 or later with headers here", done.stdout)
+        self.assertIn("no Python to build for", done.stderr)
 
     def lint(self):
         return self.call("tools/lint.sh")

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <exception>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -34,15 +35,16 @@ void check(int ranks, const ThreadOptions& options) {
   }
 }
 
-// Returns what the body threw, once everybody else knows.
+// Returns what the body threw, once everybody else knows. Throws nothing itself, also without memory: that
+// would end the process.
 std::exception_ptr run_one(const std::shared_ptr<Group>& group, int rank,
-                           const std::function<void(Communicator&)>& body) {
+                           const std::function<void(Communicator&)>& body) noexcept {
   World& world = group->world();
   std::exception_ptr failure;
   {
-    ThreadCommunicator communicator(group, rank);
+    std::optional<ThreadCommunicator> communicator;
     try {
-      body(communicator);
+      body(communicator.emplace(group, rank));
     } catch (const std::exception& error) {
       failure = std::current_exception();
       world.abort_for(rank, "failed", error.what());
@@ -53,10 +55,25 @@ std::exception_ptr run_one(const std::shared_ptr<Group>& group, int rank,
   }
   if (const char* left = world.mailbox(rank).left_unfinished; left != nullptr && !world.aborted()) {
     world.abort_for(rank, "ended, and left unfinished", left);
-    failure = std::make_exception_ptr(CommError(rank, left, 0, world.cause().message));
+    try {
+      throw CommError(rank, left, 0, world.cause().message);
+    } catch (...) {  // with what was thrown here, or for want of memory
+      failure = std::current_exception();
+    }
   }
   world.leave(rank);
   return failure;
+}
+
+// What run_ranks() throws where only `made` threads could be.
+std::exception_ptr why_not_started(int ranks, int made, const std::exception& error) noexcept {
+  try {
+    if (const auto* refused = dynamic_cast<const std::system_error*>(&error))
+      throw too_few_threads(ranks, made, "one for each rank", *refused);
+    throw;
+  } catch (...) {
+    return std::current_exception();
+  }
 }
 
 void rethrow_first(const World& world, const std::vector<std::exception_ptr>& failures) {
@@ -78,21 +95,19 @@ void run_ranks(int ranks, const std::function<void(Communicator&)>& body, const 
   World world(ranks, options.deadline_seconds);
   const std::shared_ptr<Group> group = world.root_group();
   std::vector<std::exception_ptr> failures(static_cast<std::size_t>(ranks));
-  std::vector<std::thread> threads;
-  threads.reserve(failures.size());
   std::exception_ptr start_failure;
-  try {
-    for (int rank = 0; rank < ranks; ++rank) {
-      threads.emplace_back(
-          [&, rank] { failures[static_cast<std::size_t>(rank)] = run_one(group, rank, body); });
+  {
+    std::vector<std::jthread> threads;
+    try {
+      threads.reserve(failures.size());
+      for (int rank = 0; rank < ranks; ++rank)
+        threads.emplace_back(
+            [&, rank] { failures[static_cast<std::size_t>(rank)] = run_one(group, rank, body); });
+    } catch (const std::exception& error) {
+      start_failure = why_not_started(ranks, static_cast<int>(threads.size()), error);
+      world.abort_for(static_cast<int>(threads.size()), "could not be started", error.what());
     }
-  } catch (const std::system_error& error) {
-    const int made = static_cast<int>(threads.size());
-    const Unsupported why = too_few_threads(ranks, made, "one for each rank", error);
-    start_failure = std::make_exception_ptr(why);
-    world.abort_for(made, "could not be started", why.what());
   }
-  for (std::thread& thread : threads) thread.join();
   if (start_failure) std::rethrow_exception(start_failure);
   rethrow_first(world, failures);
 }

@@ -167,7 +167,7 @@ void require_choices(const IdRows& rows, bool is_said, TraceInfo& info) {
   if (rows.repeated == 0) return;
   const std::string what = fmt::format("{} of {} rows name an expert twice, which no router does",
                                        rows.repeated, rows.chosen_rows());
-  if (is_said && 4 * rows.repeated > rows.chosen_rows())
+  if (is_said && 2 * rows.repeated > rows.chosen_rows())
     throw InvalidArgument("axes", fmt::format("{}: {}", info.name, what),
                           "the order that the ids are in; ids that repeat by intent go by the name topk_ids");
   info.notes.push_back(what + ": read as they stand");

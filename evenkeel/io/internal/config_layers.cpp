@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <span>
 #include <vector>
 
@@ -171,6 +172,9 @@ ModelLayers layers_of(const ConfigKeys& config, const Family* family) {
   if (layers.moe_layers.empty())
     throw parse_error(config.file(), rules.front().keys, "leaves no layer with experts among the model's {}",
                       *hidden);
+  const std::vector<bool> by_table = table_rule(config, *hidden);
+  std::ranges::copy_if(layers.moe_layers, std::back_inserter(layers.table_layers),
+                       [&](int layer) { return by_table[static_cast<std::size_t>(layer)]; });
   const auto says_mtp = std::ranges::find_if(
       rules, [&](const LayerRule& rule) { return std::ssize(rule.has_experts) > *hidden; });
   std::vector<bool> flags(static_cast<std::size_t>(*hidden), false);

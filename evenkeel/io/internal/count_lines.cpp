@@ -241,7 +241,7 @@ FoundRouting find_count_lines(const ByteSource& source, const ReadOptions& optio
     if (!layers && !table) {
       key = found;
       if (all_layers)
-        layers.emplace(file, *key, options.steps);
+        layers.emplace(file, *key, options.keeps_steps());
       else
         table.emplace(file, key);
     }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -29,6 +30,18 @@ LayerNumbers layers_of(const std::vector<std::int64_t>& stated, int num_rows, co
     numbers.push_back(static_cast<int>(layer));
   }
   return LayerNumbers(std::move(numbers));
+}
+
+// What rows without numbers may be, the likeliest first.
+std::vector<std::vector<int>> possible_layers(const ModelLayers& model, RowsOf of) {
+  std::vector<std::vector<int>> possible = {model.moe_layers, model.all_layers()};
+  if (of == RowsOf::placement || model.table_layers.empty()) return possible;
+  for (std::size_t i = 0; i < 2; ++i) {
+    std::vector<int> routed;
+    std::ranges::set_difference(possible[i], model.table_layers, std::back_inserter(routed));
+    possible.push_back(std::move(routed));
+  }
+  return possible;
 }
 
 std::vector<int> all_layers(int count) {
@@ -91,20 +104,24 @@ void require_named_layers(const LayerNumbers& said, const NumberedRows& rows) {
                               : fmt::format("{} number{}", rows.num_rows, rows.num_rows == 1 ? "" : "s"));
 }
 
-LayerNumbers layers_of_model(const ModelLayers& model, const NumberedRows& rows, int num_experts) {
+LayerNumbers layers_of_model(const ModelLayers& model, const NumberedRows& rows, int num_experts, RowsOf of) {
   const auto refuse = [&](const std::string& why) {
-    throw InvalidArgument("model", why, "the config.json of the model that was recorded");
+    throw InvalidArgument("model", why,
+                          fmt::format("the config.json of the model that was recorded{}",
+                                      rows.layers.known() ? ""
+                                                          : ", or beside it --moe-layers (layers=): which of "
+                                                            "the model's layers the rows are"));
   };
-  LayerNumbers moe(model.moe_layers);
-  LayerNumbers all(model.all_layers());
+  const std::vector<int> all = model.all_layers();
   if (model.num_experts > 0 && num_experts > 0 && model.num_experts != num_experts)
     refuse(fmt::format("has {} experts, but {} has {}", model.num_experts, rows.name, num_experts));
-  const auto as_many = [&](const LayerNumbers& layers) {
-    return std::ssize(layers.numbers()) == rows.num_rows;
-  };
-  if (rows.layers.known() ? rows.layers == moe : as_many(moe)) return moe;
-  if (rows.layers.known() ? rows.layers == all : as_many(all)) return all;
-  refuse(fmt::format("has experts in layers {}{}, but {} has {}", to_text(moe),
+  if (rows.layers.known()) {
+    if (std::ranges::includes(all, rows.layers.numbers())) return rows.layers;
+  } else {
+    for (const std::vector<int>& may_be : possible_layers(model, of))
+      if (std::ssize(may_be) == rows.num_rows) return LayerNumbers(may_be);
+  }
+  refuse(fmt::format("has experts in layers {}{}, but {} has {}", to_text(LayerNumbers(model.moe_layers)),
                      model.mtp_layers.empty() ? ""
                                               : fmt::format(" (and {} for multi-token prediction)",
                                                             to_text(LayerNumbers(model.mtp_layers))),
@@ -113,14 +130,12 @@ LayerNumbers layers_of_model(const ModelLayers& model, const NumberedRows& rows,
 }
 
 LayerNumbers said_layers(const std::optional<std::vector<int>>& layers,
-                         const std::optional<ModelLayers>& model, const NumberedRows& rows, int num_experts) {
-  if (layers && model)
-    throw InvalidArgument("moe_layers", "is given beside a model, which says it", "one of the two");
-  if (model) return layers_of_model(*model, rows, num_experts);
-  if (!layers) return {};
+                         const std::optional<ModelLayers>& model, const NumberedRows& rows, int num_experts,
+                         RowsOf of) {
+  if (!layers) return model ? layers_of_model(*model, rows, num_experts, of) : LayerNumbers();
   const LayerNumbers said(*layers, "moe_layers");
   require_named_layers(said, rows);
-  return said;
+  return model ? layers_of_model(*model, {rows.name, said, rows.num_rows}, num_experts, of) : said;
 }
 
 int num_hidden_layers(const std::vector<int>& numbers, const PlacementFormatOptions& options) {

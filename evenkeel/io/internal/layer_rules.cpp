@@ -24,6 +24,8 @@ constexpr std::array<std::string_view, 1> mlp_words = {"mlp_layer_types"};
 constexpr std::array<std::string_view, 2> block_words = {"layers_block_type", "layer_types"};
 constexpr std::array<std::string_view, 2> flag_lists = {"moe_layer_freq", "moe_layer_layout"};
 constexpr std::array<std::string_view, 2> number_lists = {"moe_layers", "moe_layers_enum"};
+// Of an MLP whose experts a table chooses.
+constexpr std::string_view table_word = "hash_moe";
 constexpr std::string_view pattern_key = "hybrid_override_pattern";
 constexpr std::array<std::string_view, 3> ernie_keys = {"moe_layer_start_index", "moe_layer_end_index",
                                                         "moe_layer_interval"};
@@ -32,7 +34,7 @@ constexpr std::array<std::string_view, 3> ernie_keys = {"moe_layer_start_index",
 constexpr std::size_t most_kinds = 8;
 
 bool is_expert_word(std::string_view word) {
-  return word == "sparse" || word == "moe" || word == "hash_moe";
+  return word == "sparse" || word == "moe" || word == table_word;
 }
 
 bool is_dense_word(std::string_view word) {
@@ -268,6 +270,17 @@ int listed_layers(const ConfigKeys& config) {
 
 std::vector<LayerRule> layer_rules(const ConfigKeys& config, const LayerCounts& count) {
   return RuleReader(config, count).read();
+}
+
+std::vector<bool> table_rule(const ConfigKeys& config, int num_layers) {
+  Flags flags;
+  if (config.is_list(mlp_words.front())) {
+    for (const std::string& word : config.words(mlp_words.front())) flags.push_back(word == table_word);
+  } else {
+    flags.assign(static_cast<std::size_t>(config.integer_or("num_hash_layers", 0, max_layers, 0)), true);
+  }
+  flags.resize(static_cast<std::size_t>(num_layers), false);
+  return flags;
 }
 
 std::vector<bool> mtp_rule(const ConfigKeys& config, const Family* family, int num_mtp_layers) {

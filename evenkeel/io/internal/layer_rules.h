@@ -28,6 +28,9 @@ int listed_layers(const ConfigKeys& config);
 // of them has, a list of another length.
 std::vector<LayerRule> layer_rules(const ConfigKeys& config, const LayerCounts& count);
 
+// Of `num_layers` layers those that choose experts by a table of tokens, where the config says it.
+std::vector<bool> table_rule(const ConfigKeys& config, int num_layers);
+
 // Which layers of multi-token prediction have experts, where the rules do not say it.
 std::vector<bool> mtp_rule(const ConfigKeys& config, const Family* family, int num_mtp_layers);
 

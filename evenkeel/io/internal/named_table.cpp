@@ -196,7 +196,7 @@ FoundRouting NamedTable::counts(const ReadOptions& options) const {
   require_expert_zero(options);
   const std::vector<int> layers = layers_of_rows();
   const std::size_t experts = num_experts_of(options);
-  const bool by_step = options.steps && !columns_.steps.empty();
+  const bool by_step = options.keeps_steps() && !columns_.steps.empty();
   const std::size_t steps = by_step ? steps_.size() : 1;
   require_dense_enough(layers.size(), experts, steps);
   std::vector<std::int64_t> shape = {std::ssize(layers), static_cast<std::int64_t>(experts)};

@@ -131,6 +131,13 @@ std::string column_meanings(const Lengths& shape, const Facts& facts) {
   return fmt::format("{}", fmt::join(all, "; "));
 }
 
+[[noreturn]] void refuse_probabilities(const ArrayFile& file, const ArrayInfo& array) {
+  throw parse_error(file.name(), array.name,
+                    "every row of the {} numbers sums to 1: these are probabilities of tokens, not counts; "
+                    "record the ids that the router chose, or count them",
+                    to_text(array.shape));
+}
+
 class Question {
  public:
   Question(const ArrayFile& file, const ArrayInfo& array, const ReadOptions& options)
@@ -141,17 +148,10 @@ class Question {
     if (is_short_form(options_.axes)) return usual_order(options_.axes == "trace");
     if (!options_.axes.empty()) return options_.axes;
     const Facts facts = facts_of(file_, array_);
-    if (facts.are_probabilities) refuse_probabilities();
     if (options_.model)
       if (const std::string axes = order_of_model(facts); !axes.empty()) return axes;
+    if (facts.are_probabilities) refuse_probabilities(file_, array_);
     ask(facts);
-  }
-
-  [[noreturn]] void refuse_probabilities() const {
-    throw parse_error(file_.name(), array_.name,
-                      "every row of the {} numbers sums to 1: these are probabilities of tokens, not counts; "
-                      "record the ids that the router chose, or count them",
-                      to_text(array_.shape));
   }
 
  private:
@@ -269,15 +269,13 @@ FoundRouting nameless(const ArrayFile& file, const ArrayInfo& array, const ReadO
     found.format.clear();
     return found;
   }
-  const Question question(file, array, options);
-  const std::string axes = question.answer();
-  const bool is_one_layer = axes == "layers,experts";
-  if (is_floating(array.dtype) && facts_of(file, array).are_probabilities && !is_one_layer)
-    question.refuse_probabilities();
+  const std::string axes = Question(file, array, options).answer();
+  const bool sum_to_1 = is_floating(array.dtype) && facts_of_reals(file, array).are_probabilities;
+  if (sum_to_1 && axes != "layers,experts") refuse_probabilities(file, array);
   FoundRouting found = read_as(axes, file, array, options);
   found.axes = axes;
   found.notes.insert(found.notes.begin(), fmt::format("read as {}: {}", axes, meaning_of(found)));
-  if (is_floating(array.dtype) && is_one_layer && facts_of(file, array).are_probabilities)
+  if (sum_to_1)
     found.notes.push_back(
         "every layer's numbers sum to 1: taken for its experts' shares of the load, not for "
         "probabilities of a token");

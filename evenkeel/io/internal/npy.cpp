@@ -17,7 +17,8 @@ namespace evenkeel::internal {
 
 namespace {
 
-constexpr std::int64_t max_npy_header_bytes = std::int64_t{1} << 16;
+// numpy's own limit (max_header_size).
+constexpr std::int64_t max_npy_header_bytes = 10'000;
 constexpr std::size_t max_dimensions = 32;
 
 // Reads the few Python literals a header may hold: {'descr': '<i4', 'fortran_order': False, 'shape': (3, 4),
@@ -28,6 +29,17 @@ class HeaderText {
       : text_(text), file_(file), where_(where) {}
 
   void parse(ArrayInfo& array) {
+    parse_dictionary(array);
+    skip_space();
+    if (!text_.empty()) fail("goes on behind its dictionary with '{}'", text_.substr(0, 16));
+    if (!has_descr_ || !has_shape_ || !fortran_order_) fail("needs descr, fortran_order and shape");
+    const auto longer =
+        std::count_if(array.shape.begin(), array.shape.end(), [](auto length) { return length > 1; });
+    if (*fortran_order_ && longer > 1) fail("is in Fortran order; save it with numpy.ascontiguousarray()");
+  }
+
+ private:
+  void parse_dictionary(ArrayInfo& array) {
     expect('{');
     while (!accept('}')) {
       const std::string_view key = quoted();
@@ -46,13 +58,8 @@ class HeaderText {
         break;
       }
     }
-    if (!has_descr_ || !has_shape_ || !fortran_order_) fail("needs descr, fortran_order and shape");
-    const auto longer =
-        std::count_if(array.shape.begin(), array.shape.end(), [](auto length) { return length > 1; });
-    if (*fortran_order_ && longer > 1) fail("is in Fortran order; save it with numpy.ascontiguousarray()");
   }
 
- private:
   template <class... Args>
   [[noreturn]] void fail(fmt::format_string<Args...> why, Args&&... args) const {
     throw parse_error(file_, where_ + "header", why, std::forward<Args>(args)...);
@@ -115,12 +122,15 @@ class HeaderText {
       skip_space();
       std::int64_t length = 0;
       const auto [end, error] = std::from_chars(text_.data(), text_.data() + text_.size(), length);
-      if (error != std::errc() || length < 0 || array.shape.size() == max_dimensions)
+      const bool padded = end - text_.data() > 1 && text_.front() == '0';  // no number to Python
+      if (error != std::errc() || length < 0 || padded || array.shape.size() == max_dimensions)
         fail("a length of the shape expected before '{}'", text_.substr(0, 24));
       text_.remove_prefix(static_cast<std::size_t>(end - text_.data()));
       array.shape.push_back(length);
       if (!accept(',')) {
         expect(')');
+        // To Python that is a number in brackets.
+        if (array.shape.size() == 1) fail("shape ({}) is no tuple; right would be ({},)", length, length);
         break;
       }
     }
@@ -154,8 +164,9 @@ NpyHeader read_npy_header(const ArrayReader::Fetch& read, std::int64_t size, con
   const std::string_view magic(reinterpret_cast<const char*>(begin.data()), 6);
   if (magic != "\x93NUMPY") throw ParseError(file, where + "byte 0", "does not begin like npy");
   const int version = std::to_integer<int>(begin[6]);
-  if (version < 1 || version > 3)
-    throw parse_error(file, where + "byte 6", "npy version {}; 1..3 are read", version);
+  const int minor = std::to_integer<int>(begin[7]);
+  if (version < 1 || version > 3 || minor != 0)
+    throw parse_error(file, where + "byte 6", "npy version {}.{}; 1.0, 2.0 and 3.0 are read", version, minor);
   const std::int64_t length_end = version == 1 ? 10 : 12;
   prefix(length_end);
   const std::int64_t length =

@@ -98,6 +98,8 @@ std::vector<PhysicalRow> physical_rows(const Placement& placement, std::string_v
   std::vector<PhysicalRow> rows;
   for (int layer = 0; layer < placement.num_layers(); ++layer) {
     rows.push_back(row_of(placement, layer, format));
+    if (is_dealt_round(rows.back(), placement.num_experts(), placement.num_ranks()))
+      rows.back() = dealt_round(rows.back().size(), placement.num_experts());
     if (rows.back().size() != rows.front().size())
       throw Unsupported(
           fmt::format("{} has equally many physical experts in every layer, but layer 0 has {} and "

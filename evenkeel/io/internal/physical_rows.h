@@ -15,7 +15,8 @@ namespace evenkeel::internal {
 
 using PhysicalRow = std::vector<std::int64_t>;
 
-// Throws Unsupported, beginning with `format`, where ranks or layers hold unequal numbers.
+// Ranks list their experts ascending; a layer in which each has those of dealt_round() is that row. Throws
+// Unsupported, beginning with `format`, where ranks or layers hold unequal numbers.
 std::vector<PhysicalRow> physical_rows(const Placement& placement, std::string_view format);
 // Physical expert i is expert i mod E: what servers give a layer of which nobody says anything.
 PhysicalRow dealt_round(std::size_t num_physical, int num_experts);

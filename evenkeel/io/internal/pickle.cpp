@@ -83,6 +83,7 @@ class PickleMachine {
 
   bool finish() {
     pickle_.root_ = pop_last(1).front();
+    if (at_ != bytes_.size()) refuse("goes on behind its end");
     return false;
   }
 
@@ -237,6 +238,13 @@ std::optional<Pickle::Id> Pickle::find(Id dict, std::string_view key) const {
     if (kind(pairs[i]) == Kind::text) sorted->second.insert_or_assign(text(pairs[i]), pairs[i + 1]);
   const auto found = sorted->second.find(key);
   return found == sorted->second.end() ? std::nullopt : std::optional(found->second);
+}
+
+std::vector<Pickle::Id> Pickle::all_of(Kind kind) const {
+  std::vector<Id> all;
+  for (Id id = 0; id < values_.size(); ++id)
+    if (values_[id].kind == kind) all.push_back(id);
+  return all;
 }
 
 std::string_view Pickle::kind_name(Id id) const {

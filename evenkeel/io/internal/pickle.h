@@ -52,6 +52,8 @@ class Pickle {
   // The value of a text key; none if `dict` is no dict, or has no such key. Of several the last. Not for
   // several threads at once: a dict is sorted when it is first asked, since many may refer to one.
   std::optional<Id> find(Id dict, std::string_view key) const;
+  // All values of a kind.
+  std::vector<Id> all_of(Kind kind) const;
   // "a dict", for messages.
   std::string_view kind_name(Id id) const;
 

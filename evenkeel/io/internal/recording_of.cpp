@@ -77,7 +77,7 @@ void take(FoundTrace found, const ReadOptions& options, Recording& recording) {
   if (options.count != ReadOptions::Count::nothing)
     recording.profile =
         profile_trace(trace, {.transitions = options.count == ReadOptions::Count::transitions});
-  if (!options.steps) return;
+  if (!options.keeps_steps()) return;
   if (options.step_tokens) recording.steps = windows_of(trace, *options.step_tokens);
   if (!options.step_tokens)
     for (const auto& tokens : found.steps) recording.steps.push_back(step_of(trace, tokens));
@@ -184,7 +184,7 @@ void take(const FoundCounts& found, const ReadOptions& options, Recording& recor
     of_step.set_layers(chosen.layers);
     if (step == 0) recording.profile = of_step;
     if (step > 0) recording.profile.add(of_step);
-    if (options.steps && found.by_step) recording.steps.push_back(std::move(of_step));
+    if (options.keeps_steps() && found.by_step) recording.steps.push_back(std::move(of_step));
   }
 }
 

@@ -34,6 +34,14 @@ JsonDocument read_header_text(const ByteSource& source, std::int64_t& data_begin
   return header;
 }
 
+// 2.0 is no length to the format.
+std::vector<std::int64_t> whole_numbers(const JsonField& list) {
+  std::vector<std::int64_t> numbers = list.integers();
+  for (const Json& number : *list)
+    if (number.is_number_float()) list.fail("has {}, which is not written as a whole number", number.dump());
+  return numbers;
+}
+
 SafetensorsTensor tensor_of(const JsonField& described, std::int64_t data_bytes) {
   if (!described->is_object()) described.fail("is not described by a JSON object");
   const auto dtype = described.find("dtype");
@@ -42,8 +50,8 @@ SafetensorsTensor tensor_of(const JsonField& described, std::int64_t data_bytes)
   const auto offsets = described.find("data_offsets");
   if (!shape || !offsets) described.fail("has no shape or no data_offsets");
   SafetensorsTensor tensor{
-      .name = described.key(), .dtype = (*dtype)->get<std::string>(), .shape = shape->integers()};
-  const auto ends = offsets->integers();
+      .name = described.key(), .dtype = (*dtype)->get<std::string>(), .shape = whole_numbers(*shape)};
+  const auto ends = whole_numbers(*offsets);
   if (ends.size() != 2 || ends[0] < 0 || ends[0] > ends[1] || ends[1] > data_bytes)
     offsets->fail("{} is not a range of the {} bytes of data", to_text(ends), data_bytes);
   tensor.begin = ends[0];

@@ -130,7 +130,7 @@ class RecordSum {
       return found_tokens(std::move(tokens_), experts_, file);
     }
     IntArray counts{.shape = {layers_, experts_}, .values = std::move(counts_)};
-    if (options_.steps)
+    if (options_.keeps_steps())
       counts.shape.insert(counts.shape.begin(), std::ssize(counts.values) / (layers_ * experts_));
     return found_counts(std::move(counts), file, "records", CountRows::hidden_layers);
   }
@@ -164,7 +164,7 @@ class RecordSum {
     const std::int64_t none = by_token ? no_expert : 0;
     const bool has_load =
         std::ranges::any_of(of_pass.values, [&](std::int64_t each) { return each != none; });
-    const std::size_t step = options_.steps ? passes_.step_of(file, record, where, has_load) : 0;
+    const std::size_t step = options_.keeps_steps() ? passes_.step_of(file, record, where, has_load) : 0;
     if (!by_token) return add_counts(of_pass, map, file.name(), key, sum_of(step, map, file.name()));
     const std::int64_t begin = num_tokens_;
     add_tokens(of_pass, map, file.name(), key, tokens_);
@@ -189,7 +189,7 @@ class RecordSum {
     require_same_model(file.name(), size.layers, size.num_experts, false);
     for (std::size_t at = 0; at < counts.values.size();) {
       records_ += size.num_experts;
-      for (std::int64_t& sum : sum_of(options_.steps ? passes_.new_step() : 0, size, file.name()))
+      for (std::int64_t& sum : sum_of(options_.keeps_steps() ? passes_.new_step() : 0, size, file.name()))
         if (__builtin_add_overflow(sum, counts.values[at++], &sum))
           throw ParseError(file.name(), "logical_count", "the total of loads is above 2^63-1");
     }

@@ -1,6 +1,8 @@
 #include "evenkeel/io/internal/torch_file.h"
 
 #include <algorithm>
+#include <charconv>
+#include <span>
 #include <string_view>
 
 #include "evenkeel/io/internal/parse_error.h"
@@ -12,6 +14,7 @@ namespace {
 
 constexpr int max_torch_members = 1 << 20;
 constexpr std::int64_t max_pickle_bytes = std::int64_t{256} << 20;
+constexpr int last_version = 10;  // that torch 2.13 reads
 constexpr std::string_view pickle_member = "data.pkl";
 constexpr std::string_view rebuild_tensor = "torch._utils _rebuild_tensor_v2";
 constexpr std::string_view rebuild_parameter = "torch._utils _rebuild_parameter";
@@ -30,10 +33,15 @@ bool is_pickle_member(std::string_view name) {
 
 }  // namespace
 
-struct TorchFile::Tensor {
+// Named by ("storage", type, name, device, elements).
+struct TorchFile::Storage {
   Dtype dtype = Dtype::i64;
-  std::string storage;            // the member's name
-  std::int64_t storage_size = 0;  // elements
+  std::string member;     // its name
+  std::int64_t size = 0;  // elements
+};
+
+struct TorchFile::Tensor {
+  Storage storage;
   std::int64_t offset = 0;
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> strides;
@@ -59,11 +67,25 @@ TorchFile::TorchFile(const ByteSource& source)
       throw ParseError(name(), prefix_ + "byteorder",
                        "is not little-endian; save it again on such a machine");
   }
+  require_version();
   if (found->size > max_pickle_bytes)
     throw parse_error(name(), found->name, "has {} bytes; at most {} are read", found->size,
                       max_pickle_bytes);
   const std::vector<std::string_view> allowed = allowed_names();
   pickle_ = std::make_unique<Pickle>(bytes_of(found->name), allowed, name(), found->name);
+  // Whoever loads the file loads all of it.
+  for (Id storage : pickle_->all_of(Pickle::Kind::persistent)) storage_of(storage, found->name);
+}
+
+void TorchFile::require_version() const {
+  const std::string other = prefix_ + ".data/version";
+  const std::string version_member = archive_->find(other) != nullptr ? other : prefix_ + "version";
+  const auto bytes = bytes_of(version_member);
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  int version = 0;
+  std::from_chars(text.data(), text.data() + text.size(), version);
+  if (version < 1 || version > last_version)
+    throw parse_error(name(), version_member, "is not a version of 1..{}", last_version);
 }
 
 const ZipArchive::Member& TorchFile::member(const std::string& member_name) const {
@@ -100,14 +122,34 @@ std::vector<std::int64_t> TorchFile::sizes(Id tuple, const std::string& key) con
   return numbers;
 }
 
-// A call of rebuild_tensor: (storage, offset, shape, strides, requires_grad, hooks), and the storage
-// ("storage", type, name, device, elements).
+TorchFile::Storage TorchFile::storage_of(Id persistent, const std::string& key) const {
+  using Kind = Pickle::Kind;
+  const Id place = pickle_->items(persistent)[0];
+  const bool is_tuple = pickle_->kind(place) == Kind::tuple && pickle_->items(place).size() == 5;
+  const auto parts = is_tuple ? pickle_->items(place) : std::span<const Id>();
+  if (!is_tuple || pickle_->kind(parts[0]) != Kind::text || pickle_->text(parts[0]) != "storage" ||
+      pickle_->kind(parts[1]) != Kind::name || pickle_->kind(parts[2]) != Kind::text ||
+      pickle_->kind(parts[4]) != Kind::integer)
+    throw ParseError(name(), key, "has a storage that is not named as torch.save names it");
+  const DtypeNames* const type = find_dtype(&DtypeNames::torch, pickle_->text(parts[1]));
+  if (type == nullptr) throw ParseError(name(), key, "has a storage of no known type");
+  Storage storage{.dtype = type->type,
+                  .member = prefix_ + "data/" + pickle_->text(parts[2]),
+                  .size = pickle_->integer(parts[4])};
+  if (const std::int64_t bytes = member(storage.member).size;
+      bytes % type->item_size != 0 || bytes / type->item_size != storage.size)
+    throw parse_error(name(), storage.member, "has {} bytes, where {} elements of {} are claimed", bytes,
+                      storage.size, type->name);
+  return storage;
+}
+
+// A call of rebuild_tensor: (storage, offset, shape, strides, requires_grad, hooks), and perhaps metadata.
 TorchFile::Tensor TorchFile::describe(Id id, const std::string& key) const {
   const auto refuse = [&](const char* why) -> void { throw ParseError(name(), key, why); };
   if (!is_tensor(id)) throw parse_error(name(), key, "is {}, not a tensor", pickle_->kind_name(id));
   auto arguments = pickle_->items(pickle_->items(id)[1]);
   if (pickle_->text(pickle_->items(id)[0]) == rebuild_parameter) {
-    if (arguments.empty() || !is_tensor(arguments[0])) refuse("is a parameter without a tensor");
+    if (arguments.size() != 3 || !is_tensor(arguments[0])) refuse("is a parameter without a tensor");
     const Id inner = arguments[0];
     if (pickle_->text(pickle_->items(inner)[0]) != rebuild_tensor) refuse("is a parameter of a parameter");
     arguments = pickle_->items(pickle_->items(inner)[1]);
@@ -115,28 +157,17 @@ TorchFile::Tensor TorchFile::describe(Id id, const std::string& key) const {
     refuse("is called for what is no tensor");
   }
   using Kind = Pickle::Kind;
-  if (arguments.size() < 4 || pickle_->kind(arguments[0]) != Kind::persistent ||
+  if (arguments.size() < 6 || arguments.size() > 7 || pickle_->kind(arguments[0]) != Kind::persistent ||
       pickle_->kind(arguments[1]) != Kind::integer)
     refuse("is a tensor without storage and offset");
-  const Id place = pickle_->items(arguments[0])[0];
-  if (pickle_->kind(place) != Kind::tuple || pickle_->items(place).size() < 5)
-    refuse("has a storage that is not named as torch.save names it");
-  const auto parts = pickle_->items(place);
-  if (pickle_->kind(parts[1]) != Kind::name || pickle_->kind(parts[2]) != Kind::text ||
-      pickle_->kind(parts[4]) != Kind::integer)
-    refuse("has a storage that is not named as torch.save names it");
-  const DtypeNames* const type = find_dtype(&DtypeNames::torch, pickle_->text(parts[1]));
-  if (type == nullptr) refuse("has a storage of no known type");
-  return {.dtype = type->type,
-          .storage = prefix_ + "data/" + pickle_->text(parts[2]),
-          .storage_size = pickle_->integer(parts[4]),
+  return {.storage = storage_of(arguments[0], key),
           .offset = pickle_->integer(arguments[1]),
           .shape = sizes(arguments[2], key),
           .strides = sizes(arguments[3], key)};
 }
 
 bool TorchFile::is_floating(Id id) const {
-  return evenkeel::is_floating(describe(id, "tensor").dtype);
+  return evenkeel::is_floating(describe(id, "tensor").storage.dtype);
 }
 
 // From its first element to its last. Throws ParseError if it reaches beyond its storage.
@@ -152,15 +183,15 @@ std::vector<std::byte> TorchFile::stored_bytes(Tensor& tensor, const std::string
         __builtin_add_overflow(last, step, &last))
       throw ParseError(name(), key, "has strides that lead beyond its storage");
   }
-  const ZipArchive::Member& storage = member(tensor.storage);
-  const std::int64_t width = item_size(tensor.dtype);
-  if (tensor.offset < 0 || last >= storage.size / width || last >= tensor.storage_size)
-    throw parse_error(name(), key, "reaches element {} of {}, which has {}", last, tensor.storage,
-                      std::min(tensor.storage_size, storage.size / width));
+  const Storage& storage = tensor.storage;
+  const std::int64_t width = item_size(storage.dtype);
+  if (tensor.offset < 0 || last >= storage.size)
+    throw parse_error(name(), key, "reaches element {} of {}, which has {}", last, storage.member,
+                      storage.size);
   const std::int64_t span = last - tensor.offset + 1;
   charge(span, key);
   std::vector<std::byte> bytes(static_cast<std::size_t>(span * width));
-  ZipMemberReader reader(archive_, storage, tensor.storage);
+  ZipMemberReader reader(archive_, member(storage.member), storage.member);
   reader.read(tensor.offset * width, bytes);
   reader.require_intact();
   return bytes;
@@ -177,8 +208,8 @@ WholeArray<Number> TorchFile::read(Id id, const std::string& key, const Convert&
   WholeArray<Number> array{.shape = tensor.shape, .values = {}};
   if (*elements == 0) return array;
   const std::vector<std::byte> bytes = stored_bytes(tensor, key);
-  std::vector<Number> numbers(bytes.size() / static_cast<std::size_t>(item_size(tensor.dtype)));
-  convert(tensor.dtype, bytes, numbers);
+  std::vector<Number> numbers(bytes.size() / static_cast<std::size_t>(item_size(tensor.storage.dtype)));
+  convert(tensor.storage.dtype, bytes, numbers);
   array.values.reserve(static_cast<std::size_t>(*elements));
   std::vector<std::int64_t> at(tensor.shape.size(), 0);
   for (std::int64_t from = 0; std::ssize(array.values) < *elements;) {

@@ -142,7 +142,7 @@ VllmRecords find_vllm_records(const ByteSource& source) {
 }
 
 FoundRouting find_vllm_statistics(const ByteSource& source, const ReadOptions& options) {
-  LoadSum sum(source.name(), options.steps);
+  LoadSum sum(source.name(), options.keeps_steps());
   for_each_json_line(source, [&](JsonDocument&& record, std::int64_t line) {
     if (!record.is_object()) return;
     const auto type = record.find("record_type");

@@ -196,7 +196,8 @@ Verdict verdict_of(std::span<const RecordingJudgement> before, std::span<const R
   if (before.empty() || before.size() != after.size())
     throw InvalidArgument("recordings", fmt::format("{} before and {} after", before.size(), after.size()),
                           "the same recordings, one or more");
-  Verdict verdict{.recordings = static_cast<int>(before.size()), .move = move, .notes = model.notes};
+  Verdict verdict{
+      .recordings = static_cast<int>(before.size()), .move = move, .notes = model.notes, .model = model};
   const auto count = static_cast<double>(before.size());
   verdict.max_over_mean_before = verdict.max_over_mean_after = 0;
   for (std::size_t i = 0; i < before.size(); ++i) {

@@ -70,6 +70,8 @@ struct StepModel {
   std::optional<double> expert_bytes = {};
   std::optional<double> link_gigabytes_per_s = {};  // into one rank
   std::vector<std::string> notes = {};              // what was assumed, a sentence each
+  bool has_model = false;                           // sizes of experts, though perhaps not their bytes
+  bool has_rate = false;                            // of products
 };
 
 // GB/s of the slowest link between two ranks, where there are two.
@@ -104,6 +106,7 @@ struct Verdict {
   std::optional<double> break_even_steps = {};  // after so many the move has paid for itself
   std::string sentence = {};
   std::vector<std::string> notes = {};  // what the step model assumes
+  StepModel model = {};                 // that says what is known
 };
 
 // "pays", "does not pay", "depends".

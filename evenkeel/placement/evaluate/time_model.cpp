@@ -77,7 +77,10 @@ StepModel step_model(const MachineRates& said, const Topology& topology,
                      const std::optional<ExpertSizes>& sizes, std::optional<double> tokens_per_step,
                      const std::string& device_option) {
   Rates rates = rates_of(said, topology, device_option);
-  StepModel step{.link_gigabytes_per_s = rates.link_gigabytes_per_s, .notes = std::move(rates.notes)};
+  StepModel step{.link_gigabytes_per_s = rates.link_gigabytes_per_s,
+                 .notes = std::move(rates.notes),
+                 .has_model = sizes.has_value(),
+                 .has_rate = rates.flops_per_second.has_value()};
   if (!sizes) return step;
   step.expert_bytes = sizes->bytes;
   if (tokens_per_step) step.assignments_per_step = *tokens_per_step * sizes->top_k;

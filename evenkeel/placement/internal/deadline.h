@@ -2,14 +2,22 @@
 // progress of one call, shared by the parts (layers, steps) that the call is split into.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
+#include <string>
 #include <utility>
 
 #include "evenkeel/placement/internal/proof.h"
 #include "evenkeel/placement/problem.h"
 
 namespace evenkeel::internal {
+
+// What a result says whose search the limit ended.
+inline std::string note_of_time_limit(double time_limit_s) {
+  return fmt::format("the time limit of {} s ended the search: this is the best so far", time_limit_s);
+}
 
 class Deadline {
  public:

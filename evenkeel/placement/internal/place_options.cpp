@@ -98,9 +98,9 @@ void require_from(const RoutingProfile& profile, const Topology& topology, const
                             "from, with a placement, beside it");
     return;
   }
-  if (options.max_moves < 1)
+  if (options.max_moves < 0)
     throw InvalidArgument("max_moves", fmt::format("is {} beside from", options.max_moves),
-                          "1 or more: how many experts may get another home");
+                          "0 or more: how many experts may get another home");
   require_plain(options, "a placement to start from");
   const Placement& from = *options.from;
   if (from.num_layers() != profile.num_layers() || from.num_experts() != profile.num_experts() ||

@@ -94,20 +94,8 @@ class TwoStages {
   }
 
   RankAssignment fast_ranks(const Clustering& clusters, const SolveLimits& limits) const {
-    return by_balance() ? ranks_by_balance(clusters, limits) : assign_ranks_fast(problem_, clusters, limits);
-  }
-
-  // Where traffic is not known, nothing tells one rank from another but its speed and capacity, which the
-  // assignment to ranks sees to.
-  RankAssignment ranks_by_balance(const Clustering& clusters, const SolveLimits& limits) const {
-    const SourceCounts sources = even_source_counts(problem_.profile, problem_.topology.num_ranks());
-    const PlacementProblem even{.profile = problem_.profile,
-                                .topology = problem_.topology,
-                                .sizes = problem_.sizes,
-                                .traffic = TrafficModel::dispatch_combine,
-                                .pairs = problem_.pairs,
-                                .sources = sources};
-    return assign_ranks_fast(even, clusters, limits);
+    return by_balance() ? assign_ranks_by_load(problem_, clusters, limits)
+                        : assign_ranks_fast(problem_, clusters, limits);
   }
 
   static void note_programs(const Clustering& clusters, const RankAssignment& ranks,

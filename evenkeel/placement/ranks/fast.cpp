@@ -2,6 +2,7 @@
 // ranks, else by local search from a start that is best layer by layer.
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <utility>
 
 #include "evenkeel/placement/internal/deadline.h"
@@ -101,6 +102,42 @@ RankAssignment assign_ranks_fast(const PlacementProblem& problem, const Clusteri
   const ClusterTraffic traffic(problem, clustering.cluster_of);
   const RankRule rule(size_rule(problem), sizes_of(clustering.cluster_of, problem.topology.num_ranks()));
   return fast_ranks(traffic, rule, deadline);
+}
+
+namespace {
+
+// [L][P, P] from ranks that send alike to the clusters; fewer layers if the deadline passed.
+std::vector<std::vector<double>> evenly_sent(const PlacementProblem& problem, const Clustering& clustering,
+                                             const internal::Deadline& deadline) {
+  const auto ranks = static_cast<std::size_t>(problem.topology.num_ranks());
+  std::vector<std::vector<double>> traffic;
+  for (LayerId layer : indices<LayerId>(problem.profile.num_layers())) {
+    if (deadline.passed()) break;
+    const std::span<const std::int64_t> loads = problem.profile.loads(layer);
+    std::vector<double> row(ranks, 0.0);
+    for (std::size_t expert = 0; expert < loads.size(); ++expert)
+      row[static_cast<std::size_t>(clustering.cluster_of[layer.offset()][expert])] +=
+          static_cast<double>(loads[expert]) / static_cast<double>(ranks);
+    std::vector<double>& all = traffic.emplace_back();
+    all.reserve(ranks * ranks);
+    for (std::size_t rank = 0; rank < ranks; ++rank) all.insert(all.end(), row.begin(), row.end());
+  }
+  return traffic;
+}
+
+}  // namespace
+
+RankAssignment assign_ranks_by_load(const PlacementProblem& problem, const Clustering& clustering,
+                                    const SolveLimits& limits) {
+  using namespace internal;
+  require_clusters(problem, clustering.cluster_of);
+  const Deadline deadline(limits);
+  const RankRule rule(size_rule(problem), sizes_of(clustering.cluster_of, problem.topology.num_ranks()));
+  std::vector<std::vector<double>> traffic = evenly_sent(problem, clustering, deadline);
+  if (traffic.size() < rule.num_layers())
+    return {.rank_of = rule.any(), .objective = std::numeric_limits<double>::infinity()};
+  return fast_ranks({problem.topology, TrafficModel::dispatch_combine, problem.pairs, std::move(traffic)},
+                    rule, deadline);
 }
 
 std::vector<std::vector<int>> rank_of_experts(const Clustering& clustering, const RankAssignment& ranks) {

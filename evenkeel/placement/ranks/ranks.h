@@ -23,11 +23,15 @@ struct RankAssignment {
   bool program_tried = true;              // exact: false where it has too many variables
 };
 
-// Both throw InvalidArgument: where traffic from layer to layer is asked of a profile without transitions,
+// They throw InvalidArgument: where traffic from layer to layer is asked of a profile without transitions,
 // and for a clustering that is not of the problem's layers, experts and ranks. The bound holds for these
 // clusters.
 RankAssignment assign_ranks_fast(const PlacementProblem& problem, const Clustering& clustering,
                                  const SolveLimits& limits = {});
+// Where nothing is known of traffic: as if every rank sent an equal part of each expert's load. Without time
+// for that, ranks that the rule allows, whose objective is infinite.
+RankAssignment assign_ranks_by_load(const PlacementProblem& problem, const Clustering& clustering,
+                                    const SolveLimits& limits);
 RankAssignment assign_ranks_exact(const PlacementProblem& problem, const Clustering& clustering,
                                   const RankAssignment& start, const SolveLimits& limits);
 

@@ -181,9 +181,9 @@ void put_comparisons(Page& page, const std::vector<Comparison>& comparisons, boo
 void put_loads(Page& page, const Comparison& comparison) {
   const Figures& figures = comparison.checked.figures;
   const CandidateFigures& last = figures.candidates.back();
-  page.put("\n  {}\n{}", comparison.name,
-           load_picture(figures.reference.rank_loads, last.rank_loads, "load under ep",
-                        fmt::format("load under {}", planner_of(last))));
+  page.put("\n  {}\n", comparison.name);
+  page.put_lines(load_picture(figures.reference.rank_loads, last.rank_loads, "load under ep",
+                              fmt::format("load under {}", planner_of(last))));
 }
 
 }  // namespace evenkeel::internal

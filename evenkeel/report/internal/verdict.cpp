@@ -1,5 +1,10 @@
 #include "evenkeel/report/internal/verdict.h"
 
+#include <fmt/ranges.h>
+
+#include <string>
+#include <vector>
+
 #include "evenkeel/report/internal/numbers.h"
 
 namespace evenkeel::internal {
@@ -9,6 +14,31 @@ namespace {
 std::string bytes_text(double bytes) {
   if (bytes >= 1e12) return fixed(bytes / 1e12, 2) + " TB";
   return bytes >= 1e9 ? fixed(bytes / 1e9, 2) + " GB" : fixed(bytes / 1e6, 1) + " MB";
+}
+
+// Options that say what is not known yet.
+std::vector<std::string> missing_of_step(const StepModel& model) {
+  std::vector<std::string> missing;
+  if (!model.has_model) missing.emplace_back("--model");
+  if (!model.assignments_per_step) missing.emplace_back("--tokens-per-step");
+  if (!model.has_rate) missing.emplace_back("--tflops, --device or --cost");
+  return missing;
+}
+
+std::vector<std::string> missing_of_move(const StepModel& model) {
+  std::vector<std::string> missing;
+  if (!model.has_model)
+    missing.emplace_back("--model");
+  else if (!model.expert_bytes)
+    missing.emplace_back("--expert-bytes (the model's config has no dtype)");
+  if (!model.link_gigabytes_per_s) missing.emplace_back("--link, --topology, --device or --cost");
+  return missing;
+}
+
+// "--model, and --link, --topology, --device or --cost say it".
+std::string said_by(const std::vector<std::string>& options) {
+  const bool one = options.size() == 1 && options.front().find(',') == std::string::npos;
+  return fmt::format("{} {} it", fmt::join(options, ", and "), one ? "says" : "say");
 }
 
 }  // namespace
@@ -48,9 +78,8 @@ void put_verdict(Page& page, const Verdict& verdict) {
         "  the model: the heaviest rank's arithmetic, layer after layer; waiting for weights and sending "
         "left out\n");
   else
-    page.put("  what a step takes: --model, --tokens-per-step, and --tflops, --device or --cost say it\n");
-  if (!verdict.move.ms)
-    page.put("  what the move takes: --model, and --link, --topology, --device or --cost say it\n");
+    page.put("  what a step takes: {}\n", said_by(missing_of_step(verdict.model)));
+  if (!verdict.move.ms) page.put("  what the move takes: {}\n", said_by(missing_of_move(verdict.model)));
 }
 
 }  // namespace evenkeel::internal

@@ -256,6 +256,26 @@ TEST(PermuteCheckpoint, CountsLayersOfPredictionThatAreNumberedByThemselvesOn) {
   EXPECT_NE(read_tensors(folder / "all").at(name).data, before);
 }
 
+TEST(PermuteCheckpoint, LeavesLayersAloneThatAPlacementWithNumbersIsNotFor) {
+  TempFolder folder;
+  write_checkpoint(tiny_checkpoint("deepseek_v3"), folder / "in");
+  const Placement placement = shuffled_placement(2, 8, 4, 1, 4).numbered(LayerNumbers({0, 2}));
+  const auto done = permute_checkpoint(folder / "in", placement, folder / "out");
+  EXPECT_EQ(done.layers, std::vector<int>{2});
+  EXPECT_EQ(done.kept_layers, (std::vector<int>{1, 3}));
+  const auto before = read_tensors(folder / "in");
+  const auto after = read_tensors(folder / "out");
+  for (const auto& [name, tensor] : before) {
+    if (name.starts_with("model.layers.2.")) continue;
+    EXPECT_EQ(after.at(name).data, tensor.data) << name;
+  }
+  EXPECT_EQ(after.at("model.layers.2.mlp.gate.weight").data,
+            rows_in(before.at("model.layers.2.mlp.gate.weight"), oracle_order(placement.layer(1))));
+  const Placement other = placement.numbered(LayerNumbers({0, 7}));
+  EXPECT_EQ(message_of<InvalidArgument>([&] { permute_checkpoint(folder / "in", other, folder / "no"); }),
+            "placement: it has layers 0,7, but the checkpoint has layers 1-3; allowed: one with layers 1-3");
+}
+
 TEST(PermuteCheckpoint, RenumbersTablesOfExpertIds) {
   TempFolder folder;
   // DeepSeek-V4 chooses the experts of its first layers by the token.

@@ -115,7 +115,7 @@ TEST_F(Verdicts, AreOfTheMeanOfRecordingsAndCountThoseThatGain) {
 
 TEST(JudgedPlacement, IsTheNamedHomesOnEachRecordingAndTheMostLevelIsTheFirstOfEquals) {
   const std::vector<Recording> recordings = {{"a", of_layers(4, {9, 1, 1, 1})},
-                                                   {"b", of_layers(4, {1, 1, 1, 5})}};
+                                             {"b", of_layers(4, {1, 1, 1, 5})}};
   const LayerPlacement level({{0}, {1}, {1}, {1}}, 2);
   const NamedPlacement named{.name = "p.json", .placement = Placement({level}), .argument = "--placement"};
   const std::vector<JudgedPlacement> judged = {judge({}, recordings, two_ranks),

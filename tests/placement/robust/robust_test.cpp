@@ -359,6 +359,22 @@ TEST(CopyChoice, TriesNumbersThatFillRanksEvenlyAndStopsWhereRanksAreLevel) {
   }
 }
 
+TEST(CopyChoice, SaysThatTheTimeLeftNumbersUntriedAndKeepsWhatWasPlaced) {
+  std::vector<std::int64_t> loads(1024);
+  for (std::size_t i = 0; i < loads.size(); ++i) loads[i] = static_cast<std::int64_t>(i * i % 997 + 1);
+  loads[0] = 100000;  // level with copies alone
+  const std::vector<RoutingProfile> one = {profile_of(loads)};
+  const CopyChoice cut = choose_copies(one, Topology::uniform(1, 128), {.limits = {.time_limit_s = 1e-6}});
+  EXPECT_EQ(cut.tried.size(), 1);
+  EXPECT_THAT(cut.placed.notes,
+              testing::Contains(HasSubstr("the time limit of 1e-06 s left no time to try more")));
+  const CopyChoice whole = choose_copies(one, Topology::uniform(1, 128), {});
+  EXPECT_THAT(whole.placed.notes, testing::Not(testing::Contains(HasSubstr("time limit"))));
+  PlaceOptions same;
+  same.redundant_experts = whole.redundant_experts;
+  EXPECT_EQ(whole.placed.placement.layer(0), place(one, Topology::uniform(1, 128), same).placement.layer(0));
+}
+
 TEST(CopyChoice, OfSeveralRecordingsIsWhatTheWorstNeeds) {
   const std::vector<RoutingProfile> two = {profile_of({400, 5, 5, 5, 5, 5, 5, 5}),
                                            profile_of({5, 5, 5, 5, 5, 5, 5, 400})};

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <array>
 #include <optional>
 #include <vector>
 
@@ -11,6 +10,7 @@
 #include "evenkeel/io/internal/config_layers.h"
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/language_config.h"
+#include "evenkeel/io/internal/routing_groups.h"
 
 namespace evenkeel::internal {
 
@@ -40,32 +40,14 @@ const Family& family_of(const LanguageConfig& config) {
   return family;
 }
 
-// Families name the two numbers in their own ways.
-const std::string* first_stated(const ConfigKeys& config, const std::array<std::string, 2>& keys) {
-  for (const std::string& key : keys)
-    if (config.is_there(key)) return &key;
-  return nullptr;
-}
-
 RoutingGroups groups_of(const ConfigKeys& config, const Family& family, int num_experts) {
-  static const std::array<std::string, 2> count_keys = {"n_group", "num_expert_group"};
-  static const std::array<std::string, 2> chosen_keys = {"topk_group", "topk_groups"};
-  RoutingGroups groups;
-  if (family.groups == Family::Groups::unless_greedy && config.word("topk_method") == "greedy") return groups;
-  const std::string* count = first_stated(config, count_keys);
-  const bool stated_null = config.is_null(count_keys[0]) || config.is_null(count_keys[1]);
-  if (count == nullptr && !stated_null && family.groups == Family::Groups::always_stated)
-    config.fail(count_keys[0],
+  const std::optional<RoutingGroups> groups = routing_groups(config, family, num_experts);
+  if (!groups)
+    config.fail(group_count_key,
                 "is missing; {} chooses groups of experts first, and the number of groups must be "
                 "known (1 where there are none)",
                 family.name());
-  if (count == nullptr) return groups;
-  groups.count = config.integer(*count, 1, num_experts);
-  const std::string* chosen = first_stated(config, chosen_keys);
-  groups.chosen = chosen == nullptr ? groups.count : config.integer(*chosen, 1, groups.count);
-  if (num_experts % groups.count != 0)
-    config.fail(*count, "{} experts are not equally many in {} groups", num_experts, groups.count);
-  return groups;
+  return *groups;
 }
 
 }  // namespace

@@ -7,16 +7,9 @@
 #include "evenkeel/base/index.h"
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/model/family.h"
+#include "evenkeel/model/routing_groups.h"
 
 namespace evenkeel::internal {
-
-// A model that first chooses `chosen` of `count` groups of consecutive experts, then experts among theirs.
-struct RoutingGroups {
-  int count = 1;
-  int chosen = 1;
-  // All groups are chosen: as if there were none.
-  bool bind() const { return chosen < count; }
-};
 
 struct CheckpointConfig {
   const Family* family = nullptr;  // one whose tensors are known

@@ -8,11 +8,13 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <optional>
 #include <string_view>
 #include <system_error>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/base/system_limits.h"
+#include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/internal/checkpoint/tensors.h"
 
 namespace evenkeel::internal {
@@ -64,8 +66,13 @@ void flush_folder(const fs::path& path) {
 Unfinished new_folder(const fs::path& place, const fs::path& input) {
   require_outside(place, input);
   require_free(place);
+  const std::optional<unsigned> there = mode_of(place.string());
   try {
-    return Unfinished(place, [](const char* name) { return ::mkdir(name, 0777) == 0 ? 0 : errno; });
+    return Unfinished(place, [&](const char* name) {
+      const int error = make_folder_like(name, input.string());
+      if (error == 0 && there) static_cast<void>(::chmod(name, mode_of(name).value_or(0) & (*there | 0700u)));
+      return error;
+    });
   } catch (const std::system_error& error) {
     refuse(place, "cannot be made: " + describe_errno(error.code().value()));
   }
@@ -107,6 +114,10 @@ bool may_be_weights(const std::string& file) {
 
 bool may_speak_of_quantization(const std::string& file) {
   return file.find("quant") != std::string::npos && file.ends_with(".json") && !file.ends_with(index_ending);
+}
+
+int make_folder_like(const char* name, const std::string& other) {
+  return ::mkdir(name, mode_of(other).value_or(0) | 0700u) == 0 ? 0 : errno;
 }
 
 OutputFolder::OutputFolder(const std::string& path, const std::string& input)

@@ -25,10 +25,15 @@ bool may_be_weights(const std::string& file);
 // By its name, what may say how single modules are quantized: quant_model_description.json and its like.
 bool may_speak_of_quantization(const std::string& file);
 
+// Makes a folder with what the umask leaves of another one's permissions; its owner may write in it. 0, or an
+// errno.
+int make_folder_like(const char* name, const std::string& other);
+
 // A folder that appears whole or not at all: filled beside its place and renamed when done.
 class OutputFolder {
  public:
-  // Throws InvalidArgument ("output") if something other than an empty folder is there, if the place is a
+  // With the permissions of `input`, or fewer where an empty folder is there that has fewer. Throws
+  // InvalidArgument ("output") if something other than an empty folder is there, if the place is a
   // mount point or inside `input`, or if nothing can be made beside it. Without commit() nothing is left
   // behind.
   OutputFolder(const std::string& path, const std::string& input);

@@ -12,8 +12,9 @@ namespace internal {
 
 void require_solver() {
   throw Unsupported(
-      "this build has no integer-program solver: run `tools/setup.sh highs`, then configure again with "
-      "-DEVENKEEL_HIGHS=ON; or use the fast solver");
+      "this build has no integer-program solver, HiGHS: run `tools/setup.sh highs && make build` (the Python "
+      "package: "
+      "`tools/setup.sh highs && pip install .`), or use the fast solver");
 }
 
 ProgramAnswer solve(const Program&, const ProgramOptions&, const Deadline&) {
