@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <ctime>
 #include <deque>
@@ -80,8 +79,12 @@ class Output final : public ZipEnd {
       case ZIP_SOURCE_WRITE:
         file_.write(std::span(static_cast<const std::byte*>(data), static_cast<std::size_t>(length)));
         return static_cast<zip_int64_t>(length);
-      case ZIP_SOURCE_SEEK_WRITE:
-        return seek(data, length);
+      case ZIP_SOURCE_SEEK_WRITE: {
+        const auto* const to = ZIP_SOURCE_GET_ARGS(zip_source_args_seek_t, data, length, &error_);
+        if (to == nullptr) return -1;
+        file_.seek(to->offset, to->whence);
+        return 0;
+      }
       case ZIP_SOURCE_TELL_WRITE:
         return file_.position();
       case ZIP_SOURCE_STAT:
@@ -96,14 +99,6 @@ class Output final : public ZipEnd {
       default:
         return refuse(ZIP_ER_OPNOTSUPP);
     }
-  }
-
-  zip_int64_t seek(void* data, zip_uint64_t length) {
-    const auto* const to = ZIP_SOURCE_GET_ARGS(zip_source_args_seek_t, data, length, &error_);
-    if (to == nullptr) return -1;
-    if (to->whence == SEEK_END) return refuse(ZIP_ER_OPNOTSUPP);
-    file_.seek(to->whence == SEEK_CUR ? file_.position() + to->offset : to->offset);
-    return 0;
   }
 
   AtomicFile& file_;

@@ -1,9 +1,7 @@
 #include "evenkeel/io/internal/checkpoint/folders.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -54,13 +52,6 @@ void require_free(const fs::path& place) {
 void require_outside(const fs::path& place, const fs::path& input) {
   const auto [in_input, in_place] = std::mismatch(input.begin(), input.end(), place.begin(), place.end());
   if (in_input == input.end()) refuse(place, "is the input or inside it", "a folder elsewhere");
-}
-
-void flush_folder(const fs::path& path) {
-  const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return;
-  ::fsync(folder);
-  ::close(folder);
 }
 
 Unfinished new_folder(const fs::path& place, const fs::path& input) {
@@ -139,7 +130,6 @@ void OutputFolder::commit() {
   flush_folder(beside());
   if (const int error = folder_.rename(); error != 0)
     refuse(folder_.place(), "cannot be made: " + describe_errno(error));
-  flush_folder(folder_.place().parent_path());
 }
 
 }  // namespace evenkeel::internal
