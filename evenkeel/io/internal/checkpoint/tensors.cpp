@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -76,15 +75,15 @@ std::int64_t num_rows(const SafetensorsTensor& tensor) {
   return first == tensor.shape.end() ? 0 : *first;
 }
 
-std::vector<std::pair<std::string, std::string>> read_checkpoint_index(const ByteSource& source) {
+std::map<std::string, std::string> read_checkpoint_index(const ByteSource& source) {
   const JsonDocument json = read_json(source);
   const JsonField map = JsonField(json, source.name())["weight_map"];
   if (!map->is_object()) map.fail("is not a JSON object");
-  std::vector<std::pair<std::string, std::string>> files;
+  std::map<std::string, std::string> files;
   for (const auto& [tensor, file] : map->items()) {
     if (!file.is_string() || !is_plain_name(file.get<std::string>()))
       map[tensor].fail("{} is not the name of a file in the same folder", file.dump());
-    files.emplace_back(tensor, file.get<std::string>());
+    files.emplace(tensor, file.get<std::string>());
   }
   return files;
 }
@@ -109,7 +108,7 @@ CheckpointTensors read_checkpoint_tensors(const std::string& folder) {
   std::set<std::string> names;
   for (const auto& [tensor, file] : indexed_tensors) names.insert(file);
   for (const std::string& name : names) read_file(folder, name, checkpoint);
-  require_as_indexed(checkpoint, {indexed_tensors.begin(), indexed_tensors.end()}, index);
+  require_as_indexed(checkpoint, indexed_tensors, index);
   return checkpoint;
 }
 
