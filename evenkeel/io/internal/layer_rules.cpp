@@ -86,13 +86,10 @@ Flags flags_of_pattern(const ConfigKeys& config, std::string_view key) {
 
 Flags flags_of_zeros_and_ones(const ConfigKeys& config, std::string_view key) {
   Flags flags;
-  for (const Json& value : *config.find(key)) {
-    if (value.is_boolean()) {
-      flags.push_back(value.get<bool>());
-      continue;
-    }
-    flags.push_back(JsonField(value, config.file(), config.name(key)).integer(0, 1) == 1);
-  }
+  for (const Json& value : *config.find(key))
+    flags.push_back(value.is_boolean()
+                        ? value.get<bool>()
+                        : JsonField(value, config.file(), config.name(key)).integer(0, 1) == 1);
   return flags;
 }
 
