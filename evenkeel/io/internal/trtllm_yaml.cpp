@@ -17,7 +17,6 @@ namespace evenkeel::internal {
 
 namespace {
 
-constexpr std::string_view assignments_key = "initial_global_assignments";
 constexpr std::array<std::string_view, 3> number_keys = {"num_slots", "layer_updates_per_iter", "ep_size"};
 
 bool is_number_key(std::string_view key) {

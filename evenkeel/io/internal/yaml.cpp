@@ -12,9 +12,6 @@ namespace evenkeel::internal {
 
 namespace {
 
-// PyYAML names no more than there are lists.
-constexpr std::size_t max_anchors = std::size_t{1} << 17;
-
 std::string_view view(const yaml_char_t* text) {
   return reinterpret_cast<const char*>(text);
 }
@@ -77,9 +74,7 @@ class YamlParser {
   YamlNode& add(YamlNode node, const yaml_char_t* anchor) {
     YamlNode& added = nodes_.emplace_back(std::move(node));
     put(added);
-    if (anchor == nullptr) return added;
-    if (anchors_.size() == max_anchors) refuse("names more than {} values", max_anchors);
-    anchors_.insert_or_assign(std::string(view(anchor)), &added);
+    if (anchor != nullptr) anchors_.insert_or_assign(std::string(view(anchor)), &added);
     return added;
   }
 
