@@ -54,14 +54,6 @@ class Input final : public ZipEnd {
 
 }  // namespace
 
-bool ZipArchive::Member::stored() const {
-  return method == ZIP_CM_STORE;
-}
-
-bool ZipArchive::Member::deflated() const {
-  return method == ZIP_CM_DEFLATE;
-}
-
 std::shared_ptr<const ZipArchive> ZipArchive::open(const ByteSource& source, int max_members) {
   return std::shared_ptr<const ZipArchive>(new ZipArchive(source, max_members));
 }

@@ -30,8 +30,8 @@ class ZipArchive {
     int method = 0;
     bool encrypted = false;
 
-    bool stored() const;
-    bool deflated() const;
+    bool stored() const { return method == 0; }    // ZIP_CM_STORE
+    bool deflated() const { return method == 8; }  // ZIP_CM_DEFLATE
   };
 
   // Throws ParseError if it is no zip archive, has more members than `max_members`, one claims an impossible
