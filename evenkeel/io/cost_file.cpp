@@ -1,7 +1,5 @@
 #include "evenkeel/io/cost_file.h"
 
-#include <fmt/format.h>
-
 #include <string_view>
 
 #include "evenkeel/base/error.h"
