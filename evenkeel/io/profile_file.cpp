@@ -98,6 +98,8 @@ RoutingProfile internal::profile_of_json(const Json& json, const std::string& fi
   IntArray loads = nested_integers(*stated, 2, file, "loads");
   if (loads.shape[0] < 1 || loads.shape[1] < 1)
     stated.fail("is empty; it is a list by layer of lists by expert");
+  if (loads.shape[1] > max_trace_experts)
+    stated.fail("has {} experts; allowed: 1..{}", loads.shape[1], max_trace_experts);
   require_agreement(fields, loads);
   IntArray transitions;
   if (const auto found = fields.stated("transitions")) {

@@ -69,6 +69,30 @@ TEST(CountLines, ThatDoNotSayWhatTheyAreAreRefused) {
   EXPECT_THAT(lines_refusal("{\"loads\": [[1, 2]]}\n{\"loads\": [[1"), HasSubstr("f: line 2"));
 }
 
+TEST(CountLines, ThatAreProfilesAreRefused) {
+  const std::string plain = "{\"loads\": [[1, 2]]}\n";
+  for (const std::string more :
+       {R"("format": "evenkeel.profile.v1")", R"("transitions": [[[1, 2]]])", R"("layers": [7])"}) {
+    const std::string profile = R"({"loads": [[3, 4]], )" + more + "}\n";
+    const std::string key = more.substr(1, more.find('"', 1) - 1);
+    EXPECT_THAT(lines_refusal(plain + profile), HasSubstr("f: line 2: " + key + ": is a profile's"));
+    EXPECT_THAT(lines_refusal(profile + plain), HasSubstr("f: line 1: " + key + ": is a profile's"));
+  }
+}
+
+TEST(CountLines, TakeNoNumberInQuotes) {
+  const std::string seven = "{\"layer\": 3, \"expert\": 0, \"count\": 7, \"rank\": \"0\"}\n";
+  EXPECT_EQ(
+      without_numbers(read_recording(source_of(seven + seven.substr(0, seven.size() - 4) + "1\"}")).profile),
+      RoutingProfile(1, 1, {14}, {}));
+  for (const auto& [number, key] : {std::pair{"7", "count"}, {"3", "layer"}}) {
+    std::string quoted = seven;
+    quoted.replace(quoted.find(number), 1, "\"" + std::string(number) + "\"");
+    EXPECT_THAT(lines_refusal(seven + quoted),
+                HasSubstr("f: line 2: " + std::string(key) + ": is the text \"" + number));
+  }
+}
+
 std::string stats(int step, const std::string& load, const std::string& map, const std::string& more = "") {
   return R"({"record_type": "eplb_load_stats", "version": 1, "step": )" + std::to_string(step) +
          R"(, "num_ranks": 2, "expert_load": )" + load + ", \"p2l_map\": " + map + more + "}\n";

@@ -93,6 +93,12 @@ TEST(LoadsFile, ThatCannotBeLoadsSaysWhy) {
   EXPECT_EQ(refusal(R"({"loads": [1, 2, 3], "num_ranks": 4})"), "f: num_ranks: is 4, but there are 2");
   EXPECT_EQ(refusal(R"({"counts": [[1], [2]], "num_ranks": 3})"), "f: num_ranks: is 3, but there are 2");
   EXPECT_EQ(refusal(R"({"loads": []})"), "f: loads: is empty");
+  std::string wide = "1";
+  for (int e = 1; e <= 65536; ++e) wide += ",1";
+  EXPECT_EQ(refusal("{\"loads\": [" + wide + "]}"), "f: loads: has 65537 experts; allowed: 1..65536");
+  EXPECT_EQ(refusal("{\"loads\": [[" + wide + "]]}"), "f: loads: has 65537 experts; allowed: 1..65536");
+  EXPECT_EQ(refusal("{\"counts\": [[" + wide + "]]}"),
+            "f: counts: has 65537 experts; allowed: 1..65536");
   EXPECT_EQ(refusal(R"({"loads": [1, 2.5]})"), "f: loads[1]: 2.5 is not a whole number");
   EXPECT_EQ(refusal(R"({"loads": [1, "2"]})"), "f: loads[1]: is a JSON string, not a whole number");
   EXPECT_EQ(refusal(R"({"loads": [1, -2]})"), "f: loads: element 1 is -2; a load is 0 or more");

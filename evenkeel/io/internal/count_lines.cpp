@@ -19,6 +19,7 @@
 #include "evenkeel/io/internal/readers.h"
 #include "evenkeel/io/internal/shape.h"
 #include "evenkeel/io/internal/table.h"
+#include "evenkeel/io/internal/text_table.h"
 
 namespace evenkeel::internal {
 
@@ -50,6 +51,25 @@ std::string text_of(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
+// Counts alone are added up, so the rest of a profile would be lost.
+void require_no_profile(const Json& record, const std::string& where) {
+  const auto format = record.find("format");
+  const bool is_ours =
+      format != record.end() && format->is_string() && format->get<std::string>().starts_with("evenkeel.");
+  for (const char* key : {"format", "transitions", "layers"})
+    if (record.contains(key) && (is_ours || !record[key].is_primitive()))
+      throw ParseError(where, key,
+                       "is a profile's, and lines are counts alone; write each profile to a file of its own, "
+                       "and give evenkeel profile all files, which it adds up");
+}
+
+// The name of a step or a rank may be any text.
+void require_no_quotes(const std::string& key, const Json& value, const std::string& where) {
+  if (value.is_string() && !names_a_step(key) && !names_a_part(key) &&
+      number_of_text(value.get<std::string>()))
+    throw parse_error(where, key, "is the text {}; right would be the number, without quotes", value.dump());
+}
+
 // Records whose keys are all single values, or that are one list of counts beside single values: lines of a
 // table, with a column for each.
 class RecordTable {
@@ -63,6 +83,7 @@ class RecordTable {
     for (const auto& [key, value] : record.items()) {
       // Beside a list, only the layer and the step mean anything.
       if (value.is_structured() || (list_ && !names_a_layer_or_step(key))) continue;
+      require_no_quotes(key, value, where);
       names.push_back(key);
       texts_.push_back(text_of(value));
     }
@@ -236,6 +257,7 @@ FoundRouting find_count_lines(const ByteSource& source, const ReadOptions& optio
   for_each_json_line(source, [&](JsonDocument&& record, std::int64_t line) {
     const std::string where = fmt::format("{}: line {}", file, line);
     if (!record.is_object()) throw ParseError(where, "", "is no JSON object");
+    require_no_profile(record, where);
     const std::optional<std::string> found = list_key(record, where);
     const bool all_layers = found && has_all_layers(record, *found, where);
     if (!layers && !table) {

@@ -25,7 +25,12 @@ FoundStep step_of(const JsonField& json) {
     step.loads.shape = {std::ssize(step.loads.values)};
     if (step.loads.values.empty()) json["loads"].fail("is empty");
   }
-  require_loads(step.loads.values, json.file(), by_rank ? "counts" : "loads");
+  const std::string key = by_rank ? "counts" : "loads";
+  if (step.loads.shape.back() > max_experts)
+    json[key].fail("has {} experts; allowed: 1..{}", step.loads.shape.back(), max_experts);
+  if (by_rank && step.loads.shape[0] > max_ranks)
+    by_rank->fail("has {} ranks; allowed: 1..{}", step.loads.shape[0], max_ranks);
+  require_loads(step.loads.values, json.file(), key);
   if (const auto ranks = json.find("num_ranks")) step.num_ranks = ranks->integer(1, max_ranks);
   if (by_rank && step.num_ranks.value_or(step.loads.shape[0]) != step.loads.shape[0])
     json["num_ranks"].fail("is {}, but there are {}", *step.num_ranks, step.loads.shape[0]);
@@ -57,17 +62,22 @@ FoundRouting counts_of(const JsonField& list, const std::string& name) {
   return found;
 }
 
-FoundRouting nameless_list(const Json& list, const std::string& file, const ReadOptions& options) {
+FoundRouting nameless_list(JsonDocument&& list, const std::string& file, const ReadOptions& options) {
   const std::size_t depth = std::clamp(list_depth(list), std::size_t{1}, std::size_t{3});
-  if (has_fractions(list)) return nameless(nested_reals(list, depth, file, ""), file, options);
-  return nameless(nested_integers(list, depth, file, ""), file, options);
+  // Frees the list, which takes twice the memory of its numbers.
+  const auto numbers = [&](const auto& nested) {
+    const JsonDocument taken = std::move(list);
+    return nested(taken, depth, file, "");
+  };
+  if (has_fractions(list)) return nameless(numbers(nested_reals), file, options);
+  return nameless(numbers(nested_integers), file, options);
 }
 
 }  // namespace
 
-FoundRouting find_in_json(const Json& json, const std::string& file, const ReadOptions& options) {
+FoundRouting find_in_json(JsonDocument&& json, const std::string& file, const ReadOptions& options) {
   if (!json.is_object()) {
-    FoundRouting found = nameless_list(json, file, options);
+    FoundRouting found = nameless_list(std::move(json), file, options);
     found.format = "json";
     return found;
   }

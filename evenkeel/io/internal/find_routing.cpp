@@ -69,13 +69,12 @@ FoundRouting find_in_array_file(const ByteSource& source, const ReadOptions& opt
 
 // Counts in a text: JSON, or a table.
 FoundRouting find_in_text(const ByteSource& source, const ReadOptions& options) {
-  const std::string whole = read_text(source, "text");
-  const std::string_view text = without_mark(whole);
+  const std::string head = beginning_of(source, 4096);
+  const std::string_view text = without_mark(head);
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   const bool is_json = first != std::string_view::npos && (text[first] == '{' || text[first] == '[');
-  if (!is_json) return find_in_table(text, source.name(), options);
-  return find_in_json(parse_json(text, source.name(), std::ssize(whole) - std::ssize(text)), source.name(),
-                      options);
+  if (is_json) return find_in_json(read_json(source), source.name(), options);
+  return find_in_table(without_mark(read_text(source, "text")), source.name(), options);
 }
 
 Sources sources_in(const std::string& folder, std::string_view prefix, std::string_view suffix) {
@@ -126,9 +125,11 @@ FoundRouting find_routing(Content content, const ByteSource& source, const ReadO
     case Content::vllm_statistics:
       return find_vllm_statistics(source, options);
     case Content::unknown:
-      if (detect_format(source) == FileFormat::json)
+      if (detect_format(source) == FileFormat::json) {
+        read_json(source);  // which says where it is no JSON
         throw ParseError(source.name(), "",
                          "is JSON, but neither a placement nor a profile, loads or counts");
+      }
       [[fallthrough]];
     case Content::arrays:
       return find_in_array_file(source, options);

@@ -17,7 +17,7 @@ FoundRouting find_routing(Content content, const ByteSource& source, const ReadO
 // A profile in JSON, {"loads": [layer][expert]}; the loads of one step, {"loads": [expert]} or {"counts":
 // [rank][expert]}; counts by another name, [layer][expert] or [step][layer][expert]; or lists without a name
 // (docs/formats.md#loads, #counts).
-FoundRouting find_in_json(const Json& json, const std::string& file, const ReadOptions& options);
+FoundRouting find_in_json(JsonDocument&& json, const std::string& file, const ReadOptions& options);
 // {"loads": [layer][expert], "transitions": [layer][from][to] or nothing}; a format, num_layers and
 // num_experts must agree with them where they are there (profile_file.cpp).
 RoutingProfile profile_of_json(const Json& json, const std::string& file);
