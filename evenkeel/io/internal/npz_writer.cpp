@@ -28,9 +28,13 @@ class Member final : public ZipEnd {
  private:
   zip_int64_t answer(zip_source_cmd_t command, void* data, zip_uint64_t length) override {
     switch (command) {
-      case ZIP_SOURCE_OPEN:
-        begin();
+      case ZIP_SOURCE_OPEN: {
+        const auto header = std::as_bytes(std::span(header_));
+        piece_.assign(header.begin(), header.end());
+        taken_ = 0;
+        next_ = array_.pieces();
         return 0;
+      }
       case ZIP_SOURCE_READ:
         return read(data, length);
       case ZIP_SOURCE_STAT:
@@ -40,13 +44,6 @@ class Member final : public ZipEnd {
       default:
         return refuse(ZIP_ER_OPNOTSUPP);
     }
-  }
-
-  void begin() {
-    const auto bytes = std::as_bytes(std::span(header_));
-    piece_.assign(bytes.begin(), bytes.end());
-    taken_ = 0;
-    next_ = array_.pieces();
   }
 
   zip_int64_t read(void* data, zip_uint64_t length) {

@@ -19,11 +19,6 @@ bool is_plain_name(const std::string& name) {
          name.find('\0') == std::string::npos;
 }
 
-bool is_there(const std::string& folder, const char* name) {
-  std::error_code error;
-  return fs::exists(fs::path(folder) / name, error);
-}
-
 // The one index of a folder.
 std::optional<std::string> index_of(const std::string& folder) {
   std::vector<std::string> names;
@@ -90,7 +85,8 @@ std::map<std::string, std::string> read_checkpoint_index(const ByteSource& sourc
 
 CheckpointTensors read_checkpoint_tensors(const std::string& folder) {
   const std::optional<std::string> found = index_of(folder);
-  const bool whole = is_there(folder, whole_checkpoint);
+  std::error_code error;
+  const bool whole = fs::exists(fs::path(folder) / whole_checkpoint, error);
   if (found && whole)
     throw parse_error(folder, "", "has both {} and {}; which is the model cannot be told", *found,
                       whole_checkpoint);
