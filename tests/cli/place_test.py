@@ -259,7 +259,7 @@ class Place(CommandTest):
 
     def test_all_pairs_are_refused_where_nothing_is_sent_that_is_known(self):
         self.json("place", "profile.json", "--ranks", 4, "-o", "p.json")
-        (self.folder / "counts.csv").write_text("5,1,1,5\n2,2,9,9\n", encoding="utf-8")
+        (self.folder / "counts.csv").write_text("e0,e1,e2,e3\n5,1,1,5\n2,2,9,9\n", encoding="utf-8")
         trace = REPOSITORY / "data/tiny-moe/routing_step50.npz"
         for words, part in [
             (["profile.json", "--ranks", 4, "--from", "p.json", "--max-moves", 3], "a placement to start from"),
@@ -368,7 +368,7 @@ class Place(CommandTest):
             with self.subTest(recording=name):
                 result = self.json("place", recordings / name, "--ranks", 1, *traffic, "-o", "r.json")
                 self.assertEqual((result["num_layers"], result["num_experts"]), (layers, experts))
-        (self.folder / "counts.csv").write_text("5,1,1,5\n2,2,9,9\n", encoding="utf-8")
+        (self.folder / "counts.csv").write_text("e0,e1,e2,e3\n5,1,1,5\n2,2,9,9\n", encoding="utf-8")
         result = self.json("place", "counts.csv", "--ranks", 2, *traffic, "-o", "c.json")
         self.assertEqual(result["num_layers"], 2)
 

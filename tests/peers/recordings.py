@@ -133,8 +133,8 @@ def routed_experts(model, folder):
     ids = np.zeros((model.tokens, model.hidden_layers, model.top_k), np.int32)
     for layer in model.moe_layers:
         ids[:, layer] = model.ids[layer]
-    path = folder / "routed_experts.npy"
-    np.save(path, ids)
+    path = folder / "routed_experts.npz"
+    np.savez(path, routed_experts=ids)
     return path
 
 
