@@ -244,15 +244,15 @@ PermutedCheckpoint permute_checkpoint(const std::string& checkpoint, const Place
     if (const auto order = orders.find(layer.layer); order != orders.end())
       renumbering.renumber(layer, order->second);
 
-  OutputFolder folder(output, checkpoint);
+  Unfinished folder = output_folder(output, checkpoint);
   PermutedCheckpoint done = summary(model, renumbering, orders);
-  done.leftovers = folder.leftovers();
+  done.leftovers = leftovers_of(folder);
   write_all(model, renumbering, folder.beside(), options, done);
   {
     const ModeOfSources mode({(fs::path(checkpoint) / "config.json").string()});
     write_expert_map(map, (folder.beside() / expert_map_name).string());
   }
-  folder.commit();
+  commit(folder);
   return done;
 }
 
