@@ -20,15 +20,6 @@ namespace {
   throw InvalidArgument(path, "cannot be written: " + describe_errno(error));
 }
 
-// 0, or what went wrong.
-int flush(const std::filesystem::path& path, int flags) {
-  const int file = ::open(path.c_str(), flags | O_CLOEXEC);
-  if (file < 0) return errno;
-  const int error = ::fsync(file) == 0 ? 0 : errno;
-  ::close(file);
-  return error;
-}
-
 constexpr int kMostLinks = 40;  // as on Linux
 
 // Where the file is to be: behind a link, and never in the place of a folder, a device or a pipe.
@@ -91,12 +82,9 @@ ModeOfSources::~ModeOfSources() {
 AtomicFile::AtomicFile(const std::string& path) : AtomicFile(path, mode_of_new) {}
 
 AtomicFile::AtomicFile(const std::string& path, unsigned mode)
-    : AtomicFile(place_of(path), mode, Resolved{}) {}
-
-AtomicFile::AtomicFile(const std::string& place, unsigned mode, Resolved)
     : mode_(mode),
-      replaced_mode_(mode_of(place)),
-      unfinished_(new_file(place, mode_, replaced_mode_)),
+      replaced_mode_(mode_of(path)),
+      unfinished_(new_file(place_of(path), mode_, replaced_mode_)),
       file_(std::fopen(unfinished_.beside().c_str(), "wb")) {
   if (file_ == nullptr) refuse(errno);
 }
@@ -117,23 +105,20 @@ std::int64_t AtomicFile::position() const {
   return ::ftello(file_);
 }
 
-void AtomicFile::seek(std::int64_t position) {
-  if (::fseeko(file_, position, SEEK_SET) != 0) refuse(errno);
+void AtomicFile::seek(std::int64_t offset, int whence) {
+  if (::fseeko(file_, offset, whence) != 0) refuse(errno);
 }
 
 void AtomicFile::commit() {
-  if (std::fclose(std::exchange(file_, nullptr)) != 0) refuse(errno);
   // On the disk before it has its name: a crash must not leave an empty file where a good one was.
-  if (const int error = flush(unfinished_.beside(), O_RDONLY); error != 0) refuse(error);
+  if (std::fflush(file_) != 0 || ::fsync(::fileno(file_)) != 0) refuse(errno);
+  if (std::fclose(std::exchange(file_, nullptr)) != 0) refuse(errno);
   // Its owner could write it until now. A file system that knows no modes has none to keep.
   const std::string beside = unfinished_.beside().string();
   const unsigned made = mode_of(beside).value_or(mode_);
   if (const unsigned wanted = replaced_mode_.value_or(made & mode_); wanted != made)
     static_cast<void>(::chmod(beside.c_str(), wanted));
   if (const int error = unfinished_.rename(); error != 0) refuse(error);
-  // The name as well; a folder that cannot be flushed has it all the same.
-  const std::filesystem::path folder = unfinished_.place().parent_path();
-  static_cast<void>(flush(folder.empty() ? "." : folder, O_RDONLY | O_DIRECTORY));
 }
 
 void require_writable(const std::string& path) {

@@ -37,13 +37,12 @@ class AtomicFile {
   void write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
   // Where the next byte goes, counted from the file's begin.
   std::int64_t position() const;
-  void seek(std::int64_t position);
+  // As std::fseek.
+  void seek(std::int64_t offset, int whence);
   // Gives the finished file its name.
   void commit();
 
  private:
-  struct Resolved {};
-  AtomicFile(const std::string& place, unsigned mode, Resolved);
   [[noreturn]] void refuse(int error) const;
 
   unsigned mode_;  // of a new file

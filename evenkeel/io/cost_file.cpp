@@ -1,7 +1,5 @@
 #include "evenkeel/io/cost_file.h"
 
-#include <fmt/format.h>
-
 #include <string_view>
 
 #include "evenkeel/base/error.h"
@@ -40,39 +38,36 @@ constexpr CostNumber kCostNumbers[] = {
     {"link_bytes_per_second", &CostModel::link_bytes_per_second, kRate},
     {"chunk_seconds", &CostModel::chunk_seconds, kSeconds}};
 
-void read_cost_number(const Json& json, const CostNumber& number, const std::string& file, CostModel& cost) {
-  const auto found = json.find(number.key);
-  if (found == json.end() && number.is_optional) return;
-  if (found == json.end()) throw ParseError(file, number.key, "is missing");
-  if (!found->is_number())
-    throw parse_error(file, number.key, "is a JSON {}, not a number", found->type_name());
-  const double value = found->get<double>();
-  if (!number.allowed.holds(value))
-    throw parse_error(file, number.key, "is {}; allowed: {}", value, number.allowed.words);
+void read_cost_number(const JsonField& json, const CostNumber& number, CostModel& cost) {
+  if (number.is_optional && !json.find(number.key)) return;
+  const JsonField field = json[number.key];
+  const double value = field.number();
+  if (!number.allowed.holds(value)) field.fail("is {}; allowed: {}", value, number.allowed.words);
   cost.*number.field = value;
 }
 
-void require_cost_keys(const Json& json, const std::string& file) {
-  for (const auto& [key, value] : json.items()) {
+void require_cost_keys(const JsonField& json) {
+  for (const auto& [key, value] : json->items()) {
     bool known = key == "format" || key == "measured_on";
     for (const CostNumber& number : kCostNumbers) known = known || key == number.key;
-    if (!known) throw ParseError(file, key, "is no key of a file of costs");
+    if (!known) throw ParseError(json.file(), key, "is no key of a file of costs");
   }
 }
 
 }  // namespace
 
 CostModel read_cost(const ByteSource& source) {
-  const std::string& file = source.name();
-  const JsonDocument json = read_json(source);
-  if (!json.is_object()) throw parse_error(file, "", "is a JSON {}, not an object", json.type_name());
+  const JsonDocument document = read_json(source);
+  const JsonField json(document, source.name());
+  if (!json->is_object()) json.fail("is a JSON {}, not an object", json->type_name());
   const auto format = json.find("format");
-  if (format == json.end() || *format != kCostFormat)
-    throw parse_error(file, "format", "is {}, not \"{}\"; evenkeel bench --calibrate writes such a file",
-                      format == json.end() ? "missing" : format->dump(), kCostFormat);
-  require_cost_keys(json, file);
+  if (!format || **format != kCostFormat)
+    throw parse_error(json.file(), "format",
+                      "is {}, not \"{}\"; evenkeel bench --calibrate writes such a file",
+                      format ? (*format)->dump() : "missing", kCostFormat);
+  require_cost_keys(json);
   CostModel cost;
-  for (const CostNumber& number : kCostNumbers) read_cost_number(json, number, file, cost);
+  for (const CostNumber& number : kCostNumbers) read_cost_number(json, number, cost);
   return cost;
 }
 

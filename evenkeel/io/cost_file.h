@@ -2,7 +2,6 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "evenkeel/cost/cost_model.h"
 #include "evenkeel/io/byte_source.h"

@@ -64,35 +64,18 @@ void convert_all(std::span<const std::byte> bytes, std::span<Out> out) {
   }
 }
 
+// In the order of the enumeration.
+template <class Out>
+constexpr std::array<void (*)(std::span<const std::byte>, std::span<Out>), known.size()> conversions = {
+    convert_all<std::uint8_t, Out>,  convert_all<std::uint8_t, Out>,  convert_all<std::int8_t, Out>,
+    convert_all<std::uint16_t, Out>, convert_all<std::int16_t, Out>,  convert_all<std::uint32_t, Out>,
+    convert_all<std::int32_t, Out>,  convert_all<std::uint64_t, Out>, convert_all<std::int64_t, Out>,
+    convert_all<Half, Out>,          convert_all<Brain, Out>,         convert_all<float, Out>,
+    convert_all<double, Out>};
+
 template <class Out>
 void convert(Dtype type, std::span<const std::byte> bytes, std::span<Out> out) {
-  switch (type) {
-    case Dtype::b8:
-    case Dtype::u8:
-      return convert_all<std::uint8_t>(bytes, out);
-    case Dtype::i8:
-      return convert_all<std::int8_t>(bytes, out);
-    case Dtype::u16:
-      return convert_all<std::uint16_t>(bytes, out);
-    case Dtype::i16:
-      return convert_all<std::int16_t>(bytes, out);
-    case Dtype::u32:
-      return convert_all<std::uint32_t>(bytes, out);
-    case Dtype::i32:
-      return convert_all<std::int32_t>(bytes, out);
-    case Dtype::u64:
-      return convert_all<std::uint64_t>(bytes, out);
-    case Dtype::i64:
-      return convert_all<std::int64_t>(bytes, out);
-    case Dtype::f16:
-      return convert_all<Half>(bytes, out);
-    case Dtype::bf16:
-      return convert_all<Brain>(bytes, out);
-    case Dtype::f32:
-      return convert_all<float>(bytes, out);
-    case Dtype::f64:
-      return convert_all<double>(bytes, out);
-  }
+  conversions<Out>[static_cast<std::size_t>(type)](bytes, out);
 }
 
 }  // namespace

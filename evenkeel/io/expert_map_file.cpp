@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cstddef>
-#include <nlohmann/json.hpp>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/atomic_file.h"
@@ -65,11 +64,11 @@ void write_expert_map(const ExpertMap& map, const std::string& path) {
   nlohmann::ordered_json json{{"format", expert_map_format},
                               {"num_experts", map.num_experts},
                               {"num_ranks", map.num_ranks},
-                              {"model_layers", nlohmann::json::array()},
-                              {"old_to_new", nlohmann::json::array()}};
+                              {"model_layers", Json::array()},
+                              {"old_to_new", Json::array()}};
   for (const auto& [layer, ids] : map.new_ids) {
     json["model_layers"].push_back(layer);
-    auto& list = json["old_to_new"].emplace_back(nlohmann::json::array());
+    auto& list = json["old_to_new"].emplace_back(Json::array());
     for (const ExpertId id : ids) list.push_back(id.value());
   }
   write_file(path, json.dump() + "\n");

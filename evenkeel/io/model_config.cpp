@@ -1,6 +1,5 @@
 #include "evenkeel/io/model_config.h"
 
-#include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -9,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "evenkeel/io/array_file.h"
 #include "evenkeel/io/internal/config_layers.h"
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/internal/language_config.h"

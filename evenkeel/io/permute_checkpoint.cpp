@@ -129,8 +129,8 @@ ExpertMap map_of(const Model& model, const Placement& placement, const Orders& o
 // Writes files from ranges of others, and counts.
 class Writer {
  public:
-  Writer(const Model& model, const fs::path& output, const PermuteOptions& options)
-      : model_(model), output_(output), options_(options), buffer_(buffer_bytes) {
+  Writer(const Model& model, const fs::path& output, const PermuteOptions& options, PermutedCheckpoint& done)
+      : model_(model), output_(output), options_(options), done_(done), buffer_(buffer_bytes) {
     for (const std::string& file : model.files.files)
       if (file != expert_map_name) total_ += ByteSource(path_of(file)).size();
   }
@@ -153,9 +153,6 @@ class Writer {
     copy(whole, {.begin = 0, .bytes = whole.size()}, out);
     finish(out);
   }
-
-  std::int64_t num_files() const { return num_files_; }
-  std::int64_t written() const { return written_; }
 
  private:
   std::string path_of(const std::string& file) const { return (fs::path(model_.folder) / file).string(); }
@@ -182,7 +179,7 @@ class Writer {
       out.write(piece);
       range.begin += std::ssize(piece);
       range.bytes -= std::ssize(piece);
-      written_ += std::ssize(piece);
+      done_.total_bytes += std::ssize(piece);
       unreported_ += std::ssize(piece);
       if (unreported_ >= std::ssize(buffer_)) report();
     }
@@ -190,24 +187,23 @@ class Writer {
 
   void report() {
     unreported_ = 0;
-    if (options_.progress) options_.progress(written_, total_);
+    if (options_.progress) options_.progress(done_.total_bytes, total_);
   }
 
   void finish(AtomicFile& out) {
     out.commit();
-    ++num_files_;
+    ++done_.num_files;
     report();
   }
 
   const Model& model_;
   const fs::path& output_;
   const PermuteOptions& options_;
+  PermutedCheckpoint& done_;
   std::vector<std::byte> buffer_;
   std::map<std::size_t, ByteSource> open_;
   std::int64_t total_ = 0;
-  std::int64_t written_ = 0;
   std::int64_t unreported_ = 0;
-  std::int64_t num_files_ = 0;
 };
 
 PermutedCheckpoint summary(const Model& model, const Renumbering& renumbering, const Orders& orders) {
@@ -225,7 +221,7 @@ void write_all(const Model& model, const Renumbering& renumbering, const fs::pat
                const PermuteOptions& options, PermutedCheckpoint& done) {
   std::set<std::string> weights;
   for (const WeightFile& file : model.tensors.files) weights.insert(file.name);
-  Writer writer(model, output, options);
+  Writer writer(model, output, options, done);
   writer.make_folders();
   for (const std::string& file : model.files.files) {
     if (weights.contains(file) || file == expert_map_name) continue;
@@ -234,8 +230,6 @@ void write_all(const Model& model, const Renumbering& renumbering, const fs::pat
   }
   for (std::size_t file = 0; file < model.tensors.files.size(); ++file)
     writer.write_weights(renumbering, file);
-  done.num_files = writer.num_files();
-  done.total_bytes = writer.written();
 }
 
 }  // namespace
@@ -250,15 +244,15 @@ PermutedCheckpoint permute_checkpoint(const std::string& checkpoint, const Place
     if (const auto order = orders.find(layer.layer); order != orders.end())
       renumbering.renumber(layer, order->second);
 
-  OutputFolder folder(output, checkpoint);
+  Unfinished folder = output_folder(output, checkpoint);
   PermutedCheckpoint done = summary(model, renumbering, orders);
-  done.leftovers = folder.leftovers();
+  done.leftovers = leftovers_of(folder);
   write_all(model, renumbering, folder.beside(), options, done);
   {
     const ModeOfSources mode({(fs::path(checkpoint) / "config.json").string()});
     write_expert_map(map, (folder.beside() / expert_map_name).string());
   }
-  folder.commit();
+  commit(folder);
   return done;
 }
 

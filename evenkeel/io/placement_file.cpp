@@ -1,7 +1,6 @@
 #include "evenkeel/io/placement_file.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
@@ -124,31 +123,31 @@ std::map<std::string, std::string> read_provenance(const JsonField& json) {
   return provenance;
 }
 
-nlohmann::json placement_json(const PlacementFile& file) {
+Json placement_json(const PlacementFile& file) {
   const Placement& placement = file.placement;
-  nlohmann::json json{{"format", placement_format},
-                      {"num_layers", placement.num_layers()},
-                      {"num_experts", placement.num_experts()},
-                      {"num_ranks", placement.num_ranks()},
-                      {"provenance", file.provenance}};
+  Json json{{"format", placement_format},
+            {"num_layers", placement.num_layers()},
+            {"num_experts", placement.num_experts()},
+            {"num_ranks", placement.num_ranks()},
+            {"provenance", file.provenance}};
   if (file.objective) json["objective"] = *file.objective;
   if (file.bound) json["bound"] = *file.bound;
   if (placement.layers().known()) json["layers"] = placement.layers().numbers();
   if (file.layer_updates_per_iter) json["layer_updates_per_iter"] = *file.layer_updates_per_iter;
   bool equal = true;  // all ranks have equally many
   bool first = true;  // an expert's owner is the first rank that has it
-  nlohmann::json offsets = nlohmann::json::array();
-  nlohmann::json owners = nlohmann::json::array();
+  Json offsets = Json::array();
+  Json owners = Json::array();
   for (int l = 0; l < placement.num_layers(); ++l) {
     const LayerPlacement& layer = placement.layer(l);
-    auto& physical = json["physical_to_logical"].emplace_back(nlohmann::json::array());
-    auto& of_layer = offsets.emplace_back(nlohmann::json::array({0}));
+    auto& physical = json["physical_to_logical"].emplace_back(Json::array());
+    auto& of_layer = offsets.emplace_back(Json::array({0}));
     for (RankId rank : indices<RankId>(layer.num_ranks())) {
       for (ExpertId expert : layer.natives(rank)) physical.push_back(expert.value());
       of_layer.push_back(physical.size());
       equal = equal && layer.natives(rank).size() == layer.natives(RankId(0)).size();
     }
-    auto& of_experts = owners.emplace_back(nlohmann::json::array());
+    auto& of_experts = owners.emplace_back(Json::array());
     for (ExpertId expert : indices<ExpertId>(layer.num_experts())) {
       of_experts.push_back(layer.owner(expert).value());
       first = first && layer.owner(expert) == std::ranges::min(layer.homes(expert));
@@ -184,7 +183,7 @@ PlacementFile read_placement(const ByteSource& source) {
 }
 
 void write_placement(const PlacementFile& file, const std::string& path) {
-  write_file(path, placement_json(file).dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  write_file(path, placement_json(file).dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace evenkeel

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <initializer_list>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <ranges>
 #include <string>
@@ -13,7 +12,6 @@
 #include <vector>
 
 #include "evenkeel/base/error.h"
-#include "evenkeel/io/array_file.h"
 #include "evenkeel/io/atomic_file.h"
 #include "evenkeel/io/internal/json.h"
 #include "evenkeel/io/limits.h"
@@ -147,14 +145,14 @@ Topology topology_of(const JsonField& json) {
   }
 }
 
-nlohmann::json json_of(const Link& link) {
+Json json_of(const Link& link) {
   return {{"gigabytes_per_s", link.gigabytes_per_s}, {"latency_us", link.latency_us}};
 }
 
-void write_matrix(const Topology& topology, nlohmann::json& json) {
+void write_matrix(const Topology& topology, Json& json) {
   for (RankId from : indices<RankId>(topology.num_ranks())) {
-    auto& bandwidth = json["gigabytes_per_s"].emplace_back(nlohmann::json::array());
-    auto& latency = json["latency_us"].emplace_back(nlohmann::json::array());
+    auto& bandwidth = json["gigabytes_per_s"].emplace_back(Json::array());
+    auto& latency = json["latency_us"].emplace_back(Json::array());
     for (RankId to : indices<RankId>(topology.num_ranks())) {
       const Link link = from == to ? Link{0, 0} : topology.link(from, to);
       bandwidth.push_back(link.gigabytes_per_s);
@@ -188,9 +186,9 @@ Topology named_topology(const std::string& name) {
 
 void write_topology(const Topology& topology, const std::string& path) {
   const Topology::Description& description = topology.description();
-  nlohmann::json json{{"format", topology_format},
-                      {"node_of_rank", description.node_of_rank},
-                      {"devices_per_rank", description.devices_per_rank}};
+  Json json{{"format", topology_format},
+            {"node_of_rank", description.node_of_rank},
+            {"devices_per_rank", description.devices_per_rank}};
   if (!description.name.empty()) json["name"] = description.name;
   if (description.links.empty()) {
     json["within"] = json_of(description.within);
@@ -200,7 +198,7 @@ void write_topology(const Topology& topology, const std::string& path) {
   }
   if (!description.speeds.empty()) json["speeds"] = description.speeds;
   if (!description.capacities.empty()) json["rooms"] = description.capacities;
-  write_file(path, json.dump(1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  write_file(path, json.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace evenkeel

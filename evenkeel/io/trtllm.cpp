@@ -19,8 +19,6 @@ using namespace internal;
 
 namespace {
 
-constexpr const char* assignments_key = "initial_global_assignments";
-
 // The layers to take: those asked for, or all, ascending.
 std::vector<int> layers_in(const TrtllmYaml& yaml, const PlacementFormatOptions& options,
                            const std::string& file) {
@@ -90,7 +88,7 @@ PlacementFile read_trtllm_placement(const ByteSource& source, const PlacementFor
   const TrtllmYaml yaml = parse_trtllm_yaml(source);
   const auto num_slots = yaml.numbers.find("num_slots");
   if (num_slots == yaml.numbers.end()) throw ParseError(file, "num_slots", "is missing");
-  if (yaml.assignments.empty()) throw ParseError(file, assignments_key, "is missing, or has no layer");
+  if (yaml.assignments.empty()) throw parse_error(file, std::string(assignments_key), "is missing, or has no layer");
   std::vector<NamedRow> rows;
   std::vector<int> layers = layers_in(yaml, options, file);
   for (int layer : layers) {

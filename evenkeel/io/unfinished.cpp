@@ -1,5 +1,6 @@
 #include "evenkeel/io/unfinished.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -64,6 +65,13 @@ bool is_inside(const fs::path& path, const fs::path& folder) {
 
 }  // namespace
 
+void flush_folder(const fs::path& folder) {
+  const int opened = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (opened < 0) return;
+  ::fsync(opened);
+  ::close(opened);
+}
+
 Unfinished::Unfinished(fs::path place, const std::function<int(const char*)>& make)
     : place_(std::move(place)) {
   const std::string begin = begin_of(place_);
@@ -90,10 +98,13 @@ Unfinished::~Unfinished() {
 
 int Unfinished::rename() {
   Registry& all = registry();
-  const std::lock_guard lock(all.mutex);
-  if (::rename(beside_.c_str(), place_.c_str()) != 0) return errno;
-  renamed_ = true;
-  all.place_of.erase(beside_);
+  {
+    const std::lock_guard lock(all.mutex);
+    if (::rename(beside_.c_str(), place_.c_str()) != 0) return errno;
+    renamed_ = true;
+    all.place_of.erase(beside_);
+  }
+  flush_folder(place_.parent_path());
   return 0;
 }
 

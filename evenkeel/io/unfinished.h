@@ -9,6 +9,9 @@
 
 namespace evenkeel {
 
+// Puts the names in a folder on the disk; where that cannot be done they stand all the same.
+void flush_folder(const std::filesystem::path& folder);
+
 // A name beside a place, which no other file has: that of the place with the process and a number behind, and
 // without its own end where all of it would be too long for the file system.
 class Unfinished {
@@ -23,7 +26,7 @@ class Unfinished {
 
   const std::filesystem::path& place() const { return place_; }
   const std::filesystem::path& beside() const { return beside_; }
-  // Gives it the name of its place. 0, or an errno.
+  // Gives it the name of its place; what is in it must be on the disk, as then the name is. 0, or an errno.
   int rename();
 
   // Whether `name` is one that some process would write beside the place.

@@ -43,23 +43,6 @@ void write_pieces(const ArrayToWrite& array, AtomicFile& file) {
   EVENKEEL_CHECK(written == array.num_bytes());
 }
 
-void write_flat(std::vector<ArrayToWrite> arrays, const std::map<std::string, std::string>& metadata,
-                const std::string& path, FileFormat format) {
-  AtomicFile file(path);
-  if (format == FileFormat::npy) {
-    EVENKEEL_CHECK(arrays.size() == 1);
-    file.write(npy_header_text(arrays.front().dtype, arrays.front().shape));
-  } else {
-    // Wide elements first: then every array begins at a multiple of its element size.
-    std::stable_sort(arrays.begin(), arrays.end(), [](const ArrayToWrite& a, const ArrayToWrite& b) {
-      return item_size(a.dtype) > item_size(b.dtype);
-    });
-    file.write(safetensors_header(arrays, metadata));
-  }
-  for (const ArrayToWrite& array : arrays) write_pieces(array, file);
-  file.commit();
-}
-
 }  // namespace
 
 std::int64_t ArrayToWrite::num_bytes() const {
@@ -83,10 +66,21 @@ ArrayToWrite integers_to_write(std::string name, std::vector<std::int64_t> shape
   return {std::move(name), Dtype::i64, std::move(shape), pieces};
 }
 
-void write_arrays(const std::vector<ArrayToWrite>& arrays, const std::map<std::string, std::string>& metadata,
+void write_arrays(std::vector<ArrayToWrite> arrays, const std::map<std::string, std::string>& metadata,
                   const std::string& path, FileFormat format) {
   if (format == FileFormat::npz) return write_npz(arrays, path);
-  write_flat(arrays, metadata, path, format);
+  AtomicFile file(path);
+  if (format == FileFormat::npy) {
+    EVENKEEL_CHECK(arrays.size() == 1);
+    file.write(npy_header_text(arrays.front().dtype, arrays.front().shape));
+  } else {
+    // Wide elements first: then every array begins at a multiple of its element size.
+    std::ranges::stable_sort(arrays, std::greater<>(),
+                             [](const ArrayToWrite& array) { return item_size(array.dtype); });
+    file.write(safetensors_header(arrays, metadata));
+  }
+  for (const ArrayToWrite& array : arrays) write_pieces(array, file);
+  file.commit();
 }
 
 }  // namespace evenkeel::internal

@@ -33,7 +33,7 @@ ArrayToWrite integers_to_write(std::string name, std::vector<std::int64_t> shape
                                std::shared_ptr<const void> owner = nullptr);
 
 // `format` is safetensors or npz (which has no place for metadata), or npy, for exactly one array.
-void write_arrays(const std::vector<ArrayToWrite>& arrays, const std::map<std::string, std::string>& metadata,
+void write_arrays(std::vector<ArrayToWrite> arrays, const std::map<std::string, std::string>& metadata,
                   const std::string& path, FileFormat format);
 // As npz (npz_writer.cpp).
 void write_npz(const std::vector<ArrayToWrite>& arrays, const std::string& path);

@@ -70,6 +70,15 @@ int mtp_layers(const ConfigKeys& config) {
       .value_or(0);
 }
 
+// By whichever key says it alike in all layers.
+int top_k(const ConfigKeys& config) {
+  for (const std::string_view key :
+       {"num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k", "moe_k", "top_k_experts",
+        "experts_per_token", "num_selected_experts", "moe_num_active_experts"})
+    if (config.is_there(key) && !config.is_list(key)) return config.integer(key, 1, max_experts);
+  return 0;
+}
+
 std::vector<int> numbers_of(const std::vector<bool>& flags, int count, int from) {
   std::vector<int> numbers;
   for (int layer = from; layer < from + count && layer < std::ssize(flags); ++layer)
@@ -133,19 +142,6 @@ int num_experts(const ConfigKeys& config) {
     if (config.is_null(key)) config.fail(key, "is null: no layer of this model has experts to place");
   return 0;
 }
-
-namespace {
-
-// By whichever key says it alike in all layers.
-int top_k(const ConfigKeys& config) {
-  for (const std::string_view key :
-       {"num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_top_k", "moe_k", "top_k_experts",
-        "experts_per_token", "num_selected_experts", "moe_num_active_experts"})
-    if (config.is_there(key) && !config.is_list(key)) return config.integer(key, 1, max_experts);
-  return 0;
-}
-
-}  // namespace
 
 bool speaks_of_experts(const ConfigKeys& config) {
   const auto is_there = [&](std::string_view key) { return config.is_there(key); };

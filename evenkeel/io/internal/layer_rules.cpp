@@ -19,11 +19,8 @@ namespace {
 
 using Flags = std::vector<bool>;
 
-// Lists of a word for each layer: of its MLP, or of what block it is.
-constexpr std::array<std::string_view, 1> mlp_words = {"mlp_layer_types"};
-constexpr std::array<std::string_view, 2> block_words = {"layers_block_type", "layer_types"};
-constexpr std::array<std::string_view, 2> flag_lists = {"moe_layer_freq", "moe_layer_layout"};
-constexpr std::array<std::string_view, 2> number_lists = {"moe_layers", "moe_layers_enum"};
+// A word for each layer's MLP.
+constexpr std::string_view mlp_words = "mlp_layer_types";
 // Of an MLP whose experts a table chooses.
 constexpr std::string_view table_word = "hash_moe";
 constexpr std::string_view pattern_key = "hybrid_override_pattern";
@@ -86,13 +83,10 @@ Flags flags_of_pattern(const ConfigKeys& config, std::string_view key) {
 
 Flags flags_of_zeros_and_ones(const ConfigKeys& config, std::string_view key) {
   Flags flags;
-  for (const Json& value : *config.find(key)) {
-    if (value.is_boolean()) {
-      flags.push_back(value.get<bool>());
-      continue;
-    }
-    flags.push_back(JsonField(value, config.file(), config.name(key)).integer(0, 1) == 1);
-  }
+  for (const Json& value : *config.find(key))
+    flags.push_back(value.is_boolean()
+                        ? value.get<bool>()
+                        : JsonField(value, config.file(), config.name(key)).integer(0, 1) == 1);
   return flags;
 }
 
@@ -131,14 +125,13 @@ class RuleReader {
   RuleReader(const ConfigKeys& config, const LayerCounts& count) : config_(config), count_(count) {}
 
   std::vector<LayerRule> read() {
-    for (const std::string_view key : mlp_words)
-      if (config_.is_there(key)) add_list(key, flags_of_words(config_, key, true));
-    for (const std::string_view key : block_words)
+    if (config_.is_there(mlp_words)) add_list(mlp_words, flags_of_words(config_, mlp_words, true));
+    for (const std::string_view key : {"layers_block_type", "layer_types"})
       if (names_mlp_blocks(config_, key)) add_list(key, flags_of_words(config_, key, false));
     if (config_.is_there(pattern_key)) add_list(pattern_key, flags_of_pattern(config_, pattern_key));
-    for (const std::string_view key : flag_lists)
+    for (const std::string_view key : {"moe_layer_freq", "moe_layer_layout"})
       if (config_.is_list(key)) add_list(key, flags_of_zeros_and_ones(config_, key));
-    for (const std::string_view key : number_lists)
+    for (const std::string_view key : {"moe_layers", "moe_layers_enum"})
       if (config_.is_there(key)) add_flags(key, flags_of_numbers(config_, key, count_));
     read_formulas();
     return std::move(rules_);
@@ -274,8 +267,8 @@ std::vector<LayerRule> layer_rules(const ConfigKeys& config, const LayerCounts& 
 
 std::vector<bool> table_rule(const ConfigKeys& config, int num_layers) {
   Flags flags;
-  if (config.is_list(mlp_words.front())) {
-    for (const std::string& word : config.words(mlp_words.front())) flags.push_back(word == table_word);
+  if (config.is_list(mlp_words)) {
+    for (const std::string& word : config.words(mlp_words)) flags.push_back(word == table_word);
   } else {
     flags.assign(static_cast<std::size_t>(config.integer_or("num_hash_layers", 0, max_layers, 0)), true);
   }

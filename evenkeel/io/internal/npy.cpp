@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -89,13 +90,10 @@ class HeaderText {
   }
   bool boolean() {
     skip_space();
-    for (const auto& [word, value] :
-         {std::pair{std::string_view("True"), true}, {std::string_view("False"), false}}) {
-      if (!text_.starts_with(word)) continue;
-      text_.remove_prefix(word.size());
-      return value;
-    }
-    fail("fortran_order is neither True nor False");
+    const bool value = text_.starts_with("True");
+    if (!value && !text_.starts_with("False")) fail("fortran_order is neither True nor False");
+    text_.remove_prefix(value ? 4 : 5);
+    return value;
   }
 
   void take_descr(ArrayInfo& array) {
@@ -145,12 +143,6 @@ class HeaderText {
   std::optional<bool> fortran_order_;
 };
 
-std::int64_t little_endian(std::span<const std::byte> bytes) {
-  std::int64_t number = 0;
-  for (std::size_t i = bytes.size(); i-- > 0;) number = number << 8 | std::to_integer<std::int64_t>(bytes[i]);
-  return number;
-}
-
 }  // namespace
 
 NpyHeader read_npy_header(const ArrayReader::Fetch& read, std::int64_t size, const std::string& file,
@@ -169,8 +161,8 @@ NpyHeader read_npy_header(const ArrayReader::Fetch& read, std::int64_t size, con
     throw parse_error(file, where + "byte 6", "npy version {}.{}; 1.0, 2.0 and 3.0 are read", version, minor);
   const std::int64_t length_end = version == 1 ? 10 : 12;
   prefix(length_end);
-  const std::int64_t length =
-      little_endian(std::span(begin).subspan(8, static_cast<std::size_t>(length_end - 8)));
+  std::int64_t length = 0;
+  std::memcpy(&length, &begin[8], static_cast<std::size_t>(length_end - 8));
   if (length > max_npy_header_bytes || length > size - length_end)
     throw parse_error(file, where + "byte 8", "a header of {} bytes is claimed in {}", length, size);
   std::vector<std::byte> bytes(static_cast<std::size_t>(length_end + length));

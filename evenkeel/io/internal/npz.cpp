@@ -21,14 +21,14 @@ ArrayFile::Stored array_of(const std::shared_ptr<const ZipArchive>& archive, con
   if (!member.stored() && !member.deflated())
     throw parse_error(file, name, "is compressed by zip method {}; stored and deflated are read",
                       member.method);
-  ZipMemberReader reader(archive, member.index, name);
+  ZipMemberReader reader(archive, member, name);
   const auto read = [&](std::int64_t offset, std::span<std::byte> out) { reader.read(offset, out); };
   NpyHeader header = read_npy_header(read, member.size, file, name + ".");
   header.array.name = name;
-  const auto open = [=, index = member.index, begin = header.data_begin] {
-    const auto opened = std::make_shared<ZipMemberReader>(archive, index, name);
+  const auto open = [=, &member, begin = header.data_begin] {
+    const auto opened = std::make_shared<ZipMemberReader>(archive, member, name);
     return [=](std::int64_t first, std::span<std::byte> out) {
-      require_intact(archive, index, name);
+      opened->require_intact();
       opened->read(begin + first, out);
     };
   };

@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <deque>
+#include <memory>
 
 #include "evenkeel/base/error.h"
 #include "evenkeel/io/atomic_file.h"
@@ -26,32 +27,23 @@ class Member final : public ZipEnd {
 
  private:
   zip_int64_t answer(zip_source_cmd_t command, void* data, zip_uint64_t length) override {
-    constexpr std::time_t first_day =
-        315532800;  // 1980, zip's first day: the same content gives the same file
     switch (command) {
-      case ZIP_SOURCE_OPEN:
-        begin();
+      case ZIP_SOURCE_OPEN: {
+        const auto header = std::as_bytes(std::span(header_));
+        piece_.assign(header.begin(), header.end());
+        taken_ = 0;
+        next_ = array_.pieces();
         return 0;
+      }
       case ZIP_SOURCE_READ:
         return read(data, length);
-      case ZIP_SOURCE_CLOSE:
-        return 0;
       case ZIP_SOURCE_STAT:
-        return answer_size(data, length, std::ssize(header_) + array_.num_bytes(), first_day);
+        return answer_size(data, length, std::ssize(header_) + array_.num_bytes());
       case ZIP_SOURCE_SUPPORTS:
-        return zip_source_make_command_bitmap(ZIP_SOURCE_OPEN, ZIP_SOURCE_READ, ZIP_SOURCE_CLOSE,
-                                              ZIP_SOURCE_STAT, ZIP_SOURCE_ERROR, ZIP_SOURCE_FREE,
-                                              ZIP_SOURCE_SUPPORTS, -1);
+        return ZIP_SOURCE_SUPPORTS_READABLE;
       default:
         return refuse(ZIP_ER_OPNOTSUPP);
     }
-  }
-
-  void begin() {
-    const auto bytes = std::as_bytes(std::span(header_));
-    piece_.assign(bytes.begin(), bytes.end());
-    taken_ = 0;
-    next_ = array_.pieces();
   }
 
   zip_int64_t read(void* data, zip_uint64_t length) {
@@ -84,8 +76,12 @@ class Output final : public ZipEnd {
       case ZIP_SOURCE_WRITE:
         file_.write(std::span(static_cast<const std::byte*>(data), static_cast<std::size_t>(length)));
         return static_cast<zip_int64_t>(length);
-      case ZIP_SOURCE_SEEK_WRITE:
-        return seek(data, length);
+      case ZIP_SOURCE_SEEK_WRITE: {
+        const auto* const to = ZIP_SOURCE_GET_ARGS(zip_source_args_seek_t, data, length, &error_);
+        if (to == nullptr) return -1;
+        file_.seek(to->offset, to->whence);
+        return 0;
+      }
       case ZIP_SOURCE_TELL_WRITE:
         return file_.position();
       case ZIP_SOURCE_STAT:
@@ -102,31 +98,24 @@ class Output final : public ZipEnd {
     }
   }
 
-  zip_int64_t seek(void* data, zip_uint64_t length) {
-    const auto* const to = ZIP_SOURCE_GET_ARGS(zip_source_args_seek_t, data, length, &error_);
-    if (to == nullptr) return -1;
-    if (to->whence == SEEK_END) return refuse(ZIP_ER_OPNOTSUPP);
-    file_.seek(to->whence == SEEK_CUR ? file_.position() + to->offset : to->offset);
-    return 0;
-  }
-
   AtomicFile& file_;
 };
 
+using Archive = std::unique_ptr<zip_t, decltype(&zip_discard)>;
+
 void add_member(zip_t* archive, Member& member, const ArrayToWrite& array, const std::string& path) {
-  zip_source_t* source = member.source(zip_get_error(archive));
+  zip_source_t* const source = member.source();
   const std::string name = array.name + ".npy";
-  const zip_int64_t index =
-      source == nullptr ? -1 : zip_file_add(archive, name.c_str(), source, ZIP_FL_ENC_UTF_8);
-  if (index < 0) {
-    const std::string why = zip_strerror(archive);
+  const zip_int64_t added = zip_file_add(archive, name.c_str(), source, ZIP_FL_ENC_UTF_8);
+  if (added < 0) {
     zip_source_free(source);
-    zip_discard(archive);
-    throw InvalidArgument(path, "cannot be written: " + why);
+    throw InvalidArgument(path, fmt::format("cannot be written: {}", zip_strerror(archive)));
   }
+  const auto index = static_cast<zip_uint64_t>(added);
   // Counts are mostly zeros and would shrink more than a reader may allow (ArrayFile::max_whole_bytes).
-  const zip_int32_t method = array.dtype == Dtype::i64 ? ZIP_CM_STORE : ZIP_CM_DEFLATE;
-  zip_set_file_compression(archive, static_cast<zip_uint64_t>(index), method, 6);
+  zip_set_file_compression(archive, index, array.dtype == Dtype::i64 ? ZIP_CM_STORE : ZIP_CM_DEFLATE, 6);
+  constexpr std::time_t first_day = 315532800;  // 1980: the same content gives the same file
+  zip_file_set_mtime(archive, index, first_day, 0);
 }
 
 }  // namespace
@@ -134,24 +123,18 @@ void add_member(zip_t* archive, Member& member, const ArrayToWrite& array, const
 void write_npz(const std::vector<ArrayToWrite>& arrays, const std::string& path) {
   AtomicFile file(path);
   Output output(file);
-  zip_error_t error{};
-  zip_error_init(&error);
-  zip_source_t* const source = output.source(&error);
-  zip_t* const archive =
-      source == nullptr ? nullptr : zip_open_from_source(source, ZIP_CREATE | ZIP_TRUNCATE, &error);
-  if (archive == nullptr) {
-    zip_source_free(source);
-    throw InvalidArgument(path, fmt::format("cannot be written: {}", zip_error_strerror(&error)));
-  }
+  std::string why;
   std::deque<Member> members;  // which stay where they are
-  for (const ArrayToWrite& array : arrays) add_member(archive, members.emplace_back(array), array, path);
-  if (zip_close(archive) != 0) {
-    const std::string why = zip_strerror(archive);
-    zip_discard(archive);
+  Archive archive(output.open(ZIP_CREATE | ZIP_TRUNCATE, why), zip_discard);
+  if (archive == nullptr) throw InvalidArgument(path, "cannot be written: " + why);
+  for (const ArrayToWrite& array : arrays)
+    add_member(archive.get(), members.emplace_back(array), array, path);
+  if (zip_close(archive.get()) != 0) {
     for (const Member& member : members) member.rethrow();
     output.rethrow();
-    throw InvalidArgument(path, "cannot be written: " + why);
+    throw InvalidArgument(path, fmt::format("cannot be written: {}", zip_strerror(archive.get())));
   }
+  static_cast<void>(archive.release());
   file.commit();
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <utility>
 
 #include "evenkeel/io/internal/parse_error.h"
@@ -19,8 +20,7 @@ class PickleMachine {
 
   void run() {
     if (byte() != 0x80 || byte() != 2) refuse("does not begin as a pickle of protocol 2");
-    while (step(byte())) {
-    }
+    while (!finished_) step(byte());
   }
 
  private:
@@ -32,43 +32,40 @@ class PickleMachine {
     throw parse_error(file_, fmt::format("{} byte {}", where_, at_), why, std::forward<Args>(args)...);
   }
 
-  // Carries out an instruction; false at the end.
-  bool step(std::uint8_t instruction) {
-    using Step = bool (*)(PickleMachine&);
+  void step(std::uint8_t instruction) {
+    using Step = void (*)(PickleMachine&);
     // By the letters that Python gave them.
     static constexpr std::pair<std::uint8_t, Step> known[] = {
-        {'.', [](PickleMachine& m) { return m.finish(); }},
-        {'(', [](PickleMachine& m) { return m.mark(); }},
-        {'N', [](PickleMachine& m) { return m.push(Kind::none, 0); }},
-        {0x88, [](PickleMachine& m) { return m.push(Kind::boolean, 1); }},
-        {0x89, [](PickleMachine& m) { return m.push(Kind::boolean, 0); }},
-        {'K', [](PickleMachine& m) { return m.push(Kind::integer, m.little(1)); }},
-        {'M', [](PickleMachine& m) { return m.push(Kind::integer, m.little(2)); }},
-        {'J', [](PickleMachine& m) { return m.push(Kind::integer, static_cast<std::int32_t>(m.little(4))); }},
-        {0x8a, [](PickleMachine& m) { return m.push(Kind::integer, m.long_integer()); }},
-        {'G', [](PickleMachine& m) { return m.push(Kind::real, m.big8()); }},
+        {'.', [](PickleMachine& m) { m.finish(); }},
+        {'(', [](PickleMachine& m) { m.mark(); }},
+        {'N', [](PickleMachine& m) { m.push(Kind::none, 0); }},
+        {0x88, [](PickleMachine& m) { m.push(Kind::boolean, 1); }},
+        {0x89, [](PickleMachine& m) { m.push(Kind::boolean, 0); }},
+        {'K', [](PickleMachine& m) { m.push(Kind::integer, m.little(1)); }},
+        {'M', [](PickleMachine& m) { m.push(Kind::integer, m.little(2)); }},
+        {'J', [](PickleMachine& m) { m.push(Kind::integer, static_cast<std::int32_t>(m.little(4))); }},
+        {0x8a, [](PickleMachine& m) { m.push(Kind::integer, m.long_integer()); }},
+        {'G', [](PickleMachine& m) { m.push_real(); }},
         {'X',
-         [](PickleMachine& m) {
-           return m.push_text(Kind::text, m.take(static_cast<std::size_t>(m.little(4))));
-         }},
-        {'c', [](PickleMachine& m) { return m.push_name(); }},
-        {'q', [](PickleMachine& m) { return m.put(m.little(1)); }},
-        {'r', [](PickleMachine& m) { return m.put(m.little(4)); }},
-        {'h', [](PickleMachine& m) { return m.get(m.little(1)); }},
-        {'j', [](PickleMachine& m) { return m.get(m.little(4)); }},
-        {']', [](PickleMachine& m) { return m.push_items(Kind::list, {}); }},
-        {'}', [](PickleMachine& m) { return m.push_items(Kind::dict, {}); }},
-        {')', [](PickleMachine& m) { return m.push_items(Kind::tuple, {}); }},
-        {'t', [](PickleMachine& m) { return m.push_items(Kind::tuple, m.pop_to_mark()); }},
-        {0x85, [](PickleMachine& m) { return m.push_items(Kind::tuple, m.pop_last(1)); }},
-        {0x86, [](PickleMachine& m) { return m.push_items(Kind::tuple, m.pop_last(2)); }},
-        {0x87, [](PickleMachine& m) { return m.push_items(Kind::tuple, m.pop_last(3)); }},
-        {'a', [](PickleMachine& m) { return m.extend(Kind::list, m.pop_last(1)); }},
-        {'e', [](PickleMachine& m) { return m.extend(Kind::list, m.pop_to_mark()); }},
-        {'s', [](PickleMachine& m) { return m.extend(Kind::dict, m.pop_last(2)); }},
-        {'u', [](PickleMachine& m) { return m.extend(Kind::dict, m.pop_to_mark()); }},
-        {'Q', [](PickleMachine& m) { return m.push_items(Kind::persistent, m.pop_last(1)); }},
-        {'R', [](PickleMachine& m) { return m.call(m.pop_last(2)); }},
+         [](PickleMachine& m) { m.push_text(Kind::text, m.take(static_cast<std::size_t>(m.little(4)))); }},
+        {'c', [](PickleMachine& m) { m.push_name(); }},
+        {'q', [](PickleMachine& m) { m.put(m.little(1)); }},
+        {'r', [](PickleMachine& m) { m.put(m.little(4)); }},
+        {'h', [](PickleMachine& m) { m.get(m.little(1)); }},
+        {'j', [](PickleMachine& m) { m.get(m.little(4)); }},
+        {']', [](PickleMachine& m) { m.push_items(Kind::list, {}); }},
+        {'}', [](PickleMachine& m) { m.push_items(Kind::dict, {}); }},
+        {')', [](PickleMachine& m) { m.push_items(Kind::tuple, {}); }},
+        {'t', [](PickleMachine& m) { m.push_items(Kind::tuple, m.pop_to_mark()); }},
+        {0x85, [](PickleMachine& m) { m.push_items(Kind::tuple, m.pop_last(1)); }},
+        {0x86, [](PickleMachine& m) { m.push_items(Kind::tuple, m.pop_last(2)); }},
+        {0x87, [](PickleMachine& m) { m.push_items(Kind::tuple, m.pop_last(3)); }},
+        {'a', [](PickleMachine& m) { m.extend(Kind::list, m.pop_last(1)); }},
+        {'e', [](PickleMachine& m) { m.extend(Kind::list, m.pop_to_mark()); }},
+        {'s', [](PickleMachine& m) { m.extend(Kind::dict, m.pop_last(2)); }},
+        {'u', [](PickleMachine& m) { m.extend(Kind::dict, m.pop_to_mark()); }},
+        {'Q', [](PickleMachine& m) { m.push_items(Kind::persistent, m.pop_last(1)); }},
+        {'R', [](PickleMachine& m) { m.call(m.pop_last(2)); }},
     };
     static constexpr auto steps = [] {
       std::array<Step, 256> all{};
@@ -80,16 +77,13 @@ class PickleMachine {
     refuse("instruction 0x{:02x} is none of those that plain data needs", instruction);
   }
 
-  bool finish() {
-    pickle_.root_ = pop();
+  void finish() {
+    pickle_.root_ = pop_last(1).front();
     if (at_ != bytes_.size()) refuse("goes on behind its end");
-    return false;
+    finished_ = true;
   }
 
-  bool mark() {
-    marks_.push_back(stack_.size());
-    return true;
-  }
+  void mark() { marks_.push_back(stack_.size()); }
 
   std::string_view take(std::size_t count) {
     if (count > bytes_.size() - at_) refuse("ends {} bytes too early", count - (bytes_.size() - at_));
@@ -101,17 +95,9 @@ class PickleMachine {
   std::uint8_t byte() { return static_cast<std::uint8_t>(take(1).front()); }
 
   std::int64_t little(std::size_t count) {
-    const std::string_view taken = take(count);
-    std::uint64_t value = 0;
-    for (std::size_t i = 0; i < count; ++i)
-      value |= static_cast<std::uint64_t>(static_cast<std::uint8_t>(taken[i])) << (8 * i);
-    return static_cast<std::int64_t>(value);
-  }
-
-  std::int64_t big8() {
-    std::uint64_t value = 0;
-    for (char c : take(8)) value = value << 8 | static_cast<std::uint8_t>(c);
-    return static_cast<std::int64_t>(value);
+    std::int64_t value = 0;
+    std::memcpy(&value, take(count).data(), count);
+    return value;
   }
 
   std::int64_t long_integer() {
@@ -123,18 +109,23 @@ class PickleMachine {
     return static_cast<std::int64_t>(value << unused) >> unused;  // the sign is that of the last byte
   }
 
-  bool push(Kind kind, std::int64_t number) {
+  void push(Kind kind, std::int64_t number) {
     stack_.push_back(static_cast<Id>(pickle_.values_.size()));
     pickle_.values_.push_back({kind, number});
-    return true;
   }
 
-  bool push_text(Kind kind, std::string_view text) {
+  // Nobody asks for its value.
+  void push_real() {
+    take(8);
+    return push(Kind::real, 0);
+  }
+
+  void push_text(Kind kind, std::string_view text) {
     pickle_.texts_.emplace_back(text);
     return push(kind, std::ssize(pickle_.texts_) - 1);
   }
 
-  bool push_items(Kind kind, std::vector<Id> items) {
+  void push_items(Kind kind, std::vector<Id> items) {
     pickle_.lists_.push_back(std::move(items));
     return push(kind, std::ssize(pickle_.lists_) - 1);
   }
@@ -149,7 +140,7 @@ class PickleMachine {
     return rest.substr(0, end);
   }
 
-  bool push_name() {
+  void push_name() {
     const std::string_view module = line();
     const std::string name = fmt::format("{} {}", module, line());
     if (std::find(allowed_.begin(), allowed_.end(), name) == allowed_.end())
@@ -157,7 +148,10 @@ class PickleMachine {
     return push_text(Kind::name, name);
   }
 
-  Id pop() { return pop_last(1).front(); }
+  Id top() {
+    stack_.push_back(pop_last(1).front());
+    return stack_.back();
+  }
 
   std::vector<Id> pop_last(std::size_t count) {
     const std::size_t bottom = marks_.empty() ? 0 : marks_.back();
@@ -175,17 +169,15 @@ class PickleMachine {
   }
 
   // Appends to what is on top of the stack.
-  bool extend(Kind kind, const std::vector<Id>& more) {
-    const Id top = pop_last(1).front();
-    stack_.push_back(top);
-    if (pickle_.kind(top) != kind) refuse("adds to {}", pickle_.kind_name(top));
+  void extend(Kind kind, const std::vector<Id>& more) {
+    const Id extended = top();
+    if (pickle_.kind(extended) != kind) refuse("adds to {}", pickle_.kind_name(extended));
     if (kind == Kind::dict && more.size() % 2 != 0) refuse("a key without a value");
-    auto& items = pickle_.lists_[static_cast<std::size_t>(pickle_.values_[top].number)];
+    auto& items = pickle_.lists_[static_cast<std::size_t>(pickle_.values_[extended].number)];
     items.insert(items.end(), more.begin(), more.end());
-    return true;
   }
 
-  bool call(std::vector<Id> name_and_arguments) {
+  void call(std::vector<Id> name_and_arguments) {
     const Id name = name_and_arguments[0];
     const Id arguments = name_and_arguments[1];
     if (pickle_.kind(name) != Kind::name || pickle_.kind(arguments) != Kind::tuple)
@@ -197,19 +189,16 @@ class PickleMachine {
     return push_items(Kind::call, std::move(name_and_arguments));
   }
 
-  bool put(std::int64_t place) {
-    const Id top = pop_last(1).front();
-    stack_.push_back(top);
+  void put(std::int64_t place) {
+    const Id remembered = top();
     if (place > std::ssize(memo_)) refuse("remembers a value in place {} of {}", place, memo_.size());
-    if (place == std::ssize(memo_)) memo_.push_back(top);
-    memo_[static_cast<std::size_t>(place)] = top;
-    return true;
+    if (place == std::ssize(memo_)) memo_.push_back(remembered);
+    memo_[static_cast<std::size_t>(place)] = remembered;
   }
 
-  bool get(std::int64_t place) {
+  void get(std::int64_t place) {
     if (place >= std::ssize(memo_)) refuse("recalls value {} of {}", place, memo_.size());
     stack_.push_back(memo_[static_cast<std::size_t>(place)]);
-    return true;
   }
 
   Pickle& pickle_;
@@ -218,6 +207,7 @@ class PickleMachine {
   std::string file_;
   std::string where_;
   std::size_t at_ = 0;
+  bool finished_ = false;
   std::vector<Id> stack_;
   std::vector<std::size_t> marks_;
   std::vector<Id> memo_;
@@ -232,18 +222,12 @@ Pickle::Pickle(std::span<const std::byte> bytes, std::span<const std::string_vie
 
 std::optional<Pickle::Id> Pickle::find(Id dict, std::string_view key) const {
   if (kind(dict) != Kind::dict) return std::nullopt;
-  constexpr std::size_t few = 64;
   const auto pairs = items(dict);
-  if (pairs.size() > few) {
-    const auto [sorted, fresh] = sorted_.try_emplace(values_[dict].number);
-    for (std::size_t i = 0; fresh && i < pairs.size(); i += 2)
-      if (kind(pairs[i]) == Kind::text) sorted->second.insert_or_assign(text(pairs[i]), pairs[i + 1]);
-    const auto found = sorted->second.find(key);
-    return found == sorted->second.end() ? std::nullopt : std::optional(found->second);
-  }
-  for (std::size_t i = pairs.size(); i >= 2; i -= 2)
-    if (kind(pairs[i - 2]) == Kind::text && text(pairs[i - 2]) == key) return pairs[i - 1];
-  return std::nullopt;
+  const auto [sorted, fresh] = sorted_.try_emplace(values_[dict].number);
+  for (std::size_t i = 0; fresh && i < pairs.size(); i += 2)
+    if (kind(pairs[i]) == Kind::text) sorted->second.insert_or_assign(text(pairs[i]), pairs[i + 1]);
+  const auto found = sorted->second.find(key);
+  return found == sorted->second.end() ? std::nullopt : std::optional(found->second);
 }
 
 std::vector<Pickle::Id> Pickle::all_of(Kind kind) const {

@@ -50,7 +50,7 @@ class Pickle {
   // tuple); of a persistent id the one value that names it.
   std::span<const Id> items(Id id) const { return lists_[static_cast<std::size_t>(values_[id].number)]; }
   // The value of a text key; none if `dict` is no dict, or has no such key. Of several the last. Not for
-  // several threads at once: a large dict is sorted when it is first asked, since many may refer to one.
+  // several threads at once: a dict is sorted when it is first asked, since many may refer to one.
   std::optional<Id> find(Id dict, std::string_view key) const;
   // All values of a kind.
   std::vector<Id> all_of(Kind kind) const;

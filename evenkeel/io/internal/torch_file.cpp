@@ -15,7 +15,6 @@ namespace {
 constexpr int max_torch_members = 1 << 20;
 constexpr std::int64_t max_pickle_bytes = std::int64_t{256} << 20;
 constexpr int last_version = 10;  // that torch 2.13 reads
-constexpr std::string_view pickle_member = "data.pkl";
 constexpr std::string_view rebuild_tensor = "torch._utils _rebuild_tensor_v2";
 constexpr std::string_view rebuild_parameter = "torch._utils _rebuild_parameter";
 
@@ -26,9 +25,12 @@ std::vector<std::string_view> allowed_names() {
   return names;
 }
 
-bool is_pickle_member(std::string_view name) {
-  return name == pickle_member ||
-         (name.ends_with(pickle_member) && name[name.size() - pickle_member.size() - 1] == '/');
+// The member that holds the pickle; nullptr where there is none.
+const ZipArchive::Member* pickle_in(const ZipArchive& archive) {
+  const auto found = std::ranges::find_if(archive.members(), [](const ZipArchive::Member& member) {
+    return member.name == "data.pkl" || member.name.ends_with("/data.pkl");
+  });
+  return found == archive.members().end() ? nullptr : &*found;
 }
 
 }  // namespace
@@ -48,19 +50,15 @@ struct TorchFile::Tensor {
 };
 
 bool is_torch_file(const ByteSource& source) {
-  const auto archive = ZipArchive::open(source, max_torch_members);
-  return std::any_of(archive->members().begin(), archive->members().end(),
-                     [](const auto& member) { return is_pickle_member(member.name); });
+  return pickle_in(*ZipArchive::open(source, max_torch_members)) != nullptr;
 }
 
 TorchFile::TorchFile(const ByteSource& source)
     : archive_(ZipArchive::open(source, max_torch_members)),
       budget_((std::int64_t{1} << 20) + 4 * std::min(archive_->file_size(), std::int64_t{1} << 50)) {
-  const auto& members = archive_->members();
-  const auto found = std::find_if(members.begin(), members.end(),
-                                  [](const auto& member) { return is_pickle_member(member.name); });
-  if (found == members.end()) throw ParseError(name(), "", "is no file of torch.save: it has no data.pkl");
-  prefix_ = found->name.substr(0, found->name.size() - pickle_member.size());
+  const ZipArchive::Member* const found = pickle_in(*archive_);
+  if (found == nullptr) throw ParseError(name(), "", "is no file of torch.save: it has no data.pkl");
+  prefix_ = found->name.substr(0, found->name.rfind("data.pkl"));
   if (archive_->find(prefix_ + "byteorder") != nullptr) {
     const auto order = bytes_of(prefix_ + "byteorder");
     if (std::string_view(reinterpret_cast<const char*>(order.data()), order.size()) != "little")
@@ -100,8 +98,7 @@ const ZipArchive::Member& TorchFile::member(const std::string& member_name) cons
 std::vector<std::byte> TorchFile::bytes_of(const std::string& member_name) const {
   const ZipArchive::Member& found = member(member_name);
   std::vector<std::byte> bytes(static_cast<std::size_t>(found.size));
-  ZipMemberReader(archive_, found.index, member_name).read(0, bytes);
-  require_intact(archive_, found.index, member_name);
+  ZipMemberReader(archive_, found, member_name).read(0, bytes);
   return bytes;
 }
 
@@ -192,9 +189,9 @@ std::vector<std::byte> TorchFile::stored_bytes(Tensor& tensor, const std::string
   const std::int64_t span = last - tensor.offset + 1;
   charge(span, key);
   std::vector<std::byte> bytes(static_cast<std::size_t>(span * width));
-  const std::uint64_t index = member(storage.member).index;
-  ZipMemberReader(archive_, index, storage.member).read(tensor.offset * width, bytes);
-  require_intact(archive_, index, storage.member);
+  ZipMemberReader reader(archive_, member(storage.member), storage.member);
+  reader.read(tensor.offset * width, bytes);
+  reader.require_intact();
   return bytes;
 }
 

@@ -17,7 +17,6 @@ namespace evenkeel::internal {
 
 namespace {
 
-constexpr std::string_view assignments_key = "initial_global_assignments";
 constexpr std::array<std::string_view, 3> number_keys = {"num_slots", "layer_updates_per_iter", "ep_size"};
 
 bool is_number_key(std::string_view key) {
@@ -35,94 +34,96 @@ std::optional<std::int64_t> whole_number(std::string_view text) {
 
 class TrtllmParser {
  public:
-  TrtllmParser(const Yaml& yaml, std::string file, std::size_t text_bytes)
-      : yaml_(yaml),
-        file_(std::move(file)),
+  TrtllmParser(const std::deque<YamlNode>& nodes, const std::string& file, std::size_t text_bytes)
+      : nodes_(nodes),
+        file_(file),
         budget_((std::int64_t{1} << 20) + 4 * static_cast<std::int64_t>(text_bytes)) {}
 
   TrtllmYaml parse() {
     TrtllmYaml read;
-    const Id map = balancer();
+    const auto& places = balancer().places;
     bool has_assignments = false;
-    for (Id key = yaml_.first(map); key != yaml_.end(map); key = yaml_.next(yaml_.next(key))) {
-      const Id value = yaml_.next(key);
-      if (is_key(key, assignments_key)) {
-        if (std::exchange(has_assignments, true)) refuse(key, "{} is given twice", assignments_key);
-        take_assignments(value, read);
+    for (std::size_t i = 0; i < places.size(); i += 2) {
+      if (is_key(places[i], assignments_key)) {
+        if (std::exchange(has_assignments, true)) refuse(places[i], "{} is given twice", assignments_key);
+        take_assignments(places[i + 1], read);
       } else {
-        take_number(key, value, read);
+        take_number(places[i], places[i + 1], read);
       }
     }
     return read;
   }
 
  private:
-  using Id = Yaml::Id;
-  using Kind = Yaml::Kind;
+  using Place = YamlNode::Place;
+  using Kind = YamlNode::Kind;
 
   template <class... Args>
-  [[noreturn]] void refuse(Id id, fmt::format_string<Args...> why, Args&&... args) const {
-    throw parse_error(file_, fmt::format("line {}", yaml_.line(id)), why, std::forward<Args>(args)...);
+  [[noreturn]] void refuse(const Place& place, fmt::format_string<Args...> why, Args&&... args) const {
+    throw parse_error(file_, fmt::format("line {}", place.line), why, std::forward<Args>(args)...);
   }
 
-  bool is_key(Id id, std::string_view key) const {
-    return yaml_.kind(id) == Kind::scalar && yaml_.text(id) == key;
+  static bool is_key(const Place& place, std::string_view key) {
+    return place.node->kind == Kind::scalar && place.node->text == key;
   }
 
   // A scalar's text, or what else there is.
-  std::string shown(Id id) const {
+  static std::string shown(const Place& place) {
     constexpr std::size_t most = 60;
-    if (yaml_.kind(id) != Kind::scalar) return yaml_.kind_name(id);
-    const std::string_view text = yaml_.text(id);
+    if (place.node->kind != Kind::scalar) return place.node->kind == Kind::list ? "a list" : "a map";
+    const std::string& text = place.node->text;
     return text.size() <= most ? fmt::format("'{}'", text) : fmt::format("'{}...'", text.substr(0, most));
   }
 
   // The map that has the assignments, wherever it stands; of a file without assignments its outermost.
-  Id balancer() const {
-    std::optional<Id> found;
-    for (Id map = 0; map < yaml_.size(); ++map) {
-      if (yaml_.is_alias(map) || yaml_.kind(map) != Kind::map || !has_assignments(map)) continue;
-      if (found)
-        refuse(map, "is a second map with {}; the first is in line {}", assignments_key, yaml_.line(*found));
-      found = map;
+  const YamlNode& balancer() const {
+    const YamlNode* found = nullptr;
+    for (const YamlNode& node : nodes_) {
+      if (node.kind != Kind::map || !has_assignments(node)) continue;
+      if (found != nullptr)
+        refuse({node.line, &node}, "is a second map with {}; the first is in line {}", assignments_key,
+               found->line);
+      found = &node;
     }
-    if (found) return *found;
-    if (yaml_.empty() || yaml_.kind(yaml_.root()) != Kind::map)
+    if (found != nullptr) return *found;
+    if (nodes_.empty() || nodes_.front().kind != Kind::map)
       throw parse_error(file_, "", "is YAML without a map that has {}", assignments_key);
-    return yaml_.root();
+    return nodes_.front();
   }
 
-  bool has_assignments(Id map) const {
-    for (Id key = yaml_.first(map); key != yaml_.end(map); key = yaml_.next(yaml_.next(key)))
-      if (is_key(key, assignments_key)) return true;
+  static bool has_assignments(const YamlNode& map) {
+    for (std::size_t i = 0; i < map.places.size(); i += 2)
+      if (is_key(map.places[i], assignments_key)) return true;
     return false;
   }
 
-  void take_number(Id key, Id value, TrtllmYaml& read) const {
-    if (yaml_.kind(key) != Kind::scalar || !is_number_key(yaml_.text(key)))
+  void take_number(const Place& key, const Place& value, TrtllmYaml& read) const {
+    if (key.node->kind != Kind::scalar || !is_number_key(key.node->text))
       refuse(key, "{} is no key of a TensorRT-LLM load balancer", shown(key));
-    const std::string name(yaml_.text(key));
+    const std::string& name = key.node->text;
     const auto number = plain_number(value);
     if (!number) refuse(value, "{}: {} is not a whole number", name, shown(value));
     if (!read.numbers.emplace(name, *number).second) refuse(key, "{} is given twice", name);
   }
 
-  void take_assignments(Id layers, TrtllmYaml& read) {
-    if (yaml_.kind(layers) != Kind::map)
+  void take_assignments(const Place& layers, TrtllmYaml& read) {
+    if (layers.node->kind != Kind::map)
       refuse(layers, "{} is {}, not a map of layers", assignments_key, shown(layers));
-    for (Id key = yaml_.first(layers); key != yaml_.end(layers); key = yaml_.next(yaml_.next(key))) {
-      const auto layer = yaml_.kind(key) == Kind::scalar ? whole_number(yaml_.text(key)) : std::nullopt;
+    const auto& places = layers.node->places;
+    for (std::size_t i = 0; i < places.size(); i += 2) {
+      const Place& key = places[i];
+      const auto layer = key.node->kind == Kind::scalar ? whole_number(key.node->text) : std::nullopt;
       if (!layer || *layer < 0 || *layer >= max_layers)
         refuse(key, "{} is not the number of a layer", shown(key));
       const auto [row, fresh] = read.assignments.try_emplace(*layer);
       if (!fresh) refuse(key, "layer {} is given twice", *layer);
-      take_row(yaml_.next(key), row->second);
+      take_row(places[i + 1], row->second);
     }
   }
 
-  void take_row(Id list, PhysicalRow& row) {
-    if (yaml_.kind(list) != Kind::list) refuse(list, "{} is not a list of experts", shown(list));
-    for (Id slot = yaml_.first(list); slot != yaml_.end(list); slot = yaml_.next(slot)) {
+  void take_row(const Place& list, PhysicalRow& row) {
+    if (list.node->kind != Kind::list) refuse(list, "{} is not a list of experts", shown(list));
+    for (const Place& slot : list.node->places) {
       const auto expert = plain_number(slot);
       if (!expert) refuse(slot, "{} is not an expert", shown(slot));
       // A list may stand for many by its aliases.
@@ -131,13 +132,12 @@ class TrtllmParser {
     }
   }
 
-  std::optional<std::int64_t> plain_number(Id id) const {
-    if (yaml_.kind(id) != Kind::scalar || !yaml_.is_plain(id)) return std::nullopt;
-    return whole_number(yaml_.text(id));
+  static std::optional<std::int64_t> plain_number(const Place& place) {
+    return place.node->is_plain ? whole_number(place.node->text) : std::nullopt;
   }
 
-  const Yaml& yaml_;
-  std::string file_;
+  const std::deque<YamlNode>& nodes_;
+  const std::string& file_;
   std::int64_t budget_;  // experts that may still be read
 };
 
@@ -171,8 +171,7 @@ bool mentions_trtllm_map(const ByteSource& source) {
 
 TrtllmYaml parse_trtllm_yaml(const ByteSource& source) {
   const std::string text = read_text(source, "YAML");
-  const Yaml yaml(without_mark(text), source.name());
-  return TrtllmParser(yaml, source.name(), text.size()).parse();
+  return TrtllmParser(parse_yaml(without_mark(text), source.name()), source.name(), text.size()).parse();
 }
 
 }  // namespace evenkeel::internal

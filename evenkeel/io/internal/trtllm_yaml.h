@@ -12,6 +12,8 @@
 
 namespace evenkeel::internal {
 
+inline constexpr std::string_view assignments_key = "initial_global_assignments";
+
 struct TrtllmYaml {
   std::map<std::string, std::int64_t> numbers;
   std::map<std::int64_t, PhysicalRow> assignments;  // by layer

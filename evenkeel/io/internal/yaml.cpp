@@ -3,54 +3,103 @@
 #include <fmt/format.h>
 #include <yaml.h>
 
-#include <array>
 #include <map>
-#include <vector>
 
 #include "evenkeel/base/check.h"
-#include "evenkeel/base/error.h"
 #include "evenkeel/io/internal/parse_error.h"
 
 namespace evenkeel::internal {
 
 namespace {
 
-// PyYAML names no more than there are lists.
-constexpr std::size_t max_anchors = std::size_t{1} << 17;
-
 std::string_view view(const yaml_char_t* text) {
   return reinterpret_cast<const char*>(text);
 }
 
-// libyaml's parser and the event it gave last.
-class YamlEvents {
+// Makes nodes of libyaml's events.
+class YamlParser {
  public:
-  YamlEvents(std::string_view text, const std::string& file) : file_(file) {
+  YamlParser(std::string_view text, const std::string& file) : file_(file) {
     EVENKEEL_CHECK(yaml_parser_initialize(&parser_) == 1);
     yaml_parser_set_input_string(&parser_, reinterpret_cast<const unsigned char*>(text.data()), text.size());
     yaml_parser_set_encoding(&parser_, YAML_UTF8_ENCODING);
   }
-  ~YamlEvents() {
+  ~YamlParser() {
     yaml_event_delete(&event_);
     yaml_parser_delete(&parser_);
   }
-  YamlEvents(const YamlEvents&) = delete;
-  YamlEvents& operator=(const YamlEvents&) = delete;
+  YamlParser(const YamlParser&) = delete;
+  YamlParser& operator=(const YamlParser&) = delete;
 
-  const yaml_event_t& next() {
-    yaml_event_delete(&event_);
-    event_ = {};
-    if (yaml_parser_parse(&parser_, &event_) != 1) refuse_syntax();
-    return event_;
+  std::deque<YamlNode> parse() {
+    do {
+      yaml_event_delete(&event_);
+      event_ = {};
+      if (yaml_parser_parse(&parser_, &event_) != 1) refuse_syntax();
+      take_event();
+    } while (event_.type != YAML_STREAM_END_EVENT);
+    return std::move(nodes_);
   }
 
-  std::size_t line() const { return event_.start_mark.line + 1; }
+ private:
+  void take_event() {
+    const auto& data = event_.data;
+    switch (event_.type) {
+      case YAML_DOCUMENT_START_EVENT:
+        if (has_document_) refuse("begins a second document; one is read");
+        has_document_ = true;
+        return;
+      case YAML_SCALAR_EVENT:
+        add({.kind = YamlNode::Kind::scalar,
+             .is_plain = data.scalar.style == YAML_PLAIN_SCALAR_STYLE,
+             .line = line(),
+             .text = std::string(reinterpret_cast<const char*>(data.scalar.value), data.scalar.length)},
+            data.scalar.anchor);
+        return;
+      case YAML_ALIAS_EVENT:
+        return add_alias(view(data.alias.anchor));
+      case YAML_SEQUENCE_START_EVENT:
+        return open(YamlNode::Kind::list, data.sequence_start.anchor);
+      case YAML_MAPPING_START_EVENT:
+        return open(YamlNode::Kind::map, data.mapping_start.anchor);
+      case YAML_SEQUENCE_END_EVENT:
+      case YAML_MAPPING_END_EVENT:
+        open_.pop_back();
+        return;
+      default:
+        return;
+    }
+  }
+
+  YamlNode& add(YamlNode node, const yaml_char_t* anchor) {
+    YamlNode& added = nodes_.emplace_back(std::move(node));
+    put(added);
+    if (anchor != nullptr) anchors_.insert_or_assign(std::string(view(anchor)), &added);
+    return added;
+  }
+
+  void add_alias(std::string_view anchor) {
+    const auto found = anchors_.find(anchor);
+    if (found == anchors_.end()) refuse("is an alias of nothing before it");
+    put(*found->second);
+  }
+
+  void open(YamlNode::Kind kind, const yaml_char_t* anchor) {
+    if (open_.size() == max_yaml_depth) refuse("nested deeper than {}", max_yaml_depth);
+    open_.push_back(&add({.kind = kind, .line = line()}, anchor));
+  }
+
+  void put(const YamlNode& node) {
+    if (!open_.empty()) open_.back()->places.push_back({line(), &node});
+  }
+
+  std::uint32_t line() const { return static_cast<std::uint32_t>(event_.start_mark.line + 1); }
+
   template <class... Args>
   [[noreturn]] void refuse(fmt::format_string<Args...> why, Args&&... args) const {
     throw parse_error(file_, fmt::format("line {}", line()), why, std::forward<Args>(args)...);
   }
 
- private:
   [[noreturn]] void refuse_syntax() const {
     const char* const problem = parser_.problem == nullptr ? "cannot be parsed" : parser_.problem;
     if (parser_.error == YAML_READER_ERROR)
@@ -64,106 +113,16 @@ class YamlEvents {
   const std::string& file_;
   yaml_parser_t parser_{};
   yaml_event_t event_{};
+  bool has_document_ = false;
+  std::deque<YamlNode> nodes_;
+  std::vector<YamlNode*> open_;
+  std::map<std::string, const YamlNode*, std::less<>> anchors_;
 };
 
 }  // namespace
 
-class YamlBuilder {
- public:
-  YamlBuilder(Yaml& yaml, std::string_view text, const std::string& file)
-      : yaml_(yaml), events_(text, file) {}
-
-  void run() {
-    bool has_document = false;
-    while (true) {
-      const yaml_event_t& event = events_.next();
-      switch (event.type) {
-        case YAML_STREAM_END_EVENT:
-          return;
-        case YAML_DOCUMENT_START_EVENT:
-          if (has_document) events_.refuse("begins a second document; one is read");
-          has_document = true;
-          break;
-        case YAML_SCALAR_EVENT:
-          add_scalar(event);
-          break;
-        case YAML_ALIAS_EVENT:
-          add_alias(view(event.data.alias.anchor));
-          break;
-        case YAML_SEQUENCE_START_EVENT:
-          open(Yaml::Kind::list, event.data.sequence_start.anchor);
-          break;
-        case YAML_MAPPING_START_EVENT:
-          open(Yaml::Kind::map, event.data.mapping_start.anchor);
-          break;
-        case YAML_SEQUENCE_END_EVENT:
-        case YAML_MAPPING_END_EVENT:
-          yaml_.nodes_[open_.back()].end = yaml_.size();
-          open_.pop_back();
-          break;
-        default:
-          break;
-      }
-    }
-  }
-
- private:
-  Yaml::Node& add(Yaml::Kind kind) {
-    const Yaml::Id id = yaml_.size();
-    return yaml_.nodes_.emplace_back(Yaml::Node{.end = id + 1,
-                                                .line = static_cast<std::uint32_t>(events_.line()),
-                                                .begin = 0,
-                                                .size = 0,
-                                                .kind = kind,
-                                                .is_plain = false,
-                                                .is_alias = false});
-  }
-
-  void name(const yaml_char_t* anchor, Yaml::Id id) {
-    if (anchor == nullptr) return;
-    if (anchors_.size() == max_anchors) events_.refuse("names more than {} values", max_anchors);
-    anchors_.insert_or_assign(std::string(view(anchor)), id);
-  }
-
-  void add_scalar(const yaml_event_t& event) {
-    const auto& scalar = event.data.scalar;
-    name(scalar.anchor, yaml_.size());
-    Yaml::Node& node = add(Yaml::Kind::scalar);
-    node.begin = static_cast<std::uint32_t>(yaml_.scalars_.size());
-    if (scalar.length >= std::size_t{1} << 28) events_.refuse("is a text of more than 2^28 bytes");
-    node.size = static_cast<std::uint32_t>(scalar.length) & 0xfffffffU;
-    node.is_plain = scalar.style == YAML_PLAIN_SCALAR_STYLE;
-    yaml_.scalars_.append(reinterpret_cast<const char*>(scalar.value), scalar.length);
-  }
-
-  void add_alias(std::string_view anchor) {
-    const auto found = anchors_.find(anchor);
-    if (found == anchors_.end()) events_.refuse("is an alias of nothing before it");
-    Yaml::Node& node = add(yaml_.nodes_[found->second].kind);
-    node.begin = found->second;
-    node.is_alias = true;
-  }
-
-  void open(Yaml::Kind kind, const yaml_char_t* anchor) {
-    if (open_.size() == max_yaml_depth) events_.refuse("nested deeper than {}", max_yaml_depth);
-    name(anchor, yaml_.size());
-    open_.push_back(yaml_.size());
-    add(kind);
-  }
-
-  Yaml& yaml_;
-  YamlEvents events_;
-  std::vector<Yaml::Id> open_;
-  std::map<std::string, Yaml::Id, std::less<>> anchors_;
-};
-
-Yaml::Yaml(std::string_view text, const std::string& file) {
-  YamlBuilder(*this, text, file).run();
-}
-
-const char* Yaml::kind_name(Id id) const {
-  constexpr std::array names = {"a scalar", "a list", "a map"};
-  return names[static_cast<std::size_t>(kind(id))];
+std::deque<YamlNode> parse_yaml(std::string_view text, const std::string& file) {
+  return YamlParser(text, file).parse();
 }
 
 }  // namespace evenkeel::internal

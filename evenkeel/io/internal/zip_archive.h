@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -13,7 +14,12 @@
 
 #include "evenkeel/io/byte_source.h"
 
+struct zip;
+struct zip_file;
+
 namespace evenkeel::internal {
+
+class ZipEnd;
 
 class ZipArchive {
  public:
@@ -24,66 +30,58 @@ class ZipArchive {
     int method = 0;
     bool encrypted = false;
 
-    bool stored() const;
-    bool deflated() const;
+    bool stored() const { return method == 0; }    // ZIP_CM_STORE
+    bool deflated() const { return method == 8; }  // ZIP_CM_DEFLATE
   };
 
   // Throws ParseError if it is no zip archive, has more members than `max_members`, one claims an impossible
   // size, or all together are longer than the file, so that some overlap.
   static std::shared_ptr<const ZipArchive> open(const ByteSource& source, int max_members);
   ~ZipArchive();
-  ZipArchive(const ZipArchive&) = delete;
-  ZipArchive& operator=(const ZipArchive&) = delete;
 
-  const std::string& name() const;
-  std::int64_t file_size() const;
+  const std::string& name() const { return source_.name(); }
+  std::int64_t file_size() const { return source_.size(); }
   const std::vector<Member>& members() const { return members_; }
   // nullptr where there is none. Throws ParseError if there are several.
   const Member* find(std::string_view member) const;
 
  private:
   friend class ZipMemberReader;
-  friend void require_intact(const std::shared_ptr<const ZipArchive>& archive, std::uint64_t index,
-                             const std::string& where);
-  struct Handle;
 
   ZipArchive(const ByteSource& source, int max_members);
   void list_members(int max_members);
 
-  std::unique_ptr<Handle> handle_;
+  ByteSource source_;
+  std::unique_ptr<ZipEnd> input_;
+  std::unique_ptr<zip, void (*)(zip*)> archive_;
   std::vector<Member> members_;
-  std::vector<std::uint32_t> by_name_;  // places in members_
-  mutable std::vector<bool> intact_;    // of each member, whether its CRC-32 was compared
+  std::multimap<std::string_view, const Member*> by_name_;
+  mutable std::vector<bool> intact_;  // of each member, whether its CRC-32 was compared
 };
-
-// Unpacks a member to its end, once for an archive, and compares its CRC-32; `where` is how messages call it.
-// Throws ParseError if it is another. Not for several threads at once, as everything of an archive.
-void require_intact(const std::shared_ptr<const ZipArchive>& archive, std::uint64_t index,
-                    const std::string& where);
 
 // The bytes of one member, in order; going back starts over.
 class ZipMemberReader {
  public:
   // `where` is how messages call the member.
-  ZipMemberReader(std::shared_ptr<const ZipArchive> archive, std::uint64_t index, std::string where);
-  ~ZipMemberReader();
-  ZipMemberReader(const ZipMemberReader&) = delete;
-  ZipMemberReader& operator=(const ZipMemberReader&) = delete;
+  ZipMemberReader(std::shared_ptr<const ZipArchive> archive, const ZipArchive::Member& member,
+                  std::string where);
 
   // Throws ParseError if the bytes are not there, or end the member and its CRC-32 is not theirs.
   void read(std::int64_t offset, std::span<std::byte> out);
+  // Unpacks the member to its end, once for an archive, and compares its CRC-32. Throws ParseError if it is
+  // another. Not for several threads at once, as everything of an archive.
+  void require_intact();
 
  private:
-  void close();
   void reopen();
   void take(std::span<std::byte> out);
-  void require_end();
+  std::int64_t unpack(std::span<std::byte> out);
+  [[noreturn]] void refuse(const std::string& why);
 
   std::shared_ptr<const ZipArchive> archive_;
-  std::uint64_t index_;
-  std::int64_t size_;
+  const ZipArchive::Member& member_;
   std::string where_;
-  void* file_ = nullptr;  // zip_file_t
+  std::unique_ptr<zip_file, int (*)(zip_file*)> file_;
   std::int64_t at_ = 0;
 };
 

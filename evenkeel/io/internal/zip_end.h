@@ -5,9 +5,7 @@
 
 #include <cstdint>
 #include <cstring>
-#include <ctime>
 #include <exception>
-#include <optional>
 
 namespace evenkeel::internal {
 
@@ -18,8 +16,21 @@ class ZipEnd {
   ZipEnd(const ZipEnd&) = delete;
   ZipEnd& operator=(const ZipEnd&) = delete;
 
-  // For libzip, which frees it; this outlives it. Null, and why, where there is no memory.
-  zip_source_t* source(zip_error_t* error) { return zip_source_function_create(&ZipEnd::serve, this, error); }
+  // For libzip, which frees it; this outlives it. Null where there is no memory.
+  zip_source_t* source() { return zip_source_function_create(&ZipEnd::serve, this, nullptr); }
+  // The archive at this end, for zip_discard(). Null where it cannot be opened, and `why` says it.
+  zip_t* open(int flags, std::string& why) {
+    zip_error_t error;
+    zip_error_init(&error);
+    zip_source_t* const end = source();
+    zip_t* const archive = zip_open_from_source(end, flags, &error);
+    if (archive == nullptr) {
+      zip_source_free(end);
+      why = zip_error_strerror(&error);
+    }
+    zip_error_fini(&error);
+    return archive;
+  }
   // Throws what a command threw, if one did.
   void rethrow() const {
     if (thrown_) std::rethrow_exception(thrown_);
@@ -30,17 +41,12 @@ class ZipEnd {
     zip_error_set(&error_, error, system_error);
     return -1;
   }
-  static zip_int64_t answer_size(void* data, zip_uint64_t length, std::int64_t size,
-                                 std::optional<std::time_t> time = {}) {
+  static zip_int64_t answer_size(void* data, zip_uint64_t length, std::int64_t size) {
     if (length < sizeof(zip_stat_t)) return -1;
     zip_stat_t stat;
     zip_stat_init(&stat);
     stat.size = static_cast<zip_uint64_t>(size);
     stat.valid = ZIP_STAT_SIZE;
-    if (time) {
-      stat.mtime = *time;
-      stat.valid |= ZIP_STAT_MTIME;
-    }
     std::memcpy(data, &stat, sizeof(stat));
     return sizeof(stat);
   }
@@ -54,7 +60,7 @@ class ZipEnd {
   static zip_int64_t serve(void* end, void* data, zip_uint64_t length, zip_source_cmd_t command) {
     ZipEnd& self = *static_cast<ZipEnd*>(end);
     if (command == ZIP_SOURCE_ERROR) return zip_error_to_data(&self.error_, data, length);
-    if (command == ZIP_SOURCE_FREE) return 0;
+    if (command == ZIP_SOURCE_CLOSE || command == ZIP_SOURCE_FREE) return 0;
     try {
       return self.answer(command, data, length);
     } catch (...) {

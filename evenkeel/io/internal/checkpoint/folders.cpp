@@ -1,13 +1,12 @@
 #include "evenkeel/io/internal/checkpoint/folders.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <filesystem>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -56,28 +55,6 @@ void require_outside(const fs::path& place, const fs::path& input) {
   if (in_input == input.end()) refuse(place, "is the input or inside it", "a folder elsewhere");
 }
 
-void flush_folder(const fs::path& path) {
-  const int folder = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return;
-  ::fsync(folder);
-  ::close(folder);
-}
-
-Unfinished new_folder(const fs::path& place, const fs::path& input) {
-  require_outside(place, input);
-  require_free(place);
-  const std::optional<unsigned> there = mode_of(place.string());
-  try {
-    return Unfinished(place, [&](const char* name) {
-      const int error = make_folder_like(name, input.string());
-      if (error == 0 && there) static_cast<void>(::chmod(name, mode_of(name).value_or(0) & (*there | 0700u)));
-      return error;
-    });
-  } catch (const std::system_error& error) {
-    refuse(place, "cannot be made: " + describe_errno(error.code().value()));
-  }
-}
-
 }  // namespace
 
 FolderFiles list_files(const std::string& folder) {
@@ -120,26 +97,39 @@ int make_folder_like(const char* name, const std::string& other) {
   return ::mkdir(name, mode_of(other).value_or(0) | 0700u) == 0 ? 0 : errno;
 }
 
-OutputFolder::OutputFolder(const std::string& path, const std::string& input)
-    : folder_(new_folder(resolved(path), resolved(input))) {}
+Unfinished output_folder(const std::string& path, const std::string& input) {
+  const fs::path place = resolved(path);
+  require_outside(place, resolved(input));
+  require_free(place);
+  const std::optional<unsigned> there = mode_of(place.string());
+  try {
+    return Unfinished(place, [&](const char* name) {
+      const int error = make_folder_like(name, input);
+      if (error == 0 && there) static_cast<void>(::chmod(name, mode_of(name).value_or(0) & (*there | 0700u)));
+      return error;
+    });
+  } catch (const std::system_error& error) {
+    refuse(place, "cannot be made: " + describe_errno(error.code().value()));
+  }
+}
 
-std::vector<std::string> OutputFolder::leftovers() const {
+std::vector<std::string> leftovers_of(const Unfinished& folder) {
   std::vector<std::string> found;
   std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder_.place().parent_path(), error)) {
+  for (const auto& entry : fs::directory_iterator(folder.place().parent_path(), error)) {
     const std::string name = entry.path().filename().string();
-    if (Unfinished::is_beside(folder_.place(), name) && entry.path() != beside() && entry.is_directory(error))
+    if (Unfinished::is_beside(folder.place(), name) && entry.path() != folder.beside() &&
+        entry.is_directory(error))
       found.push_back(entry.path().string());
   }
   std::ranges::sort(found);
   return found;
 }
 
-void OutputFolder::commit() {
-  flush_folder(beside());
-  if (const int error = folder_.rename(); error != 0)
-    refuse(folder_.place(), "cannot be made: " + describe_errno(error));
-  flush_folder(folder_.place().parent_path());
+void commit(Unfinished& folder) {
+  flush_folder(folder.beside());
+  if (const int error = folder.rename(); error != 0)
+    refuse(folder.place(), "cannot be made: " + describe_errno(error));
 }
 
 }  // namespace evenkeel::internal

@@ -1,7 +1,6 @@
 // The folder of a checkpoint that is read, and of one that is written.
 #pragma once
 
-#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -29,24 +28,14 @@ bool may_speak_of_quantization(const std::string& file);
 // errno.
 int make_folder_like(const char* name, const std::string& other);
 
-// A folder that appears whole or not at all: filled beside its place and renamed when done.
-class OutputFolder {
- public:
-  // With the permissions of `input`, or fewer where an empty folder is there that has fewer. Throws
-  // InvalidArgument ("output") if something other than an empty folder is there, if the place is a
-  // mount point or inside `input`, or if nothing can be made beside it. Without commit() nothing is left
-  // behind.
-  OutputFolder(const std::string& path, const std::string& input);
-
-  // Where the folder is filled until it is done.
-  const std::filesystem::path& beside() const { return folder_.beside(); }
-  // Folders that killed runs have left beside the place.
-  std::vector<std::string> leftovers() const;
-  // Gives the folder its name.
-  void commit();
-
- private:
-  Unfinished folder_;
-};
+// A folder that appears whole or not at all, with the permissions of `input`, or fewer where an empty folder
+// is there that has fewer: filled beside its place until commit(). Throws InvalidArgument ("output") if
+// something other than an empty folder is there, if the place is a mount point or inside `input`, or if
+// nothing can be made beside it.
+Unfinished output_folder(const std::string& path, const std::string& input);
+// Folders that killed runs have left beside the place.
+std::vector<std::string> leftovers_of(const Unfinished& folder);
+// Gives the folder its name.
+void commit(Unfinished& folder);
 
 }  // namespace evenkeel::internal

@@ -39,16 +39,14 @@ bool may_pick_experts(std::string_view text) {
   constexpr std::array<std::string_view, 11> any = {"*",      ".*",     ".+",       "\\d+", "\\d*", "[0-9]+",
                                                     "[0-9]*", "(\\d+)", "([0-9]+)", "\\w+", "[^.]+"};
   const auto is_name = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; };
+  const auto means_all = [&](std::string_view rest, std::string_view ends) {
+    return rest.empty() || is_name(rest[0]) || ends.find(rest[0]) != std::string_view::npos ||
+           std::ranges::any_of(any, [&](std::string_view each) { return rest.starts_with(each); });
+  };
   for (std::size_t at = text.find(word); at != std::string_view::npos; at = text.find(word, at + 1)) {
-    std::string_view rest = text.substr(at + word.size());
-    if (rest.empty() || is_name(rest[0]) || std::string_view(")|$/:").find(rest[0]) != std::string_view::npos)
-      continue;
-    if (std::ranges::any_of(any, [&](std::string_view each) { return rest.starts_with(each); })) continue;
-    if (rest[0] != '.') return true;
-    rest.remove_prefix(1);
-    if (rest.empty() || is_name(rest[0]) || std::string_view(")|$").find(rest[0]) != std::string_view::npos)
-      continue;
-    if (std::ranges::none_of(any, [&](std::string_view each) { return rest.starts_with(each); })) return true;
+    const std::string_view rest = text.substr(at + word.size());
+    if (means_all(rest, ")|$/:")) continue;
+    if (rest[0] != '.' || !means_all(rest.substr(1), ")|$")) return true;
   }
   return false;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <numeric>
 #include <utility>
 
@@ -46,14 +47,14 @@ void IdTable::renumber(std::span<std::byte> bytes, const std::string& file) cons
   const std::size_t step = static_cast<std::size_t>(width);
   for (std::size_t at = 0; at + step <= bytes.size(); at += step) {
     std::uint64_t id = 0;
-    for (std::size_t i = step; i-- > 0;) id = id << 8 | std::to_integer<std::uint64_t>(bytes[at + i]);
+    std::memcpy(&id, &bytes[at], step);
     if (id >= new_ids.size())
       throw parse_error(file, tensor,
                         "has a number that is no id of an expert: in {} bytes {:#x}; right would be "
                         "0..{}",
                         width, id, new_ids.size() - 1);
-    std::uint64_t made = static_cast<std::uint64_t>(new_ids[id].value());
-    for (std::size_t i = 0; i < step; ++i, made >>= 8) bytes[at + i] = static_cast<std::byte>(made & 0xff);
+    const auto made = static_cast<std::uint64_t>(new_ids[id].value());
+    std::memcpy(&bytes[at], &made, step);
   }
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <set>
 #include <utility>
@@ -18,11 +17,6 @@ namespace fs = std::filesystem;
 bool is_plain_name(const std::string& name) {
   return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos &&
          name.find('\0') == std::string::npos;
-}
-
-bool is_there(const std::string& folder, const char* name) {
-  std::error_code error;
-  return fs::exists(fs::path(folder) / name, error);
 }
 
 // The one index of a folder.
@@ -76,22 +70,23 @@ std::int64_t num_rows(const SafetensorsTensor& tensor) {
   return first == tensor.shape.end() ? 0 : *first;
 }
 
-std::vector<std::pair<std::string, std::string>> read_checkpoint_index(const ByteSource& source) {
+std::map<std::string, std::string> read_checkpoint_index(const ByteSource& source) {
   const JsonDocument json = read_json(source);
   const JsonField map = JsonField(json, source.name())["weight_map"];
   if (!map->is_object()) map.fail("is not a JSON object");
-  std::vector<std::pair<std::string, std::string>> files;
+  std::map<std::string, std::string> files;
   for (const auto& [tensor, file] : map->items()) {
     if (!file.is_string() || !is_plain_name(file.get<std::string>()))
       map[tensor].fail("{} is not the name of a file in the same folder", file.dump());
-    files.emplace_back(tensor, file.get<std::string>());
+    files.emplace(tensor, file.get<std::string>());
   }
   return files;
 }
 
 CheckpointTensors read_checkpoint_tensors(const std::string& folder) {
   const std::optional<std::string> found = index_of(folder);
-  const bool whole = is_there(folder, whole_checkpoint);
+  std::error_code error;
+  const bool whole = fs::exists(fs::path(folder) / whole_checkpoint, error);
   if (found && whole)
     throw parse_error(folder, "", "has both {} and {}; which is the model cannot be told", *found,
                       whole_checkpoint);
@@ -109,7 +104,7 @@ CheckpointTensors read_checkpoint_tensors(const std::string& folder) {
   std::set<std::string> names;
   for (const auto& [tensor, file] : indexed_tensors) names.insert(file);
   for (const std::string& name : names) read_file(folder, name, checkpoint);
-  require_as_indexed(checkpoint, {indexed_tensors.begin(), indexed_tensors.end()}, index);
+  require_as_indexed(checkpoint, indexed_tensors, index);
   return checkpoint;
 }
 

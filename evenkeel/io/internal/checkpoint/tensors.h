@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -32,9 +33,9 @@ struct CheckpointTensors {
   std::vector<StoredTensor> tensors;
 };
 
-// The file of each tensor, as an index has it: pairs of tensor and file, by tensor. Throws ParseError: not an
+// The file of each tensor, as an index has it. Throws ParseError: not an
 // index, or a file that is not plainly in the same folder.
-std::vector<std::pair<std::string, std::string>> read_checkpoint_index(const ByteSource& source);
+std::map<std::string, std::string> read_checkpoint_index(const ByteSource& source);
 
 // Reads the index, if there is one, and the header of every file. Throws ParseError if the folder has neither
 // an index nor model.safetensors, or both, or two indexes; if a tensor is not where the index says, or not in
