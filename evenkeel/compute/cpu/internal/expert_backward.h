@@ -41,7 +41,7 @@ class ExpertBackward {
         grad_down_(s.hidden, s.intermediate, s.type),
         heights_({&grad_h_, &grad_x_}, kTileRows,
                  [&](std::int64_t rows) { return bytes_of_tile(rows, false); }),
-        heights_again_({&grad_h_, &grad_x_}, kAgainTileRows,
+        heights_again_({&grad_h_, &grad_x_, &inner.ladder()}, kAgainTileRows,
                        [&](std::int64_t rows) { return bytes_of_tile(rows, true); }) {}
 
   // gate_up, down and its biases, as ExpertFfn::prepare().
