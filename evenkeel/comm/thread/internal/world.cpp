@@ -90,11 +90,13 @@ std::shared_ptr<Group> World::join(const Group* parent, std::uint64_t split_coun
                                    const std::vector<int>& members) {
   const std::lock_guard lock(mutex_);
   const SplitKey key(parent, split_count, color);
-  auto [found, is_new] = splits_.try_emplace(key);
+  auto found = splits_.find(key);
+  // Where there is no memory for the group, there is no split either, which the next would take.
+  if (found == splits_.end())
+    found =
+        splits_.emplace(key, Split{std::make_shared<Group>(*this, members), static_cast<int>(members.size())})
+            .first;
   Split& split = found->second;
-  if (is_new) {
-    split = {std::make_shared<Group>(*this, members), static_cast<int>(members.size())};
-  }
   std::shared_ptr<Group> group = split.group;
   if (--split.missing == 0) splits_.erase(found);
   return group;
